@@ -1,0 +1,12 @@
+#pragma once
+
+#include <string>
+
+#include "troupe/schedules/op.hpp"
+
+namespace troupe {
+
+/// "2F3", or "2F3.1" where the schedule cuts microbatches into slices.
+std::string to_text(const op& what, bool with_slice = false);
+
+}  // namespace troupe

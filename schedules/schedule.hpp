@@ -1,0 +1,80 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "troupe/schedules/fwd.hpp"
+#include "troupe/schedules/op.hpp"
+
+namespace troupe {
+
+/// One rank's compute ops, in the order in which it runs them.
+using lane = std::vector<op>;
+
+/// Which rank holds which stage. Plain data; `rank_of` is all that the rest
+/// of troupe asks.
+struct placement {
+  std::int32_t ranks = 1;
+  /// rank_by_stage[copy][stage]; one copy everywhere but in two-directional
+  /// schedules.
+  std::vector<std::vector<std::int32_t>> rank_by_stage{};
+
+  std::int32_t stages() const {
+    return rank_by_stage.empty()
+             ? 0
+             : static_cast<std::int32_t>(rank_by_stage[0].size());
+  }
+  std::int32_t copies() const {
+    return static_cast<std::int32_t>(rank_by_stage.size());
+  }
+  std::int32_t rank_of(std::int32_t stage, std::int32_t copy = 0) const {
+    return rank_by_stage[static_cast<std::size_t>(copy)]
+                        [static_cast<std::size_t>(stage)];
+  }
+
+  /// Stage s on rank s mod ranks (one stage a rank, or looped).
+  static placement looped(std::int32_t ranks, std::int32_t stages);
+  /// Stages r and 2 ranks - 1 - r on rank r (zero-bubble V, DualPipeV).
+  static placement v_shaped(std::int32_t ranks);
+
+  friend bool operator==(const placement&, const placement&) = default;
+};
+
+/// How large a schedule is. `breadth`: microbatches in a group of
+/// `depth_first`; 0 where the schedule chooses.
+struct schedule_shape {
+  std::int32_t ranks = 1;
+  std::int32_t stages_per_rank = 1;
+  std::int32_t microbatches = 1;
+  std::int32_t breadth = 0;
+};
+
+/// In which order each rank runs its forwards and backwards: compute only,
+/// no messages. Plain data; made by the DSL, a built-in, or a CSV file.
+struct schedule {
+  std::string name;
+  std::int32_t microbatches = 1;
+  std::int32_t slices = 1;
+  troupe::placement placement{};
+  std::vector<lane> lanes{};  // by rank
+
+  std::int32_t ranks() const { return placement.ranks; }
+  std::int32_t stages() const { return placement.stages(); }
+
+  /// Calls `fill` once for every rank to write its lane (lane_builder.hpp).
+  /// Stages are placed looped, or as a given placement says. Throws `error`
+  /// if the lanes are not a legal step.
+  static schedule build(const schedule_shape& shape,
+                        const std::function<void(lane_builder&)>& fill,
+                        std::string name = "custom");
+  static schedule build(troupe::placement placement,
+                        std::int32_t microbatches,
+                        const std::function<void(lane_builder&)>& fill,
+                        std::string name = "custom");
+
+  friend bool operator==(const schedule&, const schedule&) = default;
+};
+
+}  // namespace troupe

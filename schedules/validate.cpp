@@ -1,0 +1,206 @@
+#include "troupe/schedules/validate.hpp"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "troupe/schedules/error.hpp"
+#include "troupe/schedules/op_text.hpp"
+
+namespace troupe {
+
+namespace {
+
+using mask = std::uint8_t;
+
+constexpr mask bit(op_kind kind) {
+  return static_cast<mask>(1U << static_cast<unsigned>(kind));
+}
+
+constexpr mask full_backward
+  = bit(op_kind::forward) | bit(op_kind::backward);
+constexpr mask split_backward = bit(op_kind::forward)
+                                | bit(op_kind::input_backward)
+                                | bit(op_kind::weight_backward);
+
+class validator {
+public:
+  validator(const schedule& lanes, const op_locator& locate)
+    : lanes_{lanes}, locate_{locate}, seen_(slot_count(lanes)) {}
+
+  void run() {
+    for (std::int32_t rank = 0; rank < lanes_.ranks(); ++rank)
+      for (std::size_t i = 0; i < lane_of(rank).size(); ++i)
+        check(rank, i);
+    check_complete();
+  }
+
+private:
+  const lane& lane_of(std::int32_t rank) const {
+    return lanes_.lanes[static_cast<std::size_t>(rank)];
+  }
+
+  [[noreturn]] void refuse(std::int32_t rank, std::size_t index,
+                           const std::string& reason) const {
+    fail(error_code::invalid_schedule, "{}: {}", locate_(rank, index), reason);
+  }
+
+  std::string text(const op& what) const {
+    return to_text(what, lanes_.slices > 1);
+  }
+
+  void check(std::int32_t rank, std::size_t index) {
+    const auto& what = lane_of(rank)[index];
+    check_range(rank, index, what);
+    auto& seen = seen_[op_slot(lanes_, what)];
+    if ((seen & bit(what.kind)) != 0)
+      refuse(rank, index,
+             fmt::format("{} stands twice; remove one", text(what)));
+    const auto conflict = what.kind == op_kind::backward
+                            ? split_backward & ~full_backward
+                          : is_backward(what.kind) ? bit(op_kind::backward)
+                                                   : 0;
+    if ((seen & conflict) != 0)
+      refuse(rank, index,
+             fmt::format("{} stands beside an op that it excludes: a "
+                         "microbatch has either B, or I and W",
+                         text(what)));
+    check_order(rank, index, what, seen);
+    seen |= bit(what.kind);
+    check_pair(rank, index, what);
+  }
+
+  void check_range(std::int32_t rank, std::size_t index,
+                   const op& what) const {
+    const auto in = [](auto value, auto end) {
+      return value >= 0 && value < end;
+    };
+    if (!in(what.stage, lanes_.stages())
+        || !in(what.microbatch, lanes_.microbatches)
+        || !in(what.slice, lanes_.slices)
+        || !in(what.copy, lanes_.placement.copies()))
+      refuse(rank, index,
+             fmt::format("{} is outside the {} stages and {} microbatches",
+                         text(what), lanes_.stages(), lanes_.microbatches));
+    const auto home = lanes_.placement.rank_of(what.stage, what.copy);
+    if (home != rank)
+      refuse(rank, index,
+             fmt::format("{} stands on rank {}, but stage {} is on rank {}",
+                         text(what), rank, what.stage, home));
+  }
+
+  void check_order(std::int32_t rank, std::size_t index, const op& what,
+                   mask seen) const {
+    const auto before = what.kind == op_kind::forward ? mask{0}
+                        : what.kind == op_kind::weight_backward
+                          ? bit(op_kind::input_backward)
+                          : bit(op_kind::forward);
+    if ((seen & before) != before)
+      refuse(rank, index,
+             fmt::format("{} stands before its {}", text(what),
+                         what.kind == op_kind::weight_backward ? 'I' : 'F'));
+  }
+
+  void check_pair(std::int32_t rank, std::size_t index,
+                  const op& what) const {
+    if (!what.overlaps_next)
+      return;
+    const auto& lane = lane_of(rank);
+    const auto* next
+      = index + 1 < lane.size() ? &lane[index + 1] : nullptr;
+    if (what.kind != op_kind::forward || next == nullptr
+        || next->kind != op_kind::backward || next->overlaps_next)
+      refuse(rank, index,
+             fmt::format("{} opens an overlapped pair that is not F, then B",
+                         text(what)));
+    if (next->stage == what.stage && next->copy == what.copy)
+      refuse(rank, index,
+             fmt::format("the overlapped pair {}, {} is of one stage; it "
+                         "takes two",
+                         text(what), text(*next)));
+  }
+
+  void check_complete() const {
+    const auto training = is_training(lanes_);
+    const auto complete = [=](mask seen) {
+      return training ? seen == full_backward || seen == split_backward
+                      : seen == bit(op_kind::forward);
+    };
+    const auto bad = std::find_if_not(seen_.begin(), seen_.end(), complete);
+    if (bad != seen_.end())
+      refuse_missing(static_cast<std::size_t>(bad - seen_.begin()), *bad);
+  }
+
+  [[noreturn]] void refuse_missing(std::size_t slot, mask seen) const {
+    const auto slices = static_cast<std::size_t>(lanes_.slices);
+    const auto microbatches = static_cast<std::size_t>(lanes_.microbatches);
+    op missing{
+      .stage = static_cast<std::int32_t>(slot / slices / microbatches),
+      .microbatch = static_cast<std::int32_t>(slot / slices % microbatches),
+      .slice = static_cast<std::int16_t>(slot % slices)};
+    if (seen != 0)
+      missing.kind = (seen & bit(op_kind::input_backward)) != 0
+                       ? op_kind::weight_backward
+                       : op_kind::backward;
+    const auto rank = lanes_.placement.rank_of(missing.stage);
+    refuse(rank, lane_of(rank).size(),
+           fmt::format("{} is missing", text(missing)));
+  }
+
+  const schedule& lanes_;
+  const op_locator& locate_;
+  std::vector<mask> seen_;
+};
+
+}  // namespace
+
+void validate(const schedule& lanes) {
+  validate(lanes, [](std::int32_t rank, std::size_t index) {
+    return fmt::format("rank {}, op {}", rank, index);
+  });
+}
+
+void validate(const schedule& lanes, const op_locator& locate) {
+  if (lanes.lanes.size() != static_cast<std::size_t>(lanes.ranks()))
+    fail(error_code::invalid_schedule,
+         "the placement has {} ranks, but there are {} lanes", lanes.ranks(),
+         lanes.lanes.size());
+  validator{lanes, locate}.run();
+}
+
+bool is_training(const schedule& lanes) {
+  return std::any_of(lanes.lanes.begin(), lanes.lanes.end(),
+                     [](const lane& ops) {
+                       return std::any_of(
+                         ops.begin(), ops.end(),
+                         [](const op& o) { return is_backward(o.kind); });
+                     });
+}
+
+bool accumulates_in_order(const schedule& lanes) {
+  const auto stages = static_cast<std::size_t>(lanes.stages())
+                      * static_cast<std::size_t>(lanes.placement.copies());
+  std::vector<std::int64_t> last(stages * 4, -1);
+  const auto ascends = [&](const op& o) {
+    const auto slice
+      = is_backward(o.kind) ? lanes.slices - 1 - o.slice : o.slice;
+    const auto at = std::int64_t{o.microbatch} * lanes.slices + slice;
+    const auto row = static_cast<std::size_t>(o.copy)
+                       * static_cast<std::size_t>(lanes.stages())
+                     + static_cast<std::size_t>(o.stage);
+    auto& previous = last[row * 4 + static_cast<std::size_t>(o.kind)];
+    return std::exchange(previous, at) < at;
+  };
+  return std::all_of(lanes.lanes.begin(), lanes.lanes.end(),
+                     [&](const lane& ops) {
+                       return std::all_of(ops.begin(), ops.end(), ascends);
+                     });
+}
+
+std::size_t slot_count(const schedule& lanes) {
+  return static_cast<std::size_t>(lanes.stages())
+         * static_cast<std::size_t>(lanes.microbatches)
+         * static_cast<std::size_t>(lanes.slices);
+}
+
+}  // namespace troupe

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "troupe/schedules/schedule.hpp"
+
+namespace troupe {
+
+/// Says where op `index` of a rank's lane stands, for error messages. Rules
+/// about ops that are absent ask with the index one past the lane's last op.
+using op_locator
+  = std::function<std::string(std::int32_t rank, std::size_t index)>;
+
+/// Checks that the lanes are one whole step: every (stage, microbatch,
+/// slice) has one F and then one B, or one I and later one W, all on the
+/// rank of the stage; or that there are forwards only. Throws
+/// `error` (invalid_schedule) that names rank, op and rule. That the lanes
+/// don't wait for each other in a cycle is for `compile` and `verify`.
+void validate(const schedule& lanes);
+void validate(const schedule& lanes, const op_locator& locate);
+
+/// Whether any lane holds a backward.
+bool is_training(const schedule& lanes);
+
+/// Whether every stage runs the microbatches of each kind of op in ascending
+/// order (slices of a backward descending), so that gradients are summed
+/// in the order of a plain loop.
+bool accumulates_in_order(const schedule& lanes);
+
+/// Number of (stage, microbatch, slice) triples; arrays by `op_slot`.
+std::size_t slot_count(const schedule& lanes);
+
+template <class Schedule, class Op>
+std::size_t op_slot(const Schedule& of, const Op& op) {
+  return (static_cast<std::size_t>(op.stage)
+            * static_cast<std::size_t>(of.microbatches)
+          + static_cast<std::size_t>(op.microbatch))
+           * static_cast<std::size_t>(of.slices)
+         + static_cast<std::size_t>(op.slice);
+}
+
+}  // namespace troupe
