@@ -1,0 +1,83 @@
+# troupe_component(NAME DIRECTORY folder DEPENDS targets [PRIVATE targets]
+#                  [PCH kind])
+# makes troupe_NAME, alias troupe::NAME, of the folder's .cpp files.
+function(troupe_component name)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "DIRECTORY;PCH" "DEPENDS;PRIVATE")
+  set(folder ${PROJECT_SOURCE_DIR}/${arg_DIRECTORY})
+  file(GLOB sources CONFIGURE_DEPENDS ${folder}/*.cpp)
+  set(scope PUBLIC)
+  set(kind STATIC)
+  if(NOT sources)
+    set(scope INTERFACE)
+    set(kind INTERFACE)
+  endif()
+  set(target troupe_${name})
+  add_library(${target} ${kind} ${sources})
+  add_library(troupe::${name} ALIAS ${target})
+  set_target_properties(${target} PROPERTIES EXPORT_NAME ${name})
+  target_compile_features(${target} ${scope} cxx_std_20)
+  target_include_directories(${target} ${scope}
+    $<BUILD_INTERFACE:${troupe_include}> $<INSTALL_INTERFACE:include>)
+  target_link_libraries(${target} ${scope} ${arg_DEPENDS})
+  if(sources)
+    target_link_libraries(${target} PRIVATE
+      $<BUILD_INTERFACE:troupe_flags> ${arg_PRIVATE})
+    troupe_precompile(${target} "${arg_PCH}")
+  endif()
+  set_property(GLOBAL APPEND PROPERTY TROUPE_COMPONENTS ${target})
+  set_property(GLOBAL APPEND PROPERTY TROUPE_FOLDERS ${arg_DIRECTORY})
+endfunction()
+
+# troupe_program(TARGET SOURCES files DEPENDS targets [OUTPUT path] [PCH kind])
+# makes an executable in the build's bin folder.
+function(troupe_program target)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "OUTPUT;PCH" "SOURCES;DEPENDS")
+  add_executable(${target} ${arg_SOURCES})
+  target_link_libraries(${target} PRIVATE troupe_flags ${arg_DEPENDS})
+  if(arg_OUTPUT)
+    cmake_path(GET arg_OUTPUT PARENT_PATH folder)
+    cmake_path(GET arg_OUTPUT FILENAME name)
+    set_target_properties(${target} PROPERTIES OUTPUT_NAME ${name}
+      RUNTIME_OUTPUT_DIRECTORY ${CMAKE_RUNTIME_OUTPUT_DIRECTORY}/${folder})
+  endif()
+  if(TCMALLOC_LIBRARY AND NOT TROUPE_SANITIZER)
+    target_link_options(${target} PRIVATE
+      LINKER:--push-state,--no-as-needed ${TCMALLOC_LIBRARY} LINKER:--pop-state)
+  endif()
+  troupe_precompile(${target} "${arg_PCH}")
+endfunction()
+
+# troupe_programs(FOLDER DEPENDS targets [PCH kind])
+# makes bin/FOLDER/NAME of each FOLDER/NAME.cpp and each folder FOLDER/NAME.
+function(troupe_programs folder)
+  file(GLOB entries CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${folder}/*)
+  foreach(entry ${entries})
+    cmake_path(GET entry STEM name)
+    set(sources ${entry})
+    if(IS_DIRECTORY ${entry})
+      file(GLOB sources CONFIGURE_DEPENDS ${entry}/*.cpp)
+    endif()
+    if(sources MATCHES "\\.cpp")
+      troupe_program(${folder}_${name} SOURCES ${sources}
+        OUTPUT ${folder}/${name} ${ARGN})
+    endif()
+  endforeach()
+endfunction()
+
+# Gives a target the precompiled header of a kind: torch or actors. The first
+# target that asks builds it, the others reuse it.
+function(troupe_precompile target kind)
+  if(kind)
+    target_precompile_headers(${target} REUSE_FROM troupe_pch_${kind})
+  endif()
+endfunction()
+
+# troupe_precompiled_header(KIND DEPENDS targets HEADERS headers)
+function(troupe_precompiled_header kind)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "DEPENDS;HEADERS")
+  file(GENERATE OUTPUT ${PROJECT_BINARY_DIR}/pch/${kind}.cpp CONTENT "")
+  set(target troupe_pch_${kind})
+  add_library(${target} STATIC ${PROJECT_BINARY_DIR}/pch/${kind}.cpp)
+  target_link_libraries(${target} PRIVATE troupe_flags ${arg_DEPENDS})
+  target_precompile_headers(${target} PRIVATE ${arg_HEADERS})
+endfunction()

@@ -1,0 +1,23 @@
+# What other projects provide.
+include(TroupeCache)
+find_package(Threads REQUIRED)
+find_package(fmt REQUIRED)
+find_package(nlohmann_json REQUIRED)
+
+if(TROUPE_TESTS)
+  find_package(Catch2 3 REQUIRED HINTS ${TROUPE_CACHE}/catch2-3.7.1)
+endif()
+
+if(NOT TROUPE_PLAN_ONLY)
+  include(TroupeTorch)
+  set(caf_folder caf-0.18.7)
+  if(TROUPE_SANITIZER STREQUAL thread)
+    string(APPEND caf_folder -tsan)
+  endif()
+  find_package(CAF 0.18.7 REQUIRED COMPONENTS core
+    HINTS ${TROUPE_CACHE}/${caf_folder})
+  find_package(spdlog REQUIRED)
+  find_package(CLI11 REQUIRED)
+  find_library(TCMALLOC_LIBRARY
+    NAMES tcmalloc_minimal libtcmalloc_minimal.so.4)
+endif()

@@ -1,0 +1,49 @@
+# The components that need LibTorch and CAF, the program, examples, benchmarks.
+troupe_precompiled_header(torch DEPENDS torch::cpu HEADERS
+  <ATen/ATen.h> <torch/csrc/autograd/custom_function.h>
+  <torch/csrc/autograd/function.h>
+  <torch/csrc/autograd/generated/variable_factories.h>
+  <torch/csrc/autograd/variable.h> <torch/nn/module.h>)
+
+troupe_component(device DIRECTORY engine/device DEPENDS torch::cpu PCH torch)
+troupe_component(events DIRECTORY engine/events
+  DEPENDS troupe::device PCH torch)
+troupe_component(stage DIRECTORY engine/stage
+  DEPENDS troupe::device troupe::events PCH torch)
+troupe_component(models DIRECTORY engine/models DEPENDS troupe::stage PCH torch)
+troupe_component(data DIRECTORY engine/data DEPENDS torch::cpu PCH torch)
+troupe_component(checkpoint DIRECTORY engine/checkpoint
+  DEPENDS troupe::stage PRIVATE nlohmann_json::nlohmann_json PCH torch)
+troupe_component(actors DIRECTORY actors
+  DEPENDS troupe::plan troupe::stage troupe::data troupe::checkpoint CAF::core
+    spdlog::spdlog PCH torch)
+troupe_component(monitors DIRECTORY monitors
+  DEPENDS troupe::actors nlohmann_json::nlohmann_json PCH torch)
+
+file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/cli/*.cpp)
+if(sources)
+  troupe_program(troupe SOURCES ${sources} PCH torch
+    DEPENDS troupe::monitors troupe::models CLI11::CLI11)
+endif()
+
+if(TROUPE_EXAMPLES)
+  troupe_programs(examples DEPENDS troupe::monitors troupe::models PCH torch)
+endif()
+if(TROUPE_BENCH)
+  troupe_programs(bench DEPENDS troupe::monitors troupe::models PCH torch)
+endif()
+
+foreach(name device events stage models data checkpoint)
+  troupe_tests(${name} DIRECTORY tests/engine/${name}
+    DEPENDS troupe::${name} troupe::models PCH torch)
+endforeach()
+troupe_tests(actors DIRECTORY tests/actors
+  DEPENDS troupe::actors troupe::models PCH torch)
+troupe_tests(monitors DIRECTORY tests/monitors
+  DEPENDS troupe::monitors troupe::models PCH torch)
+if(TARGET troupe)
+  troupe_tests(cli DIRECTORY tests/cli DEPENDS troupe::plan troupe::checkpoint
+    DEFINITIONS TROUPE_PROGRAM="$<TARGET_FILE:troupe>" NEEDS troupe)
+endif()
+troupe_tests(examples DIRECTORY tests/examples DEPENDS troupe::plan
+  DEFINITIONS TROUPE_EXAMPLES="${CMAKE_RUNTIME_OUTPUT_DIRECTORY}/examples")

@@ -1,0 +1,49 @@
+# Language, warnings, output folders, ccache, linker, sanitizers.
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_CXX_COMPILE_OPTIONS_PIE -fPIC)  # programs share precompiled headers
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bin)
+set(CMAKE_INSTALL_RPATH_USE_LINK_PATH ON)
+set(CMAKE_CXX_FLAGS_RELEASE "-O2 -DNDEBUG")
+set(CMAKE_CXX_FLAGS_DEBUG "-O0 -g1")
+
+if(NOT CMAKE_BUILD_TYPE)
+  set(CMAKE_BUILD_TYPE Release CACHE STRING "" FORCE)
+endif()
+
+# A target that every target of this project links: flags that are no part of
+# the package.
+add_library(troupe_flags INTERFACE)
+target_compile_options(troupe_flags INTERFACE
+  -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor
+  -Wcast-qual $<$<BOOL:${TROUPE_WERROR}>:-Werror>)
+
+if(TROUPE_SANITIZER)
+  add_compile_options(-fsanitize=${TROUPE_SANITIZER} -fno-omit-frame-pointer)
+  add_link_options(-fsanitize=${TROUPE_SANITIZER})
+endif()
+
+# Headers and sources lie side by side; this link gives them the include path
+# that they have when installed: troupe/schedules/op.hpp.
+set(troupe_include ${PROJECT_BINARY_DIR}/include)
+file(MAKE_DIRECTORY ${troupe_include})
+file(CREATE_LINK ${PROJECT_SOURCE_DIR} ${troupe_include}/troupe SYMBOLIC)
+
+# A second clone elsewhere on the machine hits the first one's cache, with
+# precompiled headers too.
+find_program(CCACHE_PROGRAM ccache)
+if(CCACHE_PROGRAM AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env
+    CCACHE_BASEDIR=${PROJECT_SOURCE_DIR} CCACHE_NOHASHDIR=1
+    CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime
+    ${CCACHE_PROGRAM})
+  add_compile_options(-fpch-preprocess)
+endif()
+
+find_program(MOLD_PROGRAM mold)
+if(MOLD_PROGRAM)
+  add_link_options(-fuse-ld=mold)
+endif()
