@@ -197,10 +197,4 @@ bool accumulates_in_order(const schedule& lanes) {
                      });
 }
 
-std::size_t slot_count(const schedule& lanes) {
-  return static_cast<std::size_t>(lanes.stages())
-         * static_cast<std::size_t>(lanes.microbatches)
-         * static_cast<std::size_t>(lanes.slices);
-}
-
 }  // namespace troupe

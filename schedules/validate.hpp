@@ -30,9 +30,15 @@ bool is_training(const schedule& lanes);
 /// in the order of a plain loop.
 bool accumulates_in_order(const schedule& lanes);
 
-/// Number of (stage, microbatch, slice) triples; arrays by `op_slot`.
-std::size_t slot_count(const schedule& lanes);
+/// Number of (stage, microbatch, slice) triples of a schedule or plan.
+template <class Schedule>
+std::size_t slot_count(const Schedule& of) {
+  return static_cast<std::size_t>(of.stages())
+         * static_cast<std::size_t>(of.microbatches)
+         * static_cast<std::size_t>(of.slices);
+}
 
+/// The place of an op's triple in arrays of `slot_count`.
 template <class Schedule, class Op>
 std::size_t op_slot(const Schedule& of, const Op& op) {
   return (static_cast<std::size_t>(op.stage)

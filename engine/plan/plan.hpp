@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -49,6 +50,8 @@ struct plan_op {
   std::int32_t message = none;     // of send and receive
   std::uint32_t first_dependency = 0;  // into plan::dependencies
   std::uint32_t dependency_count = 0;
+
+  friend bool operator==(const plan_op&, const plan_op&) = default;
 };
 
 /// One tensor list that crosses ranks: a forward output, or a gradient that
@@ -60,12 +63,16 @@ struct message {
   std::uint32_t send = 0;
   std::uint32_t receive = 0;
   std::uint32_t consumer = 0;  // compute op
+
+  friend bool operator==(const message&, const message&) = default;
 };
 
 /// A directed pair of ranks and a direction of travel; messages keep their
 /// order within a channel. `credits` bounds the messages that were sent and
 /// not yet consumed; `bound` is what the lanes alone guarantee, so sends
-/// never wait where credits >= bound.
+/// never wait where credits >= bound. Channels stand by (from, to, forward
+/// first); the messages of a channel stand together in `plan::messages`,
+/// by sequence.
 struct channel {
   std::int32_t from_rank = 0;
   std::int32_t to_rank = 0;
@@ -73,18 +80,23 @@ struct channel {
   std::int32_t messages = 0;
   std::int32_t bound = 0;
   std::int32_t credits = 0;
+
+  friend bool operator==(const channel&, const channel&) = default;
 };
 
 /// The compiled graph of one step, for every rank of one data replica. Flat
 /// arrays; no pointers; copyable. Ops stand rank by rank in lane order, so
 /// that op indices of rank r are [first_op[r], first_op[r + 1]).
-/// A dependency is an op of any rank that must have ended first; the lane
-/// order of one rank's compute stream is implied and not listed.
+/// A dependency is an op of any rank that must have ended first. Every use of
+/// another op's result is listed; that the compute ops of one rank run in
+/// lane order is implied. Index ranges of dependencies may overlap: all
+/// updates share the range of all gradient norms where `global_norm` is set.
 struct plan {
   std::string schedule_name;
   std::int32_t microbatches = 1;
   std::int32_t slices = 1;
   bool training = true;
+  bool global_norm = false;  // an update waits for the norm of all stages
   troupe::placement placement;
   std::vector<std::uint32_t> first_op;  // ranks + 1
   std::vector<plan_op> ops;
@@ -102,10 +114,33 @@ struct plan {
     return std::span{dependencies}.subspan(op.first_dependency,
                                            op.dependency_count);
   }
+  /// The rank on whose lane an op stands; O(log ranks).
+  std::int32_t rank_of(std::uint32_t op) const {
+    const auto next = std::upper_bound(first_op.begin(), first_op.end(), op);
+    return static_cast<std::int32_t>(next - first_op.begin()) - 1;
+  }
+
+  friend bool operator==(const plan&, const plan&) = default;
 };
 
 constexpr bool is_compute(plan_op_kind kind) {
   return kind <= plan_op_kind::weight_backward;
+}
+
+/// Send and receive.
+constexpr bool is_transfer(plan_op_kind kind) {
+  return kind == plan_op_kind::send || kind == plan_op_kind::receive;
+}
+
+/// The plan's kind of a schedule's op; both enumerate F, B, I, W first.
+constexpr plan_op_kind to_plan_kind(op_kind kind) {
+  return static_cast<plan_op_kind>(kind);
+}
+
+/// Whether the message of a send or receive is a gradient.
+constexpr bool is_gradient(stream_kind stream) {
+  return stream == stream_kind::send_backward
+         || stream == stream_kind::receive_backward;
 }
 
 }  // namespace troupe

@@ -1,0 +1,265 @@
+#include <algorithm>
+#include <tuple>
+#include <vector>
+
+#include "troupe/engine/plan/passes.hpp"
+#include "troupe/engine/plan/routes.hpp"
+#include "troupe/schedules/validate.hpp"
+
+namespace troupe {
+
+namespace {
+
+constexpr auto absent = static_cast<std::uint32_t>(none);
+
+class connector {
+public:
+  explicit connector(plan& of)
+    : plan_{of}, slots_(slot_count(of)),
+      producer_{table(slots_), table(slots_)},
+      receive_{table(slots_), table(slots_)} {}
+
+  void run() {
+    index_ops();
+    find_channels();
+    number_messages();
+    list_dependencies();
+  }
+
+private:
+  using op_table = std::vector<std::uint32_t>;
+
+  static op_table table(std::size_t size) { return op_table(size, absent); }
+
+  std::size_t stage_copy(const plan_op& of) const {
+    return static_cast<std::size_t>(of.copy * plan_.stages() + of.stage);
+  }
+
+  // Where the ops that use or make results of a direction are looked up.
+  std::uint32_t& producer(bool backward, const plan_op& of) {
+    return producer_[backward ? 1 : 0][op_slot(plan_, of)];
+  }
+  std::uint32_t& receive(bool backward, const plan_op& of) {
+    return receive_[backward ? 1 : 0][op_slot(plan_, of)];
+  }
+
+  static plan_op with_stage(plan_op of, std::int32_t stage) {
+    of.stage = stage;
+    return of;
+  }
+
+  void index_ops() {
+    const auto copies = static_cast<std::size_t>(plan_.placement.copies());
+    const auto stages = static_cast<std::size_t>(plan_.stages()) * copies;
+    last_backward_ = table(stages);
+    reduce_ = table(stages);
+    norm_ = table(stages);
+    for (std::uint32_t i = 0; i < plan_.ops.size(); ++i)
+      index_op(i, plan_.ops[i]);
+  }
+
+  void index_op(std::uint32_t i, const plan_op& of) {
+    switch (of.kind) {
+      case plan_op_kind::forward:
+        producer(false, of) = i;
+        break;
+      case plan_op_kind::backward:
+      case plan_op_kind::input_backward:
+        producer(true, of) = i;
+        [[fallthrough]];
+      case plan_op_kind::weight_backward:
+        last_backward_[stage_copy(of)] = i;
+        break;
+      case plan_op_kind::receive:
+        receive(is_gradient(of.stream), of) = i;
+        break;
+      case plan_op_kind::reduce:
+        reduce_[stage_copy(of)] = i;
+        break;
+      case plan_op_kind::gradient_norm:
+        norm_[stage_copy(of)] = i;
+        break;
+      default:
+        break;
+    }
+  }
+
+  auto key_of(const plan_op& sender, bool backward) const {
+    const auto to = output_stage(sender, backward, plan_.stages());
+    return std::tuple{plan_.placement.rank_of(sender.stage, sender.copy),
+                      plan_.placement.rank_of(to, sender.copy), backward};
+  }
+
+  // A channel for each directed pair of ranks and direction that stages use,
+  // and the table of which channel takes a stage's results.
+  void find_channels() {
+    std::vector<std::tuple<std::int32_t, std::int32_t, bool>> keys;
+    for_each_route([&](const plan_op& sender, bool backward) {
+      keys.push_back(key_of(sender, backward));
+    });
+    std::sort(keys.begin(), keys.end());
+    keys.erase(std::unique(keys.begin(), keys.end()), keys.end());
+    for (const auto& [from, to, backward] : keys)
+      plan_.channels.push_back(
+        {.from_rank = from, .to_rank = to, .backward = backward});
+    for (auto& channels : channel_of_)
+      channels.assign(last_backward_.size(), none);
+    for_each_route([&](const plan_op& sender, bool backward) {
+      const auto key = key_of(sender, backward);
+      channel_of_[backward ? 1 : 0][stage_copy(sender)]
+        = static_cast<std::int32_t>(
+          std::lower_bound(keys.begin(), keys.end(), key) - keys.begin());
+    });
+  }
+
+  template <class Visit>
+  void for_each_route(Visit visit) const {
+    const auto copies = static_cast<std::int8_t>(plan_.placement.copies());
+    for (const auto backward : {false, true})
+      for (std::int8_t copy = 0; copy < copies; ++copy)
+        for (std::int32_t stage = 0; stage < plan_.stages(); ++stage) {
+          const plan_op sender{.copy = copy, .stage = stage};
+          const auto to = output_stage(sender, backward, plan_.stages());
+          if ((plan_.training || !backward)
+              && crosses(plan_.placement, stage, to, copy))
+            visit(sender, backward);
+        }
+  }
+
+  std::size_t channel_of(const plan_op& send) const {
+    return static_cast<std::size_t>(
+      channel_of_[is_gradient(send.stream) ? 1 : 0][stage_copy(send)]);
+  }
+
+  void number_messages() {
+    for (const auto& send : plan_.ops)
+      if (send.kind == plan_op_kind::send)
+        ++plan_.channels[channel_of(send)].messages;
+    std::vector<std::int32_t> next;
+    std::int32_t total = 0;
+    for (const auto& to : plan_.channels) {
+      next.push_back(total);
+      total += to.messages;
+    }
+    const auto first = next;
+    plan_.messages.resize(static_cast<std::size_t>(total));
+    for (std::uint32_t i = 0; i < plan_.ops.size(); ++i) {
+      auto& send = plan_.ops[i];
+      if (send.kind != plan_op_kind::send)
+        continue;
+      const auto channel = channel_of(send);
+      send.message = next[channel]++;
+      connect_message(i, static_cast<std::int32_t>(channel),
+                      send.message - first[channel]);
+    }
+  }
+
+  void connect_message(std::uint32_t send_index, std::int32_t channel,
+                       std::int32_t sequence) {
+    const auto& send = plan_.ops[send_index];
+    const auto backward = is_gradient(send.stream);
+    const auto peer
+      = with_stage(send, output_stage(send, backward, plan_.stages()));
+    const auto receiver = receive(backward, peer);
+    plan_.ops[receiver].message = send.message;
+    plan_.messages[static_cast<std::size_t>(send.message)]
+      = {.channel = channel,
+         .sequence = sequence,
+         .producer = producer(backward, send),
+         .send = send_index,
+         .receive = receiver,
+         .consumer = producer(backward, peer)};
+  }
+
+  void depend_on(std::uint32_t op) {
+    if (op != absent)
+      plan_.dependencies.push_back(op);
+  }
+
+  void list_dependencies() {
+    for (auto& of : plan_.ops) {
+      of.first_dependency
+        = static_cast<std::uint32_t>(plan_.dependencies.size());
+      if (is_compute(of.kind))
+        compute_depends(of);
+      else
+        other_depends(of);
+      of.dependency_count
+        = static_cast<std::uint32_t>(plan_.dependencies.size())
+          - of.first_dependency;
+    }
+    if (plan_.global_norm)
+      share_norms();
+  }
+
+  void compute_depends(const plan_op& of) {
+    if (of.kind == plan_op_kind::weight_backward)
+      return depend_on(producer(true, of));
+    const auto backward = of.kind != plan_op_kind::forward;
+    if (backward)
+      depend_on(producer(false, of));
+    const auto from = input_stage(of, backward, plan_.stages());
+    if (crosses(plan_.placement, of.stage, from, of.copy))
+      depend_on(receive(backward, of));
+    else if (from != none)
+      depend_on(producer(backward, with_stage(of, from)));
+    auto neighbour = of;
+    neighbour.slice
+      = static_cast<std::int16_t>(of.slice + (backward ? 1 : -1));
+    if (neighbour.slice >= 0 && neighbour.slice < plan_.slices)
+      depend_on(producer(backward, neighbour));
+  }
+
+  void other_depends(const plan_op& of) {
+    const auto message = static_cast<std::size_t>(of.message);
+    const auto gradients_of = [&](std::size_t stage) {
+      return reduce_[stage] != absent ? reduce_[stage]
+                                      : last_backward_[stage];
+    };
+    switch (of.kind) {
+      case plan_op_kind::send:
+        return depend_on(plan_.messages[message].producer);
+      case plan_op_kind::receive:
+        return depend_on(plan_.messages[message].send);
+      case plan_op_kind::reduce:
+        return depend_on(last_backward_[stage_copy(of)]);
+      case plan_op_kind::gradient_norm:
+        return depend_on(gradients_of(stage_copy(of)));
+      case plan_op_kind::update:
+        if (!plan_.global_norm)
+          depend_on(norm_[stage_copy(of)]);
+        return;
+      default:
+        return;
+    }
+  }
+
+  void share_norms() {
+    const auto begin = static_cast<std::uint32_t>(plan_.dependencies.size());
+    for (const auto norm : norm_)
+      depend_on(norm);
+    for (auto& of : plan_.ops)
+      if (of.kind == plan_op_kind::update) {
+        of.first_dependency = begin;
+        of.dependency_count
+          = static_cast<std::uint32_t>(plan_.dependencies.size()) - begin;
+      }
+  }
+
+  plan& plan_;
+  std::size_t slots_;
+  op_table producer_[2];  // F; B or I; by op_slot
+  op_table receive_[2];   // receives of activations; of gradients
+  op_table last_backward_;
+  op_table reduce_;
+  op_table norm_;
+  std::vector<std::int32_t> channel_of_[2];
+};
+
+}  // namespace
+
+void connect(plan& result) {
+  connector{result}.run();
+}
+
+}  // namespace troupe

@@ -1,0 +1,239 @@
+#include <string>
+#include <vector>
+
+#include "troupe/engine/plan/passes.hpp"
+#include "troupe/engine/plan/routes.hpp"
+#include "troupe/engine/plan/turn_queue.hpp"
+#include "troupe/engine/plan/wait_graph.hpp"
+#include "troupe/schedules/error.hpp"
+#include "troupe/schedules/op_text.hpp"
+#include "troupe/schedules/validate.hpp"
+
+namespace troupe {
+
+namespace {
+
+// Which results of a (stage, microbatch, slice) exist.
+constexpr std::uint8_t forwarded = 1;
+constexpr std::uint8_t backwarded = 2;
+
+class placer {
+public:
+  placer(const schedule& lanes, const compile_options& options, plan& result)
+    : lanes_{lanes}, result_{result}, turns_{lanes.ranks()},
+      next_(lanes.lanes.size(), 0), done_(slot_count(lanes), 0) {
+    result_.schedule_name = lanes.name;
+    result_.microbatches = lanes.microbatches;
+    result_.slices = lanes.slices;
+    result_.placement = lanes.placement;
+    result_.training = is_training(lanes);
+    result_.global_norm = result_.training && options.global_norm;
+    reduces_ = result_.training && options.data_parallel > 1;
+    backwards_left_.assign(static_cast<std::size_t>(lanes.stages())
+                             * static_cast<std::size_t>(
+                               lanes.placement.copies()),
+                           0);
+    measure_lanes();
+  }
+
+  void run() {
+    while (!turns_.empty()) {
+      const auto rank = turns_.pop();
+      if (next_[at(rank)] == lane_of(rank).size())
+        continue;
+      if (const auto blocker = blocker_of(rank); blocker != none) {
+        turns_.wait(rank, blocker);
+        continue;
+      }
+      take_turn(rank);
+      turns_.push(rank);
+      turns_.progressed(rank);
+    }
+    check_finished();
+    if (result_.training)
+      close_lanes();
+  }
+
+private:
+  static std::size_t at(std::int32_t index) {
+    return static_cast<std::size_t>(index);
+  }
+
+  const lane& lane_of(std::int32_t rank) const {
+    return lanes_.lanes[at(rank)];
+  }
+
+  std::size_t stage_copy(const op& of) const {
+    return at(of.copy * lanes_.stages() + of.stage);
+  }
+
+  // The ops that a compute op adds to its own lane.
+  std::uint32_t width(const op& what) {
+    if (frees_activation(what.kind))
+      ++backwards_left_[stage_copy(what)];
+    if (what.kind == op_kind::weight_backward)
+      return 1;
+    const auto backward = is_backward(what.kind);
+    const auto crossing = [&](std::int32_t other) {
+      return crosses(lanes_.placement, what.stage, other, what.copy) ? 1U : 0U;
+    };
+    return 1 + crossing(input_stage(what, backward, lanes_.stages()))
+           + crossing(output_stage(what, backward, lanes_.stages()));
+  }
+
+  void measure_lanes() {
+    std::vector<std::uint32_t> closing(lanes_.lanes.size(), 0);
+    if (result_.training)
+      for (const auto& ranks : lanes_.placement.rank_by_stage)
+        for (const auto rank : ranks)
+          closing[at(rank)] += reduces_ ? 3 : 2;
+    std::uint32_t total = 0;
+    for (std::int32_t rank = 0; rank < lanes_.ranks(); ++rank) {
+      result_.first_op.push_back(total);
+      for (const auto& what : lane_of(rank))
+        total += width(what);
+      total += closing[at(rank)];
+    }
+    end_ = result_.first_op;
+    result_.first_op.push_back(total);
+    result_.ops.resize(total);
+  }
+
+  void append(std::int32_t rank, const plan_op& what) {
+    result_.ops[end_[at(rank)]++] = what;
+  }
+
+  // The op whose result this op needs first and that has not run, if any.
+  bool missing_input(const op& what, op& missing) const {
+    const auto backward = is_backward(what.kind);
+    if (what.kind == op_kind::weight_backward)
+      return false;
+    const auto bit = backward ? backwarded : forwarded;
+    missing = what;
+    missing.kind = backward ? op_kind::backward : op_kind::forward;
+    missing.stage = input_stage(what, backward, lanes_.stages());
+    if (missing.stage != none && !has(missing, bit))
+      return true;
+    missing.stage = what.stage;
+    const auto slice = what.slice + (backward ? 1 : -1);
+    missing.slice = static_cast<std::int16_t>(slice);
+    return slice >= 0 && slice < lanes_.slices && !has(missing, bit);
+  }
+
+  bool has(const op& what, std::uint8_t bit) const {
+    return (done_[op_slot(lanes_, what)] & bit) != 0;
+  }
+
+  bool missing_input(std::int32_t rank, op& missing) const {
+    const auto* what = &lane_of(rank)[next_[at(rank)]];
+    return missing_input(*what, missing)
+           || (what->overlaps_next && missing_input(what[1], missing));
+  }
+
+  std::int32_t blocker_of(std::int32_t rank) const {
+    op missing;
+    return missing_input(rank, missing)
+             ? lanes_.placement.rank_of(missing.stage, missing.copy)
+             : none;
+  }
+
+  void take_turn(std::int32_t rank) {
+    const auto& what = lane_of(rank)[next_[at(rank)]++];
+    place(rank, what);
+    if (what.overlaps_next)
+      take_turn(rank);
+  }
+
+  void place(std::int32_t rank, const op& what) {
+    append(rank, {.kind = to_plan_kind(what.kind),
+                  .copy = what.copy,
+                  .overlaps_next = what.overlaps_next,
+                  .slice = what.slice,
+                  .stage = what.stage,
+                  .microbatch = what.microbatch});
+    if (what.kind != op_kind::weight_backward) {
+      const auto backward = is_backward(what.kind);
+      done_[op_slot(lanes_, what)] |= backward ? backwarded : forwarded;
+      transfer(rank, what, backward);
+    }
+    if (reduces_ && frees_activation(what.kind)
+        && --backwards_left_[stage_copy(what)] == 0)
+      append(rank, whole_stage(plan_op_kind::reduce, what.stage, what.copy));
+  }
+
+  void transfer(std::int32_t rank, const op& what, bool backward) {
+    const auto to = output_stage(what, backward, lanes_.stages());
+    if (!crosses(lanes_.placement, what.stage, to, what.copy))
+      return;
+    plan_op half{.kind = plan_op_kind::send,
+                 .stream = backward ? stream_kind::send_backward
+                                    : stream_kind::send_forward,
+                 .copy = what.copy,
+                 .slice = what.slice,
+                 .stage = what.stage,
+                 .microbatch = what.microbatch};
+    append(rank, half);
+    half.kind = plan_op_kind::receive;
+    half.stream = backward ? stream_kind::receive_backward
+                           : stream_kind::receive_forward;
+    half.stage = to;
+    append(lanes_.placement.rank_of(to, what.copy), half);
+  }
+
+  static plan_op whole_stage(plan_op_kind kind, std::int32_t stage,
+                             std::int8_t copy) {
+    return {.kind = kind,
+            .stream = kind == plan_op_kind::reduce ? stream_kind::data
+                                                   : stream_kind::compute,
+            .copy = copy,
+            .stage = stage};
+  }
+
+  void close_lanes() {
+    const auto copies = static_cast<std::int8_t>(lanes_.placement.copies());
+    for (const auto kind : {plan_op_kind::gradient_norm, plan_op_kind::update})
+      for (std::int32_t stage = 0; stage < lanes_.stages(); ++stage)
+        for (std::int8_t copy = 0; copy < copies; ++copy)
+          append(lanes_.placement.rank_of(stage, copy),
+                 whole_stage(kind, stage, copy));
+  }
+
+  void check_finished() const {
+    std::vector<std::int32_t> waits_for(lanes_.lanes.size(), none);
+    for (std::int32_t rank = 0; rank < lanes_.ranks(); ++rank)
+      if (next_[at(rank)] < lane_of(rank).size())
+        waits_for[at(rank)] = blocker_of(rank);
+    const auto cycle = smallest_cycle(waits_for);
+    if (cycle.empty())
+      return;
+    std::string text;
+    for (const auto rank : cycle) {
+      op missing;
+      missing_input(rank, missing);
+      text += fmt::format(
+        "{}rank {} at {} waits for {}, which stands later on rank {}",
+        text.empty() ? "" : "; ", rank,
+        to_text(lane_of(rank)[next_[at(rank)]], lanes_.slices > 1),
+        to_text(missing, lanes_.slices > 1), blocker_of(rank));
+    }
+    fail(error_code::deadlock, "the lanes wait for each other: {}", text);
+  }
+
+  const schedule& lanes_;
+  plan& result_;
+  turn_queue turns_;
+  bool reduces_ = false;
+  std::vector<std::size_t> next_;      // by rank, into its lane
+  std::vector<std::uint32_t> end_;     // by rank, into result_.ops
+  std::vector<std::uint8_t> done_;     // by op_slot
+  std::vector<std::int32_t> backwards_left_;  // by copy and stage
+};
+
+}  // namespace
+
+void place_ops(const schedule& lanes, const compile_options& options,
+               plan& result) {
+  placer{lanes, options, result}.run();
+}
+
+}  // namespace troupe

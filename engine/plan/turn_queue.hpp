@@ -1,0 +1,69 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "troupe/engine/plan/plan.hpp"
+
+namespace troupe {
+
+/// Ranks that take turns, first come first served. A rank that can't go on
+/// waits for another one's progress; each rank is in the queue or waits, or
+/// has finished. All operations take constant time.
+class turn_queue {
+public:
+  explicit turn_queue(std::int32_t ranks)
+    : ring_(static_cast<std::size_t>(ranks)),
+      queued_(ring_.size(), 0),
+      first_waiter_(ring_.size(), none),
+      next_waiter_(ring_.size(), none) {
+    for (std::int32_t rank = 0; rank < ranks; ++rank)
+      push(rank);
+  }
+
+  bool empty() const { return size_ == 0; }
+
+  std::int32_t pop() {
+    const auto rank = ring_[head_];
+    head_ = head_ + 1 == ring_.size() ? 0 : head_ + 1;
+    --size_;
+    queued_[at(rank)] = 0;
+    return rank;
+  }
+
+  void push(std::int32_t rank) {
+    if (queued_[at(rank)] != 0)
+      return;
+    queued_[at(rank)] = 1;
+    const auto place = head_ + size_++;
+    ring_[place < ring_.size() ? place : place - ring_.size()] = rank;
+  }
+
+  /// `rank`, just popped, takes its next turn after `other` has progressed.
+  void wait(std::int32_t rank, std::int32_t other) {
+    next_waiter_[at(rank)] = first_waiter_[at(other)];
+    first_waiter_[at(other)] = rank;
+  }
+
+  /// Those who wait for `rank` get their turn.
+  void progressed(std::int32_t rank) {
+    auto waiter = first_waiter_[at(rank)];
+    first_waiter_[at(rank)] = none;
+    for (; waiter != none; waiter = next_waiter_[at(waiter)])
+      push(waiter);
+  }
+
+private:
+  static std::size_t at(std::int32_t rank) {
+    return static_cast<std::size_t>(rank);
+  }
+
+  std::vector<std::int32_t> ring_;
+  std::vector<char> queued_;
+  std::vector<std::int32_t> first_waiter_;
+  std::vector<std::int32_t> next_waiter_;
+  std::size_t head_ = 0;
+  std::size_t size_ = 0;
+};
+
+}  // namespace troupe
