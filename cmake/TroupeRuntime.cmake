@@ -5,17 +5,18 @@ troupe_precompiled_header(torch DEPENDS torch::cpu HEADERS
   <torch/csrc/autograd/generated/variable_factories.h>
   <torch/csrc/autograd/variable.h> <torch/nn/module.h>)
 
-troupe_component(device DIRECTORY engine/device DEPENDS torch::cpu PCH torch)
+troupe_component(device DIRECTORY engine/device
+  DEPENDS troupe::schedules torch::cpu PCH torch)
 troupe_component(events DIRECTORY engine/events
   DEPENDS troupe::device PCH torch)
 troupe_component(stage DIRECTORY engine/stage
   DEPENDS troupe::device troupe::events PCH torch)
 troupe_component(models DIRECTORY engine/models DEPENDS troupe::stage PCH torch)
-troupe_component(data DIRECTORY engine/data DEPENDS torch::cpu PCH torch)
+troupe_component(data DIRECTORY engine/data DEPENDS troupe::stage PCH torch)
 troupe_component(checkpoint DIRECTORY engine/checkpoint
-  DEPENDS troupe::stage PRIVATE nlohmann_json::nlohmann_json PCH torch)
+  DEPENDS troupe::data PRIVATE nlohmann_json::nlohmann_json PCH torch)
 troupe_component(actors DIRECTORY actors
-  DEPENDS troupe::plan troupe::stage troupe::data troupe::checkpoint CAF::core
+  DEPENDS troupe::plan troupe::data troupe::checkpoint CAF::core
     spdlog::spdlog PCH torch)
 troupe_component(monitors DIRECTORY monitors
   DEPENDS troupe::actors nlohmann_json::nlohmann_json PCH torch)
@@ -41,9 +42,6 @@ troupe_tests(actors DIRECTORY tests/actors
   DEPENDS troupe::actors troupe::models PCH torch)
 troupe_tests(monitors DIRECTORY tests/monitors
   DEPENDS troupe::monitors troupe::models PCH torch)
-if(TARGET troupe)
-  troupe_tests(cli DIRECTORY tests/cli DEPENDS troupe::plan troupe::checkpoint
-    DEFINITIONS TROUPE_PROGRAM="$<TARGET_FILE:troupe>" NEEDS troupe)
-endif()
-troupe_tests(examples DIRECTORY tests/examples DEPENDS troupe::plan
-  DEFINITIONS TROUPE_EXAMPLES="${CMAKE_RUNTIME_OUTPUT_DIRECTORY}/examples")
+troupe_tests(cli DIRECTORY tests/cli DEPENDS troupe::plan troupe::checkpoint
+  PCH torch NEEDS troupe)
+troupe_tests(examples DIRECTORY tests/examples DEPENDS troupe::plan)

@@ -18,7 +18,7 @@ endif()
 # the package.
 add_library(troupe_flags INTERFACE)
 target_compile_options(troupe_flags INTERFACE
-  -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor
+  -Wall -Wextra -Wpedantic -Wshadow=local -Wnon-virtual-dtor
   -Wcast-qual $<$<BOOL:${TROUPE_WERROR}>:-Werror>)
 
 if(TROUPE_SANITIZER)

@@ -17,12 +17,32 @@ usage() { sed -n '2,/^[^#]/{s/^# \{0,1\}//p}' "$0"; }
 
 # timed NAME COMMAND...: runs the command and says how long it took.
 timed() {
-  local name=$1 begin=$SECONDS
+  local name=$1 begin=$SECONDS status=0
   shift
-  "$@"
-  say "$name: $((SECONDS - begin)) s"
+  "$@" || status=$?
+  say "$name: $((SECONDS - begin)) s$( ((status == 0)) || echo ", failed")"
+  return "$status"
 }
 
 total_time() { say "done in $((SECONDS - started)) s"; }
 
 jobs() { echo "${TROUPE_JOBS:-$(nproc)}"; }
+
+setup_for() { # PRESET
+  if [[ $1 == tsan ]]; then
+    "$root/scripts/setup" --tsan
+  else
+    "$root/scripts/setup"
+  fi
+}
+
+configure_and_build() { # PRESET [TARGET...]
+  local preset=$1 folder="$root/build/$1"
+  shift
+  cd "$root"
+  if [[ ! -f $folder/build.ninja ]]; then
+    timed configure cmake --preset "$preset" -Wno-dev --log-level=WARNING
+  fi
+  timed "build $preset" nice cmake --build "$folder" -j "$(jobs)" \
+    ${1:+--target "$@"}
+}

@@ -1,0 +1,242 @@
+"""Layers, names and sizes of the sources; called by scripts/check."""
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+LIBRARIES = {
+    "fmt": "fmt", "nlohmann": "nlohmann", "caf": "caf", "spdlog": "spdlog",
+    "CLI": "CLI", "catch2": "catch2",
+    "torch": "torch", "ATen": "torch", "c10": "torch",
+}
+HOSTS = {"www.apache.org", "www.w3.org"}
+HOST = re.compile(r"\b[a-z0-9][a-z0-9-]*(?:\.[a-z0-9-]+)*"
+                  r"\.(?:org|com|net|io|dev)\b(?![\w(/.]*\()")
+MACHINE_PATH = re.compile(r"(?<![\w.}$])/(?:work|root|home|Users)/\w")
+CAPITAL = re.compile(r"^\s*(?:class|struct|union|enum(?: class)?|namespace|"
+                     r"concept|using)\s+(\w*[A-Z]\w*)\s*(?:[:{;=]|final|$)")
+LOWER_CAMEL = re.compile(r"\b(?:auto|void|bool|int|double|std::\w+|tensor)&?\s+"
+                         r"([a-z]+[A-Z]\w*)\s*[=({;]")
+FILE_LINES, FILE_MEDIAN = 400, 100
+FUNCTION_LINES, FUNCTION_LIMIT = 25, 60
+SHARE = 0.95
+
+
+def tracked(*patterns):
+    listed = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard",
+         "--", *patterns], capture_output=True, text=True, check=True)
+    return [Path(line) for line in listed.stdout.splitlines()
+            if Path(line).is_file()]
+
+
+def sources():
+    return tracked("*.hpp", "*.cpp")
+
+
+def report(problems):
+    for problem in problems:
+        print(problem, file=sys.stderr)
+    return 1 if problems else 0
+
+
+# ---------------------------------------------------------------- layers
+
+def read_table():
+    """folder -> (folders it sees, libraries), from the table in the design."""
+    rows = {}
+    text = Path("docs/design.md").read_text().split("## Layers")[1]
+    for line in text.split("\n## ")[0].splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        if line.startswith("| `"):
+            sees = re.findall(r"`([\w/]+)/`", cells[2])
+            libraries = {name.strip() for name in cells[3].split(",")}
+            rows[cells[0].strip("`/")] = (sees, libraries)
+    return rows
+
+
+def visible(rows, folder):
+    seen = {folder}
+    for other in rows[folder][0]:
+        seen |= visible(rows, other)
+    return seen
+
+
+def layer_of(rows, path):
+    for parent in (path, *path.parents):
+        if str(parent) in rows:
+            return str(parent)
+    return None
+
+
+def layer_problem(rows, path, include):
+    layer = layer_of(rows, path)
+    if layer is None:
+        return "is in no folder of the table in docs/design.md"
+    if include.startswith("troupe/"):
+        other = layer_of(rows, Path(include[len("troupe/"):]).parent)
+        if other not in visible(rows, layer):
+            return f"{layer}/ may not include {include}"
+    library = LIBRARIES.get(include.split("/")[0])
+    if "/" in include and library and library not in rows[layer][1]:
+        return f"{layer}/ may not include the library of {include}"
+    return None
+
+
+def check_layers():
+    rows = read_table()
+    problems = []
+    for path in sources():
+        if str(path).startswith("tests/package/"):
+            continue
+        for number, line in enumerate(path.read_text().splitlines(), 1):
+            match = re.match(r'\s*#\s*include\s*[<"]([^>"]+)[>"]', line)
+            problem = match and layer_problem(rows, path, match[1])
+            if problem:
+                problems.append(f"{path}:{number}: {problem}")
+    return report(problems)
+
+
+# ----------------------------------------------------------------- names
+
+def name_problems(path, line):
+    if path.suffix in (".hpp", ".cpp"):
+        for pattern in (CAPITAL, LOWER_CAMEL):
+            match = pattern.search(line)
+            if match and "template" not in line and len(match[1]) > 1:
+                yield f"{match[1]} is not snake_case"
+    for host in HOST.findall(line):
+        if host not in HOSTS:
+            yield f"names a host: {host}"
+    if MACHINE_PATH.search(line):
+        yield "names a path of somebody's machine"
+
+
+def check_names():
+    problems = []
+    for path in tracked():
+        if path.suffix in (".hpp", ".cpp") and not re.fullmatch(
+                r"[a-z0-9_]+(\.[a-z0-9]+)?\.[hc]pp", path.name):
+            problems.append(f"{path}: the file's name is not snake_case")
+        try:
+            lines = path.read_text().splitlines()
+        except UnicodeDecodeError:
+            continue
+        for number, line in enumerate(lines, 1):
+            problems += [f"{path}:{number}: {problem}"
+                         for problem in name_problems(path, line)]
+    return report(problems)
+
+
+# ----------------------------------------------------------------- sizes
+
+TOKEN = re.compile(
+    r'//[^\n]*|/\*.*?\*/|R"(\w*)\(.*?\)\1"|"(?:\\.|[^"\\\n])*"'
+    r"|(?<![0-9a-fA-F])'(?:\\.|[^'\\\n])+'|^[ \t]*#(?:\\\n|[^\n])*", re.S | re.M)
+
+
+def without_text(code):
+    """The code, with comments, strings and directives blanked."""
+    def blank(match):
+        return re.sub(r"[^\n]", " ", match[0])
+    return TOKEN.sub(blank, code)
+
+
+def is_container(head):
+    return re.search(r"\b(namespace|class|struct|union|enum|extern)\b",
+                     head.split("(")[0]) and "=" not in head
+
+
+def is_function(head, before):
+    if "(" not in head or re.search(r"(^|[^=!<>])=(?!=)\s*$", head):
+        return False
+    initializers = re.search(r"\)\s*(?:noexcept\s*)?:(?!:)", head)
+    return not (initializers and before not in ") \n")
+
+
+def functions(code):
+    """Yields (name, first line, lines) of every function and test case."""
+    code = without_text(code)
+    stack, head, start, parentheses, line = [], "", 0, 0, 1
+    for position, character in enumerate(code):
+        outside = all(kind == "container" for kind, _, _ in stack)
+        if character == "{":
+            kind = "other"
+            if outside and parentheses == 0:
+                if is_container(head):
+                    kind = "container"
+                elif is_function(head, code[position - 1]):
+                    kind = "function"
+            stack.append((kind, head, start))
+            if kind == "container":
+                head = ""
+        elif character == "}" and stack:
+            kind, opened, first = stack.pop()
+            if kind == "function":
+                name = re.search(r"([\w:~]+|operator\S+)\s*\(", opened)
+                yield name[1] if name else "?", first, line - first + 1
+            if kind != "other":
+                head = ""
+        elif outside:
+            parentheses += (character == "(") - (character == ")")
+            if character == ";" and parentheses == 0:
+                head = ""
+            elif head or not character.isspace():
+                start = start if head else line
+                head += character
+        line += character == "\n"
+
+
+def exceptions():
+    """Lines of `path[:function]  reason`."""
+    path = Path("scripts/exceptions.txt")
+    lines = path.read_text().splitlines() if path.exists() else []
+    entries = [line.split(None, 1) for line in lines
+               if line.strip() and not line.startswith("#")]
+    return {entry[0] for entry in entries if len(entry) == 2}
+
+
+def share_problems(what, sizes, limit):
+    within = sum(size <= limit for size in sizes)
+    if sizes and within < SHARE * len(sizes):
+        yield (f"only {within} of {len(sizes)} {what} have at most {limit} "
+               f"lines; wanted {SHARE:.0%}")
+
+
+def file_problems(files, allowed):
+    sizes = sorted(files.values())
+    yield from share_problems("files", sizes, FILE_LINES)
+    if sizes and sizes[len(sizes) // 2] > FILE_MEDIAN:
+        yield f"the median file has {sizes[len(sizes) // 2]} lines"
+    for path, size in files.items():
+        if size > FILE_LINES and str(path) not in allowed:
+            yield f"{path}: {size} lines, more than {FILE_LINES}"
+
+
+def function_problems(found, allowed):
+    sizes = [lines for _, _, _, lines in found]
+    problems = list(share_problems("functions", sizes, FUNCTION_LINES))
+    yield from problems
+    for path, name, first, lines in found:
+        if lines > FUNCTION_LIMIT and f"{path}:{name}" not in allowed:
+            yield f"{path}:{first}: {name} has {lines} lines"
+        elif problems and lines > FUNCTION_LINES:
+            yield f"{path}:{first}: {name} has {lines} lines (counts)"
+
+
+def check_sizes():
+    texts = {path: path.read_text() for path in sources()}
+    files = {path: text.count("\n") for path, text in texts.items()}
+    found = [(path, *function) for path, text in texts.items()
+             for function in functions(text)]
+    print(f"{len(files)} files, {sum(files.values())} lines, "
+          f"{len(found)} functions")
+    allowed = exceptions()
+    return report([*file_problems(files, allowed),
+                   *function_problems(found, allowed)])
+
+
+if __name__ == "__main__":
+    checks = {"layers": check_layers, "names": check_names,
+              "sizes": check_sizes}
+    sys.exit(checks[sys.argv[1]]())
