@@ -1,0 +1,26 @@
+#pragma once
+
+#include "troupe/actors/address_book.hpp"
+#include "troupe/actors/coordinator_core.hpp"
+#include "troupe/actors/event_board.hpp"
+#include "troupe/actors/progress_board.hpp"
+
+namespace troupe {
+
+struct supervision {
+  std::shared_ptr<progress_board> progress;
+  std::shared_ptr<event_board> events;
+  /// Without any op for so long, the waits are logged. 0: never.
+  double stall_seconds = 30;
+};
+
+/// Begins and ends steps, supervises all others, and answers each `run_step`
+/// with one `step_outcome`. After a failure or an interrupt every further
+/// step has that outcome.
+caf::behavior coordinator_actor(caf::event_based_actor* self,
+                                const coordinator_setup& setup,
+                                const supervision& watch,
+                                const address_book_pointer& book,
+                                const handler_hook& hook);
+
+}  // namespace troupe

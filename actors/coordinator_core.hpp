@@ -1,0 +1,52 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "troupe/actors/messages.hpp"
+#include "troupe/engine/stage/loss_scale.hpp"
+
+namespace troupe {
+
+struct coordinator_setup {
+  std::int32_t data_ranks = 1;
+  std::int32_t ranks = 1;
+  std::int32_t stages = 1;
+  double clip = 0;  // largest gradient norm; 0: no clipping
+  loss_scale_options loss_scale;
+};
+
+/// What the coordinator knows of the running step: gathers what ranks report
+/// and decides what the gradient norm means for the update.
+class coordinator_core {
+ public:
+  explicit coordinator_core(coordinator_setup setup);
+
+  void begin(step_pointer step);
+  bool running() const { return step_ != nullptr; }
+  const step_pointer& step() const { return step_; }
+
+  /// The verdict, once the squares of all stages are here.
+  std::optional<norm_known> on(stage_squares message);
+  /// The outcome, once all ranks are done.
+  std::optional<step_outcome> on(rank_done report);
+  /// The outcome of a step that can't be finished.
+  step_outcome abandon(std::string reason, bool interrupted);
+
+ private:
+  step_outcome conclude();
+  step_event summary() const;
+
+  coordinator_setup setup_;
+  step_pointer step_;
+  std::int64_t begin_ = 0;
+  std::vector<std::optional<std::vector<double>>> squares_;  // by stage
+  double norm_ = 0;
+  bool finite_ = true;
+  std::vector<std::optional<rank_done>> reports_;
+  std::size_t reported_ = 0;
+};
+
+}  // namespace troupe

@@ -1,0 +1,75 @@
+#include "troupe/actors/loader_actor.hpp"
+
+namespace troupe {
+
+namespace {
+
+struct loader_state {
+  caf::event_based_actor* self;
+  loader_setup setup;
+  address_book_pointer book;
+  handler_hook hook;
+  std::unique_ptr<loader_core> core = {};
+  event_source now = {};
+  bool prefetching = false;
+
+  void handle(const std::function<void()>& work) {
+    guarded(
+      self, *book, hook,
+      [this] { return op_failure{now, "load", {}}; }, work);
+  }
+
+  void report_slow(double seconds) {
+    self->send(book->hub, publish_event{std::make_shared<const event>(
+                            slow_load_event{now, seconds})});
+  }
+
+  void begin(const begin_step& message) {
+    const auto& settings = message.step->settings;
+    now.step = settings.step;
+    now.phase = settings.phase;
+    now.data_rank = setup.data_rank;
+    core->begin(*message.step, message.step->source);
+  }
+
+  void serve(const want_data& request) {
+    now.microbatch = request.microbatch;
+    self->send(book->stage(setup.data_rank, request.stage),
+               core->on(request));
+    if (!std::exchange(prefetching, true))
+      self->send(self, prefetch_data{});
+  }
+
+  /// What fails ahead of time is left to fail when it is wanted.
+  void prefetch() {
+    try {
+      prefetching = core->prefetch();
+    } catch (const error&) {
+      prefetching = false;
+    }
+    if (prefetching)
+      self->send(self, prefetch_data{});
+  }
+};
+
+}  // namespace
+
+caf::behavior loader_actor(caf::event_based_actor* self, loader_setup setup,
+                           const address_book_pointer& book,
+                           const handler_hook& hook) {
+  auto state =
+    std::make_shared<loader_state>(loader_state{self, setup, book, hook});
+  state->core = std::make_unique<loader_core>(
+    setup, [at = state.get()](double seconds) { at->report_slow(seconds); });
+  return {
+    [state](const begin_step& message) {
+      state->handle([&] { state->begin(message); });
+    },
+    [state](const want_data& request) {
+      state->handle([&] { state->serve(request); });
+    },
+    [state](prefetch_data) { state->handle([&] { state->prefetch(); }); },
+  };
+}
+
+}  // namespace troupe

@@ -1,0 +1,152 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "troupe/engine/events/event.hpp"
+#include "troupe/engine/plan/plan.hpp"
+#include "troupe/engine/stage/microbatch.hpp"
+#include "troupe/engine/stage/stage.hpp"
+
+namespace troupe {
+
+class microbatch_source;
+
+/// A step as actors speak of it. `serial` counts every step of a run, also
+/// evaluations; messages of two steps can't be confused.
+struct step_context {
+  std::int64_t serial = 0;
+  step_settings settings;
+  std::shared_ptr<const troupe::plan> plan;
+  std::shared_ptr<const microbatch_source> source;
+};
+using step_pointer = std::shared_ptr<const step_context>;
+
+/// Names a tensor message and announces what it holds; always checked.
+struct envelope {
+  std::uint64_t run = 0;
+  std::int64_t serial = 0;
+  std::int32_t data_rank = 0;
+  std::int32_t from_stage = 0;
+  std::int32_t to_stage = 0;
+  microbatch_key key;
+  bool backward = false;
+  std::int32_t message = none;  // in plan::messages; none within a rank
+  std::int64_t sent = 0;        // host ns
+  /// Shapes and dtypes, as `describe` gives them for each tensor.
+  std::vector<std::pair<at::ScalarType, std::vector<std::int64_t>>> tensors;
+};
+
+// ---- coordinator -> device, loader; device -> stage
+struct begin_step {
+  step_pointer step;
+};
+
+/// The right to run the op at `position` of the rank's lane; one a rank.
+struct lane_token {
+  step_pointer step;
+  std::uint32_t position = 0;  // into plan::ops
+  std::uint32_t executed = 0;  // ops of the lane that have run
+};
+
+// ---- stage -> stage
+struct stage_tensors {
+  envelope header;
+  tensor_list tensors;
+};
+
+// ---- stage <-> loader
+struct want_data {
+  step_pointer step;
+  std::int32_t stage = 0;
+  std::int32_t microbatch = 0;
+};
+struct loaded_data {
+  std::int64_t serial = 0;
+  std::int32_t microbatch = 0;
+  std::int64_t sent = 0;
+  std::shared_ptr<const microbatch_data> data;
+};
+
+// ---- stage <-> reducer
+struct reduce_gradients {
+  std::int64_t serial = 0;
+  std::int32_t stage = 0;
+  std::int32_t data_rank = 0;
+  /// Handles; their gradients hold the average when `gradients_reduced`
+  /// comes back, and belong to the reducer until then.
+  tensor_list parameters;
+};
+struct gradients_reduced {
+  std::int64_t serial = 0;
+  std::int64_t sent = 0;
+};
+
+// ---- stage <-> coordinator
+struct stage_squares {
+  std::int64_t serial = 0;
+  std::int32_t stage = 0;
+  std::vector<double> squares;  // of each parameter's gradient
+};
+struct norm_known {
+  std::int64_t serial = 0;
+  std::int64_t sent = 0;
+  double factor = 1;   // for the gradients, before the update
+  bool update = true;  // false: overflow
+};
+
+// ---- stage -> device -> coordinator
+struct stage_done {
+  std::int64_t serial = 0;
+  std::int32_t stage = 0;
+  stage_result result;
+  std::vector<op_record> ops;
+  std::int64_t tokens = 0;  // that entered the model here
+};
+struct rank_done {
+  std::int64_t serial = 0;
+  std::int32_t data_rank = 0;
+  std::int32_t rank = 0;
+  std::vector<stage_done> stages;
+};
+
+/// What a rank executed, in executed order.
+ops_event to_event(const event_source& step, const rank_done& report);
+
+// ---- anyone -> coordinator
+struct op_failure {
+  event_source source;
+  std::string op;  // "1F2"; empty outside ops
+  std::string reason;
+};
+struct interrupt_run {
+  std::string reason;
+};
+
+// ---- pipeline -> coordinator, which answers with the outcome
+struct run_step {
+  step_pointer step;
+};
+struct step_outcome {
+  step_event event;
+  std::vector<rank_done> ranks;  // by data rank, then rank
+  /// Set if the step failed; the run can't go on then.
+  std::string failure;
+  bool interrupted = false;
+};
+struct watchdog_tick {
+  std::int64_t serial = 0;
+};
+
+// ---- loader -> itself
+struct prefetch_data {};
+
+// ---- anyone -> hub -> monitors
+struct publish_event {
+  std::shared_ptr<const event> what;
+};
+struct finish_monitor {};
+
+}  // namespace troupe

@@ -1,0 +1,282 @@
+#include "troupe/actors/pipeline.hpp"
+
+#include <algorithm>
+#include <mutex>
+#include <random>
+
+#include "troupe/actors/coordinator_actor.hpp"
+#include "troupe/actors/device_actor.hpp"
+#include "troupe/actors/event_hub.hpp"
+#include "troupe/actors/loader_actor.hpp"
+#include "troupe/actors/reducer_actor.hpp"
+#include "troupe/actors/stage_actor.hpp"
+#include "troupe/engine/device/threads.hpp"
+
+namespace troupe {
+
+namespace {
+
+void register_messages() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    caf::init_global_meta_objects<caf::id_block::troupe>();
+    caf::init_global_meta_objects<caf::id_block::troupe_monitors>();
+    caf::core::init_global_meta_objects();
+  });
+}
+
+class worker_threads final : public caf::thread_hook {
+ public:
+  explicit worker_threads(std::int32_t intra_op) : intra_op_(intra_op) {}
+  void init(caf::actor_system&) override {}
+  void thread_started() override { set_intra_op_threads(intra_op_); }
+  void thread_terminates() override {}
+
+ private:
+  std::int32_t intra_op_;
+};
+
+/// Work sharing, as stealing keeps a busy worker's messages waiting; and
+/// workers to spare beyond the ranks, so that loaders, monitors and the
+/// coordinator run while every rank computes (docs/design.md).
+struct system_config : caf::actor_system_config {
+  system_config(std::size_t ranks, std::int32_t intra_op) {
+    constexpr std::size_t spare_workers = 2;
+    set("caf.scheduler.policy", "sharing");
+    set("caf.scheduler.max-threads", ranks + spare_workers);
+    add_thread_hook<worker_threads>(intra_op);
+  }
+};
+
+std::uint64_t new_run_id() {
+  std::random_device device;
+  return (std::uint64_t{device()} << 32) | device();
+}
+
+/// Makes all actors of a run and introduces them to each other.
+class crew {
+ public:
+  crew(caf::actor_system& system, const pipeline_options& options,
+       const supervision& watch, std::uint64_t run_id)
+    : system_(system), options_(options), watch_(watch), run_id_(run_id) {}
+
+  address_book_pointer assemble();
+
+ private:
+  std::int32_t data_ranks() const {
+    return static_cast<std::int32_t>(options_.stages.size());
+  }
+  std::int32_t stages() const { return options_.placement.stages(); }
+  void spawn_replica(std::int32_t data_rank);
+  stage_setup setup_of(std::int32_t data_rank, std::int32_t stage) const;
+  coordinator_setup coordination() const;
+
+  caf::actor_system& system_;
+  const pipeline_options& options_;
+  supervision watch_;
+  std::uint64_t run_id_;
+  address_book_pointer book_ = std::make_shared<address_book>();
+};
+
+coordinator_setup crew::coordination() const {
+  return {data_ranks(), options_.placement.ranks, stages(), options_.clip,
+          options_.loss_scale};
+}
+
+stage_setup crew::setup_of(std::int32_t data_rank, std::int32_t stage) const {
+  const auto d = static_cast<std::size_t>(data_rank);
+  const auto s = static_cast<std::size_t>(stage);
+  stage_setup setup;
+  setup.run = run_id_;
+  setup.data_rank = data_rank;
+  setup.rank = options_.placement.rank_of(stage);
+  setup.stage = stage;
+  setup.work = options_.stages[d][s];
+  setup.board = watch_.progress;
+  setup.needs_data = options_.needs_data[s];
+  setup.prefetch = options_.prefetch;
+  setup.reduces = data_ranks() > 1;
+  setup.waits_for_norm = options_.clip > 0 || options_.loss_scale.dynamic;
+  return setup;
+}
+
+void crew::spawn_replica(std::int32_t data_rank) {
+  const auto& hook = options_.handler_hook;
+  for (std::int32_t s = 0; s < stages(); ++s)
+    book_->stage_actors.push_back(
+      system_.spawn(stage_actor, setup_of(data_rank, s), book_, hook));
+  for (std::int32_t r = 0; r < options_.placement.ranks; ++r)
+    book_->device_actors.push_back(
+      system_.spawn(device_actor, data_rank, r, book_, hook));
+  loader_setup loading;
+  loading.data_rank = data_rank;
+  loading.data_ranks = data_ranks();
+  loading.consumers = static_cast<std::int32_t>(
+    std::ranges::count(options_.needs_data, true));
+  loading.prefetch = options_.prefetch;
+  loading.slow_seconds = options_.slow_load_seconds;
+  book_->loaders.push_back(
+    system_.spawn(loader_actor, loading, book_, hook));
+}
+
+address_book_pointer crew::assemble() {
+  book_->stages = stages();
+  book_->ranks = options_.placement.ranks;
+  book_->hub = system_.spawn(event_hub_actor, watch_.events);
+  book_->coordinator =
+    system_.spawn(coordinator_actor, coordination(), watch_, book_,
+                  options_.handler_hook);
+  for (std::int32_t s = 0; s < stages(); ++s)
+    book_->reducers.push_back(system_.spawn(reducer_actor, data_ranks(),
+                                            book_, options_.handler_hook));
+  for (std::int32_t d = 0; d < data_ranks(); ++d)
+    spawn_replica(d);
+  return book_;
+}
+
+void dismiss(address_book& book) {
+  const auto end = [](const caf::actor& actor) {
+    caf::anon_send_exit(actor, caf::exit_reason::user_shutdown);
+  };
+  for (const auto* group : {&book.stage_actors, &book.device_actors,
+                            &book.loaders, &book.reducers})
+    std::ranges::for_each(*group, end);
+  end(book.coordinator);
+  end(book.hub);
+}
+
+supervision make_supervision(const pipeline_options& options) {
+  return {std::make_shared<progress_board>(
+            static_cast<std::int32_t>(options.stages.size()),
+            options.placement.ranks),
+          std::make_shared<event_board>(), options.stall_seconds};
+}
+
+std::size_t rank_count(const pipeline_options& options) {
+  return options.stages.size()
+         * static_cast<std::size_t>(options.placement.ranks);
+}
+
+}  // namespace
+
+struct pipeline::impl {
+  explicit impl(pipeline_options given)
+    : options(std::move(given)),
+      watch(make_supervision(options)),
+      config(rank_count(options), options.intra_op_threads),
+      system(config),
+      book(crew(system, options, watch, new_run_id()).assemble()) {}
+
+  ~impl() {
+    dismiss(*book);
+    // The book holds the actors, and they the book.
+    *book = {};
+  }
+
+  pipeline_options options;
+  supervision watch;
+  system_config config;
+  caf::actor_system system;
+  address_book_pointer book;
+  std::int64_t serial = 0;
+  std::int64_t next_monitor = 0;
+  std::vector<std::int64_t> monitors;
+};
+
+namespace {
+
+template <class Answer, class... Request>
+Answer ask(caf::actor_system& system, const caf::actor& whom,
+           Request&&... request) {
+  const caf::scoped_actor self(system);
+  Answer answer{};
+  self->request(whom, caf::infinite, std::forward<Request>(request)...)
+    .receive([&](Answer& given) { answer = std::move(given); },
+             [&](const caf::error& reason) {
+               fail(error_code::internal, "an actor is gone: {}",
+                    caf::to_string(reason));
+             });
+  return answer;
+}
+
+step_report to_report(step_outcome outcome) {
+  step_report report{std::move(outcome.event), {}};
+  for (auto& rank : outcome.ranks)
+    report.ops.push_back(to_event(report.summary.source, rank));
+  return report;
+}
+
+}  // namespace
+
+pipeline::pipeline(pipeline_options options) {
+  register_messages();
+  impl_ = std::make_unique<impl>(std::move(options));
+}
+
+pipeline::~pipeline() = default;
+
+step_report pipeline::run(const step_settings& settings,
+                          std::shared_ptr<const plan> plan,
+                          std::shared_ptr<const microbatch_source> source) {
+  auto step = std::make_shared<step_context>(step_context{
+    ++impl_->serial, settings, std::move(plan), std::move(source)});
+  step->settings.loss_gradient =
+    settings.loss_scale
+    / (static_cast<double>(step->plan->microbatches) * step->plan->slices);
+  auto outcome = ask<step_outcome>(impl_->system, impl_->book->coordinator,
+                                   run_step{std::move(step)});
+  if (!outcome.failure.empty())
+    throw error(outcome.interrupted ? error_code::interrupted
+                                    : error_code::op_failed,
+                outcome.failure);
+  return to_report(std::move(outcome));
+}
+
+std::int64_t pipeline::attach(monitor watcher) {
+  const auto id = ++impl_->next_monitor;
+  ask<bool>(impl_->system, impl_->book->hub,
+            attach_monitor{id, std::move(watcher)});
+  impl_->monitors.push_back(id);
+  return id;
+}
+
+void pipeline::detach(std::int64_t id) {
+  std::erase(impl_->monitors, id);
+  const auto trouble = ask<std::string>(impl_->system, impl_->book->hub,
+                                        detach_monitor{id});
+  if (!trouble.empty())
+    throw error(error_code::io, trouble);
+}
+
+void pipeline::finish_monitors() {
+  std::string trouble;
+  while (!impl_->monitors.empty()) {
+    try {
+      detach(impl_->monitors.back());
+    } catch (const error& reason) {
+      trouble = reason.what();
+    }
+  }
+  if (!trouble.empty())
+    throw error(error_code::io, trouble);
+}
+
+std::function<bool(const event_source&)> pipeline::tensor_wish() const {
+  return [board = impl_->watch.events](const event_source& source) {
+    return board->wants_tensors(source);
+  };
+}
+
+std::function<void(tensor_event)> pipeline::tensor_outlet() const {
+  return [hub = impl_->book->hub](tensor_event observed) {
+    caf::anon_send(hub, publish_event{std::make_shared<const event>(
+                          std::move(observed))});
+  };
+}
+
+void pipeline::interrupt(std::string reason) {
+  caf::anon_send(impl_->book->coordinator,
+                 interrupt_run{std::move(reason)});
+}
+
+}  // namespace troupe

@@ -1,0 +1,77 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "troupe/engine/data/microbatch_source.hpp"
+#include "troupe/engine/events/monitor.hpp"
+#include "troupe/engine/plan/plan.hpp"
+#include "troupe/engine/stage/loss_scale.hpp"
+#include "troupe/engine/stage/stage.hpp"
+
+namespace troupe {
+
+struct pipeline_options {
+  /// The same for all plans that will run.
+  troupe::placement placement;
+  /// stages[data rank][stage].
+  std::vector<std::vector<std::shared_ptr<stage>>> stages;
+  /// By stage: whether it reads a microbatch's inputs, targets or arguments.
+  std::vector<bool> needs_data;
+  double clip = 0;  // largest gradient norm; 0: no clipping
+  loss_scale_options loss_scale;
+  std::int32_t intra_op_threads = 1;
+  std::int32_t prefetch = 2;     // microbatches, by loader and stage
+  double slow_load_seconds = 1;  // a longer load is reported
+  double stall_seconds = 30;     // without an op: say who waits for whom
+  /// Runs at the start of every handler of every actor (tests: delays).
+  std::function<void()> handler_hook;
+};
+
+/// What `pipeline::run` gives: the step's summary and what each rank did.
+struct step_report {
+  step_event summary;
+  std::vector<ops_event> ops;  // by data rank, then rank; in executed order
+};
+
+/// The actors of one run, in this process, on a pool of threads of their own.
+/// Steps are run one after the other by the calling thread's wish; all
+/// members but `interrupt` are to be called by one thread at a time.
+class pipeline {
+ public:
+  explicit pipeline(pipeline_options options);
+  ~pipeline();
+  pipeline(const pipeline&) = delete;
+  pipeline& operator=(const pipeline&) = delete;
+
+  /// Runs one step of the plan. Throws `op_failed` with the root failure, or
+  /// `interrupted`; every later call throws the same.
+  step_report run(const step_settings& settings,
+                  std::shared_ptr<const plan> plan,
+                  std::shared_ptr<const microbatch_source> source);
+
+  /// Returns an id for `detach`. Takes effect before the next step.
+  std::int64_t attach(monitor watcher);
+  /// Waits until the monitor has seen all its events and has finished.
+  /// Throws `io` with what went wrong while finishing.
+  void detach(std::int64_t id);
+  /// Detaches all monitors; throws the first trouble after trying all.
+  void finish_monitors();
+
+  /// Whether observed tensors are wanted, for stages; any thread.
+  std::function<bool(const event_source&)> tensor_wish() const;
+  /// Publishes an observed tensor; any thread.
+  std::function<void(tensor_event)> tensor_outlet() const;
+
+  /// Ends the running step with `interrupted`; from any thread, not from a
+  /// signal handler.
+  void interrupt(std::string reason);
+
+ private:
+  struct impl;
+  std::unique_ptr<impl> impl_;
+};
+
+}  // namespace troupe

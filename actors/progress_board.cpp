@@ -1,0 +1,88 @@
+#include "troupe/actors/progress_board.hpp"
+
+#include <fmt/format.h>
+
+#include "troupe/schedules/op.hpp"
+
+namespace troupe {
+
+namespace {
+
+std::string what_it_waits_for(const plan& plan, const plan_op& op) {
+  switch (op.kind) {
+    case plan_op_kind::forward:
+      return op.stage == 0
+               ? "its data from the loader"
+               : fmt::format("the activation of stage {} (rank {})",
+                             op.stage - 1,
+                             plan.placement.rank_of(op.stage - 1));
+    case plan_op_kind::backward:
+    case plan_op_kind::input_backward:
+      return fmt::format("the gradient of stage {} (rank {})", op.stage + 1,
+                         plan.placement.rank_of(op.stage + 1));
+    case plan_op_kind::gradient_norm:
+      return "the reducer";
+    default:
+      return "the gradient norm of all stages";
+  }
+}
+
+}  // namespace
+
+std::string op_name(const plan_op& op) {
+  if (is_compute(op.kind)) {
+    const auto kind = letter(static_cast<op_kind>(op.kind));
+    return op.slice == 0
+             ? fmt::format("{}{}{}", op.stage, kind, op.microbatch)
+             : fmt::format("{}{}{}.{}", op.stage, kind, op.microbatch,
+                           op.slice);
+  }
+  static constexpr const char* names[] = {
+    "send", "receive", "gather", "release", "reduce", "gradient norm",
+    "update"};
+  const auto index = static_cast<std::size_t>(op.kind)
+                     - static_cast<std::size_t>(plan_op_kind::send);
+  return fmt::format("{} of stage {}", names[index], op.stage);
+}
+
+progress_board::progress_board(std::int32_t data_ranks, std::int32_t ranks)
+  : ranks_(ranks), entries_(static_cast<std::size_t>(data_ranks * ranks)) {}
+
+void progress_board::set(std::int32_t data_rank, std::int32_t rank,
+                         entry now) {
+  entries_[static_cast<std::size_t>(data_rank * ranks_ + rank)].store(
+    (std::uint64_t{now.position} << 8) | static_cast<std::uint64_t>(now.doing),
+    std::memory_order_relaxed);
+}
+
+std::vector<progress_board::entry> progress_board::snapshot() const {
+  std::vector<entry> all;
+  for (const auto& packed : entries_) {
+    const auto value = packed.load(std::memory_order_relaxed);
+    all.push_back({static_cast<std::uint32_t>(value >> 8),
+                   static_cast<state>(value & 0xff)});
+  }
+  return all;
+}
+
+std::vector<std::string> progress_board::describe(const plan& plan) const {
+  std::vector<std::string> lines;
+  for (const auto& [position, doing] : snapshot()) {
+    const auto at = static_cast<std::int32_t>(lines.size());
+    auto line = fmt::format("rank {}", at % ranks_);
+    if (static_cast<std::int32_t>(entries_.size()) > ranks_)
+      line += fmt::format(" of replica {}", at / ranks_);
+    if (doing == state::idle || position >= plan.ops.size()) {
+      lines.push_back(line + " is idle");
+      continue;
+    }
+    const auto& op = plan.ops[position];
+    lines.push_back(doing == state::running
+                      ? fmt::format("{} runs {}", line, op_name(op))
+                      : fmt::format("{} waits at {} for {}", line,
+                                    op_name(op), what_it_waits_for(plan, op)));
+  }
+  return lines;
+}
+
+}  // namespace troupe

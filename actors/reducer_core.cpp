@@ -1,0 +1,41 @@
+#include "troupe/actors/reducer_core.hpp"
+
+#include <ATen/core/grad_mode.h>
+
+#include "troupe/schedules/error.hpp"
+
+namespace troupe {
+
+bool reducer_core::on(reduce_gradients request) {
+  auto& place = waiting_.at(static_cast<std::size_t>(request.data_rank));
+  if (place)
+    fail(error_code::internal,
+         "replica {} asked twice for the reduction of stage {}",
+         request.data_rank, request.stage);
+  place = std::move(request.parameters);
+  if (++arrived_ < waiting_.size())
+    return false;
+  average();
+  for (auto& replica : waiting_)
+    replica.reset();
+  arrived_ = 0;
+  return true;
+}
+
+void reducer_core::average() {
+  const at::NoGradGuard no_grad;
+  const auto replicas = static_cast<double>(waiting_.size());
+  auto& first = *waiting_[0];
+  for (std::size_t i = 0; i < first.size(); ++i) {
+    auto sum = first[i].grad();
+    if (!sum.defined())
+      continue;
+    for (std::size_t r = 1; r < waiting_.size(); ++r)
+      sum.add_((*waiting_[r])[i].grad());
+    sum.div_(replicas);
+    for (std::size_t r = 1; r < waiting_.size(); ++r)
+      (*waiting_[r])[i].grad().copy_(sum);
+  }
+}
+
+}  // namespace troupe

@@ -1,0 +1,350 @@
+#include "troupe/actors/stage_runner.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "troupe/engine/device/clock.hpp"
+#include "troupe/engine/stage/gradient_norm.hpp"
+#include "troupe/schedules/error.hpp"
+
+namespace troupe {
+
+namespace {
+
+/// The last op of the plan that the stage executes.
+std::uint32_t last_op_of(const plan& plan, std::int32_t stage) {
+  const auto rank = static_cast<std::size_t>(plan.placement.rank_of(stage));
+  auto at = plan.first_op[rank + 1];
+  while (at-- > plan.first_op[rank])
+    if (plan.ops[at].stage == stage
+        && plan.ops[at].kind != plan_op_kind::receive)
+      return at;
+  fail(error_code::internal, "stage {} has no ops in the plan", stage);
+}
+
+std::string summary(const envelope& e) {
+  return fmt::format("{} of microbatch {} slice {} from stage {} to stage {}",
+                     e.backward ? "gradient" : "activation",
+                     e.key.microbatch, e.key.slice, e.from_stage,
+                     e.to_stage);
+}
+
+bool holds_what_it_announces(const stage_tensors& message) {
+  const auto& announced = message.header.tensors;
+  return std::ranges::equal(
+    announced, message.tensors, [](const auto& a, const at::Tensor& b) {
+      return b.defined() ? a.first == b.scalar_type() && b.sizes() == a.second
+                         : a.first == at::ScalarType::Undefined;
+    });
+}
+
+bool is_backward(plan_op_kind kind) {
+  return kind == plan_op_kind::backward
+         || kind == plan_op_kind::input_backward;
+}
+
+}  // namespace
+
+stage_runner::stage_runner(stage_setup setup, stage_ports& ports)
+  : setup_(std::move(setup)), ports_(ports) {}
+
+event_source stage_runner::source() const {
+  event_source source;
+  source.data_rank = setup_.data_rank;
+  source.stage = setup_.stage;
+  if (!step_)
+    return source;
+  source.step = step_->settings.step;
+  source.phase = step_->settings.phase;
+  source.rank = setup_.rank;
+  if (token_) {
+    source.microbatch = here().microbatch;
+    source.slice = here().slice;
+  }
+  return source;
+}
+
+std::string stage_runner::current_op() const {
+  return token_ ? op_name(here()) : std::string{};
+}
+
+const plan_op& stage_runner::here() const {
+  return token_->step->plan->ops[token_->position];
+}
+
+void stage_runner::on(const begin_step& message) {
+  step_ = message.step;
+  records_.clear();
+  tokens_ = 0;
+  data_.clear();
+  asked_for_ = 0;
+  reduced_.reset();
+  norm_.reset();
+  last_op_ = last_op_of(*step_->plan, setup_.stage);
+  setup_.work->begin_step(step_->settings);
+  if (setup_.needs_data)
+    ask_for_data(setup_.prefetch);
+}
+
+void stage_runner::on(lane_token token) {
+  token_ = std::move(token);
+  advance();
+}
+
+void stage_runner::on(stage_tensors message) {
+  check(message);
+  const auto& e = message.header;
+  inbox_.emplace(key_of_arrival{e.serial, e.backward, e.key},
+                 arrival{std::move(message.tensors), e.sent});
+  advance();
+}
+
+void stage_runner::on(loaded_data message) {
+  if (!step_ || message.serial != step_->serial)
+    fail(error_code::internal,
+         "stage {} was handed microbatch {} of another step", setup_.stage,
+         message.microbatch);
+  data_.emplace(message.microbatch, std::move(message));
+  advance();
+}
+
+void stage_runner::on(const gradients_reduced& message) {
+  reduced_ = message;
+  advance();
+}
+
+void stage_runner::on(const norm_known& message) {
+  norm_ = message;
+  advance();
+}
+
+void stage_runner::advance() {
+  bool ran_one = false;
+  while (token_) {
+    const auto& plan = *token_->step->plan;
+    const auto lane_end =
+      plan.first_op[static_cast<std::size_t>(setup_.rank) + 1];
+    const bool at_end = token_->position == lane_end;
+    const bool foreign = !at_end && here().kind != plan_op_kind::receive
+                         && here().stage != setup_.stage;
+    const bool next_turn = !at_end && ran_one && is_compute(here().kind);
+    if (at_end || foreign || next_turn) {
+      const auto to = at_end ? none : here().stage;
+      ports_.pass(to, std::move(*token_));
+      token_.reset();
+      return;
+    }
+    if (!ready(here()))
+      return show(progress_board::state::waiting);
+    ran_one = ran_one || is_compute(here().kind);
+    execute(here());
+  }
+}
+
+bool stage_runner::ready(const plan_op& op) {
+  const microbatch_key key{op.microbatch, op.slice};
+  const auto arrived = [&](bool backward) {
+    const auto at = inbox_.find({step_->serial, backward, key});
+    if (at == inbox_.end())
+      return false;
+    ready_at_ = std::max(ready_at_, at->second.sent);
+    return true;
+  };
+  ready_at_ = 0;
+  if (op.kind == plan_op_kind::forward) {
+    const auto data = data_.find(op.microbatch);
+    if (setup_.needs_data && data == data_.end())
+      return false;
+    if (setup_.needs_data)
+      ready_at_ = data->second.sent;
+    return op.stage == 0 || arrived(false);
+  }
+  if (is_backward(op.kind))
+    return op.stage + 1 == step_->plan->stages() || arrived(true);
+  if (op.kind == plan_op_kind::gradient_norm && setup_.reduces) {
+    ready_at_ = reduced_ ? reduced_->sent : 0;
+    return reduced_.has_value();
+  }
+  if (op.kind == plan_op_kind::update && setup_.waits_for_norm) {
+    ready_at_ = norm_ ? norm_->sent : 0;
+    return norm_.has_value();
+  }
+  return true;
+}
+
+void stage_runner::execute(const plan_op& op) {
+  show(progress_board::state::running);
+  op_record record{token_->position, token_->executed++, ready_at_, now_ns(),
+                   0};
+  switch (op.kind) {
+    case plan_op_kind::send:
+      send_out(op);
+      break;
+    case plan_op_kind::receive:
+      break;
+    case plan_op_kind::reduce:
+      ports_.reduce({step_->serial, setup_.stage, setup_.data_rank,
+                     setup_.work->parameters()});
+      break;
+    case plan_op_kind::gradient_norm:
+      // Replicas hold the same gradients by now: one of them is enough.
+      if (setup_.data_rank == 0)
+        ports_.squares({step_->serial, setup_.stage,
+                        gradient_squares(setup_.work->parameters())});
+      break;
+    case plan_op_kind::update:
+      apply_update();
+      break;
+    case plan_op_kind::gather:
+    case plan_op_kind::release:
+      fail(error_code::invalid_argument,
+           "the plan has sharded parameters, which this stage lacks");
+    default:
+      run_compute(op);
+  }
+  record.end = now_ns();
+  records_.push_back(record);
+  if (token_->position == last_op_)
+    finish_step();
+  ++token_->position;
+}
+
+void stage_runner::run_compute(const plan_op& op) {
+  const microbatch_key key{op.microbatch, op.slice};
+  const auto kind = static_cast<op_kind>(op.kind);
+  const bool last = op.stage + 1 == step_->plan->stages();
+  if (kind == op_kind::forward) {
+    auto inputs =
+      op.stage == 0 ? tensor_list{} : take_input(false, key).tensors;
+    const auto data = take_data(op.microbatch);
+    if (op.stage == 0) {
+      inputs = data.inputs;
+      tokens_ += data.tokens;
+    }
+    auto outputs = setup_.work->forward(key, std::move(inputs), data);
+    if (!last)
+      hand_on(std::move(outputs), key, false);
+    return;
+  }
+  auto gradients = last || kind == op_kind::weight_backward
+                     ? tensor_list{}
+                     : take_input(true, key).tensors;
+  auto to_previous = setup_.work->backward(kind, key, std::move(gradients));
+  if (op.stage > 0 && kind != op_kind::weight_backward)
+    hand_on(std::move(to_previous), key, true);
+}
+
+void stage_runner::apply_update() {
+  const auto factor =
+    norm_ ? norm_->factor : 1.0 / step_->settings.loss_scale;
+  const bool overflowed = norm_ && !norm_->update;
+  if (!step_->settings.skip_update && !overflowed)
+    setup_.work->update(factor);
+}
+
+stage_runner::arrival stage_runner::take_input(bool backward,
+                                               microbatch_key key) {
+  return std::move(
+    inbox_.extract({step_->serial, backward, key}).mapped());
+}
+
+microbatch_data stage_runner::take_data(std::int32_t microbatch) {
+  if (!setup_.needs_data)
+    return {};
+  const auto item = data_.extract(microbatch);
+  ask_for_data(microbatch + 1 + setup_.prefetch);
+  return *item.mapped().data;
+}
+
+void stage_runner::ask_for_data(std::int32_t up_to) {
+  up_to = std::min(up_to, step_->plan->microbatches);
+  for (; asked_for_ < up_to; ++asked_for_)
+    ports_.want({step_, setup_.stage, asked_for_});
+}
+
+void stage_runner::hand_on(tensor_list tensors, microbatch_key key,
+                           bool backward) {
+  const auto& placement = step_->plan->placement;
+  const auto to = setup_.stage + (backward ? -1 : 1);
+  if (placement.rank_of(to) == setup_.rank)
+    ports_.deliver(to, pack(std::move(tensors), key, backward, none));
+  else
+    outbox_.emplace(std::pair{backward, key}, std::move(tensors));
+}
+
+void stage_runner::send_out(const plan_op& op) {
+  const auto& message =
+    step_->plan->messages[static_cast<std::size_t>(op.message)];
+  const bool backward =
+    step_->plan->channels[static_cast<std::size_t>(message.channel)].backward;
+  const microbatch_key key{op.microbatch, op.slice};
+  auto node = outbox_.extract({backward, key});
+  if (node.empty())
+    fail(error_code::internal, "{} has nothing to send for microbatch {}",
+         op_name(op), op.microbatch);
+  ports_.deliver(setup_.stage + (backward ? -1 : 1),
+                 pack(std::move(node.mapped()), key, backward, op.message));
+}
+
+stage_tensors stage_runner::pack(tensor_list tensors, microbatch_key key,
+                                 bool backward, std::int32_t message) const {
+  stage_tensors packed;
+  auto& e = packed.header;
+  e.run = setup_.run;
+  e.serial = step_->serial;
+  e.data_rank = setup_.data_rank;
+  e.from_stage = setup_.stage;
+  e.to_stage = setup_.stage + (backward ? -1 : 1);
+  e.key = key;
+  e.backward = backward;
+  e.message = message;
+  for (const auto& tensor : tensors)
+    e.tensors.emplace_back(
+      tensor.defined() ? tensor.scalar_type() : at::ScalarType::Undefined,
+      tensor.defined() ? tensor.sizes().vec() : std::vector<std::int64_t>{});
+  packed.tensors = std::move(tensors);
+  e.sent = now_ns();
+  return packed;
+}
+
+void stage_runner::check(const stage_tensors& message) const {
+  const auto& e = message.header;
+  const auto from = setup_.stage + (e.backward ? 1 : -1);
+  if (e.run != setup_.run || e.data_rank != setup_.data_rank
+      || e.to_stage != setup_.stage || e.from_stage != from)
+    fail(error_code::mismatch,
+         "stage {} of replica {} expected a tensor from stage {} of its own "
+         "run and replica and got the {} of replica {}",
+         setup_.stage, setup_.data_rank, from, summary(e), e.data_rank);
+  if (inbox_.contains({e.serial, e.backward, e.key}))
+    fail(error_code::mismatch, "stage {} got the {} twice", setup_.stage,
+         summary(e));
+  if (!holds_what_it_announces(message))
+    fail(error_code::mismatch,
+         "the {} announces other shapes or dtypes than its tensors have: {}",
+         summary(e), describe(message.tensors));
+}
+
+void stage_runner::finish_step() {
+  auto result = setup_.work->end_step();
+  const bool left_in = std::ranges::any_of(inbox_, [this](const auto& item) {
+    return item.first.serial == step_->serial;
+  });
+  if (left_in || !outbox_.empty() || !data_.empty())
+    fail(error_code::internal,
+         "stage {}: {} messages, {} unsent outputs and {} microbatches of "
+         "data were left at the end of the step",
+         setup_.stage, left_in ? inbox_.size() : 0, outbox_.size(),
+         data_.size());
+  ports_.done({step_->serial, setup_.stage, std::move(result),
+               std::move(records_), tokens_});
+  records_ = {};
+}
+
+void stage_runner::show(progress_board::state state) const {
+  setup_.board->set(setup_.data_rank, setup_.rank,
+                    {token_->position, state});
+}
+
+}  // namespace troupe

@@ -1,0 +1,106 @@
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <tuple>
+#include <unordered_map>
+
+#include "troupe/actors/messages.hpp"
+#include "troupe/actors/progress_board.hpp"
+
+namespace troupe {
+
+/// Where a stage's messages go. Calls don't block.
+class stage_ports {
+ public:
+  virtual ~stage_ports() = default;
+  /// To a stage (also itself), or the rank's device if `stage` is none.
+  virtual void pass(std::int32_t stage, lane_token token) = 0;
+  virtual void deliver(std::int32_t stage, stage_tensors message) = 0;
+  virtual void want(want_data request) = 0;
+  virtual void reduce(reduce_gradients request) = 0;
+  virtual void squares(stage_squares squares) = 0;
+  virtual void done(stage_done report) = 0;
+};
+
+struct stage_setup {
+  std::uint64_t run = 0;
+  std::int32_t data_rank = 0;
+  std::int32_t rank = 0;
+  std::int32_t stage = 0;
+  std::shared_ptr<troupe::stage> work;
+  std::shared_ptr<progress_board> board;
+  bool needs_data = false;  // inputs, targets or arguments
+  std::int32_t prefetch = 2;  // microbatches asked for ahead
+  bool reduces = false;       // more than one replica
+  bool waits_for_norm = false;  // clipping, or a dynamic loss scale
+};
+
+/// What a stage actor decides and does, apart from sending: takes the lane
+/// token, waits for what the op at its position needs, runs it, and passes
+/// the token on. One compute op a call. Errors of an op leave with
+/// `current_op` telling which it was. One thread at a time.
+class stage_runner {
+ public:
+  stage_runner(stage_setup setup, stage_ports& ports);
+
+  void on(const begin_step& message);
+  void on(lane_token token);
+  void on(stage_tensors message);
+  void on(loaded_data message);
+  void on(const gradients_reduced& message);
+  void on(const norm_known& message);
+
+  const stage_setup& setup() const { return setup_; }
+  event_source source() const;
+  /// The op that the token stands at; empty without a token.
+  std::string current_op() const;
+
+ private:
+  struct arrival {
+    tensor_list tensors;
+    std::int64_t sent = 0;
+  };
+  struct key_of_arrival {
+    std::int64_t serial;
+    bool backward;
+    microbatch_key key;
+    friend auto operator<=>(const key_of_arrival&,
+                            const key_of_arrival&) = default;
+  };
+
+  const plan_op& here() const;
+  void advance();
+  bool ready(const plan_op& op);
+  void execute(const plan_op& op);
+  void run_compute(const plan_op& op);
+  void send_out(const plan_op& op);
+  void apply_update();
+  arrival take_input(bool backward, microbatch_key key);
+  microbatch_data take_data(std::int32_t microbatch);
+  void ask_for_data(std::int32_t up_to);
+  void hand_on(tensor_list tensors, microbatch_key key, bool backward);
+  stage_tensors pack(tensor_list tensors, microbatch_key key, bool backward,
+                     std::int32_t message) const;
+  void check(const stage_tensors& message) const;
+  void finish_step();
+  void show(progress_board::state state) const;
+
+  stage_setup setup_;
+  stage_ports& ports_;
+  step_pointer step_;
+  std::optional<lane_token> token_;
+  std::map<key_of_arrival, arrival> inbox_;
+  std::map<std::pair<bool, microbatch_key>, tensor_list> outbox_;
+  std::map<std::int32_t, loaded_data> data_;
+  std::int32_t asked_for_ = 0;
+  std::optional<gradients_reduced> reduced_;
+  std::optional<norm_known> norm_;
+  std::vector<op_record> records_;
+  std::int64_t tokens_ = 0;
+  std::int64_t ready_at_ = 0;
+  std::uint32_t last_op_ = 0;
+};
+
+}  // namespace troupe

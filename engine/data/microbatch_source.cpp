@@ -1,0 +1,133 @@
+#include "troupe/engine/data/microbatch_source.hpp"
+
+#include <ATen/ops/empty.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "troupe/engine/data/permutation.hpp"
+#include "troupe/schedules/error.hpp"
+
+namespace troupe {
+
+namespace {
+
+using at_function = std::function<microbatch_data(std::int64_t)>;
+
+class function_source final : public microbatch_source {
+ public:
+  function_source(at_function at, std::int64_t size)
+    : at_(std::move(at)), size_(size) {}
+
+  microbatch_data at(std::int64_t index) const override { return at_(index); }
+  std::int64_t size() const override { return size_; }
+
+ private:
+  at_function at_;
+  std::int64_t size_;
+};
+
+class text_source final : public microbatch_source {
+ public:
+  text_source(std::shared_ptr<const token_source> tokens,
+              const text_batch_options& options)
+    : tokens_(std::move(tokens)), options_(options) {
+    // A row's last target is one token further; an epoch's offset is up to
+    // length - 1 tokens, where the text has room for it.
+    const auto usable = tokens_->size() - 1;
+    windows_ = usable / options_.length;
+    if (windows_ > options_.rows && options_.shuffle)
+      --windows_;
+    slack_ = usable - windows_ * options_.length;
+    if (windows_ < options_.rows)
+      fail(error_code::invalid_data, "{}: {} tokens are less than one microbatch of {} rows of "
+                    "{} tokens ({} are needed); give a longer text, or a "
+                    "smaller --microbatch-size or --seq",
+                    tokens_->name(), tokens_->size(), options_.rows,
+                    options_.length, options_.rows * options_.length + 1);
+  }
+
+  microbatch_data at(std::int64_t index) const override {
+    const auto rows = options_.rows;
+    const auto length = options_.length;
+    auto inputs = at::empty({rows, length}, at::kLong);
+    auto targets = at::empty({rows, length}, at::kLong);
+    std::vector<std::int64_t> row(static_cast<std::size_t>(length + 1));
+    for (std::int64_t r = 0; r < rows; ++r) {
+      tokens_->read(start_of(index * rows + r), length + 1, row.data());
+      require_known(row);
+      std::copy_n(row.begin(), length,
+                  inputs.mutable_data_ptr<std::int64_t>() + r * length);
+      std::copy_n(row.begin() + 1, length,
+                  targets.mutable_data_ptr<std::int64_t>() + r * length);
+    }
+    return {{inputs}, {targets}, {}, rows * length};
+  }
+
+ private:
+  std::int64_t start_of(std::int64_t row) const {
+    const auto epoch = row / windows_;
+    const auto window = row % windows_;
+    if (!options_.shuffle)
+      return window * options_.length;
+    const auto key =
+      mix_bits(options_.seed ^ mix_bits(static_cast<std::uint64_t>(epoch)));
+    const auto offset = static_cast<std::int64_t>(
+      mix_bits(key) % static_cast<std::uint64_t>(slack_ + 1));
+    return permutation(windows_, key)(window) * options_.length + offset;
+  }
+
+  void require_known(const std::vector<std::int64_t>& row) const {
+    for (const auto id : row)
+      if (id < 0 || id >= options_.vocabulary)
+        fail(error_code::invalid_data, "{}: token id {} is beyond the vocabulary of "
+                                "{}; give a text in the model's vocabulary",
+                                tokens_->name(), id, options_.vocabulary);
+  }
+
+  std::shared_ptr<const token_source> tokens_;
+  text_batch_options options_;
+  std::int64_t windows_ = 0;
+  std::int64_t slack_ = 0;
+};
+
+}  // namespace
+
+std::shared_ptr<const microbatch_source> make_source(at_function at,
+                                                     std::int64_t size) {
+  return std::make_shared<function_source>(std::move(at), size);
+}
+
+std::shared_ptr<const microbatch_source> preprocess(
+  std::shared_ptr<const microbatch_source> source,
+  std::function<microbatch_data(microbatch_data, std::int64_t)> change) {
+  const auto size = source->size();
+  return make_source(
+    [source = std::move(source), change = std::move(change)](
+      std::int64_t index) { return change(source->at(index), index); },
+    size);
+}
+
+std::shared_ptr<const microbatch_source> text_batches(
+  std::shared_ptr<const token_source> tokens,
+  const text_batch_options& options) {
+  return std::make_shared<text_source>(std::move(tokens), options);
+}
+
+std::int64_t first_outside(const token_source& tokens,
+                           std::int64_t vocabulary) {
+  constexpr std::int64_t chunk = 1 << 16;
+  std::vector<std::int64_t> ids(chunk);
+  for (std::int64_t at = 0; at < tokens.size(); at += chunk) {
+    const auto count = std::min(chunk, tokens.size() - at);
+    tokens.read(at, count, ids.data());
+    for (std::int64_t i = 0; i < count; ++i) {
+      const auto id = ids[static_cast<std::size_t>(i)];
+      if (id < 0 || id >= vocabulary)
+        return at + i;
+    }
+  }
+  return -1;
+}
+
+}  // namespace troupe

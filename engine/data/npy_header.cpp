@@ -1,0 +1,87 @@
+#include "troupe/engine/data/npy_header.hpp"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <cstring>
+#include <regex>
+#include <string_view>
+
+#include "troupe/schedules/error.hpp"
+
+namespace troupe {
+
+namespace {
+
+constexpr std::string_view magic = "\x93NUMPY";
+
+struct item_type {
+  std::string_view descr;
+  std::size_t bytes;
+};
+
+constexpr std::array<item_type, 5> item_types = {
+  {{"|u1", 1}, {"<u2", 2}, {"<i4", 4}, {"<u4", 4}, {"<i8", 8}}};
+
+[[noreturn]] void bad(const std::string& path, const std::string& what) {
+  fail(error_code::invalid_data, "{}: {}", path, what);
+}
+
+std::size_t item_bytes(const std::string& path, const std::string& descr) {
+  for (const auto& type : item_types)
+    if (type.descr == descr)
+      return type.bytes;
+  bad(path, fmt::format("has items of type '{}'; token files hold u1, u2, "
+                        "i4, u4 or i8, little endian",
+                        descr));
+}
+
+struct header_text {
+  std::string text;
+  std::size_t data_offset = 0;
+};
+
+header_text read_header_text(const std::string& path,
+                             std::span<const std::byte> bytes) {
+  const auto version = static_cast<unsigned>(bytes[6]);
+  const std::size_t length_bytes = version == 1 ? 2 : 4;
+  const auto begin = magic.size() + 2 + length_bytes;
+  std::uint32_t length = 0;
+  if (bytes.size() < begin)
+    bad(path, "is cut off within its .npy header");
+  std::memcpy(&length, bytes.data() + magic.size() + 2, length_bytes);
+  if (bytes.size() - begin < length)
+    bad(path, "is cut off within its .npy header");
+  return {{reinterpret_cast<const char*>(bytes.data()) + begin, length},
+          begin + length};
+}
+
+}  // namespace
+
+bool is_npy(std::span<const std::byte> bytes) {
+  return bytes.size() > magic.size() + 2
+         && std::memcmp(bytes.data(), magic.data(), magic.size()) == 0;
+}
+
+npy_header parse_npy_header(const std::string& path,
+                            std::span<const std::byte> bytes) {
+  if (!is_npy(bytes))
+    bad(path, "is not a .npy file");
+  const auto header = read_header_text(path, bytes);
+  std::smatch descr, shape;
+  if (!std::regex_search(header.text, descr,
+                         std::regex("'descr': *'([^']*)'")))
+    bad(path, "has a .npy header without a plain item type");
+  if (!std::regex_search(header.text, shape,
+                         std::regex("'shape': *\\(([0-9]{1,15}),\\)")))
+    bad(path, "is not one-dimensional; tokens are one sequence");
+  npy_header parsed{descr[1], std::stoll(shape[1]), header.data_offset};
+  const auto need = static_cast<std::size_t>(parsed.count)
+                    * item_bytes(path, parsed.descr);
+  if (bytes.size() - parsed.data_offset != need)
+    bad(path, fmt::format("announces {} bytes of data and has {}", need,
+                          bytes.size() - parsed.data_offset));
+  return parsed;
+}
+
+}  // namespace troupe

@@ -1,0 +1,218 @@
+#include "troupe/engine/data/token_file.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <optional>
+
+#include "troupe/engine/data/mapped_file.hpp"
+#include "troupe/engine/data/npy_header.hpp"
+#include "troupe/schedules/error.hpp"
+
+namespace troupe {
+
+namespace {
+
+constexpr std::int32_t llm_c_magic = 20240520;
+constexpr std::size_t llm_c_header_bytes = 256 * sizeof(std::int32_t);
+
+std::int32_t int_at(std::span<const std::byte> bytes, std::size_t index) {
+  std::int32_t value = 0;
+  std::memcpy(&value, bytes.data() + index * sizeof(value), sizeof(value));
+  return value;
+}
+
+[[noreturn]] void bad_format(const std::string& path,
+                             const std::string& what) {
+  fail(error_code::invalid_data, "{}: {}", path, what);
+}
+
+/// Tokens of a fixed width after a header, in a mapped file.
+template <class Token>
+class mapped_tokens final : public token_source {
+ public:
+  mapped_tokens(mapped_file file, std::size_t header, std::int64_t count)
+    : file_(std::move(file)), header_(header), count_(count) {}
+
+  std::int64_t size() const override { return count_; }
+  std::string name() const override { return file_.path(); }
+
+  void read(std::int64_t first, std::int64_t count,
+            std::int64_t* out) const override {
+    file_.require_unchanged();
+    const auto* from = file_.bytes().data() + header_
+                       + static_cast<std::size_t>(first) * sizeof(Token);
+    for (std::int64_t i = 0; i < count; ++i, from += sizeof(Token)) {
+      Token token{};
+      std::memcpy(&token, from, sizeof(Token));
+      out[i] = static_cast<std::int64_t>(token);
+    }
+  }
+
+ private:
+  mapped_file file_;
+  std::size_t header_;
+  std::int64_t count_;
+};
+
+template <class Token>
+std::shared_ptr<const token_source> tokens_after(mapped_file file,
+                                                 std::size_t header,
+                                                 std::int64_t count) {
+  return std::make_shared<mapped_tokens<Token>>(std::move(file), header,
+                                                count);
+}
+
+std::shared_ptr<const token_source> open_llm_c(mapped_file file) {
+  const auto bytes = file.bytes();
+  if (bytes.size() < llm_c_header_bytes || int_at(bytes, 0) != llm_c_magic)
+    bad_format(file.path(), "is not an llm.c token file (256 x int32 header "
+                            "with magic 20240520)");
+  if (int_at(bytes, 1) != 1)
+    bad_format(file.path(), fmt::format("has version {}; only 1 is known",
+                                        int_at(bytes, 1)));
+  const std::int64_t count = int_at(bytes, 2);
+  const auto need = llm_c_header_bytes
+                    + static_cast<std::size_t>(std::max<std::int64_t>(count, 0))
+                        * sizeof(std::uint16_t);
+  if (count < 0 || bytes.size() != need)
+    bad_format(file.path(),
+               fmt::format("its header announces {} tokens ({} bytes), the "
+                           "file has {} bytes",
+                           count, need, bytes.size()));
+  return tokens_after<std::uint16_t>(std::move(file), llm_c_header_bytes,
+                                     count);
+}
+
+std::shared_ptr<const token_source> open_nano_gpt(mapped_file file) {
+  const auto size = file.bytes().size();
+  if (size % sizeof(std::uint16_t) != 0)
+    bad_format(file.path(), fmt::format("has {} bytes, an odd number; a "
+                                        "nanoGPT file holds uint16 tokens",
+                                        size));
+  return tokens_after<std::uint16_t>(
+    std::move(file), 0,
+    static_cast<std::int64_t>(size / sizeof(std::uint16_t)));
+}
+
+std::shared_ptr<const token_source> open_npy(mapped_file file) {
+  const auto header = parse_npy_header(file.path(), file.bytes());
+  const auto at = header.data_offset;
+  const auto n = header.count;
+  if (header.descr == "|u1")
+    return tokens_after<std::uint8_t>(std::move(file), at, n);
+  if (header.descr == "<u2")
+    return tokens_after<std::uint16_t>(std::move(file), at, n);
+  if (header.descr == "<i4")
+    return tokens_after<std::int32_t>(std::move(file), at, n);
+  if (header.descr == "<u4")
+    return tokens_after<std::uint32_t>(std::move(file), at, n);
+  return tokens_after<std::int64_t>(std::move(file), at, n);
+}
+
+class joined_tokens final : public token_source {
+ public:
+  explicit joined_tokens(
+    std::vector<std::shared_ptr<const token_source>> parts)
+    : parts_(std::move(parts)) {
+    for (const auto& part : parts_)
+      size_ += part->size();
+  }
+
+  std::int64_t size() const override { return size_; }
+  std::string name() const override {
+    return fmt::format("{} and {} more", parts_.front()->name(),
+                       parts_.size() - 1);
+  }
+
+  void read(std::int64_t first, std::int64_t count,
+            std::int64_t* out) const override {
+    for (const auto& part : parts_) {
+      const auto take =
+        std::clamp<std::int64_t>(part->size() - first, 0, count);
+      if (take > 0) {
+        part->read(first, take, out);
+        out += take;
+        count -= take;
+      }
+      first = std::max<std::int64_t>(first - part->size(), 0);
+    }
+  }
+
+ private:
+  std::vector<std::shared_ptr<const token_source>> parts_;
+  std::int64_t size_ = 0;
+};
+
+class token_part final : public token_source {
+ public:
+  token_part(std::shared_ptr<const token_source> whole, std::int64_t first,
+             std::int64_t count)
+    : whole_(std::move(whole)), first_(first), count_(count) {}
+
+  std::int64_t size() const override { return count_; }
+  std::string name() const override { return whole_->name(); }
+  void read(std::int64_t first, std::int64_t count,
+            std::int64_t* out) const override {
+    whole_->read(first_ + first, count, out);
+  }
+
+ private:
+  std::shared_ptr<const token_source> whole_;
+  std::int64_t first_;
+  std::int64_t count_;
+};
+
+}  // namespace
+
+token_format guess_token_format(const std::string& path) {
+  const mapped_file file(path);
+  const auto bytes = file.bytes();
+  if (is_npy(bytes))
+    return token_format::npy;
+  if (bytes.size() >= llm_c_header_bytes && int_at(bytes, 0) == llm_c_magic)
+    return token_format::llm_c;
+  return path.ends_with(".bin") ? token_format::nano_gpt
+                                : token_format::bytes;
+}
+
+std::shared_ptr<const token_source> open_tokens(const std::string& path,
+                                                token_format format) {
+  mapped_file file(path);
+  if (file.bytes().empty())
+    fail(error_code::io, "{}: is empty; give a text to train on", path);
+  switch (format) {
+    case token_format::llm_c:
+      return open_llm_c(std::move(file));
+    case token_format::nano_gpt:
+      return open_nano_gpt(std::move(file));
+    case token_format::npy:
+      return open_npy(std::move(file));
+    case token_format::bytes:
+      break;
+  }
+  const auto size = static_cast<std::int64_t>(file.bytes().size());
+  return tokens_after<std::uint8_t>(std::move(file), 0, size);
+}
+
+std::shared_ptr<const token_source> open_tokens(const std::string& path) {
+  return open_tokens(path, guess_token_format(path));
+}
+
+std::shared_ptr<const token_source> join_tokens(
+  std::vector<std::shared_ptr<const token_source>> parts) {
+  if (parts.empty())
+    throw error(error_code::invalid_argument, "no token files were given");
+  if (parts.size() == 1)
+    return parts.front();
+  return std::make_shared<joined_tokens>(std::move(parts));
+}
+
+std::shared_ptr<const token_source> part_of(
+  std::shared_ptr<const token_source> whole, std::int64_t first,
+  std::int64_t count) {
+  return std::make_shared<token_part>(std::move(whole), first, count);
+}
+
+}  // namespace troupe

@@ -1,0 +1,49 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace troupe {
+
+/// How a file holds its tokens.
+enum class token_format : std::uint8_t {
+  bytes,     // any file; a token a byte, vocabulary 256
+  llm_c,     // llm.c .bin: 256 x i32 header, magic 20240520, then u16
+  nano_gpt,  // nanoGPT .bin: raw u16, little endian
+  npy,       // NumPy .npy, one dimension, u1, u2, i4, u4, i8
+};
+
+/// A sequence of token ids on disk, read by position. Safe to read from
+/// several threads.
+class token_source {
+ public:
+  virtual ~token_source() = default;
+  virtual std::int64_t size() const = 0;
+  /// Copies tokens [first, first + count) into `out`. Throws `io` if the
+  /// file has gone.
+  virtual void read(std::int64_t first, std::int64_t count,
+                    std::int64_t* out) const = 0;
+  virtual std::string name() const = 0;
+};
+
+/// llm_c by its magic number, npy by its own, nano_gpt for another .bin,
+/// bytes for the rest. Throws `io`.
+token_format guess_token_format(const std::string& path);
+
+/// Throws `io` (missing, empty) or `invalid_data` (what the header says is wrong).
+std::shared_ptr<const token_source> open_tokens(const std::string& path,
+                                                token_format format);
+std::shared_ptr<const token_source> open_tokens(const std::string& path);
+
+/// Several files, one after the other.
+std::shared_ptr<const token_source> join_tokens(
+  std::vector<std::shared_ptr<const token_source>> parts);
+
+/// Tokens [first, first + count) of another source (held-out text).
+std::shared_ptr<const token_source> part_of(
+  std::shared_ptr<const token_source> whole, std::int64_t first,
+  std::int64_t count);
+
+}  // namespace troupe

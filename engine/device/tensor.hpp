@@ -1,0 +1,24 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <map>
+#include <string>
+#include <vector>
+
+namespace troupe {
+
+/// What travels between stages and in and out of modules: several tensors,
+/// by position. An undefined tensor stands for "no value" (no gradient).
+using tensor_list = std::vector<at::Tensor>;
+
+/// Optional inputs of a microbatch that every stage may read, by name (a
+/// mask, position ids).
+using tensor_arguments = std::map<std::string, at::Tensor>;
+
+/// "float32[4, 128, 256]"; "undefined" without a value.
+std::string describe(const at::Tensor& tensor);
+/// "(float32[4, 128], int64[4])".
+std::string describe(const tensor_list& tensors);
+
+}  // namespace troupe

@@ -1,0 +1,185 @@
+#include "troupe/engine/models/gpt.hpp"
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/gelu.h>
+#include <ATen/ops/scaled_dot_product_attention.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "troupe/engine/events/observe.hpp"
+#include "troupe/engine/models/layers.hpp"
+#include "troupe/engine/stage/split.hpp"
+#include "troupe/schedules/error.hpp"
+
+namespace troupe {
+
+namespace {
+
+constexpr double deviation = 0.02;
+
+/// Groups: 0 the embeddings, 1 the head, 2 + i block i.
+at::Generator generator_of(std::uint64_t seed, std::uint64_t group) {
+  return at::make_generator<at::CPUGeneratorImpl>(
+    (seed * 1'000'003 + group * 7919 + 1) & 0x7FFFFFFF);
+}
+
+struct attention : torch::nn::Module {
+  attention(std::int64_t width, std::int64_t head_count)
+    : heads(head_count),
+      qkv(register_module(
+        "qkv", std::make_shared<linear_layer>(width, 3 * width))),
+      out(register_module("out",
+                          std::make_shared<linear_layer>(width, width))) {}
+
+  at::Tensor forward(const at::Tensor& x) {
+    const auto b = x.size(0), t = x.size(1), d = x.size(2);
+    const auto parts = observe(qkv, x)
+                         .view({b, t, 3, heads, d / heads})
+                         .permute({2, 0, 3, 1, 4})
+                         .unbind(0);
+    const auto y = at::scaled_dot_product_attention(
+      parts[0], parts[1], parts[2], /*attn_mask=*/{}, /*dropout_p=*/0.0,
+      /*is_causal=*/true);
+    return observe(out, y.transpose(1, 2).reshape({b, t, d}));
+  }
+
+  std::int64_t heads;
+  std::shared_ptr<linear_layer> qkv, out;
+};
+
+struct feed_forward : torch::nn::Module {
+  explicit feed_forward(std::int64_t width)
+    : up(register_module("up",
+                         std::make_shared<linear_layer>(width, 4 * width))),
+      down(register_module(
+        "down", std::make_shared<linear_layer>(4 * width, width))) {}
+
+  at::Tensor forward(const at::Tensor& x) {
+    return observe(down, at::gelu(observe(up, x)));
+  }
+
+  std::shared_ptr<linear_layer> up, down;
+};
+
+struct block final : stage_module {
+  explicit block(const gpt_options& options)
+    : ln1(register_module("ln1",
+                          std::make_shared<norm_layer>(options.width))),
+      attn(register_module(
+        "attn", std::make_shared<attention>(options.width, options.heads))),
+      ln2(register_module("ln2",
+                          std::make_shared<norm_layer>(options.width))),
+      mlp(register_module("mlp",
+                          std::make_shared<feed_forward>(options.width))) {}
+
+  tensor_list forward(const tensor_list& inputs) override {
+    auto x = inputs.at(0) + observe(attn, observe(ln1, inputs.at(0)));
+    return {x + observe(mlp, observe(ln2, x))};
+  }
+
+  void fill(const gpt_options& options, const at::Generator& generator) {
+    const auto residual =
+      deviation / std::sqrt(2.0 * static_cast<double>(options.layers));
+    attn->qkv->fill(deviation, generator);
+    attn->out->fill(residual, generator);
+    mlp->up->fill(deviation, generator);
+    mlp->down->fill(residual, generator);
+  }
+
+  std::shared_ptr<norm_layer> ln1;
+  std::shared_ptr<attention> attn;
+  std::shared_ptr<norm_layer> ln2;
+  std::shared_ptr<feed_forward> mlp;
+};
+
+struct embeddings final : stage_module {
+  explicit embeddings(const gpt_options& options)
+    : tok(register_module("tok", std::make_shared<embedding_layer>(
+                                   options.vocabulary, options.width))),
+      pos(register_module("pos", std::make_shared<embedding_layer>(
+                                   options.length, options.width))) {
+    const auto generator = generator_of(options.seed, 0);
+    tok->fill(deviation, generator);
+    pos->fill(deviation, generator);
+  }
+
+  tensor_list forward(const tensor_list& inputs) override {
+    const auto& ids = inputs.at(0);
+    const auto positions =
+      at::arange(ids.size(1), ids.options().dtype(at::kLong));
+    return {observe(tok, ids) + observe(pos, positions)};
+  }
+
+  std::shared_ptr<embedding_layer> tok, pos;
+};
+
+struct head_layer final : stage_module {
+  explicit head_layer(const gpt_options& options)
+    : ln_f(register_module("ln_f",
+                           std::make_shared<norm_layer>(options.width))),
+      head(register_module("head",
+                           std::make_shared<linear_layer>(
+                             options.width, options.vocabulary))) {
+    head->fill(deviation, generator_of(options.seed, 1));
+  }
+
+  tensor_list forward(const tensor_list& inputs) override {
+    return {observe(head, observe(ln_f, inputs.at(0)))};
+  }
+
+  std::shared_ptr<norm_layer> ln_f;
+  std::shared_ptr<linear_layer> head;
+};
+
+void require_sizes(const gpt_options& options) {
+  if (options.width < 1 || options.layers < 1 || options.heads < 1
+      || options.length < 1 || options.vocabulary < 1)
+    throw error(error_code::invalid_argument,
+                "d-model, layers, heads and seq must be at least 1");
+  if (options.width % options.heads != 0)
+    fail(error_code::invalid_argument, "--d-model {} is no multiple of --heads {}",
+                            options.width, options.heads);
+}
+
+}  // namespace
+
+model gpt(const gpt_options& options) {
+  require_sizes(options);
+  model layers;
+  layers.push_back(
+    {"", [options] { return std::make_shared<embeddings>(options); }});
+  for (std::int64_t i = 0; i < options.layers; ++i)
+    layers.push_back({fmt::format("blocks.{}", i), [options, i] {
+                        auto made = std::make_shared<block>(options);
+                        made->fill(options,
+                                   generator_of(options.seed,
+                                                2 + static_cast<
+                                                      std::uint64_t>(i)));
+                        return made;
+                      }});
+  layers.push_back(
+    {"", [options] { return std::make_shared<head_layer>(options); }});
+  return layers;
+}
+
+stage_split split_gpt(const gpt_options& options, std::int32_t stages) {
+  const auto blocks = static_cast<std::int32_t>(options.layers);
+  if (stages < 1 || stages > blocks)
+    fail(error_code::invalid_argument, "{} layers can't be cut into {} stages (ranks x "
+                            "stages a rank); use at most {} stages or more "
+                            "--layers",
+                            blocks, stages, blocks);
+  std::vector<std::int32_t> counts(static_cast<std::size_t>(stages),
+                                   blocks / stages);
+  for (std::int32_t s = 0; s < blocks % stages; ++s)
+    ++counts[static_cast<std::size_t>(s)];
+  ++counts.front();
+  ++counts.back();
+  return split_by_hand(blocks + 2, counts);
+}
+
+}  // namespace troupe

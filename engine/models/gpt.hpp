@@ -1,0 +1,32 @@
+#pragma once
+
+#include <cstdint>
+
+#include "troupe/engine/stage/model.hpp"
+
+namespace troupe {
+
+/// A GPT over bytes: learned token and position embeddings, pre-LayerNorm
+/// blocks (causal attention, 4x GELU MLP), a final LayerNorm and an untied
+/// head; biases everywhere, no dropout.
+struct gpt_options {
+  std::int64_t width = 256;  // d_model
+  std::int64_t layers = 8;   // blocks
+  std::int64_t heads = 8;
+  std::int64_t length = 128;  // longest sequence
+  std::int64_t vocabulary = 256;
+  std::uint64_t seed = 1;
+};
+
+/// Layers: the embeddings (`tok`, `pos`), `blocks.0` ..., and the final norm
+/// with the head (`ln_f`, `head`). Token ids int64 [rows, length] in, logits
+/// float32 [rows, length, vocabulary] out. Each layer draws from a generator
+/// of its own, so that the weights don't depend on how the model is cut.
+/// Throws `invalid_argument` on sizes that don't divide.
+model gpt(const gpt_options& options);
+
+/// Blocks spread evenly over the stages, the embeddings on the first and the
+/// head on the last, as the usual pipeline implementations do.
+stage_split split_gpt(const gpt_options& options, std::int32_t stages);
+
+}  // namespace troupe

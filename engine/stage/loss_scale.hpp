@@ -1,0 +1,34 @@
+#pragma once
+
+#include <cstdint>
+
+namespace troupe {
+
+/// Keeps small gradients of half-precision training from underflowing
+/// (Micikevicius et al.): the loss is multiplied before the backward pass and
+/// the gradients are divided before the update. A dynamic scale halves and
+/// skips the update when a gradient is not finite, and doubles after
+/// `growth_interval` good steps.
+struct loss_scale_options {
+  double initial = 1;
+  bool dynamic = false;
+  std::int64_t growth_interval = 2000;
+};
+
+class loss_scale {
+ public:
+  explicit loss_scale(const loss_scale_options& options)
+    : options_(options), value_(options.initial) {}
+
+  double value() const { return value_; }
+  bool dynamic() const { return options_.dynamic; }
+  /// After a step; `finite` is false if its gradient norm was not finite.
+  void update(bool finite);
+
+ private:
+  loss_scale_options options_;
+  double value_;
+  std::int64_t good_steps_ = 0;
+};
+
+}  // namespace troupe

@@ -1,0 +1,27 @@
+#pragma once
+
+#include <cstdint>
+
+#include "troupe/engine/device/tensor.hpp"
+
+namespace troupe {
+
+/// What the loader hands to stages for one microbatch: `inputs` to the first
+/// stage, `targets` to the last, `arguments` to whoever reads them.
+struct microbatch_data {
+  tensor_list inputs;
+  tensor_list targets;
+  tensor_arguments arguments;
+  std::int64_t tokens = 0;  // counted for tokens per second
+};
+
+/// A part of a step's work, as stages keep contexts by it.
+struct microbatch_key {
+  std::int32_t microbatch = 0;
+  std::int16_t slice = 0;
+
+  friend auto operator<=>(const microbatch_key&,
+                          const microbatch_key&) = default;
+};
+
+}  // namespace troupe

@@ -1,0 +1,67 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "troupe/engine/stage/activation_store.hpp"
+#include "troupe/engine/stage/loss.hpp"
+#include "troupe/engine/stage/model.hpp"
+#include "troupe/engine/stage/optimizer.hpp"
+#include "troupe/engine/stage/stage.hpp"
+
+namespace troupe {
+
+struct module_stage_options {
+  std::int32_t index = 0;
+  bool first = true;
+  /// The loss; set on the last stage alone.
+  std::optional<loss_function> loss;
+  optimizer_options optimizer;
+  /// Forward keeps only the inputs; backward runs it again first (Chen et
+  /// al.). The same bits, as modules draw no random numbers.
+  bool recompute = false;
+  /// Receives observed tensors; null or returning false: not wanted.
+  std::function<bool(const event_source&)> wants_tensors;
+  std::function<void(tensor_event)> publish;
+};
+
+/// A stage made of LibTorch modules: the outputs are detached where the
+/// stage ends, and backward runs LibTorch's engine from there.
+class module_stage final : public stage {
+ public:
+  module_stage(std::shared_ptr<layer_sequence> module,
+               module_stage_options options);
+
+  void begin_step(const step_settings& settings) override;
+  tensor_list forward(microbatch_key key, tensor_list inputs,
+                      const microbatch_data& data) override;
+  tensor_list backward(op_kind kind, microbatch_key key,
+                       tensor_list output_gradients) override;
+  const tensor_list& parameters() const override { return parameters_; }
+  void update(double factor) override;
+  stage_result end_step() override;
+
+ private:
+  struct outcome {
+    tensor_list outputs;
+    saved_forward saved;
+    std::vector<loss_term> losses;
+  };
+  outcome run(const tensor_list& inputs, const microbatch_data& data);
+  outcome run_observed(microbatch_key key, const tensor_list& inputs,
+                       const microbatch_data& data, bool publish);
+  void count_losses(const std::vector<loss_term>& terms);
+
+  std::shared_ptr<layer_sequence> module_;
+  module_stage_options options_;
+  module_names names_;
+  tensor_list parameters_;
+  std::unique_ptr<optimizer> optimizer_;
+  activation_store saved_;
+  step_settings settings_;
+  stage_result result_;
+};
+
+}  // namespace troupe

@@ -1,0 +1,64 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "troupe/engine/stage/loss.hpp"
+#include "troupe/engine/stage/loss_scale.hpp"
+#include "troupe/engine/stage/optimizer.hpp"
+#include "troupe/engine/stage/learning_rate.hpp"
+#include "troupe/engine/stage/model.hpp"
+
+namespace troupe {
+
+struct plain_options {
+  std::int32_t microbatches = 1;
+  std::int32_t data_parallel = 1;
+  loss_function loss = cross_entropy_loss();
+  optimizer_options optimizer = adamw{};
+  learning_rate_schedule learning_rate;
+  loss_scale_options loss_scale;
+  double clip = 0;  // largest gradient norm; 0: no clipping
+};
+
+/// The oracle: the unsplit model in a plain loop with gradient accumulation,
+/// one thread, no actors, no plan. Replicas are emulated one after the other:
+/// each one's microbatches are summed apart, then added in ascending order
+/// and divided. Every pipelined run must give the same bits.
+class plain_loop {
+ public:
+  plain_loop(const model& layers, plain_options options);
+
+  struct result {
+    double loss = 0;  // mean over microbatches and replicas
+    double gradient_norm = 0;
+    bool updated = true;
+    std::int64_t tokens = 0;
+  };
+  using data_function = std::function<microbatch_data(std::int64_t index)>;
+
+  /// One update; `at(k)` gives global microbatch k of this step.
+  result step(const data_function& at);
+  /// Mean loss over `count` microbatches, without gradients.
+  double evaluate(const data_function& at, std::int64_t count);
+
+  parameter_list parameters() const {
+    return module_->parameters_by_name();
+  }
+  layer_sequence& module() { return *module_; }
+
+ private:
+  void accumulate(const data_function& at, std::int32_t replica,
+                  result& outcome, double& loss_sum);
+  void average(std::vector<tensor_list> replicas);
+
+  plain_options options_;
+  std::shared_ptr<layer_sequence> module_;
+  tensor_list values_;
+  std::unique_ptr<optimizer> optimizer_;
+  troupe::loss_scale scale_;
+  std::int64_t step_ = 0;
+};
+
+}  // namespace troupe

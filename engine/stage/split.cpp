@@ -1,0 +1,153 @@
+#include "troupe/engine/stage/split.hpp"
+
+#include <fmt/format.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+
+#include "troupe/engine/device/clock.hpp"
+#include "troupe/schedules/error.hpp"
+
+namespace troupe {
+
+namespace {
+
+void require_enough_layers(std::size_t layers, std::int32_t stages) {
+  if (stages < 1 || static_cast<std::size_t>(stages) > layers)
+    fail(error_code::invalid_argument, "{} layers can't be cut into {} stages: each "
+                            "stage needs a layer; use 1 to {} stages (ranks x "
+                            "stages a rank) or more layers",
+                            layers, stages, layers);
+}
+
+/// How many stages are needed if none may exceed `limit`.
+std::int32_t stages_needed(const std::vector<double>& costs, double limit) {
+  std::int32_t stages = 1;
+  double load = 0;
+  for (const auto cost : costs) {
+    if (load + cost > limit) {
+      ++stages;
+      load = 0;
+    }
+    load += cost;
+  }
+  return stages;
+}
+
+/// The least limit on a stage's cost, among all sums of neighbours.
+double least_limit(const std::vector<double>& costs, std::int32_t stages) {
+  auto low = *std::ranges::max_element(costs);
+  auto high = std::accumulate(costs.begin(), costs.end(), 0.0);
+  for (int i = 0; i < 64 && low < high; ++i) {
+    const auto middle = low + (high - low) / 2;
+    (stages_needed(costs, middle) <= stages ? high : low) = middle;
+  }
+  return high;
+}
+
+}  // namespace
+
+stage_split split_by_cost(const std::vector<double>& costs,
+                          std::int32_t stages) {
+  require_enough_layers(costs.size(), stages);
+  const auto limit = least_limit(costs, stages);
+  const auto layers = static_cast<std::int32_t>(costs.size());
+  stage_split split;
+  std::int32_t at = 0;
+  for (std::int32_t s = 0; s < stages; ++s) {
+    const auto must_leave = stages - 1 - s;
+    const auto first = at;
+    double load = costs[static_cast<std::size_t>(at++)];
+    while (at < layers - must_leave
+           && (must_leave == 0
+               || load + costs[static_cast<std::size_t>(at)] <= limit))
+      load += costs[static_cast<std::size_t>(at++)];
+    split.push_back({first, at});
+  }
+  return split;
+}
+
+stage_split split_by_hand(std::int32_t layers,
+                          const std::vector<std::int32_t>& counts) {
+  stage_split split;
+  std::int32_t at = 0;
+  for (const auto count : counts) {
+    if (count < 1)
+      fail(error_code::invalid_argument, "stage {} has {} layers; give each stage at "
+                              "least one",
+                              split.size(), count);
+    split.push_back({at, at + count});
+    at += count;
+  }
+  if (at != layers)
+    fail(error_code::invalid_argument, "the stages hold {} layers together, the model "
+                            "has {}",
+                            at, layers);
+  return split;
+}
+
+std::vector<double> parameter_counts(const model& layers) {
+  std::vector<double> counts;
+  for (const auto& layer : layers) {
+    double count = 0;
+    for (const auto& parameter : layer.make()->parameters())
+      count += static_cast<double>(parameter.numel());
+    counts.push_back(count);
+  }
+  return counts;
+}
+
+namespace {
+
+at::Tensor sum_of(const tensor_list& outputs) {
+  at::Tensor sum;
+  for (const auto& output : outputs)
+    if (output.requires_grad())
+      sum = sum.defined() ? sum + output.sum() : output.sum();
+  return sum;
+}
+
+double seconds_of(stage_module& module, const tensor_list& inputs) {
+  const auto begin = now_ns();
+  if (const auto sum = sum_of(module.forward(inputs)); sum.defined())
+    torch::autograd::backward({sum}, {});
+  return static_cast<double>(now_ns() - begin) * 1e-9;
+}
+
+tensor_list detached(const tensor_list& values) {
+  tensor_list copies;
+  for (const auto& value : values) {
+    auto copy = value.detach();
+    copies.push_back(
+      copy.is_floating_point() ? copy.requires_grad_(true) : copy);
+  }
+  return copies;
+}
+
+}  // namespace
+
+std::vector<double> measured_costs(const model& layers,
+                                   const tensor_list& inputs, int repeats) {
+  std::vector<double> costs;
+  auto values = inputs;
+  for (const auto& layer : layers) {
+    const auto module = layer.make();
+    const auto given = detached(values);
+    std::vector<double> times;
+    for (int i = 0; i < repeats; ++i)
+      times.push_back(seconds_of(*module, given));
+    std::ranges::nth_element(times, times.begin() + repeats / 2);
+    costs.push_back(times[static_cast<std::size_t>(repeats / 2)]);
+    values = module->forward(given);
+  }
+  return costs;
+}
+
+stage_split split(const model& layers, std::int32_t stages) {
+  require_enough_layers(layers.size(), stages);
+  return split_by_cost(parameter_counts(layers), stages);
+}
+
+}  // namespace troupe

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "troupe/engine/stage/model.hpp"
+
+namespace troupe {
+
+/// Splits layers into contiguous stages so that the heaviest stage is as
+/// light as possible; among equals, earlier stages take more layers. `costs`
+/// holds one figure a layer, in any unit (parameters, measured seconds).
+/// Throws invalid_argument if there are more stages than layers.
+stage_split split_by_cost(const std::vector<double>& costs,
+                          std::int32_t stages);
+
+/// By hand: the number of layers of each stage. Throws invalid_argument if
+/// they don't add up to `layers` or a stage is empty.
+stage_split split_by_hand(std::int32_t layers,
+                          const std::vector<std::int32_t>& counts);
+
+/// The number of parameters of each layer (makes each layer once).
+std::vector<double> parameter_counts(const model& layers);
+
+/// Seconds of one forward and backward of each layer on these inputs
+/// (the median of `repeats`), for `split_by_cost`.
+std::vector<double> measured_costs(const model& layers,
+                                   const tensor_list& inputs, int repeats = 5);
+
+/// Balanced by parameters.
+stage_split split(const model& layers, std::int32_t stages);
+
+}  // namespace troupe

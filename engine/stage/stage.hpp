@@ -1,0 +1,64 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "troupe/engine/events/event.hpp"
+#include "troupe/engine/stage/microbatch.hpp"
+#include "troupe/schedules/op.hpp"
+
+namespace troupe {
+
+/// What holds for all ops of a step on every stage.
+struct step_settings {
+  std::int64_t step = 1;
+  troupe::phase phase = troupe::phase::training;
+  double learning_rate = 0;
+  double loss_scale = 1;
+  /// The last stage's gradient: loss_scale / (microbatches x slices).
+  double loss_gradient = 1;
+  bool skip_update = false;
+  /// Index in the data source of microbatch 0 of data rank 0.
+  std::int64_t first_microbatch = 0;
+
+  bool training() const { return phase == troupe::phase::training; }
+};
+
+/// What a stage has to report when its part of a step is done.
+struct stage_result {
+  std::vector<named_value> losses;
+  std::vector<named_value> metrics;
+};
+
+/// What a stage actor drives: one stage's numeric work. All calls come from
+/// one thread at a time, in the order of the plan.
+class stage {
+ public:
+  virtual ~stage() = default;
+
+  /// Drops the gradients of the step before.
+  virtual void begin_step(const step_settings& settings) = 0;
+
+  /// `inputs`: the previous stage's outputs, or data.inputs on the first.
+  /// Returns the outputs, without graph; the last stage returns none and
+  /// keeps its losses.
+  virtual tensor_list forward(microbatch_key key, tensor_list inputs,
+                              const microbatch_data& data) = 0;
+
+  /// `kind` is B, I or W. `output_gradients` is empty on the last stage and
+  /// for W. Returns the gradients of the inputs (none for W), which
+  /// accumulate nowhere; those of the parameters do.
+  virtual tensor_list backward(op_kind kind, microbatch_key key,
+                               tensor_list output_gradients) = 0;
+
+  /// Parameters in model order; gradients hang on them. Shared handles.
+  virtual const tensor_list& parameters() const = 0;
+
+  /// Multiplies the gradients by `factor`, then updates the parameters.
+  virtual void update(double factor) = 0;
+
+  /// Throws `internal` if anything of the step is left.
+  virtual stage_result end_step() = 0;
+};
+
+}  // namespace troupe

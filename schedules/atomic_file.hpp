@@ -1,0 +1,36 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace troupe {
+
+/// A file that appears whole or not at all: written beside its place under a
+/// temporary name, synchronised, and renamed. Not thread-safe.
+class atomic_file {
+ public:
+  /// Throws `io` with the path and the system's reason, as all members do
+  /// (a full disk too).
+  explicit atomic_file(std::string path);
+  atomic_file(const atomic_file&) = delete;
+  atomic_file& operator=(const atomic_file&) = delete;
+  /// Without `commit`, nothing is left behind.
+  ~atomic_file();
+
+  void write(std::string_view bytes);
+  void commit();
+
+ private:
+  [[noreturn]] void fail(const char* doing) const;
+
+  std::string path_;
+  std::string temporary_;
+  int descriptor_ = -1;
+};
+
+void write_file_atomically(const std::string& path, std::string_view bytes);
+
+/// Throws `io` unless a file can be created at `path`; leaves nothing behind.
+void require_writable(const std::string& path);
+
+}  // namespace troupe
