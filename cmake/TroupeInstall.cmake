@@ -1,0 +1,42 @@
+# cmake --install gives a package: headers in include/troupe, libraries, the
+# program, and what find_package(troupe) needs. Components that need neither
+# LibTorch nor CAF are exported apart, so that they can be used alone.
+include(GNUInstallDirs)
+include(CMakePackageConfigHelpers)
+set(troupe_package_folder ${CMAKE_INSTALL_LIBDIR}/cmake/troupe)
+
+function(troupe_install_component target folder)
+  set(export troupe-runtime)
+  if(target MATCHES "_(schedules|plan)$")
+    set(export troupe-plan)
+  endif()
+  install(TARGETS ${target} EXPORT ${export}
+    ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+  install(DIRECTORY ${PROJECT_SOURCE_DIR}/${folder}/
+    DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/troupe/${folder}
+    FILES_MATCHING PATTERN *.hpp)
+endfunction()
+
+function(troupe_install_package)
+  configure_package_config_file(
+    ${PROJECT_SOURCE_DIR}/cmake/troupe-config.cmake.in
+    ${PROJECT_BINARY_DIR}/troupe-config.cmake
+    INSTALL_DESTINATION ${troupe_package_folder})
+  write_basic_package_version_file(
+    ${PROJECT_BINARY_DIR}/troupe-config-version.cmake
+    COMPATIBILITY SameMinorVersion)
+  install(FILES ${PROJECT_BINARY_DIR}/troupe-config.cmake
+    ${PROJECT_BINARY_DIR}/troupe-config-version.cmake
+    ${PROJECT_SOURCE_DIR}/cmake/TroupeCache.cmake
+    ${PROJECT_SOURCE_DIR}/cmake/TroupeTorch.cmake
+    DESTINATION ${troupe_package_folder})
+  install(EXPORT troupe-plan NAMESPACE troupe::
+    DESTINATION ${troupe_package_folder})
+  if(NOT TROUPE_PLAN_ONLY)
+    install(EXPORT troupe-runtime NAMESPACE troupe::
+      DESTINATION ${troupe_package_folder})
+  endif()
+  if(TARGET troupe)
+    install(TARGETS troupe)
+  endif()
+endfunction()

@@ -1,5 +1,6 @@
 # Shared by the scripts beside it: source it first.
 set -euo pipefail
+shopt -s inherit_errexit
 
 root="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
 cache="${TROUPE_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/troupe}"
@@ -17,11 +18,10 @@ usage() { sed -n '2,/^[^#]/{s/^# \{0,1\}//p}' "$0"; }
 
 # timed NAME COMMAND...: runs the command and says how long it took.
 timed() {
-  local name=$1 begin=$SECONDS status=0
+  local name=$1 begin=$SECONDS
   shift
-  "$@" || status=$?
-  say "$name: $((SECONDS - begin)) s$( ((status == 0)) || echo ", failed")"
-  return "$status"
+  "$@"
+  say "$name: $((SECONDS - begin)) s"
 }
 
 total_time() { say "done in $((SECONDS - started)) s"; }
