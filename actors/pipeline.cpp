@@ -169,6 +169,7 @@ struct pipeline::impl {
 
   ~impl() {
     dismiss(*book);
+    system.await_all_actors_done();
     // The book holds the actors, and they the book.
     *book = {};
   }
@@ -268,8 +269,8 @@ std::function<bool(const event_source&)> pipeline::tensor_wish() const {
 }
 
 std::function<void(tensor_event)> pipeline::tensor_outlet() const {
-  return [hub = impl_->book->hub](tensor_event observed) {
-    caf::anon_send(hub, publish_event{std::make_shared<const event>(
+  return [book = impl_->book](tensor_event observed) {
+    caf::anon_send(book->hub, publish_event{std::make_shared<const event>(
                           std::move(observed))});
   };
 }

@@ -2,6 +2,9 @@
 
 #include <fmt/ranges.h>
 
+#include <functional>
+#include <string_view>
+
 namespace troupe {
 
 std::string describe(const at::Tensor& tensor) {
@@ -17,6 +20,12 @@ std::string describe(const tensor_list& tensors) {
   for (const auto& tensor : tensors)
     parts.push_back(describe(tensor));
   return fmt::format("({})", fmt::join(parts, ", "));
+}
+
+std::uint64_t content_hash(const at::Tensor& tensor) {
+  const auto dense = tensor.detach().contiguous().cpu();
+  return std::hash<std::string_view>{}(
+    {static_cast<const char*>(dense.const_data_ptr()), dense.nbytes()});
 }
 
 }  // namespace troupe

@@ -2,6 +2,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
 #include <map>
 #include <string>
 #include <vector>
@@ -20,5 +21,8 @@ using tensor_arguments = std::map<std::string, at::Tensor>;
 std::string describe(const at::Tensor& tensor);
 /// "(float32[4, 128], int64[4])".
 std::string describe(const tensor_list& tensors);
+
+/// A hash of a tensor's bytes: equal values give equal hashes.
+std::uint64_t content_hash(const at::Tensor& tensor);
 
 }  // namespace troupe

@@ -7,6 +7,8 @@
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/variable.h>
 
+#include <cmath>
+
 #include "troupe/engine/stage/gradient_norm.hpp"
 #include "troupe/schedules/error.hpp"
 
@@ -157,6 +159,7 @@ module_stage::outcome module_stage::run_observed(microbatch_key key,
   event_source source;
   source.step = settings_.step;
   source.phase = settings_.phase;
+  source.data_rank = options_.data_rank;
   source.stage = options_.index;
   source.microbatch = key.microbatch;
   source.slice = key.slice;
@@ -214,9 +217,12 @@ tensor_list module_stage::backward(op_kind kind, microbatch_key key,
 
 void module_stage::count_losses(const std::vector<loss_term>& terms) {
   const at::NoGradGuard no_grad;
-  for (const auto& term : terms)
-    merge(result_.losses,
-          {term.name, term.value.item<double>(), term.count});
+  for (const auto& term : terms) {
+    const auto value = term.value.item<double>();
+    if (options_.halt_on_nan && !std::isfinite(value))
+      fail(error_code::op_failed, "the loss '{}' is {}", term.name, value);
+    merge(result_.losses, {term.name, value, term.count});
+  }
 }
 
 void module_stage::update(double factor) {

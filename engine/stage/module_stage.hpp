@@ -15,6 +15,7 @@ namespace troupe {
 
 struct module_stage_options {
   std::int32_t index = 0;
+  std::int32_t data_rank = 0;
   bool first = true;
   /// The loss; set on the last stage alone.
   std::optional<loss_function> loss;
@@ -22,6 +23,8 @@ struct module_stage_options {
   /// Forward keeps only the inputs; backward runs it again first (Chen et
   /// al.). The same bits, as modules draw no random numbers.
   bool recompute = false;
+  /// A loss that is not finite is an error.
+  bool halt_on_nan = false;
   /// Receives observed tensors; null or returning false: not wanted.
   std::function<bool(const event_source&)> wants_tensors;
   std::function<void(tensor_event)> publish;

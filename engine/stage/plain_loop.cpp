@@ -70,6 +70,7 @@ plain_loop::result plain_loop::step(const data_function& at) {
   result outcome;
   double loss_sum = 0;
   std::vector<tensor_list> replicas;
+  take_gradients(values_);
   for (std::int32_t d = 0; d < options_.data_parallel; ++d) {
     accumulate(at, d, outcome, loss_sum);
     replicas.push_back(take_gradients(values_));

@@ -1,0 +1,287 @@
+#include "troupe/actors/trainer.hpp"
+
+#include <ATen/core/grad_mode.h>
+
+#include <cmath>
+
+#include "troupe/engine/checkpoint/safetensors.hpp"
+#include "troupe/engine/device/threads.hpp"
+#include "troupe/engine/plan/compile.hpp"
+#include "troupe/engine/stage/module_stage.hpp"
+#include "troupe/engine/stage/split.hpp"
+#include "troupe/schedules/error.hpp"
+#include "troupe/schedules/forward_part.hpp"
+
+namespace troupe {
+
+namespace {
+
+using replica = std::vector<std::shared_ptr<layer_sequence>>;
+
+std::shared_ptr<const plan> compile_for(const schedule& order,
+                                        const trainer_options& options) {
+  compile_options compiling;
+  compiling.data_parallel = options.data_parallel;
+  compiling.global_norm = options.clip > 0 || options.loss_scale.dynamic;
+  return std::make_shared<const plan>(compile(order, compiling));
+}
+
+void require_legal(const trainer_options& options) {
+  if (options.data_parallel < 1)
+    fail(error_code::invalid_argument,
+         "data_parallel is {}; use 1 or more replicas",
+         options.data_parallel);
+  if (options.schedule.placement.copies() != 1)
+    fail(error_code::invalid_argument,
+         "schedule {} keeps {} copies of each stage; the trainer runs "
+         "schedules with one",
+         options.schedule.name, options.schedule.placement.copies());
+  if (options.clip < 0)
+    fail(error_code::invalid_argument,
+         "clip is {}; use 0 (no clipping) or a largest gradient norm",
+         options.clip);
+}
+
+stage_split split_for(const model& layers, const trainer_options& options) {
+  const auto stages = options.schedule.stages();
+  if (options.split.empty())
+    return split(layers, stages);
+  if (static_cast<std::int32_t>(options.split.size()) != stages)
+    fail(error_code::invalid_argument,
+         "the split has {} stages, the schedule {}", options.split.size(),
+         stages);
+  return options.split;
+}
+
+/// All stages' parameters under their names, in model order.
+parameter_list parameters_of(const replica& stages) {
+  parameter_list all;
+  for (const auto& stage : stages)
+    for (auto& named : stage->parameters_by_name())
+      all.push_back(std::move(named));
+  return all;
+}
+
+}  // namespace
+
+struct trainer::impl {
+  impl(const model& layers, trainer_options given);
+
+  module_stage_options stage_options(std::int32_t stage) const;
+  void make_stages(const model& layers);
+  void start_actors();
+  step_settings next_settings() const;
+
+  trainer_options options;
+  std::shared_ptr<const troupe::plan> training;
+  std::shared_ptr<const troupe::plan> evaluation;
+  std::vector<replica> replicas;
+  /// Filled once the actors are there; stages publish through them.
+  struct outlets {
+    std::function<bool(const event_source&)> wish;
+    std::function<void(tensor_event)> publish;
+  };
+  std::shared_ptr<outlets> to_monitors = std::make_shared<outlets>();
+  std::vector<std::vector<std::shared_ptr<stage>>> stages;
+  std::unique_ptr<pipeline> actors;
+  troupe::loss_scale scale;
+  std::int64_t step = 0;
+  std::int64_t position = 0;
+};
+
+trainer::impl::impl(const model& layers, trainer_options given)
+  : options(std::move(given)), scale(options.loss_scale) {
+  require_legal(options);
+  set_intra_op_threads(options.intra_op_threads);
+  training = compile_for(options.schedule, options);
+  evaluation = compile_for(forward_part(options.schedule), options);
+  make_stages(layers);
+  start_actors();
+}
+
+module_stage_options trainer::impl::stage_options(std::int32_t stage) const {
+  module_stage_options made;
+  made.index = stage;
+  made.first = stage == 0;
+  if (stage + 1 == options.schedule.stages())
+    made.loss = options.loss;
+  made.optimizer = options.optimizer;
+  made.recompute = options.recompute;
+  made.halt_on_nan = options.halt_on_nan;
+  made.wants_tensors = [to = to_monitors](const event_source& source) {
+    return to->wish(source);
+  };
+  made.publish = [to = to_monitors](tensor_event observed) {
+    to->publish(std::move(observed));
+  };
+  return made;
+}
+
+void trainer::impl::make_stages(const model& layers) {
+  const auto ranges = split_for(layers, options);
+  for (std::int32_t d = 0; d < options.data_parallel; ++d) {
+    replica modules;
+    std::vector<std::shared_ptr<stage>> made;
+    for (std::int32_t s = 0; s < options.schedule.stages(); ++s) {
+      modules.push_back(std::make_shared<layer_sequence>(
+        layers, ranges[static_cast<std::size_t>(s)]));
+      auto at = stage_options(s);
+      at.data_rank = d;
+      made.push_back(
+        std::make_shared<module_stage>(modules.back(), std::move(at)));
+    }
+    replicas.push_back(std::move(modules));
+    stages.push_back(std::move(made));
+  }
+}
+
+void trainer::impl::start_actors() {
+  pipeline_options running;
+  running.placement = options.schedule.placement;
+  running.stages = stages;
+  const auto last = options.schedule.stages() - 1;
+  for (std::int32_t s = 0; s <= last; ++s)
+    running.needs_data.push_back(
+      s == 0 || s == last
+      || replicas[0][static_cast<std::size_t>(s)]->reads_arguments());
+  running.clip = options.clip;
+  running.loss_scale = options.loss_scale;
+  running.intra_op_threads = options.intra_op_threads;
+  running.prefetch = options.prefetch;
+  running.slow_load_seconds = options.slow_load_seconds;
+  running.stall_seconds = options.stall_seconds;
+  running.handler_hook = options.handler_hook;
+  actors = std::make_unique<pipeline>(std::move(running));
+  to_monitors->wish = actors->tensor_wish();
+  to_monitors->publish = actors->tensor_outlet();
+}
+
+step_settings trainer::impl::next_settings() const {
+  step_settings settings;
+  settings.step = step + 1;
+  settings.learning_rate = options.learning_rate.at(
+    settings.step, base_learning_rate(options.optimizer));
+  settings.loss_scale = scale.value();
+  settings.first_microbatch = position;
+  return settings;
+}
+
+trainer::trainer(const model& layers, trainer_options options)
+  : impl_(std::make_unique<impl>(layers, std::move(options))) {}
+
+trainer::~trainer() = default;
+trainer::trainer(trainer&&) noexcept = default;
+
+step_report trainer::step(const source_pointer& source, bool skip_update) {
+  auto settings = impl_->next_settings();
+  settings.skip_update = skip_update;
+  auto report = impl_->actors->run(settings, impl_->training, source);
+  impl_->step = settings.step;
+  impl_->position += std::int64_t{impl_->options.data_parallel}
+                     * impl_->training->microbatches;
+  impl_->scale.update(std::isfinite(report.summary.gradient_norm));
+  return report;
+}
+
+step_range trainer::train(source_pointer source, std::int64_t steps) {
+  return {*this, std::move(source), steps};
+}
+
+void step_range::iterator::next() {
+  done_ = range_->taken_ >= range_->steps_;
+  if (done_)
+    return;
+  ++range_->taken_;
+  range_->current_ = range_->run_->step(range_->source_).summary;
+}
+
+step_event trainer::evaluate(const source_pointer& source,
+                             std::int64_t microbatches) {
+  auto settings = impl_->next_settings();
+  settings.step = impl_->step;
+  settings.phase = phase::validation;
+  const auto at_once = std::int64_t{impl_->options.data_parallel}
+                       * impl_->evaluation->microbatches;
+  step_event total;
+  for (std::int64_t done = 0; done < microbatches; done += at_once) {
+    settings.first_microbatch = done;
+    const auto part =
+      impl_->actors->run(settings, impl_->evaluation, source).summary;
+    total.source = part.source;
+    total.tokens += part.tokens;
+    for (const auto& loss : part.losses)
+      merge(total.losses, loss);
+    for (const auto& metric : part.metrics)
+      merge(total.metrics, metric);
+  }
+  return total;
+}
+
+tensor_list trainer::infer(const tensor_list& inputs) {
+  const at::NoGradGuard no_grad;
+  auto values = inputs;
+  for (const auto& stage : impl_->replicas[0]) {
+    stage->eval();
+    values = stage->forward(values);
+  }
+  return values;
+}
+
+std::int64_t trainer::attach(monitor watcher) {
+  return impl_->actors->attach(std::move(watcher));
+}
+
+void trainer::detach(std::int64_t id) {
+  impl_->actors->detach(id);
+}
+
+void trainer::finish_monitors() {
+  impl_->actors->finish_monitors();
+}
+
+void trainer::interrupt(std::string reason) {
+  impl_->actors->interrupt(std::move(reason));
+}
+
+parameter_list trainer::parameters() const {
+  return parameters_of(impl_->replicas[0]);
+}
+
+void trainer::load(const parameter_list& values, const std::string& origin) {
+  for (const auto& replica : impl_->replicas)
+    load_parameters(parameters_of(replica), values, origin);
+}
+
+void trainer::check_replicas() const {
+  const auto first = parameters();
+  for (std::size_t d = 1; d < impl_->replicas.size(); ++d) {
+    const auto other = parameters_of(impl_->replicas[d]);
+    for (std::size_t i = 0; i < first.size(); ++i)
+      if (content_hash(first[i].second) != content_hash(other[i].second))
+        fail(error_code::mismatch,
+             "replicas 0 and {} hold different values of {}", d,
+             first[i].first);
+  }
+}
+
+std::int64_t trainer::position() const {
+  return impl_->position;
+}
+
+void trainer::set_position(std::int64_t microbatches) {
+  impl_->position = microbatches;
+}
+
+const plan& trainer::plan() const {
+  return *impl_->training;
+}
+
+std::shared_ptr<const plan> trainer::shared_plan() const {
+  return impl_->training;
+}
+
+double trainer::loss_scale() const {
+  return impl_->scale.value();
+}
+
+}  // namespace troupe

@@ -1,0 +1,130 @@
+#pragma once
+
+#include <cstdint>
+#include <iterator>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "troupe/actors/pipeline.hpp"
+#include "troupe/engine/stage/learning_rate.hpp"
+#include "troupe/engine/stage/loss.hpp"
+#include "troupe/engine/stage/model.hpp"
+#include "troupe/engine/stage/optimizer.hpp"
+#include "troupe/schedules/schedule.hpp"
+
+namespace troupe {
+
+struct trainer_options {
+  troupe::schedule schedule;
+  /// The layers of each stage; empty: balanced by parameters.
+  stage_split split;
+  /// Copies of the pipeline whose gradients are averaged; each takes its own
+  /// microbatches: replica d's k-th is number d x microbatches + k of a step.
+  std::int32_t data_parallel = 1;
+  optimizer_options optimizer = adamw{};
+  learning_rate_schedule learning_rate;
+  loss_function loss = cross_entropy_loss();
+  loss_scale_options loss_scale;
+  double clip = 0;  // largest gradient norm; 0: no clipping
+  bool recompute = false;  // forwards again in backward, to save memory
+  bool halt_on_nan = false;  // a loss that is not finite fails the step
+  std::int32_t intra_op_threads = 1;  // of LibTorch, a worker
+  std::int32_t prefetch = 2;          // microbatches made ahead
+  double slow_load_seconds = 1;       // a longer load is reported
+  double stall_seconds = 30;  // without an op: log who waits for whom
+  std::function<void()> handler_hook;  // see pipeline_options
+};
+
+using source_pointer = std::shared_ptr<const microbatch_source>;
+
+class step_range;
+
+/// Trains a model cut into stages by a schedule: compiles the plan, makes the
+/// stages and their actors, and runs steps. One thread may use it at a time
+/// (`interrupt` from any). Errors are `troupe::error`; after a failed step
+/// every further one fails alike.
+class trainer {
+ public:
+  trainer(const model& layers, trainer_options options);
+  ~trainer();
+  trainer(trainer&&) noexcept;
+
+  /// The next `steps` steps, each run as the range is walked:
+  /// `for (const auto& step : run.train(text, 100)) ...`
+  step_range train(source_pointer source, std::int64_t steps);
+  /// One step; with `skip_update` all but the update.
+  step_report step(const source_pointer& source, bool skip_update = false);
+  /// Mean losses over at least so many microbatches from the source's start,
+  /// without gradients; rounded up to whole steps of all replicas.
+  step_event evaluate(const source_pointer& source,
+                      std::int64_t microbatches);
+  /// The last stage's outputs for these inputs, without gradients, run by the
+  /// calling thread.
+  tensor_list infer(const tensor_list& inputs);
+
+  std::int64_t attach(monitor watcher);
+  void detach(std::int64_t id);
+  /// Lets all monitors finish what they write; throws `io` if one can't.
+  void finish_monitors();
+  void interrupt(std::string reason);
+
+  /// Parameters of the first replica under their unsplit names, in model
+  /// order. Handles: they change with the next step.
+  parameter_list parameters() const;
+  /// Copies values into all replicas. Throws `invalid_checkpoint`.
+  void load(const parameter_list& values, const std::string& origin);
+  /// Throws `mismatch` naming the first parameter in which replicas differ.
+  void check_replicas() const;
+
+  /// Where the next step reads: microbatches taken so far by all replicas.
+  std::int64_t position() const;
+  void set_position(std::int64_t microbatches);
+
+  const troupe::plan& plan() const;
+  std::shared_ptr<const troupe::plan> shared_plan() const;
+  double loss_scale() const;
+
+ private:
+  struct impl;
+  std::unique_ptr<impl> impl_;
+};
+
+/// Steps that run as they are walked over; an input range of step_event.
+class step_range {
+ public:
+  step_range(trainer& run, source_pointer source, std::int64_t steps)
+    : run_(&run), source_(std::move(source)), steps_(steps) {}
+
+  class iterator {
+   public:
+    using value_type = step_event;
+    using difference_type = std::ptrdiff_t;
+
+    explicit iterator(step_range& range) : range_(&range) { next(); }
+    const step_event& operator*() const { return range_->current_; }
+    iterator& operator++() {
+      next();
+      return *this;
+    }
+    void operator++(int) { next(); }
+    bool operator==(std::default_sentinel_t) const { return done_; }
+
+   private:
+    void next();
+    step_range* range_;
+    bool done_ = false;
+  };
+
+  iterator begin() { return iterator{*this}; }
+  static std::default_sentinel_t end() { return {}; }
+
+ private:
+  trainer* run_;
+  source_pointer source_;
+  std::int64_t steps_;
+  std::int64_t taken_ = 0;
+  step_event current_;
+};
+
+}  // namespace troupe

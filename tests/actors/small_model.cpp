@@ -1,0 +1,98 @@
+#include "small_model.hpp"
+
+#include <ATen/ops/empty.h>
+#include <fmt/format.h>
+
+#include <cstring>
+
+#include "troupe/engine/data/permutation.hpp"
+
+namespace troupe::testing {
+
+source_pointer small_text(std::int64_t rows) {
+  return make_source([rows](std::int64_t index) {
+    const auto length = small_gpt().length;
+    auto ids = at::empty({rows, length + 1}, at::kLong);
+    auto* id = ids.mutable_data_ptr<std::int64_t>();
+    for (std::int64_t i = 0; i < ids.numel(); ++i)
+      id[i] = static_cast<std::int64_t>(
+        mix_bits(static_cast<std::uint64_t>(index * 1000 + i)) % 32);
+    return microbatch_data{{ids.slice(1, 0, length).contiguous()},
+                           {ids.slice(1, 1).contiguous()},
+                           {},
+                           rows * length};
+  });
+}
+
+std::string first_difference(const parameter_list& a,
+                             const parameter_list& b) {
+  if (a.size() != b.size())
+    return fmt::format("{} parameters against {}", a.size(), b.size());
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    const auto& [name, x] = a[i];
+    const auto& [other_name, y] = b[i];
+    if (name != other_name || x.sizes() != y.sizes()
+        || std::memcmp(x.const_data_ptr(), y.const_data_ptr(), x.nbytes())
+             != 0)
+      return fmt::format("{} differs from {}", name, other_name);
+  }
+  return {};
+}
+
+std::string describe(const small_case& what) {
+  return fmt::format("{} P{} V{} m{} D{} {}{}{}", what.schedule, what.ranks,
+                     what.stages_per_rank, what.microbatches,
+                     what.data_parallel, what.use_sgd ? "sgd" : "adamw",
+                     what.recompute ? " recompute" : "",
+                     what.clip > 0 ? " clip" : "");
+}
+
+namespace {
+
+optimizer_options optimizer_for(const small_case& what) {
+  if (what.use_sgd)
+    return sgd{.learning_rate = 0.1, .momentum = 0.9, .weight_decay = 0.01};
+  return adamw{.learning_rate = 1e-2};
+}
+
+}  // namespace
+
+trainer_options options_for(const small_case& what) {
+  trainer_options options;
+  options.schedule = make_schedule(
+    what.schedule,
+    {what.ranks, what.stages_per_rank, what.microbatches});
+  options.data_parallel = what.data_parallel;
+  options.optimizer = optimizer_for(what);
+  options.clip = what.clip;
+  options.recompute = what.recompute;
+  return options;
+}
+
+model model_for(const small_case& what) {
+  return gpt(small_gpt(
+    std::max<std::int64_t>(2, what.ranks * what.stages_per_rank)));
+}
+
+std::string compare_with_plain(const small_case& what, int steps,
+                               std::function<void()> hook) {
+  auto options = options_for(what);
+  options.handler_hook = std::move(hook);
+  trainer run(model_for(what), std::move(options));
+  plain_options plain;
+  plain.microbatches = what.microbatches;
+  plain.data_parallel = what.data_parallel;
+  plain.optimizer = optimizer_for(what);
+  plain.clip = what.clip;
+  plain_loop oracle(model_for(what), plain);
+  const auto text = small_text();
+  const auto per_step = what.microbatches * what.data_parallel;
+  for (int i = 0; i < steps; ++i) {
+    run.step(text);
+    oracle.step([&](std::int64_t k) { return text->at(i * per_step + k); });
+  }
+  run.check_replicas();
+  return first_difference(run.parameters(), oracle.parameters());
+}
+
+}  // namespace troupe::testing

@@ -1,0 +1,43 @@
+#pragma once
+
+#include "troupe/actors/trainer.hpp"
+#include "troupe/engine/data/microbatch_source.hpp"
+#include "troupe/engine/models/gpt.hpp"
+#include "troupe/engine/stage/plain_loop.hpp"
+#include "troupe/schedules/builtin.hpp"
+
+namespace troupe::testing {
+
+/// A GPT small enough for hundreds of runs a minute.
+inline gpt_options small_gpt(std::int64_t layers = 4) {
+  return {.width = 16, .layers = layers, .heads = 2, .length = 8,
+          .vocabulary = 32, .seed = 7};
+}
+
+/// Deterministic token rows; microbatch i depends on i alone.
+source_pointer small_text(std::int64_t rows = 2);
+
+/// Whether two runs hold the same bits; on a difference says where.
+std::string first_difference(const parameter_list& a,
+                             const parameter_list& b);
+
+struct small_case {
+  std::string schedule = "1f1b";
+  std::int32_t ranks = 2;
+  std::int32_t stages_per_rank = 1;
+  std::int32_t microbatches = 4;
+  std::int32_t data_parallel = 1;
+  bool use_sgd = false;
+  bool recompute = false;
+  double clip = 0;
+};
+
+std::string describe(const small_case& what);
+trainer_options options_for(const small_case& what);
+model model_for(const small_case& what);
+
+/// Trains `steps` steps both ways; empty if the parameters are bit-identical.
+std::string compare_with_plain(const small_case& what, int steps = 5,
+                               std::function<void()> hook = {});
+
+}  // namespace troupe::testing
