@@ -12,28 +12,37 @@ namespace {
 
 // GPipe (Huang et al., 2019).
 schedule gpipe(const schedule_shape& shape) {
-  return schedule::build(shape, [](lane_builder& rank) {
-    rank.forward(rest());
-    rank.backward(rest());
-  }, "gpipe");
+  return schedule::build(
+    shape,
+    [](lane_builder& rank) {
+      rank.forward(rest());
+      rank.backward(rest());
+    },
+    "gpipe");
 }
 
 // PipeDream-flush (Narayanan et al., 2021), known as 1F1B.
 schedule one_f_one_b(const schedule_shape& shape) {
-  return schedule::build(shape, [](lane_builder& rank) {
-    rank.forward(first(rank.distance_to_last()));
-    rank.repeat_one_forward_one_backward();
-    rank.backward(rest());
-  }, "1f1b");
+  return schedule::build(
+    shape,
+    [](lane_builder& rank) {
+      rank.forward(first(rank.distance_to_last()));
+      rank.repeat_one_forward_one_backward();
+      rank.backward(rest());
+    },
+    "1f1b");
 }
 
 // Twice the warm-up of 1F1B: a message has one whole op to travel.
 schedule eager_1f1b(const schedule_shape& shape) {
-  return schedule::build(shape, [](lane_builder& rank) {
-    rank.forward(first(2 * rank.distance_to_last()));
-    rank.repeat_one_forward_one_backward();
-    rank.backward(rest());
-  }, "eager_1f1b");
+  return schedule::build(
+    shape,
+    [](lane_builder& rank) {
+      rank.forward(first(2 * rank.distance_to_last()));
+      rank.repeat_one_forward_one_backward();
+      rank.backward(rest());
+    },
+    "eager_1f1b");
 }
 
 // At least `ranks` microbatches a group, where there are as many: enough to
@@ -47,21 +56,27 @@ std::vector<std::int32_t> groups_to_fill(const schedule_shape& shape) {
 // size instead of a short last one, which could deadlock.
 schedule interleaved_1f1b(const schedule_shape& shape) {
   const auto groups = groups_to_fill(shape);
-  return schedule::build(shape, [&](lane_builder& rank) {
-    rank.in_groups(groups);
-    rank.forward(first((rank.stages_here() - 1) * groups.front()
-                       + 2 * rank.distance_to_last()));
-    rank.repeat_one_forward_one_backward();
-    rank.backward(rest());
-  }, "interleaved_1f1b");
+  return schedule::build(
+    shape,
+    [&](lane_builder& rank) {
+      rank.in_groups(groups);
+      rank.forward(first((rank.stages_here() - 1) * groups.front()
+                         + 2 * rank.distance_to_last()));
+      rank.repeat_one_forward_one_backward();
+      rank.backward(rest());
+    },
+    "interleaved_1f1b");
 }
 
 // Breadth-first pipeline parallelism (Lamy-Poirier, 2023).
 schedule breadth_first(const schedule_shape& shape) {
-  return schedule::build(shape, [](lane_builder& rank) {
-    rank.forward(rest());
-    rank.backward(rest());
-  }, "breadth_first");
+  return schedule::build(
+    shape,
+    [](lane_builder& rank) {
+      rank.forward(rest());
+      rank.backward(rest());
+    },
+    "breadth_first");
 }
 
 // Groups of `breadth` microbatches, each forward and backward before the
@@ -77,22 +92,28 @@ schedule depth_first(const schedule_shape& shape) {
          shape.microbatches, breadth,
          std::clamp(breadth, 1, shape.microbatches));
   const auto groups = groups_of(shape.microbatches, breadth);
-  return schedule::build(shape, [&](lane_builder& rank) {
-    rank.in_groups(groups);
-    for (const auto size : groups) {
-      rank.forward(first(size * rank.stages_here()));
-      rank.backward(first(size * rank.stages_here()));
-    }
-  }, "depth_first");
+  return schedule::build(
+    shape,
+    [&](lane_builder& rank) {
+      rank.in_groups(groups);
+      for (const auto size : groups) {
+        rank.forward(first(size * rank.stages_here()));
+        rank.backward(first(size * rank.stages_here()));
+      }
+    },
+    "depth_first");
 }
 
 // Validation and inference.
 schedule forward_only(const schedule_shape& shape) {
   const auto groups = groups_to_fill(shape);
-  return schedule::build(shape, [&](lane_builder& rank) {
-    rank.in_groups(groups);
-    rank.forward(rest());
-  }, "forward_only");
+  return schedule::build(
+    shape,
+    [&](lane_builder& rank) {
+      rank.in_groups(groups);
+      rank.forward(rest());
+    },
+    "forward_only");
 }
 
 constexpr auto any_shape = "any P, V and m";
@@ -148,8 +169,8 @@ schedule make_schedule(std::string_view name, const schedule_shape& shape) {
     known += fmt::format("{}{}", known.empty() ? "" : ", ", row.name);
   }
   fail(error_code::unknown_schedule,
-       "unknown schedule '{}': the known ones are {}; or give a CSV file",
-       name, known);
+       "unknown schedule '{}': the known ones are {}; or give a CSV file", name,
+       known);
 }
 
 }  // namespace troupe

@@ -44,13 +44,13 @@ enum class error_code {
 
 /// The one exception type of troupe.
 class error : public std::runtime_error {
-public:
+ public:
   error(error_code code, const std::string& sentence)
     : std::runtime_error{sentence}, code_{code} {}
 
   error_code code() const noexcept { return code_; }
 
-private:
+ private:
   error_code code_;
 };
 

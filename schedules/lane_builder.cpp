@@ -4,8 +4,7 @@
 
 namespace troupe {
 
-std::vector<std::int32_t> even_groups(std::int32_t total,
-                                      std::int32_t groups) {
+std::vector<std::int32_t> even_groups(std::int32_t total, std::int32_t groups) {
   std::vector<std::int32_t> sizes(static_cast<std::size_t>(groups),
                                   total / groups);
   std::for_each_n(sizes.begin(), total % groups, [](auto& size) { ++size; });
@@ -56,8 +55,7 @@ void lane_builder::append(const std::vector<op>& order, std::size_t& next,
                           op_count count) {
   const auto limit = static_cast<std::size_t>(std::max(count.limit, 0));
   const auto end = next + std::min(limit, order.size() - next);
-  lane_.insert(lane_.end(),
-               order.begin() + static_cast<std::ptrdiff_t>(next),
+  lane_.insert(lane_.end(), order.begin() + static_cast<std::ptrdiff_t>(next),
                order.begin() + static_cast<std::ptrdiff_t>(end));
   next = end;
 }

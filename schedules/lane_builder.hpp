@@ -42,7 +42,7 @@ std::vector<std::int32_t> groups_of(std::int32_t total, std::int32_t size);
 ///       rank.backward(rest());
 ///     });
 class lane_builder {
-public:
+ public:
   lane_builder(const placement& where, std::int32_t microbatches,
                std::int32_t rank);
 
@@ -68,9 +68,8 @@ public:
 
   lane take() { return std::move(lane_); }
 
-private:
-  void append(const std::vector<op>& order, std::size_t& next,
-              op_count count);
+ private:
+  void append(const std::vector<op>& order, std::size_t& next, op_count count);
 
   std::int32_t rank_;
   std::int32_t ranks_;

@@ -27,8 +27,8 @@ namespace {
 void check_positive(std::int32_t value, const char* what) {
   if (value < 1)
     fail(error_code::invalid_argument,
-         "{} must be at least 1, but is {}: the nearest legal value is 1",
-         what, value);
+         "{} must be at least 1, but is {}: the nearest legal value is 1", what,
+         value);
 }
 
 }  // namespace
@@ -38,8 +38,8 @@ schedule schedule::build(const schedule_shape& shape,
                          std::string name) {
   check_positive(shape.ranks, "ranks");
   check_positive(shape.stages_per_rank, "stages per rank");
-  const auto where
-    = placement::looped(shape.ranks, shape.ranks * shape.stages_per_rank);
+  const auto where =
+    placement::looped(shape.ranks, shape.ranks * shape.stages_per_rank);
   return build(where, shape.microbatches, fill, std::move(name));
 }
 

@@ -69,8 +69,7 @@ struct schedule {
   static schedule build(const schedule_shape& shape,
                         const std::function<void(lane_builder&)>& fill,
                         std::string name = "custom");
-  static schedule build(troupe::placement placement,
-                        std::int32_t microbatches,
+  static schedule build(troupe::placement placement, std::int32_t microbatches,
                         const std::function<void(lane_builder&)>& fill,
                         std::string name = "custom");
 

@@ -17,14 +17,13 @@ constexpr mask bit(op_kind kind) {
   return static_cast<mask>(1U << static_cast<unsigned>(kind));
 }
 
-constexpr mask full_backward
-  = bit(op_kind::forward) | bit(op_kind::backward);
+constexpr mask full_backward = bit(op_kind::forward) | bit(op_kind::backward);
 constexpr mask split_backward = bit(op_kind::forward)
                                 | bit(op_kind::input_backward)
                                 | bit(op_kind::weight_backward);
 
 class validator {
-public:
+ public:
   validator(const schedule& lanes, const op_locator& locate)
     : lanes_{lanes}, locate_{locate}, seen_(slot_count(lanes)) {}
 
@@ -35,7 +34,7 @@ public:
     check_complete();
   }
 
-private:
+ private:
   const lane& lane_of(std::int32_t rank) const {
     return lanes_.lanes[static_cast<std::size_t>(rank)];
   }
@@ -70,8 +69,7 @@ private:
     check_pair(rank, index, what);
   }
 
-  void check_range(std::int32_t rank, std::size_t index,
-                   const op& what) const {
+  void check_range(std::int32_t rank, std::size_t index, const op& what) const {
     const auto in = [](auto value, auto end) {
       return value >= 0 && value < end;
     };
@@ -101,13 +99,11 @@ private:
                          what.kind == op_kind::weight_backward ? 'I' : 'F'));
   }
 
-  void check_pair(std::int32_t rank, std::size_t index,
-                  const op& what) const {
+  void check_pair(std::int32_t rank, std::size_t index, const op& what) const {
     if (!what.overlaps_next)
       return;
     const auto& lane = lane_of(rank);
-    const auto* next
-      = index + 1 < lane.size() ? &lane[index + 1] : nullptr;
+    const auto* next = index + 1 < lane.size() ? &lane[index + 1] : nullptr;
     if (what.kind != op_kind::forward || next == nullptr
         || next->kind != op_kind::backward || next->overlaps_next)
       refuse(rank, index,
@@ -169,12 +165,11 @@ void validate(const schedule& lanes, const op_locator& locate) {
 }
 
 bool is_training(const schedule& lanes) {
-  return std::any_of(lanes.lanes.begin(), lanes.lanes.end(),
-                     [](const lane& ops) {
-                       return std::any_of(
-                         ops.begin(), ops.end(),
+  return std::any_of(
+    lanes.lanes.begin(), lanes.lanes.end(), [](const lane& ops) {
+      return std::any_of(ops.begin(), ops.end(),
                          [](const op& o) { return is_backward(o.kind); });
-                     });
+    });
 }
 
 bool accumulates_in_order(const schedule& lanes) {
@@ -182,8 +177,8 @@ bool accumulates_in_order(const schedule& lanes) {
                       * static_cast<std::size_t>(lanes.placement.copies());
   std::vector<std::int64_t> last(stages * 4, -1);
   const auto ascends = [&](const op& o) {
-    const auto slice
-      = is_backward(o.kind) ? lanes.slices - 1 - o.slice : o.slice;
+    const auto slice =
+      is_backward(o.kind) ? lanes.slices - 1 - o.slice : o.slice;
     const auto at = std::int64_t{o.microbatch} * lanes.slices + slice;
     const auto row = static_cast<std::size_t>(o.copy)
                        * static_cast<std::size_t>(lanes.stages())

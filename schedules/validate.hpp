@@ -11,8 +11,8 @@ namespace troupe {
 
 /// Says where op `index` of a rank's lane stands, for error messages. Rules
 /// about ops that are absent ask with the index one past the lane's last op.
-using op_locator
-  = std::function<std::string(std::int32_t rank, std::size_t index)>;
+using op_locator =
+  std::function<std::string(std::int32_t rank, std::size_t index)>;
 
 /// Checks that the lanes are one whole step: every (stage, microbatch,
 /// slice) has one F and then one B, or one I and later one W, all on the

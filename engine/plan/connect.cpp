@@ -13,9 +13,10 @@ namespace {
 constexpr auto absent = static_cast<std::uint32_t>(none);
 
 class connector {
-public:
+ public:
   explicit connector(plan& of)
-    : plan_{of}, slots_(slot_count(of)),
+    : plan_{of},
+      slots_(slot_count(of)),
       producer_{table(slots_), table(slots_)},
       receive_{table(slots_), table(slots_)} {}
 
@@ -26,7 +27,7 @@ public:
     list_dependencies();
   }
 
-private:
+ private:
   using op_table = std::vector<std::uint32_t>;
 
   static op_table table(std::size_t size) { return op_table(size, absent); }
@@ -106,8 +107,8 @@ private:
       channels.assign(last_backward_.size(), none);
     for_each_route([&](const plan_op& sender, bool backward) {
       const auto key = key_of(sender, backward);
-      channel_of_[backward ? 1 : 0][stage_copy(sender)]
-        = static_cast<std::int32_t>(
+      channel_of_[backward ? 1 : 0][stage_copy(sender)] =
+        static_cast<std::int32_t>(
           std::lower_bound(keys.begin(), keys.end(), key) - keys.begin());
     });
   }
@@ -158,17 +159,17 @@ private:
                        std::int32_t sequence) {
     const auto& send = plan_.ops[send_index];
     const auto backward = is_gradient(send.stream);
-    const auto peer
-      = with_stage(send, output_stage(send, backward, plan_.stages()));
+    const auto peer =
+      with_stage(send, output_stage(send, backward, plan_.stages()));
     const auto receiver = receive(backward, peer);
     plan_.ops[receiver].message = send.message;
-    plan_.messages[static_cast<std::size_t>(send.message)]
-      = {.channel = channel,
-         .sequence = sequence,
-         .producer = producer(backward, send),
-         .send = send_index,
-         .receive = receiver,
-         .consumer = producer(backward, peer)};
+    plan_.messages[static_cast<std::size_t>(send.message)] = {
+      .channel = channel,
+      .sequence = sequence,
+      .producer = producer(backward, send),
+      .send = send_index,
+      .receive = receiver,
+      .consumer = producer(backward, peer)};
   }
 
   void depend_on(std::uint32_t op) {
@@ -178,15 +179,15 @@ private:
 
   void list_dependencies() {
     for (auto& of : plan_.ops) {
-      of.first_dependency
-        = static_cast<std::uint32_t>(plan_.dependencies.size());
+      of.first_dependency =
+        static_cast<std::uint32_t>(plan_.dependencies.size());
       if (is_compute(of.kind))
         compute_depends(of);
       else
         other_depends(of);
-      of.dependency_count
-        = static_cast<std::uint32_t>(plan_.dependencies.size())
-          - of.first_dependency;
+      of.dependency_count =
+        static_cast<std::uint32_t>(plan_.dependencies.size())
+        - of.first_dependency;
     }
     if (plan_.global_norm)
       share_norms();
@@ -204,8 +205,7 @@ private:
     else if (from != none)
       depend_on(producer(backward, with_stage(of, from)));
     auto neighbour = of;
-    neighbour.slice
-      = static_cast<std::int16_t>(of.slice + (backward ? 1 : -1));
+    neighbour.slice = static_cast<std::int16_t>(of.slice + (backward ? 1 : -1));
     if (neighbour.slice >= 0 && neighbour.slice < plan_.slices)
       depend_on(producer(backward, neighbour));
   }
@@ -213,8 +213,7 @@ private:
   void other_depends(const plan_op& of) {
     const auto message = static_cast<std::size_t>(of.message);
     const auto gradients_of = [&](std::size_t stage) {
-      return reduce_[stage] != absent ? reduce_[stage]
-                                      : last_backward_[stage];
+      return reduce_[stage] != absent ? reduce_[stage] : last_backward_[stage];
     };
     switch (of.kind) {
       case plan_op_kind::send:
@@ -241,8 +240,8 @@ private:
     for (auto& of : plan_.ops)
       if (of.kind == plan_op_kind::update) {
         of.first_dependency = begin;
-        of.dependency_count
-          = static_cast<std::uint32_t>(plan_.dependencies.size()) - begin;
+        of.dependency_count =
+          static_cast<std::uint32_t>(plan_.dependencies.size()) - begin;
       }
   }
 

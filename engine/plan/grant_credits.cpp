@@ -15,19 +15,18 @@ using message_span = std::span<const message>;
 // What the sender knows of its receiver's progress: each message that it
 // has consumed proves how far the receiver had come when it sent it.
 class witness {
-public:
+ public:
   explicit witness(message_span messages) : messages_{messages} {}
 
   /// The receiver's last op that has surely ended when the sender starts
   /// `op`; -1 if none.
   std::int64_t horizon_at(std::uint32_t op) {
     for (; next_ < messages_.size() && messages_[next_].consumer < op; ++next_)
-      horizon_
-        = std::max(horizon_, std::int64_t{messages_[next_].producer});
+      horizon_ = std::max(horizon_, std::int64_t{messages_[next_].producer});
     return horizon_;
   }
 
-private:
+ private:
   message_span messages_;
   std::size_t next_ = 0;
   std::int64_t horizon_ = -1;
@@ -51,7 +50,7 @@ std::int32_t bound_of(message_span sent, std::array<witness, 2> witnesses) {
 }
 
 class creditor {
-public:
+ public:
   explicit creditor(plan& of) : plan_{of} {
     std::size_t first = 0;
     for (const auto& to : plan_.channels) {
@@ -70,12 +69,11 @@ public:
     }
   }
 
-private:
+ private:
   // What travels the other way between a channel's ends.
   message_span between(const channel& to, bool backward) const {
-    const channel wanted{.from_rank = to.to_rank,
-                         .to_rank = to.from_rank,
-                         .backward = backward};
+    const channel wanted{
+      .from_rank = to.to_rank, .to_rank = to.from_rank, .backward = backward};
     const auto key = [](const channel& c) {
       return std::tuple{c.from_rank, c.to_rank, c.backward};
     };
@@ -84,8 +82,7 @@ private:
       [&](const auto& a, const auto& b) { return key(a) < key(b); });
     if (found == plan_.channels.end() || key(*found) != key(wanted))
       return {};
-    return messages_[static_cast<std::size_t>(found
-                                              - plan_.channels.begin())];
+    return messages_[static_cast<std::size_t>(found - plan_.channels.begin())];
   }
 
   plan& plan_;

@@ -18,10 +18,13 @@ constexpr std::uint8_t forwarded = 1;
 constexpr std::uint8_t backwarded = 2;
 
 class placer {
-public:
+ public:
   placer(const schedule& lanes, const compile_options& options, plan& result)
-    : lanes_{lanes}, result_{result}, turns_{lanes.ranks()},
-      next_(lanes.lanes.size(), 0), done_(slot_count(lanes), 0) {
+    : lanes_{lanes},
+      result_{result},
+      turns_{lanes.ranks()},
+      next_(lanes.lanes.size(), 0),
+      done_(slot_count(lanes), 0) {
     result_.schedule_name = lanes.name;
     result_.microbatches = lanes.microbatches;
     result_.slices = lanes.slices;
@@ -29,10 +32,10 @@ public:
     result_.training = is_training(lanes);
     result_.global_norm = result_.training && options.global_norm;
     reduces_ = result_.training && options.data_parallel > 1;
-    backwards_left_.assign(static_cast<std::size_t>(lanes.stages())
-                             * static_cast<std::size_t>(
-                               lanes.placement.copies()),
-                           0);
+    backwards_left_.assign(
+      static_cast<std::size_t>(lanes.stages())
+        * static_cast<std::size_t>(lanes.placement.copies()),
+      0);
     measure_lanes();
   }
 
@@ -54,7 +57,7 @@ public:
       close_lanes();
   }
 
-private:
+ private:
   static std::size_t at(std::int32_t index) {
     return static_cast<std::size_t>(index);
   }
@@ -174,8 +177,8 @@ private:
                  .microbatch = what.microbatch};
     append(rank, half);
     half.kind = plan_op_kind::receive;
-    half.stream = backward ? stream_kind::receive_backward
-                           : stream_kind::receive_forward;
+    half.stream =
+      backward ? stream_kind::receive_backward : stream_kind::receive_forward;
     half.stage = to;
     append(lanes_.placement.rank_of(to, what.copy), half);
   }
@@ -223,9 +226,9 @@ private:
   plan& result_;
   turn_queue turns_;
   bool reduces_ = false;
-  std::vector<std::size_t> next_;      // by rank, into its lane
-  std::vector<std::uint32_t> end_;     // by rank, into result_.ops
-  std::vector<std::uint8_t> done_;     // by op_slot
+  std::vector<std::size_t> next_;             // by rank, into its lane
+  std::vector<std::uint32_t> end_;            // by rank, into result_.ops
+  std::vector<std::uint8_t> done_;            // by op_slot
   std::vector<std::int32_t> backwards_left_;  // by copy and stage
 };
 

@@ -29,8 +29,8 @@ enum class plan_op_kind : std::uint8_t {
 /// The stream on which an op runs. On a CPU all run on the rank's thread.
 enum class stream_kind : std::uint8_t {
   compute,
-  data,           // gather and reduce
-  send_forward,   // one for each direction of transfer
+  data,          // gather and reduce
+  send_forward,  // one for each direction of transfer
   send_backward,
   receive_forward,
   receive_backward,
@@ -46,8 +46,8 @@ struct plan_op {
   bool overlaps_next = false;
   std::int16_t slice = 0;
   std::int32_t stage = 0;
-  std::int32_t microbatch = none;  // none for ops on whole stages
-  std::int32_t message = none;     // of send and receive
+  std::int32_t microbatch = none;      // none for ops on whole stages
+  std::int32_t message = none;         // of send and receive
   std::uint32_t first_dependency = 0;  // into plan::dependencies
   std::uint32_t dependency_count = 0;
 
@@ -92,17 +92,17 @@ struct channel {
 /// lane order is implied. Index ranges of dependencies may overlap: all
 /// updates share the range of all gradient norms where `global_norm` is set.
 struct plan {
-  std::string schedule_name;
+  std::string schedule_name{};
   std::int32_t microbatches = 1;
   std::int32_t slices = 1;
   bool training = true;
   bool global_norm = false;  // an update waits for the norm of all stages
-  troupe::placement placement;
-  std::vector<std::uint32_t> first_op;  // ranks + 1
-  std::vector<plan_op> ops;
-  std::vector<std::uint32_t> dependencies;
-  std::vector<message> messages;
-  std::vector<channel> channels;
+  troupe::placement placement{};
+  std::vector<std::uint32_t> first_op{};  // ranks + 1
+  std::vector<plan_op> ops{};
+  std::vector<std::uint32_t> dependencies{};
+  std::vector<message> messages{};
+  std::vector<channel> channels{};
 
   std::int32_t ranks() const { return placement.ranks; }
   std::int32_t stages() const { return placement.stages(); }

@@ -11,7 +11,7 @@ namespace troupe {
 /// waits for another one's progress; each rank is in the queue or waits, or
 /// has finished. All operations take constant time.
 class turn_queue {
-public:
+ public:
   explicit turn_queue(std::int32_t ranks)
     : ring_(static_cast<std::size_t>(ranks)),
       queued_(ring_.size(), 0),
@@ -53,7 +53,7 @@ public:
       push(waiter);
   }
 
-private:
+ private:
   static std::size_t at(std::int32_t rank) {
     return static_cast<std::size_t>(rank);
   }

@@ -1,0 +1,286 @@
+#include "troupe/engine/plan/check_lanes.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "troupe/engine/plan/op_text.hpp"
+#include "troupe/engine/plan/routes.hpp"
+#include "troupe/schedules/error.hpp"
+
+namespace troupe {
+
+namespace {
+
+// What has been passed on a lane, for each (stage, microbatch, slice).
+enum : std::uint8_t {
+  made = 1,      // the result
+  sent = 2,      // it was sent
+  received = 4,  // the input was received
+};
+
+struct stage_state {
+  bool whole = false;
+  bool reduced = false;
+  std::int32_t backwards_left = 0;
+};
+
+class lane_checker {
+ public:
+  lane_checker(const plan& of, const op_locator& locate)
+    : plan_{of},
+      locate_{locate},
+      marks_{marks(slot_count(of)), marks(slot_count(of))},
+      states_(static_cast<std::size_t>(of.stages() * of.placement.copies())) {}
+
+  void run() {
+    for_each_op([&](const plan_op& what) {
+      check_range(what);
+      count(what);
+    });
+    for_each_op([&](const plan_op& what) { check(what); });
+    for (const auto& what : plan_.ops)
+      check_sent(what);
+    check_edges();
+  }
+
+ private:
+  using marks = std::vector<std::uint8_t>;
+
+  template <class Visit>
+  void for_each_op(Visit visit) {
+    for (rank_ = 0; rank_ < plan_.ranks(); ++rank_) {
+      index_ = 0;
+      for (const auto& what : plan_.lane(rank_)) {
+        visit(what);
+        ++index_;
+      }
+    }
+  }
+
+  void count(const plan_op& what) {
+    sharded_ |=
+      what.kind == plan_op_kind::gather || what.kind == plan_op_kind::release;
+    if (completes_gradient(what))
+      ++state(what).backwards_left;
+  }
+
+  std::uint8_t& mark(bool backward, const plan_op& what) {
+    return marks_[backward ? 1 : 0][op_slot(plan_, what)];
+  }
+
+  stage_state& state(const plan_op& what) {
+    return states_[static_cast<std::size_t>(what.copy * plan_.stages()
+                                            + what.stage)];
+  }
+
+  static bool completes_gradient(const plan_op& what) {
+    return what.kind == plan_op_kind::backward
+           || what.kind == plan_op_kind::weight_backward;
+  }
+
+  [[noreturn]] void refuse(const plan_op& what, std::string_view reason) const {
+    fail(error_code::invalid_schedule, "{}: {} {}", locate_(rank_, index_),
+         to_text(plan_, what), reason);
+  }
+
+  void check(const plan_op& what) {
+    switch (what.kind) {
+      case plan_op_kind::send:
+        return check_send(what);
+      case plan_op_kind::receive:
+        return check_receive(what);
+      case plan_op_kind::gather:
+      case plan_op_kind::release:
+        return check_shard(what);
+      case plan_op_kind::reduce:
+        return check_reduce(what);
+      case plan_op_kind::gradient_norm:
+      case plan_op_kind::update:
+        return;
+      default:
+        return check_compute(what);
+    }
+  }
+
+  void check_range(const plan_op& what) const {
+    if (what.stage >= plan_.stages() || what.microbatch >= plan_.microbatches
+        || what.slice >= plan_.slices || what.copy >= plan_.placement.copies())
+      refuse(what, fmt::format("is outside the {} stages and {} microbatches",
+                               plan_.stages(), plan_.microbatches));
+    const auto home = plan_.placement.rank_of(what.stage, what.copy);
+    if (home != rank_)
+      refuse(what, fmt::format("stands on rank {}, but stage {} is on rank {}",
+                               rank_, what.stage, home));
+  }
+
+  // The stage at the other end; refuses a transfer that no edge takes.
+  void check_route(const plan_op& what, bool outwards) const {
+    const auto backward = is_gradient(what.stream);
+    const auto other = outwards ? output_stage(what, backward, plan_.stages())
+                                : input_stage(what, backward, plan_.stages());
+    if (other == none)
+      refuse(what, "has no stage at its other end; remove it");
+    if (!crosses(plan_.placement, what.stage, other, what.copy))
+      refuse(what, fmt::format("does not leave the rank: stage {} is on rank "
+                               "{} too; remove it",
+                               other, rank_));
+  }
+
+  void check_send(const plan_op& what) {
+    check_route(what, true);
+    auto& seen = mark(is_gradient(what.stream), what);
+    if ((seen & sent) != 0)
+      refuse(what, "stands twice; remove one");
+    if ((seen & made) == 0)
+      refuse(what, "stands before the op whose result it sends");
+    seen |= sent;
+  }
+
+  void check_receive(const plan_op& what) {
+    check_route(what, false);
+    auto& seen = mark(is_gradient(what.stream), what);
+    if ((seen & received) != 0)
+      refuse(what, "stands twice; remove one");
+    if ((seen & made) != 0)
+      refuse(what, "stands after the op that needs it");
+    seen |= received;
+  }
+
+  void check_compute(const plan_op& what) {
+    if (sharded_ && !state(what).whole)
+      refuse(what, "stands where its stage is sharded; UNSHARD it before");
+    if (completes_gradient(what))
+      --state(what).backwards_left;
+    if (what.kind == plan_op_kind::weight_backward)
+      return;
+    const auto backward = what.kind != plan_op_kind::forward;
+    auto& seen = mark(backward, what);
+    const auto from = input_stage(what, backward, plan_.stages());
+    if (crosses(plan_.placement, what.stage, from, what.copy)
+        && (seen & received) == 0)
+      refuse(what, fmt::format("needs {}, which does not stand before it",
+                               to_text(plan_, receive_of(what, backward))));
+    seen |= made;
+  }
+
+  static plan_op transfer_of(const plan_op& what, plan_op_kind kind,
+                             stream_kind stream) {
+    auto transfer = what;
+    transfer.kind = kind;
+    transfer.stream = stream;
+    return transfer;
+  }
+
+  static plan_op receive_of(const plan_op& what, bool backward) {
+    return transfer_of(
+      what, plan_op_kind::receive,
+      backward ? stream_kind::receive_backward : stream_kind::receive_forward);
+  }
+
+  void check_shard(const plan_op& what) {
+    auto& whole = state(what).whole;
+    const auto gathers = what.kind == plan_op_kind::gather;
+    if (whole == gathers)
+      refuse(what, gathers ? "stands where the stage is whole already"
+                           : "stands where the stage is sharded already");
+    whole = gathers;
+  }
+
+  void check_reduce(const plan_op& what) {
+    auto& of = state(what);
+    if (of.reduced)
+      refuse(what, "stands twice; remove one");
+    if (of.backwards_left != 0)
+      refuse(what, fmt::format("stands before {} backwards of its stage",
+                               of.backwards_left));
+    of.reduced = true;
+  }
+
+  void check_sent(const plan_op& what) {
+    if (!is_compute(what.kind) || what.kind == plan_op_kind::weight_backward)
+      return;
+    const auto backward = what.kind != plan_op_kind::forward;
+    const auto to = output_stage(what, backward, plan_.stages());
+    if (!crosses(plan_.placement, what.stage, to, what.copy)
+        || (mark(backward, what) & sent) != 0)
+      return;
+    rank_ = plan_.placement.rank_of(what.stage, what.copy);
+    index_ = plan_.lane(rank_).size();
+    refuse(transfer_of(
+             what, plan_op_kind::send,
+             backward ? stream_kind::send_backward : stream_kind::send_forward),
+           "is missing");
+  }
+
+  // One end of a message: by edge, in lane order; with the receiver's name.
+  struct transfer {
+    std::int32_t from;
+    std::int32_t to;
+    std::uint32_t op;
+    plan_op received;
+  };
+
+  std::vector<transfer> transfers(plan_op_kind kind) const {
+    std::vector<transfer> found;
+    for (std::int32_t rank = 0; rank < plan_.ranks(); ++rank)
+      for (auto i = plan_.first_op[static_cast<std::size_t>(rank)];
+           i < plan_.first_op[static_cast<std::size_t>(rank) + 1]; ++i)
+        if (plan_.ops[i].kind == kind)
+          found.push_back(transfer_at(i, rank));
+    std::stable_sort(found.begin(), found.end(),
+                     [](const auto& a, const auto& b) {
+                       return std::tie(a.from, a.to) < std::tie(b.from, b.to);
+                     });
+    return found;
+  }
+
+  transfer transfer_at(std::uint32_t i, std::int32_t rank) const {
+    const auto& what = plan_.ops[i];
+    const auto backward = is_gradient(what.stream);
+    const auto sends = what.kind == plan_op_kind::send;
+    auto received = receive_of(what, backward);
+    const auto other = sends ? output_stage(what, backward, plan_.stages())
+                             : input_stage(what, backward, plan_.stages());
+    if (sends)
+      received.stage = other;
+    const auto peer = plan_.placement.rank_of(other, what.copy);
+    return sends ? transfer{rank, peer, i, received}
+                 : transfer{peer, rank, i, received};
+  }
+
+  void check_edges() {
+    const auto sends = transfers(plan_op_kind::send);
+    const auto receives = transfers(plan_op_kind::receive);
+    for (std::size_t i = 0; i < sends.size(); ++i) {
+      if (sends[i].received == receives[i].received)
+        continue;
+      rank_ = receives[i].to;
+      index_ = receives[i].op - plan_.first_op[static_cast<std::size_t>(rank_)];
+      refuse(plan_.ops[receives[i].op],
+             fmt::format("stands where rank {} sends {} on edge {}->{}: both "
+                         "ends need one order",
+                         sends[i].from, to_text(plan_, sends[i].op),
+                         sends[i].from, sends[i].to));
+    }
+  }
+
+  const plan& plan_;
+  const op_locator& locate_;
+  marks marks_[2];  // of forwards; of backwards; by op_slot
+  std::vector<stage_state> states_;
+  bool sharded_ = false;
+  std::int32_t rank_ = 0;
+  std::size_t index_ = 0;
+};
+
+}  // namespace
+
+void check_lanes(const plan& of, const op_locator& locate) {
+  lane_checker{of, locate}.run();
+}
+
+}  // namespace troupe

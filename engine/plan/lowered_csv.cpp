@@ -1,0 +1,159 @@
+#include "troupe/engine/plan/lowered_csv.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "troupe/engine/plan/check_lanes.hpp"
+#include "troupe/engine/plan/compile.hpp"
+#include "troupe/engine/plan/op_text.hpp"
+#include "troupe/engine/plan/passes.hpp"
+#include "troupe/engine/plan/plan_text.hpp"
+#include "troupe/schedules/csv.hpp"
+#include "troupe/schedules/error.hpp"
+#include "troupe/schedules/text_form.hpp"
+
+namespace troupe {
+
+namespace {
+
+using cell_rows = std::vector<std::vector<cell>>;
+
+struct lowering {
+  cell_kind cell;
+  plan_op_kind kind;
+  stream_kind stream;
+};
+
+constexpr lowering lowerings[]{
+  {cell_kind::send_forward, plan_op_kind::send, stream_kind::send_forward},
+  {cell_kind::receive_forward, plan_op_kind::receive,
+   stream_kind::receive_forward},
+  {cell_kind::send_backward, plan_op_kind::send, stream_kind::send_backward},
+  {cell_kind::receive_backward, plan_op_kind::receive,
+   stream_kind::receive_backward},
+  {cell_kind::unshard, plan_op_kind::gather, stream_kind::data},
+  {cell_kind::reshard, plan_op_kind::release, stream_kind::data},
+  {cell_kind::reduce, plan_op_kind::reduce, stream_kind::data},
+};
+
+plan_op compute_op(const op& what) {
+  return {.kind = to_plan_kind(what.kind),
+          .overlaps_next = what.overlaps_next,
+          .stage = what.stage,
+          .microbatch = what.microbatch};
+}
+
+void append(std::vector<plan_op>& ops, const cell& what) {
+  if (what.kind == cell_kind::idle)
+    return;
+  if (what.kind == cell_kind::compute || what.kind == cell_kind::pair) {
+    ops.push_back(compute_op(what.first));
+    if (what.kind == cell_kind::pair)
+      ops.push_back(compute_op(what.second));
+    return;
+  }
+  const auto* as =
+    std::find_if(std::begin(lowerings), std::end(lowerings),
+                 [&](const lowering& row) { return row.cell == what.kind; });
+  ops.push_back({.kind = as->kind,
+                 .stream = as->stream,
+                 .stage = what.first.stage,
+                 .microbatch = what.kind >= cell_kind::unshard
+                                 ? none
+                                 : what.first.microbatch});
+}
+
+std::size_t ops_in(const cell& what) {
+  return what.kind == cell_kind::idle   ? 0
+         : what.kind == cell_kind::pair ? 2
+                                        : 1;
+}
+
+plan lower_rows(const cell_rows& rows, std::string_view source) {
+  const auto lanes = compute_lanes(rows, source);
+  plan result{.schedule_name = std::string{source},
+              .microbatches = lanes.microbatches,
+              .training = is_training(lanes),
+              .placement = lanes.placement};
+  for (const auto& row : rows) {
+    result.first_op.push_back(static_cast<std::uint32_t>(result.ops.size()));
+    for (const auto& what : row)
+      append(result.ops, what);
+  }
+  result.first_op.push_back(static_cast<std::uint32_t>(result.ops.size()));
+  check_lanes(result, [&](std::int32_t rank, std::size_t index) {
+    return locate_cell(rows, source, rank, index, ops_in);
+  });
+  connect(result);
+  grant_credits(result, 0);
+  return result;
+}
+
+bool is_written(const plan_op& what) {
+  return what.kind != plan_op_kind::gradient_norm
+         && what.kind != plan_op_kind::update;
+}
+
+// A pair is one cell; what stands between its two ops follows it.
+std::vector<std::string> cells_of(const plan& of, std::int32_t rank) {
+  std::vector<std::string> cells;
+  const auto lane = of.lane(rank);
+  const plan_op* first = nullptr;
+  std::size_t pair = 0;
+  for (const auto& what : lane) {
+    if (!is_written(what))
+      continue;
+    if (what.overlaps_next) {
+      first = &what;
+      pair = cells.size();
+      cells.emplace_back();
+    } else if (first != nullptr && is_compute(what.kind)) {
+      cells[pair] = fmt::format("({};{})OVERLAP_F_B", to_text(of, *first),
+                                to_text(of, what));
+      first = nullptr;
+    } else {
+      cells.push_back(to_text(of, what));
+    }
+  }
+  return cells;
+}
+
+}  // namespace
+
+bool is_lowered(const cell_rows& rows) {
+  return std::any_of(rows.begin(), rows.end(), [](const auto& row) {
+    return std::any_of(row.begin(), row.end(), [](const cell& what) {
+      return what.kind > cell_kind::pair;
+    });
+  });
+}
+
+plan from_lowered_csv(std::string_view text, std::string_view source) {
+  return lower_rows(parse_cells(text, source), source);
+}
+
+std::string to_lowered_csv(const plan& of) {
+  if (of.slices != 1 || of.placement.copies() != 1)
+    fail(error_code::invalid_argument,
+         "{}: CSV has no room for slices and copies; write the text form",
+         of.schedule_name);
+  std::string text;
+  for (std::int32_t rank = 0; rank < of.ranks(); ++rank)
+    text += fmt::format("{}\r\n", fmt::join(cells_of(of, rank), ","));
+  return text;
+}
+
+plan load_plan(const std::string& path) {
+  const auto text = read_file(path);
+  if (is_plan_text(text))
+    return plan_from_text(text, path);
+  if (is_text_form(text))
+    return compile(from_text_form(text, path));
+  const auto rows = parse_cells(text, path);
+  return is_lowered(rows) ? lower_rows(rows, path)
+                          : compile(compute_lanes(rows, path));
+}
+
+}  // namespace troupe

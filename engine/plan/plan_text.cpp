@@ -1,0 +1,179 @@
+#include "troupe/engine/plan/plan_text.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "troupe/engine/plan/check_lanes.hpp"
+#include "troupe/engine/plan/op_text.hpp"
+#include "troupe/engine/plan/passes.hpp"
+#include "troupe/schedules/cell.hpp"
+#include "troupe/schedules/error.hpp"
+#include "troupe/schedules/text_form.hpp"
+
+namespace troupe {
+
+namespace {
+
+constexpr std::string_view heading = "troupe plan 1";
+
+// An op's word; '+' says that it overlaps the next compute op.
+std::string word(const plan& of, const plan_op& what) {
+  return to_text(of, what) + (what.overlaps_next ? "+" : "");
+}
+
+struct action {
+  std::string_view text;
+  plan_op_kind kind;
+  stream_kind stream;
+};
+
+constexpr action actions[]{
+  {"SEND_F", plan_op_kind::send, stream_kind::send_forward},
+  {"SEND_B", plan_op_kind::send, stream_kind::send_backward},
+  {"RECV_F", plan_op_kind::receive, stream_kind::receive_forward},
+  {"RECV_B", plan_op_kind::receive, stream_kind::receive_backward},
+  {"UNSHARD", plan_op_kind::gather, stream_kind::data},
+  {"RESHARD", plan_op_kind::release, stream_kind::data},
+  {"REDUCE_GRAD", plan_op_kind::reduce, stream_kind::data},
+  {"NORM", plan_op_kind::gradient_norm, stream_kind::compute},
+  {"UPDATE", plan_op_kind::update, stream_kind::compute},
+  {"F", plan_op_kind::forward, stream_kind::compute},
+  {"B", plan_op_kind::backward, stream_kind::compute},
+  {"I", plan_op_kind::input_backward, stream_kind::compute},
+  {"W", plan_op_kind::weight_backward, stream_kind::compute},
+};
+
+// The stage, microbatch, slice and copy of a word are spelled as a compute
+// op's are: "3SEND_F7.1@1" is read as "3F7.1@1".
+plan_op read_word(std::string_view text) {
+  const auto overlaps = text.ends_with('+');
+  if (overlaps)
+    text.remove_suffix(1);
+  const auto digits =
+    std::min(text.find_first_not_of("0123456789"), text.size());
+  const auto stage = text.substr(0, digits);
+  auto rest = text.substr(digits);
+  const auto* as =
+    std::find_if(std::begin(actions), std::end(actions),
+                 [&](const action& a) { return rest.starts_with(a.text); });
+  if (as == std::end(actions))
+    fail(error_code::malformed_text, "it is no op of a plan");
+  rest.remove_prefix(as->text.size());
+  const auto whole_stage = !is_compute(as->kind) && !is_transfer(as->kind);
+  const auto place =
+    parse_cell(fmt::format("{}F{}{}", stage, whole_stage ? "0" : "", rest),
+               spelling::project);
+  return {.kind = as->kind,
+          .stream = as->stream,
+          .copy = place.first.copy,
+          .overlaps_next = overlaps,
+          .slice = place.first.slice,
+          .stage = place.first.stage,
+          .microbatch = whole_stage ? none : place.first.microbatch};
+}
+
+void read_lane(line_reader& lines, plan& into) {
+  const auto rank = into.first_op.size();
+  into.first_op.push_back(static_cast<std::uint32_t>(into.ops.size()));
+  for (const auto text :
+       split_words(lines.expect(fmt::format("rank {}:", rank))))
+    try {
+      into.ops.push_back(read_word(text));
+    } catch (const error& reason) {
+      lines.refuse(fmt::format("'{}': {}", text, reason.what()));
+    }
+}
+
+// The compute ops alone, for the rules of schedules.
+schedule compute_part(const plan& of) {
+  schedule part{.name = of.schedule_name,
+                .microbatches = of.microbatches,
+                .slices = of.slices,
+                .placement = of.placement};
+  for (std::int32_t rank = 0; rank < of.ranks(); ++rank) {
+    auto& ops = part.lanes.emplace_back();
+    for (const auto& what : of.lane(rank))
+      if (is_compute(what.kind))
+        ops.push_back({.stage = what.stage,
+                       .microbatch = what.microbatch,
+                       .slice = what.slice,
+                       .copy = what.copy,
+                       .kind = static_cast<op_kind>(what.kind),
+                       .overlaps_next = what.overlaps_next});
+  }
+  return part;
+}
+
+void check(plan& of, std::string_view source) {
+  if (of.ops.size() < slot_count(of))
+    fail(error_code::invalid_schedule,
+         "{}: {} ops stand where its sizes ask for at least {}", source,
+         of.ops.size(), slot_count(of));
+  const auto part = compute_part(of);
+  const op_locator locate = [&](std::int32_t rank, std::size_t index) {
+    return fmt::format("{}, rank {}, op {}", source, rank, index);
+  };
+  validate(part, locate);
+  of.training = is_training(part);
+  check_lanes(of, locate);
+}
+
+void read_credits(line_reader& lines, plan& of) {
+  const auto credits = lines.expect_numbers("credits");
+  if (credits.size() != of.channels.size())
+    lines.refuse(fmt::format("{} credits for {} channels", credits.size(),
+                             of.channels.size()));
+  for (std::size_t i = 0; i < credits.size(); ++i) {
+    if (credits[i] < 1)
+      lines.refuse("a channel needs at least one credit");
+    of.channels[i].credits = credits[i];
+  }
+}
+
+}  // namespace
+
+std::string to_text(const plan& of) {
+  auto text =
+    fmt::format("{}\nname {}\nmicrobatches {}\nslices {}\nglobal_norm {}\n{}",
+                heading, of.schedule_name, of.microbatches, of.slices,
+                of.global_norm ? 1 : 0, write_placement(of.placement));
+  for (std::int32_t rank = 0; rank < of.ranks(); ++rank) {
+    text += fmt::format("rank {}:", rank);
+    for (const auto& what : of.lane(rank))
+      text += ' ' + word(of, what);
+    text += '\n';
+  }
+  text += "credits";
+  for (const auto& to : of.channels)
+    text += fmt::format(" {}", to.credits);
+  return text + '\n';
+}
+
+plan plan_from_text(std::string_view text, std::string_view source) {
+  line_reader lines{text, source};
+  if (lines.next_line() != heading)
+    lines.refuse(fmt::format("expected '{}'", heading));
+  plan result;
+  result.schedule_name = lines.expect("name");
+  result.microbatches = lines.expect_number("microbatches", 1, 1 << 28);
+  result.slices = lines.expect_number("slices", 1, INT16_MAX);
+  result.global_norm = lines.expect_number("global_norm", 0, 1) == 1;
+  result.placement = read_placement(lines);
+  for (std::int32_t rank = 0; rank < result.ranks(); ++rank)
+    read_lane(lines, result);
+  result.first_op.push_back(static_cast<std::uint32_t>(result.ops.size()));
+  check(result, source);
+  connect(result);
+  grant_credits(result, 0);
+  read_credits(lines, result);
+  if (!lines.done())
+    lines.refuse("text after the credits");
+  return result;
+}
+
+bool is_plan_text(std::string_view text) {
+  return text.starts_with("troupe plan");
+}
+
+}  // namespace troupe

@@ -1,0 +1,32 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "troupe/engine/plan/plan.hpp"
+
+namespace troupe {
+
+/// A plan as text: its sizes, placement, every rank's ops in order, and the
+/// credits of its channels. Messages and dependencies follow from these, so
+/// that reading what was written gives an equal plan. For example, the
+/// beginning of one:
+///
+///   troupe plan 1
+///   name 1f1b
+///   microbatches 4
+///   slices 1
+///   global_norm 0
+///   placement 0 1
+///   rank 0: 0F0 0SEND_F0 0F1 ...
+///   rank 1: 1RECV_F0 1F0 ...
+///   credits 2 2
+std::string to_text(const plan& of);
+
+/// Throws `error`: malformed_text with line and reason, invalid_schedule.
+plan plan_from_text(std::string_view text, std::string_view source = "text");
+
+/// Whether a text begins as `to_text` writes a plan.
+bool is_plan_text(std::string_view text);
+
+}  // namespace troupe

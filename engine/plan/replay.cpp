@@ -1,0 +1,214 @@
+#include "troupe/engine/plan/replay.hpp"
+
+#include <algorithm>
+#include <tuple>
+#include <utility>
+
+namespace troupe {
+
+replay::replay(const plan& of, const transport_model& model)
+  : plan_{of},
+    model_{model},
+    turns_{of.ranks()},
+    next_{of.first_op.begin(), of.first_op.end() - 1},
+    ended_(of.ops.size(), 0),
+    in_flight_(of.channels.size(), 0) {
+  make_fifos();
+}
+
+// A FIFO at each end of a directed edge; or one at each end of a pair, which
+// then is its end of both edges.
+void replay::make_fifos() {
+  std::vector<std::tuple<std::int32_t, std::int32_t, bool>> keys;
+  const auto key = [&](const channel& of, bool sender) {
+    const auto here = sender ? of.from_rank : of.to_rank;
+    const auto there = sender ? of.to_rank : of.from_rank;
+    return std::tuple{here, there, sender && !model_.shared_fifo};
+  };
+  for (const auto& of : plan_.channels)
+    for (const auto sender : {true, false})
+      keys.push_back(key(of, sender));
+  std::sort(keys.begin(), keys.end());
+  keys.erase(std::unique(keys.begin(), keys.end()), keys.end());
+  const auto find = [&](const channel& of, bool sender) {
+    return static_cast<std::int32_t>(
+      std::lower_bound(keys.begin(), keys.end(), key(of, sender))
+      - keys.begin());
+  };
+  fifos_.resize(keys.size());
+  for (const auto& of : plan_.channels) {
+    from_fifo_.push_back(find(of, true));
+    to_fifo_.push_back(find(of, false));
+    const auto count = static_cast<std::uint32_t>(of.messages);
+    fifos_[static_cast<std::size_t>(from_fifo_.back())].first += count;
+    fifos_[static_cast<std::size_t>(to_fifo_.back())].first += count;
+  }
+  std::uint32_t total = 0;
+  for (auto& each : fifos_)
+    total += std::exchange(each.first, total);
+  transfers_.resize(total);
+}
+
+const message& replay::message_of(std::uint32_t op) const {
+  return plan_.messages[static_cast<std::size_t>(plan_.ops[op].message)];
+}
+
+const channel& replay::channel_of(std::uint32_t op) const {
+  return plan_.channels[static_cast<std::size_t>(message_of(op).channel)];
+}
+
+std::size_t replay::fifo_of(std::uint32_t op) const {
+  const auto channel = static_cast<std::size_t>(message_of(op).channel);
+  const auto sends = plan_.ops[op].kind == plan_op_kind::send;
+  return static_cast<std::size_t>(sends ? from_fifo_[channel]
+                                        : to_fifo_[channel]);
+}
+
+std::uint32_t replay::head(const fifo& of) const {
+  return of.ended < of.issued ? transfers_[of.first + of.ended] : nothing;
+}
+
+bool replay::is_issued(std::uint32_t op) const {
+  const auto& in = fifos_[fifo_of(op)];
+  const auto begin = transfers_.begin() + in.first;
+  return ended_[op] != 0
+         || std::find(begin + in.ended, begin + in.issued, op)
+              != begin + in.issued;
+}
+
+std::int32_t replay::peer_of(std::uint32_t op) const {
+  const auto& of = channel_of(op);
+  return plan_.ops[op].kind == plan_op_kind::send ? of.to_rank : of.from_rank;
+}
+
+bool replay::stands_at(plan_op_kind kind) const {
+  return model_.kind == transport_kind::rendezvous
+         || (model_.kind == transport_kind::credited
+             && kind == plan_op_kind::send);
+}
+
+void replay::run() {
+  while (!turns_.empty())
+    run_lane(turns_.pop());
+}
+
+void replay::run_lane(std::int32_t rank) {
+  const auto r = static_cast<std::size_t>(rank);
+  auto& next = next_[r];
+  const auto end = plan_.first_op[r + 1];
+  while (next < end && attempt(next))
+    ++next;
+  turns_.progressed(rank);
+  if (next < end)
+    turns_.wait(rank, blocker(next));
+}
+
+bool replay::attempt(std::uint32_t op) {
+  return is_transfer(plan_.ops[op].kind) ? attempt_transfer(op)
+                                         : attempt_compute(op);
+}
+
+bool replay::attempt_transfer(std::uint32_t op) {
+  const auto index = fifo_of(op);
+  auto& in = fifos_[index];
+  const auto last = in.first + in.issued;
+  const auto issued =
+    ended_[op] != 0 || (in.issued > 0 && transfers_[last - 1] == op);
+  if (!issued) {
+    transfers_[last] = op;
+    ++in.issued;
+    pump(index);
+  }
+  return ended_[op] != 0 || !stands_at(plan_.ops[op].kind);
+}
+
+std::uint32_t replay::unmet_dependency(std::uint32_t op) const {
+  for (const auto dependency : plan_.dependencies_of(plan_.ops[op]))
+    if (ended_[dependency] == 0)
+      return dependency;
+  return nothing;
+}
+
+bool replay::attempt_compute(std::uint32_t op) {
+  if (unmet_dependency(op) != nothing)
+    return false;
+  ended_[op] = 1;
+  if (model_.kind == transport_kind::credited && is_compute(plan_.ops[op].kind))
+    for (const auto dependency : plan_.dependencies_of(plan_.ops[op]))
+      consume(plan_.ops[dependency].message);
+  return true;
+}
+
+// The op that ended has taken its message: the channel gets a credit back.
+void replay::consume(std::int32_t message) {
+  if (message == none)
+    return;
+  const auto channel = static_cast<std::size_t>(
+    plan_.messages[static_cast<std::size_t>(message)].channel);
+  --in_flight_[channel];
+  pump(static_cast<std::size_t>(from_fifo_[channel]));
+}
+
+void replay::pump(std::size_t fifo_index) {
+  to_pump_.push_back(fifo_index);
+  while (!to_pump_.empty()) {
+    auto& of = fifos_[to_pump_.back()];
+    to_pump_.pop_back();
+    while (end_first(of)) {
+    }
+  }
+}
+
+// Ends the first transfer of a FIFO if it can take place.
+bool replay::end_first(fifo& of) {
+  const auto op = head(of);
+  if (op == nothing)
+    return false;
+  const auto& what = message_of(op);
+  if (model_.kind == transport_kind::rendezvous)
+    return meet(op, what);
+  const auto channel = static_cast<std::size_t>(what.channel);
+  if (plan_.ops[op].kind == plan_op_kind::receive) {
+    if (ended_[what.send] == 0)
+      return false;
+  } else {
+    if (model_.kind == transport_kind::credited) {
+      if (in_flight_[channel] >= plan_.channels[channel].credits)
+        return false;
+      ++in_flight_[channel];
+    }
+    to_pump_.push_back(static_cast<std::size_t>(to_fifo_[channel]));
+  }
+  ended_[op] = 1;
+  ++of.ended;
+  return true;
+}
+
+// Rendezvous: both ends are the first of their FIFOs.
+bool replay::meet(std::uint32_t op, const message& what) {
+  const auto here = fifo_of(op);
+  const auto sends = op == what.send;
+  const auto there = fifo_of(sends ? what.receive : what.send);
+  if (head(fifos_[there]) != (sends ? what.receive : what.send))
+    return false;
+  ended_[what.send] = ended_[what.receive] = 1;
+  ++fifos_[here].ended;
+  ++fifos_[there].ended;
+  to_pump_.push_back(there);
+  return true;
+}
+
+// The rank whose next progress may let `op`, at which a lane stands, go on.
+std::int32_t replay::blocker(std::uint32_t op) const {
+  if (is_transfer(plan_.ops[op].kind))
+    return peer_of(op);
+  const auto dependency = unmet_dependency(op);
+  return is_transfer(plan_.ops[dependency].kind) ? peer_of(dependency)
+                                                 : plan_.rank_of(dependency);
+}
+
+bool replay::finished() const {
+  return std::equal(next_.begin(), next_.end(), plan_.first_op.begin() + 1);
+}
+
+}  // namespace troupe

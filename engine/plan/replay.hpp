@@ -1,0 +1,76 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "troupe/engine/plan/turn_queue.hpp"
+#include "troupe/engine/plan/verify.hpp"
+
+namespace troupe {
+
+/// The state of `verify`: how far each lane and each FIFO has come. A
+/// transfer is issued when its lane reaches it, and takes place when it is
+/// the first of its FIFO and the transport lets it.
+class replay {
+ public:
+  replay(const plan& of, const transport_model& model);
+
+  /// Runs until nothing can move.
+  void run();
+  bool finished() const;
+  /// In words, one sentence for each lane and FIFO of the smallest cycle.
+  std::vector<std::string> explain() const;
+
+ private:
+  // The transfers of one end of an edge, or of a pair, in lane order.
+  struct fifo {
+    std::uint32_t first = 0;  // into transfers_
+    std::uint32_t issued = 0;
+    std::uint32_t ended = 0;
+  };
+
+  static constexpr auto nothing = static_cast<std::uint32_t>(none);
+
+  void make_fifos();
+  void run_lane(std::int32_t rank);
+  bool attempt(std::uint32_t op);
+  bool attempt_transfer(std::uint32_t op);
+  bool attempt_compute(std::uint32_t op);
+  bool stands_at(plan_op_kind kind) const;
+  void consume(std::int32_t message);
+  void pump(std::size_t fifo_index);
+  bool end_first(fifo& of);
+  bool meet(std::uint32_t op, const message& what);
+
+  const message& message_of(std::uint32_t op) const;
+  const channel& channel_of(std::uint32_t op) const;
+  std::size_t fifo_of(std::uint32_t op) const;
+  std::uint32_t head(const fifo& of) const;
+  bool is_issued(std::uint32_t op) const;
+  std::int32_t peer_of(std::uint32_t op) const;
+  std::uint32_t unmet_dependency(std::uint32_t op) const;
+  std::int32_t blocker(std::uint32_t op) const;
+
+  // Nodes of the graph of waits: lanes, then FIFOs.
+  std::int32_t fifo_node(std::size_t index) const;
+  std::int32_t lane_waits_for(std::int32_t rank) const;
+  std::int32_t fifo_waits_for(const fifo& of) const;
+  std::int32_t other_end(std::uint32_t op) const;
+  std::string lane_sentence(std::int32_t rank) const;
+  std::string fifo_sentence(std::size_t index) const;
+  std::string held_by(std::uint32_t send) const;
+
+  const plan& plan_;
+  transport_model model_;
+  turn_queue turns_;
+  std::vector<std::uint32_t> next_;      // by rank
+  std::vector<std::uint8_t> ended_;      // by op
+  std::vector<std::int32_t> in_flight_;  // by channel
+  std::vector<std::int32_t> from_fifo_;  // by channel
+  std::vector<std::int32_t> to_fifo_;    // by channel
+  std::vector<fifo> fifos_;
+  std::vector<std::uint32_t> transfers_;
+  std::vector<std::size_t> to_pump_;
+};
+
+}  // namespace troupe

@@ -1,0 +1,44 @@
+#include "troupe/engine/plan/verify.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "troupe/engine/plan/replay.hpp"
+#include "troupe/schedules/error.hpp"
+
+namespace troupe {
+
+namespace {
+
+constexpr std::string_view names[]{"buffered", "credited", "rendezvous"};
+
+}  // namespace
+
+verdict verify(const plan& of, const transport_model& model) {
+  replay run{of, model};
+  run.run();
+  if (run.finished())
+    return {};
+  return {.progress = false, .cycle = run.explain()};
+}
+
+std::string verdict::text() const {
+  return progress ? "progress: every op takes place"
+                  : fmt::format("deadlock: {}", fmt::join(cycle, "; "));
+}
+
+transport_kind parse_transport(std::string_view name) {
+  for (const auto kind : {transport_kind::buffered, transport_kind::credited,
+                          transport_kind::rendezvous})
+    if (to_text(kind) == name)
+      return kind;
+  fail(error_code::invalid_argument,
+       "unknown transport '{}': the known ones are {}", name,
+       fmt::join(names, ", "));
+}
+
+std::string_view to_text(transport_kind kind) {
+  return names[static_cast<std::size_t>(kind)];
+}
+
+}  // namespace troupe

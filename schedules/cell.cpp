@@ -1,0 +1,210 @@
+#include "troupe/schedules/cell.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "troupe/schedules/error.hpp"
+#include "troupe/schedules/op_text.hpp"
+
+namespace troupe {
+
+namespace {
+
+struct action_name {
+  std::string_view text;
+  cell_kind kind;
+  op_kind compute = op_kind::forward;
+};
+
+// None is the beginning of another that stands after it.
+constexpr std::array actions{
+  action_name{"SEND_F", cell_kind::send_forward},
+  action_name{"RECV_F", cell_kind::receive_forward},
+  action_name{"SEND_B", cell_kind::send_backward},
+  action_name{"RECV_B", cell_kind::receive_backward},
+  action_name{"UNSHARD", cell_kind::unshard},
+  action_name{"RESHARD", cell_kind::reshard},
+  action_name{"REDUCE_GRAD", cell_kind::reduce},
+  action_name{"F", cell_kind::compute, op_kind::forward},
+  action_name{"B", cell_kind::compute, op_kind::backward},
+  action_name{"I", cell_kind::compute, op_kind::input_backward},
+  action_name{"W", cell_kind::compute, op_kind::weight_backward},
+};
+
+constexpr std::string_view pair_end = ")OVERLAP_F_B";
+
+constexpr bool is_digit(char c) {
+  return c >= '0' && c <= '9';
+}
+
+[[noreturn]] void refuse(const std::string& reason) {
+  throw error{error_code::malformed_text, reason};
+}
+
+class cell_reader {
+ public:
+  cell_reader(std::string_view text, spelling as) : rest_{text}, as_{as} {}
+
+  cell read() {
+    cell result;
+    if (rest_.empty())
+      return result;
+    if (accept("("))
+      read_pair(result);
+    else
+      read_action(result);
+    if (!rest_.empty())
+      refuse(fmt::format("'{}' stands after the action; remove it", rest_));
+    return result;
+  }
+
+ private:
+  bool accept(std::string_view token) {
+    if (!rest_.starts_with(token))
+      return false;
+    rest_.remove_prefix(token.size());
+    return true;
+  }
+
+  std::int32_t read_number(std::string_view what, std::int32_t most) {
+    const auto end = std::find_if_not(rest_.begin(), rest_.end(), is_digit);
+    const auto digits =
+      rest_.substr(0, static_cast<std::size_t>(end - rest_.begin()));
+    if (digits.empty())
+      refuse(fmt::format("a {} number is missing", what));
+    if (digits.size() > 1 && digits[0] == '0')
+      refuse(fmt::format("the {} number {} has a leading zero", what, digits));
+    std::int64_t value = 0;
+    for (const auto digit : digits)
+      value = std::min(value * 10 + (digit - '0'), std::int64_t{most} + 1);
+    if (value > most)
+      refuse(
+        fmt::format("the {} number {} is larger than {}", what, digits, most));
+    rest_.remove_prefix(digits.size());
+    return static_cast<std::int32_t>(value);
+  }
+
+  void read_action(cell& result) {
+    result.first.stage = read_number("stage", 1 << 28);
+    for (const auto& action : actions)
+      if (accept(action.text)) {
+        result.kind = action.kind;
+        result.first.kind = action.compute;
+        return read_microbatch(result);
+      }
+    refuse(rest_.empty()
+             ? "the action is missing after the stage"
+             : fmt::format("'{}' is no action: known are F, B, I, W, "
+                           "SEND_F, RECV_F, SEND_B, RECV_B, UNSHARD, "
+                           "RESHARD and REDUCE_GRAD",
+                           rest_));
+  }
+
+  void read_microbatch(cell& result) {
+    if (result.kind >= cell_kind::unshard)
+      return;
+    result.first.microbatch = read_number("microbatch", 1 << 28);
+    if (as_ == spelling::pytorch)
+      return;
+    if (accept("."))
+      result.first.slice =
+        static_cast<std::int16_t>(read_number("slice", INT16_MAX));
+    if (accept("@"))
+      result.first.copy =
+        static_cast<std::int8_t>(read_number("copy", INT8_MAX));
+  }
+
+  op read_part(op_kind kind) {
+    cell part;
+    if (rest_.starts_with("("))
+      refuse("overlapped pairs can't be nested");
+    read_action(part);
+    if (part.kind != cell_kind::compute || part.first.kind != kind)
+      refuse("an overlapped pair is one F, then one B");
+    return part.first;
+  }
+
+  void read_pair(cell& result) {
+    result.kind = cell_kind::pair;
+    result.first = read_part(op_kind::forward);
+    result.first.overlaps_next = true;
+    if (!accept(";"))
+      refuse("';' is missing in the overlapped pair");
+    result.second = read_part(op_kind::backward);
+    if (!accept(as_ == spelling::pytorch ? pair_end : ")"))
+      refuse(fmt::format("an overlapped pair ends in '{}'", pair_end));
+  }
+
+  std::string_view rest_;
+  spelling as_;
+};
+
+cell parse_csv_cell(std::string_view text, std::string_view source,
+                    std::size_t line, std::size_t number, std::size_t column) {
+  try {
+    return parse_cell(text);
+  } catch (const error& reason) {
+    fail(reason.code(), "{}, line {}, cell {} (column {}) '{}': {}", source,
+         line, number, column, text, reason.what());
+  }
+}
+
+std::vector<cell> parse_row(std::string_view row, std::string_view source,
+                            std::size_t line) {
+  if (row.empty() || row == "\"\"")
+    fail(error_code::malformed_text,
+         "{}, line {}: the line is empty, but a rank has at least one op",
+         source, line);
+  std::vector<cell> cells;
+  for (std::size_t begin = 0; begin <= row.size();) {
+    const auto end = std::min(row.find(',', begin), row.size());
+    cells.push_back(parse_csv_cell(row.substr(begin, end - begin), source, line,
+                                   cells.size() + 1, begin + 1));
+    begin = end + 1;
+  }
+  return cells;
+}
+
+}  // namespace
+
+cell parse_cell(std::string_view text, spelling as) {
+  return cell_reader{text, as}.read();
+}
+
+std::string to_text(const cell& what) {
+  if (what.kind == cell_kind::idle)
+    return {};
+  if (what.kind == cell_kind::compute)
+    return to_text(what.first);
+  if (what.kind == cell_kind::pair)
+    return fmt::format("({};{}{}", to_text(what.first), to_text(what.second),
+                       pair_end);
+  const auto* action =
+    std::find_if(actions.begin(), actions.end(),
+                 [&](const auto& a) { return a.kind == what.kind; });
+  const auto text = fmt::format("{}{}", what.first.stage, action->text);
+  return what.kind >= cell_kind::unshard
+           ? text
+           : fmt::format("{}{}", text, what.first.microbatch);
+}
+
+std::vector<std::vector<cell>> parse_cells(std::string_view csv,
+                                           std::string_view source) {
+  std::vector<std::vector<cell>> rows;
+  while (!csv.empty()) {
+    const auto end = std::min(csv.find('\n'), csv.size());
+    auto row = csv.substr(0, end);
+    csv.remove_prefix(std::min(end + 1, csv.size()));
+    if (row.ends_with('\r'))
+      row.remove_suffix(1);
+    rows.push_back(parse_row(row, source, rows.size() + 1));
+  }
+  if (rows.empty())
+    fail(error_code::malformed_text,
+         "{}: the file is empty; it needs one line for each rank", source);
+  return rows;
+}
+
+}  // namespace troupe

@@ -1,0 +1,51 @@
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "troupe/schedules/op.hpp"
+
+namespace troupe {
+
+/// What one cell of a schedule's CSV says (torch.distributed.pipelining).
+enum class cell_kind : std::uint8_t {
+  idle,              // an empty cell
+  compute,           // 2F0, 3B11, 0I4, 0W4
+  pair,              // (0F7;7B3)OVERLAP_F_B
+  send_forward,      // 0SEND_F1; the stage is the one on this rank
+  receive_forward,   // 1RECV_F1
+  send_backward,     // 1SEND_B1
+  receive_backward,  // 0RECV_B1
+  unshard,           // 0UNSHARD: the stage's parameters are made whole
+  reshard,           // 0RESHARD
+  reduce,            // 0REDUCE_GRAD
+};
+
+struct cell {
+  cell_kind kind = cell_kind::idle;
+  /// The op, or the first of a pair; for transfers and whole-stage actions
+  /// its stage and microbatch.
+  op first{};
+  op second{};  // of a pair
+};
+
+/// How ops are spelled.
+enum class spelling : std::uint8_t {
+  pytorch,  // 2F3, and nothing that PyTorch's writer does not write
+  project,  // also 2F3.1 (slice 1), 2F3@1 (copy 1) and (0F7;7B3) for a pair
+};
+
+/// Reads one cell. Throws `error` (malformed_text) with the reason alone.
+cell parse_cell(std::string_view text, spelling as = spelling::pytorch);
+
+/// The inverse of `parse_cell`.
+std::string to_text(const cell& what);
+
+/// One line per rank. Lines end in LF or CR LF; the last end may be absent.
+/// Throws `error` (malformed_text) that names source, line, column and cell.
+std::vector<std::vector<cell>> parse_cells(std::string_view csv,
+                                           std::string_view source);
+
+}  // namespace troupe

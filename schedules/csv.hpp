@@ -1,0 +1,41 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "troupe/schedules/cell.hpp"
+#include "troupe/schedules/schedule.hpp"
+#include "troupe/schedules/validate.hpp"
+
+namespace troupe {
+
+/// Reads the compute-only CSV of torch.distributed.pipelining: one line per
+/// rank, from rank 0. Strict: what PyTorch's writer never writes is refused.
+/// `source` names the text in errors: malformed_text with line, column and
+/// cell, invalid_schedule with line, cell and rank.
+schedule from_csv(std::string_view text, std::string_view source = "CSV");
+
+/// Writes it, in lines that end in CR LF, without idle cells. Throws `error`
+/// (invalid_argument) for schedules with slices or copies: the format has no
+/// room for them.
+std::string to_csv(const schedule& lanes);
+
+/// The compute ops of parsed lines, checked; other cells are passed over.
+schedule compute_lanes(const std::vector<std::vector<cell>>& rows,
+                       std::string_view source);
+
+/// "SOURCE, line 2, cell 5 (rank 1)": the cell that holds op `index` of a
+/// rank, where each cell holds `ops_in` ops.
+std::string locate_cell(const std::vector<std::vector<cell>>& rows,
+                        std::string_view source, std::int32_t rank,
+                        std::size_t index, std::size_t (*ops_in)(const cell&));
+
+/// Reads a file: CSV, or the project's own text (text_form.hpp), which names
+/// itself in its first line. Throws `error`; io if it can't be read.
+schedule load_schedule(const std::string& path);
+
+/// The whole content of a file. Throws `error` (io).
+std::string read_file(const std::string& path);
+
+}  // namespace troupe

@@ -1,0 +1,182 @@
+#include "troupe/schedules/text_form.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <charconv>
+
+#include "troupe/schedules/cell.hpp"
+#include "troupe/schedules/error.hpp"
+#include "troupe/schedules/op_text.hpp"
+#include "troupe/schedules/validate.hpp"
+
+namespace troupe {
+
+namespace {
+
+constexpr std::string_view heading = "troupe schedule 1";
+
+std::string word(const op& what, const schedule& of) {
+  auto text = to_text(what, of.slices > 1);
+  if (what.copy != 0)
+    text += fmt::format("@{}", what.copy);
+  return text;
+}
+
+lane read_lane(line_reader& lines, std::int32_t rank) {
+  lane ops;
+  for (const auto text :
+       split_words(lines.expect(fmt::format("rank {}:", rank))))
+    try {
+      const auto what = parse_cell(text, spelling::project);
+      if (what.kind != cell_kind::compute && what.kind != cell_kind::pair)
+        fail(error_code::malformed_text, "only compute ops stand in a lane");
+      ops.push_back(what.first);
+      if (what.kind == cell_kind::pair)
+        ops.push_back(what.second);
+    } catch (const error& reason) {
+      lines.refuse(fmt::format("'{}': {}", text, reason.what()));
+    }
+  return ops;
+}
+
+}  // namespace
+
+std::vector<std::string_view> split_words(std::string_view text) {
+  std::vector<std::string_view> words;
+  while (!text.empty()) {
+    const auto end = std::min(text.find(' '), text.size());
+    words.push_back(text.substr(0, end));
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return words;
+}
+
+std::string_view line_reader::next_line() {
+  ++line_;
+  if (rest_.empty())
+    refuse("the text ends too early");
+  const auto end = std::min(rest_.find('\n'), rest_.size());
+  auto line = rest_.substr(0, end);
+  rest_.remove_prefix(std::min(end + 1, rest_.size()));
+  if (line.ends_with('\r'))
+    line.remove_suffix(1);
+  return line;
+}
+
+bool line_reader::next_is(std::string_view key) const {
+  return rest_.starts_with(key);
+}
+
+std::string_view line_reader::expect(std::string_view key) {
+  auto line = next_line();
+  if (!line.starts_with(key) || line.substr(key.size(), 1) > " ")
+    refuse(fmt::format("expected '{} ...', found '{}'", key, line));
+  line.remove_prefix(std::min(key.size() + 1, line.size()));
+  return line;
+}
+
+std::int32_t line_reader::number(std::string_view text) const {
+  std::int32_t value = 0;
+  const auto* end = text.data() + text.size();
+  const auto [stop, failure] = std::from_chars(text.data(), end, value);
+  if (failure != std::errc{} || stop != end)
+    refuse(fmt::format("'{}' is not a number", text));
+  return value;
+}
+
+std::int32_t line_reader::expect_number(std::string_view key,
+                                        std::int32_t least, std::int32_t most) {
+  const auto value = number(expect(key));
+  if (value < least || value > most)
+    refuse(
+      fmt::format("{} must be in {}..{}, but is {}", key, least, most, value));
+  return value;
+}
+
+std::vector<std::int32_t> line_reader::expect_numbers(std::string_view key) {
+  std::vector<std::int32_t> values;
+  for (const auto text : split_words(expect(key)))
+    values.push_back(number(text));
+  return values;
+}
+
+void line_reader::refuse(std::string_view reason) const {
+  fail(error_code::malformed_text, "{}, line {}: {}", source_, line_, reason);
+}
+
+placement read_placement(line_reader& lines) {
+  placement where{.ranks = 0};
+  while (lines.next_is("placement")) {
+    auto& ranks =
+      where.rank_by_stage.emplace_back(lines.expect_numbers("placement"));
+    if (ranks.empty() || *std::min_element(ranks.begin(), ranks.end()) < 0
+        || ranks.size() != where.rank_by_stage[0].size())
+      lines.refuse("each copy has one rank, from 0, for each stage");
+    const auto last = *std::max_element(ranks.begin(), ranks.end());
+    if (last >= 1 << 28)
+      lines.refuse("a rank's number is too large");
+    where.ranks = std::max(where.ranks, last + 1);
+  }
+  if (where.ranks == 0)
+    lines.refuse("a line 'placement ...' must follow");
+  return where;
+}
+
+std::string write_placement(const placement& where) {
+  std::string text;
+  for (const auto& ranks : where.rank_by_stage)
+    text += fmt::format("placement {}\n", fmt::join(ranks, " "));
+  return text;
+}
+
+std::string to_text_form(const schedule& lanes) {
+  auto text = fmt::format("{}\nname {}\nmicrobatches {}\nslices {}\n{}",
+                          heading, lanes.name, lanes.microbatches, lanes.slices,
+                          write_placement(lanes.placement));
+  for (std::size_t rank = 0; rank < lanes.lanes.size(); ++rank) {
+    text += fmt::format("rank {}:", rank);
+    const auto& ops = lanes.lanes[rank];
+    for (std::size_t i = 0; i < ops.size(); ++i)
+      if (ops[i].overlaps_next) {
+        text +=
+          fmt::format(" ({};{})", word(ops[i], lanes), word(ops[i + 1], lanes));
+        ++i;
+      } else {
+        text += ' ' + word(ops[i], lanes);
+      }
+    text += '\n';
+  }
+  return text;
+}
+
+schedule from_text_form(std::string_view text, std::string_view source) {
+  line_reader lines{text, source};
+  if (lines.next_line() != heading)
+    lines.refuse(fmt::format("expected '{}'", heading));
+  schedule result;
+  result.name = lines.expect("name");
+  result.microbatches = lines.expect_number("microbatches", 1, 1 << 28);
+  result.slices = lines.expect_number("slices", 1, INT16_MAX);
+  result.placement = read_placement(lines);
+  std::size_t ops = 0;
+  for (std::int32_t rank = 0; rank < result.ranks(); ++rank)
+    ops += result.lanes.emplace_back(read_lane(lines, rank)).size();
+  if (!lines.done())
+    lines.refuse("text after the last rank");
+  if (ops < slot_count(result))
+    fail(error_code::invalid_schedule,
+         "{}: {} ops stand where {} stages x {} microbatches x {} slices "
+         "need at least {}",
+         source, ops, result.stages(), result.microbatches, result.slices,
+         slot_count(result));
+  validate(result);
+  return result;
+}
+
+bool is_text_form(std::string_view text) {
+  return text.starts_with("troupe schedule");
+}
+
+}  // namespace troupe
