@@ -1,0 +1,115 @@
+#include "troupe/engine/plan/clockwork.hpp"
+
+#include <algorithm>
+
+#include "troupe/schedules/error.hpp"
+
+namespace troupe {
+
+namespace {
+
+constexpr double not_yet = -1;
+
+}  // namespace
+
+clockwork::clockwork(const plan& of, const op_costs& costs)
+  : start(of.ops.size()), end(of.ops.size()), plan_{of}, costs_{costs} {
+  if (!costs.of_op.empty() && costs.of_op.size() != of.ops.size())
+    fail(error_code::invalid_argument,
+         "{} costs are given for a plan of {} ops; measure the plan that you "
+         "simulate",
+         costs.of_op.size(), of.ops.size());
+}
+
+void clockwork::run_step(std::vector<double>& free_from) {
+  std::fill(end.begin(), end.end(), not_yet);
+  next_.assign(plan_.first_op.begin(), plan_.first_op.end() - 1);
+  compute_ = free_from;
+  data_ = free_from;
+  turn_queue turns{plan_.ranks()};
+  while (!turns.empty())
+    run_lane(turns.pop(), turns);
+  if (!std::equal(next_.begin(), next_.end(), plan_.first_op.begin() + 1))
+    fail(error_code::deadlock,
+         "the plan stalls, so it has no duration; `verify` shows the cycle");
+  for (std::size_t rank = 0; rank < free_from.size(); ++rank)
+    free_from[rank] = std::max(compute_[rank], data_[rank]);
+}
+
+void clockwork::run_lane(std::int32_t rank, turn_queue& turns) {
+  const auto r = static_cast<std::size_t>(rank);
+  const auto stop = plan_.first_op[r + 1];
+  auto& next = next_[r];
+  while (next < stop && (is_transfer(plan_.ops[next].kind) || attempt(next, r)))
+    ++next;
+  turns.progressed(rank);
+  if (next < stop)
+    turns.wait(rank, blocker_);
+}
+
+// When all inputs of an op are there; otherwise names the rank to wait for.
+bool clockwork::inputs_there(std::uint32_t op, double& ready) {
+  for (auto input : plan_.dependencies_of(plan_.ops[op])) {
+    const auto& what = plan_.ops[input];
+    const auto* message =
+      what.kind == plan_op_kind::receive
+        ? &plan_.messages[static_cast<std::size_t>(what.message)]
+        : nullptr;
+    if (message != nullptr)
+      input = message->producer;
+    if (end[input] == not_yet) {
+      blocker_ =
+        message != nullptr
+          ? plan_.channels[static_cast<std::size_t>(message->channel)].from_rank
+          : plan_.rank_of(input);
+      return false;
+    }
+    ready =
+      std::max(ready, end[input] + (message != nullptr ? costs_.message : 0));
+  }
+  return true;
+}
+
+void clockwork::set(std::uint32_t op, double from, double to) {
+  start[op] = from;
+  end[op] = to;
+}
+
+bool clockwork::attempt(std::uint32_t op, std::size_t rank) {
+  const auto& what = plan_.ops[op];
+  if (end[op] != not_yet)
+    return true;
+  if (what.overlaps_next && costs_.atomic_pairs)
+    return attempt_pair(op, rank);
+  auto& clock = what.stream == stream_kind::data ? data_[rank] : compute_[rank];
+  double ready = clock;
+  if (!inputs_there(op, ready))
+    return false;
+  clock = ready + costs_.of(op, what);
+  set(op, ready, clock);
+  return true;
+}
+
+bool clockwork::attempt_pair(std::uint32_t op, std::size_t rank) {
+  auto second = op + 1;
+  while (!is_compute(plan_.ops[second].kind))
+    ++second;
+  double ready = compute_[rank];
+  if (!inputs_there(op, ready) || !inputs_there(second, ready))
+    return false;
+  compute_[rank] =
+    ready + costs_.of(op, plan_.ops[op]) + costs_.of(second, plan_.ops[second]);
+  set(op, ready, compute_[rank]);
+  set(second, ready, compute_[rank]);
+  return true;
+}
+
+void clockwork::time_transfers() {
+  for (const auto& each : plan_.messages) {
+    const auto sent = end[each.producer];
+    set(each.send, sent, sent);
+    set(each.receive, sent, sent + costs_.message);
+  }
+}
+
+}  // namespace troupe

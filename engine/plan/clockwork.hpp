@@ -1,0 +1,42 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "troupe/engine/plan/costs.hpp"
+#include "troupe/engine/plan/plan.hpp"
+#include "troupe/engine/plan/turn_queue.hpp"
+
+namespace troupe {
+
+/// The timing of one step of `simulate`. Transfers are looked through: a
+/// compute op's input is there a message's cost after its producer's end.
+class clockwork {
+ public:
+  clockwork(const plan& of, const op_costs& costs);
+
+  /// Fills start and end of all but transfers, where rank r is free from
+  /// `free_from[r]` on; then moves `free_from` to the ranks' ends.
+  void run_step(std::vector<double>& free_from);
+  /// Fills the transfers, of the step that was run last.
+  void time_transfers();
+
+  std::vector<double> start;
+  std::vector<double> end;
+
+ private:
+  void run_lane(std::int32_t rank, turn_queue& turns);
+  bool attempt(std::uint32_t op, std::size_t rank);
+  bool attempt_pair(std::uint32_t op, std::size_t rank);
+  bool inputs_there(std::uint32_t op, double& ready);
+  void set(std::uint32_t op, double from, double to);
+
+  const plan& plan_;
+  const op_costs& costs_;
+  std::vector<std::uint32_t> next_;  // by rank
+  std::vector<double> compute_;      // by rank: when the stream is free
+  std::vector<double> data_;
+  std::int32_t blocker_ = none;
+};
+
+}  // namespace troupe

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "troupe/engine/plan/plan.hpp"
+
+namespace troupe {
+
+/// How long ops take, in any one unit of time. The most particular figure
+/// wins: of an op, of a stage, of a kind. Units of the defaults: one forward.
+struct op_costs {
+  static constexpr std::size_t kinds = 11;
+  using by_kind = std::array<double, kinds>;
+
+  /// By plan_op_kind: F = I = W = 1, B = 2, all others free.
+  by_kind of_kind{1, 2, 1, 1};
+  std::vector<by_kind> of_stage{};  // rows of the first stages
+  std::vector<double> of_op{};      // empty, or one figure an op of the plan
+  /// From the end of a message's producer until it can be consumed.
+  double message = 0;
+  /// An overlapped pair is one op: it waits for both inputs and delivers
+  /// both results at its end. Otherwise F, then B, each at its own end.
+  bool atomic_pairs = false;
+
+  double of(std::uint32_t op, const plan_op& what) const {
+    const auto kind = static_cast<std::size_t>(what.kind);
+    const auto stage = static_cast<std::size_t>(what.stage);
+    return !of_op.empty()            ? of_op[op]
+           : stage < of_stage.size() ? of_stage[stage][kind]
+                                     : of_kind[kind];
+  }
+};
+
+/// Reads "f=1,b=2,i=1,w=1,message=0.25": keys f, b, i, w, unshard, reshard,
+/// reduce, norm, update, message; "f.3=1.5" is for stage 3 alone. Entries end
+/// in a comma or a new line; '#' begins a comment. Throws `error`
+/// (malformed_text) with the entry.
+op_costs parse_costs(std::string_view text);
+
+/// The same from a file if one has this name, else from the text itself.
+op_costs load_costs(const std::string& path_or_text);
+
+}  // namespace troupe

@@ -1,0 +1,30 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "troupe/engine/plan/timeline.hpp"
+
+namespace troupe {
+
+/// A self-contained SVG: a row for each rank, a box for each op with its
+/// microbatch, one hue for each of a rank's stages (forwards light,
+/// backwards dark), a time axis and a legend. Hovering names the op.
+std::string draw_svg(const timeline& of);
+
+struct terminal_style {
+  std::int32_t width = 100;  // columns
+  bool colour = false;       // ANSI escapes
+  bool unicode = true;
+};
+
+/// A row of cells for each rank, no wider than asked; each cell shows what
+/// the rank mostly does in that time.
+std::string draw_terminal(const timeline& of, const terminal_style& = {});
+
+/// Chrome and Perfetto trace-event JSON: a thread for each rank, complete
+/// events in microseconds, and flow arrows for messages. A unit of a cost
+/// model counts as a millisecond.
+std::string draw_trace(const timeline& of);
+
+}  // namespace troupe

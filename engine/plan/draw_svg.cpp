@@ -1,0 +1,247 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+#include <map>
+#include <set>
+
+#include "troupe/engine/plan/draw.hpp"
+
+namespace troupe {
+
+namespace {
+
+constexpr double left = 72;
+constexpr double top = 58;
+constexpr double row = 34;
+constexpr double gap = 8;
+constexpr double least_width = 720;
+constexpr double most_width = 4800;
+
+struct box_style {
+  std::string fill;
+  std::string ink;
+};
+
+// A hue for each of a rank's stages; the lightness tells the kind of op.
+box_style style_of(plan_op_kind kind, std::size_t chunk) {
+  constexpr int hues[]{212, 158, 28, 280, 340, 48, 190, 100};
+  const auto hue = hues[chunk % std::size(hues)];
+  const auto shade = [&](int saturation, int lightness, const char* ink) {
+    return box_style{fmt::format("hsl({},{}%,{}%)", hue, saturation, lightness),
+                     ink};
+  };
+  switch (kind) {
+    case plan_op_kind::forward:
+      return shade(72, 80, "#1c2733");
+    case plan_op_kind::backward:
+      return shade(48, 42, "#fff");
+    case plan_op_kind::input_backward:
+      return shade(52, 56, "#fff");
+    case plan_op_kind::weight_backward:
+      return shade(26, 34, "#fff");
+    default:
+      return {"#8a94a0", "#fff"};
+  }
+}
+
+constexpr const char* name_of(plan_op_kind kind) {
+  switch (kind) {
+    case plan_op_kind::forward:
+      return "forward";
+    case plan_op_kind::backward:
+      return "backward";
+    case plan_op_kind::input_backward:
+      return "input backward";
+    case plan_op_kind::weight_backward:
+      return "weight backward";
+    case plan_op_kind::reduce:
+      return "reduce";
+    default:
+      return "norm and update";
+  }
+}
+
+std::string escape(std::string_view text) {
+  std::string result;
+  for (const auto c : text)
+    switch (c) {
+      case '<':
+        result += "&lt;";
+        break;
+      case '>':
+        result += "&gt;";
+        break;
+      case '&':
+        result += "&amp;";
+        break;
+      default:
+        result += c;
+    }
+  return result;
+}
+
+// A round step that gives an axis some ten marks.
+double axis_step(double duration) {
+  const auto raw = std::max(duration, 1e-9) / 10;
+  const auto magnitude = std::pow(10, std::floor(std::log10(raw)));
+  for (const auto factor : {1, 2, 5})
+    if (factor * magnitude >= raw)
+      return factor * magnitude;
+  return 10 * magnitude;
+}
+
+class svg_drawing {
+ public:
+  explicit svg_drawing(const timeline& of)
+    : of_{of}, duration_{of.duration()}, width_{choose_width()} {
+    std::map<std::int32_t, std::set<std::int32_t>> stages;
+    for (const auto& span : of.spans)
+      stages[span.rank].insert(span.stage);
+    for (const auto& [rank, here] : stages) {
+      std::size_t chunk = 0;
+      for (const auto stage : here)
+        chunk_[stage] = chunk++;
+    }
+  }
+
+  std::string draw() {
+    begin();
+    axis();
+    rows();
+    for (const auto& span : of_.spans)
+      box(span);
+    legend();
+    text_ += "</svg>\n";
+    return std::move(text_);
+  }
+
+ private:
+  template <class... Args>
+  void add(fmt::format_string<Args...> format, Args&&... args) {
+    fmt::format_to(std::back_inserter(text_), format,
+                   std::forward<Args>(args)...);
+  }
+
+  // Wide enough for the microbatch in the shortest forward, within limits.
+  double choose_width() const {
+    double shortest = duration_;
+    for (const auto& span : of_.spans)
+      if (is_compute(span.kind) && span.end > span.start)
+        shortest = std::min(shortest, span.end - span.start);
+    const auto ideal = shortest > 0 ? 22 * duration_ / shortest : least_width;
+    return std::clamp(ideal, least_width, most_width);
+  }
+
+  double x(double time) const {
+    return left + (duration_ > 0 ? time / duration_ * width_ : 0);
+  }
+  static double y(std::int32_t rank) { return top + rank * (row + gap); }
+  double bottom() const { return y(of_.ranks); }
+
+  void begin() {
+    add(
+      "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0:.0f} "
+      "{1:.0f}\" width=\"{0:.0f}\" height=\"{1:.0f}\" "
+      "font-family=\"system-ui,sans-serif\" font-size=\"12\">\n"
+      "<rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n"
+      "<text x=\"{2}\" y=\"26\" font-size=\"16\" font-weight=\"600\" "
+      "fill=\"#1c2733\">{3}</text>\n"
+      "<text x=\"{2}\" y=\"44\" fill=\"#5b6875\">{4} ranks, {5:.4g} {6}, "
+      "idle {7:.1f} %</text>\n",
+      left + width_ + 24, bottom() + 84, left, escape(of_.title), of_.ranks,
+      duration_, of_.unit.empty() ? "units" : of_.unit, 100 * idle());
+  }
+
+  double idle() const {
+    double busy = 0;
+    for (const auto& span : of_.spans)
+      if (span.kind != plan_op_kind::reduce)
+        busy += span.end - span.start;
+    return duration_ > 0 ? std::max(0.0, 1 - busy / duration_ / of_.ranks) : 0;
+  }
+
+  void axis() {
+    const auto step = axis_step(duration_);
+    for (int i = 0; i * step <= duration_ * 1.0001; ++i)
+      add(
+        "<path d=\"M{0:.1f} {1:.1f}V{2:.1f}\" stroke=\"#e3e8ed\"/>"
+        "<text x=\"{0:.1f}\" y=\"{3:.1f}\" text-anchor=\"middle\" "
+        "fill=\"#5b6875\">{4:.6g}</text>\n",
+        x(i * step), top - 6, bottom(), bottom() + 16, i * step);
+    add(
+      "<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"end\" "
+      "fill=\"#5b6875\">time{}</text>\n",
+      left + width_, bottom() + 34,
+      of_.unit.empty() ? "" : fmt::format(", {}", of_.unit));
+  }
+
+  void rows() {
+    for (std::int32_t rank = 0; rank < of_.ranks; ++rank)
+      add(
+        "<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"end\" "
+        "fill=\"#1c2733\">rank {}</text><rect x=\"{}\" y=\"{}\" "
+        "width=\"{:.1f}\" height=\"{}\" rx=\"3\" fill=\"#f4f6f8\"/>\n",
+        left - 10, y(rank) + row / 2 + 4, rank, left, y(rank), width_, row);
+  }
+
+  void box(const timeline_span& span) {
+    const auto style = style_of(span.kind, chunk_[span.stage]);
+    const auto begin_x = x(span.start);
+    const auto wide = std::max(x(span.end) - begin_x, 0.5);
+    add(
+      "<g><title>{0}: {1:.6g} to {2:.6g}</title><rect x=\"{3:.2f}\" "
+      "y=\"{4}\" width=\"{5:.2f}\" height=\"{6}\" rx=\"2\" fill=\"{7}\" "
+      "stroke=\"#fff\" stroke-width=\"{8}\"/>",
+      to_text(span), span.start, span.end, begin_x, y(span.rank), wide, row,
+      style.fill, wide > 3 ? 1 : 0);
+    if (span.microbatch != none && wide >= 9)
+      add(
+        "<text x=\"{:.2f}\" y=\"{:.1f}\" text-anchor=\"middle\" "
+        "fill=\"{}\">{}</text>",
+        begin_x + wide / 2, y(span.rank) + row / 2 + 4, style.ink,
+        span.microbatch);
+    text_ += "</g>\n";
+  }
+
+  void legend() {
+    std::set<std::pair<std::size_t, plan_op_kind>> entries;
+    for (const auto& span : of_.spans)
+      entries.emplace(is_compute(span.kind) ? chunk_[span.stage] : 99,
+                      span.kind);
+    const auto chunks = std::max<std::size_t>(
+      1, static_cast<std::size_t>(
+           std::count_if(entries.begin(), entries.end(), [](const auto& entry) {
+             return entry.second == plan_op_kind::forward;
+           })));
+    auto at = left;
+    const auto line = bottom() + 56;
+    for (const auto& [chunk, kind] : entries) {
+      const auto label =
+        chunks > 1 && is_compute(kind)
+          ? fmt::format("{}, stage {} of the rank", name_of(kind), chunk)
+          : std::string{name_of(kind)};
+      add(
+        "<rect x=\"{:.1f}\" y=\"{}\" width=\"14\" height=\"14\" rx=\"2\" "
+        "fill=\"{}\"/><text x=\"{:.1f}\" y=\"{}\" fill=\"#1c2733\">{}"
+        "</text>\n",
+        at, line, style_of(kind, chunk).fill, at + 20, line + 11, label);
+      at += 38 + 6.6 * static_cast<double>(label.size());
+    }
+  }
+
+  const timeline& of_;
+  double duration_;
+  double width_;
+  std::map<std::int32_t, std::size_t> chunk_;  // of a stage, within its rank
+  std::string text_;
+};
+
+}  // namespace
+
+std::string draw_svg(const timeline& of) {
+  return svg_drawing{of}.draw();
+}
+
+}  // namespace troupe

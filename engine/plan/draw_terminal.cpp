@@ -1,0 +1,133 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "troupe/engine/plan/draw.hpp"
+
+namespace troupe {
+
+namespace {
+
+constexpr std::int32_t label_width = 8;
+
+// Columns for one unit of time: as many as fit, and no more than make the
+// shortest op three wide.
+double columns_per_time(const timeline& of, const terminal_style& style) {
+  const auto duration = of.duration();
+  if (!(duration > 0))
+    return 0;
+  double shortest = duration;
+  for (const auto& span : of.spans)
+    if (span.end > span.start)
+      shortest = std::min(shortest, span.end - span.start);
+  const auto room = std::max(style.width - label_width - 2, 10);
+  const auto fit = room / duration;
+  const auto comfortable = 3 / shortest;
+  // Whole columns for each op where that is possible.
+  const auto whole = std::floor(fit * shortest) / shortest;
+  return std::min(comfortable, whole > 0 ? whole : fit);
+}
+
+char fill_of(plan_op_kind kind) {
+  constexpr std::string_view fills = "FBIW..UURNO";
+  return fills[static_cast<std::size_t>(kind)];
+}
+
+std::string label_of(const timeline_span& span, std::size_t room) {
+  const auto number =
+    span.microbatch == none ? "" : std::to_string(span.microbatch);
+  const auto full = fmt::format("{}{}", fill_of(span.kind), number);
+  if (full.size() <= room)
+    return full;
+  return number.size() <= room && !number.empty()
+           ? number
+           : std::string(1, fill_of(span.kind));
+}
+
+struct tile {
+  char symbol = ' ';
+  plan_op_kind kind = plan_op_kind::forward;
+};
+
+using tiles = std::vector<tile>;
+
+void place(tiles& row, const timeline_span& span, double scale) {
+  const auto first = static_cast<std::size_t>(std::lround(span.start * scale));
+  const auto last = std::min(
+    row.size(), static_cast<std::size_t>(std::lround(span.end * scale)));
+  if (first >= last)
+    return;
+  const auto label = label_of(span, last - first);
+  for (auto i = first; i < last; ++i)
+    row[i] = {i - first < label.size()             ? label[i - first]
+              : span.kind == plan_op_kind::forward ? '-'
+                                                   : '=',
+              span.kind};
+}
+
+std::string_view escape_of(plan_op_kind kind) {
+  switch (kind) {
+    case plan_op_kind::forward:
+      return "\x1b[30;46m";
+    case plan_op_kind::backward:
+      return "\x1b[97;44m";
+    case plan_op_kind::input_backward:
+      return "\x1b[97;45m";
+    case plan_op_kind::weight_backward:
+      return "\x1b[30;43m";
+    default:
+      return "\x1b[30;47m";
+  }
+}
+
+std::string_view glyph(const tile& of, const terminal_style& style,
+                       std::string& scratch) {
+  if (of.symbol == ' ')
+    return style.unicode ? "·" : ".";
+  scratch.assign(1, of.symbol);
+  if (of.symbol == '-' || of.symbol == '=')
+    if (style.unicode && !style.colour)
+      return of.symbol == '-' ? "─" : "═";
+  if (style.colour && (of.symbol == '-' || of.symbol == '='))
+    return " ";
+  return scratch;
+}
+
+std::string render(const tiles& row, const terminal_style& style) {
+  std::string text;
+  std::string scratch;
+  std::string_view current;
+  for (const auto& each : row) {
+    const auto wanted = style.colour && each.symbol != ' '
+                          ? escape_of(each.kind)
+                          : std::string_view{};
+    if (wanted != current) {
+      text += wanted.empty() ? "\x1b[0m" : wanted;
+      current = wanted;
+    }
+    text += glyph(each, style, scratch);
+  }
+  if (!current.empty())
+    text += "\x1b[0m";
+  return text;
+}
+
+}  // namespace
+
+std::string draw_terminal(const timeline& of, const terminal_style& style) {
+  const auto scale = columns_per_time(of, style);
+  const auto width =
+    static_cast<std::size_t>(std::lround(of.duration() * scale));
+  std::vector<tiles> rows(static_cast<std::size_t>(of.ranks), tiles(width));
+  for (const auto& span : of.spans)
+    place(rows[static_cast<std::size_t>(span.rank)], span, scale);
+  std::string text;
+  for (std::size_t rank = 0; rank < rows.size(); ++rank)
+    text += fmt::format("{:<{}}{}\n", fmt::format("rank {}", rank), label_width,
+                        render(rows[rank], style));
+  return text;
+}
+
+}  // namespace troupe

@@ -1,0 +1,170 @@
+#include "troupe/engine/plan/simulate.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "troupe/engine/plan/clockwork.hpp"
+
+namespace troupe {
+
+namespace {
+
+// All ranks advance by the same time from one step to the next: so they will
+// for ever, as a step only adds costs and takes maxima.
+bool is_periodic(const std::vector<double>& before,
+                 const std::vector<double>& after) {
+  const auto shift = after[0] - before[0];
+  for (std::size_t rank = 0; rank < before.size(); ++rank)
+    if (std::abs(after[rank] - before[rank] - shift) > 1e-9 * after[rank])
+      return false;
+  return true;
+}
+
+// A critical path that begins and ends on one rank is there again in every
+// step, so that no step can begin earlier than a makespan after the last.
+bool returns_to_its_rank(const plan& of,
+                         const std::vector<std::uint32_t>& path) {
+  return !path.empty() && of.rank_of(path.front()) == of.rank_of(path.back());
+}
+
+double find_period(const plan& of, const op_costs& costs,
+                   std::vector<double> ends) {
+  constexpr int most_steps = 32;
+  clockwork clocks{of, costs};
+  const auto first = ends[0];
+  for (int step = 1;; ++step) {
+    const auto before = ends;
+    clocks.run_step(ends);
+    if (is_periodic(before, ends))
+      return ends[0] - before[0];
+    if (step == most_steps)
+      return (ends[0] - first) / step;
+  }
+}
+
+double duration(const simulation& of, std::uint32_t op) {
+  return of.end[op] - of.start[op];
+}
+
+// Time in which a rank computes; an atomic pair counts once.
+double busy_time(const plan& of, const simulation& times, std::size_t rank,
+                 bool atomic_pairs) {
+  double busy = 0;
+  for (auto op = of.first_op[rank]; op < of.first_op[rank + 1]; ++op)
+    if (of.ops[op].stream == stream_kind::compute
+        && !(atomic_pairs && of.ops[op].overlaps_next))
+      busy += duration(times, op);
+  return busy;
+}
+
+double span_of(const plan& of, const simulation& times, std::size_t rank) {
+  double first = times.makespan;
+  double last = 0;
+  for (auto op = of.first_op[rank]; op < of.first_op[rank + 1]; ++op)
+    if (is_compute(of.ops[op].kind)) {
+      first = std::min(first, times.start[op]);
+      last = std::max(last, times.end[op]);
+    }
+  return std::max(0.0, last - first);
+}
+
+double idle_part(double busy, double whole) {
+  return whole > 0 ? 1 - busy / whole : 0;
+}
+
+void measure_idle(const plan& of, bool atomic_pairs, simulation& result) {
+  double busy = 0;
+  double span = 0;
+  for (std::size_t rank = 0; rank + 1 < of.first_op.size(); ++rank) {
+    const auto here = busy_time(of, result, rank, atomic_pairs);
+    result.idle.push_back(idle_part(here, result.makespan));
+    busy += here;
+    span += span_of(of, result, rank);
+  }
+  result.bubble = idle_part(busy, result.makespan * of.ranks());
+  result.span_bubble = idle_part(busy, span);
+}
+
+class path_finder {
+ public:
+  path_finder(const plan& of, const simulation& times)
+    : plan_{of}, times_{times} {}
+
+  std::vector<std::uint32_t> run() const {
+    std::vector<std::uint32_t> path;
+    if (plan_.ops.empty())
+      return path;
+    auto op = last_op();
+    for (; op != nothing; op = cause_of(op))
+      if (!is_transfer(plan_.ops[op].kind))
+        path.push_back(op);
+    std::reverse(path.begin(), path.end());
+    return path;
+  }
+
+ private:
+  static constexpr auto nothing = static_cast<std::uint32_t>(none);
+
+  std::uint32_t last_op() const {
+    return static_cast<std::uint32_t>(
+      std::max_element(times_.end.begin(), times_.end.end())
+      - times_.end.begin());
+  }
+
+  // An op that ended when this one began: an input, or the one before it on
+  // its stream.
+  std::uint32_t cause_of(std::uint32_t op) const {
+    const auto start = times_.start[op];
+    for (const auto input : plan_.dependencies_of(plan_.ops[op]))
+      if (times_.end[input] == start)
+        return input;
+    const auto first =
+      plan_.first_op[static_cast<std::size_t>(plan_.rank_of(op))];
+    for (auto before = op; before-- > first;)
+      if (plan_.ops[before].stream == plan_.ops[op].stream
+          && !(times_.end[before] > start))
+        return times_.end[before] == start ? before : nothing;
+    return nothing;
+  }
+
+  const plan& plan_;
+  const simulation& times_;
+};
+
+}  // namespace
+
+std::vector<std::int32_t> peak_in_flight(const plan& of) {
+  std::vector<std::int32_t> peaks;
+  for (std::int32_t rank = 0; rank < of.ranks(); ++rank) {
+    std::int32_t held = 0;
+    auto& peak = peaks.emplace_back(0);
+    for (const auto& what : of.lane(rank)) {
+      if (what.kind == plan_op_kind::forward)
+        peak = std::max(peak, ++held);
+      if (what.kind == plan_op_kind::backward
+          || what.kind == plan_op_kind::weight_backward)
+        --held;
+    }
+  }
+  return peaks;
+}
+
+simulation simulate(const plan& of, const op_costs& costs) {
+  clockwork clocks{of, costs};
+  std::vector<double> ends(static_cast<std::size_t>(of.ranks()), 0);
+  clocks.run_step(ends);
+  clocks.time_transfers();
+  simulation result{.start = std::move(clocks.start),
+                    .end = std::move(clocks.end),
+                    .in_flight = peak_in_flight(of)};
+  result.makespan = *std::max_element(ends.begin(), ends.end());
+  result.critical_path = path_finder{of, result}.run();
+  result.period = returns_to_its_rank(of, result.critical_path)
+                    ? result.makespan
+                    : find_period(of, costs, std::move(ends));
+  measure_idle(of, costs.atomic_pairs, result);
+  return result;
+}
+
+}  // namespace troupe

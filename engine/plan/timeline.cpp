@@ -1,0 +1,50 @@
+#include "troupe/engine/plan/timeline.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "troupe/engine/plan/op_text.hpp"
+
+namespace troupe {
+
+double timeline::duration() const {
+  double last = 0;
+  for (const auto& each : spans)
+    last = std::max(last, each.end);
+  return last;
+}
+
+timeline to_timeline(const plan& of, const simulation& times) {
+  timeline result{.title = of.schedule_name, .ranks = of.ranks()};
+  std::vector<std::size_t> span_of(of.ops.size(), 0);
+  for (std::int32_t rank = 0; rank < of.ranks(); ++rank)
+    for (auto op = of.first_op[static_cast<std::size_t>(rank)];
+         op < of.first_op[static_cast<std::size_t>(rank) + 1]; ++op) {
+      const auto& what = of.ops[op];
+      const auto takes_time = times.end[op] > times.start[op];
+      if (is_transfer(what.kind) || !(is_compute(what.kind) || takes_time))
+        continue;
+      span_of[op] = result.spans.size();
+      result.spans.push_back({.rank = rank,
+                              .kind = what.kind,
+                              .stage = what.stage,
+                              .microbatch = what.microbatch,
+                              .start = times.start[op],
+                              .end = times.end[op]});
+    }
+  for (const auto& each : of.messages)
+    result.flows.push_back(
+      {.from = span_of[each.producer],
+       .to = span_of[each.consumer],
+       .backward =
+         of.channels[static_cast<std::size_t>(each.channel)].backward});
+  return result;
+}
+
+std::string to_text(const timeline_span& of) {
+  return to_text(
+    plan{},
+    plan_op{.kind = of.kind, .stage = of.stage, .microbatch = of.microbatch});
+}
+
+}  // namespace troupe

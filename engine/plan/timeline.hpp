@@ -1,0 +1,47 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "troupe/engine/plan/plan.hpp"
+#include "troupe/engine/plan/simulate.hpp"
+
+namespace troupe {
+
+/// One op that took place, measured or simulated.
+struct timeline_span {
+  std::int32_t rank = 0;
+  plan_op_kind kind = plan_op_kind::forward;
+  std::int32_t stage = 0;
+  std::int32_t microbatch = none;
+  double start = 0;
+  double end = 0;
+};
+
+/// A message, from the end of one span to the start of another.
+struct timeline_flow {
+  std::size_t from = 0;  // into spans
+  std::size_t to = 0;
+  bool backward = false;
+};
+
+/// What every rank did when: the one input of all pictures. Times are in
+/// milliseconds where `unit` is "ms", else in units of a cost model.
+struct timeline {
+  std::string title{};
+  std::string unit{};
+  std::int32_t ranks = 1;
+  std::vector<timeline_span> spans{};
+  std::vector<timeline_flow> flows{};
+
+  double duration() const;
+};
+
+/// The ops of a simulated step that take time, and its messages.
+timeline to_timeline(const plan& of, const simulation& times);
+
+/// A span's name, as in the CSV: 0F3, 2REDUCE_GRAD.
+std::string to_text(const timeline_span& of);
+
+}  // namespace troupe
