@@ -18,6 +18,7 @@ if(NOT TROUPE_PLAN_ONLY)
     HINTS ${TROUPE_CACHE}/${caf_folder})
   find_package(spdlog REQUIRED)
   find_package(CLI11 REQUIRED)
+  find_package(tomlplusplus REQUIRED)
   find_library(TCMALLOC_LIBRARY
     NAMES tcmalloc_minimal libtcmalloc_minimal.so.4)
 endif()

@@ -11,7 +11,7 @@ troupe_component(events DIRECTORY engine/events
   DEPENDS troupe::device PCH torch)
 troupe_component(stage DIRECTORY engine/stage
   DEPENDS troupe::device troupe::events PCH torch)
-troupe_component(models DIRECTORY engine/models DEPENDS troupe::stage PCH torch)
+troupe_component(models DIRECTORY engine/models DEPENDS troupe::data PCH torch)
 troupe_component(data DIRECTORY engine/data DEPENDS troupe::stage PCH torch)
 troupe_component(checkpoint DIRECTORY engine/checkpoint
   DEPENDS troupe::data PRIVATE nlohmann_json::nlohmann_json PCH torch)
@@ -24,7 +24,8 @@ troupe_component(monitors DIRECTORY monitors
 file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/cli/*.cpp)
 if(sources)
   troupe_program(troupe SOURCES ${sources} PCH torch
-    DEPENDS troupe::monitors troupe::models CLI11::CLI11)
+    DEPENDS troupe::monitors troupe::models CLI11::CLI11
+      tomlplusplus::tomlplusplus)
 endif()
 
 if(TROUPE_EXAMPLES)

@@ -38,3 +38,24 @@ function(troupe_discover name specification)
   catch_discover_tests(tests_${name} TEST_PREFIX "${name}: "
     TEST_SPEC ${specification} DISCOVERY_MODE PRE_TEST PROPERTIES ${ARGN})
 endfunction()
+
+# Installs the package, and builds and runs a project that uses it.
+function(troupe_package_tests)
+  set(package ${PROJECT_BINARY_DIR}/package)
+  add_test(NAME "package: install" COMMAND ${CMAKE_COMMAND} --install
+    ${PROJECT_BINARY_DIR} --prefix ${package})
+  set_tests_properties("package: install" PROPERTIES
+    FIXTURES_SETUP package LABELS package)
+  foreach(use ${ARGV})
+    set(folder ${PROJECT_BINARY_DIR}/uses_${use})
+    add_test(NAME "package: uses ${use}" COMMAND ${CMAKE_CTEST_COMMAND}
+      --build-and-test ${PROJECT_SOURCE_DIR}/tests/package ${folder}
+      --build-generator Ninja --build-options -DUSES=${use}
+        -DCMAKE_PREFIX_PATH=${package} -DCMAKE_BUILD_TYPE=Debug
+        -DCMAKE_CXX_FLAGS=-O0
+        -DCMAKE_CXX_COMPILER_LAUNCHER=${CCACHE_PROGRAM}
+      --test-command ${folder}/uses_${use})
+    set_tests_properties("package: uses ${use}" PROPERTIES
+      FIXTURES_REQUIRED package LABELS package TIMEOUT 300)
+  endforeach()
+endfunction()

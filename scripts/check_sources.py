@@ -6,7 +6,7 @@ from pathlib import Path
 
 LIBRARIES = {
     "fmt": "fmt", "nlohmann": "nlohmann", "caf": "caf", "spdlog": "spdlog",
-    "CLI": "CLI", "catch2": "catch2",
+    "CLI": "CLI", "toml++": "toml++", "catch2": "catch2",
     "torch": "torch", "ATen": "torch", "c10": "torch",
 }
 HOSTS = {"www.apache.org", "www.w3.org"}
