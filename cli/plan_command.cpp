@@ -1,0 +1,122 @@
+#include "troupe/cli/plan_command.hpp"
+
+#include <fmt/format.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <memory>
+#include <string>
+
+#include "troupe/cli/schedule_options.hpp"
+#include "troupe/engine/plan/compile.hpp"
+#include "troupe/engine/plan/draw.hpp"
+#include "troupe/engine/plan/lowered_csv.hpp"
+#include "troupe/engine/plan/op_text.hpp"
+#include "troupe/engine/plan/plan_json.hpp"
+#include "troupe/engine/plan/plan_text.hpp"
+#include "troupe/schedules/csv.hpp"
+
+namespace troupe::cli {
+
+namespace {
+
+struct plan_options {
+  schedule_options source;
+  bool lower = false;
+  std::string format = "table";
+  std::string output;
+};
+
+terminal_style style_of_output(bool to_file) {
+  terminal_style style;
+  winsize size{};
+  if (to_file || isatty(STDOUT_FILENO) == 0)
+    return style;
+  style.colour = true;
+  if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0)
+    style.width = size.ws_col;
+  return style;
+}
+
+std::string lanes_table(const plan& of) {
+  std::string text;
+  for (std::int32_t rank = 0; rank < of.ranks(); ++rank) {
+    text += fmt::format("rank {:<3}", rank);
+    for (const auto& what : of.lane(rank))
+      text += ' ' + to_text(of, what);
+    text += '\n';
+  }
+  return text;
+}
+
+std::string channels_table(const plan& of) {
+  if (of.channels.empty())
+    return {};
+  auto text = fmt::format("{:<10} {:<10} {:>8} {:>7}\n", "edge", "carries",
+                          "messages", "credits");
+  for (const auto& to : of.channels)
+    text += fmt::format("{:<10} {:<10} {:>8} {:>7}\n",
+                        fmt::format("{}->{}", to.from_rank, to.to_rank),
+                        to.backward ? "gradients" : "outputs", to.messages,
+                        to.credits);
+  return text;
+}
+
+std::string table(const plan& of, const plan_options& options) {
+  const auto times = simulate(of);
+  auto text = fmt::format(
+    "{}: {} ranks, {} stages, {} microbatches, {} ops, {} messages\n"
+    "makespan {:.6g} (forward 1, backward 2, messages free), idle {:.1f} %\n",
+    of.schedule_name, of.ranks(), of.stages(), of.microbatches, of.ops.size(),
+    of.messages.size(), times.makespan, 100 * times.bubble);
+  text += options.lower
+            ? lanes_table(of)
+            : draw_terminal(to_timeline(of, times),
+                            style_of_output(!options.output.empty()));
+  return text + channels_table(of);
+}
+
+std::string render(const plan_options& options) {
+  const auto lanes = options.source.find();
+  if (options.format == "csv" && !options.lower) {
+    compile(lanes);  // refuses lanes that wait for each other
+    return to_csv(lanes);
+  }
+  const auto of =
+    compile(lanes, {.data_parallel = options.source.data_parallel});
+  if (options.format == "csv")
+    return to_lowered_csv(of);
+  if (options.format == "json")
+    return to_json(of);
+  if (options.format == "text")
+    return to_text(of);
+  if (options.format == "table")
+    return table(of, options);
+  const auto picture = to_timeline(of, simulate(of));
+  return options.format == "svg" ? draw_svg(picture) : draw_trace(picture);
+}
+
+}  // namespace
+
+void add_plan_command(CLI::App& app) {
+  auto* command = app.add_subcommand("plan", "Compile a schedule and show it");
+  const auto options = std::make_shared<plan_options>();
+  options->source.add_to(*command);
+  command->add_flag("--lower", options->lower,
+                    "with table and csv: the transfers too");
+  command
+    ->add_option("--format", options->format,
+                 "table, csv, json, svg, trace (Chrome, Perfetto) or text "
+                 "(the project's own, which `verify` and `simulate` read)")
+    ->check(CLI::IsMember({"table", "csv", "json", "svg", "trace", "text"}))
+    ->type_name("FORMAT");
+  command->add_option("-o,--output", options->output, "file; else the terminal")
+    ->type_name("FILE");
+  command->footer(list_schedules() +
+                  "\nExample:\n  troupe plan --schedule 1f1b --ranks 4 "
+                  "--microbatches 8 --format svg -o 1f1b.svg");
+  command->callback(
+    [options] { write_output(options->output, render(*options)); });
+}
+
+}  // namespace troupe::cli

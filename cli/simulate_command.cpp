@@ -1,0 +1,110 @@
+#include "troupe/cli/simulate_command.hpp"
+
+#include <fmt/format.h>
+
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "troupe/cli/schedule_options.hpp"
+#include "troupe/engine/plan/compile.hpp"
+#include "troupe/engine/plan/lowered_csv.hpp"
+#include "troupe/engine/plan/op_text.hpp"
+#include "troupe/engine/plan/simulate.hpp"
+#include "troupe/schedules/error.hpp"
+
+namespace troupe::cli {
+
+namespace {
+
+struct simulate_options {
+  schedule_options source;
+  std::string path;
+  std::string costs;
+  bool atomic_pairs = false;
+  bool json = false;
+};
+
+plan find_plan(const simulate_options& options) {
+  if (options.path.empty())
+    return compile(options.source.find(),
+                   {.data_parallel = options.source.data_parallel});
+  if (!options.source.schedule.empty())
+    fail(error_code::invalid_argument, "give a file or --schedule, not both");
+  return load_plan(options.path);
+}
+
+std::vector<std::string> path_texts(const plan& of, const simulation& times) {
+  std::vector<std::string> texts;
+  for (const auto op : times.critical_path)
+    texts.push_back(to_text(of, op));
+  return texts;
+}
+
+std::string to_json(const plan& of, const simulation& times) {
+  return nlohmann::ordered_json{{"makespan", times.makespan},
+                                {"period", times.period},
+                                {"idle", times.idle},
+                                {"in_flight", times.in_flight},
+                                {"critical_path", path_texts(of, times)},
+                                {"messages", of.messages.size()}}
+           .dump(2)
+         + '\n';
+}
+
+std::string to_table(const plan& of, const simulation& times) {
+  auto text = fmt::format(
+    "{}: {} ranks, {} stages, {} microbatches, {} messages\n"
+    "makespan {:.6g}, period {:.6g}, idle {:.1f} % ({:.1f} % between a "
+    "rank's first and last op)\n\n{:>4} {:>8} {:>10}\n",
+    of.schedule_name, of.ranks(), of.stages(), of.microbatches,
+    of.messages.size(), times.makespan, times.period, 100 * times.bubble,
+    100 * times.span_bubble, "rank", "idle", "in flight");
+  for (std::size_t rank = 0; rank < times.idle.size(); ++rank)
+    text += fmt::format("{:>4} {:>6.1f} % {:>10}\n", rank,
+                        100 * times.idle[rank], times.in_flight[rank]);
+  text += "\ncritical path:";
+  for (const auto& op : path_texts(of, times))
+    text += ' ' + op;
+  return text + '\n';
+}
+
+void run(const simulate_options& options) {
+  auto costs = load_costs(options.costs);
+  costs.atomic_pairs = options.atomic_pairs;
+  const auto of = find_plan(options);
+  const auto times = simulate(of, costs);
+  write_output("", options.json ? to_json(of, times) : to_table(of, times));
+}
+
+}  // namespace
+
+void add_simulate_command(CLI::App& app) {
+  auto* command = app.add_subcommand(
+    "simulate", "How long a step takes on paper, and what it holds");
+  const auto options = std::make_shared<simulate_options>();
+  command
+    ->add_option("file", options->path,
+                 "CSV, compute only or lowered, or the project's own text; "
+                 "instead of --schedule")
+    ->type_name("FILE.csv");
+  options->source.add_to(*command);
+  command
+    ->add_option("--costs", options->costs,
+                 "times of ops, and of a message; f.2=3 is for stage 2. "
+                 "Also a file of such entries, a line each. Default: "
+                 "f=1,b=2,i=1,w=1,message=0")
+    ->type_name("ENTRIES|FILE");
+  command->add_flag("--atomic-pairs", options->atomic_pairs,
+                    "an overlapped pair is one op");
+  command->add_flag("--json", options->json,
+                    "makespan, period, idle, in_flight, critical_path, "
+                    "messages");
+  command->footer(list_schedules() +
+                  "\nExample:\n  troupe simulate --schedule interleaved_1f1b "
+                  "--ranks 4 --stages-per-rank 2 --microbatches 8 --costs "
+                  "f=1,b=2,message=0.1");
+  command->callback([options] { run(*options); });
+}
+
+}  // namespace troupe::cli

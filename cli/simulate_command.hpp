@@ -1,0 +1,11 @@
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+namespace troupe::cli {
+
+/// `troupe simulate`: durations, idle time and memory of a schedule on
+/// paper. Throws `troupe::error`.
+void add_simulate_command(CLI::App& app);
+
+}  // namespace troupe::cli

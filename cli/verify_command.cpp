@@ -1,0 +1,78 @@
+#include "troupe/cli/verify_command.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+#include <string>
+
+#include "troupe/cli/schedule_options.hpp"
+#include "troupe/engine/plan/lowered_csv.hpp"
+#include "troupe/engine/plan/verify.hpp"
+#include "troupe/schedules/error.hpp"
+
+namespace troupe::cli {
+
+namespace {
+
+struct verify_options {
+  std::string path;
+  std::string transport = "buffered";
+  bool shared_fifo = false;
+  std::int32_t credits = 0;
+};
+
+void run(const verify_options& options) {
+  auto of = load_plan(options.path);
+  for (auto& to : of.channels)
+    if (options.credits > 0)
+      to.credits = std::min(to.bound, options.credits);
+  const auto found = verify(of, {.kind = parse_transport(options.transport),
+                                 .shared_fifo = options.shared_fifo});
+  const auto setting =
+    fmt::format("{}, {}", options.transport,
+                options.shared_fifo ? "one FIFO for each pair of ranks"
+                                    : "one FIFO for each edge");
+  if (!found.progress)
+    fail(error_code::deadlock, "{} ({}): {}", options.path, setting,
+         found.text());
+  write_output("", fmt::format("{} ({}): {}: {} ranks, {} stages, {} "
+                               "microbatches, {} ops, {} messages\n",
+                               options.path, setting, found.text(), of.ranks(),
+                               of.stages(), of.microbatches, of.ops.size(),
+                               of.messages.size()));
+}
+
+}  // namespace
+
+void add_verify_command(CLI::App& app) {
+  auto* command = app.add_subcommand(
+    "verify", "Prove that a schedule makes progress, or show the cycle");
+  const auto options = std::make_shared<verify_options>();
+  command
+    ->add_option("file", options->path,
+                 "CSV as PyTorch writes it, compute only or lowered; or the "
+                 "project's own text")
+    ->required()
+    ->type_name("FILE.csv");
+  command
+    ->add_option("--transport", options->transport,
+                 "buffered: sends never wait; credited: for a credit of "
+                 "their channel; rendezvous: for the receiver")
+    ->check(CLI::IsMember({"buffered", "credited", "rendezvous"}))
+    ->type_name("MODEL");
+  command->add_flag("--shared-fifo", options->shared_fifo,
+                    "transfers of a pair of ranks keep one order, both ways");
+  command
+    ->add_option("--credits", options->credits,
+                 "most credits of a channel; else what the plan needs")
+    ->type_name("N");
+  command->footer(
+    "Exit code 1 with the cycle of waits where there is no progress.\n\n"
+    "Example:\n  troupe plan --schedule 1f1b --ranks 4 --microbatches 8 "
+    "--lower --format csv -o 1f1b.csv\n"
+    "  troupe verify 1f1b.csv --transport rendezvous");
+  command->callback([options] { run(*options); });
+}
+
+}  // namespace troupe::cli
