@@ -1,0 +1,216 @@
+#include "troupe/schedules/rules.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <optional>
+#include <queue>
+#include <utility>
+
+#include "troupe/schedules/error.hpp"
+#include "troupe/schedules/validate.hpp"
+
+namespace troupe {
+
+namespace {
+
+constexpr auto never = std::numeric_limits<double>::infinity();
+constexpr op_kind kinds[]{op_kind::forward, op_kind::backward,
+                          op_kind::input_backward, op_kind::weight_backward};
+
+// Lower ranks come first.
+int rank_by(preference by, const op& what) {
+  switch (by) {
+    case preference::backward:
+      return is_backward(what.kind) ? 0 : 1;
+    case preference::forward:
+      return is_backward(what.kind) ? 1 : 0;
+    case preference::deep_stage:
+      return -what.stage;
+    case preference::shallow_stage:
+      return what.stage;
+    case preference::early_microbatch:
+      return what.microbatch;
+    default:
+      return what.kind == op_kind::weight_backward ? 1 : 0;
+  }
+}
+
+class paper_run {
+ public:
+  paper_run(schedule& lanes, const lane_rules& rules)
+    : lanes_{lanes},
+      rules_{rules},
+      done_(static_cast<std::size_t>(lanes.stages())),
+      free_at_(lanes.lanes.size(), 0),
+      held_(lanes.lanes.size(), 0),
+      stages_(lanes.lanes.size()) {
+    for (std::int32_t stage = 0; stage < lanes.stages(); ++stage)
+      stages_[at(lanes.placement.rank_of(stage))].push_back(stage);
+    for (std::int32_t rank = 0; rank < lanes.ranks(); ++rank)
+      looks_.emplace(0, rank);
+  }
+
+  void run() {
+    while (!looks_.empty()) {
+      const auto [time, rank] = looks_.top();
+      looks_.pop();
+      if (free_at_[at(rank)] > time)
+        continue;
+      if (const auto next = choose(rank, time))
+        start(rank, *next, time);
+    }
+    check_finished();
+  }
+
+ private:
+  using look = std::pair<double, std::int32_t>;
+  // End times of a stage's ops, by kind and microbatch.
+  using stage_ends = std::vector<double>;
+
+  static std::size_t at(std::int32_t index) {
+    return static_cast<std::size_t>(index);
+  }
+
+  stage_ends& ends(std::int32_t stage, op_kind kind) {
+    return done_[at(stage)].ends[static_cast<std::size_t>(kind)];
+  }
+
+  bool in_use(op_kind kind) const {
+    return kind == op_kind::forward
+           || (kind == op_kind::backward) != rules_.split_backward;
+  }
+
+  double duration(op_kind kind) const {
+    switch (kind) {
+      case op_kind::forward:
+        return rules_.forward;
+      case op_kind::backward:
+        return rules_.input_backward + rules_.weight_backward;
+      case op_kind::input_backward:
+        return rules_.input_backward;
+      default:
+        return rules_.weight_backward;
+    }
+  }
+
+  double end_of(std::int32_t stage, op_kind kind, std::int32_t microbatch) {
+    const auto& times = ends(stage, kind);
+    return at(microbatch) < times.size() ? times[at(microbatch)] : never;
+  }
+
+  // When a result of `from` reaches the rank of `to`.
+  double arrival(std::int32_t from, std::int32_t to, op_kind kind,
+                 std::int32_t microbatch) {
+    const auto& where = lanes_.placement;
+    const auto crosses = where.rank_of(from) != where.rank_of(to);
+    return end_of(from, kind, microbatch) + (crosses ? rules_.message : 0);
+  }
+
+  double ready_at(const op& what) {
+    if (what.kind == op_kind::forward)
+      return what.stage == 0 ? 0
+                             : arrival(what.stage - 1, what.stage, what.kind,
+                                       what.microbatch);
+    const auto own =
+      end_of(what.stage,
+             what.kind == op_kind::weight_backward ? op_kind::input_backward
+                                                   : op_kind::forward,
+             what.microbatch);
+    if (what.kind == op_kind::weight_backward
+        || what.stage == lanes_.stages() - 1)
+      return own;
+    return std::max(
+      own, arrival(what.stage + 1, what.stage, what.kind, what.microbatch));
+  }
+
+  bool within_limit(std::int32_t rank, const op& what) const {
+    return is_backward(what.kind) || !rules_.in_flight_limit
+           || held_[at(rank)] < rules_.in_flight_limit(rank);
+  }
+
+  bool prefers(const op& a, const op& b) const {
+    for (const auto by : rules_.prefer)
+      if (const auto x = rank_by(by, a), y = rank_by(by, b); x != y)
+        return x < y;
+    return std::pair{a.microbatch, a.stage} < std::pair{b.microbatch, b.stage};
+  }
+
+  // The next op of each stage and kind is a candidate.
+  std::optional<op> choose(std::int32_t rank, double time) {
+    std::optional<op> best;
+    for (const auto stage : stages_[at(rank)])
+      for (const auto kind : kinds) {
+        const auto next = static_cast<std::int32_t>(ends(stage, kind).size());
+        const op what{.stage = stage, .microbatch = next, .kind = kind};
+        if (in_use(kind) && next < lanes_.microbatches && ready_at(what) <= time
+            && within_limit(rank, what) && (!best || prefers(what, *best)))
+          best = what;
+      }
+    return best;
+  }
+
+  void start(std::int32_t rank, const op& what, double time) {
+    const auto end = time + duration(what.kind);
+    lanes_.lanes[at(rank)].push_back(what);
+    ends(what.stage, what.kind).push_back(end);
+    held_[at(rank)] += what.kind == op_kind::forward ? 1 : 0;
+    held_[at(rank)] -= frees_activation(what.kind) ? 1 : 0;
+    free_at_[at(rank)] = end;
+    looks_.emplace(end, rank);
+    const auto to = what.stage + (is_backward(what.kind) ? -1 : 1);
+    if (to < 0 || to >= lanes_.stages())
+      return;
+    const auto other = lanes_.placement.rank_of(to);
+    looks_.emplace(end + (other != rank ? rules_.message : 0), other);
+  }
+
+  void check_finished() {
+    const auto stuck = [&](std::int32_t rank) {
+      const auto kinds_in_use = rules_.split_backward ? 3U : 2U;
+      return lanes_.lanes[at(rank)].size() < stages_[at(rank)].size()
+                                               * at(lanes_.microbatches)
+                                               * kinds_in_use;
+    };
+    for (std::int32_t rank = 0; rank < lanes_.ranks(); ++rank)
+      if (stuck(rank))
+        fail(error_code::deadlock,
+             "the rules leave rank {} nothing to start after {} ops, where it "
+             "holds {} activations; raise its limit",
+             rank, lanes_.lanes[at(rank)].size(), held_[at(rank)]);
+  }
+
+  struct stage_progress {
+    stage_ends ends[4];
+  };
+
+  schedule& lanes_;
+  const lane_rules& rules_;
+  std::vector<stage_progress> done_;
+  std::vector<double> free_at_;                    // by rank
+  std::vector<std::int32_t> held_;                 // by rank
+  std::vector<std::vector<std::int32_t>> stages_;  // by rank
+  std::priority_queue<look, std::vector<look>, std::greater<>> looks_;
+};
+
+}  // namespace
+
+schedule build_by_rules(const placement& where, std::int32_t microbatches,
+                        const lane_rules& rules, std::string name) {
+  schedule result{
+    .name = std::move(name),
+    .microbatches = microbatches,
+    .placement = where,
+    .lanes = std::vector<lane>(static_cast<std::size_t>(where.ranks))};
+  paper_run{result, rules}.run();
+  validate(result);
+  return result;
+}
+
+schedule build_by_rules(const schedule_shape& shape, const lane_rules& rules,
+                        std::string name) {
+  return build_by_rules(
+    placement::looped(shape.ranks, shape.ranks * shape.stages_per_rank),
+    shape.microbatches, rules, std::move(name));
+}
+
+}  // namespace troupe
