@@ -97,12 +97,14 @@ struct coordinator_state {
   void on(rank_done& report) {
     if (!current(report.serial))
       return;
-    if (watch.events->wants_ops())
+    if (watch.events->wants_ops() && core.step()->settings.training())
       publish(to_event(source(), report));
     auto outcome = core.on(std::move(report));
     if (!outcome)
       return;
-    publish(outcome->event);
+    // Parts of an evaluation are told as one, by whoever asked for it.
+    if (outcome->event.source.phase == phase::training)
+      publish(outcome->event);
     asked.deliver(std::move(*outcome));
   }
 

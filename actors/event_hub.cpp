@@ -14,29 +14,29 @@ using backlog = std::shared_ptr<std::atomic<std::int64_t>>;
 struct monitor_state {
   monitor what;
   backlog waiting;
-  bool broken = false;
+  std::string trouble = {};  // why it was detached
 
   void see(const event& event) {
     --*waiting;
-    if (broken)
+    if (!trouble.empty())
       return;
     try {
       what.see(event);
     } catch (const std::exception& reason) {
-      broken = true;
-      spdlog::warn("monitor {} was detached: {}", what.name, reason.what());
+      trouble = reason.what();
+      spdlog::warn("monitor {} was detached: {}", what.name, trouble);
     }
   }
 
   /// What went wrong while finishing; empty if nothing did.
   std::string finish() {
     try {
-      if (what.finish && !broken)
+      if (what.finish && trouble.empty())
         what.finish();
-      return {};
     } catch (const std::exception& reason) {
-      return reason.what();
+      trouble = reason.what();
     }
+    return trouble;
   }
 };
 

@@ -262,6 +262,11 @@ void pipeline::finish_monitors() {
     throw error(error_code::io, trouble);
 }
 
+void pipeline::publish(event what) {
+  caf::anon_send(impl_->book->hub, publish_event{std::make_shared<const event>(
+                                     std::move(what))});
+}
+
 std::function<bool(const event_source&)> pipeline::tensor_wish() const {
   return [board = impl_->watch.events](const event_source& source) {
     return board->wants_tensors(source);

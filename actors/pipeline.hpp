@@ -60,6 +60,9 @@ class pipeline {
   /// Detaches all monitors; throws the first trouble after trying all.
   void finish_monitors();
 
+  /// Hands an event to the monitors; any thread.
+  void publish(event what);
+
   /// Whether observed tensors are wanted, for stages; any thread.
   std::function<bool(const event_source&)> tensor_wish() const;
   /// Publishes an observed tensor; any thread.

@@ -214,6 +214,7 @@ step_event trainer::evaluate(const source_pointer& source,
     for (const auto& metric : part.metrics)
       merge(total.metrics, metric);
   }
+  impl_->actors->publish(total);
   return total;
 }
 

@@ -21,6 +21,8 @@ troupe_component(actors DIRECTORY actors
 troupe_component(monitors DIRECTORY monitors
   DEPENDS troupe::actors nlohmann_json::nlohmann_json PCH torch)
 
+file(CONFIGURE OUTPUT ${troupe_include}/troupe_version.hpp CONTENT
+"#pragma once\n#define TROUPE_VERSION \"${PROJECT_VERSION}\"\n")
 file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/cli/*.cpp)
 if(sources)
   troupe_program(troupe SOURCES ${sources} PCH torch

@@ -1,0 +1,64 @@
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+#include <spdlog/sinks/stdout_color_sinks.h>
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+
+#include "troupe/cli/config_file.hpp"
+#include "troupe/cli/plan_command.hpp"
+#include "troupe/cli/simulate_command.hpp"
+#include "troupe/cli/train_command.hpp"
+#include "troupe/cli/verify_command.hpp"
+#include "troupe/schedules/error.hpp"
+#include "troupe_version.hpp"
+
+namespace {
+
+constexpr int wrong_usage = 2;
+
+std::vector<std::string> arguments_of(int argc, char** argv,
+                                      const CLI::App& app) {
+  std::vector<std::string> arguments(argv + 1, argv + argc);
+  if (arguments.empty() || arguments.front() != "train")
+    return arguments;
+  std::vector<std::string> rest(arguments.begin() + 1, arguments.end());
+  rest = troupe::cli::expand_config(std::move(rest),
+                                    *app.get_subcommand("train"));
+  rest.insert(rest.begin(), "train");
+  return rest;
+}
+
+int run(int argc, char** argv) {
+  CLI::App app{"troupe: pipeline-parallel training by actors", "troupe"};
+  app.require_subcommand(1);
+  app.set_version_flag("--version", TROUPE_VERSION);
+  troupe::cli::add_train_command(app);
+  troupe::cli::add_plan_command(app);
+  troupe::cli::add_verify_command(app);
+  troupe::cli::add_simulate_command(app);
+  try {
+    auto arguments = arguments_of(argc, argv, app);
+    std::ranges::reverse(arguments);
+    app.parse(std::move(arguments));
+    return 0;
+  } catch (const CLI::ParseError& reason) {
+    return app.exit(reason) == 0 ? 0 : wrong_usage;
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  spdlog::set_default_logger(spdlog::stderr_color_mt("troupe"));
+  spdlog::set_pattern("troupe: %^%l%$: %v");
+  try {
+    return run(argc, argv);
+  } catch (const troupe::error& reason) {
+    fmt::print(stderr, "troupe: error: {}\n", reason.what());
+    return troupe::exit_code(reason.code());
+  } catch (const std::exception& reason) {
+    fmt::print(stderr, "troupe: error: {}\n", reason.what());
+    return 1;
+  }
+}

@@ -1,0 +1,67 @@
+#include "troupe/cli/signals.hpp"
+
+#include <pthread.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+
+namespace troupe::cli {
+
+struct signal_watch::state {
+  std::atomic<bool> ends{false};
+  std::atomic<int> code{0};
+  std::mutex mutex;
+  std::function<void(const char*)> stop;
+
+  void handle(int signal) {
+    const std::scoped_lock lock(mutex);
+    if (code.exchange(128 + signal) != 0 || !stop)
+      ::_exit(128 + signal);
+    stop(signal == SIGINT ? "interrupted by Ctrl-C (SIGINT)"
+                          : "ended by SIGTERM");
+  }
+};
+
+namespace {
+
+sigset_t watched() {
+  sigset_t set;
+  ::sigemptyset(&set);
+  ::sigaddset(&set, SIGINT);
+  ::sigaddset(&set, SIGTERM);
+  return set;
+}
+
+}  // namespace
+
+signal_watch::signal_watch() : state_(std::make_shared<state>()) {
+  const auto set = watched();
+  ::pthread_sigmask(SIG_BLOCK, &set, nullptr);
+  thread_ = std::thread([state = state_, set] {
+    for (int signal = 0; ::sigwait(&set, &signal) == 0;) {
+      if (state->ends)
+        return;
+      state->handle(signal);
+    }
+  });
+}
+
+signal_watch::~signal_watch() {
+  state_->ends = true;
+  ::pthread_kill(thread_.native_handle(), SIGTERM);
+  thread_.join();
+}
+
+void signal_watch::on_signal(std::function<void(const char* name)> stop) {
+  const std::scoped_lock lock(state_->mutex);
+  state_->stop = std::move(stop);
+}
+
+int signal_watch::exit_code() const {
+  return state_->code;
+}
+
+}  // namespace troupe::cli

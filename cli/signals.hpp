@@ -1,0 +1,30 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <thread>
+
+namespace troupe::cli {
+
+/// Turns SIGINT and SIGTERM into one call of `stop` on a thread of its own;
+/// a second signal ends the process at once. To be made before any other
+/// thread, which then inherits the blocked signals.
+class signal_watch {
+ public:
+  signal_watch();
+  signal_watch(const signal_watch&) = delete;
+  signal_watch& operator=(const signal_watch&) = delete;
+  ~signal_watch();
+
+  /// What a signal does from now on; empty: ends the process.
+  void on_signal(std::function<void(const char* name)> stop);
+  /// 0, or 128 + the signal that came.
+  int exit_code() const;
+
+ private:
+  struct state;
+  std::shared_ptr<state> state_;
+  std::thread thread_;
+};
+
+}  // namespace troupe::cli

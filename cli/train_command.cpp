@@ -1,0 +1,98 @@
+#include "troupe/cli/train_command.hpp"
+
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+
+#include "troupe/cli/config_file.hpp"
+#include "troupe/cli/signals.hpp"
+#include "troupe/cli/train_output.hpp"
+#include "troupe/cli/train_plain.hpp"
+#include "troupe/cli/train_setup.hpp"
+#include "troupe/engine/checkpoint/safetensors.hpp"
+#include "troupe/monitors/metrics.hpp"
+#include "troupe/monitors/timeline.hpp"
+#include "troupe/monitors/warnings.hpp"
+
+namespace troupe::cli {
+
+namespace {
+
+constexpr auto example = R"(
+Example:
+  troupe train --text book.txt --ranks 2 --schedule 1f1b --microbatches 8 \
+    --steps 200 --timeline step.svg --sample 200
+
+A CSV schedule brings its own ranks, stages and microbatches.
+Exit codes: 0 done, 1 the run failed, 2 wrong usage, 130 / 143 stopped by
+SIGINT / SIGTERM.)";
+
+void attach_monitors(trainer& run, const train_options& options) {
+  const auto plan = run.shared_plan();
+  run.attach(warning_monitor());
+  run.attach(progress_monitor(plan, progress_to(options)));
+  if (!options.log_json.empty())
+    run.attach(metrics_monitor(plan, options.log_json));
+  if (!options.timeline.empty() || !options.trace.empty())
+    run.attach(timeline_monitor(plan, {options.timeline, options.trace}));
+}
+
+void run_steps(trainer& run, const train_options& options,
+               const train_setup& setup) {
+  for (const auto& step : run.train(setup.training, options.steps))
+    if (validates_at(options, setup, step.source.step))
+      run.evaluate(setup.validation, setup.validation_microbatches);
+}
+
+void train_pipeline(const train_options& options, const train_setup& setup,
+                    signal_watch& signals) {
+  trainer run(gpt(setup.gpt), setup.trainer);
+  if (!options.initial.empty())
+    run.load(read_safetensors(options.initial), options.initial);
+  save(options.save_initial, run.parameters());
+  attach_monitors(run, options);
+  signals.on_signal([&](const char* name) { run.interrupt(name); });
+  try {
+    run_steps(run, options, setup);
+  } catch (...) {
+    signals.on_signal({});
+    run.finish_monitors();
+    throw;
+  }
+  signals.on_signal({});
+  run.finish_monitors();
+  save(options.save_parameters, run.parameters());
+  print_sample(options, [&](const at::Tensor& ids) {
+    return run.infer({ids}).at(0);
+  });
+}
+
+void train(const CLI::App& command, const train_options& options) {
+  if (options.print_config) {
+    fmt::print("{}", config_text(command));
+    return;
+  }
+  spdlog::set_level(spdlog::level::from_str(options.log_level));
+  signal_watch signals;
+  const auto setup = make_setup(options);
+  require_outputs(options);
+  if (options.dry_run)
+    return print_plan_summary(options, setup);
+  if (options.plain)
+    return train_plain(options, setup, signals);
+  train_pipeline(options, setup, signals);
+}
+
+}  // namespace
+
+void add_train_command(CLI::App& app) {
+  auto options = std::make_shared<train_options>();
+  auto* command = app.add_subcommand(
+    "train", "train a byte-level GPT, cut into pipeline stages");
+  add_train_flags(*command, *options);
+  command->add_option("--config", "settings from a TOML file; its keys are "
+                                  "the long flags, which override it");
+  command->footer(example);
+  command->callback([command, options] { train(*command, *options); });
+}
+
+}  // namespace troupe::cli

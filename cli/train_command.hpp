@@ -1,0 +1,11 @@
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+namespace troupe::cli {
+
+/// `troupe train`: runs when the subcommand was parsed. Throws
+/// `troupe::error`.
+void add_train_command(CLI::App& app);
+
+}  // namespace troupe::cli

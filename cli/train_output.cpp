@@ -1,0 +1,74 @@
+#include "troupe/cli/train_output.hpp"
+
+#include <ATen/core/grad_mode.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <unistd.h>
+
+#include <numeric>
+
+#include "troupe/engine/checkpoint/safetensors.hpp"
+#include "troupe/engine/models/sample.hpp"
+#include "troupe/engine/plan/compile.hpp"
+#include "troupe/engine/plan/simulate.hpp"
+#include "troupe/engine/stage/split.hpp"
+
+namespace troupe::cli {
+
+void save(const std::string& path, const parameter_list& parameters) {
+  if (!path.empty())
+    write_safetensors(path, parameters, {{"format", "pt"}});
+}
+
+progress_options progress_to(const train_options& options) {
+  return {options.steps, stdout, ::isatty(STDOUT_FILENO) == 1};
+}
+
+bool validates_at(const train_options& options, const train_setup& setup,
+                  std::int64_t step) {
+  const bool due = step == options.steps
+                   || (options.validate_every > 0
+                       && step % options.validate_every == 0);
+  return setup.validation && due;
+}
+
+void print_sample(
+  const train_options& options,
+  const std::function<at::Tensor(const at::Tensor& ids)>& logits_of) {
+  if (options.sample == 0)
+    return;
+  const at::NoGradGuard no_grad;
+  const sample_options sampling{options.sample, options.seq,
+                                options.temperature, options.seed};
+  fmt::print("sample: {}\n",
+             sample_text(logits_of, options.prompt, sampling));
+}
+
+void print_plan_summary(const train_options& options,
+                        const train_setup& setup) {
+  const auto& run = setup.trainer;
+  compile_options compiling;
+  compiling.data_parallel = run.data_parallel;
+  compiling.global_norm = run.clip > 0;
+  const auto made = compile(run.schedule, compiling);
+  const auto paper = simulate(made);
+  const auto counts = parameter_counts(gpt(setup.gpt));
+  for (std::int32_t s = 0; s < made.stages(); ++s) {
+    const auto& range = run.split[static_cast<std::size_t>(s)];
+    const auto parameters = std::accumulate(
+      counts.begin() + range.first, counts.begin() + range.last, 0.0);
+    fmt::print("stage {} on rank {}: layers {} to {}, {:.0f} parameters\n", s,
+               made.placement.rank_of(s), range.first, range.last - 1,
+               parameters);
+  }
+  fmt::print("schedule {}: {} ranks x {} replicas, {} microbatches of {} x {} "
+             "tokens; {} messages a step\n",
+             run.schedule.name, made.ranks(), run.data_parallel,
+             made.microbatches, options.microbatch_size, options.seq,
+             made.messages.size());
+  fmt::print("on paper (backward = 2 forwards): bubble {:.1f} %, activations "
+             "in flight by rank: {}\n",
+             100 * paper.bubble, fmt::join(paper.in_flight, ", "));
+}
+
+}  // namespace troupe::cli

@@ -1,0 +1,28 @@
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "troupe/cli/train_setup.hpp"
+#include "troupe/monitors/progress.hpp"
+
+namespace troupe::cli {
+
+/// Parameters to a safetensors file; nothing if the path is empty.
+void save(const std::string& path, const parameter_list& parameters);
+
+progress_options progress_to(const train_options& options);
+
+bool validates_at(const train_options& options, const train_setup& setup,
+                  std::int64_t step);
+
+/// Text from the trained model, if --sample asks for it.
+void print_sample(
+  const train_options& options,
+  const std::function<at::Tensor(const at::Tensor& ids)>& logits_of);
+
+/// What --dry-run shows: stages, ranks and the plan on paper.
+void print_plan_summary(const train_options& options,
+                        const train_setup& setup);
+
+}  // namespace troupe::cli

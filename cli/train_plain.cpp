@@ -1,0 +1,91 @@
+#include "troupe/cli/train_plain.hpp"
+
+#include <atomic>
+
+#include "troupe/cli/train_output.hpp"
+#include "troupe/engine/checkpoint/safetensors.hpp"
+#include "troupe/engine/device/clock.hpp"
+#include "troupe/engine/device/memory.hpp"
+#include "troupe/engine/device/threads.hpp"
+#include "troupe/engine/stage/plain_loop.hpp"
+#include "troupe/schedules/error.hpp"
+
+namespace troupe::cli {
+
+namespace {
+
+plain_options options_of(const train_setup& setup) {
+  const auto& run = setup.trainer;
+  plain_options plain;
+  plain.microbatches = run.schedule.microbatches;
+  plain.data_parallel = run.data_parallel;
+  plain.loss = run.loss;
+  plain.optimizer = run.optimizer;
+  plain.learning_rate = run.learning_rate;
+  plain.loss_scale = run.loss_scale;
+  plain.clip = run.clip;
+  return plain;
+}
+
+step_event one_step(plain_loop& loop, const train_setup& setup,
+                    std::int64_t step, std::int64_t first) {
+  step_event event;
+  event.begin = now_ns();
+  const auto result = loop.step(
+    [&](std::int64_t k) { return setup.training->at(first + k); });
+  event.end = now_ns();
+  event.source.step = step;
+  event.losses = {{"loss", result.loss, 1}};
+  event.gradient_norm = result.gradient_norm;
+  const auto& run = setup.trainer;
+  event.learning_rate =
+    run.learning_rate.at(step, base_learning_rate(run.optimizer));
+  event.updated = result.updated;
+  event.tokens = result.tokens;
+  event.resident_bytes = resident_bytes();
+  return event;
+}
+
+step_event validate(plain_loop& loop, const train_setup& setup,
+                    std::int64_t step) {
+  step_event event;
+  event.source.step = step;
+  event.source.phase = phase::validation;
+  event.losses = {
+    {"loss",
+     loop.evaluate([&](std::int64_t k) { return setup.validation->at(k); },
+                   setup.validation_microbatches),
+     1}};
+  return event;
+}
+
+}  // namespace
+
+void train_plain(const train_options& options, const train_setup& setup,
+                 signal_watch& signals) {
+  set_intra_op_threads(options.threads);
+  plain_loop loop(gpt(setup.gpt), options_of(setup));
+  if (!options.initial.empty())
+    load_parameters(loop.parameters(), read_safetensors(options.initial),
+                    options.initial);
+  save(options.save_initial, loop.parameters());
+  std::atomic<const char*> stop = nullptr;
+  signals.on_signal([&](const char* name) { stop = name; });
+  const progress_options to = progress_to(options);
+  const auto per_step =
+    std::int64_t{setup.trainer.schedule.microbatches} * options.data_parallel;
+  for (std::int64_t step = 1; step <= options.steps; ++step) {
+    print_progress(to, one_step(loop, setup, step, (step - 1) * per_step),
+                   nullptr);
+    if (stop)
+      fail(error_code::interrupted, "{} after step {}", stop.load(), step);
+    if (validates_at(options, setup, step))
+      print_progress(to, validate(loop, setup, step), nullptr);
+  }
+  save(options.save_parameters, loop.parameters());
+  print_sample(options, [&](const at::Tensor& ids) {
+    return loop.module().forward({ids}).at(0);
+  });
+}
+
+}  // namespace troupe::cli

@@ -1,0 +1,12 @@
+#pragma once
+
+#include "troupe/cli/signals.hpp"
+#include "troupe/cli/train_setup.hpp"
+
+namespace troupe::cli {
+
+/// `troupe train --plain`: the oracle's loop, with the same output.
+void train_plain(const train_options& options, const train_setup& setup,
+                 signal_watch& signals);
+
+}  // namespace troupe::cli

@@ -1,0 +1,171 @@
+#include "troupe/cli/train_setup.hpp"
+
+#include <ATen/ops/zeros.h>
+
+#include <algorithm>
+#include <map>
+#include <sstream>
+
+#include "troupe/engine/stage/split.hpp"
+#include "troupe/schedules/atomic_file.hpp"
+#include "troupe/schedules/builtin.hpp"
+#include "troupe/schedules/csv.hpp"
+#include "troupe/schedules/error.hpp"
+
+namespace troupe::cli {
+
+namespace {
+
+schedule schedule_for(const train_options& o) {
+  if (o.schedule.ends_with(".csv"))
+    return load_schedule(o.schedule);
+  return make_schedule(o.schedule, {o.ranks, o.stages_per_rank,
+                                    o.microbatches, o.breadth});
+}
+
+std::shared_ptr<const token_source> open_text(const train_options& o) {
+  static const std::map<std::string, token_format> formats = {
+    {"bytes", token_format::bytes},
+    {"llm_c", token_format::llm_c},
+    {"nano_gpt", token_format::nano_gpt},
+    {"npy", token_format::npy}};
+  if (o.text.empty())
+    fail(error_code::invalid_argument,
+         "no text to train on; give --text FILE (any file will do)");
+  std::vector<std::shared_ptr<const token_source>> parts;
+  for (const auto& path : o.text)
+    parts.push_back(o.text_format == "auto"
+                      ? open_tokens(path)
+                      : open_tokens(path, formats.at(o.text_format)));
+  return join_tokens(std::move(parts));
+}
+
+void require_in_vocabulary(const token_source& tokens,
+                           std::int64_t vocabulary) {
+  const auto at = first_outside(tokens, vocabulary);
+  if (at < 0)
+    return;
+  std::int64_t id = 0;
+  tokens.read(at, 1, &id);
+  fail(error_code::invalid_data,
+       "{}: token {} has the id {}, which is beyond the vocabulary of {}; "
+       "give --vocabulary {} or more",
+       tokens.name(), at, id, vocabulary, id + 1);
+}
+
+std::vector<std::int32_t> parse_counts(const std::string& text) {
+  std::vector<std::int32_t> counts;
+  std::istringstream in(text);
+  for (std::string part; std::getline(in, part, ',');) {
+    std::int32_t count = 0;
+    if (!CLI::detail::lexical_cast(part, count))
+      fail(error_code::invalid_argument,
+           "--split '{}': '{}' is no number of layers; give even, parameters, "
+           "measured, or a list such as 5,5",
+           text, part);
+    counts.push_back(count);
+  }
+  return counts;
+}
+
+stage_split split_for(const train_options& o, const gpt_options& sizes,
+                      std::int32_t stages) {
+  if (o.split == "even")
+    return split_gpt(sizes, stages);
+  const auto layers = gpt(sizes);
+  if (o.split == "parameters")
+    return split(layers, stages);
+  if (o.split == "measured")
+    return split_by_cost(
+      measured_costs(layers,
+                     {at::zeros({o.microbatch_size, o.seq}, at::kLong)}),
+      stages);
+  auto made = split_by_hand(static_cast<std::int32_t>(layers.size()),
+                            parse_counts(o.split));
+  if (static_cast<std::int32_t>(made.size()) != stages)
+    fail(error_code::invalid_argument,
+         "--split gives {} stages, the schedule has {}", made.size(), stages);
+  return made;
+}
+
+optimizer_options optimizer_for(const train_options& o) {
+  if (o.optimizer == "sgd") {
+    sgd made;
+    made.learning_rate = o.lr < 0 ? made.learning_rate : o.lr;
+    made.momentum = o.momentum;
+    made.weight_decay = std::max(o.weight_decay, 0.0);
+    return made;
+  }
+  adamw made;
+  made.learning_rate = o.lr < 0 ? made.learning_rate : o.lr;
+  made.weight_decay = o.weight_decay < 0 ? made.weight_decay : o.weight_decay;
+  return made;
+}
+
+learning_rate_schedule learning_rate_for(const train_options& o) {
+  using shape = learning_rate_schedule::shape;
+  learning_rate_schedule made;
+  made.decay = o.decay == "cosine"   ? shape::cosine
+               : o.decay == "linear" ? shape::linear
+                                     : shape::constant;
+  made.warmup_steps = o.warmup;
+  made.total_steps = o.steps;
+  made.final_fraction = o.final_lr;
+  return made;
+}
+
+void add_data(train_setup& setup, const train_options& o) {
+  const auto tokens = open_text(o);
+  require_in_vocabulary(*tokens, o.vocabulary);
+  text_batch_options batches;
+  batches.rows = o.microbatch_size;
+  batches.length = o.seq;
+  batches.seed = o.seed;
+  batches.vocabulary = o.vocabulary;
+  const auto held_out = static_cast<std::int64_t>(
+    static_cast<double>(tokens->size()) * o.validation_fraction);
+  const auto kept = tokens->size() - held_out;
+  setup.training = text_batches(part_of(tokens, 0, kept), batches);
+  const auto needed = o.microbatch_size * o.seq + 1;
+  if (held_out < needed)
+    return;  // too little for one microbatch: nothing to validate on
+  batches.shuffle = false;
+  setup.validation = text_batches(part_of(tokens, kept, held_out), batches);
+  setup.validation_microbatches =
+    std::min(o.validation_microbatches,
+             std::max<std::int64_t>(1, (held_out - 1) / (needed - 1)));
+}
+
+}  // namespace
+
+train_setup make_setup(const train_options& o) {
+  if (o.device == "cuda")
+    fail(error_code::device,
+         "this version of troupe has no CUDA backend; use --device cpu");
+  train_setup setup;
+  setup.gpt = {o.d_model, o.layers, o.heads, o.seq, o.vocabulary, o.seed};
+  auto& run = setup.trainer;
+  run.schedule = schedule_for(o);
+  run.split = split_for(o, setup.gpt, run.schedule.stages());
+  run.data_parallel = o.data_parallel;
+  run.optimizer = optimizer_for(o);
+  run.learning_rate = learning_rate_for(o);
+  run.loss_scale = {o.loss_scale, o.dynamic_loss_scale};
+  run.clip = o.clip;
+  run.recompute = o.recompute;
+  run.halt_on_nan = o.halt_on_nan;
+  run.intra_op_threads = o.threads;
+  run.prefetch = o.prefetch;
+  run.slow_load_seconds = o.slow_load;
+  add_data(setup, o);
+  return setup;
+}
+
+void require_outputs(const train_options& o) {
+  for (const auto& path : {o.trace, o.timeline, o.log_json, o.save_initial,
+                           o.save_parameters})
+    if (!path.empty())
+      require_writable(path);
+}
+
+}  // namespace troupe::cli

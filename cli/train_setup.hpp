@@ -1,0 +1,24 @@
+#pragma once
+
+#include "troupe/actors/trainer.hpp"
+#include "troupe/cli/train_options.hpp"
+#include "troupe/engine/models/gpt.hpp"
+
+namespace troupe::cli {
+
+/// All that a run needs, made from the flags and checked before any work.
+struct train_setup {
+  gpt_options gpt;
+  troupe::trainer_options trainer;
+  source_pointer training;
+  source_pointer validation;  // null: nothing is held out
+  std::int64_t validation_microbatches = 0;
+};
+
+/// Throws `invalid_argument`, `invalid_data`, `io` and what schedules throw.
+train_setup make_setup(const train_options& options);
+
+/// Throws `io` unless every output that was asked for can be written.
+void require_outputs(const train_options& options);
+
+}  // namespace troupe::cli

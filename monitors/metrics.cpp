@@ -1,0 +1,119 @@
+#include "troupe/monitors/metrics.hpp"
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <nlohmann/json.hpp>
+
+#include "troupe/monitors/step_collector.hpp"
+#include "troupe/monitors/step_times.hpp"
+#include "troupe/schedules/error.hpp"
+
+namespace troupe {
+
+namespace {
+
+using json = nlohmann::ordered_json;
+
+/// A file of JSON lines; each line reaches the system as a whole.
+class line_file {
+ public:
+  explicit line_file(std::string path)
+    : path_(std::move(path)), file_(std::fopen(path_.c_str(), "w")) {
+    if (!file_)
+      fail_with("created");
+  }
+  line_file(const line_file&) = delete;
+  line_file& operator=(const line_file&) = delete;
+  ~line_file() {
+    if (file_)
+      std::fclose(file_);
+  }
+
+  void write(const json& line) {
+    const auto text = line.dump() + "\n";
+    if (std::fwrite(text.data(), 1, text.size(), file_) != text.size()
+        || std::fflush(file_) != 0)
+      fail_with("written");
+  }
+
+ private:
+  [[noreturn]] void fail_with(const char* doing) const {
+    fail(error_code::io, "{}: can't be {}: {}", path_, doing,
+         std::strerror(errno));
+  }
+
+  std::string path_;
+  std::FILE* file_;
+};
+
+const char* name_of(phase phase) {
+  return phase == phase::training ? "training" : "validation";
+}
+
+json values_of(const std::vector<named_value>& values) {
+  json object = json::object();
+  for (const auto& value : values)
+    object[value.name] = value.value;
+  return object;
+}
+
+json line_of(const step_event& step, const step_times& times) {
+  const auto seconds = static_cast<double>(step.end - step.begin) * 1e-9;
+  json line = {{"step", step.source.step},
+               {"phase", name_of(step.source.phase)}};
+  if (!step.losses.empty())
+    line["loss"] = step.losses.front().value;
+  line["losses"] = values_of(step.losses);
+  line["metrics"] = values_of(step.metrics);
+  line["tokens"] = step.tokens;
+  if (step.source.phase != phase::training)
+    return line;
+  line["grad_norm"] = step.gradient_norm;
+  line["lr"] = step.learning_rate;
+  line["loss_scale"] = step.loss_scale;
+  line["updated"] = step.updated;
+  line["seconds"] = seconds;
+  line["tokens_per_second"] = static_cast<double>(step.tokens) / seconds;
+  line["bubble"] = times.bubble;
+  line["plan_bubble"] = times.plan_bubble;
+  line["memory_bytes"] = step.resident_bytes;
+  return line;
+}
+
+json line_of(const slow_load_event& slow) {
+  return {{"warning", "slow load"},
+          {"step", slow.source.step},
+          {"microbatch", slow.source.microbatch},
+          {"seconds", slow.seconds}};
+}
+
+json line_of(const failure_event& failure) {
+  return {{"failure", failure.reason},
+          {"step", failure.source.step},
+          {"rank", failure.source.rank},
+          {"stage", failure.source.stage},
+          {"microbatch", failure.source.microbatch},
+          {"op", failure.op}};
+}
+
+}  // namespace
+
+monitor metrics_monitor(std::shared_ptr<const plan> of,
+                        const std::string& path) {
+  monitor made;
+  made.name = "metrics";
+  made.wants.ops = true;
+  made.see = [of = std::move(of), file = std::make_shared<line_file>(path),
+              steps = std::make_shared<step_collector>()](const event& what) {
+    if (const auto* ops = steps->add(what))
+      file->write(line_of(std::get<step_event>(what), times_of(*of, *ops)));
+    else if (const auto* slow = std::get_if<slow_load_event>(&what))
+      file->write(line_of(*slow));
+    else if (const auto* failure = std::get_if<failure_event>(&what))
+      file->write(line_of(*failure));
+  };
+  return made;
+}
+
+}  // namespace troupe

@@ -1,0 +1,116 @@
+#include "troupe/monitors/progress.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "troupe/monitors/step_collector.hpp"
+
+namespace troupe {
+
+namespace {
+
+double seconds_of(const step_event& step) {
+  return static_cast<double>(step.end - step.begin) * 1e-9;
+}
+
+/// 3e-4 rather than 0.0003 or 3e-04.
+std::string short_number(double value) {
+  if (value == 0)
+    return "0";
+  const auto exponent = static_cast<int>(std::floor(std::log10(value)));
+  if (exponent >= -2 && exponent < 4)
+    return fmt::format("{:.3g}", value);
+  return fmt::format("{:.3g}e{}", value / std::pow(10.0, exponent), exponent);
+}
+
+std::string short_count(double value) {
+  if (value >= 1e6)
+    return fmt::format("{:.1f}M", value / 1e6);
+  if (value >= 1e3)
+    return fmt::format("{:.1f}k", value / 1e3);
+  return fmt::format("{:.0f}", value);
+}
+
+std::string losses_text(const step_event& step) {
+  std::string text;
+  for (const auto& loss : step.losses)
+    text += fmt::format(" {} {:.4f}", loss.name, loss.value);
+  for (const auto& metric : step.metrics)
+    text += fmt::format(" {} {:.4g}", metric.name, metric.value);
+  return text;
+}
+
+std::string bar(std::int64_t done, std::int64_t steps) {
+  constexpr std::int64_t width = 20;
+  const auto filled = steps > 0 ? done * width / steps : 0;
+  std::string text;
+  for (std::int64_t i = 0; i < width; ++i)
+    text += i < filled ? "█" : "░";
+  return text;
+}
+
+std::string duration(double seconds) {
+  const auto whole = static_cast<std::int64_t>(seconds);
+  return fmt::format("{}:{:02}", whole / 60, whole % 60);
+}
+
+}  // namespace
+
+std::string progress_line(const step_event& step, std::int64_t steps,
+                          const step_times* times) {
+  if (step.source.phase != phase::training)
+    return fmt::format("validation at step {}{}", step.source.step,
+                       losses_text(step));
+  auto line = fmt::format("step {}/{}{} grad_norm {:.4g} lr {}",
+                          step.source.step, steps, losses_text(step),
+                          step.gradient_norm,
+                          short_number(step.learning_rate));
+  if (step.loss_scale != 1)
+    line += fmt::format(" loss_scale {}", short_number(step.loss_scale));
+  if (!step.updated)
+    line += " (update skipped)";
+  line += fmt::format(
+    " tok/s {}",
+    short_count(static_cast<double>(step.tokens) / seconds_of(step)));
+  if (times)
+    line += fmt::format(" bubble {:.0f} % (plan {:.0f} %)",
+                        100 * times->bubble, 100 * times->plan_bubble);
+  return line
+         + fmt::format(" mem {} MiB", step.resident_bytes / (1024 * 1024));
+}
+
+void print_progress(const progress_options& options, const step_event& step,
+                    const step_times* times) {
+  auto line = progress_line(step, options.steps, times);
+  if (options.terminal && step.source.phase == phase::training) {
+    const auto left = options.steps - step.source.step;
+    line = fmt::format("\033[32m{}\033[0m {} ETA {}",
+                       bar(step.source.step, options.steps), line,
+                       duration(static_cast<double>(left)
+                                * seconds_of(step)));
+  }
+  fmt::print(options.out, "{}\n", line);
+  std::fflush(options.out);
+}
+
+monitor progress_monitor(std::shared_ptr<const plan> of,
+                         const progress_options& options) {
+  monitor made;
+  made.name = "progress";
+  made.wants.ops = true;
+  made.wants.warnings = false;
+  made.see = [of = std::move(of), options,
+              steps = std::make_shared<step_collector>()](const event& what) {
+    const auto* ops = steps->add(what);
+    if (!ops)
+      return;
+    const auto times = times_of(*of, *ops);
+    print_progress(options, std::get<step_event>(what),
+                   ops->empty() ? nullptr : &times);
+  };
+  return made;
+}
+
+}  // namespace troupe

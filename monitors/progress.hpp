@@ -1,0 +1,33 @@
+#pragma once
+
+#include <cstdio>
+#include <memory>
+
+#include "troupe/engine/events/monitor.hpp"
+#include "troupe/engine/plan/plan.hpp"
+#include "troupe/monitors/step_times.hpp"
+
+namespace troupe {
+
+/// "step 12/200 loss 2.31 grad_norm 0.81 lr 3e-4 tok/s 41.2k bubble 18 %
+/// (plan 16 %) mem 412 MiB"; a validation as "validation at step 12 loss ...".
+/// `times` may be null (no pipeline); `steps` of the whole run.
+std::string progress_line(const step_event& step, std::int64_t steps,
+                          const step_times* times);
+
+struct progress_options {
+  std::int64_t steps = 0;  // of the whole run
+  std::FILE* out = stdout;
+  /// Colour, a bar and an estimate of the time left.
+  bool terminal = false;
+};
+
+/// Prints a line a step.
+monitor progress_monitor(std::shared_ptr<const plan> of,
+                         const progress_options& options);
+
+/// Prints one step's line; for runs without actors.
+void print_progress(const progress_options& options, const step_event& step,
+                    const step_times* times);
+
+}  // namespace troupe

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "troupe/engine/events/event.hpp"
+#include "troupe/engine/plan/plan.hpp"
+#include "troupe/engine/plan/simulate.hpp"
+
+namespace troupe {
+
+/// Where a step's time went, from what its ranks executed.
+struct step_times {
+  double seconds = 0;      // first op's begin to last op's end
+  double bubble = 0;       // share of all ranks' time without an op
+  double plan_seconds = 0;  // the same ops and costs, on paper
+  double plan_bubble = 0;
+};
+
+/// `ops`: one event a rank and replica, of one step. All replicas count; the
+/// paper figures are the slowest replica's.
+step_times times_of(const plan& of, const std::vector<ops_event>& ops);
+
+/// The measured cost of each op of the plan, in seconds, for `simulate`;
+/// taken from the events of one replica.
+op_costs measured_costs(const plan& of, const std::vector<ops_event>& ops,
+                        std::int32_t data_rank);
+
+}  // namespace troupe

@@ -1,0 +1,28 @@
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+
+#include "troupe/engine/events/monitor.hpp"
+#include "troupe/engine/plan/plan.hpp"
+#include "troupe/engine/plan/timeline.hpp"
+
+namespace troupe {
+
+struct timeline_files {
+  std::string svg;    // picture of the last step; empty: none
+  std::string trace;  // Chrome/Perfetto trace of the last steps; empty: none
+  std::size_t trace_steps = 32;
+};
+
+/// Keeps what each rank executed when, and writes it when it finishes:
+/// written whole or not at all. Replica d's rank r is row d x ranks + r.
+monitor timeline_monitor(std::shared_ptr<const plan> of,
+                         const timeline_files& files);
+
+/// A step that was run, in milliseconds from its first op, with its messages
+/// as flows; ops that take no time are left out.
+timeline measured_timeline(const plan& of, const std::vector<ops_event>& ops);
+
+}  // namespace troupe
