@@ -196,9 +196,9 @@ std::vector<std::vector<cell>> parse_cells(std::string_view csv,
   while (!csv.empty()) {
     const auto end = std::min(csv.find('\n'), csv.size());
     auto row = csv.substr(0, end);
-    csv.remove_prefix(std::min(end + 1, csv.size()));
-    if (row.ends_with('\r'))
+    if (end < csv.size() && row.ends_with('\r'))
       row.remove_suffix(1);
+    csv.remove_prefix(std::min(end + 1, csv.size()));
     rows.push_back(parse_row(row, source, rows.size() + 1));
   }
   if (rows.empty())

@@ -210,16 +210,26 @@ class placer {
     if (cycle.empty())
       return;
     std::string text;
-    for (const auto rank : cycle) {
-      op missing;
-      missing_input(rank, missing);
-      text += fmt::format(
-        "{}rank {} at {} waits for {}, which stands later on rank {}",
-        text.empty() ? "" : "; ", rank,
+    for (const auto rank : cycle)
+      text += fmt::format("{}{}", text.empty() ? "" : "; ", wait_of(rank));
+    fail(error_code::deadlock, "{}: the lanes wait for each other: {}",
+         lanes_.name, text);
+  }
+
+  std::string wait_of(std::int32_t rank) const {
+    op missing;
+    missing_input(rank, missing);
+    const auto blocker = lanes_.placement.rank_of(missing.stage, missing.copy);
+    // The backward that makes the input is either B or I.
+    for (const auto& what : lane_of(blocker))
+      if (op_slot(lanes_, what) == op_slot(lanes_, missing) &&
+          is_backward(what.kind) == is_backward(missing.kind) &&
+          what.kind != op_kind::weight_backward)
+        missing.kind = what.kind;
+    return fmt::format(
+        "rank {} at {} waits for {}, which stands later on rank {}", rank,
         to_text(lane_of(rank)[next_[at(rank)]], lanes_.slices > 1),
-        to_text(missing, lanes_.slices > 1), blocker_of(rank));
-    }
-    fail(error_code::deadlock, "the lanes wait for each other: {}", text);
+        to_text(missing, lanes_.slices > 1), blocker);
   }
 
   const schedule& lanes_;

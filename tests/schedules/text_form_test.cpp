@@ -1,0 +1,80 @@
+#include "troupe/schedules/text_form.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_exception.hpp>
+
+#include "troupe/schedules/builtin.hpp"
+#include "troupe/schedules/error.hpp"
+
+using namespace troupe;
+
+namespace {
+
+constexpr auto slices = R"(troupe schedule 1
+name two_slices
+microbatches 1
+slices 2
+placement 0 1
+rank 0: 0F0.0 0F0.1 0B0.1 0B0.0
+rank 1: 1F0.0 1F0.1 1B0.1 1B0.0
+)";
+
+constexpr auto copies = R"(troupe schedule 1
+name both_ways
+microbatches 2
+slices 1
+placement 0 1
+placement 1 0
+rank 0: 0F0 1F1@1 (0F2;1B1@1) 0B0 0B2
+rank 1: 0F1@1 1F0 1B0 1F2 1B2 0B1@1
+)";
+
+std::string with(std::string text, std::string_view old,
+                 std::string_view other) {
+  return text.replace(text.find(old), old.size(), other);
+}
+
+}  // namespace
+
+TEST_CASE("slices, copies and placement survive the text form") {
+  CHECK(to_text_form(from_text_form(slices, "x")) == slices);
+  const auto both = with(copies, "microbatches 2", "microbatches 3");
+  const auto read = from_text_form(both, "x");
+  CHECK(to_text_form(read) == both);
+  CHECK(read.placement.rank_of(0, 1) == 1);
+  CHECK(read.lanes[0][1].copy == 1);
+}
+
+TEST_CASE("built-ins survive the text form") {
+  const auto lanes = make_schedule(
+    "interleaved_1f1b",
+    {.ranks = 2, .stages_per_rank = 2, .microbatches = 3});
+  CHECK(from_text_form(to_text_form(lanes), "x") == lanes);
+}
+
+TEST_CASE("a malformed text form is refused with its line") {
+  const auto refused = [](const std::string& text, const std::string& why) {
+    CHECK_THROWS_MATCHES(from_text_form(text, "x"), error,
+                         Catch::Matchers::Message(why));
+  };
+  refused(with(slices, "slices 2", "slices 0"),
+          "x, line 4: slices must be in 1..32767, but is 0");
+  refused(with(slices, "slices 2", "slice 2"),
+          "x, line 4: expected 'slices ...', found 'slice 2'");
+  refused(with(slices, "microbatches 1", "microbatches one"),
+          "x, line 3: 'one' is not a number");
+  refused(with(slices, "placement 0 1", "placement 0 -1"),
+          "x, line 5: each copy has one rank, from 0, for each stage");
+  refused(with(slices, "0F0.1", "0F0,1"),
+          "x, line 6: '0F0,1': ',1' stands after the action; remove it");
+  refused(with(slices, "0F0.1", "0SEND_F0"),
+          "x, line 6: '0SEND_F0': only compute ops stand in a lane");
+  refused(with(slices, "0F0.1", "0F0.2"),
+          "rank 0, op 1: 0F0.2 is outside the 2 stages and 1 microbatches");
+  refused(with(slices, " 1B0.0", ""), "rank 1, op 3: 1B0.0 is missing");
+  refused(with(slices, "rank 1", "rank 2"),
+          "x, line 7: expected 'rank 1: ...', found 'rank 2: 1F0.0 1F0.1 "
+          "1B0.1 1B0.0'");
+  refused(std::string{slices} + "more\n", "x, line 7: text after the last rank");
+  refused("troupe schedule 2\n", "x, line 1: expected 'troupe schedule 1'");
+}
