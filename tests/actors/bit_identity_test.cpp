@@ -1,17 +1,119 @@
 #include <catch2/catch_test_macros.hpp>
-#include <catch2/generators/catch_generators_all.hpp>
 
+#include <array>
 #include <chrono>
+#include <mutex>
 #include <random>
+#include <set>
 #include <thread>
 
 #include "small_model.hpp"
+#include "troupe/schedules/error.hpp"
 
 using namespace troupe;
 using namespace troupe::testing;
 
-TEST_CASE("a pipelined step gives the plain loop's bits") {
-  const small_case what{};
-  INFO(describe(what));
-  CHECK(compare_with_plain(what) == "");
+namespace {
+
+/// Indices into the lists of values below, one a dimension.
+using choice = std::array<int, 8>;
+
+const std::vector<std::string> schedules = {
+  "gpipe", "1f1b", "eager_1f1b", "interleaved_1f1b", "breadth_first",
+  "depth_first"};
+constexpr std::array microbatches = {1, 4, 7, 8};
+constexpr choice sizes = {6, 4, 2, 4, 2, 2, 2, 2};
+
+small_case case_of(const choice& at) {
+  return {.schedule = schedules[static_cast<std::size_t>(at[0])],
+          .ranks = at[1] + 1,
+          .stages_per_rank = at[2] + 1,
+          .microbatches = microbatches[static_cast<std::size_t>(at[3])],
+          .data_parallel = at[4] + 1,
+          .use_sgd = at[5] == 1,
+          .recompute = at[6] == 1,
+          .clip = at[7] == 1 ? 0.5 : 0};
+}
+
+bool is_legal(const choice& at) {
+  const auto what = case_of(at);
+  try {
+    make_schedule(what.schedule,
+                  {what.ranks, what.stages_per_rank, what.microbatches});
+    return true;
+  } catch (const error&) {
+    return false;
+  }
+}
+
+std::vector<choice> all_choices() {
+  std::vector<choice> all;
+  choice at{};
+  for (bool more = true; more;) {
+    if (is_legal(at))
+      all.push_back(at);
+    more = false;
+    for (std::size_t i = 0; i < at.size() && !more; ++i) {
+      more = ++at[i] < sizes[i];
+      at[i] = more ? at[i] : 0;
+    }
+  }
+  return all;
+}
+
+/// Cases such that every two values of two dimensions that can meet do meet.
+std::vector<choice> pairwise(std::vector<choice> all) {
+  std::ranges::shuffle(all, std::mt19937{1});
+  std::set<std::array<std::size_t, 4>> met;
+  std::vector<choice> kept;
+  for (const auto& at : all) {
+    const auto before = met.size();
+    for (std::size_t i = 0; i < at.size(); ++i)
+      for (std::size_t j = i + 1; j < at.size(); ++j)
+        met.insert({i, static_cast<std::size_t>(at[i]), j,
+                    static_cast<std::size_t>(at[j])});
+    if (met.size() > before)
+      kept.push_back(at);
+  }
+  return kept;
+}
+
+void check_all(const std::vector<choice>& choices) {
+  for (const auto& at : choices) {
+    const auto what = case_of(at);
+    INFO(describe(what));
+    CHECK(compare_with_plain(what) == "");
+  }
+}
+
+}  // namespace
+
+TEST_CASE("pipelined parameters equal the plain loop's, bit for bit") {
+  const auto choices = pairwise(all_choices());
+  CHECK(choices.size() > 20);
+  check_all(choices);
+}
+
+TEST_CASE("every combination equals the plain loop, bit for bit", "[.full]") {
+  check_all(all_choices());
+}
+
+TEST_CASE("random delays in every actor change no bit") {
+  std::mutex mutex;
+  std::mt19937 random{3};
+  const auto delay = [&] {
+    std::unique_lock lock(mutex);
+    const auto us = random() % 4 == 0 ? random() % 300 : 0;
+    lock.unlock();
+    const auto until =
+      std::chrono::steady_clock::now() + std::chrono::microseconds(us);
+    while (std::chrono::steady_clock::now() < until)
+      std::this_thread::yield();
+  };
+  const small_case what{.schedule = "interleaved_1f1b",
+                        .stages_per_rank = 2,
+                        .data_parallel = 2,
+                        .clip = 0.5};
+  for (int i = 0; i < 20; ++i)
+    CHECK(compare_with_plain(what, 2, delay) == "");
 }
