@@ -1,0 +1,175 @@
+#include "troupe/engine/checkpoint/safetensors.hpp"
+
+#include <ATen/ops/equal.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/rand.h>
+#include <ATen/ops/tensor.h>
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_exception.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <random>
+
+#include "../temporary_folder.hpp"
+#include "troupe/engine/models/gpt.hpp"
+#include "troupe/schedules/error.hpp"
+
+using namespace troupe;
+using troupe::testing::temporary_folder;
+using Catch::Matchers::ContainsSubstring;
+using Catch::Matchers::MessageMatches;
+
+namespace {
+
+std::string bytes_of(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+std::string with_header(const std::string& header, std::size_t data) {
+  const std::uint64_t length = header.size();
+  std::string bytes(sizeof(length), '\0');
+  std::memcpy(bytes.data(), &length, sizeof(length));
+  return bytes + header + std::string(data, 'x');
+}
+
+}  // namespace
+
+TEST_CASE("one float is the 76-byte file that the format prescribes") {
+  const temporary_folder folder;
+  const auto path = folder / "g.safetensors";
+  write_safetensors(path, {{"gradient", at::ones({1, 1})}});
+  const auto bytes = bytes_of(path);
+  CHECK(bytes.size() == 76);
+  CHECK(bytes.substr(8, 64)
+        == R"({"gradient":{"dtype":"F32","shape":[1,1],"data_offsets":[0,4]}} )");
+}
+
+TEST_CASE("tensors of all dtypes and shapes come back as they were") {
+  const temporary_folder folder;
+  const auto path = folder / "a.safetensors";
+  const parameter_list tensors = {
+    {"f32", at::rand({3, 4})},
+    {"f64", at::rand({2}, at::kDouble)},
+    {"bf16", at::rand({5}).to(at::kBFloat16)},
+    {"f16", at::rand({5}).to(at::kHalf)},
+    {"i64", at::tensor({1, -2, 3})},
+    {"scalar", at::rand({})},
+    {"empty", at::rand({0, 3})},
+    {"transposed", at::rand({3, 4}).t()}};
+  write_safetensors(path, tensors, {{"made by", "a test"}});
+  const auto back = read_safetensors(path);
+  REQUIRE(back.size() == tensors.size());
+  for (std::size_t i = 0; i < back.size(); ++i) {
+    INFO(tensors[i].first);
+    const auto& original = tensors[i].second;
+    const auto found = std::ranges::find(back, tensors[i].first,
+                                         &parameter_list::value_type::first);
+    REQUIRE(found != back.end());
+    CHECK(found->second.scalar_type() == original.scalar_type());
+    CHECK(at::equal(found->second, original));
+  }
+}
+
+TEST_CASE("a GPT's parameters have the same names however it is split") {
+  const gpt_options sizes{.width = 8, .layers = 2, .heads = 2, .length = 4};
+  const auto layers = gpt(sizes);
+  const auto whole = layer_sequence(layers, {0, 4}).parameters_by_name();
+  parameter_list parts;
+  for (const auto& range : split_gpt(sizes, 2))
+    for (auto& item : layer_sequence(layers, range).parameters_by_name())
+      parts.push_back(item);
+  REQUIRE(parts.size() == whole.size());
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    CHECK(parts[i].first == whole[i].first);
+    CHECK(at::equal(parts[i].second, whole[i].second));
+  }
+  CHECK(whole.front().first == "tok.weight");
+  CHECK(whole[2].first == "blocks.0.ln1.weight");
+  CHECK(whole.back().first == "head.bias");
+}
+
+TEST_CASE("damaged files are refused with a reason") {
+  const temporary_folder folder;
+  const auto refused = [&](const std::string& bytes,
+                           const std::string& reason) {
+    INFO(reason);
+    const auto path = folder.write("x.safetensors", bytes);
+    CHECK_THROWS_MATCHES(read_safetensors(path), error,
+                         MessageMatches(ContainsSubstring(reason)));
+  };
+  const std::string f = R"({"a":{"dtype":"F32","shape":[2],"data_offsets":)";
+  refused("abc", "too short");
+  refused(with_header("{}", 0).substr(0, 9), "announces a header of 2 bytes");
+  refused(with_header("[1]", 0), "not a JSON object");
+  refused(with_header("{]", 0), "not a JSON object");
+  refused(with_header(R"({"a":{"dtype":"F32"}})", 0), "'a' lacks");
+  refused(with_header(
+            R"({"a":{"dtype":"F9","shape":[],"data_offsets":[0,4]}})", 4),
+          "unknown dtype 'F9'");
+  refused(with_header(f + "[0,4]}}", 4), "offsets 0..4 where 0..8");
+  refused(with_header(f + "[4,12]}}", 12), "offsets 4..12 where 0..8");
+  refused(with_header(f + "[0,8]}}", 9), "describes 8 bytes of data, the "
+                                         "file has 9");
+  refused(with_header(R"({"a":{"dtype":"F32","shape":[4294967296,4294967296],)"
+                      R"("data_offsets":[0,8]}})",
+                      8),
+          "impossible shape");
+  refused(with_header(R"({"a":{"dtype":"F32","shape":[-1],)"
+                      R"("data_offsets":[0,8]}})",
+                      8),
+          "impossible shape");
+}
+
+TEST_CASE("no mutation of a good file crashes the reader") {
+  const temporary_folder folder;
+  const auto path = folder / "a.safetensors";
+  write_safetensors(path, {{"a", at::ones({4})}, {"b", at::ones({2, 2})}});
+  const auto good = bytes_of(path);
+  std::mt19937 random{1};
+  int refused = 0;
+  for (int i = 0; i < 2000; ++i) {
+    auto bytes = good;
+    for (int k = 0; k < 3; ++k)
+      bytes[random() % bytes.size()] = static_cast<char>(random());
+    if (random() % 4 == 0)
+      bytes.resize(random() % bytes.size());
+    const auto mutated = folder.write("m.safetensors", bytes);
+    try {
+      read_safetensors(mutated);
+    } catch (const error&) {
+      ++refused;
+    }
+  }
+  CHECK(refused > 1000);
+}
+
+TEST_CASE("parameters that don't fit are named and nothing is changed") {
+  const parameter_list model = {{"a", at::ones({2})}, {"b", at::ones({3})}};
+  const auto refused = [&](const parameter_list& values,
+                           const std::string& reason) {
+    CHECK_THROWS_MATCHES(load_parameters(model, values, "file"), error,
+                         MessageMatches(ContainsSubstring(reason)));
+    CHECK(at::equal(model[0].second, at::ones({2})));
+  };
+  refused({{"a", at::rand({2})}}, "lacks the parameter 'b'");
+  refused({{"a", at::rand({2})}, {"b", at::rand({4})}},
+          "'b' is Float[4], the model's is Float[3]");
+  refused({{"a", at::rand({2})}, {"b", at::rand({3})}, {"c", at::rand({1})}},
+          "has 'c', which the model lacks");
+}
+
+TEST_CASE("a file that can't be written leaves nothing behind") {
+  const temporary_folder folder;
+  CHECK_THROWS_MATCHES(
+    write_safetensors(folder / "no/such/x", {{"a", at::ones({1})}}), error,
+    MessageMatches(ContainsSubstring("can't be created")));
+  CHECK_THROWS_AS(
+    write_safetensors(folder / "y", {{"a", at::ones({1})},
+                                     {"a", at::ones({1})}}),
+    error);
+  CHECK(folder.empty());
+}

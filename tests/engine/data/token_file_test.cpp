@@ -1,0 +1,132 @@
+#include "troupe/engine/data/token_file.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_exception.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+
+#include <cstdint>
+#include <cstring>
+#include <filesystem>
+#include <vector>
+
+#include "../temporary_folder.hpp"
+#include "troupe/schedules/error.hpp"
+
+using namespace troupe;
+using troupe::testing::temporary_folder;
+using Catch::Matchers::ContainsSubstring;
+using Catch::Matchers::MessageMatches;
+
+namespace {
+
+template <class T>
+std::string raw(const std::vector<T>& values) {
+  std::string bytes(values.size() * sizeof(T), '\0');
+  std::memcpy(bytes.data(), values.data(), bytes.size());
+  return bytes;
+}
+
+std::string llm_c_file(std::int32_t magic, std::int32_t version,
+                       std::int32_t count,
+                       const std::vector<std::uint16_t>& tokens) {
+  std::vector<std::int32_t> header(256);
+  header[0] = magic;
+  header[1] = version;
+  header[2] = count;
+  return raw(header) + raw(tokens);
+}
+
+std::string npy_file(const std::string& descr, const std::string& shape,
+                     const std::string& data) {
+  auto header = "{'descr': '" + descr
+                + "', 'fortran_order': False, 'shape': " + shape + ", }";
+  header.append(64 - (10 + header.size() + 1) % 64, ' ');
+  header += '\n';
+  const auto length = static_cast<std::uint16_t>(header.size());
+  return std::string("\x93NUMPY\x01\x00", 8) + raw(std::vector{length})
+         + header + data;
+}
+
+std::vector<std::int64_t> all_of(const token_source& tokens) {
+  std::vector<std::int64_t> ids(static_cast<std::size_t>(tokens.size()));
+  tokens.read(0, tokens.size(), ids.data());
+  return ids;
+}
+
+using ids = std::vector<std::int64_t>;
+
+}  // namespace
+
+TEST_CASE("any file is a sequence of bytes") {
+  const temporary_folder folder;
+  const auto path = folder.write("a.txt", "abc\xff");
+  CHECK(all_of(*open_tokens(path)) == ids{97, 98, 99, 255});
+}
+
+TEST_CASE("token formats are told apart by what the file holds") {
+  const temporary_folder folder;
+  const std::vector<std::uint16_t> tokens = {1, 50256, 3};
+  const auto nano = folder.write("nano.bin", raw(tokens));
+  const auto llm_c =
+    folder.write("llmc.bin", llm_c_file(20240520, 1, 3, tokens));
+  const auto npy = folder.write("t.npy", npy_file("<u2", "(3,)", raw(tokens)));
+  for (const auto& path : {nano, llm_c, npy}) {
+    INFO(path);
+    CHECK(all_of(*open_tokens(path)) == ids{1, 50256, 3});
+  }
+  const auto wide = folder.write(
+    "w.npy", npy_file("<i8", "(2,)", raw(std::vector<std::int64_t>{7, 9})));
+  CHECK(all_of(*open_tokens(wide)) == ids{7, 9});
+}
+
+TEST_CASE("files are read in a row, also across their ends") {
+  const temporary_folder folder;
+  const auto joined =
+    join_tokens({open_tokens(folder.write("a", "ab")),
+                 open_tokens(folder.write("b", "c")),
+                 open_tokens(folder.write("c", "def"))});
+  CHECK(joined->size() == 6);
+  ids four(4);
+  joined->read(1, 4, four.data());
+  CHECK(four == ids{98, 99, 100, 101});
+  CHECK(all_of(*part_of(joined, 4, 2)) == ids{101, 102});
+}
+
+TEST_CASE("bad token files are refused with a reason") {
+  const temporary_folder folder;
+  const auto refused = [&](const std::string& name, const std::string& bytes,
+                           const std::string& reason) {
+    INFO(reason);
+    const auto path = folder.write(name, bytes);
+    CHECK_THROWS_MATCHES(open_tokens(path), error,
+                         MessageMatches(ContainsSubstring(path)
+                                        && ContainsSubstring(reason)));
+  };
+  refused("empty", "", "is empty");
+  refused("odd.bin", "abc", "an odd number");
+  refused("v.bin", llm_c_file(20240520, 2, 0, {}), "has version 2");
+  refused("l.bin", llm_c_file(20240520, 1, 5, {1, 2}),
+          "announces 5 tokens (1034 bytes), the file has 1028");
+  refused("f.npy", npy_file("<f4", "(1,)", "abcd"), "items of type '<f4'");
+  refused("d.npy", npy_file("<u2", "(1, 2)", "abcd"), "not one-dimensional");
+  refused("s.npy", npy_file("<u2", "(3,)", "abcd"), "announces 6 bytes");
+  refused("c.npy", npy_file("<u2", "(3,)", "").substr(0, 20), "cut off");
+  CHECK_THROWS_MATCHES(open_tokens(folder / "missing"), error,
+                       MessageMatches(ContainsSubstring("No such file")));
+}
+
+TEST_CASE("a file that vanishes or shrinks is an error, not a crash") {
+  const temporary_folder folder;
+  const auto path = folder.write("a.txt", std::string(100'000, 'a'));
+  const auto tokens = open_tokens(path);
+  std::int64_t id = 0;
+  tokens->read(99'999, 1, &id);
+  CHECK(id == 'a');
+  std::filesystem::resize_file(path, 10);
+  CHECK_THROWS_MATCHES(
+    tokens->read(99'999, 1, &id), error,
+    MessageMatches(ContainsSubstring("shortened from 100000 to 10 bytes")));
+  std::filesystem::remove(path);
+  CHECK_THROWS_MATCHES(tokens->read(0, 1, &id), error,
+                       MessageMatches(ContainsSubstring("was deleted")));
+}

@@ -1,0 +1,237 @@
+#include "troupe/engine/stage/module_stage.hpp"
+
+#include <ATen/ops/allclose.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/equal.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/tanh.h>
+#include <ATen/ops/tensor.h>
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_exception.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+
+#include "troupe/schedules/error.hpp"
+
+using namespace troupe;
+using Catch::Matchers::ContainsSubstring;
+using Catch::Matchers::MessageMatches;
+
+namespace {
+
+/// y = tanh(x w), z = an integer tensor passed through; two tensors in and
+/// out where there are two.
+struct tanh_layer final : stage_module {
+  tanh_layer() {
+    weight = register_parameter("weight",
+                                at::tensor({0.5, -1.0}).to(at::kFloat));
+  }
+  using stage_module::forward;
+  tensor_list forward(const tensor_list& inputs) override {
+    auto outputs = inputs;
+    outputs[0] = at::tanh(inputs[0] * weight);
+    return outputs;
+  }
+  at::Tensor weight;
+};
+
+struct masked_layer final : stage_module {
+  tensor_list forward(const tensor_list&) override { return {}; }
+  tensor_list forward(const tensor_list& inputs,
+                      const tensor_arguments& arguments) override {
+    return {inputs[0] * arguments.at("mask")};
+  }
+  bool reads_arguments() const override { return true; }
+};
+
+std::shared_ptr<layer_sequence> sequence_of(
+  std::function<std::shared_ptr<stage_module>()> make) {
+  return std::make_shared<layer_sequence>(model{{"layer", std::move(make)}},
+                                          layer_range{0, 1});
+}
+
+std::shared_ptr<layer_sequence> tanh_sequence() {
+  return sequence_of([] { return std::make_shared<tanh_layer>(); });
+}
+
+step_settings training_step(double loss_gradient = 1) {
+  step_settings settings;
+  settings.learning_rate = 0.1;
+  settings.loss_gradient = loss_gradient;
+  return settings;
+}
+
+module_stage_options middle_stage() {
+  module_stage_options options;
+  options.index = 1;
+  options.first = false;
+  options.optimizer = sgd{};
+  return options;
+}
+
+at::Tensor input() {
+  return at::tensor({1.0, 2.0}).to(at::kFloat);
+}
+
+}  // namespace
+
+TEST_CASE("a stage's gradients are those of its function") {
+  module_stage stage(tanh_sequence(), middle_stage());
+  stage.begin_step(training_step());
+  const auto y = stage.forward({0, 0}, {input()}, {});
+  const auto gx =
+    stage.backward(op_kind::backward, {0, 0}, {at::ones({2})});
+  const auto w = stage.parameters().at(0);
+  const auto slope = 1 - y.at(0) * y.at(0);  // of tanh
+  CHECK(at::allclose(gx.at(0), slope * w.detach()));
+  CHECK(at::allclose(w.grad(), slope * input()));
+  CHECK_NOTHROW(stage.end_step());
+}
+
+TEST_CASE("gradients accumulate over microbatches and drop with the step") {
+  module_stage stage(tanh_sequence(), middle_stage());
+  const auto backward_of = [&](std::int32_t k) {
+    stage.forward({k, 0}, {input()}, {});
+    stage.backward(op_kind::backward, {k, 0}, {at::ones({2})});
+  };
+  stage.begin_step(training_step());
+  backward_of(0);
+  const auto once = stage.parameters()[0].grad().clone();
+  backward_of(1);
+  CHECK(at::equal(stage.parameters()[0].grad(), once + once));
+  stage.begin_step(training_step());
+  CHECK_FALSE(stage.parameters()[0].grad().defined());
+}
+
+TEST_CASE("several tensors pass a stage, integers without a gradient") {
+  module_stage stage(tanh_sequence(), middle_stage());
+  stage.begin_step(training_step());
+  const auto ids = at::arange(3);
+  const auto outputs = stage.forward({0, 0}, {input(), ids, input()}, {});
+  REQUIRE(outputs.size() == 3);
+  CHECK(at::equal(outputs[1], ids));
+  const auto gradients = stage.backward(
+    op_kind::backward, {0, 0}, {at::ones({2}), at::Tensor{}, at::ones({2})});
+  CHECK(gradients[0].defined());
+  CHECK_FALSE(gradients[1].defined());
+  CHECK(at::equal(gradients[2], at::ones({2})));
+}
+
+TEST_CASE("an output's memory is free once nobody else holds it") {
+  module_stage stage(
+    sequence_of([] {
+      struct scale final : stage_module {
+        tensor_list forward(const tensor_list& inputs) override {
+          return {inputs[0] * 2};
+        }
+      };
+      return std::make_shared<scale>();
+    }),
+    middle_stage());
+  stage.begin_step(training_step());
+  auto outputs = stage.forward({0, 0}, {input()}, {});
+  const auto storage = outputs[0].storage().getWeakStorageImpl();
+  outputs.clear();
+  CHECK(storage.expired());
+  CHECK(at::equal(
+    stage.backward(op_kind::backward, {0, 0}, {at::ones({2})}).at(0),
+    at::ones({2}) * 2));
+}
+
+TEST_CASE("recompute gives the same bits and keeps only the input") {
+  auto options = middle_stage();
+  module_stage plain(tanh_sequence(), options);
+  options.recompute = true;
+  module_stage again(tanh_sequence(), options);
+  for (auto* stage : {&plain, &again}) {
+    stage->begin_step(training_step());
+    stage->forward({0, 0}, {input()}, {});
+  }
+  const auto backward = [](module_stage& stage) {
+    return stage.backward(op_kind::backward, {0, 0}, {at::ones({2})}).at(0);
+  };
+  CHECK(at::equal(backward(plain), backward(again)));
+  CHECK(at::equal(plain.parameters()[0].grad(),
+                  again.parameters()[0].grad()));
+}
+
+TEST_CASE("the last stage's gradient starts as the settings say") {
+  module_stage_options options;
+  options.index = 0;
+  options.optimizer = sgd{};
+  options.loss = [](const tensor_list& outputs, const microbatch_data&) {
+    return std::vector<loss_term>{
+      {"sum", outputs[0].sum(), 2, 1},
+      {"twice", outputs[0].sum() * 2, 2, 0}};
+  };
+  module_stage stage(tanh_sequence(), options);
+  stage.begin_step(training_step(1024.0 / (4 * 2)));
+  CHECK(stage.forward({0, 0}, {input()}, {}).empty());
+  CHECK(stage.backward(op_kind::backward, {0, 0}, {}).empty());
+  const auto w = stage.parameters()[0];
+  const auto y = at::tanh(input() * w.detach());
+  CHECK(at::allclose(w.grad(), (1 - y * y) * input() * 128));
+  const auto result = stage.end_step();
+  REQUIRE(result.losses.size() == 2);
+  CHECK(result.losses[1].value == 2 * result.losses[0].value);
+}
+
+TEST_CASE("arguments reach modules that read them") {
+  const auto module =
+    sequence_of([] { return std::make_shared<masked_layer>(); });
+  CHECK(module->reads_arguments());
+  CHECK_FALSE(tanh_sequence()->reads_arguments());
+  module_stage stage(module, middle_stage());
+  stage.begin_step(training_step());
+  microbatch_data data;
+  data.arguments["mask"] = at::tensor({0.0, 1.0}).to(at::kFloat);
+  CHECK(at::equal(stage.forward({0, 0}, {input()}, data).at(0),
+                  at::tensor({0.0, 2.0}).to(at::kFloat)));
+}
+
+TEST_CASE("what is left at a step's end is named") {
+  module_stage stage(tanh_sequence(), middle_stage());
+  stage.begin_step(training_step());
+  stage.forward({3, 0}, {input()}, {});
+  CHECK_THROWS_MATCHES(
+    stage.end_step(), error,
+    MessageMatches(ContainsSubstring("stage 1: 1 activations were left")
+                   && ContainsSubstring("microbatch 3")));
+  CHECK_THROWS_MATCHES(
+    stage.forward({3, 0}, {input()}, {}), error,
+    MessageMatches(ContainsSubstring("microbatch 3 was run forward twice")));
+  CHECK_THROWS_MATCHES(
+    stage.backward(op_kind::backward, {4, 0}, {at::ones({2})}), error,
+    MessageMatches(ContainsSubstring("microbatch 4 without its forward")));
+}
+
+TEST_CASE("validation keeps nothing for a backward") {
+  module_stage stage(tanh_sequence(), middle_stage());
+  auto settings = training_step();
+  settings.phase = phase::validation;
+  stage.begin_step(settings);
+  const auto y = stage.forward({0, 0}, {input()}, {});
+  CHECK_FALSE(y.at(0).requires_grad());
+  CHECK_NOTHROW(stage.end_step());
+}
+
+TEST_CASE("a model's own metrics are averaged by name") {
+  struct counting final : stage_module {
+    tensor_list forward(const tensor_list& inputs) override {
+      report_metric("mean input", inputs[0].mean().item<double>());
+      return inputs;
+    }
+  };
+  module_stage stage(
+    sequence_of([] { return std::make_shared<counting>(); }),
+    middle_stage());
+  stage.begin_step(training_step());
+  stage.forward({0, 0}, {at::ones({2})}, {});
+  stage.forward({1, 0}, {at::ones({2}) * 3}, {});
+  for (const std::int32_t k : {0, 1})
+    stage.backward(op_kind::backward, {k, 0}, {at::ones({2})});
+  const auto metrics = stage.end_step().metrics;
+  REQUIRE(metrics.size() == 1);
+  CHECK(metrics[0].name == "mean input");
+  CHECK(metrics[0].value == 2);
+  CHECK(metrics[0].count == 2);
+}
