@@ -1,6 +1,7 @@
 # troupe_component(NAME DIRECTORY folder DEPENDS targets [PRIVATE targets]
 #                  [PCH kind])
-# makes troupe_NAME, alias troupe::NAME, of the folder's .cpp files.
+# makes troupe_NAME, alias troupe::NAME, of the folder's .cpp files. PRIVATE is
+# for header-only libraries that no header of the component includes.
 function(troupe_component name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "DIRECTORY;PCH" "DEPENDS;PRIVATE")
   set(folder ${PROJECT_SOURCE_DIR}/${arg_DIRECTORY})
@@ -21,7 +22,7 @@ function(troupe_component name)
   target_link_libraries(${target} ${scope} ${arg_DEPENDS})
   if(sources)
     target_link_libraries(${target} PRIVATE
-      $<BUILD_INTERFACE:troupe_flags> ${arg_PRIVATE})
+      $<BUILD_INTERFACE:troupe_flags> $<BUILD_INTERFACE:${arg_PRIVATE}>)
     troupe_precompile(${target} "${arg_PCH}")
   endif()
   troupe_install_component(${target} ${arg_DIRECTORY})

@@ -56,6 +56,7 @@ function(troupe_package_tests)
         -DCMAKE_CXX_COMPILER_LAUNCHER=${CCACHE_PROGRAM}
       --test-command ${folder}/uses_${use})
     set_tests_properties("package: uses ${use}" PROPERTIES
-      FIXTURES_REQUIRED package LABELS package TIMEOUT 300)
+      FIXTURES_REQUIRED package LABELS package TIMEOUT 300
+      ENVIRONMENT "CCACHE_BASEDIR=${PROJECT_BINARY_DIR};CCACHE_NOHASHDIR=1")
   endforeach()
 endfunction()
