@@ -40,9 +40,11 @@ void clockwork::run_lane(std::int32_t rank, turn_queue& turns) {
   const auto r = static_cast<std::size_t>(rank);
   const auto stop = plan_.first_op[r + 1];
   auto& next = next_[r];
+  const auto before = next;
   while (next < stop && (is_transfer(plan_.ops[next].kind) || attempt(next, r)))
     ++next;
-  turns.progressed(rank);
+  if (next != before)
+    turns.progressed(rank);
   if (next < stop)
     turns.wait(rank, blocker_);
 }

@@ -77,7 +77,7 @@ std::string replay::lane_sentence(std::int32_t rank) const {
                        plan_.rank_of(dependency));
   const auto first = head(fifos_[fifo_of(dependency)]);
   if (first == dependency)
-    return fmt::format("{} waits for {}", here, missing);
+    return {};
   return fmt::format("{} waits for {}, which stands behind {} in its FIFO",
                      here, missing, to_text(plan_, first));
 }
@@ -86,15 +86,27 @@ std::string replay::fifo_sentence(std::size_t index) const {
   const auto op = head(fifos_[index]);
   const auto& what = message_of(op);
   const auto peer = peer_of(op);
-  const auto here =
-    fmt::format("rank {} at {}", plan_.rank_of(op), to_text(plan_, op));
+  const auto rank = plan_.rank_of(op);
+  // A lane that needs just this transfer is where people look.
+  const auto at = next_[static_cast<std::size_t>(rank)];
+  const auto lane_needs_it =
+    at < plan_.first_op[static_cast<std::size_t>(rank) + 1]
+    && !is_transfer(plan_.ops[at].kind) && unmet_dependency(at) == op;
+  const auto shown = lane_needs_it ? at : op;
+  const auto here = fmt::format("rank {} at {}", rank, to_text(plan_, shown));
   const auto sends = plan_.ops[op].kind == plan_op_kind::send;
   const auto& edge = channel_of(op);
   if (sends && model_.kind == transport_kind::credited)
     return fmt::format("{} waits for a credit on edge {}->{}, held by {}", here,
                        edge.from_rank, edge.to_rank, held_by(op));
-  return fmt::format("{} waits for {} of rank {}", here,
-                     to_text(plan_, sends ? what.receive : what.send), peer);
+  const auto other = sends ? what.receive : what.send;
+  auto text = fmt::format("{} waits for {} of rank {}", here,
+                          to_text(plan_, other), peer);
+  const auto first = head(fifos_[fifo_of(other)]);
+  if (is_issued(other) && first != other)
+    text += fmt::format(", which stands behind {} in its FIFO",
+                        to_text(plan_, first));
+  return text;
 }
 
 std::string replay::held_by(std::uint32_t send) const {

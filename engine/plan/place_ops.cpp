@@ -222,14 +222,14 @@ class placer {
     const auto blocker = lanes_.placement.rank_of(missing.stage, missing.copy);
     // The backward that makes the input is either B or I.
     for (const auto& what : lane_of(blocker))
-      if (op_slot(lanes_, what) == op_slot(lanes_, missing) &&
-          is_backward(what.kind) == is_backward(missing.kind) &&
-          what.kind != op_kind::weight_backward)
+      if (op_slot(lanes_, what) == op_slot(lanes_, missing)
+          && is_backward(what.kind) == is_backward(missing.kind)
+          && what.kind != op_kind::weight_backward)
         missing.kind = what.kind;
     return fmt::format(
-        "rank {} at {} waits for {}, which stands later on rank {}", rank,
-        to_text(lane_of(rank)[next_[at(rank)]], lanes_.slices > 1),
-        to_text(missing, lanes_.slices > 1), blocker);
+      "rank {} at {} waits for {}, which stands later on rank {}", rank,
+      to_text(lane_of(rank)[next_[at(rank)]], lanes_.slices > 1),
+      to_text(missing, lanes_.slices > 1), blocker);
   }
 
   const schedule& lanes_;

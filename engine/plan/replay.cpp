@@ -96,9 +96,11 @@ void replay::run_lane(std::int32_t rank) {
   const auto r = static_cast<std::size_t>(rank);
   auto& next = next_[r];
   const auto end = plan_.first_op[r + 1];
-  while (next < end && attempt(next))
-    ++next;
-  turns_.progressed(rank);
+  moved_ = false;
+  for (; next < end && attempt(next); ++next)
+    moved_ = true;
+  if (moved_)
+    turns_.progressed(rank);
   if (next < end)
     turns_.wait(rank, blocker(next));
 }
@@ -179,6 +181,7 @@ bool replay::end_first(fifo& of) {
     }
     to_pump_.push_back(static_cast<std::size_t>(to_fifo_[channel]));
   }
+  moved_ = true;
   ended_[op] = 1;
   ++of.ended;
   return true;
@@ -191,6 +194,7 @@ bool replay::meet(std::uint32_t op, const message& what) {
   const auto there = fifo_of(sends ? what.receive : what.send);
   if (head(fifos_[there]) != (sends ? what.receive : what.send))
     return false;
+  moved_ = true;
   ended_[what.send] = ended_[what.receive] = 1;
   ++fifos_[here].ended;
   ++fifos_[there].ended;

@@ -71,6 +71,7 @@ class replay {
   std::vector<fifo> fifos_;
   std::vector<std::uint32_t> transfers_;
   std::vector<std::size_t> to_pump_;
+  bool moved_ = false;  // anything, in this turn
 };
 
 }  // namespace troupe

@@ -19,8 +19,8 @@ std::string case_path(const std::string& name) {
 }  // namespace
 
 TEST_CASE("PyTorch's compute CSV without idle cells is written back alike") {
-  const std::string name
-    = GENERATE("gpipe_p2_v1_m4", "1f1b_p4_v1_m8", "dualpipev_p2_v2_m4");
+  const std::string name =
+    GENERATE("gpipe_p2_v1_m4", "1f1b_p4_v1_m8", "dualpipev_p2_v2_m4");
   const auto path = case_path(name + ".compute.csv");
   CHECK(to_csv(load_schedule(path)) == read_file(path));
 }
@@ -42,8 +42,8 @@ TEST_CASE("placement is read from where stages stand") {
   const auto v = load_schedule(case_path("zbv_p2_v2_m2.compute.csv"));
   CHECK(v.placement == placement::v_shaped(2));
   CHECK(v.microbatches == 2);
-  const auto looped
-    = load_schedule(case_path("interleavedzb_p2_v2_m4.compute.csv"));
+  const auto looped =
+    load_schedule(case_path("interleavedzb_p2_v2_m4.compute.csv"));
   CHECK(looped.placement == placement::looped(2, 4));
 }
 
@@ -51,8 +51,7 @@ TEST_CASE("an overlapped pair is two ops") {
   const auto pair = load_schedule(case_path("dualpipev_p2_v2_m4.compute.csv"));
   const auto& lane = pair.lanes[0];
   CHECK(lane[7] == op{.stage = 0, .microbatch = 3, .overlaps_next = true});
-  CHECK(lane[8]
-        == op{.stage = 3, .microbatch = 1, .kind = op_kind::backward});
+  CHECK(lane[8] == op{.stage = 3, .microbatch = 1, .kind = op_kind::backward});
 }
 
 TEST_CASE("a file is found by a dot or a slash in its name") {

@@ -9,39 +9,39 @@
 using namespace troupe;
 
 TEST_CASE("a schedule of one's own reads like its description") {
-  const auto one_f_one_b = schedule::build(
-      {.ranks = 2, .microbatches = 3}, [](lane_builder& rank) {
-        rank.forward(first(rank.distance_to_last()));
-        rank.repeat_one_forward_one_backward();
-        rank.backward(rest());
-      });
+  const auto one_f_one_b =
+    schedule::build({.ranks = 2, .microbatches = 3}, [](lane_builder& rank) {
+      rank.forward(first(rank.distance_to_last()));
+      rank.repeat_one_forward_one_backward();
+      rank.backward(rest());
+    });
   CHECK(to_csv(one_f_one_b) ==
         "0F0,0F1,0B0,0F2,0B1,0B2\r\n"
         "1F0,1B0,1F1,1B1,1F2,1B2\r\n");
 }
 
 TEST_CASE("groups order a rank's stages: forwards up, backwards down") {
-  const auto grouped = schedule::build(
-      {.ranks = 1, .stages_per_rank = 2, .microbatches = 3},
-      [](lane_builder& rank) {
-        rank.in_groups({2, 1});
-        rank.forward(rest());
-        rank.backward(rest());
-      });
-  CHECK(to_csv(grouped) ==
-        "0F0,0F1,1F0,1F1,0F2,1F2,1B0,1B1,0B0,0B1,1B2,0B2\r\n");
+  const auto grouped =
+    schedule::build({.ranks = 1, .stages_per_rank = 2, .microbatches = 3},
+                    [](lane_builder& rank) {
+                      rank.in_groups({2, 1});
+                      rank.forward(rest());
+                      rank.backward(rest());
+                    });
+  CHECK(to_csv(grouped)
+        == "0F0,0F1,1F0,1F1,0F2,1F2,1B0,1B1,0B0,0B1,1B2,0B2\r\n");
 }
 
 TEST_CASE("lanes can be written op by op, on a placement of one's own") {
-  const auto v = schedule::build(
-      placement::v_shaped(1), 1, [](lane_builder& rank) {
-        for (const auto stage : {0, 1})
-          rank.place({.stage = stage, .kind = op_kind::forward});
-        for (const auto stage : {1, 0}) {
-          rank.place({.stage = stage, .kind = op_kind::input_backward});
-          rank.place({.stage = stage, .kind = op_kind::weight_backward});
-        }
-      });
+  const auto v =
+    schedule::build(placement::v_shaped(1), 1, [](lane_builder& rank) {
+      for (const auto stage : {0, 1})
+        rank.place({.stage = stage, .kind = op_kind::forward});
+      for (const auto stage : {1, 0}) {
+        rank.place({.stage = stage, .kind = op_kind::input_backward});
+        rank.place({.stage = stage, .kind = op_kind::weight_backward});
+      }
+    });
   CHECK(to_csv(v) == "0F0,1F0,1I0,1W0,0I0,0W0\r\n");
 }
 
@@ -67,18 +67,18 @@ TEST_CASE("a lane that leaves an op out is refused by name") {
     rank.backward(first(1));
   };
   CHECK_THROWS_MATCHES(
-      schedule::build({.microbatches = 2}, forget), error,
-      Catch::Matchers::Message("rank 0, op 3: 0B1 is missing"));
+    schedule::build({.microbatches = 2}, forget), error,
+    Catch::Matchers::Message("rank 0, op 3: 0B1 is missing"));
 }
 
 TEST_CASE("groups are set before the first op") {
   CHECK_THROWS_MATCHES(
-      schedule::build({.microbatches = 2},
-                      [](lane_builder& rank) {
-                        rank.forward(first(1));
-                        rank.in_groups({1, 1});
-                      }),
-      error,
-      Catch::Matchers::Message(
-          "rank 0: in_groups after the first op; call it at the start"));
+    schedule::build({.microbatches = 2},
+                    [](lane_builder& rank) {
+                      rank.forward(first(1));
+                      rank.in_groups({1, 1});
+                    }),
+    error,
+    Catch::Matchers::Message(
+      "rank 0: in_groups after the first op; call it at the start"));
 }

@@ -15,23 +15,23 @@ TEST_CASE("backwards first within a limit of P - r is 1f1b") {
   const auto microbatches = GENERATE(1, 3, 8);
   const schedule_shape shape{.ranks = ranks, .microbatches = microbatches};
   const auto generated = build_by_rules(
-      shape, {.in_flight_limit = [=](auto rank) { return ranks - rank; }});
+    shape, {.in_flight_limit = [=](auto rank) { return ranks - rank; }});
   CHECK(generated.lanes == make_schedule("1f1b", shape).lanes);
 }
 
 TEST_CASE("forwards first without a limit is gpipe") {
   const schedule_shape shape{.ranks = 3, .microbatches = 4};
   const auto generated =
-      build_by_rules(shape, {.prefer = {preference::forward}});
+    build_by_rules(shape, {.prefer = {preference::forward}});
   CHECK(generated.lanes == make_schedule("gpipe", shape).lanes);
 }
 
 TEST_CASE("weight gradients fill what would be idle") {
   const auto lanes = build_by_rules(
-      {.ranks = 2, .microbatches = 2},
-      {.in_flight_limit = [](auto) { return 2; },
-       .prefer = {preference::weight_backward_last, preference::backward},
-       .split_backward = true});
+    {.ranks = 2, .microbatches = 2},
+    {.in_flight_limit = [](auto) { return 2; },
+     .prefer = {preference::weight_backward_last, preference::backward},
+     .split_backward = true});
   CHECK(to_csv(lanes) ==
         "0F0,0F1,0I0,0W0,0I1,0W1\r\n"
         "1F0,1I0,1F1,1I1,1W0,1W1\r\n");
@@ -39,10 +39,10 @@ TEST_CASE("weight gradients fill what would be idle") {
 
 TEST_CASE("a limit that no step can keep is refused") {
   CHECK_THROWS_MATCHES(
-      build_by_rules({.ranks = 1, .stages_per_rank = 2, .microbatches = 2},
-                     {.in_flight_limit = [](auto) { return 1; }}),
-      error,
-      Catch::Matchers::Message(
-          "the rules leave rank 0 nothing to start after 1 ops, where it "
-          "holds 1 activations; raise its limit"));
+    build_by_rules({.ranks = 1, .stages_per_rank = 2, .microbatches = 2},
+                   {.in_flight_limit = [](auto) { return 1; }}),
+    error,
+    Catch::Matchers::Message(
+      "the rules leave rank 0 nothing to start after 1 ops, where it "
+      "holds 1 activations; raise its limit"));
 }

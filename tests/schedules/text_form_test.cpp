@@ -47,8 +47,7 @@ TEST_CASE("slices, copies and placement survive the text form") {
 
 TEST_CASE("built-ins survive the text form") {
   const auto lanes = make_schedule(
-    "interleaved_1f1b",
-    {.ranks = 2, .stages_per_rank = 2, .microbatches = 3});
+    "interleaved_1f1b", {.ranks = 2, .stages_per_rank = 2, .microbatches = 3});
   CHECK(from_text_form(to_text_form(lanes), "x") == lanes);
 }
 
@@ -75,6 +74,7 @@ TEST_CASE("a malformed text form is refused with its line") {
   refused(with(slices, "rank 1", "rank 2"),
           "x, line 7: expected 'rank 1: ...', found 'rank 2: 1F0.0 1F0.1 "
           "1B0.1 1B0.0'");
-  refused(std::string{slices} + "more\n", "x, line 7: text after the last rank");
+  refused(std::string{slices} + "more\n",
+          "x, line 7: text after the last rank");
   refused("troupe schedule 2\n", "x, line 1: expected 'troupe schedule 1'");
 }

@@ -1,0 +1,95 @@
+#include "troupe/engine/plan/draw.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "support.hpp"
+
+using namespace troupe;
+using Catch::Matchers::ContainsSubstring;
+
+namespace {
+
+timeline picture(std::string_view name, const schedule_shape& shape) {
+  const auto of = testing::make_plan(name, shape);
+  return to_timeline(of, simulate(of));
+}
+
+std::size_t count(const std::string& text, std::string_view word) {
+  std::size_t found = 0;
+  for (auto at = text.find(word); at != std::string::npos;
+       at = text.find(word, at + 1))
+    ++found;
+  return found;
+}
+
+}  // namespace
+
+TEST_CASE("the terminal shows a row a rank") {
+  CHECK(draw_terminal(picture("1f1b", {.ranks = 2, .microbatches = 2}),
+                      {.unicode = false})
+        == "rank 0  F0-F1-......B0====...B1====\n"
+           "rank 1  ...F0-B0====F1-B1====......\n");
+}
+
+TEST_CASE("the terminal's rows keep to its width") {
+  const auto drawn =
+    draw_terminal(picture("1f1b", {.ranks = 4, .microbatches = 64}),
+                  {.width = 80, .unicode = false});
+  std::size_t widest = 0;
+  for (std::size_t at = 0; at < drawn.size();) {
+    const auto end = drawn.find('\n', at);
+    widest = std::max(widest, end - at);
+    at = end + 1;
+  }
+  CHECK(widest <= 80);
+}
+
+TEST_CASE("the SVG has a box for each op, and is well formed enough") {
+  const auto svg = draw_svg(picture(
+    "interleaved_1f1b", {.ranks = 2, .stages_per_rank = 2, .microbatches = 4}));
+  CHECK_THAT(svg, ContainsSubstring("<svg xmlns"));
+  CHECK(count(svg, "<title>") == 32);
+  CHECK(count(svg, "<g>") == count(svg, "</g>"));
+  CHECK(count(svg, "<text") == count(svg, "</text>"));
+  CHECK_THAT(svg, ContainsSubstring("forward, stage 1 of the rank"));
+}
+
+TEST_CASE("a measured timeline is drawn alike, in milliseconds") {
+  const timeline measured{
+    .title = "a < b",
+    .unit = "ms",
+    .ranks = 1,
+    .spans = {{.microbatch = 0, .start = 0, .end = 1.5},
+              {.kind = plan_op_kind::update, .start = 1.5, .end = 2}}};
+  const auto svg = draw_svg(measured);
+  CHECK_THAT(svg, ContainsSubstring("a &lt; b"));
+  CHECK_THAT(svg, ContainsSubstring("time, ms"));
+  CHECK_THAT(svg, ContainsSubstring("0UPDATE: 1.5 to 2"));
+}
+
+TEST_CASE("nothing is drawn without a fault") {
+  CHECK_FALSE(draw_svg({}).empty());
+  CHECK(draw_terminal({}) == "rank 0  \n");
+}
+
+TEST_CASE("the trace has threads, events in microseconds, and arrows") {
+  const auto of = testing::make_plan("1f1b", {.ranks = 2, .microbatches = 2});
+  const auto trace =
+    nlohmann::json::parse(draw_trace(to_timeline(of, simulate(of))));
+  std::map<std::string, int> phases;
+  for (const auto& event : trace["traceEvents"]) {
+    ++phases[event["ph"]];
+    CHECK(event.contains("pid"));
+    CHECK(event.contains("tid"));
+  }
+  CHECK(phases
+        == std::map<std::string, int>{{"M", 3}, {"X", 8}, {"s", 4}, {"f", 4}});
+  const auto& first = trace["traceEvents"][3];
+  CHECK(first["name"] == "0F0");
+  CHECK(first["ts"] == 0);
+  CHECK(first["dur"] == 1000);
+}

@@ -1,0 +1,140 @@
+#include <catch2/catch_test_macros.hpp>
+#include <string>
+
+#include "troupe/engine/plan/compile.hpp"
+#include "troupe/engine/plan/lowered_csv.hpp"
+#include "troupe/schedules/csv.hpp"
+#include "troupe/schedules/error.hpp"
+
+using namespace troupe;
+
+namespace {
+
+struct refused_text {
+  const char* csv;
+  error_code code;
+  const char* message;
+};
+
+const refused_text deadlocks[]{
+  {"0F0,0B0,1F0,1B0\n", error_code::deadlock,
+   "x.csv: the lanes wait for each other: rank 0 at 0B0 waits for 1B0, which "
+   "stands later on rank 0"},
+  {"0F0,2F0,2B0,0B0\n3F0,1F0,1B0,3B0\n", error_code::deadlock,
+   "x.csv: the lanes wait for each other: rank 0 at 2F0 waits for 1F0, which "
+   "stands later on rank 1; rank 1 at 3F0 waits for 2F0, which stands later on "
+   "rank 0"},
+  {"2F0,0F0,0B0,2B0\n1F0,1B0\n", error_code::deadlock,
+   "x.csv: the lanes wait for each other: rank 0 at 2F0 waits for 1F0, which "
+   "stands later on rank 1; rank 1 at 1F0 waits for 0F0, which stands later on "
+   "rank 0"},
+};
+
+const refused_text misplaced[]{
+  {"0F0,0B0\n1RECV_F0,1F0,1B0\n", error_code::invalid_schedule,
+   "x.csv, line 1, cell 2 (rank 0): 0B0 needs 0RECV_B0, which does not stand "
+   "before it"},
+  {"0F0,0SEND_F0,0RECV_B0,0B0\n1F0,1B0,1SEND_B0\n",
+   error_code::invalid_schedule,
+   "x.csv, line 2, cell 1 (rank 1): 1F0 needs 1RECV_F0, which does not stand "
+   "before it"},
+  {"0F0,0SEND_F0,0B0\n1RECV_F0,1F0,1B0,1SEND_B0\n",
+   error_code::invalid_schedule,
+   "x.csv, line 1, cell 3 (rank 0): 0B0 needs 0RECV_B0, which does not stand "
+   "before it"},
+  {"0F0,0SEND_F0,0RECV_B0,0B0\n1RECV_F0,1F0,1B0\n",
+   error_code::invalid_schedule, "x.csv, line 2 (rank 1): 1SEND_B0 is missing"},
+  {"0F0,0SEND_F0,0SEND_F0,0RECV_B0,0B0\n1RECV_F0,1F0,1B0,1SEND_B0\n",
+   error_code::invalid_schedule,
+   "x.csv, line 1, cell 3 (rank 0): 0SEND_F0 stands twice; remove one"},
+  {"0F0,0SEND_F0,0RECV_B0,0B0\n1RECV_F0,1RECV_F0,1F0,1B0,1SEND_B0\n",
+   error_code::invalid_schedule,
+   "x.csv, line 2, cell 2 (rank 1): 1RECV_F0 stands twice; remove one"},
+  {"0SEND_F0,0F0,0RECV_B0,0B0\n1RECV_F0,1F0,1B0,1SEND_B0\n",
+   error_code::invalid_schedule,
+   "x.csv, line 1, cell 1 (rank 0): 0SEND_F0 stands before the op whose result "
+   "it sends"},
+  {"0F0,0SEND_F0,0RECV_B0,0B0\n1F0,1RECV_F0,1B0,1SEND_B0\n",
+   error_code::invalid_schedule,
+   "x.csv, line 2, cell 1 (rank 1): 1F0 needs 1RECV_F0, which does not stand "
+   "before it"},
+  {"0F0,0SEND_F0,0RECV_B0,0B0\n1RECV_F0,1F0,1SEND_F0,1B0,1SEND_B0\n",
+   error_code::invalid_schedule,
+   "x.csv, line 2, cell 3 (rank 1): 1SEND_F0 has no stage at its other end; "
+   "remove it"},
+  {"0F0,0SEND_F0,0RECV_B0,0B0,0SEND_B0\n1RECV_F0,1F0,1B0,1SEND_B0\n",
+   error_code::invalid_schedule,
+   "x.csv, line 1, cell 5 (rank 0): 0SEND_B0 has no stage at its other end; "
+   "remove it"},
+  {"0F0,0SEND_F0,1F0,1B0,0B0\n", error_code::invalid_schedule,
+   "x.csv, line 1, cell 2 (rank 0): 0SEND_F0 does not leave the rank: stage 1 "
+   "is on rank 0 too; remove it"},
+  {"0F0,1SEND_F0,0RECV_B0,0B0\n1RECV_F0,1F0,1B0,1SEND_B0\n",
+   error_code::invalid_schedule,
+   "x.csv, line 1, cell 2 (rank 0): 1SEND_F0 stands on rank 0, but stage 1 is "
+   "on rank 1"},
+  {"0F0,0SEND_F1,0RECV_B0,0B0\n1RECV_F0,1F0,1B0,1SEND_B0\n",
+   error_code::invalid_schedule,
+   "x.csv, line 1, cell 2 (rank 0): 0SEND_F1 is outside the 2 stages and 1 "
+   "microbatches"},
+  {"0F0,9SEND_F0,0RECV_B0,0B0\n1RECV_F0,1F0,1B0,1SEND_B0\n",
+   error_code::invalid_schedule,
+   "x.csv, line 1, cell 2 (rank 0): 9SEND_F0 is outside the 2 stages and 1 "
+   "microbatches"},
+  {"0F0,0SEND_F0,0F1,0SEND_F1\n1RECV_F1,1RECV_F0,1F0,1F1\n",
+   error_code::invalid_schedule,
+   "x.csv, line 2, cell 1 (rank 1): 1RECV_F1 stands where rank 0 sends "
+   "0SEND_F0 on edge 0->1: both ends need one order"},
+  {"0UNSHARD,0F0,0RESHARD,0B0\n", error_code::invalid_schedule,
+   "x.csv, line 1, cell 4 (rank 0): 0B0 stands where its stage is sharded; "
+   "UNSHARD it before"},
+  {"0UNSHARD,0UNSHARD,0F0,0B0\n", error_code::invalid_schedule,
+   "x.csv, line 1, cell 2 (rank 0): 0UNSHARD stands where the stage is whole "
+   "already"},
+  {"0RESHARD,0F0,0B0\n", error_code::invalid_schedule,
+   "x.csv, line 1, cell 1 (rank 0): 0RESHARD stands where the stage is sharded "
+   "already"},
+  {"0UNSHARD,0F0,0REDUCE_GRAD,0B0,0RESHARD\n", error_code::invalid_schedule,
+   "x.csv, line 1, cell 3 (rank 0): 0REDUCE_GRAD stands before 1 backwards of "
+   "its stage"},
+  {"0F0,0B0,0REDUCE_GRAD,0REDUCE_GRAD\n", error_code::invalid_schedule,
+   "x.csv, line 1, cell 4 (rank 0): 0REDUCE_GRAD stands twice; remove one"},
+  {"0F0,0B0,7REDUCE_GRAD\n", error_code::invalid_schedule,
+   "x.csv, line 1, cell 3 (rank 0): 7REDUCE_GRAD is outside the 1 stages and 1 "
+   "microbatches"},
+  {"7UNSHARD,0F0,0B0\n", error_code::invalid_schedule,
+   "x.csv, line 1, cell 1 (rank 0): 7UNSHARD is outside the 1 stages and 1 "
+   "microbatches"},
+  {"0RECV_F0,0F0,0B0\n", error_code::invalid_schedule,
+   "x.csv, line 1, cell 1 (rank 0): 0RECV_F0 has no stage at its other end; "
+   "remove it"},
+  {"0SEND_F0,0F0,0B0,0REDUCE_GRAD1\n", error_code::malformed_text,
+   "x.csv, line 1, cell 4 (column 18) '0REDUCE_GRAD1': '1' stands after the "
+   "action; remove it"},
+};
+
+template <class Read, class Rows>
+void check_refused(const Rows& rows, Read read) {
+  for (const auto& row : rows) {
+    INFO(row.csv);
+    try {
+      read(row.csv);
+      FAIL_CHECK("was accepted");
+    } catch (const error& refusal) {
+      CHECK(refusal.code() == row.code);
+      CHECK(std::string{refusal.what()} == row.message);
+    }
+  }
+}
+
+}  // namespace
+
+TEST_CASE("lanes that wait for each other are refused with the cycle") {
+  check_refused(deadlocks,
+                [](const char* csv) { compile(from_csv(csv, "x.csv")); });
+}
+
+TEST_CASE("a lowered CSV whose ops don't fit together is refused") {
+  check_refused(misplaced,
+                [](const char* csv) { from_lowered_csv(csv, "x.csv"); });
+}

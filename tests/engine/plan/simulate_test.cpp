@@ -1,0 +1,105 @@
+#include "troupe/engine/plan/simulate.hpp"
+
+#include <catch2/catch_approx.hpp>
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_exception.hpp>
+
+#include "support.hpp"
+#include "troupe/engine/plan/op_text.hpp"
+#include "troupe/schedules/csv.hpp"
+#include "troupe/schedules/error.hpp"
+
+using namespace troupe;
+using Catch::Approx;
+using Catch::Matchers::Message;
+
+namespace {
+
+std::string path_text(const plan& of, const simulation& times) {
+  std::string text;
+  for (const auto op : times.critical_path)
+    text += (text.empty() ? "" : " ") + to_text(of, op);
+  return text;
+}
+
+}  // namespace
+
+TEST_CASE("the critical path adds up to the makespan") {
+  const auto of = testing::make_plan("1f1b", {.ranks = 3, .microbatches = 2});
+  const auto times = simulate(of);
+  CHECK(times.makespan == 12);
+  CHECK(path_text(of, times) == "0F0 1F0 2F0 2B0 2F1 2B1 1B1 0B1");
+}
+
+TEST_CASE("costs are taken by kind, by stage, or by op") {
+  const auto of = testing::make_plan("gpipe", {.ranks = 1, .microbatches = 2});
+  CHECK(simulate(of, parse_costs("f=2,b=3")).makespan == 10);
+  CHECK(simulate(of, parse_costs("f=2,b=3,b.0=4")).makespan == 12);
+  CHECK(simulate(of, parse_costs("update=5,norm=0.5")).makespan == 11.5);
+  op_costs measured;
+  measured.of_op = {1, 2, 3, 4, 5, 6};  // F F B B norm update
+  CHECK(simulate(of, measured).makespan == 21);
+  measured.of_op.pop_back();
+  CHECK_THROWS_MATCHES(
+    simulate(of, measured), error,
+    Message("5 costs are given for a plan of 6 ops; measure the plan that you "
+            "simulate"));
+}
+
+TEST_CASE("reductions run beside the compute ops") {
+  const auto of = testing::make_plan(
+    "breadth_first", {.ranks = 1, .stages_per_rank = 2, .microbatches = 1},
+    {.data_parallel = 2});
+  // 0F 1F 1B 0B take 6; the reduction of stage 1 runs from 4 to 7, then 0's.
+  CHECK(simulate(of, parse_costs("reduce=3")).makespan == 10);
+}
+
+TEST_CASE("a rank may begin its next step before others have ended theirs") {
+  // zb_h2 of Qi et al. for P = 2, m = 3: no idle time within a rank's span.
+  const auto of =
+    compile(from_csv("0F0,0F1,0F2,0I0,0W0,0I1,0W1,0I2,0W2\n"
+                     "1F0,1I0,1F1,1I1,1F2,1I2,1W0,1W1,1W2\n"));
+  const auto times = simulate(of);
+  CHECK(times.makespan == 10);
+  CHECK(times.period == 9);
+  const auto clipped =
+    compile(make_schedule("gpipe", {.ranks = 2, .microbatches = 3}),
+            {.global_norm = true});
+  CHECK(simulate(clipped).period == simulate(clipped).makespan);
+}
+
+TEST_CASE("figures of a V-shaped split backward") {
+  const auto of = compile(from_csv("0F0,1F0,1I0,1W0,0I0,0W0\n"));
+  const auto times = simulate(of);
+  CHECK(times.makespan == 6);
+  CHECK(times.idle == std::vector<double>{0});
+  CHECK(times.in_flight == std::vector<std::int32_t>{2});
+}
+
+TEST_CASE("receives end when their message has arrived") {
+  const auto of = testing::make_plan("1f1b", {.ranks = 2, .microbatches = 1});
+  const auto times = simulate(of, {.message = 0.5});
+  const auto& first = of.messages[0];
+  CHECK(times.end[first.send] == Approx(1));
+  CHECK(times.end[first.receive] == Approx(1.5));
+  CHECK(times.start[first.consumer] == Approx(1.5));
+}
+
+TEST_CASE("costs are read strictly") {
+  const auto costs = parse_costs("f=1.5, b=2 # measured\nmessage=1e-3\n");
+  CHECK(costs.of_kind[0] == 1.5);
+  CHECK(costs.message == 0.001);
+  for (const auto& [text, why] :
+       {std::pair{"f", "it is not of the form key=number"},
+        std::pair{"f=", "the cost is not a number of at least 0"},
+        std::pair{"f=-1", "the cost is not a number of at least 0"},
+        std::pair{"f=nan", "the cost is not a number of at least 0"},
+        std::pair{"f=1x", "the cost is not a number of at least 0"},
+        std::pair{"g=1", "the key is unknown"},
+        std::pair{"f.x=1", "the stage is not a number"}})
+    CHECK_THROWS_MATCHES(
+      parse_costs(text), error,
+      Message(std::string{"costs '"} + text + "': " + why
+              + "; known keys are f, b, i, w, unshard, reshard, reduce, norm, "
+                "update and message"));
+}

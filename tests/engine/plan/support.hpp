@@ -1,0 +1,28 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "troupe/engine/plan/compile.hpp"
+#include "troupe/engine/plan/verify.hpp"
+#include "troupe/schedules/builtin.hpp"
+
+namespace troupe::testing {
+
+/// The path of a sample file of tests/schedules/cases.
+std::string case_path(const std::string& name);
+
+/// The cases that PyTorch wrote, without their endings.
+const std::vector<std::string>& case_names();
+
+inline plan make_plan(std::string_view name, const schedule_shape& shape,
+                      const compile_options& options = {}) {
+  return compile(make_schedule(name, shape), options);
+}
+
+inline const transport_model all_transports[]{
+  {transport_kind::buffered, false},   {transport_kind::buffered, true},
+  {transport_kind::credited, false},   {transport_kind::credited, true},
+  {transport_kind::rendezvous, false}, {transport_kind::rendezvous, true}};
+
+}  // namespace troupe::testing

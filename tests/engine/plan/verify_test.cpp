@@ -1,0 +1,122 @@
+#include "troupe/engine/plan/verify.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_exception.hpp>
+
+#include "support.hpp"
+#include "troupe/engine/plan/lowered_csv.hpp"
+#include "troupe/engine/plan/wait_graph.hpp"
+#include "troupe/schedules/error.hpp"
+#include "troupe/schedules/lane_builder.hpp"
+#include "troupe/schedules/text_form.hpp"
+
+using namespace troupe;
+
+namespace {
+
+const std::string progress = "progress: every op takes place";
+
+constexpr transport_model buffered{transport_kind::buffered};
+constexpr transport_model buffered_shared{transport_kind::buffered, true};
+constexpr transport_model credited{transport_kind::credited};
+constexpr transport_model rendezvous{transport_kind::rendezvous};
+
+plan read(const char* csv) {
+  return from_lowered_csv(csv);
+}
+
+// Rank 0 posts the gradient's receive before it sends what the gradient
+// needs.
+constexpr auto early_receive =
+  "0F0,0RECV_B0,0SEND_F0,0B0\n1RECV_F0,1F0,1B0,1SEND_B0\n";
+
+// Both ranks send before they receive.
+constexpr auto head_to_head =
+  "0F0,0SEND_F0,0F1,0SEND_F1,0RECV_B0,0B0,0RECV_B1,0B1\n"
+  "1RECV_F0,1F0,1B0,1SEND_B0,1RECV_F1,1F1,1B1,1SEND_B1\n";
+
+}  // namespace
+
+TEST_CASE("a receive posted early blocks a shared FIFO and a rendezvous") {
+  const auto of = read(early_receive);
+  CHECK(verify(of, buffered).text() == progress);
+  CHECK(verify(of, credited).text() == progress);
+  CHECK(verify(of, buffered_shared).text()
+        == "deadlock: rank 1 at 1F0 waits for 0SEND_F0 of rank 0, which stands "
+           "behind 0RECV_B0 in its FIFO; rank 0 at 0B0 waits for 1SEND_B0 of "
+           "rank 1");
+  CHECK(verify(of, rendezvous).text()
+        == "deadlock: rank 0 at 0RECV_B0 waits for 1SEND_B0 of rank 1; rank 1 "
+           "at 1RECV_F0 waits for 0SEND_F0 of rank 0");
+}
+
+TEST_CASE("two ranks that both send first need buffers") {
+  const auto of = read(head_to_head);
+  CHECK(verify(of, buffered).text() == progress);
+  CHECK(verify(of, buffered_shared).text() == progress);
+  CHECK(verify(of, credited).text() == progress);
+  CHECK(verify(of, rendezvous).text()
+        == "deadlock: rank 0 at 0SEND_F1 waits for 1RECV_F1 of rank 1; rank 1 "
+           "at 1SEND_B0 waits for 0RECV_B0 of rank 0");
+}
+
+TEST_CASE("too few credits stop a lane, and the sentence says who has them") {
+  auto of = compile(schedule::build(
+                      {.ranks = 2, .microbatches = 2},
+                      [](lane_builder& rank) {
+                        rank.forward(rest());
+                        rank.backward(rest());
+                      },
+                      "gpipe"),
+                    {.credits = 1});
+  CHECK(verify(of, credited).text() == progress);
+  // Rank 1 needs both activations before it frees the first one.
+  const auto two = compile(
+    from_text_form("troupe schedule 1\nname late\nmicrobatches 2\nslices 1\n"
+                   "placement 0 1 0\nrank 0: 0F0 0F1 2F1 2F0 2B0 2B1 0B0 0B1\n"
+                   "rank 1: 1F1 1F0 1B0 1B1\n",
+                   "x"),
+    {.credits = 1});
+  CHECK(verify(two, buffered).text() == progress);
+  CHECK(verify(two, credited).text()
+        == "deadlock: rank 1 at 1F1 waits for 0SEND_F1 of rank 0; rank 0 at "
+           "0SEND_F1 waits for a credit on edge 0->1, held by 0F0, which rank "
+           "1 has not consumed");
+}
+
+TEST_CASE("with the credits that the plan computed, sends never wait") {
+  const auto of =
+    testing::make_plan("eager_1f1b", {.ranks = 4, .microbatches = 9});
+  CHECK(verify(of, credited).progress);
+}
+
+TEST_CASE("verify takes slices and two directions") {
+  const auto slices = compile(from_text_form(
+    "troupe schedule 1\nname s\nmicrobatches 1\nslices 2\nplacement 0 1\n"
+    "rank 0: 0F0.0 0F0.1 0B0.1 0B0.0\nrank 1: 1F0.0 1F0.1 1B0.1 1B0.0\n",
+    "x"));
+  const auto copies = compile(
+    from_text_form("troupe schedule 1\nname c\nmicrobatches 2\nslices 1\n"
+                   "placement 0 1\nplacement 1 0\n"
+                   "rank 0: 0F0 1F1@1 1B1@1 0B0\nrank 1: 0F1@1 1F0 1B0 0B1@1\n",
+                   "x"));
+  for (const auto& model : testing::all_transports) {
+    CHECK(verify(slices, model).text() == progress);
+    CHECK(verify(copies, model).text() == progress);
+  }
+}
+
+TEST_CASE("the smallest cycle of waits is found") {
+  CHECK(smallest_cycle({none, 0, 1}).empty());
+  CHECK(smallest_cycle({1, 2, 0, 4, 3, 3}) == std::vector{3, 4});
+  CHECK(smallest_cycle({2, 0, 1}) == std::vector{0, 2, 1});
+  CHECK(smallest_cycle({0}) == std::vector{0});
+}
+
+TEST_CASE("transports have names") {
+  CHECK(parse_transport("credited") == transport_kind::credited);
+  CHECK_THROWS_MATCHES(
+    parse_transport("telepathy"), error,
+    Catch::Matchers::Message("unknown transport 'telepathy': the known ones "
+                             "are buffered, credited, rendezvous"));
+}
