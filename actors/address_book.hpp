@@ -1,5 +1,7 @@
 #pragma once
 
+#include <c10/util/Exception.h>
+
 #include <functional>
 #include <vector>
 
@@ -41,6 +43,10 @@ void guarded(Self* self, const address_book& book, const handler_hook& hook,
     if (hook)
       hook();
     work();
+  } catch (const c10::Error& reason) {
+    auto failure = where();
+    failure.reason = reason.what_without_backtrace();
+    self->send(book.coordinator, std::move(failure));
   } catch (const std::exception& reason) {
     auto failure = where();
     failure.reason = reason.what();

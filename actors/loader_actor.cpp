@@ -44,7 +44,7 @@ struct loader_state {
   void prefetch() {
     try {
       prefetching = core->prefetch();
-    } catch (const error&) {
+    } catch (const std::exception&) {
       prefetching = false;
     }
     if (prefetching)

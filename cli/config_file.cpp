@@ -85,8 +85,8 @@ std::vector<std::string> flags_of(const std::string& path,
       flags.push_back(flag);
       for (const auto& item : *list)
         flags.push_back(scalar_text(path, item));
-    } else {
-      flags.push_back(flag + "=" + scalar_text(path, value));
+    } else if (const auto text = scalar_text(path, value); !text.empty()) {
+      flags.push_back(flag + "=" + text);
     }
   }
   return flags;
@@ -115,13 +115,11 @@ std::string toml_value(const std::vector<std::string>& values, bool list) {
 std::string value_text(const CLI::Option& option) {
   const bool list = option.get_items_expected_max() > 1;
   if (option.count() > 0)
-    return option.get_items_expected_max() == 0
-             ? "true"
-             : toml_value(option.results(), list);
+    return toml_value(option.results(), list);
   if (option.get_items_expected_max() == 0)
     return "false";
   const auto given = option.get_default_str();
-  if (list || given.starts_with("the "))
+  if (list || given.empty() || given.starts_with("the "))
     return {};
   return toml_value({given}, false);
 }

@@ -7,6 +7,7 @@
 
 #include "troupe/cli/config_file.hpp"
 #include "troupe/cli/plan_command.hpp"
+#include "troupe/cli/signals.hpp"
 #include "troupe/cli/simulate_command.hpp"
 #include "troupe/cli/train_command.hpp"
 #include "troupe/cli/verify_command.hpp"
@@ -54,6 +55,9 @@ int main(int argc, char** argv) {
   spdlog::set_pattern("troupe: %^%l%$: %v");
   try {
     return run(argc, argv);
+  } catch (const troupe::cli::stopped_by_signal& reason) {
+    fmt::print(stderr, "troupe: {}\n", reason.what());
+    return reason.exit_code();
   } catch (const troupe::error& reason) {
     fmt::print(stderr, "troupe: error: {}\n", reason.what());
     return troupe::exit_code(reason.code());

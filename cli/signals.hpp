@@ -2,9 +2,22 @@
 
 #include <functional>
 #include <memory>
+#include <stdexcept>
+#include <string>
 #include <thread>
 
 namespace troupe::cli {
+
+/// A run that a signal ended; carries the process's exit code.
+class stopped_by_signal : public std::runtime_error {
+ public:
+  stopped_by_signal(const std::string& what, int code)
+    : std::runtime_error(what), code_(code) {}
+  int exit_code() const { return code_; }
+
+ private:
+  int code_;
+};
 
 /// Turns SIGINT and SIGTERM into one call of `stop` on a thread of its own;
 /// a second signal ends the process at once. To be made before any other

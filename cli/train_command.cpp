@@ -9,6 +9,7 @@
 #include "troupe/cli/train_plain.hpp"
 #include "troupe/cli/train_setup.hpp"
 #include "troupe/engine/checkpoint/safetensors.hpp"
+#include "troupe/schedules/error.hpp"
 #include "troupe/monitors/metrics.hpp"
 #include "troupe/monitors/timeline.hpp"
 #include "troupe/monitors/warnings.hpp"
@@ -77,9 +78,16 @@ void train(const CLI::App& command, const train_options& options) {
   require_outputs(options);
   if (options.dry_run)
     return print_plan_summary(options, setup);
-  if (options.plain)
-    return train_plain(options, setup, signals);
-  train_pipeline(options, setup, signals);
+  try {
+    if (options.plain)
+      train_plain(options, setup, signals);
+    else
+      train_pipeline(options, setup, signals);
+  } catch (const error& reason) {
+    if (reason.code() != error_code::interrupted)
+      throw;
+    throw stopped_by_signal(reason.what(), signals.exit_code());
+  }
 }
 
 }  // namespace

@@ -164,6 +164,8 @@ void add_output_flags(CLI::App& app, train_options& o) {
 
 void add_train_flags(CLI::App& app, train_options& options) {
   app.option_defaults()->always_capture_default();
+  app.option_defaults()->multi_option_policy(
+    CLI::MultiOptionPolicy::TakeLast);
   add_data_flags(app, options);
   add_model_flags(app, options);
   add_pipeline_flags(app, options);

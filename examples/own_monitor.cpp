@@ -1,0 +1,53 @@
+// A monitor of one's own: the largest magnitude of each block's MLP output
+// and of its gradient, while the model trains.
+
+#include <ATen/ops/randint.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "troupe/actors/trainer.hpp"
+#include "troupe/engine/models/gpt.hpp"
+#include "troupe/schedules/builtin.hpp"
+
+using namespace troupe;
+
+monitor largest_magnitudes() {
+  auto largest = std::make_shared<std::map<std::string, double>>();
+  monitor made;
+  made.name = "largest magnitudes";
+  made.wants = {.tensors = true, .steps = false, .names = "blocks.*.mlp",
+                .every = 5};
+  made.see = [largest](const event& seen) {
+    const auto& at = std::get<tensor_event>(seen);
+    auto& value = (*largest)[at.name + (at.gradient ? " gradient" : "")];
+    value = std::max(value, at.tensor.abs().max().item<double>());
+  };
+  made.finish = [largest] {
+    for (const auto& [name, value] : *largest)
+      fmt::print("{}: at most {:.3g}\n", name, value);
+  };
+  return made;
+}
+
+int main() {
+  const gpt_options sizes{.width = 32, .layers = 4, .heads = 2, .length = 16};
+  const auto random_text = make_source([&](std::int64_t) {
+    const auto ids = at::randint(256, {2, sizes.length + 1}, at::kLong);
+    return microbatch_data{{ids.slice(1, 0, sizes.length).contiguous()},
+                           {ids.slice(1, 1).contiguous()},
+                           {},
+                           2 * sizes.length};
+  });
+  trainer_options options;
+  options.schedule = make_schedule(
+    "interleaved_1f1b",
+    {.ranks = 2, .stages_per_rank = 2, .microbatches = 4});
+  trainer run(gpt(sizes), options);
+  run.attach(largest_magnitudes());
+  for (const auto& step : run.train(random_text, 10))
+    fmt::print("step {} loss {:.4f}\n", step.source.step,
+               step.losses[0].value);
+  run.finish_monitors();
+}

@@ -1,0 +1,74 @@
+// A schedule of one's own in the DSL: 1F1B that warms up one forward deeper
+// on every rank but the last, to hide slow messages. Its plan is verified,
+// simulated and drawn beside 1F1B, then trains a model of one's own.
+
+#include <ATen/ops/linear.h>
+#include <ATen/ops/mse_loss.h>
+#include <ATen/ops/rand.h>
+#include <ATen/ops/relu.h>
+#include <fmt/format.h>
+
+#include "troupe/actors/trainer.hpp"
+#include "troupe/engine/plan/compile.hpp"
+#include "troupe/engine/plan/draw.hpp"
+#include "troupe/engine/plan/simulate.hpp"
+#include "troupe/engine/plan/verify.hpp"
+#include "troupe/schedules/builtin.hpp"
+#include "troupe/schedules/lane_builder.hpp"
+
+using namespace troupe;
+
+struct dense_layer final : stage_module {
+  dense_layer() {
+    weight = register_parameter("weight", at::rand({16, 16}) * 0.2);
+  }
+  tensor_list forward(const tensor_list& inputs) override {
+    return {at::relu(at::linear(inputs[0], weight))};
+  }
+  at::Tensor weight;
+};
+
+void show(const schedule& order, const op_costs& costs) {
+  const auto plan = compile(order);
+  const auto paper = simulate(plan, costs);
+  fmt::print("{}: {}, {:.1f} forwards long, {} in flight on rank 0\n{}\n",
+             order.name, verify(plan).text(), paper.makespan,
+             paper.in_flight[0], draw_terminal(to_timeline(plan, paper)));
+}
+
+int main() {
+  const schedule_shape shape{
+    .ranks = 4, .stages_per_rank = 1, .microbatches = 8};
+  const auto deeper = schedule::build(
+    shape,
+    [](lane_builder& rank) {
+      const auto distance = rank.distance_to_last();
+      rank.forward(first(distance == 0 ? 0 : distance + 1));
+      rank.repeat_one_forward_one_backward();
+      rank.backward(rest());
+    },
+    "deeper_1f1b");
+  op_costs slow_messages;
+  slow_messages.message = 0.5;
+  show(make_schedule("1f1b", shape), slow_messages);
+  show(deeper, slow_messages);
+
+  model layers(8, {"", [] { return std::make_shared<dense_layer>(); }});
+  for (std::size_t i = 0; i < layers.size(); ++i)
+    layers[i].name = fmt::format("dense.{}", i);
+  trainer_options options;
+  options.schedule = deeper;
+  options.optimizer = sgd{.learning_rate = 0.1};
+  options.loss = [](const tensor_list& outputs, const microbatch_data& data) {
+    return std::vector<loss_term>{
+      {"mse", at::mse_loss(outputs[0], data.targets[0])}};
+  };
+  const auto source = make_source([](std::int64_t) {
+    const auto x = at::rand({4, 16});
+    return microbatch_data{{x}, {x}, {}, 4};
+  });
+  trainer run(layers, options);
+  for (const auto& step : run.train(source, 5))
+    fmt::print("step {} mse {:.4f}\n", step.source.step,
+               step.losses[0].value);
+}

@@ -1,0 +1,37 @@
+// Trains a small GPT, cut into two pipeline stages, on a text file:
+//   train_gpt book.txt [steps]
+
+#include <fmt/format.h>
+
+#include <cstdlib>
+
+#include "troupe/actors/trainer.hpp"
+#include "troupe/engine/models/gpt.hpp"
+#include "troupe/schedules/builtin.hpp"
+#include "troupe/schedules/error.hpp"
+
+using namespace troupe;
+
+int main(int argc, char** argv) try {
+  if (argc < 2)
+    fail(error_code::invalid_argument, "usage: train_gpt TEXT [STEPS]");
+  const auto steps = argc > 2 ? std::atol(argv[2]) : 20;
+
+  const gpt_options sizes{.width = 64, .layers = 4, .heads = 4, .length = 64};
+  const auto text =
+    text_batches(open_tokens(argv[1]), {.rows = 4, .length = sizes.length});
+
+  trainer_options options;
+  options.schedule = make_schedule(
+    "1f1b", {.ranks = 2, .stages_per_rank = 1, .microbatches = 8});
+  options.optimizer = adamw{.learning_rate = 1e-3};
+  options.clip = 1.0;
+
+  trainer run(gpt(sizes), options);
+  for (const auto& step : run.train(text, steps))
+    fmt::print("step {} loss {:.4f} grad_norm {:.3f}\n", step.source.step,
+               step.losses[0].value, step.gradient_norm);
+} catch (const error& reason) {
+  fmt::print(stderr, "{}\n", reason.what());
+  return exit_code(reason.code());
+}

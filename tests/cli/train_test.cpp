@@ -1,0 +1,233 @@
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+#include <csignal>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <thread>
+#include <unistd.h>
+
+#include "../engine/temporary_folder.hpp"
+#include "../run_program.hpp"
+#include "troupe_paths.hpp"
+
+using troupe::testing::run_program;
+using troupe::testing::temporary_folder;
+using Catch::Matchers::ContainsSubstring;
+
+namespace {
+
+const std::string program = TROUPE_PROGRAM;
+const std::string tiny =
+  " --d-model 16 --layers 4 --heads 2 --seq 8 --microbatch-size 2"
+  " --microbatches 4 --steps 3 ";
+
+struct bench {
+  temporary_folder folder;
+  std::string text = make_text();
+
+  std::string make_text() {
+    std::string words;
+    for (int i = 0; i < 500; ++i)
+      words += "in the beginning ";
+    return folder.write("text", words);
+  }
+
+  auto train(const std::string& flags) const {
+    return run_program(program + " train --text " + text + tiny + flags);
+  }
+};
+
+std::string content(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+}  // namespace
+
+TEST_CASE("train prints a line a step and a validation") {
+  const bench at;
+  const auto run = at.train("--sample 20");
+  INFO(run.output);
+  CHECK(run.exit_code == 0);
+  CHECK_THAT(run.output,
+             ContainsSubstring("step 1/3 loss ")
+               && ContainsSubstring(" grad_norm ")
+               && ContainsSubstring(" lr 3e-4 tok/s ")
+               && ContainsSubstring(" % (plan ")
+               && ContainsSubstring("validation at step 3 loss ")
+               && ContainsSubstring("sample: And "));
+  CHECK(run.output.find('\033') == std::string::npos);
+}
+
+TEST_CASE("a pipelined run saves the same bytes as the plain one") {
+  const bench at;
+  const auto a = at.folder / "a", b = at.folder / "b", c = at.folder / "c";
+  CHECK(at.train("--plain --save-parameters " + a).exit_code == 0);
+  CHECK(at.train("--ranks 2 --save-parameters " + b).exit_code == 0);
+  CHECK(at.train("--ranks 2 --stages-per-rank 2 --schedule interleaved_1f1b "
+                 "--recompute --save-parameters " + c)
+          .exit_code == 0);
+  CHECK(content(a) == content(b));
+  CHECK(content(a) == content(c));
+}
+
+TEST_CASE("initial parameters are saved and taken up again") {
+  const bench at;
+  const auto first = at.folder / "first", again = at.folder / "again";
+  CHECK(at.train("--save-initial " + first).exit_code == 0);
+  CHECK(at.train("--seed 9 --initial " + first + " --save-initial " + again)
+          .exit_code == 0);
+  CHECK(content(first) == content(again));
+}
+
+TEST_CASE("metrics, timeline and trace are written") {
+  const bench at;
+  const auto log = at.folder / "log", svg = at.folder / "t.svg",
+             trace = at.folder / "t.json";
+  const auto run = at.train("--data-parallel 2 --log-json " + log
+                            + " --timeline " + svg + " --trace " + trace);
+  INFO(run.output);
+  REQUIRE(run.exit_code == 0);
+  std::ifstream in(log);
+  std::string line;
+  for (int step = 1; step <= 3; ++step) {
+    REQUIRE(std::getline(in, line));
+    const auto entry = nlohmann::json::parse(line);
+    CHECK(entry["step"] == step);
+    CHECK(entry["tokens"] == 2 * 4 * 2 * 8);
+    CHECK(entry["losses"]["loss"] == entry["loss"]);
+    CHECK(entry["bubble"].get<double>() >= 0);
+  }
+  CHECK_THAT(content(svg), ContainsSubstring("<svg"));
+  const auto events = nlohmann::json::parse(content(trace));
+  // 3 steps x 2 replicas x (2 stages x 4 x (F + B) + 2 norms + 2 updates)
+  CHECK(std::ranges::count_if(events["traceEvents"], [](const auto& event) {
+          return event["ph"] == "X";
+        })
+        == 3 * 2 * (2 * 4 * 2 + 4));
+}
+
+TEST_CASE("settings come from a TOML file and are overridden by flags") {
+  const bench at;
+  const auto config = at.folder.write(
+    "run.toml", "text = [\"" + at.text
+                  + "\"]\nsteps = 2\nd-model = 16\nlayers = 4\nheads = 2\n"
+                    "seq = 8\nmicrobatch-size = 2\nplain = true\n");
+  const auto run =
+    run_program(program + " train --config " + config + " --steps 1");
+  INFO(run.output);
+  CHECK(run.exit_code == 0);
+  CHECK_THAT(run.output, ContainsSubstring("step 1/1 "));
+  const auto printed =
+    run_program(program + " train --config " + config + " --print-config");
+  CHECK_THAT(printed.output, ContainsSubstring("d-model = 16\n")
+                               && ContainsSubstring("plain = true\n")
+                               && ContainsSubstring("recompute = false\n"));
+  const auto again = at.folder.write("again.toml", printed.output);
+  const auto reprinted =
+    run_program(program + " train --config " + again + " --print-config");
+  CHECK(reprinted.output == printed.output);
+}
+
+TEST_CASE("a dry run checks and shows the plan, and trains nothing") {
+  const bench at;
+  const auto run =
+    at.train("--dry-run --save-parameters " + (at.folder / "p"));
+  CHECK(run.exit_code == 0);
+  CHECK_THAT(run.output, ContainsSubstring("stage 1 on rank 1: layers 3 to 5")
+                           && ContainsSubstring("bubble ")
+                           && !ContainsSubstring("step 1/"));
+  CHECK_FALSE(std::ifstream(at.folder / "p").good());
+}
+
+TEST_CASE("bad input is refused before any work") {
+  const bench at;
+  const auto refused = [&](const std::string& flags, int code,
+                           const std::string& reason) {
+    INFO(flags);
+    const auto run = at.train(flags);
+    INFO(run.output);
+    CHECK(run.exit_code == code);
+    CHECK_THAT(run.output, ContainsSubstring(reason));
+    CHECK_THAT(run.output, !ContainsSubstring("step 1/"));
+  };
+  const auto u16 = at.folder.write("t.bin", std::string(400, '\x7f'));
+  const auto bad_toml = at.folder.write("b.toml", "steps = \n");
+  const auto unknown_toml = at.folder.write("u.toml", "stepz = 3\n");
+  const auto cut_csv = at.folder.write("c.csv", "0F0,0B0\r\n1F0\r\n");
+  const auto stuck_csv =
+    at.folder.write("d.csv", "0B0,0F0\r\n1F0,1B0\r\n");
+  refused("--text /no/such/file", 1, "/no/such/file: can't be opened: No");
+  refused("--text " + at.folder.write("empty", ""), 1, "is empty");
+  refused("--text " + u16, 1, "is beyond the vocabulary of 256");
+  refused("--seq 5000 --validation-fraction 0", 1,
+          "less than one microbatch");
+  refused("--heads 3", 2, "--d-model 16 is no multiple of --heads 3");
+  refused("--layers 1", 2, "can't be cut into 2 stages");
+  refused("--schedule 2f2b", 2, "interleaved_1f1b");
+  refused("--schedule 1f1b --stages-per-rank 2", 2, "stage");
+  refused("--schedule " + cut_csv, 1, "1");
+  refused("--schedule " + stuck_csv, 1, "0B0");
+  refused("--schedule /no/such.csv", 1, "/no/such.csv");
+  refused("--no-such-flag 1", 2, "--no-such-flag");
+  refused("--config " + bad_toml, 2, "b.toml:1");
+  refused("--config " + unknown_toml, 2, "unknown key 'stepz'");
+  refused("--save-parameters /no/such/folder/p", 1, "can't be created");
+  refused("--timeline /proc/x.svg", 1, "can't be");
+  refused("--device cuda", 1, "CUDA");
+  refused("--initial " + at.text, 1, "announces a header");
+  refused("--split 1,2", 2, "hold 3 layers together, the model has 6");
+  refused("--clip -1", 2, "--clip");
+}
+
+TEST_CASE("no text at all is wrong usage") {
+  const auto run = run_program(program + " train");
+  CHECK(run.exit_code == 2);
+  CHECK_THAT(run.output, ContainsSubstring("--text FILE"));
+  CHECK(run_program(program).exit_code == 2);
+  CHECK(run_program(program + " train --help").exit_code == 0);
+  CHECK_THAT(run_program(program + " train --help").output,
+             ContainsSubstring("Example:"));
+  CHECK(run_program(program + " --version").exit_code == 0);
+}
+
+TEST_CASE("a full disk is an error, and leaves no half-written file") {
+  const bench at;
+  const auto run = at.train("--log-json /dev/full");
+  INFO(run.output);
+  CHECK(run.exit_code == 1);
+  CHECK_THAT(run.output, ContainsSubstring("/dev/full: can't be written: No "
+                                           "space left on device"));
+  const auto trace = at.train("--trace /dev/full");
+  CHECK(trace.exit_code == 1);
+  CHECK_THAT(trace.output, ContainsSubstring("No space left on device"));
+}
+
+TEST_CASE("a NaN halts the run when asked") {
+  const bench at;
+  const auto run =
+    at.train("--optimizer sgd --lr 1e30 --steps 20 --halt-on-nan");
+  INFO(run.output);
+  CHECK(run.exit_code == 1);
+  CHECK_THAT(run.output, ContainsSubstring(", rank 1, op 1F")
+                           && ContainsSubstring("the loss 'loss' is "));
+}
+
+TEST_CASE("signals end a run in order, with their own exit codes") {
+  for (const auto& [signal, name, code] :
+       {std::tuple{"INT", "SIGINT", 130}, {"TERM", "SIGTERM", 143}}) {
+    const bench at;
+    // The shell waits for the first step's line, then signals its child.
+    const auto run = run_program(
+      "mkfifo " + (at.folder / "out") + "; " + program + " train --text "
+      + at.text + tiny + "--steps 1000000 >" + (at.folder / "out")
+      + " 2>" + (at.folder / "err") + " & child=$!; exec 3<"
+      + (at.folder / "out") + "; read line <&3; kill -" + signal
+      + " $child; cat <&3 >/dev/null; wait $child; code=$?; cat "
+      + (at.folder / "err") + "; exit $code");
+    INFO(run.output);
+    CHECK(run.exit_code == code);
+    CHECK_THAT(run.output, ContainsSubstring(name)
+                             && ContainsSubstring("rank 1"));
+  }
+}

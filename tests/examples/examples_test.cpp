@@ -1,0 +1,37 @@
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+
+#include "../engine/temporary_folder.hpp"
+#include "../run_program.hpp"
+#include "troupe_paths.hpp"
+
+using troupe::testing::run_program;
+using troupe::testing::temporary_folder;
+using Catch::Matchers::ContainsSubstring;
+
+TEST_CASE("example: train a GPT") {
+  const temporary_folder folder;
+  std::string text;
+  for (int i = 0; i < 400; ++i)
+    text += "the quick brown fox ";
+  const auto path = folder.write("text", text);
+  const auto result =
+    run_program(TROUPE_EXAMPLES "/train_gpt " + path + " 3");
+  CHECK(result.exit_code == 0);
+  CHECK_THAT(result.output, ContainsSubstring("step 3 loss "));
+  CHECK(run_program(TROUPE_EXAMPLES "/train_gpt").exit_code == 2);
+}
+
+TEST_CASE("example: a schedule of one's own") {
+  const auto result = run_program(TROUPE_EXAMPLES "/own_schedule");
+  CHECK(result.exit_code == 0);
+  CHECK_THAT(result.output, ContainsSubstring("deeper_1f1b")
+                              && ContainsSubstring("step 5 mse "));
+}
+
+TEST_CASE("example: a monitor of one's own") {
+  const auto result = run_program(TROUPE_EXAMPLES "/own_monitor");
+  CHECK(result.exit_code == 0);
+  CHECK_THAT(result.output,
+             ContainsSubstring("blocks.0.mlp gradient: at most"));
+}
