@@ -47,6 +47,7 @@ struct coordinator_state {
   caf::response_promise asked = {};
   std::string failed = {};  // why the run can't go on
   bool interrupted = false;
+  std::int64_t last_step = 0;
   std::vector<progress_board::entry> seen = {};
 
   void begin(const run_step& request) {
@@ -56,6 +57,7 @@ struct coordinator_state {
       return;
     }
     core.begin(request.step);
+    last_step = request.step->settings.step;
     seen.clear();
     for (const auto& loader : book->loaders)
       self->send(loader, begin_step{request.step});
@@ -140,8 +142,10 @@ struct coordinator_state {
       return;
     interrupted = true;
     failed = request.reason;
-    if (!core.running())
+    if (!core.running()) {
+      failed += fmt::format(" after step {}", last_step);
       return;
+    }
     const auto& step = *core.step();
     failed += fmt::format(" at step {}: {}", step.settings.step,
                           fmt::join(watch.progress->describe(*step.plan),

@@ -34,7 +34,8 @@ if(TROUPE_EXAMPLES)
   troupe_programs(examples DEPENDS troupe::monitors troupe::models PCH torch)
 endif()
 if(TROUPE_BENCH)
-  troupe_programs(bench DEPENDS troupe::monitors troupe::models PCH torch)
+  troupe_programs(bench DEPENDS troupe::monitors troupe::models CLI11::CLI11
+    PCH torch)
 endif()
 
 foreach(name device events stage models data checkpoint)

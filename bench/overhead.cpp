@@ -1,0 +1,168 @@
+// Microseconds between the moment when an op could start and its start:
+// Linear(8, 8) stages, 64 microbatches of one row, as in the harness of
+// bench/peers/peer_overhead.py. One JSON object on stdout.
+//   overhead [--ranks P] [--steps N] [--schedule NAME] [--stages-per-rank V]
+
+#include <ATen/ops/linear.h>
+#include <ATen/ops/mse_loss.h>
+#include <ATen/ops/randn.h>
+#include <ATen/ops/zeros.h>
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "troupe/actors/trainer.hpp"
+#include "troupe/engine/device/clock.hpp"
+#include "troupe/engine/stage/plain_loop.hpp"
+#include "troupe/schedules/builtin.hpp"
+
+using namespace troupe;
+using json = nlohmann::ordered_json;
+
+namespace {
+
+struct settings {
+  std::int32_t ranks = 2;
+  std::int32_t stages_per_rank = 1;
+  std::string schedule = "1f1b";
+  std::int32_t microbatches = 64;
+  int steps = 40;
+  int warmup = 5;
+};
+
+struct tiny_layer final : stage_module {
+  tiny_layer() {
+    weight = register_parameter("weight", at::randn({8, 8}) * 0.1);
+    bias = register_parameter("bias", at::zeros({8}));
+  }
+  tensor_list forward(const tensor_list& inputs) override {
+    return {at::linear(inputs[0], weight, bias)};
+  }
+  at::Tensor weight, bias;
+};
+
+model layers_of(std::int32_t count) {
+  return model(static_cast<std::size_t>(count),
+               {"", [] { return std::make_shared<tiny_layer>(); }});
+}
+
+std::vector<loss_term> mean_square(const tensor_list& outputs,
+                                   const microbatch_data& data) {
+  return {{"mse", at::mse_loss(outputs[0], data.targets[0])}};
+}
+
+source_pointer one_row() {
+  const auto x = at::randn({1, 8}), y = at::randn({1, 8});
+  return make_source(
+    [=](std::int64_t) { return microbatch_data{{x}, {y}, {}, 1}; });
+}
+
+double quantile(std::vector<double> values, double q) {
+  if (values.empty())
+    return 0;
+  std::ranges::sort(values);
+  const auto at = q * static_cast<double>(values.size() - 1);
+  return values[static_cast<std::size_t>(at + 0.5)];
+}
+
+json spread(const std::vector<double>& values) {
+  return {{"count", values.size()},
+          {"p50", quantile(values, 0.5)},
+          {"p90", quantile(values, 0.9)},
+          {"p99", quantile(values, 0.99)}};
+}
+
+struct gaps {
+  std::vector<double> within;  // the last input came from the same rank
+  std::vector<double> across;  // ... from another rank
+};
+
+/// Overhead of the compute ops of a step: from the end of the op before it on
+/// its rank, or from the sending of its last input, whichever is later.
+void add_gaps(const plan& of, const step_report& report, gaps& to) {
+  for (const auto& rank : report.ops) {
+    for (std::size_t i = 1; i < rank.ops.size(); ++i) {
+      const auto& op = rank.ops[i];
+      if (!is_compute(of.ops[op.op].kind))
+        continue;
+      auto free = rank.ops[i - 1].end;
+      for (auto k = i; k-- > 0;)
+        if (is_compute(of.ops[rank.ops[k].op].kind)) {
+          free = rank.ops[k].end;
+          break;
+        }
+      const auto from = std::max(free, op.ready);
+      const auto us = static_cast<double>(op.begin - from) * 1e-3;
+      (op.ready > free ? to.across : to.within).push_back(us);
+    }
+  }
+}
+
+double seconds_since(std::int64_t begin) {
+  return static_cast<double>(now_ns() - begin) * 1e-9;
+}
+
+/// Microseconds an op of the same work in a plain loop.
+double floor_of(const settings& use) {
+  plain_options options;
+  options.microbatches = use.microbatches;
+  options.loss = mean_square;
+  options.optimizer = sgd{};
+  plain_loop loop(layers_of(use.ranks * use.stages_per_rank), options);
+  const auto source = one_row();
+  std::vector<double> times;
+  for (int i = 0; i < use.steps + use.warmup; ++i) {
+    const auto begin = now_ns();
+    loop.step([&](std::int64_t k) { return source->at(k); });
+    times.push_back(seconds_since(begin) * 1e6);
+  }
+  times.erase(times.begin(), times.begin() + use.warmup);
+  return quantile(times, 0.5)
+         / (2.0 * use.ranks * use.stages_per_rank * use.microbatches);
+}
+
+json measure(const settings& use) {
+  trainer_options options;
+  options.schedule = make_schedule(
+    use.schedule, {use.ranks, use.stages_per_rank, use.microbatches});
+  options.loss = mean_square;
+  options.optimizer = sgd{};
+  trainer run(layers_of(use.ranks * use.stages_per_rank), options);
+  const auto source = one_row();
+  std::vector<double> times;
+  gaps seen;
+  for (int i = 0; i < use.steps + use.warmup; ++i) {
+    const auto begin = now_ns();
+    const auto report = run.step(source);
+    if (i < use.warmup)
+      continue;
+    times.push_back(seconds_since(begin) * 1e6);
+    add_gaps(run.plan(), report, seen);
+  }
+  const auto actions =
+    2.0 * use.stages_per_rank * use.microbatches;  // of a rank
+  const auto floor = floor_of(use);
+  return {{"schedule", use.schedule},
+          {"ranks", use.ranks},
+          {"us_per_action", quantile(times, 0.5) / actions},
+          {"floor_us_per_action", floor},
+          {"overhead_us_per_action", quantile(times, 0.5) / actions - floor},
+          {"within_rank_us", spread(seen.within)},
+          {"across_ranks_us", spread(seen.across)}};
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  settings use;
+  CLI::App app{"overhead of an op"};
+  app.add_option("--ranks", use.ranks);
+  app.add_option("--stages-per-rank", use.stages_per_rank);
+  app.add_option("--schedule", use.schedule);
+  app.add_option("--microbatches", use.microbatches);
+  app.add_option("--steps", use.steps);
+  CLI11_PARSE(app, argc, argv);
+  fmt::print("{}\n", measure(use).dump());
+}
