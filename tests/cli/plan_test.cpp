@@ -1,0 +1,98 @@
+#include <fmt/format.h>
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+#include <nlohmann/json.hpp>
+
+#include <string_view>
+
+#include "../engine/temporary_folder.hpp"
+#include "../run_program.hpp"
+#include "troupe/schedules/csv.hpp"
+#include "troupe_paths.hpp"
+
+using Catch::Matchers::ContainsSubstring;
+using Catch::Matchers::EndsWith;
+using troupe::testing::run_program;
+using troupe::testing::temporary_folder;
+
+namespace {
+
+auto plan(std::string_view flags, std::string_view more = {}) {
+  return run_program(fmt::format("{} plan {} {}", TROUPE_PROGRAM, flags, more));
+}
+
+constexpr auto two_ranks = "--schedule 1f1b --ranks 2 --microbatches 2 ";
+
+}  // namespace
+
+TEST_CASE("plan shows a table") {
+  const auto run = plan(two_ranks);
+  CHECK(run.exit_code == 0);
+  CHECK_THAT(run.output,
+             ContainsSubstring("1f1b: 2 ranks, 2 stages, 2 microbatches, 20 "
+                               "ops, 4 messages\nmakespan 9 ")
+               && ContainsSubstring("rank 1  ···F0─B0════F1─B1════"));
+  CHECK_THAT(plan(two_ranks, "--lower").output,
+             ContainsSubstring("rank 1   1RECV_F0 1F0 1RECV_F1 1B0 "));
+}
+
+TEST_CASE("plan writes CSV, compute only and lowered") {
+  CHECK(plan(two_ranks, "--format csv").output
+        == "0F0,0F1,0B0,0B1\r\n1F0,1B0,1F1,1B1\r\n");
+  CHECK(plan(two_ranks, "--format csv --lower").output
+        == "0F0,0SEND_F0,0F1,0SEND_F1,0RECV_B0,0B0,0RECV_B1,0B1\r\n"
+           "1RECV_F0,1F0,1RECV_F1,1B0,1SEND_B0,1F1,1B1,1SEND_B1\r\n");
+}
+
+TEST_CASE("plan writes JSON and traces that parse, and an SVG file") {
+  const temporary_folder folder;
+  const auto json =
+    nlohmann::json::parse(plan(two_ranks, "--format json").output);
+  CHECK(json["ranks"][0][0]["op"] == "0F0");
+  CHECK(json["channels"].size() == 2);
+  const auto trace =
+    nlohmann::json::parse(plan(two_ranks, "--format trace").output);
+  CHECK(trace["traceEvents"].is_array());
+  const auto path = folder / "plan.svg";
+  CHECK(plan(two_ranks, fmt::format("--format svg -o {}", path)).exit_code
+        == 0);
+  CHECK_THAT(troupe::read_file(path), EndsWith("</svg>\n"));
+}
+
+TEST_CASE("plan takes a file as its schedule") {
+  const temporary_folder folder;
+  const auto path = folder.write("own.csv", "0F0,0B0\n1F0,1B0\n");
+  CHECK(plan("--format csv --schedule", path).output
+        == "0F0,0B0\r\n1F0,1B0\r\n");
+  const auto run = plan("--ranks 3 --schedule", path);
+  CHECK(run.exit_code == 2);
+  CHECK_THAT(run.output, ContainsSubstring("--ranks 3: but"));
+}
+
+TEST_CASE("plan refuses wrong usage with exit code 2") {
+  for (const auto flags :
+       {"", "--schedule 2f2b", "--schedule gpipe --stages-per-rank 2",
+        "--schedule gpipe --ranks 0", "--schedule gpipe --format png",
+        "--schedule gpipe --rank 2", "--schedule gpipe --ranks two"}) {
+    INFO(flags);
+    CHECK(plan(flags).exit_code == 2);
+  }
+}
+
+TEST_CASE("plan leaves no half-written file") {
+  const auto run = plan(two_ranks, "-o /absent/plan.svg");
+  CHECK(run.exit_code == 1);
+  CHECK_THAT(run.output, ContainsSubstring("/absent/plan.svg: can't be"));
+  const auto full = plan(two_ranks, "-o /dev/full");
+  CHECK(full.exit_code == 1);
+  CHECK_THAT(full.output, ContainsSubstring("No space left on device"));
+}
+
+TEST_CASE("each command's help ends in an example") {
+  for (const auto name : {"plan", "verify", "simulate"}) {
+    const auto run =
+      run_program(fmt::format("{} {} --help", TROUPE_PROGRAM, name));
+    CHECK(run.exit_code == 0);
+    CHECK_THAT(run.output, ContainsSubstring("Example:\n  troupe "));
+  }
+}

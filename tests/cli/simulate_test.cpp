@@ -1,0 +1,66 @@
+#include <fmt/format.h>
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+#include <nlohmann/json.hpp>
+
+#include <string_view>
+
+#include "../engine/temporary_folder.hpp"
+#include "../run_program.hpp"
+#include "troupe_paths.hpp"
+
+using Catch::Matchers::ContainsSubstring;
+using troupe::testing::run_program;
+using troupe::testing::temporary_folder;
+
+namespace {
+
+auto simulate(std::string_view flags, std::string_view more = {}) {
+  return run_program(
+    fmt::format("{} simulate {} {}", TROUPE_PROGRAM, flags, more));
+}
+
+const std::string cases =
+  std::string{TROUPE_SOURCE_DIR} + "/tests/schedules/cases/";
+constexpr auto two_ranks = "--schedule 1f1b --ranks 2 --microbatches 2 ";
+
+}  // namespace
+
+TEST_CASE("simulate prints the figures as JSON") {
+  const auto run = simulate(two_ranks, "--json");
+  CHECK(run.exit_code == 0);
+  const auto json = nlohmann::json::parse(run.output);
+  CHECK(json["makespan"] == 9);
+  CHECK(json["period"] == 9);
+  CHECK(json["idle"].size() == 2);
+  CHECK(json["in_flight"] == std::vector{2, 1});
+  CHECK(json["critical_path"]
+        == std::vector<std::string>{"0F0", "1F0", "1B0", "1F1", "1B1", "0B1"});
+  CHECK(json["messages"] == 4);
+  CHECK(json.size() == 6);
+}
+
+TEST_CASE("simulate takes a CSV of either form, and costs") {
+  for (const std::string form : {"compute", "comms"}) {
+    const auto run = simulate(cases + "gpipe_p2_v1_m4." + form + ".csv",
+                              "--costs message=0.25 --json");
+    CHECK(nlohmann::json::parse(run.output)["makespan"] == 15.5);
+  }
+}
+
+TEST_CASE("simulate takes costs from a file") {
+  const temporary_folder folder;
+  const auto path = folder.write("costs", "f=10\nb=20 # measured\n");
+  CHECK_THAT(simulate(two_ranks, fmt::format("--costs {}", path)).output,
+             ContainsSubstring("makespan 90, period 90, idle 33.3 %"));
+}
+
+TEST_CASE("simulate refuses what it can't take") {
+  CHECK(simulate("").exit_code == 2);
+  CHECK(simulate("--schedule 2f2b").exit_code == 2);
+  CHECK(simulate(two_ranks, "x.csv").exit_code == 2);
+  const auto costs = simulate(two_ranks, "--costs g=1");
+  CHECK(costs.exit_code == 1);
+  CHECK_THAT(costs.output,
+             ContainsSubstring("costs 'g=1': the key is unknown"));
+}

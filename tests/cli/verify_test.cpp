@@ -1,0 +1,66 @@
+#include <fmt/format.h>
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+
+#include <string_view>
+
+#include "../engine/temporary_folder.hpp"
+#include "../run_program.hpp"
+#include "troupe_paths.hpp"
+
+using Catch::Matchers::ContainsSubstring;
+using troupe::testing::run_program;
+using troupe::testing::temporary_folder;
+
+namespace {
+
+auto verify(std::string_view flags, std::string_view more = {}) {
+  return run_program(
+    fmt::format("{} verify {} {}", TROUPE_PROGRAM, flags, more));
+}
+
+const std::string cases =
+  std::string{TROUPE_SOURCE_DIR} + "/tests/schedules/cases/";
+
+}  // namespace
+
+TEST_CASE("verify proves PyTorch's lowered schedules") {
+  const auto run =
+    verify(cases + "zbv_p2_v2_m2.comms.csv", "--transport rendezvous");
+  CHECK(run.exit_code == 0);
+  CHECK_THAT(run.output,
+             ContainsSubstring("(rendezvous, one FIFO for each edge): "
+                               "progress: every op takes place"));
+}
+
+TEST_CASE("verify's verdict depends on the transport") {
+  const temporary_folder folder;
+  const auto path = folder.write(
+    "early.csv", "0F0,0RECV_B0,0SEND_F0,0B0\n1RECV_F0,1F0,1B0,1SEND_B0\n");
+  CHECK(verify(path).exit_code == 0);
+  CHECK(verify(path, "--transport credited").exit_code == 0);
+  const auto shared = verify(path, "--shared-fifo");
+  CHECK(shared.exit_code == 1);
+  CHECK_THAT(shared.output,
+             ContainsSubstring("deadlock: rank 1 at 1F0 waits for 0SEND_F0 of "
+                               "rank 0, which stands behind 0RECV_B0"));
+  const auto blocking = verify(path, "--transport rendezvous");
+  CHECK(blocking.exit_code == 1);
+  CHECK_THAT(blocking.output,
+             ContainsSubstring("rank 0 at 0RECV_B0 waits for 1SEND_B0"));
+}
+
+TEST_CASE("verify refuses a malformed file, with its place") {
+  const temporary_folder folder;
+  const auto run = verify(folder.write("bad.csv", "0F0,0B\n"));
+  CHECK(run.exit_code == 1);
+  CHECK_THAT(run.output,
+             ContainsSubstring("bad.csv, line 1, cell 2 (column 5) '0B': a "
+                               "microbatch number is missing"));
+}
+
+TEST_CASE("verify refuses wrong usage with exit code 2") {
+  CHECK(verify("").exit_code == 2);
+  CHECK(verify("x.csv --transport pigeon").exit_code == 2);
+  CHECK(verify("/absent.csv").exit_code == 1);
+}
