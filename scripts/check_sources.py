@@ -1,4 +1,4 @@
-"""Layers, names and sizes of the sources; called by scripts/check."""
+"""Layers, names, sizes and examples in docs; called by scripts/check."""
 import re
 import subprocess
 import sys
@@ -237,7 +237,19 @@ def check_sizes():
                    *function_problems(found, allowed)])
 
 
+# ------------------------------------------------------------------ docs
+
+def check_docs():
+    """Code blocks headed by a file's name are that file."""
+    text = Path("CONTRIBUTING.md").read_text()
+    blocks = re.findall(r"^`([^`\n]+)`:\n\n```cpp\n(.*?)```$", text,
+                        re.S | re.M)
+    problems = [f"CONTRIBUTING.md: the block is not {path}"
+                for path, code in blocks if Path(path).read_text() != code]
+    return report(problems if blocks else ["CONTRIBUTING.md: no example"])
+
+
 if __name__ == "__main__":
     checks = {"layers": check_layers, "names": check_names,
-              "sizes": check_sizes}
+              "sizes": check_sizes, "docs": check_docs}
     sys.exit(checks[sys.argv[1]]())

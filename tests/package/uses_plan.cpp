@@ -5,8 +5,8 @@
 #include "troupe/schedules/builtin.hpp"
 
 int main() {
-  const auto lanes
-    = troupe::make_schedule("1f1b", {.ranks = 2, .microbatches = 4});
+  const auto lanes =
+    troupe::make_schedule("1f1b", {.ranks = 2, .microbatches = 4});
   const auto found = troupe::simulate(troupe::compile(lanes));
   std::printf("makespan %.1f\n", found.makespan);
   return found.makespan > 0 ? 0 : 1;

@@ -17,8 +17,8 @@ int main() {
   const auto model = troupe::gpt(
     {.width = 16, .layers = 2, .heads = 2, .length = 8, .vocabulary = 32});
   troupe::trainer_options options;
-  options.schedule
-    = troupe::make_schedule("1f1b", {.ranks = 2, .microbatches = 4});
+  options.schedule =
+    troupe::make_schedule("1f1b", {.ranks = 2, .microbatches = 4});
   troupe::trainer run{model, options};
   for (const auto& step : run.train(tokens, 2))
     std::printf("loss %.3f\n", step.losses.front().value);
