@@ -18,6 +18,15 @@ troupe_component(checkpoint DIRECTORY engine/checkpoint
 troupe_component(actors DIRECTORY actors
   DEPENDS troupe::plan troupe::data troupe::checkpoint CAF::core
     spdlog::spdlog PCH torch)
+
+# Actors with faked stages. Nothing further can be run by the thread sanitizer,
+# as LibTorch is not built with it.
+troupe_tests(pipeline DIRECTORY tests/actors/pipeline
+  DEPENDS troupe::actors PCH torch)
+if(TROUPE_SANITIZER STREQUAL thread)
+  return()
+endif()
+
 troupe_component(monitors DIRECTORY monitors
   DEPENDS troupe::actors nlohmann_json::nlohmann_json PCH torch)
 
