@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "troupe/schedules/op.hpp"
+#include "troupe/engine/plan/op_text.hpp"
 
 namespace troupe {
 
@@ -28,22 +28,6 @@ std::string what_it_waits_for(const plan& plan, const plan_op& op) {
 }
 
 }  // namespace
-
-std::string op_name(const plan_op& op) {
-  if (is_compute(op.kind)) {
-    const auto kind = letter(static_cast<op_kind>(op.kind));
-    return op.slice == 0
-             ? fmt::format("{}{}{}", op.stage, kind, op.microbatch)
-             : fmt::format("{}{}{}.{}", op.stage, kind, op.microbatch,
-                           op.slice);
-  }
-  static constexpr const char* names[] = {
-    "send", "receive", "gather", "release", "reduce", "gradient norm",
-    "update"};
-  const auto index = static_cast<std::size_t>(op.kind)
-                     - static_cast<std::size_t>(plan_op_kind::send);
-  return fmt::format("{} of stage {}", names[index], op.stage);
-}
 
 progress_board::progress_board(std::int32_t data_ranks, std::int32_t ranks)
   : ranks_(ranks), entries_(static_cast<std::size_t>(data_ranks * ranks)) {}
@@ -78,9 +62,9 @@ std::vector<std::string> progress_board::describe(const plan& plan) const {
     }
     const auto& op = plan.ops[position];
     lines.push_back(doing == state::running
-                      ? fmt::format("{} runs {}", line, op_name(op))
+                      ? fmt::format("{} runs {}", line, to_text(plan, op))
                       : fmt::format("{} waits at {} for {}", line,
-                                    op_name(op), what_it_waits_for(plan, op)));
+                                    to_text(plan, op), what_it_waits_for(plan, op)));
   }
   return lines;
 }

@@ -34,7 +34,4 @@ class progress_board {
   std::vector<std::atomic<std::uint64_t>> entries_;
 };
 
-/// An op as people read it: "1F2", "reduce of stage 1".
-std::string op_name(const plan_op& op);
-
 }  // namespace troupe

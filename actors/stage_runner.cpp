@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "troupe/engine/device/clock.hpp"
+#include "troupe/engine/plan/op_text.hpp"
 #include "troupe/engine/stage/gradient_norm.hpp"
 #include "troupe/schedules/error.hpp"
 
@@ -66,7 +67,7 @@ event_source stage_runner::source() const {
 }
 
 std::string stage_runner::current_op() const {
-  return token_ ? op_name(here()) : std::string{};
+  return token_ ? to_text(*token_->step->plan, here()) : std::string{};
 }
 
 const plan_op& stage_runner::here() const {
@@ -126,8 +127,11 @@ void stage_runner::advance() {
     const auto lane_end =
       plan.first_op[static_cast<std::size_t>(setup_.rank) + 1];
     const bool at_end = token_->position == lane_end;
-    const bool foreign = !at_end && here().kind != plan_op_kind::receive
-                         && here().stage != setup_.stage;
+    // Posting a receive is anyone's turn, as long as it is still reported.
+    const bool posts = !at_end && here().kind == plan_op_kind::receive
+                       && token_->position < last_op_;
+    const bool foreign =
+      !at_end && !posts && here().stage != setup_.stage;
     const bool next_turn = !at_end && ran_one && is_compute(here().kind);
     if (at_end || foreign || next_turn) {
       const auto to = at_end ? none : here().stage;
@@ -282,7 +286,7 @@ void stage_runner::send_out(const plan_op& op) {
   auto node = outbox_.extract({backward, key});
   if (node.empty())
     fail(error_code::internal, "{} has nothing to send for microbatch {}",
-         op_name(op), op.microbatch);
+         to_text(*step_->plan, op), op.microbatch);
   ports_.deliver(setup_.stage + (backward ? -1 : 1),
                  pack(std::move(node.mapped()), key, backward, op.message));
 }

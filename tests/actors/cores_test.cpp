@@ -1,0 +1,197 @@
+// What actors decide, without actors.
+
+#include <ATen/ops/full.h>
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_exception.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+
+#include <cmath>
+#include <thread>
+
+#include "small_model.hpp"
+#include "troupe/actors/coordinator_core.hpp"
+#include "troupe/actors/device_core.hpp"
+#include "troupe/actors/loader_core.hpp"
+#include "troupe/actors/progress_board.hpp"
+#include "troupe/actors/reducer_core.hpp"
+#include "troupe/engine/plan/compile.hpp"
+#include "troupe/schedules/error.hpp"
+
+using namespace troupe;
+using Catch::Matchers::ContainsSubstring;
+using Catch::Matchers::MessageMatches;
+
+namespace {
+
+step_pointer a_step(std::int32_t ranks, std::int32_t microbatches,
+                    std::int64_t first = 0) {
+  auto step = std::make_shared<step_context>();
+  step->serial = 1;
+  step->settings.first_microbatch = first;
+  step->plan = std::make_shared<const plan>(
+    compile(make_schedule("1f1b", {ranks, 1, microbatches})));
+  return step;
+}
+
+std::shared_ptr<const microbatch_source> numbered(
+  std::vector<std::int64_t>& made, std::int64_t size = -1) {
+  return make_source(
+    [&made](std::int64_t index) {
+      made.push_back(index);
+      return microbatch_data{{}, {}, {}, index};
+    },
+    size);
+}
+
+at::Tensor with_gradient(double gradient) {
+  auto p = at::full({2}, 0.0).to(at::kFloat).requires_grad_(true);
+  p.mutable_grad() = at::full({2}, gradient).to(at::kFloat);
+  return p;
+}
+
+float gradient_of(const at::Tensor& p) {
+  return p.grad().const_data_ptr<float>()[0];
+}
+
+}  // namespace
+
+TEST_CASE("a loader serves each consumer and holds few ahead") {
+  std::vector<std::int64_t> made;
+  loader_core loader({.consumers = 2, .prefetch = 2}, [](double) {});
+  const auto step = a_step(2, 4);
+  loader.begin(*step, numbered(made));
+  CHECK(loader.on(want_data{step, 0, 0}).data->tokens == 0);
+  CHECK(loader.ready() == 1);  // the second consumer is to come
+  CHECK(loader.prefetch());
+  CHECK(loader.prefetch());
+  CHECK_FALSE(loader.prefetch());
+  CHECK(made == std::vector<std::int64_t>{0, 1, 2});
+  loader.on(want_data{step, 1, 0});
+  CHECK(loader.ready() == 2);
+  loader.on(want_data{step, 0, 1});
+  CHECK(made.size() == 3);  // it was ready
+}
+
+TEST_CASE("a loader goes ahead into its replica's next step") {
+  std::vector<std::int64_t> made;
+  loader_core loader(
+    {.data_rank = 1, .data_ranks = 2, .consumers = 1, .prefetch = 2},
+    [](double) {});
+  const auto step = a_step(1, 2);
+  const auto source = numbered(made);
+  loader.begin(*step, source);
+  loader.on(want_data{step, 0, 0});
+  loader.on(want_data{step, 0, 1});
+  while (loader.prefetch()) {
+  }
+  CHECK(made == std::vector<std::int64_t>{2, 3, 6, 7});
+  const auto next = a_step(1, 2, 4);
+  loader.begin(*next, source);
+  CHECK(loader.on(want_data{next, 0, 0}).data->tokens == 6);
+  CHECK(made.size() == 4);
+  const auto elsewhere = a_step(1, 2, 100);
+  loader.begin(*elsewhere, source);
+  CHECK(loader.ready() == 0);
+  CHECK(loader.on(want_data{elsewhere, 0, 1}).data->tokens == 103);
+}
+
+TEST_CASE("a loader tells how long a slow load took, and where data ends") {
+  std::vector<std::int64_t> made;
+  double slow = 0;
+  loader_core loader({.consumers = 1, .slow_seconds = 0},
+                     [&](double seconds) { slow = seconds; });
+  const auto step = a_step(1, 2);
+  loader.begin(*step, numbered(made, 1));
+  loader.on(want_data{step, 0, 0});
+  CHECK(slow > 0);
+  CHECK_FALSE(loader.prefetch());
+  CHECK_THROWS_MATCHES(
+    loader.on(want_data{step, 0, 1}), error,
+    MessageMatches(ContainsSubstring("has 1 microbatches and number 1")));
+}
+
+TEST_CASE("a reducer averages in ascending order, whoever comes first") {
+  const std::vector<double> values = {1e8, 1, -1e8, 3};
+  const auto expected =
+    static_cast<float>((((1e8f + 1.0f) - 1e8f) + 3.0f) / 4);
+  std::vector<std::int32_t> order = {0, 1, 2, 3};
+  do {
+    reducer_core reducer(4);
+    std::vector<at::Tensor> replicas;
+    for (const auto value : values)
+      replicas.push_back(with_gradient(value));
+    for (std::size_t i = 0; i < 4; ++i) {
+      const auto d = order[i];
+      const bool done = reducer.on(
+        {1, 0, d, {replicas[static_cast<std::size_t>(d)]}});
+      CHECK(done == (i == 3));
+    }
+    for (const auto& replica : replicas)
+      CHECK(gradient_of(replica) == expected);
+  } while (std::ranges::next_permutation(order).found);
+  reducer_core twice(2);
+  twice.on({1, 0, 1, {}});
+  CHECK_THROWS_AS(twice.on({1, 0, 1, {}}), error);
+}
+
+TEST_CASE("the coordinator's norm is that of all stages, and clips") {
+  coordinator_core core(
+    {.ranks = 2, .stages = 2, .clip = 1, .loss_scale = {}});
+  core.begin(a_step(2, 1));
+  CHECK_FALSE(core.on(stage_squares{1, 1, {16}}));
+  const auto known = core.on(stage_squares{1, 0, {4, 5}});
+  REQUIRE(known);
+  CHECK(known->update);
+  CHECK(std::abs(known->factor - 0.2) < 1e-6);
+  CHECK_FALSE(core.on(rank_done{1, 0, 1, {}}));
+  const auto outcome = core.on(rank_done{1, 0, 0, {}});
+  REQUIRE(outcome);
+  CHECK(outcome->event.gradient_norm == 5);
+  CHECK(outcome->event.updated);
+  CHECK_FALSE(core.running());
+}
+
+TEST_CASE("an infinite norm skips the update under a dynamic scale") {
+  coordinator_setup setup;
+  setup.loss_scale = {1, true};
+  coordinator_core core(setup);
+  core.begin(a_step(1, 1));
+  CHECK_FALSE(core.on(stage_squares{1, 0, {INFINITY}})->update);
+  CHECK_FALSE(core.on(rank_done{1, 0, 0, {}})->event.updated);
+}
+
+TEST_CASE("a device is done when its token is back and its stages reported") {
+  device_core core(0, 1);
+  const auto step = a_step(2, 3);
+  CHECK(core.begin(step) == std::vector<std::int32_t>{1});
+  const auto [stage, token] = core.first_token();
+  CHECK(stage == 1);
+  CHECK(token.position == step->plan->first_op[1]);
+  CHECK_FALSE(core.on(stage_done{1, 1, {}, {}}));
+  const auto done = core.on(lane_token{step, 0});
+  REQUIRE(done);
+  CHECK(done->rank == 1);
+  CHECK(done->stages.size() == 1);
+}
+
+TEST_CASE("the progress board says who waits for whom") {
+  const auto step = a_step(2, 2);
+  const auto& plan = *step->plan;
+  progress_board board(1, 2);
+  const auto find = [&](std::int32_t rank, plan_op_kind kind) {
+    auto at = plan.first_op[static_cast<std::size_t>(rank)];
+    while (plan.ops[at].kind != kind)
+      ++at;
+    return at;
+  };
+  using state = progress_board::state;
+  board.set(0, 0, {find(0, plan_op_kind::backward), state::waiting});
+  board.set(0, 1, {find(1, plan_op_kind::forward), state::running});
+  const auto lines = board.describe(plan);
+  CHECK(lines[0]
+        == "rank 0 waits at 0B0 for the gradient of stage 1 (rank 1)");
+  CHECK(lines[1] == "rank 1 runs 1F0");
+  board.set(0, 1, {find(1, plan_op_kind::update), state::waiting});
+  CHECK_THAT(board.describe(plan)[1],
+             ContainsSubstring("for the gradient norm of all stages"));
+}

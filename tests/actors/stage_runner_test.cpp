@@ -1,0 +1,157 @@
+#include "troupe/actors/stage_runner.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_exception.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+
+#include <ATen/ops/ones.h>
+
+#include "pipeline/faked_stage.hpp"
+#include "troupe/schedules/error.hpp"
+
+using namespace troupe;
+using Catch::Matchers::ContainsSubstring;
+using Catch::Matchers::MessageMatches;
+
+namespace {
+
+/// Keeps what a runner sends.
+struct recorded_ports final : stage_ports {
+  void pass(std::int32_t stage, lane_token token) override {
+    tokens.emplace_back(stage, std::move(token));
+  }
+  void deliver(std::int32_t, stage_tensors message) override {
+    delivered.push_back(std::move(message));
+  }
+  void want(want_data request) override {
+    wanted.push_back(request.microbatch);
+  }
+  void reduce(reduce_gradients) override { ++reduced; }
+  void squares(stage_squares) override { ++norms; }
+  void done(stage_done report) override { reports.push_back(report); }
+
+  std::vector<std::pair<std::int32_t, lane_token>> tokens;
+  std::vector<stage_tensors> delivered;
+  std::vector<std::int32_t> wanted;
+  int reduced = 0;
+  int norms = 0;
+  std::vector<stage_done> reports;
+};
+
+/// Stage 1 of two, on rank 1: one forward and one backward a step.
+struct last_stage {
+  explicit last_stage(bool waits_for_norm = false) {
+    auto context = std::make_shared<step_context>();
+    context->serial = 1;
+    context->plan = std::make_shared<const plan>(
+      compile(make_schedule("gpipe", {2, 1, 2})));
+    step = context;
+    stage_setup setup;
+    setup.run = 77;
+    setup.rank = 1;
+    setup.stage = 1;
+    setup.work = work;
+    setup.board = std::make_shared<progress_board>(1, 2);
+    setup.waits_for_norm = waits_for_norm;
+    runner = std::make_unique<stage_runner>(setup, ports);
+    runner->on(begin_step{step});
+  }
+
+  lane_token first_token() const {
+    return {step, step->plan->first_op[1]};
+  }
+  stage_tensors activation(std::int32_t microbatch) const {
+    stage_tensors message;
+    message.header.run = 77;
+    message.header.serial = 1;
+    message.header.from_stage = 0;
+    message.header.to_stage = 1;
+    message.header.key.microbatch = microbatch;
+    message.header.sent = 1;
+    return message;
+  }
+  /// Hands back what the runner passed to itself, until it stops doing so.
+  void run_own_turns() {
+    while (!ports.tokens.empty() && ports.tokens.back().first == 1) {
+      auto token = std::move(ports.tokens.back().second);
+      ports.tokens.pop_back();
+      runner->on(std::move(token));
+    }
+  }
+
+  step_pointer step;
+  std::shared_ptr<troupe::testing::faked_stage> work =
+    std::make_shared<troupe::testing::faked_stage>(true);
+  recorded_ports ports;
+  std::unique_ptr<stage_runner> runner;
+};
+
+}  // namespace
+
+TEST_CASE("a stage runs the lane's ops in order as their inputs come") {
+  last_stage at;
+  at.runner->on(at.activation(1));  // too early: it waits for its turn
+  at.runner->on(at.first_token());
+  CHECK(at.ports.tokens.empty());
+  CHECK(at.runner->current_op() == "1F0");
+  at.runner->on(at.activation(0));
+  at.run_own_turns();
+  REQUIRE(at.ports.tokens.size() == 1);
+  CHECK(at.ports.tokens[0].first == none);  // the lane's end: the device
+  CHECK(at.ports.delivered.size() == 2);    // the gradients of both
+  CHECK(at.ports.delivered[0].header.backward);
+  CHECK(at.ports.delivered[0].header.message != none);
+  CHECK(at.work->updates == 1);
+  REQUIRE(at.ports.reports.size() == 1);
+  CHECK(at.ports.reports[0].ops.size() == at.step->plan->lane(1).size());
+}
+
+TEST_CASE("an update waits for the norm, and is skipped on an overflow") {
+  last_stage at(true);
+  for (const auto k : {0, 1})
+    at.runner->on(at.activation(k));
+  at.runner->on(at.first_token());
+  at.run_own_turns();
+  CHECK(at.ports.norms == 1);
+  CHECK(at.work->updates == 0);
+  at.runner->on(norm_known{1, 1, 1.0, false});
+  CHECK(at.work->updates == 0);
+  CHECK(at.ports.reports.size() == 1);
+}
+
+TEST_CASE("messages that the envelope does not fit are refused") {
+  last_stage at;
+  const auto refused = [&](auto change, const std::string& reason) {
+    auto message = at.activation(0);
+    change(message);
+    CHECK_THROWS_MATCHES(at.runner->on(std::move(message)), error,
+                         MessageMatches(ContainsSubstring(reason)));
+  };
+  refused([](auto& m) { m.header.run = 1; }, "expected a tensor from stage 0");
+  refused([](auto& m) { m.header.from_stage = 5; }, "from stage 5");
+  refused([](auto& m) { m.header.data_rank = 2; }, "of replica 2");
+  refused([](auto& m) { m.header.backward = true; },
+          "expected a tensor from stage 2");
+  refused([](auto& m) { m.tensors = {at::ones({2})}; },
+          "announces other shapes");
+  refused(
+    [](auto& m) {
+      m.header.tensors = {{at::kFloat, {3}}};
+      m.tensors = {at::ones({2})};
+    },
+    "Float[2]");
+  at.runner->on(at.activation(0));
+  refused([](auto&) {}, "twice");
+}
+
+TEST_CASE("a message that no op takes is an error at the step's end") {
+  last_stage at;
+  for (const auto k : {0, 1, 2})
+    at.runner->on(at.activation(k));
+  CHECK_THROWS_MATCHES(
+    ([&] {
+      at.runner->on(at.first_token());
+      at.run_own_turns();
+    }()),
+    error, MessageMatches(ContainsSubstring("stage 1: 1 messages")));
+}
