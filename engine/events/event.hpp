@@ -62,8 +62,8 @@ struct tensor_event {
 /// The outcome of a step.
 struct step_event {
   event_source source;
-  std::vector<named_value> losses;   // the optimised one first
-  std::vector<named_value> metrics;  // the model's own
+  std::vector<named_value> losses{};   // the optimised one first
+  std::vector<named_value> metrics{};  // the model's own
   double gradient_norm = 0;          // before clipping; training only
   double learning_rate = 0;
   double loss_scale = 1;
