@@ -79,10 +79,10 @@ struct coordinator_state {
       return;
     auto now = watch.progress->snapshot();
     if (now == seen)
-      spdlog::warn("step {}: no op ended in the last {} s: {}",
-                   core.step()->settings.step, watch.stall_seconds,
-                   fmt::join(watch.progress->describe(*core.step()->plan),
-                             "; "));
+      spdlog::warn(
+        "step {}: no op ended in the last {} s: {}", core.step()->settings.step,
+        watch.stall_seconds,
+        fmt::join(watch.progress->describe(*core.step()->plan), "; "));
     seen = std::move(now);
     schedule_tick();
   }
@@ -147,9 +147,9 @@ struct coordinator_state {
       return;
     }
     const auto& step = *core.step();
-    failed += fmt::format(" at step {}: {}", step.settings.step,
-                          fmt::join(watch.progress->describe(*step.plan),
-                                    "; "));
+    failed +=
+      fmt::format(" at step {}: {}", step.settings.step,
+                  fmt::join(watch.progress->describe(*step.plan), "; "));
     asked.deliver(core.abandon(failed, true));
   }
 
@@ -171,8 +171,8 @@ caf::behavior coordinator_actor(caf::event_based_actor* self,
                                 const supervision& watch,
                                 const address_book_pointer& book,
                                 const handler_hook& hook) {
-  auto state = std::make_shared<coordinator_state>(coordinator_state{
-    self, watch, book, hook, coordinator_core{setup}});
+  auto state = std::make_shared<coordinator_state>(
+    coordinator_state{self, watch, book, hook, coordinator_core{setup}});
   return {
     [state](const run_step& request) {
       state->handle([&] { state->begin(request); });
@@ -181,9 +181,7 @@ caf::behavior coordinator_actor(caf::event_based_actor* self,
     [state](stage_squares& message) {
       state->handle([&] { state->on(message); });
     },
-    [state](rank_done& report) {
-      state->handle([&] { state->on(report); });
-    },
+    [state](rank_done& report) { state->handle([&] { state->on(report); }); },
     [state](const op_failure& failure) {
       state->handle([&] { state->fail_with(failure); });
     },

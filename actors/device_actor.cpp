@@ -41,9 +41,8 @@ struct device_state {
 
 }  // namespace
 
-caf::behavior device_actor(caf::event_based_actor* self,
-                           std::int32_t data_rank, std::int32_t rank,
-                           const address_book_pointer& book,
+caf::behavior device_actor(caf::event_based_actor* self, std::int32_t data_rank,
+                           std::int32_t rank, const address_book_pointer& book,
                            const handler_hook& hook) {
   auto state = std::make_shared<device_state>(device_state{
     self, data_rank, rank, book, hook, device_core{data_rank, rank}});
@@ -55,8 +54,7 @@ caf::behavior device_actor(caf::event_based_actor* self,
       state->handle([&] { state->report(state->core.on(token)); });
     },
     [state](stage_done& report) {
-      state->handle(
-        [&] { state->report(state->core.on(std::move(report))); });
+      state->handle([&] { state->report(state->core.on(std::move(report))); });
     },
   };
 }

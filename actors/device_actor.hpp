@@ -5,9 +5,8 @@
 namespace troupe {
 
 /// One rank of one replica. See `device_core` for what it does.
-caf::behavior device_actor(caf::event_based_actor* self,
-                           std::int32_t data_rank, std::int32_t rank,
-                           const address_book_pointer& book,
+caf::behavior device_actor(caf::event_based_actor* self, std::int32_t data_rank,
+                           std::int32_t rank, const address_book_pointer& book,
                            const handler_hook& hook);
 
 }  // namespace troupe

@@ -17,8 +17,7 @@ std::vector<std::int32_t> device_core::begin(const step_pointer& step) {
 }
 
 std::pair<std::int32_t, lane_token> device_core::first_token() const {
-  const auto position =
-    step_->plan->first_op[static_cast<std::size_t>(rank_)];
+  const auto position = step_->plan->first_op[static_cast<std::size_t>(rank_)];
   return {step_->plan->ops[position].stage, {step_, position}};
 }
 

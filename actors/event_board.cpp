@@ -16,7 +16,8 @@ bool event_board::wants_tensors(const event_source& source) const {
     return false;
   const std::scoped_lock lock(mutex_);
   return std::ranges::any_of(all_, [&](const subscription& wants) {
-    return wants.tensors && source.step % std::max<std::int64_t>(wants.every, 1) == 0;
+    return wants.tensors
+           && source.step % std::max<std::int64_t>(wants.every, 1) == 0;
   });
 }
 

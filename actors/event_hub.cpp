@@ -42,8 +42,8 @@ struct monitor_state {
 
 caf::behavior monitor_actor(caf::event_based_actor* self, monitor what,
                             const backlog& waiting) {
-  auto state = std::make_shared<monitor_state>(
-    monitor_state{std::move(what), waiting});
+  auto state =
+    std::make_shared<monitor_state>(monitor_state{std::move(what), waiting});
   return {
     [state](const publish_event& message) { state->see(*message.what); },
     [state, self](finish_monitor) {
@@ -77,8 +77,7 @@ struct hub_state {
   void attach(attach_monitor& request) {
     auto waiting = std::make_shared<std::atomic<std::int64_t>>(0);
     entry added{request.what.name, request.what.wants, {}, waiting};
-    added.actor =
-      self->spawn(monitor_actor, std::move(request.what), waiting);
+    added.actor = self->spawn(monitor_actor, std::move(request.what), waiting);
     monitors.emplace(request.id, std::move(added));
     tell_board();
   }

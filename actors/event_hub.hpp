@@ -29,8 +29,8 @@ inline constexpr std::int64_t backlog_limit = 4096;
 }  // namespace troupe
 
 CAF_BEGIN_TYPE_ID_BLOCK(troupe_monitors, caf::id_block::troupe::end)
-  CAF_ADD_TYPE_ID(troupe_monitors, (troupe::attach_monitor))
-  CAF_ADD_TYPE_ID(troupe_monitors, (troupe::detach_monitor))
+CAF_ADD_TYPE_ID(troupe_monitors, (troupe::attach_monitor))
+CAF_ADD_TYPE_ID(troupe_monitors, (troupe::detach_monitor))
 CAF_END_TYPE_ID_BLOCK(troupe_monitors)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::attach_monitor)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::detach_monitor)

@@ -16,7 +16,10 @@ struct loader_state {
   void handle(const std::function<void()>& work) {
     guarded(
       self, *book, hook,
-      [this] { return op_failure{now, "load", {}}; }, work);
+      [this] {
+        return op_failure{now, "load", {}};
+      },
+      work);
   }
 
   void report_slow(double seconds) {
@@ -34,8 +37,7 @@ struct loader_state {
 
   void serve(const want_data& request) {
     now.microbatch = request.microbatch;
-    self->send(book->stage(setup.data_rank, request.stage),
-               core->on(request));
+    self->send(book->stage(setup.data_rank, request.stage), core->on(request));
     if (!std::exchange(prefetching, true))
       self->send(self, prefetch_data{});
   }

@@ -30,8 +30,8 @@ std::int64_t loader_core::index_of(const step_context& step,
 
 std::int64_t loader_core::after(std::int64_t index) const {
   const auto others = std::int64_t{setup_.data_ranks - 1} * microbatches_;
-  const bool ends_step = (index + 1 - first_) % (microbatches_ + others)
-                         == microbatches_;
+  const bool ends_step =
+    (index + 1 - first_) % (microbatches_ + others) == microbatches_;
   return index + 1 + (ends_step ? others : 0);
 }
 

@@ -111,24 +111,22 @@ void crew::spawn_replica(std::int32_t data_rank) {
   loader_setup loading;
   loading.data_rank = data_rank;
   loading.data_ranks = data_ranks();
-  loading.consumers = static_cast<std::int32_t>(
-    std::ranges::count(options_.needs_data, true));
+  loading.consumers =
+    static_cast<std::int32_t>(std::ranges::count(options_.needs_data, true));
   loading.prefetch = options_.prefetch;
   loading.slow_seconds = options_.slow_load_seconds;
-  book_->loaders.push_back(
-    system_.spawn(loader_actor, loading, book_, hook));
+  book_->loaders.push_back(system_.spawn(loader_actor, loading, book_, hook));
 }
 
 address_book_pointer crew::assemble() {
   book_->stages = stages();
   book_->ranks = options_.placement.ranks;
   book_->hub = system_.spawn(event_hub_actor, watch_.events);
-  book_->coordinator =
-    system_.spawn(coordinator_actor, coordination(), watch_, book_,
-                  options_.handler_hook);
+  book_->coordinator = system_.spawn(coordinator_actor, coordination(), watch_,
+                                     book_, options_.handler_hook);
   for (std::int32_t s = 0; s < stages(); ++s)
-    book_->reducers.push_back(system_.spawn(reducer_actor, data_ranks(),
-                                            book_, options_.handler_hook));
+    book_->reducers.push_back(
+      system_.spawn(reducer_actor, data_ranks(), book_, options_.handler_hook));
   for (std::int32_t d = 0; d < data_ranks(); ++d)
     spawn_replica(d);
   return book_;
@@ -138,8 +136,8 @@ void dismiss(address_book& book) {
   const auto end = [](const caf::actor& actor) {
     caf::anon_send_exit(actor, caf::exit_reason::user_shutdown);
   };
-  for (const auto* group : {&book.stage_actors, &book.device_actors,
-                            &book.loaders, &book.reducers})
+  for (const auto* group :
+       {&book.stage_actors, &book.device_actors, &book.loaders, &book.reducers})
     std::ranges::for_each(*group, end);
   end(book.coordinator);
   end(book.hub);
@@ -227,9 +225,9 @@ step_report pipeline::run(const step_settings& settings,
   auto outcome = ask<step_outcome>(impl_->system, impl_->book->coordinator,
                                    run_step{std::move(step)});
   if (!outcome.failure.empty())
-    throw error(outcome.interrupted ? error_code::interrupted
-                                    : error_code::op_failed,
-                outcome.failure);
+    throw error(
+      outcome.interrupted ? error_code::interrupted : error_code::op_failed,
+      outcome.failure);
   return to_report(std::move(outcome));
 }
 
@@ -243,8 +241,8 @@ std::int64_t pipeline::attach(monitor watcher) {
 
 void pipeline::detach(std::int64_t id) {
   std::erase(impl_->monitors, id);
-  const auto trouble = ask<std::string>(impl_->system, impl_->book->hub,
-                                        detach_monitor{id});
+  const auto trouble =
+    ask<std::string>(impl_->system, impl_->book->hub, detach_monitor{id});
   if (!trouble.empty())
     throw error(error_code::io, trouble);
 }
@@ -263,8 +261,8 @@ void pipeline::finish_monitors() {
 }
 
 void pipeline::publish(event what) {
-  caf::anon_send(impl_->book->hub, publish_event{std::make_shared<const event>(
-                                     std::move(what))});
+  caf::anon_send(impl_->book->hub,
+                 publish_event{std::make_shared<const event>(std::move(what))});
 }
 
 std::function<bool(const event_source&)> pipeline::tensor_wish() const {
@@ -275,14 +273,14 @@ std::function<bool(const event_source&)> pipeline::tensor_wish() const {
 
 std::function<void(tensor_event)> pipeline::tensor_outlet() const {
   return [book = impl_->book](tensor_event observed) {
-    caf::anon_send(book->hub, publish_event{std::make_shared<const event>(
-                          std::move(observed))});
+    caf::anon_send(
+      book->hub,
+      publish_event{std::make_shared<const event>(std::move(observed))});
   };
 }
 
 void pipeline::interrupt(std::string reason) {
-  caf::anon_send(impl_->book->coordinator,
-                 interrupt_run{std::move(reason)});
+  caf::anon_send(impl_->book->coordinator, interrupt_run{std::move(reason)});
 }
 
 }  // namespace troupe

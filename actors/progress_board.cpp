@@ -11,11 +11,10 @@ namespace {
 std::string what_it_waits_for(const plan& plan, const plan_op& op) {
   switch (op.kind) {
     case plan_op_kind::forward:
-      return op.stage == 0
-               ? "its data from the loader"
-               : fmt::format("the activation of stage {} (rank {})",
-                             op.stage - 1,
-                             plan.placement.rank_of(op.stage - 1));
+      return op.stage == 0 ? "its data from the loader"
+                           : fmt::format("the activation of stage {} (rank {})",
+                                         op.stage - 1,
+                                         plan.placement.rank_of(op.stage - 1));
     case plan_op_kind::backward:
     case plan_op_kind::input_backward:
       return fmt::format("the gradient of stage {} (rank {})", op.stage + 1,
@@ -32,8 +31,7 @@ std::string what_it_waits_for(const plan& plan, const plan_op& op) {
 progress_board::progress_board(std::int32_t data_ranks, std::int32_t ranks)
   : ranks_(ranks), entries_(static_cast<std::size_t>(data_ranks * ranks)) {}
 
-void progress_board::set(std::int32_t data_rank, std::int32_t rank,
-                         entry now) {
+void progress_board::set(std::int32_t data_rank, std::int32_t rank, entry now) {
   entries_[static_cast<std::size_t>(data_rank * ranks_ + rank)].store(
     (std::uint64_t{now.position} << 8) | static_cast<std::uint64_t>(now.doing),
     std::memory_order_relaxed);
@@ -64,7 +62,8 @@ std::vector<std::string> progress_board::describe(const plan& plan) const {
     lines.push_back(doing == state::running
                       ? fmt::format("{} runs {}", line, to_text(plan, op))
                       : fmt::format("{} waits at {} for {}", line,
-                                    to_text(plan, op), what_it_waits_for(plan, op)));
+                                    to_text(plan, op),
+                                    what_it_waits_for(plan, op)));
   }
   return lines;
 }

@@ -8,10 +8,7 @@ class actor_ports final : public stage_ports {
  public:
   actor_ports(caf::event_based_actor* self, address_book_pointer book,
               std::int32_t data_rank, std::int32_t rank)
-    : self_(self),
-      book_(std::move(book)),
-      data_rank_(data_rank),
-      rank_(rank) {}
+    : self_(self), book_(std::move(book)), data_rank_(data_rank), rank_(rank) {}
 
   void pass(std::int32_t stage, lane_token token) override {
     self_->send(stage == none ? book_->device(data_rank_, rank_)
@@ -61,7 +58,9 @@ struct stage_state {
   void handle(Message&& message) {
     guarded(
       self, *book, hook,
-      [this] { return op_failure{runner.source(), runner.current_op(), {}}; },
+      [this] {
+        return op_failure{runner.source(), runner.current_op(), {}};
+      },
       [&] { runner.on(std::forward<Message>(message)); });
   }
 

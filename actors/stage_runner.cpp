@@ -26,9 +26,8 @@ std::uint32_t last_op_of(const plan& plan, std::int32_t stage) {
 
 std::string summary(const envelope& e) {
   return fmt::format("{} of microbatch {} slice {} from stage {} to stage {}",
-                     e.backward ? "gradient" : "activation",
-                     e.key.microbatch, e.key.slice, e.from_stage,
-                     e.to_stage);
+                     e.backward ? "gradient" : "activation", e.key.microbatch,
+                     e.key.slice, e.from_stage, e.to_stage);
 }
 
 bool holds_what_it_announces(const stage_tensors& message) {
@@ -41,8 +40,7 @@ bool holds_what_it_announces(const stage_tensors& message) {
 }
 
 bool is_backward(plan_op_kind kind) {
-  return kind == plan_op_kind::backward
-         || kind == plan_op_kind::input_backward;
+  return kind == plan_op_kind::backward || kind == plan_op_kind::input_backward;
 }
 
 }  // namespace
@@ -130,8 +128,7 @@ void stage_runner::advance() {
     // Posting a receive is anyone's turn, as long as it is still reported.
     const bool posts = !at_end && here().kind == plan_op_kind::receive
                        && token_->position < last_op_;
-    const bool foreign =
-      !at_end && !posts && here().stage != setup_.stage;
+    const bool foreign = !at_end && !posts && here().stage != setup_.stage;
     const bool next_turn = !at_end && ran_one && is_compute(here().kind);
     if (at_end || foreign || next_turn) {
       const auto to = at_end ? none : here().stage;
@@ -240,8 +237,7 @@ void stage_runner::run_compute(const plan_op& op) {
 }
 
 void stage_runner::apply_update() {
-  const auto factor =
-    norm_ ? norm_->factor : 1.0 / step_->settings.loss_scale;
+  const auto factor = norm_ ? norm_->factor : 1.0 / step_->settings.loss_scale;
   const bool overflowed = norm_ && !norm_->update;
   if (!step_->settings.skip_update && !overflowed)
     setup_.work->update(factor);
@@ -249,8 +245,7 @@ void stage_runner::apply_update() {
 
 stage_runner::arrival stage_runner::take_input(bool backward,
                                                microbatch_key key) {
-  return std::move(
-    inbox_.extract({step_->serial, backward, key}).mapped());
+  return std::move(inbox_.extract({step_->serial, backward, key}).mapped());
 }
 
 microbatch_data stage_runner::take_data(std::int32_t microbatch) {
@@ -321,6 +316,9 @@ void stage_runner::check(const stage_tensors& message) const {
          "stage {} of replica {} expected a tensor from stage {} of its own "
          "run and replica and got the {} of replica {}",
          setup_.stage, setup_.data_rank, from, summary(e), e.data_rank);
+  if (step_ && e.serial == step_->serial && !is_planned(e))
+    fail(error_code::mismatch, "the plan has no message {} with the {}",
+         e.message, summary(e));
   if (inbox_.contains({e.serial, e.backward, e.key}))
     fail(error_code::mismatch, "stage {} got the {} twice", setup_.stage,
          summary(e));
@@ -328,6 +326,22 @@ void stage_runner::check(const stage_tensors& message) const {
     fail(error_code::mismatch,
          "the {} announces other shapes or dtypes than its tensors have: {}",
          summary(e), describe(message.tensors));
+}
+
+/// Whether the plan's message of that number is this one.
+bool stage_runner::is_planned(const envelope& e) const {
+  const auto& plan = *step_->plan;
+  if (e.message == none)
+    return plan.placement.rank_of(e.from_stage) == setup_.rank;
+  if (e.message < 0
+      || static_cast<std::size_t>(e.message) >= plan.messages.size())
+    return false;
+  const auto& message = plan.messages[static_cast<std::size_t>(e.message)];
+  const auto& consumer = plan.ops[message.consumer];
+  const auto& channel = plan.channels[static_cast<std::size_t>(message.channel)];
+  return consumer.stage == setup_.stage
+         && consumer.microbatch == e.key.microbatch
+         && consumer.slice == e.key.slice && channel.backward == e.backward;
 }
 
 void stage_runner::finish_step() {
@@ -347,8 +361,7 @@ void stage_runner::finish_step() {
 }
 
 void stage_runner::show(progress_board::state state) const {
-  setup_.board->set(setup_.data_rank, setup_.rank,
-                    {token_->position, state});
+  setup_.board->set(setup_.data_rank, setup_.rank, {token_->position, state});
 }
 
 }  // namespace troupe

@@ -31,9 +31,9 @@ struct stage_setup {
   std::int32_t stage = 0;
   std::shared_ptr<troupe::stage> work;
   std::shared_ptr<progress_board> board;
-  bool needs_data = false;  // inputs, targets or arguments
-  std::int32_t prefetch = 2;  // microbatches asked for ahead
-  bool reduces = false;       // more than one replica
+  bool needs_data = false;      // inputs, targets or arguments
+  std::int32_t prefetch = 2;    // microbatches asked for ahead
+  bool reduces = false;         // more than one replica
   bool waits_for_norm = false;  // clipping, or a dynamic loss scale
 };
 
@@ -84,6 +84,7 @@ class stage_runner {
   stage_tensors pack(tensor_list tensors, microbatch_key key, bool backward,
                      std::int32_t message) const;
   void check(const stage_tensors& message) const;
+  bool is_planned(const envelope& e) const;
   void finish_step();
   void show(progress_board::state state) const;
 

@@ -11,6 +11,7 @@
 #include "troupe/engine/stage/split.hpp"
 #include "troupe/schedules/error.hpp"
 #include "troupe/schedules/forward_part.hpp"
+#include "troupe/schedules/validate.hpp"
 
 namespace troupe {
 
@@ -29,13 +30,18 @@ std::shared_ptr<const plan> compile_for(const schedule& order,
 void require_legal(const trainer_options& options) {
   if (options.data_parallel < 1)
     fail(error_code::invalid_argument,
-         "data_parallel is {}; use 1 or more replicas",
-         options.data_parallel);
+         "data_parallel is {}; use 1 or more replicas", options.data_parallel);
   if (options.schedule.placement.copies() != 1)
     fail(error_code::invalid_argument,
          "schedule {} keeps {} copies of each stage; the trainer runs "
          "schedules with one",
          options.schedule.name, options.schedule.placement.copies());
+  if (!accumulates_in_order(options.schedule))
+    fail(error_code::invalid_argument,
+         "schedule {} runs the microbatches of a stage out of order, so that "
+         "its gradients would not be the plain loop's; let them ascend within "
+         "each stage and kind of op",
+         options.schedule.name);
   if (options.clip < 0)
     fail(error_code::invalid_argument,
          "clip is {}; use 0 (no clipping) or a largest gradient norm",
@@ -177,8 +183,8 @@ step_report trainer::step(const source_pointer& source, bool skip_update) {
   settings.skip_update = skip_update;
   auto report = impl_->actors->run(settings, impl_->training, source);
   impl_->step = settings.step;
-  impl_->position += std::int64_t{impl_->options.data_parallel}
-                     * impl_->training->microbatches;
+  impl_->position +=
+    std::int64_t{impl_->options.data_parallel} * impl_->training->microbatches;
   impl_->scale.update(std::isfinite(report.summary.gradient_norm));
   return report;
 }

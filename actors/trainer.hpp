@@ -26,13 +26,13 @@ struct trainer_options {
   learning_rate_schedule learning_rate;
   loss_function loss = cross_entropy_loss();
   loss_scale_options loss_scale;
-  double clip = 0;  // largest gradient norm; 0: no clipping
-  bool recompute = false;  // forwards again in backward, to save memory
+  double clip = 0;           // largest gradient norm; 0: no clipping
+  bool recompute = false;    // forwards again in backward, to save memory
   bool halt_on_nan = false;  // a loss that is not finite fails the step
-  std::int32_t intra_op_threads = 1;  // of LibTorch, a worker
-  std::int32_t prefetch = 2;          // microbatches made ahead
-  double slow_load_seconds = 1;       // a longer load is reported
-  double stall_seconds = 30;  // without an op: log who waits for whom
+  std::int32_t intra_op_threads = 1;   // of LibTorch, a worker
+  std::int32_t prefetch = 2;           // microbatches made ahead
+  double slow_load_seconds = 1;        // a longer load is reported
+  double stall_seconds = 30;           // without an op: log who waits for whom
   std::function<void()> handler_hook;  // see pipeline_options
 };
 
@@ -57,8 +57,7 @@ class trainer {
   step_report step(const source_pointer& source, bool skip_update = false);
   /// Mean losses over at least so many microbatches from the source's start,
   /// without gradients; rounded up to whole steps of all replicas.
-  step_event evaluate(const source_pointer& source,
-                      std::int64_t microbatches);
+  step_event evaluate(const source_pointer& source, std::int64_t microbatches);
   /// The last stage's outputs for these inputs, without gradients, run by the
   /// calling thread.
   tensor_list infer(const tensor_list& inputs);

@@ -55,8 +55,9 @@ std::vector<loss_term> mean_square(const tensor_list& outputs,
 
 source_pointer one_row() {
   const auto x = at::randn({1, 8}), y = at::randn({1, 8});
-  return make_source(
-    [=](std::int64_t) { return microbatch_data{{x}, {y}, {}, 1}; });
+  return make_source([=](std::int64_t) {
+    return microbatch_data{{x}, {y}, {}, 1};
+  });
 }
 
 double quantile(std::vector<double> values, double q) {

@@ -18,8 +18,7 @@ std::string where(const std::string& path, const toml::source_region& at) {
 }
 
 std::string scalar_text(const std::string& path, const toml::node& value) {
-  if (const auto text = value.value<std::string>();
-      value.is_string() && text)
+  if (const auto text = value.value<std::string>(); value.is_string() && text)
     return *text;
   if (value.is_boolean() || value.is_integer() || value.is_floating_point()) {
     std::ostringstream out;
@@ -63,8 +62,7 @@ toml::table parse(const std::string& path) {
 }
 
 /// Whether the command line gives the flag, so that the file's value is moot.
-bool gives(const std::vector<std::string>& arguments,
-           const std::string& flag) {
+bool gives(const std::vector<std::string>& arguments, const std::string& flag) {
   return std::ranges::any_of(arguments, [&](const std::string& argument) {
     return argument == flag || argument.starts_with(flag + "=");
   });

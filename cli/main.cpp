@@ -1,7 +1,7 @@
-#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
+#include <CLI/CLI.hpp>
 
 #include <algorithm>
 
@@ -24,8 +24,8 @@ std::vector<std::string> arguments_of(int argc, char** argv,
   if (arguments.empty() || arguments.front() != "train")
     return arguments;
   std::vector<std::string> rest(arguments.begin() + 1, arguments.end());
-  rest = troupe::cli::expand_config(std::move(rest),
-                                    *app.get_subcommand("train"));
+  rest =
+    troupe::cli::expand_config(std::move(rest), *app.get_subcommand("train"));
   rest.insert(rest.begin(), "train");
   return rest;
 }

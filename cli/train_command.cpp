@@ -9,10 +9,10 @@
 #include "troupe/cli/train_plain.hpp"
 #include "troupe/cli/train_setup.hpp"
 #include "troupe/engine/checkpoint/safetensors.hpp"
-#include "troupe/schedules/error.hpp"
 #include "troupe/monitors/metrics.hpp"
 #include "troupe/monitors/timeline.hpp"
 #include "troupe/monitors/warnings.hpp"
+#include "troupe/schedules/error.hpp"
 
 namespace troupe::cli {
 
@@ -62,9 +62,8 @@ void train_pipeline(const train_options& options, const train_setup& setup,
   signals.on_signal({});
   run.finish_monitors();
   save(options.save_parameters, run.parameters());
-  print_sample(options, [&](const at::Tensor& ids) {
-    return run.infer({ids}).at(0);
-  });
+  print_sample(options,
+               [&](const at::Tensor& ids) { return run.infer({ids}).at(0); });
 }
 
 void train(const CLI::App& command, const train_options& options) {
@@ -97,8 +96,9 @@ void add_train_command(CLI::App& app) {
   auto* command = app.add_subcommand(
     "train", "train a byte-level GPT, cut into pipeline stages");
   add_train_flags(*command, *options);
-  command->add_option("--config", "settings from a TOML file; its keys are "
-                                  "the long flags, which override it");
+  command->add_option("--config",
+                      "settings from a TOML file; its keys are "
+                      "the long flags, which override it");
   command->footer(example);
   command->callback([command, options] { train(*command, *options); });
 }

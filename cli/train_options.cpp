@@ -27,104 +27,144 @@ void add_data_flags(CLI::App& app, train_options& o) {
     ->group(group);
   app.add_option("--vocabulary", o.vocabulary, "token ids are below this")
     ->group(group);
-  app.add_option("--microbatch-size", o.microbatch_size,
-                 "rows of a microbatch")
-    ->check(CLI::PositiveNumber)->group(group);
+  app
+    .add_option("--microbatch-size", o.microbatch_size, "rows of a microbatch")
+    ->check(CLI::PositiveNumber)
+    ->group(group);
   app.add_option("--seq", o.seq, "tokens of a row")
-    ->check(CLI::PositiveNumber)->group(group);
-  app.add_option("--validation-fraction", o.validation_fraction,
-                 "end of the text that is held out; 0: none")
-    ->check(CLI::Range(0.0, 0.9))->group(group);
-  app.add_option("--validation-microbatches", o.validation_microbatches,
-                 "microbatches of a validation")
-    ->check(CLI::PositiveNumber)->group(group);
-  app.add_option("--validate-every", o.validate_every,
-                 "steps between validations; 0: at the end alone")
-    ->check(CLI::NonNegativeNumber)->group(group);
+    ->check(CLI::PositiveNumber)
+    ->group(group);
+  app
+    .add_option("--validation-fraction", o.validation_fraction,
+                "end of the text that is held out; 0: none")
+    ->check(CLI::Range(0.0, 0.9))
+    ->group(group);
+  app
+    .add_option("--validation-microbatches", o.validation_microbatches,
+                "microbatches of a validation")
+    ->check(CLI::PositiveNumber)
+    ->group(group);
+  app
+    .add_option("--validate-every", o.validate_every,
+                "steps between validations; 0: at the end alone")
+    ->check(CLI::NonNegativeNumber)
+    ->group(group);
   app.add_option("--prefetch", o.prefetch, "microbatches made ahead")
-    ->check(CLI::Range(1, 1024))->group(group);
-  app.add_option("--slow-load", o.slow_load,
-                 "warn of a microbatch that takes longer, in seconds")
-    ->check(CLI::NonNegativeNumber)->group(group);
+    ->check(CLI::Range(1, 1024))
+    ->group(group);
+  app
+    .add_option("--slow-load", o.slow_load,
+                "warn of a microbatch that takes longer, in seconds")
+    ->check(CLI::NonNegativeNumber)
+    ->group(group);
 }
 
 void add_model_flags(CLI::App& app, train_options& o) {
   const auto* group = "Model";
   app.add_option("--d-model", o.d_model, "width")
-    ->check(CLI::PositiveNumber)->group(group);
+    ->check(CLI::PositiveNumber)
+    ->group(group);
   app.add_option("--layers", o.layers, "transformer blocks")
-    ->check(CLI::PositiveNumber)->group(group);
+    ->check(CLI::PositiveNumber)
+    ->group(group);
   app.add_option("--heads", o.heads, "attention heads")
-    ->check(CLI::PositiveNumber)->group(group);
-  app.add_option("--initial", o.initial,
-                 "start from these parameters (safetensors)")
+    ->check(CLI::PositiveNumber)
+    ->group(group);
+  app
+    .add_option("--initial", o.initial,
+                "start from these parameters (safetensors)")
     ->group(group);
 }
 
 void add_pipeline_flags(CLI::App& app, train_options& o) {
   const auto* group = "Pipeline";
   app.add_option("--ranks", o.ranks, "pipeline ranks P")
-    ->check(CLI::PositiveNumber)->group(group);
-  app.add_option("--stages-per-rank", o.stages_per_rank,
-                 "stages V of a rank (interleaved schedules)")
-    ->check(CLI::PositiveNumber)->group(group);
-  app.add_option("--data-parallel", o.data_parallel,
-                 "replicas D of the pipeline")
-    ->check(CLI::PositiveNumber)->group(group);
-  app.add_option("--schedule", o.schedule,
-                 schedule_names() + ", or a FILE.csv")
+    ->check(CLI::PositiveNumber)
     ->group(group);
-  app.add_option("--microbatches", o.microbatches,
-                 "microbatches m of a step and replica")
-    ->check(CLI::PositiveNumber)->group(group);
-  app.add_option("--breadth", o.breadth,
-                 "microbatches of a group (depth_first)")
-    ->check(CLI::NonNegativeNumber)->group(group);
-  app.add_option("--split", o.split,
-                 "blocks on stages: even, parameters, measured, or layers by "
-                 "hand: 5,5 (embeddings and head count as layers)")
+  app
+    .add_option("--stages-per-rank", o.stages_per_rank,
+                "stages V of a rank (interleaved schedules)")
+    ->check(CLI::PositiveNumber)
     ->group(group);
-  app.add_flag("--recompute", o.recompute,
-               "run forwards again in backward, to save memory")
+  app
+    .add_option("--data-parallel", o.data_parallel,
+                "replicas D of the pipeline")
+    ->check(CLI::PositiveNumber)
+    ->group(group);
+  app
+    .add_option("--schedule", o.schedule, schedule_names() + ", or a FILE.csv")
+    ->group(group);
+  app
+    .add_option("--microbatches", o.microbatches,
+                "microbatches m of a step and replica")
+    ->check(CLI::PositiveNumber)
+    ->group(group);
+  app
+    .add_option("--breadth", o.breadth, "microbatches of a group (depth_first)")
+    ->check(CLI::NonNegativeNumber)
+    ->group(group);
+  app
+    .add_option("--split", o.split,
+                "blocks on stages: even, parameters, measured, or layers by "
+                "hand: 5,5 (embeddings and head count as layers)")
+    ->group(group);
+  app
+    .add_flag("--recompute", o.recompute,
+              "run forwards again in backward, to save memory")
     ->group(group);
   app.add_option("--threads", o.threads, "intra-op threads of a rank")
-    ->check(CLI::PositiveNumber)->group(group);
+    ->check(CLI::PositiveNumber)
+    ->group(group);
   app.add_option("--device", o.device, "cpu (cuda is to come)")
-    ->check(CLI::IsMember({"cpu", "cuda"}))->group(group);
-  app.add_flag("--plain", o.plain,
-               "the same model in a plain loop, without actors: the oracle")
+    ->check(CLI::IsMember({"cpu", "cuda"}))
+    ->group(group);
+  app
+    .add_flag("--plain", o.plain,
+              "the same model in a plain loop, without actors: the oracle")
     ->group(group);
 }
 
 void add_optimisation_flags(CLI::App& app, train_options& o) {
   const auto* group = "Optimisation";
   app.add_option("--steps", o.steps, "optimizer updates")
-    ->check(CLI::NonNegativeNumber)->group(group);
+    ->check(CLI::NonNegativeNumber)
+    ->group(group);
   app.add_option("--optimizer", o.optimizer, "adamw or sgd")
-    ->check(CLI::IsMember({"adamw", "sgd"}))->group(group);
+    ->check(CLI::IsMember({"adamw", "sgd"}))
+    ->group(group);
   app.add_option("--lr", o.lr, "learning rate; adamw 3e-4, sgd 0.05")
-    ->default_str("the optimizer's")->group(group);
+    ->default_str("the optimizer's")
+    ->group(group);
   app.add_option("--momentum", o.momentum, "of sgd")->group(group);
   app.add_option("--weight-decay", o.weight_decay, "adamw 0.01, sgd 0")
-    ->default_str("the optimizer's")->group(group);
+    ->default_str("the optimizer's")
+    ->group(group);
   app.add_option("--warmup", o.warmup, "steps of linear warm-up")
-    ->check(CLI::NonNegativeNumber)->group(group);
+    ->check(CLI::NonNegativeNumber)
+    ->group(group);
   app.add_option("--decay", o.decay, "of the learning rate")
-    ->check(CLI::IsMember({"constant", "cosine", "linear"}))->group(group);
-  app.add_option("--final-lr", o.final_lr,
-                 "fraction of the learning rate that decay ends at")
-    ->check(CLI::Range(0.0, 1.0))->group(group);
+    ->check(CLI::IsMember({"constant", "cosine", "linear"}))
+    ->group(group);
+  app
+    .add_option("--final-lr", o.final_lr,
+                "fraction of the learning rate that decay ends at")
+    ->check(CLI::Range(0.0, 1.0))
+    ->group(group);
   app.add_option("--clip", o.clip, "largest gradient norm; 0: no clipping")
-    ->check(CLI::NonNegativeNumber)->group(group);
+    ->check(CLI::NonNegativeNumber)
+    ->group(group);
   app.add_option("--loss-scale", o.loss_scale, "initial loss scale")
-    ->check(CLI::PositiveNumber)->group(group);
-  app.add_flag("--dynamic-loss-scale", o.dynamic_loss_scale,
-               "halve the scale and skip the update on an overflow")
+    ->check(CLI::PositiveNumber)
+    ->group(group);
+  app
+    .add_flag("--dynamic-loss-scale", o.dynamic_loss_scale,
+              "halve the scale and skip the update on an overflow")
     ->group(group);
   app.add_option("--seed", o.seed, "of weights, data order and sampling")
     ->group(group);
-  app.add_flag("--halt-on-nan", o.halt_on_nan,
-               "fail on a loss that is not finite")
+  app
+    .add_flag("--halt-on-nan", o.halt_on_nan,
+              "fail on a loss that is not finite")
     ->group(group);
 }
 
@@ -133,27 +173,34 @@ void add_output_flags(CLI::App& app, train_options& o) {
   app.add_option("--log-level", o.log_level, "of messages on stderr")
     ->check(CLI::IsMember({"debug", "info", "warn", "error", "off"}))
     ->group(group);
-  app.add_option("--trace", o.trace,
-                 "Chrome/Perfetto trace of the last steps (JSON)")
+  app
+    .add_option("--trace", o.trace,
+                "Chrome/Perfetto trace of the last steps (JSON)")
     ->group(group);
-  app.add_option("--timeline", o.timeline,
-                 "picture of the last step's timeline (SVG)")
+  app
+    .add_option("--timeline", o.timeline,
+                "picture of the last step's timeline (SVG)")
     ->group(group);
   app.add_option("--log-json", o.log_json, "metrics, a JSON line a step")
     ->group(group);
-  app.add_option("--save-initial", o.save_initial,
-                 "write the parameters before the first step (safetensors)")
+  app
+    .add_option("--save-initial", o.save_initial,
+                "write the parameters before the first step (safetensors)")
     ->group(group);
-  app.add_option("--save-parameters", o.save_parameters,
-                 "write the parameters after the last step (safetensors)")
+  app
+    .add_option("--save-parameters", o.save_parameters,
+                "write the parameters after the last step (safetensors)")
     ->group(group);
   app.add_option("--sample", o.sample, "bytes of text to sample at the end")
-    ->check(CLI::NonNegativeNumber)->group(group);
+    ->check(CLI::NonNegativeNumber)
+    ->group(group);
   app.add_option("--prompt", o.prompt, "what the sample begins with")
     ->group(group);
-  app.add_option("--temperature", o.temperature,
-                 "of sampling; 0: the most likely byte")
-    ->check(CLI::NonNegativeNumber)->group(group);
+  app
+    .add_option("--temperature", o.temperature,
+                "of sampling; 0: the most likely byte")
+    ->check(CLI::NonNegativeNumber)
+    ->group(group);
   app.add_flag("--print-config", o.print_config,
                "print all settings as TOML, for --config, and end");
   app.add_flag("--dry-run", o.dry_run,
@@ -164,8 +211,7 @@ void add_output_flags(CLI::App& app, train_options& o) {
 
 void add_train_flags(CLI::App& app, train_options& options) {
   app.option_defaults()->always_capture_default();
-  app.option_defaults()->multi_option_policy(
-    CLI::MultiOptionPolicy::TakeLast);
+  app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   add_data_flags(app, options);
   add_model_flags(app, options);
   add_pipeline_flags(app, options);

@@ -26,9 +26,9 @@ progress_options progress_to(const train_options& options) {
 
 bool validates_at(const train_options& options, const train_setup& setup,
                   std::int64_t step) {
-  const bool due = step == options.steps
-                   || (options.validate_every > 0
-                       && step % options.validate_every == 0);
+  const bool due =
+    step == options.steps
+    || (options.validate_every > 0 && step % options.validate_every == 0);
   return setup.validation && due;
 }
 
@@ -40,8 +40,7 @@ void print_sample(
   const at::NoGradGuard no_grad;
   const sample_options sampling{options.sample, options.seq,
                                 options.temperature, options.seed};
-  fmt::print("sample: {}\n",
-             sample_text(logits_of, options.prompt, sampling));
+  fmt::print("sample: {}\n", sample_text(logits_of, options.prompt, sampling));
 }
 
 void print_plan_summary(const train_options& options,
@@ -55,20 +54,21 @@ void print_plan_summary(const train_options& options,
   const auto counts = parameter_counts(gpt(setup.gpt));
   for (std::int32_t s = 0; s < made.stages(); ++s) {
     const auto& range = run.split[static_cast<std::size_t>(s)];
-    const auto parameters = std::accumulate(
-      counts.begin() + range.first, counts.begin() + range.last, 0.0);
+    const auto parameters = std::accumulate(counts.begin() + range.first,
+                                            counts.begin() + range.last, 0.0);
     fmt::print("stage {} on rank {}: layers {} to {}, {:.0f} parameters\n", s,
                made.placement.rank_of(s), range.first, range.last - 1,
                parameters);
   }
-  fmt::print("schedule {}: {} ranks x {} replicas, {} microbatches of {} x {} "
-             "tokens; {} messages a step\n",
-             run.schedule.name, made.ranks(), run.data_parallel,
-             made.microbatches, options.microbatch_size, options.seq,
-             made.messages.size());
-  fmt::print("on paper (backward = 2 forwards): bubble {:.1f} %, activations "
-             "in flight by rank: {}\n",
-             100 * paper.bubble, fmt::join(paper.in_flight, ", "));
+  fmt::print(
+    "schedule {}: {} ranks x {} replicas, {} microbatches of {} x {} "
+    "tokens; {} messages a step\n",
+    run.schedule.name, made.ranks(), run.data_parallel, made.microbatches,
+    options.microbatch_size, options.seq, made.messages.size());
+  fmt::print(
+    "on paper (backward = 2 forwards): bubble {:.1f} %, activations "
+    "in flight by rank: {}\n",
+    100 * paper.bubble, fmt::join(paper.in_flight, ", "));
 }
 
 }  // namespace troupe::cli

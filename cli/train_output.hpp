@@ -22,7 +22,6 @@ void print_sample(
   const std::function<at::Tensor(const at::Tensor& ids)>& logits_of);
 
 /// What --dry-run shows: stages, ranks and the plan on paper.
-void print_plan_summary(const train_options& options,
-                        const train_setup& setup);
+void print_plan_summary(const train_options& options, const train_setup& setup);
 
 }  // namespace troupe::cli

@@ -31,8 +31,8 @@ step_event one_step(plain_loop& loop, const train_setup& setup,
                     std::int64_t step, std::int64_t first) {
   step_event event;
   event.begin = now_ns();
-  const auto result = loop.step(
-    [&](std::int64_t k) { return setup.training->at(first + k); });
+  const auto result =
+    loop.step([&](std::int64_t k) { return setup.training->at(first + k); });
   event.end = now_ns();
   event.source.step = step;
   event.losses = {{"loss", result.loss, 1}};

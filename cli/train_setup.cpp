@@ -8,20 +8,12 @@
 
 #include "troupe/engine/stage/split.hpp"
 #include "troupe/schedules/atomic_file.hpp"
-#include "troupe/schedules/builtin.hpp"
-#include "troupe/schedules/csv.hpp"
 #include "troupe/schedules/error.hpp"
+#include "troupe/schedules/find_schedule.hpp"
 
 namespace troupe::cli {
 
 namespace {
-
-schedule schedule_for(const train_options& o) {
-  if (o.schedule.ends_with(".csv"))
-    return load_schedule(o.schedule);
-  return make_schedule(o.schedule, {o.ranks, o.stages_per_rank,
-                                    o.microbatches, o.breadth});
-}
 
 std::shared_ptr<const token_source> open_text(const train_options& o) {
   static const std::map<std::string, token_format> formats = {
@@ -145,7 +137,8 @@ train_setup make_setup(const train_options& o) {
   train_setup setup;
   setup.gpt = {o.d_model, o.layers, o.heads, o.seq, o.vocabulary, o.seed};
   auto& run = setup.trainer;
-  run.schedule = schedule_for(o);
+  run.schedule = find_schedule(
+    o.schedule, {o.ranks, o.stages_per_rank, o.microbatches, o.breadth});
   run.split = split_for(o, setup.gpt, run.schedule.stages());
   run.data_parallel = o.data_parallel;
   run.optimizer = optimizer_for(o);
@@ -162,8 +155,8 @@ train_setup make_setup(const train_options& o) {
 }
 
 void require_outputs(const train_options& o) {
-  for (const auto& path : {o.trace, o.timeline, o.log_json, o.save_initial,
-                           o.save_parameters})
+  for (const auto& path :
+       {o.trace, o.timeline, o.log_json, o.save_initial, o.save_parameters})
     if (!path.empty())
       require_writable(path);
 }

@@ -17,8 +17,8 @@ monitor largest_magnitudes() {
   auto largest = std::make_shared<std::map<std::string, double>>();
   monitor made;
   made.name = "largest magnitudes";
-  made.wants = {.tensors = true, .steps = false, .names = "blocks.*.mlp",
-                .every = 5};
+  made.wants = {
+    .tensors = true, .steps = false, .names = "blocks.*.mlp", .every = 5};
   made.see = [largest](const event& seen) {
     const auto& at = std::get<tensor_event>(seen);
     auto& value = (*largest)[at.name + (at.gradient ? " gradient" : "")];
@@ -42,12 +42,10 @@ int main() {
   });
   trainer_options options;
   options.schedule = make_schedule(
-    "interleaved_1f1b",
-    {.ranks = 2, .stages_per_rank = 2, .microbatches = 4});
+    "interleaved_1f1b", {.ranks = 2, .stages_per_rank = 2, .microbatches = 4});
   trainer run(gpt(sizes), options);
   run.attach(largest_magnitudes());
   for (const auto& step : run.train(random_text, 10))
-    fmt::print("step {} loss {:.4f}\n", step.source.step,
-               step.losses[0].value);
+    fmt::print("step {} loss {:.4f}\n", step.source.step, step.losses[0].value);
   run.finish_monitors();
 }

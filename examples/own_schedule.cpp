@@ -69,6 +69,5 @@ int main() {
   });
   trainer run(layers, options);
   for (const auto& step : run.train(source, 5))
-    fmt::print("step {} mse {:.4f}\n", step.source.step,
-               step.losses[0].value);
+    fmt::print("step {} mse {:.4f}\n", step.source.step, step.losses[0].value);
 }

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 
+#include "troupe/engine/device/memory.hpp"
 #include "troupe/monitors/step_collector.hpp"
 #include "troupe/monitors/step_times.hpp"
 #include "troupe/schedules/error.hpp"
@@ -77,7 +78,11 @@ json line_of(const step_event& step, const step_times& times) {
   line["tokens_per_second"] = static_cast<double>(step.tokens) / seconds;
   line["bubble"] = times.bubble;
   line["plan_bubble"] = times.plan_bubble;
+  line["lane_seconds"] = times.seconds;
+  line["plan_seconds"] = times.plan_seconds;
+  line["ended_at"] = static_cast<double>(step.end) * 1e-9;
   line["memory_bytes"] = step.resident_bytes;
+  line["peak_memory_bytes"] = peak_resident_bytes();
   return line;
 }
 

@@ -10,10 +10,12 @@ namespace troupe {
 
 /// Appends one JSON object a step to a file, each line whole when written:
 /// step, phase, loss (the optimised one), losses, metrics, grad_norm, lr,
-/// loss_scale, updated, tokens, seconds, tokens_per_second, bubble,
-/// plan_bubble, memory_bytes; slow loads and failures as objects of their
-/// own. Throws `io` if the file can't be made; a later failure (a full disk)
-/// is told when the monitor finishes.
+/// loss_scale, updated, tokens, seconds, tokens_per_second, bubble and
+/// plan_bubble (shares), lane_seconds (first op to last op) and plan_seconds
+/// (the same on paper with the same costs), ended_at (monotonic clock),
+/// memory_bytes, peak_memory_bytes; slow loads and failures as objects of
+/// their own. Throws `io` if the file can't be made; a later failure (a full
+/// disk) is told when the monitor finishes.
 monitor metrics_monitor(std::shared_ptr<const plan> of,
                         const std::string& path);
 

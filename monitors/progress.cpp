@@ -65,20 +65,17 @@ std::string progress_line(const step_event& step, std::int64_t steps,
                        losses_text(step));
   auto line = fmt::format("step {}/{}{} grad_norm {:.4g} lr {}",
                           step.source.step, steps, losses_text(step),
-                          step.gradient_norm,
-                          short_number(step.learning_rate));
+                          step.gradient_norm, short_number(step.learning_rate));
   if (step.loss_scale != 1)
     line += fmt::format(" loss_scale {}", short_number(step.loss_scale));
   if (!step.updated)
     line += " (update skipped)";
-  line += fmt::format(
-    " tok/s {}",
-    short_count(static_cast<double>(step.tokens) / seconds_of(step)));
+  line += fmt::format(" tok/s {}", short_count(static_cast<double>(step.tokens)
+                                               / seconds_of(step)));
   if (times)
-    line += fmt::format(" bubble {:.0f} % (plan {:.0f} %)",
-                        100 * times->bubble, 100 * times->plan_bubble);
-  return line
-         + fmt::format(" mem {} MiB", step.resident_bytes / (1024 * 1024));
+    line += fmt::format(" bubble {:.0f} % (plan {:.0f} %)", 100 * times->bubble,
+                        100 * times->plan_bubble);
+  return line + fmt::format(" mem {} MiB", step.resident_bytes / (1024 * 1024));
 }
 
 void print_progress(const progress_options& options, const step_event& step,
@@ -88,8 +85,7 @@ void print_progress(const progress_options& options, const step_event& step,
     const auto left = options.steps - step.source.step;
     line = fmt::format("\033[32m{}\033[0m {} ETA {}",
                        bar(step.source.step, options.steps), line,
-                       duration(static_cast<double>(left)
-                                * seconds_of(step)));
+                       duration(static_cast<double>(left) * seconds_of(step)));
   }
   fmt::print(options.out, "{}\n", line);
   std::fflush(options.out);

@@ -43,9 +43,8 @@ step_times times_of(const plan& of, const std::vector<ops_event>& ops) {
   if (ops.empty() || end <= begin)
     return times;
   times.seconds = to_seconds(end - begin);
-  times.bubble = 1
-                 - to_seconds(busy)
-                     / (times.seconds * static_cast<double>(ops.size()));
+  times.bubble =
+    1 - to_seconds(busy) / (times.seconds * static_cast<double>(ops.size()));
   for (std::int32_t d = 0; d < replicas; ++d) {
     const auto paper = simulate(of, measured_costs(of, ops, d));
     if (paper.makespan > times.plan_seconds) {

@@ -11,8 +11,8 @@ namespace troupe {
 
 /// Where a step's time went, from what its ranks executed.
 struct step_times {
-  double seconds = 0;      // first op's begin to last op's end
-  double bubble = 0;       // share of all ranks' time without an op
+  double seconds = 0;       // first op's begin to last op's end
+  double bubble = 0;        // share of all ranks' time without an op
   double plan_seconds = 0;  // the same ops and costs, on paper
   double plan_bubble = 0;
 };

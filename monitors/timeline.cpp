@@ -49,8 +49,7 @@ class timeline_builder {
   timeline take() { return std::move(made_); }
 
  private:
-  void add_replica(const std::vector<ops_event>& step,
-                   std::int32_t data_rank) {
+  void add_replica(const std::vector<ops_event>& step, std::int32_t data_rank) {
     std::vector<std::size_t> span_of(plan_.ops.size(), missing);
     for (const auto& rank : step) {
       if (rank.source.data_rank != data_rank)
@@ -128,8 +127,7 @@ struct timeline_state {
 
 }  // namespace
 
-timeline measured_timeline(const plan& of,
-                           const std::vector<ops_event>& ops) {
+timeline measured_timeline(const plan& of, const std::vector<ops_event>& ops) {
   timeline_builder builder(of, first_begin(ops));
   builder.add(ops);
   return builder.take();
@@ -137,8 +135,8 @@ timeline measured_timeline(const plan& of,
 
 monitor timeline_monitor(std::shared_ptr<const plan> of,
                          const timeline_files& files) {
-  auto state = std::make_shared<timeline_state>(
-    timeline_state{std::move(of), files});
+  auto state =
+    std::make_shared<timeline_state>(timeline_state{std::move(of), files});
   monitor made;
   made.name = "timeline";
   made.wants.ops = true;

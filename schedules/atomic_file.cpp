@@ -55,7 +55,7 @@ void atomic_file::commit() {
 
 void atomic_file::fail(const char* doing) const {
   troupe::fail(error_code::io, "{}: can't be {}: {}", path_, doing,
-                                          std::strerror(errno));
+               std::strerror(errno));
 }
 
 void write_file_atomically(const std::string& path, std::string_view bytes) {
@@ -63,13 +63,12 @@ void write_file_atomically(const std::string& path, std::string_view bytes) {
   if (::stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode)) {
     // A pipe or a device (/dev/stdout) can't be renamed over.
     std::FILE* file = std::fopen(path.c_str(), "w");
-    const bool fine = file
-                      && std::fwrite(bytes.data(), 1, bytes.size(), file)
-                           == bytes.size();
+    const bool fine =
+      file && std::fwrite(bytes.data(), 1, bytes.size(), file) == bytes.size();
     const bool closed = !file || std::fclose(file) == 0;
     if (!fine || !closed)
       troupe::fail(error_code::io, "{}: can't be written: {}", path,
-                                              std::strerror(errno));
+                   std::strerror(errno));
     return;
   }
   atomic_file file(path);

@@ -42,8 +42,8 @@ std::string dtype_name(const std::string& path, at::ScalarType type) {
   for (const auto& [name, known] : dtypes)
     if (known == type)
       return name;
-  bad(path, fmt::format("safetensors has no name for dtype {}",
-                        c10::toString(type)));
+  bad(path,
+      fmt::format("safetensors has no name for dtype {}", c10::toString(type)));
 }
 
 at::ScalarType dtype_of(const std::string& path, const std::string& tensor,
@@ -106,8 +106,8 @@ entry parse_entry(const std::string& path, const std::string& name,
     item.end = offsets.at(1).get<std::uint64_t>();
     return item;
   } catch (const nlohmann::json::exception&) {
-    bad(path, fmt::format("tensor '{}' lacks a dtype, a shape or its offsets",
-                          name));
+    bad(path,
+        fmt::format("tensor '{}' lacks a dtype, a shape or its offsets", name));
   }
 }
 
@@ -130,8 +130,7 @@ void require_no_holes(const std::string& path, std::vector<entry>& entries,
                           at, data_bytes));
 }
 
-std::vector<entry> parse_header(const std::string& path,
-                                std::string_view text,
+std::vector<entry> parse_header(const std::string& path, std::string_view text,
                                 std::uint64_t data_bytes) {
   const auto header = json::parse(text, nullptr, false);
   if (!header.is_object())
@@ -152,16 +151,14 @@ at::Tensor copy_out(const entry& item, const std::byte* data) {
   return tensor;
 }
 
-const at::Tensor* find(const parameter_list& values,
-                       const std::string& name) {
-  const auto at = std::ranges::find(values, name,
-                                    &parameter_list::value_type::first);
+const at::Tensor* find(const parameter_list& values, const std::string& name) {
+  const auto at =
+    std::ranges::find(values, name, &parameter_list::value_type::first);
   return at == values.end() ? nullptr : &at->second;
 }
 
 void require_same_names(const parameter_list& parameters,
-                        const parameter_list& values,
-                        const std::string& path) {
+                        const parameter_list& values, const std::string& path) {
   for (const auto& [name, parameter] : parameters) {
     const auto* value = find(values, name);
     if (!value)
@@ -178,8 +175,7 @@ void require_same_names(const parameter_list& parameters,
 
 }  // namespace
 
-void write_safetensors(const std::string& path,
-                       const parameter_list& tensors,
+void write_safetensors(const std::string& path, const parameter_list& tensors,
                        const std::map<std::string, std::string>& metadata) {
   const auto header = header_of(path, tensors, metadata);
   const std::uint64_t length = header.size();
@@ -188,8 +184,8 @@ void write_safetensors(const std::string& path,
   file.write(header);
   for (const auto& [name, tensor] : tensors) {
     const auto dense = tensor.detach().contiguous().cpu();
-    file.write({static_cast<const char*>(dense.const_data_ptr()),
-                dense.nbytes()});
+    file.write(
+      {static_cast<const char*>(dense.const_data_ptr()), dense.nbytes()});
   }
   file.commit();
 }
@@ -215,8 +211,7 @@ parameter_list read_safetensors(const std::string& path) {
 }
 
 void load_parameters(const parameter_list& parameters,
-                     const parameter_list& values,
-                     const std::string& path) {
+                     const parameter_list& values, const std::string& path) {
   require_same_names(parameters, values, path);
   const at::NoGradGuard no_grad;
   for (const auto& [name, parameter] : parameters) {

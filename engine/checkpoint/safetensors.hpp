@@ -10,8 +10,7 @@ namespace troupe {
 /// Writes tensors in Hugging Face's safetensors format: u64 header length,
 /// JSON header padded with spaces to 8 bytes, then the data in the given
 /// order, without holes. The file appears whole or not at all. Throws `io`.
-void write_safetensors(const std::string& path,
-                       const parameter_list& tensors,
+void write_safetensors(const std::string& path, const parameter_list& tensors,
                        const std::map<std::string, std::string>& metadata = {});
 
 /// Reads all tensors. The header is checked before anything is allocated:
@@ -19,10 +18,9 @@ void write_safetensors(const std::string& path,
 /// overflow) and the file's exact size. Throws `io` or `invalid_checkpoint`.
 parameter_list read_safetensors(const std::string& path);
 
-/// Copies values into parameters by name. Throws `invalid_checkpoint` naming a missing,
-/// unknown or differently shaped tensor before anything is changed.
+/// Copies values into parameters by name. Throws `invalid_checkpoint` naming a
+/// missing, unknown or differently shaped tensor before anything is changed.
 void load_parameters(const parameter_list& parameters,
-                     const parameter_list& values,
-                     const std::string& path);
+                     const parameter_list& values, const std::string& path);
 
 }  // namespace troupe

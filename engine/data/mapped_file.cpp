@@ -59,8 +59,9 @@ mapped_file::~mapped_file() {
 void mapped_file::require_unchanged() const {
   struct stat status = {};
   if (::fstat(descriptor_, &status) != 0 || status.st_nlink == 0)
-    fail(path_, "was deleted while it was being read; put it back and start "
-                "again");
+    fail(path_,
+         "was deleted while it was being read; put it back and start "
+         "again");
   if (static_cast<std::size_t>(status.st_size) < size_)
     fail(path_, fmt::format("was shortened from {} to {} bytes while it was "
                             "being read",

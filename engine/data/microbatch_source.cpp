@@ -40,11 +40,12 @@ class text_source final : public microbatch_source {
       --windows_;
     slack_ = usable - windows_ * options_.length;
     if (windows_ < options_.rows)
-      fail(error_code::invalid_data, "{}: {} tokens are less than one microbatch of {} rows of "
-                    "{} tokens ({} are needed); give a longer text, or a "
-                    "smaller --microbatch-size or --seq",
-                    tokens_->name(), tokens_->size(), options_.rows,
-                    options_.length, options_.rows * options_.length + 1);
+      fail(error_code::invalid_data,
+           "{}: {} tokens are less than one microbatch of {} rows of "
+           "{} tokens ({} are needed); give a longer text, or a "
+           "smaller --microbatch-size or --seq",
+           tokens_->name(), tokens_->size(), options_.rows, options_.length,
+           options_.rows * options_.length + 1);
   }
 
   microbatch_data at(std::int64_t index) const override {
@@ -80,9 +81,10 @@ class text_source final : public microbatch_source {
   void require_known(const std::vector<std::int64_t>& row) const {
     for (const auto id : row)
       if (id < 0 || id >= options_.vocabulary)
-        fail(error_code::invalid_data, "{}: token id {} is beyond the vocabulary of "
-                                "{}; give a text in the model's vocabulary",
-                                tokens_->name(), id, options_.vocabulary);
+        fail(error_code::invalid_data,
+             "{}: token id {} is beyond the vocabulary of "
+             "{}; give a text in the model's vocabulary",
+             tokens_->name(), id, options_.vocabulary);
   }
 
   std::shared_ptr<const token_source> tokens_;

@@ -31,7 +31,7 @@ std::shared_ptr<const microbatch_source> preprocess(
   std::function<microbatch_data(microbatch_data, std::int64_t index)> change);
 
 struct text_batch_options {
-  std::int64_t rows = 4;    // of a microbatch
+  std::int64_t rows = 4;      // of a microbatch
   std::int64_t length = 128;  // tokens of a row
   std::uint64_t seed = 1;
   std::int64_t vocabulary = 256;  // ids from here on are refused
@@ -49,7 +49,6 @@ std::shared_ptr<const microbatch_source> text_batches(
 
 /// The position of the first token id outside [0, vocabulary); -1 if all
 /// are inside. Reads the whole source.
-std::int64_t first_outside(const token_source& tokens,
-                           std::int64_t vocabulary);
+std::int64_t first_outside(const token_source& tokens, std::int64_t vocabulary);
 
 }  // namespace troupe

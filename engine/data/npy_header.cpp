@@ -69,15 +69,14 @@ npy_header parse_npy_header(const std::string& path,
     bad(path, "is not a .npy file");
   const auto header = read_header_text(path, bytes);
   std::smatch descr, shape;
-  if (!std::regex_search(header.text, descr,
-                         std::regex("'descr': *'([^']*)'")))
+  if (!std::regex_search(header.text, descr, std::regex("'descr': *'([^']*)'")))
     bad(path, "has a .npy header without a plain item type");
   if (!std::regex_search(header.text, shape,
                          std::regex("'shape': *\\(([0-9]{1,15}),\\)")))
     bad(path, "is not one-dimensional; tokens are one sequence");
   npy_header parsed{descr[1], std::stoll(shape[1]), header.data_offset};
-  const auto need = static_cast<std::size_t>(parsed.count)
-                    * item_bytes(path, parsed.descr);
+  const auto need =
+    static_cast<std::size_t>(parsed.count) * item_bytes(path, parsed.descr);
   if (bytes.size() - parsed.data_offset != need)
     bad(path, fmt::format("announces {} bytes of data and has {}", need,
                           bytes.size() - parsed.data_offset));

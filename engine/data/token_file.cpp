@@ -23,8 +23,7 @@ std::int32_t int_at(std::span<const std::byte> bytes, std::size_t index) {
   return value;
 }
 
-[[noreturn]] void bad_format(const std::string& path,
-                             const std::string& what) {
+[[noreturn]] void bad_format(const std::string& path, const std::string& what) {
   fail(error_code::invalid_data, "{}: {}", path, what);
 }
 
@@ -60,15 +59,15 @@ template <class Token>
 std::shared_ptr<const token_source> tokens_after(mapped_file file,
                                                  std::size_t header,
                                                  std::int64_t count) {
-  return std::make_shared<mapped_tokens<Token>>(std::move(file), header,
-                                                count);
+  return std::make_shared<mapped_tokens<Token>>(std::move(file), header, count);
 }
 
 std::shared_ptr<const token_source> open_llm_c(mapped_file file) {
   const auto bytes = file.bytes();
   if (bytes.size() < llm_c_header_bytes || int_at(bytes, 0) != llm_c_magic)
-    bad_format(file.path(), "is not an llm.c token file (256 x int32 header "
-                            "with magic 20240520)");
+    bad_format(file.path(),
+               "is not an llm.c token file (256 x int32 header "
+               "with magic 20240520)");
   if (int_at(bytes, 1) != 1)
     bad_format(file.path(), fmt::format("has version {}; only 1 is known",
                                         int_at(bytes, 1)));
@@ -113,8 +112,7 @@ std::shared_ptr<const token_source> open_npy(mapped_file file) {
 
 class joined_tokens final : public token_source {
  public:
-  explicit joined_tokens(
-    std::vector<std::shared_ptr<const token_source>> parts)
+  explicit joined_tokens(std::vector<std::shared_ptr<const token_source>> parts)
     : parts_(std::move(parts)) {
     for (const auto& part : parts_)
       size_ += part->size();
@@ -173,8 +171,7 @@ token_format guess_token_format(const std::string& path) {
     return token_format::npy;
   if (bytes.size() >= llm_c_header_bytes && int_at(bytes, 0) == llm_c_magic)
     return token_format::llm_c;
-  return path.ends_with(".bin") ? token_format::nano_gpt
-                                : token_format::bytes;
+  return path.ends_with(".bin") ? token_format::nano_gpt : token_format::bytes;
 }
 
 std::shared_ptr<const token_source> open_tokens(const std::string& path,

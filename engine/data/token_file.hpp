@@ -32,7 +32,8 @@ class token_source {
 /// bytes for the rest. Throws `io`.
 token_format guess_token_format(const std::string& path);
 
-/// Throws `io` (missing, empty) or `invalid_data` (what the header says is wrong).
+/// Throws `io` (missing, empty) or `invalid_data` (what the header says is
+/// wrong).
 std::shared_ptr<const token_source> open_tokens(const std::string& path,
                                                 token_format format);
 std::shared_ptr<const token_source> open_tokens(const std::string& path);

@@ -6,8 +6,7 @@ namespace troupe {
 
 const event_source& source_of(const event& event) {
   return std::visit(
-    [](const auto& kind) -> const event_source& { return kind.source; },
-    event);
+    [](const auto& kind) -> const event_source& { return kind.source; }, event);
 }
 
 bool matches_glob(const std::string& pattern, const std::string& name) {

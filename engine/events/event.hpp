@@ -64,7 +64,7 @@ struct step_event {
   event_source source;
   std::vector<named_value> losses{};   // the optimised one first
   std::vector<named_value> metrics{};  // the model's own
-  double gradient_norm = 0;          // before clipping; training only
+  double gradient_norm = 0;            // before clipping; training only
   double learning_rate = 0;
   double loss_scale = 1;
   bool updated = false;  // false: skip_step, evaluation, or an overflow
@@ -86,8 +86,8 @@ struct failure_event {
   std::string reason;
 };
 
-using event = std::variant<ops_event, tensor_event, step_event,
-                           slow_load_event, failure_event>;
+using event = std::variant<ops_event, tensor_event, step_event, slow_load_event,
+                           failure_event>;
 
 const event_source& source_of(const event& event);
 
@@ -97,7 +97,7 @@ struct subscription {
   bool ops = false;
   bool tensors = false;  // observed activations and their gradients
   bool steps = true;
-  bool warnings = true;  // slow loads and failures
+  bool warnings = true;     // slow loads and failures
   std::string names = "*";  // glob over module names, for tensors
   std::int64_t every = 1;   // steps with step % every == 0
 

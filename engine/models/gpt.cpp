@@ -30,10 +30,10 @@ at::Generator generator_of(std::uint64_t seed, std::uint64_t group) {
 struct attention : torch::nn::Module {
   attention(std::int64_t width, std::int64_t head_count)
     : heads(head_count),
-      qkv(register_module(
-        "qkv", std::make_shared<linear_layer>(width, 3 * width))),
-      out(register_module("out",
-                          std::make_shared<linear_layer>(width, width))) {}
+      qkv(register_module("qkv",
+                          std::make_shared<linear_layer>(width, 3 * width))),
+      out(
+        register_module("out", std::make_shared<linear_layer>(width, width))) {}
 
   at::Tensor forward(const at::Tensor& x) {
     const auto b = x.size(0), t = x.size(1), d = x.size(2);
@@ -53,10 +53,10 @@ struct attention : torch::nn::Module {
 
 struct feed_forward : torch::nn::Module {
   explicit feed_forward(std::int64_t width)
-    : up(register_module("up",
-                         std::make_shared<linear_layer>(width, 4 * width))),
-      down(register_module(
-        "down", std::make_shared<linear_layer>(4 * width, width))) {}
+    : up(
+      register_module("up", std::make_shared<linear_layer>(width, 4 * width))),
+      down(register_module("down",
+                           std::make_shared<linear_layer>(4 * width, width))) {}
 
   at::Tensor forward(const at::Tensor& x) {
     return observe(down, at::gelu(observe(up, x)));
@@ -67,12 +67,10 @@ struct feed_forward : torch::nn::Module {
 
 struct block final : stage_module {
   explicit block(const gpt_options& options)
-    : ln1(register_module("ln1",
-                          std::make_shared<norm_layer>(options.width))),
+    : ln1(register_module("ln1", std::make_shared<norm_layer>(options.width))),
       attn(register_module(
         "attn", std::make_shared<attention>(options.width, options.heads))),
-      ln2(register_module("ln2",
-                          std::make_shared<norm_layer>(options.width))),
+      ln2(register_module("ln2", std::make_shared<norm_layer>(options.width))),
       mlp(register_module("mlp",
                           std::make_shared<feed_forward>(options.width))) {}
 
@@ -119,11 +117,10 @@ struct embeddings final : stage_module {
 
 struct head_layer final : stage_module {
   explicit head_layer(const gpt_options& options)
-    : ln_f(register_module("ln_f",
-                           std::make_shared<norm_layer>(options.width))),
-      head(register_module("head",
-                           std::make_shared<linear_layer>(
-                             options.width, options.vocabulary))) {
+    : ln_f(
+      register_module("ln_f", std::make_shared<norm_layer>(options.width))),
+      head(register_module("head", std::make_shared<linear_layer>(
+                                     options.width, options.vocabulary))) {
     head->fill(deviation, generator_of(options.seed, 1));
   }
 
@@ -141,8 +138,9 @@ void require_sizes(const gpt_options& options) {
     throw error(error_code::invalid_argument,
                 "d-model, layers, heads and seq must be at least 1");
   if (options.width % options.heads != 0)
-    fail(error_code::invalid_argument, "--d-model {} is no multiple of --heads {}",
-                            options.width, options.heads);
+    fail(error_code::invalid_argument,
+         "--d-model {} is no multiple of --heads {}", options.width,
+         options.heads);
 }
 
 }  // namespace
@@ -153,14 +151,13 @@ model gpt(const gpt_options& options) {
   layers.push_back(
     {"", [options] { return std::make_shared<embeddings>(options); }});
   for (std::int64_t i = 0; i < options.layers; ++i)
-    layers.push_back({fmt::format("blocks.{}", i), [options, i] {
-                        auto made = std::make_shared<block>(options);
-                        made->fill(options,
-                                   generator_of(options.seed,
-                                                2 + static_cast<
-                                                      std::uint64_t>(i)));
-                        return made;
-                      }});
+    layers.push_back(
+      {fmt::format("blocks.{}", i), [options, i] {
+         auto made = std::make_shared<block>(options);
+         made->fill(options, generator_of(options.seed,
+                                          2 + static_cast<std::uint64_t>(i)));
+         return made;
+       }});
   layers.push_back(
     {"", [options] { return std::make_shared<head_layer>(options); }});
   return layers;
@@ -169,10 +166,11 @@ model gpt(const gpt_options& options) {
 stage_split split_gpt(const gpt_options& options, std::int32_t stages) {
   const auto blocks = static_cast<std::int32_t>(options.layers);
   if (stages < 1 || stages > blocks)
-    fail(error_code::invalid_argument, "{} layers can't be cut into {} stages (ranks x "
-                            "stages a rank); use at most {} stages or more "
-                            "--layers",
-                            blocks, stages, blocks);
+    fail(error_code::invalid_argument,
+         "{} layers can't be cut into {} stages (ranks x "
+         "stages a rank); use at most {} stages or more "
+         "--layers",
+         blocks, stages, blocks);
   std::vector<std::int32_t> counts(static_cast<std::size_t>(stages),
                                    blocks / stages);
   for (std::int32_t s = 0; s < blocks % stages; ++s)

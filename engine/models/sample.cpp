@@ -18,8 +18,8 @@ at::Tensor to_ids(const std::string& text, std::int64_t longest) {
   auto* id = ids.mutable_data_ptr<std::int64_t>();
   const auto from = text.size() - static_cast<std::size_t>(count);
   for (std::int64_t i = 0; i < count; ++i)
-    id[i] = static_cast<unsigned char>(
-      text[from + static_cast<std::size_t>(i)]);
+    id[i] =
+      static_cast<unsigned char>(text[from + static_cast<std::size_t>(i)]);
   return ids;
 }
 
@@ -41,8 +41,7 @@ std::int64_t choose(const at::Tensor& logits, const sample_options& options,
   if (options.temperature <= 0)
     return logits.argmax().item<std::int64_t>();
   const auto level =
-    static_cast<double>(
-      mix_bits(options.seed * 1'000'003 + turn) >> 11)
+    static_cast<double>(mix_bits(options.seed * 1'000'003 + turn) >> 11)
     * 0x1p-53;
   return draw(at::softmax(logits / options.temperature, -1), level);
 }
@@ -60,8 +59,7 @@ std::string sample_text(
     text += static_cast<char>(id);
   }
   std::ranges::replace_if(
-    text,
-    [](char c) { return c != '\n' && (c < ' ' || c > '~'); }, '?');
+    text, [](char c) { return c != '\n' && (c < ' ' || c > '~'); }, '?');
   return text;
 }
 

@@ -11,9 +11,9 @@ double learning_rate_schedule::at(std::int64_t step, double base) const {
     return base * static_cast<double>(step) / static_cast<double>(warmup_steps);
   if (decay == shape::constant || total_steps <= warmup_steps)
     return base;
-  const auto done = std::min(1.0, static_cast<double>(step - warmup_steps)
-                                    / static_cast<double>(total_steps
-                                                          - warmup_steps));
+  const auto done =
+    std::min(1.0, static_cast<double>(step - warmup_steps)
+                    / static_cast<double>(total_steps - warmup_steps));
   const auto left = decay == shape::linear
                       ? 1 - done
                       : 0.5 * (1 + std::cos(std::numbers::pi * done));

@@ -62,11 +62,11 @@ void run_engine(const saved_forward& saved, const tensor_list& gradients) {
 tensor_list take_gradients(tensor_list& leaves) {
   tensor_list gradients;
   for (auto& leaf : leaves) {
-    gradients.push_back(
-      leaf.requires_grad() && !leaf.grad().defined()
-        ? at::zeros_like(leaf)
-        : (leaf.requires_grad() ? std::move(leaf.mutable_grad())
-                                : at::Tensor{}));
+    gradients.push_back(leaf.requires_grad() && !leaf.grad().defined()
+                          ? at::zeros_like(leaf)
+                          : (leaf.requires_grad()
+                               ? std::move(leaf.mutable_grad())
+                               : at::Tensor{}));
   }
   return gradients;
 }
@@ -75,14 +75,13 @@ tensor_list take_gradients(tensor_list& leaves) {
 /// see; a recomputed forward publishes nothing a second time.
 class stage_observer final : public observer {
  public:
-  stage_observer(const module_stage_options& options,
-                 const module_names& names, event_source source,
-                 bool publish, std::vector<named_value>& metrics)
+  stage_observer(const module_stage_options& options, const module_names& names,
+                 event_source source, bool publish,
+                 std::vector<named_value>& metrics)
     : options_(options),
       names_(names),
       source_(source),
-      wants_(publish && options.wants_tensors
-             && options.wants_tensors(source)),
+      wants_(publish && options.wants_tensors && options.wants_tensors(source)),
       counts_(publish),
       metrics_(metrics) {}
 
@@ -163,8 +162,7 @@ module_stage::outcome module_stage::run_observed(microbatch_key key,
   source.stage = options_.index;
   source.microbatch = key.microbatch;
   source.slice = key.slice;
-  stage_observer observer(options_, names_, source, publish,
-                          result_.metrics);
+  stage_observer observer(options_, names_, source, publish, result_.metrics);
   const observer_scope scope(&observer);
   return run(inputs, data);
 }
@@ -206,9 +204,9 @@ tensor_list module_stage::backward(op_kind kind, microbatch_key key,
   if (saved.recompute) {
     const at::AutoGradMode with_graph(true);
     const auto data = std::move(saved.data);
-    saved = run_observed(key, make_leaves(saved.inputs, !options_.first),
-                         data, false)
-              .saved;
+    saved =
+      run_observed(key, make_leaves(saved.inputs, !options_.first), data, false)
+        .saved;
   }
   const at::NoGradGuard no_grad;
   run_engine(saved, output_gradients);

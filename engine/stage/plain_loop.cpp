@@ -79,14 +79,13 @@ plain_loop::result plain_loop::step(const data_function& at) {
   outcome.loss = loss_sum / (options_.microbatches * options_.data_parallel);
   outcome.gradient_norm =
     norm_of_squares(gradient_squares(values_)) / scale_.value();
-  outcome.updated =
-    !scale_.dynamic() || std::isfinite(outcome.gradient_norm);
+  outcome.updated = !scale_.dynamic() || std::isfinite(outcome.gradient_norm);
   ++step_;
   if (outcome.updated) {
     scale_gradients(values_, clip_factor(outcome.gradient_norm, options_.clip)
                                / scale_.value());
-    optimizer_->step(options_.learning_rate.at(
-      step_, base_learning_rate(options_.optimizer)));
+    optimizer_->step(
+      options_.learning_rate.at(step_, base_learning_rate(options_.optimizer)));
   }
   scale_.update(std::isfinite(outcome.gradient_norm));
   return outcome;

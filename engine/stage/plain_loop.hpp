@@ -4,11 +4,11 @@
 #include <memory>
 #include <vector>
 
+#include "troupe/engine/stage/learning_rate.hpp"
 #include "troupe/engine/stage/loss.hpp"
 #include "troupe/engine/stage/loss_scale.hpp"
-#include "troupe/engine/stage/optimizer.hpp"
-#include "troupe/engine/stage/learning_rate.hpp"
 #include "troupe/engine/stage/model.hpp"
+#include "troupe/engine/stage/optimizer.hpp"
 
 namespace troupe {
 
@@ -43,9 +43,7 @@ class plain_loop {
   /// Mean loss over `count` microbatches, without gradients.
   double evaluate(const data_function& at, std::int64_t count);
 
-  parameter_list parameters() const {
-    return module_->parameters_by_name();
-  }
+  parameter_list parameters() const { return module_->parameters_by_name(); }
   layer_sequence& module() { return *module_; }
 
  private:

@@ -16,10 +16,11 @@ namespace {
 
 void require_enough_layers(std::size_t layers, std::int32_t stages) {
   if (stages < 1 || static_cast<std::size_t>(stages) > layers)
-    fail(error_code::invalid_argument, "{} layers can't be cut into {} stages: each "
-                            "stage needs a layer; use 1 to {} stages (ranks x "
-                            "stages a rank) or more layers",
-                            layers, stages, layers);
+    fail(error_code::invalid_argument,
+         "{} layers can't be cut into {} stages: each "
+         "stage needs a layer; use 1 to {} stages (ranks x "
+         "stages a rank) or more layers",
+         layers, stages, layers);
 }
 
 /// How many stages are needed if none may exceed `limit`.
@@ -75,16 +76,18 @@ stage_split split_by_hand(std::int32_t layers,
   std::int32_t at = 0;
   for (const auto count : counts) {
     if (count < 1)
-      fail(error_code::invalid_argument, "stage {} has {} layers; give each stage at "
-                              "least one",
-                              split.size(), count);
+      fail(error_code::invalid_argument,
+           "stage {} has {} layers; give each stage at "
+           "least one",
+           split.size(), count);
     split.push_back({at, at + count});
     at += count;
   }
   if (at != layers)
-    fail(error_code::invalid_argument, "the stages hold {} layers together, the model "
-                            "has {}",
-                            at, layers);
+    fail(error_code::invalid_argument,
+         "the stages hold {} layers together, the model "
+         "has {}",
+         at, layers);
   return split;
 }
 
@@ -120,8 +123,8 @@ tensor_list detached(const tensor_list& values) {
   tensor_list copies;
   for (const auto& value : values) {
     auto copy = value.detach();
-    copies.push_back(
-      copy.is_floating_point() ? copy.requires_grad_(true) : copy);
+    copies.push_back(copy.is_floating_point() ? copy.requires_grad_(true)
+                                              : copy);
   }
   return copies;
 }

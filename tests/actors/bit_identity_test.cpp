@@ -18,9 +18,9 @@ namespace {
 /// Indices into the lists of values below, one a dimension.
 using choice = std::array<int, 8>;
 
-const std::vector<std::string> schedules = {
-  "gpipe", "1f1b", "eager_1f1b", "interleaved_1f1b", "breadth_first",
-  "depth_first"};
+const std::vector<std::string> schedules = {"gpipe",         "1f1b",
+                                            "eager_1f1b",    "interleaved_1f1b",
+                                            "breadth_first", "depth_first"};
 constexpr std::array microbatches = {1, 4, 7, 8};
 constexpr choice sizes = {6, 4, 2, 4, 2, 2, 2, 2};
 

@@ -112,8 +112,7 @@ TEST_CASE("a loader tells how long a slow load took, and where data ends") {
 
 TEST_CASE("a reducer averages in ascending order, whoever comes first") {
   const std::vector<double> values = {1e8, 1, -1e8, 3};
-  const auto expected =
-    static_cast<float>((((1e8f + 1.0f) - 1e8f) + 3.0f) / 4);
+  const auto expected = static_cast<float>((((1e8f + 1.0f) - 1e8f) + 3.0f) / 4);
   std::vector<std::int32_t> order = {0, 1, 2, 3};
   do {
     reducer_core reducer(4);
@@ -122,8 +121,8 @@ TEST_CASE("a reducer averages in ascending order, whoever comes first") {
       replicas.push_back(with_gradient(value));
     for (std::size_t i = 0; i < 4; ++i) {
       const auto d = order[i];
-      const bool done = reducer.on(
-        {1, 0, d, {replicas[static_cast<std::size_t>(d)]}});
+      const bool done =
+        reducer.on({1, 0, d, {replicas[static_cast<std::size_t>(d)]}});
       CHECK(done == (i == 3));
     }
     for (const auto& replica : replicas)
@@ -135,8 +134,7 @@ TEST_CASE("a reducer averages in ascending order, whoever comes first") {
 }
 
 TEST_CASE("the coordinator's norm is that of all stages, and clips") {
-  coordinator_core core(
-    {.ranks = 2, .stages = 2, .clip = 1, .loss_scale = {}});
+  coordinator_core core({.ranks = 2, .stages = 2, .clip = 1, .loss_scale = {}});
   core.begin(a_step(2, 1));
   CHECK_FALSE(core.on(stage_squares{1, 1, {16}}));
   const auto known = core.on(stage_squares{1, 0, {4, 5}});
@@ -188,8 +186,7 @@ TEST_CASE("the progress board says who waits for whom") {
   board.set(0, 0, {find(0, plan_op_kind::backward), state::waiting});
   board.set(0, 1, {find(1, plan_op_kind::forward), state::running});
   const auto lines = board.describe(plan);
-  CHECK(lines[0]
-        == "rank 0 waits at 0B0 for the gradient of stage 1 (rank 1)");
+  CHECK(lines[0] == "rank 0 waits at 0B0 for the gradient of stage 1 (rank 1)");
   CHECK(lines[1] == "rank 1 runs 1F0");
   board.set(0, 1, {find(1, plan_op_kind::update), state::waiting});
   CHECK_THAT(board.describe(plan)[1],

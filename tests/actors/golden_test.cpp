@@ -23,8 +23,8 @@ struct golden {
 
 golden load_golden() {
   golden read;
-  for (auto& [name, value] : read_safetensors(
-         TROUPE_SOURCE_DIR "/tests/golden/gpt.safetensors")) {
+  for (auto& [name, value] :
+       read_safetensors(TROUPE_SOURCE_DIR "/tests/golden/gpt.safetensors")) {
     if (name == "ids")
       read.ids = value;
     else if (name == "losses")
@@ -67,9 +67,8 @@ TEST_CASE("the plain loop gives the losses that PyTorch gives in Python") {
   load_parameters(loop.parameters(), expected.initial, "golden");
   const auto source = source_of(expected.ids);
   for (std::int64_t step = 0; step < expected.losses.numel(); ++step) {
-    const auto loss = loop.step([&](std::int64_t k) {
-      return source->at(step * 4 + k);
-    }).loss;
+    const auto loss =
+      loop.step([&](std::int64_t k) { return source->at(step * 4 + k); }).loss;
     CHECK(std::abs(loss - loss_at(expected, step)) < 1e-5);
   }
   const auto parameters = loop.parameters();

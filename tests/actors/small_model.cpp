@@ -24,16 +24,14 @@ source_pointer small_text(std::int64_t rows) {
   });
 }
 
-std::string first_difference(const parameter_list& a,
-                             const parameter_list& b) {
+std::string first_difference(const parameter_list& a, const parameter_list& b) {
   if (a.size() != b.size())
     return fmt::format("{} parameters against {}", a.size(), b.size());
   for (std::size_t i = 0; i < a.size(); ++i) {
     const auto& [name, x] = a[i];
     const auto& [other_name, y] = b[i];
     if (name != other_name || x.sizes() != y.sizes()
-        || std::memcmp(x.const_data_ptr(), y.const_data_ptr(), x.nbytes())
-             != 0)
+        || std::memcmp(x.const_data_ptr(), y.const_data_ptr(), x.nbytes()) != 0)
       return fmt::format("{} differs from {}", name, other_name);
   }
   return {};
@@ -60,8 +58,7 @@ optimizer_options optimizer_for(const small_case& what) {
 trainer_options options_for(const small_case& what) {
   trainer_options options;
   options.schedule = make_schedule(
-    what.schedule,
-    {what.ranks, what.stages_per_rank, what.microbatches});
+    what.schedule, {what.ranks, what.stages_per_rank, what.microbatches});
   options.data_parallel = what.data_parallel;
   options.optimizer = optimizer_for(what);
   options.clip = what.clip;
@@ -70,8 +67,8 @@ trainer_options options_for(const small_case& what) {
 }
 
 model model_for(const small_case& what) {
-  return gpt(small_gpt(
-    std::max<std::int64_t>(2, what.ranks * what.stages_per_rank)));
+  return gpt(
+    small_gpt(std::max<std::int64_t>(2, what.ranks * what.stages_per_rank)));
 }
 
 std::string compare_with_plain(const small_case& what, int steps,

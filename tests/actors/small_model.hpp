@@ -10,16 +10,19 @@ namespace troupe::testing {
 
 /// A GPT small enough for hundreds of runs a minute.
 inline gpt_options small_gpt(std::int64_t layers = 4) {
-  return {.width = 16, .layers = layers, .heads = 2, .length = 8,
-          .vocabulary = 32, .seed = 7};
+  return {.width = 16,
+          .layers = layers,
+          .heads = 2,
+          .length = 8,
+          .vocabulary = 32,
+          .seed = 7};
 }
 
 /// Deterministic token rows; microbatch i depends on i alone.
 source_pointer small_text(std::int64_t rows = 2);
 
 /// Whether two runs hold the same bits; on a difference says where.
-std::string first_difference(const parameter_list& a,
-                             const parameter_list& b);
+std::string first_difference(const parameter_list& a, const parameter_list& b);
 
 struct small_case {
   std::string schedule = "1f1b";

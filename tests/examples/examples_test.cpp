@@ -5,9 +5,9 @@
 #include "../run_program.hpp"
 #include "troupe_paths.hpp"
 
+using Catch::Matchers::ContainsSubstring;
 using troupe::testing::run_program;
 using troupe::testing::temporary_folder;
-using Catch::Matchers::ContainsSubstring;
 
 TEST_CASE("example: train a GPT") {
   const temporary_folder folder;
@@ -15,8 +15,7 @@ TEST_CASE("example: train a GPT") {
   for (int i = 0; i < 400; ++i)
     text += "the quick brown fox ";
   const auto path = folder.write("text", text);
-  const auto result =
-    run_program(TROUPE_EXAMPLES "/train_gpt " + path + " 3");
+  const auto result = run_program(TROUPE_EXAMPLES "/train_gpt " + path + " 3");
   CHECK(result.exit_code == 0);
   CHECK_THAT(result.output, ContainsSubstring("step 3 loss "));
   CHECK(run_program(TROUPE_EXAMPLES "/train_gpt").exit_code == 2);

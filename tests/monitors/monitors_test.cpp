@@ -16,8 +16,8 @@
 #include "troupe/schedules/error.hpp"
 
 using namespace troupe;
-using troupe::testing::temporary_folder;
 using Catch::Matchers::ContainsSubstring;
+using troupe::testing::temporary_folder;
 
 namespace {
 
@@ -38,12 +38,11 @@ std::vector<ops_event> on_paper(const plan& of, std::int64_t step = 1) {
     for (std::uint32_t i = 0; i < of.lane(r).size(); ++i) {
       const auto op = first + i;
       const auto ms = [&](double t) {
-        return static_cast<std::int64_t>(std::llround(
-          (t + 100.0 * static_cast<double>(step)) * 1e6));
+        return static_cast<std::int64_t>(
+          std::llround((t + 100.0 * static_cast<double>(step)) * 1e6));
       };
       if (is_compute(of.ops[op].kind))
-        rank.ops.push_back({op, i, 0, ms(paper.start[op]),
-                            ms(paper.end[op])});
+        rank.ops.push_back({op, i, 0, ms(paper.start[op]), ms(paper.end[op])});
     }
     ranks.push_back(rank);
   }

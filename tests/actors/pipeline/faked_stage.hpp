@@ -31,8 +31,7 @@ class faked_stage final : public stage {
     ++losses_;
     return tensor_list(1);
   }
-  tensor_list backward(op_kind kind, microbatch_key key,
-                       tensor_list) override {
+  tensor_list backward(op_kind kind, microbatch_key key, tensor_list) override {
     if (kind != op_kind::weight_backward && open_.erase(key) == 0)
       throw std::runtime_error("a backward without its forward");
     return tensor_list(1);

@@ -12,15 +12,14 @@
 #include "troupe/schedules/error.hpp"
 
 using namespace troupe;
-using troupe::testing::faked_run;
 using Catch::Matchers::ContainsSubstring;
+using troupe::testing::faked_run;
 
 namespace {
 
 void check_order(const plan& of, const step_report& report) {
   for (const auto& rank : report.ops) {
-    const auto first =
-      of.first_op[static_cast<std::size_t>(rank.source.rank)];
+    const auto first = of.first_op[static_cast<std::size_t>(rank.source.rank)];
     REQUIRE(rank.ops.size() == of.lane(rank.source.rank).size());
     for (std::size_t i = 0; i < rank.ops.size(); ++i)
       CHECK(rank.ops[i].op == first + i);
@@ -28,9 +27,8 @@ void check_order(const plan& of, const step_report& report) {
 }
 
 schedule interleaved() {
-  return make_schedule(
-    "interleaved_1f1b",
-    {.ranks = 3, .stages_per_rank = 2, .microbatches = 7});
+  return make_schedule("interleaved_1f1b",
+                       {.ranks = 3, .stages_per_rank = 2, .microbatches = 7});
 }
 
 double cpu_seconds() {

@@ -18,9 +18,9 @@
 #include "troupe/schedules/error.hpp"
 
 using namespace troupe;
-using troupe::testing::temporary_folder;
 using Catch::Matchers::ContainsSubstring;
 using Catch::Matchers::MessageMatches;
+using troupe::testing::temporary_folder;
 
 namespace {
 
@@ -44,22 +44,22 @@ TEST_CASE("one float is the 76-byte file that the format prescribes") {
   write_safetensors(path, {{"gradient", at::ones({1, 1})}});
   const auto bytes = bytes_of(path);
   CHECK(bytes.size() == 76);
-  CHECK(bytes.substr(8, 64)
-        == R"({"gradient":{"dtype":"F32","shape":[1,1],"data_offsets":[0,4]}} )");
+  CHECK(
+    bytes.substr(8, 64)
+    == R"({"gradient":{"dtype":"F32","shape":[1,1],"data_offsets":[0,4]}} )");
 }
 
 TEST_CASE("tensors of all dtypes and shapes come back as they were") {
   const temporary_folder folder;
   const auto path = folder / "a.safetensors";
-  const parameter_list tensors = {
-    {"f32", at::rand({3, 4})},
-    {"f64", at::rand({2}, at::kDouble)},
-    {"bf16", at::rand({5}).to(at::kBFloat16)},
-    {"f16", at::rand({5}).to(at::kHalf)},
-    {"i64", at::tensor({1, -2, 3})},
-    {"scalar", at::rand({})},
-    {"empty", at::rand({0, 3})},
-    {"transposed", at::rand({3, 4}).t()}};
+  const parameter_list tensors = {{"f32", at::rand({3, 4})},
+                                  {"f64", at::rand({2}, at::kDouble)},
+                                  {"bf16", at::rand({5}).to(at::kBFloat16)},
+                                  {"f16", at::rand({5}).to(at::kHalf)},
+                                  {"i64", at::tensor({1, -2, 3})},
+                                  {"scalar", at::rand({})},
+                                  {"empty", at::rand({0, 3})},
+                                  {"transposed", at::rand({3, 4}).t()}};
   write_safetensors(path, tensors, {{"made by", "a test"}});
   const auto back = read_safetensors(path);
   REQUIRE(back.size() == tensors.size());
@@ -107,13 +107,14 @@ TEST_CASE("damaged files are refused with a reason") {
   refused(with_header("[1]", 0), "not a JSON object");
   refused(with_header("{]", 0), "not a JSON object");
   refused(with_header(R"({"a":{"dtype":"F32"}})", 0), "'a' lacks");
-  refused(with_header(
-            R"({"a":{"dtype":"F9","shape":[],"data_offsets":[0,4]}})", 4),
-          "unknown dtype 'F9'");
+  refused(
+    with_header(R"({"a":{"dtype":"F9","shape":[],"data_offsets":[0,4]}})", 4),
+    "unknown dtype 'F9'");
   refused(with_header(f + "[0,4]}}", 4), "offsets 0..4 where 0..8");
   refused(with_header(f + "[4,12]}}", 12), "offsets 4..12 where 0..8");
-  refused(with_header(f + "[0,8]}}", 9), "describes 8 bytes of data, the "
-                                         "file has 9");
+  refused(with_header(f + "[0,8]}}", 9),
+          "describes 8 bytes of data, the "
+          "file has 9");
   refused(with_header(R"({"a":{"dtype":"F32","shape":[4294967296,4294967296],)"
                       R"("data_offsets":[0,8]}})",
                       8),
@@ -167,9 +168,8 @@ TEST_CASE("a file that can't be written leaves nothing behind") {
   CHECK_THROWS_MATCHES(
     write_safetensors(folder / "no/such/x", {{"a", at::ones({1})}}), error,
     MessageMatches(ContainsSubstring("can't be created")));
-  CHECK_THROWS_AS(
-    write_safetensors(folder / "y", {{"a", at::ones({1})},
-                                     {"a", at::ones({1})}}),
-    error);
+  CHECK_THROWS_AS(write_safetensors(
+                    folder / "y", {{"a", at::ones({1})}, {"a", at::ones({1})}}),
+                  error);
   CHECK(folder.empty());
 }

@@ -16,9 +16,9 @@
 #include "troupe/schedules/error.hpp"
 
 using namespace troupe;
-using troupe::testing::temporary_folder;
 using Catch::Matchers::ContainsSubstring;
 using Catch::Matchers::MessageMatches;
+using troupe::testing::temporary_folder;
 
 namespace {
 
@@ -59,7 +59,8 @@ TEST_CASE("targets are the tokens that follow the inputs") {
   CHECK(data.tokens == 30);
   CHECK(data.inputs.at(0).sizes() == at::IntArrayRef{3, 10});
   for (std::int64_t i = 0; i < 30; ++i)
-    CHECK(id_at(data.targets.at(0), i) == (id_at(data.inputs.at(0), i) + 1) % 251);
+    CHECK(id_at(data.targets.at(0), i)
+          == (id_at(data.inputs.at(0), i) + 1) % 251);
 }
 
 TEST_CASE("the same seed and index give the same microbatch") {

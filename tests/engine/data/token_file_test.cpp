@@ -13,9 +13,9 @@
 #include "troupe/schedules/error.hpp"
 
 using namespace troupe;
-using troupe::testing::temporary_folder;
 using Catch::Matchers::ContainsSubstring;
 using Catch::Matchers::MessageMatches;
+using troupe::testing::temporary_folder;
 
 namespace {
 
@@ -43,8 +43,8 @@ std::string npy_file(const std::string& descr, const std::string& shape,
   header.append(64 - (10 + header.size() + 1) % 64, ' ');
   header += '\n';
   const auto length = static_cast<std::uint16_t>(header.size());
-  return std::string("\x93NUMPY\x01\x00", 8) + raw(std::vector{length})
-         + header + data;
+  return std::string("\x93NUMPY\x01\x00", 8) + raw(std::vector{length}) + header
+         + data;
 }
 
 std::vector<std::int64_t> all_of(const token_source& tokens) {
@@ -81,10 +81,9 @@ TEST_CASE("token formats are told apart by what the file holds") {
 
 TEST_CASE("files are read in a row, also across their ends") {
   const temporary_folder folder;
-  const auto joined =
-    join_tokens({open_tokens(folder.write("a", "ab")),
-                 open_tokens(folder.write("b", "c")),
-                 open_tokens(folder.write("c", "def"))});
+  const auto joined = join_tokens({open_tokens(folder.write("a", "ab")),
+                                   open_tokens(folder.write("b", "c")),
+                                   open_tokens(folder.write("c", "def"))});
   CHECK(joined->size() == 6);
   ids four(4);
   joined->read(1, 4, four.data());
@@ -98,9 +97,9 @@ TEST_CASE("bad token files are refused with a reason") {
                            const std::string& reason) {
     INFO(reason);
     const auto path = folder.write(name, bytes);
-    CHECK_THROWS_MATCHES(open_tokens(path), error,
-                         MessageMatches(ContainsSubstring(path)
-                                        && ContainsSubstring(reason)));
+    CHECK_THROWS_MATCHES(
+      open_tokens(path), error,
+      MessageMatches(ContainsSubstring(path) && ContainsSubstring(reason)));
   };
   refused("empty", "", "is empty");
   refused("odd.bin", "abc", "an odd number");

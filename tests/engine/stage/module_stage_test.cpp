@@ -22,8 +22,8 @@ namespace {
 /// out where there are two.
 struct tanh_layer final : stage_module {
   tanh_layer() {
-    weight = register_parameter("weight",
-                                at::tensor({0.5, -1.0}).to(at::kFloat));
+    weight =
+      register_parameter("weight", at::tensor({0.5, -1.0}).to(at::kFloat));
   }
   using stage_module::forward;
   tensor_list forward(const tensor_list& inputs) override {
@@ -78,8 +78,7 @@ TEST_CASE("a stage's gradients are those of its function") {
   module_stage stage(tanh_sequence(), middle_stage());
   stage.begin_step(training_step());
   const auto y = stage.forward({0, 0}, {input()}, {});
-  const auto gx =
-    stage.backward(op_kind::backward, {0, 0}, {at::ones({2})});
+  const auto gx = stage.backward(op_kind::backward, {0, 0}, {at::ones({2})});
   const auto w = stage.parameters().at(0);
   const auto slope = 1 - y.at(0) * y.at(0);  // of tanh
   CHECK(at::allclose(gx.at(0), slope * w.detach()));
@@ -132,9 +131,9 @@ TEST_CASE("an output's memory is free once nobody else holds it") {
   const auto storage = outputs[0].storage().getWeakStorageImpl();
   outputs.clear();
   CHECK(storage.expired());
-  CHECK(at::equal(
-    stage.backward(op_kind::backward, {0, 0}, {at::ones({2})}).at(0),
-    at::ones({2}) * 2));
+  CHECK(
+    at::equal(stage.backward(op_kind::backward, {0, 0}, {at::ones({2})}).at(0),
+              at::ones({2}) * 2));
 }
 
 TEST_CASE("recompute gives the same bits and keeps only the input") {
@@ -150,8 +149,7 @@ TEST_CASE("recompute gives the same bits and keeps only the input") {
     return stage.backward(op_kind::backward, {0, 0}, {at::ones({2})}).at(0);
   };
   CHECK(at::equal(backward(plain), backward(again)));
-  CHECK(at::equal(plain.parameters()[0].grad(),
-                  again.parameters()[0].grad()));
+  CHECK(at::equal(plain.parameters()[0].grad(), again.parameters()[0].grad()));
 }
 
 TEST_CASE("the last stage's gradient starts as the settings say") {
@@ -159,9 +157,8 @@ TEST_CASE("the last stage's gradient starts as the settings say") {
   options.index = 0;
   options.optimizer = sgd{};
   options.loss = [](const tensor_list& outputs, const microbatch_data&) {
-    return std::vector<loss_term>{
-      {"sum", outputs[0].sum(), 2, 1},
-      {"twice", outputs[0].sum() * 2, 2, 0}};
+    return std::vector<loss_term>{{"sum", outputs[0].sum(), 2, 1},
+                                  {"twice", outputs[0].sum() * 2, 2, 0}};
   };
   module_stage stage(tanh_sequence(), options);
   stage.begin_step(training_step(1024.0 / (4 * 2)));
@@ -221,9 +218,8 @@ TEST_CASE("a model's own metrics are averaged by name") {
       return inputs;
     }
   };
-  module_stage stage(
-    sequence_of([] { return std::make_shared<counting>(); }),
-    middle_stage());
+  module_stage stage(sequence_of([] { return std::make_shared<counting>(); }),
+                     middle_stage());
   stage.begin_step(training_step());
   stage.forward({0, 0}, {at::ones({2})}, {});
   stage.forward({1, 0}, {at::ones({2}) * 3}, {});

@@ -55,9 +55,9 @@ TEST_CASE("AdamW follows its formula") {
     value *= 1 - 0.01 * options.weight_decay;
     m = options.beta1 * m + (1 - options.beta1) * 0.5;
     v = options.beta2 * v + (1 - options.beta2) * 0.25;
-    value -= 0.01 * (m / (1 - std::pow(options.beta1, t)))
-             / (std::sqrt(v / (1 - std::pow(options.beta2, t)))
-                + options.epsilon);
+    value -=
+      0.01 * (m / (1 - std::pow(options.beta1, t)))
+      / (std::sqrt(v / (1 - std::pow(options.beta2, t))) + options.epsilon);
     CHECK(first(p) == Approx(value));
   }
 }
@@ -81,9 +81,9 @@ TEST_CASE("the gradient norm is that of all gradients together") {
   const auto squares = gradient_squares({a, b, unused});
   REQUIRE(squares.size() == 3);
   CHECK(squares[2] == 0);
-  const auto expected = std::sqrt(
-    a.grad().to(at::kDouble).square().sum().item<double>()
-    + b.grad().to(at::kDouble).square().sum().item<double>());
+  const auto expected =
+    std::sqrt(a.grad().to(at::kDouble).square().sum().item<double>()
+              + b.grad().to(at::kDouble).square().sum().item<double>());
   CHECK(norm_of_squares(squares) == Approx(expected).epsilon(1e-12));
 }
 

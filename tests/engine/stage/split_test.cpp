@@ -34,12 +34,11 @@ double least_heaviest(const std::vector<double>& costs, std::size_t first,
                            costs.end(), 0.0);
   double best = 1e300;
   double load = 0;
-  for (auto at = first; at + static_cast<std::size_t>(stages) - 1
-                        < costs.size();
-       ++at) {
+  for (auto at = first;
+       at + static_cast<std::size_t>(stages) - 1 < costs.size(); ++at) {
     load += costs[at];
-    best = std::min(best,
-                    std::max(load, least_heaviest(costs, at + 1, stages - 1)));
+    best =
+      std::min(best, std::max(load, least_heaviest(costs, at + 1, stages - 1)));
   }
   return best;
 }
@@ -52,8 +51,7 @@ TEST_CASE("a balanced split is as good as any") {
     std::vector<double> costs(1 + random() % 9);
     for (auto& cost : costs)
       cost = static_cast<double>(random() % 20);
-    const auto stages =
-      1 + static_cast<std::int32_t>(random() % costs.size());
+    const auto stages = 1 + static_cast<std::int32_t>(random() % costs.size());
     const auto split = split_by_cost(costs, stages);
     REQUIRE(split.size() == static_cast<std::size_t>(stages));
     CHECK(split.front().first == 0);
@@ -72,11 +70,9 @@ TEST_CASE("a GPT is split by parameters, by cost, and by hand") {
   const auto layers = gpt(sizes);
   CHECK(split(layers, 2).size() == 2);
   CHECK((split_gpt(sizes, 2) == stage_split{{0, 3}, {3, 6}}));
-  CHECK((split_gpt(sizes, 4)
-         == stage_split{{0, 2}, {2, 3}, {3, 4}, {4, 6}}));
+  CHECK((split_gpt(sizes, 4) == stage_split{{0, 2}, {2, 3}, {3, 4}, {4, 6}}));
   CHECK((split_by_hand(6, {1, 5}) == stage_split{{0, 1}, {1, 6}}));
-  const auto costs =
-    measured_costs(layers, {at::zeros({1, 8}, at::kLong)}, 1);
+  const auto costs = measured_costs(layers, {at::zeros({1, 8}, at::kLong)}, 1);
   CHECK(costs.size() == 6);
   CHECK(std::ranges::all_of(costs, [](double cost) { return cost > 0; }));
 }
