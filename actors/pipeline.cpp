@@ -9,6 +9,7 @@
 #include "troupe/actors/event_hub.hpp"
 #include "troupe/actors/loader_actor.hpp"
 #include "troupe/actors/reducer_actor.hpp"
+#include "troupe/actors/spin_sharing.hpp"
 #include "troupe/actors/stage_actor.hpp"
 #include "troupe/engine/device/threads.hpp"
 
@@ -36,13 +37,14 @@ class worker_threads final : public caf::thread_hook {
   std::int32_t intra_op_;
 };
 
-/// Work sharing, as stealing keeps a busy worker's messages waiting; and
-/// workers to spare beyond the ranks, so that loaders, monitors and the
+/// Workers to spare beyond the ranks, so that loaders, monitors and the
 /// coordinator run while every rank computes (docs/design.md).
 struct system_config : caf::actor_system_config {
   system_config(std::size_t ranks, std::int32_t intra_op) {
     constexpr std::size_t spare_workers = 2;
-    set("caf.scheduler.policy", "sharing");
+    module_factories.push_back([](caf::actor_system& system) {
+      return spin_sharing_scheduler::make(system, {});
+    });
     set("caf.scheduler.max-threads", ranks + spare_workers);
     add_thread_hook<worker_threads>(intra_op);
   }

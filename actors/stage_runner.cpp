@@ -338,7 +338,8 @@ bool stage_runner::is_planned(const envelope& e) const {
     return false;
   const auto& message = plan.messages[static_cast<std::size_t>(e.message)];
   const auto& consumer = plan.ops[message.consumer];
-  const auto& channel = plan.channels[static_cast<std::size_t>(message.channel)];
+  const auto& channel =
+    plan.channels[static_cast<std::size_t>(message.channel)];
   return consumer.stage == setup_.stage
          && consumer.microbatch == e.key.microbatch
          && consumer.slice == e.key.slice && channel.backward == e.backward;

@@ -23,15 +23,15 @@ SMALL = dict(d_model=64, layers=4, heads=4, seq=32, microbatch_size=1, microbatc
 
 # name: shape, the peer's schedule, ours, stages a rank, steps
 CASES = {
-    "medium gpipe": (MEDIUM, "gpipe", "gpipe", 1, 5),
-    "medium 1f1b": (MEDIUM, "1f1b", "1f1b", 1, 5),
-    "medium interleaved": (MEDIUM, "interleaved1f1b", "interleaved_1f1b", 2, 5),
+    "medium gpipe": (MEDIUM, "gpipe", "gpipe", 1, 4),
+    "medium 1f1b": (MEDIUM, "1f1b", "1f1b", 1, 4),
+    "medium interleaved": (MEDIUM, "interleaved1f1b", "interleaved_1f1b", 2, 4),
     "small 1f1b": (SMALL, "1f1b", "1f1b", 1, 30),
     "small gpipe": (SMALL, "gpipe", "gpipe", 1, 30),
     "m32 1f1b": (MANY, "1f1b", "1f1b", 1, 3),
     "m32 plain, 2 threads": (MANY, "plain", "plain", 1, 3),
 }
-WARMUP = 2
+WARMUP = 1
 
 
 def flags(shape):

@@ -60,6 +60,10 @@ void signal_watch::on_signal(std::function<void(const char* name)> stop) {
   state_->stop = std::move(stop);
 }
 
+void signal_watch::finish_first() {
+  on_signal([](const char*) {});
+}
+
 int signal_watch::exit_code() const {
   return state_->code;
 }

@@ -31,6 +31,8 @@ class signal_watch {
 
   /// What a signal does from now on; empty: ends the process.
   void on_signal(std::function<void(const char* name)> stop);
+  /// From now on a signal is only noted, as files are being written.
+  void finish_first();
   /// 0, or 128 + the signal that came.
   int exit_code() const;
 

@@ -39,9 +39,22 @@ void attach_monitors(trainer& run, const train_options& options) {
 
 void run_steps(trainer& run, const train_options& options,
                const train_setup& setup) {
-  for (const auto& step : run.train(setup.training, options.steps))
+  log_tensors(0, run.parameters());
+  for (const auto& step : run.train(setup.training, options.steps)) {
+    log_tensors(step.source.step, run.parameters());
     if (validates_at(options, setup, step.source.step))
       run.evaluate(setup.validation, setup.validation_microbatches);
+  }
+}
+
+/// What monitors have to write is written also if the run fails; trouble with
+/// that must not hide why it failed.
+void finish_after_failure(trainer& run) {
+  try {
+    run.finish_monitors();
+  } catch (const error& reason) {
+    spdlog::error(reason.what());
+  }
 }
 
 void train_pipeline(const train_options& options, const train_setup& setup,
@@ -55,15 +68,22 @@ void train_pipeline(const train_options& options, const train_setup& setup,
   try {
     run_steps(run, options, setup);
   } catch (...) {
-    signals.on_signal({});
-    run.finish_monitors();
+    signals.finish_first();
+    finish_after_failure(run);
     throw;
   }
-  signals.on_signal({});
+  signals.finish_first();
   run.finish_monitors();
   save(options.save_parameters, run.parameters());
   print_sample(options,
                [&](const at::Tensor& ids) { return run.infer({ids}).at(0); });
+}
+
+void require_actors(const train_options& o) {
+  if (!o.trace.empty() || !o.timeline.empty() || !o.log_json.empty())
+    fail(error_code::invalid_argument,
+         "--plain runs no actors, so that there is nothing for --trace, "
+         "--timeline or --log-json; leave them out");
 }
 
 void train(const CLI::App& command, const train_options& options) {
@@ -72,6 +92,8 @@ void train(const CLI::App& command, const train_options& options) {
     return;
   }
   spdlog::set_level(spdlog::level::from_str(options.log_level));
+  if (options.plain)
+    require_actors(options);
   signal_watch signals;
   const auto setup = make_setup(options);
   require_outputs(options);
@@ -87,6 +109,9 @@ void train(const CLI::App& command, const train_options& options) {
       throw;
     throw stopped_by_signal(reason.what(), signals.exit_code());
   }
+  if (signals.exit_code() != 0)
+    throw stopped_by_signal("stopped by a signal after the last step",
+                            signals.exit_code());
 }
 
 }  // namespace

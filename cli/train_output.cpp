@@ -3,11 +3,13 @@
 #include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <spdlog/spdlog.h>
 #include <unistd.h>
 
 #include <numeric>
 
 #include "troupe/engine/checkpoint/safetensors.hpp"
+#include "troupe/engine/device/memory.hpp"
 #include "troupe/engine/models/sample.hpp"
 #include "troupe/engine/plan/compile.hpp"
 #include "troupe/engine/plan/simulate.hpp"
@@ -18,6 +20,18 @@ namespace troupe::cli {
 void save(const std::string& path, const parameter_list& parameters) {
   if (!path.empty())
     write_safetensors(path, parameters, {{"format", "pt"}});
+}
+
+void log_tensors(std::int64_t step, const parameter_list& parameters) {
+  if (!spdlog::should_log(spdlog::level::debug))
+    return;
+  spdlog::debug("step {}: memory {} MiB", step, resident_bytes() >> 20);
+  for (const auto& [name, value] : parameters) {
+    const auto& gradient = value.grad();
+    spdlog::debug("step {}: {} norm {:.6g} gradient norm {:.6g}", step, name,
+                  value.norm().item<double>(),
+                  gradient.defined() ? gradient.norm().item<double>() : 0.0);
+  }
 }
 
 progress_options progress_to(const train_options& options) {

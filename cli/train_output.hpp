@@ -11,6 +11,10 @@ namespace troupe::cli {
 /// Parameters to a safetensors file; nothing if the path is empty.
 void save(const std::string& path, const parameter_list& parameters);
 
+/// With --log-level debug: memory, and every parameter's and gradient's l2
+/// norm, after a step.
+void log_tensors(std::int64_t step, const parameter_list& parameters);
+
 progress_options progress_to(const train_options& options);
 
 bool validates_at(const train_options& options, const train_setup& setup,

@@ -71,7 +71,7 @@ void train_plain(const train_options& options, const train_setup& setup,
   save(options.save_initial, loop.parameters());
   std::atomic<const char*> stop = nullptr;
   signals.on_signal([&](const char* name) { stop = name; });
-  const progress_options to = progress_to(options);
+  const auto to = progress_to(options);
   const auto per_step =
     std::int64_t{setup.trainer.schedule.microbatches} * options.data_parallel;
   for (std::int64_t step = 1; step <= options.steps; ++step) {
@@ -82,6 +82,7 @@ void train_plain(const train_options& options, const train_setup& setup,
     if (validates_at(options, setup, step))
       print_progress(to, validate(loop, setup, step), nullptr);
   }
+  signals.finish_first();
   save(options.save_parameters, loop.parameters());
   print_sample(options, [&](const at::Tensor& ids) {
     return loop.module().forward({ids}).at(0);

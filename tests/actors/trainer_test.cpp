@@ -163,6 +163,23 @@ TEST_CASE("a run goes on from its position and parameters, bit for bit") {
   CHECK(first_difference(whole.parameters(), later.parameters()) == "");
 }
 
+TEST_CASE("replicas that differ are found, by name") {
+  auto layers = gpt(small_gpt());
+  const auto make_second = layers[1].make;
+  layers[1].make = [make_second, made = std::make_shared<int>(0)] {
+    auto module = make_second();
+    module->parameters()[0].detach().add_((*made)++);
+    return module;
+  };
+  trainer run(layers, options_for({.data_parallel = 2}));
+  try {
+    run.check_replicas();
+    FAIL("nothing was found");
+  } catch (const error& reason) {
+    CHECK_THAT(reason.what(), ContainsSubstring("blocks.0.ln1.weight"));
+  }
+}
+
 TEST_CASE("a schedule with microbatches out of order is refused") {
   auto options = options_for({});
   for (auto& lane : options.schedule.lanes)

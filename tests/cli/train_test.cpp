@@ -1,18 +1,18 @@
+#include <unistd.h>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <csignal>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <thread>
-#include <unistd.h>
 
 #include "../engine/temporary_folder.hpp"
 #include "../run_program.hpp"
 #include "troupe_paths.hpp"
 
+using Catch::Matchers::ContainsSubstring;
 using troupe::testing::run_program;
 using troupe::testing::temporary_folder;
-using Catch::Matchers::ContainsSubstring;
 
 namespace {
 
@@ -49,13 +49,12 @@ TEST_CASE("train prints a line a step and a validation") {
   const auto run = at.train("--sample 20");
   INFO(run.output);
   CHECK(run.exit_code == 0);
-  CHECK_THAT(run.output,
-             ContainsSubstring("step 1/3 loss ")
-               && ContainsSubstring(" grad_norm ")
-               && ContainsSubstring(" lr 3e-4 tok/s ")
-               && ContainsSubstring(" % (plan ")
-               && ContainsSubstring("validation at step 3 loss ")
-               && ContainsSubstring("sample: And "));
+  CHECK_THAT(run.output, ContainsSubstring("step 1/3 loss ")
+                           && ContainsSubstring(" grad_norm ")
+                           && ContainsSubstring(" lr 3e-4 tok/s ")
+                           && ContainsSubstring(" % (plan ")
+                           && ContainsSubstring("validation at step 3 loss ")
+                           && ContainsSubstring("sample: And "));
   CHECK(run.output.find('\033') == std::string::npos);
 }
 
@@ -65,8 +64,10 @@ TEST_CASE("a pipelined run saves the same bytes as the plain one") {
   CHECK(at.train("--plain --save-parameters " + a).exit_code == 0);
   CHECK(at.train("--ranks 2 --save-parameters " + b).exit_code == 0);
   CHECK(at.train("--ranks 2 --stages-per-rank 2 --schedule interleaved_1f1b "
-                 "--recompute --save-parameters " + c)
-          .exit_code == 0);
+                 "--recompute --save-parameters "
+                 + c)
+          .exit_code
+        == 0);
   CHECK(content(a) == content(b));
   CHECK(content(a) == content(c));
 }
@@ -76,7 +77,8 @@ TEST_CASE("initial parameters are saved and taken up again") {
   const auto first = at.folder / "first", again = at.folder / "again";
   CHECK(at.train("--save-initial " + first).exit_code == 0);
   CHECK(at.train("--seed 9 --initial " + first + " --save-initial " + again)
-          .exit_code == 0);
+          .exit_code
+        == 0);
   CHECK(content(first) == content(again));
 }
 
@@ -101,10 +103,10 @@ TEST_CASE("metrics, timeline and trace are written") {
   CHECK_THAT(content(svg), ContainsSubstring("<svg"));
   const auto events = nlohmann::json::parse(content(trace));
   // 3 steps x 2 replicas x (2 stages x 4 x (F + B) + 2 norms + 2 updates)
-  CHECK(std::ranges::count_if(events["traceEvents"], [](const auto& event) {
-          return event["ph"] == "X";
-        })
-        == 3 * 2 * (2 * 4 * 2 + 4));
+  CHECK(
+    std::ranges::count_if(events["traceEvents"],
+                          [](const auto& event) { return event["ph"] == "X"; })
+    == 3 * 2 * (2 * 4 * 2 + 4));
 }
 
 TEST_CASE("settings come from a TOML file and are overridden by flags") {
@@ -131,8 +133,7 @@ TEST_CASE("settings come from a TOML file and are overridden by flags") {
 
 TEST_CASE("a dry run checks and shows the plan, and trains nothing") {
   const bench at;
-  const auto run =
-    at.train("--dry-run --save-parameters " + (at.folder / "p"));
+  const auto run = at.train("--dry-run --save-parameters " + (at.folder / "p"));
   CHECK(run.exit_code == 0);
   CHECK_THAT(run.output, ContainsSubstring("stage 1 on rank 1: layers 3 to 5")
                            && ContainsSubstring("bubble ")
@@ -155,13 +156,11 @@ TEST_CASE("bad input is refused before any work") {
   const auto bad_toml = at.folder.write("b.toml", "steps = \n");
   const auto unknown_toml = at.folder.write("u.toml", "stepz = 3\n");
   const auto cut_csv = at.folder.write("c.csv", "0F0,0B0\r\n1F0\r\n");
-  const auto stuck_csv =
-    at.folder.write("d.csv", "0B0,0F0\r\n1F0,1B0\r\n");
+  const auto stuck_csv = at.folder.write("d.csv", "0B0,0F0\r\n1F0,1B0\r\n");
   refused("--text /no/such/file", 1, "/no/such/file: can't be opened: No");
   refused("--text " + at.folder.write("empty", ""), 1, "is empty");
   refused("--text " + u16, 1, "is beyond the vocabulary of 256");
-  refused("--seq 5000 --validation-fraction 0", 1,
-          "less than one microbatch");
+  refused("--seq 5000 --validation-fraction 0", 1, "less than one microbatch");
   refused("--heads 3", 2, "--d-model 16 is no multiple of --heads 3");
   refused("--layers 1", 2, "can't be cut into 2 stages");
   refused("--schedule 2f2b", 2, "interleaved_1f1b");
@@ -178,6 +177,16 @@ TEST_CASE("bad input is refused before any work") {
   refused("--initial " + at.text, 1, "announces a header");
   refused("--split 1,2", 2, "hold 3 layers together, the model has 6");
   refused("--clip -1", 2, "--clip");
+  refused("--plain --trace t.json", 2, "--plain runs no actors");
+}
+
+TEST_CASE("debug logs show memory, parameters and gradients") {
+  const bench at;
+  const auto run = at.train("--log-level debug");
+  CHECK(run.exit_code == 0);
+  CHECK_THAT(run.output,
+             ContainsSubstring("step 0: memory ")
+               && ContainsSubstring("step 3: blocks.2.mlp.up.weight norm "));
 }
 
 TEST_CASE("no text at all is wrong usage") {
@@ -220,14 +229,14 @@ TEST_CASE("signals end a run in order, with their own exit codes") {
     // The shell waits for the first step's line, then signals its child.
     const auto run = run_program(
       "mkfifo " + (at.folder / "out") + "; " + program + " train --text "
-      + at.text + tiny + "--steps 1000000 >" + (at.folder / "out")
-      + " 2>" + (at.folder / "err") + " & child=$!; exec 3<"
-      + (at.folder / "out") + "; read line <&3; kill -" + signal
+      + at.text + tiny + "--steps 1000000 >" + (at.folder / "out") + " 2>"
+      + (at.folder / "err") + " & child=$!; exec 3<" + (at.folder / "out")
+      + "; read line <&3; kill -" + signal
       + " $child; cat <&3 >/dev/null; wait $child; code=$?; cat "
       + (at.folder / "err") + "; exit $code");
     INFO(run.output);
     CHECK(run.exit_code == code);
-    CHECK_THAT(run.output, ContainsSubstring(name)
-                             && ContainsSubstring(" step "));
+    CHECK_THAT(run.output,
+               ContainsSubstring(name) && ContainsSubstring(" step "));
   }
 }
