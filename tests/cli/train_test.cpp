@@ -167,6 +167,10 @@ TEST_CASE("bad input is refused before any work") {
   refused("--schedule 1f1b --stages-per-rank 2", 2, "stage");
   refused("--schedule " + cut_csv, 1, "1");
   refused("--schedule " + stuck_csv, 1, "0B0");
+  refused("--schedule forward_only", 2, "has no backwards");
+  refused(
+    "--schedule " + at.folder.write("w.csv", "0F0,0I0,0W0\r\n1F0,1I0,1W0\r\n"),
+    2, "splits backwards into I and W (op 0I0)");
   refused("--schedule /no/such.csv", 1, "/no/such.csv");
   refused("--no-such-flag 1", 2, "--no-such-flag");
   refused("--config " + bad_toml, 2, "b.toml:1");
