@@ -19,7 +19,7 @@ namespace troupe {
 /// nothing, and starts within one.
 class spin_sharing : public caf::policy::unprofiled {
  public:
-  static constexpr std::chrono::microseconds longest_spin{500};
+  static constexpr std::chrono::microseconds longest_spin{2000};
 
   struct coordinator_data {
     explicit coordinator_data(caf::scheduler::abstract_coordinator*) {}
