@@ -29,7 +29,7 @@ CASES = {
     "small 1f1b": (SMALL, "1f1b", "1f1b", 1, 30),
     "small gpipe": (SMALL, "gpipe", "gpipe", 1, 30),
     "m32 1f1b": (MANY, "1f1b", "1f1b", 1, 3),
-    "m32 plain, 2 threads": (MANY, "plain", "plain", 1, 3),
+    "m32 plain on 2 threads": (MANY, "plain", "plain", 1, 3),
 }
 WARMUP = 1
 
