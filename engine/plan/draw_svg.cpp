@@ -207,9 +207,13 @@ class svg_drawing {
 
   void legend() {
     std::set<std::pair<std::size_t, plan_op_kind>> entries;
-    for (const auto& span : of_.spans)
-      entries.emplace(is_compute(span.kind) ? chunk_[span.stage] : 99,
-                      span.kind);
+    for (const auto& span : of_.spans) {
+      // One entry for both, as they share a colour and a name.
+      const auto kind = span.kind == plan_op_kind::update
+                          ? plan_op_kind::gradient_norm
+                          : span.kind;
+      entries.emplace(is_compute(kind) ? chunk_[span.stage] : 99, kind);
+    }
     const auto chunks = std::max<std::size_t>(
       1, static_cast<std::size_t>(
            std::count_if(entries.begin(), entries.end(), [](const auto& entry) {
