@@ -5,6 +5,7 @@
 #include <toml++/toml.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <sstream>
 
 #include "troupe/schedules/error.hpp"
@@ -53,6 +54,9 @@ void require_known(const std::string& path, const toml::key& key,
 }
 
 toml::table parse(const std::string& path) {
+  if (!std::filesystem::is_regular_file(path))
+    fail(error_code::invalid_argument, "--config {}: there is no such file",
+         path);
   try {
     return toml::parse_file(path);
   } catch (const toml::parse_error& reason) {

@@ -1,6 +1,8 @@
+#include <c10/util/Exception.h>
 #include <fmt/format.h>
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
+
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
@@ -42,10 +44,18 @@ int run(int argc, char** argv) {
     auto arguments = arguments_of(argc, argv, app);
     std::ranges::reverse(arguments);
     app.parse(std::move(arguments));
+    if (std::fflush(stdout) != 0 || std::ferror(stdout))
+      troupe::fail(troupe::error_code::io, "standard output can't be written");
     return 0;
   } catch (const CLI::ParseError& reason) {
     return app.exit(reason) == 0 ? 0 : wrong_usage;
   }
+}
+
+/// Never throws: standard error may be as full as standard output.
+int complain(const char* kind, const char* what, int code) {
+  std::fputs(fmt::format("troupe: {}{}\n", kind, what).c_str(), stderr);
+  return code;
 }
 
 }  // namespace
@@ -56,13 +66,12 @@ int main(int argc, char** argv) {
   try {
     return run(argc, argv);
   } catch (const troupe::cli::stopped_by_signal& reason) {
-    fmt::print(stderr, "troupe: {}\n", reason.what());
-    return reason.exit_code();
+    return complain("", reason.what(), reason.exit_code());
   } catch (const troupe::error& reason) {
-    fmt::print(stderr, "troupe: error: {}\n", reason.what());
-    return troupe::exit_code(reason.code());
+    return complain("error: ", reason.what(), troupe::exit_code(reason.code()));
+  } catch (const c10::Error& reason) {
+    return complain("error: ", reason.what_without_backtrace(), 1);
   } catch (const std::exception& reason) {
-    fmt::print(stderr, "troupe: error: {}\n", reason.what());
-    return 1;
+    return complain("error: ", reason.what(), 1);
   }
 }

@@ -73,8 +73,9 @@ void train_pipeline(const train_options& options, const train_setup& setup,
     throw;
   }
   signals.finish_first();
-  run.finish_monitors();
+  // The trained parameters come first: no picture may cost them.
   save(options.save_parameters, run.parameters());
+  run.finish_monitors();
   print_sample(options,
                [&](const at::Tensor& ids) { return run.infer({ids}).at(0); });
 }

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <cmath>
+
 #include "troupe/schedules/builtin.hpp"
 
 namespace troupe::cli {
@@ -26,6 +28,7 @@ void add_data_flags(CLI::App& app, train_options& o) {
     ->check(CLI::IsMember({"auto", "bytes", "llm_c", "nano_gpt", "npy"}))
     ->group(group);
   app.add_option("--vocabulary", o.vocabulary, "token ids are below this")
+    ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 24))
     ->group(group);
   app
     .add_option("--microbatch-size", o.microbatch_size, "rows of a microbatch")
@@ -161,6 +164,7 @@ void add_optimisation_flags(CLI::App& app, train_options& o) {
               "halve the scale and skip the update on an overflow")
     ->group(group);
   app.add_option("--seed", o.seed, "of weights, data order and sampling")
+    ->check(CLI::Range(std::int64_t{0}, std::int64_t{INT64_MAX}))
     ->group(group);
   app
     .add_flag("--halt-on-nan", o.halt_on_nan,
@@ -207,6 +211,18 @@ void add_output_flags(CLI::App& app, train_options& o) {
                "check everything, show the plan, and end");
 }
 
+/// CLI11 takes nan and inf for numbers, and ranges let nan pass.
+void require_finite(CLI::App& app, const std::vector<std::string>& names) {
+  for (const auto& name : names)
+    app.get_option(name)->check([](const std::string& text) {
+      double value = 0;
+      const bool fine = CLI::detail::lexical_cast(text, value)
+                        && std::isfinite(value) && value >= 0;
+      return fine ? std::string{}
+                  : fmt::format("{} is no number from 0 up", text);
+    });
+}
+
 }  // namespace
 
 void add_train_flags(CLI::App& app, train_options& options) {
@@ -217,6 +233,9 @@ void add_train_flags(CLI::App& app, train_options& options) {
   add_pipeline_flags(app, options);
   add_optimisation_flags(app, options);
   add_output_flags(app, options);
+  require_finite(app, {"--lr", "--momentum", "--weight-decay", "--clip",
+                       "--loss-scale", "--final-lr", "--temperature",
+                       "--slow-load", "--validation-fraction"});
 }
 
 }  // namespace troupe::cli

@@ -3,6 +3,7 @@
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <map>
 #include <sstream>
 
@@ -106,6 +107,25 @@ learning_rate_schedule learning_rate_for(const train_options& o) {
   return made;
 }
 
+/// Before a schedule of that size is made.
+void require_enough_layers(const train_options& o) {
+  const auto stages = std::int64_t{o.ranks} * o.stages_per_rank;
+  const auto most = o.layers + (o.split == "even" ? 0 : 2);
+  if (!names_file(o.schedule) && stages > most)
+    fail(error_code::invalid_argument,
+         "{} blocks can't be cut into {} stages ({} ranks x {} stages a rank); "
+         "use at most {} stages or more --layers",
+         o.layers, stages, o.ranks, o.stages_per_rank, most);
+}
+
+void require_known_prompt(const train_options& o) {
+  for (const auto c : o.prompt)
+    if (o.sample > 0 && static_cast<unsigned char>(c) >= o.vocabulary)
+      fail(error_code::invalid_argument,
+           "--prompt '{}' has a byte beyond the vocabulary of {}", o.prompt,
+           o.vocabulary);
+}
+
 void add_data(train_setup& setup, const train_options& o) {
   const auto tokens = open_text(o);
   require_in_vocabulary(*tokens, o.vocabulary);
@@ -136,6 +156,8 @@ train_setup make_setup(const train_options& o) {
          "this version of troupe has no CUDA backend; use --device cpu");
   train_setup setup;
   setup.gpt = {o.d_model, o.layers, o.heads, o.seq, o.vocabulary, o.seed};
+  require_enough_layers(o);
+  require_known_prompt(o);
   auto& run = setup.trainer;
   run.schedule = find_schedule(
     o.schedule, {o.ranks, o.stages_per_rank, o.microbatches, o.breadth});
@@ -155,10 +177,31 @@ train_setup make_setup(const train_options& o) {
 }
 
 void require_outputs(const train_options& o) {
-  for (const auto& path :
-       {o.trace, o.timeline, o.log_json, o.save_initial, o.save_parameters})
+  std::map<std::string, std::string> taken;
+  const auto place = [](const std::string& path) {
+    std::error_code trouble;
+    return std::filesystem::weakly_canonical(path, trouble).string();
+  };
+  for (const auto& path : o.text)
+    taken.emplace(place(path), "--text");
+  for (const auto& [flag, path] :
+       {std::pair{"--initial", o.initial}, {"--schedule", o.schedule}})
     if (!path.empty())
-      require_writable(path);
+      taken.emplace(place(path), flag);
+  for (const auto& [flag, path] : {std::pair{"--trace", o.trace},
+                                   {"--timeline", o.timeline},
+                                   {"--log-json", o.log_json},
+                                   {"--save-initial", o.save_initial},
+                                   {"--save-parameters", o.save_parameters}}) {
+    if (path.empty())
+      continue;
+    const auto [known, fresh] = taken.emplace(place(path), flag);
+    if (!fresh && !path.starts_with("/dev/"))
+      fail(error_code::invalid_argument,
+           "{} {} is the file of {} too; give it one of its own", flag, path,
+           known->second);
+    require_writable(path);
+  }
 }
 
 }  // namespace troupe::cli

@@ -1,22 +1,48 @@
 #include "troupe/schedules/atomic_file.hpp"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <utility>
 
 #include "troupe/schedules/error.hpp"
 
 namespace troupe {
 
+namespace {
+
+/// Whether something stands there that can't be renamed over: a pipe, a
+/// device, a folder.
+bool is_special(const std::string& path) {
+  struct stat status = {};
+  return ::stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode);
+}
+
+/// A link's target, so that it is the target that is replaced.
+std::string without_links(std::string path) {
+  std::error_code trouble;
+  if (std::filesystem::is_symlink(path, trouble))
+    return std::filesystem::weakly_canonical(path, trouble).string();
+  return path;
+}
+
+}  // namespace
+
 atomic_file::atomic_file(std::string path)
-  : path_(std::move(path)), temporary_(path_ + ".XXXXXX") {
-  descriptor_ = ::mkostemp(temporary_.data(), 0);
+  : path_(without_links(std::move(path))) {
+  if (is_special(path_)) {
+    descriptor_ = ::open(path_.c_str(), O_WRONLY | O_CLOEXEC);
+    in_place_ = true;
+  } else {
+    temporary_ = path_ + ".XXXXXX";
+    descriptor_ = ::mkostemp(temporary_.data(), O_CLOEXEC);
+  }
   if (descriptor_ < 0) {
     temporary_.clear();
     fail("created");
@@ -44,11 +70,13 @@ void atomic_file::write(std::string_view bytes) {
 void atomic_file::commit() {
   const auto mask = ::umask(0);
   ::umask(mask);
-  if (::fchmod(descriptor_, 0666 & ~mask) != 0 || ::fsync(descriptor_) != 0)
+  const auto rights = static_cast<mode_t>(0666 & ~mask);
+  if (!in_place_
+      && (::fchmod(descriptor_, rights) != 0 || ::fsync(descriptor_) != 0))
     fail("written");
   if (::close(std::exchange(descriptor_, -1)) != 0)
     fail("written");
-  if (::rename(temporary_.c_str(), path_.c_str()) != 0)
+  if (!in_place_ && ::rename(temporary_.c_str(), path_.c_str()) != 0)
     fail("put in place");
   temporary_.clear();
 }
@@ -59,31 +87,18 @@ void atomic_file::fail(const char* doing) const {
 }
 
 void write_file_atomically(const std::string& path, std::string_view bytes) {
-  struct stat status = {};
-  if (::stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode)) {
-    // A pipe or a device (/dev/stdout) can't be renamed over.
-    std::FILE* file = std::fopen(path.c_str(), "w");
-    const bool fine =
-      file && std::fwrite(bytes.data(), 1, bytes.size(), file) == bytes.size();
-    const bool closed = !file || std::fclose(file) == 0;
-    if (!fine || !closed)
-      troupe::fail(error_code::io, "{}: can't be written: {}", path,
-                   std::strerror(errno));
-    return;
-  }
   atomic_file file(path);
   file.write(bytes);
   file.commit();
 }
 
 void require_writable(const std::string& path) {
-  struct stat status = {};
-  if (::stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode)) {
-    if (::access(path.c_str(), W_OK) != 0 || S_ISDIR(status.st_mode))
-      troupe::fail(error_code::io, "{}: can't be written", path);
+  if (!is_special(path)) {
+    atomic_file probe(path);
     return;
   }
-  atomic_file probe(path);
+  if (::access(path.c_str(), W_OK) != 0 || std::filesystem::is_directory(path))
+    troupe::fail(error_code::io, "{}: can't be written", path);
 }
 
 }  // namespace troupe

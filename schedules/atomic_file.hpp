@@ -6,7 +6,9 @@
 namespace troupe {
 
 /// A file that appears whole or not at all: written beside its place under a
-/// temporary name, synchronised, and renamed. Not thread-safe.
+/// temporary name, synchronised, and renamed; a link's target is replaced, not
+/// the link. What can't be renamed over (a pipe, a device) is written in
+/// place. Not thread-safe.
 class atomic_file {
  public:
   /// Throws `io` with the path and the system's reason, as all members do
@@ -26,6 +28,7 @@ class atomic_file {
   std::string path_;
   std::string temporary_;
   int descriptor_ = -1;
+  bool in_place_ = false;
 };
 
 void write_file_atomically(const std::string& path, std::string_view bytes);

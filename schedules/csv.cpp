@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <tuple>
@@ -164,6 +165,8 @@ std::string to_csv(const schedule& lanes) {
 }
 
 std::string read_file(const std::string& path) {
+  if (std::filesystem::exists(path) && !std::filesystem::is_regular_file(path))
+    fail(error_code::io, "{}: is not a regular file", path);
   std::ifstream file{path, std::ios::binary};
   std::string text{std::istreambuf_iterator<char>{file}, {}};
   if (!file || file.bad())

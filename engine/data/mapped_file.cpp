@@ -23,7 +23,7 @@ namespace {
 }  // namespace
 
 mapped_file::mapped_file(std::string path) : path_(std::move(path)) {
-  descriptor_ = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC);
+  descriptor_ = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (descriptor_ < 0)
     fail(path_, fmt::format("can't be opened: {}", std::strerror(errno)));
   struct stat status = {};

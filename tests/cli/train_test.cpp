@@ -1,7 +1,7 @@
 #include <unistd.h>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
-#include <csignal>
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <thread>
@@ -181,6 +181,14 @@ TEST_CASE("bad input is refused before any work") {
   refused("--initial " + at.text, 1, "announces a header");
   refused("--split 1,2", 2, "hold 3 layers together, the model has 6");
   refused("--clip -1", 2, "--clip");
+  refused("--lr nan", 2, "nan is no number");
+  refused("--seed -1", 2, "--seed");
+  refused("--vocabulary 0", 2, "--vocabulary");
+  refused("--ranks 1000000", 2, "can't be cut into 1000000 stages");
+  refused("--save-parameters " + at.text, 2, "is the file of --text too");
+  refused("--trace a --timeline a", 2, "is the file of --trace too");
+  refused("--config /dev/zero", 2, "no such file");
+  refused("--sample 9 --vocabulary 128 --prompt \xc3\xa9", 2, "--prompt");
   refused("--plain --trace t.json", 2, "--plain runs no actors");
 }
 
@@ -211,6 +219,13 @@ TEST_CASE("a full disk is an error, and leaves no half-written file") {
   CHECK(run.exit_code == 1);
   CHECK_THAT(run.output, ContainsSubstring("/dev/full: can't be written: No "
                                            "space left on device"));
+  const auto parameters = at.train("--save-parameters /dev/full");
+  CHECK(parameters.exit_code == 1);
+  CHECK_FALSE(std::filesystem::is_regular_file("/dev/full"));
+  CHECK(run_program("exec >/dev/full; " + program + " train --text " + at.text
+                    + tiny)
+          .exit_code
+        == 1);
   const auto trace = at.train("--trace /dev/full");
   CHECK(trace.exit_code == 1);
   CHECK_THAT(trace.output, ContainsSubstring("No space left on device"));
