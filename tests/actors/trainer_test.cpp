@@ -249,7 +249,6 @@ TEST_CASE("an interrupt ends a step that waits, and says who waits") {
 
 TEST_CASE("observed tensors reach a monitor under their unsplit names") {
   const small_case what{};
-  trainer run(model_for(what), options_for(what));
   auto names = std::make_shared<std::vector<std::string>>();
   monitor watcher;
   watcher.name = "test";
