@@ -37,12 +37,13 @@ struct attention : torch::nn::Module {
 
   at::Tensor forward(const at::Tensor& x) {
     const auto b = x.size(0), t = x.size(1), d = x.size(2);
-    const auto parts = observe(qkv, x)
-                         .view({b, t, 3, heads, d / heads})
-                         .permute({2, 0, 3, 1, 4})
-                         .unbind(0);
+    // Unbound before the transpose: the backward then gathers the three
+    // gradients in the order that qkv wants, in one copy.
+    const auto parts =
+      observe(qkv, x).view({b, t, 3, heads, d / heads}).unbind(2);
     const auto y = at::scaled_dot_product_attention(
-      parts[0], parts[1], parts[2], /*attn_mask=*/{}, /*dropout_p=*/0.0,
+      parts[0].transpose(1, 2), parts[1].transpose(1, 2),
+      parts[2].transpose(1, 2), /*attn_mask=*/{}, /*dropout_p=*/0.0,
       /*is_causal=*/true);
     return observe(out, y.transpose(1, 2).reshape({b, t, d}));
   }

@@ -5,10 +5,50 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/layer_norm.h>
 #include <ATen/ops/linear.h>
+#include <ATen/ops/mm.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/zeros.h>
+#include <torch/csrc/autograd/custom_function.h>
 
 namespace troupe {
+
+namespace {
+
+using torch::autograd::variable_list;
+
+/// x W^T + b whose backward adds the weight's gradient straight into `.grad`
+/// within the matrix product: no temporary as large as the weight, and no pass
+/// over it, for each microbatch (Megatron-LM's gradient accumulation fusion).
+struct accumulating_linear : torch::autograd::Function<accumulating_linear> {
+  static at::Tensor forward(torch::autograd::AutogradContext* context,
+                            const at::Tensor& x, const at::Tensor& weight,
+                            const at::Tensor& bias) {
+    context->save_for_backward({x, weight, bias});
+    return at::linear(x, weight, bias);
+  }
+
+  static variable_list backward(torch::autograd::AutogradContext* context,
+                                const variable_list& gradients) {
+    const auto saved = context->get_saved_variables();
+    const auto& x = saved[0];
+    auto weight = saved[1], bias = saved[2];
+    const auto rows = gradients[0].reshape({-1, weight.size(0)});
+    at::Tensor before;
+    if (context->needs_input_grad(0))
+      before = rows.mm(weight).view(x.sizes());
+    if (auto& sum = weight.mutable_grad(); sum.defined())
+      sum.addmm_(rows.t(), x.reshape({-1, weight.size(1)}));
+    else
+      sum = rows.t().mm(x.reshape({-1, weight.size(1)}));
+    if (auto& sum = bias.mutable_grad(); sum.defined())
+      sum.add_(rows.sum(0));
+    else
+      sum = rows.sum(0);
+    return {before, {}, {}};
+  }
+};
+
+}  // namespace
 
 linear_layer::linear_layer(std::int64_t inputs, std::int64_t outputs) {
   weight = register_parameter("weight", at::empty({outputs, inputs}));
@@ -16,7 +56,10 @@ linear_layer::linear_layer(std::int64_t inputs, std::int64_t outputs) {
 }
 
 at::Tensor linear_layer::forward(const at::Tensor& x) const {
-  return at::linear(x, weight, bias);
+  const bool accumulates = at::GradMode::is_enabled() && weight.requires_grad()
+                           && bias.requires_grad();
+  return accumulates ? accumulating_linear::apply(x, weight, bias)
+                     : at::linear(x, weight, bias);
 }
 
 void linear_layer::fill(double deviation, at::Generator generator) {
