@@ -137,6 +137,14 @@ struct coordinator_state {
       asked.deliver(core.abandon(failed, false));
   }
 
+  void stop(const stop_run& request) {
+    if (!failed.empty())
+      return;
+    failed = request.reason;
+    if (core.running())
+      asked.deliver(core.abandon(failed, false));
+  }
+
   void interrupt(const interrupt_run& request) {
     if (!failed.empty())
       return;
@@ -184,6 +192,9 @@ caf::behavior coordinator_actor(caf::event_based_actor* self,
     [state](rank_done& report) { state->handle([&] { state->on(report); }); },
     [state](const op_failure& failure) {
       state->handle([&] { state->fail_with(failure); });
+    },
+    [state](const stop_run& request) {
+      state->handle([&] { state->stop(request); });
     },
     [state](const interrupt_run& request) {
       state->handle([&] { state->interrupt(request); });

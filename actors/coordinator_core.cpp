@@ -73,6 +73,8 @@ step_outcome coordinator_core::conclude() {
         merge(outcome.event.losses, loss);
       for (const auto& metric : stage.result.metrics)
         merge(outcome.event.metrics, metric);
+      outcome.event.observe_seconds +=
+        static_cast<double>(stage.result.observe_ns) * 1e-9;
     }
     outcome.ranks.push_back(std::move(*report));
   }

@@ -5,23 +5,28 @@
 #include <mutex>
 #include <vector>
 
-#include "troupe/engine/events/event.hpp"
+#include "troupe/engine/events/interest.hpp"
 
 namespace troupe {
 
-/// What all monitors together want, for those who publish: an event that
-/// nobody wants costs one relaxed load. Any thread.
+/// What all monitors together want, for those who publish. Any thread; those
+/// that run steps only do a relaxed load.
 class event_board {
  public:
   void set(std::vector<subscription> all);
 
   bool wants_ops() const { return ops_.load(std::memory_order_relaxed); }
-  /// Whether observed tensors of this step are wanted by anybody.
-  bool wants_tensors(const event_source& source) const;
+  /// What is wanted of a step's tensors; null: nothing. Asked once a step.
+  std::shared_ptr<const tensor_interest> interest(std::int64_t step,
+                                                  phase phase) const;
+
+  /// Tensors are observed in every n-th step only (the budget monitor's).
+  void observe_every(std::int64_t steps) { stride_ = steps; }
+  std::int64_t observed_every() const { return stride_; }
 
  private:
   std::atomic<bool> ops_{false};
-  std::atomic<bool> tensors_{false};
+  std::atomic<std::int64_t> stride_{1};
   mutable std::mutex mutex_;
   std::vector<subscription> all_;
 };

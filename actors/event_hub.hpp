@@ -2,35 +2,39 @@
 
 #include <memory>
 
+#include "troupe/actors/address_book.hpp"
 #include "troupe/actors/caf.hpp"
 #include "troupe/actors/event_board.hpp"
-#include "troupe/engine/events/monitor.hpp"
+#include "troupe/actors/monitor_thread.hpp"
 
 namespace troupe {
 
-/// A monitor as the hub knows it.
+/// Asks the hub to hand events to a monitor; it answers true.
 struct attach_monitor {
   std::int64_t id = 0;
-  monitor what;
+  std::shared_ptr<monitor_thread> what;
 };
+/// The hub answers with the monitor, for whoever asks to let it finish; null
+/// if there is none of that number.
 struct detach_monitor {
   std::int64_t id = 0;
 };
+struct detached_monitor {
+  std::shared_ptr<monitor_thread> what;
+};
 
-/// Hands events to the monitors that asked for them, each an actor of its
-/// own. A monitor may have `backlog_limit` events waiting; what comes beyond
-/// is dropped for it, counted, and reported when it is detached. A step never
-/// waits for the hub.
+/// Hands events to the monitors that asked for them. It waits for nobody, and
+/// no step waits for it. Monitors that fail are unsubscribed and reported.
 caf::behavior event_hub_actor(caf::event_based_actor* self,
                               std::shared_ptr<event_board> board);
-
-inline constexpr std::int64_t backlog_limit = 4096;
 
 }  // namespace troupe
 
 CAF_BEGIN_TYPE_ID_BLOCK(troupe_monitors, caf::id_block::troupe::end)
 CAF_ADD_TYPE_ID(troupe_monitors, (troupe::attach_monitor))
 CAF_ADD_TYPE_ID(troupe_monitors, (troupe::detach_monitor))
+CAF_ADD_TYPE_ID(troupe_monitors, (troupe::detached_monitor))
 CAF_END_TYPE_ID_BLOCK(troupe_monitors)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::attach_monitor)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::detach_monitor)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::detached_monitor)

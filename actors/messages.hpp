@@ -124,6 +124,9 @@ struct op_failure {
 struct interrupt_run {
   std::string reason;
 };
+struct stop_run {
+  std::string reason;  // a monitor's
+};
 
 // ---- pipeline -> coordinator, which answers with the outcome
 struct run_step {
@@ -147,6 +150,5 @@ struct prefetch_data {};
 struct publish_event {
   std::shared_ptr<const event> what;
 };
-struct finish_monitor {};
 
 }  // namespace troupe

@@ -1,7 +1,9 @@
 #include "troupe/actors/pipeline.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <mutex>
+#include <optional>
 #include <random>
 
 #include "troupe/actors/coordinator_actor.hpp"
@@ -174,13 +176,20 @@ struct pipeline::impl {
     *book = {};
   }
 
+  std::optional<std::int64_t> last_monitor() {
+    const std::scoped_lock lock(mutex);
+    return monitors.empty() ? std::nullopt : std::optional{monitors.back()};
+  }
+
   pipeline_options options;
   supervision watch;
   system_config config;
   caf::actor_system system;
   address_book_pointer book;
   std::int64_t serial = 0;
-  std::int64_t next_monitor = 0;
+  std::atomic<bool> failed = false;
+  std::atomic<std::int64_t> next_monitor = 0;
+  std::mutex mutex;  // of `monitors`
   std::vector<std::int64_t> monitors;
 };
 
@@ -221,12 +230,17 @@ step_report pipeline::run(const step_settings& settings,
                           std::shared_ptr<const microbatch_source> source) {
   auto step = std::make_shared<step_context>(step_context{
     ++impl_->serial, settings, std::move(plan), std::move(source)});
+  step->settings.data_ranks =
+    static_cast<std::int32_t>(impl_->options.stages.size());
+  step->settings.interest =
+    impl_->watch.events->interest(settings.step, settings.phase);
   step->settings.loss_gradient =
     settings.loss_scale
     / (static_cast<double>(step->plan->microbatches) * step->plan->slices);
   auto outcome = ask<step_outcome>(impl_->system, impl_->book->coordinator,
                                    run_step{std::move(step)});
-  if (!outcome.failure.empty())
+  impl_->failed = !outcome.failure.empty();
+  if (impl_->failed)
     throw error(
       outcome.interrupted ? error_code::interrupted : error_code::op_failed,
       outcome.failure);
@@ -235,25 +249,38 @@ step_report pipeline::run(const step_settings& settings,
 
 std::int64_t pipeline::attach(monitor watcher) {
   const auto id = ++impl_->next_monitor;
+  auto stop = [coordinator = impl_->book->coordinator](std::string reason) {
+    caf::anon_send(coordinator, stop_run{std::move(reason)});
+  };
   ask<bool>(impl_->system, impl_->book->hub,
-            attach_monitor{id, std::move(watcher)});
+            attach_monitor{id, std::make_shared<monitor_thread>(
+                                 std::move(watcher), std::move(stop))});
+  const std::scoped_lock lock(impl_->mutex);
   impl_->monitors.push_back(id);
   return id;
 }
 
 void pipeline::detach(std::int64_t id) {
-  std::erase(impl_->monitors, id);
-  const auto trouble =
-    ask<std::string>(impl_->system, impl_->book->hub, detach_monitor{id});
-  if (!trouble.empty())
-    throw error(error_code::io, trouble);
+  {
+    const std::scoped_lock lock(impl_->mutex);
+    std::erase(impl_->monitors, id);
+  }
+  const auto monitor =
+    ask<detached_monitor>(impl_->system, impl_->book->hub, detach_monitor{id})
+      .what;
+  if (!monitor)
+    return;
+  const auto trouble = monitor->finish();
+  const bool told = monitor->stopped() && impl_->failed;  // by `run`
+  if (!trouble.empty() && !told)
+    fail(error_code::io, "monitor {}: {}", monitor->name(), trouble);
 }
 
 void pipeline::finish_monitors() {
   std::string trouble;
-  while (!impl_->monitors.empty()) {
+  while (const auto last = impl_->last_monitor()) {
     try {
-      detach(impl_->monitors.back());
+      detach(*last);
     } catch (const error& reason) {
       trouble = reason.what();
     }
@@ -267,14 +294,12 @@ void pipeline::publish(event what) {
                  publish_event{std::make_shared<const event>(std::move(what))});
 }
 
-std::function<bool(const event_source&)> pipeline::tensor_wish() const {
-  return [board = impl_->watch.events](const event_source& source) {
-    return board->wants_tensors(source);
-  };
+event_board& pipeline::board() {
+  return *impl_->watch.events;
 }
 
-std::function<void(tensor_event)> pipeline::tensor_outlet() const {
-  return [book = impl_->book](tensor_event observed) {
+observer::publisher pipeline::tensor_outlet() const {
+  return [book = impl_->book](tensors_event observed) {
     caf::anon_send(
       book->hub,
       publish_event{std::make_shared<const event>(std::move(observed))});

@@ -5,8 +5,10 @@
 #include <string>
 #include <vector>
 
+#include "troupe/actors/event_board.hpp"
 #include "troupe/engine/data/microbatch_source.hpp"
 #include "troupe/engine/events/monitor.hpp"
+#include "troupe/engine/events/observer.hpp"
 #include "troupe/engine/plan/plan.hpp"
 #include "troupe/engine/stage/loss_scale.hpp"
 #include "troupe/engine/stage/stage.hpp"
@@ -38,7 +40,8 @@ struct step_report {
 
 /// The actors of one run, in this process, on a pool of threads of their own.
 /// Steps are run one after the other by the calling thread's wish; all
-/// members but `interrupt` are to be called by one thread at a time.
+/// members but `attach`, `detach`, `publish` and `interrupt` are to be called
+/// by one thread at a time.
 class pipeline {
  public:
   explicit pipeline(pipeline_options options);
@@ -52,7 +55,7 @@ class pipeline {
                   std::shared_ptr<const plan> plan,
                   std::shared_ptr<const microbatch_source> source);
 
-  /// Returns an id for `detach`. Takes effect before the next step.
+  /// Returns an id for `detach`. It sees whole steps, from the next one on.
   std::int64_t attach(monitor watcher);
   /// Waits until the monitor has seen all its events and has finished.
   /// Throws `io` with what went wrong while finishing.
@@ -63,10 +66,10 @@ class pipeline {
   /// Hands an event to the monitors; any thread.
   void publish(event what);
 
-  /// Whether observed tensors are wanted, for stages; any thread.
-  std::function<bool(const event_source&)> tensor_wish() const;
-  /// Publishes an observed tensor; any thread.
-  std::function<void(tensor_event)> tensor_outlet() const;
+  /// Publishes observed tensors, for stages; any thread.
+  observer::publisher tensor_outlet() const;
+  /// How often tensors are observed; any thread.
+  event_board& board();
 
   /// Ends the running step with `interrupted`; from any thread, not from a
   /// signal handler.

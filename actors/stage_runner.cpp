@@ -189,6 +189,7 @@ void stage_runner::execute(const plan_op& op) {
                      setup_.work->parameters()});
       break;
     case plan_op_kind::gradient_norm:
+      setup_.work->show_parameters();
       // Replicas hold the same gradients by now: one of them is enough.
       if (setup_.data_rank == 0)
         ports_.squares({step_->serial, setup_.stage,

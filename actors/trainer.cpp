@@ -106,8 +106,7 @@ struct trainer::impl {
   std::vector<replica> replicas;
   /// Filled once the actors are there; stages publish through them.
   struct outlets {
-    std::function<bool(const event_source&)> wish;
-    std::function<void(tensor_event)> publish;
+    observer::publisher publish;
   };
   std::shared_ptr<outlets> to_monitors = std::make_shared<outlets>();
   std::vector<std::vector<std::shared_ptr<stage>>> stages;
@@ -130,16 +129,14 @@ trainer::impl::impl(const model& layers, trainer_options given)
 module_stage_options trainer::impl::stage_options(std::int32_t stage) const {
   module_stage_options made;
   made.index = stage;
+  made.rank = options.schedule.placement.rank_of(stage);
   made.first = stage == 0;
   if (stage + 1 == options.schedule.stages())
     made.loss = options.loss;
   made.optimizer = options.optimizer;
   made.recompute = options.recompute;
   made.halt_on_nan = options.halt_on_nan;
-  made.wants_tensors = [to = to_monitors](const event_source& source) {
-    return to->wish(source);
-  };
-  made.publish = [to = to_monitors](tensor_event observed) {
+  made.publish = [to = to_monitors](tensors_event observed) {
     to->publish(std::move(observed));
   };
   return made;
@@ -180,7 +177,6 @@ void trainer::impl::start_actors() {
   running.stall_seconds = options.stall_seconds;
   running.handler_hook = options.handler_hook;
   actors = std::make_unique<pipeline>(std::move(running));
-  to_monitors->wish = actors->tensor_wish();
   to_monitors->publish = actors->tensor_outlet();
 }
 

@@ -18,11 +18,16 @@ monitor largest_magnitudes() {
   monitor made;
   made.name = "largest magnitudes";
   made.wants = {
-    .tensors = true, .steps = false, .names = "blocks.*.mlp", .every = 5};
+    .steps = false,
+    .tensors = tensor_kind::activation | tensor_kind::activation_gradient,
+    .names = "blocks.*.mlp",
+    .every = 5};
   made.see = [largest](const event& seen) {
-    const auto& at = std::get<tensor_event>(seen);
-    auto& value = (*largest)[at.name + (at.gradient ? " gradient" : "")];
-    value = std::max(value, at.tensor.abs().max().item<double>());
+    if (const auto* op = std::get_if<tensors_event>(&seen))
+      for (const auto& record : op->tensors) {
+        auto& value = (*largest)[record.owner->name + ' ' + part_text(record)];
+        value = std::max(value, record.statistics.max_abs);
+      }
   };
   made.finish = [largest] {
     for (const auto& [name, value] : *largest)

@@ -13,6 +13,9 @@ namespace troupe {
 /// by position. An undefined tensor stands for "no value" (no gradient).
 using tensor_list = std::vector<at::Tensor>;
 
+/// Parameters, or other tensors, by dotted name; in model order.
+using parameter_list = std::vector<std::pair<std::string, at::Tensor>>;
+
 /// Optional inputs of a microbatch that every stage may read, by name (a
 /// mask, position ids).
 using tensor_arguments = std::map<std::string, at::Tensor>;

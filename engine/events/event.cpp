@@ -1,7 +1,5 @@
 #include "troupe/engine/events/event.hpp"
 
-#include <fnmatch.h>
-
 namespace troupe {
 
 const event_source& source_of(const event& event) {
@@ -9,8 +7,12 @@ const event_source& source_of(const event& event) {
     [](const auto& kind) -> const event_source& { return kind.source; }, event);
 }
 
-bool matches_glob(const std::string& pattern, const std::string& name) {
-  return ::fnmatch(pattern.c_str(), name.c_str(), 0) == 0;
+std::int64_t tensors_event::held_bytes() const {
+  std::int64_t bytes = 0;
+  for (const auto& record : tensors)
+    if (record.tensor.defined())
+      bytes += static_cast<std::int64_t>(record.tensor.nbytes());
+  return bytes;
 }
 
 void merge(std::vector<named_value>& into, const named_value& value) {
@@ -24,19 +26,6 @@ void merge(std::vector<named_value>& into, const named_value& value) {
     return;
   }
   into.push_back(value);
-}
-
-bool subscription::covers(const event& event) const {
-  if (std::holds_alternative<slow_load_event>(event)
-      || std::holds_alternative<failure_event>(event))
-    return warnings;
-  if (every > 1 && source_of(event).step % every != 0)
-    return false;
-  if (std::holds_alternative<ops_event>(event))
-    return ops;
-  if (const auto* tensor = std::get_if<tensor_event>(&event))
-    return tensors && matches_glob(names, tensor->name);
-  return steps;
 }
 
 }  // namespace troupe

@@ -5,7 +5,7 @@
 #include <variant>
 #include <vector>
 
-#include "troupe/engine/device/tensor.hpp"
+#include "troupe/engine/events/tensor_record.hpp"
 
 namespace troupe {
 
@@ -50,13 +50,18 @@ struct ops_event {
   std::vector<op_record> ops;
 };
 
-/// An activation (a module's output) or its gradient, with the module's
-/// dotted name in the unsplit model. The handle keeps the tensor alive.
-struct tensor_event {
+/// What one op published of tensors, in causal order: forwards from a module's
+/// weights and inputs to its outputs, children before parents; backwards from
+/// the loss on. Parameters and gradients come once a step, without microbatch.
+struct tensors_event {
   event_source source;
-  std::string name;
-  bool gradient = false;
-  at::Tensor tensor;
+  bool backward = false;
+  /// Size of the microbatch: of the stage's first input along dimension 0.
+  std::int64_t samples = 0;
+  std::vector<tensor_record> tensors{};
+
+  /// Bytes that the handles keep alive.
+  std::int64_t held_bytes() const;
 };
 
 /// The outcome of a step.
@@ -72,6 +77,8 @@ struct step_event {
   std::int64_t begin = 0;  // host ns
   std::int64_t end = 0;
   std::int64_t resident_bytes = 0;
+  /// Time that the step's own threads spent for monitors, all ranks together.
+  double observe_seconds = 0;
 };
 
 /// A microbatch took longer to load than the warning threshold.
@@ -86,25 +93,16 @@ struct failure_event {
   std::string reason;
 };
 
-using event = std::variant<ops_event, tensor_event, step_event, slow_load_event,
-                           failure_event>;
-
-const event_source& source_of(const event& event);
-
-/// What a monitor wants to see. Whatever nobody asks for is neither computed
-/// nor sent.
-struct subscription {
-  bool ops = false;
-  bool tensors = false;  // observed activations and their gradients
-  bool steps = true;
-  bool warnings = true;     // slow loads and failures
-  std::string names = "*";  // glob over module names, for tensors
-  std::int64_t every = 1;   // steps with step % every == 0
-
-  bool covers(const event& event) const;
+/// In a monitor's own stream: it was too slow, and so many events before this
+/// one were dropped for it. What follows begins with a step.
+struct dropped_event {
+  event_source source;
+  std::int64_t count = 0;
 };
 
-/// `*` stands for any characters, `?` for one.
-bool matches_glob(const std::string& pattern, const std::string& name);
+using event = std::variant<ops_event, tensors_event, step_event,
+                           slow_load_event, failure_event, dropped_event>;
+
+const event_source& source_of(const event& event);
 
 }  // namespace troupe

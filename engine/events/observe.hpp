@@ -1,28 +1,14 @@
 #pragma once
 
-#include <torch/nn/module.h>
-
-#include <string>
-#include <unordered_map>
+#include <array>
+#include <optional>
+#include <tuple>
+#include <type_traits>
 #include <utility>
 
-#include "troupe/engine/events/event.hpp"
+#include "troupe/engine/events/observer.hpp"
 
 namespace troupe {
-
-/// Names modules as the unsplit model does, whatever stage they live in.
-using module_names = std::unordered_map<const torch::nn::Module*, std::string>;
-
-/// Receives what `observe` and `report_metric` publish on this thread while a
-/// stage runs a forward. Not thread-safe; one a running op.
-class observer {
- public:
-  virtual ~observer() = default;
-  virtual bool wants_tensors() const = 0;
-  virtual void tensor(const torch::nn::Module& module,
-                      const at::Tensor& output) = 0;
-  virtual void metric(const std::string& name, double value, double count) = 0;
-};
 
 /// The observer of the calling thread, or null: then nothing is published.
 observer*& current_observer();
@@ -40,15 +26,88 @@ class observer_scope {
   observer* previous_;
 };
 
-/// Runs `module(inputs...)` and publishes its output, and in the backward
-/// pass the output's gradient, under the module's dotted name. Without a
-/// subscription it costs one predictable branch. To be called inside a
-/// `stage_module`'s forward, in place of `module->forward(inputs...)`.
+/// A value as monitors see it: tensors, also in lists and tuples and one level
+/// further; nothing for an empty optional or an undefined tensor; anything
+/// else as a value that is not a tensor.
+template <class T>
+void collect(observed_values& into, const T& value, std::int16_t index = -1,
+             std::int16_t inner = -1);
+
+namespace detail {
+
+template <class T>
+struct is_optional : std::false_type {};
+template <class T>
+struct is_optional<std::optional<T>> : std::true_type {};
+
+template <class T>
+concept list_like = requires(const T& list) {
+  list.begin();
+  list.end();
+  requires !std::is_convertible_v<T, std::string>;
+};
+template <class T>
+concept tuple_like = requires {
+  std::tuple_size<T>::value;
+};
+
+template <class Each>
+void with_place(observed_values& into, const Each& value, std::int16_t at,
+                std::int16_t index) {
+  if (index < 0)
+    collect(into, value, at);
+  else
+    collect(into, value, index, at);
+}
+
+}  // namespace detail
+
+template <class T>
+void collect(observed_values& into, const T& value, std::int16_t index,
+             std::int16_t inner) {
+  if constexpr (std::is_convertible_v<const T&, const at::Tensor&>) {
+    const at::Tensor& tensor = value;
+    into.push_back(
+      {tensor,
+       tensor.defined() ? tensor_content::tensor : tensor_content::nothing,
+       index, inner});
+  } else if constexpr (detail::is_optional<T>::value) {
+    if (value)
+      collect(into, *value, index, inner);
+    else
+      into.push_back({{}, tensor_content::nothing, index, inner});
+  } else if constexpr (detail::tuple_like<T>) {
+    std::int16_t at = 0;
+    std::apply(
+      [&](const auto&... each) {
+        (detail::with_place(into, each, at++, index), ...);
+      },
+      value);
+  } else if constexpr (detail::list_like<T>) {
+    std::int16_t at = 0;
+    for (const auto& each : value)
+      detail::with_place(into, each, at++, index);
+  } else {
+    into.push_back({{}, tensor_content::other, index, inner});
+  }
+}
+
+/// Runs `module(inputs...)` and publishes its weights, inputs and outputs,
+/// and in the backward pass the gradients of the outputs, under the module's
+/// dotted name. Without a subscription it costs one predictable branch. To be
+/// called inside a `stage_module`'s forward, in place of
+/// `module->forward(inputs...)`.
 template <class Module, class... Inputs>
-at::Tensor observe(Module& module, Inputs&&... inputs) {
+auto observe(Module& module, Inputs&&... inputs) {
+  auto* seen_by = current_observer();
+  if (!seen_by || !seen_by->watches()) [[likely]]
+    return module->forward(std::forward<Inputs>(inputs)...);
+  observed_values given, made;
+  std::int16_t at = 0;
+  (collect(given, inputs, at++), ...);
   auto output = module->forward(std::forward<Inputs>(inputs)...);
-  if (auto* seen_by = current_observer(); seen_by && seen_by->wants_tensors())
-    seen_by->tensor(*module, output);
+  collect(made, output);
+  seen_by->called(*module, given, made);
   return output;
 }
 

@@ -12,6 +12,16 @@ std::string join(const std::string& prefix, const std::string& name) {
   return prefix + "." + name;
 }
 
+/// A single output counts as one, not as a list of one.
+observed_values as_observed(const tensor_list& tensors, bool indexed) {
+  observed_values all;
+  if (indexed)
+    collect(all, tensors);
+  else
+    collect(all, tensors.at(0));
+  return all;
+}
+
 }  // namespace
 
 layer_sequence::layer_sequence(const model& layers, layer_range range) {
@@ -29,8 +39,13 @@ tensor_list layer_sequence::forward(const tensor_list& inputs) {
 tensor_list layer_sequence::forward(const tensor_list& inputs,
                                     const tensor_arguments& arguments) {
   auto values = inputs;
-  for (const auto& part : parts_)
-    values = part.module->forward(values, arguments);
+  for (const auto& part : parts_) {
+    auto outputs = part.module->forward(values, arguments);
+    if (auto* seen_by = current_observer(); seen_by && seen_by->watches())
+      seen_by->called(*part.module, as_observed(values, true),
+                      as_observed(outputs, outputs.size() > 1));
+    values = std::move(outputs);
+  }
   return values;
 }
 
@@ -47,11 +62,12 @@ parameter_list layer_sequence::parameters_by_name() const {
   return all;
 }
 
-module_names layer_sequence::names() const {
-  module_names all;
+std::vector<module_entry> layer_sequence::modules_by_name() const {
+  std::vector<module_entry> all;
   for (const auto& part : parts_)
     for (const auto& item : part.module->named_modules())
-      all.emplace(item.value().get(), join(part.name, item.key()));
+      if (auto name = join(part.name, item.key()); !name.empty())
+        all.push_back({item.value().get(), std::move(name)});
   return all;
 }
 

@@ -35,8 +35,6 @@ struct layer_range {
 /// The layers of each stage, stage 0 first.
 using stage_split = std::vector<layer_range>;
 
-using parameter_list = std::vector<std::pair<std::string, at::Tensor>>;
-
 /// A stage's module: its layers in a row. Parameters and modules keep the
 /// names that they have in the unsplit model.
 class layer_sequence final : public stage_module {
@@ -50,7 +48,8 @@ class layer_sequence final : public stage_module {
 
   /// Parameters in model order, under their unsplit names.
   parameter_list parameters_by_name() const;
-  module_names names() const;
+  /// Modules with a name of their own, those of unnamed layers' insides too.
+  std::vector<module_entry> modules_by_name() const;
 
  private:
   struct part {

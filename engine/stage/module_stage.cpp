@@ -35,6 +35,10 @@ tensor_list make_leaves(const tensor_list& inputs, bool with_gradient) {
   return leaves;
 }
 
+std::int64_t samples_of(const tensor_list& inputs) {
+  return inputs.empty() || inputs[0].dim() == 0 ? 1 : inputs[0].size(0);
+}
+
 std::vector<torch::autograd::Edge> edges_of(const tensor_list& outputs) {
   std::vector<torch::autograd::Edge> edges;
   for (const auto& output : outputs)
@@ -71,58 +75,15 @@ tensor_list take_gradients(tensor_list& leaves) {
   return gradients;
 }
 
-/// Publishes a forward's observed tensors and the gradients that their hooks
-/// see; a recomputed forward publishes nothing a second time.
-class stage_observer final : public observer {
- public:
-  stage_observer(const module_stage_options& options, const module_names& names,
-                 event_source source, bool publish,
-                 std::vector<named_value>& metrics)
-    : options_(options),
-      names_(names),
-      source_(source),
-      wants_(publish && options.wants_tensors && options.wants_tensors(source)),
-      counts_(publish),
-      metrics_(metrics) {}
-
-  bool wants_tensors() const override { return wants_; }
-
-  void tensor(const torch::nn::Module& module,
-              const at::Tensor& output) override {
-    const auto found = names_.find(&module);
-    if (found == names_.end())
-      return;
-    options_.publish({source_, found->second, false, output.detach()});
-    if (!output.requires_grad())
-      return;
-    output.register_hook([publish = options_.publish, source = source_,
-                          name = found->second](const at::Tensor& gradient) {
-      publish({source, name, true, gradient.detach()});
-    });
-  }
-
-  void metric(const std::string& name, double value, double count) override {
-    if (counts_)
-      merge(metrics_, {name, value, count});
-  }
-
- private:
-  const module_stage_options& options_;
-  const module_names& names_;
-  event_source source_;
-  bool wants_;
-  bool counts_;
-  std::vector<named_value>& metrics_;
-};
-
 }  // namespace
 
 module_stage::module_stage(std::shared_ptr<layer_sequence> module,
                            module_stage_options options)
   : module_(std::move(module)),
     options_(std::move(options)),
-    names_(module_->names()),
     parameters_(parameters_of(*module_)),
+    observer_(module_->modules_by_name(), module_->parameters_by_name(),
+              options_.publish),
     optimizer_(make_optimizer(options_.optimizer, parameters_)),
     saved_(fmt::format("stage {}", options_.index)) {}
 
@@ -130,6 +91,8 @@ void module_stage::begin_step(const step_settings& settings) {
   settings_ = settings;
   result_ = {};
   saved_.clear();
+  observer_.begin_step(settings.interest,
+                       1 / (settings.loss_scale * settings.data_ranks));
   module_->train(settings.training());
   if (settings.training())
     for (auto& parameter : parameters_)
@@ -151,19 +114,24 @@ module_stage::outcome module_stage::run(const tensor_list& inputs,
   return done;
 }
 
-module_stage::outcome module_stage::run_observed(microbatch_key key,
-                                                 const tensor_list& inputs,
-                                                 const microbatch_data& data,
-                                                 bool publish) {
+event_source module_stage::source_of(microbatch_key key) const {
   event_source source;
   source.step = settings_.step;
   source.phase = settings_.phase;
   source.data_rank = options_.data_rank;
+  source.rank = options_.rank;
   source.stage = options_.index;
   source.microbatch = key.microbatch;
   source.slice = key.slice;
-  stage_observer observer(options_, names_, source, publish, result_.metrics);
-  const observer_scope scope(&observer);
+  return source;
+}
+
+module_stage::outcome module_stage::run_observed(microbatch_key key,
+                                                 const tensor_list& inputs,
+                                                 const microbatch_data& data,
+                                                 observer::pass pass) {
+  observer_.begin_op(source_of(key), pass, samples_of(inputs));
+  const observer_scope scope(&observer_);
   return run(inputs, data);
 }
 
@@ -171,13 +139,15 @@ tensor_list module_stage::forward(microbatch_key key, tensor_list inputs,
                                   const microbatch_data& data) {
   const bool keeps_graph = settings_.training() && !options_.recompute;
   const at::AutoGradMode mode(keeps_graph);
-  auto done = run_observed(
-    key, make_leaves(inputs, keeps_graph && !options_.first), data, true);
+  auto done =
+    run_observed(key, make_leaves(inputs, keeps_graph && !options_.first), data,
+                 observer::pass::forward);
   if (options_.loss) {
     count_losses(done.losses);
     done.saved.loss_like = done.outputs[0].detach();
     done.outputs.clear();
   }
+  observer_.end_op();
   if (settings_.training()) {
     if (options_.recompute) {
       done.saved.inputs = std::move(inputs);
@@ -204,12 +174,15 @@ tensor_list module_stage::backward(op_kind kind, microbatch_key key,
   if (saved.recompute) {
     const at::AutoGradMode with_graph(true);
     const auto data = std::move(saved.data);
-    saved =
-      run_observed(key, make_leaves(saved.inputs, !options_.first), data, false)
-        .saved;
+    saved = run_observed(key, make_leaves(saved.inputs, !options_.first), data,
+                         observer::pass::forward_again)
+              .saved;
   }
   const at::NoGradGuard no_grad;
+  observer_.begin_op(source_of(key), observer::pass::backward,
+                     samples_of(saved.inputs));
   run_engine(saved, output_gradients);
+  observer_.end_op();
   return options_.first ? tensor_list{} : take_gradients(saved.inputs);
 }
 
@@ -217,10 +190,19 @@ void module_stage::count_losses(const std::vector<loss_term>& terms) {
   const at::NoGradGuard no_grad;
   for (const auto& term : terms) {
     const auto value = term.value.item<double>();
-    if (options_.halt_on_nan && !std::isfinite(value))
+    observer_.loss(term.name, term.value);
+    if (options_.halt_on_nan && !std::isfinite(value)) {
+      observer_.end_op();  // monitors see what led to it
       fail(error_code::op_failed, "the loss '{}' is {}", term.name, value);
+    }
     merge(result_.losses, {term.name, value, term.count});
   }
+}
+
+void module_stage::show_parameters() {
+  observer_.begin_op(source_of({-1, 0}), observer::pass::update, 0);
+  observer_.parameters(1 / settings_.loss_scale);
+  observer_.end_op();
 }
 
 void module_stage::update(double factor) {
@@ -230,6 +212,8 @@ void module_stage::update(double factor) {
 
 stage_result module_stage::end_step() {
   saved_.require_empty();
+  result_.metrics = observer_.take_metrics();
+  result_.observe_ns = observer_.take_cost();
   return std::move(result_);
 }
 

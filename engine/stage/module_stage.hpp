@@ -1,6 +1,5 @@
 #pragma once
 
-#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -16,6 +15,7 @@ namespace troupe {
 struct module_stage_options {
   std::int32_t index = 0;
   std::int32_t data_rank = 0;
+  std::int32_t rank = 0;
   bool first = true;
   /// The loss; set on the last stage alone.
   std::optional<loss_function> loss;
@@ -25,9 +25,8 @@ struct module_stage_options {
   bool recompute = false;
   /// A loss that is not finite is an error.
   bool halt_on_nan = false;
-  /// Receives observed tensors; null or returning false: not wanted.
-  std::function<bool(const event_source&)> wants_tensors;
-  std::function<void(tensor_event)> publish;
+  /// Receives what the step's interest asks for.
+  observer::publisher publish;
 };
 
 /// A stage made of LibTorch modules: the outputs are detached where the
@@ -43,6 +42,7 @@ class module_stage final : public stage {
   tensor_list backward(op_kind kind, microbatch_key key,
                        tensor_list output_gradients) override;
   const tensor_list& parameters() const override { return parameters_; }
+  void show_parameters() override;
   void update(double factor) override;
   stage_result end_step() override;
 
@@ -54,13 +54,14 @@ class module_stage final : public stage {
   };
   outcome run(const tensor_list& inputs, const microbatch_data& data);
   outcome run_observed(microbatch_key key, const tensor_list& inputs,
-                       const microbatch_data& data, bool publish);
+                       const microbatch_data& data, observer::pass pass);
+  event_source source_of(microbatch_key key) const;
   void count_losses(const std::vector<loss_term>& terms);
 
   std::shared_ptr<layer_sequence> module_;
   module_stage_options options_;
-  module_names names_;
   tensor_list parameters_;
+  observer observer_;
   std::unique_ptr<optimizer> optimizer_;
   activation_store saved_;
   step_settings settings_;

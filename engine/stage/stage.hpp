@@ -1,9 +1,10 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
-#include "troupe/engine/events/event.hpp"
+#include "troupe/engine/events/interest.hpp"
 #include "troupe/engine/stage/microbatch.hpp"
 #include "troupe/schedules/op.hpp"
 
@@ -17,7 +18,11 @@ struct step_settings {
   double loss_scale = 1;
   /// The last stage's gradient: loss_scale / (microbatches x slices).
   double loss_gradient = 1;
+  /// Copies of the pipeline, whose gradients are averaged.
+  std::int32_t data_ranks = 1;
   bool skip_update = false;
+  /// What monitors want of the step's tensors; null: nothing.
+  std::shared_ptr<const tensor_interest> interest;
   /// Index in the data source of microbatch 0 of data rank 0.
   std::int64_t first_microbatch = 0;
 
@@ -28,6 +33,7 @@ struct step_settings {
 struct stage_result {
   std::vector<named_value> losses;
   std::vector<named_value> metrics;
+  std::int64_t observe_ns = 0;  // spent for monitors
 };
 
 /// What a stage actor drives: one stage's numeric work. All calls come from
@@ -53,6 +59,9 @@ class stage {
 
   /// Parameters in model order; gradients hang on them. Shared handles.
   virtual const tensor_list& parameters() const = 0;
+
+  /// Publishes parameters and reduced gradients, if monitors want them.
+  virtual void show_parameters() {}
 
   /// Multiplies the gradients by `factor`, then updates the parameters.
   virtual void update(double factor) = 0;

@@ -252,13 +252,15 @@ TEST_CASE("observed tensors reach a monitor under their unsplit names") {
   auto names = std::make_shared<std::vector<std::string>>();
   monitor watcher;
   watcher.name = "test";
-  watcher.wants.tensors = true;
+  watcher.wants.tensors =
+    tensor_kind::activation | tensor_kind::activation_gradient;
   watcher.wants.steps = false;
   watcher.wants.names = "blocks.3.mlp.*";
   watcher.see = [names](const event& seen) {
-    const auto& tensor = std::get<tensor_event>(seen);
-    CHECK(tensor.source.stage == 1);
-    names->push_back(tensor.name + (tensor.gradient ? "'" : ""));
+    const auto& op = std::get<tensors_event>(seen);
+    CHECK(op.source.stage == 1);
+    for (const auto& record : op.tensors)
+      names->push_back(record.owner->name + (op.backward ? "'" : ""));
   };
   const auto four_blocks = gpt(small_gpt(4));
   trainer deeper(four_blocks, options_for(what));

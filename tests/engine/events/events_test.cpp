@@ -1,28 +1,10 @@
-#include <ATen/ops/ones.h>
 #include <catch2/catch_test_macros.hpp>
 
-#include "troupe/engine/events/observe.hpp"
+#include "troupe/engine/events/interest.hpp"
 
 using namespace troupe;
 
 namespace {
-
-struct doubling : torch::nn::Module {
-  at::Tensor forward(const at::Tensor& x) { return x * 2; }
-};
-
-struct recorder final : observer {
-  bool wants_tensors() const override { return wanted; }
-  void tensor(const torch::nn::Module&, const at::Tensor&) override {
-    ++tensors;
-  }
-  void metric(const std::string&, double value, double) override {
-    sum += value;
-  }
-  bool wanted = true;
-  int tensors = 0;
-  double sum = 0;
-};
 
 event_source at_step(std::int64_t step) {
   event_source source;
@@ -34,38 +16,38 @@ event_source at_step(std::int64_t step) {
 
 TEST_CASE("a subscription covers what it asks for and no more") {
   subscription wants;
-  const tensor_event mlp{at_step(10), "blocks.3.mlp.up", false, {}};
-  CHECK_FALSE(wants.covers(mlp));
-  wants.tensors = true;
-  CHECK(wants.covers(mlp));
-  wants.names = "blocks.*.mlp.*";
-  CHECK(wants.covers(mlp));
-  wants.names = "blocks.*.attn*";
-  CHECK_FALSE(wants.covers(mlp));
+  CHECK_FALSE(wants.covers(tensors_event{at_step(10)}));
+  wants.tensors = tensor_kind::activation | tensor_kind::gradient;
+  CHECK(wants.covers(tensors_event{at_step(10)}));
   CHECK(wants.covers(step_event{}));
   wants.every = 10;
+  CHECK_FALSE(wants.covers(tensors_event{at_step(11)}));
   CHECK(wants.covers(step_event{at_step(20)}));
   CHECK_FALSE(wants.covers(step_event{at_step(21)}));
   CHECK(wants.covers(failure_event{at_step(21), {}, {}}));
   CHECK_FALSE(wants.covers(ops_event{at_step(20), {}}));
 }
 
-TEST_CASE("observe publishes to the thread's observer, if it wants tensors") {
-  auto module = std::make_shared<doubling>();
-  const auto x = at::ones({2});
-  recorder seen;
-  CHECK(observe(module, x).sum().item<double>() == 4);
-  {
-    const observer_scope scope(&seen);
-    observe(module, x);
-    seen.wanted = false;
-    observe(module, x);
-    report_metric("a", 3);
-  }
-  observe(module, x);
-  report_metric("a", 5);
-  CHECK(seen.tensors == 1);
-  CHECK(seen.sum == 3);
+TEST_CASE("names are chosen by globs, several joined by commas") {
+  CHECK(matches_glob("*", "blocks.3.mlp.up"));
+  CHECK(matches_glob("blocks.*.mlp.*", "blocks.3.mlp.up"));
+  CHECK(matches_glob("head,blocks.?.mlp*", "blocks.3.mlp.up"));
+  CHECK_FALSE(matches_glob("blocks.*.attn*", "blocks.3.mlp.up"));
+  CHECK_FALSE(matches_glob("head,tok", "blocks.3.mlp.up"));
+  CHECK_FALSE(matches_glob("", "a"));
+}
+
+TEST_CASE("interest joins what all monitors need") {
+  subscription statistics{.tensors = tensor_kind::activation, .names = "a*"};
+  subscription handles{.tensors = tensor_kind::activation,
+                       .needs = tensor_needs::handle,
+                       .names = "ab"};
+  const tensor_interest all({statistics, handles});
+  CHECK(all.needs(tensor_kind::activation, "ac") == tensor_needs::statistics);
+  CHECK(all.needs(tensor_kind::activation, "ab")
+        == (tensor_needs::statistics | tensor_needs::handle));
+  CHECK(all.needs(tensor_kind::activation, "b") == tensor_needs::none);
+  CHECK(all.needs(tensor_kind::gradient, "ab") == tensor_needs::none);
 }
 
 TEST_CASE("means of one name are merged by their counts") {

@@ -1,0 +1,281 @@
+#include "troupe/actors/monitor_thread.hpp"
+
+#include <c10/core/StorageImpl.h>
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+#include <time.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <mutex>
+#include <unordered_map>
+
+#include "troupe/engine/device/clock.hpp"
+#include "troupe/engine/device/threads.hpp"
+
+namespace troupe {
+
+namespace {
+
+std::int64_t held_by(const event& what) {
+  const auto* tensors = std::get_if<tensors_event>(&what);
+  return tensors ? tensors->held_bytes() : 0;
+}
+
+std::int64_t processor_ns() {
+  timespec now{};
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return std::int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
+}
+
+/// Takes out of shared tensors_events what one monitor did not ask for.
+class sieve {
+ public:
+  explicit sieve(subscription wants) : wants_(std::move(wants)) {}
+
+  /// The event itself, or a part of it; null: nothing is left.
+  event_pointer pass(const event_pointer& what) {
+    const auto* tensors = std::get_if<tensors_event>(what.get());
+    if (!tensors)
+      return what;
+    tensors_event part{
+      tensors->source, tensors->backward, tensors->samples, {}};
+    for (const auto& record : tensors->tensors)
+      if (wanted(record))
+        part.tensors.push_back(record);
+    if (part.tensors.size() == tensors->tensors.size())
+      return what;
+    return part.tensors.empty()
+             ? nullptr
+             : std::make_shared<const event>(std::move(part));
+  }
+
+ private:
+  bool wanted(const tensor_record& record) {
+    if (!has(wants_.tensors, record.kind))
+      return false;
+    const auto [at, added] = known_.try_emplace(record.owner);
+    if (added)
+      at->second = wants_.wants(record.kind, record.owner->name);
+    return at->second;
+  }
+
+  subscription wants_;
+  std::unordered_map<std::shared_ptr<const tensor_owner>, bool> known_;
+};
+
+/// The storages that were handed to a monitor, to see what it holds on to.
+class lent_storages {
+ public:
+  void add(const event& what) {
+    if (const auto* tensors = std::get_if<tensors_event>(&what))
+      for (const auto& record : tensors->tensors)
+        if (record.tensor.defined() && record.tensor.has_storage())
+          lent_.insert_or_assign(
+            record.tensor.storage().unsafeGetStorageImpl(),
+            loan{record.tensor.storage().getWeakStorageImpl(),
+                 static_cast<std::int64_t>(record.tensor.storage().nbytes())});
+  }
+  std::int64_t alive_bytes() {
+    std::erase_if(lent_,
+                  [](const auto& item) { return item.second.what.expired(); });
+    std::int64_t bytes = 0;
+    for (const auto& [storage, loan] : lent_)
+      bytes += loan.bytes;
+    return bytes;
+  }
+
+ private:
+  struct loan {
+    c10::weak_intrusive_ptr<c10::StorageImpl> what;
+    std::int64_t bytes;
+  };
+  std::unordered_map<const c10::StorageImpl*, loan> lent_;
+};
+
+}  // namespace
+
+struct monitor_thread::state {
+  state(monitor given, std::function<void(std::string)> on_stop)
+    : what(std::move(given)), stop(std::move(on_stop)) {}
+
+  const monitor what;
+  const std::function<void(std::string)> stop;
+
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::deque<event_pointer> waiting;
+  std::int64_t waiting_bytes = 0;
+  lent_storages lent;
+  std::int64_t dropped = 0, dropped_in_all = 0;
+  bool finishing = false;
+  bool abandoned = false;
+  bool done = false;
+  std::string trouble;
+  std::int64_t busy_since = 0;  // 0: not in a call of the monitor's
+  std::atomic<std::int64_t> processor{0};
+  std::atomic<bool> stopped{false};
+
+  bool stuck() const {
+    return busy_since != 0
+           && static_cast<double>(now_ns() - busy_since) * 1e-9
+                > what.limits.stuck_seconds;
+  }
+  void call(std::unique_lock<std::mutex>& lock,
+            const std::function<void()>& part);
+  void append(const event_pointer& next);
+  void resume_with_next_step(const event_source& source);
+  void end_of_step();
+};
+
+/// Runs a part of the monitor without the lock; what it throws ends it.
+void monitor_thread::state::call(std::unique_lock<std::mutex>& lock,
+                                 const std::function<void()>& part) {
+  busy_since = now_ns();
+  lock.unlock();
+  std::string thrown;
+  try {
+    part();
+  } catch (const stop_training& reason) {
+    thrown = reason.what();
+    stopped = true;
+    stop(fmt::format("monitor {}: {}", what.name, thrown));
+  } catch (const std::exception& reason) {
+    thrown = reason.what();
+  }
+  lock.lock();
+  busy_since = 0;
+  processor = processor_ns();
+  if (!thrown.empty() && trouble.empty())
+    trouble = thrown;
+}
+
+void monitor_thread::state::append(const event_pointer& next) {
+  waiting.push_back(next);
+  waiting_bytes += held_by(*next);
+  changed.notify_one();
+}
+
+void monitor_thread::state::resume_with_next_step(const event_source& source) {
+  if (dropped == 0 || waiting.size() > what.limits.waiting_events / 2)
+    return;
+  append(std::make_shared<const event>(dropped_event{source, dropped}));
+  dropped_in_all += dropped;
+  dropped = 0;
+}
+
+void monitor_thread::state::end_of_step() {
+  const auto held = std::max(waiting_bytes, lent.alive_bytes());
+  if (held > what.limits.held_bytes && trouble.empty())
+    trouble = fmt::format("it holds tensors of {} MiB; its limit is {} MiB",
+                          held >> 20, what.limits.held_bytes >> 20);
+}
+
+monitor_thread::monitor_thread(monitor what,
+                               std::function<void(std::string)> stop)
+  : state_(std::make_shared<state>(std::move(what), std::move(stop))),
+    thread_([shared = state_] { run(shared); }) {}
+
+monitor_thread::~monitor_thread() {
+  {
+    const std::scoped_lock lock(state_->mutex);
+    state_->waiting.clear();
+    state_->abandoned = state_->finishing = true;
+  }
+  state_->changed.notify_all();
+  if (thread_.joinable())
+    thread_.detach();
+}
+
+const std::string& monitor_thread::name() const {
+  return state_->what.name;
+}
+
+const subscription& monitor_thread::wants() const {
+  return state_->what.wants;
+}
+
+double monitor_thread::processor_seconds() const {
+  return static_cast<double>(state_->processor) * 1e-9;
+}
+
+bool monitor_thread::stopped() const {
+  return state_->stopped;
+}
+
+void monitor_thread::run(const std::shared_ptr<state>& shared) {
+  set_intra_op_threads(1);
+  sieve only_asked_for(shared->what.wants);
+  std::unique_lock lock(shared->mutex);
+  while (shared->trouble.empty()) {
+    shared->changed.wait(
+      lock, [&] { return shared->finishing || !shared->waiting.empty(); });
+    if (shared->waiting.empty())
+      break;
+    const auto next = std::move(shared->waiting.front());
+    shared->waiting.pop_front();
+    shared->waiting_bytes -= held_by(*next);
+    shared->call(lock, [&] {
+      if (const auto part = only_asked_for.pass(next))
+        shared->what.see(*part);
+    });
+  }
+  if (shared->trouble.empty() && shared->what.finish && !shared->abandoned)
+    shared->call(lock, shared->what.finish);
+  shared->waiting.clear();
+  shared->done = true;
+  shared->changed.notify_all();
+}
+
+std::string monitor_thread::push(const event_pointer& what) {
+  auto& s = *state_;
+  const std::scoped_lock lock(s.mutex);
+  const auto* step = std::get_if<step_event>(what.get());
+  if (step)
+    s.end_of_step();
+  if (s.stuck())
+    return fmt::format("it has not returned for {} s",
+                       s.what.limits.stuck_seconds);
+  if (!s.trouble.empty())
+    return s.trouble;
+  const bool full = s.waiting.size() >= s.what.limits.waiting_events;
+  if (s.dropped > 0 || full) {
+    ++s.dropped;
+    if (step)
+      s.resume_with_next_step(step->source);
+    return {};
+  }
+  if (!s.what.wants.covers(*what))
+    return {};
+  s.lent.add(*what);
+  s.append(what);
+  if (s.waiting_bytes > s.what.limits.held_bytes)
+    s.end_of_step();
+  return s.trouble;
+}
+
+std::string monitor_thread::finish() {
+  auto& s = *state_;
+  std::unique_lock lock(s.mutex);
+  s.finishing = true;
+  s.changed.notify_all();
+  while (!s.done && !s.stuck())
+    s.changed.wait_for(lock, std::chrono::milliseconds(100));
+  if (!s.done) {
+    thread_.detach();
+    s.trouble =
+      fmt::format("it has not returned for {} s; its thread is left behind",
+                  s.what.limits.stuck_seconds);
+  }
+  if (const auto lost = s.dropped + s.dropped_in_all; lost > 0)
+    spdlog::warn("monitor {} was too slow: {} events were dropped", s.what.name,
+                 lost);
+  const auto trouble = s.trouble;
+  lock.unlock();
+  if (thread_.joinable())
+    thread_.join();
+  return trouble;
+}
+
+}  // namespace troupe

@@ -1,0 +1,14 @@
+#include "troupe/engine/events/interest.hpp"
+
+namespace troupe {
+
+tensor_needs tensor_interest::needs(tensor_kind kind,
+                                    const std::string& name) const {
+  auto all = tensor_needs::none;
+  for (const auto& wish : subscriptions_)
+    if (wish.wants(kind, name))
+      all = all | wish.needs;
+  return all;
+}
+
+}  // namespace troupe

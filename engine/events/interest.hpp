@@ -1,0 +1,23 @@
+#pragma once
+
+#include <vector>
+
+#include "troupe/engine/events/subscription.hpp"
+
+namespace troupe {
+
+/// What all monitors together want of one step's tensors. Immutable: made at
+/// the step's start, read by all of its stages, so that every monitor sees a
+/// step whole or not at all.
+class tensor_interest {
+ public:
+  explicit tensor_interest(std::vector<subscription> of)
+    : subscriptions_(std::move(of)) {}
+
+  tensor_needs needs(tensor_kind kind, const std::string& name) const;
+
+ private:
+  std::vector<subscription> subscriptions_;
+};
+
+}  // namespace troupe

@@ -1,0 +1,300 @@
+#include "troupe/engine/events/observer.hpp"
+
+#include <c10/core/StorageImpl.h>
+
+#include <utility>
+
+#include "troupe/engine/device/clock.hpp"
+
+namespace troupe {
+
+namespace {
+
+/// "linear_layer" of "troupe::(anonymous namespace)::linear_layer".
+std::string class_name_of(const torch::nn::Module& module) {
+  const auto name = module.name();
+  const auto colon = name.rfind("::");
+  return colon == std::string::npos ? name : name.substr(colon + 2);
+}
+
+std::shared_ptr<const tensor_owner> owner_of(std::string name,
+                                             std::string class_name = {}) {
+  return std::make_shared<const tensor_owner>(
+    tensor_owner{std::move(name), std::move(class_name)});
+}
+
+tensor_record record_of(tensor_kind kind,
+                        std::shared_ptr<const tensor_owner> owner) {
+  tensor_record made;
+  made.kind = kind;
+  made.owner = std::move(owner);
+  return made;
+}
+
+/// The update writes these in place while monitors may still look.
+bool changes_later(tensor_kind kind) {
+  return has(
+    tensor_kind::weight | tensor_kind::parameter | tensor_kind::gradient, kind);
+}
+
+class stopwatch {
+ public:
+  explicit stopwatch(std::int64_t& sum) : sum_(sum), begin_(now_ns()) {}
+  ~stopwatch() { sum_ += now_ns() - begin_; }
+  stopwatch(const stopwatch&) = delete;
+  stopwatch& operator=(const stopwatch&) = delete;
+
+ private:
+  std::int64_t& sum_;
+  std::int64_t begin_;
+};
+
+}  // namespace
+
+/// By storage, place in it, and version. A weak handle keeps a storage's
+/// address from being given to another while it is remembered, but not its
+/// bytes.
+class observer::memory {
+ public:
+  const tensor_statistics& of(const at::Tensor& tensor, bool histogram) {
+    const auto* storage = tensor.storage().unsafeGetStorageImpl();
+    const auto [first, last] = known_.equal_range(storage);
+    for (auto at = first; at != last; ++at)
+      if (at->second.is(tensor)
+          && (!histogram || at->second.statistics.histogram))
+        return at->second.statistics;
+    return known_.emplace(storage, entry(tensor, measure(tensor, histogram)))
+      ->second.statistics;
+  }
+  void clear() { known_.clear(); }
+
+ private:
+  static std::int64_t rows(const at::Tensor& tensor) {
+    return tensor.dim() == 0 ? 1 : tensor.size(0);
+  }
+
+  struct entry {
+    c10::weak_intrusive_ptr<c10::StorageImpl> holder;
+    std::int64_t offset, count, instances;
+    std::uint32_t version;
+    bool contiguous;
+    at::ScalarType dtype;
+    tensor_statistics statistics;
+
+    entry(const at::Tensor& of, tensor_statistics measured)
+      : holder(of.storage().getWeakStorageImpl()),
+        offset(of.storage_offset()),
+        count(of.numel()),
+        instances(rows(of)),
+        version(of._version()),
+        contiguous(of.is_contiguous()),
+        dtype(of.scalar_type()),
+        statistics(std::move(measured)) {}
+
+    bool is(const at::Tensor& tensor) const {
+      return contiguous && tensor.is_contiguous()
+             && offset == tensor.storage_offset() && count == tensor.numel()
+             && instances == rows(tensor) && version == tensor._version()
+             && dtype == tensor.scalar_type();
+    }
+  };
+  std::unordered_multimap<const c10::StorageImpl*, entry> known_;
+};
+
+observer::observer(const std::vector<module_entry>& modules,
+                   parameter_list parameters, publisher publish)
+  : publish_(std::move(publish)),
+    op_memory_(std::make_unique<memory>()),
+    step_memory_(std::make_unique<memory>()) {
+  for (const auto& [module, name] : modules) {
+    watched made{owner_of(name, class_name_of(*module)), {}, {}, {}, {}, {}};
+    for (const auto& item : module->named_parameters(/*recurse=*/false))
+      made.weights.emplace_back(item.key(), item.value());
+    modules_.emplace(module, std::move(made));
+  }
+  for (auto& [name, value] : parameters)
+    parameters_.push_back({owner_of(name), value, {}, {}});
+}
+
+observer::~observer() = default;
+
+void observer::begin_step(std::shared_ptr<const tensor_interest> interest,
+                          double unscale) {
+  interest_ = std::move(interest);
+  unscale_ = unscale;
+  module_kinds_ = watches_ = false;
+  step_memory_->clear();
+  if (!interest_)
+    return;
+  for (auto& [key, module] : modules_) {
+    const auto needs = [&](tensor_kind kind) {
+      const auto found = interest_->needs(kind, module.owner->name);
+      module_kinds_ = module_kinds_ || found != tensor_needs::none;
+      return found;
+    };
+    module.activation = needs(tensor_kind::activation);
+    module.input = needs(tensor_kind::input);
+    module.weight = needs(tensor_kind::weight);
+    module.activation_gradient = needs(tensor_kind::activation_gradient);
+  }
+  for (auto& parameter : parameters_) {
+    const auto& name = parameter.owner->name;
+    parameter.parameter = interest_->needs(tensor_kind::parameter, name);
+    parameter.gradient = interest_->needs(tensor_kind::gradient, name);
+  }
+  loss_needs_ = interest_->needs(tensor_kind::loss, "");
+}
+
+void observer::begin_op(const event_source& source, pass pass,
+                        std::int64_t samples) {
+  pass_ = pass;
+  watches_ = module_kinds_;
+  if (!interest_)
+    return;
+  event_.source = source;
+  event_.backward = pass == pass::backward || pass == pass::forward_again;
+  event_.samples = samples;
+  calls_ = 0;
+}
+
+void observer::end_op() {
+  watches_ = false;
+  op_memory_->clear();
+  if (event_.tensors.empty())
+    return;
+  const stopwatch cost(cost_);
+  publish_(std::exchange(event_, {}));
+}
+
+void observer::called(const torch::nn::Module& module,
+                      const observed_values& inputs,
+                      const observed_values& outputs) {
+  const auto found = modules_.find(&module);
+  if (found == modules_.end())
+    return;
+  const stopwatch cost(cost_);
+  const auto& known = found->second;
+  if (pass_ == pass::forward) {
+    record_weights(known);
+    record_values(known, tensor_kind::input, known.input, inputs);
+    record_values(known, tensor_kind::activation, known.activation, outputs);
+    ++calls_;
+  }
+  follow_gradients(known, outputs);
+}
+
+void observer::record_weights(const watched& module) {
+  if (module.weight == tensor_needs::none)
+    return;
+  for (const auto& [name, value] : module.weights) {
+    auto made = record_of(tensor_kind::weight, module.owner);
+    made.part = name;
+    record(std::move(made), value, module.weight, *step_memory_);
+  }
+}
+
+void observer::record_values(const watched& module, tensor_kind kind,
+                             tensor_needs needs,
+                             const observed_values& values) {
+  if (needs == tensor_needs::none)
+    return;
+  for (const auto& value : values) {
+    auto made = record_of(kind, module.owner);
+    made.content = value.content;
+    made.index = value.index;
+    made.inner = value.inner;
+    record(std::move(made), value.tensor, needs, *op_memory_);
+  }
+}
+
+void observer::record(tensor_record made, const at::Tensor& tensor,
+                      tensor_needs needs, memory& measured) {
+  made.call = calls_;
+  if (tensor.defined()) {
+    made.dimensions = static_cast<std::int32_t>(tensor.dim());
+    made.dtype = tensor.scalar_type();
+    const bool histogram = has(needs, tensor_needs::histogram);
+    if (has(needs, tensor_needs::statistics) || histogram)
+      made.statistics = measured.of(tensor, histogram);
+    if (has(needs, tensor_needs::handle))
+      made.tensor =
+        changes_later(made.kind) ? tensor.detach().clone() : tensor.detach();
+  }
+  event_.tensors.push_back(std::move(made));
+}
+
+void observer::follow_gradients(const watched& module,
+                                const observed_values& outputs) {
+  if (module.activation_gradient == tensor_needs::none)
+    return;
+  for (const auto& output : outputs)
+    if (output.tensor.defined() && output.tensor.requires_grad())
+      output.tensor.register_hook(
+        [this, &module,
+         place =
+           observed_value{{}, output.content, output.index, output.inner}](
+          const at::Tensor& gradient) {
+          gradient_arrived(module, place, gradient);
+        });
+}
+
+void observer::gradient_arrived(const watched& module, const observed_value& of,
+                                const at::Tensor& gradient) {
+  const stopwatch cost(cost_);
+  record_values(module, tensor_kind::activation_gradient,
+                module.activation_gradient,
+                {{gradient, of.content, of.index, of.inner}});
+  unscale_last(unscale_);
+  ++calls_;
+}
+
+void observer::loss(const std::string& name, const at::Tensor& value) {
+  if (!interest_ || loss_needs_ == tensor_needs::none)
+    return;
+  auto& owner = losses_[name];
+  if (!owner)
+    owner = owner_of(name);
+  record(record_of(tensor_kind::loss, owner), value, loss_needs_, *op_memory_);
+  ++calls_;
+}
+
+void observer::parameters(double unscale) {
+  if (!interest_)
+    return;
+  const stopwatch cost(cost_);
+  for (const auto& parameter : parameters_) {
+    if (parameter.parameter != tensor_needs::none)
+      record(record_of(tensor_kind::parameter, parameter.owner),
+             parameter.value, parameter.parameter, *step_memory_);
+    const auto& gradient = parameter.value.grad();
+    if (parameter.gradient == tensor_needs::none || !gradient.defined())
+      continue;
+    record(record_of(tensor_kind::gradient, parameter.owner), gradient,
+           parameter.gradient, *op_memory_);
+    unscale_last(unscale);
+  }
+}
+
+void observer::unscale_last(double factor) {
+  if (factor == 1)
+    return;
+  auto& last = event_.tensors.back();
+  last.statistics = scaled(last.statistics, factor);
+  if (last.tensor.defined())
+    last.tensor = last.tensor * factor;
+}
+
+void observer::metric(const std::string& name, double value, double count) {
+  if (pass_ != pass::forward_again)
+    merge(metrics_, {name, value, count});
+}
+
+std::vector<named_value> observer::take_metrics() {
+  return std::exchange(metrics_, {});
+}
+
+std::int64_t observer::take_cost() {
+  return std::exchange(cost_, 0);
+}
+
+}  // namespace troupe

@@ -1,0 +1,107 @@
+#pragma once
+
+#include <torch/nn/module.h>
+
+#include <functional>
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+#include "troupe/engine/events/interest.hpp"
+
+namespace troupe {
+
+/// A module of a stage, under its dotted name in the unsplit model.
+struct module_entry {
+  const torch::nn::Module* module = nullptr;
+  std::string name;
+};
+
+/// A value that went in or out of a module, with its place in the list.
+struct observed_value {
+  at::Tensor tensor{};
+  tensor_content content = tensor_content::tensor;
+  std::int16_t index = -1, inner = -1;
+};
+using observed_values = std::vector<observed_value>;
+
+/// Sees what a stage's modules do while its ops run, and publishes what
+/// monitors asked for, one event an op. A tensor that several modules show
+/// (an output that is the next one's input) is measured once. Belongs to a
+/// stage; one thread at a time.
+class observer {
+ public:
+  using publisher = std::function<void(tensors_event)>;
+
+  observer(const std::vector<module_entry>& modules, parameter_list parameters,
+           publisher publish);
+  ~observer();
+  observer(const observer&) = delete;
+  observer& operator=(const observer&) = delete;
+
+  /// What holds for the ops of a step; null: nobody wants tensors. Gradients
+  /// of activations are multiplied by `unscale`.
+  void begin_step(std::shared_ptr<const tensor_interest> interest,
+                  double unscale = 1);
+
+  enum class pass : std::uint8_t { forward, forward_again, backward, update };
+  /// Until `end_op`, modules publish for this op. `forward_again` (recompute)
+  /// publishes nothing a second time but the gradients to come.
+  void begin_op(const event_source& source, pass pass, std::int64_t samples);
+  void end_op();
+
+  /// Whether modules publish at all now.
+  bool watches() const { return watches_; }
+  void called(const torch::nn::Module& module, const observed_values& inputs,
+              const observed_values& outputs);
+  void loss(const std::string& name, const at::Tensor& value);
+  /// All parameters, and their gradients times `unscale`.
+  void parameters(double unscale);
+
+  void metric(const std::string& name, double value, double count);
+  std::vector<named_value> take_metrics();
+  /// Nanoseconds spent here since the last call.
+  std::int64_t take_cost();
+
+ private:
+  struct watched {
+    std::shared_ptr<const tensor_owner> owner;
+    std::vector<std::pair<std::string, at::Tensor>> weights;
+    tensor_needs activation, input, weight, activation_gradient;
+  };
+  struct watched_parameter {
+    std::shared_ptr<const tensor_owner> owner;
+    at::Tensor value;
+    tensor_needs parameter, gradient;
+  };
+  /// Remembers what was measured in this op, or of weights in this step.
+  class memory;
+
+  void record_values(const watched& module, tensor_kind kind,
+                     tensor_needs needs, const observed_values& values);
+  void record_weights(const watched& module);
+  void record(tensor_record made, const at::Tensor& tensor, tensor_needs needs,
+              memory& measured);
+  void unscale_last(double factor);
+  void follow_gradients(const watched& module, const observed_values& outputs);
+  void gradient_arrived(const watched& module, const observed_value& of,
+                        const at::Tensor& gradient);
+
+  std::unordered_map<const torch::nn::Module*, watched> modules_;
+  std::vector<watched_parameter> parameters_;
+  std::unordered_map<std::string, std::shared_ptr<const tensor_owner>> losses_;
+  publisher publish_;
+  std::shared_ptr<const tensor_interest> interest_;
+  double unscale_ = 1;  // of activations' gradients
+  tensor_needs loss_needs_ = tensor_needs::none;
+  bool module_kinds_ = false;  // anybody wants what modules publish
+  bool watches_ = false;
+  pass pass_ = pass::forward;
+  tensors_event event_;
+  std::int32_t calls_ = 0;
+  std::unique_ptr<memory> op_memory_, step_memory_;
+  std::vector<named_value> metrics_;
+  std::int64_t cost_ = 0;
+};
+
+}  // namespace troupe

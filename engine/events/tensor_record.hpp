@@ -1,0 +1,84 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "troupe/engine/device/tensor.hpp"
+#include "troupe/engine/events/statistics.hpp"
+
+namespace troupe {
+
+/// What a tensor is to the model. Also a set of kinds, joined by `|`.
+enum class tensor_kind : std::uint8_t {
+  none = 0,
+  activation = 1,           // what a module's forward returned
+  input = 2,                // what it was given
+  weight = 4,               // its own parameters, as its forward saw them
+  activation_gradient = 8,  // of what it returned
+  parameter = 16,           // after the backwards, before the update
+  gradient = 32,            // its gradient, reduced, before clipping
+  loss = 64,
+};
+
+/// What a monitor needs of a tensor. Also a set.
+enum class tensor_needs : std::uint8_t {
+  none = 0,
+  statistics = 1,  // fused, computed where the tensor is made
+  histogram = 2,   // with a log2 histogram
+  handle = 4,      // the tensor itself, kept alive
+};
+
+constexpr tensor_kind operator|(tensor_kind a, tensor_kind b) {
+  return static_cast<tensor_kind>(static_cast<unsigned>(a)
+                                  | static_cast<unsigned>(b));
+}
+constexpr tensor_needs operator|(tensor_needs a, tensor_needs b) {
+  return static_cast<tensor_needs>(static_cast<unsigned>(a)
+                                   | static_cast<unsigned>(b));
+}
+constexpr bool has(tensor_kind set, tensor_kind part) {
+  return (static_cast<unsigned>(set) & static_cast<unsigned>(part)) != 0;
+}
+constexpr bool has(tensor_needs set, tensor_needs part) {
+  return (static_cast<unsigned>(set) & static_cast<unsigned>(part)) != 0;
+}
+
+/// Kinds that modules publish while they run, by `observe`.
+inline constexpr auto module_kinds = tensor_kind::activation
+                                     | tensor_kind::input | tensor_kind::weight
+                                     | tensor_kind::activation_gradient;
+
+const char* to_text(tensor_kind kind);
+
+/// A module, or a parameter or loss, by its name in the unsplit model.
+struct tensor_owner {
+  std::string name;        // dotted
+  std::string class_name;  // of a module, without namespaces; else empty
+};
+
+/// What stood where a tensor could have been.
+enum class tensor_content : std::uint8_t { tensor, nothing, other };
+
+/// One tensor as monitors see it.
+struct tensor_record {
+  tensor_kind kind = tensor_kind::none;
+  tensor_content content = tensor_content::tensor;
+  std::shared_ptr<const tensor_owner> owner;
+  /// Which of several: input[index], output[index][inner]; -1: the only one.
+  std::int16_t index = -1, inner = -1;
+  /// Of a weight: its name within its module.
+  std::string part = {};
+  /// Counts the module calls of an op; a call's records stand together:
+  /// weights, inputs, outputs.
+  std::int32_t call = 0;
+  std::int32_t dimensions = 0;
+  at::ScalarType dtype = at::ScalarType::Undefined;
+  tensor_statistics statistics = {};  // where they were asked for
+  at::Tensor tensor = {};             // where it was asked for
+};
+
+/// "weight", "input[0]", "output", "output[1][0]", "gradient", ...
+std::string part_text(const tensor_record& record);
+
+}  // namespace troupe

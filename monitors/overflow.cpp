@@ -1,0 +1,224 @@
+#include "troupe/monitors/overflow.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <iterator>
+#include <optional>
+#include <tuple>
+
+#include "troupe/monitors/frame.hpp"
+#include "troupe/schedules/error.hpp"
+
+namespace troupe {
+
+namespace {
+
+bool is_bad(const tensor_record& record) {
+  return record.statistics.nans + record.statistics.infs > 0;
+}
+
+/// Ops of a step in causal order: a total order that every dependency obeys.
+auto causal_rank(const tensors_event& op) {
+  const auto& at = op.source;
+  const bool end = at.microbatch < 0;
+  return std::tuple(end, at.data_rank, at.microbatch, at.slice, op.backward,
+                    op.backward ? -at.stage : at.stage);
+}
+
+class overflow_state {
+ public:
+  overflow_state(overflow_options options, sink_pointer sink)
+    : options_(std::move(options)), sink_(std::move(sink)) {}
+
+  void see(const event& what) {
+    if (const auto* op = std::get_if<tensors_event>(&what))
+      ops_.push_back(*op);
+    else if (const auto* step = std::get_if<step_event>(&what))
+      conclude(step->source, false);
+    else if (const auto* failure = std::get_if<failure_event>(&what))
+      conclude(failure->source, true);
+    else if (std::holds_alternative<dropped_event>(what))
+      ops_.clear();
+  }
+
+ private:
+  /// What was bad, first of all, as a place in `ops_`.
+  struct finding {
+    std::size_t op, record;
+    std::size_t bad_tensors;
+  };
+
+  void conclude(const event_source& source, bool failed) {
+    if (source.phase != phase::training)
+      return;
+    std::ranges::stable_sort(ops_, {}, causal_rank);
+    const auto batch = source.step - 1;
+    if (std::ranges::count(options_.trace, batch) > 0)
+      trace(batch);
+    else
+      detect(source, failed);
+    if (options_.abort_after >= 0 && batch >= options_.abort_after && !failed)
+      throw stop_training(
+        fmt::format("aborting after batch {}, as abort_after={} asks", batch,
+                    options_.abort_after));
+  }
+
+  void trace(std::int64_t batch) {
+    auto text = start_of_batch(batch);
+    for (const auto& op : ops_)
+      for (const auto& frame : frames_of(op))
+        text += frame.text;
+    print(text + end_of_batch(batch));
+    ops_.clear();
+  }
+
+  void detect(const event_source& source, bool failed) {
+    std::optional<finding> first;
+    for (std::size_t i = 0; i < ops_.size(); ++i)
+      for (std::size_t k = 0; k < ops_[i].tensors.size(); ++k) {
+        watch_underflow(ops_[i], ops_[i].tensors[k]);
+        if (!is_bad(ops_[i].tensors[k]))
+          continue;
+        if (!first)
+          first = finding{i, k, 0};
+        ++first->bad_tensors;
+      }
+    if (first)
+      report(source, *first, failed);
+    keep_last_frames();
+  }
+
+  /// What may stand before the next step's first frames.
+  void keep_last_frames() {
+    std::size_t records = 0;
+    auto from = ops_.end();
+    while (from != ops_.begin() && records < 4 * options_.frames)
+      records += (--from)->tensors.size();
+    before_.assign(std::make_move_iterator(from),
+                   std::make_move_iterator(ops_.end()));
+    ops_.clear();
+  }
+
+  /// The frames up to the one with the finding; which that is goes to `last`.
+  std::vector<std::string> frames_before(const finding& first,
+                                         module_frame& last) const {
+    std::vector<std::string> texts;
+    for (const auto& op : before_)
+      for (const auto& frame : frames_of(op))
+        texts.push_back(frame.text);
+    const auto* wanted = &ops_[first.op].tensors[first.record];
+    for (std::size_t i = 0; i <= first.op; ++i)
+      for (const auto& frame : frames_of(ops_[i])) {
+        const bool begins =
+          i == 0 && frame.records[0] == ops_[0].tensors.data();
+        texts.push_back(
+          (begins ? start_of_batch(ops_[i].source.step - 1) : std::string{})
+          + frame.text);
+        if (std::ranges::count(frame.records, wanted) > 0) {
+          last = frame;
+          return texts;
+        }
+      }
+    return texts;
+  }
+
+  static std::string findings(const module_frame& frame) {
+    std::string text;
+    for (const auto* record : frame.records) {
+      if (record->statistics.nans > 0)
+        text += fmt::format("{} has nans\n", part_text(*record));
+      if (record->statistics.infs > 0)
+        text += fmt::format("{} has infs\n", part_text(*record));
+    }
+    return text;
+  }
+
+  static std::string describe(const tensors_event& op,
+                              const tensor_record& record) {
+    const auto& s = record.statistics;
+    return fmt::format("{} of {} ({}), {}: {} of {} values are nan, {} inf",
+                       part_text(record), record.owner->name,
+                       to_text(record.kind), place_text(op), s.nans, s.count,
+                       s.infs);
+  }
+
+  void report(const event_source& source, const finding& first, bool failed) {
+    module_frame bad;
+    auto frames = frames_before(first, bad);
+    if (frames.size() > options_.frames)
+      frames.erase(frames.begin(),
+                   frames.end() - static_cast<std::ptrdiff_t>(options_.frames));
+    print(
+      fmt::format("{}\nDetected inf/nan during batch_number={}\n"
+                  "Last {} forward frames:\n{}{}\n\n",
+                  findings(bad), source.step - 1, frames.size(), frame_header(),
+                  fmt::join(frames, "")));
+    const auto& op = ops_[first.op];
+    const auto summary = fmt::format(
+      "step {}: the first tensor that is not finite is {}; {} such tensors "
+      "were seen in this step",
+      source.step, describe(op, op.tensors[first.record]), first.bad_tensors);
+    sink_->write(alert{op.source, "overflow", summary});
+    if (options_.stop && !failed)
+      throw stop_training(summary);
+  }
+
+  void watch_underflow(const tensors_event& op, const tensor_record& record) {
+    const auto& s = record.statistics;
+    if (options_.underflow_share <= 0 || s.count == 0)
+      return;
+    const auto share =
+      static_cast<double>(s.fp16_underflows) / static_cast<double>(s.count);
+    if (share > options_.underflow_share)
+      sink_->write(alert{
+        op.source, "overflow",
+        fmt::format("step {}: {:.1f} % of {} of {}, {}, would be zero in fp16",
+                    op.source.step, 100 * share, part_text(record),
+                    record.owner->name, place_text(op))});
+  }
+
+  void print(const std::string& text) const {
+    if (options_.print)
+      return options_.print(text);
+    std::fwrite(text.data(), 1, text.size(), stdout);
+    std::fflush(stdout);
+  }
+
+  overflow_options options_;
+  sink_pointer sink_;
+  std::vector<tensors_event> ops_;     // of the step that runs
+  std::vector<tensors_event> before_;  // the last of the step before
+};
+
+void require_legal(const overflow_options& options) {
+  if (options.frames < 1)
+    throw error(error_code::invalid_argument,
+                "overflow: frames is 0; use 1 or more");
+  if (options.abort_after < -1)
+    fail(error_code::invalid_argument,
+         "overflow: abort_after is {}; use a batch, counted from 0",
+         options.abort_after);
+  if (!(options.underflow_share >= 0 && options.underflow_share <= 1))
+    fail(error_code::invalid_argument,
+         "overflow: underflow_share is {}; use a share from 0 to 1",
+         options.underflow_share);
+}
+
+}  // namespace
+
+monitor overflow_monitor(const overflow_options& options, sink_pointer sink) {
+  require_legal(options);
+  auto state = std::make_shared<overflow_state>(options, sink);
+  monitor made;
+  made.name = "overflow";
+  made.wants.tensors = module_kinds | tensor_kind::gradient | tensor_kind::loss;
+  made.wants.names = options.match;
+  made.see = [state](const event& what) { state->see(what); };
+  made.finish = [sink] { sink->flush(); };
+  return made;
+}
+
+}  // namespace troupe

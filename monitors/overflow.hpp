@@ -1,0 +1,40 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "troupe/engine/events/monitor.hpp"
+#include "troupe/monitors/sink.hpp"
+
+namespace troupe {
+
+struct overflow_options {
+  std::size_t frames = 21;  // kept and shown before the first bad tensor
+  /// Batches (steps counted from 0) whose frames are all printed, without
+  /// detection.
+  std::vector<std::int64_t> trace{};
+  /// The run is stopped after this batch; -1: never.
+  std::int64_t abort_after = -1;
+  /// An alert if more than this share of a tensor's values would become zero
+  /// in fp16; 0: never.
+  double underflow_share = 0;
+  bool stop = true;  // stop the run at the first bad tensor; else tell only
+  std::string match = "*";
+  /// Where traces and reports are printed; empty: to standard output.
+  std::function<void(const std::string&)> print{};
+};
+
+/// Finds the first tensor with a NaN or an infinity of a step (Hugging Face's
+/// DebugUnderflowOverflow, across stages and backwards as well): "first" in
+/// causal order, so that of a microbatch the forward through the stages comes
+/// before the loss and that before the backward through them; microbatches in
+/// ascending order; gradients of parameters last. Reports it, with the frames
+/// before it, when the step is over, and stops the run.
+///
+/// A frame is a module's call: its weights, inputs and outputs, with min|x|
+/// and max|x| each. Throws `invalid_argument` naming the field.
+monitor overflow_monitor(const overflow_options& options, sink_pointer sink);
+
+}  // namespace troupe

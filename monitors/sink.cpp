@@ -1,0 +1,58 @@
+#include "troupe/monitors/sink.hpp"
+
+namespace troupe {
+
+namespace {
+
+class joined_sink final : public sink {
+ public:
+  explicit joined_sink(std::vector<sink_pointer> sinks)
+    : sinks_(std::move(sinks)) {}
+  void write(const metrics_record& record) override {
+    for (const auto& each : sinks_)
+      each->write(record);
+  }
+  void write(const alert& alert) override {
+    for (const auto& each : sinks_)
+      each->write(alert);
+  }
+  void flush() override {
+    for (const auto& each : sinks_)
+      each->flush();
+  }
+
+ private:
+  std::vector<sink_pointer> sinks_;
+};
+
+class calling_sink final : public sink {
+ public:
+  calling_sink(std::function<void(const metrics_record&)> metrics,
+               std::function<void(const alert&)> alerts)
+    : metrics_(std::move(metrics)), alerts_(std::move(alerts)) {}
+  void write(const metrics_record& record) override {
+    if (metrics_)
+      metrics_(record);
+  }
+  void write(const alert& alert) override {
+    if (alerts_)
+      alerts_(alert);
+  }
+
+ private:
+  std::function<void(const metrics_record&)> metrics_;
+  std::function<void(const alert&)> alerts_;
+};
+
+}  // namespace
+
+sink_pointer join(std::vector<sink_pointer> sinks) {
+  return std::make_shared<joined_sink>(std::move(sinks));
+}
+
+sink_pointer callback_sink(std::function<void(const metrics_record&)> metrics,
+                           std::function<void(const alert&)> alerts) {
+  return std::make_shared<calling_sink>(std::move(metrics), std::move(alerts));
+}
+
+}  // namespace troupe

@@ -1,0 +1,57 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "troupe/engine/events/event.hpp"
+
+namespace troupe {
+
+/// A named number of a step, as sinks write it; slashes group names.
+struct metric {
+  std::string name;
+  double value = 0;
+};
+
+/// A histogram by powers of two of a tensor's magnitudes.
+struct metric_histogram {
+  std::string name;
+  tensor_statistics statistics;
+};
+
+/// What a monitor found in a step.
+struct metrics_record {
+  event_source source;
+  std::vector<metric> values{};
+  std::vector<metric_histogram> histograms{};
+};
+
+/// Something that a person should look at.
+struct alert {
+  event_source source;
+  std::string monitor;
+  std::string text;  // may have several lines
+};
+
+/// Where monitors write what they found. Several monitors may share one: all
+/// members may be called by any thread. Throws `io`.
+class sink {
+ public:
+  virtual ~sink() = default;
+  virtual void write(const metrics_record& record) = 0;
+  virtual void write(const alert& alert) = 0;
+  /// Nothing is lost of what was written before.
+  virtual void flush() {}
+};
+using sink_pointer = std::shared_ptr<sink>;
+
+/// Hands everything to several.
+sink_pointer join(std::vector<sink_pointer> sinks);
+
+/// A sink of one's own; either may be empty.
+sink_pointer callback_sink(std::function<void(const metrics_record&)> metrics,
+                           std::function<void(const alert&)> alerts = {});
+
+}  // namespace troupe

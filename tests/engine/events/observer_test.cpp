@@ -1,0 +1,158 @@
+#include <ATen/ops/full.h>
+#include <ATen/ops/ones.h>
+#include <catch2/catch_test_macros.hpp>
+
+#include "troupe/engine/events/observe.hpp"
+
+using namespace troupe;
+
+namespace {
+
+struct doubling : torch::nn::Module {
+  doubling() { weight = register_parameter("weight", at::full({1}, 2.0)); }
+  at::Tensor forward(const at::Tensor& x) { return x * weight; }
+  at::Tensor weight;
+};
+
+struct several : torch::nn::Module {
+  std::tuple<at::Tensor, std::optional<at::Tensor>, std::vector<at::Tensor>>
+  forward(const at::Tensor& x, int) {
+    return {x, std::nullopt, {x + 1, x + 2}};
+  }
+};
+
+constexpr auto everything = module_kinds | tensor_kind::parameter
+                            | tensor_kind::gradient | tensor_kind::loss;
+
+struct bench {
+  std::shared_ptr<doubling> first = std::make_shared<doubling>();
+  std::shared_ptr<doubling> second = std::make_shared<doubling>();
+  std::shared_ptr<several> list = std::make_shared<several>();
+  std::vector<tensors_event> seen;
+  observer eyes{
+    {{first.get(), "first"}, {second.get(), "second"}, {list.get(), "list"}},
+    {{"first.weight", first->weight}},
+    [this](tensors_event event) { seen.push_back(event); }};
+
+  void begin(subscription wants,
+             observer::pass pass = observer::pass::forward) {
+    eyes.begin_step(std::make_shared<const tensor_interest>(
+      std::vector<subscription>{std::move(wants)}));
+    eyes.begin_op({}, pass, 1);
+  }
+  std::vector<std::string> lines() const {
+    std::vector<std::string> all;
+    for (const auto& event : seen)
+      for (const auto& record : event.tensors)
+        all.push_back(record.owner->name + ' ' + part_text(record));
+    return all;
+  }
+};
+
+using strings = std::vector<std::string>;
+
+}  // namespace
+
+TEST_CASE("a module shows its weights, inputs and outputs, in causal order") {
+  bench b;
+  b.begin({.tensors = module_kinds});
+  {
+    const observer_scope scope(&b.eyes);
+    observe(b.second, observe(b.first, at::ones({3})));
+    observe(b.list, at::ones({3}), 4);
+  }
+  observe(b.first, at::ones({3}));  // outside: nobody sees it
+  b.eyes.end_op();
+  CHECK(b.seen.size() == 1);
+  CHECK(b.lines()
+        == strings{"first weight", "first input[0]", "first output",
+                   "second weight", "second input[0]", "second output",
+                   "list input[0]", "list input[1]", "list output[0]",
+                   "list output[1]", "list output[2][0]", "list output[2][1]"});
+  const auto& records = b.seen[0].tensors;
+  CHECK(records[2].owner->class_name == "doubling");
+  CHECK(records[2].statistics.max_abs == 2);
+  CHECK(records[4].statistics.max_abs == 2);
+  CHECK(records[7].content == tensor_content::other);
+  CHECK(records[9].content == tensor_content::nothing);
+  CHECK_FALSE(records[2].tensor.defined());
+}
+
+TEST_CASE("gradients of outputs arrive in the backward, once") {
+  bench b;
+  b.begin({.tensors = module_kinds,
+           .needs = tensor_needs::handle,
+           .names = "second"});
+  at::Tensor loss;
+  {
+    const observer_scope scope(&b.eyes);
+    loss = observe(b.second, observe(b.first, at::ones({3}))).sum();
+  }
+  b.eyes.end_op();
+  b.eyes.begin_op({}, observer::pass::backward, 1);
+  loss.backward();
+  b.eyes.end_op();
+  REQUIRE(b.seen.size() == 2);
+  CHECK_FALSE(b.seen[0].backward);
+  CHECK(b.seen[1].backward);
+  REQUIRE(b.seen[1].tensors.size() == 1);
+  CHECK(part_text(b.seen[1].tensors[0]) == "gradient of output");
+  CHECK(b.seen[1].tensors[0].tensor.equal(at::ones({3})));
+}
+
+TEST_CASE("a forward that is run again shows its gradients alone") {
+  bench b;
+  b.begin({.tensors = module_kinds}, observer::pass::forward_again);
+  at::Tensor loss;
+  {
+    const observer_scope scope(&b.eyes);
+    loss = observe(b.first, at::ones({3})).sum();
+    report_metric("a", 3);
+  }
+  b.eyes.begin_op({}, observer::pass::backward, 1);
+  loss.backward();
+  b.eyes.end_op();
+  CHECK(b.lines() == strings{"first gradient of output"});
+  CHECK(b.eyes.take_metrics().empty());
+}
+
+TEST_CASE("a tensor written in place is measured anew") {
+  bench b;
+  b.begin({.tensors = tensor_kind::input});
+  {
+    const observer_scope scope(&b.eyes);
+    const at::NoGradGuard no_grad;
+    auto x = at::ones({3});
+    observe(b.first, x);
+    x.fill_(5);
+    observe(b.first, x);
+  }
+  b.eyes.end_op();
+  CHECK(b.seen.at(0).tensors.at(0).statistics.max_abs == 1);
+  CHECK(b.seen.at(0).tensors.at(1).statistics.max_abs == 5);
+}
+
+TEST_CASE("parameters come with their gradients, unscaled, as copies") {
+  bench b;
+  b.begin({.tensors = tensor_kind::parameter | tensor_kind::gradient,
+           .needs = tensor_needs::statistics | tensor_needs::handle},
+          observer::pass::update);
+  b.first->weight.mutable_grad() = at::full({1}, 8.0);
+  b.eyes.parameters(0.25);
+  b.eyes.end_op();
+  b.first->weight.mutable_grad().zero_();
+  REQUIRE(b.lines()
+          == strings{"first.weight parameter", "first.weight gradient"});
+  const auto& gradient = b.seen[0].tensors[1];
+  CHECK(gradient.statistics.max_abs == 2);
+  CHECK(gradient.tensor.item<double>() == 2);
+}
+
+TEST_CASE("metrics are merged by the thread's observer") {
+  bench b;
+  b.begin({});
+  const observer_scope scope(&b.eyes);
+  report_metric("a", 3);
+  report_metric("a", 5);
+  CHECK(b.eyes.take_metrics().at(0).value == 4);
+}

@@ -1,0 +1,232 @@
+#include "troupe/monitors/gap.hpp"
+
+#include <catch2/catch_approx.hpp>
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+#include <cmath>
+#include <map>
+
+#include "fixture_g.hpp"
+#include "troupe/monitors/metric_table.hpp"
+#include "troupe/schedules/error.hpp"
+
+using namespace troupe;
+using namespace troupe::testing;
+using Catch::Approx;
+using Catch::Matchers::ContainsSubstring;
+
+namespace {
+
+using table = std::map<std::string, double>;
+
+struct gap_run {
+  std::map<std::int64_t, table> steps;
+
+  sink_pointer sink() {
+    return callback_sink([this](const metrics_record& record) {
+      for (const auto& [name, value] : record.values)
+        steps[record.source.step][name] = value;
+    });
+  }
+};
+
+table first_step(const trainer_options& options, std::int64_t parts) {
+  gap_run seen;
+  trainer run(model_g(), options);
+  run.attach(gap_monitor({}, seen.sink()));
+  run.step(source_g(parts));
+  run.finish_monitors();
+  return seen.steps[1];
+}
+
+void check(const table& values, const std::string& name, double max,
+           double mean, double var) {
+  INFO(name);
+  CHECK(values.at("gap/" + name + "/max") == Approx(max));
+  CHECK(values.at("gap/" + name + "/mean") == Approx(mean));
+  CHECK(values.at("gap/" + name + "/var") == Approx(var));
+}
+
+}  // namespace
+
+TEST_CASE("gap's thirty golden numbers, however the batch and model are cut") {
+  const auto ranks = GENERATE(1, 2);
+  const auto data_parallel = GENERATE(1, 2);
+  const auto microbatches = GENERATE(1, 2);
+  const bool recompute = GENERATE(false, true);
+  if (data_parallel * microbatches > 2)
+    return;  // head's outputs would have one element each: skipped
+  auto options = options_g(ranks, microbatches, data_parallel);
+  options.recompute = recompute;
+  const auto values = first_step(options, microbatches * data_parallel);
+  CAPTURE(ranks, data_parallel, microbatches, recompute);
+  CHECK(values.size() == 30);
+  check(values, "activations/fc", 7.5, .5, 27.0625);
+  check(values, "activations/head", 28.5, -6.75, 0);
+  check(values, "activation_grads/fc", .75, -.125, .78125);
+  check(values, "activation_grads/head", .25, .25, 0);
+  check(values, "params/fc.weight", 4, .875, 6.0625);
+  check(values, "params/fc.bias", 1, -.5, .5);
+  check(values, "params/head.weight", 3, -.5, 12.5);
+  check(values, "grads/fc.weight", 1.875, -.28125, 2.670573);
+  check(values, "grads/fc.bias", 3, -.5, 12.5);
+  check(values, "grads/head.weight", 1.75, .5, 3.125);
+}
+
+TEST_CASE("steps that the interval leaves out, and evaluations, are not seen") {
+  gap_run seen;
+  trainer run(model_g(), options_g(2, 2));
+  run.attach(gap_monitor({.interval = 3}, seen.sink()));
+  for (int step = 0; step < 7; ++step)
+    run.step(source_g(2));
+  run.evaluate(source_g(2), 4);
+  run.finish_monitors();
+  REQUIRE(seen.steps.size() == 2);
+  CHECK(seen.steps.contains(3));
+  CHECK(seen.steps.contains(6));
+}
+
+TEST_CASE("an evaluation between two steps changes no value") {
+  gap_run seen;
+  trainer run(model_g(), options_g(2, 2));
+  run.attach(gap_monitor({}, seen.sink()));
+  run.evaluate(source_g(2), 4);
+  run.step(source_g(2));
+  run.evaluate(source_g(2), 4);
+  run.finish_monitors();
+  CHECK(seen.steps.size() == 1);
+  check(seen.steps[1], "activations/fc", 7.5, .5, 27.0625);
+}
+
+TEST_CASE("gap takes the loss scale out, and sees gradients before clipping") {
+  auto options = options_g(1, 1);
+  options.loss_scale.initial = 1024;
+  options.clip = 1e-3;
+  const auto values = first_step(options, 1);
+  check(values, "grads/fc.bias", 3, -.5, 12.5);
+  check(values, "activation_grads/fc", .75, -.125, .78125);
+}
+
+TEST_CASE("gap's names are chosen by globs") {
+  gap_run seen;
+  trainer run(model_g(), options_g(2, 1));
+  run.attach(gap_monitor({.match = "fc,head.*"}, seen.sink()));
+  run.step(source_g(1));
+  run.finish_monitors();
+  CHECK(seen.steps[1].size() == 12);
+  CHECK(seen.steps[1].contains("gap/activations/fc/max"));
+  CHECK(seen.steps[1].contains("gap/grads/head.weight/var"));
+}
+
+TEST_CASE("values that are not finite are counted, and left out of means") {
+  gap_run seen;
+  trainer run(model_g(), options_g(1, 1));
+  run.attach(gap_monitor({}, seen.sink()));
+  run.step(make_source([](std::int64_t) {
+    auto rows = rows_g();
+    rows[0][0] = NAN;
+    rows[1][1] = INFINITY;
+    return microbatch_data{{rows}, {}, {}, 4};
+  }));
+  run.finish_monitors();
+  const auto& values = seen.steps[1];
+  CHECK(values.at("gap/activations/fc/nans") == 2);
+  CHECK(values.at("gap/activations/fc/infs") == 2);
+  CHECK(values.at("gap/activations/fc/max") == INFINITY);
+  CHECK(std::isfinite(values.at("gap/activations/fc/mean")));
+  CHECK(std::isfinite(values.at("gap/activations/fc/var")));
+}
+
+namespace {
+
+/// Returns a pair, an empty optional or a number, as `kind` says.
+struct odd_module : torch::nn::Module {
+  std::tuple<at::Tensor, at::Tensor> forward(const at::Tensor& x) {
+    return {x * 2, x * 100};
+  }
+};
+struct empty_module : torch::nn::Module {
+  std::optional<at::Tensor> forward(const at::Tensor&) { return {}; }
+};
+struct number_module : torch::nn::Module {
+  double forward(const at::Tensor&) { return 3; }
+};
+
+template <class Odd>
+struct odd_layer final : stage_module {
+  odd_layer() { odd = register_module("odd", std::make_shared<Odd>()); }
+  tensor_list forward(const tensor_list& inputs) override {
+    observe(odd, inputs.at(0));
+    return inputs;
+  }
+  std::shared_ptr<Odd> odd;
+};
+
+template <class Odd>
+gap_run run_with() {
+  auto layers = model_g();
+  layers.insert(layers.begin() + 1,
+                {"between", [] { return std::make_shared<odd_layer<Odd>>(); }});
+  gap_run seen;
+  trainer run(layers, options_g(1, 1));
+  run.attach(gap_monitor({}, seen.sink()));
+  run.step(source_g(1));
+  run.finish_monitors();
+  return seen;
+}
+
+}  // namespace
+
+TEST_CASE("of a tuple the first counts, nothing is ignored, others refused") {
+  CHECK(run_with<odd_module>().steps[1].at("gap/activations/between.odd/max")
+        == 15);
+  CHECK_FALSE(run_with<empty_module>().steps[1].contains(
+    "gap/activations/between.odd/max"));
+  try {
+    run_with<number_module>();
+    FAIL("a number was measured");
+  } catch (const error& reason) {
+    CHECK_THAT(reason.what(), ContainsSubstring("between.odd"));
+  }
+}
+
+TEST_CASE("an interval below one is refused") {
+  CHECK_THROWS_AS(gap_monitor({.interval = 0}, callback_sink({})), error);
+}
+
+TEST_CASE("metrics are reduced over ranks by their kind") {
+  const auto both = [](reduction how, double a, double b) {
+    metric_table table;
+    table.record(0, "x", a, how, merging::warn);
+    table.record(1, "x", b, how, merging::warn);
+    return table.reduce().at(0).value;
+  };
+  CHECK(both(reduction::mean, 1.5, 2.5) == 2);
+  CHECK(both(reduction::sum, 0, 1) == 1);
+  CHECK(both(reduction::max, 0, 1) == 1);
+  CHECK(both(reduction::l2_norm, 2, 3) == Approx(std::sqrt(13)));
+  CHECK(both(reduction::none, 7, 8) == 7);
+  metric_table one_rank;
+  one_rank.record(1, "lacking elsewhere", -3, reduction::mean, merging::warn);
+  CHECK(one_rank.reduce().at(0).value == -3);
+  CHECK_THROWS_AS(
+    one_rank.record(0, "lacking elsewhere", 1, reduction::sum, merging::warn),
+    error);
+}
+
+TEST_CASE("a metric recorded twice is merged as asked") {
+  const auto twice = [](merging how) {
+    metric_table table;
+    table.record(0, "x", 2, reduction::sum, how);
+    table.record(0, "x", 6, reduction::sum, how);
+    return table.reduce().at(0).value;
+  };
+  CHECK(twice(merging::warn) == 2);
+  CHECK(twice(merging::oldest) == 2);
+  CHECK(twice(merging::latest) == 6);
+  CHECK(twice(merging::mean) == 4);
+  CHECK(twice(merging::sum) == 8);
+  CHECK(twice(merging::max) == 6);
+  CHECK(twice(merging::min) == 2);
+}

@@ -1,0 +1,100 @@
+#include "troupe/monitors/gradient_dump.hpp"
+
+#include <fmt/format.h>
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
+#include "../engine/temporary_folder.hpp"
+#include "fixture_g.hpp"
+#include "troupe/engine/checkpoint/safetensors.hpp"
+#include "troupe/schedules/error.hpp"
+
+using namespace troupe;
+using namespace troupe::testing;
+using Catch::Matchers::ContainsSubstring;
+
+namespace {
+
+void run_steps(const gradient_dump_options& options, int steps,
+               std::int32_t data_parallel = 1) {
+  trainer run(model_g(), options_g(2, 1, data_parallel));
+  run.attach(gradient_dump_monitor(options));
+  for (int i = 0; i < steps; ++i)
+    run.step(source_g(data_parallel));
+  run.finish_monitors();
+}
+
+std::string bytes_of(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+}  // namespace
+
+TEST_CASE("the first value of a gradient is a file of 76 known bytes") {
+  const temporary_folder folder;
+  run_steps({.folder = folder / "", .save_first_n = 1}, 1);
+  const auto bytes = bytes_of(
+    folder / "gradients/step1/sampled_gradients/fc.weight.safetensors");
+  REQUIRE(bytes.size() == 76);
+  CHECK(bytes[0] == 64);
+  CHECK(bytes.substr(1, 7) == std::string(7, '\0'));
+  CHECK(
+    bytes.substr(8, 64)
+    == R"({"gradient":{"dtype":"F32","shape":[1,1],"data_offsets":[0,4]}} )");
+  const float one = 1;
+  CHECK(bytes.substr(72)
+        == std::string(reinterpret_cast<const char*>(&one), sizeof one));
+}
+
+TEST_CASE("full gradients, a file a stage, in the steps asked for") {
+  const temporary_folder folder;
+  run_steps({.folder = folder / "", .start = 2, .end = 6, .every = 2}, 8, 2);
+  const auto dumped = [&](int step) {
+    return std::filesystem::exists(
+      fmt::format("{}/gradients/step{}", folder / "", step));
+  };
+  for (const int step : {1, 3, 5, 7, 8})
+    CHECK_FALSE(dumped(step));
+  for (const int step : {2, 4, 6})
+    CHECK(dumped(step));
+  const auto stage0 = read_safetensors(
+    folder / "gradients/step2/full_gradients/stage0.safetensors");
+  REQUIRE(stage0.size() == 2);
+  CHECK(stage0[0].first == "fc.weight");
+  CHECK(stage0[0].second.sizes() == at::IntArrayRef{2, 2});
+  CHECK(read_safetensors(folder
+                         / "gradients/step2/full_gradients/stage1.safetensors")
+          .at(0)
+          .first
+        == "head.weight");
+}
+
+TEST_CASE("a dump that can't be meant is refused, naming the field") {
+  const auto refused = [](const gradient_dump_options& options,
+                          const char* field) {
+    try {
+      gradient_dump_monitor(options);
+      FAIL(field);
+    } catch (const error& reason) {
+      CHECK_THAT(reason.what(), ContainsSubstring(field));
+    }
+  };
+  refused({.start = -1}, "start");
+  refused({.start = 5, .end = 4}, "end");
+  refused({.every = 0}, "every");
+  refused({.save_first_n = 0}, "save_first_n");
+}
+
+TEST_CASE("the switch board refuses what contradicts itself") {
+  CHECK(resolve({}).monitor);
+  CHECK_FALSE(resolve({}).dump_gradients);
+  CHECK_FALSE(resolve({.enabled = false}).monitor);
+  CHECK_THROWS_AS(resolve({.enabled = false, .monitor = true}), error);
+  CHECK_THROWS_AS(resolve({.enabled = false, .dump_gradients = true}), error);
+  CHECK_THROWS_AS(resolve({.monitor = false}), error);
+}
