@@ -9,6 +9,7 @@ troupe_component(device DIRECTORY engine/device
   DEPENDS troupe::schedules torch::cpu PCH torch)
 troupe_component(events DIRECTORY engine/events
   DEPENDS troupe::device PCH torch)
+include(TroupeStatistics)
 troupe_component(stage DIRECTORY engine/stage
   DEPENDS troupe::device troupe::events PCH torch)
 troupe_component(models DIRECTORY engine/models DEPENDS troupe::data PCH torch)

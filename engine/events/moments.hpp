@@ -1,0 +1,26 @@
+#pragma once
+
+namespace troupe {
+
+/// Number, mean and sum of squared distances from the mean of some values.
+struct moments {
+  double count = 0;
+  double mean = 0;
+  double squares = 0;
+
+  /// As if both had been computed at once (Chan, Golub and LeVeque).
+  void add(const moments& more) {
+    if (more.count == 0)
+      return;
+    const auto share = more.count / (count + more.count);
+    const auto distance = more.mean - mean;
+    squares += more.squares + distance * distance * count * share;
+    mean += distance * share;
+    count += more.count;
+  }
+
+  /// Unbiased; 0 for fewer than two values.
+  double variance() const { return count > 1 ? squares / (count - 1) : 0; }
+};
+
+}  // namespace troupe

@@ -1,0 +1,71 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+
+#include "troupe/engine/device/tensor.hpp"
+
+namespace troupe {
+
+struct statistics_kernels;
+
+/// Counts by power of two of |x|: bin e holds the finite, non-zero values with
+/// floor(log2|x|) == e - 150, which is bins 1 to 277 for fp32. Of fp64, what
+/// is smaller goes to bin 0, what is larger to the last one.
+using log2_histogram = std::array<std::int64_t, 279>;
+
+/// What one pass over a tensor tells. Values that are not finite are counted,
+/// and left out of everything else.
+struct tensor_statistics {
+  std::int64_t count = 0;  // all elements
+  std::int64_t nans = 0;
+  std::int64_t infs = 0;
+  std::int64_t zeros = 0;
+  // Finite, non-zero values that would become infinite, or zero, if rounded
+  // (to nearest even) to that type.
+  std::int64_t fp16_overflows = 0;
+  std::int64_t fp16_underflows = 0;
+  std::int64_t bf16_overflows = 0;
+  std::int64_t bf16_underflows = 0;
+  double max_abs = 0;  // 0 if nothing is finite
+  double min_abs = 0;
+  double mean = 0;
+  double squares = 0;  // the sum of (x - mean)^2
+  // Sums over instances (the slices along dimension 0; a scalar is one) of
+  // each one's mean and unbiased variance, which is 0 for fewer than two.
+  std::int64_t instances = 0;
+  double instance_mean_sum = 0;
+  double instance_variance_sum = 0;
+  std::optional<log2_histogram> histogram{};
+
+  bool operator==(const tensor_statistics&) const = default;
+
+  std::int64_t finite() const { return count - nans - infs; }
+  /// Unbiased: squares / (finite() - 1); 0 for fewer than two values.
+  double variance() const;
+  /// The square root of the sum of x^2.
+  double l2() const;
+};
+
+/// One pass over `tensor`, on the calling thread, without autograd. Any shape
+/// and any strides; fp32, fp64, fp16, bf16, integers and bool. Of an empty
+/// tensor everything is 0. Other tensors, an undefined one among them, are an
+/// `error` (invalid_argument). fp16 and bf16 are computed as fp32; sums of up
+/// to 4096 values as fp32 unless that loses range, and joined as fp64. Equal
+/// bits on all machines of an architecture.
+tensor_statistics measure(const at::Tensor& tensor,
+                          bool with_histogram = false);
+
+/// The same with kernels of one's choice (statistics_kernels.hpp).
+tensor_statistics measure(const at::Tensor& tensor, bool with_histogram,
+                          const statistics_kernels& kernels);
+
+/// As if both had been one tensor, concatenated along dimension 0. The
+/// histogram is left out unless both have one, or one has no elements.
+tensor_statistics merge(const tensor_statistics& a, const tensor_statistics& b);
+
+/// Moments and extremes of factor * x; all counts stay those of x.
+tensor_statistics scaled(const tensor_statistics& of, double factor);
+
+}  // namespace troupe

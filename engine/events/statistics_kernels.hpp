@@ -1,0 +1,51 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace troupe {
+
+/// Bytes that a kernel of statistics is given at most: it reads them several
+/// times, from the L1 cache.
+constexpr std::int64_t chunk_bytes = 16384;
+constexpr std::int64_t chunk_floats = chunk_bytes / sizeof(float);
+
+/// Statistics of a chunk, as in tensor_statistics.
+struct chunk_statistics {
+  std::int64_t finite = 0;
+  std::int64_t nans = 0;
+  std::int64_t infs = 0;
+  double max_abs = 0;
+  double min_abs = 0;
+  double mean = 0;
+  double squares = 0;
+  std::int64_t zeros = 0;
+  std::int64_t fp16_overflows = 0;
+  std::int64_t fp16_underflows = 0;
+  std::int64_t bf16_overflows = 0;
+  std::int64_t bf16_underflows = 0;
+};
+
+/// The inner loops of statistics, compiled for one instruction set. All sets
+/// give the same bits. `count` is at least 1; pointers need no alignment.
+/// While a chunk is computed, as many bytes from `next` on are prefetched:
+/// memory works while the core computes. They need not be readable.
+struct statistics_kernels {
+  const char* instruction_set;
+  chunk_statistics (*floats)(const float* values, std::int64_t count,
+                             const void* next);
+  chunk_statistics (*doubles)(const double* values, std::int64_t count,
+                              const void* next);
+  void (*widen_half)(const std::uint16_t* from, float* to, std::int64_t count);
+  void (*widen_bfloat16)(const std::uint16_t* from, float* to,
+                         std::int64_t count);
+};
+
+/// Runs everywhere: vectors of 16 bytes.
+extern const statistics_kernels plain_kernels;
+
+/// Those that this machine can run, the fastest last. From the folder x86/ or
+/// portable/, whichever the build chose.
+std::vector<const statistics_kernels*> usable_kernels();
+
+}  // namespace troupe

@@ -1,0 +1,253 @@
+#include <ATen/core/grad_mode.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "troupe/engine/events/log2_counter.hpp"
+#include "troupe/engine/events/moments.hpp"
+#include "troupe/engine/events/statistics.hpp"
+#include "troupe/engine/events/statistics_kernels.hpp"
+#include "troupe/schedules/error.hpp"
+
+namespace troupe {
+namespace {
+
+// Instances of fewer values share a chunk.
+constexpr std::int64_t narrow = 64;
+
+template <class T>
+moments moments_of(const T* x, std::int64_t count) {
+  double n = 0, sum = 0, squares = 0;
+  for (std::int64_t i = 0; i < count; ++i) {
+    const auto finite = std::isfinite(x[i]);
+    n += finite ? 1 : 0;
+    sum += finite ? static_cast<double>(x[i]) : 0;
+  }
+  const auto mean = n > 0 ? sum / n : 0;
+  for (std::int64_t i = 0; i < count; ++i) {
+    const auto distance = static_cast<double>(x[i]) - mean;
+    squares += std::isfinite(x[i]) ? distance * distance : 0;
+  }
+  return {n, mean, squares};
+}
+
+/// The same where all are finite.
+template <class T>
+moments finite_moments_of(const T* x, std::int64_t count) {
+  double sum = 0, squares = 0;
+  for (std::int64_t i = 0; i < count; ++i)
+    sum += static_cast<double>(x[i]);
+  const auto n = static_cast<double>(count);
+  const auto mean = sum / n;
+  for (std::int64_t i = 0; i < count; ++i) {
+    const auto distance = static_cast<double>(x[i]) - mean;
+    squares += distance * distance;
+  }
+  return {n, mean, squares};
+}
+
+/// Walks over a tensor's memory chunk by chunk.
+class statistics_walk {
+ public:
+  statistics_walk(const statistics_kernels& kernels, bool with_histogram)
+    : kernels_{kernels} {
+    if (with_histogram)
+      counter_.emplace();
+  }
+
+  template <class Source>
+  tensor_statistics run(const Source* x, std::int64_t instances,
+                        std::int64_t width) {
+    result_.instances = instances;
+    result_.count = instances * width;
+    if (width < narrow)
+      add_narrow_instances(x, instances, width);
+    else
+      for (std::int64_t i = 0; i < instances; ++i)
+        add_instance(x + i * width, width);
+    return finish();
+  }
+
+ private:
+  template <class Source>
+  static constexpr auto chunk_of =
+    chunk_bytes
+    / static_cast<std::int64_t>(std::max(sizeof(Source), sizeof(float)));
+
+  const float* load(const float* x, std::int64_t) { return x; }
+  const double* load(const double* x, std::int64_t) { return x; }
+  const float* load(const at::Half* x, std::int64_t count) {
+    kernels_.widen_half(&x->x, widened_.data(), count);
+    return widened_.data();
+  }
+  const float* load(const at::BFloat16* x, std::int64_t count) {
+    kernels_.widen_bfloat16(&x->x, widened_.data(), count);
+    return widened_.data();
+  }
+
+  template <class Source>
+  void add_instance(const Source* x, std::int64_t width) {
+    moments instance;
+    for (std::int64_t begin = 0; begin < width; begin += chunk_of<Source>) {
+      const auto count = std::min(chunk_of<Source>, width - begin);
+      instance.add(chunk(load(x + begin, count), count, x + begin + count));
+    }
+    add_to_sums(instance);
+    whole_.add(instance);
+  }
+
+  template <class Source>
+  void add_narrow_instances(const Source* x, std::int64_t instances,
+                            std::int64_t width) {
+    const auto all = instances * width;
+    const auto step = chunk_of<Source> / width * width;
+    for (std::int64_t begin = 0; begin < all; begin += step) {
+      const auto count = std::min(step, all - begin);
+      const auto* values = load(x + begin, count);
+      const auto together = chunk(values, count, x + begin + count);
+      whole_.add(together);
+      if (width == 1)
+        result_.instance_mean_sum += together.mean * together.count;
+      else
+        add_instances(values, count, width,
+                      together.count < static_cast<double>(count));
+    }
+  }
+
+  template <class T>
+  void add_instances(const T* x, std::int64_t count, std::int64_t width,
+                     bool masked) {
+    for (std::int64_t i = 0; i < count; i += width)
+      add_to_sums(masked ? moments_of(x + i, width)
+                         : finite_moments_of(x + i, width));
+  }
+
+  void add_to_sums(const moments& instance) {
+    result_.instance_mean_sum += instance.mean;
+    result_.instance_variance_sum += instance.variance();
+  }
+
+  chunk_statistics run_kernel(const float* x, std::int64_t count,
+                              const void* next) {
+    return kernels_.floats(x, count, next);
+  }
+  chunk_statistics run_kernel(const double* x, std::int64_t count,
+                              const void* next) {
+    return kernels_.doubles(x, count, next);
+  }
+
+  template <class T>
+  moments chunk(const T* x, std::int64_t count, const void* next) {
+    const auto seen = run_kernel(x, count, next);
+    if (counter_)
+      counter_->add(x, count, seen.fp16_underflows > 0);
+    add_counts(seen);
+    return {static_cast<double>(seen.finite), seen.mean, seen.squares};
+  }
+
+  void add_counts(const chunk_statistics& seen) {
+    result_.max_abs = std::max(result_.max_abs, seen.max_abs);
+    if (seen.finite > 0)
+      min_abs_ = std::min(min_abs_, seen.min_abs);
+    result_.nans += seen.nans;
+    result_.infs += seen.infs;
+    result_.zeros += seen.zeros;
+    result_.fp16_overflows += seen.fp16_overflows;
+    result_.fp16_underflows += seen.fp16_underflows;
+    result_.bf16_overflows += seen.bf16_overflows;
+    result_.bf16_underflows += seen.bf16_underflows;
+  }
+
+  tensor_statistics finish() {
+    result_.min_abs = result_.finite() > 0 ? min_abs_ : 0;
+    result_.mean = whole_.mean;
+    result_.squares = whole_.squares;
+    if (counter_)
+      result_.histogram = counter_->histogram();
+    return result_;
+  }
+
+  const statistics_kernels& kernels_;
+  tensor_statistics result_;
+  moments whole_;
+  double min_abs_ = std::numeric_limits<double>::infinity();
+  std::optional<log2_counter> counter_;
+  alignas(64) std::array<float, chunk_floats> widened_;
+};
+
+bool is_float(at::ScalarType type) {
+  return type == at::kFloat || type == at::kDouble || type == at::kHalf
+         || type == at::kBFloat16;
+}
+
+void require_measurable(const at::Tensor& tensor) {
+  if (!tensor.defined() || tensor.layout() != at::kStrided
+      || !(is_float(tensor.scalar_type())
+           || at::isIntegralType(tensor.scalar_type(), true)))
+    fail(error_code::invalid_argument,
+         "no statistics of a tensor of this kind: {}; convert it to a dense "
+         "float tensor",
+         describe(tensor));
+}
+
+/// Is each instance in one piece of memory, one after the other? The order
+/// within an instance does not matter.
+bool lies_by_instances(const at::Tensor& tensor) {
+  if (tensor.is_contiguous())
+    return true;
+  return tensor.is_non_overlapping_and_dense()
+         && (tensor.size(0) == 1
+             || tensor.stride(0) == tensor.numel() / tensor.size(0));
+}
+
+/// The tensor, or a copy, as the walk reads it.
+at::Tensor readable(const at::Tensor& tensor) {
+  const at::NoGradGuard guard;
+  auto result = tensor.cpu().resolve_neg();
+  if (!is_float(result.scalar_type()))
+    result = result.to(result.element_size() < 4 ? at::kFloat : at::kDouble);
+  return lies_by_instances(result) ? result : result.contiguous();
+}
+
+bool is_readable(const at::Tensor& tensor) {
+  return tensor.is_cpu() && !tensor.is_neg() && is_float(tensor.scalar_type())
+         && lies_by_instances(tensor);
+}
+
+template <class Source>
+tensor_statistics walk(const at::Tensor& tensor, bool with_histogram,
+                       const statistics_kernels& kernels) {
+  const auto instances = tensor.dim() == 0 ? 1 : tensor.size(0);
+  return statistics_walk(kernels, with_histogram)
+    .run(static_cast<const Source*>(tensor.const_data_ptr()), instances,
+         tensor.numel() / instances);
+}
+
+}  // namespace
+
+tensor_statistics measure(const at::Tensor& tensor, bool with_histogram,
+                          const statistics_kernels& kernels) {
+  require_measurable(tensor);
+  if (tensor.numel() == 0)
+    return {};
+  if (!is_readable(tensor))
+    return measure(readable(tensor), with_histogram, kernels);
+  switch (tensor.scalar_type()) {
+    case at::kDouble:
+      return walk<double>(tensor, with_histogram, kernels);
+    case at::kHalf:
+      return walk<at::Half>(tensor, with_histogram, kernels);
+    case at::kBFloat16:
+      return walk<at::BFloat16>(tensor, with_histogram, kernels);
+    default:
+      return walk<float>(tensor, with_histogram, kernels);
+  }
+}
+
+tensor_statistics measure(const at::Tensor& tensor, bool with_histogram) {
+  static const auto& fastest = *usable_kernels().back();
+  return measure(tensor, with_histogram, fastest);
+}
+
+}  // namespace troupe

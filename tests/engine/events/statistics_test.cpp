@@ -1,0 +1,289 @@
+#include "troupe/engine/events/statistics.hpp"
+
+#include <ATen/Context.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/isfinite.h>
+#include <ATen/ops/isinf.h>
+#include <ATen/ops/isnan.h>
+#include <ATen/ops/rand.h>
+#include <ATen/ops/rand_like.h>
+#include <ATen/ops/randint.h>
+#include <ATen/ops/randn.h>
+#include <ATen/ops/tensor.h>
+#include <ATen/ops/var.h>
+#include <ATen/ops/where.h>
+#include <ATen/ops/zeros.h>
+
+#include <bit>
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_floating_point.hpp>
+#include <cmath>
+#include <limits>
+
+#include "troupe/engine/events/statistics_kernels.hpp"
+#include "troupe/schedules/error.hpp"
+
+using namespace troupe;
+using Catch::Matchers::WithinRel;
+
+namespace {
+
+constexpr auto infinity = std::numeric_limits<double>::infinity();
+constexpr auto not_a_number = std::numeric_limits<double>::quiet_NaN();
+
+double item(const at::Tensor& tensor) {
+  return tensor.item().toDouble();
+}
+
+std::int64_t number_of(const at::Tensor& mask) {
+  return mask.sum().item<std::int64_t>();
+}
+
+/// Values that are finite and not 0, but infinite (or 0) as `type`.
+std::int64_t turned(const at::Tensor& x, at::ScalarType type, bool infinite) {
+  const auto rounded = x.to(type).to(at::kDouble);
+  const auto lost = infinite ? at::isinf(rounded) : rounded == 0;
+  return number_of(at::isfinite(x) & (x != 0) & lost);
+}
+
+void check_counts(const tensor_statistics& seen, const at::Tensor& x) {
+  CHECK(seen.count == x.numel());
+  CHECK(seen.nans == number_of(at::isnan(x)));
+  CHECK(seen.infs == number_of(at::isinf(x)));
+  CHECK(seen.zeros == number_of(x == 0));
+  CHECK(seen.fp16_overflows == turned(x, at::kHalf, true));
+  CHECK(seen.fp16_underflows == turned(x, at::kHalf, false));
+  CHECK(seen.bf16_overflows == turned(x, at::kBFloat16, true));
+  CHECK(seen.bf16_underflows == turned(x, at::kBFloat16, false));
+}
+
+double variance_of(const at::Tensor& x) {
+  return x.numel() < 2 ? 0 : item(at::var(x));
+}
+
+double root_mean_square(const at::Tensor& x) {
+  return x.numel() ? item(x.norm()) / std::sqrt(x.numel()) : 0;
+}
+
+void check_instances(const tensor_statistics& seen, const at::Tensor& x) {
+  const auto rows = x.dim() == 0 ? x.reshape({1, 1}) : x;
+  double means = 0, variances = 0, magnitude = 0;
+  for (std::int64_t i = 0; i < rows.size(0); ++i) {
+    const auto kept = rows[i].masked_select(at::isfinite(rows[i]));
+    means += kept.numel() ? item(kept.mean()) : 0;
+    magnitude += root_mean_square(kept);
+    variances += variance_of(kept);
+  }
+  CHECK(seen.instances == rows.size(0));
+  CHECK(std::abs(seen.instance_mean_sum - means) <= 1e-7 * magnitude);
+  CHECK_THAT(seen.instance_variance_sum, WithinRel(variances, 1e-5));
+}
+
+/// Compares with what LibTorch computes in double.
+void check_against_torch(const at::Tensor& tensor) {
+  const auto seen = measure(tensor);
+  const auto x = tensor.to(at::kDouble);
+  const auto finite = x.masked_select(at::isfinite(x));
+  check_counts(seen, x);
+  check_instances(seen, x);
+  if (finite.numel() == 0)
+    return;
+  const auto magnitudes = finite.abs();
+  CHECK(seen.finite() == finite.numel());
+  CHECK(seen.max_abs == item(magnitudes.max()));
+  CHECK(seen.min_abs == item(magnitudes.min()));
+  CHECK(std::abs(seen.mean - item(finite.mean()))
+        <= 1e-7 * root_mean_square(finite));
+  CHECK_THAT(seen.variance(), WithinRel(variance_of(finite), 1e-5));
+  CHECK_THAT(seen.l2(), WithinRel(item(finite.norm()), 1e-6));
+}
+
+at::Tensor sprinkled(at::Tensor x) {
+  for (const auto value : {not_a_number, infinity, -infinity, 0.0, -0.0, 1e5,
+                           -1e-9, 3.4e38, 1e-44})
+    x = x.masked_fill(at::rand_like(x, at::kDouble) < 0.02, value);
+  return x;
+}
+
+/// fp32 numbers one by one around a number's bits, of both signs.
+at::Tensor around(std::int32_t bits) {
+  std::vector<float> values;
+  for (std::int32_t u = std::max(bits - 3, 0); u <= bits + 3; ++u) {
+    values.push_back(std::bit_cast<float>(u));
+    values.push_back(-values.back());
+  }
+  return at::tensor(values);
+}
+
+}  // namespace
+
+TEST_CASE("statistics are LibTorch's, for every dtype and shape") {
+  at::manual_seed(1);
+  const auto x = at::randn({3, 5, 1000}) * 3 + 1;
+  for (const auto type : {at::kFloat, at::kDouble, at::kHalf, at::kBFloat16}) {
+    INFO(c10::toString(type));
+    check_against_torch(x.to(type));
+    check_against_torch(sprinkled(x).to(type));
+    check_against_torch(x[0][0][0].to(type));
+    for (const auto width : {1, 2, 31, 32, 33, 63, 64, 65, 255, 4096, 4133})
+      check_against_torch(sprinkled(at::randn({3, width})).to(type));
+    check_against_torch(sprinkled(at::randn({3000, 5})).to(type));
+    check_against_torch(at::randn({9000}).to(type));
+  }
+}
+
+TEST_CASE("integers and bool count as their values") {
+  at::manual_seed(2);
+  for (const auto type :
+       {at::kByte, at::kChar, at::kShort, at::kInt, at::kLong, at::kBool})
+    check_against_torch(at::randint(0, 3, {4, 70}).to(type));
+  CHECK(measure(at::full({2}, (1L << 40) + 1, at::kLong)).max_abs
+        == static_cast<double>((1L << 40) + 1));
+}
+
+TEST_CASE("what would overflow or vanish is what LibTorch's conversion loses") {
+  for (const auto bits :
+       {0x477ff000, 0x477fe000, 0x33000000, 0x33800000, 0x7f7f8000, 0x7f7f0000,
+        0x7f800000, 0x00008000, 0x00010000, 0x00800000, 0x00000000})
+    for (const auto type : {at::kFloat, at::kDouble}) {
+      const auto values = around(bits).to(type);
+      check_counts(measure(values), values);
+    }
+}
+
+TEST_CASE("extreme values keep the variance right") {
+  at::manual_seed(3);
+  const auto x = at::randn({2, 5000});
+  for (const auto scale : {1e30, 1e37, 1e18, 1e-12, 1e-18, 1e-30, 1e-38, 1e-43})
+    check_against_torch(x * scale);
+  for (const auto scale : {1e140, 1e-140})
+    check_against_torch(x.to(at::kDouble) * scale);
+  auto outlier = x.clone();
+  outlier[0][0] = 1e9;
+  check_against_torch(outlier);
+  check_against_torch(x * 1e-4 + 1000);
+  check_against_torch(x * 1e-20 + 1e-14);
+  check_against_torch(at::cat({x * 1e-30, x, x * 1e30}));
+  check_against_torch(at::full({7}, std::numeric_limits<float>::max()));
+  const auto constant = measure(at::full({3, 5000}, 0.1));
+  CHECK_THAT(constant.mean, WithinRel(static_cast<double>(0.1F), 1e-12));
+  CHECK(constant.variance() < 1e-20);
+}
+
+TEST_CASE("empty, single and wholly undefined values") {
+  const auto empty = measure(at::empty({4, 0}), true);
+  CHECK(empty.count == 0);
+  CHECK(empty.instances == 0);
+  CHECK(empty.variance() == 0);
+  CHECK(empty.l2() == 0);
+  const auto one = measure(at::full({}, -3.0));
+  CHECK(one.instances == 1);
+  CHECK(one.mean == -3);
+  CHECK(one.variance() == 0);
+  CHECK(one.instance_mean_sum == -3);
+  CHECK(one.l2() == 3);
+  const auto none = measure(at::full({2, 3}, not_a_number));
+  CHECK(none.nans == 6);
+  CHECK(none.finite() == 0);
+  CHECK(none.max_abs == 0);
+  CHECK(none.min_abs == 0);
+  CHECK(none.mean == 0);
+  CHECK(none.variance() == 0);
+}
+
+TEST_CASE("strides do not matter") {
+  at::manual_seed(4);
+  const auto x = at::randn({6, 7, 80});
+  check_against_torch(x.permute({0, 2, 1}));
+  check_against_torch(x.permute({2, 0, 1}));
+  check_against_torch(x.slice(2, 0, 80, 3));
+  check_against_torch(x[0][0].expand({5, 80}));
+  check_against_torch(at::full({1}, 2.5).expand({3, 4}));
+  check_against_torch(x.slice(0, 1, 2).permute({0, 2, 1}));
+  auto leaf = at::randn({3, 4});
+  leaf.requires_grad_(true);
+  check_against_torch(leaf.t().detach());
+  CHECK(measure(leaf.t()).count == 12);
+}
+
+TEST_CASE("other tensors are refused") {
+  CHECK_THROWS_AS(measure(at::Tensor{}), error);
+  CHECK_THROWS_AS(measure(at::zeros({2}, at::kComplexFloat)), error);
+  CHECK_THROWS_AS(measure(at::zeros({2}).to_sparse()), error);
+}
+
+TEST_CASE("the histogram counts by power of two") {
+  for (const auto type : {at::kFloat, at::kDouble}) {
+    const auto x =
+      at::tensor({1.0, -1.5, 2.0, 0.75, 0.0, not_a_number, infinity, 0x1p-126,
+                  0x1p-149, 0x1.8p-148, 0x1.fp127, 1.0},
+                 at::kDouble)
+        .to(type);
+    const auto bins = measure(x, true).histogram.value();
+    log2_histogram wanted{};
+    wanted[150] = 3;  // 1, -1.5 and 1
+    wanted[151] = wanted[149] = wanted[24] = wanted[1] = wanted[2] = 1;
+    wanted[277] = 1;
+    CHECK(bins == wanted);
+  }
+  const auto far = measure(at::tensor({1e300, 1e-300}, at::kDouble), true);
+  CHECK(far.histogram->front() == 1);
+  CHECK(far.histogram->back() == 1);
+  CHECK_FALSE(measure(at::zeros({3})).histogram);
+}
+
+TEST_CASE("merged statistics are those of the joined tensor") {
+  at::manual_seed(5);
+  const auto a = sprinkled(at::randn({3, 700}) + 4), b = at::randn({5, 700});
+  const auto joined = measure(at::cat({a, b}), true);
+  const auto merged = merge(measure(a, true), measure(b, true));
+  check_counts(merged, at::cat({a, b}).to(at::kDouble));
+  CHECK(merged.instances == 8);
+  CHECK(merged.max_abs == joined.max_abs);
+  CHECK(merged.min_abs == joined.min_abs);
+  CHECK(merged.histogram == joined.histogram);
+  CHECK_THAT(merged.mean, WithinRel(joined.mean, 1e-9));
+  CHECK_THAT(merged.variance(), WithinRel(joined.variance(), 1e-9));
+  CHECK_THAT(merged.instance_variance_sum,
+             WithinRel(joined.instance_variance_sum, 1e-9));
+  CHECK_THAT(merge(tensor_statistics{}, joined).variance(),
+             WithinRel(joined.variance(), 1e-12));
+  CHECK(merge(joined, {}).min_abs == joined.min_abs);
+  CHECK(merge({}, joined).histogram == joined.histogram);
+  CHECK_FALSE(merge(measure(a), joined).histogram);
+}
+
+TEST_CASE("scaled statistics are those of the scaled tensor") {
+  at::manual_seed(6);
+  const auto x = at::randn({4, 300}) + 2;
+  const auto by_hand = measure(x * -0.25), from = measure(x);
+  const auto seen = scaled(from, -0.25);
+  CHECK(seen.max_abs == by_hand.max_abs);
+  CHECK(seen.min_abs == by_hand.min_abs);
+  CHECK_THAT(seen.mean, WithinRel(by_hand.mean, 1e-12));
+  CHECK_THAT(seen.squares, WithinRel(by_hand.squares, 1e-12));
+  CHECK_THAT(seen.instance_mean_sum,
+             WithinRel(by_hand.instance_mean_sum, 1e-12));
+  CHECK_THAT(seen.instance_variance_sum,
+             WithinRel(by_hand.instance_variance_sum, 1e-12));
+  CHECK(seen.count == from.count);
+}
+
+TEST_CASE("all instruction sets give the same bits") {
+  at::manual_seed(7);
+  for (const auto type : {at::kFloat, at::kDouble, at::kHalf, at::kBFloat16})
+    for (const auto scale : {1.0, 1e-30, 1e30})
+      for (const auto width : {1, 7, 40, 99, 1000, 5001}) {
+        const auto x = at::randn({3, width}) * scale;
+        for (const auto& values : {x.to(type), sprinkled(x).to(type)}) {
+          const auto plain = measure(values, true, plain_kernels);
+          for (const auto* kernels : usable_kernels()) {
+            INFO(kernels->instruction_set << describe(values));
+            CHECK(measure(values, true, *kernels) == plain);
+          }
+        }
+      }
+}
