@@ -1,0 +1,35 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "troupe/engine/events/monitor.hpp"
+#include "troupe/engine/plan/plan.hpp"
+#include "troupe/monitors/sink.hpp"
+
+namespace troupe {
+
+/// What a monitor may need to know of the run that it watches.
+struct monitor_context {
+  std::shared_ptr<const troupe::plan> plan;
+  sink_pointer sink;
+  std::int64_t parameters = 0;  // of the whole model
+  /// Observe tensors in every n-th step only.
+  std::function<void(std::int64_t)> observe_every = {};
+  /// Where reports for people are printed; empty: to standard output.
+  std::function<void(const std::string&)> print = {};
+};
+
+/// Makes a monitor of a text such as `gap:interval=10,match=blocks.*`: a name,
+/// then settings as key=value. A part without `=` belongs to the value before
+/// it, so that lists need no other comma: `match=blocks.*,head`, `trace=0,3`.
+/// Throws `invalid_argument` naming the monitor and the setting, with those
+/// that there are.
+monitor make_monitor(const std::string& spec, const monitor_context& context);
+
+/// A line for each monitor and its settings, for `--help`.
+std::string monitor_help();
+
+}  // namespace troupe
