@@ -201,6 +201,15 @@ TEST_CASE("debug logs show memory, parameters and gradients") {
                && ContainsSubstring("step 3: blocks.2.mlp.up.weight norm "));
 }
 
+TEST_CASE("a slow load is warned of, with its time") {
+  const bench at;
+  const auto run = at.train("--slow-load 0");
+  CHECK(run.exit_code == 0);
+  CHECK_THAT(run.output,
+             ContainsSubstring("warning: step 1: loading microbatch "
+                               "0 of replica 0 took 0."));
+}
+
 TEST_CASE("no text at all is wrong usage") {
   const auto run = run_program(program + " train");
   CHECK(run.exit_code == 2);
