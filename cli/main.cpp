@@ -1,5 +1,6 @@
 #include <c10/util/Exception.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
 
@@ -32,6 +33,19 @@ std::vector<std::string> arguments_of(int argc, char** argv,
   return rest;
 }
 
+void require_known_command(const std::vector<std::string>& arguments,
+                           const CLI::App& app) {
+  if (arguments.empty() || arguments.front().starts_with('-'))
+    return;
+  std::vector<std::string> known;
+  for (const auto* command : app.get_subcommands({}))
+    known.push_back(command->get_name());
+  if (std::ranges::find(known, arguments.front()) == known.end())
+    troupe::fail(troupe::error_code::invalid_argument,
+                 "unknown command '{}': the known ones are {}",
+                 arguments.front(), fmt::join(known, ", "));
+}
+
 int run(int argc, char** argv) {
   CLI::App app{"troupe: pipeline-parallel training by actors", "troupe"};
   app.require_subcommand(1);
@@ -42,6 +56,7 @@ int run(int argc, char** argv) {
   troupe::cli::add_simulate_command(app);
   try {
     auto arguments = arguments_of(argc, argv, app);
+    require_known_command(arguments, app);
     std::ranges::reverse(arguments);
     app.parse(std::move(arguments));
     if (std::fflush(stdout) != 0 || std::ferror(stdout))

@@ -152,7 +152,7 @@ void add_data(train_setup& setup, const train_options& o) {
 
 train_setup make_setup(const train_options& o) {
   if (o.device == "cuda")
-    fail(error_code::device,
+    fail(error_code::invalid_argument,
          "this version of troupe has no CUDA backend; use --device cpu");
   train_setup setup;
   setup.gpt = {o.d_model, o.layers, o.heads, o.seq, o.vocabulary, o.seed};

@@ -130,9 +130,15 @@ op_costs parse_costs(std::string_view text) {
 
 op_costs load_costs(const std::string& path_or_text) {
   std::error_code failure;
-  return std::filesystem::is_regular_file(path_or_text, failure)
-           ? parse_costs(read_file(path_or_text))
-           : parse_costs(path_or_text);
+  const auto is_file = std::filesystem::is_regular_file(path_or_text, failure);
+  const auto text = is_file ? read_file(path_or_text) : path_or_text;
+  try {
+    return parse_costs(text);
+  } catch (const error& reason) {
+    if (is_file)
+      fail(reason.code(), "{}: {}", path_or_text, reason.what());
+    throw error{error_code::invalid_argument, reason.what()};
+  }
 }
 
 }  // namespace troupe

@@ -41,7 +41,8 @@ struct op_costs {
 /// (malformed_text) with the entry.
 op_costs parse_costs(std::string_view text);
 
-/// The same from a file if one has this name, else from the text itself.
+/// The same from a file if one has this name, else from the text itself,
+/// which then is wrong usage (invalid_argument) where it can't be read.
 op_costs load_costs(const std::string& path_or_text);
 
 }  // namespace troupe

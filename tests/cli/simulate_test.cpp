@@ -59,8 +59,17 @@ TEST_CASE("simulate refuses what it can't take") {
   CHECK(simulate("").exit_code == 2);
   CHECK(simulate("--schedule 2f2b").exit_code == 2);
   CHECK(simulate(two_ranks, "x.csv").exit_code == 2);
-  const auto costs = simulate(two_ranks, "--costs g=1");
-  CHECK(costs.exit_code == 1);
-  CHECK_THAT(costs.output,
-             ContainsSubstring("costs 'g=1': the key is unknown"));
+}
+
+TEST_CASE("bad costs are wrong usage as a flag, and malformed in a file") {
+  for (const std::string costs : {"g=1", "f=nan"}) {
+    const auto flag = simulate(two_ranks, "--costs " + costs);
+    CHECK(flag.exit_code == 2);
+    CHECK_THAT(flag.output, ContainsSubstring("costs '" + costs + "': the "));
+    const temporary_folder folder;
+    const auto file =
+      simulate(two_ranks, "--costs " + folder.write("costs", costs));
+    CHECK(file.exit_code == 1);
+    CHECK_THAT(file.output, ContainsSubstring("/costs: costs '" + costs));
+  }
 }

@@ -177,7 +177,7 @@ TEST_CASE("bad input is refused before any work") {
   refused("--config " + unknown_toml, 2, "unknown key 'stepz'");
   refused("--save-parameters /no/such/folder/p", 1, "can't be created");
   refused("--timeline /proc/x.svg", 1, "can't be");
-  refused("--device cuda", 1, "CUDA");
+  refused("--device cuda", 2, "CUDA");
   refused("--initial " + at.text, 1, "announces a header");
   refused("--split 1,2", 2, "hold 3 layers together, the model has 6");
   refused("--clip -1", 2, "--clip");
@@ -219,6 +219,14 @@ TEST_CASE("no text at all is wrong usage") {
   CHECK_THAT(run_program(program + " train --help").output,
              ContainsSubstring("Example:"));
   CHECK(run_program(program + " --version").exit_code == 0);
+}
+
+TEST_CASE("an unknown command is named") {
+  const auto run = run_program(program + " frob --ranks 2");
+  CHECK(run.exit_code == 2);
+  CHECK_THAT(run.output,
+             ContainsSubstring("unknown command 'frob': the known ones are "
+                               "train, plan, verify, simulate"));
 }
 
 TEST_CASE("a full disk is an error, and leaves no half-written file") {
