@@ -29,6 +29,8 @@ constexpr cost_key keys[]{
 };
 
 constexpr std::size_t most_stages = 1 << 20;
+// In nanoseconds more than ten days; sums of them keep 1e-9 of themselves.
+constexpr double most_cost = 1e15;
 
 template <class Number>
 bool parse(std::string_view text, Number& value) {
@@ -63,6 +65,8 @@ class cost_reader {
     if (!parse(entry.substr(equals + 1), value) || !std::isfinite(value)
         || value < 0)
       refuse(entry, "the cost is not a number of at least 0");
+    if (value > most_cost)
+      refuse(entry, "the cost is larger than 1e15; take a larger unit of time");
     const auto key = entry.substr(0, equals);
     if (key == "message")
       costs_.message = value;
