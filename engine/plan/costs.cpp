@@ -10,6 +10,7 @@
 
 #include "troupe/schedules/csv.hpp"
 #include "troupe/schedules/error.hpp"
+#include "troupe/schedules/printable.hpp"
 
 namespace troupe {
 
@@ -90,7 +91,7 @@ class cost_reader {
     fail(error_code::malformed_text,
          "costs '{}': {}; known keys are f, b, i, w, unshard, reshard, "
          "reduce, norm, update and message",
-         entry, reason);
+         printable(entry), reason);
   }
 
   void set(std::string_view entry, std::string_view key, double value) {
