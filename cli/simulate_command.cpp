@@ -1,6 +1,8 @@
 #include "troupe/cli/simulate_command.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <spdlog/spdlog.h>
 
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -31,6 +33,7 @@ plan find_plan(const simulate_options& options) {
                    {.data_parallel = options.source.data_parallel});
   if (!options.source.schedule.empty())
     fail(error_code::invalid_argument, "give a file or --schedule, not both");
+  options.source.warn_beside(options.path);
   return load_plan(options.path);
 }
 
@@ -73,6 +76,9 @@ void run(const simulate_options& options) {
   auto costs = load_costs(options.costs);
   costs.atomic_pairs = options.atomic_pairs;
   const auto of = find_plan(options);
+  if (const auto unused = without_effect(costs, of); !unused.empty())
+    spdlog::warn("--costs: {} has no effect, as {} has no such op or message",
+                 fmt::join(unused, ", "), of.schedule_name);
   const auto times = simulate(of, costs);
   write_output("", options.json ? to_json(of, times) : to_table(of, times));
 }

@@ -1,12 +1,14 @@
 #include "troupe/cli/train_setup.hpp"
 
 #include <ATen/ops/zeros.h>
+#include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <filesystem>
 #include <map>
 #include <sstream>
 
+#include "troupe/cli/schedule_options.hpp"
 #include "troupe/engine/stage/split.hpp"
 #include "troupe/schedules/atomic_file.hpp"
 #include "troupe/schedules/error.hpp"
@@ -90,6 +92,9 @@ optimizer_options optimizer_for(const train_options& o) {
     return made;
   }
   adamw made;
+  if (o.momentum > 0)
+    spdlog::warn("--momentum {} has no effect with --optimizer adamw",
+                 o.momentum);
   made.learning_rate = o.lr < 0 ? made.learning_rate : o.lr;
   made.weight_decay = o.weight_decay < 0 ? made.weight_decay : o.weight_decay;
   return made;
@@ -161,6 +166,7 @@ train_setup make_setup(const train_options& o) {
   auto& run = setup.trainer;
   run.schedule = find_schedule(
     o.schedule, {o.ranks, o.stages_per_rank, o.microbatches, o.breadth});
+  warn_of_breadth(o.schedule, o.breadth);
   run.split = split_for(o, setup.gpt, run.schedule.stages());
   run.data_parallel = o.data_parallel;
   run.optimizer = optimizer_for(o);

@@ -153,7 +153,7 @@ const std::vector<builtin_schedule>& builtin_schedules() {
     {"breadth_first", "all microbatches of a stage before its next stage",
      any_shape, breadth_first},
     {"depth_first", "groups of --breadth microbatches, one after the other",
-     any_shape, depth_first},
+     any_shape, depth_first, INT32_MAX, true},
     {"forward_only", "validation and inference", any_shape, forward_only},
   };
   return table;

@@ -55,6 +55,26 @@ TEST_CASE("simulate takes costs from a file") {
              ContainsSubstring("makespan 90, period 90, idle 33.3 %"));
 }
 
+TEST_CASE("simulate warns of flags without effect") {
+  const auto warns = [](const std::string& flags, const std::string& of) {
+    const auto run = simulate(flags);
+    CHECK(run.exit_code == 0);
+    CHECK_THAT(run.output, ContainsSubstring("warning: " + of));
+  };
+  const auto file = cases + "gpipe_p2_v1_m4.compute.csv";
+  warns(two_ranks + std::string{"--costs w=1,f.2=1,f=1"},
+        "--costs: w=1, f.2=1 has no effect, as 1f1b has no such op");
+  warns(two_ranks + std::string{"--breadth 2"},
+        "--breadth 2 has no effect with --schedule 1f1b");
+  warns("--schedule " + file + " --stages-per-rank 2",
+        "--stages-per-rank has no effect with --schedule ");
+  warns(file + " --ranks 3", "--ranks has no effect with ");
+  CHECK_THAT(simulate("--schedule depth_first --microbatches 2 --breadth 2",
+                      "--costs f=1,b=1")
+               .output,
+             !ContainsSubstring("warning"));
+}
+
 TEST_CASE("simulate refuses what it can't take") {
   CHECK(simulate("").exit_code == 2);
   CHECK(simulate("--schedule 2f2b").exit_code == 2);

@@ -192,6 +192,17 @@ TEST_CASE("bad input is refused before any work") {
   refused("--plain --trace t.json", 2, "--plain runs no actors");
 }
 
+TEST_CASE("train warns of flags without effect") {
+  const bench at;
+  const auto run = at.train("--dry-run --momentum 0.9 --breadth 2");
+  CHECK(run.exit_code == 0);
+  CHECK_THAT(run.output,
+             ContainsSubstring("warning: --momentum 0.9 has no effect with "
+                               "--optimizer adamw")
+               && ContainsSubstring("warning: --breadth 2 has no effect with "
+                                    "--schedule 1f1b"));
+}
+
 TEST_CASE("debug logs show memory, parameters and gradients") {
   const bench at;
   const auto run = at.train("--log-level debug");

@@ -59,6 +59,18 @@ TEST_CASE("verify refuses a malformed file, with its place") {
                                "microbatch number is missing"));
 }
 
+TEST_CASE("verify warns of credits that the transport does not have") {
+  const auto path = cases + "zbv_p2_v2_m2.comms.csv ";
+  CHECK_THAT(verify(path, "--credits 1").output,
+             ContainsSubstring("warning: --credits 1 has no effect with "
+                               "--transport buffered"));
+  CHECK_THAT(verify(path, "--credits 1 --transport credited").output,
+             !ContainsSubstring("warning"));
+  const auto none = verify(path, "--credits 0 --transport credited");
+  CHECK(none.exit_code == 2);
+  CHECK_THAT(none.output, ContainsSubstring("--credits: 0 is no whole number"));
+}
+
 TEST_CASE("verify refuses wrong usage with exit code 2") {
   CHECK(verify("").exit_code == 2);
   CHECK(verify("x.csv --transport pigeon").exit_code == 2);

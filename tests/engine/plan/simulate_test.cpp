@@ -96,6 +96,14 @@ TEST_CASE("the largest costs give finite figures") {
   CHECK(times.bubble < 1);
 }
 
+TEST_CASE("costs of what a plan lacks are found") {
+  const auto one = testing::make_plan("gpipe", {.ranks = 1, .microbatches = 2});
+  CHECK(without_effect(parse_costs("f=2,w=1,b.1=3,message=1"), one)
+        == std::vector<std::string>{"w=1", "b.1=3", "message=1"});
+  const auto two = testing::make_plan("gpipe", {.ranks = 2, .microbatches = 2});
+  CHECK(without_effect(parse_costs("b.1=3,message=1,norm=1"), two).empty());
+}
+
 TEST_CASE("costs are read strictly") {
   const auto costs = parse_costs("f=1.5, b=2 # measured\nmessage=1e-3\n");
   CHECK(costs.of_kind[0] == 1.5);
@@ -109,6 +117,7 @@ TEST_CASE("costs are read strictly") {
         std::pair{"message=1e308",
                   "the cost is larger than 1e15; take a larger unit of time"},
         std::pair{"g=1", "the key is unknown"},
+        std::pair{"message.1=1", "the key is unknown"},
         std::pair{"f.x=1", "the stage is not a number"}})
     CHECK_THROWS_MATCHES(
       parse_costs(text), error,
