@@ -21,8 +21,7 @@ namespace {
 
 constexpr int wrong_usage = 2;
 
-std::vector<std::string> arguments_of(int argc, char** argv,
-                                      const CLI::App& app) {
+std::vector<std::string> arguments_of(int argc, char** argv, CLI::App& app) {
   std::vector<std::string> arguments(argv + 1, argv + argc);
   if (arguments.empty() || arguments.front() != "train")
     return arguments;

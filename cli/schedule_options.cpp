@@ -23,18 +23,22 @@ void schedule_options::add_to(CLI::App& command) {
                 "PyTorch writes it, compute only")
     ->type_name("NAME|FILE.csv");
   ranks_flag_ = command.add_option("--ranks", shape.ranks, "pipeline ranks")
+                  ->check(whole_number(1, 1 << 16))
                   ->type_name("P");
   stages_flag_ =
     command
       .add_option("--stages-per-rank", shape.stages_per_rank, "stages a rank")
+      ->check(whole_number(1, 1 << 16))
       ->type_name("V");
   microbatches_flag_ =
     command
       .add_option("--microbatches", shape.microbatches, "microbatches a step")
+      ->check(whole_number(1, 1 << 20))
       ->type_name("M");
   breadth_flag_ = command
                     .add_option("--breadth", shape.breadth,
                                 "microbatches in a group of depth_first")
+                    ->check(whole_number(0, 1 << 20))
                     ->type_name("N");
   replicas_flag_ = command
                      .add_option("--data-parallel", data_parallel,

@@ -131,6 +131,29 @@ TEST_CASE("settings come from a TOML file and are overridden by flags") {
   CHECK(reprinted.output == printed.output);
 }
 
+TEST_CASE("a setting of the wrong type is told with file, line and key") {
+  const temporary_folder folder;
+  const auto refused = [&](const std::string& line, const std::string& why) {
+    const auto path = folder.write("bad.toml", "# settings\n" + line + "\n");
+    const auto run = run_program(program + " train --config " + path);
+    INFO(run.output);
+    CHECK(run.exit_code == 2);
+    CHECK_THAT(run.output, ContainsSubstring("bad.toml:2: " + why));
+  };
+  refused("validate-every = \"two\"",
+          "validate-every is of type string, but must be a whole number");
+  refused("warmup = 1.5", "warmup is of type floating-point, but must be a wh");
+  refused("lr = true", "lr is of type boolean, but must be a number");
+  refused("plain = 1", "plain is of type integer, but must be true or false");
+  refused("schedule = [\"gpipe\"]",
+          "schedule is of type array, but must be a string");
+  refused("prompt = 42", "prompt is of type integer, but must be a string");
+  refused("text = [\"a\", 1]",
+          "text is of type integer, but must be a string or a list");
+  refused("prefetch = 0", "prefetch: 0 is no whole number in 1..1024");
+  refused("[train]", "unknown key 'train'");
+}
+
 TEST_CASE("a dry run checks and shows the plan, and trains nothing") {
   const bench at;
   const auto run = at.train("--dry-run --save-parameters " + (at.folder / "p"));
@@ -182,9 +205,11 @@ TEST_CASE("bad input is refused before any work") {
   refused("--split 1,2", 2, "hold 3 layers together, the model has 6");
   refused("--clip -1", 2, "--clip");
   refused("--lr nan", 2, "nan is no number");
-  refused("--seed -1", 2, "--seed");
-  refused("--vocabulary 0", 2, "--vocabulary");
-  refused("--ranks 1000000", 2, "can't be cut into 1000000 stages");
+  refused("--seed -1", 2, "--seed: -1 is no whole number from 0 up");
+  refused("--vocabulary 0", 2, "--vocabulary: 0 is no whole number in 1..");
+  refused("--steps 99999999999999999999", 2, "is no whole number from 0 up");
+  refused("--loss-scale 0", 2, "--loss-scale: 0 is no number above 0");
+  refused("--ranks 60000", 2, "can't be cut into 60000 stages");
   refused("--save-parameters " + at.text, 2, "is the file of --text too");
   refused("--trace a --timeline a", 2, "is the file of --trace too");
   refused("--config /dev/zero", 2, "no such file");
