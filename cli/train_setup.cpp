@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "troupe/cli/schedule_options.hpp"
+#include "troupe/engine/device/memory.hpp"
 #include "troupe/engine/stage/split.hpp"
 #include "troupe/schedules/atomic_file.hpp"
 #include "troupe/schedules/error.hpp"
@@ -123,6 +124,30 @@ void require_enough_layers(const train_options& o) {
          o.layers, stages, o.ranks, o.stages_per_rank, most);
 }
 
+/// Values and gradients at least: the update and activations come on top.
+void require_memory(const train_options& o, const gpt_options& sizes) {
+  constexpr double gib = 1 << 30;
+  const auto parameters = parameter_count(sizes);
+  const auto bytes = 8.0 * parameters * o.data_parallel;
+  const auto there = static_cast<double>(physical_bytes());
+  if (there > 0 && bytes > there)
+    fail(error_code::invalid_argument,
+         "the model has {:.3g} parameters; with their gradients {} replicas "
+         "need {:.3g} GiB, and this machine has {:.3g}; use a smaller "
+         "--d-model, --layers, --vocabulary, --seq or --data-parallel",
+         parameters, o.data_parallel, bytes / gib, there / gib);
+}
+
+/// Each rank of each replica is a thread of this process.
+void require_threads(const train_options& o, std::int32_t ranks) {
+  constexpr std::int64_t most = 1024;
+  if (std::int64_t{ranks} * o.data_parallel > most)
+    fail(error_code::invalid_argument,
+         "{} ranks x {} replicas are more than {} threads; use fewer --ranks "
+         "or a smaller --data-parallel",
+         ranks, o.data_parallel, most);
+}
+
 void require_known_prompt(const train_options& o) {
   for (const auto c : o.prompt)
     if (o.sample > 0 && static_cast<unsigned char>(c) >= o.vocabulary)
@@ -162,10 +187,12 @@ train_setup make_setup(const train_options& o) {
   train_setup setup;
   setup.gpt = {o.d_model, o.layers, o.heads, o.seq, o.vocabulary, o.seed};
   require_enough_layers(o);
+  require_memory(o, setup.gpt);
   require_known_prompt(o);
   auto& run = setup.trainer;
   run.schedule = find_schedule(
     o.schedule, {o.ranks, o.stages_per_rank, o.microbatches, o.breadth});
+  require_threads(o, run.schedule.ranks());
   warn_of_breadth(o.schedule, o.breadth);
   run.split = split_for(o, setup.gpt, run.schedule.stages());
   run.data_parallel = o.data_parallel;

@@ -73,7 +73,9 @@ TEST_CASE("plan refuses wrong usage with exit code 2") {
   for (const auto flags :
        {"", "--schedule 2f2b", "--schedule gpipe --stages-per-rank 2",
         "--schedule gpipe --ranks 0", "--schedule gpipe --format png",
-        "--schedule gpipe --rank 2", "--schedule gpipe --ranks two"}) {
+        "--schedule gpipe --rank 2", "--schedule gpipe --ranks 5000000",
+        "--schedule gpipe --ranks 65536 --microbatches 1048576",
+        "--schedule gpipe --ranks two"}) {
     INFO(flags);
     CHECK(plan(flags).exit_code == 2);
   }

@@ -209,6 +209,11 @@ TEST_CASE("bad input is refused before any work") {
   refused("--vocabulary 0", 2, "--vocabulary: 0 is no whole number in 1..");
   refused("--steps 99999999999999999999", 2, "is no whole number from 0 up");
   refused("--loss-scale 0", 2, "--loss-scale: 0 is no number above 0");
+  refused("--d-model 1048576 --heads 1", 2, "GiB, and this machine has");
+  refused("--d-model 2000000000", 2, "--d-model: 2000000000 is no whole");
+  refused("--layers 2000000000", 2, "--layers: 2000000000 is no whole");
+  refused("--layers 60000 --ranks 2000", 2, "more than 1024 threads");
+  refused("--threads 100000", 2, "--threads: 100000 is no whole number in");
   refused("--ranks 60000", 2, "can't be cut into 60000 stages");
   refused("--save-parameters " + at.text, 2, "is the file of --text too");
   refused("--trace a --timeline a", 2, "is the file of --trace too");
