@@ -107,8 +107,9 @@ void add_pipeline_flags(CLI::App& app, train_options& o) {
     ->group(group);
   app
     .add_option("--split", o.split,
-                "blocks on stages: even, parameters, measured, or layers by "
-                "hand: 5,5 (embeddings and head count as layers)")
+                "layers on stages: blocks spread evenly (even), by parameters, "
+                "measured, or by hand: 5,5. The layers are the embeddings, "
+                "the blocks and the head")
     ->group(group);
   app
     .add_flag("--recompute", o.recompute,

@@ -57,7 +57,8 @@ std::vector<std::int32_t> parse_counts(const std::string& text) {
     if (!CLI::detail::lexical_cast(part, count))
       fail(error_code::invalid_argument,
            "--split '{}': '{}' is no number of layers; give even, parameters, "
-           "measured, or a list such as 5,5",
+           "measured, or a list such as 5,5 (the layers are the embeddings, "
+           "the blocks and the head)",
            text, part);
     counts.push_back(count);
   }
@@ -116,12 +117,14 @@ learning_rate_schedule learning_rate_for(const train_options& o) {
 /// Before a schedule of that size is made.
 void require_enough_layers(const train_options& o) {
   const auto stages = std::int64_t{o.ranks} * o.stages_per_rank;
-  const auto most = o.layers + (o.split == "even" ? 0 : 2);
+  const bool even = o.split == "even";
+  const auto most = o.layers + (even ? 0 : 2);
   if (!names_file(o.schedule) && stages > most)
     fail(error_code::invalid_argument,
-         "{} blocks can't be cut into {} stages ({} ranks x {} stages a rank); "
-         "use at most {} stages or more --layers",
-         o.layers, stages, o.ranks, o.stages_per_rank, most);
+         "{} blocks{} can't be cut into {} stages ({} ranks x {} stages a "
+         "rank); use at most {} stages or more blocks (--layers)",
+         o.layers, even ? "" : ", the embeddings and the head", stages, o.ranks,
+         o.stages_per_rank, most);
 }
 
 /// Values and gradients at least: the update and activations come on top.

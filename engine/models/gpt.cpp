@@ -179,7 +179,7 @@ stage_split split_gpt(const gpt_options& options, std::int32_t stages) {
     fail(error_code::invalid_argument,
          "{} blocks can't be cut into {} stages (ranks x "
          "stages a rank); use at most {} stages or more "
-         "--layers",
+         "blocks (--layers)",
          blocks, stages, blocks);
   std::vector<std::int32_t> counts(static_cast<std::size_t>(stages),
                                    blocks / stages);

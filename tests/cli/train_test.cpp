@@ -185,7 +185,10 @@ TEST_CASE("bad input is refused before any work") {
   refused("--text " + u16, 1, "is beyond the vocabulary of 256");
   refused("--seq 5000 --validation-fraction 0", 1, "less than one microbatch");
   refused("--heads 3", 2, "--d-model 16 is no multiple of --heads 3");
-  refused("--layers 1", 2, "can't be cut into 2 stages");
+  refused("--layers 1", 2, "1 blocks can't be cut into 2 stages");
+  refused("--layers 1 --ranks 4 --split parameters", 2,
+          "1 blocks, the embeddings and the head can't be cut into 4 stages");
+  refused("--split 5,x", 2, "'x' is no number of layers");
   refused("--schedule 2f2b", 2, "interleaved_1f1b");
   refused("--schedule 1f1b --stages-per-rank 2", 2, "stage");
   refused("--schedule " + cut_csv, 1, "1");
