@@ -2,30 +2,20 @@
 
 #include <fmt/format.h>
 
-#include <charconv>
 #include <cmath>
-#include <optional>
+
+#include "troupe/schedules/parse_number.hpp"
 
 namespace troupe::cli {
 
 namespace {
-
-template <class Number>
-std::optional<Number> parse(const std::string& text) {
-  Number value{};
-  const auto* end = text.data() + text.size();
-  const auto [stop, failure] = std::from_chars(text.data(), end, value);
-  if (failure != std::errc{} || stop != end)
-    return {};
-  return value;
-}
 
 /// "0 is no whole number in 1..8"; the range stands in --help too.
 template <class Number>
 CLI::Validator validator(const std::string& what, const std::string& range,
                          const std::function<bool(Number)>& is_legal) {
   return CLI::Validator{[=](std::string& text) {
-                          const auto value = parse<Number>(text);
+                          const auto value = parse_number<Number>(text);
                           return value && is_legal(*value)
                                    ? std::string{}
                                    : fmt::format("{} is no {} {}", text, what,

@@ -87,6 +87,12 @@ void warn_of_breadth(const std::string& schedule, std::int32_t breadth) {
                  schedule);
 }
 
+std::string sizes_of(const plan& of) {
+  return fmt::format(
+    "{} ranks, {} stages, {} microbatches, {} ops, {} messages", of.ranks(),
+    of.stages(), of.microbatches, of.ops.size(), of.messages.size());
+}
+
 std::string list_schedules() {
   std::string text = "Schedules (P ranks, V stages a rank, M microbatches):\n";
   for (const auto& row : builtin_schedules())

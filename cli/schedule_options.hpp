@@ -37,6 +37,9 @@ struct schedule_options {
 /// Warns of a --breadth that the schedule has none of.
 void warn_of_breadth(const std::string& schedule, std::int32_t breadth);
 
+/// "2 ranks, 2 stages, 4 microbatches, 36 ops, 8 messages".
+std::string sizes_of(const plan& of);
+
 /// A line for each built-in schedule, for --help.
 std::string list_schedules();
 

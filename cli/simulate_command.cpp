@@ -57,12 +57,11 @@ std::string to_json(const plan& of, const simulation& times) {
 
 std::string to_table(const plan& of, const simulation& times) {
   auto text = fmt::format(
-    "{}: {} ranks, {} stages, {} microbatches, {} messages\n"
+    "{}: {}\n"
     "makespan {:.6g}, period {:.6g}, idle {:.1f} % ({:.1f} % between a "
     "rank's first and last op)\n\n{:>4} {:>8} {:>10}\n",
-    of.schedule_name, of.ranks(), of.stages(), of.microbatches,
-    of.messages.size(), times.makespan, times.period, 100 * times.bubble,
-    100 * times.span_bubble, "rank", "idle", "in flight");
+    of.schedule_name, sizes_of(of), times.makespan, times.period,
+    100 * times.bubble, 100 * times.span_bubble, "rank", "idle", "in flight");
   for (std::size_t rank = 0; rank < times.idle.size(); ++rank)
     text += fmt::format("{:>4} {:>6.1f} % {:>10}\n", rank,
                         100 * times.idle[rank], times.in_flight[rank]);

@@ -41,11 +41,8 @@ void run(const verify_options& options) {
   if (!found.progress)
     fail(error_code::deadlock, "{} ({}): {}", options.path, setting,
          found.text());
-  write_output("", fmt::format("{} ({}): {}: {} ranks, {} stages, {} "
-                               "microbatches, {} ops, {} messages\n",
-                               options.path, setting, found.text(), of.ranks(),
-                               of.stages(), of.microbatches, of.ops.size(),
-                               of.messages.size()));
+  write_output("", fmt::format("{} ({}): {}: {}\n", options.path, setting,
+                               found.text(), sizes_of(of)));
 }
 
 }  // namespace

@@ -4,11 +4,11 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <charconv>
 
 #include "troupe/schedules/cell.hpp"
 #include "troupe/schedules/error.hpp"
 #include "troupe/schedules/op_text.hpp"
+#include "troupe/schedules/parse_number.hpp"
 #include "troupe/schedules/printable.hpp"
 #include "troupe/schedules/validate.hpp"
 
@@ -79,12 +79,10 @@ std::string_view line_reader::expect(std::string_view key) {
 }
 
 std::int32_t line_reader::number(std::string_view text) const {
-  std::int32_t value = 0;
-  const auto* end = text.data() + text.size();
-  const auto [stop, failure] = std::from_chars(text.data(), end, value);
-  if (failure != std::errc{} || stop != end)
+  const auto value = parse_number<std::int32_t>(text);
+  if (!value)
     refuse(fmt::format("'{}' is not a number", printable(text)));
-  return value;
+  return *value;
 }
 
 std::int32_t line_reader::expect_number(std::string_view key,

@@ -3,13 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <filesystem>
 #include <system_error>
 
 #include "troupe/schedules/csv.hpp"
 #include "troupe/schedules/error.hpp"
+#include "troupe/schedules/parse_number.hpp"
 #include "troupe/schedules/printable.hpp"
 
 namespace troupe {
@@ -33,13 +33,6 @@ constexpr std::int32_t most_stages = 1 << 20;
 // In nanoseconds more than ten days; sums of them keep 1e-9 of themselves.
 constexpr double most_cost = 1e15;
 
-template <class Number>
-bool parse(std::string_view text, Number& value) {
-  const auto* end = text.data() + text.size();
-  const auto [stop, failure] = std::from_chars(text.data(), end, value);
-  return failure == std::errc{} && stop == end;
-}
-
 std::string_view trim(std::string_view text) {
   constexpr std::string_view blanks = " \t\r";
   const auto begin = text.find_first_not_of(blanks);
@@ -56,12 +49,12 @@ std::string_view trim(std::string_view text) {
 }
 
 double parse_value(std::string_view entry, std::string_view text) {
-  double value = 0;
-  if (!parse(text, value) || !std::isfinite(value) || value < 0)
+  const auto value = parse_number<double>(text);
+  if (!value || !std::isfinite(*value) || *value < 0)
     refuse(entry, "the cost is not a number of at least 0");
-  if (value > most_cost)
+  if (*value > most_cost)
     refuse(entry, "the cost is larger than 1e15; take a larger unit of time");
-  return value;
+  return *value;
 }
 
 op_costs::entry parse_entry(std::string_view text) {
@@ -78,12 +71,11 @@ op_costs::entry parse_entry(std::string_view text) {
   if (found == std::end(keys)
       || (of_stage && found->kind == plan_op_kind::send))
     refuse(text, "the key is unknown");
-  std::int32_t stage = none;
-  if (of_stage
-      && (!parse(key.substr(dot + 1), stage) || stage < 0
-          || stage >= most_stages))
+  const auto stage =
+    of_stage ? parse_number<std::int32_t>(key.substr(dot + 1)) : none;
+  if (!stage || (of_stage && (*stage < 0 || *stage >= most_stages)))
     refuse(text, "the stage is not a number");
-  return {std::string{text}, found->kind, stage, value};
+  return {std::string{text}, found->kind, *stage, value};
 }
 
 // A figure of one stage applies beside those of all stages, which may come

@@ -6,23 +6,16 @@
 #include <string_view>
 
 #include "../engine/temporary_folder.hpp"
-#include "../run_program.hpp"
-#include "troupe_paths.hpp"
+#include "troupe_program.hpp"
 
 using Catch::Matchers::ContainsSubstring;
-using troupe::testing::run_program;
-using troupe::testing::temporary_folder;
+using namespace troupe::testing;
 
 namespace {
 
 auto simulate(std::string_view flags, std::string_view more = {}) {
-  return run_program(
-    fmt::format("{} simulate {} {}", TROUPE_PROGRAM, flags, more));
+  return run_troupe("simulate", flags, more);
 }
-
-const std::string cases =
-  std::string{TROUPE_SOURCE_DIR} + "/tests/schedules/cases/";
-constexpr auto two_ranks = "--schedule 1f1b --ranks 2 --microbatches 2 ";
 
 }  // namespace
 

@@ -1,18 +1,11 @@
-#include <catch2/catch_test_macros.hpp>
-#include <string>
-
+#include "refused.hpp"
 #include "troupe/schedules/csv.hpp"
-#include "troupe/schedules/error.hpp"
 
 using namespace troupe;
+using troupe::testing::check_refused;
+using troupe::testing::refused_text;
 
 namespace {
-
-struct refused_text {
-  const char* csv;
-  error_code code;
-  const char* message;
-};
 
 const refused_text refused[]{
   {"", error_code::malformed_text,
@@ -139,14 +132,5 @@ const refused_text refused[]{
 }  // namespace
 
 TEST_CASE("a malformed or incomplete CSV is refused with place and reason") {
-  for (const auto& row : refused) {
-    INFO(row.csv);
-    try {
-      from_csv(row.csv, "x.csv");
-      FAIL_CHECK("was accepted");
-    } catch (const error& refusal) {
-      CHECK(refusal.code() == row.code);
-      CHECK(std::string{refusal.what()} == row.message);
-    }
-  }
+  check_refused(refused, [](const char* csv) { from_csv(csv, "x.csv"); });
 }
