@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "troupe/schedules/error.hpp"
+#include "troupe/schedules/printable.hpp"
 
 namespace troupe::cli {
 
@@ -18,22 +19,73 @@ std::string where(const std::string& path, const toml::source_region& at) {
   return fmt::format("{}:{}", path, at.begin.line);
 }
 
-std::string scalar_text(const std::string& path, const toml::node& value) {
-  if (const auto text = value.value<std::string>(); value.is_string() && text)
-    return *text;
-  if (value.is_boolean() || value.is_integer() || value.is_floating_point()) {
-    std::ostringstream out;
-    if (value.is_boolean())
-      out << (*value.value<bool>() ? "true" : "false");
-    else if (value.is_integer())
-      out << *value.value<std::int64_t>();
-    else
-      out << fmt::format("{}", *value.value<double>());
-    return out.str();
+std::string type_name(const toml::node& value) {
+  std::ostringstream name;
+  name << value.type();
+  return name.str();
+}
+
+/// What a flag takes, as CLI11 names the type of its variable.
+bool is_flag(const CLI::Option& option) {
+  return option.get_items_expected_max() == 0;
+}
+bool takes(const CLI::Option& option, std::string_view type) {
+  return option.get_type_name().starts_with(type);
+}
+bool takes_whole(const CLI::Option& option) {
+  return takes(option, "INT") || takes(option, "UINT");
+}
+bool takes_text(const CLI::Option& option) {
+  return !is_flag(option) && !takes_whole(option) && !takes(option, "FLOAT");
+}
+
+bool fits(const CLI::Option& option, const toml::node& value) {
+  return is_flag(option)          ? value.is_boolean()
+         : takes_whole(option)    ? value.is_integer()
+         : takes(option, "FLOAT") ? value.is_number()
+                                  : value.is_string();
+}
+
+std::string_view expected(const CLI::Option& option) {
+  return is_flag(option)                       ? "true or false"
+         : takes_whole(option)                 ? "a whole number"
+         : takes(option, "FLOAT")              ? "a number"
+         : option.get_items_expected_max() > 1 ? "a string or a list of strings"
+                                               : "a string";
+}
+
+std::string text_of(const toml::node& value) {
+  if (const auto whole = value.as_integer())
+    return fmt::format("{}", whole->get());
+  if (const auto number = value.as_floating_point())
+    return fmt::format("{}", number->get());
+  if (const auto boolean = value.as_boolean())
+    return boolean->get() ? "true" : "false";
+  return value.as_string()->get();
+}
+
+/// Why the flag refuses the value; empty where it takes it.
+std::string complaint(CLI::Option& option, std::string text) {
+  try {
+    for (int i = 0;; ++i)
+      if (auto reason = (*option.get_validator(i))(text); !reason.empty())
+        return reason;
+  } catch (const CLI::OptionNotFound&) {
+    return {};  // there are no more validators
   }
-  fail(error_code::invalid_argument,
-       "{}: a flag's value is a string, a number, a boolean or a list of them",
-       where(path, value.source()));
+}
+
+/// The value as the command line would spell it.
+std::string checked_text(const std::string& path, const std::string& key,
+                         const toml::node& value, CLI::Option& option) {
+  if (!fits(option, value))
+    fail(error_code::invalid_argument, "{}: {} is of type {}, but must be {}",
+         where(path, value.source()), key, type_name(value), expected(option));
+  auto text = text_of(value);
+  if (const auto reason = complaint(option, text); !reason.empty())
+    fail(error_code::invalid_argument, "{}: {}: {}",
+         where(path, value.source()), key, reason);
+  return text;
 }
 
 std::vector<std::string> known_keys(const CLI::App& command) {
@@ -50,7 +102,8 @@ void require_known(const std::string& path, const toml::key& key,
   if (std::ranges::find(known, key.str()) == known.end())
     fail(error_code::invalid_argument,
          "{}: unknown key '{}'; the keys are the long flags: {}",
-         where(path, key.source()), key.str(), fmt::join(known, ", "));
+         where(path, key.source()), printable(key.str()),
+         fmt::join(known, ", "));
 }
 
 toml::table parse(const std::string& path) {
@@ -74,62 +127,63 @@ bool gives(const std::vector<std::string>& arguments, const std::string& flag) {
 
 std::vector<std::string> flags_of(const std::string& path,
                                   const std::vector<std::string>& arguments,
-                                  const CLI::App& command) {
+                                  CLI::App& command) {
   const auto known = known_keys(command);
   std::vector<std::string> flags;
   const auto table = parse(path);
-  for (const auto& [key, value] : table) {
-    require_known(path, key, known);
-    const auto flag = fmt::format("--{}", key.str());
+  for (const auto& [name, value] : table) {
+    require_known(path, name, known);
+    const std::string key{name.str()};
+    const auto flag = "--" + key;
     if (gives(arguments, flag))
       continue;
-    if (const auto* list = value.as_array()) {
+    auto& option = *command.get_option(flag);
+    const auto* list = value.as_array();
+    if (list != nullptr && option.get_items_expected_max() > 1) {
       flags.push_back(flag);
       for (const auto& item : *list)
-        flags.push_back(scalar_text(path, item));
-    } else if (const auto text = scalar_text(path, value); !text.empty()) {
+        flags.push_back(checked_text(path, key, item, option));
+    } else if (const auto text = checked_text(path, key, value, option);
+               !text.empty()) {
       flags.push_back(flag + "=" + text);
     }
   }
   return flags;
 }
 
-bool is_number_or_boolean(const std::string& text) {
-  double number = 0;
-  return text == "true" || text == "false"
-         || CLI::detail::lexical_cast(text, number);
-}
-
-std::string toml_value(const std::vector<std::string>& values, bool list) {
+std::string toml_value(const CLI::Option& option,
+                       const std::vector<std::string>& values) {
   std::vector<std::string> parts;
   for (const auto& value : values) {
     std::ostringstream quoted;
-    if (is_number_or_boolean(value))
-      quoted << value;
-    else
+    if (takes_text(option))
       quoted << toml::value<std::string>(value);
+    else
+      quoted << value;
     parts.push_back(quoted.str());
   }
-  return list ? fmt::format("[{}]", fmt::join(parts, ", ")) : parts.front();
+  return option.get_items_expected_max() > 1
+           ? fmt::format("[{}]", fmt::join(parts, ", "))
+           : parts.front();
 }
 
 /// Empty where nothing was given and there is no default to tell.
 std::string value_text(const CLI::Option& option) {
-  const bool list = option.get_items_expected_max() > 1;
   if (option.count() > 0)
-    return toml_value(option.results(), list);
-  if (option.get_items_expected_max() == 0)
+    return toml_value(option, option.results());
+  if (is_flag(option))
     return "false";
   const auto given = option.get_default_str();
-  if (list || given.empty() || given.starts_with("the "))
+  if (option.get_items_expected_max() > 1 || given.empty()
+      || given.starts_with("the "))
     return {};
-  return toml_value({given}, false);
+  return toml_value(option, {given});
 }
 
 }  // namespace
 
 std::vector<std::string> expand_config(std::vector<std::string> arguments,
-                                       const CLI::App& command) {
+                                       CLI::App& command) {
   for (std::size_t i = 0; i < arguments.size(); ++i) {
     std::string path;
     if (arguments[i].starts_with("--config="))

@@ -1,5 +1,6 @@
 #include <c10/util/Exception.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
 
@@ -20,8 +21,7 @@ namespace {
 
 constexpr int wrong_usage = 2;
 
-std::vector<std::string> arguments_of(int argc, char** argv,
-                                      const CLI::App& app) {
+std::vector<std::string> arguments_of(int argc, char** argv, CLI::App& app) {
   std::vector<std::string> arguments(argv + 1, argv + argc);
   if (arguments.empty() || arguments.front() != "train")
     return arguments;
@@ -30,6 +30,19 @@ std::vector<std::string> arguments_of(int argc, char** argv,
     troupe::cli::expand_config(std::move(rest), *app.get_subcommand("train"));
   rest.insert(rest.begin(), "train");
   return rest;
+}
+
+void require_known_command(const std::vector<std::string>& arguments,
+                           const CLI::App& app) {
+  if (arguments.empty() || arguments.front().starts_with('-'))
+    return;
+  std::vector<std::string> known;
+  for (const auto* command : app.get_subcommands({}))
+    known.push_back(command->get_name());
+  if (std::ranges::find(known, arguments.front()) == known.end())
+    troupe::fail(troupe::error_code::invalid_argument,
+                 "unknown command '{}': the known ones are {}",
+                 arguments.front(), fmt::join(known, ", "));
 }
 
 int run(int argc, char** argv) {
@@ -42,6 +55,7 @@ int run(int argc, char** argv) {
   troupe::cli::add_simulate_command(app);
   try {
     auto arguments = arguments_of(argc, argv, app);
+    require_known_command(arguments, app);
     std::ranges::reverse(arguments);
     app.parse(std::move(arguments));
     if (std::fflush(stdout) != 0 || std::ferror(stdout))

@@ -65,10 +65,9 @@ std::string channels_table(const plan& of) {
 std::string table(const plan& of, const plan_options& options) {
   const auto times = simulate(of);
   auto text = fmt::format(
-    "{}: {} ranks, {} stages, {} microbatches, {} ops, {} messages\n"
+    "{}: {}\n"
     "makespan {:.6g} (forward 1, backward 2, messages free), idle {:.1f} %\n",
-    of.schedule_name, of.ranks(), of.stages(), of.microbatches, of.ops.size(),
-    of.messages.size(), times.makespan, 100 * times.bubble);
+    of.schedule_name, sizes_of(of), times.makespan, 100 * times.bubble);
   text += options.lower
             ? lanes_table(of)
             : draw_terminal(to_timeline(of, times),

@@ -1,6 +1,8 @@
 #include "troupe/cli/simulate_command.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <spdlog/spdlog.h>
 
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -31,6 +33,7 @@ plan find_plan(const simulate_options& options) {
                    {.data_parallel = options.source.data_parallel});
   if (!options.source.schedule.empty())
     fail(error_code::invalid_argument, "give a file or --schedule, not both");
+  options.source.warn_beside(options.path);
   return load_plan(options.path);
 }
 
@@ -54,12 +57,11 @@ std::string to_json(const plan& of, const simulation& times) {
 
 std::string to_table(const plan& of, const simulation& times) {
   auto text = fmt::format(
-    "{}: {} ranks, {} stages, {} microbatches, {} messages\n"
+    "{}: {}\n"
     "makespan {:.6g}, period {:.6g}, idle {:.1f} % ({:.1f} % between a "
     "rank's first and last op)\n\n{:>4} {:>8} {:>10}\n",
-    of.schedule_name, of.ranks(), of.stages(), of.microbatches,
-    of.messages.size(), times.makespan, times.period, 100 * times.bubble,
-    100 * times.span_bubble, "rank", "idle", "in flight");
+    of.schedule_name, sizes_of(of), times.makespan, times.period,
+    100 * times.bubble, 100 * times.span_bubble, "rank", "idle", "in flight");
   for (std::size_t rank = 0; rank < times.idle.size(); ++rank)
     text += fmt::format("{:>4} {:>6.1f} % {:>10}\n", rank,
                         100 * times.idle[rank], times.in_flight[rank]);
@@ -73,6 +75,9 @@ void run(const simulate_options& options) {
   auto costs = load_costs(options.costs);
   costs.atomic_pairs = options.atomic_pairs;
   const auto of = find_plan(options);
+  if (const auto unused = without_effect(costs, of); !unused.empty())
+    spdlog::warn("--costs: {} has no effect, as {} has no such op or message",
+                 fmt::join(unused, ", "), of.schedule_name);
   const auto times = simulate(of, costs);
   write_output("", options.json ? to_json(of, times) : to_table(of, times));
 }

@@ -3,8 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <cmath>
-
+#include "troupe/cli/checks.hpp"
 #include "troupe/schedules/builtin.hpp"
 
 namespace troupe::cli {
@@ -28,50 +27,50 @@ void add_data_flags(CLI::App& app, train_options& o) {
     ->check(CLI::IsMember({"auto", "bytes", "llm_c", "nano_gpt", "npy"}))
     ->group(group);
   app.add_option("--vocabulary", o.vocabulary, "token ids are below this")
-    ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 24))
+    ->check(whole_number(1, 1 << 24))
     ->group(group);
   app
     .add_option("--microbatch-size", o.microbatch_size, "rows of a microbatch")
-    ->check(CLI::PositiveNumber)
+    ->check(whole_number(1, 1 << 20))
     ->group(group);
   app.add_option("--seq", o.seq, "tokens of a row")
-    ->check(CLI::PositiveNumber)
+    ->check(whole_number(1, 1 << 20))
     ->group(group);
   app
     .add_option("--validation-fraction", o.validation_fraction,
                 "end of the text that is held out; 0: none")
-    ->check(CLI::Range(0.0, 0.9))
+    ->check(number(0, 0.9))
     ->group(group);
   app
     .add_option("--validation-microbatches", o.validation_microbatches,
                 "microbatches of a validation")
-    ->check(CLI::PositiveNumber)
+    ->check(whole_number(1))
     ->group(group);
   app
     .add_option("--validate-every", o.validate_every,
                 "steps between validations; 0: at the end alone")
-    ->check(CLI::NonNegativeNumber)
+    ->check(whole_number(0))
     ->group(group);
   app.add_option("--prefetch", o.prefetch, "microbatches made ahead")
-    ->check(CLI::Range(1, 1024))
+    ->check(whole_number(1, 1024))
     ->group(group);
   app
     .add_option("--slow-load", o.slow_load,
                 "warn of a microbatch that takes longer, in seconds")
-    ->check(CLI::NonNegativeNumber)
+    ->check(number(0))
     ->group(group);
 }
 
 void add_model_flags(CLI::App& app, train_options& o) {
   const auto* group = "Model";
   app.add_option("--d-model", o.d_model, "width")
-    ->check(CLI::PositiveNumber)
+    ->check(whole_number(1, 1 << 20))
     ->group(group);
   app.add_option("--layers", o.layers, "transformer blocks")
-    ->check(CLI::PositiveNumber)
+    ->check(whole_number(1, 1 << 16))
     ->group(group);
   app.add_option("--heads", o.heads, "attention heads")
-    ->check(CLI::PositiveNumber)
+    ->check(whole_number(1, 1 << 20))
     ->group(group);
   app
     .add_option("--initial", o.initial,
@@ -82,17 +81,17 @@ void add_model_flags(CLI::App& app, train_options& o) {
 void add_pipeline_flags(CLI::App& app, train_options& o) {
   const auto* group = "Pipeline";
   app.add_option("--ranks", o.ranks, "pipeline ranks P")
-    ->check(CLI::PositiveNumber)
+    ->check(whole_number(1, 1 << 16))
     ->group(group);
   app
     .add_option("--stages-per-rank", o.stages_per_rank,
                 "stages V of a rank (interleaved schedules)")
-    ->check(CLI::PositiveNumber)
+    ->check(whole_number(1, 1 << 16))
     ->group(group);
   app
     .add_option("--data-parallel", o.data_parallel,
                 "replicas D of the pipeline")
-    ->check(CLI::PositiveNumber)
+    ->check(whole_number(1, 1 << 16))
     ->group(group);
   app
     .add_option("--schedule", o.schedule, schedule_names() + ", or a FILE.csv")
@@ -100,23 +99,24 @@ void add_pipeline_flags(CLI::App& app, train_options& o) {
   app
     .add_option("--microbatches", o.microbatches,
                 "microbatches m of a step and replica")
-    ->check(CLI::PositiveNumber)
+    ->check(whole_number(1, 1 << 20))
     ->group(group);
   app
     .add_option("--breadth", o.breadth, "microbatches of a group (depth_first)")
-    ->check(CLI::NonNegativeNumber)
+    ->check(whole_number(0, 1 << 20))
     ->group(group);
   app
     .add_option("--split", o.split,
-                "blocks on stages: even, parameters, measured, or layers by "
-                "hand: 5,5 (embeddings and head count as layers)")
+                "layers on stages: blocks spread evenly (even), by parameters, "
+                "measured, or by hand: 5,5. The layers are the embeddings, "
+                "the blocks and the head")
     ->group(group);
   app
     .add_flag("--recompute", o.recompute,
               "run forwards again in backward, to save memory")
     ->group(group);
   app.add_option("--threads", o.threads, "intra-op threads of a rank")
-    ->check(CLI::PositiveNumber)
+    ->check(whole_number(1, 1024))
     ->group(group);
   app.add_option("--device", o.device, "cpu (cuda is to come)")
     ->check(CLI::IsMember({"cpu", "cuda"}))
@@ -130,20 +130,24 @@ void add_pipeline_flags(CLI::App& app, train_options& o) {
 void add_optimisation_flags(CLI::App& app, train_options& o) {
   const auto* group = "Optimisation";
   app.add_option("--steps", o.steps, "optimizer updates")
-    ->check(CLI::NonNegativeNumber)
+    ->check(whole_number(0))
     ->group(group);
   app.add_option("--optimizer", o.optimizer, "adamw or sgd")
     ->check(CLI::IsMember({"adamw", "sgd"}))
     ->group(group);
   app.add_option("--lr", o.lr, "learning rate; adamw 3e-4, sgd 0.05")
     ->default_str("the optimizer's")
+    ->check(number(0))
     ->group(group);
-  app.add_option("--momentum", o.momentum, "of sgd")->group(group);
+  app.add_option("--momentum", o.momentum, "of sgd")
+    ->check(number(0))
+    ->group(group);
   app.add_option("--weight-decay", o.weight_decay, "adamw 0.01, sgd 0")
     ->default_str("the optimizer's")
+    ->check(number(0))
     ->group(group);
   app.add_option("--warmup", o.warmup, "steps of linear warm-up")
-    ->check(CLI::NonNegativeNumber)
+    ->check(whole_number(0))
     ->group(group);
   app.add_option("--decay", o.decay, "of the learning rate")
     ->check(CLI::IsMember({"constant", "cosine", "linear"}))
@@ -151,20 +155,20 @@ void add_optimisation_flags(CLI::App& app, train_options& o) {
   app
     .add_option("--final-lr", o.final_lr,
                 "fraction of the learning rate that decay ends at")
-    ->check(CLI::Range(0.0, 1.0))
+    ->check(number(0, 1))
     ->group(group);
   app.add_option("--clip", o.clip, "largest gradient norm; 0: no clipping")
-    ->check(CLI::NonNegativeNumber)
+    ->check(number(0))
     ->group(group);
   app.add_option("--loss-scale", o.loss_scale, "initial loss scale")
-    ->check(CLI::PositiveNumber)
+    ->check(number_above(0))
     ->group(group);
   app
     .add_flag("--dynamic-loss-scale", o.dynamic_loss_scale,
               "halve the scale and skip the update on an overflow")
     ->group(group);
   app.add_option("--seed", o.seed, "of weights, data order and sampling")
-    ->check(CLI::Range(std::int64_t{0}, std::int64_t{INT64_MAX}))
+    ->check(whole_number(0))
     ->group(group);
   app
     .add_flag("--halt-on-nan", o.halt_on_nan,
@@ -196,31 +200,19 @@ void add_output_flags(CLI::App& app, train_options& o) {
                 "write the parameters after the last step (safetensors)")
     ->group(group);
   app.add_option("--sample", o.sample, "bytes of text to sample at the end")
-    ->check(CLI::NonNegativeNumber)
+    ->check(whole_number(0))
     ->group(group);
   app.add_option("--prompt", o.prompt, "what the sample begins with")
     ->group(group);
   app
     .add_option("--temperature", o.temperature,
                 "of sampling; 0: the most likely byte")
-    ->check(CLI::NonNegativeNumber)
+    ->check(number(0))
     ->group(group);
   app.add_flag("--print-config", o.print_config,
                "print all settings as TOML, for --config, and end");
   app.add_flag("--dry-run", o.dry_run,
                "check everything, show the plan, and end");
-}
-
-/// CLI11 takes nan and inf for numbers, and ranges let nan pass.
-void require_finite(CLI::App& app, const std::vector<std::string>& names) {
-  for (const auto& name : names)
-    app.get_option(name)->check([](const std::string& text) {
-      double value = 0;
-      const bool fine = CLI::detail::lexical_cast(text, value)
-                        && std::isfinite(value) && value >= 0;
-      return fine ? std::string{}
-                  : fmt::format("{} is no number from 0 up", text);
-    });
 }
 
 }  // namespace
@@ -233,9 +225,6 @@ void add_train_flags(CLI::App& app, train_options& options) {
   add_pipeline_flags(app, options);
   add_optimisation_flags(app, options);
   add_output_flags(app, options);
-  require_finite(app, {"--lr", "--momentum", "--weight-decay", "--clip",
-                       "--loss-scale", "--final-lr", "--temperature",
-                       "--slow-load", "--validation-fraction"});
 }
 
 }  // namespace troupe::cli

@@ -1,12 +1,15 @@
 #include "troupe/cli/train_setup.hpp"
 
 #include <ATen/ops/zeros.h>
+#include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <filesystem>
 #include <map>
 #include <sstream>
 
+#include "troupe/cli/schedule_options.hpp"
+#include "troupe/engine/device/memory.hpp"
 #include "troupe/engine/stage/split.hpp"
 #include "troupe/schedules/atomic_file.hpp"
 #include "troupe/schedules/error.hpp"
@@ -54,7 +57,8 @@ std::vector<std::int32_t> parse_counts(const std::string& text) {
     if (!CLI::detail::lexical_cast(part, count))
       fail(error_code::invalid_argument,
            "--split '{}': '{}' is no number of layers; give even, parameters, "
-           "measured, or a list such as 5,5",
+           "measured, or a list such as 5,5 (the layers are the embeddings, "
+           "the blocks and the head)",
            text, part);
     counts.push_back(count);
   }
@@ -90,6 +94,9 @@ optimizer_options optimizer_for(const train_options& o) {
     return made;
   }
   adamw made;
+  if (o.momentum > 0)
+    spdlog::warn("--momentum {} has no effect with --optimizer adamw",
+                 o.momentum);
   made.learning_rate = o.lr < 0 ? made.learning_rate : o.lr;
   made.weight_decay = o.weight_decay < 0 ? made.weight_decay : o.weight_decay;
   return made;
@@ -110,12 +117,38 @@ learning_rate_schedule learning_rate_for(const train_options& o) {
 /// Before a schedule of that size is made.
 void require_enough_layers(const train_options& o) {
   const auto stages = std::int64_t{o.ranks} * o.stages_per_rank;
-  const auto most = o.layers + (o.split == "even" ? 0 : 2);
+  const bool even = o.split == "even";
+  const auto most = o.layers + (even ? 0 : 2);
   if (!names_file(o.schedule) && stages > most)
     fail(error_code::invalid_argument,
-         "{} blocks can't be cut into {} stages ({} ranks x {} stages a rank); "
-         "use at most {} stages or more --layers",
-         o.layers, stages, o.ranks, o.stages_per_rank, most);
+         "{} blocks{} can't be cut into {} stages ({} ranks x {} stages a "
+         "rank); use at most {} stages or more blocks (--layers)",
+         o.layers, even ? "" : ", the embeddings and the head", stages, o.ranks,
+         o.stages_per_rank, most);
+}
+
+/// Values and gradients at least: the update and activations come on top.
+void require_memory(const train_options& o, const gpt_options& sizes) {
+  constexpr double gib = 1 << 30;
+  const auto parameters = parameter_count(sizes);
+  const auto bytes = 8.0 * parameters * o.data_parallel;
+  const auto there = static_cast<double>(physical_bytes());
+  if (there > 0 && bytes > there)
+    fail(error_code::invalid_argument,
+         "the model has {:.3g} parameters; with their gradients {} replicas "
+         "need {:.3g} GiB, and this machine has {:.3g}; use a smaller "
+         "--d-model, --layers, --vocabulary, --seq or --data-parallel",
+         parameters, o.data_parallel, bytes / gib, there / gib);
+}
+
+/// Each rank of each replica is a thread of this process.
+void require_threads(const train_options& o, std::int32_t ranks) {
+  constexpr std::int64_t most = 1024;
+  if (std::int64_t{ranks} * o.data_parallel > most)
+    fail(error_code::invalid_argument,
+         "{} ranks x {} replicas are more than {} threads; use fewer --ranks "
+         "or a smaller --data-parallel",
+         ranks, o.data_parallel, most);
 }
 
 void require_known_prompt(const train_options& o) {
@@ -152,15 +185,18 @@ void add_data(train_setup& setup, const train_options& o) {
 
 train_setup make_setup(const train_options& o) {
   if (o.device == "cuda")
-    fail(error_code::device,
+    fail(error_code::invalid_argument,
          "this version of troupe has no CUDA backend; use --device cpu");
   train_setup setup;
   setup.gpt = {o.d_model, o.layers, o.heads, o.seq, o.vocabulary, o.seed};
   require_enough_layers(o);
+  require_memory(o, setup.gpt);
   require_known_prompt(o);
   auto& run = setup.trainer;
   run.schedule = find_schedule(
     o.schedule, {o.ranks, o.stages_per_rank, o.microbatches, o.breadth});
+  require_threads(o, run.schedule.ranks());
+  warn_of_breadth(o.schedule, o.breadth);
   run.split = split_for(o, setup.gpt, run.schedule.stages());
   run.data_parallel = o.data_parallel;
   run.optimizer = optimizer_for(o);

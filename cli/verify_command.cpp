@@ -1,11 +1,13 @@
 #include "troupe/cli/verify_command.hpp"
 
 #include <fmt/format.h>
+#include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <memory>
 #include <string>
 
+#include "troupe/cli/checks.hpp"
 #include "troupe/cli/schedule_options.hpp"
 #include "troupe/engine/plan/lowered_csv.hpp"
 #include "troupe/engine/plan/verify.hpp"
@@ -23,6 +25,9 @@ struct verify_options {
 };
 
 void run(const verify_options& options) {
+  if (options.credits > 0 && options.transport != "credited")
+    spdlog::warn("--credits {} has no effect with --transport {}",
+                 options.credits, options.transport);
   auto of = load_plan(options.path);
   for (auto& to : of.channels)
     if (options.credits > 0)
@@ -36,11 +41,8 @@ void run(const verify_options& options) {
   if (!found.progress)
     fail(error_code::deadlock, "{} ({}): {}", options.path, setting,
          found.text());
-  write_output("", fmt::format("{} ({}): {}: {} ranks, {} stages, {} "
-                               "microbatches, {} ops, {} messages\n",
-                               options.path, setting, found.text(), of.ranks(),
-                               of.stages(), of.microbatches, of.ops.size(),
-                               of.messages.size()));
+  write_output("", fmt::format("{} ({}): {}: {}\n", options.path, setting,
+                               found.text(), sizes_of(of)));
 }
 
 }  // namespace
@@ -66,6 +68,7 @@ void add_verify_command(CLI::App& app) {
   command
     ->add_option("--credits", options->credits,
                  "most credits of a channel; else what the plan needs")
+    ->check(whole_number(1, 1 << 20))
     ->type_name("N");
   command->footer(
     "Exit code 1 with the cycle of waits where there is no progress.\n\n"

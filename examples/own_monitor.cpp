@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <map>
+#include <string_view>
 
 #include "troupe/actors/trainer.hpp"
 #include "troupe/engine/models/gpt.hpp"
@@ -36,7 +37,11 @@ monitor largest_magnitudes() {
   return made;
 }
 
-int main() {
+int main(int argc, char** argv) {
+  if (argc > 1) {
+    fmt::print("usage: own_monitor\n");
+    return std::string_view(argv[1]) == "--help" ? 0 : 2;
+  }
   const gpt_options sizes{.width = 32, .layers = 4, .heads = 2, .length = 16};
   const auto random_text = make_source([&](std::int64_t) {
     const auto ids = at::randint(256, {2, sizes.length + 1}, at::kLong);

@@ -8,6 +8,8 @@
 #include <ATen/ops/relu.h>
 #include <fmt/format.h>
 
+#include <string_view>
+
 #include "troupe/actors/trainer.hpp"
 #include "troupe/engine/plan/compile.hpp"
 #include "troupe/engine/plan/draw.hpp"
@@ -36,7 +38,11 @@ void show(const schedule& order, const op_costs& costs) {
              paper.in_flight[0], draw_terminal(to_timeline(plan, paper)));
 }
 
-int main() {
+int main(int argc, char** argv) {
+  if (argc > 1) {
+    fmt::print("usage: own_schedule\n");
+    return std::string_view(argv[1]) == "--help" ? 0 : 2;
+  }
   const schedule_shape shape{
     .ranks = 4, .stages_per_rank = 1, .microbatches = 8};
   const auto deeper = schedule::build(

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <cstdlib>
+#include <string_view>
 
 #include "troupe/actors/trainer.hpp"
 #include "troupe/engine/models/gpt.hpp"
@@ -13,8 +14,11 @@
 using namespace troupe;
 
 int main(int argc, char** argv) try {
-  if (argc < 2)
-    fail(error_code::invalid_argument, "usage: train_gpt TEXT [STEPS]");
+  const bool help = argc > 1 && std::string_view(argv[1]) == "--help";
+  if (argc < 2 || help) {
+    fmt::print("usage: train_gpt TEXT [STEPS]\n");
+    return help ? 0 : 2;
+  }
   const auto steps = argc > 2 ? std::atol(argv[2]) : 20;
 
   const gpt_options sizes{.width = 64, .layers = 4, .heads = 4, .length = 64};

@@ -131,8 +131,9 @@ void check_shape(const builtin_schedule& row, const schedule_shape& shape) {
                                : fmt::format("in 1..{}", most),
            value, std::clamp(value, 1, most));
   };
-  constexpr std::int32_t most_slots = 1 << 28;
-  check("ranks", shape.ranks, most_slots);
+  constexpr std::int32_t most_ranks = 1 << 16;
+  constexpr std::int32_t most_slots = 1 << 22;  // planned in some seconds
+  check("ranks", shape.ranks, most_ranks);
   check("stages per rank", shape.stages_per_rank, row.most_stages_per_rank);
   check("stages per rank", shape.stages_per_rank, most_slots / shape.ranks);
   check("microbatches", shape.microbatches,
@@ -153,7 +154,7 @@ const std::vector<builtin_schedule>& builtin_schedules() {
     {"breadth_first", "all microbatches of a stage before its next stage",
      any_shape, breadth_first},
     {"depth_first", "groups of --breadth microbatches, one after the other",
-     any_shape, depth_first},
+     any_shape, depth_first, INT32_MAX, true},
     {"forward_only", "validation and inference", any_shape, forward_only},
   };
   return table;

@@ -15,6 +15,8 @@ struct builtin_schedule {
   schedule (*make)(const schedule_shape&);
   /// Most stages that a rank may hold.
   std::int32_t most_stages_per_rank = INT32_MAX;
+  /// Whether `schedule_shape::breadth` means anything to it.
+  bool has_breadth = false;
 };
 
 const std::vector<builtin_schedule>& builtin_schedules();

@@ -7,6 +7,7 @@
 
 #include "troupe/schedules/error.hpp"
 #include "troupe/schedules/op_text.hpp"
+#include "troupe/schedules/printable.hpp"
 
 namespace troupe {
 
@@ -56,7 +57,8 @@ class cell_reader {
     else
       read_action(result);
     if (!rest_.empty())
-      refuse(fmt::format("'{}' stands after the action; remove it", rest_));
+      refuse(fmt::format("'{}' stands after the action; remove it",
+                         printable(rest_)));
     return result;
   }
 
@@ -75,13 +77,14 @@ class cell_reader {
     if (digits.empty())
       refuse(fmt::format("a {} number is missing", what));
     if (digits.size() > 1 && digits[0] == '0')
-      refuse(fmt::format("the {} number {} has a leading zero", what, digits));
+      refuse(fmt::format("the {} number {} has a leading zero", what,
+                         printable(digits)));
     std::int64_t value = 0;
     for (const auto digit : digits)
       value = std::min(value * 10 + (digit - '0'), std::int64_t{most} + 1);
     if (value > most)
-      refuse(
-        fmt::format("the {} number {} is larger than {}", what, digits, most));
+      refuse(fmt::format("the {} number {} is larger than {}", what,
+                         printable(digits), most));
     rest_.remove_prefix(digits.size());
     return static_cast<std::int32_t>(value);
   }
@@ -99,7 +102,7 @@ class cell_reader {
              : fmt::format("'{}' is no action: known are F, B, I, W, "
                            "SEND_F, RECV_F, SEND_B, RECV_B, UNSHARD, "
                            "RESHARD and REDUCE_GRAD",
-                           rest_));
+                           printable(rest_)));
   }
 
   void read_microbatch(cell& result) {
@@ -147,7 +150,7 @@ cell parse_csv_cell(std::string_view text, std::string_view source,
     return parse_cell(text);
   } catch (const error& reason) {
     fail(reason.code(), "{}, line {}, cell {} (column {}) '{}': {}", source,
-         line, number, column, text, reason.what());
+         line, number, column, printable(text), reason.what());
   }
 }
 

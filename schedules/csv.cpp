@@ -21,6 +21,8 @@ namespace {
 
 using cell_rows = std::vector<std::vector<cell>>;
 
+constexpr std::string_view byte_order_mark = "\xEF\xBB\xBF";  // of UTF-8
+
 std::size_t op_count_of(const cell& what) {
   return what.kind == cell_kind::pair      ? 2
          : what.kind == cell_kind::compute ? 1
@@ -171,6 +173,8 @@ std::string read_file(const std::string& path) {
   std::string text{std::istreambuf_iterator<char>{file}, {}};
   if (!file || file.bad())
     fail(error_code::io, "{}: can't be read: {}", path, std::strerror(errno));
+  if (text.starts_with(byte_order_mark))
+    text.erase(0, byte_order_mark.size());
   return text;
 }
 

@@ -35,7 +35,8 @@ std::string locate_cell(const std::vector<std::vector<cell>>& rows,
 /// itself in its first line. Throws `error`; io if it can't be read.
 schedule load_schedule(const std::string& path);
 
-/// The whole content of a file. Throws `error` (io).
+/// The whole content of a text file, without the byte order mark that some
+/// editors write. Throws `error` (io).
 std::string read_file(const std::string& path);
 
 }  // namespace troupe

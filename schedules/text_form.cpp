@@ -4,11 +4,12 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <charconv>
 
 #include "troupe/schedules/cell.hpp"
 #include "troupe/schedules/error.hpp"
 #include "troupe/schedules/op_text.hpp"
+#include "troupe/schedules/parse_number.hpp"
+#include "troupe/schedules/printable.hpp"
 #include "troupe/schedules/validate.hpp"
 
 namespace troupe {
@@ -36,7 +37,7 @@ lane read_lane(line_reader& lines, std::int32_t rank) {
       if (what.kind == cell_kind::pair)
         ops.push_back(what.second);
     } catch (const error& reason) {
-      lines.refuse(fmt::format("'{}': {}", text, reason.what()));
+      lines.refuse(fmt::format("'{}': {}", printable(text), reason.what()));
     }
   return ops;
 }
@@ -72,18 +73,16 @@ bool line_reader::next_is(std::string_view key) const {
 std::string_view line_reader::expect(std::string_view key) {
   auto line = next_line();
   if (!line.starts_with(key) || line.substr(key.size(), 1) > " ")
-    refuse(fmt::format("expected '{} ...', found '{}'", key, line));
+    refuse(fmt::format("expected '{} ...', found '{}'", key, printable(line)));
   line.remove_prefix(std::min(key.size() + 1, line.size()));
   return line;
 }
 
 std::int32_t line_reader::number(std::string_view text) const {
-  std::int32_t value = 0;
-  const auto* end = text.data() + text.size();
-  const auto [stop, failure] = std::from_chars(text.data(), end, value);
-  if (failure != std::errc{} || stop != end)
-    refuse(fmt::format("'{}' is not a number", text));
-  return value;
+  const auto value = parse_number<std::int32_t>(text);
+  if (!value)
+    refuse(fmt::format("'{}' is not a number", printable(text)));
+  return *value;
 }
 
 std::int32_t line_reader::expect_number(std::string_view key,

@@ -239,14 +239,27 @@ def check_sizes():
 
 # ------------------------------------------------------------------ docs
 
+def missing_tests():
+    """`FILE` "CASE" in docs/runtime-lines.md names a test that exists."""
+    text = Path("docs/runtime-lines.md").read_text()
+    named = re.findall(r'`(tests/[^`]+)` "([^"]+)"', text)
+    for path, case in named:
+        code = Path(path).read_text() if Path(path).exists() else ""
+        if f'"{case}"' not in re.sub(r'"\s*\n\s*"', "", code):
+            yield f"docs/runtime-lines.md: {path} has no test '{case}'"
+    if not named:
+        yield "docs/runtime-lines.md: names no tests"
+
+
 def check_docs():
-    """Code blocks headed by a file's name are that file."""
+    """Code blocks headed by a file's name are that file; named tests exist."""
     text = Path("CONTRIBUTING.md").read_text()
     blocks = re.findall(r"^`([^`\n]+)`:\n\n```cpp\n(.*?)```$", text,
                         re.S | re.M)
     problems = [f"CONTRIBUTING.md: the block is not {path}"
                 for path, code in blocks if Path(path).read_text() != code]
-    return report(problems if blocks else ["CONTRIBUTING.md: no example"])
+    problems += [] if blocks else ["CONTRIBUTING.md: no example"]
+    return report([*problems, *missing_tests()])
 
 
 if __name__ == "__main__":

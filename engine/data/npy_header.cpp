@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "troupe/schedules/error.hpp"
+#include "troupe/schedules/printable.hpp"
 
 namespace troupe {
 
@@ -33,7 +34,7 @@ std::size_t item_bytes(const std::string& path, const std::string& descr) {
       return type.bytes;
   bad(path, fmt::format("has items of type '{}'; token files hold u1, u2, "
                         "i4, u4 or i8, little endian",
-                        descr));
+                        printable(descr)));
 }
 
 struct header_text {

@@ -1,5 +1,8 @@
 #include "troupe/engine/device/memory.hpp"
 
+#include <unistd.h>
+
+#include <algorithm>
 #include <fstream>
 #include <sstream>
 #include <string>
@@ -28,6 +31,11 @@ std::int64_t resident_bytes() {
 
 std::int64_t peak_resident_bytes() {
   return status_bytes("VmHWM:");
+}
+
+std::int64_t physical_bytes() {
+  const std::int64_t pages = ::sysconf(_SC_PHYS_PAGES);
+  return std::max<std::int64_t>(pages, 0) * ::sysconf(_SC_PAGESIZE);
 }
 
 }  // namespace troupe

@@ -164,13 +164,22 @@ model gpt(const gpt_options& options) {
   return layers;
 }
 
+double parameter_count(const gpt_options& options) {
+  const auto d = static_cast<double>(options.width);
+  const auto vocabulary = static_cast<double>(options.vocabulary);
+  const auto block = 12 * d * d + 13 * d;
+  const auto tables = (vocabulary + static_cast<double>(options.length)) * d;
+  const auto head = 2 * d + (d + 1) * vocabulary;
+  return tables + static_cast<double>(options.layers) * block + head;
+}
+
 stage_split split_gpt(const gpt_options& options, std::int32_t stages) {
   const auto blocks = static_cast<std::int32_t>(options.layers);
   if (stages < 1 || stages > blocks)
     fail(error_code::invalid_argument,
-         "{} layers can't be cut into {} stages (ranks x "
+         "{} blocks can't be cut into {} stages (ranks x "
          "stages a rank); use at most {} stages or more "
-         "--layers",
+         "blocks (--layers)",
          blocks, stages, blocks);
   std::vector<std::int32_t> counts(static_cast<std::size_t>(stages),
                                    blocks / stages);

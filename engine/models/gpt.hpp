@@ -25,6 +25,9 @@ struct gpt_options {
 /// Throws `invalid_argument` on sizes that don't divide.
 model gpt(const gpt_options& options);
 
+/// How many numbers its parameters hold, without making them.
+double parameter_count(const gpt_options& options);
+
 /// Blocks spread evenly over the stages, the embeddings on the first and the
 /// head on the last, as the usual pipeline implementations do.
 stage_split split_gpt(const gpt_options& options, std::int32_t stages);

@@ -9,7 +9,8 @@ namespace troupe {
 struct compile_options {
   /// Replicas of the pipeline; with more than one, gradients are reduced.
   std::int32_t data_parallel = 1;
-  /// Most messages in flight that a channel allows; 0: its own bound.
+  /// Most messages in flight that a channel allows; 0: its own bound. Only
+  /// `verify` holds sends back; actors in one process need no credits.
   std::int32_t credits = 0;
   /// Every update waits for the squares of all stages (clipping by norm).
   bool global_norm = false;

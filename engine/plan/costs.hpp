@@ -25,6 +25,14 @@ struct op_costs {
   /// An overlapped pair is one op: it waits for both inputs and delivers
   /// both results at its end. Otherwise F, then B, each at its own end.
   bool atomic_pairs = false;
+  /// What `parse_costs` read; a message counts as a send.
+  struct entry {
+    std::string text;
+    plan_op_kind kind = plan_op_kind::send;
+    std::int32_t stage = none;  // none: of all stages
+    double value = 0;
+  };
+  std::vector<entry> entries{};
 
   double of(std::uint32_t op, const plan_op& what) const {
     const auto kind = static_cast<std::size_t>(what.kind);
@@ -37,11 +45,15 @@ struct op_costs {
 
 /// Reads "f=1,b=2,i=1,w=1,message=0.25": keys f, b, i, w, unshard, reshard,
 /// reduce, norm, update, message; "f.3=1.5" is for stage 3 alone. Entries end
-/// in a comma or a new line; '#' begins a comment. Throws `error`
-/// (malformed_text) with the entry.
+/// in a comma or a new line; '#' begins a comment. A cost is in 0..1e15. Throws
+/// `error` (malformed_text) with the entry.
 op_costs parse_costs(std::string_view text);
 
-/// The same from a file if one has this name, else from the text itself.
+/// The same from a file if one has this name, else from the text itself,
+/// which then is wrong usage (invalid_argument) where it can't be read.
 op_costs load_costs(const std::string& path_or_text);
+
+/// The entries that no op or message of the plan takes, as they were written.
+std::vector<std::string> without_effect(const op_costs& costs, const plan& of);
 
 }  // namespace troupe

@@ -18,7 +18,7 @@ enum class plan_op_kind : std::uint8_t {
   input_backward,
   weight_backward,
   send,     // hands a compute op's output to its channel, never blocks the lane
-  receive,  // posts the buffer of a message (grants a credit), never blocks
+  receive,  // posts the buffer of a message, never blocks
   gather,   // sharded parameters of a stage are made whole
   release,  // ... and dropped
   reduce,   // gradients of a stage are reduced over the data ranks

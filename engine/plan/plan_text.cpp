@@ -9,6 +9,7 @@
 #include "troupe/engine/plan/passes.hpp"
 #include "troupe/schedules/cell.hpp"
 #include "troupe/schedules/error.hpp"
+#include "troupe/schedules/printable.hpp"
 #include "troupe/schedules/text_form.hpp"
 
 namespace troupe {
@@ -81,7 +82,7 @@ void read_lane(line_reader& lines, plan& into) {
     try {
       into.ops.push_back(read_word(text));
     } catch (const error& reason) {
-      lines.refuse(fmt::format("'{}': {}", text, reason.what()));
+      lines.refuse(fmt::format("'{}': {}", printable(text), reason.what()));
     }
 }
 

@@ -128,6 +128,21 @@ TEST_CASE("an update waits for the norm, and is skipped on an overflow") {
   CHECK(at.ports.reports.size() == 1);
 }
 
+TEST_CASE("data that no op took are an error at the step's end") {
+  last_stage at;
+  at.runner->on(loaded_data{1, 0, 0, {}});  // this stage reads no data
+  for (const auto k : {0, 1})
+    at.runner->on(at.activation(k));
+  const auto run_lane = [&] {
+    at.runner->on(at.first_token());
+    at.run_own_turns();
+  };
+  CHECK_THROWS_MATCHES(run_lane(), error,
+                       MessageMatches(ContainsSubstring(
+                         "stage 1: 0 messages, 0 unsent outputs and 1 "
+                         "microbatches of data were left")));
+}
+
 TEST_CASE("messages that the envelope does not fit are refused") {
   last_stage at;
   const auto refused = [&](auto change, const std::string& reason) {

@@ -1,3 +1,4 @@
+#include <ATen/ops/equal.h>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 
@@ -128,6 +129,19 @@ TEST_CASE("evaluation changes nothing and equals the plain loop's loss") {
     oracle.evaluate([&](std::int64_t k) { return text->at(k); }, 8);
   const auto loss = run.evaluate(text, 8).losses.at(0).value;
   CHECK(std::abs(loss - expected) < 1e-12);
+  CHECK(first_difference(run.parameters(), oracle.parameters()) == "");
+}
+
+TEST_CASE("inference gives the last stage's outputs and changes nothing") {
+  const small_case what{.schedule = "interleaved_1f1b", .stages_per_rank = 2};
+  trainer run(model_for(what), options_for(what));
+  plain_loop oracle(model_for(what), {});
+  const auto ids = small_text()->at(0).inputs;
+  const auto outputs = run.infer(ids);
+  REQUIRE(outputs.size() == 1);
+  CHECK(at::equal(outputs[0], oracle.module().forward(ids).at(0)));
+  CHECK_FALSE(outputs[0].requires_grad());
+  CHECK(run.position() == 0);
   CHECK(first_difference(run.parameters(), oracle.parameters()) == "");
 }
 

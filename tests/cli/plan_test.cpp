@@ -6,22 +6,18 @@
 #include <string_view>
 
 #include "../engine/temporary_folder.hpp"
-#include "../run_program.hpp"
 #include "troupe/schedules/csv.hpp"
-#include "troupe_paths.hpp"
+#include "troupe_program.hpp"
 
 using Catch::Matchers::ContainsSubstring;
 using Catch::Matchers::EndsWith;
-using troupe::testing::run_program;
-using troupe::testing::temporary_folder;
+using namespace troupe::testing;
 
 namespace {
 
 auto plan(std::string_view flags, std::string_view more = {}) {
-  return run_program(fmt::format("{} plan {} {}", TROUPE_PROGRAM, flags, more));
+  return run_troupe("plan", flags, more);
 }
-
-constexpr auto two_ranks = "--schedule 1f1b --ranks 2 --microbatches 2 ";
 
 }  // namespace
 
@@ -73,7 +69,9 @@ TEST_CASE("plan refuses wrong usage with exit code 2") {
   for (const auto flags :
        {"", "--schedule 2f2b", "--schedule gpipe --stages-per-rank 2",
         "--schedule gpipe --ranks 0", "--schedule gpipe --format png",
-        "--schedule gpipe --rank 2", "--schedule gpipe --ranks two"}) {
+        "--schedule gpipe --rank 2", "--schedule gpipe --ranks 5000000",
+        "--schedule gpipe --ranks 65536 --microbatches 1048576",
+        "--schedule gpipe --ranks two"}) {
     INFO(flags);
     CHECK(plan(flags).exit_code == 2);
   }
@@ -90,8 +88,7 @@ TEST_CASE("plan leaves no half-written file") {
 
 TEST_CASE("each command's help ends in an example") {
   for (const auto name : {"plan", "verify", "simulate"}) {
-    const auto run =
-      run_program(fmt::format("{} {} --help", TROUPE_PROGRAM, name));
+    const auto run = run_troupe(name, "--help");
     CHECK(run.exit_code == 0);
     CHECK_THAT(run.output, ContainsSubstring("Example:\n  troupe "));
   }

@@ -6,23 +6,16 @@
 #include <string_view>
 
 #include "../engine/temporary_folder.hpp"
-#include "../run_program.hpp"
-#include "troupe_paths.hpp"
+#include "troupe_program.hpp"
 
 using Catch::Matchers::ContainsSubstring;
-using troupe::testing::run_program;
-using troupe::testing::temporary_folder;
+using namespace troupe::testing;
 
 namespace {
 
 auto simulate(std::string_view flags, std::string_view more = {}) {
-  return run_program(
-    fmt::format("{} simulate {} {}", TROUPE_PROGRAM, flags, more));
+  return run_troupe("simulate", flags, more);
 }
-
-const std::string cases =
-  std::string{TROUPE_SOURCE_DIR} + "/tests/schedules/cases/";
-constexpr auto two_ranks = "--schedule 1f1b --ranks 2 --microbatches 2 ";
 
 }  // namespace
 
@@ -55,12 +48,41 @@ TEST_CASE("simulate takes costs from a file") {
              ContainsSubstring("makespan 90, period 90, idle 33.3 %"));
 }
 
+TEST_CASE("simulate warns of flags without effect") {
+  const auto warns = [](const std::string& flags, const std::string& of) {
+    const auto run = simulate(flags);
+    CHECK(run.exit_code == 0);
+    CHECK_THAT(run.output, ContainsSubstring("warning: " + of));
+  };
+  const auto file = cases + "gpipe_p2_v1_m4.compute.csv";
+  warns(two_ranks + std::string{"--costs w=1,f.2=1,f=1"},
+        "--costs: w=1, f.2=1 has no effect, as 1f1b has no such op");
+  warns(two_ranks + std::string{"--breadth 2"},
+        "--breadth 2 has no effect with --schedule 1f1b");
+  warns("--schedule " + file + " --stages-per-rank 2",
+        "--stages-per-rank has no effect with --schedule ");
+  warns(file + " --ranks 3", "--ranks has no effect with ");
+  CHECK_THAT(simulate("--schedule depth_first --microbatches 2 --breadth 2",
+                      "--costs f=1,b=1")
+               .output,
+             !ContainsSubstring("warning"));
+}
+
 TEST_CASE("simulate refuses what it can't take") {
   CHECK(simulate("").exit_code == 2);
   CHECK(simulate("--schedule 2f2b").exit_code == 2);
   CHECK(simulate(two_ranks, "x.csv").exit_code == 2);
-  const auto costs = simulate(two_ranks, "--costs g=1");
-  CHECK(costs.exit_code == 1);
-  CHECK_THAT(costs.output,
-             ContainsSubstring("costs 'g=1': the key is unknown"));
+}
+
+TEST_CASE("bad costs are wrong usage as a flag, and malformed in a file") {
+  for (const std::string costs : {"g=1", "f=nan"}) {
+    const auto flag = simulate(two_ranks, "--costs " + costs);
+    CHECK(flag.exit_code == 2);
+    CHECK_THAT(flag.output, ContainsSubstring("costs '" + costs + "': the "));
+    const temporary_folder folder;
+    const auto file =
+      simulate(two_ranks, "--costs " + folder.write("costs", costs));
+    CHECK(file.exit_code == 1);
+    CHECK_THAT(file.output, ContainsSubstring("/costs: costs '" + costs));
+  }
 }

@@ -131,6 +131,29 @@ TEST_CASE("settings come from a TOML file and are overridden by flags") {
   CHECK(reprinted.output == printed.output);
 }
 
+TEST_CASE("a setting of the wrong type is told with file, line and key") {
+  const temporary_folder folder;
+  const auto refused = [&](const std::string& line, const std::string& why) {
+    const auto path = folder.write("bad.toml", "# settings\n" + line + "\n");
+    const auto run = run_program(program + " train --config " + path);
+    INFO(run.output);
+    CHECK(run.exit_code == 2);
+    CHECK_THAT(run.output, ContainsSubstring("bad.toml:2: " + why));
+  };
+  refused("validate-every = \"two\"",
+          "validate-every is of type string, but must be a whole number");
+  refused("warmup = 1.5", "warmup is of type floating-point, but must be a wh");
+  refused("lr = true", "lr is of type boolean, but must be a number");
+  refused("plain = 1", "plain is of type integer, but must be true or false");
+  refused("schedule = [\"gpipe\"]",
+          "schedule is of type array, but must be a string");
+  refused("prompt = 42", "prompt is of type integer, but must be a string");
+  refused("text = [\"a\", 1]",
+          "text is of type integer, but must be a string or a list");
+  refused("prefetch = 0", "prefetch: 0 is no whole number in 1..1024");
+  refused("[train]", "unknown key 'train'");
+}
+
 TEST_CASE("a dry run checks and shows the plan, and trains nothing") {
   const bench at;
   const auto run = at.train("--dry-run --save-parameters " + (at.folder / "p"));
@@ -162,7 +185,10 @@ TEST_CASE("bad input is refused before any work") {
   refused("--text " + u16, 1, "is beyond the vocabulary of 256");
   refused("--seq 5000 --validation-fraction 0", 1, "less than one microbatch");
   refused("--heads 3", 2, "--d-model 16 is no multiple of --heads 3");
-  refused("--layers 1", 2, "can't be cut into 2 stages");
+  refused("--layers 1", 2, "1 blocks can't be cut into 2 stages");
+  refused("--layers 1 --ranks 4 --split parameters", 2,
+          "1 blocks, the embeddings and the head can't be cut into 4 stages");
+  refused("--split 5,x", 2, "'x' is no number of layers");
   refused("--schedule 2f2b", 2, "interleaved_1f1b");
   refused("--schedule 1f1b --stages-per-rank 2", 2, "stage");
   refused("--schedule " + cut_csv, 1, "1");
@@ -177,19 +203,37 @@ TEST_CASE("bad input is refused before any work") {
   refused("--config " + unknown_toml, 2, "unknown key 'stepz'");
   refused("--save-parameters /no/such/folder/p", 1, "can't be created");
   refused("--timeline /proc/x.svg", 1, "can't be");
-  refused("--device cuda", 1, "CUDA");
+  refused("--device cuda", 2, "CUDA");
   refused("--initial " + at.text, 1, "announces a header");
   refused("--split 1,2", 2, "hold 3 layers together, the model has 6");
   refused("--clip -1", 2, "--clip");
   refused("--lr nan", 2, "nan is no number");
-  refused("--seed -1", 2, "--seed");
-  refused("--vocabulary 0", 2, "--vocabulary");
-  refused("--ranks 1000000", 2, "can't be cut into 1000000 stages");
+  refused("--seed -1", 2, "--seed: -1 is no whole number from 0 up");
+  refused("--vocabulary 0", 2, "--vocabulary: 0 is no whole number in 1..");
+  refused("--steps 99999999999999999999", 2, "is no whole number from 0 up");
+  refused("--loss-scale 0", 2, "--loss-scale: 0 is no number above 0");
+  refused("--d-model 1048576 --heads 1", 2, "GiB, and this machine has");
+  refused("--d-model 2000000000", 2, "--d-model: 2000000000 is no whole");
+  refused("--layers 2000000000", 2, "--layers: 2000000000 is no whole");
+  refused("--layers 60000 --ranks 2000", 2, "more than 1024 threads");
+  refused("--threads 100000", 2, "--threads: 100000 is no whole number in");
+  refused("--ranks 60000", 2, "can't be cut into 60000 stages");
   refused("--save-parameters " + at.text, 2, "is the file of --text too");
   refused("--trace a --timeline a", 2, "is the file of --trace too");
   refused("--config /dev/zero", 2, "no such file");
   refused("--sample 9 --vocabulary 128 --prompt \xc3\xa9", 2, "--prompt");
   refused("--plain --trace t.json", 2, "--plain runs no actors");
+}
+
+TEST_CASE("train warns of flags without effect") {
+  const bench at;
+  const auto run = at.train("--dry-run --momentum 0.9 --breadth 2");
+  CHECK(run.exit_code == 0);
+  CHECK_THAT(run.output,
+             ContainsSubstring("warning: --momentum 0.9 has no effect with "
+                               "--optimizer adamw")
+               && ContainsSubstring("warning: --breadth 2 has no effect with "
+                                    "--schedule 1f1b"));
 }
 
 TEST_CASE("debug logs show memory, parameters and gradients") {
@@ -201,6 +245,15 @@ TEST_CASE("debug logs show memory, parameters and gradients") {
                && ContainsSubstring("step 3: blocks.2.mlp.up.weight norm "));
 }
 
+TEST_CASE("a slow load is warned of, with its time") {
+  const bench at;
+  const auto run = at.train("--slow-load 0");
+  CHECK(run.exit_code == 0);
+  CHECK_THAT(run.output,
+             ContainsSubstring("warning: step 1: loading microbatch "
+                               "0 of replica 0 took 0."));
+}
+
 TEST_CASE("no text at all is wrong usage") {
   const auto run = run_program(program + " train");
   CHECK(run.exit_code == 2);
@@ -210,6 +263,14 @@ TEST_CASE("no text at all is wrong usage") {
   CHECK_THAT(run_program(program + " train --help").output,
              ContainsSubstring("Example:"));
   CHECK(run_program(program + " --version").exit_code == 0);
+}
+
+TEST_CASE("an unknown command is named") {
+  const auto run = run_program(program + " frob --ranks 2");
+  CHECK(run.exit_code == 2);
+  CHECK_THAT(run.output,
+             ContainsSubstring("unknown command 'frob': the known ones are "
+                               "train, plan, verify, simulate"));
 }
 
 TEST_CASE("a full disk is an error, and leaves no half-written file") {

@@ -5,22 +5,16 @@
 #include <string_view>
 
 #include "../engine/temporary_folder.hpp"
-#include "../run_program.hpp"
-#include "troupe_paths.hpp"
+#include "troupe_program.hpp"
 
 using Catch::Matchers::ContainsSubstring;
-using troupe::testing::run_program;
-using troupe::testing::temporary_folder;
+using namespace troupe::testing;
 
 namespace {
 
 auto verify(std::string_view flags, std::string_view more = {}) {
-  return run_program(
-    fmt::format("{} verify {} {}", TROUPE_PROGRAM, flags, more));
+  return run_troupe("verify", flags, more);
 }
-
-const std::string cases =
-  std::string{TROUPE_SOURCE_DIR} + "/tests/schedules/cases/";
 
 }  // namespace
 
@@ -57,6 +51,18 @@ TEST_CASE("verify refuses a malformed file, with its place") {
   CHECK_THAT(run.output,
              ContainsSubstring("bad.csv, line 1, cell 2 (column 5) '0B': a "
                                "microbatch number is missing"));
+}
+
+TEST_CASE("verify warns of credits that the transport does not have") {
+  const auto path = cases + "zbv_p2_v2_m2.comms.csv ";
+  CHECK_THAT(verify(path, "--credits 1").output,
+             ContainsSubstring("warning: --credits 1 has no effect with "
+                               "--transport buffered"));
+  CHECK_THAT(verify(path, "--credits 1 --transport credited").output,
+             !ContainsSubstring("warning"));
+  const auto none = verify(path, "--credits 0 --transport credited");
+  CHECK(none.exit_code == 2);
+  CHECK_THAT(none.output, ContainsSubstring("--credits: 0 is no whole number"));
 }
 
 TEST_CASE("verify refuses wrong usage with exit code 2") {

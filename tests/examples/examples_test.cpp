@@ -21,6 +21,16 @@ TEST_CASE("example: train a GPT") {
   CHECK(run_program(TROUPE_EXAMPLES "/train_gpt").exit_code == 2);
 }
 
+TEST_CASE("each example's --help prints its usage") {
+  for (const std::string name : {"train_gpt", "own_schedule", "own_monitor"}) {
+    const auto program = TROUPE_EXAMPLES "/" + name;
+    const auto help = run_program(program + " --help");
+    CHECK(help.exit_code == 0);
+    CHECK_THAT(help.output, ContainsSubstring("usage: " + name));
+  }
+  CHECK(run_program(TROUPE_EXAMPLES "/own_monitor 5").exit_code == 2);
+}
+
 TEST_CASE("example: a schedule of one's own") {
   const auto result = run_program(TROUPE_EXAMPLES "/own_schedule");
   CHECK(result.exit_code == 0);

@@ -5,6 +5,7 @@
 #include <catch2/matchers/catch_matchers_exception.hpp>
 #include <troupe_paths.hpp>
 
+#include "../engine/temporary_folder.hpp"
 #include "troupe/schedules/error.hpp"
 #include "troupe/schedules/find_schedule.hpp"
 
@@ -62,6 +63,14 @@ TEST_CASE("a file is found by a dot or a slash in its name") {
     find_schedule("./absent.csv", {}), error,
     Catch::Matchers::Message(
       "./absent.csv: can't be read: No such file or directory"));
+}
+
+TEST_CASE("a byte order mark is passed over") {
+  const testing::temporary_folder folder;
+  const auto path = folder.write("bom.csv",
+                                 "\xEF\xBB\xBF"
+                                 "0F0,0B0\n");
+  CHECK(to_csv(load_schedule(path)) == "0F0,0B0\r\n");
 }
 
 TEST_CASE("CSV refuses to write slices") {

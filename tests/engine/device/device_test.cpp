@@ -25,6 +25,7 @@ TEST_CASE("equal bytes have equal hashes") {
 TEST_CASE("memory is read from the system") {
   CHECK(resident_bytes() > 1'000'000);
   CHECK(peak_resident_bytes() >= resident_bytes());
+  CHECK(physical_bytes() >= resident_bytes());
 }
 
 TEST_CASE("intra-op threads are set for the calling thread") {

@@ -28,6 +28,13 @@ TEST_CASE("a GPT maps ids to logits, the same however it is cut") {
   CHECK(at::equal(logits, back.forward(front.forward({ids()})).at(0)));
 }
 
+TEST_CASE("parameters are counted without making them") {
+  std::int64_t count = 0;
+  for (const auto& p : layer_sequence(gpt(sizes), {0, 5}).parameters())
+    count += p.numel();
+  CHECK(parameter_count(sizes) == static_cast<double>(count));
+}
+
 TEST_CASE("a seed decides all weights") {
   auto other = sizes;
   other.seed = 2;

@@ -1,20 +1,13 @@
-#include <catch2/catch_test_macros.hpp>
-#include <string>
-
+#include "../../schedules/refused.hpp"
 #include "troupe/engine/plan/compile.hpp"
 #include "troupe/engine/plan/lowered_csv.hpp"
 #include "troupe/schedules/csv.hpp"
-#include "troupe/schedules/error.hpp"
 
 using namespace troupe;
+using troupe::testing::check_refused;
+using troupe::testing::refused_text;
 
 namespace {
-
-struct refused_text {
-  const char* csv;
-  error_code code;
-  const char* message;
-};
 
 const refused_text deadlocks[]{
   {"0F0,0B0,1F0,1B0\n", error_code::deadlock,
@@ -112,20 +105,6 @@ const refused_text misplaced[]{
    "x.csv, line 1, cell 4 (column 18) '0REDUCE_GRAD1': '1' stands after the "
    "action; remove it"},
 };
-
-template <class Read, class Rows>
-void check_refused(const Rows& rows, Read read) {
-  for (const auto& row : rows) {
-    INFO(row.csv);
-    try {
-      read(row.csv);
-      FAIL_CHECK("was accepted");
-    } catch (const error& refusal) {
-      CHECK(refusal.code() == row.code);
-      CHECK(std::string{refusal.what()} == row.message);
-    }
-  }
-}
 
 }  // namespace
 

@@ -4,6 +4,8 @@
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_exception.hpp>
 
+#include <cmath>
+
 #include "support.hpp"
 #include "troupe/engine/plan/op_text.hpp"
 #include "troupe/schedules/csv.hpp"
@@ -85,6 +87,23 @@ TEST_CASE("receives end when their message has arrived") {
   CHECK(times.start[first.consumer] == Approx(1.5));
 }
 
+TEST_CASE("the largest costs give finite figures") {
+  const auto of = testing::make_plan("1f1b", {.ranks = 8, .microbatches = 64});
+  const auto times = simulate(of, parse_costs("f=1e15,b=1e15,message=1e15"));
+  CHECK(std::isfinite(times.makespan));
+  CHECK(std::isfinite(times.period));
+  CHECK(times.bubble > 0);
+  CHECK(times.bubble < 1);
+}
+
+TEST_CASE("costs of what a plan lacks are found") {
+  const auto one = testing::make_plan("gpipe", {.ranks = 1, .microbatches = 2});
+  CHECK(without_effect(parse_costs("f=2,w=1,b.1=3,message=1"), one)
+        == std::vector<std::string>{"w=1", "b.1=3", "message=1"});
+  const auto two = testing::make_plan("gpipe", {.ranks = 2, .microbatches = 2});
+  CHECK(without_effect(parse_costs("b.1=3,message=1,norm=1"), two).empty());
+}
+
 TEST_CASE("costs are read strictly") {
   const auto costs = parse_costs("f=1.5, b=2 # measured\nmessage=1e-3\n");
   CHECK(costs.of_kind[0] == 1.5);
@@ -95,7 +114,10 @@ TEST_CASE("costs are read strictly") {
         std::pair{"f=-1", "the cost is not a number of at least 0"},
         std::pair{"f=nan", "the cost is not a number of at least 0"},
         std::pair{"f=1x", "the cost is not a number of at least 0"},
+        std::pair{"message=1e308",
+                  "the cost is larger than 1e15; take a larger unit of time"},
         std::pair{"g=1", "the key is unknown"},
+        std::pair{"message.1=1", "the key is unknown"},
         std::pair{"f.x=1", "the stage is not a number"}})
     CHECK_THROWS_MATCHES(
       parse_costs(text), error,

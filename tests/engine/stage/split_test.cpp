@@ -83,7 +83,7 @@ TEST_CASE("splits that can't be are refused") {
     return MessageMatches(ContainsSubstring(text));
   };
   CHECK_THROWS_MATCHES(split_gpt(sizes, 5), error,
-                       says("4 layers can't be cut into 5 stages"));
+                       says("4 blocks can't be cut into 5 stages"));
   CHECK_THROWS_MATCHES(split(gpt(sizes), 7), error,
                        says("6 layers can't be cut into 7 stages"));
   CHECK_THROWS_MATCHES(split_by_hand(6, {3, 2}), error,

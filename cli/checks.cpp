@@ -1,0 +1,54 @@
+#include "troupe/cli/checks.hpp"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "troupe/schedules/parse_number.hpp"
+
+namespace troupe::cli {
+
+namespace {
+
+/// "0 is no whole number in 1..8"; --help shows the range in short.
+template <class Number>
+CLI::Validator validator(const std::string& what, const std::string& in_short,
+                         const std::function<bool(Number)>& is_legal) {
+  const auto check = [=](const std::string& text) {
+    const auto value = parse_number<Number>(text);
+    return value && is_legal(*value) ? std::string{}
+                                     : fmt::format("{} is no {}", text, what);
+  };
+  return CLI::Validator{check, in_short};
+}
+
+}  // namespace
+
+CLI::Validator whole_number(std::int64_t least, std::int64_t most) {
+  const bool open = most == INT64_MAX;
+  return validator<std::int64_t>(
+    open ? fmt::format("whole number from {} up", least)
+         : fmt::format("whole number in {}..{}", least, most),
+    open ? fmt::format("{}..", least) : fmt::format("{}..{}", least, most),
+    [=](std::int64_t value) { return value >= least && value <= most; });
+}
+
+CLI::Validator number(double least, double most) {
+  const bool open = std::isinf(most);
+  return validator<double>(
+    open ? fmt::format("number from {:g} up", least)
+         : fmt::format("number in {:g}..{:g}", least, most),
+    open ? fmt::format("{:g}..", least)
+         : fmt::format("{:g}..{:g}", least, most),
+    [=](double value) {
+      return std::isfinite(value) && value >= least && value <= most;
+    });
+}
+
+CLI::Validator number_above(double limit) {
+  return validator<double>(
+    fmt::format("number above {:g}", limit), fmt::format("{:g}..", limit),
+    [=](double value) { return std::isfinite(value) && value > limit; });
+}
+
+}  // namespace troupe::cli

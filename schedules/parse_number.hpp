@@ -1,0 +1,22 @@
+#pragma once
+
+#include <charconv>
+#include <optional>
+#include <string_view>
+#include <system_error>
+
+namespace troupe {
+
+/// The number that the whole text spells; none where it spells no number, or
+/// one that the type can't hold.
+template <class Number>
+std::optional<Number> parse_number(std::string_view text) {
+  Number value{};
+  const auto* end = text.data() + text.size();
+  const auto [stop, failure] = std::from_chars(text.data(), end, value);
+  if (failure != std::errc{} || stop != end)
+    return {};
+  return value;
+}
+
+}  // namespace troupe

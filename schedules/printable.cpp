@@ -1,0 +1,18 @@
+#include "troupe/schedules/printable.hpp"
+
+#include <fmt/format.h>
+
+namespace troupe {
+
+std::string printable(std::string_view text) {
+  constexpr std::size_t most = 80;
+  std::string shown;
+  for (const auto c : text.substr(0, most))
+    if (c >= ' ' && c <= '~')
+      shown += c;
+    else
+      shown += fmt::format("\\x{:02X}", static_cast<unsigned char>(c));
+  return text.size() > most ? shown + "..." : shown;
+}
+
+}  // namespace troupe
