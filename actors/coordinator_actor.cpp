@@ -105,8 +105,11 @@ struct coordinator_state {
     if (!outcome)
       return;
     // Parts of an evaluation are told as one, by whoever asked for it.
-    if (outcome->event.source.phase == phase::training)
+    if (outcome->event.source.phase == phase::training) {
+      outcome->event.monitor_seconds =
+        static_cast<double>(watch.events->take_spent()) * 1e-9;
       publish(outcome->event);
+    }
     asked.deliver(std::move(*outcome));
   }
 

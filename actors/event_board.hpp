@@ -24,9 +24,14 @@ class event_board {
   void observe_every(std::int64_t steps) { stride_ = steps; }
   std::int64_t observed_every() const { return stride_; }
 
+  /// Adds up what monitors' threads took.
+  void spent(std::int64_t ns) { spent_ += ns; }
+  std::int64_t take_spent() { return spent_.exchange(0); }
+
  private:
   std::atomic<bool> ops_{false};
   std::atomic<std::int64_t> stride_{1};
+  std::atomic<std::int64_t> spent_{0};
   mutable std::mutex mutex_;
   std::vector<subscription> all_;
 };

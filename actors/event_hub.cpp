@@ -38,8 +38,9 @@ struct hub_state {
       const auto trouble = monitor.what->push(message.what);
       if (trouble.empty())
         continue;
-      spdlog::warn("monitor {} sees nothing further: {}", monitor.what->name(),
-                   trouble);
+      if (!monitor.what->stopped())  // else the run's error tells
+        spdlog::warn("monitor {} sees nothing further: {}",
+                     monitor.what->name(), trouble);
       monitor.gone = changed = true;
     }
     if (changed)

@@ -97,11 +97,15 @@ class lent_storages {
 }  // namespace
 
 struct monitor_thread::state {
-  state(monitor given, std::function<void(std::string)> on_stop)
-    : what(std::move(given)), stop(std::move(on_stop)) {}
+  state(monitor given, std::function<void(std::string)> on_stop,
+        std::function<void(std::int64_t)> on_spent)
+    : what(std::move(given)),
+      stop(std::move(on_stop)),
+      spent(std::move(on_spent)) {}
 
   const monitor what;
   const std::function<void(std::string)> stop;
+  const std::function<void(std::int64_t)> spent;
 
   std::mutex mutex;
   std::condition_variable changed;
@@ -114,7 +118,6 @@ struct monitor_thread::state {
   bool done = false;
   std::string trouble;
   std::int64_t busy_since = 0;  // 0: not in a call of the monitor's
-  std::atomic<std::int64_t> processor{0};
   std::atomic<bool> stopped{false};
 
   bool stuck() const {
@@ -134,6 +137,7 @@ void monitor_thread::state::call(std::unique_lock<std::mutex>& lock,
                                  const std::function<void()>& part) {
   busy_since = now_ns();
   lock.unlock();
+  const auto before = processor_ns();
   std::string thrown;
   try {
     part();
@@ -144,9 +148,9 @@ void monitor_thread::state::call(std::unique_lock<std::mutex>& lock,
   } catch (const std::exception& reason) {
     thrown = reason.what();
   }
+  spent(processor_ns() - before);
   lock.lock();
   busy_since = 0;
-  processor = processor_ns();
   if (!thrown.empty() && trouble.empty())
     trouble = thrown;
 }
@@ -173,8 +177,10 @@ void monitor_thread::state::end_of_step() {
 }
 
 monitor_thread::monitor_thread(monitor what,
-                               std::function<void(std::string)> stop)
-  : state_(std::make_shared<state>(std::move(what), std::move(stop))),
+                               std::function<void(std::string)> stop,
+                               std::function<void(std::int64_t)> spent)
+  : state_(std::make_shared<state>(std::move(what), std::move(stop),
+                                   std::move(spent))),
     thread_([shared = state_] { run(shared); }) {}
 
 monitor_thread::~monitor_thread() {
@@ -194,10 +200,6 @@ const std::string& monitor_thread::name() const {
 
 const subscription& monitor_thread::wants() const {
   return state_->what.wants;
-}
-
-double monitor_thread::processor_seconds() const {
-  return static_cast<double>(state_->processor) * 1e-9;
 }
 
 bool monitor_thread::stopped() const {

@@ -17,8 +17,11 @@ using event_pointer = std::shared_ptr<const event>;
 /// the run waiting: its thread is left behind then.
 class monitor_thread {
  public:
-  /// `stop` is called, from the thread, with the reason of `stop_training`.
-  monitor_thread(monitor what, std::function<void(std::string)> stop);
+  /// Both are called from the thread: `stop` with the reason of
+  /// `stop_training`, `spent` with the processor time, in ns, that a call of
+  /// the monitor took.
+  monitor_thread(monitor what, std::function<void(std::string)> stop,
+                 std::function<void(std::int64_t)> spent);
   /// Without `finish` before, what waits is thrown away.
   ~monitor_thread();
   monitor_thread(const monitor_thread&) = delete;
@@ -35,9 +38,6 @@ class monitor_thread {
   bool stopped() const;
   /// Lets it see what waits, and finish. Returns what went wrong, or empty.
   std::string finish();
-
-  /// Seconds of processor time that it took so far.
-  double processor_seconds() const;
 
  private:
   struct state;

@@ -254,7 +254,9 @@ std::int64_t pipeline::attach(monitor watcher) {
   };
   ask<bool>(impl_->system, impl_->book->hub,
             attach_monitor{id, std::make_shared<monitor_thread>(
-                                 std::move(watcher), std::move(stop))});
+                                 std::move(watcher), std::move(stop),
+                                 [board = impl_->watch.events](
+                                   std::int64_t ns) { board->spent(ns); })});
   const std::scoped_lock lock(impl_->mutex);
   impl_->monitors.push_back(id);
   return id;

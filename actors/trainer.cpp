@@ -264,6 +264,10 @@ void trainer::finish_monitors() {
   impl_->actors->finish_monitors();
 }
 
+void trainer::observe_every(std::int64_t steps) {
+  impl_->actors->board().observe_every(steps);
+}
+
 void trainer::interrupt(std::string reason) {
   impl_->actors->interrupt(std::move(reason));
 }

@@ -62,10 +62,13 @@ class trainer {
   /// calling thread.
   tensor_list infer(const tensor_list& inputs);
 
+  /// From any thread, also while a step runs: it sees whole steps.
   std::int64_t attach(monitor watcher);
   void detach(std::int64_t id);
   /// Lets all monitors finish what they write; throws `io` if one can't.
   void finish_monitors();
+  /// Observes tensors for monitors in every n-th step only; any thread.
+  void observe_every(std::int64_t steps);
   void interrupt(std::string reason);
 
   /// Parameters of the first replica under their unsplit names, in model

@@ -79,6 +79,8 @@ struct step_event {
   std::int64_t resident_bytes = 0;
   /// Time that the step's own threads spent for monitors, all ranks together.
   double observe_seconds = 0;
+  /// Processor time of the monitors' own threads since the step before.
+  double monitor_seconds = 0;
 };
 
 /// A microbatch took longer to load than the warning threshold.

@@ -1,0 +1,107 @@
+#include "troupe/monitors/budget.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+
+#include "troupe/schedules/error.hpp"
+
+namespace troupe {
+
+namespace {
+
+class budget_state {
+ public:
+  budget_state(const budget_options& options, std::int32_t lanes,
+               std::function<void(std::int64_t)> observe_every,
+               sink_pointer sink)
+    : options_(options),
+      lanes_(lanes),
+      observe_every_(std::move(observe_every)),
+      sink_(std::move(sink)) {}
+
+  void see(const step_event& step) {
+    if (step.source.phase != phase::training)
+      return;
+    const auto seconds =
+      static_cast<double>(step.end - step.begin) * 1e-9 * lanes_;
+    spent_ += step.observe_seconds + step.monitor_seconds;
+    passed_ += seconds;
+    if (step.observe_seconds > 0)
+      ++observed_;
+    // Two observed steps, or one that alone is far over, are enough to judge.
+    const bool enough = observed_ >= 2 && passed_ > 0;
+    if (!enough)
+      return;
+    adjust(step.source);
+    spent_ = passed_ = 0;
+    observed_ = 0;
+  }
+
+  void restore() const { observe_every_(1); }
+
+ private:
+  void adjust(const event_source& source) {
+    const auto share = spent_ / passed_;
+    // What it would be if every step were observed; spread over as many steps
+    // as it takes.
+    const auto needed =
+      std::ceil(share * static_cast<double>(every_) / options_.share);
+    const auto next = std::clamp<std::int64_t>(
+      static_cast<std::int64_t>(needed), 1, options_.longest);
+    metrics_record record{source};
+    record.values = {{"budget/share", share},
+                     {"budget/observed_every", static_cast<double>(next)}};
+    sink_->write(record);
+    // Not for every flicker of the clock.
+    if (next > every_ || next * 2 < every_)
+      change(source, share, next);
+  }
+
+  void change(const event_source& source, double share, std::int64_t next) {
+    sink_->write(alert{
+      source, "budget",
+      fmt::format("step {}: monitors took {:.2f} % of the step time (budget "
+                  "{:.2f} %); tensors are observed in one of {} steps now",
+                  source.step, 100 * share, 100 * options_.share, next)});
+    every_ = next;
+    observe_every_(next);
+  }
+
+  budget_options options_;
+  double lanes_;
+  std::function<void(std::int64_t)> observe_every_;
+  sink_pointer sink_;
+  double spent_ = 0, passed_ = 0;
+  int observed_ = 0;
+  std::int64_t every_ = 1;
+};
+
+}  // namespace
+
+monitor budget_monitor(const budget_options& options, std::int32_t lanes,
+                       std::function<void(std::int64_t)> observe_every,
+                       sink_pointer sink) {
+  if (!(options.share > 0 && options.share <= 1))
+    fail(error_code::invalid_argument,
+         "budget: share is {}; use a share above 0 and at most 1",
+         options.share);
+  if (options.longest < 1)
+    fail(error_code::invalid_argument,
+         "budget: longest is {}; use 1 or more steps", options.longest);
+  auto state = std::make_shared<budget_state>(options, lanes,
+                                              std::move(observe_every), sink);
+  monitor made;
+  made.name = "budget";
+  made.wants.warnings = false;
+  made.see = [state](const event& what) {
+    if (const auto* step = std::get_if<step_event>(&what))
+      state->see(*step);
+  };
+  made.finish = [state] { state->restore(); };
+  return made;
+}
+
+}  // namespace troupe

@@ -1,0 +1,139 @@
+#include "troupe/monitors/throughput.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "troupe/monitors/step_collector.hpp"
+#include "troupe/monitors/step_times.hpp"
+#include "troupe/schedules/error.hpp"
+
+namespace troupe {
+
+namespace {
+
+constexpr int steps_to_tell = 3;
+
+double seconds_between(std::int64_t begin, std::int64_t end) {
+  return static_cast<double>(end - begin) * 1e-9;
+}
+
+double median_of(std::vector<double> values) {
+  const auto middle =
+    values.begin() + static_cast<std::ptrdiff_t>((values.size() - 1) / 2);
+  std::ranges::nth_element(values, middle);
+  return *middle;
+}
+
+class throughput_state {
+ public:
+  throughput_state(std::shared_ptr<const plan> of,
+                   const throughput_options& options, sink_pointer sink)
+    : plan_(std::move(of)), options_(options), sink_(std::move(sink)) {}
+
+  void see(const event& what) {
+    const auto* ops = collector_.add(what);
+    if (!ops || ops->empty())
+      return;
+    const auto& step = std::get<step_event>(what);
+    metrics_record record{step.source};
+    add_totals(step, *ops, record);
+    const auto lanes = static_cast<double>(ops->size());
+    if (options_.parameters > 0 && options_.peak_flops > 0)
+      record.values.push_back(
+        {"throughput/mfu", 6.0 * static_cast<double>(options_.parameters)
+                             * tokens_per_second(step)
+                             / (options_.peak_flops * lanes)});
+    find_stragglers(step.source, *ops, record);
+    sink_->write(record);
+  }
+
+ private:
+  static double tokens_per_second(const step_event& step) {
+    return static_cast<double>(step.tokens)
+           / seconds_between(step.begin, step.end);
+  }
+
+  void add_totals(const step_event& step, const std::vector<ops_event>& ops,
+                  metrics_record& record) const {
+    const auto times = times_of(*plan_, ops);
+    const auto lanes = static_cast<double>(ops.size());
+    record.values = {
+      {"throughput/tokens_per_second", tokens_per_second(step)},
+      {"throughput/memory_mib",
+       static_cast<double>(step.resident_bytes) / (1 << 20)},
+      {"throughput/bubble", times.bubble},
+      {"throughput/plan_bubble", times.plan_bubble},
+      {"throughput/observe_share",
+       (step.observe_seconds + step.monitor_seconds)
+         / (seconds_between(step.begin, step.end) * lanes)},
+    };
+  }
+
+  /// Seconds of forwards and backwards of each rank.
+  void find_stragglers(const event_source& source,
+                       const std::vector<ops_event>& ops,
+                       metrics_record& record) {
+    std::vector<double> busy;
+    for (const auto& rank : ops) {
+      double seconds = 0;
+      for (const auto& op : rank.ops)
+        if (is_compute(plan_->ops[op.op].kind))
+          seconds += seconds_between(op.begin, op.end);
+      busy.push_back(seconds);
+    }
+    const auto median = median_of(busy);
+    for (std::size_t i = 0; i < ops.size(); ++i) {
+      const auto name = name_of(ops[i].source);
+      record.values.push_back(
+        {fmt::format("throughput/{}/busy_seconds", name), busy[i]});
+      auto& slow = slow_steps_[name];
+      slow = busy[i] > options_.straggler * median ? slow + 1 : 0;
+      if (slow == steps_to_tell)
+        sink_->write(alert{
+          ops[i].source, "throughput",
+          fmt::format("step {}: {} is a straggler: its ops took {:.1f} ms, the "
+                      "median rank's {:.1f} ms, in {} steps in a row",
+                      source.step, name, busy[i] * 1e3, median * 1e3,
+                      steps_to_tell)});
+    }
+  }
+
+  static std::string name_of(const event_source& at) {
+    if (at.data_rank == 0)
+      return fmt::format("rank{}", at.rank);
+    return fmt::format("replica{}_rank{}", at.data_rank, at.rank);
+  }
+
+  std::shared_ptr<const plan> plan_;
+  throughput_options options_;
+  sink_pointer sink_;
+  step_collector collector_;
+  std::map<std::string, int> slow_steps_;
+};
+
+}  // namespace
+
+monitor throughput_monitor(std::shared_ptr<const plan> of,
+                           const throughput_options& options,
+                           sink_pointer sink) {
+  if (options.interval < 1)
+    fail(error_code::invalid_argument,
+         "throughput: interval is {}; use 1 or more steps", options.interval);
+  if (!(options.straggler > 1) || options.peak_flops < 0)
+    throw error(error_code::invalid_argument,
+                "throughput: use a straggler factor above 1 and a peak_flops "
+                "of 0 or more");
+  auto state = std::make_shared<throughput_state>(std::move(of), options, sink);
+  monitor made;
+  made.name = "throughput";
+  made.wants.ops = true;
+  made.wants.warnings = false;
+  made.wants.every = options.interval;
+  made.see = [state](const event& what) { state->see(what); };
+  made.finish = [sink] { sink->flush(); };
+  return made;
+}
+
+}  // namespace troupe

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "troupe/engine/events/monitor.hpp"
+#include "troupe/engine/plan/plan.hpp"
+#include "troupe/monitors/sink.hpp"
+
+namespace troupe {
+
+struct throughput_options {
+  std::int64_t interval = 1;    // steps
+  std::int64_t parameters = 0;  // of the model; 0: no MFU
+  /// Floating point operations a second that one rank's device can do at
+  /// most; 0: no MFU.
+  double peak_flops = 0;
+  /// A rank whose ops take so many times the median of all ranks' is reported
+  /// as a straggler.
+  double straggler = 1.5;
+};
+
+/// Metrics `throughput/{tokens_per_second|mfu|memory_mib|bubble|plan_bubble|
+/// observe_share}` and `throughput/rank{r}/busy_seconds`; MFU counts 6
+/// operations a parameter and token (Chowdhery et al., PaLM, without
+/// attention). Alerts name stragglers: a rank whose compute ops take longer
+/// than `straggler` times the median rank's, by kind of op, in three steps in
+/// a row. Throws `invalid_argument`.
+monitor throughput_monitor(std::shared_ptr<const plan> of,
+                           const throughput_options& options,
+                           sink_pointer sink);
+
+}  // namespace troupe
