@@ -44,6 +44,11 @@ if(TROUPE_EXAMPLES)
   troupe_programs(examples DEPENDS troupe::monitors troupe::models PCH torch)
 endif()
 if(TROUPE_BENCH)
+  include(CheckCXXCompilerFlag)
+  check_cxx_compiler_flag(-march=native TROUPE_HAS_MARCH_NATIVE)
+  set_source_files_properties(bench/statistics/plain_sum.cpp PROPERTIES
+    COMPILE_OPTIONS "-O3;$<$<BOOL:${TROUPE_HAS_MARCH_NATIVE}>:-march=native>"
+    SKIP_PRECOMPILE_HEADERS ON)
   troupe_programs(bench DEPENDS troupe::monitors troupe::models CLI11::CLI11
     PCH torch)
 endif()

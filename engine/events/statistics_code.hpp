@@ -185,16 +185,18 @@ class chunk_code {
                           std::int64_t count, const char* next,
                           std::int64_t (&found)[Limits]) {
     words tallies[Limits]{};
-    const auto whole = count - count % width;
+    const auto whole = count - count % lanes;
     const auto* ahead = next + count * bytes;
-    for (std::int64_t i = 0; i < whole; i += width, ahead += Bytes * 3 / 8) {
+    for (std::int64_t i = 0; i < whole; i += lanes, ahead += 48) {
       __builtin_prefetch(ahead, 0, 2);
-      const auto u = magnitudes_of(load(x + i));
-      for (int k = 0; k < Limits; ++k)
-        if constexpr (Bytes == 64)  // one masked addition
-          tallies[k] = u <= limits[k] ? tallies[k] + 1 : tallies[k];
-        else
-          tallies[k] -= u <= limits[k];
+      for (int p = 0; p < parts; ++p) {
+        const auto u = magnitudes_of(load(x + i + p * width));
+        for (int k = 0; k < Limits; ++k)
+          if constexpr (Bytes == 64)  // one masked addition
+            tallies[k] = u <= limits[k] ? tallies[k] + 1 : tallies[k];
+          else
+            tallies[k] -= u <= limits[k];
+      }
     }
     for (int k = 0; k < Limits; ++k) {
       found[k] =
