@@ -117,6 +117,7 @@ struct coordinator_state {
     event_source source;
     source.step = core.step()->settings.step;
     source.phase = core.step()->settings.phase;
+    source.epoch = core.step()->settings.epoch;
     return source;
   }
 

@@ -13,12 +13,17 @@ namespace troupe {
 /// that run steps only do a relaxed load.
 class event_board {
  public:
-  void set(std::vector<subscription> all);
+  /// Returns the new epoch: what is published of steps that begin from now on
+  /// carries it, or a later one.
+  std::int64_t set(std::vector<subscription> all);
 
   bool wants_ops() const { return ops_.load(std::memory_order_relaxed); }
-  /// What is wanted of a step's tensors; null: nothing. Asked once a step.
-  std::shared_ptr<const tensor_interest> interest(std::int64_t step,
-                                                  phase phase) const;
+  struct step_wish {
+    std::shared_ptr<const tensor_interest> interest;  // null: no tensors
+    std::int64_t epoch = 0;
+  };
+  /// What is wanted of a step. Asked once, when it begins.
+  step_wish wish_for(std::int64_t step, phase phase) const;
 
   /// Tensors are observed in every n-th step only (the budget monitor's).
   void observe_every(std::int64_t steps) { stride_ = steps; }
@@ -34,6 +39,7 @@ class event_board {
   std::atomic<std::int64_t> spent_{0};
   mutable std::mutex mutex_;
   std::vector<subscription> all_;
+  std::int64_t epoch_ = 0;
 };
 
 }  // namespace troupe

@@ -11,29 +11,32 @@ namespace {
 struct hub_state {
   struct entry {
     std::shared_ptr<monitor_thread> what;
-    bool gone = false;  // failed; kept for whoever detaches it
+    std::int64_t since;  // the epoch from which on it sees steps
+    bool gone = false;   // failed; kept for whoever detaches it
   };
 
   std::shared_ptr<event_board> board;
   std::map<std::int64_t, entry> monitors = {};
 
-  void tell_board() const {
+  std::int64_t tell_board() const {
     std::vector<subscription> all;
     for (const auto& [id, monitor] : monitors)
       if (!monitor.gone)
         all.push_back(monitor.what->wants());
-    board->set(std::move(all));
+    return board->set(std::move(all));
   }
 
   void attach(const attach_monitor& request) {
-    monitors.emplace(request.id, entry{request.what});
-    tell_board();
+    auto& added =
+      monitors.emplace(request.id, entry{request.what, 0}).first->second;
+    added.since = tell_board();
   }
 
   void publish(const publish_event& message) {
     bool changed = false;
     for (auto& [id, monitor] : monitors) {
-      if (monitor.gone)
+      const auto epoch = source_of(*message.what).epoch;
+      if (monitor.gone || (epoch >= 0 && epoch < monitor.since))
         continue;
       const auto trouble = monitor.what->push(message.what);
       if (trouble.empty())

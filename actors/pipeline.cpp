@@ -232,8 +232,9 @@ step_report pipeline::run(const step_settings& settings,
     ++impl_->serial, settings, std::move(plan), std::move(source)});
   step->settings.data_ranks =
     static_cast<std::int32_t>(impl_->options.stages.size());
-  step->settings.interest =
-    impl_->watch.events->interest(settings.step, settings.phase);
+  auto wish = impl_->watch.events->wish_for(settings.step, settings.phase);
+  step->settings.interest = std::move(wish.interest);
+  step->settings.epoch = wish.epoch;
   step->settings.loss_gradient =
     settings.loss_scale
     / (static_cast<double>(step->plan->microbatches) * step->plan->slices);

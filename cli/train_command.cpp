@@ -5,13 +5,11 @@
 
 #include "troupe/cli/config_file.hpp"
 #include "troupe/cli/signals.hpp"
+#include "troupe/cli/train_monitors.hpp"
 #include "troupe/cli/train_output.hpp"
 #include "troupe/cli/train_plain.hpp"
 #include "troupe/cli/train_setup.hpp"
 #include "troupe/engine/checkpoint/safetensors.hpp"
-#include "troupe/monitors/metrics.hpp"
-#include "troupe/monitors/timeline.hpp"
-#include "troupe/monitors/warnings.hpp"
 #include "troupe/schedules/error.hpp"
 
 namespace troupe::cli {
@@ -26,16 +24,6 @@ Example:
 A CSV schedule brings its own ranks, stages and microbatches.
 Exit codes: 0 done, 1 the run failed, 2 wrong usage, 130 / 143 stopped by
 SIGINT / SIGTERM.)";
-
-void attach_monitors(trainer& run, const train_options& options) {
-  const auto plan = run.shared_plan();
-  run.attach(warning_monitor());
-  run.attach(progress_monitor(plan, progress_to(options)));
-  if (!options.log_json.empty())
-    run.attach(metrics_monitor(plan, options.log_json));
-  if (!options.timeline.empty() || !options.trace.empty())
-    run.attach(timeline_monitor(plan, {options.timeline, options.trace}));
-}
 
 void run_steps(trainer& run, const train_options& options,
                const train_setup& setup) {
@@ -63,7 +51,7 @@ void train_pipeline(const train_options& options, const train_setup& setup,
   if (!options.initial.empty())
     run.load(read_safetensors(options.initial), options.initial);
   save(options.save_initial, run.parameters());
-  attach_monitors(run, options);
+  attach_monitors(run, options, setup);
   signals.on_signal([&](const char* name) { run.interrupt(name); });
   try {
     run_steps(run, options, setup);
@@ -81,10 +69,11 @@ void train_pipeline(const train_options& options, const train_setup& setup,
 }
 
 void require_actors(const train_options& o) {
-  if (!o.trace.empty() || !o.timeline.empty() || !o.log_json.empty())
+  if (!o.trace.empty() || !o.timeline.empty() || !o.log_json.empty()
+      || !o.monitor.empty())
     fail(error_code::invalid_argument,
          "--plain runs no actors, so that there is nothing for --trace, "
-         "--timeline or --log-json; leave them out");
+         "--timeline, --log-json or --monitor; leave them out");
 }
 
 void train(const CLI::App& command, const train_options& options) {
@@ -98,6 +87,7 @@ void train(const CLI::App& command, const train_options& options) {
   signal_watch signals;
   const auto setup = make_setup(options);
   require_outputs(options);
+  require_monitors(options);
   if (options.dry_run)
     return print_plan_summary(options, setup);
   try {

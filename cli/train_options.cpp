@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include "troupe/cli/checks.hpp"
+#include "troupe/monitors/monitor_spec.hpp"
 #include "troupe/schedules/builtin.hpp"
 
 namespace troupe::cli {
@@ -190,6 +191,13 @@ void add_output_flags(CLI::App& app, train_options& o) {
                 "picture of the last step's timeline (SVG)")
     ->group(group);
   app.add_option("--log-json", o.log_json, "metrics, a JSON line a step")
+    ->group(group);
+  app
+    .add_option("--monitor", o.monitor,
+                "watch the run with NAME or NAME:key=value,...; may be given "
+                "several times:\n"
+                  + monitor_help())
+    ->allow_extra_args(false)
     ->group(group);
   app
     .add_option("--save-initial", o.save_initial,

@@ -57,6 +57,7 @@ struct train_options {
   std::string trace;
   std::string timeline;
   std::string log_json;
+  std::vector<std::string> monitor;
   std::string save_initial;
   std::string save_parameters;
   std::int64_t sample = 0;

@@ -29,30 +29,27 @@ class budget_state {
       static_cast<double>(step.end - step.begin) * 1e-9 * lanes_;
     spent_ += step.observe_seconds + step.monitor_seconds;
     passed_ += seconds;
-    if (step.observe_seconds > 0)
-      ++observed_;
-    // Two observed steps, or one that alone is far over, are enough to judge.
-    const bool enough = observed_ >= 2 && passed_ > 0;
-    if (!enough)
+    ++steps_;
+    observed_ += step.observe_seconds > 0;
+    if (observed_ < 2)
       return;
     adjust(step.source);
     spent_ = passed_ = 0;
-    observed_ = 0;
+    steps_ = observed_ = 0;
   }
 
   void restore() const { observe_every_(1); }
 
  private:
   void adjust(const event_source& source) {
-    const auto share = spent_ / passed_;
-    // What it would be if every step were observed; spread over as many steps
-    // as it takes.
-    const auto needed =
-      std::ceil(share * static_cast<double>(every_) / options_.share);
+    // What it takes if every step is observed, spread over as many steps as
+    // the budget needs. Rounding must not add one.
+    const auto share = spent_ / observed_ / (passed_ / steps_);
+    const auto needed = std::ceil(share / options_.share - 1e-6);
     const auto next = std::clamp<std::int64_t>(
       static_cast<std::int64_t>(needed), 1, options_.longest);
     metrics_record record{source};
-    record.values = {{"budget/share", share},
+    record.values = {{"budget/share", share / static_cast<double>(every_)},
                      {"budget/observed_every", static_cast<double>(next)}};
     sink_->write(record);
     // Not for every flicker of the clock.
@@ -61,11 +58,13 @@ class budget_state {
   }
 
   void change(const event_source& source, double share, std::int64_t next) {
-    sink_->write(alert{
-      source, "budget",
-      fmt::format("step {}: monitors took {:.2f} % of the step time (budget "
-                  "{:.2f} %); tensors are observed in one of {} steps now",
-                  source.step, 100 * share, 100 * options_.share, next)});
+    sink_->write(
+      alert{source, "budget",
+            fmt::format(
+              "step {}: monitors take {:.2f} % of a step that is observed "
+              "(budget: {:.2f} % of all); tensors are observed in one of {} "
+              "steps now",
+              source.step, 100 * share, 100 * options_.share, next)});
     every_ = next;
     observe_every_(next);
   }
@@ -75,7 +74,7 @@ class budget_state {
   std::function<void(std::int64_t)> observe_every_;
   sink_pointer sink_;
   double spent_ = 0, passed_ = 0;
-  int observed_ = 0;
+  int steps_ = 0, observed_ = 0;
   std::int64_t every_ = 1;
 };
 

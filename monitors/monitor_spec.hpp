@@ -16,6 +16,7 @@ struct monitor_context {
   std::shared_ptr<const troupe::plan> plan;
   sink_pointer sink;
   std::int64_t parameters = 0;  // of the whole model
+  std::int32_t lanes = 1;       // ranks of all replicas
   /// Observe tensors in every n-th step only.
   std::function<void(std::int64_t)> observe_every = {};
   /// Where reports for people are printed; empty: to standard output.

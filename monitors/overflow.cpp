@@ -197,6 +197,9 @@ void require_legal(const overflow_options& options) {
   if (options.frames < 1)
     throw error(error_code::invalid_argument,
                 "overflow: frames is 0; use 1 or more");
+  if (options.every < 1)
+    fail(error_code::invalid_argument,
+         "overflow: every is {}; use 1 or more steps", options.every);
   if (options.abort_after < -1)
     fail(error_code::invalid_argument,
          "overflow: abort_after is {}; use a batch, counted from 0",
@@ -216,6 +219,7 @@ monitor overflow_monitor(const overflow_options& options, sink_pointer sink) {
   made.name = "overflow";
   made.wants.tensors = module_kinds | tensor_kind::gradient | tensor_kind::loss;
   made.wants.names = options.match;
+  made.wants.every = options.every;
   made.see = [state](const event& what) { state->see(what); };
   made.finish = [sink] { sink->flush(); };
   return made;

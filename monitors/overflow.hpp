@@ -22,6 +22,7 @@ struct overflow_options {
   double underflow_share = 0;
   bool stop = true;  // stop the run at the first bad tensor; else tell only
   std::string match = "*";
+  std::int64_t every = 1;  // steps with step % every == 0
   /// Where traces and reports are printed; empty: to standard output.
   std::function<void(const std::string&)> print{};
 };

@@ -31,6 +31,9 @@ struct event_source {
   std::int32_t stage = -1;
   std::int32_t microbatch = -1;
   std::int16_t slice = 0;
+  /// Which monitors were attached when the step began, as a count of changes;
+  /// those that came later don't see its rest. -1: for all.
+  std::int64_t epoch = -1;
 };
 
 /// One executed op of the plan. Times are host nanoseconds of `now_ns`.

@@ -123,6 +123,7 @@ event_source module_stage::source_of(microbatch_key key) const {
   source.stage = options_.index;
   source.microbatch = key.microbatch;
   source.slice = key.slice;
+  source.epoch = settings_.epoch;
   return source;
 }
 

@@ -42,5 +42,5 @@ TEST_CASE("example: a monitor of one's own") {
   const auto result = run_program(TROUPE_EXAMPLES "/own_monitor");
   CHECK(result.exit_code == 0);
   CHECK_THAT(result.output,
-             ContainsSubstring("blocks.0.mlp gradient: at most"));
+             ContainsSubstring("blocks.0.mlp gradient of output: at most"));
 }

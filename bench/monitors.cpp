@@ -1,0 +1,167 @@
+// What monitors cost: one process, one rank, the same model as the peer's;
+// modes alternate in short blocks, so that the machine's noise hits all alike.
+// Prints one JSON object; versus_monitors.py sets it beside the peer.
+
+#include <ATen/ops/ones.h>
+#include <ATen/ops/randint.h>
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <chrono>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "troupe/actors/trainer.hpp"
+#include "troupe/engine/events/observe.hpp"
+#include "troupe/engine/models/gpt.hpp"
+#include "troupe/monitors/gap.hpp"
+#include "troupe/monitors/overflow.hpp"
+#include "troupe/monitors/timeline.hpp"
+#include "troupe/schedules/builtin.hpp"
+
+using namespace troupe;
+
+namespace {
+
+using seconds = std::chrono::duration<double>;
+
+struct sizes {
+  gpt_options gpt{.width = 256, .layers = 6, .heads = 8, .length = 128};
+  std::int64_t microbatch_size = 8;
+  std::int32_t microbatches = 1;
+  int rounds = 8;
+  int block = 4;
+};
+
+struct tally {
+  std::vector<double> seconds;
+  std::int64_t tensors = 0, values = 0, steps = 0;
+};
+
+source_pointer random_text(const sizes& use) {
+  return make_source([use](std::int64_t) {
+    const auto ids =
+      at::randint(256, {use.microbatch_size, use.gpt.length + 1}, at::kLong);
+    return microbatch_data{{ids.slice(1, 0, use.gpt.length).contiguous()},
+                           {ids.slice(1, 1).contiguous()},
+                           {},
+                           use.microbatch_size * use.gpt.length};
+  });
+}
+
+/// Counts what a monitor is shown.
+monitor counted(monitor made, tally& into) {
+  made.see = [see = std::move(made.see), &into](const event& what) {
+    if (const auto* op = std::get_if<tensors_event>(&what))
+      for (const auto& record : op->tensors) {
+        ++into.tensors;
+        into.values += record.statistics.count;
+      }
+    see(what);
+  };
+  return made;
+}
+
+double median(std::vector<double> values) {
+  std::ranges::sort(values);
+  return values[values.size() / 2];
+}
+
+struct empty_module : torch::nn::Module {
+  static at::Tensor forward(const at::Tensor& x) { return x; }
+};
+
+/// Nanoseconds that `observe` adds to a module's call if nobody watches.
+double empty_publish_ns() {
+  constexpr int calls = 20'000'000;
+  auto module = std::make_shared<empty_module>();
+  const auto x = at::ones({1});
+  const auto time = [&](auto&& call) {
+    const auto begin = std::chrono::steady_clock::now();
+    for (int i = 0; i < calls; ++i) {
+      auto y = call();
+      asm volatile("" : : "r"(&y) : "memory");
+    }
+    return seconds(std::chrono::steady_clock::now() - begin).count() * 1e9
+           / calls;
+  };
+  std::vector<double> added;
+  for (int i = 0; i < 7; ++i) {
+    const auto bare = time([&] { return module->forward(x); });
+    added.push_back(time([&] { return observe(module, x); }) - bare);
+  }
+  return median(added);
+}
+
+std::map<std::string, monitor> modes_for(
+  const std::shared_ptr<const plan>& plan) {
+  const auto nowhere = callback_sink([](const metrics_record&) {});
+  return {{"gap", gap_monitor({}, nowhere)},
+          {"overflow", overflow_monitor({}, nowhere)},
+          {"timeline", timeline_monitor(plan, {})}};
+}
+
+void run_block(trainer& run, const source_pointer& text, int steps,
+               tally& into) {
+  run.step(text);  // untimed, after the change
+  into.tensors = into.values = 0;
+  for (int i = 0; i < steps; ++i) {
+    const auto begin = std::chrono::steady_clock::now();
+    run.step(text);
+    into.seconds.push_back(
+      seconds(std::chrono::steady_clock::now() - begin).count());
+  }
+}
+
+void measure_modes(const sizes& use) {
+  trainer_options options;
+  options.schedule =
+    make_schedule("1f1b", {.ranks = 1, .microbatches = use.microbatches});
+  trainer run(gpt(use.gpt), options);
+  const auto text = random_text(use);
+  std::map<std::string, tally> tallies;
+  for (int i = 0; i < 3; ++i)
+    run.step(text);
+  for (int round = 0; round < use.rounds; ++round) {
+    run_block(run, text, use.block, tallies["none"]);
+    for (auto& [name, made] : modes_for(run.shared_plan())) {
+      const auto id = run.attach(counted(made, tallies[name]));
+      run_block(run, text, use.block, tallies[name]);
+      run.detach(id);
+    }
+  }
+  const auto base = median(tallies["none"].seconds);
+  nlohmann::ordered_json out;
+  for (const auto& [name, tally] : tallies) {
+    const auto middle = median(tally.seconds);
+    out["modes"][name] = {{"ms_per_step", middle * 1e3},
+                          {"overhead_pct", 100 * (middle / base - 1)},
+                          {"tensors_per_step", tally.tensors / use.block},
+                          {"values_per_step", tally.values / use.block}};
+  }
+  const auto empty = empty_publish_ns();
+  // Modules that call `observe` in a forward: seven a block and four more.
+  const auto calls =
+    (7.0 * static_cast<double>(use.gpt.layers) + 4) * use.microbatches;
+  out["empty_publish_ns"] = empty;
+  out["empty_publish_pct_of_step"] = 100 * empty * 1e-9 * calls / base;
+  fmt::print("{}\n", out.dump());
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app("What monitors cost a step.\n\n  monitors --rounds 8");
+  sizes use;
+  app.add_option("--d-model", use.gpt.width);
+  app.add_option("--layers", use.gpt.layers);
+  app.add_option("--heads", use.gpt.heads);
+  app.add_option("--seq", use.gpt.length);
+  app.add_option("--microbatch-size", use.microbatch_size);
+  app.add_option("--microbatches", use.microbatches);
+  app.add_option("--rounds", use.rounds, "blocks of each mode");
+  app.add_option("--block", use.block, "timed steps a block");
+  CLI11_PARSE(app, argc, argv);
+  measure_modes(use);
+}

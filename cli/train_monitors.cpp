@@ -1,0 +1,55 @@
+#include "troupe/cli/train_monitors.hpp"
+
+#include <spdlog/spdlog.h>
+
+#include "troupe/cli/train_output.hpp"
+#include "troupe/monitors/metrics.hpp"
+#include "troupe/monitors/timeline.hpp"
+#include "troupe/monitors/warnings.hpp"
+
+namespace troupe::cli {
+
+monitor_context context_of(trainer& run, const train_setup& setup,
+                           sink_pointer sink) {
+  monitor_context context;
+  context.plan = run.shared_plan();
+  context.sink = std::move(sink);
+  for (const auto& [name, value] : run.parameters())
+    context.parameters += value.numel();
+  context.lanes = context.plan->ranks() * setup.trainer.data_parallel;
+  context.observe_every = [&run](std::int64_t steps) {
+    run.observe_every(steps);
+  };
+  return context;
+}
+
+sink_pointer make_sinks(const train_options&) {
+  return callback_sink({}, [](const alert& what) {
+    spdlog::warn("{}: {}", what.monitor, what.text);
+  });
+}
+
+void require_monitors(const train_options& options) {
+  monitor_context nothing;
+  nothing.sink = callback_sink({});
+  for (const auto& spec : options.monitor)
+    make_monitor(spec, nothing);
+}
+
+void attach_monitors(trainer& run, const train_options& options,
+                     const train_setup& setup) {
+  const auto plan = run.shared_plan();
+  run.attach(warning_monitor());
+  run.attach(progress_monitor(plan, progress_to(options)));
+  if (!options.log_json.empty())
+    run.attach(metrics_monitor(plan, options.log_json));
+  if (!options.timeline.empty() || !options.trace.empty())
+    run.attach(timeline_monitor(plan, {options.timeline, options.trace}));
+  if (options.monitor.empty())
+    return;
+  const auto context = context_of(run, setup, make_sinks(options));
+  for (const auto& spec : options.monitor)
+    run.attach(make_monitor(spec, context));
+}
+
+}  // namespace troupe::cli

@@ -1,0 +1,22 @@
+#pragma once
+
+#include "troupe/cli/train_setup.hpp"
+#include "troupe/monitors/monitor_spec.hpp"
+
+namespace troupe::cli {
+
+/// What monitors of this run need to know; reports of the sink's making.
+monitor_context context_of(trainer& run, const train_setup& setup,
+                           sink_pointer sink);
+
+/// The sinks that --sink asks for; alerts go to the log without any.
+sink_pointer make_sinks(const train_options& options);
+
+/// Throws `invalid_argument` for a --monitor that can't be made.
+void require_monitors(const train_options& options);
+
+/// Progress, warnings, files that flags ask for, and --monitor.
+void attach_monitors(trainer& run, const train_options& options,
+                     const train_setup& setup);
+
+}  // namespace troupe::cli

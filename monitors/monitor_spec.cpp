@@ -1,0 +1,266 @@
+#include "troupe/monitors/monitor_spec.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+
+#include "troupe/monitors/budget.hpp"
+#include "troupe/monitors/gap.hpp"
+#include "troupe/monitors/gradient_dump.hpp"
+#include "troupe/monitors/overflow.hpp"
+#include "troupe/monitors/retro.hpp"
+#include "troupe/monitors/stability.hpp"
+#include "troupe/monitors/throughput.hpp"
+#include "troupe/monitors/timeline.hpp"
+#include "troupe/schedules/error.hpp"
+#include "troupe/schedules/parse_number.hpp"
+
+namespace troupe {
+
+namespace {
+
+/// The settings of one spec; whatever is not asked for is unknown.
+class settings {
+ public:
+  settings(std::string monitor, const std::string& text)
+    : monitor_(std::move(monitor)) {
+    std::string* last = nullptr;
+    for (std::size_t from = 0; from < text.size();) {
+      const auto to = std::min(text.find(',', from), text.size());
+      const auto part = text.substr(from, to - from);
+      from = to + 1;
+      const auto equals = part.find('=');
+      if (equals == std::string::npos && last)
+        *last += "," + part;
+      else if (equals == std::string::npos)
+        fail(error_code::invalid_argument,
+             "monitor {}: '{}' is no setting; write key=value", monitor_, part);
+      else
+        last = &(values_[part.substr(0, equals)] = part.substr(equals + 1));
+    }
+  }
+
+  void read(const char* key, std::string& into) {
+    if (const auto* text = find(key))
+      into = *text;
+  }
+  void read(const char* key, bool& into) {
+    const auto* text = find(key);
+    if (!text)
+      return;
+    if (*text != "true" && *text != "false")
+      refuse(key, *text, "true or false");
+    into = *text == "true";
+  }
+  void read(const char* key, double& into) {
+    if (const auto* text = find(key))
+      into = number<double>(key, *text, "a number");
+  }
+  template <std::integral Integer>
+  void read(const char* key, Integer& into) {
+    if (const auto* text = find(key))
+      into = number<Integer>(key, *text, "a whole number");
+  }
+  void read(const char* key, std::optional<std::int64_t>& into) {
+    if (const auto* text = find(key))
+      into = number<std::int64_t>(key, *text, "a whole number");
+  }
+  void read(const char* key, std::vector<std::int64_t>& into) {
+    const auto* text = find(key);
+    if (!text)
+      return;
+    for (std::size_t from = 0; from <= text->size();) {
+      const auto to = std::min(text->find(',', from), text->size());
+      into.push_back(number<std::int64_t>(key, text->substr(from, to - from),
+                                          "whole numbers"));
+      from = to + 1;
+    }
+  }
+
+  /// Throws for the first setting that nobody has read.
+  void require_all_read() const {
+    for (const auto& [key, value] : values_)
+      if (std::ranges::find(known_, key) == known_.end())
+        fail(error_code::invalid_argument,
+             "monitor {} has no setting '{}'; it has {}", monitor_, key,
+             fmt::join(known_, ", "));
+  }
+
+ private:
+  const std::string* find(const char* key) {
+    known_.emplace_back(key);
+    const auto at = values_.find(key);
+    return at == values_.end() ? nullptr : &at->second;
+  }
+
+  [[noreturn]] void refuse(const char* key, const std::string& text,
+                           const char* wanted) const {
+    fail(error_code::invalid_argument, "monitor {}: {}={} is not {}", monitor_,
+         key, text, wanted);
+  }
+
+  template <class Number>
+  Number number(const char* key, const std::string& text,
+                const char* wanted) const {
+    const auto value = parse_number<Number>(text);
+    if (!value)
+      refuse(key, text, wanted);
+    return *value;
+  }
+
+  std::string monitor_;
+  std::map<std::string, std::string> values_;
+  std::vector<std::string> known_;
+};
+
+monitor make_gap(settings& from, const monitor_context& context) {
+  gap_options options;
+  from.read("interval", options.interval);
+  from.read("match", options.match);
+  from.read("histogram", options.histogram);
+  from.require_all_read();
+  return gap_monitor(options, context.sink);
+}
+
+monitor make_gradient_dump(settings& from, const monitor_context&) {
+  gradient_dump_options options;
+  from.read("folder", options.folder);
+  from.read("start", options.start);
+  from.read("end", options.end);
+  from.read("every", options.every);
+  from.read("save_first_n", options.save_first_n);
+  from.read("match", options.match);
+  from.require_all_read();
+  return gradient_dump_monitor(options);
+}
+
+monitor make_overflow(settings& from, const monitor_context& context) {
+  overflow_options options;
+  options.print = context.print;
+  from.read("frames", options.frames);
+  from.read("trace", options.trace);
+  from.read("abort_after", options.abort_after);
+  from.read("underflow_share", options.underflow_share);
+  from.read("stop", options.stop);
+  from.read("every", options.every);
+  from.read("match", options.match);
+  from.require_all_read();
+  return overflow_monitor(options, context.sink);
+}
+
+monitor make_stability(settings& from, const monitor_context& context) {
+  stability_options options;
+  from.read("window", options.window);
+  from.read("rolling", options.rolling);
+  from.read("sigmas", options.sigmas);
+  from.require_all_read();
+  return stability_monitor(options, context.sink);
+}
+
+monitor make_throughput(settings& from, const monitor_context& context) {
+  throughput_options options;
+  options.parameters = context.parameters;
+  from.read("interval", options.interval);
+  from.read("peak_flops", options.peak_flops);
+  from.read("straggler", options.straggler);
+  from.require_all_read();
+  return throughput_monitor(context.plan, options, context.sink);
+}
+
+monitor make_timeline(settings& from, const monitor_context& context) {
+  timeline_files files;
+  from.read("svg", files.svg);
+  from.read("trace", files.trace);
+  from.read("steps", files.trace_steps);
+  from.require_all_read();
+  if (files.svg.empty() && files.trace.empty())
+    throw error(error_code::invalid_argument,
+                "monitor timeline: nothing to write; give svg=FILE or "
+                "trace=FILE");
+  return timeline_monitor(context.plan, files);
+}
+
+monitor make_retro(settings& from, const monitor_context& context) {
+  retro_options options;
+  from.read("folder", options.folder);
+  from.read("steps", options.steps);
+  from.read("match", options.match);
+  from.read("tensors", options.tensors);
+  from.read("nonfinite", options.nonfinite);
+  from.read("max_abs", options.max_abs);
+  from.read("loss_factor", options.loss_factor);
+  from.read("dumps", options.dumps);
+  from.require_all_read();
+  return retro_monitor(options, context.sink);
+}
+
+monitor make_budget(settings& from, const monitor_context& context) {
+  budget_options options;
+  from.read("share", options.share);
+  from.read("longest", options.longest);
+  from.require_all_read();
+  return budget_monitor(options, context.lanes, context.observe_every,
+                        context.sink);
+}
+
+struct entry {
+  const char* name;
+  monitor (*make)(settings&, const monitor_context&);
+  const char* settings;
+  const char* what;
+};
+
+constexpr std::array entries{
+  entry{"gap", make_gap, "interval=1 match=* histogram=false",
+        "gradient, activation and parameter statistics"},
+  entry{"gradient_dump", make_gradient_dump,
+        "folder=. start=0 end= every=1 save_first_n= match=*",
+        "gradients as safetensors files"},
+  entry{"overflow", make_overflow,
+        "match=* every=1 frames=21 trace= abort_after= underflow_share=0 "
+        "stop=true",
+        "the first NaN or infinity, with what led to it; stops the run"},
+  entry{"stability", make_stability, "window=128 rolling=10000 sigmas=6",
+        "spikes of the loss and the gradient norm"},
+  entry{"throughput", make_throughput, "interval=1 peak_flops=0 straggler=1.5",
+        "tokens a second, MFU, memory, stragglers"},
+  entry{"timeline", make_timeline, "svg= trace= steps=32",
+        "a picture of the last step, a Perfetto trace of the last steps"},
+  entry{"retro", make_retro,
+        "folder=. steps=8 match=* tensors=false nonfinite=true max_abs=0 "
+        "loss_factor=0 dumps=4",
+        "the statistics of the last steps, written when a rule fires"},
+  entry{"budget", make_budget, "share=0.02 longest=1000",
+        "keeps what monitors cost below a share of the step time"},
+};
+
+}  // namespace
+
+monitor make_monitor(const std::string& spec, const monitor_context& context) {
+  const auto colon = std::min(spec.find(':'), spec.size());
+  const auto name = spec.substr(0, colon);
+  const auto* found = std::ranges::find(
+    entries, name, [](const entry& each) { return std::string(each.name); });
+  if (found == entries.end()) {
+    std::vector<const char*> names;
+    for (const auto& each : entries)
+      names.push_back(each.name);
+    fail(error_code::invalid_argument, "there is no monitor '{}'; there are {}",
+         name, fmt::join(names, ", "));
+  }
+  settings from(name, colon < spec.size() ? spec.substr(colon + 1) : "");
+  return found->make(from, context);
+}
+
+std::string monitor_help() {
+  std::string text;
+  for (const auto& each : entries)
+    text += fmt::format("  {:14} {}\n  {:14}   {}\n", each.name, each.what, "",
+                        each.settings);
+  return text;
+}
+
+}  // namespace troupe

@@ -1,0 +1,220 @@
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+
+#include <atomic>
+#include <chrono>
+#include <random>
+#include <thread>
+
+#include "small_model.hpp"
+#include "troupe/schedules/error.hpp"
+
+using namespace troupe;
+using namespace troupe::testing;
+using Catch::Matchers::ContainsSubstring;
+
+namespace {
+
+constexpr auto everything = module_kinds | tensor_kind::parameter
+                            | tensor_kind::gradient | tensor_kind::loss;
+
+/// Blocks whoever calls `wait` until it is opened.
+class gate {
+ public:
+  void open() { open_ = true; }
+  void wait() const {
+    while (!open_)
+      std::this_thread::yield();
+  }
+
+ private:
+  std::atomic<bool> open_ = false;
+};
+
+monitor watcher_of(tensor_kind tensors, std::function<void(const event&)> see) {
+  monitor made;
+  made.name = "test";
+  made.wants.ops = true;
+  made.wants.tensors = tensors;
+  made.wants.needs = tensor_needs::statistics | tensor_needs::handle;
+  made.see = std::move(see);
+  return made;
+}
+
+/// Attaches and detaches monitors that look, throw or stall, at random.
+class chaos {
+ public:
+  chaos(trainer& run, std::shared_ptr<gate> stalls)
+    : run_(run), stalls_(std::move(stalls)) {}
+
+  void act() {
+    const auto dice = random_() % 10;
+    if (dice < 4)
+      attached_.push_back(run_.attach(random_monitor()));
+    else if (dice < 7 && !attached_.empty())
+      detach(random_() % attached_.size());
+  }
+  void detach_all() {
+    while (!attached_.empty())
+      detach(attached_.size() - 1);
+  }
+
+ private:
+  monitor random_monitor() {
+    auto made = watcher_of(everything, {});
+    made.wants.every = 1 + static_cast<std::int64_t>(random_() % 3);
+    made.limits.waiting_events = 1 + random_() % 50;
+    switch (random_() % 3) {
+      case 0:
+        made.see = [](const event&) {};
+        break;
+      case 1:
+        made.see = [](const event&) { throw std::runtime_error("killed"); };
+        break;
+      default:
+        made.see = [stalls = stalls_](const event&) { stalls->wait(); };
+        made.limits.stuck_seconds = 0.05;
+    }
+    return made;
+  }
+
+  void detach(std::size_t i) {
+    try {
+      run_.detach(attached_[i]);
+    } catch (const error&) {
+      // Killed, or stuck: what this is about.
+    }
+    attached_.erase(attached_.begin() + static_cast<std::ptrdiff_t>(i));
+  }
+
+  trainer& run_;
+  std::shared_ptr<gate> stalls_;
+  std::mt19937 random_{5};
+  std::vector<std::int64_t> attached_;
+};
+
+}  // namespace
+
+TEST_CASE("monitors that come, go, throw and stall change no bit of 1000 steps",
+          "[serial]") {
+  const small_case what{.ranks = 2, .microbatches = 2};
+  trainer watched(model_for(what), options_for(what));
+  trainer alone(model_for(what), options_for(what));
+  const auto stalls = std::make_shared<gate>();
+  chaos monitors(watched, stalls);
+  for (int step = 0; step < 1000; ++step) {
+    if (step % 8 == 0)
+      monitors.act();
+    const auto with = watched.step(small_text()).summary;
+    const auto without = alone.step(small_text()).summary;
+    REQUIRE(with.source.step == step + 1);
+    REQUIRE(with.losses[0].value == without.losses[0].value);
+  }
+  monitors.detach_all();
+  stalls->open();
+  CHECK(first_difference(watched.parameters(), alone.parameters()) == "");
+}
+
+TEST_CASE("a monitor that stalls holds up no step, and drops its own events") {
+  const small_case what{};
+  trainer run(model_for(what), options_for(what));
+  gate stalls;
+  std::atomic<int> steps = 0, dropped = 0;
+  std::atomic<bool> partial = false;
+  auto slow = watcher_of(tensor_kind::activation, [&](const event& seen) {
+    stalls.wait();
+    if (const auto* lost = std::get_if<dropped_event>(&seen))
+      dropped += static_cast<int>(lost->count);
+    if (std::holds_alternative<step_event>(seen))
+      ++steps;
+    // What follows a loss begins with a step's ops or tensors.
+    static thread_local bool after_loss = false;
+    partial =
+      partial || (after_loss && std::holds_alternative<step_event>(seen));
+    after_loss = std::holds_alternative<dropped_event>(seen);
+  });
+  slow.limits.waiting_events = 40;
+  run.attach(slow);
+  for (int i = 0; i < 20; ++i)
+    run.step(small_text());
+  stalls.open();
+  // It catches up while further steps run.
+  for (int i = 0; i < 2000 && dropped == 0; ++i)
+    run.step(small_text());
+  run.finish_monitors();
+  CHECK(steps > 0);
+  CHECK(dropped > 0);
+  CHECK_FALSE(partial);
+}
+
+TEST_CASE("a monitor that never returns is left behind, and reported") {
+  const small_case what{};
+  const auto stalls = std::make_shared<gate>();
+  {
+    trainer run(model_for(what), options_for(what));
+    auto stuck =
+      watcher_of(tensor_kind::none, [stalls](const event&) { stalls->wait(); });
+    stuck.limits.stuck_seconds = 0.05;
+    run.attach(stuck);
+    run.step(small_text());
+    try {
+      run.finish_monitors();
+      FAIL("it returned");
+    } catch (const error& reason) {
+      CHECK_THAT(reason.what(), ContainsSubstring("has not returned"));
+    }
+    run.step(small_text());
+  }
+  stalls->open();
+}
+
+TEST_CASE("a monitor that hoards tensors is detached, with a message") {
+  const small_case what{};
+  trainer run(model_for(what), options_for(what));
+  auto hoard = std::make_shared<tensor_list>();
+  auto greedy = watcher_of(tensor_kind::activation, [hoard](const event& seen) {
+    if (const auto* op = std::get_if<tensors_event>(&seen))
+      for (const auto& record : op->tensors)
+        hoard->push_back(record.tensor);
+  });
+  greedy.limits.held_bytes = 100'000;
+  const auto id = run.attach(greedy);
+  for (int i = 0; i < 30; ++i)
+    run.step(small_text());
+  try {
+    run.detach(id);
+    FAIL("it may keep what it likes");
+  } catch (const error& reason) {
+    CHECK_THAT(reason.what(), ContainsSubstring("it holds tensors"));
+  }
+}
+
+TEST_CASE("a monitor that is attached in a step sees whole steps") {
+  const small_case what{.ranks = 2, .microbatches = 4};
+  trainer run(model_for(what), options_for(what));
+  std::atomic<bool> ends = false;
+  std::thread steps([&] {
+    while (!ends)
+      run.step(small_text());
+  });
+  for (int i = 0; i < 30; ++i) {
+    std::map<std::int64_t, int> forwards;
+    std::atomic<int> seen_steps = 0;
+    const auto id =
+      run.attach(watcher_of(tensor_kind::loss, [&](const event& seen) {
+        if (const auto* op = std::get_if<tensors_event>(&seen))
+          ++forwards[op->source.step];
+        else if (std::holds_alternative<step_event>(seen))
+          ++seen_steps;
+      }));
+    while (seen_steps < 3)
+      std::this_thread::yield();
+    run.detach(id);
+    if (!forwards.empty())
+      forwards.erase(std::prev(forwards.end()));  // cut off by the detach
+    for (const auto& [step, count] : forwards)
+      CHECK(count == 4);
+  }
+  ends = true;
+  steps.join();
+}

@@ -1,0 +1,64 @@
+#include "troupe/monitors/monitor_spec.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+
+#include "troupe/schedules/error.hpp"
+
+using namespace troupe;
+using Catch::Matchers::ContainsSubstring;
+
+namespace {
+
+monitor made(const std::string& spec) {
+  monitor_context context;
+  context.sink = callback_sink({});
+  context.observe_every = [](std::int64_t) {};
+  return make_monitor(spec, context);
+}
+
+void refused(const std::string& spec, const std::string& because) {
+  try {
+    made(spec);
+    FAIL(spec);
+  } catch (const error& reason) {
+    CHECK(reason.code() == error_code::invalid_argument);
+    CHECK_THAT(reason.what(), ContainsSubstring(because));
+  }
+}
+
+}  // namespace
+
+TEST_CASE("a monitor is made of its name and settings") {
+  CHECK(made("gap").wants.every == 1);
+  const auto gap = made("gap:interval=10,match=blocks.*,head,histogram=true");
+  CHECK(gap.wants.every == 10);
+  CHECK(gap.wants.names == "blocks.*,head");
+  CHECK(gap.wants.needs == tensor_needs::histogram);
+  const auto dump = made("gradient_dump:start=5,end=9,every=2,save_first_n=3");
+  CHECK(dump.wants.covers_step(7));
+  CHECK_FALSE(dump.wants.covers_step(6));
+  CHECK_FALSE(dump.wants.covers_step(11));
+  for (const auto* name : {"overflow:trace=0,3", "stability", "throughput",
+                           "timeline:svg=a.svg", "retro", "budget:share=0.1"})
+    CHECK_FALSE(made(name).name.empty());
+}
+
+TEST_CASE("a spec that can't be meant says what is wrong and what there is") {
+  refused("nope", "there are gap, gradient_dump, overflow");
+  refused("gap:intreval=3", "has interval, match, histogram");
+  refused("gap:10", "write key=value");
+  refused("gap:interval=ten", "interval=ten is not a whole number");
+  refused("gap:histogram=yes", "true or false");
+  refused("gap:interval=0", "use 1 or more steps");
+  refused("overflow:trace=1,x", "trace=x is not whole numbers");
+  refused("timeline", "svg=FILE");
+  refused("budget:share=nan", "share");
+  refused("", "there is no monitor ''");
+}
+
+TEST_CASE("the help names every monitor") {
+  for (const auto* name : {"gap", "gradient_dump", "overflow", "stability",
+                           "throughput", "timeline", "retro", "budget"})
+    CHECK_THAT(monitor_help(), ContainsSubstring(name));
+}

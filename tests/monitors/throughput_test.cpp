@@ -1,0 +1,59 @@
+#include "troupe/monitors/throughput.hpp"
+
+#include <catch2/catch_approx.hpp>
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+
+#include "recording_sink.hpp"
+#include "troupe/engine/plan/compile.hpp"
+#include "troupe/schedules/builtin.hpp"
+#include "troupe/schedules/error.hpp"
+
+using namespace troupe;
+using namespace troupe::testing;
+using Catch::Approx;
+
+namespace {
+
+/// Every compute op of a rank takes so many milliseconds.
+ops_event ops_of(const plan& of, std::int32_t rank, std::int64_t step,
+                 std::int64_t ms) {
+  ops_event event;
+  event.source.step = step;
+  event.source.rank = rank;
+  std::int64_t now = step * 1'000'000'000;
+  const auto r = static_cast<std::size_t>(rank);
+  for (auto i = of.first_op[r]; i < of.first_op[r + 1]; ++i)
+    if (is_compute(of.ops[i].kind)) {
+      event.ops.push_back({i, 0, 0, now, now + ms * 1'000'000});
+      now += ms * 1'000'000;
+    }
+  return event;
+}
+
+}  // namespace
+
+TEST_CASE("throughput, MFU and a straggler, from what ranks executed") {
+  const auto of = std::make_shared<const plan>(
+    compile(make_schedule("1f1b", {.ranks = 3, .microbatches = 3}), {}));
+  auto sink = std::make_shared<recording_sink>();
+  auto watch = throughput_monitor(
+    of, {.parameters = 1000, .peak_flops = 1e6, .straggler = 1.5}, sink);
+  for (std::int64_t step = 1; step <= 4; ++step) {
+    for (const std::int32_t rank : {0, 1, 2})
+      watch.see(ops_of(*of, rank, step, rank == 1 ? 20 : 10));
+    auto summary = step_with(step, 1);
+    summary.tokens = 50;
+    watch.see(summary);
+  }
+  const auto& values = sink->steps[1];
+  CHECK(values.at("throughput/tokens_per_second") == Approx(50));
+  CHECK(values.at("throughput/mfu") == Approx(6 * 1000 * 50 / (3 * 1e6)));
+  CHECK(values.at("throughput/rank0/busy_seconds") == Approx(0.06));
+  CHECK(values.at("throughput/rank1/busy_seconds") == Approx(0.12));
+  REQUIRE(sink->alerts.size() == 1);  // once, not in every step
+  CHECK(sink->alerts[0].source.rank == 1);
+  CHECK_THAT(sink->alerts[0].text,
+             Catch::Matchers::ContainsSubstring("rank1 is a straggler"));
+  CHECK_THROWS_AS(throughput_monitor(of, {.straggler = 1}, sink), error);
+}
