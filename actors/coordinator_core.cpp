@@ -52,6 +52,7 @@ step_event coordinator_core::summary() const {
   const auto& settings = step_->settings;
   event.source.step = settings.step;
   event.source.phase = settings.phase;
+  event.source.epoch = settings.epoch;
   event.gradient_norm = norm_;
   event.learning_rate = settings.learning_rate;
   event.loss_scale = settings.loss_scale;

@@ -175,6 +175,7 @@ monitor make_timeline(settings& from, const monitor_context& context) {
   from.read("svg", files.svg);
   from.read("trace", files.trace);
   from.read("steps", files.trace_steps);
+  from.read("anomalies", files.anomalies);
   from.require_all_read();
   if (files.svg.empty() && files.trace.empty())
     throw error(error_code::invalid_argument,
@@ -227,7 +228,7 @@ constexpr std::array entries{
         "spikes of the loss and the gradient norm"},
   entry{"throughput", make_throughput, "interval=1 peak_flops=0 straggler=1.5",
         "tokens a second, MFU, memory, stragglers"},
-  entry{"timeline", make_timeline, "svg= trace= steps=32",
+  entry{"timeline", make_timeline, "svg= trace= steps=32 anomalies=false",
         "a picture of the last step, a Perfetto trace of the last steps"},
   entry{"retro", make_retro,
         "folder=. steps=8 match=* tensors=false nonfinite=true max_abs=0 "

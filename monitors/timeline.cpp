@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <deque>
+#include <iterator>
 #include <limits>
+#include <utility>
 
 #include "troupe/engine/plan/draw.hpp"
 #include "troupe/monitors/step_collector.hpp"
@@ -29,6 +31,28 @@ std::int64_t first_begin(const std::vector<ops_event>& ops) {
   return first;
 }
 
+/// A tensor that was not finite.
+struct anomaly {
+  event_source source;
+  bool backward;
+  std::string text;
+};
+
+std::vector<anomaly> anomalies_of(const tensors_event& op) {
+  std::vector<anomaly> found;
+  for (const auto& record : op.tensors)
+    if (record.statistics.nans + record.statistics.infs > 0) {
+      auto source = op.source;
+      const bool update = source.microbatch < 0;
+      source.microbatch = update ? none : source.microbatch;
+      found.push_back({source, op.backward || update,
+                       fmt::format("{} of {} is not finite", part_text(record),
+                                   record.owner->name)});
+      break;  // the first of the op says enough
+    }
+  return found;
+}
+
 /// Adds steps to one picture, times counted from the first op of all.
 class timeline_builder {
  public:
@@ -46,6 +70,19 @@ class timeline_builder {
       add_replica(step, d);
   }
 
+  /// At the end of the op that showed the tensor.
+  void add(const anomaly& found) {
+    const auto row = found.source.data_rank * plan_.ranks() + found.source.rank;
+    for (const auto& span : made_.spans)
+      if (span.rank == row && span.step == found.source.step
+          && span.stage == found.source.stage
+          && span.microbatch == found.source.microbatch
+          && (span.kind != plan_op_kind::forward) == found.backward) {
+        made_.marks.push_back({row, span.end, found.text});
+        return;
+      }
+  }
+
   timeline take() { return std::move(made_); }
 
  private:
@@ -54,8 +91,14 @@ class timeline_builder {
     for (const auto& rank : step) {
       if (rank.source.data_rank != data_rank)
         continue;
-      for (const auto& op : rank.ops)
-        add_span(op, data_rank * plan_.ranks() + rank.source.rank, span_of);
+      const auto row = data_rank * plan_.ranks() + rank.source.rank;
+      const op_record* before = nullptr;
+      for (const auto& op : rank.ops) {
+        if (before)
+          add_waits(*before, op, row);
+        before = &op;
+        add_span(op, row, rank.source.step, span_of);
+      }
     }
     for (const auto& message : plan_.messages) {
       const auto from = span_of[message.producer];
@@ -66,7 +109,26 @@ class timeline_builder {
     }
   }
 
-  void add_span(const op_record& op, std::int32_t row,
+  /// Until its last input was sent, an op could not begin; from then on it
+  /// was the host that made it wait, as nothing is under way for long inside
+  /// a process.
+  void add_waits(const op_record& before, const op_record& op,
+                 std::int32_t row) {
+    const auto sent = std::clamp(op.ready, before.end, op.begin);
+    add_wait(row, wait_kind::bubble, before.end, sent);
+    add_wait(row, wait_kind::host, sent, op.begin);
+  }
+
+  void add_wait(std::int32_t row, wait_kind kind, std::int64_t begin,
+                std::int64_t end) {
+    constexpr std::int64_t shortest = 1000;  // ns
+    if (end - begin >= shortest)
+      made_.waits.push_back({row, kind,
+                             static_cast<double>(begin - origin_) * ms,
+                             static_cast<double>(end - origin_) * ms});
+  }
+
+  void add_span(const op_record& op, std::int32_t row, std::int64_t step,
                 std::vector<std::size_t>& span_of) {
     const auto& what = plan_.ops[op.op];
     if (!takes_time(what.kind))
@@ -74,7 +136,7 @@ class timeline_builder {
     span_of[op.op] = made_.spans.size();
     made_.spans.push_back({row, what.kind, what.stage, what.microbatch,
                            static_cast<double>(op.begin - origin_) * ms,
-                           static_cast<double>(op.end - origin_) * ms});
+                           static_cast<double>(op.end - origin_) * ms, step});
   }
 
   static constexpr auto missing = std::numeric_limits<std::size_t>::max();
@@ -88,13 +150,22 @@ struct timeline_state {
   std::shared_ptr<const plan> of;
   timeline_files files;
   step_collector collector = {};
-  std::deque<std::vector<ops_event>> steps = {};
+  struct kept_step {
+    std::vector<ops_event> ops;
+    std::vector<anomaly> anomalies;
+  };
+  std::deque<kept_step> steps = {};
+  std::vector<anomaly> anomalies = {};  // of the step that runs
 
   void see(const event& what) {
+    if (const auto* op = std::get_if<tensors_event>(&what)) {
+      std::ranges::move(anomalies_of(*op), std::back_inserter(anomalies));
+      return;
+    }
     const auto* ops = collector.add(what);
     if (!ops || ops->empty())
       return;
-    steps.push_back(*ops);
+    steps.push_back({*ops, std::exchange(anomalies, {})});
     if (steps.size() > (files.trace.empty() ? 1 : files.trace_steps))
       steps.pop_front();
   }
@@ -109,17 +180,24 @@ struct timeline_state {
   }
 
   timeline last_step() const {
-    auto made = measured_timeline(*of, steps.back());
+    auto made = picture_of({steps.back()});
     made.title = fmt::format("{}: step {}, measured", of->schedule_name,
-                             steps.back().front().source.step);
+                             steps.back().ops.front().source.step);
     return made;
   }
 
+  timeline picture_of(const std::deque<kept_step>& shown) const {
+    timeline_builder builder(*of, first_begin(shown.front().ops));
+    for (const auto& step : shown) {
+      builder.add(step.ops);
+      for (const auto& found : step.anomalies)
+        builder.add(found);
+    }
+    return builder.take();
+  }
+
   timeline all_steps() const {
-    timeline_builder builder(*of, first_begin(steps.front()));
-    for (const auto& step : steps)
-      builder.add(step);
-    auto made = builder.take();
+    auto made = picture_of(steps);
     made.title = fmt::format("{}, measured", of->schedule_name);
     return made;
   }
@@ -141,6 +219,10 @@ monitor timeline_monitor(std::shared_ptr<const plan> of,
   made.name = "timeline";
   made.wants.ops = true;
   made.wants.warnings = false;
+  if (files.anomalies)
+    made.wants.tensors = tensor_kind::activation
+                         | tensor_kind::activation_gradient
+                         | tensor_kind::gradient | tensor_kind::loss;
   made.see = [state](const event& what) { state->see(what); };
   made.finish = [state] { state->finish(); };
   return made;

@@ -11,9 +11,12 @@
 namespace troupe {
 
 struct timeline_files {
-  std::string svg;    // picture of the last step; empty: none
-  std::string trace;  // Chrome/Perfetto trace of the last steps; empty: none
+  std::string svg{};    // picture of the last step; empty: none
+  std::string trace{};  // Chrome/Perfetto trace of the last steps; empty: none
   std::size_t trace_steps = 32;
+  /// Marks ops in which a tensor was not finite, at the cost of statistics of
+  /// all of them.
+  bool anomalies = false;
 };
 
 /// Keeps what each rank executed when, and writes it when it finishes:
@@ -22,7 +25,7 @@ monitor timeline_monitor(std::shared_ptr<const plan> of,
                          const timeline_files& files);
 
 /// A step that was run, in milliseconds from its first op, with its messages
-/// as flows; ops that take no time are left out.
+/// as flows, and why ranks waited; ops that take no time are left out.
 timeline measured_timeline(const plan& of, const std::vector<ops_event>& ops);
 
 }  // namespace troupe

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "troupe/engine/plan/draw.hpp"
+#include "troupe/engine/plan/op_text.hpp"
 
 namespace troupe {
 
@@ -43,23 +44,6 @@ box_style style_of(plan_op_kind kind, std::size_t chunk) {
       return shade(26, 34, "#fff");
     default:
       return {"#8a94a0", "#fff"};
-  }
-}
-
-constexpr const char* name_of(plan_op_kind kind) {
-  switch (kind) {
-    case plan_op_kind::forward:
-      return "forward";
-    case plan_op_kind::backward:
-      return "backward";
-    case plan_op_kind::input_backward:
-      return "input backward";
-    case plan_op_kind::weight_backward:
-      return "weight backward";
-    case plan_op_kind::reduce:
-      return "reduce";
-    default:
-      return "norm and update";
   }
 }
 
@@ -110,8 +94,12 @@ class svg_drawing {
     begin();
     axis();
     rows();
+    for (const auto& wait : of_.waits)
+      strip(wait);
     for (const auto& span : of_.spans)
       box(span);
+    for (const auto& mark : of_.marks)
+      flag(mark);
     legend();
     text_ += "</svg>\n";
     return std::move(text_);
@@ -186,6 +174,28 @@ class svg_drawing {
         left - 10, y(rank) + row / 2 + 4, rank, left, y(rank), width_, row);
   }
 
+  // Along the foot of the row; a bubble shows as the row's own ground.
+  void strip(const timeline_wait& wait) {
+    if (wait.kind == wait_kind::bubble)
+      return;
+    const auto* fill = wait.kind == wait_kind::host        ? "#d64545"
+                       : wait.kind == wait_kind::transport ? "#e89b2d"
+                                                           : "#8a5fc7";
+    add(
+      "<rect x=\"{:.2f}\" y=\"{}\" width=\"{:.2f}\" height=\"4\" "
+      "fill=\"{}\"><title>{}: {:.6g} to {:.6g}</title></rect>\n",
+      x(wait.start), y(wait.rank) + row - 4,
+      std::max(x(wait.end) - x(wait.start), 0.3), fill, to_text(wait.kind),
+      wait.start, wait.end);
+  }
+
+  void flag(const timeline_mark& mark) {
+    add(
+      "<path d=\"M{0:.2f} {1:.1f}l-5 -9h10z\" fill=\"#d64545\">"
+      "<title>{2}</title></path>\n",
+      x(mark.at), y(mark.rank) + 4, escape(mark.text));
+  }
+
   void box(const timeline_span& span) {
     const auto style = style_of(span.kind, chunk_[span.stage]);
     const auto begin_x = x(span.start);
@@ -224,8 +234,8 @@ class svg_drawing {
     for (const auto& [chunk, kind] : entries) {
       const auto label =
         chunks > 1 && is_compute(kind)
-          ? fmt::format("{}, stage {} of the rank", name_of(kind), chunk)
-          : std::string{name_of(kind)};
+          ? fmt::format("{}, stage {} of the rank", long_name(kind), chunk)
+          : std::string{long_name(kind)};
       add(
         "<rect x=\"{:.1f}\" y=\"{}\" width=\"14\" height=\"14\" rx=\"2\" "
         "fill=\"{}\"/><text x=\"{:.1f}\" y=\"{}\" fill=\"#1c2733\">{}"

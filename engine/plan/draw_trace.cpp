@@ -1,6 +1,7 @@
 #include <nlohmann/json.hpp>
 
 #include "troupe/engine/plan/draw.hpp"
+#include "troupe/engine/plan/op_text.hpp"
 
 namespace troupe {
 
@@ -18,6 +19,8 @@ json name_event(const char* what, std::int32_t rank, const std::string& name) {
           {"args", {{"name", name}}}};
 }
 
+// On a CPU all ops run on the rank's thread, and the host's clock is the
+// device's.
 json span_event(const timeline_span& of) {
   json event{{"ph", "X"},
              {"pid", 0},
@@ -26,10 +29,38 @@ json span_event(const timeline_span& of) {
              {"cat", is_compute(of.kind) ? "compute" : "update"},
              {"ts", of.start * microseconds},
              {"dur", (of.end - of.start) * microseconds},
-             {"args", {{"stage", of.stage}}}};
+             {"args",
+              {{"stage", of.stage},
+               {"type", long_name(of.kind)},
+               {"stream", "compute"},
+               {"host_us", of.start * microseconds},
+               {"device_us", of.start * microseconds}}}};
+  if (of.step != none)
+    event["args"]["step"] = of.step;
   if (of.microbatch != none)
     event["args"]["microbatch"] = of.microbatch;
   return event;
+}
+
+json wait_event(const timeline_wait& of) {
+  return {{"ph", "X"},
+          {"pid", 0},
+          {"tid", of.rank},
+          {"name", to_text(of.kind)},
+          {"cat", "wait"},
+          {"cname", "grey"},
+          {"ts", of.start * microseconds},
+          {"dur", (of.end - of.start) * microseconds}};
+}
+
+json mark_event(const timeline_mark& of) {
+  return {{"ph", "i"},
+          {"pid", 0},
+          {"tid", of.rank},
+          {"name", of.text},
+          {"cat", "anomaly"},
+          {"s", "t"},
+          {"ts", of.at * microseconds}};
 }
 
 // An arrow binds to the span that encloses its time on its thread: it leaves
@@ -60,6 +91,10 @@ std::string draw_trace(const timeline& of) {
       name_event("thread_name", rank, "rank " + std::to_string(rank)));
   for (const auto& span : of.spans)
     events.push_back(span_event(span));
+  for (const auto& wait : of.waits)
+    events.push_back(wait_event(wait));
+  for (const auto& mark : of.marks)
+    events.push_back(mark_event(mark));
   for (std::size_t i = 0; i < of.flows.size(); ++i)
     for (const auto start : {true, false})
       events.push_back(flow_event(of, i, start));

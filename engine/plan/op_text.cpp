@@ -35,4 +35,21 @@ std::string to_text(const plan& of, std::uint32_t op) {
   return to_text(of, of.ops[op]);
 }
 
+const char* long_name(plan_op_kind kind) {
+  switch (kind) {
+    case plan_op_kind::forward:
+      return "forward";
+    case plan_op_kind::backward:
+      return "backward";
+    case plan_op_kind::input_backward:
+      return "input backward";
+    case plan_op_kind::weight_backward:
+      return "weight backward";
+    case plan_op_kind::reduce:
+      return "reduce";
+    default:
+      return "norm and update";
+  }
+}
+
 }  // namespace troupe

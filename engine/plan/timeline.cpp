@@ -47,4 +47,18 @@ std::string to_text(const timeline_span& of) {
     plan_op{.kind = of.kind, .stage = of.stage, .microbatch = of.microbatch});
 }
 
+const char* to_text(wait_kind kind) {
+  switch (kind) {
+    case wait_kind::bubble:
+      return "bubble";
+    case wait_kind::transport:
+      return "wait for transport";
+    case wait_kind::credit:
+      return "wait for credit";
+    case wait_kind::host:
+      break;
+  }
+  return "wait for host";
+}
+
 }  // namespace troupe

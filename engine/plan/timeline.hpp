@@ -17,6 +17,30 @@ struct timeline_span {
   std::int32_t microbatch = none;
   double start = 0;
   double end = 0;
+  std::int64_t step = none;  // where it was measured
+};
+
+/// Why a rank did nothing before an op.
+enum class wait_kind : std::uint8_t {
+  bubble,     // what it needs was not computed yet
+  transport,  // it was sent, and had not arrived
+  credit,     // it could not be sent
+  host,       // all was there, and the op had not begun
+};
+const char* to_text(wait_kind kind);
+
+struct timeline_wait {
+  std::int32_t rank = 0;
+  wait_kind kind = wait_kind::bubble;
+  double start = 0;
+  double end = 0;
+};
+
+/// Something worth seeing at a moment of a rank: a value that is not finite.
+struct timeline_mark {
+  std::int32_t rank = 0;
+  double at = 0;
+  std::string text{};
 };
 
 /// A message, from the end of one span to the start of another.
@@ -34,6 +58,8 @@ struct timeline {
   std::int32_t ranks = 1;
   std::vector<timeline_span> spans{};
   std::vector<timeline_flow> flows{};
+  std::vector<timeline_wait> waits{};  // measured ones
+  std::vector<timeline_mark> marks{};
 
   double duration() const;
 };
