@@ -22,9 +22,12 @@ struct loader_state {
       work);
   }
 
-  void report_slow(double seconds) {
+  void report_slow(const loader_core::place& at, double seconds) {
+    auto source = now;
+    source.step += at.steps_ahead;
+    source.microbatch = at.microbatch;
     self->send(book->hub, publish_event{std::make_shared<const event>(
-                            slow_load_event{now, seconds})});
+                            slow_load_event{source, seconds})});
   }
 
   void begin(const begin_step& message) {
@@ -62,7 +65,9 @@ caf::behavior loader_actor(caf::event_based_actor* self, loader_setup setup,
   auto state =
     std::make_shared<loader_state>(loader_state{self, setup, book, hook});
   state->core = std::make_unique<loader_core>(
-    setup, [at = state.get()](double seconds) { at->report_slow(seconds); });
+    setup, [at = state.get()](const loader_core::place& place, double seconds) {
+      at->report_slow(place, seconds);
+    });
   return {
     [state](const begin_step& message) {
       state->handle([&] { state->begin(message); });

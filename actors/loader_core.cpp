@@ -45,8 +45,14 @@ std::shared_ptr<const microbatch_data> loader_core::load(std::int64_t index) {
   auto data = std::make_shared<const microbatch_data>(source_->at(index));
   const auto seconds = static_cast<double>(now_ns() - begin) * 1e-9;
   if (seconds > setup_.slow_seconds)
-    report_slow_(seconds);
+    report_slow_(place_of(index), seconds);
   return data;
+}
+
+loader_core::place loader_core::place_of(std::int64_t index) const {
+  const auto period = std::int64_t{setup_.data_ranks} * microbatches_;
+  return {(index - first_) / period,
+          static_cast<std::int32_t>((index - first_) % period)};
 }
 
 loaded_data loader_core::on(const want_data& request) {

@@ -23,7 +23,13 @@ struct loader_setup {
 class loader_core {
  public:
   using source_pointer = std::shared_ptr<const microbatch_source>;
-  using slow_report = std::function<void(double seconds)>;
+  /// A microbatch, by its number in its step; prefetching, that may be one of
+  /// the steps to come.
+  struct place {
+    std::int64_t steps_ahead = 0;
+    std::int32_t microbatch = 0;
+  };
+  using slow_report = std::function<void(const place& of, double seconds)>;
 
   loader_core(loader_setup setup, slow_report report_slow)
     : setup_(setup), report_slow_(std::move(report_slow)) {}
@@ -46,6 +52,7 @@ class loader_core {
   };
   std::shared_ptr<const microbatch_data> load(std::int64_t index);
   std::int64_t after(std::int64_t index) const;
+  place place_of(std::int64_t index) const;
 
   loader_setup setup_;
   slow_report report_slow_;

@@ -57,7 +57,8 @@ float gradient_of(const at::Tensor& p) {
 
 TEST_CASE("a loader serves each consumer and holds few ahead") {
   std::vector<std::int64_t> made;
-  loader_core loader({.consumers = 2, .prefetch = 2}, [](double) {});
+  loader_core loader({.consumers = 2, .prefetch = 2},
+                     [](const auto&, double) {});
   const auto step = a_step(2, 4);
   loader.begin(*step, numbered(made));
   CHECK(loader.on(want_data{step, 0, 0}).data->tokens == 0);
@@ -76,7 +77,7 @@ TEST_CASE("a loader goes ahead into its replica's next step") {
   std::vector<std::int64_t> made;
   loader_core loader(
     {.data_rank = 1, .data_ranks = 2, .consumers = 1, .prefetch = 2},
-    [](double) {});
+    [](const auto&, double) {});
   const auto step = a_step(1, 2);
   const auto source = numbered(made);
   loader.begin(*step, source);
@@ -98,16 +99,41 @@ TEST_CASE("a loader goes ahead into its replica's next step") {
 TEST_CASE("a loader tells how long a slow load took, and where data ends") {
   std::vector<std::int64_t> made;
   double slow = 0;
+  loader_core::place late{9, 9};
   loader_core loader({.consumers = 1, .slow_seconds = 0},
-                     [&](double seconds) { slow = seconds; });
+                     [&](const loader_core::place& at, double seconds) {
+                       slow = seconds;
+                       late = at;
+                     });
   const auto step = a_step(1, 2);
   loader.begin(*step, numbered(made, 1));
   loader.on(want_data{step, 0, 0});
   CHECK(slow > 0);
+  CHECK(late.steps_ahead == 0);
+  CHECK(late.microbatch == 0);
   CHECK_FALSE(loader.prefetch());
   CHECK_THROWS_MATCHES(
     loader.on(want_data{step, 0, 1}), error,
     MessageMatches(ContainsSubstring("has 1 microbatches and number 1")));
+}
+
+TEST_CASE("a slow load ahead of time is told by its own step and number") {
+  std::vector<std::int64_t> made;
+  loader_core::place late;
+  loader_core loader({.data_rank = 1,
+                      .data_ranks = 2,
+                      .consumers = 1,
+                      .prefetch = 3,
+                      .slow_seconds = 0},
+                     [&](const loader_core::place& at, double) { late = at; });
+  const auto step = a_step(1, 2);
+  loader.begin(*step, numbered(made));
+  loader.on(want_data{step, 0, 0});
+  CHECK(loader.prefetch());
+  CHECK(late.microbatch == 1);
+  CHECK(loader.prefetch());
+  CHECK(late.steps_ahead == 1);
+  CHECK(late.microbatch == 0);
 }
 
 TEST_CASE("a reducer averages in ascending order, whoever comes first") {

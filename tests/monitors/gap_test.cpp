@@ -74,6 +74,25 @@ TEST_CASE("gap's thirty golden numbers, however the batch and model are cut") {
   check(values, "grads/head.weight", 1.75, .5, 3.125);
 }
 
+TEST_CASE("gap's golden numbers hold for every schedule") {
+  const std::string name = GENERATE("gpipe", "1f1b", "eager_1f1b",
+                                    "interleaved_1f1b", "breadth_first");
+  const bool virtual_stages =
+    name == "interleaved_1f1b" || name == "breadth_first";
+  auto options = options_g(1, 2);
+  options.schedule =
+    make_schedule(name, {.ranks = virtual_stages ? 1 : 2,
+                         .stages_per_rank = virtual_stages ? 2 : 1,
+                         .microbatches = 2});
+  const auto values = first_step(options, 2);
+  CAPTURE(name);
+  CHECK(values.size() == 30);
+  check(values, "activations/fc", 7.5, .5, 27.0625);
+  check(values, "activation_grads/fc", .75, -.125, .78125);
+  check(values, "grads/fc.weight", 1.875, -.28125, 2.670573);
+  check(values, "grads/head.weight", 1.75, .5, 3.125);
+}
+
 TEST_CASE("steps that the interval leaves out, and evaluations, are not seen") {
   gap_run seen;
   trainer run(model_g(), options_g(2, 2));
