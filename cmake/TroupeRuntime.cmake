@@ -31,6 +31,10 @@ endif()
 troupe_component(monitors DIRECTORY monitors
   DEPENDS troupe::actors nlohmann_json::nlohmann_json PCH torch)
 
+troupe_component(sinks DIRECTORY monitors/sinks
+  DEPENDS troupe::monitors
+  PRIVATE nlohmann_json::nlohmann_json Boost::headers PCH torch)
+
 file(CONFIGURE OUTPUT ${troupe_include}/troupe_version.hpp CONTENT
 "#pragma once\n#define TROUPE_VERSION \"${PROJECT_VERSION}\"\n")
 file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/cli/*.cpp)
@@ -61,6 +65,8 @@ troupe_tests(actors DIRECTORY tests/actors
   DEPENDS troupe::actors troupe::models PCH torch)
 troupe_tests(monitors DIRECTORY tests/monitors
   DEPENDS troupe::monitors troupe::models PCH torch)
+troupe_tests(sinks DIRECTORY tests/monitors/sinks
+  DEPENDS troupe::sinks PCH torch)
 troupe_tests(cli DIRECTORY tests/cli DEPENDS troupe::plan troupe::checkpoint
   PCH torch NEEDS troupe)
 troupe_tests(examples DIRECTORY tests/examples DEPENDS troupe::plan)

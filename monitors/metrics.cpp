@@ -1,56 +1,18 @@
 #include "troupe/monitors/metrics.hpp"
 
-#include <cerrno>
-#include <cstdio>
-#include <cstring>
 #include <nlohmann/json.hpp>
 
 #include "troupe/engine/device/memory.hpp"
+#include "troupe/monitors/append_file.hpp"
+#include "troupe/monitors/phase_name.hpp"
 #include "troupe/monitors/step_collector.hpp"
 #include "troupe/monitors/step_times.hpp"
-#include "troupe/schedules/error.hpp"
 
 namespace troupe {
 
 namespace {
 
 using json = nlohmann::ordered_json;
-
-/// A file of JSON lines; each line reaches the system as a whole.
-class line_file {
- public:
-  explicit line_file(std::string path)
-    : path_(std::move(path)), file_(std::fopen(path_.c_str(), "w")) {
-    if (!file_)
-      fail_with("created");
-  }
-  line_file(const line_file&) = delete;
-  line_file& operator=(const line_file&) = delete;
-  ~line_file() {
-    if (file_)
-      std::fclose(file_);
-  }
-
-  void write(const json& line) {
-    const auto text = line.dump() + "\n";
-    if (std::fwrite(text.data(), 1, text.size(), file_) != text.size()
-        || std::fflush(file_) != 0)
-      fail_with("written");
-  }
-
- private:
-  [[noreturn]] void fail_with(const char* doing) const {
-    fail(error_code::io, "{}: can't be {}: {}", path_, doing,
-         std::strerror(errno));
-  }
-
-  std::string path_;
-  std::FILE* file_;
-};
-
-const char* name_of(phase phase) {
-  return phase == phase::training ? "training" : "validation";
-}
 
 json values_of(const std::vector<named_value>& values) {
   json object = json::object();
@@ -62,7 +24,7 @@ json values_of(const std::vector<named_value>& values) {
 json line_of(const step_event& step, const step_times& times) {
   const auto seconds = static_cast<double>(step.end - step.begin) * 1e-9;
   json line = {{"step", step.source.step},
-               {"phase", name_of(step.source.phase)}};
+               {"phase", phase_name(step.source.phase)}};
   if (!step.losses.empty())
     line["loss"] = step.losses.front().value;
   line["losses"] = values_of(step.losses);
@@ -109,14 +71,17 @@ monitor metrics_monitor(std::shared_ptr<const plan> of,
   monitor made;
   made.name = "metrics";
   made.wants.ops = true;
-  made.see = [of = std::move(of), file = std::make_shared<line_file>(path),
+  made.see = [of = std::move(of), file = std::make_shared<append_file>(path),
               steps = std::make_shared<step_collector>()](const event& what) {
+    const auto write = [&](const json& line) {
+      file->write(line.dump() + "\n");
+    };
     if (const auto* ops = steps->add(what))
-      file->write(line_of(std::get<step_event>(what), times_of(*of, *ops)));
+      write(line_of(std::get<step_event>(what), times_of(*of, *ops)));
     else if (const auto* slow = std::get_if<slow_load_event>(&what))
-      file->write(line_of(*slow));
+      write(line_of(*slow));
     else if (const auto* failure = std::get_if<failure_event>(&what))
-      file->write(line_of(*failure));
+      write(line_of(*failure));
   };
   return made;
 }

@@ -4,8 +4,7 @@
 
 namespace troupe {
 
-std::string printable(std::string_view text) {
-  constexpr std::size_t most = 80;
+std::string printable(std::string_view text, std::size_t most) {
   std::string shown;
   for (const auto c : text.substr(0, most))
     if (c >= ' ' && c <= '~')

@@ -13,4 +13,5 @@ TEST_CASE("what a terminal would obey is shown as its number") {
 TEST_CASE("long text is cut") {
   CHECK(printable(std::string(80, 'x')) == std::string(80, 'x'));
   CHECK(printable(std::string(81, 'x')) == std::string(80, 'x') + "...");
+  CHECK(printable("abc", 2) == "ab...");
 }

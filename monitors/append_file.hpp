@@ -1,0 +1,34 @@
+#pragma once
+
+#include <cstdint>
+#include <mutex>
+#include <string>
+#include <string_view>
+
+namespace troupe {
+
+/// A file that grows by whole pieces (lines, records), each with the system
+/// when `write` returns. If one doesn't fit on the disk, its beginning is
+/// taken back, so that a reader never sees a part. Members may be called by
+/// any thread. Throws `io`.
+class append_file {
+ public:
+  /// Replaces what was there.
+  explicit append_file(std::string path);
+  append_file(const append_file&) = delete;
+  append_file& operator=(const append_file&) = delete;
+  ~append_file();
+
+  void write(std::string_view piece);
+  const std::string& path() const { return path_; }
+
+ private:
+  bool put(std::string_view piece) const;
+
+  std::string path_;
+  int file_;
+  std::int64_t size_ = 0;
+  std::mutex mutex_;
+};
+
+}  // namespace troupe

@@ -1,0 +1,67 @@
+#include "troupe/monitors/sinks/http_address.hpp"
+
+#include <utility>
+
+#include <boost/asio/ip/address.hpp>
+#include <charconv>
+#include <optional>
+
+#include "troupe/schedules/error.hpp"
+
+namespace troupe {
+
+namespace {
+
+/// Before the colon of the port, or all; without brackets.
+std::string host_of(const std::string& text) {
+  if (text.starts_with('['))
+    return text.substr(1, text.find(']') - 1);
+  return text.substr(0, text.find(':'));
+}
+
+std::optional<boost::asio::ip::address> address_of(const std::string& host) {
+  boost::system::error_code problem;
+  const auto address = boost::asio::ip::make_address(
+    host == "localhost" ? "127.0.0.1" : host, problem);
+  return problem ? std::nullopt : std::optional(address);
+}
+
+std::optional<std::uint16_t> port_of(const std::string& text) {
+  const auto colon = text.rfind(':');
+  if (colon == std::string::npos)
+    return {};
+  std::uint16_t port = 0;
+  const auto* end = text.data() + text.size();
+  const auto [stop, problem] =
+    std::from_chars(text.data() + colon + 1, end, port);
+  const bool is_number = problem == std::errc() && stop == end;
+  return is_number ? std::optional(port) : std::nullopt;
+}
+
+}  // namespace
+
+http_address parse_http_address(const std::string& text) {
+  const auto address = address_of(host_of(text));
+  const auto port = port_of(text);
+  if (!address || !port)
+    fail(error_code::invalid_argument,
+         "'{}' is no address to listen at; write NUMBER:PORT or "
+         "localhost:PORT, such as 127.0.0.1:9464; port 0 takes a free one",
+         text);
+  return {address->to_string(), *port, address->is_loopback()};
+}
+
+bool is_plain_host(const std::string& host) {
+  return address_of(host_of(host)).has_value();
+}
+
+bool equals_secret(const std::string& given, const std::string& secret) {
+  if (given.size() != secret.size())
+    return false;
+  volatile unsigned char difference = 0;
+  for (std::size_t i = 0; i < given.size(); ++i)
+    difference = difference | static_cast<unsigned char>(given[i] ^ secret[i]);
+  return difference == 0;
+}
+
+}  // namespace troupe

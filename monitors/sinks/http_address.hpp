@@ -1,0 +1,26 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace troupe {
+
+/// Where a server listens.
+struct http_address {
+  std::string host;  // a number: 127.0.0.1 or ::1
+  std::uint16_t port = 0;
+  bool is_loopback = false;
+};
+
+/// Reads `127.0.0.1:80`, `localhost:80` or `[::1]:80`. Throws
+/// `invalid_argument`.
+http_address parse_http_address(const std::string& text);
+
+/// Whether a request's `Host` is a number or `localhost`, with or without a
+/// port.
+bool is_plain_host(const std::string& host);
+
+/// Whether both are the same, in a time that tells nothing but their lengths.
+bool equals_secret(const std::string& given, const std::string& secret);
+
+}  // namespace troupe

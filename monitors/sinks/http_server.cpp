@@ -1,0 +1,213 @@
+#include "troupe/monitors/sinks/http_server.hpp"
+
+#include <utility>
+
+#include <signal.h>
+
+#include <atomic>
+#include <boost/asio/as_tuple.hpp>
+#include <boost/asio/awaitable.hpp>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <boost/beast/core/flat_buffer.hpp>
+#include <boost/beast/core/tcp_stream.hpp>
+#include <boost/beast/http/empty_body.hpp>
+#include <boost/beast/http/parser.hpp>
+#include <boost/beast/http/read.hpp>
+#include <boost/beast/http/string_body.hpp>
+#include <boost/beast/http/write.hpp>
+#include <thread>
+
+#include "troupe/monitors/sinks/http_address.hpp"
+#include "troupe/schedules/error.hpp"
+
+namespace troupe {
+
+namespace {
+
+namespace asio = boost::asio;
+namespace beast = boost::beast;
+namespace http = beast::http;
+using asio::ip::tcp;
+using http_request = http::request<http::empty_body>;
+using http_answer = http::response<http::string_body>;
+
+constexpr auto with_error = asio::as_tuple(asio::use_awaitable);
+constexpr auto pause_before_retry = std::chrono::milliseconds(10);
+
+tcp::acceptor listen(asio::io_context& context, const http_options& options) {
+  const auto at = parse_http_address(options.address);
+  if (!at.is_loopback && options.token.empty())
+    fail(error_code::invalid_argument,
+         "{} can be reached from other machines; give a token, or listen at "
+         "127.0.0.1",
+         options.address);
+  try {
+    const tcp::endpoint endpoint{asio::ip::make_address(at.host), at.port};
+    return {context, endpoint, true};
+  } catch (const boost::system::system_error& problem) {
+    fail(error_code::io, "can't listen at {}: {}", options.address,
+         problem.code().message());
+  }
+}
+
+http_response refusal(const http_request& request, const std::string& token) {
+  if (!token.empty()
+      && !equals_secret(request[http::field::authorization], "Bearer " + token))
+    return {401, "text/plain", "a token is needed\n"};
+  if (token.empty() && request.count(http::field::host) > 0
+      && !is_plain_host(request[http::field::host]))
+    return {403, "text/plain", "ask for 127.0.0.1 or localhost\n"};
+  if (request.method() != http::verb::get
+      && request.method() != http::verb::head)
+    return {405, "text/plain", "only GET and HEAD\n"};
+  return {};
+}
+
+http_response respond(const http_request& request, const std::string& token,
+                      const http_handler& handler) {
+  const auto refused = refusal(request, token);
+  if (refused.status != 200)
+    return refused;
+  try {
+    const std::string target = request.target();
+    return handler(target.substr(0, target.find('?')));
+  } catch (const std::exception& problem) {
+    return {500, "text/plain", problem.what() + std::string("\n")};
+  }
+}
+
+http_answer answer(const http_request& request, http_response response) {
+  http_answer made{static_cast<http::status>(response.status), 11};
+  made.set(http::field::content_type, response.type);
+  made.set(http::field::cache_control, "no-store");
+  made.set("X-Content-Type-Options", "nosniff");
+  if (response.status == 401)
+    made.set(http::field::www_authenticate, "Bearer");
+  if (response.status == 405)
+    made.set(http::field::allow, "GET, HEAD");
+  made.keep_alive(false);
+  made.content_length(response.body.size());
+  if (request.method() != http::verb::head)
+    made.body() = std::move(response.body);
+  return made;
+}
+
+/// One of the open connections, as long as it lives.
+class place {
+ public:
+  explicit place(std::atomic<std::size_t>& taken) : taken_(&taken) { ++taken; }
+  place(place&& other) noexcept : taken_(std::exchange(other.taken_, {})) {}
+  place& operator=(place&&) = delete;
+  ~place() {
+    if (taken_)
+      --*taken_;
+  }
+
+ private:
+  std::atomic<std::size_t>* taken_;
+};
+
+}  // namespace
+
+/// Coroutines on one thread. Those that are not finished are destroyed with
+/// the context.
+class http_server::loop {
+ public:
+  loop(const http_options& options, http_handler handler)
+    : options_(options),
+      handler_(std::move(handler)),
+      acceptor_(listen(context_, options)),
+      endpoint_(acceptor_.local_endpoint()) {
+    asio::co_spawn(context_, accept(), asio::detached);
+    thread_ = std::thread([this] { run(); });
+  }
+  loop(const loop&) = delete;
+  loop& operator=(const loop&) = delete;
+  ~loop() {
+    context_.stop();
+    thread_.join();
+  }
+
+  std::string address() const {
+    const auto host = endpoint_.address().to_string();
+    if (endpoint_.address().is_v6())
+      return fmt::format("[{}]:{}", host, endpoint_.port());
+    return fmt::format("{}:{}", host, endpoint_.port());
+  }
+
+  std::size_t connections() const { return connections_; }
+
+ private:
+  void run() {
+    ::sigset_t all;
+    ::sigfillset(&all);  // signals are for the threads of the program
+    ::pthread_sigmask(SIG_BLOCK, &all, nullptr);
+    context_.run();
+  }
+
+  asio::awaitable<void> accept() {
+    for (asio::steady_timer pause(context_);;) {
+      while (connections_ >= options_.connections)
+        co_await wait(pause);
+      auto [problem, socket] = co_await acceptor_.async_accept(with_error);
+      if (problem)
+        co_await wait(pause);  // out of file descriptors, for example
+      else
+        asio::co_spawn(
+          context_,
+          serve(place(connections_), beast::tcp_stream(std::move(socket))),
+          asio::detached);
+    }
+  }
+
+  asio::awaitable<void> wait(asio::steady_timer& pause) {
+    pause.expires_after(pause_before_retry);
+    co_await pause.async_wait(with_error);
+  }
+
+  asio::awaitable<void> serve(place, beast::tcp_stream stream) {
+    beast::flat_buffer buffer(options_.request_bytes);
+    http::request_parser<http::empty_body> parser;
+    parser.header_limit(static_cast<std::uint32_t>(options_.request_bytes));
+    stream.expires_after(options_.timeout);
+    const auto [no_request, read] =
+      co_await http::async_read(stream, buffer, parser, with_error);
+    if (no_request)
+      co_return;
+    const auto& request = parser.get();
+    const auto said =
+      answer(request, respond(request, options_.token, handler_));
+    stream.expires_after(options_.timeout);
+    co_await http::async_write(stream, said, with_error);
+    beast::error_code ignored;
+    stream.socket().shutdown(tcp::socket::shutdown_both, ignored);
+  }
+
+  http_options options_;
+  http_handler handler_;
+  std::atomic<std::size_t> connections_ = 0;
+  asio::io_context context_{1};
+  tcp::acceptor acceptor_;
+  tcp::endpoint endpoint_;
+  std::thread thread_;
+};
+
+http_server::http_server(const http_options& options, http_handler handler)
+  : loop_(std::make_unique<loop>(options, std::move(handler))) {}
+
+http_server::~http_server() = default;
+
+std::string http_server::address() const {
+  return loop_->address();
+}
+
+std::size_t http_server::connections() const {
+  return loop_->connections();
+}
+
+}  // namespace troupe

@@ -1,0 +1,55 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <string>
+
+namespace troupe {
+
+struct http_response {
+  unsigned status = 200;
+  std::string type = "text/plain; charset=utf-8";
+  std::string body{};
+};
+
+/// What to say to a path such as `/metrics` (what follows a `?` is cut off).
+/// Called by the server's thread; anything thrown is answered with status 500.
+using http_handler = std::function<http_response(const std::string& path)>;
+
+struct http_options {
+  /// A number or `localhost`; port 0: one that is free. `[::1]:80` for IPv6.
+  std::string address = "127.0.0.1:0";
+  /// If not empty, asked for: `Authorization: Bearer TOKEN`.
+  std::string token{};
+  std::size_t connections = 64;      // further ones wait for their turn
+  std::size_t request_bytes = 8192;  // larger requests are dropped
+  /// For a whole request to arrive, and for a whole response to be taken.
+  std::chrono::milliseconds timeout{5000};
+};
+
+/// Answers GET and HEAD over HTTP/1.1, one request a connection, on a thread
+/// of its own, until it is destroyed. A request that is no HTTP is dropped
+/// without an answer. Only for this machine unless there is a token; and
+/// without one, the `Host` asked for has to be a number or `localhost`, so that
+/// no page of the web can read it through a browser. Throws `invalid_argument`
+/// (address) and `io` (can't listen).
+class http_server {
+ public:
+  http_server(const http_options& options, http_handler handler);
+  ~http_server();
+  http_server(const http_server&) = delete;
+  http_server& operator=(const http_server&) = delete;
+
+  /// Where it listens, with the port that was chosen: `127.0.0.1:43211`.
+  std::string address() const;
+  /// Open ones. May be called by any thread.
+  std::size_t connections() const;
+
+ private:
+  class loop;
+  std::unique_ptr<loop> loop_;
+};
+
+}  // namespace troupe

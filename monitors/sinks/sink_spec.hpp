@@ -1,0 +1,19 @@
+#pragma once
+
+#include <string>
+
+#include "troupe/monitors/sink.hpp"
+
+namespace troupe {
+
+/// Makes a sink of a text: `terminal`, `terminal:match=gap/*,top=10`,
+/// `json:FILE`, `csv:FILE`, `tensorboard:FOLDER`, `prometheus:HOST:PORT` or
+/// `prometheus:HOST:PORT,token_file=FILE`. A part of settings without `=`
+/// belongs to the value before it: `match=gap/*,spike/*`. Throws
+/// `invalid_argument` with what there is, and `io`.
+sink_pointer make_sink(const std::string& spec);
+
+/// A line for each sink and its settings, for `--help`.
+std::string sink_help();
+
+}  // namespace troupe

@@ -1,0 +1,141 @@
+#include "troupe/monitors/sinks/tensorboard_event.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <concepts>
+
+#include "troupe/monitors/phase_name.hpp"
+#include "troupe/monitors/sinks/crc32c.hpp"
+
+namespace troupe {
+
+namespace {
+
+/// Little endian on every machine.
+template <std::unsigned_integral Number>
+void put_fixed(std::string& out, Number number) {
+  for (std::size_t i = 0; i < sizeof number; ++i)
+    out += static_cast<char>(number >> (8 * i) & 0xff);
+}
+
+void put_varint(std::string& out, std::uint64_t number) {
+  for (; number > 127; number >>= 7)
+    out += static_cast<char>((number & 127) | 128);
+  out += static_cast<char>(number);
+}
+
+// Protobuf: a field's number and wire type, then what the type says.
+void put_double(std::string& out, unsigned field, double value) {
+  put_varint(out, field << 3 | 1);
+  put_fixed(out, std::bit_cast<std::uint64_t>(value));
+}
+
+void put_float(std::string& out, unsigned field, float value) {
+  put_varint(out, field << 3 | 5);
+  put_fixed(out, std::bit_cast<std::uint32_t>(value));
+}
+
+void put_integer(std::string& out, unsigned field, std::int64_t value) {
+  put_varint(out, field << 3);
+  put_varint(out, static_cast<std::uint64_t>(value));
+}
+
+void put_bytes(std::string& out, unsigned field, std::string_view bytes) {
+  put_varint(out, field << 3 | 2);
+  put_varint(out, bytes.size());
+  out += bytes;
+}
+
+std::uint32_t masked_crc(std::string_view bytes) {
+  return std::rotr(crc32c(bytes), 15) + 0xa282ead8u;
+}
+
+std::string prefix_of(phase phase) {
+  return phase == phase::training ? "" : phase_name(phase) + std::string("/");
+}
+
+/// Buckets from below the first that is not empty to the last.
+struct buckets {
+  std::string limits, counts;
+
+  void add(double limit, std::int64_t count) {
+    put_fixed(limits, std::bit_cast<std::uint64_t>(limit));
+    const auto number = static_cast<double>(count);
+    put_fixed(counts, std::bit_cast<std::uint64_t>(number));
+  }
+};
+
+buckets buckets_of(const tensor_statistics& of) {
+  buckets made;
+  const auto& bins = *of.histogram;
+  const auto is_filled = [](std::int64_t count) { return count > 0; };
+  const auto first = std::ranges::find_if(bins, is_filled);
+  const auto end = std::find_if(bins.rbegin(), bins.rend(), is_filled).base();
+  const auto lower_limit = [&](auto bin) {
+    return std::ldexp(1.0, static_cast<int>(bin - bins.begin()) - 150);
+  };
+  if (of.zeros > 0)
+    made.add(first == bins.end() ? 0 : lower_limit(first), of.zeros);
+  for (auto bin = first; bin < end; ++bin)
+    made.add(lower_limit(bin + 1), *bin);
+  return made;
+}
+
+std::string histogram_of(const tensor_statistics& of) {
+  const auto count = static_cast<double>(of.finite());
+  const auto made = buckets_of(of);
+  std::string histogram;
+  put_double(histogram, 1, of.min_abs);
+  put_double(histogram, 2, of.max_abs);
+  put_double(histogram, 3, count);
+  put_double(histogram, 4, of.mean * count);
+  put_double(histogram, 5, of.squares + count * of.mean * of.mean);
+  put_bytes(histogram, 6, made.limits);
+  put_bytes(histogram, 7, made.counts);
+  return histogram;
+}
+
+}  // namespace
+
+std::string framed(std::string_view bytes) {
+  std::string record;
+  put_fixed(record, std::uint64_t{bytes.size()});
+  put_fixed(record, masked_crc(record));
+  record += bytes;
+  put_fixed(record, masked_crc(bytes));
+  return record;
+}
+
+std::string version_event(double wall_time) {
+  std::string event;
+  put_double(event, 1, wall_time);
+  put_bytes(event, 3, "brain.Event:2");
+  return event;
+}
+
+std::string summary_event(double wall_time, const metrics_record& record) {
+  const auto prefix = prefix_of(record.source.phase);
+  std::string summary;
+  for (const auto& each : record.values) {
+    std::string value;
+    put_bytes(value, 1, prefix + each.name);
+    put_float(value, 2, static_cast<float>(each.value));
+    put_bytes(summary, 1, value);
+  }
+  for (const auto& [name, statistics] : record.histograms) {
+    if (!statistics.histogram || statistics.finite() == 0)
+      continue;
+    std::string value;
+    put_bytes(value, 1, prefix + name);
+    put_bytes(value, 5, histogram_of(statistics));
+    put_bytes(summary, 1, value);
+  }
+  std::string event;
+  put_double(event, 1, wall_time);
+  put_integer(event, 2, record.source.step);
+  put_bytes(event, 5, summary);
+  return event;
+}
+
+}  // namespace troupe

@@ -1,0 +1,24 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "troupe/monitors/sink.hpp"
+
+namespace troupe {
+
+/// A record of an event file: the bytes with their length and check sums.
+std::string framed(std::string_view bytes);
+
+/// TensorBoard's protobuf `Event` that opens a file. Seconds since 1970.
+std::string version_event(double wall_time);
+
+/// An `Event` with the record's values and histograms. Tags are the metrics'
+/// names, behind `validation/` or `inference/` outside of training. Values are
+/// rounded to fp32, which is what the format holds. A histogram's buckets are
+/// those of |x|, zeros in one of their own; `sum` and `sum_squares` are those
+/// of x. Histograms without finite values are left out.
+std::string summary_event(double wall_time, const metrics_record& record);
+
+}  // namespace troupe

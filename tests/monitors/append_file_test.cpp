@@ -1,0 +1,112 @@
+#include "troupe/monitors/append_file.hpp"
+
+#include <signal.h>
+#include <sys/resource.h>
+
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_exception.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+#include <fstream>
+#include <iterator>
+#include <thread>
+#include <vector>
+
+#include "../engine/temporary_folder.hpp"
+#include "troupe/schedules/error.hpp"
+
+using namespace troupe;
+using Catch::Matchers::ContainsSubstring;
+using Catch::Matchers::MessageMatches;
+using troupe::testing::temporary_folder;
+
+namespace {
+
+std::string content(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+/// While it lives, no file of this process grows beyond some bytes.
+class largest_file {
+ public:
+  explicit largest_file(rlim_t bytes) : handler_(::signal(SIGXFSZ, SIG_IGN)) {
+    ::getrlimit(RLIMIT_FSIZE, &before_);
+    const rlimit limit{bytes, before_.rlim_max};
+    ::setrlimit(RLIMIT_FSIZE, &limit);
+  }
+  largest_file(const largest_file&) = delete;
+  ~largest_file() {
+    ::setrlimit(RLIMIT_FSIZE, &before_);
+    ::signal(SIGXFSZ, handler_);
+  }
+
+ private:
+  rlimit before_{};
+  ::sighandler_t handler_;
+};
+
+}  // namespace
+
+TEST_CASE("a piece is with the system when write returns") {
+  const temporary_folder folder;
+  const auto path = folder.write("log", "old");
+  append_file file(path);
+  CHECK(content(path).empty());
+  file.write("one\n");
+  CHECK(content(path) == "one\n");
+  file.write("two\n");
+  CHECK(content(path) == "one\ntwo\n");
+}
+
+TEST_CASE("of a piece that finds no room, nothing stays") {
+  const temporary_folder folder;
+  const auto path = folder / "log";
+  append_file file(path);
+  {
+    const largest_file limit(10);
+    file.write("123456\n");
+    CHECK_THROWS_MATCHES(
+      file.write("abcdef\n"), error,
+      MessageMatches(ContainsSubstring(path + ": can't be written: ")));
+    CHECK(content(path) == "123456\n");
+    file.write("12\n");
+  }
+  file.write("there is room again\n");
+  CHECK(content(path) == "123456\n12\nthere is room again\n");
+}
+
+TEST_CASE("a full device and a missing folder are io errors") {
+  const temporary_folder folder;
+  append_file full("/dev/full");
+  for (const auto* path : {"full", "missing"})
+    try {
+      if (path == std::string("full"))
+        full.write("x");
+      else
+        append_file(folder / "no/such/file");
+      FAIL("no error");
+    } catch (const error& problem) {
+      CHECK(problem.code() == error_code::io);
+    }
+}
+
+TEST_CASE("pieces of several threads don't mix") {
+  const temporary_folder folder;
+  const auto path = folder / "log";
+  append_file file(path);
+  std::vector<std::thread> threads;
+  for (const char letter : {'a', 'b', 'c', 'd'})
+    threads.emplace_back([&file, letter] {
+      std::string line(100, letter);
+      line.back() = '\n';
+      for (int i = 0; i < 200; ++i)
+        file.write(line);
+    });
+  for (auto& thread : threads)
+    thread.join();
+  std::ifstream in(path);
+  int lines = 0;
+  for (std::string line; std::getline(in, line); ++lines)
+    REQUIRE(line == std::string(99, line.at(0)));
+  CHECK(lines == 800);
+}

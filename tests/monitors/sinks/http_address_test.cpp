@@ -1,0 +1,40 @@
+#include "troupe/monitors/sinks/http_address.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+
+#include "troupe/schedules/error.hpp"
+
+using namespace troupe;
+
+TEST_CASE("addresses are numbers or localhost, with a port") {
+  const auto local = parse_http_address("localhost:9464");
+  CHECK(local.host == "127.0.0.1");
+  CHECK(local.port == 9464);
+  CHECK(local.is_loopback);
+  CHECK(parse_http_address("[::1]:0").host == "::1");
+  CHECK(parse_http_address("[::1]:0").is_loopback);
+  CHECK_FALSE(parse_http_address("0.0.0.0:80").is_loopback);
+  CHECK_FALSE(parse_http_address("10.1.2.3:80").is_loopback);
+  for (const auto* wrong :
+       {"", ":", "127.0.0.1", "127.0.0.1:", "127.0.0.1:http", "127.0.0.1:65536",
+        "127.0.0.1:-1", "example:80", "[::1]", ":80", "127.0.0.1:80 "}) {
+    CAPTURE(wrong);
+    CHECK_THROWS_AS(parse_http_address(wrong), error);
+  }
+}
+
+TEST_CASE("a plain host is a number or localhost") {
+  for (const auto* plain :
+       {"localhost", "localhost:80", "127.0.0.1", "127.0.0.1:1", "[::1]:80"})
+    CHECK(is_plain_host(plain));
+  for (const auto* other : {"", "evil.example", "localhost.evil.example:80",
+                            "127.0.0.1.evil.example", "["})
+    CHECK_FALSE(is_plain_host(other));
+}
+
+TEST_CASE("secrets are equal or not") {
+  CHECK(equals_secret("abc", "abc"));
+  CHECK_FALSE(equals_secret("abd", "abc"));
+  CHECK_FALSE(equals_secret("ab", "abc"));
+  CHECK_FALSE(equals_secret("", "abc"));
+}

@@ -1,0 +1,177 @@
+#include "troupe/monitors/sinks/http_server.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+#include <random>
+#include <stdexcept>
+
+#include "http_client.hpp"
+#include "troupe/schedules/error.hpp"
+
+using namespace troupe;
+using namespace troupe::testing;
+using namespace std::chrono_literals;
+using Catch::Matchers::ContainsSubstring;
+using Catch::Matchers::EndsWith;
+using Catch::Matchers::StartsWith;
+
+namespace {
+
+constexpr auto ok = "HTTP/1.1 200 OK\r\n";
+constexpr std::size_t much = std::size_t{64} << 20;
+
+http_response say(const std::string& path) {
+  if (path == "/broken")
+    throw std::runtime_error("broken");
+  if (path == "/much")
+    return {.body = std::string(much, 'x')};
+  return {.body = "at " + path};
+}
+
+}  // namespace
+
+TEST_CASE("a path has a response") {
+  const http_server server({}, say);
+  const auto at = server.address();
+  CHECK_THAT(at, StartsWith("127.0.0.1:") && !EndsWith(":0"));
+  const auto response = get(at, "/a/b?c=d");
+  CHECK_THAT(response, StartsWith(ok) && EndsWith("\r\n\r\nat /a/b"));
+  CHECK_THAT(response,
+             ContainsSubstring("Content-Type: text/plain; charset=utf-8\r\n")
+               && ContainsSubstring("Content-Length: 7\r\n"));
+  CHECK_THAT(ask(at, "HEAD /a HTTP/1.1\r\n\r\n"),
+             StartsWith(ok) && ContainsSubstring("Content-Length: 5\r\n")
+               && EndsWith("\r\n\r\n"));
+  CHECK_THAT(ask(at, "GET /a HTTP/1.0\r\n\r\n"), EndsWith("at /a"));
+  CHECK_THAT(get(at, "/broken"),
+             StartsWith("HTTP/1.1 500") && EndsWith("broken\n"));
+  CHECK_THAT(ask(at, "DELETE / HTTP/1.1\r\n\r\n"), StartsWith("HTTP/1.1 405"));
+}
+
+TEST_CASE("what is no HTTP, or too large, is dropped") {
+  const http_server server({.request_bytes = 1000, .timeout = 500ms}, say);
+  const std::string tls("\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", 11);
+  for (const auto& request :
+       {std::string("GET\r\n\r\n"), std::string("\r\n\r\n\r\n\r\n"),
+        std::string(500, '\0'), tls, std::string("GET / HTTP/9.9\r\n\r\n"),
+        "GET /" + std::string(2000, 'x') + " HTTP/1.1\r\n\r\n",
+        "GET / HTTP/1.1\r\nA: " + std::string(100000, 'x') + "\r\n\r\n",
+        std::string("GET / HTTP/1.1\r\nContent-Length: 5\r\n\r\nhello"),
+        std::string("GET / HTTP/1.1\r\nContent-Length: -1\r\n\r\n"),
+        std::string("GET / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n"
+                    "fffffffffffffffff\r\n")}) {
+    CAPTURE(request);
+    CHECK(ask(server.address(), request).empty());
+  }
+  CHECK_THAT(get(server.address(), "/"), StartsWith(ok));
+}
+
+TEST_CASE("nothing that is sent stops it") {
+  const http_server server({.timeout = 500ms}, say);
+  std::mt19937 random(1);
+  const std::string valid = "GET /x HTTP/1.1\r\nHost: localhost\r\n\r\n";
+  for (int i = 0; i < 300; ++i) {
+    auto request = valid;
+    for (auto left = random() % 6; left > 0; --left)
+      request[random() % request.size()] = static_cast<char>(random());
+    http_client client(server.address());
+    client.send(request.substr(0, random() % (request.size() + 1)));
+  }
+  CHECK_THAT(get(server.address(), "/"), StartsWith(ok));
+  CHECK(soon([&] { return server.connections() == 0; }));
+}
+
+TEST_CASE("a request that doesn't end is given up, and delays nobody") {
+  const http_server server({.timeout = 500ms}, say);
+  http_client silent(server.address()), half(server.address()),
+    dripping(server.address());
+  half.send("GET / HTTP/1.1\r\nHost: lo");
+  dripping.send("GET / HTTP/1.1\r\nA: ");
+  CHECK_THAT(get(server.address(), "/"), StartsWith(ok));
+  const auto begin = std::chrono::steady_clock::now();
+  while (!dripping.can_read(20ms)
+         && std::chrono::steady_clock::now() - begin < 10s)
+    dripping.send("x");
+  CHECK(dripping.read_to_end().empty());
+  CHECK(half.read_to_end().empty());
+  CHECK(silent.read_to_end().empty());
+}
+
+TEST_CASE("a reader that doesn't read is given up, and delays nobody") {
+  const http_server server({.timeout = 500ms}, say);
+  http_client slow(server.address(), 4096);
+  slow.send("GET /much HTTP/1.1\r\n\r\n");
+  REQUIRE(slow.can_read(10s));
+  CHECK_THAT(get(server.address(), "/"), StartsWith(ok));
+  REQUIRE(soon([&] { return server.connections() == 0; }));
+  CHECK(slow.read_to_end().size() < much);
+}
+
+TEST_CASE("a large response arrives whole") {
+  const http_server server({.timeout = 60s}, say);
+  CHECK(body_of(get(server.address(), "/much")).size() == much);
+}
+
+TEST_CASE("connections beyond the limit wait for their turn") {
+  const http_server server({.connections = 2, .timeout = 60s}, say);
+  auto first = std::make_unique<http_client>(server.address());
+  const http_client second(server.address());
+  REQUIRE(soon([&] { return server.connections() == 2; }));
+  http_client third(server.address());
+  third.send("GET / HTTP/1.1\r\n\r\n");
+  CHECK_FALSE(third.can_read(50ms));
+  CHECK(server.connections() == 2);
+  first.reset();
+  CHECK_THAT(third.read_to_end(), StartsWith(ok));
+}
+
+TEST_CASE("with a token, only who knows it is answered") {
+  const http_server server({.address = "0.0.0.0:0", .token = "sesame"}, say);
+  const auto at = server.address();
+  CHECK_THAT(get(at, "/", "Authorization: Bearer sesame\r\n"), StartsWith(ok));
+  for (const auto* wrong :
+       {"", "Authorization: Bearer sesamE\r\n",
+        "Authorization: Bearer sesame2\r\n", "Authorization: Basic sesame\r\n"})
+    CHECK_THAT(get(at, "/", wrong),
+               StartsWith("HTTP/1.1 401")
+                 && ContainsSubstring("WWW-Authenticate: Bearer\r\n"));
+}
+
+TEST_CASE("without a token, no page of the web gets in through a browser") {
+  const http_server server({}, say);
+  CHECK_THAT(
+    ask(server.address(), "GET / HTTP/1.1\r\nHost: evil.example\r\n\r\n"),
+    StartsWith("HTTP/1.1 403"));
+  CHECK_THAT(
+    ask(server.address(), "GET / HTTP/1.1\r\nHost: 127.0.0.1:9\r\n\r\n"),
+    StartsWith(ok));
+}
+
+TEST_CASE("addresses that it can't or may not listen at are errors") {
+  CHECK_THROWS_AS(http_server({.address = "0.0.0.0:0"}, say), error);
+  CHECK_THROWS_AS(http_server({.address = "somewhere"}, say), error);
+  const http_server first({}, say);
+  try {
+    const http_server second({.address = first.address()}, say);
+    FAIL("no error");
+  } catch (const error& problem) {
+    CHECK(problem.code() == error_code::io);
+    CHECK_THAT(problem.what(),
+               StartsWith("can't listen at " + first.address()));
+  }
+}
+
+TEST_CASE("it ends at once, whoever is connected") {
+  auto server =
+    std::make_unique<http_server>(http_options{.timeout = 60s}, say);
+  const auto at = server->address();
+  http_client idle(at), slow(at, 4096);
+  slow.send("GET /much HTTP/1.1\r\n\r\n");
+  REQUIRE(slow.can_read(10s));
+  const auto begin = std::chrono::steady_clock::now();
+  server.reset();
+  CHECK(std::chrono::steady_clock::now() - begin < 5s);
+  CHECK(idle.read_to_end().empty());
+  CHECK(slow.read_to_end().size() < much);
+  CHECK_THROWS(http_client(at));
+}

@@ -1,0 +1,86 @@
+#include "troupe/monitors/sinks/json_lines_sink.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <thread>
+
+#include "../../engine/temporary_folder.hpp"
+#include "records.hpp"
+#include "troupe/schedules/error.hpp"
+
+using namespace troupe;
+using namespace troupe::testing;
+
+namespace {
+
+constexpr auto infinity = std::numeric_limits<double>::infinity();
+constexpr auto quiet_nan = std::numeric_limits<double>::quiet_NaN();
+
+}  // namespace
+
+TEST_CASE("records and alerts are JSON lines, there when write returns") {
+  const temporary_folder folder;
+  const auto path = folder / "log";
+  const auto sink = json_lines_sink(path);
+  sink->write(record_of(1, {{"loss", 2.5}, {"gap/a/max", .1}}));
+  CHECK(content_of(path)
+        == R"({"step":1,"phase":"training","metrics":)"
+           R"({"loss":2.5,"gap/a/max":0.1}})"
+           "\n");
+  sink->write(alert_of(2, "overflow", "a\nb\xff"));
+  std::istringstream lines(content_of(path));
+  std::string line;
+  std::getline(lines, line);
+  std::getline(lines, line);
+  CHECK(line
+        == R"({"step":2,"phase":"training","alert":"a\nb)"
+           "\xef\xbf\xbd"
+           R"(","monitor":"overflow"})");
+}
+
+TEST_CASE("what is not finite is a string, and the file stays JSON") {
+  const temporary_folder folder;
+  json_lines_sink(folder / "log")
+    ->write(record_of(1, {{"a", quiet_nan}, {"b", infinity}, {"c", -infinity}},
+                      phase::validation));
+  CHECK(content_of(folder / "log")
+        == R"({"step":1,"phase":"validation","metrics":)"
+           R"({"a":"NaN","b":"Infinity","c":"-Infinity"}})"
+           "\n");
+}
+
+TEST_CASE("histograms tell their filled bins by exponent") {
+  const temporary_folder folder;
+  auto record = record_of(1, {});
+  tensor_statistics statistics;
+  statistics.zeros = 4;
+  statistics.histogram.emplace();
+  statistics.histogram->at(147) = 2;
+  statistics.histogram->at(150) = 3;
+  record.histograms = {{"w", statistics}};
+  json_lines_sink(folder / "log")->write(record);
+  const auto line = nlohmann::json::parse(content_of(folder / "log"));
+  CHECK(line["histograms"].dump()
+        == R"({"w":{"bins":{"-3":2,"0":3},"zeros":4}})");
+}
+
+TEST_CASE("lines of several threads are whole, and a full disk is an error") {
+  const temporary_folder folder;
+  const auto sink = json_lines_sink(folder / "log");
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 3; ++t)
+    threads.emplace_back([&sink] {
+      for (int i = 0; i < 100; ++i)
+        sink->write(record_of(i, {{"loss", i * .5}}));
+    });
+  for (auto& thread : threads)
+    thread.join();
+  std::istringstream lines(content_of(folder / "log"));
+  int count = 0;
+  for (std::string line; std::getline(lines, line); ++count)
+    REQUIRE(nlohmann::json::parse(line)["metrics"].size() == 1);
+  CHECK(count == 300);
+  CHECK_THROWS_AS(json_lines_sink("/dev/full")->write(record_of(1, {})), error);
+}

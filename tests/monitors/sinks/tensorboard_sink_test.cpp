@@ -1,0 +1,128 @@
+#include "troupe/monitors/sinks/tensorboard_sink.hpp"
+
+#include <ATen/ops/tensor.h>
+
+#include <catch2/catch_test_macros.hpp>
+#include <cmath>
+#include <filesystem>
+#include <limits>
+
+#include "../../engine/temporary_folder.hpp"
+#include "../../run_program.hpp"
+#include "event_file_reader.hpp"
+#include "records.hpp"
+#include "troupe/monitors/sinks/tensorboard_event.hpp"
+#include "troupe/schedules/error.hpp"
+#include "troupe_paths.hpp"
+
+using namespace troupe;
+using namespace troupe::testing;
+
+namespace {
+
+tensor_statistics measured(std::vector<double> values) {
+  return measure(at::tensor(values), true);
+}
+
+/// Three steps, as a run may write them.
+void write_run(const std::string& folder) {
+  const auto sink = tensorboard_sink(folder);
+  auto record = record_of(1, {{"loss", 2.5}, {"gap/grads/fc/max", 1e-3}});
+  record.histograms = {{"gap/grads/fc", measured({0, 0, 1, -1.5, 3, -8})}};
+  sink->write(record);
+  sink->write(alert_of(1, "m", "left out"));
+  sink->write(record_of(2, {{"loss", std::nan("")}, {"big", 1e300}}));
+  record = record_of(3, {{"loss", .25}}, phase::validation);
+  record.histograms = {{"zeros", measured({0, 0})}, {"none", measured({})}};
+  sink->write(record);
+}
+
+std::string only_file(const std::string& folder) {
+  const std::filesystem::directory_iterator files(folder);
+  return files->path().string();
+}
+
+std::string python() {
+  const auto* chosen = std::getenv("TROUPE_PYTHON");
+  return chosen ? chosen : "python3";
+}
+
+}  // namespace
+
+TEST_CASE("an event file has records, check sums and fields to the byte") {
+  const temporary_folder folder;
+  const auto before = std::time(nullptr);
+  write_run(folder / "runs/a");
+  const auto path = only_file(folder / "runs/a");
+  CHECK(std::filesystem::path(path).filename().string().starts_with(
+    "events.out.tfevents."));
+  const auto records = records_of(content_of(path));
+  REQUIRE(records.size() == 4);
+  auto first = fields_of(records[0]);
+  CHECK(first[3].at(0) == "brain.Event:2");
+  const auto time = numbers_of<double>(first[1].at(0)).at(0);
+  CHECK(time >= static_cast<double>(before));
+  CHECK(time < static_cast<double>(before) + 100);
+
+  auto event = fields_of(records[1]);
+  CHECK(numbers_of<std::int64_t>(event[2].at(0)).at(0) == 1);
+  auto values = fields_of(event[5].at(0))[1];
+  REQUIRE(values.size() == 3);
+  CHECK(fields_of(values[0])[1].at(0) == "loss");
+  CHECK(numbers_of<float>(fields_of(values[0])[2].at(0)).at(0) == 2.5f);
+  CHECK(fields_of(values[1])[1].at(0) == "gap/grads/fc/max");
+  CHECK(numbers_of<float>(fields_of(values[1])[2].at(0)).at(0) == 1e-3f);
+}
+
+TEST_CASE("a histogram has a bucket of zeros and one a power of two") {
+  auto record = record_of(1, {});
+  record.histograms = {{"w", measured({0, 0, 1, -1.5, 3, -8})}};
+  auto event = fields_of(summary_event(12.5, record));
+  auto value = fields_of(fields_of(event[5].at(0))[1].at(0));
+  CHECK(value[1].at(0) == "w");
+  auto histogram = fields_of(value[5].at(0));
+  const auto number = [&](int field) {
+    return numbers_of<double>(histogram[field].at(0)).at(0);
+  };
+  CHECK(number(1) == 0);
+  CHECK(number(2) == 8);
+  CHECK(number(3) == 6);
+  CHECK(std::abs(number(4) - -5.5) < 1e-12);
+  CHECK(std::abs(number(5) - 76.25) < 1e-12);
+  CHECK(numbers_of<double>(histogram[6].at(0))
+        == std::vector<double>{1, 2, 4, 8, 16});
+  CHECK(numbers_of<double>(histogram[7].at(0))
+        == std::vector<double>{2, 2, 1, 0, 1});
+}
+
+TEST_CASE("two sinks of one folder have a file each; other troubles are io") {
+  const temporary_folder folder;
+  const auto a = tensorboard_sink(folder / "runs");
+  const auto b = tensorboard_sink(folder / "runs");
+  const std::filesystem::directory_iterator files(folder / "runs");
+  CHECK(std::distance(begin(files), end(files)) == 2);
+  const auto file = folder.write("file", "");
+  CHECK_THROWS_AS(tensorboard_sink(file + "/runs"), error);
+}
+
+TEST_CASE("TensorBoard itself reads it") {
+  const auto probe = python() + " -c 'import tensorboard'";
+  if (run_program(probe).exit_code != 0)
+    SKIP("no tensorboard; TROUPE_PYTHON names a python that has it");
+  const temporary_folder folder;
+  write_run(folder / "runs/a");
+  const auto read = run_program(python()
+                                + " " TROUPE_SOURCE_DIR
+                                  "/tests/monitors/sinks/read_tensorboard.py "
+                                + folder / "runs/a");
+  CHECK(read.exit_code == 0);
+  CHECK(read.output
+        == "big 2 inf\n"
+           "gap/grads/fc/max 1 0.0010000000474974513\n"
+           "loss 1 2.5\n"
+           "loss 2 nan\n"
+           "validation/loss 3 0.25\n"
+           "gap/grads/fc 1 num=6 min=0 max=8 sum=-5.5 [0,1):2 [1,2):2 [2,4):1 "
+           "[4,8):0 [8,16):1\n"
+           "validation/zeros 3 num=2 min=0 max=0 sum=0 [0,0):2\n");
+}
