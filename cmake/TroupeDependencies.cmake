@@ -17,6 +17,7 @@ if(NOT TROUPE_PLAN_ONLY)
   find_package(CAF 0.18.7 REQUIRED COMPONENTS core
     HINTS ${TROUPE_CACHE}/${caf_folder})
   find_package(spdlog REQUIRED)
+  find_package(Boost 1.81 REQUIRED)
   find_package(CLI11 REQUIRED)
   find_package(tomlplusplus REQUIRED)
   find_library(TCMALLOC_LIBRARY

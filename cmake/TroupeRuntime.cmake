@@ -30,13 +30,16 @@ endif()
 
 troupe_component(monitors DIRECTORY monitors
   DEPENDS troupe::actors nlohmann_json::nlohmann_json PCH torch)
+troupe_component(live DIRECTORY monitors/live
+  DEPENDS troupe::monitors nlohmann_json::nlohmann_json
+  PRIVATE Boost::headers PCH torch)
 
 file(CONFIGURE OUTPUT ${troupe_include}/troupe_version.hpp CONTENT
 "#pragma once\n#define TROUPE_VERSION \"${PROJECT_VERSION}\"\n")
 file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/cli/*.cpp)
 if(sources)
   troupe_program(troupe SOURCES ${sources} PCH torch
-    DEPENDS troupe::monitors troupe::models CLI11::CLI11
+    DEPENDS troupe::monitors troupe::live troupe::models CLI11::CLI11
       tomlplusplus::tomlplusplus)
 endif()
 
@@ -61,6 +64,8 @@ troupe_tests(actors DIRECTORY tests/actors
   DEPENDS troupe::actors troupe::models PCH torch)
 troupe_tests(monitors DIRECTORY tests/monitors
   DEPENDS troupe::monitors troupe::models PCH torch)
+troupe_tests(live DIRECTORY tests/monitors/live
+  DEPENDS troupe::live troupe::models PCH torch)
 troupe_tests(cli DIRECTORY tests/cli DEPENDS troupe::plan troupe::checkpoint
   PCH torch NEEDS troupe)
 troupe_tests(examples DIRECTORY tests/examples DEPENDS troupe::plan)
