@@ -5,6 +5,7 @@
 
 #include "troupe/cli/config_file.hpp"
 #include "troupe/cli/signals.hpp"
+#include "troupe/cli/train_endpoint.hpp"
 #include "troupe/cli/train_output.hpp"
 #include "troupe/cli/train_plain.hpp"
 #include "troupe/cli/train_setup.hpp"
@@ -64,6 +65,7 @@ void train_pipeline(const train_options& options, const train_setup& setup,
     run.load(read_safetensors(options.initial), options.initial);
   save(options.save_initial, run.parameters());
   attach_monitors(run, options);
+  const auto endpoint = open_endpoint(run, options);
   signals.on_signal([&](const char* name) { run.interrupt(name); });
   try {
     run_steps(run, options, setup);
@@ -85,6 +87,10 @@ void require_actors(const train_options& o) {
     fail(error_code::invalid_argument,
          "--plain runs no actors, so that there is nothing for --trace, "
          "--timeline or --log-json; leave them out");
+  if (!o.endpoint.empty() && o.endpoint != "none")
+    fail(error_code::invalid_argument,
+         "--plain runs no actors, so that there is nothing to attach to; leave "
+         "--endpoint out");
 }
 
 void train(const CLI::App& command, const train_options& options) {

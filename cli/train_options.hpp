@@ -62,6 +62,9 @@ struct train_options {
   std::int64_t sample = 0;
   std::string prompt = "And ";
   double temperature = 0.8;
+  // attaching to it while it runs
+  std::string endpoint;  // empty: the default one
+  std::string endpoint_token_file;
   bool print_config = false;
   bool dry_run = false;
 };
