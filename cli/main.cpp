@@ -8,10 +8,14 @@
 
 #include <algorithm>
 
+#include "troupe/cli/attach_arguments.hpp"
+#include "troupe/cli/attach_command.hpp"
 #include "troupe/cli/config_file.hpp"
+#include "troupe/cli/events_command.hpp"
 #include "troupe/cli/plan_command.hpp"
 #include "troupe/cli/signals.hpp"
 #include "troupe/cli/simulate_command.hpp"
+#include "troupe/cli/top_command.hpp"
 #include "troupe/cli/train_command.hpp"
 #include "troupe/cli/verify_command.hpp"
 #include "troupe/schedules/error.hpp"
@@ -23,12 +27,16 @@ constexpr int wrong_usage = 2;
 
 std::vector<std::string> arguments_of(int argc, char** argv, CLI::App& app) {
   std::vector<std::string> arguments(argv + 1, argv + argc);
-  if (arguments.empty() || arguments.front() != "train")
+  if (arguments.empty())
     return arguments;
+  const auto command = arguments.front();
   std::vector<std::string> rest(arguments.begin() + 1, arguments.end());
-  rest =
-    troupe::cli::expand_config(std::move(rest), *app.get_subcommand("train"));
-  rest.insert(rest.begin(), "train");
+  if (command == "train")
+    rest =
+      troupe::cli::expand_config(std::move(rest), *app.get_subcommand("train"));
+  if (command == "attach")
+    rest = troupe::cli::fold_settings(std::move(rest));
+  rest.insert(rest.begin(), command);
   return rest;
 }
 
@@ -53,6 +61,10 @@ int run(int argc, char** argv) {
   troupe::cli::add_plan_command(app);
   troupe::cli::add_verify_command(app);
   troupe::cli::add_simulate_command(app);
+  troupe::cli::add_attach_command(app);
+  troupe::cli::add_detach_command(app);
+  troupe::cli::add_events_command(app);
+  troupe::cli::add_top_command(app);
   try {
     auto arguments = arguments_of(argc, argv, app);
     require_known_command(arguments, app);

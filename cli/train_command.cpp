@@ -5,6 +5,7 @@
 
 #include "troupe/cli/config_file.hpp"
 #include "troupe/cli/signals.hpp"
+#include "troupe/cli/train_endpoint.hpp"
 #include "troupe/cli/train_monitors.hpp"
 #include "troupe/cli/train_output.hpp"
 #include "troupe/cli/train_plain.hpp"
@@ -52,6 +53,7 @@ void train_pipeline(const train_options& options, const train_setup& setup,
     run.load(read_safetensors(options.initial), options.initial);
   save(options.save_initial, run.parameters());
   attach_monitors(run, options, setup);
+  const auto endpoint = open_endpoint(run, options, setup);
   signals.on_signal([&](const char* name) { run.interrupt(name); });
   try {
     run_steps(run, options, setup);
@@ -70,10 +72,14 @@ void train_pipeline(const train_options& options, const train_setup& setup,
 
 void require_actors(const train_options& o) {
   if (!o.trace.empty() || !o.timeline.empty() || !o.log_json.empty()
-      || !o.monitor.empty())
+      || !o.monitor.empty() || !o.sink.empty())
     fail(error_code::invalid_argument,
          "--plain runs no actors, so that there is nothing for --trace, "
-         "--timeline, --log-json or --monitor; leave them out");
+         "--timeline, --log-json, --monitor or --sink; leave them out");
+  if (!o.endpoint.empty() && o.endpoint != "none")
+    fail(error_code::invalid_argument,
+         "--plain runs no actors, so that there is nothing to attach to; leave "
+         "--endpoint out");
 }
 
 void train(const CLI::App& command, const train_options& options) {

@@ -4,6 +4,8 @@
 
 #include "troupe/cli/train_output.hpp"
 #include "troupe/monitors/metrics.hpp"
+#include "troupe/monitors/sinks/sink_spec.hpp"
+#include "troupe/monitors/step_metrics.hpp"
 #include "troupe/monitors/timeline.hpp"
 #include "troupe/monitors/warnings.hpp"
 
@@ -23,10 +25,13 @@ monitor_context context_of(trainer& run, const train_setup& setup,
   return context;
 }
 
-sink_pointer make_sinks(const train_options&) {
-  return callback_sink({}, [](const alert& what) {
+sink_pointer make_sinks(const train_options& options) {
+  std::vector<sink_pointer> all{callback_sink({}, [](const alert& what) {
     spdlog::warn("{}: {}", what.monitor, what.text);
-  });
+  })};
+  for (const auto& spec : options.sink)
+    all.push_back(make_sink(spec));
+  return join(std::move(all));
 }
 
 void require_monitors(const train_options& options) {
@@ -45,11 +50,13 @@ void attach_monitors(trainer& run, const train_options& options,
     run.attach(metrics_monitor(plan, options.log_json));
   if (!options.timeline.empty() || !options.trace.empty())
     run.attach(timeline_monitor(plan, {options.timeline, options.trace}));
-  if (options.monitor.empty())
+  if (options.monitor.empty() && options.sink.empty())
     return;
   const auto context = context_of(run, setup, make_sinks(options));
   for (const auto& spec : options.monitor)
     run.attach(make_monitor(spec, context));
+  if (!options.sink.empty())
+    run.attach(step_metrics_monitor(plan, context.sink));
 }
 
 }  // namespace troupe::cli

@@ -5,6 +5,7 @@
 
 #include "troupe/cli/checks.hpp"
 #include "troupe/monitors/monitor_spec.hpp"
+#include "troupe/monitors/sinks/sink_spec.hpp"
 #include "troupe/schedules/builtin.hpp"
 
 namespace troupe::cli {
@@ -200,6 +201,13 @@ void add_output_flags(CLI::App& app, train_options& o) {
     ->allow_extra_args(false)
     ->group(group);
   app
+    .add_option("--sink", o.sink,
+                "where steps and monitors write their metrics; may be given "
+                "several times:\n"
+                  + sink_help())
+    ->allow_extra_args(false)
+    ->group(group);
+  app
     .add_option("--save-initial", o.save_initial,
                 "write the parameters before the first step (safetensors)")
     ->group(group);
@@ -223,6 +231,20 @@ void add_output_flags(CLI::App& app, train_options& o) {
                "check everything, show the plan, and end");
 }
 
+void add_endpoint_flags(CLI::App& app, train_options& o) {
+  const auto* group = "Attaching to it while it runs";
+  app
+    .add_option("--endpoint", o.endpoint,
+                "where others may attach: unix:PATH, tcp:HOST:PORT (port 0: "
+                "any) or none; else a socket of your own, which is logged")
+    ->default_str("the user's own socket")
+    ->group(group);
+  app
+    .add_option("--endpoint-token-file", o.endpoint_token_file,
+                "a file with a secret that others must know; for tcp required")
+    ->group(group);
+}
+
 }  // namespace
 
 void add_train_flags(CLI::App& app, train_options& options) {
@@ -233,6 +255,7 @@ void add_train_flags(CLI::App& app, train_options& options) {
   add_pipeline_flags(app, options);
   add_optimisation_flags(app, options);
   add_output_flags(app, options);
+  add_endpoint_flags(app, options);
 }
 
 }  // namespace troupe::cli

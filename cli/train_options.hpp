@@ -58,11 +58,15 @@ struct train_options {
   std::string timeline;
   std::string log_json;
   std::vector<std::string> monitor;
+  std::vector<std::string> sink;
   std::string save_initial;
   std::string save_parameters;
   std::int64_t sample = 0;
   std::string prompt = "And ";
   double temperature = 0.8;
+  // attaching to it while it runs
+  std::string endpoint;  // empty: the default one
+  std::string endpoint_token_file;
   bool print_config = false;
   bool dry_run = false;
 };

@@ -30,6 +30,9 @@ endif()
 
 troupe_component(monitors DIRECTORY monitors
   DEPENDS troupe::actors nlohmann_json::nlohmann_json PCH torch)
+troupe_component(live DIRECTORY monitors/live
+  DEPENDS troupe::monitors nlohmann_json::nlohmann_json
+  PRIVATE Boost::headers PCH torch)
 
 troupe_component(sinks DIRECTORY monitors/sinks
   DEPENDS troupe::monitors
@@ -40,7 +43,7 @@ file(CONFIGURE OUTPUT ${troupe_include}/troupe_version.hpp CONTENT
 file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/cli/*.cpp)
 if(sources)
   troupe_program(troupe SOURCES ${sources} PCH torch
-    DEPENDS troupe::monitors troupe::models CLI11::CLI11
+    DEPENDS troupe::sinks troupe::live troupe::models CLI11::CLI11
       tomlplusplus::tomlplusplus)
 endif()
 
@@ -67,6 +70,8 @@ troupe_tests(monitors DIRECTORY tests/monitors
   DEPENDS troupe::monitors troupe::models PCH torch)
 troupe_tests(sinks DIRECTORY tests/monitors/sinks
   DEPENDS troupe::sinks PCH torch)
+troupe_tests(live DIRECTORY tests/monitors/live
+  DEPENDS troupe::live troupe::models PCH torch)
 troupe_tests(cli DIRECTORY tests/cli DEPENDS troupe::plan troupe::checkpoint
   PCH torch NEEDS troupe)
 troupe_tests(examples DIRECTORY tests/examples DEPENDS troupe::plan)

@@ -1,0 +1,136 @@
+#include "troupe/cli/attach_command.hpp"
+
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+
+#include <memory>
+#include <set>
+
+#include "troupe/cli/live_options.hpp"
+#include "troupe/monitors/live/event_json.hpp"
+#include "troupe/monitors/live/json_fields.hpp"
+#include "troupe/schedules/error.hpp"
+
+namespace troupe::cli {
+
+namespace {
+
+constexpr auto attach_help = R"(
+Whatever else begins with -- is a setting of the monitor before it, as in a
+spec: `overflow --match 'blocks.*' --every 10` and
+`overflow:match=blocks.*,every=10` are one.
+
+Example:
+  troupe attach unix:/tmp/x.sock overflow --match 'blocks.*.mlp*' --every 10
+  troupe attach unix:/tmp/x.sock gap --interval 10 stability
+
+Prints what the monitors find until Ctrl-C, which detaches them, or until the
+run ends.
+Exit codes: 0 done, 1 failed, 2 wrong usage.)";
+
+constexpr auto detach_help = R"(
+Example:
+  troupe attach unix:/tmp/x.sock stability --keep
+  troupe detach unix:/tmp/x.sock 1
+
+Exit codes: 0 done, 1 failed, 2 wrong usage.)";
+
+struct attach_options {
+  live_options job;
+  std::vector<std::string> specs;
+  bool keep = false;
+};
+
+struct detach_options {
+  live_options job;
+  std::int64_t id = 0;
+};
+
+void print_metrics(const metrics_record& record) {
+  for (const auto& each : record.values)
+    fmt::print("step {} {} {:.6g}\n", record.source.step, each.name,
+               each.value);
+}
+
+void print_found(const live_message& message) {
+  if (message.type == live_type::alert) {
+    const auto found = alert_of(message.content);
+    fmt::print("step {} alert of {}: {}\n", found.source.step, found.monitor,
+               found.text);
+  } else if (message.type == live_type::metrics) {
+    print_metrics(metrics_of(message.content));
+  } else if (message.type == live_type::printed) {
+    fmt::print("{}", text_of(message.content, "text"));
+  }
+  std::fflush(stdout);
+}
+
+/// Throws what ended a monitor, unless it was the run's end or its own wish.
+void check_end(const live_message& message) {
+  const auto reason = text_of(message.content, "reason");
+  if (reason.empty())
+    return;
+  if (!flag_of(message.content, "stops_run"))
+    fail(error_code::transport, "monitor {}: {}", message.monitor, reason);
+  spdlog::warn("monitor {} stops the run: {}", message.monitor, reason);
+}
+
+void print_all(live_client& client, std::set<std::int64_t> ids) {
+  client.stream([&](const live_message& message) {
+    print_found(message);
+    if (message.type == live_type::ended) {
+      check_end(message);
+      ids.erase(message.monitor);
+    }
+    return !ids.empty();
+  });
+  spdlog::info("nothing is attached any more");
+}
+
+void run_attach(const attach_options& options) {
+  auto client = options.job.connect();
+  until_signal(client, [&] {
+    std::set<std::int64_t> ids;
+    for (const auto& spec : options.specs) {
+      const auto id = client.attach(spec, options.keep);
+      ids.insert(id);
+      if (options.keep)
+        fmt::print("{}\n", id);
+      else
+        spdlog::info("attached {} as {}", spec, id);
+    }
+    if (!options.keep)
+      print_all(client, ids);
+  });
+}
+
+}  // namespace
+
+void add_attach_command(CLI::App& app) {
+  auto* command = app.add_subcommand("attach", "Attach monitors to a live job");
+  const auto options = std::make_shared<attach_options>();
+  options->job.add_to(*command);
+  command
+    ->add_option("spec", options->specs,
+                 "monitors, such as overflow or gap:interval=10")
+    ->required()
+    ->type_name("SPEC");
+  command->add_flag("--keep", options->keep,
+                    "leave them attached; print their ids and return");
+  command->footer(attach_help);
+  command->callback([options] { run_attach(*options); });
+}
+
+void add_detach_command(CLI::App& app) {
+  auto* command = app.add_subcommand(
+    "detach", "Detach a monitor that was attached to a live job");
+  const auto options = std::make_shared<detach_options>();
+  options->job.add_to(*command);
+  command->add_option("id", options->id, "as attach printed it")
+    ->required()
+    ->type_name("ID");
+  command->footer(detach_help);
+  command->callback([options] { options->job.connect().detach(options->id); });
+}
+
+}  // namespace troupe::cli

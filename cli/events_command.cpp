@@ -1,0 +1,107 @@
+#include "troupe/cli/events_command.hpp"
+
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+
+#include <memory>
+
+#include "troupe/cli/checks.hpp"
+#include "troupe/cli/event_text.hpp"
+#include "troupe/cli/live_options.hpp"
+#include "troupe/monitors/live/event_json.hpp"
+#include "troupe/monitors/live/event_parts.hpp"
+#include "troupe/monitors/live/json_fields.hpp"
+#include "troupe/monitors/live/subscription_json.hpp"
+
+namespace troupe::cli {
+
+namespace {
+
+constexpr auto help = R"(
+Example:
+  troupe events unix:/tmp/x.sock --tensors activation,gradient \
+    --match 'blocks.0.*' --every 10 --json
+
+Ends with Ctrl-C, or with the run.
+Exit codes: 0 done, 1 failed, 2 wrong usage.)";
+
+struct events_options {
+  live_options job;
+  bool json = false, ops = false, histogram = false;
+  std::string tensors, match = "*";
+  std::int64_t every = 1, steps = 0;
+};
+
+subscription wanted(const events_options& options) {
+  subscription wants;
+  wants.ops = options.ops;
+  wants.tensors = tensor_kinds_of(options.tensors);
+  if (options.histogram)
+    wants.needs = tensor_needs::statistics | tensor_needs::histogram;
+  wants.names = options.match;
+  wants.every = options.every;
+  return wants;
+}
+
+void print(const event& what, const events_options& options,
+           std::int64_t steps) {
+  fmt::print("{}", options.json ? json_text(json_of(what)) + "\n"
+                                : text_of(what, steps));
+  std::fflush(stdout);
+}
+
+void stream(live_client& client, const events_options& options) {
+  const auto info = client.request({{"do", "info"}});
+  const auto steps = whole_of<std::int64_t>(field_of(info, "steps"), "steps");
+  client.watch(wanted(options));
+  event_joiner joiner;
+  std::int64_t seen = 0;
+  client.stream([&](const live_message& message) {
+    if (message.type != live_type::event)
+      return message.type != live_type::ended;
+    if (const auto what = joiner.add(message.content)) {
+      print(*what, options, steps);
+      seen += std::holds_alternative<step_event>(*what) ? 1 : 0;
+    }
+    return options.steps == 0 || seen < options.steps;
+  });
+  if (options.steps == 0 || seen < options.steps)
+    spdlog::info("the job has ended the stream");
+}
+
+void add_flags(CLI::App& command, events_options& options) {
+  command.add_flag("--json", options.json, "a JSON object a line");
+  command.add_flag("--ops", options.ops, "what each rank executed");
+  command
+    .add_option("--tensors", options.tensors,
+                "statistics of these kinds: activation, input, weight, "
+                "activation_gradient, parameter, gradient, loss; or all")
+    ->type_name("KINDS");
+  command.add_flag("--histogram", options.histogram,
+                   "with histograms (in JSON)");
+  command
+    .add_option("--match", options.match,
+                "globs over the names of modules and parameters")
+    ->type_name("GLOBS");
+  command.add_option("--every", options.every, "every so many steps")
+    ->check(whole_number(1));
+  command.add_option("--steps", options.steps, "end after so many; 0: never")
+    ->check(whole_number(0));
+}
+
+}  // namespace
+
+void add_events_command(CLI::App& app) {
+  auto* command = app.add_subcommand("events", "Print a live job's events");
+  const auto options = std::make_shared<events_options>();
+  options->job.add_to(*command);
+  add_flags(*command, *options);
+  command->footer(help);
+  command->callback([options] {
+    wanted(*options);  // wrong usage is told before the job is asked
+    auto client = options->job.connect();
+    until_signal(client, [&] { stream(client, *options); });
+  });
+}
+
+}  // namespace troupe::cli

@@ -1,0 +1,10 @@
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+namespace troupe::cli {
+
+/// `troupe events`: prints a live job's events. Throws `troupe::error`.
+void add_events_command(CLI::App& app);
+
+}  // namespace troupe::cli

@@ -1,0 +1,112 @@
+#include "troupe/cli/top_command.hpp"
+
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <memory>
+
+#include "troupe/cli/checks.hpp"
+#include "troupe/cli/live_options.hpp"
+#include "troupe/cli/top_view.hpp"
+#include "troupe/engine/plan/plan_text.hpp"
+#include "troupe/monitors/live/event_parts.hpp"
+#include "troupe/monitors/live/json_fields.hpp"
+#include "troupe/schedules/error.hpp"
+
+namespace troupe::cli {
+
+namespace {
+
+constexpr auto help = R"(
+Shows the last finished step: loss, tokens a second, bubble and memory, and of
+each rank how busy it was, its last op and its slowest one. In a terminal it is
+drawn anew in place, elsewhere printed again.
+
+Example:
+  troupe top unix:/tmp/x.sock
+  troupe top unix:/tmp/x.sock --once
+
+Ends with Ctrl-C, or with the run.
+Exit codes: 0 done, 1 failed, 2 wrong usage.)";
+
+struct top_options {
+  live_options job;
+  bool once = false;
+  double interval = 1;
+};
+
+/// None for a plan that is too long for the endpoint.
+std::optional<plan> plan_of(live_client& client) {
+  try {
+    return plan_from_text(text_of(client.request({{"do", "plan"}}), "plan"),
+                          "the job's plan");
+  } catch (const error& reason) {
+    if (reason.code() == error_code::interrupted)
+      throw;
+    spdlog::debug("no plan: {}", reason.what());
+    return {};
+  }
+}
+
+void draw(const top_view& view, bool terminal) {
+  fmt::print("{}{}", terminal ? "\033[H\033[2J" : "", view.text(terminal));
+  std::fflush(stdout);
+}
+
+/// Takes what comes until it is time to draw; false: the stream has ended.
+bool gather(live_client& client, event_joiner& joiner, top_view& view,
+            double interval, bool once, bool& fresh) {
+  const deadline until(interval);
+  do {
+    const auto message = client.next(
+      once ? HUGE_VAL : 1e-3 * static_cast<double>(until.milliseconds()));
+    if (message ? message->type == live_type::ended : client.ended())
+      return false;
+    if (!message || message->type != live_type::event)
+      continue;
+    if (const auto what = joiner.add(message->content); what && view.add(*what))
+      fresh = true;
+  } while (once ? !fresh : until.milliseconds() > 0);
+  return true;
+}
+
+void watch(live_client& client, const top_options& options) {
+  top_view view(client.request({{"do", "info"}}), plan_of(client));
+  subscription wants;
+  wants.ops = true;
+  wants.warnings = false;
+  client.watch(wants);
+  const bool terminal = ::isatty(STDOUT_FILENO) == 1 && !options.once;
+  if (terminal)
+    draw(view, terminal);
+  event_joiner joiner;
+  for (bool more = true; more;) {
+    bool fresh = false;
+    more = gather(client, joiner, view, options.interval, options.once, fresh);
+    if (fresh)
+      draw(view, terminal);
+    if (options.once && fresh)
+      return;
+  }
+  spdlog::info("the job has ended the stream");
+}
+
+}  // namespace
+
+void add_top_command(CLI::App& app) {
+  auto* command = app.add_subcommand("top", "Watch a live job");
+  const auto options = std::make_shared<top_options>();
+  options->job.add_to(*command);
+  command->add_flag("--once", options->once, "show the next step, and end");
+  command->add_option("--interval", options->interval, "seconds between views")
+    ->check(number(0.01, 3600));
+  command->footer(help);
+  command->callback([options] {
+    auto client = options->job.connect();
+    until_signal(client, [&] { watch(client, *options); });
+  });
+}
+
+}  // namespace troupe::cli

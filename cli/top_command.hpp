@@ -1,0 +1,10 @@
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+namespace troupe::cli {
+
+/// `troupe top`: a live job at a glance. Throws `troupe::error`.
+void add_top_command(CLI::App& app);
+
+}  // namespace troupe::cli

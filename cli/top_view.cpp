@@ -1,0 +1,117 @@
+#include "troupe/cli/top_view.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "troupe/engine/plan/op_text.hpp"
+#include "troupe/monitors/live/json_fields.hpp"
+#include "troupe/monitors/progress.hpp"
+#include "troupe/monitors/step_times.hpp"
+
+namespace troupe::cli {
+
+namespace {
+
+constexpr int bar_width = 20;
+
+std::int64_t number(const nlohmann::json& info, const char* name) {
+  return whole_of<std::int64_t>(field_of(info, name), name);
+}
+
+double seconds(std::int64_t ns) {
+  return static_cast<double>(ns) * 1e-9;
+}
+
+std::int64_t duration_of(const op_record& op) {
+  return op.end - op.begin;
+}
+
+std::string bar(double share) {
+  std::string text;
+  for (int i = 0; i < bar_width; ++i)
+    text += i < share * bar_width ? "█" : "░";
+  return text;
+}
+
+}  // namespace
+
+top_view::top_view(nlohmann::json info, std::optional<plan> of)
+  : info_(std::move(info)), plan_(std::move(of)) {}
+
+bool top_view::add(const event& what) {
+  const auto* ops = collector_.add(what);
+  if (!ops || source_of(what).phase != phase::training)
+    return false;
+  if (std::ssize(*ops) < number(info_, "ranks"))
+    return false;  // it began before anybody watched
+  step_ = std::get<step_event>(what);
+  ops_ = *ops;
+  std::ranges::sort(ops_, {}, [](const ops_event& each) {
+    return std::pair(each.source.data_rank, each.source.rank);
+  });
+  return true;
+}
+
+/// What comes from another process may be of another plan.
+bool top_view::fits_plan() const {
+  return plan_ && std::ranges::all_of(ops_, [&](const ops_event& rank) {
+           return rank.source.data_rank >= 0 && rank.source.data_rank < 1 << 16
+                  && std::ranges::all_of(rank.ops, [&](const op_record& op) {
+                       return op.op < plan_->ops.size();
+                     });
+         });
+}
+
+std::string top_view::op_name(std::uint32_t op) const {
+  return plan_ && op < plan_->ops.size() ? to_text(*plan_, op)
+                                         : fmt::format("op {}", op);
+}
+
+std::string top_view::head() const {
+  return fmt::format(
+    "{}: {} ranks, {} stages, {} microbatches, {} messages a step; process "
+    "{}\n",
+    text_of(info_, "schedule"), number(info_, "ranks"), number(info_, "stages"),
+    number(info_, "microbatches"), number(info_, "messages"),
+    number(info_, "pid"));
+}
+
+std::string top_view::row(const ops_event& rank, bool bars) const {
+  const auto name =
+    fmt::format("{:>7} {:>4}", rank.source.data_rank, rank.source.rank);
+  if (rank.ops.empty())
+    return name + "  no ops\n";
+  std::int64_t busy = 0;
+  for (const auto& op : rank.ops)
+    busy += duration_of(op);
+  const auto slowest = *std::ranges::max_element(rank.ops, {}, duration_of);
+  const auto whole = std::max<std::int64_t>(1, step_->end - step_->begin);
+  const auto share = static_cast<double>(busy) / static_cast<double>(whole);
+  return fmt::format("{} {:>5.0f} % {}{:>5} {:>12} {:>12} {:>9.3f} ms\n", name,
+                     100 * share, bars ? bar(share) + " " : "", rank.ops.size(),
+                     op_name(rank.ops.back().op), op_name(slowest.op),
+                     1e3 * seconds(duration_of(slowest)));
+}
+
+std::string top_view::text(bool bars) const {
+  auto text = head();
+  if (!step_)
+    return text
+           + fmt::format("step {}: waiting for the next one\n",
+                         number(info_, "step"));
+  const auto times = fits_plan() ? times_of(*plan_, ops_) : step_times{};
+  text += progress_line(*step_, number(info_, "steps"),
+                        fits_plan() ? &times : nullptr);
+  text += fmt::format(
+    "\nstep time {:.4f} s; monitors took {:.4f} s of the ranks' time\n",
+    seconds(step_->end - step_->begin), step_->observe_seconds);
+  text += fmt::format(
+    "{:>7} {:>4} {:>7} {}{:>5} {:>12} {:>12}\n", "replica", "rank", "busy",
+    bars ? std::string(bar_width + 1, ' ') : "", "ops", "last", "slowest");
+  for (const auto& rank : ops_)
+    text += row(rank, bars);
+  return text;
+}
+
+}  // namespace troupe::cli

@@ -1,0 +1,59 @@
+#include "troupe/cli/train_endpoint.hpp"
+
+#include <spdlog/spdlog.h>
+
+#include "troupe/cli/live_options.hpp"
+#include "troupe/cli/train_monitors.hpp"
+#include "troupe/monitors/live/endpoint.hpp"
+#include "troupe/monitors/live/serve.hpp"
+#include "troupe/schedules/error.hpp"
+
+namespace troupe::cli {
+
+namespace {
+
+/// Makes monitors of specs, for clients; the run must outlive them.
+decltype(live_powers::make) factory_for(trainer& run,
+                                        const train_setup& setup) {
+  return [context = context_of(run, setup, nullptr)](
+           const std::string& spec, const sink_pointer& sink,
+           const live_powers::printer& print) {
+    auto of_client = context;
+    of_client.sink = sink;
+    of_client.print = print;
+    return make_monitor(spec, of_client);
+  };
+}
+
+std::unique_ptr<endpoint_server> serve(trainer& run, const std::string& at,
+                                       const train_options& options,
+                                       const train_setup& setup) {
+  endpoint_options serving;
+  serving.token = read_token(options.endpoint_token_file);
+  serving.powers = powers_of(run, factory_for(run, setup), options.steps);
+  auto server = std::make_unique<endpoint_server>(at, std::move(serving));
+  spdlog::info("attach with: troupe top {}{}", server->where(),
+               options.endpoint_token_file.empty()
+                 ? ""
+                 : " --token-file " + options.endpoint_token_file);
+  return server;
+}
+
+}  // namespace
+
+std::unique_ptr<endpoint_server> open_endpoint(trainer& run,
+                                               const train_options& options,
+                                               const train_setup& setup) {
+  if (options.endpoint == "none")
+    return nullptr;
+  if (!options.endpoint.empty())
+    return serve(run, options.endpoint, options, setup);
+  try {
+    return serve(run, default_endpoint(), options, setup);
+  } catch (const error& reason) {
+    spdlog::warn("nobody can attach to this run: {}", reason.what());
+    return nullptr;
+  }
+}
+
+}  // namespace troupe::cli

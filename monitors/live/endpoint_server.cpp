@@ -1,0 +1,216 @@
+#include "troupe/monitors/live/endpoint_server.hpp"
+
+#include <utility>
+
+#include <spdlog/spdlog.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <boost/asio/basic_socket_acceptor.hpp>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
+#include <boost/asio/executor_work_guard.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/redirect_error.hpp>
+#include <boost/asio/thread_pool.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <future>
+#include <list>
+#include <thread>
+
+#include "troupe/monitors/live/listener.hpp"
+#include "troupe/monitors/live/session.hpp"
+#include "troupe/schedules/error.hpp"
+
+namespace troupe {
+
+namespace asio = boost::asio;
+using nlohmann::json;
+
+namespace {
+
+using stream_protocol = asio::generic::stream_protocol;
+
+constexpr std::size_t most_strangers = 64;
+
+endpoint checked(const std::string& at, const endpoint_options& options) {
+  const auto where = parse_endpoint(at);
+  if (!where.is_unix && options.token.empty())
+    fail(error_code::invalid_argument,
+         "{}: an endpoint of tcp needs a token, as anybody could attach; give "
+         "one, or use unix:/path",
+         at);
+  return where;
+}
+
+}  // namespace
+
+struct endpoint_server::impl {
+  impl(const std::string& at, endpoint_options given)
+    : clients_allowed(given.clients),
+      listening(std::make_unique<listener>(checked(at, given))),
+      where(listening->where()),
+      desk(std::move(given.powers)),
+      host{{given.token, given.hello_seconds, given.stalled_seconds,
+            given.queue_bytes},
+           [this](session& who) { admit(who); },
+           [this](session_pointer who, json request) {
+             return answer(std::move(who), std::move(request));
+           },
+           [this](session& who) { left(who); }} {
+    acceptor.assign(stream_protocol(listening->family(), 0),
+                    ::dup(listening->handle()));
+    asio::co_spawn(io, accept(), asio::detached);
+    thread = std::thread([this] { run(); });
+  }
+
+  void run();
+  asio::awaitable<void> accept();
+  void begin(stream_protocol::socket socket);
+  void admit(session& who);
+  asio::awaitable<json> answer(session_pointer who, json request);
+  void left(session& who);
+  void on_thread(const std::function<void()>& part);
+  void close();
+
+  const std::size_t clients_allowed;
+  std::unique_ptr<listener> listening;
+  const endpoint where;
+  monitor_desk desk;  // of the thread of `work`
+  session_host host;
+  asio::io_context io{1};
+  asio::executor_work_guard<asio::io_context::executor_type> keep_running{
+    io.get_executor()};
+  asio::thread_pool work{1};
+  asio::basic_socket_acceptor<stream_protocol> acceptor{io};
+  // Of the thread of `io`: those without a hello in order of arrival.
+  std::list<session_pointer> strangers, clients;
+  std::int64_t next_session = 0;
+  bool closing = false;
+  std::atomic<std::size_t> connections{0};
+  std::thread thread;
+};
+
+void endpoint_server::impl::run() {
+  for (;;) {
+    try {
+      io.run();
+      return;
+    } catch (const std::exception& reason) {
+      spdlog::warn("endpoint {}: {}", to_text(where), reason.what());
+    }
+  }
+}
+
+asio::awaitable<void> endpoint_server::impl::accept() {
+  boost::system::error_code trouble;
+  asio::steady_timer pause(io);
+  while (acceptor.is_open()) {
+    auto socket = co_await acceptor.async_accept(
+      asio::redirect_error(asio::use_awaitable, trouble));
+    if (!trouble) {
+      begin(std::move(socket));
+    } else if (acceptor.is_open()) {  // out of file descriptors, say
+      pause.expires_after(std::chrono::milliseconds(50));
+      co_await pause.async_wait(
+        asio::redirect_error(asio::use_awaitable, trouble));
+    }
+  }
+}
+
+void endpoint_server::impl::begin(stream_protocol::socket socket) {
+  if (!where.is_unix) {
+    boost::system::error_code ignored;
+    socket.set_option(asio::ip::tcp::no_delay(true), ignored);
+  }
+  // Whoever never says hello must not keep others out.
+  if (strangers.size() >= most_strangers)
+    strangers.front()->close();
+  const auto made =
+    std::make_shared<session>(++next_session, std::move(socket), host);
+  strangers.push_back(made);
+  ++connections;
+  made->start();
+}
+
+void endpoint_server::impl::admit(session& who) {
+  if (closing)
+    fail(error_code::transport, "the run is over");
+  if (clients.size() >= clients_allowed)
+    fail(error_code::transport, "there are {} clients already", clients.size());
+  const auto own = who.shared_from_this();
+  strangers.remove(own);
+  clients.push_back(own);
+}
+
+asio::awaitable<json> endpoint_server::impl::answer(session_pointer who,
+                                                    json request) {
+  if (closing)
+    co_return json{{"error", "the run is over"}, {"usage", false}};
+  auto part = [this, who, request]() -> asio::awaitable<json> {
+    co_return desk.answer(who->id(), who->out(), request);
+  };
+  co_return co_await asio::co_spawn(work.get_executor(), std::move(part),
+                                    asio::use_awaitable);
+}
+
+void endpoint_server::impl::left(session& who) {
+  const auto own = who.shared_from_this();
+  strangers.remove(own);
+  if (clients.remove(own) > 0 && !closing)
+    asio::post(work, [this, id = who.id()] { desk.client_left(id); });
+  --connections;
+}
+
+void endpoint_server::impl::on_thread(const std::function<void()>& part) {
+  const auto done = std::make_shared<std::promise<void>>();
+  asio::post(io, [&part, done] {
+    part();
+    done->set_value();
+  });
+  done->get_future().wait();
+}
+
+void endpoint_server::impl::close() {
+  if (!thread.joinable())
+    return;
+  on_thread([&] {
+    closing = true;
+    boost::system::error_code ignored;
+    acceptor.close(ignored);
+    listening.reset();
+  });
+  asio::post(work, [&] { desk.detach_all(); });
+  work.join();
+  on_thread([&] {
+    keep_running.reset();
+    for (const auto& all : {strangers, clients})
+      for (const auto& each : all)
+        each->leave();
+  });
+  thread.join();  // nothing is left to do when all sessions have ended
+}
+
+endpoint_server::endpoint_server(const std::string& at,
+                                 endpoint_options options)
+  : impl_(std::make_unique<impl>(at, std::move(options))) {}
+
+endpoint_server::~endpoint_server() {
+  impl_->close();
+}
+
+void endpoint_server::close() {
+  impl_->close();
+}
+
+std::string endpoint_server::where() const {
+  return to_text(impl_->where);
+}
+
+std::size_t endpoint_server::connections() const {
+  return impl_->connections;
+}
+
+}  // namespace troupe

@@ -1,0 +1,50 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "troupe/monitors/live/monitor_desk.hpp"
+
+namespace troupe {
+
+struct endpoint_options {
+  live_powers powers;
+  /// What clients must know; required for tcp.
+  std::string token;
+  double hello_seconds = 5;     // until a client must have said hello
+  double stalled_seconds = 30;  // a client may take nothing for so long
+  std::size_t clients = 64;
+  /// What may wait for one client; beyond, events are dropped and counted.
+  std::size_t queue_bytes = std::size_t{4} << 20;
+};
+
+/// Lets other processes attach monitors to a job, at `unix:/path` or
+/// `tcp:HOST:PORT` (port 0: any). It has two threads of its own: one talks to
+/// clients, one attaches and detaches. No step waits for either, and whatever
+/// a client does ends its own connection at most. docs/monitors.md has the
+/// protocol.
+class endpoint_server {
+ public:
+  /// Throws `invalid_argument` for an endpoint that is none, and for tcp
+  /// without a token; `io` and `transport` if it can't listen there.
+  endpoint_server(const std::string& at, endpoint_options options);
+  /// Closes.
+  ~endpoint_server();
+  endpoint_server(const endpoint_server&) = delete;
+  endpoint_server& operator=(const endpoint_server&) = delete;
+
+  /// As clients write it, with the port that was taken.
+  std::string where() const;
+  /// Connections, with those that have not said hello yet; any thread.
+  std::size_t connections() const;
+
+  /// Detaches all that was attached, lets clients have what waits for them
+  /// for at most a second, and ends. Waits for monitors that are at work.
+  void close();
+
+ private:
+  struct impl;
+  std::unique_ptr<impl> impl_;
+};
+
+}  // namespace troupe

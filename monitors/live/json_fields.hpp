@@ -1,0 +1,50 @@
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "troupe/schedules/error.hpp"
+
+namespace troupe {
+
+// Reading JSON that anybody may have written: whatever is not as it should be
+// is `malformed_text`, naming the field.
+
+/// Any text to JSON; at most 32 levels deep.
+nlohmann::json parse_json(std::string_view text);
+/// One line; bytes that are no UTF-8 are replaced.
+std::string json_text(const nlohmann::json& value);
+
+/// A number, also if it is not finite: "nan", "inf", "-inf".
+nlohmann::json json_of(double value);
+double as_number(const nlohmann::json& value, const std::string& field);
+
+const nlohmann::json& field_of(const nlohmann::json& object, const char* name);
+const nlohmann::json& list_of(const nlohmann::json& object, const char* name);
+std::string text_of(const nlohmann::json& object, const char* name);
+bool flag_of(const nlohmann::json& object, const char* name);
+double number_of(const nlohmann::json& object, const char* name);
+
+template <class Whole>
+Whole whole_of(const nlohmann::json& value, const std::string& field) {
+  if (value.is_number_unsigned()) {
+    const auto found = value.get<std::uint64_t>();
+    if (std::in_range<Whole>(found))
+      return static_cast<Whole>(found);
+  } else if (value.is_number_integer()) {
+    const auto found = value.get<std::int64_t>();
+    if (std::in_range<Whole>(found))
+      return static_cast<Whole>(found);
+  }
+  fail(error_code::malformed_text, "'{}' is no whole number in range", field);
+}
+
+template <class Whole>
+void read_whole(const nlohmann::json& object, const char* name, Whole& into) {
+  into = whole_of<Whole>(field_of(object, name), name);
+}
+
+}  // namespace troupe

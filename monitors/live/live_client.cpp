@@ -1,0 +1,123 @@
+#include "troupe/monitors/live/live_client.hpp"
+
+#include <limits>
+
+#include "troupe/monitors/live/json_fields.hpp"
+#include "troupe/monitors/live/subscription_json.hpp"
+#include "troupe/schedules/error.hpp"
+
+namespace troupe {
+
+using nlohmann::json;
+
+namespace {
+
+bool is_streamed(live_type type) {
+  return type >= live_type::event && type <= live_type::ended;
+}
+
+[[noreturn]] void fail_as_answered(const json& answer) {
+  const bool usage = answer.contains("usage") && flag_of(answer, "usage");
+  throw error(usage ? error_code::invalid_argument : error_code::transport,
+              text_of(answer, "error"));
+}
+
+}  // namespace
+
+live_client::live_client(const std::string& endpoint, const std::string& token,
+                         double patience)
+  : patience_(patience), socket_(parse_endpoint(endpoint), deadline(patience)) {
+  const deadline until(patience_);
+  auto hello = json::object();
+  if (!token.empty())
+    hello["token"] = token;
+  try {
+    socket_.write(frame_bytes(live_type::hello, json_text(hello)), until);
+  } catch (const error& reason) {
+    if (reason.code() == error_code::interrupted)
+      throw;  // else there may be a refusal to read
+  }
+  read_answer(live_type::welcome, until);
+}
+
+json live_client::request(const json& what) {
+  const deadline until(patience_);
+  socket_.write(frame_bytes(live_type::request, json_text(what)), until);
+  auto answer = parse_json(read_answer(live_type::answer, until).payload);
+  if (answer.contains("error"))
+    fail_as_answered(answer);
+  return answer;
+}
+
+std::int64_t live_client::attach(const std::string& spec, bool keep) {
+  const auto answer =
+    request({{"do", "attach"}, {"spec", spec}, {"keep", keep}});
+  return whole_of<std::int64_t>(field_of(answer, "id"), "id");
+}
+
+std::int64_t live_client::watch(const subscription& wants) {
+  const auto answer =
+    request({{"do", "events"}, {"subscription", json_of(wants)}});
+  return whole_of<std::int64_t>(field_of(answer, "id"), "id");
+}
+
+void live_client::detach(std::int64_t id) {
+  request({{"do", "detach"}, {"id", id}});
+}
+
+/// None: the deadline has come, or the connection has ended.
+std::optional<live_frame> live_client::read(const deadline& until) {
+  for (;;) {
+    if (auto frame = parser_.next())
+      return frame;
+    std::string bytes;
+    const auto outcome = socket_.read(bytes, until);
+    ended_ = ended_ || outcome == stream_socket::outcome::ended;
+    if (outcome != stream_socket::outcome::bytes)
+      return {};
+    parser_.add(bytes);
+  }
+}
+
+live_frame live_client::read_answer(live_type wanted, const deadline& until) {
+  while (const auto frame = read(until)) {
+    if (frame->type == wanted)
+      return *frame;
+    if (frame->type == live_type::refusal)
+      fail(error_code::transport, "the job refuses: {}",
+           text_of(parse_json(frame->payload), "error"));
+    keep(*frame);
+  }
+  fail(error_code::transport, "the job {}",
+       ended_ ? "has ended the connection" : "does not answer");
+}
+
+void live_client::keep(const live_frame& frame) {
+  if (!is_streamed(frame.type))
+    fail(error_code::transport, "the job sends what nobody asked for");
+  auto content = parse_json(frame.payload);
+  const auto monitor = whole_of<std::int64_t>(field_of(content, "id"), "id");
+  waiting_.push_back({frame.type, monitor, std::move(content)});
+}
+
+std::optional<live_message> live_client::next(double seconds) {
+  if (waiting_.empty() && !ended_)
+    if (const auto frame = read(deadline(seconds)))
+      keep(*frame);
+  if (waiting_.empty())
+    return {};
+  auto first = std::move(waiting_.front());
+  waiting_.pop_front();
+  return first;
+}
+
+bool live_client::stream(const std::function<bool(const live_message&)>& see) {
+  while (!ended()) {
+    const auto message = next(std::numeric_limits<double>::infinity());
+    if (message && !see(*message))
+      return true;
+  }
+  return false;
+}
+
+}  // namespace troupe

@@ -1,0 +1,64 @@
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+
+#include "troupe/engine/events/subscription.hpp"
+#include "troupe/monitors/live/frame.hpp"
+#include "troupe/monitors/live/stream_socket.hpp"
+
+namespace troupe {
+
+/// What a live job streams; `type` is event, alert, metrics, printed or ended.
+struct live_message {
+  live_type type = live_type::event;
+  std::int64_t monitor = 0;  // as answered to `attach` or `events`
+  nlohmann::json content;
+};
+
+/// A connection to a live job. One thread uses it; `interrupt` from any.
+class live_client {
+ public:
+  /// Connects and says hello. Throws `invalid_argument` for an endpoint that
+  /// is none, `transport` where nobody answers within `patience` seconds, or
+  /// with the job's refusal.
+  explicit live_client(const std::string& endpoint,
+                       const std::string& token = {}, double patience = 10);
+
+  /// One of the requests of monitor_desk.hpp. Throws `invalid_argument` or
+  /// `transport` as the job answers, `transport` if it does not within the
+  /// patience, `interrupted`.
+  nlohmann::json request(const nlohmann::json& what);
+  /// Ids of monitors.
+  std::int64_t attach(const std::string& spec, bool keep = false);
+  std::int64_t watch(const subscription& wants);
+  void detach(std::int64_t id);
+
+  /// What was streamed next, waiting for at most so many seconds; none: it
+  /// did not come, or the job has ended the connection (`ended`). Throws
+  /// `transport` for what is none of the protocol, `interrupted`.
+  std::optional<live_message> next(double seconds);
+  /// Calls `see` until it returns false (true), or the job ends the connection
+  /// (false). Throws as `next` does.
+  bool stream(const std::function<bool(const live_message&)>& see);
+  bool ended() const { return ended_ && waiting_.empty(); }
+
+  /// Whatever waits now, or later, throws `interrupted`.
+  void interrupt() { socket_.interrupt(); }
+
+ private:
+  std::optional<live_frame> read(const deadline& until);
+  live_frame read_answer(live_type wanted, const deadline& until);
+  void keep(const live_frame& frame);
+
+  double patience_;
+  stream_socket socket_;
+  frame_parser parser_;
+  std::deque<live_message> waiting_;
+  bool ended_ = false;
+};
+
+}  // namespace troupe

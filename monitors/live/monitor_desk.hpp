@@ -1,0 +1,71 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "troupe/engine/events/monitor.hpp"
+#include "troupe/monitors/live/outbox.hpp"
+#include "troupe/monitors/sink.hpp"
+
+namespace troupe {
+
+/// What clients may do with a live job. All are called by one thread at a
+/// time, which is none of the job's own; they may throw, and may wait.
+struct live_powers {
+  using printer = std::function<void(const std::string&)>;
+
+  std::function<std::int64_t(monitor)> attach;
+  std::function<void(std::int64_t)> detach;
+  /// Makes a monitor of a spec such as `gap:interval=10`.
+  std::function<monitor(const std::string& spec, sink_pointer, printer)> make;
+  /// Anything that describes the job: an object.
+  std::function<nlohmann::json()> info;
+  /// The plan's text form; may be empty.
+  std::function<std::string()> plan = {};
+};
+
+/// Who attached which monitor over an endpoint. Answers requests; one thread
+/// at a time. A client attaches at most 16 monitors, all of them 64.
+class monitor_desk {
+ public:
+  explicit monitor_desk(live_powers powers) : powers_(std::move(powers)) {}
+
+  /// `{"do": "attach", "spec", "keep"}` -> `{"id"}`, `{"do": "detach", "id"}`,
+  /// `{"do": "list"}` -> `{"monitors": [...]}`, `{"do": "events",
+  /// "subscription"}` -> `{"id"}`, `{"do": "info"}`, `{"do": "plan"}` ->
+  /// `{"plan"}`; `{"error", "usage"}` where that fails. Never throws.
+  nlohmann::json answer(std::int64_t client, const outbox_pointer& to,
+                        const nlohmann::json& request);
+  /// Detaches what the client attached, but for what is to be kept.
+  void client_left(std::int64_t client);
+  void detach_all();
+
+ private:
+  struct entry {
+    std::int64_t client = 0;
+    std::int64_t attached_as = 0;
+    std::string spec;
+    bool keep = false;
+  };
+
+  nlohmann::json dispatch(std::int64_t client, const outbox_pointer& to,
+                          const nlohmann::json& request);
+  nlohmann::json attach(std::int64_t client, const outbox_pointer& to,
+                        const nlohmann::json& request);
+  nlohmann::json watch(std::int64_t client, const outbox_pointer& to,
+                       const nlohmann::json& request);
+  nlohmann::json plan() const;
+  nlohmann::json list(std::int64_t client) const;
+  void require_room(std::int64_t client) const;
+  void detach(std::int64_t id);
+  void detach_where(const std::function<bool(const entry&)>& which);
+
+  live_powers powers_;
+  std::map<std::int64_t, entry> entries_;
+  std::int64_t next_ = 0;
+};
+
+}  // namespace troupe

@@ -1,0 +1,53 @@
+#include "troupe/monitors/live/serve.hpp"
+
+#include <unistd.h>
+
+#include <atomic>
+
+#include "troupe/engine/plan/plan_text.hpp"
+
+namespace troupe {
+
+namespace {
+
+using last_step = std::atomic<std::int64_t>;
+
+monitor step_watch(std::shared_ptr<last_step> seen) {
+  monitor made;
+  made.name = "endpoint";
+  made.wants.warnings = false;
+  made.see = [seen = std::move(seen)](const event& what) {
+    if (const auto* step = std::get_if<step_event>(&what))
+      *seen = step->source.step;
+  };
+  return made;
+}
+
+}  // namespace
+
+live_powers powers_of(trainer& run, decltype(live_powers::make) make,
+                      std::int64_t steps) {
+  const auto plan = run.shared_plan();
+  const auto seen = std::make_shared<last_step>(0);
+  run.attach(step_watch(seen));
+  live_powers powers;
+  powers.attach = [&run](monitor watcher) {
+    return run.attach(std::move(watcher));
+  };
+  powers.detach = [&run](std::int64_t id) { run.detach(id); };
+  powers.make = std::move(make);
+  powers.plan = [plan] { return to_text(*plan); };
+  powers.info = [plan, seen, steps]() -> nlohmann::json {
+    return {{"pid", ::getpid()},
+            {"schedule", plan->schedule_name},
+            {"ranks", plan->ranks()},
+            {"stages", plan->stages()},
+            {"microbatches", plan->microbatches},
+            {"messages", plan->messages.size()},
+            {"steps", steps},
+            {"step", seen->load()}};
+  };
+  return powers;
+}
+
+}  // namespace troupe

@@ -1,0 +1,80 @@
+#pragma once
+
+#include <utility>
+
+#include <boost/asio/awaitable.hpp>
+#include <boost/asio/generic/stream_protocol.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <functional>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "troupe/monitors/live/frame.hpp"
+#include "troupe/monitors/live/outbox.hpp"
+
+namespace troupe {
+
+class session;
+using session_pointer = std::shared_ptr<session>;
+
+struct session_options {
+  std::string token;  // empty: none is asked for
+  double hello_seconds = 5;
+  double stalled_seconds = 30;
+  std::size_t queue_bytes = std::size_t{4} << 20;
+};
+
+/// What a session needs of its server; called on the server's thread.
+struct session_host {
+  session_options options;
+  /// A client said hello rightly. Throws the `error` to refuse it with.
+  std::function<void(session&)> admit;
+  /// Answers a request, on a thread that may wait.
+  std::function<boost::asio::awaitable<nlohmann::json>(session_pointer,
+                                                       nlohmann::json)>
+    answer;
+  std::function<void(session&)> left;
+};
+
+/// One client's connection: a hello, then requests, one at a time, while
+/// streams go out. Lives on one thread, but for its outbox. Whatever the
+/// client does wrong ends its session and nothing else.
+class session : public std::enable_shared_from_this<session> {
+ public:
+  using socket_type = boost::asio::generic::stream_protocol::socket;
+
+  /// The host outlives the session.
+  session(std::int64_t id, socket_type socket, session_host& host);
+  void start();
+  /// Sends what waits, with the refusal if there is one, and ends; at most a
+  /// second later.
+  void leave(const std::string& refusal = {});
+  void close();
+
+  std::int64_t id() const { return id_; }
+  const outbox_pointer& out() const { return out_; }
+
+ private:
+  using clock = std::chrono::steady_clock;
+
+  boost::asio::awaitable<void> read();
+  boost::asio::awaitable<void> write();
+  boost::asio::awaitable<void> watch();
+  boost::asio::awaitable<live_frame> next_frame();
+  boost::asio::awaitable<void> serve();
+  boost::asio::awaitable<void> discard();
+  void check_hello(const live_frame& frame);
+  void end_by(clock::time_point when);
+
+  const std::int64_t id_;
+  socket_type socket_;
+  session_host& host_;
+  outbox_pointer out_;
+  frame_parser parser_;
+  std::string chunk_;
+  boost::asio::steady_timer wake_, watchdog_;
+  clock::time_point end_by_, write_by_ = clock::time_point::max();
+  bool leaving_ = false;
+};
+
+}  // namespace troupe

@@ -1,0 +1,24 @@
+#pragma once
+
+#include "troupe/engine/events/monitor.hpp"
+#include "troupe/monitors/live/outbox.hpp"
+#include "troupe/monitors/sink.hpp"
+
+namespace troupe {
+
+/// Streams the events that a client asked for to it; what it is too slow for
+/// is dropped to whole steps, and a dropped_event tells.
+monitor event_stream(std::int64_t id, const subscription& wants,
+                     outbox_pointer to);
+
+/// The monitor itself, but the client is told when and why it ended.
+monitor told_monitor(std::int64_t id, monitor what, outbox_pointer to);
+
+/// What monitor `id` finds and prints, to the client. Once that has left,
+/// alerts and prints go to the log if they are to be kept.
+sink_pointer told_sink(std::int64_t id, outbox_pointer to, bool keep);
+std::function<void(const std::string&)> told_print(std::int64_t id,
+                                                   outbox_pointer to,
+                                                   bool keep);
+
+}  // namespace troupe

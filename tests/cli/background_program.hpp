@@ -1,0 +1,64 @@
+#pragma once
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <thread>
+
+namespace troupe::testing {
+
+/// A shell command line that runs beside the test; killed with it.
+class background_program {
+ public:
+  /// What it writes, to both, goes to a file.
+  background_program(const std::string& command, std::string output)
+    : output_(std::move(output)), child_(::fork()) {
+    if (child_ != 0)
+      return;
+    const auto file = ::open(output_.c_str(), O_CREAT | O_WRONLY, 0600);
+    ::dup2(file, STDOUT_FILENO);
+    ::dup2(file, STDERR_FILENO);
+    ::execl("/bin/sh", "sh", "-c", ("exec " + command).c_str(), nullptr);
+    ::_exit(127);
+  }
+  background_program(const background_program&) = delete;
+  background_program& operator=(const background_program&) = delete;
+  ~background_program() {
+    if (child_ > 0)
+      end(SIGKILL);
+  }
+
+  std::string output() const {
+    std::ifstream in(output_, std::ios::binary);
+    return {std::istreambuf_iterator<char>(in), {}};
+  }
+  /// Waits until it has written the text, for at most a minute.
+  bool writes(const std::string& text) const {
+    for (int i = 0; i < 6000; ++i) {
+      if (output().find(text) != std::string::npos)
+        return true;
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    return false;
+  }
+  /// Its exit code, after a signal (0: none); 128 + the signal that ended it.
+  int end(int signal) {
+    int status = 0;
+    ::kill(child_, signal);
+    ::waitpid(child_, &status, 0);
+    child_ = -1;
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  }
+
+ private:
+  std::string output_;
+  pid_t child_;
+};
+
+}  // namespace troupe::testing

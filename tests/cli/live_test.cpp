@@ -1,0 +1,183 @@
+#include <sys/stat.h>
+
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "../engine/temporary_folder.hpp"
+#include "background_program.hpp"
+#include "troupe_program.hpp"
+
+using Catch::Matchers::ContainsSubstring;
+using namespace troupe::testing;
+
+namespace {
+
+std::string train_command(const temporary_folder& folder,
+                          const std::string& flags) {
+  std::string words;
+  for (int i = 0; i < 500; ++i)
+    words += "in the beginning ";
+  return std::string{TROUPE_PROGRAM} + " train --text "
+         + folder.write("text", words)
+         + " --d-model 16 --layers 2 --heads 2 --seq 8 --microbatch-size 2"
+           " --microbatches 4 --steps 100000000 "
+         + flags;
+}
+
+/// A run that goes on until the test is over.
+struct live_run {
+  explicit live_run(const std::string& flags = {})
+    : job(
+      train_command(folder, flags.empty() ? "--endpoint " + where() : flags),
+      folder / "job") {}
+
+  std::string where() const { return "unix:" + (folder / "socket"); }
+  void ready() const { REQUIRE(job.writes("attach with: troupe top ")); }
+  /// The endpoint as the job told it.
+  std::string told() const {
+    const auto output = job.output();
+    const auto from = output.find("troupe top ") + 11;
+    return output.substr(from, output.find_first_of(" \n", from) - from);
+  }
+
+  temporary_folder folder;
+  background_program job;
+};
+
+}  // namespace
+
+TEST_CASE("top shows a live run once, and its ranks") {
+  const live_run at;
+  at.ready();
+  CHECK(at.told() == at.where());
+  const auto seen = run_troupe("top", at.where(), "--once");
+  INFO(seen.output);
+  CHECK(seen.exit_code == 0);
+  CHECK_THAT(seen.output,
+             ContainsSubstring("1f1b: 2 ranks, 2 stages, 4 microbatches, 8 "
+                               "messages a step")
+               && ContainsSubstring("/100000000 loss ")
+               && ContainsSubstring(" % (plan ") && ContainsSubstring("0UPDATE")
+               && ContainsSubstring("1UPDATE"));
+  CHECK(seen.output.find('\033') == std::string::npos);
+}
+
+TEST_CASE("events are printed, as lines and as JSON") {
+  const live_run at;
+  at.ready();
+  const auto lines = run_troupe(
+    "events", at.where(),
+    "--tensors gradient --match 'blocks.0.mlp*' --every 2 --steps 3");
+  INFO(lines.output);
+  CHECK(lines.exit_code == 0);
+  CHECK_THAT(lines.output,
+             ContainsSubstring("blocks.0.mlp.up.weight: gradient max ")
+               && !ContainsSubstring("blocks.1."));
+  const auto json =
+    run_troupe("events", at.where(), "--json --ops --steps 2 2>/dev/null");
+  std::istringstream in(json.output);
+  int steps = 0;
+  for (std::string line; std::getline(in, line);)
+    steps += nlohmann::json::parse(line).at("event") == "step" ? 1 : 0;
+  CHECK(steps == 2);
+}
+
+TEST_CASE("attach prints what is found until Ctrl-C, and detaches") {
+  const live_run at;
+  at.ready();
+  background_program watcher(
+    std::string{TROUPE_PROGRAM} + " attach " + at.where() + " throughput",
+    at.folder / "watcher");
+  CHECK(watcher.writes("throughput/bubble"));
+  CHECK(watcher.end(SIGINT) == 0);
+  const auto kept =
+    run_troupe("attach", at.where(), "--keep throughput 2>/dev/null");
+  CHECK(kept.exit_code == 0);
+  CHECK(run_troupe("detach", at.where(), kept.output).exit_code == 0);
+  CHECK(run_troupe("top", at.where(), "--once").exit_code == 0);
+}
+
+TEST_CASE("what watches a run ends with it") {
+  live_run at;
+  at.ready();
+  background_program watcher(
+    std::string{TROUPE_PROGRAM} + " attach " + at.where() + " throughput",
+    at.folder / "watcher");
+  CHECK(watcher.writes("throughput/bubble"));
+  CHECK(at.job.end(SIGTERM) == 143);
+  CHECK(watcher.writes("nothing is attached any more"));
+  CHECK(watcher.end(0) == 0);
+  CHECK_FALSE(std::filesystem::exists(at.folder / "socket"));
+}
+
+TEST_CASE("settings on the command line reach the job as a spec") {
+  const live_run at;
+  at.ready();
+  const auto refused =
+    run_troupe("attach", at.where(),
+               "no_such --match 'a.*,b' --abort-after=-1 --histogram");
+  CHECK(refused.exit_code == 2);
+  CHECK_THAT(
+    refused.output,
+    ContainsSubstring("no_such:match=a.*,b,abort_after=-1,histogram=true"));
+}
+
+TEST_CASE("tcp with a token") {
+  const temporary_folder folder;
+  const auto token = folder.write("token", "secret\n");
+  const live_run at("--endpoint tcp:127.0.0.1:0 --endpoint-token-file "
+                    + token);
+  at.ready();
+  const auto refused = run_troupe("top", at.told(), "--once");
+  CHECK(refused.exit_code == 1);
+  CHECK_THAT(refused.output, ContainsSubstring("wrong token"));
+  CHECK(run_troupe("top", at.told(), "--once --token-file " + token).exit_code
+        == 0);
+}
+
+TEST_CASE("the default endpoint is the user's alone, or is done without") {
+  const temporary_folder folder;
+  const auto own = folder / "run";
+  std::filesystem::create_directory(own);
+  const auto train = [&] {
+    return run_program("XDG_RUNTIME_DIR=" + own + " "
+                       + train_command(folder, "--steps 2"));
+  };
+  auto run = train();
+  INFO(run.output);
+  CHECK(run.exit_code == 0);
+  CHECK_THAT(run.output, ContainsSubstring("attach with: troupe top unix:" + own
+                                           + "/troupe/"));
+  CHECK(::chmod((own + "/troupe").c_str(), 0755) == 0);
+  run = train();
+  CHECK(run.exit_code == 0);
+  CHECK_THAT(run.output, ContainsSubstring("nobody can attach to this run"));
+}
+
+TEST_CASE("wrong endpoints are wrong usage, or fail") {
+  const temporary_folder folder;
+  const auto train = [&](const std::string& flags) {
+    return run_program(train_command(folder, flags));
+  };
+  CHECK(train("--endpoint nonsense").exit_code == 2);
+  CHECK(train("--endpoint tcp:127.0.0.1:0").exit_code == 2);
+  CHECK(train("--plain --endpoint unix:/tmp/x").exit_code == 2);
+  CHECK(train("--endpoint unix:/no/such/folder/x").exit_code == 1);
+  CHECK(train("--steps 1 --endpoint none").exit_code == 0);
+  CHECK(run_troupe("top", "nonsense").exit_code == 2);
+  CHECK(run_troupe("top", "").exit_code == 2);
+  CHECK(run_troupe("attach", "unix:/tmp/x --match a").exit_code == 2);
+  CHECK(run_troupe("events", "unix:/x --tensors none").exit_code == 2);
+  const auto nobody = run_troupe("top", "unix:" + (folder / "nobody"));
+  CHECK(nobody.exit_code == 1);
+  CHECK_THAT(nobody.output, ContainsSubstring("nobody answers at"));
+  for (const auto* command : {"attach", "detach", "events", "top"}) {
+    const auto help = run_troupe(command, "--help");
+    CHECK(help.exit_code == 0);
+    CHECK_THAT(help.output, ContainsSubstring("Example:"));
+  }
+}

@@ -1,0 +1,253 @@
+#include "troupe/monitors/live/endpoint_server.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_exception.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+
+#include <filesystem>
+
+#include "faked_job.hpp"
+#include "troupe/monitors/live/event_json.hpp"
+
+using namespace troupe;
+using namespace troupe::testing;
+using Catch::Matchers::ContainsSubstring;
+using Catch::Matchers::MessageMatches;
+
+namespace {
+
+auto says(const std::string& text) {
+  return MessageMatches(ContainsSubstring(text));
+}
+
+}  // namespace
+
+TEST_CASE("a monitor's findings stream to the client that attached it") {
+  served_job at;
+  live_client client(at.where());
+  const auto id = client.attach("echo");
+  at.job.feed(step_number(7));
+  const auto metrics = client.next(10), told = client.next(10),
+             printed = client.next(10);
+  REQUIRE(printed);
+  CHECK(metrics->type == live_type::metrics);
+  CHECK(metrics_of(metrics->content).source.step == 7);
+  CHECK(told->type == live_type::alert);
+  CHECK(alert_of(told->content).text == "look");
+  CHECK(told->monitor == id);
+  CHECK(printed->type == live_type::printed);
+  CHECK(printed->content["text"] == "a report");
+}
+
+TEST_CASE("what a client attached goes with it, unless it is to be kept") {
+  served_job at;
+  std::int64_t kept = 0;
+  {
+    live_client first(at.where());
+    first.attach("echo");
+    kept = first.attach("echo", true);
+    CHECK(at.job.attached() == 2);
+  }
+  CHECK(becomes([&] { return at.job.attached() == 1; }));
+  at.job.feed(step_number(1));  // nobody listens, and nothing happens
+  live_client second(at.where());
+  const auto all = second.request({{"do", "list"}})["monitors"];
+  REQUIRE(all.size() == 1);
+  CHECK(all[0]["id"] == kept);
+  CHECK(all[0]["spec"] == "echo");
+  CHECK(all[0]["yours"] == false);
+  second.detach(kept);
+  CHECK(at.job.attached() == 0);
+  CHECK_THROWS_MATCHES(second.detach(kept), error, says("no monitor"));
+}
+
+TEST_CASE("events stream by subscription") {
+  served_job at;
+  live_client client(at.where());
+  subscription wants;
+  wants.every = 2;
+  client.watch(wants);
+  for (int step = 1; step <= 4; ++step)
+    at.job.feed(step_number(step));
+  for (const int step : {2, 4})
+    CHECK(source_of(event_of(client.next(10)->content)).step == step);
+  CHECK_FALSE(client.next(0));
+}
+
+TEST_CASE("a request that can't be served is answered, and others go on") {
+  served_job at;
+  live_client client(at.where());
+  CHECK_THROWS_MATCHES(client.attach("nonsense:a=1"), error,
+                       says("no monitor is called nonsense:a=1"));
+  CHECK_THROWS_MATCHES(client.request({{"do", "dance"}}), error,
+                       says("'dance' is no request"));
+  CHECK_THROWS_MATCHES(client.request({{"do", 3}}), error, says("no text"));
+  CHECK_THROWS_MATCHES(client.request(nlohmann::json::array()), error,
+                       says("no object"));
+  CHECK_THROWS_MATCHES(client.request({{"do", "plan"}}), error,
+                       says("not known"));
+  CHECK_THROWS_AS(
+    client.request({{"do", "events"}, {"subscription", {{"every", 0}}}}),
+    error);
+  for (int i = 0; i < 16; ++i)
+    client.attach("echo");
+  CHECK_THROWS_MATCHES(client.attach("echo"), error, says("16 monitors"));
+  CHECK(client.request({{"do", "info"}})["schedule"] == "faked");
+}
+
+TEST_CASE("tcp needs a token, and clients need to know it") {
+  faked_job job;
+  const auto options = [&](const std::string& token) {
+    endpoint_options made;
+    made.powers = job.powers();
+    made.token = token;
+    return made;
+  };
+  CHECK_THROWS_MATCHES(endpoint_server("tcp:127.0.0.1:0", options("")), error,
+                       says("needs a token"));
+  const endpoint_server server("tcp:127.0.0.1:0", options("secret"));
+  CHECK_THROWS_MATCHES(live_client(server.where()), error, says("wrong token"));
+  CHECK_THROWS_MATCHES(live_client(server.where(), "secreT"), error,
+                       says("wrong token"));
+  live_client client(server.where(), "secret");
+  CHECK(client.request({{"do", "info"}}).is_object());
+}
+
+TEST_CASE("another version is refused, naming both") {
+  served_job at;
+  auto hello = frame_bytes(live_type::hello, "{}");
+  hello[4] = 2;
+  stranger other(at.where());
+  other.say(hello);
+  const auto heard = other.listen();
+  CHECK_THAT(heard,
+             ContainsSubstring("version 2") && ContainsSubstring("version 1"));
+}
+
+TEST_CASE("before a hello nothing is answered but a refusal") {
+  served_job at;
+  stranger other(at.where());
+  other.say(frame_bytes(live_type::request, R"({"do":"info"})"));
+  CHECK_THAT(other.listen(), ContainsSubstring("must be a hello")
+                               && !ContainsSubstring("faked"));
+  CHECK(becomes([&] { return at.server.connections() == 0; }));
+}
+
+TEST_CASE("who says no hello in time is sent away") {
+  endpoint_options options;
+  options.hello_seconds = 0.05;
+  served_job at(options);
+  stranger silent(at.where()), slow(at.where());
+  slow.say(frame_bytes(live_type::hello, "{}").substr(0, 13));
+  CHECK(silent.listen().empty());
+  CHECK(slow.listen().empty());
+  CHECK(becomes([&] { return at.server.connections() == 0; }));
+}
+
+TEST_CASE("there are so many clients and no more") {
+  endpoint_options options;
+  options.clients = 2;
+  served_job at(options);
+  live_client first(at.where());
+  {
+    const live_client second(at.where());
+    CHECK_THROWS_MATCHES(live_client(at.where()), error, says("2 clients"));
+  }
+  CHECK(becomes([&] { return at.server.connections() == 1; }));
+  CHECK_NOTHROW(live_client(at.where()));
+}
+
+TEST_CASE("strangers can't keep a client out") {
+  served_job at;
+  std::vector<std::unique_ptr<stranger>> crowd;
+  for (int i = 0; i < 200; ++i)
+    crowd.push_back(std::make_unique<stranger>(at.where()));
+  live_client client(at.where());
+  CHECK(client.request({{"do", "info"}}).is_object());
+  CHECK(at.server.connections() <= 66);
+}
+
+TEST_CASE("a slow reader misses whole steps, and is told") {
+  endpoint_options options;
+  options.queue_bytes = 20'000;
+  served_job at(options);
+  live_client client(at.where());
+  client.watch({});
+  std::int64_t fed = 0;
+  // Until the system's own buffers are full, then some.
+  for (; fed < 5000; ++fed)
+    at.job.feed(step_number(fed));
+  std::int64_t seen = 0, dropped = 0;
+  while (seen + dropped < fed && fed < 10'000) {
+    const auto message = client.next(0.01);
+    if (!message) {
+      at.job.feed(step_number(fed++));  // tells how many were before it
+      continue;
+    }
+    const auto what = event_of(message->content);
+    if (const auto* gap = std::get_if<dropped_event>(&what))
+      dropped += gap->count;
+    else
+      ++seen;
+  }
+  CHECK(dropped > 0);
+  CHECK(seen + dropped == fed);
+}
+
+TEST_CASE("a reader that takes nothing is sent away") {
+  endpoint_options options;
+  options.stalled_seconds = 0.1;
+  served_job at(options);
+  live_client client(at.where());
+  client.watch({});
+  CHECK(becomes([&] {
+    for (int i = 0; i < 100; ++i)
+      at.job.feed(step_number(i));
+    return at.job.attached() == 0;
+  }));
+}
+
+TEST_CASE("a monitor that fails tells the client why") {
+  faked_job job;
+  const temporary_folder folder;
+  endpoint_options options;
+  options.powers = job.powers();
+  options.powers.make = [](const std::string&, const sink_pointer&,
+                           const live_powers::printer&) {
+    monitor made;
+    made.see = [](const event&) { throw stop_training("a bad tensor"); };
+    return made;
+  };
+  endpoint_server server("unix:" + (folder / "s"), std::move(options));
+  live_client client(server.where());
+  client.attach("any");
+  CHECK_THROWS_AS(job.feed(step_number(1)), stop_training);
+  const auto message = client.next(10);
+  REQUIRE(message);
+  CHECK(message->type == live_type::ended);
+  CHECK(message->content["reason"] == "a bad tensor");
+  CHECK(message->content["stops_run"] == true);
+}
+
+TEST_CASE("at the end clients get what waits, and the file goes") {
+  served_job at;
+  live_client client(at.where());
+  client.watch({});
+  at.job.feed(step_number(1));
+  at.server.close();
+  CHECK(at.job.attached() == 0);
+  CHECK(client.next(10)->type == live_type::event);
+  CHECK(client.next(10)->type == live_type::ended);
+  CHECK_FALSE(client.next(10));
+  CHECK(client.ended());
+  CHECK_THROWS_MATCHES(live_client(at.where(), "", 1), error,
+                       says("nobody answers"));
+}
+
+TEST_CASE("a waiting client is interrupted") {
+  served_job at;
+  live_client client(at.where());
+  std::thread other([&] { client.interrupt(); });
+  CHECK_THROWS_MATCHES(client.next(60), error, says("interrupted"));
+  other.join();
+}

@@ -1,0 +1,137 @@
+#include "troupe/monitors/live/event_json.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+
+#include <cmath>
+#include <limits>
+#include <random>
+
+#include "sample_events.hpp"
+#include "troupe/monitors/live/event_parts.hpp"
+#include "troupe/monitors/live/json_fields.hpp"
+#include "troupe/monitors/live/subscription_json.hpp"
+
+using namespace troupe;
+using namespace troupe::testing;
+
+namespace {
+
+/// Through the text, as a client gets it.
+nlohmann::json travelled(const nlohmann::json& value) {
+  return parse_json(json_text(value));
+}
+
+}  // namespace
+
+TEST_CASE("events of all kinds come back as they were") {
+  std::mt19937_64 random(5);
+  for (int i = 0; i < 200; ++i)
+    for (const auto& what : sample_events(random)) {
+      const auto value = json_of(what);
+      const auto again = event_of(travelled(value));
+      REQUIRE(again.index() == what.index());
+      // JSON tells every field, and numbers keep their bits in it.
+      CHECK(json_text(json_of(again)) == json_text(value));
+    }
+}
+
+TEST_CASE("numbers keep their bits, and those that are not finite travel") {
+  using limits = std::numeric_limits<double>;
+  for (const auto value :
+       {0.1, -0.0, 1.0 / 3, limits::denorm_min(), limits::max(),
+        limits::lowest(), limits::infinity(), -limits::infinity(), 1e22}) {
+    const auto again = as_number(travelled(json_of(value)), "x");
+    CHECK(again == value);
+    CHECK(std::signbit(again) == std::signbit(value));
+  }
+  CHECK(std::isnan(as_number(travelled(json_of(limits::quiet_NaN())), "x")));
+}
+
+TEST_CASE("statistics and tensors' names come back equal") {
+  const auto record = sample_record(std::numeric_limits<double>::infinity());
+  const auto again = record_of(travelled(json_of(record)));
+  CHECK(again.statistics == record.statistics);
+  CHECK(again.owner->name == record.owner->name);
+  CHECK(again.owner->class_name == record.owner->class_name);
+  CHECK(again.kind == record.kind);
+  CHECK(again.dtype == record.dtype);
+  CHECK(part_text(again) == part_text(record));
+}
+
+TEST_CASE("alerts and metrics come back") {
+  const alert told{{.step = 3, .rank = 1}, "overflow", "a \"text\"\nof two"};
+  CHECK(json_of(alert_of(travelled(json_of(told)))) == json_of(told));
+  const metrics_record record{{.step = 4},
+                              {{"a/b", NAN}, {"c", 0.1}},
+                              {{"h", sample_record(2).statistics}}};
+  CHECK(json_of(metrics_of(travelled(json_of(record)))) == json_of(record));
+}
+
+TEST_CASE("subscriptions come back, and those that can't be are refused") {
+  subscription wants;
+  wants.ops = true;
+  wants.tensors = tensor_kinds_of("gradient,activation_gradient");
+  wants.needs = tensor_needs::statistics | tensor_needs::histogram;
+  wants.names = "blocks.*,head";
+  wants.every = 10;
+  wants.first = 3;
+  const auto again = subscription_of(travelled(json_of(wants)));
+  CHECK(json_of(again) == json_of(wants));
+  CHECK(json_of(subscription_of(nlohmann::json::object()))
+        == json_of(subscription{}));
+  for (const auto* bad :
+       {R"({"every":0})", R"({"first":-1})", R"({"tensors":"none"})", "[]",
+        R"({"every":1e3})", R"({"every":99999999999999999999})"})
+    CHECK_THROWS_AS(subscription_of(parse_json(bad)), error);
+  CHECK_THROWS_AS(subscription_of({{"names", std::string(2000, '*')}}), error);
+}
+
+TEST_CASE("long events are cut into frames and joined again") {
+  ops_event ops{{.step = 2, .rank = 1}, {}};
+  for (std::uint32_t i = 0; i < 10'000; ++i)
+    ops.ops.push_back({i, i, 1, 2, 3});
+  tensors_event tensors{{.step = 2}, true, 4, {}};
+  for (int i = 0; i < 300; ++i)
+    tensors.tensors.push_back(sample_record(i));
+  for (const event& what : {event{ops}, event{tensors}, event{ops_event{}}}) {
+    event_joiner joiner;
+    std::optional<event> whole;
+    for (const auto& bytes : event_frames(7, what)) {
+      frame_parser parser;
+      parser.add(bytes);
+      REQUIRE_FALSE(whole);
+      whole = joiner.add(parse_json(parser.next()->payload));
+    }
+    REQUIRE(whole);
+    CHECK(json_of(*whole) == json_of(what));
+  }
+}
+
+TEST_CASE("parts that don't belong together are refused") {
+  event_joiner joiner;
+  auto first = json_of(event{ops_event{}});
+  first["more"] = true;
+  CHECK_FALSE(joiner.add(first));
+  CHECK_THROWS_AS(joiner.add(json_of(event{tensors_event{}})), error);
+}
+
+TEST_CASE("garbage is an error and nothing worse") {
+  CHECK_THROWS_AS(parse_json(std::string(100'000, '[')), error);
+  CHECK_THROWS_AS(parse_json("{\"a\":\xff}"), error);
+  CHECK(parse_json("\"[[[[{{{{[[[[{{{{[[[[{{{{[[[[{{{{[[[[\"").is_string());
+  std::mt19937_64 random(11);
+  int refused = 0;
+  for (int i = 0; i < 3000; ++i) {
+    const auto samples = sample_events(random);
+    auto text = json_text(json_of(samples[random() % samples.size()]));
+    for (auto changes = 1 + random() % 3; changes > 0; --changes)
+      text[random() % text.size()] = static_cast<char>(random());
+    try {
+      event_of(parse_json(text));
+    } catch (const error& reason) {
+      CHECK(reason.code() == error_code::malformed_text);
+      ++refused;
+    }
+  }
+  CHECK(refused > 1000);
+}

@@ -1,0 +1,127 @@
+#pragma once
+
+#include <chrono>
+#include <map>
+#include <mutex>
+#include <thread>
+
+#include "../../engine/temporary_folder.hpp"
+#include "troupe/monitors/live/endpoint_server.hpp"
+#include "troupe/monitors/live/live_client.hpp"
+#include "troupe/schedules/error.hpp"
+
+namespace troupe::testing {
+
+/// Looks again and again until it is so, for at most ten seconds.
+inline bool becomes(const std::function<bool()>& so) {
+  for (int i = 0; i < 10'000; ++i) {
+    if (so())
+      return true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return false;
+}
+
+/// The powers of a job that is none: it keeps what is attached, and the test
+/// feeds it events.
+class faked_job {
+ public:
+  live_powers powers() {
+    live_powers made;
+    made.attach = [this](monitor what) { return add(std::move(what)); };
+    made.detach = [this](std::int64_t id) { remove(id); };
+    made.make = make;
+    made.info = [] { return nlohmann::json{{"schedule", "faked"}}; };
+    return made;
+  }
+
+  void feed(const event& what) {
+    const std::scoped_lock lock(mutex_);
+    for (const auto& [id, each] : attached_)
+      if (each.wants.covers(what))
+        each.see(what);
+  }
+  std::size_t attached() const {
+    const std::scoped_lock lock(mutex_);
+    return attached_.size();
+  }
+
+  /// `echo` tells of each step in all ways that there are.
+  static monitor make(const std::string& spec, const sink_pointer& sink,
+                      const live_powers::printer& print) {
+    if (spec != "echo")
+      fail(error_code::invalid_argument, "no monitor is called {}", spec);
+    monitor made;
+    made.name = spec;
+    made.see = [=](const event& what) {
+      const auto& source = source_of(what);
+      sink->write(metrics_record{source, {{"x", 0.1}}, {}});
+      sink->write(alert{source, "echo", "look"});
+      print("a report");
+    };
+    return made;
+  }
+
+ private:
+  std::int64_t add(monitor what) {
+    const std::scoped_lock lock(mutex_);
+    attached_.emplace(++last_, std::move(what));
+    return last_;
+  }
+  void remove(std::int64_t id) {
+    const std::scoped_lock lock(mutex_);
+    const auto found = attached_.extract(id);
+    if (found && found.mapped().finish)
+      found.mapped().finish();
+  }
+
+  mutable std::mutex mutex_;
+  std::map<std::int64_t, monitor> attached_;
+  std::int64_t last_ = 0;
+};
+
+inline event step_number(std::int64_t number) {
+  step_event made;
+  made.source.step = number;
+  return made;
+}
+
+/// A faked job, served at a socket in a folder of its own.
+struct served_job {
+  explicit served_job(endpoint_options options = {})
+    : server("unix:" + (folder / "socket"), with_powers(std::move(options))) {}
+
+  endpoint_options with_powers(endpoint_options options) {
+    options.powers = job.powers();
+    return options;
+  }
+  std::string where() const { return server.where(); }
+
+  temporary_folder folder;
+  faked_job job;
+  endpoint_server server;
+};
+
+/// Bytes to an endpoint, from somebody who knows no protocol.
+struct stranger {
+  explicit stranger(const std::string& where)
+    : socket(parse_endpoint(where), deadline(10)) {}
+
+  void say(std::string_view bytes) {
+    try {
+      socket.write(bytes, deadline(10));
+    } catch (const error&) {  // was sent away before
+    }
+  }
+  /// All that comes until the other side ends, or the deadline is there.
+  std::string listen(double seconds = 10) {
+    std::string heard;
+    const deadline until(seconds);
+    while (socket.read(heard, until) == stream_socket::outcome::bytes)
+      ;
+    return heard;
+  }
+  stream_socket socket;
+};
+
+}  // namespace troupe::testing

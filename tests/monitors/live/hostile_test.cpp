@@ -1,0 +1,245 @@
+#include <ATen/ops/equal.h>
+
+#include <catch2/catch_test_macros.hpp>
+
+#include <atomic>
+#include <random>
+
+#include "../fixture_g.hpp"
+#include "faked_job.hpp"
+#include "troupe/engine/device/memory.hpp"
+#include "troupe/monitors/live/attachment.hpp"
+#include "troupe/monitors/live/serve.hpp"
+#include "troupe/monitors/live/subscription_json.hpp"
+#include "troupe/monitors/stability.hpp"
+
+using namespace troupe;
+using namespace troupe::testing;
+
+namespace {
+
+monitor make_any(const std::string& spec, const sink_pointer& sink,
+                 const live_powers::printer& print) {
+  return spec == "stability" ? stability_monitor({}, sink)
+                             : faked_job::make(spec, sink, print);
+}
+
+trainer small_run() {
+  return {model_g(), options_g(2, 2)};
+}
+
+/// A run, served, that goes on until the test has what it wants.
+struct served_run {
+  served_run() : server("unix:" + (folder / "socket"), options(run)) {}
+
+  static endpoint_options options(trainer& run) {
+    endpoint_options made;
+    made.powers = powers_of(run, make_any);
+    return made;
+  }
+  /// Trains while `part` runs beside it; returns the losses.
+  std::vector<double> train_beside(const std::function<void()>& part) {
+    std::atomic<bool> done{false};
+    std::thread other([&] {
+      part();
+      done = true;
+    });
+    std::vector<double> losses;
+    while (!done || losses.size() < 5)
+      losses.push_back(run.step(text).summary.losses.at(0).value);
+    other.join();
+    return losses;
+  }
+
+  temporary_folder folder;
+  source_pointer text = source_g(2);
+  trainer run = small_run();
+  endpoint_server server;
+};
+
+/// Nothing at the endpoint may have changed a bit.
+void check_untouched(served_run& at, const std::vector<double>& losses) {
+  auto alone = small_run();
+  for (const auto loss : losses)
+    REQUIRE(alone.step(at.text).summary.losses.at(0).value == loss);
+  const auto trained = at.run.parameters(), expected = alone.parameters();
+  REQUIRE(trained.size() == expected.size());
+  for (std::size_t i = 0; i < trained.size(); ++i)
+    CHECK(at::equal(trained[i].second, expected[i].second));
+}
+
+std::string random_bytes(std::mt19937& random, std::size_t most) {
+  std::string bytes(random() % (most + 1), 0);
+  for (auto& byte : bytes)
+    byte = static_cast<char>(random());
+  return bytes;
+}
+
+/// Frames as a client sends them, some bytes changed, and plain noise.
+std::string bad_bytes(std::mt19937& random) {
+  static const std::vector<std::string> requests{
+    R"({"do":"attach","spec":"echo","keep":false})",
+    R"({"do":"events","subscription":{"tensors":"all","every":1}})",
+    R"({"do":"detach","id":1})",
+    R"({"do":"list"})",
+    "[[[[",
+    "{}",
+    "null",
+    R"({"do":"events","subscription":{"every":0}})"};
+  if (random() % 4 == 0)
+    return random_bytes(random, 300);
+  auto bytes = frame_bytes(live_type::hello, "{}");
+  for (int i = 0; i < 3; ++i)
+    bytes +=
+      frame_bytes(live_type::request, requests[random() % requests.size()]);
+  for (auto changes = random() % 4; changes > 0; --changes)
+    bytes[random() % bytes.size()] = static_cast<char>(random());
+  if (random() % 2 == 0)
+    bytes.resize(random() % bytes.size());
+  return bytes;
+}
+
+void send_bad_frames(const std::string& where) {
+  std::mt19937 random(17);
+  for (int i = 0; i < 1200; ++i) {
+    stranger other(where);
+    other.say(bad_bytes(random));
+    if (i % 16 == 0)
+      other.listen(0.01);
+  }
+}
+
+void leave_open(const std::string& where) {
+  std::mt19937 random(23);
+  for (int batch = 0; batch < 10; ++batch) {
+    std::vector<std::unique_ptr<stranger>> crowd;
+    for (int i = 0; i < 110; ++i) {
+      crowd.push_back(std::make_unique<stranger>(where));
+      const auto hello = frame_bytes(live_type::hello, "{}");
+      crowd.back()->say(hello.substr(0, random() % hello.size()));
+    }
+  }
+}
+
+}  // namespace
+
+TEST_CASE("hostile clients change no bit of a run, and the server lives") {
+  served_run at;
+  const auto before = resident_bytes();
+  const auto losses = at.train_beside([&] {
+    send_bad_frames(at.server.where());
+    leave_open(at.server.where());
+    CHECK_THROWS_AS(live_client(at.server.where() + "x"), error);
+    live_client good(at.server.where());
+    CHECK(good.request({{"do", "info"}})["ranks"] == 2);
+  });
+  CHECK(becomes([&] { return at.server.connections() == 0; }));
+  CHECK(resident_bytes() - before < 256 << 20);
+  live_client good(at.server.where());
+  CHECK(good.request({{"do", "list"}})["monitors"].empty());
+  check_untouched(at, losses);
+}
+
+TEST_CASE("clients that come, go and are killed change no bit of a run") {
+  served_run at;
+  const auto losses = at.train_beside([&] {
+    for (int i = 0; i < 60; ++i) {
+      live_client client(at.server.where());
+      subscription wants;
+      wants.ops = true;
+      wants.tensors = tensor_kinds_of("all");
+      const auto id = client.attach(i % 2 == 0 ? "stability" : "echo");
+      client.watch(wants);
+      if (i % 3 != 0) {
+        client.detach(id);
+        CHECK(client.next(10));
+      }
+    }
+  });
+  live_client last(at.server.where());
+  CHECK(becomes([&] {
+    return last.request({{"do", "list"}})["monitors"].empty();
+  }));
+  check_untouched(at, losses);
+}
+
+TEST_CASE("a reader that takes nothing holds up no step") {
+  served_run at;
+  live_client slow(at.server.where());
+  subscription wants;
+  wants.ops = true;
+  wants.tensors = tensor_kinds_of("all");
+  wants.needs = tensor_needs::statistics | tensor_needs::histogram;
+  slow.watch(wants);
+  const auto before = resident_bytes();
+  std::vector<double> losses;
+  for (int i = 0; i < 100; ++i)
+    losses.push_back(at.run.step(at.text).summary.losses.at(0).value);
+  CHECK(resident_bytes() - before < 256 << 20);
+  check_untouched(at, losses);
+}
+
+TEST_CASE("a monitor of this process sees another's run") {
+  served_run at;
+  std::atomic<std::int64_t> steps{0}, tensors{0};
+  monitor watcher;
+  watcher.wants.tensors = tensor_kind::gradient;
+  watcher.wants.names = "fc*";
+  bool finished = false;
+  watcher.see = [&](const event& what) {
+    if (std::holds_alternative<step_event>(what))
+      ++steps;
+    if (const auto* some = std::get_if<tensors_event>(&what))
+      for (const auto& record : some->tensors)
+        tensors += record.owner->name.starts_with("fc") ? 1 : -1000;
+  };
+  watcher.finish = [&] { finished = true; };
+  {
+    const auto attached = attach(at.server.where(), watcher);
+    at.train_beside(
+      [&] { CHECK(becomes([&] { return steps >= 3 && tensors > 0; })); });
+    CHECK_FALSE(attached.ended());
+    CHECK(attached.trouble().empty());
+  }
+  CHECK(finished);
+  live_client last(at.server.where());
+  CHECK(becomes([&] {
+    return last.request({{"do", "list"}})["monitors"].empty();
+  }));
+}
+
+TEST_CASE("a monitor of this process that throws ends alone") {
+  served_run at;
+  monitor watcher;
+  watcher.see = [](const event&) { throw stop_training("enough"); };
+  const auto attached = attach(at.server.where(), watcher);
+  at.train_beside([&] { CHECK(becomes([&] { return attached.ended(); })); });
+  CHECK(attached.trouble() == "enough");
+  watcher.wants.needs = tensor_needs::handle;
+  CHECK_THROWS_AS(attach(at.server.where(), watcher), error);
+}
+
+TEST_CASE("stop_training of a monitor attached by spec stops the run") {
+  temporary_folder folder;
+  auto run = small_run();
+  endpoint_options options;
+  options.powers = powers_of(run, [](const std::string&, const sink_pointer&,
+                                     const live_powers::printer&) {
+    monitor made;
+    made.name = "stopper";
+    made.see = [](const event&) { throw stop_training("a bad tensor"); };
+    return made;
+  });
+  endpoint_server server("unix:" + (folder / "s"), std::move(options));
+  live_client client(server.where());
+  client.attach("any");
+  const auto text = source_g(2);
+  std::string reason;
+  try {
+    for (int i = 0; i < 1000; ++i)
+      run.step(text);
+  } catch (const error& failure) {
+    reason = failure.what();
+  }
+  CHECK(reason.find("stopper: a bad tensor") != std::string::npos);
+}
