@@ -117,13 +117,12 @@ TEST_CASE("what watches a run ends with it") {
 TEST_CASE("settings on the command line reach the job as a spec") {
   const live_run at;
   at.ready();
-  const auto refused =
-    run_troupe("attach", at.where(),
-               "no_such --match 'a.*,b' --abort-after=-1 --histogram");
+  const auto refused = run_troupe(
+    "attach", at.where(), "gap --match 'a.*,b' --histogram --abort-after=-1");
   CHECK(refused.exit_code == 2);
-  CHECK_THAT(
-    refused.output,
-    ContainsSubstring("no_such:match=a.*,b,abort_after=-1,histogram=true"));
+  CHECK_THAT(refused.output,
+             ContainsSubstring("monitor gap has no setting 'abort_after'; it "
+                               "has interval, match, histogram"));
 }
 
 TEST_CASE("tcp with a token") {

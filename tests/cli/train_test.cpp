@@ -103,10 +103,12 @@ TEST_CASE("metrics, timeline and trace are written") {
   CHECK_THAT(content(svg), ContainsSubstring("<svg"));
   const auto events = nlohmann::json::parse(content(trace));
   // 3 steps x 2 replicas x (2 stages x 4 x (F + B) + 2 norms + 2 updates)
-  CHECK(
-    std::ranges::count_if(events["traceEvents"],
-                          [](const auto& event) { return event["ph"] == "X"; })
-    == 3 * 2 * (2 * 4 * 2 + 4));
+  CHECK(std::ranges::count_if(events["traceEvents"],
+                              [](const auto& event) {
+                                return event["ph"] == "X"
+                                       && event["cat"] != "wait";
+                              })
+        == 3 * 2 * (2 * 4 * 2 + 4));
 }
 
 TEST_CASE("settings come from a TOML file and are overridden by flags") {
@@ -319,4 +321,21 @@ TEST_CASE("signals end a run in order, with their own exit codes") {
     CHECK_THAT(run.output,
                ContainsSubstring(name) && ContainsSubstring(" step "));
   }
+}
+
+TEST_CASE("monitors and sinks are made of what the command line says") {
+  const bench at;
+  const auto csv = at.folder / "metrics.csv";
+  const auto run =
+    at.train("--monitor gap:match=blocks.0.*,interval=2 --sink csv:" + csv);
+  INFO(run.output);
+  CHECK(run.exit_code == 0);
+  const auto rows = content(csv);
+  CHECK_THAT(rows,
+             ContainsSubstring("2,training,gap/activations/blocks.0.mlp/max,")
+               && ContainsSubstring("3,training,train/loss,")
+               && !ContainsSubstring("1,training,gap/"));
+  const auto unknown = at.train("--monitor nope");
+  CHECK(unknown.exit_code == 2);
+  CHECK_THAT(unknown.output, ContainsSubstring("there is no monitor 'nope'"));
 }
