@@ -29,7 +29,8 @@ std::int64_t processor_ns() {
   return std::int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
 }
 
-/// Takes out of shared tensors_events what one monitor did not ask for.
+/// Takes out of shared tensors_events what one monitor did not ask for, others'
+/// handles among it: what one hoards must not count as another's.
 class sieve {
  public:
   explicit sieve(subscription wants) : wants_(std::move(wants)) {}
@@ -41,10 +42,17 @@ class sieve {
       return what;
     tensors_event part{
       tensors->source, tensors->backward, tensors->samples, {}};
-    for (const auto& record : tensors->tensors)
-      if (wanted(record))
-        part.tensors.push_back(record);
-    if (part.tensors.size() == tensors->tensors.size())
+    bool stripped = false;
+    for (const auto& record : tensors->tensors) {
+      if (!wanted(record))
+        continue;
+      part.tensors.push_back(record);
+      if (record.tensor.defined() && !has(wants_.needs, tensor_needs::handle)) {
+        part.tensors.back().tensor = at::Tensor{};
+        stripped = true;
+      }
+    }
+    if (!stripped && part.tensors.size() == tensors->tensors.size())
       return what;
     return part.tensors.empty()
              ? nullptr
@@ -100,11 +108,13 @@ struct monitor_thread::state {
   state(monitor given, std::function<void(std::string)> on_stop,
         std::function<void(std::int64_t)> on_spent)
     : what(std::move(given)),
+      only_asked_for(what.wants),
       stop(std::move(on_stop)),
       spent(std::move(on_spent)) {}
 
   const monitor what;
-  const std::function<void(std::string)> stop;
+  sieve only_asked_for;
+  std::function<void(std::string)> stop;  // empty once it is left behind
   const std::function<void(std::int64_t)> spent;
 
   std::mutex mutex;
@@ -139,18 +149,22 @@ void monitor_thread::state::call(std::unique_lock<std::mutex>& lock,
   lock.unlock();
   const auto before = processor_ns();
   std::string thrown;
+  bool stops = false;
   try {
     part();
   } catch (const stop_training& reason) {
     thrown = reason.what();
-    stopped = true;
-    stop(fmt::format("monitor {}: {}", what.name, thrown));
+    stops = true;
   } catch (const std::exception& reason) {
     thrown = reason.what();
   }
   spent(processor_ns() - before);
   lock.lock();
   busy_since = 0;
+  if (stops && stop) {
+    stopped = true;
+    stop(fmt::format("monitor {}: {}", what.name, thrown));
+  }
   if (!thrown.empty() && trouble.empty())
     trouble = thrown;
 }
@@ -208,7 +222,6 @@ bool monitor_thread::stopped() const {
 
 void monitor_thread::run(const std::shared_ptr<state>& shared) {
   set_intra_op_threads(1);
-  sieve only_asked_for(shared->what.wants);
   std::unique_lock lock(shared->mutex);
   while (shared->trouble.empty()) {
     shared->changed.wait(
@@ -218,10 +231,7 @@ void monitor_thread::run(const std::shared_ptr<state>& shared) {
     const auto next = std::move(shared->waiting.front());
     shared->waiting.pop_front();
     shared->waiting_bytes -= held_by(*next);
-    shared->call(lock, [&] {
-      if (const auto part = only_asked_for.pass(next))
-        shared->what.see(*part);
-    });
+    shared->call(lock, [&] { shared->what.see(*next); });
   }
   if (shared->trouble.empty() && shared->what.finish && !shared->abandoned)
     shared->call(lock, shared->what.finish);
@@ -250,8 +260,11 @@ std::string monitor_thread::push(const event_pointer& what) {
   }
   if (!s.what.wants.covers(*what))
     return {};
-  s.lent.add(*what);
-  s.append(what);
+  const auto part = s.only_asked_for.pass(what);
+  if (!part)
+    return {};
+  s.lent.add(*part);
+  s.append(part);
   if (s.waiting_bytes > s.what.limits.held_bytes)
     s.end_of_step();
   return s.trouble;
@@ -266,6 +279,7 @@ std::string monitor_thread::finish() {
     s.changed.wait_for(lock, std::chrono::milliseconds(100));
   if (!s.done) {
     thread_.detach();
+    s.stop = nullptr;  // what it reaches may be gone when it returns
     s.trouble =
       fmt::format("it has not returned for {} s; its thread is left behind",
                   s.what.limits.stuck_seconds);

@@ -178,9 +178,20 @@ TEST_CASE("a monitor that hoards tensors is detached, with a message") {
         hoard->push_back(record.tensor);
   });
   greedy.limits.held_bytes = 100'000;
+  bool lent = false;
+  auto modest = watcher_of(tensor_kind::activation, [&lent](const event& seen) {
+    if (const auto* op = std::get_if<tensors_event>(&seen))
+      for (const auto& record : op->tensors)
+        lent = lent || record.tensor.defined();
+  });
+  modest.wants.needs = tensor_needs::statistics;
+  modest.limits.held_bytes = 1;
   const auto id = run.attach(greedy);
+  const auto beside = run.attach(modest);
   for (int i = 0; i < 30; ++i)
     run.step(small_text());
+  run.detach(beside);  // others' tensors are neither lent to it nor its own
+  CHECK_FALSE(lent);
   try {
     run.detach(id);
     FAIL("it may keep what it likes");
