@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <fstream>
 #include <utility>
 #include <vector>
@@ -15,6 +14,7 @@
 #include "troupe/monitors/sinks/tensorboard_sink.hpp"
 #include "troupe/monitors/sinks/terminal_sink.hpp"
 #include "troupe/schedules/error.hpp"
+#include "troupe/schedules/parse_number.hpp"
 
 namespace troupe {
 
@@ -47,13 +47,11 @@ settings settings_of(const std::string& text) {
 }
 
 std::size_t count_of(const std::string& text) {
-  std::size_t count = 0;
-  const auto* end = text.data() + text.size();
-  const auto [stop, problem] = std::from_chars(text.data(), end, count);
-  if (problem != std::errc() || stop != end)
+  const auto count = parse_number<std::size_t>(text);
+  if (!count)
     fail(error_code::invalid_argument, "sink terminal: top is '{}', no number",
          text);
-  return count;
+  return *count;
 }
 
 sink_pointer make_terminal(const std::string& text) {
