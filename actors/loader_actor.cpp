@@ -1,5 +1,10 @@
 #include "troupe/actors/loader_actor.hpp"
 
+#include <optional>
+
+#include "troupe/actors/spin_sharing.hpp"
+#include "troupe/engine/device/clock.hpp"
+
 namespace troupe {
 
 namespace {
@@ -12,6 +17,7 @@ struct loader_state {
   std::unique_ptr<loader_core> core = {};
   event_source now = {};
   bool prefetching = false;
+  std::int64_t last_load_ns = 0;
 
   void handle(const std::function<void()>& work) {
     guarded(
@@ -38,9 +44,24 @@ struct loader_state {
     core->begin(*message.step, message.step->source);
   }
 
+  /// A load that takes long may wait for a disk. The one before tells, as
+  /// letting another worker run costs more than most loads.
+  template <class Load>
+  auto loading(Load&& load) {
+    constexpr std::int64_t long_ns = 200'000;
+    std::optional<waiting_elsewhere> section;
+    if (last_load_ns > long_ns)
+      section.emplace(self->system());
+    const auto begin = now_ns();
+    auto loaded = load();
+    last_load_ns = now_ns() - begin;
+    return loaded;
+  }
+
   void serve(const want_data& request) {
     now.microbatch = request.microbatch;
-    self->send(book->stage(setup.data_rank, request.stage), core->on(request));
+    self->send(book->stage(setup.data_rank, request.stage),
+               loading([&] { return core->on(request); }));
     if (!std::exchange(prefetching, true))
       self->send(self, prefetch_data{});
   }
@@ -48,7 +69,7 @@ struct loader_state {
   /// What fails ahead of time is left to fail when it is wanted.
   void prefetch() {
     try {
-      prefetching = core->prefetch();
+      prefetching = loading([&] { return core->prefetch(); });
     } catch (const std::exception&) {
       prefetching = false;
     }

@@ -16,7 +16,10 @@ namespace troupe {
 /// but a worker that runs out of work looks for more for a short while before
 /// it sleeps, as long as a core is free for that. Waking a sleeping thread
 /// costs the sender tens of microseconds; a worker that is looking costs it
-/// nothing, and starts within one.
+/// nothing, and starts within one. For the same reason a worker wakes another
+/// only if there is a core for it: it will itself look for work soon. What
+/// comes from outside always finds a worker, and so does what is left while
+/// one may be `waiting_elsewhere`.
 class spin_sharing : public caf::policy::unprofiled {
  public:
   static constexpr std::chrono::microseconds longest_spin{2000};
@@ -30,7 +33,21 @@ class spin_sharing : public caf::policy::unprofiled {
     std::atomic<std::size_t> waiting_jobs{0};  // the queue's size, to look at
     std::size_t spinning = 0;
     std::size_t sleeping = 0;
+    std::size_t elsewhere = 0;  // of those awake: may wait for something else
     std::size_t cores = std::max(1u, std::thread::hardware_concurrency());
+
+    // Both with the lock held.
+    void push(caf::resumable* job) {
+      queue.push_back(job);
+      waiting_jobs.store(queue.size(), std::memory_order_release);
+    }
+    bool lacks_lookers() const {
+      return sleeping > 0 && queue.size() > spinning;
+    }
+    bool needs_another(std::size_t workers) const {
+      const auto running = workers - sleeping - elsewhere;
+      return running < cores && lacks_lookers();
+    }
   };
 
   struct worker_data {
@@ -41,10 +58,8 @@ class spin_sharing : public caf::policy::unprofiled {
   void central_enqueue(Coordinator* self, caf::resumable* job) {
     auto& shared = d(self);
     std::unique_lock lock(shared.mutex);
-    shared.queue.push_back(job);
-    shared.waiting_jobs.store(shared.queue.size(), std::memory_order_release);
-    const bool wake =
-      shared.sleeping > 0 && shared.queue.size() > shared.spinning;
+    shared.push(job);
+    const bool wake = shared.lacks_lookers();
     lock.unlock();
     if (wake)
       shared.wake.notify_one();
@@ -57,7 +72,13 @@ class spin_sharing : public caf::policy::unprofiled {
 
   template <class Worker>
   void internal_enqueue(Worker* self, caf::resumable* job) {
-    central_enqueue(self->parent(), job);
+    auto& shared = d(self->parent());
+    std::unique_lock lock(shared.mutex);
+    shared.push(job);
+    const bool wake = shared.needs_another(self->parent()->num_workers());
+    lock.unlock();
+    if (wake)
+      shared.wake.notify_one();
   }
 
   template <class Worker>
@@ -80,8 +101,7 @@ class spin_sharing : public caf::policy::unprofiled {
     shared.queue.pop_front();
     shared.waiting_jobs.store(shared.queue.size(), std::memory_order_release);
     // Whoever left more jobs than lookers relied on one of them being us.
-    const bool wake =
-      shared.sleeping > 0 && shared.queue.size() > shared.spinning;
+    const bool wake = shared.needs_another(self->parent()->num_workers());
     lock.unlock();
     if (wake)
       shared.wake.notify_one();
@@ -120,5 +140,36 @@ class spin_sharing : public caf::policy::unprofiled {
 };
 
 using spin_sharing_scheduler = caf::scheduler::coordinator<spin_sharing>;
+
+/// While it lives, the worker that made it may wait for a disk or a network,
+/// so that others run in its place.
+class waiting_elsewhere {
+ public:
+  explicit waiting_elsewhere(caf::actor_system& system)
+    : scheduler_(dynamic_cast<spin_sharing_scheduler*>(&system.scheduler())) {
+    change([](auto& shared) { ++shared.elsewhere; });
+  }
+  ~waiting_elsewhere() {
+    change([](auto& shared) { --shared.elsewhere; });
+  }
+  waiting_elsewhere(const waiting_elsewhere&) = delete;
+  waiting_elsewhere& operator=(const waiting_elsewhere&) = delete;
+
+ private:
+  template <class Change>
+  void change(Change&& apply) {
+    if (scheduler_ == nullptr)
+      return;
+    auto& shared = scheduler_->data();
+    std::unique_lock lock(shared.mutex);
+    apply(shared);
+    const bool wake = shared.needs_another(scheduler_->num_workers());
+    lock.unlock();
+    if (wake)
+      shared.wake.notify_one();
+  }
+
+  spin_sharing_scheduler* scheduler_;
+};
 
 }  // namespace troupe

@@ -1,0 +1,134 @@
+#include "troupe/engine/transport/endpoint.hpp"
+
+#include <fmt/format.h>
+#include <netdb.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+
+#include "troupe/schedules/error.hpp"
+#include "troupe/schedules/parse_number.hpp"
+#include "troupe/schedules/printable.hpp"
+
+namespace troupe {
+
+namespace {
+
+[[noreturn]] void refuse(const std::string& text, const std::string& why) {
+  fail(error_code::invalid_argument,
+       "'{}' is no endpoint: {}; write unix:/path/of/socket or tcp:HOST:PORT",
+       printable(text), why);
+}
+
+endpoint parse_tcp(const std::string& text, const std::string& rest) {
+  const auto colon = rest.rfind(':');
+  if (colon == std::string::npos)
+    refuse(text, "the port is missing");
+  const auto port = parse_number<std::uint16_t>(rest.substr(colon + 1));
+  if (!port)
+    refuse(text, "the port is no number from 0 to 65535");
+  auto host = rest.substr(0, colon);
+  if (host.starts_with('[') && host.ends_with(']'))
+    host = host.substr(1, host.size() - 2);
+  if (host.empty() || host.find('\0') != std::string::npos)
+    refuse(text, "the host is missing");
+  return {false, {}, host, *port};
+}
+
+endpoint parse_unix(const std::string& text, const std::string& path) {
+  if (path.empty() || path.find('\0') != std::string::npos)
+    refuse(text, "the path is missing");
+  if (path.size() >= sizeof(sockaddr_un{}.sun_path))
+    refuse(text, fmt::format("a socket's path has at most {} bytes",
+                             sizeof(sockaddr_un{}.sun_path) - 1));
+  return {true, path, {}, 0};
+}
+
+std::string own_folder() {
+  const auto* run = std::getenv("XDG_RUNTIME_DIR");
+  if (run != nullptr && *run == '/' && ::access(run, W_OK | X_OK) == 0)
+    return fmt::format("{}/troupe", run);
+  return fmt::format("/tmp/troupe-{}", ::getuid());
+}
+
+/// The address of a unix socket; the path's length was checked.
+socket_address unix_address(const std::string& path) {
+  socket_address made;
+  auto* name = reinterpret_cast<sockaddr_un*>(&made.bytes);
+  name->sun_family = AF_UNIX;
+  std::memcpy(name->sun_path, path.c_str(), path.size() + 1);
+  made.size = sizeof(sockaddr_un);
+  return made;
+}
+
+}  // namespace
+
+endpoint parse_endpoint(const std::string& text) {
+  if (text.starts_with("unix:"))
+    return parse_unix(text, text.substr(5));
+  if (text.starts_with("tcp:"))
+    return parse_tcp(text, text.substr(4));
+  refuse(text, "it begins with neither unix: nor tcp:");
+}
+
+std::string to_text(const endpoint& what) {
+  if (what.is_unix)
+    return "unix:" + what.path;
+  const bool brackets = what.host.find(':') != std::string::npos;
+  return brackets ? fmt::format("tcp:[{}]:{}", what.host, what.port)
+                  : fmt::format("tcp:{}:{}", what.host, what.port);
+}
+
+std::string default_endpoint() {
+  const auto folder = own_folder();
+  if (::mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST)
+    fail(error_code::io, "{}: can't be made: {}", folder, std::strerror(errno));
+  struct stat found {};
+  if (::lstat(folder.c_str(), &found) != 0 || !S_ISDIR(found.st_mode)
+      || found.st_uid != ::getuid() || (found.st_mode & 077U) != 0)
+    fail(error_code::io,
+         "{}: must be a folder of yours that nobody else may enter (mode 700)",
+         folder);
+  return fmt::format("unix:{}/{}.sock", folder, ::getpid());
+}
+
+std::vector<socket_address> addresses_of(const endpoint& what) {
+  if (what.is_unix)
+    return {unix_address(what.path)};
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = AI_NUMERICSERV;
+  addrinfo* found = nullptr;
+  const auto code = ::getaddrinfo(
+    what.host.c_str(), std::to_string(what.port).c_str(), &hints, &found);
+  if (code != 0)
+    fail(error_code::transport, "the host {} is not known: {}",
+         printable(what.host), ::gai_strerror(code));
+  const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> list(
+    found, &::freeaddrinfo);
+  std::vector<socket_address> all;
+  for (const auto* each = found; each != nullptr; each = each->ai_next) {
+    auto& added = all.emplace_back();
+    std::memcpy(&added.bytes, each->ai_addr, each->ai_addrlen);
+    added.size = each->ai_addrlen;
+  }
+  return all;
+}
+
+bool same_secret(const std::string& a, const std::string& b) {
+  const auto longest = std::max(a.size(), b.size());
+  unsigned difference = a.size() == b.size() ? 0 : 1;
+  for (std::size_t i = 0; i < longest; ++i) {
+    const auto x = static_cast<unsigned char>(i < a.size() ? a[i] : 0);
+    const auto y = static_cast<unsigned char>(i < b.size() ? b[i] : 0);
+    difference |= static_cast<unsigned>(x ^ y);
+  }
+  return difference == 0;
+}
+
+}  // namespace troupe

@@ -1,0 +1,53 @@
+#include "troupe/actors/spin_sharing.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+
+#include <barrier>
+#include <future>
+
+#include "troupe/actors/caf.hpp"
+
+using namespace troupe;
+
+namespace {
+
+struct with_spare_workers : caf::actor_system_config {
+  explicit with_spare_workers(std::size_t workers) {
+    module_factories.push_back([](caf::actor_system& system) {
+      return spin_sharing_scheduler::make(system, {});
+    });
+    set("caf.scheduler.max-threads", workers);
+  }
+};
+
+}  // namespace
+
+TEST_CASE("workers that wait for something else don't hold up the others") {
+  caf::core::init_global_meta_objects();
+  const auto cores = std::max(1u, std::thread::hardware_concurrency());
+  with_spare_workers config(cores + 2);
+  caf::actor_system system(config);
+  std::promise<void> opened;
+  const auto open = opened.get_future().share();
+  const auto opener =
+    system.spawn([&opened](caf::event_based_actor*) -> caf::behavior {
+      return {[&opened](int) { opened.set_value(); }};
+    });
+  // As many as there are cores wait for the opener, to whom one of them sends
+  // when all of them run.
+  std::barrier all_run(static_cast<std::ptrdiff_t>(cores));
+  std::atomic<unsigned> came_through = 0;
+  for (unsigned i = 0; i < cores; ++i)
+    system.spawn([&, i](caf::event_based_actor* self) {
+      all_run.arrive_and_wait();
+      if (i == 0)
+        self->send(opener, 1);
+      const waiting_elsewhere section(self->system());
+      if (open.wait_for(std::chrono::seconds(60)) == std::future_status::ready)
+        ++came_through;
+    });
+  CHECK(open.wait_for(std::chrono::seconds(60)) == std::future_status::ready);
+  caf::anon_send_exit(opener, caf::exit_reason::user_shutdown);
+  system.await_all_actors_done();
+  CHECK(came_through == cores);
+}

@@ -1,0 +1,101 @@
+#include "troupe/engine/transport/endpoint.hpp"
+
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_exception.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+
+#include <filesystem>
+
+#include "../../engine/temporary_folder.hpp"
+#include "troupe/engine/transport/listener.hpp"
+#include "troupe/schedules/error.hpp"
+
+using namespace troupe;
+using namespace troupe::testing;
+using Catch::Matchers::ContainsSubstring;
+using Catch::Matchers::MessageMatches;
+
+namespace {
+
+unsigned mode_of(const std::string& path) {
+  struct stat found {};
+  ::lstat(path.c_str(), &found);
+  return found.st_mode & 0777U;
+}
+
+endpoint at_path(const std::string& path) {
+  return parse_endpoint("unix:" + path);
+}
+
+}  // namespace
+
+TEST_CASE("endpoints are read and written") {
+  CHECK(parse_endpoint("unix:/tmp/a.sock")
+        == endpoint{true, "/tmp/a.sock", "", 0});
+  CHECK(parse_endpoint("tcp:localhost:0")
+        == endpoint{false, "", "localhost", 0});
+  CHECK(parse_endpoint("tcp:[::1]:80") == endpoint{false, "", "::1", 80});
+  for (const auto* text : {"unix:/a b", "tcp:localhost:7", "tcp:[::1]:80"})
+    CHECK(to_text(parse_endpoint(text)) == text);
+  for (const std::string text :
+       {"", "unix:", "tcp:", "tcp:80", "tcp::80", "tcp:host:", "tcp:host:65536",
+        "tcp:host:-1", "http:x", "/tmp/x"})
+    CHECK_THROWS_AS(parse_endpoint(text), error);
+  CHECK_THROWS_AS(parse_endpoint("unix:/" + std::string(108, 'x')), error);
+}
+
+TEST_CASE("secrets are equal or not") {
+  CHECK(same_secret("abc", "abc"));
+  CHECK(same_secret("", ""));
+  CHECK_FALSE(same_secret("abc", "abd"));
+  CHECK_FALSE(same_secret("abc", "ab"));
+  CHECK_FALSE(same_secret("", std::string(1, '\0')));
+}
+
+TEST_CASE("a unix socket and its folder are its owner's alone") {
+  const temporary_folder folder;
+  const auto path = folder / "made/job.sock";
+  {
+    const listener made(at_path(path));
+    CHECK(mode_of(path) == 0600);
+    CHECK(mode_of(folder / "made") == 0700);
+  }
+  CHECK_FALSE(std::filesystem::exists(path));
+}
+
+TEST_CASE("a live socket is refused, a stale one replaced") {
+  const temporary_folder folder;
+  const auto path = folder / "job.sock";
+  {
+    const listener first(at_path(path));
+    CHECK_THROWS_MATCHES(listener(at_path(path)), error,
+                         MessageMatches(ContainsSubstring("live job")));
+    CHECK(std::filesystem::exists(path));
+  }
+  // As a process that was killed leaves it.
+  const auto address = addresses_of(at_path(path)).front();
+  const auto handle = ::socket(AF_UNIX, SOCK_STREAM, 0);
+  REQUIRE(::bind(handle, address.get(), address.size) == 0);
+  ::close(handle);
+  CHECK_NOTHROW(listener(at_path(path)));
+  CHECK_FALSE(std::filesystem::exists(path));
+}
+
+TEST_CASE("what is no socket is left alone") {
+  const temporary_folder folder;
+  const auto path = folder.write("precious", "text");
+  CHECK_THROWS_MATCHES(listener(at_path(path)), error,
+                       MessageMatches(ContainsSubstring("no socket")));
+  CHECK(std::filesystem::file_size(path) == 4);
+  CHECK_THROWS_AS(listener(at_path(folder / "no/such/folder")), error);
+}
+
+TEST_CASE("port 0 takes a free one") {
+  const listener made(parse_endpoint("tcp:127.0.0.1:0"));
+  CHECK(made.where().port != 0);
+  CHECK_THROWS_AS(listener(made.where()), error);
+}
