@@ -4,7 +4,7 @@
 
 #include "troupe/cli/live_options.hpp"
 #include "troupe/cli/train_monitors.hpp"
-#include "troupe/monitors/live/endpoint.hpp"
+#include "troupe/engine/transport/endpoint.hpp"
 #include "troupe/monitors/live/serve.hpp"
 #include "troupe/schedules/error.hpp"
 

@@ -7,6 +7,8 @@ troupe_precompiled_header(torch DEPENDS torch::cpu HEADERS
 
 troupe_component(device DIRECTORY engine/device
   DEPENDS troupe::schedules torch::cpu PCH torch)
+troupe_component(transport DIRECTORY engine/transport
+  DEPENDS troupe::device PRIVATE Boost::headers PCH torch)
 troupe_component(events DIRECTORY engine/events
   DEPENDS troupe::device PCH torch)
 include(TroupeStatistics)
@@ -31,7 +33,7 @@ endif()
 troupe_component(monitors DIRECTORY monitors
   DEPENDS troupe::actors nlohmann_json::nlohmann_json PCH torch)
 troupe_component(live DIRECTORY monitors/live
-  DEPENDS troupe::monitors nlohmann_json::nlohmann_json
+  DEPENDS troupe::monitors troupe::transport nlohmann_json::nlohmann_json
   PRIVATE Boost::headers PCH torch)
 
 troupe_component(sinks DIRECTORY monitors/sinks
@@ -60,7 +62,7 @@ if(TROUPE_BENCH)
     PCH torch)
 endif()
 
-foreach(name device events stage models data checkpoint)
+foreach(name device transport events stage models data checkpoint)
   troupe_tests(${name} DIRECTORY tests/engine/${name}
     DEPENDS troupe::${name} troupe::models PCH torch)
 endforeach()

@@ -20,7 +20,7 @@
 #include <list>
 #include <thread>
 
-#include "troupe/monitors/live/listener.hpp"
+#include "troupe/engine/transport/listener.hpp"
 #include "troupe/monitors/live/session.hpp"
 #include "troupe/schedules/error.hpp"
 

@@ -9,7 +9,7 @@
 #include <boost/asio/use_awaitable.hpp>
 #include <boost/system/system_error.hpp>
 
-#include "troupe/monitors/live/endpoint.hpp"
+#include "troupe/engine/transport/endpoint.hpp"
 #include "troupe/monitors/live/json_fields.hpp"
 
 namespace troupe {

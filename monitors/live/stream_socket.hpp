@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include "troupe/monitors/live/endpoint.hpp"
+#include "troupe/engine/transport/endpoint.hpp"
 
 namespace troupe {
 

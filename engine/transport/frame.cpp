@@ -1,0 +1,145 @@
+#include "troupe/engine/transport/frame.hpp"
+
+#include <ATen/ops/empty.h>
+
+#include <algorithm>
+#include <array>
+#include <limits>
+
+#include "troupe/engine/transport/wire.hpp"
+
+namespace troupe {
+
+namespace {
+
+constexpr std::uint32_t magic = 0x46505254;  // "TRPF"
+constexpr std::size_t most_dimensions = 64;
+
+/// A dtype's code on the wire is its place here.
+constexpr std::array dtypes{
+  at::ScalarType::Undefined, at::ScalarType::Float,    at::ScalarType::Double,
+  at::ScalarType::Half,      at::ScalarType::BFloat16, at::ScalarType::Bool,
+  at::ScalarType::Byte,      at::ScalarType::Char,     at::ScalarType::Short,
+  at::ScalarType::Int,       at::ScalarType::Long};
+
+void put_tensor(wire_writer& to, const at::Tensor& tensor) {
+  const auto dtype =
+    tensor.defined() ? tensor.scalar_type() : at::ScalarType::Undefined;
+  const auto code = std::ranges::find(dtypes, dtype);
+  if (code == dtypes.end())
+    fail(error_code::transport, "a {} can't travel between processes",
+         describe(tensor));
+  if (tensor.defined() && !(tensor.is_cpu() && tensor.is_contiguous()))
+    fail(error_code::internal, "a {} was to be sent that is not contiguous",
+         describe(tensor));
+  to.put(static_cast<std::uint8_t>(code - dtypes.begin()));
+  const auto sizes = tensor.defined() ? tensor.sizes() : at::IntArrayRef{};
+  to.put(static_cast<std::uint8_t>(sizes.size()));
+  for (const auto size : sizes)
+    to.put(size);
+}
+
+tensor_form get_tensor(wire_reader& from) {
+  const auto code = from.get<std::uint8_t>();
+  const auto dimensions = from.get<std::uint8_t>();
+  if (code >= dtypes.size() || dimensions > most_dimensions
+      || (code == 0 && dimensions > 0))
+    wire_reader::refuse("a tensor of no known kind");
+  tensor_form form{dtypes[code], std::vector<std::int64_t>(dimensions)};
+  for (auto& size : form.sizes)
+    size = from.get<std::int64_t>();
+  return form;
+}
+
+/// Bytes of a tensor; none where its size is none.
+std::uint64_t bytes_of(const tensor_form& form) {
+  if (form.dtype == at::ScalarType::Undefined)
+    return 0;
+  std::uint64_t bytes = c10::elementSize(form.dtype);
+  const bool empty = std::ranges::count(form.sizes, 0) > 0;
+  for (const auto size : form.sizes) {
+    if (size < 0
+        || (!empty
+            && __builtin_mul_overflow(bytes, static_cast<std::uint64_t>(size),
+                                      &bytes)))
+      wire_reader::refuse("a tensor with a size that can't be");
+  }
+  return empty ? 0 : bytes;
+}
+
+}  // namespace
+
+std::string frame_start(const frame& what) {
+  wire_writer head;
+  head.put_all(what.tensors,
+               [&](const at::Tensor& tensor) { put_tensor(head, tensor); });
+  const auto head_bytes = head.bytes().size() + what.head.size();
+  if (head_bytes > std::numeric_limits<std::uint32_t>::max())
+    fail(error_code::transport, "a message of {} bytes is too long",
+         head_bytes);
+  std::uint64_t tensor_bytes = 0;
+  for (const auto& tensor : what.tensors)
+    tensor_bytes += tensor.defined() ? tensor.nbytes() : 0;
+  wire_writer all;
+  all.put(magic);
+  all.put(frame_version);
+  all.put(what.type);
+  all.put(static_cast<std::uint32_t>(head_bytes));
+  all.put(std::uint32_t{0});
+  all.put(tensor_bytes);
+  return all.take() + head.take() + what.head;
+}
+
+frame_header read_frame_header(std::string_view bytes,
+                               const frame_limits& limits) {
+  wire_reader from(bytes);
+  if (from.get<std::uint32_t>() != magic)
+    fail(error_code::transport, "the peer is no process of a troupe job");
+  const auto version = from.get<std::uint16_t>();
+  if (version != frame_version)
+    fail(error_code::transport,
+         "the peer speaks version {} of the link protocol, this program {}; "
+         "run the same program everywhere",
+         version, frame_version);
+  const auto type = from.get<std::uint16_t>();
+  if (type < static_cast<std::uint16_t>(frame_type::control)
+      || type > static_cast<std::uint16_t>(frame_type::goodbye))
+    fail(error_code::transport, "the peer sent a message of type {}", type);
+  frame_header header{static_cast<frame_type>(type), from.get<std::uint32_t>(),
+                      0};
+  if (from.get<std::uint32_t>() != 0)
+    wire_reader::refuse("something where zeros belong");
+  header.tensor_bytes = from.get<std::uint64_t>();
+  if (header.head_bytes > limits.head_bytes
+      || header.tensor_bytes > limits.tensor_bytes)
+    fail(error_code::transport,
+         "the peer announces {} and {} bytes; at most {} and {} are taken",
+         header.head_bytes, header.tensor_bytes, limits.head_bytes,
+         limits.tensor_bytes);
+  return header;
+}
+
+frame_head read_frame_head(const frame_header& header, std::string_view bytes) {
+  wire_reader from(bytes);
+  frame_head read;
+  read.tensors = from.get_all(2, [&] { return get_tensor(from); });
+  std::uint64_t total = 0;
+  for (const auto& form : read.tensors)
+    if (__builtin_add_overflow(total, bytes_of(form), &total))
+      wire_reader::refuse("tensors whose sizes can't be");
+  if (total != header.tensor_bytes)
+    wire_reader::refuse("tensors of other sizes than it announces");
+  read.head = bytes.substr(bytes.size() - from.left());
+  return read;
+}
+
+tensor_list allocate(const std::vector<tensor_form>& forms) {
+  tensor_list made;
+  for (const auto& form : forms)
+    made.push_back(form.dtype == at::ScalarType::Undefined
+                     ? at::Tensor{}
+                     : at::empty(form.sizes, at::dtype(form.dtype)));
+  return made;
+}
+
+}  // namespace troupe
