@@ -19,8 +19,8 @@ troupe_component(data DIRECTORY engine/data DEPENDS troupe::stage PCH torch)
 troupe_component(checkpoint DIRECTORY engine/checkpoint
   DEPENDS troupe::data PRIVATE nlohmann_json::nlohmann_json PCH torch)
 troupe_component(actors DIRECTORY actors
-  DEPENDS troupe::plan troupe::data troupe::checkpoint CAF::core
-    spdlog::spdlog PCH torch)
+  DEPENDS troupe::plan troupe::data troupe::checkpoint troupe::transport
+    CAF::core spdlog::spdlog PCH torch)
 
 # Actors with faked stages. Nothing further can be run by the thread sanitizer,
 # as LibTorch is not built with it.

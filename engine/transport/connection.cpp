@@ -276,6 +276,7 @@ class framed_connection final : public connection {
     loop_.post([self = shared()] { self->break_off(); });
   }
 
+  bool is_closed() const override { return closed_; }
   std::int64_t bytes_sent() const override { return sent_; }
   std::int64_t bytes_received() const override { return received_; }
   std::int64_t waiting() const override {
@@ -372,7 +373,7 @@ class framed_connection final : public connection {
   connection_events events_;
   incoming in_;
   waiting_room room_;
-  bool closed_ = false;  // of the loop's thread alone
+  std::atomic<bool> closed_ = false;
   std::atomic<std::int64_t> sent_ = 0, received_ = 0;
 
   mutable std::mutex mutex_;

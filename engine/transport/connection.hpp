@@ -42,6 +42,8 @@ class connection : public std::enable_shared_from_this<connection> {
   virtual void close() = 0;
   /// Breaks off at once.
   virtual void abort() = 0;
+  /// Both sides have ended; all that was sent has arrived, or never will.
+  virtual bool is_closed() const = 0;
 
   virtual std::int64_t bytes_sent() const = 0;
   virtual std::int64_t bytes_received() const = 0;

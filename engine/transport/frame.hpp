@@ -16,7 +16,8 @@ enum class frame_type : std::uint16_t {
   control = 1,  // of the job: rendezvous, steps, failures
   tensors,      // of a stage to its neighbour
   credit,       // the neighbour has consumed one
-  part,         // of a collective
+  part,         // of a reduction
+  mail,         // between the threads that call the trainer
   heartbeat,
   goodbye,  // nothing follows: the sender ends as it should
 };

@@ -1,0 +1,328 @@
+#include "troupe/actors/wire_messages.hpp"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "troupe/engine/transport/wire_fields.hpp"
+
+namespace troupe {
+
+template <>
+struct wire_enum<phase> {
+  static constexpr auto largest = phase::inference;
+};
+template <>
+struct wire_enum<tensor_content> {
+  static constexpr auto largest = tensor_content::other;
+};
+// Sets of flags: every value of the bits is one.
+template <>
+struct wire_enum<tensor_kind> {
+  static constexpr auto largest = static_cast<tensor_kind>(127);
+};
+template <>
+struct wire_enum<tensor_needs> {
+  static constexpr auto largest = static_cast<tensor_needs>(7);
+};
+template <>
+struct wire_enum<at::ScalarType> {
+  static constexpr auto largest = at::ScalarType::Undefined;
+};
+
+// Found by the archives through the types' own namespace.
+
+template <class Archive>
+static void fields(Archive& with, event_source& v) {
+  with(v.step, v.phase, v.data_rank, v.rank, v.stage, v.microbatch, v.slice,
+       v.epoch);
+}
+
+template <class Archive>
+static void fields(Archive& with, op_record& v) {
+  with(v.op, v.sequence, v.ready, v.begin, v.end);
+}
+
+template <class Archive>
+static void fields(Archive& with, named_value& v) {
+  with(v.name, v.value, v.count);
+}
+
+template <class Archive>
+static void fields(Archive& with, subscription& v) {
+  with(v.ops, v.steps, v.warnings, v.tensors, v.needs, v.names, v.every,
+       v.first, v.last, v.validation);
+}
+
+template <class Archive>
+static void fields(Archive& with, remote_begin& v) {
+  with(v.serial, v.step, v.phase, v.learning_rate, v.loss_scale,
+       v.first_microbatch, v.skip_update, v.plan, v.epoch, v.wants_ops,
+       v.interest);
+}
+
+template <class Archive>
+static void fields(Archive& with, stage_squares& v) {
+  with(v.serial, v.stage, v.squares);
+}
+
+template <class Archive>
+static void fields(Archive& with, norm_known& v) {
+  with(v.serial, v.sent, v.factor, v.update);
+}
+
+template <class Archive>
+static void fields(Archive& with, stage_result& v) {
+  with(v.losses, v.metrics, v.observe_ns);
+}
+
+template <class Archive>
+static void fields(Archive& with, stage_done& v) {
+  with(v.serial, v.stage, v.result, v.ops, v.tokens);
+}
+
+template <class Archive>
+static void fields(Archive& with, rank_done& v) {
+  with(v.serial, v.data_rank, v.rank, v.stages);
+}
+
+template <class Archive>
+static void fields(Archive& with, step_event& v) {
+  with(v.source, v.losses, v.metrics, v.gradient_norm, v.learning_rate,
+       v.loss_scale, v.updated, v.tokens, v.begin, v.end, v.resident_bytes,
+       v.observe_seconds, v.monitor_seconds);
+}
+
+template <class Archive>
+static void fields(Archive& with, remote_outcome& v) {
+  with(v.serial, v.event, v.failure, v.interrupted);
+}
+
+template <class Archive>
+static void fields(Archive& with, op_failure& v) {
+  with(v.source, v.op, v.reason);
+}
+
+template <class Archive>
+static void fields(Archive& with, interrupt_run& v) {
+  with(v.reason);
+}
+
+template <class Archive>
+static void fields(Archive& with, ops_event& v) {
+  with(v.source, v.ops);
+}
+
+template <class Archive>
+static void fields(Archive& with, tensor_statistics& v) {
+  with(v.count, v.nans, v.infs, v.zeros, v.fp16_overflows, v.fp16_underflows,
+       v.bf16_overflows, v.bf16_underflows, v.max_abs, v.min_abs, v.mean,
+       v.squares, v.instances, v.instance_mean_sum, v.instance_variance_sum,
+       v.histogram);
+}
+
+/// The handle travels with the frame's tensors.
+template <class Archive>
+static void fields(Archive& with, tensor_record& v) {
+  tensor_owner owner = v.owner ? *v.owner : tensor_owner{};
+  with(v.kind, v.content, owner.name, owner.class_name, v.index, v.inner,
+       v.part, v.call, v.dimensions, v.dtype, v.statistics);
+  if constexpr (std::is_same_v<Archive, wire_input>)
+    v.owner = std::make_shared<const tensor_owner>(std::move(owner));
+}
+
+template <class Archive>
+static void fields(Archive& with, tensors_event& v) {
+  with(v.source, v.backward, v.samples, v.tensors);
+}
+
+template <class Archive>
+static void fields(Archive& with, slow_load_event& v) {
+  with(v.source, v.seconds);
+}
+
+template <class Archive>
+static void fields(Archive& with, failure_event& v) {
+  with(v.source, v.op, v.reason);
+}
+
+template <class Archive>
+static void fields(Archive& with, dropped_event& v) {
+  with(v.source, v.count);
+}
+
+template <class Archive>
+static void fields(Archive& with, microbatch_key& v) {
+  with(v.microbatch, v.slice);
+}
+
+/// Forms of tensors travel with the frame.
+template <class Archive>
+static void fields(Archive& with, envelope& v) {
+  with(v.run, v.serial, v.data_rank, v.from_stage, v.to_stage, v.key,
+       v.backward, v.message, v.sent);
+}
+
+template <class Archive>
+static void fields(Archive& with, reduce_part& v) {
+  with(v.serial, v.stage, v.data_rank, v.piece);
+}
+
+template <class Archive>
+static void fields(Archive& with, credit_back& v) {
+  with(v.serial, v.channel);
+}
+
+namespace {
+
+/// A variant as the number of its kind and what that kind holds.
+template <class Variant, std::size_t I = 0>
+Variant read_variant(std::size_t kind, wire_input& in) {
+  if constexpr (I == std::variant_size_v<Variant>) {
+    wire_reader::refuse("a kind that is not known");
+  } else {
+    if (kind != I)
+      return read_variant<Variant, I + 1>(kind, in);
+    std::variant_alternative_t<I, Variant> value;
+    if constexpr (std::is_same_v<decltype(value), event>) {
+      std::uint8_t inner = 0;
+      in(inner);
+      value = read_variant<event>(inner, in);
+    } else {
+      in(value);
+    }
+    return value;
+  }
+}
+
+template <class Message>
+frame control_frame(const Message& message) {
+  const auto kind = control_message(std::in_place_type<Message>).index();
+  wire_output out;
+  out(static_cast<std::uint8_t>(kind), message);
+  return {frame_type::control, out.take(), {}};
+}
+
+std::vector<tensor_record>* records_of(event& what) {
+  auto* tensors = std::get_if<tensors_event>(&what);
+  return tensors ? &tensors->tensors : nullptr;
+}
+
+}  // namespace
+
+std::string difference(const remote_begin& leader, const remote_begin& own) {
+  const auto differ = [](const char* what, const auto& a, const auto& b) {
+    return a == b ? std::string{}
+                  : fmt::format("{}: {} there, {} here", what, a, b);
+  };
+  for (auto text :
+       {differ("step number", leader.step, own.step),
+        differ("phase (0: training, 1: validation, 2: inference)",
+               static_cast<int>(leader.phase), static_cast<int>(own.phase)),
+        differ("steps so far, with evaluations", leader.serial, own.serial),
+        differ("plan", leader.plan, own.plan),
+        differ("learning rate", leader.learning_rate, own.learning_rate),
+        differ("loss scale", leader.loss_scale, own.loss_scale),
+        differ("first microbatch", leader.first_microbatch,
+               own.first_microbatch),
+        differ("skip_update", leader.skip_update, own.skip_update)})
+    if (!text.empty())
+      return text;
+  return {};
+}
+
+frame to_frame(const remote_begin& message) {
+  return control_frame(message);
+}
+frame to_frame(const stage_squares& message) {
+  return control_frame(message);
+}
+frame to_frame(const norm_known& message) {
+  return control_frame(message);
+}
+frame to_frame(const rank_done& message) {
+  return control_frame(message);
+}
+frame to_frame(const remote_outcome& message) {
+  return control_frame(message);
+}
+frame to_frame(const op_failure& message) {
+  return control_frame(message);
+}
+frame to_frame(const interrupt_run& message) {
+  return control_frame(message);
+}
+
+frame to_frame(event message) {
+  constexpr auto kind = std::variant_size_v<control_message> - 1;
+  wire_output out;
+  out(static_cast<std::uint8_t>(kind),
+      static_cast<std::uint8_t>(message.index()));
+  std::visit([&](const auto& held) { out(held); }, message);
+  frame made{frame_type::control, out.take(), {}};
+  if (auto* records = records_of(message))
+    for (const auto& record : *records)
+      made.tensors.push_back(
+        record.tensor.defined() ? record.tensor.contiguous() : at::Tensor{});
+  return made;
+}
+
+control_message read_control(frame what) {
+  wire_input in(what.head);
+  std::uint8_t kind = 0;
+  in(kind);
+  auto message = read_variant<control_message>(kind, in);
+  in.finish();
+  if (auto* held = std::get_if<event>(&message))
+    if (auto* records = records_of(*held)) {
+      if (what.tensors.size() != records->size())
+        wire_reader::refuse("other tensors than it tells of");
+      for (std::size_t i = 0; i < records->size(); ++i)
+        (*records)[i].tensor = std::move(what.tensors[i]);
+    }
+  return message;
+}
+
+frame to_frame(stage_tensors message) {
+  for (auto& tensor : message.tensors)
+    if (tensor.defined())
+      tensor = tensor.contiguous();
+  return {frame_type::tensors, to_wire(message.header),
+          std::move(message.tensors)};
+}
+
+stage_tensors read_stage_tensors(frame what) {
+  stage_tensors message{read_envelope(what.head), std::move(what.tensors)};
+  for (const auto& tensor : message.tensors)
+    message.header.tensors.emplace_back(
+      tensor.defined() ? tensor.scalar_type() : at::ScalarType::Undefined,
+      tensor.defined() ? tensor.sizes().vec() : std::vector<std::int64_t>{});
+  return message;
+}
+
+envelope read_envelope(std::string_view head) {
+  return from_wire<envelope>(head);
+}
+
+frame to_frame(reduce_part message) {
+  return {frame_type::part, to_wire(message), {std::move(message.values)}};
+}
+
+reduce_part read_reduce_part(frame what) {
+  auto message = from_wire<reduce_part>(what.head);
+  if (what.tensors.size() != 1 || !what.tensors[0].defined()
+      || what.tensors[0].dim() != 1)
+    wire_reader::refuse("no single row of gradients");
+  message.values = std::move(what.tensors[0]);
+  return message;
+}
+
+frame to_frame(const credit_back& message) {
+  return {frame_type::credit, to_wire(message), {}};
+}
+
+credit_back read_credit(const frame& what) {
+  return from_wire<credit_back>(what.head);
+}
+
+}  // namespace troupe

@@ -1,0 +1,79 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "troupe/engine/transport/connection.hpp"
+
+namespace troupe {
+
+/// What one connection between two processes is for. Control never waits
+/// behind tensors; tensors have a connection for each direction.
+enum class line : std::uint8_t { control, outgoing, incoming };
+
+/// One process of a job. Process 0 leads.
+struct job_place {
+  std::int32_t process = 0;
+  std::int32_t processes = 1;
+  std::uint64_t run = 0;  // the same in all processes of a job
+
+  bool leads() const { return process == 0; }
+};
+
+/// What a mesh calls, on the loop's thread, one at a time.
+struct mesh_events {
+  /// A frame with tensors is announced; throws to refuse it.
+  std::function<void(std::int32_t from, frame_type, const frame_head&)> admit;
+  std::function<void(std::int32_t from, frame)> arrived;
+  /// A process is gone, and why; once a process.
+  std::function<void(std::int32_t process, const std::string& reason)> lost;
+};
+
+/// All connections of one process of a job to its other processes. Any thread
+/// may send.
+class mesh {
+ public:
+  /// The loop outlives the mesh.
+  mesh(io_loop& loop, job_place place);
+  ~mesh();
+  mesh(const mesh&) = delete;
+  mesh& operator=(const mesh&) = delete;
+
+  const job_place& place() const;
+  /// Before `start`.
+  void add(std::int32_t peer, line purpose, connection_pointer with);
+  /// What comes before waits.
+  void start(mesh_events events);
+  /// No more events from here on; returns when none is under way.
+  void stop();
+
+  /// To all others, for the leader; to the leader, for them.
+  void broadcast(const frame& what);
+  void control(std::int32_t to, frame what);
+  /// Tensors; the connection is a line of its own.
+  void send(std::int32_t to, frame what);
+  /// An answer to tensors, on the line on which they came.
+  void answer(std::int32_t to, frame what);
+
+  /// A message from the thread that calls to the one that calls `take` there.
+  void mail(std::int32_t to, frame what);
+  /// The next of a process, waited for. Throws `transport` when it is gone.
+  frame take(std::int32_t from);
+  /// What each process gives, by process, for the leader; else nothing.
+  std::vector<frame> gather(frame mine);
+  /// What the leader gives, for all.
+  frame share(frame of_leader);
+
+  /// Bytes sent to and received from a process, all lines together.
+  std::int64_t bytes_sent(std::int32_t to) const;
+  std::int64_t bytes_received(std::int32_t from) const;
+
+ private:
+  struct impl;
+  std::shared_ptr<impl> impl_;
+};
+
+}  // namespace troupe

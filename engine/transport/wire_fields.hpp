@@ -1,0 +1,118 @@
+#pragma once
+
+#include <array>
+#include <optional>
+#include <vector>
+
+#include "troupe/engine/transport/wire.hpp"
+
+namespace troupe {
+
+/// The largest value of an enumeration that may arrive, counted from 0:
+/// specialised for each enumeration that travels.
+template <class Enum>
+struct wire_enum;
+
+/// Both directions of a message in one place: a type that travels has a
+/// function `fields(archive, value)` that calls `archive(value.a, value.b)`.
+/// Numbers, flags, enumerations, texts, vectors, optionals, arrays, and other
+/// such types may be fields.
+class wire_output {
+ public:
+  template <class... Fields>
+  void operator()(const Fields&... all) {
+    (put(all), ...);
+  }
+  std::string take() { return to_.take(); }
+
+ private:
+  template <class T>
+  void put(const T& value) {
+    if constexpr (std::is_arithmetic_v<T> || std::is_enum_v<T>)
+      to_.put(value);
+    else
+      fields(*this, const_cast<T&>(value));  // which only reads it
+  }
+  void put(const std::string& text) { to_.put(std::string_view(text)); }
+  template <class T>
+  void put(const std::vector<T>& items) {
+    to_.put_all(items, [this](const T& item) { put(item); });
+  }
+  template <class T>
+  void put(const std::optional<T>& value) {
+    to_.put(value.has_value());
+    if (value)
+      put(*value);
+  }
+  template <class T, std::size_t N>
+  void put(const std::array<T, N>& items) {
+    for (const auto& item : items)
+      put(item);
+  }
+
+  wire_writer to_;
+};
+
+/// Reads what a `wire_output` wrote; throws `transport` as `wire_reader` does.
+class wire_input {
+ public:
+  explicit wire_input(std::string_view bytes) : from_(bytes) {}
+
+  template <class... Fields>
+  void operator()(Fields&... all) {
+    (get(all), ...);
+  }
+  void finish() const { from_.finish(); }
+
+ private:
+  template <class T>
+  void get(T& value) {
+    if constexpr (std::is_same_v<T, bool>)
+      value = from_.get_flag();
+    else if constexpr (std::is_enum_v<T>)
+      value = from_.get_up_to(wire_enum<T>::largest);
+    else if constexpr (std::is_arithmetic_v<T>)
+      value = from_.get<T>();
+    else
+      fields(*this, value);
+  }
+  void get(std::string& text) { text = from_.get_text(); }
+  template <class T>
+  void get(std::vector<T>& items) {
+    items.clear();
+    for (auto left = from_.get_count(1); left > 0; --left)
+      get(items.emplace_back());
+  }
+  template <class T>
+  void get(std::optional<T>& value) {
+    value.reset();
+    if (from_.get_flag())
+      get(value.emplace());
+  }
+  template <class T, std::size_t N>
+  void get(std::array<T, N>& items) {
+    for (auto& item : items)
+      get(item);
+  }
+
+  wire_reader from_;
+};
+
+template <class Message>
+std::string to_wire(const Message& message) {
+  wire_output out;
+  out(message);
+  return out.take();
+}
+
+/// Throws `transport` for bytes that are no such message, or more than one.
+template <class Message>
+Message from_wire(std::string_view bytes) {
+  wire_input in(bytes);
+  Message message{};
+  in(message);
+  in.finish();
+  return message;
+}
+
+}  // namespace troupe

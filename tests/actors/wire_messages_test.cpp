@@ -1,0 +1,117 @@
+#include "troupe/actors/wire_messages.hpp"
+
+#include <ATen/ops/arange.h>
+#include <ATen/ops/ones.h>
+#include <catch2/catch_test_macros.hpp>
+
+#include <random>
+
+#include "troupe/schedules/error.hpp"
+
+using namespace troupe;
+
+namespace {
+
+template <class Message>
+Message there_and_back(const Message& message) {
+  return std::get<Message>(read_control(to_frame(message)));
+}
+
+rank_done report() {
+  return {7, 1, 2, {{7, 3, {{{"loss", 1.5, 4}}, {}, 9}, {{1, 2, 3, 4, 5}}, 6}}};
+}
+
+tensors_event seen() {
+  tensor_record record;
+  record.kind = tensor_kind::activation;
+  record.owner =
+    std::make_shared<const tensor_owner>(tensor_owner{"blocks.1.mlp", "mlp"});
+  record.statistics.count = 5;
+  record.statistics.histogram.emplace()[3] = 8;
+  record.tensor = at::ones({2, 3});
+  auto without = record;
+  without.tensor = at::Tensor{};
+  return {{.step = 4, .microbatch = 1}, true, 8, {record, without}};
+}
+
+}  // namespace
+
+TEST_CASE("control messages arrive as they were sent") {
+  remote_begin begin{3,
+                     2,
+                     phase::validation,
+                     1e-3,
+                     2,
+                     5,
+                     true,
+                     77,
+                     1,
+                     true,
+                     {{.names = "blocks.*", .every = 4}}};
+  const auto begun = there_and_back(begin);
+  CHECK(difference(begin, begun).empty());
+  CHECK(begun.interest.at(0).names == "blocks.*");
+  CHECK(begun.interest.at(0).every == 4);
+  CHECK(there_and_back(stage_squares{1, 2, {3, 4}}).squares
+        == std::vector<double>{3, 4});
+  const auto done = there_and_back(report());
+  CHECK(done.rank == 2);
+  CHECK(done.stages.at(0).result.losses.at(0).name == "loss");
+  CHECK(done.stages.at(0).ops.at(0).end == 5);
+  CHECK(there_and_back(op_failure{{.rank = 3}, "1F2", "why"}).op == "1F2");
+  remote_outcome outcome{4, {}, "it failed", true};
+  outcome.event.gradient_norm = 0.5;
+  CHECK(there_and_back(outcome).event.gradient_norm == 0.5);
+}
+
+TEST_CASE("events arrive with their tensors") {
+  const auto got = std::get<event>(read_control(to_frame(event(seen()))));
+  const auto& op = std::get<tensors_event>(got);
+  REQUIRE(op.tensors.size() == 2);
+  CHECK(op.source.step == 4);
+  CHECK(op.tensors[0].owner->name == "blocks.1.mlp");
+  CHECK(op.tensors[0].statistics == seen().tensors[0].statistics);
+  CHECK(at::equal(op.tensors[0].tensor, at::ones({2, 3})));
+  CHECK_FALSE(op.tensors[1].tensor.defined());
+}
+
+TEST_CASE("tensors of stages and parts of gradients arrive as they were sent") {
+  stage_tensors message;
+  message.header.from_stage = 1;
+  message.header.key.microbatch = 5;
+  message.header.sent = 99;
+  message.tensors = {at::arange(6).view({2, 3}).transpose(0, 1), at::Tensor{}};
+  const auto got = read_stage_tensors(to_frame(message));
+  CHECK(got.header.key.microbatch == 5);
+  CHECK(got.header.sent == 99);
+  CHECK(got.header.tensors.at(0).second == std::vector<std::int64_t>{3, 2});
+  CHECK(at::equal(got.tensors.at(0), message.tensors[0]));
+  CHECK_FALSE(got.tensors.at(1).defined());
+  const auto part = read_reduce_part(to_frame({1, 2, 3, 4, at::ones({7})}));
+  CHECK(part.piece == 4);
+  CHECK(part.values.numel() == 7);
+}
+
+TEST_CASE("mutated messages are read or refused, never worse") {
+  const std::vector<frame> good{to_frame(report()), to_frame(event(seen())),
+                                to_frame(remote_begin{})};
+  std::mt19937 random(5);
+  for (int i = 0; i < 20000; ++i) {
+    auto bad = good[random() % good.size()];
+    for (auto changes = random() % 4 + 1; changes > 0; --changes)
+      bad.head[random() % bad.head.size()] = static_cast<char>(random());
+    if (random() % 4 == 0)
+      bad.head.resize(random() % bad.head.size());
+    try {
+      read_control(std::move(bad));
+    } catch (const error& reason) {
+      CHECK(reason.code() == error_code::transport);
+    }
+  }
+}
+
+TEST_CASE("a step that differs from the leader's is told by its field") {
+  remote_begin leader, own;
+  leader.learning_rate = 0.5;
+  CHECK(difference(leader, own) == "learning rate: 0.5 there, 0 here");
+}
