@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "troupe/actors/caf.hpp"
+#include "troupe/actors/remote_links.hpp"
 #include "troupe/schedules/error.hpp"
 
 namespace troupe {
@@ -14,15 +15,41 @@ namespace troupe {
 struct address_book {
   std::int32_t stages = 0;
   std::int32_t ranks = 0;
+  troupe::placement placement;
   std::vector<caf::actor> stage_actors;   // by data rank, then stage
   std::vector<caf::actor> device_actors;  // by data rank, then rank
   std::vector<caf::actor> loaders;        // by data rank
   std::vector<caf::actor> reducers;       // by stage
   caf::actor coordinator;
   caf::actor hub;
+  /// To the other processes of the job; null without any. Actors that live
+  /// there are null here.
+  std::shared_ptr<remote_links> links;
 
   const caf::actor& stage(std::int32_t data_rank, std::int32_t stage) const {
     return stage_actors[static_cast<std::size_t>(data_rank * stages + stage)];
+  }
+  /// The process where a stage lives.
+  std::int32_t process_of(std::int32_t data_rank, std::int32_t stage) const {
+    return links
+             ? links->layout().process_of(data_rank, placement.rank_of(stage))
+             : 0;
+  }
+  /// Lets the ranks that live here begin a step.
+  template <class Self>
+  void begin(Self* self, const step_pointer& step) const {
+    if (links)
+      links->begin(step);
+    for (const auto* group : {&loaders, &device_actors})
+      for (const auto& actor : *group)
+        if (actor)
+          self->send(actor, begin_step{step});
+  }
+  template <class Self, class Message>
+  void tell_stages(Self* self, const Message& message) const {
+    for (const auto& actor : stage_actors)
+      if (actor)
+        self->send(actor, message);
   }
   const caf::actor& device(std::int32_t data_rank, std::int32_t rank) const {
     return device_actors[static_cast<std::size_t>(data_rank * ranks + rank)];

@@ -1,42 +1,15 @@
 #include "troupe/actors/coordinator_actor.hpp"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
-#include <spdlog/spdlog.h>
+
+#include <utility>
+
+#include "troupe/actors/remote_links.hpp"
+#include "troupe/actors/stall_watch.hpp"
 
 namespace troupe {
 
 namespace {
-
-const char* name_of(phase phase) {
-  switch (phase) {
-    case phase::training:
-      return "step";
-    case phase::validation:
-      return "validation at step";
-    case phase::inference:
-      break;
-  }
-  return "inference at step";
-}
-
-/// "step 3: rank 1, 1F2 (stage 1, microbatch 2): reason".
-std::string sentence(const op_failure& failure) {
-  const auto& at = failure.source;
-  auto text = fmt::format("{} {}", name_of(at.phase), at.step);
-  if (at.rank >= 0)
-    text += fmt::format(", rank {}", at.rank);
-  if (!failure.op.empty())
-    text += fmt::format(", op {}", failure.op);
-  std::vector<std::string> parts;
-  if (at.stage >= 0)
-    parts.push_back(fmt::format("stage {}", at.stage));
-  if (at.microbatch >= 0)
-    parts.push_back(fmt::format("microbatch {}", at.microbatch));
-  parts.push_back(fmt::format("replica {}", at.data_rank));
-  return fmt::format("{} ({}): {}", text, fmt::join(parts, ", "),
-                     failure.reason);
-}
 
 struct coordinator_state {
   caf::event_based_actor* self;
@@ -44,11 +17,12 @@ struct coordinator_state {
   address_book_pointer book;
   handler_hook hook;
   coordinator_core core;
+  stall_watch stalls;
   caf::response_promise asked = {};
   std::string failed = {};  // why the run can't go on
   bool interrupted = false;
   std::int64_t last_step = 0;
-  std::vector<progress_board::entry> seen = {};
+  std::int64_t last_serial = 0;
 
   void begin(const run_step& request) {
     asked = self->make_response_promise();
@@ -58,11 +32,11 @@ struct coordinator_state {
     }
     core.begin(request.step);
     last_step = request.step->settings.step;
-    seen.clear();
-    for (const auto& loader : book->loaders)
-      self->send(loader, begin_step{request.step});
-    for (const auto& device : book->device_actors)
-      self->send(device, begin_step{request.step});
+    last_serial = request.step->serial;
+    stalls.begin();
+    if (book->links)
+      book->links->tell(to_frame(as_remote(*request.step)));
+    book->begin(self, request.step);
     schedule_tick();
   }
 
@@ -77,13 +51,7 @@ struct coordinator_state {
   void tick(const watchdog_tick& tick) {
     if (!core.running() || core.step()->serial != tick.serial)
       return;
-    auto now = watch.progress->snapshot();
-    if (now == seen)
-      spdlog::warn(
-        "step {}: no op ended in the last {} s: {}", core.step()->settings.step,
-        watch.stall_seconds,
-        fmt::join(watch.progress->describe(*core.step()->plan), "; "));
-    seen = std::move(now);
+    stalls.look(*core.step());
     schedule_tick();
   }
 
@@ -91,9 +59,11 @@ struct coordinator_state {
     if (!current(message.serial))
       return;
     const auto known = core.on(std::move(message));
-    if (known)
-      for (const auto& stage : book->stage_actors)
-        self->send(stage, *known);
+    if (!known)
+      return;
+    if (book->links)
+      book->links->tell(to_frame(*known));
+    book->tell_stages(self, *known);
   }
 
   void on(rank_done& report) {
@@ -110,7 +80,15 @@ struct coordinator_state {
         static_cast<double>(watch.events->take_spent()) * 1e-9;
       publish(outcome->event);
     }
-    asked.deliver(std::move(*outcome));
+    answer(std::move(*outcome));
+  }
+
+  /// To whoever runs the step, and to the other processes.
+  void answer(step_outcome outcome) {
+    if (book->links)
+      book->links->tell(
+        to_frame(remote_outcome{last_serial, outcome.event, outcome.failure}));
+    asked.deliver(std::move(outcome));
   }
 
   event_source source() const {
@@ -135,18 +113,38 @@ struct coordinator_state {
   void fail_with(const op_failure& failure) {
     if (!failed.empty())
       return;
-    failed = sentence(failure);
+    failed = to_text(failure);
     publish(failure_event{failure.source, failure.op, failure.reason});
-    if (core.running())
-      asked.deliver(core.abandon(failed, false));
+    end(false);
   }
 
   void stop(const stop_run& request) {
     if (!failed.empty())
       return;
     failed = request.reason;
+    end(false);
+  }
+
+  /// The run can't go on; others learn of it also between two steps.
+  void end(bool by_user) {
     if (core.running())
-      asked.deliver(core.abandon(failed, false));
+      answer(core.abandon(failed, by_user));
+    else if (book->links)
+      book->links->tell(to_frame(remote_outcome{last_serial, {}, failed}));
+  }
+
+  /// What made it end may be on its way on another line: that is told first.
+  void on(peer_lost lost) {
+    if (!failed.empty())
+      return;
+    if (!std::exchange(lost.for_good, true)) {
+      self->delayed_send(self, patience_with_lost_peers, lost);
+      return;
+    }
+    failed = to_text(lost, book->links->layout());
+    if (core.running())
+      failed += "; " + waits_of(*watch.progress, *core.step());
+    end(false);
   }
 
   void interrupt(const interrupt_run& request) {
@@ -154,15 +152,11 @@ struct coordinator_state {
       return;
     interrupted = true;
     failed = request.reason;
-    if (!core.running()) {
-      failed += fmt::format(" after step {}", last_step);
-      return;
-    }
-    const auto& step = *core.step();
-    failed +=
-      fmt::format(" at step {}: {}", step.settings.step,
-                  fmt::join(watch.progress->describe(*step.plan), "; "));
-    asked.deliver(core.abandon(failed, true));
+    failed += core.running()
+                ? fmt::format(" at step {}: {}", last_step,
+                              waits_of(*watch.progress, *core.step()))
+                : fmt::format(" after step {}", last_step);
+    end(true);
   }
 
   void handle(const std::function<void()>& work) {
@@ -184,7 +178,8 @@ caf::behavior coordinator_actor(caf::event_based_actor* self,
                                 const address_book_pointer& book,
                                 const handler_hook& hook) {
   auto state = std::make_shared<coordinator_state>(
-    coordinator_state{self, watch, book, hook, coordinator_core{setup}});
+    coordinator_state{self, watch, book, hook, coordinator_core{setup},
+                      stall_watch{watch.progress, watch.stall_seconds}});
   return {
     [state](const run_step& request) {
       state->handle([&] { state->begin(request); });
@@ -197,6 +192,7 @@ caf::behavior coordinator_actor(caf::event_based_actor* self,
     [state](const op_failure& failure) {
       state->handle([&] { state->fail_with(failure); });
     },
+    [state](const peer_lost& lost) { state->handle([&] { state->on(lost); }); },
     [state](const stop_run& request) {
       state->handle([&] { state->stop(request); });
     },

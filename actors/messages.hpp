@@ -21,6 +21,7 @@ struct step_context {
   step_settings settings;
   std::shared_ptr<const troupe::plan> plan;
   std::shared_ptr<const microbatch_source> source;
+  std::uint64_t plan_hash = 0;  // where processes compare it
 };
 using step_pointer = std::shared_ptr<const step_context>;
 
@@ -55,6 +56,9 @@ struct lane_token {
 struct stage_tensors {
   envelope header;
   tensor_list tensors;
+  /// Of another process: gone when the message is consumed, which gives the
+  /// sender its credit back.
+  std::shared_ptr<const void> receipt = {};
 };
 
 // ---- stage <-> loader
@@ -82,6 +86,16 @@ struct reduce_gradients {
 struct gradients_reduced {
   std::int64_t serial = 0;
   std::int64_t sent = 0;
+};
+
+/// A part of a stage's gradients on its way between replicas of different
+/// processes.
+struct reduce_part {
+  std::int64_t serial = 0;
+  std::int32_t stage = 0;
+  std::int32_t data_rank = 0;  // whose gradients; none: the average of all
+  std::int32_t piece = 0;      // of as many as there are replicas
+  at::Tensor values;           // one dimension
 };
 
 // ---- stage <-> coordinator
@@ -126,6 +140,35 @@ struct interrupt_run {
 };
 struct stop_run {
   std::string reason;  // a monitor's
+};
+
+// ---- links -> coordinator
+/// Another process of the job can't be reached any more.
+struct peer_lost {
+  std::int32_t process = 0;
+  std::string reason;
+  bool for_good = false;  // what ended it had its time to arrive
+};
+/// A step as process 0 begins it. The others begin the same one, or the
+/// programs have parted.
+struct remote_begin {
+  std::int64_t serial = 0;
+  std::int64_t step = 0;
+  troupe::phase phase = phase::training;
+  double learning_rate = 0;
+  double loss_scale = 1;
+  std::int64_t first_microbatch = 0;
+  bool skip_update = false;
+  std::uint64_t plan = 0;  // its hash
+  /// What the leader's monitors want to see of it.
+  std::int64_t epoch = -1;
+  std::vector<subscription> interest{};
+};
+/// How it ended, for the other processes.
+struct remote_outcome {
+  std::int64_t serial = 0;
+  step_event event;
+  std::string failure;
 };
 
 // ---- pipeline -> coordinator, which answers with the outcome

@@ -2,18 +2,22 @@
 
 #include <algorithm>
 #include <atomic>
+#include <map>
 #include <mutex>
 #include <optional>
 #include <random>
 
 #include "troupe/actors/coordinator_actor.hpp"
 #include "troupe/actors/device_actor.hpp"
+#include "troupe/actors/dispatcher.hpp"
 #include "troupe/actors/event_hub.hpp"
+#include "troupe/actors/follower_actor.hpp"
 #include "troupe/actors/loader_actor.hpp"
 #include "troupe/actors/reducer_actor.hpp"
 #include "troupe/actors/spin_sharing.hpp"
 #include "troupe/actors/stage_actor.hpp"
 #include "troupe/engine/device/threads.hpp"
+#include "troupe/engine/plan/content_hash.hpp"
 
 namespace troupe {
 
@@ -74,6 +78,12 @@ class crew {
   void spawn_replica(std::int32_t data_rank);
   stage_setup setup_of(std::int32_t data_rank, std::int32_t stage) const;
   coordinator_setup coordination() const;
+  bool is_here(std::int32_t data_rank, std::int32_t rank) const {
+    return !book_->links || book_->links->layout().is_here(data_rank, rank);
+  }
+  std::int32_t consumers(std::int32_t data_rank) const;
+  void spawn_reducers();
+  void spawn_coordinator();
 
   caf::actor_system& system_;
   const pipeline_options& options_;
@@ -104,33 +114,70 @@ stage_setup crew::setup_of(std::int32_t data_rank, std::int32_t stage) const {
   return setup;
 }
 
+/// Stages of a replica that live here and read data.
+std::int32_t crew::consumers(std::int32_t data_rank) const {
+  std::int32_t count = 0;
+  for (std::int32_t s = 0; s < stages(); ++s)
+    if (options_.needs_data[static_cast<std::size_t>(s)]
+        && is_here(data_rank, options_.placement.rank_of(s)))
+      ++count;
+  return count;
+}
+
 void crew::spawn_replica(std::int32_t data_rank) {
   const auto& hook = options_.handler_hook;
   for (std::int32_t s = 0; s < stages(); ++s)
     book_->stage_actors.push_back(
-      system_.spawn(stage_actor, setup_of(data_rank, s), book_, hook));
+      is_here(data_rank, options_.placement.rank_of(s))
+        ? system_.spawn(stage_actor, setup_of(data_rank, s), book_, hook)
+        : caf::actor{});
   for (std::int32_t r = 0; r < options_.placement.ranks; ++r)
-    book_->device_actors.push_back(
-      system_.spawn(device_actor, data_rank, r, book_, hook));
+    book_->device_actors.push_back(is_here(data_rank, r) ? system_.spawn(
+                                     device_actor, data_rank, r, book_, hook)
+                                                         : caf::actor{});
   loader_setup loading;
   loading.data_rank = data_rank;
   loading.data_ranks = data_ranks();
-  loading.consumers =
-    static_cast<std::int32_t>(std::ranges::count(options_.needs_data, true));
+  loading.consumers = consumers(data_rank);
   loading.prefetch = options_.prefetch;
   loading.slow_seconds = options_.slow_load_seconds;
-  book_->loaders.push_back(system_.spawn(loader_actor, loading, book_, hook));
+  book_->loaders.push_back(loading.consumers > 0
+                             ? system_.spawn(loader_actor, loading, book_, hook)
+                             : caf::actor{});
+}
+
+void crew::spawn_reducers() {
+  for (std::int32_t s = 0; s < stages(); ++s) {
+    std::vector<std::int32_t> owners;
+    for (std::int32_t d = 0; d < data_ranks(); ++d)
+      owners.push_back(book_->process_of(d, s));
+    book_->reducers.push_back(
+      system_.spawn(reducer_actor, owners, book_, options_.handler_hook));
+  }
+}
+
+void crew::spawn_coordinator() {
+  book_->coordinator =
+    book_->links && !book_->links->leads()
+      ? system_.spawn(follower_actor, watch_, book_, options_.handler_hook)
+      : system_.spawn(coordinator_actor, coordination(), watch_, book_,
+                      options_.handler_hook);
 }
 
 address_book_pointer crew::assemble() {
   book_->stages = stages();
   book_->ranks = options_.placement.ranks;
+  book_->placement = options_.placement;
+  if (options_.job) {
+    const auto& place = options_.job->place();
+    book_->links = std::make_shared<remote_links>(
+      options_.job,
+      make_layout(place.process, place.processes, data_ranks(), book_->ranks),
+      run_id_);
+  }
   book_->hub = system_.spawn(event_hub_actor, watch_.events);
-  book_->coordinator = system_.spawn(coordinator_actor, coordination(), watch_,
-                                     book_, options_.handler_hook);
-  for (std::int32_t s = 0; s < stages(); ++s)
-    book_->reducers.push_back(
-      system_.spawn(reducer_actor, data_ranks(), book_, options_.handler_hook));
+  spawn_coordinator();
+  spawn_reducers();
   for (std::int32_t d = 0; d < data_ranks(); ++d)
     spawn_replica(d);
   return book_;
@@ -138,7 +185,8 @@ address_book_pointer crew::assemble() {
 
 void dismiss(address_book& book) {
   const auto end = [](const caf::actor& actor) {
-    caf::anon_send_exit(actor, caf::exit_reason::user_shutdown);
+    if (actor)
+      caf::anon_send_exit(actor, caf::exit_reason::user_shutdown);
   };
   for (const auto* group :
        {&book.stage_actors, &book.device_actors, &book.loaders, &book.reducers})
@@ -154,9 +202,17 @@ supervision make_supervision(const pipeline_options& options) {
           std::make_shared<event_board>(), options.stall_seconds};
 }
 
+/// Ranks that live here.
 std::size_t rank_count(const pipeline_options& options) {
-  return options.stages.size()
-         * static_cast<std::size_t>(options.placement.ranks);
+  const auto all =
+    options.stages.size() * static_cast<std::size_t>(options.placement.ranks);
+  return options.job
+           ? all / static_cast<std::size_t>(options.job->place().processes)
+           : all;
+}
+
+std::uint64_t run_id(const pipeline_options& options) {
+  return options.job ? options.job->place().run : new_run_id();
 }
 
 }  // namespace
@@ -167,13 +223,25 @@ struct pipeline::impl {
       watch(make_supervision(options)),
       config(rank_count(options), options.intra_op_threads),
       system(config),
-      book(crew(system, options, watch, new_run_id()).assemble()) {}
+      book(crew(system, options, watch, run_id(options)).assemble()) {
+    if (options.job)
+      options.job->start(dispatch_to(book));
+  }
 
   ~impl() {
+    if (options.job)
+      options.job->stop();
     dismiss(*book);
     system.await_all_actors_done();
     // The book holds the actors, and they the book.
     *book = {};
+  }
+
+  std::uint64_t hash_of(const std::shared_ptr<const plan>& of) {
+    const auto [known, is_new] = plan_hashes.emplace(of, 0);
+    if (is_new)
+      known->second = content_hash(*of);
+    return known->second;
   }
 
   std::optional<std::int64_t> last_monitor() {
@@ -186,6 +254,7 @@ struct pipeline::impl {
   system_config config;
   caf::actor_system system;
   address_book_pointer book;
+  std::map<std::shared_ptr<const plan>, std::uint64_t> plan_hashes;
   std::int64_t serial = 0;
   std::atomic<bool> failed = false;
   std::atomic<std::int64_t> next_monitor = 0;
@@ -235,6 +304,8 @@ step_report pipeline::run(const step_settings& settings,
   auto wish = impl_->watch.events->wish_for(settings.step, settings.phase);
   step->settings.interest = std::move(wish.interest);
   step->settings.epoch = wish.epoch;
+  if (impl_->options.job)
+    step->plan_hash = impl_->hash_of(step->plan);
   step->settings.loss_gradient =
     settings.loss_scale
     / (static_cast<double>(step->plan->microbatches) * step->plan->slices);
@@ -303,9 +374,12 @@ event_board& pipeline::board() {
 
 observer::publisher pipeline::tensor_outlet() const {
   return [book = impl_->book](tensors_event observed) {
-    caf::anon_send(
-      book->hub,
-      publish_event{std::make_shared<const event>(std::move(observed))});
+    if (book->links && !book->links->leads())
+      book->links->tell(to_frame(event(std::move(observed))));
+    else
+      caf::anon_send(
+        book->hub,
+        publish_event{std::make_shared<const event>(std::move(observed))});
   };
 }
 

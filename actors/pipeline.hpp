@@ -12,13 +12,16 @@
 #include "troupe/engine/plan/plan.hpp"
 #include "troupe/engine/stage/loss_scale.hpp"
 #include "troupe/engine/stage/stage.hpp"
+#include "troupe/engine/transport/mesh.hpp"
 
 namespace troupe {
 
 struct pipeline_options {
   /// The same for all plans that will run.
   troupe::placement placement;
-  /// stages[data rank][stage].
+  /// The processes of the job, of which this is one; null: this one alone.
+  std::shared_ptr<mesh> job;
+  /// stages[data rank][stage]; null where they live in other processes.
   std::vector<std::vector<std::shared_ptr<stage>>> stages;
   /// By stage: whether it reads a microbatch's inputs, targets or arguments.
   std::vector<bool> needs_data;
@@ -38,7 +41,9 @@ struct step_report {
   std::vector<ops_event> ops;  // by data rank, then rank; in executed order
 };
 
-/// The actors of one run, in this process, on a pool of threads of their own.
+/// The actors of one run that live in this process, on a pool of threads of
+/// their own. Where a job has several processes, all of them run the same
+/// steps in the same order; the leader's monitors see the ranks of all.
 /// Steps are run one after the other by the calling thread's wish; all
 /// members but `attach`, `detach`, `publish` and `interrupt` are to be called
 /// by one thread at a time.

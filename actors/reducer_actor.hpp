@@ -1,12 +1,16 @@
 #pragma once
 
+#include <cstdint>
+#include <vector>
+
 #include "troupe/actors/address_book.hpp"
 
 namespace troupe {
 
-/// One stage's reducer over the replicas. See `reducer_core`.
+/// Averages one stage's gradients over replicas and tells those that live
+/// here. `owners`: the process of each replica.
 caf::behavior reducer_actor(caf::event_based_actor* self,
-                            std::int32_t data_ranks,
+                            const std::vector<std::int32_t>& owners,
                             const address_book_pointer& book,
                             const handler_hook& hook);
 

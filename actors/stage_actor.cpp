@@ -17,7 +17,11 @@ class actor_ports final : public stage_ports {
   }
 
   void deliver(std::int32_t stage, stage_tensors message) override {
-    self_->send(book_->stage(data_rank_, stage), std::move(message));
+    if (const auto& to = book_->stage(data_rank_, stage))
+      self_->send(to, std::move(message));
+    else
+      book_->links->deliver(book_->process_of(data_rank_, stage),
+                            std::move(message));
   }
 
   void want(want_data request) override {

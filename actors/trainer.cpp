@@ -2,8 +2,11 @@
 
 #include <ATen/core/grad_mode.h>
 
+#include <algorithm>
 #include <cmath>
 
+#include "troupe/actors/job_layout.hpp"
+#include "troupe/actors/job_parameters.hpp"
 #include "troupe/engine/checkpoint/safetensors.hpp"
 #include "troupe/engine/device/threads.hpp"
 #include "troupe/engine/plan/compile.hpp"
@@ -81,13 +84,20 @@ stage_split split_for(const model& layers, const trainer_options& options) {
   return options.split;
 }
 
-/// All stages' parameters under their names, in model order.
+/// Parameters of all stages that live here, under their names, in model order.
 parameter_list parameters_of(const replica& stages) {
   parameter_list all;
   for (const auto& stage : stages)
-    for (auto& named : stage->parameters_by_name())
-      all.push_back(std::move(named));
+    if (stage)
+      for (auto& named : stage->parameters_by_name())
+        all.push_back(std::move(named));
   return all;
+}
+
+job_layout layout_of(const trainer_options& options) {
+  const auto place = options.job ? options.job->place() : job_place{};
+  return make_layout(place.process, place.processes, options.data_parallel,
+                     options.schedule.placement.ranks);
 }
 
 }  // namespace
@@ -99,8 +109,13 @@ struct trainer::impl {
   void make_stages(const model& layers);
   void start_actors();
   step_settings next_settings() const;
+  bool reads_data(std::int32_t stage) const;
+  /// By replica, then in model order.
+  std::vector<parameter_here> held() const;
 
   trainer_options options;
+  job_layout layout;
+  stage_split ranges;
   std::shared_ptr<const troupe::plan> training;
   std::shared_ptr<const troupe::plan> evaluation;
   std::vector<replica> replicas;
@@ -119,6 +134,8 @@ struct trainer::impl {
 trainer::impl::impl(const model& layers, trainer_options given)
   : options(std::move(given)), scale(options.loss_scale) {
   require_legal(options);
+  layout = layout_of(options);
+  ranges = split_for(layers, options);
   set_intra_op_threads(options.intra_op_threads);
   training = compile_for(options.schedule, options);
   evaluation = compile_for(forward_part(options.schedule), options);
@@ -143,11 +160,15 @@ module_stage_options trainer::impl::stage_options(std::int32_t stage) const {
 }
 
 void trainer::impl::make_stages(const model& layers) {
-  const auto ranges = split_for(layers, options);
   for (std::int32_t d = 0; d < options.data_parallel; ++d) {
     replica modules;
     std::vector<std::shared_ptr<stage>> made;
     for (std::int32_t s = 0; s < options.schedule.stages(); ++s) {
+      if (!layout.is_here(d, options.schedule.placement.rank_of(s))) {
+        modules.emplace_back();
+        made.emplace_back();
+        continue;
+      }
       modules.push_back(std::make_shared<layer_sequence>(
         layers, ranges[static_cast<std::size_t>(s)]));
       auto at = stage_options(s);
@@ -160,15 +181,23 @@ void trainer::impl::make_stages(const model& layers) {
   }
 }
 
+/// Whether a stage between the first and the last reads arguments: only those
+/// that live here need to know.
+bool trainer::impl::reads_data(std::int32_t stage) const {
+  return std::ranges::any_of(replicas, [&](const replica& modules) {
+    const auto& module = modules[static_cast<std::size_t>(stage)];
+    return module && module->reads_arguments();
+  });
+}
+
 void trainer::impl::start_actors() {
   pipeline_options running;
   running.placement = options.schedule.placement;
+  running.job = options.job;
   running.stages = stages;
   const auto last = options.schedule.stages() - 1;
   for (std::int32_t s = 0; s <= last; ++s)
-    running.needs_data.push_back(
-      s == 0 || s == last
-      || replicas[0][static_cast<std::size_t>(s)]->reads_arguments());
+    running.needs_data.push_back(s == 0 || s == last || reads_data(s));
   running.clip = options.clip;
   running.loss_scale = options.loss_scale;
   running.intra_op_threads = options.intra_op_threads;
@@ -178,6 +207,20 @@ void trainer::impl::start_actors() {
   running.handler_hook = options.handler_hook;
   actors = std::make_unique<pipeline>(std::move(running));
   to_monitors->publish = actors->tensor_outlet();
+}
+
+std::vector<parameter_here> trainer::impl::held() const {
+  std::vector<parameter_here> all;
+  for (std::int32_t d = 0; d < options.data_parallel; ++d) {
+    std::int32_t stage = 0;
+    for (const auto& module : replicas[static_cast<std::size_t>(d)]) {
+      if (module)
+        for (auto& [name, value] : module->parameters_by_name())
+          all.push_back({stage, d, name, value});
+      ++stage;
+    }
+  }
+  return all;
 }
 
 step_settings trainer::impl::next_settings() const {
@@ -245,11 +288,20 @@ step_event trainer::evaluate(const source_pointer& source,
 tensor_list trainer::infer(const tensor_list& inputs) {
   const at::NoGradGuard no_grad;
   auto values = inputs;
-  for (const auto& stage : impl_->replicas[0]) {
+  const auto& placement = impl_->options.schedule.placement;
+  auto last = impl_->layout.process_of(0, placement.rank_of(0));
+  for (std::int32_t s = 0; s < placement.stages(); ++s) {
+    const auto process = impl_->layout.process_of(0, placement.rank_of(s));
+    values =
+      pass_on(impl_->options.job.get(), std::move(values), last, process);
+    last = process;
+    const auto& stage = impl_->replicas[0][static_cast<std::size_t>(s)];
+    if (!stage)
+      continue;
     stage->eval();
     values = stage->forward(values);
   }
-  return values;
+  return share(impl_->options.job.get(), std::move(values), last);
 }
 
 std::int64_t trainer::attach(monitor watcher) {
@@ -276,21 +328,21 @@ parameter_list trainer::parameters() const {
   return parameters_of(impl_->replicas[0]);
 }
 
+parameter_list trainer::gather_parameters() const {
+  return impl_->options.job ? gather(*impl_->options.job, impl_->held())
+                            : parameters();
+}
+
 void trainer::load(const parameter_list& values, const std::string& origin) {
-  for (const auto& replica : impl_->replicas)
-    load_parameters(parameters_of(replica), values, origin);
+  for (const auto& replica : impl_->replicas) {
+    const auto own = parameters_of(replica);
+    load_parameters(own, impl_->options.job ? only(own, values) : values,
+                    origin);
+  }
 }
 
 void trainer::check_replicas() const {
-  const auto first = parameters();
-  for (std::size_t d = 1; d < impl_->replicas.size(); ++d) {
-    const auto other = parameters_of(impl_->replicas[d]);
-    for (std::size_t i = 0; i < first.size(); ++i)
-      if (content_hash(first[i].second) != content_hash(other[i].second))
-        fail(error_code::mismatch,
-             "replicas 0 and {} hold different values of {}", d,
-             first[i].first);
-  }
+  require_equal_replicas(impl_->options.job.get(), impl_->held());
 }
 
 std::int64_t trainer::position() const {

@@ -17,6 +17,10 @@ namespace troupe {
 
 struct trainer_options {
   troupe::schedule schedule;
+  /// The processes of the job, of which this is one; null: this one alone.
+  /// All of them make the same trainer and call the same members in the same
+  /// order; each holds the stages of its own ranks.
+  std::shared_ptr<mesh> job;
   /// The layers of each stage; empty: balanced by parameters.
   stage_split split;
   /// Copies of the pipeline whose gradients are averaged; each takes its own
@@ -59,7 +63,7 @@ class trainer {
   /// without gradients; rounded up to whole steps of all replicas.
   step_event evaluate(const source_pointer& source, std::int64_t microbatches);
   /// The last stage's outputs for these inputs, without gradients, run by the
-  /// calling thread.
+  /// calling thread; in all processes of a job the same.
   tensor_list infer(const tensor_list& inputs);
 
   /// From any thread, also while a step runs: it sees whole steps.
@@ -72,9 +76,12 @@ class trainer {
   void interrupt(std::string reason);
 
   /// Parameters of the first replica under their unsplit names, in model
-  /// order. Handles: they change with the next step.
+  /// order, as far as they live here. Handles: they change with the next step.
   parameter_list parameters() const;
-  /// Copies values into all replicas. Throws `invalid_checkpoint`.
+  /// All of them, for the process that leads the job; empty for the others.
+  parameter_list gather_parameters() const;
+  /// Copies values of the whole model into all replicas. Throws
+  /// `invalid_checkpoint`.
   void load(const parameter_list& values, const std::string& origin);
   /// Throws `mismatch` naming the first parameter in which replicas differ.
   void check_replicas() const;

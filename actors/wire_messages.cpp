@@ -57,8 +57,7 @@ static void fields(Archive& with, subscription& v) {
 template <class Archive>
 static void fields(Archive& with, remote_begin& v) {
   with(v.serial, v.step, v.phase, v.learning_rate, v.loss_scale,
-       v.first_microbatch, v.skip_update, v.plan, v.epoch, v.wants_ops,
-       v.interest);
+       v.first_microbatch, v.skip_update, v.plan, v.epoch, v.interest);
 }
 
 template <class Archive>
@@ -95,7 +94,7 @@ static void fields(Archive& with, step_event& v) {
 
 template <class Archive>
 static void fields(Archive& with, remote_outcome& v) {
-  with(v.serial, v.event, v.failure, v.interrupted);
+  with(v.serial, v.event, v.failure);
 }
 
 template <class Archive>
@@ -170,7 +169,7 @@ static void fields(Archive& with, reduce_part& v) {
 
 template <class Archive>
 static void fields(Archive& with, credit_back& v) {
-  with(v.serial, v.channel);
+  with(v.serial, v.message);
 }
 
 namespace {

@@ -15,6 +15,9 @@ class tensor_interest {
     : subscriptions_(std::move(of)) {}
 
   tensor_needs needs(tensor_kind kind, const std::string& name) const;
+  const std::vector<subscription>& subscriptions() const {
+    return subscriptions_;
+  }
 
  private:
   std::vector<subscription> subscriptions_;

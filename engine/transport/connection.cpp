@@ -244,6 +244,7 @@ class framed_connection final : public connection {
   void start(connection_events events) override {
     loop_.post([self = shared(), events = std::move(events)]() mutable {
       self->events_ = std::move(events);
+      self->started_ = true;
       self->read();
     });
   }
@@ -346,8 +347,11 @@ class framed_connection final : public connection {
   /// All is written and no more will be; what still comes is not heard.
   void leave() {
     events_ = {};
-    if (!closed_)
-      stream_->finish_writing();
+    if (closed_)
+      return;
+    stream_->finish_writing();
+    if (!std::exchange(started_, true))
+      read();
   }
 
   void lose(const std::string& reason) {
@@ -373,6 +377,7 @@ class framed_connection final : public connection {
   connection_events events_;
   incoming in_;
   waiting_room room_;
+  bool started_ = false;  // of the loop's thread alone
   std::atomic<bool> closed_ = false;
   std::atomic<std::int64_t> sent_ = 0, received_ = 0;
 

@@ -46,7 +46,6 @@ TEST_CASE("control messages arrive as they were sent") {
                      true,
                      77,
                      1,
-                     true,
                      {{.names = "blocks.*", .every = 4}}};
   const auto begun = there_and_back(begin);
   CHECK(difference(begin, begun).empty());
@@ -59,7 +58,7 @@ TEST_CASE("control messages arrive as they were sent") {
   CHECK(done.stages.at(0).result.losses.at(0).name == "loss");
   CHECK(done.stages.at(0).ops.at(0).end == 5);
   CHECK(there_and_back(op_failure{{.rank = 3}, "1F2", "why"}).op == "1F2");
-  remote_outcome outcome{4, {}, "it failed", true};
+  remote_outcome outcome{4, {}, "it failed"};
   outcome.event.gradient_norm = 0.5;
   CHECK(there_and_back(outcome).event.gradient_norm == 0.5);
 }

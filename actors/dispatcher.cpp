@@ -1,0 +1,84 @@
+#include "troupe/actors/dispatcher.hpp"
+
+#include "troupe/actors/remote_links.hpp"
+
+namespace troupe {
+
+namespace {
+
+class dispatcher {
+ public:
+  explicit dispatcher(address_book_pointer book) : book_(std::move(book)) {}
+
+  mesh_events events() const {
+    return {[book = book_](std::int32_t from, frame_type type,
+                           const frame_head& head) {
+              if (type == frame_type::tensors)
+                book->links->admit(from, head);
+            },
+            [*this](std::int32_t from, frame what) {
+              dispatch(from, std::move(what));
+            },
+            [book = book_](std::int32_t process, const std::string& reason) {
+              caf::anon_send(book->coordinator, peer_lost{process, reason});
+            }};
+  }
+
+ private:
+  void dispatch(std::int32_t from, frame what) const {
+    switch (what.type) {
+      case frame_type::tensors: {
+        auto message = book_->links->receive(from, std::move(what));
+        const auto& header = message.header;
+        caf::anon_send(stage(header.data_rank, header.to_stage),
+                       std::move(message));
+        break;
+      }
+      case frame_type::credit:
+        book_->links->on(read_credit(what));
+        break;
+      case frame_type::part: {
+        auto part = read_reduce_part(std::move(what));
+        if (part.stage < 0 || part.stage >= book_->stages)
+          fail(error_code::mismatch, "there is no stage {}", part.stage);
+        caf::anon_send(book_->reducers[static_cast<std::size_t>(part.stage)],
+                       std::move(part));
+        break;
+      }
+      default:
+        std::visit([this](auto&& held) { hand_on(std::move(held)); },
+                   read_control(std::move(what)));
+    }
+  }
+
+  const caf::actor& stage(std::int32_t data_rank, std::int32_t stage) const {
+    if (stage < 0 || stage >= book_->stages || !book_->stage(data_rank, stage))
+      fail(error_code::mismatch,
+           "stage {} of replica {} does not live in this process", stage,
+           data_rank);
+    return book_->stage(data_rank, stage);
+  }
+
+  template <class Message>
+  void hand_on(Message message) const {
+    caf::anon_send(book_->coordinator, std::move(message));
+  }
+  void hand_on(interrupt_run message) const {
+    caf::anon_send(book_->coordinator, stop_run{std::move(message.reason)});
+  }
+  void hand_on(event message) const {
+    caf::anon_send(
+      book_->hub,
+      publish_event{std::make_shared<const event>(std::move(message))});
+  }
+
+  address_book_pointer book_;
+};
+
+}  // namespace
+
+mesh_events dispatch_to(const address_book_pointer& book) {
+  return dispatcher(book).events();
+}
+
+}  // namespace troupe

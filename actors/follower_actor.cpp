@@ -1,0 +1,212 @@
+#include "troupe/actors/follower_actor.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <deque>
+#include <optional>
+#include <utility>
+
+#include "troupe/actors/stall_watch.hpp"
+
+namespace troupe {
+
+namespace {
+
+struct follower_state {
+  caf::event_based_actor* self;
+  supervision watch;
+  address_book_pointer book;
+  handler_hook hook;
+  stall_watch stalls;
+  caf::response_promise asked = {};
+  std::optional<step_pointer> wanted = {};  // until the leader begins it
+  std::deque<remote_begin> begun = {};      // by the leader, and not here
+  step_pointer running = {};
+  std::vector<rank_done> reports = {};
+  std::string failed = {};
+  bool interrupted = false;
+
+  void begin(const run_step& request) {
+    asked = self->make_response_promise();
+    wanted = request.step;
+    if (failed.empty())
+      begin_if_both_do();
+    else
+      answer({});
+  }
+
+  void on(const remote_begin& message) {
+    begun.push_back(message);
+    begin_if_both_do();
+  }
+
+  void begin_if_both_do() {
+    if (!wanted || begun.empty() || !failed.empty())
+      return;
+    const auto leader = std::move(begun.front());
+    begun.pop_front();
+    auto step = std::make_shared<step_context>(**wanted);
+    const auto parted = difference(leader, as_remote(*step));
+    if (!parted.empty()) {
+      fail_with({{},
+                 {},
+                 "this process runs another step than process 0, "
+                 "though their programs should be the same; "
+                   + parted});
+      return;
+    }
+    step->settings.epoch = leader.epoch;
+    if (!leader.interest.empty())
+      step->settings.interest =
+        std::make_shared<const tensor_interest>(leader.interest);
+    running = step;
+    wanted.reset();
+    reports.clear();
+    stalls.begin();
+    book->begin(self, step);
+    schedule_tick();
+  }
+
+  void schedule_tick() {
+    if (watch.stall_seconds > 0)
+      self->delayed_send(self,
+                         std::chrono::milliseconds(static_cast<std::int64_t>(
+                           watch.stall_seconds * 1000)),
+                         watchdog_tick{running->serial});
+  }
+
+  void tick(const watchdog_tick& tick) {
+    if (!running || running->serial != tick.serial)
+      return;
+    stalls.look(*running);
+    schedule_tick();
+  }
+
+  void on(const stage_squares& message) {
+    book->links->tell(to_frame(message));
+  }
+
+  void on(rank_done& report) {
+    book->links->tell(to_frame(report));
+    reports.push_back(std::move(report));
+  }
+
+  void on(const norm_known& message) { book->tell_stages(self, message); }
+
+  void on(remote_outcome& message) {
+    if (!message.failure.empty()) {
+      if (failed.empty())
+        failed = message.failure;
+      end();
+    } else if (running && message.serial == running->serial) {
+      step_outcome outcome;
+      outcome.event = std::move(message.event);
+      answer(std::move(outcome));
+    }
+  }
+
+  void answer(step_outcome outcome) {
+    outcome.failure = failed;
+    outcome.interrupted = interrupted;
+    std::ranges::sort(reports, {}, [](const rank_done& report) {
+      return std::pair(report.data_rank, report.rank);
+    });
+    outcome.ranks = std::exchange(reports, {});
+    wanted.reset();
+    running.reset();
+    asked.deliver(std::move(outcome));
+  }
+
+  /// The run can't go on.
+  void end() {
+    if (running || wanted)
+      answer({});
+  }
+
+  void fail_with(const op_failure& failure) {
+    if (!failed.empty())
+      return;
+    failed = to_text(failure);
+    book->links->tell(to_frame(failure));
+    end();
+  }
+
+  void stop(const std::string& reason) { fail_with({{}, {}, reason}); }
+
+  void interrupt(const interrupt_run& request) {
+    if (!failed.empty())
+      return;
+    interrupted = true;
+    failed = request.reason;
+    if (running)
+      failed += fmt::format(" at step {}: {}", running->settings.step,
+                            waits_of(*watch.progress, *running));
+    book->links->tell(to_frame(interrupt_run{
+      fmt::format("process {} was interrupted: {}",
+                  book->links->layout().process, request.reason)}));
+    end();
+  }
+
+  void on(peer_lost lost) {
+    if (!failed.empty())
+      return;
+    if (!std::exchange(lost.for_good, true)) {
+      self->delayed_send(self, patience_with_lost_peers, lost);
+      return;
+    }
+    failed = to_text(lost, book->links->layout());
+    if (running)
+      failed += "; " + waits_of(*watch.progress, *running);
+    end();
+  }
+
+  void handle(const std::function<void()>& work) {
+    try {
+      if (hook)
+        hook();
+      work();
+    } catch (const std::exception& reason) {
+      fail_with({{}, {}, reason.what()});
+    }
+  }
+};
+
+}  // namespace
+
+caf::behavior follower_actor(caf::event_based_actor* self,
+                             const supervision& watch,
+                             const address_book_pointer& book,
+                             const handler_hook& hook) {
+  auto state = std::make_shared<follower_state>(follower_state{
+    self, watch, book, hook, stall_watch{watch.progress, watch.stall_seconds}});
+  const auto on = [state](auto& message) {
+    state->handle([&] { state->on(message); });
+  };
+  return {
+    [state](const run_step& request) {
+      state->handle([&] { state->begin(request); });
+      return state->asked;
+    },
+    [on](const remote_begin& message) { on(message); },
+    [on](const stage_squares& message) { on(message); },
+    [on](rank_done& message) { on(message); },
+    [on](const norm_known& message) { on(message); },
+    [on](remote_outcome& message) { on(message); },
+    [on](const peer_lost& message) { on(message); },
+    [state](const op_failure& failure) {
+      state->handle([&] { state->fail_with(failure); });
+    },
+    [state](const stop_run& request) {
+      state->handle([&] { state->stop(request.reason); });
+    },
+    [state](const interrupt_run& request) {
+      state->handle([&] { state->interrupt(request); });
+    },
+    [state](const watchdog_tick& tick) {
+      state->handle([&] { state->tick(tick); });
+    },
+  };
+}
+
+}  // namespace troupe

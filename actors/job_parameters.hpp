@@ -1,0 +1,43 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "troupe/engine/device/tensor.hpp"
+#include "troupe/engine/transport/mesh.hpp"
+
+namespace troupe {
+
+/// A parameter that lives in this process.
+struct parameter_here {
+  std::int32_t stage = 0;
+  std::int32_t data_rank = 0;
+  std::string name;
+  at::Tensor value;
+};
+
+// What the threads that call the trainers of a job do together: each of these
+// is called in all processes. They throw `transport` when one is gone.
+
+/// The first replica's parameters of all processes, in model order, for the
+/// leader; empty for the others.
+parameter_list gather(mesh& job, const std::vector<parameter_here>& own);
+
+/// Throws `mismatch`, in all processes, naming the first parameter in which
+/// replicas differ. A null job: this process alone.
+void require_equal_replicas(mesh* job, const std::vector<parameter_here>& own);
+
+/// Tensors from one process to another, by way of the leader; the same ones
+/// back where nothing has to move.
+tensor_list pass_on(mesh* job, tensor_list values, std::int32_t from,
+                    std::int32_t to);
+
+/// Tensors of one process, for all.
+tensor_list share(mesh* job, tensor_list values, std::int32_t from);
+
+/// The values that have the names of these parameters.
+parameter_list only(const parameter_list& parameters,
+                    const parameter_list& values);
+
+}  // namespace troupe

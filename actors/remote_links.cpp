@@ -1,0 +1,118 @@
+#include "troupe/actors/remote_links.hpp"
+
+#include "troupe/schedules/error.hpp"
+
+namespace troupe {
+
+remote_begin as_remote(const step_context& step) {
+  const auto& settings = step.settings;
+  remote_begin made;
+  made.serial = step.serial;
+  made.step = settings.step;
+  made.phase = settings.phase;
+  made.learning_rate = settings.learning_rate;
+  made.loss_scale = settings.loss_scale;
+  made.first_microbatch = settings.first_microbatch;
+  made.skip_update = settings.skip_update;
+  made.plan = step.plan_hash;
+  made.epoch = settings.epoch;
+  if (settings.interest)
+    made.interest = settings.interest->subscriptions();
+  return made;
+}
+
+remote_links::remote_links(std::shared_ptr<troupe::mesh> mesh,
+                           job_layout layout, std::uint64_t run)
+  : mesh_(std::move(mesh)),
+    layout_(layout),
+    run_(run),
+    held_(static_cast<std::size_t>(layout.processes)) {}
+
+void remote_links::begin(const step_pointer& step) {
+  const std::scoped_lock lock(mutex_);
+  step_ = step;
+  // Whatever waits is of a step that has failed.
+  channels_.assign(step->plan->channels.size(), {});
+  std::int64_t credits = 0;
+  for (std::size_t i = 0; i < channels_.size(); ++i) {
+    channels_[i].credits = step->plan->channels[i].credits;
+    credits += channels_[i].credits;
+  }
+  most_held_ = std::max(most_held_, credits * layout_.data_ranks);
+}
+
+std::int32_t remote_links::channel_of(std::int32_t message) const {
+  const auto& messages = step_->plan->messages;
+  if (message < 0 || static_cast<std::size_t>(message) >= messages.size())
+    fail(error_code::mismatch, "the plan has no message {}", message);
+  return messages[static_cast<std::size_t>(message)].channel;
+}
+
+void remote_links::deliver(std::int32_t process, stage_tensors message) {
+  {
+    const std::scoped_lock lock(mutex_);
+    auto& channel = channels_.at(
+      static_cast<std::size_t>(channel_of(message.header.message)));
+    if (channel.credits == 0) {
+      channel.waiting.emplace_back(process, std::move(message));
+      return;
+    }
+    --channel.credits;
+  }
+  mesh_->send(process, to_frame(std::move(message)));
+}
+
+void remote_links::on(const credit_back& credit) {
+  const std::scoped_lock lock(mutex_);
+  if (!step_ || credit.serial != step_->serial)
+    return;  // of a step that is over
+  auto& channel =
+    channels_.at(static_cast<std::size_t>(channel_of(credit.message)));
+  if (channel.waiting.empty()) {
+    ++channel.credits;
+    return;
+  }
+  auto [process, message] = std::move(channel.waiting.front());
+  channel.waiting.pop_front();
+  mesh_->send(process, to_frame(std::move(message)));
+}
+
+void remote_links::send(std::int32_t process, reduce_part part) {
+  mesh_->send(process, to_frame(std::move(part)));
+}
+
+void remote_links::tell(const frame& control) {
+  mesh_->broadcast(control);
+}
+
+void remote_links::admit(std::int32_t from, const frame_head& announced) {
+  const auto header = read_envelope(announced.head);
+  if (header.run != run_)
+    fail(error_code::mismatch, "process {} sent a tensor of another run", from);
+  if (header.data_rank < 0 || header.data_rank >= layout_.data_ranks)
+    fail(error_code::mismatch, "process {} sent a tensor of replica {}", from,
+         header.data_rank);
+  const std::scoped_lock lock(mutex_);
+  auto& held = held_[static_cast<std::size_t>(from)];
+  ++held;
+  if (step_ && held > most_held_)
+    fail(error_code::mismatch,
+         "process {} has {} tensors under way; the plan's credits allow {}",
+         from, held, most_held_);
+}
+
+stage_tensors remote_links::receive(std::int32_t from, frame what) {
+  auto message = read_stage_tensors(std::move(what));
+  const credit_back credit{message.header.serial, message.header.message};
+  message.receipt = std::shared_ptr<const void>(
+    nullptr, [self = shared_from_this(), from, credit](const void*) {
+      {
+        const std::scoped_lock lock(self->mutex_);
+        --self->held_[static_cast<std::size_t>(from)];
+      }
+      self->mesh_->answer(from, to_frame(credit));
+    });
+  return message;
+}
+
+}  // namespace troupe

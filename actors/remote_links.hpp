@@ -1,0 +1,64 @@
+#pragma once
+
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "troupe/actors/job_layout.hpp"
+#include "troupe/actors/wire_messages.hpp"
+#include "troupe/engine/transport/mesh.hpp"
+
+namespace troupe {
+
+/// A step, as the processes of a job compare it.
+remote_begin as_remote(const step_context& step);
+
+/// What a process of a job sends to the stages, reducers and coordinators of
+/// the others, and how it holds what arrives against the plan. Any thread.
+class remote_links : public std::enable_shared_from_this<remote_links> {
+ public:
+  remote_links(std::shared_ptr<troupe::mesh> mesh, job_layout layout,
+               std::uint64_t run);
+
+  const job_layout& layout() const { return layout_; }
+  troupe::mesh& mesh() { return *mesh_; }
+  bool leads() const { return layout_.process == 0; }
+
+  /// A step begins here; its channels have all their credits.
+  void begin(const step_pointer& step);
+  /// A stage's tensors, to a process: sent if its channel has a credit, else
+  /// when one comes back.
+  void deliver(std::int32_t process, stage_tensors message);
+  void on(const credit_back& credit);
+  void send(std::int32_t process, reduce_part part);
+  /// To all others, if this is the leader; else to the leader.
+  void tell(const frame& control);
+
+  /// Refuses tensors that this process does not expect: of another run, for a
+  /// stage that lives elsewhere, or more than their channels have credits for.
+  void admit(std::int32_t from, const frame_head& announced);
+  /// Tensors as the stage gets them; its credit goes back when they are
+  /// consumed.
+  stage_tensors receive(std::int32_t from, frame what);
+
+ private:
+  struct waiting_channel {
+    std::int32_t credits = 0;
+    std::deque<std::pair<std::int32_t, stage_tensors>> waiting;
+  };
+  std::int32_t channel_of(std::int32_t message) const;
+
+  std::shared_ptr<troupe::mesh> mesh_;
+  job_layout layout_;
+  std::uint64_t run_;
+  std::mutex mutex_;
+  step_pointer step_;
+  std::vector<waiting_channel> channels_;
+  /// Tensors of each process that are here and not consumed, and how many a
+  /// plan's credits allow.
+  std::vector<std::int64_t> held_;
+  std::int64_t most_held_ = 0;
+};
+
+}  // namespace troupe

@@ -1,0 +1,218 @@
+#include <ATen/ops/zeros.h>
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_exception.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+
+#include <thread>
+
+#include "joined_meshes.hpp"
+#include "small_model.hpp"
+#include "troupe/schedules/error.hpp"
+
+using namespace troupe;
+using namespace troupe::testing;
+using Catch::Matchers::ContainsSubstring;
+
+namespace {
+
+/// Runs the same program for each process; what it throws, as text.
+std::vector<std::string> in_all(
+  joined_meshes& meshes,
+  const std::function<void(std::shared_ptr<mesh>)>& run) {
+  std::vector<std::string> errors(meshes.all.size());
+  std::vector<std::thread> processes;
+  for (std::size_t p = 0; p < errors.size(); ++p)
+    processes.emplace_back([&, p] {
+      try {
+        run(std::move(meshes.all[p]));
+      } catch (const std::exception& reason) {
+        errors[p] = reason.what();
+      }
+    });
+  for (auto& each : processes)
+    each.join();
+  return errors;
+}
+
+trainer make(const small_case& what, const std::shared_ptr<mesh>& job) {
+  auto options = options_for(what);
+  options.job = job;
+  return trainer(model_for(what), std::move(options));
+}
+
+struct trained {
+  parameter_list parameters;
+  std::vector<double> losses;
+};
+
+/// Of a job of so many processes; 1: without one.
+trained train(const small_case& what, std::int32_t processes, int steps = 3) {
+  trained result;
+  const auto program = [&](const std::shared_ptr<mesh>& job) {
+    auto run = make(what, job);
+    std::vector<double> losses;
+    for (int i = 0; i < steps; ++i)
+      losses.push_back(run.step(small_text()).summary.losses.at(0).value);
+    losses.push_back(run.evaluate(small_text(), 4).losses.at(0).value);
+    run.check_replicas();
+    auto all = run.gather_parameters();
+    if (job && !job->place().leads())
+      return;
+    for (auto& [name, value] : all)
+      result.parameters.emplace_back(name, value.clone());
+    result.losses = losses;
+  };
+  if (processes == 1) {
+    program(nullptr);
+    return result;
+  }
+  joined_meshes meshes(processes);
+  for (const auto& error : in_all(meshes, program))
+    CHECK(error == "");
+  return result;
+}
+
+void check_same(const small_case& what, std::int32_t processes) {
+  INFO(describe(what) << " in " << processes << " processes");
+  const auto alone = train(what, 1);
+  const auto job = train(what, processes);
+  CHECK(first_difference(alone.parameters, job.parameters) == "");
+  CHECK(alone.losses == job.losses);
+}
+
+}  // namespace
+
+TEST_CASE("several processes train the same bits as one") {
+  check_same({}, 2);
+  check_same({.schedule = "gpipe", .ranks = 3, .clip = 0.5}, 3);
+  check_same({.schedule = "interleaved_1f1b", .stages_per_rank = 2}, 2);
+  check_same({.schedule = "eager_1f1b", .ranks = 4, .microbatches = 8}, 2);
+  check_same({.schedule = "breadth_first",
+              .ranks = 4,
+              .stages_per_rank = 2,
+              .microbatches = 8,
+              .recompute = true},
+             4);
+}
+
+TEST_CASE("replicas of several processes average the same bits") {
+  check_same({.data_parallel = 2, .clip = 0.5}, 2);
+  check_same({.data_parallel = 2, .clip = 0.5}, 4);
+  check_same({.ranks = 1, .data_parallel = 3}, 3);
+  check_same({.ranks = 1, .data_parallel = 4}, 2);
+}
+
+TEST_CASE("inference gives all processes the last stage's outputs") {
+  const small_case what{.ranks = 3};
+  const auto inputs = tensor_list{small_text()->at(0).inputs.at(0)};
+  auto alone = make(what, nullptr);
+  const auto expected = alone.infer(inputs).at(0);
+  joined_meshes meshes(3);
+  std::atomic<int> equal = 0;
+  const auto errors = in_all(meshes, [&](const auto& job) {
+    auto run = make(what, job);
+    if (at::equal(run.infer(inputs).at(0), expected))
+      ++equal;
+  });
+  CHECK(errors == std::vector<std::string>(3));
+  CHECK(equal == 3);
+}
+
+TEST_CASE("parameters are loaded where they live") {
+  const small_case what{.ranks = 2};
+  const auto values = train(what, 1).parameters;
+  joined_meshes meshes(2);
+  const auto errors = in_all(meshes, [&](const auto& job) {
+    auto run = make(what, job);
+    run.load(values, "a file");
+    const auto all = run.gather_parameters();
+    if (job->place().leads())
+      CHECK(first_difference(all, values) == "");
+  });
+  CHECK(errors == std::vector<std::string>(2));
+}
+
+TEST_CASE("monitors of the leader see the ranks of all processes") {
+  const small_case what{.ranks = 2, .microbatches = 2};
+  joined_meshes meshes(2);
+  std::mutex mutex;
+  std::set<std::int32_t> ops, stages;
+  const auto errors = in_all(meshes, [&](const auto& job) {
+    auto run = make(what, job);
+    if (job->place().leads()) {
+      monitor watcher;
+      watcher.name = "both";
+      watcher.wants = {.ops = true, .tensors = tensor_kind::activation};
+      watcher.see = [&](const event& seen) {
+        const std::scoped_lock lock(mutex);
+        if (const auto* of_ops = std::get_if<ops_event>(&seen))
+          ops.insert(of_ops->source.rank);
+        if (const auto* of_tensors = std::get_if<tensors_event>(&seen))
+          stages.insert(of_tensors->source.stage);
+      };
+      run.attach(watcher);
+    }
+    for (int i = 0; i < 2; ++i)
+      run.step(small_text());
+    run.finish_monitors();
+  });
+  CHECK(errors == std::vector<std::string>(2));
+  CHECK(ops == std::set{0, 1});
+  CHECK(stages == std::set{0, 1});
+}
+
+TEST_CASE("a failure in one process is told in all") {
+  joined_meshes meshes(3);
+  const auto errors = in_all(meshes, [](const auto& job) {
+    auto options = options_for({.ranks = 3});
+    options.job = job;
+    if (job->place().process == 2)
+      options.loss = [](const tensor_list&,
+                        const microbatch_data&) -> std::vector<loss_term> {
+        throw std::runtime_error("no loss today");
+      };
+    trainer run(model_for({.ranks = 3}), std::move(options));
+    run.step(small_text());
+  });
+  for (const auto& each : errors)
+    CHECK_THAT(each, ContainsSubstring("step 1, rank 2, op 2F0 (stage 2, "
+                                       "microbatch 0, replica 0): no loss "
+                                       "today"));
+}
+
+TEST_CASE("programs that part are stopped with what differs") {
+  joined_meshes meshes(2);
+  const auto errors = in_all(meshes, [](const auto& job) {
+    auto run = make({}, job);
+    run.step(small_text());
+    if (job->place().leads())
+      run.step(small_text());
+    else
+      run.step(small_text(), true);
+  });
+  for (const auto& each : errors)
+    CHECK_THAT(each, ContainsSubstring("another step than process 0")
+                       && ContainsSubstring("skip_update: false there, true"));
+}
+
+TEST_CASE("a process that leaves is named, with who waited for it") {
+  joined_meshes meshes(3);
+  const auto errors = in_all(meshes, [](const auto& job) {
+    auto run = make({.ranks = 3}, job);
+    run.step(small_text());
+    if (job->place().process != 1)
+      run.step(small_text());
+  });
+  CHECK(errors[1] == "");
+  for (const auto p : {0U, 2U})
+    CHECK_THAT(errors[p], ContainsSubstring("process 1 (rank 1) is gone"));
+}
+
+TEST_CASE("ranks that processes can't share equally are refused") {
+  joined_meshes meshes(2);
+  const auto errors =
+    in_all(meshes, [](const auto& job) { make({.ranks = 3}, job); });
+  for (const auto& each : errors)
+    CHECK_THAT(each, ContainsSubstring("3 pipeline ranks x 1 replicas are 3 "
+                                       "ranks, which 2 processes can't share"));
+}
