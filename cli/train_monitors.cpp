@@ -39,6 +39,8 @@ void require_monitors(const train_options& options) {
   nothing.sink = callback_sink({});
   for (const auto& spec : options.monitor)
     make_monitor(spec, nothing);
+  for (const auto& spec : options.sink)
+    require_sink(spec);
 }
 
 void attach_monitors(trainer& run, const train_options& options,

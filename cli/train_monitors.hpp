@@ -12,7 +12,8 @@ monitor_context context_of(trainer& run, const train_setup& setup,
 /// The sinks that --sink asks for; alerts go to the log without any.
 sink_pointer make_sinks(const train_options& options);
 
-/// Throws `invalid_argument` for a --monitor that can't be made.
+/// Throws `invalid_argument` and `io` for a --monitor or --sink that can't be
+/// made.
 void require_monitors(const train_options& options);
 
 /// Progress, warnings, files that flags ask for, and --monitor.

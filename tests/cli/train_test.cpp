@@ -225,6 +225,9 @@ TEST_CASE("bad input is refused before any work") {
   refused("--config /dev/zero", 2, "no such file");
   refused("--sample 9 --vocabulary 128 --prompt \xc3\xa9", 2, "--prompt");
   refused("--plain --trace t.json", 2, "--plain runs no actors");
+  refused("--dry-run --sink graphite:x", 2, "no sink 'graphite'");
+  refused("--dry-run --sink csv:/no/such/folder/x", 1, "can't be created");
+  refused("--dry-run --sink prometheus:0.0.0.0:0", 2, "give a token");
 }
 
 TEST_CASE("train warns of flags without effect") {
