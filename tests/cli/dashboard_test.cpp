@@ -142,6 +142,18 @@ TEST_CASE("a browser makes a picture of a live run", "[serial]") {
   CHECK(std::filesystem::file_size(picture) > 30'000);
 }
 
+TEST_CASE("a browser that knows the token shows the run", "[serial]") {
+  if (browser().empty())
+    SKIP("no chromium: install it, or name one in TROUPE_CHROMIUM");
+  const temporary_folder folder;
+  const shown_run at("--dashboard-token-file "
+                     + folder.write("token", "sesame\n"));
+  const auto page =
+    browse("http://any:sesame@" + at.address() + "/", at.folder, "--dump-dom");
+  CHECK_THAT(page, ContainsSubstring("data-state=\"running\"")
+                     && ContainsSubstring("data-actor=\"rank 3\""));
+}
+
 TEST_CASE("a dashboard with a token asks for it") {
   const temporary_folder folder;
   const shown_run at("--dashboard-token-file "

@@ -147,7 +147,9 @@ const draw = () => {
 };
 
 const ask = async () => {
-  const response = await fetch("/state/" + shown.revision, {cache: "no-store"});
+  // From the origin, as an address with a password in it can't be fetched.
+  const from = location.origin + "/state/" + shown.revision;
+  const response = await fetch(from, {cache: "no-store"});
   if (!response.ok) throw new Error("status " + response.status);
   const state = await response.json();
   if (shown.run && state.run !== shown.run) {
