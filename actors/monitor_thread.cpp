@@ -130,6 +130,10 @@ struct monitor_thread::state {
   std::int64_t busy_since = 0;  // 0: not in a call of the monitor's
   std::atomic<bool> stopped{false};
 
+  std::string why_stuck() const {
+    return fmt::format("it has not returned for {} s",
+                       what.limits.stuck_seconds);
+  }
   bool stuck() const {
     return busy_since != 0
            && static_cast<double>(now_ns() - busy_since) * 1e-9
@@ -216,6 +220,13 @@ const subscription& monitor_thread::wants() const {
   return state_->what.wants;
 }
 
+monitor_health monitor_thread::health() const {
+  const auto& s = *state_;
+  const std::scoped_lock lock(state_->mutex);
+  return {s.what.name, s.stuck() ? s.why_stuck() : s.trouble, s.waiting.size(),
+          s.dropped + s.dropped_in_all};
+}
+
 bool monitor_thread::stopped() const {
   return state_->stopped;
 }
@@ -247,8 +258,7 @@ std::string monitor_thread::push(const event_pointer& what) {
   if (step)
     s.end_of_step();
   if (s.stuck())
-    return fmt::format("it has not returned for {} s",
-                       s.what.limits.stuck_seconds);
+    return s.why_stuck();
   if (!s.trouble.empty())
     return s.trouble;
   const bool full = s.waiting.size() >= s.what.limits.waiting_events;
@@ -280,9 +290,7 @@ std::string monitor_thread::finish() {
   if (!s.done) {
     thread_.detach();
     s.stop = nullptr;  // what it reaches may be gone when it returns
-    s.trouble =
-      fmt::format("it has not returned for {} s; its thread is left behind",
-                  s.what.limits.stuck_seconds);
+    s.trouble = s.why_stuck() + "; its thread is left behind";
   }
   if (const auto lost = s.dropped + s.dropped_in_all; lost > 0)
     spdlog::warn("monitor {} was too slow: {} events were dropped", s.what.name,

@@ -6,6 +6,7 @@
 #include <string>
 #include <thread>
 
+#include "troupe/actors/run_health.hpp"
 #include "troupe/engine/events/monitor.hpp"
 
 namespace troupe {
@@ -34,6 +35,8 @@ class monitor_thread {
   /// push or pop. Returns why the monitor is to be detached; empty: it goes
   /// on.
   std::string push(const event_pointer& what);
+  /// How it does; any thread.
+  monitor_health health() const;
   /// Whether it ended the run.
   bool stopped() const;
   /// Lets it see what waits, and finish. Returns what went wrong, or empty.

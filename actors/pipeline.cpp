@@ -246,7 +246,22 @@ struct pipeline::impl {
 
   std::optional<std::int64_t> last_monitor() {
     const std::scoped_lock lock(mutex);
-    return monitors.empty() ? std::nullopt : std::optional{monitors.back()};
+    return monitors.empty() ? std::nullopt
+                            : std::optional{monitors.rbegin()->first};
+  }
+
+  void begin_step(std::shared_ptr<const plan> of) {
+    const std::scoped_lock lock(mutex);
+    running = std::move(of);
+    in_step = true;
+  }
+
+  void end_step(const step_outcome& outcome) {
+    failed = !outcome.failure.empty();
+    const std::scoped_lock lock(mutex);
+    failure = outcome.failure;
+    interrupted = outcome.interrupted;
+    in_step = false;
   }
 
   pipeline_options options;
@@ -258,8 +273,12 @@ struct pipeline::impl {
   std::int64_t serial = 0;
   std::atomic<bool> failed = false;
   std::atomic<std::int64_t> next_monitor = 0;
-  std::mutex mutex;  // of `monitors`
-  std::vector<std::int64_t> monitors;
+  mutable std::mutex mutex;  // of what follows
+  std::map<std::int64_t, std::weak_ptr<monitor_thread>> monitors;
+  std::shared_ptr<const plan> running;  // or ran last
+  bool in_step = false;
+  std::string failure;
+  bool interrupted = false;
 };
 
 namespace {
@@ -309,9 +328,10 @@ step_report pipeline::run(const step_settings& settings,
   step->settings.loss_gradient =
     settings.loss_scale
     / (static_cast<double>(step->plan->microbatches) * step->plan->slices);
+  impl_->begin_step(step->plan);
   auto outcome = ask<step_outcome>(impl_->system, impl_->book->coordinator,
                                    run_step{std::move(step)});
-  impl_->failed = !outcome.failure.empty();
+  impl_->end_step(outcome);
   if (impl_->failed)
     throw error(
       outcome.interrupted ? error_code::interrupted : error_code::op_failed,
@@ -324,20 +344,21 @@ std::int64_t pipeline::attach(monitor watcher) {
   auto stop = [coordinator = impl_->book->coordinator](std::string reason) {
     caf::anon_send(coordinator, stop_run{std::move(reason)});
   };
-  ask<bool>(impl_->system, impl_->book->hub,
-            attach_monitor{id, std::make_shared<monitor_thread>(
-                                 std::move(watcher), std::move(stop),
-                                 [board = impl_->watch.events](
-                                   std::int64_t ns) { board->spent(ns); })});
+  auto spent = [board = impl_->watch.events](std::int64_t ns) {
+    board->spent(ns);
+  };
+  const auto made = std::make_shared<monitor_thread>(
+    std::move(watcher), std::move(stop), std::move(spent));
+  ask<bool>(impl_->system, impl_->book->hub, attach_monitor{id, made});
   const std::scoped_lock lock(impl_->mutex);
-  impl_->monitors.push_back(id);
+  impl_->monitors.emplace(id, made);
   return id;
 }
 
 void pipeline::detach(std::int64_t id) {
   {
     const std::scoped_lock lock(impl_->mutex);
-    std::erase(impl_->monitors, id);
+    impl_->monitors.erase(id);
   }
   const auto monitor =
     ask<detached_monitor>(impl_->system, impl_->book->hub, detach_monitor{id})
@@ -361,6 +382,17 @@ void pipeline::finish_monitors() {
   }
   if (!trouble.empty())
     throw error(error_code::io, trouble);
+}
+
+run_health pipeline::health() const {
+  const std::scoped_lock lock(impl_->mutex);
+  run_health now{impl_->in_step, impl_->failure, impl_->interrupted};
+  if (impl_->running)
+    now.ranks = impl_->watch.progress->look(*impl_->running);
+  for (const auto& [id, known] : impl_->monitors)
+    if (const auto monitor = known.lock())
+      now.monitors.push_back(monitor->health());
+  return now;
 }
 
 void pipeline::publish(event what) {

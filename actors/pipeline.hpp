@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "troupe/actors/event_board.hpp"
+#include "troupe/actors/run_health.hpp"
 #include "troupe/engine/data/microbatch_source.hpp"
 #include "troupe/engine/events/monitor.hpp"
 #include "troupe/engine/events/observer.hpp"
@@ -45,8 +46,8 @@ struct step_report {
 /// their own. Where a job has several processes, all of them run the same
 /// steps in the same order; the leader's monitors see the ranks of all.
 /// Steps are run one after the other by the calling thread's wish; all
-/// members but `attach`, `detach`, `publish` and `interrupt` are to be called
-/// by one thread at a time.
+/// members but `attach`, `detach`, `publish`, `health` and `interrupt` are to
+/// be called by one thread at a time.
 class pipeline {
  public:
   explicit pipeline(pipeline_options options);
@@ -67,6 +68,9 @@ class pipeline {
   void detach(std::int64_t id);
   /// Detaches all monitors; throws the first trouble after trying all.
   void finish_monitors();
+
+  /// How the actors are now; any thread, without a message to any of them.
+  run_health health() const;
 
   /// Hands an event to the monitors; any thread.
   void publish(event what);

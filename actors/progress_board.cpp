@@ -47,23 +47,36 @@ std::vector<progress_board::entry> progress_board::snapshot() const {
   return all;
 }
 
+std::vector<rank_health> progress_board::look(const plan& plan) const {
+  std::vector<rank_health> all;
+  for (const auto& [position, doing] : snapshot()) {
+    const auto at = static_cast<std::int32_t>(all.size());
+    all.push_back({at / ranks_, at % ranks_});
+    if (doing == state::idle || position >= plan.ops.size())
+      continue;
+    const auto& op = plan.ops[position];
+    all.back().doing = doing;
+    all.back().stage = op.stage;
+    all.back().op = to_text(plan, op);
+    if (doing == state::waiting)
+      all.back().waits_for = what_it_waits_for(plan, op);
+  }
+  return all;
+}
+
 std::vector<std::string> progress_board::describe(const plan& plan) const {
   std::vector<std::string> lines;
-  for (const auto& [position, doing] : snapshot()) {
-    const auto at = static_cast<std::int32_t>(lines.size());
-    auto line = fmt::format("rank {}", at % ranks_);
+  for (const auto& each : look(plan)) {
+    auto line = fmt::format("rank {}", each.rank);
     if (static_cast<std::int32_t>(entries_.size()) > ranks_)
-      line += fmt::format(" of replica {}", at / ranks_);
-    if (doing == state::idle || position >= plan.ops.size()) {
-      lines.push_back(line + " is idle");
-      continue;
-    }
-    const auto& op = plan.ops[position];
-    lines.push_back(doing == state::running
-                      ? fmt::format("{} runs {}", line, to_text(plan, op))
-                      : fmt::format("{} waits at {} for {}", line,
-                                    to_text(plan, op),
-                                    what_it_waits_for(plan, op)));
+      line += fmt::format(" of replica {}", each.data_rank);
+    if (each.doing == state::idle)
+      line += " is idle";
+    else if (each.doing == state::running)
+      line += " runs " + each.op;
+    else
+      line += fmt::format(" waits at {} for {}", each.op, each.waits_for);
+    lines.push_back(std::move(line));
   }
   return lines;
 }

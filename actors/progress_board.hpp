@@ -9,6 +9,8 @@
 
 namespace troupe {
 
+struct rank_health;
+
 /// Where every rank of every replica stands in its lane; written by stages,
 /// read by anyone (the watchdog, an interrupt) without a message.
 class progress_board {
@@ -26,12 +28,24 @@ class progress_board {
   void set(std::int32_t data_rank, std::int32_t rank, entry now);
   std::vector<entry> snapshot() const;  // by data rank, then rank
 
+  /// The same in words, with the plan that runs.
+  std::vector<rank_health> look(const plan& plan) const;
   /// One sentence a rank: what it runs, or what it waits for and from whom.
   std::vector<std::string> describe(const plan& plan) const;
 
  private:
   std::int32_t ranks_;
   std::vector<std::atomic<std::uint64_t>> entries_;
+};
+
+/// What a rank of a replica does at a moment.
+struct rank_health {
+  std::int32_t data_rank = 0;
+  std::int32_t rank = 0;
+  progress_board::state doing = progress_board::state::idle;
+  std::int32_t stage = none;  // of the op
+  std::string op{};           // 0F3; empty while it is idle
+  std::string waits_for{};    // "the activation of stage 0 (rank 0)"
 };
 
 }  // namespace troupe

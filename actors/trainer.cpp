@@ -324,6 +324,10 @@ void trainer::interrupt(std::string reason) {
   impl_->actors->interrupt(std::move(reason));
 }
 
+run_health trainer::health() const {
+  return impl_->actors->health();
+}
+
 parameter_list trainer::parameters() const {
   return parameters_of(impl_->replicas[0]);
 }

@@ -74,6 +74,8 @@ class trainer {
   /// Observes tensors for monitors in every n-th step only; any thread.
   void observe_every(std::int64_t steps);
   void interrupt(std::string reason);
+  /// How the actors are now; any thread, and no step waits for it.
+  run_health health() const;
 
   /// Parameters of the first replica under their unsplit names, in model
   /// order, as far as they live here. Handles: they change with the next step.

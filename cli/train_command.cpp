@@ -5,6 +5,7 @@
 
 #include "troupe/cli/config_file.hpp"
 #include "troupe/cli/signals.hpp"
+#include "troupe/cli/train_dashboard.hpp"
 #include "troupe/cli/train_endpoint.hpp"
 #include "troupe/cli/train_monitors.hpp"
 #include "troupe/cli/train_output.hpp"
@@ -52,7 +53,8 @@ void train_pipeline(const train_options& options, const train_setup& setup,
   if (!options.initial.empty())
     run.load(read_safetensors(options.initial), options.initial);
   save(options.save_initial, run.parameters());
-  attach_monitors(run, options, setup);
+  const auto page = open_dashboard(run, options);
+  attach_monitors(run, options, setup, page.get());
   const auto endpoint = open_endpoint(run, options, setup);
   signals.on_signal([&](const char* name) { run.interrupt(name); });
   try {
@@ -76,6 +78,10 @@ void require_actors(const train_options& o) {
     fail(error_code::invalid_argument,
          "--plain runs no actors, so that there is nothing for --trace, "
          "--timeline, --log-json, --monitor or --sink; leave them out");
+  if (!o.dashboard.empty())
+    fail(error_code::invalid_argument,
+         "--plain runs no actors, so that there is nothing for --dashboard to "
+         "show; leave it out");
   if (!o.endpoint.empty() && o.endpoint != "none")
     fail(error_code::invalid_argument,
          "--plain runs no actors, so that there is nothing to attach to; leave "
@@ -94,6 +100,7 @@ void train(const CLI::App& command, const train_options& options) {
   const auto setup = make_setup(options);
   require_outputs(options);
   require_monitors(options);
+  require_dashboard(options);
   if (options.dry_run)
     return print_plan_summary(options, setup);
   try {

@@ -25,12 +25,14 @@ monitor_context context_of(trainer& run, const train_setup& setup,
   return context;
 }
 
-sink_pointer make_sinks(const train_options& options) {
+sink_pointer make_sinks(const train_options& options, const dashboard* page) {
   std::vector<sink_pointer> all{callback_sink({}, [](const alert& what) {
     spdlog::warn("{}: {}", what.monitor, what.text);
   })};
   for (const auto& spec : options.sink)
     all.push_back(make_sink(spec));
+  if (page)
+    all.push_back(page->sink());
   return join(std::move(all));
 }
 
@@ -39,10 +41,12 @@ void require_monitors(const train_options& options) {
   nothing.sink = callback_sink({});
   for (const auto& spec : options.monitor)
     make_monitor(spec, nothing);
+  for (const auto& spec : options.sink)
+    require_sink(spec);
 }
 
 void attach_monitors(trainer& run, const train_options& options,
-                     const train_setup& setup) {
+                     const train_setup& setup, const dashboard* page) {
   const auto plan = run.shared_plan();
   run.attach(warning_monitor());
   run.attach(progress_monitor(plan, progress_to(options)));
@@ -50,13 +54,14 @@ void attach_monitors(trainer& run, const train_options& options,
     run.attach(metrics_monitor(plan, options.log_json));
   if (!options.timeline.empty() || !options.trace.empty())
     run.attach(timeline_monitor(plan, {options.timeline, options.trace}));
-  if (options.monitor.empty() && options.sink.empty())
-    return;
-  const auto context = context_of(run, setup, make_sinks(options));
+  const auto context = context_of(run, setup, make_sinks(options, page));
   for (const auto& spec : options.monitor)
     run.attach(make_monitor(spec, context));
   if (!options.sink.empty())
     run.attach(step_metrics_monitor(plan, context.sink));
+  if (page)
+    for (const auto& part : page->monitors())
+      run.attach(part);
 }
 
 }  // namespace troupe::cli

@@ -243,6 +243,16 @@ void add_endpoint_flags(CLI::App& app, train_options& o) {
     .add_option("--endpoint-token-file", o.endpoint_token_file,
                 "a file with a secret that others must know; for tcp required")
     ->group(group);
+  app
+    .add_option("--dashboard", o.dashboard,
+                "serve a page that shows the run at HOST:PORT, such as "
+                "127.0.0.1:8080 (port 0: any), which is logged")
+    ->group(group);
+  app
+    .add_option("--dashboard-token-file", o.dashboard_token_file,
+                "a file with a secret that the page asks for, as a password; "
+                "required unless HOST is this machine's own")
+    ->group(group);
 }
 
 }  // namespace

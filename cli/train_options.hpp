@@ -67,6 +67,8 @@ struct train_options {
   // attaching to it while it runs
   std::string endpoint;  // empty: the default one
   std::string endpoint_token_file;
+  std::string dashboard;  // empty: none
+  std::string dashboard_token_file;
   bool print_config = false;
   bool dry_run = false;
 };

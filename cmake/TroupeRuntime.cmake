@@ -40,12 +40,16 @@ troupe_component(sinks DIRECTORY monitors/sinks
   DEPENDS troupe::monitors
   PRIVATE nlohmann_json::nlohmann_json Boost::headers PCH torch)
 
+troupe_component(dashboard DIRECTORY monitors/dashboard
+  DEPENDS troupe::sinks nlohmann_json::nlohmann_json PCH torch)
+include(TroupePage)
+
 file(CONFIGURE OUTPUT ${troupe_include}/troupe_version.hpp CONTENT
 "#pragma once\n#define TROUPE_VERSION \"${PROJECT_VERSION}\"\n")
 file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/cli/*.cpp)
 if(sources)
   troupe_program(troupe SOURCES ${sources} PCH torch
-    DEPENDS troupe::sinks troupe::live troupe::models CLI11::CLI11
+    DEPENDS troupe::dashboard troupe::live troupe::models CLI11::CLI11
       tomlplusplus::tomlplusplus)
 endif()
 
@@ -74,6 +78,8 @@ troupe_tests(sinks DIRECTORY tests/monitors/sinks
   DEPENDS troupe::sinks PCH torch)
 troupe_tests(live DIRECTORY tests/monitors/live
   DEPENDS troupe::live troupe::models PCH torch)
+troupe_tests(dashboard DIRECTORY tests/monitors/dashboard
+  DEPENDS troupe::dashboard troupe::models PCH torch)
 troupe_tests(cli DIRECTORY tests/cli DEPENDS troupe::plan troupe::checkpoint
   PCH torch NEEDS troupe)
 troupe_tests(examples DIRECTORY tests/examples DEPENDS troupe::plan)

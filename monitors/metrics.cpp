@@ -4,6 +4,7 @@
 
 #include "troupe/engine/device/memory.hpp"
 #include "troupe/monitors/append_file.hpp"
+#include "troupe/monitors/json_number.hpp"
 #include "troupe/monitors/phase_name.hpp"
 #include "troupe/monitors/step_collector.hpp"
 #include "troupe/monitors/step_times.hpp"
@@ -17,7 +18,7 @@ using json = nlohmann::ordered_json;
 json values_of(const std::vector<named_value>& values) {
   json object = json::object();
   for (const auto& value : values)
-    object[value.name] = value.value;
+    object[value.name] = json_number<json>(value.value);
   return object;
 }
 
@@ -26,18 +27,19 @@ json line_of(const step_event& step, const step_times& times) {
   json line = {{"step", step.source.step},
                {"phase", phase_name(step.source.phase)}};
   if (!step.losses.empty())
-    line["loss"] = step.losses.front().value;
+    line["loss"] = json_number<json>(step.losses.front().value);
   line["losses"] = values_of(step.losses);
   line["metrics"] = values_of(step.metrics);
   line["tokens"] = step.tokens;
   if (step.source.phase != phase::training)
     return line;
-  line["grad_norm"] = step.gradient_norm;
+  line["grad_norm"] = json_number<json>(step.gradient_norm);
   line["lr"] = step.learning_rate;
   line["loss_scale"] = step.loss_scale;
   line["updated"] = step.updated;
   line["seconds"] = seconds;
-  line["tokens_per_second"] = static_cast<double>(step.tokens) / seconds;
+  line["tokens_per_second"] =
+    json_number<json>(static_cast<double>(step.tokens) / seconds);
   line["bubble"] = times.bubble;
   line["plan_bubble"] = times.plan_bubble;
   line["lane_seconds"] = times.seconds;

@@ -5,116 +5,21 @@
 
 #include <algorithm>
 #include <array>
-#include <map>
 
 #include "troupe/monitors/budget.hpp"
 #include "troupe/monitors/gap.hpp"
 #include "troupe/monitors/gradient_dump.hpp"
 #include "troupe/monitors/overflow.hpp"
 #include "troupe/monitors/retro.hpp"
+#include "troupe/monitors/settings.hpp"
 #include "troupe/monitors/stability.hpp"
 #include "troupe/monitors/throughput.hpp"
 #include "troupe/monitors/timeline.hpp"
 #include "troupe/schedules/error.hpp"
-#include "troupe/schedules/parse_number.hpp"
 
 namespace troupe {
 
 namespace {
-
-/// The settings of one spec; whatever is not asked for is unknown.
-class settings {
- public:
-  settings(std::string monitor, const std::string& text)
-    : monitor_(std::move(monitor)) {
-    std::string* last = nullptr;
-    for (std::size_t from = 0; from < text.size();) {
-      const auto to = std::min(text.find(',', from), text.size());
-      const auto part = text.substr(from, to - from);
-      from = to + 1;
-      const auto equals = part.find('=');
-      if (equals == std::string::npos && last)
-        *last += "," + part;
-      else if (equals == std::string::npos)
-        fail(error_code::invalid_argument,
-             "monitor {}: '{}' is no setting; write key=value", monitor_, part);
-      else
-        last = &(values_[part.substr(0, equals)] = part.substr(equals + 1));
-    }
-  }
-
-  void read(const char* key, std::string& into) {
-    if (const auto* text = find(key))
-      into = *text;
-  }
-  void read(const char* key, bool& into) {
-    const auto* text = find(key);
-    if (!text)
-      return;
-    if (*text != "true" && *text != "false")
-      refuse(key, *text, "true or false");
-    into = *text == "true";
-  }
-  void read(const char* key, double& into) {
-    if (const auto* text = find(key))
-      into = number<double>(key, *text, "a number");
-  }
-  template <std::integral Integer>
-  void read(const char* key, Integer& into) {
-    if (const auto* text = find(key))
-      into = number<Integer>(key, *text, "a whole number");
-  }
-  void read(const char* key, std::optional<std::int64_t>& into) {
-    if (const auto* text = find(key))
-      into = number<std::int64_t>(key, *text, "a whole number");
-  }
-  void read(const char* key, std::vector<std::int64_t>& into) {
-    const auto* text = find(key);
-    if (!text)
-      return;
-    for (std::size_t from = 0; from <= text->size();) {
-      const auto to = std::min(text->find(',', from), text->size());
-      into.push_back(number<std::int64_t>(key, text->substr(from, to - from),
-                                          "whole numbers"));
-      from = to + 1;
-    }
-  }
-
-  /// Throws for the first setting that nobody has read.
-  void require_all_read() const {
-    for (const auto& [key, value] : values_)
-      if (std::ranges::find(known_, key) == known_.end())
-        fail(error_code::invalid_argument,
-             "monitor {} has no setting '{}'; it has {}", monitor_, key,
-             fmt::join(known_, ", "));
-  }
-
- private:
-  const std::string* find(const char* key) {
-    known_.emplace_back(key);
-    const auto at = values_.find(key);
-    return at == values_.end() ? nullptr : &at->second;
-  }
-
-  [[noreturn]] void refuse(const char* key, const std::string& text,
-                           const char* wanted) const {
-    fail(error_code::invalid_argument, "monitor {}: {}={} is not {}", monitor_,
-         key, text, wanted);
-  }
-
-  template <class Number>
-  Number number(const char* key, const std::string& text,
-                const char* wanted) const {
-    const auto value = parse_number<Number>(text);
-    if (!value)
-      refuse(key, text, wanted);
-    return *value;
-  }
-
-  std::string monitor_;
-  std::map<std::string, std::string> values_;
-  std::vector<std::string> known_;
-};
 
 monitor make_gap(settings& from, const monitor_context& context) {
   gap_options options;
@@ -252,7 +157,8 @@ monitor make_monitor(const std::string& spec, const monitor_context& context) {
     fail(error_code::invalid_argument, "there is no monitor '{}'; there are {}",
          name, fmt::join(names, ", "));
   }
-  settings from(name, colon < spec.size() ? spec.substr(colon + 1) : "");
+  settings from("monitor " + name,
+                colon < spec.size() ? spec.substr(colon + 1) : "");
   return found->make(from, context);
 }
 

@@ -11,6 +11,7 @@
 
 #include "troupe/engine/checkpoint/safetensors.hpp"
 #include "troupe/monitors/frame.hpp"
+#include "troupe/monitors/json_number.hpp"
 #include "troupe/schedules/atomic_file.hpp"
 #include "troupe/schedules/error.hpp"
 
@@ -36,11 +37,11 @@ json line_of(const tensors_event& op, const tensor_record& record) {
           {"nans", s.nans},
           {"infs", s.infs},
           {"zeros", s.zeros},
-          {"max_abs", s.max_abs},
-          {"min_abs", s.min_abs},
-          {"mean", s.mean},
-          {"variance", s.variance()},
-          {"l2", s.l2()}};
+          {"max_abs", json_number<json>(s.max_abs)},
+          {"min_abs", json_number<json>(s.min_abs)},
+          {"mean", json_number<json>(s.mean)},
+          {"variance", json_number<json>(s.variance())},
+          {"l2", json_number<json>(s.l2())}};
 }
 
 struct kept_step {

@@ -1,6 +1,7 @@
 #include "troupe/monitors/live/event_json.hpp"
 
 #include "troupe/monitors/live/json_fields.hpp"
+#include "troupe/monitors/phase_name.hpp"
 
 namespace troupe {
 
@@ -12,7 +13,7 @@ json json_of(const std::vector<named_value>& values) {
   auto list = json::array();
   for (const auto& value : values)
     list.push_back(
-      {value.name, troupe::json_of(value.value), troupe::json_of(value.count)});
+      {value.name, json_number(value.value), json_number(value.count)});
   return list;
 }
 
@@ -48,20 +49,20 @@ json parts_of(const step_event& what) {
   return {{"event", "step"},
           {"losses", json_of(what.losses)},
           {"metrics", json_of(what.metrics)},
-          {"gradient_norm", troupe::json_of(what.gradient_norm)},
-          {"learning_rate", troupe::json_of(what.learning_rate)},
-          {"loss_scale", troupe::json_of(what.loss_scale)},
+          {"gradient_norm", json_number(what.gradient_norm)},
+          {"learning_rate", json_number(what.learning_rate)},
+          {"loss_scale", json_number(what.loss_scale)},
           {"updated", what.updated},
           {"tokens", what.tokens},
           {"begin", what.begin},
           {"end", what.end},
           {"resident_bytes", what.resident_bytes},
-          {"observe_seconds", troupe::json_of(what.observe_seconds)},
-          {"monitor_seconds", troupe::json_of(what.monitor_seconds)}};
+          {"observe_seconds", json_number(what.observe_seconds)},
+          {"monitor_seconds", json_number(what.monitor_seconds)}};
 }
 
 json parts_of(const slow_load_event& what) {
-  return {{"event", "slow_load"}, {"seconds", troupe::json_of(what.seconds)}};
+  return {{"event", "slow_load"}, {"seconds", json_number(what.seconds)}};
 }
 
 json parts_of(const failure_event& what) {
@@ -143,16 +144,10 @@ phase phase_of(const std::string& name) {
   fail(error_code::malformed_text, "a phase of an unknown kind");
 }
 
-const char* name_of(phase of) {
-  return of == phase::training     ? "training"
-         : of == phase::validation ? "validation"
-                                   : "inference";
-}
-
 }  // namespace
 
 json json_of(const event_source& source) {
-  return {{"step", source.step},           {"phase", name_of(source.phase)},
+  return {{"step", source.step},           {"phase", phase_name(source.phase)},
           {"data_rank", source.data_rank}, {"rank", source.rank},
           {"stage", source.stage},         {"microbatch", source.microbatch},
           {"slice", source.slice}};

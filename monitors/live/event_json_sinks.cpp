@@ -19,7 +19,7 @@ alert alert_of(const json& value) {
 json json_of(const metrics_record& record) {
   auto values = json::array(), histograms = json::array();
   for (const auto& each : record.values)
-    values.push_back({each.name, json_of(each.value)});
+    values.push_back({each.name, json_number(each.value)});
   for (const auto& each : record.histograms)
     histograms.push_back({each.name, json_of(each.statistics)});
   return {{"source", json_of(record.source)},

@@ -60,13 +60,13 @@ json json_of(const tensor_statistics& s) {
                {"fp16_underflows", s.fp16_underflows},
                {"bf16_overflows", s.bf16_overflows},
                {"bf16_underflows", s.bf16_underflows},
-               {"max_abs", json_of(s.max_abs)},
-               {"min_abs", json_of(s.min_abs)},
-               {"mean", json_of(s.mean)},
-               {"squares", json_of(s.squares)},
+               {"max_abs", json_number(s.max_abs)},
+               {"min_abs", json_number(s.min_abs)},
+               {"mean", json_number(s.mean)},
+               {"squares", json_number(s.squares)},
                {"instances", s.instances},
-               {"instance_mean_sum", json_of(s.instance_mean_sum)},
-               {"instance_variance_sum", json_of(s.instance_variance_sum)}};
+               {"instance_mean_sum", json_number(s.instance_mean_sum)},
+               {"instance_variance_sum", json_number(s.instance_variance_sum)}};
   if (s.histogram)
     made["histogram"] = bins_of(*s.histogram);
   return made;

@@ -1,6 +1,6 @@
 #include "troupe/monitors/live/json_fields.hpp"
 
-#include <cmath>
+#include <algorithm>
 #include <limits>
 
 namespace troupe {
@@ -42,21 +42,15 @@ std::string json_text(const json& value) {
   return value.dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
-json json_of(double value) {
-  if (std::isfinite(value))
-    return value;
-  return std::isnan(value) ? "nan" : value > 0 ? "inf" : "-inf";
-}
-
 double as_number(const json& value, const std::string& field) {
   if (value.is_number())
     return value.get<double>();
   using limits = std::numeric_limits<double>;
-  if (value == "nan")
+  if (value == "NaN")
     return limits::quiet_NaN();
-  if (value == "inf")
+  if (value == "Infinity")
     return limits::infinity();
-  if (value == "-inf")
+  if (value == "-Infinity")
     return -limits::infinity();
   fail(error_code::malformed_text, "'{}' is no number", field);
 }

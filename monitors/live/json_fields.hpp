@@ -6,6 +6,7 @@
 #include <string_view>
 #include <utility>
 
+#include "troupe/monitors/json_number.hpp"
 #include "troupe/schedules/error.hpp"
 
 namespace troupe {
@@ -18,8 +19,7 @@ nlohmann::json parse_json(std::string_view text);
 /// One line; bytes that are no UTF-8 are replaced.
 std::string json_text(const nlohmann::json& value);
 
-/// A number, also if it is not finite: "nan", "inf", "-inf".
-nlohmann::json json_of(double value);
+/// A number as `json_number` writes it.
 double as_number(const nlohmann::json& value, const std::string& field);
 
 const nlohmann::json& field_of(const nlohmann::json& object, const char* name);

@@ -5,6 +5,7 @@
 #include <boost/asio/ip/address.hpp>
 #include <charconv>
 #include <optional>
+#include <string_view>
 
 #include "troupe/schedules/error.hpp"
 
@@ -38,6 +39,24 @@ std::optional<std::uint16_t> port_of(const std::string& text) {
   return is_number ? std::optional(port) : std::nullopt;
 }
 
+/// Up to the first character that doesn't belong to it.
+std::string from_base64(std::string_view text) {
+  constexpr std::string_view alphabet =
+    "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  std::string bytes;
+  std::uint32_t bits = 0;
+  for (int waiting = 0; const auto c : text) {
+    const auto value = alphabet.find(c);
+    if (value == std::string_view::npos)
+      break;
+    bits = (bits << 6) | static_cast<std::uint32_t>(value);
+    waiting += 6;
+    if (waiting >= 8)
+      bytes += static_cast<char>(bits >> (waiting -= 8));
+  }
+  return bytes;
+}
+
 }  // namespace
 
 http_address parse_http_address(const std::string& text) {
@@ -51,8 +70,26 @@ http_address parse_http_address(const std::string& text) {
   return {address->to_string(), *port, address->is_loopback()};
 }
 
+void require_servable(const std::string& address, const std::string& token) {
+  if (!parse_http_address(address).is_loopback && token.empty())
+    fail(error_code::invalid_argument,
+         "{} can be reached from other machines; give a token, or listen at "
+         "127.0.0.1",
+         address);
+}
+
 bool is_plain_host(const std::string& host) {
   return address_of(host_of(host)).has_value();
+}
+
+std::string password_of(const std::string& authorization) {
+  constexpr std::string_view scheme = "Basic ";
+  if (!authorization.starts_with(scheme))
+    return {};
+  const auto plain =
+    from_base64(std::string_view(authorization).substr(scheme.size()));
+  const auto colon = plain.find(':');
+  return colon == std::string::npos ? std::string{} : plain.substr(colon + 1);
 }
 
 bool equals_secret(const std::string& given, const std::string& secret) {

@@ -16,9 +16,17 @@ struct http_address {
 /// `invalid_argument`.
 http_address parse_http_address(const std::string& text);
 
+/// Throws `invalid_argument` for an address that is none, and for one that
+/// other machines reach unless there is a token.
+void require_servable(const std::string& address, const std::string& token);
+
 /// Whether a request's `Host` is a number or `localhost`, with or without a
 /// port.
 bool is_plain_host(const std::string& host);
+
+/// The password in `Basic` and the base64 of `user:password`; empty where
+/// there is none.
+std::string password_of(const std::string& authorization);
 
 /// Whether both are the same, in a time that tells nothing but their lengths.
 bool equals_secret(const std::string& given, const std::string& secret);

@@ -40,12 +40,8 @@ constexpr auto with_error = asio::as_tuple(asio::use_awaitable);
 constexpr auto pause_before_retry = std::chrono::milliseconds(10);
 
 tcp::acceptor listen(asio::io_context& context, const http_options& options) {
+  require_servable(options.address, options.token);
   const auto at = parse_http_address(options.address);
-  if (!at.is_loopback && options.token.empty())
-    fail(error_code::invalid_argument,
-         "{} can be reached from other machines; give a token, or listen at "
-         "127.0.0.1",
-         options.address);
   try {
     const tcp::endpoint endpoint{asio::ip::make_address(at.host), at.port};
     return {context, endpoint, true};
@@ -55,22 +51,38 @@ tcp::acceptor listen(asio::io_context& context, const http_options& options) {
   }
 }
 
-http_response refusal(const http_request& request, const std::string& token) {
-  if (!token.empty()
-      && !equals_secret(request[http::field::authorization], "Bearer " + token))
-    return {401, "text/plain", "a token is needed\n"};
+bool knows_token(const http_request& request, const http_options& options) {
+  const std::string given = request[http::field::authorization];
+  return equals_secret(given, "Bearer " + options.token)
+         || (options.for_browsers
+             && equals_secret(password_of(given), options.token));
+}
+
+http_response refusal(const http_request& request,
+                      const http_options& options) {
+  const auto& token = options.token;
+  if (!token.empty() && !knows_token(request, options))
+    return {.status = 401,
+            .type = "text/plain",
+            .body = "a token is needed\n",
+            .headers = {{"WWW-Authenticate", options.for_browsers
+                                               ? "Basic realm=\"troupe\""
+                                               : "Bearer"}}};
   if (token.empty() && request.count(http::field::host) > 0
       && !is_plain_host(request[http::field::host]))
     return {403, "text/plain", "ask for 127.0.0.1 or localhost\n"};
   if (request.method() != http::verb::get
       && request.method() != http::verb::head)
-    return {405, "text/plain", "only GET and HEAD\n"};
+    return {.status = 405,
+            .type = "text/plain",
+            .body = "only GET and HEAD\n",
+            .headers = {{"Allow", "GET, HEAD"}}};
   return {};
 }
 
-http_response respond(const http_request& request, const std::string& token,
+http_response respond(const http_request& request, const http_options& options,
                       const http_handler& handler) {
-  const auto refused = refusal(request, token);
+  const auto refused = refusal(request, options);
   if (refused.status != 200)
     return refused;
   try {
@@ -86,10 +98,8 @@ http_answer answer(const http_request& request, http_response response) {
   made.set(http::field::content_type, response.type);
   made.set(http::field::cache_control, "no-store");
   made.set("X-Content-Type-Options", "nosniff");
-  if (response.status == 401)
-    made.set(http::field::www_authenticate, "Bearer");
-  if (response.status == 405)
-    made.set(http::field::allow, "GET, HEAD");
+  for (const auto& [name, value] : response.headers)
+    made.set(name, value);
   made.keep_alive(false);
   made.content_length(response.body.size());
   if (request.method() != http::verb::head)
@@ -180,8 +190,7 @@ class http_server::loop {
     if (no_request)
       co_return;
     const auto& request = parser.get();
-    const auto said =
-      answer(request, respond(request, options_.token, handler_));
+    const auto said = answer(request, respond(request, options_, handler_));
     stream.expires_after(options_.timeout);
     co_await http::async_write(stream, said, with_error);
     beast::error_code ignored;

@@ -5,6 +5,8 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 namespace troupe {
 
@@ -12,6 +14,7 @@ struct http_response {
   unsigned status = 200;
   std::string type = "text/plain; charset=utf-8";
   std::string body{};
+  std::vector<std::pair<std::string, std::string>> headers{};  // further ones
 };
 
 /// What to say to a path such as `/metrics` (what follows a `?` is cut off).
@@ -23,6 +26,9 @@ struct http_options {
   std::string address = "127.0.0.1:0";
   /// If not empty, asked for: `Authorization: Bearer TOKEN`.
   std::string token{};
+  /// Lets browsers ask a person for the token, and send it with everything:
+  /// it may also come as the password of `Authorization: Basic`, of any user.
+  bool for_browsers = false;
   std::size_t connections = 64;      // further ones wait for their turn
   std::size_t request_bytes = 8192;  // larger requests are dropped
   /// For a whole request to arrive, and for a whole response to be taken.

@@ -1,9 +1,9 @@
 #include "troupe/monitors/sinks/json_lines_sink.hpp"
 
-#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "troupe/monitors/append_file.hpp"
+#include "troupe/monitors/json_number.hpp"
 #include "troupe/monitors/phase_name.hpp"
 
 namespace troupe {
@@ -12,20 +12,12 @@ namespace {
 
 using json = nlohmann::ordered_json;
 
-json number(double value) {
-  if (std::isnan(value))
-    return "NaN";
-  if (std::isinf(value))
-    return value > 0 ? "Infinity" : "-Infinity";
-  return value;
-}
-
 /// Without json's own look for a name among those before, which would cost
 /// milliseconds for a thousand.
 json values_of(const metrics_record& record) {
   json::object_t values;
   for (const auto& each : record.values)
-    values.emplace_back(each.name, number(each.value));
+    values.emplace_back(each.name, json_number<json>(each.value));
   return values;
 }
 

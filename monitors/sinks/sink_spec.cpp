@@ -4,66 +4,39 @@
 
 #include <algorithm>
 #include <array>
+#include <filesystem>
 #include <fstream>
-#include <utility>
-#include <vector>
+#include <optional>
 
+#include "troupe/monitors/settings.hpp"
 #include "troupe/monitors/sinks/csv_sink.hpp"
+#include "troupe/monitors/sinks/http_address.hpp"
 #include "troupe/monitors/sinks/json_lines_sink.hpp"
 #include "troupe/monitors/sinks/prometheus_sink.hpp"
 #include "troupe/monitors/sinks/tensorboard_sink.hpp"
 #include "troupe/monitors/sinks/terminal_sink.hpp"
+#include "troupe/schedules/atomic_file.hpp"
 #include "troupe/schedules/error.hpp"
-#include "troupe/schedules/parse_number.hpp"
 
 namespace troupe {
 
 namespace {
 
-using settings = std::vector<std::pair<std::string, std::string>>;
-
-/// What stands before the first `key=` has an empty key.
-settings settings_of(const std::string& text) {
-  settings made;
-  for (std::size_t from = 0; from < text.size();) {
-    const auto to = std::min(text.find(',', from), text.size());
-    const auto part = text.substr(from, to - from);
-    const auto equals = part.find('=');
-    if (equals != std::string::npos)
-      made.emplace_back(part.substr(0, equals), part.substr(equals + 1));
-    else if (made.empty())
-      made.emplace_back("", part);
-    else
-      made.back().second += "," + part;
-    from = to + 1;
-  }
-  return made;
-}
-
-[[noreturn]] void fail_for(const char* name, const std::string& setting,
-                           const char* known) {
-  fail(error_code::invalid_argument, "sink {}: no setting '{}'; there is {}",
-       name, setting, known);
-}
-
-std::size_t count_of(const std::string& text) {
-  const auto count = parse_number<std::size_t>(text);
-  if (!count)
-    fail(error_code::invalid_argument, "sink terminal: top is '{}', no number",
-         text);
-  return *count;
+terminal_options terminal_of(const std::string& text) {
+  terminal_options options;
+  settings from("sink terminal", text);
+  from.read("match", options.match);
+  from.read("top", options.top);
+  from.require_all_read();
+  return options;
 }
 
 sink_pointer make_terminal(const std::string& text) {
-  terminal_options options;
-  for (const auto& [key, value] : settings_of(text))
-    if (key == "match")
-      options.match = value;
-    else if (key == "top")
-      options.top = count_of(value);
-    else
-      fail_for("terminal", key.empty() ? value : key, "match, top");
-  return terminal_sink(options);
+  return terminal_sink(terminal_of(text));
+}
+
+void require_terminal(const std::string& text) {
+  make_terminal(text);  // prints nothing by itself
 }
 
 std::string token_in(const std::string& path) {
@@ -74,16 +47,32 @@ std::string token_in(const std::string& path) {
   return token;
 }
 
-sink_pointer make_prometheus(const std::string& text) {
+prometheus_options prometheus_of(const std::string& text) {
+  const auto comma = std::min(text.find(','), text.size());
   prometheus_options options;
-  for (const auto& [key, value] : settings_of(text))
-    if (key.empty())
-      options.address = value;
-    else if (key == "token_file")
-      options.token = token_in(value);
-    else
-      fail_for("prometheus", key, "token_file");
-  return prometheus_sink(options);
+  options.address = text.substr(0, comma);
+  settings from("sink prometheus",
+                text.substr(std::min(comma + 1, text.size())));
+  std::optional<std::string> token_file;
+  from.read("token_file", token_file);
+  from.require_all_read();
+  if (token_file)
+    options.token = token_in(*token_file);
+  return options;
+}
+
+sink_pointer make_prometheus(const std::string& text) {
+  return prometheus_sink(prometheus_of(text));
+}
+
+void require_prometheus(const std::string& text) {
+  const auto options = prometheus_of(text);
+  require_servable(options.address, options.token);
+}
+
+void require_folder(const std::string& folder) {
+  if (std::filesystem::exists(folder) && !std::filesystem::is_directory(folder))
+    fail(error_code::io, "{}: is no folder", folder);
 }
 
 struct sink_kind {
@@ -92,35 +81,51 @@ struct sink_kind {
   const char* help;
   bool needs_more;
   sink_pointer (*make)(const std::string&);
+  void (*require)(const std::string&);
 };
 
 constexpr std::array kinds{
   sink_kind{"terminal", "terminal[:match=GLOBS,top=N]",
             "alerts, and of matching metrics the N largest (10)", false,
-            make_terminal},
+            make_terminal, require_terminal},
   sink_kind{"json", "json:FILE", "JSON lines of metrics and alerts", true,
-            json_lines_sink},
+            json_lines_sink, require_writable},
   sink_kind{"csv", "csv:FILE", "metrics as step,phase,name,value", true,
-            csv_sink},
+            csv_sink, require_writable},
   sink_kind{"tensorboard", "tensorboard:FOLDER", "scalars and histograms", true,
-            tensorboard_sink},
+            tensorboard_sink, require_folder},
   sink_kind{"prometheus", "prometheus:HOST:PORT[,token_file=FILE]",
             "the latest values and counts of alerts at /metrics", true,
-            make_prometheus},
+            make_prometheus, require_prometheus},
 };
 
-}  // namespace
+struct chosen_sink {
+  const sink_kind* kind;
+  std::string more;  // behind the name's colon
+};
 
-sink_pointer make_sink(const std::string& spec) {
+chosen_sink chosen(const std::string& spec) {
   const auto name = spec.substr(0, spec.find(':'));
   const auto more = spec.substr(std::min(name.size() + 1, spec.size()));
-  const auto found = std::ranges::find(kinds, name, &sink_kind::name);
+  const auto* found = std::ranges::find(kinds, name, &sink_kind::name);
   if (found == kinds.end())
     fail(error_code::invalid_argument, "no sink '{}'; there are:\n{}", name,
          sink_help());
   if (found->needs_more && more.empty())
     fail(error_code::invalid_argument, "sink {}: write {}", name, found->form);
-  return found->make(more);
+  return {found, more};
+}
+
+}  // namespace
+
+sink_pointer make_sink(const std::string& spec) {
+  const auto [kind, more] = chosen(spec);
+  return kind->make(more);
+}
+
+void require_sink(const std::string& spec) {
+  const auto [kind, more] = chosen(spec);
+  kind->require(more);
 }
 
 std::string sink_help() {

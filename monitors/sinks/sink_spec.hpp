@@ -13,6 +13,10 @@ namespace troupe {
 /// `invalid_argument` with what there is, and `io`.
 sink_pointer make_sink(const std::string& spec);
 
+/// Throws what `make_sink` would throw for this text, and makes nothing: for a
+/// look before any work.
+void require_sink(const std::string& spec);
+
 /// A line for each sink and its settings, for `--help`.
 std::string sink_help();
 

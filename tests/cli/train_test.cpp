@@ -339,3 +339,16 @@ TEST_CASE("monitors and sinks are made of what the command line says") {
   CHECK(unknown.exit_code == 2);
   CHECK_THAT(unknown.output, ContainsSubstring("there is no monitor 'nope'"));
 }
+
+TEST_CASE("a sink that can't be is refused before any work") {
+  const bench at;
+  for (const auto& [sink, code, reason] :
+       {std::tuple{"graphite:x", 2, "no sink 'graphite'"},
+        {"csv:/no/such/folder/x", 1, "can't be created"},
+        {"prometheus:0.0.0.0:0", 2, "give a token"}}) {
+    const auto run = at.train(std::string("--dry-run --sink ") + sink);
+    INFO(run.output);
+    CHECK(run.exit_code == code);
+    CHECK_THAT(run.output, ContainsSubstring(reason));
+  }
+}

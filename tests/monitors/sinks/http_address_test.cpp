@@ -32,6 +32,23 @@ TEST_CASE("a plain host is a number or localhost") {
     CHECK_FALSE(is_plain_host(other));
 }
 
+TEST_CASE("a password is what stands behind the user's name") {
+  CHECK(password_of("Basic dTpzZXNhbWU=") == "sesame");    // u:sesame
+  CHECK(password_of("Basic OnNlc2FtZQ==") == "sesame");    // :sesame
+  CHECK(password_of("Basic dTphOmIv/w==") == "a:b/\xff");  // u:a:b/
+  for (const auto* other :
+       {"", "Basic", "Basic ", "Basic ====", "Basic dQ==", "basic dTpzZXNhbWU=",
+        "Bearer dTpzZXNhbWU=", "Basic \xff\xfe:"})
+    CHECK(password_of(other).empty());
+}
+
+TEST_CASE("who may be asked, and who needs a token") {
+  CHECK_NOTHROW(require_servable("127.0.0.1:0", ""));
+  CHECK_NOTHROW(require_servable("0.0.0.0:0", "sesame"));
+  CHECK_THROWS_AS(require_servable("0.0.0.0:0", ""), error);
+  CHECK_THROWS_AS(require_servable("nonsense", "sesame"), error);
+}
+
 TEST_CASE("secrets are equal or not") {
   CHECK(equals_secret("abc", "abc"));
   CHECK_FALSE(equals_secret("abd", "abc"));

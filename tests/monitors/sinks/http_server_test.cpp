@@ -137,6 +137,20 @@ TEST_CASE("with a token, only who knows it is answered") {
                  && ContainsSubstring("WWW-Authenticate: Bearer\r\n"));
 }
 
+TEST_CASE("a browser may send the token as a password") {
+  const http_server server({.token = "sesame", .for_browsers = true}, say);
+  const auto at = server.address();
+  for (const auto* right : {"Authorization: Bearer sesame\r\n",
+                            "Authorization: Basic dTpzZXNhbWU=\r\n"})
+    CHECK_THAT(get(at, "/", right), StartsWith(ok));
+  for (const auto* wrong : {"", "Authorization: Basic sesame\r\n",
+                            "Authorization: Basic dTpzZXNhbQ==\r\n"})
+    CHECK_THAT(
+      get(at, "/", wrong),
+      StartsWith("HTTP/1.1 401")
+        && ContainsSubstring("WWW-Authenticate: Basic realm=\"troupe\"\r\n"));
+}
+
 TEST_CASE("without a token, no page of the web gets in through a browser") {
   const http_server server({}, say);
   CHECK_THAT(

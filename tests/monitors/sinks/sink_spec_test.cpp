@@ -38,18 +38,30 @@ TEST_CASE("what isn't known is refused with what is") {
     CAPTURE(spec);
     CHECK_THROWS_MATCHES(make_sink(spec), error,
                          MessageMatches(ContainsSubstring(with)));
+    CHECK_THROWS_MATCHES(require_sink(spec), error,
+                         MessageMatches(ContainsSubstring(with)));
   };
   refuses("graphite:x", "no sink 'graphite'; there are:\n" + sink_help());
   refuses("", "no sink ''");
   refuses("json", "sink json: write json:FILE");
   refuses("csv:", "sink csv: write csv:FILE");
-  refuses("terminal:colour=1", "no setting 'colour'; there is match, top");
-  refuses("terminal:gap", "no setting 'gap'");
-  refuses("terminal:top=x", "top is 'x'");
+  refuses("terminal:colour=1", "no setting 'colour'; it has match, top");
+  refuses("terminal:gap", "'gap' is no setting");
+  refuses("terminal:top=x", "top=x is not a whole number");
   refuses("terminal:top=0", "top is 0");
   refuses("prometheus:localhost:0,token=x", "no setting 'token'");
   refuses("prometheus:0.0.0.0:0", "give a token");
   refuses("prometheus:localhost:0,token_file=", "no token");
+  refuses("json:/no/such/folder/x", "can't be created");
+}
+
+TEST_CASE("a look at a spec makes nothing") {
+  const temporary_folder folder;
+  for (const auto* kind : {"json:", "csv:", "tensorboard:"})
+    require_sink(kind + (folder / "made"));
+  require_sink("terminal:top=3");
+  require_sink("prometheus:127.0.0.1:0");
+  CHECK_FALSE(std::filesystem::exists(folder / "made"));
 }
 
 TEST_CASE("help has a line for each") {

@@ -1,0 +1,19 @@
+#pragma once
+
+#include <memory>
+
+#include "troupe/actors/trainer.hpp"
+#include "troupe/cli/train_options.hpp"
+#include "troupe/monitors/dashboard/dashboard.hpp"
+
+namespace troupe::cli {
+
+/// Throws `invalid_argument` for a --dashboard that can't be served.
+void require_dashboard(const train_options& options);
+
+/// Serves the page that --dashboard asks for, and logs where; null without.
+/// The run has to outlive it. Throws `invalid_argument` and `io`.
+std::unique_ptr<dashboard> open_dashboard(const trainer& run,
+                                          const train_options& options);
+
+}  // namespace troupe::cli

@@ -1,0 +1,163 @@
+#include "troupe/monitors/dashboard/dashboard.hpp"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <random>
+#include <thread>
+#include <utility>
+
+#include "troupe/monitors/dashboard/page.hpp"
+#include "troupe/monitors/sinks/http_server.hpp"
+#include "troupe/schedules/parse_number.hpp"
+
+namespace troupe {
+
+namespace {
+
+using clock = std::chrono::steady_clock;
+
+// A page asks each second, and gives up after some that failed.
+constexpr auto page_is_open = std::chrono::seconds(3);
+constexpr auto patience = std::chrono::milliseconds(1500);
+
+http_response page() {
+  constexpr std::string_view place = "@nonce@";
+  std::random_device random;
+  const auto nonce = fmt::format("{:08x}{:08x}{:08x}{:08x}", random(), random(),
+                                 random(), random());
+  std::string body(dashboard_page());
+  for (auto at = body.find(place); at != std::string::npos;
+       at = body.find(place, at))
+    body.replace(at, place.size(), nonce);
+  return {
+    .type = "text/html; charset=utf-8",
+    .body = std::move(body),
+    .headers = {
+      {"Content-Security-Policy",
+       fmt::format("default-src 'none'; script-src 'nonce-{0}'; style-src "
+                   "'nonce-{0}'; img-src data:; connect-src 'self'; base-uri "
+                   "'none'; form-action 'none'; frame-ancestors 'none'",
+                   nonce)},
+      {"Referrer-Policy", "no-referrer"},
+      {"Cross-Origin-Resource-Policy", "same-origin"}}};
+}
+
+/// `/state` or `/state/117`.
+std::optional<std::int64_t> revision_in(const std::string& path) {
+  constexpr std::string_view state = "/state";
+  if (path == state)
+    return 0;
+  if (!path.starts_with("/state/"))
+    return {};
+  return parse_number<std::int64_t>(
+    std::string_view(path).substr(state.size() + 1));
+}
+
+class data_sink final : public sink {
+ public:
+  explicit data_sink(std::shared_ptr<dashboard_data> data)
+    : data_(std::move(data)) {}
+  void write(const metrics_record& record) override { data_->add(record); }
+  void write(const alert& what) override { data_->add(what); }
+
+ private:
+  std::shared_ptr<dashboard_data> data_;
+};
+
+}  // namespace
+
+class dashboard::service {
+ public:
+  service(dashboard_subject subject, const dashboard_options& options)
+    : statistics_every_(subject.statistics_every),
+      data_(std::make_shared<dashboard_data>(std::move(subject))),
+      server_({.address = options.address,
+               .token = options.token,
+               .for_browsers = true},
+              [this](const std::string& path) { return answer(path); }) {}
+
+  ~service() {
+    data_->end();
+    const auto until = clock::now() + patience;
+    std::unique_lock lock(mutex_);
+    if (!asked_ || clock::now() - *asked_ > page_is_open)
+      return;
+    changed_.wait_until(lock, until, [&] { return told_the_end_; });
+    lock.unlock();
+    while (server_.connections() > 0 && clock::now() < until)
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+
+  std::vector<monitor> monitors() const;
+  const std::shared_ptr<dashboard_data>& data() const { return data_; }
+  const http_server& server() const { return server_; }
+
+ private:
+  http_response answer(const std::string& path) {
+    if (path == "/")
+      return page();
+    const auto revision = revision_in(path);
+    if (!revision)
+      return {404, "text/plain", "the page is at /\n"};
+    const auto state = data_->since(*revision);
+    {
+      const std::scoped_lock lock(mutex_);
+      asked_ = clock::now();
+      told_the_end_ = told_the_end_ || state.at("over").get<bool>();
+    }
+    changed_.notify_all();
+    constexpr auto replace = nlohmann::json::error_handler_t::replace;
+    return {200, "application/json", state.dump(-1, ' ', false, replace)};
+  }
+
+  std::int64_t statistics_every_;
+  std::shared_ptr<dashboard_data> data_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::optional<clock::time_point> asked_;
+  bool told_the_end_ = false;
+  http_server server_;  // the last: its thread uses the others
+};
+
+std::vector<monitor> dashboard::service::monitors() const {
+  monitor steps;
+  steps.name = "dashboard";
+  steps.wants.ops = true;
+  steps.see = [data = data_](const event& what) { data->see(what); };
+  steps.finish = [data = data_] { data->end(); };
+  monitor tensors;
+  tensors.name = "dashboard statistics";
+  tensors.wants.warnings = false;
+  tensors.wants.tensors =
+    tensor_kind::activation | tensor_kind::activation_gradient;
+  tensors.wants.every = statistics_every_;
+  tensors.see = [data = data_](const event& what) { data->see_tensors(what); };
+  return {std::move(steps), std::move(tensors)};
+}
+
+dashboard::dashboard(dashboard_subject subject,
+                     const dashboard_options& options)
+  : service_(std::make_unique<service>(std::move(subject), options)) {}
+
+dashboard::~dashboard() = default;
+
+std::vector<monitor> dashboard::monitors() const {
+  return service_->monitors();
+}
+
+sink_pointer dashboard::sink() const {
+  return std::make_shared<data_sink>(service_->data());
+}
+
+std::string dashboard::url() const {
+  return fmt::format("http://{}/", service_->server().address());
+}
+
+std::size_t dashboard::connections() const {
+  return service_->server().connections();
+}
+
+}  // namespace troupe

@@ -1,0 +1,97 @@
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "troupe/actors/run_health.hpp"
+#include "troupe/engine/plan/plan.hpp"
+#include "troupe/monitors/dashboard/curve.hpp"
+#include "troupe/monitors/dashboard/heat_map.hpp"
+#include "troupe/monitors/sink.hpp"
+#include "troupe/monitors/step_collector.hpp"
+
+namespace troupe {
+
+/// What a dashboard shows of a run.
+struct dashboard_subject {
+  std::shared_ptr<const troupe::plan> plan;
+  std::int32_t data_parallel = 1;
+  std::int64_t steps = 0;                // that will be trained; 0: unknown
+  std::int64_t statistics_every = 10;    // steps between heat maps
+  std::function<run_health()> health{};  // any thread; may be empty
+};
+
+/// A run as the page draws it, in bounded memory however long it trains:
+/// curves of at most 2000 points, the last steps' ops, one heat map, the last
+/// 200 alerts, the latest values of 200 metrics. Any thread.
+class dashboard_data {
+ public:
+  explicit dashboard_data(dashboard_subject subject);
+
+  /// Ops, steps and warnings.
+  void see(const event& what);
+  /// Tensors, and the steps that they belong to.
+  void see_tensors(const event& what);
+  void add(const alert& what);
+  void add(const metrics_record& record);
+
+  /// The run is over: what the actors did last stays, and `health` is asked no
+  /// more.
+  void end();
+
+  /// What changed after a revision; 0: all. docs/monitors.md has its fields.
+  /// Nothing is made before it is asked for.
+  nlohmann::json since(std::int64_t revision) const;
+
+ private:
+  struct kept_alert {
+    std::int64_t revision;
+    event_source source;
+    const char* kind;
+    std::string from, text;
+  };
+  struct latest_value {
+    std::int64_t revision, step;
+    double value;
+  };
+  using kept_step = std::shared_ptr<const std::vector<ops_event>>;
+  /// What `since` reads: a copy, so that nobody waits while JSON is made.
+  struct view;
+
+  void add_step(const step_event& step, const std::vector<ops_event>& ops);
+  void keep_ops(const std::vector<ops_event>& ops);
+  void add_alert(const event_source& source, const char* kind, std::string from,
+                 std::string text);
+  view look(std::int64_t revision) const;
+
+  const dashboard_subject subject_;
+  const std::string run_;  // tells this run from one that had the port before
+  mutable std::mutex mutex_;
+  std::int64_t revision_ = 1;
+  std::optional<step_event> last_step_;
+  std::int64_t stepped_ = 0;  // revision of the last step
+  step_collector collector_;
+  std::deque<kept_step> steps_;
+  std::map<std::string, curve> curves_;
+  heat_map next_heat_;  // of the step that runs
+  std::shared_ptr<const heat_map> heat_;
+  std::int64_t heated_ = 0;
+  std::deque<kept_alert> alerts_;
+  std::int64_t alerted_ = 0;  // alerts in all
+  std::map<std::string, latest_value> metrics_;
+  std::int64_t unkept_metrics_ = 0;
+  std::vector<std::int64_t> slow_loads_;  // by replica
+  std::string failure_;
+  bool over_ = false;
+  run_health last_health_;
+};
+
+}  // namespace troupe

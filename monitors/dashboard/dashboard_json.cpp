@@ -1,0 +1,182 @@
+#include "troupe/monitors/dashboard/dashboard_json.hpp"
+
+#include <unistd.h>
+
+#include <cmath>
+#include <limits>
+
+#include "troupe/monitors/json_number.hpp"
+#include "troupe/monitors/step_times.hpp"
+#include "troupe/monitors/timeline.hpp"
+
+namespace troupe {
+
+using nlohmann::json;
+
+namespace {
+
+std::int64_t microseconds(double ms) {
+  return std::llround(ms * 1e3);
+}
+
+const char* name_of(plan_op_kind kind) {
+  switch (kind) {
+    case plan_op_kind::forward:
+      return "F";
+    case plan_op_kind::backward:
+      return "B";
+    case plan_op_kind::input_backward:
+      return "I";
+    case plan_op_kind::weight_backward:
+      return "W";
+    case plan_op_kind::gradient_norm:
+      return "NORM";
+    case plan_op_kind::update:
+      return "UPDATE";
+    default:
+      return "OTHER";
+  }
+}
+
+const char* name_of(progress_board::state doing) {
+  switch (doing) {
+    case progress_board::state::running:
+      return "running";
+    case progress_board::state::waiting:
+      return "waiting";
+    default:
+      return "idle";
+  }
+}
+
+std::int64_t begin_of(const std::vector<ops_event>& step) {
+  auto first = std::numeric_limits<std::int64_t>::max();
+  for (const auto& rank : step)
+    for (const auto& op : rank.ops)
+      first = std::min(first, op.begin);
+  return first;
+}
+
+json json_of(const std::vector<heat_cell>& cells) {
+  auto list = json::array();
+  for (const auto& each : cells) {
+    if (!each.seen) {
+      list.push_back(nullptr);
+      continue;
+    }
+    const auto mean =
+      each.finite > 0 ? each.sum / static_cast<double>(each.finite) : 0;
+    list.push_back({json_number(each.max_abs),
+                    json_number(std::sqrt(each.squares)), json_number(mean),
+                    each.not_finite});
+  }
+  return list;
+}
+
+json json_of(const std::vector<named_value>& values) {
+  auto list = json::array();
+  for (const auto& each : values)
+    list.push_back({each.name, json_number(each.value)});
+  return list;
+}
+
+json step_json(const plan& of, const std::vector<ops_event>& ops,
+               std::int64_t origin) {
+  const auto drawn = measured_timeline(of, ops);
+  auto spans = json::array(), waits = json::array();
+  for (const auto& each : drawn.spans)
+    spans.push_back({each.rank, name_of(each.kind), each.stage, each.microbatch,
+                     microseconds(each.start), microseconds(each.end)});
+  for (const auto& each : drawn.waits)
+    waits.push_back({each.rank, static_cast<int>(each.kind),
+                     microseconds(each.start), microseconds(each.end)});
+  return {{"step", ops.front().source.step},
+          {"begin", static_cast<double>(begin_of(ops) - origin) * 1e-6},
+          {"spans", std::move(spans)},
+          {"waits", std::move(waits)}};
+}
+
+}  // namespace
+
+json json_of(const curve::part& part) {
+  auto points = json::array();
+  for (const auto& each : part.points)
+    points.push_back({each.step, json_number(each.mean()),
+                      json_number(each.low), json_number(each.high),
+                      each.not_finite});
+  return {{"from", part.from}, {"points", std::move(points)}};
+}
+
+json json_of(const heat_map& map) {
+  return {{"step", map.step},
+          {"columns", map.columns},
+          {"cut", map.is_cut()},
+          {"activation", json_of(map.activations)},
+          {"gradient", json_of(map.gradients)}};
+}
+
+json timeline_json(
+  const plan& of,
+  const std::deque<std::shared_ptr<const std::vector<ops_event>>>& steps) {
+  auto list = json::array();
+  for (const auto& step : steps)
+    list.push_back(step_json(of, *step, begin_of(*steps.front())));
+  return list;
+}
+
+json json_of(const run_health& health) {
+  auto ranks = json::array(), monitors = json::array();
+  for (const auto& each : health.ranks)
+    ranks.push_back({{"replica", each.data_rank},
+                     {"rank", each.rank},
+                     {"doing", name_of(each.doing)},
+                     {"stage", each.stage},
+                     {"op", each.op},
+                     {"for", each.waits_for}});
+  for (const auto& each : health.monitors)
+    monitors.push_back({{"name", each.name},
+                        {"trouble", each.trouble},
+                        {"waiting", each.waiting},
+                        {"dropped", each.dropped}});
+  return {{"in_step", health.in_step},
+          {"ranks", std::move(ranks)},
+          {"monitors", std::move(monitors)}};
+}
+
+json summary_json(const plan& of, const step_event& step,
+                  const std::vector<ops_event>& ops) {
+  const auto seconds = static_cast<double>(step.end - step.begin) * 1e-9;
+  const auto times = ops.empty() ? step_times{} : times_of(of, ops);
+  return {
+    {"step", step.source.step},
+    {"losses", json_of(step.losses)},
+    {"metrics", json_of(step.metrics)},
+    {"grad_norm", json_number(step.gradient_norm)},
+    {"lr", json_number(step.learning_rate)},
+    {"loss_scale", json_number(step.loss_scale)},
+    {"updated", step.updated},
+    {"seconds", json_number(seconds)},
+    {"tokens_per_second",
+     json_number(static_cast<double>(step.tokens) / seconds)},
+    {"bubble", json_number(times.bubble)},
+    {"plan_bubble", json_number(times.plan_bubble)},
+    {"memory_bytes", step.resident_bytes},
+    {"observe_seconds", json_number(step.observe_seconds)},
+    {"monitor_seconds", json_number(step.monitor_seconds)},
+  };
+}
+
+json facts_json(const plan& of, std::int32_t data_parallel) {
+  auto ranks = json::array();  // by stage
+  for (std::int32_t stage = 0; stage < of.stages(); ++stage)
+    ranks.push_back(of.placement.rank_of(stage));
+  return {{"schedule", of.schedule_name},
+          {"ranks", of.ranks()},
+          {"replicas", data_parallel},
+          {"stages", of.stages()},
+          {"microbatches", of.microbatches},
+          {"rank_of_stage", std::move(ranks)},
+          {"pid", ::getpid()}};
+}
+
+}  // namespace troupe

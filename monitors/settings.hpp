@@ -1,0 +1,57 @@
+#pragma once
+
+#include <concepts>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "troupe/schedules/parse_number.hpp"
+
+namespace troupe {
+
+/// The settings in a spec of a monitor or a sink: `key=value,...`. A part
+/// without `=` belongs to the value before it. Whatever is not asked for is
+/// unknown. All members throw `invalid_argument` naming the owner.
+class settings {
+ public:
+  /// `owner` for errors: "monitor gap".
+  settings(std::string owner, const std::string& text);
+
+  /// Leaves `into` as it is where the key is not given.
+  void read(const char* key, std::string& into);
+  void read(const char* key, std::optional<std::string>& into);
+  void read(const char* key, bool& into);
+  void read(const char* key, double& into);
+  void read(const char* key, std::optional<std::int64_t>& into);
+  void read(const char* key, std::vector<std::int64_t>& into);
+  template <std::integral Integer>
+  void read(const char* key, Integer& into) {
+    if (const auto* text = find(key))
+      into = number<Integer>(key, *text, "a whole number");
+  }
+
+  /// Throws for the first setting that nobody has read.
+  void require_all_read() const;
+
+ private:
+  const std::string* find(const char* key);
+  [[noreturn]] void refuse(const char* key, const std::string& text,
+                           const char* wanted) const;
+
+  template <class Number>
+  Number number(const char* key, const std::string& text,
+                const char* wanted) const {
+    const auto value = parse_number<Number>(text);
+    if (!value)
+      refuse(key, text, wanted);
+    return *value;
+  }
+
+  std::string owner_;
+  std::map<std::string, std::string> values_;
+  std::vector<std::string> known_;
+};
+
+}  // namespace troupe

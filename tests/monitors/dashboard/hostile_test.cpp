@@ -1,0 +1,154 @@
+#include <ATen/ops/equal.h>
+
+#include <catch2/catch_test_macros.hpp>
+
+#include <atomic>
+#include <memory>
+#include <random>
+#include <thread>
+
+#include "../fixture_g.hpp"
+#include "../sinks/http_client.hpp"
+#include "troupe/engine/device/memory.hpp"
+#include "troupe/monitors/dashboard/dashboard.hpp"
+
+using namespace troupe;
+using namespace troupe::testing;
+using namespace std::chrono_literals;
+
+namespace {
+
+/// Learns so slowly that its loss stays finite however long it runs.
+trainer small_run() {
+  auto options = options_g(2, 2);
+  options.optimizer = sgd{.learning_rate = 1e-6};
+  return {model_g(), options};
+}
+
+/// A run with a page, that goes on until the test has what it wants.
+struct shown_run {
+  explicit shown_run(const std::string& token = {})
+    : shown({.plan = run.shared_plan(),
+             .statistics_every = 2,
+             .health = [this] { return run.health(); }},
+            {.token = token}) {
+    for (const auto& part : shown.monitors())
+      run.attach(part);
+  }
+
+  std::string where() const {
+    const auto url = shown.url();
+    return url.substr(7, url.size() - 8);
+  }
+  /// Trains while `part` runs beside it; returns the losses.
+  std::vector<double> train_beside(const std::function<void()>& part) {
+    std::atomic<bool> done{false};
+    std::thread other([&] {
+      part();
+      done = true;
+    });
+    std::vector<double> losses;
+    while (!done || losses.size() < 5)
+      losses.push_back(run.step(text).summary.losses.at(0).value);
+    other.join();
+    return losses;
+  }
+
+  source_pointer text = source_g(2);
+  trainer run = small_run();
+  dashboard shown;
+};
+
+void check_untouched(shown_run& at, const std::vector<double>& losses) {
+  auto alone = small_run();
+  for (const auto loss : losses)
+    REQUIRE(alone.step(at.text).summary.losses.at(0).value == loss);
+  const auto trained = at.run.parameters(), expected = alone.parameters();
+  REQUIRE(trained.size() == expected.size());
+  for (std::size_t i = 0; i < trained.size(); ++i)
+    CHECK(at::equal(trained[i].second, expected[i].second));
+}
+
+std::string bad_request(std::mt19937& random) {
+  static const std::vector<std::string> requests{
+    "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    "GET /state HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n",
+    "GET /state/17 HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n",
+    "GET /state/-9223372036854775808 HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n",
+    "GET /state/../../x HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n",
+    "POST / HTTP/1.1\r\nContent-Length: 999999999999\r\n\r\nx",
+    "HEAD / HTTP/1.1\r\nAuthorization: Basic ////====\r\n\r\n"};
+  if (random() % 4 == 0) {
+    std::string noise(random() % 2000, 0);
+    for (auto& byte : noise)
+      byte = static_cast<char>(random());
+    return noise;
+  }
+  auto request = requests[random() % requests.size()];
+  for (auto changes = random() % 4; changes > 0; --changes)
+    request[random() % request.size()] = static_cast<char>(random());
+  if (random() % 3 == 0)
+    request.resize(random() % request.size());
+  return request;
+}
+
+void send_bad_requests(const std::string& where, int count) {
+  std::mt19937 random(29);
+  for (int i = 0; i < count; ++i) {
+    http_client other(where);
+    other.send(bad_request(random));
+    if (i % 16 == 0)
+      other.can_read(10ms);
+  }
+}
+
+/// Connections that begin a request and never end it, a hundred at a time.
+void leave_open(const std::string& where, int count) {
+  std::mt19937 random(31);
+  const std::string request = "GET /state HTTP/1.1\r\nHost: localhost\r\n";
+  for (int done = 0; done < count; done += 100) {
+    std::vector<std::unique_ptr<http_client>> crowd;
+    for (int i = 0; i < 100; ++i) {
+      crowd.push_back(std::make_unique<http_client>(where));
+      crowd.back()->send(request.substr(0, random() % request.size()));
+    }
+  }
+}
+
+void attack(int requests) {
+  shown_run at;
+  const auto before = resident_bytes();
+  const auto losses = at.train_beside([&] {
+    http_client slow(at.where(), 4096);
+    slow.send("GET /state HTTP/1.1\r\n\r\n");
+    send_bad_requests(at.where(), requests);
+    leave_open(at.where(), 1000);
+  });
+  CHECK(soon([&] { return at.shown.connections() == 0; }));
+  CHECK(resident_bytes() - before < 256 << 20);
+  const auto page = get(at.where(), "/state");
+  CHECK(page.starts_with("HTTP/1.1 200 OK"));
+  check_untouched(at, losses);
+}
+
+}  // namespace
+
+TEST_CASE("hostile requests change no bit of a run, and the page is there") {
+  attack(1000);
+}
+
+TEST_CASE("ten thousand hostile requests change no bit of a run", "[.full]") {
+  attack(10'000);
+}
+
+TEST_CASE("without the token, no mutation of a request is answered") {
+  const shown_run at("sesame");
+  std::mt19937 random(37);
+  for (int i = 0; i < 500; ++i) {
+    http_client other(at.where());
+    if (!other.send(bad_request(random)) || !other.can_read(20ms))
+      continue;
+    const auto answer = other.read_to_end();
+    CHECK((answer.empty() || answer.starts_with("HTTP/1.1 401")));
+  }
+}
