@@ -1,0 +1,138 @@
+#include "troupe/engine/launch/environment.hpp"
+
+#include <cstdlib>
+
+#include "troupe/schedules/error.hpp"
+#include "troupe/schedules/parse_number.hpp"
+#include "troupe/schedules/printable.hpp"
+
+namespace troupe {
+
+namespace {
+
+/// The names that a launcher gives to the same things.
+struct names {
+  const char* launcher;
+  const char* process;
+  const char* processes;
+  const char* local_process;
+  const char* local_processes;
+};
+
+constexpr names torch{"torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK",
+                      "LOCAL_WORLD_SIZE"};
+constexpr names slurm{"Slurm", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID",
+                      "SLURM_STEP_TASKS_PER_NODE"};
+constexpr names open_mpi{"Open MPI", "OMPI_COMM_WORLD_RANK",
+                         "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
+                         "OMPI_COMM_WORLD_LOCAL_SIZE"};
+
+template <class Number>
+Number number_of(const std::string& name, const std::string& text) {
+  const auto value = parse_number<Number>(text);
+  if (!value)
+    fail(error_code::invalid_argument,
+         "the environment says {}={}, which is no whole number in range", name,
+         printable(text));
+  return *value;
+}
+
+class reading {
+ public:
+  reading(const environment_reader& read, const names& by)
+    : read_(read), by_(by) {}
+
+  launch_environment all() const {
+    launch_environment made;
+    made.launcher = by_.launcher;
+    made.process = number(by_.process);
+    made.processes = number(by_.processes);
+    made.local_process = number_or(by_.local_process, 0);
+    made.local_processes = local_processes(made.processes);
+    check(made);
+    return made;
+  }
+
+ private:
+  std::int32_t number(const char* name) const {
+    const auto text = read_(name);
+    if (!text)
+      fail(error_code::invalid_argument,
+           "{} is missing in the environment, though {} is there; start the "
+           "processes by one launcher, or by `troupe launch`",
+           name,
+           name == std::string(by_.process) ? by_.processes : by_.process);
+    return number_of<std::int32_t>(name, *text);
+  }
+
+  std::int32_t number_or(const char* name, std::int32_t otherwise) const {
+    const auto text = read_(name);
+    return text ? number_of<std::int32_t>(name, *text) : otherwise;
+  }
+
+  /// Slurm gives a list such as `2(x3),1`, of which the first number is as
+  /// good as any to tell one machine from several.
+  std::int32_t local_processes(std::int32_t processes) const {
+    const auto text = read_(by_.local_processes);
+    if (!text)
+      return processes;
+    return number_of<std::int32_t>(by_.local_processes,
+                                   text->substr(0, text->find_first_of("(,")));
+  }
+
+  void check(const launch_environment& made) const {
+    if (made.processes < 1 || made.process < 0
+        || made.process >= made.processes)
+      fail(error_code::invalid_argument,
+           "the environment says {}={} and {}={}; the first has to be from 0 "
+           "up to below the second",
+           by_.process, made.process, by_.processes, made.processes);
+    if (made.local_processes < 1 || made.local_processes > made.processes)
+      fail(error_code::invalid_argument,
+           "the environment says {}={} and {}={}; the first has to be from 1 "
+           "up to the second",
+           by_.local_processes, made.local_processes, by_.processes,
+           made.processes);
+  }
+
+  const environment_reader& read_;
+  const names& by_;
+};
+
+void add_meeting_point(launch_environment& to, const environment_reader& read) {
+  to.host = read("MASTER_ADDR").value_or("");
+  if (const auto port = read("MASTER_PORT"))
+    to.port = number_of<std::uint16_t>("MASTER_PORT", *port);
+  to.agent_store = read("TORCHELASTIC_USE_AGENT_STORE") == "True";
+}
+
+}  // namespace
+
+launch_environment read_environment(const environment_reader& read) {
+  for (const auto* by : {&torch, &slurm, &open_mpi}) {
+    // A batch script of Slurm's has a rank as well, but no step of its own.
+    if (by == &torch ? !read(by->process) && !read(by->processes)
+                     : !read(by->process) || !read(by->processes))
+      continue;
+    auto made = reading(read, *by).all();
+    add_meeting_point(made, read);
+    for (const auto* name : {"TORCHELASTIC_RUN_ID", "TROUPE_JOB",
+                             "SLURM_STEP_ID", "PMIX_NAMESPACE"})
+      if (made.job.empty() || made.job == "none")
+        made.job = read(name).value_or("");
+    if (by == &slurm)
+      made.job = read("SLURM_JOB_ID").value_or("") + "." + made.job;
+    return made;
+  }
+  return {};
+}
+
+launch_environment read_environment() {
+  return read_environment(
+    [](const std::string& name) -> std::optional<std::string> {
+      const auto* value = std::getenv(name.c_str());
+      return value ? std::optional<std::string>(value) : std::nullopt;
+    });
+}
+
+}  // namespace troupe

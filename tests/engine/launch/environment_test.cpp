@@ -1,0 +1,94 @@
+#include "troupe/engine/launch/environment.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_exception.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+
+#include <map>
+
+#include "troupe/schedules/error.hpp"
+
+using namespace troupe;
+using Catch::Matchers::ContainsSubstring;
+using Catch::Matchers::MessageMatches;
+
+namespace {
+
+launch_environment read(const std::map<std::string, std::string>& variables) {
+  return read_environment(
+    [&](const std::string& name) -> std::optional<std::string> {
+      const auto found = variables.find(name);
+      return found == variables.end() ? std::nullopt
+                                      : std::optional(found->second);
+    });
+}
+
+void check_refused(const std::map<std::string, std::string>& variables,
+                   const std::string& because) {
+  CHECK_THROWS_MATCHES(read(variables), error,
+                       MessageMatches(ContainsSubstring(because)));
+}
+
+}  // namespace
+
+TEST_CASE("without a launcher a process is alone") {
+  CHECK(read({}).is_alone());
+  CHECK(read({{"MASTER_ADDR", "x"}, {"SLURM_JOB_ID", "4"}}).is_alone());
+}
+
+TEST_CASE("torchrun's variables are understood") {
+  const auto at = read({{"RANK", "3"},
+                        {"WORLD_SIZE", "4"},
+                        {"LOCAL_RANK", "1"},
+                        {"LOCAL_WORLD_SIZE", "2"},
+                        {"MASTER_ADDR", "node-0"},
+                        {"MASTER_PORT", "29500"},
+                        {"TORCHELASTIC_USE_AGENT_STORE", "True"},
+                        {"TORCHELASTIC_RUN_ID", "abc"}});
+  CHECK(at.launcher == "torchrun");
+  CHECK(at.process == 3);
+  CHECK(at.processes == 4);
+  CHECK(at.local_process == 1);
+  CHECK_FALSE(at.is_one_machine());
+  CHECK(at.host == "node-0");
+  CHECK(at.port == 29500);
+  CHECK(at.agent_store);
+  CHECK(at.job == "abc");
+}
+
+TEST_CASE("Slurm's variables are understood") {
+  const auto at = read({{"SLURM_PROCID", "2"},
+                        {"SLURM_STEP_NUM_TASKS", "7"},
+                        {"SLURM_LOCALID", "0"},
+                        {"SLURM_STEP_TASKS_PER_NODE", "2(x3),1"},
+                        {"SLURM_JOB_ID", "11"},
+                        {"SLURM_STEP_ID", "5"}});
+  CHECK(at.launcher == "Slurm");
+  CHECK(at.process == 2);
+  CHECK(at.local_processes == 2);
+  CHECK(at.job == "11.5");
+  CHECK(at.host.empty());
+}
+
+TEST_CASE("Open MPI's variables are understood") {
+  const auto at = read({{"OMPI_COMM_WORLD_RANK", "1"},
+                        {"OMPI_COMM_WORLD_SIZE", "2"},
+                        {"OMPI_COMM_WORLD_LOCAL_RANK", "1"},
+                        {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"},
+                        {"PMIX_NAMESPACE", "prterun-1"}});
+  CHECK(at.launcher == "Open MPI");
+  CHECK(at.process == 1);
+  CHECK(at.is_one_machine());
+  CHECK(at.job == "prterun-1");
+}
+
+TEST_CASE("variables that make no sense are named") {
+  check_refused({{"RANK", "0"}}, "WORLD_SIZE is missing");
+  check_refused({{"WORLD_SIZE", "2"}}, "RANK is missing");
+  check_refused({{"RANK", "x"}, {"WORLD_SIZE", "2"}}, "RANK=x");
+  check_refused({{"RANK", "2"}, {"WORLD_SIZE", "2"}}, "RANK=2 and");
+  check_refused({{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"LOCAL_WORLD_SIZE", "3"}},
+                "LOCAL_WORLD_SIZE=3");
+  check_refused({{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_PORT", "99999"}},
+                "MASTER_PORT=99999");
+}
