@@ -10,6 +10,7 @@
 
 #include "troupe/cli/attach_arguments.hpp"
 #include "troupe/cli/attach_command.hpp"
+#include "troupe/cli/certificates_command.hpp"
 #include "troupe/cli/config_file.hpp"
 #include "troupe/cli/events_command.hpp"
 #include "troupe/cli/plan_command.hpp"
@@ -65,6 +66,7 @@ int run(int argc, char** argv) {
   troupe::cli::add_detach_command(app);
   troupe::cli::add_events_command(app);
   troupe::cli::add_top_command(app);
+  troupe::cli::add_certificates_command(app);
   try {
     auto arguments = arguments_of(argc, argv, app);
     require_known_command(arguments, app);

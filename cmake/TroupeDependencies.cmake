@@ -18,6 +18,7 @@ if(NOT TROUPE_PLAN_ONLY)
     HINTS ${TROUPE_CACHE}/${caf_folder})
   find_package(spdlog REQUIRED)
   find_package(Boost 1.81 REQUIRED)  # headers only
+  find_package(OpenSSL 3 REQUIRED)
   find_package(CLI11 REQUIRED)
   find_package(tomlplusplus REQUIRED)
   find_library(TCMALLOC_LIBRARY

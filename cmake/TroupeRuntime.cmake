@@ -9,6 +9,7 @@ troupe_component(device DIRECTORY engine/device
   DEPENDS troupe::schedules torch::cpu PCH torch)
 troupe_component(transport DIRECTORY engine/transport
   DEPENDS troupe::device PRIVATE Boost::headers PCH torch)
+target_link_libraries(troupe_transport PRIVATE OpenSSL::SSL)
 troupe_component(events DIRECTORY engine/events
   DEPENDS troupe::device PCH torch)
 include(TroupeStatistics)

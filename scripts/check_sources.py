@@ -7,7 +7,7 @@ from pathlib import Path
 LIBRARIES = {
     "fmt": "fmt", "nlohmann": "nlohmann", "caf": "caf", "spdlog": "spdlog",
     "CLI": "CLI", "toml++": "toml++", "catch2": "catch2",
-    "boost": "boost", "torch": "torch", "ATen": "torch", "c10": "torch",
+    "boost": "boost", "openssl": "openssl", "torch": "torch", "ATen": "torch", "c10": "torch",
 }
 HOSTS = {"www.apache.org", "www.w3.org"}
 HOST = re.compile(r"\b[a-z0-9][a-z0-9-]*(?:\.[a-z0-9-]+)*"

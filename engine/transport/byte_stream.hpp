@@ -12,7 +12,7 @@ namespace troupe {
 /// How far a read or write came that doesn't wait.
 struct stream_progress {
   enum class state : std::uint8_t {
-    moved,        // `bytes` of them, at least one
+    moved,        // `bytes` of them, at least one; or it is done
     needs_read,   // nothing moved: wait until there is something to read
     needs_write,  // ... until there is room to write
     ended,        // the other side writes no more
@@ -36,8 +36,9 @@ class byte_stream {
 
   virtual stream_progress read(void* into, std::size_t size) = 0;
   virtual stream_progress write(std::span<const iovec> parts) = 0;
-  /// No more writes; the other side reads what was written, then `ended`.
-  virtual void finish_writing() = 0;
+  /// No more writes; the other side reads what was written, then `ended`. Once
+  /// more when it needs something before.
+  virtual stream_progress finish_writing() = 0;
   /// Ends both directions at once, for both sides.
   virtual void close() = 0;
 

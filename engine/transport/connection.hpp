@@ -33,7 +33,8 @@ class connection : public std::enable_shared_from_this<connection> {
                                           const frame_limits& limits = {});
   virtual ~connection() = default;
 
-  /// Begins to read.
+  /// Begins to read. Once more, on the loop's thread and not from within an
+  /// event: from now on others hear what comes.
   virtual void start(connection_events events) = 0;
   /// From any thread; never waits. Tensors are kept until they are written,
   /// and must not change until then. Dropped after the end.

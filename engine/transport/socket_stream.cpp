@@ -52,7 +52,10 @@ class socket_bytes final : public byte_stream {
     }
   }
 
-  void finish_writing() override { ::shutdown(descriptor_, SHUT_WR); }
+  stream_progress finish_writing() override {
+    ::shutdown(descriptor_, SHUT_WR);
+    return {state::moved};
+  }
   void close() override { ::shutdown(descriptor_, SHUT_RDWR); }
 
   wait_handle handle_to(state need) const override {

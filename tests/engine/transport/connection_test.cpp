@@ -4,7 +4,7 @@
 #include <ATen/ops/full.h>
 #include <catch2/catch_test_macros.hpp>
 
-#include "socket_pair.hpp"
+#include "stream_kinds.hpp"
 #include "troupe/schedules/error.hpp"
 
 using namespace troupe;
@@ -14,8 +14,9 @@ namespace {
 
 /// Both ends in one process, each on a loop of its own.
 struct joined {
-  explicit joined(stream_pair ends = socket_pair(),
-                  const frame_limits& limits = {})
+  explicit joined(const stream_kind& kind, const frame_limits& limits = {})
+    : joined(kind.make(), limits) {}
+  joined(stream_pair ends, const frame_limits& limits)
     : a(connection::make(loop_a, std::move(ends.a), limits)),
       b(connection::make(loop_b, std::move(ends.b), limits)) {
     a->start(at_a.events());
@@ -35,79 +36,94 @@ frame numbered(int i, std::int64_t elements) {
 }  // namespace
 
 TEST_CASE("frames arrive in order, whole, and without a copy of their own") {
-  joined pair;
-  pair.b->start(pair.at_b.events());
-  constexpr int count = 50;
-  for (int i = 0; i < count; ++i)
-    pair.a->send(numbered(i, i % 7 == 0 ? 1'000'000 : i));
-  const auto seen = pair.at_b.wait_for(count);
-  REQUIRE(seen.size() == count);
-  for (int i = 0; i < count; ++i) {
-    const auto& got = seen[static_cast<std::size_t>(i)];
-    CHECK(got.head == std::to_string(i));
-    CHECK((got.tensors[0] == i).all().item<bool>());
-    CHECK(got.tensors[0].numel() == (i % 7 == 0 ? 1'000'000 : i));
-  }
-  CHECK(pair.a->waiting() == 0);
-  CHECK(pair.a->bytes_sent() == pair.b->bytes_received());
+  for_each_kind([](const stream_kind& kind) {
+    joined pair(kind);
+    pair.b->start(pair.at_b.events());
+    constexpr int count = 50;
+    for (int i = 0; i < count; ++i)
+      pair.a->send(numbered(i, i % 7 == 0 ? 1'000'000 : i));
+    const auto seen = pair.at_b.wait_for(count);
+    REQUIRE(seen.size() == count);
+    for (int i = 0; i < count; ++i) {
+      const auto& got = seen[static_cast<std::size_t>(i)];
+      CHECK(got.head == std::to_string(i));
+      CHECK((got.tensors[0] == i).all().item<bool>());
+      CHECK(got.tensors[0].numel() == (i % 7 == 0 ? 1'000'000 : i));
+    }
+    CHECK(pair.a->waiting() == 0);
+    CHECK(pair.a->bytes_sent() == pair.b->bytes_received());
+  });
 }
 
 TEST_CASE("a receiver that does not read holds up no sender") {
-  joined pair;
-  for (int i = 0; i < 20; ++i)
-    pair.a->send(numbered(i, 1'000'000));
-  CHECK(pair.a->waiting() > 0);
-  pair.b->start(pair.at_b.events());
-  CHECK(pair.at_b.wait_for(20).size() == 20);
+  for_each_kind([](const stream_kind& kind) {
+    joined pair(kind);
+    for (int i = 0; i < 20; ++i)
+      pair.a->send(numbered(i, 1'000'000));
+    CHECK(pair.a->waiting() > 0);
+    pair.b->start(pair.at_b.events());
+    CHECK(pair.at_b.wait_for(20).size() == 20);
+  });
 }
 
 TEST_CASE("both directions at once") {
-  joined pair;
-  pair.b->start(pair.at_b.events());
-  for (int i = 0; i < 20; ++i) {
-    pair.a->send(numbered(i, 300'000));
-    pair.b->send(numbered(i, 300'000));
-  }
-  CHECK(pair.at_a.wait_for(20).size() == 20);
-  CHECK(pair.at_b.wait_for(20).size() == 20);
+  for_each_kind([](const stream_kind& kind) {
+    joined pair(kind);
+    pair.b->start(pair.at_b.events());
+    for (int i = 0; i < 20; ++i) {
+      pair.a->send(numbered(i, 300'000));
+      pair.b->send(numbered(i, 300'000));
+    }
+    CHECK(pair.at_a.wait_for(20).size() == 20);
+    CHECK(pair.at_b.wait_for(20).size() == 20);
+  });
 }
 
 TEST_CASE("a goodbye is no loss, and comes after all that was sent") {
-  joined pair;
-  for (int i = 0; i < 5; ++i)
-    pair.a->send(numbered(i, 500'000));
-  pair.a->close();
-  pair.b->start(pair.at_b.events());
-  CHECK(pair.at_b.wait_for(5).size() == 5);
-  CHECK(pair.at_b.wait_for_end() == "");
+  for_each_kind([](const stream_kind& kind) {
+    joined pair(kind);
+    for (int i = 0; i < 5; ++i)
+      pair.a->send(numbered(i, 500'000));
+    pair.a->close();
+    pair.b->start(pair.at_b.events());
+    CHECK(pair.at_b.wait_for(5).size() == 5);
+    CHECK(pair.at_b.wait_for_end() == "");
+  });
 }
 
 TEST_CASE("the other side is told when a connection breaks") {
-  joined pair;
-  pair.b->start(pair.at_b.events());
-  pair.a->abort();
-  CHECK(pair.at_b.wait_for_end() == "the other side closed the connection");
-  pair.b->send(numbered(1, 10));  // goes nowhere, harmlessly
+  for_each_kind([](const stream_kind& kind) {
+    joined pair(kind);
+    pair.b->start(pair.at_b.events());
+    pair.a->abort();
+    CHECK(pair.at_b.wait_for_end()->starts_with(
+      "the other side closed the connection"));
+    pair.b->send(numbered(1, 10));  // goes nowhere, harmlessly
+  });
 }
 
 TEST_CASE("what is not admitted ends the connection before memory is taken") {
-  joined pair;
-  auto events = pair.at_b.events();
-  events.admit = [](frame_type, const frame_head& head) {
-    if (head.tensors.at(0).sizes.at(0) > 100)
-      fail(error_code::transport, "too much");
-  };
-  pair.b->start(std::move(events));
-  pair.a->send(numbered(0, 100));
-  pair.a->send(numbered(1, 101));
-  CHECK(pair.at_b.wait_for(1).size() == 1);
-  CHECK(pair.at_b.wait_for_end() == "too much");
-  CHECK(pair.at_a.wait_for_end().has_value());
+  for_each_kind([](const stream_kind& kind) {
+    joined pair(kind);
+    auto events = pair.at_b.events();
+    events.admit = [](frame_type, const frame_head& head) {
+      if (head.tensors.at(0).sizes.at(0) > 100)
+        fail(error_code::transport, "too much");
+    };
+    pair.b->start(std::move(events));
+    pair.a->send(numbered(0, 100));
+    pair.a->send(numbered(1, 101));
+    CHECK(pair.at_b.wait_for(1).size() == 1);
+    CHECK(pair.at_b.wait_for_end() == "too much");
+    CHECK(pair.at_a.wait_for_end().has_value());
+  });
 }
 
 TEST_CASE("limits hold for what is announced") {
-  joined pair(socket_pair(), {.tensor_bytes = 1000});
-  pair.b->start(pair.at_b.events());
-  pair.a->send(numbered(0, 251));
-  CHECK(pair.at_b.wait_for_end()->find("at most") != std::string::npos);
+  for_each_kind([](const stream_kind& kind) {
+    joined pair(kind, {.tensor_bytes = 1000});
+    pair.b->start(pair.at_b.events());
+    pair.a->send(numbered(0, 251));
+    CHECK(pair.at_b.wait_for_end()->find("at most") != std::string::npos);
+  });
 }

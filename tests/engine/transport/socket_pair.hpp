@@ -2,6 +2,8 @@
 
 #include <sys/socket.h>
 
+#include <catch2/catch_test_macros.hpp>
+
 #include <future>
 
 #include "troupe/engine/transport/connection.hpp"

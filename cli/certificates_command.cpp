@@ -1,0 +1,62 @@
+#include "troupe/cli/certificates_command.hpp"
+
+#include <fmt/format.h>
+
+#include <memory>
+#include <string>
+
+#include "troupe/cli/checks.hpp"
+#include "troupe/engine/transport/certificates.hpp"
+
+namespace troupe::cli {
+
+namespace {
+
+struct settings {
+  std::string folder;
+  certificate_options options;
+};
+
+void run(const settings& given) {
+  const auto& folder = given.folder;
+  make_certificates(folder, given.options);
+  fmt::print(
+    "{0}: authority.pem, member.pem and member.key, valid for {1} days\n"
+    "Copy the folder with these three files to every machine of the job, its "
+    "mode 700 and that of member.key 600 (scp -rp does so). Who has member.key "
+    "belongs to the job.\n",
+    folder, given.options.days);
+  if (given.options.keep_authority_key)
+    fmt::print(
+      "Keep {0}/authority.key here alone: it makes further members, by `troupe "
+      "certificates OTHER --authority {0}`.\n",
+      folder);
+}
+
+}  // namespace
+
+void add_certificates_command(CLI::App& app) {
+  auto* command = app.add_subcommand(
+    "certificates",
+    "Make what the processes of a job on several machines show each other");
+  const auto given = std::make_shared<settings>();
+  command
+    ->add_option("folder", given->folder,
+                 "where the files go; made if missing, never overwritten")
+    ->required()
+    ->type_name("DIR");
+  command->add_option("--days", given->options.days, "how long they are valid")
+    ->check(whole_number(1, 3650))
+    ->capture_default_str()
+    ->type_name("N");
+  command->add_flag("--keep-authority-key", given->options.keep_authority_key,
+                    "also write authority.key, which makes further members");
+  command
+    ->add_option("--authority", given->options.authority,
+                 "make a further member of this folder's authority")
+    ->type_name("DIR");
+  command->footer("Example:\n  troupe certificates job-certificates --days 30");
+  command->callback([given] { run(*given); });
+}
+
+}  // namespace troupe::cli

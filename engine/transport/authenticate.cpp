@@ -1,0 +1,267 @@
+#include "troupe/engine/transport/authenticate.hpp"
+
+#include <utility>
+
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <boost/asio/posix/stream_descriptor.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <optional>
+
+#include "troupe/engine/transport/tls_stream.hpp"
+#include "troupe/schedules/error.hpp"
+
+namespace troupe {
+
+namespace {
+
+namespace asio = boost::asio;
+using state = stream_progress::state;
+
+/// What a server that is satisfied says first within TLS: only then does a
+/// client know that its certificate was taken.
+constexpr char welcome = '+';
+
+/// Of a unix socket without a token: the same user's, or root's.
+void require_own_user(int socket) {
+  ucred peer{};
+  socklen_t size = sizeof(peer);
+  if (::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0)
+    return;  // TCP, insecure
+  if (peer.uid != 0 && peer.uid != ::geteuid())
+    fail(error_code::transport,
+         "the other side is user {}'s, this one user {}'s: run both as one "
+         "user, or give both a token",
+         peer.uid, ::geteuid());
+}
+
+bool is_unix(int socket) {
+  int domain = 0;
+  socklen_t size = sizeof(domain);
+  ::getsockopt(socket, SOL_SOCKET, SO_DOMAIN, &domain, &size);
+  return domain == AF_UNIX;
+}
+
+/// The bytes that both sides exchange before a stream is handed on.
+class exchange {
+ public:
+  exchange(link_side own, const trust& by) {
+    if (by.kind == trust_kind::token) {
+      proof_.emplace(own, by.token);
+      out_ = proof_->to_send();
+    } else if (by.tls != nullptr) {
+      own == link_side::server ? out_ += welcome : wanted_ = std::string(1, 0);
+    }
+    if (proof_)
+      wanted_.resize(proof_->wanted());
+  }
+
+  bool answered() const { return answered_; }
+
+  /// `moved`: all is exchanged; else what is needed, or `ended`.
+  state advance(byte_stream& over) {
+    for (;;) {
+      auto need = send(over);
+      if (need == state::moved && wanted_.empty())
+        return need;
+      if (need == state::moved)
+        need = receive(over);
+      if (need != state::moved)
+        return need;
+    }
+  }
+
+  std::string at_end() const {
+    if (got_ > 0 && wanted_.front() == 0x15)
+      return "the other side wants TLS, and this one the proof of a token: "
+             "give "
+             "both the same address, token and certificates";
+    return answered_
+             ? "the other side closed the connection in place of its proof: it "
+               "probably has another token; give all processes of the job the "
+               "same one"
+             : "the other side closed the connection before it said anything: "
+               "it is no process of this job, or was given other credentials";
+  }
+
+ private:
+  state send(byte_stream& over) {
+    while (!out_.empty()) {
+      const iovec part{out_.data(), out_.size()};
+      const auto progress = over.write({&part, 1});
+      if (progress.what != state::moved)
+        return progress.what;
+      out_.erase(0, progress.bytes);
+    }
+    return state::moved;
+  }
+
+  state receive(byte_stream& over) {
+    const auto progress =
+      over.read(wanted_.data() + got_, wanted_.size() - got_);
+    if (progress.what != state::moved)
+      return progress.what;
+    answered_ = true;
+    got_ += progress.bytes;
+    if (got_ == wanted_.size())
+      take(std::exchange(wanted_, {}));
+    return state::moved;
+  }
+
+  void take(const std::string& bytes) {
+    got_ = 0;
+    if (!proof_ && bytes.front() != welcome)
+      fail(error_code::transport,
+           "the other side doesn't begin as a process of a troupe job; run the "
+           "same program");
+    if (!proof_)
+      return;
+    proof_->take(bytes);
+    out_ = proof_->to_send();
+    wanted_.resize(proof_->wanted());
+  }
+
+  std::optional<token_proof> proof_;
+  std::string out_, wanted_;
+  std::size_t got_ = 0;  // of what is wanted
+  bool answered_ = false;
+};
+
+/// What is left unread makes the system reset the connection, and the other
+/// side could lose the alert that says why.
+void read_off(int socket) {
+  std::array<char, 4096> waste{};
+  ::shutdown(socket, SHUT_WR);
+  for (int i = 0; i < 16; ++i)
+    if (::recv(socket, waste.data(), waste.size(), MSG_DONTWAIT) <= 0)
+      return;
+}
+
+class running final : public authentication {
+ public:
+  running(io_loop& loop, int socket, link_side own, const trust& by,
+          outcome then)
+    : own_(own),
+      by_(by),
+      then_(std::move(then)),
+      exchange_(own, by),
+      timer_(loop.context()),
+      waiting_(loop.context()) {
+    stream_ = by.tls ? tls_stream(socket, by.tls, own) : socket_stream(socket);
+    waiting_.assign(socket);
+    socket_ = socket;
+  }
+  ~running() override { leave(); }
+
+  void start(std::chrono::milliseconds within) {
+    timer_.expires_after(within);
+    timer_.async_wait([weak = weak_from_this(), within](const auto& problem) {
+      const auto self = std::static_pointer_cast<running>(weak.lock());
+      if (!problem && self)
+        self->give_up(fmt::format(
+          "the other side did not show within {} s that it belongs to the job",
+          static_cast<double>(within.count()) / 1000));
+    });
+    advance();
+  }
+
+  void stop() override {
+    then_ = {};
+    leave();
+  }
+
+ private:
+  void advance() {
+    if (!stream_)
+      return;
+    try {
+      if (by_.kind == trust_kind::none && is_unix(socket_))
+        require_own_user(socket_);
+      const auto need = exchange_.advance(*stream_);
+      if (need == state::ended)
+        return give_up(exchange_.at_end());
+      if (need == state::moved)
+        return succeed();
+      wait(need);
+    } catch (const std::exception& reason) {
+      heard_ = heard_ || by_.tls != nullptr;
+      give_up(reason.what());
+    }
+  }
+
+  void wait(state need) {
+    waiting_.async_wait(need == state::needs_read
+                          ? asio::posix::descriptor_base::wait_read
+                          : asio::posix::descriptor_base::wait_write,
+                        [self = shared_from_this(), this](const auto& problem) {
+                          if (!problem)
+                            advance();
+                        });
+  }
+
+  void succeed() {
+    const auto self = shared_from_this();
+    let_go();
+    const auto then = std::exchange(then_, {});
+    if (then.done)
+      then.done(std::move(stream_));
+  }
+
+  void give_up(const std::string& reason) {
+    const auto self = shared_from_this();
+    const auto then = std::exchange(then_, {});
+    leave();
+    if (then.failed)
+      then.failed({reason, heard_ || exchange_.answered()});
+  }
+
+  /// The socket is the stream's alone again.
+  void let_go() {
+    timer_.cancel();
+    if (waiting_.is_open())
+      waiting_.release();
+  }
+
+  void leave() {
+    let_go();
+    if (!stream_)
+      return;
+    read_off(socket_);
+    stream_.reset();
+  }
+
+  link_side own_;
+  trust by_;
+  outcome then_;
+  exchange exchange_;
+  asio::steady_timer timer_;
+  asio::posix::stream_descriptor waiting_;  // borrows the stream's socket
+  stream_pointer stream_;
+  int socket_ = -1;
+  bool heard_ = false;
+};
+
+}  // namespace
+
+std::shared_ptr<authentication> authentication::begin(
+  io_loop& loop, int socket, link_side own, const trust& by,
+  std::chrono::milliseconds within, outcome then) {
+  auto made = std::make_shared<running>(loop, socket, own, by, std::move(then));
+  made->start(within);
+  return made;
+}
+
+void authenticate(io_loop& loop, int socket, link_side own, const trust& by,
+                  std::chrono::milliseconds within,
+                  std::function<void(stream_pointer)> done,
+                  std::function<void(std::string reason)> failed) {
+  loop.post([&loop, socket, own, by, within, done = std::move(done),
+             failed = std::move(failed)] {
+    authentication::begin(
+      loop, socket, own, by, within,
+      {done, [failed](const refusal& why) { failed(why.reason); }});
+  });
+}
+
+}  // namespace troupe

@@ -1,0 +1,132 @@
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "troupe/engine/transport/byte_stream.hpp"
+#include "troupe/engine/transport/connection.hpp"
+
+namespace troupe {
+
+/// Puts frames together from what is read.
+class incoming_frames {
+ public:
+  incoming_frames(const frame_limits& limits, const connection_events& events)
+    : limits_(limits), events_(events) {}
+
+  bool said_goodbye() const { return said_goodbye_; }
+
+  /// Reads until nothing more is there; `bytes` counts what came.
+  stream_progress::state take_from(byte_stream& stream,
+                                   std::atomic<std::int64_t>& bytes) {
+    for (;;) {
+      const bool direct = body_ < parts_.size();
+      const auto into = direct ? parts_[body_] : free_space();
+      const auto progress = stream.read(into.iov_base, into.iov_len);
+      if (progress.what != stream_progress::state::moved)
+        return progress.what;
+      bytes += static_cast<std::int64_t>(progress.bytes);
+      if (direct)
+        fill(progress.bytes);
+      else
+        end_ += progress.bytes;
+      while (step()) {
+      }
+    }
+  }
+
+ private:
+  static constexpr std::size_t staging_bytes = 16 * 1024;
+
+  std::size_t filled() const { return end_ - begin_; }
+  const char* staged() const { return staged_.data() + begin_; }
+
+  /// After what is staged; at least a byte.
+  iovec free_space() {
+    if (begin_ > 0) {
+      std::memmove(staged_.data(), staged(), filled());
+      end_ = filled();
+      begin_ = 0;
+    }
+    if (end_ == staged_.size())
+      staged_.resize(staged_.size() * 2);
+    else if (end_ == 0 && staged_.size() > staging_bytes)
+      staged_ = std::string(staging_bytes, 0);
+    return {staged_.data() + end_, staged_.size() - end_};
+  }
+
+  /// Takes one part of a frame out of what is staged; false: more is needed.
+  bool step() {
+    if (!header_) {
+      if (filled() < frame_header::bytes)
+        return false;
+      header_ = read_frame_header({staged(), frame_header::bytes}, limits_);
+      begin_ += frame_header::bytes;
+    }
+    if (!has_head_) {
+      if (filled() < header_->head_bytes)
+        return false;
+      begin_body();
+    }
+    while (body_ < parts_.size() && filled() > 0) {
+      const auto taken = std::min(filled(), parts_[body_].iov_len);
+      std::memcpy(parts_[body_].iov_base, staged(), taken);
+      begin_ += taken;
+      fill(taken);
+    }
+    if (body_ < parts_.size())
+      return false;
+    finish();
+    return filled() > 0;
+  }
+
+  void begin_body() {
+    auto head = read_frame_head(*header_, {staged(), header_->head_bytes});
+    if (events_.admit)
+      events_.admit(header_->type, head);
+    begin_ += header_->head_bytes;
+    has_head_ = true;
+    current_ = {header_->type, std::move(head.head), allocate(head.tensors)};
+    for (const auto& tensor : current_.tensors)
+      if (tensor.defined() && tensor.nbytes() > 0)
+        parts_.push_back({tensor.data_ptr(), tensor.nbytes()});
+  }
+
+  void fill(std::size_t bytes) {
+    auto& part = parts_[body_];
+    part.iov_base = static_cast<char*>(part.iov_base) + bytes;
+    part.iov_len -= bytes;
+    if (part.iov_len == 0)
+      ++body_;
+  }
+
+  void finish() {
+    header_.reset();
+    has_head_ = false;
+    parts_.clear();
+    body_ = 0;
+    const auto whole = std::exchange(current_, {});
+    if (whole.type == frame_type::goodbye)
+      said_goodbye_ = true;
+    else if (events_.arrived)
+      events_.arrived(whole);
+  }
+
+  frame_limits limits_;
+  const connection_events& events_;
+  std::string staged_ = std::string(staging_bytes, 0);
+  std::size_t begin_ = 0, end_ = 0;  // of what is staged
+  std::optional<frame_header> header_;
+  bool has_head_ = false;
+  bool said_goodbye_ = false;
+  frame current_;
+  std::vector<iovec> parts_;
+  std::size_t body_ = 0;
+};
+
+}  // namespace troupe

@@ -1,0 +1,24 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+namespace troupe {
+
+/// A key made of a job's token, for one purpose: who learns one learns neither
+/// the token nor the key of another purpose.
+using secret_key = std::array<unsigned char, 32>;
+
+/// HKDF (RFC 5869) with SHA-256.
+secret_key derive_key(std::string_view secret, std::string_view salt,
+                      std::string_view purpose);
+
+/// HMAC (RFC 2104) with SHA-256: 32 bytes.
+std::string keyed_hash(const secret_key& key, std::string_view bytes);
+
+/// Bytes that nobody can guess. Throws `internal` where the system has none.
+std::string random_bytes(std::size_t count);
+
+}  // namespace troupe

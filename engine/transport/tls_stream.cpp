@@ -1,0 +1,224 @@
+#include "troupe/engine/transport/tls_stream.hpp"
+
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <openssl/bio.h>
+#include <openssl/err.h>
+#include <openssl/ssl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "troupe/engine/transport/socket_bio.hpp"
+#include "troupe/engine/transport/tls_problem.hpp"
+#include "troupe/schedules/error.hpp"
+
+namespace troupe {
+
+namespace {
+
+using state = stream_progress::state;
+
+/// What one record holds.
+constexpr std::size_t record_bytes = 16 * 1024;
+/// What a write takes before it returns, so that others get their turn.
+constexpr std::size_t most_written = 1024 * 1024;
+
+/// Parts that are written one after the other; small ones go into a record
+/// together.
+class record_source {
+ public:
+  explicit record_source(std::span<const iovec> parts) : parts_(parts) {}
+
+  /// The next bytes, if need be copied to `scratch`.
+  iovec next(std::string& scratch) {
+    while (at_ < parts_.size() && parts_[at_].iov_len == offset_)
+      forward();
+    if (at_ == parts_.size())
+      return {nullptr, 0};
+    const auto whole = rest();
+    if (whole.iov_len >= record_bytes || at_ + 1 == parts_.size())
+      return {whole.iov_base, std::min(whole.iov_len, record_bytes)};
+    return gather(scratch);
+  }
+  void advance(std::size_t bytes) {
+    while (bytes > 0) {
+      const auto taken = std::min(bytes, rest().iov_len);
+      offset_ += taken;
+      bytes -= taken;
+      if (rest().iov_len == 0)
+        forward();
+    }
+  }
+
+ private:
+  iovec rest() const {
+    const auto& part = parts_[at_];
+    return {static_cast<char*>(part.iov_base) + offset_,
+            part.iov_len - offset_};
+  }
+  void forward() {
+    ++at_;
+    offset_ = 0;
+  }
+  iovec gather(std::string& scratch) const {
+    const auto first = rest();
+    scratch.assign(static_cast<const char*>(first.iov_base), first.iov_len);
+    for (auto i = at_ + 1; i < parts_.size() && scratch.size() < record_bytes;
+         ++i)
+      scratch.append(
+        static_cast<const char*>(parts_[i].iov_base),
+        std::min(parts_[i].iov_len, record_bytes - scratch.size()));
+    return {scratch.data(), scratch.size()};
+  }
+
+  std::span<const iovec> parts_;
+  std::size_t at_ = 0, offset_ = 0;
+};
+
+class tls_bytes final : public byte_stream {
+ public:
+  tls_bytes(int descriptor, std::shared_ptr<tls_context> context, link_side own)
+    : descriptor_(descriptor),
+      context_(std::move(context)),
+      session_(context_->make_session(own == link_side::server)) {
+    ::fcntl(descriptor_, F_SETFL, ::fcntl(descriptor_, F_GETFL) | O_NONBLOCK);
+    const int yes = 1;  // fails on a unix socket, which has no such delay
+    ::setsockopt(descriptor_, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof(yes));
+    auto* bio = make_socket_bio(descriptor_);
+    ::SSL_set_bio(session_, bio, bio);
+    ::SSL_set_read_ahead(session_, 1);
+    ::SSL_set_default_read_buffer_len(session_, 128 * 1024);
+  }
+  tls_bytes(const tls_bytes&) = delete;
+  tls_bytes& operator=(const tls_bytes&) = delete;
+  ~tls_bytes() override {
+    ::SSL_free(session_);
+    ::close(descriptor_);
+  }
+
+  stream_progress read(void* into, std::size_t size) override {
+    prepare();
+    std::size_t got = 0;
+    const auto code = ::SSL_read_ex(session_, into, size, &got);
+    if (code != 1)
+      return explain(code);
+    shaken_ = true;
+    return {state::moved, got};
+  }
+
+  stream_progress write(std::span<const iovec> parts) override {
+    record_source source(parts);
+    std::size_t total = 0;
+    while (total < most_written) {
+      const auto next = source.next(scratch_);
+      if (next.iov_len == 0)
+        break;
+      // What could not be written is to be offered again as it was.
+      const auto size =
+        tried_ == 0 ? next.iov_len : std::min(next.iov_len, tried_);
+      prepare();
+      std::size_t sent = 0;
+      const auto code = ::SSL_write_ex(session_, next.iov_base, size, &sent);
+      tried_ = code == 1 ? 0 : size;
+      if (code != 1 && total > 0)
+        break;
+      if (code != 1)
+        return explain_write(code);
+      shaken_ = true;
+      total += sent;
+      source.advance(sent);
+    }
+    return {state::moved, total};
+  }
+
+  stream_progress finish_writing() override {
+    if (ended_ || failed_)
+      return {state::moved};
+    prepare();
+    // Nothing can be finished before the handshake is.
+    if (const auto code = ::SSL_do_handshake(session_); code != 1)
+      return explain(code);
+    if (const auto code = ::SSL_shutdown(session_); code < 0)
+      return explain(code);
+    ::shutdown(descriptor_, SHUT_WR);
+    return {state::moved};
+  }
+
+  void close() override {
+    if (!failed_ && !ended_ && ::SSL_is_init_finished(session_)) {
+      prepare();
+      ::SSL_shutdown(session_);
+      ::ERR_clear_error();
+    }
+    ended_ = true;
+    ::shutdown(descriptor_, SHUT_RDWR);
+  }
+
+  wait_handle handle_to(state need) const override {
+    return {descriptor_, need == state::needs_read};
+  }
+  bool is_full_duplex() const override { return false; }
+
+ private:
+  void prepare() {
+    if (failed_)
+      fail(error_code::transport, "the connection has failed before");
+    ::ERR_clear_error();
+    errno = 0;
+  }
+
+  bool heard_nothing() const {
+    return ::BIO_number_read(::SSL_get_rbio(session_)) == 0;
+  }
+
+  /// Of what did not succeed.
+  stream_progress explain(int code) {
+    const auto reason = ::SSL_get_error(session_, code);
+    if (reason == SSL_ERROR_WANT_READ)
+      return {state::needs_read};
+    if (reason == SSL_ERROR_WANT_WRITE)
+      return {state::needs_write};
+    if (reason == SSL_ERROR_ZERO_RETURN)
+      return {state::ended};
+    const bool cut = reason == SSL_ERROR_SYSCALL || reason == SSL_ERROR_SSL;
+    if (ended_ || (cut && heard_nothing())) {
+      ended_ = true;
+      ::ERR_clear_error();
+      return {state::ended};
+    }
+    failed_ = true;
+    fail(error_code::transport, "{}",
+         tls_problem(session_, context_->has_certificates(), shaken_));
+  }
+
+  stream_progress explain_write(int code) {
+    const auto progress = explain(code);
+    if (progress.what == state::ended)
+      fail(error_code::transport, "the other side closed the connection");
+    return progress;
+  }
+
+  int descriptor_;
+  std::shared_ptr<tls_context> context_;
+  ::SSL* session_;
+  std::string scratch_;
+  std::size_t tried_ = 0;  // bytes of a write that was not done; 0: none
+  bool ended_ = false;     // both directions; or there will be no handshake
+  bool shaken_ = false;    // bytes went one way at least
+  bool failed_ = false;
+};
+
+}  // namespace
+
+stream_pointer tls_stream(int descriptor, std::shared_ptr<tls_context> context,
+                          link_side own) {
+  return std::make_unique<tls_bytes>(descriptor, std::move(context), own);
+}
+
+}  // namespace troupe

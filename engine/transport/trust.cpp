@@ -1,0 +1,75 @@
+#include "troupe/engine/transport/trust.hpp"
+
+#include <netinet/in.h>
+
+#include <algorithm>
+
+#include "troupe/engine/transport/tls_context.hpp"
+#include "troupe/schedules/error.hpp"
+
+namespace troupe {
+
+namespace {
+
+// Whoever sees a handshake can try tokens at leisure.
+constexpr std::size_t shortest_key = 16;
+
+bool is_loopback(const socket_address& address) {
+  if (address.family() == AF_INET) {
+    const auto* v4 = reinterpret_cast<const sockaddr_in*>(&address.bytes);
+    return ntohl(v4->sin_addr.s_addr) >> 24U == 127;
+  }
+  const auto* v6 = reinterpret_cast<const sockaddr_in6*>(&address.bytes);
+  return IN6_IS_ADDR_LOOPBACK(&v6->sin6_addr);
+}
+
+trust_kind choose_on_loopback(const endpoint& at, const credentials& shown) {
+  if (!shown.token.empty())
+    return trust_kind::token;
+  if (shown.insecure)
+    return trust_kind::none;
+  fail(error_code::invalid_argument,
+       "{}: all users of this machine can connect there; give the job a token "
+       "(32 random bytes in hex will do), or use a unix: address",
+       to_text(at));
+}
+
+trust_kind choose_off_loopback(const endpoint& at, const credentials& shown) {
+  if (shown.token.size() >= shortest_key)
+    return trust_kind::pre_shared_key;
+  if (!shown.token.empty())
+    fail(error_code::invalid_argument,
+         "{}: others reach this address, and could guess a token of less than "
+         "{} characters; take a longer one (32 random bytes in hex will do)",
+         to_text(at), shortest_key);
+  if (shown.insecure)
+    return trust_kind::none;
+  fail(error_code::invalid_argument,
+       "{}: others reach this address; give the job certificates (`troupe "
+       "certificates FOLDER` makes them) or a token",
+       to_text(at));
+}
+
+}  // namespace
+
+trust_kind choose_trust(const endpoint& at, const credentials& shown) {
+  if (at.is_unix)
+    return shown.token.empty() ? trust_kind::none : trust_kind::token;
+  if (!shown.certificates.empty())
+    return trust_kind::certificates;
+  const bool local = std::ranges::all_of(addresses_of(at), is_loopback);
+  return local ? choose_on_loopback(at, shown) : choose_off_loopback(at, shown);
+}
+
+trust make_trust(const endpoint& at, const credentials& shown) {
+  trust made{choose_trust(at, shown)};
+  if (made.kind == trust_kind::token)
+    made.token = shown.token;
+  if (made.kind == trust_kind::pre_shared_key)
+    made.tls = tls_context::of_token(shown.token);
+  if (made.kind == trust_kind::certificates)
+    made.tls = tls_context::of_certificates(shown.certificates);
+  return made;
+}
+
+}  // namespace troupe

@@ -1,0 +1,128 @@
+#include "troupe/engine/transport/acceptor.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+
+#include <filesystem>
+#include <thread>
+
+#include "link_ends.hpp"
+#include "stream_kinds.hpp"
+#include "troupe/engine/transport/listener.hpp"
+#include "troupe/schedules/error.hpp"
+
+using namespace troupe;
+using namespace troupe::testing;
+using Catch::Matchers::ContainsSubstring;
+using namespace std::chrono_literals;
+
+namespace {
+
+const credentials shown{.token = "a-token-of-the-tests-7f3a"};
+
+int connect_to(const endpoint& at) {
+  const auto address = addresses_of(at).front();
+  const auto handle = ::socket(address.family(), SOCK_STREAM, 0);
+  return ::connect(handle, address.get(), address.size) == 0 ? handle : -1;
+}
+
+std::size_t open_descriptors() {
+  std::size_t count = 0;
+  for ([[maybe_unused]] const auto& each :
+       std::filesystem::directory_iterator("/proc/self/fd"))
+    ++count;
+  return count;
+}
+
+}  // namespace
+
+TEST_CASE("who dials with the same credentials arrives") {
+  const temporary_folder folder;
+  make_certificates(folder / "set");
+  const credentials by_certificates{.certificates = folder / "set"};
+  io_loop loop;
+  for (const auto& at : {parse_endpoint("unix:" + folder / "a.sock"),
+                         parse_endpoint("tcp:127.0.0.1:0")})
+    for (const auto& by : {shown, by_certificates}) {
+      recorded_arrivals arrivals;
+      const acceptor listening(loop, at, by, arrivals.events());
+      const auto found = dial_and_wait(loop, listening.where(), by);
+      CHECK(found.reason == "");
+      CHECK(found.stream);
+      CHECK(arrivals.wait_for_stream());
+    }
+}
+
+TEST_CASE("a job may start its processes in any order") {
+  const temporary_folder folder;
+  io_loop loop;
+  const auto at = parse_endpoint("unix:" + folder / "later.sock");
+  link_outcome dialled;
+  dial(loop, at, shown, 30s, dialled.done(), dialled.failed());
+  loop.run([] {});  // one attempt is over
+  recorded_arrivals arrivals;
+  const acceptor listening(loop, at, shown, arrivals.events());
+  CHECK(dialled.wait().stream);
+}
+
+TEST_CASE("who never answers is named, with what to check") {
+  io_loop loop;
+  endpoint at;
+  {
+    const listener brief(parse_endpoint("tcp:127.0.0.1:0"));
+    at = brief.where();
+  }
+  const auto found = dial_and_wait(loop, at, shown, 100ms);
+  CHECK_THAT(found.reason, ContainsSubstring(to_text(at)));
+  CHECK_THAT(found.reason, ContainsSubstring("within 0.1 s"));
+  CHECK_THAT(found.reason, ContainsSubstring("check that the process there"));
+}
+
+TEST_CASE("another token is told at once, not tried again") {
+  io_loop loop;
+  recorded_arrivals arrivals;
+  const acceptor listening(loop, parse_endpoint("tcp:127.0.0.1:0"), shown,
+                           arrivals.events());
+  const auto found =
+    dial_and_wait(loop, listening.where(), {.token = "wrong-token"}, 10min);
+  CHECK_THAT(found.reason, ContainsSubstring("another token"));
+  CHECK(found.reason.find("wrong-token") == std::string::npos);
+  const auto reasons = arrivals.wait_for_refusals(1);
+  CHECK(reasons.size() == 1);
+  CHECK(reasons.at(0).find(shown.token) == std::string::npos);
+}
+
+TEST_CASE("clients that say nothing hold up nobody, and are bounded") {
+  constexpr std::size_t silent = 1000, bound = 16;
+  io_loop loop;
+  recorded_arrivals arrivals;
+  const acceptor listening(loop, parse_endpoint("tcp:127.0.0.1:0"), shown,
+                           arrivals.events(), {10min, bound});
+  std::vector<int> clients;
+  for (std::size_t i = 0; i < silent; ++i)
+    clients.push_back(connect_to(listening.where()));
+  CHECK(std::ranges::count(clients, -1) == 0);
+  CHECK(dial_and_wait(loop, listening.where(), shown).stream);
+  CHECK(arrivals.wait_for_stream());
+  CHECK(arrivals.wait_for_refusals(silent - bound).size() >= silent - bound);
+  // Its own ends are the test's; the acceptor's are few.
+  CHECK(open_descriptors() < silent + bound + 50);
+  for (const auto client : clients)
+    ::close(client);
+}
+
+TEST_CASE("an acceptor that ends leaves no socket and calls nothing") {
+  const temporary_folder folder;
+  io_loop loop;
+  const auto at = parse_endpoint("unix:" + folder / "a.sock");
+  int client = -1;
+  {
+    recorded_arrivals arrivals;
+    const acceptor listening(loop, at, shown, arrivals.events());
+    client = connect_to(at);
+  }
+  CHECK_FALSE(std::filesystem::exists(at.path));
+  char byte = 0;
+  CHECK(::recv(client, &byte, 1, 0) <= 0);
+  ::close(client);
+}

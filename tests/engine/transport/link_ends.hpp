@@ -1,0 +1,98 @@
+#pragma once
+
+#include <future>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "troupe/engine/transport/acceptor.hpp"
+#include "troupe/engine/transport/authenticate.hpp"
+#include "troupe/engine/transport/dial.hpp"
+
+namespace troupe::testing {
+
+/// What a dial or an authentication came to: a stream, or why not.
+class link_outcome {
+ public:
+  auto done() {
+    return [state = state_](stream_pointer stream) {
+      state->promise.set_value({std::move(stream), {}});
+    };
+  }
+  auto failed() {
+    return [state = state_](const std::string& reason) {
+      state->promise.set_value({nullptr, reason});
+    };
+  }
+  struct result {
+    stream_pointer stream;
+    std::string reason;
+  };
+  /// Nothing if neither was called within a minute.
+  result wait() {
+    auto got = state_->promise.get_future();
+    if (got.wait_for(std::chrono::minutes(1)) != std::future_status::ready)
+      return {nullptr, "nothing was called"};
+    return got.get();
+  }
+
+ private:
+  struct shared_state {
+    std::promise<result> promise;
+  };
+  std::shared_ptr<shared_state> state_ = std::make_shared<shared_state>();
+};
+
+/// Gathers what an acceptor calls.
+class recorded_arrivals {
+ public:
+  acceptor::events events() {
+    return {[this](stream_pointer stream) {
+              const std::scoped_lock lock(mutex_);
+              streams_.push_back(std::move(stream));
+              changed_.notify_all();
+            },
+            [this](const std::string& reason) {
+              const std::scoped_lock lock(mutex_);
+              reasons_.push_back(reason);
+              changed_.notify_all();
+            }};
+  }
+  std::vector<std::string> wait_for_refusals(std::size_t count) {
+    std::unique_lock lock(mutex_);
+    changed_.wait_for(lock, std::chrono::minutes(1),
+                      [&] { return reasons_.size() >= count; });
+    return reasons_;
+  }
+  stream_pointer wait_for_stream() {
+    std::unique_lock lock(mutex_);
+    changed_.wait_for(lock, std::chrono::minutes(1),
+                      [&] { return !streams_.empty(); });
+    if (streams_.empty())
+      return nullptr;
+    auto last = std::move(streams_.back());
+    streams_.pop_back();
+    return last;
+  }
+  std::size_t streams() {
+    const std::scoped_lock lock(mutex_);
+    return streams_.size();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<stream_pointer> streams_;
+  std::vector<std::string> reasons_;
+};
+
+inline link_outcome::result dial_and_wait(
+  io_loop& loop, const endpoint& at, const credentials& shown,
+  std::chrono::milliseconds within = std::chrono::seconds(30)) {
+  link_outcome outcome;
+  dial(loop, at, shown, within, outcome.done(), outcome.failed());
+  return outcome.wait();
+}
+
+}  // namespace troupe::testing

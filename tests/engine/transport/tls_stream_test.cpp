@@ -1,0 +1,89 @@
+#include "troupe/engine/transport/tls_stream.hpp"
+
+#include <poll.h>
+#include <unistd.h>
+
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_exception.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+
+#include "stream_kinds.hpp"
+#include "troupe/schedules/error.hpp"
+
+using namespace troupe;
+using namespace troupe::testing;
+using Catch::Matchers::ContainsSubstring;
+using Catch::Matchers::MessageMatches;
+using state = stream_progress::state;
+
+namespace {
+
+struct raw_pair {
+  raw_pair() {
+    const auto context = tls_context::of_token("token of a test");
+    const auto ends = tcp_sockets();
+    client = tls_stream(ends[0], context, link_side::client);
+    server = tls_stream(ends[1], context, link_side::server);
+    server_socket = ends[1];
+  }
+  /// A byte each way, so that hands are shaken.
+  void shake() {
+    send(*client);
+    send(*server);
+  }
+  void send(byte_stream& from) {
+    char byte = 'x';
+    const iovec part{&byte, 1};
+    auto& to = &from == client.get() ? *server : *client;
+    bool sent = false, came = false;
+    while (!sent || !came) {
+      sent = sent || from.write({&part, 1}).what == state::moved;
+      came = came || to.read(&byte, 1).what == state::moved;
+    }
+  }
+  stream_pointer client, server;
+  int server_socket = -1;
+};
+
+/// What a read gives that waits.
+stream_progress read_whole(byte_stream& from) {
+  for (;;) {
+    char byte = 0;
+    const auto progress = from.read(&byte, 1);
+    if (progress.what != state::needs_read)
+      return progress;
+    pollfd waiting{from.handle_to(state::needs_read).descriptor, POLLIN, 0};
+    ::poll(&waiting, 1, 10'000);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("an end that is said is an end, in each direction alone") {
+  raw_pair pair;
+  pair.shake();
+  CHECK(pair.server->finish_writing().what == state::moved);
+  CHECK(read_whole(*pair.client).what == state::ended);
+  pair.send(*pair.client);
+  CHECK(pair.client->finish_writing().what == state::moved);
+  CHECK(read_whole(*pair.server).what == state::ended);
+}
+
+TEST_CASE("a connection that is cut off is no end") {
+  raw_pair pair;
+  pair.shake();
+  ::shutdown(pair.server_socket, SHUT_RDWR);
+  CHECK_THROWS_MATCHES(read_whole(*pair.client), error,
+                       MessageMatches(ContainsSubstring("cut off")));
+  CHECK_THROWS_AS(read_whole(*pair.client), error);
+  CHECK_NOTHROW(pair.client->close());
+}
+
+TEST_CASE("a server that never speaks leaves a client without a stream") {
+  raw_pair pair;
+  char byte = 0;
+  CHECK(pair.client->read(&byte, 1).what == state::needs_read);
+  CHECK_FALSE(pair.client->is_full_duplex());
+  pair.server.reset();
+  CHECK(read_whole(*pair.client).what == state::ended);
+}
