@@ -174,32 +174,8 @@ static void fields(Archive& with, credit_back& v) {
 
 namespace {
 
-/// A variant as the number of its kind and what that kind holds.
-template <class Variant, std::size_t I = 0>
-Variant read_variant(std::size_t kind, wire_input& in) {
-  if constexpr (I == std::variant_size_v<Variant>) {
-    wire_reader::refuse("a kind that is not known");
-  } else {
-    if (kind != I)
-      return read_variant<Variant, I + 1>(kind, in);
-    std::variant_alternative_t<I, Variant> value;
-    if constexpr (std::is_same_v<decltype(value), event>) {
-      std::uint8_t inner = 0;
-      in(inner);
-      value = read_variant<event>(inner, in);
-    } else {
-      in(value);
-    }
-    return value;
-  }
-}
-
-template <class Message>
-frame control_frame(const Message& message) {
-  const auto kind = control_message(std::in_place_type<Message>).index();
-  wire_output out;
-  out(static_cast<std::uint8_t>(kind), message);
-  return {frame_type::control, out.take(), {}};
+frame control_frame(const control_message& message) {
+  return {frame_type::control, to_wire(message), {}};
 }
 
 std::vector<tensor_record>* records_of(event& what) {
@@ -253,12 +229,7 @@ frame to_frame(const interrupt_run& message) {
 }
 
 frame to_frame(event message) {
-  constexpr auto kind = std::variant_size_v<control_message> - 1;
-  wire_output out;
-  out(static_cast<std::uint8_t>(kind),
-      static_cast<std::uint8_t>(message.index()));
-  std::visit([&](const auto& held) { out(held); }, message);
-  frame made{frame_type::control, out.take(), {}};
+  auto made = control_frame(message);
   if (auto* records = records_of(message))
     for (const auto& record : *records)
       made.tensors.push_back(
@@ -267,11 +238,7 @@ frame to_frame(event message) {
 }
 
 control_message read_control(frame what) {
-  wire_input in(what.head);
-  std::uint8_t kind = 0;
-  in(kind);
-  auto message = read_variant<control_message>(kind, in);
-  in.finish();
+  auto message = from_wire<control_message>(what.head);
   if (auto* held = std::get_if<event>(&message))
     if (auto* records = records_of(*held)) {
       if (what.tensors.size() != records->size())

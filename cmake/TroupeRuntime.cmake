@@ -10,6 +10,8 @@ troupe_component(device DIRECTORY engine/device
 troupe_component(transport DIRECTORY engine/transport
   DEPENDS troupe::device PRIVATE Boost::headers PCH torch)
 target_link_libraries(troupe_transport PRIVATE OpenSSL::SSL)
+troupe_component(launch DIRECTORY engine/launch
+  DEPENDS troupe::transport PCH torch)
 troupe_component(events DIRECTORY engine/events
   DEPENDS troupe::device PCH torch)
 include(TroupeStatistics)
@@ -67,7 +69,7 @@ if(TROUPE_BENCH)
     PCH torch)
 endif()
 
-foreach(name device transport events stage models data checkpoint)
+foreach(name device transport launch events stage models data checkpoint)
   troupe_tests(${name} DIRECTORY tests/engine/${name}
     DEPENDS troupe::${name} troupe::models PCH torch)
 endforeach()

@@ -21,8 +21,8 @@ struct names {
 
 constexpr names torch{"torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK",
                       "LOCAL_WORLD_SIZE"};
-constexpr names slurm{"Slurm", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID",
-                      "SLURM_STEP_TASKS_PER_NODE"};
+constexpr names slurm{"Slurm", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS",
+                      "SLURM_LOCALID", "SLURM_STEP_TASKS_PER_NODE"};
 constexpr names open_mpi{"Open MPI", "OMPI_COMM_WORLD_RANK",
                          "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
                          "OMPI_COMM_WORLD_LOCAL_SIZE"};

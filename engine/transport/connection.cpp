@@ -58,9 +58,10 @@ class framed_connection final : public connection {
 
   void start(connection_events events) override {
     if (!loop_.is_own_thread())
-      return loop_.post([self = shared(), events = std::move(events)]() mutable {
-        self->start(std::move(events));
-      });
+      return loop_.post(
+        [self = shared(), events = std::move(events)]() mutable {
+          self->start(std::move(events));
+        });
     events_ = std::move(events);
     if (!std::exchange(started_, true))
       read();
@@ -192,6 +193,8 @@ class framed_connection final : public connection {
 
   void break_off() {
     closed_ = true;
+    // Not now: one of them may be what calls this.
+    loop_.post([self = shared()] { self->events_ = {}; });
     room_.close();
     stream_->close();
     const std::scoped_lock lock(mutex_);

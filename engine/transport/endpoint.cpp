@@ -84,7 +84,7 @@ std::string to_text(const endpoint& what) {
                   : fmt::format("tcp:{}:{}", what.host, what.port);
 }
 
-std::string default_endpoint() {
+std::string own_socket(const std::string& name) {
   const auto folder = own_folder();
   if (::mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST)
     fail(error_code::io, "{}: can't be made: {}", folder, std::strerror(errno));
@@ -94,7 +94,11 @@ std::string default_endpoint() {
     fail(error_code::io,
          "{}: must be a folder of yours that nobody else may enter (mode 700)",
          folder);
-  return fmt::format("unix:{}/{}.sock", folder, ::getpid());
+  return fmt::format("unix:{}/{}.sock", folder, name);
+}
+
+std::string default_endpoint() {
+  return own_socket(std::to_string(::getpid()));
 }
 
 std::vector<socket_address> addresses_of(const endpoint& what) {

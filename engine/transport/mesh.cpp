@@ -8,6 +8,7 @@
 #include <mutex>
 #include <optional>
 #include <thread>
+#include <utility>
 
 #include "troupe/schedules/error.hpp"
 
@@ -23,6 +24,7 @@ struct mesh::impl : std::enable_shared_from_this<mesh::impl> {
 
   struct peer {
     std::map<line, connection_pointer> lines;
+    std::vector<std::shared_ptr<early_frames>> early;
     std::deque<frame> mail;
     std::optional<std::string> lost;  // why
   };
@@ -80,8 +82,10 @@ struct mesh::impl : std::enable_shared_from_this<mesh::impl> {
   }
 
   io_loop& loop;
-  const job_place place;
+  job_place place;
   std::vector<peer> peers;
+  std::vector<std::int64_t> offsets;
+  bool started = false;
   mesh_events events;  // of the loop's thread alone
   std::mutex mutex;    // of mail and losses
   std::condition_variable changed;
@@ -111,16 +115,45 @@ const job_place& mesh::place() const {
   return impl_->place;
 }
 
-void mesh::add(std::int32_t peer, line purpose, connection_pointer with) {
+void mesh::add(std::int32_t peer, line purpose, connection_pointer with,
+               std::shared_ptr<early_frames> early) {
   impl_->at(peer).lines[purpose] = std::move(with);
+  if (early)
+    impl_->at(peer).early.push_back(std::move(early));
+}
+
+void mesh::set_run(std::uint64_t run) {
+  impl_->place.run = run;
+}
+
+void mesh::set_clock_offsets(std::vector<std::int64_t> offsets) {
+  impl_->offsets = std::move(offsets);
+}
+
+std::int64_t mesh::clock_offset(std::int32_t from) const {
+  const auto& all = impl_->offsets;
+  const auto here = static_cast<std::size_t>(place().process);
+  const auto there = static_cast<std::size_t>(from);
+  return std::max(here, there) < all.size() ? all[there] - all[here] : 0;
 }
 
 void mesh::start(mesh_events events) {
+  if (std::exchange(impl_->started, true))
+    fail(error_code::invalid_argument,
+         "a job runs one trainer; this is the second one");
   impl_->loop.run([&] {
     impl_->events = std::move(events);
-    for (std::int32_t p = 0; p < impl_->place.processes; ++p)
-      for (const auto& [purpose, with] : impl_->at(p).lines)
+    for (std::int32_t p = 0; p < impl_->place.processes; ++p) {
+      auto& peer = impl_->at(p);
+      for (const auto& early : std::exchange(peer.early, {})) {
+        for (auto& each : early->frames)
+          impl_->arrived(p, std::move(each));
+        if (early->lost)
+          impl_->lose(p, *early->lost);
+      }
+      for (const auto& [purpose, with] : peer.lines)
         impl_->listen(p, with);
+    }
   });
 }
 

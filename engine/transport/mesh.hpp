@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,12 @@ struct job_place {
   std::uint64_t run = 0;  // the same in all processes of a job
 
   bool leads() const { return process == 0; }
+};
+
+/// What came on a connection before its mesh has started.
+struct early_frames {
+  std::vector<frame> frames;
+  std::optional<std::string> lost;  // why it ended
 };
 
 /// What a mesh calls, on the loop's thread, one at a time.
@@ -43,9 +50,16 @@ class mesh {
   mesh& operator=(const mesh&) = delete;
 
   const job_place& place() const;
-  /// Before `start`.
-  void add(std::int32_t peer, line purpose, connection_pointer with);
-  /// What comes before waits.
+  /// Before `start`. On the loop's thread, or with nobody else around; `early`
+  /// may grow on that thread until `start`.
+  void add(std::int32_t peer, line purpose, connection_pointer with,
+           std::shared_ptr<early_frames> early = {});
+  void set_run(std::uint64_t run);
+  /// By process: what to add to its clock for the leader's, in ns.
+  void set_clock_offsets(std::vector<std::int64_t> offsets);
+  /// What to add to times of another process for this one's clock, in ns.
+  std::int64_t clock_offset(std::int32_t from) const;
+  /// Once. Events of what came before are called first.
   void start(mesh_events events);
   /// No more events from here on; returns when none is under way.
   void stop();

@@ -2,6 +2,8 @@
 
 #include <array>
 #include <optional>
+#include <utility>
+#include <variant>
 #include <vector>
 
 #include "troupe/engine/transport/wire.hpp"
@@ -15,8 +17,8 @@ struct wire_enum;
 
 /// Both directions of a message in one place: a type that travels has a
 /// function `fields(archive, value)` that calls `archive(value.a, value.b)`.
-/// Numbers, flags, enumerations, texts, vectors, optionals, arrays, and other
-/// such types may be fields.
+/// Numbers, flags, enumerations, texts, vectors, optionals, arrays, pairs,
+/// variants, and other such types may be fields.
 class wire_output {
  public:
   template <class... Fields>
@@ -48,6 +50,17 @@ class wire_output {
   void put(const std::array<T, N>& items) {
     for (const auto& item : items)
       put(item);
+  }
+  template <class A, class B>
+  void put(const std::pair<A, B>& both) {
+    put(both.first);
+    put(both.second);
+  }
+  /// The number of the alternative, and what it holds.
+  template <class... Kinds>
+  void put(const std::variant<Kinds...>& one) {
+    put(static_cast<std::uint8_t>(one.index()));
+    std::visit([this](const auto& held) { put(held); }, one);
   }
 
   wire_writer to_;
@@ -93,6 +106,23 @@ class wire_input {
   void get(std::array<T, N>& items) {
     for (auto& item : items)
       get(item);
+  }
+  template <class A, class B>
+  void get(std::pair<A, B>& both) {
+    get(both.first);
+    get(both.second);
+  }
+  template <class... Kinds>
+  void get(std::variant<Kinds...>& one) {
+    const std::size_t kind = from_.get<std::uint8_t>();
+    if (kind >= sizeof...(Kinds))
+      wire_reader::refuse("a kind that is not known");
+    get_kind(one, kind, std::index_sequence_for<Kinds...>{});
+  }
+  template <class Variant, std::size_t... Indices>
+  void get_kind(Variant& one, std::size_t kind,
+                std::index_sequence<Indices...>) {
+    ((kind == Indices ? get(one.template emplace<Indices>()) : void()), ...);
   }
 
   wire_reader from_;

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <string>
+
+#include "troupe/engine/launch/environment.hpp"
+#include "troupe/engine/launch/job_description.hpp"
+#include "troupe/engine/transport/mesh.hpp"
+#include "troupe/engine/transport/trust.hpp"
+
+namespace troupe {
+
+struct job_options {
+  launch_environment place;
+  /// Where process 0 is met, `tcp:HOST:PORT` or `unix:PATH`; empty: as the
+  /// launcher says, or on one machine in a folder of the user's own.
+  std::string rendezvous{};
+  credentials shown{};
+  job_description description{};
+  /// For all processes to come.
+  std::chrono::milliseconds patience = std::chrono::seconds(60);
+};
+
+/// Meets the other processes of a job: process 0 listens, the others come to
+/// it and are compared with it; then each connects to every other one. Returns
+/// when all are ready. All connections and their thread live as long as what
+/// is returned. Throws `invalid_argument` where the place or the trust is
+/// missing, `mismatch` naming the setting in which processes differ,
+/// `transport` naming those that have not come in time.
+std::shared_ptr<mesh> join_job(const job_options& options);
+
+}  // namespace troupe

@@ -1,0 +1,96 @@
+#include "troupe/engine/launch/meeting_point.hpp"
+
+#include <arpa/inet.h>
+#include <fmt/format.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+
+#include "troupe/engine/transport/endpoint.hpp"
+#include "troupe/schedules/error.hpp"
+
+namespace troupe {
+
+namespace {
+
+/// FNV-1a: socket paths are short.
+std::string short_name(const std::string& text) {
+  std::uint64_t hash = 0xcbf29ce484222325U;
+  for (const auto c : text)
+    hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3U;
+  return fmt::format("{:016x}", hash);
+}
+
+std::string job_name(const launch_environment& place) {
+  return short_name(fmt::format("{} {} {} {}", place.launcher, place.host,
+                                place.port, place.job));
+}
+
+/// No other socket of this machine has it.
+std::string own_suffix() {
+  static std::atomic<int> count = 0;
+  return fmt::format("-{}-{}", ::getpid(), count++);
+}
+
+/// This machine's address on the way to another one: nothing is sent.
+std::string address_towards(const endpoint& there) {
+  const auto to = addresses_of(there).front();
+  const auto handle = ::socket(to.family(), SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  sockaddr_storage own{};
+  socklen_t size = sizeof(own);
+  const bool found =
+    ::connect(handle, to.get(), to.size) == 0
+    && ::getsockname(handle, reinterpret_cast<sockaddr*>(&own), &size) == 0;
+  ::close(handle);
+  if (!found)
+    fail(error_code::transport, "this machine has no way to {}",
+         to_text(there));
+  std::array<char, INET6_ADDRSTRLEN> text{};
+  const bool is_v6 = own.ss_family == AF_INET6;
+  const void* bytes =
+    is_v6 ? static_cast<const void*>(
+      &reinterpret_cast<const sockaddr_in6*>(&own)->sin6_addr)
+          : &reinterpret_cast<const sockaddr_in*>(&own)->sin_addr;
+  ::inet_ntop(own.ss_family, bytes, text.data(), text.size());
+  return is_v6 ? fmt::format("[{}]", text.data()) : std::string(text.data());
+}
+
+meeting_point over_tcp(const std::string& where, const std::string& known_by) {
+  const auto own = address_towards(parse_endpoint(where));
+  return {where, fmt::format("tcp:{}:0", own), known_by};
+}
+
+meeting_point in_own_folder(const launch_environment& place) {
+  const auto job = job_name(place);
+  return {own_socket("job-" + job), own_socket("job-" + job + own_suffix()),
+          "MASTER_ADDR, MASTER_PORT and user"};
+}
+
+}  // namespace
+
+meeting_point meeting_point_of(const launch_environment& place,
+                               const std::string& rendezvous) {
+  if (rendezvous.starts_with("unix:")) {
+    const auto path = parse_endpoint(rendezvous).path;
+    return {rendezvous, "unix:" + path + own_suffix(), "--rendezvous"};
+  }
+  if (!rendezvous.empty())
+    return over_tcp(
+      rendezvous.starts_with("tcp:") ? rendezvous : "tcp:" + rendezvous,
+      "--rendezvous");
+  if (place.is_one_machine())
+    return in_own_folder(place);
+  if (place.host.empty() || place.port == 0)
+    fail(error_code::invalid_argument,
+         "{} does not say where process 0 of the {} processes can be met; give "
+         "--rendezvous HOST:PORT of the first machine, or set MASTER_ADDR and "
+         "MASTER_PORT",
+         place.launcher, place.processes);
+  return over_tcp(fmt::format("tcp:{}:{}", place.host, place.port),
+                  "MASTER_ADDR and MASTER_PORT");
+}
+
+}  // namespace troupe

@@ -1,0 +1,66 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "troupe/engine/transport/frame.hpp"
+
+namespace troupe {
+
+// What processes say to each other until all are ready, in control frames.
+
+/// To process 0, first: who comes.
+struct join_request {
+  std::int32_t process = 0;
+  std::int32_t processes = 0;
+  std::int64_t pid = 0;
+  std::string host;
+  std::string listens;  // where others connect to it: an endpoint
+  std::vector<std::pair<std::string, std::string>> description;
+};
+
+/// The answer, when all have come: where everybody listens.
+struct join_welcome {
+  std::uint64_t run = 0;
+  std::vector<std::string> listens;  // by process
+};
+
+/// The answer instead: why there will be no job.
+struct join_refusal {
+  std::string reason;
+};
+
+/// First on a connection that carries tensors: whose it is.
+struct line_hello {
+  std::uint64_t run = 0;
+  std::int32_t process = 0;
+};
+
+/// What time is it there? And the answer, of process 0.
+struct clock_question {
+  std::int64_t asked = 0;  // ns of the asker's clock
+};
+struct clock_answer {
+  std::int64_t asked = 0;
+  std::int64_t now = 0;  // ns of the leader's clock
+};
+
+/// All connections are there; the leader answers with the same when all are.
+struct job_ready {
+  /// What to add to this process's clock for the leader's; the leader's answer
+  /// has all of them.
+  std::vector<std::int64_t> clock_offsets;
+};
+
+using rendezvous_message =
+  std::variant<join_request, join_welcome, join_refusal, line_hello,
+               clock_question, clock_answer, job_ready>;
+
+frame to_frame(const rendezvous_message& message);
+/// Throws `transport` for anything else.
+rendezvous_message read_rendezvous(const frame& what);
+
+}  // namespace troupe

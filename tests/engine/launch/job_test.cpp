@@ -1,0 +1,166 @@
+#include "troupe/engine/launch/job.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+
+#include <condition_variable>
+#include <mutex>
+#include <set>
+#include <thread>
+
+#include "../../engine/temporary_folder.hpp"
+#include "troupe/engine/transport/listener.hpp"
+#include "troupe/schedules/error.hpp"
+
+using namespace troupe;
+using namespace troupe::testing;
+using Catch::Matchers::ContainsSubstring;
+
+namespace {
+
+job_options options_of(std::int32_t process, std::int32_t processes,
+                       const std::string& rendezvous) {
+  job_options made;
+  made.place.launcher = "a test";
+  made.place.process = process;
+  made.place.processes = processes;
+  made.place.local_processes = processes;
+  made.rendezvous = rendezvous;
+  made.patience = std::chrono::seconds(30);
+  return made;
+}
+
+struct joined {
+  std::vector<std::shared_ptr<mesh>> meshes;
+  std::vector<std::string> errors;
+};
+
+/// Each process a thread.
+joined join_all(const std::vector<job_options>& all) {
+  joined made{std::vector<std::shared_ptr<mesh>>(all.size()),
+              std::vector<std::string>(all.size())};
+  std::vector<std::thread> processes;
+  for (std::size_t p = 0; p < all.size(); ++p)
+    processes.emplace_back([&, p] {
+      try {
+        made.meshes[p] = join_job(all[p]);
+      } catch (const error& reason) {
+        made.errors[p] = reason.what();
+      }
+    });
+  for (auto& each : processes)
+    each.join();
+  return made;
+}
+
+/// Every process tells every other one its number.
+void check_talk(std::vector<std::shared_ptr<mesh>> meshes) {
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::set<std::pair<std::int32_t, std::int32_t>> heard;
+  const auto count = static_cast<std::int32_t>(meshes.size());
+  for (const auto& each : meshes) {
+    mesh_events events;
+    events.arrived = [&, here = each->place().process](std::int32_t from,
+                                                       frame what) {
+      const std::scoped_lock lock(mutex);
+      CHECK(what.head == std::to_string(from));
+      heard.emplace(from, here);
+      changed.notify_all();
+    };
+    each->start(std::move(events));
+  }
+  for (const auto& each : meshes)
+    for (std::int32_t p = 0; p < count; ++p)
+      if (const auto own = each->place().process; p != own)
+        each->send(p, {frame_type::tensors, std::to_string(own), {}});
+  std::unique_lock lock(mutex);
+  const auto all = static_cast<std::size_t>(count * (count - 1));
+  CHECK(changed.wait_for(lock, std::chrono::minutes(1),
+                         [&] { return heard.size() == all; }));
+  CHECK(std::ranges::all_of(meshes, [&](const auto& each) {
+    return each->place().run == meshes[0]->place().run && each->place().run > 0;
+  }));
+  lock.unlock();
+  std::vector<std::thread> leaving;
+  for (auto& each : meshes)
+    leaving.emplace_back([mine = std::move(each)]() mutable { mine.reset(); });
+  for (auto& each : leaving)
+    each.join();
+}
+
+std::string free_port() {
+  const listener one(parse_endpoint("tcp:127.0.0.1:0"));
+  return to_text(one.where());
+}
+
+}  // namespace
+
+TEST_CASE("processes meet over unix sockets and talk to each other") {
+  const temporary_folder folder;
+  const auto where = "unix:" + (folder / "job");
+  auto made = join_all({options_of(0, 3, where), options_of(1, 3, where),
+                        options_of(2, 3, where)});
+  CHECK(made.errors == std::vector<std::string>(3));
+  check_talk(std::move(made.meshes));
+}
+
+TEST_CASE("processes meet over TCP with a token") {
+  const auto where = free_port();
+  std::vector<job_options> all;
+  for (int p = 0; p < 4; ++p) {
+    all.push_back(options_of(p, 4, where));
+    all.back().shown.token = "a secret of 32 characters or more";
+  }
+  auto made = join_all(all);
+  CHECK(made.errors == std::vector<std::string>(4));
+  check_talk(std::move(made.meshes));
+}
+
+TEST_CASE("a setting that differs is named in all processes") {
+  const temporary_folder folder;
+  const auto where = "unix:" + (folder / "job");
+  auto leader = options_of(0, 2, where);
+  auto other = options_of(1, 2, where);
+  leader.description = {{"version", "1"}, {"microbatches", "4"}};
+  other.description = {{"version", "1"}, {"microbatches", "8"}};
+  const auto made = join_all({leader, other});
+  for (const auto& each : made.errors)
+    CHECK_THAT(each, ContainsSubstring("microbatches is 8 there, and 4 in "
+                                       "process 0; start all processes alike"));
+}
+
+TEST_CASE("a process that does not come is named") {
+  const temporary_folder folder;
+  const auto where = "unix:" + (folder / "job");
+  std::vector<job_options> all{options_of(0, 4, where),
+                               options_of(2, 4, where)};
+  for (auto& each : all)
+    each.patience = std::chrono::milliseconds(300);
+  const auto made = join_all(all);
+  CHECK_THAT(made.errors[0],
+             ContainsSubstring("process 1, process 3 of 4 did not come"));
+  CHECK(made.errors[1] != "");
+}
+
+TEST_CASE("two processes of one number are an error") {
+  const temporary_folder folder;
+  const auto where = "unix:" + (folder / "job");
+  const auto made = join_all({options_of(0, 3, where), options_of(1, 3, where),
+                              options_of(1, 3, where)});
+  CHECK_THAT(made.errors[0], ContainsSubstring("both say that they are process "
+                                               "1"));
+}
+
+TEST_CASE("machines without a meeting point are told what to give") {
+  auto options = options_of(0, 2, "");
+  options.place.launcher = "Slurm";
+  options.place.local_processes = 1;
+  try {
+    join_job(options);
+    FAIL("it was taken");
+  } catch (const error& reason) {
+    CHECK_THAT(reason.what(), ContainsSubstring("Slurm does not say where")
+                                && ContainsSubstring("--rendezvous HOST:PORT"));
+  }
+}
