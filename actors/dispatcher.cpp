@@ -29,6 +29,7 @@ class dispatcher {
     switch (what.type) {
       case frame_type::tensors: {
         auto message = book_->links->receive(from, std::move(what));
+        message.header.sent += book_->links->mesh().clock_offset(from);
         const auto& header = message.header;
         caf::anon_send(stage(header.data_rank, header.to_stage),
                        std::move(message));

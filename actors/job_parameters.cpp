@@ -78,6 +78,21 @@ parameter_list gather(mesh& job, const std::vector<parameter_here>& own) {
   return all;
 }
 
+std::int64_t count_parameters(mesh* job,
+                              const std::vector<parameter_here>& own) {
+  std::int64_t count = 0;
+  for (const auto& each : own)
+    if (each.data_rank == 0)
+      count += each.value.numel();
+  if (!job)
+    return count;
+  std::int64_t total = 0;
+  for (const auto& part : job->gather({frame_type::mail, to_wire(count), {}}))
+    total += from_wire<std::int64_t>(part.head);
+  return from_wire<std::int64_t>(
+    job->share({frame_type::mail, to_wire(total), {}}).head);
+}
+
 void require_equal_replicas(mesh* job, const std::vector<parameter_here>& own) {
   std::vector<held_parameter> hashes;
   for (const auto& [stage, data_rank, name, value] : own)

@@ -24,6 +24,11 @@ struct parameter_here {
 /// leader; empty for the others.
 parameter_list gather(mesh& job, const std::vector<parameter_here>& own);
 
+/// Elements of all of the first replica's parameters; a null job: of those
+/// here.
+std::int64_t count_parameters(mesh* job,
+                              const std::vector<parameter_here>& own);
+
 /// Throws `mismatch`, in all processes, naming the first parameter in which
 /// replicas differ. A null job: this process alone.
 void require_equal_replicas(mesh* job, const std::vector<parameter_here>& own);

@@ -127,6 +127,7 @@ struct trainer::impl {
   std::vector<std::vector<std::shared_ptr<stage>>> stages;
   std::unique_ptr<pipeline> actors;
   troupe::loss_scale scale;
+  std::int64_t parameter_count = 0;
   std::int64_t step = 0;
   std::int64_t position = 0;
 };
@@ -141,6 +142,7 @@ trainer::impl::impl(const model& layers, trainer_options given)
   evaluation = compile_for(forward_part(options.schedule), options);
   make_stages(layers);
   start_actors();
+  parameter_count = count_parameters(options.job.get(), held());
 }
 
 module_stage_options trainer::impl::stage_options(std::int32_t stage) const {
@@ -330,6 +332,10 @@ run_health trainer::health() const {
 
 parameter_list trainer::parameters() const {
   return parameters_of(impl_->replicas[0]);
+}
+
+std::int64_t trainer::parameter_count() const {
+  return impl_->parameter_count;
 }
 
 parameter_list trainer::gather_parameters() const {

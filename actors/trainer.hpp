@@ -80,6 +80,8 @@ class trainer {
   /// Parameters of the first replica under their unsplit names, in model
   /// order, as far as they live here. Handles: they change with the next step.
   parameter_list parameters() const;
+  /// Elements of the parameters of the whole model.
+  std::int64_t parameter_count() const;
   /// All of them, for the process that leads the job; empty for the others.
   parameter_list gather_parameters() const;
   /// Copies values of the whole model into all replicas. Throws

@@ -13,6 +13,7 @@
 #include "troupe/cli/certificates_command.hpp"
 #include "troupe/cli/config_file.hpp"
 #include "troupe/cli/events_command.hpp"
+#include "troupe/cli/launch_command.hpp"
 #include "troupe/cli/plan_command.hpp"
 #include "troupe/cli/signals.hpp"
 #include "troupe/cli/simulate_command.hpp"
@@ -66,6 +67,7 @@ int run(int argc, char** argv) {
   troupe::cli::add_detach_command(app);
   troupe::cli::add_events_command(app);
   troupe::cli::add_top_command(app);
+  troupe::cli::add_launch_command(app);
   troupe::cli::add_certificates_command(app);
   try {
     auto arguments = arguments_of(argc, argv, app);

@@ -8,7 +8,7 @@
 
 namespace troupe::cli {
 
-/// A run that a signal ended; carries the process's exit code.
+/// A run that a signal ended, or another process; carries the exit code.
 class stopped_by_signal : public std::runtime_error {
  public:
   stopped_by_signal(const std::string& what, int code)

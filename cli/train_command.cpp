@@ -7,6 +7,7 @@
 #include "troupe/cli/signals.hpp"
 #include "troupe/cli/train_dashboard.hpp"
 #include "troupe/cli/train_endpoint.hpp"
+#include "troupe/cli/train_job.hpp"
 #include "troupe/cli/train_monitors.hpp"
 #include "troupe/cli/train_output.hpp"
 #include "troupe/cli/train_plain.hpp"
@@ -47,15 +48,36 @@ void finish_after_failure(trainer& run) {
   }
 }
 
+/// Of the whole model, by the process that leads; all processes take part.
+void save_all(const std::string& path, const trainer& run) {
+  if (!path.empty())
+    save(path, run.gather_parameters());
+}
+
+/// What people see of a run: in a job, process 0 shows it for all.
+class shown_run {
+ public:
+  shown_run(trainer& run, const train_options& options,
+            const train_setup& setup) {
+    if (!leads(setup.trainer.job))
+      return;
+    page_ = open_dashboard(run, options);
+    attach_monitors(run, options, setup, page_.get());
+    endpoint_ = open_endpoint(run, options, setup);
+  }
+
+ private:
+  std::unique_ptr<dashboard> page_;
+  std::unique_ptr<endpoint_server> endpoint_;
+};
+
 void train_pipeline(const train_options& options, const train_setup& setup,
                     signal_watch& signals) {
   trainer run(gpt(setup.gpt), setup.trainer);
   if (!options.initial.empty())
     run.load(read_safetensors(options.initial), options.initial);
-  save(options.save_initial, run.parameters());
-  const auto page = open_dashboard(run, options);
-  attach_monitors(run, options, setup, page.get());
-  const auto endpoint = open_endpoint(run, options, setup);
+  save_all(options.save_initial, run);
+  const shown_run shown(run, options, setup);
   signals.on_signal([&](const char* name) { run.interrupt(name); });
   try {
     run_steps(run, options, setup);
@@ -66,9 +88,9 @@ void train_pipeline(const train_options& options, const train_setup& setup,
   }
   signals.finish_first();
   // The trained parameters come first: no picture may cost them.
-  save(options.save_parameters, run.parameters());
+  save_all(options.save_parameters, run);
   run.finish_monitors();
-  print_sample(options,
+  print_sample(options, leads(setup.trainer.job),
                [&](const at::Tensor& ids) { return run.infer({ids}).at(0); });
 }
 
@@ -97,13 +119,15 @@ void train(const CLI::App& command, const train_options& options) {
   if (options.plain)
     require_actors(options);
   signal_watch signals;
-  const auto setup = make_setup(options);
+  auto setup = make_setup(options);
   require_outputs(options);
   require_monitors(options);
   require_dashboard(options);
+  require_job(options);
   if (options.dry_run)
     return print_plan_summary(options, setup);
   try {
+    setup.trainer.job = join_job(command, options);
     if (options.plain)
       train_plain(options, setup, signals);
     else

@@ -16,8 +16,7 @@ monitor_context context_of(trainer& run, const train_setup& setup,
   monitor_context context;
   context.plan = run.shared_plan();
   context.sink = std::move(sink);
-  for (const auto& [name, value] : run.parameters())
-    context.parameters += value.numel();
+  context.parameters = run.parameter_count();
   context.lanes = context.plan->ranks() * setup.trainer.data_parallel;
   context.observe_every = [&run](std::int64_t steps) {
     run.observe_every(steps);

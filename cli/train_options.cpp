@@ -255,6 +255,41 @@ void add_endpoint_flags(CLI::App& app, train_options& o) {
     ->group(group);
 }
 
+void add_job_flags(CLI::App& app, train_options& o) {
+  const auto* group = "Several processes (RANK and WORLD_SIZE are read)";
+  app
+    .add_option("--rendezvous", o.rendezvous,
+                "where process 0 is met: HOST:PORT or unix:PATH; else as the "
+                "launcher says, or on one machine in a folder of your own")
+    ->default_str("the launcher's")
+    ->group(group);
+  app
+    .add_option("--link", o.link,
+                "how tensors travel between processes of one machine: socket, "
+                "shared (memory), or auto")
+    ->check(CLI::IsMember({"auto", "socket", "shared"}))
+    ->group(group);
+  app
+    .add_option("--job-token-file", o.job_token_file,
+                "a file with the job's secret; over TCP this or --certificates "
+                "is required")
+    ->group(group);
+  app
+    .add_option("--certificates", o.certificates,
+                "the folder of `troupe certificates`, for TLS between machines")
+    ->group(group);
+  app
+    .add_flag("--insecure", o.insecure,
+              "plain text, and whoever comes is let in: for networks of your "
+              "own alone")
+    ->group(group);
+  app
+    .add_option("--patience", o.patience,
+                "seconds for all processes to come together")
+    ->check(number_above(0))
+    ->group(group);
+}
+
 }  // namespace
 
 void add_train_flags(CLI::App& app, train_options& options) {
@@ -266,6 +301,7 @@ void add_train_flags(CLI::App& app, train_options& options) {
   add_optimisation_flags(app, options);
   add_output_flags(app, options);
   add_endpoint_flags(app, options);
+  add_job_flags(app, options);
 }
 
 }  // namespace troupe::cli

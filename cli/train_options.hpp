@@ -69,6 +69,13 @@ struct train_options {
   std::string endpoint_token_file;
   std::string dashboard;  // empty: none
   std::string dashboard_token_file;
+  // processes of a job
+  std::string rendezvous;  // empty: as the launcher says
+  std::string link = "auto";
+  std::string job_token_file;
+  std::string certificates;
+  bool insecure = false;
+  double patience = 60;  // seconds
   bool print_config = false;
   bool dry_run = false;
 };

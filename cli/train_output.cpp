@@ -18,7 +18,7 @@
 namespace troupe::cli {
 
 void save(const std::string& path, const parameter_list& parameters) {
-  if (!path.empty())
+  if (!path.empty() && !parameters.empty())
     write_safetensors(path, parameters, {{"format", "pt"}});
 }
 
@@ -47,14 +47,16 @@ bool validates_at(const train_options& options, const train_setup& setup,
 }
 
 void print_sample(
-  const train_options& options,
+  const train_options& options, bool shows,
   const std::function<at::Tensor(const at::Tensor& ids)>& logits_of) {
   if (options.sample == 0)
     return;
   const at::NoGradGuard no_grad;
   const sample_options sampling{options.sample, options.seq,
                                 options.temperature, options.seed};
-  fmt::print("sample: {}\n", sample_text(logits_of, options.prompt, sampling));
+  const auto text = sample_text(logits_of, options.prompt, sampling);
+  if (shows)
+    fmt::print("sample: {}\n", text);
 }
 
 void print_plan_summary(const train_options& options,

@@ -20,9 +20,10 @@ progress_options progress_to(const train_options& options);
 bool validates_at(const train_options& options, const train_setup& setup,
                   std::int64_t step);
 
-/// Text from the trained model, if --sample asks for it.
+/// Text from the trained model, if --sample asks for it; shown by one process
+/// of a job.
 void print_sample(
-  const train_options& options,
+  const train_options& options, bool shows,
   const std::function<at::Tensor(const at::Tensor& ids)>& logits_of);
 
 /// What --dry-run shows: stages, ranks and the plan on paper.

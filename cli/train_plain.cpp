@@ -84,7 +84,7 @@ void train_plain(const train_options& options, const train_setup& setup,
   }
   signals.finish_first();
   save(options.save_parameters, loop.parameters());
-  print_sample(options, [&](const at::Tensor& ids) {
+  print_sample(options, true, [&](const at::Tensor& ids) {
     return loop.module().forward({ids}).at(0);
   });
 }

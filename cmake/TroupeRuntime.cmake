@@ -52,7 +52,7 @@ file(CONFIGURE OUTPUT ${troupe_include}/troupe_version.hpp CONTENT
 file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/cli/*.cpp)
 if(sources)
   troupe_program(troupe SOURCES ${sources} PCH torch
-    DEPENDS troupe::dashboard troupe::live troupe::models CLI11::CLI11
+    DEPENDS troupe::dashboard troupe::live troupe::launch troupe::models CLI11::CLI11
       tomlplusplus::tomlplusplus)
 endif()
 

@@ -17,6 +17,7 @@
 #include "troupe/engine/launch/rendezvous_messages.hpp"
 #include "troupe/engine/transport/acceptor.hpp"
 #include "troupe/engine/transport/dial.hpp"
+#include "troupe/engine/transport/shared_stream.hpp"
 #include "troupe/schedules/error.hpp"
 
 namespace troupe {
@@ -230,8 +231,15 @@ class meeting {
       tell_if_ready();
   }
 
+  stream_pointer as_line(stream_pointer stream, link_side side) const {
+    const bool shared =
+      options_.lines == line_kind::shared_memory && own_->where().is_unix;
+    return shared ? shared_stream(std::move(stream), side) : std::move(stream);
+  }
+
   void take_line(stream_pointer stream) {
-    auto with = connection::make(loop_, std::move(stream));
+    auto with =
+      connection::make(loop_, as_line(std::move(stream), link_side::server));
     newcomers_.insert(with);
     listen(with, [this, with](const rendezvous_message& said) {
       newcomers_.erase(with);

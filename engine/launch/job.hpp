@@ -11,8 +11,13 @@
 
 namespace troupe {
 
+/// How tensors travel between processes of one machine that meet over unix
+/// sockets; others are always joined by TCP.
+enum class line_kind : std::uint8_t { socket, shared_memory };
+
 struct job_options {
   launch_environment place;
+  line_kind lines = line_kind::socket;
   /// Where process 0 is met, `tcp:HOST:PORT` or `unix:PATH`; empty: as the
   /// launcher says, or on one machine in a folder of the user's own.
   std::string rendezvous{};

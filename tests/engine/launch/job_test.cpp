@@ -105,6 +105,18 @@ TEST_CASE("processes meet over unix sockets and talk to each other") {
   check_talk(std::move(made.meshes));
 }
 
+TEST_CASE("processes meet over unix sockets and talk through shared memory") {
+  const temporary_folder folder;
+  std::vector<job_options> all;
+  for (int p = 0; p < 3; ++p) {
+    all.push_back(options_of(p, 3, "unix:" + (folder / "job")));
+    all.back().lines = line_kind::shared_memory;
+  }
+  auto made = join_all(all);
+  CHECK(made.errors == std::vector<std::string>(3));
+  check_talk(std::move(made.meshes));
+}
+
 TEST_CASE("processes meet over TCP with a token") {
   const auto where = free_port();
   std::vector<job_options> all;

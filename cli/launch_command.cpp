@@ -1,0 +1,92 @@
+#include "troupe/cli/launch_command.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+
+#include "troupe/cli/checks.hpp"
+#include "troupe/cli/signals.hpp"
+#include "troupe/engine/launch/local_launcher.hpp"
+#include "troupe/schedules/error.hpp"
+
+namespace troupe::cli {
+
+namespace {
+
+constexpr auto example = R"(
+Example:
+  troupe launch --processes 2 -- train --text book.txt --ranks 2 --steps 200
+
+Each process gets RANK, WORLD_SIZE, LOCAL_RANK and LOCAL_WORLD_SIZE. Its output
+stands after its number; when one fails, all end, and the first to fail is
+named. Exit code: that of the first process that failed.)";
+
+struct launch_settings {
+  std::int32_t processes = 2;
+  std::vector<std::string> command;
+};
+
+void print_line(std::int32_t process, std::string_view line, bool is_error) {
+  fmt::print(is_error ? stderr : stdout, "[{}] {}\n", process, line);
+  std::fflush(is_error ? stderr : stdout);
+}
+
+/// A command of this program, or another program by its path.
+local_launch launch_of(const CLI::App& app, const launch_settings& settings) {
+  local_launch made;
+  made.processes = settings.processes;
+  made.output = print_line;
+  const auto& first = settings.command.front();
+  const auto commands = app.get_subcommands(
+    [&](const CLI::App* each) { return each->get_name() == first; });
+  if (!commands.empty()) {
+    made.program = std::filesystem::read_symlink("/proc/self/exe").string();
+    made.arguments = settings.command;
+    return made;
+  }
+  if (!std::filesystem::exists(first))
+    fail(error_code::invalid_argument,
+         "'{}' is neither a command of troupe nor the path of a program; write "
+         "troupe launch --processes {} -- train ...",
+         first, settings.processes);
+  made.program = first;
+  made.arguments.assign(settings.command.begin() + 1, settings.command.end());
+  return made;
+}
+
+void launch(const CLI::App& app, const launch_settings& settings) {
+  auto what = launch_of(app, settings);
+  signal_watch signals;
+  std::atomic<int> signal = 0;
+  what.signal = &signal;
+  signals.on_signal([&](const char*) { signal = signals.exit_code() - 128; });
+  const auto outcome = launch_locally(what);
+  if (signals.exit_code() != 0)
+    throw stopped_by_signal("the processes were stopped by a signal",
+                            signals.exit_code());
+  if (outcome.exit_code != 0)
+    throw stopped_by_signal(fmt::format("process {} was the first to fail: {}",
+                                        outcome.first_to_fail, outcome.how),
+                            outcome.exit_code);
+}
+
+}  // namespace
+
+void add_launch_command(CLI::App& app) {
+  auto settings = std::make_shared<launch_settings>();
+  auto* command = app.add_subcommand(
+    "launch", "run several processes of a job on this machine");
+  command->add_option("--processes", settings->processes, "how many")
+    ->capture_default_str()
+    ->check(whole_number(1, 1024));
+  command
+    ->add_option("command", settings->command,
+                 "after --: what each of them runs, such as train ...")
+    ->required();
+  command->footer(example);
+  command->callback([&app, settings] { launch(app, *settings); });
+}
+
+}  // namespace troupe::cli

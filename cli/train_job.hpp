@@ -1,0 +1,25 @@
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+#include <memory>
+
+#include "troupe/cli/train_options.hpp"
+#include "troupe/engine/launch/job.hpp"
+
+namespace troupe::cli {
+
+/// Meets the other processes of the job that the launcher started, and checks
+/// that all were started alike; null if this process is alone. Processes other
+/// than 0 log warnings and errors only, with their number.
+std::shared_ptr<mesh> join_job(const CLI::App& command,
+                               const train_options& options);
+
+/// Throws `invalid_argument` for flags that make no sense without other
+/// processes, or with them.
+void require_job(const train_options& options);
+
+/// Whether this process prints, serves and writes for all.
+bool leads(const std::shared_ptr<mesh>& job);
+
+}  // namespace troupe::cli

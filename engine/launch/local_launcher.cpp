@@ -1,0 +1,268 @@
+#include "troupe/engine/launch/local_launcher.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <optional>
+#include <random>
+#include <utility>
+
+#include "troupe/schedules/error.hpp"
+
+namespace troupe {
+
+namespace {
+
+/// The reading end of a pipe, cut into lines.
+class output_pipe {
+ public:
+  explicit output_pipe(int handle) : handle_(handle) {}
+  output_pipe(output_pipe&& other) noexcept
+    : handle_(std::exchange(other.handle_, -1)),
+      rest_(std::move(other.rest_)) {}
+  output_pipe& operator=(output_pipe&&) = delete;
+  ~output_pipe() {
+    if (handle_ >= 0)
+      ::close(handle_);
+  }
+
+  int handle() const { return handle_; }
+
+  template <class Line>
+  void read(Line&& line) {
+    std::array<char, 64 * 1024> chunk;
+    const auto got = ::read(handle_, chunk.data(), chunk.size());
+    if (got < 0 && (errno == EINTR || errno == EAGAIN))
+      return;
+    if (got <= 0) {
+      if (!rest_.empty())
+        line(std::exchange(rest_, {}));
+      ::close(std::exchange(handle_, -1));
+      return;
+    }
+    rest_.append(chunk.data(), static_cast<std::size_t>(got));
+    std::size_t begin = 0;
+    for (auto end = rest_.find('\n'); end != std::string::npos;
+         end = rest_.find('\n', begin)) {
+      line(std::string_view(rest_).substr(begin, end - begin));
+      begin = end + 1;
+    }
+    rest_.erase(0, begin);
+  }
+
+ private:
+  int handle_;
+  std::string rest_;
+};
+
+struct child {
+  std::int32_t process;
+  pid_t pid;
+  output_pipe out, err;
+  bool has_ended = false;
+};
+
+std::array<int, 2> make_pipe() {
+  std::array<int, 2> ends{};
+  if (::pipe2(ends.data(), O_CLOEXEC) != 0)
+    fail(error_code::io, "no pipe could be made: {}", std::strerror(errno));
+  return ends;
+}
+
+std::string new_job_name() {
+  std::random_device device;
+  return fmt::format("{:08x}{:08x}", device(), device());
+}
+
+/// What the environment of all processes says, without what a launcher of its
+/// own had said to this one.
+std::vector<std::string> inherited_environment() {
+  std::vector<std::string> kept;
+  for (auto* const* each = environ; *each != nullptr; ++each) {
+    const std::string_view text(*each);
+    const auto name = text.substr(0, text.find('='));
+    constexpr std::array replaced{
+      "RANK",       "WORLD_SIZE",          "LOCAL_RANK",  "LOCAL_WORLD_SIZE",
+      "TROUPE_JOB", "TORCHELASTIC_RUN_ID", "MASTER_ADDR", "MASTER_PORT"};
+    if (std::ranges::find(replaced, name) == replaced.end())
+      kept.emplace_back(text);
+  }
+  return kept;
+}
+
+std::vector<char*> pointers_to(std::vector<std::string>& texts) {
+  std::vector<char*> all;
+  for (auto& text : texts)
+    all.push_back(text.data());
+  all.push_back(nullptr);
+  return all;
+}
+
+class launcher {
+ public:
+  explicit launcher(const local_launch& what) : what_(what) {}
+  launcher(const launcher&) = delete;
+  launcher& operator=(const launcher&) = delete;
+  ~launcher() {
+    tell_all(SIGKILL);
+    for (auto& each : children_)
+      if (!each.has_ended)
+        ::waitpid(each.pid, nullptr, 0);
+  }
+
+  launch_outcome run() {
+    const auto job = new_job_name();
+    for (std::int32_t p = 0; p < what_.processes; ++p)
+      start(p, job);
+    while (is_busy()) {
+      hear();
+      hand_on_signal();
+      reap();
+      insist();
+    }
+    return outcome_;
+  }
+
+ private:
+  using clock = std::chrono::steady_clock;
+
+  void start(std::int32_t process, const std::string& job) {
+    auto variables = inherited_environment();
+    variables.push_back(fmt::format("RANK={}", process));
+    variables.push_back(fmt::format("LOCAL_RANK={}", process));
+    variables.push_back(fmt::format("WORLD_SIZE={}", what_.processes));
+    variables.push_back(fmt::format("LOCAL_WORLD_SIZE={}", what_.processes));
+    variables.push_back("TROUPE_JOB=" + job);
+    std::vector<std::string> words{what_.program};
+    std::ranges::copy(what_.arguments, std::back_inserter(words));
+    const auto arguments = pointers_to(words);
+    const auto environment = pointers_to(variables);
+    const auto out = make_pipe(), err = make_pipe(), trouble = make_pipe();
+    const auto parent = ::getpid();
+    const auto pid = ::fork();
+    if (pid == 0) {
+      // Only calls that are safe after a fork of a program with threads.
+      ::setpgid(0, 0);
+      ::prctl(PR_SET_PDEATHSIG, SIGTERM);
+      if (::getppid() == parent) {
+        ::dup2(out[1], STDOUT_FILENO);
+        ::dup2(err[1], STDERR_FILENO);
+        sigset_t none;
+        ::sigemptyset(&none);
+        ::sigprocmask(SIG_SETMASK, &none, nullptr);
+        ::execve(what_.program.c_str(), arguments.data(), environment.data());
+      }
+      const int reason = errno;
+      [[maybe_unused]] const auto told =
+        ::write(trouble[1], &reason, sizeof(reason));
+      ::_exit(127);
+    }
+    for (const auto end : {out[1], err[1], trouble[1]})
+      ::close(end);
+    int reason = pid < 0 ? errno : 0;
+    if (pid > 0)
+      children_.push_back(
+        {process, pid, output_pipe(out[0]), output_pipe(err[0])});
+    const auto got = pid < 0 ? 0 : ::read(trouble[0], &reason, sizeof(reason));
+    ::close(trouble[0]);
+    if (pid < 0 || got == sizeof(reason))
+      fail(error_code::io, "process {} ({}) can't be started: {}", process,
+           what_.program, std::strerror(reason));
+  }
+
+  bool is_busy() const {
+    return std::ranges::any_of(children_, [](const child& each) {
+      return !each.has_ended || each.out.handle() >= 0
+             || each.err.handle() >= 0;
+    });
+  }
+
+  /// Waits for output, not for long.
+  void hear() {
+    constexpr int patience_ms = 20;
+    std::vector<pollfd> all;
+    for (const auto& each : children_)
+      for (const auto handle : {each.out.handle(), each.err.handle()})
+        if (handle >= 0)
+          all.push_back({handle, POLLIN, 0});
+    if (::poll(all.data(), all.size(), patience_ms) <= 0)
+      return;
+    const auto has_some = [&](int handle) {
+      return handle >= 0 && std::ranges::any_of(all, [&](const pollfd& each) {
+               return each.fd == handle && each.revents != 0;
+             });
+    };
+    for (auto& each : children_) {
+      if (has_some(each.out.handle()))
+        each.out.read([&](std::string_view line) {
+          what_.output(each.process, line, false);
+        });
+      if (has_some(each.err.handle()))
+        each.err.read([&](std::string_view line) {
+          what_.output(each.process, line, true);
+        });
+    }
+  }
+
+  void hand_on_signal() {
+    const auto number = what_.signal ? what_.signal->load() : 0;
+    if (number != 0 && !std::exchange(handed_on_, true)) {
+      tell_all(number);
+      since_ = clock::now();
+    }
+  }
+
+  void reap() {
+    for (auto& each : children_) {
+      int status = 0;
+      if (each.has_ended || ::waitpid(each.pid, &status, WNOHANG) != each.pid)
+        continue;
+      each.has_ended = true;
+      const bool killed = WIFSIGNALED(status);
+      const auto code = killed ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+      if (code == 0 || outcome_.exit_code != 0)
+        continue;
+      outcome_ = {code, each.process,
+                  killed ? fmt::format("killed by signal {}", WTERMSIG(status))
+                         : fmt::format("exit code {}", code)};
+      since_ = clock::now();
+    }
+  }
+
+  /// Those that don't end by themselves: SIGTERM, then SIGKILL.
+  void insist() {
+    if (!since_ || clock::now() - *since_ < what_.grace)
+      return;
+    tell_all(std::exchange(insisted_, true) ? SIGKILL : SIGTERM);
+    since_ = clock::now();
+  }
+
+  void tell_all(int number) const {
+    for (const auto& each : children_)
+      if (!each.has_ended)
+        ::kill(-each.pid, number);
+  }
+
+  const local_launch& what_;
+  std::vector<child> children_;
+  launch_outcome outcome_;
+  std::optional<clock::time_point> since_;
+  bool handed_on_ = false, insisted_ = false;
+};
+
+}  // namespace
+
+launch_outcome launch_locally(const local_launch& what) {
+  return launcher(what).run();
+}
+
+}  // namespace troupe
