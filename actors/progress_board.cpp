@@ -52,7 +52,10 @@ std::vector<rank_health> progress_board::look(const plan& plan) const {
   for (const auto& [position, doing] : snapshot()) {
     const auto at = static_cast<std::int32_t>(all.size());
     all.push_back({at / ranks_, at % ranks_});
-    if (doing == state::idle || position >= plan.ops.size())
+    if (doing == state::elsewhere)
+      all.back().doing = doing;
+    if (doing == state::idle || doing == state::elsewhere
+        || position >= plan.ops.size())
       continue;
     const auto& op = plan.ops[position];
     all.back().doing = doing;
@@ -67,6 +70,8 @@ std::vector<rank_health> progress_board::look(const plan& plan) const {
 std::vector<std::string> progress_board::describe(const plan& plan) const {
   std::vector<std::string> lines;
   for (const auto& each : look(plan)) {
+    if (each.doing == state::elsewhere)
+      continue;
     auto line = fmt::format("rank {}", each.rank);
     if (static_cast<std::int32_t>(entries_.size()) > ranks_)
       line += fmt::format(" of replica {}", each.data_rank);

@@ -15,7 +15,8 @@ struct rank_health;
 /// read by anyone (the watchdog, an interrupt) without a message.
 class progress_board {
  public:
-  enum class state : std::uint8_t { idle, running, waiting };
+  /// `elsewhere`: the rank lives in another process.
+  enum class state : std::uint8_t { idle, running, waiting, elsewhere };
   struct entry {
     std::uint32_t position = 0;  // into plan::ops
     state doing = state::idle;
@@ -30,7 +31,8 @@ class progress_board {
 
   /// The same in words, with the plan that runs.
   std::vector<rank_health> look(const plan& plan) const;
-  /// One sentence a rank: what it runs, or what it waits for and from whom.
+  /// One sentence a rank that lives here: what it runs, or what it waits for
+  /// and from whom.
   std::vector<std::string> describe(const plan& plan) const;
 
  private:

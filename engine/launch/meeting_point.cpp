@@ -71,6 +71,12 @@ meeting_point in_own_folder(const launch_environment& place) {
 
 }  // namespace
 
+std::string host_name() {
+  std::array<char, 256> name{};
+  ::gethostname(name.data(), name.size() - 1);
+  return name.data();
+}
+
 meeting_point meeting_point_of(const launch_environment& place,
                                const std::string& rendezvous) {
   if (rendezvous.starts_with("unix:")) {

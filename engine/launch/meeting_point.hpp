@@ -13,6 +13,8 @@ struct meeting_point {
   std::string known_by;   // what has to be the same in all, in words
 };
 
+std::string host_name();
+
 /// `rendezvous`: HOST:PORT, `tcp:HOST:PORT` or `unix:PATH`; empty: as the
 /// launcher says. On one machine unix sockets in a folder that only the user
 /// may enter, else TCP. Throws `invalid_argument` where nobody says where,

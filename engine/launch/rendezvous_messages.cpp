@@ -1,5 +1,8 @@
 #include "troupe/engine/launch/rendezvous_messages.hpp"
 
+#include <fmt/format.h>
+
+#include "troupe/engine/launch/job_description.hpp"
 #include "troupe/engine/transport/wire_fields.hpp"
 
 namespace troupe {
@@ -39,6 +42,36 @@ static void fields(Archive& with, clock_answer& v) {
 template <class Archive>
 static void fields(Archive& with, job_ready& v) {
   with(v.clock_offsets);
+}
+
+std::string in_words(const join_request& who) {
+  return fmt::format("process {} (pid {} on {})", who.process, who.pid,
+                     who.host);
+}
+
+std::string objection_to(
+  const join_request& who,
+  const std::vector<std::optional<join_request>>& known,
+  const std::vector<std::pair<std::string, std::string>>& description) {
+  const auto processes = static_cast<std::int32_t>(known.size());
+  if (who.processes != processes)
+    return fmt::format("{} is of a job of {} processes, this one has {}",
+                       in_words(who), who.processes, processes);
+  if (who.process < 1 || who.process >= processes)
+    return fmt::format("{} can't be: there are {} processes", in_words(who),
+                       processes);
+  const auto& same = known[static_cast<std::size_t>(who.process)];
+  if (same)
+    return fmt::format(
+      "{} and {} both say that they are process {}; start "
+      "each with a RANK of its own",
+      in_words(*same), in_words(who), who.process);
+  const auto differs = difference(description, who.description);
+  return differs.empty() ? ""
+                         : fmt::format(
+                           "{} was started otherwise than process 0: {}; start "
+                           "all processes alike",
+                           in_words(who), differs);
 }
 
 frame to_frame(const rendezvous_message& message) {

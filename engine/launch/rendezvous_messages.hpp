@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <variant>
@@ -54,6 +55,16 @@ struct job_ready {
   /// has all of them.
   std::vector<std::int64_t> clock_offsets;
 };
+
+/// "process 1 (pid 77 on host)".
+std::string in_words(const join_request& who);
+
+/// Why somebody can't join those who are known already, by process, and who
+/// were started with these settings; empty: he can.
+std::string objection_to(
+  const join_request& who,
+  const std::vector<std::optional<join_request>>& known,
+  const std::vector<std::pair<std::string, std::string>>& description);
 
 using rendezvous_message =
   std::variant<join_request, join_welcome, join_refusal, line_hello,

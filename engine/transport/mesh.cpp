@@ -7,12 +7,19 @@
 #include <map>
 #include <mutex>
 #include <optional>
+#include <random>
 #include <thread>
 #include <utility>
 
 #include "troupe/schedules/error.hpp"
 
 namespace troupe {
+
+std::uint64_t new_run_id() {
+  std::random_device device;
+  const auto made = (std::uint64_t{device()} << 32) | device();
+  return made == 0 ? 1 : made;
+}
 
 namespace {
 constexpr std::chrono::seconds longest_goodbye{2};

@@ -15,6 +15,9 @@ namespace troupe {
 /// behind tensors; tensors have a connection for each direction.
 enum class line : std::uint8_t { control, outgoing, incoming };
 
+/// Never 0, and not guessed.
+std::uint64_t new_run_id();
+
 /// One process of a job. Process 0 leads.
 struct job_place {
   std::int32_t process = 0;

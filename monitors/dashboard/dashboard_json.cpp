@@ -44,6 +44,8 @@ const char* name_of(progress_board::state doing) {
       return "running";
     case progress_board::state::waiting:
       return "waiting";
+    case progress_board::state::elsewhere:
+      return "elsewhere";
     default:
       return "idle";
   }

@@ -10,7 +10,7 @@ const node_of = (name, state, doing) => {
 };
 
 const rank_doing = rank => rank.doing === "running" ? "runs " + rank.op
-  : rank.doing === "waiting" ? `waits at ${rank.op} for ${rank.for}` : "idle";
+  : rank.doing === "waiting" ? `waits at ${rank.op} for ${rank.for}` : rank.doing === "elsewhere" ? "in another process" : "idle";
 
 const rank_node = (rank, state, dense) => {
   const over = state.over ? "ended" : "";
@@ -21,7 +21,7 @@ const rank_node = (rank, state, dense) => {
   const chips = make("div", "chips");
   state.facts.rank_of_stage.forEach((at, stage) => {
     if (at !== rank.rank) return;
-    const on = !over && rank.doing !== "idle" && rank.stage === stage;
+    const on = !over && !["idle", "elsewhere"].includes(rank.doing) && rank.stage === stage;
     chips.append(make("span", "chip" + (on ? " on " + rank.doing : ""), "stage " + stage));
   });
   node.append(chips);

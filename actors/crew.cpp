@@ -1,0 +1,158 @@
+#include "troupe/actors/crew.hpp"
+
+#include <algorithm>
+
+#include "troupe/actors/device_actor.hpp"
+#include "troupe/actors/event_hub.hpp"
+#include "troupe/actors/follower_actor.hpp"
+#include "troupe/actors/loader_actor.hpp"
+#include "troupe/actors/reducer_actor.hpp"
+#include "troupe/actors/stage_actor.hpp"
+
+namespace troupe {
+
+namespace {
+
+class crew {
+ public:
+  crew(caf::actor_system& system, const pipeline_options& options,
+       const supervision& watch, std::uint64_t run_id)
+    : system_(system), options_(options), watch_(watch), run_id_(run_id) {}
+
+  address_book_pointer assemble();
+
+ private:
+  std::int32_t data_ranks() const {
+    return static_cast<std::int32_t>(options_.stages.size());
+  }
+  std::int32_t stages() const { return options_.placement.stages(); }
+  void spawn_replica(std::int32_t data_rank);
+  stage_setup setup_of(std::int32_t data_rank, std::int32_t stage) const;
+  coordinator_setup coordination() const;
+  bool is_here(std::int32_t data_rank, std::int32_t rank) const {
+    return !book_->links || book_->links->layout().is_here(data_rank, rank);
+  }
+  std::int32_t consumers(std::int32_t data_rank) const;
+  void spawn_reducers();
+  void spawn_coordinator();
+
+  caf::actor_system& system_;
+  const pipeline_options& options_;
+  supervision watch_;
+  std::uint64_t run_id_;
+  address_book_pointer book_ = std::make_shared<address_book>();
+};
+
+coordinator_setup crew::coordination() const {
+  return {data_ranks(), options_.placement.ranks, stages(), options_.clip,
+          options_.loss_scale};
+}
+
+stage_setup crew::setup_of(std::int32_t data_rank, std::int32_t stage) const {
+  const auto d = static_cast<std::size_t>(data_rank);
+  const auto s = static_cast<std::size_t>(stage);
+  stage_setup setup;
+  setup.run = run_id_;
+  setup.data_rank = data_rank;
+  setup.rank = options_.placement.rank_of(stage);
+  setup.stage = stage;
+  setup.work = options_.stages[d][s];
+  setup.board = watch_.progress;
+  setup.needs_data = options_.needs_data[s];
+  setup.prefetch = options_.prefetch;
+  setup.reduces = data_ranks() > 1;
+  setup.waits_for_norm = options_.clip > 0 || options_.loss_scale.dynamic;
+  return setup;
+}
+
+/// Stages of a replica that live here and read data.
+std::int32_t crew::consumers(std::int32_t data_rank) const {
+  std::int32_t count = 0;
+  for (std::int32_t s = 0; s < stages(); ++s)
+    if (options_.needs_data[static_cast<std::size_t>(s)]
+        && is_here(data_rank, options_.placement.rank_of(s)))
+      ++count;
+  return count;
+}
+
+void crew::spawn_replica(std::int32_t data_rank) {
+  const auto& hook = options_.handler_hook;
+  for (std::int32_t s = 0; s < stages(); ++s)
+    book_->stage_actors.push_back(
+      is_here(data_rank, options_.placement.rank_of(s))
+        ? system_.spawn(stage_actor, setup_of(data_rank, s), book_, hook)
+        : caf::actor{});
+  for (std::int32_t r = 0; r < options_.placement.ranks; ++r)
+    book_->device_actors.push_back(is_here(data_rank, r) ? system_.spawn(
+                                     device_actor, data_rank, r, book_, hook)
+                                                         : caf::actor{});
+  loader_setup loading;
+  loading.data_rank = data_rank;
+  loading.data_ranks = data_ranks();
+  loading.consumers = consumers(data_rank);
+  loading.prefetch = options_.prefetch;
+  loading.slow_seconds = options_.slow_load_seconds;
+  book_->loaders.push_back(loading.consumers > 0
+                             ? system_.spawn(loader_actor, loading, book_, hook)
+                             : caf::actor{});
+}
+
+void crew::spawn_reducers() {
+  for (std::int32_t s = 0; s < stages(); ++s) {
+    std::vector<std::int32_t> owners;
+    for (std::int32_t d = 0; d < data_ranks(); ++d)
+      owners.push_back(book_->process_of(d, s));
+    book_->reducers.push_back(
+      system_.spawn(reducer_actor, owners, book_, options_.handler_hook));
+  }
+}
+
+void crew::spawn_coordinator() {
+  book_->coordinator =
+    book_->links && !book_->links->leads()
+      ? system_.spawn(follower_actor, watch_, book_, options_.handler_hook)
+      : system_.spawn(coordinator_actor, coordination(), watch_, book_,
+                      options_.handler_hook);
+}
+
+address_book_pointer crew::assemble() {
+  book_->stages = stages();
+  book_->ranks = options_.placement.ranks;
+  book_->placement = options_.placement;
+  if (options_.job) {
+    const auto& place = options_.job->place();
+    book_->links = std::make_shared<remote_links>(
+      options_.job,
+      make_layout(place.process, place.processes, data_ranks(), book_->ranks),
+      run_id_);
+  }
+  book_->hub = system_.spawn(event_hub_actor, watch_.events);
+  spawn_coordinator();
+  spawn_reducers();
+  for (std::int32_t d = 0; d < data_ranks(); ++d)
+    spawn_replica(d);
+  return book_;
+}
+
+}  // namespace
+
+address_book_pointer assemble_crew(caf::actor_system& system,
+                                   const pipeline_options& options,
+                                   const supervision& watch,
+                                   std::uint64_t run_id) {
+  return crew(system, options, watch, run_id).assemble();
+}
+
+void dismiss(address_book& book) {
+  const auto end = [](const caf::actor& actor) {
+    if (actor)
+      caf::anon_send_exit(actor, caf::exit_reason::user_shutdown);
+  };
+  for (const auto* group :
+       {&book.stage_actors, &book.device_actors, &book.loaders, &book.reducers})
+    std::ranges::for_each(*group, end);
+  end(book.coordinator);
+  end(book.hub);
+}
+
+}  // namespace troupe

@@ -1,0 +1,11 @@
+#pragma once
+
+#include "troupe/engine/launch/job.hpp"
+
+namespace troupe {
+
+/// One process's way into its job: meets the others and adds the connections
+/// to them to the mesh. Returns when all are ready; throws as `join_job` does.
+void meet(io_loop& loop, mesh& into, const job_options& options);
+
+}  // namespace troupe
