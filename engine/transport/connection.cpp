@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <boost/asio/posix/stream_descriptor.hpp>
+#include <chrono>
 #include <mutex>
 
 #include <unistd.h>
@@ -105,17 +106,37 @@ class framed_connection final : public connection {
 
   /// On the loop's thread.
   void read() {
+    if (read_on())
+      loop_.look([self = shared()] { return self->read_on(); });
+  }
+
+  /// Reads what is there; whether to look again at once, as something came
+  /// only just now. Else it waits.
+  bool read_on() {
     if (closed_)
-      return;
+      return false;
     try {
+      const auto before = received_.load();
       const auto need = in_.take_from(*stream_, received_);
       if (need == state::ended)
-        return lose(
-          in_.said_goodbye() ? "" : "the other side closed the connection");
-      room_.wait(*stream_, need, [self = shared()] { self->read(); });
+        lose(in_.said_goodbye() ? "" : "the other side closed the connection");
+      else if (need == state::needs_read && is_awake(received_ > before))
+        return true;
+      else
+        room_.wait(*stream_, need, [self = shared()] { self->read(); });
     } catch (const std::exception& reason) {
       lose(reason.what());
     }
+    return false;
+  }
+
+  bool is_awake(bool something_came) {
+    if (loop_.spin().count() == 0)
+      return false;
+    const auto now = std::chrono::steady_clock::now();
+    if (something_came)
+      last_came_ = now;
+    return now - last_came_ < loop_.spin();
   }
 
   /// By whoever set `writing_`.
@@ -200,6 +221,7 @@ class framed_connection final : public connection {
   incoming_frames in_;
   waiting_room room_;
   bool closed_ = false;  // of the loop's thread alone
+  std::chrono::steady_clock::time_point last_came_{};
   std::atomic<std::int64_t> sent_ = 0, received_ = 0;
 
   mutable std::mutex mutex_;

@@ -5,18 +5,43 @@
 #include <pthread.h>
 #include <signal.h>
 
+#include <algorithm>
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/post.hpp>
 #include <future>
+#include <iterator>
 #include <thread>
+#include <vector>
 
 namespace troupe {
 
 namespace asio = boost::asio;
 
 struct io_loop::impl {
+  explicit impl(const io_loop_options& given) : options(given) {}
+
+  /// Until the context is stopped.
+  void run() {
+    while (!context.stopped())
+      if (looks.empty() && new_looks.empty())
+        context.run_one();
+      else
+        look_around();
+  }
+
+  void look_around() {
+    constexpr int looks_a_poll = 64;  // a poll costs as much as they do
+    std::ranges::move(new_looks, std::back_inserter(looks));
+    new_looks.clear();
+    for (int i = 0; i < looks_a_poll && !looks.empty(); ++i)
+      std::erase_if(looks, [](const auto& look) { return !look(); });
+    context.poll();
+  }
+
+  io_loop_options options;
   asio::io_context context{1};
+  std::vector<std::function<bool()>> looks, new_looks;
   asio::executor_work_guard<asio::io_context::executor_type> busy{
     context.get_executor()};
   std::thread thread{[this] {
@@ -24,11 +49,12 @@ struct io_loop::impl {
     ::sigfillset(&all);  // signals are for the threads of the program
     ::pthread_sigmask(SIG_BLOCK, &all, nullptr);
     ::pthread_setname_np(::pthread_self(), "troupe-links");
-    context.run();
+    run();
   }};
 };
 
-io_loop::io_loop() : impl_(std::make_unique<impl>()) {}
+io_loop::io_loop(const io_loop_options& options)
+  : impl_(std::make_unique<impl>(options)) {}
 
 io_loop::~io_loop() {
   impl_->context.stop();
@@ -48,6 +74,14 @@ void io_loop::run(const std::function<void()>& work) {
 
 bool io_loop::is_own_thread() const {
   return std::this_thread::get_id() == impl_->thread.get_id();
+}
+
+void io_loop::look(std::function<bool()> look) {
+  impl_->new_looks.push_back(std::move(look));
+}
+
+std::chrono::microseconds io_loop::spin() const {
+  return impl_->options.spin;
 }
 
 asio::io_context& io_loop::context() {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <memory>
 
@@ -9,11 +10,17 @@ class io_context;
 
 namespace troupe {
 
+struct io_loop_options {
+  /// How long a connection on which something has come is looked at again and
+  /// again, by a thread that then takes a core, before the thread sleeps.
+  std::chrono::microseconds spin{0};
+};
+
 /// One thread that waits for all connections of a process. What it calls must
 /// not wait for long.
 class io_loop {
  public:
-  io_loop();
+  explicit io_loop(const io_loop_options& options = {});
   /// Stops; what was posted and has not run is dropped.
   ~io_loop();
   io_loop(const io_loop&) = delete;
@@ -24,6 +31,10 @@ class io_loop {
   /// Runs `work` and waits for it; not from the loop's own thread.
   void run(const std::function<void()>& work);
   bool is_own_thread() const;
+  /// Calls `look` over and over, beside all else, until it returns false; on
+  /// the loop's own thread.
+  void look(std::function<bool()> look);
+  std::chrono::microseconds spin() const;
   boost::asio::io_context& context();
 
  private:

@@ -9,6 +9,7 @@
 #include "../../engine/temporary_folder.hpp"
 #include "socket_pair.hpp"
 #include "troupe/engine/transport/certificates.hpp"
+#include "troupe/engine/transport/shared_stream.hpp"
 #include "troupe/engine/transport/tls_stream.hpp"
 
 namespace troupe::testing {
@@ -49,6 +50,12 @@ inline std::shared_ptr<tls_context> context_in(const std::string& folder) {
   return tls_context::of_certificates(folder);
 }
 
+inline stream_pair shared_pair(std::size_t bytes = default_ring_bytes) {
+  const auto ends = unix_sockets();
+  return {shared_stream(socket_stream(ends[0]), link_side::client),
+          shared_stream(socket_stream(ends[1]), link_side::server, bytes)};
+}
+
 /// All kinds of streams between processes, two connected ends of each.
 struct stream_kind {
   const char* name;
@@ -74,6 +81,8 @@ inline const std::array stream_kinds{
                 const auto context = context_in(folder / "set");
                 return tls_pair(context, context);
               }},
+  stream_kind{"shared memory", [] { return shared_pair(); }},
+  stream_kind{"little shared memory", [] { return shared_pair(4096); }},
 };
 
 /// Calls once for each kind, its name in what a failure shows.

@@ -1,0 +1,165 @@
+#pragma once
+
+#include <sys/uio.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+
+#include "troupe/schedules/error.hpp"
+
+namespace troupe {
+
+/// What two processes share of a ring of bytes that one writes and the other
+/// reads; the bytes lie behind it. Counts are of all bytes ever.
+///
+/// Who finds nothing to do sets its flag `sleeps`, looks once more, and only
+/// then sleeps; who has moved something looks at the flag of the other, and
+/// rings if it is set. All four steps are sequentially consistent, so that one
+/// of the two sees what the other did: a bell is rung only where somebody
+/// sleeps, and nobody sleeps beside work.
+struct ring_header {
+  alignas(128) std::atomic<std::uint64_t> written;
+  std::atomic<std::uint32_t> finished;  // nothing more will be written
+  alignas(128) std::atomic<std::uint64_t> taken;
+  alignas(128) std::atomic<std::uint32_t> reader_sleeps;
+  alignas(128) std::atomic<std::uint32_t> writer_sleeps;
+
+  static constexpr std::size_t bytes = 4096;
+};
+static_assert(sizeof(ring_header) <= ring_header::bytes);
+static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
+
+/// What both ends know. The other process may write anything into the header,
+/// so an end keeps its own count to itself and checks what it reads: no access
+/// is ever outside of the bytes. Throws `transport` for what can't be.
+class ring_end {
+ public:
+  /// `memory` holds a header and `size` bytes, a power of two.
+  ring_end(void* memory, std::size_t size)
+    : header_(static_cast<ring_header*>(memory)),
+      bytes_(static_cast<char*>(memory) + ring_header::bytes),
+      size_(size) {}
+
+ protected:
+  std::size_t checked(std::uint64_t difference) const {
+    if (difference > size_)
+      fail(error_code::transport,
+           "the other side counts bytes in shared memory that can't be there");
+    return static_cast<std::size_t>(difference);
+  }
+  /// From `count` on, up to where the ring begins again.
+  char* at(std::uint64_t count) const { return bytes_ + (count & (size_ - 1)); }
+  std::size_t straight(std::uint64_t count, std::size_t bytes) const {
+    return std::min(bytes, size_ - (count & (size_ - 1)));
+  }
+  static bool wakes(std::atomic<std::uint32_t>& flag) {
+    return flag.load() != 0 && flag.exchange(0) != 0;
+  }
+
+  ring_header* header_;
+  char* bytes_;
+  std::size_t size_;
+  std::uint64_t own_ = 0;  // the count that this end moves
+};
+
+class ring_writer : public ring_end {
+ public:
+  using ring_end::ring_end;
+
+  /// Copies what fits; calls `ring` where the reader sleeps.
+  template <class Ring>
+  std::size_t write(std::span<const iovec> parts, Ring&& ring) {
+    std::size_t total = 0, room = free_bytes();
+    for (const auto& part : parts)
+      for (std::size_t done = 0; done < part.iov_len && room > 0;) {
+        const auto taken = straight(
+          own_, std::min({part.iov_len - done, room, most_at_once - pending_}));
+        std::memcpy(at(own_), static_cast<const char*>(part.iov_base) + done,
+                    taken);
+        own_ += taken;
+        done += taken;
+        room -= taken;
+        total += taken;
+        pending_ += taken;
+        if (pending_ == most_at_once)
+          publish(ring);
+      }
+    publish(ring);
+    return total;
+  }
+  template <class Ring>
+  void finish(Ring&& ring) {
+    header_->finished.store(1);
+    if (wakes(header_->reader_sleeps))
+      ring();
+  }
+  /// False: there is room already, or soon.
+  bool begin_sleep() {
+    header_->writer_sleeps.store(1);
+    return free_bytes() < size_ / 4;
+  }
+  void end_sleep() { header_->writer_sleeps.store(0); }
+
+ private:
+  /// So that the reader copies while the writer does.
+  static constexpr std::size_t most_at_once = 128 * 1024;
+
+  std::size_t free_bytes() const {
+    return size_ - checked(own_ - header_->taken.load());
+  }
+  template <class Ring>
+  void publish(Ring&& ring) {
+    if (pending_ == 0)
+      return;
+    pending_ = 0;
+    header_->written.store(own_);
+    if (wakes(header_->reader_sleeps))
+      ring();
+  }
+
+  std::size_t pending_ = 0;  // copied, and not yet told
+};
+
+class ring_reader : public ring_end {
+ public:
+  using ring_end::ring_end;
+
+  /// Copies what is there, at most `size`; calls `ring` where the writer sleeps
+  /// and a quarter of the ring is free.
+  template <class Ring>
+  std::size_t read(void* into, std::size_t size, Ring&& ring) {
+    const auto found = filled();
+    const auto taken = std::min({found, size, most_at_once});
+    if (taken == 0)
+      return 0;
+    const auto first = straight(own_, taken);
+    std::memcpy(into, at(own_), first);
+    std::memcpy(static_cast<char*>(into) + first, at(own_ + first),
+                taken - first);
+    own_ += taken;
+    header_->taken.store(own_);
+    if ((taken == found || found - taken <= size_ / 4 * 3)
+        && wakes(header_->writer_sleeps))
+      ring();
+    return taken;
+  }
+  bool is_finished() const { return header_->finished.load() != 0; }
+  bool is_empty() const { return filled() == 0; }
+  /// False: something has come already.
+  bool begin_sleep() {
+    header_->reader_sleeps.store(1);
+    return is_empty() && !is_finished();
+  }
+  void end_sleep() { header_->reader_sleeps.store(0); }
+
+ private:
+  static constexpr std::size_t most_at_once = 256 * 1024;
+
+  std::size_t filled() const { return checked(header_->written.load() - own_); }
+};
+
+}  // namespace troupe

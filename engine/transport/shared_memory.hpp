@@ -1,0 +1,50 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <optional>
+
+namespace troupe {
+
+/// A file descriptor of one's own.
+class owned_descriptor {
+ public:
+  owned_descriptor() = default;
+  explicit owned_descriptor(int descriptor) : descriptor_(descriptor) {}
+  owned_descriptor(owned_descriptor&& other) noexcept;
+  owned_descriptor& operator=(owned_descriptor&& other) noexcept;
+  ~owned_descriptor();
+
+  int get() const { return descriptor_; }
+
+ private:
+  int descriptor_ = -1;
+};
+
+/// Memory and bells that two processes share for a ring each way.
+struct shared_memory {
+  shared_memory() = default;
+  shared_memory(shared_memory&&) = delete;
+  ~shared_memory();
+
+  /// Rings when something was written to ring i: 0 is the server's.
+  std::array<owned_descriptor, 2> data_bells{};
+  /// ... when there is room again.
+  std::array<owned_descriptor, 2> room_bells{};
+  void* bytes = nullptr;
+  std::size_t ring_bytes = 0;
+
+  void* ring(std::size_t which) const;
+
+  /// Makes them and sends them to the other end of a unix socket. Throws
+  /// `transport`.
+  void make_and_send(int socket, std::size_t bytes_each);
+  /// Takes them from there; false: nothing has come yet. Throws `transport`
+  /// for what is none, could be made smaller, or has ended.
+  bool receive(int socket);
+
+ private:
+  void map(int memory);
+};
+
+}  // namespace troupe
