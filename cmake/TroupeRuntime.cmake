@@ -65,8 +65,9 @@ if(TROUPE_BENCH)
   set_source_files_properties(bench/statistics/plain_sum.cpp PROPERTIES
     COMPILE_OPTIONS "-O3;$<$<BOOL:${TROUPE_HAS_MARCH_NATIVE}>:-march=native>"
     SKIP_PRECOMPILE_HEADERS ON)
-  troupe_programs(bench DEPENDS troupe::monitors troupe::models CLI11::CLI11
-    PCH torch)
+  troupe_programs(bench DEPENDS troupe::monitors troupe::models
+    troupe::transport CLI11::CLI11 PCH torch)
+  target_link_libraries(bench_links PRIVATE OpenSSL::SSL)
 endif()
 
 foreach(name device transport launch events stage models data checkpoint)

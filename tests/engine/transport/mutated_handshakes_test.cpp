@@ -1,0 +1,104 @@
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <catch2/catch_test_macros.hpp>
+
+#include <filesystem>
+#include <fstream>
+#include <random>
+
+#include "link_ends.hpp"
+#include "stream_kinds.hpp"
+
+using namespace troupe;
+using namespace troupe::testing;
+using namespace std::chrono_literals;
+
+namespace {
+
+const std::string token = "a-token-of-the-tests-7f3a";
+
+std::size_t open_descriptors() {
+  std::size_t count = 0;
+  for ([[maybe_unused]] const auto& each :
+       std::filesystem::directory_iterator("/proc/self/fd"))
+    ++count;
+  return count;
+}
+
+std::size_t resident_kib() {
+  std::ifstream status("/proc/self/statm");
+  std::size_t all = 0, resident = 0;
+  status >> all >> resident;
+  return resident * 4;
+}
+
+/// What a client of a kind says first.
+std::string first_words(const trust& by) {
+  const auto ends = unix_sockets();
+  io_loop loop;
+  link_outcome client;
+  authenticate(loop, ends[0], link_side::client, by, 60s, client.done(),
+               client.failed());
+  std::string said(4096, 0);
+  said.resize(
+    static_cast<std::size_t>(::recv(ends[1], said.data(), said.size(), 0)));
+  ::close(ends[1]);
+  client.wait();
+  return said;
+}
+
+std::string mutated(std::string bytes, std::mt19937& random) {
+  for (auto changes = random() % 6; changes > 0; --changes)
+    bytes[random() % bytes.size()] = static_cast<char>(random());
+  if (random() % 3 == 0)
+    bytes.resize(random() % bytes.size());
+  for (auto more = random() % 4 == 0 ? random() % 200 : 0; more > 0; --more)
+    bytes += static_cast<char>(random());
+  return bytes;
+}
+
+/// One client that says `words` and leaves.
+void say(io_loop& loop, const trust& by, const std::string& words) {
+  const auto ends = unix_sockets();
+  link_outcome server;
+  ::send(ends[0], words.data(), words.size(), MSG_NOSIGNAL);
+  ::shutdown(ends[0], SHUT_WR);
+  authenticate(loop, ends[1], link_side::server, by, 60s, server.done(),
+               server.failed());
+  const auto found = server.wait();
+  ::close(ends[0]);
+  if (found.stream || found.reason.find(token) != std::string::npos
+      || found.reason == "nothing was called")
+    FAIL("let in, or told too much: " << found.reason);
+}
+
+void mutate_handshakes(int count) {
+  std::mt19937 random(11);
+  const temporary_folder folder;
+  for (const auto& by :
+       {trust{trust_kind::token, token, nullptr},
+        trust{trust_kind::pre_shared_key, {}, tls_context::of_token(token)},
+        trust{trust_kind::certificates, {}, context_in(folder / "set")}}) {
+    const auto words = first_words(by);
+    REQUIRE(words.size() >= token_proof::hello_bytes);
+    io_loop loop;
+    say(loop, by, mutated(words, random));
+    const auto descriptors = open_descriptors();
+    const auto memory = resident_kib();
+    for (int i = 0; i < count / 3; ++i)
+      say(loop, by, mutated(words, random));
+    CHECK(open_descriptors() <= descriptors);
+    CHECK(resident_kib() < memory + 64 * 1024);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("mutated handshakes let nobody in, and cost nothing that stays") {
+  mutate_handshakes(2'000);
+}
+
+TEST_CASE("a hundred thousand mutated handshakes", "[.full]") {
+  mutate_handshakes(100'000);
+}
