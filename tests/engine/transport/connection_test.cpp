@@ -14,10 +14,14 @@ namespace {
 
 /// Both ends in one process, each on a loop of its own.
 struct joined {
-  explicit joined(const stream_kind& kind, const frame_limits& limits = {})
-    : joined(kind.make(), limits) {}
-  joined(stream_pair ends, const frame_limits& limits)
-    : a(connection::make(loop_a, std::move(ends.a), limits)),
+  explicit joined(const stream_kind& kind, const frame_limits& limits = {},
+                  const io_loop_options& looking = {})
+    : joined(kind.make(), limits, looking) {}
+  joined(stream_pair ends, const frame_limits& limits,
+         const io_loop_options& looking)
+    : loop_a(looking),
+      loop_b(looking),
+      a(connection::make(loop_a, std::move(ends.a), limits)),
       b(connection::make(loop_b, std::move(ends.b), limits)) {
     a->start(at_a.events());
   }
@@ -125,5 +129,22 @@ TEST_CASE("limits hold for what is announced") {
     pair.b->start(pair.at_b.events());
     pair.a->send(numbered(0, 251));
     CHECK(pair.at_b.wait_for_end()->find("at most") != std::string::npos);
+  });
+}
+
+TEST_CASE("loops that look again see all, and sleep in the end") {
+  for_each_kind([](const stream_kind& kind) {
+    joined pair(kind, {}, {std::chrono::microseconds(200)});
+    pair.b->start(pair.at_b.events());
+    for (int i = 0; i < 100; ++i) {
+      pair.a->send(numbered(i, i));
+      const auto seen = pair.at_b.wait_for(1);
+      REQUIRE(seen.size() == 1);
+      CHECK(seen[0].head == std::to_string(i));
+      pair.b->send(numbered(i, 10'000));
+      REQUIRE(pair.at_a.wait_for(1).size() == 1);
+    }
+    pair.a->close();
+    CHECK(pair.at_b.wait_for_end() == "");
   });
 }
