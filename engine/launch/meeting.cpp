@@ -175,7 +175,8 @@ class meeting {
       dial(loop_, parse_endpoint(all.listens.at(static_cast<std::size_t>(p))),
            options_.shown, options_.patience,
            when_there([this, p](stream_pointer stream) {
-             auto with = connection::make(loop_, std::move(stream));
+             auto with = connection::make(
+               loop_, as_line(std::move(stream), link_side::client));
              with->send(to_frame(line_hello{run_, place_.process}));
              add(p, line::outgoing, with);
              ++lines_;

@@ -89,9 +89,12 @@ inline std::string body_of(const std::string& response) {
 template <class Condition>
 bool soon(const Condition& condition) {
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
-  while (!condition() && std::chrono::steady_clock::now() < end)
+  while (!condition()) {
+    if (std::chrono::steady_clock::now() > end)
+      return false;
     ::poll(nullptr, 0, 1);
-  return condition();
+  }
+  return true;
 }
 
 }  // namespace troupe::testing
