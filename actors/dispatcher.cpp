@@ -47,8 +47,9 @@ class dispatcher {
         break;
       }
       default:
-        std::visit([this](auto&& held) { hand_on(std::move(held)); },
-                   read_control(std::move(what)));
+        std::visit(
+          [this, from](auto&& held) { hand_on(from, std::move(held)); },
+          read_control(std::move(what)));
     }
   }
 
@@ -61,13 +62,23 @@ class dispatcher {
   }
 
   template <class Message>
-  void hand_on(Message message) const {
+  void hand_on(std::int32_t, Message message) const {
     caf::anon_send(book_->coordinator, std::move(message));
   }
-  void hand_on(interrupt_run message) const {
+  /// Its times by this process's clock.
+  void hand_on(std::int32_t from, rank_done message) const {
+    const auto offset = book_->links->mesh().clock_offset(from);
+    for (auto& stage : message.stages)
+      for (auto& op : stage.ops)
+        for (auto* time : {&op.begin, &op.end, &op.ready})
+          if (*time != 0)  // no input: it was never sent
+            *time += offset;
+    caf::anon_send(book_->coordinator, std::move(message));
+  }
+  void hand_on(std::int32_t, interrupt_run message) const {
     caf::anon_send(book_->coordinator, stop_run{std::move(message.reason)});
   }
-  void hand_on(event message) const {
+  void hand_on(std::int32_t, event message) const {
     caf::anon_send(
       book_->hub,
       publish_event{std::make_shared<const event>(std::move(message))});

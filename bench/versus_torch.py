@@ -5,7 +5,7 @@
 Needs PyTorch in Python (pip install torch==2.11.0 numpy), and a release build.
 Peer and troupe alternate, so that the noise of the machine hits both alike;
 ratios are those of the medians. One process a rank for the peer, one process
-for troupe; one thread a rank in both. Prints a Markdown table.
+for troupe (unless --processes 2); one thread a rank in both. Prints a Markdown table.
 """
 
 import argparse
@@ -69,6 +69,9 @@ def troupe(a, case):
             return plain_step(run(command), shape)
         command += ["--schedule", schedule, "--ranks", "2"]
         command += ["--stages-per-rank", str(per_rank), "--log-json", log]
+        if a.processes > 1:
+            launch = [a.troupe, "launch", "--processes", str(a.processes), "--"]
+            command = launch + command[1:] + ["--link", a.link]
         run(command)
         with open(log) as f:
             lines = [json.loads(line) for line in f]
@@ -122,6 +125,8 @@ def main():
     ap.add_argument("--troupe", default=os.path.join(HERE, "../build/release/bin/troupe"))
     ap.add_argument("--pairs", type=int, default=7)
     ap.add_argument("--cases", default=",".join(CASES))
+    ap.add_argument("--processes", type=int, default=1, help="of troupe")
+    ap.add_argument("--link", default="socket", help="between them: socket or shared")
     ap.add_argument("--json", help="also write the figures here")
     a = ap.parse_args()
     a.text, a.troupe = os.path.abspath(a.text), os.path.abspath(a.troupe)

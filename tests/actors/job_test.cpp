@@ -161,6 +161,26 @@ TEST_CASE("monitors of the leader see the ranks of all processes") {
   CHECK(stages == std::set{0, 1});
 }
 
+TEST_CASE("times of all processes are told by the leader's clock") {
+  constexpr std::int64_t hour = 3'600'000'000'000;
+  joined_meshes meshes(2);
+  for (const auto& each : meshes.all)
+    each->set_clock_offsets({0, hour});
+  std::vector<std::int64_t> begins(2);
+  const auto errors = in_all(meshes, [&](const auto& job) {
+    auto run = make({.microbatches = 2}, job);
+    const auto report = run.step(small_text());
+    if (job->place().leads())
+      for (const auto& rank : report.ops)
+        begins[static_cast<std::size_t>(rank.source.rank)] =
+          rank.ops.front().begin;
+  });
+  CHECK(errors == std::vector<std::string>(2));
+  // Both read the same clock here, so that the other's seems an hour ahead.
+  CHECK(begins[1] - begins[0] > hour - hour / 60);
+  CHECK(begins[1] - begins[0] < hour + hour / 60);
+}
+
 TEST_CASE("a failure in one process is told in all") {
   joined_meshes meshes(3);
   const auto errors = in_all(meshes, [](const auto& job) {
