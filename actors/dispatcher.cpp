@@ -1,6 +1,9 @@
 #include "troupe/actors/dispatcher.hpp"
 
+#include <spdlog/spdlog.h>
+
 #include "troupe/actors/remote_links.hpp"
+#include "troupe/actors/stall_watch.hpp"
 
 namespace troupe {
 
@@ -11,17 +14,27 @@ class dispatcher {
   explicit dispatcher(address_book_pointer book) : book_(std::move(book)) {}
 
   mesh_events events() const {
-    return {[book = book_](std::int32_t from, frame_type type,
-                           const frame_head& head) {
-              if (type == frame_type::tensors)
-                book->links->admit(from, head);
-            },
-            [*this](std::int32_t from, frame what) {
-              dispatch(from, std::move(what));
-            },
-            [book = book_](std::int32_t process, const std::string& reason) {
-              caf::anon_send(book->coordinator, peer_lost{process, reason});
-            }};
+    return {
+      [book = book_](std::int32_t from, frame_type type,
+                     const frame_head& head) {
+        if (type == frame_type::tensors)
+          book->links->admit(from, head);
+      },
+      [*this](std::int32_t from, frame what) {
+        dispatch(from, std::move(what));
+      },
+      [book = book_](std::int32_t process, const std::string& reason) {
+        caf::anon_send(book->coordinator, peer_lost{process, reason});
+      },
+      [layout = book_->links->layout()](std::int32_t process, double seconds) {
+        if (seconds > 0)
+          spdlog::warn(
+            "{} has not been heard for {:.3g} s: it is "
+            "stopped, or very slow; the run waits for it",
+            in_words(process, layout), seconds);
+        else
+          spdlog::warn("{} is heard again", in_words(process, layout));
+      }};
   }
 
  private:
@@ -29,7 +42,6 @@ class dispatcher {
     switch (what.type) {
       case frame_type::tensors: {
         auto message = book_->links->receive(from, std::move(what));
-        message.header.sent += book_->links->mesh().clock_offset(from);
         const auto& header = message.header;
         caf::anon_send(stage(header.data_rank, header.to_stage),
                        std::move(message));
@@ -70,8 +82,9 @@ class dispatcher {
     const auto offset = book_->links->mesh().clock_offset(from);
     for (auto& stage : message.stages)
       for (auto& op : stage.ops)
-        for (auto* time : {&op.begin, &op.end, &op.ready})
-          if (*time != 0)  // no input: it was never sent
+        for (auto* time :
+             {&op.begin, &op.end, &op.ready, &op.left, &op.arrived})
+          if (*time != 0)  // no input of that kind
             *time += offset;
     caf::anon_send(book_->coordinator, std::move(message));
   }

@@ -36,6 +36,7 @@ struct envelope {
   bool backward = false;
   std::int32_t message = none;  // in plan::messages; none within a rank
   std::int64_t sent = 0;        // host ns
+  std::int64_t left = 0;        // the process, with a credit; 0: it did not
   /// Shapes and dtypes, as `describe` gives them for each tensor.
   std::vector<std::pair<at::ScalarType, std::vector<std::int64_t>>> tensors;
 };
@@ -56,6 +57,7 @@ struct lane_token {
 struct stage_tensors {
   envelope header;
   tensor_list tensors;
+  std::int64_t arrived = 0;  // of another process: when
   /// Of another process: gone when the message is consumed, which gives the
   /// sender its credit back.
   std::shared_ptr<const void> receipt = {};

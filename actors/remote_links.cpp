@@ -1,5 +1,6 @@
 #include "troupe/actors/remote_links.hpp"
 
+#include "troupe/engine/device/clock.hpp"
 #include "troupe/schedules/error.hpp"
 
 namespace troupe {
@@ -59,6 +60,11 @@ void remote_links::deliver(std::int32_t process, stage_tensors message) {
     }
     --channel.credits;
   }
+  send_now(process, std::move(message));
+}
+
+void remote_links::send_now(std::int32_t process, stage_tensors message) {
+  message.header.left = now_ns();
   mesh_->send(process, to_frame(std::move(message)));
 }
 
@@ -74,7 +80,7 @@ void remote_links::on(const credit_back& credit) {
   }
   auto [process, message] = std::move(channel.waiting.front());
   channel.waiting.pop_front();
-  mesh_->send(process, to_frame(std::move(message)));
+  send_now(process, std::move(message));
 }
 
 void remote_links::send(std::int32_t process, reduce_part part) {
@@ -103,6 +109,10 @@ void remote_links::admit(std::int32_t from, const frame_head& announced) {
 
 stage_tensors remote_links::receive(std::int32_t from, frame what) {
   auto message = read_stage_tensors(std::move(what));
+  const auto offset = mesh_->clock_offset(from);
+  message.header.sent += offset;
+  message.header.left += offset;
+  message.arrived = now_ns();
   const credit_back credit{message.header.serial, message.header.message};
   message.receipt = std::shared_ptr<const void>(
     nullptr, [self = shared_from_this(), from, credit](const void*) {

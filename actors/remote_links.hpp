@@ -38,8 +38,8 @@ class remote_links : public std::enable_shared_from_this<remote_links> {
   /// Refuses tensors that this process does not expect: of another run, for a
   /// stage that lives elsewhere, or more than their channels have credits for.
   void admit(std::int32_t from, const frame_head& announced);
-  /// Tensors as the stage gets them; its credit goes back when they are
-  /// consumed.
+  /// Tensors as the stage gets them, times by this process's clock; its credit
+  /// goes back when they are consumed.
   stage_tensors receive(std::int32_t from, frame what);
 
  private:
@@ -48,6 +48,7 @@ class remote_links : public std::enable_shared_from_this<remote_links> {
     std::deque<std::pair<std::int32_t, stage_tensors>> waiting;
   };
   std::int32_t channel_of(std::int32_t message) const;
+  void send_now(std::int32_t process, stage_tensors message);
 
   std::shared_ptr<troupe::mesh> mesh_;
   job_layout layout_;

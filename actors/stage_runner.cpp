@@ -95,7 +95,8 @@ void stage_runner::on(stage_tensors message) {
   check(message);
   const auto& e = message.header;
   inbox_.emplace(key_of_arrival{e.serial, e.backward, e.key},
-                 arrival{std::move(message.tensors), e.sent});
+                 arrival{std::move(message.tensors), std::move(message.receipt),
+                         e.sent, e.left, message.arrived});
   advance();
 }
 
@@ -149,26 +150,30 @@ bool stage_runner::ready(const plan_op& op) {
     const auto at = inbox_.find({step_->serial, backward, key});
     if (at == inbox_.end())
       return false;
-    ready_at_ = std::max(ready_at_, at->second.sent);
+    input_times_.ready = at->second.sent;
+    input_times_.left = at->second.left;
+    input_times_.arrived = at->second.arrived;
     return true;
   };
-  ready_at_ = 0;
+  input_times_ = {};
   if (op.kind == plan_op_kind::forward) {
     const auto data = data_.find(op.microbatch);
     if (setup_.needs_data && data == data_.end())
       return false;
-    if (setup_.needs_data)
-      ready_at_ = data->second.sent;
-    return op.stage == 0 || arrived(false);
+    if (op.stage > 0 && !arrived(false))
+      return false;
+    if (setup_.needs_data && data->second.sent > input_times_.ready)
+      input_times_ = {.ready = data->second.sent};
+    return true;
   }
   if (is_backward(op.kind))
     return op.stage + 1 == step_->plan->stages() || arrived(true);
   if (op.kind == plan_op_kind::gradient_norm && setup_.reduces) {
-    ready_at_ = reduced_ ? reduced_->sent : 0;
+    input_times_.ready = reduced_ ? reduced_->sent : 0;
     return reduced_.has_value();
   }
   if (op.kind == plan_op_kind::update && setup_.waits_for_norm) {
-    ready_at_ = norm_ ? norm_->sent : 0;
+    input_times_.ready = norm_ ? norm_->sent : 0;
     return norm_.has_value();
   }
   return true;
@@ -176,8 +181,10 @@ bool stage_runner::ready(const plan_op& op) {
 
 void stage_runner::execute(const plan_op& op) {
   show(progress_board::state::running);
-  op_record record{token_->position, token_->executed++, ready_at_, now_ns(),
-                   0};
+  auto record = input_times_;
+  record.op = token_->position;
+  record.sequence = token_->executed++;
+  record.begin = now_ns();
   switch (op.kind) {
     case plan_op_kind::send:
       send_out(op);

@@ -60,7 +60,8 @@ class stage_runner {
  private:
   struct arrival {
     tensor_list tensors;
-    std::int64_t sent = 0;
+    std::shared_ptr<const void> receipt;
+    std::int64_t sent = 0, left = 0, arrived = 0;
   };
   struct key_of_arrival {
     std::int64_t serial;
@@ -100,7 +101,7 @@ class stage_runner {
   std::optional<norm_known> norm_;
   std::vector<op_record> records_;
   std::int64_t tokens_ = 0;
-  std::int64_t ready_at_ = 0;
+  op_record input_times_;  // of what the op at the token waited for last
   std::uint32_t last_op_ = 0;
 };
 

@@ -39,16 +39,20 @@ std::string to_text(const op_failure& failure) {
                      failure.reason);
 }
 
-std::string to_text(const peer_lost& lost, const job_layout& layout) {
+std::string in_words(std::int32_t process, const job_layout& layout) {
   std::vector<std::string> ranks;
   for (std::int32_t d = 0; d < layout.data_ranks; ++d)
     for (std::int32_t r = 0; r < layout.ranks; ++r)
-      if (layout.process_of(d, r) == lost.process)
+      if (layout.process_of(d, r) == process)
         ranks.push_back(layout.data_ranks > 1
                           ? fmt::format("rank {} of replica {}", r, d)
                           : fmt::format("rank {}", r));
-  return fmt::format("process {} ({}) is gone: {}", lost.process,
-                     fmt::join(ranks, ", "), lost.reason);
+  return fmt::format("process {} ({})", process, fmt::join(ranks, ", "));
+}
+
+std::string to_text(const peer_lost& lost, const job_layout& layout) {
+  return fmt::format("{} is gone: {}", in_words(lost.process, layout),
+                     lost.reason);
 }
 
 std::string waits_of(const progress_board& board, const step_context& step) {

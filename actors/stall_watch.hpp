@@ -30,6 +30,9 @@ class stall_watch {
 /// "step 3, rank 1, op 1F2 (stage 1, microbatch 2, replica 0): reason".
 std::string to_text(const op_failure& failure);
 
+/// "process 1 (rank 1)".
+std::string in_words(std::int32_t process, const job_layout& layout);
+
 /// "process 1 (rank 1) is gone: reason".
 std::string to_text(const peer_lost& lost, const job_layout& layout);
 

@@ -40,7 +40,7 @@ static void fields(Archive& with, event_source& v) {
 
 template <class Archive>
 static void fields(Archive& with, op_record& v) {
-  with(v.op, v.sequence, v.ready, v.begin, v.end);
+  with(v.op, v.sequence, v.ready, v.begin, v.end, v.left, v.arrived);
 }
 
 template <class Archive>
@@ -159,7 +159,7 @@ static void fields(Archive& with, microbatch_key& v) {
 template <class Archive>
 static void fields(Archive& with, envelope& v) {
   with(v.run, v.serial, v.data_rank, v.from_stage, v.to_stage, v.key,
-       v.backward, v.message, v.sent);
+       v.backward, v.message, v.sent, v.left);
 }
 
 template <class Archive>

@@ -109,14 +109,18 @@ class timeline_builder {
     }
   }
 
-  /// Until its last input was sent, an op could not begin; from then on it
-  /// was the host that made it wait, as nothing is under way for long inside
-  /// a process.
+  /// Until its last input was sent, an op could not begin. From then on it
+  /// waited for a credit and for the transport, if that came from another
+  /// process, and then for the host.
   void add_waits(const op_record& before, const op_record& op,
                  std::int32_t row) {
     const auto sent = std::clamp(op.ready, before.end, op.begin);
+    const auto left = std::clamp(op.left, sent, op.begin);
+    const auto arrived = std::clamp(op.arrived, left, op.begin);
     add_wait(row, wait_kind::bubble, before.end, sent);
-    add_wait(row, wait_kind::host, sent, op.begin);
+    add_wait(row, wait_kind::credit, sent, left);
+    add_wait(row, wait_kind::transport, left, arrived);
+    add_wait(row, wait_kind::host, arrived, op.begin);
   }
 
   void add_wait(std::int32_t row, wait_kind kind, std::int64_t begin,

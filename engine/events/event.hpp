@@ -38,13 +38,17 @@ struct event_source {
 
 /// One executed op of the plan. Times are host nanoseconds of `now_ns`.
 /// `ready` is when its last input was sent; an op could have started at
-/// max(ready, end of the rank's op before it).
+/// max(ready, end of the rank's op before it). An input of another process
+/// left it at `left`, when its channel had a credit, and arrived at `arrived`;
+/// within a process both are 0.
 struct op_record {
   std::uint32_t op = 0;        // index into plan::ops
   std::uint32_t sequence = 0;  // executed order on its rank, from 0
   std::int64_t ready = 0;
   std::int64_t begin = 0;
   std::int64_t end = 0;
+  std::int64_t left = 0;
+  std::int64_t arrived = 0;
 };
 
 /// All ops that one rank executed in a step, in executed order.

@@ -44,6 +44,8 @@ class byte_stream {
 
   /// Where to wait for what a read or write said that it needs.
   virtual wait_handle handle_to(stream_progress::state need) const = 0;
+  /// The socket below, which may be one of TCP; -1: there is none.
+  virtual int tcp_socket() const { return -1; }
   virtual bool is_full_duplex() const { return true; }
 };
 using stream_pointer = std::unique_ptr<byte_stream>;

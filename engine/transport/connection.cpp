@@ -7,6 +7,9 @@
 #include <chrono>
 #include <mutex>
 
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "troupe/engine/transport/incoming_frames.hpp"
@@ -97,6 +100,16 @@ class framed_connection final : public connection {
   }
 
   bool is_closed() const override { return closed_; }
+  std::chrono::milliseconds unacknowledged() const override {
+    tcp_info info{};
+    socklen_t size = sizeof(info);
+    const auto socket = stream_->tcp_socket();
+    const bool known =
+      socket >= 0
+      && ::getsockopt(socket, IPPROTO_TCP, TCP_INFO, &info, &size) == 0;
+    return std::chrono::milliseconds(
+      known && info.tcpi_unacked > 0 ? info.tcpi_last_ack_recv : 0);
+  }
   std::int64_t bytes_sent() const override { return sent_; }
   std::int64_t bytes_received() const override { return received_; }
   std::int64_t waiting() const override {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -45,6 +46,11 @@ class connection : public std::enable_shared_from_this<connection> {
   virtual void abort() = 0;
   /// Both sides have ended; all that was sent has arrived, or never will.
   virtual bool is_closed() const = 0;
+
+  /// How long the other machine has acknowledged nothing, though something
+  /// was sent: a cut cable, or a machine that is down. A stopped process's
+  /// machine still does. 0 within a machine.
+  virtual std::chrono::milliseconds unacknowledged() const = 0;
 
   virtual std::int64_t bytes_sent() const = 0;
   virtual std::int64_t bytes_received() const = 0;

@@ -1,6 +1,11 @@
 #include "troupe/engine/transport/mesh.hpp"
 
+#include <fmt/format.h>
+
+#include <utility>
+
 #include <algorithm>
+#include <boost/asio/steady_timer.hpp>
 #include <chrono>
 #include <condition_variable>
 #include <deque>
@@ -23,17 +28,24 @@ std::uint64_t new_run_id() {
 
 namespace {
 constexpr std::chrono::seconds longest_goodbye{2};
-}
+using clock = std::chrono::steady_clock;
+}  // namespace
 
 struct mesh::impl : std::enable_shared_from_this<mesh::impl> {
-  impl(io_loop& on, job_place at)
-    : loop(on), place(at), peers(static_cast<std::size_t>(at.processes)) {}
+  impl(io_loop& on, job_place at, const mesh_patience& with)
+    : loop(on),
+      place(at),
+      patience(with),
+      beat(on.context()),
+      peers(static_cast<std::size_t>(at.processes)) {}
 
   struct peer {
     std::map<line, connection_pointer> lines;
     std::vector<std::shared_ptr<early_frames>> early;
     std::deque<frame> mail;
     std::optional<std::string> lost;  // why
+    clock::time_point heard = clock::now();
+    bool is_silent = false;
   };
 
   peer& at(std::int32_t process) {
@@ -67,6 +79,7 @@ struct mesh::impl : std::enable_shared_from_this<mesh::impl> {
 
   // On the loop's thread.
   void arrived(std::int32_t from, frame what) {
+    at(from).heard = clock::now();
     if (what.type == frame_type::mail) {
       const std::scoped_lock lock(mutex);
       at(from).mail.push_back(std::move(what));
@@ -88,8 +101,51 @@ struct mesh::impl : std::enable_shared_from_this<mesh::impl> {
       events.lost(process, reason);
   }
 
+  /// Says a word to everybody, and asks who has said none.
+  void keep_alive() {
+    for (std::int32_t p = 0; p < place.processes; ++p) {
+      if (p == place.process || at(p).lost)
+        continue;
+      for (const auto& [purpose, with] : at(p).lines) {
+        if (purpose != line::incoming && with->waiting() == 0)
+          with->send({frame_type::heartbeat, {}, {}});
+        if (with->unacknowledged() > patience.cut_off)
+          cut_off(p, *with);
+      }
+      listen_for(p);
+    }
+    beat.expires_after(patience.heartbeat);
+    beat.async_wait([self = weak_from_this()](const auto& problem) {
+      const auto alive = self.lock();
+      if (!problem && alive && alive->events.arrived)
+        alive->keep_alive();
+    });
+  }
+
+  void cut_off(std::int32_t process, connection& with) {
+    with.abort();
+    lose(process,
+         fmt::format("its machine has not answered for {:.3g} s: a cable is "
+                     "cut, or it is down",
+                     std::chrono::duration<double>(patience.cut_off).count()));
+  }
+
+  void listen_for(std::int32_t process) {
+    auto& peer = at(process);
+    const auto silence = clock::now() - peer.heard;
+    if (peer.is_silent == (silence > patience.silence))
+      return;
+    peer.is_silent = !peer.is_silent;
+    if (events.silent)
+      events.silent(process, peer.is_silent
+                               ? std::chrono::duration<double>(silence).count()
+                               : 0);
+  }
+
   io_loop& loop;
   job_place place;
+  const mesh_patience patience;
+  boost::asio::steady_timer beat;
   std::vector<peer> peers;
   std::vector<std::int64_t> offsets;
   bool started = false;
@@ -98,8 +154,8 @@ struct mesh::impl : std::enable_shared_from_this<mesh::impl> {
   std::condition_variable changed;
 };
 
-mesh::mesh(io_loop& loop, job_place place)
-  : impl_(std::make_shared<impl>(loop, place)) {}
+mesh::mesh(io_loop& loop, job_place place, const mesh_patience& patience)
+  : impl_(std::make_shared<impl>(loop, place, patience)) {}
 
 mesh::~mesh() {
   stop();
@@ -160,12 +216,17 @@ void mesh::start(mesh_events events) {
       }
       for (const auto& [purpose, with] : peer.lines)
         impl_->listen(p, with);
+      peer.heard = clock::now();
     }
+    impl_->keep_alive();
   });
 }
 
 void mesh::stop() {
-  impl_->loop.run([this] { impl_->events = {}; });
+  impl_->loop.run([this] {
+    impl_->events = {};
+    impl_->beat.cancel();
+  });
 }
 
 void mesh::broadcast(const frame& what) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -40,6 +41,18 @@ struct mesh_events {
   std::function<void(std::int32_t from, frame)> arrived;
   /// A process is gone, and why; once a process.
   std::function<void(std::int32_t process, const std::string& reason)> lost;
+  /// A process that was heard has said nothing for some seconds; 0: it is
+  /// heard again.
+  std::function<void(std::int32_t process, double seconds)> silent = {};
+};
+
+/// How a mesh finds out that others are stopped or cut off.
+struct mesh_patience {
+  std::chrono::milliseconds heartbeat = std::chrono::seconds(1);
+  /// Without a word a process counts as silent: stopped, or very slow.
+  std::chrono::milliseconds silence = std::chrono::seconds(5);
+  /// A machine that acknowledges nothing for so long is gone.
+  std::chrono::milliseconds cut_off = std::chrono::seconds(20);
 };
 
 /// All connections of one process of a job to its other processes. Any thread
@@ -47,7 +60,7 @@ struct mesh_events {
 class mesh {
  public:
   /// The loop outlives the mesh.
-  mesh(io_loop& loop, job_place place);
+  mesh(io_loop& loop, job_place place, const mesh_patience& patience = {});
   ~mesh();
   mesh(const mesh&) = delete;
   mesh& operator=(const mesh&) = delete;

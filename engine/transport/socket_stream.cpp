@@ -61,6 +61,7 @@ class socket_bytes final : public byte_stream {
   wait_handle handle_to(state need) const override {
     return {descriptor_, need == state::needs_read};
   }
+  int tcp_socket() const override { return descriptor_; }
 
  private:
   /// Whether to try at once again; no: wait. Throws for all other reasons.

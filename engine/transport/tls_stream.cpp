@@ -163,6 +163,7 @@ class tls_bytes final : public byte_stream {
   wait_handle handle_to(state need) const override {
     return {descriptor_, need == state::needs_read};
   }
+  int tcp_socket() const override { return descriptor_; }
   bool is_full_duplex() const override { return false; }
 
  private:

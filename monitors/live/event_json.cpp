@@ -31,7 +31,8 @@ std::vector<named_value> values_of(const json& object, const char* name) {
 json parts_of(const ops_event& what) {
   auto list = json::array();
   for (const auto& op : what.ops)
-    list.push_back({op.op, op.sequence, op.ready, op.begin, op.end});
+    list.push_back(
+      {op.op, op.sequence, op.ready, op.begin, op.end, op.left, op.arrived});
   return {{"event", "ops"}, {"ops", std::move(list)}};
 }
 
@@ -76,13 +77,15 @@ json parts_of(const dropped_event& what) {
 ops_event read_ops(const json& value) {
   ops_event made;
   for (const auto& each : list_of(value, "ops")) {
-    if (!each.is_array() || each.size() != 5)
+    if (!each.is_array() || each.size() != 7)
       fail(error_code::malformed_text, "'ops' is no list of executed ops");
     made.ops.push_back({whole_of<std::uint32_t>(each[0], "op"),
                         whole_of<std::uint32_t>(each[1], "sequence"),
                         whole_of<std::int64_t>(each[2], "ready"),
                         whole_of<std::int64_t>(each[3], "begin"),
-                        whole_of<std::int64_t>(each[4], "end")});
+                        whole_of<std::int64_t>(each[4], "end"),
+                        whole_of<std::int64_t>(each[5], "left"),
+                        whole_of<std::int64_t>(each[6], "arrived")});
   }
   return made;
 }

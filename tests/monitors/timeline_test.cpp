@@ -49,6 +49,24 @@ TEST_CASE("waits for an input and for the host are told apart") {
   CHECK(made.waits[1].end == Approx(2.5));
 }
 
+TEST_CASE("waits for credit and transport are told apart, too") {
+  const auto of = compile(make_schedule("1f1b", {.ranks = 1}), {});
+  ops_event ops;
+  ops.ops = {{0, 0, 0, 1'000'000, 2'000'000},
+             {1, 1, 3'000'000, 6'500'000, 7'000'000, 4'000'000, 6'000'000}};
+  ops.source.rank = 0;
+  const auto made = measured_timeline(of, {ops});
+  std::vector<std::pair<std::string, double>> ends;
+  for (const auto& wait : made.waits)
+    ends.emplace_back(to_text(wait.kind), wait.end);
+  CHECK(ends
+        == std::vector<std::pair<std::string, double>>{
+          {to_text(wait_kind::bubble), 2},
+          {to_text(wait_kind::credit), 3},
+          {to_text(wait_kind::transport), 5},
+          {to_text(wait_kind::host), 5.5}});
+}
+
 TEST_CASE("a trace's events nest, its arrows pair up, and nothing overlaps") {
   const auto events =
     traced(options_g(2, 2, 1), {.trace_steps = 3}, source_g(2), 5);

@@ -1,0 +1,60 @@
+#include "troupe/engine/transport/mesh.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+
+#include "socket_pair.hpp"
+
+using namespace troupe;
+using namespace troupe::testing;
+
+namespace {
+
+/// What one of two processes hears of the other's silence.
+class silences {
+ public:
+  mesh_events events() {
+    mesh_events made;
+    made.arrived = [](std::int32_t, frame) {};
+    made.silent = [this](std::int32_t process, double seconds) {
+      const std::scoped_lock lock(mutex_);
+      told_.emplace_back(process, seconds > 0);
+      changed_.notify_all();
+    };
+    return made;
+  }
+  std::vector<std::pair<std::int32_t, bool>> wait_for(std::size_t count) {
+    std::unique_lock lock(mutex_);
+    changed_.wait_for(lock, std::chrono::minutes(1),
+                      [&] { return told_.size() >= count; });
+    return told_;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<std::pair<std::int32_t, bool>> told_;
+};
+
+}  // namespace
+
+TEST_CASE("a process that says nothing is told of, and its return") {
+  using std::chrono::milliseconds;
+  const mesh_patience quick{milliseconds(5), milliseconds(50),
+                            std::chrono::seconds(20)};
+  io_loop loop_a, loop_b;
+  auto ends = socket_pair();
+  mesh a(loop_a, {0, 2, 7}, quick);
+  a.add(1, line::control, connection::make(loop_a, std::move(ends.a)));
+  auto b = std::make_unique<mesh>(loop_b, job_place{1, 2, 7}, quick);
+  b->add(0, line::control, connection::make(loop_b, std::move(ends.b)));
+  silences heard;
+  a.start(heard.events());
+  CHECK(heard.wait_for(1)
+        == std::vector<std::pair<std::int32_t, bool>>{{1, true}});
+  silences others;
+  b->start(others.events());
+  CHECK(heard.wait_for(2).at(1) == std::pair(1, false));
+  std::thread leaving([&] { b.reset(); });
+  a.stop();
+  leaving.join();
+}
