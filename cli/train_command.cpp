@@ -71,6 +71,12 @@ class shown_run {
   std::unique_ptr<endpoint_server> endpoint_;
 };
 
+/// No process of a job has succeeded before process 0 has.
+void end_together(const std::shared_ptr<mesh>& job) {
+  if (job)
+    job->share({frame_type::mail, {}, {}});
+}
+
 void train_pipeline(const train_options& options, const train_setup& setup,
                     signal_watch& signals) {
   trainer run(gpt(setup.gpt), setup.trainer);
@@ -90,8 +96,12 @@ void train_pipeline(const train_options& options, const train_setup& setup,
   // The trained parameters come first: no picture may cost them.
   save_all(options.save_parameters, run);
   run.finish_monitors();
-  print_sample(options, leads(setup.trainer.job),
-               [&](const at::Tensor& ids) { return run.infer({ids}).at(0); });
+  print_sample(options, leads(setup.trainer.job), [&](const at::Tensor& ids) {
+    if (signals.exit_code() != 0)
+      fail(error_code::interrupted, "stopped by a signal while sampling");
+    return run.infer({ids}).at(0);
+  });
+  end_together(setup.trainer.job);
 }
 
 void require_actors(const train_options& o) {

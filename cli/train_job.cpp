@@ -2,9 +2,11 @@
 
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <array>
+#include <fstream>
 #include <sstream>
 
 #include "troupe/cli/config_file.hpp"
@@ -35,6 +37,38 @@ constexpr std::array own_settings{"certificates",
                                   "timeline",
                                   "trace"};
 
+/// A file's size, and a hash of it; of a long one, of parts from all over it.
+std::string contents(const std::string& path) {
+  constexpr std::int64_t block = 64 * 1024, most_blocks = 256;
+  std::ifstream file(path, std::ios::binary | std::ios::ate);
+  const auto size = static_cast<std::int64_t>(file.tellg());
+  std::uint64_t hash = 0xcbf29ce484222325U;  // FNV-1a
+  std::string bytes(static_cast<std::size_t>(block), 0);
+  const auto blocks = std::min((size + block - 1) / block, most_blocks);
+  for (std::int64_t i = 0; i < blocks; ++i) {
+    file.clear();
+    file.seekg(blocks < most_blocks ? i * block
+                                    : (size - block) / (blocks - 1) * i);
+    file.read(bytes.data(), block);
+    for (std::streamsize k = 0; k < file.gcount(); ++k)
+      hash =
+        (hash ^ static_cast<unsigned char>(bytes[static_cast<std::size_t>(k)]))
+        * 0x100000001b3U;
+  }
+  return fmt::format("{} bytes with hash {:016x}", size, hash);
+}
+
+/// What files hold that all processes read: paths may lead elsewhere.
+void add_contents(job_description& to, const train_options& options) {
+  auto paths = options.text;
+  if (options.schedule.ends_with(".csv"))
+    paths.push_back(options.schedule);
+  if (!options.initial.empty())
+    paths.push_back(options.initial);
+  for (const auto& path : paths)
+    to.emplace_back("what " + path + " holds", contents(path));
+}
+
 /// All other settings, each with its value.
 job_description describe(const CLI::App& command) {
   job_description made{{"troupe", TROUPE_VERSION}};
@@ -48,6 +82,25 @@ job_description describe(const CLI::App& command) {
       made.emplace_back("--" + name, line.substr(equals + 3));
   }
   return made;
+}
+
+/// A job's token: long, and for its owner's eyes alone.
+std::string read_secret(const std::string& path) {
+  constexpr std::size_t least_bytes = 16;
+  auto token = read_token(path);
+  if (path.empty())
+    return token;
+  struct stat found {};
+  if (::stat(path.c_str(), &found) == 0 && S_ISREG(found.st_mode)
+      && (found.st_mode & 077U) != 0)
+    fail(error_code::invalid_argument,
+         "{}: others may read this secret; chmod 600 it", path);
+  if (token.size() < least_bytes)
+    fail(error_code::invalid_argument,
+         "{}: a job's secret has at least {} characters; write one by `head -c "
+         "32 /dev/urandom | base64`",
+         path, least_bytes);
+  return token;
 }
 
 }  // namespace
@@ -73,9 +126,10 @@ std::shared_ptr<mesh> join_job(const CLI::App& command,
   joining.rendezvous = options.rendezvous;
   joining.lines =
     options.link == "shared" ? line_kind::shared_memory : line_kind::socket;
-  joining.shown = {read_token(options.job_token_file), options.certificates,
+  joining.shown = {read_secret(options.job_token_file), options.certificates,
                    options.insecure};
   joining.description = describe(command);
+  add_contents(joining.description, options);
   joining.patience = std::chrono::milliseconds(
     static_cast<std::int64_t>(options.patience * 1000));
   auto job = troupe::join_job(joining);

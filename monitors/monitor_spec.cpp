@@ -15,6 +15,7 @@
 #include "troupe/monitors/stability.hpp"
 #include "troupe/monitors/throughput.hpp"
 #include "troupe/monitors/timeline.hpp"
+#include "troupe/schedules/atomic_file.hpp"
 #include "troupe/schedules/error.hpp"
 
 namespace troupe {
@@ -86,6 +87,9 @@ monitor make_timeline(settings& from, const monitor_context& context) {
     throw error(error_code::invalid_argument,
                 "monitor timeline: nothing to write; give svg=FILE or "
                 "trace=FILE");
+  for (const auto& path : {files.svg, files.trace})
+    if (!path.empty())
+      require_writable(path);
   return timeline_monitor(context.plan, files);
 }
 

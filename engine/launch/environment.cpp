@@ -116,6 +116,8 @@ launch_environment read_environment(const environment_reader& read) {
       continue;
     auto made = reading(read, *by).all();
     add_meeting_point(made, read);
+    if (by == &torch && !read("TORCHELASTIC_RUN_ID"))
+      made.launcher = read("TROUPE_JOB") ? "troupe launch" : "the environment";
     for (const auto* name : {"TORCHELASTIC_RUN_ID", "TROUPE_JOB",
                              "SLURM_STEP_ID", "PMIX_NAMESPACE"})
       if (made.job.empty() || made.job == "none")

@@ -24,7 +24,7 @@ struct local_launch {
   const std::atomic<int>* signal = nullptr;
   /// How long the others may take to end by themselves once one has failed,
   /// and after each of the signals that follow.
-  std::chrono::milliseconds grace = std::chrono::seconds(5);
+  std::chrono::milliseconds grace = std::chrono::seconds(2);
 };
 
 struct launch_outcome {

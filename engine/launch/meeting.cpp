@@ -69,7 +69,8 @@ class meeting {
     public_ = std::make_unique<acceptor>(
       loop_, parse_endpoint(point_.where), options_.shown,
       acceptor::events{
-        [this](stream_pointer s) { take_newcomer(std::move(s)); }});
+        [this](stream_pointer s) { take_newcomer(std::move(s)); },
+        [this](const std::string& reason) { turned_away_ = reason; }});
     loop_.post(guarded([this] { welcome_if_all_are_there(); }));
   }
 
@@ -138,8 +139,10 @@ class meeting {
       else
         early->frames.push_back(std::move(what));
     };
-    each.lost = [this, alive = alive_, process,
+    each.lost = [this, alive = alive_, process, purpose,
                  early](const std::string& reason) {
+      if (reason.empty() && purpose != line::control)
+        return;  // its control line tells
       early->lost = reason.empty() ? "its program has ended" : reason;
       if (*alive && !is_ready_)
         fail_all(error_code::transport,
@@ -313,9 +316,12 @@ class meeting {
     if (place_.process == 0 && run_ == 0)
       fail_all(error_code::transport,
                fmt::format("{} of {} did not come to {} within {:.3g} s; do "
-                           "they run, with the same {}?",
+                           "they run, with the same {}?{}",
                            fmt::join(missing, ", "), place_.processes,
-                           point_.where, seconds, point_.known_by));
+                           point_.where, seconds, point_.known_by,
+                           turned_away_.empty()
+                             ? ""
+                             : " Somebody was turned away: " + turned_away_));
     fail_all(error_code::transport,
              fmt::format("the job did not begin within {:.3g} s: a process "
                          "waits for another one, or for process 0 at {}",
@@ -376,6 +382,7 @@ class meeting {
   std::map<std::int32_t, connection_pointer> controls_;
   std::vector<std::pair<line_hello, connection_pointer>> early_lines_;
   std::set<std::int32_t> came_in_;
+  std::string turned_away_;  // the last who came without the right trust
   std::uint64_t run_ = 0;
   std::int32_t lines_ = 0;
   clock_difference clock_;

@@ -61,7 +61,7 @@ struct mesh::impl : std::enable_shared_from_this<mesh::impl> {
     found->second->send(std::move(what));
   }
 
-  void listen(std::int32_t from, const connection_pointer& with) {
+  void listen(std::int32_t from, line purpose, const connection_pointer& with) {
     connection_events each;
     each.admit = [self = shared_from_this(), from](frame_type type,
                                                    const frame_head& head) {
@@ -71,8 +71,12 @@ struct mesh::impl : std::enable_shared_from_this<mesh::impl> {
     each.arrived = [self = shared_from_this(), from](frame what) {
       self->arrived(from, std::move(what));
     };
-    each.lost = [self = shared_from_this(), from](const std::string& reason) {
-      self->lose(from, reason.empty() ? "its program has ended" : reason);
+    // Who ends as he should closes all lines, and the control line last has
+    // all that he said; tensors' lines that end before tell nothing.
+    each.lost = [self = shared_from_this(), from,
+                 purpose](const std::string& reason) {
+      if (!reason.empty() || purpose == line::control)
+        self->lose(from, reason.empty() ? "its program has ended" : reason);
     };
     with->start(std::move(each));
   }
@@ -166,12 +170,22 @@ mesh::~mesh() {
   for (const auto& each : open)
     each->close();
   // What was sent last is on its way; leaving before it has arrived may lose
-  // it.
-  const auto until = std::chrono::steady_clock::now() + longest_goodbye;
+  // it. There is no hurry while bytes move.
+  const auto moved = [&] {
+    std::int64_t bytes = 0;
+    for (const auto& each : open)
+      bytes += each->bytes_sent() + each->bytes_received();
+    return bytes;
+  };
+  auto bytes = moved();
+  auto until = clock::now() + longest_goodbye;
   while (!std::ranges::all_of(open, [](const auto& each) {
     return each->is_closed();
-  }) && std::chrono::steady_clock::now() < until)
+  }) && clock::now() < until) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    if (const auto now = moved(); now != std::exchange(bytes, now))
+      until = clock::now() + longest_goodbye;
+  }
 }
 
 const job_place& mesh::place() const {
@@ -215,7 +229,7 @@ void mesh::start(mesh_events events) {
           impl_->lose(p, *early->lost);
       }
       for (const auto& [purpose, with] : peer.lines)
-        impl_->listen(p, with);
+        impl_->listen(p, purpose, with);
       peer.heard = clock::now();
     }
     impl_->keep_alive();

@@ -56,6 +56,13 @@ TEST_CASE("torchrun's variables are understood") {
   CHECK(at.job == "abc");
 }
 
+TEST_CASE("troupe launch is known by the job's name") {
+  CHECK(read({{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"TROUPE_JOB", "x"}}).launcher
+        == "troupe launch");
+  CHECK(read({{"RANK", "0"}, {"WORLD_SIZE", "2"}}).launcher
+        == "the environment");
+}
+
 TEST_CASE("Slurm's variables are understood") {
   const auto at = read({{"SLURM_PROCID", "2"},
                         {"SLURM_STEP_NUM_TASKS", "7"},

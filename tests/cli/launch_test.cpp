@@ -1,0 +1,132 @@
+#include <sys/stat.h>
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+
+#include <filesystem>
+#include <fstream>
+
+#include "../engine/temporary_folder.hpp"
+#include "../run_program.hpp"
+#include "troupe_paths.hpp"
+
+using Catch::Matchers::ContainsSubstring;
+using troupe::testing::run_program;
+using troupe::testing::temporary_folder;
+
+namespace {
+
+const std::string program = TROUPE_PROGRAM;
+const std::string tiny =
+  " --d-model 16 --layers 4 --heads 2 --seq 8 --microbatch-size 2"
+  " --microbatches 4 --steps 3 --endpoint none ";
+
+struct bench {
+  temporary_folder folder;
+  std::string text = make_text("in the beginning ");
+
+  std::string make_text(const std::string& words, const char* name = "text") {
+    std::string all;
+    for (int i = 0; i < 500; ++i)
+      all += words;
+    return folder.write(name, all);
+  }
+
+  std::string training(const std::string& flags) const {
+    return " train --text " + text + tiny + flags;
+  }
+  auto launch(int processes, const std::string& flags) const {
+    return run_program(program + " launch --processes "
+                       + std::to_string(processes) + " --" + training(flags));
+  }
+};
+
+std::string content(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+}  // namespace
+
+TEST_CASE("launched processes save the bits of the plain loop") {
+  const bench at;
+  const auto plain = at.folder / "plain", job = at.folder / "job";
+  const std::string shape = "--ranks 2 --data-parallel 2 --save-parameters ";
+  CHECK(run_program(program + at.training("--plain " + shape + plain)).exit_code
+        == 0);
+  for (const std::string link : {" --link socket", " --link shared"}) {
+    const auto run = at.launch(4, shape + job + link + " --sample 5");
+    INFO(run.output);
+    CHECK(run.exit_code == 0);
+    CHECK_THAT(run.output, ContainsSubstring("[0] step 3/3 loss ")
+                             && ContainsSubstring("[0] sample: And ")
+                             && ContainsSubstring("(troupe launch)"));
+    CHECK(content(job) == content(plain));
+    std::filesystem::remove(job);
+  }
+}
+
+TEST_CASE("parameters of many bytes are saved though the others are done") {
+  const bench at;
+  const auto job = at.folder / "job";
+  const auto run =
+    at.launch(2, "--vocabulary 200000 --ranks 2 --save-parameters " + job);
+  INFO(run.output);
+  CHECK(run.exit_code == 0);
+  CHECK(content(job).size() > (std::size_t{20} << 20));
+}
+
+TEST_CASE("what can't be saved fails all processes, and the launcher") {
+  const bench at;
+  const auto run = at.launch(2, "--ranks 2 --save-parameters /dev/full");
+  INFO(run.output);
+  CHECK(run.exit_code == 1);
+  CHECK_THAT(run.output, ContainsSubstring("process 0 was the first to fail"));
+}
+
+TEST_CASE("processes that are started otherwise are told how they differ") {
+  bench at;
+  const auto other = at.make_text("at the end, ", "other");
+  const auto both = [&](const std::string& first, const std::string& second) {
+    const std::string each = " train" + tiny + "--ranks 2 --rendezvous unix:"
+                             + (at.folder / "job") + " ";
+    const std::string world = "WORLD_SIZE=2 LOCAL_WORLD_SIZE=2 ";
+    return run_program("( " + world + "RANK=0 " + program + each + first + " & "
+                       + world + "RANK=1 " + program + each + second
+                       + "; wait )");
+  };
+  const auto text = "--text " + at.text;
+  CHECK_THAT(both(text, text + " --lr 0.1").output,
+             ContainsSubstring("--lr is 0.1 there"));
+  // The same path, as seen from two machines, with other contents.
+  const auto inside = [&](const char* name) {
+    ::mkdir((at.folder / name).c_str(), 0700);
+    return at.folder / name;
+  };
+  std::filesystem::copy(at.text, inside("a") + "/text");
+  std::filesystem::copy(other, inside("b") + "/text");
+  const std::string world = "WORLD_SIZE=2 LOCAL_WORLD_SIZE=2 ";
+  const std::string each =
+    tiny + "--ranks 2 --rendezvous unix:" + (at.folder / "job") + " ";
+  const auto run = run_program(
+    "( cd " + (at.folder / "a") + "; " + world + "RANK=0 " + program + " train"
+    + each + "--text text & cd " + (at.folder / "b") + "; " + world + "RANK=1 "
+    + program + " train" + each + "--text text; wait )");
+  CHECK_THAT(run.output, ContainsSubstring("what text holds is 6000 bytes"));
+}
+
+TEST_CASE("a job's secret has to be long, and nobody else's to read") {
+  const bench at;
+  const auto secret = at.folder.write("secret", "short");
+  const auto flags = "--ranks 2 --job-token-file " + secret;
+  ::chmod(secret.c_str(), 0644);
+  CHECK_THAT(at.launch(2, flags).output, ContainsSubstring("chmod 600"));
+  ::chmod(secret.c_str(), 0600);
+  CHECK_THAT(at.launch(2, flags).output,
+             ContainsSubstring("at least 16 characters"));
+}
+
+TEST_CASE("launch says what it can't run") {
+  const auto run = run_program(program + " launch --processes 2 -- nothing");
+  CHECK(run.exit_code == 2);
+  CHECK_THAT(run.output, ContainsSubstring("neither a command of troupe nor"));
+}
