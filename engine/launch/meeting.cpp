@@ -53,9 +53,9 @@ class meeting {
   void wait() {
     // Process 0 knows best what is missing, and tells the others.
     constexpr std::chrono::seconds for_verdict{5};
-    const auto patience =
-      options_.patience
-      + (place_.process == 0 ? std::chrono::seconds(0) : for_verdict);
+    auto patience = options_.patience;
+    if (place_.process != 0)
+      patience += for_verdict;
     auto ready = ready_.get_future();
     if (ready.wait_for(patience) != std::future_status::ready)
       loop_.run([this] { give_up(); });
@@ -76,7 +76,6 @@ class meeting {
 
   void take_newcomer(stream_pointer stream) {
     auto with = connection::make(loop_, std::move(stream));
-    newcomers_.insert(with);
     listen(with, [this, with](const rendezvous_message& said) {
       newcomers_.erase(with);
       if (const auto* request = std::get_if<join_request>(&said))
@@ -126,7 +125,7 @@ class meeting {
   }
 
   // ---- all
-  /// What a process says on a connection that is known from now on.
+  /// Of a process that is known from now on.
   void add(std::int32_t process, line purpose, const connection_pointer& with) {
     auto early = std::make_shared<early_frames>();
     mesh_.add(process, purpose, with, early);
@@ -204,7 +203,6 @@ class meeting {
   void take_line(stream_pointer stream) {
     auto with =
       connection::make(loop_, as_line(std::move(stream), link_side::server));
-    newcomers_.insert(with);
     listen(with, [this, with](const rendezvous_message& said) {
       newcomers_.erase(with);
       if (const auto* hello = std::get_if<line_hello>(&said))
@@ -278,9 +276,10 @@ class meeting {
     finish(nullptr);
   }
 
-  /// Hears one message of somebody who has not said who he is.
+  /// One message of somebody who has not said who he is.
   void listen(const connection_pointer& with,
               std::function<void(const rendezvous_message&)> then) {
+    newcomers_.insert(with);
     connection_events each;
     auto heard = std::make_shared<bool>(false);
     each.arrived = [this, alive = alive_, with, then = std::move(then),
@@ -300,8 +299,8 @@ class meeting {
     if (is_ready_ || failed_)
       return;
     failed_ = true;
-    if (place_.process == 0)
-      for (const auto& [process, with] : controls_)
+    for (const auto& [process, with] : controls_)
+      if (place_.process == 0)
         with->send(to_frame(join_refusal{reason}));
     finish(std::make_exception_ptr(error(code, reason)));
   }
@@ -311,8 +310,8 @@ class meeting {
     for (std::size_t p = 0; p < members_.size(); ++p)
       if (!members_[p])
         missing.push_back(fmt::format("process {}", p));
-    const auto seconds =
-      std::chrono::duration<double>(options_.patience).count();
+    const std::chrono::duration<double> patience = options_.patience;
+    const auto seconds = patience.count();
     if (place_.process == 0 && run_ == 0)
       fail_all(error_code::transport,
                fmt::format("{} of {} did not come to {} within {:.3g} s; do "
