@@ -3,6 +3,7 @@
 #include <catch2/catch_test_macros.hpp>
 
 #include <atomic>
+#include <chrono>
 #include <stdexcept>
 #include <thread>
 
@@ -40,6 +41,11 @@ TEST_CASE("health tells of ranks and monitors, also while steps run") {
     run.step(small_text());
   done = true;
   other.join();
+  // The hub learns of a monitor's trouble with what it hands to it next.
+  const auto until = std::chrono::steady_clock::now() + std::chrono::minutes(1);
+  while (run.health().monitors.at(1).trouble.empty()
+         && std::chrono::steady_clock::now() < until)
+    run.step(small_text());
   const auto health = run.health();
   CHECK_FALSE(health.in_step);
   CHECK(health.failure.empty());
