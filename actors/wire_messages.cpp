@@ -174,10 +174,6 @@ static void fields(Archive& with, credit_back& v) {
 
 namespace {
 
-frame control_frame(const control_message& message) {
-  return {frame_type::control, to_wire(message), {}};
-}
-
 std::vector<tensor_record>* records_of(event& what) {
   auto* tensors = std::get_if<tensors_event>(&what);
   return tensors ? &tensors->tensors : nullptr;
@@ -206,30 +202,12 @@ std::string difference(const remote_begin& leader, const remote_begin& own) {
   return {};
 }
 
-frame to_frame(const remote_begin& message) {
-  return control_frame(message);
-}
-frame to_frame(const stage_squares& message) {
-  return control_frame(message);
-}
-frame to_frame(const norm_known& message) {
-  return control_frame(message);
-}
-frame to_frame(const rank_done& message) {
-  return control_frame(message);
-}
-frame to_frame(const remote_outcome& message) {
-  return control_frame(message);
-}
-frame to_frame(const op_failure& message) {
-  return control_frame(message);
-}
-frame to_frame(const interrupt_run& message) {
-  return control_frame(message);
+frame to_frame(const control_message& message) {
+  return {frame_type::control, to_wire(message), {}};
 }
 
 frame to_frame(event message) {
-  auto made = control_frame(message);
+  auto made = to_frame(control_message(message));
   if (auto* records = records_of(message))
     for (const auto& record : *records)
       made.tensors.push_back(

@@ -14,21 +14,14 @@ namespace troupe {
 /// Empty if both are the same step; else what differs, with both values.
 std::string difference(const remote_begin& leader, const remote_begin& own);
 
-// Frames of these messages, and back. Reading throws `transport`.
-
-frame to_frame(const remote_begin& message);
-frame to_frame(const stage_squares& message);
-frame to_frame(const norm_known& message);
-frame to_frame(const rank_done& message);
-frame to_frame(const remote_outcome& message);
-frame to_frame(const op_failure& message);
-frame to_frame(const interrupt_run& message);
-frame to_frame(event message);
-
 /// What a control frame holds.
 using control_message =
   std::variant<remote_begin, stage_squares, norm_known, rank_done,
                remote_outcome, op_failure, interrupt_run, event>;
+frame to_frame(const control_message& message);
+/// With the tensors that it holds.
+frame to_frame(event message);
+/// Throws `transport`.
 control_message read_control(frame what);
 
 frame to_frame(stage_tensors message);
