@@ -5,9 +5,11 @@
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <cmath>
+#include <filesystem>
 #include <iostream>
 #include <string>
 
+#include "../../run_program.hpp"
 #include "http_client.hpp"
 #include "records.hpp"
 #include "troupe/schedules/error.hpp"
@@ -67,6 +69,23 @@ TEST_CASE("a reader that is stuck delays no monitor") {
 
 TEST_CASE("addresses of other machines need a token") {
   CHECK_THROWS_AS(prometheus_sink({.address = "0.0.0.0:0"}), error);
+}
+
+TEST_CASE("Prometheus itself scrapes it") {
+  const std::string readers = "PATH=$PATH:" TROUPE_READERS "/bin ";
+  if (run_program("bash -c '" + readers
+                  + "command -v prometheus promtool' >/dev/null")
+        .exit_code
+      != 0)
+    SKIP("no prometheus and promtool");
+  const auto scraped = run_program(
+    readers + TROUPE_SOURCE_DIR "/tests/monitors/sinks/scrape_prometheus.sh "
+    + std::filesystem::read_symlink("/proc/self/exe").string());
+  INFO(scraped.output);
+  CHECK(scraped.exit_code == 0);
+  CHECK_THAT(scraped.output,
+             ContainsSubstring("no complaint")
+               && ContainsSubstring("'__name__': 'troupe_loss'"));
 }
 
 // For scrape_prometheus.sh: prints where, and serves until its input ends.

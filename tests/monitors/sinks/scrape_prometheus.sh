@@ -1,15 +1,18 @@
 #!/usr/bin/env bash
 # tests/monitors/sinks/scrape_prometheus.sh [PROGRAM]
 #
-# Lets the real Prometheus read the sink; not part of CI. Needs `prometheus`
-# and `promtool` in the PATH, and the tests built: PROGRAM is
+# Lets the real Prometheus read the sink; its Catch2 case runs it where it can.
+# Needs `prometheus` and `promtool` in the PATH, and the tests built: PROGRAM is
 # build/release/bin/tests/sinks by default.
 set -euo pipefail
 
 program=${1:-build/release/bin/tests/sinks}
 folder=$(mktemp -d)
 trap 'kill $(jobs -p) 2>/dev/null || true; wait; rm -rf "$folder"' EXIT
-port=${PROMETHEUS_PORT:-19090}
+port=$(python3 -c 'import socket
+with socket.socket() as free:
+    free.bind(("127.0.0.1", 0))
+    print(free.getsockname()[1])')
 
 until_found() { # COMMAND...: within 20 s
   for _ in {1..100}; do
@@ -41,7 +44,9 @@ until_found grep -q '^127' "$folder/output"
 address=$(grep '^127' "$folder/output")
 echo "served at $address"
 
-curl -fsS "http://$address/metrics" >"$folder/metrics"
+python3 -c 'import sys, urllib.request
+print(urllib.request.urlopen(sys.argv[1]).read().decode(), end="")' \
+  "http://$address/metrics" >"$folder/metrics"
 echo "promtool check metrics:"
 promtool check metrics <"$folder/metrics" && echo "  no complaint"
 

@@ -44,7 +44,7 @@ std::string only_file(const std::string& folder) {
 
 std::string python() {
   const auto* chosen = std::getenv("TROUPE_PYTHON");
-  return chosen ? chosen : "python3";
+  return chosen ? chosen : "PYTHONPATH=" TROUPE_READERS "/python python3";
 }
 
 }  // namespace
