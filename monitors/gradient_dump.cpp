@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "troupe/engine/checkpoint/safetensors.hpp"
+#include "troupe/schedules/atomic_file.hpp"
 #include "troupe/schedules/error.hpp"
 
 namespace troupe {
@@ -38,11 +39,7 @@ std::string made_folder(const gradient_dump_options& options, std::int64_t step,
                         const char* kind) {
   const auto path = std::filesystem::path(options.folder) / "gradients"
                     / fmt::format("step{}", step) / kind;
-  std::error_code trouble;
-  std::filesystem::create_directories(path, trouble);
-  if (trouble)
-    fail(error_code::io, "{}: can't be created: {}", path.string(),
-         trouble.message());
+  require_writable_folder(path.string());
   return path.string();
 }
 

@@ -40,6 +40,7 @@ monitor make_gradient_dump(settings& from, const monitor_context&) {
   from.read("save_first_n", options.save_first_n);
   from.read("match", options.match);
   from.require_all_read();
+  require_writable_folder(options.folder);
   return gradient_dump_monitor(options);
 }
 
@@ -104,6 +105,7 @@ monitor make_retro(settings& from, const monitor_context& context) {
   from.read("loss_factor", options.loss_factor);
   from.read("dumps", options.dumps);
   from.require_all_read();
+  require_writable_folder(options.folder);
   return retro_monitor(options, context.sink);
 }
 

@@ -121,11 +121,7 @@ class retro_state {
     if (dumped_++ >= options_.dumps)
       return;
     const auto folder = std::filesystem::path(options_.folder) / "retro";
-    std::error_code trouble;
-    std::filesystem::create_directories(folder, trouble);
-    if (trouble)
-      fail(error_code::io, "{}: can't be created: {}", folder.string(),
-           trouble.message());
+    require_writable_folder(folder.string());
     const auto stem = (folder / fmt::format("step{}", source.step)).string();
     write_file_atomically(stem + ".jsonl", lines());
     if (options_.tensors)

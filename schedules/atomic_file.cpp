@@ -101,4 +101,15 @@ void require_writable(const std::string& path) {
     troupe::fail(error_code::io, "{}: can't be written", path);
 }
 
+void require_writable_folder(const std::string& path) {
+  std::error_code trouble;
+  std::filesystem::create_directories(path, trouble);
+  if (trouble)
+    troupe::fail(error_code::io, "{}: can't be created: {}", path,
+                 trouble.message());
+  if (!std::filesystem::is_directory(path)
+      || ::access(path.c_str(), W_OK | X_OK) != 0)
+    troupe::fail(error_code::io, "{}: is no folder that can be written", path);
+}
+
 }  // namespace troupe

@@ -36,4 +36,8 @@ void write_file_atomically(const std::string& path, std::string_view bytes);
 /// Throws `io` unless a file can be created at `path`; leaves nothing behind.
 void require_writable(const std::string& path);
 
+/// Makes the folder and those above it, unless they are there. Throws `io`
+/// unless files can be created in it.
+void require_writable_folder(const std::string& path);
+
 }  // namespace troupe

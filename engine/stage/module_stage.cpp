@@ -63,6 +63,17 @@ void run_engine(const saved_forward& saved, const tensor_list& gradients) {
       /*accumulate_grad=*/true, {});
 }
 
+/// An op's work; if it fails, monitors see what it has shown until then.
+template <class Work>
+auto observed(observer& by, const Work& work) {
+  try {
+    return work();
+  } catch (...) {
+    by.end_op();
+    throw;
+  }
+}
+
 tensor_list take_gradients(tensor_list& leaves) {
   tensor_list gradients;
   for (auto& leaf : leaves) {
@@ -133,7 +144,7 @@ module_stage::outcome module_stage::run_observed(microbatch_key key,
                                                  observer::pass pass) {
   observer_.begin_op(source_of(key), pass, samples_of(inputs));
   const observer_scope scope(&observer_);
-  return run(inputs, data);
+  return observed(observer_, [&] { return run(inputs, data); });
 }
 
 tensor_list module_stage::forward(microbatch_key key, tensor_list inputs,
@@ -182,7 +193,7 @@ tensor_list module_stage::backward(op_kind kind, microbatch_key key,
   const at::NoGradGuard no_grad;
   observer_.begin_op(source_of(key), observer::pass::backward,
                      samples_of(saved.inputs));
-  run_engine(saved, output_gradients);
+  observed(observer_, [&] { run_engine(saved, output_gradients); });
   observer_.end_op();
   return options_.first ? tensor_list{} : take_gradients(saved.inputs);
 }

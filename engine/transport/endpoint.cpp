@@ -11,6 +11,7 @@
 #include <cstring>
 #include <memory>
 
+#include "troupe/engine/transport/listener.hpp"
 #include "troupe/schedules/error.hpp"
 #include "troupe/schedules/parse_number.hpp"
 #include "troupe/schedules/printable.hpp"
@@ -94,6 +95,7 @@ std::string own_socket(const std::string& name) {
     fail(error_code::io,
          "{}: must be a folder of yours that nobody else may enter (mode 700)",
          folder);
+  remove_dead_sockets(folder);
   return fmt::format("unix:{}/{}.sock", folder, name);
 }
 

@@ -24,7 +24,8 @@ std::string to_text(const endpoint& what);
 
 /// `unix:` and a socket of that name in $XDG_RUNTIME_DIR/troupe, else
 /// /tmp/troupe-UID: a folder that is made if it is missing, and that only its
-/// owner may enter. Throws `io` if it is somebody else's or open to others.
+/// owner may enter. What killed jobs left there is removed. Throws `io` if it
+/// is somebody else's or open to others.
 std::string own_socket(const std::string& name);
 /// The same, named by the process's number.
 std::string default_endpoint();

@@ -3,10 +3,12 @@
 #include <fmt/format.h>
 #include <netinet/in.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
+#include <ctime>
 #include <filesystem>
 
 #include "troupe/schedules/error.hpp"
@@ -53,7 +55,27 @@ std::uint16_t port_of(int handle) {
                  : reinterpret_cast<sockaddr_in*>(&bytes)->sin_port);
 }
 
+/// Whether it is a socket of ours that was made more than a minute ago.
+bool is_old_socket(const std::string& path) {
+  struct stat found {};
+  return path.size() < sizeof(sockaddr_un{}.sun_path)
+         && ::lstat(path.c_str(), &found) == 0 && S_ISSOCK(found.st_mode)
+         && found.st_uid == ::getuid()
+         && std::time(nullptr) - found.st_mtime >= 60;
+}
+
 }  // namespace
+
+void remove_dead_sockets(const std::string& folder) {
+  std::error_code trouble;
+  for (const auto& entry :
+       std::filesystem::directory_iterator(folder, trouble)) {
+    const auto path = entry.path().string();
+    if (path.ends_with(".sock") && is_old_socket(path)
+        && !is_alive(addresses_of({true, path, {}, 0}).front()))
+      ::unlink(path.c_str());
+  }
+}
 
 listener::listener(const endpoint& at) : where_(at) {
   try {

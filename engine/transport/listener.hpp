@@ -36,4 +36,8 @@ class listener {
   ino_t inode_ = 0;
 };
 
+/// Removes the sockets of a folder, named *.sock, at which nobody listens any
+/// more; but none that is younger than a minute, which may be in the making.
+void remove_dead_sockets(const std::string& folder);
+
 }  // namespace troupe

@@ -52,8 +52,9 @@ std::optional<std::int64_t> revision_in(const std::string& path) {
     return 0;
   if (!path.starts_with("/state/"))
     return {};
-  return parse_number<std::int64_t>(
-    std::string_view(path).substr(state.size() + 1));
+  const auto revision =
+    parse_number<std::int64_t>(std::string_view(path).substr(state.size() + 1));
+  return revision && *revision >= 0 ? revision : std::nullopt;
 }
 
 class data_sink final : public sink {

@@ -196,6 +196,8 @@ dashboard_data::view dashboard_data::look(std::int64_t revision) const {
   const std::scoped_lock lock(mutex_);
   view now;
   now.revision = revision_;
+  if (revision > revision_)
+    revision = 0;  // of another run
   if (last_step_) {
     now.last_step = last_step_->source.step;
     now.last_end = last_step_->end;

@@ -11,6 +11,7 @@
 #include <boost/asio/detached.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
@@ -20,6 +21,7 @@
 #include <boost/beast/http/read.hpp>
 #include <boost/beast/http/string_body.hpp>
 #include <boost/beast/http/write.hpp>
+#include <deque>
 #include <thread>
 
 #include "troupe/monitors/sinks/http_address.hpp"
@@ -162,8 +164,12 @@ class http_server::loop {
 
   asio::awaitable<void> accept() {
     for (asio::steady_timer pause(context_);;) {
-      while (connections_ >= options_.connections)
-        co_await wait(pause);
+      while (connections_ >= options_.connections) {
+        if (drop_oldest())
+          co_await asio::post(context_, asio::use_awaitable);
+        else
+          co_await wait(pause);
+      }
       auto [problem, socket] = co_await acceptor_.async_accept(with_error);
       if (problem)
         co_await wait(pause);  // out of file descriptors, for example
@@ -173,6 +179,16 @@ class http_server::loop {
           serve(place(connections_), beast::tcp_stream(std::move(socket))),
           asio::detached);
     }
+  }
+
+  /// Of those that have not asked for anything yet: whoever only connects
+  /// makes room for others.
+  bool drop_oldest() {
+    if (silent_.empty())
+      return false;
+    silent_.front()->close();
+    silent_.pop_front();
+    return true;
   }
 
   asio::awaitable<void> wait(asio::steady_timer& pause) {
@@ -185,8 +201,10 @@ class http_server::loop {
     http::request_parser<http::empty_body> parser;
     parser.header_limit(static_cast<std::uint32_t>(options_.request_bytes));
     stream.expires_after(options_.timeout);
+    silent_.push_back(&stream);
     const auto [no_request, read] =
       co_await http::async_read(stream, buffer, parser, with_error);
+    std::erase(silent_, &stream);
     if (no_request)
       co_return;
     const auto& request = parser.get();
@@ -200,6 +218,7 @@ class http_server::loop {
   http_options options_;
   http_handler handler_;
   std::atomic<std::size_t> connections_ = 0;
+  std::deque<beast::tcp_stream*> silent_;  // the oldest first
   asio::io_context context_{1};
   tcp::acceptor acceptor_;
   tcp::endpoint endpoint_;

@@ -29,7 +29,9 @@ struct http_options {
   /// Lets browsers ask a person for the token, and send it with everything:
   /// it may also come as the password of `Authorization: Basic`, of any user.
   bool for_browsers = false;
-  std::size_t connections = 64;      // further ones wait for their turn
+  /// Beyond, the oldest that has not sent its request yet is dropped; if all
+  /// have, further ones wait for their turn.
+  std::size_t connections = 64;
   std::size_t request_bytes = 8192;  // larger requests are dropped
   /// For a whole request to arrive, and for a whole response to be taken.
   std::chrono::milliseconds timeout{5000};

@@ -1,5 +1,6 @@
 #include "troupe/engine/transport/endpoint.hpp"
 
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -83,6 +84,34 @@ TEST_CASE("a live socket is refused, a stale one replaced") {
   ::close(handle);
   CHECK_NOTHROW(listener(at_path(path)));
   CHECK_FALSE(std::filesystem::exists(path));
+}
+
+TEST_CASE("sockets of dead jobs are swept up, and nothing else") {
+  const temporary_folder folder;
+  const listener alive(at_path(folder / "alive.sock"));
+  const auto leave = [&](const std::string& name) {
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    (folder / name).copy(address.sun_path, sizeof address.sun_path - 1);
+    const auto handle = ::socket(AF_UNIX, SOCK_STREAM, 0);
+    REQUIRE(::bind(handle, reinterpret_cast<const sockaddr*>(&address),
+                   sizeof address)
+            == 0);
+    ::close(handle);
+  };
+  leave("dead.sock");
+  leave("new.sock");
+  leave("other");
+  folder.write("file.sock", "text");
+  const timespec long_ago[2] = {{1, 0}, {1, 0}};
+  for (const auto* name : {"alive.sock", "dead.sock", "other", "file.sock"})
+    ::utimensat(AT_FDCWD, (folder / name).c_str(), long_ago,
+                AT_SYMLINK_NOFOLLOW);
+  remove_dead_sockets(folder / "");
+  CHECK_FALSE(std::filesystem::exists(folder / "dead.sock"));
+  for (const auto* name : {"alive.sock", "new.sock", "other", "file.sock"})
+    CHECK(std::filesystem::exists(folder / name));
+  remove_dead_sockets(folder / "missing");  // nothing to do
 }
 
 TEST_CASE("what is no socket is left alone") {

@@ -112,11 +112,24 @@ TEST_CASE("a large response arrives whole") {
   CHECK(body_of(get(server.address(), "/much")).size() == much);
 }
 
+TEST_CASE("who only connects makes room for who asks") {
+  const http_server server({.connections = 4, .timeout = 60s}, say);
+  std::vector<std::unique_ptr<http_client>> silent;
+  for (int i = 0; i < 200; ++i)
+    silent.push_back(std::make_unique<http_client>(server.address()));
+  CHECK_THAT(get(server.address(), "/"), StartsWith(ok));
+  CHECK(silent.front()->read_to_end().empty());  // the oldest was dropped
+  CHECK(server.connections() <= 4);
+}
+
 TEST_CASE("connections beyond the limit wait for their turn") {
   const http_server server({.connections = 2, .timeout = 60s}, say);
-  auto first = std::make_unique<http_client>(server.address());
-  const http_client second(server.address());
-  REQUIRE(soon([&] { return server.connections() == 2; }));
+  auto first = std::make_unique<http_client>(server.address(), 4096);
+  http_client second(server.address(), 4096);
+  for (auto* busy : {first.get(), &second}) {
+    busy->send("GET /much HTTP/1.1\r\n\r\n");
+    REQUIRE(busy->can_read(10s));
+  }
   http_client third(server.address());
   third.send("GET / HTTP/1.1\r\n\r\n");
   CHECK_FALSE(third.can_read(50ms));
