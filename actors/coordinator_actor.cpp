@@ -69,8 +69,7 @@ struct coordinator_state {
   void on(rank_done& report) {
     if (!current(report.serial))
       return;
-    if (watch.events->wants_ops() && core.step()->settings.training())
-      publish(to_event(source(), report));
+    publish_rank(report);
     auto outcome = core.on(std::move(report));
     if (!outcome)
       return;
@@ -81,6 +80,21 @@ struct coordinator_state {
       publish(outcome->event);
     }
     answer(std::move(*outcome));
+  }
+
+  void publish_rank(const rank_done& report) {
+    const auto& settings = core.step()->settings;
+    if (watch.events->wants_ops() && settings.training())
+      publish(to_event(source(), report));
+    if (settings.tells_messages)
+      publish(received_in(source(), report));
+    if (report.memory) {
+      auto memory = *report.memory;
+      memory.source = source();
+      memory.source.data_rank = report.data_rank;
+      memory.source.rank = report.rank;
+      publish(memory);
+    }
   }
 
   /// To whoever runs the step, and to the other processes.

@@ -2,12 +2,14 @@
 
 #include <algorithm>
 
+#include "troupe/engine/device/memory.hpp"
+
 namespace troupe {
 
 std::vector<std::int32_t> device_core::begin(const step_pointer& step) {
   step_ = step;
   token_back_ = false;
-  report_ = {step->serial, data_rank_, rank_, {}};
+  report_ = {step->serial, data_rank_, rank_, {}, {}};
   std::vector<std::int32_t> stages;
   for (std::int32_t s = 0; s < step->plan->stages(); ++s)
     if (step->plan->placement.rank_of(s) == rank_)
@@ -35,6 +37,9 @@ std::optional<rank_done> device_core::finished() {
   if (!token_back_ || report_.stages.size() != stages_)
     return std::nullopt;
   std::ranges::sort(report_.stages, {}, &stage_done::stage);
+  if (step_->settings.tells_memory)
+    report_.memory = memory_event{
+      {}, resident_bytes(), peak_resident_bytes(), physical_bytes()};
   return std::move(report_);
 }
 

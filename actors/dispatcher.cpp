@@ -80,12 +80,15 @@ class dispatcher {
   /// Its times by this process's clock.
   void hand_on(std::int32_t from, rank_done message) const {
     const auto offset = book_->links->mesh().clock_offset(from);
-    for (auto& stage : message.stages)
+    const auto shift = [offset](auto&... times) {
+      ((times += times != 0 ? offset : 0), ...);  // 0: there is none
+    };
+    for (auto& stage : message.stages) {
       for (auto& op : stage.ops)
-        for (auto* time :
-             {&op.begin, &op.end, &op.ready, &op.left, &op.arrived})
-          if (*time != 0)  // no input of that kind
-            *time += offset;
+        shift(op.begin, op.end, op.ready, op.left, op.arrived);
+      for (auto& each : stage.messages)
+        shift(each.sent, each.left, each.arrived, each.taken);
+    }
     caf::anon_send(book_->coordinator, std::move(message));
   }
   void hand_on(std::int32_t, interrupt_run message) const {

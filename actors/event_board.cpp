@@ -20,9 +20,16 @@ event_board::step_wish event_board::wish_for(std::int64_t step,
                          [&](const subscription& wish) {
                            return wish.wants_tensors(step, phase);
                          });
-  if (active.empty())
-    return {nullptr, epoch_};
-  return {std::make_shared<const tensor_interest>(std::move(active)), epoch_};
+  step_wish wish;
+  wish.epoch = epoch_;
+  if (!active.empty())
+    wish.interest = std::make_shared<const tensor_interest>(std::move(active));
+  for (const auto& each : all_)
+    if (phase == phase::training && each.covers_step(step)) {
+      wish.messages = wish.messages || each.messages;
+      wish.memory = wish.memory || each.memory;
+    }
+  return wish;
 }
 
 }  // namespace troupe

@@ -57,6 +57,8 @@ struct follower_state {
       return;
     }
     step->settings.epoch = leader.epoch;
+    step->settings.tells_messages = leader.tells_messages;
+    step->settings.tells_memory = leader.tells_memory;
     if (!leader.interest.empty())
       step->settings.interest =
         std::make_shared<const tensor_interest>(leader.interest);

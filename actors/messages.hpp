@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -119,17 +120,21 @@ struct stage_done {
   std::int32_t stage = 0;
   stage_result result;
   std::vector<op_record> ops;
-  std::int64_t tokens = 0;  // that entered the model here
+  std::vector<message_record> messages;  // if a monitor wants them
+  std::int64_t tokens = 0;               // that entered the model here
 };
 struct rank_done {
   std::int64_t serial = 0;
   std::int32_t data_rank = 0;
   std::int32_t rank = 0;
   std::vector<stage_done> stages;
+  std::optional<memory_event> memory;  // if a monitor wants it
 };
 
 /// What a rank executed, in executed order.
 ops_event to_event(const event_source& step, const rank_done& report);
+/// What it received, in the order in which it was taken.
+messages_event received_in(const event_source& step, const rank_done& report);
 
 // ---- anyone -> coordinator
 struct op_failure {
@@ -165,6 +170,7 @@ struct remote_begin {
   /// What the leader's monitors want to see of it.
   std::int64_t epoch = -1;
   std::vector<subscription> interest{};
+  bool tells_messages = false, tells_memory = false;
 };
 /// How it ended, for the other processes.
 struct remote_outcome {

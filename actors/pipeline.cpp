@@ -181,6 +181,8 @@ step_report pipeline::run(const step_settings& settings,
     static_cast<std::int32_t>(impl_->options.stages.size());
   auto wish = impl_->watch.events->wish_for(settings.step, settings.phase);
   step->settings.interest = std::move(wish.interest);
+  step->settings.tells_messages = wish.messages;
+  step->settings.tells_memory = wish.memory;
   step->settings.epoch = wish.epoch;
   if (impl_->options.job)
     step->plan_hash = impl_->hash_of(step->plan);
@@ -199,6 +201,7 @@ step_report pipeline::run(const step_settings& settings,
 }
 
 std::int64_t pipeline::attach(monitor watcher) {
+  require_legal(watcher.wants);
   const auto id = ++impl_->next_monitor;
   auto stop = [coordinator = impl_->book->coordinator](std::string reason) {
     caf::anon_send(coordinator, stop_run{std::move(reason)});

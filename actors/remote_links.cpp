@@ -17,6 +17,8 @@ remote_begin as_remote(const step_context& step) {
   made.skip_update = settings.skip_update;
   made.plan = step.plan_hash;
   made.epoch = settings.epoch;
+  made.tells_messages = settings.tells_messages;
+  made.tells_memory = settings.tells_memory;
   if (settings.interest)
     made.interest = settings.interest->subscriptions();
   return made;

@@ -39,6 +39,13 @@ bool holds_what_it_announces(const stage_tensors& message) {
     });
 }
 
+std::int64_t bytes_of(const tensor_list& tensors) {
+  std::int64_t bytes = 0;
+  for (const auto& tensor : tensors)
+    bytes += tensor.defined() ? static_cast<std::int64_t>(tensor.nbytes()) : 0;
+  return bytes;
+}
+
 bool is_backward(plan_op_kind kind) {
   return kind == plan_op_kind::backward || kind == plan_op_kind::input_backward;
 }
@@ -96,7 +103,7 @@ void stage_runner::on(stage_tensors message) {
   const auto& e = message.header;
   inbox_.emplace(key_of_arrival{e.serial, e.backward, e.key},
                  arrival{std::move(message.tensors), std::move(message.receipt),
-                         e.sent, e.left, message.arrived});
+                         e.sent, e.left, message.arrived, e.message});
   advance();
 }
 
@@ -137,8 +144,11 @@ void stage_runner::advance() {
       token_.reset();
       return;
     }
-    if (!ready(here()))
+    if (!ready(here())) {
+      if (waits_since_ == 0)
+        waits_since_ = now_ns();
       return show(progress_board::state::waiting);
+    }
     ran_one = ran_one || is_compute(here().kind);
     execute(here());
   }
@@ -212,6 +222,7 @@ void stage_runner::execute(const plan_op& op) {
     default:
       run_compute(op);
   }
+  waits_since_ = 0;
   record.end = now_ns();
   records_.push_back(record);
   if (token_->position == last_op_)
@@ -224,8 +235,7 @@ void stage_runner::run_compute(const plan_op& op) {
   const auto kind = static_cast<op_kind>(op.kind);
   const bool last = op.stage + 1 == step_->plan->stages();
   if (kind == op_kind::forward) {
-    auto inputs =
-      op.stage == 0 ? tensor_list{} : take_input(false, key).tensors;
+    auto inputs = op.stage == 0 ? tensor_list{} : take_input(false, key);
     const auto data = take_data(op.microbatch);
     if (op.stage == 0) {
       inputs = data.inputs;
@@ -238,7 +248,7 @@ void stage_runner::run_compute(const plan_op& op) {
   }
   auto gradients = last || kind == op_kind::weight_backward
                      ? tensor_list{}
-                     : take_input(true, key).tensors;
+                     : take_input(true, key);
   auto to_previous = setup_.work->backward(kind, key, std::move(gradients));
   if (op.stage > 0 && kind != op_kind::weight_backward)
     hand_on(std::move(to_previous), key, true);
@@ -251,9 +261,16 @@ void stage_runner::apply_update() {
     setup_.work->update(factor);
 }
 
-stage_runner::arrival stage_runner::take_input(bool backward,
-                                               microbatch_key key) {
-  return std::move(inbox_.extract({step_->serial, backward, key}).mapped());
+tensor_list stage_runner::take_input(bool backward, microbatch_key key) {
+  const auto taken =
+    std::move(inbox_.extract({step_->serial, backward, key}).mapped());
+  if (step_->settings.tells_messages && taken.message != none) {
+    const auto now = now_ns();
+    messages_.push_back({taken.message, bytes_of(taken.tensors), taken.sent,
+                         taken.left, taken.arrived, now,
+                         waits_since_ == 0 ? 0 : now - waits_since_});
+  }
+  return taken.tensors;
 }
 
 microbatch_data stage_runner::take_data(std::int32_t microbatch) {
@@ -365,8 +382,9 @@ void stage_runner::finish_step() {
          setup_.stage, left_in ? inbox_.size() : 0, outbox_.size(),
          data_.size());
   ports_.done({step_->serial, setup_.stage, std::move(result),
-               std::move(records_), tokens_});
+               std::move(records_), std::move(messages_), tokens_});
   records_ = {};
+  messages_ = {};
 }
 
 void stage_runner::show(progress_board::state state) const {

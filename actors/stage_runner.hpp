@@ -62,6 +62,7 @@ class stage_runner {
     tensor_list tensors;
     std::shared_ptr<const void> receipt;
     std::int64_t sent = 0, left = 0, arrived = 0;
+    std::int32_t message = none;
   };
   struct key_of_arrival {
     std::int64_t serial;
@@ -78,7 +79,7 @@ class stage_runner {
   void run_compute(const plan_op& op);
   void send_out(const plan_op& op);
   void apply_update();
-  arrival take_input(bool backward, microbatch_key key);
+  tensor_list take_input(bool backward, microbatch_key key);
   microbatch_data take_data(std::int32_t microbatch);
   void ask_for_data(std::int32_t up_to);
   void hand_on(tensor_list tensors, microbatch_key key, bool backward);
@@ -100,6 +101,8 @@ class stage_runner {
   std::optional<gradients_reduced> reduced_;
   std::optional<norm_known> norm_;
   std::vector<op_record> records_;
+  std::vector<message_record> messages_;
+  std::int64_t waits_since_ = 0;  // 0: the op at the token can run
   std::int64_t tokens_ = 0;
   op_record input_times_;  // of what the op at the token waited for last
   std::uint32_t last_op_ = 0;

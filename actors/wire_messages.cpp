@@ -44,20 +44,36 @@ static void fields(Archive& with, op_record& v) {
 }
 
 template <class Archive>
+static void fields(Archive& with, message_record& v) {
+  with(v.message, v.bytes, v.sent, v.left, v.arrived, v.taken, v.wait);
+}
+
+template <class Archive>
+static void fields(Archive& with, messages_event& v) {
+  with(v.source, v.messages);
+}
+
+template <class Archive>
+static void fields(Archive& with, memory_event& v) {
+  with(v.source, v.resident_bytes, v.peak_resident_bytes, v.machine_bytes);
+}
+
+template <class Archive>
 static void fields(Archive& with, named_value& v) {
   with(v.name, v.value, v.count);
 }
 
 template <class Archive>
 static void fields(Archive& with, subscription& v) {
-  with(v.ops, v.steps, v.warnings, v.tensors, v.needs, v.names, v.every,
-       v.first, v.last, v.validation);
+  with(v.ops, v.messages, v.memory, v.steps, v.warnings, v.tensors, v.needs,
+       v.names, v.every, v.first, v.last, v.validation);
 }
 
 template <class Archive>
 static void fields(Archive& with, remote_begin& v) {
   with(v.serial, v.step, v.phase, v.learning_rate, v.loss_scale,
-       v.first_microbatch, v.skip_update, v.plan, v.epoch, v.interest);
+       v.first_microbatch, v.skip_update, v.plan, v.epoch, v.interest,
+       v.tells_messages, v.tells_memory);
 }
 
 template <class Archive>
@@ -77,12 +93,12 @@ static void fields(Archive& with, stage_result& v) {
 
 template <class Archive>
 static void fields(Archive& with, stage_done& v) {
-  with(v.serial, v.stage, v.result, v.ops, v.tokens);
+  with(v.serial, v.stage, v.result, v.ops, v.messages, v.tokens);
 }
 
 template <class Archive>
 static void fields(Archive& with, rank_done& v) {
-  with(v.serial, v.data_rank, v.rank, v.stages);
+  with(v.serial, v.data_rank, v.rank, v.stages, v.memory);
 }
 
 template <class Archive>

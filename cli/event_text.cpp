@@ -21,12 +21,35 @@ std::string place(const event_source& source) {
   return text;
 }
 
+double mib(std::int64_t bytes) {
+  return static_cast<double>(bytes) / (1 << 20);
+}
+
 std::string lines_of(const ops_event& what) {
   std::int64_t busy = 0;
   for (const auto& op : what.ops)
     busy += op.end - op.begin;
   return fmt::format("{}: {} ops in {:.3f} ms\n", place(what.source),
                      what.ops.size(), static_cast<double>(busy) * 1e-6);
+}
+
+std::string lines_of(const messages_event& what) {
+  std::int64_t bytes = 0, wait = 0;
+  for (const auto& each : what.messages) {
+    bytes += each.bytes;
+    wait += each.wait;
+  }
+  return fmt::format("{}: received {} messages, {:.3f} MiB; waited {:.3f} ms\n",
+                     place(what.source), what.messages.size(), mib(bytes),
+                     static_cast<double>(wait) * 1e-6);
+}
+
+std::string lines_of(const memory_event& what) {
+  return fmt::format(
+    "{}: its process holds {:.0f} MiB, at most {:.0f} MiB; "
+    "the machine has {:.0f} MiB\n",
+    place(what.source), mib(what.resident_bytes), mib(what.peak_resident_bytes),
+    mib(what.machine_bytes));
 }
 
 std::string lines_of(const tensors_event& what) {

@@ -27,7 +27,8 @@ Exit codes: 0 done, 1 failed, 2 wrong usage.)";
 
 struct events_options {
   live_options job;
-  bool json = false, ops = false, histogram = false;
+  bool json = false, ops = false, messages = false, memory = false;
+  bool histogram = false;
   std::string tensors, match = "*";
   std::int64_t every = 1, steps = 0;
 };
@@ -35,6 +36,8 @@ struct events_options {
 subscription wanted(const events_options& options) {
   subscription wants;
   wants.ops = options.ops;
+  wants.messages = options.messages;
+  wants.memory = options.memory;
   wants.tensors = tensor_kinds_of(options.tensors);
   if (options.histogram)
     wants.needs = tensor_needs::statistics | tensor_needs::histogram;
@@ -72,6 +75,9 @@ void stream(live_client& client, const events_options& options) {
 void add_flags(CLI::App& command, events_options& options) {
   command.add_flag("--json", options.json, "a JSON object a line");
   command.add_flag("--ops", options.ops, "what each rank executed");
+  command.add_flag("--messages", options.messages,
+                   "what each rank received, with bytes and waits");
+  command.add_flag("--memory", options.memory, "of each rank's process");
   command
     .add_option("--tensors", options.tensors,
                 "statistics of these kinds: activation, input, weight, "

@@ -75,7 +75,7 @@ bool gather(live_client& client, event_joiner& joiner, top_view& view,
 void watch(live_client& client, const top_options& options) {
   top_view view(client.request({{"do", "info"}}), plan_of(client));
   subscription wants;
-  wants.ops = true;
+  wants.ops = wants.messages = wants.memory = true;
   wants.warnings = false;
   client.watch(wants);
   const bool terminal = ::isatty(STDOUT_FILENO) == 1 && !options.once;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "troupe/engine/plan/op_text.hpp"
 #include "troupe/monitors/live/json_fields.hpp"
@@ -40,6 +41,17 @@ top_view::top_view(nlohmann::json info, std::optional<plan> of)
   : info_(std::move(info)), plan_(std::move(of)) {}
 
 bool top_view::add(const event& what) {
+  const auto of_rank = [&]() -> traffic& {
+    const auto& at = source_of(what);
+    return gathering_[{at.data_rank, at.rank}];
+  };
+  if (const auto* messages = std::get_if<messages_event>(&what))
+    for (const auto& each : messages->messages) {
+      of_rank().bytes += each.bytes;
+      of_rank().wait += each.wait;
+    }
+  if (const auto* memory = std::get_if<memory_event>(&what))
+    of_rank().resident_bytes = memory->resident_bytes;
   const auto* ops = collector_.add(what);
   if (!ops || source_of(what).phase != phase::training)
     return false;
@@ -47,6 +59,7 @@ bool top_view::add(const event& what) {
     return false;  // it began before anybody watched
   step_ = std::get<step_event>(what);
   ops_ = *ops;
+  traffic_ = std::exchange(gathering_, {});
   std::ranges::sort(ops_, {}, [](const ops_event& each) {
     return std::pair(each.source.data_rank, each.source.rank);
   });
@@ -88,10 +101,15 @@ std::string top_view::row(const ops_event& rank, bool bars) const {
   const auto slowest = *std::ranges::max_element(rank.ops, {}, duration_of);
   const auto whole = std::max<std::int64_t>(1, step_->end - step_->begin);
   const auto share = static_cast<double>(busy) / static_cast<double>(whole);
-  return fmt::format("{} {:>5.0f} % {}{:>5} {:>12} {:>12} {:>9.3f} ms\n", name,
-                     100 * share, bars ? bar(share) + " " : "", rank.ops.size(),
-                     op_name(rank.ops.back().op), op_name(slowest.op),
-                     1e3 * seconds(duration_of(slowest)));
+  const auto found = traffic_.find({rank.source.data_rank, rank.source.rank});
+  const auto seen = found == traffic_.end() ? traffic{} : found->second;
+  return fmt::format(
+    "{} {:>5.0f} % {}{:>5} {:>12} {:>12} {:>9.3f} ms {:>9.2f} {:>8.3f} {:>9}\n",
+    name, 100 * share, bars ? bar(share) + " " : "", rank.ops.size(),
+    op_name(rank.ops.back().op), op_name(slowest.op),
+    1e3 * seconds(duration_of(slowest)),
+    static_cast<double>(seen.bytes) / (1 << 20), 1e3 * seconds(seen.wait),
+    seen.resident_bytes >> 20);
 }
 
 std::string top_view::text(bool bars) const {
@@ -107,8 +125,9 @@ std::string top_view::text(bool bars) const {
     "\nstep time {:.4f} s; monitors took {:.4f} s of the ranks' time\n",
     seconds(step_->end - step_->begin), step_->observe_seconds);
   text += fmt::format(
-    "{:>7} {:>4} {:>7} {}{:>5} {:>12} {:>12}\n", "replica", "rank", "busy",
-    bars ? std::string(bar_width + 1, ' ') : "", "ops", "last", "slowest");
+    "{:>7} {:>4} {:>7} {}{:>5} {:>12} {:>12} {:>12} {:>9} {:>8} {:>9}\n",
+    "replica", "rank", "busy", bars ? std::string(bar_width + 1, ' ') : "",
+    "ops", "last", "slowest", "", "recv MiB", "wait ms", "mem MiB");
   for (const auto& rank : ops_)
     text += row(rank, bars);
   return text;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -31,6 +32,11 @@ class top_view {
   step_collector collector_;
   std::optional<step_event> step_;
   std::vector<ops_event> ops_;
+  struct traffic {
+    std::int64_t bytes = 0, wait = 0, resident_bytes = 0;
+  };
+  using place = std::pair<std::int32_t, std::int32_t>;  // replica and rank
+  std::map<place, traffic> gathering_, traffic_;
 };
 
 }  // namespace troupe::cli

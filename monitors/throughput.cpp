@@ -19,6 +19,10 @@ double seconds_between(std::int64_t begin, std::int64_t end) {
   return static_cast<double>(end - begin) * 1e-9;
 }
 
+double mib(std::int64_t bytes) {
+  return static_cast<double>(bytes) / (1 << 20);
+}
+
 double median_of(std::vector<double> values) {
   const auto middle =
     values.begin() + static_cast<std::ptrdiff_t>((values.size() - 1) / 2);
@@ -33,6 +37,11 @@ class throughput_state {
     : plan_(std::move(of)), options_(options), sink_(std::move(sink)) {}
 
   void see(const event& what) {
+    if (const auto* messages = std::get_if<messages_event>(&what))
+      add_messages(*messages);
+    else if (const auto* memory = std::get_if<memory_event>(&what))
+      of_ranks_.push_back(
+        {metric_of(memory->source, "memory_mib"), mib(memory->resident_bytes)});
     const auto* ops = collector_.add(what);
     if (!ops || ops->empty())
       return;
@@ -46,6 +55,8 @@ class throughput_state {
                              * tokens_per_second(step)
                              / (options_.peak_flops * lanes)});
     find_stragglers(step.source, *ops, record);
+    std::ranges::move(of_ranks_, std::back_inserter(record.values));
+    of_ranks_.clear();
     sink_->write(record);
   }
 
@@ -61,14 +72,25 @@ class throughput_state {
     const auto lanes = static_cast<double>(ops.size());
     record.values = {
       {"throughput/tokens_per_second", tokens_per_second(step)},
-      {"throughput/memory_mib",
-       static_cast<double>(step.resident_bytes) / (1 << 20)},
+      {"throughput/memory_mib", mib(step.resident_bytes)},
       {"throughput/bubble", times.bubble},
       {"throughput/plan_bubble", times.plan_bubble},
       {"throughput/observe_share",
        (step.observe_seconds + step.monitor_seconds)
          / (seconds_between(step.begin, step.end) * lanes)},
     };
+  }
+
+  void add_messages(const messages_event& received) {
+    std::int64_t bytes = 0, wait = 0;
+    for (const auto& each : received.messages) {
+      bytes += each.bytes;
+      wait += each.wait;
+    }
+    of_ranks_.push_back(
+      {metric_of(received.source, "received_mib"), mib(bytes)});
+    of_ranks_.push_back({metric_of(received.source, "message_wait_seconds"),
+                         seconds_between(0, wait)});
   }
 
   /// Seconds of forwards and backwards of each rank.
@@ -87,7 +109,7 @@ class throughput_state {
     for (std::size_t i = 0; i < ops.size(); ++i) {
       const auto name = name_of(ops[i].source);
       record.values.push_back(
-        {fmt::format("throughput/{}/busy_seconds", name), busy[i]});
+        {metric_of(ops[i].source, "busy_seconds"), busy[i]});
       auto& slow = slow_steps_[name];
       slow = busy[i] > options_.straggler * median ? slow + 1 : 0;
       if (slow == steps_to_tell)
@@ -106,10 +128,15 @@ class throughput_state {
     return fmt::format("replica{}_rank{}", at.data_rank, at.rank);
   }
 
+  static std::string metric_of(const event_source& at, const char* what) {
+    return fmt::format("throughput/{}/{}", name_of(at), what);
+  }
+
   std::shared_ptr<const plan> plan_;
   throughput_options options_;
   sink_pointer sink_;
   step_collector collector_;
+  std::vector<metric> of_ranks_;  // of messages and memory, for the step's end
   std::map<std::string, int> slow_steps_;
 };
 
@@ -128,7 +155,7 @@ monitor throughput_monitor(std::shared_ptr<const plan> of,
   auto state = std::make_shared<throughput_state>(std::move(of), options, sink);
   monitor made;
   made.name = "throughput";
-  made.wants.ops = true;
+  made.wants.ops = made.wants.messages = made.wants.memory = true;
   made.wants.warnings = false;
   made.wants.every = options.interval;
   made.see = [state](const event& what) { state->see(what); };

@@ -21,11 +21,12 @@ struct throughput_options {
 };
 
 /// Metrics `throughput/{tokens_per_second|mfu|memory_mib|bubble|plan_bubble|
-/// observe_share}` and `throughput/rank{r}/busy_seconds`; MFU counts 6
-/// operations a parameter and token (Chowdhery et al., PaLM, without
-/// attention). Alerts name stragglers: a rank whose compute ops take longer
-/// than `straggler` times the median rank's, by kind of op, in three steps in
-/// a row. Throws `invalid_argument`.
+/// observe_share}` and `throughput/rank{r}/{busy_seconds|received_mib|
+/// message_wait_seconds|memory_mib}`; memory is that of the rank's process.
+/// MFU counts 6 operations a parameter and token (Chowdhery et al., PaLM,
+/// without attention). Alerts name stragglers: a rank whose compute ops take
+/// longer than `straggler` times the median rank's, by kind of op, in three
+/// steps in a row. Throws `invalid_argument`.
 monitor throughput_monitor(std::shared_ptr<const plan> of,
                            const throughput_options& options,
                            sink_pointer sink);

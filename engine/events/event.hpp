@@ -57,6 +57,33 @@ struct ops_event {
   std::vector<op_record> ops;
 };
 
+/// A message of the plan as the rank that received it saw it. Times are host
+/// nanoseconds of `now_ns`; `left` and `arrived` as in op_record.
+struct message_record {
+  std::int32_t message = -1;  // index into plan::messages
+  std::int64_t bytes = 0;     // of its tensors
+  std::int64_t sent = 0;
+  std::int64_t left = 0;
+  std::int64_t arrived = 0;
+  std::int64_t taken = 0;  // the op that it is for began
+  std::int64_t wait = 0;   // the rank stood still for it so long, in ns
+};
+
+/// All messages that one rank received in a step, in the order of its ops.
+struct messages_event {
+  event_source source;
+  std::vector<message_record> messages;
+};
+
+/// Memory at the end of a step's last op on a rank. What is said of a process
+/// is the same for all of its ranks.
+struct memory_event {
+  event_source source;
+  std::int64_t resident_bytes = 0;       // physical memory of the process
+  std::int64_t peak_resident_bytes = 0;  // since it began
+  std::int64_t machine_bytes = 0;        // that its machine has
+};
+
 /// What one op published of tensors, in causal order: forwards from a module's
 /// weights and inputs to its outputs, children before parents; backwards from
 /// the loss on. Parameters and gradients come once a step, without microbatch.
@@ -109,8 +136,9 @@ struct dropped_event {
   std::int64_t count = 0;
 };
 
-using event = std::variant<ops_event, tensors_event, step_event,
-                           slow_load_event, failure_event, dropped_event>;
+using event =
+  std::variant<ops_event, messages_event, memory_event, tensors_event,
+               step_event, slow_load_event, failure_event, dropped_event>;
 
 const event_source& source_of(const event& event);
 

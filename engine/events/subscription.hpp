@@ -11,9 +11,11 @@ namespace troupe {
 /// What a monitor wants to see. Whatever nobody asks for is neither computed
 /// nor sent. It holds from the next step on, for whole steps.
 struct subscription {
-  bool ops = false;      // what each rank executed, with times
-  bool steps = true;     // each step's outcome
-  bool warnings = true;  // slow loads and failures
+  bool ops = false;       // what each rank executed, with times
+  bool messages = false;  // what each rank received, with bytes and waits
+  bool memory = false;    // of each rank's process
+  bool steps = true;      // each step's outcome
+  bool warnings = true;   // slow loads and failures
   tensor_kind tensors = tensor_kind::none;
   tensor_needs needs = tensor_needs::statistics;
   /// Globs over the names of modules and parameters, joined by commas; for
@@ -32,7 +34,12 @@ struct subscription {
   bool covers(const event& event) const;
 };
 
-/// `*` stands for any characters, `?` for one; several, joined by commas.
+/// Throws `invalid_argument` for what could never be meant: a malformed glob,
+/// or fewer than one step between two.
+void require_legal(const subscription& wants);
+
+/// `*` stands for any characters, `?` for one, `[a-c]` for
+/// one of a set; several, joined by commas.
 bool matches_glob(const std::string& patterns, const std::string& name);
 
 }  // namespace troupe

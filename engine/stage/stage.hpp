@@ -23,7 +23,9 @@ struct step_settings {
   bool skip_update = false;
   /// What monitors want of the step's tensors; null: nothing.
   std::shared_ptr<const tensor_interest> interest;
-  std::int64_t epoch = -1;  // see event_source
+  bool tells_messages = false;  // a monitor wants messages_events,
+  bool tells_memory = false;    // memory_events
+  std::int64_t epoch = -1;      // see event_source
   /// Index in the data source of microbatch 0 of data rank 0.
   std::int64_t first_microbatch = 0;
 

@@ -36,6 +36,21 @@ json parts_of(const ops_event& what) {
   return {{"event", "ops"}, {"ops", std::move(list)}};
 }
 
+json parts_of(const messages_event& what) {
+  auto list = json::array();
+  for (const auto& each : what.messages)
+    list.push_back({each.message, each.bytes, each.sent, each.left,
+                    each.arrived, each.taken, each.wait});
+  return {{"event", "messages"}, {"messages", std::move(list)}};
+}
+
+json parts_of(const memory_event& what) {
+  return {{"event", "memory"},
+          {"resident_bytes", what.resident_bytes},
+          {"peak_resident_bytes", what.peak_resident_bytes},
+          {"machine_bytes", what.machine_bytes}};
+}
+
 json parts_of(const tensors_event& what) {
   auto list = json::array();
   for (const auto& record : what.tensors)
@@ -90,6 +105,30 @@ ops_event read_ops(const json& value) {
   return made;
 }
 
+messages_event read_messages(const json& value) {
+  messages_event made;
+  for (const auto& each : list_of(value, "messages")) {
+    if (!each.is_array() || each.size() != 7)
+      fail(error_code::malformed_text, "'messages' is no list of messages");
+    made.messages.push_back({whole_of<std::int32_t>(each[0], "message"),
+                             whole_of<std::int64_t>(each[1], "bytes"),
+                             whole_of<std::int64_t>(each[2], "sent"),
+                             whole_of<std::int64_t>(each[3], "left"),
+                             whole_of<std::int64_t>(each[4], "arrived"),
+                             whole_of<std::int64_t>(each[5], "taken"),
+                             whole_of<std::int64_t>(each[6], "wait")});
+  }
+  return made;
+}
+
+memory_event read_memory(const json& value) {
+  memory_event made;
+  read_whole(value, "resident_bytes", made.resident_bytes);
+  read_whole(value, "peak_resident_bytes", made.peak_resident_bytes);
+  read_whole(value, "machine_bytes", made.machine_bytes);
+  return made;
+}
+
 tensors_event read_tensors(const json& value) {
   tensors_event made;
   made.backward = flag_of(value, "backward");
@@ -130,6 +169,10 @@ event read_small(const json& value, const std::string& kind) {
 event read_parts(const json& value, const std::string& kind) {
   if (kind == "ops")
     return read_ops(value);
+  if (kind == "messages")
+    return read_messages(value);
+  if (kind == "memory")
+    return read_memory(value);
   if (kind == "tensors")
     return read_tensors(value);
   if (kind == "step")

@@ -11,8 +11,8 @@ namespace troupe {
 // bit, but for a NaN's. Of tensors the statistics travel, never the values.
 // Reading throws `malformed_text` naming the field.
 
-/// {"event": "step" | "ops" | "tensors" | "slow_load" | "failure" | "dropped",
-/// "source": {...}, ...}
+/// {"event": "step" | "ops" | "messages" | "memory" | "tensors" | "slow_load" |
+/// "failure" | "dropped", "source": {...}, ...}
 nlohmann::json json_of(const event& what);
 event event_of(const nlohmann::json& value);
 

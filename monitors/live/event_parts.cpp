@@ -12,9 +12,10 @@ namespace {
 
 using nlohmann::json;
 
-// With a histogram, a tensor is about 4 KiB of JSON; an op at most 100 bytes.
+// With a histogram, a tensor is about 4 KiB of JSON; an op or a
+// message at most 150 bytes.
 constexpr std::size_t tensors_of_a_part = 128;
-constexpr std::size_t ops_of_a_part = 4096;
+constexpr std::size_t ops_of_a_part = 4096;  // or messages
 
 std::string frame_of(std::int64_t id, const event& part, bool more) {
   auto content = json_of(part);
@@ -57,6 +58,9 @@ bool join(event& begun, event&& part) {
     return false;
   if (auto* ops = std::get_if<ops_event>(&begun))
     append(*ops, std::get<ops_event>(std::move(part)), &ops_event::ops);
+  else if (auto* messages = std::get_if<messages_event>(&begun))
+    append(*messages, std::get<messages_event>(std::move(part)),
+           &messages_event::messages);
   else if (auto* tensors = std::get_if<tensors_event>(&begun))
     append(*tensors, std::get<tensors_event>(std::move(part)),
            &tensors_event::tensors);
@@ -70,6 +74,8 @@ bool join(event& begun, event&& part) {
 std::vector<std::string> event_frames(std::int64_t id, const event& what) {
   if (const auto* ops = std::get_if<ops_event>(&what))
     return cut(id, *ops, &ops_event::ops, ops_of_a_part);
+  if (const auto* messages = std::get_if<messages_event>(&what))
+    return cut(id, *messages, &messages_event::messages, ops_of_a_part);
   if (const auto* tensors = std::get_if<tensors_event>(&what))
     return cut(id, *tensors, &tensors_event::tensors, tensors_of_a_part);
   return {frame_of(id, what, false)};

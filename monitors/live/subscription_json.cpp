@@ -84,6 +84,8 @@ tensor_kind tensor_kinds_of(const std::string& names) {
 
 json json_of(const subscription& wants) {
   return {{"ops", wants.ops},
+          {"messages", wants.messages},
+          {"memory", wants.memory},
           {"steps", wants.steps},
           {"warnings", wants.warnings},
           {"tensors", names_of(wants.tensors)},
@@ -100,6 +102,8 @@ subscription subscription_of(const json& value) {
     fail(error_code::malformed_text, "the subscription is no object");
   subscription made;
   read_flag(value, "ops", made.ops);
+  read_flag(value, "messages", made.messages);
+  read_flag(value, "memory", made.memory);
   read_flag(value, "steps", made.steps);
   read_flag(value, "warnings", made.warnings);
   read_flag(value, "validation", made.validation);

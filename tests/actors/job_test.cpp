@@ -161,6 +161,51 @@ TEST_CASE("monitors of the leader see the ranks of all processes") {
   CHECK(stages == std::set{0, 1});
 }
 
+TEST_CASE("messages are told of by those who received them, and memory") {
+  const small_case what{.ranks = 2, .microbatches = 2};
+  joined_meshes meshes(2);
+  std::map<std::int32_t, messages_event> received;
+  std::map<std::int32_t, memory_event> memory;
+  const auto errors = in_all(meshes, [&](const auto& job) {
+    auto run = make(what, job);
+    if (job->place().leads()) {
+      monitor watcher;
+      watcher.name = "messages";
+      watcher.wants = {.messages = true, .memory = true};
+      watcher.see = [&](const event& seen) {
+        if (const auto* messages = std::get_if<messages_event>(&seen))
+          received[messages->source.rank] = *messages;
+        if (const auto* of_rank = std::get_if<memory_event>(&seen))
+          memory[of_rank->source.rank] = *of_rank;
+      };
+      run.attach(watcher);
+    }
+    run.step(small_text());
+    run.finish_monitors();
+  });
+  CHECK(errors == std::vector<std::string>(2));
+  REQUIRE(received.size() == 2);
+  std::set<std::int32_t> numbers;
+  for (const auto& [rank, of_rank] : received) {
+    // An activation of each microbatch one way, a gradient back.
+    REQUIRE(of_rank.messages.size() == 2);
+    for (const auto& each : of_rank.messages) {
+      numbers.insert(each.message);
+      CHECK(each.bytes == received[0].messages[0].bytes);
+      CHECK(each.sent <= each.left);
+      CHECK(each.left <= each.arrived);
+      CHECK(each.arrived <= each.taken);
+      CHECK(each.wait >= 0);
+    }
+    CHECK(of_rank.messages[0].bytes > 0);
+    CHECK(memory[rank].resident_bytes > 1 << 20);
+    CHECK(memory[rank].resident_bytes <= memory[rank].peak_resident_bytes);
+    CHECK(memory[rank].resident_bytes < memory[rank].machine_bytes);
+  }
+  CHECK(numbers == std::set{0, 1, 2, 3});
+  CHECK(received[0].messages[0].wait > 0);  // its gradient is far
+}
+
 TEST_CASE("times of all processes are told by the leader's clock") {
   constexpr std::int64_t hour = 3'600'000'000'000;
   joined_meshes meshes(2);

@@ -42,6 +42,11 @@ TEST_CASE("throughput, MFU and a straggler, from what ranks executed") {
   for (std::int64_t step = 1; step <= 4; ++step) {
     for (const std::int32_t rank : {0, 1, 2})
       watch.see(ops_of(*of, rank, step, rank == 1 ? 20 : 10));
+    event_source at{.step = step, .rank = 1};
+    watch.see(messages_event{at,
+                             {{.bytes = 1 << 20, .wait = 250'000'000},
+                              {.bytes = 2 << 20, .wait = 500'000'000}}});
+    watch.see(memory_event{at, 5 << 20, 7 << 20, 9 << 20});
     auto summary = step_with(step, 1);
     summary.tokens = 50;
     watch.see(summary);
@@ -51,6 +56,9 @@ TEST_CASE("throughput, MFU and a straggler, from what ranks executed") {
   CHECK(values.at("throughput/mfu") == Approx(6 * 1000 * 50 / (3 * 1e6)));
   CHECK(values.at("throughput/rank0/busy_seconds") == Approx(0.06));
   CHECK(values.at("throughput/rank1/busy_seconds") == Approx(0.12));
+  CHECK(values.at("throughput/rank1/received_mib") == 3);
+  CHECK(values.at("throughput/rank1/message_wait_seconds") == Approx(0.75));
+  CHECK(values.at("throughput/rank1/memory_mib") == 5);
   REQUIRE(sink->alerts.size() == 1);  // once, not in every step
   CHECK(sink->alerts[0].source.rank == 1);
   CHECK_THAT(sink->alerts[0].text,

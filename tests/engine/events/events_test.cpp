@@ -1,6 +1,7 @@
 #include <catch2/catch_test_macros.hpp>
 
 #include "troupe/engine/events/interest.hpp"
+#include "troupe/schedules/error.hpp"
 
 using namespace troupe;
 
@@ -26,6 +27,12 @@ TEST_CASE("a subscription covers what it asks for and no more") {
   CHECK_FALSE(wants.covers(step_event{at_step(21)}));
   CHECK(wants.covers(failure_event{at_step(21), {}, {}}));
   CHECK_FALSE(wants.covers(ops_event{at_step(20), {}}));
+  CHECK_FALSE(wants.covers(messages_event{at_step(20), {}}));
+  CHECK_FALSE(wants.covers(memory_event{at_step(20)}));
+  wants.messages = wants.memory = true;
+  CHECK(wants.covers(messages_event{at_step(20), {}}));
+  CHECK(wants.covers(memory_event{at_step(20)}));
+  CHECK_FALSE(wants.covers(memory_event{at_step(21)}));
 }
 
 TEST_CASE("names are chosen by globs, several joined by commas") {
@@ -35,6 +42,24 @@ TEST_CASE("names are chosen by globs, several joined by commas") {
   CHECK_FALSE(matches_glob("blocks.*.attn*", "blocks.3.mlp.up"));
   CHECK_FALSE(matches_glob("head,tok", "blocks.3.mlp.up"));
   CHECK_FALSE(matches_glob("", "a"));
+}
+
+TEST_CASE("a glob that could match nothing is refused") {
+  subscription wants;
+  wants.tensors = tensor_kind::activation;
+  for (const auto* good :
+       {"*", "blocks.[0-3].*,head", "[!a]x", "[]]", "a\\[b", "[]a]*"}) {
+    wants.names = good;
+    CHECK_NOTHROW(require_legal(wants));
+  }
+  for (const auto* bad : {"", "a,", "[", "blocks.[0-", "[]", "[!]", "a\\"}) {
+    wants.names = bad;
+    CHECK_THROWS_AS(require_legal(wants), error);
+  }
+  wants.tensors = tensor_kind::none;  // names don't matter
+  CHECK_NOTHROW(require_legal(wants));
+  wants.every = 0;
+  CHECK_THROWS_AS(require_legal(wants), error);
 }
 
 TEST_CASE("interest joins what all monitors need") {

@@ -45,6 +45,8 @@ inline std::vector<event> sample_events(std::mt19937_64& random) {
   step.observe_seconds = any();
   return {
     ops_event{source, {{1, 2, whole(), whole(), whole()}, {3, 4, 5, 6, 7}}},
+    messages_event{source, {{1, 2, whole(), whole(), whole(), whole(), 3}}},
+    memory_event{source, whole(), whole(), whole()},
     tensors_event{source, true, 8, {sample_record(any()), {}}},
     step,
     slow_load_event{source, any()},
