@@ -120,15 +120,15 @@ struct stage_done {
   std::int32_t stage = 0;
   stage_result result;
   std::vector<op_record> ops;
-  std::vector<message_record> messages;  // if a monitor wants them
-  std::int64_t tokens = 0;               // that entered the model here
+  std::int64_t tokens = 0;                    // that entered the model here
+  std::vector<message_record> messages = {};  // if a monitor wants them
 };
 struct rank_done {
   std::int64_t serial = 0;
   std::int32_t data_rank = 0;
   std::int32_t rank = 0;
   std::vector<stage_done> stages;
-  std::optional<memory_event> memory;  // if a monitor wants it
+  std::optional<memory_event> memory = {};  // if a monitor wants it
 };
 
 /// What a rank executed, in executed order.

@@ -201,7 +201,6 @@ step_report pipeline::run(const step_settings& settings,
 }
 
 std::int64_t pipeline::attach(monitor watcher) {
-  require_legal(watcher.wants);
   const auto id = ++impl_->next_monitor;
   auto stop = [coordinator = impl_->book->coordinator](std::string reason) {
     caf::anon_send(coordinator, stop_run{std::move(reason)});

@@ -382,7 +382,7 @@ void stage_runner::finish_step() {
          setup_.stage, left_in ? inbox_.size() : 0, outbox_.size(),
          data_.size());
   ports_.done({step_->serial, setup_.stage, std::move(result),
-               std::move(records_), std::move(messages_), tokens_});
+               std::move(records_), tokens_, std::move(messages_)});
   records_ = {};
   messages_ = {};
 }

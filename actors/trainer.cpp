@@ -327,6 +327,7 @@ bool shows_anything(const subscription& wants, const replica& stages) {
 }  // namespace
 
 std::int64_t trainer::attach(monitor watcher) {
+  require_legal(watcher.wants);
   // Of stages that live elsewhere, names are not known here.
   if (watcher.wants.tensors != tensor_kind::none && impl_->layout.processes == 1
       && !shows_anything(watcher.wants, impl_->replicas.front()))

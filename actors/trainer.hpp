@@ -66,7 +66,8 @@ class trainer {
   /// calling thread; in all processes of a job the same.
   tensor_list infer(const tensor_list& inputs);
 
-  /// From any thread, also while a step runs: it sees whole steps.
+  /// From any thread, also while a step runs: it sees whole steps. Throws
+  /// `invalid_argument` for a subscription that can't be meant.
   std::int64_t attach(monitor watcher);
   void detach(std::int64_t id);
   /// Lets all monitors finish what they write; throws `io` if one can't.

@@ -27,8 +27,11 @@ const char* trouble_with(const std::string& glob) {
   if (glob.empty())
     return "is empty";
   for (std::size_t at = 0; at < glob.size(); ++at) {
-    if (glob[at] == '\\' && ++at == glob.size())
-      return "ends with a backslash";
+    if (glob[at] == '\\') {
+      if (++at == glob.size())
+        return "ends with a backslash";
+      continue;
+    }
     if (glob[at] != '[')
       continue;
     at += at + 1 < glob.size() && (glob[at + 1] == '!' || glob[at + 1] == '^');

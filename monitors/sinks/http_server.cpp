@@ -164,20 +164,21 @@ class http_server::loop {
 
   asio::awaitable<void> accept() {
     for (asio::steady_timer pause(context_);;) {
+      auto [problem, socket] = co_await acceptor_.async_accept(with_error);
+      if (problem) {
+        co_await wait(pause);  // out of file descriptors, for example
+        continue;
+      }
       while (connections_ >= options_.connections) {
         if (drop_oldest())
           co_await asio::post(context_, asio::use_awaitable);
         else
           co_await wait(pause);
       }
-      auto [problem, socket] = co_await acceptor_.async_accept(with_error);
-      if (problem)
-        co_await wait(pause);  // out of file descriptors, for example
-      else
-        asio::co_spawn(
-          context_,
-          serve(place(connections_), beast::tcp_stream(std::move(socket))),
-          asio::detached);
+      asio::co_spawn(
+        context_,
+        serve(place(connections_), beast::tcp_stream(std::move(socket))),
+        asio::detached);
     }
   }
 

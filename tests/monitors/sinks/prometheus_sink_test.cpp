@@ -13,6 +13,7 @@
 #include "http_client.hpp"
 #include "records.hpp"
 #include "troupe/schedules/error.hpp"
+#include "troupe_paths.hpp"
 
 using namespace troupe;
 using namespace troupe::testing;
