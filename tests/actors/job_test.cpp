@@ -102,6 +102,20 @@ TEST_CASE("replicas of several processes average the same bits") {
   check_same({.ranks = 1, .data_parallel = 4}, 2);
 }
 
+TEST_CASE("what a step sends may come before the step begins there") {
+  const small_case what{.ranks = 2, .microbatches = 8};
+  joined_meshes meshes(2);
+  const auto errors = in_all(meshes, [&](const auto& job) {
+    auto run = make(what, job);
+    run.step(small_text());
+    // An evaluation has more forwards under way than a step of training.
+    if (!job->place().leads())
+      std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    run.evaluate(small_text(), 8);
+  });
+  CHECK(errors == std::vector<std::string>(2));
+}
+
 TEST_CASE("inference gives all processes the last stage's outputs") {
   const small_case what{.ranks = 3};
   const auto inputs = tensor_list{small_text()->at(0).inputs.at(0)};
