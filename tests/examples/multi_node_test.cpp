@@ -1,8 +1,3 @@
-#include <arpa/inet.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
-#include <unistd.h>
-
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 
@@ -11,6 +6,7 @@
 
 #include "../cli/background_program.hpp"
 #include "../engine/temporary_folder.hpp"
+#include "../free_address.hpp"
 #include "../run_program.hpp"
 #include "troupe_paths.hpp"
 
@@ -43,19 +39,6 @@ std::string plain_bits(const temporary_folder& in) {
   INFO(run.output);
   REQUIRE(run.exit_code == 0);
   return content(path);
-}
-
-std::string free_address() {
-  sockaddr_in at{};
-  at.sin_family = AF_INET;
-  at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof(at);
-  auto* address = reinterpret_cast<sockaddr*>(&at);
-  const auto socket = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  REQUIRE(::bind(socket, address, size) == 0);
-  REQUIRE(::getsockname(socket, address, &size) == 0);
-  ::close(socket);
-  return "127.0.0.1:" + std::to_string(ntohs(at.sin_port));
 }
 
 }  // namespace
