@@ -124,7 +124,7 @@ address_book_pointer crew::assemble() {
     book_->links = std::make_shared<remote_links>(
       options_.job,
       make_layout(place.process, place.processes, data_ranks(), book_->ranks),
-      run_id_);
+      run_id_, options_.plans);
   }
   book_->hub = system_.spawn(event_hub_actor, watch_.events);
   spawn_coordinator();

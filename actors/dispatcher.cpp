@@ -4,6 +4,7 @@
 
 #include "troupe/actors/remote_links.hpp"
 #include "troupe/actors/stall_watch.hpp"
+#include "troupe/schedules/error.hpp"
 
 namespace troupe {
 
@@ -18,7 +19,7 @@ class dispatcher {
       [book = book_](std::int32_t from, frame_type type,
                      const frame_head& head) {
         if (type == frame_type::tensors)
-          book->links->admit(from, head);
+          admit(*book, from, head);
       },
       [*this](std::int32_t from, frame what) {
         dispatch(from, std::move(what));
@@ -38,6 +39,18 @@ class dispatcher {
   }
 
  private:
+  /// Who breaks the rules is cut off; all have to hear why, and not only that
+  /// somebody is gone.
+  static void admit(const address_book& book, std::int32_t from,
+                    const frame_head& head) {
+    try {
+      book.links->admit(from, head);
+    } catch (const error& reason) {
+      caf::anon_send(book.coordinator, stop_run{reason.what()});
+      throw;
+    }
+  }
+
   void dispatch(std::int32_t from, frame what) const {
     switch (what.type) {
       case frame_type::tensors: {

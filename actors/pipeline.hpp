@@ -22,6 +22,8 @@ struct pipeline_options {
   troupe::placement placement;
   /// The processes of the job, of which this is one; null: this one alone.
   std::shared_ptr<mesh> job;
+  /// Those that a job will run: others may begin one before this process does.
+  std::vector<std::shared_ptr<const plan>> plans;
   /// stages[data rank][stage]; null where they live in other processes.
   std::vector<std::vector<std::shared_ptr<stage>>> stages;
   /// By stage: whether it reads a microbatch's inputs, targets or arguments.

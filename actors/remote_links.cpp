@@ -5,6 +5,18 @@
 
 namespace troupe {
 
+namespace {
+
+/// How many tensors of one replica may be sent and not consumed.
+std::int64_t credits_of(const plan& of) {
+  std::int64_t credits = 0;
+  for (const auto& channel : of.channels)
+    credits += channel.credits;
+  return credits;
+}
+
+}  // namespace
+
 remote_begin as_remote(const step_context& step) {
   const auto& settings = step.settings;
   remote_begin made;
@@ -24,24 +36,24 @@ remote_begin as_remote(const step_context& step) {
   return made;
 }
 
-remote_links::remote_links(std::shared_ptr<troupe::mesh> mesh,
-                           job_layout layout, std::uint64_t run)
+remote_links::remote_links(
+  std::shared_ptr<troupe::mesh> mesh, job_layout layout, std::uint64_t run,
+  const std::vector<std::shared_ptr<const plan>>& plans)
   : mesh_(std::move(mesh)),
     layout_(layout),
     run_(run),
-    held_(static_cast<std::size_t>(layout.processes)) {}
+    held_(static_cast<std::size_t>(layout.processes)) {
+  for (const auto& each : plans)
+    most_held_ = std::max(most_held_, credits_of(*each) * layout_.data_ranks);
+}
 
 void remote_links::begin(const step_pointer& step) {
   const std::scoped_lock lock(mutex_);
   step_ = step;
   // Whatever waits is of a step that has failed.
   channels_.assign(step->plan->channels.size(), {});
-  std::int64_t credits = 0;
-  for (std::size_t i = 0; i < channels_.size(); ++i) {
+  for (std::size_t i = 0; i < channels_.size(); ++i)
     channels_[i].credits = step->plan->channels[i].credits;
-    credits += channels_[i].credits;
-  }
-  most_held_ = std::max(most_held_, credits * layout_.data_ranks);
 }
 
 std::int32_t remote_links::channel_of(std::int32_t message) const {
@@ -103,7 +115,7 @@ void remote_links::admit(std::int32_t from, const frame_head& announced) {
   const std::scoped_lock lock(mutex_);
   auto& held = held_[static_cast<std::size_t>(from)];
   ++held;
-  if (step_ && held > most_held_)
+  if (held > most_held_)
     fail(error_code::mismatch,
          "process {} has {} tensors under way; the plan's credits allow {}",
          from, held, most_held_);

@@ -19,7 +19,8 @@ remote_begin as_remote(const step_context& step);
 class remote_links : public std::enable_shared_from_this<remote_links> {
  public:
   remote_links(std::shared_ptr<troupe::mesh> mesh, job_layout layout,
-               std::uint64_t run);
+               std::uint64_t run,
+               const std::vector<std::shared_ptr<const plan>>& plans);
 
   const job_layout& layout() const { return layout_; }
   troupe::mesh& mesh() { return *mesh_; }
@@ -56,8 +57,8 @@ class remote_links : public std::enable_shared_from_this<remote_links> {
   std::mutex mutex_;
   step_pointer step_;
   std::vector<waiting_channel> channels_;
-  /// Tensors of each process that are here and not consumed, and how many a
-  /// plan's credits allow.
+  /// Tensors of each process that are here and not consumed, and how many the
+  /// credits allow of any plan: the next step's may come before it begins here.
   std::vector<std::int64_t> held_;
   std::int64_t most_held_ = 0;
 };

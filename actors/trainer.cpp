@@ -198,6 +198,7 @@ void trainer::impl::start_actors() {
   pipeline_options running;
   running.placement = options.schedule.placement;
   running.job = options.job;
+  running.plans = {training, evaluation};
   running.stages = stages;
   const auto last = options.schedule.stages() - 1;
   for (std::int32_t s = 0; s <= last; ++s)

@@ -55,6 +55,18 @@ void require_known_command(const std::vector<std::string>& arguments,
                  arguments.front(), fmt::join(known, ", "));
 }
 
+/// Never throws: standard error may be as full as standard output.
+int complain(const char* kind, const char* what, int code) {
+  std::fputs(fmt::format("troupe: {}{}\n", kind, what).c_str(), stderr);
+  return code;
+}
+
+/// Of `troupe launch`: the flags of another command look like its own.
+bool misses_dashes(const std::vector<std::string>& arguments) {
+  return !arguments.empty() && arguments.front() == "launch"
+         && std::ranges::find(arguments, "--") == arguments.end();
+}
+
 int run(int argc, char** argv) {
   CLI::App app{"troupe: pipeline-parallel training by actors", "troupe"};
   app.require_subcommand(1);
@@ -69,23 +81,26 @@ int run(int argc, char** argv) {
   troupe::cli::add_top_command(app);
   troupe::cli::add_launch_command(app);
   troupe::cli::add_certificates_command(app);
+  std::vector<std::string> arguments;
   try {
-    auto arguments = arguments_of(argc, argv, app);
+    arguments = arguments_of(argc, argv, app);
     require_known_command(arguments, app);
-    std::ranges::reverse(arguments);
-    app.parse(std::move(arguments));
+    auto reversed = arguments;
+    std::ranges::reverse(reversed);
+    app.parse(std::move(reversed));
     if (std::fflush(stdout) != 0 || std::ferror(stdout))
       troupe::fail(troupe::error_code::io, "standard output can't be written");
     return 0;
   } catch (const CLI::ParseError& reason) {
-    return app.exit(reason) == 0 ? 0 : wrong_usage;
+    if (app.exit(reason) == 0)
+      return 0;
+    if (misses_dashes(arguments))
+      complain("",
+               "what each process runs stands after --, as in troupe "
+               "launch --processes 2 -- train ...",
+               wrong_usage);
+    return wrong_usage;
   }
-}
-
-/// Never throws: standard error may be as full as standard output.
-int complain(const char* kind, const char* what, int code) {
-  std::fputs(fmt::format("troupe: {}{}\n", kind, what).c_str(), stderr);
-  return code;
 }
 
 }  // namespace

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
+
 #include "troupe/cli/config_file.hpp"
 #include "troupe/cli/signals.hpp"
 #include "troupe/cli/train_dashboard.hpp"
@@ -121,11 +123,14 @@ void require_actors(const train_options& o) {
 }
 
 void train(const CLI::App& command, const train_options& options) {
+  const bool shows = shows_what_all_would();
   if (options.print_config) {
-    fmt::print("{}", config_text(command));
+    if (shows)
+      fmt::print("{}", config_text(command));
     return;
   }
-  spdlog::set_level(spdlog::level::from_str(options.log_level));
+  const auto level = spdlog::level::from_str(options.log_level);
+  spdlog::set_level(shows ? level : std::max(level, spdlog::level::err));
   if (options.plain)
     require_actors(options);
   signal_watch signals;
@@ -135,7 +140,7 @@ void train(const CLI::App& command, const train_options& options) {
   require_dashboard(options);
   require_job(options);
   if (options.dry_run)
-    return print_plan_summary(options, setup);
+    return shows ? print_plan_summary(options, setup) : void();
   try {
     setup.trainer.job = join_job(command, options);
     if (options.plain)

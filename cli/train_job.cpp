@@ -19,12 +19,14 @@ namespace troupe::cli {
 namespace {
 
 /// Settings that processes may have for themselves.
-constexpr std::array own_settings{"certificates",
+constexpr std::array own_settings{"announce",
+                                  "certificates",
                                   "dashboard",
                                   "dashboard-token-file",
                                   "endpoint",
                                   "endpoint-token-file",
                                   "job-token-file",
+                                  "listen",
                                   "log-json",
                                   "log-level",
                                   "monitor",
@@ -109,6 +111,10 @@ bool leads(const std::shared_ptr<mesh>& job) {
   return !job || job->place().leads();
 }
 
+bool shows_what_all_would() {
+  return read_environment().process == 0;
+}
+
 void require_job(const train_options& options) {
   const auto place = read_environment();
   if (options.plain && !place.is_alone())
@@ -124,6 +130,8 @@ std::shared_ptr<mesh> join_job(const CLI::App& command,
   if (joining.place.is_alone())
     return nullptr;
   joining.rendezvous = options.rendezvous;
+  joining.listens = options.listen;
+  joining.announced = options.announce;
   joining.lines =
     options.link == "shared" ? line_kind::shared_memory : line_kind::socket;
   joining.shown = {read_secret(options.job_token_file), options.certificates,
@@ -132,14 +140,15 @@ std::shared_ptr<mesh> join_job(const CLI::App& command,
   add_contents(joining.description, options);
   joining.patience = std::chrono::milliseconds(
     static_cast<std::int64_t>(options.patience * 1000));
-  auto job = troupe::join_job(joining);
-  if (leads(job)) {
-    spdlog::info("{} processes ({})", joining.place.processes,
-                 joining.place.launcher);
-  } else {
-    spdlog::set_level(std::max(spdlog::get_level(), spdlog::level::warn));
-    spdlog::set_pattern(fmt::format("process {}: %v", joining.place.process));
+  joining.news = [](const std::string& whom) { spdlog::warn(whom); };
+  const auto& place = joining.place;
+  if (place.process > 0) {
+    spdlog::set_level(std::max(spdlog::level::from_str(options.log_level),
+                               spdlog::level::warn));
+    spdlog::set_pattern(fmt::format("process {}: %v", place.process));
   }
+  auto job = troupe::join_job(joining);
+  spdlog::info("{} processes ({})", place.processes, place.launcher);
   return job;
 }
 

@@ -19,6 +19,10 @@ std::shared_ptr<mesh> join_job(const CLI::App& command,
 /// processes, or with them.
 void require_job(const train_options& options);
 
+/// Whether this process, before it has met the others, prints what all of them
+/// would print alike.
+bool shows_what_all_would();
+
 /// Whether this process prints, serves and writes for all.
 bool leads(const std::shared_ptr<mesh>& job);
 

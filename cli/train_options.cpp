@@ -264,6 +264,18 @@ void add_job_flags(CLI::App& app, train_options& o) {
     ->default_str("the launcher's")
     ->group(group);
   app
+    .add_option("--listen", o.listen,
+                "where this process takes the others' tensors: HOST:PORT, over "
+                "TCP; else its address towards process 0, at any port")
+    ->default_str("its address towards process 0, any port")
+    ->group(group);
+  app
+    .add_option("--announce", o.announce,
+                "where the others reach --listen, if elsewhere: HOST:PORT of a "
+                "relay, or of a container's machine")
+    ->default_str("where it listens")
+    ->group(group);
+  app
     .add_option("--link", o.link,
                 "how tensors travel between processes of one machine: socket, "
                 "shared (memory), or auto")

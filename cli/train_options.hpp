@@ -71,6 +71,8 @@ struct train_options {
   std::string dashboard_token_file;
   // processes of a job
   std::string rendezvous;  // empty: as the launcher says
+  std::string listen;      // empty: the address towards process 0
+  std::string announce;    // empty: where it listens
   std::string link = "auto";
   std::string job_token_file;
   std::string certificates;

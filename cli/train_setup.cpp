@@ -114,6 +114,20 @@ learning_rate_schedule learning_rate_for(const train_options& o) {
   return made;
 }
 
+/// Flags that were given, and that nothing will look at.
+void warn_of_idle_flags(const train_options& o) {
+  const train_options unchanged;
+  const auto warn = [](const char* flag, const char* without) {
+    spdlog::warn("{} has no effect without {}", flag, without);
+  };
+  if (o.final_lr != unchanged.final_lr && o.decay == "constant")
+    warn("--final-lr", "--decay cosine or linear");
+  if (o.temperature != unchanged.temperature && o.sample == 0)
+    warn("--temperature", "--sample");
+  if (o.prompt != unchanged.prompt && o.sample == 0)
+    warn("--prompt", "--sample");
+}
+
 /// Before a schedule of that size is made.
 void require_enough_layers(const train_options& o) {
   const auto stages = std::int64_t{o.ranks} * o.stages_per_rank;
@@ -197,6 +211,7 @@ train_setup make_setup(const train_options& o) {
     o.schedule, {o.ranks, o.stages_per_rank, o.microbatches, o.breadth});
   require_threads(o, run.schedule.ranks());
   warn_of_breadth(o.schedule, o.breadth);
+  warn_of_idle_flags(o);
   run.split = split_for(o, setup.gpt, run.schedule.stages());
   run.data_parallel = o.data_parallel;
   run.optimizer = optimizer_for(o);

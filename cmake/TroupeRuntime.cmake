@@ -86,4 +86,5 @@ troupe_tests(dashboard DIRECTORY tests/monitors/dashboard
   DEPENDS troupe::dashboard troupe::models PCH torch)
 troupe_tests(cli DIRECTORY tests/cli DEPENDS troupe::plan troupe::checkpoint
   PCH torch NEEDS troupe)
-troupe_tests(examples DIRECTORY tests/examples DEPENDS troupe::plan)
+troupe_tests(examples DIRECTORY tests/examples DEPENDS troupe::plan
+  NEEDS troupe)

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -21,10 +22,19 @@ struct job_options {
   /// Where process 0 is met, `tcp:HOST:PORT` or `unix:PATH`; empty: as the
   /// launcher says, or on one machine in a folder of the user's own.
   std::string rendezvous{};
+  /// Where this process listens for the tensors of the others, `HOST:PORT`
+  /// (port 0: any); empty: at its address on the way to process 0.
+  std::string listens{};
+  /// Where the others reach it, if that is elsewhere: behind a relay or an
+  /// address translation. `HOST:PORT`.
+  std::string announced{};
   credentials shown{};
   job_description description{};
   /// For all processes to come.
   std::chrono::milliseconds patience = std::chrono::seconds(60);
+  /// Hears whom this process waits for, every now and then while it does.
+  std::function<void(const std::string&)> news{};
+  std::chrono::milliseconds news_every = std::chrono::seconds(3);
 };
 
 /// Meets the other processes of a job: process 0 listens, the others come to

@@ -1,7 +1,6 @@
 #include "troupe/engine/launch/meeting.hpp"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -32,7 +31,7 @@ class meeting {
       mesh_(into),
       options_(options),
       place_(options.place),
-      point_(meeting_point_of(options.place, options.rendezvous)) {
+      point_(meeting_point_of(options)) {
     members_.resize(static_cast<std::size_t>(place_.processes));
     offsets_.resize(members_.size());
     own_ = std::make_unique<acceptor>(
@@ -53,13 +52,18 @@ class meeting {
   void wait() {
     // Process 0 knows best what is missing, and tells the others.
     constexpr std::chrono::seconds for_verdict{5};
-    auto patience = options_.patience;
+    auto left = options_.patience;
     if (place_.process != 0)
-      patience += for_verdict;
+      left += for_verdict;
     auto ready = ready_.get_future();
-    if (ready.wait_for(patience) != std::future_status::ready)
-      loop_.run([this] { give_up(); });
-    ready.get();
+    for (;;) {
+      const auto span = std::min(left, options_.news_every);
+      if (ready.wait_for(span) == std::future_status::ready)
+        return ready.get();
+      left -= span;
+      loop_.run(
+        [this, last = left.count() <= 0] { last ? give_up() : tell_news(); });
+    }
   }
 
  private:
@@ -111,7 +115,7 @@ class meeting {
   // ---- all others
   void go_there() {
     dial(loop_, parse_endpoint(point_.where), options_.shown, options_.patience,
-         when_there([this](stream_pointer stream) {
+         guarded<stream_pointer>([this](stream_pointer stream) {
            auto with = connection::make(loop_, std::move(stream));
            add(0, line::control, with);
            with->send(to_frame(own_request()));
@@ -120,8 +124,10 @@ class meeting {
   }
 
   join_request own_request() const {
-    return {place_.process, place_.processes,       ::getpid(),
-            host_name(),    to_text(own_->where()), options_.description};
+    const auto listens =
+      point_.announced.empty() ? to_text(own_->where()) : point_.announced;
+    return {place_.process, place_.processes, ::getpid(),
+            host_name(),    listens,          options_.description};
   }
 
   // ---- all
@@ -176,7 +182,7 @@ class meeting {
         continue;
       dial(loop_, parse_endpoint(all.listens.at(static_cast<std::size_t>(p))),
            options_.shown, options_.patience,
-           when_there([this, p](stream_pointer stream) {
+           guarded<stream_pointer>([this, p](stream_pointer stream) {
              auto with = connection::make(
                loop_, as_line(std::move(stream), link_side::client));
              with->send(to_frame(line_hello{run_, place_.process}));
@@ -237,8 +243,7 @@ class meeting {
   }
 
   void tell_if_ready() {
-    const auto others = place_.processes - 1;
-    if (lines_ < 2 * others || told_)
+    if (lines_ < 2 * (place_.processes - 1) || told_)
       return;
     if (place_.process == 0) {
       told_ = true;
@@ -305,19 +310,27 @@ class meeting {
     finish(std::make_exception_ptr(error(code, reason)));
   }
 
+  void tell_news() const {
+    if (!options_.news || finished_)
+      return;
+    if (place_.process == 0 && run_ == 0)
+      options_.news(fmt::format("waiting for {} of {} at {}",
+                                missing_of(members_), place_.processes,
+                                point_.where));
+    else if (!controls_.contains(0) && place_.process != 0)
+      options_.news(fmt::format("waiting for process 0 at {}", point_.where));
+    else
+      options_.news("waiting for the others");
+  }
+
   void give_up() {
-    std::vector<std::string> missing;
-    for (std::size_t p = 0; p < members_.size(); ++p)
-      if (!members_[p])
-        missing.push_back(fmt::format("process {}", p));
-    const std::chrono::duration<double> patience = options_.patience;
-    const auto seconds = patience.count();
+    const auto seconds = 1e-3 * static_cast<double>(options_.patience.count());
     if (place_.process == 0 && run_ == 0)
       fail_all(error_code::transport,
                fmt::format("{} of {} did not come to {} within {:.3g} s; do "
                            "they run, with the same {}?{}",
-                           fmt::join(missing, ", "), place_.processes,
-                           point_.where, seconds, point_.known_by,
+                           missing_of(members_), place_.processes, point_.where,
+                           seconds, point_.known_by,
                            turned_away_.empty()
                              ? ""
                              : " Somebody was turned away: " + turned_away_));
@@ -337,25 +350,13 @@ class meeting {
   }
 
   /// Work that is left out once this is gone; what it throws fails the job.
-  template <class Work>
-  std::function<void()> guarded(Work work) {
-    return [this, alive = alive_, work = std::move(work)] {
+  template <class... Given, class Work>
+  std::function<void(Given...)> guarded(Work work) {
+    return [this, alive = alive_, work = std::move(work)](Given... given) {
       if (!*alive)
         return;
       try {
-        work();
-      } catch (const error& reason) {
-        fail_all(reason.code(), reason.what());
-      }
-    };
-  }
-  std::function<void(stream_pointer)> when_there(
-    std::function<void(stream_pointer)> work) {
-    return [this, alive = alive_, work = std::move(work)](stream_pointer with) {
-      if (!*alive)
-        return;
-      try {
-        work(std::move(with));
+        work(std::move(given)...);
       } catch (const error& reason) {
         fail_all(reason.code(), reason.what());
       }
@@ -383,9 +384,8 @@ class meeting {
   std::set<std::int32_t> came_in_;
   std::string turned_away_;  // the last who came without the right trust
   std::uint64_t run_ = 0;
-  std::int32_t lines_ = 0;
+  std::int32_t lines_ = 0, ready_others_ = 0;
   clock_difference clock_;
-  std::int32_t ready_others_ = 0;
   std::vector<std::int64_t> offsets_;
   bool told_ = false, is_ready_ = false, failed_ = false, finished_ = false;
   std::promise<void> ready_;

@@ -58,14 +58,35 @@ std::string address_towards(const endpoint& there) {
   return is_v6 ? fmt::format("[{}]", text.data()) : std::string(text.data());
 }
 
-meeting_point over_tcp(const std::string& where, const std::string& known_by) {
-  const auto own = address_towards(parse_endpoint(where));
-  return {where, fmt::format("tcp:{}:0", own), known_by};
+/// HOST:PORT is of TCP.
+std::string as_endpoint(const std::string& text) {
+  return text.starts_with("tcp:") || text.starts_with("unix:") ? text
+                                                               : "tcp:" + text;
+}
+
+meeting_point over_tcp(const job_options& options, const std::string& where,
+                       const std::string& known_by) {
+  meeting_point made{where, {}, {}, known_by};
+  made.own_lines = options.listens.empty() ? fmt::format(
+                     "tcp:{}:0", address_towards(parse_endpoint(where)))
+                                           : as_endpoint(options.listens);
+  if (!options.announced.empty())
+    made.announced = to_text(parse_endpoint(as_endpoint(options.announced)));
+  return made;
+}
+
+void require_no_lines_of_tcp(const job_options& options) {
+  if (!options.listens.empty() || !options.announced.empty())
+    fail(error_code::invalid_argument,
+         "--listen and --announce are for processes that meet over TCP; give "
+         "--rendezvous HOST:PORT too, or leave them out");
 }
 
 meeting_point in_own_folder(const launch_environment& place) {
   const auto job = job_name(place);
-  return {own_socket("job-" + job), own_socket("job-" + job + own_suffix()),
+  return {own_socket("job-" + job),
+          own_socket("job-" + job + own_suffix()),
+          {},
           "MASTER_ADDR, MASTER_PORT and user"};
 }
 
@@ -77,25 +98,27 @@ std::string host_name() {
   return name.data();
 }
 
-meeting_point meeting_point_of(const launch_environment& place,
-                               const std::string& rendezvous) {
+meeting_point meeting_point_of(const job_options& options) {
+  const auto& place = options.place;
+  const auto rendezvous = as_endpoint(options.rendezvous);
   if (rendezvous.starts_with("unix:")) {
+    require_no_lines_of_tcp(options);
     const auto path = parse_endpoint(rendezvous).path;
-    return {rendezvous, "unix:" + path + own_suffix(), "--rendezvous"};
+    return {rendezvous, "unix:" + path + own_suffix(), {}, "--rendezvous"};
   }
-  if (!rendezvous.empty())
-    return over_tcp(
-      rendezvous.starts_with("tcp:") ? rendezvous : "tcp:" + rendezvous,
-      "--rendezvous");
-  if (place.is_one_machine())
+  if (!options.rendezvous.empty())
+    return over_tcp(options, rendezvous, "--rendezvous");
+  if (place.is_one_machine()) {
+    require_no_lines_of_tcp(options);
     return in_own_folder(place);
+  }
   if (place.host.empty() || place.port == 0)
     fail(error_code::invalid_argument,
          "{} does not say where process 0 of the {} processes can be met; give "
          "--rendezvous HOST:PORT of the first machine, or set MASTER_ADDR and "
          "MASTER_PORT",
          place.launcher, place.processes);
-  return over_tcp(fmt::format("tcp:{}:{}", place.host, place.port),
+  return over_tcp(options, fmt::format("tcp:{}:{}", place.host, place.port),
                   "MASTER_ADDR and MASTER_PORT");
 }
 

@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "troupe/engine/launch/environment.hpp"
+#include "troupe/engine/launch/job.hpp"
 
 namespace troupe {
 
@@ -10,16 +10,16 @@ namespace troupe {
 struct meeting_point {
   std::string where;      // process 0 listens there
   std::string own_lines;  // where this process listens for the others
+  std::string announced;  // what it tells them instead; empty: just that
   std::string known_by;   // what has to be the same in all, in words
 };
 
 std::string host_name();
 
-/// `rendezvous`: HOST:PORT, `tcp:HOST:PORT` or `unix:PATH`; empty: as the
-/// launcher says. On one machine unix sockets in a folder that only the user
-/// may enter, else TCP. Throws `invalid_argument` where nobody says where,
-/// `io` where the folder can't be made.
-meeting_point meeting_point_of(const launch_environment& place,
-                               const std::string& rendezvous);
+/// Of what the options say, else of what the launcher says: on one machine
+/// unix sockets in a folder that only the user may enter, else TCP. Throws
+/// `invalid_argument` where nobody says where, `io` where the folder can't be
+/// made.
+meeting_point meeting_point_of(const job_options& options);
 
 }  // namespace troupe

@@ -1,6 +1,7 @@
 #include "troupe/engine/launch/rendezvous_messages.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "troupe/engine/launch/job_description.hpp"
 #include "troupe/engine/transport/wire_fields.hpp"
@@ -47,6 +48,14 @@ static void fields(Archive& with, job_ready& v) {
 std::string in_words(const join_request& who) {
   return fmt::format("process {} (pid {} on {})", who.process, who.pid,
                      who.host);
+}
+
+std::string missing_of(const std::vector<std::optional<join_request>>& known) {
+  std::vector<std::string> missing;
+  for (std::size_t p = 0; p < known.size(); ++p)
+    if (!known[p])
+      missing.push_back(fmt::format("process {}", p));
+  return fmt::format("{}", fmt::join(missing, ", "));
 }
 
 std::string objection_to(

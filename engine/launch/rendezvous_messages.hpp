@@ -59,6 +59,9 @@ struct job_ready {
 /// "process 1 (pid 77 on host)".
 std::string in_words(const join_request& who);
 
+/// "process 1, process 3": those who have not come.
+std::string missing_of(const std::vector<std::optional<join_request>>& known);
+
 /// Why somebody can't join those who are known already, by process, and who
 /// were started with these settings; empty: he can.
 std::string objection_to(

@@ -21,7 +21,10 @@ using state = stream_progress::state;
 
 /// What a server that is satisfied says first within TLS: only then does a
 /// client know that its certificate was taken.
-constexpr char welcome = '+';
+const std::string welcome = "+";
+/// Without trust both sides say so, that each knows that somebody is there, and
+/// not only a relay on the way to nobody; longer than a record of TLS begins.
+const std::string plain_hello = "troupe, in plain text\n";
 
 /// Of a unix socket without a token: the same user's, or root's.
 void require_own_user(int socket) {
@@ -50,11 +53,12 @@ class exchange {
     if (by.kind == trust_kind::token) {
       proof_.emplace(own, by.token);
       out_ = proof_->to_send();
-    } else if (by.tls != nullptr) {
-      own == link_side::server ? out_ += welcome : wanted_ = std::string(1, 0);
+    } else if (by.tls == nullptr) {
+      out_ = expected_ = plain_hello;
+    } else {
+      (own == link_side::server ? out_ : expected_) = welcome;
     }
-    if (proof_)
-      wanted_.resize(proof_->wanted());
+    wanted_.resize(proof_ ? proof_->wanted() : expected_.size());
   }
 
   bool answered() const { return answered_; }
@@ -111,7 +115,7 @@ class exchange {
 
   void take(const std::string& bytes) {
     got_ = 0;
-    if (!proof_ && bytes.front() != welcome)
+    if (!proof_ && bytes != expected_)
       fail(error_code::transport,
            "the other side doesn't begin as a process of a troupe job; run the "
            "same program");
@@ -123,7 +127,7 @@ class exchange {
   }
 
   std::optional<token_proof> proof_;
-  std::string out_, wanted_;
+  std::string out_, wanted_, expected_;
   std::size_t got_ = 0;  // of what is wanted
   bool answered_ = false;
 };

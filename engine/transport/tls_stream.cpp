@@ -198,9 +198,11 @@ class tls_bytes final : public byte_stream {
          tls_problem(session_, context_->has_certificates(), shaken_));
   }
 
+  /// Whoever has said nothing was no process of the job, but perhaps a relay
+  /// before one that has yet to come: that is no failure.
   stream_progress explain_write(int code) {
     const auto progress = explain(code);
-    if (progress.what == state::ended)
+    if (progress.what == state::ended && !heard_nothing())
       fail(error_code::transport, "the other side closed the connection");
     return progress;
   }

@@ -7,6 +7,7 @@
 
 #include "joined_meshes.hpp"
 #include "small_model.hpp"
+#include "troupe/actors/wire_messages.hpp"
 #include "troupe/schedules/error.hpp"
 
 using namespace troupe;
@@ -100,6 +101,20 @@ TEST_CASE("replicas of several processes average the same bits") {
   check_same({.data_parallel = 2, .clip = 0.5}, 4);
   check_same({.ranks = 1, .data_parallel = 3}, 3);
   check_same({.ranks = 1, .data_parallel = 4}, 2);
+}
+
+TEST_CASE("what a step sends may come before the step begins there") {
+  const small_case what{.ranks = 2, .microbatches = 8};
+  joined_meshes meshes(2);
+  const auto errors = in_all(meshes, [&](const auto& job) {
+    auto run = make(what, job);
+    run.step(small_text());
+    // An evaluation has more forwards under way than a step of training.
+    if (!job->place().leads())
+      std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    run.evaluate(small_text(), 8);
+  });
+  CHECK(errors == std::vector<std::string>(2));
 }
 
 TEST_CASE("inference gives all processes the last stage's outputs") {
@@ -271,6 +286,26 @@ TEST_CASE("a process that leaves is named, with who waited for it") {
   CHECK(errors[1] == "");
   for (const auto p : {0U, 2U})
     CHECK_THAT(errors[p], ContainsSubstring("process 1 (rank 1) is gone"));
+}
+
+TEST_CASE("tensors of another run are refused, and everybody hears why") {
+  joined_meshes meshes(2);
+  const auto errors = in_all(meshes, [](const auto& job) {
+    if (job->place().leads()) {
+      make({}, job).step(small_text());
+    } else {
+      // It says whom it is and what it holds, as a trainer does.
+      auto options = options_for({});
+      options.job = job;
+      trainer run(model_for({}), std::move(options));
+      stage_tensors stray;
+      stray.header.run = 8;
+      job->send(0, to_frame(std::move(stray)));
+      run.step(small_text());
+    }
+  });
+  for (const auto& each : errors)
+    CHECK_THAT(each, ContainsSubstring("sent a tensor of another run"));
 }
 
 TEST_CASE("ranks that processes can't share equally are refused") {

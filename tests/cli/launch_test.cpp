@@ -129,4 +129,28 @@ TEST_CASE("launch says what it can't run") {
   const auto run = run_program(program + " launch --processes 2 -- nothing");
   CHECK(run.exit_code == 2);
   CHECK_THAT(run.output, ContainsSubstring("neither a command of troupe nor"));
+  const auto words =
+    run_program(program + " launch --processes 2 train --ranks 2");
+  CHECK(words.exit_code == 2);
+  CHECK_THAT(words.output, ContainsSubstring("stands after --"));
+}
+
+TEST_CASE("what all processes would print is printed once") {
+  const bench at;
+  for (const std::string flag : {"--dry-run", "--print-config"}) {
+    const auto run = at.launch(2, "--ranks 2 --momentum 0.5 " + flag);
+    CHECK(run.exit_code == 0);
+    CHECK_THAT(run.output, !ContainsSubstring("[1]"));
+  }
+}
+
+TEST_CASE("processes say whom they wait for, and end when one has died") {
+  const bench at;
+  const auto all = run_program(
+    program + " launch --processes 2 -- /bin/sh -c '[ $RANK = 1 ] && "
+    "sleep 3.3 && exit 3; exec " + program + at.training("--ranks 2'"));
+  INFO(all.output);
+  CHECK(all.exit_code == 3);
+  CHECK_THAT(all.output, ContainsSubstring("waiting for process 1 of 2"));
+  CHECK_THAT(all.output, ContainsSubstring("process 1 was the first to fail"));
 }

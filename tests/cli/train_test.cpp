@@ -229,8 +229,15 @@ TEST_CASE("bad input is refused before any work") {
 
 TEST_CASE("train warns of flags without effect") {
   const bench at;
-  const auto run = at.train("--dry-run --momentum 0.9 --breadth 2");
+  const auto run = at.train(
+    "--dry-run --momentum 0.9 --breadth 2 --prompt a "
+    "--temperature 0.5 --final-lr 0.2");
   CHECK(run.exit_code == 0);
+  CHECK_THAT(
+    run.output,
+    ContainsSubstring("--prompt has no effect without --sample")
+      && ContainsSubstring("--temperature has no effect without --sample")
+      && ContainsSubstring("--final-lr has no effect without --decay cosine"));
   CHECK_THAT(run.output,
              ContainsSubstring("warning: --momentum 0.9 has no effect with "
                                "--optimizer adamw")

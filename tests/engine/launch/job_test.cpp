@@ -149,9 +149,17 @@ TEST_CASE("a process that does not come is named") {
                                options_of(2, 4, where)};
   for (auto& each : all)
     each.patience = std::chrono::milliseconds(300);
+  std::mutex mutex;
+  std::string news;
+  all[0].news_every = std::chrono::milliseconds(100);
+  all[0].news = [&](const std::string& text) {
+    const std::scoped_lock lock(mutex);
+    news = text;
+  };
   const auto made = join_all(all);
   CHECK_THAT(made.errors[0],
              ContainsSubstring("process 1, process 3 of 4 did not come"));
+  CHECK(news == "waiting for process 1, process 3 of 4 at " + where);
   CHECK(made.errors[1] != "");
 }
 

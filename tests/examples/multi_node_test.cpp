@@ -1,0 +1,104 @@
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+
+#include <chrono>
+#include <fstream>
+
+#include "../cli/background_program.hpp"
+#include "../engine/temporary_folder.hpp"
+#include "../free_address.hpp"
+#include "../run_program.hpp"
+#include "troupe_paths.hpp"
+
+using namespace troupe::testing;
+using Catch::Matchers::ContainsSubstring;
+
+namespace {
+
+const std::string program = TROUPE_PROGRAM;
+const std::string demos = TROUPE_SOURCE_DIR "/examples/multi_node/";
+
+std::string content(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+std::string training(const temporary_folder& in) {
+  std::string text;
+  for (int i = 0; i < 500; ++i)
+    text += "in the beginning ";
+  return " train --text " + in.write("text", text)
+         + " --d-model 16 --layers 4 --heads 2 --seq 8 --microbatch-size 2"
+           " --microbatches 4 --steps 4 --ranks 2 --endpoint none";
+}
+
+std::string plain_bits(const temporary_folder& in) {
+  const auto path = in / "plain";
+  const auto run =
+    run_program(program + training(in) + " --plain --save-parameters " + path);
+  INFO(run.output);
+  REQUIRE(run.exit_code == 0);
+  return content(path);
+}
+
+}  // namespace
+
+TEST_CASE("two processes with a relay between them train the same bits") {
+  if (run_program("python3 --version").exit_code != 0)
+    SKIP("needs python3");
+  const temporary_folder folder;
+  const auto plain = plain_bits(folder);
+  const auto meets = free_address(), to_meeting = free_address();
+  const auto first = free_address(), to_first = free_address();
+  const auto second = free_address(), to_second = free_address();
+  const background_program relay(demos + "relay.py --delay 5 --forward "
+                                   + to_meeting + "=" + meets + " --forward "
+                                   + to_first + "=" + first + " --forward "
+                                   + to_second + "=" + second,
+                                 folder / "relay");
+  REQUIRE(relay.writes("listens"));
+  folder.write("token", "a-secret-of-the-tests");
+  const auto process = [&](int rank, const std::string& meeting,
+                           const std::string& own, const std::string& known) {
+    return "WORLD_SIZE=2 LOCAL_WORLD_SIZE=1 RANK=" + std::to_string(rank) + " "
+           + program + training(folder) + " --rendezvous " + meeting
+           + " --listen " + own + " --announce " + known + " --job-token-file "
+           + (folder / "token") + " --save-parameters " + (folder / "job")
+           + " --log-json " + (folder / "log");
+  };
+  const auto begin = std::chrono::steady_clock::now();
+  // The relay is there before process 0 is.
+  const auto run = run_program(
+    "chmod 600 " + (folder / "token") + "; ( "
+    + process(1, to_meeting, second, to_second) + " & sleep 0.3; "
+    + process(0, meets, first, to_first) + "; code=$?; wait; exit $code )");
+  const auto took = std::chrono::steady_clock::now() - begin;
+  INFO(run.output);
+  CHECK(run.exit_code == 0);
+  CHECK((content(folder / "job") == plain));
+  // Each step sends something there and gets something back, twice.
+  CHECK(took > std::chrono::milliseconds(4 * 20));
+}
+
+TEST_CASE("hosts of namespaces with loss and delay train the same bits") {
+  const temporary_folder folder;
+  const auto job = folder / "job";
+  const auto run = run_program(
+    demos + "run --troupe " + program + " --rate 1gbit --loss 1% --delay 2ms --"
+    + training(folder) + " --save-parameters " + job);
+  INFO(run.output);
+  if (run.output.starts_with("run: needs ")
+      || run.output.find("gives no network namespaces") != std::string::npos)
+    SKIP(run.output);
+  CHECK(run.exit_code == 0);
+  CHECK_THAT(run.output, ContainsSubstring("[host 0] step 4/4"));
+  CHECK((content(job) == plain_bits(folder)));
+}
+
+TEST_CASE("the demo of several hosts says what it needs") {
+  const auto help = run_program(demos + "run --help");
+  CHECK(help.exit_code == 0);
+  CHECK_THAT(help.output, ContainsSubstring("Needs root"));
+  CHECK(run_program(demos + "run --hosts 2").exit_code == 1);
+  CHECK(run_program(demos + "relay.py --help").exit_code == 0);
+}
