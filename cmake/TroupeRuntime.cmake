@@ -6,7 +6,7 @@ troupe_precompiled_header(torch DEPENDS torch::cpu HEADERS
   <torch/csrc/autograd/variable.h> <torch/nn/module.h>)
 
 troupe_component(device DIRECTORY engine/device
-  DEPENDS troupe::schedules torch::cpu PCH torch)
+  DEPENDS troupe::schedules torch::cpu ${CMAKE_DL_LIBS} PCH torch)
 troupe_component(transport DIRECTORY engine/transport
   DEPENDS troupe::device PRIVATE Boost::headers PCH torch)
 target_link_libraries(troupe_transport PRIVATE OpenSSL::SSL)
