@@ -8,16 +8,19 @@
 namespace troupe {
 namespace {
 
-at::Tensor locked_like(const at::Tensor& tensor) {
+/// Streams of the CPU, those of tests, need no locked memory.
+at::Tensor locked_like(const at::Tensor& tensor, const device_stream& stream) {
   return at::empty(
     tensor.sizes(),
-    tensor.options().device(at::kCPU).requires_grad(false).pinned_memory(true));
+    tensor.options().device(at::kCPU).requires_grad(false).pinned_memory(
+      !stream.device().is_cpu()));
 }
 
-at::Tensor in_locked_memory(const at::Tensor& tensor) {
+at::Tensor in_locked_memory(const at::Tensor& tensor,
+                            const device_stream& stream) {
   if (tensor.is_pinned() && tensor.is_contiguous())
     return tensor;
-  return locked_like(tensor).copy_(tensor);
+  return locked_like(tensor, stream).copy_(tensor);
 }
 
 }  // namespace
@@ -32,7 +35,7 @@ std::string describe(const accelerator_description& of) {
 at::Tensor to_device(const at::Tensor& from, device_stream& stream) {
   const at::NoGradGuard no_grad;
   const auto scope = stream.enter();
-  const auto locked = in_locked_memory(from);
+  const auto locked = in_locked_memory(from, stream);
   return at::empty(
            locked.sizes(),
            locked.options().device(stream.device()).pinned_memory(false))
@@ -43,7 +46,7 @@ host_copy to_host(const at::Tensor& from, device_stream& stream) {
   const at::NoGradGuard no_grad;
   const auto scope = stream.enter();
   stream.uses(from);
-  auto copy = locked_like(from).copy_(from, /*non_blocking=*/true);
+  auto copy = locked_like(from, stream).copy_(from, /*non_blocking=*/true);
   return {std::move(copy), stream.record()};
 }
 
