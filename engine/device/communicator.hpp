@@ -67,7 +67,8 @@ class communicator {
   /// Any thread may ask while no other ends the communicator.
   virtual std::string problem() = 0;
   /// Ends all calls in flight, so that their streams go on, and the
-  /// communicator. All ranks that are left do so. Never throws.
+  /// communicator. All ranks that are left do so; who has several communicators
+  /// aborts them within one group. Never throws.
   virtual void abort() noexcept = 0;
   /// Waits until all calls are done, on all ranks, and ends the communicator.
   virtual void finish() = 0;
