@@ -10,6 +10,7 @@ endif()
 
 if(NOT TROUPE_PLAN_ONLY)
   include(TroupeTorch)
+  include(TroupeCuda)
   set(caf_folder caf-0.18.7)
   if(TROUPE_SANITIZER STREQUAL thread)
     string(APPEND caf_folder -tsan)

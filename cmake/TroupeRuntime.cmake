@@ -6,7 +6,7 @@ troupe_precompiled_header(torch DEPENDS torch::cpu HEADERS
   <torch/csrc/autograd/variable.h> <torch/nn/module.h>)
 
 troupe_component(device DIRECTORY engine/device
-  DEPENDS troupe::schedules torch::cpu PCH torch)
+  DEPENDS troupe::schedules torch::cpu ${CMAKE_DL_LIBS} PCH torch)
 troupe_component(transport DIRECTORY engine/transport
   DEPENDS troupe::device PRIVATE Boost::headers PCH torch)
 target_link_libraries(troupe_transport PRIVATE OpenSSL::SSL)
@@ -15,6 +15,9 @@ troupe_component(launch DIRECTORY engine/launch
 troupe_component(events DIRECTORY engine/events
   DEPENDS troupe::device PCH torch)
 include(TroupeStatistics)
+if(TROUPE_CUDA)
+  include(TroupeCudaPlugin)
+endif()
 troupe_component(stage DIRECTORY engine/stage
   DEPENDS troupe::device troupe::events PCH torch)
 troupe_component(models DIRECTORY engine/models DEPENDS troupe::data PCH torch)
@@ -74,6 +77,17 @@ foreach(name device transport launch events stage models data checkpoint)
   troupe_tests(${name} DIRECTORY tests/engine/${name}
     DEPENDS troupe::${name} troupe::models PCH torch)
 endforeach()
+if(TROUPE_CUDA)
+  set(plugin troupe_cuda)
+endif()
+troupe_tests(cuda DIRECTORY tests/engine/cuda
+  DEPENDS troupe::events PCH torch NEEDS ${plugin})
+if(TROUPE_CUDA)
+  troupe_tests(gpu DIRECTORY tests/engine/cuda/gpu
+    DEPENDS troupe::events PCH torch NEEDS ${plugin})
+  target_sources(tests_gpu PRIVATE tests/engine/cuda/host_statistics.cpp
+    tests/engine/cuda/same_statistics.cpp)
+endif()
 troupe_tests(actors DIRECTORY tests/actors
   DEPENDS troupe::actors troupe::models PCH torch)
 troupe_tests(monitors DIRECTORY tests/monitors

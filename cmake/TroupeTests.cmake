@@ -8,10 +8,15 @@ if(TROUPE_TESTS)
   include(Catch)
   # What tests know of their surroundings; in a header of its own, as paths in
   # compiler flags would keep another clone from hitting this one's ccache.
+  set(cuda_code "")
+  if(TROUPE_CUDA AND NOT TROUPE_PLAN_ONLY)
+    set(cuda_code "${TROUPE_CUDA_ARCHITECTURES}")
+  endif()
   file(CONFIGURE OUTPUT ${troupe_include}/troupe_paths.hpp CONTENT
 "#pragma once
 #define TROUPE_SOURCE_DIR \"${PROJECT_SOURCE_DIR}\"
 #define TROUPE_PROGRAM \"${CMAKE_RUNTIME_OUTPUT_DIRECTORY}/troupe\"
+#define TROUPE_CUDA_CODE \"${cuda_code}\"
 #define TROUPE_EXAMPLES \"${CMAKE_RUNTIME_OUTPUT_DIRECTORY}/examples\"
 #define TROUPE_READERS \"${TROUPE_CACHE}/readers\"
 ")

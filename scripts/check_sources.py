@@ -8,7 +8,10 @@ LIBRARIES = {
     "fmt": "fmt", "nlohmann": "nlohmann", "caf": "caf", "spdlog": "spdlog",
     "CLI": "CLI", "toml++": "toml++", "catch2": "catch2",
     "boost": "boost", "openssl": "openssl", "torch": "torch", "ATen": "torch", "c10": "torch",
+    "cuda_runtime_api.h": "cuda", "cuda_fp16.h": "cuda", "cuda_bf16.h": "cuda",
+    "nccl.h": "cuda",
 }
+SOURCES = (".hpp", ".cpp", ".cu", ".cuh")
 HOSTS = {"www.apache.org", "www.w3.org"}
 HOST = re.compile(r"\b[a-z0-9][a-z0-9-]*(?:\.[a-z0-9-]+)*"
                   r"\.(?:org|com|net|io|dev)\b(?![\w(/.]*\()")
@@ -31,7 +34,7 @@ def tracked(*patterns):
 
 
 def sources():
-    return tracked("*.hpp", "*.cpp")
+    return tracked(*(f"*{suffix}" for suffix in SOURCES))
 
 
 def report(problems):
@@ -78,7 +81,7 @@ def layer_problem(rows, path, include):
         if other not in visible(rows, layer):
             return f"{layer}/ may not include {include}"
     library = LIBRARIES.get(include.split("/")[0])
-    if "/" in include and library and library not in rows[layer][1]:
+    if re.search(r"/|\.h$", include) and library and library not in rows[layer][1]:
         return f"{layer}/ may not include the library of {include}"
     return None
 
@@ -100,7 +103,7 @@ def check_layers():
 # ----------------------------------------------------------------- names
 
 def name_problems(path, line):
-    if path.suffix in (".hpp", ".cpp"):
+    if path.suffix in SOURCES:
         for pattern in (CAPITAL, LOWER_CAMEL):
             match = pattern.search(line)
             if match and "template" not in line and len(match[1]) > 1:
@@ -115,8 +118,8 @@ def name_problems(path, line):
 def check_names():
     problems = []
     for path in tracked():
-        if path.suffix in (".hpp", ".cpp") and not re.fullmatch(
-                r"[a-z0-9_]+(\.[a-z0-9]+)?\.[hc]pp", path.name):
+        if path.suffix in SOURCES and not re.fullmatch(
+                r"[a-z0-9_]+(\.[a-z0-9]+)?\.([hc]pp|cuh?)", path.name):
             problems.append(f"{path}: the file's name is not snake_case")
         try:
             lines = path.read_text().splitlines()

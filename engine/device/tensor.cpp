@@ -22,6 +22,14 @@ std::string describe(const tensor_list& tensors) {
   return fmt::format("({})", fmt::join(parts, ", "));
 }
 
+bool lies_by_instances(const at::Tensor& tensor) {
+  if (tensor.is_contiguous())
+    return true;
+  return tensor.is_non_overlapping_and_dense()
+         && (tensor.size(0) == 1
+             || tensor.stride(0) == tensor.numel() / tensor.size(0));
+}
+
 std::uint64_t content_hash(const at::Tensor& tensor) {
   const auto dense = tensor.detach().contiguous().cpu();
   return std::hash<std::string_view>{}(

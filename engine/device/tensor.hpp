@@ -25,6 +25,10 @@ std::string describe(const at::Tensor& tensor);
 /// "(float32[4, 128], int64[4])".
 std::string describe(const tensor_list& tensors);
 
+/// Is each instance (a slice along dimension 0) in one piece of memory, one
+/// after the other? The order within an instance does not matter.
+bool lies_by_instances(const at::Tensor& tensor);
+
 /// A hash of a tensor's bytes: equal values give equal hashes.
 std::uint64_t content_hash(const at::Tensor& tensor);
 

@@ -9,9 +9,13 @@ struct moments {
   double squares = 0;
 
   /// As if both had been computed at once (Chan, Golub and LeVeque).
-  void add(const moments& more) {
+  constexpr void add(const moments& more) {
     if (more.count == 0)
       return;
+    if (count == 0) {  // or a large mean's square would overflow
+      *this = more;
+      return;
+    }
     const auto share = more.count / (count + more.count);
     const auto distance = more.mean - mean;
     squares += more.squares + distance * distance * count * share;
@@ -20,7 +24,9 @@ struct moments {
   }
 
   /// Unbiased; 0 for fewer than two values.
-  double variance() const { return count > 1 ? squares / (count - 1) : 0; }
+  constexpr double variance() const {
+    return count > 1 ? squares / (count - 1) : 0;
+  }
 };
 
 }  // namespace troupe

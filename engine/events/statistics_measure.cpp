@@ -191,16 +191,6 @@ void require_measurable(const at::Tensor& tensor) {
          describe(tensor));
 }
 
-/// Is each instance in one piece of memory, one after the other? The order
-/// within an instance does not matter.
-bool lies_by_instances(const at::Tensor& tensor) {
-  if (tensor.is_contiguous())
-    return true;
-  return tensor.is_non_overlapping_and_dense()
-         && (tensor.size(0) == 1
-             || tensor.stride(0) == tensor.numel() / tensor.size(0));
-}
-
 /// The tensor, or a copy, as the walk reads it.
 at::Tensor readable(const at::Tensor& tensor) {
   const at::NoGradGuard guard;

@@ -135,6 +135,13 @@ TEST_CASE("statistics are LibTorch's, for every dtype and shape") {
   }
 }
 
+TEST_CASE("a mean whose square overflows is a mean like any other") {
+  const auto seen = measure(at::full({3, 100}, 1e200, at::kDouble));
+  CHECK(seen.mean == 1e200);
+  CHECK(seen.squares == 0);
+  CHECK(seen.instance_variance_sum == 0);
+}
+
 TEST_CASE("integers and bool count as their values") {
   at::manual_seed(2);
   for (const auto type :

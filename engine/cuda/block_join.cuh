@@ -1,0 +1,62 @@
+#pragma once
+
+#include <cstring>
+
+#include "troupe/engine/cuda/statistics_pieces.hpp"
+
+// What threads of a warp or a block have found, joined in an order that never
+// changes: equal bits from run to run.
+namespace troupe {
+
+/// The value of the lane `offset` further on.
+template <class Value>
+__device__ Value from_lane_behind(const Value& value, int offset) {
+  constexpr int words = sizeof(Value) / sizeof(int);
+  static_assert(sizeof(Value) % sizeof(int) == 0);
+  int mine[words];
+  memcpy(mine, &value, sizeof value);
+  for (int i = 0; i < words; ++i)
+    mine[i] = __shfl_down_sync(0xffffffff, mine[i], offset);
+  Value result;
+  memcpy(&result, mine, sizeof result);
+  return result;
+}
+
+/// All lanes take part; the first one gets the result.
+template <class Value, class Join>
+__device__ Value warp_join(Value value, Join join) {
+  for (int offset = warp_lanes / 2; offset > 0; offset /= 2)
+    join(value, from_lane_behind(value, offset));
+  return value;
+}
+
+/// All threads of a block of block_threads take part; the first one gets the
+/// result. `shared` has room for block_warps values.
+template <class Value, class Join>
+__device__ Value block_join(Value value, Value* shared, Join join) {
+  value = warp_join(value, join);
+  __syncthreads();
+  if (threadIdx.x % warp_lanes == 0)
+    shared[threadIdx.x / warp_lanes] = value;
+  __syncthreads();
+  if (threadIdx.x == 0)
+    for (int warp = 1; warp < block_warps; ++warp)
+      join(value, shared[warp]);
+  return value;
+}
+
+/// True in all threads of the block that is the last to come here, of as many
+/// as `blocks`: it sees what the first threads of the others wrote before.
+/// `counter` begins at 0.
+inline __device__ bool is_last_block(unsigned* counter, std::int64_t blocks) {
+  __shared__ bool last;
+  if (threadIdx.x == 0) {
+    __threadfence();
+    last = atomicAdd(counter, 1) == blocks - 1;
+    __threadfence();
+  }
+  __syncthreads();
+  return last;
+}
+
+}  // namespace troupe

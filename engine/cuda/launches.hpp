@@ -1,0 +1,56 @@
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include "troupe/engine/cuda/statistics_pieces.hpp"
+
+// The kernels, as C++ sees them. Tables travel as the kernels' arguments, so
+// nothing has to be copied before a launch, nor kept after it.
+namespace troupe {
+
+struct statistics_table {
+  static constexpr int capacity = 80;
+
+  statistics_entry entries[capacity];
+  int count = 0;
+  int columns = 0;  // of rows
+  double* rows = nullptr;
+  statistics_part* parts = nullptr;  // one a piece
+  unsigned* finished = nullptr;      // one an entry, 0
+};
+
+cudaError_t launch_statistics(const statistics_table& table,
+                              std::int64_t pieces, cudaStream_t stream);
+
+/// Tensors as runs of values, in pieces of piece_values.
+struct flat_entry {
+  void* data = nullptr;
+  std::int64_t count = 0;
+  std::int32_t first_piece = 0;
+  std::int32_t row = 0;
+  device_type type = device_type::fp32;
+
+  constexpr std::int64_t pieces() const {
+    return (count + piece_values - 1) / piece_values;
+  }
+};
+
+struct flat_table {
+  static constexpr int capacity = 100;
+
+  flat_entry entries[capacity];
+  int count = 0;
+  double* parts = nullptr;       // one a piece
+  unsigned* finished = nullptr;  // one an entry, 0
+  double* sums = nullptr;        // one a row
+  const void* factor = nullptr;
+  bool factor_is_double = false;
+};
+
+cudaError_t launch_sums_of_squares(const flat_table& table, std::int64_t pieces,
+                                   cudaStream_t stream);
+cudaError_t launch_scale(const flat_table& table, std::int64_t pieces,
+                         cudaStream_t stream);
+cudaError_t launch_delay(double seconds, cudaStream_t stream);
+
+}  // namespace troupe

@@ -1,0 +1,86 @@
+#include <ATen/Context.h>
+#include <cuda_runtime_api.h>
+#include <nccl.h>
+
+#include "troupe/engine/cuda/accelerator.hpp"
+#include "troupe/engine/cuda/check.hpp"
+#include "troupe/engine/cuda/nccl_communicator.hpp"
+#include "troupe/engine/cuda/nccl_group.hpp"
+#include "troupe/engine/device/load_accelerator.hpp"
+#include "troupe/schedules/error.hpp"
+
+namespace troupe {
+namespace {
+
+/// "13.0" of 13000.
+std::string cuda_version(int number) {
+  return fmt::format("{}.{}", number / 1000, number % 1000 / 10);
+}
+
+int driver_version() {
+  int version = 0;
+  check(cudaDriverGetVersion(&version), "asking for the driver's version");
+  return version;
+}
+
+class cuda_library final : public accelerator_library {
+ public:
+  explicit cuda_library(int devices) : devices_{devices} {}
+
+  std::string versions() const override {
+    int runtime = 0, nccl = 0;
+    check(cudaRuntimeGetVersion(&runtime), "asking for the runtime's version");
+    check(ncclGetVersion(&nccl), "asking for the version of NCCL");
+    return fmt::format("CUDA {} (driver {}), NCCL {}.{}.{}",
+                       cuda_version(runtime), cuda_version(driver_version()),
+                       nccl / 10000, nccl % 10000 / 100, nccl % 100);
+  }
+  int devices() const override { return devices_; }
+  std::unique_ptr<accelerator> open(int device) override {
+    if (device < 0 || device >= devices_)
+      fail(error_code::device, "there is no device cuda:{}, only {} of them",
+           device, devices_);
+    at::globalContext().lazyInitDevice(c10::kCUDA);
+    return std::make_unique<cuda_accelerator>(device);
+  }
+  communicator_id make_communicator_id() override { return make_nccl_id(); }
+  std::unique_ptr<transfer_group> begin_group() override {
+    return std::make_unique<nccl_group>();
+  }
+
+ private:
+  const int devices_;
+};
+
+std::string why_no_device(cudaError_t result) {
+  const auto driver = driver_version();
+  if (driver == 0)
+    return "no NVIDIA driver";
+  if (result == cudaErrorInsufficientDriver)
+    return fmt::format(
+      "the NVIDIA driver is for CUDA {}, and troupe was built with CUDA {}: "
+      "update the driver",
+      cuda_version(driver), cuda_version(CUDART_VERSION));
+  if (result == cudaErrorNoDevice || result == cudaSuccess)
+    return "no CUDA device";
+  return fmt::format("no CUDA device: {}", cudaGetErrorString(result));
+}
+
+}  // namespace
+}  // namespace troupe
+
+extern "C" __attribute__((visibility("default"))) void troupe_accelerators(
+  int interface, troupe::accelerator_lookup& result) {
+  using namespace troupe;
+  if (interface != accelerator_interface)
+    return;
+  int devices = 0;
+  const auto counted = cudaGetDeviceCount(&devices);
+  if (counted != cudaSuccess || devices == 0) {
+    cudaGetLastError();
+    result.why_not = why_no_device(counted);
+    return;
+  }
+  static cuda_library library{devices};
+  result.library = &library;
+}

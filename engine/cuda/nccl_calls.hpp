@@ -1,0 +1,20 @@
+#pragma once
+
+#include <nccl.h>
+
+#include <string>
+
+#include "troupe/engine/device/communicator.hpp"
+
+namespace troupe {
+
+/// Why a transfer's tensors or peer do not fit such a communicator; empty if
+/// they do. NCCL itself would read or write beyond a tensor's end.
+std::string misfit(const transfer& transfer, const communicator_options& of,
+                   int device);
+
+/// The call of NCCL that a transfer is; it fits.
+ncclResult_t call_nccl(const transfer& transfer, ncclComm_t communicator,
+                       cudaStream_t stream);
+
+}  // namespace troupe

@@ -1,0 +1,147 @@
+#include "troupe/engine/cuda/nccl_communicator.hpp"
+
+#include <c10/cuda/CUDAGuard.h>
+
+#include <chrono>
+#include <cstring>
+#include <thread>
+
+#include "troupe/engine/cuda/check.hpp"
+#include "troupe/engine/cuda/nccl_calls.hpp"
+#include "troupe/engine/cuda/nccl_group.hpp"
+#include "troupe/engine/cuda/stream.hpp"
+#include "troupe/schedules/error.hpp"
+
+namespace troupe {
+namespace {
+
+using clock_type = std::chrono::steady_clock;
+
+ncclUniqueId unpacked(const communicator_options& options) {
+  ncclUniqueId id;
+  if (options.id.size() != sizeof id)
+    fail(error_code::invalid_argument,
+         "{}: the id of a communicator has {} bytes, not {}", options.name,
+         sizeof id, options.id.size());
+  std::memcpy(&id, options.id.data(), sizeof id);
+  return id;
+}
+
+/// Most calls are taken at once; those that connect to a peer wait for it.
+void rest(clock_type::time_point begin) {
+  if (clock_type::now() - begin < std::chrono::milliseconds{1})
+    std::this_thread::yield();
+  else
+    std::this_thread::sleep_for(std::chrono::microseconds{200});
+}
+
+}  // namespace
+
+communicator_id make_nccl_id() {
+  ncclUniqueId id;
+  check(ncclGetUniqueId(&id), "making the id of a communicator");
+  communicator_id bytes(sizeof id);
+  std::memcpy(bytes.data(), &id, sizeof id);
+  return bytes;
+}
+
+nccl_communicator::nccl_communicator(int device, communicator_options options)
+  : device_{device}, options_{std::move(options)} {
+  const auto id = unpacked(options_);
+  const c10::cuda::CUDAGuard guard{static_cast<c10::DeviceIndex>(device_)};
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  config.blocking = 0;
+  config.commName = options_.name.c_str();
+  const auto call =
+    fmt::format("joining as {} of {}", options_.rank, options_.size);
+  check(
+    ncclCommInitRankConfig(&handle_, options_.size, id, options_.rank, &config),
+    named(call));
+  try {
+    settle(call);
+  } catch (...) {
+    abort();
+    throw;
+  }
+}
+
+std::string nccl_communicator::named(const std::string& call) const {
+  return fmt::format("{}: {}", options_.name, call);
+}
+
+ncclResult_t nccl_communicator::state() const {
+  auto state = ncclInternalError;
+  const auto asked = ncclCommGetAsyncError(handle_, &state);
+  return asked == ncclSuccess ? state : asked;
+}
+
+void nccl_communicator::fail_with(ncclResult_t result,
+                                  const std::string& call) {
+  const std::string details = ncclGetLastError(handle_);
+  fail(error_code::transport, "{}: NCCL: {}{}{}", named(call),
+       ncclGetErrorString(result), details.empty() ? "" : ": ", details);
+}
+
+void nccl_communicator::require_alive() const {
+  if (!handle_)
+    fail(error_code::transport, "{} has ended", options_.name);
+}
+
+void nccl_communicator::settle(const std::string& call) {
+  const auto begin = clock_type::now();
+  const std::chrono::duration<double> time_out{options_.time_out};
+  for (auto now = state(); now != ncclSuccess; now = state()) {
+    if (now != ncclInProgress)
+      fail_with(now, call);
+    if (clock_type::now() - begin > time_out)
+      fail(error_code::transport,
+           "{}: not taken within {:.0f} s: a peer is missing, or makes another "
+           "call",
+           named(call), options_.time_out);
+    rest(begin);
+  }
+}
+
+void nccl_communicator::enqueue(const transfer& transfer,
+                                device_stream& stream) {
+  require_alive();
+  const auto call = describe(transfer);
+  if (const auto why = misfit(transfer, options_, device_); !why.empty())
+    fail(error_code::invalid_argument, "{}: {}", named(call), why);
+  const c10::cuda::CUDAGuard guard{static_cast<c10::DeviceIndex>(device_)};
+  auto& on = static_cast<cuda_stream&>(stream);
+  stream.uses(transfer.input);
+  stream.uses(transfer.output);
+  const auto result = call_nccl(transfer, handle_, on.get());
+  if (result != ncclSuccess && result != ncclInProgress)
+    fail_with(result, call);
+  if (auto* group = nccl_group::current())
+    group->add(*this, call);
+  else if (result == ncclInProgress)
+    settle(call);
+}
+
+std::string nccl_communicator::problem() {
+  if (!handle_)
+    return fmt::format("{} has ended", options_.name);
+  const auto now = state();
+  if (now == ncclSuccess || now == ncclInProgress)
+    return {};
+  return fmt::format("{}: NCCL: {}: {}", options_.name, ncclGetErrorString(now),
+                     ncclGetLastError(handle_));
+}
+
+void nccl_communicator::abort() noexcept {
+  if (handle_)
+    ncclCommAbort(std::exchange(handle_, nullptr));
+}
+
+void nccl_communicator::finish() {
+  require_alive();
+  const c10::cuda::CUDAGuard guard{static_cast<c10::DeviceIndex>(device_)};
+  check(ncclCommFinalize(handle_), named("ending"));
+  settle("ending");
+  check(ncclCommDestroy(std::exchange(handle_, nullptr)), named("ending"));
+}
+
+}  // namespace troupe

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <nccl.h>
+
+#include "troupe/engine/device/communicator.hpp"
+
+namespace troupe {
+
+/// A communicator of NCCL that blocks in no call: each is polled until the
+/// host's part is done, up to the time-out.
+class nccl_communicator final : public communicator {
+ public:
+  nccl_communicator(int device, communicator_options options);
+  ~nccl_communicator() override { abort(); }
+  nccl_communicator(const nccl_communicator&) = delete;
+  nccl_communicator& operator=(const nccl_communicator&) = delete;
+
+  void enqueue(const transfer& transfer, device_stream& stream) override;
+  std::string problem() override;
+  void abort() noexcept override;
+  void finish() override;
+
+  /// Waits until NCCL has taken all calls so far; `call` names the last one.
+  void settle(const std::string& call);
+
+ private:
+  ncclResult_t state() const;
+  std::string named(const std::string& call) const;
+  [[noreturn]] void fail_with(ncclResult_t result, const std::string& call);
+  void require_alive() const;
+
+  const int device_;
+  const communicator_options options_;
+  ncclComm_t handle_ = nullptr;
+};
+
+communicator_id make_nccl_id();
+
+}  // namespace troupe

@@ -1,0 +1,58 @@
+#include "troupe/engine/device/accelerator.hpp"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
+
+#include "troupe/schedules/error.hpp"
+
+namespace troupe {
+namespace {
+
+/// Streams of the CPU, those of tests, need no locked memory.
+at::Tensor locked_like(const at::Tensor& tensor, const device_stream& stream) {
+  return at::empty(
+    tensor.sizes(),
+    tensor.options().device(at::kCPU).requires_grad(false).pinned_memory(
+      !stream.device().is_cpu()));
+}
+
+at::Tensor in_locked_memory(const at::Tensor& tensor,
+                            const device_stream& stream) {
+  if (tensor.is_pinned() && tensor.is_contiguous())
+    return tensor;
+  return locked_like(tensor, stream).copy_(tensor);
+}
+
+}  // namespace
+
+std::string describe(const accelerator_description& of) {
+  constexpr double gib = 1 << 30;
+  return fmt::format(
+    "{}, {}, {:.1f} GiB, compute capability {}.{}", of.device.str(), of.name,
+    static_cast<double>(of.total_bytes) / gib, of.major, of.minor);
+}
+
+at::Tensor to_device(const at::Tensor& from, device_stream& stream) {
+  const at::NoGradGuard no_grad;
+  const auto scope = stream.enter();
+  const auto locked = in_locked_memory(from, stream);
+  return at::empty(
+           locked.sizes(),
+           locked.options().device(stream.device()).pinned_memory(false))
+    .copy_(locked, /*non_blocking=*/true);
+}
+
+host_copy to_host(const at::Tensor& from, device_stream& stream) {
+  const at::NoGradGuard no_grad;
+  const auto scope = stream.enter();
+  stream.uses(from);
+  auto copy = locked_like(from, stream).copy_(from, /*non_blocking=*/true);
+  return {std::move(copy), stream.record()};
+}
+
+void delay(accelerator& on, device_stream& stream, double seconds) {
+  const auto scope = stream.enter();
+  on.kernels().delay(seconds);
+}
+
+}  // namespace troupe

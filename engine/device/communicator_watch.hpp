@@ -1,0 +1,62 @@
+#pragma once
+
+#include <chrono>
+#include <deque>
+#include <mutex>
+#include <optional>
+#include <string>
+
+#include "troupe/engine/device/stream.hpp"
+
+namespace troupe {
+
+/// What a communicator waits for, and for how long already.
+struct stuck_call {
+  std::string call;  // as `describe` tells it
+  double seconds = 0;
+  std::size_t behind = 0;  // calls that wait behind it
+};
+
+/// "edge 0->1 is stuck: send of Float[4] to 1 (0F3) for 60 s, with 2 calls
+/// behind it".
+std::string describe(const std::string& communicator, const stuck_call& stuck);
+
+/// Remembers the calls of one communicator until they are done, in order, and
+/// tells on which one it is stuck. The launcher notes calls, and any thread
+/// looks, without waiting for the device.
+///
+/// A call's time begins when it is first in line, so that calls that are
+/// given early are not blamed for those before them.
+class communicator_watch {
+ public:
+  using time_point = std::chrono::steady_clock::time_point;
+
+  explicit communicator_watch(std::chrono::duration<double> time_out)
+    : time_out_{time_out} {}
+
+  /// A call was given to a stream, and is done at `done`.
+  void note(std::string call, event_handle done, time_point now);
+
+  /// Forgets what is done; the first call that is not, if it has been first
+  /// in line for longer than the time-out. Passes on a device's `error`, which
+  /// names the call.
+  std::optional<stuck_call> look(time_point now);
+
+  /// Calls that were not done when somebody last looked.
+  std::size_t in_flight() const;
+
+ private:
+  struct noted {
+    std::string call;
+    event_handle done;
+  };
+
+  bool first_is_done() const;
+
+  const std::chrono::duration<double> time_out_;
+  mutable std::mutex mutex_;
+  std::deque<noted> calls_;
+  time_point first_since_{};
+};
+
+}  // namespace troupe

@@ -1,0 +1,30 @@
+#pragma once
+
+namespace troupe {
+
+/// The columns of a row of `device_kernels::measure`, in the words of
+/// engine/events/statistics.hpp. Counts are exact up to 2^53.
+enum statistics_column {
+  column_count,
+  column_nans,
+  column_infs,
+  column_zeros,
+  column_fp16_overflows,
+  column_fp16_underflows,
+  column_bf16_overflows,
+  column_bf16_underflows,
+  column_max_abs,
+  column_min_abs,
+  column_mean,
+  column_squares,
+  column_instances,
+  column_instance_mean_sum,
+  column_instance_variance_sum,
+  statistics_columns,
+};
+
+/// A wide row has the bins of a log2_histogram behind them.
+constexpr int histogram_bins = 279;
+constexpr int wide_statistics_columns = statistics_columns + histogram_bins;
+
+}  // namespace troupe

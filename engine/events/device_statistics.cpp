@@ -1,0 +1,107 @@
+#include "troupe/engine/events/device_statistics.hpp"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/empty.h>
+
+#include <algorithm>
+
+#include "troupe/engine/device/statistics_row.hpp"
+
+namespace troupe {
+namespace {
+
+std::int64_t whole(double count) {
+  return static_cast<std::int64_t>(count);
+}
+
+log2_histogram histogram_of(const double* bins) {
+  log2_histogram result;
+  static_assert(result.size() == histogram_bins);
+  std::transform(bins, bins + histogram_bins, result.begin(), whole);
+  return result;
+}
+
+tensor_statistics statistics_of(const double* row, bool wide) {
+  tensor_statistics result;
+  result.count = whole(row[column_count]);
+  result.nans = whole(row[column_nans]);
+  result.infs = whole(row[column_infs]);
+  result.zeros = whole(row[column_zeros]);
+  result.fp16_overflows = whole(row[column_fp16_overflows]);
+  result.fp16_underflows = whole(row[column_fp16_underflows]);
+  result.bf16_overflows = whole(row[column_bf16_overflows]);
+  result.bf16_underflows = whole(row[column_bf16_underflows]);
+  result.max_abs = row[column_max_abs];
+  result.min_abs = row[column_min_abs];
+  result.mean = row[column_mean];
+  result.squares = row[column_squares];
+  result.instances = whole(row[column_instances]);
+  result.instance_mean_sum = row[column_instance_mean_sum];
+  result.instance_variance_sum = row[column_instance_variance_sum];
+  if (wide && result.count > 0)
+    result.histogram = histogram_of(row + statistics_columns);
+  return result;
+}
+
+/// The rows of several launches, on the host.
+at::Tensor copied(const tensor_list& launches, device_stream& stream) {
+  if (launches.empty())
+    return {};
+  const auto scope = stream.enter();
+  for (const auto& rows : launches)
+    stream.uses(rows);
+  return to_host(launches.size() == 1 ? launches[0] : at::cat(launches), stream)
+    .tensor;
+}
+
+}  // namespace
+
+statistics_batch::statistics_batch(at::Tensor rows, at::Tensor wide_rows,
+                                   event_handle ready, std::vector<bool> wide)
+  : rows_{std::move(rows)},
+    wide_rows_{std::move(wide_rows)},
+    ready_{std::move(ready)},
+    wide_{std::move(wide)} {}
+
+std::vector<tensor_statistics> statistics_batch::read() const {
+  if (ready_)
+    ready_->wait();
+  const auto* row = rows_.defined() ? rows_.const_data_ptr<double>() : nullptr;
+  const auto* wide_row =
+    wide_rows_.defined() ? wide_rows_.const_data_ptr<double>() : nullptr;
+  std::vector<tensor_statistics> result;
+  for (const auto wide : wide_) {
+    auto& next = wide ? wide_row : row;
+    result.push_back(statistics_of(next, wide));
+    next += wide ? wide_statistics_columns : statistics_columns;
+  }
+  return result;
+}
+
+std::size_t device_statistics::measure(const tensor_list& tensors,
+                                       bool with_histogram) {
+  const at::NoGradGuard no_grad;
+  const auto first = wide_.size();
+  if (tensors.empty())
+    return first;
+  const auto columns =
+    with_histogram ? wide_statistics_columns : statistics_columns;
+  const auto rows =
+    at::empty({static_cast<std::int64_t>(tensors.size()), columns},
+              at::TensorOptions{}.dtype(at::kDouble).device(device_));
+  kernels_.measure(tensors, rows);
+  (with_histogram ? wide_rows_ : rows_).push_back(rows);
+  wide_.resize(first + tensors.size(), with_histogram);
+  return first;
+}
+
+statistics_batch device_statistics::take(device_stream& stream) {
+  const at::NoGradGuard no_grad;
+  auto rows = copied(std::exchange(rows_, {}), stream);
+  auto wide_rows = copied(std::exchange(wide_rows_, {}), stream);
+  return {std::move(rows), std::move(wide_rows), stream.record(),
+          std::exchange(wide_, {})};
+}
+
+}  // namespace troupe

@@ -1,0 +1,159 @@
+#include <ATen/Context.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/equal.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/rand_like.h>
+#include <ATen/ops/randn.h>
+#include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros.h>
+
+#include <catch2/matchers/catch_matchers_floating_point.hpp>
+#include <limits>
+
+#include "../host_statistics.hpp"
+#include "../same_statistics.hpp"
+#include "gpu.hpp"
+#include "troupe/engine/device/statistics_row.hpp"
+#include "troupe/engine/events/device_statistics.hpp"
+#include "troupe/schedules/error.hpp"
+
+using namespace troupe;
+using Catch::Matchers::WithinRel;
+
+namespace {
+
+at::Tensor sprinkled(at::Tensor x) {
+  const auto infinity = std::numeric_limits<double>::infinity();
+  for (const auto value : {std::numeric_limits<double>::quiet_NaN(), infinity,
+                           -infinity, 0.0, 1e5, -1e-9, 3.4e38, 1e-44})
+    x = x.masked_fill(at::rand_like(x, at::kDouble) < 0.02, value);
+  return x;
+}
+
+/// Of all kinds: widths for threads, warps, blocks and several of them.
+tensor_list many_tensors(int count) {
+  tensor_list result;
+  const at::ScalarType types[] = {at::kFloat, at::kDouble, at::kHalf,
+                                  at::kBFloat16};
+  const std::int64_t widths[] = {1, 3, 32, 100, 2048, 5000, 40000};
+  for (int i = 0; i < count; ++i)
+    result.push_back(
+      sprinkled(at::randn({1 + i % 5, widths[i % 7]})).to(types[i % 4]));
+  result.push_back(at::zeros({0, 4}));
+  return result;
+}
+
+tensor_list on_device(const tensor_list& tensors, device_stream& stream) {
+  tensor_list result;
+  for (const auto& tensor : tensors)
+    result.push_back(to_device(tensor, stream));
+  return result;
+}
+
+/// The same values, of other strides where there are two dimensions.
+tensor_list turned(tensor_list tensors, device_stream& stream) {
+  const auto scope = stream.enter();
+  for (auto& tensor : tensors)
+    if (tensor.dim() == 2)
+      tensor = tensor.t().contiguous().t();
+  return tensors;
+}
+
+}  // namespace
+
+TEST_CASE("a launch gives the bits that the host computes") {
+  const auto gpu = first_gpu();
+  at::manual_seed(1);
+  const auto stream = gpu->make_stream();
+  const auto tensors = many_tensors(200);
+  const auto device = on_device(tensors, *stream);
+  const auto scope = stream->enter();
+  const auto rows = at::empty({201, wide_statistics_columns},
+                              at::device(stream->device()).dtype(at::kDouble));
+  gpu->kernels().measure(device, rows);
+  const auto seen = rows.cpu();
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    INFO(describe(tensors[i]));
+    CHECK(at::equal(seen[static_cast<std::int64_t>(i)],
+                    host_statistics_row(tensors[i], true)));
+  }
+}
+
+TEST_CASE("statistics of a device are those of `measure`, without a wait") {
+  const auto gpu = first_gpu();
+  at::manual_seed(2);
+  const auto stream = gpu->make_stream();
+  auto tensors = many_tensors(50);
+  tensors.push_back(at::randn({8, 1 << 21}));
+  tensors.push_back(at::randn({1 << 21}) + 1e4);
+  tensors.push_back(at::arange(100));
+  tensors.push_back(at::tensor({true, false, true}));
+  const auto device = turned(on_device(tensors, *stream), *stream);
+  device_statistics statistics{gpu->kernels(), stream->device()};
+  const auto measured = [&](double late) {
+    delay(*gpu, *stream, late);
+    {
+      const auto scope = stream->enter();
+      statistics.measure(device, true);
+      statistics.measure(device);
+    }
+    return statistics.take(*stream);
+  };
+  measured(0).read();  // allocates
+  const auto batch = measured(0.2);
+  CHECK_FALSE(batch.ready());
+  const auto read = batch.read();
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    INFO(describe(tensors[i]));
+    check_same(read[i], measure(tensors[i], true));
+    check_same(read[i + tensors.size()], measure(tensors[i]));
+  }
+}
+
+TEST_CASE("sums of squares are in double, and equal from run to run") {
+  const auto gpu = first_gpu();
+  at::manual_seed(3);
+  const auto stream = gpu->make_stream();
+  tensor_list tensors;
+  for (int i = 0; i < 250; ++i)
+    tensors.push_back(
+      at::randn({1 + i * 997}).to(i % 2 ? at::kFloat : at::kBFloat16));
+  tensors.push_back(at::full({10}, 1e30));
+  const auto device = on_device(tensors, *stream);
+  const auto scope = stream->enter();
+  const auto sums = gpu->kernels().sums_of_squares(device).cpu();
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    const auto wanted = tensors[i].to(at::kDouble).square().sum();
+    CHECK_THAT(sums[static_cast<std::int64_t>(i)].item().toDouble(),
+               WithinRel(wanted.item().toDouble(), 1e-12));
+  }
+  CHECK(at::equal(sums, gpu->kernels().sums_of_squares(device).cpu()));
+}
+
+TEST_CASE("tensors are scaled by a factor that the host never reads") {
+  const auto gpu = first_gpu();
+  at::manual_seed(4);
+  const auto stream = gpu->make_stream();
+  tensor_list tensors{at::randn({100, 300}), at::randn({7}).to(at::kHalf),
+                      at::randn({50000}).to(at::kBFloat16),
+                      at::randn({5}).to(at::kDouble)};
+  const auto device = on_device(tensors, *stream);
+  const auto factor = to_device(at::tensor(0.3, at::kFloat), *stream);
+  const auto scope = stream->enter();
+  gpu->kernels().scale(device, factor);
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    INFO(describe(tensors[i]));
+    const auto wide =
+      tensors[i].scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
+    const auto wanted = (tensors[i].to(wide) * static_cast<double>(0.3f))
+                          .to(tensors[i].scalar_type());
+    CHECK(at::equal(device[i].cpu(), wanted));
+  }
+}
+
+TEST_CASE("kernels refuse tensors of another place") {
+  const auto gpu = first_gpu();
+  CHECK_THROWS_AS(gpu->kernels().sums_of_squares({at::zeros({3})}), error);
+  CHECK_THROWS_AS(gpu->kernels().delay(11), error);
+}

@@ -1,0 +1,41 @@
+#pragma once
+
+#include "host_statistics.hpp"
+#include "troupe/engine/device/accelerator.hpp"
+#include "troupe/engine/device/statistics_row.hpp"
+
+namespace troupe {
+
+/// An event, a stream and kernels of the host: all is done at once.
+class host_event final : public device_event {
+ public:
+  bool reached() const override { return true; }
+  void wait() const override {}
+  double seconds_since(const device_event&) const override { return 0; }
+};
+
+class host_stream final : public device_stream {
+ public:
+  c10::Device device() const override { return at::kCPU; }
+  std::unique_ptr<stream_scope> enter() override {
+    return std::make_unique<stream_scope>();
+  }
+  event_handle record() override { return std::make_shared<host_event>(); }
+  void wait_for(const device_event&) override {}
+  void uses(const at::Tensor&) override {}
+  void drain() override {}
+};
+
+class host_kernels final : public device_kernels {
+ public:
+  void measure(const tensor_list& tensors, const at::Tensor& rows) override {
+    for (std::size_t i = 0; i < tensors.size(); ++i)
+      rows[static_cast<std::int64_t>(i)].copy_(
+        host_statistics_row(tensors[i], rows.size(1) > statistics_columns));
+  }
+  at::Tensor sums_of_squares(const tensor_list&) override { return {}; }
+  void scale(const tensor_list&, const at::Tensor&) override {}
+  void delay(double) override {}
+};
+
+}  // namespace troupe

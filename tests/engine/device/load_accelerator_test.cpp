@@ -1,0 +1,54 @@
+#include "troupe/engine/device/load_accelerator.hpp"
+
+#include <ATen/ops/ones.h>
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+
+#include <cstdlib>
+
+#include "troupe/engine/device/accelerator.hpp"
+
+using namespace troupe;
+using Catch::Matchers::ContainsSubstring;
+using Catch::Matchers::StartsWith;
+
+TEST_CASE("without a library of accelerators, a sentence says why") {
+  const auto& found = load_accelerators();
+  CHECK((found.library == nullptr) == !found.why_not.empty());
+  CHECK(&found == &load_accelerators());
+}
+
+TEST_CASE("a library that is not there is named") {
+  const auto found = load_accelerators("/nowhere/libtroupe_cuda.so");
+  CHECK_FALSE(found);
+  CHECK_THAT(found.why_not, StartsWith("libtroupe_cuda.so: "));
+  CHECK_THAT(found.why_not, ContainsSubstring("No such file"));
+}
+
+TEST_CASE("a library of something else is refused") {
+  const auto found = load_accelerators("libm.so.6");
+  CHECK_FALSE(found);
+  CHECK_THAT(found.why_not,
+             StartsWith("libm.so.6: no library of accelerators"));
+}
+
+TEST_CASE("the environment names a library of accelerators") {
+  setenv("TROUPE_CUDA_PLUGIN", "/nowhere/mine.so", 1);
+  CHECK(accelerator_file() == "/nowhere/mine.so");
+  unsetenv("TROUPE_CUDA_PLUGIN");
+}
+
+TEST_CASE("transfers and devices are described") {
+  CHECK(describe(transfer{.kind = transfer_kind::send,
+                          .input = at::ones({4, 2}),
+                          .peer = 1,
+                          .name = "0F3"})
+        == "send of Float[4, 2] to 1 (0F3)");
+  CHECK(describe(transfer{.kind = transfer_kind::all_reduce,
+                          .input = at::ones({4}),
+                          .output = at::ones({4})})
+        == "all-reduce of Float[4]");
+  CHECK(describe(accelerator_description{
+          .name = "H", .major = 9, .total_bytes = std::int64_t{3} << 29})
+        == "cuda:0, H, 1.5 GiB, compute capability 9.0");
+}
