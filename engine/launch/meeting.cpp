@@ -46,8 +46,6 @@ class meeting {
     own_.reset();
     loop_.run([this] { *alive_ = false; });
   }
-  meeting(const meeting&) = delete;
-  meeting& operator=(const meeting&) = delete;
 
   void wait() {
     // Process 0 knows best what is missing, and tells the others.
@@ -75,6 +73,8 @@ class meeting {
       acceptor::events{
         [this](stream_pointer s) { take_newcomer(std::move(s)); },
         [this](const std::string& reason) { turned_away_ = reason; }});
+    if (point_.tell)
+      point_.tell(to_text(public_->where()));
     loop_.post(guarded([this] { welcome_if_all_are_there(); }));
   }
 

@@ -9,6 +9,7 @@
 #include <array>
 #include <atomic>
 
+#include "troupe/engine/launch/agent_store.hpp"
 #include "troupe/engine/transport/endpoint.hpp"
 #include "troupe/schedules/error.hpp"
 
@@ -82,6 +83,23 @@ void require_no_lines_of_tcp(const job_options& options) {
          "--rendezvous HOST:PORT too, or leave them out");
 }
 
+/// MASTER_PORT is taken by the agent's store, which helps to meet elsewhere.
+meeting_point by_agent_store(const job_options& options) {
+  const auto& place = options.place;
+  const auto patience = options.patience;
+  const auto known_by = "agent of torchrun";
+  if (place.process != 0)
+    return over_tcp(options, ask_agent_store(place, patience), known_by);
+  const auto store = fmt::format("tcp:{}:{}", place.host, place.port);
+  auto made = over_tcp(
+    options, fmt::format("tcp:{}:0", address_towards(parse_endpoint(store))),
+    known_by);
+  made.tell = [place, patience](const std::string& where) {
+    tell_agent_store(place, where, patience);
+  };
+  return made;
+}
+
 meeting_point in_own_folder(const launch_environment& place) {
   const auto job = job_name(place);
   return {own_socket("job-" + job),
@@ -118,6 +136,8 @@ meeting_point meeting_point_of(const job_options& options) {
          "--rendezvous HOST:PORT of the first machine, or set MASTER_ADDR and "
          "MASTER_PORT",
          place.launcher, place.processes);
+  if (place.agent_store)
+    return by_agent_store(options);
   return over_tcp(options, fmt::format("tcp:{}:{}", place.host, place.port),
                   "MASTER_ADDR and MASTER_PORT");
 }

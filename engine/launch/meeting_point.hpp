@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <string>
 
 #include "troupe/engine/launch/job.hpp"
@@ -12,12 +13,17 @@ struct meeting_point {
   std::string own_lines;  // where this process listens for the others
   std::string announced;  // what it tells them instead; empty: just that
   std::string known_by;   // what has to be the same in all, in words
+  /// Process 0 calls it with where it listens, if others can't know; may be
+  /// null.
+  std::function<void(const std::string& where)> tell = {};
 };
 
 std::string host_name();
 
 /// Of what the options say, else of what the launcher says: on one machine
-/// unix sockets in a folder that only the user may enter, else TCP. Throws
+/// unix sockets in a folder that only the user may enter, else TCP; under
+/// torchrun's agent on several machines at an address that process 0 leaves in
+/// its store, for which the others wait here. Throws
 /// `invalid_argument` where nobody says where, `io` where the folder can't be
 /// made.
 meeting_point meeting_point_of(const job_options& options);

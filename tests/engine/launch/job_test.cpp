@@ -3,6 +3,8 @@
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 
+#include <torch/csrc/distributed/c10d/TCPStore.hpp>
+
 #include <condition_variable>
 #include <mutex>
 #include <set>
@@ -127,6 +129,43 @@ TEST_CASE("processes meet over TCP with a token") {
   auto made = join_all(all);
   REQUIRE(made.errors == std::vector<std::string>(4));
   check_talk(std::move(made.meshes));
+}
+
+TEST_CASE(
+  "processes of several machines meet by the store of torchrun's agent") {
+  c10d::TCPStoreOptions serving;
+  serving.port = 0;
+  serving.isServer = true;
+  serving.waitWorkers = false;
+  const auto agent = c10::make_intrusive<c10d::TCPStore>("127.0.0.1", serving);
+  std::vector<job_options> all;
+  for (std::int32_t p = 0; p < 3; ++p) {
+    auto made = options_of(p, 3, "");
+    made.place.launcher = "torchrun";
+    made.place.local_processes = 1;
+    made.place.host = "127.0.0.1";
+    made.place.port = agent->getPort();
+    made.place.agent_store = true;
+    made.place.job = "a job";
+    made.shown.token = std::string(32, 't');
+    all.push_back(made);
+  }
+  auto made = join_all(all);
+  REQUIRE(made.errors == std::vector<std::string>(3));
+  check_talk(std::move(made.meshes));
+}
+
+TEST_CASE("an agent that is gone is told of") {
+  auto alone = options_of(1, 2, "");
+  alone.place.local_processes = 1;
+  alone.place.host = "127.0.0.1";
+  alone.place.port = 1;
+  alone.place.agent_store = true;
+  alone.shown.token = std::string(32, 't');
+  alone.patience = std::chrono::milliseconds(200);
+  CHECK_THAT(join_all({alone}).errors[0],
+             ContainsSubstring("the store of torchrun's agent at 127.0.0.1:1")
+               && ContainsSubstring("--rendezvous"));
 }
 
 TEST_CASE("a setting that differs is named in all processes") {
