@@ -23,6 +23,7 @@ plain_options options_of(const train_setup& setup) {
   plain.optimizer = run.optimizer;
   plain.learning_rate = run.learning_rate;
   plain.loss_scale = run.loss_scale;
+  plain.autocast = run.autocast;
   plain.clip = run.clip;
   return plain;
 }

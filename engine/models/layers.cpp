@@ -1,5 +1,6 @@
 #include "troupe/engine/models/layers.hpp"
 
+#include <ATen/autocast_mode.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/embedding.h>
 #include <ATen/ops/empty.h>
@@ -23,8 +24,10 @@ struct accumulating_linear : torch::autograd::Function<accumulating_linear> {
   static at::Tensor forward(torch::autograd::AutogradContext* context,
                             const at::Tensor& x, const at::Tensor& weight,
                             const at::Tensor& bias) {
-    context->save_for_backward({x, weight, bias});
-    return at::linear(x, weight, bias);
+    const auto type = compute_type(x);
+    const auto input = x.to(type);
+    context->save_for_backward({input, weight, bias});
+    return at::linear(input, weight.to(type), bias.to(type));
   }
 
   static variable_list backward(torch::autograd::AutogradContext* context,
@@ -35,16 +38,34 @@ struct accumulating_linear : torch::autograd::Function<accumulating_linear> {
     const auto rows = gradients[0].reshape({-1, weight.size(0)});
     at::Tensor before;
     if (context->needs_input_grad(0))
-      before = rows.mm(weight).view(x.sizes());
-    if (auto& sum = weight.mutable_grad(); sum.defined())
-      sum.addmm_(rows.t(), x.reshape({-1, weight.size(1)}));
-    else
-      sum = rows.t().mm(x.reshape({-1, weight.size(1)}));
+      before = rows.mm(weight.to(rows.scalar_type())).view(x.sizes());
+    add_product(weight, rows.t(), x.reshape({-1, weight.size(1)}));
     if (auto& sum = bias.mutable_grad(); sum.defined())
-      sum.add_(rows.sum(0));
+      sum.add_(rows.sum(0, false, bias.scalar_type()));
     else
-      sum = rows.sum(0);
+      sum = rows.sum(0, false, bias.scalar_type());
     return {before, {}, {}};
+  }
+
+ private:
+  /// Within an autocast_scope not always that of the input.
+  static at::ScalarType compute_type(const at::Tensor& x) {
+    const auto device = x.device().type();
+    return at::autocast::is_autocast_enabled(device)
+             ? at::autocast::get_autocast_dtype(device)
+             : x.scalar_type();
+  }
+
+  static void add_product(at::Tensor& weight, const at::Tensor& a,
+                          const at::Tensor& b) {
+    auto& sum = weight.mutable_grad();
+    const bool same_type = a.scalar_type() == weight.scalar_type();
+    if (sum.defined() && same_type)
+      sum.addmm_(a, b);
+    else if (sum.defined())
+      sum.add_(a.mm(b));
+    else
+      sum = a.mm(b).to(weight.scalar_type());
   }
 };
 

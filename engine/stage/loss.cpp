@@ -6,6 +6,15 @@
 
 namespace troupe {
 
+namespace {
+
+at::Tensor at_least_fp32(const at::Tensor& values) {
+  const auto type = values.scalar_type();
+  return at::isReducedFloatingType(type) ? values.to(at::kFloat) : values;
+}
+
+}  // namespace
+
 loss_function cross_entropy_loss() {
   return [](const tensor_list& outputs, const microbatch_data& data) {
     if (outputs.empty() || data.targets.empty())
@@ -16,8 +25,9 @@ loss_function cross_entropy_loss() {
                     + describe(data.targets));
     const auto& logits = outputs[0];
     const auto& target = data.targets[0];
-    auto loss = at::cross_entropy_loss(logits.reshape({-1, logits.size(-1)}),
-                                       target.reshape({-1}));
+    auto loss = at::cross_entropy_loss(
+      at_least_fp32(logits).reshape({-1, logits.size(-1)}),
+      target.reshape({-1}));
     return std::vector<loss_term>{
       {"loss", loss, static_cast<double>(target.numel())}};
   };

@@ -6,6 +6,7 @@
 
 #include <cmath>
 
+#include "troupe/engine/stage/autocast.hpp"
 #include "troupe/engine/stage/gradient_norm.hpp"
 
 namespace troupe {
@@ -36,13 +37,18 @@ plain_loop::plain_loop(const model& layers, plain_options options)
   optimizer_ = make_optimizer(options_.optimizer, values_);
 }
 
+at::Tensor plain_loop::loss_of(const microbatch_data& data) {
+  const autocast_scope casts(options_.autocast, c10::kCPU);
+  const auto outputs = module_->forward(data.inputs, data.arguments);
+  return weighted_sum(options_.loss(outputs, data));
+}
+
 void plain_loop::accumulate(const data_function& at, std::int32_t replica,
                             result& outcome, double& loss_sum) {
   const auto m = options_.microbatches;
   for (std::int32_t k = 0; k < m; ++k) {
     const auto data = at(replica * m + k);
-    const auto outputs = module_->forward(data.inputs, data.arguments);
-    const auto loss = weighted_sum(options_.loss(outputs, data));
+    const auto loss = loss_of(data);
     torch::autograd::backward(
       {loss}, {at::full_like(loss.detach(), scale_.value() / m)});
     loss_sum += loss.item<double>();
@@ -96,9 +102,7 @@ double plain_loop::evaluate(const data_function& at, std::int64_t count) {
   module_->eval();
   double sum = 0;
   for (std::int64_t k = 0; k < count; ++k) {
-    const auto data = at(k);
-    const auto outputs = module_->forward(data.inputs, data.arguments);
-    sum += weighted_sum(options_.loss(outputs, data)).item<double>();
+    sum += loss_of(at(k)).item<double>();
   }
   return sum / static_cast<double>(count);
 }

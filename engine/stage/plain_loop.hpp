@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "troupe/engine/stage/learning_rate.hpp"
@@ -20,6 +21,7 @@ struct plain_options {
   learning_rate_schedule learning_rate;
   loss_scale_options loss_scale;
   double clip = 0;  // largest gradient norm; 0: no clipping
+  std::optional<at::ScalarType> autocast;  // see autocast_scope
 };
 
 /// The oracle: the unsplit model in a plain loop with gradient accumulation,
@@ -47,6 +49,7 @@ class plain_loop {
   layer_sequence& module() { return *module_; }
 
  private:
+  at::Tensor loss_of(const microbatch_data& data);
   void accumulate(const data_function& at, std::int32_t replica,
                   result& outcome, double& loss_sum);
   void average(std::vector<tensor_list> replicas);

@@ -117,3 +117,25 @@ TEST_CASE("random delays in every actor change no bit") {
   for (int i = 0; i < 20; ++i)
     CHECK(compare_with_plain(what, 2, delay) == "");
 }
+
+TEST_CASE("in bf16 the pipeline is the plain loop too, and learns") {
+  const small_case what{.schedule = "interleaved_1f1b",
+                        .stages_per_rank = 2,
+                        .data_parallel = 2,
+                        .recompute = true,
+                        .clip = 0.5,
+                        .autocast = at::kBFloat16};
+  CHECK(compare_with_plain(what) == "");
+  trainer halves(model_for(what), options_for(what));
+  auto other = what;
+  other.autocast.reset();
+  trainer whole(model_for(other), options_for(other));
+  for (int i = 0; i < 10; ++i) {
+    const auto a = halves.step(small_text()).summary.losses.at(0).value;
+    const auto b = whole.step(small_text()).summary.losses.at(0).value;
+    CHECK(a != b);
+    CHECK(std::abs(a - b) < 0.05);
+  }
+  for (const auto& [name, value] : halves.parameters())
+    CHECK(value.scalar_type() == at::kFloat);
+}

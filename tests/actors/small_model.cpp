@@ -63,6 +63,7 @@ trainer_options options_for(const small_case& what) {
   options.optimizer = optimizer_for(what);
   options.clip = what.clip;
   options.recompute = what.recompute;
+  options.autocast = what.autocast;
   return options;
 }
 
@@ -81,6 +82,7 @@ std::string compare_with_plain(const small_case& what, int steps,
   plain.data_parallel = what.data_parallel;
   plain.optimizer = optimizer_for(what);
   plain.clip = what.clip;
+  plain.autocast = what.autocast;
   plain_loop oracle(model_for(what), plain);
   const auto text = small_text();
   const auto per_step = what.microbatches * what.data_parallel;

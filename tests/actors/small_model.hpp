@@ -33,6 +33,7 @@ struct small_case {
   bool use_sgd = false;
   bool recompute = false;
   double clip = 0;
+  std::optional<at::ScalarType> autocast = {};
 };
 
 std::string describe(const small_case& what);

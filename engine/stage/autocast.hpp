@@ -1,0 +1,29 @@
+#pragma once
+
+#include <c10/core/DeviceType.h>
+#include <c10/core/ScalarType.h>
+
+#include <optional>
+
+namespace troupe {
+
+/// While it lives, on this thread: operators that gain from it compute in
+/// `dtype` (bf16, fp16), others in fp32, by LibTorch's lists for that kind of
+/// device. Parameters and their gradients stay fp32 (Micikevicius et al.).
+/// Backwards run in what their forwards ran in, and need none.
+class autocast_scope {
+ public:
+  /// Nothing changes without a dtype.
+  autocast_scope(std::optional<at::ScalarType> dtype, c10::DeviceType device);
+  autocast_scope(const autocast_scope&) = delete;
+  autocast_scope& operator=(const autocast_scope&) = delete;
+  ~autocast_scope();
+
+ private:
+  bool active_;
+  c10::DeviceType device_;
+  bool enabled_before_ = false;
+  at::ScalarType dtype_before_ = at::kBFloat16;
+};
+
+}  // namespace troupe
