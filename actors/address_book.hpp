@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "troupe/actors/caf.hpp"
+#include "troupe/actors/device_links.hpp"
 #include "troupe/actors/remote_links.hpp"
 #include "troupe/schedules/error.hpp"
 
@@ -25,6 +26,8 @@ struct address_book {
   /// To the other processes of the job; null without any. Actors that live
   /// there are null here.
   std::shared_ptr<remote_links> links;
+  /// Between devices of different processes; null without.
+  std::shared_ptr<troupe::device_links> device_links;
 
   const caf::actor& stage(std::int32_t data_rank, std::int32_t stage) const {
     return stage_actors[static_cast<std::size_t>(data_rank * stages + stage)];
@@ -50,6 +53,11 @@ struct address_book {
     for (const auto& actor : stage_actors)
       if (actor)
         self->send(actor, message);
+  }
+  /// The run has failed: no device is to wait for another.
+  void end_transfers() const {
+    if (device_links)
+      device_links->abort();
   }
   const caf::actor& device(std::int32_t data_rank, std::int32_t rank) const {
     return device_actors[static_cast<std::size_t>(data_rank * ranks + rank)];

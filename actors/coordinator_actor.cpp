@@ -51,7 +51,7 @@ struct coordinator_state {
   void tick(const watchdog_tick& tick) {
     if (!core.running() || core.step()->serial != tick.serial)
       return;
-    stalls.look(*core.step());
+    stalls.look(*core.step(), book->device_links.get());
     schedule_tick();
   }
 
@@ -141,6 +141,7 @@ struct coordinator_state {
 
   /// The run can't go on; others learn of it also between two steps.
   void end(bool by_user) {
+    book->end_transfers();
     if (core.running())
       answer(core.abandon(failed, by_user));
     else if (book->links)

@@ -59,7 +59,14 @@ stage_setup crew::setup_of(std::int32_t data_rank, std::int32_t stage) const {
   setup.work = options_.stages[d][s];
   setup.board = watch_.progress;
   setup.needs_data = options_.needs_data[s];
-  setup.prefetch = options_.prefetch;
+  setup.prefetch = std::max(1, options_.prefetch);
+  setup.overlap = options_.overlap;
+  if (!options_.devices.empty())
+    setup.device = options_.devices[d][static_cast<std::size_t>(setup.rank)];
+  setup.links = options_.links;
+  setup.is_far = [this_book = book_.get(), data_rank](std::int32_t other) {
+    return this_book->stage(data_rank, other) == nullptr;
+  };
   setup.reduces = data_ranks() > 1;
   setup.waits_for_norm = options_.clip > 0 || options_.loss_scale.dynamic;
   return setup;
@@ -126,6 +133,7 @@ address_book_pointer crew::assemble() {
       make_layout(place.process, place.processes, data_ranks(), book_->ranks),
       run_id_, options_.plans);
   }
+  book_->device_links = options_.links;
   book_->hub = system_.spawn(event_hub_actor, watch_.events);
   spawn_coordinator();
   spawn_reducers();

@@ -98,7 +98,8 @@ class dispatcher {
     };
     for (auto& stage : message.stages) {
       for (auto& op : stage.ops)
-        shift(op.begin, op.end, op.ready, op.left, op.arrived);
+        shift(op.begin, op.end, op.ready, op.left, op.arrived, op.host_begin,
+              op.host_end);
       for (auto& each : stage.messages)
         shift(each.sent, each.left, each.arrived, each.taken);
     }

@@ -81,7 +81,7 @@ struct follower_state {
   void tick(const watchdog_tick& tick) {
     if (!running || running->serial != tick.serial)
       return;
-    stalls.look(*running);
+    stalls.look(*running, book->device_links.get());
     schedule_tick();
   }
 
@@ -122,6 +122,7 @@ struct follower_state {
 
   /// The run can't go on.
   void end() {
+    book->end_transfers();
     if (running || wanted)
       answer({});
   }

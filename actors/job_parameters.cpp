@@ -41,7 +41,7 @@ void require_equal(std::vector<held_parameter> all) {
 /// Tensors on their way between the threads that call trainers.
 frame in_mail(std::string head, tensor_list tensors) {
   for (auto& tensor : tensors)
-    tensor = tensor.detach().contiguous();
+    tensor = tensor.detach().to(at::kCPU).contiguous();
   return {frame_type::mail, std::move(head), std::move(tensors)};
 }
 

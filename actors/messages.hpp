@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "troupe/engine/device/accelerator.hpp"
 #include "troupe/engine/events/event.hpp"
 #include "troupe/engine/plan/plan.hpp"
 #include "troupe/engine/stage/microbatch.hpp"
@@ -38,6 +39,8 @@ struct envelope {
   std::int32_t message = none;  // in plan::messages; none within a rank
   std::int64_t sent = 0;        // host ns
   std::int64_t left = 0;        // the process, with a credit; 0: it did not
+  /// The tensors come from device to device, and are announced here alone.
+  bool by_device = false;
   /// Shapes and dtypes, as `describe` gives them for each tensor.
   std::vector<std::pair<at::ScalarType, std::vector<std::int64_t>>> tensors;
 };
@@ -62,6 +65,8 @@ struct stage_tensors {
   /// Of another process: gone when the message is consumed, which gives the
   /// sender its credit back.
   std::shared_ptr<const void> receipt = {};
+  /// When a device has made them; null: they are there.
+  event_handle ready = {};
 };
 
 // ---- stage <-> loader
@@ -85,10 +90,14 @@ struct reduce_gradients {
   /// Handles; their gradients hold the average when `gradients_reduced`
   /// comes back, and belong to the reducer until then.
   tensor_list parameters;
+  /// Where they are not on a CPU, and when the gradients are there.
+  std::shared_ptr<accelerator> device = {};
+  event_handle ready = {};
 };
 struct gradients_reduced {
   std::int64_t serial = 0;
   std::int64_t sent = 0;
+  event_handle ready = {};  // as in stage_tensors
 };
 
 /// A part of a stage's gradients on its way between replicas of different

@@ -5,9 +5,11 @@
 #include <string>
 #include <vector>
 
+#include "troupe/actors/device_links.hpp"
 #include "troupe/actors/event_board.hpp"
 #include "troupe/actors/run_health.hpp"
 #include "troupe/engine/data/microbatch_source.hpp"
+#include "troupe/engine/device/rank_device.hpp"
 #include "troupe/engine/events/monitor.hpp"
 #include "troupe/engine/events/observer.hpp"
 #include "troupe/engine/plan/plan.hpp"
@@ -28,10 +30,15 @@ struct pipeline_options {
   std::vector<std::vector<std::shared_ptr<stage>>> stages;
   /// By stage: whether it reads a microbatch's inputs, targets or arguments.
   std::vector<bool> needs_data;
+  /// devices[data rank][rank], as stages; empty: the CPU.
+  std::vector<std::vector<std::shared_ptr<rank_device>>> devices;
+  overlap_options overlap;
+  /// To devices of other processes; null: tensors go there by the host.
+  std::shared_ptr<device_links> links;
   double clip = 0;  // largest gradient norm; 0: no clipping
   loss_scale_options loss_scale;
   std::int32_t intra_op_threads = 1;
-  std::int32_t prefetch = 2;     // microbatches, by loader and stage
+  std::int32_t prefetch = 2;     // microbatches made ahead; 0: when asked for
   double slow_load_seconds = 1;  // a longer load is reported
   double stall_seconds = 30;     // without an op: say who waits for whom
   /// Runs at the start of every handler of every actor (tests: delays).

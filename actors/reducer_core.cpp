@@ -12,29 +12,44 @@ bool reducer_core::on(reduce_gradients request) {
     fail(error_code::internal,
          "replica {} asked twice for the reduction of stage {}",
          request.data_rank, request.stage);
-  place = std::move(request.parameters);
+  place = std::move(request);
   if (++arrived_ < waiting_.size())
     return false;
-  average();
+  if (waiting_[0]->device)
+    average_on_device();
+  else
+    average();
   for (auto& replica : waiting_)
     replica.reset();
   arrived_ = 0;
   return true;
 }
 
+/// On a stream of the reducer's own, after all that made the gradients.
+void reducer_core::average_on_device() {
+  if (!stream_)
+    stream_ = waiting_[0]->device->make_stream(stream_priority::high);
+  const auto scope = stream_->enter();
+  for (const auto& replica : waiting_)
+    for (const auto& parameter : replica->parameters)
+      take_over(*stream_, {parameter.grad()}, replica->ready);
+  average();
+  ready_ = stream_->record();
+}
+
 void reducer_core::average() {
   const at::NoGradGuard no_grad;
   const auto replicas = static_cast<double>(waiting_.size());
-  auto& first = *waiting_[0];
+  const auto& first = waiting_[0]->parameters;
   for (std::size_t i = 0; i < first.size(); ++i) {
     auto sum = first[i].grad();
     if (!sum.defined())
       continue;
     for (std::size_t r = 1; r < waiting_.size(); ++r)
-      sum.add_((*waiting_[r])[i].grad());
+      sum.add_(waiting_[r]->parameters[i].grad().to(sum.device()));
     sum.div_(replicas);
     for (std::size_t r = 1; r < waiting_.size(); ++r)
-      (*waiting_[r])[i].grad().copy_(sum);
+      waiting_[r]->parameters[i].grad().copy_(sum);
   }
 }
 

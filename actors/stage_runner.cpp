@@ -24,26 +24,17 @@ std::uint32_t last_op_of(const plan& plan, std::int32_t stage) {
   fail(error_code::internal, "stage {} has no ops in the plan", stage);
 }
 
-std::string summary(const envelope& e) {
-  return fmt::format("{} of microbatch {} slice {} from stage {} to stage {}",
-                     e.backward ? "gradient" : "activation", e.key.microbatch,
-                     e.key.slice, e.from_stage, e.to_stage);
-}
-
-bool holds_what_it_announces(const stage_tensors& message) {
-  const auto& announced = message.header.tensors;
-  return std::ranges::equal(
-    announced, message.tensors, [](const auto& a, const at::Tensor& b) {
-      return b.defined() ? a.first == b.scalar_type() && b.sizes() == a.second
-                         : a.first == at::ScalarType::Undefined;
-    });
-}
-
 std::int64_t bytes_of(const tensor_list& tensors) {
   std::int64_t bytes = 0;
   for (const auto& tensor : tensors)
     bytes += tensor.defined() ? static_cast<std::int64_t>(tensor.nbytes()) : 0;
   return bytes;
+}
+
+/// Whether the op gives work to the compute stream of a device.
+bool on_device(plan_op_kind kind) {
+  return is_compute(kind) || kind == plan_op_kind::gradient_norm
+         || kind == plan_op_kind::update;
 }
 
 bool is_backward(plan_op_kind kind) {
@@ -53,7 +44,7 @@ bool is_backward(plan_op_kind kind) {
 }  // namespace
 
 stage_runner::stage_runner(stage_setup setup, stage_ports& ports)
-  : setup_(std::move(setup)), ports_(ports) {}
+  : setup_(std::move(setup)), ports_(ports), device_(setup_.device) {}
 
 event_source stage_runner::source() const {
   event_source source;
@@ -85,6 +76,7 @@ void stage_runner::on(const begin_step& message) {
   tokens_ = 0;
   data_.clear();
   asked_for_ = 0;
+  asked_to_reduce_ = false;
   reduced_.reset();
   norm_.reset();
   last_op_ = last_op_of(*step_->plan, setup_.stage);
@@ -99,11 +91,19 @@ void stage_runner::on(lane_token token) {
 }
 
 void stage_runner::on(stage_tensors message) {
-  check(message);
+  require_expected(message, setup_, step_.get());
   const auto& e = message.header;
-  inbox_.emplace(key_of_arrival{e.serial, e.backward, e.key},
-                 arrival{std::move(message.tensors), std::move(message.receipt),
-                         e.sent, e.left, message.arrived, e.message});
+  if (inbox_.contains({e.serial, e.backward, e.key}))
+    fail(error_code::mismatch, "stage {} got the {} twice", setup_.stage,
+         summary(e));
+  inbox_.emplace(
+    key_of_arrival{e.serial, e.backward, e.key},
+    arrival{std::move(message.tensors), std::move(message.receipt),
+            std::move(message.ready), e.sent, e.left, message.arrived,
+            e.message,
+            e.by_device ? std::make_shared<const envelope>(e) : nullptr});
+  if (e.by_device)
+    to_post_.push_back({e.serial, e.backward, e.key});
   advance();
 }
 
@@ -112,7 +112,8 @@ void stage_runner::on(loaded_data message) {
     fail(error_code::internal,
          "stage {} was handed microbatch {} of another step", setup_.stage,
          message.microbatch);
-  data_.emplace(message.microbatch, std::move(message));
+  data_.emplace(message.microbatch,
+                held_data{message.sent, std::move(message.data)});
   advance();
 }
 
@@ -144,7 +145,7 @@ void stage_runner::advance() {
       token_.reset();
       return;
     }
-    if (!ready(here())) {
+    if (waits_for_reduction() || !ready(here())) {
       if (waits_since_ == 0)
         waits_since_ = now_ns();
       return show(progress_board::state::waiting);
@@ -152,6 +153,11 @@ void stage_runner::advance() {
     ran_one = ran_one || is_compute(here().kind);
     execute(here());
   }
+}
+
+/// Nothing runs beside a reduction that may not overlap.
+bool stage_runner::waits_for_reduction() const {
+  return asked_to_reduce_ && !setup_.overlap.reduce && !reduced_;
 }
 
 bool stage_runner::ready(const plan_op& op) {
@@ -191,6 +197,12 @@ bool stage_runner::ready(const plan_op& op) {
 
 void stage_runner::execute(const plan_op& op) {
   show(progress_board::state::running);
+  const auto scope = device_.enter();
+  if (is_compute(op.kind))
+    bring_data();
+  post_receives();
+  if (on_device(op.kind))
+    device_.begin_op(step_->serial);
   auto record = input_times_;
   record.op = token_->position;
   record.sequence = token_->executed++;
@@ -202,15 +214,17 @@ void stage_runner::execute(const plan_op& op) {
     case plan_op_kind::receive:
       break;
     case plan_op_kind::reduce:
-      ports_.reduce({step_->serial, setup_.stage, setup_.data_rank,
-                     setup_.work->parameters()});
+      reduce();
       break;
     case plan_op_kind::gradient_norm:
+      if (reduced_)
+        device_.wait_for(reduced_->ready);
       setup_.work->show_parameters();
       // Replicas hold the same gradients by now: one of them is enough.
       if (setup_.data_rank == 0)
-        ports_.squares({step_->serial, setup_.stage,
-                        gradient_squares(setup_.work->parameters())});
+        ports_.squares(
+          {step_->serial, setup_.stage,
+           gradient_squares(setup_.work->parameters(), setup_.device.get())});
       break;
     case plan_op_kind::update:
       apply_update();
@@ -223,6 +237,8 @@ void stage_runner::execute(const plan_op& op) {
       run_compute(op);
   }
   waits_since_ = 0;
+  if (on_device(op.kind))
+    device_.end_op(records_.size());
   record.end = now_ns();
   records_.push_back(record);
   if (token_->position == last_op_)
@@ -270,15 +286,52 @@ tensor_list stage_runner::take_input(bool backward, microbatch_key key) {
                          taken.left, taken.arrived, now,
                          waits_since_ == 0 ? 0 : now - waits_since_});
   }
-  return taken.tensors;
+  return device_.take(taken.tensors, taken.ready);
+}
+
+/// Makes the calls that match what was announced, in that order: whoever sends
+/// has made his.
+void stage_runner::post_receives() {
+  for (; !to_post_.empty(); to_post_.pop_front()) {
+    auto& arrival = inbox_.at(to_post_.front());
+    arrival.tensors = setup_.links->receive(
+      *arrival.on_its_way, summary(*arrival.on_its_way), arrival.ready);
+  }
+}
+
+void stage_runner::reduce() {
+  const auto& parameters = setup_.work->parameters();
+  asked_to_reduce_ = setup_.reduces;
+  if (setup_.links && setup_.links->averages(setup_.stage))
+    reduced_ = {step_->serial, now_ns(),
+                setup_.links->average(setup_.data_rank, setup_.stage,
+                                      parameters, device_.mark())};
+  else
+    ports_.reduce({step_->serial, setup_.stage, setup_.data_rank, parameters,
+                   device_ ? setup_.device->on() : nullptr, device_.mark()});
+}
+
+/// Starts the way to the device of all data that is here.
+void stage_runner::bring_data() {
+  if (!device_)
+    return;
+  for (auto& [microbatch, item] : data_)
+    if (!std::exchange(item.brought, true))
+      item.data = std::make_shared<const microbatch_data>(
+        device_.bring(*item.data, item.ready));
 }
 
 microbatch_data stage_runner::take_data(std::int32_t microbatch) {
   if (!setup_.needs_data)
     return {};
-  const auto item = data_.extract(microbatch);
+  const auto item = std::move(data_.extract(microbatch).mapped());
   ask_for_data(microbatch + 1 + setup_.prefetch);
-  return *item.mapped().data;
+  auto data = *item.data;
+  data.inputs = device_.take(std::move(data.inputs), item.ready);
+  data.targets = device_.take(std::move(data.targets), item.ready);
+  for (auto& [name, tensor] : data.arguments)
+    tensor = device_.take({tensor}, item.ready)[0];
+  return data;
 }
 
 void stage_runner::ask_for_data(std::int32_t up_to) {
@@ -294,7 +347,8 @@ void stage_runner::hand_on(tensor_list tensors, microbatch_key key,
   if (placement.rank_of(to) == setup_.rank)
     ports_.deliver(to, pack(std::move(tensors), key, backward, none));
   else
-    outbox_.emplace(std::pair{backward, key}, std::move(tensors));
+    outbox_.emplace(std::pair{backward, key},
+                    made_tensors{std::move(tensors), device_.mark()});
 }
 
 void stage_runner::send_out(const plan_op& op) {
@@ -307,8 +361,23 @@ void stage_runner::send_out(const plan_op& op) {
   if (node.empty())
     fail(error_code::internal, "{} has nothing to send for microbatch {}",
          to_text(*step_->plan, op), op.microbatch);
-  ports_.deliver(setup_.stage + (backward ? -1 : 1),
-                 pack(std::move(node.mapped()), key, backward, op.message));
+  const auto to = setup_.stage + (backward ? -1 : 1);
+  auto [tensors, made_at] = std::move(node.mapped());
+  const bool far = device_ && setup_.is_far && setup_.is_far(to);
+  if (far && !setup_.links) {
+    tensors = device_.to_host(tensors);
+    made_at = nullptr;
+  }
+  auto packed = pack(std::move(tensors), key, backward, op.message);
+  packed.ready = made_at;
+  if (far && setup_.links) {
+    setup_.links->send(setup_.data_rank, setup_.stage, to, packed.tensors,
+                       made_at, to_text(*step_->plan, op));
+    packed.header.by_device = true;
+    packed.tensors.clear();
+    packed.ready = nullptr;
+  }
+  ports_.deliver(to, std::move(packed));
 }
 
 stage_tensors stage_runner::pack(tensor_list tensors, microbatch_key key,
@@ -332,46 +401,9 @@ stage_tensors stage_runner::pack(tensor_list tensors, microbatch_key key,
   return packed;
 }
 
-void stage_runner::check(const stage_tensors& message) const {
-  const auto& e = message.header;
-  const auto from = setup_.stage + (e.backward ? 1 : -1);
-  if (e.run != setup_.run || e.data_rank != setup_.data_rank
-      || e.to_stage != setup_.stage || e.from_stage != from)
-    fail(error_code::mismatch,
-         "stage {} of replica {} expected a tensor from stage {} of its own "
-         "run and replica and got the {} of replica {}",
-         setup_.stage, setup_.data_rank, from, summary(e), e.data_rank);
-  if (step_ && e.serial == step_->serial && !is_planned(e))
-    fail(error_code::mismatch, "the plan has no message {} with the {}",
-         e.message, summary(e));
-  if (inbox_.contains({e.serial, e.backward, e.key}))
-    fail(error_code::mismatch, "stage {} got the {} twice", setup_.stage,
-         summary(e));
-  if (!holds_what_it_announces(message))
-    fail(error_code::mismatch,
-         "the {} announces other shapes or dtypes than its tensors have: {}",
-         summary(e), describe(message.tensors));
-}
-
-/// Whether the plan's message of that number is this one.
-bool stage_runner::is_planned(const envelope& e) const {
-  const auto& plan = *step_->plan;
-  if (e.message == none)
-    return plan.placement.rank_of(e.from_stage) == setup_.rank;
-  if (e.message < 0
-      || static_cast<std::size_t>(e.message) >= plan.messages.size())
-    return false;
-  const auto& message = plan.messages[static_cast<std::size_t>(e.message)];
-  const auto& consumer = plan.ops[message.consumer];
-  const auto& channel =
-    plan.channels[static_cast<std::size_t>(message.channel)];
-  return consumer.stage == setup_.stage
-         && consumer.microbatch == e.key.microbatch
-         && consumer.slice == e.key.slice && channel.backward == e.backward;
-}
-
 void stage_runner::finish_step() {
   auto result = setup_.work->end_step();
+  device_.settle(records_);
   const bool left_in = std::ranges::any_of(inbox_, [this](const auto& item) {
     return item.first.serial == step_->serial;
   });

@@ -1,13 +1,13 @@
 #pragma once
 
+#include <deque>
 #include <map>
 #include <memory>
 #include <optional>
 #include <tuple>
-#include <unordered_map>
 
-#include "troupe/actors/messages.hpp"
-#include "troupe/actors/progress_board.hpp"
+#include "troupe/actors/stage_device.hpp"
+#include "troupe/actors/stage_setup.hpp"
 
 namespace troupe {
 
@@ -22,19 +22,6 @@ class stage_ports {
   virtual void reduce(reduce_gradients request) = 0;
   virtual void squares(stage_squares squares) = 0;
   virtual void done(stage_done report) = 0;
-};
-
-struct stage_setup {
-  std::uint64_t run = 0;
-  std::int32_t data_rank = 0;
-  std::int32_t rank = 0;
-  std::int32_t stage = 0;
-  std::shared_ptr<troupe::stage> work;
-  std::shared_ptr<progress_board> board;
-  bool needs_data = false;      // inputs, targets or arguments
-  std::int32_t prefetch = 2;    // microbatches asked for ahead
-  bool reduces = false;         // more than one replica
-  bool waits_for_norm = false;  // clipping, or a dynamic loss scale
 };
 
 /// What a stage actor decides and does, apart from sending: takes the lane
@@ -61,8 +48,10 @@ class stage_runner {
   struct arrival {
     tensor_list tensors;
     std::shared_ptr<const void> receipt;
+    event_handle ready;
     std::int64_t sent = 0, left = 0, arrived = 0;
     std::int32_t message = none;
+    std::shared_ptr<const envelope> on_its_way = {};  // from a device
   };
   struct key_of_arrival {
     std::int64_t serial;
@@ -70,6 +59,18 @@ class stage_runner {
     microbatch_key key;
     friend auto operator<=>(const key_of_arrival&,
                             const key_of_arrival&) = default;
+  };
+
+  struct made_tensors {
+    tensor_list tensors;
+    event_handle ready;
+  };
+  /// Data of a microbatch, brought to the device when its turn is near.
+  struct held_data {
+    std::int64_t sent;
+    std::shared_ptr<const microbatch_data> data;
+    bool brought = false;
+    event_handle ready = {};
   };
 
   const plan_op& here() const;
@@ -80,13 +81,15 @@ class stage_runner {
   void send_out(const plan_op& op);
   void apply_update();
   tensor_list take_input(bool backward, microbatch_key key);
+  void bring_data();
+  void post_receives();
+  void reduce();
+  bool waits_for_reduction() const;
   microbatch_data take_data(std::int32_t microbatch);
   void ask_for_data(std::int32_t up_to);
   void hand_on(tensor_list tensors, microbatch_key key, bool backward);
   stage_tensors pack(tensor_list tensors, microbatch_key key, bool backward,
                      std::int32_t message) const;
-  void check(const stage_tensors& message) const;
-  bool is_planned(const envelope& e) const;
   void finish_step();
   void show(progress_board::state state) const;
 
@@ -95,8 +98,11 @@ class stage_runner {
   step_pointer step_;
   std::optional<lane_token> token_;
   std::map<key_of_arrival, arrival> inbox_;
-  std::map<std::pair<bool, microbatch_key>, tensor_list> outbox_;
-  std::map<std::int32_t, loaded_data> data_;
+  std::deque<key_of_arrival> to_post_;  // receives, as they were announced
+  std::map<std::pair<bool, microbatch_key>, made_tensors> outbox_;
+  std::map<std::int32_t, held_data> data_;
+  stage_device device_;
+  bool asked_to_reduce_ = false;
   std::int32_t asked_for_ = 0;
   std::optional<gradients_reduced> reduced_;
   std::optional<norm_known> norm_;

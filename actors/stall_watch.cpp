@@ -59,7 +59,10 @@ std::string waits_of(const progress_board& board, const step_context& step) {
   return fmt::format("{}", fmt::join(board.describe(*step.plan), "; "));
 }
 
-void stall_watch::look(const step_context& step) {
+void stall_watch::look(const step_context& step, device_links* links) {
+  if (links)
+    for (const auto& text : links->stuck())
+      spdlog::warn("step {}: {}", step.settings.step, text);
   auto now = board_->snapshot();
   if (now == seen_)
     spdlog::warn("step {}: no op ended in the last {} s: {}",

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "troupe/actors/device_links.hpp"
 #include "troupe/actors/job_layout.hpp"
 #include "troupe/actors/messages.hpp"
 #include "troupe/actors/progress_board.hpp"
@@ -18,8 +19,9 @@ class stall_watch {
     : board_(std::move(board)), seconds_(seconds) {}
 
   void begin() { seen_.clear(); }
-  /// Logs who waits for whom if nothing has moved since the last look.
-  void look(const step_context& step);
+  /// Logs who waits for whom if nothing has moved since the last look, and on
+  /// which calls links between devices are stuck.
+  void look(const step_context& step, device_links* links = nullptr);
 
  private:
   std::shared_ptr<const progress_board> board_;

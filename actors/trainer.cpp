@@ -8,6 +8,7 @@
 
 #include "troupe/actors/job_layout.hpp"
 #include "troupe/actors/job_parameters.hpp"
+#include "troupe/actors/trainer_checks.hpp"
 #include "troupe/engine/checkpoint/safetensors.hpp"
 #include "troupe/engine/device/threads.hpp"
 #include "troupe/engine/plan/compile.hpp"
@@ -15,9 +16,7 @@
 #include "troupe/engine/stage/split.hpp"
 #include "troupe/schedules/error.hpp"
 #include "troupe/schedules/forward_part.hpp"
-#include "troupe/schedules/op_text.hpp"
 #include "troupe/schedules/printable.hpp"
-#include "troupe/schedules/validate.hpp"
 
 namespace troupe {
 
@@ -31,48 +30,6 @@ std::shared_ptr<const plan> compile_for(const schedule& order,
   compiling.data_parallel = options.data_parallel;
   compiling.global_norm = options.clip > 0 || options.loss_scale.dynamic;
   return std::make_shared<const plan>(compile(order, compiling));
-}
-
-/// Legal schedules that stages made of LibTorch modules can't run yet.
-void require_runnable(const schedule& order) {
-  if (order.placement.copies() != 1)
-    fail(error_code::invalid_argument,
-         "schedule {} keeps {} copies of each stage; the trainer runs "
-         "schedules with one",
-         order.name, order.placement.copies());
-  if (order.slices != 1)
-    fail(error_code::invalid_argument,
-         "schedule {} cuts microbatches into {} slices; the trainer runs "
-         "whole microbatches",
-         order.name, order.slices);
-  if (!is_training(order))
-    fail(error_code::invalid_argument,
-         "schedule {} has no backwards, so that nothing would be trained",
-         order.name);
-  for (const auto& lane : order.lanes)
-    for (const auto& op : lane)
-      if (op.kind == op_kind::input_backward)
-        fail(error_code::invalid_argument,
-             "schedule {} splits backwards into I and W (op {}); the trainer "
-             "runs full backwards (B) only",
-             order.name, to_text(op));
-  if (!accumulates_in_order(order))
-    fail(error_code::invalid_argument,
-         "schedule {} runs the microbatches of a stage out of order, so that "
-         "its gradients would not be the plain loop's; let them ascend within "
-         "each stage and kind of op",
-         order.name);
-}
-
-void require_legal(const trainer_options& options) {
-  if (options.data_parallel < 1)
-    fail(error_code::invalid_argument,
-         "data_parallel is {}; use 1 or more replicas", options.data_parallel);
-  if (options.clip < 0)
-    fail(error_code::invalid_argument,
-         "clip is {}; use 0 (no clipping) or a largest gradient norm",
-         options.clip);
-  require_runnable(options.schedule);
 }
 
 stage_split split_for(const model& layers, const trainer_options& options) {
@@ -108,6 +65,7 @@ struct trainer::impl {
   impl(const model& layers, trainer_options given);
 
   module_stage_options stage_options(std::int32_t stage) const;
+  void assign_devices();
   void make_stages(const model& layers);
   void start_actors();
   step_settings next_settings() const;
@@ -120,6 +78,8 @@ struct trainer::impl {
   stage_split ranges;
   std::shared_ptr<const troupe::plan> training;
   std::shared_ptr<const troupe::plan> evaluation;
+  std::vector<std::vector<std::shared_ptr<rank_device>>> devices;
+  std::shared_ptr<troupe::device_links> links;
   std::vector<replica> replicas;
   /// Filled once the actors are there; stages publish through them.
   struct outlets {
@@ -138,6 +98,7 @@ trainer::impl::impl(const model& layers, trainer_options given)
   : options(std::move(given)), scale(options.loss_scale) {
   require_legal(options);
   layout = layout_of(options);
+  assign_devices();
   ranges = split_for(layers, options);
   set_intra_op_threads(options.intra_op_threads);
   training = compile_for(options.schedule, options);
@@ -145,6 +106,22 @@ trainer::impl::impl(const model& layers, trainer_options given)
   make_stages(layers);
   start_actors();
   parameter_count = count_parameters(options.job.get(), held());
+}
+
+/// Ranks that live here take the devices in turns.
+void trainer::impl::assign_devices() {
+  if (options.devices.empty())
+    return;
+  const auto ranks = options.schedule.placement.ranks;
+  std::size_t next = 0;
+  for (std::int32_t d = 0; d < options.data_parallel; ++d) {
+    auto& of_replica = devices.emplace_back();
+    for (std::int32_t r = 0; r < ranks; ++r)
+      of_replica.push_back(
+        layout.is_here(d, r) ? std::make_shared<rank_device>(
+          options.devices[next++ % options.devices.size()], options.overlap)
+                             : nullptr);
+  }
 }
 
 module_stage_options trainer::impl::stage_options(std::int32_t stage) const {
@@ -156,6 +133,7 @@ module_stage_options trainer::impl::stage_options(std::int32_t stage) const {
     made.loss = options.loss;
   made.optimizer = options.optimizer;
   made.recompute = options.recompute;
+  made.autocast = options.autocast;
   made.halt_on_nan = options.halt_on_nan;
   made.publish = [to = to_monitors](tensors_event observed) {
     to->publish(std::move(observed));
@@ -177,6 +155,11 @@ void trainer::impl::make_stages(const model& layers) {
         layers, ranges[static_cast<std::size_t>(s)]));
       auto at = stage_options(s);
       at.data_rank = d;
+      if (!devices.empty()) {
+        at.device = devices[static_cast<std::size_t>(d)]
+                           [static_cast<std::size_t>(at.rank)];
+        modules.back()->to(at.device->device());
+      }
       made.push_back(
         std::make_shared<module_stage>(modules.back(), std::move(at)));
     }
@@ -200,6 +183,11 @@ void trainer::impl::start_actors() {
   running.job = options.job;
   running.plans = {training, evaluation};
   running.stages = stages;
+  running.devices = devices;
+  running.overlap = options.overlap;
+  if (options.job && !devices.empty() && options.device_links)
+    running.links = links = std::make_shared<device_links>(
+      layout, options.schedule.placement, devices, options.stall_seconds);
   const auto last = options.schedule.stages() - 1;
   for (std::int32_t s = 0; s <= last; ++s)
     running.needs_data.push_back(s == 0 || s == last || reads_data(s));
@@ -212,6 +200,8 @@ void trainer::impl::start_actors() {
   running.handler_hook = options.handler_hook;
   actors = std::make_unique<pipeline>(std::move(running));
   to_monitors->publish = actors->tensor_outlet();
+  if (links)
+    links->connect(*options.job);
 }
 
 std::vector<parameter_here> trainer::impl::held() const {
@@ -304,6 +294,11 @@ tensor_list trainer::infer(const tensor_list& inputs) {
     if (!stage)
       continue;
     stage->eval();
+    if (!impl_->devices.empty()) {
+      const auto rank = static_cast<std::size_t>(placement.rank_of(s));
+      for (auto& value : values)
+        value = value.to(impl_->devices[0][rank]->device());
+    }
     values = stage->forward(values);
   }
   return share(impl_->options.job.get(), std::move(values), last);

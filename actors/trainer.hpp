@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <iterator>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,13 @@ struct trainer_options {
   /// All of them make the same trainer and call the same members in the same
   /// order; each holds the stages of its own ranks.
   std::shared_ptr<mesh> job;
+  /// Accelerators of this process, which its ranks take in turns; empty: all
+  /// computes on the CPU.
+  std::vector<std::shared_ptr<accelerator>> devices;
+  overlap_options overlap;
+  /// Between processes tensors go from device to device (by NCCL, which wants a
+  /// device for each rank); else by way of the host.
+  bool device_links = true;
   /// The layers of each stage; empty: balanced by parameters.
   stage_split split;
   /// Copies of the pipeline whose gradients are averaged; each takes its own
@@ -30,8 +38,11 @@ struct trainer_options {
   learning_rate_schedule learning_rate;
   loss_function loss = cross_entropy_loss();
   loss_scale_options loss_scale;
-  double clip = 0;           // largest gradient norm; 0: no clipping
-  bool recompute = false;    // forwards again in backward, to save memory
+  double clip = 0;         // largest gradient norm; 0: no clipping
+  bool recompute = false;  // forwards again in backward, to save memory
+  /// What forwards compute in, where they may (bf16, fp16); see
+  /// autocast_scope. fp16 wants a dynamic loss scale.
+  std::optional<at::ScalarType> autocast;
   bool halt_on_nan = false;  // a loss that is not finite fails the step
   std::int32_t intra_op_threads = 1;   // of LibTorch, a worker
   std::int32_t prefetch = 2;           // microbatches made ahead

@@ -40,7 +40,8 @@ static void fields(Archive& with, event_source& v) {
 
 template <class Archive>
 static void fields(Archive& with, op_record& v) {
-  with(v.op, v.sequence, v.ready, v.begin, v.end, v.left, v.arrived);
+  with(v.op, v.sequence, v.ready, v.begin, v.end, v.left, v.arrived,
+       v.host_begin, v.host_end);
 }
 
 template <class Archive>
@@ -171,11 +172,11 @@ static void fields(Archive& with, microbatch_key& v) {
   with(v.microbatch, v.slice);
 }
 
-/// Forms of tensors travel with the frame.
+/// Forms of tensors that travel with the frame are not told twice.
 template <class Archive>
 static void fields(Archive& with, envelope& v) {
   with(v.run, v.serial, v.data_rank, v.from_stage, v.to_stage, v.key,
-       v.backward, v.message, v.sent, v.left);
+       v.backward, v.message, v.sent, v.left, v.by_device, v.tensors);
 }
 
 template <class Archive>
@@ -247,12 +248,17 @@ frame to_frame(stage_tensors message) {
   for (auto& tensor : message.tensors)
     if (tensor.defined())
       tensor = tensor.contiguous();
+  if (!message.header.by_device)
+    message.header.tensors.clear();
   return {frame_type::tensors, to_wire(message.header),
           std::move(message.tensors)};
 }
 
 stage_tensors read_stage_tensors(frame what) {
   stage_tensors message{read_envelope(what.head), std::move(what.tensors)};
+  if (message.header.by_device == message.header.tensors.empty()
+      || (message.header.by_device && !message.tensors.empty()))
+    wire_reader::refuse("tensors both with it and from device to device");
   for (const auto& tensor : message.tensors)
     message.header.tensors.emplace_back(
       tensor.defined() ? tensor.scalar_type() : at::ScalarType::Undefined,

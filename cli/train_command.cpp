@@ -8,6 +8,7 @@
 #include "troupe/cli/config_file.hpp"
 #include "troupe/cli/signals.hpp"
 #include "troupe/cli/train_dashboard.hpp"
+#include "troupe/cli/train_devices.hpp"
 #include "troupe/cli/train_endpoint.hpp"
 #include "troupe/cli/train_job.hpp"
 #include "troupe/cli/train_monitors.hpp"
@@ -120,6 +121,9 @@ void require_actors(const train_options& o) {
     fail(error_code::invalid_argument,
          "--plain runs no actors, so that there is nothing to attach to; leave "
          "--endpoint out");
+  if (o.device != "cpu")
+    fail(error_code::invalid_argument,
+         "--plain is the oracle, which runs on the CPU; leave --device out");
 }
 
 void train(const CLI::App& command, const train_options& options) {
@@ -134,7 +138,9 @@ void train(const CLI::App& command, const train_options& options) {
   if (options.plain)
     require_actors(options);
   signal_watch signals;
+  auto devices = open_devices(options);
   auto setup = make_setup(options);
+  setup.trainer.devices = std::move(devices);
   require_outputs(options);
   require_monitors(options);
   require_dashboard(options);

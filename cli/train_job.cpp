@@ -80,8 +80,11 @@ job_description describe(const CLI::App& command) {
     if (equals == std::string::npos)
       continue;
     const auto name = line.substr(0, equals);
+    auto value = line.substr(equals + 3);
+    if (name == "device")  // which one of a kind is each process's own affair
+      value = value.substr(0, value.find(':'));
     if (std::ranges::find(own_settings, name) == own_settings.end())
-      made.emplace_back("--" + name, line.substr(equals + 3));
+      made.emplace_back("--" + name, std::move(value));
   }
   return made;
 }

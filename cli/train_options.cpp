@@ -120,8 +120,15 @@ void add_pipeline_flags(CLI::App& app, train_options& o) {
   app.add_option("--threads", o.threads, "intra-op threads of a rank")
     ->check(whole_number(1, 1024))
     ->group(group);
-  app.add_option("--device", o.device, "cpu (cuda is to come)")
-    ->check(CLI::IsMember({"cpu", "cuda"}))
+  app
+    .add_option("--device", o.device,
+                "cpu, cuda (ranks take all devices in turns), or cuda:0,2")
+    ->group(group);
+  app
+    .add_option("--overlap", o.overlap,
+                "what runs beside computing: data,reduce,transfers, or all or "
+                "none; the results are the same")
+    ->type_name("KINDS")
     ->group(group);
   app
     .add_flag("--plain", o.plain,
@@ -161,6 +168,12 @@ void add_optimisation_flags(CLI::App& app, train_options& o) {
     ->group(group);
   app.add_option("--clip", o.clip, "largest gradient norm; 0: no clipping")
     ->check(number(0))
+    ->group(group);
+  app
+    .add_option("--autocast", o.autocast,
+                "compute in bf16 or fp16 where that gains; parameters stay "
+                "fp32")
+    ->check(CLI::IsMember({"none", "bf16", "fp16"}))
     ->group(group);
   app.add_option("--loss-scale", o.loss_scale, "initial loss scale")
     ->check(number_above(0))

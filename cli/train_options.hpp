@@ -37,6 +37,7 @@ struct train_options {
   bool recompute = false;
   std::int32_t threads = 1;
   std::string device = "cpu";
+  std::string overlap = "all";
   bool plain = false;
   // optimisation
   std::int64_t steps = 100;
@@ -50,6 +51,7 @@ struct train_options {
   double clip = 0;
   double loss_scale = 1;
   bool dynamic_loss_scale = false;
+  std::string autocast = "none";
   std::uint64_t seed = 1;
   bool halt_on_nan = false;
   // output

@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "troupe/cli/schedule_options.hpp"
+#include "troupe/cli/train_devices.hpp"
 #include "troupe/engine/device/memory.hpp"
 #include "troupe/engine/stage/split.hpp"
 #include "troupe/schedules/atomic_file.hpp"
@@ -198,9 +199,6 @@ void add_data(train_setup& setup, const train_options& o) {
 }  // namespace
 
 train_setup make_setup(const train_options& o) {
-  if (o.device == "cuda")
-    fail(error_code::invalid_argument,
-         "this version of troupe has no CUDA backend; use --device cpu");
   train_setup setup;
   setup.gpt = {o.d_model, o.layers, o.heads, o.seq, o.vocabulary, o.seed};
   require_enough_layers(o);
@@ -218,10 +216,14 @@ train_setup make_setup(const train_options& o) {
   run.learning_rate = learning_rate_for(o);
   run.loss_scale = {o.loss_scale, o.dynamic_loss_scale};
   run.clip = o.clip;
+  if (o.autocast != "none")
+    run.autocast = o.autocast == "bf16" ? at::kBFloat16 : at::kHalf;
   run.recompute = o.recompute;
   run.halt_on_nan = o.halt_on_nan;
   run.intra_op_threads = o.threads;
-  run.prefetch = o.prefetch;
+  run.overlap = overlap_of(o);
+  // What a loader makes ahead overlaps too.
+  run.prefetch = run.overlap.data ? o.prefetch : 0;
   run.slow_load_seconds = o.slow_load;
   add_data(setup, o);
   return setup;

@@ -52,6 +52,10 @@ std::unique_ptr<device_stream> cuda_accelerator::make_stream(
   return std::make_unique<cuda_stream>(stream_pool::of(device_), priority);
 }
 
+communicator_id cuda_accelerator::make_communicator_id() {
+  return make_nccl_id();
+}
+
 std::unique_ptr<communicator> cuda_accelerator::make_communicator(
   const communicator_options& options) {
   return std::make_unique<nccl_communicator>(device_, options);

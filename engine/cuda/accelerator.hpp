@@ -15,6 +15,7 @@ class cuda_accelerator final : public accelerator {
   device_memory memory() const override;
   std::unique_ptr<device_stream> make_stream(stream_priority priority) override;
   device_kernels& kernels() override { return kernels_; }
+  communicator_id make_communicator_id() override;
   std::unique_ptr<communicator> make_communicator(
     const communicator_options& options) override;
 

@@ -43,7 +43,6 @@ class cuda_library final : public accelerator_library {
     at::globalContext().lazyInitDevice(c10::kCUDA);
     return std::make_unique<cuda_accelerator>(device);
   }
-  communicator_id make_communicator_id() override { return make_nccl_id(); }
   std::unique_ptr<transfer_group> begin_group() override {
     return std::make_unique<nccl_group>();
   }

@@ -47,6 +47,8 @@ class accelerator {
   virtual std::unique_ptr<device_stream> make_stream(
     stream_priority priority = stream_priority::normal) = 0;
   virtual device_kernels& kernels() = 0;
+  /// For all ranks of one communicator, made by one of them.
+  virtual communicator_id make_communicator_id() = 0;
   /// Waits until all ranks have called it, up to the time-out.
   virtual std::unique_ptr<communicator> make_communicator(
     const communicator_options& options) = 0;
@@ -64,7 +66,6 @@ class accelerator_library {
   virtual int devices() const = 0;
   /// The device of that number, from 0.
   virtual std::unique_ptr<accelerator> open(int device) = 0;
-  virtual communicator_id make_communicator_id() = 0;
   virtual std::unique_ptr<transfer_group> begin_group() = 0;
 };
 

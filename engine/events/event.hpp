@@ -40,7 +40,9 @@ struct event_source {
 /// `ready` is when its last input was sent; an op could have started at
 /// max(ready, end of the rank's op before it). An input of another process
 /// left it at `left`, when its channel had a credit, and arrived at `arrived`;
-/// within a process both are 0.
+/// within a process both are 0. On a device `begin` and `end` are when it ran
+/// there, by the host's clock, and the host launched it from `host_begin` to
+/// `host_end`; on a CPU those are 0.
 struct op_record {
   std::uint32_t op = 0;        // index into plan::ops
   std::uint32_t sequence = 0;  // executed order on its rank, from 0
@@ -49,6 +51,8 @@ struct op_record {
   std::int64_t end = 0;
   std::int64_t left = 0;
   std::int64_t arrived = 0;
+  std::int64_t host_begin = 0;
+  std::int64_t host_end = 0;
 };
 
 /// All ops that one rank executed in a step, in executed order.

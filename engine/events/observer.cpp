@@ -56,15 +56,23 @@ class stopwatch {
 /// bytes.
 class observer::memory {
  public:
-  const tensor_statistics& of(const at::Tensor& tensor, bool histogram) {
+  struct measured {
+    bool with_histogram = false;
+    tensor_statistics statistics = {};
+    std::size_t row = 0;  // of the device's, in place of the statistics
+  };
+
+  /// `measure` says what of a tensor that was not seen before.
+  template <class Measure>
+  const measured& of(const at::Tensor& tensor, bool histogram,
+                     const Measure& measure) {
     const auto* storage = tensor.storage().unsafeGetStorageImpl();
     const auto [first, last] = known_.equal_range(storage);
     for (auto at = first; at != last; ++at)
       if (at->second.is(tensor)
-          && (!histogram || at->second.statistics.histogram))
-        return at->second.statistics;
-    return known_.emplace(storage, entry(tensor, measure(tensor, histogram)))
-      ->second.statistics;
+          && (!histogram || at->second.found.with_histogram))
+        return at->second.found;
+    return known_.emplace(storage, entry(tensor, measure()))->second.found;
   }
   void clear() { known_.clear(); }
 
@@ -79,9 +87,9 @@ class observer::memory {
     std::uint32_t version;
     bool contiguous;
     at::ScalarType dtype;
-    tensor_statistics statistics;
+    measured found;
 
-    entry(const at::Tensor& of, tensor_statistics measured)
+    entry(const at::Tensor& of, measured what)
       : holder(of.storage().getWeakStorageImpl()),
         offset(of.storage_offset()),
         count(of.numel()),
@@ -89,7 +97,7 @@ class observer::memory {
         version(of._version()),
         contiguous(of.is_contiguous()),
         dtype(of.scalar_type()),
-        statistics(std::move(measured)) {}
+        found(std::move(what)) {}
 
     bool is(const at::Tensor& tensor) const {
       return contiguous && tensor.is_contiguous()
@@ -102,10 +110,14 @@ class observer::memory {
 };
 
 observer::observer(const std::vector<module_entry>& modules,
-                   parameter_list parameters, publisher publish)
+                   parameter_list parameters, publisher publish,
+                   rank_device* device)
   : publish_(std::move(publish)),
     op_memory_(std::make_unique<memory>()),
-    step_memory_(std::make_unique<memory>()) {
+    step_memory_(std::make_unique<memory>()),
+    device_(device) {
+  if (device_)
+    on_device_.emplace(device_->on()->kernels(), device_->device());
   for (const auto& [module, name] : modules) {
     watched made{owner_of(name, class_name_of(*module)), {}, {}, {}, {}, {}};
     for (const auto& item : module->named_parameters(/*recurse=*/false))
@@ -163,7 +175,25 @@ void observer::end_op() {
   if (event_.tensors.empty())
     return;
   const stopwatch cost(cost_);
-  publish_(std::exchange(event_, {}));
+  if (!device_)
+    return publish_(std::exchange(event_, {}));
+  on_device_->measure(std::exchange(to_measure_, {}),
+                      std::exchange(with_histogram_, false));
+  held_.emplace_back(std::exchange(event_, {}), std::exchange(expected_, {}));
+}
+
+void observer::flush() {
+  if (held_.empty())
+    return;
+  const stopwatch cost(cost_);
+  const auto rows = on_device_->take(device_->compute()).read();
+  measured_ = 0;
+  for (auto& [event, expected] : std::exchange(held_, {})) {
+    for (const auto& [record, row, factor] : expected)
+      event.tensors[record].statistics =
+        factor == 1 ? rows[row] : scaled(rows[row], factor);
+    publish_(std::move(event));
+  }
 }
 
 void observer::called(const torch::nn::Module& module,
@@ -213,14 +243,29 @@ void observer::record(tensor_record made, const at::Tensor& tensor,
   if (tensor.defined()) {
     made.dimensions = static_cast<std::int32_t>(tensor.dim());
     made.dtype = tensor.scalar_type();
-    const bool histogram = has(needs, tensor_needs::histogram);
-    if (has(needs, tensor_needs::statistics) || histogram)
-      made.statistics = measured.of(tensor, histogram);
     if (has(needs, tensor_needs::handle))
       made.tensor =
         changes_later(made.kind) ? tensor.detach().clone() : tensor.detach();
   }
   event_.tensors.push_back(std::move(made));
+  const bool histogram = has(needs, tensor_needs::histogram);
+  if (tensor.defined() && (has(needs, tensor_needs::statistics) || histogram))
+    measure_last(tensor, histogram, measured);
+}
+
+void observer::measure_last(const at::Tensor& tensor, bool histogram,
+                            memory& measured) {
+  const auto& found = measured.of(tensor, histogram, [&] {
+    if (!device_)
+      return memory::measured{histogram, measure(tensor, histogram)};
+    to_measure_.push_back(tensor.detach());
+    with_histogram_ = with_histogram_ || histogram;
+    return memory::measured{histogram, {}, measured_++};
+  });
+  if (device_)
+    expected_.push_back({event_.tensors.size() - 1, found.row});
+  else
+    event_.tensors.back().statistics = found.statistics;
 }
 
 void observer::follow_gradients(const watched& module,
@@ -279,7 +324,11 @@ void observer::unscale_last(double factor) {
   if (factor == 1)
     return;
   auto& last = event_.tensors.back();
-  last.statistics = scaled(last.statistics, factor);
+  if (device_ && !expected_.empty()
+      && expected_.back().record + 1 == event_.tensors.size())
+    expected_.back().factor = factor;
+  else
+    last.statistics = scaled(last.statistics, factor);
   if (last.tensor.defined())
     last.tensor = last.tensor * factor;
 }

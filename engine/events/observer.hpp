@@ -4,9 +4,12 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <unordered_map>
 #include <vector>
 
+#include "troupe/engine/device/rank_device.hpp"
+#include "troupe/engine/events/device_statistics.hpp"
 #include "troupe/engine/events/interest.hpp"
 
 namespace troupe {
@@ -33,8 +36,11 @@ class observer {
  public:
   using publisher = std::function<void(tensors_event)>;
 
+  /// With a device, where the tensors live, all calls come from within its
+  /// compute stream, statistics are known when the step is over, and `flush`
+  /// publishes then.
   observer(const std::vector<module_entry>& modules, parameter_list parameters,
-           publisher publish);
+           publisher publish, rank_device* device = nullptr);
   ~observer();
   observer(const observer&) = delete;
   observer& operator=(const observer&) = delete;
@@ -49,6 +55,8 @@ class observer {
   /// publishes nothing a second time but the gradients to come.
   void begin_op(const event_source& source, pass pass, std::int64_t samples);
   void end_op();
+  /// Publishes what waits for a device; waits for it.
+  void flush();
 
   /// Whether modules publish at all now.
   bool watches() const { return watches_; }
@@ -82,6 +90,7 @@ class observer {
   void record_weights(const watched& module);
   void record(tensor_record made, const at::Tensor& tensor, tensor_needs needs,
               memory& measured);
+  void measure_last(const at::Tensor& tensor, bool histogram, memory& measured);
   void unscale_last(double factor);
   void follow_gradients(const watched& module, const observed_values& outputs);
   void gradient_arrived(const watched& module, const observed_value& of,
@@ -100,6 +109,18 @@ class observer {
   tensors_event event_;
   std::int32_t calls_ = 0;
   std::unique_ptr<memory> op_memory_, step_memory_;
+  /// What a record's statistics will be: some of the device's, times a factor.
+  struct expected_row {
+    std::size_t record, row;
+    double factor = 1;
+  };
+  rank_device* device_;  // null: the CPU
+  std::optional<device_statistics> on_device_;
+  tensor_list to_measure_;  // for the end of the op
+  bool with_histogram_ = false;
+  std::size_t measured_ = 0;  // in this step, on the device
+  std::vector<expected_row> expected_;
+  std::vector<std::pair<tensors_event, std::vector<expected_row>>> held_;
   std::vector<named_value> metrics_;
   std::int64_t cost_ = 0;
 };

@@ -1,6 +1,7 @@
 #include "troupe/engine/stage/gradient_norm.hpp"
 
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/_foreach_mul.h>
 #include <ATen/ops/sum.h>
 
 #include <algorithm>
@@ -37,10 +38,32 @@ double sum_of_squares(const at::Tensor& gradient) {
   return gradient.to(at::kDouble).square().sum().item<double>();
 }
 
+std::vector<double> squares_on_device(const tensor_list& parameters,
+                                      rank_device& device) {
+  tensor_list gradients;
+  for (const auto& parameter : parameters)
+    if (parameter.grad().defined())
+      gradients.push_back(parameter.grad());
+  std::vector<double> squares(parameters.size());
+  if (gradients.empty())
+    return squares;
+  auto& stream = device.compute();
+  const auto sums =
+    to_host(device.on()->kernels().sums_of_squares(gradients), stream);
+  sums.ready->wait();
+  const auto* next = sums.tensor.const_data_ptr<double>();
+  for (std::size_t i = 0; i < parameters.size(); ++i)
+    squares[i] = parameters[i].grad().defined() ? *next++ : 0.0;
+  return squares;
+}
+
 }  // namespace
 
-std::vector<double> gradient_squares(const tensor_list& parameters) {
+std::vector<double> gradient_squares(const tensor_list& parameters,
+                                     rank_device* device) {
   const at::NoGradGuard no_grad;
+  if (device)
+    return squares_on_device(parameters, *device);
   std::vector<double> squares;
   squares.reserve(parameters.size());
   for (const auto& parameter : parameters) {
@@ -65,9 +88,12 @@ void scale_gradients(const tensor_list& parameters, double factor) {
   if (factor == 1)
     return;
   const at::NoGradGuard no_grad;
+  tensor_list gradients;
   for (const auto& parameter : parameters)
-    if (auto gradient = parameter.grad(); gradient.defined())
-      gradient.mul_(factor);
+    if (parameter.grad().defined())
+      gradients.push_back(parameter.grad());
+  if (!gradients.empty())
+    at::_foreach_mul_(gradients, factor);
 }
 
 }  // namespace troupe

@@ -2,6 +2,7 @@
 
 #include <vector>
 
+#include "troupe/engine/device/rank_device.hpp"
 #include "troupe/engine/device/tensor.hpp"
 
 namespace troupe {
@@ -10,7 +11,10 @@ namespace troupe {
 /// the list; 0 where there is no gradient. The squares of all stages, joined
 /// in model order and added in that order, give the same norm however the
 /// model is split.
-std::vector<double> gradient_squares(const tensor_list& parameters);
+/// Of gradients on a device, waits for it on the host; computed there in an
+/// order of its own, so that the last bits differ from a CPU's.
+std::vector<double> gradient_squares(const tensor_list& parameters,
+                                     rank_device* device = nullptr);
 
 /// l2 norm from per-parameter squares in model order.
 double norm_of_squares(const std::vector<double>& squares);

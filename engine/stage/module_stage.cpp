@@ -2,13 +2,16 @@
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/full_like.h>
+#include <ATen/ops/stack.h>
 #include <ATen/ops/zeros_like.h>
 #include <fmt/format.h>
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/variable.h>
 
 #include <cmath>
+#include <utility>
 
+#include "troupe/engine/stage/autocast.hpp"
 #include "troupe/engine/stage/gradient_norm.hpp"
 #include "troupe/schedules/error.hpp"
 
@@ -94,13 +97,14 @@ module_stage::module_stage(std::shared_ptr<layer_sequence> module,
     options_(std::move(options)),
     parameters_(parameters_of(*module_)),
     observer_(module_->modules_by_name(), module_->parameters_by_name(),
-              options_.publish),
+              options_.publish, options_.device.get()),
     optimizer_(make_optimizer(options_.optimizer, parameters_)),
     saved_(fmt::format("stage {}", options_.index)) {}
 
 void module_stage::begin_step(const step_settings& settings) {
   settings_ = settings;
   result_ = {};
+  on_device_.clear();
   saved_.clear();
   observer_.begin_step(settings.interest,
                        1 / (settings.loss_scale * settings.data_ranks));
@@ -112,6 +116,9 @@ void module_stage::begin_step(const step_settings& settings) {
 
 module_stage::outcome module_stage::run(const tensor_list& inputs,
                                         const microbatch_data& data) {
+  const autocast_scope casts(
+    options_.autocast,
+    options_.device ? options_.device->device().type() : c10::kCPU);
   outcome done;
   done.outputs = module_->forward(inputs, data.arguments);
   if (options_.loss) {
@@ -201,14 +208,36 @@ tensor_list module_stage::backward(op_kind kind, microbatch_key key,
 void module_stage::count_losses(const std::vector<loss_term>& terms) {
   const at::NoGradGuard no_grad;
   for (const auto& term : terms) {
-    const auto value = term.value.item<double>();
     observer_.loss(term.name, term.value);
-    if (options_.halt_on_nan && !std::isfinite(value)) {
-      observer_.end_op();  // monitors see what led to it
-      fail(error_code::op_failed, "the loss '{}' is {}", term.name, value);
-    }
-    merge(result_.losses, {term.name, value, term.count});
+    if (options_.device)
+      on_device_.push_back(
+        {term.name, term.value.detach().to(at::kDouble), term.count, 0});
+    else
+      count_loss(term, term.value.item<double>());
   }
+}
+
+void module_stage::count_loss(const loss_term& term, double value) {
+  if (options_.halt_on_nan && !std::isfinite(value)) {
+    observer_.end_op();  // monitors see what led to it
+    observer_.flush();
+    fail(error_code::op_failed, "the loss '{}' is {}", term.name, value);
+  }
+  merge(result_.losses, {term.name, value, term.count});
+}
+
+/// Those on a device, once a step.
+void module_stage::take_losses() {
+  if (on_device_.empty())
+    return;
+  tensor_list values;
+  for (const auto& term : on_device_)
+    values.push_back(term.value);
+  const auto copy = to_host(at::stack(values), options_.device->compute());
+  copy.ready->wait();
+  const auto* next = copy.tensor.const_data_ptr<double>();
+  for (const auto& term : std::exchange(on_device_, {}))
+    count_loss(term, *next++);
 }
 
 void module_stage::show_parameters() {
@@ -224,6 +253,8 @@ void module_stage::update(double factor) {
 
 stage_result module_stage::end_step() {
   saved_.require_empty();
+  take_losses();
+  observer_.flush();
   result_.metrics = observer_.take_metrics();
   result_.observe_ns = observer_.take_cost();
   return std::move(result_);

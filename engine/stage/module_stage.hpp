@@ -23,8 +23,13 @@ struct module_stage_options {
   /// Forward keeps only the inputs; backward runs it again first (Chen et
   /// al.). The same bits, as modules draw no random numbers.
   bool recompute = false;
+  /// What forwards compute in, where they may; see autocast_scope.
+  std::optional<at::ScalarType> autocast = {};
   /// A loss that is not finite is an error.
   bool halt_on_nan = false;
+  /// Where its parameters and tensors live; null: the CPU. Calls of ops come
+  /// from within its compute stream.
+  std::shared_ptr<rank_device> device = {};
   /// Receives what the step's interest asks for.
   observer::publisher publish;
 };
@@ -57,6 +62,8 @@ class module_stage final : public stage {
                        const microbatch_data& data, observer::pass pass);
   event_source source_of(microbatch_key key) const;
   void count_losses(const std::vector<loss_term>& terms);
+  void count_loss(const loss_term& term, double value);
+  void take_losses();
 
   std::shared_ptr<layer_sequence> module_;
   module_stage_options options_;
@@ -66,6 +73,7 @@ class module_stage final : public stage {
   activation_store saved_;
   step_settings settings_;
   stage_result result_;
+  std::vector<loss_term> on_device_;  // losses whose values are not here yet
 };
 
 }  // namespace troupe

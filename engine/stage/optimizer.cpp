@@ -1,6 +1,7 @@
 #include "troupe/engine/stage/optimizer.hpp"
 
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/_foreach_add.h>
 #include <ATen/ops/_fused_adamw.h>
 #include <ATen/ops/_fused_sgd.h>
 #include <ATen/ops/zeros.h>
@@ -79,7 +80,7 @@ class adamw_optimizer final : public optimizer {
     for (const auto& parameter : parameters_) {
       average_.push_back(at::zeros_like(parameter));
       squared_average_.push_back(at::zeros_like(parameter));
-      steps_.push_back(at::zeros({}, at::kFloat));
+      steps_.push_back(at::zeros({}, parameter.options().dtype(at::kFloat)));
     }
   }
 
@@ -90,8 +91,7 @@ class adamw_optimizer final : public optimizer {
       return;
     const auto parameters = pick(parameters_, which);
     auto steps = pick(steps_, which);
-    for (auto& count : steps)
-      count.add_(1);
+    at::_foreach_add_(steps, 1);
     at::_fused_adamw_(parameters, gradients_of(parameters),
                       pick(average_, which), pick(squared_average_, which),
                       /*max_exp_avg_sqs=*/{}, steps, learning_rate,

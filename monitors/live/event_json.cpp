@@ -31,8 +31,8 @@ std::vector<named_value> values_of(const json& object, const char* name) {
 json parts_of(const ops_event& what) {
   auto list = json::array();
   for (const auto& op : what.ops)
-    list.push_back(
-      {op.op, op.sequence, op.ready, op.begin, op.end, op.left, op.arrived});
+    list.push_back({op.op, op.sequence, op.ready, op.begin, op.end, op.left,
+                    op.arrived, op.host_begin, op.host_end});
   return {{"event", "ops"}, {"ops", std::move(list)}};
 }
 
@@ -92,7 +92,7 @@ json parts_of(const dropped_event& what) {
 ops_event read_ops(const json& value) {
   ops_event made;
   for (const auto& each : list_of(value, "ops")) {
-    if (!each.is_array() || each.size() != 7)
+    if (!each.is_array() || each.size() != 9)
       fail(error_code::malformed_text, "'ops' is no list of executed ops");
     made.ops.push_back({whole_of<std::uint32_t>(each[0], "op"),
                         whole_of<std::uint32_t>(each[1], "sequence"),
@@ -100,7 +100,9 @@ ops_event read_ops(const json& value) {
                         whole_of<std::int64_t>(each[3], "begin"),
                         whole_of<std::int64_t>(each[4], "end"),
                         whole_of<std::int64_t>(each[5], "left"),
-                        whole_of<std::int64_t>(each[6], "arrived")});
+                        whole_of<std::int64_t>(each[6], "arrived"),
+                        whole_of<std::int64_t>(each[7], "host_begin"),
+                        whole_of<std::int64_t>(each[8], "host_end")});
   }
   return made;
 }

@@ -3,8 +3,6 @@
 #include <catch2/matchers/catch_matchers_exception.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 
-#include <thread>
-
 #include "joined_meshes.hpp"
 #include "small_model.hpp"
 #include "troupe/actors/wire_messages.hpp"
@@ -15,25 +13,6 @@ using namespace troupe::testing;
 using Catch::Matchers::ContainsSubstring;
 
 namespace {
-
-/// Runs the same program for each process; what it throws, as text.
-std::vector<std::string> in_all(
-  joined_meshes& meshes,
-  const std::function<void(std::shared_ptr<mesh>)>& run) {
-  std::vector<std::string> errors(meshes.all.size());
-  std::vector<std::thread> processes;
-  for (std::size_t p = 0; p < errors.size(); ++p)
-    processes.emplace_back([&, p] {
-      try {
-        run(std::move(meshes.all[p]));
-      } catch (const std::exception& reason) {
-        errors[p] = reason.what();
-      }
-    });
-  for (auto& each : processes)
-    each.join();
-  return errors;
-}
 
 trainer make(const small_case& what, const std::shared_ptr<mesh>& job) {
   auto options = options_for(what);

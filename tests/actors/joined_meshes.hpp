@@ -3,7 +3,10 @@
 #include <sys/socket.h>
 
 #include <array>
+#include <functional>
 #include <memory>
+#include <string>
+#include <thread>
 #include <vector>
 
 #include "troupe/engine/transport/mesh.hpp"
@@ -57,5 +60,24 @@ class joined_meshes {
  public:
   std::vector<std::shared_ptr<mesh>> all;  // by process
 };
+
+/// Runs the same program for each process; what it throws, as text.
+inline std::vector<std::string> in_all(
+  joined_meshes& meshes,
+  const std::function<void(std::shared_ptr<mesh>)>& run) {
+  std::vector<std::string> errors(meshes.all.size());
+  std::vector<std::thread> processes;
+  for (std::size_t p = 0; p < errors.size(); ++p)
+    processes.emplace_back([&, p] {
+      try {
+        run(std::move(meshes.all[p]));
+      } catch (const std::exception& reason) {
+        errors[p] = reason.what();
+      }
+    });
+  for (auto& each : processes)
+    each.join();
+  return errors;
+}
 
 }  // namespace troupe::testing

@@ -20,7 +20,7 @@ struct one_rank {
   std::unique_ptr<accelerator> gpu = first_gpu();
   std::unique_ptr<device_stream> stream = gpu->make_stream();
   std::unique_ptr<communicator> edge = gpu->make_communicator(
-    {.id = gpu_library().make_communicator_id(), .name = "edge 0->0"});
+    {.id = gpu->make_communicator_id(), .name = "edge 0->0"});
 
   at::Tensor full(double value) {
     const auto scope = stream->enter();
@@ -118,7 +118,7 @@ TEST_CASE("a watch names the call that waits for a slow device") {
 TEST_CASE("a rank that waits for nobody says so in time") {
   const auto gpu = first_gpu();
   CHECK_THROWS_MATCHES(
-    gpu->make_communicator({.id = gpu_library().make_communicator_id(),
+    gpu->make_communicator({.id = gpu->make_communicator_id(),
                             .size = 2,
                             .name = "edge 0->1",
                             .time_out = 1}),

@@ -1,0 +1,247 @@
+#include "troupe/actors/device_links.hpp"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/zeros.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "troupe/engine/transport/wire_fields.hpp"
+#include "troupe/schedules/error.hpp"
+
+namespace troupe {
+
+namespace {
+
+using steady = std::chrono::steady_clock;
+
+bool is_group(std::int32_t from, std::int32_t to) {
+  return from == to;
+}
+
+}  // namespace
+
+device_links::device_links(job_layout layout, placement stages,
+                           devices_by_rank devices, double stall_seconds)
+  : layout_(layout),
+    stages_(std::move(stages)),
+    devices_(std::move(devices)),
+    stall_seconds_(stall_seconds > 0 ? stall_seconds : 1e9) {}
+
+bool device_links::averages(std::int32_t stage) const {
+  const auto rank = stages_.rank_of(stage);
+  return layout_.process_of(0, rank)
+         != layout_.process_of(layout_.data_ranks - 1, rank);
+}
+
+/// The same in all processes, which make them in this order.
+std::vector<device_links::key> device_links::all_links() const {
+  std::vector<key> all;
+  for (std::int32_t s = 0; s < stages_.stages(); ++s) {
+    if (averages(s))
+      all.emplace_back(0, s, s);
+    for (std::int32_t d = 0; d < layout_.data_ranks && s > 0; ++d)
+      if (layout_.process_of(d, stages_.rank_of(s - 1))
+          != layout_.process_of(d, stages_.rank_of(s)))
+        all.insert(all.end(), {{d, s - 1, s}, {d, s, s - 1}});
+  }
+  return all;
+}
+
+bool device_links::takes_part(const key& of) const {
+  const auto [d, from, to] = of;
+  if (is_group(from, to)) {
+    for (std::int32_t r = 0; r < layout_.data_ranks; ++r)
+      if (layout_.is_here(r, stages_.rank_of(from)))
+        return true;
+    return false;
+  }
+  return layout_.is_here(d, stages_.rank_of(from))
+         || layout_.is_here(d, stages_.rank_of(to));
+}
+
+std::pair<std::int32_t, std::int32_t> device_links::own_end(
+  const key& of) const {
+  auto [d, from, to] = of;
+  if (is_group(from, to)) {
+    while (!layout_.is_here(d, stages_.rank_of(from)))
+      ++d;
+    return {d, from};
+  }
+  return {d, layout_.is_here(d, stages_.rank_of(from)) ? from : to};
+}
+
+rank_device& device_links::device_of(std::int32_t data_rank,
+                                     std::int32_t stage) const {
+  return *devices_.at(static_cast<std::size_t>(data_rank))
+            .at(static_cast<std::size_t>(stages_.rank_of(stage)));
+}
+
+communicator_options device_links::options_of(const key& of,
+                                              communicator_id id) const {
+  const auto [d, from, to] = of;
+  communicator_options options;
+  options.id = std::move(id);
+  if (is_group(from, to)) {
+    options.rank = own_end(of).first;
+    options.size = layout_.data_ranks;
+    options.name = fmt::format("replicas of stage {}", from);
+  } else {
+    options.rank = own_end(of).second == from ? 0 : 1;
+    options.size = 2;
+    options.name =
+      fmt::format("edge of replica {} from stage {} to {}", d, from, to);
+  }
+  return options;
+}
+
+void device_links::connect(mesh& job) {
+  const auto all = all_links();
+  std::vector<std::string> ids;
+  if (layout_.process == 0)
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      const auto id = devices_[0][0]->on()->make_communicator_id();
+      ids.emplace_back(reinterpret_cast<const char*>(id.data()), id.size());
+    }
+  ids = from_wire<std::vector<std::string>>(
+    job.share({frame_type::mail, to_wire(ids), {}}).head);
+  if (ids.size() != all.size())
+    fail(error_code::mismatch, "process 0 has {} links between devices, not {}",
+         ids.size(), all.size());
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    if (!takes_part(all[i]))
+      continue;
+    const auto* bytes = reinterpret_cast<const std::byte*>(ids[i].data());
+    const auto options =
+      options_of(all[i], communicator_id(bytes, bytes + ids[i].size()));
+    const auto [d, stage] = own_end(all[i]);
+    auto made = std::unique_ptr<link>(new link{
+      options.name, device_of(d, stage).on()->make_communicator(options),
+      communicator_watch(std::chrono::duration<double>(stall_seconds_))});
+    links_.emplace(all[i], std::move(made));
+    try_out(all[i]);
+  }
+}
+
+/// The first call of a link connects, which takes its time: not in a step.
+void device_links::try_out(const key& of) {
+  const auto [d, stage] = own_end(of);
+  auto& device = device_of(d, stage);
+  auto& stream = device.data();
+  const auto scope = stream.enter();
+  const auto small = at::zeros(
+    {1}, at::TensorOptions().dtype(at::kFloat).device(device.device()));
+  const auto [replica, from, to] = of;
+  transfer what{.name = "the first call"};
+  if (is_group(from, to))
+    what = {transfer_kind::all_reduce, small,    small, -1,
+            reduction::mean,           what.name};
+  else if (stage == from)
+    what = {transfer_kind::send, small, {}, 1, reduction::sum, what.name};
+  else
+    what = {transfer_kind::receive, {}, small, 0, reduction::sum, what.name};
+  enqueue(at(of), what, stream);
+  stream.drain();
+}
+
+device_links::link& device_links::at(const key& of) {
+  const auto found = links_.find(of);
+  if (found == links_.end())
+    fail(error_code::internal, "there is no link from stage {} to stage {}",
+         std::get<1>(of), std::get<2>(of));
+  return *found->second;
+}
+
+void device_links::enqueue(link& on, const transfer& what,
+                           device_stream& stream) {
+  const std::scoped_lock lock(on.mutex);
+  if (ended_)
+    fail(error_code::transport, "{}: the run has ended", on.name);
+  on.calls->enqueue(what, stream);
+  on.watch.note(describe(what), stream.record(), steady::now());
+}
+
+void device_links::send(std::int32_t data_rank, std::int32_t from,
+                        std::int32_t to, const tensor_list& tensors,
+                        const event_handle& ready, const std::string& op) {
+  const at::NoGradGuard no_grad;
+  auto& stream = device_of(data_rank, from).sends();
+  take_over(stream, tensors, ready);
+  const auto scope = stream.enter();
+  for (const auto& tensor : tensors)
+    if (tensor.defined() && tensor.numel() > 0)
+      enqueue(
+        at({data_rank, from, to}),
+        {transfer_kind::send, tensor.contiguous(), {}, 1, reduction::sum, op},
+        stream);
+}
+
+tensor_list device_links::receive(const envelope& announced,
+                                  const std::string& op, event_handle& ready) {
+  const at::NoGradGuard no_grad;
+  auto& device = device_of(announced.data_rank, announced.to_stage);
+  auto& stream = device.receives();
+  const auto scope = stream.enter();
+  tensor_list tensors;
+  for (const auto& [dtype, sizes] : announced.tensors) {
+    if (dtype == at::ScalarType::Undefined) {
+      tensors.emplace_back();
+      continue;
+    }
+    tensors.push_back(at::empty(
+      sizes, at::TensorOptions().dtype(dtype).device(device.device())));
+    if (tensors.back().numel() > 0)
+      enqueue(
+        at({announced.data_rank, announced.from_stage, announced.to_stage}),
+        {transfer_kind::receive, {}, tensors.back(), 0, reduction::sum, op},
+        stream);
+  }
+  ready = stream.record();
+  return tensors;
+}
+
+event_handle device_links::average(std::int32_t data_rank, std::int32_t stage,
+                                   const tensor_list& parameters,
+                                   const event_handle& ready) {
+  const at::NoGradGuard no_grad;
+  auto& stream = device_of(data_rank, stage).data();
+  const auto scope = stream.enter();
+  for (const auto& parameter : parameters) {
+    const auto& gradient = parameter.grad();
+    if (!gradient.defined())
+      continue;
+    take_over(stream, {gradient}, ready);
+    enqueue(at({0, stage, stage}),
+            {transfer_kind::all_reduce, gradient, gradient, -1, reduction::mean,
+             fmt::format("{}REDUCE_GRAD", stage)},
+            stream);
+  }
+  return stream.record();
+}
+
+void device_links::abort() noexcept {
+  constexpr std::chrono::milliseconds patience{500};
+  if (ended_.exchange(true))
+    return;
+  for (auto& [of, each] : links_) {
+    // Who is stuck in a call is freed by this.
+    const std::unique_lock lock(each->mutex, patience);
+    each->calls->abort();
+  }
+}
+
+std::vector<std::string> device_links::stuck() {
+  std::vector<std::string> all;
+  for (auto& [of, each] : links_) {
+    try {
+      if (const auto call = each->watch.look(steady::now()))
+        all.push_back(describe(each->name, *call));
+    } catch (const error& reason) {
+      all.push_back(fmt::format("{}: {}", each->name, reason.what()));
+    }
+  }
+  return all;
+}
+
+}  // namespace troupe

@@ -1,0 +1,93 @@
+#include "troupe/actors/stage_device.hpp"
+
+#include <ATen/core/grad_mode.h>
+
+#include <utility>
+
+namespace troupe {
+
+std::unique_ptr<stream_scope> stage_device::enter() const {
+  return device_ ? device_->compute().enter() : nullptr;
+}
+
+event_handle stage_device::mark() const {
+  return device_ ? device_->compute().record() : nullptr;
+}
+
+void stage_device::wait_for(const event_handle& ready) const {
+  if (device_ && ready)
+    device_->compute().wait_for(*ready);
+}
+
+microbatch_data stage_device::bring(const microbatch_data& data,
+                                    event_handle& ready) const {
+  auto& stream = device_->data();
+  microbatch_data brought;
+  for (const auto& tensor : data.inputs)
+    brought.inputs.push_back(to_device(tensor, stream));
+  for (const auto& tensor : data.targets)
+    brought.targets.push_back(to_device(tensor, stream));
+  for (const auto& [name, tensor] : data.arguments)
+    brought.arguments.emplace(name, to_device(tensor, stream));
+  brought.tokens = data.tokens;
+  ready = stream.record();
+  return brought;
+}
+
+tensor_list stage_device::take(tensor_list tensors,
+                               const event_handle& ready) const {
+  if (!device_)
+    return tensors;
+  auto point = ready;
+  for (auto& tensor : tensors) {
+    if (!tensor.defined() || tensor.device() == device_->device())
+      continue;
+    auto& stream = device_->receives();
+    const auto scope = stream.enter();
+    take_over(stream, {tensor}, ready);
+    tensor = tensor.is_cpu() ? to_device(tensor, stream)
+                             : tensor.to(device_->device(), true);
+    point = stream.record();
+  }
+  take_over(device_->compute(), tensors, point);
+  return tensors;
+}
+
+tensor_list stage_device::to_host(const tensor_list& tensors) const {
+  auto& stream = device_->sends();
+  take_over(stream, tensors, mark());
+  tensor_list copies;
+  for (const auto& tensor : tensors)
+    copies.push_back(tensor.defined() ? troupe::to_host(tensor, stream).tensor
+                                      : at::Tensor{});
+  stream.record()->wait();
+  return copies;
+}
+
+void stage_device::begin_op(std::int64_t serial) {
+  if (!device_)
+    return;
+  device_->begin_step(serial);
+  begin_ = mark();
+}
+
+void stage_device::end_op(std::size_t record) {
+  if (!device_)
+    return;
+  auto end = mark();
+  timed_.push_back({record, std::exchange(begin_, nullptr), end});
+  device_->launched(std::move(end));
+}
+
+void stage_device::settle(std::vector<op_record>& records) {
+  for (const auto& op : std::exchange(timed_, {})) {
+    op.end->wait();
+    auto& record = records[op.record];
+    record.host_begin = record.begin;
+    record.host_end = record.end;
+    record.begin = device_->host_ns(*op.begin);
+    record.end = device_->host_ns(*op.end);
+  }
+}
+
+}  // namespace troupe

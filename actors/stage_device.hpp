@@ -1,0 +1,57 @@
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "troupe/engine/device/rank_device.hpp"
+#include "troupe/engine/events/event.hpp"
+#include "troupe/engine/stage/microbatch.hpp"
+
+namespace troupe {
+
+/// How a stage's ops reach the device of their rank: tensors are brought
+/// there, ops go to its streams, each dependency that crosses streams is an
+/// event, and times are the device's. Without a device (a CPU) all of an op is
+/// done when it returns, and nothing happens here. For whoever holds the
+/// rank's lane token.
+class stage_device {
+ public:
+  explicit stage_device(std::shared_ptr<rank_device> device)
+    : device_(std::move(device)) {}
+
+  explicit operator bool() const { return device_ != nullptr; }
+  rank_device* get() const { return device_.get(); }
+
+  /// Ops launched while it lives go to the compute stream; null on a CPU.
+  std::unique_ptr<stream_scope> enter() const;
+  /// The point behind all that the compute stream was given; null on a CPU.
+  event_handle mark() const;
+  /// Compute ops from now on come after it.
+  void wait_for(const event_handle& ready) const;
+
+  /// A microbatch on the device; `ready` tells when.
+  microbatch_data bring(const microbatch_data& data, event_handle& ready) const;
+  /// Tensors that are there at `ready`, wherever they are, for the compute
+  /// stream.
+  tensor_list take(tensor_list tensors, const event_handle& ready) const;
+  /// Copies for another process, in the host's memory; waits for them.
+  tensor_list to_host(const tensor_list& tensors) const;
+
+  /// Around an op of a step that the compute stream is given; `record` gets
+  /// its times when they are known.
+  void begin_op(std::int64_t serial);
+  void end_op(std::size_t record);
+  /// The device's times for the records, whose ops are all done.
+  void settle(std::vector<op_record>& records);
+
+ private:
+  struct timed_op {
+    std::size_t record;
+    event_handle begin, end;
+  };
+  std::shared_ptr<rank_device> device_;
+  event_handle begin_;
+  std::vector<timed_op> timed_;
+};
+
+}  // namespace troupe

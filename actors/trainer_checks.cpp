@@ -1,0 +1,60 @@
+#include "troupe/actors/trainer_checks.hpp"
+
+#include "troupe/schedules/error.hpp"
+#include "troupe/schedules/op_text.hpp"
+#include "troupe/schedules/validate.hpp"
+
+namespace troupe {
+
+namespace {
+
+/// Legal schedules that stages made of LibTorch modules can't run yet.
+void require_runnable(const schedule& order) {
+  if (order.placement.copies() != 1)
+    fail(error_code::invalid_argument,
+         "schedule {} keeps {} copies of each stage; the trainer runs "
+         "schedules with one",
+         order.name, order.placement.copies());
+  if (order.slices != 1)
+    fail(error_code::invalid_argument,
+         "schedule {} cuts microbatches into {} slices; the trainer runs "
+         "whole microbatches",
+         order.name, order.slices);
+  if (!is_training(order))
+    fail(error_code::invalid_argument,
+         "schedule {} has no backwards, so that nothing would be trained",
+         order.name);
+  for (const auto& lane : order.lanes)
+    for (const auto& op : lane)
+      if (op.kind == op_kind::input_backward)
+        fail(error_code::invalid_argument,
+             "schedule {} splits backwards into I and W (op {}); the trainer "
+             "runs full backwards (B) only",
+             order.name, to_text(op));
+  if (!accumulates_in_order(order))
+    fail(error_code::invalid_argument,
+         "schedule {} runs the microbatches of a stage out of order, so that "
+         "its gradients would not be the plain loop's; let them ascend within "
+         "each stage and kind of op",
+         order.name);
+}
+
+}  // namespace
+
+void require_legal(const trainer_options& options) {
+  if (options.data_parallel < 1)
+    fail(error_code::invalid_argument,
+         "data_parallel is {}; use 1 or more replicas", options.data_parallel);
+  if (options.clip < 0)
+    fail(error_code::invalid_argument,
+         "clip is {}; use 0 (no clipping) or a largest gradient norm",
+         options.clip);
+  if (!options.devices.empty() && options.job && options.data_parallel > 1
+      && !options.device_links)
+    throw error(error_code::invalid_argument,
+                "the gradients of replicas in several processes go from device "
+                "to device; leave device_links on, or use the CPU");
+  require_runnable(options.schedule);
+}
+
+}  // namespace troupe

@@ -1,0 +1,104 @@
+#include "troupe/cli/train_devices.hpp"
+
+#include <spdlog/spdlog.h>
+
+#include <sstream>
+
+#include "troupe/engine/device/load_accelerator.hpp"
+#include "troupe/engine/launch/environment.hpp"
+#include "troupe/schedules/error.hpp"
+#include "troupe/schedules/parse_number.hpp"
+#include "troupe/schedules/printable.hpp"
+
+namespace troupe::cli {
+
+namespace {
+
+[[noreturn]] void refuse(const std::string& device) {
+  fail(error_code::invalid_argument,
+       "--device {}: write cpu, cuda (all devices), or some by number: "
+       "cuda:0,2",
+       printable(device));
+}
+
+/// "cuda:0,2" as 0 and 2; "cuda" as none.
+std::vector<int> numbers_in(const std::string& device) {
+  const std::string prefix = "cuda";
+  if (!device.starts_with(prefix))
+    refuse(device);
+  auto rest = device.substr(prefix.size());
+  if (rest.empty())
+    return {};
+  if (rest[0] != ':' || rest.size() == 1 || rest.back() == ',')
+    refuse(device);
+  std::vector<int> numbers;
+  std::istringstream list(rest.substr(1));
+  for (std::string part; std::getline(list, part, ',');) {
+    const auto number = parse_number<int>(part);
+    if (!number || *number < 0)
+      refuse(device);
+    numbers.push_back(*number);
+  }
+  return numbers;
+}
+
+/// All devices; of several processes on one machine, each takes its own.
+std::vector<int> all_devices(int devices) {
+  const auto place = read_environment();
+  if (place.local_processes > 1)
+    return {place.local_process % devices};
+  std::vector<int> all;
+  for (int i = 0; i < devices; ++i)
+    all.push_back(i);
+  return all;
+}
+
+}  // namespace
+
+std::vector<std::shared_ptr<accelerator>> open_devices(
+  const train_options& options) {
+  if (options.device == "cpu")
+    return {};
+  auto numbers = numbers_in(options.device);
+  const auto& found = load_accelerators();
+  if (!found)
+    fail(error_code::device, "--device {}: {}", options.device, found.why_not);
+  const auto devices = found.library->devices();
+  if (numbers.empty())
+    numbers = all_devices(devices);
+  std::vector<std::shared_ptr<accelerator>> opened;
+  for (const auto number : numbers) {
+    if (number >= devices)
+      fail(error_code::device, "--device {}: there {} here", options.device,
+           devices == 1 ? "is one device, number 0,"
+                        : fmt::format("are {} devices", devices));
+    opened.push_back(found.library->open(number));
+    spdlog::info("device {}", describe(opened.back()->description()));
+  }
+  return opened;
+}
+
+overlap_options overlap_of(const train_options& options) {
+  if (options.overlap == "all")
+    return {};
+  overlap_options made{false, false, false};
+  if (options.overlap == "none")
+    return made;
+  std::istringstream list(options.overlap);
+  for (std::string part; std::getline(list, part, ',');) {
+    if (part == "data")
+      made.data = true;
+    else if (part == "reduce")
+      made.reduce = true;
+    else if (part == "transfers")
+      made.transfers = true;
+    else
+      fail(error_code::invalid_argument,
+           "--overlap: '{}' is no kind of work; there are data, reduce, "
+           "transfers, all and none",
+           printable(part));
+  }
+  return made;
+}
+
+}  // namespace troupe::cli

@@ -1,0 +1,250 @@
+#include <ATen/ops/add.h>
+#include <ATen/ops/ones.h>
+
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+
+#include <map>
+#include <mutex>
+
+#include "faked_accelerator.hpp"
+#include "joined_meshes.hpp"
+#include "small_model.hpp"
+
+using namespace troupe;
+using namespace troupe::testing;
+using Catch::Matchers::ContainsSubstring;
+
+namespace {
+
+parameter_list copies_of(const parameter_list& parameters) {
+  parameter_list copies;
+  for (const auto& [name, value] : parameters)
+    copies.emplace_back(name, value.detach().clone());
+  return copies;
+}
+
+struct outcome {
+  parameter_list parameters;
+  std::vector<double> losses, norms;
+};
+
+outcome run(const small_case& what,
+            const std::vector<std::shared_ptr<accelerator>>& devices,
+            const overlap_options& overlap = {}) {
+  auto options = options_for(what);
+  options.devices = devices;
+  options.overlap = overlap;
+  trainer training(model_for(what), options);
+  outcome done;
+  for (int i = 0; i < 3; ++i) {
+    const auto report = training.step(small_text());
+    done.losses.push_back(report.summary.losses.at(0).value);
+    done.norms.push_back(report.summary.gradient_norm);
+    for (const auto& rank : report.ops)
+      for (const auto& op : rank.ops) {
+        CHECK(op.begin <= op.end);
+        CHECK(op.host_begin <= op.host_end);
+        if (op.host_begin > 0)  // a device was given it before it began
+          CHECK(op.host_begin <= op.end);
+      }
+  }
+  training.evaluate(small_text(), 4);
+  done.parameters = copies_of(training.parameters());
+  return done;
+}
+
+/// Same bits as on the CPU, and every dependency is an event.
+void compare(const small_case& what, const overlap_options& overlap = {}) {
+  INFO(describe(what));
+  const auto on_cpu = run(what, {});
+  const auto device = std::make_shared<faked_accelerator>();
+  const auto on_device = run(what, {device}, overlap);
+  CHECK(first_difference(on_cpu.parameters, on_device.parameters) == "");
+  CHECK(on_cpu.losses == on_device.losses);
+  CHECK(on_cpu.norms == on_device.norms);
+  CHECK(device->watched() > 1000);
+  CHECK(device->races() == std::vector<std::string>{});
+}
+
+}  // namespace
+
+TEST_CASE("work on streams without an event between is a race") {
+  const faked_accelerator device;
+  auto& on = const_cast<faked_accelerator&>(device);
+  const auto a = on.make_stream(stream_priority::normal);
+  const auto b = on.make_stream(stream_priority::normal);
+  at::Tensor made;
+  {
+    const auto scope = a->enter();
+    made = at::ones({4}) + 1;
+  }
+  SECTION("an event and a note") {
+    b->wait_for(*a->record());
+    b->uses(made);
+    const auto scope = b->enter();
+    made.add_(1);
+    CHECK(device.races().empty());
+  }
+  SECTION("no event") {
+    b->uses(made);
+    const auto scope = b->enter();
+    const auto sum = made + 1;
+    REQUIRE(device.races().size() == 1);
+    CHECK_THAT(device.races()[0], ContainsSubstring("what stream 1 writes"));
+  }
+  SECTION("no note") {
+    b->wait_for(*a->record());
+    const auto scope = b->enter();
+    const auto sum = made + 1;
+    REQUIRE(device.races().size() == 1);
+    CHECK_THAT(device.races()[0], ContainsSubstring("was not told"));
+  }
+  SECTION("written while another reads") {
+    b->wait_for(*a->record());
+    b->uses(made);
+    {
+      const auto scope = b->enter();
+      const auto sum = made + 1;
+    }
+    const auto scope = a->enter();
+    made.add_(1);
+    REQUIRE(device.races().size() == 1);
+    CHECK_THAT(device.races()[0], ContainsSubstring("reads"));
+  }
+  SECTION("the host reads before it waited") {
+    const auto sum = made + 1;
+    CHECK(device.races().size() == 1);
+  }
+  SECTION("the host waits") {
+    a->record()->wait();
+    const auto sum = made + 1;
+    CHECK(device.races().empty());
+  }
+}
+
+TEST_CASE("on a device the same bits, and events between all streams") {
+  compare({.schedule = "1f1b", .ranks = 3, .microbatches = 4, .clip = 0.5});
+  compare({.schedule = "gpipe", .ranks = 2, .recompute = true});
+  compare({.schedule = "eager_1f1b", .ranks = 2, .use_sgd = true});
+  compare({.schedule = "interleaved_1f1b",
+           .ranks = 2,
+           .stages_per_rank = 2,
+           .data_parallel = 2,
+           .clip = 0.5});
+  compare({.schedule = "breadth_first",
+           .ranks = 2,
+           .stages_per_rank = 2,
+           .data_parallel = 3});
+}
+
+TEST_CASE("each overlap can be switched off without changing a bit") {
+  const small_case what{.ranks = 2, .data_parallel = 2, .clip = 0.5};
+  for (int off = 0; off < 8; ++off)
+    compare(what, {.data = (off & 1) == 0,
+                   .reduce = (off & 2) == 0,
+                   .transfers = (off & 4) == 0});
+}
+
+TEST_CASE("monitors see on a device what they see on the CPU") {
+  const auto seen_on = [](std::vector<std::shared_ptr<accelerator>> devices) {
+    auto options = options_for({.ranks = 2, .microbatches = 2, .clip = 0.5});
+    options.devices = std::move(devices);
+    options.loss_scale.initial = 8;
+    trainer training(model_for({.ranks = 2}), options);
+    std::mutex mutex;
+    std::map<std::string, tensor_statistics> seen;
+    monitor watcher;
+    watcher.name = "all";
+    watcher.wants.tensors = static_cast<tensor_kind>(127);
+    watcher.wants.needs = tensor_needs::statistics | tensor_needs::histogram;
+    watcher.see = [&](const event& what) {
+      const std::scoped_lock lock(mutex);
+      if (const auto* op = std::get_if<tensors_event>(&what))
+        for (const auto& record : op->tensors)
+          seen[std::to_string(op->source.microbatch) + " " + record.owner->name
+               + "/" + part_text(record) + std::to_string(op->backward)] =
+            record.statistics;
+    };
+    training.attach(watcher);
+    training.step(small_text());
+    training.finish_monitors();
+    return seen;
+  };
+  const auto on_cpu = seen_on({});
+  const auto device = std::make_shared<faked_accelerator>();
+  CHECK(on_cpu.size() > 100);
+  CHECK((seen_on({device}) == on_cpu));
+  CHECK(device->races() == std::vector<std::string>{});
+}
+
+namespace {
+
+/// A device for each process, links from device to device or by the host.
+void compare_job(const small_case& what, std::int32_t processes,
+                 bool device_links) {
+  INFO(describe(what) << " in " << processes << " processes");
+  const auto on_cpu = run(what, {});
+  const faked_accelerator watch;  // over those of all processes
+  joined_meshes meshes(processes);
+  std::mutex mutex;
+  parameter_list together;
+  const auto errors = in_all(meshes, [&](const std::shared_ptr<mesh>& job) {
+    auto options = options_for(what);
+    options.job = job;
+    options.devices = {std::make_shared<faked_accelerator>()};
+    options.device_links = device_links;
+    trainer training(model_for(what), options);
+    for (int i = 0; i < 3; ++i)
+      training.step(small_text());
+    training.evaluate(small_text(), 4);
+    training.check_replicas();
+    auto all = training.gather_parameters();
+    const std::scoped_lock lock(mutex);
+    if (job->place().leads())
+      together = copies_of(all);
+  });
+  CHECK(errors == std::vector<std::string>(errors.size()));
+  CHECK(first_difference(on_cpu.parameters, together) == "");
+  CHECK(watch.races() == std::vector<std::string>{});
+}
+
+}  // namespace
+
+TEST_CASE("devices of several processes train the same bits") {
+  for (const bool device_links : {true, false}) {
+    compare_job({.ranks = 2, .clip = 0.5}, 2, device_links);
+    compare_job({.schedule = "gpipe", .ranks = 3}, 3, device_links);
+    compare_job({.schedule = "interleaved_1f1b", .stages_per_rank = 2}, 2,
+                device_links);
+    compare_job({.schedule = "eager_1f1b", .ranks = 4, .microbatches = 8}, 2,
+                device_links);
+  }
+}
+
+TEST_CASE("replicas on devices of several processes train the same bits") {
+  compare_job({.data_parallel = 2, .clip = 0.5}, 2, true);
+  compare_job({.data_parallel = 2, .clip = 0.5}, 4, true);
+  compare_job({.ranks = 1, .data_parallel = 3}, 3, true);
+}
+
+TEST_CASE("a failure lets no device wait for another") {
+  joined_meshes meshes(2);
+  const faked_accelerator watch;
+  const auto errors = in_all(meshes, [&](const std::shared_ptr<mesh>& job) {
+    auto options = options_for({.ranks = 2});
+    options.job = job;
+    options.devices = {std::make_shared<faked_accelerator>()};
+    int losses = 0;
+    options.loss = [&losses, inner = options.loss](
+                     const tensor_list& outputs, const microbatch_data& data) {
+      if (++losses == 3)
+        throw std::runtime_error("a bad loss");
+      return inner(outputs, data);
+    };
+    trainer training(model_for({.ranks = 2}), options);
+    training.step(small_text());
+  });
+  for (const auto& error : errors)
+    CHECK_THAT(error, ContainsSubstring("a bad loss"));
+}

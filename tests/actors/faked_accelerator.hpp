@@ -1,0 +1,46 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "troupe/engine/device/accelerator.hpp"
+
+namespace troupe::testing {
+
+/// An accelerator whose device is the CPU: its streams run what they are given
+/// at once, and events are reached. But while it lives every operator of
+/// LibTorch, on any thread, is held against the order that streams and events
+/// promise, by vector clocks: reading or writing what another stream wrote (or
+/// reads) without an event in between is a race, and so is the use of a tensor
+/// on a stream that was not told of it (`device_stream::uses`). Work outside
+/// of streams is the host's, which has to have waited for an event. Several in
+/// a process are watched together. Communicators move tensors between them;
+/// an average is computed in ascending rank, so that its bits are those of
+/// the CPU.
+class faked_accelerator final : public accelerator {
+ public:
+  faked_accelerator();
+  ~faked_accelerator() override;
+  faked_accelerator(const faked_accelerator&) = delete;
+  faked_accelerator& operator=(const faked_accelerator&) = delete;
+
+  /// What went wrong, in words; each kind of operator and trouble once.
+  std::vector<std::string> races() const;
+  /// Operators that were watched within streams.
+  std::size_t watched() const;
+
+  const accelerator_description& description() const override;
+  device_memory memory() const override;
+  std::unique_ptr<device_stream> make_stream(stream_priority) override;
+  device_kernels& kernels() override;
+  communicator_id make_communicator_id() override;
+  std::unique_ptr<communicator> make_communicator(
+    const communicator_options&) override;
+
+ private:
+  accelerator_description description_;
+  std::unique_ptr<device_kernels> kernels_;
+};
+
+}  // namespace troupe::testing

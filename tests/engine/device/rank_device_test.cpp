@@ -1,0 +1,98 @@
+#include "troupe/engine/device/rank_device.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+
+#include <atomic>
+
+#include "troupe/schedules/error.hpp"
+
+using namespace troupe;
+
+namespace {
+
+/// Reached once somebody has waited for it, or as it is told.
+struct slow_event final : device_event {
+  bool reached() const override { return done; }
+  void wait() const override {
+    ++waits;
+    done = true;
+  }
+  double seconds_since(const device_event&) const override { return 0.5; }
+
+  mutable bool done = false;
+  mutable int waits = 0;
+};
+
+struct silent_stream final : device_stream {
+  explicit silent_stream(stream_priority made_with) : priority(made_with) {}
+  c10::Device device() const override { return c10::kCPU; }
+  std::unique_ptr<stream_scope> enter() override { return nullptr; }
+  event_handle record() override { return std::make_shared<slow_event>(); }
+  void wait_for(const device_event&) override {}
+  void uses(const at::Tensor&) override {}
+  void drain() override {}
+  stream_priority priority;
+};
+
+struct silent_accelerator final : accelerator {
+  const accelerator_description& description() const override { return about; }
+  device_memory memory() const override { return {}; }
+  std::unique_ptr<device_stream> make_stream(
+    stream_priority priority) override {
+    ++streams;
+    return std::make_unique<silent_stream>(priority);
+  }
+  device_kernels& kernels() override {
+    throw error(error_code::internal, "no kernels");
+  }
+  communicator_id make_communicator_id() override { return {}; }
+  std::unique_ptr<communicator> make_communicator(
+    const communicator_options&) override {
+    return nullptr;
+  }
+
+  accelerator_description about{c10::kCPU, "silent"};
+  int streams = 0;
+};
+
+}  // namespace
+
+TEST_CASE("the host waits when it is too far ahead of the device") {
+  rank_device rank(std::make_shared<silent_accelerator>(), {}, 2);
+  std::vector<std::shared_ptr<slow_event>> ends;
+  for (int i = 0; i < 5; ++i) {
+    ends.push_back(std::make_shared<slow_event>());
+    rank.launched(ends.back());
+  }
+  for (int i = 0; i < 5; ++i)
+    CHECK(ends[static_cast<std::size_t>(i)]->waits == (i < 3 ? 1 : 0));
+  ends[3]->done = ends[4]->done = true;  // the device has caught up
+  for (int i = 0; i < 2; ++i)
+    rank.launched(std::make_shared<slow_event>());
+  CHECK(ends[3]->waits + ends[4]->waits == 0);
+}
+
+TEST_CASE("work that may not overlap shares the compute stream") {
+  const auto device = std::make_shared<silent_accelerator>();
+  rank_device apart(device, {});
+  CHECK(device->streams == 4);
+  CHECK(&apart.data() != &apart.compute());
+  CHECK(&apart.sends() != &apart.receives());
+  rank_device together(device, {false, false, false});
+  CHECK(device->streams == 5);
+  for (auto* stream :
+       {&together.data(), &together.sends(), &together.receives()})
+    CHECK(stream == &together.compute());
+}
+
+TEST_CASE("the device's times are told by the host's clock") {
+  rank_device rank(std::make_shared<silent_accelerator>(), {});
+  rank.begin_step(1);
+  const slow_event later;
+  const auto told = rank.host_ns(later);
+  CHECK(told == rank.host_ns(later));
+  rank.begin_step(1);  // the same step
+  CHECK(told == rank.host_ns(later));
+  rank.begin_step(2);
+  CHECK(rank.host_ns(later) > told);
+}
