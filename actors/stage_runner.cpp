@@ -201,6 +201,8 @@ void stage_runner::execute(const plan_op& op) {
   if (is_compute(op.kind))
     bring_data();
   post_receives();
+  if (reduced_ && !setup_.overlap.reduce)
+    device_.wait_for(reduced_->ready);
   if (on_device(op.kind))
     device_.begin_op(step_->serial);
   auto record = input_times_;
@@ -278,7 +280,7 @@ void stage_runner::apply_update() {
 }
 
 tensor_list stage_runner::take_input(bool backward, microbatch_key key) {
-  const auto taken =
+  auto taken =
     std::move(inbox_.extract({step_->serial, backward, key}).mapped());
   if (step_->settings.tells_messages && taken.message != none) {
     const auto now = now_ns();
@@ -286,7 +288,7 @@ tensor_list stage_runner::take_input(bool backward, microbatch_key key) {
                          taken.left, taken.arrived, now,
                          waits_since_ == 0 ? 0 : now - waits_since_});
   }
-  return device_.take(taken.tensors, taken.ready);
+  return device_.take(std::move(taken.tensors), taken.ready);
 }
 
 /// Makes the calls that match what was announced, in that order: whoever sends
