@@ -13,17 +13,6 @@ namespace troupe {
 
 namespace {
 
-/// The last op of the plan that the stage executes.
-std::uint32_t last_op_of(const plan& plan, std::int32_t stage) {
-  const auto rank = static_cast<std::size_t>(plan.placement.rank_of(stage));
-  auto at = plan.first_op[rank + 1];
-  while (at-- > plan.first_op[rank])
-    if (plan.ops[at].stage == stage
-        && plan.ops[at].kind != plan_op_kind::receive)
-      return at;
-  fail(error_code::internal, "stage {} has no ops in the plan", stage);
-}
-
 std::int64_t bytes_of(const tensor_list& tensors) {
   std::int64_t bytes = 0;
   for (const auto& tensor : tensors)
@@ -347,7 +336,8 @@ void stage_runner::hand_on(tensor_list tensors, microbatch_key key,
   const auto& placement = step_->plan->placement;
   const auto to = setup_.stage + (backward ? -1 : 1);
   if (placement.rank_of(to) == setup_.rank)
-    ports_.deliver(to, pack(std::move(tensors), key, backward, none));
+    ports_.deliver(
+      to, pack(setup_, *step_, std::move(tensors), key, backward, none));
   else
     outbox_.emplace(std::pair{backward, key},
                     made_tensors{std::move(tensors), device_.mark()});
@@ -370,7 +360,8 @@ void stage_runner::send_out(const plan_op& op) {
     tensors = device_.to_host(tensors);
     made_at = nullptr;
   }
-  auto packed = pack(std::move(tensors), key, backward, op.message);
+  auto packed =
+    pack(setup_, *step_, std::move(tensors), key, backward, op.message);
   packed.ready = made_at;
   if (far && setup_.links) {
     setup_.links->send(setup_.data_rank, setup_.stage, to, packed.tensors,
@@ -380,27 +371,6 @@ void stage_runner::send_out(const plan_op& op) {
     packed.ready = nullptr;
   }
   ports_.deliver(to, std::move(packed));
-}
-
-stage_tensors stage_runner::pack(tensor_list tensors, microbatch_key key,
-                                 bool backward, std::int32_t message) const {
-  stage_tensors packed;
-  auto& e = packed.header;
-  e.run = setup_.run;
-  e.serial = step_->serial;
-  e.data_rank = setup_.data_rank;
-  e.from_stage = setup_.stage;
-  e.to_stage = setup_.stage + (backward ? -1 : 1);
-  e.key = key;
-  e.backward = backward;
-  e.message = message;
-  for (const auto& tensor : tensors)
-    e.tensors.emplace_back(
-      tensor.defined() ? tensor.scalar_type() : at::ScalarType::Undefined,
-      tensor.defined() ? tensor.sizes().vec() : std::vector<std::int64_t>{});
-  packed.tensors = std::move(tensors);
-  e.sent = now_ns();
-  return packed;
 }
 
 void stage_runner::finish_step() {

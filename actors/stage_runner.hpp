@@ -88,8 +88,6 @@ class stage_runner {
   microbatch_data take_data(std::int32_t microbatch);
   void ask_for_data(std::int32_t up_to);
   void hand_on(tensor_list tensors, microbatch_key key, bool backward);
-  stage_tensors pack(tensor_list tensors, microbatch_key key, bool backward,
-                     std::int32_t message) const;
   void finish_step();
   void show(progress_board::state state) const;
 

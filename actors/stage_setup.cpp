@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "troupe/engine/device/clock.hpp"
 #include "troupe/schedules/error.hpp"
 
 namespace troupe {
@@ -42,6 +43,38 @@ std::string summary(const envelope& e) {
   return fmt::format("{} of microbatch {} slice {} from stage {} to stage {}",
                      e.backward ? "gradient" : "activation", e.key.microbatch,
                      e.key.slice, e.from_stage, e.to_stage);
+}
+
+std::uint32_t last_op_of(const plan& plan, std::int32_t stage) {
+  const auto rank = static_cast<std::size_t>(plan.placement.rank_of(stage));
+  auto at = plan.first_op[rank + 1];
+  while (at-- > plan.first_op[rank])
+    if (plan.ops[at].stage == stage
+        && plan.ops[at].kind != plan_op_kind::receive)
+      return at;
+  fail(error_code::internal, "stage {} has no ops in the plan", stage);
+}
+
+stage_tensors pack(const stage_setup& by, const step_context& step,
+                   tensor_list tensors, microbatch_key key, bool backward,
+                   std::int32_t message) {
+  stage_tensors packed;
+  auto& e = packed.header;
+  e.run = by.run;
+  e.serial = step.serial;
+  e.data_rank = by.data_rank;
+  e.from_stage = by.stage;
+  e.to_stage = by.stage + (backward ? -1 : 1);
+  e.key = key;
+  e.backward = backward;
+  e.message = message;
+  for (const auto& tensor : tensors)
+    e.tensors.emplace_back(
+      tensor.defined() ? tensor.scalar_type() : at::ScalarType::Undefined,
+      tensor.defined() ? tensor.sizes().vec() : std::vector<std::int64_t>{});
+  packed.tensors = std::move(tensors);
+  e.sent = now_ns();
+  return packed;
 }
 
 void require_expected(const stage_tensors& message, const stage_setup& by,

@@ -35,6 +35,14 @@ struct stage_setup {
 /// "gradient of microbatch 3 slice 0 from stage 2 to stage 1".
 std::string summary(const envelope& e);
 
+/// The last op of the plan that the stage executes.
+std::uint32_t last_op_of(const plan& plan, std::int32_t stage);
+
+/// What a stage sends to its neighbour, announced; `message` is the plan's.
+stage_tensors pack(const stage_setup& by, const step_context& step,
+                   tensor_list tensors, microbatch_key key, bool backward,
+                   std::int32_t message);
+
 /// Throws `mismatch` for tensors that the stage can't be meant to get, or that
 /// are not what they announce. `step`: the one that runs; null: none yet.
 void require_expected(const stage_tensors& message, const stage_setup& by,

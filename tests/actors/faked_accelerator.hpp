@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "race_watch.hpp"
 #include "troupe/engine/device/accelerator.hpp"
 
 namespace troupe::testing {
@@ -39,6 +40,7 @@ class faked_accelerator final : public accelerator {
     const communicator_options&) override;
 
  private:
+  watched_operators watched_;
   accelerator_description description_;
   std::unique_ptr<device_kernels> kernels_;
 };

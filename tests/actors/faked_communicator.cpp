@@ -1,0 +1,137 @@
+#include "faked_communicator.hpp"
+
+#include <atomic>
+#include <condition_variable>
+#include <deque>
+#include <map>
+#include <mutex>
+
+#include "race_watch.hpp"
+#include "troupe/schedules/error.hpp"
+
+namespace troupe::testing {
+
+namespace {
+
+struct exchange_place {
+  struct parcel {
+    at::Tensor tensor;
+    vector_clock clock;
+  };
+  std::mutex mutex;
+  std::condition_variable changed;
+  bool ended = false;
+  std::deque<parcel> sent;
+  std::map<int, parcel> given;  // to a reduction, by rank
+  int taken = 0;                // of its result
+};
+
+std::shared_ptr<exchange_place> place_of(const communicator_id& id) {
+  static std::mutex mutex;
+  static std::map<communicator_id, std::shared_ptr<exchange_place>> places;
+  const std::scoped_lock lock(mutex);
+  auto& place = places[id];
+  if (!place)
+    place = std::make_shared<exchange_place>();
+  return place;
+}
+
+class faked_communicator final : public communicator {
+ public:
+  explicit faked_communicator(const communicator_options& options)
+    : options_(options), place_(place_of(options.id)) {}
+  ~faked_communicator() override { abort(); }
+
+  void enqueue(const transfer& what, device_stream& stream) override {
+    const auto scope = stream.enter();
+    switch (what.kind) {
+      case transfer_kind::send:
+        return send(what.input);
+      case transfer_kind::receive:
+        return receive(what.output);
+      case transfer_kind::all_reduce:
+        return average(what.input);
+      default:
+        throw error(error_code::internal, "no such faked call");
+    }
+  }
+  std::string problem() override { return {}; }
+  void abort() noexcept override {
+    const std::scoped_lock lock(place_->mutex);
+    place_->ended = true;
+    place_->changed.notify_all();
+  }
+  void finish() override {}
+
+ private:
+  static exchange_place::parcel parcel_of(const at::Tensor& tensor) {
+    auto copy = tensor.clone();
+    return {copy, active_watch()->now(current_stream)};
+  }
+  template <class Ready>
+  void wait(std::unique_lock<std::mutex>& lock, const Ready& ready) {
+    place_->changed.wait(lock, [&] { return place_->ended || ready(); });
+    if (place_->ended)
+      throw error(error_code::transport, options_.name + " has ended");
+  }
+  void send(const at::Tensor& from) {
+    auto parcel = parcel_of(from);
+    const std::scoped_lock lock(place_->mutex);
+    place_->sent.push_back(std::move(parcel));
+    place_->changed.notify_all();
+  }
+  void receive(at::Tensor to) {
+    std::unique_lock lock(place_->mutex);
+    wait(lock, [&] { return !place_->sent.empty(); });
+    const auto parcel = std::move(place_->sent.front());
+    place_->sent.pop_front();
+    lock.unlock();
+    take(parcel, to);
+  }
+  void take(const exchange_place::parcel& from, at::Tensor& to) {
+    active_watch()->wait_for(current_stream, from.clock);
+    active_watch()->uses(current_stream, from.tensor);
+    to.copy_(from.tensor);
+  }
+  void average(at::Tensor values) {
+    auto parcel = parcel_of(values);
+    std::unique_lock lock(place_->mutex);
+    wait(lock, [&] { return place_->taken == 0; });
+    place_->given[options_.rank] = std::move(parcel);
+    place_->changed.notify_all();
+    wait(lock, [&] { return std::ssize(place_->given) == options_.size; });
+    const auto all = place_->given;
+    if (++place_->taken == options_.size) {
+      place_->taken = 0;
+      place_->given.clear();
+      place_->changed.notify_all();
+    }
+    lock.unlock();
+    take(all.at(0), values);
+    for (int rank = 1; rank < options_.size; ++rank) {
+      active_watch()->wait_for(current_stream, all.at(rank).clock);
+      active_watch()->uses(current_stream, all.at(rank).tensor);
+      values.add_(all.at(rank).tensor);
+    }
+    values.div_(double(options_.size));
+  }
+
+  communicator_options options_;
+  std::shared_ptr<exchange_place> place_;
+};
+
+}  // namespace
+
+std::unique_ptr<communicator> make_faked_communicator(
+  const communicator_options& options) {
+  return std::make_unique<faked_communicator>(options);
+}
+
+communicator_id new_faked_id() {
+  static std::atomic<int> last{0};
+  const auto number = ++last;
+  return {static_cast<std::byte>(number & 255),
+          static_cast<std::byte>(number >> 8)};
+}
+
+}  // namespace troupe::testing

@@ -1,0 +1,87 @@
+#include "race_watch.hpp"
+
+#include <ATen/record_function.h>
+
+#include <atomic>
+#include <memory>
+
+namespace troupe::testing {
+
+namespace {
+
+std::atomic<race_watch*> active{nullptr};
+std::atomic<int> watchers{0};
+at::CallbackHandle callback = 0;
+
+/// What an operator was given, and the versions then: what has the same
+/// afterwards was not written, but a view made of it.
+struct call_inputs final : at::ObserverContext {
+  std::vector<std::pair<at::Tensor, std::uint32_t>> tensors;
+};
+
+template <class Take>
+void each_tensor(const c10::IValue& value, const Take& take) {
+  if (value.isTensor())
+    take(value.toTensor());
+  else if (value.isTensorList())
+    for (const at::Tensor& tensor : value.toTensorList())
+      take(tensor);
+}
+
+std::unique_ptr<at::ObserverContext> on_start(const at::RecordFunction& call) {
+  auto seen = std::make_unique<call_inputs>();
+  for (const auto& input : call.inputs())
+    each_tensor(input, [&](const at::Tensor& tensor) {
+      if (tensor.defined())
+        seen->tensors.emplace_back(
+          tensor, tensor.is_inference() ? 0 : tensor._version());
+    });
+  return seen;
+}
+
+void on_end(const at::RecordFunction& call, at::ObserverContext* context) {
+  auto* watch = active.load();
+  if (!watch)
+    return;
+  std::vector<at::Tensor> reads, writes;
+  for (const auto& [tensor, version] :
+       static_cast<call_inputs*>(context)->tensors)
+    (tensor._version() == version ? reads : writes).push_back(tensor);
+  const auto is_view = [&](const at::Tensor& made) {
+    return std::ranges::any_of(reads, [&](const at::Tensor& of) {
+      return of.has_storage() && made.has_storage()
+             && of.storage().is_alias_of(made.storage());
+    });
+  };
+  for (const auto& output : call.outputs())
+    each_tensor(output, [&](const at::Tensor& tensor) {
+      if (tensor.defined() && !is_view(tensor))
+        writes.push_back(tensor);
+    });
+  watch->ran(call.name(), reads, writes);
+}
+
+}  // namespace
+
+watched_operators::watched_operators() {
+  if (watchers++ > 0)
+    return;
+  active = new race_watch;
+  callback = at::addGlobalCallback(at::RecordFunctionCallback(on_start, on_end)
+                                     .needsInputs(true)
+                                     .needsOutputs(true)
+                                     .scopes({at::RecordScope::FUNCTION}));
+}
+
+watched_operators::~watched_operators() {
+  if (--watchers > 0)
+    return;
+  at::removeCallback(callback);
+  delete active.exchange(nullptr);
+}
+
+race_watch* active_watch() {
+  return active;
+}
+
+}  // namespace troupe::testing

@@ -1,0 +1,164 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <set>
+#include <string>
+#include <vector>
+
+namespace troupe::testing {
+
+/// How much of each stream's work comes before; stream 0 is the host.
+using vector_clock = std::map<int, std::int64_t>;
+
+inline void join(vector_clock& into, const vector_clock& other) {
+  for (const auto& [stream, tick] : other)
+    into[stream] = std::max(into[stream], tick);
+}
+
+/// The stream that the calling thread has entered.
+inline thread_local int current_stream = 0;
+
+/// What streams did to which memory, in the order that they promise. Any
+/// thread.
+class race_watch {
+ public:
+  int add_stream() {
+    const std::scoped_lock lock(mutex_);
+    clocks_[++streams_] = clocks_[0];
+    return streams_;
+  }
+  vector_clock now(int stream) {
+    const std::scoped_lock lock(mutex_);
+    return clocks_[stream];
+  }
+  void wait_for(int stream, const vector_clock& event) {
+    const std::scoped_lock lock(mutex_);
+    join(clocks_[stream], event);
+  }
+  void uses(int stream, const at::Tensor& tensor) {
+    if (!tensor.defined())
+      return;
+    const std::scoped_lock lock(mutex_);
+    if (auto* known = find(tensor))
+      known->told.insert(stream);
+  }
+
+  /// An operator has run: what it read, and what it wrote.
+  void ran(const char* name, const std::vector<at::Tensor>& reads,
+           const std::vector<at::Tensor>& writes) {
+    const std::scoped_lock lock(mutex_);
+    const auto stream = current_stream;
+    auto& clock = clocks_[stream];
+    join(clock, clocks_[0]);  // the host waited before it gave this
+    const auto tick = ++clock[stream];
+    watched_ += stream == 0 ? 0 : 1;
+    for (const auto& tensor : reads)
+      if (auto* known = find(tensor)) {
+        check(name, "reads", stream, clock, *known, false);
+        known->reads[stream] = tick;
+      }
+    for (const auto& tensor : writes) {
+      auto* known = find(tensor);
+      if (known)
+        check(name, "writes", stream, clock, *known, true);
+      else
+        known = add(tensor, stream);
+      known->writer = stream;
+      known->written = tick;
+      known->reads.clear();
+    }
+  }
+
+  std::vector<std::string> races() const {
+    const std::scoped_lock lock(mutex_);
+    return {races_.begin(), races_.end()};
+  }
+  std::size_t watched() const {
+    const std::scoped_lock lock(mutex_);
+    return watched_;
+  }
+
+ private:
+  struct storage_state {
+    c10::weak_intrusive_ptr<c10::StorageImpl> holder;  // keeps its address
+    int made_on = 0;
+    int writer = 0;
+    std::int64_t written = 0;
+    std::map<int, std::int64_t> reads;
+    std::set<int> told;
+  };
+
+  storage_state* find(const at::Tensor& tensor) {
+    if (!tensor.defined() || !tensor.has_storage())
+      return nullptr;
+    const auto at = known_.find(tensor.storage().unsafeGetStorageImpl());
+    return at == known_.end() ? nullptr : &at->second;
+  }
+  storage_state* add(const at::Tensor& tensor, int stream) {
+    if (!tensor.defined() || !tensor.has_storage())
+      return &nowhere_;
+    storage_state made{
+      tensor.storage().getWeakStorageImpl(), stream, stream, 0, {}, {stream}};
+    return &known_
+              .emplace(tensor.storage().unsafeGetStorageImpl(), std::move(made))
+              .first->second;
+  }
+
+  void check(const char* name, const char* does, int stream,
+             const vector_clock& clock, const storage_state& known,
+             bool writes) {
+    const auto before = [&](int other, std::int64_t tick) {
+      const auto at = clock.find(other);
+      return other == stream || (at != clock.end() && at->second >= tick);
+    };
+    // What the host made was there when the work was given.
+    if (known.writer != 0 && !before(known.writer, known.written))
+      races_.insert(fmt::format("{} {} on stream {} what stream {} writes",
+                                name, does, stream, known.writer));
+    if (writes)
+      for (const auto& [reader, tick] : known.reads)
+        if (reader != 0 && !before(reader, tick))
+          races_.insert(fmt::format("{} writes on stream {} what {} reads",
+                                    name, stream, reader));
+    if (stream != 0 && known.made_on != 0 && !known.told.contains(stream))
+      races_.insert(
+        fmt::format("{} {} on stream {} a tensor of stream {}, "
+                    "which was not told to keep it",
+                    name, does, stream, known.made_on));
+  }
+
+  mutable std::mutex mutex_;
+  int streams_ = 0;
+  std::map<int, vector_clock> clocks_;
+  std::map<const c10::StorageImpl*, storage_state> known_;
+  storage_state nowhere_{c10::weak_intrusive_ptr<c10::StorageImpl>(
+                           c10::intrusive_ptr<c10::StorageImpl>()),
+                         0,
+                         0,
+                         0,
+                         {},
+                         {}};
+  std::set<std::string> races_;
+  std::size_t watched_ = 0;
+};
+
+/// Watches every operator of LibTorch, on all threads, while anybody wants it.
+class watched_operators {
+ public:
+  watched_operators();
+  ~watched_operators();
+  watched_operators(const watched_operators&) = delete;
+  watched_operators& operator=(const watched_operators&) = delete;
+};
+
+/// Null while nobody watches.
+race_watch* active_watch();
+
+}  // namespace troupe::testing
