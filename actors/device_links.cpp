@@ -136,11 +136,11 @@ void device_links::try_out(const key& of) {
   transfer what{.name = "the first call"};
   if (is_group(from, to))
     what = {transfer_kind::all_reduce, small,    small, -1,
-            reduction::mean,           what.name};
+            reduce_kind::mean,         what.name};
   else if (stage == from)
-    what = {transfer_kind::send, small, {}, 1, reduction::sum, what.name};
+    what = {transfer_kind::send, small, {}, 1, reduce_kind::sum, what.name};
   else
-    what = {transfer_kind::receive, {}, small, 0, reduction::sum, what.name};
+    what = {transfer_kind::receive, {}, small, 0, reduce_kind::sum, what.name};
   enqueue(at(of), what, stream);
   stream.drain();
 }
@@ -173,7 +173,7 @@ void device_links::send(std::int32_t data_rank, std::int32_t from,
     if (tensor.defined() && tensor.numel() > 0)
       enqueue(
         at({data_rank, from, to}),
-        {transfer_kind::send, tensor.contiguous(), {}, 1, reduction::sum, op},
+        {transfer_kind::send, tensor.contiguous(), {}, 1, reduce_kind::sum, op},
         stream);
 }
 
@@ -194,7 +194,7 @@ tensor_list device_links::receive(const envelope& announced,
     if (tensors.back().numel() > 0)
       enqueue(
         at({announced.data_rank, announced.from_stage, announced.to_stage}),
-        {transfer_kind::receive, {}, tensors.back(), 0, reduction::sum, op},
+        {transfer_kind::receive, {}, tensors.back(), 0, reduce_kind::sum, op},
         stream);
   }
   ready = stream.record();
@@ -213,8 +213,8 @@ event_handle device_links::average(std::int32_t data_rank, std::int32_t stage,
       continue;
     take_over(stream, {gradient}, ready);
     enqueue(at({0, stage, stage}),
-            {transfer_kind::all_reduce, gradient, gradient, -1, reduction::mean,
-             fmt::format("{}REDUCE_GRAD", stage)},
+            {transfer_kind::all_reduce, gradient, gradient, -1,
+             reduce_kind::mean, fmt::format("{}REDUCE_GRAD", stage)},
             stream);
   }
   return stream.record();

@@ -32,11 +32,11 @@ std::optional<ncclDataType_t> type_of(at::ScalarType type) {
   }
 }
 
-ncclRedOp_t operation_of(reduction how) {
+ncclRedOp_t operation_of(reduce_kind how) {
   switch (how) {
-    case reduction::mean:
+    case reduce_kind::mean:
       return ncclAvg;
-    case reduction::max:
+    case reduce_kind::max:
       return ncclMax;
     default:
       return ncclSum;

@@ -18,7 +18,7 @@ enum class transfer_kind {
   reduce_scatter,  // input -> output, this rank's part of the result
 };
 
-enum class reduction { sum, mean, max };
+enum class reduce_kind { sum, mean, max };
 
 /// One call to a communicator. Tensors are contiguous and of its device;
 /// output may be input, where their sizes allow it. A send has no output, a
@@ -28,7 +28,7 @@ struct transfer {
   at::Tensor input{};
   at::Tensor output{};
   int peer = -1;
-  reduction how = reduction::sum;
+  reduce_kind how = reduce_kind::sum;
   std::string name{};  // of the op that it is for, as errors tell it
 };
 
