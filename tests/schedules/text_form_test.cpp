@@ -79,6 +79,16 @@ TEST_CASE("a malformed text form is refused with its line") {
   refused("troupe schedule 2\n", "x, line 1: expected 'troupe schedule 1'");
 }
 
+TEST_CASE("lines may end in any number of CR") {
+  const auto read = from_text_form(
+    "troupe schedule 1\r\nname a\r\r\r\nmicrobatches 1\nslices 1\n"
+    "placement 0\nrank 0: 0F0\n",
+    "x");
+  CHECK(read.name == "a");
+  CHECK(to_text_form(from_text_form(to_text_form(read), "x"))
+        == to_text_form(read));
+}
+
 TEST_CASE("sizes whose product can't be counted are refused") {
   std::string text =
     "troupe schedule 1\nname a\nmicrobatches 268435456\nslices 16384\n"
