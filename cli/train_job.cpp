@@ -71,6 +71,15 @@ void add_contents(job_description& to, const train_options& options) {
     to.emplace_back("what " + path + " holds", contents(path));
 }
 
+/// Where one process saves parameters, all have a part in it.
+void add_savings(job_description& to, const train_options& options) {
+  const auto add = [&](const char* name, const std::string& path) {
+    to.emplace_back(name, path.empty() ? "not given" : "given");
+  };
+  add("--save-initial", options.save_initial);
+  add("--save-parameters", options.save_parameters);
+}
+
 /// All other settings, each with its value.
 job_description describe(const CLI::App& command) {
   job_description made{{"troupe", TROUPE_VERSION}};
@@ -140,6 +149,7 @@ std::shared_ptr<mesh> join_job(const CLI::App& command,
   joining.shown = {read_secret(options.job_token_file), options.certificates,
                    options.insecure};
   joining.description = describe(command);
+  add_savings(joining.description, options);
   add_contents(joining.description, options);
   joining.patience = std::chrono::milliseconds(
     static_cast<std::int64_t>(options.patience * 1000));

@@ -102,3 +102,10 @@ troupe_tests(cli DIRECTORY tests/cli DEPENDS troupe::plan troupe::checkpoint
   PCH torch NEEDS troupe)
 troupe_tests(examples DIRECTORY tests/examples DEPENDS troupe::plan
   NEEDS troupe)
+
+troupe_fuzz(DIRECTORY tests/fuzz PCH torch
+  HARNESS replay_test.cpp waiting_job_test.cpp seeds.cpp largest_allocation.cpp
+  NEEDS troupe
+  SOURCES ${PROJECT_SOURCE_DIR}/cli/config_file.cpp
+  DEPENDS troupe::live troupe::sinks troupe::launch CLI11::CLI11
+    tomlplusplus::tomlplusplus)

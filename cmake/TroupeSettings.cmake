@@ -27,6 +27,11 @@ if(TROUPE_SANITIZER)
   add_link_options(-fsanitize=${TROUPE_SANITIZER})
 endif()
 
+# Of everything, before any target: what guides the fuzzers.
+if(TROUPE_FUZZ)
+  add_compile_options(-fsanitize-coverage=trace-pc,trace-cmp)
+endif()
+
 # Headers and sources lie side by side; this link gives them the include path
 # that they have when installed: troupe/schedules/op.hpp.
 set(troupe_include ${PROJECT_BINARY_DIR}/include)

@@ -76,7 +76,8 @@ monitor metrics_monitor(std::shared_ptr<const plan> of,
   made.see = [of = std::move(of), file = std::make_shared<append_file>(path),
               steps = std::make_shared<step_collector>()](const event& what) {
     const auto write = [&](const json& line) {
-      file->write(line.dump() + "\n");
+      constexpr auto replace = json::error_handler_t::replace;
+      file->write(line.dump(-1, ' ', false, replace) + "\n");
     };
     if (const auto* ops = steps->add(what))
       write(line_of(std::get<step_event>(what), times_of(*of, *ops)));

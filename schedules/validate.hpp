@@ -30,12 +30,16 @@ bool is_training(const schedule& lanes);
 /// in the order of a plain loop.
 bool accumulates_in_order(const schedule& lanes);
 
-/// Number of (stage, microbatch, slice) triples of a schedule or plan.
+/// Number of (stage, microbatch, slice) triples of a schedule or plan; more
+/// than any file has ops, where it is more than can be counted.
 template <class Schedule>
 std::size_t slot_count(const Schedule& of) {
-  return static_cast<std::size_t>(of.stages())
-         * static_cast<std::size_t>(of.microbatches)
-         * static_cast<std::size_t>(of.slices);
+  std::size_t count = static_cast<std::size_t>(of.microbatches)
+                      * static_cast<std::size_t>(of.slices);
+  if (__builtin_mul_overflow(count, static_cast<std::size_t>(of.stages()),
+                             &count))
+    count = SIZE_MAX;
+  return count;
 }
 
 /// The place of an op's triple in arrays of `slot_count`.

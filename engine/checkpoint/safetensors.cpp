@@ -97,7 +97,7 @@ std::uint64_t bytes_of(const std::string& path, const entry& item) {
 }
 
 entry parse_entry(const std::string& path, const std::string& name,
-                  const json& fields) {
+                  const nlohmann::json& fields) {
   try {
     entry item{name, dtype_of(path, name, fields.at("dtype")),
                fields.at("shape").get<std::vector<std::int64_t>>()};
@@ -132,7 +132,8 @@ void require_no_holes(const std::string& path, std::vector<entry>& entries,
 
 std::vector<entry> parse_header(const std::string& path, std::string_view text,
                                 std::uint64_t data_bytes) {
-  const auto header = json::parse(text, nullptr, false);
+  // In order of names: an ordered one looks through all keys for each.
+  const auto header = nlohmann::json::parse(text, nullptr, false);
   if (!header.is_object())
     bad(path, "its header is not a JSON object; is it a safetensors file?");
   std::vector<entry> entries;

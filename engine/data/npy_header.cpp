@@ -2,12 +2,14 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <cstring>
-#include <regex>
+#include <optional>
 #include <string_view>
 
 #include "troupe/schedules/error.hpp"
+#include "troupe/schedules/parse_number.hpp"
 #include "troupe/schedules/printable.hpp"
 
 namespace troupe {
@@ -38,7 +40,7 @@ std::size_t item_bytes(const std::string& path, const std::string& descr) {
 }
 
 struct header_text {
-  std::string text;
+  std::string_view text;
   std::size_t data_offset = 0;
 };
 
@@ -57,6 +59,31 @@ header_text read_header_text(const std::string& path,
           begin + length};
 }
 
+/// What stands between `open` and `close` behind a key; none: not there. By
+/// hand, as a long line would end std::regex, which calls itself for each byte.
+std::optional<std::string_view> value_of(std::string_view header,
+                                         std::string_view key, char open,
+                                         char close) {
+  const auto at = header.find(key);
+  if (at == std::string_view::npos)
+    return {};
+  auto rest = header.substr(at + key.size());
+  rest.remove_prefix(std::min(rest.find_first_not_of(' '), rest.size()));
+  const auto end = rest.find(close, 1);
+  if (!rest.starts_with(open) || end == std::string_view::npos)
+    return {};
+  return rest.substr(1, end - 1);
+}
+
+/// Of a shape such as `3,`.
+std::optional<std::int64_t> items_of(std::string_view shape) {
+  constexpr std::size_t most_digits = 15;
+  if (!shape.ends_with(',') || shape.size() > most_digits + 1
+      || shape.starts_with('-'))
+    return {};
+  return parse_number<std::int64_t>(shape.substr(0, shape.size() - 1));
+}
+
 }  // namespace
 
 bool is_npy(std::span<const std::byte> bytes) {
@@ -69,13 +96,14 @@ npy_header parse_npy_header(const std::string& path,
   if (!is_npy(bytes))
     bad(path, "is not a .npy file");
   const auto header = read_header_text(path, bytes);
-  std::smatch descr, shape;
-  if (!std::regex_search(header.text, descr, std::regex("'descr': *'([^']*)'")))
+  const auto descr = value_of(header.text, "'descr':", '\'', '\'');
+  if (!descr)
     bad(path, "has a .npy header without a plain item type");
-  if (!std::regex_search(header.text, shape,
-                         std::regex("'shape': *\\(([0-9]{1,15}),\\)")))
+  const auto shape = value_of(header.text, "'shape':", '(', ')');
+  const auto count = shape ? items_of(*shape) : std::nullopt;
+  if (!count)
     bad(path, "is not one-dimensional; tokens are one sequence");
-  npy_header parsed{descr[1], std::stoll(shape[1]), header.data_offset};
+  npy_header parsed{std::string(*descr), *count, header.data_offset};
   const auto need =
     static_cast<std::size_t>(parsed.count) * item_bytes(path, parsed.descr);
   if (bytes.size() - parsed.data_offset != need)

@@ -81,6 +81,11 @@ class reading {
   }
 
   void check(const launch_environment& made) const {
+    constexpr std::int32_t most_processes = 1 << 16;
+    if (made.processes > most_processes)
+      fail(error_code::invalid_argument,
+           "the environment says {}={}; a job has at most {} processes",
+           by_.processes, made.processes, most_processes);
     if (made.processes < 1 || made.process < 0
         || made.process >= made.processes)
       fail(error_code::invalid_argument,

@@ -158,6 +158,8 @@ class meeting {
   }
 
   void hear(std::int32_t process, const rendezvous_message& said) {
+    if (!may_say(said, process == 0))
+      fail(error_code::transport, "process {} may not say that", process);
     if (const auto* refusal = std::get_if<join_refusal>(&said))
       fail_all(error_code::mismatch, refusal->reason);
     else if (const auto* all = std::get_if<join_welcome>(&said))
@@ -167,14 +169,13 @@ class meeting {
         to_frame(clock_answer{question->asked, now_ns()}));
     else if (const auto* answer = std::get_if<clock_answer>(&said))
       learn_clock(*answer);
-    else if (const auto* ready = std::get_if<job_ready>(&said))
-      hear_ready(process, *ready);
     else
-      fail(error_code::transport, "process {} says what does not belong here",
-           process);
+      hear_ready(process, std::get<job_ready>(said));
   }
 
   void begin_lines(const join_welcome& all) {
+    if (run_ != 0 || all.run == 0 || all.listens.size() != members_.size())
+      fail(error_code::transport, "process 0 welcomes to another job");
     run_ = all.run;
     mesh_.set_run(run_);
     for (std::int32_t p = 0; p < place_.processes; ++p) {
@@ -256,19 +257,20 @@ class meeting {
   }
 
   void hear_ready(std::int32_t process, const job_ready& ready) {
-    if (place_.process != 0) {
+    const bool leads = place_.process == 0;
+    if (ready.clock_offsets.size() != (leads ? 1 : members_.size())
+        || !(leads || told_) || !were_ready_.insert(process).second)
+      fail(error_code::transport, "process {} tells no time", process);
+    if (!leads) {
       offsets_ = ready.clock_offsets;
       return begin();
     }
-    if (ready.clock_offsets.size() != 1)
-      fail(error_code::transport, "process {} tells no time", process);
     offsets_[static_cast<std::size_t>(process)] = ready.clock_offsets[0];
-    ++ready_others_;
     begin_if_all_are_ready();
   }
 
   void begin_if_all_are_ready() {
-    if (!told_ || ready_others_ + 1 < place_.processes)
+    if (!told_ || were_ready_.size() + 1 < members_.size())
       return;
     for (const auto& [process, with] : controls_)
       with->send(to_frame(job_ready{offsets_}));
@@ -281,11 +283,12 @@ class meeting {
     finish(nullptr);
   }
 
-  /// One message of somebody who has not said who he is.
+  /// One message of somebody who has not said who he is, without tensors.
   void listen(const connection_pointer& with,
               std::function<void(const rendezvous_message&)> then) {
     newcomers_.insert(with);
     connection_events each;
+    each.limits = {.head_bytes = 1U << 20, .tensor_bytes = 0};
     auto heard = std::make_shared<bool>(false);
     each.arrived = [this, alive = alive_, with, then = std::move(then),
                     heard](frame what) {
@@ -353,10 +356,9 @@ class meeting {
   template <class... Given, class Work>
   std::function<void(Given...)> guarded(Work work) {
     return [this, alive = alive_, work = std::move(work)](Given... given) {
-      if (!*alive)
-        return;
       try {
-        work(std::move(given)...);
+        if (*alive)
+          work(std::move(given)...);
       } catch (const error& reason) {
         fail_all(reason.code(), reason.what());
       }
@@ -381,10 +383,10 @@ class meeting {
   std::vector<std::optional<join_request>> members_;  // of process 0
   std::map<std::int32_t, connection_pointer> controls_;
   std::vector<std::pair<line_hello, connection_pointer>> early_lines_;
-  std::set<std::int32_t> came_in_;
+  std::set<std::int32_t> came_in_, were_ready_;
   std::string turned_away_;  // the last who came without the right trust
   std::uint64_t run_ = 0;
-  std::int32_t lines_ = 0, ready_others_ = 0;
+  std::int32_t lines_ = 0;
   clock_difference clock_;
   std::vector<std::int64_t> offsets_;
   bool told_ = false, is_ready_ = false, failed_ = false, finished_ = false;

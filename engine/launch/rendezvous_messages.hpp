@@ -73,6 +73,10 @@ using rendezvous_message =
   std::variant<join_request, join_welcome, join_refusal, line_hello,
                clock_question, clock_answer, job_ready>;
 
+/// Whether a process that has come in may say this to another one: process 0,
+/// or any other to process 0.
+bool may_say(const rendezvous_message& message, bool is_leader);
+
 frame to_frame(const rendezvous_message& message);
 /// Throws `transport` for anything else.
 rendezvous_message read_rendezvous(const frame& what);

@@ -29,7 +29,7 @@ constexpr cost_key keys[]{
   {"update", plan_op_kind::update},    {"message", plan_op_kind::send},
 };
 
-constexpr std::int32_t most_stages = 1 << 20;
+constexpr std::int32_t most_stages = 1 << 16;  // a row of costs each
 // In nanoseconds more than ten days; sums of them keep 1e-9 of themselves.
 constexpr double most_cost = 1e15;
 

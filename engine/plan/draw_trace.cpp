@@ -98,7 +98,10 @@ std::string draw_trace(const timeline& of) {
   for (std::size_t i = 0; i < of.flows.size(); ++i)
     for (const auto start : {true, false})
       events.push_back(flow_event(of, i, start));
-  return json{{"displayTimeUnit", "ms"}, {"traceEvents", events}}.dump() + '\n';
+  // A title may be any bytes: a file's name.
+  return json{{"displayTimeUnit", "ms"}, {"traceEvents", events}}.dump(
+           -1, ' ', false, json::error_handler_t::replace)
+         + '\n';
 }
 
 }  // namespace troupe

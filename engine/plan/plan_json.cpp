@@ -58,7 +58,8 @@ std::string to_json(const plan& of) {
                                   {"messages", to.messages},
                                   {"bound", to.bound},
                                   {"credits", to.credits}});
-  return result.dump(1) + '\n';
+  // A name may be any bytes.
+  return result.dump(1, ' ', false, json::error_handler_t::replace) + '\n';
 }
 
 }  // namespace troupe

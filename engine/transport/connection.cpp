@@ -53,11 +53,10 @@ class waiting_room {
 
 class framed_connection final : public connection {
  public:
-  framed_connection(io_loop& loop, stream_pointer stream,
-                    const frame_limits& limits)
+  framed_connection(io_loop& loop, stream_pointer stream)
     : loop_(loop),
       stream_(std::move(stream)),
-      in_(limits, events_),
+      in_(events_),
       room_(loop.context()) {}
 
   void start(connection_events events) override {
@@ -256,9 +255,8 @@ class framed_connection final : public connection {
 
 }  // namespace
 
-connection_pointer connection::make(io_loop& loop, stream_pointer stream,
-                                    const frame_limits& limits) {
-  return std::make_shared<framed_connection>(loop, std::move(stream), limits);
+connection_pointer connection::make(io_loop& loop, stream_pointer stream) {
+  return std::make_shared<framed_connection>(loop, std::move(stream));
 }
 
 }  // namespace troupe

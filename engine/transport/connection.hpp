@@ -21,6 +21,8 @@ struct connection_events {
   std::function<void(frame)> arrived;
   /// Once, at the end: why; empty if the other side said goodbye.
   std::function<void(const std::string& reason)> lost = {};
+  /// Of the frames that follow.
+  frame_limits limits = {};
 };
 
 /// Frames in both directions over a stream, in order. A frame is written from
@@ -30,8 +32,7 @@ struct connection_events {
 class connection : public std::enable_shared_from_this<connection> {
  public:
   /// The loop outlives the connection.
-  static std::shared_ptr<connection> make(io_loop& loop, stream_pointer stream,
-                                          const frame_limits& limits = {});
+  static std::shared_ptr<connection> make(io_loop& loop, stream_pointer stream);
   virtual ~connection() = default;
 
   /// Begins to read. Once more, on the loop's thread and not from within an

@@ -16,8 +16,7 @@ namespace troupe {
 /// Puts frames together from what is read.
 class incoming_frames {
  public:
-  incoming_frames(const frame_limits& limits, const connection_events& events)
-    : limits_(limits), events_(events) {}
+  explicit incoming_frames(const connection_events& events) : events_(events) {}
 
   bool said_goodbye() const { return said_goodbye_; }
 
@@ -65,7 +64,8 @@ class incoming_frames {
     if (!header_) {
       if (filled() < frame_header::bytes)
         return false;
-      header_ = read_frame_header({staged(), frame_header::bytes}, limits_);
+      header_ =
+        read_frame_header({staged(), frame_header::bytes}, events_.limits);
       begin_ += frame_header::bytes;
     }
     if (!has_head_) {
@@ -117,7 +117,6 @@ class incoming_frames {
       events_.arrived(whole);
   }
 
-  frame_limits limits_;
   const connection_events& events_;
   std::string staged_ = std::string(staging_bytes, 0);
   std::size_t begin_ = 0, end_ = 0;  // of what is staged

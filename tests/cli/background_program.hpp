@@ -34,6 +34,7 @@ class background_program {
       end(SIGKILL);
   }
 
+  pid_t pid() const { return child_; }
   std::string output() const {
     std::ifstream in(output_, std::ios::binary);
     return {std::istreambuf_iterator<char>(in), {}};

@@ -97,6 +97,9 @@ TEST_CASE("processes that are started otherwise are told how they differ") {
   const auto text = "--text " + at.text;
   CHECK_THAT(both(text, text + " --lr 0.1").output,
              ContainsSubstring("--lr is 0.1 there"));
+  const auto saving = text + " --save-parameters " + (at.folder / "saved");
+  CHECK_THAT(both(saving, text).output,
+             ContainsSubstring("--save-parameters is not given there"));
   // The same path, as seen from two machines, with other contents.
   const auto inside = [&](const char* name) {
     ::mkdir((at.folder / name).c_str(), 0700);

@@ -78,3 +78,22 @@ TEST_CASE("a malformed text form is refused with its line") {
           "x, line 7: text after the last rank");
   refused("troupe schedule 2\n", "x, line 1: expected 'troupe schedule 1'");
 }
+
+TEST_CASE("lines may end in any number of CR") {
+  const auto read = from_text_form(
+    "troupe schedule 1\r\nname a\r\r\r\nmicrobatches 1\nslices 1\n"
+    "placement 0\nrank 0: 0F0\n",
+    "x");
+  CHECK(read.name == "a");
+  CHECK(to_text_form(from_text_form(to_text_form(read), "x"))
+        == to_text_form(read));
+}
+
+TEST_CASE("sizes whose product can't be counted are refused") {
+  std::string text =
+    "troupe schedule 1\nname a\nmicrobatches 268435456\nslices 16384\n"
+    "placement";
+  for (int stage = 0; stage < 1 << 22; ++stage)
+    text += " 0";  // 2^28 x 2^14 x 2^22: 0, if counted in 64 bits
+  CHECK_THROWS_AS(from_text_form(text + "\nrank 0: 0F0.0\n", "x"), error);
+}

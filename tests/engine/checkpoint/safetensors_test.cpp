@@ -125,6 +125,18 @@ TEST_CASE("damaged files are refused with a reason") {
           "impossible shape");
 }
 
+TEST_CASE("a header of many tensors is read soon") {
+  std::string header = "{";
+  for (int i = 0; i < 100'000; ++i)
+    header += (i == 0 ? "\"" : ",\"") + std::to_string(i)
+              + R"(":{"dtype":"F32","shape":[0],"data_offsets":[0,0]})";
+  const auto begin = std::chrono::steady_clock::now();
+  const temporary_folder folder;
+  const auto path = folder.write("a", with_header(header + "}", 0));
+  CHECK(read_safetensors(path).size() == 100'000);
+  CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(20));
+}
+
 TEST_CASE("no mutation of a good file crashes the reader") {
   const temporary_folder folder;
   const auto path = folder / "a.safetensors";

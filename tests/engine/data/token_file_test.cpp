@@ -110,6 +110,16 @@ TEST_CASE("bad token files are refused with a reason") {
   refused("d.npy", npy_file("<u2", "(1, 2)", "abcd"), "not one-dimensional");
   refused("s.npy", npy_file("<u2", "(3,)", "abcd"), "announces 6 bytes");
   refused("c.npy", npy_file("<u2", "(3,)", "").substr(0, 20), "cut off");
+  // Longer than the stack has room for what calls itself for each byte.
+  constexpr std::uint32_t length = 1 << 20;
+  for (const std::string begin : {"{'descr': '", "{'shape': (", "{'descr':"})
+    for (const char filler : {'x', ' ', '1'})
+      refused("r.npy",
+              "\x93NUMPY" + std::string("\x02\x00", 2)
+                + raw(std::vector<std::uint32_t>{length}) + begin
+                + std::string(length - begin.size(), filler),
+              "without a plain item type");
+  refused("n.npy", npy_file("<u2", "(-3,)", "abcd"), "not one-dimensional");
   CHECK_THROWS_MATCHES(open_tokens(folder / "missing"), error,
                        MessageMatches(ContainsSubstring("No such file")));
 }

@@ -94,6 +94,8 @@ TEST_CASE("variables that make no sense are named") {
   check_refused({{"WORLD_SIZE", "2"}}, "RANK is missing");
   check_refused({{"RANK", "x"}, {"WORLD_SIZE", "2"}}, "RANK=x");
   check_refused({{"RANK", "2"}, {"WORLD_SIZE", "2"}}, "RANK=2 and");
+  check_refused({{"RANK", "2"}, {"WORLD_SIZE", "2147483647"}},
+                "at most 65536 processes");
   check_refused({{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"LOCAL_WORLD_SIZE", "3"}},
                 "LOCAL_WORLD_SIZE=3");
   check_refused({{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_PORT", "99999"}},

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "support.hpp"
+#include "troupe/engine/plan/plan_json.hpp"
 
 using namespace troupe;
 using Catch::Matchers::ContainsSubstring;
@@ -92,4 +93,13 @@ TEST_CASE("the trace has threads, events in microseconds, and arrows") {
   CHECK(first["name"] == "0F0");
   CHECK(first["ts"] == 0);
   CHECK(first["dur"] == 1000);
+}
+
+TEST_CASE("names of any bytes are written as JSON") {
+  auto of = testing::make_plan("gpipe", {.ranks = 2, .microbatches = 2});
+  of.schedule_name = "d\xe9j\xe0 vu";
+  CHECK(nlohmann::json::parse(to_json(of)).contains("schedule"));
+  auto drawn = to_timeline(of, simulate(of));
+  drawn.title = of.schedule_name;
+  CHECK(nlohmann::json::parse(draw_trace(drawn)).contains("traceEvents"));
 }

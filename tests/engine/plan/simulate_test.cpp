@@ -104,6 +104,11 @@ TEST_CASE("costs of what a plan lacks are found") {
   CHECK(without_effect(parse_costs("b.1=3,message=1,norm=1"), two).empty());
 }
 
+TEST_CASE("costs of a stage that no plan has cost little memory") {
+  CHECK(parse_costs("f.65535=1").of_stage.size() == 65536);
+  CHECK_THROWS_AS(parse_costs("f.65536=1"), error);
+}
+
 TEST_CASE("costs are read strictly") {
   const auto costs = parse_costs("f=1.5, b=2 # measured\nmessage=1e-3\n");
   CHECK(costs.of_kind[0] == 1.5);

@@ -14,15 +14,13 @@ namespace {
 
 /// Both ends in one process, each on a loop of its own.
 struct joined {
-  explicit joined(const stream_kind& kind, const frame_limits& limits = {},
-                  const io_loop_options& looking = {})
-    : joined(kind.make(), limits, looking) {}
-  joined(stream_pair ends, const frame_limits& limits,
-         const io_loop_options& looking)
+  explicit joined(const stream_kind& kind, const io_loop_options& looking = {})
+    : joined(kind.make(), looking) {}
+  joined(stream_pair ends, const io_loop_options& looking)
     : loop_a(looking),
       loop_b(looking),
-      a(connection::make(loop_a, std::move(ends.a), limits)),
-      b(connection::make(loop_b, std::move(ends.b), limits)) {
+      a(connection::make(loop_a, std::move(ends.a))),
+      b(connection::make(loop_b, std::move(ends.b))) {
     a->start(at_a.events());
   }
 
@@ -125,8 +123,10 @@ TEST_CASE("what is not admitted ends the connection before memory is taken") {
 
 TEST_CASE("limits hold for what is announced") {
   for_each_kind([](const stream_kind& kind) {
-    joined pair(kind, {.tensor_bytes = 1000});
-    pair.b->start(pair.at_b.events());
+    joined pair(kind);
+    auto events = pair.at_b.events();
+    events.limits.tensor_bytes = 1000;
+    pair.b->start(std::move(events));
     pair.a->send(numbered(0, 251));
     CHECK(pair.at_b.wait_for_end()->find("at most") != std::string::npos);
   });
@@ -134,7 +134,7 @@ TEST_CASE("limits hold for what is announced") {
 
 TEST_CASE("loops that look again see all, and sleep in the end") {
   for_each_kind([](const stream_kind& kind) {
-    joined pair(kind, {}, {std::chrono::microseconds(200)});
+    joined pair(kind, {std::chrono::microseconds(200)});
     pair.b->start(pair.at_b.events());
     for (int i = 0; i < 100; ++i) {
       pair.a->send(numbered(i, i));

@@ -1,11 +1,15 @@
 #pragma once
 
+#include <sys/socket.h>
+#include <unistd.h>
+
 #include <future>
 #include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "stream_kinds.hpp"
 #include "troupe/engine/transport/acceptor.hpp"
 #include "troupe/engine/transport/authenticate.hpp"
 #include "troupe/engine/transport/dial.hpp"
@@ -93,6 +97,21 @@ inline link_outcome::result dial_and_wait(
   link_outcome outcome;
   dial(loop, at, shown, within, outcome.done(), outcome.failed());
   return outcome.wait();
+}
+
+/// What a client of a kind says first.
+inline std::string first_words(const trust& by) {
+  const auto ends = unix_sockets();
+  io_loop loop;
+  link_outcome client;
+  authenticate(loop, ends[0], link_side::client, by, std::chrono::minutes(1),
+               client.done(), client.failed());
+  std::string said(4096, 0);
+  said.resize(
+    static_cast<std::size_t>(::recv(ends[1], said.data(), said.size(), 0)));
+  ::close(ends[1]);
+  client.wait();
+  return said;
 }
 
 }  // namespace troupe::testing

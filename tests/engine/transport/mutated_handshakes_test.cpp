@@ -41,21 +41,6 @@ std::size_t resident_kib() {
   return resident * 4;
 }
 
-/// What a client of a kind says first.
-std::string first_words(const trust& by) {
-  const auto ends = unix_sockets();
-  io_loop loop;
-  link_outcome client;
-  authenticate(loop, ends[0], link_side::client, by, 60s, client.done(),
-               client.failed());
-  std::string said(4096, 0);
-  said.resize(
-    static_cast<std::size_t>(::recv(ends[1], said.data(), said.size(), 0)));
-  ::close(ends[1]);
-  client.wait();
-  return said;
-}
-
 std::string mutated(std::string bytes, std::mt19937& random) {
   for (auto changes = random() % 6; changes > 0; --changes)
     bytes[random() % bytes.size()] = static_cast<char>(random());

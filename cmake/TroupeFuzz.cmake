@@ -1,0 +1,95 @@
+# troupe_fuzz(DIRECTORY folder HARNESS files DEPENDS targets [SOURCES files]
+#             [PCH kind] [NEEDS targets])
+# Of every other .cpp file of the folder, which has LLVMFuzzerTestOneInput:
+#   - its part of the test program tests/fuzz, which replays its corpus;
+#   - with TROUPE_FUZZ a program bin/fuzz/NAME, led by libFuzzer.
+# SOURCES are compiled with them: what no component holds.
+if(TROUPE_FUZZ)
+  find_program(CLANG_PROGRAM NAMES clang clang-19 clang-16 clang-15 clang-14)
+  if(NOT CLANG_PROGRAM)
+    message(FATAL_ERROR "TROUPE_FUZZ needs libFuzzer: install clang")
+  endif()
+  execute_process(OUTPUT_VARIABLE LIBFUZZER OUTPUT_STRIP_TRAILING_WHITESPACE
+    COMMAND ${CLANG_PROGRAM} -print-file-name=libclang_rt.fuzzer-x86_64.a)
+endif()
+
+function(troupe_fuzz)
+  cmake_parse_arguments(PARSE_ARGV 0 arg "" "DIRECTORY;PCH"
+    "HARNESS;DEPENDS;SOURCES;NEEDS")
+  set(folder ${PROJECT_SOURCE_DIR}/${arg_DIRECTORY})
+  file(GLOB sources CONFIGURE_DEPENDS ${folder}/*.cpp)
+  list(TRANSFORM arg_HARNESS PREPEND ${folder}/)
+  list(REMOVE_ITEM sources ${arg_HARNESS} ${folder}/coverage.cpp)
+  set(names)
+  foreach(source ${sources})
+    cmake_path(GET source STEM name)
+    list(APPEND names ${name})
+  endforeach()
+  if(TROUPE_FUZZ)
+    troupe_fuzz_programs("${names}" ${ARGN})
+  endif()
+  if(NOT TROUPE_TESTS)
+    return()
+  endif()
+  list(TRANSFORM names REPLACE "(.+)"
+    "extern \"C\" int fuzz_\\1(const std::uint8_t*, std::size_t)@end@"
+    OUTPUT_VARIABLE declared)
+  list(TRANSFORM names REPLACE "(.+)" "  {\"\\1\", fuzz_\\1}," 
+    OUTPUT_VARIABLE listed)
+  list(JOIN declared "\n" declared)
+  string(REPLACE "@end@" "$<SEMICOLON>" declared "${declared}")
+  list(JOIN listed "\n" listed)
+  file(GENERATE OUTPUT ${troupe_include}/troupe_fuzz_parsers.hpp CONTENT
+"#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <string>
+${declared}
+namespace troupe::testing {
+inline const std::map<std::string, int (*)(const std::uint8_t*, std::size_t)>
+  fuzzed_parsers{
+${listed}
+}$<SEMICOLON>
+}
+")
+  set(objects)
+  foreach(name ${names})
+    set(target fuzz_replay_${name})
+    add_library(${target} OBJECT ${folder}/${name}.cpp)
+    target_compile_definitions(${target} PRIVATE
+      LLVMFuzzerTestOneInput=fuzz_${name})
+    target_link_libraries(${target} PRIVATE troupe_flags ${arg_DEPENDS})
+    troupe_precompile(${target} "${arg_PCH}")
+    list(APPEND objects $<TARGET_OBJECTS:${target}>)
+  endforeach()
+  troupe_program(tests_fuzz OUTPUT tests/fuzz PCH "${arg_PCH}"
+    SOURCES ${arg_HARNESS} ${arg_SOURCES} ${objects}
+    DEPENDS ${arg_DEPENDS} Catch2::Catch2WithMain)
+  if(arg_NEEDS)
+    add_dependencies(tests_fuzz ${arg_NEEDS})
+  endif()
+  troupe_discover(fuzz "~[serial]" LABELS fuzz TIMEOUT 300)
+  troupe_discover(fuzz "[.full]" LABELS full TIMEOUT 3600)
+endfunction()
+
+# g++ knows no -fsanitize=fuzzer; but what it calls in each block and at each
+# comparison, coverage.cpp and libFuzzer take. Its own empty definition of the
+# first is passed over.
+function(troupe_fuzz_programs names)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "DIRECTORY;PCH"
+    "HARNESS;DEPENDS;SOURCES;NEEDS")
+  set(folder ${PROJECT_SOURCE_DIR}/${arg_DIRECTORY})
+  add_library(fuzz_shared STATIC EXCLUDE_FROM_ALL
+    ${arg_SOURCES} ${folder}/coverage.cpp)
+  target_link_libraries(fuzz_shared PRIVATE troupe_flags ${arg_DEPENDS})
+  troupe_precompile(fuzz_shared "${arg_PCH}")
+  add_custom_target(fuzz)
+  foreach(name ${names})
+    troupe_program(fuzz_${name} OUTPUT fuzz/${name} PCH "${arg_PCH}"
+      SOURCES ${folder}/${name}.cpp
+      DEPENDS fuzz_shared ${arg_DEPENDS} ${LIBFUZZER})
+    target_link_options(fuzz_${name} PRIVATE LINKER:-z,muldefs)
+    add_dependencies(fuzz fuzz_${name})
+  endforeach()
+endfunction()

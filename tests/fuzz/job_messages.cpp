@@ -1,0 +1,37 @@
+// What the processes of a running job say: control, envelopes of tensors,
+// parts of reductions, credits.
+#include "parse.hpp"
+#include "troupe/actors/wire_messages.hpp"
+
+#include <ATen/ops/zeros.h>
+
+using namespace troupe;
+
+namespace {
+
+/// As the transport hands it on: with tensors of any number.
+frame some_frame(std::string_view bytes) {
+  frame made{frame_type::control, {}, {}};
+  for (auto tensors = testing::take_choice(bytes) % 4; tensors > 0; --tensors)
+    made.tensors.push_back(tensors == 2 ? at::Tensor{} : at::zeros({2}));
+  made.head = bytes;
+  return made;
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data,
+                                      std::size_t size) {
+  return testing::parse(data, size, [](std::string_view bytes) {
+    const auto kind = testing::take_choice(bytes) % 4;
+    auto what = some_frame(bytes);
+    if (kind == 0)
+      to_frame(read_control(std::move(what)));
+    else if (kind == 1)
+      to_frame(read_stage_tensors(std::move(what)));
+    else if (kind == 2)
+      to_frame(read_reduce_part(std::move(what)));
+    else
+      to_frame(read_credit(what));
+  });
+}

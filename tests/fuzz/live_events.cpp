@@ -1,0 +1,34 @@
+// What a live job streams, as its clients read it.
+#include "parse.hpp"
+#include "troupe/monitors/live/event_json.hpp"
+#include "troupe/monitors/live/event_parts.hpp"
+#include "troupe/monitors/live/json_fields.hpp"
+
+using namespace troupe;
+
+namespace {
+
+/// Two parts of one event, or two events.
+void join(const nlohmann::json& content) {
+  event_joiner joiner;
+  joiner.add(content);
+  if (const auto whole = joiner.add(content))
+    event_frames(1, *whole);
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data,
+                                      std::size_t size) {
+  return testing::parse(data, size, [](std::string_view text) {
+    const auto kind = testing::take_choice(text) % 3;
+    const auto content = parse_json(text);
+    if (kind == 0)
+      join(content);
+    else if (kind == 1)
+      testing::require(alert_of(json_of(alert_of(content))).text
+                       == alert_of(content).text);
+    else
+      json_text(json_of(metrics_of(content)));
+  });
+}

@@ -1,0 +1,51 @@
+// Requests of a live job's clients, answered by a job without stages.
+#include "parse.hpp"
+#include "troupe/engine/events/subscription.hpp"
+#include "troupe/monitors/live/json_fields.hpp"
+#include "troupe/monitors/live/monitor_desk.hpp"
+#include "troupe/monitors/live/subscription_json.hpp"
+
+using namespace troupe;
+
+namespace {
+
+monitor named(const std::string& spec) {
+  monitor made;
+  made.name = spec;
+  return made;
+}
+
+std::int64_t attach(const monitor& watcher) {
+  require_legal(watcher.wants);
+  watcher.wants.covers_step(7);
+  matches_glob(watcher.wants.names, "blocks.3.attention.query");
+  return 1;
+}
+
+live_powers powers() {
+  live_powers made;
+  made.attach = attach;
+  made.detach = [](std::int64_t) {};
+  made.make = [](const std::string& spec, const sink_pointer&,
+                 const live_powers::printer&) { return named(spec); };
+  made.info = [] { return nlohmann::json::object(); };
+  return made;
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data,
+                                      std::size_t size) {
+  return testing::parse(data, size, [](std::string_view text) {
+    const auto request = parse_json(text);
+    const auto to = std::make_shared<outbox>(1 << 16, [] {});
+    monitor_desk desk(powers());
+    for (int times = 0; times < 2; ++times)
+      json_text(desk.answer(1, to, request));
+    desk.client_left(1);
+    desk.detach_all();
+    const auto wants = subscription_of(request);
+    testing::require(json_of(subscription_of(json_of(wants)))
+                     == json_of(wants));
+  });
+}

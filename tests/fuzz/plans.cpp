@@ -1,0 +1,21 @@
+// Plans: lowered CSV and the text form; what is read is verified and written.
+#include "parse.hpp"
+#include "troupe/engine/plan/content_hash.hpp"
+#include "troupe/engine/plan/lowered_csv.hpp"
+#include "troupe/engine/plan/plan_json.hpp"
+#include "troupe/engine/plan/plan_text.hpp"
+#include "troupe/engine/plan/verify.hpp"
+
+using namespace troupe;
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data,
+                                      std::size_t size) {
+  return testing::parse(data, size, [](std::string_view text) {
+    const auto read =
+      is_plan_text(text) ? plan_from_text(text) : from_lowered_csv(text);
+    to_json(read);
+    verify(read, {});
+    const auto again = to_text(read);
+    testing::require(to_text(plan_from_text(again)) == again);
+  });
+}

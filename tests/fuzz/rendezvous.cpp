@@ -1,0 +1,29 @@
+// What processes say to each other until all are ready.
+#include "parse.hpp"
+#include "troupe/engine/launch/rendezvous_messages.hpp"
+#include "troupe/engine/transport/endpoint.hpp"
+
+using namespace troupe;
+
+namespace {
+
+void look_at(const join_request& who) {
+  in_words(who);
+  std::vector<std::optional<join_request>> known(2);
+  known[0] = join_request{0, 2, 1, "here", "unix:/a", {{"--ranks", "2"}}};
+  objection_to(who, known, known[0]->description);
+  parse_endpoint(who.listens);
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data,
+                                      std::size_t size) {
+  return testing::parse(data, size, [](std::string_view bytes) {
+    const auto said =
+      read_rendezvous({frame_type::control, std::string(bytes), {}});
+    testing::require(to_frame(said).head == bytes);
+    if (const auto* who = std::get_if<join_request>(&said))
+      look_at(*who);
+  });
+}

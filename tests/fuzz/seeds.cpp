@@ -1,0 +1,267 @@
+#include "seeds.hpp"
+
+#include <ATen/ops/zeros.h>
+#include <fmt/format.h>
+
+#include <bit>
+#include <random>
+
+#include "../engine/temporary_folder.hpp"
+#include "../monitors/live/sample_events.hpp"
+#include "troupe/actors/wire_messages.hpp"
+#include "troupe/engine/checkpoint/safetensors.hpp"
+#include "troupe/engine/launch/rendezvous_messages.hpp"
+#include "troupe/engine/plan/compile.hpp"
+#include "troupe/engine/plan/lowered_csv.hpp"
+#include "troupe/engine/plan/plan_text.hpp"
+#include "troupe/engine/transport/certificates.hpp"
+#include "troupe/engine/transport/token_proof.hpp"
+#include "troupe/engine/transport/wire.hpp"
+#include "troupe/monitors/live/event_json.hpp"
+#include "troupe/monitors/live/frame.hpp"
+#include "troupe/monitors/live/json_fields.hpp"
+#include "troupe/monitors/live/subscription_json.hpp"
+#include "troupe/schedules/builtin.hpp"
+#include "troupe/schedules/csv.hpp"
+#include "troupe/schedules/text_form.hpp"
+
+namespace troupe::testing {
+
+namespace {
+
+using seed_list = std::vector<std::pair<std::string, std::string>>;
+
+std::string bytes_of(const frame& what) {
+  auto all = frame_start(what);
+  for (const auto& tensor : what.tensors)
+    if (tensor.defined())
+      all.append(static_cast<const char*>(tensor.const_data_ptr()),
+                 tensor.nbytes());
+  return all;
+}
+
+std::string with_choice(int choice, const std::string& bytes) {
+  return static_cast<char>(choice) + bytes;
+}
+
+void add_frames(seed_list& to) {
+  const frame tensors{
+    frame_type::tensors, "head", {at::zeros({2, 3}), {}, at::zeros({0})}};
+  const frame goodbye{frame_type::goodbye, {}, {}};
+  for (const int piece : {0, 255})
+    to.emplace_back("frames",
+                    with_choice(piece, bytes_of(tensors) + bytes_of(goodbye)));
+}
+
+void add_proofs(seed_list& to) {
+  const std::string token = "a-token-of-the-fuzzer-51b2";
+  token_proof client(link_side::client, token),
+    server(link_side::server, token);
+  const auto hello = client.to_send();
+  server.take(hello);
+  const auto answer = server.to_send();
+  client.take(answer);
+  to.emplace_back("token_proofs", with_choice(0, hello + client.to_send()));
+  to.emplace_back("token_proofs", with_choice(1, answer + answer));
+}
+
+void add_rendezvous(seed_list& to) {
+  for (const rendezvous_message& each : std::vector<rendezvous_message>{
+         join_request{1, 2, 77, "host", "unix:/tmp/a.sock", {{"--ranks", "2"}}},
+         join_welcome{7, {"unix:/a", "tcp:127.0.0.1:80"}}, join_refusal{"no"},
+         line_hello{7, 1}, clock_question{5}, clock_answer{5, 6},
+         job_ready{{0, 9}}})
+    to.emplace_back("rendezvous", to_frame(each).head);
+}
+
+rank_done report() {
+  rank_done made;
+  auto& stage = made.stages.emplace_back();
+  stage.result.losses = {{"loss", 1.5, 2}};
+  stage.ops = {{1, 2, 3, 4, 5}};
+  stage.messages = {{1, 2, 3, 4, 5, 6, 7}};
+  made.memory.emplace();
+  return made;
+}
+
+void add_job_messages(seed_list& to) {
+  const auto add = [&](int kind, const frame& what) {
+    const auto tensors = std::min<std::size_t>(what.tensors.size(), 3);
+    to.emplace_back(
+      "job_messages",
+      with_choice(kind, with_choice(static_cast<int>(tensors), what.head)));
+  };
+  remote_begin begin;
+  begin.interest.emplace_back();
+  for (const control_message& each : std::vector<control_message>{
+         begin, stage_squares{1, 0, {2.5}}, norm_known{1, 2}, report(),
+         remote_outcome{}, op_failure{{}, "0F1", "why"}, interrupt_run{"why"}})
+    add(0, to_frame(each));
+  std::mt19937_64 random(3);
+  for (const auto& each : sample_events(random))
+    add(0, to_frame(each));
+  add(1, to_frame(stage_tensors{{}, {at::zeros({2})}}));
+  add(2, to_frame(reduce_part{1, 0, 0, 0, at::zeros({2})}));
+  add(3, to_frame(credit_back{1, 2}));
+}
+
+const std::vector<nlohmann::json>& requests() {
+  static const std::vector<nlohmann::json> all{
+    {{"do", "attach"}, {"spec", "gap:interval=10"}, {"keep", true}},
+    {{"do", "detach"}, {"id", 1}},
+    {{"do", "list"}},
+    {{"do", "events"}, {"subscription", json_of(subscription{})}},
+    {{"do", "info"}},
+    {{"do", "plan"}},
+    json_of(subscription{})};
+  return all;
+}
+
+void add_rings(seed_list& to) {
+  wire_writer commands;
+  for (const int kind : {2, 3, 4, 5, 0, 3, 1, 2}) {
+    commands.put(static_cast<std::uint8_t>(kind));
+    commands.put(std::uint64_t{50});
+    commands.put(std::uint8_t{40});
+  }
+  to.emplace_back("rings", commands.take());
+}
+
+void add_live(seed_list& to) {
+  std::string frames = frame_bytes(live_type::hello, R"({"token": "t"})");
+  for (const auto& each : requests()) {
+    to.emplace_back("live_requests", json_text(each));
+    frames += frame_bytes(live_type::request, json_text(each));
+  }
+  for (const int piece : {0, 255})
+    to.emplace_back("live_frames", with_choice(piece, frames));
+  std::mt19937_64 random(5);
+  for (const auto& each : sample_events(random))
+    to.emplace_back("live_events", with_choice(0, json_text(json_of(each))));
+  alert warning;
+  warning.monitor = "spike";
+  to.emplace_back("live_events", with_choice(1, json_text(json_of(warning))));
+  to.emplace_back("live_events",
+                  with_choice(2, json_text(json_of(metrics_record{}))));
+}
+
+void add_addresses(seed_list& to) {
+  for (const char* each :
+       {"unix:/tmp/a.sock", "tcp:127.0.0.1:80", "tcp:[::1]:80", "tcp:a.host:0"})
+    to.emplace_back("addresses", with_choice(0, each));
+  for (const char* each : {"127.0.0.1:80", "localhost:0", "[::1]:9464"})
+    for (const int kind : {1, 2})
+      to.emplace_back("addresses", with_choice(kind, each));
+  to.emplace_back("addresses", with_choice(3, "Basic dXNlcjpwYXNzd29yZA=="));
+  to.emplace_back("addresses", with_choice(3, "Bearer token"));
+}
+
+void add_schedules(seed_list& to) {
+  for (const char* name : {"1f1b", "gpipe", "eager_1f1b", "interleaved_1f1b"}) {
+    schedule_shape sizes{.ranks = 2, .microbatches = 4};
+    if (std::string(name) == "interleaved_1f1b")
+      sizes.stages_per_rank = 2;
+    const auto lanes = make_schedule(name, sizes);
+    to.emplace_back("schedules", to_text_form(lanes));
+    to.emplace_back("schedules", to_csv(lanes));
+    const auto lowered = compile(lanes, {});
+    to.emplace_back("plans", to_text(lowered));
+    to.emplace_back("plans", to_lowered_csv(lowered));
+  }
+  for (const char* each :
+       {"2F3", "0B11", "0I4", "0W4", "(0F7;7B3)OVERLAP_F_B", "0SEND_F1",
+        "1RECV_B1", "0UNSHARD", "0RESHARD", "0REDUCE_GRAD"})
+    to.emplace_back("cells", with_choice(0, each));
+  for (const char* each : {"2F3.1", "2F3@1", "(0F7.1@1;7B3)"})
+    to.emplace_back("cells", with_choice(1, each));
+  to.emplace_back("costs", "f=1,b=2,i=1,w=1,message=0.25\nf.3=1.5 # all\n");
+  to.emplace_back("costs", "unshard=1e3,reshard=2,reduce=1,norm=1,update=.5");
+}
+
+std::string npy(const std::string& type, int width) {
+  auto header = fmt::format(
+    "{{'descr': '{}', 'fortran_order': False, 'shape': (4,), }}", type);
+  header.resize(118, ' ');
+  return "\x93NUMPY" + std::string("\x01\x00\x76\x00", 4) + header
+         + std::string(static_cast<std::size_t>(4 * width), '\x01');
+}
+
+std::string llm_c() {
+  const std::array<std::int32_t, 3> header{20240520, 1, 2};
+  std::string bytes(1024, 0);
+  std::memcpy(bytes.data(), header.data(), sizeof(header));
+  return bytes + "abcd";
+}
+
+void add_token_files(seed_list& to) {
+  to.emplace_back("token_files", with_choice(0, "some text"));
+  to.emplace_back("token_files", with_choice(1, llm_c()));
+  to.emplace_back("token_files", with_choice(2, "abcd"));
+  for (const auto& [type, width] :
+       {std::pair{"|u1", 1}, {"<u2", 2}, {"<i4", 4}, {"<u4", 4}, {"<i8", 8}})
+    to.emplace_back("token_files", with_choice(3, npy(type, width)));
+  to.emplace_back("token_files", with_choice(4, npy("<u2", 2)));
+}
+
+void add_files(seed_list& to) {
+  const temporary_folder folder;
+  const auto content = [&](const std::string& name) {
+    std::ifstream in(folder / name, std::ios::binary);
+    return std::string(std::istreambuf_iterator<char>(in), {});
+  };
+  write_safetensors(folder / "parameters",
+                    {{"a", at::zeros({2, 3})}, {"b", at::zeros({0})}},
+                    {{"format", "pt"}});
+  to.emplace_back("safetensors", content("parameters"));
+  make_certificates(folder / "set");
+  for (const int file : {0, 1, 2})
+    to.emplace_back("certificates",
+                    with_choice(file, content(std::array{
+                                        "set/authority.pem", "set/member.pem",
+                                        "set/member.key"}[std::size_t(file)])));
+}
+
+void add_texts(seed_list& to) {
+  for (const char* each :
+       {"gap:interval=10,match=blocks*,histogram=true",
+        "gradient_dump:start=1,end=2,every=3,save_first_n=4",
+        "overflow:frames=21,trace=0,3,abort_after=9,underflow_share=0,stop="
+        "true",
+        "stability:window=128,rolling=10000,sigmas=6",
+        "throughput:interval=1,peak_flops=1e12,straggler=2",
+        "timeline:svg=a,trace=b,steps=32,anomalies=true",
+        "retro:folder=a,steps=8,match=*,tensors=true,nonfinite=false,max_abs=2,"
+        "loss_factor=3,dumps=4",
+        "budget:share=1,longest=1000"})
+    to.emplace_back("specs", with_choice(0, each));
+  for (const char* each :
+       {"terminal:match=gap*,top=10", "json:a", "csv:a", "tensorboard:a",
+        "prometheus:localhost:80", "prometheus:[::1]:80,token_file=a"})
+    to.emplace_back("specs", with_choice(1, each));
+  to.emplace_back("environments",
+                  "RANK=1\nWORLD_SIZE=2\nLOCAL_RANK=1\nLOCAL_WORLD_SIZE=2\n"
+                  "MASTER_ADDR=127.0.0.1\nMASTER_PORT=29500\nTROUPE_JOB=a\n");
+  to.emplace_back("environments",
+                  "SLURM_PROCID=1\nSLURM_STEP_NUM_TASKS=7\nSLURM_LOCALID=1\n"
+                  "SLURM_STEP_TASKS_PER_NODE=2(x3),1\n");
+  to.emplace_back("environments",
+                  "OMPI_COMM_WORLD_RANK=0\nOMPI_COMM_WORLD_SIZE=2\n"
+                  "OMPI_COMM_WORLD_LOCAL_RANK=0\n");
+  to.emplace_back("configurations",
+                  "ranks = 4\nlr = 1e-3\nplain = true\nschedule = \"1f1b\"\n"
+                  "text = [\"a\", 'b'] # two\n");
+  to.emplace_back("configurations", "ranks = 99\n[table]\na = 1979-05-27\n");
+}
+
+}  // namespace
+
+std::vector<std::pair<std::string, std::string>> seeds() {
+  seed_list all;
+  for (const auto add : {add_frames, add_proofs, add_rendezvous,
+                         add_job_messages, add_rings, add_live, add_addresses,
+                         add_schedules, add_token_files, add_files, add_texts})
+    add(all);
+  return all;
+}
+
+}  // namespace troupe::testing

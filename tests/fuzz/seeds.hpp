@@ -1,0 +1,12 @@
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace troupe::testing {
+
+/// Bytes that are as they should be, each with the name of its parser.
+std::vector<std::pair<std::string, std::string>> seeds();
+
+}  // namespace troupe::testing

@@ -1,0 +1,51 @@
+// --monitor and --sink. Nothing that would name a file elsewhere is tried.
+#include <fmt/format.h>
+
+#include <filesystem>
+
+#include "../engine/temporary_folder.hpp"
+#include "parse.hpp"
+#include "troupe/engine/events/subscription.hpp"
+#include "troupe/engine/plan/compile.hpp"
+#include "troupe/monitors/monitor_spec.hpp"
+#include "troupe/monitors/sinks/sink_spec.hpp"
+#include "troupe/schedules/builtin.hpp"
+
+using namespace troupe;
+
+namespace {
+
+/// Names of files are of this folder, then.
+void enter_own_folder() {
+  static const testing::temporary_folder folder;
+  std::filesystem::current_path(folder / "");
+}
+
+const monitor_context& context() {
+  static const auto made = [] {
+    monitor_context one;
+    one.plan = std::make_shared<const plan>(
+      compile(make_schedule("1f1b", {.ranks = 2, .microbatches = 2}), {}));
+    one.print = [](const std::string&) {};
+    return one;
+  }();
+  return made;
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data,
+                                      std::size_t size) {
+  return testing::parse(data, size, [](std::string_view text) {
+    const bool is_sink = testing::take_choice(text) % 2 == 1;
+    constexpr std::string_view elsewhere("/.\0", 3);
+    if (text.find_first_of(elsewhere) != std::string_view::npos)
+      return;
+    enter_own_folder();
+    if (is_sink)
+      return require_sink(std::string(text));
+    const auto made = make_monitor(std::string(text), context());
+    require_legal(made.wants);
+    matches_glob(made.wants.names, "blocks.3.attention.query");
+  });
+}

@@ -1,0 +1,21 @@
+// Files of tokens: NumPy's, llm.c's, nanoGPT's, and plain bytes.
+#include "troupe/engine/data/token_file.hpp"
+
+#include "file_of_bytes.hpp"
+#include "parse.hpp"
+
+using namespace troupe;
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data,
+                                      std::size_t size) {
+  return testing::parse(data, size, [](std::string_view bytes) {
+    const auto choice = testing::take_choice(bytes) % 5;
+    const testing::file_of_bytes file(bytes);
+    const auto opened =
+      choice == 4 ? open_tokens(file.path())
+                  : open_tokens(file.path(), static_cast<token_format>(choice));
+    testing::require(opened->size() <= static_cast<std::int64_t>(bytes.size()));
+    std::vector<std::int64_t> tokens(static_cast<std::size_t>(opened->size()));
+    opened->read(0, opened->size(), tokens.data());
+  });
+}
