@@ -65,7 +65,6 @@ class meeting {
   }
 
  private:
-  // ---- process 0
   void open() {
     members_[0] = own_request();
     public_ = std::make_unique<acceptor>(
@@ -112,7 +111,6 @@ class meeting {
     begin_lines(all);
   }
 
-  // ---- all others
   void go_there() {
     dial(loop_, parse_endpoint(point_.where), options_.shown, options_.patience,
          guarded<stream_pointer>([this](stream_pointer stream) {
@@ -130,7 +128,6 @@ class meeting {
             host_name(),    listens,          options_.description};
   }
 
-  // ---- all
   /// Of a process that is known from now on.
   void add(std::int32_t process, line purpose, const connection_pointer& with) {
     auto early = std::make_shared<early_frames>();
