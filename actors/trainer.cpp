@@ -1,7 +1,6 @@
 #include "troupe/actors/trainer.hpp"
 
 #include <ATen/core/grad_mode.h>
-#include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <cmath>
@@ -16,7 +15,6 @@
 #include "troupe/engine/stage/split.hpp"
 #include "troupe/schedules/error.hpp"
 #include "troupe/schedules/forward_part.hpp"
-#include "troupe/schedules/printable.hpp"
 
 namespace troupe {
 
@@ -304,31 +302,11 @@ tensor_list trainer::infer(const tensor_list& inputs) {
   return share(impl_->options.job.get(), std::move(values), last);
 }
 
-namespace {
-
-bool shows_anything(const subscription& wants, const replica& stages) {
-  const auto matches = [&](const std::string& name) {
-    return matches_glob(wants.names, name);
-  };
-  return std::ranges::any_of(stages, [&](const auto& stage) {
-    const auto modules = stage->modules_by_name();
-    const auto parameters = stage->parameters_by_name();
-    return std::ranges::any_of(modules, matches, &module_entry::name)
-           || std::ranges::any_of(
-             parameters, matches,
-             [](const auto& named) -> const auto& { return named.first; });
-  });
-}
-
-}  // namespace
-
 std::int64_t trainer::attach(monitor watcher) {
   require_legal(watcher.wants);
   // Of stages that live elsewhere, names are not known here.
-  if (watcher.wants.tensors != tensor_kind::none && impl_->layout.processes == 1
-      && !shows_anything(watcher.wants, impl_->replicas.front()))
-    spdlog::warn("monitor {}: no module or parameter is named '{}'",
-                 watcher.name, printable(watcher.wants.names));
+  if (impl_->layout.processes == 1)
+    warn_of_unknown_names(watcher, impl_->replicas.front());
   return impl_->actors->attach(std::move(watcher));
 }
 

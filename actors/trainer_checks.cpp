@@ -1,7 +1,13 @@
 #include "troupe/actors/trainer_checks.hpp"
 
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+
+#include "troupe/engine/events/globs.hpp"
 #include "troupe/schedules/error.hpp"
 #include "troupe/schedules/op_text.hpp"
+#include "troupe/schedules/printable.hpp"
 #include "troupe/schedules/validate.hpp"
 
 namespace troupe {
@@ -39,7 +45,31 @@ void require_runnable(const schedule& order) {
          order.name);
 }
 
+bool shows_anything(const std::string& glob, const stage_modules& stages) {
+  const auto matches = [&](const std::string& name) {
+    return matches_glob(glob, name);
+  };
+  return std::ranges::any_of(stages, [&](const auto& stage) {
+    const auto modules = stage->modules_by_name();
+    const auto parameters = stage->parameters_by_name();
+    return std::ranges::any_of(modules, matches, &module_entry::name)
+           || std::ranges::any_of(
+             parameters, matches,
+             [](const auto& named) -> const auto& { return named.first; });
+  });
+}
+
 }  // namespace
+
+void warn_of_unknown_names(const monitor& watcher,
+                           const stage_modules& stages) {
+  if (watcher.wants.tensors == tensor_kind::none)
+    return;
+  for (const auto& glob : globs_of(watcher.wants.names))
+    if (!shows_anything(glob, stages))
+      spdlog::warn("monitor {}: no module or parameter is named '{}'",
+                   watcher.name, printable(glob));
+}
 
 void require_legal(const trainer_options& options) {
   if (options.data_parallel < 1)

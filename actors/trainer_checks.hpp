@@ -1,5 +1,8 @@
 #pragma once
 
+#include <memory>
+#include <vector>
+
 #include "troupe/actors/trainer.hpp"
 
 namespace troupe {
@@ -7,5 +10,10 @@ namespace troupe {
 /// Throws `invalid_argument` for options that a trainer can't run with, and
 /// says what to do.
 void require_legal(const trainer_options& options);
+
+using stage_modules = std::vector<std::shared_ptr<layer_sequence>>;
+
+/// Logs each glob of a monitor that wants tensors and none of these has.
+void warn_of_unknown_names(const monitor& watcher, const stage_modules& stages);
 
 }  // namespace troupe

@@ -45,11 +45,13 @@ bool top_view::add(const event& what) {
     const auto& at = source_of(what);
     return gathering_[{at.data_rank, at.rank}];
   };
-  if (const auto* messages = std::get_if<messages_event>(&what))
+  if (const auto* messages = std::get_if<messages_event>(&what)) {
+    of_rank().messages = messages->messages;
     for (const auto& each : messages->messages) {
       of_rank().bytes += each.bytes;
       of_rank().wait += each.wait;
     }
+  }
   if (const auto* memory = std::get_if<memory_event>(&what))
     of_rank().resident_bytes = memory->resident_bytes;
   const auto* ops = collector_.add(what);
@@ -64,6 +66,20 @@ bool top_view::add(const event& what) {
     return std::pair(each.source.data_rank, each.source.rank);
   });
   return true;
+}
+
+std::int64_t top_view::most_in_flight() const {
+  std::vector<std::pair<std::int64_t, int>> changes;
+  for (const auto& [rank, seen] : traffic_)
+    for (const auto& each : seen.messages) {
+      changes.emplace_back(each.sent, 1);
+      changes.emplace_back(each.taken, -1);
+    }
+  std::ranges::sort(changes);
+  std::int64_t now = 0, most = 0;
+  for (const auto& [when, change] : changes)
+    most = std::max(most, now += change);
+  return most;
 }
 
 /// What comes from another process may be of another plan.
@@ -122,8 +138,10 @@ std::string top_view::text(bool bars) const {
   text += progress_line(*step_, number(info_, "steps"),
                         fits_plan() ? &times : nullptr);
   text += fmt::format(
-    "\nstep time {:.4f} s; monitors took {:.4f} s of the ranks' time\n",
-    seconds(step_->end - step_->begin), step_->observe_seconds);
+    "\nstep time {:.4f} s; monitors took {:.4f} s of the ranks' time; at most "
+    "{} messages in flight\n",
+    seconds(step_->end - step_->begin), step_->observe_seconds,
+    most_in_flight());
   text += fmt::format(
     "{:>7} {:>4} {:>7} {}{:>5} {:>12} {:>12} {:>12} {:>9} {:>8} {:>9}\n",
     "replica", "rank", "busy", bars ? std::string(bar_width + 1, ' ') : "",

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "troupe/engine/plan/plan.hpp"
 #include "troupe/monitors/step_collector.hpp"
@@ -34,7 +35,11 @@ class top_view {
   std::vector<ops_event> ops_;
   struct traffic {
     std::int64_t bytes = 0, wait = 0, resident_bytes = 0;
+    std::vector<message_record> messages{};
   };
+  /// The most messages that were sent and not yet taken at one time.
+  std::int64_t most_in_flight() const;
+
   using place = std::pair<std::int32_t, std::int32_t>;  // replica and rank
   std::map<place, traffic> gathering_, traffic_;
 };

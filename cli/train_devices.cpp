@@ -84,6 +84,10 @@ overlap_options overlap_of(const train_options& options) {
   overlap_options made{false, false, false};
   if (options.overlap == "none")
     return made;
+  if (options.overlap.empty() || options.overlap.back() == ',')
+    fail(error_code::invalid_argument,
+         "--overlap '{}': write all, none, or some of data,reduce,transfers",
+         printable(options.overlap));
   std::istringstream list(options.overlap);
   for (std::string part; std::getline(list, part, ',');) {
     if (part == "data")
@@ -94,8 +98,8 @@ overlap_options overlap_of(const train_options& options) {
       made.transfers = true;
     else
       fail(error_code::invalid_argument,
-           "--overlap: '{}' is no kind of work; there are data, reduce, "
-           "transfers, all and none",
+           "--overlap: '{}' is no kind of work; write some of "
+           "data,reduce,transfers, or all or none alone",
            printable(part));
   }
   return made;

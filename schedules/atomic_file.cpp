@@ -107,9 +107,10 @@ void require_writable_folder(const std::string& path) {
   if (trouble)
     troupe::fail(error_code::io, "{}: can't be created: {}", path,
                  trouble.message());
-  if (!std::filesystem::is_directory(path)
-      || ::access(path.c_str(), W_OK | X_OK) != 0)
-    troupe::fail(error_code::io, "{}: is no folder that can be written", path);
+  if (!std::filesystem::is_directory(path))
+    troupe::fail(error_code::io, "{}: is no folder", path);
+  // Rights don't tell all: there are file systems that take no files.
+  atomic_file probe((std::filesystem::path(path) / "probe").string());
 }
 
 }  // namespace troupe

@@ -8,6 +8,7 @@
 #include <fstream>
 #include <optional>
 
+#include "troupe/engine/events/globs.hpp"
 #include "troupe/monitors/settings.hpp"
 #include "troupe/monitors/sinks/csv_sink.hpp"
 #include "troupe/monitors/sinks/http_address.hpp"
@@ -28,6 +29,8 @@ terminal_options terminal_of(const std::string& text) {
   from.read("match", options.match);
   from.read("top", options.top);
   from.require_all_read();
+  if (!options.match.empty())
+    require_globs(options.match);
   return options;
 }
 

@@ -1,0 +1,65 @@
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "../engine/temporary_folder.hpp"
+#include "../run_program.hpp"
+#include "troupe_paths.hpp"
+
+using Catch::Matchers::ContainsSubstring;
+using troupe::testing::run_program;
+using troupe::testing::temporary_folder;
+
+namespace {
+
+/// Trains three steps; the bytes of the parameters, or what went wrong.
+std::string trained(const std::string& flags) {
+  const temporary_folder folder;
+  const auto text = folder.write("text", std::string(4096, 'a') + "bcd");
+  const auto saved = folder / "parameters";
+  const auto run =
+    run_program(TROUPE_PROGRAM
+                " train --d-model 16 --layers 4 --heads 2 --seq 8 "
+                "--microbatch-size 2 --microbatches 4 --steps 3 --text "
+                + text + " --save-parameters " + saved + " " + flags);
+  if (run.exit_code != 0)
+    return std::to_string(run.exit_code) + ": " + run.output;
+  std::ifstream in(saved, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+}  // namespace
+
+TEST_CASE("a device that makes no sense is wrong usage") {
+  for (const std::string device :
+       {"gpu", "cuda:", "cuda:x", "cuda:0,", "cuda0"})
+    CHECK_THAT(trained("--device " + device),
+               ContainsSubstring("2: ") && ContainsSubstring("cuda:0,2"));
+  CHECK_THAT(trained("--plain --device cuda"), ContainsSubstring("2: "));
+}
+
+TEST_CASE("a device that is not there is named, with the reason") {
+  if (std::filesystem::exists("/dev/nvidia0"))
+    SKIP("there is one");
+  CHECK_THAT(trained("--device cuda"),
+             ContainsSubstring("1: ") && ContainsSubstring("--device cuda: "));
+}
+
+TEST_CASE("what overlaps changes no byte") {
+  const auto all = trained("--data-parallel 2");
+  CHECK(all.size() > 1000);
+  for (const std::string kinds : {"none", "data", "reduce,transfers"})
+    CHECK(trained("--data-parallel 2 --overlap " + kinds) == all);
+  CHECK_THAT(trained("--overlap everything"),
+             ContainsSubstring("2: ") && ContainsSubstring("transfers"));
+}
+
+TEST_CASE("bf16 gives the plain loop's bytes, and others than fp32") {
+  const auto plain = trained("--plain --autocast bf16");
+  CHECK(plain.size() > 1000);
+  CHECK(trained("--ranks 2 --autocast bf16") == plain);
+  CHECK(trained("--ranks 2") != plain);
+}
