@@ -271,7 +271,10 @@ frame mesh::take(std::int32_t from) {
   auto& peer = impl_->at(from);
   std::unique_lock lock(impl_->mutex);
   impl_->changed.wait(lock, [&] { return !peer.mail.empty() || peer.lost; });
-  if (peer.mail.empty())
+  // Whoever left ends first, and with his own reason: a launcher names him.
+  constexpr std::chrono::milliseconds courtesy{300};
+  if (!impl_->changed.wait_for(lock, courtesy,
+                               [&] { return !peer.mail.empty(); }))
     fail(error_code::transport, "process {} is gone: {}", from, *peer.lost);
   auto first = std::move(peer.mail.front());
   peer.mail.pop_front();

@@ -205,7 +205,7 @@ TEST_CASE("bad input is refused before any work") {
   refused("--config " + unknown_toml, 2, "unknown key 'stepz'");
   refused("--save-parameters /no/such/folder/p", 1, "can't be created");
   refused("--timeline /proc/x.svg", 1, "can't be");
-  refused("--device cuda", 2, "CUDA");
+  refused("--device gpu", 2, "cuda:0,2");
   refused("--initial " + at.text, 1, "announces a header");
   refused("--split 1,2", 2, "hold 3 layers together, the model has 6");
   refused("--clip -1", 2, "--clip");
