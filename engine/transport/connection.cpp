@@ -175,9 +175,7 @@ class framed_connection final : public connection {
         }
         const auto progress = stream_->write(parts);
         if (progress.what != state::moved)
-          return loop_.post([self = shared(), need = progress.what] {
-            self->wait_to_write(need);
-          });
+          return wait_to_write(progress.what);
         sent_ += static_cast<std::int64_t>(progress.bytes);
         std::vector<tensor_list> through;
         const std::scoped_lock lock(mutex_);
@@ -190,7 +188,11 @@ class framed_connection final : public connection {
     }
   }
 
+  /// The last try before a wait is made on the loop's thread, where reads are:
+  /// one between the two could take what the write waits for.
   void wait_to_write(state need) {
+    if (!loop_.is_own_thread())
+      return loop_.post([self = shared()] { self->write(); });
     if (!closed_)
       room_.wait(*stream_, need, [self = shared()] { self->write(); });
   }

@@ -3,6 +3,13 @@
 #include <ATen/ops/arange.h>
 #include <ATen/ops/full.h>
 #include <catch2/catch_test_macros.hpp>
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <array>
+#include <chrono>
+#include <thread>
+#include <utility>
 
 #include "stream_kinds.hpp"
 #include "troupe/schedules/error.hpp"
@@ -27,6 +34,49 @@ struct joined {
   recorded_events at_a, at_b;
   io_loop loop_a, loop_b;
   connection_pointer a, b;
+};
+
+/// Can be written to once something was read, as a line through shared memory
+/// is: what comes first is the memory. It comes after the first try to write.
+class opened_by_reading final : public byte_stream {
+ public:
+  explicit opened_by_reading(int& written) : written_(written) {
+    REQUIRE(::pipe2(ends_.data(), O_NONBLOCK | O_CLOEXEC) == 0);
+  }
+  ~opened_by_reading() override {
+    ::close(ends_[0]);
+    ::close(ends_[1]);
+  }
+
+  stream_progress read(void*, std::size_t) override {
+    return open_if_it_came(), stream_progress{state::needs_read};
+  }
+  stream_progress write(std::span<const iovec> parts) override {
+    if (!open_if_it_came()) {
+      if (!std::exchange(was_tried_, true))
+        CHECK(::write(ends_[1], "!", 1) == 1);
+      return {state::needs_read};
+    }
+    std::size_t bytes = 0;
+    for (const auto& part : parts)
+      bytes += part.iov_len;
+    return ++written_, stream_progress{state::moved, bytes};
+  }
+  stream_progress finish_writing() override { return {state::moved}; }
+  void close() override {}
+  wait_handle handle_to(state) const override { return {ends_[0], true}; }
+
+ private:
+  using state = stream_progress::state;
+
+  bool open_if_it_came() {
+    char byte = 0;
+    return is_open_ = is_open_ || ::read(ends_[0], &byte, 1) == 1;
+  }
+
+  std::array<int, 2> ends_{};
+  int& written_;
+  bool was_tried_ = false, is_open_ = false;
 };
 
 frame numbered(int i, std::int64_t elements) {
@@ -147,4 +197,19 @@ TEST_CASE("loops that look again see all, and sleep in the end") {
     pair.a->close();
     CHECK(pair.at_b.wait_for_end() == "");
   });
+}
+
+TEST_CASE("a read may take what a write waits for") {
+  int written = 0;
+  io_loop loop;
+  auto with =
+    connection::make(loop, std::make_unique<opened_by_reading>(written));
+  loop.run([&] {
+    with->send(numbered(0, 1));
+    with->start({});
+  });
+  const auto until = std::chrono::steady_clock::now() + std::chrono::minutes(1);
+  while (with->waiting() > 0 && std::chrono::steady_clock::now() < until)
+    std::this_thread::yield();
+  loop.run([&] { CHECK(written == 1); });
 }
