@@ -19,7 +19,7 @@ class dispatcher {
       [book = book_](std::int32_t from, frame_type type,
                      const frame_head& head) {
         if (type == frame_type::tensors)
-          admit(*book, from, head);
+          obey(*book, [&] { book->links->admit(from, head); });
       },
       [*this](std::int32_t from, frame what) {
         dispatch(from, std::move(what));
@@ -41,10 +41,10 @@ class dispatcher {
  private:
   /// Who breaks the rules is cut off; all have to hear why, and not only that
   /// somebody is gone.
-  static void admit(const address_book& book, std::int32_t from,
-                    const frame_head& head) {
+  static void obey(const address_book& book,
+                   const std::function<void()>& check) {
     try {
-      book.links->admit(from, head);
+      check();
     } catch (const error& reason) {
       caf::anon_send(book.coordinator, stop_run{reason.what()});
       throw;
@@ -92,6 +92,7 @@ class dispatcher {
   }
   /// Its times by this process's clock.
   void hand_on(std::int32_t from, rank_done message) const {
+    obey(*book_, [&] { book_->links->check(from, message); });
     const auto offset = book_->links->mesh().clock_offset(from);
     const auto shift = [offset](auto&... times) {
       ((times += times != 0 ? offset : 0), ...);  // 0: there is none
@@ -108,7 +109,8 @@ class dispatcher {
   void hand_on(std::int32_t, interrupt_run message) const {
     caf::anon_send(book_->coordinator, stop_run{std::move(message.reason)});
   }
-  void hand_on(std::int32_t, event message) const {
+  void hand_on(std::int32_t from, event message) const {
+    obey(*book_, [&] { book_->links->check(from, message); });
     caf::anon_send(
       book_->hub,
       publish_event{std::make_shared<const event>(std::move(message))});

@@ -15,6 +15,10 @@ std::int64_t credits_of(const plan& of) {
   return credits;
 }
 
+bool is_below(std::int64_t number, std::int64_t end) {
+  return number >= 0 && number < end;
+}
+
 }  // namespace
 
 remote_begin as_remote(const step_context& step) {
@@ -43,8 +47,12 @@ remote_links::remote_links(
     layout_(layout),
     run_(run),
     held_(static_cast<std::size_t>(layout.processes)) {
-  for (const auto& each : plans)
+  for (const auto& each : plans) {
     most_held_ = std::max(most_held_, credits_of(*each) * layout_.data_ranks);
+    ranks_ = each->ranks();
+    stages_ = each->stages();
+    most_microbatches_ = std::max(most_microbatches_, each->microbatches);
+  }
 }
 
 void remote_links::begin(const step_pointer& step) {
@@ -119,6 +127,46 @@ void remote_links::admit(std::int32_t from, const frame_head& announced) {
     fail(error_code::mismatch,
          "process {} has {} tensors under way; the plan's credits allow {}",
          from, held, most_held_);
+}
+
+void remote_links::check(std::int32_t from, const rank_done& report) {
+  const auto refuse = [from](const char* what, std::int64_t number) {
+    fail(error_code::mismatch,
+         "process {} reports {} {}, which the plan does not have", from, what,
+         number);
+  };
+  if (!is_below(report.data_rank, layout_.data_ranks))
+    refuse("replica", report.data_rank);
+  if (!is_below(report.rank, ranks_))
+    refuse("rank", report.rank);
+  const std::scoped_lock lock(mutex_);
+  if (!step_ || report.serial != step_->serial)
+    return;  // of a step that is over
+  const auto& of = *step_->plan;
+  const auto rank = static_cast<std::size_t>(report.rank);
+  for (const auto& stage : report.stages) {
+    for (const auto& each : stage.ops)
+      if (each.op < of.first_op[rank] || each.op >= of.first_op[rank + 1])
+        refuse("op", each.op);
+    for (const auto& each : stage.messages)
+      if (!is_below(each.message, std::ssize(of.messages)))
+        refuse("message", each.message);
+  }
+}
+
+void remote_links::check(std::int32_t from, const event& told) const {
+  const auto& at = source_of(told);
+  const bool is_known =
+    std::holds_alternative<tensors_event>(told)
+    && is_below(at.data_rank, layout_.data_ranks)
+    && (at.rank == none || is_below(at.rank, ranks_))
+    && is_below(at.stage, stages_)
+    && (at.microbatch == none || is_below(at.microbatch, most_microbatches_));
+  if (!is_known)
+    fail(error_code::mismatch,
+         "process {} tells of rank {}, stage {}, microbatch {} of replica {}, "
+         "which the plan does not have",
+         from, at.rank, at.stage, at.microbatch, at.data_rank);
 }
 
 stage_tensors remote_links::receive(std::int32_t from, frame what) {

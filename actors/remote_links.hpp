@@ -39,6 +39,10 @@ class remote_links : public std::enable_shared_from_this<remote_links> {
   /// Refuses tensors that this process does not expect: of another run, for a
   /// stage that lives elsewhere, or more than their channels have credits for.
   void admit(std::int32_t from, const frame_head& announced);
+  /// Refuses what another process tells of ops, messages, ranks and stages that
+  /// the plan does not have: monitors take them for places in the plan.
+  void check(std::int32_t from, const rank_done& report);
+  void check(std::int32_t from, const event& told) const;
   /// Tensors as the stage gets them, times by this process's clock; its credit
   /// goes back when they are consumed.
   stage_tensors receive(std::int32_t from, frame what);
@@ -61,6 +65,7 @@ class remote_links : public std::enable_shared_from_this<remote_links> {
   /// credits allow of any plan: the next step's may come before it begins here.
   std::vector<std::int64_t> held_;
   std::int64_t most_held_ = 0;
+  std::int32_t ranks_ = 0, stages_ = 0, most_microbatches_ = 0;
 };
 
 }  // namespace troupe

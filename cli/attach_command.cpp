@@ -31,6 +31,7 @@ Exit codes: 0 done, 1 failed, 2 wrong usage.)";
 constexpr auto detach_help = R"(
 Example:
   troupe attach unix:/tmp/x.sock stability --keep
+  troupe detach unix:/tmp/x.sock --list
   troupe detach unix:/tmp/x.sock 1
 
 Exit codes: 0 done, 1 failed, 2 wrong usage.)";
@@ -44,6 +45,7 @@ struct attach_options {
 struct detach_options {
   live_options job;
   std::int64_t id = 0;
+  bool list = false;
 };
 
 void print_metrics(const metrics_record& record) {
@@ -87,21 +89,48 @@ void print_all(live_client& client, std::set<std::int64_t> ids) {
   spdlog::info("nothing is attached any more");
 }
 
+/// All, or none.
+std::vector<std::int64_t> attach_all(live_client& client,
+                                     const attach_options& options) {
+  std::vector<std::int64_t> ids;
+  try {
+    for (const auto& spec : options.specs) {
+      ids.push_back(client.attach(spec, options.keep));
+      if (!options.keep)
+        spdlog::info("attached {} as {}", spec, ids.back());
+    }
+  } catch (...) {
+    for (const auto id : ids)
+      client.detach(id);
+    throw;
+  }
+  return ids;
+}
+
 void run_attach(const attach_options& options) {
   auto client = options.job.connect();
   until_signal(client, [&] {
-    std::set<std::int64_t> ids;
-    for (const auto& spec : options.specs) {
-      const auto id = client.attach(spec, options.keep);
-      ids.insert(id);
-      if (options.keep)
-        fmt::print("{}\n", id);
-      else
-        spdlog::info("attached {} as {}", spec, id);
-    }
+    const auto ids = attach_all(client, options);
     if (!options.keep)
-      print_all(client, ids);
+      return print_all(client, {ids.begin(), ids.end()});
+    for (const auto id : ids)
+      fmt::print("{}\n", id);
   });
+}
+
+void print_attached(live_client& client) {
+  const auto all = client.request({{"do", "list"}});
+  for (const auto& each : field_of(all, "monitors"))
+    fmt::print("{} {}{}\n", whole_of<std::int64_t>(field_of(each, "id"), "id"),
+               text_of(each, "spec"), flag_of(each, "keep") ? " (kept)" : "");
+}
+
+void run_detach(const detach_options& options) {
+  auto client = options.job.connect();
+  if (options.list)
+    print_attached(client);
+  else
+    client.detach(options.id);
 }
 
 }  // namespace
@@ -126,11 +155,19 @@ void add_detach_command(CLI::App& app) {
     "detach", "Detach a monitor that was attached to a live job");
   const auto options = std::make_shared<detach_options>();
   options->job.add_to(*command);
-  command->add_option("id", options->id, "as attach printed it")
-    ->required()
-    ->type_name("ID");
+  auto* id = command->add_option("id", options->id, "as attach printed it")
+               ->type_name("ID");
+  auto* list = command->add_flag("--list", options->list,
+                                 "print what is attached over the endpoint, "
+                                 "each with its id");
+  list->excludes(id);
   command->footer(detach_help);
-  command->callback([options] { options->job.connect().detach(options->id); });
+  command->callback([options, id] {
+    if (!options->list && id->empty())
+      fail(error_code::invalid_argument,
+           "which monitor? Give its id; --list prints all");
+    run_detach(*options);
+  });
 }
 
 }  // namespace troupe::cli

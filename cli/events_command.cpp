@@ -103,7 +103,10 @@ void add_events_command(CLI::App& app) {
   options->job.add_to(*command);
   add_flags(*command, *options);
   command->footer(help);
-  command->callback([options] {
+  command->callback([options, command] {
+    for (const auto* flag : {"--match", "--histogram"})
+      if (options->tensors.empty() && command->count(flag) > 0)
+        spdlog::warn("{} without --tensors has no effect", flag);
     wanted(*options);  // wrong usage is told before the job is asked
     auto client = options->job.connect();
     until_signal(client, [&] { stream(client, *options); });

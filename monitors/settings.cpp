@@ -29,12 +29,12 @@ settings::settings(std::string owner, const std::string& text)
 
 void settings::read(const char* key, std::string& into) {
   if (const auto* text = find(key))
-    into = *text;
+    into = given(key, *text);
 }
 
 void settings::read(const char* key, std::optional<std::string>& into) {
   if (const auto* text = find(key))
-    into = *text;
+    into = given(key, *text);
 }
 
 void settings::read(const char* key, bool& into) {
@@ -79,6 +79,14 @@ const std::string* settings::find(const char* key) {
   known_.emplace_back(key);
   const auto at = values_.find(key);
   return at == values_.end() ? nullptr : &at->second;
+}
+
+/// A flag without a value arrives as `true`, which is no name worth having.
+const std::string& settings::given(const char* key,
+                                   const std::string& text) const {
+  if (text == "true")
+    refuse(key, text, "a text; was its value left out?");
+  return text;
 }
 
 void settings::refuse(const char* key, const std::string& text,

@@ -37,6 +37,7 @@ class settings {
 
  private:
   const std::string* find(const char* key);
+  const std::string& given(const char* key, const std::string& text) const;
   [[noreturn]] void refuse(const char* key, const std::string& text,
                            const char* wanted) const;
 

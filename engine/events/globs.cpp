@@ -22,9 +22,13 @@ const char* trouble_with(const std::string& glob) {
     if (glob[at] != '[')
       continue;
     at += at + 1 < glob.size() && (glob[at + 1] == '!' || glob[at + 1] == '^');
+    const auto first = at + 1;
     at = glob.find(']', at + 2);  // one that comes first belongs to the set
     if (at == std::string::npos)
       return "opens a set with '[' and never closes it";
+    for (auto dash = first + 1; dash + 1 < at; ++dash)
+      if (glob[dash] == '-' && glob[dash - 1] > glob[dash + 1])
+        return "has a range that ends before it begins";
   }
   return nullptr;
 }

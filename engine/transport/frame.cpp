@@ -103,7 +103,7 @@ frame_header read_frame_header(std::string_view bytes,
          version, frame_version);
   const auto type = from.get<std::uint16_t>();
   if (type < static_cast<std::uint16_t>(frame_type::control)
-      || type > static_cast<std::uint16_t>(frame_type::goodbye))
+      || type > static_cast<std::uint16_t>(frame_type::collective))
     fail(error_code::transport, "the peer sent a message of type {}", type);
   frame_header header{static_cast<frame_type>(type), from.get<std::uint32_t>(),
                       0};

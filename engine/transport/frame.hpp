@@ -19,7 +19,8 @@ enum class frame_type : std::uint16_t {
   part,         // of a reduction
   mail,         // between the threads that call the trainer
   heartbeat,
-  goodbye,  // nothing follows: the sender ends as it should
+  goodbye,     // nothing follows: the sender ends as it should
+  collective,  // of a process_group
 };
 
 /// A message: bytes that its type says how to read, and tensors.

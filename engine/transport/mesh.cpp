@@ -42,8 +42,9 @@ struct mesh::impl : std::enable_shared_from_this<mesh::impl> {
   struct peer {
     std::map<line, connection_pointer> lines;
     std::vector<std::shared_ptr<early_frames>> early;
-    std::deque<frame> mail;
+    std::deque<frame> mail, given;
     std::optional<std::string> lost;  // why
+    bool gives_no_more = false;       // its line of tensors has ended
     clock::time_point heard = clock::now();
     bool is_silent = false;
   };
@@ -77,6 +78,8 @@ struct mesh::impl : std::enable_shared_from_this<mesh::impl> {
                  purpose](const std::string& reason) {
       if (!reason.empty() || purpose == line::control)
         self->lose(from, reason.empty() ? "its program has ended" : reason);
+      else if (purpose == line::incoming)
+        self->end_gifts(from);
     };
     with->start(std::move(each));
   }
@@ -84,13 +87,40 @@ struct mesh::impl : std::enable_shared_from_this<mesh::impl> {
   // On the loop's thread.
   void arrived(std::int32_t from, frame what) {
     at(from).heard = clock::now();
-    if (what.type == frame_type::mail) {
+    if (what.type == frame_type::mail || what.type == frame_type::collective) {
       const std::scoped_lock lock(mutex);
-      at(from).mail.push_back(std::move(what));
+      auto& peer = at(from);
+      (what.type == frame_type::mail ? peer.mail : peer.given)
+        .push_back(std::move(what));
       changed.notify_all();
     } else if (what.type != frame_type::heartbeat && events.arrived) {
       events.arrived(from, std::move(what));
     }
+  }
+
+  void end_gifts(std::int32_t process) {
+    const std::scoped_lock lock(mutex);
+    at(process).gives_no_more = true;
+    changed.notify_all();
+  }
+
+  /// The next of these of a process, waited for.
+  frame take(std::int32_t from, std::deque<frame> peer::*queue) {
+    auto& peer = at(from);
+    std::unique_lock lock(mutex);
+    const auto is_there = [&] { return !(peer.*queue).empty(); };
+    const auto is_over = [&] {
+      return peer.lost || (queue == &peer::given && peer.gives_no_more);
+    };
+    changed.wait(lock, [&] { return is_there() || is_over(); });
+    // Whoever left ends first, and with his own reason: a launcher names him.
+    constexpr std::chrono::milliseconds courtesy{300};
+    if (!changed.wait_for(lock, courtesy, is_there))
+      fail(error_code::transport, "process {} is gone: {}", from,
+           peer.lost.value_or("its program has ended"));
+    auto first = std::move((peer.*queue).front());
+    (peer.*queue).pop_front();
+    return first;
   }
 
   void lose(std::int32_t process, const std::string& reason) {
@@ -268,17 +298,16 @@ void mesh::mail(std::int32_t to, frame what) {
 }
 
 frame mesh::take(std::int32_t from) {
-  auto& peer = impl_->at(from);
-  std::unique_lock lock(impl_->mutex);
-  impl_->changed.wait(lock, [&] { return !peer.mail.empty() || peer.lost; });
-  // Whoever left ends first, and with his own reason: a launcher names him.
-  constexpr std::chrono::milliseconds courtesy{300};
-  if (!impl_->changed.wait_for(lock, courtesy,
-                               [&] { return !peer.mail.empty(); }))
-    fail(error_code::transport, "process {} is gone: {}", from, *peer.lost);
-  auto first = std::move(peer.mail.front());
-  peer.mail.pop_front();
-  return first;
+  return impl_->take(from, &impl::peer::mail);
+}
+
+void mesh::give(std::int32_t to, frame what) {
+  what.type = frame_type::collective;
+  impl_->send(to, line::outgoing, std::move(what));
+}
+
+frame mesh::take_given(std::int32_t from) {
+  return impl_->take(from, &impl::peer::given);
 }
 
 std::vector<frame> mesh::gather(frame mine) {

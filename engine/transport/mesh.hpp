@@ -97,6 +97,11 @@ class mesh {
   /// What the leader gives, for all.
   frame share(frame of_leader);
 
+  /// A part of a collective, on the line of tensors, from the thread that calls
+  /// to the one that calls `take_given` there, which waits as `take` does.
+  void give(std::int32_t to, frame what);
+  frame take_given(std::int32_t from);
+
   /// Bytes sent to and received from a process, all lines together.
   std::int64_t bytes_sent(std::int32_t to) const;
   std::int64_t bytes_received(std::int32_t from) const;

@@ -1,12 +1,10 @@
 #include <catch2/catch_test_macros.hpp>
 
 #include <array>
-#include <chrono>
-#include <mutex>
-#include <random>
 #include <set>
 #include <thread>
 
+#include "../random_delays.hpp"
 #include "small_model.hpp"
 #include "troupe/schedules/error.hpp"
 
@@ -99,17 +97,7 @@ TEST_CASE("every combination equals the plain loop, bit for bit", "[.full]") {
 }
 
 TEST_CASE("random delays in every actor change no bit") {
-  std::mutex mutex;
-  std::mt19937 random{3};
-  const auto delay = [&] {
-    std::unique_lock lock(mutex);
-    const auto us = random() % 4 == 0 ? random() % 300 : 0;
-    lock.unlock();
-    const auto until =
-      std::chrono::steady_clock::now() + std::chrono::microseconds(us);
-    while (std::chrono::steady_clock::now() < until)
-      std::this_thread::yield();
-  };
+  const auto delay = random_delays(3);
   const small_case what{.schedule = "interleaved_1f1b",
                         .stages_per_rank = 2,
                         .data_parallel = 2,

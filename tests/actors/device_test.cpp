@@ -7,8 +7,8 @@
 #include <map>
 #include <mutex>
 
+#include "../engine/transport/joined_meshes.hpp"
 #include "faked_accelerator.hpp"
-#include "joined_meshes.hpp"
 #include "small_model.hpp"
 
 using namespace troupe;

@@ -149,9 +149,13 @@ TEST_CASE("what all processes would print is printed once") {
 
 TEST_CASE("processes say whom they wait for, and end when one has died") {
   const bench at;
+  // Process 1 dies once the other one has said so, or after a minute.
+  const auto said = at.folder / "said";
   const auto all = run_program(
-    program + " launch --processes 2 -- /bin/sh -c '[ $RANK = 1 ] && "
-    "sleep 3.3 && exit 3; exec " + program + at.training("--ranks 2'"));
+    program + " launch --processes 2 -- /bin/sh -c 'if [ $RANK = 1 ]; then for "
+    "i in $(seq 600); do grep -q waiting " + said + " && exit 3; sleep 0.1; "
+    "done; exit 4; fi; " + program + at.training("--ranks 2") + " 2>&1 | tee "
+    + said + "'");
   INFO(all.output);
   CHECK(all.exit_code == 3);
   CHECK_THAT(all.output, ContainsSubstring("waiting for process 1 of 2"));

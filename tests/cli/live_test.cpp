@@ -97,7 +97,24 @@ TEST_CASE("attach prints what is found until Ctrl-C, and detaches") {
   const auto kept =
     run_troupe("attach", at.where(), "--keep throughput 2>/dev/null");
   CHECK(kept.exit_code == 0);
-  CHECK(run_troupe("detach", at.where(), kept.output).exit_code == 0);
+  const auto list = [&] {
+    return run_troupe("detach", at.where(), "--list 2>/dev/null").output;
+  };
+  const auto id = kept.output.substr(0, kept.output.find('\n'));
+  CHECK(list() == id + " throughput (kept)\n");
+  CHECK(run_troupe("detach", at.where(), id).exit_code == 0);
+  CHECK(list() == "");
+  CHECK(run_troupe("detach", at.where(), "").exit_code == 2);
+}
+
+TEST_CASE("of several monitors all are attached, or none") {
+  const live_run at;
+  at.ready();
+  const auto refused =
+    run_troupe("attach", at.where(), "--keep throughput gap --match");
+  CHECK(refused.exit_code == 2);
+  CHECK_THAT(refused.output, ContainsSubstring("was its value left out?"));
+  CHECK(run_troupe("detach", at.where(), "--list 2>/dev/null").output == "");
   CHECK(run_troupe("top", at.where(), "--once").exit_code == 0);
 }
 

@@ -4,10 +4,9 @@
 #include <catch2/matchers/catch_matchers_string.hpp>
 
 #include <ctime>
-#include <mutex>
-#include <random>
 #include <thread>
 
+#include "../../random_delays.hpp"
 #include "faked_stage.hpp"
 #include "troupe/schedules/error.hpp"
 
@@ -58,15 +57,7 @@ TEST_CASE("many steps and evaluations run in the plan's order") {
 }
 
 TEST_CASE("random delays in every actor keep the order") {
-  std::mutex mutex;
-  std::mt19937 random{1};
-  faked_run run(interleaved(), 2, [&] {
-    std::unique_lock lock(mutex);
-    const auto turns = random() % 50;
-    lock.unlock();
-    for (std::size_t i = 0; i < turns; ++i)
-      std::this_thread::yield();
-  });
+  faked_run run(interleaved(), 2, testing::random_delays(1));
   for (int i = 0; i < 10; ++i)
     check_order(*run.training, run.step());
 }

@@ -47,12 +47,13 @@ TEST_CASE("names are chosen by globs, several joined by commas") {
 TEST_CASE("a glob that could match nothing is refused") {
   subscription wants;
   wants.tensors = tensor_kind::activation;
-  for (const auto* good :
-       {"*", "blocks.[0-3].*,head", "[!a]x", "[]]", "a\\[b", "[]a]*"}) {
+  for (const auto* good : {"*", "blocks.[0-3].*,head", "[!a]x", "[]]", "a\\[b",
+                           "[]a]*", "[-a][a-]"}) {
     wants.names = good;
     CHECK_NOTHROW(require_legal(wants));
   }
-  for (const auto* bad : {"", "a,", "[", "blocks.[0-", "[]", "[!]", "a\\"}) {
+  for (const auto* bad :
+       {"", "a,", "[", "blocks.[0-", "[]", "[!]", "a\\", "[z-a]", "[a9-0]"}) {
     wants.names = bad;
     CHECK_THROWS_AS(require_legal(wants), error);
   }

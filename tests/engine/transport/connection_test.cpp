@@ -2,9 +2,9 @@
 
 #include <ATen/ops/arange.h>
 #include <ATen/ops/full.h>
-#include <catch2/catch_test_macros.hpp>
 #include <fcntl.h>
 #include <unistd.h>
+#include <catch2/catch_test_macros.hpp>
 
 #include <array>
 #include <chrono>

@@ -1,0 +1,215 @@
+#include "troupe/engine/transport/process_group.hpp"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/maximum.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "troupe/engine/transport/wire_fields.hpp"
+#include "troupe/schedules/error.hpp"
+
+namespace troupe {
+
+template <>
+struct wire_enum<transfer_kind> {
+  static constexpr auto largest = transfer_kind::reduce_scatter;
+};
+template <>
+struct wire_enum<reduce_kind> {
+  static constexpr auto largest = reduce_kind::max;
+};
+template <>
+struct wire_enum<at::ScalarType> {
+  static constexpr auto largest = at::ScalarType::Undefined;
+};
+
+template <class Archive>
+static void fields(Archive& with, tensor_form& v) {
+  with(v.dtype, v.sizes);
+}
+template <class Archive>
+static void fields(Archive& with, collective_call& v) {
+  with(v.serial, v.kind, v.how, v.root, v.members, v.given);
+}
+
+namespace {
+
+std::string to_text(const collective_call& call) {
+  static constexpr std::array hows{"sum", "mean", "max"};
+  const auto of = fmt::format("{}[{}]", c10::toString(call.given.dtype),
+                              fmt::join(call.given.sizes, ", "));
+  const auto how = hows.at(static_cast<std::size_t>(call.how));
+  const auto name = [&]() -> std::string {
+    switch (call.kind) {
+      case transfer_kind::all_gather:
+        return "all_gather of " + of;
+      case transfer_kind::reduce_scatter:
+        return fmt::format("reduce_scatter ({}) of {}", how, of);
+      case transfer_kind::all_reduce:
+        return fmt::format("all_reduce ({}) of {}", how, of);
+      default:
+        return fmt::format("broadcast of rank {}", call.root);
+    }
+  }();
+  return fmt::format("{} among processes {} as call {}", name,
+                     fmt::join(call.members, ", "), call.serial);
+}
+
+void join(at::Tensor& into, const at::Tensor& other, reduce_kind how) {
+  if (how == reduce_kind::max)
+    at::maximum_out(into, into, other);
+  else
+    into.add_(other);
+}
+
+}  // namespace
+
+process_group::process_group(mesh& job, std::vector<std::int32_t> members)
+  : job_(job), members_(std::move(members)) {
+  const auto own = std::ranges::find(members_, job_.place().process);
+  const bool ascending =
+    std::ranges::adjacent_find(members_, std::greater_equal<>())
+    == members_.end();
+  if (own == members_.end() || !ascending || members_.front() < 0
+      || members_.back() >= job_.place().processes)
+    fail(error_code::invalid_argument,
+         "a group of processes {} in process {} of {}: give numbers of "
+         "processes, ascending, with this one among them",
+         fmt::join(members_, ", "), job_.place().process,
+         job_.place().processes);
+  rank_ = static_cast<std::int32_t>(own - members_.begin());
+  call_.members = members_;
+}
+
+at::Tensor process_group::all_gather(const at::Tensor& mine) {
+  const at::NoGradGuard no_grad;
+  begin(transfer_kind::all_gather, mine);
+  if (mine.dim() == 0)
+    fail(error_code::invalid_argument,
+         "all_gather of a scalar: give it a dimension, as by reshape({{1}})");
+  for (std::int32_t r = 0; r < size(); ++r)
+    send(r, mine);
+  std::vector<at::Tensor> all;
+  for (std::int32_t r = 0; r < size(); ++r)
+    all.push_back(r == rank_ ? mine : take(r, mine));
+  return at::cat(all);
+}
+
+at::Tensor process_group::reduce_scatter(const at::Tensor& mine,
+                                         reduce_kind how) {
+  const at::NoGradGuard no_grad;
+  begin(transfer_kind::reduce_scatter, mine, how);
+  if (mine.dim() == 0 || mine.size(0) % size() != 0)
+    fail(error_code::invalid_argument,
+         "reduce_scatter of {} over {} processes: its first dimension has to "
+         "be a multiple of that",
+         describe(mine), size());
+  return reduce(mine.chunk(size()));
+}
+
+at::Tensor process_group::all_reduce(const at::Tensor& mine, reduce_kind how) {
+  const at::NoGradGuard no_grad;
+  begin(transfer_kind::all_reduce, mine, how);
+  const auto row = mine.reshape(-1);
+  std::vector<at::Tensor> pieces;
+  for (std::int64_t r = 0; r < size(); ++r) {
+    const auto first = row.numel() * r / size();
+    pieces.push_back(
+      row.narrow(0, first, row.numel() * (r + 1) / size() - first));
+  }
+  const auto own = reduce(pieces);
+  for (std::int32_t r = 0; r < size(); ++r)
+    send(r, own);
+  std::vector<at::Tensor> all;
+  for (std::int32_t r = 0; r < size(); ++r)
+    all.push_back(r == rank_ ? own
+                             : take(r, pieces[static_cast<std::size_t>(r)]));
+  return at::cat(all).view(mine.sizes());
+}
+
+at::Tensor process_group::broadcast(const at::Tensor& given,
+                                    std::int32_t root) {
+  const at::NoGradGuard no_grad;
+  if (root < 0 || root >= size())
+    fail(error_code::invalid_argument,
+         "broadcast of rank {} in a group of {} processes", root, size());
+  begin(transfer_kind::broadcast, rank_ == root ? given : at::Tensor{},
+        reduce_kind::sum, root);
+  if (rank_ != root)
+    return take(root, {});
+  for (std::int32_t r = 0; r < size(); ++r)
+    send(r, given);
+  return given.clone();
+}
+
+void process_group::begin(transfer_kind kind, const at::Tensor& given,
+                          reduce_kind how, std::int32_t root) {
+  if (given.defined() && !given.device().is_cpu())
+    fail(error_code::invalid_argument,
+         "a collective of {} over links: bring it to the CPU, or use a "
+         "communicator of its device",
+         describe(given));
+  if (!given.defined() && (kind != transfer_kind::broadcast || root == rank_))
+    fail(error_code::invalid_argument,
+         "a collective of a tensor that is not defined");
+  if (how == reduce_kind::mean && !given.is_floating_point())
+    fail(error_code::invalid_argument,
+         "the mean of {}: give floating-point values", describe(given));
+  ++call_.serial;
+  call_.kind = kind;
+  call_.how = how;
+  call_.root = root;
+  call_.given = {};
+  if (given.defined() && kind != transfer_kind::broadcast)
+    call_.given = {given.scalar_type(), given.sizes().vec()};
+}
+
+void process_group::send(std::int32_t to, const at::Tensor& piece) {
+  if (to != rank_)
+    job_.give(
+      members_[static_cast<std::size_t>(to)],
+      {frame_type::collective, to_wire(call_), {piece.detach().contiguous()}});
+}
+
+at::Tensor process_group::take(std::int32_t from, const at::Tensor& like) {
+  const auto process = members_[static_cast<std::size_t>(from)];
+  auto came = job_.take_given(process);
+  const auto theirs = from_wire<collective_call>(came.head);
+  if (theirs != call_)
+    fail(error_code::mismatch,
+         "process {} calls {}; this one, process {}, {}: all members make the "
+         "same calls in the same order",
+         process, to_text(theirs), job_.place().process, to_text(call_));
+  if (came.tensors.size() != 1 || !came.tensors[0].defined()
+      || (like.defined()
+          && (came.tensors[0].sizes() != like.sizes()
+              || came.tensors[0].scalar_type() != like.scalar_type())))
+    fail(error_code::transport,
+         "process {} sent {} for {}; run the same program", process,
+         describe(came.tensors), to_text(call_));
+  return came.tensors[0];
+}
+
+at::Tensor process_group::reduce(const std::vector<at::Tensor>& pieces) {
+  for (std::int32_t r = 0; r < size(); ++r)
+    send(r, pieces[static_cast<std::size_t>(r)]);
+  const auto& own = pieces[static_cast<std::size_t>(rank_)];
+  at::Tensor result;
+  for (std::int32_t r = 0; r < size(); ++r) {
+    const auto next = r == rank_ ? own : take(r, own);
+    if (r == 0)
+      result = next.clone();
+    else
+      join(result, next, call_.how);
+  }
+  if (call_.how == reduce_kind::mean)
+    result.div_(size());
+  return result;
+}
+
+}  // namespace troupe
