@@ -135,6 +135,8 @@ class framed_connection final : public connection {
     try {
       const auto before = received_.load();
       const auto need = in_.take_from(*stream_, received_);
+      if (write_needs_read_)
+        write_on();
       if (need == state::ended)
         lose(in_.said_goodbye() ? "" : "the other side closed the connection");
       else if (need == state::needs_read && is_awake(received_ > before))
@@ -189,12 +191,21 @@ class framed_connection final : public connection {
   }
 
   /// The last try before a wait is made on the loop's thread, where reads are:
-  /// one between the two could take what the write waits for.
+  /// one between the two could take what the write waits for. One after it
+  /// could, too, before the wait is told of it: then the write tries again.
   void wait_to_write(state need) {
     if (!loop_.is_own_thread())
       return loop_.post([self = shared()] { self->write(); });
-    if (!closed_)
-      room_.wait(*stream_, need, [self = shared()] { self->write(); });
+    if (closed_)
+      return;
+    write_waits_ = true;
+    write_needs_read_ = need == state::needs_read;
+    room_.wait(*stream_, need, [self = shared()] { self->write_on(); });
+  }
+
+  void write_on() {
+    if (std::exchange(write_waits_, false))
+      write();
   }
 
   /// All is written and no more will be; what still comes is not heard.
@@ -243,7 +254,9 @@ class framed_connection final : public connection {
   connection_events events_;
   incoming_frames in_;
   waiting_room room_;
-  bool started_ = false;  // of the loop's thread alone
+  // Of the loop's thread alone.
+  bool started_ = false;
+  bool write_waits_ = false, write_needs_read_ = false;
   std::atomic<bool> closed_ = false;
   std::chrono::steady_clock::time_point last_came_{};
   std::atomic<std::int64_t> sent_ = 0, received_ = 0;

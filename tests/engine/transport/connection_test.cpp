@@ -40,6 +40,8 @@ struct joined {
 /// is: what comes first is the memory. It comes after the first try to write.
 class opened_by_reading final : public byte_stream {
  public:
+  using state = stream_progress::state;
+
   explicit opened_by_reading(int& written) : written_(written) {
     REQUIRE(::pipe2(ends_.data(), O_NONBLOCK | O_CLOEXEC) == 0);
   }
@@ -67,8 +69,6 @@ class opened_by_reading final : public byte_stream {
   wait_handle handle_to(state) const override { return {ends_[0], true}; }
 
  private:
-  using state = stream_progress::state;
-
   bool open_if_it_came() {
     char byte = 0;
     return is_open_ = is_open_ || ::read(ends_[0], &byte, 1) == 1;

@@ -25,13 +25,19 @@ using Catch::Matchers::MessageMatches;
 
 namespace {
 
+mesh_events no_events() {
+  mesh_events made;
+  made.arrived = [](std::int32_t, frame) {};
+  return made;
+}
+
 /// A program for each process of a job, whose mesh has been started.
 std::vector<std::string> in_job(std::int32_t processes,
                                 const std::function<void(mesh&)>& program) {
   joined_meshes meshes(processes);
   std::vector<std::shared_ptr<mesh>> kept = meshes.all;
   auto errors = in_all(meshes, [&](const std::shared_ptr<mesh>& job) {
-    job->start({.arrived = [](std::int32_t, frame) {}});
+    job->start(no_events());
     program(*job);
   });
   meshes.all = std::move(kept);
@@ -144,7 +150,7 @@ TEST_CASE("a member that leaves is named, whichever it is") {
   for (std::int32_t leaves = 0; leaves < 3; ++leaves) {
     joined_meshes meshes(3);
     const auto errors = in_all(meshes, [&](std::shared_ptr<mesh> job) {
-      job->start({.arrived = [](std::int32_t, frame) {}});
+      job->start(no_events());
       process_group group(*job, all_of_three);
       group.all_reduce(at::full({4}, 1.0F));
       if (group.rank() != leaves)
