@@ -23,7 +23,7 @@ struct wire_enum<tensor_kind> {
 };
 template <>
 struct wire_enum<tensor_needs> {
-  static constexpr auto largest = static_cast<tensor_needs>(7);
+  static constexpr auto largest = static_cast<tensor_needs>(15);
 };
 template <>
 struct wire_enum<at::ScalarType> {

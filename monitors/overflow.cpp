@@ -218,6 +218,8 @@ monitor overflow_monitor(const overflow_options& options, sink_pointer sink) {
   monitor made;
   made.name = "overflow";
   made.wants.tensors = module_kinds | tensor_kind::gradient | tensor_kind::loss;
+  made.wants.needs = options.underflow_share > 0 ? tensor_needs::statistics
+                                                 : tensor_needs::extremes;
   made.wants.names = options.match;
   made.wants.every = options.every;
   made.see = [state](const event& what) { state->see(what); };

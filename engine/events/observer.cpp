@@ -2,6 +2,7 @@
 
 #include <c10/core/StorageImpl.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "troupe/engine/device/clock.hpp"
@@ -31,6 +32,23 @@ tensor_record record_of(tensor_kind kind,
   return made;
 }
 
+/// How closely a tensor is looked at; each knows what those before it do.
+enum class depth : std::uint8_t { none, extremes, statistics, histogram };
+
+depth depth_of(tensor_needs needs) {
+  if (has(needs, tensor_needs::histogram))
+    return depth::histogram;
+  if (has(needs, tensor_needs::statistics))
+    return depth::statistics;
+  return has(needs, tensor_needs::extremes) ? depth::extremes : depth::none;
+}
+
+tensor_statistics measured_to(depth wanted, const at::Tensor& tensor) {
+  return wanted == depth::extremes
+           ? measure_extremes(tensor)
+           : measure(tensor, wanted == depth::histogram);
+}
+
 /// The update writes these in place while monitors may still look.
 bool changes_later(tensor_kind kind) {
   return has(
@@ -57,20 +75,19 @@ class stopwatch {
 class observer::memory {
  public:
   struct measured {
-    bool with_histogram = false;
+    depth known = depth::none;
     tensor_statistics statistics = {};
     std::size_t row = 0;  // of the device's, in place of the statistics
   };
 
-  /// `measure` says what of a tensor that was not seen before.
+  /// `measure` says what of a tensor that was not seen before so closely.
   template <class Measure>
-  const measured& of(const at::Tensor& tensor, bool histogram,
+  const measured& of(const at::Tensor& tensor, depth wanted,
                      const Measure& measure) {
     const auto* storage = tensor.storage().unsafeGetStorageImpl();
     const auto [first, last] = known_.equal_range(storage);
     for (auto at = first; at != last; ++at)
-      if (at->second.is(tensor)
-          && (!histogram || at->second.found.with_histogram))
+      if (at->second.is(tensor) && at->second.found.known >= wanted)
         return at->second.found;
     return known_.emplace(storage, entry(tensor, measure()))->second.found;
   }
@@ -248,19 +265,20 @@ void observer::record(tensor_record made, const at::Tensor& tensor,
         changes_later(made.kind) ? tensor.detach().clone() : tensor.detach();
   }
   event_.tensors.push_back(std::move(made));
-  const bool histogram = has(needs, tensor_needs::histogram);
-  if (tensor.defined() && (has(needs, tensor_needs::statistics) || histogram))
-    measure_last(tensor, histogram, measured);
+  if (tensor.defined() && depth_of(needs) != depth::none)
+    measure_last(tensor, needs, measured);
 }
 
-void observer::measure_last(const at::Tensor& tensor, bool histogram,
+void observer::measure_last(const at::Tensor& tensor, tensor_needs needs,
                             memory& measured) {
-  const auto& found = measured.of(tensor, histogram, [&] {
+  const auto wanted = depth_of(needs);
+  const auto& found = measured.of(tensor, wanted, [&] {
     if (!device_)
-      return memory::measured{histogram, measure(tensor, histogram)};
+      return memory::measured{wanted, measured_to(wanted, tensor)};
     to_measure_.push_back(tensor.detach());
-    with_histogram_ = with_histogram_ || histogram;
-    return memory::measured{histogram, {}, measured_++};
+    with_histogram_ = with_histogram_ || wanted == depth::histogram;
+    return memory::measured{
+      std::max(wanted, depth::statistics), {}, measured_++};
   });
   if (device_)
     expected_.push_back({event_.tensors.size() - 1, found.row});

@@ -90,7 +90,8 @@ class observer {
   void record_weights(const watched& module);
   void record(tensor_record made, const at::Tensor& tensor, tensor_needs needs,
               memory& measured);
-  void measure_last(const at::Tensor& tensor, bool histogram, memory& measured);
+  void measure_last(const at::Tensor& tensor, tensor_needs needs,
+                    memory& measured);
   void unscale_last(double factor);
   void follow_gradients(const watched& module, const observed_values& outputs);
   void gradient_arrived(const watched& module, const observed_value& of,

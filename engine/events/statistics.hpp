@@ -57,9 +57,15 @@ struct tensor_statistics {
 tensor_statistics measure(const at::Tensor& tensor,
                           bool with_histogram = false);
 
+/// Only `count`, `nans`, `infs`, `max_abs`, `min_abs` and `instances`, the rest
+/// is 0: half the work.
+tensor_statistics measure_extremes(const at::Tensor& tensor);
+
 /// The same with kernels of one's choice (statistics_kernels.hpp).
 tensor_statistics measure(const at::Tensor& tensor, bool with_histogram,
                           const statistics_kernels& kernels);
+tensor_statistics measure_extremes(const at::Tensor& tensor,
+                                   const statistics_kernels& kernels);
 
 /// As if both had been one tensor, concatenated along dimension 0. The
 /// histogram is left out unless both have one, or one has no elements.

@@ -302,6 +302,31 @@ class chunk_code {
     count_range(seen, x, count, next, result);
     return result;
   }
+
+  /// One pass, so each line prefetches as many: all of what is behind.
+  static chunk_statistics run_extremes(const T* x, std::int64_t count,
+                                       const void* behind) {
+    const auto* next = static_cast<const char*>(behind);
+    const auto* half = next + count * bytes / 2;
+    words most{}, least = most + infinity;
+    for_each(x, count, next, [&](int p, values v, words) {
+      if (p == 0)
+        __builtin_prefetch(half += 64);
+      const auto u = magnitudes_of(v);
+      most = u > most ? u : most;
+      least = u < least ? u : least;
+    });
+    const auto largest =
+      fold<word, Bytes>(most, [](auto a, auto b) { return a > b ? a : b; });
+    if (largest >= infinity)
+      return run_carefully(x, count, next);
+    chunk_statistics result;
+    result.finite = count;
+    result.max_abs = value_of(largest);
+    result.min_abs = value_of(
+      fold<word, Bytes>(least, [](auto a, auto b) { return a < b ? a : b; }));
+    return result;
+  }
 };
 
 /// Widens 16-bit floats to fp32: loops that compilers make vectors of. Bytes
@@ -337,8 +362,11 @@ struct widen_code {
 template <int Bytes>
 constexpr statistics_kernels kernels_of(const char* instruction_set) {
   using widen = widen_code<Bytes>;
-  return {instruction_set, chunk_code<float, Bytes>::run,
-          chunk_code<double, Bytes>::run, widen::half, widen::bfloat16};
+  using floats = chunk_code<float, Bytes>;
+  using doubles = chunk_code<double, Bytes>;
+  return {instruction_set,      floats::run,           doubles::run,
+          floats::run_extremes, doubles::run_extremes, widen::half,
+          widen::bfloat16};
 }
 
 }  // namespace troupe

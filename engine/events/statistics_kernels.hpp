@@ -36,6 +36,11 @@ struct statistics_kernels {
                              const void* next);
   chunk_statistics (*doubles)(const double* values, std::int64_t count,
                               const void* next);
+  // Extremes, and counts of what is not finite; no more can be relied on.
+  chunk_statistics (*float_extremes)(const float* values, std::int64_t count,
+                                     const void* next);
+  chunk_statistics (*double_extremes)(const double* values, std::int64_t count,
+                                      const void* next);
   void (*widen_half)(const std::uint16_t* from, float* to, std::int64_t count);
   void (*widen_bfloat16)(const std::uint16_t* from, float* to,
                          std::int64_t count);

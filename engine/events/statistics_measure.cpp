@@ -57,6 +57,22 @@ class statistics_walk {
   }
 
   template <class Source>
+  tensor_statistics run_extremes(const Source* x, std::int64_t instances,
+                                 std::int64_t width) {
+    result_.instances = instances;
+    result_.count = instances * width;
+    for (std::int64_t begin = 0; begin < result_.count;
+         begin += chunk_of<Source>) {
+      const auto count = std::min(chunk_of<Source>, result_.count - begin);
+      const auto seen =
+        run_extremes_kernel(load(x + begin, count), count, x + begin + count);
+      add_counts(
+        {seen.finite, seen.nans, seen.infs, seen.max_abs, seen.min_abs});
+    }
+    return finish();
+  }
+
+  template <class Source>
   tensor_statistics run(const Source* x, std::int64_t instances,
                         std::int64_t width) {
     result_.instances = instances;
@@ -137,6 +153,15 @@ class statistics_walk {
     return kernels_.doubles(x, count, next);
   }
 
+  chunk_statistics run_extremes_kernel(const float* x, std::int64_t count,
+                                       const void* next) {
+    return kernels_.float_extremes(x, count, next);
+  }
+  chunk_statistics run_extremes_kernel(const double* x, std::int64_t count,
+                                       const void* next) {
+    return kernels_.double_extremes(x, count, next);
+  }
+
   template <class T>
   moments chunk(const T* x, std::int64_t count, const void* next) {
     const auto seen = run_kernel(x, count, next);
@@ -205,39 +230,60 @@ bool is_readable(const at::Tensor& tensor) {
          && lies_by_instances(tensor);
 }
 
-template <class Source>
-tensor_statistics walk(const at::Tensor& tensor, bool with_histogram,
-                       const statistics_kernels& kernels) {
+/// What `visit(values, instances, width)` makes of the tensor's memory.
+template <class Visit>
+tensor_statistics visit_memory(const at::Tensor& tensor, Visit visit) {
+  require_measurable(tensor);
+  if (tensor.numel() == 0)
+    return {};
+  if (!is_readable(tensor))
+    return visit_memory(readable(tensor), visit);
   const auto instances = tensor.dim() == 0 ? 1 : tensor.size(0);
-  return statistics_walk(kernels, with_histogram)
-    .run(static_cast<const Source*>(tensor.const_data_ptr()), instances,
-         tensor.numel() / instances);
+  const auto width = tensor.numel() / instances;
+  const auto* values = tensor.const_data_ptr();
+  switch (tensor.scalar_type()) {
+    case at::kDouble:
+      return visit(static_cast<const double*>(values), instances, width);
+    case at::kHalf:
+      return visit(static_cast<const at::Half*>(values), instances, width);
+    case at::kBFloat16:
+      return visit(static_cast<const at::BFloat16*>(values), instances, width);
+    default:
+      return visit(static_cast<const float*>(values), instances, width);
+  }
+}
+
+const statistics_kernels& fastest_kernels() {
+  static const auto& fastest = *usable_kernels().back();
+  return fastest;
 }
 
 }  // namespace
 
 tensor_statistics measure(const at::Tensor& tensor, bool with_histogram,
                           const statistics_kernels& kernels) {
-  require_measurable(tensor);
-  if (tensor.numel() == 0)
-    return {};
-  if (!is_readable(tensor))
-    return measure(readable(tensor), with_histogram, kernels);
-  switch (tensor.scalar_type()) {
-    case at::kDouble:
-      return walk<double>(tensor, with_histogram, kernels);
-    case at::kHalf:
-      return walk<at::Half>(tensor, with_histogram, kernels);
-    case at::kBFloat16:
-      return walk<at::BFloat16>(tensor, with_histogram, kernels);
-    default:
-      return walk<float>(tensor, with_histogram, kernels);
-  }
+  return visit_memory(tensor, [&](const auto* values, std::int64_t instances,
+                                  std::int64_t width) {
+    return statistics_walk(kernels, with_histogram)
+      .run(values, instances, width);
+  });
+}
+
+tensor_statistics measure_extremes(const at::Tensor& tensor,
+                                   const statistics_kernels& kernels) {
+  return visit_memory(tensor, [&](const auto* values, std::int64_t instances,
+                                  std::int64_t width) {
+    return statistics_walk(kernels, false)
+      .run_extremes(values, instances, width);
+  });
 }
 
 tensor_statistics measure(const at::Tensor& tensor, bool with_histogram) {
-  static const auto& fastest = *usable_kernels().back();
-  return measure(tensor, with_histogram, fastest);
+  return measure(tensor, with_histogram, fastest_kernels());
+}
+
+tensor_statistics measure_extremes(const at::Tensor& tensor) {
+  return measure_extremes(tensor, fastest_kernels());
 }
 
 }  // namespace troupe

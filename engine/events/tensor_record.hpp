@@ -27,6 +27,7 @@ enum class tensor_needs : std::uint8_t {
   statistics = 1,  // fused, computed where the tensor is made
   histogram = 2,   // with a log2 histogram
   handle = 4,      // the tensor itself, kept alive
+  extremes = 8,    // of the statistics what `measure_extremes` tells, or more
 };
 
 constexpr tensor_kind operator|(tensor_kind a, tensor_kind b) {

@@ -1,3 +1,4 @@
+#include <ATen/ops/arange.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>
 #include <catch2/catch_test_macros.hpp>
@@ -130,6 +131,32 @@ TEST_CASE("a tensor written in place is measured anew") {
   b.eyes.end_op();
   CHECK(b.seen.at(0).tensors.at(0).statistics.max_abs == 1);
   CHECK(b.seen.at(0).tensors.at(1).statistics.max_abs == 5);
+}
+
+TEST_CASE("extremes are taken from what is known better, and not the reverse") {
+  bench b;
+  const auto seen = [&](tensor_needs of_input, tensor_needs of_activation) {
+    b.seen.clear();
+    b.eyes.begin_step(std::make_shared<tensor_interest>(std::vector{
+      subscription{.tensors = tensor_kind::input, .needs = of_input},
+      subscription{.tensors = tensor_kind::activation,
+                   .needs = of_activation}}));
+    b.eyes.begin_op({}, observer::pass::forward, 1);
+    {
+      const observer_scope scope(&b.eyes);
+      const at::NoGradGuard no_grad;
+      observe(b.list, at::arange(4, at::kFloat), 4);
+    }
+    b.eyes.end_op();
+    const auto& all = b.seen.at(0).tensors;
+    CHECK(all.at(0).statistics.max_abs == 3);
+    CHECK(all.at(2).statistics.max_abs == 3);  // its output is its input
+    return std::pair(all.at(0).statistics.mean, all.at(2).statistics.mean);
+  };
+  const auto some = tensor_needs::extremes, more = tensor_needs::statistics;
+  CHECK(seen(some, some) == std::pair(0.0, 0.0));
+  CHECK(seen(some, more) == std::pair(0.0, 1.5));
+  CHECK(seen(more, some) == std::pair(1.5, 1.5));
 }
 
 TEST_CASE("parameters come with their gradients, unscaled, as copies") {

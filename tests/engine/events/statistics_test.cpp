@@ -12,6 +12,7 @@
 #include <ATen/ops/rand_like.h>
 #include <ATen/ops/randint.h>
 #include <ATen/ops/randn.h>
+#include <ATen/ops/scalar_tensor.h>
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/var.h>
 #include <ATen/ops/where.h>
@@ -109,6 +110,17 @@ at::Tensor sprinkled(at::Tensor x) {
 }
 
 /// fp32 numbers one by one around a number's bits, of both signs.
+tensor_statistics extremes_of(const tensor_statistics& all) {
+  tensor_statistics some;
+  some.count = all.count;
+  some.nans = all.nans;
+  some.infs = all.infs;
+  some.max_abs = all.max_abs;
+  some.min_abs = all.min_abs;
+  some.instances = all.instances;
+  return some;
+}
+
 at::Tensor around(std::int32_t bits) {
   std::vector<float> values;
   for (std::int32_t u = std::max(bits - 3, 0); u <= bits + 3; ++u) {
@@ -279,6 +291,16 @@ TEST_CASE("scaled statistics are those of the scaled tensor") {
   CHECK(seen.count == from.count);
 }
 
+TEST_CASE("extremes alone are those of all statistics") {
+  constexpr auto nan = std::numeric_limits<float>::quiet_NaN();
+  for (const auto& values :
+       {at::zeros({3, 50}), at::full({4}, nan), at::full({2, 0}, 1.0F),
+        at::randn({5, 7}).t(), at::arange(9), at::scalar_tensor(-3.0),
+        at::randn({70, 65}).slice(1, 0, 64), at::full({3}, 1e-42F)})
+    CHECK(measure_extremes(values) == extremes_of(measure(values)));
+  CHECK_THROWS_AS(measure_extremes(at::Tensor{}), error);
+}
+
 TEST_CASE("all instruction sets give the same bits") {
   at::manual_seed(7);
   for (const auto type : {at::kFloat, at::kDouble, at::kHalf, at::kBFloat16})
@@ -290,6 +312,7 @@ TEST_CASE("all instruction sets give the same bits") {
           for (const auto* kernels : usable_kernels()) {
             INFO(kernels->instruction_set << describe(values));
             CHECK(measure(values, true, *kernels) == plain);
+            CHECK(measure_extremes(values, *kernels) == extremes_of(plain));
           }
         }
       }
