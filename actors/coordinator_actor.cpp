@@ -70,11 +70,14 @@ struct coordinator_state {
     if (!current(report.serial))
       return;
     publish_rank(report);
+    const bool part_follows =
+      core.step()->settings.part == step_part::gradients;
     auto outcome = core.on(std::move(report));
     if (!outcome)
       return;
-    // Parts of an evaluation are told as one, by whoever asked for it.
-    if (outcome->event.source.phase == phase::training) {
+    // Parts of an evaluation are told as one, by whoever asked for it; a step
+    // in parts at its end.
+    if (outcome->event.source.phase == phase::training && !part_follows) {
       outcome->event.monitor_seconds =
         static_cast<double>(watch.events->take_spent()) * 1e-9;
       publish(outcome->event);
@@ -84,7 +87,9 @@ struct coordinator_state {
 
   void publish_rank(const rank_done& report) {
     const auto& settings = core.step()->settings;
-    if (watch.events->wants_ops() && settings.training())
+    // In parts it is not known when each op of a launched one ran.
+    if (watch.events->wants_ops() && settings.training()
+        && settings.part == step_part::whole)
       publish(to_event(source(), report));
     if (settings.tells_messages)
       publish(received_in(source(), report));

@@ -14,7 +14,8 @@ coordinator_core::coordinator_core(coordinator_setup setup)
 
 void coordinator_core::begin(step_pointer step) {
   step_ = std::move(step);
-  begin_ = now_ns();
+  const auto began = step_->settings.began;
+  begin_ = began == 0 ? now_ns() : began;
   squares_.assign(static_cast<std::size_t>(setup_.stages), std::nullopt);
   norm_ = 0;
   finite_ = true;
@@ -67,6 +68,7 @@ step_event coordinator_core::summary() const {
 step_outcome coordinator_core::conclude() {
   step_outcome outcome;
   outcome.event = summary();
+  outcome.event.tokens = step_->settings.tokens;
   for (auto& report : reports_) {
     for (const auto& stage : report->stages) {
       outcome.event.tokens += stage.tokens;

@@ -28,6 +28,7 @@ event_board::step_wish event_board::wish_for(std::int64_t step,
     if (phase == phase::training && each.covers_step(step)) {
       wish.messages = wish.messages || each.messages;
       wish.memory = wish.memory || each.memory;
+      wish.ops = wish.ops || each.ops;
     }
   return wish;
 }

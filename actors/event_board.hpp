@@ -20,7 +20,7 @@ class event_board {
   bool wants_ops() const { return ops_.load(std::memory_order_relaxed); }
   struct step_wish {
     std::shared_ptr<const tensor_interest> interest;  // null: no tensors
-    bool messages = false, memory = false;
+    bool messages = false, memory = false, ops = false;
     std::int64_t epoch = 0;
   };
   /// What is wanted of a step. Asked once, when it begins.

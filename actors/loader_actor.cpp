@@ -38,6 +38,8 @@ struct loader_state {
 
   void begin(const begin_step& message) {
     const auto& settings = message.step->settings;
+    if (settings.part == step_part::update)
+      return;  // which needs no data
     now.step = settings.step;
     now.phase = settings.phase;
     now.data_rank = setup.data_rank;

@@ -15,6 +15,7 @@
 namespace troupe {
 
 class microbatch_source;
+class recording;
 
 /// A step as actors speak of it. `serial` counts every step of a run, also
 /// evaluations; messages of two steps can't be confused.
@@ -23,7 +24,8 @@ struct step_context {
   step_settings settings;
   std::shared_ptr<const troupe::plan> plan;
   std::shared_ptr<const microbatch_source> source;
-  std::uint64_t plan_hash = 0;  // where processes compare it
+  std::uint64_t plan_hash = 0;               // where processes compare it
+  std::shared_ptr<recording> recorded = {};  // null: the ops run
 };
 using step_pointer = std::shared_ptr<const step_context>;
 
@@ -93,6 +95,7 @@ struct reduce_gradients {
   /// Where they are not on a CPU, and when the gradients are there.
   std::shared_ptr<accelerator> device = {};
   event_handle ready = {};
+  std::shared_ptr<recording> recorded = {};
 };
 struct gradients_reduced {
   std::int64_t serial = 0;
@@ -131,12 +134,13 @@ struct stage_done {
   std::vector<op_record> ops;
   std::int64_t tokens = 0;                    // that entered the model here
   std::vector<message_record> messages = {};  // if a monitor wants them
+  event_handle reduced = {};  // of gradients alone, if there are replicas
 };
 struct rank_done {
   std::int64_t serial = 0;
   std::int32_t data_rank = 0;
   std::int32_t rank = 0;
-  std::vector<stage_done> stages;
+  std::vector<stage_done> stages = {};
   std::optional<memory_event> memory = {};  // if a monitor wants it
 };
 

@@ -158,8 +158,12 @@ Answer ask(caf::actor_system& system, const caf::actor& whom,
 
 step_report to_report(step_outcome outcome) {
   step_report report{std::move(outcome.event), {}};
-  for (auto& rank : outcome.ranks)
+  for (auto& rank : outcome.ranks) {
+    for (const auto& stage : rank.stages)
+      if (stage.reduced)
+        report.reduced.push_back(stage.reduced);
     report.ops.push_back(to_event(report.summary.source, rank));
+  }
   return report;
 }
 
@@ -172,18 +176,31 @@ pipeline::pipeline(pipeline_options options) {
 
 pipeline::~pipeline() = default;
 
+step_settings pipeline::with_wishes(step_settings settings) const {
+  auto wish = impl_->watch.events->wish_for(settings.step, settings.phase);
+  settings.interest = std::move(wish.interest);
+  settings.tells_messages = wish.messages;
+  settings.tells_memory = wish.memory;
+  settings.tells_ops = wish.ops;
+  settings.epoch = wish.epoch;
+  return settings;
+}
+
 step_report pipeline::run(const step_settings& settings,
                           std::shared_ptr<const plan> plan,
                           std::shared_ptr<const microbatch_source> source) {
+  return run_part(with_wishes(settings), std::move(plan), std::move(source));
+}
+
+step_report pipeline::run_part(const step_settings& settings,
+                               std::shared_ptr<const plan> plan,
+                               std::shared_ptr<const microbatch_source> source,
+                               std::shared_ptr<recording> recorded) {
   auto step = std::make_shared<step_context>(step_context{
     ++impl_->serial, settings, std::move(plan), std::move(source)});
+  step->recorded = std::move(recorded);
   step->settings.data_ranks =
     static_cast<std::int32_t>(impl_->options.stages.size());
-  auto wish = impl_->watch.events->wish_for(settings.step, settings.phase);
-  step->settings.interest = std::move(wish.interest);
-  step->settings.tells_messages = wish.messages;
-  step->settings.tells_memory = wish.memory;
-  step->settings.epoch = wish.epoch;
   if (impl_->options.job)
     step->plan_hash = impl_->hash_of(step->plan);
   step->settings.loss_gradient =

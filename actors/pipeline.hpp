@@ -19,6 +19,8 @@
 
 namespace troupe {
 
+class recording;
+
 struct pipeline_options {
   /// The same for all plans that will run.
   troupe::placement placement;
@@ -49,6 +51,8 @@ struct pipeline_options {
 struct step_report {
   step_event summary;
   std::vector<ops_event> ops;  // by data rank, then rank; in executed order
+  /// Of gradients alone: when those of replicas are averaged.
+  std::vector<event_handle> reduced = {};
 };
 
 /// The actors of one run that live in this process, on a pool of threads of
@@ -69,6 +73,14 @@ class pipeline {
   step_report run(const step_settings& settings,
                   std::shared_ptr<const plan> plan,
                   std::shared_ptr<const microbatch_source> source);
+  /// A part of a step, whose settings tell what monitors want; gradients are
+  /// recorded while they run.
+  step_report run_part(const step_settings& settings,
+                       std::shared_ptr<const plan> plan,
+                       std::shared_ptr<const microbatch_source> source = {},
+                       std::shared_ptr<recording> recorded = {});
+  /// The settings of a step, with what monitors want of it now.
+  step_settings with_wishes(step_settings settings) const;
 
   /// Returns an id for `detach`. It sees whole steps, from the next one on.
   std::int64_t attach(monitor watcher);

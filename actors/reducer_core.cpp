@@ -2,6 +2,7 @@
 
 #include <ATen/core/grad_mode.h>
 
+#include "troupe/actors/recording.hpp"
 #include "troupe/schedules/error.hpp"
 
 namespace troupe {
@@ -15,7 +16,9 @@ bool reducer_core::on(reduce_gradients request) {
   place = std::move(request);
   if (++arrived_ < waiting_.size())
     return false;
-  if (waiting_[0]->device)
+  if (waiting_[0]->recorded)
+    record();
+  else if (waiting_[0]->device)
     average_on_device();
   else
     average();
@@ -23,6 +26,13 @@ bool reducer_core::on(reduce_gradients request) {
     replica.reset();
   arrived_ = 0;
   return true;
+}
+
+void reducer_core::record() {
+  const auto recorded = waiting_[0]->recorded;
+  const auto op = fmt::format("reduce {}", waiting_[0]->stage);
+  if (!recorded->attempt(op, [this] { average_on_device(); }))
+    ready_ = nullptr;
 }
 
 /// On a stream of the reducer's own, after all that made the gradients.

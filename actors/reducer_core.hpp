@@ -25,6 +25,7 @@ class reducer_core {
  private:
   void average();
   void average_on_device();
+  void record();
 
   std::vector<std::optional<reduce_gradients>> waiting_;  // by data rank
   std::size_t arrived_ = 0;

@@ -4,6 +4,8 @@
 
 #include <utility>
 
+#include "troupe/engine/stage/bring.hpp"
+
 namespace troupe {
 
 std::unique_ptr<stream_scope> stage_device::enter() const {
@@ -22,16 +24,10 @@ void stage_device::wait_for(const event_handle& ready) const {
 microbatch_data stage_device::bring(const microbatch_data& data,
                                     event_handle& ready) const {
   auto& stream = device_->data();
-  microbatch_data brought;
-  for (const auto& tensor : data.inputs)
-    brought.inputs.push_back(to_device(tensor, stream));
-  for (const auto& tensor : data.targets)
-    brought.targets.push_back(to_device(tensor, stream));
-  for (const auto& [name, tensor] : data.arguments)
-    brought.arguments.emplace(name, to_device(tensor, stream));
-  brought.tokens = data.tokens;
+  auto there = brought(
+    data, [&](const at::Tensor& tensor) { return to_device(tensor, stream); });
   ready = stream.record();
-  return brought;
+  return there;
 }
 
 tensor_list stage_device::take(tensor_list tensors,
@@ -64,10 +60,12 @@ tensor_list stage_device::to_host(const tensor_list& tensors) const {
   return copies;
 }
 
-void stage_device::begin_op(std::int64_t serial) {
-  if (!device_)
-    return;
-  device_->begin_step(serial);
+void stage_device::begin_step(std::int64_t serial) const {
+  if (device_)
+    device_->begin_step(serial);
+}
+
+void stage_device::begin_op() {
   begin_ = mark();
 }
 

@@ -37,9 +37,11 @@ class stage_device {
   /// Copies for another process, in the host's memory; waits for them.
   tensor_list to_host(const tensor_list& tensors) const;
 
-  /// Around an op of a step that the compute stream is given; `record` gets
-  /// its times when they are known.
-  void begin_op(std::int64_t serial);
+  /// Notes the time for the ops of a step, by its number: once.
+  void begin_step(std::int64_t serial) const;
+  /// Around an op that the compute stream is given; `record` gets its times
+  /// when they are known.
+  void begin_op();
   void end_op(std::size_t record);
   /// The device's times for the records, whose ops are all done.
   void settle(std::vector<op_record>& records);

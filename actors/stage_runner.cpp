@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "troupe/actors/recording.hpp"
 #include "troupe/engine/device/clock.hpp"
 #include "troupe/engine/plan/op_text.hpp"
 #include "troupe/engine/stage/gradient_norm.hpp"
@@ -12,13 +13,6 @@
 namespace troupe {
 
 namespace {
-
-std::int64_t bytes_of(const tensor_list& tensors) {
-  std::int64_t bytes = 0;
-  for (const auto& tensor : tensors)
-    bytes += tensor.defined() ? static_cast<std::int64_t>(tensor.nbytes()) : 0;
-  return bytes;
-}
 
 /// Whether the op gives work to the compute stream of a device.
 bool on_device(plan_op_kind kind) {
@@ -67,10 +61,12 @@ void stage_runner::on(const begin_step& message) {
   asked_for_ = 0;
   asked_to_reduce_ = false;
   reduced_.reset();
-  norm_.reset();
+  // Of an update it may have come before: others have begun it already.
+  if (norm_ && norm_->serial != step_->serial)
+    norm_.reset();
   last_op_ = last_op_of(*step_->plan, setup_.stage);
   setup_.work->begin_step(step_->settings);
-  if (setup_.needs_data)
+  if (setup_.needs_data && step_->settings.part != step_part::update)
     ask_for_data(setup_.prefetch);
 }
 
@@ -108,6 +104,8 @@ void stage_runner::on(loaded_data message) {
 
 void stage_runner::on(const gradients_reduced& message) {
   reduced_ = message;
+  if (waits_to_finish_)
+    finish_step();
   advance();
 }
 
@@ -173,7 +171,7 @@ bool stage_runner::ready(const plan_op& op) {
   }
   if (is_backward(op.kind))
     return op.stage + 1 == step_->plan->stages() || arrived(true);
-  if (op.kind == plan_op_kind::gradient_norm && setup_.reduces) {
+  if (op.kind == plan_op_kind::gradient_norm && reduces_here()) {
     input_times_.ready = reduced_ ? reduced_->sent : 0;
     return reduced_.has_value();
   }
@@ -184,42 +182,96 @@ bool stage_runner::ready(const plan_op& op) {
   return true;
 }
 
+/// In an update of its own they are reduced already.
+bool stage_runner::reduces_here() const {
+  return setup_.reduces && step_->settings.part != step_part::update;
+}
+
 void stage_runner::execute(const plan_op& op) {
   show(progress_board::state::running);
+  auto record = input_times_;
+  record.op = token_->position;
+  record.sequence = token_->executed++;
+  if (step_->recorded)
+    record_op(op, record);
+  else
+    run_timed(op, record);
+  waits_since_ = 0;
+  record.end = now_ns();
+  records_.push_back(record);
+  if (token_->position == last_op_)
+    end_part();
+  ++token_->position;
+}
+
+void stage_runner::run_timed(const plan_op& op, op_record& record) {
   const auto scope = device_.enter();
   if (is_compute(op.kind))
     bring_data();
   post_receives();
+  await_reduction();
+  // A launched step noted the time before.
+  if (on_device(op.kind) && step_->settings.part == step_part::whole)
+    device_.begin_step(step_->serial);
+  if (on_device(op.kind))
+    device_.begin_op();
+  record.begin = now_ns();
+  run(op);
+  if (on_device(op.kind))
+    device_.end_op(records_.size());
+}
+
+void stage_runner::record_op(const plan_op& op, op_record& record) {
+  record.begin = now_ns();
+  const bool done = step_->recorded->attempt(to_text(*step_->plan, op), [&] {
+    const auto scope = device_.enter();
+    await_reduction();
+    run(op);
+  });
+  if (!done)
+    skip(op);
+}
+
+/// Hands on, without tensors, what the op would have: something before could
+/// not be recorded, or the op itself, halfway.
+void stage_runner::skip(const plan_op& op) {
+  const microbatch_key key{op.microbatch, op.slice};
+  if (op.kind == plan_op_kind::send)
+    return send_out(op);
+  if (op.kind == plan_op_kind::reduce) {
+    asked_to_reduce_ = setup_.reduces;
+    return ports_.reduce({step_->serial, setup_.stage, setup_.data_rank,
+                          tensor_list{}, nullptr, nullptr, step_->recorded});
+  }
+  if (!is_compute(op.kind))
+    return;
+  const bool forward = op.kind == plan_op_kind::forward;
+  inbox_.erase({step_->serial, !forward, key});
+  if (forward && data_.erase(op.microbatch) > 0)
+    ask_for_data(op.microbatch + 1 + setup_.prefetch);
+  const bool ends =
+    forward ? op.stage + 1 == step_->plan->stages() : op.stage == 0;
+  if (!ends && op.kind != plan_op_kind::weight_backward)
+    hand_on({}, key, !forward, true);
+}
+
+void stage_runner::await_reduction() const {
   if (reduced_ && !setup_.overlap.reduce)
     device_.wait_for(reduced_->ready);
-  if (on_device(op.kind))
-    device_.begin_op(step_->serial);
-  auto record = input_times_;
-  record.op = token_->position;
-  record.sequence = token_->executed++;
-  record.begin = now_ns();
+}
+
+void stage_runner::run(const plan_op& op) {
   switch (op.kind) {
     case plan_op_kind::send:
-      send_out(op);
-      break;
+      return send_out(op);
     case plan_op_kind::receive:
-      break;
+      return;
     case plan_op_kind::reduce:
-      reduce();
-      break;
+      return reduce();
     case plan_op_kind::gradient_norm:
-      if (reduced_)
-        device_.wait_for(reduced_->ready);
-      setup_.work->show_parameters();
-      // Replicas hold the same gradients by now: one of them is enough.
-      if (setup_.data_rank == 0)
-        ports_.squares(
-          {step_->serial, setup_.stage,
-           gradient_squares(setup_.work->parameters(), setup_.device.get())});
-      break;
+      return tell_norm();
     case plan_op_kind::update:
-      apply_update();
-      break;
+      return apply_update();
     case plan_op_kind::gather:
     case plan_op_kind::release:
       fail(error_code::invalid_argument,
@@ -227,14 +279,17 @@ void stage_runner::execute(const plan_op& op) {
     default:
       run_compute(op);
   }
-  waits_since_ = 0;
-  if (on_device(op.kind))
-    device_.end_op(records_.size());
-  record.end = now_ns();
-  records_.push_back(record);
-  if (token_->position == last_op_)
-    finish_step();
-  ++token_->position;
+}
+
+void stage_runner::tell_norm() {
+  if (reduced_)
+    device_.wait_for(reduced_->ready);
+  setup_.work->show_parameters();
+  // Replicas hold the same gradients by now: one of them is enough.
+  if (setup_.data_rank == 0)
+    ports_.squares(
+      {step_->serial, setup_.stage,
+       gradient_squares(setup_.work->parameters(), setup_.device.get())});
 }
 
 void stage_runner::run_compute(const plan_op& op) {
@@ -268,28 +323,6 @@ void stage_runner::apply_update() {
     setup_.work->update(factor);
 }
 
-tensor_list stage_runner::take_input(bool backward, microbatch_key key) {
-  auto taken =
-    std::move(inbox_.extract({step_->serial, backward, key}).mapped());
-  if (step_->settings.tells_messages && taken.message != none) {
-    const auto now = now_ns();
-    messages_.push_back({taken.message, bytes_of(taken.tensors), taken.sent,
-                         taken.left, taken.arrived, now,
-                         waits_since_ == 0 ? 0 : now - waits_since_});
-  }
-  return device_.take(std::move(taken.tensors), taken.ready);
-}
-
-/// Makes the calls that match what was announced, in that order: whoever sends
-/// has made his.
-void stage_runner::post_receives() {
-  for (; !to_post_.empty(); to_post_.pop_front()) {
-    auto& arrival = inbox_.at(to_post_.front());
-    arrival.tensors = setup_.links->receive(
-      *arrival.on_its_way, summary(*arrival.on_its_way), arrival.ready);
-  }
-}
-
 void stage_runner::reduce() {
   const auto& parameters = setup_.work->parameters();
   asked_to_reduce_ = setup_.reduces;
@@ -299,82 +332,31 @@ void stage_runner::reduce() {
                                       parameters, device_.mark())};
   else
     ports_.reduce({step_->serial, setup_.stage, setup_.data_rank, parameters,
-                   device_ ? setup_.device->on() : nullptr, device_.mark()});
+                   device_ ? setup_.device->on() : nullptr, device_.mark(),
+                   step_->recorded});
 }
 
-/// Starts the way to the device of all data that is here.
-void stage_runner::bring_data() {
-  if (!device_)
-    return;
-  for (auto& [microbatch, item] : data_)
-    if (!std::exchange(item.brought, true))
-      item.data = std::make_shared<const microbatch_data>(
-        device_.bring(*item.data, item.ready));
+/// Gradients alone end where they are reduced, for nothing else waits for it.
+void stage_runner::end_part() {
+  waits_to_finish_ = step_->settings.part == step_part::gradients
+                     && asked_to_reduce_ && !reduced_;
+  if (!waits_to_finish_)
+    finish_step();
 }
 
-microbatch_data stage_runner::take_data(std::int32_t microbatch) {
-  if (!setup_.needs_data)
-    return {};
-  const auto item = std::move(data_.extract(microbatch).mapped());
-  ask_for_data(microbatch + 1 + setup_.prefetch);
-  auto data = *item.data;
-  data.inputs = device_.take(std::move(data.inputs), item.ready);
-  data.targets = device_.take(std::move(data.targets), item.ready);
-  for (auto& [name, tensor] : data.arguments)
-    tensor = device_.take({tensor}, item.ready)[0];
-  return data;
-}
-
-void stage_runner::ask_for_data(std::int32_t up_to) {
-  up_to = std::min(up_to, step_->plan->microbatches);
-  for (; asked_for_ < up_to; ++asked_for_)
-    ports_.want({step_, setup_.stage, asked_for_});
-}
-
-void stage_runner::hand_on(tensor_list tensors, microbatch_key key,
-                           bool backward) {
-  const auto& placement = step_->plan->placement;
-  const auto to = setup_.stage + (backward ? -1 : 1);
-  if (placement.rank_of(to) == setup_.rank)
-    ports_.deliver(
-      to, pack(setup_, *step_, std::move(tensors), key, backward, none));
-  else
-    outbox_.emplace(std::pair{backward, key},
-                    made_tensors{std::move(tensors), device_.mark()});
-}
-
-void stage_runner::send_out(const plan_op& op) {
-  const auto& message =
-    step_->plan->messages[static_cast<std::size_t>(op.message)];
-  const bool backward =
-    step_->plan->channels[static_cast<std::size_t>(message.channel)].backward;
-  const microbatch_key key{op.microbatch, op.slice};
-  auto node = outbox_.extract({backward, key});
-  if (node.empty())
-    fail(error_code::internal, "{} has nothing to send for microbatch {}",
-         to_text(*step_->plan, op), op.microbatch);
-  const auto to = setup_.stage + (backward ? -1 : 1);
-  auto [tensors, made_at] = std::move(node.mapped());
-  const bool far = device_ && setup_.is_far && setup_.is_far(to);
-  if (far && !setup_.links) {
-    tensors = device_.to_host(tensors);
-    made_at = nullptr;
-  }
-  auto packed =
-    pack(setup_, *step_, std::move(tensors), key, backward, op.message);
-  packed.ready = made_at;
-  if (far && setup_.links) {
-    setup_.links->send(setup_.data_rank, setup_.stage, to, packed.tensors,
-                       made_at, to_text(*step_->plan, op));
-    packed.header.by_device = true;
-    packed.tensors.clear();
-    packed.ready = nullptr;
-  }
-  ports_.deliver(to, std::move(packed));
+stage_result stage_runner::end_work() {
+  stage_result result;
+  if (!step_->recorded)
+    return setup_.work->end_step();
+  step_->recorded->attempt(fmt::format("the end of stage {}", setup_.stage),
+                           [&] { result = setup_.work->end_step(); });
+  return result;
 }
 
 void stage_runner::finish_step() {
-  auto result = setup_.work->end_step();
+  waits_to_finish_ = false;
+  const auto scope = device_.enter();
+  auto result = end_work();
   device_.settle(records_);
   const bool left_in = std::ranges::any_of(inbox_, [this](const auto& item) {
     return item.first.serial == step_->serial;
@@ -386,7 +368,8 @@ void stage_runner::finish_step() {
          setup_.stage, left_in ? inbox_.size() : 0, outbox_.size(),
          data_.size());
   ports_.done({step_->serial, setup_.stage, std::move(result),
-               std::move(records_), tokens_, std::move(messages_)});
+               std::move(records_), tokens_, std::move(messages_),
+               step_->recorded && reduced_ ? reduced_->ready : nullptr});
   records_ = {};
   messages_ = {};
 }

@@ -77,7 +77,12 @@ class stage_runner {
   void advance();
   bool ready(const plan_op& op);
   void execute(const plan_op& op);
+  void run_timed(const plan_op& op, op_record& record);
+  void record_op(const plan_op& op, op_record& record);
+  void skip(const plan_op& op);
+  void run(const plan_op& op);
   void run_compute(const plan_op& op);
+  void tell_norm();
   void send_out(const plan_op& op);
   void apply_update();
   tensor_list take_input(bool backward, microbatch_key key);
@@ -85,9 +90,14 @@ class stage_runner {
   void post_receives();
   void reduce();
   bool waits_for_reduction() const;
+  bool reduces_here() const;
+  void await_reduction() const;
   microbatch_data take_data(std::int32_t microbatch);
   void ask_for_data(std::int32_t up_to);
-  void hand_on(tensor_list tensors, microbatch_key key, bool backward);
+  void hand_on(tensor_list tensors, microbatch_key key, bool backward,
+               bool skipped = false);
+  void end_part();
+  stage_result end_work();
   void finish_step();
   void show(progress_board::state state) const;
 
@@ -101,6 +111,7 @@ class stage_runner {
   std::map<std::int32_t, held_data> data_;
   stage_device device_;
   bool asked_to_reduce_ = false;
+  bool waits_to_finish_ = false;  // until the gradients are reduced
   std::int32_t asked_for_ = 0;
   std::optional<gradients_reduced> reduced_;
   std::optional<norm_known> norm_;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "troupe/actors/graph_steps.hpp"
 #include "troupe/actors/job_layout.hpp"
 #include "troupe/actors/job_parameters.hpp"
 #include "troupe/actors/trainer_checks.hpp"
@@ -66,6 +67,7 @@ struct trainer::impl {
   void assign_devices();
   void make_stages(const model& layers);
   void start_actors();
+  void prepare_graphs();
   step_settings next_settings() const;
   bool reads_data(std::int32_t stage) const;
   /// By replica, then in model order.
@@ -85,7 +87,8 @@ struct trainer::impl {
   };
   std::shared_ptr<outlets> to_monitors = std::make_shared<outlets>();
   std::vector<std::vector<std::shared_ptr<stage>>> stages;
-  std::unique_ptr<pipeline> actors;
+  std::unique_ptr<graph_steps> graphs;  // null: all steps run op by op
+  std::unique_ptr<pipeline> actors;     // ends before what they run
   troupe::loss_scale scale;
   std::int64_t parameter_count = 0;
   std::int64_t step = 0;
@@ -103,6 +106,7 @@ trainer::impl::impl(const model& layers, trainer_options given)
   evaluation = compile_for(forward_part(options.schedule), options);
   make_stages(layers);
   start_actors();
+  prepare_graphs();
   parameter_count = count_parameters(options.job.get(), held());
 }
 
@@ -202,6 +206,13 @@ void trainer::impl::start_actors() {
     links->connect(*options.job);
 }
 
+void trainer::impl::prepare_graphs() {
+  if (options.cuda_graphs)
+    graphs = std::make_unique<graph_steps>(
+      graph_steps_setup{actors.get(), training, devices, stages,
+                        options.prefetch > 0, options.slow_load_seconds});
+}
+
 std::vector<parameter_here> trainer::impl::held() const {
   std::vector<parameter_here> all;
   for (std::int32_t d = 0; d < options.data_parallel; ++d) {
@@ -235,7 +246,9 @@ trainer::trainer(trainer&&) noexcept = default;
 step_report trainer::step(const source_pointer& source, bool skip_update) {
   auto settings = impl_->next_settings();
   settings.skip_update = skip_update;
-  auto report = impl_->actors->run(settings, impl_->training, source);
+  auto report = impl_->graphs
+                  ? impl_->graphs->run(settings, source)
+                  : impl_->actors->run(settings, impl_->training, source);
   impl_->step = settings.step;
   impl_->position +=
     std::int64_t{impl_->options.data_parallel} * impl_->training->microbatches;

@@ -29,6 +29,10 @@ struct trainer_options {
   /// Between processes tensors go from device to device (by NCCL, which wants a
   /// device for each rank); else by way of the host.
   bool device_links = true;
+  /// All of a training step up to the gradients is recorded once and launched
+  /// at once from then on (see graph_steps): one process, one accelerator, and
+  /// a model that does the same, on tensors of the same shapes, in each step.
+  bool cuda_graphs = false;
   /// The layers of each stage; empty: balanced by parameters.
   stage_split split;
   /// Copies of the pipeline whose gradients are averaged; each takes its own

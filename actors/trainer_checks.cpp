@@ -45,6 +45,24 @@ void require_runnable(const schedule& order) {
          order.name);
 }
 
+/// A recording is of one device, by the process that has it.
+void require_recordable(const trainer_options& options) {
+  if (options.devices.empty())
+    throw error(error_code::invalid_argument,
+                "cuda_graphs launches steps on a GPU, and this run has none; "
+                "give it one (--device cuda:0), or leave cuda_graphs off");
+  if (options.job && options.job->place().processes > 1)
+    fail(error_code::invalid_argument,
+         "cuda_graphs records steps of one process, and the job has {}; run "
+         "all ranks in one process, or leave cuda_graphs off",
+         options.job->place().processes);
+  if (options.devices.size() > 1)
+    fail(error_code::invalid_argument,
+         "cuda_graphs records steps of one device, and the run has {}; name "
+         "one (--device cuda:0), or leave cuda_graphs off",
+         options.devices.size());
+}
+
 bool shows_anything(const std::string& glob, const stage_modules& stages) {
   const auto matches = [&](const std::string& name) {
     return matches_glob(glob, name);
@@ -84,6 +102,8 @@ void require_legal(const trainer_options& options) {
     throw error(error_code::invalid_argument,
                 "the gradients of replicas in several processes go from device "
                 "to device; leave device_links on, or use the CPU");
+  if (options.cuda_graphs)
+    require_recordable(options);
   require_runnable(options.schedule);
 }
 

@@ -57,6 +57,10 @@ std::vector<int> all_devices(int devices) {
 
 std::vector<std::shared_ptr<accelerator>> open_devices(
   const train_options& options) {
+  if (options.device == "cpu" && options.cuda_graphs)
+    throw error(error_code::invalid_argument,
+                "--cuda-graphs launches steps on a GPU; give --device cuda:0, "
+                "or leave --cuda-graphs out");
   if (options.device == "cpu")
     return {};
   auto numbers = numbers_in(options.device);
@@ -75,6 +79,11 @@ std::vector<std::shared_ptr<accelerator>> open_devices(
     opened.push_back(found.library->open(number));
     spdlog::info("device {}", describe(opened.back()->description()));
   }
+  if (options.cuda_graphs && opened.size() > 1)
+    fail(error_code::invalid_argument,
+         "--cuda-graphs records the steps of one GPU, and --device {} is {}; "
+         "name one (--device cuda:0), or leave --cuda-graphs out",
+         options.device, opened.size());
   return opened;
 }
 

@@ -44,20 +44,32 @@ void require_monitors(const train_options& options) {
     require_sink(spec);
 }
 
+namespace {
+
+/// What is shown of each step goes without the times of its ops, which are
+/// not known of a step that is launched whole.
+monitor of_each_step(monitor made, const train_options& options) {
+  made.wants.ops = made.wants.ops && !options.cuda_graphs;
+  return made;
+}
+
+}  // namespace
+
 void attach_monitors(trainer& run, const train_options& options,
                      const train_setup& setup, const dashboard* page) {
   const auto plan = run.shared_plan();
   run.attach(warning_monitor());
-  run.attach(progress_monitor(plan, progress_to(options)));
+  run.attach(
+    of_each_step(progress_monitor(plan, progress_to(options)), options));
   if (!options.log_json.empty())
-    run.attach(metrics_monitor(plan, options.log_json));
+    run.attach(of_each_step(metrics_monitor(plan, options.log_json), options));
   if (!options.timeline.empty() || !options.trace.empty())
     run.attach(timeline_monitor(plan, {options.timeline, options.trace}));
   const auto context = context_of(run, setup, make_sinks(options, page));
   for (const auto& spec : options.monitor)
     run.attach(make_monitor(spec, context));
   if (!options.sink.empty())
-    run.attach(step_metrics_monitor(plan, context.sink));
+    run.attach(of_each_step(step_metrics_monitor(plan, context.sink), options));
   if (page)
     for (const auto& part : page->monitors())
       run.attach(part);

@@ -131,6 +131,11 @@ void add_pipeline_flags(CLI::App& app, train_options& o) {
     ->type_name("KINDS")
     ->group(group);
   app
+    .add_flag("--cuda-graphs", o.cuda_graphs,
+              "launch all of a step up to its gradients at once, as it was "
+              "recorded before: for one GPU, in one process")
+    ->group(group);
+  app
     .add_flag("--plain", o.plain,
               "the same model in a plain loop, without actors: the oracle")
     ->group(group);

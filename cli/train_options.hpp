@@ -38,6 +38,7 @@ struct train_options {
   std::int32_t threads = 1;
   std::string device = "cpu";
   std::string overlap = "all";
+  bool cuda_graphs = false;
   bool plain = false;
   // optimisation
   std::int64_t steps = 100;

@@ -222,6 +222,7 @@ train_setup make_setup(const train_options& o) {
   run.halt_on_nan = o.halt_on_nan;
   run.intra_op_threads = o.threads;
   run.overlap = overlap_of(o);
+  run.cuda_graphs = o.cuda_graphs;
   // What a loader makes ahead overlaps too.
   run.prefetch = run.overlap.data ? o.prefetch : 0;
   run.slow_load_seconds = o.slow_load;

@@ -22,7 +22,8 @@ json values_of(const std::vector<named_value>& values) {
   return object;
 }
 
-json line_of(const step_event& step, const step_times& times) {
+/// Without the ops' times, where those are not known.
+json line_of(const step_event& step, const step_times* times) {
   const auto seconds = static_cast<double>(step.end - step.begin) * 1e-9;
   json line = {{"step", step.source.step},
                {"phase", phase_name(step.source.phase)}};
@@ -40,10 +41,12 @@ json line_of(const step_event& step, const step_times& times) {
   line["seconds"] = seconds;
   line["tokens_per_second"] =
     json_number<json>(static_cast<double>(step.tokens) / seconds);
-  line["bubble"] = times.bubble;
-  line["plan_bubble"] = times.plan_bubble;
-  line["lane_seconds"] = times.seconds;
-  line["plan_seconds"] = times.plan_seconds;
+  if (times) {
+    line["bubble"] = times->bubble;
+    line["plan_bubble"] = times->plan_bubble;
+    line["lane_seconds"] = times->seconds;
+    line["plan_seconds"] = times->plan_seconds;
+  }
   line["ended_at"] = static_cast<double>(step.end) * 1e-9;
   line["memory_bytes"] = step.resident_bytes;
   line["peak_memory_bytes"] = peak_resident_bytes();
@@ -79,9 +82,11 @@ monitor metrics_monitor(std::shared_ptr<const plan> of,
       constexpr auto replace = json::error_handler_t::replace;
       file->write(line.dump(-1, ' ', false, replace) + "\n");
     };
-    if (const auto* ops = steps->add(what))
-      write(line_of(std::get<step_event>(what), times_of(*of, *ops)));
-    else if (const auto* slow = std::get_if<slow_load_event>(&what))
+    if (const auto* ops = steps->add(what)) {
+      const auto times = times_of(*of, *ops);
+      write(
+        line_of(std::get<step_event>(what), ops->empty() ? nullptr : &times));
+    } else if (const auto* slow = std::get_if<slow_load_event>(&what))
       write(line_of(*slow));
     else if (const auto* failure = std::get_if<failure_event>(&what))
       write(line_of(*failure));

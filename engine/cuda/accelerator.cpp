@@ -4,6 +4,7 @@
 #include <c10/cuda/CUDAGuard.h>
 
 #include "troupe/engine/cuda/check.hpp"
+#include "troupe/engine/cuda/graph.hpp"
 #include "troupe/engine/cuda/nccl_communicator.hpp"
 #include "troupe/engine/cuda/stream.hpp"
 
@@ -50,6 +51,11 @@ device_memory cuda_accelerator::memory() const {
 std::unique_ptr<device_stream> cuda_accelerator::make_stream(
   stream_priority priority) {
   return std::make_unique<cuda_stream>(stream_pool::of(device_), priority);
+}
+
+std::unique_ptr<device_graph> cuda_accelerator::record_graph(
+  device_stream& origin, const std::function<void()>& work) {
+  return std::make_unique<cuda_graph>(static_cast<cuda_stream&>(origin), work);
 }
 
 communicator_id cuda_accelerator::make_communicator_id() {

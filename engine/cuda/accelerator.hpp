@@ -15,6 +15,8 @@ class cuda_accelerator final : public accelerator {
   device_memory memory() const override;
   std::unique_ptr<device_stream> make_stream(stream_priority priority) override;
   device_kernels& kernels() override { return kernels_; }
+  std::unique_ptr<device_graph> record_graph(
+    device_stream& origin, const std::function<void()>& work) override;
   communicator_id make_communicator_id() override;
   std::unique_ptr<communicator> make_communicator(
     const communicator_options& options) override;

@@ -42,6 +42,13 @@ at::Tensor to_device(const at::Tensor& from, device_stream& stream) {
     .copy_(locked, /*non_blocking=*/true);
 }
 
+void copy_to_device(const at::Tensor& from, const at::Tensor& to,
+                    device_stream& stream) {
+  const at::NoGradGuard no_grad;
+  const auto scope = stream.enter();
+  to.copy_(in_locked_memory(from, stream), /*non_blocking=*/true);
+}
+
 host_copy to_host(const at::Tensor& from, device_stream& stream) {
   const at::NoGradGuard no_grad;
   const auto scope = stream.enter();

@@ -1,10 +1,12 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 
 #include "troupe/engine/device/communicator.hpp"
+#include "troupe/engine/device/device_graph.hpp"
 #include "troupe/engine/device/device_kernels.hpp"
 #include "troupe/engine/device/stream.hpp"
 
@@ -37,21 +39,25 @@ enum class stream_priority { normal, high };
 
 /// One device of this process. Outlives all that it made; any
 /// thread may call it. Errors are `error`s (device).
-class accelerator {
+class accelerator : public communicator_maker {
  public:
-  virtual ~accelerator() = default;
-
   virtual const accelerator_description& description() const = 0;
   virtual device_memory memory() const = 0;
   /// A stream that no other shares, and that LibTorch's operators run on.
   virtual std::unique_ptr<device_stream> make_stream(
     stream_priority priority = stream_priority::normal) = 0;
   virtual device_kernels& kernels() = 0;
-  /// For all ranks of one communicator, made by one of them.
-  virtual communicator_id make_communicator_id() = 0;
-  /// Waits until all ranks have called it, up to the time-out.
-  virtual std::unique_ptr<communicator> make_communicator(
-    const communicator_options& options) = 0;
+  /// Records what `work` gives to `origin`, and to each stream from where that
+  /// waits for an event of a stream that is recorded; at its end `origin` has
+  /// waited for all of them. Nothing of it runs, so no value is there yet, the
+  /// host can't wait for it, and events from before are not to be waited for.
+  /// `work` may let other threads give work, one at a time. Tensors that it
+  /// makes stay the graph's: handles that are left show what each launch
+  /// computes; those of before have to stay. What `work` throws is passed on,
+  /// and what can't be recorded throws `error` (device): then all is as
+  /// before, and the streams can be used.
+  virtual std::unique_ptr<device_graph> record_graph(
+    device_stream& origin, const std::function<void()>& work) = 0;
 };
 
 /// A kind of devices, from a library that is loaded where it is wanted
@@ -74,6 +80,11 @@ class accelerator_library {
 /// tensor is the stream's: others wait for an event first. `from` may change
 /// once this returns, unless it is in locked memory itself.
 at::Tensor to_device(const at::Tensor& from, device_stream& stream);
+
+/// Copies to a tensor of the stream's device, of the same shape and dtype, in
+/// the same way.
+void copy_to_device(const at::Tensor& from, const at::Tensor& to,
+                    device_stream& stream);
 
 /// A tensor of the host, and the point from which it may be read.
 struct host_copy {

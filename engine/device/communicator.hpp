@@ -74,6 +74,19 @@ class communicator {
   virtual void finish() = 0;
 };
 
+/// Makes communicators for one device. Errors are `error`s (device,
+/// transport).
+class communicator_maker {
+ public:
+  virtual ~communicator_maker() = default;
+
+  /// For all ranks of one communicator, made by one of them.
+  virtual communicator_id make_communicator_id() = 0;
+  /// Waits until all ranks have called it, up to the time-out.
+  virtual std::unique_ptr<communicator> make_communicator(
+    const communicator_options& options) = 0;
+};
+
 /// Calls between the beginning and the end of a group are made at once: a
 /// send and a receive of one group do not wait for each other. Groups belong to
 /// the thread that begins them, and may not be nested.

@@ -33,7 +33,7 @@ std::filesystem::path accelerator_file();
 /// What a library of accelerators exports as `troupe_accelerators`. One of
 /// another `interface` leaves the lookup's library empty.
 using accelerator_factory = void(int interface, accelerator_lookup& result);
-constexpr int accelerator_interface = 1;
+constexpr int accelerator_interface = 2;
 constexpr const char* accelerator_symbol = "troupe_accelerators";
 
 }  // namespace troupe

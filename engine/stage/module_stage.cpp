@@ -109,9 +109,35 @@ void module_stage::begin_step(const step_settings& settings) {
   observer_.begin_step(settings.interest,
                        1 / (settings.loss_scale * settings.data_ranks));
   module_->train(settings.training());
-  if (settings.training())
-    for (auto& parameter : parameters_)
-      parameter.mutable_grad() = at::Tensor{};
+  if (settings.part == step_part::update)
+    take_up_gradients();
+  else if (settings.training())
+    drop_gradients();
+}
+
+void module_stage::drop_gradients() {
+  for (auto& parameter : parameters_)
+    parameter.mutable_grad() = at::Tensor{};
+}
+
+void module_stage::keep_gradients() {
+  kept_ = {};
+  for (const auto& parameter : parameters_)
+    kept_.gradients.push_back(parameter.grad());
+  kept_.losses = std::exchange(on_device_, {});
+}
+
+void module_stage::take_up_gradients() {
+  for (std::size_t i = 0; i < kept_.gradients.size(); ++i)
+    parameters_[i].mutable_grad() = kept_.gradients[i];
+  on_device_ = kept_.losses;
+}
+
+void module_stage::drop_kept() {
+  kept_ = {};
+  on_device_.clear();
+  saved_.clear();
+  drop_gradients();
 }
 
 module_stage::outcome module_stage::run(const tensor_list& inputs,
@@ -253,9 +279,17 @@ void module_stage::update(double factor) {
 
 stage_result module_stage::end_step() {
   saved_.require_empty();
-  take_losses();
+  const bool keeps = settings_.part == step_part::gradients;
+  if (keeps)
+    keep_gradients();
+  else
+    take_losses();
   observer_.flush();
   result_.metrics = observer_.take_metrics();
+  if (keeps && !result_.metrics.empty())
+    fail(error_code::invalid_argument,
+         "the model reports '{}', which the host computes",
+         result_.metrics.front().name);
   result_.observe_ns = observer_.take_cost();
   return std::move(result_);
 }

@@ -50,6 +50,7 @@ class module_stage final : public stage {
   void show_parameters() override;
   void update(double factor) override;
   stage_result end_step() override;
+  void drop_kept() override;
 
  private:
   struct outcome {
@@ -64,6 +65,9 @@ class module_stage final : public stage {
   void count_losses(const std::vector<loss_term>& terms);
   void count_loss(const loss_term& term, double value);
   void take_losses();
+  void drop_gradients();
+  void keep_gradients();
+  void take_up_gradients();
 
   std::shared_ptr<layer_sequence> module_;
   module_stage_options options_;
@@ -74,6 +78,12 @@ class module_stage final : public stage {
   step_settings settings_;
   stage_result result_;
   std::vector<loss_term> on_device_;  // losses whose values are not here yet
+  /// What each launch of a recorded step writes.
+  struct kept_tensors {
+    tensor_list gradients;
+    std::vector<loss_term> losses;
+  };
+  kept_tensors kept_;
 };
 
 }  // namespace troupe

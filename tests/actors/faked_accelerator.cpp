@@ -3,10 +3,12 @@
 #include <algorithm>
 
 #include "faked_communicator.hpp"
+#include "faked_graph.hpp"
 #include "troupe/engine/device/clock.hpp"
 #include "troupe/engine/device/statistics_row.hpp"
 #include "troupe/engine/events/statistics.hpp"
 #include "troupe/engine/stage/gradient_norm.hpp"
+#include "troupe/schedules/error.hpp"
 
 namespace troupe::testing {
 
@@ -14,10 +16,14 @@ namespace {
 
 class faked_event final : public device_event {
  public:
-  explicit faked_event(vector_clock clock)
-    : clock_(std::move(clock)), at_(now_ns()) {}
-  bool reached() const override { return false; }
+  faked_event(vector_clock clock, int recording)
+    : clock_(std::move(clock)), recording_(recording), at_(now_ns()) {}
+  bool reached() const override {
+    require_not_recorded();
+    return false;
+  }
   void wait() const override {
+    require_not_recorded();
     if (auto* watch = active_watch())
       watch->wait_for(0, clock_);
   }
@@ -27,9 +33,16 @@ class faked_event final : public device_event {
            * 1e-9;
   }
   const vector_clock& clock() const { return clock_; }
+  int recording() const { return recording_; }
 
  private:
+  void require_not_recorded() const {
+    if (recording_ != 0)
+      throw error(error_code::device, "the host looks at a recorded event");
+  }
+
   vector_clock clock_;
+  int recording_;  // 0: it is not recorded
   std::int64_t at_;
 };
 
@@ -40,6 +53,7 @@ class faked_scope final : public stream_scope {
   ~faked_scope() override { current_stream = before_; }
 
  private:
+  std::shared_ptr<void> recorded_ = enter_recording();
   int before_;
 };
 
@@ -53,10 +67,13 @@ class faked_stream final : public device_stream {
     return std::make_unique<faked_scope>(number_);
   }
   event_handle record() override {
-    return std::make_shared<const faked_event>(watch_.now(number_));
+    return std::make_shared<const faked_event>(watch_.now(number_),
+                                               recorded_with(number_));
   }
   void wait_for(const device_event& event) override {
-    watch_.wait_for(number_, dynamic_cast<const faked_event&>(event).clock());
+    const auto& point = dynamic_cast<const faked_event&>(event);
+    take_part(number_, point.recording());
+    watch_.wait_for(number_, point.clock());
   }
   void uses(const at::Tensor& tensor) override { watch_.uses(number_, tensor); }
   void drain() override { record()->wait(); }
@@ -87,7 +104,19 @@ void write_row(const tensor_statistics& from, double* row, bool wide) {
     std::ranges::copy(*from.histogram, row + statistics_columns);
 }
 
-/// What all ranks of a communicator share.
+class counted_graph final : public device_graph {
+ public:
+  counted_graph(std::unique_ptr<device_graph> graph, int& launches)
+    : graph_(std::move(graph)), launches_(launches) {}
+  void launch(device_stream& on) override {
+    ++launches_;
+    graph_->launch(on);
+  }
+
+ private:
+  std::unique_ptr<device_graph> graph_;
+  int& launches_;
+};
 
 class faked_kernels final : public device_kernels {
  public:
@@ -120,6 +149,8 @@ class faked_kernels final : public device_kernels {
 
  private:
   static void note(const tensor_list& reads, const tensor_list& writes) {
+    if (recorded_with(current_stream) != 0)
+      throw error(error_code::device, "a kernel that is no operator");
     if (auto* watch = active_watch())
       watch->ran("kernel", reads, writes);
   }
@@ -155,6 +186,13 @@ std::unique_ptr<device_stream> faked_accelerator::make_stream(stream_priority) {
 
 device_kernels& faked_accelerator::kernels() {
   return *kernels_;
+}
+
+std::unique_ptr<device_graph> faked_accelerator::record_graph(
+  device_stream& origin, const std::function<void()>& work) {
+  ++recordings_;
+  return std::make_unique<counted_graph>(record_faked_graph(origin, work),
+                                         launches_);
 }
 
 communicator_id faked_accelerator::make_communicator_id() {

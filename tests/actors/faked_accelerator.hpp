@@ -18,7 +18,7 @@ namespace troupe::testing {
 /// of streams is the host's, which has to have waited for an event. Several in
 /// a process are watched together. Communicators move tensors between them;
 /// an average is computed in ascending rank, so that its bits are those of
-/// the CPU.
+/// the CPU. Graphs are those of faked_graph.hpp.
 class faked_accelerator final : public accelerator {
  public:
   faked_accelerator();
@@ -30,11 +30,16 @@ class faked_accelerator final : public accelerator {
   std::vector<std::string> races() const;
   /// Operators that were watched within streams.
   std::size_t watched() const;
+  /// Graphs that were to be recorded, and how often any was launched.
+  int recordings() const { return recordings_; }
+  int launches() const { return launches_; }
 
   const accelerator_description& description() const override;
   device_memory memory() const override;
   std::unique_ptr<device_stream> make_stream(stream_priority) override;
   device_kernels& kernels() override;
+  std::unique_ptr<device_graph> record_graph(
+    device_stream& origin, const std::function<void()>& work) override;
   communicator_id make_communicator_id() override;
   std::unique_ptr<communicator> make_communicator(
     const communicator_options&) override;
@@ -43,6 +48,7 @@ class faked_accelerator final : public accelerator {
   watched_operators watched_;
   accelerator_description description_;
   std::unique_ptr<device_kernels> kernels_;
+  int recordings_ = 0, launches_ = 0;
 };
 
 }  // namespace troupe::testing

@@ -76,6 +76,17 @@ class race_watch {
     }
   }
 
+  /// Whether streams have made, changed or read it before.
+  bool is_on_device(const at::Tensor& tensor) {
+    const std::scoped_lock lock(mutex_);
+    const auto* known = find(tensor);
+    return known
+           && (known->made_on != 0 || known->writer != 0
+               || std::ranges::any_of(known->reads, [](const auto& read) {
+                    return read.first != 0;
+                  }));
+  }
+
   std::vector<std::string> races() const {
     const std::scoped_lock lock(mutex_);
     return {races_.begin(), races_.end()};

@@ -7,6 +7,8 @@
 #include <ATen/ops/ones.h>
 
 #include "pipeline/faked_stage.hpp"
+#include "troupe/actors/recording.hpp"
+#include "troupe/engine/plan/part.hpp"
 #include "troupe/schedules/error.hpp"
 
 using namespace troupe;
@@ -125,6 +127,56 @@ TEST_CASE("an update waits for the norm, and is skipped on an overflow") {
   CHECK(at.work->updates == 0);
   at.runner->on(norm_known{1, 1, 1.0, false});
   CHECK(at.work->updates == 0);
+  CHECK(at.ports.reports.size() == 1);
+}
+
+TEST_CASE("a norm that came before the update began is kept for it") {
+  last_stage at(true);
+  auto update = std::make_shared<step_context>();
+  update->serial = 2;
+  update->settings.part = step_part::update;
+  update->plan = std::make_shared<const plan>(update_of(*at.step->plan));
+  at.runner->on(norm_known{1, 1, 1.0, false});  // of the step before
+  at.runner->on(begin_step{update});
+  at.runner->on(lane_token{update, update->plan->first_op[1]});
+  at.step = update;
+  at.run_own_turns();
+  CHECK(at.ports.reports.empty());
+  at.runner->on(norm_known{2, 1, 1.0, true});
+  CHECK(at.work->updates == 1);
+  CHECK(at.ports.reports.size() == 1);
+
+  last_stage early(true);
+  early.runner->on(norm_known{2, 1, 1.0, true});
+  early.runner->on(begin_step{update});
+  early.runner->on(lane_token{update, update->plan->first_op[1]});
+  CHECK(early.work->updates == 1);
+  CHECK(early.ports.reports.size() == 1);
+}
+
+TEST_CASE("a recording that failed is handed on to its end, without tensors") {
+  last_stage at;
+  auto gradients = std::make_shared<step_context>();
+  gradients->serial = 2;
+  gradients->settings.part = step_part::gradients;
+  gradients->recorded = std::make_shared<recording>();
+  gradients->recorded->fail("something");
+  gradients->plan = std::make_shared<const plan>(gradients_of(*at.step->plan));
+  at.step = gradients;
+  at.runner->on(begin_step{gradients});
+  for (const auto k : {0, 1}) {
+    auto message = at.activation(k);
+    message.header.serial = 2;
+    at.runner->on(std::move(message));
+  }
+  at.runner->on(at.first_token());
+  at.run_own_turns();
+  CHECK(at.work->ran == 0);
+  REQUIRE(at.ports.delivered.size() == 2);
+  for (const auto& gradient : at.ports.delivered) {
+    CHECK(gradient.header.backward);
+    CHECK(gradient.tensors.empty());
+  }
   CHECK(at.ports.reports.size() == 1);
 }
 

@@ -48,6 +48,12 @@ TEST_CASE("a device that is not there is named, with the reason") {
              ContainsSubstring("1: ") && ContainsSubstring("--device cuda: "));
 }
 
+TEST_CASE("graphs want a GPU, and say so") {
+  CHECK_THAT(trained("--cuda-graphs"), ContainsSubstring("2: ")
+                                         && ContainsSubstring("--cuda-graphs")
+                                         && ContainsSubstring("--device cuda"));
+}
+
 TEST_CASE("what overlaps changes no byte") {
   const auto all = trained("--data-parallel 2");
   CHECK(all.size() > 1000);

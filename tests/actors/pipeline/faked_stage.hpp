@@ -24,6 +24,7 @@ class faked_stage final : public stage {
   }
   tensor_list forward(microbatch_key key, tensor_list,
                       const microbatch_data&) override {
+    ++ran;
     if (fails_at == key.microbatch)
       throw std::runtime_error("faked failure");
     if (training_ && !open_.insert(key).second)
@@ -32,6 +33,7 @@ class faked_stage final : public stage {
     return tensor_list(1);
   }
   tensor_list backward(op_kind kind, microbatch_key key, tensor_list) override {
+    ++ran;
     if (kind != op_kind::weight_backward && open_.erase(key) == 0)
       throw std::runtime_error("a backward without its forward");
     return tensor_list(1);
@@ -48,6 +50,7 @@ class faked_stage final : public stage {
   }
 
   int updates = 0;
+  int ran = 0;  // forwards and backwards
   std::int32_t fails_at = -1;
 
  private:

@@ -1,0 +1,33 @@
+#include "troupe/actors/recording.hpp"
+
+#include <c10/util/Exception.h>
+
+namespace troupe {
+
+bool recording::attempt(const std::string& op,
+                        const std::function<void()>& work) {
+  const std::scoped_lock lock(turn_);
+  if (!problem_.empty())
+    return false;
+  try {
+    work();
+  } catch (const c10::Error& reason) {
+    problem_ = op + ": " + reason.what_without_backtrace();
+  } catch (const std::exception& reason) {
+    problem_ = op + ": " + reason.what();
+  }
+  return problem_.empty();
+}
+
+void recording::fail(const std::string& why) {
+  const std::scoped_lock lock(turn_);
+  if (problem_.empty())
+    problem_ = why;
+}
+
+std::string recording::problem() const {
+  const std::scoped_lock lock(turn_);
+  return problem_;
+}
+
+}  // namespace troupe

@@ -1,0 +1,28 @@
+#pragma once
+
+#include <functional>
+#include <mutex>
+#include <string>
+
+namespace troupe {
+
+/// A step that is recorded while the actors run it. Those who give work to
+/// the device take turns, as a recording is one thing for all streams. Once
+/// something could not be recorded nothing more is given: the actors hand on
+/// what others wait for, without tensors, so that the step ends. Any thread.
+class recording {
+ public:
+  /// Does `work` in its turn, which is for `op`, unless something has failed
+  /// before; returns whether it was done. What it throws is noted.
+  bool attempt(const std::string& op, const std::function<void()>& work);
+  /// Nothing is recorded any more.
+  void fail(const std::string& why);
+  /// What failed first, with its op; empty if nothing did.
+  std::string problem() const;
+
+ private:
+  mutable std::mutex turn_;
+  std::string problem_;
+};
+
+}  // namespace troupe

@@ -1,0 +1,89 @@
+#include "troupe/engine/cuda/graph.hpp"
+
+#include <ATen/core/CachingHostAllocator.h>
+#include <ATen/cuda/CUDAGeneratorImpl.h>
+#include <c10/cuda/CUDACachingAllocator.h>
+#include <c10/cuda/CUDAGuard.h>
+
+#include "troupe/engine/cuda/check.hpp"
+#include "troupe/schedules/error.hpp"
+
+namespace troupe {
+namespace {
+
+/// Errors of LibTorch's as troupe's.
+template <class Work>
+void guarded(const char* tried, const Work& work) {
+  try {
+    work();
+  } catch (const c10::Error& reason) {
+    cudaGetLastError();
+    fail(error_code::device, "{}: {}", tried, reason.what_without_backtrace());
+  }
+}
+
+/// As much as can be done.
+template <class Work>
+void try_to(const Work& work) noexcept {
+  try {
+    work();
+  } catch (...) {
+    cudaGetLastError();
+  }
+}
+
+}  // namespace
+
+cuda_graph::cuda_graph(cuda_stream& origin, const std::function<void()>& work)
+  : pool_{at::cuda::graph_pool_handle()} {
+  const auto device = origin.device().index();
+  const c10::cuda::CUDAGuard guard{device};
+  // What other pools keep for later is not for this one's tensors.
+  guarded("emptying the allocator",
+          [] { c10::cuda::CUDACachingAllocator::emptyCache(); });
+  try {
+    record(origin, work);
+  } catch (...) {
+    graph_.abandon(origin.get(), device, pool_);
+    throw;
+  }
+}
+
+/// Relaxed, as several threads give work, and may allocate.
+void cuda_graph::record(cuda_stream& origin,
+                        const std::function<void()>& work) {
+  const auto scope = origin.enter();
+  guarded("beginning to record a graph",
+          [&] { graph_.capture_begin(pool_, cudaStreamCaptureModeRelaxed); });
+  work();
+  guarded("recording a graph", [&] { graph_.capture_end(); });
+}
+
+void cuda_graph::recorded::abandon(cudaStream_t origin, c10::DeviceIndex device,
+                                   at::cuda::MempoolId_t pool) noexcept {
+  if (capture_ended_)
+    return;  // the destructor knows what to do
+  auto status = cudaStreamCaptureStatusNone;
+  cudaGraph_t rest = nullptr;
+  if (cudaStreamIsCapturing(origin, &status) == cudaSuccess
+      && status != cudaStreamCaptureStatusNone)
+    cudaStreamEndCapture(origin, &rest);
+  if (rest)
+    cudaGraphDestroy(rest);
+  cudaGetLastError();
+  for (const auto& [state, increment] : captured_generator_states_)
+    if (state->capturing_)
+      try_to([&, &of = state] { of->capture_epilogue(); });
+  using namespace c10::cuda::CUDACachingAllocator;
+  try_to([&] { endAllocateToPool(device, pool); });
+  try_to([&] { at::getHostAllocator(at::kCUDA)->end_allocate_to_pool(pool); });
+  try_to([&] { releasePool(device, pool); });
+  try_to([] { emptyCache(); });
+}
+
+void cuda_graph::launch(device_stream& on) {
+  const auto scope = on.enter();
+  guarded("launching a graph", [&] { graph_.replay(); });
+}
+
+}  // namespace troupe

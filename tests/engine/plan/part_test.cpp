@@ -1,0 +1,83 @@
+#include "troupe/engine/plan/part.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+
+#include "troupe/engine/plan/compile.hpp"
+#include "troupe/engine/plan/op_text.hpp"
+#include "troupe/engine/plan/verify.hpp"
+#include "troupe/schedules/builtin.hpp"
+
+using namespace troupe;
+
+namespace {
+
+std::string lane_text(const plan& of, std::int32_t rank) {
+  std::string text;
+  for (const auto& op : of.lane(rank))
+    text += (text.empty() ? "" : " ") + to_text(of, op);
+  return text;
+}
+
+std::string op_at(const plan& of, std::uint32_t at) {
+  return to_text(of, of.ops[at]);
+}
+
+/// Dependencies of the whole's op that are in the part too.
+void check_dependencies(const plan& part, const plan& whole) {
+  for (const auto& op : part.ops) {
+    std::vector<std::string> there, left;
+    for (const auto at : part.dependencies_of(op))
+      there.push_back(op_at(part, at));
+    for (const auto& other : whole.ops)
+      if (to_text(whole, other) == to_text(part, op))
+        for (const auto at : whole.dependencies_of(other))
+          for (const auto& kept : part.ops)
+            if (op_at(whole, at) == to_text(part, kept))
+              left.push_back(op_at(whole, at));
+    CHECK(there == left);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("a step's plan is cut where its gradients are there") {
+  const auto whole =
+    compile(make_schedule("1f1b", {.ranks = 2, .microbatches = 2}),
+            {.data_parallel = 2, .global_norm = true});
+  const auto gradients = gradients_of(whole);
+  const auto update = update_of(whole);
+  for (std::int32_t rank = 0; rank < 2; ++rank)
+    CHECK(lane_text(gradients, rank) + " " + lane_text(update, rank)
+          == lane_text(whole, rank));
+  CHECK(update.ops.size() == 4);
+  CHECK(update.messages.empty());
+  CHECK(update.channels.empty());
+  CHECK(update.global_norm);
+  CHECK_FALSE(gradients.global_norm);
+}
+
+TEST_CASE("the parts of a plan refer to their own ops, and make progress") {
+  for (const std::string name : {"gpipe", "1f1b", "interleaved_1f1b"}) {
+    const auto whole =
+      compile(make_schedule(name, {.ranks = 2,
+                                   .stages_per_rank = name.size() > 5 ? 2 : 1,
+                                   .microbatches = 4}),
+              {.data_parallel = 2, .global_norm = true});
+    const auto gradients = gradients_of(whole);
+    const auto update = update_of(whole);
+    check_dependencies(gradients, whole);
+    check_dependencies(update, whole);
+    REQUIRE(gradients.messages.size() == whole.messages.size());
+    CHECK(gradients.channels == whole.channels);
+    for (std::size_t i = 0; i < whole.messages.size(); ++i) {
+      const auto& a = gradients.messages[i];
+      const auto& b = whole.messages[i];
+      CHECK(op_at(gradients, a.producer) == op_at(whole, b.producer));
+      CHECK(op_at(gradients, a.send) == op_at(whole, b.send));
+      CHECK(op_at(gradients, a.receive) == op_at(whole, b.receive));
+      CHECK(op_at(gradients, a.consumer) == op_at(whole, b.consumer));
+    }
+    CHECK(verify(gradients, {transport_kind::credited}).progress);
+    CHECK(verify(update).progress);
+  }
+}
