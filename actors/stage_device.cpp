@@ -4,6 +4,8 @@
 
 #include <utility>
 
+#include "troupe/engine/stage/on_device.hpp"
+
 namespace troupe {
 
 std::unique_ptr<stream_scope> stage_device::enter() const {
@@ -22,14 +24,7 @@ void stage_device::wait_for(const event_handle& ready) const {
 microbatch_data stage_device::bring(const microbatch_data& data,
                                     event_handle& ready) const {
   auto& stream = device_->data();
-  microbatch_data brought;
-  for (const auto& tensor : data.inputs)
-    brought.inputs.push_back(to_device(tensor, stream));
-  for (const auto& tensor : data.targets)
-    brought.targets.push_back(to_device(tensor, stream));
-  for (const auto& [name, tensor] : data.arguments)
-    brought.arguments.emplace(name, to_device(tensor, stream));
-  brought.tokens = data.tokens;
+  auto brought = to_device(data, stream);
   ready = stream.record();
   return brought;
 }

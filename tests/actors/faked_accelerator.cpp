@@ -14,9 +14,12 @@ namespace {
 
 class faked_event final : public device_event {
  public:
-  explicit faked_event(vector_clock clock)
-    : clock_(std::move(clock)), at_(now_ns()) {}
-  bool reached() const override { return false; }
+  faked_event(vector_clock clock, std::int64_t at)
+    : clock_(std::move(clock)), at_(at) {}
+  bool reached() const override {
+    auto* watch = active_watch();
+    return watch && watch->host_knows(clock_);
+  }
   void wait() const override {
     if (auto* watch = active_watch())
       watch->wait_for(0, clock_);
@@ -27,6 +30,7 @@ class faked_event final : public device_event {
            * 1e-9;
   }
   const vector_clock& clock() const { return clock_; }
+  std::int64_t at() const { return at_; }
 
  private:
   vector_clock clock_;
@@ -53,10 +57,13 @@ class faked_stream final : public device_stream {
     return std::make_unique<faked_scope>(number_);
   }
   event_handle record() override {
-    return std::make_shared<const faked_event>(watch_.now(number_));
+    return std::make_shared<const faked_event>(
+      watch_.now(number_), watch_.done_at(number_, now_ns()));
   }
   void wait_for(const device_event& event) override {
-    watch_.wait_for(number_, dynamic_cast<const faked_event&>(event).clock());
+    const auto& faked = dynamic_cast<const faked_event&>(event);
+    watch_.wait_for(number_, faked.clock());
+    watch_.keep_busy(number_, faked.at());
   }
   void uses(const at::Tensor& tensor) override { watch_.uses(number_, tensor); }
   void drain() override { record()->wait(); }
@@ -87,8 +94,6 @@ void write_row(const tensor_statistics& from, double* row, bool wide) {
     std::ranges::copy(*from.histogram, row + statistics_columns);
 }
 
-/// What all ranks of a communicator share.
-
 class faked_kernels final : public device_kernels {
  public:
   void measure(const tensor_list& tensors, const at::Tensor& rows) override {
@@ -116,7 +121,12 @@ class faked_kernels final : public device_kernels {
     for (const auto& tensor : tensors)
       tensor.mul_(factor);
   }
-  void delay(double) override {}
+  void delay(double seconds) override {
+    auto& watch = *active_watch();
+    watch.keep_busy(current_stream,
+                    watch.done_at(current_stream, now_ns())
+                      + static_cast<std::int64_t>(seconds * 1e9));
+  }
 
  private:
   static void note(const tensor_list& reads, const tensor_list& writes) {
