@@ -16,9 +16,16 @@ event_handle stage_device::mark() const {
   return device_ ? device_->compute().record() : nullptr;
 }
 
-void stage_device::wait_for(const event_handle& ready) const {
+void stage_device::wait_for(const event_handle& ready) {
   if (device_ && ready)
     device_->compute().wait_for(*ready);
+  begin_again();
+}
+
+/// What an op waits for is no part of it.
+void stage_device::begin_again() {
+  if (begin_)
+    begin_ = mark();
 }
 
 microbatch_data stage_device::bring(const microbatch_data& data,
@@ -30,7 +37,7 @@ microbatch_data stage_device::bring(const microbatch_data& data,
 }
 
 tensor_list stage_device::take(tensor_list tensors,
-                               const event_handle& ready) const {
+                               const event_handle& ready) {
   if (!device_)
     return tensors;
   auto point = ready;
@@ -45,6 +52,7 @@ tensor_list stage_device::take(tensor_list tensors,
     point = stream.record();
   }
   take_over(device_->compute(), tensors, point);
+  begin_again();
   return tensors;
 }
 
