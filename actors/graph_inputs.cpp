@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "troupe/engine/stage/bring.hpp"
+#include "troupe/engine/stage/on_device.hpp"
 
 namespace troupe {
 
@@ -26,9 +27,7 @@ bool fits(const microbatch_data& data, const microbatch_data& place) {
 graph_inputs::graph_inputs(const std::vector<microbatch_data>& first,
                            device_stream& stream) {
   for (const auto& data : first)
-    held_.push_back(brought(data, [&](const at::Tensor& tensor) {
-      return to_device(tensor, stream);
-    }));
+    held_.push_back(to_device(data, stream));
 }
 
 bool graph_inputs::fit(const std::vector<microbatch_data>& step) const {

@@ -4,7 +4,7 @@
 
 #include <utility>
 
-#include "troupe/engine/stage/bring.hpp"
+#include "troupe/engine/stage/on_device.hpp"
 
 namespace troupe {
 
@@ -16,22 +16,27 @@ event_handle stage_device::mark() const {
   return device_ ? device_->compute().record() : nullptr;
 }
 
-void stage_device::wait_for(const event_handle& ready) const {
+void stage_device::wait_for(const event_handle& ready) {
   if (device_ && ready)
     device_->compute().wait_for(*ready);
+  begin_again();
+}
+
+/// What an op waits for is no part of it.
+void stage_device::begin_again() {
+  if (begin_)
+    begin_ = mark();
 }
 
 microbatch_data stage_device::bring(const microbatch_data& data,
                                     event_handle& ready) const {
   auto& stream = device_->data();
-  auto there = brought(
-    data, [&](const at::Tensor& tensor) { return to_device(tensor, stream); });
+  auto there = troupe::to_device(data, stream);
   ready = stream.record();
   return there;
 }
 
-tensor_list stage_device::take(tensor_list tensors,
-                               const event_handle& ready) const {
+tensor_list stage_device::take(tensor_list tensors, const event_handle& ready) {
   if (!device_)
     return tensors;
   auto point = ready;
@@ -46,6 +51,7 @@ tensor_list stage_device::take(tensor_list tensors,
     point = stream.record();
   }
   take_over(device_->compute(), tensors, point);
+  begin_again();
   return tensors;
 }
 

@@ -27,20 +27,21 @@ class stage_device {
   /// The point behind all that the compute stream was given; null on a CPU.
   event_handle mark() const;
   /// Compute ops from now on come after it.
-  void wait_for(const event_handle& ready) const;
+  void wait_for(const event_handle& ready);
 
   /// A microbatch on the device; `ready` tells when.
   microbatch_data bring(const microbatch_data& data, event_handle& ready) const;
   /// Tensors that are there at `ready`, wherever they are, for the compute
   /// stream.
-  tensor_list take(tensor_list tensors, const event_handle& ready) const;
+  tensor_list take(tensor_list tensors, const event_handle& ready);
   /// Copies for another process, in the host's memory; waits for them.
   tensor_list to_host(const tensor_list& tensors) const;
 
   /// Notes the time for the ops of a step, by its number: once.
   void begin_step(std::int64_t serial) const;
   /// Around an op that the compute stream is given; `record` gets its times
-  /// when they are known.
+  /// when they are known. It begins when what was taken and waited for since
+  /// `begin_op` is there.
   void begin_op();
   void end_op(std::size_t record);
   /// The device's times for the records, whose ops are all done.
@@ -51,6 +52,8 @@ class stage_device {
     std::size_t record;
     event_handle begin, end;
   };
+  void begin_again();
+
   std::shared_ptr<rank_device> device_;
   event_handle begin_;
   std::vector<timed_op> timed_;

@@ -1,7 +1,5 @@
 #include "troupe/actors/trainer.hpp"
 
-#include <ATen/core/grad_mode.h>
-
 #include <algorithm>
 #include <cmath>
 
@@ -13,6 +11,7 @@
 #include "troupe/engine/device/threads.hpp"
 #include "troupe/engine/plan/compile.hpp"
 #include "troupe/engine/stage/module_stage.hpp"
+#include "troupe/engine/stage/on_device.hpp"
 #include "troupe/engine/stage/split.hpp"
 #include "troupe/schedules/error.hpp"
 #include "troupe/schedules/forward_part.hpp"
@@ -66,6 +65,11 @@ struct trainer::impl {
   module_stage_options stage_options(std::int32_t stage) const;
   void assign_devices();
   void make_stages(const model& layers);
+  std::shared_ptr<stage> make_stage(
+    std::int32_t data_rank, std::int32_t stage,
+    const std::shared_ptr<layer_sequence>& module) const;
+  std::shared_ptr<rank_device> device_of(std::int32_t data_rank,
+                                         std::int32_t rank) const;
   void start_actors();
   void prepare_graphs();
   step_settings next_settings() const;
@@ -155,19 +159,37 @@ void trainer::impl::make_stages(const model& layers) {
       }
       modules.push_back(std::make_shared<layer_sequence>(
         layers, ranges[static_cast<std::size_t>(s)]));
-      auto at = stage_options(s);
-      at.data_rank = d;
-      if (!devices.empty()) {
-        at.device = devices[static_cast<std::size_t>(d)]
-                           [static_cast<std::size_t>(at.rank)];
-        modules.back()->to(at.device->device());
-      }
-      made.push_back(
-        std::make_shared<module_stage>(modules.back(), std::move(at)));
+      made.push_back(make_stage(d, s, modules.back()));
     }
     replicas.push_back(std::move(modules));
     stages.push_back(std::move(made));
   }
+}
+
+/// On a device all that a stage begins with is made on its compute stream, and
+/// is there when this returns: for the host too.
+std::shared_ptr<stage> trainer::impl::make_stage(
+  std::int32_t data_rank, std::int32_t stage,
+  const std::shared_ptr<layer_sequence>& module) const {
+  auto at = stage_options(stage);
+  at.data_rank = data_rank;
+  const auto device = at.device = device_of(data_rank, at.rank);
+  if (!device)
+    return std::make_shared<module_stage>(module, std::move(at));
+  const auto scope = device->compute().enter();
+  bring(*module, device->compute());
+  auto made = std::make_shared<module_stage>(module, std::move(at));
+  device->compute().drain();
+  return made;
+}
+
+/// Null: the CPU.
+std::shared_ptr<rank_device> trainer::impl::device_of(std::int32_t data_rank,
+                                                      std::int32_t rank) const {
+  if (devices.empty())
+    return nullptr;
+  return devices[static_cast<std::size_t>(data_rank)]
+                [static_cast<std::size_t>(rank)];
 }
 
 /// Whether a stage between the first and the last reads arguments: only those
@@ -292,7 +314,6 @@ step_event trainer::evaluate(const source_pointer& source,
 }
 
 tensor_list trainer::infer(const tensor_list& inputs) {
-  const at::NoGradGuard no_grad;
   auto values = inputs;
   const auto& placement = impl_->options.schedule.placement;
   auto last = impl_->layout.process_of(0, placement.rank_of(0));
@@ -304,13 +325,8 @@ tensor_list trainer::infer(const tensor_list& inputs) {
     const auto& stage = impl_->replicas[0][static_cast<std::size_t>(s)];
     if (!stage)
       continue;
-    stage->eval();
-    if (!impl_->devices.empty()) {
-      const auto rank = static_cast<std::size_t>(placement.rank_of(s));
-      for (auto& value : values)
-        value = value.to(impl_->devices[0][rank]->device());
-    }
-    values = stage->forward(values);
+    values = outputs_on_host(*stage, values,
+                             impl_->device_of(0, placement.rank_of(s)).get());
   }
   return share(impl_->options.job.get(), std::move(values), last);
 }

@@ -77,8 +77,8 @@ class trainer {
   /// Mean losses over at least so many microbatches from the source's start,
   /// without gradients; rounded up to whole steps of all replicas.
   step_event evaluate(const source_pointer& source, std::int64_t microbatches);
-  /// The last stage's outputs for these inputs, without gradients, run by the
-  /// calling thread; in all processes of a job the same.
+  /// The last stage's outputs for these inputs, in the host's memory, without
+  /// gradients, run by the calling thread; in all processes of a job the same.
   tensor_list infer(const tensor_list& inputs);
 
   /// From any thread, also while a step runs: it sees whole steps. Throws

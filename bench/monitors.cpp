@@ -12,6 +12,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "one_gpu.hpp"
 #include "troupe/actors/trainer.hpp"
 #include "troupe/engine/events/observe.hpp"
 #include "troupe/engine/models/gpt.hpp"
@@ -32,6 +33,8 @@ struct sizes {
   std::int32_t microbatches = 1;
   int rounds = 8;
   int block = 4;
+  bool cuda = false;
+  bool bf16 = false;
 };
 
 struct tally {
@@ -118,6 +121,9 @@ void measure_modes(const sizes& use) {
   trainer_options options;
   options.schedule =
     make_schedule("1f1b", {.ranks = 1, .microbatches = use.microbatches});
+  options.devices = one_gpu(use.cuda);
+  if (use.bf16)
+    options.autocast = at::kBFloat16;
   trainer run(gpt(use.gpt), options);
   const auto text = random_text(use);
   std::map<std::string, tally> tallies;
@@ -162,6 +168,8 @@ int main(int argc, char** argv) {
   app.add_option("--microbatches", use.microbatches);
   app.add_option("--rounds", use.rounds, "blocks of each mode");
   app.add_option("--block", use.block, "timed steps a block");
+  app.add_flag("--cuda", use.cuda, "on the first GPU");
+  app.add_flag("--bf16", use.bf16, "compute in bf16 where that gains");
   CLI11_PARSE(app, argc, argv);
-  measure_modes(use);
+  return run_benchmark([&] { measure_modes(use); });
 }

@@ -2,6 +2,11 @@
 // Linear(8, 8) stages, 64 microbatches of one row, as in the harness of
 // bench/peers/peer_overhead.py. One JSON object on stdout.
 //   overhead [--ranks P] [--steps N] [--schedule NAME] [--stages-per-rank V]
+//            [--cuda]
+// On a GPU (--cuda) these are the host's times, from the end of one op's launch
+// to the beginning of the next one's. "device" is how long a device that is
+// free and has all inputs takes from the beginning of a launch (of which a CPU
+// has none) to the beginning of the work.
 
 #include <ATen/ops/linear.h>
 #include <ATen/ops/mse_loss.h>
@@ -11,8 +16,10 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <map>
 #include <nlohmann/json.hpp>
 
+#include "one_gpu.hpp"
 #include "troupe/actors/trainer.hpp"
 #include "troupe/engine/device/clock.hpp"
 #include "troupe/engine/stage/plain_loop.hpp"
@@ -30,6 +37,8 @@ struct settings {
   std::int32_t microbatches = 64;
   int steps = 40;
   int warmup = 5;
+  bool cuda = false;
+  std::vector<std::shared_ptr<accelerator>> devices = {};
 };
 
 struct tiny_layer final : stage_module {
@@ -78,7 +87,16 @@ json spread(const std::vector<double>& values) {
 struct gaps {
   std::vector<double> within;  // the last input came from the same rank
   std::vector<double> across;  // ... from another rank
+  std::vector<double> device;  // from the launch to the work
 };
+
+/// When the host was at an op: on a CPU it does the op itself.
+std::int64_t host_begin(const op_record& op) {
+  return op.host_begin > 0 ? op.host_begin : op.begin;
+}
+std::int64_t host_end(const op_record& op) {
+  return op.host_end > 0 ? op.host_end : op.end;
+}
 
 /// Overhead of the compute ops of a step: from the end of the op before it on
 /// its rank, or from the sending of its last input, whichever is later.
@@ -88,16 +106,37 @@ void add_gaps(const plan& of, const step_report& report, gaps& to) {
       const auto& op = rank.ops[i];
       if (!is_compute(of.ops[op.op].kind))
         continue;
-      auto free = rank.ops[i - 1].end;
+      auto free = host_end(rank.ops[i - 1]);
       for (auto k = i; k-- > 0;)
         if (is_compute(of.ops[rank.ops[k].op].kind)) {
-          free = rank.ops[k].end;
+          free = host_end(rank.ops[k]);
           break;
         }
       const auto from = std::max(free, op.ready);
-      const auto us = static_cast<double>(op.begin - from) * 1e-3;
+      const auto us = static_cast<double>(host_begin(op) - from) * 1e-3;
       (op.ready > free ? to.across : to.within).push_back(us);
     }
+  }
+}
+
+/// Of a step's ops whose inputs come from other ranks, or from none.
+void add_device_gaps(const plan& of, const step_report& report, gaps& to) {
+  std::map<std::uint32_t, const op_record*> records;
+  for (const auto& rank : report.ops)
+    for (const auto& op : rank.ops)
+      if (is_compute(of.ops[op.op].kind))
+        records.emplace(op.op, &op);
+  std::map<std::uint32_t, std::int64_t> inputs_end;
+  for (const auto& message : of.messages)
+    inputs_end[message.consumer] = records.at(message.producer)->end;
+  const op_record* before = nullptr;
+  for (const auto& [index, op] : records) {
+    if (before && of.rank_of(before->op) == of.rank_of(index)) {
+      const auto from =
+        std::max({before->end, inputs_end[index], op->host_begin});
+      to.device.push_back(static_cast<double>(op->begin - from) * 1e-3);
+    }
+    before = op;
   }
 }
 
@@ -111,6 +150,9 @@ double floor_of(const settings& use) {
   options.microbatches = use.microbatches;
   options.loss = mean_square;
   options.optimizer = sgd{};
+  if (use.cuda)
+    options.device =
+      std::make_shared<rank_device>(use.devices.at(0), overlap_options{});
   plain_loop loop(layers_of(use.ranks * use.stages_per_rank), options);
   const auto source = one_row();
   std::vector<double> times;
@@ -130,6 +172,7 @@ json measure(const settings& use) {
     use.schedule, {use.ranks, use.stages_per_rank, use.microbatches});
   options.loss = mean_square;
   options.optimizer = sgd{};
+  options.devices = use.devices;
   trainer run(layers_of(use.ranks * use.stages_per_rank), options);
   const auto source = one_row();
   std::vector<double> times;
@@ -141,17 +184,21 @@ json measure(const settings& use) {
       continue;
     times.push_back(seconds_since(begin) * 1e6);
     add_gaps(run.plan(), report, seen);
+    add_device_gaps(run.plan(), report, seen);
   }
   const auto actions =
     2.0 * use.stages_per_rank * use.microbatches;  // of a rank
   const auto floor = floor_of(use);
-  return {{"schedule", use.schedule},
-          {"ranks", use.ranks},
-          {"us_per_action", quantile(times, 0.5) / actions},
-          {"floor_us_per_action", floor},
-          {"overhead_us_per_action", quantile(times, 0.5) / actions - floor},
-          {"within_rank_us", spread(seen.within)},
-          {"across_ranks_us", spread(seen.across)}};
+  return {
+    {"schedule", use.schedule},
+    {"device", use.cuda ? describe(use.devices[0]->description()) : "cpu"},
+    {"ranks", use.ranks},
+    {"us_per_action", quantile(times, 0.5) / actions},
+    {"floor_us_per_action", floor},
+    {"overhead_us_per_action", quantile(times, 0.5) / actions - floor},
+    {"within_rank_us", spread(seen.within)},
+    {"across_ranks_us", spread(seen.across)},
+    {"device_us", spread(seen.device)}};
 }
 
 }  // namespace
@@ -164,6 +211,10 @@ int main(int argc, char** argv) {
   app.add_option("--schedule", use.schedule);
   app.add_option("--microbatches", use.microbatches);
   app.add_option("--steps", use.steps);
+  app.add_flag("--cuda", use.cuda, "on the first GPU, which all ranks share");
   CLI11_PARSE(app, argc, argv);
-  fmt::print("{}\n", measure(use).dump());
+  return run_benchmark([&] {
+    use.devices = one_gpu(use.cuda);
+    fmt::print("{}\n", measure(use).dump());
+  });
 }

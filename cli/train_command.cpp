@@ -121,9 +121,6 @@ void require_actors(const train_options& o) {
     fail(error_code::invalid_argument,
          "--plain runs no actors, so that there is nothing to attach to; leave "
          "--endpoint out");
-  if (o.device != "cpu")
-    fail(error_code::invalid_argument,
-         "--plain is the oracle, which runs on the CPU; leave --device out");
 }
 
 void train(const CLI::App& command, const train_options& options) {

@@ -64,12 +64,16 @@ std::vector<std::shared_ptr<accelerator>> open_devices(
   if (options.device == "cpu")
     return {};
   auto numbers = numbers_in(options.device);
+  if (options.plain && numbers.size() > 1)
+    fail(error_code::invalid_argument,
+         "--device {}: --plain is one loop on one device; name one of them",
+         options.device);
   const auto& found = load_accelerators();
   if (!found)
     fail(error_code::device, "--device {}: {}", options.device, found.why_not);
   const auto devices = found.library->devices();
   if (numbers.empty())
-    numbers = all_devices(devices);
+    numbers = options.plain ? std::vector{0} : all_devices(devices);
   std::vector<std::shared_ptr<accelerator>> opened;
   for (const auto number : numbers) {
     if (number >= devices)

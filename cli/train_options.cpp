@@ -122,7 +122,8 @@ void add_pipeline_flags(CLI::App& app, train_options& o) {
     ->group(group);
   app
     .add_option("--device", o.device,
-                "cpu, cuda (ranks take all devices in turns), or cuda:0,2")
+                "cpu, cuda (ranks take all devices in turns, --plain the "
+                "first), or cuda:0,2")
     ->group(group);
   app
     .add_option("--overlap", o.overlap,

@@ -25,6 +25,9 @@ plain_options options_of(const train_setup& setup) {
   plain.loss_scale = run.loss_scale;
   plain.autocast = run.autocast;
   plain.clip = run.clip;
+  if (!run.devices.empty())
+    plain.device =
+      std::make_shared<rank_device>(run.devices.at(0), run.overlap);
   return plain;
 }
 
@@ -85,9 +88,8 @@ void train_plain(const train_options& options, const train_setup& setup,
   }
   signals.finish_first();
   save(options.save_parameters, loop.parameters());
-  print_sample(options, true, [&](const at::Tensor& ids) {
-    return loop.module().forward({ids}).at(0);
-  });
+  print_sample(options, true,
+               [&](const at::Tensor& ids) { return loop.infer({ids}).at(0); });
 }
 
 }  // namespace troupe::cli

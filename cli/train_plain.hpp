@@ -5,7 +5,8 @@
 
 namespace troupe::cli {
 
-/// `troupe train --plain`: the oracle's loop, with the same output.
+/// `troupe train --plain`: the oracle's loop, with the same output, on the CPU
+/// or on the first of the setup's devices.
 void train_plain(const train_options& options, const train_setup& setup,
                  signal_watch& signals);
 

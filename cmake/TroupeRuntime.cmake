@@ -85,11 +85,23 @@ troupe_tests(cuda DIRECTORY tests/engine/cuda
 if(TROUPE_CUDA)
   troupe_tests(gpu DIRECTORY tests/engine/cuda/gpu
     DEPENDS troupe::events PCH torch NEEDS ${plugin})
-  target_sources(tests_gpu PRIVATE tests/engine/cuda/host_statistics.cpp
-    tests/engine/cuda/same_statistics.cpp)
+  if(TROUPE_TESTS)
+    target_sources(tests_gpu PRIVATE tests/engine/cuda/host_statistics.cpp
+      tests/engine/cuda/same_statistics.cpp)
+  endif()
 endif()
 troupe_tests(actors DIRECTORY tests/actors
   DEPENDS troupe::actors troupe::models PCH torch)
+if(TROUPE_CUDA)
+  troupe_tests(gpu_training DIRECTORY tests/actors/gpu
+    DEPENDS troupe::actors troupe::models PCH torch NEEDS ${plugin})
+  if(TROUPE_TESTS)
+    target_sources(tests_gpu_training PRIVATE
+      tests/actors/device_trainings.cpp tests/actors/disturbed_accelerator.cpp
+      tests/actors/race_watch.cpp tests/actors/small_model.cpp
+      tests/actors/step_trace.cpp)
+  endif()
+endif()
 troupe_tests(monitors DIRECTORY tests/monitors
   DEPENDS troupe::monitors troupe::models PCH torch)
 troupe_tests(sinks DIRECTORY tests/monitors/sinks

@@ -27,8 +27,8 @@ struct module_stage_options {
   std::optional<at::ScalarType> autocast = {};
   /// A loss that is not finite is an error.
   bool halt_on_nan = false;
-  /// Where its parameters and tensors live; null: the CPU. Calls of ops come
-  /// from within its compute stream.
+  /// Where its parameters and tensors live; null: the CPU. It is made, and
+  /// calls of ops come, from within its compute stream.
   std::shared_ptr<rank_device> device = {};
   /// Receives what the step's interest asks for.
   observer::publisher publish;

@@ -2,12 +2,16 @@
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/full_like.h>
+#include <ATen/ops/stack.h>
 #include <torch/csrc/autograd/autograd.h>
 
 #include <cmath>
+#include <numeric>
+#include <utility>
 
 #include "troupe/engine/stage/autocast.hpp"
 #include "troupe/engine/stage/gradient_norm.hpp"
+#include "troupe/engine/stage/on_device.hpp"
 
 namespace troupe {
 
@@ -32,28 +36,60 @@ plain_loop::plain_loop(const model& layers, plain_options options)
   : options_(std::move(options)),
     module_(std::make_shared<layer_sequence>(layers, all_of(layers))),
     scale_(options_.loss_scale) {
+  const auto scope = enter();
+  if (options_.device)
+    bring(*module_, options_.device->compute());
   for (const auto& [name, value] : module_->parameters_by_name())
     values_.push_back(value);
   optimizer_ = make_optimizer(options_.optimizer, values_);
+  if (options_.device)
+    options_.device->compute().drain();
 }
 
-at::Tensor plain_loop::loss_of(const microbatch_data& data) {
-  const autocast_scope casts(options_.autocast, c10::kCPU);
+std::unique_ptr<stream_scope> plain_loop::enter() const {
+  return options_.device ? options_.device->compute().enter() : nullptr;
+}
+
+at::Tensor plain_loop::loss_of(const microbatch_data& from) {
+  const auto data =
+    options_.device ? to_device(from, options_.device->compute()) : from;
+  const autocast_scope casts(
+    options_.autocast,
+    options_.device ? options_.device->device().type() : c10::kCPU);
   const auto outputs = module_->forward(data.inputs, data.arguments);
   return weighted_sum(options_.loss(outputs, data));
 }
 
 void plain_loop::accumulate(const data_function& at, std::int32_t replica,
-                            result& outcome, double& loss_sum) {
+                            result& outcome) {
   const auto m = options_.microbatches;
   for (std::int32_t k = 0; k < m; ++k) {
     const auto data = at(replica * m + k);
     const auto loss = loss_of(data);
     torch::autograd::backward(
       {loss}, {at::full_like(loss.detach(), scale_.value() / m)});
-    loss_sum += loss.item<double>();
+    note_loss(loss);
     outcome.tokens += data.tokens;
   }
+}
+
+void plain_loop::note_loss(const at::Tensor& loss) {
+  if (options_.device)
+    losses_.push_back(loss.detach().to(at::kDouble));
+  else
+    loss_sum_ += loss.item<double>();
+}
+
+/// Their sum; of those on a device, behind all of their stream's work.
+double plain_loop::take_losses() {
+  if (!losses_.empty()) {
+    const auto copy = to_host(at::stack(std::exchange(losses_, {})),
+                              options_.device->compute());
+    copy.ready->wait();
+    const auto* value = copy.tensor.const_data_ptr<double>();
+    loss_sum_ = std::accumulate(value, value + copy.tensor.numel(), 0.0);
+  }
+  return std::exchange(loss_sum_, 0);
 }
 
 void plain_loop::average(std::vector<tensor_list> replicas) {
@@ -72,19 +108,21 @@ void plain_loop::average(std::vector<tensor_list> replicas) {
 
 plain_loop::result plain_loop::step(const data_function& at) {
   const at::AutoGradMode with_graph(true);
+  const auto scope = enter();
   module_->train();
   result outcome;
-  double loss_sum = 0;
+  losses_.clear();
+  loss_sum_ = 0;
   std::vector<tensor_list> replicas;
   take_gradients(values_);
   for (std::int32_t d = 0; d < options_.data_parallel; ++d) {
-    accumulate(at, d, outcome, loss_sum);
+    accumulate(at, d, outcome);
     replicas.push_back(take_gradients(values_));
   }
   average(std::move(replicas));
-  outcome.loss = loss_sum / (options_.microbatches * options_.data_parallel);
   outcome.gradient_norm =
-    norm_of_squares(gradient_squares(values_)) / scale_.value();
+    norm_of_squares(gradient_squares(values_, options_.device.get()))
+    / scale_.value();
   outcome.updated = !scale_.dynamic() || std::isfinite(outcome.gradient_norm);
   ++step_;
   if (outcome.updated) {
@@ -94,17 +132,24 @@ plain_loop::result plain_loop::step(const data_function& at) {
       options_.learning_rate.at(step_, base_learning_rate(options_.optimizer)));
   }
   scale_.update(std::isfinite(outcome.gradient_norm));
+  outcome.loss =
+    take_losses() / (options_.microbatches * options_.data_parallel);
   return outcome;
 }
 
 double plain_loop::evaluate(const data_function& at, std::int64_t count) {
   const at::NoGradGuard no_grad;
+  const auto scope = enter();
   module_->eval();
-  double sum = 0;
-  for (std::int64_t k = 0; k < count; ++k) {
-    sum += loss_of(at(k)).item<double>();
-  }
-  return sum / static_cast<double>(count);
+  losses_.clear();
+  loss_sum_ = 0;
+  for (std::int64_t k = 0; k < count; ++k)
+    note_loss(loss_of(at(k)));
+  return take_losses() / static_cast<double>(count);
+}
+
+tensor_list plain_loop::infer(const tensor_list& inputs) {
+  return outputs_on_host(*module_, inputs, options_.device.get());
 }
 
 }  // namespace troupe

@@ -5,6 +5,7 @@
 #include <optional>
 #include <vector>
 
+#include "troupe/engine/device/rank_device.hpp"
 #include "troupe/engine/stage/learning_rate.hpp"
 #include "troupe/engine/stage/loss.hpp"
 #include "troupe/engine/stage/loss_scale.hpp"
@@ -22,12 +23,19 @@ struct plain_options {
   loss_scale_options loss_scale;
   double clip = 0;  // largest gradient norm; 0: no clipping
   std::optional<at::ScalarType> autocast;  // see autocast_scope
+  /// Where it computes, on that one's compute stream; null: the CPU.
+  std::shared_ptr<rank_device> device;
 };
 
 /// The oracle: the unsplit model in a plain loop with gradient accumulation,
 /// one thread, no actors, no plan. Replicas are emulated one after the other:
 /// each one's microbatches are summed apart, then added in ascending order
 /// and divided. Every pipelined run must give the same bits.
+///
+/// On a device the host gives a step's work without a wait in between, up to
+/// the gradients' norm; a step's work is done when `step` returns. The
+/// calling thread launches. Errors are those of the model, of the data and,
+/// as `error` (device), of the device.
 class plain_loop {
  public:
   plain_loop(const model& layers, plain_options options);
@@ -40,18 +48,24 @@ class plain_loop {
   };
   using data_function = std::function<microbatch_data(std::int64_t index)>;
 
-  /// One update; `at(k)` gives global microbatch k of this step.
+  /// One update; `at(k)` gives global microbatch k of this step, in the host's
+  /// memory.
   result step(const data_function& at);
   /// Mean loss over `count` microbatches, without gradients.
   double evaluate(const data_function& at, std::int64_t count);
 
+  /// Handles, on the device: they change with the next step.
   parameter_list parameters() const { return module_->parameters_by_name(); }
-  layer_sequence& module() { return *module_; }
+  /// The model's outputs, without gradients, in the host's memory.
+  tensor_list infer(const tensor_list& inputs);
 
  private:
+  std::unique_ptr<stream_scope> enter() const;
   at::Tensor loss_of(const microbatch_data& data);
   void accumulate(const data_function& at, std::int32_t replica,
-                  result& outcome, double& loss_sum);
+                  result& outcome);
+  void note_loss(const at::Tensor& loss);
+  double take_losses();
   void average(std::vector<tensor_list> replicas);
 
   plain_options options_;
@@ -60,6 +74,8 @@ class plain_loop {
   std::unique_ptr<optimizer> optimizer_;
   troupe::loss_scale scale_;
   std::int64_t step_ = 0;
+  double loss_sum_ = 0;
+  tensor_list losses_;  // on a device, whose values are not here yet
 };
 
 }  // namespace troupe

@@ -8,8 +8,8 @@
 #include <mutex>
 
 #include "../engine/transport/joined_meshes.hpp"
+#include "device_trainings.hpp"
 #include "faked_accelerator.hpp"
-#include "small_model.hpp"
 
 using namespace troupe;
 using namespace troupe::testing;
@@ -17,52 +17,21 @@ using Catch::Matchers::ContainsSubstring;
 
 namespace {
 
-parameter_list copies_of(const parameter_list& parameters) {
-  parameter_list copies;
-  for (const auto& [name, value] : parameters)
-    copies.emplace_back(name, value.detach().clone());
-  return copies;
-}
-
-struct outcome {
-  parameter_list parameters;
-  std::vector<double> losses, norms;
-};
-
-outcome run(const small_case& what,
-            const std::vector<std::shared_ptr<accelerator>>& devices,
-            const overlap_options& overlap = {}) {
-  auto options = options_for(what);
-  options.devices = devices;
-  options.overlap = overlap;
-  trainer training(model_for(what), options);
-  outcome done;
-  for (int i = 0; i < 3; ++i) {
-    const auto report = training.step(small_text());
-    done.losses.push_back(report.summary.losses.at(0).value);
-    done.norms.push_back(report.summary.gradient_norm);
-    for (const auto& rank : report.ops)
-      for (const auto& op : rank.ops) {
-        CHECK(op.begin <= op.end);
-        CHECK(op.host_begin <= op.host_end);
-        if (op.host_begin > 0)  // a device was given it before it began
-          CHECK(op.host_begin <= op.end);
-      }
-  }
-  training.evaluate(small_text(), 4);
-  done.parameters = copies_of(training.parameters());
-  return done;
-}
-
 /// Same bits as on the CPU, and every dependency is an event.
 void compare(const small_case& what, const overlap_options& overlap = {}) {
   INFO(describe(what));
-  const auto on_cpu = run(what, {});
+  const auto on_cpu = train(what, nullptr);
   const auto device = std::make_shared<faked_accelerator>();
-  const auto on_device = run(what, {device}, overlap);
-  CHECK(first_difference(on_cpu.parameters, on_device.parameters) == "");
+  const auto on_device = train(what, device, overlap);
+  CHECK(different_bits(on_cpu, on_device) == "");
   CHECK(on_cpu.losses == on_device.losses);
-  CHECK(on_cpu.norms == on_device.norms);
+  for (const auto& rank : on_device.ops)
+    for (const auto& op : rank.ops) {
+      CHECK(op.begin <= op.end);
+      CHECK(op.host_begin <= op.host_end);
+      if (op.host_begin > 0)  // a device was given it before it began
+        CHECK(op.host_begin <= op.end);
+    }
   CHECK(device->watched() > 1000);
   CHECK(device->races() == std::vector<std::string>{});
 }
@@ -113,14 +82,55 @@ TEST_CASE("work on streams without an event between is a race") {
     CHECK_THAT(device.races()[0], ContainsSubstring("reads"));
   }
   SECTION("the host reads before it waited") {
-    const auto sum = made + 1;
-    CHECK(device.races().size() == 1);
+    const auto copy = made.clone();
+    REQUIRE_FALSE(device.races().empty());
+    CHECK_THAT(device.races()[0], ContainsSubstring("what stream 1 writes"));
   }
   SECTION("the host waits") {
-    a->record()->wait();
-    const auto sum = made + 1;
+    const auto end = a->record();
+    CHECK_FALSE(end->reached());
+    end->wait();
+    CHECK(end->reached());
+    const auto copy = made.clone();
     CHECK(device.races().empty());
   }
+}
+
+TEST_CASE("what is made outside of streams is not a stream's") {
+  const auto device = std::make_shared<faked_accelerator>();
+  const auto stream = device->make_stream(stream_priority::normal);
+  const auto made = at::ones({4}) + 1;
+  SECTION("it is copied") {
+    const auto there = to_device(made, *stream);
+    const auto scope = stream->enter();
+    there.add_(1);
+    CHECK(device->races() == std::vector<std::string>{});
+  }
+  SECTION("it is used") {
+    const auto scope = stream->enter();
+    made.add_(1);
+    REQUIRE(device->races().size() == 1);
+    CHECK_THAT(device->races()[0], ContainsSubstring("made outside of"));
+  }
+  SECTION("the host computes with what a stream made") {
+    const auto there = to_device(made, *stream);
+    stream->drain();
+    const auto sum = there + 1;
+    REQUIRE(device->races().size() == 1);
+    CHECK_THAT(device->races()[0], ContainsSubstring("computes outside of"));
+  }
+}
+
+TEST_CASE("a delay shows in the times of events behind it") {
+  const auto device = std::make_shared<faked_accelerator>();
+  const auto stream = device->make_stream(stream_priority::normal);
+  const auto other = device->make_stream(stream_priority::normal);
+  const auto begin = stream->record();
+  delay(*device, *stream, 5);
+  const auto end = stream->record();
+  CHECK(other->record()->seconds_since(*begin) < 5);
+  other->wait_for(*end);
+  CHECK(other->record()->seconds_since(*begin) >= 5);
 }
 
 TEST_CASE("on a device the same bits, and events between all streams") {
@@ -184,7 +194,7 @@ namespace {
 void compare_job(const small_case& what, std::int32_t processes,
                  bool device_links) {
   INFO(describe(what) << " in " << processes << " processes");
-  const auto on_cpu = run(what, {});
+  const auto on_cpu = train(what, nullptr);
   const faked_accelerator watch;  // over those of all processes
   joined_meshes meshes(processes);
   std::mutex mutex;
@@ -202,7 +212,7 @@ void compare_job(const small_case& what, std::int32_t processes,
     auto all = training.gather_parameters();
     const std::scoped_lock lock(mutex);
     if (job->place().leads())
-      together = copies_of(all);
+      together = on_host(all);
   });
   CHECK(errors == std::vector<std::string>(errors.size()));
   CHECK(first_difference(on_cpu.parameters, together) == "");

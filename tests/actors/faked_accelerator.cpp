@@ -16,11 +16,12 @@ namespace {
 
 class faked_event final : public device_event {
  public:
-  faked_event(vector_clock clock, int recording)
-    : clock_(std::move(clock)), recording_(recording), at_(now_ns()) {}
+  faked_event(vector_clock clock, int recording, std::int64_t at)
+    : clock_(std::move(clock)), recording_(recording), at_(at) {}
   bool reached() const override {
     require_not_recorded();
-    return false;
+    auto* watch = active_watch();
+    return watch && watch->host_knows(clock_);
   }
   void wait() const override {
     require_not_recorded();
@@ -34,6 +35,7 @@ class faked_event final : public device_event {
   }
   const vector_clock& clock() const { return clock_; }
   int recording() const { return recording_; }
+  std::int64_t at() const { return at_; }
 
  private:
   void require_not_recorded() const {
@@ -67,13 +69,15 @@ class faked_stream final : public device_stream {
     return std::make_unique<faked_scope>(number_);
   }
   event_handle record() override {
-    return std::make_shared<const faked_event>(watch_.now(number_),
-                                               recorded_with(number_));
+    return std::make_shared<const faked_event>(
+      watch_.now(number_), recorded_with(number_),
+      watch_.done_at(number_, now_ns()));
   }
   void wait_for(const device_event& event) override {
     const auto& point = dynamic_cast<const faked_event&>(event);
     take_part(number_, point.recording());
     watch_.wait_for(number_, point.clock());
+    watch_.keep_busy(number_, point.at());
   }
   void uses(const at::Tensor& tensor) override { watch_.uses(number_, tensor); }
   void drain() override { record()->wait(); }
@@ -145,7 +149,12 @@ class faked_kernels final : public device_kernels {
     for (const auto& tensor : tensors)
       tensor.mul_(factor);
   }
-  void delay(double) override {}
+  void delay(double seconds) override {
+    auto& watch = *active_watch();
+    watch.keep_busy(current_stream,
+                    watch.done_at(current_stream, now_ns())
+                      + static_cast<std::int64_t>(seconds * 1e9));
+  }
 
  private:
   static void note(const tensor_list& reads, const tensor_list& writes) {

@@ -15,10 +15,13 @@ namespace troupe::testing {
 /// promise, by vector clocks: reading or writing what another stream wrote (or
 /// reads) without an event in between is a race, and so is the use of a tensor
 /// on a stream that was not told of it (`device_stream::uses`). Work outside
-/// of streams is the host's, which has to have waited for an event. Several in
-/// a process are watched together. Communicators move tensors between them;
-/// an average is computed in ascending rank, so that its bits are those of
-/// the CPU. Graphs are those of faked_graph.hpp.
+/// of streams is the host's, which has to have waited for an event, and may
+/// only copy what a stream made; a stream may only copy what the host made, as
+/// a device has neither at hand. A delay takes no time: but events behind it
+/// tell of a later one. Several in a process are watched together.
+/// Communicators move tensors between them; an average is computed in ascending
+/// rank, so that its bits are those of the CPU. Graphs are those of
+/// faked_graph.hpp.
 class faked_accelerator final : public accelerator {
  public:
   faked_accelerator();

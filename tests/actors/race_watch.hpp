@@ -10,6 +10,7 @@
 #include <mutex>
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace troupe::testing {
@@ -42,6 +43,32 @@ class race_watch {
     const std::scoped_lock lock(mutex_);
     join(clocks_[stream], event);
   }
+  /// When a stream is done with what it was given, in ns of the host's clock:
+  /// now, or later where it was told to be busy.
+  std::int64_t done_at(int stream, std::int64_t now) {
+    const std::scoped_lock lock(mutex_);
+    return std::max(now, busy_until_[stream]);
+  }
+  void keep_busy(int stream, std::int64_t until) {
+    const std::scoped_lock lock(mutex_);
+    auto& busy = busy_until_[stream];
+    busy = std::max(busy, until);
+  }
+  /// Whether the host has waited for what an event stands for.
+  bool host_knows(const vector_clock& event) {
+    const std::scoped_lock lock(mutex_);
+    const auto& host = clocks_[0];
+    return std::ranges::all_of(event, [&](const auto& part) {
+      const auto at = host.find(part.first);
+      return at != host.end() && at->second >= part.second;
+    });
+  }
+  /// Whether a stream made it: on a device it would be in that one's memory.
+  bool made_by_stream(const at::Tensor& tensor) {
+    const std::scoped_lock lock(mutex_);
+    const auto* known = find(tensor);
+    return known && known->made_on != 0;
+  }
   void uses(int stream, const at::Tensor& tensor) {
     if (!tensor.defined())
       return;
@@ -59,17 +86,23 @@ class race_watch {
     join(clock, clocks_[0]);  // the host waited before it gave this
     const auto tick = ++clock[stream];
     watched_ += stream == 0 ? 0 : 1;
+    if (stream == 0 && !writes.empty())
+      check_host(name, reads);
     for (const auto& tensor : reads)
       if (auto* known = find(tensor)) {
         check(name, "reads", stream, clock, *known, false);
+        if (!writes.empty() && !copies(name))  // else it made a view
+          check_place(name, stream, *known);
         known->reads[stream] = tick;
       }
     for (const auto& tensor : writes) {
       auto* known = find(tensor);
-      if (known)
+      if (known) {
         check(name, "writes", stream, clock, *known, true);
-      else
+        check_place(name, stream, *known);
+      } else {
         known = add(tensor, stream);
+      }
       known->writer = stream;
       known->written = tick;
       known->reads.clear();
@@ -145,9 +178,33 @@ class race_watch {
                     name, does, stream, known.made_on));
   }
 
+  static bool copies(const std::string_view name) {
+    return name == "aten::copy_" || name == "aten::clone"
+           || name == "aten::_to_copy";
+  }
+  /// On a device these would be work of its default stream, which no event
+  /// orders: only copies to the host may be made there.
+  void check_host(const char* name, const std::vector<at::Tensor>& reads) {
+    for (const auto& tensor : reads)
+      if (const auto* known = find(tensor);
+          known && known->made_on != 0 && !copies(name))
+        races_.insert(
+          fmt::format("{} computes outside of streams with a "
+                      "tensor of stream {}",
+                      name, known->made_on));
+  }
+  /// What was made outside of streams is the host's memory, or the default
+  /// stream's: only a copy may read it, unless the stream was told of it.
+  void check_place(const char* name, int stream, const storage_state& known) {
+    if (stream != 0 && known.made_on == 0 && !known.told.contains(stream))
+      races_.insert(fmt::format(
+        "{} uses on stream {} a tensor made outside of streams", name, stream));
+  }
+
   mutable std::mutex mutex_;
   int streams_ = 0;
   std::map<int, vector_clock> clocks_;
+  std::map<int, std::int64_t> busy_until_;
   std::map<const c10::StorageImpl*, storage_state> known_;
   storage_state nowhere_{c10::weak_intrusive_ptr<c10::StorageImpl>(
                            c10::intrusive_ptr<c10::StorageImpl>()),

@@ -67,6 +67,16 @@ trainer_options options_for(const small_case& what) {
   return options;
 }
 
+plain_options plain_options_for(const small_case& what) {
+  plain_options plain;
+  plain.microbatches = what.microbatches;
+  plain.data_parallel = what.data_parallel;
+  plain.optimizer = optimizer_for(what);
+  plain.clip = what.clip;
+  plain.autocast = what.autocast;
+  return plain;
+}
+
 model model_for(const small_case& what) {
   return gpt(
     small_gpt(std::max<std::int64_t>(2, what.ranks * what.stages_per_rank)));
@@ -77,13 +87,7 @@ std::string compare_with_plain(const small_case& what, int steps,
   auto options = options_for(what);
   options.handler_hook = std::move(hook);
   trainer run(model_for(what), std::move(options));
-  plain_options plain;
-  plain.microbatches = what.microbatches;
-  plain.data_parallel = what.data_parallel;
-  plain.optimizer = optimizer_for(what);
-  plain.clip = what.clip;
-  plain.autocast = what.autocast;
-  plain_loop oracle(model_for(what), plain);
+  plain_loop oracle(model_for(what), plain_options_for(what));
   const auto text = small_text();
   const auto per_step = what.microbatches * what.data_parallel;
   for (int i = 0; i < steps; ++i) {

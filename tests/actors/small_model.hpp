@@ -38,6 +38,7 @@ struct small_case {
 
 std::string describe(const small_case& what);
 trainer_options options_for(const small_case& what);
+plain_options plain_options_for(const small_case& what);
 model model_for(const small_case& what);
 
 /// Trains `steps` steps both ways; empty if the parameters are bit-identical.

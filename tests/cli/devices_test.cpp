@@ -38,14 +38,33 @@ TEST_CASE("a device that makes no sense is wrong usage") {
        {"gpu", "cuda:", "cuda:x", "cuda:0,", "cuda0"})
     CHECK_THAT(trained("--device " + device),
                ContainsSubstring("2: ") && ContainsSubstring("cuda:0,2"));
-  CHECK_THAT(trained("--plain --device cuda"), ContainsSubstring("2: "));
+  CHECK_THAT(trained("--plain --device cuda:0,1"),
+             ContainsSubstring("2: ") && ContainsSubstring("one device"));
 }
 
 TEST_CASE("a device that is not there is named, with the reason") {
   if (std::filesystem::exists("/dev/nvidia0"))
     SKIP("there is one");
-  CHECK_THAT(trained("--device cuda"),
-             ContainsSubstring("1: ") && ContainsSubstring("--device cuda: "));
+  for (const std::string plain : {"", "--plain "})
+    for (const std::string device : {"cuda", "cuda:0"})
+      CHECK_THAT(trained(plain + "--device " + device),
+                 ContainsSubstring("1: ")
+                   && ContainsSubstring("--device " + device + ": "));
+}
+
+TEST_CASE("on a GPU the program trains, samples and saves, plain or not") {
+  const std::string sample = "--sample 5 --clip 1 ";
+  CHECK(trained("--device cpu " + sample).size() > 1000);
+  if (!std::filesystem::exists("/dev/nvidia0"))
+    SKIP("there is no GPU");
+  for (const std::string plain : {"", "--plain "})
+    CHECK(trained(plain + "--device cuda:0 " + sample).size() > 1000);
+}
+
+TEST_CASE("the plain loop takes the CPU by name") {
+  const auto plain = trained("--plain");
+  CHECK(plain.size() > 1000);
+  CHECK(trained("--plain --device cpu") == plain);
 }
 
 TEST_CASE("graphs want a GPU, and say so") {

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "troupe/engine/device/accelerator.hpp"
+#include "troupe/engine/device/load_accelerator.hpp"
+#include "troupe/schedules/error.hpp"
+
+namespace troupe {
+
+/// The first GPU, as the devices of a trainer; none unless it is wanted. To be
+/// called before any other use of LibTorch. Throws `error` (device), which says
+/// what is missing.
+inline std::vector<std::shared_ptr<accelerator>> one_gpu(bool wanted) {
+  if (!wanted)
+    return {};
+  const auto& found = load_accelerators();
+  if (!found)
+    fail(error_code::device, "--cuda: {}", found.why_not);
+  return {found.library->open(0)};
+}
+
+/// What a benchmark's main returns: 1, with a sentence, if it can't run.
+template <class Work>
+int run_benchmark(const Work& work) {
+  try {
+    work();
+    return 0;
+  } catch (const std::exception& reason) {
+    fmt::print(stderr, "error: {}\n", reason.what());
+    return 1;
+  }
+}
+
+}  // namespace troupe

@@ -1,0 +1,34 @@
+#include "../step_trace.hpp"
+
+#include "one_gpu.hpp"
+
+using namespace troupe;
+using namespace troupe::testing;
+
+namespace {
+
+/// Longer than the host takes to give a step of the small model.
+constexpr double long_while = 2;
+
+}  // namespace
+
+TEST_CASE("the host gives a GPU a whole step without a wait") {
+  const auto gpu = one_gpu();
+  check_host_goes_on({.microbatches = 8}, gpu, long_while);
+  check_host_goes_on({.schedule = "gpipe", .ranks = 1}, gpu, long_while);
+  check_host_goes_on(
+    {.schedule = "interleaved_1f1b", .stages_per_rank = 2, .clip = 0.5}, gpu,
+    long_while);
+  check_host_goes_on({.recompute = true}, gpu, long_while);
+  check_host_goes_on({.autocast = at::kBFloat16}, gpu, long_while);
+}
+
+TEST_CASE("the host waits when it is 64 ops ahead of a GPU, and not before") {
+  check_throttle(one_gpu(), long_while);
+}
+
+TEST_CASE("a GPU's ops are timed in the order in which they depend") {
+  const auto gpu = one_gpu();
+  const auto trace = trace_step({.microbatches = 8}, gpu, 0.05);
+  CHECK(disordered_ops(trace) == std::vector<std::string>{});
+}
