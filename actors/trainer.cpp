@@ -12,8 +12,6 @@
 #include "troupe/engine/plan/compile.hpp"
 #include "troupe/engine/stage/module_stage.hpp"
 #include "troupe/engine/stage/on_device.hpp"
-#include "troupe/engine/stage/split.hpp"
-#include "troupe/schedules/error.hpp"
 #include "troupe/schedules/forward_part.hpp"
 
 namespace troupe {
@@ -28,17 +26,6 @@ std::shared_ptr<const plan> compile_for(const schedule& order,
   compiling.data_parallel = options.data_parallel;
   compiling.global_norm = options.clip > 0 || options.loss_scale.dynamic;
   return std::make_shared<const plan>(compile(order, compiling));
-}
-
-stage_split split_for(const model& layers, const trainer_options& options) {
-  const auto stages = options.schedule.stages();
-  if (options.split.empty())
-    return split(layers, stages);
-  if (static_cast<std::int32_t>(options.split.size()) != stages)
-    fail(error_code::invalid_argument,
-         "the split has {} stages, the schedule {}", options.split.size(),
-         stages);
-  return options.split;
 }
 
 /// Parameters of all stages that live here, under their names, in model order.

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "troupe/engine/events/globs.hpp"
+#include "troupe/engine/stage/split.hpp"
 #include "troupe/schedules/error.hpp"
 #include "troupe/schedules/op_text.hpp"
 #include "troupe/schedules/printable.hpp"
@@ -78,6 +79,17 @@ bool shows_anything(const std::string& glob, const stage_modules& stages) {
 }
 
 }  // namespace
+
+stage_split split_for(const model& layers, const trainer_options& options) {
+  const auto stages = options.schedule.stages();
+  if (options.split.empty())
+    return split(layers, stages);
+  if (static_cast<std::int32_t>(options.split.size()) != stages)
+    fail(error_code::invalid_argument,
+         "the split has {} stages, the schedule {}", options.split.size(),
+         stages);
+  return options.split;
+}
 
 void warn_of_unknown_names(const monitor& watcher,
                            const stage_modules& stages) {

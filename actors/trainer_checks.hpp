@@ -11,6 +11,10 @@ namespace troupe {
 /// says what to do.
 void require_legal(const trainer_options& options);
 
+/// The layers of each stage: as the options say, else spread evenly. Throws
+/// `invalid_argument` for a split of another number of stages.
+stage_split split_for(const model& layers, const trainer_options& options);
+
 using stage_modules = std::vector<std::shared_ptr<layer_sequence>>;
 
 /// Logs each glob of a monitor that wants tensors and none of these has.

@@ -121,6 +121,14 @@ void add_pipeline_flags(CLI::App& app, train_options& o) {
     ->check(whole_number(1, 1024))
     ->group(group);
   app
+    .add_flag("--plain", o.plain,
+              "the same model in a plain loop, without actors: the oracle")
+    ->group(group);
+}
+
+void add_device_flags(CLI::App& app, train_options& o) {
+  const auto* group = "Devices";
+  app
     .add_option("--device", o.device,
                 "cpu, cuda (ranks take all devices in turns, --plain the "
                 "first), or cuda:0,2")
@@ -135,10 +143,6 @@ void add_pipeline_flags(CLI::App& app, train_options& o) {
     .add_flag("--cuda-graphs", o.cuda_graphs,
               "launch all of a step up to its gradients at once, as it was "
               "recorded before: for one GPU, in one process")
-    ->group(group);
-  app
-    .add_flag("--plain", o.plain,
-              "the same model in a plain loop, without actors: the oracle")
     ->group(group);
 }
 
@@ -329,6 +333,7 @@ void add_train_flags(CLI::App& app, train_options& options) {
   add_data_flags(app, options);
   add_model_flags(app, options);
   add_pipeline_flags(app, options);
+  add_device_flags(app, options);
   add_optimisation_flags(app, options);
   add_output_flags(app, options);
   add_endpoint_flags(app, options);
