@@ -72,8 +72,7 @@ void cuda_graph::recorded::abandon(cudaStream_t origin, c10::DeviceIndex device,
     cudaGraphDestroy(rest);
   cudaGetLastError();
   for (const auto& [state, increment] : captured_generator_states_)
-    if (state->capturing_)
-      try_to([&, &of = state] { of->capture_epilogue(); });
+    state->capturing_ = false;  // capture_epilogue, which is not exported
   using namespace c10::cuda::CUDACachingAllocator;
   try_to([&] { endAllocateToPool(device, pool); });
   try_to([&] { at::getHostAllocator(at::kCUDA)->end_allocate_to_pool(pool); });
