@@ -255,7 +255,7 @@ void stage_runner::skip(const plan_op& op) {
     hand_on({}, key, !forward, true);
 }
 
-void stage_runner::await_reduction() const {
+void stage_runner::await_reduction() {
   if (reduced_ && !setup_.overlap.reduce)
     device_.wait_for(reduced_->ready);
 }
