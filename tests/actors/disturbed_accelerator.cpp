@@ -141,6 +141,12 @@ device_kernels& disturbed_accelerator::kernels() {
   return on_->kernels();
 }
 
+std::unique_ptr<device_graph> disturbed_accelerator::record_graph(
+  device_stream&, const std::function<void()>&) {
+  throw error(error_code::internal,
+              "what disturbs a device would be recorded with the rest");
+}
+
 communicator_id disturbed_accelerator::make_communicator_id() {
   return on_->make_communicator_id();
 }

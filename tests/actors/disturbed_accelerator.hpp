@@ -29,7 +29,7 @@ struct host_wait {
 /// memory that was let go of too early is overwritten soon, and which knows
 /// where the host waited. Results stay the same if events and
 /// `device_stream::uses` are as they should be. As many threads as for the
-/// other one. Makes no communicators.
+/// other one. Makes no communicators, and records no graphs.
 class disturbed_accelerator final : public accelerator {
  public:
   disturbed_accelerator(std::shared_ptr<accelerator> on, disturbance how);
@@ -43,6 +43,8 @@ class disturbed_accelerator final : public accelerator {
   device_memory memory() const override;
   std::unique_ptr<device_stream> make_stream(stream_priority) override;
   device_kernels& kernels() override;
+  std::unique_ptr<device_graph> record_graph(
+    device_stream&, const std::function<void()>&) override;
   communicator_id make_communicator_id() override;
   std::unique_ptr<communicator> make_communicator(
     const communicator_options&) override;
