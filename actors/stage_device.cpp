@@ -36,8 +36,7 @@ microbatch_data stage_device::bring(const microbatch_data& data,
   return brought;
 }
 
-tensor_list stage_device::take(tensor_list tensors,
-                               const event_handle& ready) {
+tensor_list stage_device::take(tensor_list tensors, const event_handle& ready) {
   if (!device_)
     return tensors;
   auto point = ready;
