@@ -8,6 +8,8 @@
 #include <cmath>
 #include <limits>
 
+#include "troupe/engine/device/threads.hpp"
+
 namespace troupe::testing {
 
 namespace {
@@ -63,6 +65,7 @@ training_outcome train(const small_case& what, const device_pointer& on,
 
 training_outcome train_plainly(const small_case& what,
                                const device_pointer& on) {
+  set_intra_op_threads(1);
   auto options = plain_options_for(what);
   if (on)
     options.device = std::make_shared<rank_device>(on, overlap_options{});
