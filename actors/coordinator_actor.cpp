@@ -87,9 +87,7 @@ struct coordinator_state {
 
   void publish_rank(const rank_done& report) {
     const auto& settings = core.step()->settings;
-    // In parts it is not known when each op of a launched one ran.
-    if (watch.events->wants_ops() && settings.training()
-        && settings.part == step_part::whole)
+    if (watch.events->wants_ops() && settings.training())
       publish(to_event(source(), report));
     if (settings.tells_messages)
       publish(received_in(source(), report));

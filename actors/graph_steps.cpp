@@ -91,8 +91,6 @@ bool graph_steps::prepare(const step_settings& settings,
                           const std::vector<microbatch_data>& step) {
   if (inputs_ && !inputs_->fit(step))
     return false;
-  each_device(
-    [&](rank_device& rank) { origin_->wait_for(*rank.compute().record()); });
   if (inputs_)
     inputs_->copy(step, *origin_);
   else
@@ -147,7 +145,8 @@ void graph_steps::join(const std::vector<event_handle>& reduced) {
     [&](rank_device& rank) { origin_->wait_for(*rank.compute().record()); });
 }
 
-/// Ops that follow come after it; the host waits for nothing.
+/// The last step's update is over when the time is noted, for which the host
+/// waits; it does not for the graph, which ops that follow come after.
 void graph_steps::launch() {
   ++launches_;
   each_device([&](rank_device& rank) { rank.begin_step(-launches_); });

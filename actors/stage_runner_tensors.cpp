@@ -43,7 +43,7 @@ void stage_runner::post_receives() {
 
 /// Starts the way to the device of all data that is here.
 void stage_runner::bring_data() {
-  if (!device_ || step_->recorded)  // which has its data where it stays
+  if (!device_)
     return;
   for (auto& [microbatch, item] : data_)
     if (!std::exchange(item.brought, true))

@@ -84,6 +84,13 @@ void take_down(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
 class faked_graph final : public device_graph {
  public:
   explicit faked_graph(faked_tape tape) : tape_(std::move(tape)) {}
+  ~faked_graph() override {
+    const auto left = tape_.clear();
+    if (auto* watch = active_watch(); watch && left > 0)
+      watch->note("memory of a graph is held when that is gone");
+  }
+  faked_graph(const faked_graph&) = delete;
+  faked_graph& operator=(const faked_graph&) = delete;
   void launch(device_stream& on) override {
     const auto scope = on.enter();
     tape_.run();

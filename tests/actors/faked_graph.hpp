@@ -18,7 +18,8 @@ namespace troupe::testing {
 /// spoiled at the end, and what was there before is as it was.
 ///
 /// A launch runs the operators again, in their order, on the stream that it is
-/// given. What was there before the recording has to be there still.
+/// given. What was there before the recording has to be there still. Who lets
+/// go of a graph has let go of what it made: its memory is free then.
 std::unique_ptr<device_graph> record_faked_graph(
   device_stream& origin, const std::function<void()>& work);
 

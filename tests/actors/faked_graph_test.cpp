@@ -55,7 +55,7 @@ struct two_streams {
 TEST_CASE("what is recorded runs when it is launched, each time") {
   two_streams on;
   at::Tensor sum;
-  const auto graph = on.record([&] {
+  auto graph = on.record([&] {
     sum = on.made + 1;
     on.made.mul_(2);
     sum.add_(on.made);
@@ -127,6 +127,18 @@ TEST_CASE("memory that a recording reads has to stay") {
   on.made.reset();
   CHECK_THROWS_MATCHES(graph->launch(*on.a), std::exception,
                        MessageMatches(ContainsSubstring("is gone")));
+}
+
+TEST_CASE("tensors in a graph's memory go before it") {
+  two_streams on;
+  at::Tensor sum;
+  for (const bool kept : {false, true}) {
+    auto graph = on.record([&] { sum = on.made + 1; });
+    if (!kept)
+      sum.reset();
+    graph.reset();
+    CHECK(on.device.races().size() == (kept ? 1 : 0));
+  }
 }
 
 TEST_CASE("a launch is work of its stream") {

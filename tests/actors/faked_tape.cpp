@@ -162,6 +162,14 @@ void faked_tape::spoil() {
   before_.clear();
 }
 
+std::size_t faked_tape::clear() {
+  entries_.clear();
+  const auto left = std::ranges::count_if(
+    made_, [](const auto& each) { return each.second.use_count() > 1; });
+  made_.clear();
+  return static_cast<std::size_t>(left);
+}
+
 void faked_tape::run() const {
   const at::RecordFunctionGuard unseen(false);  // the watch is told below
   const at::AutoDispatchBelowADInplaceOrView no_graph;

@@ -36,6 +36,8 @@ class faked_tape {
   void spoil();
   /// On the stream that the thread has entered.
   void run() const;
+  /// Lets go of all; how many tensors' memory others still hold.
+  std::size_t clear();
 
  private:
   struct argument {

@@ -5,6 +5,9 @@
 #include <catch2/matchers/catch_matchers_exception.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 
+#include <map>
+#include <mutex>
+
 #include "../engine/transport/joined_meshes.hpp"
 #include "../random_delays.hpp"
 #include "faked_accelerator.hpp"
@@ -205,6 +208,27 @@ TEST_CASE("a failure of the step itself is told as ever") {
                          MessageMatches(ContainsSubstring(
                            "step 2, rank 1, op 1F0 (stage 1, microbatch 0, "
                            "replica 0): a bad loss")));
+}
+
+TEST_CASE("launched steps have their microbatches made once, ahead") {
+  std::mutex mutex;
+  std::map<std::int64_t, int> made;
+  const auto source = make_source([&](std::int64_t index) {
+    const std::scoped_lock lock(mutex);
+    ++made[index];
+    return small_text()->at(index);
+  });
+  const auto device = std::make_shared<faked_accelerator>();
+  auto options = options_for({.ranks = 2});
+  options.devices = {device};
+  options.cuda_graphs = true;
+  trainer training(model_for({.ranks = 2}), options);
+  for (int i = 0; i < 4; ++i)
+    training.step(source);
+  CHECK(device->launches() == 3);
+  CHECK(made.size() == 20);  // one step ahead
+  for (std::int64_t index = 8; index < 20; ++index)
+    CHECK(made[index] == 1);
 }
 
 TEST_CASE("data that end, or fail, do so as without graphs") {

@@ -109,6 +109,11 @@ class race_watch {
     }
   }
 
+  void note(const std::string& trouble) {
+    const std::scoped_lock lock(mutex_);
+    races_.insert(trouble);
+  }
+
   /// Whether streams have made, changed or read it before.
   bool is_on_device(const at::Tensor& tensor) {
     const std::scoped_lock lock(mutex_);
