@@ -26,6 +26,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 LARGE = dict(d_model=1024, layers=28, heads=16, seq=1024, microbatch_size=8, microbatches=8)
 TINY = dict(d_model=64, layers=4, heads=4, seq=32, microbatch_size=2, microbatches=4)
 RUNS = ["pytorch", "plain", "1f1b P=2", "1f1b P=4"]
+GRAPH_RUNS = ["1f1b P=2 graphs", "1f1b P=4 graphs"]  # where there is a GPU
 MONITORS_LIMIT_PCT = 2.0
 OVERHEAD_LIMIT_US = 10.0
 
@@ -95,7 +96,9 @@ def troupe(a, name):
         return rate_of_plain(a, run(command + ["--plain"]))
     with tempfile.TemporaryDirectory() as folder:
         log = os.path.join(folder, "log")
-        command += ["--schedule", name.split()[0], "--ranks", name.split("P=")[1]]
+        words = name.split()
+        command += ["--schedule", words[0], "--ranks", words[1].removeprefix("P=")]
+        command += ["--cuda-graphs"] if "graphs" in words else []
         run(command + ["--endpoint", "none", "--log-json", log])
         with open(log) as f:
             ends = [json.loads(line)["ended_at"] for line in f]
@@ -118,9 +121,10 @@ def rate_of_plain(a, output):
 
 def measure(a):
     """Tokens/s of each run, a list by rounds."""
-    rates = {name: [] for name in RUNS}
+    runs = RUNS + (GRAPH_RUNS if a.on_gpu else [])
+    rates = {name: [] for name in runs}
     for round_ in range(a.pairs):
-        for name in RUNS if round_ % 2 == 0 else reversed(RUNS):
+        for name in runs if round_ % 2 == 0 else reversed(runs):
             rates[name].append(pytorch(a) if name == "pytorch" else troupe(a, name))
     return rates
 
@@ -132,7 +136,7 @@ def ratio(rates, name, to):
 def show_speeds(a, rates):
     print("| run | tokens/s | ms a step | to the plain loop | to PyTorch |")
     print("|---|---|---|---|---|")
-    for name in RUNS:
+    for name in rates:
         rate = statistics.median(rates[name])
         print(
             f"| {name} | {rate:.0f} | {a.tokens / rate * 1e3:.1f}"
