@@ -2,12 +2,13 @@
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/cat.h>
-#include <ATen/ops/empty_like.h>
 #include <ATen/ops/maximum.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
+#include <functional>
 #include <utility>
 
 #include "troupe/engine/transport/wire_fields.hpp"
@@ -92,8 +93,9 @@ at::Tensor process_group::all_gather(const at::Tensor& mine) {
   if (mine.dim() == 0)
     fail(error_code::invalid_argument,
          "all_gather of a scalar: give it a dimension, as by reshape({{1}})");
+  const auto kept = mine.clone();  // what is sent may leave later
   for (std::int32_t r = 0; r < size(); ++r)
-    send(r, mine);
+    send(r, kept);
   std::vector<at::Tensor> all;
   for (std::int32_t r = 0; r < size(); ++r)
     all.push_back(r == rank_ ? mine : take(r, mine));
@@ -109,13 +111,13 @@ at::Tensor process_group::reduce_scatter(const at::Tensor& mine,
          "reduce_scatter of {} over {} processes: its first dimension has to "
          "be a multiple of that",
          describe(mine), size());
-  return reduce(mine.chunk(size()));
+  return reduce(mine.clone().chunk(size()));
 }
 
 at::Tensor process_group::all_reduce(const at::Tensor& mine, reduce_kind how) {
   const at::NoGradGuard no_grad;
   begin(transfer_kind::all_reduce, mine, how);
-  const auto row = mine.reshape(-1);
+  const auto row = mine.clone().reshape(-1);
   std::vector<at::Tensor> pieces;
   for (std::int64_t r = 0; r < size(); ++r) {
     const auto first = row.numel() * r / size();
@@ -142,8 +144,9 @@ at::Tensor process_group::broadcast(const at::Tensor& given,
         reduce_kind::sum, root);
   if (rank_ != root)
     return take(root, {});
+  const auto kept = given.clone();
   for (std::int32_t r = 0; r < size(); ++r)
-    send(r, given);
+    send(r, kept);
   return given.clone();
 }
 

@@ -23,7 +23,7 @@ struct collective_call {
 /// Collectives over some processes of a job, on the links between them, for
 /// tensors of the CPU; on GPUs a `communicator` has them. A call returns when
 /// its result is there. Results are tensors of their own, and have the dtype of
-/// what was given.
+/// what was given, which may be changed once a call has returned.
 ///
 /// All members make the same calls in the same order, from one thread each,
 /// also across groups. Reductions have the same bits in all members, and those

@@ -113,6 +113,20 @@ TEST_CASE("a broadcast brings the root's tensor, of whatever shape and type") {
   CHECK(right == 9);
 }
 
+TEST_CASE("what was given may be changed when a call has returned") {
+  std::atomic<int> right = 0;
+  CHECK(in_job(2,
+               [&](mesh& job) {
+                 process_group group(job, {0, 1});
+                 auto mine = at::full({4'000'000}, 1.0F);
+                 const auto got = group.broadcast(mine, 0);
+                 mine.fill_(7);
+                 right += at::equal(got, at::full({4'000'000}, 1.0F));
+               })
+        == std::vector<std::string>(2));
+  CHECK(right == 2);
+}
+
 TEST_CASE("groups are parts of a job, and one process is one too") {
   std::atomic<int> right = 0;
   CHECK(in_job(4,
