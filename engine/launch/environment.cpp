@@ -2,6 +2,7 @@
 
 #include <cstdlib>
 
+#include "troupe/engine/launch/first_host.hpp"
 #include "troupe/schedules/error.hpp"
 #include "troupe/schedules/parse_number.hpp"
 #include "troupe/schedules/printable.hpp"
@@ -104,9 +105,40 @@ class reading {
   const names& by_;
 };
 
-void add_meeting_point(launch_environment& to, const environment_reader& read) {
-  to.host = read("MASTER_ADDR").value_or("");
-  if (const auto port = read("MASTER_PORT"))
+void add_job(launch_environment& to, const environment_reader& read,
+             const names& by) {
+  for (const auto* name :
+       {"TORCHELASTIC_RUN_ID", "TROUPE_JOB", "SLURM_STEP_ID", "PMIX_NAMESPACE"})
+    if (to.job.empty() || to.job == "none")
+      to.job = read(name).value_or("");
+  if (&by == &slurm)
+    to.job = read("SLURM_JOB_ID").value_or("") + "." + to.job;
+}
+
+/// For launchers that tell the hosts, but no port.
+void add_first_host(launch_environment& to, const environment_reader& read,
+                    const names& by) {
+  std::optional<std::string> host;
+  if (&by == &slurm) {
+    to.said_by = "SLURM_STEP_NODELIST";
+    host = first_of_node_list(read("SLURM_STEP_NODELIST").value_or(""));
+  } else if (&by == &open_mpi) {
+    to.said_by = "OMPI_MCA_orte_hnp_uri";
+    host = address_of_mpirun(read("OMPI_MCA_orte_hnp_uri").value_or(""));
+  }
+  to.host = host.value_or("");
+  to.port = host ? port_of_job(to.job) : 0;
+}
+
+void add_meeting_point(launch_environment& to, const environment_reader& read,
+                       const names& by) {
+  const auto host = read("MASTER_ADDR");
+  const auto port = read("MASTER_PORT");
+  if (!host && !port)
+    return add_first_host(to, read, by);
+  to.said_by = "MASTER_ADDR and MASTER_PORT";
+  to.host = host.value_or("");
+  if (port)
     to.port = number_of<std::uint16_t>("MASTER_PORT", *port);
   to.agent_store = read("TORCHELASTIC_USE_AGENT_STORE") == "True";
 }
@@ -120,15 +152,10 @@ launch_environment read_environment(const environment_reader& read) {
                      : !read(by->process) || !read(by->processes))
       continue;
     auto made = reading(read, *by).all();
-    add_meeting_point(made, read);
     if (by == &torch && !read("TORCHELASTIC_RUN_ID"))
       made.launcher = read("TROUPE_JOB") ? "troupe launch" : "the environment";
-    for (const auto* name : {"TORCHELASTIC_RUN_ID", "TROUPE_JOB",
-                             "SLURM_STEP_ID", "PMIX_NAMESPACE"})
-      if (made.job.empty() || made.job == "none")
-        made.job = read(name).value_or("");
-    if (by == &slurm)
-      made.job = read("SLURM_JOB_ID").value_or("") + "." + made.job;
+    add_job(made, read, *by);
+    add_meeting_point(made, read, *by);
     return made;
   }
   return {};

@@ -17,6 +17,7 @@ struct launch_environment {
   /// Where process 0 can be met; empty: the launcher doesn't say.
   std::string host;
   std::uint16_t port = 0;  // 0: not said
+  std::string said_by;     // the variables that say it, in words
   /// torchrun's agent has taken that port for its own store.
   bool agent_store = false;
   /// The same in all processes of the job, and in no other job at the time.
@@ -33,6 +34,9 @@ using environment_reader =
 /// RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT as
 /// torchrun and `troupe launch` set them, else SLURM_PROCID and its like, else
 /// OMPI_COMM_WORLD_RANK and its like. Without any of them: one process alone.
+/// Slurm's processes meet at the first host of their step and Open MPI's where
+/// mpirun runs, both at a port made of the job's name, unless MASTER_ADDR and
+/// MASTER_PORT are set.
 /// Throws `invalid_argument` naming the variable that is missing or makes no
 /// sense.
 launch_environment read_environment(const environment_reader& read);

@@ -139,7 +139,7 @@ meeting_point meeting_point_of(const job_options& options) {
   if (place.agent_store)
     return by_agent_store(options);
   return over_tcp(options, fmt::format("tcp:{}:{}", place.host, place.port),
-                  "MASTER_ADDR and MASTER_PORT");
+                  place.said_by);
 }
 
 }  // namespace troupe

@@ -6,6 +6,7 @@
 
 #include <map>
 
+#include "troupe/engine/launch/first_host.hpp"
 #include "troupe/schedules/error.hpp"
 
 using namespace troupe;
@@ -75,6 +76,34 @@ TEST_CASE("Slurm's variables are understood") {
   CHECK(at.local_processes == 2);
   CHECK(at.job == "11.5");
   CHECK(at.host.empty());
+  CHECK(at.port == 0);
+}
+
+TEST_CASE("processes of Slurm and Open MPI meet at the first host") {
+  const std::map<std::string, std::string> step{
+    {"SLURM_PROCID", "0"},
+    {"SLURM_STEP_NUM_TASKS", "4"},
+    {"SLURM_STEP_NODELIST", "node[03-04]"},
+    {"SLURM_JOB_ID", "11"},
+    {"SLURM_STEP_ID", "5"}};
+  const auto at = read(step);
+  CHECK(at.host == "node03");
+  CHECK((at.port >= 20000 && at.port < 30000));
+  CHECK(at.said_by == "SLURM_STEP_NODELIST");
+  auto later = step;
+  later["SLURM_STEP_ID"] = "6";
+  CHECK(read(later).port != at.port);
+  auto set = step;
+  set["MASTER_ADDR"] = "elsewhere";
+  set["MASTER_PORT"] = "7";
+  CHECK(read(set).host == "elsewhere");
+  CHECK(read(set).port == 7);
+  const auto mpi = read({{"OMPI_COMM_WORLD_RANK", "0"},
+                         {"OMPI_COMM_WORLD_SIZE", "2"},
+                         {"OMPI_MCA_orte_hnp_uri", "7.0;tcp://10.0.0.1:5031"},
+                         {"PMIX_NAMESPACE", "70001"}});
+  CHECK(mpi.host == "10.0.0.1");
+  CHECK(mpi.port == port_of_job("70001"));
 }
 
 TEST_CASE("Open MPI's variables are understood") {

@@ -10,7 +10,7 @@
 #include <set>
 #include <thread>
 
-#include "../../engine/temporary_folder.hpp"
+#include "../../temporary_folder.hpp"
 #include "troupe/engine/transport/listener.hpp"
 #include "troupe/schedules/error.hpp"
 
