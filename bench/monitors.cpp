@@ -9,6 +9,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -34,6 +35,7 @@ struct sizes {
   std::int32_t microbatches = 1;
   int rounds = 8;
   int block = 4;
+  std::vector<std::string> only;
   bool cuda = false;
   bool bf16 = false;
 };
@@ -100,12 +102,18 @@ double empty_publish_ns() {
 
 /// Without a monitor first.
 std::vector<std::pair<std::string, std::optional<monitor>>> modes_for(
-  const std::shared_ptr<const plan>& plan) {
+  const sizes& use, const std::shared_ptr<const plan>& plan) {
   const auto nowhere = callback_sink([](const metrics_record&) {});
-  return {{"none", std::nullopt},
-          {"gap", gap_monitor({}, nowhere)},
-          {"overflow", overflow_monitor({}, nowhere)},
-          {"timeline", timeline_monitor(plan, {})}};
+  std::vector<std::pair<std::string, std::optional<monitor>>> modes{
+    {"none", std::nullopt},
+    {"gap", gap_monitor({}, nowhere)},
+    {"overflow", overflow_monitor({}, nowhere)},
+    {"timeline", timeline_monitor(plan, {})}};
+  std::erase_if(modes, [&](const auto& mode) {
+    return mode.second && !use.only.empty()
+           && std::ranges::find(use.only, mode.first) == use.only.end();
+  });
+  return modes;
 }
 
 void run_block(trainer& run, const source_pointer& text, int steps,
@@ -120,8 +128,14 @@ void run_block(trainer& run, const source_pointer& text, int steps,
   }
 }
 
-/// The median over rounds of what a mode's block adds to that without one.
-double overhead_pct(const tally& of, const tally& without, int block) {
+struct share {
+  double middle, low, high;
+};
+
+/// The median over rounds of what a mode's block adds to that without one, in
+/// percent; `low` to `high` holds it with a confidence of 95 % (order
+/// statistics: rounds fall on either side of it like coins).
+share overhead_pct(const tally& of, const tally& without, int block) {
   std::vector<double> rounds;
   for (auto at = 0; at + block <= std::ssize(of.seconds); at += block) {
     const auto middle = [&](const tally& each) {
@@ -130,7 +144,14 @@ double overhead_pct(const tally& of, const tally& without, int block) {
     };
     rounds.push_back(100 * (middle(of) / middle(without) - 1));
   }
-  return median(rounds);
+  std::ranges::sort(rounds);
+  const auto count = static_cast<double>(rounds.size());
+  const auto reach = 0.98 * std::sqrt(count);
+  const auto ranked = [&](double place) {
+    return rounds[static_cast<std::size_t>(std::clamp(place, 0., count - 1))];
+  };
+  return {ranked(count / 2), ranked(count / 2 - reach),
+          ranked(count / 2 + reach)};
 }
 
 void measure_modes(const sizes& use) {
@@ -146,7 +167,7 @@ void measure_modes(const sizes& use) {
   for (int i = 0; i < 3; ++i)
     run.step(text);
   for (int round = 0; round < use.rounds; ++round) {
-    auto modes = modes_for(run.shared_plan());
+    auto modes = modes_for(use, run.shared_plan());
     // Each mode follows each other one in turn: what comes late in a round may
     // find another machine.
     std::ranges::rotate(modes, modes.begin() + round % std::ssize(modes));
@@ -162,12 +183,13 @@ void measure_modes(const sizes& use) {
   const auto base = median(tallies["none"].seconds);
   nlohmann::ordered_json out;
   for (const auto& [name, tally] : tallies) {
-    const auto middle = median(tally.seconds);
-    out["modes"][name] = {
-      {"ms_per_step", middle * 1e3},
-      {"overhead_pct", overhead_pct(tally, tallies["none"], use.block)},
-      {"tensors_per_step", tally.tensors / use.block},
-      {"values_per_step", tally.values / use.block}};
+    const auto added = overhead_pct(tally, tallies["none"], use.block);
+    out["modes"][name] = {{"ms_per_step", median(tally.seconds) * 1e3},
+                          {"overhead_pct", added.middle},
+                          {"overhead_pct_low", added.low},
+                          {"overhead_pct_high", added.high},
+                          {"tensors_per_step", tally.tensors / use.block},
+                          {"values_per_step", tally.values / use.block}};
   }
   const auto empty = empty_publish_ns();
   // Modules that call `observe` in a forward: seven a block and four more.
@@ -191,6 +213,10 @@ int main(int argc, char** argv) {
   app.add_option("--microbatches", use.microbatches);
   app.add_option("--rounds", use.rounds, "blocks of each mode");
   app.add_option("--block", use.block, "timed steps a block");
+  app
+    .add_option("--only", use.only,
+                "these monitors alone: gap, overflow, timeline")
+    ->check(CLI::IsMember({"gap", "overflow", "timeline"}));
   app.add_flag("--cuda", use.cuda, "on the first GPU");
   app.add_flag("--bf16", use.bf16, "compute in bf16 where that gains");
   CLI11_PARSE(app, argc, argv);

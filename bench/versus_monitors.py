@@ -5,7 +5,7 @@
 Needs PyTorch in Python (pip install torch==2.11.0 numpy), and a release build.
 The same model (6 blocks of width 256, one rank, one thread, 8 rows of 128
 tokens), every step, all names. Peer and troupe alternate. Prints a Markdown
-table of medians.
+table of medians; "95 %" is where ours lies with that confidence, of a pair.
 """
 
 import argparse
@@ -44,10 +44,13 @@ def main():
             )
         )
         ours.append(run([os.path.join(a.build, "bin/bench/monitors"), *rounds]))
-    print("| monitor | peer adds | troupe adds | tensors a step |")
-    print("|---|---|---|---|")
+    print("| monitor | peer adds | troupe adds | 95 % | tensors a step |")
+    print("|---|---|---|---|---|")
     for mode, peer_mode in MODES.items():
-        mine = statistics.median(o["modes"][mode]["overhead_pct"] for o in ours)
+        mine, low, high = (
+            statistics.median(o["modes"][mode][key] for o in ours)
+            for key in ("overhead_pct", "overhead_pct_low", "overhead_pct_high")
+        )
         tensors = ours[0]["modes"][mode]["tensors_per_step"]
         peer = "-"
         if peer_mode:
@@ -55,7 +58,7 @@ def main():
                 p["modes"][peer_mode]["overhead_pct"] for p in peers
             )
             peer = f"{added:.0f} %"
-        print(f"| {mode} | {peer} | {mine:.1f} % | {tensors} |")
+        print(f"| {mode} | {peer} | {mine:.1f} % | {low:.1f} to {high:.1f} % | {tensors} |")
     empty = statistics.median(o["empty_publish_ns"] for o in ours)
     share = statistics.median(o["empty_publish_pct_of_step"] for o in ours)
     print(
