@@ -5,22 +5,14 @@
 #include <utility>
 
 #include "troupe/actors/remote_links.hpp"
-#include "troupe/actors/stall_watch.hpp"
+#include "troupe/actors/step_supervisor.hpp"
 
 namespace troupe {
 
 namespace {
 
-struct coordinator_state {
-  caf::event_based_actor* self;
-  supervision watch;
-  address_book_pointer book;
-  handler_hook hook;
+struct coordinator_state : step_supervisor {
   coordinator_core core;
-  stall_watch stalls;
-  caf::response_promise asked = {};
-  std::string failed = {};  // why the run can't go on
-  bool interrupted = false;
   std::int64_t last_step = 0;
   std::int64_t last_serial = 0;
 
@@ -33,26 +25,9 @@ struct coordinator_state {
     core.begin(request.step);
     last_step = request.step->settings.step;
     last_serial = request.step->serial;
-    stalls.begin();
     if (book->links)
       book->links->tell(to_frame(as_remote(*request.step)));
-    book->begin(self, request.step);
-    schedule_tick();
-  }
-
-  void schedule_tick() {
-    if (watch.stall_seconds > 0)
-      self->delayed_send(self,
-                         std::chrono::milliseconds(static_cast<std::int64_t>(
-                           watch.stall_seconds * 1000)),
-                         watchdog_tick{core.step()->serial});
-  }
-
-  void tick(const watchdog_tick& tick) {
-    if (!core.running() || core.step()->serial != tick.serial)
-      return;
-    stalls.look(*core.step(), book->device_links.get());
-    schedule_tick();
+    begin_here(request.step);
   }
 
   void on(stage_squares& message) {
@@ -151,18 +126,9 @@ struct coordinator_state {
       book->links->tell(to_frame(remote_outcome{last_serial, {}, failed}));
   }
 
-  /// What made it end may be on its way on another line: that is told first.
-  void on(peer_lost lost) {
-    if (!failed.empty())
-      return;
-    if (!std::exchange(lost.for_good, true)) {
-      self->delayed_send(self, patience_with_lost_peers, lost);
-      return;
-    }
-    failed = to_text(lost, book->links->layout());
-    if (core.running())
-      failed += "; " + waits_of(*watch.progress, *core.step());
-    end(false);
+  void on(const peer_lost& lost) {
+    if (ends_with(lost, core.step()))
+      end(false);
   }
 
   void interrupt(const interrupt_run& request) {
@@ -178,13 +144,7 @@ struct coordinator_state {
   }
 
   void handle(const std::function<void()>& work) {
-    try {
-      if (hook)
-        hook();
-      work();
-    } catch (const std::exception& reason) {
-      fail_with({{}, {}, reason.what()});
-    }
+    guard(work, [this](const op_failure& failure) { fail_with(failure); });
   }
 };
 
@@ -196,8 +156,7 @@ caf::behavior coordinator_actor(caf::event_based_actor* self,
                                 const address_book_pointer& book,
                                 const handler_hook& hook) {
   auto state = std::make_shared<coordinator_state>(
-    coordinator_state{self, watch, book, hook, coordinator_core{setup},
-                      stall_watch{watch.progress, watch.stall_seconds}});
+    coordinator_state{{self, watch, book, hook}, coordinator_core{setup}});
   return {
     [state](const run_step& request) {
       state->handle([&] { state->begin(request); });
@@ -218,7 +177,7 @@ caf::behavior coordinator_actor(caf::event_based_actor* self,
       state->handle([&] { state->interrupt(request); });
     },
     [state](const watchdog_tick& tick) {
-      state->handle([&] { state->tick(tick); });
+      state->handle([&] { state->look(tick, state->core.step()); });
     },
   };
 }

@@ -7,25 +7,17 @@
 #include <optional>
 #include <utility>
 
-#include "troupe/actors/stall_watch.hpp"
+#include "troupe/actors/step_supervisor.hpp"
 
 namespace troupe {
 
 namespace {
 
-struct follower_state {
-  caf::event_based_actor* self;
-  supervision watch;
-  address_book_pointer book;
-  handler_hook hook;
-  stall_watch stalls;
-  caf::response_promise asked = {};
+struct follower_state : step_supervisor {
   std::optional<step_pointer> wanted = {};  // until the leader begins it
   std::deque<remote_begin> begun = {};      // by the leader, and not here
   step_pointer running = {};
   std::vector<rank_done> reports = {};
-  std::string failed = {};
-  bool interrupted = false;
 
   void begin(const run_step& request) {
     asked = self->make_response_promise();
@@ -65,24 +57,7 @@ struct follower_state {
     running = step;
     wanted.reset();
     reports.clear();
-    stalls.begin();
-    book->begin(self, step);
-    schedule_tick();
-  }
-
-  void schedule_tick() {
-    if (watch.stall_seconds > 0)
-      self->delayed_send(self,
-                         std::chrono::milliseconds(static_cast<std::int64_t>(
-                           watch.stall_seconds * 1000)),
-                         watchdog_tick{running->serial});
-  }
-
-  void tick(const watchdog_tick& tick) {
-    if (!running || running->serial != tick.serial)
-      return;
-    stalls.look(*running, book->device_links.get());
-    schedule_tick();
+    begin_here(step);
   }
 
   void on(const stage_squares& message) {
@@ -151,27 +126,13 @@ struct follower_state {
     end();
   }
 
-  void on(peer_lost lost) {
-    if (!failed.empty())
-      return;
-    if (!std::exchange(lost.for_good, true)) {
-      self->delayed_send(self, patience_with_lost_peers, lost);
-      return;
-    }
-    failed = to_text(lost, book->links->layout());
-    if (running)
-      failed += "; " + waits_of(*watch.progress, *running);
-    end();
+  void on(const peer_lost& lost) {
+    if (ends_with(lost, running))
+      end();
   }
 
   void handle(const std::function<void()>& work) {
-    try {
-      if (hook)
-        hook();
-      work();
-    } catch (const std::exception& reason) {
-      fail_with({{}, {}, reason.what()});
-    }
+    guard(work, [this](const op_failure& failure) { fail_with(failure); });
   }
 };
 
@@ -181,8 +142,8 @@ caf::behavior follower_actor(caf::event_based_actor* self,
                              const supervision& watch,
                              const address_book_pointer& book,
                              const handler_hook& hook) {
-  auto state = std::make_shared<follower_state>(follower_state{
-    self, watch, book, hook, stall_watch{watch.progress, watch.stall_seconds}});
+  auto state =
+    std::make_shared<follower_state>(follower_state{{self, watch, book, hook}});
   const auto on = [state](auto& message) {
     state->handle([&] { state->on(message); });
   };
@@ -207,7 +168,7 @@ caf::behavior follower_actor(caf::event_based_actor* self,
       state->handle([&] { state->interrupt(request); });
     },
     [state](const watchdog_tick& tick) {
-      state->handle([&] { state->tick(tick); });
+      state->handle([&] { state->look(tick, state->running); });
     },
   };
 }

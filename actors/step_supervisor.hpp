@@ -1,0 +1,85 @@
+#pragma once
+
+#include <functional>
+#include <string>
+#include <utility>
+
+#include "troupe/actors/address_book.hpp"
+#include "troupe/actors/coordinator_actor.hpp"
+#include "troupe/actors/stall_watch.hpp"
+
+namespace troupe {
+
+/// What the coordinators of the leading process and of the others share: one
+/// question at a time, a look at a step that doesn't move, and an end of the
+/// run that lasts. Lives in its actor; one handler at a time.
+struct step_supervisor {
+  step_supervisor(caf::event_based_actor* actor, const supervision& watches,
+                  address_book_pointer everybody, handler_hook before)
+    : self(actor),
+      watch(watches),
+      book(std::move(everybody)),
+      hook(std::move(before)),
+      stalls(watch.progress, watch.stall_seconds) {}
+
+  caf::event_based_actor* self;
+  supervision watch;
+  address_book_pointer book;
+  handler_hook hook;
+  stall_watch stalls;
+  caf::response_promise asked = {};
+  std::string failed = {};  // why the run can't go on
+  bool interrupted = false;
+
+  /// Lets the ranks that live here begin, and looks after them from now on.
+  void begin_here(const step_pointer& step) {
+    stalls.begin();
+    book->begin(self, step);
+    look_later(*step);
+  }
+
+  void look_later(const step_context& step) {
+    if (watch.stall_seconds > 0)
+      self->delayed_send(self,
+                         std::chrono::milliseconds(static_cast<std::int64_t>(
+                           watch.stall_seconds * 1000)),
+                         watchdog_tick{step.serial});
+  }
+
+  /// `running`: null between steps.
+  void look(const watchdog_tick& tick, const step_pointer& running) {
+    if (!running || running->serial != tick.serial)
+      return;
+    stalls.look(*running, book->device_links.get());
+    look_later(*running);
+  }
+
+  /// Whether the run ends now as that process is gone. What made it go may be
+  /// on its way on another line: that is told first.
+  bool ends_with(peer_lost lost, const step_pointer& running) {
+    if (!failed.empty())
+      return false;
+    if (!std::exchange(lost.for_good, true)) {
+      self->delayed_send(self, patience_with_lost_peers, lost);
+      return false;
+    }
+    failed = to_text(lost, book->links->layout());
+    if (running)
+      failed += "; " + waits_of(*watch.progress, *running);
+    return true;
+  }
+
+  /// What `work` throws is told to `fail_with`.
+  template <class Work, class Fail>
+  void guard(Work&& work, Fail&& fail_with) {
+    try {
+      if (hook)
+        hook();
+      work();
+    } catch (const std::exception& reason) {
+      fail_with(op_failure{{}, {}, reason.what()});
+    }
+  }
+};
+
+}  // namespace troupe
