@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "troupe/engine/stage/bring.hpp"
+#include "troupe/engine/stage/microbatch.hpp"
 #include "troupe/engine/stage/on_device.hpp"
 
 namespace troupe {

@@ -2,7 +2,7 @@
 
 #include "troupe/engine/device/clock.hpp"
 #include "troupe/engine/plan/op_text.hpp"
-#include "troupe/engine/stage/bring.hpp"
+#include "troupe/engine/stage/microbatch.hpp"
 #include "troupe/schedules/error.hpp"
 
 // How tensors come to a stage and leave it.

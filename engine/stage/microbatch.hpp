@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 
 #include "troupe/engine/device/tensor.hpp"
 
@@ -14,6 +15,14 @@ struct microbatch_data {
   tensor_arguments arguments;
   std::int64_t tokens = 0;  // counted for tokens per second
 };
+
+/// A microbatch with `bring` of each of its tensors in the tensor's place.
+microbatch_data brought(
+  const microbatch_data& data,
+  const std::function<at::Tensor(const at::Tensor&)>& bring);
+
+/// All tensors of a microbatch: inputs, targets, arguments by name.
+tensor_list tensors_of(const microbatch_data& data);
 
 /// A part of a step's work, as stages keep contexts by it.
 struct microbatch_key {

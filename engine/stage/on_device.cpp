@@ -2,8 +2,6 @@
 
 #include <ATen/core/grad_mode.h>
 
-#include "troupe/engine/stage/bring.hpp"
-
 namespace troupe {
 
 namespace {

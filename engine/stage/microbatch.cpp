@@ -1,4 +1,4 @@
-#include "troupe/engine/stage/bring.hpp"
+#include "troupe/engine/stage/microbatch.hpp"
 
 namespace troupe {
 

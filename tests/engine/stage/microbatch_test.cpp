@@ -1,4 +1,4 @@
-#include "troupe/engine/stage/bring.hpp"
+#include "troupe/engine/stage/microbatch.hpp"
 
 #include <ATen/ops/full.h>
 #include <catch2/catch_test_macros.hpp>
