@@ -9,24 +9,12 @@
 #include <algorithm>
 #include <cstring>
 
+#include "each_tensor.hpp"
 #include "race_watch.hpp"
 
 namespace troupe::testing {
 
 namespace {
-
-template <class Take>
-void each_tensor(const c10::IValue& value, const Take& take) {
-  if (value.isTensor())
-    take(value.toTensor());
-  else if (value.isTensorList())
-    for (const at::Tensor& tensor : value.toTensorList())
-      take(tensor);
-  else if (value.isList())
-    for (const c10::IValue& item : value.toListRef())
-      if (item.isTensor())
-        take(item.toTensor());
-}
 
 const c10::StorageImpl* storage_of(const at::Tensor& tensor) {
   return tensor.storage().unsafeGetStorageImpl();

@@ -5,6 +5,8 @@
 #include <atomic>
 #include <memory>
 
+#include "each_tensor.hpp"
+
 namespace troupe::testing {
 
 namespace {
@@ -18,15 +20,6 @@ at::CallbackHandle callback = 0;
 struct call_inputs final : at::ObserverContext {
   std::vector<std::pair<at::Tensor, std::uint32_t>> tensors;
 };
-
-template <class Take>
-void each_tensor(const c10::IValue& value, const Take& take) {
-  if (value.isTensor())
-    take(value.toTensor());
-  else if (value.isTensorList())
-    for (const at::Tensor& tensor : value.toTensorList())
-      take(tensor);
-}
 
 std::unique_ptr<at::ObserverContext> on_start(const at::RecordFunction& call) {
   auto seen = std::make_unique<call_inputs>();

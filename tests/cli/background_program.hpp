@@ -6,10 +6,10 @@
 #include <unistd.h>
 
 #include <chrono>
-#include <fstream>
-#include <iterator>
 #include <string>
 #include <thread>
+
+#include "../files.hpp"
 
 namespace troupe::testing {
 
@@ -35,10 +35,7 @@ class background_program {
   }
 
   pid_t pid() const { return child_; }
-  std::string output() const {
-    std::ifstream in(output_, std::ios::binary);
-    return {std::istreambuf_iterator<char>(in), {}};
-  }
+  std::string output() const { return content(output_); }
   /// Waits until it has written the text, for at most a minute.
   bool writes(const std::string& text) const {
     for (int i = 0; i < 6000; ++i) {

@@ -3,7 +3,7 @@
 
 #include <filesystem>
 
-#include "../engine/temporary_folder.hpp"
+#include "../temporary_folder.hpp"
 #include "troupe_program.hpp"
 
 using Catch::Matchers::ContainsSubstring;

@@ -7,8 +7,9 @@
 #include <nlohmann/json.hpp>
 #include <regex>
 
-#include "../engine/temporary_folder.hpp"
+#include "../files.hpp"
 #include "../monitors/sinks/http_client.hpp"
+#include "../temporary_folder.hpp"
 #include "background_program.hpp"
 #include "troupe_program.hpp"
 
@@ -20,11 +21,8 @@ namespace {
 
 std::string train_command(const temporary_folder& folder,
                           const std::string& flags) {
-  std::string words;
-  for (int i = 0; i < 500; ++i)
-    words += "in the beginning ";
   return std::string{TROUPE_PROGRAM} + " train --text "
-         + folder.write("text", words)
+         + write_text(folder)
          + " --d-model 16 --layers 4 --heads 2 --seq 8 --microbatch-size 2"
            " --ranks 4 --microbatches 4 --endpoint none "
          + flags;
@@ -172,8 +170,7 @@ TEST_CASE("a dashboard changes no byte of what is trained") {
       folder, "--steps 25 --save-parameters " + saved + " " + flags));
     INFO(run.output);
     CHECK(run.exit_code == 0);
-    std::ifstream in(saved, std::ios::binary);
-    return std::string{std::istreambuf_iterator<char>(in), {}};
+    return content(saved);
   };
   const auto without = train("a", "");
   CHECK_FALSE(without.empty());

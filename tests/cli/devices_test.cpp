@@ -2,16 +2,15 @@
 #include <catch2/matchers/catch_matchers_string.hpp>
 
 #include <filesystem>
-#include <fstream>
 #include <string>
 
-#include "../engine/temporary_folder.hpp"
+#include "../files.hpp"
 #include "../run_program.hpp"
+#include "../temporary_folder.hpp"
 #include "troupe_paths.hpp"
 
 using Catch::Matchers::ContainsSubstring;
-using troupe::testing::run_program;
-using troupe::testing::temporary_folder;
+using namespace troupe::testing;
 
 namespace {
 
@@ -27,8 +26,7 @@ std::string trained(const std::string& flags) {
                 + text + " --save-parameters " + saved + " " + flags);
   if (run.exit_code != 0)
     return std::to_string(run.exit_code) + ": " + run.output;
-  std::ifstream in(saved, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
+  return content(saved);
 }
 
 }  // namespace

@@ -3,15 +3,13 @@
 #include <catch2/matchers/catch_matchers_string.hpp>
 
 #include <filesystem>
-#include <fstream>
 
-#include "../engine/temporary_folder.hpp"
-#include "../run_program.hpp"
-#include "troupe_paths.hpp"
+#include "../files.hpp"
+#include "../temporary_folder.hpp"
+#include "troupe_program.hpp"
 
 using Catch::Matchers::ContainsSubstring;
-using troupe::testing::run_program;
-using troupe::testing::temporary_folder;
+using namespace troupe::testing;
 
 namespace {
 
@@ -22,14 +20,7 @@ const std::string tiny =
 
 struct bench {
   temporary_folder folder;
-  std::string text = make_text("in the beginning ");
-
-  std::string make_text(const std::string& words, const char* name = "text") {
-    std::string all;
-    for (int i = 0; i < 500; ++i)
-      all += words;
-    return folder.write(name, all);
-  }
+  std::string text = write_text(folder);
 
   std::string training(const std::string& flags) const {
     return " train --text " + text + tiny + flags;
@@ -39,11 +30,6 @@ struct bench {
                        + std::to_string(processes) + " --" + training(flags));
   }
 };
-
-std::string content(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
-}
 
 }  // namespace
 
@@ -85,7 +71,7 @@ TEST_CASE("what can't be saved fails all processes, and the launcher") {
 
 TEST_CASE("processes that are started otherwise are told how they differ") {
   bench at;
-  const auto other = at.make_text("at the end, ", "other");
+  const auto other = write_text(at.folder, "at the end, ", "other");
   const auto both = [&](const std::string& first, const std::string& second) {
     const std::string each = " train" + tiny + "--ranks 2 --rendezvous unix:"
                              + (at.folder / "job") + " ";

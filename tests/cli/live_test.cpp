@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "../engine/temporary_folder.hpp"
+#include "../temporary_folder.hpp"
 #include "background_program.hpp"
 #include "troupe_program.hpp"
 
@@ -18,11 +18,8 @@ namespace {
 
 std::string train_command(const temporary_folder& folder,
                           const std::string& flags) {
-  std::string words;
-  for (int i = 0; i < 500; ++i)
-    words += "in the beginning ";
   return std::string{TROUPE_PROGRAM} + " train --text "
-         + folder.write("text", words)
+         + write_text(folder)
          + " --d-model 16 --layers 2 --heads 2 --seq 8 --microbatch-size 2"
            " --microbatches 4 --steps 100000000 "
          + flags;

@@ -2,23 +2,17 @@
 #include <catch2/catch_test_macros.hpp>
 
 #include <cstdio>
-#include <fstream>
 
-#include "../engine/temporary_folder.hpp"
+#include "../files.hpp"
 #include "../free_address.hpp"
-#include "../run_program.hpp"
-#include "troupe_paths.hpp"
+#include "../temporary_folder.hpp"
+#include "troupe_program.hpp"
 
 using namespace troupe::testing;
 
 namespace {
 
 const std::string program = TROUPE_PROGRAM;
-
-std::string content(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
-}
 
 struct bench {
   temporary_folder folder;
@@ -27,10 +21,7 @@ struct bench {
 
   bench() {
     ::chmod(token.c_str(), 0600);
-    std::string text;
-    for (int i = 0; i < 500; ++i)
-      text += "in the beginning ";
-    training = " train --text " + folder.write("text", text)
+    training = " train --text " + write_text(folder)
                + " --d-model 16 --layers 8 --heads 2 --seq 8"
                  " --microbatch-size 2 --microbatches 12 --steps 3"
                  " --clip 0.5 --endpoint none --save-parameters ";

@@ -6,7 +6,8 @@
 
 #include <filesystem>
 
-#include "../engine/temporary_folder.hpp"
+#include "../files.hpp"
+#include "../temporary_folder.hpp"
 #include "background_program.hpp"
 #include "troupe_program.hpp"
 
@@ -18,11 +19,6 @@ namespace {
 const std::string job_secret = "secret-of-the-job-4f1c8a";
 const std::string endpoint_secret = "secret-of-the-endpoint-77b2";
 const std::string page_secret = "secret-of-the-dashboard-09ee";
-
-std::string content(const std::filesystem::path& path) {
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
-}
 
 void check_silent(const std::string& where, const std::string& text) {
   INFO(where);

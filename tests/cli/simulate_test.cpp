@@ -5,7 +5,7 @@
 
 #include <string_view>
 
-#include "../engine/temporary_folder.hpp"
+#include "../temporary_folder.hpp"
 #include "troupe_program.hpp"
 
 using Catch::Matchers::ContainsSubstring;

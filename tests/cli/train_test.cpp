@@ -6,13 +6,12 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
-#include "../engine/temporary_folder.hpp"
-#include "../run_program.hpp"
-#include "troupe_paths.hpp"
+#include "../files.hpp"
+#include "../temporary_folder.hpp"
+#include "troupe_program.hpp"
 
 using Catch::Matchers::ContainsSubstring;
-using troupe::testing::run_program;
-using troupe::testing::temporary_folder;
+using namespace troupe::testing;
 
 namespace {
 
@@ -23,24 +22,12 @@ const std::string tiny =
 
 struct bench {
   temporary_folder folder;
-  std::string text = make_text();
-
-  std::string make_text() {
-    std::string words;
-    for (int i = 0; i < 500; ++i)
-      words += "in the beginning ";
-    return folder.write("text", words);
-  }
+  std::string text = write_text(folder);
 
   auto train(const std::string& flags) const {
     return run_program(program + " train --text " + text + tiny + flags);
   }
 };
-
-std::string content(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
-}
 
 }  // namespace
 

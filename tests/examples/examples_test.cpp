@@ -1,8 +1,8 @@
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 
-#include "../engine/temporary_folder.hpp"
 #include "../run_program.hpp"
+#include "../temporary_folder.hpp"
 #include "troupe_paths.hpp"
 
 using Catch::Matchers::ContainsSubstring;

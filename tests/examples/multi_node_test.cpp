@@ -2,13 +2,12 @@
 #include <catch2/matchers/catch_matchers_string.hpp>
 
 #include <chrono>
-#include <fstream>
 
 #include "../cli/background_program.hpp"
-#include "../engine/temporary_folder.hpp"
+#include "../cli/troupe_program.hpp"
+#include "../files.hpp"
 #include "../free_address.hpp"
-#include "../run_program.hpp"
-#include "troupe_paths.hpp"
+#include "../temporary_folder.hpp"
 
 using namespace troupe::testing;
 using Catch::Matchers::ContainsSubstring;
@@ -18,16 +17,8 @@ namespace {
 const std::string program = TROUPE_PROGRAM;
 const std::string demos = TROUPE_SOURCE_DIR "/examples/multi_node/";
 
-std::string content(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
-}
-
 std::string training(const temporary_folder& in) {
-  std::string text;
-  for (int i = 0; i < 500; ++i)
-    text += "in the beginning ";
-  return " train --text " + in.write("text", text)
+  return " train --text " + write_text(in)
          + " --d-model 16 --layers 4 --heads 2 --seq 8 --microbatch-size 2"
            " --microbatches 4 --steps 4 --ranks 2 --endpoint none";
 }

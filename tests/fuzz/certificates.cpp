@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <string>
 
-#include "../engine/temporary_folder.hpp"
+#include "../temporary_folder.hpp"
 #include "parse.hpp"
 #include "troupe/engine/transport/certificates.hpp"
 #include "troupe/engine/transport/tls_context.hpp"

@@ -8,6 +8,7 @@
 #include <fstream>
 #include <map>
 
+#include "../files.hpp"
 #include "largest_allocation.hpp"
 #include "mutate.hpp"
 #include "seeds.hpp"
@@ -22,11 +23,6 @@ using entry = int (*)(const std::uint8_t*, std::size_t);
 
 const std::string folder =
   std::string(TROUPE_SOURCE_DIR) + "/tests/fuzz/corpus/";
-
-std::string content(const std::filesystem::path& path) {
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
-}
 
 std::vector<std::string> examples_of(const std::string& parser) {
   std::vector<std::filesystem::path> files;

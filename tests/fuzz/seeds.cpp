@@ -6,8 +6,9 @@
 #include <bit>
 #include <random>
 
-#include "../engine/temporary_folder.hpp"
+#include "../files.hpp"
 #include "../monitors/live/sample_events.hpp"
+#include "../temporary_folder.hpp"
 #include "troupe/actors/wire_messages.hpp"
 #include "troupe/engine/checkpoint/safetensors.hpp"
 #include "troupe/engine/launch/rendezvous_messages.hpp"
@@ -205,20 +206,18 @@ void add_token_files(seed_list& to) {
 
 void add_files(seed_list& to) {
   const temporary_folder folder;
-  const auto content = [&](const std::string& name) {
-    std::ifstream in(folder / name, std::ios::binary);
-    return std::string(std::istreambuf_iterator<char>(in), {});
-  };
   write_safetensors(folder / "parameters",
                     {{"a", at::zeros({2, 3})}, {"b", at::zeros({0})}},
                     {{"format", "pt"}});
-  to.emplace_back("safetensors", content("parameters"));
+  to.emplace_back("safetensors", content(folder / "parameters"));
   make_certificates(folder / "set");
   for (const int file : {0, 1, 2})
-    to.emplace_back("certificates",
-                    with_choice(file, content(std::array{
-                                        "set/authority.pem", "set/member.pem",
-                                        "set/member.key"}[std::size_t(file)])));
+    to.emplace_back(
+      "certificates",
+      with_choice(file,
+                  content(folder
+                          / std::array{"set/authority.pem", "set/member.pem",
+                                       "set/member.key"}[std::size_t(file)])));
 }
 
 void add_texts(seed_list& to) {

@@ -3,7 +3,7 @@
 
 #include <filesystem>
 
-#include "../engine/temporary_folder.hpp"
+#include "../temporary_folder.hpp"
 #include "parse.hpp"
 #include "troupe/engine/events/subscription.hpp"
 #include "troupe/engine/plan/compile.hpp"

@@ -11,6 +11,7 @@
 #include "../cli/background_program.hpp"
 #include "../cli/troupe_program.hpp"
 #include "../engine/transport/link_ends.hpp"
+#include "../files.hpp"
 #include "mutate.hpp"
 #include "troupe/engine/launch/rendezvous_messages.hpp"
 #include "troupe/engine/transport/listener.hpp"
@@ -87,11 +88,6 @@ class waiting_job {
   }
 
  private:
-  static std::string content(const std::string& path) {
-    std::ifstream in(path, std::ios::binary);
-    return {std::istreambuf_iterator<char>(in), {}};
-  }
-
   std::string command(int process, const std::string& flags) const {
     const auto place =
       process < 0

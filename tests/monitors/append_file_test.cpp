@@ -11,20 +11,16 @@
 #include <thread>
 #include <vector>
 
-#include "../engine/temporary_folder.hpp"
+#include "../files.hpp"
+#include "../temporary_folder.hpp"
 #include "troupe/schedules/error.hpp"
 
 using namespace troupe;
 using Catch::Matchers::ContainsSubstring;
 using Catch::Matchers::MessageMatches;
-using troupe::testing::temporary_folder;
+using namespace troupe::testing;
 
 namespace {
-
-std::string content(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
-}
 
 /// While it lives, no file of this process grows beyond some bytes.
 class largest_file {

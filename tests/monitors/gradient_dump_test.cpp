@@ -5,10 +5,10 @@
 #include <catch2/matchers/catch_matchers_string.hpp>
 
 #include <filesystem>
-#include <fstream>
 #include <iterator>
 
-#include "../engine/temporary_folder.hpp"
+#include "../files.hpp"
+#include "../temporary_folder.hpp"
 #include "fixture_g.hpp"
 #include "troupe/engine/checkpoint/safetensors.hpp"
 #include "troupe/schedules/error.hpp"
@@ -28,18 +28,13 @@ void run_steps(const gradient_dump_options& options, int steps,
   run.finish_monitors();
 }
 
-std::string bytes_of(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-
 }  // namespace
 
 TEST_CASE("the first value of a gradient is a file of 76 known bytes") {
   const temporary_folder folder;
   run_steps({.folder = folder / "", .save_first_n = 1}, 1);
-  const auto bytes = bytes_of(
-    folder / "gradients/step1/sampled_gradients/fc.weight.safetensors");
+  const auto bytes =
+    content(folder / "gradients/step1/sampled_gradients/fc.weight.safetensors");
   REQUIRE(bytes.size() == 76);
   CHECK(bytes[0] == 64);
   CHECK(bytes.substr(1, 7) == std::string(7, '\0'));

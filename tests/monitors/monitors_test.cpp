@@ -6,7 +6,8 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 
-#include "../engine/temporary_folder.hpp"
+#include "../files.hpp"
+#include "../temporary_folder.hpp"
 #include "troupe/engine/plan/compile.hpp"
 #include "troupe/monitors/metrics.hpp"
 #include "troupe/monitors/progress.hpp"
@@ -17,7 +18,7 @@
 
 using namespace troupe;
 using Catch::Matchers::ContainsSubstring;
-using troupe::testing::temporary_folder;
+using namespace troupe::testing;
 
 namespace {
 
@@ -67,11 +68,6 @@ void feed(const monitor& to, const plan& of, std::int64_t step) {
   for (const auto& rank : on_paper(of, step))
     to.see(rank);
   to.see(summary(step));
-}
-
-std::string content(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
 }
 
 }  // namespace

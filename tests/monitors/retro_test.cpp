@@ -7,7 +7,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "../engine/temporary_folder.hpp"
+#include "../temporary_folder.hpp"
 #include "fixture_g.hpp"
 #include "recording_sink.hpp"
 #include "troupe/engine/checkpoint/safetensors.hpp"

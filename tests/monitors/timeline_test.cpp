@@ -7,7 +7,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "../engine/temporary_folder.hpp"
+#include "../temporary_folder.hpp"
 #include "fixture_g.hpp"
 #include "troupe/engine/plan/compile.hpp"
 #include "troupe/schedules/csv.hpp"

@@ -5,7 +5,7 @@
 #include <catch2/matchers/catch_matchers_exception.hpp>
 #include <troupe_paths.hpp>
 
-#include "../engine/temporary_folder.hpp"
+#include "../temporary_folder.hpp"
 #include "troupe/schedules/error.hpp"
 #include "troupe/schedules/find_schedule.hpp"
 

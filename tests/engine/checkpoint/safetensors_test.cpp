@@ -9,25 +9,20 @@
 #include <catch2/matchers/catch_matchers_string.hpp>
 
 #include <cstring>
-#include <fstream>
 #include <iterator>
 #include <random>
 
-#include "../temporary_folder.hpp"
+#include "../../files.hpp"
+#include "../../temporary_folder.hpp"
 #include "troupe/engine/models/gpt.hpp"
 #include "troupe/schedules/error.hpp"
 
 using namespace troupe;
 using Catch::Matchers::ContainsSubstring;
 using Catch::Matchers::MessageMatches;
-using troupe::testing::temporary_folder;
+using namespace troupe::testing;
 
 namespace {
-
-std::string bytes_of(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
-}
 
 std::string with_header(const std::string& header, std::size_t data) {
   const std::uint64_t length = header.size();
@@ -42,7 +37,7 @@ TEST_CASE("one float is the 76-byte file that the format prescribes") {
   const temporary_folder folder;
   const auto path = folder / "g.safetensors";
   write_safetensors(path, {{"gradient", at::ones({1, 1})}});
-  const auto bytes = bytes_of(path);
+  const auto bytes = content(path);
   CHECK(bytes.size() == 76);
   CHECK(
     bytes.substr(8, 64)
@@ -141,7 +136,7 @@ TEST_CASE("no mutation of a good file crashes the reader") {
   const temporary_folder folder;
   const auto path = folder / "a.safetensors";
   write_safetensors(path, {{"a", at::ones({4})}, {"b", at::ones({2, 2})}});
-  const auto good = bytes_of(path);
+  const auto good = content(path);
   std::mt19937 random{1};
   int refused = 0;
   for (int i = 0; i < 2000; ++i) {

@@ -4,11 +4,11 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <iterator>
 #include <set>
 #include <sstream>
 
+#include "../../files.hpp"
 #include "troupe/engine/device/load_accelerator.hpp"
 #include "troupe_paths.hpp"
 
@@ -36,8 +36,7 @@ Number number_at(const std::string& bytes, std::size_t position) {
 /// The GPUs (80 for sm_80) that the containers of device code in a file hold
 /// machine code for.
 std::set<std::uint32_t> machine_code_in(const std::filesystem::path& file) {
-  std::ifstream stream{file, std::ios::binary};
-  const std::string bytes{std::istreambuf_iterator<char>{stream}, {}};
+  const auto bytes = testing::content(file);
   const std::string magic{"\x50\xed\x55\xba\x01\x00\x10\x00", 8};
   std::set<std::uint32_t> found;
   for (auto at = bytes.find(magic); at != std::string::npos;

@@ -11,7 +11,7 @@
 #include <numeric>
 #include <set>
 
-#include "../temporary_folder.hpp"
+#include "../../temporary_folder.hpp"
 #include "troupe/engine/data/permutation.hpp"
 #include "troupe/schedules/error.hpp"
 

@@ -9,7 +9,7 @@
 #include <filesystem>
 #include <vector>
 
-#include "../temporary_folder.hpp"
+#include "../../temporary_folder.hpp"
 #include "troupe/schedules/error.hpp"
 
 using namespace troupe;

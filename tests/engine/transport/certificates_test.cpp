@@ -9,7 +9,8 @@
 #include <cstdlib>
 #include <filesystem>
 
-#include "../../engine/temporary_folder.hpp"
+#include "../../files.hpp"
+#include "../../temporary_folder.hpp"
 #include "troupe/engine/transport/tls_context.hpp"
 #include "troupe/schedules/error.hpp"
 
@@ -19,12 +20,6 @@ using Catch::Matchers::ContainsSubstring;
 using Catch::Matchers::MessageMatches;
 
 namespace {
-
-unsigned mode_of(const std::string& path) {
-  struct stat found {};
-  ::lstat(path.c_str(), &found);
-  return found.st_mode & 0777U;
-}
 
 bool runs(const std::string& command) {
   return std::system((command + " >/dev/null 2>&1").c_str()) == 0;

@@ -1,7 +1,6 @@
 #include "troupe/engine/transport/endpoint.hpp"
 
 #include <fcntl.h>
-#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -11,7 +10,8 @@
 
 #include <filesystem>
 
-#include "../../engine/temporary_folder.hpp"
+#include "../../files.hpp"
+#include "../../temporary_folder.hpp"
 #include "troupe/engine/transport/listener.hpp"
 #include "troupe/schedules/error.hpp"
 
@@ -21,12 +21,6 @@ using Catch::Matchers::ContainsSubstring;
 using Catch::Matchers::MessageMatches;
 
 namespace {
-
-unsigned mode_of(const std::string& path) {
-  struct stat found {};
-  ::lstat(path.c_str(), &found);
-  return found.st_mode & 0777U;
-}
 
 endpoint at_path(const std::string& path) {
   return parse_endpoint("unix:" + path);

@@ -6,7 +6,7 @@
 #include <functional>
 #include <string>
 
-#include "../../engine/temporary_folder.hpp"
+#include "../../temporary_folder.hpp"
 #include "socket_pair.hpp"
 #include "troupe/engine/transport/certificates.hpp"
 #include "troupe/engine/transport/shared_stream.hpp"

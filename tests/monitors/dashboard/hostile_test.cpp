@@ -1,13 +1,9 @@
-#include <ATen/ops/equal.h>
-
 #include <catch2/catch_test_macros.hpp>
 
-#include <atomic>
 #include <memory>
 #include <random>
-#include <thread>
 
-#include "../fixture_g.hpp"
+#include "../attacked_run.hpp"
 #include "../sinks/http_client.hpp"
 #include "troupe/engine/device/memory.hpp"
 #include "troupe/monitors/dashboard/dashboard.hpp"
@@ -18,15 +14,8 @@ using namespace std::chrono_literals;
 
 namespace {
 
-/// Learns so slowly that its loss stays finite however long it runs.
-trainer small_run() {
-  auto options = options_g(2, 2);
-  options.optimizer = sgd{.learning_rate = 1e-6};
-  return {model_g(), options};
-}
-
 /// A run with a page, that goes on until the test has what it wants.
-struct shown_run {
+struct shown_run : attacked_run {
   explicit shown_run(const std::string& token = {})
     : shown({.plan = run.shared_plan(),
              .statistics_every = 2,
@@ -40,34 +29,9 @@ struct shown_run {
     const auto url = shown.url();
     return url.substr(7, url.size() - 8);
   }
-  /// Trains while `part` runs beside it; returns the losses.
-  std::vector<double> train_beside(const std::function<void()>& part) {
-    std::atomic<bool> done{false};
-    std::thread other([&] {
-      part();
-      done = true;
-    });
-    std::vector<double> losses;
-    while (!done || losses.size() < 5)
-      losses.push_back(run.step(text).summary.losses.at(0).value);
-    other.join();
-    return losses;
-  }
 
-  source_pointer text = source_g(2);
-  trainer run = small_run();
   dashboard shown;
 };
-
-void check_untouched(shown_run& at, const std::vector<double>& losses) {
-  auto alone = small_run();
-  for (const auto loss : losses)
-    REQUIRE(alone.step(at.text).summary.losses.at(0).value == loss);
-  const auto trained = at.run.parameters(), expected = alone.parameters();
-  REQUIRE(trained.size() == expected.size());
-  for (std::size_t i = 0; i < trained.size(); ++i)
-    CHECK(at::equal(trained[i].second, expected[i].second));
-}
 
 std::string bad_request(std::mt19937& random) {
   static const std::vector<std::string> requests{
@@ -128,7 +92,7 @@ void attack(int requests) {
   CHECK(resident_bytes() - before < 256 << 20);
   const auto page = get(at.where(), "/state");
   CHECK(page.starts_with("HTTP/1.1 200 OK"));
-  check_untouched(at, losses);
+  at.check_untouched(losses);
 }
 
 }  // namespace

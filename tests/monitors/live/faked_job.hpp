@@ -5,7 +5,7 @@
 #include <mutex>
 #include <thread>
 
-#include "../../engine/temporary_folder.hpp"
+#include "../../temporary_folder.hpp"
 #include "troupe/monitors/live/endpoint_server.hpp"
 #include "troupe/monitors/live/live_client.hpp"
 #include "troupe/schedules/error.hpp"

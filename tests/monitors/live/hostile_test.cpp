@@ -1,11 +1,9 @@
-#include <ATen/ops/equal.h>
-
 #include <catch2/catch_test_macros.hpp>
 
 #include <atomic>
 #include <random>
 
-#include "../fixture_g.hpp"
+#include "../attacked_run.hpp"
 #include "faked_job.hpp"
 #include "troupe/engine/device/memory.hpp"
 #include "troupe/monitors/live/attachment.hpp"
@@ -24,15 +22,8 @@ monitor make_any(const std::string& spec, const sink_pointer& sink,
                              : faked_job::make(spec, sink, print);
 }
 
-/// Learns so slowly that its loss stays finite however long it runs.
-trainer small_run() {
-  auto options = options_g(2, 2);
-  options.optimizer = sgd{.learning_rate = 1e-6};
-  return {model_g(), options};
-}
-
 /// A run, served, that goes on until the test has what it wants.
-struct served_run {
+struct served_run : attacked_run {
   served_run() : server("unix:" + (folder / "socket"), options(run)) {}
 
   static endpoint_options options(trainer& run) {
@@ -40,36 +31,10 @@ struct served_run {
     made.powers = powers_of(run, make_any);
     return made;
   }
-  /// Trains while `part` runs beside it; returns the losses.
-  std::vector<double> train_beside(const std::function<void()>& part) {
-    std::atomic<bool> done{false};
-    std::thread other([&] {
-      part();
-      done = true;
-    });
-    std::vector<double> losses;
-    while (!done || losses.size() < 5)
-      losses.push_back(run.step(text).summary.losses.at(0).value);
-    other.join();
-    return losses;
-  }
 
   temporary_folder folder;
-  source_pointer text = source_g(2);
-  trainer run = small_run();
   endpoint_server server;
 };
-
-/// Nothing at the endpoint may have changed a bit.
-void check_untouched(served_run& at, const std::vector<double>& losses) {
-  auto alone = small_run();
-  for (const auto loss : losses)
-    REQUIRE(alone.step(at.text).summary.losses.at(0).value == loss);
-  const auto trained = at.run.parameters(), expected = alone.parameters();
-  REQUIRE(trained.size() == expected.size());
-  for (std::size_t i = 0; i < trained.size(); ++i)
-    CHECK(at::equal(trained[i].second, expected[i].second));
-}
 
 std::string random_bytes(std::mt19937& random, std::size_t most) {
   std::string bytes(random() % (most + 1), 0);
@@ -138,7 +103,7 @@ void attack(int frames) {
   CHECK(resident_bytes() - before < 256 << 20);
   live_client good(at.server.where());
   CHECK(good.request({{"do", "list"}})["monitors"].empty());
-  check_untouched(at, losses);
+  at.check_untouched(losses);
 }
 
 }  // namespace
@@ -171,7 +136,7 @@ TEST_CASE("clients that come, go and are killed change no bit of a run") {
   CHECK(becomes([&] {
     return last.request({{"do", "list"}})["monitors"].empty();
   }));
-  check_untouched(at, losses);
+  at.check_untouched(losses);
 }
 
 TEST_CASE("a reader that takes nothing holds up no step") {
@@ -185,9 +150,9 @@ TEST_CASE("a reader that takes nothing holds up no step") {
   const auto before = resident_bytes();
   std::vector<double> losses;
   for (int i = 0; i < 100; ++i)
-    losses.push_back(at.run.step(at.text).summary.losses.at(0).value);
+    losses.push_back(at.step());
   CHECK(resident_bytes() - before < 256 << 20);
-  check_untouched(at, losses);
+  at.check_untouched(losses);
 }
 
 TEST_CASE("a monitor of this process sees another's run") {
@@ -232,10 +197,10 @@ TEST_CASE("a monitor of this process that throws ends alone") {
 
 TEST_CASE("stop_training of a monitor attached by spec stops the run") {
   temporary_folder folder;
-  auto run = small_run();
+  attacked_run at;
   endpoint_options options;
-  options.powers = powers_of(run, [](const std::string&, const sink_pointer&,
-                                     const live_powers::printer&) {
+  options.powers = powers_of(at.run, [](const std::string&, const sink_pointer&,
+                                        const live_powers::printer&) {
     monitor made;
     made.name = "stopper";
     made.see = [](const event&) { throw stop_training("a bad tensor"); };
@@ -244,11 +209,10 @@ TEST_CASE("stop_training of a monitor attached by spec stops the run") {
   endpoint_server server("unix:" + (folder / "s"), std::move(options));
   live_client client(server.where());
   client.attach("any");
-  const auto text = source_g(2);
   std::string reason;
   try {
     for (int i = 0; i < 1000; ++i)
-      run.step(text);
+      at.step();
   } catch (const error& failure) {
     reason = failure.what();
   }

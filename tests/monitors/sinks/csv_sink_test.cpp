@@ -3,7 +3,7 @@
 #include <catch2/catch_test_macros.hpp>
 #include <limits>
 
-#include "../../engine/temporary_folder.hpp"
+#include "../../temporary_folder.hpp"
 #include "records.hpp"
 #include "troupe/schedules/error.hpp"
 
@@ -20,7 +20,7 @@ TEST_CASE("metrics are rows; names are quoted where they have to be") {
   sink->write(record_of(2,
                         {{"x", -quiet_nan}, {"y", infinity}, {"z", -infinity}},
                         phase::validation));
-  CHECK(content_of(folder / "log")
+  CHECK(content(folder / "log")
         == "step,phase,name,value\r\n"
            "1,training,loss,0.1\r\n"
            "1,training,\"a,\"\"b\"\"\n\",-1e+300\r\n"

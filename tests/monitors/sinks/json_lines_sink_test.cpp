@@ -6,7 +6,7 @@
 #include <sstream>
 #include <thread>
 
-#include "../../engine/temporary_folder.hpp"
+#include "../../temporary_folder.hpp"
 #include "records.hpp"
 #include "troupe/schedules/error.hpp"
 
@@ -25,12 +25,12 @@ TEST_CASE("records and alerts are JSON lines, there when write returns") {
   const auto path = folder / "log";
   const auto sink = json_lines_sink(path);
   sink->write(record_of(1, {{"loss", 2.5}, {"gap/a/max", .1}}));
-  CHECK(content_of(path)
+  CHECK(content(path)
         == R"({"step":1,"phase":"training","metrics":)"
            R"({"loss":2.5,"gap/a/max":0.1}})"
            "\n");
   sink->write(alert_of(2, "overflow", "a\nb\xff"));
-  std::istringstream lines(content_of(path));
+  std::istringstream lines(content(path));
   std::string line;
   std::getline(lines, line);
   std::getline(lines, line);
@@ -45,7 +45,7 @@ TEST_CASE("what is not finite is a string, and the file stays JSON") {
   json_lines_sink(folder / "log")
     ->write(record_of(1, {{"a", quiet_nan}, {"b", infinity}, {"c", -infinity}},
                       phase::validation));
-  CHECK(content_of(folder / "log")
+  CHECK(content(folder / "log")
         == R"({"step":1,"phase":"validation","metrics":)"
            R"({"a":"NaN","b":"Infinity","c":"-Infinity"}})"
            "\n");
@@ -61,7 +61,7 @@ TEST_CASE("histograms tell their filled bins by exponent") {
   statistics.histogram->at(150) = 3;
   record.histograms = {{"w", statistics}};
   json_lines_sink(folder / "log")->write(record);
-  const auto line = nlohmann::json::parse(content_of(folder / "log"));
+  const auto line = nlohmann::json::parse(content(folder / "log"));
   CHECK(line["histograms"].dump()
         == R"({"w":{"bins":{"-3":2,"0":3},"zeros":4}})");
 }
@@ -77,7 +77,7 @@ TEST_CASE("lines of several threads are whole, and a full disk is an error") {
     });
   for (auto& thread : threads)
     thread.join();
-  std::istringstream lines(content_of(folder / "log"));
+  std::istringstream lines(content(folder / "log"));
   int count = 0;
   for (std::string line; std::getline(lines, line); ++count)
     REQUIRE(nlohmann::json::parse(line)["metrics"].size() == 1);

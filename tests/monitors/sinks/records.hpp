@@ -1,11 +1,11 @@
 #pragma once
 
-#include <fstream>
 #include <iterator>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "../../files.hpp"
 #include "troupe/monitors/sink.hpp"
 
 namespace troupe::testing {
@@ -26,11 +26,6 @@ inline alert alert_of(std::int64_t step, std::string monitor,
   made.monitor = std::move(monitor);
   made.text = std::move(text);
   return made;
-}
-
-inline std::string content_of(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
 }
 
 }  // namespace troupe::testing

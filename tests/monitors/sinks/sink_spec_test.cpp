@@ -5,7 +5,7 @@
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <filesystem>
 
-#include "../../engine/temporary_folder.hpp"
+#include "../../temporary_folder.hpp"
 #include "records.hpp"
 #include "troupe/schedules/error.hpp"
 
@@ -17,9 +17,9 @@ using Catch::Matchers::MessageMatches;
 TEST_CASE("files are named as they are, whatever is in their names") {
   const temporary_folder folder;
   make_sink("json:" + folder / "a,b=c:d")->write(record_of(1, {}));
-  CHECK_THAT(content_of(folder / "a,b=c:d"), ContainsSubstring("metrics"));
+  CHECK_THAT(content(folder / "a,b=c:d"), ContainsSubstring("metrics"));
   make_sink("csv:" + folder / "t")->write(record_of(1, {{"loss", 1}}));
-  CHECK_THAT(content_of(folder / "t"), ContainsSubstring("1,training,loss,1"));
+  CHECK_THAT(content(folder / "t"), ContainsSubstring("1,training,loss,1"));
   make_sink("tensorboard:" + folder / "runs");
   CHECK_FALSE(std::filesystem::is_empty(folder / "runs"));
 }

@@ -7,8 +7,8 @@
 #include <filesystem>
 #include <limits>
 
-#include "../../engine/temporary_folder.hpp"
 #include "../../run_program.hpp"
+#include "../../temporary_folder.hpp"
 #include "event_file_reader.hpp"
 #include "records.hpp"
 #include "troupe/monitors/sinks/tensorboard_event.hpp"
@@ -56,7 +56,7 @@ TEST_CASE("an event file has records, check sums and fields to the byte") {
   const auto path = only_file(folder / "runs/a");
   CHECK(std::filesystem::path(path).filename().string().starts_with(
     "events.out.tfevents."));
-  const auto records = records_of(content_of(path));
+  const auto records = records_of(content(path));
   REQUIRE(records.size() == 4);
   auto first = fields_of(records[0]);
   CHECK(first[3].at(0) == "brain.Event:2");

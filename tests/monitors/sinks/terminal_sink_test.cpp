@@ -3,7 +3,7 @@
 #include <catch2/catch_test_macros.hpp>
 #include <limits>
 
-#include "../../engine/temporary_folder.hpp"
+#include "../../temporary_folder.hpp"
 #include "records.hpp"
 #include "troupe/schedules/error.hpp"
 
@@ -22,7 +22,7 @@ std::string printed(terminal_options options, const What& what) {
   options.out = std::fopen((folder / "out").c_str(), "w");
   terminal_sink(options)->write(what);
   std::fclose(options.out);
-  return content_of(folder / "out");
+  return content(folder / "out");
 }
 
 }  // namespace

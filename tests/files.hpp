@@ -1,0 +1,25 @@
+#pragma once
+
+#include <sys/stat.h>
+
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+
+namespace troupe::testing {
+
+/// The bytes of a file; none if it can't be read.
+inline std::string content(const std::filesystem::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+/// Who may do what with a file, as in chmod; 0 if there is none.
+inline unsigned mode_of(const std::string& path) {
+  struct stat found {};
+  ::lstat(path.c_str(), &found);
+  return found.st_mode & 0777U;
+}
+
+}  // namespace troupe::testing
