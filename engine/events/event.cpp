@@ -8,11 +8,14 @@ const event_source& source_of(const event& event) {
 }
 
 std::int64_t tensors_event::held_bytes() const {
-  std::int64_t bytes = 0;
-  for (const auto& record : tensors)
+  auto bytes = tensors.size() * sizeof(tensor_record);
+  for (const auto& record : tensors) {
     if (record.tensor.defined())
-      bytes += static_cast<std::int64_t>(record.tensor.nbytes());
-  return bytes;
+      bytes += record.tensor.nbytes();
+    if (record.statistics.histogram)
+      bytes += sizeof(log2_histogram);
+  }
+  return static_cast<std::int64_t>(bytes);
 }
 
 void merge(std::vector<named_value>& into, const named_value& value) {

@@ -98,7 +98,7 @@ struct tensors_event {
   std::int64_t samples = 0;
   std::vector<tensor_record> tensors{};
 
-  /// Bytes that the handles keep alive.
+  /// Bytes of the records, and those that their handles keep alive.
   std::int64_t held_bytes() const;
 };
 

@@ -151,10 +151,13 @@ void observer::begin_step(std::shared_ptr<const tensor_interest> interest,
                           double unscale) {
   interest_ = std::move(interest);
   unscale_ = unscale;
-  module_kinds_ = watches_ = false;
+  watches_ = false;
   step_memory_->clear();
-  if (!interest_)
+  if (!interest_ || interest_ == known_interest_)
     return;
+  const stopwatch cost(cost_);
+  known_interest_ = interest_;
+  module_kinds_ = false;
   for (auto& [key, module] : modules_) {
     const auto needs = [&](tensor_kind kind) {
       const auto found = interest_->needs(kind, module.owner->name);
@@ -177,7 +180,7 @@ void observer::begin_step(std::shared_ptr<const tensor_interest> interest,
 void observer::begin_op(const event_source& source, pass pass,
                         std::int64_t samples) {
   pass_ = pass;
-  watches_ = module_kinds_;
+  watches_ = interest_ && module_kinds_;
   if (!interest_)
     return;
   event_.source = source;
@@ -254,9 +257,14 @@ void observer::record_values(const watched& module, tensor_kind kind,
   }
 }
 
+bool observer::is_on_device(const at::Tensor& tensor) const {
+  return device_ && tensor.device() == device_->device();
+}
+
 void observer::record(tensor_record made, const at::Tensor& tensor,
                       tensor_needs needs, memory& measured) {
   made.call = calls_;
+  bool looks = tensor.defined() && depth_of(needs) != depth::none;
   if (tensor.defined()) {
     made.dimensions = static_cast<std::int32_t>(tensor.dim());
     made.dtype = tensor.scalar_type();
@@ -264,23 +272,32 @@ void observer::record(tensor_record made, const at::Tensor& tensor,
       made.tensor =
         changes_later(made.kind) ? tensor.detach().clone() : tensor.detach();
   }
+  // Nobody may fail as somebody looks: complex values have no statistics, and
+  // those elsewhere would be waited for.
+  if (looks
+      && !(is_measurable(tensor)
+           && (tensor.is_cpu() || is_on_device(tensor)))) {
+    made.content = tensor_content::other;
+    looks = false;
+  }
   event_.tensors.push_back(std::move(made));
-  if (tensor.defined() && depth_of(needs) != depth::none)
+  if (looks)
     measure_last(tensor, needs, measured);
 }
 
 void observer::measure_last(const at::Tensor& tensor, tensor_needs needs,
                             memory& measured) {
   const auto wanted = depth_of(needs);
+  const bool by_device = is_on_device(tensor);
   const auto& found = measured.of(tensor, wanted, [&] {
-    if (!device_)
+    if (!by_device)
       return memory::measured{wanted, measured_to(wanted, tensor)};
     to_measure_.push_back(tensor.detach());
     with_histogram_ = with_histogram_ || wanted == depth::histogram;
     return memory::measured{
       std::max(wanted, depth::statistics), {}, measured_++};
   });
-  if (device_)
+  if (by_device)
     expected_.push_back({event_.tensors.size() - 1, found.row});
   else
     event_.tensors.back().statistics = found.statistics;

@@ -90,6 +90,7 @@ class observer {
   void record_weights(const watched& module);
   void record(tensor_record made, const at::Tensor& tensor, tensor_needs needs,
               memory& measured);
+  bool is_on_device(const at::Tensor& tensor) const;
   void measure_last(const at::Tensor& tensor, tensor_needs needs,
                     memory& measured);
   void unscale_last(double factor);
@@ -102,6 +103,8 @@ class observer {
   std::unordered_map<std::string, std::shared_ptr<const tensor_owner>> losses_;
   publisher publish_;
   std::shared_ptr<const tensor_interest> interest_;
+  /// The last one, to which the needs below and of modules belong.
+  std::shared_ptr<const tensor_interest> known_interest_;
   double unscale_ = 1;  // of activations' gradients
   tensor_needs loss_needs_ = tensor_needs::none;
   bool module_kinds_ = false;  // anybody wants what modules publish

@@ -18,8 +18,8 @@ double merged_min(const tensor_statistics& a, const tensor_statistics& b) {
   return std::min(a.min_abs, b.min_abs);
 }
 
-std::optional<log2_histogram> merged_histogram(const tensor_statistics& a,
-                                               const tensor_statistics& b) {
+shared_histogram merged_histogram(const tensor_statistics& a,
+                                  const tensor_statistics& b) {
   if (a.count == 0 || b.count == 0)
     return a.count == 0 ? b.histogram : a.histogram;
   if (!a.histogram || !b.histogram)

@@ -2,7 +2,7 @@
 
 #include <array>
 #include <cstdint>
-#include <optional>
+#include <memory>
 
 #include "troupe/engine/device/tensor.hpp"
 
@@ -14,6 +14,25 @@ struct statistics_kernels;
 /// floor(log2|x|) == e - 150, which is bins 1 to 277 for fp32. Of fp64, what
 /// is smaller goes to bin 0, what is larger to the last one.
 using log2_histogram = std::array<std::int64_t, 279>;
+
+/// A histogram or none. Shared by all copies, as records are copied for each
+/// monitor and few have one.
+class shared_histogram {
+ public:
+  shared_histogram() = default;
+  shared_histogram(const log2_histogram& of)  // NOLINT: as an optional
+    : held_(std::make_shared<const log2_histogram>(of)) {}
+
+  explicit operator bool() const { return held_ != nullptr; }
+  const log2_histogram& operator*() const { return *held_; }
+  const log2_histogram* operator->() const { return held_.get(); }
+  bool operator==(const shared_histogram& other) const {
+    return held_ && other.held_ ? *held_ == *other.held_ : held_ == other.held_;
+  }
+
+ private:
+  std::shared_ptr<const log2_histogram> held_;
+};
 
 /// What one pass over a tensor tells. Values that are not finite are counted,
 /// and left out of everything else.
@@ -37,7 +56,7 @@ struct tensor_statistics {
   std::int64_t instances = 0;
   double instance_mean_sum = 0;
   double instance_variance_sum = 0;
-  std::optional<log2_histogram> histogram{};
+  shared_histogram histogram{};
 
   bool operator==(const tensor_statistics&) const = default;
 
@@ -56,6 +75,9 @@ struct tensor_statistics {
 /// bits on all machines of an architecture.
 tensor_statistics measure(const at::Tensor& tensor,
                           bool with_histogram = false);
+
+/// Whether `measure` takes it.
+bool is_measurable(const at::Tensor& tensor);
 
 /// Only `count`, `nans`, `infs`, `max_abs`, `min_abs` and `instances`, the rest
 /// is 0: half the work.

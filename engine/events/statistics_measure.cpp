@@ -207,9 +207,7 @@ bool is_float(at::ScalarType type) {
 }
 
 void require_measurable(const at::Tensor& tensor) {
-  if (!tensor.defined() || tensor.layout() != at::kStrided
-      || !(is_float(tensor.scalar_type())
-           || at::isIntegralType(tensor.scalar_type(), true)))
+  if (!is_measurable(tensor))
     fail(error_code::invalid_argument,
          "no statistics of a tensor of this kind: {}; convert it to a dense "
          "float tensor",
@@ -259,6 +257,12 @@ const statistics_kernels& fastest_kernels() {
 }
 
 }  // namespace
+
+bool is_measurable(const at::Tensor& tensor) {
+  return tensor.defined() && tensor.layout() == at::kStrided
+         && (is_float(tensor.scalar_type())
+             || at::isIntegralType(tensor.scalar_type(), true));
+}
 
 tensor_statistics measure(const at::Tensor& tensor, bool with_histogram,
                           const statistics_kernels& kernels) {

@@ -66,13 +66,23 @@ void run_engine(const saved_forward& saved, const tensor_list& gradients) {
       /*accumulate_grad=*/true, {});
 }
 
+/// Shows monitors what led to a failure, which a device that has failed itself
+/// may not tell any more.
+void show_what_is_known(observer& by) noexcept {
+  try {
+    by.end_op();
+    by.flush();
+  } catch (const std::exception&) {
+  }
+}
+
 /// An op's work; if it fails, monitors see what it has shown until then.
 template <class Work>
 auto observed(observer& by, const Work& work) {
   try {
     return work();
   } catch (...) {
-    by.end_op();
+    show_what_is_known(by);
     throw;
   }
 }
@@ -245,8 +255,7 @@ void module_stage::count_losses(const std::vector<loss_term>& terms) {
 
 void module_stage::count_loss(const loss_term& term, double value) {
   if (options_.halt_on_nan && !std::isfinite(value)) {
-    observer_.end_op();  // monitors see what led to it
-    observer_.flush();
+    show_what_is_known(observer_);
     fail(error_code::op_failed, "the loss '{}' is {}", term.name, value);
   }
   merge(result_.losses, {term.name, value, term.count});

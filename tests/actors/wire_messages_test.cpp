@@ -27,7 +27,9 @@ tensors_event seen() {
   record.owner =
     std::make_shared<const tensor_owner>(tensor_owner{"blocks.1.mlp", "mlp"});
   record.statistics.count = 5;
-  record.statistics.histogram.emplace()[3] = 8;
+  log2_histogram bins{};
+  bins[3] = 8;
+  record.statistics.histogram = bins;
   record.tensor = at::ones({2, 3});
   auto without = record;
   without.tensor = at::Tensor{};

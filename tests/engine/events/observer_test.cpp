@@ -79,6 +79,44 @@ TEST_CASE("a module shows its weights, inputs and outputs, in causal order") {
   CHECK_FALSE(records[2].tensor.defined());
 }
 
+TEST_CASE("a tensor without statistics fails nobody") {
+  bench b;
+  b.begin({.tensors = tensor_kind::input,
+           .needs = tensor_needs::statistics | tensor_needs::histogram});
+  {
+    const observer_scope scope(&b.eyes);
+    observe(b.list, at::ones({3}, at::kComplexFloat), 4);
+    observe(b.list, at::ones({3}, at::kBool), 4);
+    observe(b.list, at::ones({0, 3}), 4);
+  }
+  b.eyes.end_op();
+  const auto& records = b.seen.at(0).tensors;
+  REQUIRE(records.size() == 6);
+  CHECK(records[0].content == tensor_content::other);
+  CHECK(records[0].dtype == at::kComplexFloat);
+  CHECK(records[2].content == tensor_content::tensor);
+  CHECK(records[2].statistics.mean == 1);
+  CHECK(records[4].content == tensor_content::tensor);
+  CHECK(records[4].statistics.count == 0);
+}
+
+TEST_CASE("the same interest is not asked again for each module") {
+  bench b;
+  const auto interest = std::make_shared<const tensor_interest>(
+    std::vector<subscription>{{.tensors = tensor_kind::input}});
+  for (const auto& each :
+       {interest, std::shared_ptr<const tensor_interest>{}, interest}) {
+    b.eyes.begin_step(each);
+    b.eyes.begin_op({}, observer::pass::forward, 1);
+    {
+      const observer_scope scope(&b.eyes);
+      observe(b.first, at::ones({3}));
+    }
+    b.eyes.end_op();
+  }
+  CHECK(b.lines() == strings{"first input[0]", "first input[0]"});
+}
+
 TEST_CASE("gradients of outputs arrive in the backward, once") {
   bench b;
   b.begin({.tensors = module_kinds,

@@ -22,9 +22,10 @@ inline tensor_record sample_record(double value) {
   made.statistics.count = 12;
   made.statistics.max_abs = value;
   made.statistics.mean = value / 3;
-  made.statistics.histogram.emplace();
-  (*made.statistics.histogram)[150] = 12;
-  (*made.statistics.histogram)[278] = 1;
+  log2_histogram bins{};
+  bins[150] = 12;
+  bins[278] = 1;
+  made.statistics.histogram = bins;
   return made;
 }
 

@@ -56,9 +56,10 @@ TEST_CASE("histograms tell their filled bins by exponent") {
   auto record = record_of(1, {});
   tensor_statistics statistics;
   statistics.zeros = 4;
-  statistics.histogram.emplace();
-  statistics.histogram->at(147) = 2;
-  statistics.histogram->at(150) = 3;
+  log2_histogram bins{};
+  bins.at(147) = 2;
+  bins.at(150) = 3;
+  statistics.histogram = bins;
   record.histograms = {{"w", statistics}};
   json_lines_sink(folder / "log")->write(record);
   const auto line = nlohmann::json::parse(content(folder / "log"));
