@@ -130,6 +130,14 @@ static void fields(Archive& with, ops_event& v) {
 }
 
 template <class Archive>
+static void fields(Archive& with, shared_histogram& v) {
+  auto held = v ? std::optional(*v) : std::nullopt;
+  with(held);
+  if constexpr (std::is_same_v<Archive, wire_input>)
+    v = held ? shared_histogram(*held) : shared_histogram{};
+}
+
+template <class Archive>
 static void fields(Archive& with, tensor_statistics& v) {
   with(v.count, v.nans, v.infs, v.zeros, v.fp16_overflows, v.fp16_underflows,
        v.bf16_overflows, v.bf16_underflows, v.max_abs, v.min_abs, v.mean,
@@ -227,8 +235,9 @@ frame to_frame(event message) {
   auto made = to_frame(control_message(message));
   if (auto* records = records_of(message))
     for (const auto& record : *records)
-      made.tensors.push_back(
-        record.tensor.defined() ? record.tensor.contiguous() : at::Tensor{});
+      made.tensors.push_back(can_travel(record.tensor)
+                               ? record.tensor.cpu().resolve_neg().contiguous()
+                               : at::Tensor{});
   return made;
 }
 

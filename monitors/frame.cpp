@@ -25,7 +25,11 @@ std::string line_of(const tensor_record& record) {
   if (record.content == tensor_content::nothing)
     return fmt::format("{:>17} {}\n", "None", part);
   if (record.content == tensor_content::other)
-    return fmt::format("{:>17} {}\n", "not a tensor", part);
+    return fmt::format("{:>17} {}\n",
+                       record.dtype == at::ScalarType::Undefined
+                         ? "not a tensor"
+                         : "not measured",
+                       part);
   const auto [low, high] = range_of(record.statistics);
   return fmt::format("{:>8.2e} {:>8.2e} {}\n", low, high, part);
 }
@@ -48,7 +52,7 @@ std::vector<module_frame> frames_of(const tensors_event& op) {
   const tensor_record* before = nullptr;
   for (const auto& record : op.tensors) {
     if (!before || before->call != record.call
-        || before->owner != record.owner) {
+        || before->owner->name != record.owner->name) {
       const auto& owner = *record.owner;
       const auto class_name =
         owner.class_name.empty() ? "" : " " + owner.class_name;

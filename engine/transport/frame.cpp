@@ -69,6 +69,12 @@ std::uint64_t bytes_of(const tensor_form& form) {
 
 }  // namespace
 
+bool can_travel(const at::Tensor& tensor) {
+  return tensor.defined() && tensor.layout() == at::kStrided
+         && static_cast<std::size_t>(tensor.dim()) <= most_dimensions
+         && std::ranges::count(dtypes, tensor.scalar_type()) > 0;
+}
+
 std::string frame_start(const frame& what) {
   wire_writer head;
   head.put_all(what.tensors,

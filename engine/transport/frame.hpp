@@ -62,6 +62,10 @@ struct frame_head {
   std::string head;
 };
 
+/// Whether a frame can carry it, once it is contiguous in the CPU's memory:
+/// dense, and of a dtype that all sides know.
+bool can_travel(const at::Tensor& tensor);
+
 /// Header, table of tensors, and head of a frame: what goes before the
 /// tensors' own bytes. Tensors have to be on the CPU and contiguous, or
 /// undefined. Throws `transport` for what no frame can carry.

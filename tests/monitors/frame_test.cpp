@@ -1,0 +1,31 @@
+#include "troupe/monitors/frame.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+
+using namespace troupe;
+
+namespace {
+
+/// As it comes from another process: with an owner of its own.
+tensor_record record(const char* name, tensor_kind kind, std::int32_t call) {
+  tensor_record made;
+  made.kind = kind;
+  made.owner = std::make_shared<const tensor_owner>(tensor_owner{name, "mlp"});
+  made.call = call;
+  return made;
+}
+
+}  // namespace
+
+TEST_CASE("a call of a module is one frame, wherever its records come from") {
+  const tensors_event op{{},
+                         false,
+                         1,
+                         {record("a", tensor_kind::input, 0),
+                          record("a", tensor_kind::activation, 0),
+                          record("a", tensor_kind::activation, 1),
+                          record("b", tensor_kind::activation, 1)}};
+  const auto frames = frames_of(op);
+  REQUIRE(frames.size() == 3);
+  CHECK(frames[0].records.size() == 2);
+}
