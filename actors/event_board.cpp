@@ -6,25 +6,43 @@ namespace troupe {
 
 std::int64_t event_board::set(std::vector<subscription> all) {
   const std::scoped_lock lock(mutex_);
-  all_ = std::move(all);
-  ops_ = std::ranges::any_of(all_, &subscription::ops);
+  ops_ = std::ranges::any_of(all, &subscription::ops);
+  all_.clear();
+  for (auto& each : all)
+    all_.push_back({std::move(each)});
   return ++epoch_;
 }
 
-event_board::step_wish event_board::wish_for(std::int64_t step,
-                                             phase phase) const {
+std::shared_ptr<const tensor_interest> event_board::interest_in(
+  std::int64_t step, phase phase) {
+  std::vector<bool> of;
+  bool due = false;
+  for (auto& [wish, since] : all_) {
+    of.push_back(wish.wants_tensors(step, phase));
+    due = due || (of.back() && ++since >= stride_);
+  }
+  if (!due)
+    return nullptr;
+  for (std::size_t i = 0; i < all_.size(); ++i)
+    if (of[i])
+      all_[i].since = 0;
+  if (known_.epoch != epoch_ || known_.of != of) {
+    std::vector<subscription> active;
+    for (std::size_t i = 0; i < all_.size(); ++i)
+      if (of[i])
+        active.push_back(all_[i].of);
+    known_ = {of, epoch_,
+              std::make_shared<const tensor_interest>(std::move(active))};
+  }
+  return known_.made;
+}
+
+event_board::step_wish event_board::wish_for(std::int64_t step, phase phase) {
   const std::scoped_lock lock(mutex_);
-  std::vector<subscription> active;
-  if (step % stride_ == 0)
-    std::ranges::copy_if(all_, std::back_inserter(active),
-                         [&](const subscription& wish) {
-                           return wish.wants_tensors(step, phase);
-                         });
   step_wish wish;
   wish.epoch = epoch_;
-  if (!active.empty())
-    wish.interest = std::make_shared<const tensor_interest>(std::move(active));
-  for (const auto& each : all_)
+  wish.interest = interest_in(step, phase);
+  for (const auto& [each, since] : all_)
     if (phase == phase::training && each.covers_step(step)) {
       wish.messages = wish.messages || each.messages;
       wish.memory = wish.memory || each.memory;

@@ -24,9 +24,11 @@ class event_board {
     std::int64_t epoch = 0;
   };
   /// What is wanted of a step. Asked once, when it begins.
-  step_wish wish_for(std::int64_t step, phase phase) const;
+  step_wish wish_for(std::int64_t step, phase phase);
 
-  /// Tensors are observed in every n-th step only (the budget monitor's).
+  /// Of the steps whose tensors a subscription wants it is shown every n-th at
+  /// least; a step that is observed is shown to all who want it (the budget
+  /// monitor's).
   void observe_every(std::int64_t steps) { stride_ = steps; }
   std::int64_t observed_every() const { return stride_; }
 
@@ -39,8 +41,23 @@ class event_board {
   std::atomic<std::int64_t> stride_{1};
   std::atomic<std::int64_t> spent_{0};
   mutable std::mutex mutex_;
-  std::vector<subscription> all_;
+  struct wish {
+    subscription of;
+    std::int64_t since = 0;  // steps it wanted since it was last shown one
+  };
+  std::vector<wish> all_;
   std::int64_t epoch_ = 0;
+  /// The interest of the last step that had one, for others like it: those who
+  /// hold it know by the pointer that nothing has changed.
+  struct known_interest {
+    std::vector<bool> of;  // which subscriptions
+    std::int64_t epoch = -1;
+    std::shared_ptr<const tensor_interest> made;
+  };
+  known_interest known_;
+
+  std::shared_ptr<const tensor_interest> interest_in(std::int64_t step,
+                                                     phase phase);
 };
 
 }  // namespace troupe

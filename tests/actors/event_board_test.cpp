@@ -1,0 +1,47 @@
+#include "troupe/actors/event_board.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+
+using namespace troupe;
+
+namespace {
+
+subscription activations(std::int64_t first, std::int64_t every) {
+  return {.tensors = tensor_kind::activation, .every = every, .first = first};
+}
+
+/// How many steps' tensors each of the subscriptions is shown, of 120.
+std::vector<int> shown(event_board& board,
+                       const std::vector<subscription>& all) {
+  board.set(all);
+  std::vector<int> counts(all.size());
+  for (std::int64_t step = 1; step <= 120; ++step) {
+    const auto wish = board.wish_for(step, phase::training);
+    for (std::size_t i = 0; i < all.size(); ++i)
+      counts[i] += wish.interest && all[i].covers_step(step);
+  }
+  return counts;
+}
+
+}  // namespace
+
+TEST_CASE("a budget takes the same share from those who look seldom") {
+  event_board board;
+  CHECK(shown(board, {activations(1, 2)}) == std::vector{60});
+  board.observe_every(3);
+  CHECK(shown(board, {activations(1, 2)}) == std::vector{20});
+  CHECK(shown(board, {activations(0, 10)}) == std::vector{4});
+  const auto both = shown(board, {activations(0, 1), activations(1, 2)});
+  CHECK((both[0] >= 40 && both[0] <= 60));
+  CHECK(both[1] >= 20);
+}
+
+TEST_CASE("the same wishes are the same object, until somebody comes or goes") {
+  event_board board;
+  board.set({activations(0, 1)});
+  const auto first = board.wish_for(1, phase::training).interest;
+  CHECK(board.wish_for(2, phase::training).interest == first);
+  CHECK_FALSE(board.wish_for(2, phase::validation).interest);
+  board.set({activations(0, 1)});
+  CHECK(board.wish_for(3, phase::training).interest != first);
+}
