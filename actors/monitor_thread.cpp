@@ -9,6 +9,7 @@
 #include <condition_variable>
 #include <deque>
 #include <mutex>
+#include <optional>
 #include <unordered_map>
 
 #include "troupe/engine/device/clock.hpp"
@@ -63,14 +64,15 @@ class sieve {
   bool wanted(const tensor_record& record) {
     if (!has(wants_.tensors, record.kind))
       return false;
-    const auto [at, added] = known_.try_emplace(record.owner);
+    const auto [at, added] = known_.try_emplace(record.owner->name);
     if (added)
       at->second = wants_.wants(record.kind, record.owner->name);
     return at->second;
   }
 
   subscription wants_;
-  std::unordered_map<std::shared_ptr<const tensor_owner>, bool> known_;
+  /// By name: what comes from other processes has owners of its own.
+  std::unordered_map<std::string, bool> known_;
 };
 
 /// The storages that were handed to a monitor, to see what it holds on to.
@@ -112,7 +114,7 @@ struct monitor_thread::state {
       stop(std::move(on_stop)),
       spent(std::move(on_spent)) {}
 
-  const monitor what;
+  monitor what;
   sieve only_asked_for;
   std::function<void(std::string)> stop;  // empty once it is left behind
   const std::function<void(std::int64_t)> spent;
@@ -141,6 +143,7 @@ struct monitor_thread::state {
   }
   void call(std::unique_lock<std::mutex>& lock,
             const std::function<void()>& part);
+  void give_up(const std::string& reason);
   void append(const event_pointer& next);
   void resume_with_next_step(const event_source& source);
   void end_of_step();
@@ -152,7 +155,7 @@ void monitor_thread::state::call(std::unique_lock<std::mutex>& lock,
   busy_since = now_ns();
   lock.unlock();
   const auto before = processor_ns();
-  std::string thrown;
+  std::optional<std::string> thrown;
   bool stops = false;
   try {
     part();
@@ -161,16 +164,28 @@ void monitor_thread::state::call(std::unique_lock<std::mutex>& lock,
     stops = true;
   } catch (const std::exception& reason) {
     thrown = reason.what();
+  } catch (...) {
+    thrown = "it threw what is no std::exception";
   }
   spent(processor_ns() - before);
   lock.lock();
   busy_since = 0;
   if (stops && stop) {
     stopped = true;
-    stop(fmt::format("monitor {}: {}", what.name, thrown));
+    stop(fmt::format("monitor {}: {}", what.name, *thrown));
   }
-  if (!thrown.empty() && trouble.empty())
-    trouble = thrown;
+  if (thrown && trouble.empty())
+    trouble = thrown->empty() ? "it threw without a reason" : *thrown;
+}
+
+/// For what is not its own word: it is shown nothing further.
+void monitor_thread::state::give_up(const std::string& reason) {
+  trouble = reason;
+  waiting.clear();
+  waiting_bytes = 0;
+  changed.notify_all();
+  if (what.given_up)
+    what.given_up(reason);
 }
 
 void monitor_thread::state::append(const event_pointer& next) {
@@ -190,8 +205,9 @@ void monitor_thread::state::resume_with_next_step(const event_source& source) {
 void monitor_thread::state::end_of_step() {
   const auto held = std::max(waiting_bytes, lent.alive_bytes());
   if (held > what.limits.held_bytes && trouble.empty())
-    trouble = fmt::format("it holds tensors of {} MiB; its limit is {} MiB",
-                          held >> 20, what.limits.held_bytes >> 20);
+    give_up(
+      fmt::format("it holds events and tensors of {} MiB; its limit is {} MiB",
+                  held >> 20, what.limits.held_bytes >> 20));
 }
 
 monitor_thread::monitor_thread(monitor what,
@@ -202,14 +218,14 @@ monitor_thread::monitor_thread(monitor what,
     thread_([shared = state_] { run(shared); }) {}
 
 monitor_thread::~monitor_thread() {
+  if (!thread_.joinable())
+    return;
   {
     const std::scoped_lock lock(state_->mutex);
     state_->waiting.clear();
-    state_->abandoned = state_->finishing = true;
+    state_->abandoned = true;
   }
-  state_->changed.notify_all();
-  if (thread_.joinable())
-    thread_.detach();
+  wait_for_end();
 }
 
 const std::string& monitor_thread::name() const {
@@ -235,8 +251,10 @@ void monitor_thread::run(const std::shared_ptr<state>& shared) {
   set_intra_op_threads(1);
   std::unique_lock lock(shared->mutex);
   while (shared->trouble.empty()) {
-    shared->changed.wait(
-      lock, [&] { return shared->finishing || !shared->waiting.empty(); });
+    shared->changed.wait(lock, [&] {
+      return shared->finishing || !shared->waiting.empty()
+             || !shared->trouble.empty();
+    });
     if (shared->waiting.empty())
       break;
     const auto next = std::move(shared->waiting.front());
@@ -247,6 +265,10 @@ void monitor_thread::run(const std::shared_ptr<state>& shared) {
   if (shared->trouble.empty() && shared->what.finish && !shared->abandoned)
     shared->call(lock, shared->what.finish);
   shared->waiting.clear();
+  lock.unlock();
+  shared->what.see = nullptr;  // and what that held
+  shared->what.finish = nullptr;
+  lock.lock();
   shared->done = true;
   shared->changed.notify_all();
 }
@@ -257,20 +279,18 @@ std::string monitor_thread::push(const event_pointer& what) {
   const auto* step = std::get_if<step_event>(what.get());
   if (step)
     s.end_of_step();
-  if (s.stuck())
-    return s.why_stuck();
+  if (s.stuck() && s.trouble.empty())
+    s.give_up(s.why_stuck());
   if (!s.trouble.empty())
     return s.trouble;
-  const bool full = s.waiting.size() >= s.what.limits.waiting_events;
-  if (s.dropped > 0 || full) {
-    ++s.dropped;
+  const auto part =
+    s.what.wants.covers(*what) ? s.only_asked_for.pass(what) : nullptr;
+  if (s.dropped > 0 || s.waiting.size() >= s.what.limits.waiting_events) {
+    s.dropped += part != nullptr;
     if (step)
       s.resume_with_next_step(step->source);
     return {};
   }
-  if (!s.what.wants.covers(*what))
-    return {};
-  const auto part = s.only_asked_for.pass(what);
   if (!part)
     return {};
   s.lent.add(*part);
@@ -280,7 +300,7 @@ std::string monitor_thread::push(const event_pointer& what) {
   return s.trouble;
 }
 
-std::string monitor_thread::finish() {
+void monitor_thread::wait_for_end() {
   auto& s = *state_;
   std::unique_lock lock(s.mutex);
   s.finishing = true;
@@ -288,18 +308,24 @@ std::string monitor_thread::finish() {
   while (!s.done && !s.stuck())
     s.changed.wait_for(lock, std::chrono::milliseconds(100));
   if (!s.done) {
-    thread_.detach();
     s.stop = nullptr;  // what it reaches may be gone when it returns
     s.trouble = s.why_stuck() + "; its thread is left behind";
+    if (thread_.joinable())
+      thread_.detach();
   }
-  if (const auto lost = s.dropped + s.dropped_in_all; lost > 0)
-    spdlog::warn("monitor {} was too slow: {} events were dropped", s.what.name,
-                 lost);
-  const auto trouble = s.trouble;
   lock.unlock();
   if (thread_.joinable())
     thread_.join();
-  return trouble;
+}
+
+std::string monitor_thread::finish() {
+  wait_for_end();
+  const auto& s = *state_;
+  const std::scoped_lock lock(state_->mutex);
+  if (const auto lost = s.dropped + s.dropped_in_all; lost > 0)
+    spdlog::warn("monitor {} was too slow: {} events were dropped", s.what.name,
+                 lost);
+  return s.trouble;
 }
 
 }  // namespace troupe

@@ -23,7 +23,8 @@ class monitor_thread {
   /// the monitor took.
   monitor_thread(monitor what, std::function<void(std::string)> stop,
                  std::function<void(std::int64_t)> spent);
-  /// Without `finish` before, what waits is thrown away.
+  /// Without `finish` before, what waits is thrown away; a call that lasts is
+  /// waited for, as in `finish`.
   ~monitor_thread();
   monitor_thread(const monitor_thread&) = delete;
   monitor_thread& operator=(const monitor_thread&) = delete;
@@ -45,6 +46,7 @@ class monitor_thread {
  private:
   struct state;
   static void run(const std::shared_ptr<state>& shared);
+  void wait_for_end();
 
   std::shared_ptr<state> state_;
   std::thread thread_;

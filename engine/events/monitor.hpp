@@ -20,8 +20,8 @@ struct monitor_limits {
   /// Events that may wait; what comes beyond is dropped, to whole steps, and
   /// a `dropped_event` tells.
   std::size_t waiting_events = 4096;
-  /// Bytes of tensors that wait or that it still holds when a step is over;
-  /// beyond, the monitor is detached.
+  /// Bytes of events that wait, or of tensors that it still holds when a step
+  /// is over; beyond, the monitor is detached.
   std::int64_t held_bytes = std::int64_t{1} << 30;
   /// A call that takes longer counts as never returning: the monitor is
   /// detached and its thread left behind.
@@ -39,6 +39,9 @@ struct monitor {
   std::function<void(const event&)> see;
   /// When it is detached or the run ends; writes files, for example.
   std::function<void()> finish = {};
+  /// It has outgrown its limits, or not returned from a call, and is shown
+  /// nothing further. Of a thread of the run's: it must not wait.
+  std::function<void(const std::string& reason)> given_up = {};
   monitor_limits limits = {};
 };
 

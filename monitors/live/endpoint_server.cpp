@@ -84,6 +84,9 @@ struct endpoint_server::impl {
   asio::executor_work_guard<asio::io_context::executor_type> keep_running{
     io.get_executor()};
   asio::thread_pool work{1};
+  /// Where monitors are waited for that end: one that is slow to must not keep
+  /// other clients waiting.
+  asio::thread_pool ends{4};
   asio::basic_socket_acceptor<stream_protocol> acceptor{io};
   // Of the thread of `io`: those without a hello in order of arrival.
   std::list<session_pointer> strangers, clients;
@@ -149,10 +152,14 @@ asio::awaitable<json> endpoint_server::impl::answer(session_pointer who,
                                                     json request) {
   if (closing)
     co_return json{{"error", "the run is over"}, {"usage", false}};
-  auto part = [this, who, request]() -> asio::awaitable<json> {
+  using rest = std::function<json()>;
+  auto begin = [this, who, request]() -> asio::awaitable<rest> {
     co_return desk.answer(who->id(), who->out(), request);
   };
-  co_return co_await asio::co_spawn(work.get_executor(), std::move(part),
+  const auto left = co_await asio::co_spawn(
+    work.get_executor(), std::move(begin), asio::use_awaitable);
+  auto end = [left]() -> asio::awaitable<json> { co_return left(); };
+  co_return co_await asio::co_spawn(ends.get_executor(), std::move(end),
                                     asio::use_awaitable);
 }
 
@@ -160,7 +167,8 @@ void endpoint_server::impl::left(session& who) {
   const auto own = who.shared_from_this();
   strangers.remove(own);
   if (clients.remove(own) > 0 && !closing)
-    asio::post(work, [this, id = who.id()] { desk.client_left(id); });
+    asio::post(
+      work, [this, id = who.id()] { asio::post(ends, desk.client_left(id)); });
   --connections;
 }
 
@@ -182,8 +190,9 @@ void endpoint_server::impl::close() {
     acceptor.close(ignored);
     listening.reset();
   });
-  asio::post(work, [&] { desk.detach_all(); });
+  asio::post(work, [&] { asio::post(ends, desk.detach_all()); });
   work.join();
+  ends.join();
   on_thread([&] {
     keep_running.reset();
     for (const auto& all : {strangers, clients})

@@ -19,10 +19,10 @@ struct endpoint_options {
 };
 
 /// Lets other processes attach monitors to a job, at `unix:/path` or
-/// `tcp:HOST:PORT` (port 0: any). It has two threads of its own: one talks to
-/// clients, one attaches and detaches. No step waits for either, and whatever
-/// a client does ends its own connection at most. docs/monitors.md has the
-/// protocol.
+/// `tcp:HOST:PORT` (port 0: any). It has threads of its own: one talks to
+/// clients, one attaches, and some wait for monitors that end. No step waits
+/// for any, and whatever a client does ends its own connection at most.
+/// docs/monitors.md has the protocol.
 class endpoint_server {
  public:
   /// Throws `invalid_argument` for an endpoint that is none, and for tcp

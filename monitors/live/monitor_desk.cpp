@@ -20,17 +20,38 @@ constexpr std::size_t monitors_in_all = 64;
 constexpr std::size_t longest_spec = 4096;
 constexpr std::size_t longest_plan = std::size_t{900} << 10;
 
-}  // namespace
-
-json monitor_desk::answer(std::int64_t client, const outbox_pointer& to,
-                          const json& request) {
+template <class Make>
+json answer_of(const Make& make) {
   try {
-    return dispatch(client, to, request);
+    return make();
   } catch (const error& reason) {
     return {{"error", reason.what()}, {"usage", exit_code(reason.code()) == 2}};
   } catch (const std::exception& reason) {
     return {{"error", reason.what()}, {"usage", false}};
   }
+}
+
+}  // namespace
+
+std::function<json()> monitor_desk::answer(std::int64_t client,
+                                           const outbox_pointer& to,
+                                           const json& request) {
+  const auto ended =
+    take_where([](const entry& each) { return each.ended->load(); });
+  std::function<void()> detached = [] {};
+  auto made = answer_of([&]() -> json {
+    if (text_of(request, "do") != "detach")
+      return dispatch(client, to, request);
+    detached = take(whole_of<std::int64_t>(field_of(request, "id"), "id"));
+    return json::object();
+  });
+  return [ended, detached, made = std::move(made)] {
+    ended();
+    return answer_of([&] {
+      detached();
+      return made;
+    });
+  };
 }
 
 json monitor_desk::dispatch(std::int64_t client, const outbox_pointer& to,
@@ -43,16 +64,13 @@ json monitor_desk::dispatch(std::int64_t client, const outbox_pointer& to,
   if (wanted == "list")
     return list(client);
   if (wanted == "info")
-    return powers_.info();
+    return powers_->info();
   if (wanted == "plan")
     return plan();
-  if (wanted != "detach")
-    fail(error_code::invalid_argument,
-         "'{}' is no request; there are attach, detach, list, events, info "
-         "and plan",
-         printable(wanted));
-  detach(whole_of<std::int64_t>(field_of(request, "id"), "id"));
-  return json::object();
+  fail(error_code::invalid_argument,
+       "'{}' is no request; there are attach, detach, list, events, info and "
+       "plan",
+       printable(wanted));
 }
 
 json monitor_desk::attach(std::int64_t client, const outbox_pointer& to,
@@ -65,10 +83,11 @@ json monitor_desk::attach(std::int64_t client, const outbox_pointer& to,
   require_room(client);
   const auto id = ++next_;
   auto made =
-    powers_.make(spec, told_sink(id, to, keep), told_print(id, to, keep));
+    powers_->make(spec, told_sink(id, to, keep), told_print(id, to, keep));
+  const auto ended = std::make_shared<std::atomic<bool>>(false);
   const auto attached_as =
-    powers_.attach(told_monitor(id, std::move(made), to));
-  entries_.emplace(id, entry{client, attached_as, spec, keep});
+    powers_->attach(told_monitor(id, std::move(made), to, ended));
+  entries_.emplace(id, entry{client, attached_as, spec, keep, ended});
   return {{"id", id}};
 }
 
@@ -77,14 +96,15 @@ json monitor_desk::watch(std::int64_t client, const outbox_pointer& to,
   const auto wants = subscription_of(field_of(request, "subscription"));
   require_room(client);
   const auto id = ++next_;
+  const auto ended = std::make_shared<std::atomic<bool>>(false);
   const auto attached_as =
-    powers_.attach(told_monitor(id, event_stream(id, wants, to), to));
-  entries_.emplace(id, entry{client, attached_as, "events", false});
+    powers_->attach(told_monitor(id, event_stream(id, wants, to), to, ended));
+  entries_.emplace(id, entry{client, attached_as, "events", false, ended});
   return {{"id", id}};
 }
 
 json monitor_desk::plan() const {
-  const auto text = powers_.plan ? powers_.plan() : std::string{};
+  const auto text = powers_->plan ? powers_->plan() : std::string{};
   if (text.empty() || text.size() > longest_plan)
     fail(error_code::io, "the plan is {}",
          text.empty() ? "not known here" : "too long for the endpoint");
@@ -111,38 +131,48 @@ void monitor_desk::require_room(std::int64_t client) const {
          monitors_of_a_client, monitors_in_all);
 }
 
-void monitor_desk::detach(std::int64_t id) {
+std::function<void()> monitor_desk::take(std::int64_t id) {
   const auto found = entries_.extract(id);
   if (found.empty())
     fail(error_code::invalid_argument,
          "no monitor {} is attached over this endpoint", id);
-  powers_.detach(found.mapped().attached_as);
+  return
+    [powers = powers_, as = found.mapped().attached_as] { powers->detach(as); };
 }
 
-void monitor_desk::detach_where(
+std::function<void()> monitor_desk::take_where(
   const std::function<bool(const entry&)>& which) {
-  std::vector<std::int64_t> ids;
+  struct leaving {
+    std::int64_t id, as;
+    bool ended;
+  };
+  std::vector<leaving> all;
   for (const auto& [id, each] : entries_)
     if (which(each))
-      ids.push_back(id);
-  for (const auto id : ids) {
-    try {
-      detach(id);
-    } catch (const std::exception& reason) {
-      spdlog::warn("detaching monitor {} of the endpoint: {}", id,
-                   reason.what());
+      all.push_back({id, each.attached_as, each.ended->load()});
+  for (const auto& each : all)
+    entries_.erase(each.id);
+  return [powers = powers_, all = std::move(all)] {
+    for (const auto& [id, as, ended] : all) {
+      try {
+        powers->detach(as);
+      } catch (const std::exception& reason) {
+        if (!ended)  // else its client was told
+          spdlog::warn("detaching monitor {} of the endpoint: {}", id,
+                       reason.what());
+      }
     }
-  }
+  };
 }
 
-void monitor_desk::client_left(std::int64_t client) {
-  detach_where([client](const entry& each) {
+std::function<void()> monitor_desk::client_left(std::int64_t client) {
+  return take_where([client](const entry& each) {
     return each.client == client && !each.keep;
   });
 }
 
-void monitor_desk::detach_all() {
-  detach_where([](const entry&) { return true; });
+std::function<void()> monitor_desk::detach_all() {
+  return take_where([](const entry&) { return true; });
 }
 
 }  // namespace troupe

@@ -8,12 +8,14 @@
 
 #include "troupe/engine/events/monitor.hpp"
 #include "troupe/monitors/live/outbox.hpp"
+#include "troupe/monitors/live/told_monitor.hpp"
 #include "troupe/monitors/sink.hpp"
 
 namespace troupe {
 
-/// What clients may do with a live job. All are called by one thread at a
-/// time, which is none of the job's own; they may throw, and may wait.
+/// What clients may do with a live job. Called by threads that are none of the
+/// job's own: `detach` by any, the others by one at a time. They may throw, and
+/// `detach` may wait.
 struct live_powers {
   using printer = std::function<void(const std::string&)>;
 
@@ -31,17 +33,22 @@ struct live_powers {
 /// at a time. A client attaches at most 16 monitors, all of them 64.
 class monitor_desk {
  public:
-  explicit monitor_desk(live_powers powers) : powers_(std::move(powers)) {}
+  explicit monitor_desk(live_powers powers)
+    : powers_(std::make_shared<const live_powers>(std::move(powers))) {}
 
   /// `{"do": "attach", "spec", "keep"}` -> `{"id"}`, `{"do": "detach", "id"}`,
   /// `{"do": "list"}` -> `{"monitors": [...]}`, `{"do": "events",
   /// "subscription"}` -> `{"id"}`, `{"do": "info"}`, `{"do": "plan"}` ->
-  /// `{"plan"}`; `{"error", "usage"}` where that fails. Never throws.
-  nlohmann::json answer(std::int64_t client, const outbox_pointer& to,
-                        const nlohmann::json& request);
-  /// Detaches what the client attached, but for what is to be kept.
-  void client_left(std::int64_t client);
-  void detach_all();
+  /// `{"plan"}`; `{"error", "usage"}` where that fails. Never throws. What it
+  /// returns gives the answer: for any thread, as a monitor that is detached
+  /// may be slow to end.
+  std::function<nlohmann::json()> answer(std::int64_t client,
+                                         const outbox_pointer& to,
+                                         const nlohmann::json& request);
+  /// Forgets what the client attached, but for what is to be kept. What it
+  /// returns detaches that: for any thread.
+  std::function<void()> client_left(std::int64_t client);
+  std::function<void()> detach_all();
 
  private:
   struct entry {
@@ -49,6 +56,7 @@ class monitor_desk {
     std::int64_t attached_as = 0;
     std::string spec;
     bool keep = false;
+    ended_flag ended;
   };
 
   nlohmann::json dispatch(std::int64_t client, const outbox_pointer& to,
@@ -60,10 +68,12 @@ class monitor_desk {
   nlohmann::json plan() const;
   nlohmann::json list(std::int64_t client) const;
   void require_room(std::int64_t client) const;
-  void detach(std::int64_t id);
-  void detach_where(const std::function<bool(const entry&)>& which);
+  /// Takes an entry off the desk; what it returns detaches the monitor.
+  std::function<void()> take(std::int64_t id);
+  std::function<void()> take_where(
+    const std::function<bool(const entry&)>& which);
 
-  live_powers powers_;
+  const std::shared_ptr<const live_powers> powers_;
   std::map<std::int64_t, entry> entries_;
   std::int64_t next_ = 0;
 };

@@ -104,26 +104,36 @@ class told final : public sink {
   bool keep_;
 };
 
-void tell_end(std::int64_t id, outbox& to, const std::string& reason,
-              bool stops) {
-  to.put(frame_of(
-    live_type::ended, id,
-    {{"reason", reason.substr(0, text_of_a_frame)}, {"stops_run", stops}}));
-}
+/// Tells a client once how its monitor ended.
+class last_word {
+ public:
+  last_word(std::int64_t id, outbox_pointer to, ended_flag ended)
+    : id_(id), to_(std::move(to)), ended_(std::move(ended)) {}
 
-/// Runs a part of a monitor; the client learns what it throws.
-void tell_failure(std::int64_t id, outbox& to,
-                  const std::function<void()>& part) {
-  try {
-    part();
-  } catch (const stop_training& reason) {
-    tell_end(id, to, reason.what(), true);
-    throw;
-  } catch (const std::exception& reason) {
-    tell_end(id, to, reason.what(), false);
-    throw;
+  void tell(const std::string& reason, bool stops) const {
+    if (!ended_->exchange(true))
+      to_->put(frame_of(
+        live_type::ended, id_,
+        {{"reason", reason.substr(0, text_of_a_frame)}, {"stops_run", stops}}));
   }
-}
+  /// Runs a part of the monitor; what it throws is told.
+  void guard(const std::function<void()>& part) const {
+    try {
+      part();
+    } catch (const stop_training& reason) {
+      tell(reason.what(), true);
+      throw;
+    } catch (const std::exception& reason) {
+      tell(reason.what(), false);
+      throw;
+    }
+  }
+
+ private:
+  std::int64_t id_;
+  outbox_pointer to_;
+  ended_flag ended_;
+};
 
 }  // namespace
 
@@ -137,15 +147,20 @@ monitor event_stream(std::int64_t id, const subscription& wants,
   return made;
 }
 
-monitor told_monitor(std::int64_t id, monitor what, outbox_pointer to) {
+monitor told_monitor(std::int64_t id, monitor what, outbox_pointer to,
+                     ended_flag ended) {
+  const last_word end(id, std::move(to), std::move(ended));
   auto wrapped = what;
-  wrapped.see = [id, to, see = std::move(what.see)](const event& seen) {
-    tell_failure(id, *to, [&] { see(seen); });
+  wrapped.see = [end, see = std::move(what.see)](const event& seen) {
+    end.guard([&] { see(seen); });
   };
-  wrapped.finish = [id, to, finish = std::move(what.finish)] {
+  wrapped.finish = [end, finish = std::move(what.finish)] {
     if (finish)
-      tell_failure(id, *to, finish);
-    tell_end(id, *to, {}, false);
+      end.guard(finish);
+    end.tell({}, false);
+  };
+  wrapped.given_up = [end](const std::string& reason) {
+    end.tell(reason, false);
   };
   return wrapped;
 }

@@ -1,5 +1,8 @@
 #pragma once
 
+#include <atomic>
+#include <memory>
+
 #include "troupe/engine/events/monitor.hpp"
 #include "troupe/monitors/live/outbox.hpp"
 #include "troupe/monitors/sink.hpp"
@@ -11,8 +14,12 @@ namespace troupe {
 monitor event_stream(std::int64_t id, const subscription& wants,
                      outbox_pointer to);
 
+/// Set once a monitor has ended, of itself or as the run gave it up.
+using ended_flag = std::shared_ptr<std::atomic<bool>>;
+
 /// The monitor itself, but the client is told when and why it ended.
-monitor told_monitor(std::int64_t id, monitor what, outbox_pointer to);
+monitor told_monitor(std::int64_t id, monitor what, outbox_pointer to,
+                     ended_flag ended);
 
 /// What monitor `id` finds and prints, to the client. Once that has left,
 /// alerts and prints go to the log if they are to be kept.

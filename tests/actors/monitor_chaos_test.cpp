@@ -168,6 +168,75 @@ TEST_CASE("a monitor that never returns is left behind, and reported") {
   stalls->open();
 }
 
+TEST_CASE("whatever a monitor throws ends it alone") {
+  const small_case what{};
+  trainer run(model_for(what), options_for(what));
+  const auto odd =
+    run.attach(watcher_of(tensor_kind::none, [](const event&) { throw 1; }));
+  std::atomic<int> calls = 0;
+  const auto mute = run.attach(watcher_of(tensor_kind::none, [&](const event&) {
+    ++calls;
+    throw std::runtime_error("");
+  }));
+  for (int i = 0; i < 5; ++i)
+    run.step(small_text());
+  const auto ends_with = [&](std::int64_t id, const char* reason) {
+    try {
+      run.detach(id);
+      FAIL("it went on");
+    } catch (const error& said) {
+      CHECK_THAT(said.what(), ContainsSubstring(reason));
+    }
+  };
+  ends_with(odd, "no std::exception");
+  ends_with(mute, "without a reason");
+  CHECK(calls == 1);
+}
+
+TEST_CASE("a run that is thrown away waits for its monitors' calls") {
+  const small_case what{};
+  std::atomic<bool> inside = false, left = false;
+  std::atomic<bool> goes_on = false;
+  std::thread opener;
+  {
+    trainer run(model_for(what), options_for(what));
+    run.attach(watcher_of(tensor_kind::none, [&](const event&) {
+      inside = true;
+      while (!goes_on)
+        std::this_thread::yield();
+      left = true;
+    }));
+    run.step(small_text());
+    while (!inside)
+      std::this_thread::yield();
+    opener = std::thread([&] { goes_on = true; });
+  }
+  CHECK(left);
+  opener.join();
+}
+
+TEST_CASE("a monitor that was given up is told why, and lets go") {
+  const small_case what{};
+  trainer run(model_for(what), options_for(what));
+  std::string reason;
+  auto greedy = watcher_of(tensor_kind::activation, [](const event&) {});
+  const auto held = std::make_shared<tensor_list>();
+  greedy.see = [held](const event& seen) {
+    if (const auto* op = std::get_if<tensors_event>(&seen))
+      for (const auto& record : op->tensors)
+        held->push_back(record.tensor);
+  };
+  greedy.limits.held_bytes = 100'000;
+  greedy.given_up = [&](const std::string& why) { reason = why; };
+  const std::weak_ptr<tensor_list> hoard = held;
+  run.attach(greedy);
+  greedy.see = nullptr;
+  for (int i = 0; i < 2000 && hoard.use_count() > 1; ++i)
+    run.step(small_text());
+  CHECK(hoard.use_count() == 1);  // the test's own
+  CHECK_THAT(reason, ContainsSubstring("its limit is"));
+}
+
 TEST_CASE("a monitor that hoards tensors is detached, with a message") {
   const small_case what{};
   trainer run(model_for(what), options_for(what));
@@ -185,7 +254,7 @@ TEST_CASE("a monitor that hoards tensors is detached, with a message") {
         lent = lent || record.tensor.defined();
   });
   modest.wants.needs = tensor_needs::statistics;
-  modest.limits.held_bytes = 1;
+  modest.limits.held_bytes = 1 << 20;  // its own records, while they wait
   const auto id = run.attach(greedy);
   const auto beside = run.attach(modest);
   for (int i = 0; i < 30; ++i)
@@ -196,7 +265,7 @@ TEST_CASE("a monitor that hoards tensors is detached, with a message") {
     run.detach(id);
     FAIL("it may keep what it likes");
   } catch (const error& reason) {
-    CHECK_THAT(reason.what(), ContainsSubstring("it holds tensors"));
+    CHECK_THAT(reason.what(), ContainsSubstring("it holds events and tensors"));
   }
 }
 

@@ -41,9 +41,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data,
     const auto to = std::make_shared<outbox>(1 << 16, [] {});
     monitor_desk desk(powers());
     for (int times = 0; times < 2; ++times)
-      json_text(desk.answer(1, to, request));
-    desk.client_left(1);
-    desk.detach_all();
+      json_text(desk.answer(1, to, request)());
+    desk.client_left(1)();
+    desk.detach_all()();
     const auto wants = subscription_of(request);
     testing::require(json_of(subscription_of(json_of(wants)))
                      == json_of(wants));

@@ -35,6 +35,11 @@ class faked_job {
     return made;
   }
 
+  void give_up(const std::string& reason) {
+    const std::scoped_lock lock(mutex_);
+    for (const auto& [id, each] : attached_)
+      each.given_up(reason);
+  }
   void feed(const event& what) {
     const std::scoped_lock lock(mutex_);
     for (const auto& [id, each] : attached_)
@@ -69,8 +74,10 @@ class faked_job {
     return last_;
   }
   void remove(std::int64_t id) {
-    const std::scoped_lock lock(mutex_);
-    const auto found = attached_.extract(id);
+    const auto found = [&] {
+      const std::scoped_lock lock(mutex_);
+      return attached_.extract(id);
+    }();
     if (found && found.mapped().finish)
       found.mapped().finish();
   }
