@@ -95,10 +95,7 @@ struct coordinator_state : step_supervisor {
     return core.running() && core.step()->serial == serial;
   }
 
-  void publish(event what) {
-    self->send(book->hub,
-               publish_event{std::make_shared<const event>(std::move(what))});
-  }
+  void publish(event what) { book->publish(self, std::move(what)); }
 
   /// The first failure is the root: an actor that fails sends nothing on, so
   /// that the others can only wait.
@@ -114,6 +111,14 @@ struct coordinator_state : step_supervisor {
     if (!failed.empty())
       return;
     failed = request.reason;
+    end_by_failure();
+  }
+
+  /// Of no op of its own.
+  void end_by_failure() {
+    event_source source;
+    source.step = last_step;
+    publish(failure_event{source, {}, failed});
     end(false);
   }
 
@@ -128,7 +133,7 @@ struct coordinator_state : step_supervisor {
 
   void on(const peer_lost& lost) {
     if (ends_with(lost, core.step()))
-      end(false);
+      end_by_failure();
   }
 
   void interrupt(const interrupt_run& request) {

@@ -32,8 +32,7 @@ struct loader_state {
     auto source = now;
     source.step += at.steps_ahead;
     source.microbatch = at.microbatch;
-    self->send(book->hub, publish_event{std::make_shared<const event>(
-                            slow_load_event{source, seconds})});
+    book->publish(self, slow_load_event{source, seconds});
   }
 
   void begin(const begin_step& message) {

@@ -274,8 +274,7 @@ run_health pipeline::health() const {
 }
 
 void pipeline::publish(event what) {
-  caf::anon_send(impl_->book->hub,
-                 publish_event{std::make_shared<const event>(std::move(what))});
+  impl_->book->publish(std::move(what));
 }
 
 event_board& pipeline::board() {
@@ -284,12 +283,7 @@ event_board& pipeline::board() {
 
 observer::publisher pipeline::tensor_outlet() const {
   return [book = impl_->book](tensors_event observed) {
-    if (book->links && !book->links->leads())
-      book->links->tell(to_frame(event(std::move(observed))));
-    else
-      caf::anon_send(
-        book->hub,
-        publish_event{std::make_shared<const event>(std::move(observed))});
+    book->publish(std::move(observed));
   };
 }
 

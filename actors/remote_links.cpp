@@ -156,11 +156,12 @@ void remote_links::check(std::int32_t from, const rank_done& report) {
 
 void remote_links::check(std::int32_t from, const event& told) const {
   const auto& at = source_of(told);
+  const bool is_load = std::holds_alternative<slow_load_event>(told);
   const bool is_known =
-    std::holds_alternative<tensors_event>(told)
+    (is_load || std::holds_alternative<tensors_event>(told))
     && is_below(at.data_rank, layout_.data_ranks)
     && (at.rank == none || is_below(at.rank, ranks_))
-    && is_below(at.stage, stages_)
+    && (is_load || is_below(at.stage, stages_))
     && (at.microbatch == none || is_below(at.microbatch, most_microbatches_));
   if (!is_known)
     fail(error_code::mismatch,

@@ -1,3 +1,7 @@
+#include <ATen/ops/_neg_view.h>
+#include <ATen/ops/equal.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/ones.h>
 #include <ATen/ops/zeros.h>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_exception.hpp>
@@ -284,6 +288,68 @@ TEST_CASE("a process that leaves is named, with who waited for it") {
   CHECK(errors[1] == "");
   for (const auto p : {0U, 2U})
     CHECK_THAT(errors[p], ContainsSubstring("process 1 (rank 1) is gone"));
+}
+
+TEST_CASE("monitors learn that a process is gone") {
+  joined_meshes meshes(2);
+  std::string reason;
+  in_all(meshes, [&](const auto& job) {
+    auto run = make({.ranks = 2}, job);
+    if (job->place().leads()) {
+      monitor watcher;
+      watcher.see = [&](const event& seen) {
+        if (const auto* failure = std::get_if<failure_event>(&seen))
+          reason = failure->reason;
+      };
+      run.attach(watcher);
+    }
+    run.step(small_text());
+    if (!job->place().leads())
+      return;
+    try {
+      run.step(small_text());
+    } catch (const error&) {
+      run.finish_monitors();
+      throw;
+    }
+  });
+  CHECK_THAT(reason, ContainsSubstring("process 1 (rank 1) is gone"));
+}
+
+TEST_CASE("tensors that can't travel are left out of what monitors are told") {
+  tensor_record record;
+  record.owner = std::make_shared<const tensor_owner>();
+  record.tensor = at::ones({2}, at::kComplexFloat);
+  auto twice = record;
+  twice.tensor = at::_neg_view(at::ones({2}));
+  const event sent = tensors_event{{}, false, 1, {record, twice}};
+  const auto read = read_control(to_frame(sent));
+  const auto& told = std::get<tensors_event>(std::get<event>(read)).tensors;
+  CHECK_FALSE(told[0].tensor.defined());
+  CHECK(at::equal(told[1].tensor, at::full({2}, -1.0)));
+}
+
+TEST_CASE("slow loads of all processes are told") {
+  joined_meshes meshes(2);
+  std::atomic<int> told = 0;
+  const auto errors = in_all(meshes, [&](const auto& job) {
+    auto options = options_for({.ranks = 2});
+    options.job = job;
+    options.slow_load_seconds = 1e-9;
+    trainer run(model_for({.ranks = 2}), std::move(options));
+    if (job->place().leads()) {
+      monitor watcher;
+      watcher.see = [&](const event& seen) {
+        told += std::holds_alternative<slow_load_event>(seen);
+      };
+      run.attach(watcher);
+    }
+    for (int i = 0; i < 2; ++i)
+      run.step(small_text());
+    run.finish_monitors();
+  });
+  CHECK(errors == std::vector<std::string>(2));
+  CHECK(told >= 2 * 2 * 4);  // both processes load each microbatch of a step
 }
 
 TEST_CASE("tensors of another run are refused, and everybody hears why") {
