@@ -54,14 +54,17 @@ bool top_view::add(const event& what) {
   }
   if (const auto* memory = std::get_if<memory_event>(&what))
     of_rank().resident_bytes = memory->resident_bytes;
+  if (std::holds_alternative<dropped_event>(what))
+    gathering_.clear();
   const auto* ops = collector_.add(what);
   if (!ops || source_of(what).phase != phase::training)
     return false;
+  auto traffic = std::exchange(gathering_, {});
   if (std::ssize(*ops) < number(info_, "ranks"))
     return false;  // it began before anybody watched
   step_ = std::get<step_event>(what);
   ops_ = *ops;
-  traffic_ = std::exchange(gathering_, {});
+  traffic_ = std::move(traffic);
   std::ranges::sort(ops_, {}, [](const ops_event& each) {
     return std::pair(each.source.data_rank, each.source.rank);
   });

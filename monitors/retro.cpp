@@ -8,6 +8,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <utility>
 
 #include "troupe/engine/checkpoint/safetensors.hpp"
 #include "troupe/monitors/frame.hpp"
@@ -61,8 +62,8 @@ class retro_state {
       conclude(step->source, step->losses.empty() ? 0 : step->losses[0].value);
     else if (const auto* failure = std::get_if<failure_event>(&what))
       dump(failure->source, "the run failed: " + failure->reason);
-    else if (std::holds_alternative<dropped_event>(what))
-      now_ = {};
+    else if (const auto* dropped = std::get_if<dropped_event>(&what))
+      forget(dropped->source);
   }
 
  private:
@@ -115,6 +116,16 @@ class retro_state {
     now_ = {};
     if (static_cast<std::int64_t>(ring_.size()) > options_.steps)
       ring_.pop_front();
+  }
+
+  /// The rest of a step was dropped; what had fired in it is kept.
+  void forget(const event_source& next) {
+    auto source = next;
+    if (!now_.ops.empty())
+      source.step = now_.ops.front().source.step;
+    if (const auto rule = std::exchange(fired_, std::nullopt))
+      dump(source, *rule + " (the rest of that step was dropped)");
+    now_ = {};
   }
 
   void dump(const event_source& source, const std::string& rule) {

@@ -9,6 +9,8 @@ const std::vector<ops_event>* step_collector::add(const event& what) {
     gathering_.push_back(*ops);
     return nullptr;
   }
+  if (std::holds_alternative<dropped_event>(what))
+    gathering_.clear();
   if (!std::holds_alternative<step_event>(what))
     return nullptr;
   finished_ = std::exchange(gathering_, {});

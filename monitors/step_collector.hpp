@@ -7,7 +7,8 @@
 namespace troupe {
 
 /// Gathers what the ranks executed until the step's summary comes, which is
-/// always its last event.
+/// always its last event. What was gathered of a step whose rest was dropped
+/// is thrown away.
 class step_collector {
  public:
   /// The finished step's ops; null until its summary came.

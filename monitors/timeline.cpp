@@ -166,6 +166,8 @@ struct timeline_state {
       std::ranges::move(anomalies_of(*op), std::back_inserter(anomalies));
       return;
     }
+    if (std::holds_alternative<dropped_event>(what))
+      anomalies.clear();
     const auto* ops = collector.add(what);
     if (!ops || ops->empty())
       return;

@@ -53,6 +53,23 @@ TEST_CASE("when a rule fires the last steps and the tensors are written") {
   CHECK(std::isnan(tensors[0].second[0][0].item<double>()));
 }
 
+TEST_CASE(
+  "what fired before events were dropped is kept, and blames no other") {
+  const temporary_folder folder;
+  auto sink = std::make_shared<recording_sink>();
+  auto made = retro_monitor({.folder = folder / ""}, sink);
+  tensor_record bad;
+  bad.owner =
+    std::make_shared<const tensor_owner>(tensor_owner{"fc", "linear"});
+  bad.statistics.nans = 1;
+  made.see(tensors_event{{.step = 3}, false, 1, {bad}});
+  made.see(dropped_event{{.step = 7}, 9});
+  REQUIRE(sink->alerts.size() == 1);
+  CHECK_THAT(sink->alerts[0].text, Catch::Matchers::StartsWith("step 3: "));
+  made.see(step_with(8, 1.0));
+  CHECK(sink->alerts.size() == 1);
+}
+
 TEST_CASE("values and losses beyond their limits fire too") {
   const temporary_folder folder;
   auto sink = std::make_shared<recording_sink>();
