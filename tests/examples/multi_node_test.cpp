@@ -71,19 +71,41 @@ TEST_CASE("two processes with a relay between them train the same bits") {
   CHECK(took > std::chrono::milliseconds(4 * 20));
 }
 
-TEST_CASE("hosts of namespaces with loss and delay train the same bits") {
+namespace {
+
+/// Trains on hosts of network namespaces, joined as the flags say, and compares
+/// with the plain loop; skips where this machine has none.
+void compare_on_hosts(const std::string& flags, const std::string& shape) {
   const temporary_folder folder;
   const auto job = folder / "job";
-  const auto run = run_program(
-    demos + "run --troupe " + program + " --rate 1gbit --loss 1% --delay 2ms --"
-    + training(folder) + " --save-parameters " + job);
-  INFO(run.output);
+  const auto run =
+    run_program(demos + "run --troupe " + program + " " + flags + " --"
+                + training(folder) + shape + " --save-parameters " + job);
+  INFO(flags << shape << "\n" << run.output);
   if (run.output.starts_with("run: needs ")
       || run.output.find("gives no network namespaces") != std::string::npos)
     SKIP(run.output);
   CHECK(run.exit_code == 0);
   CHECK_THAT(run.output, ContainsSubstring("[host 0] step 4/4"));
   CHECK((content(job) == plain_bits(folder)));
+}
+
+}  // namespace
+
+TEST_CASE("hosts of namespaces with loss and delay train the same bits") {
+  compare_on_hosts("--rate 1gbit --loss 1% --delay 2ms", "");
+}
+
+TEST_CASE(
+  "hosts that lose packets, or are far, train the same bits by every "
+  "schedule",
+  "[.full]") {
+  for (const std::string between : {"--loss 1%", "--delay 20ms"})
+    for (const std::string shape :
+         {"gpipe", "1f1b", "eager_1f1b", "interleaved_1f1b --stages-per-rank 2",
+          "breadth_first --stages-per-rank 2",
+          "depth_first --breadth 2 --stages-per-rank 2"})
+      compare_on_hosts(between, " --schedule " + shape);
 }
 
 TEST_CASE("the demo of several hosts says what it needs") {
