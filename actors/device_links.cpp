@@ -35,6 +35,18 @@ bool device_links::averages(std::int32_t stage) const {
          != layout_.process_of(layout_.data_ranks - 1, rank);
 }
 
+/// A communicator has a rank a process.
+void device_links::require_one_replica_here() const {
+  std::int32_t here = 0;
+  for (std::int32_t d = 0; d < layout_.data_ranks; ++d)
+    here += layout_.is_here(d, 0);
+  if (here > 1 && here < layout_.data_ranks)
+    fail(error_code::invalid_argument,
+         "this process holds {} of {} replicas, which devices can't average "
+         "together; start {} processes or more, or one",
+         here, layout_.data_ranks, layout_.data_ranks);
+}
+
 /// The same in all processes, which make them in this order.
 std::vector<device_links::key> device_links::all_links() const {
   std::vector<key> all;
@@ -93,10 +105,12 @@ communicator_options device_links::options_of(const key& of,
     options.name =
       fmt::format("edge of replica {} from stage {} to {}", d, from, to);
   }
+  options.cancelled = [this] { return ended_.load(); };
   return options;
 }
 
 void device_links::connect(mesh& job) {
+  require_one_replica_here();
   const auto all = all_links();
   std::vector<std::string> ids;
   if (layout_.process == 0)
@@ -116,10 +130,15 @@ void device_links::connect(mesh& job) {
     const auto options =
       options_of(all[i], communicator_id(bytes, bytes + ids[i].size()));
     const auto [d, stage] = own_end(all[i]);
+    const auto& device = device_of(d, stage).on();
     auto made = std::unique_ptr<link>(new link{
-      options.name, device_of(d, stage).on()->make_communicator(options),
+      options.name, device->make_communicator(options),
+      device->make_stream(stream_priority::high),
       communicator_watch(std::chrono::duration<double>(stall_seconds_))});
-    links_.emplace(all[i], std::move(made));
+    {
+      const std::scoped_lock lock(making_);
+      links_.emplace(all[i], std::move(made));
+    }
     try_out(all[i]);
   }
 }
@@ -128,7 +147,7 @@ void device_links::connect(mesh& job) {
 void device_links::try_out(const key& of) {
   const auto [d, stage] = own_end(of);
   auto& device = device_of(d, stage);
-  auto& stream = device.data();
+  auto& stream = *at(of).stream;
   const auto scope = stream.enter();
   const auto small = at::zeros(
     {1}, at::TensorOptions().dtype(at::kFloat).device(device.device()));
@@ -166,23 +185,27 @@ void device_links::send(std::int32_t data_rank, std::int32_t from,
                         std::int32_t to, const tensor_list& tensors,
                         const event_handle& ready, const std::string& op) {
   const at::NoGradGuard no_grad;
-  auto& stream = device_of(data_rank, from).sends();
-  take_over(stream, tensors, ready);
-  const auto scope = stream.enter();
+  auto& on = at({data_rank, from, to});
+  take_over(*on.stream, tensors, ready);
+  const auto scope = on.stream->enter();
   for (const auto& tensor : tensors)
     if (tensor.defined() && tensor.numel() > 0)
       enqueue(
-        at({data_rank, from, to}),
+        on,
         {transfer_kind::send, tensor.contiguous(), {}, 1, reduce_kind::sum, op},
-        stream);
+        *on.stream);
+  auto& device = device_of(data_rank, from);
+  if (!device.overlaps_transfers())
+    device.compute().wait_for(*on.stream->record());
 }
 
 tensor_list device_links::receive(const envelope& announced,
                                   const std::string& op, event_handle& ready) {
   const at::NoGradGuard no_grad;
   auto& device = device_of(announced.data_rank, announced.to_stage);
-  auto& stream = device.receives();
-  const auto scope = stream.enter();
+  auto& on =
+    at({announced.data_rank, announced.from_stage, announced.to_stage});
+  const auto scope = on.stream->enter();
   tensor_list tensors;
   for (const auto& [dtype, sizes] : announced.tensors) {
     if (dtype == at::ScalarType::Undefined) {
@@ -193,11 +216,11 @@ tensor_list device_links::receive(const envelope& announced,
       sizes, at::TensorOptions().dtype(dtype).device(device.device())));
     if (tensors.back().numel() > 0)
       enqueue(
-        at({announced.data_rank, announced.from_stage, announced.to_stage}),
+        on,
         {transfer_kind::receive, {}, tensors.back(), 0, reduce_kind::sum, op},
-        stream);
+        *on.stream);
   }
-  ready = stream.record();
+  ready = on.stream->record();
   return tensors;
 }
 
@@ -205,14 +228,15 @@ event_handle device_links::average(std::int32_t data_rank, std::int32_t stage,
                                    const tensor_list& parameters,
                                    const event_handle& ready) {
   const at::NoGradGuard no_grad;
-  auto& stream = device_of(data_rank, stage).data();
+  auto& on = at({0, stage, stage});
+  auto& stream = *on.stream;
   const auto scope = stream.enter();
   for (const auto& parameter : parameters) {
     const auto& gradient = parameter.grad();
     if (!gradient.defined())
       continue;
     take_over(stream, {gradient}, ready);
-    enqueue(at({0, stage, stage}),
+    enqueue(on,
             {transfer_kind::all_reduce, gradient, gradient, -1,
              reduce_kind::mean, fmt::format("{}REDUCE_GRAD", stage)},
             stream);
@@ -224,6 +248,7 @@ void device_links::abort() noexcept {
   constexpr std::chrono::milliseconds patience{500};
   if (ended_.exchange(true))
     return;
+  const std::scoped_lock making(making_);
   for (auto& [of, each] : links_) {
     // Who is stuck in a call is freed by this.
     const std::unique_lock lock(each->mutex, patience);

@@ -35,7 +35,8 @@ class device_links {
                double stall_seconds);
 
   /// All processes of the job call it at once; waits until all communicators
-  /// are made and have moved something.
+  /// are made and have moved something, or the run has ended. Throws
+  /// `invalid_argument` where a process holds several replicas of a stage.
   void connect(mesh& job);
 
   /// Behind what made the tensors at `ready`.
@@ -64,10 +65,14 @@ class device_links {
   struct link {
     std::string name;
     std::unique_ptr<communicator> calls;
+    /// Of an edge: a send blocks its stream until it is received, so that two
+    /// edges on one could wait for each other.
+    std::unique_ptr<device_stream> stream;
     communicator_watch watch;
     std::timed_mutex mutex = {};  // a call may take its time on the host
   };
 
+  void require_one_replica_here() const;
   std::vector<key> all_links() const;
   communicator_options options_of(const key& of, communicator_id id) const;
   bool takes_part(const key& of) const;
@@ -83,6 +88,7 @@ class device_links {
   devices_by_rank devices_;
   double stall_seconds_;
   std::atomic<bool> ended_ = false;
+  std::mutex making_;  // links_, until all are made
   std::map<key, std::unique_ptr<link>> links_;
 };
 

@@ -45,8 +45,13 @@ std::vector<int> numbers_in(const std::string& device) {
 /// All devices; of several processes on one machine, each takes its own.
 std::vector<int> all_devices(int devices) {
   const auto place = read_environment();
+  if (place.local_processes > devices)
+    fail(error_code::invalid_argument,
+         "{} processes of this machine would share {} GPUs, but NCCL takes one "
+         "rank a GPU; start at most {} on each machine",
+         place.local_processes, devices, devices);
   if (place.local_processes > 1)
-    return {place.local_process % devices};
+    return {place.local_process};
   std::vector<int> all;
   for (int i = 0; i < devices; ++i)
     all.push_back(i);

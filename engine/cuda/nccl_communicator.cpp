@@ -54,9 +54,11 @@ nccl_communicator::nccl_communicator(int device, communicator_options options)
   config.commName = options_.name.c_str();
   const auto call =
     fmt::format("joining as {} of {}", options_.rank, options_.size);
-  check(
-    ncclCommInitRankConfig(&handle_, options_.size, id, options_.rank, &config),
-    named(call));
+  ncclComm_t made = nullptr;
+  const auto begun =
+    ncclCommInitRankConfig(&made, options_.size, id, options_.rank, &config);
+  handle_ = made;
+  check(begun, named(call));
   try {
     settle(call);
   } catch (...) {
@@ -91,8 +93,11 @@ void nccl_communicator::settle(const std::string& call) {
   const auto begin = clock_type::now();
   const std::chrono::duration<double> time_out{options_.time_out};
   for (auto now = state(); now != ncclSuccess; now = state()) {
+    require_alive();
     if (now != ncclInProgress)
       fail_with(now, call);
+    if (options_.cancelled && options_.cancelled())
+      fail(error_code::transport, "{}: the run has ended", named(call));
     if (clock_type::now() - begin > time_out)
       fail(error_code::transport,
            "{}: not taken within {:.0f} s: a peer is missing, or makes another "
@@ -132,8 +137,8 @@ std::string nccl_communicator::problem() {
 }
 
 void nccl_communicator::abort() noexcept {
-  if (handle_)
-    ncclCommAbort(std::exchange(handle_, nullptr));
+  if (const auto handle = handle_.exchange(nullptr))
+    ncclCommAbort(handle);
 }
 
 void nccl_communicator::finish() {
@@ -141,7 +146,7 @@ void nccl_communicator::finish() {
   const c10::cuda::CUDAGuard guard{static_cast<c10::DeviceIndex>(device_)};
   check(ncclCommFinalize(handle_), named("ending"));
   settle("ending");
-  check(ncclCommDestroy(std::exchange(handle_, nullptr)), named("ending"));
+  check(ncclCommDestroy(handle_.exchange(nullptr)), named("ending"));
 }
 
 }  // namespace troupe

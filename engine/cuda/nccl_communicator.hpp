@@ -2,6 +2,8 @@
 
 #include <nccl.h>
 
+#include <atomic>
+
 #include "troupe/engine/device/communicator.hpp"
 
 namespace troupe {
@@ -31,7 +33,8 @@ class nccl_communicator final : public communicator {
 
   const int device_;
   const communicator_options options_;
-  ncclComm_t handle_ = nullptr;
+  /// Any thread may abort, while another waits for a call to be taken.
+  std::atomic<ncclComm_t> handle_ = nullptr;
 };
 
 communicator_id make_nccl_id();

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -46,6 +47,8 @@ struct communicator_options {
   std::string name{};  // what errors call it: "edge 0->1"
   /// Seconds that its making, and each call, may take on the host.
   double time_out = 60;
+  /// Asked while the host waits: true ends the wait with an error. May be null.
+  std::function<bool()> cancelled{};
 };
 
 /// Moves tensors between the devices of several ranks, on streams: a call
@@ -67,8 +70,7 @@ class communicator {
   /// Any thread may ask while no other ends the communicator.
   virtual std::string problem() = 0;
   /// Ends all calls in flight, so that their streams go on, and the
-  /// communicator. All ranks that are left do so; who has several communicators
-  /// aborts them within one group. Never throws.
+  /// communicator. All ranks that are left do so. Never throws.
   virtual void abort() noexcept = 0;
   /// Waits until all calls are done, on all ranks, and ends the communicator.
   virtual void finish() = 0;

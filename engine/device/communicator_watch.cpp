@@ -16,6 +16,7 @@ std::string describe(const std::string& communicator, const stuck_call& stuck) {
 void communicator_watch::note(std::string call, event_handle done,
                               time_point now) {
   const std::lock_guard lock{mutex_};
+  forget_what_is_done(now);
   if (calls_.empty())
     first_since_ = now;
   calls_.push_back({std::move(call), std::move(done)});
@@ -30,12 +31,16 @@ bool communicator_watch::first_is_done() const {
   }
 }
 
-std::optional<stuck_call> communicator_watch::look(time_point now) {
-  const std::lock_guard lock{mutex_};
+void communicator_watch::forget_what_is_done(time_point now) {
   while (!calls_.empty() && first_is_done()) {
     calls_.pop_front();
     first_since_ = now;
   }
+}
+
+std::optional<stuck_call> communicator_watch::look(time_point now) {
+  const std::lock_guard lock{mutex_};
+  forget_what_is_done(now);
   const std::chrono::duration<double> waited = now - first_since_;
   if (calls_.empty() || waited < time_out_)
     return {};

@@ -34,7 +34,8 @@ class communicator_watch {
   explicit communicator_watch(std::chrono::duration<double> time_out)
     : time_out_{time_out} {}
 
-  /// A call was given to a stream, and is done at `done`.
+  /// A call was given to a stream, and is done at `done`; those that are done
+  /// by now are forgotten.
   void note(std::string call, event_handle done, time_point now);
 
   /// Forgets what is done; the first call that is not, if it has been first
@@ -42,7 +43,7 @@ class communicator_watch {
   /// names the call.
   std::optional<stuck_call> look(time_point now);
 
-  /// Calls that were not done when somebody last looked.
+  /// Calls that were not done when one was last noted, or somebody looked.
   std::size_t in_flight() const;
 
  private:
@@ -52,6 +53,7 @@ class communicator_watch {
   };
 
   bool first_is_done() const;
+  void forget_what_is_done(time_point now);
 
   const std::chrono::duration<double> time_out_;
   mutable std::mutex mutex_;

@@ -36,6 +36,7 @@ class rank_device {
   device_stream& data() { return data_ ? *data_ : *compute_; }
   device_stream& sends() { return sends_ ? *sends_ : *compute_; }
   device_stream& receives() { return receives_ ? *receives_ : *compute_; }
+  bool overlaps_transfers() const { return sends_ != nullptr; }
 
   /// A compute op was given to its stream up to here. Waits, on the host, if
   /// it has run too far ahead (Fast-LLM's throttle).

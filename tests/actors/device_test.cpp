@@ -192,7 +192,7 @@ namespace {
 
 /// A device for each process, links from device to device or by the host.
 void compare_job(const small_case& what, std::int32_t processes,
-                 bool device_links) {
+                 bool device_links, const overlap_options& overlap = {}) {
   INFO(describe(what) << " in " << processes << " processes");
   const auto on_cpu = train(what, nullptr);
   const faked_accelerator watch;  // over those of all processes
@@ -204,6 +204,7 @@ void compare_job(const small_case& what, std::int32_t processes,
     options.job = job;
     options.devices = {std::make_shared<faked_accelerator>()};
     options.device_links = device_links;
+    options.overlap = overlap;
     trainer training(model_for(what), options);
     for (int i = 0; i < 3; ++i)
       training.step(small_text());
@@ -236,6 +237,25 @@ TEST_CASE("replicas on devices of several processes train the same bits") {
   compare_job({.data_parallel = 2, .clip = 0.5}, 2, true);
   compare_job({.data_parallel = 2, .clip = 0.5}, 4, true);
   compare_job({.ranks = 1, .data_parallel = 3}, 3, true);
+}
+
+TEST_CASE("without overlap links keep streams of their own") {
+  compare_job({.schedule = "interleaved_1f1b", .stages_per_rank = 2}, 2, true,
+              {.data = false, .reduce = false, .transfers = false});
+}
+
+TEST_CASE("several replicas of a process are refused on devices") {
+  joined_meshes meshes(2);
+  const faked_accelerator watch;
+  const small_case what{.ranks = 1, .data_parallel = 4};
+  const auto errors = in_all(meshes, [&](const std::shared_ptr<mesh>& job) {
+    auto options = options_for(what);
+    options.job = job;
+    options.devices = {std::make_shared<faked_accelerator>()};
+    const trainer training(model_for(what), options);
+  });
+  for (const auto& error : errors)
+    CHECK_THAT(error, ContainsSubstring("holds 2 of 4 replicas"));
 }
 
 TEST_CASE("a failure lets no device wait for another") {

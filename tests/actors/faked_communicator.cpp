@@ -36,13 +36,45 @@ std::shared_ptr<exchange_place> place_of(const communicator_id& id) {
   return place;
 }
 
+/// On a real device a send blocks its stream until it is received: what shares
+/// a stream could wait for each other.
+class own_streams {
+ public:
+  void require(const device_stream& stream, const void* communicator,
+               const std::string& name) {
+    const std::scoped_lock lock(mutex_);
+    const auto [at, added] = owners_.try_emplace(&stream, communicator);
+    if (at->second != communicator)
+      throw error(error_code::internal,
+                  name + " shares its stream with another communicator");
+  }
+  void forget(const void* communicator) {
+    const std::scoped_lock lock(mutex_);
+    std::erase_if(
+      owners_, [&](const auto& item) { return item.second == communicator; });
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<const device_stream*, const void*> owners_;
+};
+
+own_streams& streams() {
+  static own_streams all;
+  return all;
+}
+
 class faked_communicator final : public communicator {
  public:
   explicit faked_communicator(const communicator_options& options)
     : options_(options), place_(place_of(options.id)) {}
-  ~faked_communicator() override { abort(); }
+  ~faked_communicator() override {
+    abort();
+    streams().forget(this);
+  }
 
   void enqueue(const transfer& what, device_stream& stream) override {
+    streams().require(stream, this, options_.name);
     const auto scope = stream.enter();
     switch (what.kind) {
       case transfer_kind::send:

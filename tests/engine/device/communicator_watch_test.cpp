@@ -61,6 +61,14 @@ TEST_CASE("a watch forgets what is done, and time without calls") {
   CHECK(calls.watch.look(calls.begin + 111s)->call == "late");
 }
 
+TEST_CASE("a watch that nobody asks remembers no more than what is not done") {
+  noted_calls calls{3};
+  calls.events[0]->done = calls.events[1]->done = true;
+  calls.watch.note("next", std::make_shared<hand_event>(), calls.begin + 5s);
+  CHECK(calls.watch.in_flight() == 2);
+  CHECK(calls.watch.look(calls.begin + 16s)->call == "call 2");
+}
+
 TEST_CASE("a watch names the call whose device failed") {
   noted_calls calls{1};
   calls.events[0]->broken = true;
