@@ -29,6 +29,11 @@ void outbox::put(const std::string& frame) {
   wake_();
 }
 
+bool outbox::is_full() const {
+  const std::scoped_lock lock(mutex_);
+  return waiting_.size() + leaving_ >= limit_;
+}
+
 void outbox::close() {
   const std::scoped_lock lock(mutex_);
   wake_ = nullptr;

@@ -22,6 +22,8 @@ class outbox {
   bool offer(const std::vector<std::string>& frames);
   /// A frame that is never dropped; the caller bounds how many there are.
   void put(const std::string& frame);
+  /// Whether as much waits as may: time to ask for no more.
+  bool is_full() const;
   /// From now on nothing is taken, and nobody woken.
   void close();
   bool is_open() const;

@@ -38,6 +38,7 @@ session::session(std::int64_t id, socket_type socket, session_host& host)
     parser_(hello_limit),
     wake_(socket_.get_executor()),
     watchdog_(socket_.get_executor()),
+    room_(socket_.get_executor()),
     end_by_(after(host.options.hello_seconds)) {}
 
 void session::start() {
@@ -67,6 +68,7 @@ void session::close() {
   leaving_ = true;
   wake_.cancel();
   watchdog_.cancel();
+  room_.cancel();
 }
 
 void session::leave(const std::string& refusal) {
@@ -77,6 +79,7 @@ void session::leave(const std::string& refusal) {
   leaving_ = true;
   end_by(after(1));
   wake_.cancel();
+  room_.cancel();
 }
 
 void session::end_by(clock::time_point when) {
@@ -113,6 +116,16 @@ asio::awaitable<void> session::serve() {
     const auto answer =
       co_await host_.answer(shared_from_this(), parse_json(frame.payload));
     out_->put(frame_bytes(live_type::answer, json_text(answer)));
+    co_await room();
+  }
+}
+
+/// Who asks and does not read is not read either.
+asio::awaitable<void> session::room() {
+  boost::system::error_code woken;
+  while (out_->is_full() && !leaving_) {
+    room_.expires_at(clock::time_point::max());
+    co_await room_.async_wait(asio::redirect_error(asio::use_awaitable, woken));
   }
 }
 
@@ -170,6 +183,7 @@ asio::awaitable<void> session::write() {
     if (trouble)
       co_return close();
     out_->sent();
+    room_.cancel();
   }
   socket_.shutdown(socket_type::shutdown_send, trouble);
 }

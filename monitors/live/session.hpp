@@ -36,9 +36,10 @@ struct session_host {
   std::function<void(session&)> left;
 };
 
-/// One client's connection: a hello, then requests, one at a time, while
-/// streams go out. Lives on one thread, but for its outbox. Whatever the
-/// client does wrong ends its session and nothing else.
+/// One client's connection: a hello, then requests, one at a time and none
+/// while its outbox is full, while streams go out. Lives on one thread, but for
+/// its outbox. Whatever the client does wrong ends its session and nothing
+/// else.
 class session : public std::enable_shared_from_this<session> {
  public:
   using socket_type = boost::asio::generic::stream_protocol::socket;
@@ -62,6 +63,7 @@ class session : public std::enable_shared_from_this<session> {
   boost::asio::awaitable<void> watch();
   boost::asio::awaitable<live_frame> next_frame();
   boost::asio::awaitable<void> serve();
+  boost::asio::awaitable<void> room();
   boost::asio::awaitable<void> discard();
   void check_hello(const live_frame& frame);
   void end_by(clock::time_point when);
@@ -72,7 +74,7 @@ class session : public std::enable_shared_from_this<session> {
   outbox_pointer out_;
   frame_parser parser_;
   std::string chunk_;
-  boost::asio::steady_timer wake_, watchdog_;
+  boost::asio::steady_timer wake_, watchdog_, room_;
   clock::time_point end_by_, write_by_ = clock::time_point::max();
   bool leaving_ = false;
 };

@@ -4,6 +4,7 @@
 #include <catch2/matchers/catch_matchers_exception.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 
+#include <atomic>
 #include <filesystem>
 
 #include "faked_job.hpp"
@@ -205,6 +206,60 @@ TEST_CASE("a reader that takes nothing is sent away") {
       at.job.feed(step_number(i));
     return at.job.attached() == 0;
   }));
+}
+
+namespace {
+
+/// A job whose plan is long, and requests for it from somebody who reads no
+/// answer.
+struct flooded_job {
+  static constexpr int requests = 2000;
+
+  explicit flooded_job(endpoint_options options) {
+    options.powers = job.powers();
+    options.powers.plan = [this] {
+      ++answered;
+      return std::string(64 << 10, 'p');
+    };
+    options.queue_bytes = 100'000;
+    server = std::make_unique<endpoint_server>("unix:" + (folder / "s"),
+                                               std::move(options));
+    flood = std::make_unique<stranger>(server->where());
+    auto bytes = frame_bytes(live_type::hello, "{}");
+    for (int i = 0; i < requests; ++i)
+      bytes += frame_bytes(live_type::request, R"({"do":"plan"})");
+    flood->say(bytes);
+  }
+
+  std::atomic<int> answered = 0;
+  temporary_folder folder;
+  faked_job job;
+  std::unique_ptr<endpoint_server> server;
+  std::unique_ptr<stranger> flood;
+};
+
+}  // namespace
+
+TEST_CASE("who asks and does not read gets so many answers, then all") {
+  flooded_job at({});
+  live_client other(at.server->where());
+  for (int i = 0; i < 300; ++i)  // each round lets the flood have its turn
+    CHECK(other.request({{"do", "info"}})["schedule"] == "faked");
+  CHECK(at.answered < 60);  // the outbox, and what the system buffers
+  std::string heard;
+  while (at.answered < flooded_job::requests) {
+    heard.clear();
+    REQUIRE(at.flood->socket.read(heard, deadline(10))
+            == stream_socket::outcome::bytes);
+  }
+}
+
+TEST_CASE("who asks and does not read is sent away") {
+  endpoint_options options;
+  options.stalled_seconds = 0.1;
+  flooded_job at(options);
+  CHECK(becomes([&] { return at.server->connections() == 0; }));
+  CHECK(at.answered < 60);
 }
 
 TEST_CASE("a monitor that fails tells the client why") {
