@@ -10,6 +10,7 @@
 #include "troupe/cli/train_dashboard.hpp"
 #include "troupe/cli/train_devices.hpp"
 #include "troupe/cli/train_endpoint.hpp"
+#include "troupe/cli/train_files.hpp"
 #include "troupe/cli/train_job.hpp"
 #include "troupe/cli/train_monitors.hpp"
 #include "troupe/cli/train_output.hpp"

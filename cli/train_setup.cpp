@@ -4,7 +4,6 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <map>
 #include <sstream>
 
@@ -228,34 +227,6 @@ train_setup make_setup(const train_options& o) {
   run.slow_load_seconds = o.slow_load;
   add_data(setup, o);
   return setup;
-}
-
-void require_outputs(const train_options& o) {
-  std::map<std::string, std::string> taken;
-  const auto place = [](const std::string& path) {
-    std::error_code trouble;
-    return std::filesystem::weakly_canonical(path, trouble).string();
-  };
-  for (const auto& path : o.text)
-    taken.emplace(place(path), "--text");
-  for (const auto& [flag, path] :
-       {std::pair{"--initial", o.initial}, {"--schedule", o.schedule}})
-    if (!path.empty())
-      taken.emplace(place(path), flag);
-  for (const auto& [flag, path] : {std::pair{"--trace", o.trace},
-                                   {"--timeline", o.timeline},
-                                   {"--log-json", o.log_json},
-                                   {"--save-initial", o.save_initial},
-                                   {"--save-parameters", o.save_parameters}}) {
-    if (path.empty())
-      continue;
-    const auto [known, fresh] = taken.emplace(place(path), flag);
-    if (!fresh && !path.starts_with("/dev/"))
-      fail(error_code::invalid_argument,
-           "{} {} is the file of {} too; give it one of its own", flag, path,
-           known->second);
-    require_writable(path);
-  }
 }
 
 }  // namespace troupe::cli

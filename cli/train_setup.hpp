@@ -18,7 +18,4 @@ struct train_setup {
 /// Throws `invalid_argument`, `invalid_data`, `io` and what schedules throw.
 train_setup make_setup(const train_options& options);
 
-/// Throws `io` unless every output that was asked for can be written.
-void require_outputs(const train_options& options);
-
 }  // namespace troupe::cli

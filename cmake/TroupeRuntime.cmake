@@ -110,8 +110,11 @@ troupe_tests(live DIRECTORY tests/monitors/live
   DEPENDS troupe::live troupe::models PCH torch)
 troupe_tests(dashboard DIRECTORY tests/monitors/dashboard
   DEPENDS troupe::dashboard troupe::models PCH torch)
-troupe_tests(cli DIRECTORY tests/cli DEPENDS troupe::plan troupe::checkpoint
-  PCH torch NEEDS troupe)
+troupe_tests(cli DIRECTORY tests/cli DEPENDS troupe::sinks troupe::live
+  CLI11::CLI11 PCH torch NEEDS troupe)
+if(TROUPE_TESTS)
+  target_sources(tests_cli PRIVATE cli/top_view.cpp cli/train_files.cpp)
+endif()
 troupe_tests(examples DIRECTORY tests/examples DEPENDS troupe::plan
   NEEDS troupe)
 

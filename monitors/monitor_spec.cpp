@@ -118,19 +118,29 @@ monitor make_budget(settings& from, const monitor_context& context) {
                         context.sink);
 }
 
+/// A setting that says where something is written: a file, or the folder
+/// above the one where it is.
+struct output {
+  const char* key = nullptr;
+  const char* below = "";
+};
+
 struct entry {
   const char* name;
   monitor (*make)(settings&, const monitor_context&);
   const char* settings;
   const char* what;
+  std::array<output, 2> outputs = {};
 };
 
 constexpr std::array entries{
   entry{"gap", make_gap, "interval=1 match=* histogram=false",
         "gradient, activation and parameter statistics"},
-  entry{"gradient_dump", make_gradient_dump,
+  entry{"gradient_dump",
+        make_gradient_dump,
         "folder=. start=0 end= every=1 save_first_n= match=*",
-        "gradients as safetensors files"},
+        "gradients as safetensors files",
+        {{{"folder", "/gradients/"}}}},
   entry{"overflow", make_overflow,
         "match=* every=1 frames=21 trace= abort_after= underflow_share=0 "
         "stop=true",
@@ -139,19 +149,27 @@ constexpr std::array entries{
         "spikes of the loss and the gradient norm"},
   entry{"throughput", make_throughput, "interval=1 peak_flops=0 straggler=1.5",
         "tokens a second, MFU, memory, stragglers"},
-  entry{"timeline", make_timeline, "svg= trace= steps=32 anomalies=false",
-        "a picture of the last step, a Perfetto trace of the last steps"},
-  entry{"retro", make_retro,
+  entry{"timeline",
+        make_timeline,
+        "svg= trace= steps=32 anomalies=false",
+        "a picture of the last step, a Perfetto trace of the last steps",
+        {{{"svg"}, {"trace"}}}},
+  entry{"retro",
+        make_retro,
         "folder=. steps=8 match=* tensors=false nonfinite=true max_abs=0 "
         "loss_factor=0 dumps=4",
-        "the statistics of the last steps, written when a rule fires"},
+        "the statistics of the last steps, written when a rule fires",
+        {{{"folder", "/retro/"}}}},
   entry{"budget", make_budget, "share=0.02 longest=1000",
         "keeps what monitors cost below a share of the step time"},
 };
 
-}  // namespace
+struct chosen_monitor {
+  const entry* kind;
+  settings from;
+};
 
-monitor make_monitor(const std::string& spec, const monitor_context& context) {
+chosen_monitor chosen(const std::string& spec) {
   const auto colon = std::min(spec.find(':'), spec.size());
   const auto name = spec.substr(0, colon);
   const auto* found = std::ranges::find(
@@ -163,9 +181,28 @@ monitor make_monitor(const std::string& spec, const monitor_context& context) {
     fail(error_code::invalid_argument, "there is no monitor '{}'; there are {}",
          name, fmt::join(names, ", "));
   }
-  settings from("monitor " + name,
-                colon < spec.size() ? spec.substr(colon + 1) : "");
-  return found->make(from, context);
+  return {found, settings("monitor " + name,
+                          colon < spec.size() ? spec.substr(colon + 1) : "")};
+}
+
+}  // namespace
+
+monitor make_monitor(const std::string& spec, const monitor_context& context) {
+  auto [kind, from] = chosen(spec);
+  return kind->make(from, context);
+}
+
+std::vector<std::string> monitor_outputs(const std::string& spec) {
+  auto [kind, from] = chosen(spec);
+  std::vector<std::string> paths;
+  for (const auto& [key, below] : kind->outputs) {
+    std::string path = *below ? "." : "";
+    if (key)
+      from.read(key, path);
+    if (!path.empty())
+      paths.push_back(path + below);
+  }
+  return paths;
 }
 
 std::string monitor_help() {

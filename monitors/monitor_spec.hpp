@@ -30,6 +30,11 @@ struct monitor_context {
 /// that there are.
 monitor make_monitor(const std::string& spec, const monitor_context& context);
 
+/// The files that a monitor of this text would write; where it names them
+/// itself, the folder that they would be in, with a slash at its end. Throws
+/// `invalid_argument`.
+std::vector<std::string> monitor_outputs(const std::string& spec);
+
 /// A line for each monitor and its settings, for `--help`.
 std::string monitor_help();
 

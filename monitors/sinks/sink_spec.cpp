@@ -131,6 +131,11 @@ void require_sink(const std::string& spec) {
   kind->require(more);
 }
 
+std::string sink_output(const std::string& spec) {
+  const auto [kind, more] = chosen(spec);
+  return kind->require == &require_writable ? more : std::string{};
+}
+
 std::string sink_help() {
   std::string help;
   for (const auto& each : kinds)

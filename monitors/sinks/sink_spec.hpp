@@ -17,6 +17,10 @@ sink_pointer make_sink(const std::string& spec);
 /// look before any work.
 void require_sink(const std::string& spec);
 
+/// The file that a sink of this text would replace; empty: none. Throws
+/// `invalid_argument`.
+std::string sink_output(const std::string& spec);
+
 /// A line for each sink and its settings, for `--help`.
 std::string sink_help();
 

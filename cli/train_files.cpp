@@ -1,0 +1,84 @@
+#include "troupe/cli/train_files.hpp"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "troupe/monitors/monitor_spec.hpp"
+#include "troupe/monitors/sinks/sink_spec.hpp"
+#include "troupe/schedules/atomic_file.hpp"
+#include "troupe/schedules/error.hpp"
+
+namespace troupe::cli {
+
+namespace {
+
+struct used_file {
+  const char* flag;
+  std::string path;
+  bool is_folder() const { return path.ends_with('/'); }
+};
+
+std::filesystem::path place_of(const used_file& file) {
+  std::error_code trouble;
+  const auto end = file.path.size() - (file.is_folder() ? 1 : 0);
+  return std::filesystem::weakly_canonical(file.path.substr(0, end), trouble);
+}
+
+/// Whether a file is the other, or in that folder. Folders may be shared.
+bool meet(const used_file& a, const used_file& b) {
+  if (a.is_folder() && !b.is_folder())
+    return meet(b, a);
+  if (a.is_folder())
+    return false;
+  const auto inner = place_of(a), outer = place_of(b);
+  const auto parting = std::ranges::mismatch(inner, outer);
+  return parting.in2 == outer.end()
+         && (b.is_folder() || parting.in1 == inner.end());
+}
+
+std::vector<used_file> read_by(const train_options& o) {
+  std::vector<used_file> all;
+  for (const auto& path : o.text)
+    all.push_back({"--text", path});
+  all.push_back({"--initial", o.initial});
+  all.push_back({"--schedule", o.schedule});
+  all.push_back({"--endpoint-token-file", o.endpoint_token_file});
+  all.push_back({"--dashboard-token-file", o.dashboard_token_file});
+  all.push_back({"--job-token-file", o.job_token_file});
+  return all;
+}
+
+std::vector<used_file> written_by(const train_options& o) {
+  std::vector<used_file> all{{"--trace", o.trace},
+                             {"--timeline", o.timeline},
+                             {"--log-json", o.log_json},
+                             {"--save-initial", o.save_initial},
+                             {"--save-parameters", o.save_parameters}};
+  for (const auto& spec : o.monitor)
+    for (const auto& path : monitor_outputs(spec))
+      all.push_back({"--monitor", path});
+  for (const auto& spec : o.sink)
+    all.push_back({"--sink", sink_output(spec)});
+  return all;
+}
+
+}  // namespace
+
+void require_outputs(const train_options& o) {
+  auto taken = read_by(o);
+  for (const auto& file : written_by(o)) {
+    if (file.path.empty())
+      continue;
+    const auto known = std::ranges::find_if(
+      taken, [&](const used_file& other) { return meet(file, other); });
+    if (known != taken.end() && !file.path.starts_with("/dev/"))
+      fail(error_code::invalid_argument,
+           "{} {} is the file of {} too; give it one of its own", file.flag,
+           file.path, known->flag);
+    if (!file.is_folder())
+      require_writable(file.path);
+    taken.push_back(file);
+  }
+}
+
+}  // namespace troupe::cli

@@ -1,0 +1,82 @@
+#include "troupe/cli/train_files.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_exception.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+
+#include <filesystem>
+
+#include "../temporary_folder.hpp"
+#include "troupe/schedules/error.hpp"
+
+using namespace troupe;
+using namespace troupe::testing;
+
+namespace {
+
+struct bench {
+  void refused(const cli::train_options& options,
+               const std::string& because) const {
+    CHECK_THROWS_MATCHES(cli::require_outputs(options), error,
+                         Catch::Matchers::MessageMatches(
+                           Catch::Matchers::ContainsSubstring(because)));
+  }
+  cli::train_options writing(std::vector<std::string> monitors,
+                             std::vector<std::string> sinks) const {
+    cli::train_options made;
+    made.text = {text};
+    made.endpoint_token_file = token;
+    made.monitor = std::move(monitors);
+    made.sink = std::move(sinks);
+    return made;
+  }
+
+  temporary_folder folder;
+  std::string made = [&] {
+    std::filesystem::create_directory(folder / "retro");
+    return folder / "";
+  }();
+  std::string text = folder.write("retro/book.txt", "once upon a time");
+  std::string token = folder.write("token", "secret");
+};
+
+}  // namespace
+
+TEST_CASE("a sink that would replace what the run reads or writes is refused") {
+  const bench at;
+  at.refused(at.writing({}, {"csv:" + at.text}), "is the file of --text too");
+  at.refused(at.writing({}, {"json:" + at.folder / "./retro/../token"}),
+             "is the file of --endpoint-token-file too");
+  const auto shared = at.folder / "a";
+  at.refused(at.writing({}, {"json:" + shared, "csv:" + shared}),
+             "is the file of --sink too");
+  auto logged = at.writing({}, {"json:" + shared});
+  logged.log_json = shared;
+  at.refused(logged, "is the file of --log-json too");
+}
+
+TEST_CASE("a monitor that would replace what the run reads is refused") {
+  const bench at;
+  at.refused(at.writing({"timeline:trace=" + at.text}, {}),
+             "is the file of --text too");
+  at.refused(at.writing({"timeline:svg=" + at.text}, {}),
+             "is the file of --text too");
+  at.refused(at.writing({"retro:folder=" + at.made}, {}),
+             "is the file of --text too");
+  auto dumped = at.writing({"gradient_dump:folder=" + at.made}, {});
+  std::filesystem::create_directory(at.folder / "gradients");
+  dumped.trace = at.folder / "gradients/t.json";
+  at.refused(dumped, "is the file of --trace too");
+  at.refused(at.writing({"nope"}, {}), "there is no monitor 'nope'");
+}
+
+TEST_CASE("files of their own, and folders that are shared, are fine") {
+  const bench at;
+  const auto other = at.folder / "other";
+  cli::require_outputs(
+    at.writing({"timeline:svg=" + at.folder / "a" + ",trace=" + at.folder / "b",
+                "retro:folder=" + other, "retro:folder=" + other,
+                "gradient_dump:folder=" + at.made, "gap"},
+               {"csv:" + at.folder / "c", "terminal", "csv:/dev/stdout",
+                "json:/dev/stdout", "tensorboard:" + at.made}));
+}
