@@ -144,7 +144,8 @@ constexpr std::array entries{
   entry{"overflow", make_overflow,
         "match=* every=1 frames=21 trace= abort_after= underflow_share=0 "
         "stop=true",
-        "the first NaN or infinity, with what led to it; stops the run"},
+        "the first NaN or infinity, with what led to it; stops the run, unless "
+        "a dynamic loss scale takes care of it"},
   entry{"stability", make_stability, "window=128 rolling=10000 sigmas=6",
         "spikes of the loss and the gradient norm"},
   entry{"throughput", make_throughput, "interval=1 peak_flops=0 straggler=1.5",

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <iterator>
 #include <optional>
@@ -18,6 +19,17 @@ namespace {
 
 bool is_bad(const tensor_record& record) {
   return record.statistics.nans + record.statistics.infs > 0;
+}
+
+/// Whether the update was left out since gradients overflowed at this loss
+/// scale, which halves: routine while it is above 1. An infinite gradient at
+/// a scale of 1 is the model's own.
+bool is_of_loss_scale(const step_event& step) {
+  return !step.updated && step.loss_scale > 1
+         && !std::isfinite(step.gradient_norm)
+         && std::ranges::all_of(step.losses, [](const named_value& loss) {
+              return std::isfinite(loss.value);
+            });
 }
 
 /// Ops of a step in causal order: a total order that every dependency obeys.
@@ -37,21 +49,24 @@ class overflow_state {
     if (const auto* op = std::get_if<tensors_event>(&what))
       ops_.push_back(*op);
     else if (const auto* step = std::get_if<step_event>(&what))
-      conclude(step->source, false);
+      conclude(step->source,
+               is_of_loss_scale(*step) ? ending::overflowed : ending::whole);
     else if (const auto* failure = std::get_if<failure_event>(&what))
-      conclude(failure->source, true);
+      conclude(failure->source, ending::failed);
     else if (std::holds_alternative<dropped_event>(what))
       ops_.clear();
   }
 
  private:
+  enum class ending : std::uint8_t { whole, overflowed, failed };
   /// What was bad, first of all, as a place in `ops_`.
   struct finding {
     std::size_t op, record;
     std::size_t bad_tensors;
+    bool in_forward;  // one of them at least
   };
 
-  void conclude(const event_source& source, bool failed) {
+  void conclude(const event_source& source, ending how) {
     if (source.phase != phase::training)
       return;
     std::ranges::stable_sort(ops_, {}, causal_rank);
@@ -59,8 +74,9 @@ class overflow_state {
     if (std::ranges::count(options_.trace, batch) > 0)
       trace(batch);
     else
-      detect(source, failed);
-    if (options_.abort_after >= 0 && batch >= options_.abort_after && !failed)
+      detect(source, how);
+    if (options_.abort_after >= 0 && batch >= options_.abort_after
+        && how != ending::failed)
       throw stop_training(
         fmt::format("aborting after batch {}, as abort_after={} asks", batch,
                     options_.abort_after));
@@ -75,19 +91,23 @@ class overflow_state {
     ops_.clear();
   }
 
-  void detect(const event_source& source, bool failed) {
+  void detect(const event_source& source, ending how) {
     std::optional<finding> first;
     for (std::size_t i = 0; i < ops_.size(); ++i)
       for (std::size_t k = 0; k < ops_[i].tensors.size(); ++k) {
-        watch_underflow(ops_[i], ops_[i].tensors[k]);
-        if (!is_bad(ops_[i].tensors[k]))
+        const auto& op = ops_[i];
+        watch_underflow(op, op.tensors[k]);
+        if (!is_bad(op.tensors[k]))
           continue;
         if (!first)
-          first = finding{i, k, 0};
+          first = finding{i, k, 0, false};
         ++first->bad_tensors;
+        first->in_forward |= !op.backward && op.source.microbatch >= 0;
       }
-    if (first)
-      report(source, *first, failed);
+    if (first && how == ending::overflowed && !first->in_forward)
+      tell(*first, "; the update was left out, and the loss scale halves");
+    else if (first)
+      report(source, *first, how == ending::failed);
     keep_last_frames();
   }
 
@@ -156,14 +176,20 @@ class overflow_state {
                   "Last {} forward frames:\n{}{}\n\n",
                   findings(bad), source.step - 1, frames.size(), frame_header(),
                   fmt::join(frames, "")));
+    const auto summary = tell(first);
+    if (options_.stop && !failed)
+      throw stop_training(summary);
+  }
+
+  std::string tell(const finding& first, const char* more = "") {
     const auto& op = ops_[first.op];
     const auto summary = fmt::format(
       "step {}: the first tensor that is not finite is {}; {} such tensors "
-      "were seen in this step",
-      source.step, describe(op, op.tensors[first.record]), first.bad_tensors);
+      "were seen in this step{}",
+      op.source.step, describe(op, op.tensors[first.record]), first.bad_tensors,
+      more);
     sink_->write(alert{op.source, "overflow", summary});
-    if (options_.stop && !failed)
-      throw stop_training(summary);
+    return summary;
   }
 
   void watch_underflow(const tensors_event& op, const tensor_record& record) {

@@ -32,7 +32,9 @@ struct overflow_options {
 /// causal order, so that of a microbatch the forward through the stages comes
 /// before the loss and that before the backward through them; microbatches in
 /// ascending order; gradients of parameters last. Reports it, with the frames
-/// before it, when the step is over, and stops the run.
+/// before it, when the step is over, and stops the run. Gradients alone that
+/// overflow at a loss scale above 1, so that the update was left out and the
+/// scale halves, are an alert, and the run goes on.
 ///
 /// A frame is a module's call: its weights, inputs and outputs, with min|x|
 /// and max|x| each. Throws `invalid_argument` naming the field.

@@ -145,6 +145,75 @@ TEST_CASE("values that fp16 would lose raise an alert, if asked for") {
   CHECK_THAT(seen.alerts[0].text, ContainsSubstring("zero in fp16"));
 }
 
+namespace {
+
+/// Passes its input on; what comes back of the first `bad` backwards is not
+/// finite.
+struct bad_backward final : stage_module {
+  explicit bad_backward(int count) : bad(count) {
+    weight = register_parameter("weight", at::full({2}, 1.0));
+  }
+  tensor_list forward(const tensor_list& inputs) override {
+    auto y = inputs.at(0) * weight;
+    if (y.requires_grad() && bad-- > 0)
+      y.register_hook(
+        [](const at::Tensor& gradient) { return gradient + INFINITY; });
+    return {y};
+  }
+  int bad;
+  at::Tensor weight;
+};
+
+trainer run_with_bad_backwards(int count, double scale) {
+  auto layers = model_g();
+  layers.insert(
+    layers.begin() + 1,
+    {"between", [count] { return std::make_shared<bad_backward>(count); }});
+  auto options = options_g(1, 1);
+  options.loss_scale = {scale, true};
+  return {layers, options};
+}
+
+}  // namespace
+
+TEST_CASE("gradients that a dynamic loss scale takes care of are told of") {
+  overflow_run seen;
+  auto run = run_with_bad_backwards(2, 1024);
+  run.attach(seen.watch());
+  for (int step = 0; step < 4; ++step)
+    run.step(source_g(1));
+  seen.finish(run);
+  CHECK(seen.error_text.empty());
+  CHECK(seen.printed.empty());
+  REQUIRE(seen.alerts.size() == 2);
+  CHECK(seen.alerts[1].source.step == 2);
+  CHECK_THAT(seen.alerts[0].text,
+             ContainsSubstring("gradient of output of between")
+               && ContainsSubstring("the loss scale halves"));
+}
+
+TEST_CASE("a scale that has come down to one takes the blame no longer") {
+  overflow_run seen;
+  auto run = run_with_bad_backwards(100, 2);
+  run.attach(seen.watch());
+  run.step(source_g(1));
+  run.step(source_g(1));
+  seen.finish(run);
+  CHECK(seen.alerts.size() == 2);
+  CHECK_THAT(seen.error_text,
+             ContainsSubstring("step 2: ")
+               && ContainsSubstring("gradient of output of between"));
+}
+
+TEST_CASE("a loss scale is not to blame for a bad forward") {
+  overflow_run seen;
+  auto run = run_with_bad_backwards(0, 1024);
+  run.attach(seen.watch());
+  run.step(rows_with(0, NAN));
+  seen.finish(run);
+  CHECK_THAT(seen.error_text, ContainsSubstring("input[0] of fc"));
+}
+
 TEST_CASE("overflow options that can't be meant are refused") {
   CHECK_THROWS_AS(overflow_monitor({.frames = 0}, callback_sink({})), error);
   CHECK_THROWS_AS(overflow_monitor({.abort_after = -5}, callback_sink({})),
