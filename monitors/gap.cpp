@@ -53,9 +53,11 @@ bool counts(const tensor_record& record) {
          "module {} returns something that is no tensor, so that gap has "
          "nothing to measure; leave it out with match=",
          record.owner->name);
-  if (record.content == tensor_content::nothing || record.statistics.count == 1)
+  const auto values = record.statistics.count;
+  if (record.content == tensor_content::nothing || values == 1)
     return false;
-  return !has(per_instance, record.kind) || record.dimensions > 1;
+  return !has(per_instance, record.kind)
+         || (values > 1 && record.dimensions > 1);
 }
 
 class gap_state {
@@ -104,7 +106,7 @@ class gap_state {
     // Microbatches of several stages arrive interleaved; by stage they come
     // out in the same order for every schedule.
     std::ranges::stable_sort(order_, {}, [](const place& at) {
-      return std::tuple(at.kind, at.stage);
+      return std::tuple(at.kind, at.stage, at.data_rank);
     });
     metrics_record record{source};
     for (const auto& where : order_)
@@ -134,8 +136,19 @@ class gap_state {
       put("nans", static_cast<double>(sum.nans), reduction::sum);
     if (sum.infs > 0)
       put("infs", static_cast<double>(sum.infs), reduction::sum);
-    if (histogram_ && where.data_rank == 0)
-      record.histograms.push_back({prefix, sum.whole});
+    if (histogram_)
+      add_histogram(where.kind, {prefix, sum.whole}, record);
+  }
+
+  /// Replicas have activations of their own, and the same parameters.
+  static void add_histogram(tensor_kind kind, metric_histogram added,
+                            metrics_record& record) {
+    const auto same =
+      std::ranges::find(record.histograms, added.name, &metric_histogram::name);
+    if (same == record.histograms.end())
+      record.histograms.push_back(std::move(added));
+    else if (has(per_instance, kind))
+      same->statistics = merge(same->statistics, added.statistics);
   }
 
   void forget() {

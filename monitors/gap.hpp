@@ -23,7 +23,8 @@ struct gap_options {
 /// is max|x|. Parameters and gradients: of the whole tensor, before clipping
 /// and the update, the loss scale taken out. Values that are not finite are
 /// counted and left out of mean and var. Tensors of one element, and
-/// activations of one dimension, are skipped. Throws `invalid_argument`.
+/// activations of one dimension, are skipped. Histograms are of all replicas.
+/// Throws `invalid_argument`.
 monitor gap_monitor(const gap_options& options, sink_pointer sink);
 
 }  // namespace troupe

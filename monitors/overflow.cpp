@@ -113,35 +113,38 @@ class overflow_state {
 
   /// What may stand before the next step's first frames.
   void keep_last_frames() {
-    std::size_t records = 0;
-    auto from = ops_.end();
-    while (from != ops_.begin() && records < 4 * options_.frames)
-      records += (--from)->tensors.size();
-    before_.assign(std::make_move_iterator(from),
-                   std::make_move_iterator(ops_.end()));
+    std::ranges::move(ops_, std::back_inserter(before_));
     ops_.clear();
+    std::size_t frames = 0;
+    auto from = before_.end();
+    while (from != before_.begin() && frames < options_.frames)
+      frames += frames_of(*--from).size();
+    before_.erase(before_.begin(), from);
   }
 
   /// The frames up to the one with the finding; which that is goes to `last`.
   std::vector<std::string> frames_before(const finding& first,
                                          module_frame& last) const {
     std::vector<std::string> texts;
-    for (const auto& op : before_)
-      for (const auto& frame : frames_of(op))
-        texts.push_back(frame.text);
     const auto* wanted = &ops_[first.op].tensors[first.record];
-    for (std::size_t i = 0; i <= first.op; ++i)
-      for (const auto& frame : frames_of(ops_[i])) {
-        const bool begins =
-          i == 0 && frame.records[0] == ops_[0].tensors.data();
-        texts.push_back(
-          (begins ? start_of_batch(ops_[i].source.step - 1) : std::string{})
-          + frame.text);
-        if (std::ranges::count(frame.records, wanted) > 0) {
-          last = frame;
-          return texts;
-        }
+    auto step = before_.empty() ? -1 : before_.front().source.step;
+    const auto add = [&](const tensors_event& op) {
+      for (const auto& frame : frames_of(op)) {
+        const bool begins = op.source.step != step;
+        if (begins && !texts.empty())
+          texts.back() += end_of_batch(step - 1);
+        step = op.source.step;
+        texts.push_back((begins ? start_of_batch(step - 1) : "") + frame.text);
+        last = frame;
+        if (std::ranges::count(frame.records, wanted) > 0)
+          return true;
       }
+      return false;
+    };
+    std::ranges::for_each(before_, add);
+    for (const auto& op : ops_)
+      if (add(op))
+        break;
     return texts;
   }
 
@@ -216,7 +219,7 @@ class overflow_state {
   overflow_options options_;
   sink_pointer sink_;
   std::vector<tensors_event> ops_;     // of the step that runs
-  std::vector<tensors_event> before_;  // the last of the step before
+  std::vector<tensors_event> before_;  // the last of the steps before
 };
 
 void require_legal(const overflow_options& options) {

@@ -11,6 +11,7 @@
 #include "troupe/engine/plan/draw.hpp"
 #include "troupe/monitors/step_collector.hpp"
 #include "troupe/schedules/atomic_file.hpp"
+#include "troupe/schedules/error.hpp"
 
 namespace troupe {
 
@@ -219,6 +220,9 @@ timeline measured_timeline(const plan& of, const std::vector<ops_event>& ops) {
 
 monitor timeline_monitor(std::shared_ptr<const plan> of,
                          const timeline_files& files) {
+  if (files.trace_steps < 1)
+    throw error(error_code::invalid_argument,
+                "timeline: steps is 0; use 1 or more");
   auto state =
     std::make_shared<timeline_state>(timeline_state{std::move(of), files});
   monitor made;

@@ -21,6 +21,7 @@ struct timeline_files {
 
 /// Keeps what each rank executed when, and writes it when it finishes:
 /// written whole or not at all. Replica d's rank r is row d x ranks + r.
+/// Throws `invalid_argument`.
 monitor timeline_monitor(std::shared_ptr<const plan> of,
                          const timeline_files& files);
 

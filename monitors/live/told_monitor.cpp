@@ -1,5 +1,6 @@
 #include "troupe/monitors/live/told_monitor.hpp"
 
+#include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
@@ -34,21 +35,58 @@ class stream_state {
   void see(const event& what) {
     if (!to_->is_open())
       return;
+    const auto& at = source_of(what);
+    if (at.step != missed_in_.step || at.phase != missed_in_.phase)
+      tell_missed();
     if (missed_ == 0 && offer(what))
       return;
     ++missed_;
-    const auto* step = std::get_if<step_event>(&what);
-    if (step != nullptr && offer(dropped_event{step->source, missed_}))
-      missed_ = 0;
+    missed_in_ = at;
+    if (std::holds_alternative<step_event>(what))
+      tell_missed();
   }
 
  private:
+  void tell_missed() {
+    if (missed_ > 0 && offer(dropped_event{missed_in_, missed_}))
+      missed_ = 0;
+  }
   bool offer(const event& what) {
     try {
       return to_->offer(event_frames(id_, what));
     } catch (const error&) {
       return false;  // longer than any frame
     }
+  }
+
+  std::int64_t id_;
+  outbox_pointer to_;
+  std::int64_t missed_ = 0;
+  event_source missed_in_;
+};
+
+/// Hands a client what a monitor found. Of what finds no room, as it is too
+/// much or too fast, the client is told as soon as that fits.
+class findings {
+ public:
+  findings(std::int64_t id, outbox_pointer to) : id_(id), to_(std::move(to)) {}
+
+  void offer(const std::vector<std::string>& frames) {
+    tell_missed();
+    if (missed_ == 0 && to_->offer(frames))
+      return;
+    ++missed_;
+    tell_missed();
+  }
+
+ private:
+  void tell_missed() {
+    if (missed_ == 0)
+      return;
+    const auto text = fmt::format(
+      "here {} findings are missing, as there was no room for them\n", missed_);
+    if (to_->offer({frame_of(live_type::printed, id_, {{"text", text}})}))
+      missed_ = 0;
   }
 
   std::int64_t id_;
@@ -84,24 +122,25 @@ std::vector<std::string> metrics_frames(std::int64_t id,
 class told final : public sink {
  public:
   told(std::int64_t id, outbox_pointer to, bool keep)
-    : id_(id), to_(std::move(to)), keep_(keep) {}
+    : id_(id), to_(std::move(to)), keep_(keep), found_(id, to_) {}
 
   void write(const metrics_record& record) override {
     if (to_->is_open())
-      to_->offer(metrics_frames(id_, record));
+      found_.offer(metrics_frames(id_, record));
   }
   void write(const alert& what) override {
     if (keep_ && !to_->is_open())
       spdlog::warn("monitor {}: {}", what.monitor, what.text);
     auto cut = what;
     cut.text = what.text.substr(0, text_of_a_frame);
-    to_->offer({frame_of(live_type::alert, id_, json_of(cut))});
+    found_.offer({frame_of(live_type::alert, id_, json_of(cut))});
   }
 
  private:
   std::int64_t id_;
   outbox_pointer to_;
   bool keep_;
+  findings found_;
 };
 
 /// Tells a client once how its monitor ended.
@@ -172,7 +211,8 @@ sink_pointer told_sink(std::int64_t id, outbox_pointer to, bool keep) {
 std::function<void(const std::string&)> told_print(std::int64_t id,
                                                    outbox_pointer to,
                                                    bool keep) {
-  return [id, to = std::move(to), keep](const std::string& text) {
+  return [id, to, keep,
+          found = std::make_shared<findings>(id, to)](const std::string& text) {
     if (keep && !to->is_open())
       spdlog::info("monitor {} prints:\n{}", id, text);
     std::vector<std::string> frames;
@@ -180,7 +220,7 @@ std::function<void(const std::string&)> told_print(std::int64_t id,
       frames.push_back(
         frame_of(live_type::printed, id,
                  {{"text", text.substr(from, text_of_a_frame)}}));
-    to->offer(frames);
+    found->offer(frames);
   };
 }
 

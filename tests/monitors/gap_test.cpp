@@ -210,6 +210,54 @@ TEST_CASE("of a tuple the first counts, nothing is ignored, others refused") {
   }
 }
 
+TEST_CASE("tensors without values are skipped, but for parameters") {
+  gap_run seen;
+  const auto watch = gap_monitor({}, seen.sink());
+  tensors_event op;
+  op.source.step = 1;
+  const auto empty = [&](tensor_kind kind, const char* name) {
+    tensor_record record;
+    record.kind = kind;
+    record.owner = std::make_shared<tensor_owner>(tensor_owner{name, ""});
+    record.dimensions = 2;
+    op.tensors.push_back(record);
+  };
+  empty(tensor_kind::activation, "a");
+  empty(tensor_kind::activation_gradient, "a");
+  empty(tensor_kind::parameter, "p");
+  watch.see(op);
+  step_event step;
+  step.source.step = 1;
+  watch.see(step);
+  CHECK(seen.steps[1]
+        == table{{"gap/params/p/max", 0},
+                 {"gap/params/p/mean", 0},
+                 {"gap/params/p/var", 0}});
+}
+
+TEST_CASE("histograms are of all replicas, and of parameters once") {
+  std::map<std::string, std::int64_t> values;
+  trainer run(model_g(), options_g(2, 1, 2));
+  run.attach(gap_monitor({.histogram = true},
+                         callback_sink([&](const metrics_record& record) {
+                           for (const auto& [name, all] : record.histograms)
+                             values[name] += all.count;
+                         })));
+  run.step(source_g(2));
+  run.finish_monitors();
+  CHECK(values
+        == std::map<std::string, std::int64_t>{{"gap/activations/fc", 8},
+                                               {"gap/activations/head", 4},
+                                               {"gap/activation_grads/fc", 8},
+                                               {"gap/activation_grads/head", 4},
+                                               {"gap/params/fc.weight", 4},
+                                               {"gap/params/fc.bias", 2},
+                                               {"gap/params/head.weight", 2},
+                                               {"gap/grads/fc.weight", 4},
+                                               {"gap/grads/fc.bias", 2},
+                                               {"gap/grads/head.weight", 2}});
+}
+
 TEST_CASE("an interval below one is refused") {
   CHECK_THROWS_AS(gap_monitor({.interval = 0}, callback_sink({})), error);
 }

@@ -53,6 +53,7 @@ TEST_CASE("a spec that can't be meant says what is wrong and what there is") {
   refused("gap:interval=0", "use 1 or more steps");
   refused("overflow:trace=1,x", "trace=x is not whole numbers");
   refused("timeline", "svg=FILE");
+  refused("timeline:trace=x,steps=0", "steps is 0; use 1 or more");
   refused("gap:match=true", "was its value left out?");
   refused("budget:share=nan", "share");
   refused("", "there is no monitor ''");

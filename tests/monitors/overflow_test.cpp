@@ -99,6 +99,28 @@ TEST_CASE("the first bad tensor ends the run, with the frames before it") {
   CHECK(seen.alerts[0].source.step == 2);
 }
 
+TEST_CASE("the last 21 frames are shown, of as many batches as that takes") {
+  overflow_run seen;
+  trainer run(model_g(), options_g(2, 1));
+  run.attach(seen.watch());
+  for (int step = 0; step < 6; ++step)
+    run.step(rows_with(5, NAN), true);
+  seen.finish(run);
+  CHECK_THAT(seen.printed, ContainsSubstring("batch_number=5")
+                             && ContainsSubstring("Last 21 forward frames:"));
+  std::size_t frames = 0;
+  for (std::size_t at = 0; (at = seen.printed.find(" (rank ", at)) + 1 != 0;
+       ++at)
+    ++frames;
+  CHECK(frames == 21);
+  CHECK_THAT(seen.printed, ContainsSubstring(
+                             "*** Finished batch number=4 ***\n\n\n" + seventeen
+                             + " *** Starting batch number=5 ***\n"
+                               "abs min  abs max  metadata\n"
+                             + seventeen + " fc small_linear"));
+  CHECK_THAT(seen.printed, !ContainsSubstring("number=0"));
+}
+
 TEST_CASE("a bad tensor in the last step is an error at the end") {
   overflow_run seen;
   trainer run(model_g(), options_g(2, 1));

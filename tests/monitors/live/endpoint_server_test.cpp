@@ -195,6 +195,59 @@ TEST_CASE("a slow reader misses whole steps, and is told") {
   CHECK(seen + dropped == fed);
 }
 
+TEST_CASE("a stream without steps goes on after a loss") {
+  endpoint_options options;
+  options.queue_bytes = 20'000;
+  served_job at(options);
+  live_client client(at.where());
+  subscription wants;
+  wants.steps = false;
+  wants.ops = true;
+  client.watch(wants);
+  const auto feed = [&](std::int64_t step, std::size_t ops) {
+    ops_event made;
+    made.source.step = step;
+    made.ops.resize(ops);
+    at.job.feed(made);
+  };
+  feed(1, 10'000);  // more than ever fits
+  feed(1, 1);
+  feed(2, 1);
+  const auto first = event_of(client.next(10)->content);
+  REQUIRE(std::holds_alternative<dropped_event>(first));
+  CHECK(std::get<dropped_event>(first).count == 2);
+  CHECK(source_of(first).step == 1);
+  CHECK(source_of(event_of(client.next(10)->content)).step == 2);
+}
+
+TEST_CASE("a report too long for any outbox is told of") {
+  faked_job job;
+  const temporary_folder folder;
+  endpoint_options options;
+  options.queue_bytes = 20'000;
+  options.powers = job.powers();
+  options.powers.make = [](const std::string&, const sink_pointer& sink,
+                           const live_powers::printer& print) {
+    monitor made;
+    made.see = [=](const event& what) {
+      print(std::string(100'000, 'x'));
+      sink->write(alert{source_of(what), "", std::string(100'000, 'x')});
+      print("short");
+    };
+    return made;
+  };
+  endpoint_server server("unix:" + (folder / "s"), std::move(options));
+  live_client client(server.where());
+  client.attach("any");
+  job.feed(step_number(1));
+  const auto text = [&] {
+    return client.next(10)->content["text"].get<std::string>();
+  };
+  CHECK_THAT(text(), ContainsSubstring("here 1 findings"));
+  CHECK_THAT(text(), ContainsSubstring("here 1 findings"));
+  CHECK(text() == "short");
+}
+
 TEST_CASE("a reader that takes nothing is sent away") {
   endpoint_options options;
   options.stalled_seconds = 0.1;
