@@ -51,8 +51,11 @@ std::uint32_t masked_crc(std::string_view bytes) {
   return std::rotr(crc32c(bytes), 15) + 0xa282ead8u;
 }
 
-std::string prefix_of(phase phase) {
-  return phase == phase::training ? "" : phase_name(phase) + std::string("/");
+/// A metric's name; of another phase than training it tells the phase.
+std::string tag_of(const std::string& name, phase phase) {
+  const auto prefix = phase_name(phase) + std::string("/");
+  return phase == phase::training || name.starts_with(prefix) ? name
+                                                              : prefix + name;
 }
 
 /// Buckets from below the first that is not empty to the last.
@@ -115,11 +118,11 @@ std::string version_event(double wall_time) {
 }
 
 std::string summary_event(double wall_time, const metrics_record& record) {
-  const auto prefix = prefix_of(record.source.phase);
+  const auto phase = record.source.phase;
   std::string summary;
   for (const auto& each : record.values) {
     std::string value;
-    put_bytes(value, 1, prefix + each.name);
+    put_bytes(value, 1, tag_of(each.name, phase));
     put_float(value, 2, static_cast<float>(each.value));
     put_bytes(summary, 1, value);
   }
@@ -127,7 +130,7 @@ std::string summary_event(double wall_time, const metrics_record& record) {
     if (!statistics.histogram || statistics.finite() == 0)
       continue;
     std::string value;
-    put_bytes(value, 1, prefix + name);
+    put_bytes(value, 1, tag_of(name, phase));
     put_bytes(value, 5, histogram_of(statistics));
     put_bytes(summary, 1, value);
   }

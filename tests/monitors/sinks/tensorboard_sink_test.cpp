@@ -95,6 +95,18 @@ TEST_CASE("a histogram has a bucket of zeros and one a power of two") {
         == std::vector<double>{2, 2, 1, 0, 1});
 }
 
+TEST_CASE("a tag tells the phase of an evaluation, once") {
+  const auto record =
+    record_of(1, {{"validation/loss", 2}, {"gap/x", 3}}, phase::validation);
+  std::vector<std::string> tags;
+  auto event = fields_of(summary_event(12.5, record));
+  const auto values = fields_of(event[5].at(0))[1];
+  for (const auto& value : values)
+    tags.push_back(fields_of(value)[1].at(0));
+  CHECK(tags
+        == std::vector<std::string>{"validation/loss", "validation/gap/x"});
+}
+
 TEST_CASE("two sinks of one folder have a file each; other troubles are io") {
   const temporary_folder folder;
   const auto a = tensorboard_sink(folder / "runs");

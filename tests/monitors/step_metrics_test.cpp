@@ -1,0 +1,46 @@
+#include "troupe/monitors/step_metrics.hpp"
+
+#include <catch2/catch_approx.hpp>
+#include <catch2/catch_test_macros.hpp>
+
+#include "fixture_g.hpp"
+#include "recording_sink.hpp"
+
+using namespace troupe;
+using namespace troupe::testing;
+using Catch::Approx;
+
+TEST_CASE("a step's outcome is metrics of its phase") {
+  const auto sink = std::make_shared<recording_sink>();
+  trainer run(model_g(), options_g(2, 2));
+  run.attach(step_metrics_monitor(run.shared_plan(), sink));
+  run.step(source_g(2), true);
+  run.evaluate(source_g(2), 2);
+  run.finish_monitors();
+  REQUIRE(sink->steps.size() == 1);
+  const auto& values = sink->steps[1];
+  CHECK(values.at("train/loss") == Approx(-6.75));
+  CHECK(values.at("validation/loss") == Approx(-6.75));
+  CHECK(values.at("train/grad_norm") > 0);
+  CHECK(values.at("train/lr") > 0);
+  CHECK(values.at("train/tokens_per_second") > 0);
+  CHECK(values.at("train/memory_mib") > 0);
+  CHECK(values.at("train/bubble") >= 0);
+  CHECK(values.at("train/bubble") < 1);
+  CHECK(values.size() == 7);
+}
+
+TEST_CASE("without ops there is no bubble to tell") {
+  const auto sink = std::make_shared<recording_sink>();
+  const auto watch = step_metrics_monitor(std::make_shared<plan>(), sink);
+  auto step = step_with(3, 1.5, 2);
+  step.metrics = {{"accuracy", 0.25, 4}};
+  step.tokens = 50;
+  watch.see(step);
+  const auto& values = sink->steps[3];
+  CHECK(values.at("train/loss") == 1.5);
+  CHECK(values.at("train/accuracy") == 0.25);
+  CHECK(values.at("train/grad_norm") == 2);
+  CHECK(values.at("train/tokens_per_second") == Approx(50));
+  CHECK_FALSE(values.contains("train/bubble"));
+}
