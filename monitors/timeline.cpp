@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "troupe/engine/plan/draw.hpp"
+#include "troupe/engine/plan/op_text.hpp"
 #include "troupe/monitors/step_collector.hpp"
 #include "troupe/schedules/atomic_file.hpp"
 #include "troupe/schedules/error.hpp"
@@ -89,6 +90,8 @@ class timeline_builder {
  private:
   void add_replica(const std::vector<ops_event>& step, std::int32_t data_rank) {
     std::vector<std::size_t> span_of(plan_.ops.size(), missing);
+    done_of_plan done(plan_.ops.size(), nullptr);
+    std::int64_t number = none;
     for (const auto& rank : step) {
       if (rank.source.data_rank != data_rank)
         continue;
@@ -98,9 +101,12 @@ class timeline_builder {
         if (before)
           add_waits(*before, op, row);
         before = &op;
+        done[op.op] = &op;
         add_span(op, row, rank.source.step, span_of);
       }
+      number = rank.source.step;
     }
+    add_transfers(done, data_rank, number);
     for (const auto& message : plan_.messages) {
       const auto from = span_of[message.producer];
       const auto to = span_of[message.consumer];
@@ -124,13 +130,70 @@ class timeline_builder {
     add_wait(row, wait_kind::host, arrived, op.begin);
   }
 
+  using done_of_plan = std::vector<const op_record*>;  // null: not recorded
+
+  void add_transfers(const done_of_plan& done, std::int32_t data_rank,
+                     std::int64_t step) {
+    for (std::uint32_t i = 0; i < done.size(); ++i) {
+      if (!done[i])
+        continue;
+      const auto& op = *done[i];
+      const auto& what = plan_.ops[i];
+      const auto host = host_begin_of(op);
+      const auto add = [&](const char* type, stream_kind stream,
+                           std::string name, std::int64_t begin,
+                           std::int64_t end, std::int64_t launched) {
+        made_.transfers.push_back({data_rank * plan_.ranks() + plan_.rank_of(i),
+                                   stream, type, std::move(name), what.stage,
+                                   what.microbatch, at(begin), at(end), step,
+                                   at(launched)});
+      };
+      if (what.kind == plan_op_kind::send)
+        add("send", what.stream, to_text(plan_, i), op.begin, op.end, host);
+      else if (what.kind == plan_op_kind::reduce)
+        add("reduce", what.stream, to_text(plan_, i), op.begin,
+            std::max(op.end, reduced_at(i, done)), host);
+      else if (what.kind == plan_op_kind::receive) {
+        if (const auto* user = done[consumer_of(what)])
+          add("receive", what.stream, to_text(plan_, i),
+              std::max(user->left, user->ready),
+              std::max(user->arrived, user->ready), host);
+      } else if (what.kind == plan_op_kind::forward && what.stage == 0
+                 && op.ready > 0)
+        add("load", stream_kind::data, fmt::format("0LOAD{}", what.microbatch),
+            op.ready, op.ready, op.ready);
+    }
+  }
+
+  std::uint32_t consumer_of(const plan_op& receive) const {
+    return plan_.messages[static_cast<std::size_t>(receive.message)].consumer;
+  }
+
+  /// The norm of a stage's gradients waits for their reduction; 0: nothing
+  /// tells.
+  std::int64_t reduced_at(std::uint32_t reduce,
+                          const done_of_plan& done) const {
+    for (auto i = reduce + 1; i < done.size(); ++i)
+      if (plan_.ops[i].kind == plan_op_kind::gradient_norm
+          && plan_.ops[i].stage == plan_.ops[reduce].stage && done[i])
+        return done[i]->ready;
+    return 0;
+  }
+
+  /// On a CPU the host's clock is the device's.
+  static std::int64_t host_begin_of(const op_record& op) {
+    return op.host_begin == 0 ? op.begin : op.host_begin;
+  }
+
+  double at(std::int64_t ns) const {
+    return static_cast<double>(ns - origin_) * ms;
+  }
+
   void add_wait(std::int32_t row, wait_kind kind, std::int64_t begin,
                 std::int64_t end) {
     constexpr std::int64_t shortest = 1000;  // ns
     if (end - begin >= shortest)
-      made_.waits.push_back({row, kind,
-                             static_cast<double>(begin - origin_) * ms,
-                             static_cast<double>(end - origin_) * ms});
+      made_.waits.push_back({row, kind, at(begin), at(end)});
   }
 
   void add_span(const op_record& op, std::int32_t row, std::int64_t step,
@@ -140,8 +203,8 @@ class timeline_builder {
       return;
     span_of[op.op] = made_.spans.size();
     made_.spans.push_back({row, what.kind, what.stage, what.microbatch,
-                           static_cast<double>(op.begin - origin_) * ms,
-                           static_cast<double>(op.end - origin_) * ms, step});
+                           at(op.begin), at(op.end), step,
+                           at(host_begin_of(op))});
   }
 
   static constexpr auto missing = std::numeric_limits<std::size_t>::max();

@@ -26,7 +26,11 @@ monitor timeline_monitor(std::shared_ptr<const plan> of,
                          const timeline_files& files);
 
 /// A step that was run, in milliseconds from its first op, with its messages
-/// as flows, and why ranks waited; ops that take no time are left out.
+/// as flows, and why ranks waited; ops that take no time are left out. A send
+/// lasts until it was handed over, a receive from when the message left the
+/// sender's process (or was sent, within a process) until it arrived, a
+/// reduction until the result was there; a load is the moment when the first
+/// stage got its microbatch.
 timeline measured_timeline(const plan& of, const std::vector<ops_event>& ops);
 
 }  // namespace troupe

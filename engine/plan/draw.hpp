@@ -22,9 +22,11 @@ struct terminal_style {
 /// the rank mostly does in that time.
 std::string draw_terminal(const timeline& of, const terminal_style& = {});
 
-/// Chrome and Perfetto trace-event JSON: a thread for each rank, complete
-/// events in microseconds, and flow arrows for messages. A unit of a cost
-/// model counts as a millisecond.
+/// Chrome and Perfetto trace-event JSON: a thread for each rank and for each
+/// other stream of it with transfers, complete events in microseconds, and flow
+/// arrows for messages. The arguments of each event have its type, step,
+/// stream, device and host time. A unit of a cost model counts as a
+/// millisecond.
 std::string draw_trace(const timeline& of);
 
 }  // namespace troupe

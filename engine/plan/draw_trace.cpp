@@ -1,3 +1,5 @@
+#include <algorithm>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "troupe/engine/plan/draw.hpp"
@@ -11,35 +13,95 @@ using json = nlohmann::json;
 
 constexpr double microseconds = 1000;  // in a millisecond
 
-json name_event(const char* what, std::int32_t rank, const std::string& name) {
+/// A rank's compute stream is the thread of its number; its other streams
+/// have threads behind those of all ranks.
+std::int32_t thread_of(const timeline& of, std::int32_t rank,
+                       stream_kind stream) {
+  return rank + of.ranks * static_cast<std::int32_t>(stream);
+}
+
+const char* thread_text(stream_kind stream) {
+  switch (stream) {
+    case stream_kind::compute:
+      return "";
+    case stream_kind::data:
+      return ", data";
+    case stream_kind::send_forward:
+      return ", pipeline: sends activations";
+    case stream_kind::send_backward:
+      return ", pipeline: sends gradients";
+    case stream_kind::receive_forward:
+      return ", pipeline: receives activations";
+    default:
+      return ", pipeline: receives gradients";
+  }
+}
+
+const char* stream_text(stream_kind stream) {
+  return stream == stream_kind::compute ? "compute"
+         : stream == stream_kind::data  ? "data"
+                                        : "pipeline";
+}
+
+json name_event(const char* what, std::int32_t thread,
+                const std::string& name) {
   return {{"ph", "M"},
           {"pid", 0},
-          {"tid", rank},
+          {"tid", thread},
           {"name", what},
           {"args", {{"name", name}}}};
 }
 
-// On a CPU all ops run on the rank's thread, and the host's clock is the
-// device's.
-json span_event(const timeline_span& of) {
-  json event{{"ph", "X"},
-             {"pid", 0},
-             {"tid", of.rank},
-             {"name", to_text(of)},
-             {"cat", is_compute(of.kind) ? "compute" : "update"},
-             {"ts", of.start * microseconds},
-             {"dur", (of.end - of.start) * microseconds},
-             {"args",
-              {{"stage", of.stage},
-               {"type", long_name(of.kind)},
-               {"stream", "compute"},
-               {"host_us", of.start * microseconds},
-               {"device_us", of.start * microseconds}}}};
+/// The row of the profile: type, step, stream, device and host time.
+template <class Each>
+json row_of(const Each& of, const char* type, stream_kind stream) {
+  json row{{"type", type},
+           {"stage", of.stage},
+           {"stream", stream_text(stream)},
+           {"device_us", of.start * microseconds},
+           {"host_us", of.host_start * microseconds}};
   if (of.step != none)
-    event["args"]["step"] = of.step;
+    row["step"] = of.step;
   if (of.microbatch != none)
-    event["args"]["microbatch"] = of.microbatch;
-  return event;
+    row["microbatch"] = of.microbatch;
+  return row;
+}
+
+json span_event(const timeline_span& of) {
+  return {{"ph", "X"},
+          {"pid", 0},
+          {"tid", of.rank},
+          {"name", to_text(of)},
+          {"cat", is_compute(of.kind) ? "compute" : "update"},
+          {"ts", of.start * microseconds},
+          {"dur", (of.end - of.start) * microseconds},
+          {"args", row_of(of, long_name(of.kind), stream_kind::compute)}};
+}
+
+/// Transfers of a stream may overlap, and what a thread shows may not: each is
+/// drawn from where the one before it ends.
+void append_transfers(const timeline& of, json& events) {
+  std::map<std::int32_t, double> ends;
+  auto ordered = of.transfers;
+  std::ranges::stable_sort(ordered, {}, &timeline_transfer::start);
+  for (const auto& each : ordered) {
+    const auto thread = thread_of(of, each.rank, each.stream);
+    const auto [end, is_first] = ends.emplace(thread, 0);
+    if (is_first)
+      events.push_back(name_event(
+        "thread_name", thread,
+        "rank " + std::to_string(each.rank) + thread_text(each.stream)));
+    const auto start = std::max(each.start, end->second);
+    end->second = std::max(start, each.end);
+    events.push_back({{"ph", "X"},
+                      {"pid", 0},
+                      {"tid", thread},
+                      {"name", each.name},
+                      {"cat", stream_text(each.stream)},
+                      {"ts", start * microseconds},
+                      {"dur", (end->second - start) * microseconds},
+                      {"args", row_of(each, each.type, each.stream)}});
+  }
 }
 
 json wait_event(const timeline_wait& of) {
@@ -91,6 +153,7 @@ std::string draw_trace(const timeline& of) {
       name_event("thread_name", rank, "rank " + std::to_string(rank)));
   for (const auto& span : of.spans)
     events.push_back(span_event(span));
+  append_transfers(of, events);
   for (const auto& wait : of.waits)
     events.push_back(wait_event(wait));
   for (const auto& mark : of.marks)

@@ -30,7 +30,8 @@ timeline to_timeline(const plan& of, const simulation& times) {
                               .stage = what.stage,
                               .microbatch = what.microbatch,
                               .start = times.start[op],
-                              .end = times.end[op]});
+                              .end = times.end[op],
+                              .host_start = times.start[op]});
     }
   for (const auto& each : of.messages)
     result.flows.push_back(

@@ -18,6 +18,22 @@ struct timeline_span {
   double start = 0;
   double end = 0;
   std::int64_t step = none;  // where it was measured
+  double host_start = 0;     // when the host launched it
+};
+
+/// What went on beside a rank's ops, on a stream of its own: how an op of the
+/// plan moved data. Only traces show it.
+struct timeline_transfer {
+  std::int32_t rank = 0;
+  stream_kind stream = stream_kind::compute;
+  const char* type = "";  // "send", "receive", "reduce" or "load"
+  std::string name{};     // of the op, as in the CSV
+  std::int32_t stage = 0;
+  std::int32_t microbatch = none;
+  double start = 0;
+  double end = 0;
+  std::int64_t step = none;
+  double host_start = 0;
 };
 
 /// Why a rank did nothing before an op.
@@ -58,7 +74,8 @@ struct timeline {
   std::int32_t ranks = 1;
   std::vector<timeline_span> spans{};
   std::vector<timeline_flow> flows{};
-  std::vector<timeline_wait> waits{};  // measured ones
+  std::vector<timeline_transfer> transfers{};  // measured ones
+  std::vector<timeline_wait> waits{};          // measured ones
   std::vector<timeline_mark> marks{};
 
   double duration() const;

@@ -1,5 +1,6 @@
 #include "troupe/monitors/timeline.hpp"
 
+#include <algorithm>
 #include <catch2/catch_approx.hpp>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
@@ -10,6 +11,7 @@
 #include "../temporary_folder.hpp"
 #include "fixture_g.hpp"
 #include "troupe/engine/plan/compile.hpp"
+#include "troupe/engine/plan/draw.hpp"
 #include "troupe/schedules/csv.hpp"
 
 using namespace troupe;
@@ -67,6 +69,120 @@ TEST_CASE("waits for credit and transport are told apart, too") {
           {to_text(wait_kind::host), 5.5}});
 }
 
+namespace {
+
+/// The events of a category, by name.
+std::map<std::string, nlohmann::json> events_of(const nlohmann::json& trace,
+                                                const std::string& category) {
+  std::map<std::string, nlohmann::json> found;
+  for (const auto& event : trace.at("traceEvents"))
+    if (event.value("cat", "") == category)
+      found[event.at("name").get<std::string>()] = event;
+  return found;
+}
+
+/// One microbatch through two ranks: op i of the plan runs on its device from
+/// 10 i + 5 to 10 i + 8 ms and was launched at 10 i + 1 ms. A message leaves
+/// its process 1 ms after it was sent, and is there 2 ms later.
+std::vector<ops_event> two_processes(const plan& of) {
+  constexpr std::int64_t ms = 1'000'000;
+  std::vector<ops_event> ranks(2);
+  for (std::uint32_t i = 0; i < of.ops.size(); ++i) {
+    const auto rank = of.rank_of(i);
+    auto& event = ranks[static_cast<std::size_t>(rank)];
+    event.source.step = 7;
+    event.source.rank = rank;
+    const std::int64_t t = 10 * i * ms;
+    op_record op{i, static_cast<std::uint32_t>(event.ops.size()), 0, t + 5 * ms,
+                 t + 8 * ms};
+    op.host_begin = t + ms;
+    op.host_end = t + 2 * ms;
+    for (const auto& message : of.messages)
+      if (message.consumer == i) {
+        op.ready = 10 * message.producer * ms + 8 * ms;
+        op.left = op.ready + ms;
+        op.arrived = op.left + 2 * ms;
+      }
+    if (of.ops[i].kind == plan_op_kind::forward && rank == 0)
+      op.ready = t + 5 * ms;
+    event.ops.push_back(op);
+  }
+  return ranks;
+}
+
+}  // namespace
+
+TEST_CASE("a trace tells type, step, stream, device and host time") {
+  const auto of =
+    compile(make_schedule("1f1b", {.ranks = 2, .microbatches = 1}), {});
+  const auto trace =
+    nlohmann::json::parse(draw_trace(measured_timeline(of, two_processes(of))));
+  const auto find = [&](plan_op_kind kind, std::int32_t rank) {
+    for (std::uint32_t i = of.first_op[static_cast<std::size_t>(rank)];; ++i)
+      if (of.ops[i].kind == kind)
+        return i;
+  };
+  const auto us = [](std::int64_t ms) { return 1000.0 * (ms - 5); };
+  const auto check = [&](const nlohmann::json& event, std::int64_t begin,
+                         std::int64_t end, std::int64_t host) {
+    INFO(event.dump());
+    CHECK(event.at("ts").get<double>() == Approx(us(begin)));
+    CHECK(event.at("dur").get<double>() == Approx(us(end) - us(begin)));
+    const auto& row = event.at("args");
+    CHECK(row.at("step") == 7);
+    CHECK(row.at("device_us").get<double>() == Approx(us(begin)));
+    CHECK(row.at("host_us").get<double>() == Approx(us(host)));
+  };
+  const auto at = [](std::uint32_t op) { return 10 * std::int64_t{op}; };
+
+  auto compute = events_of(trace, "compute");
+  CHECK(compute.size() == 4);
+  const auto backward = at(find(plan_op_kind::backward, 1));
+  check(compute.at("1B0"), backward + 5, backward + 8, backward + 1);
+  CHECK(compute.at("1B0").at("args").at("type") == "backward");
+  CHECK(compute.at("1B0").at("args").at("stream") == "compute");
+
+  auto pipeline = events_of(trace, "pipeline");
+  CHECK(pipeline.size() == 4);
+  const auto send = at(find(plan_op_kind::send, 0));
+  check(pipeline.at("0SEND_F0"), send + 5, send + 8, send + 1);
+  CHECK(pipeline.at("0SEND_F0").at("args").at("type") == "send");
+  CHECK(pipeline.at("0SEND_F0").at("args").at("stream") == "pipeline");
+  const auto sent = at(find(plan_op_kind::forward, 0)) + 8;
+  check(pipeline.at("1RECV_F0"), sent + 1, sent + 3,
+        at(find(plan_op_kind::receive, 1)) + 1);
+  CHECK(pipeline.at("1RECV_F0").at("args").at("type") == "receive");
+
+  auto data = events_of(trace, "data");
+  const auto loaded = at(find(plan_op_kind::forward, 0)) + 5;
+  check(data.at("0LOAD0"), loaded, loaded, loaded);
+  std::map<int, std::string> threads;
+  for (const auto& event : trace.at("traceEvents"))
+    if (event.at("ph") == "M" && event.at("name") == "thread_name")
+      CHECK(threads
+              .emplace(event.at("tid").get<int>(),
+                       event.at("args").at("name").get<std::string>())
+              .second);
+  CHECK(threads.at(pipeline.at("0SEND_F0").at("tid"))
+        == "rank 0, pipeline: sends activations");
+  CHECK(threads.at(data.at("0LOAD0").at("tid")) == "rank 0, data");
+}
+
+TEST_CASE("transfers that overlap are drawn behind one another") {
+  timeline of{.ranks = 1};
+  timeline_transfer each{.stream = stream_kind::data, .start = 1, .end = 4};
+  each.name = "a";
+  of.transfers.push_back(each);
+  each = {.stream = stream_kind::data, .start = 2, .end = 6};
+  each.name = "b";
+  of.transfers.push_back(each);
+  const auto drawn =
+    events_of(nlohmann::json::parse(draw_trace(of)), "data").at("b");
+  CHECK(drawn.at("ts") == 4000);
+  CHECK(drawn.at("dur") == 2000);
+  CHECK(drawn.at("args").at("device_us") == 2000);
+}
+
 TEST_CASE("a trace's events nest, its arrows pair up, and nothing overlaps") {
   const auto events =
     traced(options_g(2, 2, 1), {.trace_steps = 3}, source_g(2), 5);
@@ -97,6 +213,23 @@ TEST_CASE("a trace's events nest, its arrows pair up, and nothing overlaps") {
   CHECK(open_flows.empty());
   CHECK(counts["Xcompute"] == 3 * 8);  // steps x ranks x microbatches x (F, B)
   CHECK(counts["smessage"] == 3 * 4);
+  CHECK(counts["Xpipeline"] == 3 * 2 * 4);  // sends and receives
+  CHECK(counts["Xdata"] == 3 * 2);          // loads
+}
+
+TEST_CASE("reductions over replicas are on the data stream") {
+  const auto events = traced(options_g(2, 1, 2), {}, source_g(2), 1);
+  std::vector<std::string> names;
+  for (const auto& event : events)
+    if (event.value("cat", "") == "data"
+        && event.at("args").at("type") == "reduce") {
+      names.push_back(event.at("name"));
+      CHECK(event.at("dur").get<double>() > 0);
+    }
+  std::ranges::sort(names);
+  CHECK(names
+        == std::vector<std::string>{"0REDUCE_GRAD", "0REDUCE_GRAD",
+                                    "1REDUCE_GRAD", "1REDUCE_GRAD"});
 }
 
 TEST_CASE("ops in which a tensor was not finite are marked") {
