@@ -27,6 +27,8 @@ void require_legal(const gradient_dump_options& o) {
     refuse("every", o.every, "1 or more steps");
   if (o.save_first_n && *o.save_first_n < 1)
     refuse("save_first_n", *o.save_first_n, "1 or more");
+  if (o.held_bytes < 1)
+    refuse("held_bytes", o.held_bytes, "1 or more");
 }
 
 at::Tensor first_of_each_dimension(at::Tensor gradient, std::int64_t n) {
@@ -70,6 +72,7 @@ monitor gradient_dump_monitor(const gradient_dump_options& options) {
   require_legal(options);
   monitor made;
   made.name = "gradient_dump";
+  made.limits.held_bytes = options.held_bytes;
   made.wants.steps = made.wants.warnings = false;
   made.wants.tensors = tensor_kind::gradient;
   made.wants.needs = tensor_needs::handle;

@@ -17,6 +17,8 @@ struct gradient_dump_options {
   /// Only the first n of every dimension, a file a parameter; else all.
   std::optional<std::int64_t> save_first_n{};
   std::string match = "*";  // globs over parameters
+  /// Bytes of gradients that may wait or be held; it is detached beyond.
+  std::int64_t held_bytes = monitor_limits{}.held_bytes;
 };
 
 /// Writes gradients as they are before clipping and the update, averaged over

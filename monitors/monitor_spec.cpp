@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 
 #include "troupe/monitors/budget.hpp"
 #include "troupe/monitors/gap.hpp"
@@ -31,15 +32,31 @@ monitor make_gap(settings& from, const monitor_context& context) {
   return gap_monitor(options, context.sink);
 }
 
-monitor make_gradient_dump(settings& from, const monitor_context&) {
+/// Two steps' gradients: one's wait while the other's are written.
+std::int64_t bytes_of_gradients(const monitor_context& context) {
+  const auto replicas =
+    context.plan ? context.lanes / context.plan->ranks() : 1;
+  return 2 * std::int64_t{sizeof(float)} * context.parameters * replicas;
+}
+
+monitor make_gradient_dump(settings& from, const monitor_context& context) {
+  constexpr double gib = 1 << 30;
   gradient_dump_options options;
+  options.held_bytes =
+    std::max(options.held_bytes, bytes_of_gradients(context));
+  auto held_gib = static_cast<double>(options.held_bytes) / gib;
   from.read("folder", options.folder);
   from.read("start", options.start);
   from.read("end", options.end);
   from.read("every", options.every);
   from.read("save_first_n", options.save_first_n);
   from.read("match", options.match);
+  from.read("held_gib", held_gib);
   from.require_all_read();
+  if (!(held_gib > 0 && held_gib < 1e6))
+    fail(error_code::invalid_argument,
+         "gradient_dump: held_gib is {}; use a size above 0", held_gib);
+  options.held_bytes = std::llround(held_gib * gib);
   require_writable_folder(options.folder);
   return gradient_dump_monitor(options);
 }
@@ -138,7 +155,7 @@ constexpr std::array entries{
         "gradient, activation and parameter statistics"},
   entry{"gradient_dump",
         make_gradient_dump,
-        "folder=. start=0 end= every=1 save_first_n= match=*",
+        "folder=. start=0 end= every=1 save_first_n= match=* held_gib=",
         "gradients as safetensors files",
         {{{"folder", "/gradients/"}}}},
   entry{"overflow", make_overflow,

@@ -59,6 +59,21 @@ TEST_CASE("a spec that can't be meant says what is wrong and what there is") {
   refused("", "there is no monitor ''");
 }
 
+TEST_CASE("gradient_dump may hold the gradients of any model") {
+  monitor_context context;
+  const auto held = [&](const std::string& spec) {
+    return make_monitor(spec, context).limits.held_bytes;
+  };
+  constexpr std::int64_t gib = 1 << 30;
+  CHECK(held("gradient_dump") == gib);
+  context.parameters = 300'000'000;
+  CHECK(held("gradient_dump") == 2 * 4 * context.parameters);
+  CHECK(held("gradient_dump:held_gib=0.5") == gib / 2);
+  CHECK(held("gradient_dump:held_gib=40") == 40 * gib);
+  refused("gradient_dump:held_gib=0", "use a size above 0");
+  refused("gradient_dump:held_gib=nan", "use a size above 0");
+}
+
 TEST_CASE("the help names every monitor") {
   for (const auto* name : {"gap", "gradient_dump", "overflow", "stability",
                            "throughput", "timeline", "retro", "budget"})
