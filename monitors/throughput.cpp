@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 
+#include "troupe/engine/plan/op_text.hpp"
 #include "troupe/monitors/step_collector.hpp"
 #include "troupe/monitors/step_times.hpp"
 #include "troupe/schedules/error.hpp"
@@ -95,33 +96,56 @@ class throughput_state {
                          seconds_between(0, wait)});
   }
 
-  /// Seconds of forwards and backwards of each rank.
+  using seconds_by_kind = std::map<plan_op_kind, double>;
+
+  seconds_by_kind busy_of(const ops_event& rank) const {
+    seconds_by_kind busy;
+    for (const auto& op : rank.ops)
+      if (const auto kind = plan_->ops[op.op].kind; is_compute(kind))
+        busy[kind] += seconds_between(op.begin, op.end);
+    return busy;
+  }
+
   void find_stragglers(const event_source& source,
                        const std::vector<ops_event>& ops,
                        metrics_record& record) {
-    std::vector<double> busy;
+    std::map<plan_op_kind, std::vector<double>> of_all;
+    for (const auto& rank : ops)
+      for (const auto& [kind, seconds] : busy_of(rank))
+        of_all[kind].push_back(seconds);
     for (const auto& rank : ops) {
-      double seconds = 0;
-      for (const auto& op : rank.ops)
-        if (is_compute(plan_->ops[op.op].kind))
-          seconds += seconds_between(op.begin, op.end);
-      busy.push_back(seconds);
-    }
-    const auto median = median_of(busy);
-    for (std::size_t i = 0; i < ops.size(); ++i) {
-      const auto name = name_of(ops[i].source);
-      record.values.push_back(
-        {metric_of(ops[i].source, "busy_seconds"), busy[i]});
-      auto& slow = slow_steps_[name];
-      slow = busy[i] > options_.straggler * median ? slow + 1 : 0;
-      if (slow == steps_to_tell)
+      double busy = 0;
+      std::string slow;
+      for (const auto& [kind, seconds] : busy_of(rank)) {
+        busy += seconds;
+        slow += compare(rank.source, kind, seconds, median_of(of_all[kind]));
+      }
+      record.values.push_back({metric_of(rank.source, "busy_seconds"), busy});
+      if (!slow.empty())
         sink_->write(alert{
-          ops[i].source, "throughput",
-          fmt::format("step {}: {} is a straggler: its ops took {:.1f} ms, the "
-                      "median rank's {:.1f} ms, in {} steps in a row",
-                      source.step, name, busy[i] * 1e3, median * 1e3,
-                      steps_to_tell)});
+          rank.source, "throughput",
+          fmt::format("step {}: {} is a straggler, in {} steps in a row"
+                      "{}; its device is slow, or its stages cost more "
+                      "than others (see --split)",
+                      source.step, name_of(rank.source), steps_to_tell, slow)});
     }
+  }
+
+  /// Tells of ops that take too long beside the median rank's, as much as this
+  /// rank is known for. Once told of, it is known for it.
+  std::string compare(const event_source& at, plan_op_kind kind, double seconds,
+                      double median) {
+    const auto times = seconds / median;
+    auto& [usual, slow] = paces_[{name_of(at), kind}];
+    if (times * options_.straggler < usual)
+      usual = std::max(1.0, times);
+    slow = times > options_.straggler * usual ? slow + 1 : 0;
+    if (slow < steps_to_tell)
+      return {};
+    slow = 0;
+    usual = times;
+    return fmt::format("; {} ops took {:.1f} ms, the median rank's {:.1f} ms",
+                       long_name(kind), seconds * 1e3, median * 1e3);
   }
 
   static std::string name_of(const event_source& at) {
@@ -139,7 +163,12 @@ class throughput_state {
   sink_pointer sink_;
   step_collector collector_;
   std::vector<metric> of_ranks_;  // of messages and memory, for the step's end
-  std::map<std::string, int> slow_steps_;
+  /// How a rank's ops compare with the median rank's.
+  struct pace {
+    double usual = 1;
+    int slow_steps = 0;
+  };
+  std::map<std::pair<std::string, plan_op_kind>, pace> paces_;
 };
 
 }  // namespace

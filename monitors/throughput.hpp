@@ -15,8 +15,8 @@ struct throughput_options {
   /// Floating point operations a second that one rank's device can do at
   /// most; 0: no MFU.
   double peak_flops = 0;
-  /// A rank whose ops take so many times the median of all ranks' is reported
-  /// as a straggler.
+  /// A rank whose ops of a kind take so many times the median of all ranks' is
+  /// reported as a straggler.
   double straggler = 1.5;
 };
 
@@ -24,9 +24,14 @@ struct throughput_options {
 /// observe_share}` and `throughput/rank{r}/{busy_seconds|received_mib|
 /// message_wait_seconds|memory_mib}`; memory is that of the rank's process.
 /// MFU counts 6 operations a parameter and token (Chowdhery et al., PaLM,
-/// without attention). Alerts name stragglers: a rank whose compute ops take
-/// longer than `straggler` times the median rank's, by kind of op, in three
-/// steps in a row. Throws `invalid_argument`.
+/// without attention).
+///
+/// Alerts name stragglers: ranks whose forwards, or whose backwards of a kind,
+/// take longer than `straggler` times the median rank's, in three steps in a
+/// row. A rank that is told of is known for it, and told of again only if it
+/// gets slower by that factor once more: a stage that costs more, such as the
+/// head's, can't be told from a slow device, and is an alert once. Throws
+/// `invalid_argument`.
 monitor throughput_monitor(std::shared_ptr<const plan> of,
                            const throughput_options& options,
                            sink_pointer sink);

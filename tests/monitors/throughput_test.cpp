@@ -15,9 +15,10 @@ using Catch::Approx;
 
 namespace {
 
-/// Every compute op of a rank takes so many milliseconds.
+/// Every forward of a rank, and every other compute op, takes so many
+/// milliseconds.
 ops_event ops_of(const plan& of, std::int32_t rank, std::int64_t step,
-                 std::int64_t ms) {
+                 std::int64_t forward, std::int64_t other) {
   ops_event event;
   event.source.step = step;
   event.source.rank = rank;
@@ -25,6 +26,7 @@ ops_event ops_of(const plan& of, std::int32_t rank, std::int64_t step,
   const auto r = static_cast<std::size_t>(rank);
   for (auto i = of.first_op[r]; i < of.first_op[r + 1]; ++i)
     if (is_compute(of.ops[i].kind)) {
+      const auto ms = of.ops[i].kind == plan_op_kind::forward ? forward : other;
       event.ops.push_back({i, 0, 0, now, now + ms * 1'000'000});
       now += ms * 1'000'000;
     }
@@ -41,7 +43,8 @@ TEST_CASE("throughput, MFU and a straggler, from what ranks executed") {
     of, {.parameters = 1000, .peak_flops = 1e6, .straggler = 1.5}, sink);
   for (std::int64_t step = 1; step <= 4; ++step) {
     for (const std::int32_t rank : {0, 1, 2})
-      watch.see(ops_of(*of, rank, step, rank == 1 ? 20 : 10));
+      watch.see(
+        ops_of(*of, rank, step, rank == 1 ? 20 : 10, rank == 1 ? 20 : 10));
     event_source at{.step = step, .rank = 1};
     watch.see(messages_event{at,
                              {{.bytes = 1 << 20, .wait = 250'000'000},
@@ -64,4 +67,54 @@ TEST_CASE("throughput, MFU and a straggler, from what ranks executed") {
   CHECK_THAT(sink->alerts[0].text,
              Catch::Matchers::ContainsSubstring("rank1 is a straggler"));
   CHECK_THROWS_AS(throughput_monitor(of, {.straggler = 1}, sink), error);
+}
+
+namespace {
+
+/// Steps of three ranks, in which rank 2's forwards take so long, and its
+/// backwards make up for it.
+struct uneven_run {
+  void steps(int count, std::int64_t forward) {
+    for (int i = 0; i < count; ++i) {
+      ++step;
+      for (const std::int32_t rank : {0, 1})
+        watch.see(ops_of(*of, rank, step, 10, 50));
+      watch.see(ops_of(*of, 2, step, forward, 60 - forward));
+      watch.see(step_with(step, 1));
+    }
+  }
+  std::size_t alerts() const { return sink->alerts.size(); }
+
+  std::shared_ptr<const plan> of = std::make_shared<const plan>(
+    compile(make_schedule("1f1b", {.ranks = 3, .microbatches = 3}), {}));
+  std::shared_ptr<recording_sink> sink = std::make_shared<recording_sink>();
+  monitor watch = throughput_monitor(of, {.straggler = 1.5}, sink);
+  std::int64_t step = 0;
+};
+
+}  // namespace
+
+TEST_CASE("a straggler is found by the kind of its ops") {
+  uneven_run run;
+  run.steps(2, 20);
+  CHECK(run.alerts() == 0);
+  run.steps(1, 20);
+  REQUIRE(run.alerts() == 1);
+  CHECK_THAT(run.sink->alerts[0].text,
+             Catch::Matchers::ContainsSubstring(
+               "forward ops took 60.0 ms, the median rank's 30.0 ms")
+               && !Catch::Matchers::ContainsSubstring("backward"));
+}
+
+TEST_CASE("a stage that costs more is told of once, and if it slows down") {
+  uneven_run run;
+  run.steps(20, 20);
+  CHECK(run.alerts() == 1);
+  run.steps(20, 28);  // 1.4 times what it is known for
+  CHECK(run.alerts() == 1);
+  run.steps(20, 32);
+  CHECK(run.alerts() == 2);
+  run.steps(1, 10);  // as the others: it may be told of again
+  run.steps(3, 20);
+  CHECK(run.alerts() == 3);
 }
