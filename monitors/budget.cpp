@@ -25,31 +25,38 @@ class budget_state {
   void see(const step_event& step) {
     if (step.source.phase != phase::training)
       return;
-    const auto seconds =
-      static_cast<double>(step.end - step.begin) * 1e-9 * lanes_;
-    spent_ += step.observe_seconds + step.monitor_seconds;
-    passed_ += seconds;
-    ++steps_;
-    observed_ += step.observe_seconds > 0;
+    const bool observed = step.observe_seconds > 0;
+    // What is told of whole rounds: from behind one observed step on.
+    if (began_) {
+      spent_ += step.observe_seconds + step.monitor_seconds;
+      passed_ += static_cast<double>(step.end - step.begin) * 1e-9 * lanes_;
+      observed_ += observed;
+    }
+    began_ = began_ || observed;
     if (observed_ < 2)
       return;
     adjust(step.source);
     spent_ = passed_ = 0;
-    steps_ = observed_ = 0;
+    observed_ = 0;
   }
 
-  void restore() const { observe_every_(1); }
+  /// Leaves it to others, unless it was this one who changed it.
+  void restore() const {
+    if (every_ > 1)
+      observe_every_(1);
+  }
 
  private:
   void adjust(const event_source& source) {
-    // What it takes if every step is observed, spread over as many steps as
-    // the budget needs. Rounding must not add one.
-    const auto share = spent_ / observed_ / (passed_ / steps_);
-    const auto needed = std::ceil(share / options_.share - 1e-6);
-    const auto next = std::clamp<std::int64_t>(
-      static_cast<std::int64_t>(needed), 1, options_.longest);
+    // Other monitors may leave out steps of their own: what counts is what all
+    // steps together cost as it is. Rounding must not add a step.
+    const auto share = spent_ / passed_;
+    const auto needed =
+      std::ceil(static_cast<double>(every_) * share / options_.share - 1e-6);
+    const auto next = static_cast<std::int64_t>(
+      std::clamp(needed, 1.0, static_cast<double>(options_.longest)));
     metrics_record record{source};
-    record.values = {{"budget/share", share / static_cast<double>(every_)},
+    record.values = {{"budget/share", share},
                      {"budget/observed_every", static_cast<double>(next)}};
     sink_->write(record);
     // Not for every flicker of the clock.
@@ -58,14 +65,13 @@ class budget_state {
   }
 
   void change(const event_source& source, double share, std::int64_t next) {
-    sink_->write(
-      alert{source, "budget",
-            fmt::format(
-              "step {}: monitors take {:.2f} % of a step that is observed "
-              "(budget: {:.2f} % of all); tensors are observed in one of {} "
-              "steps now",
-              source.step, 100 * share, 100 * options_.share, next)});
+    sink_->write(alert{
+      source, "budget",
+      fmt::format("step {}: monitors take {:.2f} % of the time (budget: {:.2f} "
+                  "%); tensors are observed in one of {} steps now",
+                  source.step, 100 * share, 100 * options_.share, next)});
     every_ = next;
+    began_ = false;
     observe_every_(next);
   }
 
@@ -74,7 +80,8 @@ class budget_state {
   std::function<void(std::int64_t)> observe_every_;
   sink_pointer sink_;
   double spent_ = 0, passed_ = 0;
-  int steps_ = 0, observed_ = 0;
+  int observed_ = 0;
+  bool began_ = false;
   std::int64_t every_ = 1;
 };
 

@@ -14,9 +14,10 @@ struct budget_options {
 };
 
 /// Keeps what all monitors cost together, in the step's own threads and in
-/// theirs, below a share of the step time, by observing tensors in fewer
-/// steps. Tells when it changes how many, as an alert and as the metrics
-/// `budget/share` and `budget/observed_every`. Throws `invalid_argument`.
+/// theirs, below a share of the time that all steps take, by observing tensors
+/// in fewer steps. Tells when it changes how many, as an alert and as the
+/// metrics `budget/share` and `budget/observed_every`. Throws
+/// `invalid_argument`.
 monitor budget_monitor(const budget_options& options, std::int32_t lanes,
                        std::function<void(std::int64_t)> observe_every,
                        sink_pointer sink);

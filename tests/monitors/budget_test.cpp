@@ -1,5 +1,6 @@
 #include "troupe/monitors/budget.hpp"
 
+#include <catch2/catch_approx.hpp>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 
@@ -10,29 +11,73 @@
 
 using namespace troupe;
 using namespace troupe::testing;
+using Catch::Approx;
 
-TEST_CASE("costs above the budget are spread over steps, and it says so") {
-  auto sink = std::make_shared<recording_sink>();
-  std::int64_t every = 1;
-  auto budget = budget_monitor(
-    {.share = 0.02}, 2, [&](std::int64_t n) { every = n; }, sink);
-  std::int64_t number = 0;
-  const auto run = [&](int steps) {
-    for (int i = 0; i < steps; ++i) {
-      auto step = step_with(++number, 1);  // one second on two lanes
-      step.observe_seconds = number % every == 0 ? 0.2 : 0;
+namespace {
+
+/// Steps of a second on two lanes, of which some show their tensors.
+struct budget_run {
+  explicit budget_run(std::int64_t interval) : monitor_interval(interval) {}
+
+  void steps(int count, double cost) {
+    for (int i = 0; i < count; ++i) {
+      auto step = step_with(++number, 1);
+      const bool shown = number % every == 0 && number % monitor_interval == 0;
+      step.observe_seconds = shown ? cost : 0;
       budget.see(step);
     }
-  };
-  run(2);
-  CHECK(every == 5);  // 10 % of the time, for 2 % in the mean
-  run(20);
-  CHECK(every == 5);
-  REQUIRE(sink->alerts.size() == 1);
-  CHECK_THAT(sink->alerts[0].text,
+  }
+
+  std::int64_t monitor_interval, every = 1, number = 0;
+  int changes = 0;
+  std::shared_ptr<recording_sink> sink = std::make_shared<recording_sink>();
+  monitor budget = budget_monitor(
+    {.share = 0.02}, 2,
+    [this](std::int64_t n) {
+      every = n;
+      ++changes;
+    },
+    sink);
+};
+
+}  // namespace
+
+TEST_CASE("costs above the budget are spread over steps, and it says so") {
+  budget_run run(1);
+  run.steps(3, 0.2);
+  CHECK(run.every == 5);  // 10 % of the time, for 2 % in the mean
+  run.steps(50, 0.2);
+  CHECK(run.every == 5);
+  REQUIRE(run.sink->alerts.size() == 1);
+  CHECK_THAT(run.sink->alerts[0].text,
              Catch::Matchers::ContainsSubstring("one of 5 steps"));
-  budget.finish();
-  CHECK(every == 1);
+  CHECK(run.sink->steps.rbegin()->second.at("budget/share") == Approx(0.02));
+  run.budget.finish();
+  CHECK(run.every == 1);
+}
+
+TEST_CASE("what monitors leave out by themselves counts") {
+  budget_run run(10);
+  run.steps(100, 0.4);  // 20 % of a step, and 2 % of all
+  CHECK(run.changes == 0);
+  CHECK(run.sink->steps.at(30).at("budget/share") == Approx(0.02));
+  run.steps(100, 0.8);
+  CHECK(run.sink->steps.rbegin()->second.at("budget/share") <= 0.0201);
+}
+
+TEST_CASE("when monitors cost less, more steps are observed again") {
+  budget_run run(1);
+  run.steps(20, 0.4);
+  CHECK(run.every == 10);
+  run.steps(50, 0.04);
+  CHECK(run.every == 1);
+}
+
+TEST_CASE("a budget that changed nothing undoes nothing") {
+  budget_run run(1);
+  run.steps(20, 0.001);
+  run.budget.finish();
+  CHECK(run.changes == 0);
 }
 
 TEST_CASE("observing in fewer steps reaches the other monitors") {
