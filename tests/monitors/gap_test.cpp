@@ -8,6 +8,7 @@
 #include <map>
 
 #include "fixture_g.hpp"
+#include "troupe/engine/stage/split.hpp"
 #include "troupe/monitors/metric_table.hpp"
 #include "troupe/schedules/error.hpp"
 
@@ -104,6 +105,18 @@ TEST_CASE("steps that the interval leaves out, and evaluations, are not seen") {
   REQUIRE(seen.steps.size() == 2);
   CHECK(seen.steps.contains(3));
   CHECK(seen.steps.contains(6));
+}
+
+TEST_CASE("a pass on made-up data, outside of a step, records nothing") {
+  gap_run seen;
+  trainer run(model_g(), options_g(2, 1));
+  run.attach(gap_monitor({}, seen.sink()));
+  measured_costs(model_g(), {rows_g() * 100}, 1);
+  run.step(source_g(1));
+  measured_costs(model_g(), {rows_g() * 100}, 1);
+  run.finish_monitors();
+  CHECK(seen.steps.size() == 1);
+  check(seen.steps[1], "activations/fc", 7.5, .5, 27.0625);
 }
 
 TEST_CASE("an evaluation between two steps changes no value") {

@@ -3,39 +3,17 @@
 #include <ATen/ops/full.h>
 #include <fmt/format.h>
 #include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <cmath>
-#include <mutex>
-#include <random>
 
-#include "fixture_g.hpp"
-#include "troupe/schedules/error.hpp"
+#include "overflow_run.hpp"
 
 using namespace troupe;
 using namespace troupe::testing;
 using Catch::Matchers::ContainsSubstring;
 
 namespace {
-
-struct overflow_run {
-  std::string printed;
-  std::vector<alert> alerts;
-  std::string error_text;
-
-  monitor watch(overflow_options options = {}) {
-    options.print = [this](const std::string& text) { printed += text; };
-    return overflow_monitor(options, callback_sink({}, [this](const alert& a) {
-                              alerts.push_back(a);
-                            }));
-  }
-  void finish(trainer& run) {
-    try {
-      run.finish_monitors();
-    } catch (const error& reason) {
-      error_text = reason.what();
-    }
-  }
-};
 
 source_pointer rows_with(std::int64_t batch, float value) {
   return make_source([=](std::int64_t k) {
@@ -74,6 +52,73 @@ TEST_CASE("a traced batch prints the frames of the original") {
              ContainsSubstring(seventeen + " *** Finished batch number=0 ***"));
   CHECK_THAT(seen.printed, !ContainsSubstring("batch number=1"));
   CHECK(seen.error_text.empty());
+}
+
+TEST_CASE("frames are those of each replica's first forwards and backwards") {
+  const bool recompute = GENERATE(false, true);
+  const auto data_parallel = GENERATE(1, 2);
+  overflow_run seen;
+  auto options = options_g(2, 1, data_parallel);
+  options.recompute = recompute;
+  trainer run(model_g(), options);
+  run.attach(seen.watch({.trace = {1}}));
+  run.evaluate(source_g(data_parallel), data_parallel);
+  run.step(source_g(data_parallel), true);
+  run.evaluate(source_g(data_parallel), data_parallel);
+  run.step(source_g(data_parallel), true);
+  seen.finish(run);
+  const auto count = [&](const std::string& text) {
+    int found = 0;
+    for (std::size_t at = 0;
+         (at = seen.printed.find(text, at)) != std::string::npos; ++at)
+      ++found;
+    return found;
+  };
+  CAPTURE(recompute, data_parallel, seen.printed);
+  CHECK(count("*** Starting batch number=1 ***") == 1);
+  CHECK(count("*** Finished batch number=1 ***") == 1);
+  CHECK(count("batch number=") == 2);
+  CHECK(count(" fc small_linear (") == 2 * data_parallel);
+  CHECK(count(" head small_linear (") == 2 * data_parallel);
+  CHECK(count("forward)") == count("backward)") + data_parallel);  // the loss
+  CHECK(count("replica 1, rank 1, stage 1, microbatch 0, forward)")
+        == (data_parallel == 2 ? 2 : 0));
+}
+
+namespace {
+
+/// One module under two names, called once.
+struct shared_child : torch::nn::Module {
+  at::Tensor forward(const at::Tensor& x) { return x * 2; }
+};
+struct sharing_layer final : stage_module {
+  sharing_layer() {
+    child = register_module("a", std::make_shared<shared_child>());
+    register_module("b", child);
+  }
+  tensor_list forward(const tensor_list& inputs) override {
+    return {observe(child, inputs.at(0))};
+  }
+  std::shared_ptr<shared_child> child;
+};
+
+}  // namespace
+
+TEST_CASE("a shared module is seen once") {
+  overflow_run seen;
+  auto layers = model_g();
+  layers.insert(layers.begin() + 1,
+                {"between", [] { return std::make_shared<sharing_layer>(); }});
+  trainer run(layers, options_g(1, 1));
+  run.attach(seen.watch({.trace = {0}}));
+  run.step(source_g(1));
+  seen.finish(run);
+  const auto forward =
+    seen.printed.find(" shared_child (rank 0, stage 0, microbatch 0, forward)");
+  REQUIRE(forward != std::string::npos);
+  CHECK(seen.printed.find(" shared_child (rank 0, stage 0, microbatch 0, f",
+                          forward + 1)
+        == std::string::npos);
 }
 
 TEST_CASE("the first bad tensor ends the run, with the frames before it") {
@@ -149,8 +194,10 @@ TEST_CASE("the run is stopped after the batch asked for") {
   trainer run(model_g(), options_g(1, 1));
   run.attach(seen.watch({.abort_after = 2}));
   try {
-    for (int step = 0; step < 1000; ++step)
+    for (int step = 0; step < 1000; ++step) {
       run.step(source_g(1));
+      run.evaluate(source_g(1), 1);
+    }
     FAIL("the run went on");
   } catch (const error& reason) {
     CHECK_THAT(reason.what(), ContainsSubstring("aborting after batch 2"));
@@ -242,132 +289,4 @@ TEST_CASE("overflow options that can't be meant are refused") {
                   error);
   CHECK_THROWS_AS(overflow_monitor({.underflow_share = 2}, callback_sink({})),
                   error);
-}
-
-namespace {
-
-/// Where a value that is not finite is put in.
-struct injection {
-  std::int32_t layer, microbatch;
-  bool backward;
-  double value;
-
-  /// Its place in causal order.
-  auto order() const {
-    return std::tuple(microbatch, backward, backward ? -layer : layer);
-  }
-};
-
-/// y = x w, elementwise, and the injections of its layer: forward calls come
-/// in microbatch order, and so do backwards.
-struct injected_layer final : stage_module {
-  injected_layer(std::int32_t number, std::vector<injection> all)
-    : layer(number), injections(std::move(all)) {
-    weight = register_parameter("weight", at::full({4}, 1.5));
-  }
-  tensor_list forward(const tensor_list& inputs) override {
-    auto y = inputs.at(0) * weight;
-    const auto microbatch = calls++;
-    for (const auto& what : injections) {
-      if (what.layer != layer || what.microbatch != microbatch)
-        continue;
-      if (what.backward)
-        y.register_hook([value = what.value](const at::Tensor& gradient) {
-          return gradient + value;
-        });
-      else
-        y = y + what.value;
-    }
-    return {y};
-  }
-  std::int32_t layer;
-  std::vector<injection> injections;
-  std::int32_t calls = 0;
-  at::Tensor weight;
-};
-
-struct trial {
-  std::string schedule;
-  schedule_shape sizes;
-  std::vector<injection> injections;
-  std::int32_t bad_data = -1;  // a microbatch
-};
-
-trial random_trial(std::mt19937& random) {
-  const auto below = [&](std::int32_t n) {
-    return static_cast<std::int32_t>(random() % static_cast<unsigned>(n));
-  };
-  const std::vector<std::string> names{"gpipe", "1f1b", "eager_1f1b",
-                                       "interleaved_1f1b", "breadth_first"};
-  trial made;
-  made.schedule = names[static_cast<std::size_t>(below(5))];
-  const bool interleaved =
-    made.schedule == "interleaved_1f1b" || made.schedule == "breadth_first";
-  made.sizes.ranks = 1 + below(3);
-  made.sizes.stages_per_rank = interleaved ? 2 : 1;
-  made.sizes.microbatches = made.sizes.ranks * (1 + below(3));
-  const auto stages = made.sizes.ranks * made.sizes.stages_per_rank;
-  for (int i = 0; i <= below(3); ++i)
-    made.injections.push_back({below(stages), below(made.sizes.microbatches),
-                               below(2) == 1, below(2) == 1 ? NAN : INFINITY});
-  if (below(8) == 0)
-    made.bad_data = below(made.sizes.microbatches);
-  return made;
-}
-
-/// How the report must begin.
-std::string expected(const trial& what) {
-  const auto first = *std::ranges::min_element(
-    what.injections, {}, [](const injection& i) { return i.order(); });
-  const bool data_first = what.bad_data >= 0
-                          && (what.bad_data < first.microbatch
-                              || (what.bad_data == first.microbatch));
-  if (data_first)
-    return fmt::format(
-      "input[0] of layers.0 (input), rank 0, stage 0, "
-      "microbatch {}, forward",
-      what.bad_data);
-  const auto rank = first.layer % what.sizes.ranks;
-  return fmt::format(
-    "{} of layers.{} ({}), rank {}, stage {}, microbatch {}, {}",
-    first.backward ? "gradient of output" : "output", first.layer,
-    first.backward ? "activation gradient" : "activation", rank, first.layer,
-    first.microbatch, first.backward ? "backward" : "forward");
-}
-
-std::string reported(const trial& what, bool recompute) {
-  model layers;
-  const auto stages = what.sizes.ranks * what.sizes.stages_per_rank;
-  for (std::int32_t s = 0; s < stages; ++s)
-    layers.push_back(
-      {fmt::format("layers.{}", s),
-       [=] { return std::make_shared<injected_layer>(s, what.injections); }});
-  trainer_options options;
-  options.schedule = make_schedule(what.schedule, what.sizes);
-  options.loss = options_g(1, 1).loss;
-  options.recompute = recompute;
-  overflow_run seen;
-  trainer run(layers, options);
-  run.attach(seen.watch());
-  run.step(make_source([bad = what.bad_data](std::int64_t k) {
-    auto rows = at::full({2, 4}, 1.0F);
-    if (k == bad)
-      rows[1][2] = NAN;
-    return microbatch_data{{rows}, {}, {}, 2};
-  }));
-  seen.finish(run);
-  return seen.error_text;
-}
-
-}  // namespace
-
-TEST_CASE("the first bad tensor is named for 200 random injections") {
-  std::mt19937 random(7);
-  for (int i = 0; i < 200; ++i) {
-    const auto what = random_trial(random);
-    CAPTURE(i, what.schedule, what.sizes.ranks, what.sizes.microbatches,
-            what.injections.size(), what.bad_data);
-    CHECK_THAT(reported(what, false),
-               ContainsSubstring("not finite is " + expected(what) + ":"));
-  }
 }

@@ -1,0 +1,75 @@
+#include "troupe/cli/top_view.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+
+using namespace troupe;
+using Catch::Matchers::ContainsSubstring;
+
+namespace {
+
+constexpr std::int64_t ms = 1'000'000;
+
+nlohmann::json info_of_job() {
+  return {{"schedule", "1f1b"}, {"ranks", 2},    {"stages", 2},
+          {"microbatches", 2},  {"messages", 4}, {"steps", 9},
+          {"step", 3},          {"pid", 17}};
+}
+
+event_source of_rank(std::int32_t rank) {
+  event_source made;
+  made.step = 4;
+  made.rank = rank;
+  return made;
+}
+
+/// Both ranks ran an op of 30 ms of a step of 100 ms.
+void end_step(cli::top_view& view) {
+  for (const std::int32_t rank : {1, 0})
+    view.add(ops_event{of_rank(rank), {{0, 0, 0, 10 * ms, 40 * ms}}});
+  step_event step;
+  step.source.step = 4;
+  step.end = 100 * ms;
+  CHECK(view.add(step));
+}
+
+}  // namespace
+
+TEST_CASE("top shows messages in flight, waits and memory by rank") {
+  cli::top_view view(info_of_job(), std::nullopt);
+  CHECK_THAT(view.text(false), ContainsSubstring("step 3: waiting"));
+  // Sent at 10, 20 and 30 ms, taken at 25, 40 and 50: two at a time at most.
+  view.add(messages_event{
+    of_rank(1),
+    {{.message = 0, .bytes = 1 << 20, .sent = 10 * ms, .taken = 25 * ms},
+     {.message = 1,
+      .bytes = 1 << 19,
+      .sent = 20 * ms,
+      .taken = 40 * ms,
+      .wait = 2 * ms}}});
+  view.add(messages_event{of_rank(0),
+                          {{.message = 2,
+                            .bytes = 1 << 18,
+                            .sent = 30 * ms,
+                            .taken = 50 * ms,
+                            .wait = 1'500'000}}});
+  view.add(memory_event{of_rank(0), 300 << 20, 0, 0});
+  view.add(memory_event{of_rank(1), 200 << 20, 0, 0});
+  end_step(view);
+  const auto text = view.text(false);
+  CHECK_THAT(text, ContainsSubstring("at most 2 messages in flight"));
+  CHECK_THAT(text, ContainsSubstring("recv MiB  wait ms   mem MiB\n")
+                     && ContainsSubstring("     0.25    1.500       300\n")
+                     && ContainsSubstring("     1.50    2.000       200\n"));
+}
+
+TEST_CASE("top's columns are those of the last step alone") {
+  cli::top_view view(info_of_job(), std::nullopt);
+  view.add(messages_event{of_rank(1), {{.bytes = 1 << 20, .wait = ms}}});
+  end_step(view);
+  end_step(view);
+  CHECK_THAT(view.text(false),
+             ContainsSubstring("at most 0 messages in flight")
+               && ContainsSubstring("     0.00    0.000         0\n")
+               && !ContainsSubstring("     1.00    1.000"));
+}

@@ -1,0 +1,160 @@
+#include "troupe/monitors/overflow.hpp"
+
+#include <ATen/ops/full.h>
+#include <ATen/ops/tensor.h>
+#include <ATen/ops/where.h>
+#include <fmt/format.h>
+
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+#include <cmath>
+#include <random>
+
+#include "overflow_run.hpp"
+
+using namespace troupe;
+using namespace troupe::testing;
+using Catch::Matchers::ContainsSubstring;
+
+namespace {
+
+/// Where a value that is not finite is put in. Microbatches count on over
+/// replicas.
+struct injection {
+  std::int32_t layer, microbatch;
+  bool backward;
+  double value;
+
+  /// Its place in causal order.
+  auto order() const {
+    return std::tuple(microbatch, backward, backward ? -layer : layer);
+  }
+};
+
+/// y = x w, elementwise, and the injections of its layer. The last column is
+/// the microbatch's number, and stays so.
+struct injected_layer final : stage_module {
+  injected_layer(std::int32_t number, std::vector<injection> all)
+    : layer(number), injections(std::move(all)) {
+    weight = register_parameter("weight", at::tensor({1.5F, 1.5F, 1.5F, 1.F}));
+  }
+  tensor_list forward(const tensor_list& inputs) override {
+    auto y = inputs.at(0) * weight;
+    const auto microbatch = inputs.at(0)[0][3].item<std::int32_t>();
+    for (const auto& what : injections) {
+      if (what.layer != layer || what.microbatch != microbatch)
+        continue;
+      const auto bad = at::tensor({1.F, 1.F, 1.F, 0.F}) == 1;
+      if (!what.backward)
+        y = at::where(bad, y + what.value, y);
+      else if (y.requires_grad())
+        y.register_hook([value = what.value](const at::Tensor& gradient) {
+          return gradient + value;
+        });
+    }
+    return {y};
+  }
+  std::int32_t layer;
+  std::vector<injection> injections;
+  at::Tensor weight;
+};
+
+struct trial {
+  std::string schedule;
+  schedule_shape sizes;
+  std::int32_t data_parallel = 1;
+  std::vector<injection> injections;
+  std::int32_t bad_data = -1;  // a microbatch
+};
+
+trial random_trial(std::mt19937& random, std::int32_t data_parallel) {
+  const auto below = [&](std::int32_t n) {
+    return static_cast<std::int32_t>(random() % static_cast<unsigned>(n));
+  };
+  const std::vector<std::string> names{"gpipe", "1f1b", "eager_1f1b",
+                                       "interleaved_1f1b", "breadth_first"};
+  trial made;
+  made.schedule = names[static_cast<std::size_t>(below(5))];
+  const bool interleaved =
+    made.schedule == "interleaved_1f1b" || made.schedule == "breadth_first";
+  made.sizes.ranks = 1 + below(3);
+  made.sizes.stages_per_rank = interleaved ? 2 : 1;
+  made.sizes.microbatches = made.sizes.ranks * (1 + below(3));
+  made.data_parallel = data_parallel;
+  const auto stages = made.sizes.ranks * made.sizes.stages_per_rank;
+  const auto microbatches = made.sizes.microbatches * data_parallel;
+  for (int i = 0; i <= below(3); ++i)
+    made.injections.push_back({below(stages), below(microbatches),
+                               below(2) == 1, below(2) == 1 ? NAN : INFINITY});
+  if (below(8) == 0)
+    made.bad_data = below(microbatches);
+  return made;
+}
+
+/// How the report must begin.
+std::string expected(const trial& what) {
+  const auto place = [&](std::int32_t layer, std::int32_t microbatch) {
+    const auto replica = microbatch / what.sizes.microbatches;
+    return fmt::format(
+      "{}rank {}, stage {}, microbatch {}",
+      replica > 0 ? fmt::format("replica {}, ", replica) : std::string{},
+      layer % what.sizes.ranks, layer, microbatch % what.sizes.microbatches);
+  };
+  const auto first = *std::ranges::min_element(
+    what.injections, {}, [](const injection& i) { return i.order(); });
+  if (what.bad_data >= 0 && what.bad_data <= first.microbatch)
+    return fmt::format("input[0] of layers.0 (input), {}, forward",
+                       place(0, what.bad_data));
+  return fmt::format("{} of layers.{} ({}), {}, {}",
+                     first.backward ? "gradient of output" : "output",
+                     first.layer,
+                     first.backward ? "activation gradient" : "activation",
+                     place(first.layer, first.microbatch),
+                     first.backward ? "backward" : "forward");
+}
+
+std::string reported(const trial& what, bool recompute) {
+  model layers;
+  const auto stages = what.sizes.ranks * what.sizes.stages_per_rank;
+  for (std::int32_t s = 0; s < stages; ++s)
+    layers.push_back(
+      {fmt::format("layers.{}", s),
+       [=] { return std::make_shared<injected_layer>(s, what.injections); }});
+  trainer_options options;
+  options.schedule = make_schedule(what.schedule, what.sizes);
+  options.loss = options_g(1, 1).loss;
+  options.recompute = recompute;
+  options.data_parallel = what.data_parallel;
+  overflow_run seen;
+  trainer run(layers, options);
+  run.attach(seen.watch());
+  const auto source = make_source([bad = what.bad_data](std::int64_t k) {
+    auto rows = at::full({2, 4}, 1.0F);
+    rows.select(1, 3).fill_(k);
+    if (k == bad)
+      rows[1][2] = NAN;
+    return microbatch_data{{rows}, {}, {}, 2};
+  });
+  const auto all = what.sizes.microbatches * what.data_parallel;
+  run.evaluate(source, all);  // is bad as well, and not looked at
+  run.step(source);
+  seen.finish(run);
+  CHECK(seen.alerts.size() == 1);
+  return seen.error_text;
+}
+
+}  // namespace
+
+TEST_CASE("the first bad tensor is named for 200 random injections") {
+  const auto data_parallel = GENERATE(1, 2);
+  const bool recompute = GENERATE(false, true);
+  std::mt19937 random(7);
+  for (int i = 0; i < 200; ++i) {
+    const auto what = random_trial(random, data_parallel);
+    CAPTURE(i, what.schedule, what.sizes.ranks, what.sizes.microbatches,
+            what.injections.size(), what.bad_data, data_parallel, recompute);
+    CHECK_THAT(reported(what, recompute),
+               ContainsSubstring("not finite is " + expected(what) + ":"));
+  }
+}
