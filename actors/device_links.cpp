@@ -224,7 +224,7 @@ tensor_list device_links::receive(const envelope& announced,
   return tensors;
 }
 
-event_handle device_links::average(std::int32_t data_rank, std::int32_t stage,
+event_handle device_links::average(std::int32_t stage,
                                    const tensor_list& parameters,
                                    const event_handle& ready) {
   const at::NoGradGuard no_grad;

@@ -48,8 +48,7 @@ class device_links {
                       event_handle& ready);
   /// Averages gradients over the replicas of a stage, in place; returns when
   /// they are there. Null: its replicas live in one process.
-  event_handle average(std::int32_t data_rank, std::int32_t stage,
-                       const tensor_list& parameters,
+  event_handle average(std::int32_t stage, const tensor_list& parameters,
                        const event_handle& ready);
   bool averages(std::int32_t stage) const;
 

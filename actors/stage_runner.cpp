@@ -327,9 +327,9 @@ void stage_runner::reduce() {
   const auto& parameters = setup_.work->parameters();
   asked_to_reduce_ = setup_.reduces;
   if (setup_.links && setup_.links->averages(setup_.stage))
-    reduced_ = {step_->serial, now_ns(),
-                setup_.links->average(setup_.data_rank, setup_.stage,
-                                      parameters, device_.mark())};
+    reduced_ = {
+      step_->serial, now_ns(),
+      setup_.links->average(setup_.stage, parameters, device_.mark())};
   else
     ports_.reduce({step_->serial, setup_.stage, setup_.data_rank, parameters,
                    device_ ? setup_.device->on() : nullptr, device_.mark(),

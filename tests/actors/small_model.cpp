@@ -67,6 +67,12 @@ trainer_options options_for(const small_case& what) {
   return options;
 }
 
+trainer trainer_for(const small_case& what, std::shared_ptr<mesh> job) {
+  auto options = options_for(what);
+  options.job = std::move(job);
+  return {model_for(what), std::move(options)};
+}
+
 plain_options plain_options_for(const small_case& what) {
   plain_options plain;
   plain.microbatches = what.microbatches;

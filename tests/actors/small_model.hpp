@@ -38,6 +38,8 @@ struct small_case {
 
 std::string describe(const small_case& what);
 trainer_options options_for(const small_case& what);
+/// A process of a job; null: alone.
+trainer trainer_for(const small_case& what, std::shared_ptr<mesh> job);
 plain_options plain_options_for(const small_case& what);
 model model_for(const small_case& what);
 

@@ -1,0 +1,182 @@
+#include <ATen/ops/_neg_view.h>
+#include <ATen/ops/equal.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/ones.h>
+
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+
+#include <atomic>
+#include <map>
+#include <mutex>
+#include <set>
+
+#include "../engine/transport/joined_meshes.hpp"
+#include "small_model.hpp"
+#include "troupe/actors/wire_messages.hpp"
+#include "troupe/schedules/error.hpp"
+
+using namespace troupe;
+using namespace troupe::testing;
+using Catch::Matchers::ContainsSubstring;
+
+TEST_CASE("monitors of the leader see the ranks of all processes") {
+  const small_case what{.ranks = 2, .microbatches = 2};
+  joined_meshes meshes(2);
+  std::mutex mutex;
+  std::set<std::int32_t> ops, stages;
+  const auto errors = in_all(meshes, [&](const auto& job) {
+    auto run = trainer_for(what, job);
+    if (job->place().leads()) {
+      monitor watcher;
+      watcher.name = "both";
+      watcher.wants = {.ops = true, .tensors = tensor_kind::activation};
+      watcher.see = [&](const event& seen) {
+        const std::scoped_lock lock(mutex);
+        if (const auto* of_ops = std::get_if<ops_event>(&seen))
+          ops.insert(of_ops->source.rank);
+        if (const auto* of_tensors = std::get_if<tensors_event>(&seen))
+          stages.insert(of_tensors->source.stage);
+      };
+      run.attach(watcher);
+    }
+    for (int i = 0; i < 2; ++i)
+      run.step(small_text());
+    run.finish_monitors();
+  });
+  CHECK(errors == std::vector<std::string>(2));
+  CHECK(ops == std::set{0, 1});
+  CHECK(stages == std::set{0, 1});
+}
+
+TEST_CASE("messages are told of by those who received them, and memory") {
+  const small_case what{.ranks = 2, .microbatches = 2};
+  joined_meshes meshes(2);
+  std::map<std::int32_t, messages_event> received;
+  std::map<std::int32_t, memory_event> memory;
+  std::map<std::int32_t, std::int64_t> waited;
+  const auto errors = in_all(meshes, [&](const auto& job) {
+    auto run = trainer_for(what, job);
+    if (job->place().leads()) {
+      monitor watcher;
+      watcher.name = "messages";
+      watcher.wants = {.messages = true, .memory = true};
+      watcher.see = [&](const event& seen) {
+        if (const auto* messages = std::get_if<messages_event>(&seen)) {
+          received[messages->source.rank] = *messages;
+          waited[messages->source.rank] += messages->messages.at(0).wait;
+        }
+        if (const auto* of_rank = std::get_if<memory_event>(&seen))
+          memory[of_rank->source.rank] = *of_rank;
+      };
+      run.attach(watcher);
+    }
+    // One step's wait may be 0 on a busy machine, not that of all.
+    for (int i = 0; i < 20; ++i)
+      run.step(small_text());
+    run.finish_monitors();
+  });
+  CHECK(errors == std::vector<std::string>(2));
+  REQUIRE(received.size() == 2);
+  std::set<std::int32_t> numbers;
+  for (const auto& [rank, of_rank] : received) {
+    // An activation of each microbatch one way, a gradient back.
+    REQUIRE(of_rank.messages.size() == 2);
+    for (const auto& each : of_rank.messages) {
+      numbers.insert(each.message);
+      CHECK(each.bytes == received[0].messages[0].bytes);
+      CHECK(each.sent <= each.left);
+      CHECK(each.left <= each.arrived);
+      CHECK(each.arrived <= each.taken);
+      CHECK(each.wait >= 0);
+    }
+    CHECK(of_rank.messages[0].bytes > 0);
+    CHECK(memory[rank].resident_bytes > 1 << 20);
+    CHECK(memory[rank].resident_bytes <= memory[rank].peak_resident_bytes);
+    CHECK(memory[rank].resident_bytes < memory[rank].machine_bytes);
+  }
+  CHECK(numbers == std::set{0, 1, 2, 3});
+  CHECK(waited[0] > 0);  // its gradient is far
+}
+
+TEST_CASE("times of all processes are told by the leader's clock") {
+  constexpr std::int64_t hour = 3'600'000'000'000;
+  joined_meshes meshes(2);
+  for (const auto& each : meshes.all)
+    each->set_clock_offsets({0, hour});
+  std::vector<std::int64_t> begins(2);
+  const auto errors = in_all(meshes, [&](const auto& job) {
+    auto run = trainer_for({.microbatches = 2}, job);
+    const auto report = run.step(small_text());
+    if (job->place().leads())
+      for (const auto& rank : report.ops)
+        begins[static_cast<std::size_t>(rank.source.rank)] =
+          rank.ops.front().begin;
+  });
+  CHECK(errors == std::vector<std::string>(2));
+  // Both read the same clock here, so that the other's seems an hour ahead.
+  CHECK(begins[1] - begins[0] > hour - hour / 60);
+  CHECK(begins[1] - begins[0] < hour + hour / 60);
+}
+
+TEST_CASE("monitors learn that a process is gone") {
+  joined_meshes meshes(2);
+  std::string reason;
+  in_all(meshes, [&](const auto& job) {
+    auto run = trainer_for({.ranks = 2}, job);
+    if (job->place().leads()) {
+      monitor watcher;
+      watcher.see = [&](const event& seen) {
+        if (const auto* failure = std::get_if<failure_event>(&seen))
+          reason = failure->reason;
+      };
+      run.attach(watcher);
+    }
+    run.step(small_text());
+    if (!job->place().leads())
+      return;
+    try {
+      run.step(small_text());
+    } catch (const error&) {
+      run.finish_monitors();
+      throw;
+    }
+  });
+  CHECK_THAT(reason, ContainsSubstring("process 1 (rank 1) is gone"));
+}
+
+TEST_CASE("tensors that can't travel are left out of what monitors are told") {
+  tensor_record record;
+  record.owner = std::make_shared<const tensor_owner>();
+  record.tensor = at::ones({2}, at::kComplexFloat);
+  auto twice = record;
+  twice.tensor = at::_neg_view(at::ones({2}));
+  const event sent = tensors_event{{}, false, 1, {record, twice}};
+  const auto read = read_control(to_frame(sent));
+  const auto& told = std::get<tensors_event>(std::get<event>(read)).tensors;
+  CHECK_FALSE(told[0].tensor.defined());
+  CHECK(at::equal(told[1].tensor, at::full({2}, -1.0)));
+}
+
+TEST_CASE("slow loads of all processes are told") {
+  joined_meshes meshes(2);
+  std::atomic<int> told = 0;
+  const auto errors = in_all(meshes, [&](const auto& job) {
+    auto options = options_for({.ranks = 2});
+    options.job = job;
+    options.slow_load_seconds = 1e-9;
+    trainer run(model_for({.ranks = 2}), std::move(options));
+    if (job->place().leads()) {
+      monitor watcher;
+      watcher.see = [&](const event& seen) {
+        told += std::holds_alternative<slow_load_event>(seen);
+      };
+      run.attach(watcher);
+    }
+    for (int i = 0; i < 2; ++i)
+      run.step(small_text());
+    run.finish_monitors();
+  });
+  CHECK(errors == std::vector<std::string>(2));
+  CHECK(told >= 2 * 2 * 4);  // both processes load each microbatch of a step
+}
