@@ -274,7 +274,8 @@ run_health pipeline::health() const {
 }
 
 void pipeline::publish(event what) {
-  impl_->book->publish(std::move(what));
+  caf::anon_send(impl_->book->hub,
+                 publish_event{std::make_shared<const event>(std::move(what))});
 }
 
 event_board& pipeline::board() {
