@@ -105,14 +105,15 @@ class reading {
   const names& by_;
 };
 
-void add_job(launch_environment& to, const environment_reader& read,
-             const names& by) {
-  for (const auto* name :
-       {"TORCHELASTIC_RUN_ID", "TROUPE_JOB", "SLURM_STEP_ID", "PMIX_NAMESPACE"})
-    if (to.job.empty() || to.job == "none")
-      to.job = read(name).value_or("");
+/// By the launcher's own variables: one may run within another's job.
+std::string job_of(const environment_reader& read, const names& by) {
+  const auto said = [&](const char* name) { return read(name).value_or(""); };
   if (&by == &slurm)
-    to.job = read("SLURM_JOB_ID").value_or("") + "." + to.job;
+    return said("SLURM_JOB_ID") + "." + said("SLURM_STEP_ID");
+  if (&by == &open_mpi)
+    return said("PMIX_NAMESPACE");
+  const auto run = said("TORCHELASTIC_RUN_ID");
+  return run.empty() || run == "none" ? said("TROUPE_JOB") : run;
 }
 
 /// For launchers that tell the hosts, but no port.
@@ -146,7 +147,8 @@ void add_meeting_point(launch_environment& to, const environment_reader& read,
 }  // namespace
 
 launch_environment read_environment(const environment_reader& read) {
-  for (const auto* by : {&torch, &slurm, &open_mpi}) {
+  // mpirun within a step of Slurm's hands Slurm's variables on: its own count.
+  for (const auto* by : {&torch, &open_mpi, &slurm}) {
     // A batch script of Slurm's has a rank as well, but no step of its own.
     if (by == &torch ? !read(by->process) && !read(by->processes)
                      : !read(by->process) || !read(by->processes))
@@ -154,7 +156,7 @@ launch_environment read_environment(const environment_reader& read) {
     auto made = reading(read, *by).all();
     if (by == &torch && !read("TORCHELASTIC_RUN_ID"))
       made.launcher = read("TROUPE_JOB") ? "troupe launch" : "the environment";
-    add_job(made, read, *by);
+    made.job = job_of(read, *by);
     add_meeting_point(made, read, *by);
     return made;
   }

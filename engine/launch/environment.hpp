@@ -32,13 +32,12 @@ using environment_reader =
   std::function<std::optional<std::string>(const std::string& name)>;
 
 /// RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT as
-/// torchrun and `troupe launch` set them, else SLURM_PROCID and its like, else
-/// OMPI_COMM_WORLD_RANK and its like. Without any of them: one process alone.
-/// Slurm's processes meet at the first host of their step and Open MPI's where
-/// mpirun runs, both at a port made of the job's name, unless MASTER_ADDR and
-/// MASTER_PORT are set.
-/// Throws `invalid_argument` naming the variable that is missing or makes no
-/// sense.
+/// torchrun and `troupe launch` set them, else OMPI_COMM_WORLD_RANK and its
+/// like, else SLURM_PROCID and its like. Without any of them: one process
+/// alone. Slurm's processes meet at the first host of their step and Open MPI's
+/// where mpirun runs, both at a port made of the job's name, unless MASTER_ADDR
+/// and MASTER_PORT are set. Throws `invalid_argument` naming the variable that
+/// is missing or makes no sense.
 launch_environment read_environment(const environment_reader& read);
 /// Of this process.
 launch_environment read_environment();

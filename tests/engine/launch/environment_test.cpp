@@ -118,6 +118,36 @@ TEST_CASE("Open MPI's variables are understood") {
   CHECK(at.job == "prterun-1");
 }
 
+TEST_CASE("mpirun within a step of Slurm's is Open MPI's job") {
+  // As `srun --pty bash` sets them for all that is started there.
+  const std::map<std::string, std::string> step{
+    {"SLURM_PROCID", "0"},
+    {"SLURM_STEP_NUM_TASKS", "1"},
+    {"SLURM_STEP_TASKS_PER_NODE", "1"},
+    {"SLURM_JOB_ID", "11"},
+    {"SLURM_STEP_ID", "5"}};
+  auto within = step;
+  within.merge(
+    std::map<std::string, std::string>{{"OMPI_COMM_WORLD_RANK", "1"},
+                                       {"OMPI_COMM_WORLD_SIZE", "2"},
+                                       {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"},
+                                       {"PMIX_NAMESPACE", "prterun-1"}});
+  const auto at = read(within);
+  CHECK(at.launcher == "Open MPI");
+  CHECK(at.process == 1);
+  CHECK(at.processes == 2);
+  CHECK(at.job == "prterun-1");
+  // Slurm's own step has a namespace too, where srun speaks PMIx.
+  auto own = step;
+  own["PMIX_NAMESPACE"] = "slurm.pmix.11.5";
+  own["TROUPE_JOB"] = "an older one";
+  CHECK(read(own).job == "11.5");
+  auto launched = within;
+  launched.merge(std::map<std::string, std::string>{
+    {"RANK", "0"}, {"WORLD_SIZE", "2"}, {"TROUPE_JOB", "x"}});
+  CHECK(read(launched).job == "x");
+}
+
 TEST_CASE("variables that make no sense are named") {
   check_refused({{"RANK", "0"}}, "WORLD_SIZE is missing");
   check_refused({{"WORLD_SIZE", "2"}}, "RANK is missing");
