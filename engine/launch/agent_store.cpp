@@ -8,7 +8,8 @@ namespace troupe {
 
 namespace {
 
-/// Agents serve one job after the other, and one again after a failure.
+/// Agents serve one job after the other, and one again after a failure: then
+/// the job has another name.
 std::string key_of(const launch_environment& place) {
   return "troupe/meeting/" + place.job;
 }

@@ -38,6 +38,12 @@ Number number_of(const std::string& name, const std::string& text) {
   return *value;
 }
 
+/// Whether a host can only be this machine.
+bool is_here(std::string_view host) {
+  return host.empty() || host == "localhost" || host == "::1" || host == "[::1]"
+         || host.starts_with("127.");
+}
+
 class reading {
  public:
   reading(const environment_reader& read, const names& by)
@@ -72,11 +78,13 @@ class reading {
   }
 
   /// Slurm gives a list such as `2(x3),1`, of which the first number is as
-  /// good as any to tell one machine from several.
+  /// good as any to tell one machine from several. Who gives none, as Kubeflow
+  /// does, tells it by where process 0 is.
   std::int32_t local_processes(std::int32_t processes) const {
     const auto text = read_(by_.local_processes);
     if (!text)
-      return processes;
+      return is_here(read_("MASTER_ADDR").value_or("localhost")) ? processes
+                                                                 : 1;
     return number_of<std::int32_t>(by_.local_processes,
                                    text->substr(0, text->find_first_of("(,")));
   }
@@ -113,7 +121,10 @@ std::string job_of(const environment_reader& read, const names& by) {
   if (&by == &open_mpi)
     return said("PMIX_NAMESPACE");
   const auto run = said("TORCHELASTIC_RUN_ID");
-  return run.empty() || run == "none" ? said("TROUPE_JOB") : run;
+  if (run.empty())
+    return said("TROUPE_JOB");
+  // torchrun's agent keeps its store from one attempt to the next.
+  return run + " attempt " + said("TORCHELASTIC_RESTART_COUNT");
 }
 
 /// For launchers that tell the hosts, but no port.

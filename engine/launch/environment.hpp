@@ -20,7 +20,8 @@ struct launch_environment {
   std::string said_by;     // the variables that say it, in words
   /// torchrun's agent has taken that port for its own store.
   bool agent_store = false;
-  /// The same in all processes of the job, and in no other job at the time.
+  /// The same in all processes of the job, and in no other job at the time, nor
+  /// in another attempt of torchrun's.
   std::string job;
 
   bool is_alone() const { return processes == 1; }

@@ -54,7 +54,37 @@ TEST_CASE("torchrun's variables are understood") {
   CHECK(at.host == "node-0");
   CHECK(at.port == 29500);
   CHECK(at.agent_store);
-  CHECK(at.job == "abc");
+}
+
+TEST_CASE("each attempt of torchrun's is a job of its own") {
+  const auto attempt = [](const std::string& run, const std::string& count) {
+    return read({{"RANK", "0"},
+                 {"WORLD_SIZE", "2"},
+                 {"TORCHELASTIC_RUN_ID", run},
+                 {"TORCHELASTIC_RESTART_COUNT", count}})
+      .job;
+  };
+  CHECK(attempt("a", "0") == attempt("a", "0"));
+  CHECK(attempt("a", "0") != attempt("a", "1"));
+  CHECK(attempt("a", "0") != attempt("b", "0"));
+}
+
+TEST_CASE("where process 0 is tells whether there are several machines") {
+  const auto is_one_machine = [](const std::string& host) {
+    return read({{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", host}})
+      .is_one_machine();
+  };
+  for (const auto* here : {"localhost", "127.0.0.1", "::1", "[::1]"})
+    CHECK(is_one_machine(here));
+  CHECK_FALSE(is_one_machine("job-master-0"));
+  CHECK_FALSE(is_one_machine("10.0.0.7"));
+  CHECK(read({{"RANK", "0"}, {"WORLD_SIZE", "2"}}).is_one_machine());
+  // What is said counts.
+  CHECK(read({{"RANK", "0"},
+              {"WORLD_SIZE", "2"},
+              {"LOCAL_WORLD_SIZE", "2"},
+              {"MASTER_ADDR", "this-host"}})
+          .is_one_machine());
 }
 
 TEST_CASE("troupe launch is known by the job's name") {

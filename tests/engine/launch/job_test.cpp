@@ -6,11 +6,13 @@
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
 #include <condition_variable>
+#include <map>
 #include <mutex>
 #include <set>
 #include <thread>
 
 #include "../../temporary_folder.hpp"
+#include "troupe/engine/launch/agent_store.hpp"
 #include "troupe/engine/transport/listener.hpp"
 #include "troupe/schedules/error.hpp"
 
@@ -131,28 +133,61 @@ TEST_CASE("processes meet over TCP with a token") {
   check_talk(std::move(made.meshes));
 }
 
-TEST_CASE(
-  "processes of several machines meet by the store of torchrun's agent") {
+namespace {
+
+/// The store that torchrun's agent keeps.
+auto make_agent() {
   c10d::TCPStoreOptions serving;
   serving.port = 0;
   serving.isServer = true;
   serving.waitWorkers = false;
-  const auto agent = c10::make_intrusive<c10d::TCPStore>("127.0.0.1", serving);
-  std::vector<job_options> all;
-  for (std::int32_t p = 0; p < 3; ++p) {
-    auto made = options_of(p, 3, "");
-    made.place.launcher = "torchrun";
-    made.place.local_processes = 1;
-    made.place.host = "127.0.0.1";
-    made.place.port = agent->getPort();
-    made.place.agent_store = true;
-    made.place.job = "a job";
-    made.shown.token = std::string(32, 't');
-    all.push_back(made);
+  return c10::make_intrusive<c10d::TCPStore>("127.0.0.1", serving);
+}
+
+/// As agents of several machines start a process.
+job_options under_agent(const c10d::TCPStore& agent, std::int32_t process,
+                        const std::string& attempt) {
+  const std::map<std::string, std::string> variables{
+    {"RANK", std::to_string(process)},
+    {"WORLD_SIZE", "3"},
+    {"LOCAL_WORLD_SIZE", "1"},
+    {"MASTER_ADDR", "127.0.0.1"},
+    {"MASTER_PORT", std::to_string(agent.getPort())},
+    {"TORCHELASTIC_USE_AGENT_STORE", "True"},
+    {"TORCHELASTIC_RUN_ID", "none"},
+    {"TORCHELASTIC_RESTART_COUNT", attempt}};
+  auto made = options_of(process, 3, "");
+  made.place = read_environment(
+    [&](const std::string& name) -> std::optional<std::string> {
+      const auto found = variables.find(name);
+      return found == variables.end() ? std::nullopt
+                                      : std::optional(found->second);
+    });
+  made.shown.token = std::string(32, 't');
+  return made;
+}
+
+}  // namespace
+
+TEST_CASE(
+  "processes of several machines meet by the store of torchrun's agent") {
+  const auto agent = make_agent();
+  for (const auto* attempt : {"0", "1"}) {
+    auto made = join_all({under_agent(*agent, 0, attempt),
+                          under_agent(*agent, 1, attempt),
+                          under_agent(*agent, 2, attempt)});
+    REQUIRE(made.errors == std::vector<std::string>(3));
+    check_talk(std::move(made.meshes));
   }
-  auto made = join_all(all);
-  REQUIRE(made.errors == std::vector<std::string>(3));
-  check_talk(std::move(made.meshes));
+}
+
+TEST_CASE("an attempt doesn't go where the one before it met") {
+  const auto agent = make_agent();
+  const auto before = under_agent(*agent, 0, "0").place;
+  const auto later = under_agent(*agent, 1, "1").place;
+  tell_agent_store(before, "tcp:127.0.0.1:1", std::chrono::seconds(30));
+  CHECK_THROWS_AS(ask_agent_store(later, std::chrono::milliseconds(200)),
+                  error);
 }
 
 TEST_CASE("an agent that is gone is told of") {
