@@ -38,12 +38,6 @@ Number number_of(const std::string& name, const std::string& text) {
   return *value;
 }
 
-/// Whether a host can only be this machine.
-bool is_here(std::string_view host) {
-  return host.empty() || host == "localhost" || host == "::1" || host == "[::1]"
-         || host.starts_with("127.");
-}
-
 class reading {
  public:
   reading(const environment_reader& read, const names& by)
@@ -83,8 +77,8 @@ class reading {
   std::int32_t local_processes(std::int32_t processes) const {
     const auto text = read_(by_.local_processes);
     if (!text)
-      return is_here(read_("MASTER_ADDR").value_or("localhost")) ? processes
-                                                                 : 1;
+      return is_loopback(read_("MASTER_ADDR").value_or("localhost")) ? processes
+                                                                     : 1;
     return number_of<std::int32_t>(by_.local_processes,
                                    text->substr(0, text->find_first_of("(,")));
   }

@@ -12,8 +12,8 @@
 
 namespace troupe {
 
-/// How tensors travel between processes of one machine that meet over unix
-/// sockets; others are always joined by TCP.
+/// How tensors travel between processes that meet over unix sockets. Who meet
+/// over TCP are joined by TCP, also two of one machine.
 enum class line_kind : std::uint8_t { socket, shared_memory };
 
 struct job_options {
@@ -32,7 +32,8 @@ struct job_options {
   job_description description{};
   /// For all processes to come.
   std::chrono::milliseconds patience = std::chrono::seconds(60);
-  /// Hears whom this process waits for, every now and then while it does.
+  /// Hears whom this process waits for, every now and then while it does, and
+  /// what of these options has no effect.
   std::function<void(const std::string&)> news{};
   std::chrono::milliseconds news_every = std::chrono::seconds(3);
 };

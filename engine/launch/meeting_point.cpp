@@ -10,7 +10,8 @@
 #include <atomic>
 
 #include "troupe/engine/launch/agent_store.hpp"
-#include "troupe/engine/transport/endpoint.hpp"
+#include "troupe/engine/launch/first_host.hpp"
+#include "troupe/engine/transport/loopback.hpp"
 #include "troupe/schedules/error.hpp"
 
 namespace troupe {
@@ -65,9 +66,26 @@ std::string as_endpoint(const std::string& text) {
                                                                : "tcp:" + text;
 }
 
+/// A host may know its own name as an address of loopback (Debian writes so):
+/// there nobody would come, and the trust would be another one. Who writes such
+/// an address himself means it.
+void require_reachable(const job_options& options, const std::string& where) {
+  const auto at = parse_endpoint(where);
+  const bool is_own = options.place.is_one_machine() || is_loopback(at.host);
+  if (!is_own && is_loopback(addresses_of(at).front()))
+    fail(error_code::invalid_argument,
+         "{} is an address of loopback on this machine ({}), which no other "
+         "one reaches; give --rendezvous HOST:PORT with an IP address of "
+         "process 0's machine",
+         at.host, host_name());
+}
+
 meeting_point over_tcp(const job_options& options, const std::string& where,
                        const std::string& known_by) {
   meeting_point made{where, {}, {}, known_by};
+  if (options.lines == line_kind::shared_memory && options.news
+      && options.place.process == 0)
+    options.news("--link shared has no effect: the processes meet over TCP");
   made.own_lines = options.listens.empty() ? fmt::format(
                      "tcp:{}:0", address_towards(parse_endpoint(where)))
                                            : as_endpoint(options.listens);
@@ -84,13 +102,13 @@ void require_no_lines_of_tcp(const job_options& options) {
 }
 
 /// MASTER_PORT is taken by the agent's store, which helps to meet elsewhere.
-meeting_point by_agent_store(const job_options& options) {
+meeting_point by_agent_store(const job_options& options,
+                             const std::string& store) {
   const auto& place = options.place;
   const auto patience = options.patience;
   const auto known_by = "agent of torchrun";
   if (place.process != 0)
     return over_tcp(options, ask_agent_store(place, patience), known_by);
-  const auto store = fmt::format("tcp:{}:{}", place.host, place.port);
   auto made = over_tcp(
     options, fmt::format("tcp:{}:0", address_towards(parse_endpoint(store))),
     known_by);
@@ -124,8 +142,10 @@ meeting_point meeting_point_of(const job_options& options) {
     const auto path = parse_endpoint(rendezvous).path;
     return {rendezvous, "unix:" + path + own_suffix(), {}, "--rendezvous"};
   }
-  if (!options.rendezvous.empty())
+  if (!options.rendezvous.empty()) {
+    require_reachable(options, rendezvous);
     return over_tcp(options, rendezvous, "--rendezvous");
+  }
   if (place.is_one_machine()) {
     require_no_lines_of_tcp(options);
     return in_own_folder(place);
@@ -136,10 +156,10 @@ meeting_point meeting_point_of(const job_options& options) {
          "--rendezvous HOST:PORT of the first machine, or set MASTER_ADDR and "
          "MASTER_PORT",
          place.launcher, place.processes);
-  if (place.agent_store)
-    return by_agent_store(options);
-  return over_tcp(options, fmt::format("tcp:{}:{}", place.host, place.port),
-                  place.said_by);
+  const auto there = fmt::format("tcp:{}:{}", place.host, place.port);
+  require_reachable(options, there);
+  return place.agent_store ? by_agent_store(options, there)
+                           : over_tcp(options, there, place.said_by);
 }
 
 }  // namespace troupe

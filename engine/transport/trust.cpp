@@ -1,9 +1,8 @@
 #include "troupe/engine/transport/trust.hpp"
 
-#include <netinet/in.h>
-
 #include <algorithm>
 
+#include "troupe/engine/transport/loopback.hpp"
 #include "troupe/engine/transport/tls_context.hpp"
 #include "troupe/schedules/error.hpp"
 
@@ -13,15 +12,6 @@ namespace {
 
 // Whoever sees a handshake can try tokens at leisure.
 constexpr std::size_t shortest_key = 16;
-
-bool is_loopback(const socket_address& address) {
-  if (address.family() == AF_INET) {
-    const auto* v4 = reinterpret_cast<const sockaddr_in*>(&address.bytes);
-    return ntohl(v4->sin_addr.s_addr) >> 24U == 127;
-  }
-  const auto* v6 = reinterpret_cast<const sockaddr_in6*>(&address.bytes);
-  return IN6_IS_ADDR_LOOPBACK(&v6->sin6_addr);
-}
 
 trust_kind choose_on_loopback(const endpoint& at, const credentials& shown) {
   if (!shown.token.empty())

@@ -246,6 +246,43 @@ TEST_CASE("two processes of one number are an error") {
                                                "1"));
 }
 
+TEST_CASE("a host's name that is loopback to itself is refused") {
+  auto options = options_of(0, 2, "");
+  options.place.local_processes = 1;
+  options.place.host = "0x7f000101";  // as Debian writes: 127.0.1.1
+  options.place.port = 1;
+  options.shown.token = std::string(32, 't');
+  const auto check_refused = [&] {
+    CHECK_THAT(join_all({options}).errors[0],
+               ContainsSubstring("an address of loopback on this")
+                 && ContainsSubstring("--rendezvous HOST:PORT"));
+  };
+  check_refused();
+  options.place.agent_store = true;
+  check_refused();
+  options.rendezvous = "0x7f000101:1";
+  check_refused();
+}
+
+TEST_CASE("shared memory is said to be of no use between machines") {
+  std::mutex mutex;
+  std::string news;
+  std::vector<job_options> all;
+  const auto where = free_port();
+  for (int p = 0; p < 2; ++p) {
+    all.push_back(options_of(p, 2, where));
+    all.back().shown.token = std::string(32, 't');
+    all.back().lines = line_kind::shared_memory;
+    all.back().news = [&](const std::string& text) {
+      const std::scoped_lock lock(mutex);
+      news += text;
+    };
+  }
+  const auto made = join_all(all);
+  CHECK(made.errors == std::vector<std::string>(2));
+  CHECK_THAT(news, ContainsSubstring("--link shared has no effect"));
+}
+
 TEST_CASE("machines without a meeting point are told what to give") {
   auto options = options_of(0, 2, "");
   options.place.launcher = "Slurm";
