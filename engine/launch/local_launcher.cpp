@@ -43,12 +43,8 @@ class output_pipe {
     const auto got = ::read(handle_, chunk.data(), chunk.size());
     if (got < 0 && (errno == EINTR || errno == EAGAIN))
       return;
-    if (got <= 0) {
-      if (!rest_.empty())
-        line(std::exchange(rest_, {}));
-      ::close(std::exchange(handle_, -1));
-      return;
-    }
+    if (got <= 0)
+      return close(line);
     rest_.append(chunk.data(), static_cast<std::size_t>(got));
     std::size_t begin = 0;
     for (auto end = rest_.find('\n'); end != std::string::npos;
@@ -57,6 +53,15 @@ class output_pipe {
       begin = end + 1;
     }
     rest_.erase(0, begin);
+  }
+
+  /// Tells what came of a last line.
+  template <class Line>
+  void close(Line&& line) {
+    if (!rest_.empty())
+      line(std::exchange(rest_, {}));
+    if (handle_ >= 0)
+      ::close(std::exchange(handle_, -1));
   }
 
  private:
@@ -114,9 +119,8 @@ class launcher {
   launcher& operator=(const launcher&) = delete;
   ~launcher() {
     tell_all(SIGKILL);
-    for (auto& each : children_)
-      if (!each.has_ended)
-        ::waitpid(each.pid, nullptr, 0);
+    for (const auto& each : children_)
+      ::waitpid(each.pid, nullptr, 0);
   }
 
   launch_outcome run() {
@@ -124,10 +128,14 @@ class launcher {
     for (std::int32_t p = 0; p < what_.processes; ++p)
       start(p, job);
     while (is_busy()) {
-      hear();
       hand_on_signal();
       reap();
       insist();
+      hear();
+    }
+    for (auto& each : children_) {
+      each.out.close(printer(each, false));
+      each.err.close(printer(each, true));
     }
     return outcome_;
   }
@@ -179,11 +187,23 @@ class launcher {
            what_.program, std::strerror(reason));
   }
 
+  /// All that a process wrote is read at once when it has ended; who else
+  /// holds its pipes open is not waited for.
   bool is_busy() const {
-    return std::ranges::any_of(children_, [](const child& each) {
-      return !each.has_ended || each.out.handle() >= 0
-             || each.err.handle() >= 0;
-    });
+    constexpr std::chrono::seconds for_others{1};
+    if (!std::ranges::all_of(children_, &child::has_ended))
+      return true;
+    return clock::now() - last_ended_ < for_others
+           && std::ranges::any_of(children_, [](const child& each) {
+                return each.out.handle() >= 0 || each.err.handle() >= 0;
+              });
+  }
+
+  std::function<void(std::string_view)> printer(const child& of,
+                                                bool is_error) const {
+    return [this, process = of.process, is_error](std::string_view line) {
+      what_.output(process, line, is_error);
+    };
   }
 
   /// Waits for output, not for long.
@@ -203,60 +223,70 @@ class launcher {
     };
     for (auto& each : children_) {
       if (has_some(each.out.handle()))
-        each.out.read([&](std::string_view line) {
-          what_.output(each.process, line, false);
-        });
+        each.out.read(printer(each, false));
       if (has_some(each.err.handle()))
-        each.err.read([&](std::string_view line) {
-          what_.output(each.process, line, true);
-        });
+        each.err.read(printer(each, true));
     }
   }
 
   void hand_on_signal() {
     const auto number = what_.signal ? what_.signal->load() : 0;
-    if (number != 0 && !std::exchange(handed_on_, true)) {
-      tell_all(number);
-      since_ = clock::now();
-    }
+    if (number != 0 && !std::exchange(handed_on_, true))
+      tell_to_end(number);
   }
 
+  /// Leaves them in the table of processes, so that nobody else gets the
+  /// number of their groups: what they started there ends with them.
   void reap() {
+    constexpr int look = WEXITED | WNOHANG | WNOWAIT;
     for (auto& each : children_) {
-      int status = 0;
-      if (each.has_ended || ::waitpid(each.pid, &status, WNOHANG) != each.pid)
+      siginfo_t found{};
+      if (each.has_ended
+          || ::waitid(P_PID, static_cast<id_t>(each.pid), &found, look) != 0
+          || found.si_pid != each.pid)
         continue;
       each.has_ended = true;
-      const bool killed = WIFSIGNALED(status);
-      const auto code = killed ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+      last_ended_ = clock::now();
+      ::kill(-each.pid, SIGTERM);
+      const bool killed = found.si_code != CLD_EXITED;
+      const auto code = found.si_status + (killed ? 128 : 0);
       if (code == 0 || outcome_.exit_code != 0)
         continue;
-      outcome_ = {code, each.process,
-                  killed ? fmt::format("killed by signal {}", WTERMSIG(status))
-                         : fmt::format("exit code {}", code)};
-      since_ = clock::now();
+      outcome_ = {
+        code, each.process,
+        fmt::format("{} {}", killed ? "killed by signal" : "exit code",
+                    found.si_status)};
+      if (!fails_since_)
+        fails_since_ = clock::now();
     }
   }
 
-  /// Those that don't end by themselves: SIGTERM, then SIGKILL.
+  /// Those that don't end by themselves. Who was told once is given time to
+  /// write what it has: a second SIGTERM would end it at once.
   void insist() {
-    if (!since_ || clock::now() - *since_ < what_.grace)
-      return;
-    tell_all(std::exchange(insisted_, true) ? SIGKILL : SIGTERM);
-    since_ = clock::now();
+    const auto now = clock::now();
+    if (told_since_ && now - *told_since_ >= what_.last_grace)
+      tell_all(SIGKILL);
+    else if (!told_since_ && fails_since_ && now - *fails_since_ >= what_.grace)
+      tell_to_end(SIGTERM);
+  }
+
+  void tell_to_end(int number) {
+    tell_all(number);
+    told_since_ = clock::now();
   }
 
   void tell_all(int number) const {
     for (const auto& each : children_)
-      if (!each.has_ended)
-        ::kill(-each.pid, number);
+      ::kill(-each.pid, number);
   }
 
   const local_launch& what_;
   std::vector<child> children_;
   launch_outcome outcome_;
-  std::optional<clock::time_point> since_;
-  bool handed_on_ = false, insisted_ = false;
+  clock::time_point last_ended_;
+  std::optional<clock::time_point> fails_since_, told_since_;
+  bool handed_on_ = false;
 };
 
 }  // namespace

@@ -22,9 +22,12 @@ struct local_launch {
   /// A signal to hand on to all processes, once; 0: none yet. May be set by
   /// any thread.
   const std::atomic<int>* signal = nullptr;
-  /// How long the others may take to end by themselves once one has failed,
-  /// and after each of the signals that follow.
+  /// How long the others may take to end by themselves once one has failed;
+  /// then they are told to, by SIGTERM.
   std::chrono::milliseconds grace = std::chrono::seconds(2);
+  /// How long those that were told to end may take, as they write files; then
+  /// they are killed.
+  std::chrono::milliseconds last_grace = std::chrono::seconds(30);
 };
 
 struct launch_outcome {
@@ -37,7 +40,9 @@ struct launch_outcome {
 /// LOCAL_RANK, LOCAL_WORLD_SIZE and a name of the job in their environment,
 /// until all have ended. When one fails, the others are told to end (SIGTERM)
 /// if they don't by themselves, then killed. They end as well when this
-/// process is killed. Throws `io` if a process can't be started.
+/// process is killed. What a process has started and left behind in its group
+/// is told to end with it, and not waited for. Throws `io` if a process can't
+/// be started.
 launch_outcome launch_locally(const local_launch& what);
 
 }  // namespace troupe

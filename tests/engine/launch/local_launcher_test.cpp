@@ -1,0 +1,87 @@
+#include "troupe/engine/launch/local_launcher.hpp"
+
+#include <poll.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <catch2/catch_test_macros.hpp>
+
+#include <array>
+
+#include "../../temporary_folder.hpp"
+
+using namespace troupe;
+using namespace troupe::testing;
+using std::chrono::steady_clock;
+
+namespace {
+
+/// Processes that run a shell's script, and the lines that they wrote.
+struct scripts {
+  explicit scripts(const std::string& script, std::int32_t processes = 1) {
+    what.processes = processes;
+    what.program = "/bin/sh";
+    what.arguments = {"-c", script};
+    what.signal = &signal;
+    what.output = [this](std::int32_t, std::string_view line, bool) {
+      lines.emplace_back(line);
+      if (line == "signal")
+        signal = SIGTERM;
+    };
+  }
+
+  local_launch what;
+  std::atomic<int> signal = 0;
+  std::vector<std::string> lines;
+};
+
+}  // namespace
+
+TEST_CASE("what a process leaves behind is ended, and not waited for") {
+  // Whoever lives holds the writing end; none: its end can be read.
+  std::array<int, 2> alive{};
+  REQUIRE(::pipe(alive.data()) == 0);
+  const auto began = steady_clock::now();
+  scripts run("(trap '' TERM; exec sleep 60) & echo one; printf two; exit 1");
+  const auto outcome = launch_locally(run.what);
+  CHECK(steady_clock::now() - began < std::chrono::seconds(30));
+  CHECK(outcome.exit_code == 1);
+  CHECK(run.lines == std::vector<std::string>{"one", "two"});
+  ::close(alive[1]);
+  pollfd end{alive[0], POLLIN, 0};
+  constexpr int patience_ms = 20000;
+  CHECK(::poll(&end, 1, patience_ms) == 1);
+  ::close(alive[0]);
+}
+
+TEST_CASE("a process that was handed a signal is let end") {
+  scripts run(
+    "trap 'trap \"echo cut; exit 4\" TERM; sleep 0.5; echo wrote; exit 3' "
+    "TERM; echo signal; while :; do sleep 0.01; done");
+  run.what.grace = std::chrono::milliseconds(20);
+  CHECK(launch_locally(run.what).exit_code == 3);
+  CHECK(run.lines.back() == "wrote");
+}
+
+TEST_CASE("after a failure the others may write what they have") {
+  const temporary_folder folder;
+  const auto ready = folder / "ready";
+  scripts run("if [ $RANK = 1 ]; then while [ ! -e " + ready
+                + " ]; do sleep 0.01; done; exit 5; fi; "
+                  "trap 'sleep 0.5; echo wrote; exit 3' TERM; touch "
+                + ready + "; while :; do sleep 0.01; done",
+              2);
+  run.what.grace = std::chrono::milliseconds(20);
+  const auto outcome = launch_locally(run.what);
+  CHECK(outcome.exit_code == 5);
+  CHECK(outcome.first_to_fail == 1);
+  CHECK(run.lines == std::vector<std::string>{"wrote"});
+}
+
+TEST_CASE("who doesn't end though he was told to is killed") {
+  scripts run("trap '' TERM; echo signal; while :; do sleep 0.01; done");
+  run.what.last_grace = std::chrono::milliseconds(20);
+  const auto outcome = launch_locally(run.what);
+  CHECK(outcome.exit_code == 128 + SIGKILL);
+  CHECK(outcome.how == "killed by signal 9");
+}
