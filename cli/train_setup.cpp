@@ -10,6 +10,7 @@
 #include "troupe/cli/schedule_options.hpp"
 #include "troupe/cli/train_devices.hpp"
 #include "troupe/engine/device/memory.hpp"
+#include "troupe/engine/launch/environment.hpp"
 #include "troupe/engine/stage/split.hpp"
 #include "troupe/schedules/atomic_file.hpp"
 #include "troupe/schedules/error.hpp"
@@ -141,28 +142,35 @@ void require_enough_layers(const train_options& o) {
          o.stages_per_rank, most);
 }
 
-/// Values and gradients at least: the update and activations come on top.
+/// Values and gradients at least: the update and activations come on top. This
+/// machine holds what its processes share of the job's.
 void require_memory(const train_options& o, const gpt_options& sizes) {
   constexpr double gib = 1 << 30;
+  const auto place = read_environment();
   const auto parameters = parameter_count(sizes);
-  const auto bytes = 8.0 * parameters * o.data_parallel;
+  const auto bytes = 8.0 * parameters * o.data_parallel * place.local_processes
+                     / place.processes;
   const auto there = static_cast<double>(physical_bytes());
   if (there > 0 && bytes > there)
     fail(error_code::invalid_argument,
-         "the model has {:.3g} parameters; with their gradients {} replicas "
-         "need {:.3g} GiB, and this machine has {:.3g}; use a smaller "
-         "--d-model, --layers, --vocabulary, --seq or --data-parallel",
-         parameters, o.data_parallel, bytes / gib, there / gib);
+         "the model has {:.3g} parameters; with their gradients {} of {} "
+         "processes with {} replicas need {:.3g} GiB, and this machine has "
+         "{:.3g}; use a smaller --d-model, --layers, --vocabulary, --seq or "
+         "--data-parallel, or more machines",
+         parameters, place.local_processes, place.processes, o.data_parallel,
+         bytes / gib, there / gib);
 }
 
-/// Each rank of each replica is a thread of this process.
+/// Each rank that lives in this process is a thread of it.
 void require_threads(const train_options& o, std::int32_t ranks) {
   constexpr std::int64_t most = 1024;
-  if (std::int64_t{ranks} * o.data_parallel > most)
+  const auto processes = read_environment().processes;
+  if (std::int64_t{ranks} * o.data_parallel > most * processes)
     fail(error_code::invalid_argument,
-         "{} ranks x {} replicas are more than {} threads; use fewer --ranks "
-         "or a smaller --data-parallel",
-         ranks, o.data_parallel, most);
+         "{} ranks x {} replicas in {} processes are more than {} threads "
+         "each; use fewer --ranks or a smaller --data-parallel, or more "
+         "processes",
+         ranks, o.data_parallel, processes, most);
 }
 
 void require_known_prompt(const train_options& o) {

@@ -214,6 +214,23 @@ TEST_CASE("bad input is refused before any work") {
   refused("--plain --trace t.json", 2, "--plain runs no actors");
 }
 
+TEST_CASE("a process needs no more than its share of memory and threads") {
+  const bench at;
+  const auto dry_run = [&](const std::string& world, const std::string& flags) {
+    return run_program(world + program + " train --dry-run --text " + at.text
+                       + tiny + flags)
+      .exit_code;
+  };
+  const std::string large =
+    "--d-model 256 --layers 12 --data-parallel 65536 ";  // 5 TiB
+  CHECK(dry_run("", large) == 2);
+  CHECK(dry_run("RANK=0 WORLD_SIZE=65536 LOCAL_WORLD_SIZE=65536 ", large) == 2);
+  CHECK(dry_run("RANK=0 WORLD_SIZE=65536 LOCAL_WORLD_SIZE=1 ", large) == 0);
+  const std::string wide = "--layers 1200 --ranks 1200 ";
+  CHECK(dry_run("", wide) == 2);
+  CHECK(dry_run("RANK=0 WORLD_SIZE=2 LOCAL_WORLD_SIZE=2 ", wide) == 0);
+}
+
 TEST_CASE("train warns of flags without effect") {
   const bench at;
   const auto run = at.train(
