@@ -6,6 +6,7 @@
 #include "troupe/engine/device/clock.hpp"
 #include "troupe/engine/device/memory.hpp"
 #include "troupe/engine/stage/gradient_norm.hpp"
+#include "troupe/schedules/error.hpp"
 
 namespace troupe {
 
@@ -42,7 +43,12 @@ std::optional<norm_known> coordinator_core::on(stage_squares message) {
 
 std::optional<step_outcome> coordinator_core::on(rank_done report) {
   const auto at = report.data_rank * setup_.ranks + report.rank;
-  reports_.at(static_cast<std::size_t>(at)) = std::move(report);
+  auto& place = reports_.at(static_cast<std::size_t>(at));
+  if (place)
+    fail(error_code::mismatch,
+         "rank {} of replica {} reported the end of step {} twice", report.rank,
+         report.data_rank, step_->settings.step);
+  place = std::move(report);
   if (++reported_ < reports_.size())
     return std::nullopt;
   return conclude();

@@ -30,7 +30,7 @@ class coordinator_core {
 
   /// The verdict, once the squares of all stages are here.
   std::optional<norm_known> on(stage_squares message);
-  /// The outcome, once all ranks are done.
+  /// The outcome, once all ranks are done; `mismatch` for one done twice.
   std::optional<step_outcome> on(rank_done report);
   /// The outcome of a step that can't be finished.
   step_outcome abandon(std::string reason, bool interrupted);

@@ -139,6 +139,11 @@ void remote_links::check(std::int32_t from, const rank_done& report) {
     refuse("replica", report.data_rank);
   if (!is_below(report.rank, ranks_))
     refuse("rank", report.rank);
+  if (layout_.process_of(report.data_rank, report.rank) != from)
+    fail(error_code::mismatch,
+         "process {} reports the end of rank {} of replica {}, which lives "
+         "elsewhere",
+         from, report.rank, report.data_rank);
   const std::scoped_lock lock(mutex_);
   if (!step_ || report.serial != step_->serial)
     return;  // of a step that is over

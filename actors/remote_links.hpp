@@ -40,7 +40,7 @@ class remote_links : public std::enable_shared_from_this<remote_links> {
   /// stage that lives elsewhere, or more than their channels have credits for.
   void admit(std::int32_t from, const frame_head& announced);
   /// Refuses what another process tells of ops, messages, ranks and stages that
-  /// the plan does not have: monitors take them for places in the plan.
+  /// the plan does not have, for monitors, and of ranks that live elsewhere.
   void check(std::int32_t from, const rank_done& report);
   void check(std::int32_t from, const event& told) const;
   /// Tensors as the stage gets them, times by this process's clock; its credit

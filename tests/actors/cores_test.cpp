@@ -184,6 +184,15 @@ TEST_CASE("an infinite norm skips the update under a dynamic scale") {
   CHECK_FALSE(core.on(rank_done{1, 0, 0, {}})->event.updated);
 }
 
+TEST_CASE("a rank ends a step once") {
+  coordinator_core core({.ranks = 2, .stages = 2, .clip = 0, .loss_scale = {}});
+  core.begin(a_step(2, 1));
+  CHECK_FALSE(core.on(rank_done{1, 0, 1, {}}));
+  CHECK_THROWS_MATCHES(
+    core.on(rank_done{1, 0, 1, {}}), error,
+    MessageMatches(ContainsSubstring("rank 1 of replica 0 reported the end")));
+}
+
 TEST_CASE("a device is done when its token is back and its stages reported") {
   device_core core(0, 1);
   const auto step = a_step(2, 3);

@@ -218,6 +218,7 @@ TEST_CASE(
   const std::vector<std::pair<std::vector<frame>, std::string>> lies{
     {{far(0), far(1), far(2), far(3)}, "process 1 reports op 999"},
     {{to_frame(control_message(rank_done{1, 7}))}, "reports replica 7"},
+    {{to_frame(control_message(rank_done{2, 0, 0}))}, "of rank 0 of replica 0"},
     {{told({.rank = 1, .stage = 5})}, "tells of rank 1, stage 5"},
     {{told({.rank = 9, .stage = 0})}, "tells of rank 9, stage 0"},
     {{to_frame(event(ops_event{}))}, "tells of rank -1"}};
