@@ -12,14 +12,19 @@ namespace {
 
 class dispatcher {
  public:
-  explicit dispatcher(address_book_pointer book) : book_(std::move(book)) {}
+  dispatcher(address_book_pointer book, tensor_admission admission)
+    : book_(std::move(book)),
+      admission_(std::make_shared<tensor_admission>(std::move(admission))) {}
 
   mesh_events events() const {
     return {
-      [book = book_](std::int32_t from, frame_type type,
-                     const frame_head& head) {
-        if (type == frame_type::tensors)
-          obey(*book, [&] { book->links->admit(from, head); });
+      [book = book_, admission = admission_](std::int32_t from, frame_type type,
+                                             const frame_head& head) {
+        obey(*book, [&] {
+          if (type == frame_type::tensors)
+            book->links->admit(from, head);
+          admission->check(from, type, head);
+        });
       },
       [*this](std::int32_t from, frame what) {
         dispatch(from, std::move(what));
@@ -117,12 +122,14 @@ class dispatcher {
   }
 
   address_book_pointer book_;
+  std::shared_ptr<tensor_admission> admission_;
 };
 
 }  // namespace
 
-mesh_events dispatch_to(const address_book_pointer& book) {
-  return dispatcher(book).events();
+mesh_events dispatch_to(const address_book_pointer& book,
+                        tensor_admission admission) {
+  return dispatcher(book, std::move(admission)).events();
 }
 
 }  // namespace troupe

@@ -57,6 +57,20 @@ job_layout layout_of(const pipeline_options& options) {
                      options.placement.ranks);
 }
 
+/// Bytes of its parameters, of those that live here.
+std::int64_t largest_stage(const pipeline_options& options) {
+  std::int64_t most = 0;
+  for (const auto& replica : options.stages)
+    for (const auto& stage : replica) {
+      std::int64_t bytes = 0;
+      if (stage)
+        for (const auto& parameter : stage->parameters())
+          bytes += static_cast<std::int64_t>(parameter.nbytes());
+      most = std::max(most, bytes);
+    }
+  return most;
+}
+
 supervision make_supervision(const pipeline_options& options) {
   const auto layout = layout_of(options);
   auto board =
@@ -84,7 +98,8 @@ struct pipeline::impl {
       system(config),
       book(assemble_crew(system, options, watch, run_id(options))) {
     if (options.job)
-      options.job->start(dispatch_to(book));
+      options.job->start(dispatch_to(
+        book, {layout_of(options), options.plans, largest_stage(options)}));
   }
 
   ~impl() {

@@ -67,6 +67,11 @@ std::uint64_t bytes_of(const tensor_form& form) {
   return empty ? 0 : bytes;
 }
 
+bool has_no_tensors(frame_type type) {
+  return type == frame_type::credit || type == frame_type::heartbeat
+         || type == frame_type::goodbye;
+}
+
 }  // namespace
 
 bool can_travel(const at::Tensor& tensor) {
@@ -116,12 +121,11 @@ frame_header read_frame_header(std::string_view bytes,
   if (from.get<std::uint32_t>() != 0)
     wire_reader::refuse("something where zeros belong");
   header.tensor_bytes = from.get<std::uint64_t>();
-  if (header.head_bytes > limits.head_bytes
-      || header.tensor_bytes > limits.tensor_bytes)
+  const auto most = has_no_tensors(header.type) ? 0 : limits.tensor_bytes;
+  if (header.head_bytes > limits.head_bytes || header.tensor_bytes > most)
     fail(error_code::transport,
          "the peer announces {} and {} bytes; at most {} and {} are taken",
-         header.head_bytes, header.tensor_bytes, limits.head_bytes,
-         limits.tensor_bytes);
+         header.head_bytes, header.tensor_bytes, limits.head_bytes, most);
   return header;
 }
 

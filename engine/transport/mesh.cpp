@@ -16,6 +16,7 @@
 #include <thread>
 #include <utility>
 
+#include "troupe/engine/device/memory.hpp"
 #include "troupe/schedules/error.hpp"
 
 namespace troupe {
@@ -64,6 +65,8 @@ struct mesh::impl : std::enable_shared_from_this<mesh::impl> {
 
   void listen(std::int32_t from, line purpose, const connection_pointer& with) {
     connection_events each;
+    if (const auto there = physical_bytes(); there > 0)
+      each.limits.tensor_bytes = static_cast<std::uint64_t>(there);
     each.admit = [self = shared_from_this(), from](frame_type type,
                                                    const frame_head& head) {
       if (self->events.admit)

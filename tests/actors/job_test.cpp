@@ -2,6 +2,7 @@
 #include <ATen/ops/equal.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_exception.hpp>
@@ -203,6 +204,40 @@ TEST_CASE("tensors of another run are refused, and everybody hears why") {
   });
   for (const auto& each : errors)
     CHECK_THAT(each, ContainsSubstring("sent a tensor of another run"));
+}
+
+TEST_CASE("tensors that the plan has no place for are refused unread") {
+  const auto tensors = [](std::int32_t from, std::int32_t to,
+                          std::int32_t message, std::int64_t bytes) {
+    stage_tensors made;
+    made.header.run = 7;
+    made.header.from_stage = from;
+    made.header.to_stage = to;
+    made.header.message = message;
+    made.header.backward = from > to;
+    made.tensors = {at::empty({bytes}, at::kByte)};
+    return to_frame(std::move(made));
+  };
+  const std::int64_t large = std::int64_t{1} << 28;
+  const std::vector<std::pair<frame, std::string>> strays{
+    {tensors(0, 1, 0, 1), "from stage 0 to stage 1 of replica 0, which do not"},
+    {tensors(1, 7, 0, 1), "from stage 1 to stage 7"},
+    {tensors(1, 0, 999, 1), "sent message 999"},
+    {tensors(1, 0, 0, large), "announces 268435456 bytes from stage 1"},
+    {to_frame(reduce_part{1, 0, 0, 0, at::empty({large}, at::kByte)}),
+     "announces 268435456 bytes of gradients"}};
+  for (const auto& [stray, answer] : strays) {
+    joined_meshes meshes(2);
+    const auto errors = in_all(meshes, [&](const auto& job) {
+      auto run = make({}, job);
+      run.step(small_text());
+      if (!job->place().leads())
+        job->send(0, stray);
+      run.step(small_text());
+    });
+    CHECK_THAT(errors[0], ContainsSubstring(answer));
+    CHECK(errors[1] != "");
+  }
 }
 
 TEST_CASE(

@@ -72,6 +72,9 @@ TEST_CASE("frames that are none are refused, each with its reason") {
   CHECK_THROWS_MATCHES(
     read(good, {.tensor_bytes = 8}), error,
     MessageMatches(ContainsSubstring("at most 67108864 and 8 are taken")));
+  // More than is ever taken, and a beat of the heart (6) with tensors.
+  check_refused(with(good, 22, 1), "bytes; at most 67108864 and");
+  check_refused(with(good, 6, 6), "at most 67108864 and 0 are taken");
   CHECK_THROWS_MATCHES(
     frame_start({frame_type::tensors, {}, {at::zeros({2, 3}).transpose(0, 1)}}),
     error, MessageMatches(ContainsSubstring("not contiguous")));
