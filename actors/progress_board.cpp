@@ -19,6 +19,7 @@ std::string what_it_waits_for(const plan& plan, const plan_op& op) {
     case plan_op_kind::input_backward:
       return fmt::format("the gradient of stage {} (rank {})", op.stage + 1,
                          plan.placement.rank_of(op.stage + 1));
+    case plan_op_kind::reduce:
     case plan_op_kind::gradient_norm:
       return "the reducer";
     default:

@@ -126,20 +126,33 @@ void stage_runner::advance() {
                        && token_->position < last_op_;
     const bool foreign = !at_end && !posts && here().stage != setup_.stage;
     const bool next_turn = !at_end && ran_one && is_compute(here().kind);
+    if (at_end)
+      show(progress_board::state::idle);
     if (at_end || foreign || next_turn) {
       const auto to = at_end ? none : here().stage;
       ports_.pass(to, std::move(*token_));
       token_.reset();
       return;
     }
-    if (waits_for_reduction() || !ready(here())) {
+    const bool reducing = waits_for_reduction();
+    if (reducing || !ready(here())) {
       if (waits_since_ == 0)
         waits_since_ = now_ns();
-      return show(progress_board::state::waiting);
+      return reducing ? show_reduction() : show(progress_board::state::waiting);
     }
     ran_one = ran_one || is_compute(here().kind);
     execute(here());
   }
+}
+
+/// The op that it waits for has begun already, and stands before.
+void stage_runner::show_reduction() const {
+  const auto& ops = token_->step->plan->ops;
+  auto at = token_->position;
+  while (ops[at].kind != plan_op_kind::reduce || ops[at].stage != setup_.stage)
+    --at;
+  setup_.board->set(setup_.data_rank, setup_.rank,
+                    {at, progress_board::state::waiting});
 }
 
 /// Nothing runs beside a reduction that may not overlap.

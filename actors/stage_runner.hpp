@@ -100,6 +100,7 @@ class stage_runner {
   stage_result end_work();
   void finish_step();
   void show(progress_board::state state) const;
+  void show_reduction() const;
 
   stage_setup setup_;
   stage_ports& ports_;

@@ -226,4 +226,11 @@ TEST_CASE("the progress board says who waits for whom") {
   board.set(0, 1, {find(1, plan_op_kind::update), state::waiting});
   CHECK_THAT(board.describe(plan)[1],
              ContainsSubstring("for the gradient norm of all stages"));
+  const auto shared = compile(make_schedule("1f1b", {2, 1, 2}),
+                              compile_options{.data_parallel = 2});
+  auto reduce = shared.first_op[1];
+  while (shared.ops[reduce].kind != plan_op_kind::reduce)
+    ++reduce;
+  board.set(0, 1, {reduce, state::waiting});
+  CHECK_THAT(board.describe(shared)[1], ContainsSubstring("for the reducer"));
 }

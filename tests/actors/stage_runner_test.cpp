@@ -42,23 +42,26 @@ struct recorded_ports final : stage_ports {
 
 /// Stage 1 of two, on rank 1: one forward and one backward a step.
 struct last_stage {
-  explicit last_stage(bool waits_for_norm = false) {
+  explicit last_stage(bool waits_for_norm = false, bool reduces = false) {
     auto context = std::make_shared<step_context>();
     context->serial = 1;
-    context->plan =
-      std::make_shared<const plan>(compile(make_schedule("gpipe", {2, 1, 2})));
+    context->plan = std::make_shared<const plan>(compile(
+      make_schedule("gpipe", {2, 1, 2}), {.data_parallel = reduces ? 2 : 1}));
     step = context;
     stage_setup setup;
     setup.run = 77;
     setup.rank = 1;
     setup.stage = 1;
     setup.work = work;
-    setup.board = std::make_shared<progress_board>(1, 2);
+    setup.board = board;
     setup.waits_for_norm = waits_for_norm;
+    setup.reduces = reduces;
+    setup.overlap.reduce = !reduces;
     runner = std::make_unique<stage_runner>(setup, ports);
     runner->on(begin_step{step});
   }
 
+  progress_board::state doing() const { return board->snapshot()[1].doing; }
   lane_token first_token() const { return {step, step->plan->first_op[1]}; }
   stage_tensors activation(std::int32_t microbatch) const {
     stage_tensors message;
@@ -90,6 +93,8 @@ struct last_stage {
     }
   }
 
+  std::shared_ptr<progress_board> board =
+    std::make_shared<progress_board>(1, 2);
   step_pointer step;
   std::shared_ptr<troupe::testing::faked_stage> work =
     std::make_shared<troupe::testing::faked_stage>(true);
@@ -105,6 +110,7 @@ TEST_CASE("a stage runs the lane's ops in order as their inputs come") {
   at.runner->on(at.first_token());
   CHECK(at.ports.tokens.empty());
   CHECK(at.runner->current_op() == "1F0");
+  CHECK(at.doing() == progress_board::state::waiting);
   at.runner->on(at.activation(0));
   at.run_own_turns();
   REQUIRE(at.ports.tokens.size() == 1);
@@ -115,6 +121,19 @@ TEST_CASE("a stage runs the lane's ops in order as their inputs come") {
   CHECK(at.work->updates == 1);
   REQUIRE(at.ports.reports.size() == 1);
   CHECK(at.ports.reports[0].ops.size() == at.step->plan->lane(1).size());
+  CHECK(at.doing() == progress_board::state::idle);
+}
+
+TEST_CASE("a rank that waits for the reducer says so") {
+  last_stage at(false, true);
+  for (const auto k : {0, 1})
+    at.runner->on(at.activation(k));
+  at.runner->on(at.first_token());
+  at.run_own_turns();
+  CHECK(at.ports.reduced == 1);
+  CHECK_THAT(at.board->describe(*at.step->plan)[1],
+             ContainsSubstring("rank 1 waits at") && ContainsSubstring("REDUCE")
+               && ContainsSubstring("reducer"));
 }
 
 TEST_CASE("an update waits for the norm, and is skipped on an overflow") {
