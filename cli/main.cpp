@@ -19,6 +19,7 @@
 #include "troupe/cli/simulate_command.hpp"
 #include "troupe/cli/top_command.hpp"
 #include "troupe/cli/train_command.hpp"
+#include "troupe/cli/train_failure.hpp"
 #include "troupe/cli/verify_command.hpp"
 #include "troupe/schedules/error.hpp"
 #include "troupe_version.hpp"
@@ -110,6 +111,8 @@ int main(int argc, char** argv) {
   spdlog::set_pattern("troupe: %^%l%$: %v");
   try {
     return run(argc, argv);
+  } catch (const troupe::cli::told_failure& reason) {
+    return reason.exit_code();
   } catch (const troupe::cli::stopped_by_signal& reason) {
     return complain("", reason.what(), reason.exit_code());
   } catch (const troupe::error& reason) {

@@ -11,6 +11,7 @@
 #include "troupe/cli/train_devices.hpp"
 #include "troupe/cli/train_endpoint.hpp"
 #include "troupe/cli/train_files.hpp"
+#include "troupe/cli/train_failure.hpp"
 #include "troupe/cli/train_job.hpp"
 #include "troupe/cli/train_monitors.hpp"
 #include "troupe/cli/train_output.hpp"
@@ -52,6 +53,20 @@ void finish_after_failure(trainer& run) {
   }
 }
 
+/// Says at once why a job's run failed: an op that still runs may take longer
+/// than the others and their launcher wait for this process.
+[[noreturn]] void end_failed_job(trainer& run, const error& reason,
+                                 const signal_watch& signals) {
+  const bool by_signal = reason.code() == error_code::interrupted;
+  const auto code = by_signal ? signals.exit_code() : exit_code(reason.code());
+  const auto* kind = by_signal ? "" : "error: ";
+  std::fputs(fmt::format("troupe: {}{}\n", kind, reason.what()).c_str(),
+             stderr);
+  finish_after_failure(run);
+  end_soon(code);
+  throw told_failure(reason.what(), code);
+}
+
 /// Of the whole model, by the process that leads; all processes take part.
 void save_all(const std::string& path, const trainer& run) {
   if (!path.empty())
@@ -91,6 +106,12 @@ void train_pipeline(const train_options& options, const train_setup& setup,
   signals.on_signal([&](const char* name) { run.interrupt(name); });
   try {
     run_steps(run, options, setup);
+  } catch (const error& reason) {
+    signals.finish_first();
+    if (setup.trainer.job)
+      end_failed_job(run, reason, signals);
+    finish_after_failure(run);
+    throw;
   } catch (...) {
     signals.finish_first();
     finish_after_failure(run);
