@@ -1,8 +1,5 @@
-#include <ATen/ops/_neg_view.h>
-#include <ATen/ops/equal.h>
-#include <ATen/ops/full.h>
-#include <ATen/ops/ones.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/equal.h>
 #include <ATen/ops/zeros.h>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_exception.hpp>
@@ -229,7 +226,7 @@ TEST_CASE("tensors that the plan has no place for are refused unread") {
   for (const auto& [stray, answer] : strays) {
     joined_meshes meshes(2);
     const auto errors = in_all(meshes, [&](const auto& job) {
-      auto run = make({}, job);
+      auto run = trainer_for({}, job);
       run.step(small_text());
       if (!job->place().leads())
         job->send(0, stray);
