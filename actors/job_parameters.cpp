@@ -10,17 +10,17 @@
 
 namespace troupe {
 
-/// Where a parameter lives, and what it holds, as processes compare it.
-struct held_parameter {
-  std::int32_t stage = 0;
-  std::int32_t data_rank = 0;
-  std::string name;
-  std::uint64_t hash = 0;
-};
-
 template <class Archive>
 static void fields(Archive& with, held_parameter& v) {
   with(v.stage, v.data_rank, v.name, v.hash);
+}
+
+std::vector<held_parameter> read_held(const frame& part, bool values) {
+  auto held = from_wire<std::vector<held_parameter>>(part.head);
+  if (values && part.tensors.size() != held.size())
+    fail(error_code::transport, "a process tells of {} parameters and sent {}",
+         held.size(), part.tensors.size());
+  return held;
 }
 
 namespace {
@@ -49,7 +49,7 @@ std::vector<held_parameter> gather_hashes(
   mesh& job, const std::vector<held_parameter>& own) {
   std::vector<held_parameter> all;
   for (const auto& part : job.gather({frame_type::mail, to_wire(own), {}}))
-    for (auto& held : from_wire<std::vector<held_parameter>>(part.head))
+    for (auto& held : read_held(part, false))
       all.push_back(std::move(held));
   return all;
 }
@@ -67,10 +67,9 @@ parameter_list gather(mesh& job, const std::vector<parameter_here>& own) {
   }
   std::multimap<std::int32_t, std::pair<std::string, at::Tensor>> by_stage;
   for (auto& part : job.gather(in_mail(to_wire(names), values))) {
-    const auto held = from_wire<std::vector<held_parameter>>(part.head);
+    const auto held = read_held(part, true);
     for (std::size_t i = 0; i < held.size(); ++i)
-      by_stage.emplace(held[i].stage,
-                       std::pair(held[i].name, part.tensors.at(i)));
+      by_stage.emplace(held[i].stage, std::pair(held[i].name, part.tensors[i]));
   }
   parameter_list all;
   for (auto& [stage, named] : by_stage)

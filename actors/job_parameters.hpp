@@ -17,6 +17,18 @@ struct parameter_here {
   at::Tensor value;
 };
 
+/// Where a parameter lives, and what it holds, as processes compare it.
+struct held_parameter {
+  std::int32_t stage = 0;
+  std::int32_t data_rank = 0;
+  std::string name;
+  std::uint64_t hash = 0;
+};
+
+/// What another process says of its parameters; `values`: with a tensor for
+/// each. Throws `transport`.
+std::vector<held_parameter> read_held(const frame& part, bool values);
+
 // What the threads that call the trainers of a job do together: each of these
 // is called in all processes. They throw `transport` when one is gone.
 

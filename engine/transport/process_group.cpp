@@ -38,7 +38,9 @@ static void fields(Archive& with, collective_call& v) {
   with(v.serial, v.kind, v.how, v.root, v.members, v.given);
 }
 
-namespace {
+collective_call read_collective(std::string_view head) {
+  return from_wire<collective_call>(head);
+}
 
 std::string to_text(const collective_call& call) {
   static constexpr std::array hows{"sum", "mean", "max"};
@@ -60,6 +62,8 @@ std::string to_text(const collective_call& call) {
   return fmt::format("{} among processes {} as call {}", name,
                      fmt::join(call.members, ", "), call.serial);
 }
+
+namespace {
 
 void join(at::Tensor& into, const at::Tensor& other, reduce_kind how) {
   if (how == reduce_kind::max)
@@ -182,7 +186,7 @@ void process_group::send(std::int32_t to, const at::Tensor& piece) {
 at::Tensor process_group::take(std::int32_t from, const at::Tensor& like) {
   const auto process = members_[static_cast<std::size_t>(from)];
   auto came = job_.take_given(process);
-  const auto theirs = from_wire<collective_call>(came.head);
+  const auto theirs = read_collective(came.head);
   if (theirs != call_)
     fail(error_code::mismatch,
          "process {} calls {}; this one, process {}, {}: all members make the "

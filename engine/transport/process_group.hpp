@@ -1,6 +1,8 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "troupe/engine/device/communicator.hpp"
@@ -19,6 +21,10 @@ struct collective_call {
 
   bool operator==(const collective_call&) const = default;
 };
+
+/// Of the head of another member's frame. Throws `transport`.
+collective_call read_collective(std::string_view head);
+std::string to_text(const collective_call& call);
 
 /// Collectives over some processes of a job, on the links between them, for
 /// tensors of the CPU; on GPUs a `communicator` has them. A call returns when

@@ -16,8 +16,9 @@
 #include "troupe/engine/plan/lowered_csv.hpp"
 #include "troupe/engine/plan/plan_text.hpp"
 #include "troupe/engine/transport/certificates.hpp"
+#include "troupe/engine/transport/process_group.hpp"
 #include "troupe/engine/transport/token_proof.hpp"
-#include "troupe/engine/transport/wire.hpp"
+#include "troupe/engine/transport/wire_fields.hpp"
 #include "troupe/monitors/live/event_json.hpp"
 #include "troupe/monitors/live/frame.hpp"
 #include "troupe/monitors/live/json_fields.hpp"
@@ -104,6 +105,35 @@ void add_job_messages(seed_list& to) {
   add(1, to_frame(stage_tensors{{}, {at::zeros({2})}}));
   add(2, to_frame(reduce_part{1, 0, 0, 0, at::zeros({2})}));
   add(3, to_frame(credit_back{1, 2}));
+}
+
+/// Between steps, and before the first.
+void add_lists(seed_list& to) {
+  wire_output call;
+  call(std::uint64_t{7}, transfer_kind::all_reduce, reduce_kind::mean,
+       std::int32_t{0}, std::vector<std::int32_t>{0, 1}, at::ScalarType::Float,
+       std::vector<std::int64_t>{2, 3});
+  to.emplace_back("collectives", call.take());
+  wire_output held;  // stage, replica, name and hash of two
+  held(std::uint32_t{2});
+  for (const std::string name : {"a.weight", "b.bias"})
+    held(std::int32_t{1}, std::int32_t{0}, name, std::uint64_t{5});
+  const auto parameters = held.take();
+  for (const int kind : {0, 1})
+    to.emplace_back("job_lists", with_choice(kind, parameters));
+  to.emplace_back("job_lists",
+                  with_choice(2, to_wire(std::vector<std::string>{"a", "bc"})));
+  for (const char* each : {"node[01-03,7],x1", "a,b", "n[1-2]m[3]", "node01"})
+    to.emplace_back("first_hosts", with_choice(0, each));
+  for (const char* each :
+       {"7.0;tcp://10.0.0.1,10.1.0.1:5031;tcp6://[fd00::2]:4480",
+        "7.0;tcp6://[fd00::2,fd00::3]:4480"})
+    to.emplace_back("first_hosts", with_choice(1, each));
+  constexpr int sealed_with_five = 2 + 4 * 5;
+  to.emplace_back(
+    "shared_memory",
+    with_choice(sealed_with_five,
+                "TRPM" + std::string("\1\0\0\0\0\x10\0\0\0\0\0\0", 12)));
 }
 
 const std::vector<nlohmann::json>& requests() {
@@ -256,9 +286,10 @@ void add_texts(seed_list& to) {
 
 std::vector<std::pair<std::string, std::string>> seeds() {
   seed_list all;
-  for (const auto add : {add_frames, add_proofs, add_rendezvous,
-                         add_job_messages, add_rings, add_live, add_addresses,
-                         add_schedules, add_token_files, add_files, add_texts})
+  for (const auto add :
+       {add_frames, add_proofs, add_rendezvous, add_job_messages, add_lists,
+        add_rings, add_live, add_addresses, add_schedules, add_token_files,
+        add_files, add_texts})
     add(all);
   return all;
 }

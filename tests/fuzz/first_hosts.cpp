@@ -1,0 +1,17 @@
+// Where launchers say that the first host of a job is.
+#include "parse.hpp"
+#include "troupe/engine/launch/first_host.hpp"
+
+using namespace troupe;
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data,
+                                      std::size_t size) {
+  return testing::parse(data, size, [](std::string_view text) {
+    const auto kind = testing::take_choice(text) % 2;
+    const auto host =
+      kind == 0 ? first_of_node_list(text) : address_of_mpirun(text);
+    testing::require(!host || (!host->empty() && host->size() < 300));
+    is_loopback(host.value_or(""));
+    testing::require(port_of_job(text) >= 20000);
+  });
+}
