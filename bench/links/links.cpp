@@ -11,6 +11,7 @@
 
 #include "bare.hpp"
 #include "over_links.hpp"
+#include "troupe/engine/transport/io_loop.hpp"
 #include "troupe/engine/transport/shared_stream.hpp"
 #include "troupe/engine/transport/tls_stream.hpp"
 #include "two_processes.hpp"
@@ -24,7 +25,7 @@ struct settings {
   int rounds = 7;
   int count = 48;
   int mib = 16;
-  int spin = 50;
+  int spin = static_cast<int>(io_loop_options{}.spin.count());
   int ring = static_cast<int>(default_ring_bytes >> 10U);
   int pings = 5000;
 };

@@ -12,8 +12,9 @@ namespace troupe {
 
 struct io_loop_options {
   /// How long a connection on which something has come is looked at again and
-  /// again, by a thread that then takes a core, before the thread sleeps.
-  std::chrono::microseconds spin{0};
+  /// again, by a thread that then takes a core, before the thread sleeps: less
+  /// than waking it would cost. 0: it sleeps at once.
+  std::chrono::microseconds spin{20};
 };
 
 /// One thread that waits for all connections of a process. What it calls must
