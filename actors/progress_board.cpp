@@ -77,7 +77,7 @@ std::vector<std::string> progress_board::describe(const plan& plan) const {
     if (static_cast<std::int32_t>(entries_.size()) > ranks_)
       line += fmt::format(" of replica {}", each.data_rank);
     if (each.doing == state::idle)
-      line += " is idle";
+      line += " waits for the others to end the step";
     else if (each.doing == state::running)
       line += " runs " + each.op;
     else
