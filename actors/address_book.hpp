@@ -54,16 +54,7 @@ struct address_book {
       if (actor)
         self->send(actor, message);
   }
-  /// To the monitors, which live in the leading process.
-  template <class Self>
-  void publish(Self* self, event what) const {
-    if (links && !links->leads())
-      links->tell(to_frame(std::move(what)));
-    else
-      self->send(hub,
-                 publish_event{std::make_shared<const event>(std::move(what))});
-  }
-  /// The same of any thread.
+  /// To the monitors, which live in the leading process. Any thread.
   void publish(event what) const {
     if (links && !links->leads())
       links->tell(to_frame(std::move(what)));

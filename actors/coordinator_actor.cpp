@@ -95,7 +95,10 @@ struct coordinator_state : step_supervisor {
     return core.running() && core.step()->serial == serial;
   }
 
-  void publish(event what) { book->publish(self, std::move(what)); }
+  void publish(event what) {
+    self->send(book->hub,
+               publish_event{std::make_shared<const event>(std::move(what))});
+  }
 
   /// The first failure is the root: an actor that fails sends nothing on, so
   /// that the others can only wait.

@@ -32,7 +32,7 @@ struct loader_state {
     auto source = now;
     source.step += at.steps_ahead;
     source.microbatch = at.microbatch;
-    book->publish(self, slow_load_event{source, seconds});
+    book->publish(slow_load_event{source, seconds});
   }
 
   void begin(const begin_step& message) {
