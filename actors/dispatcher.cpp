@@ -22,8 +22,10 @@ class dispatcher {
                                              const frame_head& head) {
         obey(*book, [&] {
           if (type == frame_type::tensors)
-            book->links->admit(from, head);
-          admission->check(from, type, head);
+            admission->check(from, book->links->admit(from, head),
+                             head.tensors);
+          else if (type == frame_type::part)
+            admission->check_part(from, head.tensors);
         });
       },
       [*this](std::int32_t from, frame what) {

@@ -113,8 +113,8 @@ void remote_links::tell(const frame& control) {
   mesh_->broadcast(control);
 }
 
-void remote_links::admit(std::int32_t from, const frame_head& announced) {
-  const auto header = read_envelope(announced.head);
+envelope remote_links::admit(std::int32_t from, const frame_head& announced) {
+  auto header = read_envelope(announced.head);
   if (header.run != run_)
     fail(error_code::mismatch, "process {} sent a tensor of another run", from);
   if (header.data_rank < 0 || header.data_rank >= layout_.data_ranks)
@@ -127,6 +127,7 @@ void remote_links::admit(std::int32_t from, const frame_head& announced) {
     fail(error_code::mismatch,
          "process {} has {} tensors under way; the plan's credits allow {}",
          from, held, most_held_);
+  return header;
 }
 
 void remote_links::check(std::int32_t from, const rank_done& report) {

@@ -36,9 +36,10 @@ class remote_links : public std::enable_shared_from_this<remote_links> {
   /// To all others, if this is the leader; else to the leader.
   void tell(const frame& control);
 
-  /// Refuses tensors that this process does not expect: of another run, for a
-  /// stage that lives elsewhere, or more than their channels have credits for.
-  void admit(std::int32_t from, const frame_head& announced);
+  /// Refuses tensors that this process does not expect: of another run or
+  /// replica, or more than their channels have credits for. Returns what they
+  /// say of themselves, for further checks (tensor_admission.hpp).
+  envelope admit(std::int32_t from, const frame_head& announced);
   /// Refuses what another process tells of ops, messages, ranks and stages that
   /// the plan does not have, for monitors, and of ranks that live elsewhere.
   void check(std::int32_t from, const rank_done& report);

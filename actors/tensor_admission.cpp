@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "troupe/actors/wire_messages.hpp"
 #include "troupe/schedules/error.hpp"
 
 namespace troupe {
@@ -34,21 +33,20 @@ tensor_admission::tensor_admission(
     plans_(std::move(plans)),
     parameter_bytes_(parameter_bytes) {}
 
-void tensor_admission::check(std::int32_t from, frame_type type,
-                             const frame_head& announced) {
-  if (type != frame_type::part && type != frame_type::tensors)
-    return;
-  const auto bytes = bytes_of(announced.tensors);
-  if (type == frame_type::part && bytes > parameter_bytes_)
+void tensor_admission::check(std::int32_t from, const envelope& header,
+                             const std::vector<tensor_form>& announced) {
+  require_place(from, header);
+  require_size(from, header, bytes_of(announced));
+}
+
+void tensor_admission::check_part(
+  std::int32_t from, const std::vector<tensor_form>& announced) const {
+  const auto bytes = bytes_of(announced);
+  if (bytes > parameter_bytes_)
     fail(error_code::mismatch,
          "process {} announces {} bytes of gradients; the parameters that are "
          "here have {}",
          from, bytes, parameter_bytes_);
-  if (type == frame_type::part)
-    return;
-  const auto header = read_envelope(announced.head);
-  require_place(from, header);
-  require_size(from, header, bytes);
 }
 
 /// Whether the step has that very message is the stage's to check.

@@ -21,9 +21,13 @@ class tensor_admission {
                    std::int64_t parameter_bytes);
 
   /// Throws `mismatch` for tensors from or for a stage that lives elsewhere, of
-  /// a message that no plan has, or far larger than the first of their kind;
-  /// and for gradients of more bytes than the parameters that are here.
-  void check(std::int32_t from, frame_type type, const frame_head& announced);
+  /// a message that no plan has, or far larger than the first of their kind.
+  void check(std::int32_t from, const envelope& header,
+             const std::vector<tensor_form>& announced);
+  /// Throws `mismatch` for gradients of more bytes than the parameters that are
+  /// here.
+  void check_part(std::int32_t from,
+                  const std::vector<tensor_form>& announced) const;
 
  private:
   void require_place(std::int32_t from, const envelope& header) const;
