@@ -82,18 +82,22 @@ using handler_hook = std::function<void()>;
 template <class Self, class Work>
 void guarded(Self* self, const address_book& book, const handler_hook& hook,
              const std::function<op_failure()>& where, Work&& work) {
+  const auto tell = [&](const std::string& reason, bool for_good = true) {
+    auto failure = where();
+    failure.reason = reason;
+    failure.for_good = for_good;
+    self->send(book.coordinator, std::move(failure));
+  };
   try {
     if (hook)
       hook();
     work();
   } catch (const c10::Error& reason) {
-    auto failure = where();
-    failure.reason = reason.what_without_backtrace();
-    self->send(book.coordinator, std::move(failure));
+    tell(reason.what_without_backtrace());
+  } catch (const error& reason) {
+    tell(reason.what(), reason.code() != error_code::transport);
   } catch (const std::exception& reason) {
-    auto failure = where();
-    failure.reason = reason.what();
-    self->send(book.coordinator, std::move(failure));
+    tell(reason.what());
   }
 }
 

@@ -103,9 +103,8 @@ struct coordinator_state : step_supervisor {
   /// The first failure is the root: an actor that fails sends nothing on, so
   /// that the others can only wait.
   void fail_with(const op_failure& failure) {
-    if (!failed.empty())
+    if (!ends_with(failure))
       return;
-    failed = to_text(failure);
     publish(failure_event{failure.source, failure.op, failure.reason});
     end(false);
   }

@@ -103,9 +103,8 @@ struct follower_state : step_supervisor {
   }
 
   void fail_with(const op_failure& failure) {
-    if (!failed.empty())
+    if (!ends_with(failure))
       return;
-    failed = to_text(failure);
     book->links->tell(to_frame(failure));
     end();
   }

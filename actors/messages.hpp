@@ -154,6 +154,9 @@ struct op_failure {
   event_source source;
   std::string op;  // "1F2"; empty outside ops
   std::string reason;
+  /// False: a link failed, which its other side may have ended for a cause
+  /// that is still to be told.
+  bool for_good = true;
 };
 struct interrupt_run {
   std::string reason;

@@ -44,5 +44,8 @@ std::string waits_of(const progress_board& board, const step_context& step);
 /// How long a process that is gone waits for the reason to come from
 /// elsewhere.
 inline constexpr std::chrono::milliseconds patience_with_lost_peers{300};
+/// How long a link that failed waits for what its other side, which may well
+/// live, has to tell of that.
+inline constexpr std::chrono::milliseconds patience_with_ended_links{2000};
 
 }  // namespace troupe

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <string>
 #include <utility>
@@ -54,18 +55,33 @@ struct step_supervisor {
     look_later(*running);
   }
 
-  /// Whether the run ends now as that process is gone. What made it go may be
-  /// on its way on another line: that is told first.
-  bool ends_with(peer_lost lost, const step_pointer& running) {
+  /// Whether the run is to end with this now. What caused it may be on its way
+  /// on another line: that is told first, and this once more a little later.
+  template <class Consequence>
+  bool ends_now(Consequence what, std::chrono::milliseconds patience) {
     if (!failed.empty())
       return false;
-    if (!std::exchange(lost.for_good, true)) {
-      self->delayed_send(self, patience_with_lost_peers, lost);
+    if (std::exchange(what.for_good, true))
+      return true;
+    self->delayed_send(self, patience, std::move(what));
+    return false;
+  }
+
+  /// Whether the run ends now as that process is gone.
+  bool ends_with(const peer_lost& lost, const step_pointer& running) {
+    if (!ends_now(lost, patience_with_lost_peers))
       return false;
-    }
     failed = to_text(lost, book->links->layout());
     if (running)
       failed += "; " + waits_of(*watch.progress, *running);
+    return true;
+  }
+
+  /// Whether the run ends now with that failure.
+  bool ends_with(const op_failure& failure) {
+    if (!ends_now(failure, patience_with_ended_links))
+      return false;
+    failed = to_text(failure);
     return true;
   }
 

@@ -2,14 +2,18 @@
 #include <ATen/ops/ones.h>
 
 #include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 
+#include <chrono>
+#include <future>
 #include <map>
 #include <mutex>
 
 #include "../engine/transport/joined_meshes.hpp"
 #include "device_trainings.hpp"
 #include "faked_accelerator.hpp"
+#include "faked_communicator.hpp"
 
 using namespace troupe;
 using namespace troupe::testing;
@@ -261,19 +265,33 @@ TEST_CASE("several replicas of a process are refused on devices") {
 TEST_CASE("a failure lets no device wait for another") {
   joined_meshes meshes(2);
   const faked_accelerator watch;
+  // A link may end before what ended it has been told to the other side.
+  const bool link_first = GENERATE(false, true);
+  std::promise<void> leader;
+  const auto leader_ends = leader.get_future();
   const auto errors = in_all(meshes, [&](const std::shared_ptr<mesh>& job) {
     auto options = options_for({.ranks = 2});
     options.job = job;
     options.devices = {std::make_shared<faked_accelerator>()};
     int losses = 0;
-    options.loss = [&losses, inner = options.loss](
-                     const tensor_list& outputs, const microbatch_data& data) {
-      if (++losses == 3)
+    options.loss = [&, inner = options.loss](const tensor_list& outputs,
+                                             const microbatch_data& data) {
+      if (++losses == 1 && link_first)
+        end_faked_communicators("edge of replica 0 from stage 1 to 0");
+      if (losses == 2 && link_first)
+        leader_ends.wait_for(std::chrono::milliseconds(100));
+      if (losses == 2)
         throw std::runtime_error("a bad loss");
       return inner(outputs, data);
     };
     trainer training(model_for({.ranks = 2}), options);
-    training.step(small_text());
+    try {
+      training.step(small_text());
+    } catch (...) {
+      if (job->place().leads())
+        leader.set_value();
+      throw;
+    }
   });
   for (const auto& error : errors)
     CHECK_THAT(error, ContainsSubstring("a bad loss"));

@@ -24,16 +24,40 @@ struct exchange_place {
   std::deque<parcel> sent;
   std::map<int, parcel> given;  // to a reduction, by rank
   int taken = 0;                // of its result
+  std::string name;
+
+  void end() {
+    const std::scoped_lock lock(mutex);
+    ended = true;
+    changed.notify_all();
+  }
 };
 
-std::shared_ptr<exchange_place> place_of(const communicator_id& id) {
-  static std::mutex mutex;
-  static std::map<communicator_id, std::shared_ptr<exchange_place>> places;
-  const std::scoped_lock lock(mutex);
-  auto& place = places[id];
-  if (!place)
-    place = std::make_shared<exchange_place>();
-  return place;
+class exchange_places {
+ public:
+  std::shared_ptr<exchange_place> of(const communicator_options& options) {
+    const std::scoped_lock lock(mutex_);
+    auto& place = all_[options.id];
+    if (!place)
+      place = std::make_shared<exchange_place>();
+    place->name = options.name;
+    return place;
+  }
+  void end(const std::string& name) {
+    const std::scoped_lock lock(mutex_);
+    for (const auto& [id, place] : all_)
+      if (place->name == name)
+        place->end();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<communicator_id, std::shared_ptr<exchange_place>> all_;
+};
+
+exchange_places& places() {
+  static exchange_places all;
+  return all;
 }
 
 /// On a real device a send blocks its stream until it is received: what shares
@@ -67,7 +91,7 @@ own_streams& streams() {
 class faked_communicator final : public communicator {
  public:
   explicit faked_communicator(const communicator_options& options)
-    : options_(options), place_(place_of(options.id)) {}
+    : options_(options), place_(places().of(options)) {}
   ~faked_communicator() override {
     abort();
     streams().forget(this);
@@ -88,11 +112,7 @@ class faked_communicator final : public communicator {
     }
   }
   std::string problem() override { return {}; }
-  void abort() noexcept override {
-    const std::scoped_lock lock(place_->mutex);
-    place_->ended = true;
-    place_->changed.notify_all();
-  }
+  void abort() noexcept override { place_->end(); }
   void finish() override {}
 
  private:
@@ -157,6 +177,10 @@ class faked_communicator final : public communicator {
 std::unique_ptr<communicator> make_faked_communicator(
   const communicator_options& options) {
   return std::make_unique<faked_communicator>(options);
+}
+
+void end_faked_communicators(const std::string& name) {
+  places().end(name);
 }
 
 communicator_id new_faked_id() {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 
 #include "troupe/engine/device/communicator.hpp"
 
@@ -11,6 +12,9 @@ namespace troupe::testing {
 /// before its send would not end. Averages are computed in ascending rank.
 std::unique_ptr<communicator> make_faked_communicator(
   const communicator_options& options);
+
+/// Ends those of that name, as a process that fails ends its own.
+void end_faked_communicators(const std::string& name);
 
 /// Of a communicator that there was not yet.
 communicator_id new_faked_id();
