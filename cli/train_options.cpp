@@ -301,7 +301,7 @@ void add_job_flags(CLI::App& app, train_options& o) {
   app
     .add_option("--link", o.link,
                 "how tensors travel between processes of one machine: socket, "
-                "shared (memory; not where they meet over TCP), or auto")
+                "shared (memory), or auto")
     ->check(CLI::IsMember({"auto", "socket", "shared"}))
     ->group(group);
   app

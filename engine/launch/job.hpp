@@ -12,8 +12,8 @@
 
 namespace troupe {
 
-/// How tensors travel between processes that meet over unix sockets. Who meet
-/// over TCP are joined by TCP, also two of one machine.
+/// How tensors travel within a machine. Those of one machine that were told to
+/// meet over TCP are joined by TCP.
 enum class line_kind : std::uint8_t { socket, shared_memory };
 
 struct job_options {
@@ -29,6 +29,9 @@ struct job_options {
   /// address translation. `HOST:PORT`.
   std::string announced{};
   credentials shown{};
+  /// What processes that share a machine have in common; empty: what the
+  /// system says.
+  std::string machine{};
   job_description description{};
   /// For all processes to come.
   std::chrono::milliseconds patience = std::chrono::seconds(60);

@@ -12,10 +12,8 @@
 #include "troupe/engine/device/clock.hpp"
 #include "troupe/engine/launch/clock_difference.hpp"
 #include "troupe/engine/launch/meeting_point.hpp"
-#include "troupe/engine/launch/rendezvous_messages.hpp"
-#include "troupe/engine/transport/acceptor.hpp"
+#include "troupe/engine/launch/tensor_lines.hpp"
 #include "troupe/engine/transport/dial.hpp"
-#include "troupe/engine/transport/shared_stream.hpp"
 #include "troupe/schedules/error.hpp"
 
 namespace troupe {
@@ -31,23 +29,23 @@ class meeting {
       mesh_(into),
       options_(options),
       place_(options.place),
-      point_(meeting_point_of(options)) {
+      point_(meeting_point_of(options)),
+      lines_(loop, options, point_, guard_,
+             [this](std::int32_t process, line purpose,
+                    const connection_pointer& with) {
+               add(process, purpose, with);
+               tell_if_ready();
+             }) {
     members_.resize(static_cast<std::size_t>(place_.processes));
     offsets_.resize(members_.size());
-    own_ = std::make_unique<acceptor>(
-      loop_, parse_endpoint(point_.own_lines), options_.shown,
-      acceptor::events{[this](stream_pointer s) { take_line(std::move(s)); }});
-    place_.process == 0 ? open() : go_there();
   }
 
   ~meeting() {
-    // No event comes after an acceptor is gone.
-    public_.reset();
-    own_.reset();
-    loop_.run([this] { *alive_ = false; });
+    loop_.run([this] { guard_.end(); });
   }
 
   void wait() {
+    place_.process == 0 ? open() : go_there();
     // Process 0 knows best what is missing, and tells the others.
     constexpr std::chrono::seconds for_verdict{5};
     auto left = options_.patience;
@@ -70,17 +68,18 @@ class meeting {
     public_ = std::make_unique<acceptor>(
       loop_, parse_endpoint(point_.where), options_.shown,
       acceptor::events{
-        [this](stream_pointer s) { take_newcomer(std::move(s)); },
-        [this](const std::string& reason) { turned_away_ = reason; }});
+        guard_.over<stream_pointer>(
+          [this](stream_pointer s) { take_newcomer(std::move(s)); }),
+        guard_.over<const std::string&>(
+          [this](const std::string& reason) { turned_away_ = reason; })});
     if (point_.tell)
       point_.tell(to_text(public_->where()));
-    loop_.post(guarded([this] { welcome_if_all_are_there(); }));
+    loop_.post(guard_.over([this] { welcome_if_all_are_there(); }));
   }
 
   void take_newcomer(stream_pointer stream) {
     auto with = connection::make(loop_, std::move(stream));
-    listen(with, [this, with](const rendezvous_message& said) {
-      newcomers_.erase(with);
+    newcomers_.listen(with, [this, with](const rendezvous_message& said) {
       if (const auto* request = std::get_if<join_request>(&said))
         admit(*request, with);
       else
@@ -105,7 +104,7 @@ class meeting {
       return;
     join_welcome all{new_run_id(), {}};
     for (const auto& member : members_)
-      all.listens.push_back(member->listens);
+      all.addresses.push_back(member->address);
     for (const auto& [process, with] : controls_)
       with->send(to_frame(all));
     begin_lines(all);
@@ -113,19 +112,20 @@ class meeting {
 
   void go_there() {
     dial(loop_, parse_endpoint(point_.where), options_.shown, options_.patience,
-         guarded<stream_pointer>([this](stream_pointer stream) {
+         guard_.over<stream_pointer>([this](stream_pointer stream) {
            auto with = connection::make(loop_, std::move(stream));
            add(0, line::control, with);
            with->send(to_frame(own_request()));
          }),
-         when_not("process 0 of the job"));
+         [guard = guard_](const std::string& reason) {
+           guard.fail(error_code::transport,
+                      "process 0 of the job can't be reached: " + reason);
+         });
   }
 
   join_request own_request() const {
-    const auto listens =
-      point_.announced.empty() ? to_text(own_->where()) : point_.announced;
     return {place_.process, place_.processes, ::getpid(),
-            host_name(),    listens,          options_.description};
+            host_name(),    lines_.own(),     options_.description};
   }
 
   /// Of a process that is known from now on.
@@ -135,18 +135,18 @@ class meeting {
     if (purpose == line::control)
       controls_[process] = with;
     connection_events each;
-    each.arrived = [this, alive = alive_, process, early](frame what) {
-      if (*alive && what.type == frame_type::control && !is_ready_)
+    each.arrived = [this, guard = guard_, process, early](frame what) {
+      if (!guard.has_ended() && what.type == frame_type::control && !is_ready_)
         hear(process, read_rendezvous(what));
       else
         early->frames.push_back(std::move(what));
     };
-    each.lost = [this, alive = alive_, process, purpose,
+    each.lost = [this, guard = guard_, process, purpose,
                  early](const std::string& reason) {
       if (reason.empty() && purpose != line::control)
         return;  // its control line tells
       early->lost = reason.empty() ? "its program has ended" : reason;
-      if (*alive && !is_ready_)
+      if (!guard.has_ended() && !is_ready_)
         fail_all(error_code::transport,
                  fmt::format("process {} left before the job began: {}",
                              process, *early->lost));
@@ -171,65 +171,17 @@ class meeting {
   }
 
   void begin_lines(const join_welcome& all) {
-    if (run_ != 0 || all.run == 0 || all.listens.size() != members_.size())
+    if (run_ != 0 || all.run == 0 || all.addresses.size() != members_.size())
       fail(error_code::transport, "process 0 welcomes to another job");
     run_ = all.run;
     mesh_.set_run(run_);
-    for (std::int32_t p = 0; p < place_.processes; ++p) {
-      if (p == place_.process)
-        continue;
-      dial(loop_, parse_endpoint(all.listens.at(static_cast<std::size_t>(p))),
-           options_.shown, options_.patience,
-           guarded<stream_pointer>([this, p](stream_pointer stream) {
-             auto with = connection::make(
-               loop_, as_line(std::move(stream), link_side::client));
-             with->send(to_frame(line_hello{run_, place_.process}));
-             add(p, line::outgoing, with);
-             ++lines_;
-             tell_if_ready();
-           }),
-           when_not(fmt::format("process {}", p)));
-    }
-    for (auto& [hello, with] : std::exchange(early_lines_, {}))
-      take_line(hello, with);
+    one_clock_ =
+      place_.is_one_machine() || share_machine(all.addresses[0], lines_.own());
+    lines_.begin(run_, all.addresses);
     if (place_.process != 0)
       controls_.at(0)->send(to_frame(clock_difference::question()));
     else
       tell_if_ready();
-  }
-
-  stream_pointer as_line(stream_pointer stream, link_side side) const {
-    const bool shared =
-      options_.lines == line_kind::shared_memory && own_->where().is_unix;
-    return shared ? shared_stream(std::move(stream), side) : std::move(stream);
-  }
-
-  void take_line(stream_pointer stream) {
-    auto with =
-      connection::make(loop_, as_line(std::move(stream), link_side::server));
-    listen(with, [this, with](const rendezvous_message& said) {
-      newcomers_.erase(with);
-      if (const auto* hello = std::get_if<line_hello>(&said))
-        take_line(*hello, with);
-      else
-        with->abort();
-    });
-  }
-
-  void take_line(const line_hello& hello, const connection_pointer& with) {
-    if (run_ == 0) {
-      early_lines_.emplace_back(hello, with);
-      return;
-    }
-    const bool expected = hello.run == run_ && hello.process >= 0
-                          && hello.process < place_.processes
-                          && hello.process != place_.process
-                          && came_in_.insert(hello.process).second;
-    if (!expected)
-      return with->abort();
-    add(hello.process, line::incoming, with);
-    ++lines_;
-    tell_if_ready();
   }
 
   void learn_clock(const clock_answer& answer) {
@@ -241,15 +193,15 @@ class meeting {
   }
 
   void tell_if_ready() {
-    if (lines_ < 2 * (place_.processes - 1) || told_)
+    if (!lines_.are_complete() || told_)
       return;
     if (place_.process == 0) {
       told_ = true;
       begin_if_all_are_ready();
     } else if (clock_.is_known()) {
       told_ = true;
-      controls_.at(0)->send(to_frame(job_ready{
-        {place_.is_one_machine() ? std::int64_t{0} : clock_.offset()}}));
+      controls_.at(0)->send(
+        to_frame(job_ready{{one_clock_ ? std::int64_t{0} : clock_.offset()}}));
     }
   }
 
@@ -278,26 +230,6 @@ class meeting {
     is_ready_ = true;
     mesh_.set_clock_offsets(offsets_);
     finish(nullptr);
-  }
-
-  /// One message of somebody who has not said who he is, without tensors.
-  void listen(const connection_pointer& with,
-              std::function<void(const rendezvous_message&)> then) {
-    newcomers_.insert(with);
-    connection_events each;
-    each.limits = {.head_bytes = 1U << 20, .tensor_bytes = 0};
-    auto heard = std::make_shared<bool>(false);
-    each.arrived = [this, alive = alive_, with, then = std::move(then),
-                    heard](frame what) {
-      if (*alive && !std::exchange(*heard, true))
-        loop_.post(
-          guarded([then, said = read_rendezvous(what)] { then(said); }));
-    };
-    each.lost = [this, alive = alive_, with](const std::string&) {
-      if (*alive)
-        newcomers_.erase(with);
-    };
-    with->start(std::move(each));
   }
 
   void fail_all(error_code code, const std::string& reason) {
@@ -349,45 +281,28 @@ class meeting {
       ready_.set_value();
   }
 
-  /// Work that is left out once this is gone; what it throws fails the job.
-  template <class... Given, class Work>
-  std::function<void(Given...)> guarded(Work work) {
-    return [this, alive = alive_, work = std::move(work)](Given... given) {
-      try {
-        if (*alive)
-          work(std::move(given)...);
-      } catch (const error& reason) {
-        fail_all(reason.code(), reason.what());
-      }
-    };
-  }
-  std::function<void(const std::string&)> when_not(const std::string& who) {
-    return [this, alive = alive_, who](const std::string& reason) {
-      if (*alive)
-        fail_all(error_code::transport,
-                 fmt::format("{} can't be reached: {}", who, reason));
-    };
-  }
-
   io_loop& loop_;
   mesh& mesh_;
   const job_options& options_;
   const launch_environment& place_;
   const meeting_point point_;
-  std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
-  std::unique_ptr<acceptor> public_, own_;
-  std::set<connection_pointer> newcomers_;
   std::vector<std::optional<join_request>> members_;  // of process 0
   std::map<std::int32_t, connection_pointer> controls_;
-  std::vector<std::pair<line_hello, connection_pointer>> early_lines_;
-  std::set<std::int32_t> came_in_, were_ready_;
+  std::set<std::int32_t> were_ready_;
   std::string turned_away_;  // the last who came without the right trust
   std::uint64_t run_ = 0;
-  std::int32_t lines_ = 0;
   clock_difference clock_;
+  bool one_clock_ = false;  // process 0's
   std::vector<std::int64_t> offsets_;
   bool told_ = false, is_ready_ = false, failed_ = false, finished_ = false;
   std::promise<void> ready_;
+  // What may call those above, as soon as it is there.
+  loop_guard guard_{[this](error_code code, const std::string& reason) {
+    fail_all(code, reason);
+  }};
+  newcomers newcomers_{loop_, guard_};
+  tensor_lines lines_;
+  std::unique_ptr<acceptor> public_;
 };
 
 }  // namespace

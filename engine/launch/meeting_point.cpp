@@ -4,10 +4,12 @@
 #include <fmt/format.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <array>
 #include <atomic>
+#include <fstream>
 
 #include "troupe/engine/launch/agent_store.hpp"
 #include "troupe/engine/launch/first_host.hpp"
@@ -80,11 +82,49 @@ void require_reachable(const job_options& options, const std::string& where) {
          at.host, host_name());
 }
 
+/// What processes have in common that can meet in the user's folder: the
+/// running system, its network (hosts that are played by namespaces are others)
+/// and that folder, which a container may have for itself.
+std::string machine_name(const std::string& folder) {
+  std::string boot;
+  std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), boot);
+  struct stat network {
+  }, found{};
+  if (boot.empty() || ::stat("/proc/self/ns/net", &network) != 0
+      || ::stat(folder.c_str(), &found) != 0)
+    return {};
+  return short_name(fmt::format("{} {} {} {}", boot, network.st_ino,
+                                found.st_dev, found.st_ino));
+}
+
+/// Where several processes of a machine are part of a job of several machines.
+/// Those that can't meet in the user's folder are joined by TCP.
+void add_near_lines(meeting_point& to, const job_options& options) {
+  const auto& place = options.place;
+  if (place.local_processes == 1 || place.is_one_machine())
+    return;
+  try {
+    to.near_lines = own_socket("job-" + job_name(place) + own_suffix());
+  } catch (const error& reason) {
+    if (options.news)
+      options.news(
+        fmt::format("the processes of this machine are joined by "
+                    "TCP, as they share no folder: {}",
+                    reason.what()));
+    return;
+  }
+  const auto path = parse_endpoint(to.near_lines).path;
+  to.machine = options.machine.empty()
+                 ? machine_name(path.substr(0, path.rfind('/')))
+                 : options.machine;
+}
+
 meeting_point over_tcp(const job_options& options, const std::string& where,
                        const std::string& known_by) {
   meeting_point made{where, {}, {}, known_by};
+  add_near_lines(made, options);
   if (options.lines == line_kind::shared_memory && options.news
-      && options.place.process == 0)
+      && made.near_lines.empty() && options.place.local_process == 0)
     options.news("--link shared has no effect: the processes meet over TCP");
   made.own_lines = options.listens.empty() ? fmt::format(
                      "tcp:{}:0", address_towards(parse_endpoint(where)))

@@ -13,6 +13,10 @@ struct meeting_point {
   std::string own_lines;  // where this process listens for the others
   std::string announced;  // what it tells them instead; empty: just that
   std::string known_by;   // what has to be the same in all, in words
+  /// What processes that share a machine have in common, and a unix socket
+  /// where this one listens for those, beside TCP; empty: none.
+  std::string machine = {};
+  std::string near_lines = {};
   /// Process 0 calls it with where it listens, if others can't know; may be
   /// null.
   std::function<void(const std::string& where)> tell = {};

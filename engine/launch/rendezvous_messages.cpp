@@ -11,13 +11,18 @@ namespace troupe {
 // Found by the archives through the types' own namespace.
 
 template <class Archive>
+static void fields(Archive& with, process_address& v) {
+  with(v.listens, v.machine, v.near);
+}
+
+template <class Archive>
 static void fields(Archive& with, join_request& v) {
-  with(v.process, v.processes, v.pid, v.host, v.listens, v.description);
+  with(v.process, v.processes, v.pid, v.host, v.address, v.description);
 }
 
 template <class Archive>
 static void fields(Archive& with, join_welcome& v) {
-  with(v.run, v.listens);
+  with(v.run, v.addresses);
 }
 
 template <class Archive>
@@ -43,6 +48,16 @@ static void fields(Archive& with, clock_answer& v) {
 template <class Archive>
 static void fields(Archive& with, job_ready& v) {
   with(v.clock_offsets);
+}
+
+bool share_machine(const process_address& a, const process_address& b) {
+  return !a.machine.empty() && a.machine == b.machine;
+}
+
+const std::string& way_to(const process_address& there,
+                          const process_address& own) {
+  return share_machine(there, own) && !there.near.empty() ? there.near
+                                                          : there.listens;
 }
 
 std::string in_words(const join_request& who) {

@@ -13,20 +13,32 @@ namespace troupe {
 
 // What processes say to each other until all are ready, in control frames.
 
+/// Where others connect to a process: endpoints.
+struct process_address {
+  std::string listens;
+  std::string machine = {};  // what processes that share one have in common
+  std::string near = {};     // a unix socket for the same machine, or empty
+};
+
+bool share_machine(const process_address& a, const process_address& b);
+/// The near one where there is one on this machine.
+const std::string& way_to(const process_address& there,
+                          const process_address& own);
+
 /// To process 0, first: who comes.
 struct join_request {
   std::int32_t process = 0;
   std::int32_t processes = 0;
   std::int64_t pid = 0;
   std::string host;
-  std::string listens;  // where others connect to it: an endpoint
+  process_address address;
   std::vector<std::pair<std::string, std::string>> description;
 };
 
 /// The answer, when all have come: where everybody listens.
 struct join_welcome {
   std::uint64_t run = 0;
-  std::vector<std::string> listens;  // by process
+  std::vector<process_address> addresses;  // by process
 };
 
 /// The answer instead: why there will be no job.

@@ -10,9 +10,10 @@ namespace {
 void look_at(const join_request& who) {
   in_words(who);
   std::vector<std::optional<join_request>> known(2);
-  known[0] = join_request{0, 2, 1, "here", "unix:/a", {{"--ranks", "2"}}};
+  known[0] = join_request{
+    0, 2, 1, "here", {"unix:/a", "m", "unix:/b"}, {{"--ranks", "2"}}};
   objection_to(who, known, known[0]->description);
-  parse_endpoint(who.listens);
+  parse_endpoint(way_to(who.address, known[0]->address));
 }
 
 }  // namespace

@@ -69,10 +69,15 @@ void add_proofs(seed_list& to) {
 
 void add_rendezvous(seed_list& to) {
   for (const rendezvous_message& each : std::vector<rendezvous_message>{
-         join_request{1, 2, 77, "host", "unix:/tmp/a.sock", {{"--ranks", "2"}}},
-         join_welcome{7, {"unix:/a", "tcp:127.0.0.1:80"}}, join_refusal{"no"},
-         line_hello{7, 1}, clock_question{5}, clock_answer{5, 6},
-         job_ready{{0, 9}}})
+         join_request{1,
+                      2,
+                      77,
+                      "host",
+                      {"tcp:127.0.0.1:8", "m", "unix:/tmp/a"},
+                      {{"--ranks", "2"}}},
+         join_welcome{7, {{"unix:/a"}, {"tcp:127.0.0.1:80", "m", "unix:/b"}}},
+         join_refusal{"no"}, line_hello{7, 1}, clock_question{5},
+         clock_answer{5, 6}, job_ready{{0, 9}}})
     to.emplace_back("rendezvous", to_frame(each).head);
 }
 

@@ -135,8 +135,13 @@ bool prove(int socket) {
 std::vector<std::string> messages() {
   std::vector<std::string> all;
   for (const rendezvous_message& each : std::vector<rendezvous_message>{
-         join_request{1, 2, 77, "host", "unix:/tmp/a.sock", {{"--ranks", "2"}}},
-         join_welcome{7, {"unix:/a", "unix:/b"}}, join_refusal{"no"},
+         join_request{1,
+                      2,
+                      77,
+                      "host",
+                      {"tcp:127.0.0.1:8", "m", "unix:/tmp/a"},
+                      {{"--ranks", "2"}}},
+         join_welcome{7, {{"unix:/a"}, {"unix:/b"}}}, join_refusal{"no"},
          line_hello{7, 1}, clock_question{5}, clock_answer{5, 6},
          job_ready{{0, 9}}})
     all.push_back(frame_start(to_frame(each)));

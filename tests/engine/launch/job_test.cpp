@@ -13,6 +13,7 @@
 
 #include "../../temporary_folder.hpp"
 #include "troupe/engine/launch/agent_store.hpp"
+#include "troupe/engine/launch/rendezvous_messages.hpp"
 #include "troupe/engine/transport/listener.hpp"
 #include "troupe/schedules/error.hpp"
 
@@ -131,6 +132,53 @@ TEST_CASE("processes meet over TCP with a token") {
   auto made = join_all(all);
   REQUIRE(made.errors == std::vector<std::string>(4));
   check_talk(std::move(made.meshes));
+}
+
+namespace {
+
+/// Processes that their launchers say are two on a machine each.
+std::vector<job_options> on_machines(const std::vector<std::string>& names,
+                                     line_kind lines) {
+  const auto count = static_cast<std::int32_t>(names.size());
+  const auto where = free_port();
+  std::vector<job_options> all;
+  for (std::int32_t p = 0; p < count; ++p) {
+    all.push_back(options_of(p, count, where));
+    all.back().place.local_processes = 2;
+    all.back().machine = names[static_cast<std::size_t>(p)];
+    all.back().shown.token = std::string(32, 't');
+    all.back().lines = lines;
+  }
+  return all;
+}
+
+}  // namespace
+
+TEST_CASE("processes of one machine of several are joined within it") {
+  for (const auto lines : {line_kind::socket, line_kind::shared_memory}) {
+    auto made = join_all(on_machines({"a", "b", "b", "a"}, lines));
+    REQUIRE(made.errors == std::vector<std::string>(4));
+    check_talk(std::move(made.meshes));
+  }
+}
+
+TEST_CASE("no TCP is needed within a machine of several") {
+  auto all = on_machines({"", "", ""}, line_kind::socket);
+  for (auto& each : all)
+    each.announced = "127.0.0.1:1";  // nobody listens there
+  auto made = join_all(all);
+  REQUIRE(made.errors == std::vector<std::string>(3));
+  check_talk(std::move(made.meshes));
+}
+
+TEST_CASE("who is on another machine, or says nothing of it, is met over TCP") {
+  const process_address a{"tcp:a", "m", "unix:a"}, b{"tcp:b", "m", "unix:b"},
+    elsewhere{"tcp:c", "n", "unix:c"}, silent{"tcp:d"};
+  CHECK(way_to(a, b) == "unix:a");
+  CHECK(way_to(a, elsewhere) == "tcp:a");
+  CHECK(way_to(elsewhere, a) == "tcp:c");
+  CHECK(way_to(a, silent) == "tcp:a");
+  CHECK(way_to(silent, silent) == "tcp:d");
 }
 
 namespace {

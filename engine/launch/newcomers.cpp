@@ -1,0 +1,30 @@
+#include "troupe/engine/launch/newcomers.hpp"
+
+#include <memory>
+#include <utility>
+
+namespace troupe {
+
+void newcomers::listen(const connection_pointer& with,
+                       std::function<void(const rendezvous_message&)> then) {
+  all_.insert(with);
+  connection_events each;
+  each.limits = {.head_bytes = 1U << 20, .tensor_bytes = 0};
+  auto heard = std::make_shared<bool>(false);
+  each.arrived = [this, guard = guard_, with, then = std::move(then),
+                  heard](frame what) {
+    if (guard.has_ended() || std::exchange(*heard, true))
+      return;
+    loop_.post(guard.over([this, with, then, said = read_rendezvous(what)] {
+      all_.erase(with);
+      then(said);
+    }));
+  };
+  each.lost = [this, guard = guard_, with](const std::string&) {
+    if (!guard.has_ended())
+      all_.erase(with);
+  };
+  with->start(std::move(each));
+}
+
+}  // namespace troupe

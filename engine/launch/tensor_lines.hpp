@@ -1,0 +1,64 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "troupe/engine/launch/meeting_point.hpp"
+#include "troupe/engine/launch/newcomers.hpp"
+#include "troupe/engine/transport/acceptor.hpp"
+#include "troupe/engine/transport/mesh.hpp"
+#include "troupe/engine/transport/token_proof.hpp"
+
+namespace troupe {
+
+/// A process's connections for tensors, two with each other process: one that
+/// it dialled, to send, and one that came in. Over unix sockets (or shared
+/// memory) between processes that meet over them, or that share a machine;
+/// else over TCP. On the loop's thread but for the constructor.
+class tensor_lines {
+ public:
+  using added = std::function<void(std::int32_t process, line purpose,
+                                   const connection_pointer& with)>;
+
+  /// Listens from now on. What goes wrong is told to the guard, which ends
+  /// before this goes. The options outlive this. Throws as `acceptor` does.
+  tensor_lines(io_loop& loop, const job_options& options,
+               const meeting_point& point, const loop_guard& guard, added then);
+
+  /// Where the others reach this process.
+  const process_address& own() const { return own_; }
+
+  /// Of that run, with processes that listen there; `then` gets each line.
+  void begin(std::uint64_t run, const std::vector<process_address>& all);
+
+  bool are_complete() const {
+    return count_ == 2 * (options_.place.processes - 1);
+  }
+
+ private:
+  void dial_to(std::int32_t process, const process_address& there);
+  std::unique_ptr<acceptor> accept_at(const std::string& where);
+  void take(stream_pointer stream, bool is_unix);
+  void take(const line_hello& hello, const connection_pointer& with);
+  stream_pointer as_line(stream_pointer stream, link_side side,
+                         bool is_unix) const;
+
+  io_loop& loop_;
+  const job_options& options_;
+  loop_guard guard_;
+  added then_;
+  newcomers newcomers_;
+  std::uint64_t run_ = 0;
+  std::int32_t count_ = 0;
+  std::set<std::int32_t> came_in_;
+  std::vector<std::pair<line_hello, connection_pointer>> early_;
+  // What may use those above, as soon as it is there.
+  std::unique_ptr<acceptor> acceptor_, near_acceptor_;
+  process_address own_;
+};
+
+}  // namespace troupe
