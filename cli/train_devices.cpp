@@ -4,6 +4,7 @@
 
 #include <sstream>
 
+#include "troupe/engine/device/determinism.hpp"
 #include "troupe/engine/device/load_accelerator.hpp"
 #include "troupe/engine/launch/environment.hpp"
 #include "troupe/schedules/error.hpp"
@@ -73,6 +74,8 @@ std::vector<std::shared_ptr<accelerator>> open_devices(
     fail(error_code::invalid_argument,
          "--device {}: --plain is one loop on one device; name one of them",
          options.device);
+  if (options.deterministic)
+    use_deterministic_operators();
   const auto& found = load_accelerators();
   if (!found)
     fail(error_code::device, "--device {}: {}", options.device, found.why_not);

@@ -144,6 +144,11 @@ void add_device_flags(CLI::App& app, train_options& o) {
               "launch all of a step up to its gradients at once, as it was "
               "recorded before: for one GPU, in one process")
     ->group(group);
+  app
+    .add_flag("--deterministic", o.deterministic,
+              "equal bits from run to run on a GPU too, which is slower there; "
+              "CPUs give them anyway")
+    ->group(group);
 }
 
 void add_optimisation_flags(CLI::App& app, train_options& o) {

@@ -39,6 +39,7 @@ struct train_options {
   std::string device = "cpu";
   std::string overlap = "all";
   bool cuda_graphs = false;
+  bool deterministic = false;
   bool plain = false;
   // optimisation
   std::int64_t steps = 100;

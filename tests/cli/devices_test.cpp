@@ -57,6 +57,12 @@ TEST_CASE("on a GPU the program trains, samples and saves, plain or not") {
     SKIP("there is no GPU");
   for (const std::string plain : {"", "--plain "})
     CHECK(trained(plain + "--device cuda:0 " + sample).size() > 1000);
+  const std::string ordered = "--device cuda:0 --deterministic ";
+  CHECK(trained(ordered) == trained("--plain " + ordered));
+}
+
+TEST_CASE("a CPU's bits are the same without being told to be") {
+  CHECK(trained("--deterministic") == trained("--plain"));
 }
 
 TEST_CASE("the plain loop takes the CPU by name") {

@@ -2,10 +2,10 @@
 
 #include <ATen/Context.h>
 
-#include <cstdlib>
 #include <memory>
 
 #include "../../engine/cuda/gpu/gpu.hpp"
+#include "troupe/engine/device/determinism.hpp"
 
 namespace troupe::testing {
 
@@ -22,8 +22,8 @@ inline std::shared_ptr<accelerator> one_gpu() {
 class equal_bits {
  public:
   equal_bits() {
-    ::setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", 1);
-    at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/false);
+    use_deterministic_operators();
+    at::globalContext().setDeterministicFillUninitializedMemory(true);
   }
   ~equal_bits() {
     at::globalContext().setDeterministicAlgorithms(false, false);
