@@ -44,6 +44,7 @@ struct coordinator_state : step_supervisor {
   void on(rank_done& report) {
     if (!current(report.serial))
       return;
+    core.require_first(report);
     publish_rank(report);
     const bool part_follows =
       core.step()->settings.part == step_part::gradients;

@@ -41,14 +41,21 @@ std::optional<norm_known> coordinator_core::on(stage_squares message) {
                     finite_ || !setup_.loss_scale.dynamic};
 }
 
-std::optional<step_outcome> coordinator_core::on(rank_done report) {
-  const auto at = report.data_rank * setup_.ranks + report.rank;
-  auto& place = reports_.at(static_cast<std::size_t>(at));
-  if (place)
+std::size_t coordinator_core::place_of(const rank_done& report) const {
+  return static_cast<std::size_t>(report.data_rank * setup_.ranks
+                                  + report.rank);
+}
+
+void coordinator_core::require_first(const rank_done& report) const {
+  if (reports_.at(place_of(report)))
     fail(error_code::mismatch,
          "rank {} of replica {} reported the end of step {} twice", report.rank,
          report.data_rank, step_->settings.step);
-  place = std::move(report);
+}
+
+std::optional<step_outcome> coordinator_core::on(rank_done report) {
+  require_first(report);
+  reports_.at(place_of(report)) = std::move(report);
   if (++reported_ < reports_.size())
     return std::nullopt;
   return conclude();

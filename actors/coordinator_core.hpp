@@ -30,12 +30,15 @@ class coordinator_core {
 
   /// The verdict, once the squares of all stages are here.
   std::optional<norm_known> on(stage_squares message);
-  /// The outcome, once all ranks are done; `mismatch` for one done twice.
+  /// Throws `mismatch` for a rank that was done before.
+  void require_first(const rank_done& report) const;
+  /// The outcome, once all ranks are done; throws as `require_first` does.
   std::optional<step_outcome> on(rank_done report);
   /// The outcome of a step that can't be finished.
   step_outcome abandon(std::string reason, bool interrupted);
 
  private:
+  std::size_t place_of(const rank_done& report) const;
   step_outcome conclude();
   step_event summary() const;
 

@@ -6,26 +6,6 @@
 
 namespace troupe {
 
-namespace {
-
-/// Of forms whose bytes a link has added up already.
-std::int64_t bytes_of(const std::vector<tensor_form>& forms) {
-  std::int64_t all = 0;
-  for (const auto& [dtype, sizes] : forms) {
-    if (dtype == at::ScalarType::Undefined)
-      continue;
-    auto bytes = static_cast<std::int64_t>(c10::elementSize(dtype));
-    if (std::ranges::count(sizes, 0) > 0)
-      continue;
-    for (const auto size : sizes)
-      bytes *= size;
-    all += bytes;
-  }
-  return all;
-}
-
-}  // namespace
-
 tensor_admission::tensor_admission(
   job_layout layout, std::vector<std::shared_ptr<const plan>> plans,
   std::int64_t parameter_bytes)
@@ -36,12 +16,12 @@ tensor_admission::tensor_admission(
 void tensor_admission::check(std::int32_t from, const envelope& header,
                              const std::vector<tensor_form>& announced) {
   require_place(from, header);
-  require_size(from, header, bytes_of(announced));
+  require_size(from, header, static_cast<std::int64_t>(bytes_of(announced)));
 }
 
 void tensor_admission::check_part(
   std::int32_t from, const std::vector<tensor_form>& announced) const {
-  const auto bytes = bytes_of(announced);
+  const auto bytes = static_cast<std::int64_t>(bytes_of(announced));
   if (bytes > parameter_bytes_)
     fail(error_code::mismatch,
          "process {} announces {} bytes of gradients; the parameters that are "

@@ -3,6 +3,7 @@
 #include <cstdlib>
 
 #include "troupe/engine/launch/first_host.hpp"
+#include "troupe/engine/transport/loopback.hpp"
 #include "troupe/schedules/error.hpp"
 #include "troupe/schedules/parse_number.hpp"
 #include "troupe/schedules/printable.hpp"
@@ -77,8 +78,9 @@ class reading {
   std::int32_t local_processes(std::int32_t processes) const {
     const auto text = read_(by_.local_processes);
     if (!text)
-      return is_loopback(read_("MASTER_ADDR").value_or("localhost")) ? processes
-                                                                     : 1;
+      return names_loopback(read_("MASTER_ADDR").value_or("localhost"))
+               ? processes
+               : 1;
     return number_of<std::int32_t>(by_.local_processes,
                                    text->substr(0, text->find_first_of("(,")));
   }

@@ -61,11 +61,6 @@ std::optional<std::string> address_of_mpirun(std::string_view uri) {
   return {};
 }
 
-bool is_loopback(std::string_view host) {
-  return host == "localhost" || host == "::1" || host == "[::1]"
-         || host.starts_with("127.");
-}
-
 std::uint16_t port_of_job(std::string_view job) {
   std::uint32_t hash = 0x811c9dc5U;  // FNV-1a
   for (const auto c : job)

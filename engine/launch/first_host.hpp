@@ -16,10 +16,6 @@ std::optional<std::string> first_of_node_list(std::string_view list);
 /// brackets if it is of IPv6. None if there is none.
 std::optional<std::string> address_of_mpirun(std::string_view uri);
 
-/// Whether it is written as an address of loopback, or `localhost`: nothing is
-/// looked up.
-bool is_loopback(std::string_view host);
-
 /// A port from 20000 to 29999, the same for the same job.
 std::uint16_t port_of_job(std::string_view job);
 

@@ -12,7 +12,6 @@
 #include <fstream>
 
 #include "troupe/engine/launch/agent_store.hpp"
-#include "troupe/engine/launch/first_host.hpp"
 #include "troupe/engine/transport/loopback.hpp"
 #include "troupe/schedules/error.hpp"
 
@@ -73,7 +72,7 @@ std::string as_endpoint(const std::string& text) {
 /// an address himself means it.
 void require_reachable(const job_options& options, const std::string& where) {
   const auto at = parse_endpoint(where);
-  const bool is_own = options.place.is_one_machine() || is_loopback(at.host);
+  const bool is_own = options.place.is_one_machine() || names_loopback(at.host);
   if (!is_own && is_loopback(addresses_of(at).front()))
     fail(error_code::invalid_argument,
          "{} is an address of loopback on this machine ({}), which no other "

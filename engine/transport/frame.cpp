@@ -133,14 +133,18 @@ frame_head read_frame_head(const frame_header& header, std::string_view bytes) {
   wire_reader from(bytes);
   frame_head read;
   read.tensors = from.get_all(2, [&] { return get_tensor(from); });
-  std::uint64_t total = 0;
-  for (const auto& form : read.tensors)
-    if (__builtin_add_overflow(total, bytes_of(form), &total))
-      wire_reader::refuse("tensors whose sizes can't be");
-  if (total != header.tensor_bytes)
+  if (bytes_of(read.tensors) != header.tensor_bytes)
     wire_reader::refuse("tensors of other sizes than it announces");
   read.head = bytes.substr(bytes.size() - from.left());
   return read;
+}
+
+std::uint64_t bytes_of(const std::vector<tensor_form>& forms) {
+  std::uint64_t total = 0;
+  for (const auto& form : forms)
+    if (__builtin_add_overflow(total, bytes_of(form), &total))
+      wire_reader::refuse("tensors whose sizes can't be");
+  return total;
 }
 
 tensor_list allocate(const std::vector<tensor_form>& forms) {

@@ -80,6 +80,9 @@ frame_header read_frame_header(std::string_view bytes,
 /// doesn't add up to the bytes that the header announces.
 frame_head read_frame_head(const frame_header& header, std::string_view bytes);
 
+/// Bytes of tensors of these forms. Throws `transport` where a size can't be.
+std::uint64_t bytes_of(const std::vector<tensor_form>& forms);
+
 /// Tensors of these forms, to be filled.
 tensor_list allocate(const std::vector<tensor_form>& forms);
 

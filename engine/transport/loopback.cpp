@@ -13,4 +13,9 @@ bool is_loopback(const socket_address& address) {
   return IN6_IS_ADDR_LOOPBACK(&v6->sin6_addr);
 }
 
+bool names_loopback(std::string_view host) {
+  return host == "localhost" || host == "::1" || host == "[::1]"
+         || host.starts_with("127.");
+}
+
 }  // namespace troupe

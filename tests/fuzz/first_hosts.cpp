@@ -1,6 +1,7 @@
 // Where launchers say that the first host of a job is.
 #include "parse.hpp"
 #include "troupe/engine/launch/first_host.hpp"
+#include "troupe/engine/transport/loopback.hpp"
 
 using namespace troupe;
 
@@ -11,7 +12,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data,
     const auto host =
       kind == 0 ? first_of_node_list(text) : address_of_mpirun(text);
     testing::require(!host || (!host->empty() && host->size() < 300));
-    is_loopback(host.value_or(""));
+    names_loopback(host.value_or(""));
     testing::require(port_of_job(text) >= 20000);
   });
 }
