@@ -76,29 +76,38 @@ using address_book_pointer = std::shared_ptr<address_book>;
 /// Called at the start of every handler; tests inject random delays here.
 using handler_hook = std::function<void()>;
 
-/// Calls `work`; what it throws becomes an `op_failure` to the coordinator
-/// that names the op, and the actor goes on listening (others may still send
-/// to it) until it is told to stop.
-template <class Self, class Work>
-void guarded(Self* self, const address_book& book, const handler_hook& hook,
-             const std::function<op_failure()>& where, Work&& work) {
-  const auto tell = [&](const std::string& reason, bool for_good = true) {
-    auto failure = where();
-    failure.reason = reason;
-    failure.for_good = for_good;
-    self->send(book.coordinator, std::move(failure));
-  };
-  try {
-    if (hook)
-      hook();
-    work();
-  } catch (const c10::Error& reason) {
-    tell(reason.what_without_backtrace());
-  } catch (const error& reason) {
-    tell(reason.what(), reason.code() != error_code::transport);
-  } catch (const std::exception& reason) {
-    tell(reason.what());
+/// Runs the handlers of one actor. What the first one throws becomes an
+/// `op_failure` to the coordinator that names the op; from then on the actor
+/// hears what others still send, and does nothing: an op that failed halfway
+/// must not run again.
+struct handler_guard {
+  handler_hook hook;
+  bool failed = false;
+
+  template <class Work>
+  void run(caf::event_based_actor* self, const address_book& book,
+           const std::function<op_failure()>& where, Work&& work) {
+    if (failed)
+      return;
+    const auto tell = [&](const std::string& reason, bool for_good = true) {
+      failed = true;
+      auto failure = where();
+      failure.reason = reason;
+      failure.for_good = for_good;
+      self->send(book.coordinator, std::move(failure));
+    };
+    try {
+      if (hook)
+        hook();
+      work();
+    } catch (const c10::Error& reason) {
+      tell(reason.what_without_backtrace());
+    } catch (const error& reason) {
+      tell(reason.what(), reason.code() != error_code::transport);
+    } catch (const std::exception& reason) {
+      tell(reason.what());
+    }
   }
-}
+};
 
 }  // namespace troupe

@@ -11,12 +11,12 @@ struct device_state {
   std::int32_t data_rank;
   std::int32_t rank;
   address_book_pointer book;
-  handler_hook hook;
+  handler_guard guard;
   device_core core;
 
   void handle(const std::function<void()>& work) {
-    guarded(
-      self, *book, hook,
+    guard.run(
+      self, *book,
       [this] {
         op_failure failure;
         failure.source.data_rank = data_rank;
@@ -45,7 +45,7 @@ caf::behavior device_actor(caf::event_based_actor* self, std::int32_t data_rank,
                            std::int32_t rank, const address_book_pointer& book,
                            const handler_hook& hook) {
   auto state = std::make_shared<device_state>(device_state{
-    self, data_rank, rank, book, hook, device_core{data_rank, rank}});
+    self, data_rank, rank, book, {hook}, device_core{data_rank, rank}});
   return {
     [state](const begin_step& message) {
       state->handle([&] { state->begin(message); });

@@ -13,15 +13,15 @@ struct loader_state {
   caf::event_based_actor* self;
   loader_setup setup;
   address_book_pointer book;
-  handler_hook hook;
+  handler_guard guard;
   std::unique_ptr<loader_core> core = {};
   event_source now = {};
   bool prefetching = false;
   std::int64_t last_load_ns = 0;
 
   void handle(const std::function<void()>& work) {
-    guarded(
-      self, *book, hook,
+    guard.run(
+      self, *book,
       [this] {
         return op_failure{now, "load", {}};
       },
@@ -85,7 +85,7 @@ caf::behavior loader_actor(caf::event_based_actor* self, loader_setup setup,
                            const address_book_pointer& book,
                            const handler_hook& hook) {
   auto state =
-    std::make_shared<loader_state>(loader_state{self, setup, book, hook});
+    std::make_shared<loader_state>(loader_state{self, setup, book, {hook}});
   state->core = std::make_unique<loader_core>(
     setup, [at = state.get()](const loader_core::place& place, double seconds) {
       at->report_slow(place, seconds);

@@ -155,7 +155,7 @@ struct op_failure {
   std::string op;  // "1F2"; empty outside ops
   std::string reason;
   /// False: a link failed, which its other side may have ended for a cause
-  /// that is still to be told.
+  /// that is still to be told. Other processes hear of it when it is true.
   bool for_good = true;
 };
 struct interrupt_run {

@@ -14,7 +14,7 @@ struct reducer_state {
   caf::event_based_actor* self;
   std::vector<std::int32_t> owners;
   address_book_pointer book;
-  handler_hook hook;
+  handler_guard guard;
   std::optional<reducer_core> alone = {};  // all replicas live here
   std::optional<shared_reducer_core> shared = {};
 
@@ -47,8 +47,8 @@ struct reducer_state {
     op_failure where{{}, "reduce", {}};
     where.source.stage = message.stage;
     where.source.data_rank = message.data_rank;
-    guarded(
-      self, *book, hook, [&] { return where; }, std::forward<Work>(work));
+    guard.run(
+      self, *book, [&] { return where; }, std::forward<Work>(work));
   }
 };
 
@@ -59,7 +59,7 @@ caf::behavior reducer_actor(caf::event_based_actor* self,
                             const address_book_pointer& book,
                             const handler_hook& hook) {
   auto state =
-    std::make_shared<reducer_state>(reducer_state{self, owners, book, hook});
+    std::make_shared<reducer_state>(reducer_state{self, owners, book, {hook}});
   const auto here = book->links ? book->links->layout().process : 0;
   if (std::ranges::all_of(owners, [&](auto owner) { return owner == here; }))
     state->alone.emplace(static_cast<std::int32_t>(owners.size()));

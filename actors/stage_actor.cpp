@@ -54,14 +54,14 @@ struct stage_state {
               address_book_pointer addresses, handler_hook before)
     : self(actor),
       book(std::move(addresses)),
-      hook(std::move(before)),
+      guard{std::move(before)},
       ports(actor, book, setup.data_rank, setup.rank),
       runner(setup, ports) {}
 
   template <class Message>
   void handle(Message&& message) {
-    guarded(
-      self, *book, hook,
+    guard.run(
+      self, *book,
       [this] {
         return op_failure{runner.source(), runner.current_op(), {}};
       },
@@ -70,7 +70,7 @@ struct stage_state {
 
   caf::event_based_actor* self;
   address_book_pointer book;
-  handler_hook hook;
+  handler_guard guard;
   actor_ports ports;
   stage_runner runner;
 };

@@ -116,7 +116,7 @@ static void fields(Archive& with, remote_outcome& v) {
 
 template <class Archive>
 static void fields(Archive& with, op_failure& v) {
-  with(v.source, v.op, v.reason, v.for_good);
+  with(v.source, v.op, v.reason);
 }
 
 template <class Archive>

@@ -8,8 +8,8 @@
 #include <unistd.h>
 
 #include <array>
-#include <atomic>
 #include <fstream>
+#include <random>
 
 #include "troupe/engine/launch/agent_store.hpp"
 #include "troupe/engine/transport/loopback.hpp"
@@ -32,10 +32,28 @@ std::string job_name(const launch_environment& place) {
                                 place.port, place.job));
 }
 
-/// No other socket of this machine has it.
+/// No other socket of this machine has it: processes of containers may have
+/// one number.
 std::string own_suffix() {
-  static std::atomic<int> count = 0;
-  return fmt::format("-{}-{}", ::getpid(), count++);
+  std::random_device random;
+  return fmt::format("-{}-{:08x}", ::getpid(), random());
+}
+
+/// What processes have in common that can meet in a folder: the running system,
+/// its name, its clock, its network (hosts that are played by namespaces are
+/// others), and that folder at that path. Empty where the system hides it.
+std::string machine_name(const std::string& folder) {
+  std::string boot;
+  std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), boot);
+  struct stat network {
+  }, time{}, found{};
+  if (boot.empty() || ::stat("/proc/self/ns/net", &network) != 0
+      || ::stat("/proc/self/ns/time", &time) != 0
+      || ::stat(folder.c_str(), &found) != 0)
+    return {};
+  return short_name(fmt::format("{} {} {} {} {} {} {}", boot, host_name(),
+                                time.st_ino, network.st_ino, found.st_dev,
+                                found.st_ino, folder));
 }
 
 /// This machine's address on the way to another one: nothing is sent.
@@ -81,50 +99,9 @@ void require_reachable(const job_options& options, const std::string& where) {
          at.host, host_name());
 }
 
-/// What processes have in common that can meet in the user's folder: the
-/// running system, its network (hosts that are played by namespaces are others)
-/// and that folder, which a container may have for itself.
-std::string machine_name(const std::string& folder) {
-  std::string boot;
-  std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), boot);
-  struct stat network {
-  }, found{};
-  if (boot.empty() || ::stat("/proc/self/ns/net", &network) != 0
-      || ::stat(folder.c_str(), &found) != 0)
-    return {};
-  return short_name(fmt::format("{} {} {} {}", boot, network.st_ino,
-                                found.st_dev, found.st_ino));
-}
-
-/// Where several processes of a machine are part of a job of several machines.
-/// Those that can't meet in the user's folder are joined by TCP.
-void add_near_lines(meeting_point& to, const job_options& options) {
-  const auto& place = options.place;
-  if (place.local_processes == 1 || place.is_one_machine())
-    return;
-  try {
-    to.near_lines = own_socket("job-" + job_name(place) + own_suffix());
-  } catch (const error& reason) {
-    if (options.news)
-      options.news(
-        fmt::format("the processes of this machine are joined by "
-                    "TCP, as they share no folder: {}",
-                    reason.what()));
-    return;
-  }
-  const auto path = parse_endpoint(to.near_lines).path;
-  to.machine = options.machine.empty()
-                 ? machine_name(path.substr(0, path.rfind('/')))
-                 : options.machine;
-}
-
 meeting_point over_tcp(const job_options& options, const std::string& where,
                        const std::string& known_by) {
   meeting_point made{where, {}, {}, known_by};
-  add_near_lines(made, options);
-  if (options.lines == line_kind::shared_memory && options.news
-      && made.near_lines.empty() && options.place.local_process == 0)
-    options.news("--link shared has no effect: the processes meet over TCP");
   made.own_lines = options.listens.empty() ? fmt::format(
                      "tcp:{}:0", address_towards(parse_endpoint(where)))
                                            : as_endpoint(options.listens);
@@ -199,6 +176,20 @@ meeting_point meeting_point_of(const job_options& options) {
   require_reachable(options, there);
   return place.agent_store ? by_agent_store(options, there)
                            : over_tcp(options, there, place.said_by);
+}
+
+std::optional<near_point> near_point_of(const job_options& options) {
+  const auto& place = options.place;
+  if (place.local_processes == 1 || place.is_one_machine())
+    return {};
+  const auto where = own_socket("job-" + job_name(place) + own_suffix());
+  const auto path = parse_endpoint(where).path;
+  const auto machine = options.machine.empty()
+                         ? machine_name(path.substr(0, path.rfind('/')))
+                         : options.machine;
+  if (machine.empty())
+    return {};
+  return near_point{where, machine};
 }
 
 }  // namespace troupe

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 
 #include "troupe/engine/launch/job.hpp"
@@ -13,10 +14,6 @@ struct meeting_point {
   std::string own_lines;  // where this process listens for the others
   std::string announced;  // what it tells them instead; empty: just that
   std::string known_by;   // what has to be the same in all, in words
-  /// What processes that share a machine have in common, and a unix socket
-  /// where this one listens for those, beside TCP; empty: none.
-  std::string machine = {};
-  std::string near_lines = {};
   /// Process 0 calls it with where it listens, if others can't know; may be
   /// null.
   std::function<void(const std::string& where)> tell = {};
@@ -31,5 +28,16 @@ std::string host_name();
 /// `invalid_argument` where nobody says where, `io` where the folder can't be
 /// made.
 meeting_point meeting_point_of(const job_options& options);
+
+/// Where a process listens for those of its machine, when all meet over TCP.
+struct near_point {
+  std::string where;    // a unix socket
+  std::string machine;  // what processes that can reach it have in common
+};
+
+/// Of a process that shares its machine, in a job of several. None else, and
+/// where the system doesn't tell one machine from another. Throws `io` or
+/// `invalid_argument` where the user's folder can't be used.
+std::optional<near_point> near_point_of(const job_options& options);
 
 }  // namespace troupe

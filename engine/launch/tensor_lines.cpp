@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <utility>
+
 #include "troupe/engine/transport/dial.hpp"
 #include "troupe/engine/transport/shared_stream.hpp"
 
@@ -15,17 +17,48 @@ tensor_lines::tensor_lines(io_loop& loop, const job_options& options,
     guard_(guard),
     then_(std::move(then)),
     newcomers_(loop, guard),
-    acceptor_(accept_at(point.own_lines)),
-    near_acceptor_(point.near_lines.empty() ? nullptr
-                                            : accept_at(point.near_lines)),
-    own_{
-      point.announced.empty() ? to_text(acceptor_->where()) : point.announced,
-      point.machine, point.near_lines} {}
+    acceptor_(accept_at(parse_endpoint(point.own_lines), options.shown)),
+    own_{point.announced.empty() ? to_text(acceptor_->where())
+                                 : point.announced} {
+  if (!acceptor_->where().is_unix)
+    listen_near();
+}
 
-std::unique_ptr<acceptor> tensor_lines::accept_at(const std::string& where) {
-  const auto at = parse_endpoint(where);
+bool tensor_lines::tells_for_machine() const {
+  const auto& place = options_.place;
+  return options_.news
+         && (place.process == 0
+             || (place.local_process == 0 && place.local_processes > 1));
+}
+
+/// Those that can't are joined by TCP.
+void tensor_lines::listen_near() {
+  try {
+    const auto point = near_point_of(options_);
+    if (!point)
+      return;
+    near_acceptor_ = accept_at(parse_endpoint(point->where), shown_near());
+    own_.machine = point->machine;
+    own_.near = point->where;
+  } catch (const error& reason) {
+    if (tells_for_machine())
+      options_.news(fmt::format(
+        "the processes of this machine are joined by TCP: {}", reason.what()));
+  }
+}
+
+/// Certificates are for TCP: a token beside them may be this process's alone.
+credentials tensor_lines::shown_near() const {
+  auto shown = options_.shown;
+  if (!shown.certificates.empty())
+    shown.token.clear();
+  return shown;
+}
+
+std::unique_ptr<acceptor> tensor_lines::accept_at(const endpoint& at,
+                                                  const credentials& shown) {
   return std::make_unique<acceptor>(
-    loop_, at, options_.shown,
+    loop_, at, shown,
     acceptor::events{guard_.over<stream_pointer>(
       [this, is_unix = at.is_unix](stream_pointer stream) {
         take(std::move(stream), is_unix);
@@ -35,16 +68,25 @@ std::unique_ptr<acceptor> tensor_lines::accept_at(const std::string& where) {
 void tensor_lines::begin(std::uint64_t run,
                          const std::vector<process_address>& all) {
   run_ = run;
+  bool may_share = false;
   for (std::int32_t p = 0; p < options_.place.processes; ++p)
     if (p != options_.place.process)
-      dial_to(p, all.at(static_cast<std::size_t>(p)));
+      may_share |= dial_to(p, all.at(static_cast<std::size_t>(p))).is_unix;
+  if (!may_share && options_.lines == line_kind::shared_memory
+      && tells_for_machine())
+    options_.news(
+      "--link shared has no effect here: this process meets all others over "
+      "TCP");
   for (auto& [hello, with] : std::exchange(early_, {}))
     take(hello, with);
 }
 
-void tensor_lines::dial_to(std::int32_t process, const process_address& there) {
-  const auto at = parse_endpoint(way_to(there, own_));
-  dial(loop_, at, options_.shown, options_.patience,
+endpoint tensor_lines::dial_to(std::int32_t process,
+                               const process_address& there) {
+  const auto& way = way_to(there, own_);
+  const auto at = parse_endpoint(way);
+  const auto shown = way == there.near ? shown_near() : options_.shown;
+  dial(loop_, at, shown, options_.patience,
        guard_.over<stream_pointer>(
          [this, process, is_unix = at.is_unix](stream_pointer stream) {
            auto with = connection::make(
@@ -58,6 +100,7 @@ void tensor_lines::dial_to(std::int32_t process, const process_address& there) {
            error_code::transport,
            fmt::format("process {} can't be reached: {}", process, reason));
        });
+  return at;
 }
 
 stream_pointer tensor_lines::as_line(stream_pointer stream, link_side side,

@@ -17,8 +17,8 @@ namespace troupe {
 
 /// A process's connections for tensors, two with each other process: one that
 /// it dialled, to send, and one that came in. Over unix sockets (or shared
-/// memory) between processes that meet over them, or that share a machine;
-/// else over TCP. On the loop's thread but for the constructor.
+/// memory) between processes that meet over them, or that share a machine and
+/// can; else over TCP. On the loop's thread but for the constructor.
 class tensor_lines {
  public:
   using added = std::function<void(std::int32_t process, line purpose,
@@ -40,8 +40,13 @@ class tensor_lines {
   }
 
  private:
-  void dial_to(std::int32_t process, const process_address& there);
-  std::unique_ptr<acceptor> accept_at(const std::string& where);
+  bool tells_for_machine() const;
+  void listen_near();
+  std::unique_ptr<acceptor> accept_at(const endpoint& at,
+                                      const credentials& shown);
+  credentials shown_near() const;
+  /// Returns where.
+  endpoint dial_to(std::int32_t process, const process_address& there);
   void take(stream_pointer stream, bool is_unix);
   void take(const line_hello& hello, const connection_pointer& with);
   stream_pointer as_line(stream_pointer stream, link_side side,

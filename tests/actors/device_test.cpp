@@ -2,7 +2,6 @@
 #include <ATen/ops/ones.h>
 
 #include <catch2/catch_test_macros.hpp>
-#include <catch2/generators/catch_generators.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 
 #include <chrono>
@@ -265,34 +264,78 @@ TEST_CASE("several replicas of a process are refused on devices") {
 TEST_CASE("a failure lets no device wait for another") {
   joined_meshes meshes(2);
   const faked_accelerator watch;
-  // A link may end before what ended it has been told to the other side.
-  const bool link_first = GENERATE(false, true);
-  std::promise<void> leader;
-  const auto leader_ends = leader.get_future();
   const auto errors = in_all(meshes, [&](const std::shared_ptr<mesh>& job) {
     auto options = options_for({.ranks = 2});
     options.job = job;
     options.devices = {std::make_shared<faked_accelerator>()};
     int losses = 0;
-    options.loss = [&, inner = options.loss](const tensor_list& outputs,
-                                             const microbatch_data& data) {
-      if (++losses == 1 && link_first)
-        end_faked_communicators("edge of replica 0 from stage 1 to 0");
-      if (losses == 2 && link_first)
-        leader_ends.wait_for(std::chrono::milliseconds(100));
-      if (losses == 2)
+    options.loss = [&losses, inner = options.loss](
+                     const tensor_list& outputs, const microbatch_data& data) {
+      if (++losses == 3)
         throw std::runtime_error("a bad loss");
       return inner(outputs, data);
     };
     trainer training(model_for({.ranks = 2}), options);
+    training.step(small_text());
+  });
+  for (const auto& error : errors)
+    CHECK_THAT(error, ContainsSubstring("a bad loss"));
+}
+
+namespace {
+
+/// What two processes say when the link between their devices ends in a step:
+/// the first one sends on it after the first loss of the second one, which may
+/// throw, but only when the first had time to see that.
+std::vector<std::string> errors_of_an_ended_link(bool throws) {
+  joined_meshes meshes(2);
+  const faked_accelerator watch;
+  const small_case what{.schedule = "gpipe", .ranks = 2, .microbatches = 8};
+  std::promise<void> link, leader;
+  const auto link_ends = link.get_future().share();
+  const auto leader_ends = leader.get_future();
+  return in_all(meshes, [&](const std::shared_ptr<mesh>& job) {
+    const bool leads = job->place().leads();
+    auto options = options_for(what);
+    options.job = job;
+    options.devices = {std::make_shared<faked_accelerator>()};
+    int losses = 0;
+    options.loss = [&, inner = options.loss](const tensor_list& outputs,
+                                             const microbatch_data& data) {
+      if (++losses == 1) {
+        end_faked_communicators("edge of replica 0 from stage 0 to 1");
+        link.set_value();
+        leader_ends.wait_for(std::chrono::milliseconds(100));
+        if (throws)
+          throw std::runtime_error("a bad loss");
+      }
+      return inner(outputs, data);
+    };
+    const auto text = make_source([&](std::int64_t index) {
+      if (leads && index == 3)
+        link_ends.wait_for(std::chrono::seconds(30));
+      return small_text()->at(index);
+    });
+    trainer training(model_for(what), options);
     try {
-      training.step(small_text());
+      training.step(text);
     } catch (...) {
-      if (job->place().leads())
+      if (leads)
         leader.set_value();
       throw;
     }
   });
-  for (const auto& error : errors)
+}
+
+}  // namespace
+
+TEST_CASE("what ended a link is told, and not that it has ended") {
+  for (const auto& error : errors_of_an_ended_link(true))
     CHECK_THAT(error, ContainsSubstring("a bad loss"));
+}
+
+TEST_CASE("a link that ended for no known cause is told of itself") {
+  for (const auto& error : errors_of_an_ended_link(false))
+    CHECK_THAT(error,
+               ContainsSubstring("edge of replica 0 from stage 0 to 1 has"));
 }

@@ -45,9 +45,14 @@ class exchange_places {
   }
   void end(const std::string& name) {
     const std::scoped_lock lock(mutex_);
+    bool found = false;
     for (const auto& [id, place] : all_)
-      if (place->name == name)
+      if (place->name == name) {
         place->end();
+        found = true;
+      }
+    if (!found)
+      throw error(error_code::internal, "no communicator is called " + name);
   }
 
  private:
@@ -123,12 +128,16 @@ class faked_communicator final : public communicator {
   template <class Ready>
   void wait(std::unique_lock<std::mutex>& lock, const Ready& ready) {
     place_->changed.wait(lock, [&] { return place_->ended || ready(); });
+    require_alive();
+  }
+  void require_alive() const {
     if (place_->ended)
       throw error(error_code::transport, options_.name + " has ended");
   }
   void send(const at::Tensor& from) {
     auto parcel = parcel_of(from);
     const std::scoped_lock lock(place_->mutex);
+    require_alive();
     place_->sent.push_back(std::move(parcel));
     place_->changed.notify_all();
   }

@@ -6,14 +6,18 @@
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
 #include <condition_variable>
+#include <cstdlib>
+#include <filesystem>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <thread>
 
 #include "../../temporary_folder.hpp"
 #include "troupe/engine/launch/agent_store.hpp"
 #include "troupe/engine/launch/rendezvous_messages.hpp"
+#include "troupe/engine/transport/certificates.hpp"
 #include "troupe/engine/transport/listener.hpp"
 #include "troupe/schedules/error.hpp"
 
@@ -154,7 +158,35 @@ std::vector<job_options> on_machines(const std::vector<std::string>& names,
 
 }  // namespace
 
+namespace {
+
+/// While it lives, the user's own folder is in this one, which is made.
+class own_folder {
+ public:
+  explicit own_folder(const std::string& within) {
+    std::filesystem::create_directories(within);
+    if (const auto* was = std::getenv("XDG_RUNTIME_DIR"))
+      before_ = was;
+    ::setenv("XDG_RUNTIME_DIR", within.c_str(), 1);
+  }
+  ~own_folder() {
+    if (before_)
+      ::setenv("XDG_RUNTIME_DIR", before_->c_str(), 1);
+    else
+      ::unsetenv("XDG_RUNTIME_DIR");
+  }
+  own_folder(const own_folder&) = delete;
+  own_folder& operator=(const own_folder&) = delete;
+
+ private:
+  std::optional<std::string> before_;
+};
+
+}  // namespace
+
 TEST_CASE("processes of one machine of several are joined within it") {
+  const temporary_folder folder;
+  const own_folder here(folder / "own");
   for (const auto lines : {line_kind::socket, line_kind::shared_memory}) {
     auto made = join_all(on_machines({"a", "b", "b", "a"}, lines));
     REQUIRE(made.errors == std::vector<std::string>(4));
@@ -163,9 +195,46 @@ TEST_CASE("processes of one machine of several are joined within it") {
 }
 
 TEST_CASE("no TCP is needed within a machine of several") {
+  const temporary_folder folder;
+  const own_folder here(folder / "own");
   auto all = on_machines({"", "", ""}, line_kind::socket);
   for (auto& each : all)
     each.announced = "127.0.0.1:1";  // nobody listens there
+  auto made = join_all(all);
+  REQUIRE(made.errors == std::vector<std::string>(3));
+  check_talk(std::move(made.meshes));
+}
+
+TEST_CASE("processes that have no folder in common are joined by TCP") {
+  const temporary_folder folder;
+  for (const std::string& name :
+       {std::string("taken"), "long" + std::string(80, 'g')}) {
+    const own_folder here(folder / name);
+    folder.write("taken/troupe", "a file");
+    std::mutex mutex;
+    std::string news;
+    auto all = on_machines({"", "", ""}, line_kind::socket);
+    for (auto& each : all)
+      each.news = [&](const std::string& text) {
+        const std::scoped_lock lock(mutex);
+        news += text;
+      };
+    auto made = join_all(all);
+    REQUIRE(made.errors == std::vector<std::string>(3));
+    CHECK_THAT(news, ContainsSubstring("are joined by TCP"));
+    check_talk(std::move(made.meshes));
+  }
+}
+
+TEST_CASE("a token beside certificates is not asked for within a machine") {
+  const temporary_folder folder;
+  const own_folder here(folder / "own");
+  const auto certificates = folder / "certificates";
+  make_certificates(certificates);
+  auto all = on_machines({"", "", ""}, line_kind::socket);
+  all[1].shown.token.clear();
+  for (auto& each : all)
+    each.shown.certificates = certificates;
   auto made = join_all(all);
   REQUIRE(made.errors == std::vector<std::string>(3));
   check_talk(std::move(made.meshes));
