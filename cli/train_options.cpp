@@ -45,7 +45,7 @@ void add_data_flags(CLI::App& app, train_options& o) {
     ->group(group);
   app
     .add_option("--validation-microbatches", o.validation_microbatches,
-                "microbatches of a validation")
+                "microbatches of a validation, rounded up to whole steps")
     ->check(whole_number(1))
     ->group(group);
   app

@@ -198,9 +198,11 @@ void add_data(train_setup& setup, const train_options& o) {
     return;  // too little for one microbatch: nothing to validate on
   batches.shuffle = false;
   setup.validation = text_batches(part_of(tokens, kept, held_out), batches);
-  setup.validation_microbatches =
-    std::min(o.validation_microbatches,
-             std::max<std::int64_t>(1, (held_out - 1) / (needed - 1)));
+  const auto there = std::max<std::int64_t>(1, (held_out - 1) / (needed - 1));
+  const auto wanted = std::min(o.validation_microbatches, there);
+  // The plain loop, which could take any number, is to tell the same.
+  const auto at_once = std::int64_t{o.microbatches} * o.data_parallel;
+  setup.validation_microbatches = (wanted + at_once - 1) / at_once * at_once;
 }
 
 }  // namespace

@@ -59,6 +59,19 @@ TEST_CASE("a pipelined run saves the same bytes as the plain one") {
   CHECK(content(a) == content(c));
 }
 
+TEST_CASE("a validation that fills no step tells what the plain loop does") {
+  const bench at;
+  const auto told = [&](const std::string& flags) {
+    const auto run = at.train("--validation-microbatches 5 " + flags);
+    const auto line = run.output.find("validation at step 3");
+    REQUIRE(line != std::string::npos);
+    return run.output.substr(line);
+  };
+  CHECK(told("--ranks 2") == told("--plain"));
+  const std::string two = "--data-parallel 2 ";
+  CHECK(told(two + "--ranks 2") == told(two + "--plain"));
+}
+
 TEST_CASE("initial parameters are saved and taken up again") {
   const bench at;
   const auto first = at.folder / "first", again = at.folder / "again";

@@ -1,0 +1,95 @@
+#pragma once
+
+#include <catch2/catch_test_macros.hpp>
+
+#include <condition_variable>
+#include <mutex>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "troupe/engine/launch/job.hpp"
+#include "troupe/engine/transport/listener.hpp"
+#include "troupe/schedules/error.hpp"
+
+namespace troupe::testing {
+
+/// Of a process on the one machine of its job.
+inline job_options options_of(std::int32_t process, std::int32_t processes,
+                              const std::string& rendezvous) {
+  job_options made;
+  made.place.launcher = "a test";
+  made.place.process = process;
+  made.place.processes = processes;
+  made.place.local_processes = processes;
+  made.rendezvous = rendezvous;
+  made.patience = std::chrono::seconds(30);
+  return made;
+}
+
+struct joined {
+  std::vector<std::shared_ptr<mesh>> meshes;
+  std::vector<std::string> errors;
+};
+
+/// Each process a thread.
+inline joined join_all(const std::vector<job_options>& all) {
+  joined made{std::vector<std::shared_ptr<mesh>>(all.size()),
+              std::vector<std::string>(all.size())};
+  std::vector<std::thread> processes;
+  for (std::size_t p = 0; p < all.size(); ++p)
+    processes.emplace_back([&, p] {
+      try {
+        made.meshes[p] = join_job(all[p]);
+      } catch (const error& reason) {
+        made.errors[p] = reason.what();
+      }
+    });
+  for (auto& each : processes)
+    each.join();
+  return made;
+}
+
+/// Every process tells every other one its number.
+inline void check_talk(std::vector<std::shared_ptr<mesh>> meshes) {
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::set<std::pair<std::int32_t, std::int32_t>> heard;
+  const auto count = static_cast<std::int32_t>(meshes.size());
+  for (const auto& each : meshes) {
+    mesh_events events;
+    events.arrived = [&, here = each->place().process](std::int32_t from,
+                                                       frame what) {
+      const std::scoped_lock lock(mutex);
+      CHECK(what.head == std::to_string(from));
+      heard.emplace(from, here);
+      changed.notify_all();
+    };
+    each->start(std::move(events));
+  }
+  for (const auto& each : meshes)
+    for (std::int32_t p = 0; p < count; ++p)
+      if (const auto own = each->place().process; p != own)
+        each->send(p, {frame_type::tensors, std::to_string(own), {}});
+  std::unique_lock lock(mutex);
+  const auto all = static_cast<std::size_t>(count * (count - 1));
+  CHECK(changed.wait_for(lock, std::chrono::minutes(1),
+                         [&] { return heard.size() == all; }));
+  CHECK(std::ranges::all_of(meshes, [&](const auto& each) {
+    return each->place().run == meshes[0]->place().run && each->place().run > 0;
+  }));
+  lock.unlock();
+  std::vector<std::thread> leaving;
+  for (auto& each : meshes)
+    leaving.emplace_back([mine = std::move(each)]() mutable { mine.reset(); });
+  for (auto& each : leaving)
+    each.join();
+}
+
+inline std::string free_port() {
+  const listener one(parse_endpoint("tcp:127.0.0.1:0"));
+  return to_text(one.where());
+}
+
+}  // namespace troupe::testing
