@@ -45,12 +45,12 @@ std::string own_suffix() {
 std::string machine_name(const std::string& folder) {
   std::string boot;
   std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), boot);
-  struct stat network {
-  }, time{}, found{};
+  using file_status = struct stat;
+  file_status network{}, time{}, found{};
   if (boot.empty() || ::stat("/proc/self/ns/net", &network) != 0
-      || ::stat("/proc/self/ns/time", &time) != 0
       || ::stat(folder.c_str(), &found) != 0)
     return {};
+  ::stat("/proc/self/ns/time", &time);  // older systems have but one
   return short_name(fmt::format("{} {} {} {} {} {} {}", boot, host_name(),
                                 time.st_ino, network.st_ino, found.st_dev,
                                 found.st_ino, folder));
