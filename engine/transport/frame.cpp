@@ -51,20 +51,19 @@ tensor_form get_tensor(wire_reader& from) {
   return form;
 }
 
-/// Bytes of a tensor; none where its size is none.
+/// Bytes of a tensor. One without elements may not have sizes either that
+/// LibTorch could not multiply.
 std::uint64_t bytes_of(const tensor_form& form) {
   if (form.dtype == at::ScalarType::Undefined)
     return 0;
-  std::uint64_t bytes = c10::elementSize(form.dtype);
-  const bool empty = std::ranges::count(form.sizes, 0) > 0;
-  for (const auto size : form.sizes) {
+  auto bytes = static_cast<std::int64_t>(c10::elementSize(form.dtype));
+  for (const auto size : form.sizes)
     if (size < 0
-        || (!empty
-            && __builtin_mul_overflow(bytes, static_cast<std::uint64_t>(size),
-                                      &bytes)))
+        || __builtin_mul_overflow(bytes, std::max<std::int64_t>(size, 1),
+                                  &bytes))
       wire_reader::refuse("a tensor with a size that can't be");
-  }
-  return empty ? 0 : bytes;
+  const bool empty = std::ranges::count(form.sizes, 0) > 0;
+  return empty ? 0 : static_cast<std::uint64_t>(bytes);
 }
 
 bool has_no_tensors(frame_type type) {

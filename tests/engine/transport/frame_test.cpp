@@ -69,6 +69,12 @@ TEST_CASE("frames that are none are refused, each with its reason") {
   check_refused(with(good, frame_header::bytes + 4, 99), "no known kind");
   // A size of -1, and one whose bytes overflow.
   check_refused(with(good, frame_header::bytes + 13, '\xff'), "can't be");
+  // Nothing, times 2^48, times 2^48.
+  const auto empty =
+    frame_start({frame_type::tensors, {}, {at::zeros({0, 1, 1})}});
+  const auto vast = with(empty, frame_header::bytes + 20, 1);
+  CHECK(read(vast).tensors[0].sizes[1] > std::int64_t{1} << 40);
+  check_refused(with(vast, frame_header::bytes + 28, 1), "can't be");
   CHECK_THROWS_MATCHES(
     read(good, {.tensor_bytes = 8}), error,
     MessageMatches(ContainsSubstring("at most 67108864 and 8 are taken")));
