@@ -12,6 +12,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "troupe/engine/transport/acknowledgements.hpp"
 #include "troupe/engine/transport/incoming_frames.hpp"
 #include "troupe/engine/transport/outgoing_frames.hpp"
 
@@ -99,15 +100,17 @@ class framed_connection final : public connection {
   }
 
   bool is_closed() const override { return closed_; }
-  std::chrono::milliseconds unacknowledged() const override {
+  std::chrono::milliseconds unacknowledged() override {
     tcp_info info{};
     socklen_t size = sizeof(info);
     const auto socket = stream_->tcp_socket();
-    const bool known =
-      socket >= 0
-      && ::getsockopt(socket, IPPROTO_TCP, TCP_INFO, &info, &size) == 0;
-    return std::chrono::milliseconds(
-      known && info.tcpi_unacked > 0 ? info.tcpi_last_ack_recv : 0);
+    if (socket < 0
+        || ::getsockopt(socket, IPPROTO_TCP, TCP_INFO, &info, &size) != 0)
+      return {};
+    return acknowledgements_.overdue(
+      {info.tcpi_unacked, info.tcpi_probes,
+       std::chrono::milliseconds(info.tcpi_last_ack_recv)},
+      std::chrono::steady_clock::now());
   }
   std::int64_t bytes_sent() const override { return sent_; }
   std::int64_t bytes_received() const override { return received_; }
@@ -259,6 +262,7 @@ class framed_connection final : public connection {
   bool write_waits_ = false, write_needs_read_ = false;
   std::atomic<bool> closed_ = false;
   std::chrono::steady_clock::time_point last_came_{};
+  acknowledgements acknowledgements_;
   std::atomic<std::int64_t> sent_ = 0, received_ = 0;
 
   mutable std::mutex mutex_;

@@ -50,8 +50,9 @@ class connection : public std::enable_shared_from_this<connection> {
 
   /// How long the other machine has acknowledged nothing, though something
   /// was sent: a cut cable, or a machine that is down. A stopped process's
-  /// machine still does. 0 within a machine.
-  virtual std::chrono::milliseconds unacknowledged() const = 0;
+  /// machine still does. 0 within a machine. On the loop's thread, every second
+  /// or so.
+  virtual std::chrono::milliseconds unacknowledged() = 0;
 
   virtual std::int64_t bytes_sent() const = 0;
   virtual std::int64_t bytes_received() const = 0;

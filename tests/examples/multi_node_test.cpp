@@ -17,10 +17,11 @@ namespace {
 const std::string program = TROUPE_PROGRAM;
 const std::string demos = TROUPE_SOURCE_DIR "/examples/multi_node/";
 
-std::string training(const temporary_folder& in) {
+std::string training(const temporary_folder& in, int steps = 4) {
   return " train --text " + write_text(in)
          + " --d-model 16 --layers 4 --heads 2 --seq 8 --microbatch-size 2"
-           " --microbatches 4 --steps 4 --ranks 2 --endpoint none";
+           " --microbatches 4 --ranks 2 --endpoint none --steps "
+         + std::to_string(steps);
 }
 
 std::string plain_bits(const temporary_folder& in) {
@@ -73,18 +74,25 @@ TEST_CASE("two processes with a relay between them train the same bits") {
 
 namespace {
 
-/// Trains on hosts of network namespaces, joined as the flags say, and compares
-/// with the plain loop; skips where this machine has none.
+/// Trains on hosts of network namespaces, joined as the flags say; skips where
+/// this machine has none.
+program_result run_on_hosts(const std::string& flags,
+                            const std::string& train) {
+  auto run = run_program(demos + "run --troupe " + program + " " + flags + " --"
+                         + train);
+  if (run.output.starts_with("run: needs ")
+      || run.output.find("gives no network namespaces") != std::string::npos)
+    SKIP(run.output);
+  return run;
+}
+
+/// And compares with the plain loop.
 void compare_on_hosts(const std::string& flags, const std::string& shape) {
   const temporary_folder folder;
   const auto job = folder / "job";
   const auto run =
-    run_program(demos + "run --troupe " + program + " " + flags + " --"
-                + training(folder) + shape + " --save-parameters " + job);
+    run_on_hosts(flags, training(folder) + shape + " --save-parameters " + job);
   INFO(flags << shape << "\n" << run.output);
-  if (run.output.starts_with("run: needs ")
-      || run.output.find("gives no network namespaces") != std::string::npos)
-    SKIP(run.output);
   CHECK(run.exit_code == 0);
   CHECK_THAT(run.output, ContainsSubstring("[host 0] step 4/4"));
   CHECK((content(job) == plain_bits(folder)));
@@ -106,6 +114,22 @@ TEST_CASE(
           "breadth_first --stages-per-rank 2",
           "depth_first --breadth 2 --stages-per-rank 2"})
       compare_on_hosts(between, " --schedule " + shape);
+}
+
+// It matters whether something was on its way just then.
+TEST_CASE("a cut cable ends all, whenever it is cut", "[.full]") {
+  const temporary_folder folder;
+  for (const std::string step : {"1", "5", "20", "50"}) {
+    const auto run = run_on_hosts("--cut " + step, training(folder, 1'000'000));
+    INFO(run.output);
+    CHECK(run.exit_code == 1);
+    for (const std::string gone :
+         {"[host 0] troupe: error: process 1 (rank 1) is gone: its machine has "
+          "not answered",
+          "[host 1] troupe: error: process 0 (rank 0) is gone: its machine has "
+          "not answered"})
+      CHECK_THAT(run.output, ContainsSubstring(gone));
+  }
 }
 
 TEST_CASE("the demo of several hosts says what it needs") {
