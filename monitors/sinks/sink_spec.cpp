@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 #include <optional>
+#include <system_error>
 
 #include "troupe/engine/events/globs.hpp"
 #include "troupe/monitors/settings.hpp"
@@ -74,8 +75,13 @@ void require_prometheus(const std::string& text) {
 }
 
 void require_folder(const std::string& folder) {
-  if (std::filesystem::exists(folder) && !std::filesystem::is_directory(folder))
-    fail(error_code::io, "{}: is no folder", folder);
+  std::error_code problem;
+  const auto found = std::filesystem::status(folder, problem);
+  if (std::filesystem::is_directory(found)
+      || found.type() == std::filesystem::file_type::not_found)
+    return;
+  fail(error_code::io, "{}: {}", folder,
+       problem ? problem.message() : "is no folder");
 }
 
 struct sink_kind {

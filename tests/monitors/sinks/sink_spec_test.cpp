@@ -53,6 +53,7 @@ TEST_CASE("what isn't known is refused with what is") {
   refuses("prometheus:0.0.0.0:0", "give a token");
   refuses("prometheus:localhost:0,token_file=", "no token");
   refuses("json:/no/such/folder/x", "can't be created");
+  refuses("tensorboard:" + std::string(300, 'x'), "File name too long");
 }
 
 TEST_CASE("a look at a spec makes nothing") {
