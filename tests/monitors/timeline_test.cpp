@@ -123,13 +123,15 @@ TEST_CASE("a trace tells type, step, stream, device and host time") {
         return i;
   };
   const auto us = [](std::int64_t ms) { return 1000.0 * (ms - 5); };
-  const auto check = [&](const nlohmann::json& event, std::int64_t begin,
-                         std::int64_t end, std::int64_t host) {
+  const auto check = [&](const nlohmann::json& event, const std::string& type,
+                         std::int64_t begin, std::int64_t end,
+                         std::int64_t host) {
     INFO(event.dump());
     CHECK(event.at("ts").get<double>() == Approx(us(begin)));
     CHECK(event.at("dur").get<double>() == Approx(us(end) - us(begin)));
     const auto& row = event.at("args");
     CHECK(row.at("step") == 7);
+    CHECK(row.at("type") == type);
     CHECK(row.at("device_us").get<double>() == Approx(us(begin)));
     CHECK(row.at("host_us").get<double>() == Approx(us(host)));
   };
@@ -138,24 +140,22 @@ TEST_CASE("a trace tells type, step, stream, device and host time") {
   auto compute = events_of(trace, "compute");
   CHECK(compute.size() == 4);
   const auto backward = at(find(plan_op_kind::backward, 1));
-  check(compute.at("1B0"), backward + 5, backward + 8, backward + 1);
-  CHECK(compute.at("1B0").at("args").at("type") == "backward");
+  check(compute.at("1B0"), "backward", backward + 5, backward + 8,
+        backward + 1);
   CHECK(compute.at("1B0").at("args").at("stream") == "compute");
 
   auto pipeline = events_of(trace, "pipeline");
   CHECK(pipeline.size() == 4);
   const auto send = at(find(plan_op_kind::send, 0));
-  check(pipeline.at("0SEND_F0"), send + 5, send + 8, send + 1);
-  CHECK(pipeline.at("0SEND_F0").at("args").at("type") == "send");
+  check(pipeline.at("0SEND_F0"), "send", send + 5, send + 8, send + 1);
   CHECK(pipeline.at("0SEND_F0").at("args").at("stream") == "pipeline");
   const auto sent = at(find(plan_op_kind::forward, 0)) + 8;
-  check(pipeline.at("1RECV_F0"), sent + 1, sent + 3,
+  check(pipeline.at("1RECV_F0"), "receive", sent + 1, sent + 3,
         at(find(plan_op_kind::receive, 1)) + 1);
-  CHECK(pipeline.at("1RECV_F0").at("args").at("type") == "receive");
 
   auto data = events_of(trace, "data");
   const auto loaded = at(find(plan_op_kind::forward, 0)) + 5;
-  check(data.at("0LOAD0"), loaded, loaded, loaded);
+  check(data.at("0LOAD0"), "load", loaded, loaded, loaded);
   std::map<int, std::string> threads;
   for (const auto& event : trace.at("traceEvents"))
     if (event.at("ph") == "M" && event.at("name") == "thread_name")
