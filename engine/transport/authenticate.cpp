@@ -9,6 +9,7 @@
 #include <boost/asio/steady_timer.hpp>
 #include <optional>
 
+#include "troupe/engine/device/thrown.hpp"
 #include "troupe/engine/transport/tls_stream.hpp"
 #include "troupe/schedules/error.hpp"
 
@@ -188,9 +189,9 @@ class running final : public authentication {
       if (need == state::moved)
         return succeed();
       wait(need);
-    } catch (const std::exception& reason) {
+    } catch (...) {
       heard_ = heard_ || by_.tls != nullptr;
-      give_up(reason.what());
+      give_up(thrown_text());
     }
   }
 

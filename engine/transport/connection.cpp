@@ -4,17 +4,22 @@
 
 #include <atomic>
 #include <boost/asio/posix/stream_descriptor.hpp>
+#include <cerrno>
 #include <chrono>
+#include <cstring>
 #include <mutex>
 
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "troupe/engine/device/thrown.hpp"
 #include "troupe/engine/transport/acknowledgements.hpp"
 #include "troupe/engine/transport/incoming_frames.hpp"
 #include "troupe/engine/transport/outgoing_frames.hpp"
+#include "troupe/schedules/error.hpp"
 
 namespace troupe {
 
@@ -34,7 +39,7 @@ class waiting_room {
     auto& at = need == state::needs_read ? reading_ : writing_;
     const auto handle = stream.handle_to(need);
     if (!at.is_open())
-      at.assign(::dup(handle.descriptor));
+      at.assign(own_copy(handle.descriptor));
     at.async_wait(handle.for_reading ? asio::posix::descriptor_base::wait_read
                                      : asio::posix::descriptor_base::wait_write,
                   [then = std::move(then)](const auto& problem) {
@@ -49,6 +54,14 @@ class waiting_room {
   }
 
  private:
+  static int own_copy(int descriptor) {
+    const int copy = ::fcntl(descriptor, F_DUPFD_CLOEXEC, 0);
+    if (copy < 0)
+      fail(error_code::transport, "a connection can't be waited for: {}",
+           std::strerror(errno));
+    return copy;
+  }
+
   asio::posix::stream_descriptor reading_, writing_;
 };
 
@@ -130,8 +143,8 @@ class framed_connection final : public connection {
       loop_.look([self = shared()] { return self->read_on(); });
   }
 
-  /// Reads what is there; whether to look again at once, as something came
-  /// only just now. Else it waits.
+  /// Reads what is there; whether to look again at once, as there is more, or
+  /// something came only just now. Else it waits.
   bool read_on() {
     if (closed_)
       return false;
@@ -142,12 +155,13 @@ class framed_connection final : public connection {
         write_on();
       if (need == state::ended)
         lose(in_.said_goodbye() ? "" : "the other side closed the connection");
-      else if (need == state::needs_read && is_awake(received_ > before))
+      else if (need == state::moved
+               || (need == state::needs_read && is_awake(received_ > before)))
         return true;
       else
         room_.wait(*stream_, need, [self = shared()] { self->read(); });
-    } catch (const std::exception& reason) {
-      lose(reason.what());
+    } catch (...) {
+      lose(thrown_text());
     }
     return false;
   }
@@ -186,10 +200,8 @@ class framed_connection final : public connection {
         const std::scoped_lock lock(mutex_);
         through = queue_.advance(progress.bytes);
       }
-    } catch (const std::exception& reason) {
-      loop_.post([self = shared(), text = std::string(reason.what())] {
-        self->lose(text);
-      });
+    } catch (...) {
+      loop_.post([self = shared(), text = thrown_text()] { self->lose(text); });
     }
   }
 
@@ -227,7 +239,7 @@ class framed_connection final : public connection {
                    [self = shared()] { self->finish(); });
       else if (!std::exchange(started_, true))
         read();  // until the other side ends, too
-    } catch (const std::exception&) {
+    } catch (...) {
       break_off();  // nobody is there to read on
     }
   }

@@ -20,16 +20,18 @@ class incoming_frames {
 
   bool said_goodbye() const { return said_goodbye_; }
 
-  /// Reads until nothing more is there; `bytes` counts what came.
+  /// Reads until nothing more is there, or, as others wait for their turn,
+  /// about `turn_bytes` have been read: then `moved`. `bytes` counts what came.
   stream_progress::state take_from(byte_stream& stream,
                                    std::atomic<std::int64_t>& bytes) {
-    for (;;) {
+    for (std::size_t left = turn_bytes; left > 0;) {
       const bool direct = body_ < parts_.size();
       const auto into = direct ? parts_[body_] : free_space();
       const auto progress = stream.read(into.iov_base, into.iov_len);
       if (progress.what != stream_progress::state::moved)
         return progress.what;
       bytes += static_cast<std::int64_t>(progress.bytes);
+      left -= std::min(left, progress.bytes);
       if (direct)
         fill(progress.bytes);
       else
@@ -37,10 +39,12 @@ class incoming_frames {
       while (step()) {
       }
     }
+    return stream_progress::state::moved;
   }
 
  private:
   static constexpr std::size_t staging_bytes = 16 * 1024;
+  static constexpr std::size_t turn_bytes = 1024 * 1024;
 
   std::size_t filled() const { return end_ - begin_; }
   const char* staged() const { return staged_.data() + begin_; }

@@ -9,10 +9,13 @@
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/post.hpp>
+#include <cstdio>
 #include <future>
 #include <iterator>
 #include <thread>
 #include <vector>
+
+#include "troupe/engine/device/thrown.hpp"
 
 namespace troupe {
 
@@ -23,12 +26,40 @@ struct io_loop::impl {
   explicit impl(const io_loop_options& given) : options(given) {}
 
   /// Until the context is stopped.
-  void run() {
-    while (!context.stopped())
-      if (looks.empty() && new_looks.empty())
-        context.run_one();
-      else
-        look_around();
+  void run() noexcept {
+    while (!context.stopped()) {
+      try {
+        run_once();
+      } catch (...) {
+        tell(thrown_text());
+      }
+    }
+  }
+
+  void run_once() {
+    if (looks.empty() && new_looks.empty())
+      context.run_one();
+    else
+      look_around();
+  }
+
+  bool ran(const std::function<bool()>& look) noexcept {
+    try {
+      return look();
+    } catch (...) {
+      tell(thrown_text());
+      return false;
+    }
+  }
+
+  void tell(const std::string& reason) noexcept {
+    try {
+      if (trouble)
+        return trouble(reason);
+    } catch (...) {
+    }
+    std::fputs("troupe: error: the thread of the links failed: ", stderr);
+    std::fputs((reason + '\n').c_str(), stderr);
   }
 
   void look_around() {
@@ -37,7 +68,7 @@ struct io_loop::impl {
     // A look at memory takes far less time than the poll after it.
     const auto until = clock::now() + std::chrono::microseconds(2);
     do {
-      std::erase_if(looks, [](const auto& look) { return !look(); });
+      std::erase_if(looks, [this](const auto& look) { return !ran(look); });
     } while (!looks.empty() && clock::now() < until);
     context.poll();
     std::this_thread::yield();  // to the other side, should it be on this core
@@ -46,6 +77,7 @@ struct io_loop::impl {
   io_loop_options options;
   asio::io_context context{1};
   std::vector<std::function<bool()>> looks, new_looks;
+  std::function<void(const std::string&)> trouble;
   asio::executor_work_guard<asio::io_context::executor_type> busy{
     context.get_executor()};
   std::thread thread{[this] {
@@ -82,6 +114,10 @@ bool io_loop::is_own_thread() const {
 
 void io_loop::look(std::function<bool()> look) {
   impl_->new_looks.push_back(std::move(look));
+}
+
+void io_loop::on_trouble(std::function<void(const std::string&)> hear) {
+  impl_->trouble = std::move(hear);
 }
 
 std::chrono::microseconds io_loop::spin() const {

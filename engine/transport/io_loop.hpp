@@ -3,6 +3,7 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <string>
 
 namespace boost::asio {
 class io_context;
@@ -18,7 +19,7 @@ struct io_loop_options {
 };
 
 /// One thread that waits for all connections of a process. What it calls must
-/// not wait for long.
+/// not wait for long. What that throws ends nothing but that call.
 class io_loop {
  public:
   explicit io_loop(const io_loop_options& options = {});
@@ -36,6 +37,9 @@ class io_loop {
   /// the loop's own thread.
   void look(std::function<bool()> look);
   std::chrono::microseconds spin() const;
+  /// Hears, on the loop's thread, what was thrown there and nobody caught; on
+  /// the loop's own thread. Without one it is written to standard error.
+  void on_trouble(std::function<void(const std::string& reason)> hear);
   boost::asio::io_context& context();
 
  private:

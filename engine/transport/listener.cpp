@@ -55,23 +55,26 @@ std::uint16_t port_of(int handle) {
                  : reinterpret_cast<sockaddr_in*>(&bytes)->sin_port);
 }
 
-/// Whether it is a socket of ours that was made more than a minute ago.
+/// Whether it is a socket of ours that was not made just now: one is not
+/// listened at from the first moment on.
 bool is_old_socket(const std::string& path) {
   struct stat found {};
   return path.size() < sizeof(sockaddr_un{}.sun_path)
          && ::lstat(path.c_str(), &found) == 0 && S_ISSOCK(found.st_mode)
          && found.st_uid == ::getuid()
-         && std::time(nullptr) - found.st_mtime >= 60;
+         && std::time(nullptr) - found.st_mtime >= 10;
 }
 
 }  // namespace
 
-void remove_dead_sockets(const std::string& folder) {
+void remove_dead_sockets(const std::string& folder, std::string_view begins,
+                         std::string_view ends) {
   std::error_code trouble;
   for (const auto& entry :
        std::filesystem::directory_iterator(folder, trouble)) {
     const auto path = entry.path().string();
-    if (path.ends_with(".sock") && is_old_socket(path)
+    const auto name = entry.path().filename().string();
+    if (name.starts_with(begins) && name.ends_with(ends) && is_old_socket(path)
         && !is_alive(addresses_of({true, path, {}, 0}).front()))
       ::unlink(path.c_str());
   }

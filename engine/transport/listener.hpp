@@ -2,6 +2,8 @@
 
 #include <sys/types.h>
 
+#include <string_view>
+
 #include "troupe/engine/transport/endpoint.hpp"
 
 namespace troupe {
@@ -36,8 +38,10 @@ class listener {
   ino_t inode_ = 0;
 };
 
-/// Removes the sockets of a folder, named *.sock, at which nobody listens any
-/// more; but none that is younger than a minute, which may be in the making.
-void remove_dead_sockets(const std::string& folder);
+/// Removes the sockets of a folder, with such names, at which nobody listens
+/// any more; but none that is younger than 10 s, which may be in the making.
+void remove_dead_sockets(const std::string& folder,
+                         std::string_view begins = {},
+                         std::string_view ends = ".sock");
 
 }  // namespace troupe

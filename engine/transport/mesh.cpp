@@ -115,7 +115,17 @@ struct mesh::impl : std::enable_shared_from_this<mesh::impl> {
     const auto is_over = [&] {
       return peer.lost || (queue == &peer::given && peer.gives_no_more);
     };
-    changed.wait(lock, [&] { return is_there() || is_over(); });
+    const auto since = clock::now();
+    auto next = long_wait;
+    while (!changed.wait_until(lock, since + next,
+                               [&] { return is_there() || is_over(); })) {
+      const auto hear = hear_of_wait;
+      lock.unlock();
+      if (hear)
+        hear(from, std::chrono::duration<double>(next).count());
+      lock.lock();
+      next *= 2;
+    }
     // Whoever left ends first, and with his own reason: a launcher names him.
     constexpr std::chrono::milliseconds courtesy{300};
     if (!changed.wait_for(lock, courtesy, is_there))
@@ -136,6 +146,33 @@ struct mesh::impl : std::enable_shared_from_this<mesh::impl> {
     }
     if (events.lost)
       events.lost(process, reason);
+  }
+
+  void begin(mesh_events given) {
+    events = std::move(given);
+    loop.on_trouble([self = weak_from_this()](const std::string& reason) {
+      if (const auto alive = self.lock())
+        alive->lose_all("the thread of this process's links failed: " + reason);
+    });
+    for (std::int32_t p = 0; p < place.processes; ++p) {
+      auto& peer = at(p);
+      for (const auto& early : std::exchange(peer.early, {})) {
+        for (auto& each : early->frames)
+          arrived(p, std::move(each));
+        if (early->lost)
+          lose(p, *early->lost);
+      }
+      for (const auto& [purpose, with] : peer.lines)
+        listen(p, purpose, with);
+      peer.heard = clock::now();
+    }
+    keep_alive();
+  }
+
+  void lose_all(const std::string& reason) {
+    for (std::int32_t p = 0; p < place.processes; ++p)
+      if (p != place.process)
+        lose(p, reason);
   }
 
   /// Says a word to everybody, and asks who has said none.
@@ -187,7 +224,9 @@ struct mesh::impl : std::enable_shared_from_this<mesh::impl> {
   std::vector<std::int64_t> offsets;
   bool started = false;
   mesh_events events;  // of the loop's thread alone
-  std::mutex mutex;    // of mail and losses
+  std::mutex mutex;    // of mail and losses, and what follows
+  std::function<void(std::int32_t, double)> hear_of_wait;
+  std::chrono::milliseconds long_wait = std::chrono::hours(1);
   std::condition_variable changed;
 };
 
@@ -251,22 +290,20 @@ void mesh::start(mesh_events events) {
   if (std::exchange(impl_->started, true))
     fail(error_code::invalid_argument,
          "a job runs one trainer; this is the second one");
-  impl_->loop.run([&] {
-    impl_->events = std::move(events);
-    for (std::int32_t p = 0; p < impl_->place.processes; ++p) {
-      auto& peer = impl_->at(p);
-      for (const auto& early : std::exchange(peer.early, {})) {
-        for (auto& each : early->frames)
-          impl_->arrived(p, std::move(each));
-        if (early->lost)
-          impl_->lose(p, *early->lost);
-      }
-      for (const auto& [purpose, with] : peer.lines)
-        impl_->listen(p, purpose, with);
-      peer.heard = clock::now();
-    }
-    impl_->keep_alive();
-  });
+  try {
+    impl_->loop.run([&] { impl_->begin(std::move(events)); });
+  } catch (...) {
+    stop();
+    throw;
+  }
+}
+
+void mesh::tell_of_waits(
+  std::chrono::milliseconds longer_than,
+  std::function<void(std::int32_t from, double seconds)> hear) {
+  const std::scoped_lock lock(impl_->mutex);
+  impl_->long_wait = std::max(longer_than, std::chrono::milliseconds(1));
+  impl_->hear_of_wait = std::move(hear);
 }
 
 void mesh::stop() {

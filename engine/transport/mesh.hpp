@@ -88,6 +88,11 @@ class mesh {
   /// An answer to tensors, on the line on which they came.
   void answer(std::int32_t to, frame what);
 
+  /// From now on `hear` is called by a thread whose `take` or `take_given` has
+  /// lasted so long, and again each time that doubles.
+  void tell_of_waits(
+    std::chrono::milliseconds longer_than,
+    std::function<void(std::int32_t from, double seconds)> hear);
   /// A message from the thread that calls to the one that calls `take` there.
   void mail(std::int32_t to, frame what);
   /// The next of a process, waited for. Throws `transport` when it is gone.

@@ -213,3 +213,108 @@ TEST_CASE("a read may take what a write waits for") {
     std::this_thread::yield();
   loop.run([&] { CHECK(written == 1); });
 }
+
+namespace {
+
+/// Always has more to read: heartbeats, one after the other.
+class endless final : public byte_stream {
+ public:
+  stream_progress read(void* into, std::size_t size) override {
+    const auto one = frame_start({frame_type::heartbeat, {}, {}});
+    auto* bytes = static_cast<char*>(into);
+    for (std::size_t i = 0; i < size; ++i)
+      bytes[i] = one[at_++ % one.size()];
+    return {stream_progress::state::moved, size};
+  }
+  stream_progress write(std::span<const iovec>) override {
+    return {stream_progress::state::moved, 1};
+  }
+  stream_progress finish_writing() override {
+    return {stream_progress::state::moved};
+  }
+  void close() override {}
+  wait_handle handle_to(stream_progress::state) const override {
+    return {-1, true};
+  }
+
+ private:
+  std::size_t at_ = 0;
+};
+
+/// Has nothing to read, and nowhere to wait.
+class without_handle final : public byte_stream {
+ public:
+  stream_progress read(void*, std::size_t) override {
+    return {stream_progress::state::needs_read};
+  }
+  stream_progress write(std::span<const iovec>) override {
+    return {stream_progress::state::moved, 1};
+  }
+  stream_progress finish_writing() override { return {}; }
+  void close() override {}
+  wait_handle handle_to(stream_progress::state) const override {
+    return {-1, true};
+  }
+};
+
+/// Why a connection of this stream is lost.
+std::string loss_of(stream_pointer stream, connection_events events) {
+  io_loop loop({.spin = std::chrono::microseconds(0)});
+  std::promise<std::string> lost;
+  events.lost = [&](const std::string& reason) { lost.set_value(reason); };
+  const auto with = connection::make(loop, std::move(stream));
+  with->start(std::move(events));
+  auto reason = lost.get_future();
+  if (reason.wait_for(std::chrono::seconds(60)) != std::future_status::ready)
+    return "it was not lost";
+  return reason.get();
+}
+
+}  // namespace
+
+TEST_CASE("a connection that never runs dry leaves others their turn") {
+  io_loop loop;
+  std::promise<void> ran;
+  std::atomic<bool> ends = false;
+  const auto busy = connection::make(loop, std::make_unique<endless>());
+  busy->start({.arrived = [&](const frame&) {
+    if (ends)
+      throw error(error_code::transport, "enough");
+  }});
+  loop.post([&] { loop.post([&] { ran.set_value(); }); });
+  const auto had_its_turn = ran.get_future().wait_for(std::chrono::seconds(20));
+  CHECK(had_its_turn == std::future_status::ready);
+  ends = true;
+  while (!busy->is_closed())
+    std::this_thread::yield();
+}
+
+TEST_CASE("what a link's events throw, or its descriptor, ends that link") {
+  CHECK(loss_of(std::make_unique<endless>(),
+                {.arrived = [](const frame&) { throw 3; }})
+          .find("of type int")
+        != std::string::npos);
+  CHECK(loss_of(std::make_unique<endless>(),
+                {.arrived = [](const frame&) { throw std::bad_alloc(); }})
+          .find("no memory")
+        != std::string::npos);
+  CHECK(loss_of(std::make_unique<without_handle>(),
+                {.arrived = [](const frame&) {}})
+          .find("Bad file descriptor")
+        != std::string::npos);
+}
+
+TEST_CASE("what is thrown on a loop's thread is told, and the loop goes on") {
+  io_loop loop;
+  std::promise<std::string> heard;
+  loop.run([&] {
+    loop.on_trouble(
+      [&](const std::string& reason) { heard.set_value(reason); });
+  });
+  loop.post([] { throw 3; });
+  CHECK(heard.get_future().get().find("of type int") != std::string::npos);
+  int ran = 0;
+  loop.run([&] { ++ran; });
+  CHECK(ran == 1);
+  loop.run([&] { loop.on_trouble({}); });
+}

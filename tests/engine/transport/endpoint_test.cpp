@@ -106,6 +106,13 @@ TEST_CASE("sockets of dead jobs are swept up, and nothing else") {
   for (const auto* name : {"alive.sock", "new.sock", "other", "file.sock"})
     CHECK(std::filesystem::exists(folder / name));
   remove_dead_sockets(folder / "missing");  // nothing to do
+  leave("meet-17-0badcafe");
+  for (const auto* name : {"other", "meet-17-0badcafe"})
+    ::utimensat(AT_FDCWD, (folder / name).c_str(), long_ago,
+                AT_SYMLINK_NOFOLLOW);
+  remove_dead_sockets(folder / "", "meet-", {});
+  CHECK_FALSE(std::filesystem::exists(folder / "meet-17-0badcafe"));
+  CHECK(std::filesystem::exists(folder / "other"));
 }
 
 TEST_CASE("what is no socket is left alone") {

@@ -58,3 +58,30 @@ TEST_CASE("a process that says nothing is told of, and its return") {
   a.stop();
   leaving.join();
 }
+
+TEST_CASE("who waits long for a message is told of") {
+  io_loop loop_a, loop_b;
+  auto ends = socket_pair();
+  mesh a(loop_a, {0, 2, 7});
+  a.add(1, line::control, connection::make(loop_a, std::move(ends.a)));
+  auto b = std::make_unique<mesh>(loop_b, job_place{1, 2, 7});
+  b->add(0, line::control, connection::make(loop_b, std::move(ends.b)));
+  mesh_events nothing;
+  nothing.arrived = [](std::int32_t, const frame&) {};
+  nothing.lost = [](std::int32_t, const std::string&) {};
+  a.start(nothing);
+  b->start(nothing);
+  std::vector<std::int32_t> told;
+  a.tell_of_waits(std::chrono::milliseconds(5),
+                  [&](std::int32_t from, double seconds) {
+                    CHECK(seconds > 0);
+                    told.push_back(from);
+                    if (told.size() == 2)
+                      b->mail(0, {frame_type::mail, "at last", {}});
+                  });
+  CHECK(a.take(1).head == "at last");
+  CHECK(told == std::vector<std::int32_t>{1, 1});
+  std::thread leaving([&] { b.reset(); });
+  a.stop();
+  leaving.join();
+}

@@ -1,0 +1,46 @@
+#include "troupe/engine/device/thrown.hpp"
+
+#include <c10/util/Exception.h>
+#include <cxxabi.h>
+#include <fmt/format.h>
+
+#include <cstdlib>
+#include <memory>
+
+namespace troupe {
+
+namespace {
+
+/// "int" of an exception that is one; a foreign one has no type.
+std::string thrown_type() {
+  const auto* type = abi::__cxa_current_exception_type();
+  if (type == nullptr)
+    return "of another language";
+  int status = 0;
+  const std::unique_ptr<char, decltype(&std::free)> readable{
+    abi::__cxa_demangle(type->name(), nullptr, nullptr, &status), &std::free};
+  return fmt::format("of type {}", status == 0 ? readable.get() : type->name());
+}
+
+}  // namespace
+
+std::string thrown_text() {
+  try {
+    throw;
+  } catch (const c10::Error& reason) {
+    return reason.what_without_backtrace();
+  } catch (const std::bad_alloc&) {
+    return "no memory could be allocated (std::bad_alloc)";
+  } catch (const std::exception& reason) {
+    return reason.what();
+  } catch (const char* reason) {
+    return reason == nullptr ? "a null text was thrown" : reason;
+  } catch (const std::string& reason) {
+    return reason;
+  } catch (...) {
+    return fmt::format("an exception {} was thrown, which is no std::exception",
+                       thrown_type());
+  }
+}
+
+}  // namespace troupe
