@@ -21,7 +21,8 @@ Example:
 
 Each process gets RANK, WORLD_SIZE, LOCAL_RANK and LOCAL_WORLD_SIZE. Its output
 stands after its number; when one fails, all end, and the first to fail is
-named. Exit code: that of the first process that failed.)";
+named: one that was killed or signalled before those that ended as it was gone.
+Exit code: that of the process that is named.)";
 
 struct launch_settings {
   std::int32_t processes = 2;

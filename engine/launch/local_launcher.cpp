@@ -52,6 +52,8 @@ class output_pipe {
       line(std::string_view(rest_).substr(begin, end - begin));
       begin = end + 1;
     }
+    for (; rest_.size() - begin >= longest_line; begin += longest_line)
+      line(std::string_view(rest_).substr(begin, longest_line));
     rest_.erase(0, begin);
   }
 
@@ -65,6 +67,8 @@ class output_pipe {
   }
 
  private:
+  static constexpr std::size_t longest_line = 64 * 1024;
+
   int handle_;
   std::string rest_;
 };
@@ -75,6 +79,35 @@ struct child {
   output_pipe out, err;
   bool has_ended = false;
 };
+
+/// How a process failed.
+struct failed_child {
+  std::int32_t process;
+  int status;  // its exit code, or the signal that killed it
+  bool killed;
+  bool told;  // to end, by this launcher, before
+
+  int exit_code() const { return status + (killed ? 128 : 0); }
+  /// By somebody else: it did not fail by itself, nor as another one had.
+  bool was_signalled() const {
+    constexpr std::array orderly{128 + SIGHUP, 128 + SIGINT, 128 + SIGTERM};
+    return !told
+           && (killed || std::ranges::find(orderly, status) != orderly.end());
+  }
+};
+
+/// Who was signalled is why the others ended, even if they were faster: it may
+/// have files to write.
+launch_outcome outcome_of(const std::vector<failed_child>& failed) {
+  if (failed.empty())
+    return {};
+  auto first = std::ranges::find_if(failed, &failed_child::was_signalled);
+  if (first == failed.end())
+    first = failed.begin();
+  return {first->exit_code(), first->process,
+          fmt::format("{} {}", first->killed ? "killed by signal" : "exit code",
+                      first->status)};
+}
 
 std::array<int, 2> make_pipe() {
   std::array<int, 2> ends{};
@@ -137,7 +170,7 @@ class launcher {
       each.out.close(printer(each, false));
       each.err.close(printer(each, true));
     }
-    return outcome_;
+    return outcome_of(failed_);
   }
 
  private:
@@ -249,13 +282,10 @@ class launcher {
       last_ended_ = clock::now();
       ::kill(-each.pid, SIGTERM);
       const bool killed = found.si_code != CLD_EXITED;
-      const auto code = found.si_status + (killed ? 128 : 0);
-      if (code == 0 || outcome_.exit_code != 0)
+      if (!killed && found.si_status == 0)
         continue;
-      outcome_ = {
-        code, each.process,
-        fmt::format("{} {}", killed ? "killed by signal" : "exit code",
-                    found.si_status)};
+      failed_.push_back(
+        {each.process, found.si_status, killed, told_since_.has_value()});
       if (!fails_since_)
         fails_since_ = clock::now();
     }
@@ -283,7 +313,7 @@ class launcher {
 
   const local_launch& what_;
   std::vector<child> children_;
-  launch_outcome outcome_;
+  std::vector<failed_child> failed_;  // in the order in which they ended
   clock::time_point last_ended_;
   std::optional<clock::time_point> fails_since_, told_since_;
   bool handed_on_ = false;

@@ -15,7 +15,8 @@ struct local_launch {
   /// The program's file, and its arguments.
   std::string program;
   std::vector<std::string> arguments{};
-  /// A line of a process's output, without its end; by the calling thread.
+  /// A line of a process's output, without its end; by the calling thread. A
+  /// line of 64 KiB or more comes in parts.
   std::function<void(std::int32_t process, std::string_view line,
                      bool is_error)>
     output;
@@ -31,7 +32,9 @@ struct local_launch {
 };
 
 struct launch_outcome {
-  int exit_code = 0;  // 0: all were 0; else of the first that failed
+  int exit_code = 0;  // 0: all were 0; else of the first to fail
+  /// The first that was killed or ended by a signal that this launcher did not
+  /// send; else the first that failed.
   std::int32_t first_to_fail = -1;
   std::string how{};  // "exit code 1", "killed by signal 9"
 };

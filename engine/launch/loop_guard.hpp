@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "troupe/engine/device/thrown.hpp"
 #include "troupe/schedules/error.hpp"
 
 namespace troupe {
@@ -28,7 +29,7 @@ class loop_guard {
       then(code, reason);
   }
 
-  /// `work`, while the guard has not ended; an `error` that it throws is told.
+  /// `work`, while the guard has not ended; what it throws is told.
   template <class... Given, class Work>
   std::function<void(Given...)> over(Work work) const {
     return [own = *this, work = std::move(work)](Given... given) {
@@ -37,6 +38,8 @@ class loop_guard {
           work(std::move(given)...);
       } catch (const error& reason) {
         own.fail(reason.code(), reason.what());
+      } catch (...) {
+        own.fail(error_code::internal, thrown_text());
       }
     };
   }

@@ -8,10 +8,12 @@
 #include <unistd.h>
 
 #include <array>
+#include <filesystem>
 #include <fstream>
 #include <random>
 
 #include "troupe/engine/launch/agent_store.hpp"
+#include "troupe/engine/transport/listener.hpp"
 #include "troupe/engine/transport/loopback.hpp"
 #include "troupe/schedules/error.hpp"
 
@@ -142,6 +144,15 @@ meeting_point in_own_folder(const launch_environment& place) {
           "MASTER_ADDR, MASTER_PORT and user"};
 }
 
+/// Sockets that processes of jobs which met there have left when they were
+/// killed.
+void remove_dead_lines(const std::string& path) {
+  const std::filesystem::path meeting(path);
+  const auto folder = meeting.parent_path();
+  remove_dead_sockets(folder.empty() ? "." : folder.string(),
+                      meeting.filename().string() + "-", {});
+}
+
 }  // namespace
 
 std::string host_name() {
@@ -156,6 +167,7 @@ meeting_point meeting_point_of(const job_options& options) {
   if (rendezvous.starts_with("unix:")) {
     require_no_lines_of_tcp(options);
     const auto path = parse_endpoint(rendezvous).path;
+    remove_dead_lines(path);
     return {rendezvous, "unix:" + path + own_suffix(), {}, "--rendezvous"};
   }
   if (!options.rendezvous.empty()) {

@@ -8,6 +8,8 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdio>
+#include <tuple>
 
 #include "../../temporary_folder.hpp"
 
@@ -90,4 +92,37 @@ TEST_CASE("who doesn't end though he was told to is killed") {
   const auto outcome = launch_locally(run.what);
   CHECK(outcome.exit_code == 128 + SIGKILL);
   CHECK(outcome.how == "killed by signal 9");
+}
+
+TEST_CASE("who was signalled is named, though others ended before") {
+  const temporary_folder folder;
+  const auto ready = folder / "ready";
+  const auto other = "if [ $RANK = 0 ]; then while [ ! -e " + ready
+                     + " ]; do sleep 0.01; done; exit 1; fi; touch " + ready
+                     + "; sleep 0.3; ";
+  for (const auto& [end, code, how] :
+       {std::tuple{"exit 143", 143, "exit code 143"},
+        {"exit 130", 130, "exit code 130"},
+        {"kill -KILL $$", 137, "killed by signal 9"}}) {
+    std::remove(ready.c_str());
+    scripts run(other + end, 2);
+    const auto outcome = launch_locally(run.what);
+    CHECK(outcome.first_to_fail == 1);
+    CHECK(outcome.exit_code == code);
+    CHECK(outcome.how == how);
+  }
+}
+
+TEST_CASE("a line that never ends comes in parts") {
+  scripts run("head -c 300000 /dev/zero | tr '\\0' x; echo; echo end");
+  std::size_t longest = 0, all = 0;
+  run.what.output = [&](std::int32_t, std::string_view line, bool) {
+    longest = std::max(longest, line.size());
+    all += line.size();
+    run.lines.emplace_back(line.substr(0, 8));
+  };
+  CHECK(launch_locally(run.what).exit_code == 0);
+  CHECK(longest <= 64 * 1024);
+  CHECK(all == 300000 + 3);
+  CHECK(run.wrote("end"));
 }
