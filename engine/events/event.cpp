@@ -23,8 +23,9 @@ void merge(std::vector<named_value>& into, const named_value& value) {
     if (known.name != value.name)
       continue;
     const auto count = known.count + value.count;
-    known.value =
-      (known.value * known.count + value.value * value.count) / count;
+    if (count > 0)
+      known.value =
+        (known.value * known.count + value.value * value.count) / count;
     known.count = count;
     return;
   }

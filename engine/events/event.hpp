@@ -19,7 +19,8 @@ struct named_value {
   double count = 1;
 };
 
-/// Adds to the mean of that name, weighing by counts.
+/// Adds to the mean of that name, weighing by counts; what nothing was counted
+/// for changes nothing.
 void merge(std::vector<named_value>& into, const named_value& value);
 
 /// Where in the job something happened. -1 where a part does not apply.

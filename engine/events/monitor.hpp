@@ -9,8 +9,16 @@
 
 namespace troupe {
 
-/// Thrown by a monitor to end the run with an error that gives its reason.
+/// Thrown by a monitor to end the run, after the step that runs, with an error
+/// that gives its reason.
 class stop_training : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+/// Thrown by a monitor to end the run, after the step that runs, as a success:
+/// early stopping. The monitor sees on until then.
+class end_training : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
@@ -31,8 +39,8 @@ struct monitor_limits {
 /// Something that watches a run: what it wants to see, and what to do with
 /// it. Each attached monitor has a thread and a mailbox of its own: `see` runs
 /// there, one event at a time, in causal order, and never delays a step. If it
-/// throws (but `stop_training`), the monitor is detached with a warning and
-/// the run goes on.
+/// throws (but `stop_training` and `end_training`), the monitor is detached
+/// with a warning and the run goes on.
 struct monitor {
   std::string name;
   subscription wants;

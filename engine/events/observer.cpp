@@ -1,11 +1,12 @@
 #include "troupe/engine/events/observer.hpp"
 
-#include <c10/core/StorageImpl.h>
+#include <ATen/core/grad_mode.h>
 
 #include <algorithm>
 #include <utility>
 
 #include "troupe/engine/device/clock.hpp"
+#include "troupe/engine/events/measured_memory.hpp"
 
 namespace troupe {
 
@@ -31,9 +32,6 @@ tensor_record record_of(tensor_kind kind,
   made.owner = std::move(owner);
   return made;
 }
-
-/// How closely a tensor is looked at; each knows what those before it do.
-enum class depth : std::uint8_t { none, extremes, statistics, histogram };
 
 depth depth_of(tensor_needs needs) {
   if (has(needs, tensor_needs::histogram))
@@ -69,69 +67,12 @@ class stopwatch {
 
 }  // namespace
 
-/// By storage, place in it, and version. A weak handle keeps a storage's
-/// address from being given to another while it is remembered, but not its
-/// bytes.
-class observer::memory {
- public:
-  struct measured {
-    depth known = depth::none;
-    tensor_statistics statistics = {};
-    std::size_t row = 0;  // of the device's, in place of the statistics
-  };
-
-  /// `measure` says what of a tensor that was not seen before so closely.
-  template <class Measure>
-  const measured& of(const at::Tensor& tensor, depth wanted,
-                     const Measure& measure) {
-    const auto* storage = tensor.storage().unsafeGetStorageImpl();
-    const auto [first, last] = known_.equal_range(storage);
-    for (auto at = first; at != last; ++at)
-      if (at->second.is(tensor) && at->second.found.known >= wanted)
-        return at->second.found;
-    return known_.emplace(storage, entry(tensor, measure()))->second.found;
-  }
-  void clear() { known_.clear(); }
-
- private:
-  static std::int64_t rows(const at::Tensor& tensor) {
-    return tensor.dim() == 0 ? 1 : tensor.size(0);
-  }
-
-  struct entry {
-    c10::weak_intrusive_ptr<c10::StorageImpl> holder;
-    std::int64_t offset, count, instances;
-    std::uint32_t version;
-    bool contiguous;
-    at::ScalarType dtype;
-    measured found;
-
-    entry(const at::Tensor& of, measured what)
-      : holder(of.storage().getWeakStorageImpl()),
-        offset(of.storage_offset()),
-        count(of.numel()),
-        instances(rows(of)),
-        version(of._version()),
-        contiguous(of.is_contiguous()),
-        dtype(of.scalar_type()),
-        found(std::move(what)) {}
-
-    bool is(const at::Tensor& tensor) const {
-      return contiguous && tensor.is_contiguous()
-             && offset == tensor.storage_offset() && count == tensor.numel()
-             && instances == rows(tensor) && version == tensor._version()
-             && dtype == tensor.scalar_type();
-    }
-  };
-  std::unordered_multimap<const c10::StorageImpl*, entry> known_;
-};
-
 observer::observer(const std::vector<module_entry>& modules,
                    parameter_list parameters, publisher publish,
                    rank_device* device)
   : publish_(std::move(publish)),
-    op_memory_(std::make_unique<memory>()),
-    step_memory_(std::make_unique<memory>()),
+    op_memory_(std::make_unique<measured_memory>()),
+    step_memory_(std::make_unique<measured_memory>()),
     device_(device) {
   if (device_)
     on_device_.emplace(device_->on()->kernels(), device_->device());
@@ -153,6 +94,7 @@ void observer::begin_step(std::shared_ptr<const tensor_interest> interest,
   unscale_ = unscale;
   watches_ = false;
   step_memory_->clear();
+  forget_leaves();
   if (!interest_ || interest_ == known_interest_)
     return;
   const stopwatch cost(cost_);
@@ -262,7 +204,7 @@ bool observer::is_on_device(const at::Tensor& tensor) const {
 }
 
 void observer::record(tensor_record made, const at::Tensor& tensor,
-                      tensor_needs needs, memory& measured) {
+                      tensor_needs needs, measured_memory& measured) {
   made.call = calls_;
   bool looks = tensor.defined() && depth_of(needs) != depth::none;
   if (tensor.defined()) {
@@ -286,15 +228,15 @@ void observer::record(tensor_record made, const at::Tensor& tensor,
 }
 
 void observer::measure_last(const at::Tensor& tensor, tensor_needs needs,
-                            memory& measured) {
+                            measured_memory& measured) {
   const auto wanted = depth_of(needs);
   const bool by_device = is_on_device(tensor);
   const auto& found = measured.of(tensor, wanted, [&] {
     if (!by_device)
-      return memory::measured{wanted, measured_to(wanted, tensor)};
+      return measured_memory::measured{wanted, measured_to(wanted, tensor)};
     to_measure_.push_back(tensor.detach());
     with_histogram_ = with_histogram_ || wanted == depth::histogram;
-    return memory::measured{
+    return measured_memory::measured{
       std::max(wanted, depth::statistics), {}, measured_++};
   });
   if (by_device)
@@ -307,8 +249,14 @@ void observer::follow_gradients(const watched& module,
                                 const observed_values& outputs) {
   if (module.activation_gradient == tensor_needs::none)
     return;
-  for (const auto& output : outputs)
-    if (output.tensor.defined() && output.tensor.requires_grad())
+  if (!at::GradMode::is_enabled())
+    return;
+  for (const auto& output : outputs) {
+    if (!output.tensor.defined() || !output.tensor.requires_grad())
+      continue;
+    if (output.tensor.is_leaf())
+      follow_leaf(module, output);
+    else
       output.tensor.register_hook(
         [this, &module,
          place =
@@ -316,10 +264,61 @@ void observer::follow_gradients(const watched& module,
           const at::Tensor& gradient) {
           gradient_arrived(module, place, gradient);
         });
+  }
+}
+
+struct observer::followed_leaf {
+  struct call {
+    const watched* module;
+    observed_value place;
+    std::int32_t microbatch;
+    std::int16_t slice;
+  };
+  c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl> what;
+  std::vector<call> calls = {};
+};
+
+void observer::follow_leaf(const watched& module,
+                           const observed_value& output) {
+  auto& leaf = leaves_[output.tensor.unsafeGetTensorImpl()];
+  if (!leaf) {
+    leaf = std::make_shared<followed_leaf>(followed_leaf{
+      decltype(followed_leaf::what)(output.tensor.getIntrusivePtr())});
+    // The leaf may outlive this observer, which alone owns what is followed.
+    output.tensor.register_hook(
+      [this, known = std::weak_ptr(leaf)](const at::Tensor& gradient) {
+        if (const auto at = known.lock())
+          leaf_arrived(*at, gradient);
+      });
+  }
+  leaf->calls.push_back({&module,
+                         {{}, output.content, output.index, output.inner},
+                         event_.source.microbatch,
+                         event_.source.slice});
+}
+
+/// Of the calls whose backward runs now; others' gradients are still to come.
+void observer::leaf_arrived(followed_leaf& at, const at::Tensor& gradient) {
+  std::erase_if(at.calls, [&](const followed_leaf::call& call) {
+    if (call.microbatch != event_.source.microbatch
+        || call.slice != event_.source.slice)
+      return false;
+    gradient_arrived(*call.module, call.place, gradient);
+    return true;
+  });
+}
+
+void observer::forget_leaves() {
+  std::erase_if(leaves_, [](auto& item) {
+    item.second->calls.clear();
+    return item.second->what.expired();
+  });
 }
 
 void observer::gradient_arrived(const watched& module, const observed_value& of,
                                 const at::Tensor& gradient) {
+  if (!watches_ || pass_ != pass::backward)
+    return;
   const stopwatch cost(cost_);
   record_values(module, tensor_kind::activation_gradient,
                 module.activation_gradient,

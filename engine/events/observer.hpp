@@ -14,6 +14,8 @@
 
 namespace troupe {
 
+class measured_memory;
+
 /// A module of a stage, under its dotted name in the unsplit model.
 struct module_entry {
   const torch::nn::Module* module = nullptr;
@@ -82,22 +84,28 @@ class observer {
     at::Tensor value;
     tensor_needs parameter, gradient;
   };
-  /// Remembers what was measured in this op, or of weights in this step.
-  class memory;
-
   void record_values(const watched& module, tensor_kind kind,
                      tensor_needs needs, const observed_values& values);
   void record_weights(const watched& module);
   void record(tensor_record made, const at::Tensor& tensor, tensor_needs needs,
-              memory& measured);
+              measured_memory& measured);
   bool is_on_device(const at::Tensor& tensor) const;
   void measure_last(const at::Tensor& tensor, tensor_needs needs,
-                    memory& measured);
+                    measured_memory& measured);
   void unscale_last(double factor);
   void follow_gradients(const watched& module, const observed_values& outputs);
+  void follow_leaf(const watched& module, const observed_value& output);
+  struct followed_leaf;
+  void leaf_arrived(followed_leaf& at, const at::Tensor& gradient);
+  void forget_leaves();
   void gradient_arrived(const watched& module, const observed_value& of,
                         const at::Tensor& gradient);
 
+  /// Outputs that are leaves of the graph, such as parameters: they outlive
+  /// the op and even the step, so that each has one hook, and here are the
+  /// calls whose gradients are still to come.
+  std::unordered_map<const c10::TensorImpl*, std::shared_ptr<followed_leaf>>
+    leaves_;
   std::unordered_map<const torch::nn::Module*, watched> modules_;
   std::vector<watched_parameter> parameters_;
   std::unordered_map<std::string, std::shared_ptr<const tensor_owner>> losses_;
@@ -112,7 +120,7 @@ class observer {
   pass pass_ = pass::forward;
   tensors_event event_;
   std::int32_t calls_ = 0;
-  std::unique_ptr<memory> op_memory_, step_memory_;
+  std::unique_ptr<measured_memory> op_memory_, step_memory_;
   /// What a record's statistics will be: some of the device's, times a factor.
   struct expected_row {
     std::size_t record, row;

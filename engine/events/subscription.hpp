@@ -32,6 +32,8 @@ struct subscription {
   bool wants(tensor_kind kind, const std::string& name) const;
   /// Whether an event is for this monitor; of a tensors_event a part may be.
   bool covers(const event& event) const;
+
+  friend bool operator==(const subscription&, const subscription&) = default;
 };
 
 /// Throws `invalid_argument` for what could never be meant: a malformed glob,

@@ -1,10 +1,14 @@
 #include <ATen/ops/arange.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>
+#include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
 #include <cmath>
 
+#include <torch/csrc/autograd/variable.h>
+
+#include "troupe/engine/events/kept_interest.hpp"
 #include "troupe/engine/events/observe.hpp"
 
 using namespace troupe;
@@ -22,6 +26,13 @@ struct several : torch::nn::Module {
   forward(const at::Tensor& x, int) {
     return {x, std::nullopt, {x + 1, x + 2}};
   }
+};
+
+/// Gives its parameter itself, a leaf of the graph.
+struct giving : torch::nn::Module {
+  giving() { weight = register_parameter("weight", at::full({2}, 2.0)); }
+  at::Tensor forward(int) { return weight; }
+  at::Tensor weight;
 };
 
 constexpr auto everything = module_kinds | tensor_kind::parameter
@@ -246,4 +257,75 @@ TEST_CASE("metrics are merged by the thread's observer") {
   report_metric("a", 3);
   report_metric("a", 5);
   CHECK(b.eyes.take_metrics().at(0).value == 4);
+}
+
+TEST_CASE("an output that is a parameter is followed in its own step alone") {
+  const auto table = std::make_shared<giving>();
+  std::vector<std::pair<std::int64_t, std::int32_t>> seen;
+  observer eyes({{table.get(), "table"}}, {}, [&](tensors_event event) {
+    for (const auto& record : event.tensors) {
+      CHECK(part_text(record) == "gradient of output");
+      CHECK(record.statistics.max_abs == event.source.microbatch + 1);
+      seen.emplace_back(event.source.step, event.source.microbatch);
+    }
+  });
+  const auto interest = std::make_shared<const tensor_interest>(
+    std::vector<subscription>{{.tensors = tensor_kind::activation_gradient}});
+  const auto at = [](std::int64_t step, std::int32_t microbatch) {
+    event_source source;
+    source.step = step;
+    source.microbatch = microbatch;
+    return source;
+  };
+  for (std::int64_t step = 1; step <= 40; ++step) {
+    eyes.begin_step(step % 2 == 1 ? interest : nullptr);
+    std::vector<at::Tensor> losses;
+    for (std::int32_t k = 0; k < 2; ++k) {
+      eyes.begin_op(at(step, k), observer::pass::forward, 1);
+      const observer_scope scope(&eyes);
+      losses.push_back((observe(table, 0) * (k + 1)).sum());
+      const at::NoGradGuard no_grad;
+      observe(table, 0);  // as a forward that is run again later
+      eyes.end_op();
+    }
+    for (std::int32_t k = 0; k < 2; ++k) {
+      eyes.begin_op(at(step, k), observer::pass::backward, 1);
+      losses[static_cast<std::size_t>(k)].backward();
+      eyes.end_op();
+    }
+  }
+  CHECK(seen.size() == 20 * 2);
+  CHECK(std::ranges::count(seen, std::pair<std::int64_t, std::int32_t>{39, 1})
+        == 1);
+  const auto* meta = torch::autograd::impl::get_autograd_meta(table->weight);
+  CHECK(meta->cpp_hooks_list_->size() == 1);
+}
+
+TEST_CASE("a followed parameter may outlive its observer") {
+  const auto table = std::make_shared<giving>();
+  auto loss = at::Tensor{};
+  {
+    observer eyes({{table.get(), "table"}}, {}, [](const tensors_event&) {});
+    eyes.begin_step(std::make_shared<const tensor_interest>(
+      std::vector<subscription>{{.tensors = module_kinds}}));
+    eyes.begin_op({}, observer::pass::forward, 1);
+    const observer_scope scope(&eyes);
+    loss = observe(table, 0).sum();
+    eyes.end_op();
+  }
+  loss.backward();
+  CHECK(table->weight.grad().defined());
+}
+
+TEST_CASE("the same subscriptions are one interest, step after step") {
+  kept_interest kept;
+  const std::vector<subscription> some{{.tensors = tensor_kind::input}};
+  const std::vector<subscription> others{
+    {.tensors = tensor_kind::input, .names = "head"}};
+  const auto first = kept.of(some);
+  CHECK(kept.of(std::vector(some)) == first);
+  CHECK(kept.of({}) == nullptr);
+  CHECK(kept.of(some) == first);
+  CHECK(kept.of(others) != first);
+  CHECK(kept.of(others)->subscriptions() == others);
 }

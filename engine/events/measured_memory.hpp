@@ -1,0 +1,72 @@
+#pragma once
+
+#include <c10/core/StorageImpl.h>
+
+#include <unordered_map>
+#include <utility>
+
+#include "troupe/engine/events/statistics.hpp"
+
+namespace troupe {
+
+/// How closely a tensor is looked at; each knows what those before it do.
+enum class depth : std::uint8_t { none, extremes, statistics, histogram };
+
+/// Remembers what was measured in an op, or of weights in a step: by storage,
+/// place in it, and version. A weak handle keeps a storage's address from being
+/// given to another while it is remembered, but not its bytes.
+class measured_memory {
+ public:
+  struct measured {
+    depth known = depth::none;
+    tensor_statistics statistics = {};
+    std::size_t row = 0;  // of the device's, in place of the statistics
+  };
+
+  /// `measure` says what of a tensor that was not seen before so closely.
+  template <class Measure>
+  const measured& of(const at::Tensor& tensor, depth wanted,
+                     const Measure& measure) {
+    const auto* storage = tensor.storage().unsafeGetStorageImpl();
+    const auto [first, last] = known_.equal_range(storage);
+    for (auto at = first; at != last; ++at)
+      if (at->second.is(tensor) && at->second.found.known >= wanted)
+        return at->second.found;
+    return known_.emplace(storage, entry(tensor, measure()))->second.found;
+  }
+  void clear() { known_.clear(); }
+
+ private:
+  static std::int64_t rows(const at::Tensor& tensor) {
+    return tensor.dim() == 0 ? 1 : tensor.size(0);
+  }
+
+  struct entry {
+    c10::weak_intrusive_ptr<c10::StorageImpl> holder;
+    std::int64_t offset, count, instances;
+    std::uint32_t version;
+    bool contiguous;
+    at::ScalarType dtype;
+    measured found;
+
+    entry(const at::Tensor& of, measured what)
+      : holder(of.storage().getWeakStorageImpl()),
+        offset(of.storage_offset()),
+        count(of.numel()),
+        instances(rows(of)),
+        version(of._version()),
+        contiguous(of.is_contiguous()),
+        dtype(of.scalar_type()),
+        found(std::move(what)) {}
+
+    bool is(const at::Tensor& tensor) const {
+      return contiguous && tensor.is_contiguous()
+             && offset == tensor.storage_offset() && count == tensor.numel()
+             && instances == rows(tensor) && version == tensor._version()
+             && dtype == tensor.scalar_type();
+    }
+  };
+  std::unordered_multimap<const c10::StorageImpl*, entry> known_;
+};
+
+}  // namespace troupe
