@@ -6,12 +6,12 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdlib>
-#include <cstring>
 #include <filesystem>
+#include <random>
 #include <utility>
 
 #include "troupe/schedules/error.hpp"
+#include "troupe/schedules/patient_write.hpp"
 
 namespace troupe {
 
@@ -27,25 +27,55 @@ bool is_special(const std::string& path) {
 /// A link's target, so that it is the target that is replaced.
 std::string without_links(std::string path) {
   std::error_code trouble;
-  if (std::filesystem::is_symlink(path, trouble))
+  if (std::filesystem::is_symlink(path, trouble) && !is_special(path))
     return std::filesystem::weakly_canonical(path, trouble).string();
   return path;
+}
+
+std::string random_suffix() {
+  std::random_device random;
+  return fmt::format(".{:08x}", random());
+}
+
+/// A rename is on the disk once its folder is. Who may not read the folder, or
+/// has one on a file system that knows no such thing, goes without.
+bool synchronise_folder_of(const std::string& path) {
+  const auto folder = std::filesystem::path(path).parent_path();
+  const auto handle = ::open(folder.empty() ? "." : folder.c_str(),
+                             O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (handle < 0)
+    return true;
+  const bool done = ::fsync(handle) == 0 || errno != EIO;
+  const auto reason = errno;
+  ::close(handle);
+  errno = reason;
+  return done;
 }
 
 }  // namespace
 
 atomic_file::atomic_file(std::string path)
   : path_(without_links(std::move(path))) {
-  if (is_special(path_)) {
-    descriptor_ = ::open(path_.c_str(), O_WRONLY | O_CLOEXEC);
-    in_place_ = true;
-  } else {
-    temporary_ = path_ + ".XXXXXX";
-    descriptor_ = ::mkostemp(temporary_.data(), O_CLOEXEC);
-  }
+  in_place_ = is_special(path_);
+  if (in_place_)
+    descriptor_ = open_in_place(path_.c_str());
+  else
+    create();
   if (descriptor_ < 0) {
     temporary_.clear();
     fail("created");
+  }
+}
+
+/// With the rights that the system gives new files: asking for the mask of the
+/// process would change it for all threads.
+void atomic_file::create() {
+  for (int i = 0; i < 100 && descriptor_ < 0; ++i) {
+    temporary_ = path_ + random_suffix();
+    descriptor_ =
+      ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (descriptor_ < 0 && errno != EEXIST)
+      return;
   }
 }
 
@@ -57,33 +87,25 @@ atomic_file::~atomic_file() {
 }
 
 void atomic_file::write(std::string_view bytes) {
-  while (!bytes.empty()) {
-    const auto count = ::write(descriptor_, bytes.data(), bytes.size());
-    if (count < 0 && errno == EINTR)
-      continue;
-    if (count < 0)
-      fail("written");
-    bytes.remove_prefix(static_cast<std::size_t>(count));
-  }
+  if (!write_all(descriptor_, bytes))
+    fail("written");
 }
 
 void atomic_file::commit() {
-  const auto mask = ::umask(0);
-  ::umask(mask);
-  const auto rights = static_cast<mode_t>(0666 & ~mask);
-  if (!in_place_
-      && (::fchmod(descriptor_, rights) != 0 || ::fsync(descriptor_) != 0))
+  if (!in_place_ && ::fsync(descriptor_) != 0)
     fail("written");
   if (::close(std::exchange(descriptor_, -1)) != 0)
     fail("written");
   if (!in_place_ && ::rename(temporary_.c_str(), path_.c_str()) != 0)
     fail("put in place");
   temporary_.clear();
+  if (!in_place_ && !synchronise_folder_of(path_))
+    fail("put on the disk");
 }
 
 void atomic_file::fail(const char* doing) const {
   troupe::fail(error_code::io, "{}: can't be {}: {}", path_, doing,
-               std::strerror(errno));
+               write_problem(errno));
 }
 
 void write_file_atomically(const std::string& path, std::string_view bytes) {

@@ -6,9 +6,10 @@
 namespace troupe {
 
 /// A file that appears whole or not at all: written beside its place under a
-/// temporary name, synchronised, and renamed; a link's target is replaced, not
-/// the link. What can't be renamed over (a pipe, a device) is written in
-/// place. Not thread-safe.
+/// temporary name, synchronised, and renamed, and the folder synchronised; a
+/// link's target is replaced, not the link. Its rights are those of any new
+/// file. What can't be renamed over (a pipe, a device) is written in place. One
+/// thread uses it, and others may use others.
 class atomic_file {
  public:
   /// Throws `io` with the path and the system's reason, as all members do
@@ -23,6 +24,7 @@ class atomic_file {
   void commit();
 
  private:
+  void create();
   [[noreturn]] void fail(const char* doing) const;
 
   std::string path_;

@@ -5,12 +5,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cstring>
-#include <limits>
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "troupe/engine/checkpoint/safetensors_header.hpp"
 #include "troupe/engine/data/mapped_file.hpp"
 #include "troupe/schedules/atomic_file.hpp"
 #include "troupe/schedules/error.hpp"
@@ -23,35 +22,8 @@ using json = nlohmann::ordered_json;
 
 constexpr std::uint64_t max_header_bytes = 100'000'000;
 
-constexpr std::array<std::pair<const char*, at::ScalarType>, 9> dtypes = {
-  {{"F64", at::kDouble},
-   {"F32", at::kFloat},
-   {"F16", at::kHalf},
-   {"BF16", at::kBFloat16},
-   {"I64", at::kLong},
-   {"I32", at::kInt},
-   {"I16", at::kShort},
-   {"U8", at::kByte},
-   {"BOOL", at::kBool}}};
-
 [[noreturn]] void bad(const std::string& path, const std::string& what) {
   fail(error_code::invalid_checkpoint, "{}: {}", path, what);
-}
-
-std::string dtype_name(const std::string& path, at::ScalarType type) {
-  for (const auto& [name, known] : dtypes)
-    if (known == type)
-      return name;
-  bad(path,
-      fmt::format("safetensors has no name for dtype {}", c10::toString(type)));
-}
-
-at::ScalarType dtype_of(const std::string& path, const std::string& tensor,
-                        const std::string& name) {
-  for (const auto& [known, type] : dtypes)
-    if (name == known)
-      return type;
-  bad(path, fmt::format("tensor '{}' has unknown dtype '{}'", tensor, name));
 }
 
 std::string header_of(const std::string& path, const parameter_list& tensors,
@@ -64,7 +36,7 @@ std::string header_of(const std::string& path, const parameter_list& tensors,
     const auto end = offset + tensor.nbytes();
     if (header.contains(name))
       bad(path, fmt::format("two tensors are named '{}'", name));
-    header[name] = {{"dtype", dtype_name(path, tensor.scalar_type())},
+    header[name] = {{"dtype", safetensors_dtype(path, tensor.scalar_type())},
                     {"shape", tensor.sizes().vec()},
                     {"data_offsets", {offset, end}}};
     offset = end;
@@ -74,77 +46,7 @@ std::string header_of(const std::string& path, const parameter_list& tensors,
   return text;
 }
 
-/// One tensor as the header describes it.
-struct entry {
-  std::string name;
-  at::ScalarType dtype;
-  std::vector<std::int64_t> shape;
-  std::uint64_t begin = 0;
-  std::uint64_t end = 0;
-};
-
-std::uint64_t bytes_of(const std::string& path, const entry& item) {
-  std::uint64_t bytes = c10::elementSize(item.dtype);
-  for (const auto size : item.shape) {
-    if (size < 0
-        || (size > 0
-            && bytes > std::numeric_limits<std::uint64_t>::max()
-                         / static_cast<std::uint64_t>(size)))
-      bad(path, fmt::format("tensor '{}' has an impossible shape", item.name));
-    bytes *= static_cast<std::uint64_t>(size);
-  }
-  return bytes;
-}
-
-entry parse_entry(const std::string& path, const std::string& name,
-                  const nlohmann::json& fields) {
-  try {
-    entry item{name, dtype_of(path, name, fields.at("dtype")),
-               fields.at("shape").get<std::vector<std::int64_t>>()};
-    const auto& offsets = fields.at("data_offsets");
-    item.begin = offsets.at(0).get<std::uint64_t>();
-    item.end = offsets.at(1).get<std::uint64_t>();
-    return item;
-  } catch (const nlohmann::json::exception&) {
-    bad(path,
-        fmt::format("tensor '{}' lacks a dtype, a shape or its offsets", name));
-  }
-}
-
-void require_no_holes(const std::string& path, std::vector<entry>& entries,
-                      std::uint64_t data_bytes) {
-  std::ranges::sort(entries, {}, &entry::begin);
-  std::uint64_t at = 0;
-  for (const auto& item : entries) {
-    if (item.begin != at || item.end < item.begin
-        || item.end - item.begin != bytes_of(path, item))
-      bad(path, fmt::format("tensor '{}' has offsets {}..{} where {}..{} was "
-                            "expected",
-                            item.name, item.begin, item.end, at,
-                            at + bytes_of(path, item)));
-    at = item.end;
-  }
-  if (at != data_bytes)
-    bad(path, fmt::format("its header describes {} bytes of data, the file "
-                          "has {}",
-                          at, data_bytes));
-}
-
-std::vector<entry> parse_header(const std::string& path, std::string_view text,
-                                std::uint64_t data_bytes) {
-  // In order of names: an ordered one looks through all keys for each.
-  const auto header = nlohmann::json::parse(text, nullptr, false);
-  if (!header.is_object())
-    bad(path, "its header is not a JSON object; is it a safetensors file?");
-  std::vector<entry> entries;
-  for (const auto& [name, fields] : header.items())
-    if (name != "__metadata__")
-      entries.push_back(parse_entry(path, name, fields));
-  require_no_holes(path, entries, data_bytes);
-  return entries;
-}
-
-at::Tensor copy_out(const entry& item, const std::byte* data) {
+at::Tensor copy_out(const safetensors_entry& item, const std::byte* data) {
   auto tensor = at::empty(item.shape, item.dtype);
   if (tensor.numel() > 0)
     std::memcpy(tensor.mutable_data_ptr(), data + item.begin,
@@ -205,8 +107,8 @@ parameter_list read_safetensors(const std::string& path) {
     reinterpret_cast<const char*>(bytes.data()) + sizeof(length), length);
   const auto* data = bytes.data() + sizeof(length) + length;
   parameter_list tensors;
-  for (const auto& item :
-       parse_header(path, text, bytes.size() - sizeof(length) - length))
+  for (const auto& item : parse_safetensors_header(
+         path, text, bytes.size() - sizeof(length) - length))
     tensors.emplace_back(item.name, copy_out(item, data));
   return tensors;
 }

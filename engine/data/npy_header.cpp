@@ -47,6 +47,11 @@ struct header_text {
 header_text read_header_text(const std::string& path,
                              std::span<const std::byte> bytes) {
   const auto version = static_cast<unsigned>(bytes[6]);
+  const auto minor = static_cast<unsigned>(bytes[7]);
+  if (version < 1 || version > 3 || minor != 0)
+    bad(path, fmt::format("is a .npy file of version {}.{}; 1.0, 2.0 and 3.0 "
+                          "are known",
+                          version, minor));
   const std::size_t length_bytes = version == 1 ? 2 : 4;
   const auto begin = magic.size() + 2 + length_bytes;
   std::uint32_t length = 0;

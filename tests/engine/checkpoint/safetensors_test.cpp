@@ -120,6 +120,78 @@ TEST_CASE("damaged files are refused with a reason") {
           "impossible shape");
 }
 
+namespace {
+
+/// Of `fields` in place of those of one tensor of no bytes.
+void refused_header(const std::string& header, const std::string& reason) {
+  const temporary_folder folder;
+  const auto path = folder.write("x.safetensors", with_header(header, 0));
+  INFO(reason);
+  CHECK_THROWS_MATCHES(
+    read_safetensors(path), error,
+    MessageMatches(ContainsSubstring(path) && ContainsSubstring(reason)));
+}
+
+}  // namespace
+
+TEST_CASE("what a JSON parser would pass is refused by name") {
+  const std::string empty =
+    R"({"dtype":"F32","shape":[0],"data_offsets":[0,0]})";
+  const auto tensor = [](const std::string& fields) {
+    return R"({"a":{)" + fields + "}}";
+  };
+  refused_header(R"({"a":)" + empty + R"(,"a":)" + empty + "}",
+                 "'a' is there twice");
+  refused_header(tensor(R"("dtype":"F32","dtype":"F32","shape":[0],)"
+                        R"("data_offsets":[0,0])"),
+                 "'a' has 'dtype' twice");
+  refused_header("\xEF\xBB\xBF{}", "not a JSON object");
+  refused_header(std::string("{}\0", 3), "not a JSON object");
+  refused_header(std::string("{}\0{}", 5), "not a JSON object");
+  refused_header(" {}", "not a JSON object");
+  refused_header(
+    tensor(R"("dtype":"F32","shape":[0],"data_offsets":[0.0,0.5])"),
+    "'a' has 0.0 in its data_offsets");
+  refused_header(tensor(R"("dtype":"F32","shape":[0.5],"data_offsets":[0,0])"),
+                 "'a' has 0.5 in its shape");
+  refused_header(tensor(R"("dtype":"F32","shape":[0],"data_offsets":[-1,0])"),
+                 "'a' has -1 in its data_offsets");
+  refused_header(tensor(R"("dtype":"F32","shape":[0],"data_offsets":[0,0,0])"),
+                 "lacks");
+  refused_header(tensor(R"("dtype":"F32","shape":{"x":0},"data_offsets":[])"),
+                 "in its shape");
+  refused_header(R"({"__metadata__":{"a":1}})", "metadata 'a' is no text");
+  refused_header(R"({"a":3})", "'a' is no object");
+}
+
+TEST_CASE("a shape whose strides are no numbers is refused by name") {
+  refused_header(R"({"a":{"dtype":"F32","shape":[0,4611686018427387904,)"
+                 R"(4611686018427387904],"data_offsets":[0,0]}})",
+                 "'a' has an impossible shape");
+}
+
+TEST_CASE("a header of brackets alone is refused at once") {
+  const temporary_folder folder;
+  const std::string brackets(50'000'000, '[');
+  for (const auto* begin : {"", R"({"a":{"b":)"}) {
+    const auto path = folder.write("x", with_header(begin + brackets, 0));
+    const auto before = std::chrono::steady_clock::now();
+    CHECK_THROWS_AS(read_safetensors(path), error);
+    CHECK(std::chrono::steady_clock::now() - before < std::chrono::seconds(2));
+  }
+}
+
+TEST_CASE("an empty tensor may stand anywhere") {
+  const temporary_folder folder;
+  const auto path = folder.write(
+    "x", with_header(R"({"b":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},)"
+                     R"("a":{"dtype":"F32","shape":[0],"data_offsets":[4,4]},)"
+                     R"("c":{"dtype":"F32","shape":[1],"data_offsets":[4,8]},)"
+                     R"("d":{"dtype":"F32","shape":[0],"data_offsets":[0,0]}})",
+                     8));
+  CHECK(read_safetensors(path).size() == 4);
+}
+
 TEST_CASE("a header of many tensors is read soon") {
   std::string header = "{";
   for (int i = 0; i < 100'000; ++i)

@@ -110,6 +110,11 @@ TEST_CASE("bad token files are refused with a reason") {
   refused("d.npy", npy_file("<u2", "(1, 2)", "abcd"), "not one-dimensional");
   refused("s.npy", npy_file("<u2", "(3,)", "abcd"), "announces 6 bytes");
   refused("c.npy", npy_file("<u2", "(3,)", "").substr(0, 20), "cut off");
+  for (const std::size_t at : {6U, 7U}) {
+    auto version = npy_file("<u2", "(1,)", "ab");
+    version[at] = 9;
+    refused("9.npy", version, at == 6 ? "version 9.0" : "version 1.9");
+  }
   // Longer than the stack has room for what calls itself for each byte.
   constexpr std::uint32_t length = 1 << 20;
   for (const std::string begin : {"{'descr': '", "{'shape': (", "{'descr':"})

@@ -1,0 +1,87 @@
+#include "troupe/schedules/patient_write.hpp"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+
+namespace troupe {
+
+namespace {
+
+using clock = std::chrono::steady_clock;
+
+clock::time_point after(double seconds) {
+  return clock::now()
+         + std::chrono::duration_cast<clock::duration>(
+           std::chrono::duration<double>(seconds));
+}
+
+int milliseconds_until(clock::time_point when) {
+  const auto left =
+    std::chrono::ceil<std::chrono::milliseconds>(when - clock::now()).count();
+  return static_cast<int>(std::clamp<std::int64_t>(left, 0, 1 << 30));
+}
+
+/// False, with `errno`, where it takes nothing.
+bool await_room(int descriptor, double patience) {
+  const auto until = after(patience);
+  for (;;) {
+    pollfd each{descriptor, POLLOUT, 0};
+    const auto ready = ::poll(&each, 1, milliseconds_until(until));
+    if (ready > 0)
+      return true;
+    if (ready < 0 && errno == EINTR)
+      continue;
+    if (ready == 0)
+      errno = ETIMEDOUT;
+    return false;
+  }
+}
+
+}  // namespace
+
+int open_in_place(const char* path, double patience) {
+  constexpr auto step = 20;
+  const auto until = after(patience);
+  for (;;) {
+    const auto opened = ::open(path, O_WRONLY | O_CLOEXEC | O_NONBLOCK);
+    if (opened >= 0 || errno != ENXIO)
+      return opened;
+    const auto left = milliseconds_until(until);
+    if (left == 0) {
+      errno = ENXIO;
+      return -1;
+    }
+    ::poll(nullptr, 0, std::min(left, step));
+  }
+}
+
+bool write_all(int descriptor, std::string_view bytes, double patience) {
+  while (!bytes.empty()) {
+    const auto count = ::write(descriptor, bytes.data(), bytes.size());
+    if (count >= 0) {
+      bytes.remove_prefix(static_cast<std::size_t>(count));
+      continue;
+    }
+    if (errno == EAGAIN && !await_room(descriptor, patience))
+      return false;
+    if (errno != EINTR && errno != EAGAIN)
+      return false;
+  }
+  return true;
+}
+
+std::string write_problem(int reason) {
+  if (reason == ENXIO)
+    return "nobody reads this pipe; start its reader first";
+  if (reason == ETIMEDOUT)
+    return "the reader of this pipe takes nothing";
+  return std::strerror(reason);
+}
+
+}  // namespace troupe
