@@ -13,7 +13,7 @@ namespace troupe {
 /// any thread. Throws `io`.
 class append_file {
  public:
-  /// Replaces what was there.
+  /// Replaces what was there, unless somebody else is writing it.
   explicit append_file(std::string path);
   append_file(const append_file&) = delete;
   append_file& operator=(const append_file&) = delete;
@@ -23,8 +23,6 @@ class append_file {
   const std::string& path() const { return path_; }
 
  private:
-  bool put(std::string_view piece) const;
-
   std::string path_;
   int file_;
   std::int64_t size_ = 0;

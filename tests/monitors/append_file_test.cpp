@@ -106,3 +106,19 @@ TEST_CASE("pieces of several threads don't mix") {
     REQUIRE(line == std::string(99, line.at(0)));
   CHECK(lines == 800);
 }
+
+TEST_CASE("a file that another one writes is refused, and keeps its lines") {
+  const temporary_folder folder;
+  const auto path = folder / "log";
+  {
+    append_file first(path);
+    first.write("one\n");
+    CHECK_THROWS_MATCHES(
+      append_file(path), error,
+      MessageMatches(ContainsSubstring(path + ": another job writes")));
+    first.write("two\n");
+    CHECK(content(path) == "one\ntwo\n");
+  }
+  const append_file second(path);
+  CHECK(content(path).empty());
+}
