@@ -19,7 +19,8 @@ function(troupe_fuzz)
   set(folder ${PROJECT_SOURCE_DIR}/${arg_DIRECTORY})
   file(GLOB sources CONFIGURE_DEPENDS ${folder}/*.cpp)
   list(TRANSFORM arg_HARNESS PREPEND ${folder}/)
-  list(REMOVE_ITEM sources ${arg_HARNESS} ${folder}/coverage.cpp)
+  list(REMOVE_ITEM sources ${arg_HARNESS} ${folder}/coverage.cpp
+    ${folder}/custom_mutator.cpp)
   set(names)
   foreach(source ${sources})
     cmake_path(GET source STEM name)
@@ -87,7 +88,7 @@ function(troupe_fuzz_programs names)
   add_custom_target(fuzz)
   foreach(name ${names})
     troupe_program(fuzz_${name} OUTPUT fuzz/${name} PCH "${arg_PCH}"
-      SOURCES ${folder}/${name}.cpp
+      SOURCES ${folder}/${name}.cpp ${folder}/custom_mutator.cpp
       DEPENDS fuzz_shared ${arg_DEPENDS} ${LIBFUZZER})
     target_link_options(fuzz_${name} PRIVATE LINKER:-z,muldefs)
     add_dependencies(fuzz fuzz_${name})

@@ -24,7 +24,7 @@ enum : std::uint8_t {
 
 struct stage_state {
   bool whole = false;
-  bool reduced = false;
+  std::uint32_t closed = 0;  // a bit for each kind of op at its end
   std::int32_t backwards_left = 0;
 };
 
@@ -44,6 +44,7 @@ class lane_checker {
     for_each_op([&](const plan_op& what) { check(what); });
     for (const auto& what : plan_.ops)
       check_sent(what);
+    for_each_op([&](const plan_op& what) { check_used(what); });
     check_edges();
   }
 
@@ -97,10 +98,9 @@ class lane_checker {
       case plan_op_kind::release:
         return check_shard(what);
       case plan_op_kind::reduce:
-        return check_reduce(what);
       case plan_op_kind::gradient_norm:
       case plan_op_kind::update:
-        return;
+        return check_closing(what);
       default:
         return check_compute(what);
     }
@@ -190,14 +190,16 @@ class lane_checker {
     whole = gathers;
   }
 
-  void check_reduce(const plan_op& what) {
-    auto& of = state(what);
-    if (of.reduced)
+  // Ops on a stage's gradients: once, and after the last of them.
+  void check_closing(const plan_op& what) {
+    auto& own = state(what);
+    const auto bit = 1U << static_cast<unsigned>(what.kind);
+    if ((own.closed & bit) != 0)
       refuse(what, "stands twice; remove one");
-    if (of.backwards_left != 0)
+    if (own.backwards_left != 0)
       refuse(what, fmt::format("stands before {} backwards of its stage",
-                               of.backwards_left));
-    of.reduced = true;
+                               own.backwards_left));
+    own.closed |= bit;
   }
 
   void check_sent(const plan_op& what) {
@@ -214,6 +216,12 @@ class lane_checker {
              what, plan_op_kind::send,
              backward ? stream_kind::send_backward : stream_kind::send_forward),
            "is missing");
+  }
+
+  void check_used(const plan_op& what) {
+    if (what.kind == plan_op_kind::receive
+        && (mark(is_gradient(what.stream), what) & made) == 0)
+      refuse(what, "brings what no op of its rank takes; remove it");
   }
 
   // One end of a message: by edge, in lane order; with the receiver's name.
@@ -252,19 +260,42 @@ class lane_checker {
                  : transfer{peer, rank, i, received};
   }
 
+  [[noreturn]] void refuse_transfer(const transfer& end,
+                                    std::string_view reason) {
+    rank_ = plan_.ops[end.op].kind == plan_op_kind::send ? end.from : end.to;
+    index_ = end.op - plan_.first_op[static_cast<std::size_t>(rank_)];
+    refuse(plan_.ops[end.op], reason);
+  }
+
+  [[noreturn]] void refuse_order(const transfer& send,
+                                 const transfer& receive) {
+    refuse_transfer(receive,
+                    fmt::format("stands where rank {} sends {} on edge "
+                                "{}->{}: both ends need one order",
+                                send.from, to_text(plan_, plan_.ops[send.op]),
+                                send.from, send.to));
+  }
+
+  // Both lists stand by edge, so the k-th send has to be the k-th receive's.
   void check_edges() {
     const auto sends = transfers(plan_op_kind::send);
     const auto receives = transfers(plan_op_kind::receive);
-    for (std::size_t i = 0; i < sends.size(); ++i) {
-      if (sends[i].received == receives[i].received)
-        continue;
-      rank_ = receives[i].to;
-      index_ = receives[i].op - plan_.first_op[static_cast<std::size_t>(rank_)];
-      refuse(plan_.ops[receives[i].op],
-             fmt::format("stands where rank {} sends {} on edge {}->{}: both "
-                         "ends need one order",
-                         sends[i].from, to_text(plan_, sends[i].op),
-                         sends[i].from, sends[i].to));
+    const auto edge = [](const transfer& end) {
+      return std::tie(end.from, end.to);
+    };
+    for (std::size_t i = 0; i < std::max(sends.size(), receives.size()); ++i) {
+      const bool no_receive =
+        i >= receives.size()
+        || (i < sends.size() && edge(sends[i]) < edge(receives[i]));
+      if (no_receive)
+        refuse_transfer(sends[i], fmt::format("is received by no op of rank {}",
+                                              sends[i].to));
+      if (i >= sends.size() || edge(receives[i]) < edge(sends[i]))
+        refuse_transfer(
+          receives[i],
+          fmt::format("is sent by no op of rank {}", receives[i].from));
+      if (sends[i].received != receives[i].received)
+        refuse_order(sends[i], receives[i]);
     }
   }
 

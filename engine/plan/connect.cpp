@@ -2,8 +2,10 @@
 #include <tuple>
 #include <vector>
 
+#include "troupe/engine/plan/op_text.hpp"
 #include "troupe/engine/plan/passes.hpp"
 #include "troupe/engine/plan/routes.hpp"
+#include "troupe/schedules/error.hpp"
 #include "troupe/schedules/validate.hpp"
 
 namespace troupe {
@@ -153,6 +155,10 @@ class connector {
       connect_message(i, static_cast<std::int32_t>(channel),
                       send.message - first[channel]);
     }
+    for (const auto& receive : plan_.ops)
+      if (receive.kind == plan_op_kind::receive && receive.message == none)
+        fail(error_code::internal, "{}: {} is sent by no op",
+             plan_.schedule_name, to_text(plan_, receive));
   }
 
   void connect_message(std::uint32_t send_index, std::int32_t channel,
@@ -162,6 +168,9 @@ class connector {
     const auto peer =
       with_stage(send, output_stage(send, backward, plan_.stages()));
     const auto receiver = receive(backward, peer);
+    if (receiver == absent)
+      fail(error_code::internal, "{}: {} is received by no op",
+           plan_.schedule_name, to_text(plan_, send));
     plan_.ops[receiver].message = send.message;
     plan_.messages[static_cast<std::size_t>(send.message)] = {
       .channel = channel,

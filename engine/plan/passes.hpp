@@ -18,7 +18,8 @@ void place_ops(const schedule& lanes, const compile_options& options,
                plan& result);
 
 /// Numbers messages and channels, and lists dependencies, of ops that are
-/// placed. Every send must have its receive.
+/// placed. Throws `error` (internal) where a send or receive has no other end:
+/// `check_lanes` refuses such lanes of a file.
 void connect(plan& result);
 
 /// Sets each channel's bound and its credits; `limit` 0 is no limit.

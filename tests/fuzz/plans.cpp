@@ -1,6 +1,8 @@
-// Plans: lowered CSV and the text form; what is read is verified and written.
+// Plans: lowered CSV and the text form; what is read is verified on every kind
+// of transport, simulated, drawn and written.
 #include "parse.hpp"
 #include "troupe/engine/plan/content_hash.hpp"
+#include "troupe/engine/plan/draw.hpp"
 #include "troupe/engine/plan/lowered_csv.hpp"
 #include "troupe/engine/plan/plan_json.hpp"
 #include "troupe/engine/plan/plan_text.hpp"
@@ -14,7 +16,12 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data,
     const auto read =
       is_plan_text(text) ? plan_from_text(text) : from_lowered_csv(text);
     to_json(read);
-    verify(read, {});
+    for (const auto kind :
+         {transport_kind::buffered, transport_kind::credited,
+          transport_kind::rendezvous})
+      for (const bool shared : {false, true})
+        verify(read, {.kind = kind, .shared_fifo = shared});
+    draw_svg(to_timeline(read, simulate(read)));
     const auto again = to_text(read);
     testing::require(to_text(plan_from_text(again)) == again);
   });

@@ -12,6 +12,7 @@
 #include "largest_allocation.hpp"
 #include "mutate.hpp"
 #include "seeds.hpp"
+#include "token_mutator.hpp"
 #include "troupe_fuzz_parsers.hpp"
 #include "troupe_paths.hpp"
 
@@ -20,6 +21,11 @@ using namespace troupe::testing;
 namespace {
 
 using entry = int (*)(const std::uint8_t*, std::size_t);
+
+const std::vector<std::string> parsers_of_texts{
+  "addresses",    "cells",     "configurations", "costs",
+  "environments", "job_lists", "live_requests",  "plans",
+  "schedules",    "specs"};
 
 const std::string folder =
   std::string(TROUPE_SOURCE_DIR) + "/tests/fuzz/corpus/";
@@ -69,10 +75,11 @@ void take(const std::string& parser, entry with, const std::string& bytes) {
                 << in_hex(bytes));
 }
 
+template <class Mutator>
 void take_mutations(const std::string& parser, entry with, int count) {
   const auto examples = examples_of(parser);
   REQUIRE_FALSE(examples.empty());
-  mutator mutations(7);
+  Mutator mutations(7);
   for (int i = 0; i < count; ++i) {
     const auto at = static_cast<std::size_t>(i);
     take(parser, with,
@@ -91,12 +98,21 @@ TEST_CASE("every parser takes its corpus") {
 
 TEST_CASE("every parser takes mutations of its corpus") {
   for (const auto& [parser, with] : fuzzed_parsers)
-    take_mutations(parser, with, parser == "certificates" ? 300 : 3'000);
+    take_mutations<mutator>(parser, with,
+                            parser == "certificates" ? 300 : 3'000);
+}
+
+TEST_CASE("every parser of texts takes its own tokens in other orders") {
+  for (const auto& parser : parsers_of_texts)
+    take_mutations<token_mutator>(parser, fuzzed_parsers.at(parser), 5'000);
 }
 
 TEST_CASE("every parser takes a hundred thousand mutations", "[.full]") {
   for (const auto& [parser, with] : fuzzed_parsers)
-    take_mutations(parser, with, parser == "certificates" ? 5'000 : 100'000);
+    take_mutations<mutator>(parser, with,
+                            parser == "certificates" ? 5'000 : 100'000);
+  for (const auto& parser : parsers_of_texts)
+    take_mutations<token_mutator>(parser, fuzzed_parsers.at(parser), 100'000);
 }
 
 // After a change of a format: scripts/fuzz begins with these, too.

@@ -1,6 +1,8 @@
 #include "../../schedules/refused.hpp"
 #include "troupe/engine/plan/compile.hpp"
 #include "troupe/engine/plan/lowered_csv.hpp"
+#include "troupe/engine/plan/passes.hpp"
+#include "troupe/engine/plan/plan_text.hpp"
 #include "troupe/schedules/csv.hpp"
 
 using namespace troupe;
@@ -78,6 +80,14 @@ const refused_text misplaced[]{
    error_code::invalid_schedule,
    "x.csv, line 2, cell 1 (rank 1): 1RECV_F1 stands where rank 0 sends "
    "0SEND_F0 on edge 0->1: both ends need one order"},
+  {"0F0,0SEND_F0,0RECV_B0\n1RECV_F0,1F0\n", error_code::invalid_schedule,
+   "x.csv, line 1, cell 3 (rank 0): 0RECV_B0 brings what no op of its rank "
+   "takes; remove it"},
+  {"0F0,0SEND_F0,0RECV_B0,0RECV_B0\n1RECV_F0,1F0\n",
+   error_code::invalid_schedule,
+   "x.csv, line 1, cell 4 (rank 0): 0RECV_B0 stands twice; remove one"},
+  {"0F0\n1RECV_F0,1F0\n", error_code::invalid_schedule,
+   "x.csv, line 1 (rank 0): 0SEND_F0 is missing"},
   {"0UNSHARD,0F0,0RESHARD,0B0\n", error_code::invalid_schedule,
    "x.csv, line 1, cell 4 (rank 0): 0B0 stands where its stage is sharded; "
    "UNSHARD it before"},
@@ -116,4 +126,51 @@ TEST_CASE("lanes that wait for each other are refused with the cycle") {
 TEST_CASE("a lowered CSV whose ops don't fit together is refused") {
   check_refused(misplaced,
                 [](const char* csv) { from_lowered_csv(csv, "x.csv"); });
+}
+
+namespace {
+
+// The text form of two stages on two ranks; what stands on each is given.
+std::string plan_text(const std::string& first, const std::string& second) {
+  return "troupe plan 1\nname x\nmicrobatches 1\nslices 1\nglobal_norm 0\n"
+         "placement 0 1\nrank 0: "
+         + first + "\nrank 1: " + second + "\ncredits 1 1\n";
+}
+
+void check_refused_plan(const std::string& first, const std::string& second,
+                        const std::string& reason) {
+  try {
+    plan_from_text(plan_text(first, second), "x");
+    FAIL_CHECK("was accepted: " << reason);
+  } catch (const error& refusal) {
+    CHECK(refusal.code() == error_code::invalid_schedule);
+    CHECK(std::string{refusal.what()} == reason);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("a plan's text whose ops don't fit together is refused") {
+  const std::string first = "0F0 0SEND_F0 0RECV_B0 0B0 0NORM 0UPDATE";
+  const std::string second = "1RECV_F0 1F0 1B0 1SEND_B0 1NORM 1UPDATE";
+  CHECK_NOTHROW(plan_from_text(plan_text(first, second), "x"));
+  check_refused_plan("0F0 0SEND_F0 0RECV_B0", "1RECV_F0 1F0",
+                     "x, rank 0, op 2: 0RECV_B0 brings what no op of its rank "
+                     "takes; remove it");
+  check_refused_plan(first + " 0UPDATE", second,
+                     "x, rank 0, op 6: 0UPDATE stands twice; remove one");
+  check_refused_plan(first, "1RECV_F0 1F0 1NORM 1B0 1SEND_B0 1UPDATE",
+                     "x, rank 1, op 2: 1NORM stands before 1 backwards of its "
+                     "stage");
+}
+
+TEST_CASE("ops without their other end can't be connected") {
+  auto built = from_lowered_csv("0F0,0SEND_F0\n1RECV_F0,1F0\n");
+  SECTION("a send") { built.ops[1].kind = plan_op_kind::receive; }
+  SECTION("a receive") { built.ops[2].kind = plan_op_kind::forward; }
+  built.messages.clear();
+  built.channels.clear();
+  for (auto& op : built.ops)
+    op.message = none;
+  CHECK_THROWS_AS(connect(built), error);
 }
