@@ -10,6 +10,7 @@
 #include "troupe/engine/checkpoint/safetensors.hpp"
 #include "troupe/engine/device/threads.hpp"
 #include "troupe/engine/plan/compile.hpp"
+#include "troupe/engine/stage/layer_sequence.hpp"
 #include "troupe/engine/stage/module_stage.hpp"
 #include "troupe/engine/stage/on_device.hpp"
 #include "troupe/schedules/forward_part.hpp"

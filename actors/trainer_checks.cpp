@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "troupe/engine/events/globs.hpp"
+#include "troupe/engine/stage/layer_sequence.hpp"
 #include "troupe/engine/stage/split.hpp"
 #include "troupe/schedules/error.hpp"
 #include "troupe/schedules/op_text.hpp"

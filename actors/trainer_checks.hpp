@@ -7,6 +7,8 @@
 
 namespace troupe {
 
+class layer_sequence;
+
 /// Throws `invalid_argument` for options that a trainer can't run with, and
 /// says what to do.
 void require_legal(const trainer_options& options);

@@ -15,8 +15,8 @@
 #include <optional>
 
 #include "one_gpu.hpp"
+#include "troupe/engine/stage/stage_module.hpp"
 #include "troupe/actors/trainer.hpp"
-#include "troupe/engine/events/observe.hpp"
 #include "troupe/engine/models/gpt.hpp"
 #include "troupe/monitors/gap.hpp"
 #include "troupe/monitors/overflow.hpp"

@@ -27,7 +27,7 @@ target_compile_features(troupe_cuda PRIVATE cxx_std_20)
 target_link_libraries(troupe_cuda PRIVATE troupe_flags troupe::cuda)
 target_link_options(troupe_cuda PRIVATE LINKER:--disable-new-dtags
   LINKER:--no-undefined LINKER:--allow-shlib-undefined LINKER:--no-as-needed)
-troupe_precompile(troupe_cuda torch)
+troupe_precompile(troupe_cuda tensors)
 cmake_path(GET TROUPE_NCCL PARENT_PATH nccl_folder)
 cmake_path(GET TROUPE_CUDART PARENT_PATH runtime_folder)
 set(nvidia ${TROUPE_TORCH_ROOT}/../nvidia)

@@ -1,66 +1,79 @@
 # The components that need LibTorch and CAF, the program, examples, benchmarks.
-troupe_precompiled_header(torch DEPENDS torch::cpu HEADERS
-  <ATen/ATen.h> <torch/csrc/autograd/custom_function.h>
-  <torch/csrc/autograd/function.h>
-  <torch/csrc/autograd/generated/variable_factories.h>
-  <torch/csrc/autograd/variable.h> <torch/nn/module.h>)
+# Most files know tensors alone; some actors' messages; few LibTorch's modules,
+# whose header takes longer than all others.
+# (LibTorch's logging has a macro CHECK, which Catch2's has to come after.)
+set(standard <algorithm> <chrono> <filesystem> <functional> <map> <memory>
+  <mutex> <optional> <string> <vector> <fmt/format.h> <fmt/ranges.h>)
+troupe_precompiled_header(tensors DEPENDS torch::cpu fmt::fmt
+  HEADERS ${standard} <c10/util/Logging.h> <ATen/core/Tensor.h>)
+troupe_precompiled_header(modules DEPENDS torch::cpu fmt::fmt
+  HEADERS ${standard} <c10/util/Logging.h> <ATen/core/Tensor.h>
+    <torch/nn/module.h>
+    <torch/csrc/autograd/custom_function.h>)
+troupe_precompiled_header(actors
+  DEPENDS torch::cpu fmt::fmt CAF::core spdlog::spdlog
+  HEADERS ${standard} <spdlog/spdlog.h> <nlohmann/json.hpp>
+    <c10/util/Logging.h> <ATen/core/Tensor.h>
+    <caf/actor_system.hpp> <caf/actor_system_config.hpp>
+    <caf/event_based_actor.hpp> <caf/init_global_meta_objects.hpp>
+    <caf/scoped_actor.hpp>)
 
 troupe_component(device DIRECTORY engine/device
-  DEPENDS troupe::schedules torch::cpu ${CMAKE_DL_LIBS} PCH torch)
+  DEPENDS troupe::schedules torch::cpu ${CMAKE_DL_LIBS} PCH tensors)
 troupe_component(transport DIRECTORY engine/transport
-  DEPENDS troupe::device PRIVATE Boost::headers PCH torch)
+  DEPENDS troupe::device PRIVATE Boost::headers PCH tensors)
 target_link_libraries(troupe_transport PRIVATE OpenSSL::SSL)
 troupe_component(launch DIRECTORY engine/launch
-  DEPENDS troupe::transport PCH torch)
+  DEPENDS troupe::transport PCH tensors)
 troupe_component(events DIRECTORY engine/events
-  DEPENDS troupe::device PCH torch)
+  DEPENDS troupe::device PCH tensors)
 include(TroupeStatistics)
 if(TROUPE_CUDA)
   include(TroupeCudaPlugin)
 endif()
 troupe_component(stage DIRECTORY engine/stage
-  DEPENDS troupe::device troupe::events PCH torch)
-troupe_component(models DIRECTORY engine/models DEPENDS troupe::data PCH torch)
-troupe_component(data DIRECTORY engine/data DEPENDS troupe::stage PCH torch)
+  DEPENDS troupe::device troupe::events PCH modules)
+troupe_component(models DIRECTORY engine/models DEPENDS troupe::data PCH modules)
+troupe_component(data DIRECTORY engine/data DEPENDS troupe::stage PCH tensors)
 troupe_component(checkpoint DIRECTORY engine/checkpoint
-  DEPENDS troupe::data PRIVATE nlohmann_json::nlohmann_json PCH torch)
+  DEPENDS troupe::data PRIVATE nlohmann_json::nlohmann_json PCH tensors)
 troupe_component(actors DIRECTORY actors
   DEPENDS troupe::plan troupe::data troupe::checkpoint troupe::transport
-    CAF::core spdlog::spdlog PCH torch)
+    CAF::core spdlog::spdlog PCH actors)
 
 # Actors with faked stages. Nothing further can be run by the thread sanitizer,
 # as LibTorch is not built with it.
 troupe_tests(pipeline DIRECTORY tests/actors/pipeline
-  DEPENDS troupe::actors PCH torch)
+  DEPENDS troupe::actors PCH actors)
 if(TROUPE_SANITIZER STREQUAL thread)
   return()
 endif()
 
 troupe_component(monitors DIRECTORY monitors
-  DEPENDS troupe::actors nlohmann_json::nlohmann_json PCH torch)
+  DEPENDS troupe::actors nlohmann_json::nlohmann_json PCH actors)
 troupe_component(live DIRECTORY monitors/live
   DEPENDS troupe::monitors troupe::transport nlohmann_json::nlohmann_json
-  PRIVATE Boost::headers PCH torch)
+  PRIVATE Boost::headers PCH actors)
 
 troupe_component(sinks DIRECTORY monitors/sinks
   DEPENDS troupe::monitors
-  PRIVATE nlohmann_json::nlohmann_json Boost::headers PCH torch)
+  PRIVATE nlohmann_json::nlohmann_json Boost::headers PCH actors)
 
 troupe_component(dashboard DIRECTORY monitors/dashboard
-  DEPENDS troupe::sinks nlohmann_json::nlohmann_json PCH torch)
+  DEPENDS troupe::sinks nlohmann_json::nlohmann_json PCH actors)
 include(TroupePage)
 
 file(CONFIGURE OUTPUT ${troupe_include}/troupe_version.hpp CONTENT
 "#pragma once\n#define TROUPE_VERSION \"${PROJECT_VERSION}\"\n")
 file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/cli/*.cpp)
 if(sources)
-  troupe_program(troupe SOURCES ${sources} PCH torch
+  troupe_program(troupe SOURCES ${sources} PCH actors
     DEPENDS troupe::dashboard troupe::live troupe::launch troupe::models CLI11::CLI11
       tomlplusplus::tomlplusplus)
 endif()
 
 if(TROUPE_EXAMPLES)
-  troupe_programs(examples DEPENDS troupe::monitors troupe::models PCH torch)
+  troupe_programs(examples DEPENDS troupe::monitors troupe::models PCH actors)
 endif()
 if(TROUPE_BENCH)
   include(CheckCXXCompilerFlag)
@@ -69,32 +82,36 @@ if(TROUPE_BENCH)
     COMPILE_OPTIONS "-O3;$<$<BOOL:${TROUPE_HAS_MARCH_NATIVE}>:-march=native>"
     SKIP_PRECOMPILE_HEADERS ON)
   troupe_programs(bench DEPENDS troupe::monitors troupe::models
-    troupe::transport CLI11::CLI11 PCH torch)
+    troupe::transport CLI11::CLI11 PCH actors)
   target_link_libraries(bench_links PRIVATE OpenSSL::SSL)
 endif()
 
-foreach(name device transport launch events stage models data checkpoint)
+foreach(name device transport launch events data checkpoint)
   troupe_tests(${name} DIRECTORY tests/engine/${name}
-    DEPENDS troupe::${name} troupe::models PCH torch)
+    DEPENDS troupe::${name} troupe::models PCH tensors)
+endforeach()
+foreach(name stage models)
+  troupe_tests(${name} DIRECTORY tests/engine/${name}
+    DEPENDS troupe::${name} troupe::models PCH modules)
 endforeach()
 if(TROUPE_CUDA)
   set(plugin troupe_cuda)
 endif()
 troupe_tests(cuda DIRECTORY tests/engine/cuda
-  DEPENDS troupe::events PCH torch NEEDS ${plugin})
+  DEPENDS troupe::events PCH tensors NEEDS ${plugin})
 if(TROUPE_CUDA)
   troupe_tests(gpu DIRECTORY tests/engine/cuda/gpu
-    DEPENDS troupe::events PCH torch NEEDS ${plugin})
+    DEPENDS troupe::events PCH tensors NEEDS ${plugin})
   if(TROUPE_TESTS)
     target_sources(tests_gpu PRIVATE tests/engine/cuda/host_statistics.cpp
       tests/engine/cuda/same_statistics.cpp)
   endif()
 endif()
 troupe_tests(actors DIRECTORY tests/actors
-  DEPENDS troupe::actors troupe::models PCH torch)
+  DEPENDS troupe::actors troupe::models PCH actors)
 if(TROUPE_CUDA)
   troupe_tests(gpu_training DIRECTORY tests/actors/gpu
-    DEPENDS troupe::actors troupe::models PCH torch NEEDS ${plugin})
+    DEPENDS troupe::actors troupe::models PCH actors NEEDS ${plugin})
   if(TROUPE_TESTS)
     target_sources(tests_gpu_training PRIVATE
       tests/actors/device_trainings.cpp tests/actors/disturbed_accelerator.cpp
@@ -103,22 +120,22 @@ if(TROUPE_CUDA)
   endif()
 endif()
 troupe_tests(monitors DIRECTORY tests/monitors
-  DEPENDS troupe::monitors troupe::models PCH torch)
+  DEPENDS troupe::monitors troupe::models PCH actors)
 troupe_tests(sinks DIRECTORY tests/monitors/sinks
-  DEPENDS troupe::sinks PCH torch)
+  DEPENDS troupe::sinks PCH actors)
 troupe_tests(live DIRECTORY tests/monitors/live
-  DEPENDS troupe::live troupe::models PCH torch)
+  DEPENDS troupe::live troupe::models PCH actors)
 troupe_tests(dashboard DIRECTORY tests/monitors/dashboard
-  DEPENDS troupe::dashboard troupe::models PCH torch)
+  DEPENDS troupe::dashboard troupe::models PCH actors)
 troupe_tests(cli DIRECTORY tests/cli DEPENDS troupe::sinks troupe::live
-  CLI11::CLI11 PCH torch NEEDS troupe)
+  CLI11::CLI11 PCH actors NEEDS troupe)
 if(TROUPE_TESTS)
   target_sources(tests_cli PRIVATE cli/top_view.cpp cli/train_files.cpp)
 endif()
 troupe_tests(examples DIRECTORY tests/examples DEPENDS troupe::plan
   NEEDS troupe)
 
-troupe_fuzz(DIRECTORY tests/fuzz PCH torch
+troupe_fuzz(DIRECTORY tests/fuzz PCH actors
   HARNESS replay_test.cpp waiting_job_test.cpp seeds.cpp largest_allocation.cpp
   NEEDS troupe
   SOURCES ${PROJECT_SOURCE_DIR}/cli/config_file.cpp

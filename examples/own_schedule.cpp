@@ -10,6 +10,7 @@
 
 #include <string_view>
 
+#include "troupe/engine/stage/stage_module.hpp"
 #include "troupe/actors/trainer.hpp"
 #include "troupe/engine/plan/compile.hpp"
 #include "troupe/engine/plan/draw.hpp"

@@ -1,7 +1,5 @@
 #pragma once
 
-#include <torch/nn/module.h>
-
 #include <functional>
 #include <memory>
 #include <optional>
@@ -11,6 +9,10 @@
 #include "troupe/engine/device/rank_device.hpp"
 #include "troupe/engine/events/device_statistics.hpp"
 #include "troupe/engine/events/interest.hpp"
+
+namespace torch::nn {
+class Module;
+}
 
 namespace troupe {
 

@@ -13,6 +13,7 @@
 
 #include "troupe/engine/stage/autocast.hpp"
 #include "troupe/engine/stage/gradient_norm.hpp"
+#include "troupe/engine/stage/layer_sequence.hpp"
 #include "troupe/schedules/error.hpp"
 
 namespace troupe {

@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 
+#include "troupe/engine/events/observer.hpp"
 #include "troupe/engine/stage/activation_store.hpp"
 #include "troupe/engine/stage/loss.hpp"
 #include "troupe/engine/stage/model.hpp"
@@ -11,6 +12,8 @@
 #include "troupe/engine/stage/stage.hpp"
 
 namespace troupe {
+
+class layer_sequence;
 
 struct module_stage_options {
   std::int32_t index = 0;

@@ -2,6 +2,8 @@
 
 #include <ATen/core/grad_mode.h>
 
+#include "troupe/engine/stage/layer_sequence.hpp"
+
 namespace troupe {
 
 namespace {

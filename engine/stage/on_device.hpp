@@ -4,7 +4,13 @@
 #include "troupe/engine/stage/microbatch.hpp"
 #include "troupe/engine/stage/model.hpp"
 
+namespace torch::nn {
+class Module;
+}
+
 namespace troupe {
+
+class layer_sequence;
 
 /// A microbatch's tensors as the stream's, each as of `to_device` for one.
 microbatch_data to_device(const microbatch_data& data, device_stream& stream);

@@ -11,6 +11,7 @@
 
 #include "troupe/engine/stage/autocast.hpp"
 #include "troupe/engine/stage/gradient_norm.hpp"
+#include "troupe/engine/stage/layer_sequence.hpp"
 #include "troupe/engine/stage/on_device.hpp"
 
 namespace troupe {

@@ -14,6 +14,8 @@
 
 namespace troupe {
 
+class layer_sequence;
+
 struct plain_options {
   std::int32_t microbatches = 1;
   std::int32_t data_parallel = 1;

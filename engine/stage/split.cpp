@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "troupe/engine/device/clock.hpp"
+#include "troupe/engine/stage/stage_module.hpp"
 #include "troupe/schedules/error.hpp"
 
 namespace troupe {

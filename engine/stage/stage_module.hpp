@@ -3,6 +3,7 @@
 #include <torch/nn/module.h>
 
 #include "troupe/engine/device/tensor.hpp"
+#include "troupe/engine/events/observe.hpp"
 
 namespace troupe {
 

@@ -10,6 +10,7 @@
 #include <set>
 
 #include "race_watch.hpp"
+#include "troupe/engine/stage/stage_module.hpp"
 #include "troupe/engine/plan/op_text.hpp"
 
 namespace troupe::testing {

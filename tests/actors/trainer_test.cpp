@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "small_model.hpp"
+#include "troupe/engine/stage/stage_module.hpp"
 #include "troupe/engine/data/token_file.hpp"
 #include "troupe/schedules/error.hpp"
 

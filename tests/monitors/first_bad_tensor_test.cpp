@@ -1,3 +1,4 @@
+#include "troupe/engine/stage/stage_module.hpp"
 #include "troupe/monitors/overflow.hpp"
 
 #include <ATen/ops/full.h>

@@ -1,3 +1,4 @@
+#include "troupe/engine/stage/layer_sequence.hpp"
 #include "troupe/engine/checkpoint/safetensors.hpp"
 
 #include <ATen/ops/equal.h>

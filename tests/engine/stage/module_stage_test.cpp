@@ -1,3 +1,4 @@
+#include "troupe/engine/stage/layer_sequence.hpp"
 #include "troupe/engine/stage/module_stage.hpp"
 
 #include <ATen/ops/allclose.h>

@@ -1,4 +1,4 @@
-#include "troupe/engine/stage/model.hpp"
+#include "troupe/engine/stage/layer_sequence.hpp"
 
 #include <algorithm>
 
