@@ -15,9 +15,9 @@
 #include <optional>
 
 #include "one_gpu.hpp"
-#include "troupe/engine/stage/stage_module.hpp"
 #include "troupe/actors/trainer.hpp"
 #include "troupe/engine/models/gpt.hpp"
+#include "troupe/engine/stage/stage_module.hpp"
 #include "troupe/monitors/gap.hpp"
 #include "troupe/monitors/overflow.hpp"
 #include "troupe/monitors/timeline.hpp"

@@ -20,10 +20,10 @@
 #include <nlohmann/json.hpp>
 
 #include "one_gpu.hpp"
-#include "troupe/engine/stage/stage_module.hpp"
 #include "troupe/actors/trainer.hpp"
 #include "troupe/engine/device/clock.hpp"
 #include "troupe/engine/stage/plain_loop.hpp"
+#include "troupe/engine/stage/stage_module.hpp"
 #include "troupe/schedules/builtin.hpp"
 
 using namespace troupe;

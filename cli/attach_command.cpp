@@ -7,6 +7,7 @@
 #include <set>
 
 #include "troupe/cli/live_options.hpp"
+#include "troupe/cli/plan/commands.hpp"
 #include "troupe/monitors/live/event_json.hpp"
 #include "troupe/monitors/live/json_fields.hpp"
 #include "troupe/schedules/error.hpp"
@@ -136,7 +137,7 @@ void run_detach(const detach_options& options) {
 }  // namespace
 
 void add_attach_command(CLI::App& app) {
-  auto* command = app.add_subcommand("attach", "Attach monitors to a live job");
+  auto* command = app.add_subcommand("attach", summary_of("attach"));
   const auto options = std::make_shared<attach_options>();
   options->job.add_to(*command);
   command
@@ -151,8 +152,7 @@ void add_attach_command(CLI::App& app) {
 }
 
 void add_detach_command(CLI::App& app) {
-  auto* command = app.add_subcommand(
-    "detach", "Detach a monitor that was attached to a live job");
+  auto* command = app.add_subcommand("detach", summary_of("detach"));
   const auto options = std::make_shared<detach_options>();
   options->job.add_to(*command);
   auto* id = command->add_option("id", options->id, "as attach printed it")

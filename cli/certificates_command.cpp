@@ -5,7 +5,8 @@
 #include <memory>
 #include <string>
 
-#include "troupe/cli/checks.hpp"
+#include "troupe/cli/plan/checks.hpp"
+#include "troupe/cli/plan/commands.hpp"
 #include "troupe/engine/transport/certificates.hpp"
 
 namespace troupe::cli {
@@ -36,9 +37,8 @@ void run(const settings& given) {
 }  // namespace
 
 void add_certificates_command(CLI::App& app) {
-  auto* command = app.add_subcommand(
-    "certificates",
-    "Make what the processes of a job on several machines show each other");
+  auto* command =
+    app.add_subcommand("certificates", summary_of("certificates"));
   const auto given = std::make_shared<settings>();
   command
     ->add_option("folder", given->folder,

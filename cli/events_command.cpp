@@ -5,9 +5,10 @@
 
 #include <memory>
 
-#include "troupe/cli/checks.hpp"
 #include "troupe/cli/event_text.hpp"
 #include "troupe/cli/live_options.hpp"
+#include "troupe/cli/plan/checks.hpp"
+#include "troupe/cli/plan/commands.hpp"
 #include "troupe/monitors/live/event_json.hpp"
 #include "troupe/monitors/live/event_parts.hpp"
 #include "troupe/monitors/live/json_fields.hpp"
@@ -98,7 +99,7 @@ void add_flags(CLI::App& command, events_options& options) {
 }  // namespace
 
 void add_events_command(CLI::App& app) {
-  auto* command = app.add_subcommand("events", "Print a live job's events");
+  auto* command = app.add_subcommand("events", summary_of("events"));
   const auto options = std::make_shared<events_options>();
   options->job.add_to(*command);
   add_flags(*command, *options);

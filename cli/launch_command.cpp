@@ -6,7 +6,8 @@
 #include <filesystem>
 #include <memory>
 
-#include "troupe/cli/checks.hpp"
+#include "troupe/cli/plan/checks.hpp"
+#include "troupe/cli/plan/commands.hpp"
 #include "troupe/cli/signals.hpp"
 #include "troupe/engine/launch/local_launcher.hpp"
 #include "troupe/schedules/error.hpp"
@@ -77,8 +78,7 @@ void launch(const CLI::App& app, const launch_settings& settings) {
 
 void add_launch_command(CLI::App& app) {
   auto settings = std::make_shared<launch_settings>();
-  auto* command = app.add_subcommand(
-    "launch", "run several processes of a job on this machine");
+  auto* command = app.add_subcommand("launch", summary_of("launch"));
   command->add_option("--processes", settings->processes, "how many")
     ->capture_default_str()
     ->check(whole_number(1, 1024));

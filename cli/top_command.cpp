@@ -7,8 +7,9 @@
 #include <cmath>
 #include <memory>
 
-#include "troupe/cli/checks.hpp"
 #include "troupe/cli/live_options.hpp"
+#include "troupe/cli/plan/checks.hpp"
+#include "troupe/cli/plan/commands.hpp"
 #include "troupe/cli/top_view.hpp"
 #include "troupe/engine/plan/plan_text.hpp"
 #include "troupe/monitors/live/event_parts.hpp"
@@ -96,7 +97,7 @@ void watch(live_client& client, const top_options& options) {
 }  // namespace
 
 void add_top_command(CLI::App& app) {
-  auto* command = app.add_subcommand("top", "Watch a live job");
+  auto* command = app.add_subcommand("top", summary_of("top"));
   const auto options = std::make_shared<top_options>();
   options->job.add_to(*command);
   command->add_flag("--once", options->once, "show the next step, and end");

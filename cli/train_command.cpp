@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "troupe/cli/config_file.hpp"
+#include "troupe/cli/plan/commands.hpp"
 #include "troupe/cli/signals.hpp"
 #include "troupe/cli/train_dashboard.hpp"
 #include "troupe/cli/train_devices.hpp"
@@ -186,8 +187,7 @@ void train(const CLI::App& command, const train_options& options) {
 
 void add_train_command(CLI::App& app) {
   auto options = std::make_shared<train_options>();
-  auto* command = app.add_subcommand(
-    "train", "train a byte-level GPT, cut into pipeline stages");
+  auto* command = app.add_subcommand("train", summary_of("train"));
   add_train_flags(*command, *options);
   command->add_option("--config",
                       "settings from a TOML file; its keys are "

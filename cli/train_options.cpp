@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "troupe/cli/checks.hpp"
+#include "troupe/cli/plan/checks.hpp"
 #include "troupe/monitors/monitor_spec.hpp"
 #include "troupe/monitors/sinks/sink_spec.hpp"
 #include "troupe/schedules/builtin.hpp"

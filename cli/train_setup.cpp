@@ -7,7 +7,7 @@
 #include <map>
 #include <sstream>
 
-#include "troupe/cli/schedule_options.hpp"
+#include "troupe/cli/plan/schedule_options.hpp"
 #include "troupe/cli/train_devices.hpp"
 #include "troupe/engine/device/memory.hpp"
 #include "troupe/engine/launch/environment.hpp"

@@ -1,11 +1,13 @@
 # troupe_component(NAME DIRECTORY folder DEPENDS targets [PRIVATE targets]
-#                  [PCH kind])
-# makes troupe_NAME, alias troupe::NAME, of the folder's .cpp files. PRIVATE is
-# for header-only libraries that no header of the component includes.
+#                  [PCH kind] [INTERNAL])
+# makes troupe_NAME, alias troupe::NAME, of the folder's .cpp files but main.cpp.
+# PRIVATE is for header-only libraries that no header of the component includes;
+# an INTERNAL component is a part of programs and is not installed.
 function(troupe_component name)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "" "DIRECTORY;PCH" "DEPENDS;PRIVATE")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "INTERNAL" "DIRECTORY;PCH" "DEPENDS;PRIVATE")
   set(folder ${PROJECT_SOURCE_DIR}/${arg_DIRECTORY})
   file(GLOB sources CONFIGURE_DEPENDS ${folder}/*.cpp)
+  list(REMOVE_ITEM sources ${folder}/main.cpp)
   set(scope PUBLIC)
   set(kind STATIC)
   if(NOT sources)
@@ -25,7 +27,9 @@ function(troupe_component name)
       $<BUILD_INTERFACE:troupe_flags> $<BUILD_INTERFACE:${arg_PRIVATE}>)
     troupe_precompile(${target} "${arg_PCH}")
   endif()
-  troupe_install_component(${target} ${arg_DIRECTORY})
+  if(NOT arg_INTERNAL)
+    troupe_install_component(${target} ${arg_DIRECTORY})
+  endif()
   troupe_header_checks(${name} ${arg_DIRECTORY} ${arg_PRIVATE})
 endfunction()
 

@@ -8,6 +8,14 @@ if(TROUPE_TESTS)
   find_package(Catch2 3 REQUIRED HINTS ${TROUPE_CACHE}/catch2-3.7.1)
 endif()
 
+# The program wants these two; libraries of plans alone do without.
+set(needed REQUIRED)
+if(TROUPE_PLAN_ONLY)
+  set(needed QUIET)
+endif()
+find_package(spdlog ${needed})
+find_package(CLI11 ${needed})
+
 if(NOT TROUPE_PLAN_ONLY)
   include(TroupeTorch)
   include(TroupeCuda)
@@ -17,10 +25,8 @@ if(NOT TROUPE_PLAN_ONLY)
   endif()
   find_package(CAF 0.18.7 REQUIRED COMPONENTS core
     HINTS ${TROUPE_CACHE}/${caf_folder})
-  find_package(spdlog REQUIRED)
   find_package(Boost 1.81 REQUIRED)  # headers only
   find_package(OpenSSL 3 REQUIRED)
-  find_package(CLI11 REQUIRED)
   find_package(tomlplusplus REQUIRED)
   find_library(TCMALLOC_LIBRARY
     NAMES tcmalloc_minimal libtcmalloc_minimal.so.4)

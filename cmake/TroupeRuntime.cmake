@@ -63,14 +63,12 @@ troupe_component(dashboard DIRECTORY monitors/dashboard
   DEPENDS troupe::sinks nlohmann_json::nlohmann_json PCH actors)
 include(TroupePage)
 
-file(CONFIGURE OUTPUT ${troupe_include}/troupe_version.hpp CONTENT
-"#pragma once\n#define TROUPE_VERSION \"${PROJECT_VERSION}\"\n")
+# The commands that need LibTorch.
 file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/cli/*.cpp)
-if(sources)
-  troupe_program(troupe SOURCES ${sources} PCH actors
-    DEPENDS troupe::dashboard troupe::live troupe::launch troupe::models CLI11::CLI11
-      tomlplusplus::tomlplusplus)
-endif()
+troupe_program(troupe-runtime SOURCES ${sources} PCH actors
+  DEPENDS troupe::plan_commands troupe::dashboard troupe::live troupe::launch
+    troupe::models tomlplusplus::tomlplusplus)
+add_dependencies(troupe troupe-runtime)
 
 if(TROUPE_EXAMPLES)
   troupe_programs(examples DEPENDS troupe::monitors troupe::models PCH actors)
@@ -128,7 +126,7 @@ troupe_tests(live DIRECTORY tests/monitors/live
 troupe_tests(dashboard DIRECTORY tests/monitors/dashboard
   DEPENDS troupe::dashboard troupe::models PCH actors)
 troupe_tests(cli DIRECTORY tests/cli DEPENDS troupe::sinks troupe::live
-  CLI11::CLI11 PCH actors NEEDS troupe)
+  troupe::plan_commands PCH actors NEEDS troupe)
 if(TROUPE_TESTS)
   target_sources(tests_cli PRIVATE cli/top_view.cpp cli/train_files.cpp)
 endif()

@@ -10,12 +10,12 @@
 
 #include <string_view>
 
-#include "troupe/engine/stage/stage_module.hpp"
 #include "troupe/actors/trainer.hpp"
 #include "troupe/engine/plan/compile.hpp"
 #include "troupe/engine/plan/draw.hpp"
 #include "troupe/engine/plan/simulate.hpp"
 #include "troupe/engine/plan/verify.hpp"
+#include "troupe/engine/stage/stage_module.hpp"
 #include "troupe/schedules/builtin.hpp"
 #include "troupe/schedules/lane_builder.hpp"
 

@@ -291,9 +291,8 @@ class lane_checker {
         refuse_transfer(sends[i], fmt::format("is received by no op of rank {}",
                                               sends[i].to));
       if (i >= sends.size() || edge(receives[i]) < edge(sends[i]))
-        refuse_transfer(
-          receives[i],
-          fmt::format("is sent by no op of rank {}", receives[i].from));
+        refuse_transfer(receives[i], fmt::format("is sent by no op of rank {}",
+                                                 receives[i].from));
       if (sends[i].received != receives[i].received)
         refuse_order(sends[i], receives[i]);
     }

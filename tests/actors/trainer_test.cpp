@@ -8,8 +8,8 @@
 #include <thread>
 
 #include "small_model.hpp"
-#include "troupe/engine/stage/stage_module.hpp"
 #include "troupe/engine/data/token_file.hpp"
+#include "troupe/engine/stage/stage_module.hpp"
 #include "troupe/schedules/error.hpp"
 
 using namespace troupe;

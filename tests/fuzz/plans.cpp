@@ -16,9 +16,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data,
     const auto read =
       is_plan_text(text) ? plan_from_text(text) : from_lowered_csv(text);
     to_json(read);
-    for (const auto kind :
-         {transport_kind::buffered, transport_kind::credited,
-          transport_kind::rendezvous})
+    for (const auto kind : {transport_kind::buffered, transport_kind::credited,
+                            transport_kind::rendezvous})
       for (const bool shared : {false, true})
         verify(read, {.kind = kind, .shared_fifo = shared});
     draw_svg(to_timeline(read, simulate(read)));

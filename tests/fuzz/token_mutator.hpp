@@ -14,7 +14,7 @@ namespace troupe::testing {
 inline std::vector<std::string> tokens_of(std::string_view text) {
   const auto kind_of = [](char c) {
     const auto byte = static_cast<unsigned char>(c);
-    return std::isdigit(byte) != 0                ? 1
+    return std::isdigit(byte) != 0               ? 1
            : std::isalpha(byte) != 0 || c == '_' ? 2
                                                  : 0;
   };

@@ -3,8 +3,8 @@
 #include <ATen/ops/linear.h>
 #include <ATen/ops/tensor.h>
 
-#include "troupe/engine/stage/stage_module.hpp"
 #include "troupe/actors/trainer.hpp"
+#include "troupe/engine/stage/stage_module.hpp"
 #include "troupe/schedules/builtin.hpp"
 
 namespace troupe::testing {

@@ -1,5 +1,5 @@
-#include "troupe/engine/stage/stage_module.hpp"
 #include "troupe/monitors/overflow.hpp"
+#include "troupe/engine/stage/stage_module.hpp"
 
 #include <ATen/ops/full.h>
 #include <fmt/format.h>

@@ -1,5 +1,5 @@
-#include "troupe/engine/stage/layer_sequence.hpp"
 #include "troupe/engine/checkpoint/safetensors.hpp"
+#include "troupe/engine/stage/layer_sequence.hpp"
 
 #include <ATen/ops/equal.h>
 #include <ATen/ops/ones.h>

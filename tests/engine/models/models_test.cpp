@@ -3,9 +3,9 @@
 #include <ATen/ops/zeros.h>
 #include <catch2/catch_test_macros.hpp>
 
-#include "troupe/engine/stage/layer_sequence.hpp"
 #include "troupe/engine/models/gpt.hpp"
 #include "troupe/engine/models/sample.hpp"
+#include "troupe/engine/stage/layer_sequence.hpp"
 
 using namespace troupe;
 

@@ -166,8 +166,12 @@ TEST_CASE("a plan's text whose ops don't fit together is refused") {
 
 TEST_CASE("ops without their other end can't be connected") {
   auto built = from_lowered_csv("0F0,0SEND_F0\n1RECV_F0,1F0\n");
-  SECTION("a send") { built.ops[1].kind = plan_op_kind::receive; }
-  SECTION("a receive") { built.ops[2].kind = plan_op_kind::forward; }
+  SECTION("a send") {
+    built.ops[1].kind = plan_op_kind::receive;
+  }
+  SECTION("a receive") {
+    built.ops[2].kind = plan_op_kind::forward;
+  }
   built.messages.clear();
   built.channels.clear();
   for (auto& op : built.ops)

@@ -1,5 +1,5 @@
-#include "troupe/engine/stage/layer_sequence.hpp"
 #include "troupe/engine/stage/module_stage.hpp"
+#include "troupe/engine/stage/layer_sequence.hpp"
 
 #include <ATen/ops/allclose.h>
 #include <ATen/ops/arange.h>

@@ -1,4 +1,4 @@
-#include "troupe/cli/checks.hpp"
+#include "troupe/cli/plan/checks.hpp"
 
 #include <fmt/format.h>
 

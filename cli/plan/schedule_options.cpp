@@ -1,4 +1,4 @@
-#include "troupe/cli/schedule_options.hpp"
+#include "troupe/cli/plan/schedule_options.hpp"
 
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
@@ -8,7 +8,7 @@
 #include <cstdio>
 #include <cstring>
 
-#include "troupe/cli/checks.hpp"
+#include "troupe/cli/plan/checks.hpp"
 #include "troupe/schedules/atomic_file.hpp"
 #include "troupe/schedules/builtin.hpp"
 #include "troupe/schedules/error.hpp"

@@ -1,4 +1,4 @@
-#include "troupe/cli/plan_command.hpp"
+#include "troupe/cli/plan/plan_command.hpp"
 
 #include <fmt/format.h>
 #include <sys/ioctl.h>
@@ -7,7 +7,7 @@
 #include <memory>
 #include <string>
 
-#include "troupe/cli/schedule_options.hpp"
+#include "troupe/cli/plan/schedule_options.hpp"
 #include "troupe/engine/plan/compile.hpp"
 #include "troupe/engine/plan/draw.hpp"
 #include "troupe/engine/plan/lowered_csv.hpp"
@@ -98,7 +98,7 @@ std::string render(const plan_options& options) {
 }  // namespace
 
 void add_plan_command(CLI::App& app) {
-  auto* command = app.add_subcommand("plan", "Compile a schedule and show it");
+  auto* command = app.add_subcommand("plan", "compile a schedule and show it");
   const auto options = std::make_shared<plan_options>();
   options->source.add_to(*command);
   command->add_flag("--lower", options->lower,

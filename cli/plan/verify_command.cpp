@@ -1,4 +1,4 @@
-#include "troupe/cli/verify_command.hpp"
+#include "troupe/cli/plan/verify_command.hpp"
 
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
@@ -7,8 +7,8 @@
 #include <memory>
 #include <string>
 
-#include "troupe/cli/checks.hpp"
-#include "troupe/cli/schedule_options.hpp"
+#include "troupe/cli/plan/checks.hpp"
+#include "troupe/cli/plan/schedule_options.hpp"
 #include "troupe/engine/plan/lowered_csv.hpp"
 #include "troupe/engine/plan/verify.hpp"
 #include "troupe/schedules/error.hpp"
@@ -49,7 +49,7 @@ void run(const verify_options& options) {
 
 void add_verify_command(CLI::App& app) {
   auto* command = app.add_subcommand(
-    "verify", "Prove that a schedule makes progress, or show the cycle");
+    "verify", "prove that a schedule makes progress, or show the cycle");
   const auto options = std::make_shared<verify_options>();
   command
     ->add_option("file", options->path,

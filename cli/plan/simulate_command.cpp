@@ -1,4 +1,4 @@
-#include "troupe/cli/simulate_command.hpp"
+#include "troupe/cli/plan/simulate_command.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "troupe/cli/schedule_options.hpp"
+#include "troupe/cli/plan/schedule_options.hpp"
 #include "troupe/engine/plan/compile.hpp"
 #include "troupe/engine/plan/lowered_csv.hpp"
 #include "troupe/engine/plan/op_text.hpp"
@@ -86,7 +86,7 @@ void run(const simulate_options& options) {
 
 void add_simulate_command(CLI::App& app) {
   auto* command = app.add_subcommand(
-    "simulate", "How long a step takes on paper, and what it holds");
+    "simulate", "how long a step takes on paper, and what it holds");
   const auto options = std::make_shared<simulate_options>();
   command
     ->add_option("file", options->path,

@@ -1,0 +1,146 @@
+#include "troupe/cli/plan/program.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <numeric>
+
+#include "troupe/schedules/error.hpp"
+#include "troupe/schedules/printable.hpp"
+#include "troupe_version.hpp"
+
+namespace troupe::cli {
+
+namespace {
+
+/// Levenshtein's distance.
+std::size_t distance(std::string_view a, std::string_view b) {
+  std::vector<std::size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), std::size_t{0});
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    auto diagonal = std::exchange(row[0], i + 1);
+    for (std::size_t j = 0; j < b.size(); ++j) {
+      const auto replaced = diagonal + (a[i] == b[j] ? 0 : 1);
+      diagonal = row[j + 1];
+      row[j + 1] = std::min({row[j + 1] + 1, row[j] + 1, replaced});
+    }
+  }
+  return row.back();
+}
+
+/// "; did you mean X?" where one of the names is near, else ".".
+std::string suggestion(std::string_view given, const argument_list& names) {
+  const auto nearest = std::ranges::min_element(
+    names, {}, [&](const std::string& name) { return distance(given, name); });
+  const bool near =
+    nearest != names.end() && distance(given, *nearest) * 3 <= given.size() + 1;
+  return near ? fmt::format("; did you mean {}?", *nearest) : ".";
+}
+
+argument_list names_of_commands(const CLI::App& app) {
+  argument_list names;
+  for (const auto* command : app.get_subcommands({}))
+    names.push_back(command->get_name());
+  return names;
+}
+
+void require_known_command(const argument_list& arguments,
+                           const CLI::App& app) {
+  if (arguments.empty() || arguments.front().starts_with('-'))
+    return;
+  const auto known = names_of_commands(app);
+  if (std::ranges::find(known, arguments.front()) == known.end())
+    fail(error_code::invalid_argument,
+         "unknown command '{}'{} The commands are {}",
+         printable(arguments.front()), suggestion(arguments.front(), known),
+         fmt::join(known, ", "));
+}
+
+argument_list flags_of(const CLI::App& command) {
+  argument_list flags;
+  for (const auto* option : command.get_options())
+    for (const auto& name : option->get_lnames())
+      flags.push_back("--" + name);
+  return flags;
+}
+
+/// What the command does not know: its first flag, rather than a value that
+/// stood before it.
+[[noreturn]] void refuse_extras(const CLI::App& command) {
+  const auto extras = command.remaining();
+  const auto flag = std::ranges::find_if(
+    extras, [](const std::string& text) { return text.starts_with('-'); });
+  if (flag == extras.end())
+    fail(error_code::invalid_argument,
+         "{} takes no '{}' there; see troupe {} --help", command.get_name(),
+         printable(extras.empty() ? "" : extras.front()), command.get_name());
+  const auto name = flag->substr(0, flag->find('='));
+  fail(error_code::invalid_argument, "{} has no flag {}{} See troupe {} --help",
+       command.get_name(), printable(name), suggestion(name, flags_of(command)),
+       command.get_name());
+}
+
+/// Of `troupe launch`: the flags of another command look like its own.
+bool misses_dashes(const argument_list& arguments) {
+  return !arguments.empty() && arguments.front() == "launch"
+         && std::ranges::find(arguments, "--") == arguments.end();
+}
+
+void tell_of_dashes(const argument_list& arguments) {
+  if (misses_dashes(arguments))
+    complain("",
+             "what each process runs stands after --, as in troupe launch "
+             "--processes 2 -- train ...",
+             wrong_usage);
+}
+
+}  // namespace
+
+std::unique_ptr<CLI::App> make_app() {
+  auto app = std::make_unique<CLI::App>(
+    "troupe: pipeline-parallel training by actors", "troupe");
+  app->require_subcommand(1);
+  app->set_version_flag("--version", TROUPE_VERSION);
+  return app;
+}
+
+int run_command(CLI::App& app, const argument_list& arguments) {
+  require_known_command(arguments, app);
+  argument_list reversed(arguments.rbegin(), arguments.rend());
+  try {
+    app.parse(std::move(reversed));
+  } catch (const CLI::ExtrasError&) {
+    tell_of_dashes(arguments);
+    const auto parsed = app.get_subcommands();
+    refuse_extras(parsed.empty() ? app : *parsed.front());
+  } catch (const CLI::ParseError& reason) {
+    if (app.exit(reason) == 0)
+      return 0;
+    tell_of_dashes(arguments);
+    return wrong_usage;
+  }
+  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0)
+    fail(error_code::io, "standard output can't be written");
+  return 0;
+}
+
+int complain(const char* kind, const char* what, int code) {
+  std::fputs(fmt::format("troupe: {}{}\n", kind, what).c_str(), stderr);
+  return code;
+}
+
+int report_errors(const std::function<int()>& work) {
+  try {
+    return work();
+  } catch (const error& reason) {
+    return complain("error: ", reason.what(), exit_code(reason.code()));
+  } catch (const std::exception& reason) {
+    return complain("error: ", reason.what(), 1);
+  } catch (...) {
+    return complain("error: ", "an exception of no known type", 1);
+  }
+}
+
+}  // namespace troupe::cli

@@ -1,0 +1,28 @@
+#include "troupe/cli/plan/runtime_program.hpp"
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+
+#include "troupe/schedules/error.hpp"
+
+namespace troupe::cli {
+
+void become_runtime(char** argv) {
+  std::error_code trouble;
+  const auto self = std::filesystem::read_symlink("/proc/self/exe", trouble);
+  const auto program = self.parent_path() / "troupe-runtime";
+  ::execv(program.c_str(), argv);
+  const auto reason = errno;
+  if (reason == ENOENT)
+    fail(error_code::io,
+         "{} is missing: this command needs the part of troupe that trains; "
+         "build or install all of it",
+         program.string());
+  fail(error_code::io, "{} can't be started: {}", program.string(),
+       std::strerror(reason));
+}
+
+}  // namespace troupe::cli

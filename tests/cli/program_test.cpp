@@ -1,0 +1,67 @@
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+
+#include <algorithm>
+#include <chrono>
+
+#include "../files.hpp"
+#include "troupe/cli/plan/commands.hpp"
+#include "troupe_program.hpp"
+
+using Catch::Matchers::ContainsSubstring;
+using namespace troupe::testing;
+
+namespace {
+
+std::chrono::duration<double> fastest_of_ten(const std::string& command) {
+  auto fastest = std::chrono::duration<double>::max();
+  for (int i = 0; i < 10; ++i) {
+    const auto begin = std::chrono::steady_clock::now();
+    const auto run = run_program(command);
+    fastest = std::min<std::chrono::duration<double>>(
+      fastest, std::chrono::steady_clock::now() - begin);
+    CHECK(run.exit_code == 0);
+  }
+  return fastest;
+}
+
+}  // namespace
+
+TEST_CASE("commands about plans start at once", "[serial]") {
+  const temporary_folder folder;
+  const auto csv = folder.write("x.csv", "0F0,0B0\n");
+  const std::string program = TROUPE_PROGRAM;
+  for (const std::string& command :
+       {program + " --help", program + " verify " + csv,
+        program + " simulate " + csv,
+        program + " plan --schedule 1f1b --ranks 4 --microbatches 8"}) {
+    INFO(command);
+    CHECK(fastest_of_ten(command).count() < 0.05);
+  }
+}
+
+TEST_CASE("help lists the commands of both programs, under their own words") {
+  const auto all = run_troupe("--help", "").output;
+  const auto runtime =
+    run_program(std::string{TROUPE_PROGRAM} + "-runtime --help").output;
+  for (const auto& [name, summary] : troupe::cli::runtime_commands) {
+    CHECK_THAT(all, ContainsSubstring(std::string{summary}));
+    CHECK_THAT(runtime, ContainsSubstring(std::string{summary}));
+    CHECK(run_troupe(name, "--help").exit_code == 0);
+  }
+}
+
+TEST_CASE("what is misspelt is told with what may have been meant") {
+  const auto check = [](const char* command, const char* flags,
+                        const char* reason) {
+    const auto run = run_troupe(command, flags);
+    CHECK(run.exit_code == 2);
+    CHECK_THAT(run.output, ContainsSubstring(reason));
+  };
+  check("train", "--text x 100 --stpes",
+        "train has no flag --stpes; did you mean --steps?");
+  check("plan", "--rank=3", "plan has no flag --rank; did you mean --ranks?");
+  check("plan", "--schedule 1f1b 3", "plan takes no '3' there");
+  check("trian", "", "unknown command 'trian'; did you mean train?");
+  check("nonsense", "", "unknown command 'nonsense'. The commands are plan,");
+}
