@@ -1,5 +1,7 @@
 #include "troupe/cli/attach_command.hpp"
 
+#include <CLI/CLI.hpp>
+
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
 

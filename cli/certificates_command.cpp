@@ -1,5 +1,7 @@
 #include "troupe/cli/certificates_command.hpp"
 
+#include <CLI/CLI.hpp>
+
 #include <fmt/format.h>
 
 #include <memory>

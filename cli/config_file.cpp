@@ -1,5 +1,7 @@
 #include "troupe/cli/config_file.hpp"
 
+#include <CLI/CLI.hpp>
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <toml++/toml.h>
@@ -106,10 +108,28 @@ void require_known(const std::string& path, const toml::key& key,
          fmt::join(known, ", "));
 }
 
+void require_file(const std::string& path) {
+  constexpr std::uintmax_t most_bytes = 1 << 20;
+  const auto refuse = [&](const std::string& reason) {
+    fail(error_code::invalid_argument, "--config {}: {}", printable(path),
+         reason);
+  };
+  std::error_code trouble;
+  const auto status = std::filesystem::status(path, trouble);
+  if (status.type() == std::filesystem::file_type::not_found)
+    refuse("there is no such file");
+  if (trouble)
+    refuse(trouble.message());
+  if (is_directory(status))
+    refuse("it is a folder; give a TOML file");
+  if (!is_regular_file(status))
+    refuse("it is no regular file; give a TOML file");
+  if (std::filesystem::file_size(path, trouble) > most_bytes && !trouble)
+    refuse("it is larger than 1 MiB, which no configuration is");
+}
+
 toml::table parse(const std::string& path) {
-  if (!std::filesystem::is_regular_file(path))
-    fail(error_code::invalid_argument, "--config {}: there is no such file",
-         path);
+  require_file(path);
   try {
     return toml::parse_file(path);
   } catch (const toml::parse_error& reason) {
@@ -123,6 +143,15 @@ bool gives(const std::vector<std::string>& arguments, const std::string& flag) {
   return std::ranges::any_of(arguments, [&](const std::string& argument) {
     return argument == flag || argument.starts_with(flag + "=");
   });
+}
+
+/// An empty value can't stand behind '=', nor one with a dash by itself.
+void give(std::vector<std::string>& arguments, const std::string& flag,
+          const std::string& value) {
+  if (value.empty())
+    arguments.insert(arguments.end(), {flag, value});
+  else
+    arguments.push_back(flag + "=" + value);
 }
 
 std::vector<std::string> flags_of(const std::string& path,
@@ -139,14 +168,11 @@ std::vector<std::string> flags_of(const std::string& path,
       continue;
     auto& option = *command.get_option(flag);
     const auto* list = value.as_array();
-    if (list != nullptr && option.get_items_expected_max() > 1) {
-      flags.push_back(flag);
+    if (list != nullptr && option.get_items_expected_max() > 1)
       for (const auto& item : *list)
-        flags.push_back(checked_text(path, key, item, option));
-    } else if (const auto text = checked_text(path, key, value, option);
-               !text.empty()) {
-      flags.push_back(flag + "=" + text);
-    }
+        give(flags, flag, checked_text(path, key, item, option));
+    else if (!is_flag(option) || value.value_or(false))
+      give(flags, flag, checked_text(path, key, value, option));
   }
   return flags;
 }
@@ -167,6 +193,10 @@ std::string toml_value(const CLI::Option& option,
            : parts.front();
 }
 
+bool is_description(const std::string& text) {
+  return text.starts_with('(') && text.ends_with(')');
+}
+
 /// Empty where nothing was given and there is no default to tell.
 std::string value_text(const CLI::Option& option) {
   if (option.count() > 0)
@@ -175,7 +205,7 @@ std::string value_text(const CLI::Option& option) {
     return "false";
   const auto given = option.get_default_str();
   if (option.get_items_expected_max() > 1 || given.empty()
-      || given.starts_with("the "))
+      || is_description(given))
     return {};
   return toml_value(option, {given});
 }
@@ -202,13 +232,20 @@ std::vector<std::string> expand_config(std::vector<std::string> arguments,
   return arguments;
 }
 
-std::string config_text(const CLI::App& command) {
+std::string description(const std::string& of) {
+  return "(" + of + ")";
+}
+
+std::string config_text(const CLI::App& command,
+                        const std::vector<std::string>& moot) {
   std::string text;
   for (const auto* option : command.get_options()) {
     if (option->get_lnames().empty())
       continue;
     const auto& name = option->get_lnames().front();
-    if (name == "help" || name == "config" || name == "print-config")
+    const bool is_moot =
+      option->count() == 0 && std::ranges::find(moot, name) != moot.end();
+    if (name == "help" || name == "config" || name == "print-config" || is_moot)
       continue;
     if (const auto value = value_text(*option); !value.empty())
       text += fmt::format("{} = {}\n", name, value);

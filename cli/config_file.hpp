@@ -1,9 +1,9 @@
 #pragma once
 
-#include <CLI/CLI.hpp>
-
 #include <string>
 #include <vector>
+
+#include "troupe/cli/plan/fwd.hpp"
 
 namespace troupe::cli {
 
@@ -14,7 +14,13 @@ namespace troupe::cli {
 std::vector<std::string> expand_config(std::vector<std::string> arguments,
                                        CLI::App& command);
 
-/// The settings of all flags as TOML, as `--config` reads it.
-std::string config_text(const CLI::App& command);
+/// The default of a flag, for --help, that is no value of it.
+std::string description(const std::string& of);
+
+/// The settings of all flags as TOML, as `--config` reads it; without those
+/// that are moot, such as sizes that a schedule's file has, if nobody gave
+/// them.
+std::string config_text(const CLI::App& command,
+                        const std::vector<std::string>& moot = {});
 
 }  // namespace troupe::cli

@@ -1,5 +1,7 @@
 #include "troupe/cli/events_command.hpp"
 
+#include <CLI/CLI.hpp>
+
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
 

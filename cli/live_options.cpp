@@ -1,5 +1,7 @@
 #include "troupe/cli/live_options.hpp"
 
+#include <CLI/CLI.hpp>
+
 #include <fstream>
 #include <sstream>
 

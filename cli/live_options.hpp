@@ -1,10 +1,9 @@
 #pragma once
 
-#include <CLI/CLI.hpp>
-
 #include <functional>
 #include <string>
 
+#include "troupe/cli/plan/fwd.hpp"
 #include "troupe/monitors/live/live_client.hpp"
 
 namespace troupe::cli {

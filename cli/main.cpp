@@ -4,6 +4,8 @@
 #include <spdlog/spdlog.h>
 
 #include "troupe/cli/attach_arguments.hpp"
+
+#include <CLI/CLI.hpp>
 #include "troupe/cli/attach_command.hpp"
 #include "troupe/cli/certificates_command.hpp"
 #include "troupe/cli/config_file.hpp"

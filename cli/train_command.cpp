@@ -1,5 +1,7 @@
 #include "troupe/cli/train_command.hpp"
 
+#include <CLI/CLI.hpp>
+
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
@@ -7,6 +9,8 @@
 
 #include "troupe/cli/config_file.hpp"
 #include "troupe/cli/plan/commands.hpp"
+#include "troupe/cli/plan/program.hpp"
+#include "troupe/cli/plan/schedule_options.hpp"
 #include "troupe/cli/signals.hpp"
 #include "troupe/cli/train_dashboard.hpp"
 #include "troupe/cli/train_devices.hpp"
@@ -20,6 +24,7 @@
 #include "troupe/cli/train_setup.hpp"
 #include "troupe/engine/checkpoint/safetensors.hpp"
 #include "troupe/schedules/error.hpp"
+#include "troupe/schedules/find_schedule.hpp"
 
 namespace troupe::cli {
 
@@ -150,7 +155,9 @@ void train(const CLI::App& command, const train_options& options) {
   const bool shows = shows_what_all_would();
   if (options.print_config) {
     if (shows)
-      fmt::print("{}", config_text(command));
+      fmt::print("{}", config_text(command, names_file(options.schedule)
+                                              ? sizes_in_file()
+                                              : argument_list{}));
     return;
   }
   const auto level = spdlog::level::from_str(options.log_level);
@@ -160,6 +167,8 @@ void train(const CLI::App& command, const train_options& options) {
   signal_watch signals;
   auto devices = open_devices(options);
   auto setup = make_setup(options);
+  if (names_file(options.schedule))
+    require_sizes_of_file(command, options.schedule, setup.trainer.schedule);
   setup.trainer.devices = std::move(devices);
   require_outputs(options);
   require_monitors(options);

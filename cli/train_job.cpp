@@ -1,5 +1,7 @@
 #include "troupe/cli/train_job.hpp"
 
+#include <CLI/CLI.hpp>
+
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
 #include <sys/stat.h>

@@ -1,9 +1,8 @@
 #pragma once
 
-#include <CLI/CLI.hpp>
-
 #include <memory>
 
+#include "troupe/cli/plan/fwd.hpp"
 #include "troupe/cli/train_options.hpp"
 #include "troupe/engine/launch/job.hpp"
 

@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <CLI/CLI.hpp>
 
+#include "troupe/cli/config_file.hpp"
 #include "troupe/cli/plan/checks.hpp"
 #include "troupe/monitors/monitor_spec.hpp"
 #include "troupe/monitors/sinks/sink_spec.hpp"
@@ -160,14 +162,14 @@ void add_optimisation_flags(CLI::App& app, train_options& o) {
     ->check(CLI::IsMember({"adamw", "sgd"}))
     ->group(group);
   app.add_option("--lr", o.lr, "learning rate; adamw 3e-4, sgd 0.05")
-    ->default_str("the optimizer's")
+    ->default_str(description("the optimizer's"))
     ->check(number(0))
     ->group(group);
   app.add_option("--momentum", o.momentum, "of sgd")
     ->check(number(0))
     ->group(group);
   app.add_option("--weight-decay", o.weight_decay, "adamw 0.01, sgd 0")
-    ->default_str("the optimizer's")
+    ->default_str(description("the optimizer's"))
     ->check(number(0))
     ->group(group);
   app.add_option("--warmup", o.warmup, "steps of linear warm-up")
@@ -265,7 +267,7 @@ void add_endpoint_flags(CLI::App& app, train_options& o) {
     .add_option("--endpoint", o.endpoint,
                 "where others may attach: unix:PATH, tcp:HOST:PORT (port 0: "
                 "any) or none; else a socket of your own, which is logged")
-    ->default_str("the user's own socket")
+    ->default_str(description("the user's own socket"))
     ->group(group);
   app
     .add_option("--endpoint-token-file", o.endpoint_token_file,
@@ -289,19 +291,19 @@ void add_job_flags(CLI::App& app, train_options& o) {
     .add_option("--rendezvous", o.rendezvous,
                 "where process 0 is met: HOST:PORT or unix:PATH; else as the "
                 "launcher says, or on one machine in a folder of your own")
-    ->default_str("the launcher's")
+    ->default_str(description("the launcher's"))
     ->group(group);
   app
     .add_option("--listen", o.listen,
                 "where this process takes the others' tensors: HOST:PORT, over "
                 "TCP; else its address towards process 0, at any port")
-    ->default_str("its address towards process 0, any port")
+    ->default_str(description("its address towards process 0, any port"))
     ->group(group);
   app
     .add_option("--announce", o.announce,
                 "where the others reach --listen, if elsewhere: HOST:PORT of a "
                 "relay, or of a container's machine")
-    ->default_str("where it listens")
+    ->default_str(description("where it listens"))
     ->group(group);
   app
     .add_option("--link", o.link,

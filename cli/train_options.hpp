@@ -1,10 +1,11 @@
 #pragma once
 
-#include <CLI/CLI.hpp>
-
 #include <cstdint>
 #include <string>
 #include <vector>
+
+#include "troupe/cli/plan/fwd.hpp"
+#include "troupe/cli/plan/usual.hpp"
 
 namespace troupe::cli {
 
@@ -27,11 +28,11 @@ struct train_options {
   std::int64_t heads = 8;
   std::string initial;
   // pipeline
-  std::int32_t ranks = 2;
-  std::int32_t stages_per_rank = 1;
+  std::int32_t ranks = usual_shape.ranks;
+  std::int32_t stages_per_rank = usual_shape.stages_per_rank;
   std::int32_t data_parallel = 1;
-  std::string schedule = "1f1b";
-  std::int32_t microbatches = 8;
+  std::string schedule = usual_schedule;
+  std::int32_t microbatches = usual_shape.microbatches;
   std::int32_t breadth = 0;
   std::string split = "even";
   bool recompute = false;

@@ -15,6 +15,7 @@
 #include "troupe/schedules/atomic_file.hpp"
 #include "troupe/schedules/error.hpp"
 #include "troupe/schedules/find_schedule.hpp"
+#include "troupe/schedules/parse_number.hpp"
 
 namespace troupe::cli {
 
@@ -54,14 +55,14 @@ std::vector<std::int32_t> parse_counts(const std::string& text) {
   std::vector<std::int32_t> counts;
   std::istringstream in(text);
   for (std::string part; std::getline(in, part, ',');) {
-    std::int32_t count = 0;
-    if (!CLI::detail::lexical_cast(part, count))
+    const auto count = parse_number<std::int32_t>(part);
+    if (!count)
       fail(error_code::invalid_argument,
            "--split '{}': '{}' is no number of layers; give even, parameters, "
            "measured, or a list such as 5,5 (the layers are the embeddings, "
            "the blocks and the head)",
            text, part);
-    counts.push_back(count);
+    counts.push_back(*count);
   }
   return counts;
 }
@@ -201,7 +202,8 @@ void add_data(train_setup& setup, const train_options& o) {
   const auto there = std::max<std::int64_t>(1, (held_out - 1) / (needed - 1));
   const auto wanted = std::min(o.validation_microbatches, there);
   // The plain loop, which could take any number, is to tell the same.
-  const auto at_once = std::int64_t{o.microbatches} * o.data_parallel;
+  const auto at_once =
+    std::int64_t{setup.trainer.schedule.microbatches} * o.data_parallel;
   setup.validation_microbatches = (wanted + at_once - 1) / at_once * at_once;
 }
 

@@ -1,5 +1,7 @@
 #include "troupe/cli/plan/checks.hpp"
 
+#include <CLI/CLI.hpp>
+
 #include <fmt/format.h>
 
 #include <cmath>

@@ -6,6 +6,8 @@
 #include <algorithm>
 
 #include "troupe/cli/plan/commands.hpp"
+
+#include <CLI/CLI.hpp>
 #include "troupe/cli/plan/plan_command.hpp"
 #include "troupe/cli/plan/program.hpp"
 #include "troupe/cli/plan/runtime_program.hpp"

@@ -1,5 +1,7 @@
 #include "troupe/cli/plan/plan_command.hpp"
 
+#include <CLI/CLI.hpp>
+
 #include <fmt/format.h>
 #include <sys/ioctl.h>
 #include <unistd.h>

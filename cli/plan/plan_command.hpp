@@ -1,6 +1,6 @@
 #pragma once
 
-#include <CLI/CLI.hpp>
+#include "troupe/cli/plan/fwd.hpp"
 
 namespace troupe::cli {
 

@@ -1,5 +1,7 @@
 #include "troupe/cli/plan/program.hpp"
 
+#include <CLI/CLI.hpp>
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 

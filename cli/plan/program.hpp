@@ -1,11 +1,11 @@
 #pragma once
 
-#include <CLI/CLI.hpp>
-
 #include <functional>
 #include <memory>
 #include <string>
 #include <vector>
+
+#include "troupe/cli/plan/fwd.hpp"
 
 namespace troupe::cli {
 

@@ -1,5 +1,7 @@
 #include "troupe/cli/plan/schedule_options.hpp"
 
+#include <CLI/CLI.hpp>
+
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
@@ -17,64 +19,69 @@
 namespace troupe::cli {
 
 void schedule_options::add_to(CLI::App& command) {
+  command_ = &command;
   command
     .add_option("--schedule", schedule,
                 "a schedule's name (listed below), or a file: CSV as "
                 "PyTorch writes it, compute only")
+    ->default_str(usual_schedule)
     ->type_name("NAME|FILE.csv");
-  ranks_flag_ = command.add_option("--ranks", shape.ranks, "pipeline ranks")
-                  ->check(whole_number(1, 1 << 16))
-                  ->type_name("P");
-  stages_flag_ =
-    command
-      .add_option("--stages-per-rank", shape.stages_per_rank, "stages a rank")
-      ->check(whole_number(1, 1 << 16))
-      ->type_name("V");
-  microbatches_flag_ =
-    command
-      .add_option("--microbatches", shape.microbatches, "microbatches a step")
-      ->check(whole_number(1, 1 << 20))
-      ->type_name("M");
-  breadth_flag_ = command
-                    .add_option("--breadth", shape.breadth,
-                                "microbatches in a group of depth_first")
-                    ->check(whole_number(0, 1 << 20))
-                    ->type_name("N");
-  replicas_flag_ = command
-                     .add_option("--data-parallel", data_parallel,
-                                 "replicas; more than one adds reductions")
-                     ->type_name("D")
-                     ->check(whole_number(1, 1 << 20));
-}
-
-void schedule_options::check_flag(const CLI::Option* flag, std::int32_t given,
-                                  std::int32_t in_file) const {
-  if (flag->count() > 0 && given != in_file)
-    fail(error_code::invalid_argument,
-         "{} {}: but {} has {}; leave the flag away", flag->get_name(), given,
-         schedule, in_file);
+  command.add_option("--ranks", shape.ranks, "pipeline ranks")
+    ->capture_default_str()
+    ->check(whole_number(1, 1 << 16))
+    ->type_name("P");
+  command
+    .add_option("--stages-per-rank", shape.stages_per_rank, "stages a rank")
+    ->capture_default_str()
+    ->check(whole_number(1, 1 << 16))
+    ->type_name("V");
+  command
+    .add_option("--microbatches", shape.microbatches, "microbatches a step")
+    ->capture_default_str()
+    ->check(whole_number(1, 1 << 20))
+    ->type_name("M");
+  command
+    .add_option("--breadth", shape.breadth,
+                "microbatches in a group of depth_first")
+    ->check(whole_number(0, 1 << 20))
+    ->type_name("N");
+  command
+    .add_option("--data-parallel", data_parallel,
+                "replicas; more than one adds reductions")
+    ->type_name("D")
+    ->check(whole_number(1, 1 << 20));
 }
 
 void schedule_options::warn_beside(const std::string& what) const {
-  for (const auto* flag : {ranks_flag_, microbatches_flag_, stages_flag_,
-                           breadth_flag_, replicas_flag_})
-    if (flag->count() > 0)
-      spdlog::warn("{} has no effect with {}", flag->get_name(), what);
+  for (const auto* flag : {"--ranks", "--microbatches", "--stages-per-rank",
+                           "--breadth", "--data-parallel"})
+    if (command_->count(flag) > 0)
+      spdlog::warn("{} has no effect with {}", flag, what);
+}
+
+std::vector<std::string> sizes_in_file() {
+  return {"ranks", "stages-per-rank", "microbatches"};
+}
+
+void require_sizes_of_file(const CLI::App& command, const std::string& path,
+                           const troupe::schedule& found) {
+  const auto require = [&](const char* flag, std::int32_t in_file) {
+    const auto* option = command.get_option(flag);
+    if (option->count() > 0 && option->as<std::int32_t>() != in_file)
+      fail(error_code::invalid_argument, "{} {}: but {} has {}; omit the flag",
+           flag, option->as<std::int32_t>(), path, in_file);
+  };
+  require("--ranks", found.ranks());
+  require("--microbatches", found.microbatches);
+  require("--stages-per-rank", found.stages() / found.ranks());
 }
 
 troupe::schedule schedule_options::find() const {
-  if (schedule.empty())
-    fail(error_code::invalid_argument,
-         "--schedule is missing; give a name or a file");
-  auto found = find_schedule(schedule, shape);
-  if (names_file(schedule)) {
-    check_flag(ranks_flag_, shape.ranks, found.ranks());
-    check_flag(microbatches_flag_, shape.microbatches, found.microbatches);
-    if (stages_flag_->count() > 0)
-      spdlog::warn("--stages-per-rank has no effect with --schedule {}",
-                   schedule);
-  }
-  warn_of_breadth(schedule, shape.breadth);
+  const auto name = schedule.empty() ? std::string{usual_schedule} : schedule;
+  auto found = find_schedule(name, shape);
+  if (names_file(name))
+    require_sizes_of_file(*command_, name, found);
+  warn_of_breadth(name, shape.breadth);
   return found;
 }
 

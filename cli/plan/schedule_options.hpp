@@ -1,9 +1,10 @@
 #pragma once
 
-#include <CLI/CLI.hpp>
-
 #include <string>
+#include <vector>
 
+#include "troupe/cli/plan/fwd.hpp"
+#include "troupe/cli/plan/usual.hpp"
 #include "troupe/engine/plan/plan.hpp"
 #include "troupe/schedules/schedule.hpp"
 
@@ -12,8 +13,8 @@ namespace troupe::cli {
 /// The flags that name a schedule and its shape, shared by `plan` and
 /// `simulate`.
 struct schedule_options {
-  std::string schedule;
-  schedule_shape shape;
+  std::string schedule;  // empty: the usual one
+  schedule_shape shape = usual_shape;
   std::int32_t data_parallel = 1;
 
   void add_to(CLI::App& command);
@@ -24,15 +25,16 @@ struct schedule_options {
   void warn_beside(const std::string& what) const;
 
  private:
-  void check_flag(const CLI::Option* flag, std::int32_t given,
-                  std::int32_t in_file) const;
-
-  CLI::Option* ranks_flag_ = nullptr;
-  CLI::Option* microbatches_flag_ = nullptr;
-  CLI::Option* stages_flag_ = nullptr;
-  CLI::Option* breadth_flag_ = nullptr;
-  CLI::Option* replicas_flag_ = nullptr;
+  CLI::App* command_ = nullptr;
 };
+
+/// The flags that a schedule's file settles: --config does without them.
+std::vector<std::string> sizes_in_file();
+
+/// Throws `invalid_argument` where a flag that was given contradicts the
+/// schedule's file.
+void require_sizes_of_file(const CLI::App& command, const std::string& path,
+                           const troupe::schedule& found);
 
 /// Warns of a --breadth that the schedule has none of.
 void warn_of_breadth(const std::string& schedule, std::int32_t breadth);

@@ -1,5 +1,7 @@
 #include "troupe/cli/plan/simulate_command.hpp"
 
+#include <CLI/CLI.hpp>
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <spdlog/spdlog.h>

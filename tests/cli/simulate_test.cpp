@@ -59,8 +59,6 @@ TEST_CASE("simulate warns of flags without effect") {
         "--costs: w=1, f.2=1 has no effect, as 1f1b has no such op");
   warns(two_ranks + std::string{"--breadth 2"},
         "--breadth 2 has no effect with --schedule 1f1b");
-  warns("--schedule " + file + " --stages-per-rank 2",
-        "--stages-per-rank has no effect with --schedule ");
   warns(file + " --ranks 3", "--ranks has no effect with ");
   CHECK_THAT(simulate("--schedule depth_first --microbatches 2 --breadth 2",
                       "--costs f=1,b=1")
@@ -69,7 +67,10 @@ TEST_CASE("simulate warns of flags without effect") {
 }
 
 TEST_CASE("simulate refuses what it can't take") {
-  CHECK(simulate("").exit_code == 2);
+  CHECK(simulate("--schedule " + cases + "gpipe_p2_v1_m4.compute.csv",
+                 "--stages-per-rank 2")
+          .exit_code
+        == 2);
   CHECK(simulate("--schedule 2f2b").exit_code == 2);
   CHECK(simulate(two_ranks, "x.csv").exit_code == 2);
 }

@@ -222,7 +222,9 @@ TEST_CASE("bad input is refused before any work") {
   refused("--ranks 60000", 2, "can't be cut into 60000 stages");
   refused("--save-parameters " + at.text, 2, "is the file of --text too");
   refused("--trace a --timeline a", 2, "is the file of --trace too");
-  refused("--config /dev/zero", 2, "no such file");
+  refused("--config /dev/zero", 2, "it is no regular file");
+  refused("--config /", 2, "it is a folder; give a TOML file");
+  refused("--config /no/such", 2, "there is no such file");
   refused("--sample 9 --vocabulary 128 --prompt \xc3\xa9", 2, "--prompt");
   refused("--plain --trace t.json", 2, "--plain runs no actors");
 }

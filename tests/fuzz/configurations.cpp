@@ -1,6 +1,8 @@
 // --config: TOML whose keys are flags.
 #include "troupe/cli/config_file.hpp"
 
+#include <CLI/CLI.hpp>
+
 #include "file_of_bytes.hpp"
 #include "parse.hpp"
 

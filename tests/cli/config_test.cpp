@@ -1,0 +1,82 @@
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+
+#include <random>
+#include <vector>
+
+#include "../files.hpp"
+#include "troupe_program.hpp"
+
+using Catch::Matchers::ContainsSubstring;
+using namespace troupe::testing;
+
+namespace {
+
+/// What --print-config says of these flags; read again it must say the same.
+std::string printed_and_read(const temporary_folder& folder,
+                             const std::string& flags) {
+  const auto printed = run_troupe("train", "--print-config " + flags);
+  INFO(flags << "\n" << printed.output);
+  CHECK(printed.exit_code == 0);
+  const auto path = folder.write("printed.toml", printed.output);
+  const auto again = run_troupe("train", "--print-config --config " + path);
+  CHECK(again.exit_code == 0);
+  CHECK(again.output == printed.output);
+  return printed.output;
+}
+
+}  // namespace
+
+TEST_CASE("every printed configuration can be read") {
+  const temporary_folder folder;
+  const auto csv = folder.write("own.csv", "0F0,0B0\n1F0,1B0\n");
+  const auto print = [&](const std::string& flags) {
+    return printed_and_read(folder, flags);
+  };
+  const auto usual = print("");
+  CHECK_THAT(usual, ContainsSubstring("ranks = 2\n"));
+  CHECK_THAT(usual, !ContainsSubstring("listen")
+                      && !ContainsSubstring("announce")
+                      && !ContainsSubstring("endpoint"));
+  const auto several = print(
+    "--monitor gap:interval=2 --monitor overflow --text a b "
+    "--sink csv:a.csv --sink terminal");
+  CHECK_THAT(several,
+             ContainsSubstring("monitor = ['gap:interval=2', 'overflow']\n"));
+  CHECK_THAT(several, ContainsSubstring("text = ['a', 'b']\n"));
+  print("--monitor gap --text a --sink terminal");
+  print("--prompt ''");
+  print("--prompt '-a \"quoted\" \\ text' --endpoint none --listen 1.2.3.4:5");
+  print("--plain --recompute --lr 1e-4 --patience 1.5 --validate-every 3");
+  CHECK_THAT(print("--schedule " + csv), !ContainsSubstring("ranks ="));
+}
+
+TEST_CASE("flags that contradict a schedule's file are refused") {
+  const temporary_folder folder;
+  const auto csv = folder.write("own.csv", "0F0,0B0\n1F0,1B0\n");
+  const auto text = write_text(folder);
+  const auto check = [&](const char* flags, const char* reason) {
+    for (const auto* command : {"train --dry-run --text ", "plan "}) {
+      const auto run =
+        run_troupe(command + (*command == 't' ? text : std::string{}),
+                   "--schedule " + csv, flags);
+      INFO(run.output);
+      CHECK(run.exit_code == 2);
+      CHECK_THAT(run.output, ContainsSubstring(reason));
+    }
+  };
+  check("--ranks 4", "own.csv has 2; omit the flag");
+  check("--microbatches 4", "own.csv has 1; omit the flag");
+  check("--stages-per-rank 4", "own.csv has 1; omit the flag");
+  CHECK(run_troupe("train --dry-run --text " + text,
+                   "--schedule " + csv + " --ranks 2")
+          .exit_code
+        == 0);
+}
+
+TEST_CASE("plan and simulate take what train takes where nothing is said") {
+  CHECK_THAT(run_troupe("plan", "").output,
+             ContainsSubstring("1f1b: 2 ranks, 2 stages, 8 microbatches"));
+  CHECK_THAT(run_troupe("simulate", "").output,
+             ContainsSubstring("1f1b: 2 ranks, 2 stages, 8 microbatches"));
+}
