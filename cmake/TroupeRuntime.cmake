@@ -5,15 +5,15 @@
 set(standard <algorithm> <chrono> <filesystem> <functional> <map> <memory>
   <mutex> <optional> <string> <vector> <fmt/format.h> <fmt/ranges.h>)
 troupe_precompiled_header(tensors DEPENDS torch::cpu fmt::fmt
-  HEADERS ${standard} <c10/util/Logging.h> <ATen/core/Tensor.h>)
+  HEADERS ${standard} <c10/util/Logging.h> <ATen/TensorOperators.h>)
 troupe_precompiled_header(modules DEPENDS torch::cpu fmt::fmt
-  HEADERS ${standard} <c10/util/Logging.h> <ATen/core/Tensor.h>
+  HEADERS ${standard} <c10/util/Logging.h> <ATen/TensorOperators.h>
     <torch/nn/module.h>
     <torch/csrc/autograd/custom_function.h>)
 troupe_precompiled_header(actors
   DEPENDS torch::cpu fmt::fmt CAF::core spdlog::spdlog
   HEADERS ${standard} <spdlog/spdlog.h> <nlohmann/json.hpp>
-    <c10/util/Logging.h> <ATen/core/Tensor.h>
+    <c10/util/Logging.h> <ATen/TensorOperators.h>
     <caf/actor_system.hpp> <caf/actor_system_config.hpp>
     <caf/event_based_actor.hpp> <caf/init_global_meta_objects.hpp>
     <caf/scoped_actor.hpp>)

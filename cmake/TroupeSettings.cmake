@@ -18,6 +18,8 @@ endif()
 # A target that every target of this project links: flags that are no part of
 # the package.
 add_library(troupe_flags INTERFACE)
+# LibTorch's headers then include the operators that they use, not all.
+target_compile_definitions(troupe_flags INTERFACE AT_PER_OPERATOR_HEADERS)
 target_compile_options(troupe_flags INTERFACE
   -Wall -Wextra -Wpedantic -Wshadow=local -Wnon-virtual-dtor
   -Wcast-qual $<$<BOOL:${TROUPE_WERROR}>:-Werror>)

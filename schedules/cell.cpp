@@ -70,10 +70,17 @@ class cell_reader {
     return true;
   }
 
+  void refuse_blank() const {
+    if (rest_.starts_with(' ') || rest_.starts_with('\t'))
+      refuse("there is a blank in it; remove it");
+  }
+
   std::int32_t read_number(std::string_view what, std::int32_t most) {
     const auto end = std::find_if_not(rest_.begin(), rest_.end(), is_digit);
     const auto digits =
       rest_.substr(0, static_cast<std::size_t>(end - rest_.begin()));
+    if (digits.empty())
+      refuse_blank();
     if (digits.empty())
       refuse(fmt::format("a {} number is missing", what));
     if (digits.size() > 1 && digits[0] == '0')
@@ -97,6 +104,7 @@ class cell_reader {
         result.first.kind = action.compute;
         return read_microbatch(result);
       }
+    refuse_blank();
     refuse(rest_.empty()
              ? "the action is missing after the stage"
              : fmt::format("'{}' is no action: known are F, B, I, W, "
@@ -154,6 +162,27 @@ cell parse_csv_cell(std::string_view text, std::string_view source,
   }
 }
 
+/// Around a cell blanks are fine, as PyTorch's reader has it.
+std::string_view without_blanks(std::string_view text) {
+  constexpr std::string_view blanks = " \t";
+  const auto begin = std::min(text.find_first_not_of(blanks), text.size());
+  text.remove_prefix(begin);
+  return text.substr(0, text.find_last_not_of(blanks) + 1);
+}
+
+/// What a file is that was given as CSV and is something else; or nothing.
+std::string_view other_format(std::string_view text) {
+  if (text.starts_with("<"))
+    return "it is a picture (SVG) or another XML file";
+  if (text.starts_with("{") || text.starts_with("["))
+    return "it is JSON";
+  if (text.starts_with("troupe plan"))
+    return "it is the text of a plan, which verify and simulate read";
+  if (text.starts_with("troupe schedule"))
+    return "it is the text of a schedule";
+  return {};
+}
+
 std::vector<cell> parse_row(std::string_view row, std::string_view source,
                             std::size_t line) {
   if (row.empty() || row == "\"\"")
@@ -163,8 +192,9 @@ std::vector<cell> parse_row(std::string_view row, std::string_view source,
   std::vector<cell> cells;
   for (std::size_t begin = 0; begin <= row.size();) {
     const auto end = std::min(row.find(',', begin), row.size());
-    cells.push_back(parse_csv_cell(row.substr(begin, end - begin), source, line,
-                                   cells.size() + 1, begin + 1));
+    cells.push_back(
+      parse_csv_cell(without_blanks(row.substr(begin, end - begin)), source,
+                     line, cells.size() + 1, begin + 1));
     begin = end + 1;
   }
   return cells;
@@ -195,6 +225,10 @@ std::string to_text(const cell& what) {
 
 std::vector<std::vector<cell>> parse_cells(std::string_view csv,
                                            std::string_view source) {
+  if (const auto found = other_format(csv); !found.empty())
+    fail(error_code::malformed_text,
+         "{}: {}; give a schedule's CSV, as troupe plan --format csv writes it",
+         source, found);
   std::vector<std::vector<cell>> rows;
   while (!csv.empty()) {
     const auto end = std::min(csv.find('\n'), csv.size());

@@ -167,7 +167,11 @@ std::string to_csv(const schedule& lanes) {
 }
 
 std::string read_file(const std::string& path) {
-  if (std::filesystem::exists(path) && !std::filesystem::is_regular_file(path))
+  std::error_code trouble;
+  const auto status = std::filesystem::status(path, trouble);
+  if (trouble)
+    fail(error_code::io, "{}: can't be read: {}", path, trouble.message());
+  if (!is_regular_file(status))
     fail(error_code::io, "{}: is not a regular file", path);
   std::ifstream file{path, std::ios::binary};
   std::string text{std::istreambuf_iterator<char>{file}, {}};

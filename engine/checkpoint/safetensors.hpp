@@ -3,7 +3,7 @@
 #include <map>
 #include <string>
 
-#include "troupe/engine/stage/model.hpp"
+#include "troupe/engine/device/tensor.hpp"
 
 namespace troupe {
 

@@ -1,6 +1,9 @@
 #include "troupe/engine/events/observer.hpp"
 
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/mul.h>
+#include <c10/core/StorageImpl.h>
+#include <torch/nn/module.h>
 
 #include <algorithm>
 #include <utility>

@@ -209,7 +209,10 @@ class meeting {
     const bool leads = place_.process == 0;
     if (ready.clock_offsets.size() != (leads ? 1 : members_.size())
         || !(leads || told_) || !were_ready_.insert(process).second)
-      fail(error_code::transport, "process {} tells no time", process);
+      fail(error_code::transport,
+           "process {} sent no clock reading, so that the clocks of the job "
+           "can't be compared; start all processes with the same troupe",
+           process);
     if (!leads) {
       offsets_ = ready.clock_offsets;
       return begin();

@@ -120,6 +120,11 @@ op_costs parse_costs(std::string_view text) {
 op_costs load_costs(const std::string& path_or_text) {
   std::error_code failure;
   const auto is_file = std::filesystem::is_regular_file(path_or_text, failure);
+  if (!is_file && std::filesystem::exists(path_or_text, failure))
+    fail(error_code::invalid_argument,
+         "costs '{}': it is no regular file; give a file of entries such as "
+         "f=1, or the entries",
+         printable(path_or_text));
   const auto text = is_file ? read_file(path_or_text) : path_or_text;
   try {
     return parse_costs(text);

@@ -153,4 +153,8 @@ tensor_list plain_loop::infer(const tensor_list& inputs) {
   return outputs_on_host(*module_, inputs, options_.device.get());
 }
 
+parameter_list plain_loop::parameters() const {
+  return module_->parameters_by_name();
+}
+
 }  // namespace troupe

@@ -57,7 +57,7 @@ class plain_loop {
   double evaluate(const data_function& at, std::int64_t count);
 
   /// Handles, on the device: they change with the next step.
-  parameter_list parameters() const { return module_->parameters_by_name(); }
+  parameter_list parameters() const;
   /// The model's outputs, without gradients, in the host's memory.
   tensor_list infer(const tensor_list& inputs);
 

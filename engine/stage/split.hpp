@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "troupe/engine/device/tensor.hpp"
 #include "troupe/engine/stage/model.hpp"
 
 namespace troupe {

@@ -17,11 +17,22 @@ const refused_text refused[]{
    "x.csv, line 2: the line is empty, but a rank has at least one op"},
   {"\"\"\n", error_code::malformed_text,
    "x.csv, line 1: the line is empty, but a rank has at least one op"},
-  {"0F0 ,0B0\n", error_code::malformed_text,
-   "x.csv, line 1, cell 1 (column 1) '0F0 ': ' ' stands after the action; "
-   "remove it"},
-  {" 0F0,0B0\n", error_code::malformed_text,
-   "x.csv, line 1, cell 1 (column 1) ' 0F0': a stage number is missing"},
+  {"0 F0,0B0\n", error_code::malformed_text,
+   "x.csv, line 1, cell 1 (column 1) '0 F0': there is a blank in it; remove "
+   "it"},
+  {"0F0,0B 0\n", error_code::malformed_text,
+   "x.csv, line 1, cell 2 (column 5) '0B 0': there is a blank in it; remove "
+   "it"},
+  {"<svg xmlns=\"x\"/>\n", error_code::malformed_text,
+   "x.csv: it is a picture (SVG) or another XML file; give a schedule's CSV, "
+   "as "
+   "troupe plan --format csv writes it"},
+  {"{\"ranks\": 2}\n", error_code::malformed_text,
+   "x.csv: it is JSON; give a schedule's CSV, as troupe plan --format csv "
+   "writes it"},
+  {"troupe plan 1\n", error_code::malformed_text,
+   "x.csv: it is the text of a plan, which verify and simulate read; give a "
+   "schedule's CSV, as troupe plan --format csv writes it"},
   {"00F0,0B0\n", error_code::malformed_text,
    "x.csv, line 1, cell 1 (column 1) '00F0': the stage number 00 has a leading "
    "zero"},
@@ -80,8 +91,8 @@ const refused_text refused[]{
   {"0F0;0B0\n", error_code::malformed_text,
    "x.csv, line 1, cell 1 (column 1) '0F0;0B0': ';0B0' stands after the "
    "action; remove it"},
-  {"0F0\t,0B0\n", error_code::malformed_text,
-   "x.csv, line 1, cell 1 (column 1) '0F0\\x09': '\\x09' stands after the "
+  {"0F0\v,0B0\n", error_code::malformed_text,
+   "x.csv, line 1, cell 1 (column 1) '0F0\\x0B': '\\x0B' stands after the "
    "action; remove it"},
   {"0F0,0SEND_F0,0B0\n1RECV_F0,1F0,1B0\n", error_code::malformed_text,
    "x.csv, line 1, cell 2 '0SEND_F0': a compute schedule has no transfers and "
@@ -133,4 +144,8 @@ const refused_text refused[]{
 
 TEST_CASE("a malformed or incomplete CSV is refused with place and reason") {
   check_refused(refused, [](const char* csv) { from_csv(csv, "x.csv"); });
+}
+
+TEST_CASE("blanks around a cell are read over, as PyTorch's reader does") {
+  CHECK(to_csv(from_csv(" 0F0 ,\t0B0\n")) == "0F0,0B0\r\n");
 }
