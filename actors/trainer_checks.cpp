@@ -43,7 +43,8 @@ void require_runnable(const schedule& order) {
     fail(error_code::invalid_argument,
          "schedule {} runs the microbatches of a stage out of order, so that "
          "its gradients would not be the plain loop's; let them ascend within "
-         "each stage and kind of op",
+         "each stage and kind of op (PyTorch's LoopedBFS does not; "
+         "breadth_first is the same schedule in ascending order)",
          order.name);
 }
 

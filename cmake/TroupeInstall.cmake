@@ -10,6 +10,8 @@ function(troupe_install_component target folder)
   if(target MATCHES "_(schedules|plan)$")
     set(export troupe-plan)
   endif()
+  string(REPLACE troupe_ "" name ${target})
+  set_property(GLOBAL APPEND PROPERTY troupe_components ${name})
   install(TARGETS ${target} EXPORT ${export}
     ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
   install(DIRECTORY ${PROJECT_SOURCE_DIR}/${folder}/
@@ -18,6 +20,8 @@ function(troupe_install_component target folder)
 endfunction()
 
 function(troupe_install_package)
+  get_property(components GLOBAL PROPERTY troupe_components)
+  list(JOIN components ", " components)
   configure_package_config_file(
     ${PROJECT_SOURCE_DIR}/cmake/troupe-config.cmake.in
     ${PROJECT_BINARY_DIR}/troupe-config.cmake
@@ -33,6 +37,8 @@ function(troupe_install_package)
   install(EXPORT troupe-plan NAMESPACE troupe::
     DESTINATION ${troupe_package_folder})
   if(NOT TROUPE_PLAN_ONLY)
+    install(FILES ${PROJECT_SOURCE_DIR}/cmake/precompiled.hpp
+      DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/troupe)
     install(EXPORT troupe-runtime NAMESPACE troupe::
       DESTINATION ${troupe_package_folder})
   endif()

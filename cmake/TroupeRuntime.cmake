@@ -130,6 +130,9 @@ troupe_tests(cli DIRECTORY tests/cli DEPENDS troupe::sinks troupe::live
 if(TROUPE_TESTS)
   target_sources(tests_cli PRIVATE cli/top_view.cpp cli/train_files.cpp)
 endif()
+if(TROUPE_TESTS)
+  include(TroupeSnippets)
+endif()
 troupe_tests(examples DIRECTORY tests/examples DEPENDS troupe::plan
   NEEDS troupe)
 

@@ -1,0 +1,20 @@
+# The code blocks of README.md and docs/: C++ is compiled, by the target
+# tests_docs; the rest is run by the test "docs: code blocks".
+find_package(Python3 COMPONENTS Interpreter REQUIRED)
+set(script ${PROJECT_SOURCE_DIR}/tests/docs/snippets.py)
+file(GLOB pages CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/docs/*.md)
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS
+  ${PROJECT_SOURCE_DIR}/README.md ${pages} ${script})
+execute_process(COMMAND ${Python3_EXECUTABLE} ${script} extract
+  ${PROJECT_BINARY_DIR}/snippets OUTPUT_VARIABLE sources
+  COMMAND_ERROR_IS_FATAL ANY)
+string(STRIP "${sources}" sources)
+string(REPLACE "\n" ";" sources "${sources}")
+
+add_library(tests_docs OBJECT ${sources})
+target_link_libraries(tests_docs PRIVATE troupe_flags troupe::live
+  troupe::models)
+troupe_precompile(tests_docs actors)
+add_test(NAME "docs: code blocks" COMMAND ${Python3_EXECUTABLE} ${script} run
+  $<TARGET_FILE:troupe>)
+set_tests_properties("docs: code blocks" PROPERTIES LABELS docs TIMEOUT 300)

@@ -1,0 +1,174 @@
+"""The code blocks of README.md and docs/*.md, compiled and run.
+
+snippets.py extract FOLDER   writes each C++ block, as a function, to a file
+snippets.py run TROUPE       runs the shell, Python, JSON, YAML, CMake blocks
+"""
+import json
+import re
+import shlex
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+TINY = ("--d-model 8 --layers 6 --heads 2 --seq 8 --microbatch-size 1 "
+        "--endpoint none --steps 2").split()
+WITHOUT_DRY_RUN = ("plan", "verify", "simulate", "launch", "top", "attach",
+                   "events", "detach", "certificates")
+
+
+def blocks():
+    """(place, language, text) of every block."""
+    for page in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]:
+        text = page.read_text()
+        for found in BLOCK.finditer(text):
+            line = text[:found.start()].count("\n") + 1
+            yield f"{page.relative_to(ROOT)}:{line}", *found.groups()
+
+
+def extract(folder):
+    folder.mkdir(parents=True, exist_ok=True)
+    wanted = {}
+    for place, language, text in blocks():
+        if language == "cpp":
+            name = re.sub(r"\W", "_", place)
+            wanted[f"{name}.cpp"] = (
+                '#include "troupe/tests/docs/surroundings.hpp"\n\n'
+                f"void {name}() {{\n#line 1 \"{place}\"\n{text}}}\n")
+    for old in folder.glob("*.cpp"):
+        if old.name not in wanted:
+            old.unlink()
+    for name, text in wanted.items():
+        path = folder / name
+        if not path.exists() or path.read_text() != text:
+            path.write_text(text)
+        print(path)
+
+
+class Runner:
+    def __init__(self, troupe, folder):
+        self.troupe, self.folder, self.failed, self.ran = troupe, folder, [], 0
+        words = "in the beginning was the word and the word was with " * 400
+        (folder / "book.txt").write_text(words)
+        (folder / "schedule.csv").write_text("0F0,0B0\n1F0,1B0\n")
+        (folder / "stuck.csv").write_text("0F0,0B0\n1F0,1B0\n")
+        self.job, self.endpoint = None, ""
+
+    def check(self, place, holds, why):
+        self.ran += 1
+        if not holds:
+            self.failed.append(f"{place}: {why}")
+
+    def call(self, place, arguments, seconds=60):
+        done = subprocess.run(arguments, cwd=self.folder, text=True,
+                              capture_output=True, timeout=seconds)
+        self.check(place, done.returncode == 0,
+                   f"{shlex.join(map(str, arguments))} ended with "
+                   f"{done.returncode}: {done.stdout[-500:]}{done.stderr[-500:]}")
+        return done
+
+    def live_job(self):
+        """The endpoint of a job that runs until the end of the tests."""
+        if self.job is None:
+            path = self.folder / "job.sock"
+            self.endpoint = f"unix:{path}"
+            self.job = subprocess.Popen(
+                [self.troupe, "train", "--text", "book.txt", *TINY, "--endpoint",
+                 self.endpoint, "--steps", "1000000"], cwd=self.folder,
+                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            deadline = time.monotonic() + 30
+            while not path.exists() and time.monotonic() < deadline:
+                time.sleep(0.02)
+        return self.endpoint
+
+    def shell(self, place, text):
+        lines = re.sub(r"\\\n\s*", " ", text).splitlines()
+        for line in lines:
+            words = shlex.split(line.removeprefix("$ "), comments=True)
+            if words and not (text.startswith("$") and line[:1] != "$"):
+                self.line(place, words)
+
+    def line(self, place, words):
+        if words[0] == "troupe" and "..." not in words:
+            self.command(place, words[1:])
+        elif words[0].startswith(("scripts/", "examples/")):
+            script = ROOT / words[0]
+            self.check(place, script.is_file(), f"{words[0]} does not exist")
+            known = script.read_text() if script.is_file() else ""
+            for flag in (word for word in words[1:] if word.startswith("--")):
+                self.check(place, flag == "--" or flag in known or "--" in words,
+                           f"{words[0]} has no {flag}")
+
+    def command(self, place, words):
+        command = words[0]
+        if command == "train":
+            words = [*words, *TINY, "--dry-run"]
+        if command == "launch":
+            words = [*words, *TINY]
+        if command in ("top", "attach", "events", "detach"):
+            words = [re.sub(r"^unix:\S+$", self.live_job(), word)
+                     for word in words]
+            return self.attached(place, words)
+        self.call(place, [self.troupe, *words])
+
+    def attached(self, place, words):
+        """A command that ends with its job: it has to be running after 1 s."""
+        if words[0] == "detach":
+            return
+        with subprocess.Popen([self.troupe, *words], cwd=self.folder, text=True,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                              stdin=subprocess.DEVNULL) as running:
+            try:
+                output, _ = running.communicate(timeout=1)
+                self.check(place, running.returncode == 0,
+                           f"{words} ended: {output[-500:]}")
+            except subprocess.TimeoutExpired:
+                self.check(place, True, "")
+                running.terminate()
+
+    def python(self, place, text):
+        self.call(place, [self.troupe, "train", "--text", "book.txt", *TINY,
+                          "--log-json", "run.jsonl"])
+        self.call(place, [sys.executable, "-c", text + "\nassert loss, lines\n"
+                          "assert all(x == x and x > 0 for x in loss), loss\n"])
+
+    def run(self, place, language, text):
+        if language == "sh" or text.startswith("$ troupe"):
+            self.shell(place, text)
+        elif language == "python":
+            self.python(place, text)
+        elif language == "json":
+            for line in text.splitlines():
+                self.check(place, isinstance(json.loads(line), dict), line)
+        elif language == "yaml":
+            self.check(place, "\t" not in text and re.match(r"\w+:\n", text),
+                       "is no mapping")
+        elif language == "cmake":
+            used = (ROOT / "tests/package/CMakeLists.txt").read_text()
+            libraries = re.search(r"PRIVATE ([^)]*)\)", text).group(1)
+            self.check(place, libraries in used,
+                       f"tests/package does not link {libraries}")
+
+
+def main():
+    if sys.argv[1] == "extract":
+        return extract(Path(sys.argv[2]))
+    with tempfile.TemporaryDirectory() as folder:
+        runner = Runner(sys.argv[2], Path(folder))
+        try:
+            for block in blocks():
+                runner.run(*block)
+        finally:
+            if runner.job:
+                runner.job.kill()
+                runner.job.wait()
+    print(*runner.failed, sep="\n")
+    print(f"{runner.ran - len(runner.failed)} passed, "
+          f"{len(runner.failed)} failed")
+    sys.exit(1 if runner.failed else 0)
+
+
+main()

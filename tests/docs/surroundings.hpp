@@ -1,0 +1,25 @@
+#pragma once
+
+// What the C++ blocks of the documentation take as given.
+
+#include <fmt/format.h>
+
+#include "troupe/actors/trainer.hpp"
+#include "troupe/engine/models/gpt.hpp"
+#include "troupe/monitors/gap.hpp"
+#include "troupe/monitors/live/attachment.hpp"
+#include "troupe/monitors/live/serve.hpp"
+#include "troupe/monitors/progress.hpp"
+#include "troupe/schedules/lane_builder.hpp"
+#include "troupe/schedules/rules.hpp"
+
+using namespace troupe;
+
+extern gpt_options sizes;
+extern source_pointer text;
+extern model layers;
+extern trainer_options options;
+extern trainer run;
+extern sink_pointer sink;
+extern decltype(live_powers::make) make;
+extern monitor my_monitor;
