@@ -174,8 +174,10 @@ void train(const CLI::App& command, const train_options& options) {
   require_monitors(options);
   require_dashboard(options);
   require_job(options);
-  if (options.dry_run)
+  if (options.dry_run) {
+    require_initial(options, setup);
     return shows ? print_plan_summary(options, setup) : void();
+  }
   try {
     setup.trainer.job = join_job(command, options);
     if (options.plain)

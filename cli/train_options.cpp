@@ -328,7 +328,7 @@ void add_job_flags(CLI::App& app, train_options& o) {
   app
     .add_option("--patience", o.patience,
                 "seconds for all processes to come together")
-    ->check(number_above(0))
+    ->check(number_above(0, 1e6))
     ->group(group);
 }
 

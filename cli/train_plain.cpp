@@ -65,6 +65,14 @@ step_event validate(plain_loop& loop, const train_setup& setup,
 
 }  // namespace
 
+void require_initial(const train_options& options, const train_setup& setup) {
+  if (options.initial.empty())
+    return;
+  const plain_loop loop(gpt(setup.gpt), options_of(setup));
+  load_parameters(loop.parameters(), read_safetensors(options.initial),
+                  options.initial);
+}
+
 void train_plain(const train_options& options, const train_setup& setup,
                  signal_watch& signals) {
   set_intra_op_threads(options.threads);

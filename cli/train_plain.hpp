@@ -10,4 +10,7 @@ namespace troupe::cli {
 void train_plain(const train_options& options, const train_setup& setup,
                  signal_watch& signals);
 
+/// Throws what reading --initial into the model would.
+void require_initial(const train_options& options, const train_setup& setup);
+
 }  // namespace troupe::cli

@@ -213,6 +213,8 @@ train_setup make_setup(const train_options& o) {
   train_setup setup;
   setup.gpt = {o.d_model, o.layers, o.heads, o.seq, o.vocabulary, o.seed};
   require_enough_layers(o);
+  if (!names_file(o.schedule))
+    require_threads(o, o.ranks);
   require_memory(o, setup.gpt);
   require_known_prompt(o);
   auto& run = setup.trainer;

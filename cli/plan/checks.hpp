@@ -12,6 +12,7 @@ namespace troupe::cli {
 CLI::Validator whole_number(std::int64_t least, std::int64_t most = INT64_MAX);
 CLI::Validator number(double least,
                       double most = std::numeric_limits<double>::infinity());
-CLI::Validator number_above(double limit);
+CLI::Validator number_above(
+  double limit, double most = std::numeric_limits<double>::infinity());
 
 }  // namespace troupe::cli

@@ -3,11 +3,12 @@
 #include <utility>
 
 #include <boost/asio/ip/address.hpp>
-#include <charconv>
+#include <algorithm>
 #include <optional>
 #include <string_view>
 
 #include "troupe/schedules/error.hpp"
+#include "troupe/schedules/parse_number.hpp"
 
 namespace troupe {
 
@@ -27,16 +28,14 @@ std::optional<boost::asio::ip::address> address_of(const std::string& host) {
   return problem ? std::nullopt : std::optional(address);
 }
 
+/// What follows the host has to be ":PORT" and no more.
 std::optional<std::uint16_t> port_of(const std::string& text) {
-  const auto colon = text.rfind(':');
-  if (colon == std::string::npos)
-    return {};
-  std::uint16_t port = 0;
-  const auto* end = text.data() + text.size();
-  const auto [stop, problem] =
-    std::from_chars(text.data() + colon + 1, end, port);
-  const bool is_number = problem == std::errc() && stop == end;
-  return is_number ? std::optional(port) : std::nullopt;
+  const auto brackets = text.starts_with('[') ? 2 : 0;
+  const auto rest =
+    std::string_view(text).substr(std::min(text.size(), host_of(text).size()
+                                                          + brackets));
+  return rest.starts_with(':') ? parse_number<std::uint16_t>(rest.substr(1))
+                               : std::nullopt;
 }
 
 /// Up to the first character that doesn't belong to it.

@@ -207,6 +207,10 @@ TEST_CASE("bad input is refused before any work") {
   refused("--timeline /proc/x.svg", 1, "can't be");
   refused("--device gpu", 2, "cuda:0,2");
   refused("--initial " + at.text, 1, "announces a header");
+  refused("--dry-run --initial " + at.text, 1, "announces a header");
+  refused("--patience 1e18", 2, "1e18 is no number above 0, up to 1e+06");
+  refused("--dashboard 127.0.0.1:0:0", 2, "is no address to listen at");
+  refused("--ranks 65536 --layers 65536", 2, "more than 1024 threads");
   refused("--split 1,2", 2, "hold 3 layers together, the model has 6");
   refused("--clip -1", 2, "--clip");
   refused("--lr nan", 2, "nan is no number");

@@ -1,5 +1,6 @@
 #include "troupe/engine/plan/simulate.hpp"
 
+#include <fmt/format.h>
 #include <catch2/catch_approx.hpp>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_exception.hpp>
@@ -8,8 +9,10 @@
 
 #include "support.hpp"
 #include "troupe/engine/plan/op_text.hpp"
+#include "troupe/schedules/builtin.hpp"
 #include "troupe/schedules/csv.hpp"
 #include "troupe/schedules/error.hpp"
+#include "troupe/schedules/validate.hpp"
 
 using namespace troupe;
 using Catch::Approx;
@@ -129,4 +132,41 @@ TEST_CASE("costs are read strictly") {
       Message(std::string{"costs '"} + text + "': " + why
               + "; known keys are f, b, i, w, unshard, reshard, reduce, norm, "
                 "update and message"));
+}
+
+namespace {
+
+/// The CSV of PyTorch's LoopedBFS: backwards go through the stages and the
+/// microbatches in reverse.
+std::string looped_breadth_first(const schedule_shape& shape) {
+  std::string csv;
+  for (int rank = 0; rank < shape.ranks; ++rank) {
+    const auto add = [&](int stage, int microbatch, char kind) {
+      csv +=
+        fmt::format("{}{}{},", stage * shape.ranks + rank, kind, microbatch);
+    };
+    for (int s = 0; s < shape.stages_per_rank; ++s)
+      for (int m = 0; m < shape.microbatches; ++m)
+        add(s, m, 'F');
+    for (int s = shape.stages_per_rank; s-- > 0;)
+      for (int m = shape.microbatches; m-- > 0;)
+        add(s, m, 'B');
+    csv.back() = '\n';
+  }
+  return csv;
+}
+
+}  // namespace
+
+TEST_CASE("breadth_first takes as long and as much as PyTorch's LoopedBFS") {
+  for (const auto shape : {schedule_shape{2, 2, 4}, schedule_shape{4, 2, 8},
+                           schedule_shape{3, 3, 5}, schedule_shape{4, 1, 4}}) {
+    const auto theirs = from_csv(looped_breadth_first(shape));
+    CHECK_FALSE(accumulates_in_order(theirs));
+    const auto ours = make_schedule("breadth_first", shape);
+    CHECK(accumulates_in_order(ours));
+    const auto a = simulate(compile(theirs)), b = simulate(compile(ours));
+    CHECK(a.makespan == b.makespan);
+    CHECK(a.in_flight == b.in_flight);
+  }
 }
