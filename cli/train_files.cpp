@@ -18,10 +18,13 @@ struct used_file {
   bool is_folder() const { return path.ends_with('/'); }
 };
 
+/// Where links lead; as it is written where they lead nowhere.
 std::filesystem::path place_of(const used_file& file) {
   std::error_code trouble;
   const auto end = file.path.size() - (file.is_folder() ? 1 : 0);
-  return std::filesystem::weakly_canonical(file.path.substr(0, end), trouble);
+  const std::filesystem::path written(file.path.substr(0, end));
+  const auto found = std::filesystem::weakly_canonical(written, trouble);
+  return trouble ? std::filesystem::absolute(written, trouble) : found;
 }
 
 /// Whether a file is the other, or in that folder. Folders may be shared.

@@ -49,10 +49,11 @@ CLI::Validator number(double least, double most) {
 
 CLI::Validator number_above(double limit, double most) {
   const auto end = std::isinf(most) ? "" : fmt::format(", up to {:g}", most);
-  return validator<double>(
-    fmt::format("number above {:g}{}", limit, end),
-    fmt::format("{:g}..", limit),
-    [=](double value) { return std::isfinite(value) && value > limit && value <= most; });
+  return validator<double>(fmt::format("number above {:g}{}", limit, end),
+                           fmt::format("{:g}..", limit), [=](double value) {
+                             return std::isfinite(value) && value > limit
+                                    && value <= most;
+                           });
 }
 
 }  // namespace troupe::cli

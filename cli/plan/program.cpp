@@ -7,6 +7,8 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <filesystem>
+#include <new>
 #include <numeric>
 
 #include "troupe/schedules/error.hpp"
@@ -138,6 +140,15 @@ int report_errors(const std::function<int()>& work) {
     return work();
   } catch (const error& reason) {
     return complain("error: ", reason.what(), exit_code(reason.code()));
+  } catch (const std::filesystem::filesystem_error& reason) {
+    const auto text = fmt::format("{}: {}", printable(reason.path1().string()),
+                                  reason.code().message());
+    return complain("error: ", text.c_str(), 1);
+  } catch (const std::bad_alloc&) {
+    return complain("error: ",
+                    "the memory of this machine, or what this "
+                    "process may take of it, is used up",
+                    1);
   } catch (const std::exception& reason) {
     return complain("error: ", reason.what(), 1);
   } catch (...) {

@@ -2,8 +2,8 @@
 
 #include <utility>
 
-#include <boost/asio/ip/address.hpp>
 #include <algorithm>
+#include <boost/asio/ip/address.hpp>
 #include <optional>
 #include <string_view>
 
@@ -31,9 +31,8 @@ std::optional<boost::asio::ip::address> address_of(const std::string& host) {
 /// What follows the host has to be ":PORT" and no more.
 std::optional<std::uint16_t> port_of(const std::string& text) {
   const auto brackets = text.starts_with('[') ? 2 : 0;
-  const auto rest =
-    std::string_view(text).substr(std::min(text.size(), host_of(text).size()
-                                                          + brackets));
+  const auto rest = std::string_view(text).substr(
+    std::min(text.size(), host_of(text).size() + brackets));
   return rest.starts_with(':') ? parse_number<std::uint16_t>(rest.substr(1))
                                : std::nullopt;
 }

@@ -42,6 +42,15 @@ struct bench {
 
 }  // namespace
 
+TEST_CASE("links that lead in circles are no file of anybody's") {
+  const bench at;
+  std::filesystem::create_symlink(at.folder / "a", at.folder / "b");
+  std::filesystem::create_symlink(at.folder / "b", at.folder / "a");
+  auto options = at.writing({}, {"csv:" + at.folder / "a"});
+  options.initial = at.folder / std::string(5000, 'x');
+  at.refused(options, "Too many levels of symbolic links");
+}
+
 TEST_CASE("a sink that would replace what the run reads or writes is refused") {
   const bench at;
   at.refused(at.writing({}, {"csv:" + at.text}), "is the file of --text too");
