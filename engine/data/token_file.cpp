@@ -15,6 +15,7 @@ namespace troupe {
 namespace {
 
 constexpr std::int32_t llm_c_magic = 20240520;
+constexpr std::int32_t llm_c_magic_of_llama = 20240801;
 constexpr std::size_t llm_c_header_bytes = 256 * sizeof(std::int32_t);
 
 std::int32_t int_at(std::span<const std::byte> bytes, std::size_t index) {
@@ -62,15 +63,26 @@ std::shared_ptr<const token_source> tokens_after(mapped_file file,
   return std::make_shared<mapped_tokens<Token>>(std::move(file), header, count);
 }
 
+template <class Bytes>
+bool is_llm_c(const Bytes& bytes, std::int32_t magic) {
+  return bytes.size() >= llm_c_header_bytes && int_at(bytes, 0) == magic;
+}
+
 std::shared_ptr<const token_source> open_llm_c(mapped_file file) {
   const auto bytes = file.bytes();
-  if (bytes.size() < llm_c_header_bytes || int_at(bytes, 0) != llm_c_magic)
+  if (is_llm_c(bytes, llm_c_magic_of_llama))
+    bad_format(file.path(),
+               "is an llm.c token file of Llama 3, with tokens of 32 bits "
+               "(magic 20240801); troupe reads those of GPT-2, with 16 bits");
+  if (!is_llm_c(bytes, llm_c_magic))
     bad_format(file.path(),
                "is not an llm.c token file (256 x int32 header "
                "with magic 20240520)");
   if (int_at(bytes, 1) != 1)
-    bad_format(file.path(), fmt::format("has version {}; only 1 is known",
-                                        int_at(bytes, 1)));
+    bad_format(file.path(),
+               fmt::format("is an llm.c token file of version {}; troupe reads "
+                           "version 1",
+                           int_at(bytes, 1)));
   const std::int64_t count = int_at(bytes, 2);
   const auto need = llm_c_header_bytes
                     + static_cast<std::size_t>(std::max<std::int64_t>(count, 0))
@@ -169,7 +181,7 @@ token_format guess_token_format(const std::string& path) {
   const auto bytes = file.bytes();
   if (is_npy(bytes))
     return token_format::npy;
-  if (bytes.size() >= llm_c_header_bytes && int_at(bytes, 0) == llm_c_magic)
+  if (is_llm_c(bytes, llm_c_magic) || is_llm_c(bytes, llm_c_magic_of_llama))
     return token_format::llm_c;
   return path.ends_with(".bin") ? token_format::nano_gpt : token_format::bytes;
 }

@@ -103,7 +103,9 @@ TEST_CASE("bad token files are refused with a reason") {
   };
   refused("empty", "", "is empty");
   refused("odd.bin", "abc", "an odd number");
-  refused("v.bin", llm_c_file(20240520, 2, 0, {}), "has version 2");
+  refused("v.bin", llm_c_file(20240520, 2, 0, {}),
+          "is an llm.c token file of version 2; troupe reads version 1");
+  refused("l.bin", llm_c_file(20240801, 1, 0, {}), "of Llama 3");
   refused("l.bin", llm_c_file(20240520, 1, 5, {1, 2}),
           "announces 5 tokens (1034 bytes), the file has 1028");
   refused("f.npy", npy_file("<f4", "(1,)", "abcd"), "items of type '<f4'");
