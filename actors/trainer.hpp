@@ -21,11 +21,11 @@ struct trainer_options {
   /// The processes of the job, of which this is one; null: this one alone.
   /// All of them make the same trainer and call the same members in the same
   /// order; each holds the stages of its own ranks.
-  std::shared_ptr<mesh> job;
+  std::shared_ptr<mesh> job{};
   /// Accelerators of this process, which its ranks take in turns; empty: all
   /// computes on the CPU.
-  std::vector<std::shared_ptr<accelerator>> devices;
-  overlap_options overlap;
+  std::vector<std::shared_ptr<accelerator>> devices{};
+  overlap_options overlap{};
   /// Between processes tensors go from device to device (by NCCL, which wants a
   /// device for each rank); else by way of the host.
   bool device_links = true;
@@ -34,25 +34,25 @@ struct trainer_options {
   /// a model that does the same, on tensors of the same shapes, in each step.
   bool cuda_graphs = false;
   /// The layers of each stage; empty: balanced by parameters.
-  stage_split split;
+  stage_split split{};
   /// Copies of the pipeline whose gradients are averaged; each takes its own
   /// microbatches: replica d's k-th is number d x microbatches + k of a step.
   std::int32_t data_parallel = 1;
   optimizer_options optimizer = adamw{};
-  learning_rate_schedule learning_rate;
+  learning_rate_schedule learning_rate{};
   loss_function loss = cross_entropy_loss();
-  loss_scale_options loss_scale;
+  loss_scale_options loss_scale{};
   double clip = 0;         // largest gradient norm; 0: no clipping
   bool recompute = false;  // forwards again in backward, to save memory
   /// What forwards compute in, where they may (bf16, fp16); see
   /// autocast_scope. fp16 wants a dynamic loss scale.
-  std::optional<at::ScalarType> autocast;
+  std::optional<at::ScalarType> autocast{};
   bool halt_on_nan = false;  // a loss that is not finite fails the step
   std::int32_t intra_op_threads = 1;   // of LibTorch, a worker
   std::int32_t prefetch = 2;           // microbatches made ahead
   double slow_load_seconds = 1;        // a longer load is reported
   double stall_seconds = 30;           // without an op: log who waits for whom
-  std::function<void()> handler_hook;  // see pipeline_options
+  std::function<void()> handler_hook{};  // see pipeline_options
 };
 
 using source_pointer = std::shared_ptr<const microbatch_source>;

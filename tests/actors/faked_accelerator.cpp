@@ -1,5 +1,7 @@
 #include "faked_accelerator.hpp"
 
+#include <ATen/ops/empty.h>
+
 #include <algorithm>
 
 #include "faked_communicator.hpp"

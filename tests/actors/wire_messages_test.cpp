@@ -1,6 +1,7 @@
 #include "troupe/actors/wire_messages.hpp"
 
 #include <ATen/ops/arange.h>
+#include <ATen/ops/equal.h>
 #include <ATen/ops/ones.h>
 #include <catch2/catch_test_macros.hpp>
 

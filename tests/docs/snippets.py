@@ -37,7 +37,8 @@ def extract(folder):
             name = re.sub(r"\W", "_", place)
             wanted[f"{name}.cpp"] = (
                 '#include "troupe/tests/docs/surroundings.hpp"\n\n'
-                f"void {name}() {{\n#line 1 \"{place}\"\n{text}}}\n")
+                f"void {name}() {{\nTROUPE_GIVEN {{\n#line 1 \"{place}\"\n"
+                f"{text}}}\n}}\n")
     for old in folder.glob("*.cpp"):
         if old.name not in wanted:
             old.unlink()

@@ -8,6 +8,7 @@
 #include "troupe/engine/models/gpt.hpp"
 #include "troupe/monitors/gap.hpp"
 #include "troupe/monitors/live/attachment.hpp"
+#include "troupe/monitors/live/endpoint_server.hpp"
 #include "troupe/monitors/live/serve.hpp"
 #include "troupe/monitors/progress.hpp"
 #include "troupe/schedules/lane_builder.hpp"
@@ -15,11 +16,13 @@
 
 using namespace troupe;
 
-extern gpt_options sizes;
-extern source_pointer text;
-extern model layers;
-extern trainer_options options;
-extern trainer run;
-extern sink_pointer sink;
-extern decltype(live_powers::make) make;
-extern monitor my_monitor;
+// Within each block's function, so that names of types can be told apart.
+#define TROUPE_GIVEN                         \
+  extern gpt_options sizes;                  \
+  extern source_pointer text;                \
+  extern model layers;                       \
+  extern trainer_options options;            \
+  extern trainer run;                        \
+  extern sink_pointer sink;                  \
+  extern decltype(live_powers::make) make;   \
+  extern monitor my_monitor;
