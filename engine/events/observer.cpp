@@ -2,7 +2,6 @@
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/mul.h>
-#include <c10/core/StorageImpl.h>
 #include <torch/nn/module.h>
 
 #include <algorithm>

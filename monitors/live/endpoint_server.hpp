@@ -10,7 +10,7 @@ namespace troupe {
 struct endpoint_options {
   live_powers powers;
   /// What clients must know; required for tcp.
-  std::string token;
+  std::string token{};
   double hello_seconds = 5;     // until a client must have said hello
   double stalled_seconds = 30;  // a client may take nothing for so long
   std::size_t clients = 64;

@@ -327,5 +327,5 @@ TEST_CASE("the same subscriptions are one interest, step after step") {
   CHECK(kept.of({}) == nullptr);
   CHECK(kept.of(some) == first);
   CHECK(kept.of(others) != first);
-  CHECK(kept.of(others)->subscriptions() == others);
+  CHECK((kept.of(others)->subscriptions() == others));
 }
