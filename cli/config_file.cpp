@@ -11,6 +11,7 @@
 #include <sstream>
 
 #include "troupe/schedules/error.hpp"
+#include "troupe/schedules/parse_number.hpp"
 #include "troupe/schedules/printable.hpp"
 
 namespace troupe::cli {
@@ -182,8 +183,12 @@ std::string toml_value(const CLI::Option& option,
   std::vector<std::string> parts;
   for (const auto& value : values) {
     std::ostringstream quoted;
+    const auto number =
+      takes(option, "FLOAT") ? parse_number<double>(value) : std::nullopt;
     if (takes_text(option))
       quoted << toml::value<std::string>(value);
+    else if (number)  // as it is printed once it was read
+      quoted << fmt::format("{}", *number);
     else
       quoted << value;
     parts.push_back(quoted.str());

@@ -2,6 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "troupe/engine/device/clock.hpp"
 #include "troupe/engine/device/memory.hpp"
 #include "troupe/monitors/append_file.hpp"
 #include "troupe/monitors/json_number.hpp"
@@ -22,15 +23,26 @@ json values_of(const std::vector<named_value>& values) {
   return object;
 }
 
+/// The model's own, and the losses under the names that sinks give them.
+json metrics_of(const step_event& step) {
+  const std::string group =
+    step.source.phase == phase::training ? "train/" : "validation/";
+  auto object = values_of(step.metrics);
+  for (const auto& loss : step.losses)
+    object[group + loss.name] = json_number<json>(loss.value);
+  return object;
+}
+
 /// Without the ops' times, where those are not known.
 json line_of(const step_event& step, const step_times* times) {
   const auto seconds = static_cast<double>(step.end - step.begin) * 1e-9;
   json line = {{"step", step.source.step},
-               {"phase", phase_name(step.source.phase)}};
+               {"phase", phase_name(step.source.phase)},
+               {"time", wall_seconds()}};
   if (!step.losses.empty())
     line["loss"] = json_number<json>(step.losses.front().value);
   line["losses"] = values_of(step.losses);
-  line["metrics"] = values_of(step.metrics);
+  line["metrics"] = metrics_of(step);
   line["tokens"] = step.tokens;
   if (step.source.phase != phase::training)
     return line;

@@ -13,4 +13,13 @@ inline std::int64_t now_ns() {
     .count();
 }
 
+/// Seconds since 1970, to the millisecond: for records that people compare with
+/// other logs.
+inline double wall_seconds() {
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  return static_cast<double>(
+           std::chrono::duration_cast<std::chrono::milliseconds>(now).count())
+         / 1000;
+}
+
 }  // namespace troupe

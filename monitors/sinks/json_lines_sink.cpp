@@ -2,6 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "troupe/engine/device/clock.hpp"
 #include "troupe/monitors/append_file.hpp"
 #include "troupe/monitors/json_number.hpp"
 #include "troupe/monitors/phase_name.hpp"
@@ -30,7 +31,9 @@ json histogram(const tensor_statistics& of) {
 }
 
 json line_at(const event_source& source) {
-  return {{"step", source.step}, {"phase", phase_name(source.phase)}};
+  return {{"step", source.step},
+          {"phase", phase_name(source.phase)},
+          {"time", wall_seconds()}};
 }
 
 class json_sink final : public sink {

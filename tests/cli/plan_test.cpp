@@ -67,7 +67,7 @@ TEST_CASE("plan takes a file as its schedule") {
 
 TEST_CASE("plan refuses wrong usage with exit code 2") {
   for (const auto flags :
-       {"", "--schedule 2f2b", "--schedule gpipe --stages-per-rank 2",
+       {"--schedule 2f2b", "--schedule gpipe --stages-per-rank 2",
         "--schedule gpipe --ranks 0", "--schedule gpipe --format png",
         "--schedule gpipe --rank 2", "--schedule gpipe --ranks 5000000",
         "--schedule gpipe --ranks 65536 --microbatches 1048576",

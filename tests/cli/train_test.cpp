@@ -196,9 +196,9 @@ TEST_CASE("bad input is refused before any work") {
   refused("--schedule " + cut_csv, 1, "1");
   refused("--schedule " + stuck_csv, 1, "0B0");
   refused("--schedule forward_only", 2, "has no backwards");
-  refused(
-    "--schedule " + at.folder.write("w.csv", "0F0,0I0,0W0\r\n1F0,1I0,1W0\r\n"),
-    2, "splits backwards into I and W (op 0I0)");
+  refused("--microbatches 1 --schedule "
+            + at.folder.write("w.csv", "0F0,0I0,0W0\r\n1F0,1I0,1W0\r\n"),
+          2, "splits backwards into I and W (op 0I0)");
   refused("--schedule /no/such.csv", 1, "/no/such.csv");
   refused("--no-such-flag 1", 2, "--no-such-flag");
   refused("--config " + bad_toml, 2, "b.toml:1");
@@ -301,8 +301,8 @@ TEST_CASE("an unknown command is named") {
   const auto run = run_program(program + " frob --ranks 2");
   CHECK(run.exit_code == 2);
   CHECK_THAT(run.output,
-             ContainsSubstring("unknown command 'frob': the known ones are "
-                               "train, plan, verify, simulate"));
+             ContainsSubstring("unknown command 'frob'. The commands are "
+                               "plan, verify, simulate, train"));
 }
 
 TEST_CASE("a full disk is an error, and leaves no half-written file") {

@@ -110,7 +110,7 @@ class Runner:
         if command == "launch":
             words = [*words, *TINY]
         if command in ("top", "attach", "events", "detach"):
-            words = [re.sub(r"^unix:\S+$", self.live_job(), word)
+            words = [re.sub(r"^(unix:\S+|ENDPOINT)$", self.live_job(), word)
                      for word in words]
             return self.attached(place, words)
         self.call(place, [self.troupe, *words])
