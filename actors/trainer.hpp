@@ -48,10 +48,10 @@ struct trainer_options {
   /// autocast_scope. fp16 wants a dynamic loss scale.
   std::optional<at::ScalarType> autocast{};
   bool halt_on_nan = false;  // a loss that is not finite fails the step
-  std::int32_t intra_op_threads = 1;   // of LibTorch, a worker
-  std::int32_t prefetch = 2;           // microbatches made ahead
-  double slow_load_seconds = 1;        // a longer load is reported
-  double stall_seconds = 30;           // without an op: log who waits for whom
+  std::int32_t intra_op_threads = 1;  // of LibTorch, a worker
+  std::int32_t prefetch = 2;          // microbatches made ahead
+  double slow_load_seconds = 1;       // a longer load is reported
+  double stall_seconds = 30;          // without an op: log who waits for whom
   std::function<void()> handler_hook{};  // see pipeline_options
 };
 

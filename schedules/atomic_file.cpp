@@ -27,9 +27,13 @@ bool is_special(const std::string& path) {
 /// A link's target, so that it is the target that is replaced.
 std::string without_links(std::string path) {
   std::error_code trouble;
-  if (std::filesystem::is_symlink(path, trouble) && !is_special(path))
-    return std::filesystem::weakly_canonical(path, trouble).string();
-  return path;
+  if (!std::filesystem::is_symlink(path, trouble) || is_special(path))
+    return path;
+  const auto target = std::filesystem::weakly_canonical(path, trouble);
+  if (trouble)
+    troupe::fail(error_code::io, "{}: can't be created: {}", path,
+                 trouble.message());
+  return target.string();
 }
 
 std::string random_suffix() {
