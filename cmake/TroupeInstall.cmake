@@ -37,8 +37,6 @@ function(troupe_install_package)
   install(EXPORT troupe-plan NAMESPACE troupe::
     DESTINATION ${troupe_package_folder})
   if(NOT TROUPE_PLAN_ONLY)
-    install(FILES ${PROJECT_SOURCE_DIR}/cmake/precompiled.hpp
-      DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/troupe)
     install(EXPORT troupe-runtime NAMESPACE troupe::
       DESTINATION ${troupe_package_folder})
   endif()

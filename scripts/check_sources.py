@@ -17,7 +17,7 @@ HOST = re.compile(r"\b[a-z0-9][a-z0-9-]*(?:\.[a-z0-9-]+)*"
                   r"\.(?:org|com|net|io|dev)\b(?![\w(/.]*\()")
 MACHINE_PATH = re.compile(r"(?<![\w.}$])/(?:work|root|home|Users)/\w")
 CAPITAL = re.compile(r"^\s*(?:class|struct|union|enum(?: class)?|namespace|"
-                     r"concept|using)\s+(\w*[A-Z]\w*)\s*(?:[{=]|:(?!:)|final|$)")
+                     r"concept|using)\s+(?!CLI\b)(\w*[A-Z]\w*)\s*(?:[{=]|:(?!:)|final|$)")
 LOWER_CAMEL = re.compile(r"\b(?:auto|void|bool|int|double|std::\w+|tensor)&?\s+"
                          r"([a-z]+[A-Z]\w*)\s*[=({;]")
 FILE_LINES, FILE_MEDIAN = 400, 100

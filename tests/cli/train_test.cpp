@@ -24,7 +24,18 @@ struct bench {
   temporary_folder folder;
   std::string text = write_text(folder);
 
-  auto train(const std::string& flags) const {
+  /// What `train` does not begin with.
+  void refuses(const std::string& flags, int code,
+               const std::string& reason) const {
+    INFO(flags);
+    const auto run = train(flags);
+    INFO(run.output);
+    CHECK(run.exit_code == code);
+    CHECK_THAT(run.output, ContainsSubstring(reason));
+    CHECK_THAT(run.output, !ContainsSubstring("step 1/"));
+  }
+
+  program_result train(const std::string& flags) const {
     return run_program(program + " train --text " + text + tiny + flags);
   }
 };
@@ -168,69 +179,66 @@ TEST_CASE("a dry run checks and shows the plan, and trains nothing") {
 
 TEST_CASE("bad input is refused before any work") {
   const bench at;
-  const auto refused = [&](const std::string& flags, int code,
-                           const std::string& reason) {
-    INFO(flags);
-    const auto run = at.train(flags);
-    INFO(run.output);
-    CHECK(run.exit_code == code);
-    CHECK_THAT(run.output, ContainsSubstring(reason));
-    CHECK_THAT(run.output, !ContainsSubstring("step 1/"));
-  };
   const auto u16 = at.folder.write("t.bin", std::string(400, '\x7f'));
-  const auto bad_toml = at.folder.write("b.toml", "steps = \n");
-  const auto unknown_toml = at.folder.write("u.toml", "stepz = 3\n");
   const auto cut_csv = at.folder.write("c.csv", "0F0,0B0\r\n1F0\r\n");
   const auto stuck_csv = at.folder.write("d.csv", "0B0,0F0\r\n1F0,1B0\r\n");
-  refused("--text /no/such/file", 1, "/no/such/file: can't be opened: No");
-  refused("--text " + at.folder.write("empty", ""), 1, "is empty");
-  refused("--text " + u16, 1, "is beyond the vocabulary of 256");
-  refused("--seq 5000 --validation-fraction 0", 1, "less than one microbatch");
-  refused("--heads 3", 2, "--d-model 16 is no multiple of --heads 3");
-  refused("--layers 1", 2, "1 blocks can't be cut into 2 stages");
-  refused("--layers 1 --ranks 4 --split parameters", 2,
-          "1 blocks, the embeddings and the head can't be cut into 4 stages");
-  refused("--split 5,x", 2, "'x' is no number of layers");
-  refused("--schedule 2f2b", 2, "interleaved_1f1b");
-  refused("--schedule 1f1b --stages-per-rank 2", 2, "stage");
-  refused("--schedule " + cut_csv, 1, "1");
-  refused("--schedule " + stuck_csv, 1, "0B0");
-  refused("--schedule forward_only", 2, "has no backwards");
-  refused("--microbatches 1 --schedule "
-            + at.folder.write("w.csv", "0F0,0I0,0W0\r\n1F0,1I0,1W0\r\n"),
-          2, "splits backwards into I and W (op 0I0)");
-  refused("--schedule /no/such.csv", 1, "/no/such.csv");
-  refused("--no-such-flag 1", 2, "--no-such-flag");
-  refused("--config " + bad_toml, 2, "b.toml:1");
-  refused("--config " + unknown_toml, 2, "unknown key 'stepz'");
-  refused("--save-parameters /no/such/folder/p", 1, "can't be created");
-  refused("--timeline /proc/x.svg", 1, "can't be");
-  refused("--device gpu", 2, "cuda:0,2");
-  refused("--initial " + at.text, 1, "announces a header");
-  refused("--dry-run --initial " + at.text, 1, "announces a header");
-  refused("--patience 1e18", 2, "1e18 is no number above 0, up to 1e+06");
-  refused("--dashboard 127.0.0.1:0:0", 2, "is no address to listen at");
-  refused("--ranks 65536 --layers 65536", 2, "more than 1024 threads");
-  refused("--split 1,2", 2, "hold 3 layers together, the model has 6");
-  refused("--clip -1", 2, "--clip");
-  refused("--lr nan", 2, "nan is no number");
-  refused("--seed -1", 2, "--seed: -1 is no whole number from 0 up");
-  refused("--vocabulary 0", 2, "--vocabulary: 0 is no whole number in 1..");
-  refused("--steps 99999999999999999999", 2, "is no whole number from 0 up");
-  refused("--loss-scale 0", 2, "--loss-scale: 0 is no number above 0");
-  refused("--d-model 1048576 --heads 1", 2, "GiB, and this machine has");
-  refused("--d-model 2000000000", 2, "--d-model: 2000000000 is no whole");
-  refused("--layers 2000000000", 2, "--layers: 2000000000 is no whole");
-  refused("--layers 60000 --ranks 2000", 2, "more than 1024 threads");
-  refused("--threads 100000", 2, "--threads: 100000 is no whole number in");
-  refused("--ranks 60000", 2, "can't be cut into 60000 stages");
-  refused("--save-parameters " + at.text, 2, "is the file of --text too");
-  refused("--trace a --timeline a", 2, "is the file of --trace too");
-  refused("--config /dev/zero", 2, "it is no regular file");
-  refused("--config /", 2, "it is a folder; give a TOML file");
-  refused("--config /no/such", 2, "there is no such file");
-  refused("--sample 9 --vocabulary 128 --prompt \xc3\xa9", 2, "--prompt");
-  refused("--plain --trace t.json", 2, "--plain runs no actors");
+  at.refuses("--text /no/such/file", 1, "/no/such/file: can't be opened: No");
+  at.refuses("--text " + at.folder.write("empty", ""), 1, "is empty");
+  at.refuses("--text " + u16, 1, "is beyond the vocabulary of 256");
+  at.refuses("--seq 5000 --validation-fraction 0", 1,
+             "less than one microbatch");
+  at.refuses("--heads 3", 2, "--d-model 16 is no multiple of --heads 3");
+  at.refuses("--layers 1", 2, "1 blocks can't be cut into 2 stages");
+  at.refuses(
+    "--layers 1 --ranks 4 --split parameters", 2,
+    "1 blocks, the embeddings and the head can't be cut into 4 stages");
+  at.refuses("--split 5,x", 2, "'x' is no number of layers");
+  at.refuses("--schedule 2f2b", 2, "interleaved_1f1b");
+  at.refuses("--schedule 1f1b --stages-per-rank 2", 2, "stage");
+  at.refuses("--schedule " + cut_csv, 1, "1");
+  at.refuses("--schedule " + stuck_csv, 1, "0B0");
+  at.refuses("--schedule forward_only", 2, "has no backwards");
+  at.refuses("--microbatches 1 --schedule "
+               + at.folder.write("w.csv", "0F0,0I0,0W0\r\n1F0,1I0,1W0\r\n"),
+             2, "splits backwards into I and W (op 0I0)");
+  at.refuses("--schedule /no/such.csv", 1, "/no/such.csv");
+  at.refuses("--no-such-flag 1", 2, "--no-such-flag");
+}
+
+TEST_CASE("files and values that can't be are refused before any work") {
+  const bench at;
+  const auto bad_toml = at.folder.write("b.toml", "steps = \n");
+  const auto unknown_toml = at.folder.write("u.toml", "stepz = 3\n");
+  at.refuses("--config " + bad_toml, 2, "b.toml:1");
+  at.refuses("--config " + unknown_toml, 2, "unknown key 'stepz'");
+  at.refuses("--save-parameters /no/such/folder/p", 1, "can't be created");
+  at.refuses("--timeline /proc/x.svg", 1, "can't be");
+  at.refuses("--device gpu", 2, "cuda:0,2");
+  at.refuses("--initial " + at.text, 1, "announces a header");
+  at.refuses("--dry-run --initial " + at.text, 1, "announces a header");
+  at.refuses("--patience 1e18", 2, "1e18 is no number above 0, up to 1e+06");
+  at.refuses("--dashboard 127.0.0.1:0:0", 2, "is no address to listen at");
+  at.refuses("--ranks 65536 --layers 65536", 2, "more than 1024 threads");
+  at.refuses("--split 1,2", 2, "hold 3 layers together, the model has 6");
+  at.refuses("--clip -1", 2, "--clip");
+  at.refuses("--lr nan", 2, "nan is no number");
+  at.refuses("--seed -1", 2, "--seed: -1 is no whole number from 0 up");
+  at.refuses("--vocabulary 0", 2, "--vocabulary: 0 is no whole number in 1..");
+  at.refuses("--steps 99999999999999999999", 2, "is no whole number from 0 up");
+  at.refuses("--loss-scale 0", 2, "--loss-scale: 0 is no number above 0");
+  at.refuses("--d-model 1048576 --heads 1", 2, "GiB, and this machine has");
+  at.refuses("--d-model 2000000000", 2, "--d-model: 2000000000 is no whole");
+  at.refuses("--layers 2000000000", 2, "--layers: 2000000000 is no whole");
+  at.refuses("--layers 60000 --ranks 2000", 2, "more than 1024 threads");
+  at.refuses("--threads 100000", 2, "--threads: 100000 is no whole number in");
+  at.refuses("--ranks 60000", 2, "can't be cut into 60000 stages");
+  at.refuses("--save-parameters " + at.text, 2, "is the file of --text too");
+  at.refuses("--trace a --timeline a", 2, "is the file of --trace too");
+  at.refuses("--config /dev/zero", 2, "it is no regular file");
+  at.refuses("--config /", 2, "it is a folder; give a TOML file");
+  at.refuses("--config /no/such", 2, "there is no such file");
+  at.refuses("--sample 9 --vocabulary 128 --prompt \xc3\xa9", 2, "--prompt");
+  at.refuses("--plain --trace t.json", 2, "--plain runs no actors");
 }
 
 TEST_CASE("a process needs no more than its share of memory and threads") {
