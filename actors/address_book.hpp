@@ -1,13 +1,12 @@
 #pragma once
 
-#include <c10/util/Exception.h>
-
 #include <functional>
 #include <vector>
 
 #include "troupe/actors/caf.hpp"
 #include "troupe/actors/device_links.hpp"
 #include "troupe/actors/remote_links.hpp"
+#include "troupe/engine/device/thrown.hpp"
 #include "troupe/schedules/error.hpp"
 
 namespace troupe {
@@ -100,12 +99,10 @@ struct handler_guard {
       if (hook)
         hook();
       work();
-    } catch (const c10::Error& reason) {
-      tell(reason.what_without_backtrace());
     } catch (const error& reason) {
       tell(reason.what(), reason.code() != error_code::transport);
-    } catch (const std::exception& reason) {
-      tell(reason.what());
+    } catch (...) {
+      tell(thrown_text());
     }
   }
 };

@@ -17,7 +17,6 @@ struct coordinator_state : step_supervisor {
   std::int64_t last_serial = 0;
 
   void begin(const run_step& request) {
-    asked = self->make_response_promise();
     if (!failed.empty()) {
       asked.deliver(core.abandon(failed, interrupted));
       return;
@@ -28,6 +27,7 @@ struct coordinator_state : step_supervisor {
     if (book->links)
       book->links->tell(to_frame(as_remote(*request.step)));
     begin_here(request.step);
+    hurry(*request.step);
   }
 
   void on(stage_squares& message) {
@@ -58,6 +58,9 @@ struct coordinator_state : step_supervisor {
         static_cast<double>(watch.events->take_spent()) * 1e-9;
       publish(outcome->event);
     }
+    if (ends)
+      outcome->end = {ends->why,
+                      fmt::format("{} after step {}", ends->reason, last_step)};
     answer(std::move(*outcome));
   }
 
@@ -79,8 +82,8 @@ struct coordinator_state : step_supervisor {
   /// To whoever runs the step, and to the other processes.
   void answer(step_outcome outcome) {
     if (book->links)
-      book->links->tell(
-        to_frame(remote_outcome{last_serial, outcome.event, outcome.failure}));
+      book->links->tell(to_frame(remote_outcome{last_serial, outcome.event,
+                                                outcome.failure, outcome.end}));
     asked.deliver(std::move(outcome));
   }
 
@@ -110,6 +113,19 @@ struct coordinator_state : step_supervisor {
     end(false);
   }
 
+  void finish(const finish_run& request) {
+    if (!ends) {
+      ends = request.end;
+      if (core.running())
+        hurry(*core.step());
+    } else if (current(request.overdue)) {
+      if (ends->why == run_end::kind::failed)
+        stop({ends->reason});
+      else
+        interrupt({ends->reason});
+    }
+  }
+
   void stop(const stop_run& request) {
     if (!failed.empty())
       return;
@@ -128,7 +144,7 @@ struct coordinator_state : step_supervisor {
   /// The run can't go on; others learn of it also between two steps.
   void end(bool by_user) {
     book->end_transfers();
-    if (core.running())
+    if (core.running() || asked.pending())
       answer(core.abandon(failed, by_user));
     else if (book->links)
       book->links->tell(to_frame(remote_outcome{last_serial, {}, failed}));
@@ -167,6 +183,7 @@ caf::behavior coordinator_actor(caf::event_based_actor* self,
     coordinator_state{{self, watch, book, hook}, coordinator_core{setup}});
   return {
     [state](const run_step& request) {
+      state->asked = state->self->make_response_promise();
       state->handle([&] { state->begin(request); });
       return state->asked;
     },
@@ -181,11 +198,14 @@ caf::behavior coordinator_actor(caf::event_based_actor* self,
     [state](const stop_run& request) {
       state->handle([&] { state->stop(request); });
     },
+    [state](const finish_run& request) {
+      state->handle([&] { state->finish(request); });
+    },
     [state](const interrupt_run& request) {
       state->handle([&] { state->interrupt(request); });
     },
-    [state](const watchdog_tick& tick) {
-      state->handle([&] { state->look(tick, state->core.step()); });
+    [state](const watchdog_tick&) {
+      state->handle([&] { state->look(state->core.step()); });
     },
   };
 }

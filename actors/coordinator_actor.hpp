@@ -3,6 +3,7 @@
 #include "troupe/actors/address_book.hpp"
 #include "troupe/actors/coordinator_core.hpp"
 #include "troupe/actors/event_board.hpp"
+#include "troupe/actors/load_board.hpp"
 #include "troupe/actors/progress_board.hpp"
 
 namespace troupe {
@@ -10,8 +11,11 @@ namespace troupe {
 struct supervision {
   std::shared_ptr<progress_board> progress;
   std::shared_ptr<event_board> events;
+  std::shared_ptr<load_board> loads;
   /// Without any op for so long, the waits are logged. 0: never.
   double stall_seconds = 30;
+  /// How long a step may still take when the run is to end with it.
+  double finish_seconds = 10;
 };
 
 /// Begins and ends steps, supervises all others, and answers each `run_step`

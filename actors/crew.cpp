@@ -1,25 +1,38 @@
 #include "troupe/actors/crew.hpp"
 
+#include <spdlog/spdlog.h>
+
 #include <algorithm>
+#include <chrono>
+#include <thread>
 
 #include "troupe/actors/device_actor.hpp"
 #include "troupe/actors/event_hub.hpp"
 #include "troupe/actors/follower_actor.hpp"
 #include "troupe/actors/loader_actor.hpp"
 #include "troupe/actors/reducer_actor.hpp"
+#include "troupe/actors/spin_sharing.hpp"
 #include "troupe/actors/stage_actor.hpp"
+#include "troupe/actors/stall_watch.hpp"
+#include "troupe/engine/device/thread_supply.hpp"
+#include "troupe/engine/device/threads.hpp"
 
 namespace troupe {
 
 namespace {
 
-class crew {
+class crew_maker {
  public:
-  crew(caf::actor_system& system, const pipeline_options& options,
-       const supervision& watch, std::uint64_t run_id)
-    : system_(system), options_(options), watch_(watch), run_id_(run_id) {}
+  crew_maker(caf::actor_system& system, const pipeline_options& options,
+             const supervision& watch, std::uint64_t run_id,
+             address_book_pointer book)
+    : system_(system),
+      options_(options),
+      watch_(watch),
+      run_id_(run_id),
+      book_(std::move(book)) {}
 
-  address_book_pointer assemble();
+  void assemble();
 
  private:
   std::int32_t data_ranks() const {
@@ -40,15 +53,16 @@ class crew {
   const pipeline_options& options_;
   supervision watch_;
   std::uint64_t run_id_;
-  address_book_pointer book_ = std::make_shared<address_book>();
+  address_book_pointer book_;
 };
 
-coordinator_setup crew::coordination() const {
+coordinator_setup crew_maker::coordination() const {
   return {data_ranks(), options_.placement.ranks, stages(), options_.clip,
           options_.loss_scale};
 }
 
-stage_setup crew::setup_of(std::int32_t data_rank, std::int32_t stage) const {
+stage_setup crew_maker::setup_of(std::int32_t data_rank,
+                                 std::int32_t stage) const {
   const auto d = static_cast<std::size_t>(data_rank);
   const auto s = static_cast<std::size_t>(stage);
   stage_setup setup;
@@ -73,7 +87,7 @@ stage_setup crew::setup_of(std::int32_t data_rank, std::int32_t stage) const {
 }
 
 /// Stages of a replica that live here and read data.
-std::int32_t crew::consumers(std::int32_t data_rank) const {
+std::int32_t crew_maker::consumers(std::int32_t data_rank) const {
   std::int32_t count = 0;
   for (std::int32_t s = 0; s < stages(); ++s)
     if (options_.needs_data[static_cast<std::size_t>(s)]
@@ -82,7 +96,7 @@ std::int32_t crew::consumers(std::int32_t data_rank) const {
   return count;
 }
 
-void crew::spawn_replica(std::int32_t data_rank) {
+void crew_maker::spawn_replica(std::int32_t data_rank) {
   const auto& hook = options_.handler_hook;
   for (std::int32_t s = 0; s < stages(); ++s)
     book_->stage_actors.push_back(
@@ -99,12 +113,13 @@ void crew::spawn_replica(std::int32_t data_rank) {
   loading.consumers = consumers(data_rank);
   loading.prefetch = options_.prefetch;
   loading.slow_seconds = options_.slow_load_seconds;
+  loading.board = watch_.loads;
   book_->loaders.push_back(loading.consumers > 0
                              ? system_.spawn(loader_actor, loading, book_, hook)
                              : caf::actor{});
 }
 
-void crew::spawn_reducers() {
+void crew_maker::spawn_reducers() {
   for (std::int32_t s = 0; s < stages(); ++s) {
     std::vector<std::int32_t> owners;
     for (std::int32_t d = 0; d < data_ranks(); ++d)
@@ -114,7 +129,7 @@ void crew::spawn_reducers() {
   }
 }
 
-void crew::spawn_coordinator() {
+void crew_maker::spawn_coordinator() {
   book_->coordinator =
     book_->links && !book_->links->leads()
       ? system_.spawn(follower_actor, watch_, book_, options_.handler_hook)
@@ -122,7 +137,7 @@ void crew::spawn_coordinator() {
                       options_.handler_hook);
 }
 
-address_book_pointer crew::assemble() {
+void crew_maker::assemble() {
   book_->stages = stages();
   book_->ranks = options_.placement.ranks;
   book_->placement = options_.placement;
@@ -139,16 +154,42 @@ address_book_pointer crew::assemble() {
   spawn_reducers();
   for (std::int32_t d = 0; d < data_ranks(); ++d)
     spawn_replica(d);
-  return book_;
 }
 
-}  // namespace
+class worker_threads final : public caf::thread_hook {
+ public:
+  explicit worker_threads(std::int32_t intra_op) : intra_op_(intra_op) {}
+  void init(caf::actor_system&) override {}
+  void thread_started() override { set_intra_op_threads(intra_op_); }
+  void thread_terminates() override {}
 
-address_book_pointer assemble_crew(caf::actor_system& system,
-                                   const pipeline_options& options,
-                                   const supervision& watch,
-                                   std::uint64_t run_id) {
-  return crew(system, options, watch, run_id).assemble();
+ private:
+  std::int32_t intra_op_;
+};
+
+/// Workers to spare beyond the ranks, so that loaders, monitors and the
+/// coordinator run while every rank computes (docs/design.md).
+struct system_config : caf::actor_system_config {
+  system_config(std::size_t workers, std::int32_t intra_op) {
+    module_factories.push_back([](caf::actor_system& system) {
+      return spin_sharing_scheduler::make(system, {});
+    });
+    set("caf.scheduler.max-threads", workers);
+    add_thread_hook<worker_threads>(intra_op);
+  }
+};
+
+/// An actor system that fails to start its threads never ends.
+std::size_t workers_for(const pipeline_options& options) {
+  constexpr std::size_t spare_workers = 2, of_caf = 4;
+  const auto place = options.job ? options.job->place() : job_place{};
+  const auto layout = make_layout(
+    place.process, place.processes,
+    static_cast<std::int32_t>(options.stages.size()), options.placement.ranks);
+  const auto workers =
+    static_cast<std::size_t>(layout.ranks_each()) + spare_workers;
+  require_threads(workers + of_caf);
+  return workers;
 }
 
 void dismiss(address_book& book) {
@@ -161,6 +202,77 @@ void dismiss(address_book& book) {
     std::ranges::for_each(*group, end);
   end(book.coordinator);
   end(book.hub);
+}
+
+/// Whether all actors have ended within that time.
+bool have_ended(caf::actor_system& system, double seconds) {
+  using clock = std::chrono::steady_clock;
+  const auto until = clock::now() + std::chrono::duration<double>(seconds);
+  auto pause = std::chrono::microseconds(20);
+  while (system.registry().running() > 0) {
+    if (clock::now() > until)
+      return false;
+    std::this_thread::sleep_for(pause);
+    pause = std::min(2 * pause, std::chrono::microseconds(5000));
+  }
+  return true;
+}
+
+}  // namespace
+
+struct crew::hall {
+  explicit hall(const pipeline_options& options)
+    : config(workers_for(options), options.intra_op_threads), system(config) {}
+
+  system_config config;
+  caf::actor_system system;
+  address_book_pointer book = std::make_shared<address_book>();
+};
+
+crew::crew(const pipeline_options& options, const supervision& watch,
+           std::uint64_t run_id)
+  : hall_(std::make_unique<hall>(options)),
+    watch_(watch),
+    leave_seconds_(options.leave_seconds) {
+  try {
+    crew_maker(hall_->system, options, watch, run_id, hall_->book).assemble();
+  } catch (...) {
+    leave_behind();
+    throw;
+  }
+}
+
+crew::~crew() {
+  leave_behind();
+}
+
+caf::actor_system& crew::system() {
+  return hall_->system;
+}
+
+const address_book_pointer& crew::book() const {
+  return hall_->book;
+}
+
+void crew::note(step_pointer step) {
+  last_ = std::move(step);
+}
+
+/// The book holds the actors, and they the book.
+void crew::leave_behind() {
+  dismiss(*hall_->book);
+  if (have_ended(hall_->system, leave_seconds_)) {
+    *hall_->book = {};
+    return;
+  }
+  auto who = watch_.loads->describe();
+  if (who.empty())
+    who = last_ ? waits_of(*watch_.progress, *last_) : "an actor is busy";
+  spdlog::error(
+    "the run has ended, but not all of its actors within {:.3g} s: {}; its "
+    "threads and what they hold are left behind",
+    leave_seconds_, who);
+  static_cast<void>(hall_.release());
 }
 
 }  // namespace troupe

@@ -3,6 +3,7 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -224,6 +225,13 @@ tensor_list device_links::receive(const envelope& announced,
   return tensors;
 }
 
+void device_links::complete(const tensor_list& parameters) {
+  const at::NoGradGuard no_grad;
+  for (auto parameter : parameters)
+    if (!parameter.grad().defined())
+      parameter.mutable_grad() = at::zeros_like(parameter);
+}
+
 event_handle device_links::average(std::int32_t stage,
                                    const tensor_list& parameters,
                                    const event_handle& ready) {
@@ -233,13 +241,14 @@ event_handle device_links::average(std::int32_t stage,
   const auto scope = stream.enter();
   for (const auto& parameter : parameters) {
     const auto& gradient = parameter.grad();
-    if (!gradient.defined())
-      continue;
     take_over(stream, {gradient}, ready);
+    const auto row = gradient.contiguous();
     enqueue(on,
-            {transfer_kind::all_reduce, gradient, gradient, -1,
-             reduce_kind::mean, fmt::format("{}REDUCE_GRAD", stage)},
+            {transfer_kind::all_reduce, row, row, -1, reduce_kind::mean,
+             fmt::format("{}REDUCE_GRAD", stage)},
             stream);
+    if (!row.is_same(gradient))
+      gradient.copy_(row);
   }
   return stream.record();
 }

@@ -46,6 +46,9 @@ class device_links {
   /// Tensors of the forms that were announced, there at `ready`.
   tensor_list receive(const envelope& announced, const std::string& op,
                       event_handle& ready);
+  /// Zeros for the gradients that are missing: all replicas make the same
+  /// calls, whichever gradients they have.
+  static void complete(const tensor_list& parameters);
   /// Averages gradients over the replicas of a stage, in place; returns when
   /// they are there. Null: its replicas live in one process.
   event_handle average(std::int32_t stage, const tensor_list& parameters,

@@ -1,5 +1,6 @@
 #include "troupe/actors/dispatcher.hpp"
 
+#include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
 #include "troupe/actors/remote_links.hpp"
@@ -115,6 +116,12 @@ class dispatcher {
   }
   void hand_on(std::int32_t, interrupt_run message) const {
     caf::anon_send(book_->coordinator, stop_run{std::move(message.reason)});
+  }
+  void hand_on(std::int32_t from, finish_run message) const {
+    message.end = {run_end::kind::asked,
+                   fmt::format("{}: {}", in_words(from, book_->links->layout()),
+                               message.end.reason)};
+    caf::anon_send(book_->coordinator, std::move(message));
   }
   void hand_on(std::int32_t from, event message) const {
     obey(*book_, [&] { book_->links->check(from, message); });

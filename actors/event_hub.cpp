@@ -4,6 +4,8 @@
 
 #include <map>
 
+#include "troupe/engine/device/thrown.hpp"
+
 namespace troupe {
 
 namespace {
@@ -32,13 +34,21 @@ struct hub_state {
     added.since = tell_board();
   }
 
+  static std::string push(monitor_thread& to, const event_pointer& what) {
+    try {
+      return to.push(what);
+    } catch (...) {
+      return thrown_text();
+    }
+  }
+
   void publish(const publish_event& message) {
     bool changed = false;
     for (auto& [id, monitor] : monitors) {
       const auto epoch = source_of(*message.what).epoch;
       if (monitor.gone || (epoch >= 0 && epoch < monitor.since))
         continue;
-      const auto trouble = monitor.what->push(message.what);
+      const auto trouble = push(*monitor.what, message.what);
       if (trouble.empty())
         continue;
       if (!monitor.what->stopped())  // else the run's error tells

@@ -1,6 +1,7 @@
 #include "troupe/actors/follower_actor.hpp"
 
 #include <fmt/format.h>
+#include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <deque>
@@ -8,6 +9,7 @@
 #include <utility>
 
 #include "troupe/actors/step_supervisor.hpp"
+#include "troupe/engine/events/kept_interest.hpp"
 
 namespace troupe {
 
@@ -16,16 +18,44 @@ namespace {
 struct follower_state : step_supervisor {
   std::optional<step_pointer> wanted = {};  // until the leader begins it
   std::deque<remote_begin> begun = {};      // by the leader, and not here
+  std::int64_t awaited = 0;                 // serial at the last look
   step_pointer running = {};
+  kept_interest interest = {};
   std::vector<rank_done> reports = {};
 
   void begin(const run_step& request) {
-    asked = self->make_response_promise();
     wanted = request.step;
-    if (failed.empty())
-      begin_if_both_do();
-    else
-      answer({});
+    if (!failed.empty())
+      return answer({});
+    begin_if_both_do();
+    if (wanted)
+      look_later();
+    hurry(*request.step);
+  }
+
+  /// Process 0 ends the run for all, after a step that all do.
+  void on(const finish_run& request) {
+    const auto& step = wanted ? *wanted : running;
+    if (!ends) {
+      ends = request.end;
+      book->links->tell(to_frame(request));
+      if (step)
+        hurry(*step);
+    } else if (step && step->serial == request.overdue) {
+      interrupt({ends->reason});
+    }
+  }
+
+  void on(const watchdog_tick&) {
+    look(running);
+    if (!wanted)
+      return;
+    const auto serial = (*wanted)->serial;
+    if (std::exchange(awaited, serial) == serial)
+      spdlog::warn(
+        "step {} waits for process 0, which has not begun it for {} s",
+        (*wanted)->settings.step, watch.stall_seconds);
+    look_later();
   }
 
   void on(const remote_begin& message) {
@@ -51,9 +81,7 @@ struct follower_state : step_supervisor {
     step->settings.epoch = leader.epoch;
     step->settings.tells_messages = leader.tells_messages;
     step->settings.tells_memory = leader.tells_memory;
-    if (!leader.interest.empty())
-      step->settings.interest =
-        std::make_shared<const tensor_interest>(leader.interest);
+    step->settings.interest = interest.of(leader.interest);
     running = step;
     wanted.reset();
     reports.clear();
@@ -79,6 +107,7 @@ struct follower_state : step_supervisor {
     } else if (running && message.serial == running->serial) {
       step_outcome outcome;
       outcome.event = std::move(message.event);
+      outcome.end = std::move(message.end);
       answer(std::move(outcome));
     }
   }
@@ -98,7 +127,7 @@ struct follower_state : step_supervisor {
   /// The run can't go on.
   void end() {
     book->end_transfers();
-    if (running || wanted)
+    if (running || wanted || asked.pending())
       answer({});
   }
 
@@ -148,6 +177,7 @@ caf::behavior follower_actor(caf::event_based_actor* self,
   };
   return {
     [state](const run_step& request) {
+      state->asked = state->self->make_response_promise();
       state->handle([&] { state->begin(request); });
       return state->asked;
     },
@@ -166,9 +196,8 @@ caf::behavior follower_actor(caf::event_based_actor* self,
     [state](const interrupt_run& request) {
       state->handle([&] { state->interrupt(request); });
     },
-    [state](const watchdog_tick& tick) {
-      state->handle([&] { state->look(tick, state->running); });
-    },
+    [on](const finish_run& message) { on(message); },
+    [on](const watchdog_tick& tick) { on(tick); },
   };
 }
 

@@ -6,6 +6,7 @@
 
 #include "troupe/actors/recording.hpp"
 #include "troupe/engine/device/clock.hpp"
+#include "troupe/engine/device/thrown.hpp"
 #include "troupe/engine/plan/part.hpp"
 #include "troupe/schedules/error.hpp"
 
@@ -104,10 +105,10 @@ bool graph_steps::record(const step_settings& settings) {
   try {
     graph_ = accelerator_of(setup_).record_graph(
       *origin_, [&] { run_recorded(settings, ended); });
-  } catch (const std::exception& reason) {
+  } catch (...) {
     if (!ended)  // the run itself has failed, or was interrupted
       throw;
-    give_up(reason.what());
+    give_up(thrown_text());
     return false;
   }
   recorded_scale_ = settings.loss_scale;

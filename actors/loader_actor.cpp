@@ -71,7 +71,7 @@ struct loader_state {
   void prefetch() {
     try {
       prefetching = loading([&] { return core->prefetch(); });
-    } catch (const std::exception&) {
+    } catch (...) {
       prefetching = false;
     }
     if (prefetching)

@@ -42,6 +42,7 @@ std::shared_ptr<const microbatch_data> loader_core::load(std::int64_t index) {
          "wanted; give more data or take fewer steps",
          source_->size(), index);
   const auto begin = now_ns();
+  const load_board::call running(setup_.board.get(), setup_.data_rank, index);
   auto data = std::make_shared<const microbatch_data>(source_->at(index));
   const auto seconds = static_cast<double>(now_ns() - begin) * 1e-9;
   if (seconds > setup_.slow_seconds)

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "troupe/actors/run_end.hpp"
 #include "troupe/engine/device/accelerator.hpp"
 #include "troupe/engine/events/event.hpp"
 #include "troupe/engine/plan/plan.hpp"
@@ -162,7 +163,13 @@ struct interrupt_run {
   std::string reason;
 };
 struct stop_run {
-  std::string reason;  // a monitor's
+  std::string reason;  // another process breaks the rules
+};
+/// Ends the run after the step that runs. One that takes too long for that is
+/// ended at once: then this comes once more, with its serial.
+struct finish_run {
+  run_end end;
+  std::int64_t overdue = 0;
 };
 
 // ---- links -> coordinator
@@ -193,6 +200,7 @@ struct remote_outcome {
   std::int64_t serial = 0;
   step_event event;
   std::string failure;
+  std::optional<run_end> end = {};
 };
 
 // ---- pipeline -> coordinator, which answers with the outcome
@@ -205,10 +213,10 @@ struct step_outcome {
   /// Set if the step failed; the run can't go on then.
   std::string failure;
   bool interrupted = false;
+  /// The step is done, and the run ends with it.
+  std::optional<run_end> end = {};
 };
-struct watchdog_tick {
-  std::int64_t serial = 0;
-};
+struct watchdog_tick {};
 
 // ---- loader -> itself
 struct prefetch_data {};

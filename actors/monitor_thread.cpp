@@ -14,6 +14,7 @@
 
 #include "troupe/engine/device/clock.hpp"
 #include "troupe/engine/device/threads.hpp"
+#include "troupe/engine/device/thrown.hpp"
 
 namespace troupe {
 
@@ -107,7 +108,7 @@ class lent_storages {
 }  // namespace
 
 struct monitor_thread::state {
-  state(monitor given, std::function<void(std::string)> on_stop,
+  state(monitor given, std::function<void(run_end)> on_stop,
         std::function<void(std::int64_t)> on_spent)
     : what(std::move(given)),
       only_asked_for(what.wants),
@@ -116,7 +117,7 @@ struct monitor_thread::state {
 
   monitor what;
   sieve only_asked_for;
-  std::function<void(std::string)> stop;  // empty once it is left behind
+  std::function<void(run_end)> stop;  // empty once it is left behind
   const std::function<void(std::int64_t)> spent;
 
   std::mutex mutex;
@@ -156,23 +157,23 @@ void monitor_thread::state::call(std::unique_lock<std::mutex>& lock,
   lock.unlock();
   const auto before = processor_ns();
   std::optional<std::string> thrown;
-  bool stops = false;
+  std::optional<run_end> end;
   try {
     part();
   } catch (const stop_training& reason) {
     thrown = reason.what();
-    stops = true;
-  } catch (const std::exception& reason) {
-    thrown = reason.what();
+    end = {run_end::kind::failed, reason.what()};
+  } catch (const end_training& reason) {
+    end = {run_end::kind::success, reason.what()};
   } catch (...) {
-    thrown = "it threw what is no std::exception";
+    thrown = thrown_text();
   }
   spent(processor_ns() - before);
   lock.lock();
   busy_since = 0;
-  if (stops && stop) {
-    stopped = true;
-    stop(fmt::format("monitor {}: {}", what.name, *thrown));
+  if (end && stop) {
+    stopped = stopped || thrown;
+    stop({end->why, fmt::format("monitor {}: {}", what.name, end->reason)});
   }
   if (thrown && trouble.empty())
     trouble = thrown->empty() ? "it threw without a reason" : *thrown;
@@ -184,8 +185,14 @@ void monitor_thread::state::give_up(const std::string& reason) {
   waiting.clear();
   waiting_bytes = 0;
   changed.notify_all();
-  if (what.given_up)
+  if (!what.given_up)
+    return;
+  try {
     what.given_up(reason);
+  } catch (...) {
+    spdlog::warn("monitor {}: it threw when it was given up: {}", what.name,
+                 thrown_text());
+  }
 }
 
 void monitor_thread::state::append(const event_pointer& next) {
@@ -210,14 +217,17 @@ void monitor_thread::state::end_of_step() {
                   held >> 20, what.limits.held_bytes >> 20));
 }
 
-monitor_thread::monitor_thread(monitor what,
-                               std::function<void(std::string)> stop,
+monitor_thread::monitor_thread(monitor what, std::function<void(run_end)> stop,
                                std::function<void(std::int64_t)> spent)
   : state_(std::make_shared<state>(std::move(what), std::move(stop),
                                    std::move(spent))),
-    thread_([shared = state_] { run(shared); }) {}
+    thread_([shared = state_] { run_safely(shared); }) {}
 
 monitor_thread::~monitor_thread() {
+  leave();
+}
+
+void monitor_thread::leave() {
   if (!thread_.joinable())
     return;
   {
@@ -271,6 +281,19 @@ void monitor_thread::run(const std::shared_ptr<state>& shared) {
   lock.lock();
   shared->done = true;
   shared->changed.notify_all();
+}
+
+/// What is no call of the monitor's can run out of memory, too.
+void monitor_thread::run_safely(const std::shared_ptr<state>& shared) {
+  try {
+    run(shared);
+  } catch (...) {
+    const std::scoped_lock lock(shared->mutex);
+    shared->trouble = thrown_text();
+    shared->busy_since = 0;
+    shared->done = true;
+    shared->changed.notify_all();
+  }
 }
 
 std::string monitor_thread::push(const event_pointer& what) {

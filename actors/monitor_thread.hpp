@@ -6,6 +6,7 @@
 #include <string>
 #include <thread>
 
+#include "troupe/actors/run_end.hpp"
 #include "troupe/actors/run_health.hpp"
 #include "troupe/engine/events/monitor.hpp"
 
@@ -19,12 +20,11 @@ using event_pointer = std::shared_ptr<const event>;
 class monitor_thread {
  public:
   /// Both are called from the thread: `stop` with the reason of
-  /// `stop_training`, `spent` with the processor time, in ns, that a call of
-  /// the monitor took.
-  monitor_thread(monitor what, std::function<void(std::string)> stop,
+  /// `stop_training` or `end_training`, `spent` with the processor time, in ns,
+  /// that a call of the monitor took.
+  monitor_thread(monitor what, std::function<void(run_end)> stop,
                  std::function<void(std::int64_t)> spent);
-  /// Without `finish` before, what waits is thrown away; a call that lasts is
-  /// waited for, as in `finish`.
+  /// As `leave`, unless it has finished.
   ~monitor_thread();
   monitor_thread(const monitor_thread&) = delete;
   monitor_thread& operator=(const monitor_thread&) = delete;
@@ -38,14 +38,17 @@ class monitor_thread {
   std::string push(const event_pointer& what);
   /// How it does; any thread.
   monitor_health health() const;
-  /// Whether it ended the run.
+  /// Whether it ended the run as a failure.
   bool stopped() const;
+  /// Throws away what waits; a call that lasts is waited for, as in `finish`.
+  void leave();
   /// Lets it see what waits, and finish. Returns what went wrong, or empty.
   std::string finish();
 
  private:
   struct state;
   static void run(const std::shared_ptr<state>& shared);
+  static void run_safely(const std::shared_ptr<state>& shared);
   void wait_for_end();
 
   std::shared_ptr<state> state_;

@@ -1,7 +1,10 @@
 #include "troupe/actors/pipeline.hpp"
 
+#include <spdlog/spdlog.h>
+
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -9,8 +12,7 @@
 #include "troupe/actors/crew.hpp"
 #include "troupe/actors/dispatcher.hpp"
 #include "troupe/actors/event_hub.hpp"
-#include "troupe/actors/spin_sharing.hpp"
-#include "troupe/engine/device/threads.hpp"
+#include "troupe/actors/stall_watch.hpp"
 #include "troupe/engine/plan/content_hash.hpp"
 
 namespace troupe {
@@ -25,30 +27,6 @@ void register_messages() {
     caf::core::init_global_meta_objects();
   });
 }
-
-class worker_threads final : public caf::thread_hook {
- public:
-  explicit worker_threads(std::int32_t intra_op) : intra_op_(intra_op) {}
-  void init(caf::actor_system&) override {}
-  void thread_started() override { set_intra_op_threads(intra_op_); }
-  void thread_terminates() override {}
-
- private:
-  std::int32_t intra_op_;
-};
-
-/// Workers to spare beyond the ranks, so that loaders, monitors and the
-/// coordinator run while every rank computes (docs/design.md).
-struct system_config : caf::actor_system_config {
-  system_config(std::size_t ranks, std::int32_t intra_op) {
-    constexpr std::size_t spare_workers = 2;
-    module_factories.push_back([](caf::actor_system& system) {
-      return spin_sharing_scheduler::make(system, {});
-    });
-    set("caf.scheduler.max-threads", ranks + spare_workers);
-    add_thread_hook<worker_threads>(intra_op);
-  }
-};
 
 job_layout layout_of(const pipeline_options& options) {
   const auto place = options.job ? options.job->place() : job_place{};
@@ -80,7 +58,8 @@ supervision make_supervision(const pipeline_options& options) {
       if (!layout.is_here(d, r))
         board->set(d, r, {0, progress_board::state::elsewhere});
   return {std::move(board), std::make_shared<event_board>(),
-          options.stall_seconds};
+          std::make_shared<load_board>(layout.data_ranks),
+          options.stall_seconds, options.finish_seconds};
 }
 
 std::uint64_t run_id(const pipeline_options& options) {
@@ -93,29 +72,49 @@ struct pipeline::impl {
   explicit impl(pipeline_options given)
     : options(std::move(given)),
       watch(make_supervision(options)),
-      config(static_cast<std::size_t>(layout_of(options).ranks_each()),
-             options.intra_op_threads),
-      system(config),
-      book(assemble_crew(system, options, watch, run_id(options))) {
-    if (options.job)
-      options.job->start(dispatch_to(
-        book, {layout_of(options), options.plans, largest_stage(options)}));
+      actors(options, watch, run_id(options)) {
+    if (!options.job)
+      return;
+    tell_of_waits();
+    options.job->start(
+      dispatch_to(actors.book(),
+                  {layout_of(options), options.plans, largest_stage(options)}));
   }
 
+  /// Monitors are waited for here, as long as they may take: their hub is an
+  /// actor, and those have to end soon.
   ~impl() {
     if (options.job)
       options.job->stop();
-    dismiss(*book);
-    system.await_all_actors_done();
-    // The book holds the actors, and they the book.
-    *book = {};
+    for (const auto& [id, known] : monitors)
+      if (const auto monitor = known.lock())
+        monitor->leave();
   }
+
+  void tell_of_waits() {
+    if (options.stall_seconds > 0)
+      options.job->tell_of_waits(
+        std::chrono::milliseconds(
+          static_cast<std::int64_t>(options.stall_seconds * 1000)),
+        [layout = layout_of(options)](std::int32_t from, double seconds) {
+          spdlog::warn("this process has waited {:.3g} s for a message of {}",
+                       seconds, in_words(from, layout));
+        });
+  }
+
+  const address_book& book() const { return *actors.book(); }
 
   std::uint64_t hash_of(const std::shared_ptr<const plan>& of) {
     const auto [known, is_new] = plan_hashes.emplace(of, 0);
     if (is_new)
       known->second = content_hash(*of);
     return known->second;
+  }
+
+  /// Whether a step has thrown why the run ended.
+  bool told() const {
+    const std::scoped_lock lock(mutex);
+    return failed || told_end;
   }
 
   std::optional<std::int64_t> last_monitor() {
@@ -135,14 +134,14 @@ struct pipeline::impl {
     const std::scoped_lock lock(mutex);
     failure = outcome.failure;
     interrupted = outcome.interrupted;
+    if (outcome.end)
+      end = outcome.end;
     in_step = false;
   }
 
   pipeline_options options;
   supervision watch;
-  system_config config;
-  caf::actor_system system;
-  address_book_pointer book;
+  crew actors;
   std::map<std::shared_ptr<const plan>, std::uint64_t> plan_hashes;
   std::int64_t serial = 0;
   std::atomic<bool> failed = false;
@@ -153,6 +152,8 @@ struct pipeline::impl {
   bool in_step = false;
   std::string failure;
   bool interrupted = false;
+  std::optional<run_end> end;
+  bool told_end = false;  // to whoever wanted a further step
 };
 
 namespace {
@@ -222,8 +223,10 @@ step_report pipeline::run_part(const step_settings& settings,
     settings.loss_scale
     / (static_cast<double>(step->plan->microbatches) * step->plan->slices);
   impl_->begin_step(step->plan);
-  auto outcome = ask<step_outcome>(impl_->system, impl_->book->coordinator,
-                                   run_step{std::move(step)});
+  impl_->actors.note(step);
+  auto outcome =
+    ask<step_outcome>(impl_->actors.system(), impl_->book().coordinator,
+                      run_step{std::move(step)});
   impl_->end_step(outcome);
   if (impl_->failed)
     throw error(
@@ -234,15 +237,16 @@ step_report pipeline::run_part(const step_settings& settings,
 
 std::int64_t pipeline::attach(monitor watcher) {
   const auto id = ++impl_->next_monitor;
-  auto stop = [coordinator = impl_->book->coordinator](std::string reason) {
-    caf::anon_send(coordinator, stop_run{std::move(reason)});
+  auto stop = [coordinator = impl_->book().coordinator](run_end why) {
+    caf::anon_send(coordinator, finish_run{std::move(why)});
   };
   auto spent = [board = impl_->watch.events](std::int64_t ns) {
     board->spent(ns);
   };
   const auto made = std::make_shared<monitor_thread>(
     std::move(watcher), std::move(stop), std::move(spent));
-  ask<bool>(impl_->system, impl_->book->hub, attach_monitor{id, made});
+  ask<bool>(impl_->actors.system(), impl_->book().hub,
+            attach_monitor{id, made});
   const std::scoped_lock lock(impl_->mutex);
   impl_->monitors.emplace(id, made);
   return id;
@@ -254,12 +258,13 @@ void pipeline::detach(std::int64_t id) {
     impl_->monitors.erase(id);
   }
   const auto monitor =
-    ask<detached_monitor>(impl_->system, impl_->book->hub, detach_monitor{id})
+    ask<detached_monitor>(impl_->actors.system(), impl_->book().hub,
+                          detach_monitor{id})
       .what;
   if (!monitor)
     return;
   const auto trouble = monitor->finish();
-  const bool told = monitor->stopped() && impl_->failed;  // by `run`
+  const bool told = monitor->stopped() && impl_->told();
   if (!trouble.empty() && !told)
     fail(error_code::io, "monitor {}: {}", monitor->name(), trouble);
 }
@@ -289,7 +294,7 @@ run_health pipeline::health() const {
 }
 
 void pipeline::publish(event what) {
-  caf::anon_send(impl_->book->hub,
+  caf::anon_send(impl_->book().hub,
                  publish_event{std::make_shared<const event>(std::move(what))});
 }
 
@@ -298,13 +303,35 @@ event_board& pipeline::board() {
 }
 
 observer::publisher pipeline::tensor_outlet() const {
-  return [book = impl_->book](tensors_event observed) {
+  return [book = impl_->actors.book()](tensors_event observed) {
     book->publish(std::move(observed));
   };
 }
 
+void pipeline::finish(run_end why) {
+  caf::anon_send(impl_->book().coordinator, finish_run{std::move(why)});
+}
+
+std::optional<run_end> pipeline::ended() const {
+  const std::scoped_lock lock(impl_->mutex);
+  return impl_->end;
+}
+
+void pipeline::require_not_ended() {
+  const auto end = ended();
+  if (!end || end->why == run_end::kind::success)
+    return;
+  {
+    const std::scoped_lock lock(impl_->mutex);
+    impl_->told_end = true;
+  }
+  throw error(end->why == run_end::kind::asked ? error_code::interrupted
+                                               : error_code::op_failed,
+              end->reason);
+}
+
 void pipeline::interrupt(std::string reason) {
-  caf::anon_send(impl_->book->coordinator, interrupt_run{std::move(reason)});
+  caf::anon_send(impl_->book().coordinator, interrupt_run{std::move(reason)});
 }
 
 }  // namespace troupe

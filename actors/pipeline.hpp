@@ -2,11 +2,13 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "troupe/actors/device_links.hpp"
 #include "troupe/actors/event_board.hpp"
+#include "troupe/actors/run_end.hpp"
 #include "troupe/actors/run_health.hpp"
 #include "troupe/engine/data/microbatch_source.hpp"
 #include "troupe/engine/device/rank_device.hpp"
@@ -43,6 +45,11 @@ struct pipeline_options {
   std::int32_t prefetch = 2;     // microbatches made ahead; 0: when asked for
   double slow_load_seconds = 1;  // a longer load is reported
   double stall_seconds = 30;     // without an op: say who waits for whom
+  /// How long a step may still take when the run is to end with it.
+  double finish_seconds = 10;
+  /// How long its end waits for an op or a load that runs; then the actors
+  /// are left behind, with their threads and all that they hold.
+  double leave_seconds = 10;
   /// Runs at the start of every handler of every actor (tests: delays).
   std::function<void()> handler_hook;
 };
@@ -59,8 +66,8 @@ struct step_report {
 /// their own. Where a job has several processes, all of them run the same
 /// steps in the same order; the leader's monitors see the ranks of all.
 /// Steps are run one after the other by the calling thread's wish; all
-/// members but `attach`, `detach`, `publish`, `health` and `interrupt` are to
-/// be called by one thread at a time.
+/// members but `attach`, `detach`, `publish`, `health`, `finish` and
+/// `interrupt` are to be called by one thread at a time.
 class pipeline {
  public:
   explicit pipeline(pipeline_options options);
@@ -100,6 +107,15 @@ class pipeline {
   observer::publisher tensor_outlet() const;
   /// How often tensors are observed; any thread.
   event_board& board();
+
+  /// Ends the run with the step that runs, or the next; from any thread, as
+  /// `interrupt`. A step that takes longer than it may is interrupted.
+  void finish(run_end why);
+  /// Set once a step was the last one, in all processes of a job alike.
+  std::optional<run_end> ended() const;
+  /// Throws why no further step is to run, if a step was the last one: but for
+  /// a success.
+  void require_not_ended();
 
   /// Ends the running step with `interrupted`; from any thread, not from a
   /// signal handler.

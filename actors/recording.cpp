@@ -1,6 +1,6 @@
 #include "troupe/actors/recording.hpp"
 
-#include <c10/util/Exception.h>
+#include "troupe/engine/device/thrown.hpp"
 
 namespace troupe {
 
@@ -11,10 +11,8 @@ bool recording::attempt(const std::string& op,
     return false;
   try {
     work();
-  } catch (const c10::Error& reason) {
-    problem_ = op + ": " + reason.what_without_backtrace();
-  } catch (const std::exception& reason) {
-    problem_ = op + ": " + reason.what();
+  } catch (...) {
+    problem_ = op + ": " + thrown_text();
   }
   return problem_.empty();
 }

@@ -3,9 +3,23 @@
 #include <ATen/core/grad_mode.h>
 
 #include "troupe/actors/recording.hpp"
+#include "troupe/engine/stage/mean_gradient.hpp"
 #include "troupe/schedules/error.hpp"
 
 namespace troupe {
+
+namespace {
+
+void give(const at::Tensor& mean, at::Tensor parameter) {
+  if (!mean.defined() || parameter.grad().is_same(mean))
+    return;
+  if (parameter.grad().defined())
+    parameter.mutable_grad().copy_(mean);
+  else
+    parameter.mutable_grad() = mean.to(parameter.device(), false, true);
+}
+
+}  // namespace
 
 bool reducer_core::on(reduce_gradients request) {
   auto& place = waiting_.at(static_cast<std::size_t>(request.data_rank));
@@ -49,17 +63,13 @@ void reducer_core::average_on_device() {
 
 void reducer_core::average() {
   const at::NoGradGuard no_grad;
-  const auto replicas = static_cast<double>(waiting_.size());
-  const auto& first = waiting_[0]->parameters;
-  for (std::size_t i = 0; i < first.size(); ++i) {
-    auto sum = first[i].grad();
-    if (!sum.defined())
-      continue;
-    for (std::size_t r = 1; r < waiting_.size(); ++r)
-      sum.add_(waiting_[r]->parameters[i].grad().to(sum.device()));
-    sum.div_(replicas);
-    for (std::size_t r = 1; r < waiting_.size(); ++r)
-      waiting_[r]->parameters[i].grad().copy_(sum);
+  for (std::size_t i = 0; i < waiting_[0]->parameters.size(); ++i) {
+    tensor_list gradients;
+    for (const auto& replica : waiting_)
+      gradients.push_back(replica->parameters[i].grad());
+    const auto mean = mean_gradient(gradients);
+    for (const auto& replica : waiting_)
+      give(mean, replica->parameters[i]);
   }
 }
 

@@ -3,6 +3,8 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/zeros_like.h>
 
 #include <algorithm>
 
@@ -12,12 +14,18 @@ namespace troupe {
 
 namespace {
 
-/// All gradients that there are, in a row.
+/// All gradients in a row, zeros where there is none, and after them for each
+/// parameter 1 if it has one, else 0: so that the mean tells whether any
+/// replica has.
 at::Tensor in_a_row(const tensor_list& parameters, std::int32_t stage) {
-  tensor_list flat;
-  for (const auto& parameter : parameters)
-    if (parameter.grad().defined())
-      flat.push_back(parameter.grad().reshape(-1));
+  tensor_list flat, known;
+  for (const auto& parameter : parameters) {
+    const auto& gradient = parameter.grad();
+    flat.push_back(gradient.defined() ? gradient.reshape(-1)
+                                      : at::zeros_like(parameter).reshape(-1));
+    known.push_back(
+      at::full({1}, gradient.defined() ? 1 : 0, flat.front().options()));
+  }
   const auto same_dtype = [&](const at::Tensor& gradient) {
     return gradient.scalar_type() == flat[0].scalar_type();
   };
@@ -26,17 +34,24 @@ at::Tensor in_a_row(const tensor_list& parameters, std::int32_t stage) {
          "the gradients of stage {} have several dtypes, which replicas of "
          "several processes can't average yet",
          stage);
+  flat.insert(flat.end(), known.begin(), known.end());
   return flat.empty() ? at::Tensor{} : at::cat(flat);
 }
 
 void spread(const at::Tensor& row, const tensor_list& parameters) {
+  const auto count = static_cast<std::int64_t>(parameters.size());
+  const auto known = row.narrow(0, row.numel() - count, count).to(at::kDouble);
+  const auto* is_known = known.const_data_ptr<double>();
   std::int64_t at = 0;
-  for (const auto& parameter : parameters) {
-    auto gradient = parameter.grad();
-    if (!gradient.defined())
-      continue;
-    gradient.copy_(row.narrow(0, at, gradient.numel()).view_as(gradient));
-    at += gradient.numel();
+  for (auto parameter : parameters) {
+    const auto values =
+      row.narrow(0, at, parameter.numel()).view(parameter.sizes());
+    at += parameter.numel();
+    if (parameter.grad().defined())
+      parameter.mutable_grad().copy_(values);
+    else if (*is_known > 0)
+      parameter.mutable_grad() = values.clone();
+    ++is_known;
   }
 }
 

@@ -128,13 +128,15 @@ void stage_runner::advance() {
     const bool next_turn = !at_end && ran_one && is_compute(here().kind);
     if (at_end)
       show(progress_board::state::idle);
-    if (at_end || foreign || next_turn) {
+    const bool reducing = !at_end && waits_for_reduction();
+    if (at_end || (!reducing && (foreign || next_turn))) {
       const auto to = at_end ? none : here().stage;
+      if (foreign)
+        hold_back_others();
       ports_.pass(to, std::move(*token_));
       token_.reset();
       return;
     }
-    const bool reducing = waits_for_reduction();
     if (reducing || !ready(here())) {
       if (waits_since_ == 0)
         waits_since_ = now_ns();
@@ -143,16 +145,6 @@ void stage_runner::advance() {
     ran_one = ran_one || is_compute(here().kind);
     execute(here());
   }
-}
-
-/// The op that it waits for has begun already, and stands before.
-void stage_runner::show_reduction() const {
-  const auto& ops = token_->step->plan->ops;
-  auto at = token_->position;
-  while (ops[at].kind != plan_op_kind::reduce || ops[at].stage != setup_.stage)
-    --at;
-  setup_.board->set(setup_.data_rank, setup_.rank,
-                    {at, progress_board::state::waiting});
 }
 
 /// Nothing runs beside a reduction that may not overlap.
@@ -339,11 +331,12 @@ void stage_runner::apply_update() {
 void stage_runner::reduce() {
   const auto& parameters = setup_.work->parameters();
   asked_to_reduce_ = setup_.reduces;
-  if (setup_.links && setup_.links->averages(setup_.stage))
+  if (setup_.links && setup_.links->averages(setup_.stage)) {
+    device_links::complete(parameters);
     reduced_ = {
       step_->serial, now_ns(),
       setup_.links->average(setup_.stage, parameters, device_.mark())};
-  else
+  } else
     ports_.reduce({step_->serial, setup_.stage, setup_.data_rank, parameters,
                    device_ ? setup_.device->on() : nullptr, device_.mark(),
                    step_->recorded});

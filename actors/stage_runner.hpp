@@ -92,6 +92,7 @@ class stage_runner {
   bool waits_for_reduction() const;
   bool reduces_here() const;
   void await_reduction();
+  void hold_back_others();
   microbatch_data take_data(std::int32_t microbatch);
   void ask_for_data(std::int32_t up_to);
   void hand_on(tensor_list tensors, microbatch_key key, bool backward,

@@ -1,5 +1,6 @@
 #include "troupe/actors/stage_runner.hpp"
 
+#include "troupe/actors/recording.hpp"
 #include "troupe/engine/device/clock.hpp"
 #include "troupe/engine/plan/op_text.hpp"
 #include "troupe/engine/stage/microbatch.hpp"
@@ -109,6 +110,31 @@ void stage_runner::send_out(const plan_op& op) {
     packed.ready = nullptr;
   }
   ports_.deliver(to, std::move(packed));
+}
+
+/// What others of the rank do next comes after a reduction that may not
+/// overlap.
+void stage_runner::hold_back_others() {
+  if (!device_ || !reduced_ || setup_.overlap.reduce)
+    return;
+  const auto wait = [this] {
+    const auto scope = device_.enter();
+    await_reduction();
+  };
+  if (step_->recorded)
+    step_->recorded->attempt("a reduction", wait);
+  else
+    wait();
+}
+
+/// The op that it waits for has begun already, and stands before.
+void stage_runner::show_reduction() const {
+  const auto& ops = token_->step->plan->ops;
+  auto at = token_->position;
+  while (ops[at].kind != plan_op_kind::reduce || ops[at].stage != setup_.stage)
+    --at;
+  setup_.board->set(setup_.data_rank, setup_.rank,
+                    {at, progress_board::state::waiting});
 }
 
 }  // namespace troupe

@@ -33,7 +33,7 @@ std::vector<microbatch_data> step_loader::load(const microbatch_source& source,
       if (seconds > slow_seconds_)
         report_(k, seconds);
     }
-  } catch (const std::exception&) {
+  } catch (...) {
     return {};
   }
   return made;

@@ -2,12 +2,14 @@
 
 #include <chrono>
 #include <functional>
+#include <optional>
 #include <string>
 #include <utility>
 
 #include "troupe/actors/address_book.hpp"
 #include "troupe/actors/coordinator_actor.hpp"
 #include "troupe/actors/stall_watch.hpp"
+#include "troupe/engine/device/thrown.hpp"
 
 namespace troupe {
 
@@ -31,28 +33,42 @@ struct step_supervisor {
   caf::response_promise asked = {};
   std::string failed = {};  // why the run can't go on
   bool interrupted = false;
+  bool will_look = false;
+  std::optional<run_end> ends = {};  // after the step that runs
 
   /// Lets the ranks that live here begin, and looks after them from now on.
   void begin_here(const step_pointer& step) {
     stalls.begin();
     book->begin(self, step);
-    look_later(*step);
+    look_later();
   }
 
-  void look_later(const step_context& step) {
-    if (watch.stall_seconds > 0)
+  /// One look is under way at a time: thousands of short steps may begin before
+  /// it comes.
+  void look_later() {
+    if (watch.stall_seconds > 0 && !std::exchange(will_look, true))
       self->delayed_send(self,
                          std::chrono::milliseconds(static_cast<std::int64_t>(
                            watch.stall_seconds * 1000)),
-                         watchdog_tick{step.serial});
+                         watchdog_tick{});
+  }
+
+  /// Ends the step at once if it lasts too long for what is asked of it.
+  void hurry(const step_context& step) {
+    if (ends)
+      self->delayed_send(self,
+                         std::chrono::milliseconds(static_cast<std::int64_t>(
+                           watch.finish_seconds * 1000)),
+                         finish_run{*ends, step.serial});
   }
 
   /// `running`: null between steps.
-  void look(const watchdog_tick& tick, const step_pointer& running) {
-    if (!running || running->serial != tick.serial)
+  void look(const step_pointer& running) {
+    will_look = false;
+    if (!running)
       return;
     stalls.look(*running, book->device_links.get());
-    look_later(*running);
+    look_later();
   }
 
   /// Whether the run is to end with this now. What caused it may be on its way
@@ -92,8 +108,8 @@ struct step_supervisor {
       if (hook)
         hook();
       work();
-    } catch (const std::exception& reason) {
-      fail_with(op_failure{{}, {}, reason.what()});
+    } catch (...) {
+      fail_with(op_failure{{}, {}, thrown_text()});
     }
   }
 };

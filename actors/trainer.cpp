@@ -6,6 +6,7 @@
 #include "troupe/actors/graph_steps.hpp"
 #include "troupe/actors/job_layout.hpp"
 #include "troupe/actors/job_parameters.hpp"
+#include "troupe/actors/replica.hpp"
 #include "troupe/actors/trainer_checks.hpp"
 #include "troupe/engine/checkpoint/safetensors.hpp"
 #include "troupe/engine/device/threads.hpp"
@@ -19,24 +20,12 @@ namespace troupe {
 
 namespace {
 
-using replica = std::vector<std::shared_ptr<layer_sequence>>;
-
 std::shared_ptr<const plan> compile_for(const schedule& order,
                                         const trainer_options& options) {
   compile_options compiling;
   compiling.data_parallel = options.data_parallel;
   compiling.global_norm = options.clip > 0 || options.loss_scale.dynamic;
   return std::make_shared<const plan>(compile(order, compiling));
-}
-
-/// Parameters of all stages that live here, under their names, in model order.
-parameter_list parameters_of(const replica& stages) {
-  parameter_list all;
-  for (const auto& stage : stages)
-    if (stage)
-      for (auto& named : stage->parameters_by_name())
-        all.push_back(std::move(named));
-  return all;
 }
 
 job_layout layout_of(const trainer_options& options) {
@@ -62,8 +51,7 @@ struct trainer::impl {
   void prepare_graphs();
   step_settings next_settings() const;
   bool reads_data(std::int32_t stage) const;
-  /// By replica, then in model order.
-  std::vector<parameter_here> held() const;
+  std::vector<parameter_here> held() const { return parameters_of(replicas); }
 
   trainer_options options;
   job_layout layout;
@@ -90,6 +78,7 @@ struct trainer::impl {
 trainer::impl::impl(const model& layers, trainer_options given)
   : options(std::move(given)), scale(options.loss_scale) {
   require_legal(options);
+  require_legal(layers);
   layout = layout_of(options);
   assign_devices();
   ranges = split_for(layers, options);
@@ -149,6 +138,7 @@ void trainer::impl::make_stages(const model& layers) {
         layers, ranges[static_cast<std::size_t>(s)]));
       made.push_back(make_stage(d, s, modules.back()));
     }
+    require_own_names(parameters_of(modules));
     replicas.push_back(std::move(modules));
     stages.push_back(std::move(made));
   }
@@ -209,6 +199,8 @@ void trainer::impl::start_actors() {
   running.prefetch = options.prefetch;
   running.slow_load_seconds = options.slow_load_seconds;
   running.stall_seconds = options.stall_seconds;
+  running.finish_seconds = options.finish_seconds;
+  running.leave_seconds = options.leave_seconds;
   running.handler_hook = options.handler_hook;
   actors = std::make_unique<pipeline>(std::move(running));
   to_monitors->publish = actors->tensor_outlet();
@@ -221,20 +213,6 @@ void trainer::impl::prepare_graphs() {
     graphs = std::make_unique<graph_steps>(
       graph_steps_setup{actors.get(), training, devices, stages,
                         options.prefetch > 0, options.slow_load_seconds});
-}
-
-std::vector<parameter_here> trainer::impl::held() const {
-  std::vector<parameter_here> all;
-  for (std::int32_t d = 0; d < options.data_parallel; ++d) {
-    std::int32_t stage = 0;
-    for (const auto& module : replicas[static_cast<std::size_t>(d)]) {
-      if (module)
-        for (auto& [name, value] : module->parameters_by_name())
-          all.push_back({stage, d, name, value});
-      ++stage;
-    }
-  }
-  return all;
 }
 
 step_settings trainer::impl::next_settings() const {
@@ -254,6 +232,10 @@ trainer::~trainer() = default;
 trainer::trainer(trainer&&) noexcept = default;
 
 step_report trainer::step(const source_pointer& source, bool skip_update) {
+  require_source(source);
+  impl_->actors->require_not_ended();
+  if (impl_->step == 0 && impl_->options.data_parallel > 1)
+    check_replicas();
   auto settings = impl_->next_settings();
   settings.skip_update = skip_update;
   auto report = impl_->graphs
@@ -271,7 +253,9 @@ step_range trainer::train(source_pointer source, std::int64_t steps) {
 }
 
 void step_range::iterator::next() {
-  done_ = range_->taken_ >= range_->steps_;
+  const auto end = range_->run_->ended();
+  done_ = range_->taken_ >= range_->steps_
+          || (end && end->why != run_end::kind::failed);
   if (done_)
     return;
   ++range_->taken_;
@@ -280,6 +264,7 @@ void step_range::iterator::next() {
 
 step_event trainer::evaluate(const source_pointer& source,
                              std::int64_t microbatches) {
+  require_source(source);
   auto settings = impl_->next_settings();
   settings.step = impl_->step;
   settings.phase = phase::validation;
@@ -320,7 +305,7 @@ tensor_list trainer::infer(const tensor_list& inputs) {
 }
 
 std::int64_t trainer::attach(monitor watcher) {
-  require_legal(watcher.wants);
+  require_monitor(watcher);
   // Of stages that live elsewhere, names are not known here.
   if (impl_->layout.processes == 1)
     warn_of_unknown_names(watcher, impl_->replicas.front());
@@ -337,6 +322,14 @@ void trainer::finish_monitors() {
 
 void trainer::observe_every(std::int64_t steps) {
   impl_->actors->board().observe_every(steps);
+}
+
+void trainer::stop(std::string reason) {
+  impl_->actors->finish({run_end::kind::asked, std::move(reason)});
+}
+
+std::optional<run_end> trainer::ended() const {
+  return impl_->actors->ended();
 }
 
 void trainer::interrupt(std::string reason) {

@@ -52,6 +52,13 @@ struct trainer_options {
   std::int32_t prefetch = 2;          // microbatches made ahead
   double slow_load_seconds = 1;       // a longer load is reported
   double stall_seconds = 30;          // without an op: log who waits for whom
+  /// How long a step may still take after `stop`; then it is interrupted.
+  double finish_seconds = 10;
+  /// How long the trainer's end waits for an op or a load that runs. One that
+  /// does not return is then named in the log and left behind, with the
+  /// threads of the run and all that they hold: what it reaches by reference
+  /// has to outlive it.
+  double leave_seconds = 10;
   std::function<void()> handler_hook{};  // see pipeline_options
 };
 
@@ -61,8 +68,8 @@ class step_range;
 
 /// Trains a model cut into stages by a schedule: compiles the plan, makes the
 /// stages and their actors, and runs steps. One thread may use it at a time
-/// (`interrupt` from any). Errors are `troupe::error`; after a failed step
-/// every further one fails alike.
+/// (`stop` and `interrupt` from any). Errors are `troupe::error`; after a
+/// failed step every further one fails alike.
 class trainer {
  public:
   trainer(const model& layers, trainer_options options);
@@ -89,6 +96,14 @@ class trainer {
   void finish_monitors();
   /// Observes tensors for monitors in every n-th step only; any thread.
   void observe_every(std::int64_t steps);
+  /// Lets the run end with the step that runs, or the next one; any thread. In
+  /// a job all processes end after the same step.
+  void stop(std::string reason);
+  /// Set once a step was the last one, by `stop` or by a monitor: `train` then
+  /// ends, or throws where a monitor has failed the run, as further steps do
+  /// but after a success. The parameters are those of that step.
+  std::optional<run_end> ended() const;
+  /// Ends the running step with `interrupted`, halfway; any thread.
   void interrupt(std::string reason);
   /// How the actors are now; any thread, and no step waits for it.
   run_health health() const;

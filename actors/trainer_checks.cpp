@@ -3,6 +3,7 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "troupe/engine/events/globs.hpp"
 #include "troupe/engine/stage/layer_sequence.hpp"
@@ -82,6 +83,27 @@ bool shows_anything(const std::string& glob, const stage_modules& stages) {
 
 }  // namespace
 
+namespace {
+
+/// Each layer belongs to one stage, in the model's order.
+void require_cover(const stage_split& ranges, std::int32_t layers) {
+  std::int32_t next = 0;
+  for (const auto& range : ranges) {
+    if (range.first != next || range.last <= range.first)
+      fail(error_code::invalid_argument,
+           "the split gives a stage layers {} to {}, after {} layers of the "
+           "stages before; give each stage one layer or more, in order",
+           range.first, range.last - 1, next);
+    next = range.last;
+  }
+  if (next != layers)
+    fail(error_code::invalid_argument,
+         "the split ends at layer {}, and the model has {} layers", next,
+         layers);
+}
+
+}  // namespace
+
 stage_split split_for(const model& layers, const trainer_options& options) {
   const auto stages = options.schedule.stages();
   if (options.split.empty())
@@ -90,6 +112,7 @@ stage_split split_for(const model& layers, const trainer_options& options) {
     fail(error_code::invalid_argument,
          "the split has {} stages, the schedule {}", options.split.size(),
          stages);
+  require_cover(options.split, static_cast<std::int32_t>(layers.size()));
   return options.split;
 }
 
@@ -103,14 +126,43 @@ void warn_of_unknown_names(const monitor& watcher,
                    watcher.name, printable(glob));
 }
 
+void require_source(const source_pointer& source) {
+  if (!source)
+    throw error(error_code::invalid_argument,
+                "the data source is null; give the trainer one, as "
+                "text_batches or make_source does");
+}
+
+void require_monitor(const monitor& watcher) {
+  require_legal(watcher.wants);
+  if (!watcher.see)
+    fail(error_code::invalid_argument,
+         "monitor '{}' has no `see`, so that it would see nothing",
+         watcher.name);
+}
+
 void require_legal(const trainer_options& options) {
+  if (!options.loss)
+    throw error(error_code::invalid_argument,
+                "the trainer has no loss function; leave the default, or set "
+                "`loss` to one");
+  require_legal(options.optimizer);
+  require_legal(options.learning_rate);
   if (options.data_parallel < 1)
     fail(error_code::invalid_argument,
          "data_parallel is {}; use 1 or more replicas", options.data_parallel);
-  if (options.clip < 0)
+  if (!(options.clip >= 0))
     fail(error_code::invalid_argument,
          "clip is {}; use 0 (no clipping) or a largest gradient norm",
          options.clip);
+  if (!std::isfinite(options.loss_scale.initial)
+      || options.loss_scale.initial <= 0)
+    fail(error_code::invalid_argument,
+         "the loss scale is {}; use a finite number above 0",
+         options.loss_scale.initial);
+  if (std::ranges::count(options.devices, nullptr) > 0)
+    throw error(error_code::invalid_argument,
+                "one of the devices is null; leave it out");
   if (!options.devices.empty() && options.job && options.data_parallel > 1
       && !options.device_links)
     throw error(error_code::invalid_argument,

@@ -13,6 +13,12 @@ class layer_sequence;
 /// says what to do.
 void require_legal(const trainer_options& options);
 
+/// Throws `invalid_argument` for a null source.
+void require_source(const source_pointer& source);
+
+/// Throws `invalid_argument` for a monitor that can't be meant.
+void require_monitor(const monitor& watcher);
+
 /// The layers of each stage: as the options say, else spread evenly. Throws
 /// `invalid_argument` for a split of another number of stages.
 stage_split split_for(const model& layers, const trainer_options& options);

@@ -13,6 +13,10 @@ struct wire_enum<phase> {
   static constexpr auto largest = phase::inference;
 };
 template <>
+struct wire_enum<run_end::kind> {
+  static constexpr auto largest = run_end::kind::success;
+};
+template <>
 struct wire_enum<tensor_content> {
   static constexpr auto largest = tensor_content::other;
 };
@@ -110,8 +114,18 @@ static void fields(Archive& with, step_event& v) {
 }
 
 template <class Archive>
+static void fields(Archive& with, run_end& v) {
+  with(v.why, v.reason);
+}
+
+template <class Archive>
+static void fields(Archive& with, finish_run& v) {
+  with(v.end);
+}
+
+template <class Archive>
 static void fields(Archive& with, remote_outcome& v) {
-  with(v.serial, v.event, v.failure);
+  with(v.serial, v.event, v.failure, v.end);
 }
 
 template <class Archive>

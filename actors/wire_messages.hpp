@@ -17,7 +17,7 @@ std::string difference(const remote_begin& leader, const remote_begin& own);
 /// What a control frame holds.
 using control_message =
   std::variant<remote_begin, stage_squares, norm_known, rank_done,
-               remote_outcome, op_failure, interrupt_run, event>;
+               remote_outcome, op_failure, interrupt_run, finish_run, event>;
 frame to_frame(const control_message& message);
 /// With the tensors that it holds.
 frame to_frame(event message);

@@ -97,12 +97,19 @@ class text_source final : public microbatch_source {
 
 std::shared_ptr<const microbatch_source> make_source(at_function at,
                                                      std::int64_t size) {
+  if (!at)
+    throw error(error_code::invalid_argument,
+                "a data source needs a function that makes microbatches");
   return std::make_shared<function_source>(std::move(at), size);
 }
 
 std::shared_ptr<const microbatch_source> preprocess(
   std::shared_ptr<const microbatch_source> source,
   std::function<microbatch_data(microbatch_data, std::int64_t)> change) {
+  if (!source || !change)
+    throw error(error_code::invalid_argument,
+                "preprocess needs a data source and a function that changes "
+                "its microbatches; one of them is null");
   const auto size = source->size();
   return make_source(
     [source = std::move(source), change = std::move(change)](
@@ -113,6 +120,14 @@ std::shared_ptr<const microbatch_source> preprocess(
 std::shared_ptr<const microbatch_source> text_batches(
   std::shared_ptr<const token_source> tokens,
   const text_batch_options& options) {
+  if (!tokens)
+    throw error(error_code::invalid_argument,
+                "text_batches needs tokens; they are null");
+  if (options.rows < 1 || options.length < 1)
+    fail(error_code::invalid_argument,
+         "a microbatch of {} rows of {} tokens can't be made; use 1 or more of "
+         "each",
+         options.rows, options.length);
   return std::make_shared<text_source>(std::move(tokens), options);
 }
 

@@ -11,7 +11,8 @@
 namespace troupe {
 
 /// A stage's module: its layers in a row. Parameters and modules keep the
-/// names that they have in the unsplit model.
+/// names that they have in the unsplit model. A layer that gets or gives no
+/// tensor is an `invalid_argument` that names it.
 class layer_sequence final : public stage_module {
  public:
   layer_sequence(const model& layers, layer_range range);
@@ -30,7 +31,11 @@ class layer_sequence final : public stage_module {
   struct part {
     std::string name;
     std::shared_ptr<stage_module> module;
+    std::string label;  // for errors
   };
+  static tensor_list run(const part& which, const tensor_list& inputs,
+                         const tensor_arguments& arguments);
+
   std::vector<part> parts_;
 };
 

@@ -18,4 +18,7 @@ struct learning_rate_schedule {
   double at(std::int64_t step, double base) const;
 };
 
+/// Throws `invalid_argument` for negative steps or fractions.
+void require_legal(const learning_rate_schedule& schedule);
+
 }  // namespace troupe

@@ -1,12 +1,18 @@
 #include "troupe/engine/stage/loss.hpp"
 
+#include <ATen/core/Reduction.h>
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/cross_entropy_loss.h>
+#include <ATen/ops/where.h>
+#include <ATen/ops/zeros_like.h>
 
 #include "troupe/schedules/error.hpp"
 
 namespace troupe {
 
 namespace {
+
+constexpr std::int64_t ignored_target = -100;
 
 at::Tensor at_least_fp32(const at::Tensor& values) {
   const auto type = values.scalar_type();
@@ -25,17 +31,29 @@ loss_function cross_entropy_loss() {
                     + describe(data.targets));
     const auto& logits = outputs[0];
     const auto& target = data.targets[0];
-    auto loss = at::cross_entropy_loss(
+    const auto mean = at::cross_entropy_loss(
       at_least_fp32(logits).reshape({-1, logits.size(-1)}),
-      target.reshape({-1}));
+      target.reshape({-1}), {}, at::Reduction::Mean, ignored_target);
+    const auto counts = target.ne(ignored_target);
+    // The mean of nothing is NaN.
+    auto loss = at::where(counts.any(), mean, at::zeros_like(mean));
     return std::vector<loss_term>{
-      {"loss", loss, static_cast<double>(target.numel())}};
+      {"loss", std::move(loss), 0, 1, counts.sum()}};
   };
+}
+
+double count_of(const loss_term& term) {
+  return term.counted.defined() ? term.counted.item<double>() : term.count;
 }
 
 at::Tensor weighted_sum(const std::vector<loss_term>& terms) {
   at::Tensor sum;
   for (const auto& term : terms) {
+    if (!term.value.defined() || term.value.numel() != 1)
+      fail(error_code::invalid_argument,
+           "the loss '{}' is {}; a loss function gives each as a tensor of one "
+           "value",
+           term.name, describe(term.value));
     if (term.weight == 0)
       continue;
     auto part = term.weight == 1 ? term.value : term.value * term.weight;
@@ -45,6 +63,12 @@ at::Tensor weighted_sum(const std::vector<loss_term>& terms) {
     throw error(error_code::invalid_argument,
                 "the loss function gave no term with a weight other than 0; "
                 "give at least one to optimise");
+  if (at::GradMode::is_enabled() && !sum.requires_grad())
+    fail(error_code::invalid_argument,
+         "the loss '{}' has no gradient, so that nothing would be trained: it "
+         "does not depend on a parameter, or was computed from detached "
+         "values",
+         terms.front().name);
   return sum;
 }
 

@@ -22,6 +22,17 @@ struct layer {
 /// An unsplit model, first layer first.
 using model = std::vector<layer>;
 
+/// A layer, made anew. Throws `invalid_argument` naming a layer that can't be
+/// made.
+std::shared_ptr<stage_module> make_layer(const model& layers,
+                                         std::size_t index);
+
+/// Throws `invalid_argument` if two layers have one name.
+void require_legal(const model& layers);
+
+/// Throws `invalid_argument` if two parameters have one name.
+void require_own_names(const parameter_list& parameters);
+
 /// Contiguous layers [first, last) of a model.
 struct layer_range {
   std::int32_t first = 0;

@@ -73,7 +73,7 @@ void show_what_is_known(observer& by) noexcept {
   try {
     by.end_op();
     by.flush();
-  } catch (const std::exception&) {
+  } catch (...) {
   }
 }
 
@@ -248,18 +248,20 @@ void module_stage::count_losses(const std::vector<loss_term>& terms) {
     observer_.loss(term.name, term.value);
     if (options_.device)
       on_device_.push_back(
-        {term.name, term.value.detach().to(at::kDouble), term.count, 0});
+        {term.name, term.value.detach().to(at::kDouble), term.count, 0,
+         term.counted.defined() ? term.counted.to(at::kDouble) : at::Tensor{}});
     else
-      count_loss(term, term.value.item<double>());
+      count_loss(term.name, term.value.item<double>(), count_of(term));
   }
 }
 
-void module_stage::count_loss(const loss_term& term, double value) {
+void module_stage::count_loss(const std::string& name, double value,
+                              double count) {
   if (options_.halt_on_nan && !std::isfinite(value)) {
     show_what_is_known(observer_);
-    fail(error_code::op_failed, "the loss '{}' is {}", term.name, value);
+    fail(error_code::op_failed, "the loss '{}' is {}", name, value);
   }
-  merge(result_.losses, {term.name, value, term.count});
+  merge(result_.losses, {name, value, count});
 }
 
 /// Those on a device, once a step.
@@ -267,13 +269,18 @@ void module_stage::take_losses() {
   if (on_device_.empty())
     return;
   tensor_list values;
-  for (const auto& term : on_device_)
+  for (const auto& term : on_device_) {
     values.push_back(term.value);
+    if (term.counted.defined())
+      values.push_back(term.counted);
+  }
   const auto copy = to_host(at::stack(values), options_.device->compute());
   copy.ready->wait();
   const auto* next = copy.tensor.const_data_ptr<double>();
-  for (const auto& term : std::exchange(on_device_, {}))
-    count_loss(term, *next++);
+  for (const auto& term : std::exchange(on_device_, {})) {
+    const auto value = *next++;
+    count_loss(term.name, value, term.counted.defined() ? *next++ : term.count);
+  }
 }
 
 void module_stage::show_parameters() {

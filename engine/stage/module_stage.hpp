@@ -66,7 +66,7 @@ class module_stage final : public stage {
                        const microbatch_data& data, observer::pass pass);
   event_source source_of(microbatch_key key) const;
   void count_losses(const std::vector<loss_term>& terms);
-  void count_loss(const loss_term& term, double value);
+  void count_loss(const std::string& name, double value, double count);
   void take_losses();
   void drop_gradients();
   void keep_gradients();

@@ -7,6 +7,10 @@
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 
+#include <cmath>
+
+#include "troupe/schedules/error.hpp"
+
 namespace troupe {
 
 namespace {
@@ -110,6 +114,39 @@ class adamw_optimizer final : public optimizer {
 
 }  // namespace
 
+namespace {
+
+void require(bool holds, const char* what, double value, const char* legal) {
+  if (!holds)
+    fail(error_code::invalid_argument, "the {} of the optimizer is {}; use {}",
+         what, value, legal);
+}
+
+void require_at_least_0(const char* what, double value) {
+  require(std::isfinite(value) && value >= 0, what, value,
+          "a finite number, 0 or more");
+}
+
+void require_fraction(const char* what, double value) {
+  require(value >= 0 && value < 1, what, value, "a number from 0 to below 1");
+}
+
+}  // namespace
+
+void require_legal(const optimizer_options& options) {
+  require_at_least_0("learning rate", base_learning_rate(options));
+  if (const auto* plain = std::get_if<sgd>(&options)) {
+    require_fraction("momentum", plain->momentum);
+    require_at_least_0("weight decay", plain->weight_decay);
+  }
+  if (const auto* adam = std::get_if<adamw>(&options)) {
+    require_fraction("beta1", adam->beta1);
+    require_fraction("beta2", adam->beta2);
+    require_at_least_0("epsilon", adam->epsilon);
+    require_at_least_0("weight decay", adam->weight_decay);
+  }
+}
+
 double base_learning_rate(const optimizer_options& options) {
   return std::visit([](const auto& kind) { return kind.learning_rate; },
                     options);
@@ -117,6 +154,7 @@ double base_learning_rate(const optimizer_options& options) {
 
 std::unique_ptr<optimizer> make_optimizer(const optimizer_options& options,
                                           tensor_list parameters) {
+  require_legal(options);
   if (const auto* plain = std::get_if<sgd>(&options))
     return std::make_unique<sgd_optimizer>(*plain, std::move(parameters));
   return std::make_unique<adamw_optimizer>(std::get<adamw>(options),

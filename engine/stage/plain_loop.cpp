@@ -6,13 +6,14 @@
 #include <torch/csrc/autograd/autograd.h>
 
 #include <cmath>
-#include <numeric>
 #include <utility>
 
 #include "troupe/engine/stage/autocast.hpp"
 #include "troupe/engine/stage/gradient_norm.hpp"
 #include "troupe/engine/stage/layer_sequence.hpp"
+#include "troupe/engine/stage/mean_gradient.hpp"
 #include "troupe/engine/stage/on_device.hpp"
+#include "troupe/schedules/error.hpp"
 
 namespace troupe {
 
@@ -37,6 +38,11 @@ plain_loop::plain_loop(const model& layers, plain_options options)
   : options_(std::move(options)),
     module_(std::make_shared<layer_sequence>(layers, all_of(layers))),
     scale_(options_.loss_scale) {
+  require_legal(layers);
+  require_own_names(module_->parameters_by_name());
+  require_legal(options_.learning_rate);
+  if (!options_.loss)
+    fail(error_code::invalid_argument, "the loop has no loss function");
   const auto scope = enter();
   if (options_.device)
     bring(*module_, options_.device->compute());
@@ -51,14 +57,16 @@ std::unique_ptr<stream_scope> plain_loop::enter() const {
   return options_.device ? options_.device->compute().enter() : nullptr;
 }
 
-at::Tensor plain_loop::loss_of(const microbatch_data& from) {
+plain_loop::counted_loss plain_loop::loss_of(const microbatch_data& from) {
   const auto data =
     options_.device ? to_device(from, options_.device->compute()) : from;
   const autocast_scope casts(
     options_.autocast,
     options_.device ? options_.device->device().type() : c10::kCPU);
   const auto outputs = module_->forward(data.inputs, data.arguments);
-  return weighted_sum(options_.loss(outputs, data));
+  const auto terms = options_.loss(outputs, data);
+  auto sum = weighted_sum(terms);
+  return {std::move(sum), terms.front().count, terms.front().counted};
 }
 
 void plain_loop::accumulate(const data_function& at, std::int32_t replica,
@@ -68,42 +76,46 @@ void plain_loop::accumulate(const data_function& at, std::int32_t replica,
     const auto data = at(replica * m + k);
     const auto loss = loss_of(data);
     torch::autograd::backward(
-      {loss}, {at::full_like(loss.detach(), scale_.value() / m)});
+      {loss.value}, {at::full_like(loss.value.detach(), scale_.value() / m)});
     note_loss(loss);
     outcome.tokens += data.tokens;
   }
 }
 
-void plain_loop::note_loss(const at::Tensor& loss) {
-  if (options_.device)
-    losses_.push_back(loss.detach().to(at::kDouble));
-  else
-    loss_sum_ += loss.item<double>();
+void plain_loop::note_loss(const counted_loss& loss) {
+  losses_.push_back(
+    {loss.value.detach().to(at::kDouble), loss.count,
+     loss.counted.defined() ? loss.counted.to(at::kDouble) : at::Tensor{}});
 }
 
-/// Their sum; of those on a device, behind all of their stream's work.
+/// Their mean; of those on a device, behind all of their stream's work.
 double plain_loop::take_losses() {
-  if (!losses_.empty()) {
-    const auto copy = to_host(at::stack(std::exchange(losses_, {})),
-                              options_.device->compute());
+  const at::NoGradGuard no_grad;
+  tensor_list pairs;
+  for (const auto& [value, count, counted] : losses_)
+    pairs.push_back(at::stack(
+      {value, counted.defined() ? counted : at::full_like(value, count)}));
+  losses_.clear();
+  auto numbers = at::stack(pairs);
+  if (options_.device) {
+    const auto copy = to_host(numbers, options_.device->compute());
     copy.ready->wait();
-    const auto* value = copy.tensor.const_data_ptr<double>();
-    loss_sum_ = std::accumulate(value, value + copy.tensor.numel(), 0.0);
+    numbers = copy.tensor;
   }
-  return std::exchange(loss_sum_, 0);
+  const auto* next = numbers.const_data_ptr<double>();
+  std::vector<named_value> mean;
+  for (std::int64_t i = 0; i < numbers.size(0); ++i, next += 2)
+    merge(mean, {"loss", next[0], next[1]});
+  return mean.front().value;
 }
 
 void plain_loop::average(std::vector<tensor_list> replicas) {
   const at::NoGradGuard no_grad;
   for (std::size_t i = 0; i < values_.size(); ++i) {
-    auto sum = replicas[0][i];
-    if (!sum.defined())
-      continue;
-    for (std::size_t r = 1; r < replicas.size(); ++r)
-      sum.add_(replicas[r][i]);
-    values_[i].mutable_grad() =
-      replicas.size() > 1 ? sum.div_(static_cast<double>(replicas.size()))
-                          : sum;
+    tensor_list gradients;
+    for (const auto& replica : replicas)
+      gradients.push_back(replica[i]);
+    values_[i].mutable_grad() = mean_gradient(gradients);
   }
 }
 
@@ -113,7 +125,6 @@ plain_loop::result plain_loop::step(const data_function& at) {
   module_->train();
   result outcome;
   losses_.clear();
-  loss_sum_ = 0;
   std::vector<tensor_list> replicas;
   take_gradients(values_);
   for (std::int32_t d = 0; d < options_.data_parallel; ++d) {
@@ -133,8 +144,7 @@ plain_loop::result plain_loop::step(const data_function& at) {
       options_.learning_rate.at(step_, base_learning_rate(options_.optimizer)));
   }
   scale_.update(std::isfinite(outcome.gradient_norm));
-  outcome.loss =
-    take_losses() / (options_.microbatches * options_.data_parallel);
+  outcome.loss = take_losses();
   return outcome;
 }
 
@@ -143,10 +153,9 @@ double plain_loop::evaluate(const data_function& at, std::int64_t count) {
   const auto scope = enter();
   module_->eval();
   losses_.clear();
-  loss_sum_ = 0;
   for (std::int64_t k = 0; k < count; ++k)
     note_loss(loss_of(at(k)));
-  return take_losses() / static_cast<double>(count);
+  return take_losses();
 }
 
 tensor_list plain_loop::infer(const tensor_list& inputs) {

@@ -43,7 +43,7 @@ class plain_loop {
   plain_loop(const model& layers, plain_options options);
 
   struct result {
-    double loss = 0;  // mean over microbatches and replicas
+    double loss = 0;  // mean over all that its terms count, as loss_term says
     double gradient_norm = 0;
     bool updated = true;
     std::int64_t tokens = 0;
@@ -53,7 +53,7 @@ class plain_loop {
   /// One update; `at(k)` gives global microbatch k of this step, in the host's
   /// memory.
   result step(const data_function& at);
-  /// Mean loss over `count` microbatches, without gradients.
+  /// Mean loss over `count` microbatches, as of a step, without gradients.
   double evaluate(const data_function& at, std::int64_t count);
 
   /// Handles, on the device: they change with the next step.
@@ -63,10 +63,16 @@ class plain_loop {
 
  private:
   std::unique_ptr<stream_scope> enter() const;
-  at::Tensor loss_of(const microbatch_data& data);
+  /// The sum that is optimised, and how many items it is the mean of.
+  struct counted_loss {
+    at::Tensor value;
+    double count;
+    at::Tensor counted;  // in place of `count`
+  };
+  counted_loss loss_of(const microbatch_data& data);
   void accumulate(const data_function& at, std::int32_t replica,
                   result& outcome);
-  void note_loss(const at::Tensor& loss);
+  void note_loss(const counted_loss& loss);
   double take_losses();
   void average(std::vector<tensor_list> replicas);
 
@@ -76,8 +82,7 @@ class plain_loop {
   std::unique_ptr<optimizer> optimizer_;
   troupe::loss_scale scale_;
   std::int64_t step_ = 0;
-  double loss_sum_ = 0;
-  tensor_list losses_;  // on a device, whose values are not here yet
+  std::vector<counted_loss> losses_;
 };
 
 }  // namespace troupe

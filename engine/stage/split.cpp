@@ -94,9 +94,9 @@ stage_split split_by_hand(std::int32_t layers,
 
 std::vector<double> parameter_counts(const model& layers) {
   std::vector<double> counts;
-  for (const auto& layer : layers) {
+  for (std::size_t i = 0; i < layers.size(); ++i) {
     double count = 0;
-    for (const auto& parameter : layer.make()->parameters())
+    for (const auto& parameter : make_layer(layers, i)->parameters())
       count += static_cast<double>(parameter.numel());
     counts.push_back(count);
   }
@@ -136,8 +136,8 @@ std::vector<double> measured_costs(const model& layers,
                                    const tensor_list& inputs, int repeats) {
   std::vector<double> costs;
   auto values = inputs;
-  for (const auto& layer : layers) {
-    const auto module = layer.make();
+  for (std::size_t n = 0; n < layers.size(); ++n) {
+    const auto module = make_layer(layers, n);
     const auto given = detached(values);
     std::vector<double> times;
     for (int i = 0; i < repeats; ++i)

@@ -104,6 +104,10 @@ class faked_communicator final : public communicator {
 
   void enqueue(const transfer& what, device_stream& stream) override {
     streams().require(stream, this, options_.name);
+    for (const auto& tensor : {what.input, what.output})
+      if (tensor.defined() && !tensor.is_contiguous())
+        throw error(error_code::invalid_argument,
+                    options_.name + ": a tensor is not contiguous");
     const auto scope = stream.enter();
     switch (what.kind) {
       case transfer_kind::send:

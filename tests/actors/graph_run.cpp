@@ -1,37 +1,18 @@
 #include "graph_run.hpp"
 
-#include <spdlog/sinks/ostream_sink.h>
-#include <spdlog/spdlog.h>
 #include <catch2/catch_test_macros.hpp>
 
 #include <atomic>
 #include <cmath>
 #include <sstream>
 
+#include "captured_log.hpp"
 #include "faked_accelerator.hpp"
 #include "faked_graph.hpp"
 
 namespace troupe::testing {
 
 namespace {
-
-/// What is logged while it lives.
-class captured_log {
- public:
-  captured_log() : before_(spdlog::default_logger()) {
-    spdlog::set_default_logger(std::make_shared<spdlog::logger>(
-      "test", std::make_shared<spdlog::sinks::ostream_sink_mt>(text_)));
-    spdlog::set_level(spdlog::level::warn);
-  }
-  ~captured_log() { spdlog::set_default_logger(before_); }
-  captured_log(const captured_log&) = delete;
-  captured_log& operator=(const captured_log&) = delete;
-  std::string text() const { return text_.str(); }
-
- private:
-  std::ostringstream text_;
-  std::shared_ptr<spdlog::logger> before_;
-};
 
 /// Bits, as infinities and NaN are to be the same too.
 bool same(const std::vector<double>& a, const std::vector<double>& b) {

@@ -6,6 +6,7 @@
 #include <catch2/matchers/catch_matchers_string.hpp>
 
 #include "../engine/transport/joined_meshes.hpp"
+#include "captured_log.hpp"
 #include "small_model.hpp"
 #include "troupe/actors/wire_messages.hpp"
 #include "troupe/schedules/error.hpp"
@@ -276,4 +277,26 @@ TEST_CASE("ranks that processes can't share equally are refused") {
   for (const auto& each : errors)
     CHECK_THAT(each, ContainsSubstring("3 pipeline ranks x 1 replicas are 3 "
                                        "ranks, which 2 processes can't share"));
+}
+
+TEST_CASE("a process that waits for the leader's next step says so") {
+  const captured_log log;
+  joined_meshes meshes(2);
+  for (const auto& problem : in_all(meshes, [&](const auto& job) {
+         auto options = options_for({});
+         options.job = job;
+         options.stall_seconds = 0.02;
+         trainer run(model_for({}), options);
+         run.step(small_text());
+         const auto until =
+           std::chrono::steady_clock::now() + std::chrono::seconds(30);
+         while (job->place().leads()
+                && log.text().find("step 2 waits for process 0")
+                     == std::string::npos
+                && std::chrono::steady_clock::now() < until)
+           std::this_thread::yield();
+         run.step(small_text());
+       }))
+    CHECK(problem == "");
+  CHECK_THAT(log.text(), ContainsSubstring("step 2 waits for process 0"));
 }

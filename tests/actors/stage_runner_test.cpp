@@ -241,3 +241,32 @@ TEST_CASE("messages that the envelope does not fit are refused") {
   at.runner->on(at.activation(0));
   refused([](auto&) {}, "twice");
 }
+
+TEST_CASE("without overlap no stage of the rank runs beside a reduction") {
+  auto context = std::make_shared<step_context>();
+  context->serial = 1;
+  context->plan = std::make_shared<const plan>(compile(
+    make_schedule("interleaved_1f1b", {2, 2, 2}), {.data_parallel = 2}));
+  const auto& ops = context->plan->ops;
+  std::uint32_t at = 0;
+  while (ops[at].kind != plan_op_kind::reduce
+         || ops[at + 1].stage == ops[at].stage || ops[at + 1].stage == none
+         || ops[at + 1].kind == plan_op_kind::receive)
+    ++at;
+  stage_setup setup;
+  setup.stage = ops[at].stage;
+  setup.rank = context->plan->placement.rank_of(setup.stage);
+  setup.work = std::make_shared<testing::faked_stage>();
+  setup.board = std::make_shared<progress_board>(2, 2);
+  setup.reduces = true;
+  setup.overlap.reduce = false;
+  recorded_ports ports;
+  stage_runner runner(setup, ports);
+  runner.on(begin_step{context});
+  runner.on(lane_token{context, at});
+  CHECK(ports.reduced == 1);
+  CHECK(ports.tokens.empty());
+  runner.on(gradients_reduced{1, 2, nullptr});
+  REQUIRE(ports.tokens.size() == 1);
+  CHECK(ports.tokens[0].first == ops[at + 1].stage);
+}

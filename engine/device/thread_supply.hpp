@@ -1,0 +1,11 @@
+#pragma once
+
+#include <cstddef>
+
+namespace troupe {
+
+/// Throws `device` unless so many threads more can run in this process at
+/// once: it starts and ends them.
+void require_threads(std::size_t count);
+
+}  // namespace troupe

@@ -1,0 +1,139 @@
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_exception.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+
+#include <atomic>
+#include <chrono>
+#include <thread>
+
+#include "../engine/transport/joined_meshes.hpp"
+#include "small_model.hpp"
+#include "troupe/schedules/error.hpp"
+
+using namespace troupe;
+using namespace troupe::testing;
+using Catch::Matchers::ContainsSubstring;
+using Catch::Matchers::MessageMatches;
+
+namespace {
+
+/// Parameters after so many steps of a run that nobody ends.
+parameter_list after(std::int64_t steps) {
+  trainer run(model_for({}), options_for({}));
+  for (const auto& step : run.train(small_text(), steps))
+    CHECK(step.updated);
+  parameter_list all;
+  for (const auto& [name, value] : run.parameters())
+    all.emplace_back(name, value.clone());
+  return all;
+}
+
+/// Throws in step 3.
+template <class End>
+monitor ender() {
+  monitor made;
+  made.name = "ender";
+  made.see = [](const event& seen) {
+    if (const auto* step = std::get_if<step_event>(&seen);
+        step && step->source.step == 3)
+      throw End("seen enough");
+  };
+  return made;
+}
+
+constexpr auto many = 1'000'000;
+
+}  // namespace
+
+TEST_CASE("a run that is stopped ends with a step, whose parameters it holds") {
+  trainer run(model_for({}), options_for({}));
+  std::int64_t last = 0;
+  for (const auto& step : run.train(small_text(), many)) {
+    last = step.source.step;
+    if (last == 3)
+      run.stop("enough");
+  }
+  REQUIRE(run.ended());
+  CHECK(run.ended()->why == run_end::kind::asked);
+  CHECK(run.ended()->reason == "enough after step " + std::to_string(last));
+  CHECK(last <= 4);
+  CHECK(first_difference(run.parameters(), after(last)) == "");
+  CHECK_THROWS_MATCHES(run.step(small_text()), error,
+                       MessageMatches(ContainsSubstring("enough after step")));
+}
+
+TEST_CASE("a monitor ends a run as a success") {
+  trainer run(model_for({}), options_for({}));
+  auto watcher = ender<end_training>();
+  bool finished = false;
+  watcher.finish = [&] { finished = true; };
+  run.attach(watcher);
+  std::int64_t last = 0;
+  for (const auto& step : run.train(small_text(), many))
+    last = step.source.step;
+  REQUIRE(run.ended());
+  CHECK(run.ended()->why == run_end::kind::success);
+  CHECK_THAT(run.ended()->reason,
+             ContainsSubstring("monitor ender: seen enough after step "));
+  CHECK(first_difference(run.parameters(), after(last)) == "");
+  run.finish_monitors();
+  CHECK(finished);
+}
+
+TEST_CASE("a monitor fails a run with a step, whose parameters it holds") {
+  trainer run(model_for({}), options_for({}));
+  run.attach(ender<stop_training>());
+  std::int64_t last = 0;
+  const auto train = [&] {
+    for (const auto& step : run.train(small_text(), many))
+      last = step.source.step;
+  };
+  CHECK_THROWS_MATCHES(
+    train(), error,
+    MessageMatches(ContainsSubstring("monitor ender: seen enough")));
+  REQUIRE(run.ended());
+  CHECK(run.ended()->why == run_end::kind::failed);
+  CHECK(first_difference(run.parameters(), after(last)) == "");
+  run.finish_monitors();  // it was told of already
+}
+
+TEST_CASE("a step that lasts too long for a stop is interrupted") {
+  const auto stuck = std::make_shared<std::atomic<bool>>(true);
+  auto options = options_for({});
+  options.finish_seconds = 0.1;
+  trainer run(model_for({}), options);
+  const auto source = make_source([stuck](std::int64_t) -> microbatch_data {
+    while (*stuck)
+      std::this_thread::yield();
+    return small_text()->at(0);
+  });
+  run.stop("enough");
+  CHECK_THROWS_MATCHES(run.step(source), error,
+                       MessageMatches(ContainsSubstring("enough at step 1")));
+  CHECK_FALSE(run.ended());
+  *stuck = false;
+}
+
+TEST_CASE("all processes of a job end with the same step") {
+  for (const std::int32_t stopper : {0, 1}) {
+    joined_meshes meshes(2);
+    std::array<std::int64_t, 2> last{};
+    for (const auto& problem : in_all(meshes, [&](const auto& job) {
+           const auto here = job->place().process;
+           auto run = trainer_for({}, job);
+           auto& mine = last.at(static_cast<std::size_t>(here));
+           for (const auto& step : run.train(small_text(), many)) {
+             mine = step.source.step;
+             if (mine == 3 && here == stopper)
+               run.stop("enough");
+           }
+           REQUIRE(run.ended());
+           CHECK_THAT(run.ended()->reason, ContainsSubstring("enough after"));
+           const auto all = run.gather_parameters();
+           if (here == 0)
+             CHECK(first_difference(all, after(mine)) == "");
+         }))
+      CHECK(problem == "");
+    CHECK(last[0] == last[1]);
+  }
+}
