@@ -1,7 +1,8 @@
 // `troupe-runtime`: the commands that need LibTorch. `troupe` becomes it.
-#include <c10/util/Exception.h>
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
+
+#include <filesystem>
 
 #include "troupe/cli/attach_arguments.hpp"
 
@@ -16,6 +17,8 @@
 #include "troupe/cli/top_command.hpp"
 #include "troupe/cli/train_command.hpp"
 #include "troupe/cli/train_failure.hpp"
+#include "troupe/engine/device/thrown.hpp"
+#include "troupe/schedules/error.hpp"
 
 namespace {
 
@@ -54,8 +57,12 @@ int run_told(const argument_list& arguments) {
     return reason.exit_code();
   } catch (const stopped_by_signal& reason) {
     return complain("", reason.what(), reason.exit_code());
-  } catch (const c10::Error& reason) {
-    return complain("error: ", reason.what_without_backtrace(), 1);
+  } catch (const troupe::error&) {
+    throw;
+  } catch (const std::filesystem::filesystem_error&) {
+    throw;
+  } catch (...) {
+    return complain("error: ", troupe::thrown_text().c_str(), 1);
   }
 }
 

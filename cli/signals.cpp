@@ -10,6 +10,21 @@
 
 namespace troupe::cli {
 
+namespace {
+
+const char* name_of(int signal) {
+  switch (signal) {
+    case SIGINT:
+      return "interrupted by Ctrl-C (SIGINT)";
+    case SIGHUP:
+      return "ended as its terminal was closed (SIGHUP)";
+    default:
+      return "ended by SIGTERM";
+  }
+}
+
+}  // namespace
+
 struct signal_watch::state {
   std::atomic<bool> ends{false};
   std::atomic<int> code{0};
@@ -20,8 +35,7 @@ struct signal_watch::state {
     const std::scoped_lock lock(mutex);
     if (code.exchange(128 + signal) != 0 || !stop)
       ::_exit(128 + signal);
-    stop(signal == SIGINT ? "interrupted by Ctrl-C (SIGINT)"
-                          : "ended by SIGTERM");
+    stop(name_of(signal));
   }
 };
 
@@ -32,6 +46,11 @@ sigset_t watched() {
   ::sigemptyset(&set);
   ::sigaddset(&set, SIGINT);
   ::sigaddset(&set, SIGTERM);
+  // Blocked, an ignored signal would be waited for all the same.
+  struct sigaction hangup {};
+  if (::sigaction(SIGHUP, nullptr, &hangup) == 0
+      && hangup.sa_handler != SIG_IGN)
+    ::sigaddset(&set, SIGHUP);
   return set;
 }
 

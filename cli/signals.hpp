@@ -19,7 +19,8 @@ class stopped_by_signal : public std::runtime_error {
   int code_;
 };
 
-/// Turns SIGINT and SIGTERM into one call of `stop` on a thread of its own;
+/// Turns SIGINT, SIGTERM and SIGHUP (unless that is ignored, as under nohup)
+/// into one call of `stop` on a thread of its own;
 /// a second signal ends the process at once. To be made before any other
 /// thread, which then inherits the blocked signals.
 class signal_watch {

@@ -8,6 +8,7 @@
 #include <algorithm>
 
 #include "troupe/cli/config_file.hpp"
+#include "troupe/cli/loss_watch.hpp"
 #include "troupe/cli/plan/commands.hpp"
 #include "troupe/cli/plan/program.hpp"
 #include "troupe/cli/plan/schedule_options.hpp"
@@ -36,17 +37,28 @@ Example:
     --steps 200 --timeline step.svg --sample 200
 
 A CSV schedule brings its own ranks, stages and microbatches.
-Exit codes: 0 done, 1 the run failed, 2 wrong usage, 130 / 143 stopped by
-SIGINT / SIGTERM.)";
+Exit codes: 0 done, or ended early by a monitor as a success; 1 the run failed;
+2 wrong usage; 129 / 130 / 143 stopped by SIGHUP / SIGINT / SIGTERM: after the
+step that runs, and what is asked for is saved.)";
 
 void run_steps(trainer& run, const train_options& options,
-               const train_setup& setup) {
+               const train_setup& setup, loss_watch& losses) {
   log_tensors(0, run.parameters());
   for (const auto& step : run.train(setup.training, options.steps)) {
+    losses.see(step);
     log_tensors(step.source.step, run.parameters());
-    if (validates_at(options, setup, step.source.step))
+    if (!run.ended() && validates_at(options, setup, step.source.step))
       run.evaluate(setup.validation, setup.validation_microbatches);
   }
+}
+
+/// Of a run that a step has failed, or that was cut off within one.
+void tell_of_lost(const train_options& options) {
+  if (!options.save_parameters.empty())
+    spdlog::error(
+      "{} is not written: the last step was cut off halfway, and the "
+      "parameters may be of two steps",
+      options.save_parameters);
 }
 
 /// What monitors have to write is written also if the run fails; trouble with
@@ -59,11 +71,13 @@ void finish_after_failure(trainer& run) {
   }
 }
 
-/// Says at once why a job's run failed: an op that still runs may take longer
-/// than the others and their launcher wait for this process.
-[[noreturn]] void end_failed_job(trainer& run, const error& reason,
+/// Says at once why a run failed: an op that still runs may take longer than
+/// the others of a job, their launcher or the user wait for this process, or
+/// never return.
+[[noreturn]] void end_failed_run(trainer& run, const error& reason,
                                  const signal_watch& signals) {
-  const bool by_signal = reason.code() == error_code::interrupted;
+  const bool by_signal =
+    reason.code() == error_code::interrupted && signals.exit_code() != 0;
   const auto code = by_signal ? signals.exit_code() : exit_code(reason.code());
   const auto* kind = by_signal ? "" : "error: ";
   std::fputs(fmt::format("troupe: {}{}\n", kind, reason.what()).c_str(),
@@ -102,6 +116,57 @@ void end_together(const std::shared_ptr<mesh>& job) {
     job->share({frame_type::mail, {}, {}});
 }
 
+/// A run that a signal or a monitor has ended with a step: what was asked for
+/// is saved by now. Throws but for a success.
+void conclude_early(trainer& run, const train_options& options,
+                    const train_setup& setup, const signal_watch& signals) {
+  const auto end = run.ended();
+  if (!end)
+    return;
+  auto text = end->reason;
+  if (!options.save_parameters.empty() && leads(setup.trainer.job))
+    text +=
+      fmt::format("; its parameters are saved in {}", options.save_parameters);
+  if (end->why == run_end::kind::success) {
+    if (leads(setup.trainer.job))
+      spdlog::warn("the run has ended early: {}", text);
+    return;
+  }
+  finish_after_failure(run);
+  end_together(setup.trainer.job);
+  if (end->why == run_end::kind::asked && signals.exit_code() != 0)
+    throw stopped_by_signal(text, signals.exit_code());
+  throw error(error_code::op_failed, text);
+}
+
+/// Runs all steps, or those up to an end that a signal or a monitor asks for.
+void run_to_end(trainer& run, const train_options& options,
+                const train_setup& setup, signal_watch& signals,
+                loss_watch& losses) {
+  signals.on_signal([&](const char* name) {
+    std::fputs(fmt::format("troupe: {}: the run ends after this step; a second "
+                           "signal ends it at once\n",
+                           name)
+                 .c_str(),
+               stderr);
+    run.stop(name);
+  });
+  try {
+    run_steps(run, options, setup, losses);
+  } catch (const error& reason) {
+    signals.finish_first();
+    if (run.ended())
+      return;
+    tell_of_lost(options);
+    end_failed_run(run, reason, signals);
+  } catch (...) {
+    signals.finish_first();
+    finish_after_failure(run);
+    throw;
+  }
+  signals.finish_first();
+}
+
 void train_pipeline(const train_options& options, const train_setup& setup,
                     signal_watch& signals) {
   trainer run(gpt(setup.gpt), setup.trainer);
@@ -109,23 +174,13 @@ void train_pipeline(const train_options& options, const train_setup& setup,
     run.load(read_safetensors(options.initial), options.initial);
   save_all(options.save_initial, run);
   const shown_run shown(run, options, setup);
-  signals.on_signal([&](const char* name) { run.interrupt(name); });
-  try {
-    run_steps(run, options, setup);
-  } catch (const error& reason) {
-    signals.finish_first();
-    if (setup.trainer.job)
-      end_failed_job(run, reason, signals);
-    finish_after_failure(run);
-    throw;
-  } catch (...) {
-    signals.finish_first();
-    finish_after_failure(run);
-    throw;
-  }
-  signals.finish_first();
+  loss_watch losses;
+  run_to_end(run, options, setup, signals, losses);
   // The trained parameters come first: no picture may cost them.
   save_all(options.save_parameters, run);
+  if (leads(setup.trainer.job))
+    losses.conclude(options.save_parameters);
+  conclude_early(run, options, setup, signals);
   run.finish_monitors();
   print_sample(options, leads(setup.trainer.job), [&](const at::Tensor& ids) {
     if (signals.exit_code() != 0)

@@ -1,7 +1,10 @@
 #include "troupe/cli/train_plain.hpp"
 
+#include <fmt/format.h>
+
 #include <atomic>
 
+#include "troupe/cli/loss_watch.hpp"
 #include "troupe/cli/train_output.hpp"
 #include "troupe/engine/checkpoint/safetensors.hpp"
 #include "troupe/engine/device/clock.hpp"
@@ -84,18 +87,27 @@ void train_plain(const train_options& options, const train_setup& setup,
   std::atomic<const char*> stop = nullptr;
   signals.on_signal([&](const char* name) { stop = name; });
   const auto to = progress_to(options);
+  loss_watch losses;
+  std::string ended;
   const auto per_step =
     std::int64_t{setup.trainer.schedule.microbatches} * options.data_parallel;
-  for (std::int64_t step = 1; step <= options.steps; ++step) {
-    print_progress(to, one_step(loop, setup, step, (step - 1) * per_step),
-                   nullptr);
+  for (std::int64_t step = 1; step <= options.steps && ended.empty(); ++step) {
+    const auto done = one_step(loop, setup, step, (step - 1) * per_step);
+    print_progress(to, done, nullptr);
+    losses.see(done);
     if (stop)
-      fail(error_code::interrupted, "{} after step {}", stop.load(), step);
-    if (validates_at(options, setup, step))
+      ended = fmt::format("{} after step {}", stop.load(), step);
+    else if (validates_at(options, setup, step))
       print_progress(to, validate(loop, setup, step), nullptr);
   }
   signals.finish_first();
   save(options.save_parameters, loop.parameters());
+  losses.conclude(options.save_parameters);
+  if (!ended.empty() && !options.save_parameters.empty())
+    ended +=
+      fmt::format("; its parameters are saved in {}", options.save_parameters);
+  if (!ended.empty())
+    throw error(error_code::interrupted, ended);
   print_sample(options, true,
                [&](const at::Tensor& ids) { return loop.infer({ids}).at(0); });
 }

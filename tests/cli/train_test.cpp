@@ -332,35 +332,6 @@ TEST_CASE("a full disk is an error, and leaves no half-written file") {
   CHECK_THAT(trace.output, ContainsSubstring("No space left on device"));
 }
 
-TEST_CASE("a NaN halts the run when asked") {
-  const bench at;
-  const auto run =
-    at.train("--optimizer sgd --lr 1e30 --steps 20 --halt-on-nan");
-  INFO(run.output);
-  CHECK(run.exit_code == 1);
-  CHECK_THAT(run.output, ContainsSubstring(", rank 1, op 1F")
-                           && ContainsSubstring("the loss 'loss' is "));
-}
-
-TEST_CASE("signals end a run in order, with their own exit codes") {
-  for (const auto& [signal, name, code] :
-       {std::tuple{"INT", "SIGINT", 130}, {"TERM", "SIGTERM", 143}}) {
-    const bench at;
-    // The shell waits for the first step's line, then signals its child.
-    const auto run = run_program(
-      "mkfifo " + (at.folder / "out") + "; " + program + " train --text "
-      + at.text + tiny + "--steps 1000000 >" + (at.folder / "out") + " 2>"
-      + (at.folder / "err") + " & child=$!; exec 3<" + (at.folder / "out")
-      + "; read line <&3; kill -" + signal
-      + " $child; cat <&3 >/dev/null; wait $child; code=$?; cat "
-      + (at.folder / "err") + "; exit $code");
-    INFO(run.output);
-    CHECK(run.exit_code == code);
-    CHECK_THAT(run.output,
-               ContainsSubstring(name) && ContainsSubstring(" step "));
-  }
-}
-
 TEST_CASE("monitors and sinks are made of what the command line says") {
   const bench at;
   const auto csv = at.folder / "metrics.csv";

@@ -1,0 +1,38 @@
+#include "troupe/cli/loss_watch.hpp"
+
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+
+#include <cmath>
+
+namespace troupe::cli {
+
+void loss_watch::see(const step_event& step) {
+  for (const auto& loss : step.losses) {
+    if (std::isfinite(loss.value))
+      continue;
+    if (count_++ == 0) {
+      first_ = step.source.step;
+      spdlog::warn(
+        "step {}: the {} is {}; the run goes on, and --halt-on-nan would end "
+        "it",
+        first_, loss.name, loss.value);
+    }
+    return;
+  }
+}
+
+void loss_watch::conclude(const std::string& saved) const {
+  if (count_ == 0)
+    return;
+  const auto where =
+    saved.empty() ? std::string{} : fmt::format(", as saved in {},", saved);
+  spdlog::error(
+    "the loss was not finite in {} steps, first in step {}: the trained "
+    "parameters{} are likely of no use; lower --lr, or give --clip; "
+    "--halt-on-nan ends a run at the first such loss, and --monitor overflow "
+    "names the tensor that it came from",
+    count_, first_, where);
+}
+
+}  // namespace troupe::cli

@@ -1,0 +1,123 @@
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+
+#include <string>
+#include <tuple>
+
+#include "../files.hpp"
+#include "../temporary_folder.hpp"
+#include "troupe_program.hpp"
+
+using Catch::Matchers::ContainsSubstring;
+using namespace troupe::testing;
+
+namespace {
+
+const std::string program = TROUPE_PROGRAM;
+const std::string tiny =
+  " --d-model 16 --layers 4 --heads 2 --seq 8 --microbatch-size 2"
+  " --microbatches 4 --steps 3 ";
+
+struct bench {
+  temporary_folder folder;
+  std::string text = write_text(folder);
+
+  auto train(const std::string& flags) const {
+    return run_program(program + " train --text " + text + tiny + flags);
+  }
+};
+
+}  // namespace
+
+TEST_CASE("a NaN halts the run when asked") {
+  const bench at;
+  const auto run =
+    at.train("--optimizer sgd --lr 1e30 --steps 20 --halt-on-nan");
+  INFO(run.output);
+  CHECK(run.exit_code == 1);
+  CHECK_THAT(run.output, ContainsSubstring(", rank 1, op 1F")
+                           && ContainsSubstring("the loss 'loss' is "));
+}
+
+TEST_CASE("signals end a run with a step, and save what is asked for") {
+  for (const auto& [signal, name, code, plain] :
+       {std::tuple{"INT", "SIGINT", 130, ""},
+        {"TERM", "SIGTERM", 143, ""},
+        {"HUP", "SIGHUP", 129, ""},
+        {"INT", "SIGINT", 130, "--plain "}}) {
+    const bench at;
+    const auto saved = at.folder / "saved", again = at.folder / "again";
+    // The shell waits for the first step's line, then signals its child.
+    const auto run = run_program(
+      "mkfifo " + (at.folder / "out") + "; env --default-signal=HUP " + program
+      + " train --text " + at.text + tiny + plain
+      + "--steps 1000000 --save-parameters " + saved + " >"
+      + (at.folder / "out") + " 2>" + (at.folder / "err")
+      + " & child=$!; exec 3<" + (at.folder / "out") + "; read line <&3; kill -"
+      + signal + " $child; cat <&3 >/dev/null; wait $child; code=$?; cat "
+      + (at.folder / "err") + "; exit $code");
+    INFO(run.output);
+    CHECK(run.exit_code == code);
+    CHECK_THAT(run.output,
+               ContainsSubstring(name)
+                 && ContainsSubstring("; its parameters are saved in "));
+    const std::string before = " after step ";
+    const auto step = run.output.rfind(before);
+    REQUIRE(step != std::string::npos);
+    const auto count = std::stoi(run.output.substr(step + before.size()));
+    CHECK(at.train("--steps " + std::to_string(count) + " --save-parameters "
+                   + again)
+            .exit_code
+          == 0);
+    CHECK(content(saved) == content(again));
+  }
+}
+
+TEST_CASE("a signal that is ignored, as under nohup, ends nothing") {
+  const bench at;
+  const auto run = run_program(
+    "trap '' HUP; " + program + " train --text " + at.text + tiny
+    + "--steps 20 & child=$!; for i in 1 2 3 4 5 6 7 8 9; do kill -HUP $child; "
+      "done; wait $child");
+  INFO(run.output);
+  CHECK(run.exit_code == 0);
+  CHECK_THAT(run.output, ContainsSubstring("step 20/20 "));
+}
+
+TEST_CASE("a loss that is not finite is told of at once and at the end") {
+  const bench at;
+  for (const auto* plain : {"", "--plain "}) {
+    const auto run = at.train(std::string(plain)
+                              + "--optimizer sgd --lr 1e30 --steps 6 "
+                                "--save-parameters "
+                              + (at.folder / "saved"));
+    INFO(run.output);
+    CHECK(run.exit_code == 0);
+    const auto warning =
+      run.output.find("; the run goes on, and --halt-on-nan");
+    const auto last = run.output.find("the loss was not finite in ");
+    REQUIRE(warning != std::string::npos);
+    CHECK(run.output.find("; the run goes on", warning + 1)
+          == std::string::npos);
+    REQUIRE(last != std::string::npos);
+    CHECK(warning < last);
+    const auto first = run.output.find("first in step ", last);
+    CHECK(run.output.find("step " + run.output.substr(first + 14, 1)
+                          + ": the loss is")
+          != std::string::npos);
+  }
+  CHECK(at.train("").output.find("finite") == std::string::npos);
+}
+
+/// Limits by the shell, as a user sets them. 127: not even the libraries fit.
+TEST_CASE("too little address space ends a run with an error") {
+  const bench at;
+  for (const int mebibytes : {300, 500, 700, 800, 900, 1000, 1200, 1500}) {
+    const auto run =
+      run_program("ulimit -c 0; ulimit -v " + std::to_string(mebibytes * 1024)
+                  + "; timeout 20 " + program + " train --text " + at.text
+                  + tiny + "--ranks 4");
+    CAPTURE(mebibytes, run.output);
+    CHECK((run.exit_code == 0 || run.exit_code == 1 || run.exit_code == 127));
+  }
+}
