@@ -2,11 +2,12 @@
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
 
+#include <CLI/CLI.hpp>
+
 #include <filesystem>
 
 #include "troupe/cli/attach_arguments.hpp"
 
-#include <CLI/CLI.hpp>
 #include "troupe/cli/attach_command.hpp"
 #include "troupe/cli/certificates_command.hpp"
 #include "troupe/cli/config_file.hpp"
