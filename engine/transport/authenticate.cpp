@@ -7,9 +7,9 @@
 
 #include <boost/asio/posix/stream_descriptor.hpp>
 #include <boost/asio/steady_timer.hpp>
-#include <optional>
 
 #include "troupe/engine/device/thrown.hpp"
+#include "troupe/engine/transport/introduction.hpp"
 #include "troupe/engine/transport/tls_stream.hpp"
 #include "troupe/schedules/error.hpp"
 
@@ -19,13 +19,6 @@ namespace {
 
 namespace asio = boost::asio;
 using state = stream_progress::state;
-
-/// What a server that is satisfied says first within TLS: only then does a
-/// client know that its certificate was taken.
-const std::string welcome = "+";
-/// Without trust both sides say so, that each knows that somebody is there, and
-/// not only a relay on the way to nobody; longer than a record of TLS begins.
-const std::string plain_hello = "troupe, in plain text\n";
 
 /// Of a unix socket without a token: the same user's, or root's.
 void require_own_user(int socket) {
@@ -47,102 +40,6 @@ bool is_unix(int socket) {
   return domain == AF_UNIX;
 }
 
-/// The bytes that both sides exchange before a stream is handed on.
-class exchange {
- public:
-  exchange(link_side own, const trust& by) {
-    if (by.kind == trust_kind::token) {
-      proof_.emplace(own, by.token);
-      out_ = proof_->to_send();
-    } else if (by.tls == nullptr) {
-      out_ = expected_ = plain_hello;
-    } else {
-      (own == link_side::server ? out_ : expected_) = welcome;
-    }
-    wanted_.resize(proof_ ? proof_->wanted() : expected_.size());
-  }
-
-  bool answered() const { return answered_; }
-
-  /// `moved`: all is exchanged; else what is needed, or `ended`.
-  state advance(byte_stream& over) {
-    for (;;) {
-      auto need = send(over);
-      if (need == state::moved && wanted_.empty())
-        return need;
-      if (need == state::moved)
-        need = receive(over);
-      if (need != state::moved)
-        return need;
-    }
-  }
-
-  std::string at_end() const {
-    if (got_ > 0 && wanted_.front() == 0x15)
-      return "the other side wants TLS, and this one the proof of a token: "
-             "give "
-             "both the same address, token and certificates";
-    return answered_
-             ? "the other side closed the connection in place of its proof: it "
-               "probably has another token; give all processes of the job the "
-               "same one"
-             : "the other side closed the connection before it said anything: "
-               "it is no process of this job, or was given other credentials";
-  }
-
- private:
-  state send(byte_stream& over) {
-    while (!out_.empty()) {
-      const iovec part{out_.data(), out_.size()};
-      const auto progress = over.write({&part, 1});
-      if (progress.what != state::moved)
-        return progress.what;
-      out_.erase(0, progress.bytes);
-    }
-    return state::moved;
-  }
-
-  state receive(byte_stream& over) {
-    const auto progress =
-      over.read(wanted_.data() + got_, wanted_.size() - got_);
-    if (progress.what != state::moved)
-      return progress.what;
-    answered_ = true;
-    got_ += progress.bytes;
-    if (got_ == wanted_.size())
-      take(std::exchange(wanted_, {}));
-    return state::moved;
-  }
-
-  void take(const std::string& bytes) {
-    got_ = 0;
-    if (!proof_ && bytes != expected_)
-      fail(error_code::transport,
-           "the other side doesn't begin as a process of a troupe job; run the "
-           "same program");
-    if (!proof_)
-      return;
-    proof_->take(bytes);
-    out_ = proof_->to_send();
-    wanted_.resize(proof_->wanted());
-  }
-
-  std::optional<token_proof> proof_;
-  std::string out_, wanted_, expected_;
-  std::size_t got_ = 0;  // of what is wanted
-  bool answered_ = false;
-};
-
-/// What is left unread makes the system reset the connection, and the other
-/// side could lose the alert that says why.
-void read_off(int socket) {
-  std::array<char, 4096> waste{};
-  ::shutdown(socket, SHUT_WR);
-  for (int i = 0; i < 16; ++i)
-    if (::recv(socket, waste.data(), waste.size(), MSG_DONTWAIT) <= 0)
-      return;
-}
-
 class running final : public authentication {
  public:
   running(io_loop& loop, int socket, link_side own, const trust& by,
@@ -150,7 +47,7 @@ class running final : public authentication {
     : own_(own),
       by_(by),
       then_(std::move(then)),
-      exchange_(own, by),
+      introduction_(own, by),
       timer_(loop.context()),
       waiting_(loop.context()) {
     stream_ = by.tls ? tls_stream(socket, by.tls, own) : socket_stream(socket);
@@ -183,9 +80,9 @@ class running final : public authentication {
     try {
       if (by_.kind == trust_kind::none && is_unix(socket_))
         require_own_user(socket_);
-      const auto need = exchange_.advance(*stream_);
+      const auto need = introduction_.advance(*stream_);
       if (need == state::ended)
-        return give_up(exchange_.at_end());
+        return give_up(introduction_.at_end());
       if (need == state::moved)
         return succeed();
       wait(need);
@@ -218,7 +115,7 @@ class running final : public authentication {
     const auto then = std::exchange(then_, {});
     leave();
     if (then.failed)
-      then.failed({reason, heard_ || exchange_.answered()});
+      then.failed({reason, heard_ || introduction_.answered()});
   }
 
   /// The socket is the stream's alone again.
@@ -239,7 +136,7 @@ class running final : public authentication {
   link_side own_;
   trust by_;
   outcome then_;
-  exchange exchange_;
+  introduction introduction_;
   asio::steady_timer timer_;
   asio::posix::stream_descriptor waiting_;  // borrows the stream's socket
   stream_pointer stream_;

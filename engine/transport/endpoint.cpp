@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <netdb.h>
+#include <signal.h>
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -9,6 +10,8 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
+#include <map>
 #include <memory>
 
 #include "troupe/engine/transport/listener.hpp"
@@ -57,6 +60,12 @@ std::string own_folder() {
   return fmt::format("/tmp/troupe-{}", ::getuid());
 }
 
+bool is_own_folder(const std::string& folder) {
+  struct stat found {};
+  return ::lstat(folder.c_str(), &found) == 0 && S_ISDIR(found.st_mode)
+         && found.st_uid == ::getuid() && (found.st_mode & 077U) == 0;
+}
+
 /// The address of a unix socket; the path's length was checked.
 socket_address unix_address(const std::string& path) {
   socket_address made;
@@ -89,9 +98,7 @@ std::string own_socket(const std::string& name) {
   const auto folder = own_folder();
   if (::mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST)
     fail(error_code::io, "{}: can't be made: {}", folder, std::strerror(errno));
-  struct stat found {};
-  if (::lstat(folder.c_str(), &found) != 0 || !S_ISDIR(found.st_mode)
-      || found.st_uid != ::getuid() || (found.st_mode & 077U) != 0)
+  if (!is_own_folder(folder))
     fail(error_code::io,
          "{}: must be a folder of yours that nobody else may enter (mode 700)",
          folder);
@@ -101,6 +108,27 @@ std::string own_socket(const std::string& name) {
 
 std::string default_endpoint() {
   return own_socket(std::to_string(::getpid()));
+}
+
+std::vector<std::string> own_endpoints() {
+  std::map<std::int64_t, std::string> found;
+  std::error_code trouble;
+  const std::filesystem::path folder = own_folder();
+  if (!is_own_folder(folder.string()))
+    return {};
+  for (const auto& entry :
+       std::filesystem::directory_iterator(folder, trouble)) {
+    const auto& path = entry.path();
+    const auto process = parse_number<pid_t>(path.stem().string());
+    const bool lives =
+      process && *process > 0 && (::kill(*process, 0) == 0 || errno == EPERM);
+    if (lives && path.extension() == ".sock" && entry.is_socket(trouble))
+      found.emplace(*process, "unix:" + path.string());
+  }
+  std::vector<std::string> all;
+  for (const auto& [process, where] : found)
+    all.push_back(where);
+  return all;
 }
 
 std::vector<socket_address> addresses_of(const endpoint& what) {

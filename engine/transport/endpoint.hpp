@@ -30,6 +30,10 @@ std::string own_socket(const std::string& name);
 /// The same, named by the process's number.
 std::string default_endpoint();
 
+/// The default endpoints of this user's processes that live, in the order of
+/// their numbers. Makes nothing; empty where there is no folder of the user's.
+std::vector<std::string> own_endpoints();
+
 /// What the system's socket functions take.
 struct socket_address {
   sockaddr_storage bytes{};

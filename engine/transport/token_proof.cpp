@@ -1,5 +1,6 @@
 #include "troupe/engine/transport/token_proof.hpp"
 
+#include <algorithm>
 #include <utility>
 
 #include "troupe/engine/transport/endpoint.hpp"
@@ -57,6 +58,13 @@ std::size_t token_proof::wanted() const {
   if (waits_for_ == stage::done)
     return 0;
   return waits_for_ == stage::hello ? hello_bytes : proof_bytes;
+}
+
+void token_proof::look_at(std::string_view begun) const {
+  const auto there = std::min(begun.size(), magic.size());
+  if (waits_for_ == stage::hello
+      && begun.substr(0, there) != magic.substr(0, there))
+    refuse_stranger(begun);
 }
 
 void token_proof::take(std::string_view bytes) {

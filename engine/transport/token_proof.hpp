@@ -26,6 +26,9 @@ class token_proof {
   std::string to_send();
   /// How many bytes are to come next; 0: all is proved.
   std::size_t wanted() const;
+  /// Of the first bytes of those: throws `transport` if they can't become a
+  /// hello, as their sender may wait for an answer before it sends the rest.
+  void look_at(std::string_view begun) const;
   /// Takes as many. Throws `transport` with what to do.
   void take(std::string_view bytes);
 

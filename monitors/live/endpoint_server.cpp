@@ -6,12 +6,13 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <boost/asio/async_result.hpp>
 #include <boost/asio/basic_socket_acceptor.hpp>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
 #include <boost/asio/executor_work_guard.hpp>
+#include <boost/asio/generic/stream_protocol.hpp>
 #include <boost/asio/io_context.hpp>
-#include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/redirect_error.hpp>
 #include <boost/asio/thread_pool.hpp>
@@ -21,6 +22,7 @@
 #include <thread>
 
 #include "troupe/engine/transport/listener.hpp"
+#include "troupe/monitors/live/live_trust.hpp"
 #include "troupe/monitors/live/session.hpp"
 #include "troupe/schedules/error.hpp"
 
@@ -35,31 +37,21 @@ using stream_protocol = asio::generic::stream_protocol;
 
 constexpr std::size_t most_strangers = 64;
 
-endpoint checked(const std::string& at, const endpoint_options& options) {
-  const auto where = parse_endpoint(at);
-  if (!where.is_unix && options.token.empty())
-    fail(error_code::invalid_argument,
-         "{}: an endpoint of tcp needs a token, as anybody could attach; give "
-         "one, or use unix:/path",
-         at);
-  return where;
-}
-
 }  // namespace
 
 struct endpoint_server::impl {
   impl(const std::string& at, endpoint_options given)
     : clients_allowed(given.clients),
-      listening(std::make_unique<listener>(checked(at, given))),
-      where(listening->where()),
-      desk(std::move(given.powers)),
-      host{{given.token, given.hello_seconds, given.stalled_seconds,
-            given.queue_bytes},
+      host{{live_trust(parse_endpoint(at), given.token), given.hello_seconds,
+            given.stalled_seconds, given.queue_bytes},
            [this](session& who) { admit(who); },
            [this](session_pointer who, json request) {
              return answer(std::move(who), std::move(request));
            },
-           [this](session& who) { left(who); }} {
+           [this](session& who) { left(who); }},
+      listening(std::make_unique<listener>(parse_endpoint(at))),
+      where(listening->where()),
+      desk(std::move(given.powers)) {
     acceptor.assign(stream_protocol(listening->family(), 0),
                     ::dup(listening->handle()));
     asio::co_spawn(io, accept(), asio::detached);
@@ -71,15 +63,18 @@ struct endpoint_server::impl {
   void begin(stream_protocol::socket socket);
   void admit(session& who);
   asio::awaitable<json> answer(session_pointer who, json request);
+  void serve(const session& who, const json& request,
+             const std::function<void(json)>& resume);
+  void end(std::function<void()> part);
   void left(session& who);
   void on_thread(const std::function<void()>& part);
   void close();
 
   const std::size_t clients_allowed;
+  session_host host;
   std::unique_ptr<listener> listening;
   const endpoint where;
   monitor_desk desk;  // of the thread of `work`
-  session_host host;
   asio::io_context io{1};
   asio::executor_work_guard<asio::io_context::executor_type> keep_running{
     io.get_executor()};
@@ -103,6 +98,8 @@ void endpoint_server::impl::run() {
       return;
     } catch (const std::exception& reason) {
       spdlog::warn("endpoint {}: {}", to_text(where), reason.what());
+    } catch (...) {
+      spdlog::warn("endpoint {}: a failure without a reason", to_text(where));
     }
   }
 }
@@ -113,7 +110,7 @@ asio::awaitable<void> endpoint_server::impl::accept() {
   while (acceptor.is_open()) {
     auto socket = co_await acceptor.async_accept(
       asio::redirect_error(asio::use_awaitable, trouble));
-    if (!trouble) {
+    if (!trouble && !closing) {
       begin(std::move(socket));
     } else if (acceptor.is_open()) {  // out of file descriptors, say
       pause.expires_after(std::chrono::milliseconds(50));
@@ -124,15 +121,11 @@ asio::awaitable<void> endpoint_server::impl::accept() {
 }
 
 void endpoint_server::impl::begin(stream_protocol::socket socket) {
-  if (!where.is_unix) {
-    boost::system::error_code ignored;
-    socket.set_option(asio::ip::tcp::no_delay(true), ignored);
-  }
   // Whoever never says hello must not keep others out.
   if (strangers.size() >= most_strangers)
     strangers.front()->close();
-  const auto made =
-    std::make_shared<session>(++next_session, std::move(socket), host);
+  const auto made = std::make_shared<session>(++next_session, io.get_executor(),
+                                              socket.release(), host);
   strangers.push_back(made);
   ++connections;
   made->start();
@@ -152,23 +145,45 @@ asio::awaitable<json> endpoint_server::impl::answer(session_pointer who,
                                                     json request) {
   if (closing)
     co_return json{{"error", "the run is over"}, {"usage", false}};
-  using rest = std::function<json()>;
-  auto begin = [this, who, request]() -> asio::awaitable<rest> {
-    co_return desk.answer(who->id(), who->out(), request);
+  auto begin = [this, &who, &request](auto handler) {
+    using handler_type = decltype(handler);
+    const auto resume = [this, to = std::make_shared<handler_type>(
+                                 std::move(handler))](json answer) {
+      asio::post(io, [to, answer = std::move(answer)]() mutable {
+        std::move (*to)(std::move(answer));
+      });
+    };
+    asio::post(work,
+               [this, who, request, resume] { serve(*who, request, resume); });
   };
-  const auto left = co_await asio::co_spawn(
-    work.get_executor(), std::move(begin), asio::use_awaitable);
-  auto end = [left]() -> asio::awaitable<json> { co_return left(); };
-  co_return co_await asio::co_spawn(ends.get_executor(), std::move(end),
-                                    asio::use_awaitable);
+  co_return co_await asio::async_initiate<const asio::use_awaitable_t<>,
+                                          void(json)>(begin,
+                                                      asio::use_awaitable);
+}
+
+/// On the thread of `work`. Nothing passes through the thread of `io` before
+/// the answer is there: once the pools are joined, every request has its
+/// answer.
+void endpoint_server::impl::serve(const session& who, const json& request,
+                                  const std::function<void(json)>& resume) {
+  auto reply = desk.answer(who.id(), who.out(), request);
+  if (reply.slow)
+    end([slow = std::move(reply.slow), resume] { resume(slow()); });
+  else
+    resume(std::move(reply.answer));
+  end(std::move(reply.tidy));
+}
+
+void endpoint_server::impl::end(std::function<void()> part) {
+  if (part)
+    asio::post(ends, std::move(part));
 }
 
 void endpoint_server::impl::left(session& who) {
   const auto own = who.shared_from_this();
   strangers.remove(own);
   if (clients.remove(own) > 0 && !closing)
-    asio::post(
-      work, [this, id = who.id()] { asio::post(ends, desk.client_left(id)); });
+    asio::post(work, [this, id = who.id()] { end(desk.client_left(id)); });
   --connections;
 }
 
@@ -190,7 +205,9 @@ void endpoint_server::impl::close() {
     acceptor.close(ignored);
     listening.reset();
   });
-  asio::post(work, [&] { asio::post(ends, desk.detach_all()); });
+  // From here on no request is taken. Those before are answered: a monitor
+  // that does not end is left behind by the run, so that these joins end.
+  asio::post(work, [&] { end(desk.detach_all()); });
   work.join();
   ends.join();
   on_thread([&] {

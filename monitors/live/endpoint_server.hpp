@@ -9,7 +9,8 @@ namespace troupe {
 
 struct endpoint_options {
   live_powers powers;
-  /// What clients must know; required for tcp.
+  /// What clients must know; for tcp required, of 16 characters or more. It
+  /// never travels.
   std::string token{};
   double hello_seconds = 5;     // until a client must have said hello
   double stalled_seconds = 30;  // a client may take nothing for so long
@@ -25,8 +26,8 @@ struct endpoint_options {
 /// docs/monitors.md has the protocol.
 class endpoint_server {
  public:
-  /// Throws `invalid_argument` for an endpoint that is none, and for tcp
-  /// without a token; `io` and `transport` if it can't listen there.
+  /// Throws `invalid_argument` for an endpoint that is none, and as
+  /// `live_trust` does; `io` and `transport` if it can't listen there.
   endpoint_server(const std::string& at, endpoint_options options);
   /// Closes.
   ~endpoint_server();

@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "troupe/monitors/live/json_fields.hpp"
+#include "troupe/monitors/live/live_trust.hpp"
 #include "troupe/monitors/live/subscription_json.hpp"
 #include "troupe/schedules/error.hpp"
 
@@ -11,6 +12,9 @@ namespace troupe {
 using nlohmann::json;
 
 namespace {
+
+/// Of a welcome or a refusal: who announces more is no job.
+constexpr std::size_t welcome_limit = std::size_t{4} << 10;
 
 bool is_streamed(live_type type) {
   return type >= live_type::event && type <= live_type::ended;
@@ -26,18 +30,20 @@ bool is_streamed(live_type type) {
 
 live_client::live_client(const std::string& endpoint, const std::string& token,
                          double patience)
-  : patience_(patience), socket_(parse_endpoint(endpoint), deadline(patience)) {
+  : patience_(patience),
+    socket_(parse_endpoint(endpoint), deadline(patience),
+            live_trust(parse_endpoint(endpoint), token)),
+    parser_(welcome_limit) {
   const deadline until(patience_);
-  auto hello = json::object();
-  if (!token.empty())
-    hello["token"] = token;
   try {
-    socket_.write(frame_bytes(live_type::hello, json_text(hello)), until);
+    socket_.write(frame_bytes(live_type::hello, "{}"), until);
   } catch (const error& reason) {
     if (reason.code() == error_code::interrupted)
       throw;  // else there may be a refusal to read
   }
-  read_answer(live_type::welcome, until);
+  parse_json(read_answer(live_type::welcome, until).payload);
+  welcomed_ = true;
+  parser_.set_limit(live_payload_limit);
 }
 
 json live_client::request(const json& what) {
@@ -93,7 +99,7 @@ live_frame live_client::read_answer(live_type wanted, const deadline& until) {
 }
 
 void live_client::keep(const live_frame& frame) {
-  if (!is_streamed(frame.type))
+  if (!welcomed_ || !is_streamed(frame.type))
     fail(error_code::transport, "the job sends what nobody asked for");
   auto content = parse_json(frame.payload);
   const auto monitor = whole_of<std::int64_t>(field_of(content, "id"), "id");

@@ -59,6 +59,7 @@ class live_client {
   frame_parser parser_;
   std::deque<live_message> waiting_;
   bool ended_ = false;
+  bool welcomed_ = false;
 };
 
 }  // namespace troupe

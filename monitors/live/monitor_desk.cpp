@@ -20,6 +20,11 @@ constexpr std::size_t monitors_in_all = 64;
 constexpr std::size_t longest_spec = 4096;
 constexpr std::size_t longest_plan = std::size_t{900} << 10;
 
+struct leaving_monitor {
+  std::int64_t id, as;
+  bool ended;
+};
+
 template <class Make>
 json answer_of(const Make& make) {
   try {
@@ -28,30 +33,54 @@ json answer_of(const Make& make) {
     return {{"error", reason.what()}, {"usage", exit_code(reason.code()) == 2}};
   } catch (const std::exception& reason) {
     return {{"error", reason.what()}, {"usage", false}};
+  } catch (...) {
+    return {{"error", "the request failed without a reason"}, {"usage", false}};
+  }
+}
+
+void detach_all_of(const live_powers& powers,
+                   const std::vector<leaving_monitor>& all) {
+  for (const auto& [id, as, ended] : all) {
+    const auto warn = [&](const char* reason) {
+      if (!ended)  // else its client was told
+        spdlog::warn("detaching monitor {} of the endpoint: {}", id, reason);
+    };
+    try {
+      powers.detach(as);
+    } catch (const std::exception& reason) {
+      warn(reason.what());
+    } catch (...) {
+      warn("no reason is given");
+    }
   }
 }
 
 }  // namespace
 
-std::function<json()> monitor_desk::answer(std::int64_t client,
-                                           const outbox_pointer& to,
-                                           const json& request) {
-  const auto ended =
-    take_where([](const entry& each) { return each.ended->load(); });
-  std::function<void()> detached = [] {};
-  auto made = answer_of([&]() -> json {
+desk_reply monitor_desk::answer(std::int64_t client, const outbox_pointer& to,
+                                const json& request) {
+  auto tidy = take_where([](const entry& each) { return each.ended->load(); });
+  desk_reply made;
+  made.answer = answer_of([&]() -> json {
     if (text_of(request, "do") != "detach")
       return dispatch(client, to, request);
-    detached = take(whole_of<std::int64_t>(field_of(request, "id"), "id"));
-    return json::object();
+    made = detach(request);
+    return {};
   });
-  return [ended, detached, made = std::move(made)] {
-    ended();
+  made.tidy = std::move(tidy);
+  return made;
+}
+
+desk_reply monitor_desk::detach(const json& request) {
+  auto detached = take(whole_of<std::int64_t>(field_of(request, "id"), "id"));
+  desk_reply made;
+  made.slow = [detached = std::move(detached)] {
     return answer_of([&] {
       detached();
-      return made;
+      return json::object();
     });
   };
+  return made;
 }
 
 json monitor_desk::dispatch(std::int64_t client, const outbox_pointer& to,
@@ -142,27 +171,16 @@ std::function<void()> monitor_desk::take(std::int64_t id) {
 
 std::function<void()> monitor_desk::take_where(
   const std::function<bool(const entry&)>& which) {
-  struct leaving {
-    std::int64_t id, as;
-    bool ended;
-  };
-  std::vector<leaving> all;
+  std::vector<leaving_monitor> all;
   for (const auto& [id, each] : entries_)
     if (which(each))
       all.push_back({id, each.attached_as, each.ended->load()});
   for (const auto& each : all)
     entries_.erase(each.id);
-  return [powers = powers_, all = std::move(all)] {
-    for (const auto& [id, as, ended] : all) {
-      try {
-        powers->detach(as);
-      } catch (const std::exception& reason) {
-        if (!ended)  // else its client was told
-          spdlog::warn("detaching monitor {} of the endpoint: {}", id,
-                       reason.what());
-      }
-    }
-  };
+  if (all.empty())
+    return {};
+  return
+    [powers = powers_, all = std::move(all)] { detach_all_of(*powers, all); };
 }
 
 std::function<void()> monitor_desk::client_left(std::int64_t client) {

@@ -29,6 +29,16 @@ struct live_powers {
   std::function<std::string()> plan = {};
 };
 
+/// How a request is answered. Both functions may be empty, are for any thread,
+/// and may wait, as a monitor that is detached may be slow to end.
+struct desk_reply {
+  nlohmann::json answer;
+  /// Makes the answer, in place of `answer`. Never throws.
+  std::function<nlohmann::json()> slow;
+  /// Detaches monitors that have ended: no answer waits for that.
+  std::function<void()> tidy;
+};
+
 /// Who attached which monitor over an endpoint. Answers requests; one thread
 /// at a time. A client attaches at most 16 monitors, all of them 64.
 class monitor_desk {
@@ -39,14 +49,11 @@ class monitor_desk {
   /// `{"do": "attach", "spec", "keep"}` -> `{"id"}`, `{"do": "detach", "id"}`,
   /// `{"do": "list"}` -> `{"monitors": [...]}`, `{"do": "events",
   /// "subscription"}` -> `{"id"}`, `{"do": "info"}`, `{"do": "plan"}` ->
-  /// `{"plan"}`; `{"error", "usage"}` where that fails. Never throws. What it
-  /// returns gives the answer: for any thread, as a monitor that is detached
-  /// may be slow to end.
-  std::function<nlohmann::json()> answer(std::int64_t client,
-                                         const outbox_pointer& to,
-                                         const nlohmann::json& request);
+  /// `{"plan"}`; `{"error", "usage"}` where that fails.
+  desk_reply answer(std::int64_t client, const outbox_pointer& to,
+                    const nlohmann::json& request);
   /// Forgets what the client attached, but for what is to be kept. What it
-  /// returns detaches that: for any thread.
+  /// returns detaches that: for any thread; empty where there is nothing to do.
   std::function<void()> client_left(std::int64_t client);
   std::function<void()> detach_all();
 
@@ -68,8 +75,10 @@ class monitor_desk {
   nlohmann::json plan() const;
   nlohmann::json list(std::int64_t client) const;
   void require_room(std::int64_t client) const;
+  desk_reply detach(const nlohmann::json& request);
   /// Takes an entry off the desk; what it returns detaches the monitor.
   std::function<void()> take(std::int64_t id);
+  /// The same for all of them; empty where there are none.
   std::function<void()> take_where(
     const std::function<bool(const entry&)>& which);
 

@@ -1,16 +1,17 @@
 #include "troupe/monitors/live/session.hpp"
 
 #include <algorithm>
-#include <boost/asio/buffer.hpp>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/redirect_error.hpp>
 #include <boost/asio/use_awaitable.hpp>
-#include <boost/system/system_error.hpp>
+#include <stdexcept>
 
-#include "troupe/engine/transport/endpoint.hpp"
+#include "troupe/engine/transport/introduction.hpp"
+#include "troupe/engine/transport/tls_stream.hpp"
 #include "troupe/monitors/live/json_fields.hpp"
+#include "troupe/monitors/live/live_trust.hpp"
 
 namespace troupe {
 
@@ -31,39 +32,40 @@ auto after(double seconds) {
 
 }  // namespace
 
-session::session(std::int64_t id, socket_type socket, session_host& host)
+session::session(std::int64_t id, const asio::any_io_executor& on, int socket,
+                 session_host& host)
   : id_(id),
-    socket_(std::move(socket)),
+    on_(on),
     host_(host),
+    stream_(on, host.options.by.tls
+                  ? tls_stream(socket, host.options.by.tls, link_side::server)
+                  : socket_stream(socket)),
     parser_(hello_limit),
-    wake_(socket_.get_executor()),
-    watchdog_(socket_.get_executor()),
-    room_(socket_.get_executor()),
+    wake_(on),
+    watchdog_(on),
+    room_(on),
     end_by_(after(host.options.hello_seconds)) {}
 
 void session::start() {
   const std::weak_ptr<session> weak = weak_from_this();
-  out_ = std::make_shared<outbox>(host_.options.queue_bytes,
-                                  [weak, at = socket_.get_executor()] {
-                                    asio::post(at, [weak] {
-                                      if (const auto self = weak.lock())
-                                        self->wake_.cancel();
-                                    });
-                                  });
-  const auto run = [this](auto part) {
-    asio::co_spawn(
-      socket_.get_executor(),
-      [self = shared_from_this(), part] { return (self.get()->*part)(); },
-      asio::detached);
-  };
+  out_ = std::make_shared<outbox>(host_.options.queue_bytes, [weak, at = on_] {
+    asio::post(at, [weak] {
+      if (const auto self = weak.lock())
+        self->wake_.cancel();
+    });
+  });
   run(&session::read);
-  run(&session::write);
   run(&session::watch);
 }
 
+void session::run(asio::awaitable<void> (session::*part)()) {
+  asio::co_spawn(
+    on_, [self = shared_from_this(), part] { return (self.get()->*part)(); },
+    asio::detached);
+}
+
 void session::close() {
-  boost::system::error_code ignored;
-  socket_.close(ignored);
+  stream_.close();
   out_->close();
   leaving_ = true;
   wake_.cancel();
@@ -74,6 +76,10 @@ void session::close() {
 void session::leave(const std::string& refusal) {
   if (leaving_)
     return;
+  if (!may_write_) {
+    read_off(stream_.bytes().tcp_socket());
+    return close();
+  }
   if (!refusal.empty())
     out_->put(frame_bytes(live_type::refusal, json_text({{"error", refusal}})));
   leaving_ = true;
@@ -90,20 +96,49 @@ void session::end_by(clock::time_point when) {
 asio::awaitable<void> session::read() {
   std::string refusal;
   try {
+    co_await introduce();
     co_await serve();
   } catch (const error& reason) {
     refusal = reason.what();
-  } catch (const std::exception&) {
+  } catch (...) {
     close();  // the connection is gone
   }
   leave(refusal);
-  if (socket_.is_open())
+  if (stream_.is_open())
     co_await discard();
   host_.left(*this);
 }
 
+/// Who fails at the proof of a token is told in plain text; within TLS, that
+/// has told it.
+asio::awaitable<void> session::introduce() {
+  const auto& by = host_.options.by;
+  const auto let_write = [this] {
+    may_write_ = true;
+    run(&session::write);
+  };
+  if (by.kind != trust_kind::pre_shared_key)
+    let_write();
+  if (!introduces(by))
+    co_return;
+  introduction shown(link_side::server, by);
+  for (;;) {
+    const auto need = shown.advance(stream_.bytes());
+    if (need == stream_progress::state::moved)
+      break;
+    if (need == stream_progress::state::ended)
+      fail(error_code::transport, "{}", shown.at_end());
+    co_await stream_.wait(need);
+  }
+  if (!may_write_)
+    let_write();
+}
+
 asio::awaitable<void> session::serve() {
-  check_hello(co_await next_frame());
+  const auto hello = co_await next_frame();
+  if (hello.type != live_type::hello)
+    fail(error_code::transport, "the first frame must be a hello");
+  parse_json(hello.payload);
   host_.admit(*this);
   end_by(clock::time_point::max());
   parser_.set_limit(request_limit);
@@ -120,7 +155,7 @@ asio::awaitable<void> session::serve() {
   }
 }
 
-/// Who asks and does not read is not read either.
+/// Waits while the client leaves its answers unread.
 asio::awaitable<void> session::room() {
   boost::system::error_code woken;
   while (out_->is_full() && !leaving_) {
@@ -129,39 +164,39 @@ asio::awaitable<void> session::room() {
   }
 }
 
-void session::check_hello(const live_frame& frame) {
-  if (frame.type != live_type::hello)
-    fail(error_code::transport, "the first frame must be a hello");
-  const auto hello = parse_json(frame.payload);
-  const auto token =
-    hello.contains("token") ? text_of(hello, "token") : std::string{};
-  if (!host_.options.token.empty() && !same_secret(token, host_.options.token))
-    fail(error_code::transport, "wrong token");
-}
-
 asio::awaitable<live_frame> session::next_frame() {
   for (;;) {
     if (auto frame = parser_.next())
       co_return std::move(*frame);
     chunk_.resize(chunk_bytes);
-    const auto got = co_await socket_.async_read_some(asio::buffer(chunk_),
-                                                      asio::use_awaitable);
+    const auto got = co_await stream_.read_some(chunk_.data(), chunk_.size());
+    if (got == 0)
+      throw std::runtime_error("the client has left");
     parser_.add(std::string_view(chunk_).substr(0, got));
   }
 }
 
 /// A connection that is closed with bytes unread may lose what was sent.
 asio::awaitable<void> session::discard() {
-  boost::system::error_code trouble;
   chunk_.resize(chunk_bytes);
-  while (!trouble)
-    co_await socket_.async_read_some(
-      asio::buffer(chunk_), asio::redirect_error(asio::use_awaitable, trouble));
+  try {
+    while (co_await stream_.read_some(chunk_.data(), chunk_.size()) > 0)
+      ;
+  } catch (const error&) {  // nothing more will come
+  }
   close();
 }
 
 asio::awaitable<void> session::write() {
-  boost::system::error_code trouble, woken;
+  try {
+    co_await send_all();
+  } catch (const error&) {
+    close();
+  }
+}
+
+asio::awaitable<void> session::send_all() {
+  boost::system::error_code woken;
   for (;;) {
     const auto bytes = out_->take();
     if (bytes.empty() && leaving_)
@@ -172,26 +207,22 @@ asio::awaitable<void> session::write() {
         asio::redirect_error(asio::use_awaitable, woken));
       continue;
     }
-    for (std::string_view rest = bytes; !rest.empty() && !trouble;) {
+    for (std::string_view rest = bytes; !rest.empty();) {
       write_by_ = after(host_.options.stalled_seconds);
       watchdog_.cancel();
-      rest.remove_prefix(co_await socket_.async_write_some(
-        asio::buffer(rest),
-        asio::redirect_error(asio::use_awaitable, trouble)));
+      rest.remove_prefix(co_await stream_.write_some(rest));
     }
     write_by_ = clock::time_point::max();
-    if (trouble)
-      co_return close();
     out_->sent();
     room_.cancel();
   }
-  socket_.shutdown(socket_type::shutdown_send, trouble);
+  co_await stream_.finish_writing();
 }
 
 /// Ends the session when it is time.
 asio::awaitable<void> session::watch() {
   boost::system::error_code ignored;
-  while (socket_.is_open()) {
+  while (stream_.is_open()) {
     const auto until = std::min(end_by_, write_by_);
     if (until <= clock::now()) {
       close();

@@ -3,12 +3,13 @@
 #include <utility>
 
 #include <boost/asio/awaitable.hpp>
-#include <boost/asio/generic/stream_protocol.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "troupe/engine/transport/trust.hpp"
+#include "troupe/monitors/live/awaited_stream.hpp"
 #include "troupe/monitors/live/frame.hpp"
 #include "troupe/monitors/live/outbox.hpp"
 
@@ -18,7 +19,7 @@ class session;
 using session_pointer = std::shared_ptr<session>;
 
 struct session_options {
-  std::string token;  // empty: none is asked for
+  trust by;  // none: whoever can connect is let in
   double hello_seconds = 5;
   double stalled_seconds = 30;
   std::size_t queue_bytes = std::size_t{4} << 20;
@@ -36,16 +37,15 @@ struct session_host {
   std::function<void(session&)> left;
 };
 
-/// One client's connection: a hello, then requests, one at a time and none
-/// while its outbox is full, while streams go out. Lives on one thread, but for
-/// its outbox. Whatever the client does wrong ends its session and nothing
-/// else.
+/// One client's connection: what both show each other, a hello, then requests,
+/// one at a time and none while its outbox is full, while streams go out. Lives
+/// on one thread, but for its outbox. Whatever the client does wrong ends its
+/// session and nothing else.
 class session : public std::enable_shared_from_this<session> {
  public:
-  using socket_type = boost::asio::generic::stream_protocol::socket;
-
-  /// The host outlives the session.
-  session(std::int64_t id, socket_type socket, session_host& host);
+  /// Owns the connected socket from now on. The host outlives the session.
+  session(std::int64_t id, const boost::asio::any_io_executor& on, int socket,
+          session_host& host);
   void start();
   /// Sends what waits, with the refusal if there is one, and ends; at most a
   /// second later.
@@ -58,25 +58,29 @@ class session : public std::enable_shared_from_this<session> {
  private:
   using clock = std::chrono::steady_clock;
 
+  void run(boost::asio::awaitable<void> (session::*part)());
   boost::asio::awaitable<void> read();
+  boost::asio::awaitable<void> introduce();
   boost::asio::awaitable<void> write();
   boost::asio::awaitable<void> watch();
+  boost::asio::awaitable<void> send_all();
   boost::asio::awaitable<live_frame> next_frame();
   boost::asio::awaitable<void> serve();
   boost::asio::awaitable<void> room();
   boost::asio::awaitable<void> discard();
-  void check_hello(const live_frame& frame);
   void end_by(clock::time_point when);
 
   const std::int64_t id_;
-  socket_type socket_;
+  const boost::asio::any_io_executor on_;
   session_host& host_;
+  awaited_stream stream_;
   outbox_pointer out_;
   frame_parser parser_;
   std::string chunk_;
   boost::asio::steady_timer wake_, watchdog_, room_;
   clock::time_point end_by_, write_by_ = clock::time_point::max();
   bool leaving_ = false;
+  bool may_write_ = false;  // frames, to this client
 };
 
 }  // namespace troupe

@@ -10,9 +10,14 @@
 #include <cmath>
 #include <cstring>
 
+#include "troupe/engine/transport/introduction.hpp"
+#include "troupe/engine/transport/tls_stream.hpp"
+#include "troupe/monitors/live/live_trust.hpp"
 #include "troupe/schedules/error.hpp"
 
 namespace troupe {
+
+using state = stream_progress::state;
 
 deadline::deadline(double seconds) {
   if (std::isfinite(seconds))
@@ -29,21 +34,56 @@ int deadline::milliseconds() const {
   return static_cast<int>(std::clamp<std::int64_t>(left, 0, 1 << 30));
 }
 
-stream_socket::stream_socket(const endpoint& at, const deadline& until)
+stream_socket::stream_socket(const endpoint& at, const deadline& until,
+                             const trust& by)
   : wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
-  for (const auto& each : addresses_of(at))
-    if (connect(each, until))
-      return;
-  const auto reason = errno;
-  ::close(wake_);
-  fail(error_code::transport,
-       "nobody answers at {}: {}; does the job still run?", to_text(at),
-       std::strerror(reason));
+  try {
+    if (!connect_any(at, until))
+      fail(error_code::transport,
+           "nobody answers at {}: {}; does the job still run?", to_text(at),
+           std::strerror(errno));
+    stream_ = by.tls ? tls_stream(handle_, by.tls, link_side::client)
+                     : socket_stream(handle_);
+    if (introduces(by))
+      introduce(at, by, until);
+  } catch (...) {
+    ::close(wake_);
+    throw;
+  }
 }
 
 stream_socket::~stream_socket() {
-  ::close(handle_);
   ::close(wake_);
+}
+
+bool stream_socket::connect_any(const endpoint& at, const deadline& until) {
+  return std::ranges::any_of(
+    addresses_of(at), [&](const auto& each) { return connect(each, until); });
+}
+
+void stream_socket::introduce(const endpoint& at, const trust& by,
+                              const deadline& until) {
+  introduction shown(link_side::client, by);
+  std::string why = "it does not answer";
+  try {
+    for (;;) {
+      const auto need = shown.advance(*stream_);
+      if (need == state::moved)
+        return;
+      if (need == state::ended)
+        why = shown.at_end();
+      if (need == state::ended || !wait_for(need, until))
+        break;
+    }
+  } catch (const error& reason) {
+    if (reason.code() == error_code::interrupted)
+      throw;
+    why = reason.what();
+  }
+  fail(error_code::transport,
+       "{}: this client and the job have not shown each other the same token: "
+       "{}",
+       to_text(at), why);
 }
 
 bool stream_socket::connect(const socket_address& to, const deadline& until) {
@@ -65,6 +105,12 @@ bool stream_socket::connect(const socket_address& to, const deadline& until) {
   return false;
 }
 
+void stream_socket::check_interrupt() const {
+  pollfd wake{wake_, POLLIN, 0};
+  if (::poll(&wake, 1, 0) > 0)
+    fail(error_code::interrupted, "interrupted");
+}
+
 /// False: the deadline has come.
 bool stream_socket::wait_for(short what, const deadline& until) {
   for (;;) {
@@ -78,31 +124,42 @@ bool stream_socket::wait_for(short what, const deadline& until) {
   }
 }
 
+bool stream_socket::wait_for(state need, const deadline& until) {
+  return wait_for(need == state::needs_read ? POLLIN : POLLOUT, until);
+}
+
 stream_socket::outcome stream_socket::read(std::string& into,
                                            const deadline& until) {
   std::array<char, 64 * 1024> chunk;
-  for (;;) {
-    if (!wait_for(POLLIN, until))
-      return outcome::late;
-    const auto got = ::recv(handle_, chunk.data(), chunk.size(), 0);
-    if (got > 0) {
-      into.append(chunk.data(), static_cast<std::size_t>(got));
-      return outcome::bytes;
+  check_interrupt();
+  try {
+    for (;;) {
+      const auto progress = stream_->read(chunk.data(), chunk.size());
+      if (progress.what == state::ended)
+        return outcome::ended;
+      if (progress.what == state::moved) {
+        into.append(chunk.data(), progress.bytes);
+        return outcome::bytes;
+      }
+      if (!wait_for(progress.what, until))
+        return outcome::late;
     }
-    if (got == 0 || (errno != EAGAIN && errno != EINTR))
-      return outcome::ended;
+  } catch (const error& reason) {
+    if (reason.code() == error_code::interrupted)
+      throw;
+    return outcome::ended;  // a connection that is cut has ended, too
   }
 }
 
 void stream_socket::write(std::string_view bytes, const deadline& until) {
   while (!bytes.empty()) {
-    const auto sent = ::send(handle_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
-    if (sent >= 0)
-      bytes.remove_prefix(static_cast<std::size_t>(sent));
-    else if (errno != EAGAIN && errno != EINTR)
-      fail(error_code::transport, "the job has ended the connection: {}",
-           std::strerror(errno));
-    else if (!wait_for(POLLOUT, until))
+    const iovec part{const_cast<char*>(bytes.data()), bytes.size()};
+    const auto progress = stream_->write({&part, 1});
+    if (progress.what == state::moved)
+      bytes.remove_prefix(progress.bytes);
+    else if (progress.what == state::ended)
+      fail(error_code::transport, "the job has ended the connection");
+    else if (!wait_for(progress.what, until))
       fail(error_code::transport, "the job takes nothing");
   }
 }

@@ -4,7 +4,9 @@
 #include <string>
 #include <string_view>
 
+#include "troupe/engine/transport/byte_stream.hpp"
 #include "troupe/engine/transport/endpoint.hpp"
+#include "troupe/engine/transport/trust.hpp"
 
 namespace troupe {
 
@@ -25,8 +27,10 @@ class deadline {
 /// `interrupt` from any.
 class stream_socket {
  public:
-  /// Throws `transport` where nobody listens.
-  stream_socket(const endpoint& at, const deadline& until);
+  /// Throws `transport` where nobody listens, or who does is not to be
+  /// trusted.
+  stream_socket(const endpoint& at, const deadline& until,
+                const trust& by = {});
   ~stream_socket();
   stream_socket(const stream_socket&) = delete;
   stream_socket& operator=(const stream_socket&) = delete;
@@ -39,11 +43,16 @@ class stream_socket {
   void interrupt();
 
  private:
+  bool connect_any(const endpoint& at, const deadline& until);
   bool connect(const socket_address& to, const deadline& until);
+  void introduce(const endpoint& at, const trust& by, const deadline& until);
+  void check_interrupt() const;
   bool wait_for(short what, const deadline& until);
+  bool wait_for(stream_progress::state need, const deadline& until);
 
-  int handle_ = -1;
+  int handle_ = -1;  // the stream's, once that is there
   int wake_ = -1;
+  stream_pointer stream_;
 };
 
 }  // namespace troupe

@@ -5,7 +5,9 @@
 #include <catch2/matchers/catch_matchers_string.hpp>
 
 #include <atomic>
+#include <cstdlib>
 #include <filesystem>
+#include <future>
 
 #include "faked_job.hpp"
 #include "troupe/monitors/live/event_json.hpp"
@@ -94,24 +96,6 @@ TEST_CASE("a request that can't be served is answered, and others go on") {
     client.attach("echo");
   CHECK_THROWS_MATCHES(client.attach("echo"), error, says("16 monitors"));
   CHECK(client.request({{"do", "info"}})["schedule"] == "faked");
-}
-
-TEST_CASE("tcp needs a token, and clients need to know it") {
-  faked_job job;
-  const auto options = [&](const std::string& token) {
-    endpoint_options made;
-    made.powers = job.powers();
-    made.token = token;
-    return made;
-  };
-  CHECK_THROWS_MATCHES(endpoint_server("tcp:127.0.0.1:0", options("")), error,
-                       says("needs a token"));
-  const endpoint_server server("tcp:127.0.0.1:0", options("secret"));
-  CHECK_THROWS_MATCHES(live_client(server.where()), error, says("wrong token"));
-  CHECK_THROWS_MATCHES(live_client(server.where(), "secreT"), error,
-                       says("wrong token"));
-  live_client client(server.where(), "secret");
-  CHECK(client.request({{"do", "info"}}).is_object());
 }
 
 TEST_CASE("another version is refused, naming both") {
@@ -328,6 +312,63 @@ TEST_CASE("at the end clients get what waits, and the file goes") {
   CHECK(client.ended());
   CHECK_THROWS_MATCHES(live_client(at.where(), "", 1), error,
                        says("nobody answers"));
+}
+
+namespace {
+
+/// Asks again and again until the connection ends.
+void ask_for_ever(const std::string& where, std::atomic<int>& asking) {
+  try {
+    live_client client(where);
+    for (bool first = true;; first = false) {
+      client.request({{"do", "list"}});
+      asking += first ? 1 : 0;
+    }
+  } catch (const error&) {  // the server is gone
+  }
+}
+
+}  // namespace
+
+TEST_CASE("a server ends while clients ask") {
+  for (int round = 0; round < 10; ++round) {
+    served_job at;
+    std::atomic<int> asking = 0;
+    std::vector<std::jthread> all;
+    for (int i = 0; i < 32; ++i)
+      all.emplace_back([&] { ask_for_ever(at.where(), asking); });
+    REQUIRE(becomes([&] { return asking == 32; }));
+    const auto closed =
+      std::async(std::launch::async, [&] { at.server.close(); });
+    if (closed.wait_for(std::chrono::seconds(20))
+        != std::future_status::ready) {
+      std::fputs("the server does not end\n", stderr);
+      std::abort();  // no thread of it can be ended
+    }
+  }
+}
+
+TEST_CASE("a request in flight is answered when the server ends") {
+  faked_job job;
+  const temporary_folder folder;
+  std::atomic<bool> asked = false, may_answer = false;
+  endpoint_options options;
+  options.powers = job.powers();
+  options.powers.info = [&] {
+    asked = true;
+    while (!may_answer)
+      std::this_thread::yield();
+    return nlohmann::json{{"schedule", "faked"}};
+  };
+  endpoint_server server("unix:" + (folder / "s"), std::move(options));
+  live_client client(server.where());
+  const auto answer = std::async(std::launch::async, [&] {
+    return client.request({{"do", "info"}})["schedule"].get<std::string>();
+  });
+  REQUIRE(becomes([&] { return asked.load(); }));
+  const auto closed = std::async(std::launch::async, [&] { server.close(); });
+  may_answer = true;
+  CHECK(closed.wait_for(std::chrono::seconds(20)) == std::future_status::ready);
 }
 
 TEST_CASE("a waiting client is interrupted") {

@@ -3,6 +3,7 @@
 #include <catch2/catch_test_macros.hpp>
 
 #include <atomic>
+#include <memory>
 #include <thread>
 
 #include "faked_job.hpp"
@@ -72,5 +73,35 @@ TEST_CASE("a monitor that is slow to end keeps no other client waiting") {
   CHECK(becomes([&] { return ending.load(); }));
   CHECK(other.request({{"do", "list"}})["monitors"].empty());
   CHECK_FALSE(may_end);
+  may_end = true;
+}
+
+TEST_CASE("a list is answered while many monitors are slow to end") {
+  faked_job job;
+  const temporary_folder folder;
+  std::atomic<int> ending = 0;
+  std::atomic<bool> may_end = false;
+  endpoint_options options;
+  options.powers = job.powers();
+  options.powers.make = [&](const std::string&, const sink_pointer&,
+                            const live_powers::printer&) {
+    monitor made;
+    made.finish = [&] {
+      ++ending;
+      while (!may_end)
+        std::this_thread::yield();
+    };
+    return made;
+  };
+  endpoint_server server("unix:" + (folder / "s"), std::move(options));
+  live_client other(server.where());
+  std::vector<std::unique_ptr<live_client>> slow;
+  for (int i = 0; i < 4; ++i) {
+    slow.push_back(std::make_unique<live_client>(server.where()));
+    slow.back()->attach("any");
+    slow.back().reset();
+  }
+  CHECK(becomes([&] { return ending == 4; }));
+  CHECK(other.request({{"do", "list"}})["monitors"].empty());
   may_end = true;
 }

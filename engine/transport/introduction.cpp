@@ -1,0 +1,103 @@
+#include "troupe/engine/transport/introduction.hpp"
+
+#include <sys/socket.h>
+
+#include <array>
+#include <utility>
+
+#include "troupe/schedules/error.hpp"
+
+namespace troupe {
+
+using state = stream_progress::state;
+
+namespace {
+
+/// What a server that is satisfied says first within TLS: only then does a
+/// client know that its certificate was taken.
+const std::string welcome = "+";
+/// Without trust both sides say so, that each knows that somebody is there, and
+/// not only a relay on the way to nobody; longer than a record of TLS begins.
+const std::string plain_hello = "troupe, in plain text\n";
+
+}  // namespace
+
+void read_off(int socket) {
+  std::array<char, 4096> waste{};
+  ::shutdown(socket, SHUT_WR);
+  for (int i = 0; i < 16; ++i)
+    if (::recv(socket, waste.data(), waste.size(), MSG_DONTWAIT) <= 0)
+      return;
+}
+
+introduction::introduction(link_side own, const trust& by) {
+  if (by.kind == trust_kind::token) {
+    proof_.emplace(own, by.token);
+    out_ = proof_->to_send();
+  } else if (by.tls == nullptr) {
+    out_ = expected_ = plain_hello;
+  } else {
+    (own == link_side::server ? out_ : expected_) = welcome;
+  }
+  wanted_.resize(proof_ ? proof_->wanted() : expected_.size());
+}
+
+state introduction::advance(byte_stream& over) {
+  for (;;) {
+    auto need = send(over);
+    if (need == state::moved && wanted_.empty())
+      return need;
+    if (need == state::moved)
+      need = receive(over);
+    if (need != state::moved)
+      return need;
+  }
+}
+
+std::string introduction::at_end() const {
+  return answered_
+           ? "the other side closed the connection in place of its proof: it "
+             "probably has another token; give all processes of the job the "
+             "same one"
+           : "the other side closed the connection before it said anything: "
+             "it is no process of this job, or was given other credentials";
+}
+
+state introduction::send(byte_stream& over) {
+  while (!out_.empty()) {
+    const iovec part{out_.data(), out_.size()};
+    const auto progress = over.write({&part, 1});
+    if (progress.what != state::moved)
+      return progress.what;
+    out_.erase(0, progress.bytes);
+  }
+  return state::moved;
+}
+
+state introduction::receive(byte_stream& over) {
+  const auto progress = over.read(wanted_.data() + got_, wanted_.size() - got_);
+  if (progress.what != state::moved)
+    return progress.what;
+  answered_ = true;
+  got_ += progress.bytes;
+  if (proof_)
+    proof_->look_at({wanted_.data(), got_});
+  if (got_ == wanted_.size())
+    take(std::exchange(wanted_, {}));
+  return state::moved;
+}
+
+void introduction::take(const std::string& bytes) {
+  got_ = 0;
+  if (!proof_ && bytes != expected_)
+    fail(error_code::transport,
+         "the other side doesn't begin as a process of a troupe job; run the "
+         "same program");
+  if (!proof_)
+    return;
+  proof_->take(bytes);
+  out_ = proof_->to_send();
+  wanted_.resize(proof_->wanted());
+}
+
+}  // namespace troupe

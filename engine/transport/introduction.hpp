@@ -1,0 +1,41 @@
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "troupe/engine/transport/byte_stream.hpp"
+#include "troupe/engine/transport/token_proof.hpp"
+#include "troupe/engine/transport/trust.hpp"
+
+namespace troupe {
+
+/// The bytes that two ends exchange first, to show each other who they are.
+/// Nothing waits.
+class introduction {
+ public:
+  introduction(link_side own, const trust& by);
+
+  /// Goes as far as it can. `moved`: all is exchanged; else what is needed, or
+  /// `ended`. Throws `transport`, saying why the other side isn't trusted.
+  stream_progress::state advance(byte_stream& over);
+  /// Whether the other side has said something.
+  bool answered() const { return answered_; }
+  /// What to say where the other side has `ended`.
+  std::string at_end() const;
+
+ private:
+  stream_progress::state send(byte_stream& over);
+  stream_progress::state receive(byte_stream& over);
+  void take(const std::string& bytes);
+
+  std::optional<token_proof> proof_;
+  std::string out_, wanted_, expected_;
+  std::size_t got_ = 0;  // of what is wanted
+  bool answered_ = false;
+};
+
+/// Before a socket is closed after that failed. What is left unread makes the
+/// system reset the connection, and the other side could lose what says why.
+void read_off(int socket);
+
+}  // namespace troupe

@@ -1,0 +1,161 @@
+#include "troupe/monitors/live/live_trust.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_exception.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <array>
+#include <future>
+
+#include "faked_job.hpp"
+#include "troupe/engine/transport/listener.hpp"
+
+using namespace troupe;
+using namespace troupe::testing;
+using Catch::Matchers::ContainsSubstring;
+using Catch::Matchers::MessageMatches;
+
+namespace {
+
+const std::string secret = "a-secret-of-some-length";
+
+auto says(const std::string& text) {
+  return MessageMatches(ContainsSubstring(text));
+}
+
+}  // namespace
+
+TEST_CASE("tcp needs a token, and clients need to know it") {
+  faked_job job;
+  const auto options = [&](const std::string& token) {
+    endpoint_options made;
+    made.powers = job.powers();
+    made.token = token;
+    return made;
+  };
+  CHECK_THROWS_MATCHES(endpoint_server("tcp:127.0.0.1:0", options("")), error,
+                       says("needs a token"));
+  CHECK_THROWS_MATCHES(endpoint_server("tcp:127.0.0.1:0", options("short")),
+                       error, says("at least 16 characters"));
+  const endpoint_server server("tcp:127.0.0.1:0", options(secret));
+  CHECK_THROWS_MATCHES(live_client(server.where()), error,
+                       says("needs a token"));
+  CHECK_THROWS_MATCHES(live_client(server.where(), secret + "?"), error,
+                       says("not shown each other the same token"));
+  live_client client(server.where(), secret);
+  CHECK(client.request({{"do", "info"}}).is_object());
+}
+
+TEST_CASE("a unix socket may have a token, too") {
+  const served_job open;
+  const served_job at(endpoint_options{.token = secret});
+  live_client client(at.where(), secret);
+  CHECK(client.request({{"do", "info"}}).is_object());
+  CHECK_THROWS_MATCHES(live_client(at.where()), error,
+                       says("was given no token"));
+  CHECK_THROWS_MATCHES(live_client(at.where(), secret + "?"), error,
+                       says("another token"));
+  CHECK_THROWS_MATCHES(live_client(open.where(), secret), error,
+                       says("not shown each other the same token"));
+}
+
+namespace {
+
+/// Listens in an endpoint's place, and hands on between it and one client.
+class eavesdropper {
+ public:
+  explicit eavesdropper(const std::string& server)
+    : where_(parse_endpoint("tcp:127.0.0.1:0")), server_(server) {
+    thread_ = std::thread([this] { run(); });
+  }
+  ~eavesdropper() { thread_.join(); }
+  std::string where() const { return to_text(where_.where()); }
+  const std::string& heard() {
+    done_.get_future().wait();
+    return heard_;
+  }
+
+ private:
+  void run() {
+    pollfd incoming{where_.handle(), POLLIN, 0};
+    ::poll(&incoming, 1, 10'000);
+    const int client = ::accept(where_.handle(), nullptr, nullptr);
+    const int server = connected();
+    std::array<char, 4096> bytes{};
+    std::array<pollfd, 2> both{{{client, POLLIN, 0}, {server, POLLIN, 0}}};
+    for (bool more = true; more && ::poll(both.data(), 2, 10'000) > 0;)
+      for (const auto& each : both) {
+        if (each.revents == 0)
+          continue;
+        const auto got = ::read(each.fd, bytes.data(), bytes.size());
+        more = more && got > 0;
+        if (got > 0)
+          pass(each.fd == client ? server : client,
+               {bytes.data(), static_cast<std::size_t>(got)});
+      }
+    ::close(client);
+    ::close(server);
+    done_.set_value();
+  }
+  int connected() const {
+    const auto to = addresses_of(parse_endpoint(server_)).front();
+    const int made = ::socket(to.family(), SOCK_STREAM, 0);
+    REQUIRE(::connect(made, to.get(), to.size) == 0);
+    return made;
+  }
+  void pass(int to, std::string_view bytes) {
+    heard_ += bytes;
+    [[maybe_unused]] const auto sent =
+      ::send(to, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+  }
+
+  const listener where_;
+  const std::string server_;
+  std::string heard_;
+  std::promise<void> done_;
+  std::thread thread_;
+};
+
+}  // namespace
+
+TEST_CASE("over tcp neither the token nor anything else travels in the clear") {
+  faked_job job;
+  endpoint_options options;
+  options.powers = job.powers();
+  options.token = secret;
+  const endpoint_server server("tcp:127.0.0.1:0", std::move(options));
+  eavesdropper between(server.where());
+  {
+    live_client client(between.where(), secret);
+    CHECK(client.request({{"do", "info"}})["schedule"] == "faked");
+  }
+  const auto& heard = between.heard();
+  CHECK(heard.size() > 100);
+  for (const auto* word : {secret.c_str(), "faked", "TRPL", "info"})
+    CHECK(heard.find(word) == std::string::npos);
+}
+
+TEST_CASE("who answers with no welcome is not waited for") {
+  const temporary_folder folder;
+  const listener at(parse_endpoint("unix:" + (folder / "s")));
+  std::string large = frame_bytes(live_type::welcome, "{}");
+  large[10] = 0x0f;  // announces nearly a MiB
+  for (const auto& answer : {frame_bytes(live_type::welcome, "{"),
+                             frame_bytes(live_type::event, "{\"id\":1}"),
+                             frame_bytes(live_type::answer, "{}"), large}) {
+    const auto other = std::async(std::launch::async, [&] {
+      pollfd incoming{at.handle(), POLLIN, 0};
+      ::poll(&incoming, 1, 10'000);
+      const int client = ::accept(at.handle(), nullptr, nullptr);
+      ::send(client, answer.data(), answer.size(), MSG_NOSIGNAL);
+      return client;  // stays open
+    });
+    const auto before = std::chrono::steady_clock::now();
+    CHECK_THROWS_AS(live_client(to_text(at.where())), error);
+    CHECK(std::chrono::steady_clock::now() - before < std::chrono::seconds(5));
+  }
+}
