@@ -165,7 +165,7 @@ constexpr std::array entries{
         "a dynamic loss scale takes care of it"},
   entry{"stability", make_stability, "window=128 rolling=10000 sigmas=6",
         "spikes of the loss and the gradient norm"},
-  entry{"throughput", make_throughput, "interval=1 peak_flops=0 straggler=1.5",
+  entry{"throughput", make_throughput, "interval=1 peak_flops=0 straggler=1.25",
         "tokens a second, MFU, memory, stragglers"},
   entry{"timeline",
         make_timeline,

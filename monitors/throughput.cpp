@@ -6,6 +6,8 @@
 #include <map>
 
 #include "troupe/engine/plan/op_text.hpp"
+#include "troupe/monitors/median.hpp"
+#include "troupe/monitors/pace.hpp"
 #include "troupe/monitors/step_collector.hpp"
 #include "troupe/monitors/step_times.hpp"
 #include "troupe/schedules/error.hpp"
@@ -14,21 +16,12 @@ namespace troupe {
 
 namespace {
 
-constexpr int steps_to_tell = 3;
-
 double seconds_between(std::int64_t begin, std::int64_t end) {
   return static_cast<double>(end - begin) * 1e-9;
 }
 
 double mib(std::int64_t bytes) {
   return static_cast<double>(bytes) / (1 << 20);
-}
-
-double median_of(std::vector<double> values) {
-  const auto middle =
-    values.begin() + static_cast<std::ptrdiff_t>((values.size() - 1) / 2);
-  std::ranges::nth_element(values, middle);
-  return *middle;
 }
 
 class throughput_state {
@@ -96,56 +89,74 @@ class throughput_state {
                          seconds_between(0, wait)});
   }
 
+  double busy_seconds(const ops_event& rank) const {
+    double busy = 0;
+    for (const auto& op : rank.ops)
+      if (is_compute(plan_->ops[op.op].kind))
+        busy += seconds_between(op.begin, op.end);
+    return busy;
+  }
+
   using seconds_by_kind = std::map<plan_op_kind, double>;
 
-  seconds_by_kind busy_of(const ops_event& rank) const {
-    seconds_by_kind busy;
+  /// What the usual microbatch takes: of each of a rank's stages the median
+  /// one, so that an op that was interrupted doesn't count.
+  seconds_by_kind usual_of(const ops_event& rank) const {
+    std::map<std::pair<plan_op_kind, std::int32_t>, std::vector<double>> ops;
     for (const auto& op : rank.ops)
-      if (const auto kind = plan_->ops[op.op].kind; is_compute(kind))
-        busy[kind] += seconds_between(op.begin, op.end);
-    return busy;
+      if (const auto& planned = plan_->ops[op.op]; is_compute(planned.kind))
+        ops[{planned.kind, planned.stage}].push_back(
+          seconds_between(op.begin, op.end));
+    seconds_by_kind usual;
+    for (auto& [of, seconds] : ops)
+      usual[of.first] += median_of(std::move(seconds));
+    return usual;
   }
 
   void find_stragglers(const event_source& source,
                        const std::vector<ops_event>& ops,
                        metrics_record& record) {
-    std::map<plan_op_kind, std::vector<double>> of_all;
-    for (const auto& rank : ops)
-      for (const auto& [kind, seconds] : busy_of(rank))
-        of_all[kind].push_back(seconds);
+    std::vector<seconds_by_kind> usual;
     for (const auto& rank : ops) {
-      double busy = 0;
-      std::string slow;
-      for (const auto& [kind, seconds] : busy_of(rank)) {
-        busy += seconds;
-        slow += compare(rank.source, kind, seconds, median_of(of_all[kind]));
-      }
-      record.values.push_back({metric_of(rank.source, "busy_seconds"), busy});
+      usual.push_back(usual_of(rank));
+      record.values.push_back(
+        {metric_of(rank.source, "busy_seconds"), busy_seconds(rank)});
+    }
+    for (std::size_t i = 0; i < ops.size(); ++i) {
+      const auto slow = slowness_of(ops[i].source, i, usual);
       if (!slow.empty())
         sink_->write(alert{
-          rank.source, "throughput",
-          fmt::format("step {}: {} is a straggler, in {} steps in a row"
-                      "{}; its device is slow, or its stages cost more "
-                      "than others (see --split)",
-                      source.step, name_of(rank.source), steps_to_tell, slow)});
+          ops[i].source, "throughput",
+          fmt::format("step {}: {} is a straggler in most of the last steps{}; "
+                      "its device is slow, or its stages cost more than others "
+                      "(see --split)",
+                      source.step, name_of(ops[i].source), slow)});
     }
   }
 
-  /// Tells of ops that take too long beside the median rank's, as much as this
-  /// rank is known for. Once told of, it is known for it.
-  std::string compare(const event_source& at, plan_op_kind kind, double seconds,
-                      double median) {
-    const auto times = seconds / median;
-    auto& [usual, slow] = paces_[{name_of(at), kind}];
-    if (times * options_.straggler < usual)
-      usual = std::max(1.0, times);
-    slow = times > options_.straggler * usual ? slow + 1 : 0;
-    if (slow < steps_to_tell)
-      return {};
-    slow = 0;
-    usual = times;
-    return fmt::format("; {} ops took {:.1f} ms, the median rank's {:.1f} ms",
-                       long_name(kind), seconds * 1e3, median * 1e3);
+  /// Empty: it is not, or is known for it.
+  std::string slowness_of(const event_source& at, std::size_t rank,
+                          const std::vector<seconds_by_kind>& usual) {
+    std::string slow;
+    for (const auto& [kind, seconds] : usual[rank]) {
+      std::vector<double> others;
+      for (std::size_t i = 0; i < usual.size(); ++i)
+        if (const auto found = usual[i].find(kind);
+            i != rank && found != usual[i].end())
+          others.push_back(found->second);
+      if (others.empty())
+        continue;
+      const auto median = median_of(std::move(others));
+      auto& known = paces_.try_emplace({name_of(at), kind}, options_.straggler)
+                      .first->second;
+      if (const auto times = known.add(seconds / median))
+        slow += fmt::format(
+          "; {} ops take {:.2f} times what they take on other ranks (now "
+          "{:.3g} "
+          "ms and {:.3g} ms)",
+          long_name(kind), *times, seconds * 1e3, median * 1e3);
+    }
+    return slow;
   }
 
   static std::string name_of(const event_source& at) {
@@ -163,11 +174,7 @@ class throughput_state {
   sink_pointer sink_;
   step_collector collector_;
   std::vector<metric> of_ranks_;  // of messages and memory, for the step's end
-  /// How a rank's ops compare with the median rank's.
-  struct pace {
-    double usual = 1;
-    int slow_steps = 0;
-  };
+  /// How a rank's ops of a kind compare with the others'.
   std::map<std::pair<std::string, plan_op_kind>, pace> paces_;
 };
 

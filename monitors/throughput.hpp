@@ -15,9 +15,9 @@ struct throughput_options {
   /// Floating point operations a second that one rank's device can do at
   /// most; 0: no MFU.
   double peak_flops = 0;
-  /// A rank whose ops of a kind take so many times the median of all ranks' is
-  /// reported as a straggler.
-  double straggler = 1.5;
+  /// A rank whose ops of a kind take so many times what they take on the other
+  /// ranks is reported as a straggler.
+  double straggler = 1.25;
 };
 
 /// Metrics `throughput/{tokens_per_second|mfu|memory_mib|bubble|plan_bubble|
@@ -27,9 +27,11 @@ struct throughput_options {
 /// without attention).
 ///
 /// Alerts name stragglers: ranks whose forwards, or whose backwards of a kind,
-/// take longer than `straggler` times the median rank's, in three steps in a
-/// row. A rank that is told of is known for it, and told of again only if it
-/// gets slower by that factor once more: a stage that costs more, such as the
+/// take longer than `straggler` times the median of the other ranks', in 8 of
+/// the last 10 steps, and by more than twice the noise of the last 64. Of a
+/// rank's ops in a step the median one counts. A rank that is told of is known
+/// for it, and told of again only if it gets slower by that factor once more,
+/// or was as fast as the others meanwhile: a stage that costs more, such as the
 /// head's, can't be told from a slow device, and is an alert once. Throws
 /// `invalid_argument`.
 monitor throughput_monitor(std::shared_ptr<const plan> of,

@@ -1,0 +1,10 @@
+#pragma once
+
+#include <vector>
+
+namespace troupe {
+
+/// The middle one, or the lower of two; of at least one value.
+double median_of(std::vector<double> values);
+
+}  // namespace troupe

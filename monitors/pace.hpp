@@ -1,0 +1,30 @@
+#pragma once
+
+#include <cstddef>
+#include <deque>
+#include <optional>
+
+namespace troupe {
+
+/// How the ops of a rank compare with those of the others, step by step.
+/// Nothing but a lasting difference, beyond the usual noise of this rank, is
+/// told of: once, and again only if it grows or comes back.
+class pace {
+ public:
+  /// `factor`, above 1: what counts as slow.
+  explicit pace(double factor);
+
+  /// Adds a step in which the ops took `times` as long as the others'. A
+  /// number: this rank is slow, by that factor, and is to be told of now.
+  std::optional<double> add(double times);
+
+ private:
+  double threshold() const;
+  std::size_t slow_steps(double level) const;
+
+  double least_;              // the factor, as a logarithm, as all are
+  std::deque<double> steps_;  // the latest, with the last one at the end
+  double known_for_ = 0;
+};
+
+}  // namespace troupe
