@@ -3,7 +3,6 @@
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/arange.h>
-#include <ATen/ops/gelu.h>
 #include <ATen/ops/scaled_dot_product_attention.h>
 #include <fmt/format.h>
 
@@ -56,14 +55,17 @@ struct feed_forward : torch::nn::Module {
   explicit feed_forward(std::int64_t width)
     : up(
       register_module("up", std::make_shared<linear_layer>(width, 4 * width))),
+      act(register_module("act", std::make_shared<gelu_layer>())),
       down(register_module("down",
                            std::make_shared<linear_layer>(4 * width, width))) {}
 
   at::Tensor forward(const at::Tensor& x) {
-    return observe(down, at::gelu(observe(up, x)));
+    return observe(down, observe(act, observe(up, x)));
   }
 
-  std::shared_ptr<linear_layer> up, down;
+  std::shared_ptr<linear_layer> up;
+  std::shared_ptr<gelu_layer> act;
+  std::shared_ptr<linear_layer> down;
 };
 
 struct block final : stage_module {

@@ -4,6 +4,7 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/embedding.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/gelu.h>
 #include <ATen/ops/layer_norm.h>
 #include <ATen/ops/linear.h>
 #include <ATen/ops/mm.h>
@@ -96,6 +97,10 @@ norm_layer::norm_layer(std::int64_t width) {
 
 at::Tensor norm_layer::forward(const at::Tensor& x) const {
   return at::layer_norm(x, weight.sizes(), weight, bias);
+}
+
+at::Tensor gelu_layer::forward(const at::Tensor& x) const {
+  return at::gelu(x);
 }
 
 embedding_layer::embedding_layer(std::int64_t entries, std::int64_t width) {

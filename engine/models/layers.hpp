@@ -25,6 +25,11 @@ struct norm_layer : torch::nn::Module {
   at::Tensor weight, bias;
 };
 
+/// The exact one, by the error function.
+struct gelu_layer : torch::nn::Module {
+  at::Tensor forward(const at::Tensor& x) const;
+};
+
 struct embedding_layer : torch::nn::Module {
   embedding_layer(std::int64_t entries, std::int64_t width);
   at::Tensor forward(const at::Tensor& ids) const;

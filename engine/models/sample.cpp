@@ -4,6 +4,7 @@
 #include <ATen/ops/softmax.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "troupe/engine/data/permutation.hpp"
 
@@ -11,16 +12,14 @@ namespace troupe {
 
 namespace {
 
-at::Tensor to_ids(const std::string& text, std::int64_t longest) {
-  const auto count =
-    std::min<std::int64_t>(longest, static_cast<std::int64_t>(text.size()));
-  auto ids = at::empty({1, count}, at::kLong);
-  auto* id = ids.mutable_data_ptr<std::int64_t>();
-  const auto from = text.size() - static_cast<std::size_t>(count);
-  for (std::int64_t i = 0; i < count; ++i)
-    id[i] =
-      static_cast<unsigned char>(text[from + static_cast<std::size_t>(i)]);
-  return ids;
+/// The latest ids, as many as the model takes.
+at::Tensor context_of(const std::vector<std::int64_t>& ids,
+                      std::int64_t longest) {
+  const auto count = std::min<std::int64_t>(longest, std::ssize(ids));
+  auto made = at::empty({1, count}, at::kLong);
+  std::copy(ids.end() - count, ids.end(),
+            made.mutable_data_ptr<std::int64_t>());
+  return made;
 }
 
 /// The first id at which the cumulated probability passes `level` in [0, 1).
@@ -48,16 +47,28 @@ std::int64_t choose(const at::Tensor& logits, const sample_options& options,
 
 }  // namespace
 
+std::vector<std::int64_t> sample_ids(
+  const std::function<at::Tensor(const at::Tensor& ids)>& logits_of,
+  std::vector<std::int64_t> prompt, const sample_options& options) {
+  auto ids = std::move(prompt);
+  for (std::int64_t i = 0; i < options.tokens; ++i) {
+    const auto logits = logits_of(context_of(ids, options.length));
+    ids.push_back(choose(logits.select(0, 0).select(0, -1), options,
+                         static_cast<std::uint64_t>(i)));
+  }
+  return ids;
+}
+
 std::string sample_text(
   const std::function<at::Tensor(const at::Tensor& ids)>& logits_of,
   const std::string& prompt, const sample_options& options) {
-  auto text = prompt.empty() ? std::string("\n") : prompt;
-  for (std::int64_t i = 0; i < options.tokens; ++i) {
-    const auto logits = logits_of(to_ids(text, options.length));
-    const auto id = choose(logits.select(0, 0).select(0, -1), options,
-                           static_cast<std::uint64_t>(i));
+  const auto begin = prompt.empty() ? std::string("\n") : prompt;
+  std::vector<std::int64_t> bytes;
+  for (const auto c : begin)
+    bytes.push_back(static_cast<unsigned char>(c));
+  std::string text;
+  for (const auto id : sample_ids(logits_of, std::move(bytes), options))
     text += static_cast<char>(id);
-  }
   std::ranges::replace_if(
     text, [](char c) { return c != '\n' && (c < ' ' || c > '~'); }, '?');
   return text;

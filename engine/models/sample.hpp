@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "troupe/engine/device/tensor.hpp"
 
@@ -14,6 +15,13 @@ struct sample_options {
   double temperature = 0.8;   // 0: always the most likely
   std::uint64_t seed = 1;
 };
+
+/// Continues ids of tokens, one at a time: returns the prompt, of at least one,
+/// and what follows it. `logits_of` maps ids [1, t] to logits [1, t,
+/// vocabulary].
+std::vector<std::int64_t> sample_ids(
+  const std::function<at::Tensor(const at::Tensor& ids)>& logits_of,
+  std::vector<std::int64_t> prompt, const sample_options& options);
 
 /// Continues a byte text, a byte at a time. `logits_of` maps ids [1, t] to
 /// logits [1, t, 256]. Returns the prompt and what follows it; bytes that are

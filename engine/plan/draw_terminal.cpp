@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <vector>
 
 #include "troupe/engine/plan/draw.hpp"
@@ -12,8 +13,17 @@ namespace {
 
 constexpr std::int32_t label_width = 8;
 
+/// Whether a rank has several stages, so that ops are to name theirs.
+bool names_stages(const timeline& of) {
+  std::map<std::int32_t, std::int32_t> stages;
+  return std::ranges::any_of(of.spans, [&](const timeline_span& span) {
+    return span.stage != none
+           && stages.emplace(span.rank, span.stage).first->second != span.stage;
+  });
+}
+
 // Columns for one unit of time: as many as fit, and no more than make the
-// shortest op three wide.
+// shortest op as wide as what stands there.
 double columns_per_time(const timeline& of, const terminal_style& style) {
   const auto duration = of.duration();
   if (!(duration > 0))
@@ -24,7 +34,7 @@ double columns_per_time(const timeline& of, const terminal_style& style) {
       shortest = std::min(shortest, span.end - span.start);
   const auto room = std::max(style.width - label_width - 2, 10);
   const auto fit = room / duration;
-  const auto comfortable = 3 / shortest;
+  const auto comfortable = (names_stages(of) ? 5 : 3) / shortest;
   // Whole columns for each op where that is possible.
   const auto whole = std::floor(fit * shortest) / shortest;
   return std::min(comfortable, whole > 0 ? whole : fit);
@@ -33,6 +43,18 @@ double columns_per_time(const timeline& of, const terminal_style& style) {
 char fill_of(plan_op_kind kind) {
   constexpr std::string_view fills = "FBIW..UURNO";
   return fills[static_cast<std::size_t>(kind)];
+}
+
+/// 2F0, or what fits: the stage and the kind before the microbatch.
+std::string label_with_stage(const timeline_span& span, std::size_t room) {
+  const auto kind = std::string(1, fill_of(span.kind));
+  const auto stage = span.stage == none ? "" : std::to_string(span.stage);
+  const auto number =
+    span.microbatch == none ? "" : std::to_string(span.microbatch);
+  for (const auto& each : {stage + kind + number, stage + kind})
+    if (each.size() <= room)
+      return each;
+  return kind;
 }
 
 std::string label_of(const timeline_span& span, std::size_t room) {
@@ -53,13 +75,15 @@ struct tile {
 
 using tiles = std::vector<tile>;
 
-void place(tiles& row, const timeline_span& span, double scale) {
+void place(tiles& row, const timeline_span& span, double scale,
+           bool with_stage) {
   const auto first = static_cast<std::size_t>(std::lround(span.start * scale));
   const auto last = std::min(
     row.size(), static_cast<std::size_t>(std::lround(span.end * scale)));
   if (first >= last)
     return;
-  const auto label = label_of(span, last - first);
+  const auto label = with_stage ? label_with_stage(span, last - first)
+                                : label_of(span, last - first);
   for (auto i = first; i < last; ++i)
     row[i] = {i - first < label.size()             ? label[i - first]
               : span.kind == plan_op_kind::forward ? '-'
@@ -121,8 +145,9 @@ std::string draw_terminal(const timeline& of, const terminal_style& style) {
   const auto width =
     static_cast<std::size_t>(std::lround(of.duration() * scale));
   std::vector<tiles> rows(static_cast<std::size_t>(of.ranks), tiles(width));
+  const bool with_stage = names_stages(of);
   for (const auto& span : of.spans)
-    place(rows[static_cast<std::size_t>(span.rank)], span, scale);
+    place(rows[static_cast<std::size_t>(span.rank)], span, scale, with_stage);
   std::string text;
   for (std::size_t rank = 0; rank < rows.size(); ++rank)
     text += fmt::format("{:<{}}{}\n", fmt::format("rank {}", rank), label_width,

@@ -283,8 +283,9 @@ TEST_CASE("observed tensors reach a monitor under their unsplit names") {
   deeper.step(small_text());
   deeper.detach(id);
   CHECK(names->size() == 4 * 4);
-  for (const auto* expected : {"blocks.3.mlp.up", "blocks.3.mlp.up'",
-                               "blocks.3.mlp.down", "blocks.3.mlp.down'"})
+  for (const auto* expected :
+       {"blocks.3.mlp.up", "blocks.3.mlp.up'", "blocks.3.mlp.act",
+        "blocks.3.mlp.act'", "blocks.3.mlp.down", "blocks.3.mlp.down'"})
     CHECK(std::ranges::count(*names, expected) == 4);
 }
 

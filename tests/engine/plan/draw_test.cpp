@@ -36,6 +36,18 @@ TEST_CASE("the terminal shows a row a rank") {
            "rank 1  ...F0-B0====F1-B1====......\n");
 }
 
+TEST_CASE("ops of several stages a rank name theirs") {
+  const auto of = picture(
+    "interleaved_1f1b", {.ranks = 2, .stages_per_rank = 2, .microbatches = 2});
+  const auto wide = draw_terminal(of, {.width = 200, .unicode = false});
+  for (const auto* op : {"0F0", "1F0", "2F0", "3F1", "0B1", "3B0"})
+    CHECK_THAT(wide, ContainsSubstring(op));
+  // Too narrow for the microbatch, which the row tells by its order.
+  const auto narrow = draw_terminal(of, {.width = 52, .unicode = false});
+  for (const auto* op : {"0F", "1F", "2F", "3F", "0B", "2B"})
+    CHECK_THAT(narrow, ContainsSubstring(op));
+}
+
 TEST_CASE("the terminal's rows keep to its width") {
   const auto drawn =
     draw_terminal(picture("1f1b", {.ranks = 4, .microbatches = 64}),
