@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "troupe/cli/live_options.hpp"
 #include "troupe/schedules/error.hpp"
 
 namespace troupe::cli {
@@ -26,25 +27,25 @@ std::string setting_of(const std::string& flag, const std::string& value) {
 
 std::vector<std::string> fold_settings(std::vector<std::string> arguments) {
   std::vector<std::string> folded;
-  std::vector<std::size_t> named;  // the endpoint, then specs
+  std::vector<std::size_t> specs;
   for (std::size_t i = 0; i < arguments.size(); ++i) {
     const auto& argument = arguments[i];
     const bool more = i + 1 < arguments.size();
     if (argument == "--token-file" && more) {
       folded.insert(folded.end(), {argument, arguments[++i]});
     } else if (is_own(argument) || !argument.starts_with("--")) {
-      if (!argument.starts_with("-"))
-        named.push_back(folded.size());
+      if (!argument.starts_with("-") && !is_endpoint(argument))
+        specs.push_back(folded.size());
       folded.push_back(argument);
     } else {
-      if (named.size() < 2)
+      if (specs.empty())
         fail(error_code::invalid_argument,
              "{} is no flag of attach, and belongs to no monitor: settings "
              "stand behind the monitor's name",
              argument);
       const bool has_value = more && argument.find('=') == std::string::npos
                              && !arguments[i + 1].starts_with("--");
-      auto& spec = folded[named.back()];
+      auto& spec = folded[specs.back()];
       spec += spec.find(':') == std::string::npos ? ':' : ',';
       spec += setting_of(argument, has_value ? arguments[i + 1] : "true");
       i += has_value ? 1 : 0;

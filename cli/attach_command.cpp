@@ -13,6 +13,8 @@
 #include "troupe/monitors/live/event_json.hpp"
 #include "troupe/monitors/live/json_fields.hpp"
 #include "troupe/schedules/error.hpp"
+#include "troupe/schedules/parse_number.hpp"
+#include "troupe/schedules/plain_text.hpp"
 
 namespace troupe::cli {
 
@@ -24,18 +26,22 @@ spec: `overflow --match 'blocks.*' --every 10` and
 `overflow:match=blocks.*,every=10` are one.
 
 Example:
+  troupe attach overflow
   troupe attach unix:/tmp/x.sock overflow --match 'blocks.*.mlp*' --every 10
   troupe attach unix:/tmp/x.sock gap --interval 10 stability
 
+Without an endpoint it is the only job of yours on this machine.
 Prints what the monitors find until Ctrl-C, which detaches them, or until the
 run ends.
 Exit codes: 0 done, 1 failed, 2 wrong usage.)";
 
 constexpr auto detach_help = R"(
 Example:
-  troupe attach unix:/tmp/x.sock stability --keep
-  troupe detach unix:/tmp/x.sock --list
+  troupe attach stability --keep
+  troupe detach --list
   troupe detach unix:/tmp/x.sock 1
+
+Without an endpoint it is the only job of yours on this machine.
 
 Exit codes: 0 done, 1 failed, 2 wrong usage.)";
 
@@ -47,25 +53,26 @@ struct attach_options {
 
 struct detach_options {
   live_options job;
-  std::int64_t id = 0;
+  std::vector<std::string> words;
   bool list = false;
 };
 
 void print_metrics(const metrics_record& record) {
   for (const auto& each : record.values)
-    fmt::print("step {} {} {:.6g}\n", record.source.step, each.name,
+    fmt::print("step {} {} {:.6g}\n", record.source.step, plain_text(each.name),
                each.value);
 }
 
 void print_found(const live_message& message) {
   if (message.type == live_type::alert) {
     const auto found = alert_of(message.content);
-    fmt::print("step {} alert of {}: {}\n", found.source.step, found.monitor,
-               found.text);
+    fmt::print("{}", plain_text(fmt::format("step {} alert of {}: {}\n",
+                                            found.source.step, found.monitor,
+                                            found.text)));
   } else if (message.type == live_type::metrics) {
     print_metrics(metrics_of(message.content));
   } else if (message.type == live_type::printed) {
-    fmt::print("{}", text_of(message.content, "text"));
+    fmt::print("{}", plain_text(text_of(message.content, "text")));
   }
   std::fflush(stdout);
 }
@@ -125,7 +132,17 @@ void print_attached(live_client& client) {
   const auto all = client.request({{"do", "list"}});
   for (const auto& each : field_of(all, "monitors"))
     fmt::print("{} {}{}\n", whole_of<std::int64_t>(field_of(each, "id"), "id"),
-               text_of(each, "spec"), flag_of(each, "keep") ? " (kept)" : "");
+               plain_text(text_of(each, "spec")),
+               flag_of(each, "keep") ? " (kept)" : "");
+}
+
+std::int64_t id_in(const std::vector<std::string>& words) {
+  const auto id = words.size() == 1 ? parse_number<std::int64_t>(words.front())
+                                    : std::nullopt;
+  if (!id)
+    fail(error_code::invalid_argument,
+         "which monitor? Give its id; --list prints all");
+  return *id;
 }
 
 void run_detach(const detach_options& options) {
@@ -133,7 +150,7 @@ void run_detach(const detach_options& options) {
   if (options.list)
     print_attached(client);
   else
-    client.detach(options.id);
+    client.detach(id_in(options.words));
 }
 
 }  // namespace
@@ -141,33 +158,44 @@ void run_detach(const detach_options& options) {
 void add_attach_command(CLI::App& app) {
   auto* command = app.add_subcommand("attach", summary_of("attach"));
   const auto options = std::make_shared<attach_options>();
-  options->job.add_to(*command);
   command
     ->add_option("spec", options->specs,
-                 "monitors, such as overflow or gap:interval=10")
+                 "the job's endpoint, unless there is one job; then monitors, "
+                 "such as overflow or gap:interval=10")
     ->required()
-    ->type_name("SPEC");
+    ->type_name("[ENDPOINT] SPEC");
+  options->job.add_token_to(*command);
   command->add_flag("--keep", options->keep,
                     "leave them attached; print their ids and return");
   command->footer(attach_help);
-  command->callback([options] { run_attach(*options); });
+  command->callback([options] {
+    options->job.take_endpoint(options->specs);
+    if (options->specs.empty())
+      fail(error_code::invalid_argument,
+           "which monitor? Name one, such as overflow or gap:interval=10");
+    run_attach(*options);
+  });
 }
 
 void add_detach_command(CLI::App& app) {
   auto* command = app.add_subcommand("detach", summary_of("detach"));
   const auto options = std::make_shared<detach_options>();
-  options->job.add_to(*command);
-  auto* id = command->add_option("id", options->id, "as attach printed it")
-               ->type_name("ID");
-  auto* list = command->add_flag("--list", options->list,
-                                 "print what is attached over the endpoint, "
-                                 "each with its id");
-  list->excludes(id);
+  command
+    ->add_option("id", options->words,
+                 "the job's endpoint, unless there is one job; then an id, as "
+                 "attach printed it")
+    ->type_name("[ENDPOINT] ID");
+  options->job.add_token_to(*command);
+  command->add_flag("--list", options->list,
+                    "print what is attached over the endpoint, each with its "
+                    "id");
   command->footer(detach_help);
-  command->callback([options, id] {
-    if (!options->list && id->empty())
-      fail(error_code::invalid_argument,
-           "which monitor? Give its id; --list prints all");
+  command->callback([options] {
+    options->job.take_endpoint(options->words);
+    if (options->list && !options->words.empty())
+      fail(error_code::invalid_argument, "give an id or --list, not both");
+    if (!options->list)
+      id_in(options->words);
     run_detach(*options);
   });
 }

@@ -15,6 +15,7 @@
 #include "troupe/monitors/live/event_parts.hpp"
 #include "troupe/monitors/live/json_fields.hpp"
 #include "troupe/monitors/live/subscription_json.hpp"
+#include "troupe/schedules/plain_text.hpp"
 
 namespace troupe::cli {
 
@@ -22,10 +23,12 @@ namespace {
 
 constexpr auto help = R"(
 Example:
+  troupe events --ops
   troupe events unix:/tmp/x.sock --tensors activation,gradient \
     --match 'blocks.0.*' --every 10 --json
 
-Ends with Ctrl-C, or with the run.
+Without an endpoint it is the only job of yours on this machine. Ends with
+Ctrl-C, or with the run.
 Exit codes: 0 done, 1 failed, 2 wrong usage.)";
 
 struct events_options {
@@ -52,7 +55,7 @@ subscription wanted(const events_options& options) {
 void print(const event& what, const events_options& options,
            std::int64_t steps) {
   fmt::print("{}", options.json ? json_text(json_of(what)) + "\n"
-                                : text_of(what, steps));
+                                : plain_text(text_of(what, steps)));
   std::fflush(stdout);
 }
 

@@ -13,6 +13,9 @@
 #include "troupe/cli/config_file.hpp"
 #include "troupe/cli/events_command.hpp"
 #include "troupe/cli/launch_command.hpp"
+#include "troupe/cli/plan/checks.hpp"
+#include "troupe/cli/plan/log.hpp"
+#include "troupe/cli/plan/process_start.hpp"
 #include "troupe/cli/plan/program.hpp"
 #include "troupe/cli/signals.hpp"
 #include "troupe/cli/top_command.hpp"
@@ -47,6 +50,7 @@ int run(const argument_list& arguments) {
   add_top_command(*app);
   add_launch_command(*app);
   add_certificates_command(*app);
+  require_values(*app);
   return run_command(*app, expanded(arguments, *app));
 }
 
@@ -70,9 +74,9 @@ int run_told(const argument_list& arguments) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  prepare_process();
   return report_errors([&] {
-    spdlog::set_default_logger(spdlog::stderr_color_mt("troupe"));
-    spdlog::set_pattern("troupe: %^%l%$: %v");
+    open_log();
     return run_told(argument_list(argv + 1, argv + argc));
   });
 }

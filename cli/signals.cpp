@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cstdio>
 #include <memory>
 #include <mutex>
 
@@ -33,9 +34,14 @@ struct signal_watch::state {
 
   void handle(int signal) {
     const std::scoped_lock lock(mutex);
-    if (code.exchange(128 + signal) != 0 || !stop)
+    if (code.exchange(128 + signal) != 0)
       ::_exit(128 + signal);
-    stop(name_of(signal));
+    const auto* name = name_of(signal);
+    if (!stop) {
+      std::fprintf(stderr, "troupe: %s\n", name);
+      ::_exit(128 + signal);
+    }
+    stop(name);
   }
 };
 

@@ -30,7 +30,7 @@ class signal_watch {
   signal_watch& operator=(const signal_watch&) = delete;
   ~signal_watch();
 
-  /// What a signal does from now on; empty: ends the process.
+  /// What a signal does from now on; empty: says so and ends the process.
   void on_signal(std::function<void(const char* name)> stop);
   /// From now on a signal is only noted, as files are being written.
   void finish_first();

@@ -9,6 +9,7 @@
 #include <cmath>
 #include <memory>
 
+#include "troupe/cli/keys.hpp"
 #include "troupe/cli/live_options.hpp"
 #include "troupe/cli/plan/checks.hpp"
 #include "troupe/cli/plan/commands.hpp"
@@ -17,6 +18,7 @@
 #include "troupe/monitors/live/event_parts.hpp"
 #include "troupe/monitors/live/json_fields.hpp"
 #include "troupe/schedules/error.hpp"
+#include "troupe/schedules/plain_text.hpp"
 
 namespace troupe::cli {
 
@@ -24,14 +26,18 @@ namespace {
 
 constexpr auto help = R"(
 Shows the last finished step: loss, tokens a second, bubble and memory, and of
-each rank how busy it was, its last op and its slowest one. In a terminal it is
-drawn anew in place, elsewhere printed again.
+each rank how busy it was, its last forward or backward and how long it was idle
+from there to the step's end, its slowest op, what it received and waited for,
+and the memory of its process. In a terminal it is drawn anew in place, and q
+ends it; elsewhere it is printed again.
 
 Example:
+  troupe top
   troupe top unix:/tmp/x.sock
   troupe top unix:/tmp/x.sock --once
 
-Ends with Ctrl-C, or with the run.
+Without an endpoint it is the only job of yours on this machine. Ends with
+Ctrl-C, or with the run.
 Exit codes: 0 done, 1 failed, 2 wrong usage.)";
 
 struct top_options {
@@ -54,25 +60,32 @@ std::optional<plan> plan_of(live_client& client) {
 }
 
 void draw(const top_view& view, bool terminal) {
-  fmt::print("{}{}", terminal ? "\033[H\033[2J" : "", view.text(terminal));
+  fmt::print("{}{}", terminal ? "\033[H\033[2J" : "",
+             plain_text(view.text(terminal)));
   std::fflush(stdout);
 }
 
-/// Takes what comes until it is time to draw; false: the stream has ended.
-bool gather(live_client& client, event_joiner& joiner, top_view& view,
-            double interval, bool once, bool& fresh) {
-  const deadline until(interval);
-  do {
-    const auto message = client.next(
-      once ? HUGE_VAL : 1e-3 * static_cast<double>(until.milliseconds()));
+enum class outcome : std::uint8_t { fresh, nothing, quit, ended };
+
+/// Takes what comes until it is time to draw.
+outcome gather(live_client& client, event_joiner& joiner, top_view& view,
+               const top_options& options, const keys& typed) {
+  constexpr double look_at_keys = 0.1;
+  const deadline until(options.once ? HUGE_VAL : options.interval);
+  const auto due = [&] { return !options.once && until.milliseconds() == 0; };
+  auto found = outcome::nothing;
+  while (!due() && !(options.once && found == outcome::fresh)) {
+    if (typed.has_q())
+      return outcome::quit;
+    const auto message = client.next(look_at_keys);
     if (message ? message->type == live_type::ended : client.ended())
-      return false;
+      return outcome::ended;
     if (!message || message->type != live_type::event)
       continue;
     if (const auto what = joiner.add(message->content); what && view.add(*what))
-      fresh = true;
-  } while (once ? !fresh : until.milliseconds() > 0);
-  return true;
+      found = outcome::fresh;
+  }
+  return found;
 }
 
 void watch(live_client& client, const top_options& options) {
@@ -82,15 +95,19 @@ void watch(live_client& client, const top_options& options) {
   wants.warnings = false;
   client.watch(wants);
   const bool terminal = ::isatty(STDOUT_FILENO) == 1 && !options.once;
+  const keys typed(terminal);
   if (terminal)
     draw(view, terminal);
   event_joiner joiner;
-  for (bool more = true; more;) {
-    bool fresh = false;
-    more = gather(client, joiner, view, options.interval, options.once, fresh);
-    if (fresh)
+  for (;;) {
+    const auto found = gather(client, joiner, view, options, typed);
+    if (found == outcome::quit)
+      return;
+    if (found == outcome::ended)
+      break;
+    if (found == outcome::fresh)
       draw(view, terminal);
-    if (options.once && fresh)
+    if (options.once)
       return;
   }
   spdlog::info("the job has ended the stream");

@@ -14,7 +14,8 @@ namespace troupe::cli {
 
 namespace {
 
-constexpr int bar_width = 20;
+constexpr int bar_width = 6;
+constexpr std::size_t line_width = 80;
 
 std::int64_t number(const nlohmann::json& info, const char* name) {
   return whole_of<std::int64_t>(field_of(info, name), name);
@@ -33,6 +34,19 @@ std::string bar(double share) {
   for (int i = 0; i < bar_width; ++i)
     text += i < share * bar_width ? "█" : "░";
   return text;
+}
+
+/// Lines of at most that width, broken at spaces.
+std::string wrapped(std::string_view text) {
+  std::string lines;
+  while (text.size() > line_width) {
+    const auto space = text.rfind(' ', line_width);
+    if (space == std::string_view::npos)
+      break;
+    lines += std::string(text.substr(0, space)) + "\n";
+    text.remove_prefix(space + 1);
+  }
+  return lines + std::string(text) + "\n";
 }
 
 }  // namespace
@@ -101,31 +115,42 @@ std::string top_view::op_name(std::uint32_t op) const {
 }
 
 std::string top_view::head() const {
-  return fmt::format(
-    "{}: {} ranks, {} stages, {} microbatches, {} messages a step; process "
-    "{}\n",
+  return wrapped(fmt::format(
+    "{}: {} ranks, {} stages, {} microbatches, {} messages a step; process {}",
     text_of(info_, "schedule"), number(info_, "ranks"), number(info_, "stages"),
     number(info_, "microbatches"), number(info_, "messages"),
-    number(info_, "pid"));
+    number(info_, "pid")));
+}
+
+/// The last op that computes something: what follows is the same in each step.
+const op_record& top_view::last_of(const ops_event& rank) const {
+  const auto last =
+    std::find_if(rank.ops.rbegin(), rank.ops.rend(), [&](const op_record& op) {
+      return plan_ && op.op < plan_->ops.size()
+             && is_compute(plan_->ops[op.op].kind);
+    });
+  return last == rank.ops.rend() ? rank.ops.back() : *last;
 }
 
 std::string top_view::row(const ops_event& rank, bool bars) const {
   const auto name =
-    fmt::format("{:>7} {:>4}", rank.source.data_rank, rank.source.rank);
+    fmt::format("{:>3} {:>4}", rank.source.data_rank, rank.source.rank);
   if (rank.ops.empty())
     return name + "  no ops\n";
   std::int64_t busy = 0;
   for (const auto& op : rank.ops)
     busy += duration_of(op);
   const auto slowest = *std::ranges::max_element(rank.ops, {}, duration_of);
+  const auto& last = last_of(rank);
   const auto whole = std::max<std::int64_t>(1, step_->end - step_->begin);
   const auto share = static_cast<double>(busy) / static_cast<double>(whole);
   const auto found = traffic_.find({rank.source.data_rank, rank.source.rank});
   const auto seen = found == traffic_.end() ? traffic{} : found->second;
   return fmt::format(
-    "{} {:>5.0f} % {}{:>5} {:>12} {:>12} {:>9.3f} ms {:>9.2f} {:>8.3f} {:>9}\n",
-    name, 100 * share, bars ? bar(share) + " " : "", rank.ops.size(),
-    op_name(rank.ops.back().op), op_name(slowest.op),
+    "{} {:>3.0f} % {}{:>8.8} {:>7.2f} {:>8.8} {:>7.2f} {:>8.2f} {:>8.3f} "
+    "{:>6}\n",
+    name, 100 * share, bars ? bar(share) + " " : "", op_name(last.op),
+    1e3 * seconds(step_->end - last.end), op_name(slowest.op),
     1e3 * seconds(duration_of(slowest)),
     static_cast<double>(seen.bytes) / (1 << 20), 1e3 * seconds(seen.wait),
     seen.resident_bytes >> 20);
@@ -138,17 +163,17 @@ std::string top_view::text(bool bars) const {
            + fmt::format("step {}: waiting for the next one\n",
                          number(info_, "step"));
   const auto times = fits_plan() ? times_of(*plan_, ops_) : step_times{};
-  text += progress_line(*step_, number(info_, "steps"),
-                        fits_plan() ? &times : nullptr);
-  text += fmt::format(
-    "\nstep time {:.4f} s; monitors took {:.4f} s of the ranks' time; at most "
-    "{} messages in flight\n",
+  text += wrapped(progress_line(*step_, number(info_, "steps"),
+                                fits_plan() ? &times : nullptr));
+  text += wrapped(fmt::format(
+    "step time {:.4f} s; monitors took {:.4f} s of the ranks' time; at most {} "
+    "messages in flight",
     seconds(step_->end - step_->begin), step_->observe_seconds,
-    most_in_flight());
-  text += fmt::format(
-    "{:>7} {:>4} {:>7} {}{:>5} {:>12} {:>12} {:>12} {:>9} {:>8} {:>9}\n",
-    "replica", "rank", "busy", bars ? std::string(bar_width + 1, ' ') : "",
-    "ops", "last", "slowest", "", "recv MiB", "wait ms", "mem MiB");
+    most_in_flight()));
+  text +=
+    fmt::format("rep rank  busy {}{:>8} {:>7} {:>8} {:>7} {:>8} {:>8} {:>6}\n",
+                bars ? std::string(bar_width + 1, ' ') : "", "last", "idle ms",
+                "slowest", "ms", "recv MiB", "wait ms", "MiB");
   for (const auto& rank : ops_)
     text += row(rank, bars);
   return text;

@@ -19,13 +19,15 @@ class top_view {
 
   /// True: a step of training is complete.
   bool add(const event& what);
-  /// Lines, each with a newline; with bars for a terminal.
+  /// Lines of at most 80 columns, each with a newline; with bars for a
+  /// terminal.
   std::string text(bool bars) const;
 
  private:
   std::string head() const;
   std::string row(const ops_event& rank, bool bars) const;
   std::string op_name(std::uint32_t op) const;
+  const op_record& last_of(const ops_event& rank) const;
   bool fits_plan() const;
 
   nlohmann::json info_;

@@ -26,6 +26,7 @@
 #include "troupe/engine/checkpoint/safetensors.hpp"
 #include "troupe/schedules/error.hpp"
 #include "troupe/schedules/find_schedule.hpp"
+#include "troupe/schedules/plain_text.hpp"
 
 namespace troupe::cli {
 
@@ -80,8 +81,8 @@ void finish_after_failure(trainer& run) {
     reason.code() == error_code::interrupted && signals.exit_code() != 0;
   const auto code = by_signal ? signals.exit_code() : exit_code(reason.code());
   const auto* kind = by_signal ? "" : "error: ";
-  std::fputs(fmt::format("troupe: {}{}\n", kind, reason.what()).c_str(),
-             stderr);
+  const auto text = fmt::format("troupe: {}{}\n", kind, reason.what());
+  std::fputs(plain_text(text).c_str(), stderr);
   finish_after_failure(run);
   end_soon(code);
   throw told_failure(reason.what(), code);
@@ -191,11 +192,11 @@ void train_pipeline(const train_options& options, const train_setup& setup,
 }
 
 void require_actors(const train_options& o) {
-  if (!o.trace.empty() || !o.timeline.empty() || !o.log_json.empty()
-      || !o.monitor.empty() || !o.sink.empty())
+  if (!o.trace.empty() || !o.timeline.empty() || !o.monitor.empty()
+      || !o.sink.empty())
     fail(error_code::invalid_argument,
          "--plain runs no actors, so that there is nothing for --trace, "
-         "--timeline, --log-json, --monitor or --sink; leave them out");
+         "--timeline, --monitor or --sink; leave them out");
   if (!o.dashboard.empty())
     fail(error_code::invalid_argument,
          "--plain runs no actors, so that there is nothing for --dashboard to "
@@ -234,7 +235,7 @@ void train(const CLI::App& command, const train_options& options) {
     return shows ? print_plan_summary(options, setup) : void();
   }
   try {
-    setup.trainer.job = join_job(command, options);
+    setup.trainer.job = join_job(command, options, signals);
     if (options.plain)
       train_plain(options, setup, signals);
     else

@@ -4,7 +4,6 @@
 
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
-#include <sys/stat.h>
 
 #include <algorithm>
 #include <array>
@@ -100,25 +99,6 @@ job_description describe(const CLI::App& command) {
   return made;
 }
 
-/// A job's token: long, and for its owner's eyes alone.
-std::string read_secret(const std::string& path) {
-  constexpr std::size_t least_bytes = 16;
-  auto token = read_token(path);
-  if (path.empty())
-    return token;
-  struct stat found {};
-  if (::stat(path.c_str(), &found) == 0 && S_ISREG(found.st_mode)
-      && (found.st_mode & 077U) != 0)
-    fail(error_code::invalid_argument,
-         "{}: others may read this secret; chmod 600 it", path);
-  if (token.size() < least_bytes)
-    fail(error_code::invalid_argument,
-         "{}: a job's secret has at least {} characters; write one by `head -c "
-         "32 /dev/urandom | base64`",
-         path, least_bytes);
-  return token;
-}
-
 }  // namespace
 
 bool leads(const std::shared_ptr<mesh>& job) {
@@ -138,7 +118,8 @@ void require_job(const train_options& options) {
 }
 
 std::shared_ptr<mesh> join_job(const CLI::App& command,
-                               const train_options& options) {
+                               const train_options& options,
+                               signal_watch& signals) {
   job_options joining;
   joining.place = read_environment();
   if (joining.place.is_alone())
@@ -148,7 +129,7 @@ std::shared_ptr<mesh> join_job(const CLI::App& command,
   joining.announced = options.announce;
   joining.lines =
     options.link == "shared" ? line_kind::shared_memory : line_kind::socket;
-  joining.shown = {read_secret(options.job_token_file), options.certificates,
+  joining.shown = {read_token(options.job_token_file), options.certificates,
                    options.insecure};
   joining.description = describe(command);
   add_savings(joining.description, options);
@@ -162,7 +143,12 @@ std::shared_ptr<mesh> join_job(const CLI::App& command,
                                spdlog::level::warn));
     spdlog::set_pattern(fmt::format("process {}: %v", place.process));
   }
+  joining.stopped = [&] { return signals.exit_code() != 0; };
+  signals.finish_first();  // sockets are to be removed
   auto job = troupe::join_job(joining);
+  signals.on_signal({});
+  if (signals.exit_code() != 0)
+    fail(error_code::interrupted, "stopped by a signal as the job began");
   spdlog::info("{} processes ({})", place.processes, place.launcher);
   return job;
 }

@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "troupe/cli/plan/fwd.hpp"
+#include "troupe/cli/signals.hpp"
 #include "troupe/cli/train_options.hpp"
 #include "troupe/engine/launch/job.hpp"
 
@@ -10,9 +11,11 @@ namespace troupe::cli {
 
 /// Meets the other processes of the job that the launcher started, and checks
 /// that all were started alike; null if this process is alone. Processes other
-/// than 0 log warnings and errors only, with their number.
+/// than 0 log warnings and errors only, with their number. A signal ends the
+/// meeting: throws `interrupted`.
 std::shared_ptr<mesh> join_job(const CLI::App& command,
-                               const train_options& options);
+                               const train_options& options,
+                               signal_watch& signals);
 
 /// Throws `invalid_argument` for flags that make no sense without other
 /// processes, or with them.

@@ -2,6 +2,8 @@
 
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
+
 #include "troupe/cli/train_output.hpp"
 #include "troupe/monitors/metrics.hpp"
 #include "troupe/monitors/sinks/sink_spec.hpp"
@@ -24,12 +26,50 @@ monitor_context context_of(trainer& run, const train_setup& setup,
   return context;
 }
 
-sink_pointer make_sinks(const train_options& options, const dashboard* page) {
-  std::vector<sink_pointer> all{callback_sink({}, [](const alert& what) {
+namespace {
+
+bool is_called(const std::string& spec, std::string_view name) {
+  return std::string_view(spec).substr(0, spec.find(':')) == name;
+}
+
+bool gives_terminal(const train_options& options) {
+  return std::ranges::any_of(options.sink, [](const std::string& spec) {
+    return is_called(spec, "terminal");
+  });
+}
+
+/// Alerts are logged, unless a terminal's sink prints them.
+sink_pointer log_of_alerts() {
+  return callback_sink({}, [](const alert& what) {
     spdlog::warn("{}: {}", what.monitor, what.text);
-  })};
+  });
+}
+
+/// What finds nothing but metrics would have nowhere to show them.
+void add_default_sinks(std::vector<sink_pointer>& to,
+                       const train_options& options, bool has_page) {
+  const auto gap = std::ranges::any_of(
+    options.monitor,
+    [](const std::string& spec) { return is_called(spec, "gap"); });
+  if (!gap || has_page || !options.sink.empty())
+    return;
+  constexpr auto* shown = "terminal:match=gap/*,top=5";
+  spdlog::info(
+    "no --sink is given: the largest values of --monitor gap are "
+    "printed, as by --sink '{}'",
+    shown);
+  to.push_back(make_sink(shown));
+}
+
+}  // namespace
+
+sink_pointer make_sinks(const train_options& options, const dashboard* page) {
+  std::vector<sink_pointer> all;
   for (const auto& spec : options.sink)
     all.push_back(make_sink(spec));
+  add_default_sinks(all, options, page != nullptr);
+  if (!gives_terminal(options) && all.size() == options.sink.size())
+    all.push_back(log_of_alerts());
   if (page)
     all.push_back(page->sink());
   return join(std::move(all));

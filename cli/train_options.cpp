@@ -245,10 +245,16 @@ void add_output_flags(CLI::App& app, train_options& o) {
     .add_option("--save-parameters", o.save_parameters,
                 "write the parameters after the last step (safetensors)")
     ->group(group);
-  app.add_option("--sample", o.sample, "bytes of text to sample at the end")
+  app
+    .add_option("--sample", o.sample,
+                "tokens to sample at the end: text, or ids where "
+                "tokens are no bytes")
     ->check(whole_number(0))
     ->group(group);
-  app.add_option("--prompt", o.prompt, "what the sample begins with")
+  app
+    .add_option("--prompt", o.prompt,
+                "what the sample begins with: text, or ids such as "
+                "'5 17'")
     ->group(group);
   app
     .add_option("--temperature", o.temperature,

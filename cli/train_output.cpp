@@ -6,14 +6,19 @@
 #include <spdlog/spdlog.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <numeric>
+#include <sstream>
 
 #include "troupe/engine/checkpoint/safetensors.hpp"
+#include "troupe/engine/data/token_file.hpp"
 #include "troupe/engine/device/memory.hpp"
 #include "troupe/engine/models/sample.hpp"
 #include "troupe/engine/plan/compile.hpp"
 #include "troupe/engine/plan/simulate.hpp"
 #include "troupe/engine/stage/split.hpp"
+#include "troupe/schedules/error.hpp"
+#include "troupe/schedules/parse_number.hpp"
 
 namespace troupe::cli {
 
@@ -46,6 +51,33 @@ bool validates_at(const train_options& options, const train_setup& setup,
   return setup.validation && due;
 }
 
+bool tokens_are_text(const train_options& options) {
+  return options.vocabulary <= 256
+         && std::ranges::all_of(options.text, [&](const std::string& path) {
+              return options.text_format == "auto"
+                       ? guess_token_format(path) == token_format::bytes
+                       : options.text_format == "bytes";
+            });
+}
+
+std::vector<std::int64_t> prompt_ids(const train_options& options) {
+  if (options.prompt == train_options{}.prompt)
+    return {0};
+  std::vector<std::int64_t> ids;
+  std::istringstream words(options.prompt);
+  for (std::string word; words >> word;) {
+    const auto id = parse_number<std::int64_t>(word);
+    if (!id || *id < 0 || *id >= options.vocabulary)
+      fail(
+        error_code::invalid_argument,
+        "--prompt '{}': the tokens are no bytes of text, so that a prompt is "
+        "a list of ids from 0 to {}, such as '5 17'",
+        options.prompt, options.vocabulary - 1);
+    ids.push_back(*id);
+  }
+  return ids.empty() ? std::vector<std::int64_t>{0} : ids;
+}
+
 void print_sample(
   const train_options& options, bool shows,
   const std::function<at::Tensor(const at::Tensor& ids)>& logits_of) {
@@ -54,9 +86,14 @@ void print_sample(
   const at::NoGradGuard no_grad;
   const sample_options sampling{options.sample, options.seq,
                                 options.temperature, options.seed};
-  const auto text = sample_text(logits_of, options.prompt, sampling);
+  const auto sampled =
+    tokens_are_text(options)
+      ? sample_text(logits_of, options.prompt, sampling)
+      : fmt::format(
+        "{}",
+        fmt::join(sample_ids(logits_of, prompt_ids(options), sampling), " "));
   if (shows)
-    fmt::print("sample: {}\n", text);
+    fmt::print("sample: {}\n", sampled);
 }
 
 void print_plan_summary(const train_options& options,

@@ -20,6 +20,12 @@ progress_options progress_to(const train_options& options);
 bool validates_at(const train_options& options, const train_setup& setup,
                   std::int64_t step);
 
+/// Whether tokens are bytes; else a sample is a list of ids.
+bool tokens_are_text(const train_options& options);
+/// The prompt as such a list: what was given, else the id 0. Throws
+/// `invalid_argument`.
+std::vector<std::int64_t> prompt_ids(const train_options& options);
+
 /// Text from the trained model, if --sample asks for it; shown by one process
 /// of a job.
 void print_sample(

@@ -11,6 +11,7 @@
 #include "troupe/engine/device/memory.hpp"
 #include "troupe/engine/device/threads.hpp"
 #include "troupe/engine/stage/plain_loop.hpp"
+#include "troupe/monitors/metrics.hpp"
 #include "troupe/schedules/error.hpp"
 
 namespace troupe::cli {
@@ -66,6 +67,19 @@ step_event validate(plain_loop& loop, const train_setup& setup,
   return event;
 }
 
+/// Prints, and logs where that is asked for; there is no plan to go with it.
+std::function<void(const step_event&)> teller_of(const train_options& options) {
+  monitor log;
+  if (!options.log_json.empty())
+    log = metrics_monitor(nullptr, options.log_json);
+  return
+    [log = std::move(log), to = progress_to(options)](const step_event& step) {
+      print_progress(to, step, nullptr);
+      if (log.see)
+        log.see(step);
+    };
+}
+
 }  // namespace
 
 void require_initial(const train_options& options, const train_setup& setup) {
@@ -86,19 +100,19 @@ void train_plain(const train_options& options, const train_setup& setup,
   save(options.save_initial, loop.parameters());
   std::atomic<const char*> stop = nullptr;
   signals.on_signal([&](const char* name) { stop = name; });
-  const auto to = progress_to(options);
+  const auto tell = teller_of(options);
   loss_watch losses;
   std::string ended;
   const auto per_step =
     std::int64_t{setup.trainer.schedule.microbatches} * options.data_parallel;
   for (std::int64_t step = 1; step <= options.steps && ended.empty(); ++step) {
     const auto done = one_step(loop, setup, step, (step - 1) * per_step);
-    print_progress(to, done, nullptr);
+    tell(done);
     losses.see(done);
     if (stop)
       ended = fmt::format("{} after step {}", stop.load(), step);
     else if (validates_at(options, setup, step))
-      print_progress(to, validate(loop, setup, step), nullptr);
+      tell(validate(loop, setup, step));
   }
   signals.finish_first();
   save(options.save_parameters, loop.parameters());

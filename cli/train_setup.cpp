@@ -9,6 +9,7 @@
 
 #include "troupe/cli/plan/schedule_options.hpp"
 #include "troupe/cli/train_devices.hpp"
+#include "troupe/cli/train_output.hpp"
 #include "troupe/engine/device/memory.hpp"
 #include "troupe/engine/launch/environment.hpp"
 #include "troupe/engine/stage/split.hpp"
@@ -45,6 +46,10 @@ void require_in_vocabulary(const token_source& tokens,
     return;
   std::int64_t id = 0;
   tokens.read(at, 1, &id);
+  if (id < 0)
+    fail(error_code::invalid_data,
+         "{}: token {} has the id {}; ids are numbers from 0 up", tokens.name(),
+         at, id);
   fail(error_code::invalid_data,
        "{}: token {} has the id {}, which is beyond the vocabulary of {}; "
        "give --vocabulary {} or more",
@@ -175,6 +180,10 @@ void require_threads(const train_options& o, std::int32_t ranks) {
 }
 
 void require_known_prompt(const train_options& o) {
+  if (o.sample > 0 && !tokens_are_text(o)) {
+    prompt_ids(o);
+    return;
+  }
   for (const auto c : o.prompt)
     if (o.sample > 0 && static_cast<unsigned char>(c) >= o.vocabulary)
       fail(error_code::invalid_argument,

@@ -95,9 +95,11 @@ monitor metrics_monitor(std::shared_ptr<const plan> of,
       file->write(line.dump(-1, ' ', false, replace) + "\n");
     };
     if (const auto* ops = steps->add(what)) {
+      const auto& step = std::get<step_event>(what);
+      if (ops->empty())
+        return write(line_of(step, nullptr));
       const auto times = times_of(*of, *ops);
-      write(
-        line_of(std::get<step_event>(what), ops->empty() ? nullptr : &times));
+      write(line_of(step, &times));
     } else if (const auto* slow = std::get_if<slow_load_event>(&what))
       write(line_of(*slow));
     else if (const auto* failure = std::get_if<failure_event>(&what))

@@ -3,9 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cmath>
+#include <cstring>
 
 #include "troupe/monitors/step_collector.hpp"
+#include "troupe/schedules/error.hpp"
 
 namespace troupe {
 
@@ -88,7 +91,9 @@ void print_progress(const progress_options& options, const step_event& step,
                        duration(static_cast<double>(left) * seconds_of(step)));
   }
   fmt::print(options.out, "{}\n", line);
-  std::fflush(options.out);
+  if (std::fflush(options.out) != 0)
+    fail(error_code::io, "the progress can't be written: {}",
+         std::strerror(errno));
 }
 
 monitor progress_monitor(std::shared_ptr<const plan> of,

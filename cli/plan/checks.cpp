@@ -56,4 +56,20 @@ CLI::Validator number_above(double limit, double most) {
                            });
 }
 
+void require_values(CLI::App& app) {
+  const CLI::Validator not_empty{
+    [](const std::string& text) {
+      return text.empty() ? std::string(
+               "the value is empty; give one, or leave "
+               "the flag out")
+                          : std::string{};
+    },
+    ""};
+  for (auto* option : app.get_options())
+    if (option->get_items_expected_max() > 0 && !option->check_lname("prompt"))
+      option->check(not_empty);
+  for (auto* command : app.get_subcommands({}))
+    require_values(*command);
+}
+
 }  // namespace troupe::cli

@@ -15,4 +15,8 @@ CLI::Validator number(double least,
 CLI::Validator number_above(
   double limit, double most = std::numeric_limits<double>::infinity());
 
+/// Flags of the app and its commands that take a value refuse an empty one,
+/// but for those of text that may be empty.
+void require_values(CLI::App& app);
+
 }  // namespace troupe::cli

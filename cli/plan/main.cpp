@@ -1,14 +1,14 @@
 // `troupe`: plans are made, proved and priced here, at once, as nothing of
 // LibTorch is loaded. For all else it becomes `troupe-runtime`.
-#include <spdlog/sinks/stdout_color_sinks.h>
-#include <spdlog/spdlog.h>
-
 #include <algorithm>
 
 #include "troupe/cli/plan/commands.hpp"
 
 #include <CLI/CLI.hpp>
+#include "troupe/cli/plan/checks.hpp"
+#include "troupe/cli/plan/log.hpp"
 #include "troupe/cli/plan/plan_command.hpp"
+#include "troupe/cli/plan/process_start.hpp"
 #include "troupe/cli/plan/program.hpp"
 #include "troupe/cli/plan/runtime_program.hpp"
 #include "troupe/cli/plan/simulate_command.hpp"
@@ -28,18 +28,19 @@ bool needs_runtime(const argument_list& arguments) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  prepare_process();
   return report_errors([&] {
     const argument_list arguments(argv + 1, argv + argc);
     if (needs_runtime(arguments))
       become_runtime(argv);
-    spdlog::set_default_logger(spdlog::stderr_color_mt("troupe"));
-    spdlog::set_pattern("troupe: %^%l%$: %v");
+    open_log();
     const auto app = make_app();
     add_plan_command(*app);
     add_verify_command(*app);
     add_simulate_command(*app);
     for (const auto& [name, summary] : runtime_commands)
       app->add_subcommand(std::string{name}, std::string{summary});
+    require_values(*app);
     return run_command(*app, arguments);
   });
 }

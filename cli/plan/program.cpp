@@ -12,6 +12,7 @@
 #include <numeric>
 
 #include "troupe/schedules/error.hpp"
+#include "troupe/schedules/plain_text.hpp"
 #include "troupe/schedules/printable.hpp"
 #include "troupe_version.hpp"
 
@@ -131,7 +132,8 @@ int run_command(CLI::App& app, const argument_list& arguments) {
 }
 
 int complain(const char* kind, const char* what, int code) {
-  std::fputs(fmt::format("troupe: {}{}\n", kind, what).c_str(), stderr);
+  const auto text = fmt::format("troupe: {}{}\n", kind, what);
+  std::fputs(plain_text(text).c_str(), stderr);
   return code;
 }
 

@@ -39,6 +39,8 @@ struct job_options {
   /// what of these options has no effect.
   std::function<void(const std::string&)> news{};
   std::chrono::milliseconds news_every = std::chrono::seconds(3);
+  /// Looked at while processes meet; true: this process gives up.
+  std::function<bool()> stopped{};
 };
 
 /// Meets the other processes of a job: process 0 listens, the others come to
@@ -46,7 +48,7 @@ struct job_options {
 /// when all are ready. All connections and their thread live as long as what
 /// is returned. Throws `invalid_argument` where the place or the trust is
 /// missing, `mismatch` naming the setting in which processes differ,
-/// `transport` naming those that have not come in time.
+/// `transport` naming those that have not come in time, `interrupted`.
 std::shared_ptr<mesh> join_job(const job_options& options);
 
 }  // namespace troupe

@@ -200,6 +200,8 @@ class launcher {
         sigset_t none;
         ::sigemptyset(&none);
         ::sigprocmask(SIG_SETMASK, &none, nullptr);
+        ::signal(SIGPIPE, SIG_DFL);  // which this program may ignore
+        ::signal(SIGXFSZ, SIG_DFL);
         ::execve(what_.program.c_str(), arguments.data(), environment.data());
       }
       const int reason = errno;

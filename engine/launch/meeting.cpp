@@ -54,7 +54,7 @@ class meeting {
     auto ready = ready_.get_future();
     for (;;) {
       const auto span = std::min(left, options_.news_every);
-      if (ready.wait_for(span) == std::future_status::ready)
+      if (await(ready, span))
         return ready.get();
       left -= span;
       loop_.run(
@@ -63,6 +63,25 @@ class meeting {
   }
 
  private:
+  /// Whether it has come to an end within that time.
+  bool await(const std::future<void>& ready, std::chrono::milliseconds span) {
+    constexpr std::chrono::milliseconds look_every{50};
+    const auto until = std::chrono::steady_clock::now() + span;
+    while (std::chrono::steady_clock::now() < until) {
+      if (ready.wait_for(std::min(span, look_every))
+          == std::future_status::ready)
+        return true;
+      if (options_.stopped && options_.stopped())
+        loop_.run([this] {
+          fail_all(error_code::interrupted,
+                   fmt::format("process {} was stopped while the processes of "
+                               "the job were meeting",
+                               place_.process));
+        });
+    }
+    return false;
+  }
+
   void open() {
     members_[0] = own_request();
     public_ = std::make_unique<acceptor>(

@@ -5,11 +5,11 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
-#include <fstream>
 #include <optional>
 #include <system_error>
 
 #include "troupe/engine/events/globs.hpp"
+#include "troupe/engine/transport/secret_file.hpp"
 #include "troupe/monitors/settings.hpp"
 #include "troupe/monitors/sinks/csv_sink.hpp"
 #include "troupe/monitors/sinks/http_address.hpp"
@@ -43,14 +43,6 @@ void require_terminal(const std::string& text) {
   make_terminal(text);  // prints nothing by itself
 }
 
-std::string token_in(const std::string& path) {
-  std::ifstream in(path);
-  std::string token;
-  if (!(in >> token))
-    fail(error_code::io, "{}: there is no token to read", path);
-  return token;
-}
-
 prometheus_options prometheus_of(const std::string& text) {
   const auto comma = std::min(text.find(','), text.size());
   prometheus_options options;
@@ -61,7 +53,7 @@ prometheus_options prometheus_of(const std::string& text) {
   from.read("token_file", token_file);
   from.require_all_read();
   if (token_file)
-    options.token = token_in(*token_file);
+    options.token = read_secret(*token_file);
   return options;
 }
 

@@ -10,6 +10,7 @@
 #include "../files.hpp"
 #include "../monitors/sinks/http_client.hpp"
 #include "../temporary_folder.hpp"
+#include "../write_secret.hpp"
 #include "background_program.hpp"
 #include "troupe_program.hpp"
 
@@ -145,9 +146,10 @@ TEST_CASE("a browser that knows the token shows the run", "[serial]") {
     SKIP("no chromium: install it, or name one in TROUPE_CHROMIUM");
   const temporary_folder folder;
   const shown_run at("--dashboard-token-file "
-                     + folder.write("token", "sesame\n"));
+                     + write_secret(folder, "open-sesame-please"));
   const auto page =
-    browse("http://any:sesame@" + at.address() + "/", at.folder, "--dump-dom");
+    browse("http://any:open-sesame-please@" + at.address() + "/", at.folder,
+           "--dump-dom");
   CHECK_THAT(page, ContainsSubstring("data-state=\"running\"")
                      && ContainsSubstring("data-actor=\"rank 3\""));
 }
@@ -155,10 +157,11 @@ TEST_CASE("a browser that knows the token shows the run", "[serial]") {
 TEST_CASE("a dashboard with a token asks for it") {
   const temporary_folder folder;
   const shown_run at("--dashboard-token-file "
-                     + folder.write("token", "sesame\n"));
+                     + write_secret(folder, "open-sesame-please"));
   CHECK_THAT(get(at.address(), "/"), StartsWith("HTTP/1.1 401"));
   CHECK_THAT(
-    get(at.address(), "/", "Authorization: Basic dTpzZXNhbWU=\r\n"),
+    get(at.address(), "/",
+        "Authorization: Basic dTpvcGVuLXNlc2FtZS1wbGVhc2U=\r\n"),
     StartsWith("HTTP/1.1 200") && ContainsSubstring("<!doctype html>"));
 }
 
@@ -191,7 +194,7 @@ TEST_CASE("a dashboard that can't be is refused before any work") {
   refused("--dry-run --dashboard nonsense", 2, "'nonsense' is no address");
   refused("--dry-run --dashboard 127.0.0.1:99999", 2, "is no address");
   refused("--dry-run --dashboard 0.0.0.0:0 --dashboard-token-file /no/such", 2,
-          "there is no token to read");
+          "/no/such: the token can't be read: No such");
   refused("--dry-run --dashboard-token-file /no/such", 2,
           "--dashboard-token-file is for --dashboard");
   refused("--plain --dashboard 127.0.0.1:0", 2, "nothing for --dashboard");

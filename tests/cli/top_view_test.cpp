@@ -1,7 +1,12 @@
 #include "troupe/cli/top_view.hpp"
 
+#include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
+#include <sstream>
+
+#include "troupe/engine/plan/compile.hpp"
+#include "troupe/schedules/builtin.hpp"
 
 using namespace troupe;
 using Catch::Matchers::ContainsSubstring;
@@ -58,9 +63,40 @@ TEST_CASE("top shows messages in flight, waits and memory by rank") {
   end_step(view);
   const auto text = view.text(false);
   CHECK_THAT(text, ContainsSubstring("at most 2 messages in flight"));
-  CHECK_THAT(text, ContainsSubstring("recv MiB  wait ms   mem MiB\n")
-                     && ContainsSubstring("     0.25    1.500       300\n")
-                     && ContainsSubstring("     1.50    2.000       200\n"));
+  CHECK_THAT(text, ContainsSubstring("recv MiB  wait ms    MiB\n")
+                     && ContainsSubstring("    0.25    1.500    300\n")
+                     && ContainsSubstring("    1.50    2.000    200\n"));
+}
+
+TEST_CASE("top fits 80 columns, and tells how long a rank was idle") {
+  const auto of =
+    compile(make_schedule("1f1b", {.ranks = 2, .microbatches = 2}), {});
+  auto info = info_of_job();
+  info["schedule"] = "a schedule whose name goes on and on for quite a while";
+  cli::top_view view(info, of);
+  for (const std::int32_t rank : {0, 1}) {
+    ops_event ran{of_rank(rank), {}};
+    const auto r = static_cast<std::size_t>(rank);
+    for (auto i = of.first_op[r]; i < of.first_op[r + 1]; ++i)
+      ran.ops.push_back({i, 0, 0, 10 * ms, 40 * ms});
+    view.add(ran);
+  }
+  step_event step;
+  step.source.step = 123456789;
+  step.losses = {{"loss", 1.25, 1}};
+  step.end = 100 * ms;
+  CHECK(view.add(step));
+  for (const bool bars : {false, true}) {
+    std::istringstream lines(view.text(bars));
+    for (std::string line; std::getline(lines, line);) {
+      INFO(line);
+      CHECK(
+        std::ranges::count_if(line, [](char c) { return (c & 0xc0) != 0x80; })
+        <= 80);
+    }
+  }
+  // Neither the norm's op nor the optimizer's, which are the last of all steps.
+  CHECK_THAT(view.text(false), ContainsSubstring("     0B1   60.00"));
 }
 
 TEST_CASE("top's columns are those of the last step alone") {
@@ -70,6 +106,6 @@ TEST_CASE("top's columns are those of the last step alone") {
   end_step(view);
   CHECK_THAT(view.text(false),
              ContainsSubstring("at most 0 messages in flight")
-               && ContainsSubstring("     0.00    0.000         0\n")
-               && !ContainsSubstring("     1.00    1.000"));
+               && ContainsSubstring("    0.00    0.000      0\n")
+               && !ContainsSubstring("    1.00    1.000"));
 }

@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "../../temporary_folder.hpp"
+#include "../../write_secret.hpp"
 #include "records.hpp"
 #include "troupe/schedules/error.hpp"
 
@@ -29,7 +30,7 @@ TEST_CASE("the others have settings") {
   CHECK(make_sink("terminal:match=gap/*,spike/*,top=3"));
   CHECK(make_sink("prometheus:127.0.0.1:0"));
   const temporary_folder folder;
-  const auto token = folder.write("token", "sesame\n");
+  const auto token = write_secret(folder, "open-sesame-please");
   CHECK(make_sink("prometheus:0.0.0.0:0,token_file=" + token));
 }
 
@@ -51,7 +52,7 @@ TEST_CASE("what isn't known is refused with what is") {
   refuses("terminal:top=0", "top is 0");
   refuses("prometheus:localhost:0,token=x", "no setting 'token'");
   refuses("prometheus:0.0.0.0:0", "give a token");
-  refuses("prometheus:localhost:0,token_file=", "no token");
+  refuses("prometheus:localhost:0,token_file=", "is empty");
   refuses("json:/no/such/folder/x", "can't be created");
   refuses("tensorboard:" + std::string(300, 'x'), "File name too long");
 }

@@ -1,0 +1,100 @@
+// What commands that talk to a live job do without its endpoint, and with a
+// hostile one.
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+#include <filesystem>
+#include <future>
+
+#include "../temporary_folder.hpp"
+#include "background_program.hpp"
+#include "troupe/engine/transport/listener.hpp"
+#include "troupe/monitors/live/frame.hpp"
+#include "troupe_program.hpp"
+
+using Catch::Matchers::ContainsSubstring;
+using namespace troupe;
+using namespace troupe::testing;
+
+namespace {
+
+/// A user whose jobs are those of the test.
+struct some_user {
+  std::string variable() const {
+    return "XDG_RUNTIME_DIR=" + (folder / "") + " ";
+  }
+  std::string job() const {
+    return fmt::format(
+      "env {} {} train --text {} --d-model 16 --layers 2 --heads 2 --seq 8 "
+      "--microbatch-size 2 --microbatches 4 --steps 100000000",
+      variable(), TROUPE_PROGRAM, text);
+  }
+  program_result run(const std::string& command) const {
+    return run_program(variable() + TROUPE_PROGRAM + " " + command);
+  }
+
+  temporary_folder folder;
+  std::string text = write_text(folder);
+};
+
+}  // namespace
+
+TEST_CASE("a job is found by itself where it is the user's only one") {
+  const some_user user;
+  const auto none = user.run("top --once");
+  CHECK(none.exit_code == 2);
+  CHECK_THAT(none.output, ContainsSubstring("no job of yours answers"));
+  const background_program first(user.job(), user.folder / "first");
+  REQUIRE(first.writes("attach with:"));
+  const auto top = user.run("top --once");
+  INFO(top.output);
+  CHECK(top.exit_code == 0);
+  CHECK_THAT(top.output, ContainsSubstring("1f1b: 2 ranks"));
+  const auto kept = user.run("attach overflow --every 10 --keep");
+  INFO(kept.output);
+  CHECK(kept.exit_code == 0);
+  CHECK_THAT(user.run("detach --list").output,
+             ContainsSubstring("1 overflow:every=10 (kept)"));
+  CHECK(user.run("detach 1").exit_code == 0);
+  CHECK(user.run("events --steps 1").exit_code == 0);
+  CHECK(user.run("attach").exit_code == 2);
+}
+
+TEST_CASE("of several jobs one is to be named") {
+  const some_user user;
+  const background_program first(user.job(), user.folder / "first");
+  const background_program second(user.job(), user.folder / "second");
+  REQUIRE(first.writes("attach with:"));
+  REQUIRE(second.writes("attach with:"));
+  const auto run = user.run("top --once");
+  INFO(run.output);
+  CHECK(run.exit_code == 2);
+  CHECK_THAT(run.output,
+             ContainsSubstring("there are 2 jobs of yours")
+               && ContainsSubstring(
+                 fmt::format("/{}.sock: 1f1b, 2 ranks, step ", first.pid()))
+               && ContainsSubstring(fmt::format("/{}.sock: ", second.pid())));
+}
+
+TEST_CASE("what an endpoint says reaches no terminal raw") {
+  const temporary_folder folder;
+  const listener at(parse_endpoint("unix:" + (folder / "s")));
+  const auto refusal =
+    frame_bytes(live_type::refusal, R"({"error":"\u001b[2J\u009b2J gone"})");
+  const auto other = std::async(std::launch::async, [&] {
+    pollfd incoming{at.handle(), POLLIN, 0};
+    ::poll(&incoming, 1, 60'000);
+    const int client = ::accept(at.handle(), nullptr, nullptr);
+    ::send(client, refusal.data(), refusal.size(), MSG_NOSIGNAL);
+    pollfd end{client, POLLIN, 0};
+    ::poll(&end, 1, 1'000);
+    ::close(client);
+  });
+  const auto run = run_troupe("top", to_text(at.where()));
+  CHECK(run.exit_code == 1);
+  CHECK_THAT(run.output, ContainsSubstring("\\x1B[2J\\xC2\\x9B2J gone"));
+  CHECK(run.output.find('\033') == std::string::npos);
+}

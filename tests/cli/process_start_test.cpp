@@ -1,0 +1,143 @@
+// What a process meets from outside: closed descriptors, signals, limits.
+#include "troupe/cli/plan/process_start.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+#include <filesystem>
+#include <sstream>
+
+#include "../files.hpp"
+#include "../temporary_folder.hpp"
+#include "background_program.hpp"
+#include "troupe_program.hpp"
+
+using Catch::Matchers::ContainsSubstring;
+using namespace troupe::testing;
+
+namespace {
+
+struct some_run {
+  std::string with(const std::string& flags) const {
+    return fmt::format(
+      "XDG_RUNTIME_DIR={} {} train --text {} --d-model 16 --layers 2 --heads 2 "
+      "--seq 8 --microbatch-size 2 --microbatches 4 {}",
+      folder / "", TROUPE_PROGRAM, text, flags);
+  }
+  int files_named(const std::string& part) const {
+    int found = 0;
+    for (const auto& each :
+         std::filesystem::recursive_directory_iterator(folder / ""))
+      found += each.path().filename().string().find(part) != std::string::npos;
+    return found;
+  }
+
+  temporary_folder folder;
+  std::string text = write_text(folder);
+  std::string output = folder / "output";
+};
+
+}  // namespace
+
+TEST_CASE("with closed descriptors nothing lands in the files of a run") {
+  const some_run at;
+  const auto log = at.folder / "log.json", csv = at.folder / "log.csv";
+  const auto run = run_program(
+    "( " + at.with("--steps 3 --log-json " + log + " --sink csv:" + csv)
+    + " <&- >&- )");
+  INFO(run.output);
+  CHECK(run.exit_code == 0);
+  std::istringstream lines(content(log));
+  int count = 0;
+  for (std::string line; std::getline(lines, line); ++count)
+    CHECK(line.starts_with('{'));
+  CHECK(count >= 3);
+  CHECK(content(csv).starts_with("step,phase,name,value\r\n"));
+}
+
+TEST_CASE("a reader that leaves ends no training, but is told of") {
+  const some_run at;
+  const auto saved = at.folder / "saved";
+  const auto run =
+    run_program("{ " + at.with("--steps 300 --save-parameters " + saved)
+                + "; echo code $? >&2; } 2> " + at.output + " | head -1");
+  const auto told = content(at.output);
+  INFO(told);
+  CHECK_THAT(told, ContainsSubstring("code 1")
+                     && ContainsSubstring("written: Broken pipe"));
+  CHECK(std::filesystem::file_size(saved) > 0);
+}
+
+TEST_CASE("a file beyond the limit is an error, and leaves no half of it") {
+  const some_run at;
+  const auto run = run_program(
+    "ulimit -f 4; "
+    + at.with("--steps 1 --save-parameters " + (at.folder / "saved")));
+  INFO(run.output);
+  CHECK(run.exit_code == 1);
+  CHECK_THAT(run.output, ContainsSubstring("File too large"));
+  CHECK(at.files_named("saved") == 0);
+}
+
+TEST_CASE("a closed terminal ends a run in order, but not under nohup") {
+  const some_run at;
+  background_program run("env " + at.with("--steps 100000000"), at.output);
+  REQUIRE(run.writes("step 1/"));
+  CHECK(run.end(SIGHUP) == 129);
+  CHECK_THAT(run.output(), ContainsSubstring("ended by SIGHUP"));
+  const some_run other;
+  background_program kept(
+    "sh -c \"trap '' HUP; exec env " + other.with("--steps 100000000") + "\"",
+    other.output);
+  REQUIRE(kept.writes("step 1/"));
+  ::kill(kept.pid(), SIGHUP);
+  CHECK(kept.end(SIGTERM) == 143);
+}
+
+TEST_CASE("Ctrl-C while processes meet says so, and leaves no socket") {
+  const some_run at;
+  background_program first(
+    "env WORLD_SIZE=2 LOCAL_WORLD_SIZE=2 RANK=0 MASTER_PORT= TROUPE_JOB=1 "
+      + at.with("--ranks 2 --steps 1"),
+    at.output);
+  REQUIRE(first.writes("waiting for process 1"));
+  REQUIRE(at.files_named(".sock") == 1);
+  CHECK(first.end(SIGINT) == 130);
+  CHECK_THAT(first.output(), ContainsSubstring("were meeting"));
+  CHECK(at.files_named(".sock") == 0);
+}
+
+TEST_CASE("a log that another job writes is refused, and loses no line") {
+  const some_run at;
+  const auto log = at.folder / "log.json";
+  background_program first(
+    "env " + at.with("--steps 100000000 --log-json " + log), at.output);
+  REQUIRE(first.writes("step 1/"));
+  const auto second = run_program(at.with("--steps 1 --log-json " + log));
+  INFO(second.output);
+  CHECK(second.exit_code == 1);
+  CHECK_THAT(second.output, ContainsSubstring("another job writes this file"));
+  first.end(SIGINT);
+  CHECK_THAT(content(log), ContainsSubstring("\"step\":1,"));
+}
+
+TEST_CASE("an empty value is refused, whatever the flag") {
+  const some_run at;
+  for (const auto* flag :
+       {"--initial", "--save-parameters", "--save-initial", "--log-json",
+        "--trace", "--timeline", "--dashboard", "--dashboard-token-file",
+        "--endpoint", "--endpoint-token-file", "--job-token-file",
+        "--rendezvous", "--monitor", "--sink", "--schedule", "--text"}) {
+    const auto run =
+      run_program(at.with(fmt::format("--steps 1 {} \"\"", flag)));
+    INFO(flag << "\n" << run.output);
+    CHECK(run.exit_code == 2);
+    CHECK_THAT(run.output, ContainsSubstring(std::string(flag) + ": ")
+                             && ContainsSubstring("is empty"));
+  }
+  const auto config = at.folder.write("config.toml", "initial = \"\"\n");
+  const auto run = run_program(at.with("--config " + config));
+  CHECK(run.exit_code == 2);
+  CHECK_THAT(run.output, ContainsSubstring("initial: the value is empty"));
+  CHECK(run_program(at.with("--steps 1 --prompt \"\"")).exit_code == 0);
+  CHECK(run_troupe("top", "--token-file \"\"").exit_code == 2);
+}

@@ -1,0 +1,95 @@
+#include "troupe/cli/train_output.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+#include <sstream>
+#include <vector>
+
+#include "../files.hpp"
+#include "../temporary_folder.hpp"
+#include "troupe_program.hpp"
+
+using Catch::Matchers::ContainsSubstring;
+using namespace troupe::testing;
+
+namespace {
+
+const std::string program = TROUPE_PROGRAM;
+const std::string tiny =
+  " --d-model 16 --layers 4 --heads 2 --seq 8 --microbatch-size 2"
+  " --microbatches 4 --steps 3 ";
+
+struct bench {
+  temporary_folder folder;
+  std::string text = write_text(folder);
+
+  auto train(const std::string& flags) const {
+    return run_program(program + " train --text " + text + tiny + flags);
+  }
+};
+
+}  // namespace
+
+TEST_CASE("a negative id is no question of the vocabulary") {
+  const bench at;
+  const std::int64_t below = -1;
+  std::string npy("\x93NUMPY\x01\x00\x36\x00", 10);
+  npy += "{'descr': '<i8', 'fortran_order': False, 'shape': (1,)}";
+  npy.resize(64, ' ');
+  npy.append(reinterpret_cast<const char*>(&below), sizeof(below));
+  const auto run = at.train("--text " + at.folder.write("below.npy", npy));
+  CHECK(run.exit_code == 1);
+  CHECK_THAT(run.output, ContainsSubstring(" has the id -1; ids are numbers "
+                                           "from 0 up"));
+}
+
+TEST_CASE("where tokens are no text, a sample is a list of ids") {
+  const bench at;
+  const auto tokens = at.folder.write("t.bin", [] {
+    std::string bytes;
+    for (int i = 0; i < 1000; ++i)
+      bytes += {static_cast<char>(i % 10), '\1'};  // 256 to 265
+    return bytes;
+  }());
+  const auto given = "--text " + tokens + " --vocabulary 300 --sample 4 ";
+  const auto run = at.train(given + "--prompt '256 257'");
+  INFO(run.output);
+  CHECK(run.exit_code == 0);
+  std::istringstream sample(run.output.substr(run.output.find("sample: ") + 8));
+  std::vector<int> ids(6);
+  for (auto& id : ids)
+    CHECK(sample >> id);
+  CHECK(ids[0] == 256);
+  CHECK(ids[1] == 257);
+  CHECK(at.train(given + "--prompt And").exit_code == 2);
+}
+
+TEST_CASE("the plain loop logs its steps as the pipelined run does") {
+  const bench at;
+  const auto log = at.folder / "log.json";
+  CHECK(at.train("--plain --log-json " + log).exit_code == 0);
+  CHECK_THAT(content(log), ContainsSubstring("\"step\":1,")
+                             && ContainsSubstring("\"loss\":"));
+}
+
+TEST_CASE("metrics without a sink are shown, and alerts once") {
+  const bench at;
+  const auto gap = at.train("--monitor gap");
+  INFO(gap.output);
+  CHECK_THAT(gap.output, ContainsSubstring("no --sink is given")
+                           && ContainsSubstring("step 1 gap/"));
+  const auto told = [&](const std::string& flags) {
+    const auto run = at.train("--monitor overflow --lr 1e30 " + flags);
+    int count = 0;
+    for (std::size_t i = 0;
+         (i = run.output.find("the first tensor that is not finite", i))
+         != std::string::npos;
+         ++i)
+      ++count;
+    INFO(run.output);
+    return count;
+  };
+  const auto once = told("");
+  CHECK(once > 0);
+  CHECK(told("--sink terminal") == once);
+}

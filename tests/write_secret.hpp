@@ -1,0 +1,19 @@
+#pragma once
+
+#include <sys/stat.h>
+
+#include <string>
+
+#include "temporary_folder.hpp"
+
+namespace troupe::testing {
+
+/// A token's file, for its owner alone; returns its path.
+inline std::string write_secret(const temporary_folder& folder,
+                                const std::string& token) {
+  auto path = folder.write("token", token + "\n");
+  ::chmod(path.c_str(), 0600);
+  return path;
+}
+
+}  // namespace troupe::testing
