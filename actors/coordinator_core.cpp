@@ -75,6 +75,7 @@ step_event coordinator_core::summary() const {
   event.begin = begin_;
   event.end = now_ns();
   event.resident_bytes = resident_bytes();
+  event.observed = settings.interest && !settings.interest->for_exempt();
   return event;
 }
 

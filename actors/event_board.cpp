@@ -19,9 +19,11 @@ std::shared_ptr<const tensor_interest> event_board::interest_in(
   bool due = false;
   for (auto& [wish, since] : all_) {
     of.push_back(wish.wants_tensors(step, phase));
-    due = due || (of.back() && ++since >= stride_);
+    due = due || (of.back() && !wish.exempt && ++since >= stride_);
   }
-  if (!due)
+  for (std::size_t i = 0; i < all_.size(); ++i)
+    of[i] = of[i] && (due || all_[i].of.exempt);
+  if (std::ranges::find(of, true) == of.end())
     return nullptr;
   for (std::size_t i = 0; i < all_.size(); ++i)
     if (of[i])

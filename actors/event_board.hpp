@@ -28,7 +28,7 @@ class event_board {
 
   /// Of the steps whose tensors a subscription wants it is shown every n-th at
   /// least; a step that is observed is shown to all who want it (the budget
-  /// monitor's).
+  /// monitor's). Those that are exempt are shown all.
   void observe_every(std::int64_t steps) { stride_ = steps; }
   std::int64_t observed_every() const { return stride_; }
 

@@ -42,8 +42,11 @@ class sieve {
     const auto* tensors = std::get_if<tensors_event>(what.get());
     if (!tensors)
       return what;
-    tensors_event part{
-      tensors->source, tensors->backward, tensors->samples, {}};
+    tensors_event part{tensors->source,
+                       tensors->backward,
+                       tensors->samples,
+                       {},
+                       tensors->for_exempt};
     bool stripped = false;
     for (const auto& record : tensors->tensors) {
       if (!wanted(record))

@@ -71,7 +71,7 @@ static void fields(Archive& with, named_value& v) {
 template <class Archive>
 static void fields(Archive& with, subscription& v) {
   with(v.ops, v.messages, v.memory, v.steps, v.warnings, v.tensors, v.needs,
-       v.names, v.every, v.first, v.last, v.validation);
+       v.names, v.every, v.first, v.last, v.validation, v.exempt);
 }
 
 template <class Archive>
@@ -110,7 +110,7 @@ template <class Archive>
 static void fields(Archive& with, step_event& v) {
   with(v.source, v.losses, v.metrics, v.gradient_norm, v.learning_rate,
        v.loss_scale, v.updated, v.tokens, v.begin, v.end, v.resident_bytes,
-       v.observe_seconds, v.monitor_seconds);
+       v.observed, v.observe_seconds, v.monitor_seconds);
 }
 
 template <class Archive>
@@ -171,7 +171,7 @@ static void fields(Archive& with, tensor_record& v) {
 
 template <class Archive>
 static void fields(Archive& with, tensors_event& v) {
-  with(v.source, v.backward, v.samples, v.tensors);
+  with(v.source, v.backward, v.samples, v.tensors, v.for_exempt);
 }
 
 template <class Archive>

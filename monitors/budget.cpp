@@ -25,7 +25,7 @@ class budget_state {
   void see(const step_event& step) {
     if (step.source.phase != phase::training)
       return;
-    const bool observed = step.observe_seconds > 0;
+    const bool observed = step.observed;
     // What is told of whole rounds: from behind one observed step on.
     if (began_) {
       spent_ += step.observe_seconds + step.monitor_seconds;
@@ -68,7 +68,9 @@ class budget_state {
     sink_->write(alert{
       source, "budget",
       fmt::format("step {}: monitors take {:.2f} % of the time (budget: {:.2f} "
-                  "%); tensors are observed in one of {} steps now",
+                  "%); tensors are observed in one of {} steps now, but for "
+                  "monitors that "
+                  "detect (overflow, retro, gradient_dump)",
                   source.step, 100 * share, 100 * options_.share, next)});
     every_ = next;
     began_ = false;

@@ -15,8 +15,9 @@ struct budget_options {
 
 /// Keeps what all monitors cost together, in the step's own threads and in
 /// theirs, below a share of the time that all steps take, by observing tensors
-/// in fewer steps. Tells when it changes how many, as an alert and as the
-/// metrics `budget/share` and `budget/observed_every`. Throws
+/// in fewer steps; not for monitors that are exempt, as what they miss is lost,
+/// and whose cost counts all the same. Tells when it changes how many, as an
+/// alert and as the metrics `budget/share` and `budget/observed_every`. Throws
 /// `invalid_argument`.
 monitor budget_monitor(const budget_options& options, std::int32_t lanes,
                        std::function<void(std::int64_t)> observe_every,

@@ -80,6 +80,7 @@ monitor gradient_dump_monitor(const gradient_dump_options& options) {
   made.wants.first = options.start;
   made.wants.last = options.end;
   made.wants.every = options.every;
+  made.wants.exempt = true;
   made.see = [options](const event& what) {
     const auto* op = std::get_if<tensors_event>(&what);
     // Replicas hold the same gradients by now.

@@ -251,6 +251,7 @@ monitor overflow_monitor(const overflow_options& options, sink_pointer sink) {
                                                  : tensor_needs::extremes;
   made.wants.names = options.match;
   made.wants.every = options.every;
+  made.wants.exempt = true;
   made.see = [state](const event& what) { state->see(what); };
   made.finish = [sink] { sink->flush(); };
   return made;

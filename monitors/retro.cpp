@@ -200,6 +200,7 @@ monitor retro_monitor(const retro_options& options, sink_pointer sink) {
                        ? tensor_needs::statistics | tensor_needs::handle
                        : tensor_needs::statistics;
   made.wants.names = options.match;
+  made.wants.exempt = true;
   made.see = [state](const event& what) { state->see(what); };
   made.finish = [sink] { sink->flush(); };
   return made;

@@ -98,6 +98,9 @@ struct tensors_event {
   /// Size of the microbatch: of the stage's first input along dimension 0.
   std::int64_t samples = 0;
   std::vector<tensor_record> tensors{};
+  /// Only for monitors that are exempt from a budget: others are not shown
+  /// this step's tensors.
+  bool for_exempt = false;
 
   /// Bytes of the records, and those that their handles keep alive.
   std::int64_t held_bytes() const;
@@ -116,6 +119,9 @@ struct step_event {
   std::int64_t begin = 0;  // host ns
   std::int64_t end = 0;
   std::int64_t resident_bytes = 0;
+  /// Whether tensors were shown to all monitors that want them, and not only to
+  /// those that are exempt from a budget.
+  bool observed = false;
   /// Time that the step's own threads spent for monitors, all ranks together.
   double observe_seconds = 0;
   /// Processor time of the monitors' own threads since the step before.

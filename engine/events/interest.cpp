@@ -1,5 +1,7 @@
 #include "troupe/engine/events/interest.hpp"
 
+#include <algorithm>
+
 namespace troupe {
 
 tensor_needs tensor_interest::needs(tensor_kind kind,
@@ -9,6 +11,10 @@ tensor_needs tensor_interest::needs(tensor_kind kind,
     if (wish.wants(kind, name))
       all = all | wish.needs;
   return all;
+}
+
+bool tensor_interest::for_exempt() const {
+  return std::ranges::all_of(subscriptions_, &subscription::exempt);
 }
 
 }  // namespace troupe

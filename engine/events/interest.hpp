@@ -15,6 +15,8 @@ class tensor_interest {
     : subscriptions_(std::move(of)) {}
 
   tensor_needs needs(tensor_kind kind, const std::string& name) const;
+  /// Whether the step's tensors are for exempt monitors alone.
+  bool for_exempt() const;
   const std::vector<subscription>& subscriptions() const {
     return subscriptions_;
   }

@@ -130,6 +130,7 @@ void observer::begin_op(const event_source& source, pass pass,
   event_.source = source;
   event_.backward = pass == pass::backward || pass == pass::forward_again;
   event_.samples = samples;
+  event_.for_exempt = interest_->for_exempt();
   calls_ = 0;
 }
 

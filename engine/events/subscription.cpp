@@ -47,8 +47,9 @@ bool subscription::covers(const event& event) const {
   if (std::holds_alternative<dropped_event>(event))
     return true;
   const auto& source = source_of(event);
-  if (std::holds_alternative<tensors_event>(event))
-    return wants_tensors(source.step, source.phase);
+  if (const auto* tensors = std::get_if<tensors_event>(&event))
+    return wants_tensors(source.step, source.phase)
+           && (exempt || !tensors->for_exempt);
   if (!covers_step(source.step))
     return false;
   if (std::holds_alternative<messages_event>(event))

@@ -25,6 +25,9 @@ struct subscription {
   std::int64_t every = 1, first = 0;
   std::int64_t last = std::numeric_limits<std::int64_t>::max();
   bool validation = false;  // tensors of evaluations as well
+  /// Tensors of all those steps, also where a budget lets others see fewer: for
+  /// what would miss what it looks for.
+  bool exempt = false;
 
   bool covers_step(std::int64_t step) const;
   /// Whether tensors of that step are wanted at all.

@@ -73,6 +73,7 @@ json parts_of(const step_event& what) {
           {"begin", what.begin},
           {"end", what.end},
           {"resident_bytes", what.resident_bytes},
+          {"observed", what.observed},
           {"observe_seconds", json_number(what.observe_seconds)},
           {"monitor_seconds", json_number(what.monitor_seconds)}};
 }
@@ -152,6 +153,7 @@ step_event read_step(const json& value) {
   read_whole(value, "begin", made.begin);
   read_whole(value, "end", made.end);
   read_whole(value, "resident_bytes", made.resident_bytes);
+  made.observed = flag_of(value, "observed");
   made.observe_seconds = number_of(value, "observe_seconds");
   made.monitor_seconds = number_of(value, "monitor_seconds");
   return made;

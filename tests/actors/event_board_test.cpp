@@ -36,6 +36,29 @@ TEST_CASE("a budget takes the same share from those who look seldom") {
   CHECK(both[1] >= 20);
 }
 
+TEST_CASE("who is exempt sees all, also where a budget lets others see fewer") {
+  event_board board;
+  auto exempt = activations(0, 1);
+  exempt.exempt = true;
+  board.observe_every(4);
+  board.set({activations(0, 1), exempt});
+  int for_all = 0, for_exempt = 0;
+  for (std::int64_t step = 1; step <= 120; ++step) {
+    const auto wish = board.wish_for(step, phase::training);
+    REQUIRE(wish.interest);
+    ++(wish.interest->for_exempt() ? for_exempt : for_all);
+    CHECK(wish.interest->subscriptions().size()
+          == (wish.interest->for_exempt() ? 1 : 2));
+  }
+  CHECK(for_all == 30);
+  CHECK(for_exempt == 90);
+  tensors_event some;
+  some.source.step = 1;
+  some.for_exempt = true;
+  CHECK(exempt.covers(some));
+  CHECK_FALSE(activations(0, 1).covers(some));
+}
+
 TEST_CASE("the same wishes are the same object, until somebody comes or goes") {
   event_board board;
   board.set({activations(0, 1)});

@@ -7,6 +7,7 @@
 #include "fixture_g.hpp"
 #include "recording_sink.hpp"
 #include "troupe/monitors/gap.hpp"
+#include "troupe/monitors/overflow.hpp"
 #include "troupe/schedules/error.hpp"
 
 using namespace troupe;
@@ -23,6 +24,7 @@ struct budget_run {
     for (int i = 0; i < count; ++i) {
       auto step = step_with(++number, 1);
       const bool shown = number % every == 0 && number % monitor_interval == 0;
+      step.observed = shown;
       step.observe_seconds = shown ? cost : 0;
       budget.see(step);
     }
@@ -91,6 +93,23 @@ TEST_CASE("observing in fewer steps reaches the other monitors") {
   CHECK(sink->steps.size() == 2);
   CHECK(sink->steps.contains(3));
   CHECK(sink->steps.contains(6));
+}
+
+TEST_CASE("a monitor that detects sees the steps that a budget leaves out") {
+  auto sink = std::make_shared<recording_sink>();
+  trainer run(model_g(), options_g(2, 1));
+  run.attach(gap_monitor({}, sink));
+  overflow_options options;
+  options.trace = {3};  // of step 4, which the budget leaves out
+  std::string traced;
+  options.print = [&](const std::string& text) { traced += text; };
+  run.attach(overflow_monitor(options, sink));
+  run.observe_every(3);
+  for (int i = 0; i < 7; ++i)
+    run.step(source_g(1));
+  run.finish_monitors();
+  CHECK(sink->steps.size() == 2);  // the gap monitor's
+  CHECK_THAT(traced, Catch::Matchers::ContainsSubstring("output"));
 }
 
 TEST_CASE("a budget that can't be kept is refused") {

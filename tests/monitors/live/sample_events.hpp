@@ -43,6 +43,7 @@ inline std::vector<event> sample_events(std::mt19937_64& random) {
   step.updated = random() % 2 == 0;
   step.tokens = whole();
   step.begin = whole();
+  step.observed = random() % 2 == 0;
   step.observe_seconds = any();
   return {
     ops_event{source, {{1, 2, whole(), whole(), whole()}, {3, 4, 5, 6, 7}}},
