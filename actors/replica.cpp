@@ -1,5 +1,7 @@
 #include "troupe/actors/replica.hpp"
 
+#include "troupe/engine/stage/layer_sequence.hpp"
+
 namespace troupe {
 
 parameter_list parameters_of(const replica& stages) {

@@ -8,6 +8,8 @@
 
 namespace troupe {
 
+class layer_sequence;
+
 /// The layers of each stage; null where they live in other processes.
 using replica = std::vector<std::shared_ptr<layer_sequence>>;
 

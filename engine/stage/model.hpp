@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "troupe/engine/device/tensor.hpp"
+
 namespace troupe {
 
 class stage_module;

@@ -8,7 +8,7 @@
 namespace troupe {
 
 struct endpoint_options {
-  live_powers powers;
+  live_powers powers{};
   /// What clients must know; for tcp required, of 16 characters or more. It
   /// never travels.
   std::string token{};

@@ -3,6 +3,7 @@
 
 #include "small_model.hpp"
 #include "troupe/engine/device/memory.hpp"
+#include "troupe/engine/stage/stage_module.hpp"
 
 using namespace troupe;
 using namespace troupe::testing;

@@ -5,6 +5,7 @@
 
 #include "../engine/transport/joined_meshes.hpp"
 #include "small_model.hpp"
+#include "troupe/engine/stage/stage_module.hpp"
 #include "troupe/schedules/error.hpp"
 
 using namespace troupe;

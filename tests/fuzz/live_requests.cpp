@@ -40,10 +40,17 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data,
     const auto request = parse_json(text);
     const auto to = std::make_shared<outbox>(1 << 16, [] {});
     monitor_desk desk(powers());
-    for (int times = 0; times < 2; ++times)
-      json_text(desk.answer(1, to, request)());
-    desk.client_left(1)();
-    desk.detach_all()();
+    const auto run = [](const std::function<void()>& detach) {
+      if (detach)
+        detach();
+    };
+    for (int times = 0; times < 2; ++times) {
+      const auto reply = desk.answer(1, to, request);
+      json_text(reply.slow ? reply.slow() : reply.answer);
+      run(reply.tidy);
+    }
+    run(desk.client_left(1));
+    run(desk.detach_all());
     const auto wants = subscription_of(request);
     testing::require(json_of(subscription_of(json_of(wants)))
                      == json_of(wants));
