@@ -79,7 +79,7 @@ class meeting {
                                place_.process));
         });
     }
-    return false;
+    return ready.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
   }
 
   void open() {

@@ -282,7 +282,7 @@ TEST_CASE("observed tensors reach a monitor under their unsplit names") {
   const auto id = deeper.attach(watcher);
   deeper.step(small_text());
   deeper.detach(id);
-  CHECK(names->size() == 4 * 4);
+  CHECK(names->size() == 4 * 6);
   for (const auto* expected :
        {"blocks.3.mlp.up", "blocks.3.mlp.up'", "blocks.3.mlp.act",
         "blocks.3.mlp.act'", "blocks.3.mlp.down", "blocks.3.mlp.down'"})

@@ -55,12 +55,12 @@ TEST_CASE("top shows a live run once, and its ranks") {
   const auto seen = run_troupe("top", at.where(), "--once");
   INFO(seen.output);
   CHECK(seen.exit_code == 0);
-  CHECK_THAT(
-    seen.output,
-    ContainsSubstring("1f1b: 2 ranks, 2 stages, 4 microbatches, 8 "
-                      "messages a step")
-      && ContainsSubstring("/100000000 loss ") && ContainsSubstring(" % (plan ")
-      && ContainsSubstring("     0B3 ") && ContainsSubstring("     1B3 "));
+  CHECK_THAT(seen.output,
+             ContainsSubstring("1f1b: 2 ranks, 2 stages, 4 microbatches, 8 "
+                               "messages a step")
+               && ContainsSubstring("/100000000 loss ")
+               && ContainsSubstring("(plan ") && ContainsSubstring("     0B3 ")
+               && ContainsSubstring("     1B3 "));
   CHECK(seen.output.find('\033') == std::string::npos);
 }
 

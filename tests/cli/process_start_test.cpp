@@ -83,7 +83,8 @@ TEST_CASE("a closed terminal ends a run in order, but not under nohup") {
   background_program run("env " + at.with("--steps 100000000"), at.output);
   REQUIRE(run.writes("step 1/"));
   CHECK(run.end(SIGHUP) == 129);
-  CHECK_THAT(run.output(), ContainsSubstring("ended by SIGHUP"));
+  CHECK_THAT(run.output(),
+             ContainsSubstring("its terminal was closed (SIGHUP)"));
   const some_run other;
   background_program kept(
     "sh -c \"trap '' HUP; exec env " + other.with("--steps 100000000") + "\"",
@@ -96,7 +97,7 @@ TEST_CASE("a closed terminal ends a run in order, but not under nohup") {
 TEST_CASE("Ctrl-C while processes meet says so, and leaves no socket") {
   const some_run at;
   background_program first(
-    "env WORLD_SIZE=2 LOCAL_WORLD_SIZE=2 RANK=0 MASTER_PORT= TROUPE_JOB=1 "
+    "env WORLD_SIZE=2 LOCAL_WORLD_SIZE=2 RANK=0 TROUPE_JOB=1 "
       + at.with("--ranks 2 --steps 1"),
     at.output);
   REQUIRE(first.writes("waiting for process 1"));

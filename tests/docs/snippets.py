@@ -112,6 +112,8 @@ class Runner:
         if command in ("top", "attach", "events", "detach"):
             words = [re.sub(r"^(unix:\S+|ENDPOINT)$", self.live_job(), word)
                      for word in words]
+            if self.endpoint not in words:
+                words.insert(1, self.endpoint)
             return self.attached(place, words)
         self.call(place, [self.troupe, *words])
 
