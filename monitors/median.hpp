@@ -4,7 +4,7 @@
 
 namespace troupe {
 
-/// The middle one, or the lower of two; of at least one value.
+/// The middle one, or the mean of two; of at least one value.
 double median_of(std::vector<double> values);
 
 }  // namespace troupe

@@ -101,7 +101,7 @@ TEST_CASE("Ctrl-C while processes meet says so, and leaves no socket") {
       + at.with("--ranks 2 --steps 1"),
     at.output);
   REQUIRE(first.writes("waiting for process 1"));
-  REQUIRE(at.files_named(".sock") == 1);
+  REQUIRE(at.files_named(".sock") >= 1);
   CHECK(first.end(SIGINT) == 130);
   CHECK_THAT(first.output(), ContainsSubstring("were meeting"));
   CHECK(at.files_named(".sock") == 0);

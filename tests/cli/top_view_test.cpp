@@ -62,7 +62,7 @@ TEST_CASE("top shows messages in flight, waits and memory by rank") {
   view.add(memory_event{of_rank(1), 200 << 20, 0, 0});
   end_step(view);
   const auto text = view.text(false);
-  CHECK_THAT(text, ContainsSubstring("at most 2\n  messages in flight"));
+  CHECK_THAT(text, ContainsSubstring("at most 2\nmessages in flight"));
   CHECK_THAT(text, ContainsSubstring("recv MiB  wait ms    MiB\n")
                      && ContainsSubstring("    0.25    1.500    300\n")
                      && ContainsSubstring("    1.50    2.000    200\n"));
@@ -105,7 +105,7 @@ TEST_CASE("top's columns are those of the last step alone") {
   end_step(view);
   end_step(view);
   CHECK_THAT(view.text(false),
-             ContainsSubstring("at most 0\n  messages in flight")
+             ContainsSubstring("at most 0\nmessages in flight")
                && ContainsSubstring("    0.00    0.000      0\n")
                && !ContainsSubstring("    1.00    1.000"));
 }
