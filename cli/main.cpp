@@ -7,7 +7,6 @@
 #include <filesystem>
 
 #include "troupe/cli/attach_arguments.hpp"
-
 #include "troupe/cli/attach_command.hpp"
 #include "troupe/cli/certificates_command.hpp"
 #include "troupe/cli/config_file.hpp"

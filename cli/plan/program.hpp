@@ -18,8 +18,8 @@ inline constexpr int wrong_usage = 2;
 std::unique_ptr<CLI::App> make_app();
 
 /// Parses the arguments, which runs their command, and returns the exit code.
-/// Wrong usage is told on standard error: unknown commands and flags with what
-/// may have been meant. Whatever a command throws passes through.
+/// Reports wrong usage on standard error, and suggests names close to unknown
+/// commands and flags. Exceptions of commands pass through.
 int run_command(CLI::App& app, const argument_list& arguments);
 
 /// Runs a program's work. Tells on standard error what it throws, and returns
