@@ -70,7 +70,7 @@ function(troupe_programs folder)
 endfunction()
 
 # Gives a target the precompiled header of a kind: torch or actors. The first
-# target that asks builds it, the others reuse it.
+# target to use it builds it, the others reuse it.
 function(troupe_precompile target kind)
   if(kind)
     target_precompile_headers(${target} REUSE_FROM troupe_pch_${kind})
@@ -87,8 +87,8 @@ function(troupe_precompiled_header kind)
   target_precompile_headers(${target} PRIVATE ${arg_HEADERS})
 endfunction()
 
-# A target check_headers: compiles every header of a component alone, with the
-# flags of those who use the component and no precompiled header.
+# A target check_headers: compiles every header of a component alone, with its
+# users' flags and no precompiled header.
 function(troupe_header_checks name folder)
   file(GLOB headers CONFIGURE_DEPENDS RELATIVE ${PROJECT_SOURCE_DIR}
     ${PROJECT_SOURCE_DIR}/${folder}/*.hpp)

@@ -1,11 +1,11 @@
-# What runs on GPUs: a library of its own, libtroupe_cuda.so, that programs
-# load where there is a GPU (engine/device/load_accelerator.hpp). Here: whether
-# it is built, the compiler, and the imported targets torch::cuda, cuda::runtime
-# and cuda::nccl.
+# The code for GPUs: a separate library, libtroupe_cuda.so, that programs load
+# if there is a GPU (engine/device/load_accelerator.hpp). This file decides
+# whether it is built, and sets the compiler and the imported targets
+# torch::cuda, cuda::runtime and cuda::nccl.
 #
-# TROUPE_CUDA_ROOT, a variable or of the environment: a folder with bin/nvcc,
-# include and lib of CUDA 13, and NCCL's nccl.h and libnccl.so.2 within them or
-# in NCCL_ROOT. Otherwise the cache that scripts/setup fills.
+# TROUPE_CUDA_ROOT, a CMake or environment variable: a folder with bin/nvcc,
+# include and lib of CUDA 13, and NCCL's nccl.h and libnccl.so.2 in it or in
+# NCCL_ROOT. The default is the cache that scripts/setup fills.
 if(NOT TROUPE_CUDA_ROOT AND DEFINED ENV{TROUPE_CUDA_ROOT})
   set(TROUPE_CUDA_ROOT $ENV{TROUPE_CUDA_ROOT})
 endif()
@@ -29,8 +29,8 @@ if(NOT TROUPE_NVCC)
     "TROUPE_CUDA_ROOT, or turn TROUPE_CUDA off.")
 endif()
 
-# Machine code for all that CUDA 13.0 knows from compute capability 8.0 on,
-# and for later ones what a driver can translate.
+# Machine code for all devices known to CUDA 13.0 from compute capability 8.0
+# on, and code that a driver can translate for later ones.
 set(TROUPE_CUDA_ARCHITECTURES
   80-real 86-real 87-real 88-real 89-real 90-real 100-real 103-real 110-real
   120-real 121

@@ -1,5 +1,5 @@
-# libtroupe_cuda.so of engine/cuda/. What programs see of it is in
-# engine/device/: nothing links it. troupe::cuda is for its headers.
+# libtroupe_cuda.so from engine/cuda/. Its interface to programs is in
+# engine/device/: nothing links it. troupe::cuda provides its headers.
 set(folder ${PROJECT_SOURCE_DIR}/engine/cuda)
 add_library(troupe_cuda_headers INTERFACE)
 add_library(troupe::cuda ALIAS troupe_cuda_headers)
@@ -7,8 +7,8 @@ target_link_libraries(troupe_cuda_headers INTERFACE
   troupe::device torch::cuda cuda::nccl)
 troupe_header_checks(cuda engine/cuda)
 
-# Kernels know nothing of LibTorch. No contraction to fused multiply-adds: the
-# device gives the bits that the tests compute on the host.
+# Kernels don't use LibTorch. No contraction to fused multiply-adds: the device
+# must give the bits that the tests compute on the host.
 file(GLOB sources CONFIGURE_DEPENDS ${folder}/*.cu)
 add_library(troupe_cuda_kernels OBJECT ${sources})
 target_include_directories(troupe_cuda_kernels PRIVATE ${troupe_include})
@@ -18,8 +18,8 @@ target_compile_options(troupe_cuda_kernels PRIVATE
   "-Xcompiler=-Wall,-Wextra,-Wshadow=local"
   $<$<BOOL:${TROUPE_WERROR}>:--Werror=all-warnings>)
 
-# RPATH rather than RUNPATH, as it holds for the libraries that these need in
-# turn: those of NVIDIA that LibTorch's want need not be there to link.
+# RPATH rather than RUNPATH, as it also applies to these libraries' own
+# dependencies: NVIDIA's libraries for LibTorch need not be present to link.
 file(GLOB sources CONFIGURE_DEPENDS ${folder}/*.cpp)
 add_library(troupe_cuda MODULE ${sources}
   $<TARGET_OBJECTS:troupe_cuda_kernels>)

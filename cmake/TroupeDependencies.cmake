@@ -1,4 +1,4 @@
-# What other projects provide.
+# Third-party dependencies.
 include(TroupeCache)
 find_package(Threads REQUIRED)
 find_package(fmt REQUIRED)
@@ -8,7 +8,7 @@ if(TROUPE_TESTS)
   find_package(Catch2 3 REQUIRED HINTS ${TROUPE_CACHE}/catch2-3.7.1)
 endif()
 
-# The program wants these two; libraries of plans alone do without.
+# The program needs these two; libraries of plans alone don't.
 set(needed REQUIRED)
 if(TROUPE_PLAN_ONLY)
   set(needed QUIET)

@@ -1,9 +1,9 @@
 # troupe_fuzz(DIRECTORY folder HARNESS files DEPENDS targets [SOURCES files]
 #             [PCH kind] [NEEDS targets])
-# Of every other .cpp file of the folder, which has LLVMFuzzerTestOneInput:
+# For every other .cpp file of the folder, with LLVMFuzzerTestOneInput, makes:
 #   - its part of the test program tests/fuzz, which replays its corpus;
-#   - with TROUPE_FUZZ a program bin/fuzz/NAME, led by libFuzzer.
-# SOURCES are compiled with them: what no component holds.
+#   - with TROUPE_FUZZ a program bin/fuzz/NAME, driven by libFuzzer.
+# SOURCES are compiled with them: sources that are in no component.
 if(TROUPE_FUZZ)
   find_program(CLANG_PROGRAM NAMES clang clang-19 clang-16 clang-15 clang-14)
   if(NOT CLANG_PROGRAM)
@@ -74,9 +74,9 @@ ${listed}
   troupe_discover(fuzz "[.full]" LABELS full TIMEOUT 3600)
 endfunction()
 
-# g++ knows no -fsanitize=fuzzer; but what it calls in each block and at each
-# comparison, coverage.cpp and libFuzzer take. Its own empty definition of the
-# first is passed over.
+# g++ lacks -fsanitize=fuzzer; coverage.cpp and libFuzzer define the callbacks
+# that it inserts in each block and at each comparison. libFuzzer's own empty
+# definition of the first is ignored.
 function(troupe_fuzz_programs names)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "DIRECTORY;PCH"
     "HARNESS;DEPENDS;SOURCES;NEEDS")

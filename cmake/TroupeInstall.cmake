@@ -1,6 +1,6 @@
-# cmake --install gives a package: headers in include/troupe, libraries, the
-# program, and what find_package(troupe) needs. Components that need neither
-# LibTorch nor CAF are exported apart, so that they can be used alone.
+# cmake --install makes a package: headers in include/troupe, libraries, the
+# program, and the files for find_package(troupe). Components that need neither
+# LibTorch nor CAF are exported separately, so that they can be used alone.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 set(troupe_package_folder ${CMAKE_INSTALL_LIBDIR}/cmake/troupe)

@@ -1,4 +1,4 @@
-# The dashboard's page: HTML, style and scripts in one file, inside of the
+# The dashboard's page: HTML, style and scripts in one file, embedded in the
 # program. Run as a script (cmake -P), this file writes that source; included,
 # it adds the rule that does so to the component.
 set(parts page.html style.css draw.js curves.js timeline.js heat_map.js

@@ -1,7 +1,7 @@
 # The components that need LibTorch and CAF, the program, examples, benchmarks.
-# Most files know tensors alone; some actors' messages; few LibTorch's modules,
-# whose header takes longer than all others.
-# (LibTorch's logging has a macro CHECK, which Catch2's has to come after.)
+# Most files only need tensors; some need actors' messages; few need LibTorch's
+# modules, whose header compiles slowest.
+# (LibTorch's logging has a macro CHECK; Catch2's must be defined after it.)
 set(standard <algorithm> <chrono> <filesystem> <functional> <map> <memory>
   <mutex> <optional> <string> <vector> <fmt/format.h> <fmt/ranges.h>)
 troupe_precompiled_header(tensors DEPENDS torch::cpu fmt::fmt
@@ -10,13 +10,14 @@ troupe_precompiled_header(modules DEPENDS torch::cpu fmt::fmt
   HEADERS ${standard} <c10/util/Logging.h> <ATen/TensorOperators.h>
     <torch/nn/module.h>
     <torch/csrc/autograd/custom_function.h>)
+set(of_actors ${standard} <spdlog/spdlog.h> <nlohmann/json.hpp>
+  <c10/util/Logging.h> <ATen/TensorOperators.h>
+  <caf/actor_system.hpp> <caf/actor_system_config.hpp>
+  <caf/event_based_actor.hpp> <caf/init_global_meta_objects.hpp>
+  <caf/scoped_actor.hpp>)
 troupe_precompiled_header(actors
   DEPENDS torch::cpu fmt::fmt CAF::core spdlog::spdlog
-  HEADERS ${standard} <spdlog/spdlog.h> <nlohmann/json.hpp>
-    <c10/util/Logging.h> <ATen/TensorOperators.h>
-    <caf/actor_system.hpp> <caf/actor_system_config.hpp>
-    <caf/event_based_actor.hpp> <caf/init_global_meta_objects.hpp>
-    <caf/scoped_actor.hpp>)
+  HEADERS ${of_actors})
 
 troupe_component(device DIRECTORY engine/device
   DEPENDS troupe::schedules torch::cpu ${CMAKE_DL_LIBS} PCH tensors)
@@ -41,8 +42,8 @@ troupe_component(actors DIRECTORY actors
   DEPENDS troupe::plan troupe::data troupe::checkpoint troupe::transport
     CAF::core spdlog::spdlog PCH actors)
 
-# Actors with faked stages. Nothing further can be run by the thread sanitizer,
-# as LibTorch is not built with it.
+# Actors with fake stages. The thread sanitizer can't run more than these, as
+# LibTorch is not built with it.
 troupe_tests(pipeline DIRECTORY tests/actors/pipeline
   DEPENDS troupe::actors PCH actors)
 if(TROUPE_SANITIZER STREQUAL thread)
@@ -64,8 +65,11 @@ troupe_component(dashboard DIRECTORY monitors/dashboard
 include(TroupePage)
 
 # The commands that need LibTorch.
+troupe_precompiled_header(runtime_commands
+  DEPENDS torch::cpu fmt::fmt CAF::core spdlog::spdlog CLI11::CLI11
+  HEADERS ${of_actors} <CLI/CLI.hpp>)
 file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/cli/*.cpp)
-troupe_program(troupe-runtime SOURCES ${sources} PCH actors
+troupe_program(troupe-runtime SOURCES ${sources} PCH runtime_commands
   DEPENDS troupe::plan_commands troupe::dashboard troupe::live troupe::launch
     troupe::models tomlplusplus::tomlplusplus)
 add_dependencies(troupe troupe-runtime)
@@ -84,6 +88,15 @@ if(TROUPE_BENCH)
   target_link_libraries(bench_links PRIVATE OpenSSL::SSL)
 endif()
 
+# For tests that train: Catch2 and LibTorch's modules too.
+if(TROUPE_TESTS)
+  troupe_precompiled_header(trainings
+    DEPENDS torch::cpu fmt::fmt CAF::core spdlog::spdlog Catch2::Catch2
+    HEADERS ${of_actors} <torch/nn/module.h>
+      <catch2/catch_test_macros.hpp>
+      <catch2/matchers/catch_matchers_exception.hpp>
+      <catch2/matchers/catch_matchers_string.hpp>)
+endif()
 foreach(name device transport launch events data checkpoint)
   troupe_tests(${name} DIRECTORY tests/engine/${name}
     DEPENDS troupe::${name} troupe::models PCH tensors)
@@ -106,10 +119,10 @@ if(TROUPE_CUDA)
   endif()
 endif()
 troupe_tests(actors DIRECTORY tests/actors
-  DEPENDS troupe::actors troupe::models PCH actors)
+  DEPENDS troupe::actors troupe::models PCH trainings)
 if(TROUPE_CUDA)
   troupe_tests(gpu_training DIRECTORY tests/actors/gpu
-    DEPENDS troupe::actors troupe::models PCH actors NEEDS ${plugin})
+    DEPENDS troupe::actors troupe::models PCH trainings NEEDS ${plugin})
   if(TROUPE_TESTS)
     target_sources(tests_gpu_training PRIVATE
       tests/actors/device_trainings.cpp tests/actors/disturbed_accelerator.cpp
@@ -118,13 +131,13 @@ if(TROUPE_CUDA)
   endif()
 endif()
 troupe_tests(monitors DIRECTORY tests/monitors
-  DEPENDS troupe::monitors troupe::models PCH actors)
+  DEPENDS troupe::monitors troupe::models PCH trainings)
 troupe_tests(sinks DIRECTORY tests/monitors/sinks
   DEPENDS troupe::sinks PCH actors)
 troupe_tests(live DIRECTORY tests/monitors/live
-  DEPENDS troupe::live troupe::models PCH actors)
+  DEPENDS troupe::live troupe::models PCH trainings)
 troupe_tests(dashboard DIRECTORY tests/monitors/dashboard
-  DEPENDS troupe::dashboard troupe::models PCH actors)
+  DEPENDS troupe::dashboard troupe::models PCH trainings)
 troupe_tests(cli DIRECTORY tests/cli DEPENDS troupe::sinks troupe::live
   troupe::plan_commands PCH actors NEEDS troupe)
 if(TROUPE_TESTS)

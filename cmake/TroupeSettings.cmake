@@ -15,10 +15,10 @@ if(NOT CMAKE_BUILD_TYPE)
   set(CMAKE_BUILD_TYPE Release CACHE STRING "" FORCE)
 endif()
 
-# A target that every target of this project links: flags that are no part of
+# A target that every target of this project links: flags that are not part of
 # the package.
 add_library(troupe_flags INTERFACE)
-# LibTorch's headers then include the operators that they use, not all.
+# Makes LibTorch's headers include only the operators that they use.
 target_compile_definitions(troupe_flags INTERFACE AT_PER_OPERATOR_HEADERS)
 target_compile_options(troupe_flags INTERFACE
   -Wall -Wextra -Wpedantic -Wshadow=local -Wnon-virtual-dtor
@@ -28,24 +28,24 @@ if(TROUPE_SANITIZER)
   add_compile_options(-fsanitize=${TROUPE_SANITIZER} -fno-omit-frame-pointer)
   add_link_options(-fsanitize=${TROUPE_SANITIZER})
   if(TROUPE_SANITIZER STREQUAL thread)
-    # Boost.Asio has fences, which gcc's thread sanitizer does not see.
+    # Boost.Asio has fences, which gcc's thread sanitizer doesn't support.
     add_compile_options(-Wno-tsan)
   endif()
 endif()
 
-# Of everything, before any target: what guides the fuzzers.
+# Coverage for the fuzzers, in everything, so set before any target.
 if(TROUPE_FUZZ)
   add_compile_options(-fsanitize-coverage=trace-pc,trace-cmp)
 endif()
 
-# Headers and sources lie side by side; this link gives them the include path
-# that they have when installed: troupe/schedules/op.hpp.
+# Headers and sources are in the same folders; this link provides the include
+# path of an installation: troupe/schedules/op.hpp.
 set(troupe_include ${PROJECT_BINARY_DIR}/include)
 file(MAKE_DIRECTORY ${troupe_include})
 file(CREATE_LINK ${PROJECT_SOURCE_DIR} ${troupe_include}/troupe SYMBOLIC)
 
-# A second clone elsewhere on the machine hits the first one's cache, with
-# precompiled headers too.
+# Lets a second clone elsewhere on the machine use the first one's cache, also
+# with precompiled headers.
 find_program(CCACHE_PROGRAM ccache)
 if(CCACHE_PROGRAM AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env

@@ -1,4 +1,4 @@
-# The code blocks of README.md and docs/: C++ is compiled, by the target
+# The code blocks of README.md and docs/: C++ is compiled by the target
 # tests_docs; the rest is run by the test "docs: code blocks".
 find_package(Python3 COMPONENTS Interpreter REQUIRED)
 set(script ${PROJECT_SOURCE_DIR}/tests/docs/snippets.py)

@@ -1,5 +1,5 @@
-# The inner loops of engine/events/statistics.hpp: one code, compiled for
-# several instruction sets; a machine takes the best that it can run. All give
+# The inner loops of engine/events/statistics.hpp: the same code, compiled for
+# several instruction sets; a machine uses the best that it supports. All give
 # the same bits, hence no contraction to fused multiply-adds.
 set(folder ${PROJECT_SOURCE_DIR}/engine/events)
 

@@ -1,13 +1,13 @@
 # troupe_tests(NAME DIRECTORY folder DEPENDS targets [PCH kind] [NEEDS targets])
 # makes the Catch2 executable tests/NAME of the folder's .cpp files, with a
 # CTest entry for each test case, labelled NAME. Test cases tagged
-#   [serial]  run with nothing beside them,
+#   [serial]  run alone,
 #   [.full]   are labelled full and run by scripts/test --full only.
 if(TROUPE_TESTS)
   enable_testing()
   include(Catch)
-  # What tests know of their surroundings; in a header of its own, as paths in
-  # compiler flags would keep another clone from hitting this one's ccache.
+  # Paths that tests need; in a header, as paths in compiler flags would keep
+  # another clone from using this one's ccache.
   set(cuda_code "")
   if(TROUPE_CUDA AND NOT TROUPE_PLAN_ONLY)
     set(cuda_code "${TROUPE_CUDA_ARCHITECTURES}")
@@ -32,6 +32,8 @@ function(troupe_tests name)
   set(target tests_${name})
   troupe_program(${target} OUTPUT tests/${name} SOURCES ${sources}
     DEPENDS ${arg_DEPENDS} Catch2::Catch2WithMain PCH "${arg_PCH}")
+  # Tests spend their time in the libraries: less optimisation compiles faster.
+  target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)
   if(arg_NEEDS)
     add_dependencies(${target} ${arg_NEEDS})
   endif()

@@ -1,8 +1,8 @@
-# torch::c10 and torch::cpu, of the wheel's LibTorch or of the user's.
+# torch::c10 and torch::cpu, from the wheel's LibTorch or the user's.
 # (LibTorch's own find_package fails without nvcc and in C++20.)
 #
-# Torch_DIR, a variable or of the environment: the root of a LibTorch, or its
-# share/cmake/Torch. Otherwise the cache that scripts/setup fills.
+# Torch_DIR, a CMake or environment variable: the root of a LibTorch, or its
+# share/cmake/Torch. The default is the cache that scripts/setup fills.
 set(TROUPE_TORCH_VERSION 2.11.0)
 if(NOT Torch_DIR AND DEFINED ENV{Torch_DIR})
   set(Torch_DIR $ENV{Torch_DIR})
@@ -17,7 +17,7 @@ if(NOT TROUPE_TORCH_ROOT)
 endif()
 cmake_path(NORMAL_PATH TROUPE_TORCH_ROOT)
 
-# Behind the system's folders: LibTorch brings headers of fmt and others.
+# After the system's folders: LibTorch bundles headers of fmt and others.
 function(troupe_torch_library name file)
   if(NOT TARGET torch::${name})
     add_library(torch::${name} SHARED IMPORTED)
