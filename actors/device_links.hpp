@@ -46,8 +46,9 @@ class device_links {
   /// Tensors of the forms that were announced, there at `ready`.
   tensor_list receive(const envelope& announced, const std::string& op,
                       event_handle& ready);
-  /// Zeros for the gradients that are missing: all replicas make the same
-  /// calls, whichever gradients they have.
+  /// Fills missing gradients with zeros, so that all replicas make the same
+  /// calls. A parameter that no replica used is thereby updated too: its
+  /// momentum and weight decay apply, unlike without replicas.
   static void complete(const tensor_list& parameters);
   /// Averages gradients over the replicas of a stage, in place; returns when
   /// they are there. Null: its replicas live in one process.
@@ -67,8 +68,8 @@ class device_links {
   struct link {
     std::string name;
     std::unique_ptr<communicator> calls;
-    /// Of an edge: a send blocks its stream until it is received, so that two
-    /// edges on one could wait for each other.
+    /// One for each edge: a send blocks its stream until it is received, so
+    /// that two edges on one stream could wait for each other.
     std::unique_ptr<device_stream> stream;
     communicator_watch watch;
     std::timed_mutex mutex = {};  // a call may take its time on the host

@@ -14,7 +14,7 @@ bool is_own(const std::string& argument) {
          || argument.starts_with("--token-file=");
 }
 
-/// "--abort-after=3" or "--abort-after", "3" as "abort_after=3".
+/// Turns "--abort-after=3", or "--abort-after" and "3", into "abort_after=3".
 std::string setting_of(const std::string& flag, const std::string& value) {
   const auto equals = flag.find('=');
   auto key = flag.substr(2, equals == std::string::npos ? equals : equals - 2);

@@ -5,7 +5,7 @@
 
 namespace troupe::cli {
 
-/// Folds what stands behind a monitor's name into its spec: `ENDPOINT overflow
+/// Folds settings after a monitor's name into its spec: `ENDPOINT overflow
 /// --match 'blocks.*' --abort-after 3` gives `ENDPOINT
 /// overflow:match=blocks.*,abort_after=3`. A flag without a value is true.
 /// Flags of `troupe attach` itself stay. Throws `invalid_argument` for a

@@ -77,7 +77,7 @@ void print_found(const live_message& message) {
   std::fflush(stdout);
 }
 
-/// Throws what ended a monitor, unless it was the run's end or its own wish.
+/// Throws the error that ended a monitor; none for the run's or its own end.
 void check_end(const live_message& message) {
   const auto reason = text_of(message.content, "reason");
   if (reason.empty())
@@ -99,7 +99,7 @@ void print_all(live_client& client, std::set<std::int64_t> ids) {
   spdlog::info("nothing is attached any more");
 }
 
-/// All, or none.
+/// Attaches all monitors, or none.
 std::vector<std::int64_t> attach_all(live_client& client,
                                      const attach_options& options) {
   std::vector<std::int64_t> ids;

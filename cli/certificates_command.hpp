@@ -4,8 +4,8 @@
 
 namespace troupe::cli {
 
-/// `troupe certificates`: makes what the processes of a job on several
-/// machines show each other. Throws `troupe::error`.
+/// `troupe certificates`: makes the credentials of a job's processes on several
+/// machines. Throws `troupe::error`.
 void add_certificates_command(CLI::App& app);
 
 }  // namespace troupe::cli

@@ -28,7 +28,7 @@ std::string type_name(const toml::node& value) {
   return name.str();
 }
 
-/// What a flag takes, as CLI11 names the type of its variable.
+/// A flag's kind, from CLI11's type name of its variable.
 bool is_flag(const CLI::Option& option) {
   return option.get_items_expected_max() == 0;
 }
@@ -67,7 +67,7 @@ std::string text_of(const toml::node& value) {
   return value.as_string()->get();
 }
 
-/// Why the flag refuses the value; empty where it takes it.
+/// Why the flag refuses the value; empty if it accepts it.
 std::string complaint(CLI::Option& option, std::string text) {
   try {
     for (int i = 0;; ++i)
@@ -78,7 +78,7 @@ std::string complaint(CLI::Option& option, std::string text) {
   }
 }
 
-/// The value as the command line would spell it.
+/// The value as spelled on the command line.
 std::string checked_text(const std::string& path, const std::string& key,
                          const toml::node& value, CLI::Option& option) {
   if (!fits(option, value))
@@ -139,14 +139,14 @@ toml::table parse(const std::string& path) {
   }
 }
 
-/// Whether the command line gives the flag, so that the file's value is moot.
+/// Whether the command line sets the flag, so that the file's value is unused.
 bool gives(const std::vector<std::string>& arguments, const std::string& flag) {
   return std::ranges::any_of(arguments, [&](const std::string& argument) {
     return argument == flag || argument.starts_with(flag + "=");
   });
 }
 
-/// An empty value can't stand behind '=', nor one with a dash by itself.
+/// An empty value can't follow '='; one with a leading dash must.
 void give(std::vector<std::string>& arguments, const std::string& flag,
           const std::string& value) {
   if (value.empty())
@@ -187,7 +187,7 @@ std::string toml_value(const CLI::Option& option,
       takes(option, "FLOAT") ? parse_number<double>(value) : std::nullopt;
     if (takes_text(option))
       quoted << toml::value<std::string>(value);
-    else if (number)  // as it is printed once it was read
+    else if (number)  // as printed once it was read
       quoted << fmt::format("{}", *number);
     else
       quoted << value;
@@ -202,7 +202,7 @@ bool is_description(const std::string& text) {
   return text.starts_with('(') && text.ends_with(')');
 }
 
-/// Empty where nothing was given and there is no default to tell.
+/// Empty if the flag was not given and has no default to show.
 std::string value_text(const CLI::Option& option) {
   if (option.count() > 0)
     return toml_value(option, option.results());

@@ -7,19 +7,18 @@
 
 namespace troupe::cli {
 
-/// Replaces `--config FILE` in a subcommand's arguments by what the TOML file
-/// says: each key as its long flag, ahead of the command line's own, which
-/// win. Throws `invalid_argument` with file and line on a syntax error, on an
-/// unknown key and on a value that its flag does not take.
+/// Replaces `--config FILE` in a subcommand's arguments by the TOML file's
+/// content: each key as its long flag, before those of the command line, which
+/// take precedence. Throws `invalid_argument` with file and line on a syntax
+/// error, on an unknown key and on a value that its flag refuses.
 std::vector<std::string> expand_config(std::vector<std::string> arguments,
                                        CLI::App& command);
 
-/// The default of a flag, for --help, that is no value of it.
+/// A flag's default, for --help, in words rather than as a value.
 std::string description(const std::string& of);
 
-/// The settings of all flags as TOML, as `--config` reads it; without those
-/// that are moot, such as sizes that a schedule's file has, if nobody gave
-/// them.
+/// The settings of all flags as TOML, as `--config` reads it; omits those that
+/// are moot, such as sizes given by a schedule's file, unless they were given.
 std::string config_text(const CLI::App& command,
                         const std::vector<std::string>& moot = {});
 

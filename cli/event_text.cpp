@@ -56,7 +56,7 @@ std::string lines_of(const tensors_event& what) {
   std::string text;
   for (const auto& each : what.tensors) {
     const auto& s = each.statistics;
-    text += fmt::format("{} {}: {} max {:.4g} min {:.4g} mean {:.4g}",
+    text += fmt::format("{} {}: {} max |x| {:.4g}, min |x| {:.4g}, mean {:.4g}",
                         place(what.source), each.owner->name, part_text(each),
                         s.max_abs, s.min_abs, s.mean);
     text += s.nans + s.infs > 0

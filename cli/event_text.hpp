@@ -6,8 +6,7 @@
 
 namespace troupe::cli {
 
-/// An event as lines for people, each with a newline. `steps` of the whole
-/// run.
+/// An event as readable lines, each with a newline. `steps`: the whole run's.
 std::string text_of(const event& what, std::int64_t steps);
 
 }  // namespace troupe::cli

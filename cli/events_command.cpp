@@ -113,7 +113,7 @@ void add_events_command(CLI::App& app) {
     for (const auto* flag : {"--match", "--histogram"})
       if (options->tensors.empty() && command->count(flag) > 0)
         spdlog::warn("{} without --tensors has no effect", flag);
-    wanted(*options);  // wrong usage is told before the job is asked
+    wanted(*options);  // reports wrong usage before asking the job
     auto client = options->job.connect();
     until_signal(client, [&] { stream(client, *options); });
   });

@@ -9,7 +9,7 @@
 namespace troupe::cli {
 
 keys::keys(bool wanted) {
-  // A process in the background would be stopped.
+  // A background process would be stopped.
   if (!wanted || ::tcgetattr(STDIN_FILENO, &before_) != 0
       || ::tcgetpgrp(STDIN_FILENO) != ::getpgrp())
     return;

@@ -4,8 +4,8 @@
 
 namespace troupe::cli {
 
-/// What is typed, key by key, while it lives: where it is wanted and standard
-/// input is this process's own terminal.
+/// Reads typed keys one by one while it lives, if wanted and if standard input
+/// is this process's own terminal.
 class keys {
  public:
   explicit keys(bool wanted);
@@ -13,7 +13,7 @@ class keys {
   keys& operator=(const keys&) = delete;
   ~keys();
 
-  /// Whether a q was typed, or the end of the input. Doesn't wait.
+  /// Whether q was typed, or the input has ended. Doesn't wait.
   bool has_q() const;
 
  private:

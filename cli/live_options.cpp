@@ -18,7 +18,7 @@ namespace {
 
 constexpr double patience_of_a_look = 2;
 
-/// A line about the job that answers there; none: none does.
+/// Describes the job that answers there; none if none does.
 std::optional<std::string> look_at(const std::string& where,
                                    const std::string& token) {
   try {

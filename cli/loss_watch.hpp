@@ -11,7 +11,7 @@ namespace troupe::cli {
 class loss_watch {
  public:
   void see(const step_event& step);
-  /// `saved`: where the parameters went; may be empty.
+  /// `saved`: where the parameters were saved; may be empty.
   void conclude(const std::string& saved) const;
 
  private:

@@ -1,4 +1,4 @@
-// `troupe-runtime`: the commands that need LibTorch. `troupe` becomes it.
+// `troupe-runtime`: the commands that need LibTorch. `troupe` executes it.
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
 
@@ -27,7 +27,7 @@ namespace {
 
 using namespace troupe::cli;
 
-/// With what a configuration file and monitors' settings stand for.
+/// Expands configuration files and monitors' settings.
 argument_list expanded(const argument_list& arguments, CLI::App& app) {
   if (arguments.empty())
     return arguments;
@@ -53,7 +53,7 @@ int run(const argument_list& arguments) {
   return run_command(*app, expanded(arguments, *app));
 }
 
-/// What has an exit code or a text of its own.
+/// Handles errors that have an exit code or a text of their own.
 int run_told(const argument_list& arguments) {
   try {
     return run(arguments);

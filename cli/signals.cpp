@@ -52,7 +52,7 @@ sigset_t watched() {
   ::sigemptyset(&set);
   ::sigaddset(&set, SIGINT);
   ::sigaddset(&set, SIGTERM);
-  // Blocked, an ignored signal would be waited for all the same.
+  // If an ignored signal were blocked, it would still be waited for.
   struct sigaction hangup {};
   if (::sigaction(SIGHUP, nullptr, &hangup) == 0
       && hangup.sa_handler != SIG_IGN)
@@ -86,7 +86,12 @@ void signal_watch::on_signal(std::function<void(const char* name)> stop) {
 }
 
 void signal_watch::finish_first() {
-  on_signal([](const char*) {});
+  on_signal([](const char* name) {
+    std::fprintf(stderr,
+                 "troupe: %s; finishing first; a second signal ends it "
+                 "at once\n",
+                 name);
+  });
 }
 
 int signal_watch::exit_code() const {

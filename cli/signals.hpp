@@ -8,7 +8,7 @@
 
 namespace troupe::cli {
 
-/// A run that a signal ended, or another process; carries the exit code.
+/// A run ended by a signal, or by another process; carries the exit code.
 class stopped_by_signal : public std::runtime_error {
  public:
   stopped_by_signal(const std::string& what, int code)
@@ -20,9 +20,9 @@ class stopped_by_signal : public std::runtime_error {
 };
 
 /// Turns SIGINT, SIGTERM and SIGHUP (unless that is ignored, as under nohup)
-/// into one call of `stop` on a thread of its own;
-/// a second signal ends the process at once. To be made before any other
-/// thread, which then inherits the blocked signals.
+/// into one call of `stop` on a thread of its own; a second signal ends the
+/// process at once. Make it before any other thread, so that all inherit the
+/// blocked signals.
 class signal_watch {
  public:
   signal_watch();
@@ -30,11 +30,13 @@ class signal_watch {
   signal_watch& operator=(const signal_watch&) = delete;
   ~signal_watch();
 
-  /// What a signal does from now on; empty: says so and ends the process.
+  /// Sets the handler of a signal; an empty one prints the signal's name and
+  /// ends the process.
   void on_signal(std::function<void(const char* name)> stop);
-  /// From now on a signal is only noted, as files are being written.
+  /// Makes signals no longer end the run: the first one is printed and
+  /// remembered while files are written, a second one ends the process.
   void finish_first();
-  /// 0, or 128 + the signal that came.
+  /// 0, or 128 + the received signal.
   int exit_code() const;
 
  private:

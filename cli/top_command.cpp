@@ -46,7 +46,7 @@ struct top_options {
   double interval = 1;
 };
 
-/// None for a plan that is too long for the endpoint.
+/// None if the plan is too long for the endpoint.
 std::optional<plan> plan_of(live_client& client) {
   try {
     return plan_from_text(text_of(client.request({{"do", "plan"}}), "plan"),
@@ -67,7 +67,7 @@ void draw(const top_view& view, bool terminal) {
 
 enum class outcome : std::uint8_t { fresh, nothing, quit, ended };
 
-/// Takes what comes until it is time to draw.
+/// Takes events until it is time to draw.
 outcome gather(live_client& client, event_joiner& joiner, top_view& view,
                const top_options& options, const keys& typed) {
   constexpr double look_at_keys = 0.1;

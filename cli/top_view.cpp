@@ -36,7 +36,7 @@ std::string bar(double share) {
   return text;
 }
 
-/// Lines of at most that width, broken at spaces.
+/// Lines of at most that width, split at spaces.
 std::string wrapped(std::string_view text) {
   std::string lines;
   while (text.size() > line_width) {
@@ -75,7 +75,7 @@ bool top_view::add(const event& what) {
     return false;
   auto traffic = std::exchange(gathering_, {});
   if (std::ssize(*ops) < number(info_, "ranks"))
-    return false;  // it began before anybody watched
+    return false;  // the step began before this view was attached
   step_ = std::get<step_event>(what);
   ops_ = *ops;
   traffic_ = std::move(traffic);
@@ -99,7 +99,7 @@ std::int64_t top_view::most_in_flight() const {
   return most;
 }
 
-/// What comes from another process may be of another plan.
+/// Data from another process may belong to another plan.
 bool top_view::fits_plan() const {
   return plan_ && std::ranges::all_of(ops_, [&](const ops_event& rank) {
            return rank.source.data_rank >= 0 && rank.source.data_rank < 1 << 16
@@ -122,7 +122,7 @@ std::string top_view::head() const {
     number(info_, "pid")));
 }
 
-/// The last op that computes something: what follows is the same in each step.
+/// The last compute op: later ops are the same in each step.
 const op_record& top_view::last_of(const ops_event& rank) const {
   const auto last =
     std::find_if(rank.ops.rbegin(), rank.ops.rend(), [&](const op_record& op) {

@@ -11,16 +11,15 @@
 
 namespace troupe::cli {
 
-/// A live job as `troupe top` shows it: its last step.
+/// The display of `troupe top` for a live job: its last step.
 class top_view {
  public:
-  /// `info` as the job answers it; the plan where it is known.
+  /// `info` is the job's answer; the plan is given if known.
   top_view(nlohmann::json info, std::optional<plan> of);
 
-  /// True: a step of training is complete.
+  /// Returns true if a training step is complete.
   bool add(const event& what);
-  /// Lines of at most 80 columns, each with a newline; with bars for a
-  /// terminal.
+  /// Lines of at most 80 columns, each with a newline; with bars if wanted.
   std::string text(bool bars) const;
 
  private:
@@ -39,7 +38,7 @@ class top_view {
     std::int64_t bytes = 0, wait = 0, resident_bytes = 0;
     std::vector<message_record> messages{};
   };
-  /// The most messages that were sent and not yet taken at one time.
+  /// The most messages in flight at one time.
   std::int64_t most_in_flight() const;
 
   using place = std::pair<std::int32_t, std::int32_t>;  // replica and rank

@@ -53,7 +53,7 @@ void run_steps(trainer& run, const train_options& options,
   }
 }
 
-/// Of a run that a step has failed, or that was cut off within one.
+/// Reports that a failed or interrupted step leaves no parameters to save.
 void tell_of_lost(const train_options& options) {
   if (!options.save_parameters.empty())
     spdlog::error(
@@ -62,8 +62,8 @@ void tell_of_lost(const train_options& options) {
       options.save_parameters);
 }
 
-/// What monitors have to write is written also if the run fails; trouble with
-/// that must not hide why it failed.
+/// Lets monitors write their files although the run failed; errors doing so
+/// must not hide the reason.
 void finish_after_failure(trainer& run) {
   try {
     run.finish_monitors();
@@ -72,9 +72,8 @@ void finish_after_failure(trainer& run) {
   }
 }
 
-/// Says at once why a run failed: an op that still runs may take longer than
-/// the others of a job, their launcher or the user wait for this process, or
-/// never return.
+/// Reports at once why a run failed: an op that still runs may take longer than
+/// others wait for this process, or never return.
 [[noreturn]] void end_failed_run(trainer& run, const error& reason,
                                  const signal_watch& signals) {
   const bool by_signal =
@@ -88,13 +87,13 @@ void finish_after_failure(trainer& run) {
   throw told_failure(reason.what(), code);
 }
 
-/// Of the whole model, by the process that leads; all processes take part.
+/// Saves the whole model in the leading process; all processes take part.
 void save_all(const std::string& path, const trainer& run) {
   if (!path.empty())
     save(path, run.gather_parameters());
 }
 
-/// What people see of a run: in a job, process 0 shows it for all.
+/// A run's outputs for users: in a job, process 0 provides them for all.
 class shown_run {
  public:
   shown_run(trainer& run, const train_options& options,
@@ -111,14 +110,14 @@ class shown_run {
   std::unique_ptr<endpoint_server> endpoint_;
 };
 
-/// No process of a job has succeeded before process 0 has.
+/// Keeps processes of a job from succeeding before process 0 has.
 void end_together(const std::shared_ptr<mesh>& job) {
   if (job)
     job->share({frame_type::mail, {}, {}});
 }
 
-/// A run that a signal or a monitor has ended with a step: what was asked for
-/// is saved by now. Throws but for a success.
+/// Reports a run that a signal or a monitor has ended after a step, once its
+/// outputs are saved. Throws unless it is a success.
 void conclude_early(trainer& run, const train_options& options,
                     const train_setup& setup, const signal_watch& signals) {
   const auto end = run.ended();
@@ -140,7 +139,7 @@ void conclude_early(trainer& run, const train_options& options,
   throw error(error_code::op_failed, text);
 }
 
-/// Runs all steps, or those up to an end that a signal or a monitor asks for.
+/// Runs all steps, or until a signal or a monitor asks for an end.
 void run_to_end(trainer& run, const train_options& options,
                 const train_setup& setup, signal_watch& signals,
                 loss_watch& losses) {
@@ -177,7 +176,7 @@ void train_pipeline(const train_options& options, const train_setup& setup,
   const shown_run shown(run, options, setup);
   loss_watch losses;
   run_to_end(run, options, setup, signals, losses);
-  // The trained parameters come first: no picture may cost them.
+  // Saves the trained parameters first: a failing picture must not lose them.
   save_all(options.save_parameters, run);
   if (leads(setup.trainer.job))
     losses.conclude(options.save_parameters);
@@ -229,6 +228,7 @@ void train(const CLI::App& command, const train_options& options) {
   require_outputs(options);
   require_monitors(options);
   require_dashboard(options);
+  require_endpoint(options);
   require_job(options);
   if (options.dry_run) {
     require_initial(options, setup);

@@ -4,8 +4,7 @@
 
 namespace troupe::cli {
 
-/// `troupe train`: runs when the subcommand was parsed. Throws
-/// `troupe::error`.
+/// `troupe train`: runs when the subcommand is parsed. Throws `troupe::error`.
 void add_train_command(CLI::App& app);
 
 }  // namespace troupe::cli

@@ -11,8 +11,8 @@ namespace troupe::cli {
 /// Throws `invalid_argument` for a --dashboard that can't be served.
 void require_dashboard(const train_options& options);
 
-/// Serves the page that --dashboard asks for, and logs where; null without.
-/// The run has to outlive it. Throws `invalid_argument` and `io`.
+/// Serves the page for --dashboard, and logs its address; null without the
+/// flag. The run must outlive it. Throws `invalid_argument` and `io`.
 std::unique_ptr<dashboard> open_dashboard(const trainer& run,
                                           const train_options& options);
 

@@ -22,7 +22,7 @@ namespace {
        printable(device));
 }
 
-/// "cuda:0,2" as 0 and 2; "cuda" as none.
+/// "cuda:0,2" gives 0 and 2; "cuda" none.
 std::vector<int> numbers_in(const std::string& device) {
   const std::string prefix = "cuda";
   if (!device.starts_with(prefix))
@@ -43,7 +43,7 @@ std::vector<int> numbers_in(const std::string& device) {
   return numbers;
 }
 
-/// All devices; of several processes on one machine, each takes its own.
+/// All devices; processes that share a machine take one each.
 std::vector<int> all_devices(int devices) {
   const auto place = read_environment();
   if (place.local_processes > devices)

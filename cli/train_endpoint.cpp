@@ -5,6 +5,7 @@
 #include "troupe/cli/live_options.hpp"
 #include "troupe/cli/train_monitors.hpp"
 #include "troupe/engine/transport/endpoint.hpp"
+#include "troupe/monitors/live/live_trust.hpp"
 #include "troupe/monitors/live/serve.hpp"
 #include "troupe/schedules/error.hpp"
 
@@ -40,6 +41,12 @@ std::unique_ptr<endpoint_server> serve(trainer& run, const std::string& at,
 }
 
 }  // namespace
+
+void require_endpoint(const train_options& options) {
+  const auto token = read_token(options.endpoint_token_file);
+  if (!options.endpoint.empty() && options.endpoint != "none")
+    live_trust(parse_endpoint(options.endpoint), token);
+}
 
 std::unique_ptr<endpoint_server> open_endpoint(trainer& run,
                                                const train_options& options,

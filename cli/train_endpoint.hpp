@@ -8,9 +8,13 @@
 
 namespace troupe::cli {
 
-/// Lets others attach to the run, as --endpoint says, and logs how; null where
-/// it says none, or where the default one can't be made, which is a warning.
-/// Throws `invalid_argument`, `io`, `transport`.
+/// Throws what `open_endpoint` would refuse without opening anything: the
+/// token file and the endpoint's address.
+void require_endpoint(const train_options& options);
+
+/// Lets others attach to the run at --endpoint, and logs how; null if it is
+/// disabled, or if the default one can't be made, which is a warning. Throws
+/// `invalid_argument`, `io`, `transport`.
 std::unique_ptr<endpoint_server> open_endpoint(trainer& run,
                                                const train_options& options,
                                                const train_setup& setup);

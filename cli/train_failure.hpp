@@ -9,7 +9,7 @@
 
 namespace troupe::cli {
 
-/// A failure that was told already; carries the exit code.
+/// A failure that was reported already; carries the exit code.
 class told_failure : public std::runtime_error {
  public:
   told_failure(const std::string& what, int code)
@@ -20,8 +20,8 @@ class told_failure : public std::runtime_error {
   int code_;
 };
 
-/// Ends this process with that code after a while, whatever it does: an op that
-/// runs can't be cut short, and nobody waits for what it gives any more.
+/// Ends this process with that code after a while, in any case: a running op
+/// can't be interrupted, and its result is no longer needed.
 inline void end_soon(
   int code, std::chrono::milliseconds patience = std::chrono::seconds(2)) {
   std::thread([code, patience] {

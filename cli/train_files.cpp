@@ -18,7 +18,7 @@ struct used_file {
   bool is_folder() const { return path.ends_with('/'); }
 };
 
-/// Where links lead; as it is written where they lead nowhere.
+/// Resolves links; the path as given if they lead nowhere.
 std::filesystem::path place_of(const used_file& file) {
   std::error_code trouble;
   const auto end = file.path.size() - (file.is_folder() ? 1 : 0);
@@ -27,7 +27,8 @@ std::filesystem::path place_of(const used_file& file) {
   return trouble ? std::filesystem::absolute(written, trouble) : found;
 }
 
-/// Whether a file is the other, or in that folder. Folders may be shared.
+/// Whether the files are equal, or one is in the other folder. Folders may be
+/// shared.
 bool meet(const used_file& a, const used_file& b) {
   if (a.is_folder() && !b.is_folder())
     return meet(b, a);

@@ -4,9 +4,9 @@
 
 namespace troupe::cli {
 
-/// Throws `invalid_argument` if something that the run would write, by whatever
-/// flag, monitor or sink, is a file that another one writes or that it reads,
-/// and `io` for what can't be written.
+/// Throws `invalid_argument` if the run would write a file, by any flag,
+/// monitor or sink, that it also reads or writes otherwise, and `io` if one
+/// can't be written.
 void require_outputs(const train_options& options);
 
 }  // namespace troupe::cli

@@ -19,7 +19,7 @@ namespace troupe::cli {
 
 namespace {
 
-/// Settings that processes may have for themselves.
+/// Settings that may differ between processes.
 constexpr std::array own_settings{"announce",
                                   "certificates",
                                   "dashboard",
@@ -40,7 +40,7 @@ constexpr std::array own_settings{"announce",
                                   "timeline",
                                   "trace"};
 
-/// A file's size, and a hash of it; of a long one, of parts from all over it.
+/// A file's size, and a hash of it; for a long one, of parts all over it.
 std::string contents(const std::string& path) {
   constexpr std::int64_t block = 64 * 1024, most_blocks = 256;
   std::ifstream file(path, std::ios::binary | std::ios::ate);
@@ -61,7 +61,8 @@ std::string contents(const std::string& path) {
   return fmt::format("{} bytes with hash {:016x}", size, hash);
 }
 
-/// What files hold that all processes read: paths may lead elsewhere.
+/// Adds the content of files that all processes read: equal paths may have
+/// different content.
 void add_contents(job_description& to, const train_options& options) {
   auto paths = options.text;
   if (options.schedule.ends_with(".csv"))
@@ -72,7 +73,7 @@ void add_contents(job_description& to, const train_options& options) {
     to.emplace_back("what " + path + " holds", contents(path));
 }
 
-/// Where one process saves parameters, all have a part in it.
+/// All processes take part if one saves parameters.
 void add_savings(job_description& to, const train_options& options) {
   const auto add = [&](const char* name, const std::string& path) {
     to.emplace_back(name, path.empty() ? "not given" : "given");
@@ -115,6 +116,7 @@ void require_job(const train_options& options) {
     fail(error_code::invalid_argument,
          "--plain runs in one process, and {} started {}; start it alone",
          place.launcher, place.processes);
+  read_token(options.job_token_file);
 }
 
 std::shared_ptr<mesh> join_job(const CLI::App& command,
@@ -144,7 +146,7 @@ std::shared_ptr<mesh> join_job(const CLI::App& command,
     spdlog::set_pattern(fmt::format("process {}: %v", place.process));
   }
   joining.stopped = [&] { return signals.exit_code() != 0; };
-  signals.finish_first();  // sockets are to be removed
+  signals.finish_first();  // so that sockets are removed
   auto job = troupe::join_job(joining);
   signals.on_signal({});
   if (signals.exit_code() != 0)

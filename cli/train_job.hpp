@@ -10,7 +10,7 @@
 namespace troupe::cli {
 
 /// Meets the other processes of the job that the launcher started, and checks
-/// that all were started alike; null if this process is alone. Processes other
+/// that all have equal settings; null if this process is alone. Processes other
 /// than 0 log warnings and errors only, with their number. A signal ends the
 /// meeting: throws `interrupted`.
 std::shared_ptr<mesh> join_job(const CLI::App& command,
@@ -21,11 +21,10 @@ std::shared_ptr<mesh> join_job(const CLI::App& command,
 /// processes, or with them.
 void require_job(const train_options& options);
 
-/// Whether this process, before it has met the others, prints what all of them
-/// would print alike.
+/// Whether this process prints the common output before it has met the others.
 bool shows_what_all_would();
 
-/// Whether this process prints, serves and writes for all.
+/// Whether this process prints, serves and writes for the whole job.
 bool leads(const std::shared_ptr<mesh>& job);
 
 }  // namespace troupe::cli

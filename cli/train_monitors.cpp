@@ -38,14 +38,14 @@ bool gives_terminal(const train_options& options) {
   });
 }
 
-/// Alerts are logged, unless a terminal's sink prints them.
+/// Logs alerts, unless a terminal's sink prints them.
 sink_pointer log_of_alerts() {
   return callback_sink({}, [](const alert& what) {
     spdlog::warn("{}: {}", what.monitor, what.text);
   });
 }
 
-/// What finds nothing but metrics would have nowhere to show them.
+/// Adds a sink for the gap monitor, whose metrics would otherwise be lost.
 void add_default_sinks(std::vector<sink_pointer>& to,
                        const train_options& options, bool has_page) {
   const auto gap = std::ranges::any_of(
@@ -86,8 +86,8 @@ void require_monitors(const train_options& options) {
 
 namespace {
 
-/// What is shown of each step goes without the times of its ops, which are
-/// not known of a step that is launched whole.
+/// A monitor that shows each step sees no op times, which are unknown for a
+/// step that is launched as a whole.
 monitor of_each_step(monitor made, const train_options& options) {
   made.wants.ops = made.wants.ops && !options.cuda_graphs;
   return made;

@@ -6,19 +6,19 @@
 
 namespace troupe::cli {
 
-/// What monitors of this run need to know; reports of the sink's making.
+/// The context of this run's monitors; reports go to the sink.
 monitor_context context_of(trainer& run, const train_setup& setup,
                            sink_pointer sink);
 
-/// The sinks that --sink asks for, and the page's; alerts go to the log too.
+/// The sinks for --sink and the page; alerts go to the log too.
 sink_pointer make_sinks(const train_options& options, const dashboard* page);
 
 /// Throws `invalid_argument` and `io` for a --monitor or --sink that can't be
 /// made.
 void require_monitors(const train_options& options);
 
-/// Progress, warnings, files that flags ask for, --monitor, and what feeds the
-/// page, which may be null.
+/// Attaches progress, warnings, output files, --monitor, and the page's
+/// monitors; the page may be null.
 void attach_monitors(trainer& run, const train_options& options,
                      const train_setup& setup, const dashboard* page);
 

@@ -45,7 +45,7 @@ struct train_options {
   // optimisation
   std::int64_t steps = 100;
   std::string optimizer = "adamw";
-  double lr = -1;  // below 0: the optimizer's own
+  double lr = -1;  // below 0: the optimizer's default
   double momentum = 0;
   double weight_decay = -1;
   std::int64_t warmup = 0;
@@ -69,13 +69,13 @@ struct train_options {
   std::int64_t sample = 0;
   std::string prompt = "And ";
   double temperature = 0.8;
-  // attaching to it while it runs
+  // attaching during the run
   std::string endpoint;  // empty: the default one
   std::string endpoint_token_file;
   std::string dashboard;  // empty: none
   std::string dashboard_token_file;
   // processes of a job
-  std::string rendezvous;  // empty: as the launcher says
+  std::string rendezvous;  // empty: from the launcher
   std::string listen;      // empty: the address towards process 0
   std::string announce;    // empty: where it listens
   std::string link = "auto";

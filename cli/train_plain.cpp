@@ -67,7 +67,7 @@ step_event validate(plain_loop& loop, const train_setup& setup,
   return event;
 }
 
-/// Prints, and logs where that is asked for; there is no plan to go with it.
+/// Prints each step, and logs it if wanted; there is no plan to log.
 std::function<void(const step_event&)> teller_of(const train_options& options) {
   monitor log;
   if (!options.log_json.empty())

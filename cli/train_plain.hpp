@@ -6,11 +6,11 @@
 namespace troupe::cli {
 
 /// `troupe train --plain`: the oracle's loop, with the same output, on the CPU
-/// or on the first of the setup's devices.
+/// or on the setup's first device.
 void train_plain(const train_options& options, const train_setup& setup,
                  signal_watch& signals);
 
-/// Throws what reading --initial into the model would.
+/// Throws what loading --initial into the model would throw.
 void require_initial(const train_options& options, const train_setup& setup);
 
 }  // namespace troupe::cli

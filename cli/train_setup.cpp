@@ -121,7 +121,7 @@ learning_rate_schedule learning_rate_for(const train_options& o) {
   return made;
 }
 
-/// Flags that were given, and that nothing will look at.
+/// Warns of given flags that have no effect.
 void warn_of_idle_flags(const train_options& o) {
   const train_options unchanged;
   const auto warn = [](const char* flag, const char* without) {
@@ -135,7 +135,7 @@ void warn_of_idle_flags(const train_options& o) {
     warn("--prompt", "--sample");
 }
 
-/// Before a schedule of that size is made.
+/// Called before a schedule of that size is made.
 void require_enough_layers(const train_options& o) {
   const auto stages = std::int64_t{o.ranks} * o.stages_per_rank;
   const bool even = o.split == "even";
@@ -148,8 +148,8 @@ void require_enough_layers(const train_options& o) {
          o.stages_per_rank, most);
 }
 
-/// Values and gradients at least: the update and activations come on top. This
-/// machine holds what its processes share of the job's.
+/// Counts values and gradients only: updates and activations need more. This
+/// machine holds its processes' share of the job's.
 void require_memory(const train_options& o, const gpt_options& sizes) {
   constexpr double gib = 1 << 30;
   const auto place = read_environment();
@@ -167,7 +167,7 @@ void require_memory(const train_options& o, const gpt_options& sizes) {
          bytes / gib, there / gib);
 }
 
-/// Each rank that lives in this process is a thread of it.
+/// Each rank of this process is a thread.
 void require_threads(const train_options& o, std::int32_t ranks) {
   constexpr std::int64_t most = 1024;
   const auto processes = read_environment().processes;
@@ -205,12 +205,12 @@ void add_data(train_setup& setup, const train_options& o) {
   setup.training = text_batches(part_of(tokens, 0, kept), batches);
   const auto needed = o.microbatch_size * o.seq + 1;
   if (held_out < needed)
-    return;  // too little for one microbatch: nothing to validate on
+    return;  // too little for one microbatch: no validation
   batches.shuffle = false;
   setup.validation = text_batches(part_of(tokens, kept, held_out), batches);
   const auto there = std::max<std::int64_t>(1, (held_out - 1) / (needed - 1));
   const auto wanted = std::min(o.validation_microbatches, there);
-  // The plain loop, which could take any number, is to tell the same.
+  // Rounded for the plain loop, too, so that both give the same result.
   const auto at_once =
     std::int64_t{setup.trainer.schedule.microbatches} * o.data_parallel;
   setup.validation_microbatches = (wanted + at_once - 1) / at_once * at_once;
@@ -245,7 +245,7 @@ train_setup make_setup(const train_options& o) {
   run.intra_op_threads = o.threads;
   run.overlap = overlap_of(o);
   run.cuda_graphs = o.cuda_graphs;
-  // What a loader makes ahead overlaps too.
+  // Loading ahead is overlap, too.
   run.prefetch = run.overlap.data ? o.prefetch : 0;
   run.slow_load_seconds = o.slow_load;
   add_data(setup, o);

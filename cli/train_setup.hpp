@@ -6,16 +6,17 @@
 
 namespace troupe::cli {
 
-/// All that a run needs, made from the flags and checked before any work.
+/// Everything that a run needs, made from the flags and checked before any
+/// work.
 struct train_setup {
   gpt_options gpt;
   troupe::trainer_options trainer;
   source_pointer training;
-  source_pointer validation;  // null: nothing is held out
+  source_pointer validation;  // null: no text is held out
   std::int64_t validation_microbatches = 0;
 };
 
-/// Throws `invalid_argument`, `invalid_data`, `io` and what schedules throw.
+/// Throws `invalid_argument`, `invalid_data`, `io` and schedules' errors.
 train_setup make_setup(const train_options& options);
 
 }  // namespace troupe::cli

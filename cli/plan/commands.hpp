@@ -24,7 +24,7 @@ inline constexpr std::array runtime_commands{
                   "make certificates for a job on several machines"},
 };
 
-/// What `--help` says of it; for the program that has it.
+/// The command's line in `--help`; for the program that has it.
 inline std::string summary_of(std::string_view name) {
   for (const auto& command : runtime_commands)
     if (command.name == name)

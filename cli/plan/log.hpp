@@ -2,8 +2,8 @@
 
 namespace troupe::cli {
 
-/// Logs go to standard error, with nothing in them that would make a terminal
-/// do things: they may quote what another process sent.
+/// Sends logs to standard error, without characters that control a terminal:
+/// they may quote what another process sent.
 void open_log();
 
 }  // namespace troupe::cli

@@ -1,5 +1,5 @@
-// `troupe`: plans are made, proved and priced here, at once, as nothing of
-// LibTorch is loaded. For all else it becomes `troupe-runtime`.
+// `troupe`: makes, verifies and simulates plans itself, quickly, as LibTorch is
+// not loaded. For everything else it executes `troupe-runtime`.
 #include <algorithm>
 
 #include "troupe/cli/plan/commands.hpp"

@@ -80,7 +80,7 @@ std::string table(const plan& of, const plan_options& options) {
 std::string render(const plan_options& options) {
   const auto lanes = options.source.find();
   if (options.format == "csv" && !options.lower) {
-    compile(lanes);  // refuses lanes that wait for each other
+    compile(lanes);  // refuses deadlocks
     return to_csv(lanes);
   }
   const auto of =

@@ -8,8 +8,10 @@
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
+#include <iostream>
 #include <new>
 #include <numeric>
+#include <sstream>
 
 #include "troupe/schedules/error.hpp"
 #include "troupe/schedules/plain_text.hpp"
@@ -35,7 +37,7 @@ std::size_t distance(std::string_view a, std::string_view b) {
   return row.back();
 }
 
-/// "; did you mean X?" where one of the names is near, else ".".
+/// "; did you mean X?" if one of the names is similar, else ".".
 std::string suggestion(std::string_view given, const argument_list& names) {
   const auto nearest = std::ranges::min_element(
     names, {}, [&](const std::string& name) { return distance(given, name); });
@@ -71,8 +73,8 @@ argument_list flags_of(const CLI::App& command) {
   return flags;
 }
 
-/// What the command does not know: its first flag, rather than a value that
-/// stood before it.
+/// Reports arguments unknown to the command: its first flag, rather than a
+/// value before it.
 [[noreturn]] void refuse_extras(const CLI::App& command) {
   const auto extras = command.remaining();
   const auto flag = std::ranges::find_if(
@@ -87,7 +89,7 @@ argument_list flags_of(const CLI::App& command) {
        command.get_name());
 }
 
-/// Of `troupe launch`: the flags of another command look like its own.
+/// For `troupe launch`: another command's flags would be taken for its own.
 bool misses_dashes(const argument_list& arguments) {
   return !arguments.empty() && arguments.front() == "launch"
          && std::ranges::find(arguments, "--") == arguments.end();
@@ -121,8 +123,10 @@ int run_command(CLI::App& app, const argument_list& arguments) {
     const auto parsed = app.get_subcommands();
     refuse_extras(parsed.empty() ? app : *parsed.front());
   } catch (const CLI::ParseError& reason) {
-    if (app.exit(reason) == 0)
+    std::ostringstream message;  // quotes the arguments
+    if (app.exit(reason, std::cout, message) == 0)
       return 0;
+    std::fputs(plain_text(message.str()).c_str(), stderr);
     tell_of_dashes(arguments);
     return wrong_usage;
   }

@@ -11,22 +11,23 @@ namespace troupe::cli {
 
 using argument_list = std::vector<std::string>;
 
-/// Wrong usage, by the convention of shells.
+/// Exit code for wrong usage, a convention of shells.
 inline constexpr int wrong_usage = 2;
 
 /// An application `troupe` without commands.
 std::unique_ptr<CLI::App> make_app();
 
 /// Parses the arguments, which runs their command, and returns the exit code.
-/// Reports wrong usage on standard error, and suggests names close to unknown
+/// Reports wrong usage on standard error, and suggests names similar to unknown
 /// commands and flags. Exceptions of commands pass through.
 int run_command(CLI::App& app, const argument_list& arguments);
 
-/// Runs a program's work. Tells on standard error what it throws, and returns
-/// the exit code of that.
+/// Runs a program's work. Reports an exception on standard error, and returns
+/// its exit code.
 int report_errors(const std::function<int()>& work);
 
-/// "troupe: KIND WHAT" on standard error, which may be full; returns the code.
+/// Prints "troupe: KIND WHAT" to standard error, which may fail; returns the
+/// code.
 int complain(const char* kind, const char* what, int code);
 
 }  // namespace troupe::cli

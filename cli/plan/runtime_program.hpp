@@ -4,9 +4,9 @@
 
 namespace troupe::cli {
 
-/// Replaces this process by the program that has LibTorch, `troupe-runtime`,
-/// which lies beside this one, with the same arguments. Returns only by
-/// throwing `error` (io): it is missing or can't be started.
+/// Replaces this process by the program that has LibTorch, `troupe-runtime`, in
+/// the same folder, with the same arguments. Returns only by throwing `error`
+/// (io): it is missing or can't be started.
 [[noreturn]] void become_runtime(char** argv);
 
 }  // namespace troupe::cli

@@ -13,30 +13,29 @@ namespace troupe::cli {
 /// The flags that name a schedule and its shape, shared by `plan` and
 /// `simulate`.
 struct schedule_options {
-  std::string schedule;  // empty: the usual one
+  std::string schedule;  // empty: the default
   schedule_shape shape = usual_shape;
   std::int32_t data_parallel = 1;
 
   void add_to(CLI::App& command);
-  /// The built-in schedule or the file. Throws `error`; invalid_argument
-  /// where a flag contradicts the file. Warns of flags without effect.
+  /// The built-in schedule or the file. Throws `error`; invalid_argument if a
+  /// flag contradicts the file. Warns of flags without effect.
   troupe::schedule find() const;
-  /// Warns of every flag that was given, where something else counts.
+  /// Warns of every given flag that is overridden by `what`.
   void warn_beside(const std::string& what) const;
 
  private:
   CLI::App* command_ = nullptr;
 };
 
-/// The flags that a schedule's file settles: --config does without them.
+/// The flags that a schedule's file determines: --config skips them.
 std::vector<std::string> sizes_in_file();
 
-/// Throws `invalid_argument` where a flag that was given contradicts the
-/// schedule's file.
+/// Throws `invalid_argument` if a given flag contradicts the schedule's file.
 void require_sizes_of_file(const CLI::App& command, const std::string& path,
                            const troupe::schedule& found);
 
-/// Warns of a --breadth that the schedule has none of.
+/// Warns of a --breadth that the schedule doesn't use.
 void warn_of_breadth(const std::string& schedule, std::int32_t breadth);
 
 /// "2 ranks, 2 stages, 4 microbatches, 36 ops, 8 messages".
@@ -45,7 +44,7 @@ std::string sizes_of(const plan& of);
 /// A line for each built-in schedule, for --help.
 std::string list_schedules();
 
-/// Writes to a file, whole or not at all; to standard output if the path is
+/// Writes a file, whole or not at all; writes to standard output if the path is
 /// empty.
 void write_output(const std::string& path, const std::string& text);
 

@@ -4,8 +4,8 @@
 
 namespace troupe::cli {
 
-/// `troupe simulate`: durations, idle time and memory of a schedule on
-/// paper. Throws `troupe::error`.
+/// `troupe simulate`: durations, idle time and memory of a simulated schedule.
+/// Throws `troupe::error`.
 void add_simulate_command(CLI::App& app);
 
 }  // namespace troupe::cli

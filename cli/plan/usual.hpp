@@ -4,7 +4,7 @@
 
 namespace troupe::cli {
 
-/// What `plan`, `simulate` and `train` take where nothing is said.
+/// Defaults of `plan`, `simulate` and `train`.
 inline constexpr auto usual_schedule = "1f1b";
 inline constexpr schedule_shape usual_shape{
   .ranks = 2, .stages_per_rank = 1, .microbatches = 8};

@@ -9,16 +9,16 @@
 
 namespace troupe {
 
-/// What a stage keeps of a microbatch between its forward and its backward:
-/// not the outputs, whose memory is free once they are sent.
+/// A stage's data of a microbatch between its forward and its backward: without
+/// the outputs, whose memory is free once they are sent.
 struct saved_forward {
-  /// Leaves of the graph; their gradients are what backward sends on.
+  /// Leaves of the graph; backward sends their gradients on.
   tensor_list inputs;
-  /// Where backward starts, one an output; invalid without a gradient.
+  /// Where backward starts, one per output; invalid without a gradient.
   std::vector<torch::autograd::Edge> roots;
-  /// Of the optimised loss, on the last stage: a 0-d tensor's options.
+  /// On the last stage: a 0-d tensor with the optimised loss's options.
   at::Tensor loss_like;
-  /// With recompute: what forward is run from again. Shared handles.
+  /// With recompute: the inputs of the second forward. Shared handles.
   microbatch_data data;
   bool recompute = false;
 };
@@ -29,12 +29,12 @@ class activation_store {
  public:
   explicit activation_store(std::string owner) : owner_(std::move(owner)) {}
 
-  /// Throws `internal` if the key is there already (a second forward).
+  /// Throws `internal` if the key is present already (a second forward).
   void put(microbatch_key key, saved_forward saved);
   /// Throws `internal` if there was no forward for the key.
   saved_forward take(microbatch_key key);
   std::size_t size() const { return saved_.size(); }
-  /// Throws `internal` naming what is left; called at a step's end.
+  /// Throws `internal` naming what is left; call it at a step's end.
   void require_empty() const;
   void clear() { saved_.clear(); }
 

@@ -19,7 +19,7 @@ autocast_scope::autocast_scope(std::optional<at::ScalarType> dtype,
 autocast_scope::~autocast_scope() {
   if (!active_)
     return;
-  // Copies of weights that were made on the way would be old after an update.
+  // Cached copies of weights would be outdated after an update.
   if (at::autocast::decrement_nesting() == 0)
     at::autocast::clear_cache();
   at::autocast::set_autocast_enabled(device_, enabled_before_);

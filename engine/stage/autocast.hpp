@@ -10,10 +10,10 @@ namespace troupe {
 /// While it lives, on this thread: operators that gain from it compute in
 /// `dtype` (bf16, fp16), others in fp32, by LibTorch's lists for that kind of
 /// device. Parameters and their gradients stay fp32 (Micikevicius et al.).
-/// Backwards run in what their forwards ran in, and need none.
+/// Backwards use their forwards' dtypes, so need no scope.
 class autocast_scope {
  public:
-  /// Nothing changes without a dtype.
+  /// Does nothing without a dtype.
   autocast_scope(std::optional<at::ScalarType> dtype, c10::DeviceType device);
   autocast_scope(const autocast_scope&) = delete;
   autocast_scope& operator=(const autocast_scope&) = delete;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "troupe/engine/stage/error_context.hpp"
 #include "troupe/schedules/error.hpp"
 
 namespace troupe {
@@ -15,7 +16,7 @@ std::string join(const std::string& prefix, const std::string& name) {
   return prefix + "." + name;
 }
 
-/// A single output counts as one, not as a list of one.
+/// Observes a single output as itself, not as a list of one.
 observed_values as_observed(const tensor_list& tensors, bool indexed) {
   observed_values all;
   if (indexed)
@@ -106,7 +107,8 @@ tensor_list layer_sequence::run(const part& which, const tensor_list& inputs,
          "{} is given no tensor: the data source makes microbatches without "
          "inputs",
          which.label);
-  auto outputs = which.module->forward(inputs, arguments);
+  auto outputs = with_context(
+    which.label, [&] { return which.module->forward(inputs, arguments); });
   if (!holds_a_tensor(outputs))
     fail(error_code::invalid_argument,
          "{} returned {} instead of a tensor; its forward has to return what "

@@ -10,9 +10,9 @@
 
 namespace troupe {
 
-/// A stage's module: its layers in a row. Parameters and modules keep the
-/// names that they have in the unsplit model. A layer that gets or gives no
-/// tensor is an `invalid_argument` that names it.
+/// A stage's module: its layers in sequence. Parameters and modules keep the
+/// names that they have in the unsplit model. Throws `invalid_argument` naming
+/// a layer whose input or output has no tensor.
 class layer_sequence final : public stage_module {
  public:
   layer_sequence(const model& layers, layer_range range);
@@ -24,7 +24,7 @@ class layer_sequence final : public stage_module {
 
   /// Parameters in model order, under their unsplit names.
   parameter_list parameters_by_name() const;
-  /// Modules with a name of their own, those of unnamed layers' insides too.
+  /// Modules with a name of their own, also those inside unnamed layers.
   std::vector<module_entry> modules_by_name() const;
 
  private:

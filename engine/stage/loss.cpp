@@ -6,6 +6,7 @@
 #include <ATen/ops/where.h>
 #include <ATen/ops/zeros_like.h>
 
+#include "troupe/engine/stage/error_context.hpp"
 #include "troupe/schedules/error.hpp"
 
 namespace troupe {
@@ -35,11 +36,18 @@ loss_function cross_entropy_loss() {
       at_least_fp32(logits).reshape({-1, logits.size(-1)}),
       target.reshape({-1}), {}, at::Reduction::Mean, ignored_target);
     const auto counts = target.ne(ignored_target);
-    // The mean of nothing is NaN.
+    // The mean of no items is NaN.
     auto loss = at::where(counts.any(), mean, at::zeros_like(mean));
     return std::vector<loss_term>{
       {"loss", std::move(loss), 0, 1, counts.sum()}};
   };
+}
+
+std::vector<loss_term> losses_of(const loss_function& loss,
+                                 const tensor_list& outputs,
+                                 const microbatch_data& data) {
+  return with_context("in the loss function",
+                      [&] { return loss(outputs, data); });
 }
 
 double count_of(const loss_term& term) {

@@ -22,7 +22,7 @@ class loss_scale {
 
   double value() const { return value_; }
   bool dynamic() const { return options_.dynamic; }
-  /// After a step; `finite` is false if its gradient norm was not finite.
+  /// Call after a step; `finite` is whether its gradient norm was finite.
   void update(bool finite);
 
  private:

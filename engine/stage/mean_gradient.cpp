@@ -18,7 +18,7 @@ at::Tensor mean_gradient(const tensor_list& of_replicas) {
     if (of_replicas[r].defined())
       sum.add_(of_replicas[r].to(sum.device()));
     else
-      sum.add_(0);  // also -0 becomes 0, as with zeros
+      sum.add_(0);  // turns -0 into 0, as adding zeros does
   return sum.div_(static_cast<double>(of_replicas.size()));
 }
 

@@ -4,9 +4,9 @@
 
 namespace troupe {
 
-/// The mean of one parameter's gradients, by replica, added in that order; into
-/// the first of them, where there is one. One that is missing counts as zeros;
-/// undefined if all are.
+/// The mean of one parameter's gradients, by replica, added in that order, into
+/// the first one that is defined. A missing gradient counts as zeros; undefined
+/// if all are missing.
 at::Tensor mean_gradient(const tensor_list& of_replicas);
 
 }  // namespace troupe

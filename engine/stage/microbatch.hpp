@@ -7,8 +7,8 @@
 
 namespace troupe {
 
-/// What the loader hands to stages for one microbatch: `inputs` to the first
-/// stage, `targets` to the last, `arguments` to whoever reads them.
+/// The loader's data for one microbatch: `inputs` for the first stage,
+/// `targets` for the last, `arguments` for any stage that reads them.
 struct microbatch_data {
   tensor_list inputs;
   tensor_list targets;
@@ -16,7 +16,7 @@ struct microbatch_data {
   std::int64_t tokens = 0;  // counted for tokens per second
 };
 
-/// A microbatch with `bring` of each of its tensors in the tensor's place.
+/// A microbatch with each tensor replaced by `bring` of it.
 microbatch_data brought(
   const microbatch_data& data,
   const std::function<at::Tensor(const at::Tensor&)>& bring);
@@ -24,7 +24,7 @@ microbatch_data brought(
 /// All tensors of a microbatch: inputs, targets, arguments by name.
 tensor_list tensors_of(const microbatch_data& data);
 
-/// A part of a step's work, as stages keep contexts by it.
+/// A part of a step's work, the key of stages' contexts.
 struct microbatch_key {
   std::int32_t microbatch = 0;
   std::int16_t slice = 0;

@@ -14,17 +14,17 @@ class stage_module;
 
 /// One layer of an unsplit model: the smallest part that a stage can hold.
 struct layer {
-  /// Dotted prefix of its parameters' names; empty: their own names count.
+  /// Dotted prefix of its parameters' names; empty: no prefix.
   std::string name;
   /// Makes the layer with its initial parameters: the same bits at each call,
-  /// whatever else was made before (seed it by itself).
+  /// whatever else was made before (seed it separately).
   std::function<std::shared_ptr<stage_module>()> make;
 };
 
 /// An unsplit model, first layer first.
 using model = std::vector<layer>;
 
-/// A layer, made anew. Throws `invalid_argument` naming a layer that can't be
+/// Makes a layer anew. Throws `invalid_argument` naming a layer that can't be
 /// made.
 std::shared_ptr<stage_module> make_layer(const model& layers,
                                          std::size_t index);

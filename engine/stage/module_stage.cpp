@@ -27,7 +27,7 @@ tensor_list parameters_of(const layer_sequence& module) {
   return all;
 }
 
-/// Leaves of this stage's own graph, sharing storage with what came in.
+/// Leaves of this stage's own graph, sharing storage with the inputs.
 tensor_list make_leaves(const tensor_list& inputs, bool with_gradient) {
   tensor_list leaves;
   for (const auto& input : inputs) {
@@ -67,8 +67,7 @@ void run_engine(const saved_forward& saved, const tensor_list& gradients) {
       /*accumulate_grad=*/true, {});
 }
 
-/// Shows monitors what led to a failure, which a device that has failed itself
-/// may not tell any more.
+/// Shows monitors what led to a failure; a failed device may be unable to.
 void show_what_is_known(observer& by) noexcept {
   try {
     by.end_op();
@@ -77,7 +76,7 @@ void show_what_is_known(observer& by) noexcept {
   }
 }
 
-/// An op's work; if it fails, monitors see what it has shown until then.
+/// Does an op's work; if it fails, monitors see what it has shown so far.
 template <class Work>
 auto observed(observer& by, const Work& work) {
   try {
@@ -159,7 +158,7 @@ module_stage::outcome module_stage::run(const tensor_list& inputs,
   outcome done;
   done.outputs = module_->forward(inputs, data.arguments);
   if (options_.loss) {
-    done.losses = (*options_.loss)(done.outputs, data);
+    done.losses = losses_of(*options_.loss, done.outputs, data);
     done.outputs = {weighted_sum(done.losses)};
   }
   if (at::GradMode::is_enabled()) {
@@ -264,7 +263,7 @@ void module_stage::count_loss(const std::string& name, double value,
   merge(result_.losses, {name, value, count});
 }
 
-/// Those on a device, once a step.
+/// Reads losses from the device, once a step.
 void module_stage::take_losses() {
   if (on_device_.empty())
     return;

@@ -20,25 +20,25 @@ struct module_stage_options {
   std::int32_t data_rank = 0;
   std::int32_t rank = 0;
   bool first = true;
-  /// The loss; set on the last stage alone.
+  /// The loss; set on the last stage only.
   std::optional<loss_function> loss;
   optimizer_options optimizer;
-  /// Forward keeps only the inputs; backward runs it again first (Chen et
-  /// al.). The same bits, as modules draw no random numbers.
+  /// Forward keeps only the inputs; backward first runs it again (Chen et al.).
+  /// The bits are the same, as modules draw no random numbers.
   bool recompute = false;
-  /// What forwards compute in, where they may; see autocast_scope.
+  /// The dtype of forwards, where allowed; see autocast_scope.
   std::optional<at::ScalarType> autocast = {};
-  /// A loss that is not finite is an error.
+  /// Makes a non-finite loss an error.
   bool halt_on_nan = false;
-  /// Where its parameters and tensors live; null: the CPU. It is made, and
-  /// calls of ops come, from within its compute stream.
+  /// The device of its parameters and tensors; null: the CPU. Make the stage,
+  /// and call its ops, within the device's compute stream.
   std::shared_ptr<rank_device> device = {};
-  /// Receives what the step's interest asks for.
+  /// Receives the values in the step's interest.
   observer::publisher publish;
 };
 
-/// A stage made of LibTorch modules: the outputs are detached where the
-/// stage ends, and backward runs LibTorch's engine from there.
+/// A stage made of LibTorch modules: its outputs are detached, and backward
+/// runs LibTorch's engine from there.
 class module_stage final : public stage {
  public:
   module_stage(std::shared_ptr<layer_sequence> module,
@@ -80,8 +80,8 @@ class module_stage final : public stage {
   activation_store saved_;
   step_settings settings_;
   stage_result result_;
-  std::vector<loss_term> on_device_;  // losses whose values are not here yet
-  /// What each launch of a recorded step writes.
+  std::vector<loss_term> on_device_;  // losses whose values are not read yet
+  /// The tensors that each launch of a recorded step writes.
   struct kept_tensors {
     tensor_list gradients;
     std::vector<loss_term> losses;

@@ -12,18 +12,18 @@ namespace troupe {
 
 class layer_sequence;
 
-/// A microbatch's tensors as the stream's, each as of `to_device` for one.
+/// Copies a microbatch's tensors, each by `to_device`.
 microbatch_data to_device(const microbatch_data& data, device_stream& stream);
 
-/// Brings parameters and buffers to the stream's device, where they are the
-/// stream's: others wait for an event first. Handles stay those that they
-/// were. Throws `error` (device).
+/// Moves parameters and buffers to the stream's device; they belong to the
+/// stream: others wait for an event first. Handles stay valid. Throws `error`
+/// (device).
 void bring(torch::nn::Module& module, device_stream& stream);
 
-/// The module's outputs for these inputs, without gradients, in the host's
-/// memory; inputs are of any memory, and may be read by now. On a device
-/// behind all that its compute stream was given, and the host waits for them;
-/// null: the CPU. Whoever launches for the device calls it.
+/// The module's outputs for these inputs, without gradients, in host memory;
+/// inputs are in any memory, and must be ready. On a device they run after all
+/// earlier work of its compute stream, and the host waits for them; null: the
+/// CPU. Call it on the device's launching thread.
 tensor_list outputs_on_host(layer_sequence& module, const tensor_list& inputs,
                             rank_device* device);
 

@@ -47,7 +47,7 @@ class sgd_optimizer final : public optimizer {
 
   void step(double learning_rate) override {
     const at::NoGradGuard no_grad;
-    // A first step starts its momentum from the gradient, later ones add.
+    // A parameter's first gradient starts its momentum; later ones add to it.
     std::vector<std::size_t> fresh, known;
     for (const auto i : with_gradient(parameters_))
       (momentum_[i].defined() ? known : fresh).push_back(i);

@@ -28,13 +28,13 @@ using optimizer_options = std::variant<sgd, adamw>;
 
 double base_learning_rate(const optimizer_options& options);
 
-/// Throws `invalid_argument` for values that no optimizer can be meant to have.
+/// Throws `invalid_argument` for values that make no sense.
 void require_legal(const optimizer_options& options);
 
 /// Updates a fixed list of parameters in place from their gradients, with
-/// LibTorch's fused kernels. Element by element, so that a model gives the
-/// same bits however its parameters are spread over stages. Parameters
-/// without a gradient are left as they are. Not thread-safe.
+/// LibTorch's fused kernels. Works element by element, so a model gives the
+/// same bits however its parameters are spread over stages. Leaves parameters
+/// without a gradient unchanged. Not thread-safe.
 class optimizer {
  public:
   virtual ~optimizer() = default;

@@ -64,7 +64,7 @@ plain_loop::counted_loss plain_loop::loss_of(const microbatch_data& from) {
     options_.autocast,
     options_.device ? options_.device->device().type() : c10::kCPU);
   const auto outputs = module_->forward(data.inputs, data.arguments);
-  const auto terms = options_.loss(outputs, data);
+  const auto terms = losses_of(options_.loss, outputs, data);
   auto sum = weighted_sum(terms);
   return {std::move(sum), terms.front().count, terms.front().counted};
 }
@@ -88,7 +88,7 @@ void plain_loop::note_loss(const counted_loss& loss) {
      loss.counted.defined() ? loss.counted.to(at::kDouble) : at::Tensor{}});
 }
 
-/// Their mean; of those on a device, behind all of their stream's work.
+/// The mean of the losses; on a device, after all of their stream's work.
 double plain_loop::take_losses() {
   const at::NoGradGuard no_grad;
   tensor_list pairs;

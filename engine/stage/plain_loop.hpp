@@ -25,49 +25,49 @@ struct plain_options {
   loss_scale_options loss_scale;
   double clip = 0;  // largest gradient norm; 0: no clipping
   std::optional<at::ScalarType> autocast;  // see autocast_scope
-  /// Where it computes, on that one's compute stream; null: the CPU.
+  /// The device, on whose compute stream it runs; null: the CPU.
   std::shared_ptr<rank_device> device;
 };
 
 /// The oracle: the unsplit model in a plain loop with gradient accumulation,
 /// one thread, no actors, no plan. Replicas are emulated one after the other:
-/// each one's microbatches are summed apart, then added in ascending order
+/// each one's microbatches are summed separately, then added in ascending order
 /// and divided. Every pipelined run must give the same bits.
 ///
-/// On a device the host gives a step's work without a wait in between, up to
-/// the gradients' norm; a step's work is done when `step` returns. The
-/// calling thread launches. Errors are those of the model, of the data and,
-/// as `error` (device), of the device.
+/// On a device the host enqueues a step's work without waiting, up to the
+/// gradients' norm; the work is done when `step` returns. The calling thread
+/// launches. Errors are those of the model, the data and, as `error` (device),
+/// the device.
 class plain_loop {
  public:
   plain_loop(const model& layers, plain_options options);
 
   struct result {
-    double loss = 0;  // mean over all that its terms count, as loss_term says
+    double loss = 0;  // mean over all counted items, as in loss_term
     double gradient_norm = 0;
     bool updated = true;
     std::int64_t tokens = 0;
   };
   using data_function = std::function<microbatch_data(std::int64_t index)>;
 
-  /// One update; `at(k)` gives global microbatch k of this step, in the host's
+  /// Makes one update; `at(k)` gives global microbatch k of this step, in host
   /// memory.
   result step(const data_function& at);
-  /// Mean loss over `count` microbatches, as of a step, without gradients.
+  /// Mean loss over `count` microbatches, as in a step, without gradients.
   double evaluate(const data_function& at, std::int64_t count);
 
-  /// Handles, on the device: they change with the next step.
+  /// Handles, on the device: the next step changes them.
   parameter_list parameters() const;
-  /// The model's outputs, without gradients, in the host's memory.
+  /// The model's outputs, without gradients, in host memory.
   tensor_list infer(const tensor_list& inputs);
 
  private:
   std::unique_ptr<stream_scope> enter() const;
-  /// The sum that is optimised, and how many items it is the mean of.
+  /// The optimised sum, and the number of items that it is the mean of.
   struct counted_loss {
     at::Tensor value;
     double count;
-    at::Tensor counted;  // in place of `count`
+    at::Tensor counted;  // used instead of `count` if defined
   };
   counted_loss loss_of(const microbatch_data& data);
   void accumulate(const data_function& at, std::int32_t replica,

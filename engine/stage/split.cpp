@@ -38,7 +38,7 @@ std::int32_t stages_needed(const std::vector<double>& costs, double limit) {
   return stages;
 }
 
-/// The least limit on a stage's cost, among all sums of neighbours.
+/// The least limit on a stage's cost, chosen among all sums of neighbours.
 double least_limit(const std::vector<double>& costs, std::int32_t stages) {
   auto low = *std::ranges::max_element(costs);
   auto high = std::accumulate(costs.begin(), costs.end(), 0.0);

@@ -8,14 +8,14 @@
 
 namespace troupe {
 
-/// Splits layers into contiguous stages so that the heaviest stage is as
-/// light as possible; among equals, earlier stages take more layers. `costs`
-/// holds one figure a layer, in any unit (parameters, measured seconds).
-/// Throws invalid_argument if there are more stages than layers.
+/// Splits layers into contiguous stages so that the heaviest stage is as light
+/// as possible; on ties, earlier stages take more layers. `costs` holds one
+/// value per layer, in any unit (parameters, measured seconds). Throws
+/// invalid_argument if there are more stages than layers.
 stage_split split_by_cost(const std::vector<double>& costs,
                           std::int32_t stages);
 
-/// By hand: the number of layers of each stage. Throws invalid_argument if
+/// Splits by the number of layers of each stage. Throws invalid_argument if
 /// they don't add up to `layers` or a stage is empty.
 stage_split split_by_hand(std::int32_t layers,
                           const std::vector<std::int32_t>& counts);
@@ -28,7 +28,7 @@ std::vector<double> parameter_counts(const model& layers);
 std::vector<double> measured_costs(const model& layers,
                                    const tensor_list& inputs, int repeats = 5);
 
-/// Balanced by parameters.
+/// Splits evenly by parameters.
 stage_split split(const model& layers, std::int32_t stages);
 
 }  // namespace troupe

@@ -7,21 +7,22 @@
 
 namespace troupe {
 
-/// A part of a model that can stand in a pipeline: tensors to tensors.
-/// What it returns is what the next part's `forward` gets. Tensors that carry
+/// A part of a model that can be used in a pipeline: maps tensors to tensors.
+/// Its outputs are the inputs of the next part's `forward`. Tensors that carry
 /// gradients must be floating point; integer tensors (token ids) pass through
 /// without. Called by one thread at a time, not always the same one.
 class stage_module : public torch::nn::Module {
  public:
   virtual tensor_list forward(const tensor_list& inputs) = 0;
 
-  /// For modules that read a microbatch's arguments (masks, position ids).
+  /// Override for modules that read a microbatch's arguments (masks, position
+  /// ids).
   virtual tensor_list forward(const tensor_list& inputs,
                               const tensor_arguments&) {
     return forward(inputs);
   }
 
-  /// Whether `forward` reads the arguments; only then they are loaded for a
+  /// Whether `forward` reads the arguments; if not, they aren't loaded for a
   /// stage that needs neither inputs nor targets.
   virtual bool reads_arguments() const { return false; }
 };

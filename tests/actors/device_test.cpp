@@ -1,4 +1,5 @@
 #include <ATen/ops/add.h>
+#include <ATen/ops/eye.h>
 #include <ATen/ops/ones.h>
 
 #include <catch2/catch_test_macros.hpp>
@@ -13,6 +14,7 @@
 #include "device_trainings.hpp"
 #include "faked_accelerator.hpp"
 #include "faked_communicator.hpp"
+#include "troupe/engine/stage/stage_module.hpp"
 
 using namespace troupe;
 using namespace troupe::testing;
@@ -193,6 +195,17 @@ TEST_CASE("monitors see on a device what they see on the CPU") {
 
 namespace {
 
+/// Multiplies by a matrix whose memory holds columns, not rows; LibTorch gives
+/// its gradient the same layout.
+struct by_columns final : stage_module {
+  by_columns()
+    : weight(register_parameter("weight", at::eye(small_gpt().width).t())) {}
+  tensor_list forward(const tensor_list& inputs) override {
+    return {inputs[0].matmul(weight)};
+  }
+  at::Tensor weight;
+};
+
 /// A device for each process, links from device to device or by the host.
 void compare_job(const small_case& what, std::int32_t processes,
                  bool device_links, const overlap_options& overlap = {}) {
@@ -245,6 +258,29 @@ TEST_CASE("replicas on devices of several processes train the same bits") {
 TEST_CASE("without overlap links keep streams of their own") {
   compare_job({.schedule = "interleaved_1f1b", .stages_per_rank = 2}, 2, true,
               {.data = false, .reduce = false, .transfers = false});
+}
+
+TEST_CASE("gradients that are stored by columns are averaged on devices") {
+  const small_case what{.ranks = 1, .data_parallel = 2};
+  auto layers = model_for(what);
+  layers.insert(layers.begin() + 1,
+                {"by_columns", [] { return std::make_shared<by_columns>(); }});
+  trainer on_cpu(layers, options_for(what));
+  on_cpu.step(small_text());
+  joined_meshes meshes(2);
+  parameter_list together;
+  const auto errors = in_all(meshes, [&](const std::shared_ptr<mesh>& job) {
+    auto options = options_for(what);
+    options.job = job;
+    options.devices = {std::make_shared<faked_accelerator>()};
+    trainer training(layers, options);
+    training.step(small_text());
+    training.check_replicas();
+    if (const auto all = training.gather_parameters(); job->place().leads())
+      together = on_host(all);
+  });
+  CHECK(first_difference(on_cpu.parameters(), together) == "");
+  CHECK(errors == std::vector<std::string>(errors.size()));
 }
 
 TEST_CASE("several replicas of a process are refused on devices") {

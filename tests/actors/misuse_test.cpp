@@ -225,6 +225,24 @@ TEST_CASE("a layer or a source without tensors fails the step by name") {
     ContainsSubstring("microbatches without inputs"));
 }
 
+TEST_CASE("wrong shapes and classes fail the step by name") {
+  const small_case what{};
+  CHECK_THAT(
+    failure_of(with_layer([](const tensor_list& inputs) -> tensor_list {
+                 return {inputs[0].matmul(at::ones({3, 5}))};
+               }),
+               options_for(what), small_text()),
+    ContainsSubstring("(layer 4 ('own'))"));
+  CHECK_THAT(failure_of(model_for(what), options_for(what),
+                        make_source([](std::int64_t index) {
+                          auto data = small_text()->at(index);
+                          data.targets[0].fill_(100'000);
+                          return data;
+                        })),
+             ContainsSubstring("Target 100000 is out of bounds. (in the loss "
+                               "function)"));
+}
+
 TEST_CASE("a loss without a gradient or a value fails the step by name") {
   const small_case what{};
   auto options = options_for(what);

@@ -4,6 +4,7 @@
 #include <catch2/matchers/catch_matchers_string.hpp>
 
 #include "../engine/transport/joined_meshes.hpp"
+#include "faked_accelerator.hpp"
 #include "small_model.hpp"
 #include "troupe/engine/stage/stage_module.hpp"
 #include "troupe/schedules/error.hpp"
@@ -80,14 +81,17 @@ TEST_CASE("a gradient that one replica lacks counts as zeros") {
 }
 
 TEST_CASE("a gradient that one process lacks counts as zeros") {
-  for (const std::int64_t below : {0, 1, 2}) {
-    CAPTURE(below);
+  for (const auto& [below, on_device] :
+       {std::pair{0, false}, {1, false}, {2, false}, {0, true}, {1, true}}) {
+    CAPTURE(below, on_device);
     const auto source = signs(below);
     const auto expected = plain_parameters(source);
     joined_meshes meshes(2);
     for (const auto& problem : in_all(meshes, [&](const auto& job) {
            auto options = choosing_options();
            options.job = job;
+           if (on_device)
+             options.devices = {std::make_shared<faked_accelerator>()};
            trainer run(choosing_model(), options);
            for (int i = 0; i < 3; ++i)
              run.step(source);

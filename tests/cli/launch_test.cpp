@@ -5,25 +5,16 @@
 #include <filesystem>
 
 #include "../files.hpp"
-#include "../temporary_folder.hpp"
-#include "troupe_program.hpp"
+#include "tiny_training.hpp"
 
 using Catch::Matchers::ContainsSubstring;
 using namespace troupe::testing;
 
 namespace {
 
-const std::string program = TROUPE_PROGRAM;
-const std::string tiny =
-  " --d-model 16 --layers 4 --heads 2 --seq 8 --microbatch-size 2"
-  " --microbatches 4 --steps 3 --endpoint none ";
-
-struct bench {
-  temporary_folder folder;
-  std::string text = write_text(folder);
-
+struct bench : tiny_training {
   std::string training(const std::string& flags) const {
-    return " train --text " + text + tiny + flags;
+    return " train --text " + text + tiny + "--endpoint none " + flags;
   }
   auto launch(int processes, const std::string& flags) const {
     return run_program(program + " launch --processes "
@@ -73,7 +64,8 @@ TEST_CASE("processes that are started otherwise are told how they differ") {
   bench at;
   const auto other = write_text(at.folder, "at the end, ", "other");
   const auto both = [&](const std::string& first, const std::string& second) {
-    const std::string each = " train" + tiny + "--ranks 2 --rendezvous unix:"
+    const std::string each = " train" + tiny
+                             + "--endpoint none --ranks 2 --rendezvous unix:"
                              + (at.folder / "job") + " ";
     const std::string world = "WORLD_SIZE=2 LOCAL_WORLD_SIZE=2 ";
     return run_program("( " + world + "RANK=0 " + program + each + first + " & "
@@ -94,8 +86,8 @@ TEST_CASE("processes that are started otherwise are told how they differ") {
   std::filesystem::copy(at.text, inside("a") + "/text");
   std::filesystem::copy(other, inside("b") + "/text");
   const std::string world = "WORLD_SIZE=2 LOCAL_WORLD_SIZE=2 ";
-  const std::string each =
-    tiny + "--ranks 2 --rendezvous unix:" + (at.folder / "job") + " ";
+  const std::string each = tiny + "--endpoint none --ranks 2 --rendezvous unix:"
+                           + (at.folder / "job") + " ";
   const auto run = run_program(
     "( cd " + (at.folder / "a") + "; " + world + "RANK=0 " + program + " train"
     + each + "--text text & cd " + (at.folder / "b") + "; " + world + "RANK=1 "

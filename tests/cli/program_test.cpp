@@ -65,3 +65,10 @@ TEST_CASE("what is misspelt is told with what may have been meant") {
   check("trian", "", "unknown command 'trian'; did you mean train?");
   check("nonsense", "", "unknown command 'nonsense'. The commands are plan,");
 }
+
+TEST_CASE("a flag's value reaches the terminal without control characters") {
+  const auto run = run_troupe("plan", "--ranks '\x1b[31m'");
+  CHECK(run.exit_code == 2);
+  CHECK_THAT(run.output,
+             ContainsSubstring("\\x1B[31m") && !ContainsSubstring("\x1b"));
+}

@@ -1,3 +1,4 @@
+#include <unistd.h>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 
@@ -5,32 +6,13 @@
 #include <tuple>
 
 #include "../files.hpp"
-#include "../temporary_folder.hpp"
-#include "troupe_program.hpp"
+#include "tiny_training.hpp"
 
 using Catch::Matchers::ContainsSubstring;
 using namespace troupe::testing;
 
-namespace {
-
-const std::string program = TROUPE_PROGRAM;
-const std::string tiny =
-  " --d-model 16 --layers 4 --heads 2 --seq 8 --microbatch-size 2"
-  " --microbatches 4 --steps 3 ";
-
-struct bench {
-  temporary_folder folder;
-  std::string text = write_text(folder);
-
-  auto train(const std::string& flags) const {
-    return run_program(program + " train --text " + text + tiny + flags);
-  }
-};
-
-}  // namespace
-
 TEST_CASE("a NaN halts the run when asked") {
-  const bench at;
+  const tiny_training at;
   const auto run =
     at.train("--optimizer sgd --lr 1e30 --steps 20 --halt-on-nan");
   INFO(run.output);
@@ -45,13 +27,12 @@ TEST_CASE("signals end a run with a step, and save what is asked for") {
         {"TERM", "SIGTERM", 143, ""},
         {"HUP", "SIGHUP", 129, ""},
         {"INT", "SIGINT", 130, "--plain "}}) {
-    const bench at;
+    const tiny_training at;
     const auto saved = at.folder / "saved", again = at.folder / "again";
     // The shell waits for the first step's line, then signals its child.
     const auto run = run_program(
-      "mkfifo " + (at.folder / "out") + "; env --default-signal=HUP " + program
-      + " train --text " + at.text + tiny + plain
-      + "--steps 1000000 --save-parameters " + saved + " >"
+      "mkfifo " + (at.folder / "out") + "; env --default-signal=HUP "
+      + at.command(plain) + "--steps 1000000 --save-parameters " + saved + " >"
       + (at.folder / "out") + " 2>" + (at.folder / "err")
       + " & child=$!; exec 3<" + (at.folder / "out") + "; read line <&3; kill -"
       + signal + " $child; cat <&3 >/dev/null; wait $child; code=$?; cat "
@@ -74,10 +55,10 @@ TEST_CASE("signals end a run with a step, and save what is asked for") {
 }
 
 TEST_CASE("a signal that is ignored, as under nohup, ends nothing") {
-  const bench at;
+  const tiny_training at;
   const auto run = run_program(
-    "trap '' HUP; " + program + " train --text " + at.text + tiny
-    + "--steps 20 & child=$!; for i in 1 2 3 4 5 6 7 8 9; do kill -HUP $child; "
+    "trap '' HUP; " + at.command("--steps 20")
+    + " & child=$!; for i in 1 2 3 4 5 6 7 8 9; do kill -HUP $child; "
       "done; wait $child");
   INFO(run.output);
   CHECK(run.exit_code == 0);
@@ -85,7 +66,7 @@ TEST_CASE("a signal that is ignored, as under nohup, ends nothing") {
 }
 
 TEST_CASE("a loss that is not finite is told of at once and at the end") {
-  const bench at;
+  const tiny_training at;
   for (const auto* plain : {"", "--plain "}) {
     const auto run = at.train(std::string(plain)
                               + "--optimizer sgd --lr 1e30 --steps 6 "
@@ -111,13 +92,31 @@ TEST_CASE("a loss that is not finite is told of at once and at the end") {
 
 /// Limits by the shell, as a user sets them. 127: not even the libraries fit.
 TEST_CASE("too little address space ends a run with an error") {
-  const bench at;
+  const tiny_training at;
   for (const int mebibytes : {300, 500, 700, 800, 900, 1000, 1200, 1500}) {
     const auto run =
       run_program("ulimit -c 0; ulimit -v " + std::to_string(mebibytes * 1024)
-                  + "; timeout 20 " + program + " train --text " + at.text
-                  + tiny + "--ranks 4");
+                  + "; timeout 20 " + at.command("--ranks 4"));
     CAPTURE(mebibytes, run.output);
     CHECK((run.exit_code == 0 || run.exit_code == 1 || run.exit_code == 127));
+  }
+}
+
+/// Root is exempt from the limit, so root runs the program as a user that has
+/// no other process, with the right to read files that root's folders hide.
+TEST_CASE("too few processes end a run with an error") {
+  if (::geteuid() != 0
+      || run_program("command -v setpriv prlimit").exit_code != 0)
+    SKIP("setpriv of root is needed");
+  const tiny_training at;
+  const auto user = std::to_string(100'000 + ::getpid() % 100'000);
+  for (const int threads : {1, 2, 4, 6, 8, 10, 12, 14, 16, 20, 24, 28, 32}) {
+    const auto run = run_program(
+      "HOME=/nonexistent setpriv --reuid " + user
+      + " --clear-groups --inh-caps=+dac_override --ambient-caps=+dac_override"
+        " prlimit --core=0 --nproc="
+      + std::to_string(threads) + " timeout 20 " + at.command("--ranks 4"));
+    CAPTURE(threads, run.output);
+    CHECK((run.exit_code == 0 || run.exit_code == 1));
   }
 }

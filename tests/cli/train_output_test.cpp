@@ -6,32 +6,13 @@
 #include <vector>
 
 #include "../files.hpp"
-#include "../temporary_folder.hpp"
-#include "troupe_program.hpp"
+#include "tiny_training.hpp"
 
 using Catch::Matchers::ContainsSubstring;
 using namespace troupe::testing;
 
-namespace {
-
-const std::string program = TROUPE_PROGRAM;
-const std::string tiny =
-  " --d-model 16 --layers 4 --heads 2 --seq 8 --microbatch-size 2"
-  " --microbatches 4 --steps 3 ";
-
-struct bench {
-  temporary_folder folder;
-  std::string text = write_text(folder);
-
-  auto train(const std::string& flags) const {
-    return run_program(program + " train --text " + text + tiny + flags);
-  }
-};
-
-}  // namespace
-
 TEST_CASE("a negative id is no question of the vocabulary") {
-  const bench at;
+  const tiny_training at;
   const std::int64_t below = -1;
   std::string npy("\x93NUMPY\x01\x00\x36\x00", 10);
   npy += "{'descr': '<i8', 'fortran_order': False, 'shape': (1,)}";
@@ -44,7 +25,7 @@ TEST_CASE("a negative id is no question of the vocabulary") {
 }
 
 TEST_CASE("where tokens are no text, a sample is a list of ids") {
-  const bench at;
+  const tiny_training at;
   const auto tokens = at.folder.write("t.bin", [] {
     std::string bytes;
     for (int i = 0; i < 1000; ++i)
@@ -65,7 +46,7 @@ TEST_CASE("where tokens are no text, a sample is a list of ids") {
 }
 
 TEST_CASE("the plain loop logs its steps as the pipelined run does") {
-  const bench at;
+  const tiny_training at;
   const auto log = at.folder / "log.json";
   CHECK(at.train("--plain --log-json " + log).exit_code == 0);
   CHECK_THAT(content(log), ContainsSubstring("\"step\":1,")
@@ -73,7 +54,7 @@ TEST_CASE("the plain loop logs its steps as the pipelined run does") {
 }
 
 TEST_CASE("metrics without a sink are shown, and alerts once") {
-  const bench at;
+  const tiny_training at;
   const auto gap = at.train("--monitor gap");
   INFO(gap.output);
   CHECK_THAT(gap.output, ContainsSubstring("no --sink is given")

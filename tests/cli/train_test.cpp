@@ -7,23 +7,14 @@
 #include <thread>
 
 #include "../files.hpp"
-#include "../temporary_folder.hpp"
-#include "troupe_program.hpp"
+#include "tiny_training.hpp"
 
 using Catch::Matchers::ContainsSubstring;
 using namespace troupe::testing;
 
 namespace {
 
-const std::string program = TROUPE_PROGRAM;
-const std::string tiny =
-  " --d-model 16 --layers 4 --heads 2 --seq 8 --microbatch-size 2"
-  " --microbatches 4 --steps 3 ";
-
-struct bench {
-  temporary_folder folder;
-  std::string text = write_text(folder);
-
+struct bench : tiny_training {
   /// What `train` does not begin with.
   void refuses(const std::string& flags, int code,
                const std::string& reason) const {
@@ -33,10 +24,6 @@ struct bench {
     CHECK(run.exit_code == code);
     CHECK_THAT(run.output, ContainsSubstring(reason));
     CHECK_THAT(run.output, !ContainsSubstring("step 1/"));
-  }
-
-  program_result train(const std::string& flags) const {
-    return run_program(program + " train --text " + text + tiny + flags);
   }
 };
 
@@ -238,6 +225,10 @@ TEST_CASE("files and values that can't be are refused before any work") {
   at.refuses("--config /", 2, "it is a folder; give a TOML file");
   at.refuses("--config /no/such", 2, "there is no such file");
   at.refuses("--sample 9 --vocabulary 128 --prompt \xc3\xa9", 2, "--prompt");
+  at.refuses("--dry-run --endpoint-token-file /no/such", 2, "/no/such: ");
+  at.refuses("--dry-run --job-token-file /no/such", 2, "/no/such: ");
+  at.refuses("--dry-run --endpoint tcp:127.0.0.1:0", 2, "needs a token");
+  at.refuses("--dry-run --endpoint nonsense", 2, "nonsense");
   at.refuses("--plain --trace t.json", 2, "--plain runs no actors");
 }
 
@@ -323,10 +314,7 @@ TEST_CASE("a full disk is an error, and leaves no half-written file") {
   const auto parameters = at.train("--save-parameters /dev/full");
   CHECK(parameters.exit_code == 1);
   CHECK_FALSE(std::filesystem::is_regular_file("/dev/full"));
-  CHECK(run_program("exec >/dev/full; " + program + " train --text " + at.text
-                    + tiny)
-          .exit_code
-        == 1);
+  CHECK(run_program("exec >/dev/full; " + at.command("")).exit_code == 1);
   const auto trace = at.train("--trace /dev/full");
   CHECK(trace.exit_code == 1);
   CHECK_THAT(trace.output, ContainsSubstring("No space left on device"));
