@@ -11,7 +11,7 @@
 
 namespace troupe {
 
-/// Who is who in a run. Filled before the first message; read-only then.
+/// The actors of a run. Filled before the first message; read-only then.
 struct address_book {
   std::int32_t stages = 0;
   std::int32_t ranks = 0;

@@ -133,7 +133,7 @@ struct coordinator_state : step_supervisor {
     end_by_failure();
   }
 
-  /// Of no op of its own.
+  /// Publishes a failure that belongs to no op.
   void end_by_failure() {
     event_source source;
     source.step = last_step;

@@ -18,8 +18,8 @@ struct coordinator_setup {
   loss_scale_options loss_scale;
 };
 
-/// What the coordinator knows of the running step: gathers what ranks report
-/// and decides what the gradient norm means for the update.
+/// The coordinator's state of the running step: gathers the ranks' reports and
+/// decides from the gradient norm whether and how to update.
 class coordinator_core {
  public:
   explicit coordinator_core(coordinator_setup setup);

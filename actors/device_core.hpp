@@ -17,7 +17,7 @@ class device_core {
 
   /// Stages of this rank, ascending; none where it has no ops.
   std::vector<std::int32_t> begin(const step_pointer& step);
-  /// Who runs the lane's first op, and the token for it.
+  /// The stage that runs the lane's first op, and the token for it.
   std::pair<std::int32_t, lane_token> first_token() const;
 
   /// Each returns the report once the rank is done.

@@ -259,7 +259,7 @@ void device_links::abort() noexcept {
     return;
   const std::scoped_lock making(making_);
   for (auto& [of, each] : links_) {
-    // Who is stuck in a call is freed by this.
+    // Unblocks threads that are stuck in a call.
     const std::unique_lock lock(each->mutex, patience);
     each->calls->abort();
   }

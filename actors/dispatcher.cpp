@@ -47,8 +47,8 @@ class dispatcher {
   }
 
  private:
-  /// Who breaks the rules is cut off; all have to hear why, and not only that
-  /// somebody is gone.
+  /// Closes a connection that breaks the protocol; all processes get the
+  /// reason, not only that the connection has ended.
   static void obey(const address_book& book,
                    const std::function<void()>& check) {
     try {

@@ -7,8 +7,8 @@
 namespace troupe {
 
 /// Hands what the other processes of a job send to the actors that it is for.
-/// What is for nobody here, or more than the plan allows, is refused, which
-/// ends the connection.
+/// Refuses messages without a receiver here, or beyond the plan's credits,
+/// which ends the connection.
 mesh_events dispatch_to(const address_book_pointer& book,
                         tensor_admission admission);
 

@@ -9,8 +9,8 @@
 
 namespace troupe {
 
-/// What all monitors together want, for those who publish. Any thread; those
-/// that run steps only do a relaxed load.
+/// The union of all monitors' wishes, for publishers. Thread-safe; threads that
+/// run steps only do a relaxed load.
 class event_board {
  public:
   /// Returns the new epoch: what is published of steps that begin from now on
@@ -23,12 +23,12 @@ class event_board {
     bool messages = false, memory = false, ops = false;
     std::int64_t epoch = 0;
   };
-  /// What is wanted of a step. Asked once, when it begins.
+  /// The wishes for a step. Called once, when the step begins.
   step_wish wish_for(std::int64_t step, phase phase);
 
-  /// Of the steps whose tensors a subscription wants it is shown every n-th at
-  /// least; a step that is observed is shown to all who want it (the budget
-  /// monitor's). Those that are exempt are shown all.
+  /// Observes only every n-th of the steps whose tensors are subscribed (set by
+  /// the budget monitor). All subscribers see an observed step; exempt ones see
+  /// every step.
   void observe_every(std::int64_t steps) { stride_ = steps; }
   std::int64_t observed_every() const { return stride_; }
 

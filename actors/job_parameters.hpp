@@ -25,12 +25,12 @@ struct held_parameter {
   std::uint64_t hash = 0;
 };
 
-/// What another process says of its parameters; `values`: with a tensor for
-/// each. Throws `transport`.
+/// Another process's parameters; with `values`, a tensor for each. Throws
+/// `transport`.
 std::vector<held_parameter> read_held(const frame& part, bool values);
 
-// What the threads that call the trainers of a job do together: each of these
-// is called in all processes. They throw `transport` when one is gone.
+// Collective calls of the threads that own a job's trainers: all processes
+// make each of them. They throw `transport` when one is gone.
 
 /// The first replica's parameters of all processes, in model order, for the
 /// leader; empty for the others.

@@ -67,7 +67,7 @@ struct loader_state {
       self->send(self, prefetch_data{});
   }
 
-  /// What fails ahead of time is left to fail when it is wanted.
+  /// A failed prefetch is retried, and reported, when the microbatch is wanted.
   void prefetch() {
     try {
       prefetching = loading([&] { return core->prefetch(); });

@@ -10,7 +10,7 @@ namespace troupe {
 void loader_core::begin(const step_context& step, source_pointer source) {
   const auto microbatches = step.plan->microbatches;
   const auto first = index_of(step, 0);
-  // What was made ahead is of use only if the run goes on where it was.
+  // Prefetched microbatches are used only if the run continues where it was.
   if (source != source_ || microbatches != microbatches_
       || !ready_.contains(first))
     ready_.clear();

@@ -65,8 +65,8 @@ struct stage_tensors {
   envelope header;
   tensor_list tensors;
   std::int64_t arrived = 0;  // of another process: when
-  /// Of another process: gone when the message is consumed, which gives the
-  /// sender its credit back.
+  /// For a message of another process: released when the message is consumed,
+  /// which returns the sender's credit.
   std::shared_ptr<const void> receipt = {};
   /// When a device has made them; null: they are there.
   event_handle ready = {};
@@ -145,9 +145,9 @@ struct rank_done {
   std::optional<memory_event> memory = {};  // if a monitor wants it
 };
 
-/// What a rank executed, in executed order.
+/// The ops of a rank, in executed order.
 ops_event to_event(const event_source& step, const rank_done& report);
-/// What it received, in the order in which it was taken.
+/// The messages of a rank, in the order in which it took them.
 messages_event received_in(const event_source& step, const rank_done& report);
 
 // ---- anyone -> coordinator
@@ -190,7 +190,7 @@ struct remote_begin {
   std::int64_t first_microbatch = 0;
   bool skip_update = false;
   std::uint64_t plan = 0;  // its hash
-  /// What the leader's monitors want to see of it.
+  /// The epoch of the leader's subscriptions.
   std::int64_t epoch = -1;
   std::vector<subscription> interest{};
   bool tells_messages = false, tells_memory = false;

@@ -286,7 +286,7 @@ void monitor_thread::run(const std::shared_ptr<state>& shared) {
   shared->changed.notify_all();
 }
 
-/// What is no call of the monitor's can run out of memory, too.
+/// The code around a monitor's calls can run out of memory, too.
 void monitor_thread::run_safely(const std::shared_ptr<state>& shared) {
   try {
     run(shared);

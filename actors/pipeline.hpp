@@ -28,7 +28,8 @@ struct pipeline_options {
   troupe::placement placement;
   /// The processes of the job, of which this is one; null: this one alone.
   std::shared_ptr<mesh> job;
-  /// Those that a job will run: others may begin one before this process does.
+  /// The plans that a job will run: other processes may begin one before this
+  /// process does.
   std::vector<std::shared_ptr<const plan>> plans;
   /// stages[data rank][stage]; null where they live in other processes.
   std::vector<std::vector<std::shared_ptr<stage>>> stages;
@@ -54,11 +55,11 @@ struct pipeline_options {
   std::function<void()> handler_hook;
 };
 
-/// What `pipeline::run` gives: the step's summary and what each rank did.
+/// The result of `pipeline::run`: the step's summary and each rank's ops.
 struct step_report {
   step_event summary;
   std::vector<ops_event> ops;  // by data rank, then rank; in executed order
-  /// Of gradients alone: when those of replicas are averaged.
+  /// For steps of gradients alone: when those of replicas are averaged.
   std::vector<event_handle> reduced = {};
 };
 

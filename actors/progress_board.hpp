@@ -40,7 +40,7 @@ class progress_board {
   std::vector<std::atomic<std::uint64_t>> entries_;
 };
 
-/// What a rank of a replica does at a moment.
+/// The current activity of a replica's rank.
 struct rank_health {
   std::int32_t data_rank = 0;
   std::int32_t rank = 0;

@@ -17,7 +17,7 @@ class recording {
   bool attempt(const std::string& op, const std::function<void()>& work);
   /// Nothing is recorded any more.
   void fail(const std::string& why);
-  /// What failed first, with its op; empty if nothing did.
+  /// The first failure, with its op; empty without one.
   std::string problem() const;
 
  private:

@@ -14,8 +14,8 @@ namespace troupe {
 /// A step, as the processes of a job compare it.
 remote_begin as_remote(const step_context& step);
 
-/// What a process of a job sends to the stages, reducers and coordinators of
-/// the others, and how it holds what arrives against the plan. Any thread.
+/// Sends to the stages, reducers and coordinators of a job's other processes,
+/// and checks received messages against the plan. Thread-safe.
 class remote_links : public std::enable_shared_from_this<remote_links> {
  public:
   remote_links(std::shared_ptr<troupe::mesh> mesh, job_layout layout,

@@ -20,8 +20,7 @@ class shared_reducer_core {
   /// `owners`: the process of each replica of the stage; `here`: this one.
   shared_reducer_core(std::vector<std::int32_t> owners, std::int32_t here);
 
-  /// What to send where, and whether all replicas that live here hold the
-  /// average now.
+  /// Messages to send, and whether all local replicas hold the average now.
   struct answer {
     std::vector<std::pair<std::int32_t, reduce_part>> send;
     bool done = false;

@@ -100,7 +100,7 @@ class spin_sharing : public caf::policy::unprofiled {
     auto* job = shared.queue.front();
     shared.queue.pop_front();
     shared.waiting_jobs.store(shared.queue.size(), std::memory_order_release);
-    // Whoever left more jobs than lookers relied on one of them being us.
+    // A thread that left more jobs than lookers counted this one as a looker.
     const bool wake = shared.needs_another(self->parent()->num_workers());
     lock.unlock();
     if (wake)

@@ -22,7 +22,7 @@ void stage_device::wait_for(const event_handle& ready) {
   begin_again();
 }
 
-/// What an op waits for is no part of it.
+/// The op's waiting time is no part of its duration.
 void stage_device::begin_again() {
   if (begin_)
     begin_ = mark();

@@ -61,7 +61,7 @@ void stage_runner::on(const begin_step& message) {
   asked_for_ = 0;
   asked_to_reduce_ = false;
   reduced_.reset();
-  // Of an update it may have come before: others have begun it already.
+  // The norm may arrive before this rank begins its update.
   if (norm_ && norm_->serial != step_->serial)
     norm_.reset();
   last_op_ = last_op_of(*step_->plan, setup_.stage);

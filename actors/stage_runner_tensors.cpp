@@ -68,7 +68,7 @@ void stage_runner::ask_for_data(std::int32_t up_to) {
     ports_.want({step_, setup_.stage, asked_for_});
 }
 
-/// Those of an op that was skipped, none, are there.
+/// A skipped op hands on no tensors.
 void stage_runner::hand_on(tensor_list tensors, microbatch_key key,
                            bool backward, bool skipped) {
   const auto& placement = step_->plan->placement;
@@ -112,8 +112,7 @@ void stage_runner::send_out(const plan_op& op) {
   ports_.deliver(to, std::move(packed));
 }
 
-/// What others of the rank do next comes after a reduction that may not
-/// overlap.
+/// The rank's next ops start after a reduction that may not overlap.
 void stage_runner::hold_back_others() {
   if (!device_ || !reduced_ || setup_.overlap.reduce)
     return;

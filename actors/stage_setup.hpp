@@ -11,7 +11,7 @@
 
 namespace troupe {
 
-/// What a stage actor is told when it is made.
+/// A stage actor's constructor arguments.
 struct stage_setup {
   std::uint64_t run = 0;
   std::int32_t data_rank = 0;
@@ -24,7 +24,7 @@ struct stage_setup {
   bool reduces = false;         // more than one replica
   bool waits_for_norm = false;  // clipping, or a dynamic loss scale
   overlap_options overlap;
-  /// What the rank computes on; null: the CPU.
+  /// The rank's device; null: the CPU.
   std::shared_ptr<rank_device> device;
   /// To devices of other processes; null: what goes there takes the host.
   std::shared_ptr<device_links> links;
@@ -38,7 +38,7 @@ std::string summary(const envelope& e);
 /// The last op of the plan that the stage executes.
 std::uint32_t last_op_of(const plan& plan, std::int32_t stage);
 
-/// What a stage sends to its neighbour, announced; `message` is the plan's.
+/// The announcement and tensors for a neighbour; `message` is the plan's.
 stage_tensors pack(const stage_setup& by, const step_context& step,
                    tensor_list tensors, microbatch_key key, bool backward,
                    std::int32_t message);

@@ -38,7 +38,7 @@ std::string in_words(std::int32_t process, const job_layout& layout);
 /// "process 1 (rank 1) is gone: reason".
 std::string to_text(const peer_lost& lost, const job_layout& layout);
 
-/// What each rank does now: "rank 0 runs 0F1; rank 1 waits at 1F1 for ...".
+/// Each rank's activity: "rank 0 runs 0F1; rank 1 waits at 1F1 for ...".
 std::string waits_of(const progress_board& board, const step_context& step);
 
 /// How long a process that is gone waits for the reason to come from

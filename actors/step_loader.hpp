@@ -17,8 +17,8 @@ class step_loader {
   /// A microbatch, counted from the step's first, took so many seconds.
   using slow_report = std::function<void(std::int64_t, double)>;
 
-  /// Of `microbatches` in all replicas; one that takes more than
-  /// `slow_seconds` is reported.
+  /// Loads `microbatches` for all replicas; reports one that takes more than
+  /// `slow_seconds`.
   step_loader(std::int64_t microbatches, double slow_seconds,
               slow_report report)
     : microbatches_(microbatches),

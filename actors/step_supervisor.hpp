@@ -13,9 +13,9 @@
 
 namespace troupe {
 
-/// What the coordinators of the leading process and of the others share: one
-/// question at a time, a look at a step that doesn't move, and an end of the
-/// run that lasts. Lives in its actor; one handler at a time.
+/// Shared by the coordinators of the leading process and of the others: one
+/// request at a time, a watchdog for a step that doesn't move, and an end of
+/// the run that lasts. Lives in its actor; one handler at a time.
 struct step_supervisor {
   step_supervisor(caf::event_based_actor* actor, const supervision& watches,
                   address_book_pointer everybody, handler_hook before)
@@ -101,7 +101,7 @@ struct step_supervisor {
     return true;
   }
 
-  /// What `work` throws is told to `fail_with`.
+  /// Passes exceptions of `work` to `fail_with`.
   template <class Work, class Fail>
   void guard(Work&& work, Fail&& fail_with) {
     try {

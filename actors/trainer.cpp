@@ -306,7 +306,7 @@ tensor_list trainer::infer(const tensor_list& inputs) {
 
 std::int64_t trainer::attach(monitor watcher) {
   require_monitor(watcher);
-  // Of stages that live elsewhere, names are not known here.
+  // Names of stages in other processes are not known here.
   if (impl_->layout.processes == 1)
     warn_of_unknown_names(watcher, impl_->replicas.front());
   return impl_->actors->attach(std::move(watcher));

@@ -44,8 +44,8 @@ struct trainer_options {
   loss_scale_options loss_scale{};
   double clip = 0;         // largest gradient norm; 0: no clipping
   bool recompute = false;  // forwards again in backward, to save memory
-  /// What forwards compute in, where they may (bf16, fp16); see
-  /// autocast_scope. fp16 wants a dynamic loss scale.
+  /// The dtype of autocast forwards (bf16, fp16); see autocast_scope. fp16
+  /// wants a dynamic loss scale.
   std::optional<at::ScalarType> autocast{};
   bool halt_on_nan = false;  // a loss that is not finite fails the step
   std::int32_t intra_op_threads = 1;  // of LibTorch, a worker

@@ -14,7 +14,7 @@ namespace troupe {
 /// Empty if both are the same step; else what differs, with both values.
 std::string difference(const remote_begin& leader, const remote_begin& own);
 
-/// What a control frame holds.
+/// The content of a control frame.
 using control_message =
   std::variant<remote_begin, stage_squares, norm_known, rank_done,
                remote_outcome, op_failure, interrupt_run, finish_run, event>;
@@ -26,7 +26,8 @@ control_message read_control(frame what);
 
 frame to_frame(stage_tensors message);
 stage_tensors read_stage_tensors(frame what);
-/// Of a frame whose tensors have not come yet; without their forms.
+/// The envelope of a frame whose tensors have not arrived; without their shapes
+/// and dtypes.
 envelope read_envelope(std::string_view head);
 
 frame to_frame(reduce_part message);

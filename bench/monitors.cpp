@@ -1,6 +1,6 @@
-// What monitors cost: one process, one rank, the same model as the peer's;
-// modes alternate in short blocks, so that the machine's noise hits all alike.
-// Prints one JSON object; versus_monitors.py sets it beside the peer.
+// The cost of monitors: one process, one rank, the same model as the peer's;
+// modes alternate in short blocks, so that the machine's noise affects all
+// alike. Prints one JSON object; versus_monitors.py compares it with the peer.
 
 #include <ATen/ops/ones.h>
 #include <ATen/ops/randint.h>
@@ -56,7 +56,7 @@ source_pointer random_text(const sizes& use) {
   });
 }
 
-/// Counts what a monitor is shown.
+/// Counts the events that a monitor sees.
 monitor counted(monitor made, tally& into) {
   made.see = [see = std::move(made.see), &into](const event& what) {
     if (const auto* op = std::get_if<tensors_event>(&what))
@@ -78,7 +78,7 @@ struct empty_module : torch::nn::Module {
   static at::Tensor forward(const at::Tensor& x) { return x; }
 };
 
-/// Nanoseconds that `observe` adds to a module's call if nobody watches.
+/// Nanoseconds that `observe` adds to a module's call without monitors.
 double empty_publish_ns() {
   constexpr int calls = 20'000'000;
   auto module = std::make_shared<empty_module>();
@@ -100,7 +100,7 @@ double empty_publish_ns() {
   return median(added);
 }
 
-/// Without a monitor first.
+/// The modes; the first has no monitor.
 std::vector<std::pair<std::string, std::optional<monitor>>> modes_for(
   const sizes& use, const std::shared_ptr<const plan>& plan) {
   const auto nowhere = callback_sink([](const metrics_record&) {});
@@ -132,8 +132,8 @@ struct share {
   double middle, low, high;
 };
 
-/// The median over rounds of what a mode's block adds to that without one, in
-/// percent; `low` to `high` holds it with a confidence of 95 % (order
+/// The median over rounds of a mode's extra time per block, in percent of a
+/// block without; `low` to `high` contains it with a confidence of 95 % (order
 /// statistics: rounds fall on either side of it like coins).
 share overhead_pct(const tally& of, const tally& without, int block) {
   std::vector<double> rounds;
@@ -168,8 +168,8 @@ void measure_modes(const sizes& use) {
     run.step(text);
   for (int round = 0; round < use.rounds; ++round) {
     auto modes = modes_for(use, run.shared_plan());
-    // Each mode follows each other one in turn: what comes late in a round may
-    // find another machine.
+    // Each mode follows each other one in turn: conditions may change within a
+    // round.
     std::ranges::rotate(modes, modes.begin() + round % std::ssize(modes));
     for (auto& [name, made] : modes) {
       auto& tally = tallies[name];
@@ -192,7 +192,7 @@ void measure_modes(const sizes& use) {
                           {"values_per_step", tally.values / use.block}};
   }
   const auto empty = empty_publish_ns();
-  // Modules that call `observe` in a forward: seven a block and four more.
+  // Modules that call `observe` in a forward: seven per block and four more.
   const auto calls =
     (7.0 * static_cast<double>(use.gpt.layers) + 4) * use.microbatches;
   out["empty_publish_ns"] = empty;

@@ -13,9 +13,9 @@
 
 namespace troupe {
 
-/// The first GPU, as the devices of a trainer; none unless it is wanted. To be
-/// called before any other use of LibTorch. Throws `error` (device), which says
-/// what is missing.
+/// The first GPU, as a trainer's devices; none unless it is wanted. Call it
+/// before any other use of LibTorch. Throws `error` (device), which says what
+/// is missing.
 inline std::vector<std::shared_ptr<accelerator>> one_gpu(bool wanted) {
   if (!wanted)
     return {};
@@ -25,7 +25,7 @@ inline std::vector<std::shared_ptr<accelerator>> one_gpu(bool wanted) {
   return {found.library->open(0)};
 }
 
-/// What a benchmark's main returns: 1, with a sentence, if it can't run.
+/// Runs a benchmark's main; returns 1, with a sentence, if it can't run.
 template <class Work>
 int run_benchmark(const Work& work) {
   try {

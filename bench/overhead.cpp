@@ -91,7 +91,7 @@ struct gaps {
   std::vector<double> device;  // from the launch to the work
 };
 
-/// When the host was at an op: on a CPU it does the op itself.
+/// When the host began an op: on a CPU it runs the op itself.
 std::int64_t host_begin(const op_record& op) {
   return op.host_begin > 0 ? op.host_begin : op.begin;
 }
@@ -99,8 +99,8 @@ std::int64_t host_end(const op_record& op) {
   return op.host_end > 0 ? op.host_end : op.end;
 }
 
-/// Overhead of the compute ops of a step: from the end of the op before it on
-/// its rank, or from the sending of its last input, whichever is later.
+/// Overhead of the compute ops of a step: from the end of the rank's previous
+/// op, or from the sending of the op's last input, whichever is later.
 void add_gaps(const plan& of, const step_report& report, gaps& to) {
   for (const auto& rank : report.ops) {
     for (std::size_t i = 1; i < rank.ops.size(); ++i) {
@@ -120,7 +120,7 @@ void add_gaps(const plan& of, const step_report& report, gaps& to) {
   }
 }
 
-/// Of a step's ops whose inputs come from other ranks, or from none.
+/// For a step's ops whose inputs come from other ranks, or that have none.
 void add_device_gaps(const plan& of, const step_report& report, gaps& to) {
   std::map<std::uint32_t, const op_record*> records;
   for (const auto& rank : report.ops)
@@ -145,7 +145,7 @@ double seconds_since(std::int64_t begin) {
   return static_cast<double>(now_ns() - begin) * 1e-9;
 }
 
-/// Microseconds an op of the same work in a plain loop.
+/// Microseconds per op of the same work in a plain loop.
 double floor_of(const settings& use) {
   plain_options options;
   options.microbatches = use.microbatches;
@@ -188,7 +188,7 @@ json measure(const settings& use) {
     add_device_gaps(run.plan(), report, seen);
   }
   const auto actions =
-    2.0 * use.stages_per_rank * use.microbatches;  // of a rank
+    2.0 * use.stages_per_rank * use.microbatches;  // per rank
   const auto floor = floor_of(use);
   return {
     {"schedule", use.schedule},

@@ -26,7 +26,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 LARGE = dict(d_model=1024, layers=28, heads=16, seq=1024, microbatch_size=8, microbatches=8)
 TINY = dict(d_model=64, layers=4, heads=4, seq=32, microbatch_size=2, microbatches=4)
 RUNS = ["pytorch", "plain", "1f1b P=2", "1f1b P=4"]
-GRAPH_RUNS = ["1f1b P=2 graphs", "1f1b P=4 graphs"]  # where there is a GPU
+GRAPH_RUNS = ["1f1b P=2 graphs", "1f1b P=4 graphs"]  # only with a GPU
 MONITORS_LIMIT_PCT = 2.0
 OVERHEAD_LIMIT_US = 10.0
 

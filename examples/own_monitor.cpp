@@ -1,5 +1,5 @@
-// A monitor of one's own: the largest magnitude of each block's MLP output
-// and of its gradient, while the model trains.
+// A custom monitor: the largest magnitude of each block's MLP output and of its
+// gradient, while the model trains.
 
 #include <ATen/ops/randint.h>
 #include <fmt/format.h>

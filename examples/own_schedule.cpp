@@ -1,6 +1,6 @@
-// A schedule of one's own in the DSL: 1F1B that warms up one forward deeper
-// on every rank but the last, to hide slow messages. Its plan is verified,
-// simulated and drawn beside 1F1B, then trains a model of one's own.
+// A custom schedule in the DSL: 1F1B that warms up one forward deeper on every
+// rank but the last, to hide slow messages. Its plan is verified, simulated and
+// drawn beside 1F1B's, then used to train a custom model.
 
 #include <ATen/ops/linear.h>
 #include <ATen/ops/mse_loss.h>

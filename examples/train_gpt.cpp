@@ -1,4 +1,4 @@
-// Trains a small GPT, cut into two pipeline stages, on a text file:
+// Trains a small GPT, split into two pipeline stages, on a text file:
 //   train_gpt book.txt [steps]
 
 #include <fmt/format.h>

@@ -26,7 +26,7 @@ class budget_state {
     if (step.source.phase != phase::training)
       return;
     const bool observed = step.observed;
-    // What is told of whole rounds: from behind one observed step on.
+    // Costs count by whole rounds, which begin after an observed step.
     if (began_) {
       spent_ += step.observe_seconds + step.monitor_seconds;
       passed_ += static_cast<double>(step.end - step.begin) * 1e-9 * lanes_;

@@ -44,7 +44,7 @@ const char* group_of(tensor_kind kind) {
   }
 }
 
-/// Of a list or tuple its first value counts, as in the original.
+/// The first value of a list or tuple counts, as in the original.
 bool counts(const tensor_record& record) {
   if (record.index > 0 || record.inner > 0)
     return false;

@@ -14,7 +14,7 @@ namespace troupe {
 /// divides by the ranks that have it. `none`: the lowest rank's value.
 enum class reduction : std::uint8_t { none, mean, sum, max, l2_norm };
 
-/// What happens when one rank records a name twice in a step. `warn` keeps
+/// The rule for a name that one rank records twice in a step. `warn` keeps
 /// the first and says so; `mean` is (old + new) / 2.
 enum class merging : std::uint8_t { warn, latest, oldest, mean, sum, max, min };
 

@@ -11,7 +11,7 @@
 
 namespace troupe {
 
-/// What a monitor may need to know of the run that it watches.
+/// Facts of the watched run that a monitor may need.
 struct monitor_context {
   std::shared_ptr<const troupe::plan> plan;
   sink_pointer sink;

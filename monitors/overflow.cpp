@@ -59,7 +59,7 @@ class overflow_state {
 
  private:
   enum class ending : std::uint8_t { whole, overflowed, failed };
-  /// What was bad, first of all, as a place in `ops_`.
+  /// The first bad tensor, as a place in `ops_`.
   struct finding {
     std::size_t op, record;
     std::size_t bad_tensors;
@@ -111,7 +111,7 @@ class overflow_state {
     keep_last_frames();
   }
 
-  /// What may stand before the next step's first frames.
+  /// Keeps the frames that may precede the next step's first ones.
   void keep_last_frames() {
     std::ranges::move(ops_, std::back_inserter(before_));
     ops_.clear();

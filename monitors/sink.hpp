@@ -21,7 +21,7 @@ struct metric_histogram {
   tensor_statistics statistics;
 };
 
-/// What a monitor found in a step.
+/// A monitor's findings in a step.
 struct metrics_record {
   event_source source;
   std::vector<metric> values{};

@@ -99,8 +99,8 @@ class throughput_state {
 
   using seconds_by_kind = std::map<plan_op_kind, double>;
 
-  /// What the usual microbatch takes: of each of a rank's stages the median
-  /// one, so that an op that was interrupted doesn't count.
+  /// Seconds of a typical microbatch: the median for each of a rank's stages,
+  /// so that an interrupted op doesn't count.
   seconds_by_kind usual_of(const ops_event& rank) const {
     std::map<std::pair<plan_op_kind, std::int32_t>, std::vector<double>> ops;
     for (const auto& op : rank.ops)

@@ -17,14 +17,14 @@ namespace troupe {
 
 namespace {
 
-/// Whether something stands there that can't be renamed over: a pipe, a
+/// Whether the path names something that can't be renamed over: a pipe, a
 /// device, a folder.
 bool is_special(const std::string& path) {
   struct stat status = {};
   return ::stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode);
 }
 
-/// A link's target, so that it is the target that is replaced.
+/// Resolves a link to its target, so that the target is replaced.
 std::string without_links(std::string path) {
   std::error_code trouble;
   if (!std::filesystem::is_symlink(path, trouble) || is_special(path))
@@ -41,8 +41,8 @@ std::string random_suffix() {
   return fmt::format(".{:08x}", random());
 }
 
-/// A rename is on the disk once its folder is. Who may not read the folder, or
-/// has one on a file system that knows no such thing, goes without.
+/// A rename is durable once its folder is synchronised. Skipped where the
+/// folder can't be read or its file system doesn't support this.
 bool synchronise_folder_of(const std::string& path) {
   const auto folder = std::filesystem::path(path).parent_path();
   const auto handle = ::open(folder.empty() ? "." : folder.c_str(),
@@ -71,8 +71,8 @@ atomic_file::atomic_file(std::string path)
   }
 }
 
-/// With the rights that the system gives new files: asking for the mask of the
-/// process would change it for all threads.
+/// Leaves access rights to the system: reading the process's mask would mean
+/// changing it for all threads.
 void atomic_file::create() {
   for (int i = 0; i < 100 && descriptor_ < 0; ++i) {
     temporary_ = path_ + random_suffix();
@@ -135,7 +135,7 @@ void require_writable_folder(const std::string& path) {
                  trouble.message());
   if (!std::filesystem::is_directory(path))
     troupe::fail(error_code::io, "{}: is no folder", path);
-  // Rights don't tell all: there are file systems that take no files.
+  // Access rights aren't enough: some file systems take no files.
   atomic_file probe((std::filesystem::path(path) / "probe").string());
 }
 

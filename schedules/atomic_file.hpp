@@ -5,11 +5,11 @@
 
 namespace troupe {
 
-/// A file that appears whole or not at all: written beside its place under a
-/// temporary name, synchronised, and renamed, and the folder synchronised; a
-/// link's target is replaced, not the link. Its rights are those of any new
-/// file. What can't be renamed over (a pipe, a device) is written in place. One
-/// thread uses it, and others may use others.
+/// A file that appears whole or not at all: written under a temporary name
+/// beside its path, synchronised, and renamed, and the folder synchronised. A
+/// link's target is replaced, not the link. Access rights are those of any new
+/// file. A path that can't be renamed over (a pipe, a device) is written in
+/// place. Use one object from one thread; different objects are independent.
 class atomic_file {
  public:
   /// Throws `io` with the path and the system's reason, as all members do
@@ -38,8 +38,8 @@ void write_file_atomically(const std::string& path, std::string_view bytes);
 /// Throws `io` unless a file can be created at `path`; leaves nothing behind.
 void require_writable(const std::string& path);
 
-/// Makes the folder and those above it, unless they are there. Throws `io`
-/// unless files can be created in it.
+/// Makes the folder and its parents if they are missing. Throws `io` unless
+/// files can be created in it.
 void require_writable_folder(const std::string& path);
 
 }  // namespace troupe

@@ -33,7 +33,7 @@ schedule one_f_one_b(const schedule_shape& shape) {
     "1f1b");
 }
 
-// Twice the warm-up of 1F1B: a message has one whole op to travel.
+// Twice the warm-up of 1F1B: a message may take one whole op to travel.
 schedule eager_1f1b(const schedule_shape& shape) {
   return schedule::build(
     shape,
@@ -45,8 +45,8 @@ schedule eager_1f1b(const schedule_shape& shape) {
     "eager_1f1b");
 }
 
-// At least `ranks` microbatches a group, where there are as many: enough to
-// keep all ranks busy until the group's first one comes round again.
+// At least `ranks` microbatches a group, if there are that many: enough to keep
+// all ranks busy until the group's first one returns.
 std::vector<std::int32_t> groups_to_fill(const schedule_shape& shape) {
   return even_groups(shape.microbatches,
                      std::max(1, shape.microbatches / shape.ranks));
@@ -132,7 +132,7 @@ void check_shape(const builtin_schedule& row, const schedule_shape& shape) {
            value, std::clamp(value, 1, most));
   };
   constexpr std::int32_t most_ranks = 1 << 16;
-  constexpr std::int32_t most_slots = 1 << 22;  // planned in some seconds
+  constexpr std::int32_t most_slots = 1 << 22;  // takes some seconds to plan
   check("ranks", shape.ranks, most_ranks);
   check("stages per rank", shape.stages_per_rank, row.most_stages_per_rank);
   check("stages per rank", shape.stages_per_rank, most_slots / shape.ranks);

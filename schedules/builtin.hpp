@@ -15,15 +15,15 @@ struct builtin_schedule {
   schedule (*make)(const schedule_shape&);
   /// Most stages that a rank may hold.
   std::int32_t most_stages_per_rank = INT32_MAX;
-  /// Whether `schedule_shape::breadth` means anything to it.
+  /// Whether the schedule uses `schedule_shape::breadth`.
   bool has_breadth = false;
 };
 
 const std::vector<builtin_schedule>& builtin_schedules();
 
-/// Makes a built-in schedule. Throws `error`: unknown_schedule with the
-/// known names, invalid_argument where the schedule can't have this shape,
-/// with the nearest legal values.
+/// Makes a built-in schedule. Throws `error`: unknown_schedule with the known
+/// names; invalid_argument, with the nearest legal values, if the schedule
+/// can't have this shape.
 schedule make_schedule(std::string_view name, const schedule_shape& shape);
 
 }  // namespace troupe

@@ -19,7 +19,7 @@ struct action_name {
   op_kind compute = op_kind::forward;
 };
 
-// None is the beginning of another that stands after it.
+// No name is a prefix of a later one.
 constexpr std::array actions{
   action_name{"SEND_F", cell_kind::send_forward},
   action_name{"RECV_F", cell_kind::receive_forward},
@@ -162,7 +162,7 @@ cell parse_csv_cell(std::string_view text, std::string_view source,
   }
 }
 
-/// Around a cell blanks are fine, as PyTorch's reader has it.
+/// Blanks around a cell are allowed, as in PyTorch's reader.
 std::string_view without_blanks(std::string_view text) {
   constexpr std::string_view blanks = " \t";
   const auto begin = std::min(text.find_first_not_of(blanks), text.size());
@@ -170,7 +170,7 @@ std::string_view without_blanks(std::string_view text) {
   return text.substr(0, text.find_last_not_of(blanks) + 1);
 }
 
-/// What a file is that was given as CSV and is something else; or nothing.
+/// Names the format of a file that is not CSV; empty if it isn't recognised.
 std::string_view other_format(std::string_view text) {
   if (text.starts_with("<"))
     return "it is a picture (SVG) or another XML file";

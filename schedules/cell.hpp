@@ -9,7 +9,7 @@
 
 namespace troupe {
 
-/// What one cell of a schedule's CSV says (torch.distributed.pipelining).
+/// The kind of one cell of a schedule's CSV (torch.distributed.pipelining).
 enum class cell_kind : std::uint8_t {
   idle,              // an empty cell
   compute,           // 2F0, 3B11, 0I4, 0W4
@@ -25,26 +25,27 @@ enum class cell_kind : std::uint8_t {
 
 struct cell {
   cell_kind kind = cell_kind::idle;
-  /// The op, or the first of a pair; for transfers and whole-stage actions
-  /// its stage and microbatch.
+  /// The op, or the first of a pair; transfers and whole-stage actions use its
+  /// stage and microbatch.
   op first{};
   op second{};  // of a pair
 };
 
 /// How ops are spelled.
 enum class spelling : std::uint8_t {
-  pytorch,  // 2F3, and nothing that PyTorch's writer does not write
+  pytorch,  // 2F3; only what PyTorch's writer produces
   project,  // also 2F3.1 (slice 1), 2F3@1 (copy 1) and (0F7;7B3) for a pair
 };
 
-/// Reads one cell. Throws `error` (malformed_text) with the reason alone.
+/// Reads one cell. Throws `error` (malformed_text) with only the reason.
 cell parse_cell(std::string_view text, spelling as = spelling::pytorch);
 
 /// The inverse of `parse_cell`.
 std::string to_text(const cell& what);
 
-/// One line per rank. Lines end in LF or CR LF; the last end may be absent.
-/// Throws `error` (malformed_text) that names source, line, column and cell.
+/// Reads one line per rank. Lines end in LF or CR LF; the last line may lack
+/// its end. Throws `error` (malformed_text) that names source, line, column and
+/// cell.
 std::vector<std::vector<cell>> parse_cells(std::string_view csv,
                                            std::string_view source);
 

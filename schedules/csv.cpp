@@ -40,8 +40,8 @@ lane compute_ops(const std::vector<cell>& row) {
   return ops;
 }
 
-// Sizes come from the largest numbers. Where fewer ops stand than these ask
-// for, name the first one absent before anything of that size is allocated.
+// The largest numbers determine the sizes. If there are fewer ops than they
+// require, names the first missing one before allocating anything of that size.
 void check_dense(const schedule& lanes, std::string_view source) {
   std::vector<std::pair<std::int32_t, std::int32_t>> forwards;
   for (const auto& ops : lanes.lanes)
@@ -65,7 +65,7 @@ void check_dense(const schedule& lanes, std::string_view source) {
          lanes.microbatches);
 }
 
-// Stages are where they first stand.
+// A stage's rank is the first one that holds an op of it.
 placement infer_placement(const std::vector<lane>& lanes,
                           std::size_t most_stages) {
   placement where{.ranks = static_cast<std::int32_t>(lanes.size()),

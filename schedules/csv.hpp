@@ -11,17 +11,17 @@
 namespace troupe {
 
 /// Reads the compute-only CSV of torch.distributed.pipelining: one line per
-/// rank, from rank 0. Strict: what PyTorch's writer never writes is refused.
+/// rank, from rank 0. Strict: refuses what PyTorch's writer never writes.
 /// `source` names the text in errors: malformed_text with line, column and
 /// cell, invalid_schedule with line, cell and rank.
 schedule from_csv(std::string_view text, std::string_view source = "CSV");
 
-/// Writes it, in lines that end in CR LF, without idle cells. Throws `error`
-/// (invalid_argument) for schedules with slices or copies: the format has no
-/// room for them.
+/// Writes the CSV, in lines that end in CR LF, without idle cells. Throws
+/// `error` (invalid_argument) for schedules with slices or copies, which the
+/// format can't express.
 std::string to_csv(const schedule& lanes);
 
-/// The compute ops of parsed lines, checked; other cells are passed over.
+/// The compute ops of parsed lines, checked; other cells are skipped.
 schedule compute_lanes(const std::vector<std::vector<cell>>& rows,
                        std::string_view source);
 
@@ -31,8 +31,8 @@ std::string locate_cell(const std::vector<std::vector<cell>>& rows,
                         std::string_view source, std::int32_t rank,
                         std::size_t index, std::size_t (*ops_in)(const cell&));
 
-/// Reads a file: CSV, or the project's own text (text_form.hpp), which names
-/// itself in its first line. Throws `error`; io if it can't be read.
+/// Reads a file: CSV, or the project's own text (text_form.hpp), recognised by
+/// its first line. Throws `error`; io if it can't be read.
 schedule load_schedule(const std::string& path);
 
 /// The whole content of a text file, without the byte order mark that some

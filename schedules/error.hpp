@@ -8,7 +8,7 @@
 
 namespace troupe {
 
-/// What kind of failure ended the work. The sentence in `error::what` says
+/// The kind of failure that ended the work. The sentence in `error::what` says
 /// what is wrong, where, and what to do.
 enum class error_code {
   /// A value that the user gave is outside what is legal; nothing was run.
@@ -18,7 +18,7 @@ enum class error_code {
   /// A text (CSV, plan, costs) does not follow its grammar.
   malformed_text,
   /// The ops of a schedule or plan are not a legal step: one is missing,
-  /// stands twice, in the wrong place, or on the wrong rank.
+  /// repeated, in the wrong place, or on the wrong rank.
   invalid_schedule,
   /// The ops wait for each other in a cycle, so no order can run them.
   deadlock,
@@ -28,13 +28,13 @@ enum class error_code {
   invalid_data,
   /// A file of parameters or state does not fit the model or is damaged.
   invalid_checkpoint,
-  /// Tensors that meet have different shapes, dtypes or names.
+  /// Corresponding tensors have different shapes, dtypes or names.
   mismatch,
   /// An op of a running step failed; the message names the root failure.
   op_failed,
   /// A device is missing, out of memory, or reported a failure.
   device,
-  /// A peer can't be reached, left, or sent what it should not.
+  /// A peer can't be reached, left, or sent invalid data.
   transport,
   /// The user or the system asked the run to stop.
   interrupted,
@@ -54,7 +54,7 @@ class error : public std::runtime_error {
   error_code code_;
 };
 
-/// Throws an `error` whose sentence is formatted as by fmt::format.
+/// Throws an `error` with a sentence formatted by fmt::format.
 template <class... Args>
 [[noreturn]] void fail(error_code code, fmt::format_string<Args...> sentence,
                        Args&&... args) {

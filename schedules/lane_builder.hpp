@@ -8,7 +8,7 @@
 
 namespace troupe {
 
-/// How many of the ops that are left: `first(4)`, or `rest()`.
+/// A number of the remaining ops: `first(4)`, or `rest()`.
 struct op_count {
   std::int32_t limit = 0;
 };
@@ -21,19 +21,19 @@ constexpr op_count rest() {
   return {INT32_MAX};
 }
 
-/// Sizes of `groups` groups of `total` microbatches that differ by at most
-/// one, larger first.
+/// Sizes of `groups` groups of `total` microbatches; they differ by at most
+/// one, larger ones first.
 std::vector<std::int32_t> even_groups(std::int32_t total, std::int32_t groups);
 
 /// Sizes of groups of `size` microbatches; the last one may be smaller.
 std::vector<std::int32_t> groups_of(std::int32_t total, std::int32_t size);
 
-/// Writes one rank's lane, from its first op to its last. The rank's
-/// forwards and its backwards each have an order; `forward` and `backward`
-/// take the next ones from it. With one stage a rank that order is by
-/// microbatch. With several it goes group by group (`in_groups`; one group
-/// unless said otherwise): every stage of the rank runs the microbatches of
-/// a group, forwards with the stages ascending, backwards descending.
+/// Writes one rank's lane, from its first op to its last. The rank's forwards
+/// and its backwards each have an order; `forward` and `backward` append the
+/// next ones of it. With one stage per rank that order is by microbatch. With
+/// several it goes group by group (`in_groups`; one group by default): every
+/// stage of the rank runs the microbatches of a group, forwards with the stages
+/// ascending, backwards descending.
 ///
 ///   auto one_f_one_b = schedule::build(
 ///     {.ranks = 4, .microbatches = 16}, [](lane_builder& rank) {
@@ -55,15 +55,15 @@ class lane_builder {
   /// Ranks between this one and the last.
   std::int32_t distance_to_last() const { return ranks_ - 1 - rank_; }
 
-  /// Sets the order of what is left; call it before the first op.
+  /// Sets the order of the remaining ops; call it before the first op.
   void in_groups(const std::vector<std::int32_t>& sizes);
 
   void forward(op_count count);
   void backward(op_count count);
   /// Forward, backward, forward, ... until no forward is left.
   void repeat_one_forward_one_backward();
-  /// Appends an op that the calls above can't express. A lane is written
-  /// either by them or op by op.
+  /// Appends an op that the calls above can't express. Write a lane either with
+  /// them or op by op.
   void place(op next);
 
   lane take() { return std::move(lane_); }

@@ -5,7 +5,7 @@
 
 namespace troupe {
 
-/// What a rank computes for one microbatch of one stage. Letters are those of
+/// A rank's computation for one microbatch of one stage. Letters are those of
 /// torch.distributed.pipelining's CSV.
 enum class op_kind : std::uint8_t {
   forward,          // F

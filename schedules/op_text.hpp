@@ -6,7 +6,7 @@
 
 namespace troupe {
 
-/// "2F3", or "2F3.1" where the schedule cuts microbatches into slices.
+/// "2F3", or "2F3.1" if the schedule splits microbatches into slices.
 std::string to_text(const op& what, bool with_slice = false);
 
 }  // namespace troupe

@@ -7,8 +7,8 @@
 
 namespace troupe {
 
-/// The number that the whole text spells; none where it spells no number, or
-/// one that the type can't hold.
+/// Parses the whole text as a number; none if it isn't one, or if the type
+/// can't hold it.
 template <class Number>
 std::optional<Number> parse_number(std::string_view text) {
   Number value{};

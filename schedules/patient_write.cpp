@@ -27,7 +27,7 @@ int milliseconds_until(clock::time_point when) {
   return static_cast<int>(std::clamp<std::int64_t>(left, 0, 1 << 30));
 }
 
-/// False, with `errno`, where it takes nothing.
+/// Waits for room to write; false, with `errno`, after `patience` seconds.
 bool await_room(int descriptor, double patience) {
   const auto until = after(patience);
   for (;;) {

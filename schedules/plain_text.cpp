@@ -8,7 +8,7 @@ namespace troupe {
 
 namespace {
 
-/// Bytes of the character that begins the text; 0: it is none to be shown.
+/// Bytes of the text's first character; 0 if it must not be shown.
 std::size_t shown_bytes(std::string_view text) {
   const auto byte = [&](std::size_t i) {
     return i < text.size() ? static_cast<unsigned char>(text[i]) : 0U;

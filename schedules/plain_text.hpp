@@ -5,9 +5,9 @@
 
 namespace troupe {
 
-/// Text of another program as a terminal may show it: UTF-8, lines and tabs as
-/// they are; other control characters, with which a terminal could be made to
-/// do things, and bytes that are no UTF-8, as \xNN.
+/// Another program's text, safe for a terminal: UTF-8, lines and tabs stay as
+/// they are; other control characters, which could control the terminal, and
+/// bytes that are not UTF-8 become \xNN.
 std::string plain_text(std::string_view text);
 
 }  // namespace troupe

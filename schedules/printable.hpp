@@ -6,8 +6,8 @@
 
 namespace troupe {
 
-/// Text of a file as an error message may show it: what is not printable
-/// ASCII as \xNN, and after `most` bytes "...".
+/// A file's text for an error message: \xNN for anything that is not printable
+/// ASCII, and "..." after `most` bytes.
 std::string printable(std::string_view text, std::size_t most = 80);
 
 }  // namespace troupe

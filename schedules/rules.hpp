@@ -9,28 +9,28 @@
 
 namespace troupe {
 
-/// What a rank prefers among the ops that are ready.
+/// A rank's preference among the ops that are ready.
 enum class preference : std::uint8_t {
   backward,              // backwards before forwards
   forward,               // forwards before backwards
   deep_stage,            // later stages of the model first
   shallow_stage,         // earlier stages first
   early_microbatch,      // lower microbatches first
-  weight_backward_last,  // weight gradients only where nothing else is ready
+  weight_backward_last,  // weight gradients only if nothing else is ready
 };
 
-/// How lanes are generated: all ranks run on paper, and each that is free
-/// starts the ready op that it prefers, within its limit.
+/// Rules for generating lanes: a simulation of all ranks, in which each free
+/// rank starts the ready op that it prefers, within its limit.
 struct lane_rules {
-  /// Most activations that a rank may hold (forwarded and not freed); no
-  /// limit where empty.
+  /// Most activations that a rank may hold (forwarded and not freed); unlimited
+  /// if empty.
   std::function<std::int32_t(std::int32_t rank)> in_flight_limit{};
-  /// The first preference that tells two ready ops apart decides; then the
+  /// The first preference that distinguishes two ready ops decides; then the
   /// lower microbatch, then the lower stage.
   std::vector<preference> prefer{preference::backward};
-  /// Input and weight gradients as two ops (Qi et al., zero bubble).
+  /// Input and weight gradients are two ops (Qi et al., zero bubble).
   bool split_backward = false;
-  /// Durations on paper; a full backward takes the sum of its halves.
+  /// Simulated durations; a full backward takes the sum of its halves.
   double forward = 1;
   double input_backward = 1;
   double weight_backward = 1;
@@ -38,8 +38,8 @@ struct lane_rules {
 };
 
 /// Generates the lanes by these rules. Each stage takes its microbatches in
-/// ascending order. Throws `error` (deadlock) where the limits leave no rank
-/// an op that it may start.
+/// ascending order. Throws `error` (deadlock) if the limits leave no rank an op
+/// that it may start.
 schedule build_by_rules(const placement& where, std::int32_t microbatches,
                         const lane_rules& rules, std::string name = "custom");
 schedule build_by_rules(const schedule_shape& shape, const lane_rules& rules,

@@ -13,11 +13,10 @@ namespace troupe {
 /// One rank's compute ops, in the order in which it runs them.
 using lane = std::vector<op>;
 
-/// Which rank holds which stage. Plain data; `rank_of` is all that the rest
-/// of troupe asks.
+/// Maps stages to ranks. Plain data; the rest of troupe only calls `rank_of`.
 struct placement {
   std::int32_t ranks = 1;
-  /// rank_by_stage[copy][stage]; one copy everywhere but in two-directional
+  /// rank_by_stage[copy][stage]; there is one copy except in two-directional
   /// schedules.
   std::vector<std::vector<std::int32_t>> rank_by_stage{};
 
@@ -42,8 +41,8 @@ struct placement {
   friend bool operator==(const placement&, const placement&) = default;
 };
 
-/// How large a schedule is. `breadth`: microbatches in a group of
-/// `depth_first`; 0 where the schedule chooses.
+/// Size of a schedule. `breadth`: microbatches in a group of `depth_first`; 0
+/// lets the schedule choose.
 struct schedule_shape {
   std::int32_t ranks = 1;
   std::int32_t stages_per_rank = 1;
@@ -51,7 +50,7 @@ struct schedule_shape {
   std::int32_t breadth = 0;
 };
 
-/// In which order each rank runs its forwards and backwards: compute only,
+/// The order in which each rank runs its forwards and backwards: compute only,
 /// no messages. Plain data; made by the DSL, a built-in, or a CSV file.
 struct schedule {
   std::string name;
@@ -64,8 +63,8 @@ struct schedule {
   std::int32_t stages() const { return placement.stages(); }
 
   /// Calls `fill` once for every rank to write its lane (lane_builder.hpp).
-  /// Stages are placed looped, or as a given placement says. Throws `error`
-  /// if the lanes are not a legal step.
+  /// Stages are placed looped, or by a given placement. Throws `error` if the
+  /// lanes are not a legal step.
   static schedule build(const schedule_shape& shape,
                         const std::function<void(lane_builder&)>& fill,
                         std::string name = "custom");

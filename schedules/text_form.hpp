@@ -8,7 +8,7 @@
 
 namespace troupe {
 
-/// The project's own text of a schedule: all that CSV holds, and placement,
+/// The project's own text of a schedule: everything in CSV, plus placement,
 /// slices and copies. Round-trips. For example:
 ///
 ///   troupe schedule 1
@@ -19,17 +19,17 @@ namespace troupe {
 ///   rank 0: 0F0.0 0F0.1 0B0.1 0B0.0
 ///   rank 1: 1F0.0 1F0.1 1B0.1 1B0.0
 ///
-/// A `placement` line gives the rank of each stage; a second one places copy
-/// 1, whose ops are written 2F3@1. A pair that overlaps is (0F7;7B3).
+/// A `placement` line gives the rank of each stage; a second one places copy 1,
+/// whose ops are written 2F3@1. An overlapping pair is (0F7;7B3).
 std::string to_text_form(const schedule& lanes);
 
 /// Throws `error`: malformed_text with line and reason, invalid_schedule.
 schedule from_text_form(std::string_view text, std::string_view source);
 
-/// Whether a text begins as the text form does.
+/// Whether a text begins like the text form.
 bool is_text_form(std::string_view text);
 
-/// Takes lines of "key value" apart; shared by the text forms.
+/// Parses lines of "key value"; shared by the text forms.
 class line_reader {
  public:
   line_reader(std::string_view text, std::string_view source)

@@ -9,16 +9,16 @@
 
 namespace troupe {
 
-/// Says where op `index` of a rank's lane stands, for error messages. Rules
-/// about ops that are absent ask with the index one past the lane's last op.
+/// Describes where op `index` of a rank's lane is, for error messages. Rules
+/// about missing ops pass the index one past the lane's last op.
 using op_locator =
   std::function<std::string(std::int32_t rank, std::size_t index)>;
 
-/// Checks that the lanes are one whole step: every (stage, microbatch,
-/// slice) has one F and then one B, or one I and later one W, all on the
-/// rank of the stage; or that there are forwards only. Throws
-/// `error` (invalid_schedule) that names rank, op and rule. That the lanes
-/// don't wait for each other in a cycle is for `compile` and `verify`.
+/// Checks that the lanes are one whole step: every (stage, microbatch, slice)
+/// has one F and then one B, or one I and later one W, all on the rank of the
+/// stage; or that there are forwards only. Throws `error` (invalid_schedule)
+/// that names rank, op and rule. Deadlocks (cycles of waiting lanes) are
+/// detected by `compile` and `verify`.
 void validate(const schedule& lanes);
 void validate(const schedule& lanes, const op_locator& locate);
 
@@ -30,8 +30,8 @@ bool is_training(const schedule& lanes);
 /// in the order of a plain loop.
 bool accumulates_in_order(const schedule& lanes);
 
-/// Number of (stage, microbatch, slice) triples of a schedule or plan; more
-/// than any file has ops, where it is more than can be counted.
+/// Number of (stage, microbatch, slice) triples of a schedule or plan; if it
+/// overflows, a number larger than any file's ops.
 template <class Schedule>
 std::size_t slot_count(const Schedule& of) {
   std::size_t count = static_cast<std::size_t>(of.microbatches)

@@ -13,10 +13,10 @@ die() {
   exit 1
 }
 
-# Prints a script's leading comment: that is its --help.
+# Prints a script's leading comment as its --help.
 usage() { sed -n '2,/^[^#]/{s/^# \{0,1\}//p}' "$0"; }
 
-# timed NAME COMMAND...: runs the command and says how long it took.
+# timed NAME COMMAND...: runs the command and reports how long it took.
 timed() {
   local name=$1 begin=$SECONDS
   shift

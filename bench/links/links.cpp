@@ -92,7 +92,7 @@ void print_throughput(const kind& of, const settings& given) {
   std::fflush(stdout);
 }
 
-/// With the receiver awake; asleep, but only just; and after a rest of both.
+/// With the receiver awake; just fallen asleep; and after both have rested.
 void print_latency(const kind& of, const settings& given) {
   const microseconds none(0), spin(given.spin), rest(500);
   const auto trips = [&](int count, microseconds spinning, microseconds pause) {

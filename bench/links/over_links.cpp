@@ -21,7 +21,7 @@ at::Tensor tensor_of(std::size_t bytes) {
   return at::zeros({static_cast<std::int64_t>(bytes)}, at::kByte);
 }
 
-/// What the other process does: answers each frame, until the goodbye.
+/// The other process's work: answers each frame, until the goodbye.
 void answer_all(int socket, const make_stream& make,
                 std::chrono::microseconds spin, bool with_tensor) {
   io_loop loop({spin});
@@ -39,7 +39,7 @@ void answer_all(int socket, const make_stream& make,
   over.acquire();
 }
 
-/// This process's end: counts what comes.
+/// This process's end: counts incoming frames.
 struct near_end {
   near_end(int socket, const make_stream& make, std::chrono::microseconds spin)
     : loop({spin}),

@@ -7,8 +7,8 @@
 std::array<int, 2> unix_sockets();
 std::array<int, 2> tcp_sockets();
 
-/// Runs `other` in a process of its own beside `own`, each with one of the
-/// sockets, and returns what `own` measured. No thread may run.
+/// Runs `other` in a new process beside `own`, each with one of the sockets,
+/// and returns the result of `own`. No other thread may be running.
 double in_two_processes(const std::array<int, 2>& sockets,
                         const std::function<double(int)>& own,
                         const std::function<void(int)>& other);

@@ -35,7 +35,7 @@ struct test_case {
   bool with_histogram = false;
 };
 
-/// Nanoseconds of one call; of many, where one is short.
+/// Nanoseconds per call; the mean of many if a call is short.
 double time_of(const std::function<void()>& call, std::int64_t bytes) {
   const auto calls = std::max<std::int64_t>(1, (1 << 21) / bytes);
   const auto begin = now_ns();
@@ -74,7 +74,7 @@ void print_row(const test_case& of, const settings& use,
              rate(ours) / rate(sums) * 100);
 }
 
-/// What gradients and activations look like.
+/// Values like those of gradients and activations.
 std::vector<test_case> values_of(std::int64_t n) {
   const auto x = at::randn({8, n / 8});
   const auto rare = at::rand({8, n / 8}) < 0.01;

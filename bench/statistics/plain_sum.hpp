@@ -2,6 +2,6 @@
 
 #include <cstdint>
 
-/// The sum of memory taken as floats, compiled for the very machine: about the
-/// fastest way to read it once. Bytes beyond a multiple of 512 are left out.
+/// The sum of memory as floats, compiled for this machine: about the fastest
+/// way to read it once. Ignores bytes beyond a multiple of 512.
 float plain_sum(const void* from, std::int64_t bytes);

@@ -18,8 +18,8 @@ void write_safetensors(const std::string& path, const parameter_list& tensors,
 /// overflow) and the file's exact size. Throws `io` or `invalid_checkpoint`.
 parameter_list read_safetensors(const std::string& path);
 
-/// Copies values into parameters by name. Throws `invalid_checkpoint` naming a
-/// missing, unknown or differently shaped tensor before anything is changed.
+/// Copies values into parameters by name. Before changing anything, throws
+/// `invalid_checkpoint` naming a missing, unknown or differently shaped tensor.
 void load_parameters(const parameter_list& parameters,
                      const parameter_list& values, const std::string& path);
 

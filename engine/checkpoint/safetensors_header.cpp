@@ -35,8 +35,8 @@ constexpr std::array<std::pair<const char*, at::ScalarType>, 9> dtypes = {
   fail(error_code::invalid_checkpoint, "{}: {}", path, what);
 }
 
-/// Takes a header apart while it is read, so that what is no header ends at its
-/// first wrong word. The functions are what nlohmann calls.
+/// Parses a header incrementally, so that an invalid one fails at its first
+/// wrong token. The functions are called by nlohmann's parser.
 class header_reader {
  public:
   using number_integer_t = std::int64_t;
@@ -123,7 +123,7 @@ class header_reader {
   }
 
  private:
-  /// Of which the tensor's own are three: an object of objects with lists.
+  /// A valid header has three levels: an object of objects with lists.
   void descend() {
     constexpr int deepest = 8;
     if (++depth_ > deepest)
@@ -138,7 +138,7 @@ class header_reader {
     if (depth_ == 1)
       refuse("is no object");
   }
-  /// Of what begins another level.
+  /// Checks that a new level may begin.
   void require_plain_field() const {
     if (depth_ >= 2)
       other("another list");
@@ -147,7 +147,7 @@ class header_reader {
     return !is_metadata_ && depth_ >= 2
            && (field_ == "shape" || field_ == "data_offsets");
   }
-  /// What a field of another name may hold, and no list of sizes or offsets.
+  /// Handles a value of an unknown field; refuses one for a known field.
   bool other(const std::string& what) const {
     require_field();
     if (is_metadata_)
@@ -197,8 +197,8 @@ class header_reader {
   std::vector<entry> entries_;
 };
 
-/// Also strides have to be numbers: those of a tensor without elements count
-/// an empty dimension as one.
+/// A tensor's bytes. Also refuses strides that overflow: without elements, they
+/// count an empty dimension as one.
 std::uint64_t bytes_of(const std::string& path, const entry& item) {
   const auto most = static_cast<std::uint64_t>(INT64_MAX);
   std::uint64_t bytes = c10::elementSize(item.dtype), strides = bytes;
@@ -248,7 +248,7 @@ std::string safetensors_dtype(const std::string& path, at::ScalarType type) {
 std::vector<entry> parse_safetensors_header(const std::string& path,
                                             std::string_view text,
                                             std::uint64_t data_bytes) {
-  // Both of which the parser would pass over.
+  // The parser would accept both.
   if (!text.starts_with('{') || text.find('\0') != std::string_view::npos)
     bad(path,
         "its header is not a JSON object, padded with spaces; is it a "

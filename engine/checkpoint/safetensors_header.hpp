@@ -9,7 +9,7 @@
 
 namespace troupe {
 
-/// One tensor as a file's header describes it.
+/// A file's header entry for one tensor.
 struct safetensors_entry {
   std::string name;
   at::ScalarType dtype = at::kFloat;
@@ -17,13 +17,12 @@ struct safetensors_entry {
   std::uint64_t begin = 0, end = 0;  // within the data
 };
 
-/// As safetensors calls a dtype. Throws `invalid_checkpoint` where it has no
-/// name for it.
+/// safetensors' name for a dtype. Throws `invalid_checkpoint` if it has none.
 std::string safetensors_dtype(const std::string& path, at::ScalarType type);
 
 /// The tensors in the order of their data, which they cover without holes.
-/// Throws `invalid_checkpoint`, naming the file, the tensor, and what is wrong.
-/// Memory is in proportion to the tensors.
+/// Throws `invalid_checkpoint`, naming the file, the tensor, and the problem.
+/// Memory is proportional to the number of tensors.
 std::vector<safetensors_entry> parse_safetensors_header(
   const std::string& path, std::string_view text, std::uint64_t data_bytes);
 

@@ -4,8 +4,8 @@
 
 #include "troupe/engine/cuda/statistics_pieces.hpp"
 
-// What threads of a warp or a block have found, joined in an order that never
-// changes: equal bits from run to run.
+// Joins the results of a warp's or a block's threads in a fixed order: equal
+// bits from run to run.
 namespace troupe {
 
 /// The value of the lane `offset` further on.
@@ -22,7 +22,7 @@ __device__ Value from_lane_behind(const Value& value, int offset) {
   return result;
 }
 
-/// All lanes take part; the first one gets the result.
+/// All lanes must take part; the first one gets the result.
 template <class Value, class Join>
 __device__ Value warp_join(Value value, Join join) {
   for (int offset = warp_lanes / 2; offset > 0; offset /= 2)
@@ -30,8 +30,8 @@ __device__ Value warp_join(Value value, Join join) {
   return value;
 }
 
-/// All threads of a block of block_threads take part; the first one gets the
-/// result. `shared` has room for block_warps values.
+/// All threads of a block of block_threads must take part; the first one gets
+/// the result. `shared` has room for block_warps values.
 template <class Value, class Join>
 __device__ Value block_join(Value value, Value* shared, Join join) {
   value = warp_join(value, join);
@@ -45,9 +45,8 @@ __device__ Value block_join(Value value, Value* shared, Join join) {
   return value;
 }
 
-/// True in all threads of the block that is the last to come here, of as many
-/// as `blocks`: it sees what the first threads of the others wrote before.
-/// `counter` begins at 0.
+/// True in all threads of the last of `blocks` blocks to call this: it sees
+/// what the other blocks' first threads wrote before. `counter` begins at 0.
 inline __device__ bool is_last_block(unsigned* counter, std::int64_t blocks) {
   __shared__ bool last;
   if (threadIdx.x == 0) {

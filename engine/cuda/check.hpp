@@ -7,11 +7,11 @@
 
 namespace troupe {
 
-/// Throws an `error` (device) that says what was tried, unless it went well.
-/// An error of the runtime's that one can recover from is forgotten then.
+/// Throws an `error` (device) that names the attempt, unless it succeeded.
+/// Clears a recoverable error of the runtime's.
 void check(cudaError_t result, const char* tried);
 
-/// Throws an `error` (transport) likewise; a call still in progress is fine.
+/// Throws an `error` (transport) likewise; accepts a call in progress.
 void check(ncclResult_t result, const std::string& tried);
 
 }  // namespace troupe

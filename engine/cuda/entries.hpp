@@ -7,22 +7,22 @@
 
 namespace troupe {
 
-/// fp32, fp64, fp16 or bf16; nothing for other types.
+/// fp32, fp64, fp16 or bf16; none for other types.
 std::optional<device_type> device_type_of(const at::Tensor& tensor);
 
-/// The tensor, or a copy made on the current stream, as statistics read it: of
-/// one of those types, instances one after the other.
+/// The tensor, or a copy made on the current stream, in the form that
+/// statistics read: of one of those types, instances one after the other.
 at::Tensor readable(const at::Tensor& tensor);
 
-/// The entry of a readable tensor that is not empty.
+/// The entry of a readable tensor, which must not be empty.
 statistics_entry statistics_entry_of(const at::Tensor& tensor);
 
-/// That of a dense tensor of one of the types.
+/// The entry of a dense tensor of one of the types.
 flat_entry flat_entry_of(const at::Tensor& tensor);
 
-/// Fills tables with entries, numbers their pieces, and hands each table that
-/// is full, and the last one, to `launch`, with its number of pieces. What
-/// `launch` changes in the table's other fields is kept for the next one.
+/// Fills tables with entries, numbers their pieces, and passes each full table,
+/// and the last one, to `launch`, with its number of pieces. Changes that
+/// `launch` makes to the table's other fields are kept for the next one.
 template <class Table, class Entry, class Launch>
 void launch_all(const std::vector<Entry>& entries, const Table& empty,
                 Launch launch) {

@@ -36,7 +36,7 @@ bool cuda_event::reached() const {
     return true;
   const auto state = cudaEventQuery(event_);
   if (state == cudaErrorNotReady) {
-    cudaGetLastError();  // or LibTorch takes it for an error of its own
+    cudaGetLastError();  // keeps LibTorch from seeing the error
     return false;
   }
   check(state, "work of the device");

@@ -11,8 +11,8 @@
 
 namespace troupe {
 
-/// CUDA events of one device, kept for the next time: making one takes longer
-/// than recording it. Any thread may call it.
+/// Reusable CUDA events of one device: making one takes longer than recording
+/// it. Any thread may call it.
 class event_pool {
  public:
   explicit event_pool(int device) : device_{device} {}

@@ -2,7 +2,7 @@
 
 namespace troupe {
 
-/// Which entry of a launch's table the block of that number works for.
+/// The entry of a launch's table that the block of that number works on.
 template <class Table>
 __device__ int find_entry(const Table& table, int piece) {
   int low = 0, high = table.count - 1;

@@ -7,7 +7,7 @@
 
 namespace troupe {
 
-/// Calls `visit` with a pointer to an entry's values, as what they are.
+/// Calls `visit` with a typed pointer to an entry's values.
 template <class Visit>
 __device__ void visit_values(const flat_entry& entry, Visit visit) {
   switch (entry.type) {
@@ -22,7 +22,7 @@ __device__ void visit_values(const flat_entry& entry, Visit visit) {
   }
 }
 
-/// The values of a tensor that a block takes: [begin, end).
+/// The values of a tensor that a block handles: [begin, end).
 struct value_range {
   std::int64_t begin;
   std::int64_t end;

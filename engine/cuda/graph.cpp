@@ -11,7 +11,7 @@
 namespace troupe {
 namespace {
 
-/// Errors of LibTorch's as troupe's.
+/// Converts LibTorch's errors to troupe's.
 template <class Work>
 void guarded(const char* tried, const Work& work) {
   try {
@@ -22,7 +22,7 @@ void guarded(const char* tried, const Work& work) {
   }
 }
 
-/// As much as can be done.
+/// Runs `work` and ignores errors.
 template <class Work>
 void try_to(const Work& work) noexcept {
   try {
@@ -38,7 +38,7 @@ cuda_graph::cuda_graph(cuda_stream& origin, const std::function<void()>& work)
   : pool_{at::cuda::graph_pool_handle()} {
   const auto device = origin.device().index();
   const c10::cuda::CUDAGuard guard{device};
-  // What other pools keep for later is not for this one's tensors.
+  // Memory cached by other pools is not available to this one.
   guarded("emptying the allocator",
           [] { c10::cuda::CUDACachingAllocator::emptyCache(); });
   try {
@@ -49,7 +49,7 @@ cuda_graph::cuda_graph(cuda_stream& origin, const std::function<void()>& work)
   }
 }
 
-/// Relaxed, as several threads give work, and may allocate.
+/// Relaxed, as several threads enqueue work and may allocate.
 void cuda_graph::record(cuda_stream& origin,
                         const std::function<void()>& work) {
   const auto scope = origin.enter();
@@ -62,7 +62,7 @@ void cuda_graph::record(cuda_stream& origin,
 void cuda_graph::recorded::abandon(cudaStream_t origin, c10::DeviceIndex device,
                                    at::cuda::MempoolId_t pool) noexcept {
   if (capture_ended_)
-    return;  // the destructor knows what to do
+    return;  // the destructor handles it
   auto status = cudaStreamCaptureStatusNone;
   cudaGraph_t rest = nullptr;
   if (cudaStreamIsCapturing(origin, &status) == cudaSuccess
@@ -72,7 +72,7 @@ void cuda_graph::recorded::abandon(cudaStream_t origin, c10::DeviceIndex device,
     cudaGraphDestroy(rest);
   cudaGetLastError();
   for (const auto& [state, increment] : captured_generator_states_)
-    state->capturing_ = false;  // capture_epilogue, which is not exported
+    state->capturing_ = false;  // capture_epilogue is not exported
   using namespace c10::cuda::CUDACachingAllocator;
   try_to([&] { endAllocateToPool(device, pool); });
   try_to([&] { at::getHostAllocator(at::kCUDA)->end_allocate_to_pool(pool); });

@@ -9,7 +9,7 @@
 
 namespace troupe {
 
-/// A graph of LibTorch's, whose tensors are in memory of its own.
+/// A LibTorch graph, whose tensors are in memory of its own.
 class cuda_graph final : public device_graph {
  public:
   /// Records it; see accelerator::record_graph.
@@ -18,10 +18,10 @@ class cuda_graph final : public device_graph {
   void launch(device_stream& on) override;
 
  private:
-  /// LibTorch ends a recording that went well, and only that.
+  /// LibTorch only ends a successful recording.
   class recorded final : public at::cuda::CUDAGraph {
    public:
-    /// Ends the recording, and what allocators and generators do for it.
+    /// Ends the recording, including allocators and generators.
     void abandon(cudaStream_t origin, c10::DeviceIndex device,
                  at::cuda::MempoolId_t pool) noexcept;
   };

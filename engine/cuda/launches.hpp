@@ -4,8 +4,8 @@
 
 #include "troupe/engine/cuda/statistics_pieces.hpp"
 
-// The kernels, as C++ sees them. Tables travel as the kernels' arguments, so
-// nothing has to be copied before a launch, nor kept after it.
+// The kernels' C++ interface. Tables are passed as kernel arguments, so nothing
+// has to be copied before a launch, nor kept after it.
 namespace troupe {
 
 struct statistics_table {
@@ -15,8 +15,8 @@ struct statistics_table {
   int count = 0;
   int columns = 0;  // of rows
   double* rows = nullptr;
-  statistics_part* parts = nullptr;  // one a piece
-  unsigned* finished = nullptr;      // one an entry, 0
+  statistics_part* parts = nullptr;  // one per piece
+  unsigned* finished = nullptr;      // one per entry, 0
 };
 
 cudaError_t launch_statistics(const statistics_table& table,
@@ -40,9 +40,9 @@ struct flat_table {
 
   flat_entry entries[capacity];
   int count = 0;
-  double* parts = nullptr;       // one a piece
-  unsigned* finished = nullptr;  // one an entry, 0
-  double* sums = nullptr;        // one a row
+  double* parts = nullptr;       // one per piece
+  unsigned* finished = nullptr;  // one per entry, 0
+  double* sums = nullptr;        // one per row
   const void* factor = nullptr;
   bool factor_is_double = false;
 };

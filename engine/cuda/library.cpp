@@ -12,7 +12,7 @@
 namespace troupe {
 namespace {
 
-/// "13.0" of 13000.
+/// "13.0" for 13000.
 std::string cuda_version(int number) {
   return fmt::format("{}.{}", number / 1000, number % 1000 / 10);
 }

@@ -68,8 +68,7 @@ std::string misfit_of(const at::Tensor& tensor, const char* name, int device) {
   return {};
 }
 
-/// How many times the output's elements are the input's, and the other way
-/// round.
+/// The ratio of the output's elements to the input's, as two factors.
 std::pair<std::int64_t, std::int64_t> ratio(transfer_kind kind, int size) {
   if (kind == transfer_kind::all_gather)
     return {size, 1};

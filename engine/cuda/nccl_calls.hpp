@@ -9,11 +9,11 @@
 namespace troupe {
 
 /// Why a transfer's tensors or peer do not fit such a communicator; empty if
-/// they do. NCCL itself would read or write beyond a tensor's end.
+/// they do. NCCL itself would access memory beyond a tensor's end.
 std::string misfit(const transfer& transfer, const communicator_options& of,
                    int device);
 
-/// The call of NCCL that a transfer is; it fits.
+/// Makes NCCL's call for a transfer, which must fit.
 ncclResult_t call_nccl(const transfer& transfer, ncclComm_t communicator,
                        cudaStream_t stream);
 

@@ -27,7 +27,7 @@ ncclUniqueId unpacked(const communicator_options& options) {
   return id;
 }
 
-/// Most calls are taken at once; those that connect to a peer wait for it.
+/// Most calls are accepted at once; those that connect to a peer take longer.
 void rest(clock_type::time_point begin) {
   if (clock_type::now() - begin < std::chrono::milliseconds{1})
     std::this_thread::yield();

@@ -8,8 +8,8 @@
 
 namespace troupe {
 
-/// A communicator of NCCL that blocks in no call: each is polled until the
-/// host's part is done, up to the time-out.
+/// An NCCL communicator that never blocks: each call is polled until the host's
+/// part is done, up to the time-out.
 class nccl_communicator final : public communicator {
  public:
   nccl_communicator(int device, communicator_options options);
@@ -22,7 +22,7 @@ class nccl_communicator final : public communicator {
   void abort() noexcept override;
   void finish() override;
 
-  /// Waits until NCCL has taken all calls so far; `call` names the last one.
+  /// Waits until NCCL has accepted all calls so far; `call` names the last one.
   void settle(const std::string& call);
 
  private:
@@ -33,7 +33,7 @@ class nccl_communicator final : public communicator {
 
   const int device_;
   const communicator_options options_;
-  /// Any thread may abort, while another waits for a call to be taken.
+  /// Any thread may abort while another waits for a call to be accepted.
   std::atomic<ncclComm_t> handle_ = nullptr;
 };
 

@@ -10,7 +10,7 @@ namespace troupe {
 
 class nccl_communicator;
 
-/// NCCL keeps groups by thread, and so does this.
+/// Per thread, like NCCL's own groups.
 class nccl_group final : public transfer_group {
  public:
   nccl_group();
@@ -20,9 +20,9 @@ class nccl_group final : public transfer_group {
 
   void end() override;
 
-  /// The calling thread's, if it has begun one.
+  /// The calling thread's group, if it has begun one.
   static nccl_group* current();
-  /// The group has a call of this communicator, and waits for it at its end.
+  /// Records a call of this communicator, which the group awaits at its end.
   void add(nccl_communicator& communicator, std::string call);
 
  private:

@@ -5,7 +5,7 @@
 namespace troupe {
 namespace {
 
-/// Counts of a warp, in shared memory; without a histogram, nothing.
+/// Counts of a warp, in shared memory; empty without a histogram.
 struct warp_bins {
   int* counts;
 
@@ -60,8 +60,8 @@ __device__ void add_instance(moments instance, Part& part) {
   part.values.add(instance);
 }
 
-/// A thread's share of a piece. An instance's moments are whole then, but for
-/// those that the block takes together.
+/// A thread's share of a piece. Completes an instance's moments, except for
+/// those that the block handles together.
 template <class T, class Load>
 __device__ statistics_part take_piece(const statistics_entry& entry,
                                       std::int64_t piece, Load load,
@@ -132,7 +132,7 @@ __device__ void clear_bins(int* bins) {
   __syncthreads();
 }
 
-/// Adds a block's counts to the row: whole numbers, so in any order.
+/// Adds a block's counts to the row: whole numbers, so order doesn't matter.
 __device__ void add_bins(const int* bins, double* to) {
   __syncthreads();
   for (int i = threadIdx.x; i < histogram_bins; i += block_threads) {

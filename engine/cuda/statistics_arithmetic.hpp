@@ -6,12 +6,12 @@
 #include "troupe/engine/events/moments.hpp"
 
 // The arithmetic of statistics on a GPU, as plain C++17 without LibTorch: nvcc
-// compiles it for the device, and the tests compile it for the host and hold
-// it against `measure`. All is constexpr, which is what lets a kernel call it.
-// The meaning of each number is that of engine/events/statistics.hpp.
+// compiles it for the device, and the tests compile it for the host and compare
+// it with `measure`. Everything is constexpr, so that kernels can call it. See
+// engine/events/statistics.hpp for the meaning of each number.
 namespace troupe {
 
-/// Values that a thread keeps in registers at a time: it looks at them twice.
+/// Values that a thread keeps in registers at a time, to read them twice.
 template <class T>
 constexpr int run_values = 64 / sizeof(T);
 
@@ -70,7 +70,7 @@ constexpr float widened_bfloat16(std::uint16_t bits) {
   return __builtin_bit_cast(float, std::uint32_t{bits} << 16);
 }
 
-/// Denormals are numbers 1.f x 2^-14 less 2^-14.
+/// Treats denormals as 1.f x 2^-14 - 2^-14.
 constexpr float widened_half(std::uint16_t bits) {
   constexpr std::uint32_t rebias = 112u << 23;
   const auto low = (std::uint32_t{bits} & 0x7fffu) << 13;
@@ -83,7 +83,7 @@ constexpr float widened_half(std::uint16_t bits) {
                             wide | (std::uint32_t{bits} & 0x8000u) << 16);
 }
 
-/// What threads have seen so far. A block counts in 32 bits, which leaves
+/// Results of some threads so far. A block counts in 32 bits, which saves
 /// registers for values; a launch in 64.
 template <class Count>
 struct basic_part {
@@ -105,7 +105,7 @@ struct basic_part {
     instance_variances += instance.variance();
   }
 
-  /// All but the moments.
+  /// Joins everything except the moments.
   template <class Other>
   constexpr void join_rest(const basic_part<Other>& more) {
     max_abs = more.max_abs > max_abs ? more.max_abs : max_abs;
@@ -132,7 +132,7 @@ using statistics_part = basic_part<std::int32_t>;
 using statistics_total = basic_part<std::int64_t>;
 
 /// Up to run_values values of a tensor, in a thread's registers. Loops have a
-/// constant length, so that they stay there.
+/// constant length, to keep them there.
 template <class T>
 class value_run {
   using layout = device_float<T>;
@@ -147,7 +147,7 @@ class value_run {
       values_[i] = i < count ? static_cast<T>(load(first + i * step)) : T(0);
   }
 
-  /// Adds all to `part`, but the moments to those of the instance.
+  /// Adds all to `part`, but the moments to `instance`.
   constexpr void add_to(statistics_part& part, moments& instance) const {
     word largest = 0, smallest = infinity_bits<T>;
     for (int i = 0; i < run_values<T>; ++i)
@@ -180,7 +180,7 @@ class value_run {
     return bin < 0 ? 0 : bin > 278 ? 278 : bin;
   }
 
-  /// Not where squares would leave T's range: false then.
+  /// Returns false, adding nothing, if squares would leave T's range.
   constexpr bool add_moments(word largest, moments& instance) const {
     T sum = 0;
     for (int i = 0; i < run_values<T>; ++i)
@@ -199,7 +199,7 @@ class value_run {
     return true;
   }
 
-  /// Corrects for the rounding of the mean that distances were taken from.
+  /// Corrects for the rounding of the mean used for the distances.
   static constexpr void add(double mean, double distances, double squares,
                             int count, double scale, moments& to) {
     const auto missed = count == run_values<T>
@@ -214,7 +214,7 @@ class value_run {
     return i < count_ && magnitude_bits(values_[i]) < infinity_bits<T>;
   }
 
-  /// The largest finite value's bits.
+  /// Counts kinds of values; returns the largest finite value's bits.
   constexpr word count_kinds(int& finite, statistics_part& part) const {
     word largest = 0;
     for (int i = 0; i < run_values<T>; ++i) {
@@ -240,7 +240,7 @@ class value_run {
     return value_of_bits<double>(static_cast<std::uint64_t>(normal) << 52);
   }
 
-  /// In fp64, without what is not finite. Returns the largest finite bits.
+  /// Adds in fp64, without non-finite values. Returns the largest finite bits.
   constexpr word add_carefully(statistics_part& part, moments& instance) const {
     int finite = 0;
     const auto largest = count_kinds(finite, part);

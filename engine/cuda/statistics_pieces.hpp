@@ -5,8 +5,8 @@
 #include "troupe/engine/cuda/statistics_arithmetic.hpp"
 #include "troupe/engine/device/statistics_row.hpp"
 
-// How tensors are cut into pieces, one a block of threads; like the
-// arithmetic, for the device and for tests on the host.
+// Divides tensors into pieces, one per block of threads; like the arithmetic,
+// for the device and for tests on the host.
 namespace troupe {
 
 constexpr int warp_lanes = 32;
@@ -16,8 +16,8 @@ constexpr std::int64_t piece_values = 16384;
 
 enum class device_type : std::uint8_t { fp32, fp64, fp16, bf16 };
 
-/// A tensor as the kernel sees it: instances of `width` values, one after the
-/// other. An instance is taken by `lanes` threads: 1, a warp, or a block. A
+/// A tensor in the kernel's form: instances of `width` values, one after the
+/// other. An instance is handled by `lanes` threads: 1, a warp, or a block. A
 /// piece is `per_piece` instances, or one of `split` equal parts of one.
 struct statistics_entry {
   const void* data = nullptr;
@@ -29,7 +29,7 @@ struct statistics_entry {
   std::int32_t split = 1;
   std::int16_t lanes = 1;
   device_type type = device_type::fp32;
-  bool flat = false;  // instances of one value each, taken as one instance
+  bool flat = false;  // instances of one value each, handled as one instance
 
   constexpr std::int64_t pieces() const {
     return split > 1 ? instances * split
@@ -37,7 +37,7 @@ struct statistics_entry {
   }
 };
 
-/// Of a tensor with at least one value.
+/// For a tensor with at least one value.
 constexpr statistics_entry cut(std::int64_t instances, std::int64_t width) {
   statistics_entry result;
   result.flat = width == 1;
@@ -56,8 +56,8 @@ constexpr statistics_entry cut(std::int64_t instances, std::int64_t width) {
   return result;
 }
 
-/// What a piece holds: values [begin, end) of each of the instances
-/// [first, last).
+/// A piece's content: values [begin, end) of each of the instances [first,
+/// last).
 struct piece_range {
   std::int64_t first;
   std::int64_t last;
@@ -125,12 +125,11 @@ struct bfloat16_values {
   }
 };
 
-/// The run of a lane that begins at value i, of those before `end`, in steps
-/// of `lanes`.
+/// The run of a lane from value i, of those before `end`, in steps of `lanes`.
 template <class T, class Load>
 constexpr value_run<T> run_at(Load load, std::int64_t i, std::int64_t end,
                               int lanes) {
-  // Of 32 bits: a division of 64 takes long on a device.
+  // Uses 32 bits, as 64-bit division is slow on a device.
   const auto reach = smaller(end - i, std::int64_t{lanes} * run_values<T>);
   return {load, i, lanes, (static_cast<int>(reach) + lanes - 1) / lanes};
 }

@@ -11,15 +11,15 @@
 
 namespace troupe {
 
-/// The streams and events of one device. Streams are never destroyed, as
-/// LibTorch's allocator may still record events on one after its last user is
-/// gone; the next to ask for one gets it. Lives as long as the process.
+/// The streams and events of one device. Streams are reused, never destroyed,
+/// as LibTorch's allocator may still record events on one after its last user
+/// is gone. Lives as long as the process.
 class stream_pool {
  public:
   explicit stream_pool(int device)
     : device_{device}, events_{std::make_shared<event_pool>(device)} {}
 
-  /// That of a device, for all who use it.
+  /// The shared pool of a device.
   static stream_pool& of(int device);
 
   cudaStream_t take(stream_priority priority);

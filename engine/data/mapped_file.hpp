@@ -7,8 +7,8 @@
 
 namespace troupe {
 
-/// A file mapped read-only into memory. Movable, not copyable; reading from
-/// several threads is fine.
+/// A file mapped read-only into memory. Movable, not copyable; several threads
+/// may read it.
 class mapped_file {
  public:
   /// Throws `io` with the path and the system's reason.

@@ -33,7 +33,7 @@ class text_source final : public microbatch_source {
               const text_batch_options& options)
     : tokens_(std::move(tokens)), options_(options) {
     // A row's last target is one token further; an epoch's offset is up to
-    // length - 1 tokens, where the text has room for it.
+    // length - 1 tokens, if the text has room for it.
     const auto usable = tokens_->size() - 1;
     windows_ = usable / options_.length;
     if (windows_ > options_.rows && options_.shuffle)

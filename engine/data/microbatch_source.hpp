@@ -9,18 +9,18 @@
 
 namespace troupe {
 
-/// Where a loader gets its microbatches: by index, so that the position of a
-/// run is one number and any replica can make its own share. `at` may be
-/// called from several threads.
+/// A loader's source of microbatches: by index, so that a run's position is one
+/// number and any replica can make its own share. `at` may be called from
+/// several threads.
 class microbatch_source {
  public:
   virtual ~microbatch_source() = default;
   virtual microbatch_data at(std::int64_t index) const = 0;
-  /// Number of microbatches, or -1 for no end.
+  /// Number of microbatches, or -1 if there is no end.
   virtual std::int64_t size() const { return -1; }
 };
 
-/// A source from a function; for tests and one's own data.
+/// A source from a function; for tests and custom data.
 std::shared_ptr<const microbatch_source> make_source(
   std::function<microbatch_data(std::int64_t index)> at,
   std::int64_t size = -1);
@@ -31,18 +31,18 @@ std::shared_ptr<const microbatch_source> preprocess(
   std::function<microbatch_data(microbatch_data, std::int64_t index)> change);
 
 struct text_batch_options {
-  std::int64_t rows = 4;      // of a microbatch
-  std::int64_t length = 128;  // tokens of a row
+  std::int64_t rows = 4;      // per microbatch
+  std::int64_t length = 128;  // tokens per row
   std::uint64_t seed = 1;
   std::int64_t vocabulary = 256;  // ids from here on are refused
-  /// Without shuffling rows follow each other and start over at the end.
+  /// Without shuffling, rows follow each other and restart at the end.
   bool shuffle = true;
 };
 
 /// Rows of `length` tokens (int64 [rows, length]) and, as targets, the tokens
-/// that follow. Each epoch goes over the whole text once, in an order and
-/// from an offset that the seed gives. Throws `invalid_data` if the text
-/// is shorter than a microbatch.
+/// that follow. Each epoch covers the whole text once, in an order and from an
+/// offset given by the seed. Throws `invalid_data` if the text is shorter than
+/// a microbatch.
 std::shared_ptr<const microbatch_source> text_batches(
   std::shared_ptr<const token_source> tokens,
   const text_batch_options& options);

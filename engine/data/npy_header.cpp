@@ -64,8 +64,8 @@ header_text read_header_text(const std::string& path,
           begin + length};
 }
 
-/// What stands between `open` and `close` behind a key; none: not there. By
-/// hand, as a long line would end std::regex, which calls itself for each byte.
+/// The text between `open` and `close` after a key, if any. Written by hand, as
+/// std::regex recurses for each byte and would crash on a long line.
 std::optional<std::string_view> value_of(std::string_view header,
                                          std::string_view key, char open,
                                          char close) {
@@ -80,7 +80,7 @@ std::optional<std::string_view> value_of(std::string_view header,
   return rest.substr(1, end - 1);
 }
 
-/// Of a shape such as `3,`.
+/// Items of a shape such as `3,`.
 std::optional<std::int64_t> items_of(std::string_view shape) {
   constexpr std::size_t most_digits = 15;
   if (!shape.ends_with(',') || shape.size() > most_digits + 1

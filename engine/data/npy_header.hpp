@@ -7,7 +7,7 @@
 
 namespace troupe {
 
-/// What a NumPy .npy file (format 1.0 to 3.0) says of its data.
+/// A NumPy .npy file's (format 1.0 to 3.0) description of its data.
 struct npy_header {
   std::string descr;  // "|u1", "<u2", "<i4", "<u4" or "<i8"
   std::int64_t count = 0;
@@ -16,8 +16,8 @@ struct npy_header {
 
 bool is_npy(std::span<const std::byte> bytes);
 
-/// Throws `invalid_data` unless the file holds one dimension of an unsigned or
-/// signed integer type that can be a token id, and is as long as it says.
+/// Throws `invalid_data` unless the file has one dimension of an integer type
+/// that can be a token id, and the length that its header gives.
 npy_header parse_npy_header(const std::string& path,
                             std::span<const std::byte> bytes);
 

@@ -7,9 +7,9 @@
 
 namespace troupe {
 
-/// How a file holds its tokens.
+/// A file's encoding of tokens.
 enum class token_format : std::uint8_t {
-  bytes,     // any file; a token a byte, vocabulary 256
+  bytes,     // any file; one byte per token, vocabulary 256
   llm_c,     // llm.c .bin: 256 x i32 header, magic 20240520, then u16
   nano_gpt,  // nanoGPT .bin: raw u16, little endian
   npy,       // NumPy .npy, one dimension, u1, u2, i4, u4, i8
@@ -21,19 +21,18 @@ class token_source {
  public:
   virtual ~token_source() = default;
   virtual std::int64_t size() const = 0;
-  /// Copies tokens [first, first + count) into `out`. Throws `io` if the
-  /// file has gone.
+  /// Copies tokens [first, first + count) into `out`. Throws `io` if the file
+  /// was deleted.
   virtual void read(std::int64_t first, std::int64_t count,
                     std::int64_t* out) const = 0;
   virtual std::string name() const = 0;
 };
 
-/// llm_c by its magic number, npy by its own, nano_gpt for another .bin,
-/// bytes for the rest. Throws `io`.
+/// llm_c and npy by magic number, nano_gpt for another .bin, bytes for the
+/// rest. Throws `io`.
 token_format guess_token_format(const std::string& path);
 
-/// Throws `io` (missing, empty) or `invalid_data` (what the header says is
-/// wrong).
+/// Throws `io` (missing, empty) or `invalid_data` (the header is wrong).
 std::shared_ptr<const token_source> open_tokens(const std::string& path,
                                                 token_format format);
 std::shared_ptr<const token_source> open_tokens(const std::string& path);

@@ -8,7 +8,7 @@
 namespace troupe {
 namespace {
 
-/// Streams of the CPU, those of tests, need no locked memory.
+/// CPU streams, used by tests, need no locked memory.
 at::Tensor locked_like(const at::Tensor& tensor, const device_stream& stream) {
   return at::empty(
     tensor.sizes(),

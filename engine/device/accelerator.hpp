@@ -24,8 +24,8 @@ struct accelerator_description {
 /// "cuda:0, NVIDIA H100 80GB HBM3, 79.1 GiB, compute capability 9.0".
 std::string describe(const accelerator_description& of);
 
-/// Bytes of a device's memory: held by tensors now and at most so far, held
-/// by LibTorch's allocator, free for anybody, and all that there is.
+/// Bytes of a device's memory: held by tensors now and at peak, held by
+/// LibTorch's allocator, free, and in total.
 struct device_memory {
   std::int64_t allocated = 0;
   std::int64_t peak_allocated = 0;
@@ -34,33 +34,33 @@ struct device_memory {
   std::int64_t total = 0;
 };
 
-/// How a device chooses between streams that have work.
+/// How a device chooses between streams that have pending work.
 enum class stream_priority { normal, high };
 
-/// One device of this process. Outlives all that it made; any
-/// thread may call it. Errors are `error`s (device).
+/// One device of this process. It must outlive everything it made; any thread
+/// may call it. Errors are `error`s (device).
 class accelerator : public communicator_maker {
  public:
   virtual const accelerator_description& description() const = 0;
   virtual device_memory memory() const = 0;
-  /// A stream that no other shares, and that LibTorch's operators run on.
+  /// A stream of the caller's own, for LibTorch's operators too.
   virtual std::unique_ptr<device_stream> make_stream(
     stream_priority priority = stream_priority::normal) = 0;
   virtual device_kernels& kernels() = 0;
-  /// Records what `work` gives to `origin`, and to each stream from where that
-  /// waits for an event of a stream that is recorded; at its end `origin` has
-  /// waited for all of them. Nothing of it runs, so no value is there yet, the
-  /// host can't wait for it, and events from before are not to be waited for.
-  /// `work` may let other threads give work, one at a time. Tensors that it
-  /// makes stay the graph's: handles that are left show what each launch
-  /// computes; those of before have to stay. What `work` throws is passed on,
-  /// and what can't be recorded throws `error` (device): then all is as
-  /// before, and the streams can be used.
+  /// Records the work that `work` gives to `origin`, and to each stream from
+  /// the point where that waits for an event of a recorded stream; at the end
+  /// `origin` must have waited for all of them. Nothing is run: no value exists
+  /// yet, the host can't wait for one, and earlier events must not be waited
+  /// for. `work` may let other threads give work, one at a time. Tensors made
+  /// by it belong to the graph: remaining handles show each launch's results;
+  /// earlier tensors that it uses must be kept. Passes on what `work` throws,
+  /// and throws `error` (device) if something can't be recorded: then the
+  /// previous state is restored, and the streams are usable.
   virtual std::unique_ptr<device_graph> record_graph(
     device_stream& origin, const std::function<void()>& work) = 0;
 };
 
-/// A kind of devices, from a library that is loaded where it is wanted
+/// A kind of devices, from a library loaded on demand
 /// (engine/device/load_accelerator.hpp). Lives as long as the process.
 class accelerator_library {
  public:
@@ -70,29 +70,29 @@ class accelerator_library {
   virtual std::string versions() const = 0;
   /// At least 1.
   virtual int devices() const = 0;
-  /// The device of that number, from 0.
+  /// Opens the device of this number, from 0.
   virtual std::unique_ptr<accelerator> open(int device) = 0;
   virtual std::unique_ptr<transfer_group> begin_group() = 0;
 };
 
-/// A copy of `from`, of any strides, on the stream's device, by way of memory
-/// that is locked to its place, so that the host does not wait for it. The
-/// tensor is the stream's: others wait for an event first. `from` may change
-/// once this returns, unless it is in locked memory itself.
+/// Copies `from`, of any strides, to the stream's device through page-locked
+/// memory, so that the host does not wait. The tensor belongs to the stream:
+/// others wait for an event first. `from` may change once this returns, unless
+/// it is in locked memory itself.
 at::Tensor to_device(const at::Tensor& from, device_stream& stream);
 
-/// Copies to a tensor of the stream's device, of the same shape and dtype, in
-/// the same way.
+/// Copies likewise to a tensor of the stream's device, of the same shape and
+/// dtype.
 void copy_to_device(const at::Tensor& from, const at::Tensor& to,
                     device_stream& stream);
 
-/// A tensor of the host, and the point from which it may be read.
+/// A tensor on the host, and the event after which it may be read.
 struct host_copy {
   at::Tensor tensor;
   event_handle ready;
 };
 
-/// Copies to locked memory of the host behind what the stream was given.
+/// Copies to locked host memory, after the stream's earlier work.
 host_copy to_host(const at::Tensor& from, device_stream& stream);
 
 /// `device_kernels::delay` on one stream.

@@ -13,8 +13,8 @@ inline std::int64_t now_ns() {
     .count();
 }
 
-/// Seconds since 1970, to the millisecond: for records that people compare with
-/// other logs.
+/// Seconds since 1970, with millisecond precision: for records that people
+/// compare with other logs.
 inline double wall_seconds() {
   const auto now = std::chrono::system_clock::now().time_since_epoch();
   return static_cast<double>(

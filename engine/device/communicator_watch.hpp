@@ -10,9 +10,9 @@
 
 namespace troupe {
 
-/// What a communicator waits for, and for how long already.
+/// The call that a communicator is waiting for, and for how long.
 struct stuck_call {
-  std::string call;  // as `describe` tells it
+  std::string call;  // as given by `describe`
   double seconds = 0;
   std::size_t behind = 0;  // calls that wait behind it
 };
@@ -21,12 +21,12 @@ struct stuck_call {
 /// behind it".
 std::string describe(const std::string& communicator, const stuck_call& stuck);
 
-/// Remembers the calls of one communicator until they are done, in order, and
-/// tells on which one it is stuck. The launcher notes calls, and any thread
-/// looks, without waiting for the device.
+/// Tracks the calls of one communicator until they are done, in order, and
+/// reports a stuck one. The launcher notes calls, and any thread may look,
+/// without waiting for the device.
 ///
-/// A call's time begins when it is first in line, so that calls that are
-/// given early are not blamed for those before them.
+/// A call's time begins when it is first in line, so a call that is enqueued
+/// early is not blamed for those before it.
 class communicator_watch {
  public:
   using time_point = std::chrono::steady_clock::time_point;
@@ -34,16 +34,16 @@ class communicator_watch {
   explicit communicator_watch(std::chrono::duration<double> time_out)
     : time_out_{time_out} {}
 
-  /// A call was given to a stream, and is done at `done`; those that are done
-  /// by now are forgotten.
+  /// Notes a call given to a stream, which is done at `done`; forgets calls
+  /// that are done.
   void note(std::string call, event_handle done, time_point now);
 
-  /// Forgets what is done; the first call that is not, if it has been first
-  /// in line for longer than the time-out. Passes on a device's `error`, which
-  /// names the call.
+  /// Forgets calls that are done; returns the first remaining one if it has
+  /// been first in line for longer than the time-out. Passes on a device's
+  /// `error`, which names the call.
   std::optional<stuck_call> look(time_point now);
 
-  /// Calls that were not done when one was last noted, or somebody looked.
+  /// Calls that were not done at the last `note` or `look`.
   std::size_t in_flight() const;
 
  private:

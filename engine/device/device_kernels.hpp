@@ -6,31 +6,31 @@ namespace troupe {
 
 /// Work on many tensors of one device at once, in one launch each, without a
 /// wait on the host. Like LibTorch's operators, these run on the stream that
-/// the calling thread has entered, allocate there, and know nothing of other
-/// streams. Wrong tensors are an `error` (invalid_argument), failed launches
-/// one of code device.
+/// the calling thread has entered, allocate there, and ignore other streams.
+/// Unsuitable tensors are an `error` (invalid_argument), failed launches an
+/// `error` (device).
 class device_kernels {
  public:
   virtual ~device_kernels() = default;
 
-  /// Statistics as of `measure` in engine/events/statistics.hpp, as rows of
-  /// numbers (engine/device/statistics_row.hpp). `rows` is a contiguous fp64
-  /// tensor of the device, a row a tensor; wide rows get histograms. fp32,
-  /// fp64, fp16, bf16, integers and bool, in any shape and strides.
+  /// Statistics as defined by `measure` in engine/events/statistics.hpp, as
+  /// rows of numbers (engine/device/statistics_row.hpp). `rows` is a contiguous
+  /// fp64 tensor on the device, one row per tensor; wide rows get histograms.
+  /// fp32, fp64, fp16, bf16, integers and bool, in any shape and strides.
   virtual void measure(const tensor_list& tensors, const at::Tensor& rows) = 0;
 
-  /// The sum of squares of each tensor, computed as fp64: an fp64 tensor [n]
-  /// of the device, with equal bits from run to run. fp32, fp64, fp16, bf16. A
-  /// sum is finite exactly if all of the tensor's values are (of fp64: and
-  /// their squares).
+  /// The sum of squares of each tensor, computed as fp64: an fp64 tensor [n] on
+  /// the device, with equal bits from run to run. fp32, fp64, fp16, bf16. A sum
+  /// is finite exactly if all of the tensor's values are (for fp64: and their
+  /// squares).
   virtual at::Tensor sums_of_squares(const tensor_list& tensors) = 0;
 
-  /// Multiplies all by `factor`, a tensor of one fp32 or fp64 of the device,
-  /// in place. Dense fp32, fp64, fp16, bf16, computed as fp32 (fp64 as fp64).
+  /// Multiplies all by `factor`, a tensor of one fp32 or fp64 on the device, in
+  /// place. Dense fp32, fp64, fp16, bf16, computed as fp32 (fp64 as fp64).
   virtual void scale(const tensor_list& tensors, const at::Tensor& factor) = 0;
 
-  /// Keeps the stream busy for that long, doing nothing: tests stretch work by
-  /// it. At most 10 seconds.
+  /// Keeps the stream busy for that long, doing nothing: used by tests to
+  /// prolong work. At most 10 seconds.
   virtual void delay(double seconds) = 0;
 };
 

@@ -8,8 +8,8 @@
 
 namespace troupe {
 
-/// Which work runs beside the compute ops of a rank. What does not, delays
-/// them; results are the same.
+/// Which work runs beside the compute ops of a rank. Other work delays them;
+/// results are the same.
 struct overlap_options {
   bool data = true;       // batches on their way to a device
   bool reduce = true;     // gradients of replicas
@@ -19,10 +19,9 @@ struct overlap_options {
                          const overlap_options&) = default;
 };
 
-/// What a rank computes on where that is no CPU: an accelerator, which other
-/// ranks of the process may share, and streams of the rank's own. Whoever holds
-/// the rank's lane token gives them work: one thread at a time, in the order
-/// of the plan.
+/// A rank's non-CPU device: an accelerator, which other ranks of the process
+/// may share, and streams of the rank's own. The thread that holds the rank's
+/// lane token gives them work: one thread at a time, in the order of the plan.
 class rank_device {
  public:
   /// The host runs at most `ahead` compute ops ahead of the device.
@@ -32,20 +31,20 @@ class rank_device {
   const std::shared_ptr<accelerator>& on() const { return on_; }
   c10::Device device() const { return compute_->device(); }
   device_stream& compute() { return *compute_; }
-  /// The compute stream, unless that kind of work overlaps.
+  /// Streams for each kind of work; the compute stream if it doesn't overlap.
   device_stream& data() { return data_ ? *data_ : *compute_; }
   device_stream& sends() { return sends_ ? *sends_ : *compute_; }
   device_stream& receives() { return receives_ ? *receives_ : *compute_; }
   bool overlaps_transfers() const { return sends_ != nullptr; }
 
-  /// A compute op was given to its stream up to here. Waits, on the host, if
-  /// it has run too far ahead (Fast-LLM's throttle).
+  /// Marks the end of a compute op on its stream. Waits, on the host, if the
+  /// host has run too far ahead (Fast-LLM's throttle).
   void launched(event_handle end);
 
-  /// Of a step, by its number: the first call notes a point of the device's
-  /// time and the host's, for `host_ns`, and waits for it.
+  /// Begins the step of this number: the first call waits for a point of the
+  /// device's time and pairs it with the host's, for `host_ns`.
   void begin_step(std::int64_t serial);
-  /// When a point was reached, as host nanoseconds of `now_ns`.
+  /// When an event was reached, in host nanoseconds of `now_ns`.
   std::int64_t host_ns(const device_event& reached) const;
 
  private:
@@ -58,8 +57,8 @@ class rank_device {
   std::int64_t origin_ns_ = 0;
 };
 
-/// Tensors as another stream made them: work given to `stream` from now on
-/// comes after `ready` (null: they were there already), and keeps them alive.
+/// Takes over tensors made on another stream: work given to `stream` afterwards
+/// runs after `ready` (null: they were ready already), and keeps them alive.
 void take_over(device_stream& stream, const tensor_list& tensors,
                const event_handle& ready);
 

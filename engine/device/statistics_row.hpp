@@ -2,7 +2,7 @@
 
 namespace troupe {
 
-/// The columns of a row of `device_kernels::measure`, in the words of
+/// The columns of a row of `device_kernels::measure`, named as in
 /// engine/events/statistics.hpp. Counts are exact up to 2^53.
 enum statistics_column {
   column_count,
@@ -23,7 +23,7 @@ enum statistics_column {
   statistics_columns,
 };
 
-/// A wide row has the bins of a log2_histogram behind them.
+/// A wide row appends the bins of a log2_histogram.
 constexpr int histogram_bins = 279;
 constexpr int wide_statistics_columns = statistics_columns + histogram_bins;
 

@@ -9,8 +9,8 @@
 
 namespace troupe {
 
-/// What travels between stages and in and out of modules: several tensors,
-/// by position. An undefined tensor stands for "no value" (no gradient).
+/// Values that travel between stages and in and out of modules: several
+/// tensors, by position. An undefined tensor means "no value" (no gradient).
 using tensor_list = std::vector<at::Tensor>;
 
 /// Parameters, or other tensors, by dotted name; in model order.
@@ -25,8 +25,8 @@ std::string describe(const at::Tensor& tensor);
 /// "(float32[4, 128], int64[4])".
 std::string describe(const tensor_list& tensors);
 
-/// Is each instance (a slice along dimension 0) in one piece of memory, one
-/// after the other? The order within an instance does not matter.
+/// Whether each instance (a slice along dimension 0) is one piece of memory,
+/// and they follow each other. The order within an instance does not matter.
 bool lies_by_instances(const at::Tensor& tensor);
 
 /// A hash of a tensor's bytes: equal values give equal hashes.

@@ -11,7 +11,7 @@ namespace troupe {
 
 namespace {
 
-/// "int" of an exception that is one; a foreign one has no type.
+/// Names the current exception's type; a foreign exception has none.
 std::string thrown_type() {
   const auto* type = abi::__cxa_current_exception_type();
   if (type == nullptr)

@@ -4,8 +4,8 @@
 
 namespace troupe {
 
-/// What the exception that is being handled says; of one that is no
-/// std::exception, its type. Only within a `catch`.
+/// Describes the exception being handled; for one that does not derive from
+/// std::exception, names its type. Call only within a `catch`.
 std::string thrown_text();
 
 }  // namespace troupe

@@ -44,7 +44,7 @@ tensor_statistics statistics_of(const double* row, bool wide) {
   return result;
 }
 
-/// The rows of several launches, on the host.
+/// Copies the rows of several launches to the host.
 at::Tensor copied(const tensor_list& launches, device_stream& stream) {
   if (launches.empty())
     return {};

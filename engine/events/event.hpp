@@ -12,18 +12,18 @@ namespace troupe {
 enum class phase : std::uint8_t { training, validation, inference };
 
 /// A named mean over a step: a loss or a model's own metric. `value` is the
-/// mean of what was counted, `count` its weight when means are merged.
+/// mean of the counted items, `count` its weight when means are merged.
 struct named_value {
   std::string name;
   double value = 0;
   double count = 1;
 };
 
-/// Adds to the mean of that name, weighing by counts; what nothing was counted
-/// for changes nothing.
+/// Merges a value into the mean of that name, weighted by counts; a count of 0
+/// changes nothing.
 void merge(std::vector<named_value>& into, const named_value& value);
 
-/// Where in the job something happened. -1 where a part does not apply.
+/// Where in the job something happened. -1 for parts that don't apply.
 struct event_source {
   std::int64_t step = 0;
   troupe::phase phase = phase::training;
@@ -33,17 +33,17 @@ struct event_source {
   std::int32_t microbatch = -1;
   std::int16_t slice = 0;
   /// Which monitors were attached when the step began, as a count of changes;
-  /// those that came later don't see its rest. -1: for all.
+  /// later ones don't see the rest of the step. -1: for all.
   std::int64_t epoch = -1;
 };
 
-/// One executed op of the plan. Times are host nanoseconds of `now_ns`.
-/// `ready` is when its last input was sent; an op could have started at
-/// max(ready, end of the rank's op before it). An input of another process
-/// left it at `left`, when its channel had a credit, and arrived at `arrived`;
-/// within a process both are 0. On a device `begin` and `end` are when it ran
-/// there, by the host's clock, and the host launched it from `host_begin` to
-/// `host_end`; on a CPU those are 0.
+/// One executed op of the plan. Times are host nanoseconds of `now_ns`. `ready`
+/// is when its last input was sent; an op could have started at max(ready, end
+/// of the rank's op before it). An input from another process left it at
+/// `left`, when its channel had a credit, and arrived at `arrived`; within a
+/// process both are 0. On a device `begin` and `end` are its run time there, by
+/// the host's clock, and the host launched it from `host_begin` to `host_end`;
+/// on a CPU those are 0.
 struct op_record {
   std::uint32_t op = 0;        // index into plan::ops
   std::uint32_t sequence = 0;  // executed order on its rank, from 0
@@ -62,7 +62,7 @@ struct ops_event {
   std::vector<op_record> ops;
 };
 
-/// A message of the plan as the rank that received it saw it. Times are host
+/// A message of the plan as seen by the receiving rank. Times are host
 /// nanoseconds of `now_ns`; `left` and `arrived` as in op_record.
 struct message_record {
   std::int32_t message = -1;  // index into plan::messages
@@ -70,8 +70,8 @@ struct message_record {
   std::int64_t sent = 0;
   std::int64_t left = 0;
   std::int64_t arrived = 0;
-  std::int64_t taken = 0;  // the op that it is for began
-  std::int64_t wait = 0;   // the rank stood still for it so long, in ns
+  std::int64_t taken = 0;  // when the op that consumes it began
+  std::int64_t wait = 0;   // how long the rank was idle for it, in ns
 };
 
 /// All messages that one rank received in a step, in the order of its ops.
@@ -80,16 +80,16 @@ struct messages_event {
   std::vector<message_record> messages;
 };
 
-/// Memory at the end of a step's last op on a rank. What is said of a process
-/// is the same for all of its ranks.
+/// Memory at the end of a step's last op on a rank. Values of a process are
+/// equal for all of its ranks.
 struct memory_event {
   event_source source;
   std::int64_t resident_bytes = 0;       // physical memory of the process
   std::int64_t peak_resident_bytes = 0;  // since it began
-  std::int64_t machine_bytes = 0;        // that its machine has
+  std::int64_t machine_bytes = 0;        // physical memory of its machine
 };
 
-/// What one op published of tensors, in causal order: forwards from a module's
+/// Tensors that one op published, in causal order: forwards from a module's
 /// weights and inputs to its outputs, children before parents; backwards from
 /// the loss on. Parameters and gradients come once a step, without microbatch.
 struct tensors_event {
@@ -98,11 +98,11 @@ struct tensors_event {
   /// Size of the microbatch: of the stage's first input along dimension 0.
   std::int64_t samples = 0;
   std::vector<tensor_record> tensors{};
-  /// Only for monitors that are exempt from a budget: others are not shown
-  /// this step's tensors.
+  /// Only for monitors that are exempt from a budget: others don't see this
+  /// step's tensors.
   bool for_exempt = false;
 
-  /// Bytes of the records, and those that their handles keep alive.
+  /// Bytes of the records and of tensors that their handles keep alive.
   std::int64_t held_bytes() const;
 };
 
@@ -119,10 +119,10 @@ struct step_event {
   std::int64_t begin = 0;  // host ns
   std::int64_t end = 0;
   std::int64_t resident_bytes = 0;
-  /// Whether tensors were shown to all monitors that want them, and not only to
-  /// those that are exempt from a budget.
+  /// Whether all monitors that want tensors saw them, not only those exempt
+  /// from a budget.
   bool observed = false;
-  /// Time that the step's own threads spent for monitors, all ranks together.
+  /// Time that the step's own threads spent on monitors, all ranks together.
   double observe_seconds = 0;
   /// Processor time of the monitors' own threads since the step before.
   double monitor_seconds = 0;
@@ -140,8 +140,8 @@ struct failure_event {
   std::string reason;
 };
 
-/// In a monitor's own stream: it was too slow, and so many events before this
-/// one were dropped for it. What follows begins with a step.
+/// In a monitor's own stream: the monitor was too slow, and so many events
+/// before this one were dropped. The next event begins a step.
 struct dropped_event {
   event_source source;
   std::int64_t count = 0;

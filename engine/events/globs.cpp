@@ -9,7 +9,7 @@ namespace troupe {
 
 namespace {
 
-/// Why fnmatch would take it for what it isn't; null: it's fine.
+/// How fnmatch would misinterpret it; null if it is fine.
 const char* trouble_with(const std::string& glob) {
   if (glob.empty())
     return "is empty";
@@ -23,7 +23,7 @@ const char* trouble_with(const std::string& glob) {
       continue;
     at += at + 1 < glob.size() && (glob[at + 1] == '!' || glob[at + 1] == '^');
     const auto first = at + 1;
-    at = glob.find(']', at + 2);  // one that comes first belongs to the set
+    at = glob.find(']', at + 2);  // a leading one belongs to the set
     if (at == std::string::npos)
       return "opens a set with '[' and never closes it";
     for (auto dash = first + 1; dash + 1 < at; ++dash)

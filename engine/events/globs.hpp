@@ -5,11 +5,10 @@
 
 namespace troupe {
 
-/// Those of a list that is joined by commas.
+/// Splits a list of globs at its commas.
 std::vector<std::string> globs_of(const std::string& patterns);
 
-/// Throws `invalid_argument` if one of them is malformed, so that it could
-/// match nothing.
+/// Throws `invalid_argument` if one is malformed and could match nothing.
 void require_globs(const std::string& patterns);
 
 }  // namespace troupe

@@ -6,16 +6,16 @@
 
 namespace troupe {
 
-/// What all monitors together want of one step's tensors. Immutable: made at
-/// the step's start, read by all of its stages, so that every monitor sees a
-/// step whole or not at all.
+/// The tensors of one step that any monitor wants. Immutable: made at the
+/// step's start and read by all of its stages, so every monitor sees a step
+/// whole or not at all.
 class tensor_interest {
  public:
   explicit tensor_interest(std::vector<subscription> of)
     : subscriptions_(std::move(of)) {}
 
   tensor_needs needs(tensor_kind kind, const std::string& name) const;
-  /// Whether the step's tensors are for exempt monitors alone.
+  /// Whether the step's tensors are for exempt monitors only.
   bool for_exempt() const;
   const std::vector<subscription>& subscriptions() const {
     return subscriptions_;

@@ -7,11 +7,11 @@
 
 namespace troupe {
 
-/// Gives the same object for the same subscriptions as before: stages know by
-/// it that the names of their modules need not be matched anew.
+/// Returns the same object for unchanged subscriptions, so stages need not
+/// match the names of their modules again.
 class kept_interest {
  public:
-  /// Null for none.
+  /// Null if there are no subscriptions.
   std::shared_ptr<const tensor_interest> of(
     const std::vector<subscription>& wanted) {
     if (wanted.empty())

@@ -4,7 +4,7 @@
 
 namespace troupe {
 
-/// Counts the finite values among others into a log2_histogram.
+/// Counts the finite values among all into a log2_histogram.
 class log2_counter {
  public:
   /// `denormals` may be false if there are none.
@@ -14,9 +14,9 @@ class log2_counter {
   log2_histogram histogram() const;
 
  private:
-  // By fp32's exponent, in four copies: equal values in a row would otherwise
-  // wait for each other. Of them 0 (zeros and denormals)
-  // and 255 (not finite) are not used.
+  // By fp32's exponent, in four copies: runs of equal values would otherwise
+  // wait for each other. Exponents 0 (zeros and denormals) and 255 (not finite)
+  // are unused.
   std::array<std::array<std::int64_t, 256>, 4> exponents_{};
   log2_histogram others_{};
 };

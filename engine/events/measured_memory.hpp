@@ -9,21 +9,21 @@
 
 namespace troupe {
 
-/// How closely a tensor is looked at; each knows what those before it do.
+/// How closely a tensor is measured; each level includes the ones before it.
 enum class depth : std::uint8_t { none, extremes, statistics, histogram };
 
-/// Remembers what was measured in an op, or of weights in a step: by storage,
-/// place in it, and version. A weak handle keeps a storage's address from being
-/// given to another while it is remembered, but not its bytes.
+/// Remembers what was measured in an op, or for weights in a step: by storage,
+/// offset in it, and version. A weak handle keeps a remembered storage's
+/// address from being reused, without keeping its bytes.
 class measured_memory {
  public:
   struct measured {
     depth known = depth::none;
     tensor_statistics statistics = {};
-    std::size_t row = 0;  // of the device's, in place of the statistics
+    std::size_t row = 0;  // on a device, used instead of `statistics`
   };
 
-  /// `measure` says what of a tensor that was not seen before so closely.
+  /// Calls `measure` if the tensor was not measured so closely before.
   template <class Measure>
   const measured& of(const at::Tensor& tensor, depth wanted,
                      const Measure& measure) {

@@ -8,11 +8,11 @@ struct moments {
   double mean = 0;
   double squares = 0;
 
-  /// As if both had been computed at once (Chan, Golub and LeVeque).
+  /// Merges as if both had been computed at once (Chan, Golub and LeVeque).
   constexpr void add(const moments& more) {
     if (more.count == 0)
       return;
-    if (count == 0) {  // or a large mean's square would overflow
+    if (count == 0) {  // also avoids overflow of a large mean's square
       *this = more;
       return;
     }

@@ -10,7 +10,7 @@
 
 namespace troupe {
 
-/// The observer of the calling thread, or null: then nothing is published.
+/// The observer of the calling thread; null: nothing is published.
 observer*& current_observer();
 
 /// Sets the calling thread's observer for a scope.
@@ -26,9 +26,9 @@ class observer_scope {
   observer* previous_;
 };
 
-/// A value as monitors see it: tensors, also in lists and tuples and one level
-/// further; nothing for an empty optional or an undefined tensor; anything
-/// else as a value that is not a tensor.
+/// Collects a value for monitors: tensors, also in lists and tuples and one
+/// level further; nothing for an empty optional or an undefined tensor;
+/// anything else as a value that is not a tensor.
 template <class T>
 void collect(observed_values& into, const T& value, std::int16_t index = -1,
              std::int16_t inner = -1);
@@ -92,11 +92,10 @@ void collect(observed_values& into, const T& value, std::int16_t index,
   }
 }
 
-/// Runs `module(inputs...)` and publishes its weights, inputs and outputs,
-/// and in the backward pass the gradients of the outputs, under the module's
-/// dotted name. Without a subscription it costs one predictable branch. To be
-/// called inside a `stage_module`'s forward, in place of
-/// `module->forward(inputs...)`.
+/// Runs `module(inputs...)` and publishes its weights, inputs and outputs, and
+/// in the backward pass the gradients of the outputs, under the module's dotted
+/// name. Without a subscription it costs one predictable branch. Call it inside
+/// a `stage_module`'s forward, instead of `module->forward(inputs...)`.
 template <class Module, class... Inputs>
 auto observe(Module& module, Inputs&&... inputs) {
   auto* seen_by = current_observer();

@@ -14,7 +14,7 @@ namespace troupe {
 
 namespace {
 
-/// "linear_layer" of "troupe::(anonymous namespace)::linear_layer".
+/// "linear_layer" for "troupe::(anonymous namespace)::linear_layer".
 std::string class_name_of(const torch::nn::Module& module) {
   const auto name = module.name();
   const auto colon = name.rfind("::");
@@ -49,7 +49,7 @@ tensor_statistics measured_to(depth wanted, const at::Tensor& tensor) {
            : measure(tensor, wanted == depth::histogram);
 }
 
-/// The update writes these in place while monitors may still look.
+/// Kinds that the update writes in place while monitors may still look.
 bool changes_later(tensor_kind kind) {
   return has(
     tensor_kind::weight | tensor_kind::parameter | tensor_kind::gradient, kind);
@@ -217,8 +217,8 @@ void observer::record(tensor_record made, const at::Tensor& tensor,
       made.tensor =
         changes_later(made.kind) ? tensor.detach().clone() : tensor.detach();
   }
-  // Nobody may fail as somebody looks: complex values have no statistics, and
-  // those elsewhere would be waited for.
+  // Observing must not fail or wait: complex values have no statistics, and
+  // those elsewhere would have to be waited for.
   if (looks
       && !(is_measurable(tensor)
            && (tensor.is_cpu() || is_on_device(tensor)))) {
@@ -287,7 +287,7 @@ void observer::follow_leaf(const watched& module,
   if (!leaf) {
     leaf = std::make_shared<followed_leaf>(followed_leaf{
       decltype(followed_leaf::what)(output.tensor.getIntrusivePtr())});
-    // The leaf may outlive this observer, which alone owns what is followed.
+    // The leaf may outlive this observer, the only owner of its record.
     output.tensor.register_hook(
       [this, known = std::weak_ptr(leaf)](const at::Tensor& gradient) {
         if (const auto at = known.lock())
@@ -300,7 +300,7 @@ void observer::follow_leaf(const watched& module,
                          event_.source.slice});
 }
 
-/// Of the calls whose backward runs now; others' gradients are still to come.
+/// Handles calls whose backward runs now; others' gradients are yet to come.
 void observer::leaf_arrived(followed_leaf& at, const at::Tensor& gradient) {
   std::erase_if(at.calls, [&](const followed_leaf::call& call) {
     if (call.microbatch != event_.source.microbatch

@@ -24,7 +24,7 @@ struct module_entry {
   std::string name;
 };
 
-/// A value that went in or out of a module, with its place in the list.
+/// A value that entered or left a module, with its index in the list.
 struct observed_value {
   at::Tensor tensor{};
   tensor_content content = tensor_content::tensor;
@@ -32,42 +32,42 @@ struct observed_value {
 };
 using observed_values = std::vector<observed_value>;
 
-/// Sees what a stage's modules do while its ops run, and publishes what
-/// monitors asked for, one event an op. A tensor that several modules show
-/// (an output that is the next one's input) is measured once. Belongs to a
-/// stage; one thread at a time.
+/// Observes a stage's modules while its ops run, and publishes what monitors
+/// asked for, one event per op. A tensor that several modules share (an output
+/// that is the next one's input) is measured once. Belongs to a stage; one
+/// thread at a time.
 class observer {
  public:
   using publisher = std::function<void(tensors_event)>;
 
-  /// With a device, where the tensors live, all calls come from within its
-  /// compute stream, statistics are known when the step is over, and `flush`
-  /// publishes then.
+  /// `device` holds the tensors, if given: then make all calls within its
+  /// compute stream; statistics are known when the step is over, and `flush`
+  /// publishes them.
   observer(const std::vector<module_entry>& modules, parameter_list parameters,
            publisher publish, rank_device* device = nullptr);
   ~observer();
   observer(const observer&) = delete;
   observer& operator=(const observer&) = delete;
 
-  /// What holds for the ops of a step; null: nobody wants tensors. Gradients
-  /// of activations are multiplied by `unscale`.
+  /// Sets the interest for the ops of a step; null: nobody wants tensors.
+  /// Gradients of activations are multiplied by `unscale`.
   void begin_step(std::shared_ptr<const tensor_interest> interest,
                   double unscale = 1);
 
   enum class pass : std::uint8_t { forward, forward_again, backward, update };
   /// Until `end_op`, modules publish for this op. `forward_again` (recompute)
-  /// publishes nothing a second time but the gradients to come.
+  /// publishes only the gradients to come.
   void begin_op(const event_source& source, pass pass, std::int64_t samples);
   void end_op();
-  /// Publishes what waits for a device; waits for it.
+  /// Publishes events that await a device; waits for it.
   void flush();
 
-  /// Whether modules publish at all now.
+  /// Whether modules publish anything now.
   bool watches() const { return watches_; }
   void called(const torch::nn::Module& module, const observed_values& inputs,
               const observed_values& outputs);
   void loss(const std::string& name, const at::Tensor& value);
-  /// All parameters, and their gradients times `unscale`.
+  /// Publishes all parameters, and their gradients times `unscale`.
   void parameters(double unscale);
 
   void metric(const std::string& name, double value, double count);
@@ -103,9 +103,9 @@ class observer {
   void gradient_arrived(const watched& module, const observed_value& of,
                         const at::Tensor& gradient);
 
-  /// Outputs that are leaves of the graph, such as parameters: they outlive
-  /// the op and even the step, so that each has one hook, and here are the
-  /// calls whose gradients are still to come.
+  /// Outputs that are leaves of the graph, such as parameters: they outlive the
+  /// op and even the step, so each has one hook, and the calls whose gradients
+  /// are yet to come are kept here.
   std::unordered_map<const c10::TensorImpl*, std::shared_ptr<followed_leaf>>
     leaves_;
   std::unordered_map<const torch::nn::Module*, watched> modules_;
@@ -113,9 +113,9 @@ class observer {
   std::unordered_map<std::string, std::shared_ptr<const tensor_owner>> losses_;
   publisher publish_;
   std::shared_ptr<const tensor_interest> interest_;
-  /// The last one, to which the needs below and of modules belong.
+  /// The last interest, from which the needs below and of modules derive.
   std::shared_ptr<const tensor_interest> known_interest_;
-  double unscale_ = 1;  // of activations' gradients
+  double unscale_ = 1;  // for activations' gradients
   tensor_needs loss_needs_ = tensor_needs::none;
   bool module_kinds_ = false;  // anybody wants what modules publish
   bool watches_ = false;
@@ -123,7 +123,7 @@ class observer {
   tensors_event event_;
   std::int32_t calls_ = 0;
   std::unique_ptr<measured_memory> op_memory_, step_memory_;
-  /// What a record's statistics will be: some of the device's, times a factor.
+  /// A record's future statistics: a row from the device, times a factor.
   struct expected_row {
     std::size_t record, row;
     double factor = 1;

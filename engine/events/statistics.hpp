@@ -11,12 +11,12 @@ namespace troupe {
 struct statistics_kernels;
 
 /// Counts by power of two of |x|: bin e holds the finite, non-zero values with
-/// floor(log2|x|) == e - 150, which is bins 1 to 277 for fp32. Of fp64, what
-/// is smaller goes to bin 0, what is larger to the last one.
+/// floor(log2|x|) == e - 150, which is bins 1 to 277 for fp32. For fp64,
+/// smaller values go to bin 0, larger ones to the last bin.
 using log2_histogram = std::array<std::int64_t, 279>;
 
-/// A histogram or none. Shared by all copies, as records are copied for each
-/// monitor and few have one.
+/// A histogram or none. Copies share it, as records are copied for each monitor
+/// and few have one.
 class shared_histogram {
  public:
   shared_histogram() = default;
@@ -34,15 +34,15 @@ class shared_histogram {
   std::shared_ptr<const log2_histogram> held_;
 };
 
-/// What one pass over a tensor tells. Values that are not finite are counted,
-/// and left out of everything else.
+/// Results of one pass over a tensor. Non-finite values are counted, and
+/// excluded from everything else.
 struct tensor_statistics {
   std::int64_t count = 0;  // all elements
   std::int64_t nans = 0;
   std::int64_t infs = 0;
   std::int64_t zeros = 0;
-  // Finite, non-zero values that would become infinite, or zero, if rounded
-  // (to nearest even) to that type.
+  // Finite, non-zero values that would become infinite, or zero, if rounded (to
+  // nearest even) to that type.
   std::int64_t fp16_overflows = 0;
   std::int64_t fp16_underflows = 0;
   std::int64_t bf16_overflows = 0;
@@ -51,8 +51,8 @@ struct tensor_statistics {
   double min_abs = 0;
   double mean = 0;
   double squares = 0;  // the sum of (x - mean)^2
-  // Sums over instances (the slices along dimension 0; a scalar is one) of
-  // each one's mean and unbiased variance, which is 0 for fewer than two.
+  // Sums over instances (the slices along dimension 0; a scalar is one) of each
+  // one's mean and unbiased variance (0 for fewer than two values).
   std::int64_t instances = 0;
   double instance_mean_sum = 0;
   double instance_variance_sum = 0;
@@ -67,33 +67,33 @@ struct tensor_statistics {
   double l2() const;
 };
 
-/// One pass over `tensor`, on the calling thread, without autograd. Any shape
-/// and any strides; fp32, fp64, fp16, bf16, integers and bool. Of an empty
-/// tensor everything is 0. Other tensors, an undefined one among them, are an
-/// `error` (invalid_argument). fp16 and bf16 are computed as fp32; sums of up
-/// to 4096 values as fp32 unless that loses range, and joined as fp64. Equal
-/// bits on all machines of an architecture.
+/// Makes one pass over `tensor`, on the calling thread, without autograd. Any
+/// shape and any strides; fp32, fp64, fp16, bf16, integers and bool. For an
+/// empty tensor everything is 0. Throws `error` (invalid_argument) for other
+/// tensors, including undefined ones. fp16 and bf16 are computed as fp32; sums
+/// of up to 4096 values as fp32 unless that loses range, and joined as fp64.
+/// Equal bits on all machines of an architecture.
 tensor_statistics measure(const at::Tensor& tensor,
                           bool with_histogram = false);
 
-/// Whether `measure` takes it.
+/// Whether `measure` accepts the tensor.
 bool is_measurable(const at::Tensor& tensor);
 
-/// Only `count`, `nans`, `infs`, `max_abs`, `min_abs` and `instances`, the rest
-/// is 0: half the work.
+/// Measures only `count`, `nans`, `infs`, `max_abs`, `min_abs` and `instances`,
+/// the rest is 0: half the work.
 tensor_statistics measure_extremes(const at::Tensor& tensor);
 
-/// The same with kernels of one's choice (statistics_kernels.hpp).
+/// The same with the given kernels (statistics_kernels.hpp).
 tensor_statistics measure(const at::Tensor& tensor, bool with_histogram,
                           const statistics_kernels& kernels);
 tensor_statistics measure_extremes(const at::Tensor& tensor,
                                    const statistics_kernels& kernels);
 
-/// As if both had been one tensor, concatenated along dimension 0. The
-/// histogram is left out unless both have one, or one has no elements.
+/// Merges as if both had been one tensor, concatenated along dimension 0. The
+/// histogram is omitted unless both have one, or one has no elements.
 tensor_statistics merge(const tensor_statistics& a, const tensor_statistics& b);
 
-/// Moments and extremes of factor * x; all counts stay those of x.
+/// Moments and extremes of factor * x; counts stay those of x.
 tensor_statistics scaled(const tensor_statistics& of, double factor);
 
 }  // namespace troupe

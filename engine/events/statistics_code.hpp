@@ -33,8 +33,8 @@ struct vector_of {
 
 /// The code of statistics_kernels for floats or doubles, with vectors of that
 /// many bytes. Only for the sources that hold kernels: each instantiates its
-/// own number of bytes, and may call no inline function that another source
-/// could share, as the linker would keep one of both.
+/// own number of bytes, and must not call an inline function that another
+/// source could share, as the linker would keep one of them.
 ///
 /// Sums run in 128 bytes of lanes whatever the vectors, for equal bits.
 template <class T, int Bytes>
@@ -74,12 +74,12 @@ class chunk_code {
     T squares = 0;
   };
 
-  /// Takes all values as they are.
+  /// Uses all values unchanged.
   struct plain {
     words kept(words) const { return words{} - 1; }
     values scaled(values x) const { return x; }
   };
-  /// Leaves out what is not finite, and scales by a power of two.
+  /// Excludes non-finite values, and scales by a power of two.
   struct careful {
     T scale = 1;
     words kept(words u) const { return u < infinity; }
@@ -115,8 +115,8 @@ class chunk_code {
   }
 
   /// Calls `visit(part, values, present)` for all values, part by part; the
-  /// last ones are filled up to all lanes. The words of `present` are all ones
-  /// where a value is, and 0 in what was filled up. Prefetches half of `next`.
+  /// last part is padded to all lanes. The words of `present` are all ones for
+  /// values, and 0 for padding. Prefetches half of `next`.
   template <class Visit>
   static void for_each(const T* x, std::int64_t count, const char* next,
                        Visit visit) {
@@ -179,7 +179,7 @@ class chunk_code {
     return {total_of(totals), total_of(squares)};
   }
 
-  /// How many magnitudes are at most each limit.
+  /// Counts the magnitudes that are at most each limit.
   template <int Limits>
   static void count_up_to(const word (&limits)[Limits], const T* x,
                           std::int64_t count, const char* next,
@@ -245,7 +245,7 @@ class chunk_code {
                           / static_cast<double>(finite));
   }
 
-  /// Corrects for the rounding of the mean that distances were taken from.
+  /// Corrects for the rounding of the mean used for the distances.
   static void set_moments(T mean, const distances& found, double scale,
                           chunk_statistics& result) {
     const auto missed =
@@ -256,7 +256,7 @@ class chunk_code {
     result.squares = squares > 0 ? squares / scale / scale : 0;
   }
 
-  /// Brings values of that magnitude near one.
+  /// A power of two that brings values of that magnitude near one.
   static T scale_for(word largest) {
     const auto exponent = 2 * layout::bias - (largest >> layout::mantissa);
     const auto normal = exponent > 0 ? exponent : 1;
@@ -303,7 +303,7 @@ class chunk_code {
     return result;
   }
 
-  /// One pass, so each line prefetches as many: all of what is behind.
+  /// Makes one pass, so each line prefetches one line: all of `behind`.
   static chunk_statistics run_extremes(const T* x, std::int64_t count,
                                        const void* behind) {
     const auto* next = static_cast<const char*>(behind);
@@ -329,8 +329,8 @@ class chunk_code {
   }
 };
 
-/// Widens 16-bit floats to fp32: loops that compilers make vectors of. Bytes
-/// only tells one instruction set's code from another's.
+/// Widens 16-bit floats to fp32: loops that compilers vectorise. Bytes only
+/// distinguishes one instruction set's code from another's.
 template <int Bytes>
 struct widen_code {
   static void bfloat16(const std::uint16_t* from, float* to,
@@ -345,7 +345,7 @@ struct widen_code {
   }
 
  private:
-  /// Denormals are numbers 1.f x 2^-14 less 2^-14: no fp32 denormal is used.
+  /// Treats denormals as 1.f x 2^-14 - 2^-14, which avoids fp32 denormals.
   static float widened_half(std::int32_t bits) {
     constexpr std::int32_t rebias = 112 << 23, exponents = 0x1f << 23;
     const auto low = (bits & 0x7fff) << 13;

@@ -5,7 +5,7 @@
 
 namespace troupe {
 
-/// Bytes that a kernel of statistics is given at most: it reads them several
+/// Most bytes that a statistics kernel gets at once: it reads them several
 /// times, from the L1 cache.
 constexpr std::int64_t chunk_bytes = 16384;
 constexpr std::int64_t chunk_floats = chunk_bytes / sizeof(float);
@@ -27,16 +27,16 @@ struct chunk_statistics {
 };
 
 /// The inner loops of statistics, compiled for one instruction set. All sets
-/// give the same bits. `count` is at least 1; pointers need no alignment.
-/// While a chunk is computed, as many bytes from `next` on are prefetched:
-/// memory works while the core computes. They need not be readable.
+/// give the same bits. `count` is at least 1; pointers need no alignment. While
+/// computing a chunk, a kernel prefetches as many bytes from `next` on, which
+/// need not be readable.
 struct statistics_kernels {
   const char* instruction_set;
   chunk_statistics (*floats)(const float* values, std::int64_t count,
                              const void* next);
   chunk_statistics (*doubles)(const double* values, std::int64_t count,
                               const void* next);
-  // Extremes, and counts of what is not finite; no more can be relied on.
+  // Extremes, and counts of non-finite values; other results are unspecified.
   chunk_statistics (*float_extremes)(const float* values, std::int64_t count,
                                      const void* next);
   chunk_statistics (*double_extremes)(const double* values, std::int64_t count,
@@ -46,11 +46,11 @@ struct statistics_kernels {
                          std::int64_t count);
 };
 
-/// Runs everywhere: vectors of 16 bytes.
+/// Works on any machine: vectors of 16 bytes.
 extern const statistics_kernels plain_kernels;
 
-/// Those that this machine can run, the fastest last. From the folder x86/ or
-/// portable/, whichever the build chose.
+/// Kernels that this machine can run, the fastest last. Defined in x86/ or
+/// portable/, as chosen by the build.
 std::vector<const statistics_kernels*> usable_kernels();
 
 }  // namespace troupe

@@ -32,7 +32,7 @@ moments moments_of(const T* x, std::int64_t count) {
   return {n, mean, squares};
 }
 
-/// The same where all are finite.
+/// The same for values that are all finite.
 template <class T>
 moments finite_moments_of(const T* x, std::int64_t count) {
   double sum = 0, squares = 0;
@@ -214,7 +214,7 @@ void require_measurable(const at::Tensor& tensor) {
          describe(tensor));
 }
 
-/// The tensor, or a copy, as the walk reads it.
+/// The tensor, or a copy in a form that the walk can read.
 at::Tensor readable(const at::Tensor& tensor) {
   const at::NoGradGuard guard;
   auto result = tensor.cpu().resolve_neg();
@@ -228,7 +228,7 @@ bool is_readable(const at::Tensor& tensor) {
          && lies_by_instances(tensor);
 }
 
-/// What `visit(values, instances, width)` makes of the tensor's memory.
+/// The result of `visit(values, instances, width)` on the tensor's memory.
 template <class Visit>
 tensor_statistics visit_memory(const at::Tensor& tensor, Visit visit) {
   require_measurable(tensor);

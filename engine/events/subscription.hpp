@@ -8,12 +8,12 @@
 
 namespace troupe {
 
-/// What a monitor wants to see. Whatever nobody asks for is neither computed
-/// nor sent. It holds from the next step on, for whole steps.
+/// What a monitor wants to see. Anything that nobody wants is neither computed
+/// nor sent. Takes effect at the next step, for whole steps.
 struct subscription {
-  bool ops = false;       // what each rank executed, with times
-  bool messages = false;  // what each rank received, with bytes and waits
-  bool memory = false;    // of each rank's process
+  bool ops = false;       // executed ops of each rank, with times
+  bool messages = false;  // received messages, with bytes and waits
+  bool memory = false;    // memory of each rank's process
   bool steps = true;      // each step's outcome
   bool warnings = true;   // slow loads and failures
   tensor_kind tensors = tensor_kind::none;
@@ -25,26 +25,27 @@ struct subscription {
   std::int64_t every = 1, first = 0;
   std::int64_t last = std::numeric_limits<std::int64_t>::max();
   bool validation = false;  // tensors of evaluations as well
-  /// Tensors of all those steps, also where a budget lets others see fewer: for
-  /// what would miss what it looks for.
+  /// Sees tensors of all those steps, even where a budget shows others fewer:
+  /// for monitors that would miss what they look for.
   bool exempt = false;
 
   bool covers_step(std::int64_t step) const;
-  /// Whether tensors of that step are wanted at all.
+  /// Whether any tensors of that step are wanted.
   bool wants_tensors(std::int64_t step, phase phase) const;
   bool wants(tensor_kind kind, const std::string& name) const;
-  /// Whether an event is for this monitor; of a tensors_event a part may be.
+  /// Whether an event is for this monitor; possibly only part of a
+  /// tensors_event.
   bool covers(const event& event) const;
 
   friend bool operator==(const subscription&, const subscription&) = default;
 };
 
-/// Throws `invalid_argument` for what could never be meant: a malformed glob,
-/// or fewer than one step between two.
+/// Throws `invalid_argument` for nonsense: a malformed glob, or an interval of
+/// less than one step.
 void require_legal(const subscription& wants);
 
-/// `*` stands for any characters, `?` for one, `[a-c]` for
-/// one of a set; several, joined by commas.
+/// `*` matches any characters, `?` one, `[a-c]` one of a set; several globs are
+/// joined by commas.
 bool matches_glob(const std::string& patterns, const std::string& name);
 
 }  // namespace troupe

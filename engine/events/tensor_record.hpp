@@ -9,25 +9,25 @@
 
 namespace troupe {
 
-/// What a tensor is to the model. Also a set of kinds, joined by `|`.
+/// A tensor's role in the model. Also a set of kinds, joined by `|`.
 enum class tensor_kind : std::uint8_t {
   none = 0,
-  activation = 1,           // what a module's forward returned
-  input = 2,                // what it was given
-  weight = 4,               // its own parameters, as its forward saw them
-  activation_gradient = 8,  // of what it returned
+  activation = 1,           // output of a module's forward
+  input = 2,                // its input
+  weight = 4,               // its own parameters, as its forward used them
+  activation_gradient = 8,  // gradient of its output
   parameter = 16,           // after the backwards, before the update
   gradient = 32,            // its gradient, reduced, before clipping
   loss = 64,
 };
 
-/// What a monitor needs of a tensor. Also a set.
+/// What a monitor needs about a tensor. Also a set.
 enum class tensor_needs : std::uint8_t {
   none = 0,
   statistics = 1,  // fused, computed where the tensor is made
   histogram = 2,   // with a log2 histogram
   handle = 4,      // the tensor itself, kept alive
-  extremes = 8,    // of the statistics what `measure_extremes` tells, or more
+  extremes = 8,    // at least the results of `measure_extremes`
 };
 
 constexpr tensor_kind operator|(tensor_kind a, tensor_kind b) {
@@ -52,13 +52,13 @@ inline constexpr auto module_kinds = tensor_kind::activation
 
 const char* to_text(tensor_kind kind);
 
-/// A module, or a parameter or loss, by its name in the unsplit model.
+/// A module, parameter or loss, by its name in the unsplit model.
 struct tensor_owner {
   std::string name;        // dotted
   std::string class_name;  // of a module, without namespaces; else empty
 };
 
-/// What stood where a tensor could have been.
+/// The kind of value in a tensor's position.
 enum class tensor_content : std::uint8_t { tensor, nothing, other };
 
 /// One tensor as monitors see it.
@@ -66,17 +66,17 @@ struct tensor_record {
   tensor_kind kind = tensor_kind::none;
   tensor_content content = tensor_content::tensor;
   std::shared_ptr<const tensor_owner> owner;
-  /// Which of several: input[index], output[index][inner]; -1: the only one.
+  /// Index of several: input[index], output[index][inner]; -1: the only one.
   std::int16_t index = -1, inner = -1;
-  /// Of a weight: its name within its module.
+  /// A weight's name within its module.
   std::string part = {};
-  /// Counts the module calls of an op; a call's records stand together:
-  /// weights, inputs, outputs.
+  /// Counts the module calls of an op; a call's records are adjacent: weights,
+  /// inputs, outputs.
   std::int32_t call = 0;
   std::int32_t dimensions = 0;
   at::ScalarType dtype = at::ScalarType::Undefined;
-  tensor_statistics statistics = {};  // where they were asked for
-  at::Tensor tensor = {};             // where it was asked for
+  tensor_statistics statistics = {};  // if they were asked for
+  at::Tensor tensor = {};             // if it was asked for
 };
 
 /// "weight", "input[0]", "output", "output[1][0]", "gradient", ...

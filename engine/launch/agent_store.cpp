@@ -8,8 +8,8 @@ namespace troupe {
 
 namespace {
 
-/// Agents serve one job after the other, and one again after a failure: then
-/// the job has another name.
+/// Agents serve one job after the other, and restart a failed job under another
+/// name.
 std::string key_of(const launch_environment& place) {
   return "troupe/meeting/" + place.job;
 }

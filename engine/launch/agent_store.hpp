@@ -8,13 +8,13 @@
 namespace troupe {
 
 // torchrun's agent keeps a store (c10d::TCPStore) at MASTER_ADDR:MASTER_PORT,
-// where the processes of a job leave each other small texts. Both throw
-// `transport` where it can't be reached within the time.
+// where the processes of a job exchange small texts. Both functions throw
+// `transport` if it can't be reached within the time.
 
-/// Says where process 0 can be met.
+/// Publishes the address of process 0.
 void tell_agent_store(const launch_environment& place, const std::string& where,
                       std::chrono::milliseconds patience);
-/// Waits until process 0 has said it.
+/// Waits for the address of process 0.
 std::string ask_agent_store(const launch_environment& place,
                             std::chrono::milliseconds patience);
 

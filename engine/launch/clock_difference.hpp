@@ -5,8 +5,8 @@
 
 namespace troupe {
 
-/// What to add to this process's clock for the leader's, learned by asking for
-/// the time: of several answers the one that came soonest tells best (NTP).
+/// Offset from this process's clock to the leader's, measured by asking for the
+/// time: of several answers the one with the shortest trip is best (NTP).
 class clock_difference {
  public:
   static clock_question question() { return {now_ns()}; }

@@ -12,7 +12,7 @@ namespace troupe {
 
 namespace {
 
-/// The names that a launcher gives to the same things.
+/// A launcher's names for the same variables.
 struct names {
   const char* launcher;
   const char* process;
@@ -72,9 +72,9 @@ class reading {
     return text ? number_of<std::int32_t>(name, *text) : otherwise;
   }
 
-  /// Slurm gives a list such as `2(x3),1`, of which the first number is as
-  /// good as any to tell one machine from several. Who gives none, as Kubeflow
-  /// does, tells it by where process 0 is.
+  /// Slurm gives a list such as `2(x3),1`; its first number suffices to tell
+  /// one machine from several. Without one, as with Kubeflow, the address of
+  /// process 0 decides.
   std::int32_t local_processes(std::int32_t processes) const {
     const auto text = read_(by_.local_processes);
     if (!text)
@@ -109,7 +109,7 @@ class reading {
   const names& by_;
 };
 
-/// By the launcher's own variables: one may run within another's job.
+/// Uses only the launcher's own variables: it may run within another's job.
 std::string job_of(const environment_reader& read, const names& by) {
   const auto said = [&](const char* name) { return read(name).value_or(""); };
   if (&by == &slurm)
@@ -119,11 +119,11 @@ std::string job_of(const environment_reader& read, const names& by) {
   const auto run = said("TORCHELASTIC_RUN_ID");
   if (run.empty())
     return said("TROUPE_JOB");
-  // torchrun's agent keeps its store from one attempt to the next.
+  // torchrun's agent keeps its store across attempts.
   return run + " attempt " + said("TORCHELASTIC_RESTART_COUNT");
 }
 
-/// For launchers that tell the hosts, but no port.
+/// For launchers that give hosts, but no port.
 void add_first_host(launch_environment& to, const environment_reader& read,
                     const names& by) {
   std::optional<std::string> host;
@@ -154,9 +154,10 @@ void add_meeting_point(launch_environment& to, const environment_reader& read,
 }  // namespace
 
 launch_environment read_environment(const environment_reader& read) {
-  // mpirun within a step of Slurm's hands Slurm's variables on: its own count.
+  // mpirun within a Slurm step passes Slurm's variables on: its own take
+  // precedence.
   for (const auto* by : {&torch, &open_mpi, &slurm}) {
-    // A batch script of Slurm's has a rank as well, but no step of its own.
+    // A Slurm batch script has a rank as well, but no step.
     if (by == &torch ? !read(by->process) && !read(by->processes)
                      : !read(by->process) || !read(by->processes))
       continue;

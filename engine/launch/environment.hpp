@@ -7,40 +7,40 @@
 
 namespace troupe {
 
-/// A process's place in a job as its launcher told it by the environment.
+/// A process's place in a job, read from its launcher's environment.
 struct launch_environment {
   std::string launcher;  // "torchrun", "Slurm", "Open MPI"; empty: none
   std::int32_t process = 0;
   std::int32_t processes = 1;
-  std::int32_t local_process = 0;    // among those of this machine
+  std::int32_t local_process = 0;    // among those on this machine
   std::int32_t local_processes = 1;  // on this machine
-  /// Where process 0 can be met; empty: the launcher doesn't say.
+  /// Address of process 0; empty if the launcher doesn't give one.
   std::string host;
-  std::uint16_t port = 0;  // 0: not said
-  std::string said_by;     // the variables that say it, in words
-  /// torchrun's agent has taken that port for its own store.
+  std::uint16_t port = 0;  // 0: not given
+  std::string said_by;     // names of the variables that gave it
+  /// torchrun's agent uses that port for its own store.
   bool agent_store = false;
-  /// The same in all processes of the job, and in no other job at the time, nor
-  /// in another attempt of torchrun's.
+  /// Equal in all processes of the job, but unique among concurrent jobs and
+  /// torchrun's attempts.
   std::string job;
 
   bool is_alone() const { return processes == 1; }
   bool is_one_machine() const { return local_processes == processes; }
 };
 
-/// The value of a variable; none: it is not set.
+/// The value of a variable; none if it is not set.
 using environment_reader =
   std::function<std::optional<std::string>(const std::string& name)>;
 
-/// RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT as
-/// torchrun and `troupe launch` set them, else OMPI_COMM_WORLD_RANK and its
-/// like, else SLURM_PROCID and its like. Without any of them: one process
-/// alone. Slurm's processes meet at the first host of their step and Open MPI's
-/// where mpirun runs, both at a port made of the job's name, unless MASTER_ADDR
-/// and MASTER_PORT are set. Throws `invalid_argument` naming the variable that
-/// is missing or makes no sense.
+/// Reads RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR,
+/// MASTER_PORT as set by torchrun and `troupe launch`, else
+/// OMPI_COMM_WORLD_RANK etc., else SLURM_PROCID etc. Without any of them: a
+/// single process. Slurm's processes meet at the first host of their step and
+/// Open MPI's where mpirun runs, both at a port derived from the job's name,
+/// unless MASTER_ADDR and MASTER_PORT are set. Throws `invalid_argument` naming
+/// a variable that is missing or invalid.
 launch_environment read_environment(const environment_reader& read);
-/// Of this process.
+/// Reads this process's environment.
 launch_environment read_environment();
 
 }  // namespace troupe

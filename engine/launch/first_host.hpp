@@ -7,16 +7,16 @@
 
 namespace troupe {
 
-/// The first of the hosts that Slurm lists: "node01" of "node[01-03,7],x1".
-/// None if that is no such list.
+/// The first host of a Slurm list: "node01" for "node[01-03,7],x1". None if it
+/// is not such a list.
 std::optional<std::string> first_of_node_list(std::string_view list);
 
-/// The first IP address in the URI by which Open MPI's processes know mpirun:
-/// "10.0.0.1" of "7.0;tcp://10.0.0.1,10.1.0.1:5031;tcp6://[fd00::2]:4480", in
-/// brackets if it is of IPv6. None if there is none.
+/// The first IP address in the URI at which Open MPI's processes reach mpirun:
+/// "10.0.0.1" for "7.0;tcp://10.0.0.1,10.1.0.1:5031;tcp6://[fd00::2]:4480";
+/// IPv6 is in brackets. None if there is none.
 std::optional<std::string> address_of_mpirun(std::string_view uri);
 
-/// A port from 20000 to 29999, the same for the same job.
+/// A port from 20000 to 29999, derived from the job's name.
 std::uint16_t port_of_job(std::string_view job);
 
 }  // namespace troupe

@@ -22,7 +22,7 @@ namespace troupe {
 
 namespace {
 
-/// The reading end of a pipe, cut into lines.
+/// The reading end of a pipe, split into lines.
 class output_pipe {
  public:
   explicit output_pipe(int handle) : handle_(handle) {}
@@ -57,7 +57,7 @@ class output_pipe {
     rest_.erase(0, begin);
   }
 
-  /// Tells what came of a last line.
+  /// Passes on an unfinished last line.
   template <class Line>
   void close(Line&& line) {
     if (!rest_.empty())
@@ -85,10 +85,11 @@ struct failed_child {
   std::int32_t process;
   int status;  // its exit code, or the signal that killed it
   bool killed;
-  bool told;  // to end, by this launcher, before
+  bool told;  // whether this launcher had told it to end
 
   int exit_code() const { return status + (killed ? 128 : 0); }
-  /// By somebody else: it did not fail by itself, nor as another one had.
+  /// Ended by somebody else: neither a failure of its own nor a consequence of
+  /// another one's.
   bool was_signalled() const {
     constexpr std::array orderly{128 + SIGHUP, 128 + SIGINT, 128 + SIGTERM};
     return !told
@@ -96,8 +97,8 @@ struct failed_child {
   }
 };
 
-/// Who was signalled is why the others ended, even if they were faster: it may
-/// have files to write.
+/// A signalled process is the root cause, even if the others ended sooner: it
+/// may have had files to write.
 launch_outcome outcome_of(const std::vector<failed_child>& failed) {
   if (failed.empty())
     return {};
@@ -121,8 +122,8 @@ std::string new_job_name() {
   return fmt::format("{:08x}{:08x}", device(), device());
 }
 
-/// What the environment of all processes says, without what a launcher of its
-/// own had said to this one.
+/// The common environment of all processes, without the variables that another
+/// launcher has set for this one.
 std::vector<std::string> inherited_environment() {
   std::vector<std::string> kept;
   for (auto* const* each = environ; *each != nullptr; ++each) {
@@ -191,7 +192,7 @@ class launcher {
     const auto parent = ::getpid();
     const auto pid = ::fork();
     if (pid == 0) {
-      // Only calls that are safe after a fork of a program with threads.
+      // Only calls that are safe after forking a program with threads.
       ::setpgid(0, 0);
       ::prctl(PR_SET_PDEATHSIG, SIGTERM);
       if (::getppid() == parent) {
@@ -200,7 +201,7 @@ class launcher {
         sigset_t none;
         ::sigemptyset(&none);
         ::sigprocmask(SIG_SETMASK, &none, nullptr);
-        ::signal(SIGPIPE, SIG_DFL);  // which this program may ignore
+        ::signal(SIGPIPE, SIG_DFL);  // this program may ignore it
         ::signal(SIGXFSZ, SIG_DFL);
         ::execve(what_.program.c_str(), arguments.data(), environment.data());
       }
@@ -222,8 +223,8 @@ class launcher {
            what_.program, std::strerror(reason));
   }
 
-  /// All that a process wrote is read at once when it has ended; who else
-  /// holds its pipes open is not waited for.
+  /// An ended process's output is all read at once; others that hold its pipes
+  /// open are not waited for.
   bool is_busy() const {
     constexpr std::chrono::seconds for_others{1};
     if (!std::ranges::all_of(children_, &child::has_ended))
@@ -241,7 +242,7 @@ class launcher {
     };
   }
 
-  /// Waits for output, not for long.
+  /// Waits briefly for output.
   void hear() {
     constexpr int patience_ms = 20;
     std::vector<pollfd> all;
@@ -270,8 +271,8 @@ class launcher {
       tell_to_end(number);
   }
 
-  /// Leaves them in the table of processes, so that nobody else gets the
-  /// number of their groups: what they started there ends with them.
+  /// Detects ended processes without reaping them, so that their group ids
+  /// can't be reused: processes that they started are ended with them.
   void reap() {
     constexpr int look = WEXITED | WNOHANG | WNOWAIT;
     for (auto& each : children_) {
@@ -293,8 +294,8 @@ class launcher {
     }
   }
 
-  /// Those that don't end by themselves. Who was told once is given time to
-  /// write what it has: a second SIGTERM would end it at once.
+  /// Ends processes that don't end by themselves. After one signal they get
+  /// time to write files: a second SIGTERM would end them at once.
   void insist() {
     const auto now = clock::now();
     if (told_since_ && now - *told_since_ >= what_.last_grace)

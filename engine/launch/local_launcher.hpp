@@ -15,19 +15,19 @@ struct local_launch {
   /// The program's file, and its arguments.
   std::string program;
   std::vector<std::string> arguments{};
-  /// A line of a process's output, without its end; by the calling thread. A
-  /// line of 64 KiB or more comes in parts.
+  /// Receives a line of a process's output, without its end, on the calling
+  /// thread. A line of 64 KiB or more comes in parts.
   std::function<void(std::int32_t process, std::string_view line,
                      bool is_error)>
     output;
-  /// A signal to hand on to all processes, once; 0: none yet. May be set by
-  /// any thread.
+  /// A signal to forward once to all processes; 0: none yet. Any thread may set
+  /// it.
   const std::atomic<int>* signal = nullptr;
   /// How long the others may take to end by themselves once one has failed;
-  /// then they are told to, by SIGTERM.
+  /// then they get SIGTERM.
   std::chrono::milliseconds grace = std::chrono::seconds(2);
-  /// How long those that were told to end may take, as they write files; then
-  /// they are killed.
+  /// How long processes may take to end after a signal, as they write files;
+  /// then they are killed.
   std::chrono::milliseconds last_grace = std::chrono::seconds(30);
 };
 
@@ -41,11 +41,10 @@ struct launch_outcome {
 
 /// Runs processes of one program on this machine, with RANK, WORLD_SIZE,
 /// LOCAL_RANK, LOCAL_WORLD_SIZE and a name of the job in their environment,
-/// until all have ended. When one fails, the others are told to end (SIGTERM)
-/// if they don't by themselves, then killed. They end as well when this
-/// process is killed. What a process has started and left behind in its group
-/// is told to end with it, and not waited for. Throws `io` if a process can't
-/// be started.
+/// until all have ended. When one fails, the others get SIGTERM if they don't
+/// end by themselves, and are then killed. They also end if this process is
+/// killed. Processes that a process leaves behind in its group get SIGTERM when
+/// it ends, and are not waited for. Throws `io` if a process can't be started.
 launch_outcome launch_locally(const local_launch& what);
 
 }  // namespace troupe

@@ -10,9 +10,9 @@
 
 namespace troupe {
 
-/// Work for a loop's thread that is left out once whoever gave it is gone, and
-/// whose errors are told in one place. Copies are of the same guard. Used on
-/// the loop's thread alone.
+/// Wraps work for a loop's thread: skips it once its owner is gone, and reports
+/// its errors in one place. Copies share the guard. Used on the loop's thread
+/// only.
 class loop_guard {
  public:
   using failed = std::function<void(error_code, const std::string& reason)>;
@@ -20,7 +20,7 @@ class loop_guard {
   explicit loop_guard(failed then)
     : then_(std::make_shared<failed>(std::move(then))) {}
 
-  /// From now on nothing is called.
+  /// Stops all calls.
   void end() const { *then_ = nullptr; }
   bool has_ended() const { return !*then_; }
 
@@ -29,7 +29,8 @@ class loop_guard {
       then(code, reason);
   }
 
-  /// `work`, while the guard has not ended; what it throws is told.
+  /// Wraps `work`: runs it until the guard has ended, and reports what it
+  /// throws.
   template <class... Given, class Work>
   std::function<void(Given...)> over(Work work) const {
     return [own = *this, work = std::move(work)](Given... given) {

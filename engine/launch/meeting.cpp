@@ -20,7 +20,7 @@ namespace troupe {
 
 namespace {
 
-/// All but the constructor, `wait` and the destructor runs on the loop's
+/// Everything but the constructor, `wait` and the destructor runs on the loop's
 /// thread.
 class meeting {
  public:
@@ -46,7 +46,7 @@ class meeting {
 
   void wait() {
     place_.process == 0 ? open() : go_there();
-    // Process 0 knows best what is missing, and tells the others.
+    // Process 0 knows best what is missing, and informs the others.
     constexpr std::chrono::seconds for_verdict{5};
     auto left = options_.patience;
     if (place_.process != 0)
@@ -63,7 +63,7 @@ class meeting {
   }
 
  private:
-  /// Whether it has come to an end within that time.
+  /// Waits for the end of the meeting; false if that took longer.
   bool await(const std::future<void>& ready, std::chrono::milliseconds span) {
     constexpr std::chrono::milliseconds look_every{50};
     const auto until = std::chrono::steady_clock::now() + span;
@@ -147,7 +147,7 @@ class meeting {
             host_name(),    lines_.own(),     options_.description};
   }
 
-  /// Of a process that is known from now on.
+  /// Adds a connection of a process that has identified itself.
   void add(std::int32_t process, line purpose, const connection_pointer& with) {
     auto early = std::make_shared<early_frames>();
     mesh_.add(process, purpose, with, early);
@@ -163,7 +163,7 @@ class meeting {
     each.lost = [this, guard = guard_, process, purpose,
                  early](const std::string& reason) {
       if (reason.empty() && purpose != line::control)
-        return;  // its control line tells
+        return;  // its control line reports it
       early->lost = reason.empty() ? "its program has ended" : reason;
       if (!guard.has_ended() && !is_ready_)
         fail_all(error_code::transport,
@@ -308,17 +308,17 @@ class meeting {
   const job_options& options_;
   const launch_environment& place_;
   const meeting_point point_;
-  std::vector<std::optional<join_request>> members_;  // of process 0
+  std::vector<std::optional<join_request>> members_;  // used by process 0
   std::map<std::int32_t, connection_pointer> controls_;
   std::set<std::int32_t> were_ready_;
-  std::string turned_away_;  // the last who came without the right trust
+  std::string turned_away_;  // the last one refused for lack of trust
   std::uint64_t run_ = 0;
   clock_difference clock_;
   bool one_clock_ = false;  // process 0's
   std::vector<std::int64_t> offsets_;
   bool told_ = false, is_ready_ = false, failed_ = false, finished_ = false;
   std::promise<void> ready_;
-  // What may call those above, as soon as it is there.
+  // These may call the members above, so they come last.
   loop_guard guard_{[this](error_code code, const std::string& reason) {
     fail_all(code, reason);
   }};

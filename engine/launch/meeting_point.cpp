@@ -21,7 +21,7 @@ namespace troupe {
 
 namespace {
 
-/// FNV-1a: socket paths are short.
+/// FNV-1a, as socket paths must be short.
 std::string short_name(const std::string& text) {
   std::uint64_t hash = 0xcbf29ce484222325U;
   for (const auto c : text)
@@ -34,16 +34,16 @@ std::string job_name(const launch_environment& place) {
                                 place.port, place.job));
 }
 
-/// No other socket of this machine has it: processes of containers may have
-/// one number.
+/// Unique among this machine's sockets: processes in containers may share a
+/// process id.
 std::string own_suffix() {
   std::random_device random;
   return fmt::format("-{}-{:08x}", ::getpid(), random());
 }
 
-/// What processes have in common that can meet in a folder: the running system,
-/// its name, its clock, its network (hosts that are played by namespaces are
-/// others), and that folder at that path. Empty where the system hides it.
+/// Identifies processes that can meet in a folder: the running system, its
+/// name, its clock, its network (hosts simulated by namespaces differ), and the
+/// folder at that path. Empty if the system hides it.
 std::string machine_name(const std::string& folder) {
   std::string boot;
   std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), boot);
@@ -58,7 +58,7 @@ std::string machine_name(const std::string& folder) {
                                 found.st_ino, folder));
 }
 
-/// This machine's address on the way to another one: nothing is sent.
+/// This machine's address on the route to another one; sends nothing.
 std::string address_towards(const endpoint& there) {
   const auto to = addresses_of(there).front();
   const auto handle = ::socket(to.family(), SOCK_DGRAM | SOCK_CLOEXEC, 0);
@@ -81,15 +81,15 @@ std::string address_towards(const endpoint& there) {
   return is_v6 ? fmt::format("[{}]", text.data()) : std::string(text.data());
 }
 
-/// HOST:PORT is of TCP.
+/// Treats HOST:PORT as TCP.
 std::string as_endpoint(const std::string& text) {
   return text.starts_with("tcp:") || text.starts_with("unix:") ? text
                                                                : "tcp:" + text;
 }
 
-/// A host may know its own name as an address of loopback (Debian writes so):
-/// there nobody would come, and the trust would be another one. Who writes such
-/// an address himself means it.
+/// A host may resolve its own name to a loopback address (Debian does so):
+/// others could not connect, and the trust would differ. A loopback address
+/// given explicitly is accepted.
 void require_reachable(const job_options& options, const std::string& where) {
   const auto at = parse_endpoint(where);
   const bool is_own = options.place.is_one_machine() || names_loopback(at.host);
@@ -119,7 +119,7 @@ void require_no_lines_of_tcp(const job_options& options) {
          "--rendezvous HOST:PORT too, or leave them out");
 }
 
-/// MASTER_PORT is taken by the agent's store, which helps to meet elsewhere.
+/// MASTER_PORT is used by the agent's store, which gives another address.
 meeting_point by_agent_store(const job_options& options,
                              const std::string& store) {
   const auto& place = options.place;
@@ -144,8 +144,7 @@ meeting_point in_own_folder(const launch_environment& place) {
           "MASTER_ADDR, MASTER_PORT and user"};
 }
 
-/// Sockets that processes of jobs which met there have left when they were
-/// killed.
+/// Removes sockets that killed processes of earlier jobs left there.
 void remove_dead_lines(const std::string& path) {
   const std::filesystem::path meeting(path);
   const auto folder = meeting.parent_path();

@@ -8,36 +8,35 @@
 
 namespace troupe {
 
-/// Where the processes of a job find each other. Endpoints as texts.
+/// Where the processes of a job meet. Endpoints are texts.
 struct meeting_point {
   std::string where;      // process 0 listens there
-  std::string own_lines;  // where this process listens for the others
-  std::string announced;  // what it tells them instead; empty: just that
-  std::string known_by;   // what has to be the same in all, in words
-  /// Process 0 calls it with where it listens, if others can't know; may be
-  /// null.
+  std::string own_lines;  // where this process accepts tensor lines
+  std::string announced;  // sent to others instead; empty: the same
+  std::string known_by;   // what must be equal in all, in words
+  /// Process 0 calls it with the address where it listens, if others can't know
+  /// it; may be null.
   std::function<void(const std::string& where)> tell = {};
 };
 
 std::string host_name();
 
-/// Of what the options say, else of what the launcher says: on one machine
-/// unix sockets in a folder that only the user may enter, else TCP; under
-/// torchrun's agent on several machines at an address that process 0 leaves in
-/// its store, for which the others wait here. Throws
-/// `invalid_argument` where nobody says where, `io` where the folder can't be
-/// made.
+/// From the options, else from the launcher: on one machine unix sockets in a
+/// folder that only the user may enter, else TCP; under torchrun's agent on
+/// several machines an address that process 0 leaves in its store, for which
+/// the others wait here. Throws `invalid_argument` if no address is given, `io`
+/// if the folder can't be made.
 meeting_point meeting_point_of(const job_options& options);
 
-/// Where a process listens for those of its machine, when all meet over TCP.
+/// Where a process listens for others of its machine, when all meet over TCP.
 struct near_point {
   std::string where;    // a unix socket
-  std::string machine;  // what processes that can reach it have in common
+  std::string machine;  // equal in processes that can reach it
 };
 
-/// Of a process that shares its machine, in a job of several. None else, and
-/// where the system doesn't tell one machine from another. Throws `io` or
-/// `invalid_argument` where the user's folder can't be used.
+/// For a process that shares its machine, in a job of several. None otherwise,
+/// or if the system doesn't distinguish machines. Throws `io` or
+/// `invalid_argument` if the user's folder can't be used.
 std::optional<near_point> near_point_of(const job_options& options);
 
 }  // namespace troupe

@@ -10,15 +10,15 @@
 
 namespace troupe {
 
-/// Connections of processes that have shown that they belong to the job, but
-/// have not said which they are. On the loop's thread.
+/// Connections of authenticated processes that have not yet identified
+/// themselves. Used on the loop's thread.
 class newcomers {
  public:
   newcomers(io_loop& loop, const loop_guard& guard)
     : loop_(loop), guard_(guard) {}
 
-  /// `then` hears what is said first, which is one message without tensors,
-  /// and has the connection from there on. Who leaves before is forgotten.
+  /// `then` gets the first message, which has no tensors, and takes over the
+  /// connection. A process that leaves before is forgotten.
   void listen(const connection_pointer& with,
               std::function<void(const rendezvous_message&)> then);
 

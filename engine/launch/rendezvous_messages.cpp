@@ -8,7 +8,7 @@
 
 namespace troupe {
 
-// Found by the archives through the types' own namespace.
+// Found by the archives through the types' namespace.
 
 template <class Archive>
 static void fields(Archive& with, process_address& v) {

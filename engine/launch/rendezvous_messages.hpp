@@ -11,21 +11,21 @@
 
 namespace troupe {
 
-// What processes say to each other until all are ready, in control frames.
+// Messages between processes until all are ready, in control frames.
 
-/// Where others connect to a process: endpoints.
+/// Where a process can be reached: endpoints.
 struct process_address {
   std::string listens;
-  std::string machine = {};  // what processes that share one have in common
+  std::string machine = {};  // equal in processes of one machine
   std::string near = {};     // a unix socket for the same machine, or empty
 };
 
 bool share_machine(const process_address& a, const process_address& b);
-/// The near one where there is one on this machine.
+/// The near address if both share a machine.
 const std::string& way_to(const process_address& there,
                           const process_address& own);
 
-/// To process 0, first: who comes.
+/// The first message to process 0: who joins.
 struct join_request {
   std::int32_t process = 0;
   std::int32_t processes = 0;
@@ -35,24 +35,24 @@ struct join_request {
   std::vector<std::pair<std::string, std::string>> description;
 };
 
-/// The answer, when all have come: where everybody listens.
+/// The answer once all have come: where every process listens.
 struct join_welcome {
   std::uint64_t run = 0;
   std::vector<process_address> addresses;  // by process
 };
 
-/// The answer instead: why there will be no job.
+/// The answer instead: why the job can't start.
 struct join_refusal {
   std::string reason;
 };
 
-/// First on a connection that carries tensors: whose it is.
+/// The first message on a tensor connection: whose it is.
 struct line_hello {
   std::uint64_t run = 0;
   std::int32_t process = 0;
 };
 
-/// What time is it there? And the answer, of process 0.
+/// Asks for the time; process 0 answers.
 struct clock_question {
   std::int64_t asked = 0;  // ns of the asker's clock
 };
@@ -61,9 +61,9 @@ struct clock_answer {
   std::int64_t now = 0;  // ns of the leader's clock
 };
 
-/// All connections are there; the leader answers with the same when all are.
+/// All connections are there; the leader replies likewise when all are ready.
 struct job_ready {
-  /// What to add to this process's clock for the leader's; the leader's answer
+  /// The offset from this process's clock to the leader's; the leader's answer
   /// has all of them.
   std::vector<std::int64_t> clock_offsets;
 };
@@ -71,11 +71,11 @@ struct job_ready {
 /// "process 1 (pid 77 on host)".
 std::string in_words(const join_request& who);
 
-/// "process 1, process 3": those who have not come.
+/// Lists missing processes: "process 1, process 3".
 std::string missing_of(const std::vector<std::optional<join_request>>& known);
 
-/// Why somebody can't join those who are known already, by process, and who
-/// were started with these settings; empty: he can.
+/// Why a process can't join the known ones, by process, which were started with
+/// these settings; empty: it can.
 std::string objection_to(
   const join_request& who,
   const std::vector<std::optional<join_request>>& known,
@@ -85,12 +85,12 @@ using rendezvous_message =
   std::variant<join_request, join_welcome, join_refusal, line_hello,
                clock_question, clock_answer, job_ready>;
 
-/// Whether a process that has come in may say this to another one: process 0,
-/// or any other to process 0.
+/// Whether this message may come from process 0 (`is_leader`), or else from
+/// another process to it.
 bool may_say(const rendezvous_message& message, bool is_leader);
 
 frame to_frame(const rendezvous_message& message);
-/// Throws `transport` for anything else.
+/// Throws `transport` for any other frame.
 rendezvous_message read_rendezvous(const frame& what);
 
 }  // namespace troupe

@@ -31,7 +31,7 @@ bool tensor_lines::tells_for_machine() const {
              || (place.local_process == 0 && place.local_processes > 1));
 }
 
-/// Those that can't are joined by TCP.
+/// If this fails, the machine's processes are connected by TCP.
 void tensor_lines::listen_near() {
   try {
     const auto point = near_point_of(options_);
@@ -47,7 +47,7 @@ void tensor_lines::listen_near() {
   }
 }
 
-/// Certificates are for TCP: a token beside them may be this process's alone.
+/// Certificates apply to TCP; a token beside them may be this process's own.
 credentials tensor_lines::shown_near() const {
   auto shown = options_.shown;
   if (!shown.certificates.empty())

@@ -16,23 +16,25 @@
 namespace troupe {
 
 /// A process's connections for tensors, two with each other process: one that
-/// it dialled, to send, and one that came in. Over unix sockets (or shared
-/// memory) between processes that meet over them, or that share a machine and
-/// can; else over TCP. On the loop's thread but for the constructor.
+/// it dialled, to send, and one that it accepted. They are unix sockets (or
+/// shared memory) if the processes meet over them, or share a machine and can;
+/// else TCP. Used on the loop's thread except for the constructor.
 class tensor_lines {
  public:
   using added = std::function<void(std::int32_t process, line purpose,
                                    const connection_pointer& with)>;
 
-  /// Listens from now on. What goes wrong is told to the guard, which ends
-  /// before this goes. The options outlive this. Throws as `acceptor` does.
+  /// Starts to listen. Errors are reported to the guard, which must end before
+  /// this is destroyed. The options must outlive this. Throws as `acceptor`
+  /// does.
   tensor_lines(io_loop& loop, const job_options& options,
                const meeting_point& point, const loop_guard& guard, added then);
 
   /// Where the others reach this process.
   const process_address& own() const { return own_; }
 
-  /// Of that run, with processes that listen there; `then` gets each line.
+  /// Connects to the processes of that run at these addresses; `then` gets each
+  /// line.
   void begin(std::uint64_t run, const std::vector<process_address>& all);
 
   bool are_complete() const {
@@ -45,7 +47,7 @@ class tensor_lines {
   std::unique_ptr<acceptor> accept_at(const endpoint& at,
                                       const credentials& shown);
   credentials shown_near() const;
-  /// Returns where.
+  /// Returns the endpoint that is dialled.
   endpoint dial_to(std::int32_t process, const process_address& there);
   void take(stream_pointer stream, bool is_unix);
   void take(const line_hello& hello, const connection_pointer& with);
@@ -61,7 +63,7 @@ class tensor_lines {
   std::int32_t count_ = 0;
   std::set<std::int32_t> came_in_;
   std::vector<std::pair<line_hello, connection_pointer>> early_;
-  // What may use those above, as soon as it is there.
+  // These may use the members above, so they come last.
   std::unique_ptr<acceptor> acceptor_, near_acceptor_;
   process_address own_;
 };

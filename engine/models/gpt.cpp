@@ -37,7 +37,7 @@ struct attention : torch::nn::Module {
   at::Tensor forward(const at::Tensor& x) {
     const auto b = x.size(0), t = x.size(1), d = x.size(2);
     // Unbound before the transpose: the backward then gathers the three
-    // gradients in the order that qkv wants, in one copy.
+    // gradients in qkv's order, in one copy.
     const auto parts =
       observe(qkv, x).view({b, t, 3, heads, d / heads}).unbind(2);
     const auto y = at::scaled_dot_product_attention(

@@ -20,16 +20,16 @@ struct gpt_options {
 
 /// Layers: the embeddings (`tok`, `pos`), `blocks.0` ..., and the final norm
 /// with the head (`ln_f`, `head`). Token ids int64 [rows, length] in, logits
-/// float32 [rows, length, vocabulary] out. Each layer draws from a generator
-/// of its own, so that the weights don't depend on how the model is cut.
-/// Throws `invalid_argument` on sizes that don't divide.
+/// float32 [rows, length, vocabulary] out. Each layer draws from its own
+/// generator, so the weights don't depend on the split. Throws
+/// `invalid_argument` on sizes that don't divide.
 model gpt(const gpt_options& options);
 
-/// How many numbers its parameters hold, without making them.
+/// The number of its parameters' elements, without making them.
 double parameter_count(const gpt_options& options);
 
-/// Blocks spread evenly over the stages, the embeddings on the first and the
-/// head on the last, as the usual pipeline implementations do.
+/// Spreads blocks evenly over the stages, with the embeddings on the first and
+/// the head on the last, as the usual pipeline implementations do.
 stage_split split_gpt(const gpt_options& options, std::int32_t stages);
 
 }  // namespace troupe

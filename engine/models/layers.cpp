@@ -19,8 +19,8 @@ namespace {
 using torch::autograd::variable_list;
 
 /// x W^T + b whose backward adds the weight's gradient straight into `.grad`
-/// within the matrix product: no temporary as large as the weight, and no pass
-/// over it, for each microbatch (Megatron-LM's gradient accumulation fusion).
+/// within the matrix product: no temporary as large as the weight, and no extra
+/// pass over it per microbatch (Megatron-LM's gradient accumulation fusion).
 struct accumulating_linear : torch::autograd::Function<accumulating_linear> {
   static at::Tensor forward(torch::autograd::AutogradContext* context,
                             const at::Tensor& x, const at::Tensor& weight,
@@ -49,7 +49,7 @@ struct accumulating_linear : torch::autograd::Function<accumulating_linear> {
   }
 
  private:
-  /// Within an autocast_scope not always that of the input.
+  /// Within an autocast_scope it may differ from the input's.
   static at::ScalarType compute_type(const at::Tensor& x) {
     const auto device = x.device().type();
     return at::autocast::is_autocast_enabled(device)

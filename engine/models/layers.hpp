@@ -6,13 +6,13 @@
 
 namespace troupe {
 
-/// Small modules over ATen functions, as their namesakes in torch.nn. Their
+/// Small modules over ATen functions, like their namesakes in torch.nn. Their
 /// parameters are float32 and uninitialised until `fill`.
 
 struct linear_layer : torch::nn::Module {
   linear_layer(std::int64_t inputs, std::int64_t outputs);
   at::Tensor forward(const at::Tensor& x) const;
-  /// Normal weights with that deviation, zero biases.
+  /// Normal weights with that standard deviation, zero biases.
   void fill(double deviation, at::Generator generator);
 
   at::Tensor weight, bias;
@@ -25,7 +25,7 @@ struct norm_layer : torch::nn::Module {
   at::Tensor weight, bias;
 };
 
-/// The exact one, by the error function.
+/// The exact GELU, by the error function.
 struct gelu_layer : torch::nn::Module {
   at::Tensor forward(const at::Tensor& x) const;
 };

@@ -12,7 +12,7 @@ namespace troupe {
 
 namespace {
 
-/// The latest ids, as many as the model takes.
+/// The latest ids, up to the model's context length.
 at::Tensor context_of(const std::vector<std::int64_t>& ids,
                       std::int64_t longest) {
   const auto count = std::min<std::int64_t>(longest, std::ssize(ids));
@@ -22,7 +22,7 @@ at::Tensor context_of(const std::vector<std::int64_t>& ids,
   return made;
 }
 
-/// The first id at which the cumulated probability passes `level` in [0, 1).
+/// The first id whose cumulative probability exceeds `level` in [0, 1).
 std::int64_t draw(const at::Tensor& probabilities, double level) {
   const auto row = probabilities.to(at::kDouble).contiguous();
   const auto* p = row.const_data_ptr<double>();

@@ -15,7 +15,7 @@ namespace troupe {
 
 namespace {
 
-// What has been passed on a lane, for each (stage, microbatch, slice).
+// What a lane has done so far, for each (stage, microbatch, slice).
 enum : std::uint8_t {
   made = 1,      // the result
   sent = 2,      // it was sent
@@ -117,7 +117,7 @@ class lane_checker {
                                rank_, what.stage, home));
   }
 
-  // The stage at the other end; refuses a transfer that no edge takes.
+  // Finds the stage at the other end; refuses a transfer that no edge takes.
   void check_route(const plan_op& what, bool outwards) const {
     const auto backward = is_gradient(what.stream);
     const auto other = outwards ? output_stage(what, backward, plan_.stages())
@@ -190,7 +190,7 @@ class lane_checker {
     whole = gathers;
   }
 
-  // Ops on a stage's gradients: once, and after the last of them.
+  // Checks that ops on a stage's gradients run once, after the last of them.
   void check_closing(const plan_op& what) {
     auto& own = state(what);
     const auto bit = 1U << static_cast<unsigned>(what.kind);
@@ -276,7 +276,8 @@ class lane_checker {
                                 send.from, send.to));
   }
 
-  // Both lists stand by edge, so the k-th send has to be the k-th receive's.
+  // Both lists are ordered by edge, so the k-th send must match the k-th
+  // receive.
   void check_edges() {
     const auto sends = transfers(plan_op_kind::send);
     const auto receives = transfers(plan_op_kind::receive);
@@ -300,7 +301,7 @@ class lane_checker {
 
   const plan& plan_;
   const op_locator& locate_;
-  marks marks_[2];  // of forwards; of backwards; by op_slot
+  marks marks_[2];  // for forwards; for backwards; by op_slot
   std::vector<stage_state> states_;
   bool sharded_ = false;
   std::int32_t rank_ = 0;

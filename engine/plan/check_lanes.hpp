@@ -5,13 +5,13 @@
 
 namespace troupe {
 
-/// Checks the ops that stand beside the compute ops of a plan that was read,
-/// whose compute ops are valid: each result that leaves its rank has one
-/// send after its producer and one receive before its consumer, in the same
-/// order on both ends of an edge; sharded stages are whole while they are
-/// used; gradients are reduced once, after the last backward. Needs
-/// placement, sizes and ops; throws `error` (invalid_schedule).
-/// `locate(rank, i)` names the place of op i of a rank's lane.
+/// Checks the added ops of a plan that was read, whose compute ops are valid:
+/// each result that leaves its rank has one send after its producer and one
+/// receive before its consumer, in the same order on both ends of an edge;
+/// sharded stages are whole while they are used; gradients are reduced once,
+/// after the last backward. Needs placement, sizes and ops; throws `error`
+/// (invalid_schedule). `locate(rank, i)` describes the place of op i of a
+/// rank's lane.
 void check_lanes(const plan& of, const op_locator& locate);
 
 }  // namespace troupe

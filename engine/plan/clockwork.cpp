@@ -49,7 +49,8 @@ void clockwork::run_lane(std::int32_t rank, turn_queue& turns) {
     turns.wait(rank, blocker_);
 }
 
-// When all inputs of an op are there; otherwise names the rank to wait for.
+// Computes when all inputs of an op are available; otherwise names the rank to
+// wait for.
 bool clockwork::inputs_there(std::uint32_t op, double& ready) {
   for (auto input : plan_.dependencies_of(plan_.ops[op])) {
     const auto& what = plan_.ops[input];

@@ -9,16 +9,16 @@
 
 namespace troupe {
 
-/// The timing of one step of `simulate`. Transfers are looked through: a
-/// compute op's input is there a message's cost after its producer's end.
+/// The timing of one step of `simulate`. Transfers are skipped: a compute op's
+/// input is available a message's cost after its producer's end.
 class clockwork {
  public:
   clockwork(const plan& of, const op_costs& costs);
 
-  /// Fills start and end of all but transfers, where rank r is free from
+  /// Fills start and end of all ops but transfers, with rank r free from
   /// `free_from[r]` on; then moves `free_from` to the ranks' ends.
   void run_step(std::vector<double>& free_from);
-  /// Fills the transfers, of the step that was run last.
+  /// Fills the transfers of the last step that was run.
   void time_transfers();
 
   std::vector<double> start;

@@ -10,17 +10,17 @@ struct compile_options {
   /// Replicas of the pipeline; with more than one, gradients are reduced.
   std::int32_t data_parallel = 1;
   /// Most messages in flight that a channel allows; 0: its own bound. Only
-  /// `verify` holds sends back; actors in one process need no credits.
+  /// `verify` delays sends; actors in one process need no credits.
   std::int32_t credits = 0;
   /// Every update waits for the squares of all stages (clipping by norm).
   bool global_norm = false;
 };
 
-/// Lowers a schedule into a plan for one data replica: checks the lanes,
-/// places transfers and closing ops, connects messages and dependencies, and
-/// bounds what is in flight. Throws `error`: invalid_schedule where an op is
-/// missing or misplaced, deadlock with the cycle where the lanes wait for
-/// each other. Time and memory are linear in the number of ops.
+/// Lowers a schedule into a plan for one data replica: checks the lanes, places
+/// transfers and closing ops, connects messages and dependencies, and bounds
+/// messages in flight. Throws `error`: invalid_schedule if an op is missing or
+/// misplaced, deadlock with the cycle if the lanes wait for each other. Time
+/// and memory are linear in the number of ops.
 plan compile(const schedule& lanes, const compile_options& options = {});
 
 }  // namespace troupe

@@ -38,7 +38,7 @@ class connector {
     return static_cast<std::size_t>(of.copy * plan_.stages() + of.stage);
   }
 
-  // Where the ops that use or make results of a direction are looked up.
+  // Table entries of the ops that use or make results of a direction.
   std::uint32_t& producer(bool backward, const plan_op& of) {
     return producer_[backward ? 1 : 0][op_slot(plan_, of)];
   }
@@ -93,8 +93,8 @@ class connector {
                       plan_.placement.rank_of(to, sender.copy), backward};
   }
 
-  // A channel for each directed pair of ranks and direction that stages use,
-  // and the table of which channel takes a stage's results.
+  // Makes a channel for each directed pair of ranks and direction that stages
+  // use, and the table from stages to the channels of their results.
   void find_channels() {
     std::vector<std::tuple<std::int32_t, std::int32_t, bool>> keys;
     for_each_route([&](const plan_op& sender, bool backward) {

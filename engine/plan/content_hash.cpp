@@ -4,7 +4,7 @@ namespace troupe {
 
 namespace {
 
-/// FNV-1a, a number at a time.
+/// FNV-1a, one number at a time.
 class hasher {
  public:
   template <class... Numbers>

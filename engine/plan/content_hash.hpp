@@ -6,7 +6,7 @@
 
 namespace troupe {
 
-/// A hash of everything in a plan but its name: equal plans have equal ones,
+/// A hash of everything in a plan but its name: equal plans have equal hashes,
 /// also in different processes of the same program.
 std::uint64_t content_hash(const plan& of);
 

@@ -30,7 +30,7 @@ constexpr cost_key keys[]{
 };
 
 constexpr std::int32_t most_stages = 1 << 16;  // a row of costs each
-// In nanoseconds more than ten days; sums of them keep 1e-9 of themselves.
+// More than ten days in nanoseconds; sums keep a relative precision of 1e-9.
 constexpr double most_cost = 1e15;
 
 std::string_view trim(std::string_view text) {
@@ -78,8 +78,8 @@ op_costs::entry parse_entry(std::string_view text) {
   return {std::string{text}, found->kind, *stage, value};
 }
 
-// A figure of one stage applies beside those of all stages, which may come
-// later in the text: so it comes last.
+// A stage's row starts from the figures for all stages, which may come later in
+// the text: so single stages are handled last.
 op_costs make_costs(std::vector<op_costs::entry> entries) {
   op_costs costs;
   for (const auto& [text, kind, stage, value] : entries)

@@ -10,26 +10,26 @@
 
 namespace troupe {
 
-/// How long ops take, in any one unit of time. The most particular figure
-/// wins: of an op, of a stage, of a kind. Units of the defaults: one forward.
+/// How long ops take, in any one unit of time. The most specific figure wins:
+/// for an op, a stage, a kind. Unit of the defaults: one forward.
 struct op_costs {
   static constexpr std::size_t kinds = 11;
   using by_kind = std::array<double, kinds>;
 
-  /// By plan_op_kind: F = I = W = 1, B = 2, all others free.
+  /// By plan_op_kind: F = I = W = 1, B = 2, all others take no time.
   by_kind of_kind{1, 2, 1, 1};
   std::vector<by_kind> of_stage{};  // rows of the first stages
-  std::vector<double> of_op{};      // empty, or one figure an op of the plan
+  std::vector<double> of_op{};      // empty, or one figure per op of the plan
   /// From the end of a message's producer until it can be consumed.
   double message = 0;
   /// An overlapped pair is one op: it waits for both inputs and delivers
   /// both results at its end. Otherwise F, then B, each at its own end.
   bool atomic_pairs = false;
-  /// What `parse_costs` read; a message counts as a send.
+  /// One entry read by `parse_costs`; a message counts as a send.
   struct entry {
     std::string text;
     plan_op_kind kind = plan_op_kind::send;
-    std::int32_t stage = none;  // none: of all stages
+    std::int32_t stage = none;  // none: for all stages
     double value = 0;
   };
   std::vector<entry> entries{};
@@ -44,16 +44,16 @@ struct op_costs {
 };
 
 /// Reads "f=1,b=2,i=1,w=1,message=0.25": keys f, b, i, w, unshard, reshard,
-/// reduce, norm, update, message; "f.3=1.5" is for stage 3 alone. Entries end
-/// in a comma or a new line; '#' begins a comment. A cost is in 0..1e15. Throws
+/// reduce, norm, update, message; "f.3=1.5" is for stage 3 only. Entries end in
+/// a comma or a new line; '#' begins a comment. A cost is in 0..1e15. Throws
 /// `error` (malformed_text) with the entry.
 op_costs parse_costs(std::string_view text);
 
-/// The same from a file if one has this name, else from the text itself,
-/// which then is wrong usage (invalid_argument) where it can't be read.
+/// Reads a file if one has this name, else the text itself; then text that
+/// can't be read is wrong usage (invalid_argument).
 op_costs load_costs(const std::string& path_or_text);
 
-/// The entries that no op or message of the plan takes, as they were written.
+/// The entries that no op or message of the plan uses, as written.
 std::vector<std::string> without_effect(const op_costs& costs, const plan& of);
 
 }  // namespace troupe

@@ -18,7 +18,7 @@ struct terminal_style {
   bool unicode = true;
 };
 
-/// A row of cells for each rank, no wider than asked; each cell shows what
+/// A row of cells for each rank, no wider than `width`; each cell shows what
 /// the rank mostly does in that time.
 std::string draw_terminal(const timeline& of, const terminal_style& = {});
 

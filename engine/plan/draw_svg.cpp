@@ -25,7 +25,7 @@ struct box_style {
   std::string ink;
 };
 
-// A hue for each of a rank's stages; the lightness tells the kind of op.
+// A hue for each of a rank's stages; the lightness shows the kind of op.
 box_style style_of(plan_op_kind kind, std::size_t chunk) {
   constexpr int hues[]{212, 158, 28, 280, 340, 48, 190, 100};
   const auto hue = hues[chunk % std::size(hues)];
@@ -66,7 +66,7 @@ std::string escape(std::string_view text) {
   return result;
 }
 
-// A round step that gives an axis some ten marks.
+// A round step that gives an axis about ten marks.
 double axis_step(double duration) {
   const auto raw = std::max(duration, 1e-9) / 10;
   const auto magnitude = std::pow(10, std::floor(std::log10(raw)));
@@ -174,7 +174,7 @@ class svg_drawing {
         left - 10, y(rank) + row / 2 + 4, rank, left, y(rank), width_, row);
   }
 
-  // Along the foot of the row; a bubble shows as the row's own ground.
+  // Along the bottom of the row; a bubble shows the row's background.
   void strip(const timeline_wait& wait) {
     if (wait.kind == wait_kind::bubble)
       return;
@@ -248,7 +248,7 @@ class svg_drawing {
   const timeline& of_;
   double duration_;
   double width_;
-  std::map<std::int32_t, std::size_t> chunk_;  // of a stage, within its rank
+  std::map<std::int32_t, std::size_t> chunk_;  // by stage, within its rank
   std::string text_;
 };
 

@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::int32_t label_width = 8;
 
-/// Whether a rank has several stages, so that ops are to name theirs.
+/// Whether a rank has several stages, so that ops must name theirs.
 bool names_stages(const timeline& of) {
   std::map<std::int32_t, std::int32_t> stages;
   return std::ranges::any_of(of.spans, [&](const timeline_span& span) {
@@ -22,8 +22,8 @@ bool names_stages(const timeline& of) {
   });
 }
 
-// Columns for one unit of time: as many as fit, and no more than make the
-// shortest op as wide as what stands there.
+// Columns per unit of time: as many as fit, but no more than the shortest op
+// needs for its label.
 double columns_per_time(const timeline& of, const terminal_style& style) {
   const auto duration = of.duration();
   if (!(duration > 0))
@@ -35,7 +35,7 @@ double columns_per_time(const timeline& of, const terminal_style& style) {
   const auto room = std::max(style.width - label_width - 2, 10);
   const auto fit = room / duration;
   const auto comfortable = (names_stages(of) ? 5 : 3) / shortest;
-  // Whole columns for each op where that is possible.
+  // Whole columns for each op if possible.
   const auto whole = std::floor(fit * shortest) / shortest;
   return std::min(comfortable, whole > 0 ? whole : fit);
 }
@@ -45,7 +45,7 @@ char fill_of(plan_op_kind kind) {
   return fills[static_cast<std::size_t>(kind)];
 }
 
-/// 2F0, or what fits: the stage and the kind before the microbatch.
+/// 2F0, or as much as fits: stage and kind take precedence over microbatch.
 std::string label_with_stage(const timeline_span& span, std::size_t room) {
   const auto kind = std::string(1, fill_of(span.kind));
   const auto stage = span.stage == none ? "" : std::to_string(span.stage);

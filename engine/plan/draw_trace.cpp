@@ -13,8 +13,8 @@ using json = nlohmann::json;
 
 constexpr double microseconds = 1000;  // in a millisecond
 
-/// A rank's compute stream is the thread of its number; its other streams
-/// have threads behind those of all ranks.
+/// A rank's compute stream is the thread of its number; its other streams have
+/// threads after those of all ranks.
 std::int32_t thread_of(const timeline& of, std::int32_t rank,
                        stream_kind stream) {
   return rank + of.ranks * static_cast<std::int32_t>(stream);
@@ -52,7 +52,7 @@ json name_event(const char* what, std::int32_t thread,
           {"args", {{"name", name}}}};
 }
 
-/// The row of the profile: type, step, stream, device and host time.
+/// The arguments of an event: type, step, stream, device and host time.
 template <class Each>
 json row_of(const Each& of, const char* type, stream_kind stream) {
   json row{{"type", type},
@@ -78,8 +78,8 @@ json span_event(const timeline_span& of) {
           {"args", row_of(of, long_name(of.kind), stream_kind::compute)}};
 }
 
-/// Transfers of a stream may overlap, and what a thread shows may not: each is
-/// drawn from where the one before it ends.
+/// Transfers of a stream may overlap, but a thread's events may not: each is
+/// drawn from the end of the one before.
 void append_transfers(const timeline& of, json& events) {
   std::map<std::int32_t, double> ends;
   auto ordered = of.transfers;
@@ -125,8 +125,8 @@ json mark_event(const timeline_mark& of) {
           {"ts", of.at * microseconds}};
 }
 
-// An arrow binds to the span that encloses its time on its thread: it leaves
-// inside the producer and arrives at the consumer's start.
+// An arrow binds to the span that encloses its time on its thread: it starts
+// inside the producer and ends at the consumer's start.
 json flow_event(const timeline& of, std::size_t index, bool start) {
   const auto& flow = of.flows[index];
   const auto& span = of.spans[start ? flow.from : flow.to];
@@ -161,7 +161,7 @@ std::string draw_trace(const timeline& of) {
   for (std::size_t i = 0; i < of.flows.size(); ++i)
     for (const auto start : {true, false})
       events.push_back(flow_event(of, i, start));
-  // A title may be any bytes: a file's name.
+  // A title may contain any bytes, as it can be a file's name.
   return json{{"displayTimeUnit", "ms"}, {"traceEvents", events}}.dump(
            -1, ' ', false, json::error_handler_t::replace)
          + '\n';

@@ -26,7 +26,7 @@ std::int32_t replay::lane_waits_for(std::int32_t rank) const {
            : plan_.rank_of(dependency);
 }
 
-// Where the other end of a transfer, which has not ended, is held up.
+// Where the other end of an unfinished transfer is blocked.
 std::int32_t replay::other_end(std::uint32_t op) const {
   const auto& what = message_of(op);
   const auto other = op == what.send ? what.receive : what.send;
@@ -60,7 +60,7 @@ std::vector<std::string> replay::explain() const {
   return sentences;
 }
 
-// Empty where the sentence of the FIFO at which the lane stands says it all.
+// Empty if the sentence of the FIFO that blocks the lane is sufficient.
 std::string replay::lane_sentence(std::int32_t rank) const {
   const auto op = next_[static_cast<std::size_t>(rank)];
   const auto here = fmt::format("rank {} at {}", rank, to_text(plan_, op));
@@ -87,7 +87,7 @@ std::string replay::fifo_sentence(std::size_t index) const {
   const auto& what = message_of(op);
   const auto peer = peer_of(op);
   const auto rank = plan_.rank_of(op);
-  // A lane that needs just this transfer is where people look.
+  // A lane that needs this transfer is the most useful to name.
   const auto at = next_[static_cast<std::size_t>(rank)];
   const auto lane_needs_it =
     at < plan_.first_op[static_cast<std::size_t>(rank) + 1]

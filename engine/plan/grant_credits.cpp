@@ -12,13 +12,13 @@ namespace {
 
 using message_span = std::span<const message>;
 
-// What the sender knows of its receiver's progress: each message that it
-// has consumed proves how far the receiver had come when it sent it.
+// The sender's knowledge of its receiver's progress: each message that it has
+// consumed proves how far the receiver had come when sending it.
 class witness {
  public:
   explicit witness(message_span messages) : messages_{messages} {}
 
-  /// The receiver's last op that has surely ended when the sender starts
+  /// The receiver's last op that has certainly ended when the sender starts
   /// `op`; -1 if none.
   std::int64_t horizon_at(std::uint32_t op) {
     for (; next_ < messages_.size() && messages_[next_].consumer < op; ++next_)
@@ -32,10 +32,9 @@ class witness {
   std::int64_t horizon_ = -1;
 };
 
-// Most messages of a channel that can be sent and not consumed. Counts only
-// what the messages between the two ranks prove, and the consumption of a
-// channel in its order: an upper bound for any lanes, exact for those of
-// pipelines without a ring.
+// Most messages of a channel that can be sent and not consumed. Uses only what
+// the messages between the two ranks prove, and the order of consumption in a
+// channel: an upper bound for any lanes, exact for pipelines without a ring.
 std::int32_t bound_of(message_span sent, std::array<witness, 2> witnesses) {
   std::size_t consumed = 0;
   std::size_t bound = 0;
@@ -70,7 +69,7 @@ class creditor {
   }
 
  private:
-  // What travels the other way between a channel's ends.
+  // Messages in the other direction between a channel's ends.
   message_span between(const channel& to, bool backward) const {
     const channel wanted{
       .from_rank = to.to_rank, .to_rank = to.from_rank, .backward = backward};

@@ -96,7 +96,7 @@ bool is_written(const plan_op& what) {
          && what.kind != plan_op_kind::update;
 }
 
-// A pair is one cell; what stands between its two ops follows it.
+// A pair is one cell; ops between its two ops follow it.
 std::vector<std::string> cells_of(const plan& of, std::int32_t rank) {
   std::vector<std::string> cells;
   const auto lane = of.lane(rank);

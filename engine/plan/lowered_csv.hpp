@@ -9,20 +9,20 @@
 
 namespace troupe {
 
-/// Reads PyTorch's lowered (comms) CSV as a plan: the ops, receives and
-/// reductions stand as the file has them. Throws `error` with line, cell,
-/// rank, op and reason (malformed_text, invalid_schedule).
+/// Reads PyTorch's lowered (comms) CSV as a plan: ops, receives and reductions
+/// keep the file's order. Throws `error` with line, cell, rank, op and reason
+/// (malformed_text, invalid_schedule).
 plan from_lowered_csv(std::string_view text, std::string_view source = "CSV");
 
-/// Writes a plan as PyTorch's lowered CSV. Norms and updates, which PyTorch
-/// leaves to its caller, are not written. Throws `error` (invalid_argument)
-/// for plans with slices or copies.
+/// Writes a plan as PyTorch's lowered CSV. Omits norms and updates, which
+/// PyTorch leaves to its caller. Throws `error` (invalid_argument) for plans
+/// with slices or copies.
 std::string to_lowered_csv(const plan& of);
 
-/// Whether a CSV has any cell that only the lowered form has.
+/// Whether a CSV has any cell that exists only in the lowered form.
 bool is_lowered(const std::vector<std::vector<cell>>& rows);
 
-/// A CSV of either form, or the text form, as a plan: compute forms are
+/// Reads a CSV of either form, or the text form, as a plan: compute forms are
 /// compiled.
 plan load_plan(const std::string& path);
 

@@ -15,7 +15,7 @@ bool closes(const plan_op& op) {
          || op.kind == plan_op_kind::update;
 }
 
-/// Takes the ops of one kind out of a plan, and what refers to them.
+/// Extracts ops from a plan by kind, and what refers to them.
 class part_maker {
  public:
   part_maker(const plan& whole, bool closing)
@@ -49,7 +49,7 @@ class part_maker {
       }
   }
 
-  /// Ops share ranges, and go on doing so.
+  /// Keeps ranges shared where the ops of the whole share them.
   void take_dependencies(plan_op& op) {
     const auto [known, fresh] = ranges_.emplace(
       std::pair{op.first_dependency, op.dependency_count}, range{});
@@ -67,7 +67,7 @@ class part_maker {
     op.dependency_count = known->second.count;
   }
 
-  /// All are of forwards and backwards.
+  /// All messages belong to forwards and backwards.
   void take_messages() {
     part_.channels = whole_.channels;
     part_.messages = whole_.messages;
@@ -83,7 +83,7 @@ class part_maker {
 
   const plan& whole_;
   bool closing_;
-  std::vector<std::uint32_t> number_;  // by op of the whole: that of the part
+  std::vector<std::uint32_t> number_;  // by op of the whole: its index here
   std::map<std::pair<std::uint32_t, std::uint32_t>, range> ranges_;
   plan part_;
 };

@@ -5,12 +5,12 @@
 namespace troupe {
 
 // The two parts of a training plan, each a plan of its own on the same
-// placement; in their lanes the ops keep their order. Linear in the ops.
+// placement; the ops keep their order within lanes. Linear in the ops.
 
-/// All up to the gradients: forwards, backwards, transfers and reductions.
+/// Everything up to the gradients: forwards, backwards, transfers, reductions.
 plan gradients_of(const plan& whole);
 
-/// What is done with them: norms and updates.
+/// Everything after them: norms and updates.
 plan update_of(const plan& whole);
 
 }  // namespace troupe

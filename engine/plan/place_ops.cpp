@@ -70,7 +70,7 @@ class placer {
     return at(of.copy * lanes_.stages() + of.stage);
   }
 
-  // The ops that a compute op adds to its own lane.
+  // The number of ops that a compute op adds to its own lane.
   std::uint32_t width(const op& what) {
     if (frees_activation(what.kind))
       ++backwards_left_[stage_copy(what)];
@@ -106,7 +106,7 @@ class placer {
     result_.ops[end_[at(rank)]++] = what;
   }
 
-  // The op whose result this op needs first and that has not run, if any.
+  // The first op whose result this op needs and that has not run, if any.
   bool missing_input(const op& what, op& missing) const {
     const auto backward = is_backward(what.kind);
     if (what.kind == op_kind::weight_backward)

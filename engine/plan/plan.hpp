@@ -10,8 +10,8 @@
 
 namespace troupe {
 
-/// Everything that a rank does in a step: the compute ops of the schedule
-/// and the ops that compilation adds.
+/// All ops of a rank in a step: the compute ops of the schedule and the ops
+/// that compilation adds.
 enum class plan_op_kind : std::uint8_t {
   forward,
   backward,
@@ -19,8 +19,8 @@ enum class plan_op_kind : std::uint8_t {
   weight_backward,
   send,     // hands a compute op's output to its channel, never blocks the lane
   receive,  // posts the buffer of a message, never blocks
-  gather,   // sharded parameters of a stage are made whole
-  release,  // ... and dropped
+  gather,   // unshards the parameters of a stage
+  release,  // ... and drops them again
   reduce,   // gradients of a stage are reduced over the data ranks
   gradient_norm,  // squares of a stage's gradients, summed over the job
   update,         // the optimizer, for one stage
@@ -30,7 +30,7 @@ enum class plan_op_kind : std::uint8_t {
 enum class stream_kind : std::uint8_t {
   compute,
   data,          // gather and reduce
-  send_forward,  // one for each direction of transfer
+  send_forward,  // one per direction of transfer
   send_backward,
   receive_forward,
   receive_backward,
@@ -38,7 +38,7 @@ enum class stream_kind : std::uint8_t {
 
 inline constexpr std::int32_t none = -1;
 
-/// One op of the plan; its place in `plan::ops` is its identity.
+/// One op of the plan, identified by its index in `plan::ops`.
 struct plan_op {
   plan_op_kind kind = plan_op_kind::forward;
   stream_kind stream = stream_kind::compute;
@@ -47,15 +47,15 @@ struct plan_op {
   std::int16_t slice = 0;
   std::int32_t stage = 0;
   std::int32_t microbatch = none;      // none for ops on whole stages
-  std::int32_t message = none;         // of send and receive
+  std::int32_t message = none;         // for send and receive
   std::uint32_t first_dependency = 0;  // into plan::dependencies
   std::uint32_t dependency_count = 0;
 
   friend bool operator==(const plan_op&, const plan_op&) = default;
 };
 
-/// One tensor list that crosses ranks: a forward output, or a gradient that
-/// comes back. `sequence` counts the messages of its channel from 0.
+/// One tensor list that crosses ranks: a forward output, or a gradient.
+/// `sequence` counts the messages of its channel from 0.
 struct message {
   std::int32_t channel = 0;
   std::int32_t sequence = 0;
@@ -68,11 +68,10 @@ struct message {
 };
 
 /// A directed pair of ranks and a direction of travel; messages keep their
-/// order within a channel. `credits` bounds the messages that were sent and
-/// not yet consumed; `bound` is what the lanes alone guarantee, so sends
-/// never wait where credits >= bound. Channels stand by (from, to, forward
-/// first); the messages of a channel stand together in `plan::messages`,
-/// by sequence.
+/// order within a channel. `credits` bounds the messages that are sent and not
+/// yet consumed; `bound` is what the lanes alone guarantee, so sends never wait
+/// if credits >= bound. Channels are ordered by (from, to, forward first); the
+/// messages of a channel are adjacent in `plan::messages`, by sequence.
 struct channel {
   std::int32_t from_rank = 0;
   std::int32_t to_rank = 0;
@@ -85,12 +84,12 @@ struct channel {
 };
 
 /// The compiled graph of one step, for every rank of one data replica. Flat
-/// arrays; no pointers; copyable. Ops stand rank by rank in lane order, so
-/// that op indices of rank r are [first_op[r], first_op[r + 1]).
-/// A dependency is an op of any rank that must have ended first. Every use of
-/// another op's result is listed; that the compute ops of one rank run in
-/// lane order is implied. Index ranges of dependencies may overlap: all
-/// updates share the range of all gradient norms where `global_norm` is set.
+/// arrays; no pointers; copyable. Ops are ordered by rank, then as in the lane:
+/// op indices of rank r are [first_op[r], first_op[r + 1]). A dependency is an
+/// op of any rank that must have ended first. Every use of another op's result
+/// is listed; the lane order of a rank's compute ops is implied. Index ranges
+/// of dependencies may overlap: with `global_norm` all updates share the range
+/// of all gradient norms.
 struct plan {
   std::string schedule_name{};
   std::int32_t microbatches = 1;
@@ -114,7 +113,7 @@ struct plan {
     return std::span{dependencies}.subspan(op.first_dependency,
                                            op.dependency_count);
   }
-  /// The rank on whose lane an op stands; O(log ranks).
+  /// The rank whose lane holds an op; O(log ranks).
   std::int32_t rank_of(std::uint32_t op) const {
     const auto next = std::upper_bound(first_op.begin(), first_op.end(), op);
     return static_cast<std::int32_t>(next - first_op.begin()) - 1;
@@ -132,7 +131,7 @@ constexpr bool is_transfer(plan_op_kind kind) {
   return kind == plan_op_kind::send || kind == plan_op_kind::receive;
 }
 
-/// The plan's kind of a schedule's op; both enumerate F, B, I, W first.
+/// The plan's kind for a schedule's op; both enumerate F, B, I, W first.
 constexpr plan_op_kind to_plan_kind(op_kind kind) {
   return static_cast<plan_op_kind>(kind);
 }

@@ -58,7 +58,7 @@ std::string to_json(const plan& of) {
                                   {"messages", to.messages},
                                   {"bound", to.bound},
                                   {"credits", to.credits}});
-  // A name may be any bytes.
+  // A name may contain any bytes.
   return result.dump(1, ' ', false, json::error_handler_t::replace) + '\n';
 }
 

@@ -6,9 +6,8 @@
 
 namespace troupe {
 
-/// A plan for other programs: sizes; `ranks`, each a list of ops with the
-/// indices of the ops that they depend on; and `channels`. Ops count over
-/// all ranks.
+/// A plan as JSON: sizes; `ranks`, each a list of ops with the indices of their
+/// dependencies; and `channels`. Ops are numbered over all ranks.
 std::string to_json(const plan& of);
 
 }  // namespace troupe

@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::string_view heading = "troupe plan 1";
 
-// An op's word; '+' says that it overlaps the next compute op.
+// An op's word; '+' marks an overlap with the next compute op.
 std::string word(const plan& of, const plan_op& what) {
   return to_text(of, what) + (what.overlaps_next ? "+" : "");
 }
@@ -45,8 +45,8 @@ constexpr action actions[]{
   {"W", plan_op_kind::weight_backward, stream_kind::compute},
 };
 
-// The stage, microbatch, slice and copy of a word are spelled as a compute
-// op's are: "3SEND_F7.1@1" is read as "3F7.1@1".
+// Stage, microbatch, slice and copy of a word are spelled like a compute op's:
+// "3SEND_F7.1@1" is read as "3F7.1@1".
 plan_op read_word(std::string_view text) {
   const auto overlaps = text.ends_with('+');
   if (overlaps)
@@ -86,7 +86,7 @@ void read_lane(line_reader& lines, plan& into) {
     }
 }
 
-// The compute ops alone, for the rules of schedules.
+// The compute ops only, for the rules of schedules.
 schedule compute_part(const plan& of) {
   schedule part{.name = of.schedule_name,
                 .microbatches = of.microbatches,

@@ -9,8 +9,7 @@ namespace troupe {
 
 /// A plan as text: its sizes, placement, every rank's ops in order, and the
 /// credits of its channels. Messages and dependencies follow from these, so
-/// that reading what was written gives an equal plan. For example, the
-/// beginning of one:
+/// reading the text gives an equal plan. For example, the beginning of one:
 ///
 ///   troupe plan 1
 ///   name 1f1b
@@ -26,7 +25,7 @@ std::string to_text(const plan& of);
 /// Throws `error`: malformed_text with line and reason, invalid_schedule.
 plan plan_from_text(std::string_view text, std::string_view source = "text");
 
-/// Whether a text begins as `to_text` writes a plan.
+/// Whether a text begins like a plan that `to_text` wrote.
 bool is_plan_text(std::string_view text);
 
 }  // namespace troupe

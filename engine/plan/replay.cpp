@@ -16,8 +16,8 @@ replay::replay(const plan& of, const transport_model& model)
   make_fifos();
 }
 
-// A FIFO at each end of a directed edge; or one at each end of a pair, which
-// then is its end of both edges.
+// Makes a FIFO at each end of a directed edge; or one at each end of a pair,
+// which then serves both edges.
 void replay::make_fifos() {
   std::vector<std::tuple<std::int32_t, std::int32_t, bool>> keys;
   const auto key = [&](const channel& of, bool sender) {
@@ -141,7 +141,7 @@ bool replay::attempt_compute(std::uint32_t op) {
   return true;
 }
 
-// The op that ended has taken its message: the channel gets a credit back.
+// The op that ended has consumed its message: returns a credit to the channel.
 void replay::consume(std::int32_t message) {
   if (message == none)
     return;
@@ -202,7 +202,7 @@ bool replay::meet(std::uint32_t op, const message& what) {
   return true;
 }
 
-// The rank whose next progress may let `op`, at which a lane stands, go on.
+// The rank whose next progress may unblock `op`, which a lane waits at.
 std::int32_t replay::blocker(std::uint32_t op) const {
   if (is_transfer(plan_.ops[op].kind))
     return peer_of(op);

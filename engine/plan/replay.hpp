@@ -8,9 +8,9 @@
 
 namespace troupe {
 
-/// The state of `verify`: how far each lane and each FIFO has come. A
-/// transfer is issued when its lane reaches it, and takes place when it is
-/// the first of its FIFO and the transport lets it.
+/// The state of `verify`: the progress of each lane and each FIFO. A transfer
+/// is issued when its lane reaches it, and takes place when it is the first of
+/// its FIFO and the transport allows it.
 class replay {
  public:
   replay(const plan& of, const transport_model& model);
@@ -18,7 +18,7 @@ class replay {
   /// Runs until nothing can move.
   void run();
   bool finished() const;
-  /// In words, one sentence for each lane and FIFO of the smallest cycle.
+  /// Describes each lane and FIFO of the smallest cycle, one sentence each.
   std::vector<std::string> explain() const;
 
  private:
@@ -51,7 +51,7 @@ class replay {
   std::uint32_t unmet_dependency(std::uint32_t op) const;
   std::int32_t blocker(std::uint32_t op) const;
 
-  // Nodes of the graph of waits: lanes, then FIFOs.
+  // Nodes of the wait graph: lanes, then FIFOs.
   std::int32_t fifo_node(std::size_t index) const;
   std::int32_t lane_waits_for(std::int32_t rank) const;
   std::int32_t fifo_waits_for(const fifo& of) const;
@@ -71,7 +71,7 @@ class replay {
   std::vector<fifo> fifos_;
   std::vector<std::uint32_t> transfers_;
   std::vector<std::size_t> to_pump_;
-  bool moved_ = false;  // anything, in this turn
+  bool moved_ = false;  // true if anything has moved in this turn
 };
 
 }  // namespace troupe

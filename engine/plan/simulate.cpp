@@ -10,8 +10,8 @@ namespace troupe {
 
 namespace {
 
-// All ranks advance by the same time from one step to the next: so they will
-// for ever, as a step only adds costs and takes maxima.
+// Whether all ranks advance by the same time from one step to the next: then
+// they always will, as a step only adds costs and takes maxima.
 bool is_periodic(const std::vector<double>& before,
                  const std::vector<double>& after) {
   const auto shift = after[0] - before[0];
@@ -21,8 +21,8 @@ bool is_periodic(const std::vector<double>& before,
   return true;
 }
 
-// A critical path that begins and ends on one rank is there again in every
-// step, so that no step can begin earlier than a makespan after the last.
+// Whether the critical path begins and ends on one rank: then it recurs in
+// every step, so no step can begin sooner than a makespan after the last.
 bool returns_to_its_rank(const plan& of,
                          const std::vector<std::uint32_t>& path) {
   return !path.empty() && of.rank_of(path.front()) == of.rank_of(path.back());
@@ -112,8 +112,8 @@ class path_finder {
       - times_.end.begin());
   }
 
-  // An op that ended when this one began: an input, or the one before it on
-  // its stream.
+  // An op that ended when this one began: an input, or its predecessor on the
+  // stream.
   std::uint32_t cause_of(std::uint32_t op) const {
     const auto start = times_.start[op];
     for (const auto input : plan_.dependencies_of(plan_.ops[op]))

@@ -9,7 +9,7 @@
 
 namespace troupe {
 
-/// One op that took place, measured or simulated.
+/// One executed op, measured or simulated.
 struct timeline_span {
   std::int32_t rank = 0;
   plan_op_kind kind = plan_op_kind::forward;
@@ -17,17 +17,17 @@ struct timeline_span {
   std::int32_t microbatch = none;
   double start = 0;
   double end = 0;
-  std::int64_t step = none;  // where it was measured
+  std::int64_t step = none;  // if measured
   double host_start = 0;     // when the host launched it
 };
 
-/// What went on beside a rank's ops, on a stream of its own: how an op of the
-/// plan moved data. Only traces show it.
+/// A transfer beside a rank's ops, on another stream: how an op of the plan
+/// moved data. Only traces show it.
 struct timeline_transfer {
   std::int32_t rank = 0;
   stream_kind stream = stream_kind::compute;
   const char* type = "";  // "send", "receive", "reduce" or "load"
-  std::string name{};     // of the op, as in the CSV
+  std::string name{};     // the op's, as in the CSV
   std::int32_t stage = 0;
   std::int32_t microbatch = none;
   double start = 0;
@@ -36,12 +36,12 @@ struct timeline_transfer {
   double host_start = 0;
 };
 
-/// Why a rank did nothing before an op.
+/// Why a rank was idle before an op.
 enum class wait_kind : std::uint8_t {
-  bubble,     // what it needs was not computed yet
-  transport,  // it was sent, and had not arrived
-  credit,     // it could not be sent
-  host,       // all was there, and the op had not begun
+  bubble,     // its input was not computed yet
+  transport,  // its input was sent, but had not arrived
+  credit,     // its input could not be sent
+  host,       // all inputs were there, but the op had not begun
 };
 const char* to_text(wait_kind kind);
 
@@ -52,7 +52,7 @@ struct timeline_wait {
   double end = 0;
 };
 
-/// Something worth seeing at a moment of a rank: a value that is not finite.
+/// A notable moment of a rank, such as a value that is not finite.
 struct timeline_mark {
   std::int32_t rank = 0;
   double at = 0;
@@ -66,8 +66,8 @@ struct timeline_flow {
   bool backward = false;
 };
 
-/// What every rank did when: the one input of all pictures. Times are in
-/// milliseconds where `unit` is "ms", else in units of a cost model.
+/// What every rank did when: the input of all pictures. Times are in
+/// milliseconds if `unit` is "ms", else in units of a cost model.
 struct timeline {
   std::string title{};
   std::string unit{};

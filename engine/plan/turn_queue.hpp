@@ -7,9 +7,9 @@
 
 namespace troupe {
 
-/// Ranks that take turns, first come first served. A rank that can't go on
-/// waits for another one's progress; each rank is in the queue or waits, or
-/// has finished. All operations take constant time.
+/// Ranks that take turns, first come first served. A blocked rank waits for
+/// another one's progress; each rank is in the queue, waiting, or finished. All
+/// operations take constant time.
 class turn_queue {
  public:
   explicit turn_queue(std::int32_t ranks)
@@ -45,7 +45,7 @@ class turn_queue {
     first_waiter_[at(other)] = rank;
   }
 
-  /// Those who wait for `rank` get their turn.
+  /// Queues the ranks that wait for `rank`.
   void progressed(std::int32_t rank) {
     auto waiter = first_waiter_[at(rank)];
     first_waiter_[at(rank)] = none;

@@ -13,12 +13,11 @@ namespace troupe {
 enum class transport_kind : std::uint8_t {
   /// A send never waits (MPI's buffered mode).
   buffered,
-  /// A lane stands at a send until its channel has a credit: fewer messages
-  /// sent and not yet consumed than `channel::credits`.
+  /// A lane waits at a send until its channel has a credit: fewer messages sent
+  /// and not yet consumed than `channel::credits`.
   credited,
-  /// A lane stands at a send until the receiver's lane stands at the
-  /// receive, and the other way round (MPI's synchronous mode, unbuffered
-  /// NCCL on one stream).
+  /// A lane waits at a send until the receiver's lane is at the receive, and
+  /// vice versa (MPI's synchronous mode, unbuffered NCCL on one stream).
   rendezvous,
 };
 
@@ -30,22 +29,22 @@ struct transport_model {
   bool shared_fifo = false;
 };
 
-/// What `verify` found.
+/// The result of `verify`.
 struct verdict {
   bool progress = true;
   /// The smallest cycle of waits, one sentence each; empty with progress.
   std::vector<std::string> cycle{};
 
-  /// One line, for people.
+  /// The verdict as one line.
   std::string text() const;
 };
 
 /// Replays a plan against a model of its transport, and either proves that
-/// every op takes place or finds who waits for whom. As no choice is left
-/// open by a plan, one replay is a proof. Linear in the number of ops.
+/// every op takes place or finds the cycle of waits. As a plan leaves no choice
+/// open, one replay is a proof. Linear in the number of ops.
 verdict verify(const plan& of, const transport_model& model = {});
 
-/// "buffered", "credited" or "rendezvous"; throws invalid_argument.
+/// Parses "buffered", "credited" or "rendezvous"; throws invalid_argument.
 transport_kind parse_transport(std::string_view name);
 std::string_view to_text(transport_kind kind);
 

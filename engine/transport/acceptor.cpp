@@ -17,7 +17,7 @@ namespace troupe {
 
 namespace asio = boost::asio;
 
-/// On the loop's thread, but for its making.
+/// Used on the loop's thread, except for its construction.
 class acceptor::impl : public std::enable_shared_from_this<impl> {
  public:
   impl(io_loop& loop, const endpoint& at, const credentials& shown, events then,
@@ -61,7 +61,7 @@ class acceptor::impl : public std::enable_shared_from_this<impl> {
   }
 
   void accept() {
-    // So many at once that the loop gets round to those who have come.
+    // Limits accepts per turn, so that the loop gets to pending connections.
     constexpr int most_at_once = 16;
     for (int i = 0; i < most_at_once; ++i) {
       const auto socket =
@@ -75,7 +75,7 @@ class acceptor::impl : public std::enable_shared_from_this<impl> {
     wait();
   }
 
-  /// No file descriptor is left: who waits longest goes, the next in a moment.
+  /// No file descriptor is left: drops the oldest, then accepts after a moment.
   void make_room() {
     drop_oldest("no file descriptor is left; raise the limit (ulimit -n)");
     pause_.expires_after(std::chrono::milliseconds(20));

@@ -14,33 +14,32 @@
 namespace troupe {
 
 struct acceptor_options {
-  /// How long one that connects may take to show who it is.
+  /// Time that a new connection has to authenticate.
   std::chrono::milliseconds within = std::chrono::seconds(10);
-  /// How many may be at it at a time; one more, and the oldest is dropped.
+  /// How many may authenticate at a time; one more, and the oldest is dropped.
   std::size_t pending = 64;
 };
 
-/// Listens at an endpoint, and hands on those who have shown who they are.
-/// Who says nothing costs a file descriptor for a while, and nobody waits for
-/// him.
+/// Listens at an endpoint and hands on authenticated connections. A silent
+/// client costs a file descriptor for a while, but delays nobody.
 class acceptor {
  public:
   struct events {
     std::function<void(stream_pointer)> arrived;
-    /// Why somebody was turned away.
+    /// Why a connection was refused.
     std::function<void(const std::string& reason)> refused = {};
   };
 
-  /// Events are called on the loop's thread; the loop outlives the acceptor.
-  /// Throws as `listener` and `make_trust` do.
+  /// Events are called on the loop's thread; the loop must outlive the
+  /// acceptor. Throws as `listener` and `make_trust` do.
   acceptor(io_loop& loop, const endpoint& at, const credentials& shown,
            events then, const acceptor_options& options = {});
-  /// Not from within an event. No event is called afterwards.
+  /// Don't destroy within an event. No event is called afterwards.
   ~acceptor();
   acceptor(const acceptor&) = delete;
   acceptor& operator=(const acceptor&) = delete;
 
-  /// With the port that was taken.
+  /// The endpoint, with the port that was taken.
   const endpoint& where() const;
 
  private:

@@ -5,24 +5,24 @@
 
 namespace troupe {
 
-/// How long the other machine of a TCP connection has left unanswered what was
-/// sent to it, as TCP_INFO tells it now and then: a cut cable, or a machine
-/// that is down. Where a process is only stopped, its machine still answers;
-/// and one that was stopped itself has to ask anew.
+/// How long the peer of a TCP connection has acknowledged nothing of what was
+/// sent, from regular samples of TCP_INFO: a cut cable, or a machine that is
+/// down. A stopped process's machine still acknowledges; if this process was
+/// stopped itself, the time starts again.
 class acknowledgements {
  public:
   using clock = std::chrono::steady_clock;
   using milliseconds = std::chrono::milliseconds;
 
   struct info {
-    unsigned unacknowledged = 0;  // packets on their way
-    unsigned probes = 0;  // of a side that takes no more, without an answer
-    milliseconds last{};  // since anything was acknowledged
+    unsigned unacknowledged = 0;  // packets in flight
+    unsigned probes = 0;  // unanswered, while the peer has no room to receive
+    milliseconds last{};  // since the last acknowledgement
   };
 
-  /// 0: nothing is overdue. To be asked every second or so.
+  /// Returns 0 if nothing is overdue. Call it about every second.
   milliseconds overdue(const info& seen, clock::time_point now) {
-    // Nothing is on its way either if this machine's own cable is cut.
+    // Nothing is in flight either if this machine's own cable is cut.
     constexpr unsigned unanswered = 3;
     constexpr std::chrono::seconds longest_pause{5};
     const bool waits = seen.unacknowledged > 0 || seen.probes >= unanswered;

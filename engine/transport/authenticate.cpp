@@ -20,7 +20,7 @@ namespace {
 namespace asio = boost::asio;
 using state = stream_progress::state;
 
-/// Of a unix socket without a token: the same user's, or root's.
+/// For a unix socket without a token: allows only the same user or root.
 void require_own_user(int socket) {
   ucred peer{};
   socklen_t size = sizeof(peer);
@@ -118,7 +118,7 @@ class running final : public authentication {
       then.failed({reason, heard_ || introduction_.answered()});
   }
 
-  /// The socket is the stream's alone again.
+  /// Releases the socket to the stream.
   void let_go() {
     timer_.cancel();
     if (waiting_.is_open())

@@ -12,15 +12,15 @@
 
 namespace troupe {
 
-/// How a link came to nothing.
+/// Why a link could not be established.
 struct refusal {
   std::string reason;
-  /// The other side had said something, so that trying again is of no use.
+  /// The other side has sent something, so trying again is useless.
   bool answered = false;
 };
 
-/// Two ends that are showing each other who they are. Exactly one of the
-/// functions is called, on the loop's thread; none after `stop`.
+/// A running authentication of two ends. Calls exactly one of the functions, on
+/// the loop's thread; none after `stop`.
 class authentication : public std::enable_shared_from_this<authentication> {
  public:
   struct outcome {
@@ -28,19 +28,19 @@ class authentication : public std::enable_shared_from_this<authentication> {
     std::function<void(const refusal&)> failed;
   };
 
-  /// On the loop's thread. Takes the connected socket; a bounded amount of
-  /// memory, and no further file descriptor.
+  /// Call on the loop's thread. Takes ownership of the connected socket; uses
+  /// bounded memory and no further file descriptor.
   static std::shared_ptr<authentication> begin(io_loop& loop, int socket,
                                                link_side own, const trust& by,
                                                std::chrono::milliseconds within,
                                                outcome then);
   virtual ~authentication() = default;
-  /// On the loop's thread; closes the socket.
+  /// Call on the loop's thread; closes the socket.
   virtual void stop() = 0;
 };
 
-/// The same from any thread: `done` gets the stream when both sides have shown
-/// who they are; else `failed` gets a sentence, without the token.
+/// The same from any thread: `done` gets the stream once both sides are
+/// authenticated; otherwise `failed` gets a sentence, without the token.
 void authenticate(io_loop& loop, int socket, link_side own, const trust& by,
                   std::chrono::milliseconds within,
                   std::function<void(stream_pointer)> done,

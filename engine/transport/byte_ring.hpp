@@ -13,14 +13,14 @@
 
 namespace troupe {
 
-/// What two processes share of a ring of bytes that one writes and the other
-/// reads; the bytes lie behind it. Counts are of all bytes ever.
+/// Shared header of a ring of bytes that one process writes and another reads;
+/// the bytes follow it. Counts are totals of all bytes ever moved.
 ///
-/// Who finds nothing to do sets its flag `sleeps`, looks once more, and only
-/// then sleeps; who has moved something looks at the flag of the other, and
-/// rings if it is set. All four steps are sequentially consistent, so that one
-/// of the two sees what the other did: a bell is rung only where somebody
-/// sleeps, and nobody sleeps beside work.
+/// An end with nothing to do sets its flag `sleeps`, checks once more, and only
+/// then sleeps; an end that has moved something checks the other's flag, and
+/// rings if it is set. All four steps are sequentially consistent, so one of
+/// the two sees the other's step: a bell rings only if the other end sleeps,
+/// and no end sleeps while there is work.
 struct ring_header {
   alignas(128) std::atomic<std::uint64_t> written;
   std::atomic<std::uint32_t> finished;  // nothing more will be written
@@ -33,9 +33,9 @@ struct ring_header {
 static_assert(sizeof(ring_header) <= ring_header::bytes);
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
 
-/// What both ends know. The other process may write anything into the header,
-/// so an end keeps its own count to itself and checks what it reads: no access
-/// is ever outside of the bytes. Throws `transport` for what can't be.
+/// State of either end. The other process may write anything into the header,
+/// so an end keeps its own count private and checks what it reads: no access is
+/// ever out of bounds. Throws `transport` for impossible values.
 class ring_end {
  public:
   /// `memory` holds a header and `size` bytes, a power of two.
@@ -51,7 +51,7 @@ class ring_end {
            "the other side counts bytes in shared memory that can't be there");
     return static_cast<std::size_t>(difference);
   }
-  /// From `count` on, up to where the ring begins again.
+  /// The byte of this count; `straight` ends where the ring wraps.
   char* at(std::uint64_t count) const { return bytes_ + (count & (size_ - 1)); }
   std::size_t straight(std::uint64_t count, std::size_t bytes) const {
     return std::min(bytes, size_ - (count & (size_ - 1)));
@@ -70,7 +70,7 @@ class ring_writer : public ring_end {
  public:
   using ring_end::ring_end;
 
-  /// Copies what fits; calls `ring` where the reader sleeps.
+  /// Copies as much as fits; calls `ring` if the reader sleeps.
   template <class Ring>
   std::size_t write(std::span<const iovec> parts, Ring&& ring) {
     std::size_t total = 0, room = free_bytes();
@@ -97,7 +97,7 @@ class ring_writer : public ring_end {
     if (wakes(header_->reader_sleeps))
       ring();
   }
-  /// False: there is room already, or soon.
+  /// Returns false if there is room already, or will be soon.
   bool begin_sleep() {
     header_->writer_sleeps.store(1);
     return free_bytes() < size_ / 4;
@@ -105,7 +105,7 @@ class ring_writer : public ring_end {
   void end_sleep() { header_->writer_sleeps.store(0); }
 
  private:
-  /// So that the reader copies while the writer does.
+  /// Small pieces let the reader copy while the writer does.
   static constexpr std::size_t most_at_once = 128 * 1024;
 
   std::size_t free_bytes() const {
@@ -121,14 +121,14 @@ class ring_writer : public ring_end {
       ring();
   }
 
-  std::size_t pending_ = 0;  // copied, and not yet told
+  std::size_t pending_ = 0;  // copied, but not yet published
 };
 
 class ring_reader : public ring_end {
  public:
   using ring_end::ring_end;
 
-  /// Copies what is there, at most `size`; calls `ring` where the writer sleeps
+  /// Copies available bytes, at most `size`; calls `ring` if the writer sleeps
   /// and a quarter of the ring is free.
   template <class Ring>
   std::size_t read(void* into, std::size_t size, Ring&& ring) {
@@ -149,7 +149,7 @@ class ring_reader : public ring_end {
   }
   bool is_finished() const { return header_->finished.load() != 0; }
   bool is_empty() const { return filled() == 0; }
-  /// False: something has come already.
+  /// Returns false if something has arrived already.
   bool begin_sleep() {
     header_->reader_sleeps.store(1);
     return is_empty() && !is_finished();

@@ -78,7 +78,7 @@ void add_extension(::X509* to, ::X509* issuer, int which, const char* value) {
   require(made != nullptr && ::X509_add_ext(to, made.get(), -1) == 1);
 }
 
-/// Without issuer: its own.
+/// Self-signed if there is no issuer.
 member make_member(const char* name, const member* issuer, int days) {
   member made{certificate_pointer(::X509_new()), make_key()};
   auto* certificate = made.certificate.get();
@@ -87,7 +87,7 @@ member make_member(const char* name, const member* issuer, int days) {
   ::X509_set_version(certificate, X509_VERSION_3);
   set_serial(certificate);
   set_name(certificate, name);
-  // Clocks of a job's machines differ a little.
+  // Allows for clocks that differ a little between a job's machines.
   ::X509_gmtime_adj(::X509_getm_notBefore(certificate), -3600);
   ::X509_time_adj_ex(::X509_getm_notAfter(certificate), days, 0, nullptr);
   ::X509_set_issuer_name(certificate,
@@ -188,7 +188,7 @@ void write_all(const std::string& folder, const std::vector<new_file>& files) {
   try {
     for (const auto& [name, bytes, is_secret] : files) {
       const auto path = folder + '/' + name;
-      // Nobody else may enter the folder, so that the rights come in time.
+      // The folder is closed to others, so setting the mode afterwards is safe.
       write_file_atomically(path, bytes);
       written.push_back(path);
       if (::chmod(path.c_str(), is_secret ? 0600 : 0644) != 0)

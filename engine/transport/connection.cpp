@@ -28,7 +28,7 @@ namespace {
 namespace asio = boost::asio;
 using state = stream_progress::state;
 
-/// Waits at a stream's handles; its own copies, as waiting takes ownership.
+/// Waits on duplicates of a stream's handles, as waiting takes ownership.
 class waiting_room {
  public:
   explicit waiting_room(asio::io_context& context)
@@ -137,14 +137,14 @@ class framed_connection final : public connection {
     return std::static_pointer_cast<framed_connection>(shared_from_this());
   }
 
-  /// On the loop's thread.
+  /// Called on the loop's thread.
   void read() {
     if (read_on())
       loop_.look([self = shared()] { return self->read_on(); });
   }
 
-  /// Reads what is there; whether to look again at once, as there is more, or
-  /// something came only just now. Else it waits.
+  /// Reads what is available. Returns whether to read again at once: there is
+  /// more, or something has just arrived. Otherwise it waits.
   bool read_on() {
     if (closed_)
       return false;
@@ -175,7 +175,7 @@ class framed_connection final : public connection {
     return now - last_came_ < loop_.spin();
   }
 
-  /// By whoever set `writing_`.
+  /// Called by the thread that has set `writing_`.
   void write() {
     try {
       for (;;) {
@@ -205,9 +205,9 @@ class framed_connection final : public connection {
     }
   }
 
-  /// The last try before a wait is made on the loop's thread, where reads are:
-  /// one between the two could take what the write waits for. One after it
-  /// could, too, before the wait is told of it: then the write tries again.
+  /// The last try before a wait runs on the loop's thread, as reads do: a read
+  /// in between could consume what the write waits for. A read before the wait
+  /// is registered could, too; then the write tries again.
   void wait_to_write(state need) {
     if (!loop_.is_own_thread())
       return loop_.post([self = shared()] { self->write(); });
@@ -223,7 +223,7 @@ class framed_connection final : public connection {
       write();
   }
 
-  /// All is written and no more will be; what still comes is not heard.
+  /// Everything is written; ignores what still arrives.
   void leave() {
     events_ = {};
     finish();
@@ -240,7 +240,7 @@ class framed_connection final : public connection {
       else if (!std::exchange(started_, true))
         read();  // until the other side ends, too
     } catch (...) {
-      break_off();  // nobody is there to read on
+      break_off();  // nobody is left to read
     }
   }
 
@@ -254,7 +254,7 @@ class framed_connection final : public connection {
 
   void break_off() {
     closed_ = true;
-    // Not now: one of them may be what calls this.
+    // Deferred: one of the events may be the caller.
     loop_.post([self = shared()] { self->events_ = {}; });
     room_.close();
     stream_->close();
@@ -269,7 +269,7 @@ class framed_connection final : public connection {
   connection_events events_;
   incoming_frames in_;
   waiting_room room_;
-  // Of the loop's thread alone.
+  // Used by the loop's thread only.
   bool started_ = false;
   bool write_waits_ = false, write_needs_read_ = false;
   std::atomic<bool> closed_ = false;
@@ -279,8 +279,8 @@ class framed_connection final : public connection {
 
   mutable std::mutex mutex_;
   outgoing_frames queue_;
-  bool writing_ = false;  // somebody writes, or waits to
-  bool ending_ = false;   // nothing more is taken
+  bool writing_ = false;  // a thread writes, or waits to
+  bool ending_ = false;   // no more frames are accepted
   bool broken_ = false;   // nothing more can be written
 };
 

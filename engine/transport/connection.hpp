@@ -12,46 +12,48 @@
 
 namespace troupe {
 
-/// What a connection calls, on its loop's thread, one at a time.
+/// Callbacks of a connection, on its loop's thread, one at a time.
 struct connection_events {
-  /// A frame is announced, its tensors not yet made. Throws to refuse it,
+  /// A frame is announced, its tensors not yet allocated. Throw to refuse it,
   /// which ends the connection.
   std::function<void(frame_type, const frame_head&)> admit = {};
-  /// A whole frame. Throws alike.
+  /// A whole frame has arrived; may throw likewise.
   std::function<void(frame)> arrived;
-  /// Once, at the end: why; empty if the other side said goodbye.
+  /// The connection has ended; called once. `reason` is empty if the other side
+  /// said goodbye.
   std::function<void(const std::string& reason)> lost = {};
-  /// Of the frames that follow.
+  /// Limits for the frames that follow.
   frame_limits limits = {};
 };
 
-/// Frames in both directions over a stream, in order. A frame is written from
-/// where its tensors lie, and read into the tensors that are handed on. What
-/// goes at once is written by the sender's thread; the rest by the loop's.
-/// The number of frames that wait is the senders' to bound (credits do).
+/// Frames in both directions over a stream, in order. A frame is written
+/// directly from its tensors, and read into the tensors that are handed on. The
+/// sender's thread writes what it can at once; the loop's thread writes the
+/// rest. Senders must bound the number of waiting frames (with credits).
 class connection : public std::enable_shared_from_this<connection> {
  public:
-  /// The loop outlives the connection.
+  /// The loop must outlive the connection.
   static std::shared_ptr<connection> make(io_loop& loop, stream_pointer stream);
   virtual ~connection() = default;
 
-  /// Begins to read. Once more, on the loop's thread and not from within an
-  /// event: from now on others hear what comes.
+  /// Begins to read. A second call, on the loop's thread and outside events,
+  /// replaces the events.
   virtual void start(connection_events events) = 0;
-  /// From any thread; never waits. Tensors are kept until they are written,
-  /// and must not change until then. Dropped after the end.
+  /// From any thread; never waits. Tensors are kept until they are written, and
+  /// must not change until then. Frames are dropped after the end.
   virtual void send(frame what) = 0;
-  /// Says goodbye after what waits, and closes. `lost` is called no more.
+  /// Writes the waiting frames, says goodbye, and closes. `lost` is not called
+  /// afterwards.
   virtual void close() = 0;
   /// Breaks off at once.
   virtual void abort() = 0;
-  /// Both sides have ended; all that was sent has arrived, or never will.
+  /// Both sides have ended; nothing that was sent is still in flight.
   virtual bool is_closed() const = 0;
 
-  /// How long the other machine has acknowledged nothing, though something
-  /// was sent: a cut cable, or a machine that is down. A stopped process's
-  /// machine still does. 0 within a machine. On the loop's thread, every second
-  /// or so.
+  /// How long the other machine has acknowledged nothing, though something was
+  /// sent: a cut cable, or a machine that is down. A stopped process's machine
+  /// still acknowledges. 0 within a machine. Call it on the loop's thread,
+  /// about every second.
   virtual std::chrono::milliseconds unacknowledged() = 0;
 
   virtual std::int64_t bytes_sent() const = 0;

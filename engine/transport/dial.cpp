@@ -22,7 +22,7 @@ using clock = std::chrono::steady_clock;
 using milliseconds = std::chrono::milliseconds;
 
 constexpr milliseconds first_pause{20}, longest_pause{500};
-/// What one address gets before the next is tried.
+/// Time for one address before the next is tried.
 constexpr milliseconds longest_attempt{5000};
 
 class dialling : public std::enable_shared_from_this<dialling> {

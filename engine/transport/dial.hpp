@@ -11,11 +11,10 @@
 
 namespace troupe {
 
-/// Connects and shows who it is, again and again until it succeeds or the time
-/// is over, as the other process may start later; but no more once the other
-/// side has said something that is wrong. Exactly one of the functions is
-/// called, on the loop's thread. Looks up the host at once, and throws as
-/// `make_trust` does.
+/// Connects and authenticates, retrying until it succeeds or the time is over,
+/// as the other process may start later; stops once the other side has given a
+/// wrong answer. Exactly one of the functions is called, on the loop's thread.
+/// Looks up the host at once, and throws as `make_trust` does.
 void dial(io_loop& loop, const endpoint& at, const credentials& shown,
           std::chrono::milliseconds within,
           std::function<void(stream_pointer)> done,

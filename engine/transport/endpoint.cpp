@@ -66,7 +66,7 @@ bool is_own_folder(const std::string& folder) {
          && found.st_uid == ::getuid() && (found.st_mode & 077U) == 0;
 }
 
-/// The address of a unix socket; the path's length was checked.
+/// The address of a unix socket; the path's length must be valid.
 socket_address unix_address(const std::string& path) {
   socket_address made;
   auto* name = reinterpret_cast<sockaddr_un*>(&made.bytes);

@@ -22,19 +22,19 @@ struct endpoint {
 endpoint parse_endpoint(const std::string& text);
 std::string to_text(const endpoint& what);
 
-/// `unix:` and a socket of that name in $XDG_RUNTIME_DIR/troupe, else
-/// /tmp/troupe-UID: a folder that is made if it is missing, and that only its
-/// owner may enter. What killed jobs left there is removed. Throws `io` if it
-/// is somebody else's or open to others.
+/// `unix:` and a socket of that name in $XDG_RUNTIME_DIR/troupe, or else
+/// /tmp/troupe-UID: a folder that is made if missing, and that only its owner
+/// may enter. Removes sockets that killed jobs left there. Throws `io` if the
+/// folder belongs to another user or is open to others.
 std::string own_socket(const std::string& name);
-/// The same, named by the process's number.
+/// The same, named after the process's id.
 std::string default_endpoint();
 
-/// The default endpoints of this user's processes that live, in the order of
-/// their numbers. Makes nothing; empty where there is no folder of the user's.
+/// The default endpoints of this user's live processes, ordered by process id.
+/// Makes nothing; empty if the user has no folder.
 std::vector<std::string> own_endpoints();
 
-/// What the system's socket functions take.
+/// A socket address in the system's form.
 struct socket_address {
   sockaddr_storage bytes{};
   socklen_t size = 0;
@@ -45,10 +45,10 @@ struct socket_address {
   int family() const { return bytes.ss_family; }
 };
 
-/// At least one. Throws `transport` if a host is not known.
+/// Returns at least one address. Throws `transport` for an unknown host.
 std::vector<socket_address> addresses_of(const endpoint& what);
 
-/// Equal, in a time that depends on the lengths alone.
+/// Compares in time that depends on the lengths only.
 bool same_secret(const std::string& a, const std::string& b);
 
 }  // namespace troupe

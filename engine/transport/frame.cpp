@@ -15,7 +15,7 @@ namespace {
 constexpr std::uint32_t magic = 0x46505254;  // "TRPF"
 constexpr std::size_t most_dimensions = 64;
 
-/// A dtype's code on the wire is its place here.
+/// A dtype's code on the wire is its index here.
 constexpr std::array dtypes{
   at::ScalarType::Undefined, at::ScalarType::Float,    at::ScalarType::Double,
   at::ScalarType::Half,      at::ScalarType::BFloat16, at::ScalarType::Bool,
@@ -51,8 +51,8 @@ tensor_form get_tensor(wire_reader& from) {
   return form;
 }
 
-/// Bytes of a tensor. One without elements may not have sizes either that
-/// LibTorch could not multiply.
+/// Bytes of a tensor. Even a tensor without elements may not have sizes whose
+/// product overflows in LibTorch.
 std::uint64_t bytes_of(const tensor_form& form) {
   if (form.dtype == at::ScalarType::Undefined)
     return 0;

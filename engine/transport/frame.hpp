@@ -11,26 +11,26 @@ namespace troupe {
 
 inline constexpr std::uint16_t frame_version = 1;
 
-/// What a frame between processes of a job is for.
+/// The purpose of a frame between processes of a job.
 enum class frame_type : std::uint16_t {
-  control = 1,  // of the job: rendezvous, steps, failures
-  tensors,      // of a stage to its neighbour
-  credit,       // the neighbour has consumed one
-  part,         // of a reduction
+  control = 1,  // for the job: rendezvous, steps, failures
+  tensors,      // from a stage to its neighbour
+  credit,       // the neighbour has consumed one frame
+  part,         // one piece of a reduction
   mail,         // between the threads that call the trainer
   heartbeat,
-  goodbye,     // nothing follows: the sender ends as it should
-  collective,  // of a process_group
+  goodbye,     // nothing follows: an orderly end
+  collective,  // for a process_group
 };
 
-/// A message: bytes that its type says how to read, and tensors.
+/// A message: bytes in a format given by its type, and tensors.
 struct frame {
   frame_type type = frame_type::control;
   std::string head;
   tensor_list tensors{};
 };
 
-/// What a receiver takes at most; more is refused before memory is taken.
+/// A receiver's limits; frames beyond them are refused before allocation.
 struct frame_limits {
   std::uint32_t head_bytes = std::uint32_t{1} << 26;
   std::uint64_t tensor_bytes = std::uint64_t{1} << 40;
@@ -48,7 +48,7 @@ struct frame_header {
   bool operator==(const frame_header&) const = default;
 };
 
-/// A tensor as it is announced; without a dtype: none there.
+/// An announced tensor; undefined if it has no dtype.
 struct tensor_form {
   at::ScalarType dtype = at::ScalarType::Undefined;
   std::vector<std::int64_t> sizes{};
@@ -62,28 +62,28 @@ struct frame_head {
   std::string head;
 };
 
-/// Whether a frame can carry it, once it is contiguous in the CPU's memory:
-/// dense, and of a dtype that all sides know.
+/// Whether a frame can carry it once it is contiguous in CPU memory: dense, and
+/// of a dtype that all sides know.
 bool can_travel(const at::Tensor& tensor);
 
-/// Header, table of tensors, and head of a frame: what goes before the
-/// tensors' own bytes. Tensors have to be on the CPU and contiguous, or
-/// undefined. Throws `transport` for what no frame can carry.
+/// Header, table of tensors, and head of a frame: everything before the
+/// tensors' bytes. Tensors must be contiguous on the CPU, or undefined. Throws
+/// `transport` if a frame can't carry them.
 std::string frame_start(const frame& what);
 
-/// Throws `transport` for wrong magic, another version (naming both), an
-/// unknown type, and what is beyond the limits.
+/// Throws `transport` for a wrong magic, another version (naming both), an
+/// unknown type, and sizes beyond the limits.
 frame_header read_frame_header(std::string_view bytes,
                                const frame_limits& limits);
 
-/// Reads the `head_bytes` after a header. Throws `transport` where the table
-/// doesn't add up to the bytes that the header announces.
+/// Reads the `head_bytes` after a header. Throws `transport` if the table
+/// doesn't match the bytes that the header announces.
 frame_head read_frame_head(const frame_header& header, std::string_view bytes);
 
-/// Bytes of tensors of these forms. Throws `transport` where a size can't be.
+/// Bytes of tensors of these forms. Throws `transport` for invalid sizes.
 std::uint64_t bytes_of(const std::vector<tensor_form>& forms);
 
-/// Tensors of these forms, to be filled.
+/// Allocates tensors of these forms.
 tensor_list allocate(const std::vector<tensor_form>& forms);
 
 }  // namespace troupe

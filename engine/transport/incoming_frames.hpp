@@ -13,15 +13,16 @@
 
 namespace troupe {
 
-/// Puts frames together from what is read.
+/// Assembles frames from a stream's bytes.
 class incoming_frames {
  public:
   explicit incoming_frames(const connection_events& events) : events_(events) {}
 
   bool said_goodbye() const { return said_goodbye_; }
 
-  /// Reads until nothing more is there, or, as others wait for their turn,
-  /// about `turn_bytes` have been read: then `moved`. `bytes` counts what came.
+  /// Reads until nothing more is available, or about `turn_bytes` have been
+  /// read, so that others get their turn: then `moved`. `bytes` counts bytes
+  /// read.
   stream_progress::state take_from(byte_stream& stream,
                                    std::atomic<std::int64_t>& bytes) {
     for (std::size_t left = turn_bytes; left > 0;) {
@@ -49,7 +50,7 @@ class incoming_frames {
   std::size_t filled() const { return end_ - begin_; }
   const char* staged() const { return staged_.data() + begin_; }
 
-  /// After what is staged; at least a byte.
+  /// The space after the staged bytes; at least one byte.
   iovec free_space() {
     if (begin_ > 0) {
       std::memmove(staged_.data(), staged(), filled());
@@ -63,7 +64,7 @@ class incoming_frames {
     return {staged_.data() + end_, staged_.size() - end_};
   }
 
-  /// Takes one part of a frame out of what is staged; false: more is needed.
+  /// Takes one part of a frame from the staged bytes; false if more is needed.
   bool step() {
     if (!header_) {
       if (filled() < frame_header::bytes)
@@ -123,7 +124,7 @@ class incoming_frames {
 
   const connection_events& events_;
   std::string staged_ = std::string(staging_bytes, 0);
-  std::size_t begin_ = 0, end_ = 0;  // of what is staged
+  std::size_t begin_ = 0, end_ = 0;  // of the staged bytes
   std::optional<frame_header> header_;
   bool has_head_ = false;
   bool said_goodbye_ = false;

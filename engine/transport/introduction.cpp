@@ -13,11 +13,11 @@ using state = stream_progress::state;
 
 namespace {
 
-/// What a server that is satisfied says first within TLS: only then does a
-/// client know that its certificate was taken.
+/// A satisfied server's first message within TLS: only then does a client know
+/// that its certificate was accepted.
 const std::string welcome = "+";
-/// Without trust both sides say so, that each knows that somebody is there, and
-/// not only a relay on the way to nobody; longer than a record of TLS begins.
+/// Sent by both sides without trust, so that each knows that the other is
+/// there, not only a relay; longer than the beginning of a TLS record.
 const std::string plain_hello = "troupe, in plain text\n";
 
 }  // namespace

@@ -9,18 +9,18 @@
 
 namespace troupe {
 
-/// The bytes that two ends exchange first, to show each other who they are.
-/// Nothing waits.
+/// The bytes that two ends exchange first, to authenticate. Never blocks.
 class introduction {
  public:
   introduction(link_side own, const trust& by);
 
-  /// Goes as far as it can. `moved`: all is exchanged; else what is needed, or
-  /// `ended`. Throws `transport`, saying why the other side isn't trusted.
+  /// Advances as far as possible. Returns `moved` once all is exchanged;
+  /// otherwise what is needed, or `ended`. Throws `transport`, saying why the
+  /// other side isn't trusted.
   stream_progress::state advance(byte_stream& over);
   /// Whether the other side has said something.
   bool answered() const { return answered_; }
-  /// What to say where the other side has `ended`.
+  /// The error text if the other side has `ended`.
   std::string at_end() const;
 
  private:
@@ -30,12 +30,12 @@ class introduction {
 
   std::optional<token_proof> proof_;
   std::string out_, wanted_, expected_;
-  std::size_t got_ = 0;  // of what is wanted
+  std::size_t got_ = 0;  // of the wanted bytes
   bool answered_ = false;
 };
 
-/// Before a socket is closed after that failed. What is left unread makes the
-/// system reset the connection, and the other side could lose what says why.
+/// Call before closing a socket after a failed introduction. Unread bytes would
+/// make the system reset the connection, and the reason could be lost.
 void read_off(int socket);
 
 }  // namespace troupe

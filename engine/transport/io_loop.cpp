@@ -25,7 +25,7 @@ using clock = std::chrono::steady_clock;
 struct io_loop::impl {
   explicit impl(const io_loop_options& given) : options(given) {}
 
-  /// Until the context is stopped.
+  /// Runs until the context is stopped.
   void run() noexcept {
     while (!context.stopped()) {
       try {
@@ -65,13 +65,13 @@ struct io_loop::impl {
   void look_around() {
     std::ranges::move(new_looks, std::back_inserter(looks));
     new_looks.clear();
-    // A look at memory takes far less time than the poll after it.
+    // A look at memory is much cheaper than the poll after it.
     const auto until = clock::now() + std::chrono::microseconds(2);
     do {
       std::erase_if(looks, [this](const auto& look) { return !ran(look); });
     } while (!looks.empty() && clock::now() < until);
     context.poll();
-    std::this_thread::yield();  // to the other side, should it be on this core
+    std::this_thread::yield();  // to the other side, if it runs on this core
   }
 
   io_loop_options options;
@@ -82,7 +82,7 @@ struct io_loop::impl {
     context.get_executor()};
   std::thread thread{[this] {
     ::sigset_t all;
-    ::sigfillset(&all);  // signals are for the threads of the program
+    ::sigfillset(&all);  // signals belong to the program's threads
     ::pthread_sigmask(SIG_BLOCK, &all, nullptr);
     ::pthread_setname_np(::pthread_self(), "troupe-links");
     run();

@@ -12,33 +12,34 @@ class io_context;
 namespace troupe {
 
 struct io_loop_options {
-  /// How long a connection on which something has come is looked at again and
-  /// again, by a thread that then takes a core, before the thread sleeps: less
-  /// than waking it would cost. 0: it sleeps at once.
+  /// How long the thread polls a connection after its last data before it
+  /// sleeps: it uses a core, but for less time than waking it would cost. 0: it
+  /// sleeps at once.
   std::chrono::microseconds spin{20};
 };
 
-/// One thread that waits for all connections of a process. What it calls must
-/// not wait for long. What that throws ends nothing but that call.
+/// One thread that serves all connections of a process. Callbacks must not
+/// block for long. An exception ends only the callback that threw it.
 class io_loop {
  public:
   explicit io_loop(const io_loop_options& options = {});
-  /// Stops; what was posted and has not run is dropped.
+  /// Stops; pending work is dropped.
   ~io_loop();
   io_loop(const io_loop&) = delete;
   io_loop& operator=(const io_loop&) = delete;
 
-  /// Runs `work` on the loop's thread; from any thread.
+  /// Runs `work` on the loop's thread; call it from any thread.
   void post(std::function<void()> work);
-  /// Runs `work` and waits for it; not from the loop's own thread.
+  /// Runs `work` and waits for it; not on the loop's own thread.
   void run(const std::function<void()>& work);
   bool is_own_thread() const;
-  /// Calls `look` over and over, beside all else, until it returns false; on
-  /// the loop's own thread.
+  /// Calls `look` repeatedly, between other work, until it returns false; call
+  /// it on the loop's own thread.
   void look(std::function<bool()> look);
   std::chrono::microseconds spin() const;
-  /// Hears, on the loop's thread, what was thrown there and nobody caught; on
-  /// the loop's own thread. Without one it is written to standard error.
+  /// Sets the handler of exceptions that nobody caught, which runs on the
+  /// loop's thread; call it on the loop's own thread. The default writes to
+  /// standard error.
   void on_trouble(std::function<void(const std::string& reason)> hear);
   boost::asio::io_context& context();
 

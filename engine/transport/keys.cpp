@@ -32,7 +32,7 @@ std::string_view text(const secret_key& key) {
 
 secret_key derive_key(std::string_view secret, std::string_view salt,
                       std::string_view purpose) {
-  // One round of expansion is as long as the hash.
+  // One round of expansion yields one hash length.
   return hash(text(hash(salt, secret)), std::string(purpose) + '\x01');
 }
 

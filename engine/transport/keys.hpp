@@ -7,8 +7,8 @@
 
 namespace troupe {
 
-/// A key made of a job's token, for one purpose: who learns one learns neither
-/// the token nor the key of another purpose.
+/// A key derived from a job's token, for one purpose: it reveals neither the
+/// token nor the key for another purpose.
 using secret_key = std::array<unsigned char, 32>;
 
 /// HKDF (RFC 5869) with SHA-256.
@@ -18,7 +18,7 @@ secret_key derive_key(std::string_view secret, std::string_view salt,
 /// HMAC (RFC 2104) with SHA-256: 32 bytes.
 std::string keyed_hash(const secret_key& key, std::string_view bytes);
 
-/// Bytes that nobody can guess. Throws `internal` where the system has none.
+/// Unpredictable bytes. Throws `internal` if the system has none.
 std::string random_bytes(std::size_t count);
 
 }  // namespace troupe

@@ -19,7 +19,7 @@ namespace {
 
 constexpr int stream = SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC;
 
-/// Whether somebody answers at a unix socket.
+/// Whether a process answers at a unix socket.
 bool is_alive(const socket_address& address) {
   const auto handle = ::socket(AF_UNIX, stream, 0);
   const auto code = ::connect(handle, address.get(), address.size);
@@ -55,8 +55,8 @@ std::uint16_t port_of(int handle) {
                  : reinterpret_cast<sockaddr_in*>(&bytes)->sin_port);
 }
 
-/// Whether it is a socket of ours that was not made just now: one is not
-/// listened at from the first moment on.
+/// Whether it is this user's socket and not brand-new: a socket is bound before
+/// it listens.
 bool is_old_socket(const std::string& path) {
   struct stat found {};
   return path.size() < sizeof(sockaddr_un{}.sun_path)
@@ -106,7 +106,7 @@ void listener::bind_unix() {
   replace_stale(where_.path, address);
   family_ = address.family();
   handle_ = ::socket(family_, stream, 0);
-  // Before it has a name, so that nobody else can ever open it.
+  // Set before the socket has a name, so that nobody else can ever open it.
   ::fchmod(handle_, 0600);
   if (::bind(handle_, address.get(), address.size) != 0)
     fail_with("be made");

@@ -8,22 +8,22 @@
 
 namespace troupe {
 
-/// A socket that listens at an endpoint. One of unix has mode 0600; a folder
-/// that is missing is made with mode 0700; a file that a dead process left is
-/// replaced. The file goes with the listener.
+/// A socket that listens at an endpoint. A unix socket has mode 0600; a missing
+/// folder is made with mode 0700; a file that a dead process left is replaced.
+/// Destruction removes the file.
 class listener {
  public:
-  /// Throws `io` where something lives there already or it can't be made,
-  /// `transport` for a host that is not known.
+  /// Throws `io` if the endpoint is in use or can't be made, `transport` for an
+  /// unknown host.
   explicit listener(const endpoint& at);
   ~listener();
   listener(const listener&) = delete;
   listener& operator=(const listener&) = delete;
 
-  /// The socket, not blocking; stays the listener's.
+  /// The nonblocking socket; the listener keeps ownership.
   int handle() const { return handle_; }
   int family() const { return family_; }
-  /// With the port that was taken.
+  /// The endpoint, with the port that was taken.
   const endpoint& where() const { return where_; }
 
  private:
@@ -38,8 +38,8 @@ class listener {
   ino_t inode_ = 0;
 };
 
-/// Removes the sockets of a folder, with such names, at which nobody listens
-/// any more; but none that is younger than 10 s, which may be in the making.
+/// Removes a folder's sockets with such names that nobody listens at any more;
+/// keeps any younger than 10 s, which may still be starting up.
 void remove_dead_sockets(const std::string& folder,
                          std::string_view begins = {},
                          std::string_view ends = ".sock");

@@ -6,11 +6,11 @@
 
 namespace troupe {
 
-/// Whether no other machine reaches an address of IP.
+/// Whether an IP address can't be reached from other machines.
 bool is_loopback(const socket_address& address);
 
-/// Whether it is written as an address of loopback, or `localhost`: nothing is
-/// looked up.
+/// Whether the host is written as a loopback address or `localhost`; looks
+/// nothing up.
 bool names_loopback(std::string_view host);
 
 }  // namespace troupe

@@ -45,7 +45,7 @@ struct mesh::impl : std::enable_shared_from_this<mesh::impl> {
     std::vector<std::shared_ptr<early_frames>> early;
     std::deque<frame> mail, given;
     std::optional<std::string> lost;  // why
-    bool gives_no_more = false;       // its line of tensors has ended
+    bool gives_no_more = false;       // the peer's tensor line has ended
     clock::time_point heard = clock::now();
     bool is_silent = false;
   };
@@ -75,8 +75,8 @@ struct mesh::impl : std::enable_shared_from_this<mesh::impl> {
     each.arrived = [self = shared_from_this(), from](frame what) {
       self->arrived(from, std::move(what));
     };
-    // Who ends as he should closes all lines, and the control line last has
-    // all that he said; tensors' lines that end before tell nothing.
+    // An orderly end closes all lines, the control line last and with all
+    // messages; a tensor line that ends earlier means nothing by itself.
     each.lost = [self = shared_from_this(), from,
                  purpose](const std::string& reason) {
       if (!reason.empty() || purpose == line::control)
@@ -87,7 +87,7 @@ struct mesh::impl : std::enable_shared_from_this<mesh::impl> {
     with->start(std::move(each));
   }
 
-  // On the loop's thread.
+  // Called on the loop's thread.
   void arrived(std::int32_t from, frame what) {
     at(from).heard = clock::now();
     if (what.type == frame_type::mail || what.type == frame_type::collective) {
@@ -107,7 +107,7 @@ struct mesh::impl : std::enable_shared_from_this<mesh::impl> {
     changed.notify_all();
   }
 
-  /// The next of these of a process, waited for.
+  /// Waits for the next frame of a process's queue.
   frame take(std::int32_t from, std::deque<frame> peer::*queue) {
     auto& peer = at(from);
     std::unique_lock lock(mutex);
@@ -126,7 +126,7 @@ struct mesh::impl : std::enable_shared_from_this<mesh::impl> {
       lock.lock();
       next *= 2;
     }
-    // Whoever left ends first, and with his own reason: a launcher names him.
+    // Lets the lost process end first, so that launchers report its own reason.
     constexpr std::chrono::milliseconds courtesy{300};
     if (!changed.wait_for(lock, courtesy, is_there))
       fail(error_code::transport, "process {} is gone: {}", from,
@@ -175,7 +175,7 @@ struct mesh::impl : std::enable_shared_from_this<mesh::impl> {
         lose(p, reason);
   }
 
-  /// Says a word to everybody, and asks who has said none.
+  /// Sends a heartbeat to everybody, and checks who has been silent.
   void keep_alive() {
     for (std::int32_t p = 0; p < place.processes; ++p) {
       if (p == place.process || at(p).lost)
@@ -223,8 +223,8 @@ struct mesh::impl : std::enable_shared_from_this<mesh::impl> {
   std::vector<peer> peers;
   std::vector<std::int64_t> offsets;
   bool started = false;
-  mesh_events events;  // of the loop's thread alone
-  std::mutex mutex;    // of mail and losses, and what follows
+  mesh_events events;  // used by the loop's thread only
+  std::mutex mutex;    // guards mail, losses, and the following
   std::function<void(std::int32_t, double)> hear_of_wait;
   std::chrono::milliseconds long_wait = std::chrono::hours(1);
   std::condition_variable changed;
@@ -241,8 +241,8 @@ mesh::~mesh() {
       open.push_back(with);
   for (const auto& each : open)
     each->close();
-  // What was sent last is on its way; leaving before it has arrived may lose
-  // it. There is no hurry while bytes move.
+  // The last message may still be in flight; leaving now could lose it. There
+  // is no hurry while bytes move.
   const auto moved = [&] {
     std::int64_t bytes = 0;
     for (const auto& each : open)

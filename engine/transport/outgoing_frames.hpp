@@ -12,7 +12,7 @@
 
 namespace troupe {
 
-/// A frame on its way out.
+/// A frame being written.
 struct outgoing_frame {
   explicit outgoing_frame(frame what)
     : start(frame_start(what)), kept(std::move(what)) {
@@ -29,7 +29,7 @@ struct outgoing_frame {
   std::vector<iovec> parts;
   std::size_t done = 0;  // parts that are written
 
-  /// What is left after so many more bytes; returns those beyond its end.
+  /// Marks so many more bytes as written; returns those beyond its end.
   std::size_t advance(std::size_t bytes) {
     while (bytes > 0 && done < parts.size()) {
       auto& part = parts[done];
@@ -44,7 +44,7 @@ struct outgoing_frame {
   }
 };
 
-/// Frames that wait to be written, oldest first.
+/// Frames waiting to be written, oldest first.
 class outgoing_frames {
  public:
   void add(frame what) { frames_.emplace_back(std::move(what)); }
@@ -52,7 +52,7 @@ class outgoing_frames {
   std::size_t size() const { return frames_.size(); }
   void clear() { frames_.clear(); }
 
-  /// The next bytes; stay where they are while frames are added.
+  /// The next bytes; they stay valid while frames are added.
   std::vector<iovec> next() const {
     constexpr std::size_t most_parts = 64;
     std::vector<iovec> parts;
@@ -63,7 +63,7 @@ class outgoing_frames {
     return parts;
   }
 
-  /// Returns the frames that are through, to be freed without a lock.
+  /// Returns the written frames, to be freed without a lock.
   std::vector<tensor_list> advance(std::size_t bytes) {
     std::vector<tensor_list> through;
     while (!frames_.empty()) {

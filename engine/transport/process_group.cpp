@@ -97,7 +97,7 @@ at::Tensor process_group::all_gather(const at::Tensor& mine) {
   if (mine.dim() == 0)
     fail(error_code::invalid_argument,
          "all_gather of a scalar: give it a dimension, as by reshape({{1}})");
-  const auto kept = mine.clone();  // what is sent may leave later
+  const auto kept = mine.clone();  // the sent memory may be in use later
   for (std::int32_t r = 0; r < size(); ++r)
     send(r, kept);
   std::vector<at::Tensor> all;

@@ -10,7 +10,7 @@
 
 namespace troupe {
 
-/// What a member calls, as the others check it.
+/// A member's call, for the others to check.
 struct collective_call {
   std::uint64_t serial = 0;
   transfer_kind kind = transfer_kind::all_gather;
@@ -22,27 +22,28 @@ struct collective_call {
   bool operator==(const collective_call&) const = default;
 };
 
-/// Of the head of another member's frame. Throws `transport`.
+/// Parses the head of another member's frame. Throws `transport`.
 collective_call read_collective(std::string_view head);
 std::string to_text(const collective_call& call);
 
-/// Collectives over some processes of a job, on the links between them, for
-/// tensors of the CPU; on GPUs a `communicator` has them. A call returns when
-/// its result is there. Results are tensors of their own, and have the dtype of
-/// what was given, which may be changed once a call has returned.
+/// Collectives over some processes of a job, on the links between them, for CPU
+/// tensors; for GPUs, see `communicator`. A call returns when its result is
+/// ready. Results are new tensors, with the dtype of the input, which may be
+/// changed once a call has returned.
 ///
 /// All members make the same calls in the same order, from one thread each,
-/// also across groups. Reductions have the same bits in all members, and those
-/// of adding one member's tensor after the other: the owner of a piece does so.
-/// Throws `mismatch` where members call differently, naming both calls;
-/// `transport` when a member is gone. A group is of no use after that.
+/// also across groups. Reductions have the same bits in all members: those of
+/// adding the members' tensors one after the other, which each piece's owner
+/// does. Throws `mismatch`, naming both calls, if members' calls differ;
+/// `transport` if a member is lost. The group is unusable after that.
 class process_group {
  public:
-  /// Members: processes of the job, ascending, this one among them; else
-  /// `invalid_argument`. The mesh has been started, and outlives the group.
+  /// `members`: processes of the job, ascending, including this one; otherwise
+  /// throws `invalid_argument`. The mesh must have been started, and must
+  /// outlive the group.
   process_group(mesh& job, std::vector<std::int32_t> members);
 
-  /// This process's place among the members.
+  /// This process's index among the members.
   std::int32_t rank() const { return rank_; }
   std::int32_t size() const {
     return static_cast<std::int32_t>(members_.size());
@@ -56,16 +57,17 @@ class process_group {
   /// Any shape, the same everywhere.
   at::Tensor all_reduce(const at::Tensor& mine,
                         reduce_kind how = reduce_kind::sum);
-  /// What the member of rank `root` gives; what others give is not looked at.
+  /// Returns the tensor that member `root` gives; other inputs are ignored.
   at::Tensor broadcast(const at::Tensor& given, std::int32_t root);
 
  private:
   void begin(transfer_kind kind, const at::Tensor& given,
              reduce_kind how = reduce_kind::sum, std::int32_t root = 0);
   void send(std::int32_t to, const at::Tensor& piece);
-  /// Of these sizes, if there are any.
+  /// Receives a tensor of the sizes and dtype of `like`, if that is defined.
   at::Tensor take(std::int32_t from, const at::Tensor& like);
-  /// Piece r of `mine` goes to rank r; the reduction of those that came here.
+  /// Sends piece r of `mine` to rank r; returns the reduction of those
+  /// received.
   at::Tensor reduce(const std::vector<at::Tensor>& pieces);
 
   mesh& job_;

@@ -14,7 +14,7 @@ namespace troupe {
 
 namespace {
 
-// Whoever sees a handshake can try tokens at leisure.
+// A recorded handshake allows offline guessing of short tokens.
 constexpr std::size_t shortest = 16, longest = 4096;
 constexpr auto* white_space = " \t\r\n\v\f";
 
@@ -57,7 +57,7 @@ void require_private_file(const std::string& path, int handle) {
     refuse(path, "others may read or write this secret; chmod 600 it");
 }
 
-/// At most one byte more than a token may have.
+/// Reads at most one byte more than the longest token.
 std::string bytes_of(const std::string& path, int handle) {
   std::string bytes(longest + 1, '\0');
   std::size_t got = 0;

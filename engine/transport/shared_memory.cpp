@@ -83,7 +83,7 @@ std::vector<owned_descriptor> descriptors_of(msghdr& message) {
   return all;
 }
 
-/// Of a size that stays: reading beyond a file's end would end the process.
+/// The size must be sealed: an access beyond the file's end kills the process.
 void require_sealed(int memory, std::size_t ring_bytes) {
   struct stat found {};
   const auto seals = ::fcntl(memory, F_GET_SEALS);

@@ -6,7 +6,7 @@
 
 namespace troupe {
 
-/// A file descriptor of one's own.
+/// Owns a file descriptor.
 class owned_descriptor {
  public:
   owned_descriptor() = default;
@@ -21,13 +21,13 @@ class owned_descriptor {
   int descriptor_ = -1;
 };
 
-/// Memory and bells that two processes share for a ring each way.
+/// Memory and bells that two processes share, with one ring each way.
 struct shared_memory {
   shared_memory() = default;
   shared_memory(shared_memory&&) = delete;
   ~shared_memory();
 
-  /// Rings when something was written to ring i: 0 is the server's.
+  /// Rings when something has been written to ring i: 0 is the server's.
   std::array<owned_descriptor, 2> data_bells{};
   /// ... when there is room again.
   std::array<owned_descriptor, 2> room_bells{};
@@ -36,11 +36,12 @@ struct shared_memory {
 
   void* ring(std::size_t which) const;
 
-  /// Makes them and sends them to the other end of a unix socket. Throws
-  /// `transport`.
+  /// Makes memory and bells and sends them to the other end of a unix socket.
+  /// Throws `transport`.
   void make_and_send(int socket, std::size_t bytes_each);
-  /// Takes them from there; false: nothing has come yet. Throws `transport`
-  /// for what is none, could be made smaller, or has ended.
+  /// Receives them from there; false if nothing has arrived yet. Throws
+  /// `transport` if they are invalid, could be made smaller, or the socket has
+  /// ended.
   bool receive(int socket);
 
  private:

@@ -31,7 +31,7 @@ void add_to(int waits, int descriptor) {
          std::strerror(errno));
 }
 
-/// One can be waited for at it: a bell, and the end of the socket.
+/// An epoll descriptor to wait on: for a bell, and the end of the socket.
 class waiting_place {
  public:
   explicit waiting_place(int socket) : waits_(::epoll_create1(EPOLL_CLOEXEC)) {
@@ -48,7 +48,7 @@ class waiting_place {
     [[maybe_unused]] const auto done = ::write(bell, &one, sizeof(one));
   }
   void silence() const {
-    std::uint64_t count = 0;  // nothing to read: it is silent
+    std::uint64_t count = 0;  // fails if it is silent already
     [[maybe_unused]] const auto done = ::read(bell_, &count, sizeof(count));
   }
 
@@ -83,7 +83,7 @@ class shared_bytes final : public byte_stream {
       return got;
     if (!closed_ && !in_->is_finished() && !(woke && is_gone()))
       return {state::needs_read};
-    // What was written before the end.
+    // Reads what was written before the end.
     return closed_ ? stream_progress{state::ended} : last(into, size);
   }
 
@@ -120,7 +120,7 @@ class shared_bytes final : public byte_stream {
     over_->close();
   }
 
-  /// Who asks is about to wait.
+  /// The caller is about to wait.
   wait_handle handle_to(state need) const override {
     auto& place = need == state::needs_read ? for_data_ : for_room_;
     if (has_rings_ && need == state::needs_read) {
@@ -139,7 +139,7 @@ class shared_bytes final : public byte_stream {
  private:
   std::size_t out_index() const { return own_ == link_side::server ? 0 : 1; }
 
-  /// A client gets it with its first read or write that finds it sent.
+  /// A client receives the memory in its first read or write after it was sent.
   bool has_memory() {
     if (has_rings_)
       return true;
@@ -186,10 +186,10 @@ class shared_bytes final : public byte_stream {
   link_side own_;
   mutable waiting_place for_data_, for_room_;
   shared_memory memory_;
-  std::mutex mutex_;  // of receiving the memory
+  std::mutex mutex_;  // guards receiving the memory
   std::atomic<bool> has_rings_ = false;
-  mutable std::optional<ring_writer> out_;  // of who writes
-  mutable std::optional<ring_reader> in_;   // of who reads
+  mutable std::optional<ring_writer> out_;  // used by the writer
+  mutable std::optional<ring_reader> in_;   // used by the reader
   mutable bool reader_slept_ = false;
   mutable bool writer_slept_ = false;
   std::atomic<bool> closed_ = false, finished_ = false;

@@ -40,7 +40,7 @@ int read(::BIO* bio, char* into, int size) {
   return static_cast<int>(got);
 }
 
-/// Nothing is kept back, and OpenSSL asks whether the socket has ended.
+/// Flushing needs no work, and OpenSSL asks whether the socket has ended.
 long control(::BIO* bio, int what, long, void*) {
   if (what == BIO_CTRL_EOF)
     return ::BIO_test_flags(bio, BIO_FLAGS_IN_EOF) != 0 ? 1 : 0;

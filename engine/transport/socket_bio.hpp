@@ -4,8 +4,8 @@ struct bio_st;
 
 namespace troupe {
 
-/// A socket as OpenSSL reads and writes it, without the signal that a write to
-/// a closed one raises. The socket stays the caller's.
+/// OpenSSL's interface to a socket, without the signal that a write to a closed
+/// one raises. The caller keeps the socket.
 bio_st* make_socket_bio(int descriptor);
 
 }  // namespace troupe

@@ -64,7 +64,7 @@ class socket_bytes final : public byte_stream {
   int tcp_socket() const override { return descriptor_; }
 
  private:
-  /// Whether to try at once again; no: wait. Throws for all other reasons.
+  /// Returns true to retry at once, false to wait. Throws on other errors.
   static bool again() {
     if (errno == EINTR)
       return true;

@@ -24,7 +24,7 @@ const tls_context& context_of(const ::SSL* session) {
     SSL_CTX_get_app_data(::SSL_get_SSL_CTX(session)));
 }
 
-/// The key in the form of an earlier session, as OpenSSL wants it.
+/// The key as an earlier session, the form that OpenSSL requires.
 session_pointer session_of_key(::SSL* session) {
   constexpr unsigned char suite_bytes[] = {0x13, 0x01};
   session_pointer made(::SSL_SESSION_new(), &::SSL_SESSION_free);
@@ -48,7 +48,7 @@ int use_key(::SSL* session, const ::EVP_MD*, const unsigned char** name,
 
 int find_key(::SSL* session, const unsigned char* name, std::size_t size,
              ::SSL_SESSION** result) {
-  *result = nullptr;  // goes on without the key, and so nowhere
+  *result = nullptr;  // continues without the key, so it fails
   if (size == identity.size() && std::memcmp(name, identity.data(), size) == 0)
     *result = session_of_key(session).release();
   return 1;
@@ -84,10 +84,10 @@ tls_context::tls_context() : context_(::SSL_CTX_new(::TLS_method())) {
   ::SSL_CTX_set_min_proto_version(context_, TLS1_3_VERSION);
   ::SSL_CTX_set_max_proto_version(context_, TLS1_3_VERSION);
   ::SSL_CTX_set_ciphersuites(context_, suite);
-  // A key that is locked by a phrase is refused rather than asked about.
+  // Refuses a key with a passphrase instead of asking for it.
   ::SSL_CTX_set_default_passwd_cb(context_,
                                   [](char*, int, int, void*) { return -1; });
-  // Streams live as long as the job: no session is ever resumed.
+  // Streams live as long as the job, so no session is ever resumed.
   ::SSL_CTX_set_num_tickets(context_, 0);
   ::SSL_CTX_set_session_cache_mode(context_, SSL_SESS_CACHE_OFF);
   ::SSL_CTX_set_mode(context_, SSL_MODE_ENABLE_PARTIAL_WRITE
@@ -135,7 +135,7 @@ ssl_st* tls_context::make_session(bool is_server) const {
     fail(error_code::internal, "OpenSSL makes no session");
   is_server ? ::SSL_set_accept_state(session)
             : ::SSL_set_connect_state(session);
-  // With a key alone no certificate is trusted, so nothing but the key passes.
+  // A client with only a key trusts no certificate, so only the key passes.
   if (has_certificates_ || !is_server)
     ::SSL_set_verify(session, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT,
                      nullptr);

@@ -42,7 +42,7 @@ bool is_no_tls(int reason) {
          || reason == SSL_R_UNEXPECTED_MESSAGE;
 }
 
-/// Alerts say with a number of their own what the other side found.
+/// Alerts from the other side have error numbers of their own.
 bool is_alert(int reason) {
   return reason >= SSL_AD_REASON_OFFSET && reason < SSL_AD_REASON_OFFSET + 256;
 }

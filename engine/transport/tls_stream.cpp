@@ -24,18 +24,17 @@ namespace {
 
 using state = stream_progress::state;
 
-/// What one record holds.
+/// Size of one record.
 constexpr std::size_t record_bytes = 16 * 1024;
-/// What a write takes before it returns, so that others get their turn.
+/// Most bytes that a write takes before it returns, so that others get a turn.
 constexpr std::size_t most_written = 1024 * 1024;
 
-/// Parts that are written one after the other; small ones go into a record
-/// together.
+/// Consecutive parts to write; small ones are joined into one record.
 class record_source {
  public:
   explicit record_source(std::span<const iovec> parts) : parts_(parts) {}
 
-  /// The next bytes, if need be copied to `scratch`.
+  /// The next bytes, copied to `scratch` if necessary.
   iovec next(std::string& scratch) {
     while (at_ < parts_.size() && parts_[at_].iov_len == offset_)
       forward();
@@ -119,7 +118,7 @@ class tls_bytes final : public byte_stream {
       const auto next = source.next(scratch_);
       if (next.iov_len == 0)
         break;
-      // What could not be written is to be offered again as it was.
+      // OpenSSL requires a failed write to be repeated with the same bytes.
       const auto size =
         tried_ == 0 ? next.iov_len : std::min(next.iov_len, tried_);
       prepare();
@@ -141,7 +140,7 @@ class tls_bytes final : public byte_stream {
     if (ended_ || failed_)
       return {state::moved};
     prepare();
-    // Nothing can be finished before the handshake is.
+    // The handshake must be complete before the stream can be finished.
     if (const auto code = ::SSL_do_handshake(session_); code != 1)
       return explain(code);
     if (const auto code = ::SSL_shutdown(session_); code < 0)
@@ -178,7 +177,7 @@ class tls_bytes final : public byte_stream {
     return ::BIO_number_read(::SSL_get_rbio(session_)) == 0;
   }
 
-  /// Of what did not succeed.
+  /// Translates a failed call's result.
   stream_progress explain(int code) {
     const auto reason = ::SSL_get_error(session_, code);
     if (reason == SSL_ERROR_WANT_READ)
@@ -198,8 +197,8 @@ class tls_bytes final : public byte_stream {
          tls_problem(session_, context_->has_certificates(), shaken_));
   }
 
-  /// Whoever has said nothing was no process of the job, but perhaps a relay
-  /// before one that has yet to come: that is no failure.
+  /// A peer that never sent anything was no process of the job, but perhaps a
+  /// relay whose target has yet to start: that is no failure.
   stream_progress explain_write(int code) {
     const auto progress = explain(code);
     if (progress.what == state::ended && !heard_nothing())
@@ -211,9 +210,9 @@ class tls_bytes final : public byte_stream {
   std::shared_ptr<tls_context> context_;
   ::SSL* session_;
   std::string scratch_;
-  std::size_t tried_ = 0;  // bytes of a write that was not done; 0: none
-  bool ended_ = false;     // both directions; or there will be no handshake
-  bool shaken_ = false;    // bytes went one way at least
+  std::size_t tried_ = 0;  // bytes of an unfinished write; 0: none
+  bool ended_ = false;     // both directions, or the handshake
+  bool shaken_ = false;    // bytes moved at least one way
   bool failed_ = false;
 };
 

@@ -8,12 +8,12 @@
 
 namespace troupe {
 
-/// TLS 1.3 over a connected stream socket, which it owns from now on. The first
-/// reads and writes shake hands. A client's writes may succeed before the
-/// server has looked at its certificate; a byte from the server says that it
-/// has. What ends without saying so is no `ended` but a failure, except for a
-/// client that has not got a single byte yet: its read gives `ended`. One
-/// thread at a time.
+/// TLS 1.3 over a connected stream socket, which it owns from then on. The
+/// first reads and writes do the handshake. A client's writes may succeed
+/// before the server has checked its certificate; a byte from the server shows
+/// that it has. An end without notice is not `ended` but a failure, except for
+/// a client that has not received a single byte yet: its read gives `ended`.
+/// One thread at a time.
 stream_pointer tls_stream(int descriptor, std::shared_ptr<tls_context> context,
                           link_side own);
 

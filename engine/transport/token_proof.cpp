@@ -28,7 +28,7 @@ link_side other(link_side own) {
   return own == link_side::client ? link_side::server : link_side::client;
 }
 
-/// Of what begins otherwise than a hello.
+/// Reports bytes that don't begin like a hello.
 [[noreturn]] void refuse_stranger(std::string_view bytes) {
   const bool is_tls = bytes.front() == 0x15 || bytes.front() == 0x16;
   if (is_tls)

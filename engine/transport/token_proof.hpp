@@ -8,13 +8,13 @@
 
 namespace troupe {
 
-/// Which end of a link: who dialled, or who was dialled.
+/// An end of a link: the one that dialled, or the one that was dialled.
 enum class link_side : std::uint8_t { client, server };
 
-/// Two ends that show each other that they know one token, which never
-/// travels. Each says hello (magic, version, side, 32 random bytes); then the
-/// client, and only if its proof is right the server, sends a keyed hash of
-/// both hellos and its own side.
+/// Two ends prove to each other that they know one token, without sending it.
+/// Each says hello (magic, version, side, 32 random bytes); then the client,
+/// and only if its proof is right the server, sends a keyed hash of both hellos
+/// and its own side.
 class token_proof {
  public:
   static constexpr std::size_t hello_bytes = 40;
@@ -22,14 +22,14 @@ class token_proof {
 
   token_proof(link_side own, std::string_view token);
 
-  /// What to send now; empty: nothing. Each is returned once.
+  /// Bytes to send now; empty if there are none. Returns each byte once.
   std::string to_send();
-  /// How many bytes are to come next; 0: all is proved.
+  /// The number of bytes to receive next; 0 once everything is proved.
   std::size_t wanted() const;
-  /// Of the first bytes of those: throws `transport` if they can't become a
+  /// Checks the first of those bytes: throws `transport` if they can't begin a
   /// hello, as their sender may wait for an answer before it sends the rest.
   void look_at(std::string_view begun) const;
-  /// Takes as many. Throws `transport` with what to do.
+  /// Takes that number of bytes. Throws `transport` with advice.
   void take(std::string_view bytes);
 
  private:

@@ -10,7 +10,7 @@ namespace troupe {
 
 namespace {
 
-// Whoever sees a handshake can try tokens at leisure.
+// A recorded handshake allows offline guessing of short tokens.
 constexpr std::size_t shortest_key = 16;
 
 trust_kind choose_on_loopback(const endpoint& at, const credentials& shown) {

@@ -26,7 +26,7 @@ class wire_writer {
     put(static_cast<std::uint32_t>(text.size()));
     bytes_.append(text);
   }
-  /// A count, and what `put_one` writes of each.
+  /// Writes a count, and each item by `put_one`.
   template <class Items, class PutOne>
   void put_all(const Items& items, PutOne&& put_one) {
     put(static_cast<std::uint32_t>(std::size(items)));
@@ -41,9 +41,8 @@ class wire_writer {
   std::string bytes_;
 };
 
-/// Reads what a `wire_writer` wrote. Every read is checked against what is
-/// left: what ends too early is an `error` (transport), as are counts that the
-/// bytes left can't hold.
+/// Reads what a `wire_writer` wrote. Every read is checked against the bytes
+/// left: throws `transport` if they end too early or can't hold a count.
 class wire_reader {
  public:
   explicit wire_reader(std::string_view bytes) : bytes_(bytes) {}
@@ -54,7 +53,7 @@ class wire_reader {
     std::memcpy(&value, take(sizeof(T)).data(), sizeof(T));
     return value;
   }
-  /// An enumeration's value that is at most `largest`.
+  /// Reads an enumeration's value that is at most `largest`.
   template <class T>
   requires std::is_enum_v<T> T get_up_to(T largest) {
     const auto value = get<std::underlying_type_t<T>>();
@@ -72,7 +71,7 @@ class wire_reader {
     const auto size = get<std::uint32_t>();
     return std::string(take(size));
   }
-  /// How many items follow, of at least so many bytes each.
+  /// Reads the number of items that follow, of at least so many bytes each.
   std::size_t get_count(std::size_t bytes_each) {
     const std::size_t count = get<std::uint32_t>();
     if (count > bytes_.size() / bytes_each)

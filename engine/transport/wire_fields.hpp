@@ -10,13 +10,13 @@
 
 namespace troupe {
 
-/// The largest value of an enumeration that may arrive, counted from 0:
-/// specialised for each enumeration that travels.
+/// The largest valid value of an enumeration, counted from 0: specialised for
+/// each enumeration that is sent.
 template <class Enum>
 struct wire_enum;
 
-/// Both directions of a message in one place: a type that travels has a
-/// function `fields(archive, value)` that calls `archive(value.a, value.b)`.
+/// Describes both directions of a message in one place: a type that is sent has
+/// a function `fields(archive, value)` that calls `archive(value.a, value.b)`.
 /// Numbers, flags, enumerations, texts, vectors, optionals, arrays, pairs,
 /// variants, and other such types may be fields.
 class wire_output {
@@ -33,7 +33,7 @@ class wire_output {
     if constexpr (std::is_arithmetic_v<T> || std::is_enum_v<T>)
       to_.put(value);
     else
-      fields(*this, const_cast<T&>(value));  // which only reads it
+      fields(*this, const_cast<T&>(value));  // fields only reads it
   }
   void put(const std::string& text) { to_.put(std::string_view(text)); }
   template <class T>
@@ -56,7 +56,7 @@ class wire_output {
     put(both.first);
     put(both.second);
   }
-  /// The number of the alternative, and what it holds.
+  /// Writes the index of the alternative, and its value.
   template <class... Kinds>
   void put(const std::variant<Kinds...>& one) {
     put(static_cast<std::uint8_t>(one.index()));
@@ -135,7 +135,7 @@ std::string to_wire(const Message& message) {
   return out.take();
 }
 
-/// Throws `transport` for bytes that are no such message, or more than one.
+/// Throws `transport` unless the bytes are exactly one such message.
 template <class Message>
 Message from_wire(std::string_view bytes) {
   wire_input in(bytes);

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # examples/multi_node/mpirun.sh HOST,HOST... TEXT SECRET [TRAIN-FLAG...]
 #
-# A process on each host, by Open MPI; only its launcher is used. SECRET is a
-# file with the job's secret, the same on all hosts.
+# One process per host, by Open MPI; only its launcher is used. SECRET is a file
+# with the job's secret, the same on all hosts.
 set -euo pipefail
 
 hosts=${1:?see the comment} text=${2:?} secret=${3:?}

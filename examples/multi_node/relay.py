@@ -20,7 +20,8 @@ import sys
 CHUNK = 1 << 18
 MOST_UNDER_WAY = 64 << 20
 SO_ORIGINAL_DST = 80
-# Who does not acknowledge for so long is gone; the other side is told.
+# A peer that acknowledges nothing for so long is gone; the other side learns of
+# it.
 UNANSWERED_MS = 15000
 
 
@@ -181,7 +182,7 @@ def arguments():
 
 def main():
     options = arguments()
-    # epoll, the usual choice, waits for whole milliseconds.
+    # epoll, the default, waits for whole milliseconds.
     loop = asyncio.SelectorEventLoop(selectors.SelectSelector())
     asyncio.set_event_loop(loop)
     try:

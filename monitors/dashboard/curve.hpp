@@ -34,7 +34,7 @@ class curve {
     std::size_t from = 0;  // in place of the reader's points from there on
     std::vector<curve_point> points;
   };
-  /// What changed after that revision.
+  /// The changes after that revision.
   part since(std::int64_t revision) const;
 
  private:

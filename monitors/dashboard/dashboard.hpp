@@ -35,8 +35,8 @@ class dashboard {
   dashboard(const dashboard&) = delete;
   dashboard& operator=(const dashboard&) = delete;
 
-  /// What feeds it: one sees steps, ops and warnings, one, in every n-th step
-  /// only, statistics of activations and their gradients.
+  /// Its data sources: one monitor for steps, ops and warnings; one, in every
+  /// n-th step only, for statistics of activations and their gradients.
   std::vector<monitor> monitors() const;
   /// Where alerts and metrics of other monitors may be written to.
   sink_pointer sink() const;

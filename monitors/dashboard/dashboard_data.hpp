@@ -20,7 +20,7 @@
 
 namespace troupe {
 
-/// What a dashboard shows of a run.
+/// The run that a dashboard shows.
 struct dashboard_subject {
   std::shared_ptr<const troupe::plan> plan;
   std::int32_t data_parallel = 1;
@@ -47,8 +47,8 @@ class dashboard_data {
   /// more.
   void end();
 
-  /// What changed after a revision; 0: all. docs/monitors.md has its fields.
-  /// Nothing is made before it is asked for.
+  /// The changes after a revision; 0: all. docs/monitors.md has the fields.
+  /// Made on request only.
   nlohmann::json since(std::int64_t revision) const;
 
  private:
@@ -63,7 +63,8 @@ class dashboard_data {
     double value;
   };
   using kept_step = std::shared_ptr<const std::vector<ops_event>>;
-  /// What `since` reads: a copy, so that nobody waits while JSON is made.
+  /// The data that `since` reads: a copy, so that nobody waits while JSON is
+  /// made.
   struct view;
 
   void add_step(const step_event& step, const std::vector<ops_event>& ops);

@@ -40,7 +40,7 @@ nlohmann::json json_of(const run_health& health);
 nlohmann::json summary_json(const plan& of, const step_event& step,
                             const std::vector<ops_event>& ops);
 
-/// What doesn't change while a run lasts.
+/// Facts that don't change during a run.
 nlohmann::json facts_json(const plan& of, std::int32_t data_parallel);
 
 }  // namespace troupe

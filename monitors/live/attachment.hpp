@@ -18,7 +18,7 @@ class attachment {
 
   /// Whether it has ended by itself: the run is over, or there was trouble.
   bool ended() const;
-  /// What went wrong so far, or empty; also what the monitor threw.
+  /// The first error so far, exceptions of the monitor included, or empty.
   std::string trouble() const;
 
  private:

@@ -83,7 +83,8 @@ struct endpoint_server::impl {
   /// other clients waiting.
   asio::thread_pool ends{4};
   asio::basic_socket_acceptor<stream_protocol> acceptor{io};
-  // Of the thread of `io`: those without a hello in order of arrival.
+  // Used by the thread of `io` only; `strangers` have not said hello, oldest
+  // first.
   std::list<session_pointer> strangers, clients;
   std::int64_t next_session = 0;
   bool closing = false;
@@ -121,7 +122,7 @@ asio::awaitable<void> endpoint_server::impl::accept() {
 }
 
 void endpoint_server::impl::begin(stream_protocol::socket socket) {
-  // Whoever never says hello must not keep others out.
+  // Clients that never say hello must not keep others out.
   if (strangers.size() >= most_strangers)
     strangers.front()->close();
   const auto made = std::make_shared<session>(++next_session, io.get_executor(),

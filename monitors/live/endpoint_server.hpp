@@ -9,13 +9,14 @@ namespace troupe {
 
 struct endpoint_options {
   live_powers powers{};
-  /// What clients must know; for tcp required, of 16 characters or more. It
-  /// never travels.
+  /// The shared secret; required for tcp, of 16 characters or more. Never sent
+  /// over the connection.
   std::string token{};
   double hello_seconds = 5;     // until a client must have said hello
   double stalled_seconds = 30;  // a client may take nothing for so long
   std::size_t clients = 64;
-  /// What may wait for one client; beyond, events are dropped and counted.
+  /// Bytes that may wait for one client; further events are dropped and
+  /// counted.
   std::size_t queue_bytes = std::size_t{4} << 20;
 };
 

@@ -7,7 +7,7 @@
 
 namespace troupe {
 
-// What goes over a live job's endpoint, as JSON and back. Numbers keep every
+// Messages of a live job's endpoint, as JSON and back. Numbers keep every
 // bit, but for a NaN's. Of tensors the statistics travel, never the values.
 // Reading throws `malformed_text` naming the field.
 

@@ -13,7 +13,7 @@ inline constexpr std::uint16_t live_version = 1;
 inline constexpr std::size_t live_header_bytes = 12;
 inline constexpr std::size_t live_payload_limit = std::size_t{1} << 20;
 
-/// What a frame between a live job and its clients carries; payloads are JSON.
+/// The kind of a frame between a live job and its clients; payloads are JSON.
 enum class live_type : std::uint16_t {
   hello = 1,  // of a client, always first: {token}
   welcome,    // the answer to a hello

@@ -13,7 +13,7 @@ using nlohmann::json;
 
 namespace {
 
-/// Of a welcome or a refusal: who announces more is no job.
+/// Limit of a welcome or a refusal: a peer that announces more is no job.
 constexpr std::size_t welcome_limit = std::size_t{4} << 10;
 
 bool is_streamed(live_type type) {
@@ -71,7 +71,7 @@ void live_client::detach(std::int64_t id) {
   request({{"do", "detach"}, {"id", id}});
 }
 
-/// None: the deadline has come, or the connection has ended.
+/// Empty if the deadline has passed or the connection has ended.
 std::optional<live_frame> live_client::read(const deadline& until) {
   for (;;) {
     if (auto frame = parser_.next())

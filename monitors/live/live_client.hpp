@@ -12,7 +12,8 @@
 
 namespace troupe {
 
-/// What a live job streams; `type` is event, alert, metrics, printed or ended.
+/// A message streamed by a live job; `type` is event, alert, metrics, printed
+/// or ended.
 struct live_message {
   live_type type = live_type::event;
   std::int64_t monitor = 0;  // as answered to `attach` or `events`
@@ -37,8 +38,8 @@ class live_client {
   std::int64_t watch(const subscription& wants);
   void detach(std::int64_t id);
 
-  /// What was streamed next, waiting for at most so many seconds; none: it
-  /// did not come, or the job has ended the connection (`ended`). Throws
+  /// The next streamed message, waiting for at most so many seconds; empty if
+  /// none came, or the job has ended the connection (`ended`). Throws
   /// `transport` for what is none of the protocol, `interrupted`.
   std::optional<live_message> next(double seconds);
   /// Calls `see` until it returns false (true), or the job ends the connection

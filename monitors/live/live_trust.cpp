@@ -7,7 +7,7 @@ namespace troupe {
 
 namespace {
 
-// Whoever sees a handshake can try tokens at leisure.
+// A recorded handshake allows offline guessing of short tokens.
 constexpr std::size_t shortest_token = 16;
 
 }  // namespace

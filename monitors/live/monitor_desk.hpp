@@ -13,9 +13,9 @@
 
 namespace troupe {
 
-/// What clients may do with a live job. Called by threads that are none of the
-/// job's own: `detach` by any, the others by one at a time. They may throw, and
-/// `detach` may wait.
+/// The operations that clients may do on a live job. Called by threads that are
+/// none of the job's own: `detach` by any, the others by one at a time. They
+/// may throw, and `detach` may wait.
 struct live_powers {
   using printer = std::function<void(const std::string&)>;
 
@@ -39,8 +39,8 @@ struct desk_reply {
   std::function<void()> tidy;
 };
 
-/// Who attached which monitor over an endpoint. Answers requests; one thread
-/// at a time. A client attaches at most 16 monitors, all of them 64.
+/// The monitors attached over an endpoint, by client. Answers requests; one
+/// thread at a time. A client attaches at most 16 monitors, all of them 64.
 class monitor_desk {
  public:
   explicit monitor_desk(live_powers powers)

@@ -9,8 +9,8 @@
 
 namespace troupe {
 
-/// What waits to be sent to one client: bounded, so that a slow one costs no
-/// more memory than that. Any thread; nobody waits for the client.
+/// Messages to one client: bounded, so that a slow client costs no more memory
+/// than that. Thread-safe; callers never wait for the client.
 class outbox {
  public:
   /// `wake` is called when there is something to send; it must not wait, nor
@@ -24,7 +24,7 @@ class outbox {
   void put(const std::string& frame);
   /// Whether as much waits as may: time to ask for no more.
   bool is_full() const;
-  /// From now on nothing is taken, and nobody woken.
+  /// Stops taking messages and waking the sender.
   void close();
   bool is_open() const;
   /// Offers that were dropped for lack of room.

@@ -5,10 +5,10 @@
 
 namespace troupe {
 
-/// What a live job lets clients do with a trainer, which must outlive the
-/// server that gets it: monitors that `make` makes, and `info` with schedule,
-/// ranks, stages, microbatches, messages, steps and the step that was
-/// finished last. Attaches a monitor of its own for that.
+/// A live job's operations on a trainer, which must outlive the server that
+/// gets them: monitors that `make` makes, and `info` with schedule, ranks,
+/// stages, microbatches, messages, steps and the step that was finished last.
+/// Attaches a monitor of its own for that.
 live_powers powers_of(trainer& run, decltype(live_powers::make) make,
                       std::int64_t steps = 0);
 

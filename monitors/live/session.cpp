@@ -109,8 +109,8 @@ asio::awaitable<void> session::read() {
   host_.left(*this);
 }
 
-/// Who fails at the proof of a token is told in plain text; within TLS, that
-/// has told it.
+/// A client that fails to prove its token gets a refusal in plain text; within
+/// TLS, the handshake has refused it already.
 asio::awaitable<void> session::introduce() {
   const auto& by = host_.options.by;
   const auto let_write = [this] {

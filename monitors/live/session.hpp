@@ -25,7 +25,7 @@ struct session_options {
   std::size_t queue_bytes = std::size_t{4} << 20;
 };
 
-/// What a session needs of its server; called on the server's thread.
+/// A session's view of its server; called on the server's thread.
 struct session_host {
   session_options options;
   /// A client said hello rightly. Throws the `error` to refuse it with.

@@ -21,8 +21,8 @@ using ended_flag = std::shared_ptr<std::atomic<bool>>;
 monitor told_monitor(std::int64_t id, monitor what, outbox_pointer to,
                      ended_flag ended);
 
-/// What monitor `id` finds and prints, to the client. Once that has left,
-/// alerts and prints go to the log if they are to be kept.
+/// Sends the findings and prints of monitor `id` to the client. Once the client
+/// has left, alerts and prints go to the log if `keep`.
 sink_pointer told_sink(std::int64_t id, outbox_pointer to, bool keep);
 std::function<void(const std::string&)> told_print(std::int64_t id,
                                                    outbox_pointer to,

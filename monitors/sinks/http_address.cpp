@@ -28,7 +28,7 @@ std::optional<boost::asio::ip::address> address_of(const std::string& host) {
   return problem ? std::nullopt : std::optional(address);
 }
 
-/// What follows the host has to be ":PORT" and no more.
+/// The host must be followed by ":PORT" and nothing else.
 std::optional<std::uint16_t> port_of(const std::string& text) {
   const auto brackets = text.starts_with('[') ? 2 : 0;
   const auto rest = std::string_view(text).substr(

@@ -182,8 +182,7 @@ class http_server::loop {
     }
   }
 
-  /// Of those that have not asked for anything yet: whoever only connects
-  /// makes room for others.
+  /// Drops the oldest connection without a request, to make room for others.
   bool drop_oldest() {
     if (silent_.empty())
       return false;

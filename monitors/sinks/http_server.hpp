@@ -17,7 +17,7 @@ struct http_response {
   std::vector<std::pair<std::string, std::string>> headers{};  // further ones
 };
 
-/// What to say to a path such as `/metrics` (what follows a `?` is cut off).
+/// Answers a path such as `/metrics` (without a query).
 /// Called by the server's thread; anything thrown is answered with status 500.
 using http_handler = std::function<http_response(const std::string& path)>;
 
