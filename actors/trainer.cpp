@@ -281,6 +281,8 @@ step_event trainer::evaluate(const source_pointer& source,
       merge(total.losses, loss);
     for (const auto& metric : part.metrics)
       merge(total.metrics, metric);
+    if (ended() && done + at_once < microbatches)
+      return total;
   }
   impl_->actors->publish(total);
   return total;

@@ -172,8 +172,9 @@ std::vector<std::string> flags_of(const std::string& path,
     if (list != nullptr && option.get_items_expected_max() > 1)
       for (const auto& item : *list)
         give(flags, flag, checked_text(path, key, item, option));
-    else if (!is_flag(option) || value.value_or(false))
-      give(flags, flag, checked_text(path, key, value, option));
+    else if (const auto text = checked_text(path, key, value, option);
+             !is_flag(option) || value.value_or(false))
+      give(flags, flag, text);
   }
   return flags;
 }

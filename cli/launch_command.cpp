@@ -3,6 +3,8 @@
 #include <CLI/CLI.hpp>
 
 #include <fmt/format.h>
+#include <poll.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -37,11 +39,18 @@ void print_line(std::int32_t process, std::string_view line, bool is_error) {
   std::fflush(is_error ? stderr : stdout);
 }
 
+/// Whether the stream's reader has left room.
+bool takes_line(bool is_error) {
+  pollfd each{is_error ? STDERR_FILENO : STDOUT_FILENO, POLLOUT, 0};
+  return ::poll(&each, 1, 0) != 0;
+}
+
 /// A command of this program, or another program by its path.
 local_launch launch_of(const CLI::App& app, const launch_settings& settings) {
   local_launch made;
   made.processes = settings.processes;
   made.output = print_line;
+  made.takes_output = takes_line;
   const auto& first = settings.command.front();
   const auto commands = app.get_subcommands(
     [&](const CLI::App* each) { return each->get_name() == first; });
@@ -65,7 +74,10 @@ void launch(const CLI::App& app, const launch_settings& settings) {
   signal_watch signals;
   std::atomic<int> signal = 0;
   what.signal = &signal;
-  signals.on_signal([&](const char*) { signal = signals.exit_code() - 128; });
+  signals.on_signal([&](const char*) {
+    signal = signals.exit_code() - 128;
+    return std::string{};
+  });
   const auto outcome = launch_locally(what);
   if (signals.exit_code() != 0)
     throw stopped_by_signal("the processes were stopped by a signal",

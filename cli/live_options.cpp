@@ -93,7 +93,10 @@ std::string read_token(const std::string& path) {
 
 void until_signal(live_client& client, const std::function<void()>& part) {
   signal_watch signals;
-  signals.on_signal([&](const char*) { client.interrupt(); });
+  signals.on_signal([&](const char*) {
+    client.interrupt();
+    return std::string{};
+  });
   try {
     part();
   } catch (const error& reason) {

@@ -1,13 +1,18 @@
 #include "troupe/cli/signals.hpp"
 
+#include <fmt/format.h>
 #include <pthread.h>
 #include <signal.h>
 #include <unistd.h>
 
 #include <atomic>
+#include <condition_variable>
 #include <cstdio>
 #include <memory>
 #include <mutex>
+#include <utility>
+
+#include "troupe/schedules/error.hpp"
 
 namespace troupe::cli {
 
@@ -27,21 +32,26 @@ const char* name_of(int signal) {
 }  // namespace
 
 struct signal_watch::state {
-  std::atomic<bool> ends{false};
-  std::atomic<int> code{0};
   std::mutex mutex;
-  std::function<void(const char*)> stop;
+  std::condition_variable changed;
+  bool ends = false;
+  bool caught = false;
+  std::atomic<int> code{0};
+  handler stop;
 
-  void handle(int signal) {
+  /// Handles the first signal; returns a line to print.
+  std::string handle(int signal) {
     const std::scoped_lock lock(mutex);
-    if (code.exchange(128 + signal) != 0)
-      ::_exit(128 + signal);
-    const auto* name = name_of(signal);
-    if (!stop) {
-      std::fprintf(stderr, "troupe: %s\n", name);
-      ::_exit(128 + signal);
-    }
-    stop(name);
+    code = 128 + signal;
+    if (stop)
+      return stop(name_of(signal));
+    std::fprintf(stderr, "troupe: %s\n", name_of(signal));
+    ::_exit(128 + signal);
+  }
+
+  void await_end() {
+    std::unique_lock lock(mutex);
+    changed.wait(lock, [this] { return ends; });
   }
 };
 
@@ -66,36 +76,63 @@ signal_watch::signal_watch() : state_(std::make_shared<state>()) {
   const auto set = watched();
   ::pthread_sigmask(SIG_BLOCK, &set, nullptr);
   thread_ = std::thread([state = state_, set] {
-    for (int signal = 0; ::sigwait(&set, &signal) == 0;) {
+    int signal = 0;
+    ::sigwait(&set, &signal);
+    {
+      const std::scoped_lock lock(state->mutex);
       if (state->ends)
         return;
-      state->handle(signal);
+      state->caught = true;
+      ::pthread_sigmask(SIG_UNBLOCK, &set, nullptr);
     }
+    const auto line = state->handle(signal);
+    if (!line.empty())
+      std::fprintf(stderr, "troupe: %s\n", line.c_str());
+    state->await_end();
   });
 }
 
 signal_watch::~signal_watch() {
-  state_->ends = true;
-  ::pthread_kill(thread_.native_handle(), SIGTERM);
-  thread_.join();
+  {
+    const std::scoped_lock lock(state_->mutex);
+    state_->ends = true;
+    if (!state_->caught)  // the thread is in `sigwait`
+      ::pthread_kill(thread_.native_handle(), SIGTERM);
+  }
+  state_->changed.notify_all();
+  // A thread that can't print its line ends with the process.
+  if (state_->caught)
+    thread_.detach();
+  else
+    thread_.join();
+  const auto set = watched();
+  ::pthread_sigmask(SIG_UNBLOCK, &set, nullptr);
 }
 
-void signal_watch::on_signal(std::function<void(const char* name)> stop) {
+void signal_watch::on_signal(handler stop) {
   const std::scoped_lock lock(state_->mutex);
   state_->stop = std::move(stop);
 }
 
 void signal_watch::finish_first() {
   on_signal([](const char* name) {
-    std::fprintf(stderr,
-                 "troupe: %s; finishing first; a second signal ends it "
-                 "at once\n",
-                 name);
+    return fmt::format("{}; finishing first; a second signal ends it at once",
+                       name);
   });
 }
 
 int signal_watch::exit_code() const {
   return state_->code;
+}
+
+std::string signal_watch::name() const {
+  const auto code = exit_code();
+  return code == 0 ? "" : name_of(code - 128);
+}
+
+void signal_watch::require_none(const char* during) const {
+  if (exit_code() != 0)
+    fail(error_code::interrupted, "{} during {}", name(), during);
 }
 
 }  // namespace troupe::cli

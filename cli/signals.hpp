@@ -19,25 +19,33 @@ class stopped_by_signal : public std::runtime_error {
   int code_;
 };
 
-/// Turns SIGINT, SIGTERM and SIGHUP (unless that is ignored, as under nohup)
-/// into one call of `stop` on a thread of its own; a second signal ends the
-/// process at once. Make it before any other thread, so that all inherit the
-/// blocked signals.
+/// Turns the first SIGINT, SIGTERM or SIGHUP (unless that is ignored, as under
+/// nohup) into one call of a handler on a thread of its own; the system ends
+/// the process at the second one, even if the handler is stuck. Make it before
+/// any other thread, so that all inherit the blocked signals.
 class signal_watch {
  public:
+  /// Returns a line to print, or nothing. Must not block.
+  using handler = std::function<std::string(const char* name)>;
+
   signal_watch();
   signal_watch(const signal_watch&) = delete;
   signal_watch& operator=(const signal_watch&) = delete;
+  /// Unblocks the signals in the calling thread.
   ~signal_watch();
 
-  /// Sets the handler of a signal; an empty one prints the signal's name and
-  /// ends the process.
-  void on_signal(std::function<void(const char* name)> stop);
-  /// Makes signals no longer end the run: the first one is printed and
-  /// remembered while files are written, a second one ends the process.
+  /// Sets the handler; an empty one prints the signal's name and ends the
+  /// process.
+  void on_signal(handler stop);
+  /// Makes the first signal no longer end the run: it is printed and remembered
+  /// while files are written.
   void finish_first();
   /// 0, or 128 + the received signal.
   int exit_code() const;
+  /// Describes the received signal; empty without one.
+  std::string name() const;
+  /// Throws `interrupted`, naming the activity, if there was a signal.
+  void require_none(const char* during) const;
 
  private:
   struct state;

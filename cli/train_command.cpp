@@ -54,8 +54,8 @@ void run_steps(trainer& run, const train_options& options,
 }
 
 /// Reports that a failed or interrupted step leaves no parameters to save.
-void tell_of_lost(const train_options& options) {
-  if (!options.save_parameters.empty())
+void tell_of_lost(const train_options& options, const train_setup& setup) {
+  if (!options.save_parameters.empty() && leads(setup.trainer.job))
     spdlog::error(
       "{} is not written: the last step was cut off halfway, and the "
       "parameters may be of two steps",
@@ -134,8 +134,10 @@ void conclude_early(trainer& run, const train_options& options,
   }
   finish_after_failure(run);
   end_together(setup.trainer.job);
-  if (end->why == run_end::kind::asked && signals.exit_code() != 0)
+  if (end->why == run_end::kind::asked && signals.exit_code() != 0) {
+    end_soon(signals.exit_code());  // a reader of our output may be stuck
     throw stopped_by_signal(text, signals.exit_code());
+  }
   throw error(error_code::op_failed, text);
 }
 
@@ -144,20 +146,20 @@ void run_to_end(trainer& run, const train_options& options,
                 const train_setup& setup, signal_watch& signals,
                 loss_watch& losses) {
   signals.on_signal([&](const char* name) {
-    std::fputs(fmt::format("troupe: {}: the run ends after this step; a second "
-                           "signal ends it at once\n",
-                           name)
-                 .c_str(),
-               stderr);
     run.stop(name);
+    return fmt::format(
+      "{}: the run ends after this step; a second signal ends it at once",
+      name);
   });
+  if (signals.exit_code() != 0)  // before the handler was set
+    run.stop(signals.name());
   try {
     run_steps(run, options, setup, losses);
   } catch (const error& reason) {
     signals.finish_first();
     if (run.ended())
       return;
-    tell_of_lost(options);
+    tell_of_lost(options, setup);
     end_failed_run(run, reason, signals);
   } catch (...) {
     signals.finish_first();
@@ -170,9 +172,11 @@ void run_to_end(trainer& run, const train_options& options,
 void train_pipeline(const train_options& options, const train_setup& setup,
                     signal_watch& signals) {
   trainer run(gpt(setup.gpt), setup.trainer);
+  signals.finish_first();
   if (!options.initial.empty())
     run.load(read_safetensors(options.initial), options.initial);
   save_all(options.save_initial, run);
+  signals.require_none("the start");
   const shown_run shown(run, options, setup);
   loss_watch losses;
   run_to_end(run, options, setup, signals, losses);
@@ -183,8 +187,7 @@ void train_pipeline(const train_options& options, const train_setup& setup,
   conclude_early(run, options, setup, signals);
   run.finish_monitors();
   print_sample(options, leads(setup.trainer.job), [&](const at::Tensor& ids) {
-    if (signals.exit_code() != 0)
-      fail(error_code::interrupted, "stopped by a signal while sampling");
+    signals.require_none("sampling");
     return run.infer({ids}).at(0);
   });
   end_together(setup.trainer.job);
@@ -243,11 +246,14 @@ void train(const CLI::App& command, const train_options& options) {
   } catch (const error& reason) {
     if (reason.code() != error_code::interrupted)
       throw;
+    end_soon(signals.exit_code());
     throw stopped_by_signal(reason.what(), signals.exit_code());
   }
-  if (signals.exit_code() != 0)
+  if (signals.exit_code() != 0) {
+    end_soon(signals.exit_code());
     throw stopped_by_signal("stopped by a signal after the last step",
                             signals.exit_code());
+  }
 }
 
 }  // namespace

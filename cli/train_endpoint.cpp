@@ -2,6 +2,8 @@
 
 #include <spdlog/spdlog.h>
 
+#include <filesystem>
+
 #include "troupe/cli/live_options.hpp"
 #include "troupe/cli/train_monitors.hpp"
 #include "troupe/engine/transport/endpoint.hpp"
@@ -44,8 +46,15 @@ std::unique_ptr<endpoint_server> serve(trainer& run, const std::string& at,
 
 void require_endpoint(const train_options& options) {
   const auto token = read_token(options.endpoint_token_file);
-  if (!options.endpoint.empty() && options.endpoint != "none")
-    live_trust(parse_endpoint(options.endpoint), token);
+  if (options.endpoint.empty() || options.endpoint == "none")
+    return;
+  const auto where = parse_endpoint(options.endpoint);
+  live_trust(where, token);
+  const auto folder = std::filesystem::path(where.path).parent_path();
+  std::error_code trouble;
+  if (!folder.empty() && !std::filesystem::is_directory(folder, trouble))
+    fail(error_code::io, "--endpoint {}: there is no folder {}",
+         options.endpoint, folder.string());
 }
 
 std::unique_ptr<endpoint_server> open_endpoint(trainer& run,

@@ -22,9 +22,10 @@ struct used_file {
 std::filesystem::path place_of(const used_file& file) {
   std::error_code trouble;
   const auto end = file.path.size() - (file.is_folder() ? 1 : 0);
-  const std::filesystem::path written(file.path.substr(0, end));
+  const auto written =
+    std::filesystem::absolute(file.path.substr(0, end), trouble);
   const auto found = std::filesystem::weakly_canonical(written, trouble);
-  return trouble ? std::filesystem::absolute(written, trouble) : found;
+  return trouble ? written.lexically_normal() : found;
 }
 
 /// Whether the files are equal, or one is in the other folder. Folders may be

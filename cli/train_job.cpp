@@ -12,6 +12,8 @@
 
 #include "troupe/cli/config_file.hpp"
 #include "troupe/cli/live_options.hpp"
+#include "troupe/engine/transport/endpoint.hpp"
+#include "troupe/engine/transport/tls_context.hpp"
 #include "troupe/schedules/error.hpp"
 #include "troupe_version.hpp"
 
@@ -117,6 +119,14 @@ void require_job(const train_options& options) {
          "--plain runs in one process, and {} started {}; start it alone",
          place.launcher, place.processes);
   read_token(options.job_token_file);
+  for (const auto& where :
+       {options.rendezvous, options.listen, options.announce})
+    if (!where.empty())
+      parse_endpoint(where.starts_with("unix:") || where.starts_with("tcp:")
+                       ? where
+                       : "tcp:" + where);
+  if (!options.certificates.empty())
+    tls_context::of_certificates(options.certificates);
 }
 
 std::shared_ptr<mesh> join_job(const CLI::App& command,

@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <atomic>
-
 #include "troupe/cli/loss_watch.hpp"
 #include "troupe/cli/train_output.hpp"
 #include "troupe/engine/checkpoint/safetensors.hpp"
@@ -54,16 +52,20 @@ step_event one_step(plain_loop& loop, const train_setup& setup,
   return event;
 }
 
+/// Throws `interrupted` on a signal.
 step_event validate(plain_loop& loop, const train_setup& setup,
-                    std::int64_t step) {
+                    std::int64_t step, const signal_watch& signals) {
   step_event event;
   event.source.step = step;
   event.source.phase = phase::validation;
-  event.losses = {
-    {"loss",
-     loop.evaluate([&](std::int64_t k) { return setup.validation->at(k); },
-                   setup.validation_microbatches),
-     1}};
+  event.losses = {{"loss",
+                   loop.evaluate(
+                     [&](std::int64_t k) {
+                       signals.require_none("validation");
+                       return setup.validation->at(k);
+                     },
+                     setup.validation_microbatches),
+                   1}};
   return event;
 }
 
@@ -94,12 +96,15 @@ void train_plain(const train_options& options, const train_setup& setup,
                  signal_watch& signals) {
   set_intra_op_threads(options.threads);
   plain_loop loop(gpt(setup.gpt), options_of(setup));
+  signals.finish_first();
   if (!options.initial.empty())
     load_parameters(loop.parameters(), read_safetensors(options.initial),
                     options.initial);
   save(options.save_initial, loop.parameters());
-  std::atomic<const char*> stop = nullptr;
-  signals.on_signal([&](const char* name) { stop = name; });
+  signals.require_none("the start");
+  signals.on_signal([](const char* name) {
+    return fmt::format("{}: the run ends after this step", name);
+  });
   const auto tell = teller_of(options);
   loss_watch losses;
   std::string ended;
@@ -109,10 +114,15 @@ void train_plain(const train_options& options, const train_setup& setup,
     const auto done = one_step(loop, setup, step, (step - 1) * per_step);
     tell(done);
     losses.see(done);
-    if (stop)
-      ended = fmt::format("{} after step {}", stop.load(), step);
-    else if (validates_at(options, setup, step))
-      tell(validate(loop, setup, step));
+    try {
+      signals.require_none("the step");
+      if (validates_at(options, setup, step))
+        tell(validate(loop, setup, step, signals));
+    } catch (const error& reason) {
+      if (reason.code() != error_code::interrupted)
+        throw;
+      ended = fmt::format("{} after step {}", signals.name(), step);
+    }
   }
   signals.finish_first();
   save(options.save_parameters, loop.parameters());
@@ -122,8 +132,10 @@ void train_plain(const train_options& options, const train_setup& setup,
       fmt::format("; its parameters are saved in {}", options.save_parameters);
   if (!ended.empty())
     throw error(error_code::interrupted, ended);
-  print_sample(options, true,
-               [&](const at::Tensor& ids) { return loop.infer({ids}).at(0); });
+  print_sample(options, true, [&](const at::Tensor& ids) {
+    signals.require_none("sampling");
+    return loop.infer({ids}).at(0);
+  });
 }
 
 }  // namespace troupe::cli

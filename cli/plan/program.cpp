@@ -73,6 +73,33 @@ argument_list flags_of(const CLI::App& command) {
   return flags;
 }
 
+/// Refuses a flag without its value: CLI11 would take the next argument for it,
+/// even if that is a flag.
+void require_given_values(const argument_list& arguments, const CLI::App& app) {
+  if (arguments.empty() || arguments.front().starts_with('-'))
+    return;
+  const auto& command = *app.get_subcommand(arguments.front());
+  const auto option_of = [&](const std::string& argument) {
+    return argument.starts_with('-') && argument != "--"
+             ? command.get_option_no_throw(
+               argument.substr(0, argument.find('=')))
+             : nullptr;
+  };
+  for (std::size_t i = 1; i < arguments.size() && arguments[i] != "--"; ++i) {
+    const auto* option = option_of(arguments[i]);
+    if (option == nullptr || option->get_items_expected_min() == 0)
+      continue;
+    if (arguments[i].ends_with('='))
+      fail(error_code::invalid_argument,
+           "{} is empty; give a value, or omit the flag",
+           printable(arguments[i]));
+    if (i + 1 < arguments.size() && option_of(arguments[i + 1]) != nullptr
+        && arguments[i].find('=') == std::string::npos)
+      fail(error_code::invalid_argument, "{} needs a value, and {} follows",
+           printable(arguments[i]), printable(arguments[i + 1]));
+  }
+}
+
 /// Reports arguments unknown to the command: its first flag, rather than a
 /// value before it.
 [[noreturn]] void refuse_extras(const CLI::App& command) {
@@ -115,6 +142,7 @@ std::unique_ptr<CLI::App> make_app() {
 
 int run_command(CLI::App& app, const argument_list& arguments) {
   require_known_command(arguments, app);
+  require_given_values(arguments, app);
   argument_list reversed(arguments.rbegin(), arguments.rend());
   try {
     app.parse(std::move(reversed));

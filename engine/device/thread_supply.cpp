@@ -1,7 +1,8 @@
 #include "troupe/engine/device/thread_supply.hpp"
 
+#include <exception>
 #include <latch>
-#include <system_error>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -17,8 +18,8 @@ void require_threads(std::size_t count) {
   try {
     while (started.size() < count)
       started.emplace_back([&over] { over.wait(); });
-  } catch (const std::system_error& reason) {
-    trouble = reason.code().message();
+  } catch (const std::exception& reason) {
+    trouble = reason.what();
   }
   const auto there = started.size();
   over.count_down();

@@ -6,6 +6,9 @@
 
 #include <cstdlib>
 #include <memory>
+#include <new>
+#include <string_view>
+#include <system_error>
 
 namespace troupe {
 
@@ -22,13 +25,30 @@ std::string thrown_type() {
   return fmt::format("of type {}", status == 0 ? readable.get() : type->name());
 }
 
+/// LibTorch's message without the source line of its allocator.
+std::string without_place(const std::string& message) {
+  constexpr std::string_view reason = "DefaultCPUAllocator: can't allocate";
+  const auto begin = message.find(reason);
+  if (!message.starts_with("[enforce fail at ") || begin == std::string::npos)
+    return message;
+  return "no memory could be allocated ("
+         + message.substr(begin, message.find('\n') - begin) + ")";
+}
+
 }  // namespace
 
 std::string thrown_text() {
   try {
     throw;
   } catch (const c10::Error& reason) {
-    return reason.what_without_backtrace();
+    return without_place(reason.what_without_backtrace());
+  } catch (const std::system_error& reason) {
+    if (reason.code() == std::errc::resource_unavailable_try_again)
+      return fmt::format(
+        "no thread could be started ({}); raise the limit of processes (ulimit "
+        "-u, the cgroup's pids.max)",
+        reason.what());
+    return reason.what();
   } catch (const std::bad_alloc&) {
     return "no memory could be allocated (std::bad_alloc)";
   } catch (const std::exception& reason) {

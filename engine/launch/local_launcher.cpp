@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -37,14 +38,23 @@ class output_pipe {
 
   int handle() const { return handle_; }
 
+  /// Bytes to read.
+  int pending() const {
+    int bytes = 0;
+    return handle_ >= 0 && ::ioctl(handle_, FIONREAD, &bytes) == 0 ? bytes : 0;
+  }
+
+  /// Returns the bytes that it took off the pipe, at least 1: also at the end.
   template <class Line>
-  void read(Line&& line) {
-    std::array<char, 64 * 1024> chunk;
+  int read(Line&& line) {
+    std::array<char, 2048> chunk;  // no more than `takes_output` allows
     const auto got = ::read(handle_, chunk.data(), chunk.size());
     if (got < 0 && (errno == EINTR || errno == EAGAIN))
-      return;
-    if (got <= 0)
-      return close(line);
+      return 1;
+    if (got <= 0) {
+      close(line);
+      return 1;
+    }
     rest_.append(chunk.data(), static_cast<std::size_t>(got));
     std::size_t begin = 0;
     for (auto end = rest_.find('\n'); end != std::string::npos;
@@ -55,6 +65,7 @@ class output_pipe {
     for (; rest_.size() - begin >= longest_line; begin += longest_line)
       line(std::string_view(rest_).substr(begin, longest_line));
     rest_.erase(0, begin);
+    return static_cast<int>(got);
   }
 
   /// Passes on an unfinished last line.
@@ -168,8 +179,8 @@ class launcher {
       hear();
     }
     for (auto& each : children_) {
-      each.out.close(printer(each, false));
-      each.err.close(printer(each, true));
+      drain(each.out, each, false);
+      drain(each.err, each, true);
     }
     return outcome_of(failed_);
   }
@@ -242,14 +253,38 @@ class launcher {
     };
   }
 
+  bool takes(bool is_error) const {
+    return !what_.takes_output || what_.takes_output(is_error);
+  }
+
+  /// Hands on the output of an ended process; a signal ends the wait for a
+  /// reader. Ignores later output of processes that hold the pipe open.
+  void drain(output_pipe& from, const child& of, bool is_error) {
+    constexpr int patience_ms = 20;
+    const auto is_signalled = [&] {
+      return what_.signal && what_.signal->load() != 0;
+    };
+    for (auto left = from.pending(); left > 0;)
+      if (takes(is_error))
+        left -= from.read(printer(of, is_error));
+      else if (is_signalled())
+        return;
+      else
+        ::poll(nullptr, 0, patience_ms);
+    from.close(printer(of, is_error));
+  }
+
   /// Waits briefly for output.
   void hear() {
     constexpr int patience_ms = 20;
     std::vector<pollfd> all;
-    for (const auto& each : children_)
-      for (const auto handle : {each.out.handle(), each.err.handle()})
-        if (handle >= 0)
-          all.push_back({handle, POLLIN, 0});
+    const bool takes_out = takes(false), takes_err = takes(true);
+    for (const auto& each : children_) {
+      if (each.out.handle() >= 0 && takes_out)
+        all.push_back({each.out.handle(), POLLIN, 0});
+      if (each.err.handle() >= 0 && takes_err)
+        all.push_back({each.err.handle(), POLLIN, 0});
+    }
     if (::poll(all.data(), all.size(), patience_ms) <= 0)
       return;
     const auto has_some = [&](int handle) {

@@ -20,6 +20,9 @@ struct local_launch {
   std::function<void(std::int32_t process, std::string_view line,
                      bool is_error)>
     output;
+  /// Whether `output` can take some 4 KiB without blocking; processes' output
+  /// stays in their pipes while it can't. Empty: always.
+  std::function<bool(bool is_error)> takes_output{};
   /// A signal to forward once to all processes; 0: none yet. Any thread may set
   /// it.
   const std::atomic<int>* signal = nullptr;

@@ -15,7 +15,6 @@
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/redirect_error.hpp>
-#include <boost/asio/thread_pool.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <future>
 #include <list>
@@ -24,6 +23,7 @@
 #include "troupe/engine/transport/listener.hpp"
 #include "troupe/monitors/live/live_trust.hpp"
 #include "troupe/monitors/live/session.hpp"
+#include "troupe/monitors/live/workers.hpp"
 #include "troupe/schedules/error.hpp"
 
 namespace troupe {
@@ -78,10 +78,10 @@ struct endpoint_server::impl {
   asio::io_context io{1};
   asio::executor_work_guard<asio::io_context::executor_type> keep_running{
     io.get_executor()};
-  asio::thread_pool work{1};
+  workers work{1};
   /// Where monitors are waited for that end: one that is slow to must not keep
   /// other clients waiting.
-  asio::thread_pool ends{4};
+  workers ends{4};
   asio::basic_socket_acceptor<stream_protocol> acceptor{io};
   // Used by the thread of `io` only; `strangers` have not said hello, oldest
   // first.
@@ -154,8 +154,7 @@ asio::awaitable<json> endpoint_server::impl::answer(session_pointer who,
         std::move (*to)(std::move(answer));
       });
     };
-    asio::post(work,
-               [this, who, request, resume] { serve(*who, request, resume); });
+    work.post([this, who, request, resume] { serve(*who, request, resume); });
   };
   co_return co_await asio::async_initiate<const asio::use_awaitable_t<>,
                                           void(json)>(begin,
@@ -177,14 +176,14 @@ void endpoint_server::impl::serve(const session& who, const json& request,
 
 void endpoint_server::impl::end(std::function<void()> part) {
   if (part)
-    asio::post(ends, std::move(part));
+    ends.post(std::move(part));
 }
 
 void endpoint_server::impl::left(session& who) {
   const auto own = who.shared_from_this();
   strangers.remove(own);
   if (clients.remove(own) > 0 && !closing)
-    asio::post(work, [this, id = who.id()] { end(desk.client_left(id)); });
+    work.post([this, id = who.id()] { end(desk.client_left(id)); });
   --connections;
 }
 
@@ -208,7 +207,7 @@ void endpoint_server::impl::close() {
   });
   // From here on no request is taken. Those before are answered: a monitor
   // that does not end is left behind by the run, so that these joins end.
-  asio::post(work, [&] { end(desk.detach_all()); });
+  work.post([&] { end(desk.detach_all()); });
   work.join();
   ends.join();
   on_thread([&] {

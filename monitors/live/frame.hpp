@@ -15,7 +15,7 @@ inline constexpr std::size_t live_payload_limit = std::size_t{1} << 20;
 
 /// The kind of a frame between a live job and its clients; payloads are JSON.
 enum class live_type : std::uint16_t {
-  hello = 1,  // of a client, always first: {token}
+  hello = 1,  // of a client, always first
   welcome,    // the answer to a hello
   refusal,    // {error}; the connection ends
   request,    // {do, ...}; one at a time

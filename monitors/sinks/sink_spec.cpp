@@ -1,12 +1,15 @@
 #include "troupe/monitors/sinks/sink_spec.hpp"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <optional>
-#include <system_error>
 
 #include "troupe/engine/events/globs.hpp"
 #include "troupe/engine/transport/secret_file.hpp"
@@ -66,14 +69,20 @@ void require_prometheus(const std::string& text) {
   require_servable(options.address, options.token);
 }
 
+/// Throws `io` unless files can be made in the folder, or the folder itself.
+/// Leaves nothing behind.
 void require_folder(const std::string& folder) {
   std::error_code problem;
-  const auto found = std::filesystem::status(folder, problem);
-  if (std::filesystem::is_directory(found)
-      || found.type() == std::filesystem::file_type::not_found)
-    return;
-  fail(error_code::io, "{}: {}", folder,
-       problem ? problem.message() : "is no folder");
+  std::filesystem::path there(folder);
+  while (!there.empty() && !std::filesystem::exists(there, problem))
+    there = problem ? std::filesystem::path{} : there.parent_path();
+  if (problem)
+    fail(error_code::io, "{}: {}", folder, problem.message());
+  auto probe = (there.empty() ? "." : there.string()) + "/probe.XXXXXX";
+  if (::mkdtemp(probe.data()) == nullptr)
+    fail(error_code::io, "{}: can't be written: {}", folder,
+         std::strerror(errno));
+  ::rmdir(probe.c_str());
 }
 
 struct sink_kind {

@@ -28,8 +28,9 @@ std::string first_difference(const parameter_list& a, const parameter_list& b) {
   if (a.size() != b.size())
     return fmt::format("{} parameters against {}", a.size(), b.size());
   for (std::size_t i = 0; i < a.size(); ++i) {
-    const auto& [name, x] = a[i];
-    const auto& [other_name, y] = b[i];
+    const auto& [name, first] = a[i];
+    const auto& [other_name, second] = b[i];
+    const auto x = first.contiguous(), y = second.contiguous();
     if (name != other_name || x.sizes() != y.sizes()
         || std::memcmp(x.const_data_ptr(), y.const_data_ptr(), x.nbytes()) != 0)
       return fmt::format("{} differs from {}", name, other_name);

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <optional>
 #include <string>
 #include <thread>
 
@@ -21,7 +22,10 @@ class background_program {
     : output_(std::move(output)), child_(::fork()) {
     if (child_ != 0)
       return;
-    const auto file = ::open(output_.c_str(), O_CREAT | O_WRONLY, 0600);
+    ::signal(SIGTERM, SIG_DFL);  // Catch2 handles it in this process's copy
+    ::signal(SIGINT, SIG_DFL);
+    const auto file =
+      ::open(output_.c_str(), O_CREAT | O_TRUNC | O_WRONLY, 0600);
     ::dup2(file, STDOUT_FILENO);
     ::dup2(file, STDERR_FILENO);
     ::execl("/bin/sh", "sh", "-c", ("exec " + command).c_str(), nullptr);
@@ -45,16 +49,34 @@ class background_program {
     }
     return false;
   }
+  /// Signals it again and again, for at most so many seconds; its exit code, or
+  /// none.
+  std::optional<int> insist(int signal, int seconds) {
+    for (int i = 0; i < seconds * 20; ++i) {
+      int status = 0;
+      ::kill(child_, signal);
+      if (::waitpid(child_, &status, WNOHANG) == child_) {
+        child_ = -1;
+        return exit_code(status);
+      }
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    }
+    return {};
+  }
   /// Its exit code, after a signal (0: none); 128 + the signal that ended it.
   int end(int signal) {
     int status = 0;
     ::kill(child_, signal);
     ::waitpid(child_, &status, 0);
     child_ = -1;
-    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+    return exit_code(status);
   }
 
  private:
+  static int exit_code(int status) {
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  }
+
   std::string output_;
   pid_t child_;
 };

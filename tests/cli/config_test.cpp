@@ -51,6 +51,23 @@ TEST_CASE("every printed configuration can be read") {
   CHECK_THAT(print("--schedule " + csv), !ContainsSubstring("ranks ="));
 }
 
+TEST_CASE("a switch takes true and false") {
+  const temporary_folder folder;
+  const auto read = [&](const std::string& setting) {
+    return run_troupe("train", "--print-config --config "
+                                 + folder.write("c.toml", setting + "\n"));
+  };
+  CHECK_THAT(read("plain = true").output, ContainsSubstring("plain = true\n"));
+  CHECK(read("plain = false").exit_code == 0);
+  for (const auto* setting :
+       {"plain = 'yes'", "dry-run = [true]", "plain = 1"}) {
+    const auto run = read(setting);
+    INFO(run.output);
+    CHECK(run.exit_code == 2);
+    CHECK_THAT(run.output, ContainsSubstring("but must be"));
+  }
+}
+
 TEST_CASE("flags that contradict a schedule's file are refused") {
   const temporary_folder folder;
   const auto csv = folder.write("own.csv", "0F0,0B0\n1F0,1B0\n");

@@ -9,6 +9,7 @@
 #include "../files.hpp"
 #include "../temporary_folder.hpp"
 #include "background_program.hpp"
+#include "stalled_pipe.hpp"
 #include "troupe_program.hpp"
 
 using Catch::Matchers::ContainsSubstring;
@@ -141,4 +142,26 @@ TEST_CASE("an empty value is refused, whatever the flag") {
   CHECK_THAT(run.output, ContainsSubstring("initial: the value is empty"));
   CHECK(run_program(at.with("--steps 1 --prompt \"\"")).exit_code == 0);
   CHECK(run_troupe("top", "--token-file \"\"").exit_code == 2);
+}
+
+TEST_CASE("a second signal ends a run whose output nobody reads") {
+  const some_run at;
+  const stalled_pipe pipe(at.folder / "pipe");
+  background_program run(
+    "env " + at.with("--steps 1000000 --endpoint none --slow-load 1e-9"),
+    pipe.path());
+  REQUIRE(pipe.fills());
+  CHECK(run.insist(SIGTERM, 20) == 128 + SIGTERM);
+}
+
+TEST_CASE("launch forwards a signal though nobody reads its output") {
+  const temporary_folder folder;
+  const stalled_pipe pipe(folder / "pipe");
+  const auto script =
+    folder.write("script", "while :; do echo a line of text; done");
+  background_program job(fmt::format("{} launch --processes 2 -- /bin/sh {}",
+                                     TROUPE_PROGRAM, script),
+                         pipe.path());
+  REQUIRE(pipe.fills());
+  CHECK(job.end(SIGTERM) == 128 + SIGTERM);
 }

@@ -42,8 +42,7 @@ TEST_CASE("commands about plans start at once", "[serial]") {
 
 TEST_CASE("help lists the commands of both programs, under their own words") {
   const auto all = run_troupe("--help", "").output;
-  const auto runtime =
-    run_program(std::string{TROUPE_PROGRAM} + "-runtime --help").output;
+  const auto runtime = run_program(TROUPE_PROGRAM "-runtime --help").output;
   for (const auto& [name, summary] : troupe::cli::runtime_commands) {
     CHECK_THAT(all, ContainsSubstring(std::string{summary}));
     CHECK_THAT(runtime, ContainsSubstring(std::string{summary}));

@@ -35,8 +35,9 @@ TEST_CASE("simulate prints the figures as JSON") {
 
 TEST_CASE("simulate takes a CSV of either form, and costs") {
   for (const std::string form : {"compute", "comms"}) {
-    const auto run = simulate(cases + "gpipe_p2_v1_m4." + form + ".csv",
-                              "--costs message=0.25 --json");
+    const auto run =
+      simulate(case_file(std::string("gpipe_p2_v1_m4.") + form + ".csv"),
+               "--costs message=0.25 --json");
     CHECK(nlohmann::json::parse(run.output)["makespan"] == 15.5);
   }
 }
@@ -54,7 +55,7 @@ TEST_CASE("simulate warns of flags without effect") {
     CHECK(run.exit_code == 0);
     CHECK_THAT(run.output, ContainsSubstring("warning: " + of));
   };
-  const auto file = cases + "gpipe_p2_v1_m4.compute.csv";
+  const auto file = case_file("gpipe_p2_v1_m4.compute.csv");
   warns(two_ranks + std::string{"--costs w=1,f.2=1,f=1"},
         "--costs: w=1, f.2=1 has no effect, as 1f1b has no such op");
   warns(two_ranks + std::string{"--breadth 2"},
@@ -67,7 +68,7 @@ TEST_CASE("simulate warns of flags without effect") {
 }
 
 TEST_CASE("simulate refuses what it can't take") {
-  CHECK(simulate("--schedule " + cases + "gpipe_p2_v1_m4.compute.csv",
+  CHECK(simulate("--schedule " + case_file("gpipe_p2_v1_m4.compute.csv"),
                  "--stages-per-rank 2")
           .exit_code
         == 2);

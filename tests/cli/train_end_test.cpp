@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include "../files.hpp"
+#include "background_program.hpp"
 #include "tiny_training.hpp"
 
 using Catch::Matchers::ContainsSubstring;
@@ -51,6 +52,22 @@ TEST_CASE("signals end a run with a step, and save what is asked for") {
             .exit_code
           == 0);
     CHECK(content(saved) == content(again));
+  }
+}
+
+TEST_CASE("a signal ends a long validation") {
+  const temporary_folder folder;
+  const auto text = write_text(folder, std::string(16'000, 'a'));  // 8 MB
+  for (const std::string plain : {"", " --plain"}) {
+    background_program run(
+      program + " train --text " + text + tiny
+        + "--steps 1 --validation-fraction 0.9 --endpoint none"
+          " --validation-microbatches 1000000"
+        + plain,
+      folder / ("output" + plain));
+    REQUIRE(run.writes("step 1/1 "));
+    CHECK(run.end(SIGTERM) == 128 + SIGTERM);
+    CHECK_THAT(run.output(), !ContainsSubstring("validation at"));
   }
 }
 
@@ -112,10 +129,10 @@ TEST_CASE("too few processes end a run with an error") {
   const auto user = std::to_string(100'000 + ::getpid() % 100'000);
   for (const int threads : {1, 2, 4, 6, 8, 10, 12, 14, 16, 20, 24, 28, 32}) {
     const auto run = run_program(
-      "HOME=/nonexistent setpriv --reuid " + user
+      "HOME=/nonexistent timeout 20 setpriv --reuid " + user
       + " --clear-groups --inh-caps=+dac_override --ambient-caps=+dac_override"
         " prlimit --core=0 --nproc="
-      + std::to_string(threads) + " timeout 20 " + at.command("--ranks 4"));
+      + std::to_string(threads) + " " + at.command("--ranks 4"));
     CAPTURE(threads, run.output);
     CHECK((run.exit_code == 0 || run.exit_code == 1));
   }

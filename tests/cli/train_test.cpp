@@ -229,6 +229,16 @@ TEST_CASE("files and values that can't be are refused before any work") {
   at.refuses("--dry-run --job-token-file /no/such", 2, "/no/such: ");
   at.refuses("--dry-run --endpoint tcp:127.0.0.1:0", 2, "needs a token");
   at.refuses("--dry-run --endpoint nonsense", 2, "nonsense");
+  at.refuses("--dry-run --endpoint unix:/no/such/socket", 1, "/no/such");
+  at.refuses("--dry-run --rendezvous nonsense", 2, "nonsense");
+  at.refuses("--dry-run --listen nonsense", 2, "nonsense");
+  at.refuses("--dry-run --certificates /no/such", 1, "/no/such");
+  at.refuses("--dry-run --sink tensorboard:/proc/x", 1, "/proc/x");
+  at.refuses("--save-parameters= --dry-run", 2, "--save-parameters= is empty");
+  at.refuses("--save-parameters --dry-run", 2,
+             "--save-parameters needs a value, and --dry-run follows");
+  at.refuses("--save-initial w.st --save-parameters ./w.st", 2,
+             "is the file of --save-initial too");
   at.refuses("--plain --trace t.json", 2, "--plain runs no actors");
 }
 

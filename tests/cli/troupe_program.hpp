@@ -28,8 +28,10 @@ inline std::string write_text(const temporary_folder& folder,
   return folder.write(name, text);
 }
 
-inline const std::string cases =
-  std::string{TROUPE_SOURCE_DIR} + "/tests/schedules/cases/";
+/// The path of a file in tests/schedules/cases.
+inline std::string case_file(std::string_view name) {
+  return fmt::format("{}/tests/schedules/cases/{}", TROUPE_SOURCE_DIR, name);
+}
 inline constexpr auto two_ranks = "--schedule 1f1b --ranks 2 --microbatches 2 ";
 
 }  // namespace troupe::testing

@@ -20,7 +20,7 @@ auto verify(std::string_view flags, std::string_view more = {}) {
 
 TEST_CASE("verify proves PyTorch's lowered schedules") {
   const auto run =
-    verify(cases + "zbv_p2_v2_m2.comms.csv", "--transport rendezvous");
+    verify(case_file("zbv_p2_v2_m2.comms.csv"), "--transport rendezvous");
   CHECK(run.exit_code == 0);
   CHECK_THAT(run.output,
              ContainsSubstring("(rendezvous, one FIFO for each edge): "
@@ -54,7 +54,7 @@ TEST_CASE("verify refuses a malformed file, with its place") {
 }
 
 TEST_CASE("verify warns of credits that the transport does not have") {
-  const auto path = cases + "zbv_p2_v2_m2.comms.csv ";
+  const auto path = case_file("zbv_p2_v2_m2.comms.csv ");
   CHECK_THAT(verify(path, "--credits 1").output,
              ContainsSubstring("warning: --credits 1 has no effect with "
                                "--transport buffered"));

@@ -1,0 +1,43 @@
+#pragma once
+
+#include <fcntl.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <string>
+#include <thread>
+
+namespace troupe::testing {
+
+/// A pipe with a reader that reads nothing.
+class stalled_pipe {
+ public:
+  explicit stalled_pipe(const std::string& path) : path_(path) {
+    ::mkfifo(path.c_str(), 0600);
+    handle_ = ::open(path.c_str(), O_RDWR | O_NONBLOCK | O_CLOEXEC);
+  }
+  stalled_pipe(const stalled_pipe&) = delete;
+  stalled_pipe& operator=(const stalled_pipe&) = delete;
+  ~stalled_pipe() { ::close(handle_); }
+
+  const std::string& path() const { return path_; }
+  /// Waits until writers block, for at most a minute.
+  bool fills() const {
+    constexpr int nearly_full = 60'000;
+    for (int i = 0; i < 6000; ++i) {
+      int bytes = 0;
+      if (::ioctl(handle_, FIONREAD, &bytes) == 0 && bytes >= nearly_full)
+        return true;
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    return false;
+  }
+
+ private:
+  std::string path_;
+  int handle_;
+};
+
+}  // namespace troupe::testing
