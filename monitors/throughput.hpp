@@ -28,12 +28,11 @@ struct throughput_options {
 ///
 /// Alerts name stragglers: ranks whose forwards, or whose backwards of a kind,
 /// take longer than `straggler` times the median of the other ranks', in 8 of
-/// the last 10 steps, and by more than twice the noise of the last 64. Of a
-/// rank's ops in a step the median one counts. A rank that is told of is known
-/// for it, and told of again only if it gets slower by that factor once more,
-/// or was as fast as the others meanwhile: a stage that costs more, such as the
-/// head's, can't be told from a slow device, and is an alert once. Throws
-/// `invalid_argument`.
+/// the last 10 steps, and by more than twice the noise of the last 64. A rank's
+/// median op in a step counts. A reported rank is reported again only if it
+/// gets slower by that factor once more, or has been as fast as the others
+/// meanwhile: a more costly stage, such as the head's, can't be told from a
+/// slow device, and is reported once. Throws `invalid_argument`.
 monitor throughput_monitor(std::shared_ptr<const plan> of,
                            const throughput_options& options,
                            sink_pointer sink);

@@ -37,10 +37,9 @@ struct session_host {
   std::function<void(session&)> left;
 };
 
-/// One client's connection: what both show each other, a hello, then requests,
-/// one at a time and none while its outbox is full, while streams go out. Lives
-/// on one thread, but for its outbox. Whatever the client does wrong ends its
-/// session and nothing else.
+/// One client's connection: the handshake, a hello, then requests, one at a
+/// time and none while its outbox is full; streams go out meanwhile. Runs on
+/// one thread, except its outbox. An error of the client ends its session only.
 class session : public std::enable_shared_from_this<session> {
  public:
   /// Owns the connected socket from now on. The host outlives the session.
