@@ -122,7 +122,10 @@ TEST_CASE("a second trainer on a job is refused, and the first goes on") {
 TEST_CASE("a source that never returns is named and left behind") {
   const captured_log log;
   const auto stuck = std::make_shared<std::atomic<bool>>(true);
-  auto source = make_source([stuck](std::int64_t) -> microbatch_data {
+  const auto called = std::make_shared<std::atomic<bool>>(false);
+  auto source = make_source([stuck, called](std::int64_t) -> microbatch_data {
+    *called = true;
+    called->notify_one();
     while (*stuck)
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     return small_text()->at(0);
@@ -132,7 +135,11 @@ TEST_CASE("a source that never returns is named and left behind") {
   std::chrono::steady_clock::time_point begin;
   {
     trainer run(model_for({}), options);
-    std::thread other([&] { run.interrupt("enough"); });
+    // An interrupt before the call would end the step without it.
+    std::thread other([&] {
+      called->wait(false);
+      run.interrupt("enough");
+    });
     CHECK_THROWS_AS(run.step(source), error);
     other.join();
     begin = std::chrono::steady_clock::now();
