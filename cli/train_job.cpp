@@ -12,6 +12,7 @@
 
 #include "troupe/cli/config_file.hpp"
 #include "troupe/cli/live_options.hpp"
+#include "troupe/engine/launch/meeting_point.hpp"
 #include "troupe/engine/transport/endpoint.hpp"
 #include "troupe/engine/transport/tls_context.hpp"
 #include "troupe/schedules/error.hpp"
@@ -122,9 +123,7 @@ void require_job(const train_options& options) {
   for (const auto& where :
        {options.rendezvous, options.listen, options.announce})
     if (!where.empty())
-      parse_endpoint(where.starts_with("unix:") || where.starts_with("tcp:")
-                       ? where
-                       : "tcp:" + where);
+      parse_endpoint(as_endpoint(where));
   if (!options.certificates.empty())
     tls_context::of_certificates(options.certificates);
 }

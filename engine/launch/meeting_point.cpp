@@ -81,12 +81,6 @@ std::string address_towards(const endpoint& there) {
   return is_v6 ? fmt::format("[{}]", text.data()) : std::string(text.data());
 }
 
-/// Treats HOST:PORT as TCP.
-std::string as_endpoint(const std::string& text) {
-  return text.starts_with("tcp:") || text.starts_with("unix:") ? text
-                                                               : "tcp:" + text;
-}
-
 /// A host may resolve its own name to a loopback address (Debian does so):
 /// others could not connect, and the trust would differ. A loopback address
 /// given explicitly is accepted.
@@ -153,6 +147,11 @@ void remove_dead_lines(const std::string& path) {
 }
 
 }  // namespace
+
+std::string as_endpoint(const std::string& text) {
+  return text.starts_with("tcp:") || text.starts_with("unix:") ? text
+                                                               : "tcp:" + text;
+}
 
 std::string host_name() {
   std::array<char, 256> name{};

@@ -21,6 +21,9 @@ struct meeting_point {
 
 std::string host_name();
 
+/// HOST:PORT as an endpoint of TCP; `tcp:` and `unix:` endpoints as they are.
+std::string as_endpoint(const std::string& text);
+
 /// From the options, else from the launcher: on one machine unix sockets in a
 /// folder that only the user may enter, else TCP; under torchrun's agent on
 /// several machines an address that process 0 leaves in its store, for which

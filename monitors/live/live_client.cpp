@@ -41,7 +41,9 @@ live_client::live_client(const std::string& endpoint, const std::string& token,
     if (reason.code() == error_code::interrupted)
       throw;  // else there may be a refusal to read
   }
-  parse_json(read_answer(live_type::welcome, until).payload);
+  const auto welcome =
+    parse_json(read_answer(live_type::welcome, until).payload);
+  whole_of<std::uint16_t>(field_of(welcome, "version"), "version");
   welcomed_ = true;
   parser_.set_limit(live_payload_limit);
 }

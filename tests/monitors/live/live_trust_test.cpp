@@ -145,6 +145,8 @@ TEST_CASE("who answers with no welcome is not waited for") {
   std::string large = frame_bytes(live_type::welcome, "{}");
   large[10] = 0x0f;  // announces nearly a MiB
   for (const auto& answer : {frame_bytes(live_type::welcome, "{"),
+                             frame_bytes(live_type::welcome, "[]"),
+                             frame_bytes(live_type::welcome, "{}"),
                              frame_bytes(live_type::event, "{\"id\":1}"),
                              frame_bytes(live_type::answer, "{}"), large}) {
     const auto other = std::async(std::launch::async, [&] {
