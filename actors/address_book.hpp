@@ -6,8 +6,8 @@
 #include "troupe/actors/caf.hpp"
 #include "troupe/actors/device_links.hpp"
 #include "troupe/actors/remote_links.hpp"
+#include "troupe/base/error.hpp"
 #include "troupe/engine/device/thrown.hpp"
-#include "troupe/schedules/error.hpp"
 
 namespace troupe {
 

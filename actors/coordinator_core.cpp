@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <cmath>
 
+#include "troupe/base/error.hpp"
 #include "troupe/engine/device/clock.hpp"
 #include "troupe/engine/device/memory.hpp"
 #include "troupe/engine/stage/gradient_norm.hpp"
-#include "troupe/schedules/error.hpp"
 
 namespace troupe {
 

@@ -8,8 +8,8 @@
 
 #include <algorithm>
 
+#include "troupe/base/error.hpp"
 #include "troupe/engine/transport/wire_fields.hpp"
-#include "troupe/schedules/error.hpp"
 
 namespace troupe {
 

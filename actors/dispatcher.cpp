@@ -5,7 +5,7 @@
 
 #include "troupe/actors/remote_links.hpp"
 #include "troupe/actors/stall_watch.hpp"
-#include "troupe/schedules/error.hpp"
+#include "troupe/base/error.hpp"
 
 namespace troupe {
 

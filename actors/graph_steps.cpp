@@ -5,10 +5,10 @@
 #include <utility>
 
 #include "troupe/actors/recording.hpp"
+#include "troupe/base/error.hpp"
 #include "troupe/engine/device/clock.hpp"
 #include "troupe/engine/device/thrown.hpp"
 #include "troupe/engine/plan/part.hpp"
-#include "troupe/schedules/error.hpp"
 
 namespace troupe {
 

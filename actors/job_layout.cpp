@@ -1,6 +1,6 @@
 #include "troupe/actors/job_layout.hpp"
 
-#include "troupe/schedules/error.hpp"
+#include "troupe/base/error.hpp"
 
 namespace troupe {
 

@@ -5,8 +5,8 @@
 #include <map>
 #include <set>
 
+#include "troupe/base/error.hpp"
 #include "troupe/engine/transport/wire_fields.hpp"
-#include "troupe/schedules/error.hpp"
 
 namespace troupe {
 

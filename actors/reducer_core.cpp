@@ -3,8 +3,8 @@
 #include <ATen/core/grad_mode.h>
 
 #include "troupe/actors/recording.hpp"
+#include "troupe/base/error.hpp"
 #include "troupe/engine/stage/mean_gradient.hpp"
-#include "troupe/schedules/error.hpp"
 
 namespace troupe {
 

@@ -1,7 +1,7 @@
 #include "troupe/actors/remote_links.hpp"
 
+#include "troupe/base/error.hpp"
 #include "troupe/engine/device/clock.hpp"
-#include "troupe/schedules/error.hpp"
 
 namespace troupe {
 

@@ -5,10 +5,10 @@
 #include <algorithm>
 
 #include "troupe/actors/recording.hpp"
+#include "troupe/base/error.hpp"
 #include "troupe/engine/device/clock.hpp"
 #include "troupe/engine/plan/op_text.hpp"
 #include "troupe/engine/stage/gradient_norm.hpp"
-#include "troupe/schedules/error.hpp"
 
 namespace troupe {
 

@@ -1,10 +1,10 @@
 #include "troupe/actors/stage_runner.hpp"
 
 #include "troupe/actors/recording.hpp"
+#include "troupe/base/error.hpp"
 #include "troupe/engine/device/clock.hpp"
 #include "troupe/engine/plan/op_text.hpp"
 #include "troupe/engine/stage/microbatch.hpp"
-#include "troupe/schedules/error.hpp"
 
 // How tensors come to a stage and leave it.
 namespace troupe {

@@ -5,12 +5,12 @@
 #include <algorithm>
 #include <cmath>
 
+#include "troupe/base/error.hpp"
+#include "troupe/base/printable.hpp"
 #include "troupe/engine/events/globs.hpp"
 #include "troupe/engine/stage/layer_sequence.hpp"
 #include "troupe/engine/stage/split.hpp"
-#include "troupe/schedules/error.hpp"
 #include "troupe/schedules/op_text.hpp"
-#include "troupe/schedules/printable.hpp"
 #include "troupe/schedules/validate.hpp"
 
 namespace troupe {

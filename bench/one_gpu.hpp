@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
+#include "troupe/base/error.hpp"
 #include "troupe/engine/device/accelerator.hpp"
 #include "troupe/engine/device/load_accelerator.hpp"
-#include "troupe/schedules/error.hpp"
 
 namespace troupe {
 

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
+#include "troupe/base/error.hpp"
 #include "troupe/cli/live_options.hpp"
-#include "troupe/schedules/error.hpp"
 
 namespace troupe::cli {
 

@@ -8,13 +8,13 @@
 #include <memory>
 #include <set>
 
+#include "troupe/base/error.hpp"
+#include "troupe/base/parse_number.hpp"
+#include "troupe/base/plain_text.hpp"
 #include "troupe/cli/live_options.hpp"
 #include "troupe/cli/plan/commands.hpp"
 #include "troupe/monitors/live/event_json.hpp"
 #include "troupe/monitors/live/json_fields.hpp"
-#include "troupe/schedules/error.hpp"
-#include "troupe/schedules/parse_number.hpp"
-#include "troupe/schedules/plain_text.hpp"
 
 namespace troupe::cli {
 

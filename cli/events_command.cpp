@@ -7,6 +7,7 @@
 
 #include <memory>
 
+#include "troupe/base/plain_text.hpp"
 #include "troupe/cli/event_text.hpp"
 #include "troupe/cli/live_options.hpp"
 #include "troupe/cli/plan/checks.hpp"
@@ -15,7 +16,6 @@
 #include "troupe/monitors/live/event_parts.hpp"
 #include "troupe/monitors/live/json_fields.hpp"
 #include "troupe/monitors/live/subscription_json.hpp"
-#include "troupe/schedules/plain_text.hpp"
 
 namespace troupe::cli {
 

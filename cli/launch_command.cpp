@@ -10,11 +10,11 @@
 #include <filesystem>
 #include <memory>
 
+#include "troupe/base/error.hpp"
 #include "troupe/cli/plan/checks.hpp"
 #include "troupe/cli/plan/commands.hpp"
 #include "troupe/cli/signals.hpp"
 #include "troupe/engine/launch/local_launcher.hpp"
-#include "troupe/schedules/error.hpp"
 
 namespace troupe::cli {
 

@@ -6,11 +6,11 @@
 
 #include <optional>
 
+#include "troupe/base/error.hpp"
 #include "troupe/cli/signals.hpp"
 #include "troupe/engine/transport/endpoint.hpp"
 #include "troupe/engine/transport/secret_file.hpp"
 #include "troupe/monitors/live/json_fields.hpp"
-#include "troupe/schedules/error.hpp"
 
 namespace troupe::cli {
 

@@ -6,6 +6,7 @@
 
 #include <filesystem>
 
+#include "troupe/base/error.hpp"
 #include "troupe/cli/attach_arguments.hpp"
 #include "troupe/cli/attach_command.hpp"
 #include "troupe/cli/certificates_command.hpp"
@@ -21,7 +22,6 @@
 #include "troupe/cli/train_command.hpp"
 #include "troupe/cli/train_failure.hpp"
 #include "troupe/engine/device/thrown.hpp"
-#include "troupe/schedules/error.hpp"
 
 namespace {
 

@@ -12,7 +12,7 @@
 #include <mutex>
 #include <utility>
 
-#include "troupe/schedules/error.hpp"
+#include "troupe/base/error.hpp"
 
 namespace troupe::cli {
 

@@ -9,6 +9,8 @@
 #include <cmath>
 #include <memory>
 
+#include "troupe/base/error.hpp"
+#include "troupe/base/plain_text.hpp"
 #include "troupe/cli/keys.hpp"
 #include "troupe/cli/live_options.hpp"
 #include "troupe/cli/plan/checks.hpp"
@@ -17,8 +19,6 @@
 #include "troupe/engine/plan/plan_text.hpp"
 #include "troupe/monitors/live/event_parts.hpp"
 #include "troupe/monitors/live/json_fields.hpp"
-#include "troupe/schedules/error.hpp"
-#include "troupe/schedules/plain_text.hpp"
 
 namespace troupe::cli {
 

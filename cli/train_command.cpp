@@ -7,6 +7,8 @@
 
 #include <algorithm>
 
+#include "troupe/base/error.hpp"
+#include "troupe/base/plain_text.hpp"
 #include "troupe/cli/config_file.hpp"
 #include "troupe/cli/loss_watch.hpp"
 #include "troupe/cli/plan/commands.hpp"
@@ -24,9 +26,7 @@
 #include "troupe/cli/train_plain.hpp"
 #include "troupe/cli/train_setup.hpp"
 #include "troupe/engine/checkpoint/safetensors.hpp"
-#include "troupe/schedules/error.hpp"
 #include "troupe/schedules/find_schedule.hpp"
-#include "troupe/schedules/plain_text.hpp"
 
 namespace troupe::cli {
 

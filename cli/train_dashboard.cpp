@@ -2,9 +2,9 @@
 
 #include <spdlog/spdlog.h>
 
+#include "troupe/base/error.hpp"
 #include "troupe/cli/live_options.hpp"
 #include "troupe/monitors/sinks/http_address.hpp"
-#include "troupe/schedules/error.hpp"
 
 namespace troupe::cli {
 

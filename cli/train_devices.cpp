@@ -4,12 +4,12 @@
 
 #include <sstream>
 
+#include "troupe/base/error.hpp"
+#include "troupe/base/parse_number.hpp"
+#include "troupe/base/printable.hpp"
 #include "troupe/engine/device/determinism.hpp"
 #include "troupe/engine/device/load_accelerator.hpp"
 #include "troupe/engine/launch/environment.hpp"
-#include "troupe/schedules/error.hpp"
-#include "troupe/schedules/parse_number.hpp"
-#include "troupe/schedules/printable.hpp"
 
 namespace troupe::cli {
 

@@ -4,12 +4,12 @@
 
 #include <filesystem>
 
+#include "troupe/base/error.hpp"
 #include "troupe/cli/live_options.hpp"
 #include "troupe/cli/train_monitors.hpp"
 #include "troupe/engine/transport/endpoint.hpp"
 #include "troupe/monitors/live/live_trust.hpp"
 #include "troupe/monitors/live/serve.hpp"
-#include "troupe/schedules/error.hpp"
 
 namespace troupe::cli {
 

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "troupe/base/atomic_file.hpp"
+#include "troupe/base/error.hpp"
 #include "troupe/monitors/monitor_spec.hpp"
 #include "troupe/monitors/sinks/sink_spec.hpp"
-#include "troupe/schedules/atomic_file.hpp"
-#include "troupe/schedules/error.hpp"
 
 namespace troupe::cli {
 

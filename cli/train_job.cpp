@@ -10,12 +10,13 @@
 #include <fstream>
 #include <sstream>
 
+#include "troupe/base/error.hpp"
+#include "troupe/base/fnv_hash.hpp"
 #include "troupe/cli/config_file.hpp"
 #include "troupe/cli/live_options.hpp"
 #include "troupe/engine/launch/meeting_point.hpp"
 #include "troupe/engine/transport/endpoint.hpp"
 #include "troupe/engine/transport/tls_context.hpp"
-#include "troupe/schedules/error.hpp"
 #include "troupe_version.hpp"
 
 namespace troupe::cli {
@@ -48,7 +49,7 @@ std::string contents(const std::string& path) {
   constexpr std::int64_t block = 64 * 1024, most_blocks = 256;
   std::ifstream file(path, std::ios::binary | std::ios::ate);
   const auto size = static_cast<std::int64_t>(file.tellg());
-  std::uint64_t hash = 0xcbf29ce484222325U;  // FNV-1a
+  fnv_hash hash;
   std::string bytes(static_cast<std::size_t>(block), 0);
   const auto blocks = std::min((size + block - 1) / block, most_blocks);
   for (std::int64_t i = 0; i < blocks; ++i) {
@@ -56,12 +57,9 @@ std::string contents(const std::string& path) {
     file.seekg(blocks < most_blocks ? i * block
                                     : (size - block) / (blocks - 1) * i);
     file.read(bytes.data(), block);
-    for (std::streamsize k = 0; k < file.gcount(); ++k)
-      hash =
-        (hash ^ static_cast<unsigned char>(bytes[static_cast<std::size_t>(k)]))
-        * 0x100000001b3U;
+    hash.add({bytes.data(), static_cast<std::size_t>(file.gcount())});
   }
-  return fmt::format("{} bytes with hash {:016x}", size, hash);
+  return fmt::format("{} bytes with hash {:016x}", size, hash.value());
 }
 
 /// Adds the content of files that all processes read: equal paths may have

@@ -10,6 +10,8 @@
 #include <numeric>
 #include <sstream>
 
+#include "troupe/base/error.hpp"
+#include "troupe/base/parse_number.hpp"
 #include "troupe/engine/checkpoint/safetensors.hpp"
 #include "troupe/engine/data/token_file.hpp"
 #include "troupe/engine/device/memory.hpp"
@@ -17,8 +19,6 @@
 #include "troupe/engine/plan/compile.hpp"
 #include "troupe/engine/plan/simulate.hpp"
 #include "troupe/engine/stage/split.hpp"
-#include "troupe/schedules/error.hpp"
-#include "troupe/schedules/parse_number.hpp"
 
 namespace troupe::cli {
 

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "troupe/base/error.hpp"
 #include "troupe/cli/loss_watch.hpp"
 #include "troupe/cli/train_output.hpp"
 #include "troupe/engine/checkpoint/safetensors.hpp"
@@ -10,7 +11,6 @@
 #include "troupe/engine/device/threads.hpp"
 #include "troupe/engine/stage/plain_loop.hpp"
 #include "troupe/monitors/metrics.hpp"
-#include "troupe/schedules/error.hpp"
 
 namespace troupe::cli {
 

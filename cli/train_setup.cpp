@@ -7,16 +7,16 @@
 #include <map>
 #include <sstream>
 
+#include "troupe/base/atomic_file.hpp"
+#include "troupe/base/error.hpp"
+#include "troupe/base/parse_number.hpp"
 #include "troupe/cli/plan/schedule_options.hpp"
 #include "troupe/cli/train_devices.hpp"
 #include "troupe/cli/train_output.hpp"
 #include "troupe/engine/device/memory.hpp"
 #include "troupe/engine/launch/environment.hpp"
 #include "troupe/engine/stage/split.hpp"
-#include "troupe/schedules/atomic_file.hpp"
-#include "troupe/schedules/error.hpp"
 #include "troupe/schedules/find_schedule.hpp"
-#include "troupe/schedules/parse_number.hpp"
 
 namespace troupe::cli {
 

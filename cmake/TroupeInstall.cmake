@@ -7,7 +7,7 @@ set(troupe_package_folder ${CMAKE_INSTALL_LIBDIR}/cmake/troupe)
 
 function(troupe_install_component target folder)
   set(export troupe-runtime)
-  if(target MATCHES "_(schedules|plan)$")
+  if(target MATCHES "_(base|schedules|plan)$")
     set(export troupe-plan)
   endif()
   string(REPLACE troupe_ "" name ${target})

@@ -20,7 +20,7 @@ troupe_precompiled_header(actors
   HEADERS ${of_actors})
 
 troupe_component(device DIRECTORY engine/device
-  DEPENDS troupe::schedules torch::cpu ${CMAKE_DL_LIBS} PCH tensors)
+  DEPENDS troupe::base torch::cpu ${CMAKE_DL_LIBS} PCH tensors)
 troupe_component(transport DIRECTORY engine/transport
   DEPENDS troupe::device PRIVATE Boost::headers PCH tensors)
 target_link_libraries(troupe_transport PRIVATE OpenSSL::SSL)
@@ -59,6 +59,7 @@ troupe_component(live DIRECTORY monitors/live
 troupe_component(sinks DIRECTORY monitors/sinks
   DEPENDS troupe::monitors
   PRIVATE nlohmann_json::nlohmann_json Boost::headers PCH actors)
+target_link_libraries(troupe_sinks PRIVATE OpenSSL::Crypto)
 
 troupe_component(dashboard DIRECTORY monitors/dashboard
   DEPENDS troupe::sinks nlohmann_json::nlohmann_json PCH actors)

@@ -7,9 +7,9 @@
 #include <string_view>
 
 #include "troupe/actors/trainer.hpp"
+#include "troupe/base/error.hpp"
 #include "troupe/engine/models/gpt.hpp"
 #include "troupe/schedules/builtin.hpp"
-#include "troupe/schedules/error.hpp"
 
 using namespace troupe;
 

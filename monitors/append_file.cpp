@@ -7,8 +7,8 @@
 
 #include <cerrno>
 
-#include "troupe/schedules/error.hpp"
-#include "troupe/schedules/patient_write.hpp"
+#include "troupe/base/error.hpp"
+#include "troupe/base/patient_write.hpp"
 
 namespace troupe {
 

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <memory>
 
-#include "troupe/schedules/error.hpp"
+#include "troupe/base/error.hpp"
 
 namespace troupe {
 

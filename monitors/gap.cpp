@@ -6,8 +6,8 @@
 #include <limits>
 #include <map>
 
+#include "troupe/base/error.hpp"
 #include "troupe/monitors/metric_table.hpp"
-#include "troupe/schedules/error.hpp"
 
 namespace troupe {
 

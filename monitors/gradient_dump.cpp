@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "troupe/base/atomic_file.hpp"
+#include "troupe/base/error.hpp"
 #include "troupe/engine/checkpoint/safetensors.hpp"
-#include "troupe/schedules/atomic_file.hpp"
-#include "troupe/schedules/error.hpp"
 
 namespace troupe {
 

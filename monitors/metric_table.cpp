@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "troupe/schedules/error.hpp"
+#include "troupe/base/error.hpp"
 
 namespace troupe {
 

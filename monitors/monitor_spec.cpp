@@ -7,6 +7,8 @@
 #include <array>
 #include <cmath>
 
+#include "troupe/base/atomic_file.hpp"
+#include "troupe/base/error.hpp"
 #include "troupe/monitors/budget.hpp"
 #include "troupe/monitors/gap.hpp"
 #include "troupe/monitors/gradient_dump.hpp"
@@ -16,8 +18,6 @@
 #include "troupe/monitors/stability.hpp"
 #include "troupe/monitors/throughput.hpp"
 #include "troupe/monitors/timeline.hpp"
-#include "troupe/schedules/atomic_file.hpp"
-#include "troupe/schedules/error.hpp"
 
 namespace troupe {
 

@@ -10,8 +10,8 @@
 #include <optional>
 #include <tuple>
 
+#include "troupe/base/error.hpp"
 #include "troupe/monitors/frame.hpp"
-#include "troupe/schedules/error.hpp"
 
 namespace troupe {
 

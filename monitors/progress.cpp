@@ -7,8 +7,8 @@
 #include <cmath>
 #include <cstring>
 
+#include "troupe/base/error.hpp"
 #include "troupe/monitors/step_collector.hpp"
-#include "troupe/schedules/error.hpp"
 
 namespace troupe {
 

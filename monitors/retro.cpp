@@ -10,11 +10,11 @@
 #include <optional>
 #include <utility>
 
+#include "troupe/base/atomic_file.hpp"
+#include "troupe/base/error.hpp"
 #include "troupe/engine/checkpoint/safetensors.hpp"
 #include "troupe/monitors/frame.hpp"
 #include "troupe/monitors/json_number.hpp"
-#include "troupe/schedules/atomic_file.hpp"
-#include "troupe/schedules/error.hpp"
 
 namespace troupe {
 

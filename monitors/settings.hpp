@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "troupe/schedules/parse_number.hpp"
+#include "troupe/base/parse_number.hpp"
 
 namespace troupe {
 

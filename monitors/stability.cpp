@@ -6,7 +6,7 @@
 #include <deque>
 #include <numeric>
 
-#include "troupe/schedules/error.hpp"
+#include "troupe/base/error.hpp"
 
 namespace troupe {
 

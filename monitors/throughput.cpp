@@ -5,12 +5,12 @@
 #include <algorithm>
 #include <map>
 
-#include "troupe/engine/plan/op_text.hpp"
+#include "troupe/base/error.hpp"
+#include "troupe/engine/plan/op_traits.hpp"
 #include "troupe/monitors/median.hpp"
 #include "troupe/monitors/pace.hpp"
 #include "troupe/monitors/step_collector.hpp"
 #include "troupe/monitors/step_times.hpp"
-#include "troupe/schedules/error.hpp"
 
 namespace troupe {
 
@@ -154,7 +154,7 @@ class throughput_state {
           "; {} ops take {:.2f} times what they take on other ranks (now "
           "{:.3g} "
           "ms and {:.3g} ms)",
-          long_name(kind), *times, seconds * 1e3, median * 1e3);
+          traits_of(kind).name, *times, seconds * 1e3, median * 1e3);
     }
     return slow;
   }

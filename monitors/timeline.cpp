@@ -8,11 +8,12 @@
 #include <limits>
 #include <utility>
 
+#include "troupe/base/atomic_file.hpp"
+#include "troupe/base/error.hpp"
 #include "troupe/engine/plan/draw.hpp"
 #include "troupe/engine/plan/op_text.hpp"
+#include "troupe/engine/plan/op_traits.hpp"
 #include "troupe/monitors/step_collector.hpp"
-#include "troupe/schedules/atomic_file.hpp"
-#include "troupe/schedules/error.hpp"
 
 namespace troupe {
 
@@ -21,8 +22,8 @@ namespace {
 constexpr double ms = 1e-6;  // of a nanosecond
 
 bool takes_time(plan_op_kind kind) {
-  return is_compute(kind) || kind == plan_op_kind::gradient_norm
-         || kind == plan_op_kind::update;
+  const auto type = traits_of(kind).type;
+  return type == op_class::compute || type == op_class::closing;
 }
 
 std::int64_t first_begin(const std::vector<ops_event>& ops) {
@@ -160,8 +161,9 @@ class timeline_builder {
               std::max(user->arrived, user->ready), host);
       } else if (what.kind == plan_op_kind::forward && what.stage == 0
                  && op.ready > 0)
-        add("load", stream_kind::data, fmt::format("0LOAD{}", what.microbatch),
-            op.ready, op.ready, op.ready);
+        add("load", stream_kind::collective,
+            fmt::format("0LOAD{}", what.microbatch), op.ready, op.ready,
+            op.ready);
     }
   }
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <string>
 
-#include "troupe/schedules/error.hpp"
+#include "troupe/base/error.hpp"
 #include "troupe/schedules/lane_builder.hpp"
 
 namespace troupe {

@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <array>
 
-#include "troupe/schedules/error.hpp"
+#include "troupe/base/error.hpp"
+#include "troupe/base/printable.hpp"
 #include "troupe/schedules/op_text.hpp"
-#include "troupe/schedules/printable.hpp"
 
 namespace troupe {
 
@@ -202,6 +202,11 @@ std::vector<cell> parse_row(std::string_view row, std::string_view source,
 
 }  // namespace
 
+std::string_view action_of(cell_kind kind) {
+  const auto* found = std::ranges::find(actions, kind, &action_name::kind);
+  return found == actions.end() ? std::string_view{} : found->text;
+}
+
 cell parse_cell(std::string_view text, spelling as) {
   return cell_reader{text, as}.read();
 }
@@ -214,10 +219,7 @@ std::string to_text(const cell& what) {
   if (what.kind == cell_kind::pair)
     return fmt::format("({};{}{}", to_text(what.first), to_text(what.second),
                        pair_end);
-  const auto* action =
-    std::find_if(actions.begin(), actions.end(),
-                 [&](const auto& a) { return a.kind == what.kind; });
-  const auto text = fmt::format("{}{}", what.first.stage, action->text);
+  const auto text = fmt::format("{}{}", what.first.stage, action_of(what.kind));
   return what.kind >= cell_kind::unshard
            ? text
            : fmt::format("{}{}", text, what.first.microbatch);

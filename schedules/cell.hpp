@@ -40,6 +40,9 @@ enum class spelling : std::uint8_t {
 /// Reads one cell. Throws `error` (malformed_text) with only the reason.
 cell parse_cell(std::string_view text, spelling as = spelling::pytorch);
 
+/// "SEND_F", "UNSHARD", ...: the action of a cell that is no compute op.
+std::string_view action_of(cell_kind kind);
+
 /// The inverse of `parse_cell`.
 std::string to_text(const cell& what);
 

@@ -11,7 +11,7 @@
 #include <tuple>
 #include <utility>
 
-#include "troupe/schedules/error.hpp"
+#include "troupe/base/error.hpp"
 #include "troupe/schedules/op_text.hpp"
 #include "troupe/schedules/text_form.hpp"
 

@@ -4,9 +4,7 @@
 
 namespace troupe {
 
-enum class error_code;
 enum class op_kind : std::uint8_t;
-class error;
 class lane_builder;
 struct lane_rules;
 struct op;

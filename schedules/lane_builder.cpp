@@ -1,6 +1,6 @@
 #include "troupe/schedules/lane_builder.hpp"
 
-#include "troupe/schedules/error.hpp"
+#include "troupe/base/error.hpp"
 
 namespace troupe {
 

@@ -6,7 +6,7 @@
 #include <queue>
 #include <utility>
 
-#include "troupe/schedules/error.hpp"
+#include "troupe/base/error.hpp"
 #include "troupe/schedules/validate.hpp"
 
 namespace troupe {

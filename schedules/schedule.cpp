@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "troupe/schedules/error.hpp"
+#include "troupe/base/error.hpp"
 #include "troupe/schedules/lane_builder.hpp"
 #include "troupe/schedules/validate.hpp"
 

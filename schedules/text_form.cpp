@@ -5,11 +5,11 @@
 
 #include <algorithm>
 
+#include "troupe/base/error.hpp"
+#include "troupe/base/parse_number.hpp"
+#include "troupe/base/printable.hpp"
 #include "troupe/schedules/cell.hpp"
-#include "troupe/schedules/error.hpp"
 #include "troupe/schedules/op_text.hpp"
-#include "troupe/schedules/parse_number.hpp"
-#include "troupe/schedules/printable.hpp"
 #include "troupe/schedules/validate.hpp"
 
 namespace troupe {

@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "troupe/schedules/error.hpp"
+#include "troupe/base/error.hpp"
 #include "troupe/schedules/op_text.hpp"
 
 namespace troupe {

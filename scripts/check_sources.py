@@ -53,16 +53,9 @@ def read_table():
         cells = [cell.strip() for cell in line.strip("|").split("|")]
         if line.startswith("| `"):
             sees = re.findall(r"`([\w/]+)/`", cells[2])
-            libraries = {name.strip() for name in cells[3].split(",")}
+            libraries = {name.strip() for name in cells[3].split(",") if name}
             rows[cells[0].strip("`/")] = (sees, libraries)
     return rows
-
-
-def visible(rows, folder):
-    seen = {folder}
-    for other in rows[folder][0]:
-        seen |= visible(rows, other)
-    return seen
 
 
 def layer_of(rows, path):
@@ -72,31 +65,47 @@ def layer_of(rows, path):
     return None
 
 
-def layer_problem(rows, path, include):
-    layer = layer_of(rows, path)
-    if layer is None:
-        return "is in no folder of the table in docs/design.md"
+def includes(path):
+    for number, line in enumerate(path.read_text().splitlines(), 1):
+        match = re.match(r'\s*#\s*include\s*[<"]([^>"]+)[>"]', line)
+        if match:
+            yield number, match[1]
+
+
+def needed(rows, layer, include):
+    """The folder and the library, or None, that an include needs."""
+    folder = library = None
     if include.startswith("troupe/"):
-        other = layer_of(rows, Path(include[len("troupe/"):]).parent)
-        if other not in visible(rows, layer):
-            return f"{layer}/ may not include {include}"
-    library = LIBRARIES.get(include.split("/")[0])
-    if re.search(r"/|\.h$", include) and library and library not in rows[layer][1]:
-        return f"{layer}/ may not include the library of {include}"
-    return None
+        folder = layer_of(rows, Path(include[len("troupe/"):]).parent)
+        folder = None if folder == layer else folder
+    if re.search(r"/|\.h$", include):
+        library = LIBRARIES.get(include.split("/")[0])
+    return folder, library
 
 
 def check_layers():
+    """A row grants what its folder includes, and nothing else."""
     rows = read_table()
-    problems = []
+    problems, used = [], {layer: (set(), set()) for layer in rows}
     for path in sources():
         if str(path).startswith("tests/package/"):
             continue
-        for number, line in enumerate(path.read_text().splitlines(), 1):
-            match = re.match(r'\s*#\s*include\s*[<"]([^>"]+)[>"]', line)
-            problem = match and layer_problem(rows, path, match[1])
-            if problem:
-                problems.append(f"{path}:{number}: {problem}")
+        layer = layer_of(rows, path)
+        if layer is None:
+            problems.append(f"{path}: is in no folder of the table in "
+                            "docs/design.md")
+            continue
+        for number, include in includes(path):
+            for part, what in enumerate(needed(rows, layer, include)):
+                if what and what not in rows[layer][part]:
+                    problems.append(f"{path}:{number}: {layer}/ may not "
+                                    f"include {include}")
+                used[layer][part].add(what)
+    for layer, row in rows.items():
+        for part in (0, 1):
+            problems += [f"docs/design.md: {layer}/ does not include {what}: "
+                         "its row grants it"
+                         for what in row[part] if what not in used[layer][part]]
     return report(problems)
 
 

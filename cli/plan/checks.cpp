@@ -6,7 +6,7 @@
 
 #include <cmath>
 
-#include "troupe/schedules/parse_number.hpp"
+#include "troupe/base/parse_number.hpp"
 
 namespace troupe::cli {
 

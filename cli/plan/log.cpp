@@ -5,7 +5,7 @@
 
 #include <memory>
 
-#include "troupe/schedules/plain_text.hpp"
+#include "troupe/base/plain_text.hpp"
 
 namespace troupe::cli {
 

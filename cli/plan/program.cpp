@@ -13,9 +13,9 @@
 #include <numeric>
 #include <sstream>
 
-#include "troupe/schedules/error.hpp"
-#include "troupe/schedules/plain_text.hpp"
-#include "troupe/schedules/printable.hpp"
+#include "troupe/base/error.hpp"
+#include "troupe/base/plain_text.hpp"
+#include "troupe/base/printable.hpp"
 #include "troupe_version.hpp"
 
 namespace troupe::cli {

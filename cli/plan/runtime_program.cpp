@@ -6,7 +6,7 @@
 #include <cstring>
 #include <filesystem>
 
-#include "troupe/schedules/error.hpp"
+#include "troupe/base/error.hpp"
 
 namespace troupe::cli {
 

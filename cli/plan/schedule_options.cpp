@@ -10,10 +10,10 @@
 #include <cstdio>
 #include <cstring>
 
+#include "troupe/base/atomic_file.hpp"
+#include "troupe/base/error.hpp"
 #include "troupe/cli/plan/checks.hpp"
-#include "troupe/schedules/atomic_file.hpp"
 #include "troupe/schedules/builtin.hpp"
-#include "troupe/schedules/error.hpp"
 #include "troupe/schedules/find_schedule.hpp"
 
 namespace troupe::cli {

@@ -10,12 +10,12 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "troupe/base/error.hpp"
 #include "troupe/cli/plan/schedule_options.hpp"
 #include "troupe/engine/plan/compile.hpp"
 #include "troupe/engine/plan/lowered_csv.hpp"
 #include "troupe/engine/plan/op_text.hpp"
 #include "troupe/engine/plan/simulate.hpp"
-#include "troupe/schedules/error.hpp"
 
 namespace troupe::cli {
 

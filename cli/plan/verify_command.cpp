@@ -9,11 +9,11 @@
 #include <memory>
 #include <string>
 
+#include "troupe/base/error.hpp"
 #include "troupe/cli/plan/checks.hpp"
 #include "troupe/cli/plan/schedule_options.hpp"
 #include "troupe/engine/plan/lowered_csv.hpp"
 #include "troupe/engine/plan/verify.hpp"
-#include "troupe/schedules/error.hpp"
 
 namespace troupe::cli {
 

@@ -9,10 +9,10 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "troupe/base/atomic_file.hpp"
+#include "troupe/base/error.hpp"
 #include "troupe/engine/checkpoint/safetensors_header.hpp"
 #include "troupe/engine/data/mapped_file.hpp"
-#include "troupe/schedules/atomic_file.hpp"
-#include "troupe/schedules/error.hpp"
 
 namespace troupe {
 

@@ -11,8 +11,8 @@
 #include <set>
 #include <utility>
 
-#include "troupe/schedules/error.hpp"
-#include "troupe/schedules/printable.hpp"
+#include "troupe/base/error.hpp"
+#include "troupe/base/printable.hpp"
 
 namespace troupe {
 

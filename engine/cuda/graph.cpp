@@ -5,8 +5,8 @@
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAGuard.h>
 
+#include "troupe/base/error.hpp"
 #include "troupe/engine/cuda/check.hpp"
-#include "troupe/schedules/error.hpp"
 
 namespace troupe {
 namespace {

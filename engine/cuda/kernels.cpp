@@ -5,9 +5,9 @@
 #include <ATen/ops/zeros.h>
 #include <c10/cuda/CUDAGuard.h>
 
+#include "troupe/base/error.hpp"
 #include "troupe/engine/cuda/check.hpp"
 #include "troupe/engine/cuda/entries.hpp"
-#include "troupe/schedules/error.hpp"
 
 namespace troupe {
 namespace {

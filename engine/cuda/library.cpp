@@ -2,12 +2,12 @@
 #include <cuda_runtime_api.h>
 #include <nccl.h>
 
+#include "troupe/base/error.hpp"
 #include "troupe/engine/cuda/accelerator.hpp"
 #include "troupe/engine/cuda/check.hpp"
 #include "troupe/engine/cuda/nccl_communicator.hpp"
 #include "troupe/engine/cuda/nccl_group.hpp"
 #include "troupe/engine/device/load_accelerator.hpp"
-#include "troupe/schedules/error.hpp"
 
 namespace troupe {
 namespace {

@@ -2,8 +2,8 @@
 
 #include <optional>
 
+#include "troupe/base/error.hpp"
 #include "troupe/engine/device/tensor.hpp"
-#include "troupe/schedules/error.hpp"
 
 namespace troupe {
 namespace {

@@ -6,11 +6,11 @@
 #include <cstring>
 #include <thread>
 
+#include "troupe/base/error.hpp"
 #include "troupe/engine/cuda/check.hpp"
 #include "troupe/engine/cuda/nccl_calls.hpp"
 #include "troupe/engine/cuda/nccl_group.hpp"
 #include "troupe/engine/cuda/stream.hpp"
-#include "troupe/schedules/error.hpp"
 
 namespace troupe {
 namespace {

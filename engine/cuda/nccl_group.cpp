@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
+#include "troupe/base/error.hpp"
 #include "troupe/engine/cuda/check.hpp"
 #include "troupe/engine/cuda/nccl_communicator.hpp"
-#include "troupe/schedules/error.hpp"
 
 namespace troupe {
 namespace {

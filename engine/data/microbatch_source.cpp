@@ -5,8 +5,8 @@
 
 #include <algorithm>
 
+#include "troupe/base/error.hpp"
 #include "troupe/engine/data/permutation.hpp"
-#include "troupe/schedules/error.hpp"
 
 namespace troupe {
 

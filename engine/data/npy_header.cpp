@@ -8,9 +8,9 @@
 #include <optional>
 #include <string_view>
 
-#include "troupe/schedules/error.hpp"
-#include "troupe/schedules/parse_number.hpp"
-#include "troupe/schedules/printable.hpp"
+#include "troupe/base/error.hpp"
+#include "troupe/base/parse_number.hpp"
+#include "troupe/base/printable.hpp"
 
 namespace troupe {
 

@@ -6,9 +6,9 @@
 #include <cstring>
 #include <optional>
 
+#include "troupe/base/error.hpp"
 #include "troupe/engine/data/mapped_file.hpp"
 #include "troupe/engine/data/npy_header.hpp"
-#include "troupe/schedules/error.hpp"
 
 namespace troupe {
 

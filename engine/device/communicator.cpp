@@ -1,7 +1,7 @@
 #include "troupe/engine/device/communicator.hpp"
 
+#include "troupe/base/error.hpp"
 #include "troupe/engine/device/tensor.hpp"
-#include "troupe/schedules/error.hpp"
 
 namespace troupe {
 namespace {

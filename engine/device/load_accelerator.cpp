@@ -5,7 +5,7 @@
 #include <array>
 #include <cstdlib>
 
-#include "troupe/schedules/error.hpp"
+#include "troupe/base/error.hpp"
 
 namespace troupe {
 namespace {

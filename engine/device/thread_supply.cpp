@@ -6,7 +6,7 @@
 #include <thread>
 #include <vector>
 
-#include "troupe/schedules/error.hpp"
+#include "troupe/base/error.hpp"
 
 namespace troupe {
 

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "troupe/schedules/error.hpp"
-#include "troupe/schedules/printable.hpp"
+#include "troupe/base/error.hpp"
+#include "troupe/base/printable.hpp"
 
 namespace troupe {
 

@@ -4,11 +4,11 @@
 #include <cmath>
 #include <limits>
 
+#include "troupe/base/error.hpp"
 #include "troupe/engine/events/log2_counter.hpp"
 #include "troupe/engine/events/moments.hpp"
 #include "troupe/engine/events/statistics.hpp"
 #include "troupe/engine/events/statistics_kernels.hpp"
-#include "troupe/schedules/error.hpp"
 
 namespace troupe {
 namespace {

@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
+#include "troupe/base/error.hpp"
 #include "troupe/engine/events/globs.hpp"
-#include "troupe/schedules/error.hpp"
 
 namespace troupe {
 

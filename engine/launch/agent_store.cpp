@@ -2,7 +2,7 @@
 
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
-#include "troupe/schedules/error.hpp"
+#include "troupe/base/error.hpp"
 
 namespace troupe {
 

@@ -2,11 +2,11 @@
 
 #include <cstdlib>
 
+#include "troupe/base/error.hpp"
+#include "troupe/base/parse_number.hpp"
+#include "troupe/base/printable.hpp"
 #include "troupe/engine/launch/first_host.hpp"
 #include "troupe/engine/transport/loopback.hpp"
-#include "troupe/schedules/error.hpp"
-#include "troupe/schedules/parse_number.hpp"
-#include "troupe/schedules/printable.hpp"
 
 namespace troupe {
 

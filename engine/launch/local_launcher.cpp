@@ -17,7 +17,7 @@
 #include <random>
 #include <utility>
 
-#include "troupe/schedules/error.hpp"
+#include "troupe/base/error.hpp"
 
 namespace troupe {
 

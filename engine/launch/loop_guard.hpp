@@ -5,8 +5,8 @@
 #include <string>
 #include <utility>
 
+#include "troupe/base/error.hpp"
 #include "troupe/engine/device/thrown.hpp"
-#include "troupe/schedules/error.hpp"
 
 namespace troupe {
 

@@ -9,12 +9,12 @@
 #include <optional>
 #include <set>
 
+#include "troupe/base/error.hpp"
 #include "troupe/engine/device/clock.hpp"
 #include "troupe/engine/launch/clock_difference.hpp"
 #include "troupe/engine/launch/meeting_point.hpp"
 #include "troupe/engine/launch/tensor_lines.hpp"
 #include "troupe/engine/transport/dial.hpp"
-#include "troupe/schedules/error.hpp"
 
 namespace troupe {
 

@@ -12,21 +12,21 @@
 #include <fstream>
 #include <random>
 
+#include "troupe/base/error.hpp"
+#include "troupe/base/fnv_hash.hpp"
 #include "troupe/engine/launch/agent_store.hpp"
 #include "troupe/engine/transport/listener.hpp"
 #include "troupe/engine/transport/loopback.hpp"
-#include "troupe/schedules/error.hpp"
 
 namespace troupe {
 
 namespace {
 
-/// FNV-1a, as socket paths must be short.
+/// A hash, as socket paths must be short.
 std::string short_name(const std::string& text) {
-  std::uint64_t hash = 0xcbf29ce484222325U;
-  for (const auto c : text)
-    hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3U;
-  return fmt::format("{:016x}", hash);
+  fnv_hash hash;
+  hash.add(text);
+  return fmt::format("{:016x}", hash.value());
 }
 
 std::string job_name(const launch_environment& place) {

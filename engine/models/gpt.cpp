@@ -9,10 +9,10 @@
 #include <algorithm>
 #include <cmath>
 
+#include "troupe/base/error.hpp"
 #include "troupe/engine/models/layers.hpp"
 #include "troupe/engine/stage/split.hpp"
 #include "troupe/engine/stage/stage_module.hpp"
-#include "troupe/schedules/error.hpp"
 
 namespace troupe {
 

@@ -7,9 +7,9 @@
 #include <tuple>
 #include <vector>
 
+#include "troupe/base/error.hpp"
 #include "troupe/engine/plan/op_text.hpp"
 #include "troupe/engine/plan/routes.hpp"
-#include "troupe/schedules/error.hpp"
 
 namespace troupe {
 
@@ -65,7 +65,7 @@ class lane_checker {
   void count(const plan_op& what) {
     sharded_ |=
       what.kind == plan_op_kind::gather || what.kind == plan_op_kind::release;
-    if (completes_gradient(what))
+    if (frees_activation(what.kind))
       ++state(what).backwards_left;
   }
 
@@ -76,11 +76,6 @@ class lane_checker {
   stage_state& state(const plan_op& what) {
     return states_[static_cast<std::size_t>(what.copy * plan_.stages()
                                             + what.stage)];
-  }
-
-  static bool completes_gradient(const plan_op& what) {
-    return what.kind == plan_op_kind::backward
-           || what.kind == plan_op_kind::weight_backward;
   }
 
   [[noreturn]] void refuse(const plan_op& what, std::string_view reason) const {
@@ -153,7 +148,7 @@ class lane_checker {
   void check_compute(const plan_op& what) {
     if (sharded_ && !state(what).whole)
       refuse(what, "stands where its stage is sharded; UNSHARD it before");
-    if (completes_gradient(what))
+    if (frees_activation(what.kind))
       --state(what).backwards_left;
     if (what.kind == plan_op_kind::weight_backward)
       return;

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "troupe/schedules/error.hpp"
+#include "troupe/base/error.hpp"
 
 namespace troupe {
 
@@ -25,7 +25,7 @@ void clockwork::run_step(std::vector<double>& free_from) {
   std::fill(end.begin(), end.end(), not_yet);
   next_.assign(plan_.first_op.begin(), plan_.first_op.end() - 1);
   compute_ = free_from;
-  data_ = free_from;
+  collective_ = free_from;
   turn_queue turns{plan_.ranks()};
   while (!turns.empty())
     run_lane(turns.pop(), turns);
@@ -33,7 +33,7 @@ void clockwork::run_step(std::vector<double>& free_from) {
     fail(error_code::deadlock,
          "the plan stalls, so it has no duration; `verify` shows the cycle");
   for (std::size_t rank = 0; rank < free_from.size(); ++rank)
-    free_from[rank] = std::max(compute_[rank], data_[rank]);
+    free_from[rank] = std::max(compute_[rank], collective_[rank]);
 }
 
 void clockwork::run_lane(std::int32_t rank, turn_queue& turns) {
@@ -84,7 +84,8 @@ bool clockwork::attempt(std::uint32_t op, std::size_t rank) {
     return true;
   if (what.overlaps_next && costs_.atomic_pairs)
     return attempt_pair(op, rank);
-  auto& clock = what.stream == stream_kind::data ? data_[rank] : compute_[rank];
+  auto& clock =
+    what.stream == stream_kind::collective ? collective_[rank] : compute_[rank];
   double ready = clock;
   if (!inputs_there(op, ready))
     return false;

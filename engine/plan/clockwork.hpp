@@ -35,7 +35,7 @@ class clockwork {
   const op_costs& costs_;
   std::vector<std::uint32_t> next_;  // by rank
   std::vector<double> compute_;      // by rank: when the stream is free
-  std::vector<double> data_;
+  std::vector<double> collective_;
   std::int32_t blocker_ = none;
 };
 

@@ -2,10 +2,10 @@
 #include <tuple>
 #include <vector>
 
+#include "troupe/base/error.hpp"
 #include "troupe/engine/plan/op_text.hpp"
 #include "troupe/engine/plan/passes.hpp"
 #include "troupe/engine/plan/routes.hpp"
-#include "troupe/schedules/error.hpp"
 #include "troupe/schedules/validate.hpp"
 
 namespace troupe {

@@ -7,27 +7,15 @@
 #include <filesystem>
 #include <system_error>
 
+#include "troupe/base/error.hpp"
+#include "troupe/base/parse_number.hpp"
+#include "troupe/base/printable.hpp"
+#include "troupe/engine/plan/op_traits.hpp"
 #include "troupe/schedules/csv.hpp"
-#include "troupe/schedules/error.hpp"
-#include "troupe/schedules/parse_number.hpp"
-#include "troupe/schedules/printable.hpp"
 
 namespace troupe {
 
 namespace {
-
-struct cost_key {
-  std::string_view text;
-  plan_op_kind kind;
-};
-
-constexpr cost_key keys[]{
-  {"f", plan_op_kind::forward},        {"b", plan_op_kind::backward},
-  {"i", plan_op_kind::input_backward}, {"w", plan_op_kind::weight_backward},
-  {"unshard", plan_op_kind::gather},   {"reshard", plan_op_kind::release},
-  {"reduce", plan_op_kind::reduce},    {"norm", plan_op_kind::gradient_norm},
-  {"update", plan_op_kind::update},    {"message", plan_op_kind::send},
-};
 
 constexpr std::int32_t most_stages = 1 << 16;  // a row of costs each
 // More than ten days in nanoseconds; sums keep a relative precision of 1e-9.
@@ -65,10 +53,9 @@ op_costs::entry parse_entry(std::string_view text) {
   const auto key = text.substr(0, equals);
   const auto dot = key.find('.');
   const auto* found =
-    std::find_if(std::begin(keys), std::end(keys),
-                 [&](const auto& k) { return k.text == key.substr(0, dot); });
+    std::ranges::find(op_actions, key.substr(0, dot), &op_traits::cost_key);
   const auto of_stage = dot != std::string_view::npos;
-  if (found == std::end(keys)
+  if (found == op_actions.end() || found->cost_key.empty()
       || (of_stage && found->kind == plan_op_kind::send))
     refuse(text, "the key is unknown");
   const auto stage =

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "troupe/engine/plan/op_traits.hpp"
 #include "troupe/engine/plan/plan.hpp"
 
 namespace troupe {
@@ -13,11 +14,10 @@ namespace troupe {
 /// How long ops take, in any one unit of time. The most specific figure wins:
 /// for an op, a stage, a kind. Unit of the defaults: one forward.
 struct op_costs {
-  static constexpr std::size_t kinds = 11;
-  using by_kind = std::array<double, kinds>;
+  using by_kind = std::array<double, op_kinds>;
 
   /// By plan_op_kind: F = I = W = 1, B = 2, all others take no time.
-  by_kind of_kind{1, 2, 1, 1};
+  by_kind of_kind = default_costs();
   std::vector<by_kind> of_stage{};  // rows of the first stages
   std::vector<double> of_op{};      // empty, or one figure per op of the plan
   /// From the end of a message's producer until it can be consumed.
@@ -33,6 +33,13 @@ struct op_costs {
     double value = 0;
   };
   std::vector<entry> entries{};
+
+  static constexpr by_kind default_costs() {
+    by_kind costs{};
+    for (const auto& row : op_actions)
+      costs[static_cast<std::size_t>(row.kind)] = row.cost;
+    return costs;
+  }
 
   double of(std::uint32_t op, const plan_op& what) const {
     const auto kind = static_cast<std::size_t>(what.kind);

@@ -8,6 +8,7 @@
 
 #include "troupe/engine/plan/draw.hpp"
 #include "troupe/engine/plan/op_text.hpp"
+#include "troupe/engine/plan/op_traits.hpp"
 
 namespace troupe {
 
@@ -29,22 +30,12 @@ struct box_style {
 box_style style_of(plan_op_kind kind, std::size_t chunk) {
   constexpr int hues[]{212, 158, 28, 280, 340, 48, 190, 100};
   const auto hue = hues[chunk % std::size(hues)];
-  const auto shade = [&](int saturation, int lightness, const char* ink) {
-    return box_style{fmt::format("hsl({},{}%,{}%)", hue, saturation, lightness),
-                     ink};
-  };
-  switch (kind) {
-    case plan_op_kind::forward:
-      return shade(72, 80, "#1c2733");
-    case plan_op_kind::backward:
-      return shade(48, 42, "#fff");
-    case plan_op_kind::input_backward:
-      return shade(52, 56, "#fff");
-    case plan_op_kind::weight_backward:
-      return shade(26, 34, "#fff");
-    default:
-      return {"#8a94a0", "#fff"};
-  }
+  if (!is_compute(kind))
+    return {"#8a94a0", "#fff"};
+  const auto& colour = traits_of(kind).colour;
+  return {
+    fmt::format("hsl({},{}%,{}%)", hue, colour.saturation, colour.lightness),
+    std::string(colour.ink)};
 }
 
 std::string escape(std::string_view text) {
@@ -234,8 +225,8 @@ class svg_drawing {
     for (const auto& [chunk, kind] : entries) {
       const auto label =
         chunks > 1 && is_compute(kind)
-          ? fmt::format("{}, stage {} of the rank", long_name(kind), chunk)
-          : std::string{long_name(kind)};
+          ? fmt::format("{}, stage {} of the rank", traits_of(kind).name, chunk)
+          : std::string{traits_of(kind).name};
       add(
         "<rect x=\"{:.1f}\" y=\"{}\" width=\"14\" height=\"14\" rx=\"2\" "
         "fill=\"{}\"/><text x=\"{:.1f}\" y=\"{}\" fill=\"#1c2733\">{}"

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "troupe/engine/plan/draw.hpp"
+#include "troupe/engine/plan/op_traits.hpp"
 
 namespace troupe {
 
@@ -91,21 +92,6 @@ void place(tiles& row, const timeline_span& span, double scale,
               span.kind};
 }
 
-std::string_view escape_of(plan_op_kind kind) {
-  switch (kind) {
-    case plan_op_kind::forward:
-      return "\x1b[30;46m";
-    case plan_op_kind::backward:
-      return "\x1b[97;44m";
-    case plan_op_kind::input_backward:
-      return "\x1b[97;45m";
-    case plan_op_kind::weight_backward:
-      return "\x1b[30;43m";
-    default:
-      return "\x1b[30;47m";
-  }
-}
-
 std::string_view glyph(const tile& of, const terminal_style& style,
                        std::string& scratch) {
   if (of.symbol == ' ')
@@ -125,7 +111,7 @@ std::string render(const tiles& row, const terminal_style& style) {
   std::string_view current;
   for (const auto& each : row) {
     const auto wanted = style.colour && each.symbol != ' '
-                          ? escape_of(each.kind)
+                          ? traits_of(each.kind).colour.terminal
                           : std::string_view{};
     if (wanted != current) {
       text += wanted.empty() ? "\x1b[0m" : wanted;

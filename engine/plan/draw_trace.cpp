@@ -1,9 +1,11 @@
 #include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <string_view>
 
 #include "troupe/engine/plan/draw.hpp"
 #include "troupe/engine/plan/op_text.hpp"
+#include "troupe/engine/plan/op_traits.hpp"
 
 namespace troupe {
 
@@ -24,7 +26,7 @@ const char* thread_text(stream_kind stream) {
   switch (stream) {
     case stream_kind::compute:
       return "";
-    case stream_kind::data:
+    case stream_kind::collective:
       return ", data";
     case stream_kind::send_forward:
       return ", pipeline: sends activations";
@@ -38,9 +40,9 @@ const char* thread_text(stream_kind stream) {
 }
 
 const char* stream_text(stream_kind stream) {
-  return stream == stream_kind::compute ? "compute"
-         : stream == stream_kind::data  ? "data"
-                                        : "pipeline";
+  return stream == stream_kind::compute      ? "compute"
+         : stream == stream_kind::collective ? "data"
+                                             : "pipeline";
 }
 
 json name_event(const char* what, std::int32_t thread,
@@ -54,7 +56,7 @@ json name_event(const char* what, std::int32_t thread,
 
 /// The arguments of an event: type, step, stream, device and host time.
 template <class Each>
-json row_of(const Each& of, const char* type, stream_kind stream) {
+json row_of(const Each& of, std::string_view type, stream_kind stream) {
   json row{{"type", type},
            {"stage", of.stage},
            {"stream", stream_text(stream)},
@@ -75,7 +77,7 @@ json span_event(const timeline_span& of) {
           {"cat", is_compute(of.kind) ? "compute" : "update"},
           {"ts", of.start * microseconds},
           {"dur", (of.end - of.start) * microseconds},
-          {"args", row_of(of, long_name(of.kind), stream_kind::compute)}};
+          {"args", row_of(of, traits_of(of.kind).name, stream_kind::compute)}};
 }
 
 /// Transfers of a stream may overlap, but a thread's events may not: each is

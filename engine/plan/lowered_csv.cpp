@@ -5,13 +5,14 @@
 
 #include <algorithm>
 
+#include "troupe/base/error.hpp"
 #include "troupe/engine/plan/check_lanes.hpp"
 #include "troupe/engine/plan/compile.hpp"
 #include "troupe/engine/plan/op_text.hpp"
+#include "troupe/engine/plan/op_traits.hpp"
 #include "troupe/engine/plan/passes.hpp"
 #include "troupe/engine/plan/plan_text.hpp"
 #include "troupe/schedules/csv.hpp"
-#include "troupe/schedules/error.hpp"
 #include "troupe/schedules/text_form.hpp"
 
 namespace troupe {
@@ -19,24 +20,6 @@ namespace troupe {
 namespace {
 
 using cell_rows = std::vector<std::vector<cell>>;
-
-struct lowering {
-  cell_kind cell;
-  plan_op_kind kind;
-  stream_kind stream;
-};
-
-constexpr lowering lowerings[]{
-  {cell_kind::send_forward, plan_op_kind::send, stream_kind::send_forward},
-  {cell_kind::receive_forward, plan_op_kind::receive,
-   stream_kind::receive_forward},
-  {cell_kind::send_backward, plan_op_kind::send, stream_kind::send_backward},
-  {cell_kind::receive_backward, plan_op_kind::receive,
-   stream_kind::receive_backward},
-  {cell_kind::unshard, plan_op_kind::gather, stream_kind::data},
-  {cell_kind::reshard, plan_op_kind::release, stream_kind::data},
-  {cell_kind::reduce, plan_op_kind::reduce, stream_kind::data},
-};
 
 plan_op compute_op(const op& what) {
   return {.kind = to_plan_kind(what.kind),
@@ -54,9 +37,7 @@ void append(std::vector<plan_op>& ops, const cell& what) {
       ops.push_back(compute_op(what.second));
     return;
   }
-  const auto* as =
-    std::find_if(std::begin(lowerings), std::end(lowerings),
-                 [&](const lowering& row) { return row.cell == what.kind; });
+  const auto* as = action_at(action_of(what.kind));
   ops.push_back({.kind = as->kind,
                  .stream = as->stream,
                  .stage = what.first.stage,
@@ -92,8 +73,7 @@ plan lower_rows(const cell_rows& rows, std::string_view source) {
 }
 
 bool is_written(const plan_op& what) {
-  return what.kind != plan_op_kind::gradient_norm
-         && what.kind != plan_op_kind::update;
+  return traits_of(what).type != op_class::closing;
 }
 
 // A pair is one cell; ops between its two ops follow it.

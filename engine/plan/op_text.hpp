@@ -12,7 +12,4 @@ namespace troupe {
 std::string to_text(const plan& of, const plan_op& what);
 std::string to_text(const plan& of, std::uint32_t op);
 
-/// "forward", "input backward", ... for people.
-const char* long_name(plan_op_kind kind);
-
 }  // namespace troupe

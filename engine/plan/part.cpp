@@ -4,6 +4,8 @@
 #include <map>
 #include <utility>
 
+#include "troupe/engine/plan/op_traits.hpp"
+
 namespace troupe {
 
 namespace {
@@ -11,8 +13,7 @@ namespace {
 constexpr auto left_out = std::numeric_limits<std::uint32_t>::max();
 
 bool closes(const plan_op& op) {
-  return op.kind == plan_op_kind::gradient_norm
-         || op.kind == plan_op_kind::update;
+  return traits_of(op).type == op_class::closing;
 }
 
 /// Extracts ops from a plan by kind, and what refers to them.

@@ -1,11 +1,12 @@
 #include <string>
 #include <vector>
 
+#include "troupe/base/error.hpp"
+#include "troupe/engine/plan/op_traits.hpp"
 #include "troupe/engine/plan/passes.hpp"
 #include "troupe/engine/plan/routes.hpp"
 #include "troupe/engine/plan/turn_queue.hpp"
 #include "troupe/engine/plan/wait_graph.hpp"
-#include "troupe/schedules/error.hpp"
 #include "troupe/schedules/op_text.hpp"
 #include "troupe/schedules/validate.hpp"
 
@@ -186,8 +187,7 @@ class placer {
   static plan_op whole_stage(plan_op_kind kind, std::int32_t stage,
                              std::int8_t copy) {
     return {.kind = kind,
-            .stream = kind == plan_op_kind::reduce ? stream_kind::data
-                                                   : stream_kind::compute,
+            .stream = traits_of(kind).stream,
             .copy = copy,
             .stage = stage};
   }

@@ -29,7 +29,7 @@ enum class plan_op_kind : std::uint8_t {
 /// The stream on which an op runs. On a CPU all run on the rank's thread.
 enum class stream_kind : std::uint8_t {
   compute,
-  data,          // gather and reduce
+  collective,    // gather, release and reduce
   send_forward,  // one per direction of transfer
   send_backward,
   receive_forward,
@@ -129,6 +129,17 @@ constexpr bool is_compute(plan_op_kind kind) {
 /// Send and receive.
 constexpr bool is_transfer(plan_op_kind kind) {
   return kind == plan_op_kind::send || kind == plan_op_kind::receive;
+}
+
+/// Backwards that need the gradient of the stage's outputs.
+constexpr bool takes_gradient(plan_op_kind kind) {
+  return kind == plan_op_kind::backward || kind == plan_op_kind::input_backward;
+}
+
+/// Backwards that free what F kept, and complete its gradients.
+constexpr bool frees_activation(plan_op_kind kind) {
+  return kind == plan_op_kind::backward
+         || kind == plan_op_kind::weight_backward;
 }
 
 /// The plan's kind for a schedule's op; both enumerate F, B, I, W first.

@@ -4,12 +4,13 @@
 
 #include <algorithm>
 
+#include "troupe/base/error.hpp"
+#include "troupe/base/printable.hpp"
 #include "troupe/engine/plan/check_lanes.hpp"
 #include "troupe/engine/plan/op_text.hpp"
+#include "troupe/engine/plan/op_traits.hpp"
 #include "troupe/engine/plan/passes.hpp"
 #include "troupe/schedules/cell.hpp"
-#include "troupe/schedules/error.hpp"
-#include "troupe/schedules/printable.hpp"
 #include "troupe/schedules/text_form.hpp"
 
 namespace troupe {
@@ -23,28 +24,6 @@ std::string word(const plan& of, const plan_op& what) {
   return to_text(of, what) + (what.overlaps_next ? "+" : "");
 }
 
-struct action {
-  std::string_view text;
-  plan_op_kind kind;
-  stream_kind stream;
-};
-
-constexpr action actions[]{
-  {"SEND_F", plan_op_kind::send, stream_kind::send_forward},
-  {"SEND_B", plan_op_kind::send, stream_kind::send_backward},
-  {"RECV_F", plan_op_kind::receive, stream_kind::receive_forward},
-  {"RECV_B", plan_op_kind::receive, stream_kind::receive_backward},
-  {"UNSHARD", plan_op_kind::gather, stream_kind::data},
-  {"RESHARD", plan_op_kind::release, stream_kind::data},
-  {"REDUCE_GRAD", plan_op_kind::reduce, stream_kind::data},
-  {"NORM", plan_op_kind::gradient_norm, stream_kind::compute},
-  {"UPDATE", plan_op_kind::update, stream_kind::compute},
-  {"F", plan_op_kind::forward, stream_kind::compute},
-  {"B", plan_op_kind::backward, stream_kind::compute},
-  {"I", plan_op_kind::input_backward, stream_kind::compute},
-  {"W", plan_op_kind::weight_backward, stream_kind::compute},
-};
-
 // Stage, microbatch, slice and copy of a word are spelled like a compute op's:
 // "3SEND_F7.1@1" is read as "3F7.1@1".
 plan_op read_word(std::string_view text) {
@@ -55,12 +34,10 @@ plan_op read_word(std::string_view text) {
     std::min(text.find_first_not_of("0123456789"), text.size());
   const auto stage = text.substr(0, digits);
   auto rest = text.substr(digits);
-  const auto* as =
-    std::find_if(std::begin(actions), std::end(actions),
-                 [&](const action& a) { return rest.starts_with(a.text); });
-  if (as == std::end(actions))
+  const auto* as = action_at(rest);
+  if (as == nullptr)
     fail(error_code::malformed_text, "it is no op of a plan");
-  rest.remove_prefix(as->text.size());
+  rest.remove_prefix(as->action.size());
   const auto whole_stage = !is_compute(as->kind) && !is_transfer(as->kind);
   const auto place =
     parse_cell(fmt::format("{}F{}{}", stage, whole_stage ? "0" : "", rest),

@@ -142,8 +142,7 @@ std::vector<std::int32_t> peak_in_flight(const plan& of) {
     for (const auto& what : of.lane(rank)) {
       if (what.kind == plan_op_kind::forward)
         peak = std::max(peak, ++held);
-      if (what.kind == plan_op_kind::backward
-          || what.kind == plan_op_kind::weight_backward)
+      if (frees_activation(what.kind))
         --held;
     }
   }

@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "troupe/base/error.hpp"
 #include "troupe/engine/plan/replay.hpp"
-#include "troupe/schedules/error.hpp"
 
 namespace troupe {
 

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "troupe/schedules/error.hpp"
+#include "troupe/base/error.hpp"
 
 namespace troupe {
 

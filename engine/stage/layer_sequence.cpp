@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <set>
 
+#include "troupe/base/error.hpp"
 #include "troupe/engine/stage/error_context.hpp"
-#include "troupe/schedules/error.hpp"
 
 namespace troupe {
 

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <numbers>
 
-#include "troupe/schedules/error.hpp"
+#include "troupe/base/error.hpp"
 
 namespace troupe {
 

@@ -6,8 +6,8 @@
 #include <ATen/ops/where.h>
 #include <ATen/ops/zeros_like.h>
 
+#include "troupe/base/error.hpp"
 #include "troupe/engine/stage/error_context.hpp"
-#include "troupe/schedules/error.hpp"
 
 namespace troupe {
 

@@ -11,10 +11,10 @@
 #include <cmath>
 #include <utility>
 
+#include "troupe/base/error.hpp"
 #include "troupe/engine/stage/autocast.hpp"
 #include "troupe/engine/stage/gradient_norm.hpp"
 #include "troupe/engine/stage/layer_sequence.hpp"
-#include "troupe/schedules/error.hpp"
 
 namespace troupe {
 

@@ -9,7 +9,7 @@
 
 #include <cmath>
 
-#include "troupe/schedules/error.hpp"
+#include "troupe/base/error.hpp"
 
 namespace troupe {
 

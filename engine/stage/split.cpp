@@ -7,9 +7,9 @@
 #include <limits>
 #include <numeric>
 
+#include "troupe/base/error.hpp"
 #include "troupe/engine/device/clock.hpp"
 #include "troupe/engine/stage/stage_module.hpp"
-#include "troupe/schedules/error.hpp"
 
 namespace troupe {
 

@@ -8,10 +8,10 @@
 #include <boost/asio/posix/stream_descriptor.hpp>
 #include <boost/asio/steady_timer.hpp>
 
+#include "troupe/base/error.hpp"
 #include "troupe/engine/device/thrown.hpp"
 #include "troupe/engine/transport/introduction.hpp"
 #include "troupe/engine/transport/tls_stream.hpp"
-#include "troupe/schedules/error.hpp"
 
 namespace troupe {
 

@@ -9,7 +9,7 @@
 #include <cstring>
 #include <span>
 
-#include "troupe/schedules/error.hpp"
+#include "troupe/base/error.hpp"
 
 namespace troupe {
 

@@ -14,9 +14,9 @@
 #include <memory>
 #include <vector>
 
+#include "troupe/base/atomic_file.hpp"
+#include "troupe/base/error.hpp"
 #include "troupe/engine/transport/keys.hpp"
-#include "troupe/schedules/atomic_file.hpp"
-#include "troupe/schedules/error.hpp"
 
 namespace troupe {
 

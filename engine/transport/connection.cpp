@@ -15,11 +15,11 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "troupe/base/error.hpp"
 #include "troupe/engine/device/thrown.hpp"
 #include "troupe/engine/transport/acknowledgements.hpp"
 #include "troupe/engine/transport/incoming_frames.hpp"
 #include "troupe/engine/transport/outgoing_frames.hpp"
-#include "troupe/schedules/error.hpp"
 
 namespace troupe {
 

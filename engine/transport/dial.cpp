@@ -10,8 +10,8 @@
 #include <boost/asio/steady_timer.hpp>
 #include <cstring>
 
+#include "troupe/base/error.hpp"
 #include "troupe/engine/transport/authenticate.hpp"
-#include "troupe/schedules/error.hpp"
 
 namespace troupe {
 

@@ -14,10 +14,10 @@
 #include <map>
 #include <memory>
 
+#include "troupe/base/error.hpp"
+#include "troupe/base/parse_number.hpp"
+#include "troupe/base/printable.hpp"
 #include "troupe/engine/transport/listener.hpp"
-#include "troupe/schedules/error.hpp"
-#include "troupe/schedules/parse_number.hpp"
-#include "troupe/schedules/printable.hpp"
 
 namespace troupe {
 
@@ -152,17 +152,6 @@ std::vector<socket_address> addresses_of(const endpoint& what) {
     added.size = each->ai_addrlen;
   }
   return all;
-}
-
-bool same_secret(const std::string& a, const std::string& b) {
-  const auto longest = std::max(a.size(), b.size());
-  unsigned difference = a.size() == b.size() ? 0 : 1;
-  for (std::size_t i = 0; i < longest; ++i) {
-    const auto x = static_cast<unsigned char>(i < a.size() ? a[i] : 0);
-    const auto y = static_cast<unsigned char>(i < b.size() ? b[i] : 0);
-    difference |= static_cast<unsigned>(x ^ y);
-  }
-  return difference == 0;
 }
 
 }  // namespace troupe

@@ -48,7 +48,4 @@ struct socket_address {
 /// Returns at least one address. Throws `transport` for an unknown host.
 std::vector<socket_address> addresses_of(const endpoint& what);
 
-/// Compares in time that depends on the lengths only.
-bool same_secret(const std::string& a, const std::string& b);
-
 }  // namespace troupe

@@ -11,7 +11,7 @@
 #include <ctime>
 #include <filesystem>
 
-#include "troupe/schedules/error.hpp"
+#include "troupe/base/error.hpp"
 
 namespace troupe {
 

@@ -16,8 +16,8 @@
 #include <thread>
 #include <utility>
 
+#include "troupe/base/error.hpp"
 #include "troupe/engine/device/memory.hpp"
-#include "troupe/schedules/error.hpp"
 
 namespace troupe {
 

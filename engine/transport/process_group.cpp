@@ -11,8 +11,8 @@
 #include <functional>
 #include <utility>
 
+#include "troupe/base/error.hpp"
 #include "troupe/engine/transport/wire_fields.hpp"
-#include "troupe/schedules/error.hpp"
 
 namespace troupe {
 

@@ -1,14 +1,15 @@
 #include "troupe/engine/transport/secret_file.hpp"
 
 #include <fcntl.h>
+#include <openssl/crypto.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
 
-#include "troupe/schedules/error.hpp"
-#include "troupe/schedules/printable.hpp"
+#include "troupe/base/error.hpp"
+#include "troupe/base/printable.hpp"
 
 namespace troupe {
 
@@ -105,6 +106,11 @@ std::string read_secret(const std::string& path) {
       || token.find('\0') != std::string::npos)
     refuse(path, "holds more than one word; write the token alone");
   return token;
+}
+
+bool same_secret(const std::string& a, const std::string& b) {
+  return a.size() == b.size()
+         && CRYPTO_memcmp(a.data(), b.data(), a.size()) == 0;
 }
 
 }  // namespace troupe

@@ -11,4 +11,7 @@ namespace troupe {
 /// has fewer than 16 characters or too many, or has white space in between.
 std::string read_secret(const std::string& path);
 
+/// Compares in time that depends on the lengths only.
+bool same_secret(const std::string& a, const std::string& b);
+
 }  // namespace troupe

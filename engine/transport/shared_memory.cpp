@@ -14,8 +14,8 @@
 #include <utility>
 #include <vector>
 
+#include "troupe/base/error.hpp"
 #include "troupe/engine/transport/byte_ring.hpp"
-#include "troupe/schedules/error.hpp"
 
 namespace troupe {
 

@@ -12,9 +12,9 @@
 #include <optional>
 #include <utility>
 
+#include "troupe/base/error.hpp"
 #include "troupe/engine/transport/byte_ring.hpp"
 #include "troupe/engine/transport/shared_memory.hpp"
-#include "troupe/schedules/error.hpp"
 
 namespace troupe {
 

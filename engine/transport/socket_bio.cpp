@@ -6,7 +6,7 @@
 #include <cerrno>
 #include <cstdint>
 
-#include "troupe/schedules/error.hpp"
+#include "troupe/base/error.hpp"
 
 namespace troupe {
 

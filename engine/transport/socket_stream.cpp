@@ -7,8 +7,8 @@
 #include <cerrno>
 #include <cstring>
 
+#include "troupe/base/error.hpp"
 #include "troupe/engine/transport/byte_stream.hpp"
-#include "troupe/schedules/error.hpp"
 
 namespace troupe {
 

@@ -7,7 +7,7 @@
 #include <cstring>
 #include <memory>
 
-#include "troupe/schedules/error.hpp"
+#include "troupe/base/error.hpp"
 
 namespace troupe {
 

@@ -14,9 +14,9 @@
 #include <cstring>
 #include <utility>
 
+#include "troupe/base/error.hpp"
 #include "troupe/engine/transport/socket_bio.hpp"
 #include "troupe/engine/transport/tls_problem.hpp"
-#include "troupe/schedules/error.hpp"
 
 namespace troupe {
 

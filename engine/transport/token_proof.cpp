@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "troupe/engine/transport/endpoint.hpp"
+#include "troupe/engine/transport/secret_file.hpp"
 #include "troupe/engine/transport/wire.hpp"
 
 namespace troupe {

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
+#include "troupe/base/error.hpp"
 #include "troupe/engine/transport/loopback.hpp"
 #include "troupe/engine/transport/tls_context.hpp"
-#include "troupe/schedules/error.hpp"
 
 namespace troupe {
 

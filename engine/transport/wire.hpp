@@ -9,7 +9,7 @@
 #include <type_traits>
 #include <vector>
 
-#include "troupe/schedules/error.hpp"
+#include "troupe/base/error.hpp"
 
 namespace troupe {
 

@@ -9,9 +9,9 @@
 #include <thread>
 #include <utility>
 
+#include "troupe/base/parse_number.hpp"
 #include "troupe/monitors/dashboard/page.hpp"
 #include "troupe/monitors/sinks/http_server.hpp"
-#include "troupe/schedules/parse_number.hpp"
 
 namespace troupe {
 

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 
+#include "troupe/engine/plan/op_traits.hpp"
 #include "troupe/monitors/json_number.hpp"
 #include "troupe/monitors/step_times.hpp"
 #include "troupe/monitors/timeline.hpp"
@@ -17,25 +18,6 @@ namespace {
 
 std::int64_t microseconds(double ms) {
   return std::llround(ms * 1e3);
-}
-
-const char* name_of(plan_op_kind kind) {
-  switch (kind) {
-    case plan_op_kind::forward:
-      return "F";
-    case plan_op_kind::backward:
-      return "B";
-    case plan_op_kind::input_backward:
-      return "I";
-    case plan_op_kind::weight_backward:
-      return "W";
-    case plan_op_kind::gradient_norm:
-      return "NORM";
-    case plan_op_kind::update:
-      return "UPDATE";
-    default:
-      return "OTHER";
-  }
 }
 
 const char* name_of(progress_board::state doing) {
@@ -87,8 +69,9 @@ json step_json(const plan& of, const std::vector<ops_event>& ops,
   const auto drawn = measured_timeline(of, ops);
   auto spans = json::array(), waits = json::array();
   for (const auto& each : drawn.spans)
-    spans.push_back({each.rank, name_of(each.kind), each.stage, each.microbatch,
-                     microseconds(each.start), microseconds(each.end)});
+    spans.push_back({each.rank, traits_of(each.kind).action, each.stage,
+                     each.microbatch, microseconds(each.start),
+                     microseconds(each.end)});
   for (const auto& each : drawn.waits)
     waits.push_back({each.rank, static_cast<int>(each.kind),
                      microseconds(each.start), microseconds(each.end)});

@@ -4,7 +4,7 @@
 #include <boost/asio/use_awaitable.hpp>
 #include <utility>
 
-#include "troupe/schedules/error.hpp"
+#include "troupe/base/error.hpp"
 
 namespace troupe {
 

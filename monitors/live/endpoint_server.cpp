@@ -20,11 +20,11 @@
 #include <list>
 #include <thread>
 
+#include "troupe/base/error.hpp"
 #include "troupe/engine/transport/listener.hpp"
 #include "troupe/monitors/live/live_trust.hpp"
 #include "troupe/monitors/live/session.hpp"
 #include "troupe/monitors/live/workers.hpp"
-#include "troupe/schedules/error.hpp"
 
 namespace troupe {
 

@@ -6,8 +6,8 @@
 #include <string_view>
 #include <utility>
 
+#include "troupe/base/error.hpp"
 #include "troupe/monitors/json_number.hpp"
-#include "troupe/schedules/error.hpp"
 
 namespace troupe {
 

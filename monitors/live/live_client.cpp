@@ -2,10 +2,10 @@
 
 #include <limits>
 
+#include "troupe/base/error.hpp"
 #include "troupe/monitors/live/json_fields.hpp"
 #include "troupe/monitors/live/live_trust.hpp"
 #include "troupe/monitors/live/subscription_json.hpp"
-#include "troupe/schedules/error.hpp"
 
 namespace troupe {
 

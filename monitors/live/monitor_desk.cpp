@@ -4,10 +4,10 @@
 
 #include <algorithm>
 
+#include "troupe/base/printable.hpp"
 #include "troupe/monitors/live/json_fields.hpp"
 #include "troupe/monitors/live/subscription_json.hpp"
 #include "troupe/monitors/live/told_monitor.hpp"
-#include "troupe/schedules/printable.hpp"
 
 namespace troupe {
 

@@ -10,10 +10,10 @@
 #include <cmath>
 #include <cstring>
 
+#include "troupe/base/error.hpp"
 #include "troupe/engine/transport/introduction.hpp"
 #include "troupe/engine/transport/tls_stream.hpp"
 #include "troupe/monitors/live/live_trust.hpp"
-#include "troupe/schedules/error.hpp"
 
 namespace troupe {
 

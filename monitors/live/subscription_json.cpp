@@ -5,8 +5,8 @@
 #include <array>
 #include <sstream>
 
+#include "troupe/base/printable.hpp"
 #include "troupe/monitors/live/json_fields.hpp"
-#include "troupe/schedules/printable.hpp"
 
 namespace troupe {
 

@@ -1,14 +1,15 @@
 #include "troupe/monitors/sinks/http_address.hpp"
 
-#include <utility>
+#include <openssl/evp.h>
 
 #include <algorithm>
 #include <boost/asio/ip/address.hpp>
 #include <optional>
 #include <string_view>
+#include <utility>
 
-#include "troupe/schedules/error.hpp"
-#include "troupe/schedules/parse_number.hpp"
+#include "troupe/base/error.hpp"
+#include "troupe/base/parse_number.hpp"
 
 namespace troupe {
 
@@ -37,21 +38,15 @@ std::optional<std::uint16_t> port_of(const std::string& text) {
                                : std::nullopt;
 }
 
-/// Up to the first character that doesn't belong to it.
-std::string from_base64(std::string_view text) {
-  constexpr std::string_view alphabet =
-    "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  std::string bytes;
-  std::uint32_t bits = 0;
-  for (int waiting = 0; const auto c : text) {
-    const auto value = alphabet.find(c);
-    if (value == std::string_view::npos)
-      break;
-    bits = (bits << 6) | static_cast<std::uint32_t>(value);
-    waiting += 6;
-    if (waiting >= 8)
-      bytes += static_cast<char>(bits >> (waiting -= 8));
-  }
+/// Empty where the text is no base64.
+std::string from_base64(const std::string& text) {
+  std::string bytes(text.size(), 0);
+  const auto count =
+    EVP_DecodeBlock(reinterpret_cast<unsigned char*>(bytes.data()),
+                    reinterpret_cast<const unsigned char*>(text.data()),
+                    static_cast<int>(text.size()));
+  const auto padding = text.ends_with("==") ? 2 : text.ends_with('=') ? 1 : 0;
+  bytes.resize(static_cast<std::size_t>(std::max(0, count - padding)));
   return bytes;
 }
 
@@ -84,19 +79,9 @@ std::string password_of(const std::string& authorization) {
   constexpr std::string_view scheme = "Basic ";
   if (!authorization.starts_with(scheme))
     return {};
-  const auto plain =
-    from_base64(std::string_view(authorization).substr(scheme.size()));
+  const auto plain = from_base64(authorization.substr(scheme.size()));
   const auto colon = plain.find(':');
   return colon == std::string::npos ? std::string{} : plain.substr(colon + 1);
-}
-
-bool equals_secret(const std::string& given, const std::string& secret) {
-  if (given.size() != secret.size())
-    return false;
-  volatile unsigned char difference = 0;
-  for (std::size_t i = 0; i < given.size(); ++i)
-    difference = difference | static_cast<unsigned char>(given[i] ^ secret[i]);
-  return difference == 0;
 }
 
 }  // namespace troupe

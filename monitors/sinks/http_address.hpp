@@ -28,7 +28,4 @@ bool is_plain_host(const std::string& host);
 /// there is none.
 std::string password_of(const std::string& authorization);
 
-/// Whether both are the same, in a time that tells nothing but their lengths.
-bool equals_secret(const std::string& given, const std::string& secret);
-
 }  // namespace troupe

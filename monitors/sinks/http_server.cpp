@@ -24,8 +24,9 @@
 #include <deque>
 #include <thread>
 
+#include "troupe/base/error.hpp"
+#include "troupe/engine/transport/secret_file.hpp"
 #include "troupe/monitors/sinks/http_address.hpp"
-#include "troupe/schedules/error.hpp"
 
 namespace troupe {
 
@@ -55,9 +56,9 @@ tcp::acceptor listen(asio::io_context& context, const http_options& options) {
 
 bool knows_token(const http_request& request, const http_options& options) {
   const std::string given = request[http::field::authorization];
-  return equals_secret(given, "Bearer " + options.token)
+  return same_secret(given, "Bearer " + options.token)
          || (options.for_browsers
-             && equals_secret(password_of(given), options.token));
+             && same_secret(password_of(given), options.token));
 }
 
 http_response refusal(const http_request& request,

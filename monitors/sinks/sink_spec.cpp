@@ -11,6 +11,8 @@
 #include <filesystem>
 #include <optional>
 
+#include "troupe/base/atomic_file.hpp"
+#include "troupe/base/error.hpp"
 #include "troupe/engine/events/globs.hpp"
 #include "troupe/engine/transport/secret_file.hpp"
 #include "troupe/monitors/settings.hpp"
@@ -20,8 +22,6 @@
 #include "troupe/monitors/sinks/prometheus_sink.hpp"
 #include "troupe/monitors/sinks/tensorboard_sink.hpp"
 #include "troupe/monitors/sinks/terminal_sink.hpp"
-#include "troupe/schedules/atomic_file.hpp"
-#include "troupe/schedules/error.hpp"
 
 namespace troupe {
 

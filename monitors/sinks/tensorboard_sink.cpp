@@ -8,9 +8,9 @@
 #include <chrono>
 #include <filesystem>
 
+#include "troupe/base/error.hpp"
 #include "troupe/monitors/append_file.hpp"
 #include "troupe/monitors/sinks/tensorboard_event.hpp"
-#include "troupe/schedules/error.hpp"
 
 namespace troupe {
 

@@ -8,10 +8,10 @@
 #include <limits>
 #include <mutex>
 
+#include "troupe/base/error.hpp"
+#include "troupe/base/printable.hpp"
 #include "troupe/engine/events/subscription.hpp"
 #include "troupe/monitors/phase_name.hpp"
-#include "troupe/schedules/error.hpp"
-#include "troupe/schedules/printable.hpp"
 
 namespace troupe {
 

@@ -6,7 +6,7 @@
 
 #include "../random_delays.hpp"
 #include "small_model.hpp"
-#include "troupe/schedules/error.hpp"
+#include "troupe/base/error.hpp"
 
 using namespace troupe;
 using namespace troupe::testing;

@@ -14,8 +14,8 @@
 #include "troupe/actors/loader_core.hpp"
 #include "troupe/actors/progress_board.hpp"
 #include "troupe/actors/reducer_core.hpp"
+#include "troupe/base/error.hpp"
 #include "troupe/engine/plan/compile.hpp"
-#include "troupe/schedules/error.hpp"
 
 using namespace troupe;
 using Catch::Matchers::ContainsSubstring;

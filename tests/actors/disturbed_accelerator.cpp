@@ -8,9 +8,9 @@
 #include <mutex>
 #include <utility>
 
+#include "troupe/base/error.hpp"
 #include "troupe/engine/data/permutation.hpp"
 #include "troupe/engine/device/clock.hpp"
-#include "troupe/schedules/error.hpp"
 
 namespace troupe::testing {
 

@@ -6,11 +6,11 @@
 
 #include "faked_communicator.hpp"
 #include "faked_graph.hpp"
+#include "troupe/base/error.hpp"
 #include "troupe/engine/device/clock.hpp"
 #include "troupe/engine/device/statistics_row.hpp"
 #include "troupe/engine/events/statistics.hpp"
 #include "troupe/engine/stage/gradient_norm.hpp"
-#include "troupe/schedules/error.hpp"
 
 namespace troupe::testing {
 

@@ -7,7 +7,7 @@
 #include <mutex>
 
 #include "race_watch.hpp"
-#include "troupe/schedules/error.hpp"
+#include "troupe/base/error.hpp"
 
 namespace troupe::testing {
 

@@ -8,7 +8,7 @@
 
 #include "faked_tape.hpp"
 #include "race_watch.hpp"
-#include "troupe/schedules/error.hpp"
+#include "troupe/base/error.hpp"
 
 namespace troupe::testing {
 

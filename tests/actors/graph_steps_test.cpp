@@ -12,8 +12,8 @@
 #include "../random_delays.hpp"
 #include "faked_accelerator.hpp"
 #include "graph_run.hpp"
+#include "troupe/base/error.hpp"
 #include "troupe/engine/events/observe.hpp"
-#include "troupe/schedules/error.hpp"
 
 using namespace troupe;
 using namespace troupe::testing;

@@ -14,7 +14,7 @@
 #include "../engine/transport/joined_meshes.hpp"
 #include "small_model.hpp"
 #include "troupe/actors/wire_messages.hpp"
-#include "troupe/schedules/error.hpp"
+#include "troupe/base/error.hpp"
 
 using namespace troupe;
 using namespace troupe::testing;

@@ -9,7 +9,7 @@
 #include "captured_log.hpp"
 #include "small_model.hpp"
 #include "troupe/actors/wire_messages.hpp"
-#include "troupe/schedules/error.hpp"
+#include "troupe/base/error.hpp"
 
 using namespace troupe;
 using namespace troupe::testing;

@@ -11,8 +11,8 @@
 #include "../engine/transport/joined_meshes.hpp"
 #include "captured_log.hpp"
 #include "small_model.hpp"
+#include "troupe/base/error.hpp"
 #include "troupe/engine/stage/stage_module.hpp"
-#include "troupe/schedules/error.hpp"
 
 using namespace troupe;
 using namespace troupe::testing;

@@ -6,8 +6,8 @@
 #include "../engine/transport/joined_meshes.hpp"
 #include "faked_accelerator.hpp"
 #include "small_model.hpp"
+#include "troupe/base/error.hpp"
 #include "troupe/engine/stage/stage_module.hpp"
-#include "troupe/schedules/error.hpp"
 
 using namespace troupe;
 using namespace troupe::testing;

@@ -8,7 +8,7 @@
 #include <thread>
 
 #include "small_model.hpp"
-#include "troupe/schedules/error.hpp"
+#include "troupe/base/error.hpp"
 
 using namespace troupe;
 using namespace troupe::testing;

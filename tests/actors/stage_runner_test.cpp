@@ -8,8 +8,8 @@
 
 #include "pipeline/faked_stage.hpp"
 #include "troupe/actors/recording.hpp"
+#include "troupe/base/error.hpp"
 #include "troupe/engine/plan/part.hpp"
-#include "troupe/schedules/error.hpp"
 
 using namespace troupe;
 using Catch::Matchers::ContainsSubstring;

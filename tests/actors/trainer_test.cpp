@@ -8,9 +8,9 @@
 #include <thread>
 
 #include "small_model.hpp"
+#include "troupe/base/error.hpp"
 #include "troupe/engine/data/token_file.hpp"
 #include "troupe/engine/stage/stage_module.hpp"
-#include "troupe/schedules/error.hpp"
 
 using namespace troupe;
 using namespace troupe::testing;

@@ -7,7 +7,7 @@
 #include <filesystem>
 
 #include "../temporary_folder.hpp"
-#include "troupe/schedules/error.hpp"
+#include "troupe/base/error.hpp"
 
 using namespace troupe;
 using namespace troupe::testing;

@@ -5,7 +5,7 @@
 #include <stdexcept>
 #include <string_view>
 
-#include "troupe/schedules/error.hpp"
+#include "troupe/base/error.hpp"
 
 namespace troupe::testing {
 

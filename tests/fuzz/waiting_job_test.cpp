@@ -13,9 +13,9 @@
 #include "../engine/transport/link_ends.hpp"
 #include "../files.hpp"
 #include "mutate.hpp"
+#include "troupe/base/error.hpp"
 #include "troupe/engine/launch/rendezvous_messages.hpp"
 #include "troupe/engine/transport/listener.hpp"
-#include "troupe/schedules/error.hpp"
 
 using namespace troupe;
 using namespace troupe::testing;

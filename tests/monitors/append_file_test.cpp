@@ -13,7 +13,7 @@
 
 #include "../files.hpp"
 #include "../temporary_folder.hpp"
-#include "troupe/schedules/error.hpp"
+#include "troupe/base/error.hpp"
 
 using namespace troupe;
 using Catch::Matchers::ContainsSubstring;

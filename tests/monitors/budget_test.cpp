@@ -6,9 +6,9 @@
 
 #include "fixture_g.hpp"
 #include "recording_sink.hpp"
+#include "troupe/base/error.hpp"
 #include "troupe/monitors/gap.hpp"
 #include "troupe/monitors/overflow.hpp"
-#include "troupe/schedules/error.hpp"
 
 using namespace troupe;
 using namespace troupe::testing;

@@ -8,9 +8,9 @@
 #include <map>
 
 #include "fixture_g.hpp"
+#include "troupe/base/error.hpp"
 #include "troupe/engine/stage/split.hpp"
 #include "troupe/monitors/metric_table.hpp"
-#include "troupe/schedules/error.hpp"
 
 using namespace troupe;
 using namespace troupe::testing;

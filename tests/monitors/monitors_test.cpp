@@ -8,13 +8,13 @@
 
 #include "../files.hpp"
 #include "../temporary_folder.hpp"
+#include "troupe/base/error.hpp"
 #include "troupe/engine/plan/compile.hpp"
 #include "troupe/monitors/metrics.hpp"
 #include "troupe/monitors/progress.hpp"
 #include "troupe/monitors/step_times.hpp"
 #include "troupe/monitors/timeline.hpp"
 #include "troupe/schedules/builtin.hpp"
-#include "troupe/schedules/error.hpp"
 
 using namespace troupe;
 using Catch::Matchers::ContainsSubstring;

@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "fixture_g.hpp"
+#include "troupe/base/error.hpp"
 #include "troupe/monitors/overflow.hpp"
-#include "troupe/schedules/error.hpp"
 
 namespace troupe::testing {
 

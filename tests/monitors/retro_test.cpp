@@ -10,8 +10,8 @@
 #include "../temporary_folder.hpp"
 #include "fixture_g.hpp"
 #include "recording_sink.hpp"
+#include "troupe/base/error.hpp"
 #include "troupe/engine/checkpoint/safetensors.hpp"
-#include "troupe/schedules/error.hpp"
 
 using namespace troupe;
 using namespace troupe::testing;

@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "recording_sink.hpp"
-#include "troupe/schedules/error.hpp"
+#include "troupe/base/error.hpp"
 
 using namespace troupe;
 using namespace troupe::testing;

@@ -8,9 +8,9 @@
 #include <random>
 
 #include "recording_sink.hpp"
+#include "troupe/base/error.hpp"
 #include "troupe/engine/plan/compile.hpp"
 #include "troupe/schedules/builtin.hpp"
-#include "troupe/schedules/error.hpp"
 
 using namespace troupe;
 using namespace troupe::testing;

@@ -4,8 +4,8 @@
 #include <catch2/generators/catch_generators_range.hpp>
 #include <catch2/matchers/catch_matchers_exception.hpp>
 
+#include "troupe/base/error.hpp"
 #include "troupe/schedules/csv.hpp"
-#include "troupe/schedules/error.hpp"
 #include "troupe/schedules/validate.hpp"
 
 using namespace troupe;

@@ -6,7 +6,7 @@
 #include <troupe_paths.hpp>
 
 #include "../temporary_folder.hpp"
-#include "troupe/schedules/error.hpp"
+#include "troupe/base/error.hpp"
 #include "troupe/schedules/find_schedule.hpp"
 
 using namespace troupe;

@@ -15,8 +15,8 @@
 
 #include "../../files.hpp"
 #include "../../temporary_folder.hpp"
+#include "troupe/base/error.hpp"
 #include "troupe/engine/models/gpt.hpp"
-#include "troupe/schedules/error.hpp"
 
 using namespace troupe;
 using Catch::Matchers::ContainsSubstring;

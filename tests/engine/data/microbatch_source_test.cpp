@@ -12,8 +12,8 @@
 #include <set>
 
 #include "../../temporary_folder.hpp"
+#include "troupe/base/error.hpp"
 #include "troupe/engine/data/permutation.hpp"
-#include "troupe/schedules/error.hpp"
 
 using namespace troupe;
 using Catch::Matchers::ContainsSubstring;

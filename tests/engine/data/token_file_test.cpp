@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "../../temporary_folder.hpp"
-#include "troupe/schedules/error.hpp"
+#include "troupe/base/error.hpp"
 
 using namespace troupe;
 using Catch::Matchers::ContainsSubstring;

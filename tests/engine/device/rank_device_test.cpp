@@ -4,7 +4,7 @@
 
 #include <atomic>
 
-#include "troupe/schedules/error.hpp"
+#include "troupe/base/error.hpp"
 
 using namespace troupe;
 

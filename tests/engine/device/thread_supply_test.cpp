@@ -9,7 +9,7 @@
 #include <cstring>
 #include <fstream>
 
-#include "troupe/schedules/error.hpp"
+#include "troupe/base/error.hpp"
 
 using namespace troupe;
 

@@ -1,7 +1,7 @@
 #include <catch2/catch_test_macros.hpp>
 
+#include "troupe/base/error.hpp"
 #include "troupe/engine/events/interest.hpp"
-#include "troupe/schedules/error.hpp"
 
 using namespace troupe;
 

@@ -24,8 +24,8 @@
 #include <cmath>
 #include <limits>
 
+#include "troupe/base/error.hpp"
 #include "troupe/engine/events/statistics_kernels.hpp"
-#include "troupe/schedules/error.hpp"
 
 using namespace troupe;
 using Catch::Matchers::WithinRel;

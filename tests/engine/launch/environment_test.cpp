@@ -6,8 +6,8 @@
 
 #include <map>
 
+#include "troupe/base/error.hpp"
 #include "troupe/engine/launch/first_host.hpp"
-#include "troupe/schedules/error.hpp"
 
 using namespace troupe;
 using Catch::Matchers::ContainsSubstring;

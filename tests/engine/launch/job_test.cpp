@@ -12,8 +12,8 @@
 
 #include "../../temporary_folder.hpp"
 #include "joined_processes.hpp"
+#include "troupe/base/error.hpp"
 #include "troupe/engine/launch/agent_store.hpp"
-#include "troupe/schedules/error.hpp"
 
 using namespace troupe;
 using namespace troupe::testing;

@@ -9,9 +9,9 @@
 #include <thread>
 #include <vector>
 
+#include "troupe/base/error.hpp"
 #include "troupe/engine/launch/job.hpp"
 #include "troupe/engine/transport/listener.hpp"
-#include "troupe/schedules/error.hpp"
 
 namespace troupe::testing {
 

@@ -50,7 +50,7 @@ TEST_CASE("replicas reduce a stage right after its last backward") {
   CHECK(lane_text(of, 0) == "0F0 0B0 0REDUCE_GRAD 0NORM 0UPDATE");
   CHECK(inputs(of, "0REDUCE_GRAD") == "0B0");
   CHECK(inputs(of, "0NORM") == "0REDUCE_GRAD");
-  CHECK(of.ops[find(of, "0REDUCE_GRAD")].stream == stream_kind::data);
+  CHECK(of.ops[find(of, "0REDUCE_GRAD")].stream == stream_kind::collective);
 }
 
 TEST_CASE("an op depends on what makes its inputs") {

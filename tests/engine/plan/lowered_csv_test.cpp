@@ -3,9 +3,9 @@
 #include <catch2/catch_test_macros.hpp>
 
 #include "support.hpp"
+#include "troupe/base/error.hpp"
 #include "troupe/engine/plan/plan_text.hpp"
 #include "troupe/schedules/csv.hpp"
-#include "troupe/schedules/error.hpp"
 
 using namespace troupe;
 

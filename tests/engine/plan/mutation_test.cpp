@@ -5,11 +5,11 @@
 #include <random>
 
 #include "support.hpp"
+#include "troupe/base/error.hpp"
 #include "troupe/engine/plan/lowered_csv.hpp"
 #include "troupe/engine/plan/plan_text.hpp"
 #include "troupe/engine/plan/simulate.hpp"
 #include "troupe/schedules/csv.hpp"
-#include "troupe/schedules/error.hpp"
 
 using namespace troupe;
 

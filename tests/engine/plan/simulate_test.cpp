@@ -8,10 +8,10 @@
 #include <cmath>
 
 #include "support.hpp"
+#include "troupe/base/error.hpp"
 #include "troupe/engine/plan/op_text.hpp"
 #include "troupe/schedules/builtin.hpp"
 #include "troupe/schedules/csv.hpp"
-#include "troupe/schedules/error.hpp"
 #include "troupe/schedules/validate.hpp"
 
 using namespace troupe;

@@ -4,9 +4,9 @@
 #include <catch2/matchers/catch_matchers_exception.hpp>
 
 #include "support.hpp"
+#include "troupe/base/error.hpp"
 #include "troupe/engine/plan/lowered_csv.hpp"
 #include "troupe/engine/plan/wait_graph.hpp"
-#include "troupe/schedules/error.hpp"
 #include "troupe/schedules/lane_builder.hpp"
 #include "troupe/schedules/text_form.hpp"
 

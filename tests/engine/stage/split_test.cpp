@@ -9,8 +9,8 @@
 #include <numeric>
 #include <random>
 
+#include "troupe/base/error.hpp"
 #include "troupe/engine/models/gpt.hpp"
-#include "troupe/schedules/error.hpp"
 
 using namespace troupe;
 using Catch::Matchers::ContainsSubstring;

@@ -8,8 +8,8 @@
 
 #include "link_ends.hpp"
 #include "stream_kinds.hpp"
+#include "troupe/base/error.hpp"
 #include "troupe/engine/transport/listener.hpp"
-#include "troupe/schedules/error.hpp"
 
 using namespace troupe;
 using namespace troupe::testing;

@@ -11,8 +11,8 @@
 
 #include "../../files.hpp"
 #include "../../temporary_folder.hpp"
+#include "troupe/base/error.hpp"
 #include "troupe/engine/transport/tls_context.hpp"
-#include "troupe/schedules/error.hpp"
 
 using namespace troupe;
 using namespace troupe::testing;

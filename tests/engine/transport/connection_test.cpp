@@ -12,7 +12,7 @@
 #include <utility>
 
 #include "stream_kinds.hpp"
-#include "troupe/schedules/error.hpp"
+#include "troupe/base/error.hpp"
 
 using namespace troupe;
 using namespace troupe::testing;

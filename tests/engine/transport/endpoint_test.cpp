@@ -12,8 +12,8 @@
 
 #include "../../files.hpp"
 #include "../../temporary_folder.hpp"
+#include "troupe/base/error.hpp"
 #include "troupe/engine/transport/listener.hpp"
-#include "troupe/schedules/error.hpp"
 
 using namespace troupe;
 using namespace troupe::testing;
@@ -41,14 +41,6 @@ TEST_CASE("endpoints are read and written") {
         "tcp:host:-1", "http:x", "/tmp/x"})
     CHECK_THROWS_AS(parse_endpoint(text), error);
   CHECK_THROWS_AS(parse_endpoint("unix:/" + std::string(108, 'x')), error);
-}
-
-TEST_CASE("secrets are equal or not") {
-  CHECK(same_secret("abc", "abc"));
-  CHECK(same_secret("", ""));
-  CHECK_FALSE(same_secret("abc", "abd"));
-  CHECK_FALSE(same_secret("abc", "ab"));
-  CHECK_FALSE(same_secret("", std::string(1, '\0')));
 }
 
 TEST_CASE("a unix socket and its folder are its owner's alone") {

@@ -16,7 +16,7 @@
 #include <cmath>
 
 #include "joined_meshes.hpp"
-#include "troupe/schedules/error.hpp"
+#include "troupe/base/error.hpp"
 
 using namespace troupe;
 using namespace troupe::testing;

@@ -9,7 +9,7 @@
 #include <filesystem>
 
 #include "../../temporary_folder.hpp"
-#include "troupe/schedules/error.hpp"
+#include "troupe/base/error.hpp"
 
 using namespace troupe;
 using namespace troupe::testing;
@@ -63,4 +63,12 @@ TEST_CASE("what is no secret file is refused, and told apart") {
   with_null[16] = '\0';
   refuses(files.secret(with_null), "more than one word");
   refuses(files.secret(std::string(1 << 20, 'x')), "more than 4096 bytes");
+}
+
+TEST_CASE("secrets are equal or not") {
+  CHECK(same_secret("abc", "abc"));
+  CHECK(same_secret("", ""));
+  CHECK_FALSE(same_secret("abc", "abd"));
+  CHECK_FALSE(same_secret("abc", "ab"));
+  CHECK_FALSE(same_secret("", std::string(1, '\0')));
 }

@@ -13,9 +13,9 @@
 #include <random>
 
 #include "stream_kinds.hpp"
+#include "troupe/base/error.hpp"
 #include "troupe/engine/transport/byte_ring.hpp"
 #include "troupe/engine/transport/shared_memory.hpp"
-#include "troupe/schedules/error.hpp"
 
 using namespace troupe;
 using namespace troupe::testing;

@@ -8,7 +8,7 @@
 #include <catch2/matchers/catch_matchers_string.hpp>
 
 #include "stream_kinds.hpp"
-#include "troupe/schedules/error.hpp"
+#include "troupe/base/error.hpp"
 
 using namespace troupe;
 using namespace troupe::testing;

@@ -6,7 +6,7 @@
 
 #include "../fixture_g.hpp"
 #include "../sinks/http_client.hpp"
-#include "troupe/schedules/error.hpp"
+#include "troupe/base/error.hpp"
 
 using namespace troupe;
 using namespace troupe::testing;

@@ -6,9 +6,9 @@
 #include <thread>
 
 #include "../../temporary_folder.hpp"
+#include "troupe/base/error.hpp"
 #include "troupe/monitors/live/endpoint_server.hpp"
 #include "troupe/monitors/live/live_client.hpp"
-#include "troupe/schedules/error.hpp"
 
 namespace troupe::testing {
 

@@ -6,7 +6,7 @@
 
 #include <random>
 
-#include "troupe/schedules/error.hpp"
+#include "troupe/base/error.hpp"
 
 using namespace troupe;
 using Catch::Matchers::ContainsSubstring;

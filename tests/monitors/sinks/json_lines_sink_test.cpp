@@ -9,7 +9,7 @@
 
 #include "../../temporary_folder.hpp"
 #include "records.hpp"
-#include "troupe/schedules/error.hpp"
+#include "troupe/base/error.hpp"
 
 using namespace troupe;
 using namespace troupe::testing;

@@ -12,7 +12,7 @@
 #include "../../run_program.hpp"
 #include "http_client.hpp"
 #include "records.hpp"
-#include "troupe/schedules/error.hpp"
+#include "troupe/base/error.hpp"
 #include "troupe_paths.hpp"
 
 using namespace troupe;

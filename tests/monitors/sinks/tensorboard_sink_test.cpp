@@ -11,8 +11,8 @@
 #include "../../temporary_folder.hpp"
 #include "event_file_reader.hpp"
 #include "records.hpp"
+#include "troupe/base/error.hpp"
 #include "troupe/monitors/sinks/tensorboard_event.hpp"
-#include "troupe/schedules/error.hpp"
 #include "troupe_paths.hpp"
 
 using namespace troupe;

@@ -7,8 +7,8 @@
 #include <catch2/matchers/catch_matchers_string.hpp>
 
 #include "gpu.hpp"
+#include "troupe/base/error.hpp"
 #include "troupe/engine/device/communicator_watch.hpp"
-#include "troupe/schedules/error.hpp"
 
 using namespace troupe;
 using Catch::Matchers::ContainsSubstring;

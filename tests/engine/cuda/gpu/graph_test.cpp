@@ -5,7 +5,7 @@
 #include <thread>
 
 #include "gpu.hpp"
-#include "troupe/schedules/error.hpp"
+#include "troupe/base/error.hpp"
 
 using namespace troupe;
 

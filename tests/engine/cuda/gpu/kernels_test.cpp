@@ -14,9 +14,9 @@
 #include "../host_statistics.hpp"
 #include "../same_statistics.hpp"
 #include "gpu.hpp"
+#include "troupe/base/error.hpp"
 #include "troupe/engine/device/statistics_row.hpp"
 #include "troupe/engine/events/device_statistics.hpp"
-#include "troupe/schedules/error.hpp"
 
 using namespace troupe;
 using Catch::Matchers::WithinRel;

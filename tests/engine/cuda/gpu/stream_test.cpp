@@ -7,7 +7,7 @@
 #include <chrono>
 
 #include "gpu.hpp"
-#include "troupe/schedules/error.hpp"
+#include "troupe/base/error.hpp"
 
 using namespace troupe;
 

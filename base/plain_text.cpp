@@ -1,4 +1,4 @@
-#include "troupe/schedules/plain_text.hpp"
+#include "troupe/base/plain_text.hpp"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "troupe/schedules/atomic_file.hpp"
+#include "troupe/base/atomic_file.hpp"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -10,8 +10,8 @@
 #include <random>
 #include <utility>
 
-#include "troupe/schedules/error.hpp"
-#include "troupe/schedules/patient_write.hpp"
+#include "troupe/base/error.hpp"
+#include "troupe/base/patient_write.hpp"
 
 namespace troupe {
 

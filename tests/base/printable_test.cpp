@@ -1,4 +1,4 @@
-#include "troupe/schedules/printable.hpp"
+#include "troupe/base/printable.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 

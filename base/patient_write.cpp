@@ -1,4 +1,4 @@
-#include "troupe/schedules/patient_write.hpp"
+#include "troupe/base/patient_write.hpp"
 
 #include <fcntl.h>
 #include <poll.h>

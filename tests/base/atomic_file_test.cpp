@@ -1,4 +1,4 @@
-#include "troupe/schedules/atomic_file.hpp"
+#include "troupe/base/atomic_file.hpp"
 
 #include <fcntl.h>
 #include <sys/resource.h>
@@ -16,8 +16,8 @@
 
 #include "../files.hpp"
 #include "../temporary_folder.hpp"
-#include "troupe/schedules/error.hpp"
-#include "troupe/schedules/patient_write.hpp"
+#include "troupe/base/error.hpp"
+#include "troupe/base/patient_write.hpp"
 
 using namespace troupe;
 using namespace troupe::testing;

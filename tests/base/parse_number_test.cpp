@@ -1,4 +1,4 @@
-#include "troupe/schedules/parse_number.hpp"
+#include "troupe/base/parse_number.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 #include <cstdint>

@@ -1,4 +1,4 @@
-#include "troupe/schedules/printable.hpp"
+#include "troupe/base/printable.hpp"
 
 #include <fmt/format.h>
 
