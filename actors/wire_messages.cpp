@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "troupe/engine/events/event_fields.hpp"
 #include "troupe/engine/transport/wire_fields.hpp"
 
 namespace troupe {
@@ -35,38 +36,6 @@ struct wire_enum<at::ScalarType> {
 };
 
 // Found by the archives through the types' own namespace.
-
-template <class Archive>
-static void fields(Archive& with, event_source& v) {
-  with(v.step, v.phase, v.data_rank, v.rank, v.stage, v.microbatch, v.slice,
-       v.epoch);
-}
-
-template <class Archive>
-static void fields(Archive& with, op_record& v) {
-  with(v.op, v.sequence, v.ready, v.begin, v.end, v.left, v.arrived,
-       v.host_begin, v.host_end);
-}
-
-template <class Archive>
-static void fields(Archive& with, message_record& v) {
-  with(v.message, v.bytes, v.sent, v.left, v.arrived, v.taken, v.wait);
-}
-
-template <class Archive>
-static void fields(Archive& with, messages_event& v) {
-  with(v.source, v.messages);
-}
-
-template <class Archive>
-static void fields(Archive& with, memory_event& v) {
-  with(v.source, v.resident_bytes, v.peak_resident_bytes, v.machine_bytes);
-}
-
-template <class Archive>
-static void fields(Archive& with, named_value& v) {
-  with(v.name, v.value, v.count);
-}
 
 template <class Archive>
 static void fields(Archive& with, subscription& v) {
@@ -107,13 +76,6 @@ static void fields(Archive& with, rank_done& v) {
 }
 
 template <class Archive>
-static void fields(Archive& with, step_event& v) {
-  with(v.source, v.losses, v.metrics, v.gradient_norm, v.learning_rate,
-       v.loss_scale, v.updated, v.tokens, v.begin, v.end, v.resident_bytes,
-       v.observed, v.observe_seconds, v.monitor_seconds);
-}
-
-template <class Archive>
 static void fields(Archive& with, run_end& v) {
   with(v.why, v.reason);
 }
@@ -139,54 +101,11 @@ static void fields(Archive& with, interrupt_run& v) {
 }
 
 template <class Archive>
-static void fields(Archive& with, ops_event& v) {
-  with(v.source, v.ops);
-}
-
-template <class Archive>
 static void fields(Archive& with, shared_histogram& v) {
   auto held = v ? std::optional(*v) : std::nullopt;
   with(held);
-  if constexpr (std::is_same_v<Archive, wire_input>)
+  if constexpr (Archive::reads)
     v = held ? shared_histogram(*held) : shared_histogram{};
-}
-
-template <class Archive>
-static void fields(Archive& with, tensor_statistics& v) {
-  with(v.count, v.nans, v.infs, v.zeros, v.fp16_overflows, v.fp16_underflows,
-       v.bf16_overflows, v.bf16_underflows, v.max_abs, v.min_abs, v.mean,
-       v.squares, v.instances, v.instance_mean_sum, v.instance_variance_sum,
-       v.histogram);
-}
-
-/// The handle travels with the frame's tensors.
-template <class Archive>
-static void fields(Archive& with, tensor_record& v) {
-  tensor_owner owner = v.owner ? *v.owner : tensor_owner{};
-  with(v.kind, v.content, owner.name, owner.class_name, v.index, v.inner,
-       v.part, v.call, v.dimensions, v.dtype, v.statistics);
-  if constexpr (std::is_same_v<Archive, wire_input>)
-    v.owner = std::make_shared<const tensor_owner>(std::move(owner));
-}
-
-template <class Archive>
-static void fields(Archive& with, tensors_event& v) {
-  with(v.source, v.backward, v.samples, v.tensors, v.for_exempt);
-}
-
-template <class Archive>
-static void fields(Archive& with, slow_load_event& v) {
-  with(v.source, v.seconds);
-}
-
-template <class Archive>
-static void fields(Archive& with, failure_event& v) {
-  with(v.source, v.op, v.reason);
-}
-
-template <class Archive>
-static void fields(Archive& with, dropped_event& v) {
-  with(v.source, v.count);
 }
 
 template <class Archive>

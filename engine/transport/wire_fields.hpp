@@ -16,11 +16,22 @@ template <class Enum>
 struct wire_enum;
 
 /// Describes both directions of a message in one place: a type that is sent has
-/// a function `fields(archive, value)` that calls `archive(value.a, value.b)`.
+/// a function `fields(archive, value)` that calls `archive(value.a, value.b)`,
+/// or `archive("a", value.a)` for each where other forms need names.
 /// Numbers, flags, enumerations, texts, vectors, optionals, arrays, pairs,
 /// variants, and other such types may be fields.
 class wire_output {
  public:
+  static constexpr bool reads = false;
+  template <class T>
+  void operator()(const char*, const T& value) {
+    put(value);
+  }
+  /// What does not leave the job.
+  template <class T>
+  void within_job(const T& value) {
+    put(value);
+  }
   template <class... Fields>
   void operator()(const Fields&... all) {
     (put(all), ...);
@@ -69,8 +80,17 @@ class wire_output {
 /// Reads what a `wire_output` wrote; throws `transport` as `wire_reader` does.
 class wire_input {
  public:
+  static constexpr bool reads = true;
   explicit wire_input(std::string_view bytes) : from_(bytes) {}
 
+  template <class T>
+  void operator()(const char*, T& value) {
+    get(value);
+  }
+  template <class T>
+  void within_job(T& value) {
+    get(value);
+  }
   template <class... Fields>
   void operator()(Fields&... all) {
     (get(all), ...);

@@ -65,25 +65,34 @@ const json& field_of(const json& object, const char* name) {
   return *at;
 }
 
+const json& as_list(const json& value, const std::string& field) {
+  if (!value.is_array())
+    fail(error_code::malformed_text, "'{}' is no list", field);
+  return value;
+}
+
+std::string as_text(const json& value, const std::string& field) {
+  if (!value.is_string())
+    fail(error_code::malformed_text, "'{}' is no text", field);
+  return value.get<std::string>();
+}
+
+bool as_flag(const json& value, const std::string& field) {
+  if (!value.is_boolean())
+    fail(error_code::malformed_text, "'{}' is neither true nor false", field);
+  return value.get<bool>();
+}
+
 const json& list_of(const json& object, const char* name) {
-  const auto& found = field_of(object, name);
-  if (!found.is_array())
-    fail(error_code::malformed_text, "'{}' is no list", name);
-  return found;
+  return as_list(field_of(object, name), name);
 }
 
 std::string text_of(const json& object, const char* name) {
-  const auto& found = field_of(object, name);
-  if (!found.is_string())
-    fail(error_code::malformed_text, "'{}' is no text", name);
-  return found.get<std::string>();
+  return as_text(field_of(object, name), name);
 }
 
 bool flag_of(const json& object, const char* name) {
-  const auto& found = field_of(object, name);
-  if (!found.is_boolean())
-    fail(error_code::malformed_text, "'{}' is neither true nor false", name);
-  return found.get<bool>();
+  return as_flag(field_of(object, name), name);
 }
 
 double number_of(const json& object, const char* name) {

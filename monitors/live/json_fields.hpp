@@ -22,6 +22,11 @@ std::string json_text(const nlohmann::json& value);
 /// A number as `json_number` writes it.
 double as_number(const nlohmann::json& value, const std::string& field);
 
+std::string as_text(const nlohmann::json& value, const std::string& field);
+bool as_flag(const nlohmann::json& value, const std::string& field);
+const nlohmann::json& as_list(const nlohmann::json& value,
+                              const std::string& field);
+
 const nlohmann::json& field_of(const nlohmann::json& object, const char* name);
 const nlohmann::json& list_of(const nlohmann::json& object, const char* name);
 std::string text_of(const nlohmann::json& object, const char* name);
