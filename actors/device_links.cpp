@@ -2,6 +2,7 @@
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 #include <fmt/format.h>
@@ -225,11 +226,36 @@ tensor_list device_links::receive(const envelope& announced,
   return tensors;
 }
 
-void device_links::complete(const tensor_list& parameters) {
+void device_links::complete(std::int32_t stage, const tensor_list& parameters) {
   const at::NoGradGuard no_grad;
-  for (auto parameter : parameters)
+  auto& on = at({0, stage, stage});
+  std::vector<float> known;
+  for (auto parameter : parameters) {
+    known.push_back(parameter.grad().defined() ? 1.F : 0.F);
     if (!parameter.grad().defined())
       parameter.mutable_grad() = at::zeros_like(parameter);
+  }
+  if (!on.on_device.defined() || known != on.has_gradient) {
+    const auto [data_rank, here] = own_end({0, stage, stage});
+    on.on_device =
+      to_device(at::tensor(known), device_of(data_rank, here).compute());
+    on.has_gradient = std::move(known);
+  }
+  on.known = on.on_device.clone();
+}
+
+void device_links::remove_unknown(std::int32_t stage,
+                                  const tensor_list& parameters) {
+  auto& on = at({0, stage, stage});
+  if (std::ranges::count(on.has_gradient, 0.F) == 0)
+    return;
+  const auto [data_rank, here] = own_end({0, stage, stage});
+  const auto means = to_host(on.known, device_of(data_rank, here).compute());
+  means.ready->wait();
+  const auto* mean = means.tensor.const_data_ptr<float>();
+  for (auto parameter : parameters)
+    if (*mean++ == 0)
+      parameter.mutable_grad().reset();
 }
 
 event_handle device_links::average(std::int32_t stage,
@@ -239,16 +265,21 @@ event_handle device_links::average(std::int32_t stage,
   auto& on = at({0, stage, stage});
   auto& stream = *on.stream;
   const auto scope = stream.enter();
-  for (const auto& parameter : parameters) {
-    const auto& gradient = parameter.grad();
-    take_over(stream, {gradient}, ready);
-    const auto row = gradient.contiguous();
+  tensor_list rows;
+  for (const auto& parameter : parameters)
+    rows.push_back(parameter.grad());
+  rows.push_back(on.known);
+  for (const auto& values : rows) {
+    if (values.numel() == 0)
+      continue;
+    take_over(stream, {values}, ready);
+    const auto row = values.contiguous();
     enqueue(on,
             {transfer_kind::all_reduce, row, row, -1, reduce_kind::mean,
              fmt::format("{}REDUCE_GRAD", stage)},
             stream);
-    if (!row.is_same(gradient))
-      gradient.copy_(row);
+    if (!row.is_same(values))
+      values.copy_(row);
   }
   return stream.record();
 }

@@ -47,13 +47,16 @@ class device_links {
   tensor_list receive(const envelope& announced, const std::string& op,
                       event_handle& ready);
   /// Fills missing gradients with zeros, so that all replicas make the same
-  /// calls. A parameter that no replica used is thereby updated too: its
-  /// momentum and weight decay apply, unlike without replicas.
-  static void complete(const tensor_list& parameters);
-  /// Averages gradients over the replicas of a stage, in place; returns when
-  /// they are there. Null: its replicas live in one process.
+  /// calls, on the current stream.
+  void complete(std::int32_t stage, const tensor_list& parameters);
+  /// Averages completed gradients over the replicas of a stage, in place;
+  /// returns when they are there. Null: its replicas live in one process.
   event_handle average(std::int32_t stage, const tensor_list& parameters,
                        const event_handle& ready);
+  /// Removes the gradients that no replica had: those parameters are not
+  /// updated. Behind the average, on the compute stream; waits for it where one
+  /// was missing here.
+  void remove_unknown(std::int32_t stage, const tensor_list& parameters);
   bool averages(std::int32_t stage) const;
 
   /// Ends all calls in flight, so that nobody waits for a rank that is gone.
@@ -73,6 +76,10 @@ class device_links {
     std::unique_ptr<device_stream> stream;
     communicator_watch watch;
     std::timed_mutex mutex = {};  // a call may take its time on the host
+    /// Of replicas: by parameter 1 if it has a gradient here, else 0; the same
+    /// on the device, where it is copied when it changes; and its mean.
+    std::vector<float> has_gradient = {};
+    at::Tensor on_device = {}, known = {};
   };
 
   void require_one_replica_here() const;

@@ -20,10 +20,6 @@ bool on_device(plan_op_kind kind) {
          || kind == plan_op_kind::update;
 }
 
-bool is_backward(plan_op_kind kind) {
-  return kind == plan_op_kind::backward || kind == plan_op_kind::input_backward;
-}
-
 }  // namespace
 
 stage_runner::stage_runner(stage_setup setup, stage_ports& ports)
@@ -174,7 +170,7 @@ bool stage_runner::ready(const plan_op& op) {
       input_times_ = {.ready = data->second.sent};
     return true;
   }
-  if (is_backward(op.kind))
+  if (takes_gradient(op.kind))
     return op.stage + 1 == step_->plan->stages() || arrived(true);
   if (op.kind == plan_op_kind::gradient_norm && reduces_here()) {
     input_times_.ready = reduced_ ? reduced_->sent : 0;
@@ -289,6 +285,8 @@ void stage_runner::run(const plan_op& op) {
 void stage_runner::tell_norm() {
   if (reduced_)
     device_.wait_for(reduced_->ready);
+  if (reduced_ && setup_.links && setup_.links->averages(setup_.stage))
+    setup_.links->remove_unknown(setup_.stage, setup_.work->parameters());
   setup_.work->show_parameters();
   // Replicas hold the same gradients by now: one of them is enough.
   if (setup_.data_rank == 0)
@@ -332,7 +330,7 @@ void stage_runner::reduce() {
   const auto& parameters = setup_.work->parameters();
   asked_to_reduce_ = setup_.reduces;
   if (setup_.links && setup_.links->averages(setup_.stage)) {
-    device_links::complete(parameters);
+    setup_.links->complete(setup_.stage, parameters);
     reduced_ = {
       step_->serial, now_ns(),
       setup_.links->average(setup_.stage, parameters, device_.mark())};

@@ -81,8 +81,12 @@ TEST_CASE("a gradient that one replica lacks counts as zeros") {
 }
 
 TEST_CASE("a gradient that one process lacks counts as zeros") {
-  for (const auto& [below, on_device] :
-       {std::pair{0, false}, {1, false}, {2, false}, {0, true}, {1, true}}) {
+  for (const auto& [below, on_device] : {std::pair{0, false},
+                                         {1, false},
+                                         {2, false},
+                                         {0, true},
+                                         {1, true},
+                                         {2, true}}) {
     CAPTURE(below, on_device);
     const auto source = signs(below);
     const auto expected = plain_parameters(source);
@@ -102,6 +106,26 @@ TEST_CASE("a gradient that one process lacks counts as zeros") {
          }))
       CHECK(problem == "");
   }
+}
+
+TEST_CASE("stages without parameters have nothing to average") {
+  struct doubling_layer final : stage_module {
+    tensor_list forward(const tensor_list& inputs) override {
+      return {inputs.at(0) * 2};
+    }
+  };
+  auto layers = choosing_model();
+  layers[1].make = [] { return std::make_shared<doubling_layer>(); };
+  joined_meshes meshes(2);
+  for (const auto& problem : in_all(meshes, [&](const auto& job) {
+         auto options = choosing_options();
+         options.job = job;
+         options.split = {{0, 1}, {1, 2}};
+         options.devices = {std::make_shared<faked_accelerator>()};
+         trainer run(layers, options);
+         CHECK(run.step(signs(0)).summary.updated);
+       }))
+    CHECK(problem == "");
 }
 
 TEST_CASE("replicas that begin with different values are refused") {
