@@ -11,6 +11,7 @@
 #include "troupe/engine/checkpoint/safetensors.hpp"
 #include "troupe/engine/device/threads.hpp"
 #include "troupe/engine/plan/compile.hpp"
+#include "troupe/engine/plan/part.hpp"
 #include "troupe/engine/stage/layer_sequence.hpp"
 #include "troupe/engine/stage/module_stage.hpp"
 #include "troupe/engine/stage/on_device.hpp"
@@ -77,13 +78,16 @@ struct trainer::impl {
 
 trainer::impl::impl(const model& layers, trainer_options given)
   : options(std::move(given)), scale(options.loss_scale) {
+  if (options.plan)
+    options.schedule = schedule_of(*options.plan);
   require_legal(options);
   require_legal(layers);
   layout = layout_of(options);
   assign_devices();
   ranges = split_for(layers, options);
   set_intra_op_threads(options.intra_op_threads);
-  training = compile_for(options.schedule, options);
+  training =
+    options.plan ? options.plan : compile_for(options.schedule, options);
   evaluation = compile_for(forward_part(options.schedule), options);
   make_stages(layers);
   start_actors();

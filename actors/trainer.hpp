@@ -18,6 +18,11 @@ namespace troupe {
 
 struct trainer_options {
   troupe::schedule schedule;
+  /// A plan to run as it is, whose compute ops take the place of `schedule`:
+  /// with reductions where there are replicas, and a global norm where
+  /// gradients are clipped or the loss scale is dynamic. Null: the schedule is
+  /// compiled.
+  std::shared_ptr<const troupe::plan> plan{};
   /// The processes of the job, of which this is one; null: this one alone.
   /// All of them make the same trainer and call the same members in the same
   /// order; each holds the stages of its own ranks.

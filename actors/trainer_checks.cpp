@@ -1,5 +1,6 @@
 #include "troupe/actors/trainer_checks.hpp"
 
+#include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
@@ -8,6 +9,7 @@
 #include "troupe/base/error.hpp"
 #include "troupe/base/printable.hpp"
 #include "troupe/engine/events/globs.hpp"
+#include "troupe/engine/plan/verify.hpp"
 #include "troupe/engine/stage/layer_sequence.hpp"
 #include "troupe/engine/stage/split.hpp"
 #include "troupe/schedules/op_text.hpp"
@@ -33,6 +35,12 @@ void require_runnable(const schedule& order) {
     fail(error_code::invalid_argument,
          "schedule {} has no backwards, so that nothing would be trained",
          order.name);
+  for (std::size_t rank = 0; rank < order.lanes.size(); ++rank)
+    if (order.lanes[rank].empty())
+      fail(error_code::invalid_argument,
+           "schedule {} gives rank {} no op; give it a stage, or number the "
+           "ranks without it",
+           order.name, rank);
   for (const auto& lane : order.lanes)
     for (const auto& op : lane)
       if (op.kind == op_kind::input_backward)
@@ -47,6 +55,41 @@ void require_runnable(const schedule& order) {
          "each stage and kind of op (PyTorch's LoopedBFS does not; "
          "breadth_first is the same schedule in ascending order)",
          order.name);
+}
+
+std::int64_t count_of(const plan& of, plan_op_kind kind) {
+  return std::ranges::count(of.ops, kind, &plan_op::kind);
+}
+
+/// Whether a plan that was made elsewhere does what the options ask for.
+void require_matching(const plan& given, const trainer_options& options) {
+  const auto refuse = [&](const std::string& why) {
+    fail(error_code::invalid_argument, "plan {}: {}", given.schedule_name, why);
+  };
+  const auto stages = given.stages();
+  if (count_of(given, plan_op_kind::gather) > 0)
+    refuse("it gathers parameters (UNSHARD), which the trainer does not shard");
+  if (count_of(given, plan_op_kind::update) != stages
+      || count_of(given, plan_op_kind::gradient_norm) != stages)
+    refuse("each stage needs a NORM and an UPDATE, so that it is trained");
+  const auto proof = verify(given, {.kind = transport_kind::credited});
+  if (!proof.progress)
+    throw error(error_code::deadlock,
+                fmt::format("plan {}: {}", given.schedule_name, proof.text()));
+  const auto reduces = count_of(given, plan_op_kind::reduce);
+  if (options.data_parallel > 1 && reduces != stages)
+    refuse(
+      fmt::format("data_parallel is {}, so that each stage needs a "
+                  "REDUCE_GRAD; compile it with as many replicas",
+                  options.data_parallel));
+  if (options.data_parallel == 1 && reduces > 0)
+    refuse("it reduces gradients (REDUCE_GRAD), and data_parallel is 1");
+  const bool needs_norm = options.clip > 0 || options.loss_scale.dynamic;
+  if (needs_norm != given.global_norm)
+    refuse(needs_norm ? "clipping and a dynamic loss scale need the norm of "
+                        "all stages; write `global_norm 1`"
+                      : "its updates wait for the norm of all stages, which "
+                        "nothing here needs; write `global_norm 0`");
 }
 
 /// A recording is of one device, by the process that has it.
@@ -171,6 +214,8 @@ void require_legal(const trainer_options& options) {
   if (options.cuda_graphs)
     require_recordable(options);
   require_runnable(options.schedule);
+  if (options.plan)
+    require_matching(*options.plan, options);
 }
 
 }  // namespace troupe

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 
+#include "troupe/actors/trainer_checks.hpp"
 #include "troupe/base/error.hpp"
 #include "troupe/base/plain_text.hpp"
 #include "troupe/cli/config_file.hpp"
@@ -37,7 +38,7 @@ Example:
   troupe train --text book.txt --ranks 2 --schedule 1f1b --microbatches 8 \
     --steps 200 --timeline step.svg --sample 200
 
-A CSV schedule brings its own ranks, stages and microbatches.
+A CSV schedule or a plan brings its own ranks, stages and microbatches.
 Exit codes: 0 done, or ended early by a monitor as a success; 1 the run failed;
 2 wrong usage; 129 / 130 / 143 stopped by SIGHUP / SIGINT / SIGTERM: after the
 step that runs, and what is asked for is saved.)";
@@ -209,13 +210,22 @@ void require_actors(const train_options& o) {
          "--endpoint out");
 }
 
+/// The flags that --print-config omits, as a schedule's or plan's file decides
+/// them.
+argument_list decided_by_file(const train_options& options) {
+  if (sizes_file(options).empty())
+    return {};
+  auto flags = sizes_in_file();
+  if (!options.plan.empty())
+    flags.emplace_back("schedule");
+  return flags;
+}
+
 void train(const CLI::App& command, const train_options& options) {
   const bool shows = shows_what_all_would();
   if (options.print_config) {
     if (shows)
-      fmt::print("{}", config_text(command, names_file(options.schedule)
-                                              ? sizes_in_file()
-                                              : argument_list{}));
+      fmt::print("{}", config_text(command, decided_by_file(options)));
     return;
   }
   const auto level = spdlog::level::from_str(options.log_level);
@@ -225,14 +235,16 @@ void train(const CLI::App& command, const train_options& options) {
   signal_watch signals;
   auto devices = open_devices(options);
   auto setup = make_setup(options);
-  if (names_file(options.schedule))
-    require_sizes_of_file(command, options.schedule, setup.trainer.schedule);
+  if (const auto file = sizes_file(options); !file.empty())
+    require_sizes_of_file(command, file, setup.trainer.schedule);
   setup.trainer.devices = std::move(devices);
   require_outputs(options);
   require_monitors(options);
   require_dashboard(options);
   require_endpoint(options);
   require_job(options);
+  if (!options.plain)
+    require_legal(setup.trainer);
   if (options.dry_run) {
     require_initial(options, setup);
     return shows ? print_plan_summary(options, setup) : void();

@@ -16,11 +16,11 @@ namespace troupe::cli {
 namespace {
 
 /// Makes monitors of specs, for clients; the run must outlive them.
-decltype(live_powers::make) factory_for(trainer& run,
-                                        const train_setup& setup) {
+decltype(job_operations::make) factory_for(trainer& run,
+                                           const train_setup& setup) {
   return [context = context_of(run, setup, nullptr)](
            const std::string& spec, const sink_pointer& sink,
-           const live_powers::printer& print) {
+           const job_operations::printer& print) {
     auto of_client = context;
     of_client.sink = sink;
     of_client.print = print;
@@ -33,7 +33,8 @@ std::unique_ptr<endpoint_server> serve(trainer& run, const std::string& at,
                                        const train_setup& setup) {
   endpoint_options serving;
   serving.token = read_token(options.endpoint_token_file);
-  serving.powers = powers_of(run, factory_for(run, setup), options.steps);
+  serving.operations =
+    operations_of(run, factory_for(run, setup), options.steps);
   auto server = std::make_unique<endpoint_server>(at, std::move(serving));
   spdlog::info("attach with: troupe top {}{}", server->where(),
                options.endpoint_token_file.empty()

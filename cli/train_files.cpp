@@ -47,6 +47,7 @@ std::vector<used_file> read_by(const train_options& o) {
     all.push_back({"--text", path});
   all.push_back({"--initial", o.initial});
   all.push_back({"--schedule", o.schedule});
+  all.push_back({"--plan", o.plan});
   all.push_back({"--endpoint-token-file", o.endpoint_token_file});
   all.push_back({"--dashboard-token-file", o.dashboard_token_file});
   all.push_back({"--job-token-file", o.job_token_file});

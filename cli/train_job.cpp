@@ -14,6 +14,7 @@
 #include "troupe/base/fnv_hash.hpp"
 #include "troupe/cli/config_file.hpp"
 #include "troupe/cli/live_options.hpp"
+#include "troupe/cli/train_setup.hpp"
 #include "troupe/engine/launch/meeting_point.hpp"
 #include "troupe/engine/transport/endpoint.hpp"
 #include "troupe/engine/transport/tls_context.hpp"
@@ -66,8 +67,8 @@ std::string contents(const std::string& path) {
 /// different content.
 void add_contents(job_description& to, const train_options& options) {
   auto paths = options.text;
-  if (options.schedule.ends_with(".csv"))
-    paths.push_back(options.schedule);
+  if (const auto file = sizes_file(options); !file.empty())
+    paths.push_back(file);
   if (!options.initial.empty())
     paths.push_back(options.initial);
   for (const auto& path : paths)

@@ -101,6 +101,12 @@ void add_pipeline_flags(CLI::App& app, train_options& o) {
     .add_option("--schedule", o.schedule, schedule_names() + ", or a FILE.csv")
     ->group(group);
   app
+    .add_option("--plan", o.plan,
+                "a compiled plan, as troupe plan --format plan writes it: in "
+                "place of --schedule")
+    ->excludes("--schedule")
+    ->group(group);
+  app
     .add_option("--microbatches", o.microbatches,
                 "microbatches m of a step and replica")
     ->check(whole_number(1, 1 << 20))

@@ -32,6 +32,7 @@ struct train_options {
   std::int32_t stages_per_rank = usual_shape.stages_per_rank;
   std::int32_t data_parallel = 1;
   std::string schedule = usual_schedule;
+  std::string plan;  // empty: compiled from the schedule
   std::int32_t microbatches = usual_shape.microbatches;
   std::int32_t breadth = 0;
   std::string split = "even";

@@ -12,6 +12,7 @@
 
 #include "troupe/base/error.hpp"
 #include "troupe/base/parse_number.hpp"
+#include "troupe/base/printable.hpp"
 #include "troupe/engine/checkpoint/safetensors.hpp"
 #include "troupe/engine/data/token_file.hpp"
 #include "troupe/engine/device/memory.hpp"
@@ -102,7 +103,7 @@ void print_plan_summary(const train_options& options,
   compile_options compiling;
   compiling.data_parallel = run.data_parallel;
   compiling.global_norm = run.clip > 0;
-  const auto made = compile(run.schedule, compiling);
+  const auto made = run.plan ? *run.plan : compile(run.schedule, compiling);
   const auto paper = simulate(made);
   const auto counts = parameter_counts(gpt(setup.gpt));
   for (std::int32_t s = 0; s < made.stages(); ++s) {
@@ -116,8 +117,9 @@ void print_plan_summary(const train_options& options,
   fmt::print(
     "schedule {}: {} ranks x {} replicas, {} microbatches of {} x {} "
     "tokens; {} messages a step\n",
-    run.schedule.name, made.ranks(), run.data_parallel, made.microbatches,
-    options.microbatch_size, options.seq, made.messages.size());
+    printable(run.schedule.name), made.ranks(), run.data_parallel,
+    made.microbatches, options.microbatch_size, options.seq,
+    made.messages.size());
   fmt::print(
     "on paper (backward = 2 forwards): bubble {:.1f} %, activations "
     "in flight by rank: {}\n",

@@ -7,7 +7,6 @@
 #include <map>
 #include <sstream>
 
-#include "troupe/base/atomic_file.hpp"
 #include "troupe/base/error.hpp"
 #include "troupe/base/parse_number.hpp"
 #include "troupe/cli/plan/schedule_options.hpp"
@@ -15,6 +14,8 @@
 #include "troupe/cli/train_output.hpp"
 #include "troupe/engine/device/memory.hpp"
 #include "troupe/engine/launch/environment.hpp"
+#include "troupe/engine/plan/part.hpp"
+#include "troupe/engine/plan/plan_text.hpp"
 #include "troupe/engine/stage/split.hpp"
 #include "troupe/schedules/find_schedule.hpp"
 
@@ -140,7 +141,7 @@ void require_enough_layers(const train_options& o) {
   const auto stages = std::int64_t{o.ranks} * o.stages_per_rank;
   const bool even = o.split == "even";
   const auto most = o.layers + (even ? 0 : 2);
-  if (!names_file(o.schedule) && stages > most)
+  if (sizes_file(o).empty() && stages > most)
     fail(error_code::invalid_argument,
          "{} blocks{} can't be cut into {} stages ({} ranks x {} stages a "
          "rank); use at most {} stages or more blocks (--layers)",
@@ -218,19 +219,27 @@ void add_data(train_setup& setup, const train_options& o) {
 
 }  // namespace
 
+std::string sizes_file(const train_options& o) {
+  return !o.plan.empty() ? o.plan : names_file(o.schedule) ? o.schedule : "";
+}
+
 train_setup make_setup(const train_options& o) {
   train_setup setup;
   setup.gpt = {o.d_model, o.layers, o.heads, o.seq, o.vocabulary, o.seed};
   require_enough_layers(o);
-  if (!names_file(o.schedule))
+  if (sizes_file(o).empty())
     require_threads(o, o.ranks);
   require_memory(o, setup.gpt);
   require_known_prompt(o);
   auto& run = setup.trainer;
-  run.schedule = find_schedule(
-    o.schedule, {o.ranks, o.stages_per_rank, o.microbatches, o.breadth});
+  if (!o.plan.empty()) {
+    run.plan = std::make_shared<const plan>(plan_from_file(o.plan));
+    run.schedule = schedule_of(*run.plan);
+  } else
+    run.schedule = find_schedule(
+      o.schedule, {o.ranks, o.stages_per_rank, o.microbatches, o.breadth});
   require_threads(o, run.schedule.ranks());
-  warn_of_breadth(o.schedule, o.breadth);
+  warn_of_breadth(o.plan.empty() ? o.schedule : o.plan, o.breadth);
   warn_of_idle_flags(o);
   run.split = split_for(o, setup.gpt, run.schedule.stages());
   run.data_parallel = o.data_parallel;

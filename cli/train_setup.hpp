@@ -16,6 +16,10 @@ struct train_setup {
   std::int64_t validation_microbatches = 0;
 };
 
+/// The file that decides the sizes of the pipeline, a plan or a schedule; empty
+/// if flags do.
+std::string sizes_file(const train_options& options);
+
 /// Throws `invalid_argument`, `invalid_data`, `io` and schedules' errors.
 train_setup make_setup(const train_options& options);
 

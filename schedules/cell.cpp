@@ -177,7 +177,7 @@ std::string_view other_format(std::string_view text) {
   if (text.starts_with("{") || text.starts_with("["))
     return "it is JSON";
   if (text.starts_with("troupe plan"))
-    return "it is the text of a plan, which verify and simulate read";
+    return "it is a plan, which verify, simulate and train --plan read";
   if (text.starts_with("troupe schedule"))
     return "it is the text of a schedule";
   return {};

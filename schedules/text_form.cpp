@@ -113,6 +113,8 @@ placement read_placement(line_reader& lines) {
     if (ranks.empty() || *std::min_element(ranks.begin(), ranks.end()) < 0
         || ranks.size() != where.rank_by_stage[0].size())
       lines.refuse("each copy has one rank, from 0, for each stage");
+    if (where.copies() > 2)
+      lines.refuse("a stage has two copies at most");
     const auto last = *std::max_element(ranks.begin(), ranks.end());
     if (last >= 1 << 28)
       lines.refuse("a rank's number is too large");

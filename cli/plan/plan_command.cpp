@@ -9,6 +9,7 @@
 #include <memory>
 #include <string>
 
+#include "troupe/base/printable.hpp"
 #include "troupe/cli/plan/schedule_options.hpp"
 #include "troupe/engine/plan/compile.hpp"
 #include "troupe/engine/plan/draw.hpp"
@@ -24,6 +25,7 @@ namespace {
 
 struct plan_options {
   schedule_options source;
+  bool global_norm = false;
   bool lower = false;
   std::string format = "table";
   std::string output;
@@ -69,7 +71,8 @@ std::string table(const plan& of, const plan_options& options) {
   auto text = fmt::format(
     "{}: {}\n"
     "makespan {:.6g} (forward 1, backward 2, messages free), idle {:.1f} %\n",
-    of.schedule_name, sizes_of(of), times.makespan, 100 * times.bubble);
+    printable(of.schedule_name), sizes_of(of), times.makespan,
+    100 * times.bubble);
   text += options.lower
             ? lanes_table(of)
             : draw_terminal(to_timeline(of, times),
@@ -83,13 +86,13 @@ std::string render(const plan_options& options) {
     compile(lanes);  // refuses deadlocks
     return to_csv(lanes);
   }
-  const auto of =
-    compile(lanes, {.data_parallel = options.source.data_parallel});
+  const auto of = compile(lanes, {.data_parallel = options.source.data_parallel,
+                                  .global_norm = options.global_norm});
   if (options.format == "csv")
     return to_lowered_csv(of);
   if (options.format == "json")
     return to_json(of);
-  if (options.format == "text")
+  if (options.format == "plan" || options.format == "text")
     return to_text(of);
   if (options.format == "table")
     return table(of, options);
@@ -103,13 +106,17 @@ void add_plan_command(CLI::App& app) {
   auto* command = app.add_subcommand("plan", "compile a schedule and show it");
   const auto options = std::make_shared<plan_options>();
   options->source.add_to(*command);
+  command->add_flag("--global-norm", options->global_norm,
+                    "updates wait for the norm of all stages, as clipping and "
+                    "a dynamic loss scale need");
   command->add_flag("--lower", options->lower,
                     "with table and csv: the transfers too");
   command
     ->add_option("--format", options->format,
-                 "table, csv, json, svg, trace (Chrome, Perfetto) or text "
-                 "(the project's own, which `verify` and `simulate` read)")
-    ->check(CLI::IsMember({"table", "csv", "json", "svg", "trace", "text"}))
+                 "table, csv, json, svg, trace (Chrome, Perfetto) or plan (a "
+                 "text that `verify`, `simulate` and `train` read)")
+    ->check(
+      CLI::IsMember({"table", "csv", "json", "svg", "trace", "plan", "text"}))
     ->type_name("FORMAT");
   command->add_option("-o,--output", options->output, "file; else the terminal")
     ->type_name("FILE");

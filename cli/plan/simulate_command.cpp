@@ -11,6 +11,7 @@
 #include <string>
 
 #include "troupe/base/error.hpp"
+#include "troupe/base/printable.hpp"
 #include "troupe/cli/plan/schedule_options.hpp"
 #include "troupe/engine/plan/compile.hpp"
 #include "troupe/engine/plan/lowered_csv.hpp"
@@ -62,7 +63,7 @@ std::string to_table(const plan& of, const simulation& times) {
     "{}: {}\n"
     "makespan {:.6g}, period {:.6g}, idle {:.1f} % ({:.1f} % between a "
     "rank's first and last op)\n\n{:>4} {:>8} {:>10}\n",
-    of.schedule_name, sizes_of(of), times.makespan, times.period,
+    printable(of.schedule_name), sizes_of(of), times.makespan, times.period,
     100 * times.bubble, 100 * times.span_bubble, "rank", "idle", "in flight");
   for (std::size_t rank = 0; rank < times.idle.size(); ++rank)
     text += fmt::format("{:>4} {:>6.1f} % {:>10}\n", rank,
@@ -92,9 +93,12 @@ void add_simulate_command(CLI::App& app) {
   const auto options = std::make_shared<simulate_options>();
   command
     ->add_option("file", options->path,
-                 "CSV, compute only or lowered, or the project's own text; "
-                 "instead of --schedule")
-    ->type_name("FILE.csv");
+                 "a plan, or CSV, compute only or lowered; in place of "
+                 "--schedule")
+    ->type_name("FILE");
+  command->add_option("--plan", options->path, "the file, as a flag")
+    ->excludes("file")
+    ->type_name("FILE");
   options->source.add_to(*command);
   command
     ->add_option("--costs", options->costs,

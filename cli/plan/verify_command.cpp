@@ -30,6 +30,9 @@ void run(const verify_options& options) {
   if (options.credits > 0 && options.transport != "credited")
     spdlog::warn("--credits {} has no effect with --transport {}",
                  options.credits, options.transport);
+  if (options.path.empty())
+    throw error(error_code::invalid_argument,
+                "verify needs a file: a plan, or a schedule's CSV");
   auto of = load_plan(options.path);
   for (auto& to : of.channels)
     if (options.credits > 0)
@@ -55,10 +58,11 @@ void add_verify_command(CLI::App& app) {
   const auto options = std::make_shared<verify_options>();
   command
     ->add_option("file", options->path,
-                 "CSV as PyTorch writes it, compute only or lowered; or the "
-                 "project's own text")
-    ->required()
-    ->type_name("FILE.csv");
+                 "a plan, or CSV as PyTorch writes it, compute only or lowered")
+    ->type_name("FILE");
+  command->add_option("--plan", options->path, "the file, as a flag")
+    ->excludes("file")
+    ->type_name("FILE");
   command
     ->add_option("--transport", options->transport,
                  "buffered: sends never wait; credited: for a credit of "

@@ -103,4 +103,23 @@ plan update_of(const plan& whole) {
   return part;
 }
 
+schedule schedule_of(const plan& whole) {
+  schedule part{.name = whole.schedule_name,
+                .microbatches = whole.microbatches,
+                .slices = whole.slices,
+                .placement = whole.placement};
+  for (std::int32_t rank = 0; rank < whole.ranks(); ++rank) {
+    auto& ops = part.lanes.emplace_back();
+    for (const auto& what : whole.lane(rank))
+      if (is_compute(what.kind))
+        ops.push_back({.stage = what.stage,
+                       .microbatch = what.microbatch,
+                       .slice = what.slice,
+                       .copy = what.copy,
+                       .kind = static_cast<op_kind>(what.kind),
+                       .overlaps_next = what.overlaps_next});
+  }
+  return part;
+}
+
 }  // namespace troupe

@@ -4,8 +4,13 @@
 
 namespace troupe {
 
+// Parts of a plan; the ops keep their order within lanes. Linear in the ops.
+
+/// The compute ops.
+schedule schedule_of(const plan& whole);
+
 // The two parts of a training plan, each a plan of its own on the same
-// placement; the ops keep their order within lanes. Linear in the ops.
+// placement.
 
 /// Everything up to the gradients: forwards, backwards, transfers, reductions.
 plan gradients_of(const plan& whole);

@@ -9,8 +9,10 @@
 #include "troupe/engine/plan/check_lanes.hpp"
 #include "troupe/engine/plan/op_text.hpp"
 #include "troupe/engine/plan/op_traits.hpp"
+#include "troupe/engine/plan/part.hpp"
 #include "troupe/engine/plan/passes.hpp"
 #include "troupe/schedules/cell.hpp"
+#include "troupe/schedules/csv.hpp"
 #include "troupe/schedules/text_form.hpp"
 
 namespace troupe {
@@ -37,6 +39,8 @@ plan_op read_word(std::string_view text) {
   const auto* as = action_at(rest);
   if (as == nullptr)
     fail(error_code::malformed_text, "it is no op of a plan");
+  if (overlaps && !is_compute(as->kind))
+    fail(error_code::malformed_text, "only a compute op overlaps another");
   rest.remove_prefix(as->action.size());
   const auto whole_stage = !is_compute(as->kind) && !is_transfer(as->kind);
   const auto place =
@@ -63,32 +67,12 @@ void read_lane(line_reader& lines, plan& into) {
     }
 }
 
-// The compute ops only, for the rules of schedules.
-schedule compute_part(const plan& of) {
-  schedule part{.name = of.schedule_name,
-                .microbatches = of.microbatches,
-                .slices = of.slices,
-                .placement = of.placement};
-  for (std::int32_t rank = 0; rank < of.ranks(); ++rank) {
-    auto& ops = part.lanes.emplace_back();
-    for (const auto& what : of.lane(rank))
-      if (is_compute(what.kind))
-        ops.push_back({.stage = what.stage,
-                       .microbatch = what.microbatch,
-                       .slice = what.slice,
-                       .copy = what.copy,
-                       .kind = static_cast<op_kind>(what.kind),
-                       .overlaps_next = what.overlaps_next});
-  }
-  return part;
-}
-
 void check(plan& of, std::string_view source) {
   if (of.ops.size() < slot_count(of))
     fail(error_code::invalid_schedule,
          "{}: {} ops stand where its sizes ask for at least {}", source,
          of.ops.size(), slot_count(of));
-  const auto part = compute_part(of);
+  const auto part = schedule_of(of);
   const op_locator locate = [&](std::int32_t rank, std::size_t index) {
     return fmt::format("{}, rank {}, op {}", source, rank, index);
   };
@@ -148,6 +132,16 @@ plan plan_from_text(std::string_view text, std::string_view source) {
   if (!lines.done())
     lines.refuse("text after the credits");
   return result;
+}
+
+plan plan_from_file(const std::string& path) {
+  const auto text = read_file(path);
+  if (!is_plan_text(text))
+    fail(error_code::malformed_text,
+         "{}: it is no plan, whose first line is '{}'; --schedule takes a "
+         "schedule's CSV",
+         printable(path), heading);
+  return plan_from_text(text, printable(path));
 }
 
 bool is_plan_text(std::string_view text) {

@@ -25,6 +25,10 @@ std::string to_text(const plan& of);
 /// Throws `error`: malformed_text with line and reason, invalid_schedule.
 plan plan_from_text(std::string_view text, std::string_view source = "text");
 
+/// Reads a file of that form. Throws like `plan_from_text`, `io` too; names the
+/// file.
+plan plan_from_file(const std::string& path);
+
 /// Whether a text begins like a plan that `to_text` wrote.
 bool is_plan_text(std::string_view text);
 

@@ -31,7 +31,7 @@ const refused_text refused[]{
    "x.csv: it is JSON; give a schedule's CSV, as troupe plan --format csv "
    "writes it"},
   {"troupe plan 1\n", error_code::malformed_text,
-   "x.csv: it is the text of a plan, which verify and simulate read; give a "
+   "x.csv: it is a plan, which verify, simulate and train --plan read; give a "
    "schedule's CSV, as troupe plan --format csv writes it"},
   {"00F0,0B0\n", error_code::malformed_text,
    "x.csv, line 1, cell 1 (column 1) '00F0': the stage number 00 has a leading "

@@ -81,3 +81,10 @@ TEST_CASE("the parts of a plan refer to their own ops, and make progress") {
     CHECK(verify(update).progress);
   }
 }
+
+TEST_CASE("a plan's compute ops are the schedule that it was compiled from") {
+  for (const std::string name : {"gpipe", "1f1b", "forward_only"}) {
+    const auto lanes = make_schedule(name, {.ranks = 3, .microbatches = 4});
+    CHECK(schedule_of(compile(lanes, {.data_parallel = 2})) == lanes);
+  }
+}

@@ -178,3 +178,26 @@ TEST_CASE("ops without their other end can't be connected") {
     op.message = none;
   CHECK_THROWS_AS(connect(built), error);
 }
+
+TEST_CASE("only compute ops overlap, and a stage has two copies at most") {
+  const auto refusal = [](const std::string& placements,
+                          const std::string& lane) -> std::string {
+    try {
+      plan_from_text(
+        "troupe plan 1\nname own\nmicrobatches 1\nslices 1\n"
+        "global_norm 0\n"
+        + placements + "rank 0: " + lane + "\ncredits\n");
+    } catch (const error& reason) {
+      return reason.what();
+    }
+    return "none";
+  };
+  CHECK(refusal("placement 0\n", "0F0 0B0 0NORM 0UPDATE") == "none");
+  CHECK(refusal("placement 0\n", "0F0 0B0 0NORM 0UPDATE+")
+        == "text, line 7: '0UPDATE+': only a compute op overlaps another");
+  std::string many;
+  for (int i = 0; i < 128; ++i)
+    many += "placement 0\n";
+  CHECK(refusal(many, "0F0 0B0 0NORM 0UPDATE")
+        == "text, line 8: a stage has two copies at most");
+}
