@@ -16,10 +16,10 @@ struct address_book {
   std::int32_t stages = 0;
   std::int32_t ranks = 0;
   troupe::placement placement;
-  std::vector<caf::actor> stage_actors;   // by data rank, then stage
-  std::vector<caf::actor> device_actors;  // by data rank, then rank
-  std::vector<caf::actor> loaders;        // by data rank
-  std::vector<caf::actor> reducers;       // by stage
+  std::vector<caf::actor> stage_actors;  // by data rank, then stage
+  std::vector<caf::actor> rank_actors;   // by data rank, then rank
+  std::vector<caf::actor> loaders;       // by data rank
+  std::vector<caf::actor> reducers;      // by stage
   caf::actor coordinator;
   caf::actor hub;
   /// To the other processes of the job; null without any. Actors that live
@@ -42,7 +42,7 @@ struct address_book {
   void begin(Self* self, const step_pointer& step) const {
     if (links)
       links->begin(step);
-    for (const auto* group : {&loaders, &device_actors})
+    for (const auto* group : {&loaders, &rank_actors})
       for (const auto& actor : *group)
         if (actor)
           self->send(actor, begin_step{step});
@@ -66,8 +66,8 @@ struct address_book {
     if (device_links)
       device_links->abort();
   }
-  const caf::actor& device(std::int32_t data_rank, std::int32_t rank) const {
-    return device_actors[static_cast<std::size_t>(data_rank * ranks + rank)];
+  const caf::actor& rank(std::int32_t data_rank, std::int32_t rank) const {
+    return rank_actors[static_cast<std::size_t>(data_rank * ranks + rank)];
   }
 };
 using address_book_pointer = std::shared_ptr<address_book>;

@@ -48,7 +48,7 @@ struct envelope {
   std::vector<std::pair<at::ScalarType, std::vector<std::int64_t>>> tensors;
 };
 
-// ---- coordinator -> device, loader; device -> stage
+// ---- coordinator -> rank, loader; rank -> stage
 struct begin_step {
   step_pointer step;
 };
@@ -127,7 +127,7 @@ struct norm_known {
   bool update = true;  // false: overflow
 };
 
-// ---- stage -> device -> coordinator
+// ---- stage -> rank -> coordinator
 struct stage_done {
   std::int64_t serial = 0;
   std::int32_t stage = 0;

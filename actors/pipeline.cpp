@@ -9,9 +9,9 @@
 #include <mutex>
 #include <optional>
 
-#include "troupe/actors/crew.hpp"
 #include "troupe/actors/dispatcher.hpp"
 #include "troupe/actors/event_hub.hpp"
+#include "troupe/actors/local_actors.hpp"
 #include "troupe/actors/stall_watch.hpp"
 #include "troupe/engine/plan/content_hash.hpp"
 
@@ -141,7 +141,7 @@ struct pipeline::impl {
 
   pipeline_options options;
   supervision watch;
-  crew actors;
+  local_actors actors;
   std::map<std::shared_ptr<const plan>, std::uint64_t> plan_hashes;
   std::int64_t serial = 0;
   std::atomic<bool> failed = false;

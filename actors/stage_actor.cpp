@@ -11,7 +11,7 @@ class actor_ports final : public stage_ports {
     : self_(self), book_(std::move(book)), data_rank_(data_rank), rank_(rank) {}
 
   void pass(std::int32_t stage, lane_token token) override {
-    self_->send(stage == none ? book_->device(data_rank_, rank_)
+    self_->send(stage == none ? book_->rank(data_rank_, rank_)
                               : book_->stage(data_rank_, stage),
                 std::move(token));
   }
@@ -39,7 +39,7 @@ class actor_ports final : public stage_ports {
   }
 
   void done(stage_done report) override {
-    self_->send(book_->device(data_rank_, rank_), std::move(report));
+    self_->send(book_->rank(data_rank_, rank_), std::move(report));
   }
 
  private:

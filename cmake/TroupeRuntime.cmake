@@ -33,7 +33,7 @@ if(TROUPE_CUDA)
   include(TroupeCudaPlugin)
 endif()
 troupe_component(stage DIRECTORY engine/stage
-  DEPENDS troupe::device troupe::events PCH modules)
+  DEPENDS troupe::schedules troupe::device troupe::events PCH modules)
 troupe_component(models DIRECTORY engine/models DEPENDS troupe::data PCH modules)
 troupe_component(data DIRECTORY engine/data DEPENDS troupe::stage PCH tensors)
 troupe_component(checkpoint DIRECTORY engine/checkpoint

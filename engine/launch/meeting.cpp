@@ -88,7 +88,7 @@ class meeting {
       loop_, parse_endpoint(point_.where), options_.shown,
       acceptor::events{
         guard_.over<stream_pointer>(
-          [this](stream_pointer s) { take_newcomer(std::move(s)); }),
+          [this](stream_pointer s) { take_connection(std::move(s)); }),
         guard_.over<const std::string&>(
           [this](const std::string& reason) { turned_away_ = reason; })});
     if (point_.tell)
@@ -96,9 +96,9 @@ class meeting {
     loop_.post(guard_.over([this] { welcome_if_all_are_there(); }));
   }
 
-  void take_newcomer(stream_pointer stream) {
+  void take_connection(stream_pointer stream) {
     auto with = connection::make(loop_, std::move(stream));
-    newcomers_.listen(with, [this, with](const rendezvous_message& said) {
+    pending_.listen(with, [this, with](const rendezvous_message& said) {
       if (const auto* request = std::get_if<join_request>(&said))
         admit(*request, with);
       else
@@ -322,7 +322,7 @@ class meeting {
   loop_guard guard_{[this](error_code code, const std::string& reason) {
     fail_all(code, reason);
   }};
-  newcomers newcomers_{loop_, guard_};
+  pending_connections pending_{loop_, guard_};
   tensor_lines lines_;
   std::unique_ptr<acceptor> public_;
 };

@@ -16,7 +16,7 @@ tensor_lines::tensor_lines(io_loop& loop, const job_options& options,
     options_(options),
     guard_(guard),
     then_(std::move(then)),
-    newcomers_(loop, guard),
+    pending_(loop, guard),
     acceptor_(accept_at(parse_endpoint(point.own_lines), options.shown)),
     own_{point.announced.empty() ? to_text(acceptor_->where())
                                  : point.announced} {
@@ -112,7 +112,7 @@ stream_pointer tensor_lines::as_line(stream_pointer stream, link_side side,
 void tensor_lines::take(stream_pointer stream, bool is_unix) {
   auto with = connection::make(
     loop_, as_line(std::move(stream), link_side::server, is_unix));
-  newcomers_.listen(with, [this, with](const rendezvous_message& said) {
+  pending_.listen(with, [this, with](const rendezvous_message& said) {
     if (const auto* hello = std::get_if<line_hello>(&said))
       take(*hello, with);
     else

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "troupe/engine/launch/meeting_point.hpp"
-#include "troupe/engine/launch/newcomers.hpp"
+#include "troupe/engine/launch/pending_connections.hpp"
 #include "troupe/engine/transport/acceptor.hpp"
 #include "troupe/engine/transport/mesh.hpp"
 #include "troupe/engine/transport/token_proof.hpp"
@@ -58,7 +58,7 @@ class tensor_lines {
   const job_options& options_;
   loop_guard guard_;
   added then_;
-  newcomers newcomers_;
+  pending_connections pending_;
   std::uint64_t run_ = 0;
   std::int32_t count_ = 0;
   std::set<std::int32_t> came_in_;

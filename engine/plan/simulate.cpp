@@ -4,7 +4,7 @@
 #include <cmath>
 #include <utility>
 
-#include "troupe/engine/plan/clockwork.hpp"
+#include "troupe/engine/plan/step_clock.hpp"
 
 namespace troupe {
 
@@ -31,7 +31,7 @@ bool returns_to_its_rank(const plan& of,
 double find_period(const plan& of, const op_costs& costs,
                    std::vector<double> ends) {
   constexpr int most_steps = 32;
-  clockwork clocks{of, costs};
+  step_clock clocks{of, costs};
   const auto first = ends[0];
   for (int step = 1;; ++step) {
     const auto before = ends;
@@ -150,7 +150,7 @@ std::vector<std::int32_t> peak_in_flight(const plan& of) {
 }
 
 simulation simulate(const plan& of, const op_costs& costs) {
-  clockwork clocks{of, costs};
+  step_clock clocks{of, costs};
   std::vector<double> ends(static_cast<std::size_t>(of.ranks()), 0);
   clocks.run_step(ends);
   clocks.time_transfers();

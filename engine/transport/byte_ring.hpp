@@ -19,8 +19,8 @@ namespace troupe {
 /// An end with nothing to do sets its flag `sleeps`, checks once more, and only
 /// then sleeps; an end that has moved something checks the other's flag, and
 /// rings if it is set. All four steps are sequentially consistent, so one of
-/// the two sees the other's step: a bell rings only if the other end sleeps,
-/// and no end sleeps while there is work.
+/// the two sees the other's step: a doorbell rings only if the other end
+/// sleeps, and no end sleeps while there is work.
 struct ring_header {
   alignas(128) std::atomic<std::uint64_t> written;
   std::atomic<std::uint32_t> finished;  // nothing more will be written

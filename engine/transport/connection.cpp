@@ -29,9 +29,9 @@ namespace asio = boost::asio;
 using state = stream_progress::state;
 
 /// Waits on duplicates of a stream's handles, as waiting takes ownership.
-class waiting_room {
+class readiness_watch {
  public:
-  explicit waiting_room(asio::io_context& context)
+  explicit readiness_watch(asio::io_context& context)
     : reading_(context), writing_(context) {}
 
   template <class Then>
@@ -71,7 +71,7 @@ class framed_connection final : public connection {
     : loop_(loop),
       stream_(std::move(stream)),
       in_(events_),
-      room_(loop.context()) {}
+      watch_(loop.context()) {}
 
   void start(connection_events events) override {
     if (!loop_.is_own_thread())
@@ -159,7 +159,7 @@ class framed_connection final : public connection {
                || (need == state::needs_read && is_awake(received_ > before)))
         return true;
       else
-        room_.wait(*stream_, need, [self = shared()] { self->read(); });
+        watch_.wait(*stream_, need, [self = shared()] { self->read(); });
     } catch (...) {
       lose(thrown_text());
     }
@@ -215,7 +215,7 @@ class framed_connection final : public connection {
       return;
     write_waits_ = true;
     write_needs_read_ = need == state::needs_read;
-    room_.wait(*stream_, need, [self = shared()] { self->write_on(); });
+    watch_.wait(*stream_, need, [self = shared()] { self->write_on(); });
   }
 
   void write_on() {
@@ -235,8 +235,8 @@ class framed_connection final : public connection {
     try {
       const auto progress = stream_->finish_writing();
       if (progress.what != state::moved)
-        room_.wait(*stream_, progress.what,
-                   [self = shared()] { self->finish(); });
+        watch_.wait(*stream_, progress.what,
+                    [self = shared()] { self->finish(); });
       else if (!std::exchange(started_, true))
         read();  // until the other side ends, too
     } catch (...) {
@@ -256,7 +256,7 @@ class framed_connection final : public connection {
     closed_ = true;
     // Deferred: one of the events may be the caller.
     loop_.post([self = shared()] { self->events_ = {}; });
-    room_.close();
+    watch_.close();
     stream_->close();
     const std::scoped_lock lock(mutex_);
     ending_ = broken_ = true;
@@ -268,7 +268,7 @@ class framed_connection final : public connection {
   stream_pointer stream_;
   connection_events events_;
   incoming_frames in_;
-  waiting_room room_;
+  readiness_watch watch_;
   // Used by the loop's thread only.
   bool started_ = false;
   bool write_waits_ = false, write_needs_read_ = false;

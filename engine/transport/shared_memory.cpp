@@ -21,7 +21,7 @@ namespace troupe {
 
 namespace {
 
-constexpr std::size_t descriptors = 5;  // the memory, then the bells
+constexpr std::size_t descriptors = 5;  // the memory, then the doorbells
 constexpr std::size_t least_bytes = 4096, most_bytes = std::size_t{1} << 30U;
 
 struct announcement {
@@ -43,7 +43,7 @@ void require(bool success) {
     refuse(std::strerror(errno));
 }
 
-int new_bell() {
+int new_doorbell() {
   const auto made = ::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
   require(made >= 0);
   return made;
@@ -137,8 +137,8 @@ void shared_memory::make_and_send(int socket, std::size_t bytes_each) {
   map(memory.get());
   std::array<int, descriptors> sent{memory.get()};
   for (std::size_t i = 0; i < 2; ++i) {
-    data_bells[i] = owned_descriptor(sent[1 + i] = new_bell());
-    room_bells[i] = owned_descriptor(sent[3 + i] = new_bell());
+    data_doorbells[i] = owned_descriptor(sent[1 + i] = new_doorbell());
+    space_doorbells[i] = owned_descriptor(sent[3 + i] = new_doorbell());
   }
   packet out;
   out.what.ring_bytes = ring_bytes;
@@ -171,8 +171,8 @@ bool shared_memory::receive(int socket) {
   ring_bytes = announced;
   map(found[0].get());
   for (std::size_t i = 0; i < 2; ++i) {
-    data_bells[i] = std::move(found[1 + i]);
-    room_bells[i] = std::move(found[3 + i]);
+    data_doorbells[i] = std::move(found[1 + i]);
+    space_doorbells[i] = std::move(found[3 + i]);
   }
   return true;
 }

@@ -31,30 +31,30 @@ void add_to(int waits, int descriptor) {
          std::strerror(errno));
 }
 
-/// An epoll descriptor to wait on: for a bell, and the end of the socket.
+/// An epoll descriptor to wait on: for a doorbell, and the end of the socket.
 class waiting_place {
  public:
   explicit waiting_place(int socket) : waits_(::epoll_create1(EPOLL_CLOEXEC)) {
     add_to(waits_.get(), socket);
   }
-  void add(int bell) {
-    bell_ = bell;
-    add_to(waits_.get(), bell);
+  void add(int doorbell) {
+    doorbell_ = doorbell;
+    add_to(waits_.get(), doorbell);
   }
   int get() const { return waits_.get(); }
-  void ring() const { ring(bell_); }
-  static void ring(int bell) {
-    const std::uint64_t one = 1;  // a full bell rings already
-    [[maybe_unused]] const auto done = ::write(bell, &one, sizeof(one));
+  void ring() const { ring(doorbell_); }
+  static void ring(int doorbell) {
+    const std::uint64_t one = 1;  // a full doorbell rings already
+    [[maybe_unused]] const auto done = ::write(doorbell, &one, sizeof(one));
   }
   void silence() const {
     std::uint64_t count = 0;  // fails if it is silent already
-    [[maybe_unused]] const auto done = ::read(bell_, &count, sizeof(count));
+    [[maybe_unused]] const auto done = ::read(doorbell_, &count, sizeof(count));
   }
 
  private:
   owned_descriptor waits_;
-  int bell_ = -1;
+  int doorbell_ = -1;
 };
 
 class shared_bytes final : public byte_stream {
@@ -64,7 +64,7 @@ class shared_bytes final : public byte_stream {
       socket_(over_->handle_to(state::needs_read).descriptor),
       own_(own),
       for_data_(socket_),
-      for_room_(socket_) {
+      for_space_(socket_) {
     if (own_ == link_side::server) {
       memory_.make_and_send(socket_, ring_bytes);
       use_memory();
@@ -93,12 +93,13 @@ class shared_bytes final : public byte_stream {
     const bool woke = std::exchange(writer_slept_, false);
     if (woke) {
       out_->end_sleep();
-      for_room_.silence();
+      for_space_.silence();
     }
     if (closed_ || finished_ || (woke && is_gone()))
       fail(error_code::transport, "the other side closed the connection");
-    const auto bell = memory_.data_bells[out_index()].get();
-    const auto sent = out_->write(parts, [&] { waiting_place::ring(bell); });
+    const auto doorbell = memory_.data_doorbells[out_index()].get();
+    const auto sent =
+      out_->write(parts, [&] { waiting_place::ring(doorbell); });
     if (sent > 0)
       return {state::moved, sent};
     return {state::needs_write};
@@ -110,8 +111,8 @@ class shared_bytes final : public byte_stream {
     if (!has_memory())
       return {state::needs_read};
     finished_ = true;
-    const auto bell = memory_.data_bells[out_index()].get();
-    out_->finish([&] { waiting_place::ring(bell); });
+    const auto doorbell = memory_.data_doorbells[out_index()].get();
+    out_->finish([&] { waiting_place::ring(doorbell); });
     return {state::moved};
   }
 
@@ -122,7 +123,7 @@ class shared_bytes final : public byte_stream {
 
   /// The caller is about to wait.
   wait_handle handle_to(state need) const override {
-    auto& place = need == state::needs_read ? for_data_ : for_room_;
+    auto& place = need == state::needs_read ? for_data_ : for_space_;
     if (has_rings_ && need == state::needs_read) {
       reader_slept_ = true;
       if (!in_->begin_sleep())
@@ -153,14 +154,15 @@ class shared_bytes final : public byte_stream {
     const auto out = out_index(), in = 1 - out;
     out_.emplace(memory_.ring(out), memory_.ring_bytes);
     in_.emplace(memory_.ring(in), memory_.ring_bytes);
-    for_data_.add(memory_.data_bells[in].get());
-    for_room_.add(memory_.room_bells[out].get());
+    for_data_.add(memory_.data_doorbells[in].get());
+    for_space_.add(memory_.space_doorbells[out].get());
     has_rings_ = true;
   }
 
   stream_progress take(void* into, std::size_t size) {
-    const auto bell = memory_.room_bells[1 - out_index()].get();
-    const auto got = in_->read(into, size, [&] { waiting_place::ring(bell); });
+    const auto doorbell = memory_.space_doorbells[1 - out_index()].get();
+    const auto got =
+      in_->read(into, size, [&] { waiting_place::ring(doorbell); });
     if (got > 0)
       return {state::moved, got};
     return {state::needs_read};
@@ -184,7 +186,7 @@ class shared_bytes final : public byte_stream {
   stream_pointer over_;
   int socket_;
   link_side own_;
-  mutable waiting_place for_data_, for_room_;
+  mutable waiting_place for_data_, for_space_;
   shared_memory memory_;
   std::mutex mutex_;  // guards receiving the memory
   std::atomic<bool> has_rings_ = false;

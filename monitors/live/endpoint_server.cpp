@@ -51,7 +51,7 @@ struct endpoint_server::impl {
            [this](session& who) { left(who); }},
       listening(std::make_unique<listener>(parse_endpoint(at))),
       where(listening->where()),
-      desk(std::move(given.powers)) {
+      attached(std::move(given.operations)) {
     acceptor.assign(stream_protocol(listening->family(), 0),
                     ::dup(listening->handle()));
     asio::co_spawn(io, accept(), asio::detached);
@@ -74,7 +74,7 @@ struct endpoint_server::impl {
   session_host host;
   std::unique_ptr<listener> listening;
   const endpoint where;
-  monitor_desk desk;  // of the thread of `work`
+  attached_monitors attached;  // of the thread of `work`
   asio::io_context io{1};
   asio::executor_work_guard<asio::io_context::executor_type> keep_running{
     io.get_executor()};
@@ -166,7 +166,7 @@ asio::awaitable<json> endpoint_server::impl::answer(session_pointer who,
 /// answer.
 void endpoint_server::impl::serve(const session& who, const json& request,
                                   const std::function<void(json)>& resume) {
-  auto reply = desk.answer(who.id(), who.out(), request);
+  auto reply = attached.answer(who.id(), who.out(), request);
   if (reply.slow)
     end([slow = std::move(reply.slow), resume] { resume(slow()); });
   else
@@ -183,7 +183,7 @@ void endpoint_server::impl::left(session& who) {
   const auto own = who.shared_from_this();
   strangers.remove(own);
   if (clients.remove(own) > 0 && !closing)
-    work.post([this, id = who.id()] { end(desk.client_left(id)); });
+    work.post([this, id = who.id()] { end(attached.client_left(id)); });
   --connections;
 }
 
@@ -207,7 +207,7 @@ void endpoint_server::impl::close() {
   });
   // From here on no request is taken. Those before are answered: a monitor
   // that does not end is left behind by the run, so that these joins end.
-  work.post([&] { end(desk.detach_all()); });
+  work.post([&] { end(attached.detach_all()); });
   work.join();
   ends.join();
   on_thread([&] {

@@ -3,12 +3,12 @@
 #include <memory>
 #include <string>
 
-#include "troupe/monitors/live/monitor_desk.hpp"
+#include "troupe/monitors/live/attached_monitors.hpp"
 
 namespace troupe {
 
 struct endpoint_options {
-  live_powers powers{};
+  job_operations operations{};
   /// The shared secret; required for tcp, of 16 characters or more. Never sent
   /// over the connection.
   std::string token{};

@@ -29,7 +29,7 @@ class live_client {
   explicit live_client(const std::string& endpoint,
                        const std::string& token = {}, double patience = 10);
 
-  /// One of the requests of monitor_desk.hpp. Throws `invalid_argument` or
+  /// One of the requests of attached_monitors.hpp. Throws `invalid_argument` or
   /// `transport` as the job answers, `transport` if it does not within the
   /// patience, `interrupted`.
   nlohmann::json request(const nlohmann::json& what);

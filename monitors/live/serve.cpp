@@ -25,19 +25,19 @@ monitor step_watch(std::shared_ptr<last_step> seen) {
 
 }  // namespace
 
-live_powers powers_of(trainer& run, decltype(live_powers::make) make,
-                      std::int64_t steps) {
+job_operations operations_of(trainer& run, decltype(job_operations::make) make,
+                             std::int64_t steps) {
   const auto plan = run.shared_plan();
   const auto seen = std::make_shared<last_step>(0);
   run.attach(step_watch(seen));
-  live_powers powers;
-  powers.attach = [&run](monitor watcher) {
+  job_operations operations;
+  operations.attach = [&run](monitor watcher) {
     return run.attach(std::move(watcher));
   };
-  powers.detach = [&run](std::int64_t id) { run.detach(id); };
-  powers.make = std::move(make);
-  powers.plan = [plan] { return to_text(*plan); };
-  powers.info = [plan, seen, steps]() -> nlohmann::json {
+  operations.detach = [&run](std::int64_t id) { run.detach(id); };
+  operations.make = std::move(make);
+  operations.plan = [plan] { return to_text(*plan); };
+  operations.info = [plan, seen, steps]() -> nlohmann::json {
     return {{"pid", ::getpid()},
             {"schedule", plan->schedule_name},
             {"ranks", plan->ranks()},
@@ -47,7 +47,7 @@ live_powers powers_of(trainer& run, decltype(live_powers::make) make,
             {"steps", steps},
             {"step", seen->load()}};
   };
-  return powers;
+  return operations;
 }
 
 }  // namespace troupe

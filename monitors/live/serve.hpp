@@ -1,7 +1,7 @@
 #pragma once
 
 #include "troupe/actors/trainer.hpp"
-#include "troupe/monitors/live/monitor_desk.hpp"
+#include "troupe/monitors/live/attached_monitors.hpp"
 
 namespace troupe {
 
@@ -9,7 +9,7 @@ namespace troupe {
 /// gets them: monitors that `make` makes, and `info` with schedule, ranks,
 /// stages, microbatches, messages, steps and the step that was finished last.
 /// Attaches a monitor of its own for that.
-live_powers powers_of(trainer& run, decltype(live_powers::make) make,
-                      std::int64_t steps = 0);
+job_operations operations_of(trainer& run, decltype(job_operations::make) make,
+                             std::int64_t steps = 0);
 
 }  // namespace troupe

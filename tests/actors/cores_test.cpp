@@ -10,9 +10,9 @@
 
 #include "small_model.hpp"
 #include "troupe/actors/coordinator_core.hpp"
-#include "troupe/actors/device_core.hpp"
 #include "troupe/actors/loader_core.hpp"
 #include "troupe/actors/progress_board.hpp"
+#include "troupe/actors/rank_core.hpp"
 #include "troupe/actors/reducer_core.hpp"
 #include "troupe/base/error.hpp"
 #include "troupe/engine/plan/compile.hpp"
@@ -194,7 +194,7 @@ TEST_CASE("a rank ends a step once") {
 }
 
 TEST_CASE("a device is done when its token is back and its stages reported") {
-  device_core core(0, 1);
+  rank_core core(0, 1);
   const auto step = a_step(2, 3);
   CHECK(core.begin(step) == std::vector<std::int32_t>{1});
   const auto [stage, token] = core.first_token();

@@ -17,12 +17,12 @@
 using namespace troupe;
 
 // Within each block's function, so that names of types can be told apart.
-#define TROUPE_GIVEN                       \
-  extern gpt_options sizes;                \
-  extern source_pointer text;              \
-  extern model layers;                     \
-  extern trainer_options options;          \
-  extern trainer run;                      \
-  extern sink_pointer sink;                \
-  extern decltype(live_powers::make) make; \
+#define TROUPE_GIVEN                          \
+  extern gpt_options sizes;                   \
+  extern source_pointer text;                 \
+  extern model layers;                        \
+  extern trainer_options options;             \
+  extern trainer run;                         \
+  extern sink_pointer sink;                   \
+  extern decltype(job_operations::make) make; \
   extern monitor my_monitor;

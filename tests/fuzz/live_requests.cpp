@@ -1,8 +1,8 @@
 // Requests of a live job's clients, answered by a job without stages.
 #include "parse.hpp"
 #include "troupe/engine/events/subscription.hpp"
+#include "troupe/monitors/live/attached_monitors.hpp"
 #include "troupe/monitors/live/json_fields.hpp"
-#include "troupe/monitors/live/monitor_desk.hpp"
 #include "troupe/monitors/live/subscription_json.hpp"
 
 using namespace troupe;
@@ -22,12 +22,12 @@ std::int64_t attach(const monitor& watcher) {
   return 1;
 }
 
-live_powers powers() {
-  live_powers made;
+job_operations operations() {
+  job_operations made;
   made.attach = attach;
   made.detach = [](std::int64_t) {};
   made.make = [](const std::string& spec, const sink_pointer&,
-                 const live_powers::printer&) { return named(spec); };
+                 const job_operations::printer&) { return named(spec); };
   made.info = [] { return nlohmann::json::object(); };
   return made;
 }
@@ -39,18 +39,18 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data,
   return testing::parse(data, size, [](std::string_view text) {
     const auto request = parse_json(text);
     const auto to = std::make_shared<outbox>(1 << 16, [] {});
-    monitor_desk desk(powers());
+    attached_monitors attached(operations());
     const auto run = [](const std::function<void()>& detach) {
       if (detach)
         detach();
     };
     for (int times = 0; times < 2; ++times) {
-      const auto reply = desk.answer(1, to, request);
+      const auto reply = attached.answer(1, to, request);
       json_text(reply.slow ? reply.slow() : reply.answer);
       run(reply.tidy);
     }
-    run(desk.client_left(1));
-    run(desk.detach_all());
+    run(attached.client_left(1));
+    run(attached.detach_all());
     const auto wants = subscription_of(request);
     testing::require(json_of(subscription_of(json_of(wants)))
                      == json_of(wants));

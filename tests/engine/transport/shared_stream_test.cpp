@@ -64,7 +64,7 @@ struct beside_liar {
 
 }  // namespace
 
-TEST_CASE("a bell rings only for who sleeps") {
+TEST_CASE("a doorbell rings only for who sleeps") {
   auto [a, b] = shared_pair();
   CHECK(read(*a, state::needs_read).empty());
   write(*b, "one");

@@ -209,9 +209,9 @@ TEST_CASE("a report too long for any outbox is told of") {
   const temporary_folder folder;
   endpoint_options options;
   options.queue_bytes = 20'000;
-  options.powers = job.powers();
-  options.powers.make = [](const std::string&, const sink_pointer& sink,
-                           const live_powers::printer& print) {
+  options.operations = job.operations();
+  options.operations.make = [](const std::string&, const sink_pointer& sink,
+                               const job_operations::printer& print) {
     monitor made;
     made.see = [=](const event& what) {
       print(std::string(100'000, 'x'));
@@ -253,8 +253,8 @@ struct flooded_job {
   static constexpr int requests = 2000;
 
   explicit flooded_job(endpoint_options options) {
-    options.powers = job.powers();
-    options.powers.plan = [this] {
+    options.operations = job.operations();
+    options.operations.plan = [this] {
       ++answered;
       return std::string(64 << 10, 'p');
     };
@@ -353,8 +353,8 @@ TEST_CASE("a request in flight is answered when the server ends") {
   const temporary_folder folder;
   std::atomic<bool> asked = false, may_answer = false;
   endpoint_options options;
-  options.powers = job.powers();
-  options.powers.info = [&] {
+  options.operations = job.operations();
+  options.operations.info = [&] {
     asked = true;
     while (!may_answer)
       std::this_thread::yield();

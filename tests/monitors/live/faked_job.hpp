@@ -22,12 +22,12 @@ inline bool becomes(const std::function<bool()>& so) {
   return false;
 }
 
-/// The powers of a job that is none: it keeps what is attached, and the test
-/// feeds it events.
+/// The operations of a job that is none: it keeps what is attached, and the
+/// test feeds it events.
 class faked_job {
  public:
-  live_powers powers() {
-    live_powers made;
+  job_operations operations() {
+    job_operations made;
     made.attach = [this](monitor what) { return add(std::move(what)); };
     made.detach = [this](std::int64_t id) { remove(id); };
     made.make = make;
@@ -53,7 +53,7 @@ class faked_job {
 
   /// `echo` tells of each step in all ways that there are.
   static monitor make(const std::string& spec, const sink_pointer& sink,
-                      const live_powers::printer& print) {
+                      const job_operations::printer& print) {
     if (spec != "echo")
       fail(error_code::invalid_argument, "no monitor is called {}", spec);
     monitor made;
@@ -96,10 +96,11 @@ inline event step_number(std::int64_t number) {
 /// A faked job, served at a socket in a folder of its own.
 struct served_job {
   explicit served_job(endpoint_options options = {})
-    : server("unix:" + (folder / "socket"), with_powers(std::move(options))) {}
+    : server("unix:" + (folder / "socket"),
+             with_operations(std::move(options))) {}
 
-  endpoint_options with_powers(endpoint_options options) {
-    options.powers = job.powers();
+  endpoint_options with_operations(endpoint_options options) {
+    options.operations = job.operations();
     return options;
   }
   std::string where() const { return server.where(); }

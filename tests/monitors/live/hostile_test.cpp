@@ -17,7 +17,7 @@ using namespace troupe::testing;
 namespace {
 
 monitor make_any(const std::string& spec, const sink_pointer& sink,
-                 const live_powers::printer& print) {
+                 const job_operations::printer& print) {
   return spec == "stability" ? stability_monitor({}, sink)
                              : faked_job::make(spec, sink, print);
 }
@@ -28,7 +28,7 @@ struct served_run : attacked_run {
 
   static endpoint_options options(trainer& run) {
     endpoint_options made;
-    made.powers = powers_of(run, make_any);
+    made.operations = operations_of(run, make_any);
     return made;
   }
 
@@ -199,13 +199,14 @@ TEST_CASE("stop_training of a monitor attached by spec stops the run") {
   temporary_folder folder;
   attacked_run at;
   endpoint_options options;
-  options.powers = powers_of(at.run, [](const std::string&, const sink_pointer&,
-                                        const live_powers::printer&) {
-    monitor made;
-    made.name = "stopper";
-    made.see = [](const event&) { throw stop_training("a bad tensor"); };
-    return made;
-  });
+  options.operations =
+    operations_of(at.run, [](const std::string&, const sink_pointer&,
+                             const job_operations::printer&) {
+      monitor made;
+      made.name = "stopper";
+      made.see = [](const event&) { throw stop_training("a bad tensor"); };
+      return made;
+    });
   endpoint_server server("unix:" + (folder / "s"), std::move(options));
   live_client client(server.where());
   client.attach("any");

@@ -33,7 +33,7 @@ TEST_CASE("tcp needs a token, and clients need to know it") {
   faked_job job;
   const auto options = [&](const std::string& token) {
     endpoint_options made;
-    made.powers = job.powers();
+    made.operations = job.operations();
     made.token = token;
     return made;
   };
@@ -125,7 +125,7 @@ class eavesdropper {
 TEST_CASE("over tcp neither the token nor anything else travels in the clear") {
   faked_job job;
   endpoint_options options;
-  options.powers = job.powers();
+  options.operations = job.operations();
   options.token = secret;
   const endpoint_server server("tcp:127.0.0.1:0", std::move(options));
   eavesdropper between(server.where());

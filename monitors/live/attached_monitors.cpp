@@ -1,4 +1,4 @@
-#include "troupe/monitors/live/monitor_desk.hpp"
+#include "troupe/monitors/live/attached_monitors.hpp"
 
 #include <spdlog/spdlog.h>
 
@@ -38,7 +38,7 @@ json answer_of(const Make& make) {
   }
 }
 
-void detach_all_of(const live_powers& powers,
+void detach_all_of(const job_operations& operations,
                    const std::vector<leaving_monitor>& all) {
   for (const auto& [id, as, ended] : all) {
     const auto warn = [&](const char* reason) {
@@ -46,7 +46,7 @@ void detach_all_of(const live_powers& powers,
         spdlog::warn("detaching monitor {} of the endpoint: {}", id, reason);
     };
     try {
-      powers.detach(as);
+      operations.detach(as);
     } catch (const std::exception& reason) {
       warn(reason.what());
     } catch (...) {
@@ -57,10 +57,11 @@ void detach_all_of(const live_powers& powers,
 
 }  // namespace
 
-desk_reply monitor_desk::answer(std::int64_t client, const outbox_pointer& to,
-                                const json& request) {
+request_reply attached_monitors::answer(std::int64_t client,
+                                        const outbox_pointer& to,
+                                        const json& request) {
   auto tidy = take_where([](const entry& each) { return each.ended->load(); });
-  desk_reply made;
+  request_reply made;
   made.answer = answer_of([&]() -> json {
     if (text_of(request, "do") != "detach")
       return dispatch(client, to, request);
@@ -71,9 +72,9 @@ desk_reply monitor_desk::answer(std::int64_t client, const outbox_pointer& to,
   return made;
 }
 
-desk_reply monitor_desk::detach(const json& request) {
+request_reply attached_monitors::detach(const json& request) {
   auto detached = take(whole_of<std::int64_t>(field_of(request, "id"), "id"));
-  desk_reply made;
+  request_reply made;
   made.slow = [detached = std::move(detached)] {
     return answer_of([&] {
       detached();
@@ -83,8 +84,8 @@ desk_reply monitor_desk::detach(const json& request) {
   return made;
 }
 
-json monitor_desk::dispatch(std::int64_t client, const outbox_pointer& to,
-                            const json& request) {
+json attached_monitors::dispatch(std::int64_t client, const outbox_pointer& to,
+                                 const json& request) {
   const auto wanted = text_of(request, "do");
   if (wanted == "attach")
     return attach(client, to, request);
@@ -93,7 +94,7 @@ json monitor_desk::dispatch(std::int64_t client, const outbox_pointer& to,
   if (wanted == "list")
     return list(client);
   if (wanted == "info")
-    return powers_->info();
+    return operations_->info();
   if (wanted == "plan")
     return plan();
   fail(error_code::invalid_argument,
@@ -102,8 +103,8 @@ json monitor_desk::dispatch(std::int64_t client, const outbox_pointer& to,
        printable(wanted));
 }
 
-json monitor_desk::attach(std::int64_t client, const outbox_pointer& to,
-                          const json& request) {
+json attached_monitors::attach(std::int64_t client, const outbox_pointer& to,
+                               const json& request) {
   const auto spec = text_of(request, "spec");
   const bool keep = request.contains("keep") && flag_of(request, "keep");
   if (spec.size() > longest_spec)
@@ -112,35 +113,35 @@ json monitor_desk::attach(std::int64_t client, const outbox_pointer& to,
   require_room(client);
   const auto id = ++next_;
   auto made =
-    powers_->make(spec, told_sink(id, to, keep), told_print(id, to, keep));
+    operations_->make(spec, told_sink(id, to, keep), told_print(id, to, keep));
   const auto ended = std::make_shared<std::atomic<bool>>(false);
   const auto attached_as =
-    powers_->attach(told_monitor(id, std::move(made), to, ended));
+    operations_->attach(told_monitor(id, std::move(made), to, ended));
   entries_.emplace(id, entry{client, attached_as, spec, keep, ended});
   return {{"id", id}};
 }
 
-json monitor_desk::watch(std::int64_t client, const outbox_pointer& to,
-                         const json& request) {
+json attached_monitors::watch(std::int64_t client, const outbox_pointer& to,
+                              const json& request) {
   const auto wants = subscription_of(field_of(request, "subscription"));
   require_room(client);
   const auto id = ++next_;
   const auto ended = std::make_shared<std::atomic<bool>>(false);
-  const auto attached_as =
-    powers_->attach(told_monitor(id, event_stream(id, wants, to), to, ended));
+  const auto attached_as = operations_->attach(
+    told_monitor(id, event_stream(id, wants, to), to, ended));
   entries_.emplace(id, entry{client, attached_as, "events", false, ended});
   return {{"id", id}};
 }
 
-json monitor_desk::plan() const {
-  const auto text = powers_->plan ? powers_->plan() : std::string{};
+json attached_monitors::plan() const {
+  const auto text = operations_->plan ? operations_->plan() : std::string{};
   if (text.empty() || text.size() > longest_plan)
     fail(error_code::io, "the plan is {}",
          text.empty() ? "not known here" : "too long for the endpoint");
   return {{"plan", text}};
 }
 
-json monitor_desk::list(std::int64_t client) const {
+json attached_monitors::list(std::int64_t client) const {
   auto all = json::array();
   for (const auto& [id, each] : entries_)
     all.push_back({{"id", id},
@@ -150,7 +151,7 @@ json monitor_desk::list(std::int64_t client) const {
   return {{"monitors", std::move(all)}};
 }
 
-void monitor_desk::require_room(std::int64_t client) const {
+void attached_monitors::require_room(std::int64_t client) const {
   const auto own = std::ranges::count_if(entries_, [&](const auto& item) {
     return item.second.client == client && !item.second.keep;
   });
@@ -160,16 +161,17 @@ void monitor_desk::require_room(std::int64_t client) const {
          monitors_of_a_client, monitors_in_all);
 }
 
-std::function<void()> monitor_desk::take(std::int64_t id) {
+std::function<void()> attached_monitors::take(std::int64_t id) {
   const auto found = entries_.extract(id);
   if (found.empty())
     fail(error_code::invalid_argument,
          "no monitor {} is attached over this endpoint", id);
-  return
-    [powers = powers_, as = found.mapped().attached_as] { powers->detach(as); };
+  return [operations = operations_, as = found.mapped().attached_as] {
+    operations->detach(as);
+  };
 }
 
-std::function<void()> monitor_desk::take_where(
+std::function<void()> attached_monitors::take_where(
   const std::function<bool(const entry&)>& which) {
   std::vector<leaving_monitor> all;
   for (const auto& [id, each] : entries_)
@@ -179,17 +181,18 @@ std::function<void()> monitor_desk::take_where(
     entries_.erase(each.id);
   if (all.empty())
     return {};
-  return
-    [powers = powers_, all = std::move(all)] { detach_all_of(*powers, all); };
+  return [operations = operations_, all = std::move(all)] {
+    detach_all_of(*operations, all);
+  };
 }
 
-std::function<void()> monitor_desk::client_left(std::int64_t client) {
+std::function<void()> attached_monitors::client_left(std::int64_t client) {
   return take_where([client](const entry& each) {
     return each.client == client && !each.keep;
   });
 }
 
-std::function<void()> monitor_desk::detach_all() {
+std::function<void()> attached_monitors::detach_all() {
   return take_where([](const entry&) { return true; });
 }
 

@@ -11,9 +11,9 @@ namespace troupe {
 
 /// The timing of one step of `simulate`. Transfers are skipped: a compute op's
 /// input is available a message's cost after its producer's end.
-class clockwork {
+class step_clock {
  public:
-  clockwork(const plan& of, const op_costs& costs);
+  step_clock(const plan& of, const op_costs& costs);
 
   /// Fills start and end of all ops but transfers, with rank r free from
   /// `free_from[r]` on; then moves `free_from` to the ranks' ends.

@@ -1,4 +1,4 @@
-#include "troupe/monitors/live/monitor_desk.hpp"
+#include "troupe/monitors/live/attached_monitors.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 
@@ -15,9 +15,9 @@ TEST_CASE("a monitor that fails tells the client why") {
   faked_job job;
   const temporary_folder folder;
   endpoint_options options;
-  options.powers = job.powers();
-  options.powers.make = [](const std::string&, const sink_pointer&,
-                           const live_powers::printer&) {
+  options.operations = job.operations();
+  options.operations.make = [](const std::string&, const sink_pointer&,
+                               const job_operations::printer&) {
     monitor made;
     made.see = [](const event&) { throw stop_training("a bad tensor"); };
     return made;
@@ -53,9 +53,9 @@ TEST_CASE("a monitor that is slow to end keeps no other client waiting") {
   const temporary_folder folder;
   std::atomic<bool> ending = false, may_end = false;
   endpoint_options options;
-  options.powers = job.powers();
-  options.powers.make = [&](const std::string&, const sink_pointer&,
-                            const live_powers::printer&) {
+  options.operations = job.operations();
+  options.operations.make = [&](const std::string&, const sink_pointer&,
+                                const job_operations::printer&) {
     monitor made;
     made.finish = [&] {
       ending = true;
@@ -82,9 +82,9 @@ TEST_CASE("a list is answered while many monitors are slow to end") {
   std::atomic<int> ending = 0;
   std::atomic<bool> may_end = false;
   endpoint_options options;
-  options.powers = job.powers();
-  options.powers.make = [&](const std::string&, const sink_pointer&,
-                            const live_powers::printer&) {
+  options.operations = job.operations();
+  options.operations.make = [&](const std::string&, const sink_pointer&,
+                                const job_operations::printer&) {
     monitor made;
     made.finish = [&] {
       ++ending;

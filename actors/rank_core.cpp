@@ -1,4 +1,4 @@
-#include "troupe/actors/device_core.hpp"
+#include "troupe/actors/rank_core.hpp"
 
 #include <algorithm>
 
@@ -6,7 +6,7 @@
 
 namespace troupe {
 
-std::vector<std::int32_t> device_core::begin(const step_pointer& step) {
+std::vector<std::int32_t> rank_core::begin(const step_pointer& step) {
   step_ = step;
   token_back_ = false;
   report_ = {step->serial, data_rank_, rank_, {}, {}};
@@ -18,22 +18,22 @@ std::vector<std::int32_t> device_core::begin(const step_pointer& step) {
   return stages;
 }
 
-std::pair<std::int32_t, lane_token> device_core::first_token() const {
+std::pair<std::int32_t, lane_token> rank_core::first_token() const {
   const auto position = step_->plan->first_op[static_cast<std::size_t>(rank_)];
   return {step_->plan->ops[position].stage, {step_, position}};
 }
 
-std::optional<rank_done> device_core::on(const lane_token&) {
+std::optional<rank_done> rank_core::on(const lane_token&) {
   token_back_ = true;
   return finished();
 }
 
-std::optional<rank_done> device_core::on(stage_done report) {
+std::optional<rank_done> rank_core::on(stage_done report) {
   report_.stages.push_back(std::move(report));
   return finished();
 }
 
-std::optional<rank_done> device_core::finished() {
+std::optional<rank_done> rank_core::finished() {
   if (!token_back_ || report_.stages.size() != stages_)
     return std::nullopt;
   std::ranges::sort(report_.stages, {}, &stage_done::stage);

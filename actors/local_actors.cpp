@@ -1,4 +1,4 @@
-#include "troupe/actors/crew.hpp"
+#include "troupe/actors/local_actors.hpp"
 
 #include <spdlog/spdlog.h>
 
@@ -6,10 +6,10 @@
 #include <chrono>
 #include <thread>
 
-#include "troupe/actors/device_actor.hpp"
 #include "troupe/actors/event_hub.hpp"
 #include "troupe/actors/follower_actor.hpp"
 #include "troupe/actors/loader_actor.hpp"
+#include "troupe/actors/rank_actor.hpp"
 #include "troupe/actors/reducer_actor.hpp"
 #include "troupe/actors/spin_sharing.hpp"
 #include "troupe/actors/stage_actor.hpp"
@@ -21,18 +21,18 @@ namespace troupe {
 
 namespace {
 
-class crew_maker {
+class actor_spawner {
  public:
-  crew_maker(caf::actor_system& system, const pipeline_options& options,
-             const supervision& watch, std::uint64_t run_id,
-             address_book_pointer book)
+  actor_spawner(caf::actor_system& system, const pipeline_options& options,
+                const supervision& watch, std::uint64_t run_id,
+                address_book_pointer book)
     : system_(system),
       options_(options),
       watch_(watch),
       run_id_(run_id),
       book_(std::move(book)) {}
 
-  void assemble();
+  void spawn_all();
 
  private:
   std::int32_t data_ranks() const {
@@ -56,13 +56,13 @@ class crew_maker {
   address_book_pointer book_;
 };
 
-coordinator_setup crew_maker::coordination() const {
+coordinator_setup actor_spawner::coordination() const {
   return {data_ranks(), options_.placement.ranks, stages(), options_.clip,
           options_.loss_scale};
 }
 
-stage_setup crew_maker::setup_of(std::int32_t data_rank,
-                                 std::int32_t stage) const {
+stage_setup actor_spawner::setup_of(std::int32_t data_rank,
+                                    std::int32_t stage) const {
   const auto d = static_cast<std::size_t>(data_rank);
   const auto s = static_cast<std::size_t>(stage);
   stage_setup setup;
@@ -87,7 +87,7 @@ stage_setup crew_maker::setup_of(std::int32_t data_rank,
 }
 
 /// Stages of a replica that live here and read data.
-std::int32_t crew_maker::consumers(std::int32_t data_rank) const {
+std::int32_t actor_spawner::consumers(std::int32_t data_rank) const {
   std::int32_t count = 0;
   for (std::int32_t s = 0; s < stages(); ++s)
     if (options_.needs_data[static_cast<std::size_t>(s)]
@@ -96,7 +96,7 @@ std::int32_t crew_maker::consumers(std::int32_t data_rank) const {
   return count;
 }
 
-void crew_maker::spawn_replica(std::int32_t data_rank) {
+void actor_spawner::spawn_replica(std::int32_t data_rank) {
   const auto& hook = options_.handler_hook;
   for (std::int32_t s = 0; s < stages(); ++s)
     book_->stage_actors.push_back(
@@ -104,9 +104,9 @@ void crew_maker::spawn_replica(std::int32_t data_rank) {
         ? system_.spawn(stage_actor, setup_of(data_rank, s), book_, hook)
         : caf::actor{});
   for (std::int32_t r = 0; r < options_.placement.ranks; ++r)
-    book_->device_actors.push_back(is_here(data_rank, r) ? system_.spawn(
-                                     device_actor, data_rank, r, book_, hook)
-                                                         : caf::actor{});
+    book_->rank_actors.push_back(is_here(data_rank, r) ? system_.spawn(
+                                   rank_actor, data_rank, r, book_, hook)
+                                                       : caf::actor{});
   loader_setup loading;
   loading.data_rank = data_rank;
   loading.data_ranks = data_ranks();
@@ -119,7 +119,7 @@ void crew_maker::spawn_replica(std::int32_t data_rank) {
                              : caf::actor{});
 }
 
-void crew_maker::spawn_reducers() {
+void actor_spawner::spawn_reducers() {
   for (std::int32_t s = 0; s < stages(); ++s) {
     std::vector<std::int32_t> owners;
     for (std::int32_t d = 0; d < data_ranks(); ++d)
@@ -129,7 +129,7 @@ void crew_maker::spawn_reducers() {
   }
 }
 
-void crew_maker::spawn_coordinator() {
+void actor_spawner::spawn_coordinator() {
   book_->coordinator =
     book_->links && !book_->links->leads()
       ? system_.spawn(follower_actor, watch_, book_, options_.handler_hook)
@@ -137,7 +137,7 @@ void crew_maker::spawn_coordinator() {
                       options_.handler_hook);
 }
 
-void crew_maker::assemble() {
+void actor_spawner::spawn_all() {
   book_->stages = stages();
   book_->ranks = options_.placement.ranks;
   book_->placement = options_.placement;
@@ -198,7 +198,7 @@ void dismiss(address_book& book) {
       caf::anon_send_exit(actor, caf::exit_reason::user_shutdown);
   };
   for (const auto* group :
-       {&book.stage_actors, &book.device_actors, &book.loaders, &book.reducers})
+       {&book.stage_actors, &book.rank_actors, &book.loaders, &book.reducers})
     std::ranges::for_each(*group, end);
   end(book.coordinator);
   end(book.hub);
@@ -220,8 +220,8 @@ bool have_ended(caf::actor_system& system, double seconds) {
 
 }  // namespace
 
-struct crew::hall {
-  explicit hall(const pipeline_options& options)
+struct local_actors::state {
+  explicit state(const pipeline_options& options)
     : config(workers_for(options), options.intra_op_threads), system(config) {}
 
   system_config config;
@@ -229,40 +229,41 @@ struct crew::hall {
   address_book_pointer book = std::make_shared<address_book>();
 };
 
-crew::crew(const pipeline_options& options, const supervision& watch,
-           std::uint64_t run_id)
-  : hall_(std::make_unique<hall>(options)),
+local_actors::local_actors(const pipeline_options& options,
+                           const supervision& watch, std::uint64_t run_id)
+  : state_(std::make_unique<state>(options)),
     watch_(watch),
     leave_seconds_(options.leave_seconds) {
   try {
-    crew_maker(hall_->system, options, watch, run_id, hall_->book).assemble();
+    actor_spawner(state_->system, options, watch, run_id, state_->book)
+      .spawn_all();
   } catch (...) {
     leave_behind();
     throw;
   }
 }
 
-crew::~crew() {
+local_actors::~local_actors() {
   leave_behind();
 }
 
-caf::actor_system& crew::system() {
-  return hall_->system;
+caf::actor_system& local_actors::system() {
+  return state_->system;
 }
 
-const address_book_pointer& crew::book() const {
-  return hall_->book;
+const address_book_pointer& local_actors::book() const {
+  return state_->book;
 }
 
-void crew::note(step_pointer step) {
+void local_actors::note(step_pointer step) {
   last_ = std::move(step);
 }
 
 /// The book holds the actors, and they the book.
-void crew::leave_behind() {
-  dismiss(*hall_->book);
-  if (have_ended(hall_->system, leave_seconds_)) {
-    *hall_->book = {};
+void local_actors::leave_behind() {
+  dismiss(*state_->book);
+  if (have_ended(state_->system, leave_seconds_)) {
+    *state_->book = {};
     return;
   }
   auto who = watch_.loads->describe();
@@ -272,7 +273,7 @@ void crew::leave_behind() {
     "the run has ended, but not all of its actors within {:.3g} s: {}; its "
     "threads and what they hold are left behind",
     leave_seconds_, who);
-  static_cast<void>(hall_.release());
+  static_cast<void>(state_.release());
 }
 
 }  // namespace troupe

@@ -16,7 +16,7 @@ namespace troupe {
 /// The operations that clients may do on a live job. Called by threads that are
 /// none of the job's own: `detach` by any, the others by one at a time. They
 /// may throw, and `detach` may wait.
-struct live_powers {
+struct job_operations {
   using printer = std::function<void(const std::string&)>;
 
   std::function<std::int64_t(monitor)> attach;
@@ -31,7 +31,7 @@ struct live_powers {
 
 /// How a request is answered. Both functions may be empty, are for any thread,
 /// and may wait, as a monitor that is detached may be slow to end.
-struct desk_reply {
+struct request_reply {
   nlohmann::json answer;
   /// Makes the answer, in place of `answer`. Never throws.
   std::function<nlohmann::json()> slow;
@@ -41,17 +41,18 @@ struct desk_reply {
 
 /// The monitors attached over an endpoint, by client. Answers requests; one
 /// thread at a time. A client attaches at most 16 monitors, all of them 64.
-class monitor_desk {
+class attached_monitors {
  public:
-  explicit monitor_desk(live_powers powers)
-    : powers_(std::make_shared<const live_powers>(std::move(powers))) {}
+  explicit attached_monitors(job_operations operations)
+    : operations_(
+      std::make_shared<const job_operations>(std::move(operations))) {}
 
   /// `{"do": "attach", "spec", "keep"}` -> `{"id"}`, `{"do": "detach", "id"}`,
   /// `{"do": "list"}` -> `{"monitors": [...]}`, `{"do": "events",
   /// "subscription"}` -> `{"id"}`, `{"do": "info"}`, `{"do": "plan"}` ->
   /// `{"plan"}`; `{"error", "usage"}` where that fails.
-  desk_reply answer(std::int64_t client, const outbox_pointer& to,
-                    const nlohmann::json& request);
+  request_reply answer(std::int64_t client, const outbox_pointer& to,
+                       const nlohmann::json& request);
   /// Forgets what the client attached, but for what is to be kept. What it
   /// returns detaches that: for any thread; empty where there is nothing to do.
   std::function<void()> client_left(std::int64_t client);
@@ -75,14 +76,14 @@ class monitor_desk {
   nlohmann::json plan() const;
   nlohmann::json list(std::int64_t client) const;
   void require_room(std::int64_t client) const;
-  desk_reply detach(const nlohmann::json& request);
-  /// Takes an entry off the desk; what it returns detaches the monitor.
+  request_reply detach(const nlohmann::json& request);
+  /// Removes an entry; what it returns detaches the monitor.
   std::function<void()> take(std::int64_t id);
   /// The same for all of them; empty where there are none.
   std::function<void()> take_where(
     const std::function<bool(const entry&)>& which);
 
-  const std::shared_ptr<const live_powers> powers_;
+  const std::shared_ptr<const job_operations> operations_;
   std::map<std::int64_t, entry> entries_;
   std::int64_t next_ = 0;
 };

@@ -1,18 +1,18 @@
-#include "troupe/actors/device_actor.hpp"
+#include "troupe/actors/rank_actor.hpp"
 
-#include "troupe/actors/device_core.hpp"
+#include "troupe/actors/rank_core.hpp"
 
 namespace troupe {
 
 namespace {
 
-struct device_state {
+struct rank_state {
   caf::event_based_actor* self;
   std::int32_t data_rank;
   std::int32_t rank;
   address_book_pointer book;
   handler_guard guard;
-  device_core core;
+  rank_core core;
 
   void handle(const std::function<void()>& work) {
     guard.run(
@@ -41,11 +41,11 @@ struct device_state {
 
 }  // namespace
 
-caf::behavior device_actor(caf::event_based_actor* self, std::int32_t data_rank,
-                           std::int32_t rank, const address_book_pointer& book,
-                           const handler_hook& hook) {
-  auto state = std::make_shared<device_state>(device_state{
-    self, data_rank, rank, book, {hook}, device_core{data_rank, rank}});
+caf::behavior rank_actor(caf::event_based_actor* self, std::int32_t data_rank,
+                         std::int32_t rank, const address_book_pointer& book,
+                         const handler_hook& hook) {
+  auto state = std::make_shared<rank_state>(rank_state{
+    self, data_rank, rank, book, {hook}, rank_core{data_rank, rank}});
   return {
     [state](const begin_step& message) {
       state->handle([&] { state->begin(message); });

@@ -12,9 +12,9 @@ namespace troupe {
 
 /// Connections of authenticated processes that have not yet identified
 /// themselves. Used on the loop's thread.
-class newcomers {
+class pending_connections {
  public:
-  newcomers(io_loop& loop, const loop_guard& guard)
+  pending_connections(io_loop& loop, const loop_guard& guard)
     : loop_(loop), guard_(guard) {}
 
   /// `then` gets the first message, which has no tensors, and takes over the

@@ -10,9 +10,9 @@ namespace troupe {
 
 /// A rank's part of a step: starts the lane, and knows when the rank is done:
 /// the lane token is back and each of its stages has reported.
-class device_core {
+class rank_core {
  public:
-  device_core(std::int32_t data_rank, std::int32_t rank)
+  rank_core(std::int32_t data_rank, std::int32_t rank)
     : data_rank_(data_rank), rank_(rank) {}
 
   /// Stages of this rank, ascending; none where it has no ops.

@@ -1,12 +1,13 @@
-#include "troupe/engine/launch/newcomers.hpp"
+#include "troupe/engine/launch/pending_connections.hpp"
 
 #include <memory>
 #include <utility>
 
 namespace troupe {
 
-void newcomers::listen(const connection_pointer& with,
-                       std::function<void(const rendezvous_message&)> then) {
+void pending_connections::listen(
+  const connection_pointer& with,
+  std::function<void(const rendezvous_message&)> then) {
   all_.insert(with);
   connection_events each;
   each.limits = {.head_bytes = 1U << 20, .tensor_bytes = 0};

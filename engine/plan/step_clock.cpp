@@ -1,4 +1,4 @@
-#include "troupe/engine/plan/clockwork.hpp"
+#include "troupe/engine/plan/step_clock.hpp"
 
 #include <algorithm>
 
@@ -12,7 +12,7 @@ constexpr double not_yet = -1;
 
 }  // namespace
 
-clockwork::clockwork(const plan& of, const op_costs& costs)
+step_clock::step_clock(const plan& of, const op_costs& costs)
   : start(of.ops.size()), end(of.ops.size()), plan_{of}, costs_{costs} {
   if (!costs.of_op.empty() && costs.of_op.size() != of.ops.size())
     fail(error_code::invalid_argument,
@@ -21,7 +21,7 @@ clockwork::clockwork(const plan& of, const op_costs& costs)
          costs.of_op.size(), of.ops.size());
 }
 
-void clockwork::run_step(std::vector<double>& free_from) {
+void step_clock::run_step(std::vector<double>& free_from) {
   std::fill(end.begin(), end.end(), not_yet);
   next_.assign(plan_.first_op.begin(), plan_.first_op.end() - 1);
   compute_ = free_from;
@@ -36,7 +36,7 @@ void clockwork::run_step(std::vector<double>& free_from) {
     free_from[rank] = std::max(compute_[rank], collective_[rank]);
 }
 
-void clockwork::run_lane(std::int32_t rank, turn_queue& turns) {
+void step_clock::run_lane(std::int32_t rank, turn_queue& turns) {
   const auto r = static_cast<std::size_t>(rank);
   const auto stop = plan_.first_op[r + 1];
   auto& next = next_[r];
@@ -51,7 +51,7 @@ void clockwork::run_lane(std::int32_t rank, turn_queue& turns) {
 
 // Computes when all inputs of an op are available; otherwise names the rank to
 // wait for.
-bool clockwork::inputs_there(std::uint32_t op, double& ready) {
+bool step_clock::inputs_there(std::uint32_t op, double& ready) {
   for (auto input : plan_.dependencies_of(plan_.ops[op])) {
     const auto& what = plan_.ops[input];
     const auto* message =
@@ -73,12 +73,12 @@ bool clockwork::inputs_there(std::uint32_t op, double& ready) {
   return true;
 }
 
-void clockwork::set(std::uint32_t op, double from, double to) {
+void step_clock::set(std::uint32_t op, double from, double to) {
   start[op] = from;
   end[op] = to;
 }
 
-bool clockwork::attempt(std::uint32_t op, std::size_t rank) {
+bool step_clock::attempt(std::uint32_t op, std::size_t rank) {
   const auto& what = plan_.ops[op];
   if (end[op] != not_yet)
     return true;
@@ -94,7 +94,7 @@ bool clockwork::attempt(std::uint32_t op, std::size_t rank) {
   return true;
 }
 
-bool clockwork::attempt_pair(std::uint32_t op, std::size_t rank) {
+bool step_clock::attempt_pair(std::uint32_t op, std::size_t rank) {
   auto second = op + 1;
   while (!is_compute(plan_.ops[second].kind))
     ++second;
@@ -108,7 +108,7 @@ bool clockwork::attempt_pair(std::uint32_t op, std::size_t rank) {
   return true;
 }
 
-void clockwork::time_transfers() {
+void step_clock::time_transfers() {
   for (const auto& each : plan_.messages) {
     const auto sent = end[each.producer];
     set(each.send, sent, sent);
