@@ -170,7 +170,8 @@ TEST_CASE("a trace tells type, step, stream, device and host time") {
 
 TEST_CASE("transfers that overlap are drawn behind one another") {
   timeline of{.ranks = 1};
-  timeline_transfer each{.stream = stream_kind::collective, .start = 1, .end = 4};
+  timeline_transfer each{
+    .stream = stream_kind::collective, .start = 1, .end = 4};
   each.name = "a";
   of.transfers.push_back(each);
   each = {.stream = stream_kind::collective, .start = 2, .end = 6};
