@@ -1,6 +1,9 @@
 // What a run keeps of its steps: nothing that grows with them.
 #include <catch2/catch_test_macros.hpp>
 
+#include <chrono>
+#include <thread>
+
 #include "../allocated_bytes.hpp"
 #include "fixture_g.hpp"
 #include "recording_sink.hpp"
@@ -15,6 +18,24 @@ using namespace troupe::testing;
 
 namespace {
 
+/// What is allocated between two steps, once the monitors have seen their
+/// events: when it no longer changes.
+std::int64_t settled_bytes() {
+  using clock = std::chrono::steady_clock;
+  auto least = allocated_bytes();
+  const auto end = clock::now() + std::chrono::seconds(10);
+  auto since = clock::now();
+  while (clock::now() < end
+         && clock::now() - since < std::chrono::milliseconds(100)) {
+    std::this_thread::yield();
+    if (const auto now = allocated_bytes(); now < least) {
+      least = now;
+      since = clock::now();
+    }
+  }
+  return least;
+}
+
 /// Bytes a step that stay allocated in the last half of a run. Resident memory
 /// would be less telling: the caches of the allocator grow for a long time,
 /// up to their bound.
@@ -23,7 +44,7 @@ double kept_per_step(trainer& run, int steps) {
   const auto after = [&](int more) {
     for (int i = 0; i < more; ++i)
       run.step(source);
-    return allocated_bytes();
+    return settled_bytes();
   };
   const auto half = after(steps / 2);
   return static_cast<double>(after(steps / 2) - half) / (steps / 2);
