@@ -24,8 +24,10 @@ inline std::int64_t allocated_bytes() {
   else if (MallocExtension_GetNumericProperty != nullptr)
     MallocExtension_GetNumericProperty("generic.current_allocated_bytes",
                                        &bytes);
-  else
-    bytes = ::mallinfo2().uordblks + ::mallinfo2().hblkhd;
+  else {
+    const auto heap = ::mallinfo2();
+    bytes = heap.uordblks + heap.hblkhd;
+  }
   return static_cast<std::int64_t>(bytes);
 }
 

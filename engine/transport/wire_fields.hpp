@@ -27,7 +27,7 @@ class wire_output {
   void operator()(const char*, const T& value) {
     put(value);
   }
-  /// What does not leave the job.
+  /// Fields that attached clients don't get; processes of the job do.
   template <class T>
   void within_job(const T& value) {
     put(value);

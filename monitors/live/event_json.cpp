@@ -10,12 +10,6 @@ namespace {
 
 using nlohmann::json;
 
-/// `fields` serves both directions; a writing archive changes nothing.
-template <class T>
-json written(const T& value) {
-  return to_json(const_cast<T&>(value));
-}
-
 template <class T>
 T read(const json& from, const char* name) {
   T made;
@@ -37,7 +31,7 @@ event event_at(std::size_t index, const json& from,
 }  // namespace
 
 json json_of(const event& what) {
-  auto made = std::visit([](const auto& kind) { return written(kind); }, what);
+  auto made = std::visit([](const auto& kind) { return to_json(kind); }, what);
   made["event"] = event_names[what.index()];
   return made;
 }
@@ -52,21 +46,21 @@ event event_of(const json& value) {
 }
 
 json json_of(const event_source& source) {
-  return written(source);
+  return to_json(source);
 }
 event_source event_source_of(const json& value) {
   return read<event_source>(value, "source");
 }
 
 json json_of(const tensor_record& record) {
-  return written(record);
+  return to_json(record);
 }
 tensor_record record_of(const json& value) {
   return read<tensor_record>(value, "tensors");
 }
 
 json json_of(const tensor_statistics& statistics) {
-  return written(statistics);
+  return to_json(statistics);
 }
 tensor_statistics statistics_of(const json& value) {
   return read<tensor_statistics>(value, "statistics");

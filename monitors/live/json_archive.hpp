@@ -28,7 +28,7 @@ nlohmann::json bins_of(const log2_histogram& histogram);
 log2_histogram histogram_of(const nlohmann::json& list);
 
 template <class T>
-nlohmann::json to_json(T& value);
+nlohmann::json to_json(const T& value);
 
 /// Writes fields into an object, or a row.
 class json_output {
@@ -37,14 +37,14 @@ class json_output {
   explicit json_output(nlohmann::json& to) : to_(to) {}
 
   template <class T>
-  void within_job(T&) {}
+  void within_job(const T&) {}
 
-  void operator()(const char* name, shared_histogram& value) {
+  void operator()(const char* name, const shared_histogram& value) {
     if (value)
       to_[name] = bins_of(*value);
   }
   template <class T>
-  void operator()(const char* name, T& value) {
+  void operator()(const char* name, const T& value) {
     if (to_.is_array())
       to_.push_back(to_json(value));
     else
@@ -56,7 +56,7 @@ class json_output {
 };
 
 template <class T>
-nlohmann::json to_json(T& value) {
+nlohmann::json to_json(const T& value) {
   if constexpr (std::is_same_v<T, phase>)
     return phase_name(value);
   else if constexpr (std::is_same_v<T, at::ScalarType>)
@@ -67,16 +67,16 @@ nlohmann::json to_json(T& value) {
     return json_number(value);
   else if constexpr (std::is_arithmetic_v<T> || std::is_same_v<T, std::string>)
     return value;
-  else if constexpr (requires { value.push_back({}); }) {
+  else if constexpr (requires(T & list) { list.push_back({}); }) {
     auto list = nlohmann::json::array();
-    for (auto& each : value)
+    for (const auto& each : value)
       list.push_back(to_json(each));
     return list;
   } else {
     auto made =
       travels_as_row<T> ? nlohmann::json::array() : nlohmann::json::object();
     json_output with(made);
-    fields(with, value);
+    fields(with, const_cast<T&>(value));  // fields only reads it
     return made;
   }
 }
