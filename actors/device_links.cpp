@@ -235,13 +235,13 @@ void device_links::complete(std::int32_t stage, const tensor_list& parameters) {
     if (!parameter.grad().defined())
       parameter.mutable_grad() = at::zeros_like(parameter);
   }
-  if (!on.on_device.defined() || known != on.has_gradient) {
+  if (!on.own_mask.defined() || known != on.has_gradient) {
     const auto [data_rank, here] = own_end({0, stage, stage});
-    on.on_device =
+    on.own_mask =
       to_device(at::tensor(known), device_of(data_rank, here).compute());
     on.has_gradient = std::move(known);
   }
-  on.known = on.on_device.clone();
+  on.mean_mask = on.own_mask.clone();
 }
 
 void device_links::remove_unknown(std::int32_t stage,
@@ -250,7 +250,8 @@ void device_links::remove_unknown(std::int32_t stage,
   if (std::ranges::count(on.has_gradient, 0.F) == 0)
     return;
   const auto [data_rank, here] = own_end({0, stage, stage});
-  const auto means = to_host(on.known, device_of(data_rank, here).compute());
+  const auto means =
+    to_host(on.mean_mask, device_of(data_rank, here).compute());
   means.ready->wait();
   const auto* mean = means.tensor.const_data_ptr<float>();
   for (auto parameter : parameters)
@@ -268,7 +269,7 @@ event_handle device_links::average(std::int32_t stage,
   tensor_list rows;
   for (const auto& parameter : parameters)
     rows.push_back(parameter.grad());
-  rows.push_back(on.known);
+  rows.push_back(on.mean_mask);
   for (const auto& values : rows) {
     if (values.numel() == 0)
       continue;

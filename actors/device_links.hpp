@@ -77,9 +77,9 @@ class device_links {
     communicator_watch watch;
     std::timed_mutex mutex = {};  // a call may take its time on the host
     /// Of replicas: by parameter 1 if it has a gradient here, else 0; the same
-    /// on the device, where it is copied when it changes; and its mean.
+    /// on the device, copied there when it changes; its mean over the replicas.
     std::vector<float> has_gradient = {};
-    at::Tensor on_device = {}, known = {};
+    at::Tensor own_mask = {}, mean_mask = {};
   };
 
   void require_one_replica_here() const;
