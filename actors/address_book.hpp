@@ -48,8 +48,8 @@ struct address_book {
           self->send(actor, begin_step{step});
   }
   template <class Self, class Message>
-  void tell_stages(Self* self, const Message& message) const {
-    for (const auto& actor : stage_actors)
+  void tell_ranks(Self* self, const Message& message) const {
+    for (const auto& actor : rank_actors)
       if (actor)
         self->send(actor, message);
   }
@@ -68,6 +68,10 @@ struct address_book {
   }
   const caf::actor& rank(std::int32_t data_rank, std::int32_t rank) const {
     return rank_actors[static_cast<std::size_t>(data_rank * ranks + rank)];
+  }
+  /// The rank of a stage.
+  const caf::actor& rank_of(std::int32_t data_rank, std::int32_t stage) const {
+    return rank(data_rank, placement.rank_of(stage));
   }
 };
 using address_book_pointer = std::shared_ptr<address_book>;

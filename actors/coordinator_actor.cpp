@@ -38,7 +38,7 @@ struct coordinator_state : step_supervisor {
       return;
     if (book->links)
       book->links->tell(to_frame(*known));
-    book->tell_stages(self, *known);
+    book->tell_ranks(self, *known);
   }
 
   void on(rank_done& report) {

@@ -84,8 +84,8 @@ step_outcome coordinator_core::conclude() {
   outcome.event = summary();
   outcome.event.tokens = step_->settings.tokens;
   for (auto& report : reports_) {
+    outcome.event.tokens += report->tokens;
     for (const auto& stage : report->stages) {
-      outcome.event.tokens += stage.tokens;
       for (const auto& loss : stage.result.losses)
         merge(outcome.event.losses, loss);
       for (const auto& metric : stage.result.metrics)

@@ -64,7 +64,7 @@ class dispatcher {
       case frame_type::tensors: {
         auto message = book_->links->receive(from, std::move(what));
         const auto& header = message.header;
-        caf::anon_send(stage(header.data_rank, header.to_stage),
+        caf::anon_send(rank_of(header.data_rank, header.to_stage),
                        std::move(message));
         break;
       }
@@ -86,12 +86,12 @@ class dispatcher {
     }
   }
 
-  const caf::actor& stage(std::int32_t data_rank, std::int32_t stage) const {
+  const caf::actor& rank_of(std::int32_t data_rank, std::int32_t stage) const {
     if (stage < 0 || stage >= book_->stages || !book_->stage(data_rank, stage))
       fail(error_code::mismatch,
            "stage {} of replica {} does not live in this process", stage,
            data_rank);
-    return book_->stage(data_rank, stage);
+    return book_->rank_of(data_rank, stage);
   }
 
   template <class Message>
@@ -105,13 +105,11 @@ class dispatcher {
     const auto shift = [offset](auto&... times) {
       ((times += times != 0 ? offset : 0), ...);  // 0: there is none
     };
-    for (auto& stage : message.stages) {
-      for (auto& op : stage.ops)
-        shift(op.begin, op.end, op.ready, op.left, op.arrived, op.host_begin,
-              op.host_end);
-      for (auto& each : stage.messages)
-        shift(each.sent, each.left, each.arrived, each.taken);
-    }
+    for (auto& op : message.ops)
+      shift(op.begin, op.end, op.ready, op.left, op.arrived, op.host_begin,
+            op.host_end);
+    for (auto& each : message.messages)
+      shift(each.sent, each.left, each.arrived, each.taken);
     caf::anon_send(book_->coordinator, std::move(message));
   }
   void hand_on(std::int32_t, interrupt_run message) const {

@@ -97,7 +97,7 @@ struct follower_state : step_supervisor {
     reports.push_back(std::move(report));
   }
 
-  void on(const norm_known& message) { book->tell_stages(self, message); }
+  void on(const norm_known& message) { book->tell_ranks(self, message); }
 
   void on(remote_outcome& message) {
     if (!message.failure.empty()) {

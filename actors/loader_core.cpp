@@ -63,8 +63,8 @@ loaded_data loader_core::on(const want_data& request) {
     at = ready_.emplace(index, item{load(index), 0}).first;
     next_ = std::max(next_, after(index));
   }
-  loaded_data answer{request.step->serial, request.microbatch, now_ns(),
-                     at->second.data};
+  loaded_data answer{request.step->serial, request.stage, request.microbatch,
+                     now_ns(), at->second.data};
   if (++at->second.taken == setup_.consumers)
     ready_.erase(at);
   return answer;

@@ -40,7 +40,10 @@ class actor_spawner {
   }
   std::int32_t stages() const { return options_.placement.stages(); }
   void spawn_replica(std::int32_t data_rank);
-  stage_setup setup_of(std::int32_t data_rank, std::int32_t stage) const;
+  std::shared_ptr<rank_device> device_of(std::int32_t data_rank,
+                                         std::int32_t rank) const;
+  stage_setup setup_of_stage(std::int32_t data_rank, std::int32_t stage) const;
+  rank_setup setup_of_rank(std::int32_t data_rank, std::int32_t rank) const;
   coordinator_setup coordination() const;
   bool is_here(std::int32_t data_rank, std::int32_t rank) const {
     return !book_->links || book_->links->layout().is_here(data_rank, rank);
@@ -61,28 +64,44 @@ coordinator_setup actor_spawner::coordination() const {
           options_.loss_scale};
 }
 
-stage_setup actor_spawner::setup_of(std::int32_t data_rank,
-                                    std::int32_t stage) const {
-  const auto d = static_cast<std::size_t>(data_rank);
-  const auto s = static_cast<std::size_t>(stage);
+std::shared_ptr<rank_device> actor_spawner::device_of(std::int32_t data_rank,
+                                                      std::int32_t rank) const {
+  if (options_.devices.empty())
+    return nullptr;
+  return options_.devices[static_cast<std::size_t>(data_rank)]
+                         [static_cast<std::size_t>(rank)];
+}
+
+stage_setup actor_spawner::setup_of_stage(std::int32_t data_rank,
+                                          std::int32_t stage) const {
   stage_setup setup;
-  setup.run = run_id_;
   setup.data_rank = data_rank;
   setup.rank = options_.placement.rank_of(stage);
   setup.stage = stage;
-  setup.work = options_.stages[d][s];
+  setup.work = options_.stages[static_cast<std::size_t>(data_rank)]
+                              [static_cast<std::size_t>(stage)];
+  setup.reduces = data_ranks() > 1;
+  setup.device = device_of(data_rank, setup.rank);
+  setup.links = options_.links;
+  return setup;
+}
+
+rank_setup actor_spawner::setup_of_rank(std::int32_t data_rank,
+                                        std::int32_t rank) const {
+  rank_setup setup;
+  setup.run = run_id_;
+  setup.data_rank = data_rank;
+  setup.rank = rank;
   setup.board = watch_.progress;
-  setup.needs_data = options_.needs_data[s];
+  setup.needs_data = options_.needs_data;
   setup.prefetch = std::max(1, options_.prefetch);
-  setup.overlap = options_.overlap;
-  if (!options_.devices.empty())
-    setup.device = options_.devices[d][static_cast<std::size_t>(setup.rank)];
+  setup.waits_for_norm = options_.clip > 0 || options_.loss_scale.dynamic;
+  setup.order = options_.order;
+  setup.device = device_of(data_rank, rank);
   setup.links = options_.links;
   setup.is_far = [this_book = book_.get(), data_rank](std::int32_t other) {
-    return this_book->stage(data_rank, other) == nullptr;
+    return this_book->rank(data_rank, other) == nullptr;
   };
-  setup.reduces = data_ranks() > 1;
-  setup.waits_for_norm = options_.clip > 0 || options_.loss_scale.dynamic;
   return setup;
 }
 
@@ -101,12 +120,13 @@ void actor_spawner::spawn_replica(std::int32_t data_rank) {
   for (std::int32_t s = 0; s < stages(); ++s)
     book_->stage_actors.push_back(
       is_here(data_rank, options_.placement.rank_of(s))
-        ? system_.spawn(stage_actor, setup_of(data_rank, s), book_, hook)
+        ? system_.spawn(stage_actor, setup_of_stage(data_rank, s), book_, hook)
         : caf::actor{});
   for (std::int32_t r = 0; r < options_.placement.ranks; ++r)
-    book_->rank_actors.push_back(is_here(data_rank, r) ? system_.spawn(
-                                   rank_actor, data_rank, r, book_, hook)
-                                                       : caf::actor{});
+    book_->rank_actors.push_back(
+      is_here(data_rank, r)
+        ? system_.spawn(rank_actor, setup_of_rank(data_rank, r), book_, hook)
+        : caf::actor{});
   loader_setup loading;
   loading.data_rank = data_rank;
   loading.data_ranks = data_ranks();

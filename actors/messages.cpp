@@ -1,7 +1,5 @@
 #include "troupe/actors/messages.hpp"
 
-#include <algorithm>
-
 namespace troupe {
 
 namespace {
@@ -15,20 +13,11 @@ event_source on_rank(event_source step, const rank_done& report) {
 }  // namespace
 
 ops_event to_event(const event_source& step, const rank_done& report) {
-  ops_event event{on_rank(step, report), {}};
-  for (const auto& stage : report.stages)
-    event.ops.insert(event.ops.end(), stage.ops.begin(), stage.ops.end());
-  std::ranges::sort(event.ops, {}, &op_record::sequence);
-  return event;
+  return {on_rank(step, report), report.ops};
 }
 
 messages_event received_in(const event_source& step, const rank_done& report) {
-  messages_event event{on_rank(step, report), {}};
-  for (const auto& stage : report.stages)
-    event.messages.insert(event.messages.end(), stage.messages.begin(),
-                          stage.messages.end());
-  std::ranges::sort(event.messages, {}, &message_record::taken);
-  return event;
+  return {on_rank(step, report), report.messages};
 }
 
 }  // namespace troupe

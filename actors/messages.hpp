@@ -39,7 +39,7 @@ struct envelope {
   std::int32_t to_stage = 0;
   microbatch_key key;
   bool backward = false;
-  std::int32_t message = none;  // in plan::messages; none within a rank
+  std::int32_t message = none;  // in plan::messages
   std::int64_t sent = 0;        // host ns
   std::int64_t left = 0;        // the process, with a credit; 0: it did not
   /// The tensors come from device to device, and are announced here alone.
@@ -53,14 +53,7 @@ struct begin_step {
   step_pointer step;
 };
 
-/// The right to run the op at `position` of the rank's lane; one a rank.
-struct lane_token {
-  step_pointer step;
-  std::uint32_t position = 0;  // into plan::ops
-  std::uint32_t executed = 0;  // ops of the lane that have run
-};
-
-// ---- stage -> stage
+/// rank -> rank: the output of a forward or backward that another rank reads.
 struct stage_tensors {
   envelope header;
   tensor_list tensors;
@@ -72,7 +65,7 @@ struct stage_tensors {
   event_handle ready = {};
 };
 
-// ---- stage <-> loader
+// ---- rank <-> loader
 struct want_data {
   step_pointer step;
   std::int32_t stage = 0;
@@ -80,12 +73,46 @@ struct want_data {
 };
 struct loaded_data {
   std::int64_t serial = 0;
+  std::int32_t stage = 0;
   std::int32_t microbatch = 0;
   std::int64_t sent = 0;
   std::shared_ptr<const microbatch_data> data;
 };
 
-// ---- stage <-> reducer
+// ---- coordinator -> rank
+struct norm_known {
+  std::int64_t serial = 0;
+  std::int64_t sent = 0;
+  double factor = 1;   // for the gradients, before the update
+  bool update = true;  // false: overflow
+};
+
+// ---- rank <-> stage
+/// One op of the plan, with the values that it reads. The stage uses the rank's
+/// device until it answers.
+struct run_op {
+  std::uint32_t op = 0;  // into plan::ops
+  tensor_list inputs;    // of a forward; gradients of the outputs of a backward
+  event_handle ready;    // when the inputs are there; null: they are
+  std::shared_ptr<const microbatch_data> data;  // of a forward that reads it
+  event_handle data_ready;
+  std::vector<event_handle> after = {};  // what its stream waits for, besides
+  std::optional<norm_known> norm = {};   // of an update that waits for it
+};
+struct op_launched {
+  std::int64_t serial = 0;
+  std::uint32_t op = 0;
+  tensor_list outputs;  // of a forward; gradients of the inputs of a backward
+  event_handle ready;   // when a device has made them, or averaged gradients
+  std::int64_t begin = 0, end = 0;        // host ns
+  event_handle device_begin, device_end;  // null on a CPU
+  bool ended = true;  // false: `gradients_reduced` will tell
+};
+struct end_step {
+  std::int64_t serial = 0;
+};
+
+// ---- stage -> reducer -> rank
 struct reduce_gradients {
   std::int64_t serial = 0;
   std::int32_t stage = 0;
@@ -100,6 +127,7 @@ struct reduce_gradients {
 };
 struct gradients_reduced {
   std::int64_t serial = 0;
+  std::int32_t stage = 0;
   std::int64_t sent = 0;
   event_handle ready = {};  // as in stage_tensors
 };
@@ -114,17 +142,11 @@ struct reduce_part {
   at::Tensor values;           // one dimension
 };
 
-// ---- stage <-> coordinator
+// ---- stage -> coordinator
 struct stage_squares {
   std::int64_t serial = 0;
   std::int32_t stage = 0;
   std::vector<double> squares;  // of each parameter's gradient
-};
-struct norm_known {
-  std::int64_t serial = 0;
-  std::int64_t sent = 0;
-  double factor = 1;   // for the gradients, before the update
-  bool update = true;  // false: overflow
 };
 
 // ---- stage -> rank -> coordinator
@@ -132,17 +154,18 @@ struct stage_done {
   std::int64_t serial = 0;
   std::int32_t stage = 0;
   stage_result result;
-  std::vector<op_record> ops;
-  std::int64_t tokens = 0;                    // that entered the model here
-  std::vector<message_record> messages = {};  // if a monitor wants them
-  event_handle reduced = {};  // of gradients alone, if there are replicas
 };
 struct rank_done {
   std::int64_t serial = 0;
   std::int32_t data_rank = 0;
   std::int32_t rank = 0;
-  std::vector<stage_done> stages = {};
-  std::optional<memory_event> memory = {};  // if a monitor wants it
+  std::vector<stage_done> stages = {};        // ascending
+  std::vector<op_record> ops = {};            // as they started
+  std::vector<message_record> messages = {};  // as taken; if wanted
+  std::int64_t tokens = 0;                    // that entered the model here
+  std::optional<memory_event> memory = {};    // if a monitor wants it
+  /// Of gradients alone: when those of replicas are averaged.
+  std::vector<event_handle> reduced = {};
 };
 
 /// The ops of a rank, in executed order.

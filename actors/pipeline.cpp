@@ -175,9 +175,8 @@ Answer ask(caf::actor_system& system, const caf::actor& whom,
 step_report to_report(step_outcome outcome) {
   step_report report{std::move(outcome.event), {}};
   for (auto& rank : outcome.ranks) {
-    for (const auto& stage : rank.stages)
-      if (stage.reduced)
-        report.reduced.push_back(stage.reduced);
+    report.reduced.insert(report.reduced.end(), rank.reduced.begin(),
+                          rank.reduced.end());
     report.ops.push_back(to_event(report.summary.source, rank));
   }
   return report;

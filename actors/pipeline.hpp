@@ -14,7 +14,7 @@
 #include "troupe/engine/device/rank_device.hpp"
 #include "troupe/engine/events/monitor.hpp"
 #include "troupe/engine/events/observer.hpp"
-#include "troupe/engine/plan/plan.hpp"
+#include "troupe/engine/plan/lane_executor.hpp"
 #include "troupe/engine/stage/loss_scale.hpp"
 #include "troupe/engine/stage/stage.hpp"
 #include "troupe/engine/transport/mesh.hpp"
@@ -37,7 +37,7 @@ struct pipeline_options {
   std::vector<bool> needs_data;
   /// devices[data rank][rank], as stages; empty: the CPU.
   std::vector<std::vector<std::shared_ptr<rank_device>>> devices;
-  overlap_options overlap;
+  lane_order order = lane_order::strict;
   /// To devices of other processes; null: tensors go there by the host.
   std::shared_ptr<device_links> links;
   double clip = 0;  // largest gradient norm; 0: no clipping

@@ -150,14 +150,12 @@ void remote_links::check(std::int32_t from, const rank_done& report) {
     return;  // of a step that is over
   const auto& of = *step_->plan;
   const auto rank = static_cast<std::size_t>(report.rank);
-  for (const auto& stage : report.stages) {
-    for (const auto& each : stage.ops)
-      if (each.op < of.first_op[rank] || each.op >= of.first_op[rank + 1])
-        refuse("op", each.op);
-    for (const auto& each : stage.messages)
-      if (!is_below(each.message, std::ssize(of.messages)))
-        refuse("message", each.message);
-  }
+  for (const auto& each : report.ops)
+    if (each.op < of.first_op[rank] || each.op >= of.first_op[rank + 1])
+      refuse("op", each.op);
+  for (const auto& each : report.messages)
+    if (!is_below(each.message, std::ssize(of.messages)))
+      refuse("message", each.message);
 }
 
 void remote_links::check(std::int32_t from, const event& told) const {

@@ -9,6 +9,7 @@
 #include <deque>
 #include <mutex>
 #include <thread>
+#include <utility>
 
 namespace troupe {
 
@@ -52,7 +53,12 @@ class spin_sharing : public caf::policy::unprofiled {
 
   struct worker_data {
     explicit worker_data(caf::scheduler::abstract_coordinator*) {}
+
+    caf::resumable* next = nullptr;  // this worker's own
   };
+
+  /// Within `running_next`.
+  static inline thread_local bool keeps_next = false;
 
   template <class Coordinator>
   void central_enqueue(Coordinator* self, caf::resumable* job) {
@@ -72,6 +78,10 @@ class spin_sharing : public caf::policy::unprofiled {
 
   template <class Worker>
   void internal_enqueue(Worker* self, caf::resumable* job) {
+    if (keeps_next && d(self).next == nullptr) {
+      d(self).next = job;
+      return;
+    }
     auto& shared = d(self->parent());
     std::unique_lock lock(shared.mutex);
     shared.push(job);
@@ -88,6 +98,8 @@ class spin_sharing : public caf::policy::unprofiled {
 
   template <class Worker>
   caf::resumable* dequeue(Worker* self) {
+    if (auto* job = std::exchange(d(self).next, nullptr))
+      return job;
     auto& shared = d(self->parent());
     std::unique_lock lock(shared.mutex);
     if (shared.queue.empty())
@@ -140,6 +152,17 @@ class spin_sharing : public caf::policy::unprofiled {
 };
 
 using spin_sharing_scheduler = caf::scheduler::coordinator<spin_sharing>;
+
+/// While it lives, the first job that this worker makes ready is its own next
+/// one: the sender is done soon and would only look for another, and no other
+/// worker need wake. For the last message of a handler.
+class running_next {
+ public:
+  running_next() { spin_sharing::keeps_next = true; }
+  ~running_next() { spin_sharing::keeps_next = false; }
+  running_next(const running_next&) = delete;
+  running_next& operator=(const running_next&) = delete;
+};
 
 /// While it lives, the worker that made it may wait for a disk or a network,
 /// so that others run in its place.

@@ -75,23 +75,12 @@ void stage_device::begin_op() {
   begin_ = mark();
 }
 
-void stage_device::end_op(std::size_t record) {
+void stage_device::end_op(op_launched& what) {
   if (!device_)
     return;
-  auto end = mark();
-  timed_.push_back({record, std::exchange(begin_, nullptr), end});
-  device_->launched(std::move(end));
-}
-
-void stage_device::settle(std::vector<op_record>& records) {
-  for (const auto& op : std::exchange(timed_, {})) {
-    op.end->wait();
-    auto& record = records[op.record];
-    record.host_begin = record.begin;
-    record.host_end = record.end;
-    record.begin = device_->host_ns(*op.begin);
-    record.end = device_->host_ns(*op.end);
-  }
+  what.device_begin = std::exchange(begin_, nullptr);
+  what.device_end = mark();
+  device_->launched(what.device_end);
 }
 
 }  // namespace troupe

@@ -3,17 +3,17 @@
 #include <memory>
 #include <vector>
 
+#include "troupe/actors/messages.hpp"
 #include "troupe/engine/device/rank_device.hpp"
-#include "troupe/engine/events/event.hpp"
 #include "troupe/engine/stage/microbatch.hpp"
 
 namespace troupe {
 
-/// How a stage's ops reach the device of their rank: tensors are brought
-/// there, ops go to its streams, each dependency that crosses streams is an
-/// event, and times are the device's. Without a device (a CPU) all of an op is
-/// done when it returns, and nothing happens here. For whoever holds the
-/// rank's lane token.
+/// How ops reach the device of their rank: tensors are brought there, ops go to
+/// its streams, each dependency that crosses streams is an event, and times are
+/// the device's. Without a device (a CPU) all of an op is done when it returns,
+/// and nothing happens here. For the rank, or the stage that runs an op for it:
+/// one at a time.
 class stage_device {
  public:
   explicit stage_device(std::shared_ptr<rank_device> device)
@@ -39,24 +39,16 @@ class stage_device {
 
   /// Notes the time for the ops of a step, by its number: once.
   void begin_step(std::int64_t serial) const;
-  /// Around an op that the compute stream is given; `record` gets its times
-  /// when they are known. It begins when what was taken and waited for since
-  /// `begin_op` is there.
+  /// Around an op that the compute stream is given, for its times. It begins
+  /// when what was taken and waited for since `begin_op` is there.
   void begin_op();
-  void end_op(std::size_t record);
-  /// The device's times for the records, whose ops are all done.
-  void settle(std::vector<op_record>& records);
+  void end_op(op_launched& what);
 
  private:
-  struct timed_op {
-    std::size_t record;
-    event_handle begin, end;
-  };
   void begin_again();
 
   std::shared_ptr<rank_device> device_;
   event_handle begin_;
-  std::vector<timed_op> timed_;
 };
 
 }  // namespace troupe

@@ -29,6 +29,15 @@ std::shared_ptr<const plan> compile_for(const schedule& order,
   return std::make_shared<const plan>(compile(order, compiling));
 }
 
+/// The plan that trains.
+std::shared_ptr<const plan> training_plan(const trainer_options& options) {
+  auto made =
+    options.plan ? options.plan : compile_for(options.schedule, options);
+  if (options.overlap.reduce)
+    return made;
+  return std::make_shared<const plan>(without_overlapped_reductions(*made));
+}
+
 job_layout layout_of(const trainer_options& options) {
   const auto place = options.job ? options.job->place() : job_place{};
   return make_layout(place.process, place.processes, options.data_parallel,
@@ -86,8 +95,7 @@ trainer::impl::impl(const model& layers, trainer_options given)
   assign_devices();
   ranges = split_for(layers, options);
   set_intra_op_threads(options.intra_op_threads);
-  training =
-    options.plan ? options.plan : compile_for(options.schedule, options);
+  training = training_plan(options);
   evaluation = compile_for(forward_part(options.schedule), options);
   make_stages(layers);
   start_actors();
@@ -190,7 +198,7 @@ void trainer::impl::start_actors() {
   running.plans = {training, evaluation};
   running.stages = stages;
   running.devices = devices;
-  running.overlap = options.overlap;
+  running.order = options.order;
   if (options.job && !devices.empty() && options.device_links)
     running.links = links = std::make_shared<device_links>(
       layout, options.schedule.placement, devices, options.stall_seconds);

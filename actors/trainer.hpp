@@ -23,6 +23,9 @@ struct trainer_options {
   /// gradients are clipped or the loss scale is dynamic. Null: the schedule is
   /// compiled.
   std::shared_ptr<const troupe::plan> plan{};
+  /// Whether ops that can run overtake others of their rank (see lane_order);
+  /// the trained parameters are the same.
+  lane_order order = lane_order::strict;
   /// The processes of the job, of which this is one; null: this one alone.
   /// All of them make the same trainer and call the same members in the same
   /// order; each holds the stages of its own ranks.

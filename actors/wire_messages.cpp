@@ -67,12 +67,13 @@ static void fields(Archive& with, stage_result& v) {
 
 template <class Archive>
 static void fields(Archive& with, stage_done& v) {
-  with(v.serial, v.stage, v.result, v.ops, v.messages, v.tokens);
+  with(v.serial, v.stage, v.result);
 }
 
 template <class Archive>
 static void fields(Archive& with, rank_done& v) {
-  with(v.serial, v.data_rank, v.rank, v.stages, v.memory);
+  with(v.serial, v.data_rank, v.rank, v.stages, v.ops, v.messages, v.tokens,
+       v.memory);
 }
 
 template <class Archive>

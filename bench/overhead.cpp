@@ -54,8 +54,11 @@ struct tiny_layer final : stage_module {
 };
 
 model layers_of(std::int32_t count) {
-  return model(static_cast<std::size_t>(count),
-               {"", [] { return std::make_shared<tiny_layer>(); }});
+  model layers;
+  for (std::int32_t i = 0; i < count; ++i)
+    layers.push_back({fmt::format("layers.{}", i),
+                      [] { return std::make_shared<tiny_layer>(); }});
+  return layers;
 }
 
 std::vector<loss_term> mean_square(const tensor_list& outputs,

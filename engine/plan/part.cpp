@@ -103,6 +103,13 @@ plan update_of(const plan& whole) {
   return part;
 }
 
+plan without_overlapped_reductions(plan whole) {
+  for (auto& op : whole.ops)
+    if (op.kind == plan_op_kind::reduce)
+      op.stream = stream_kind::compute;
+  return whole;
+}
+
 schedule schedule_of(const plan& whole) {
   schedule part{.name = whole.schedule_name,
                 .microbatches = whole.microbatches,

@@ -6,6 +6,10 @@ namespace troupe {
 
 // Parts of a plan; the ops keep their order within lanes. Linear in the ops.
 
+/// All of it, with the reductions on the compute stream: nothing of a rank is
+/// computed beside them.
+plan without_overlapped_reductions(plan whole);
+
 /// The compute ops.
 schedule schedule_of(const plan& whole);
 

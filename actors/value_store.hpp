@@ -1,0 +1,41 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "troupe/engine/device/accelerator.hpp"
+#include "troupe/engine/device/tensor.hpp"
+#include "troupe/engine/plan/values.hpp"
+
+namespace troupe {
+
+/// A value on the rank that reads it next.
+struct held_value {
+  tensor_list tensors;
+  event_handle ready;  // when a device has made them; null: they are there
+  std::int64_t sent = 0, left = 0, arrived = 0;  // host ns; 0: it did not
+  std::int32_t message = none;  // that brought it; none: made on this rank
+  /// Returns the sender's credit when the value is consumed.
+  std::shared_ptr<const void> receipt = {};
+};
+
+/// The values of a step that a rank holds, from the op that makes or receives
+/// each to the op that reads it: few at a time. One thread at a time.
+class value_store {
+ public:
+  /// Throws `internal` if the value is there.
+  void put(const value& name, held_value held);
+  /// Throws `internal` if it is not.
+  held_value take(const value& name);
+  void clear() { held_.clear(); }
+  /// The values that nobody has taken, in words; empty without any.
+  std::string left() const;
+
+ private:
+  std::vector<std::pair<value, held_value>> held_;
+};
+
+}  // namespace troupe

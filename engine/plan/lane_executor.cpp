@@ -1,0 +1,220 @@
+#include "troupe/engine/plan/lane_executor.hpp"
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+
+#include "troupe/base/error.hpp"
+#include "troupe/engine/plan/op_text.hpp"
+
+namespace troupe {
+
+namespace {
+
+/// The order that an op keeps with others: of its stream, or on the compute
+/// stream of its stage and kind.
+auto series_of(const plan_op& op) {
+  const bool computes = op.stream == stream_kind::compute;
+  return std::tuple{op.stream, computes ? op.stage : none,
+                    computes ? op.copy : std::int8_t{0},
+                    computes ? op.kind : plan_op_kind::forward};
+}
+
+/// A receive is posted without its message.
+bool counts(const plan_op& op) {
+  return op.kind != plan_op_kind::receive;
+}
+
+}  // namespace
+
+lane_executor::lane_executor(const plan& of, std::int32_t rank,
+                             lane_order order)
+  : plan_{of},
+    order_{order},
+    first_{of.first_op[static_cast<std::size_t>(rank)]},
+    ops_(of.lane(rank).size() + 1) {
+  describe_ops();
+  number_series();
+  list_users();
+  begin();
+}
+
+void lane_executor::describe_ops() {
+  std::int32_t kept = 0;
+  for (std::uint32_t i = 0; i + 1 < ops_.size(); ++i) {
+    const auto& op = plan_.ops[first_ + i];
+    ops_[i].computes = op.stream == stream_kind::compute;
+    if (op.kind == plan_op_kind::forward)
+      ops_[i].kept = 1;
+    if (frees_activation(op.kind))
+      ops_[i].kept = -1;
+    kept += ops_[i].kept;
+    most_kept_ = std::max(most_kept_, kept);
+    if (counts(op))
+      ops_[i].inputs = op.dependency_count;
+  }
+}
+
+void lane_executor::number_series() {
+  using key = decltype(series_of(plan_op{}));
+  std::map<key, std::uint32_t> numbers;
+  for (std::uint32_t i = 0; i + 1 < ops_.size(); ++i) {
+    const auto number = static_cast<std::uint32_t>(numbers.size());
+    const auto at =
+      numbers.emplace(series_of(plan_.ops[first_ + i]), number).first->second;
+    if (at == series_.size())
+      series_.emplace_back();
+    ops_[i].series = at;
+    ops_[i].in_series = static_cast<std::uint32_t>(series_[at].size());
+    series_[at].push_back(i);
+  }
+}
+
+void lane_executor::list_users() {
+  const auto size = static_cast<std::uint32_t>(ops_.size()) - 1;
+  const auto for_each_input = [&](auto visit) {
+    for (std::uint32_t i = 0; i < size; ++i)
+      if (const auto& op = plan_.ops[first_ + i]; counts(op))
+        for (const auto input : plan_.dependencies_of(op))
+          visit(input, i);
+  };
+  for_each_input([&](std::uint32_t input, std::uint32_t user) {
+    if (input < first_ || input >= first_ + size)
+      remote_.emplace_back(input, user);
+    else
+      ++ops_[input - first_ + 1].first_user;
+  });
+  std::ranges::sort(remote_);
+  for (std::uint32_t i = 0; i < size; ++i)
+    ops_[i + 1].first_user += ops_[i].first_user;
+  users_.resize(ops_[size].first_user);
+  std::vector<std::uint32_t> filled(size, 0);
+  for_each_input([&](std::uint32_t input, std::uint32_t user) {
+    if (input >= first_ && input < first_ + size) {
+      const auto at = input - first_;
+      users_[ops_[at].first_user + filled[at]++] = user;
+    }
+  });
+}
+
+void lane_executor::begin() {
+  left_ = ops_.size() - 1;
+  waits_.resize(left_);
+  for (std::size_t i = 0; i < left_; ++i)
+    waits_[i] = ops_[i].inputs;
+  states_.assign(left_, state::waiting);
+  heads_.assign(series_.size(), 0);
+  cursor_ = 0;
+  kept_ = 0;
+  launching_ = computing_ = none;
+}
+
+void lane_executor::hold(std::uint32_t op) {
+  ++waits_.at(op - first_);
+}
+
+void lane_executor::release(std::uint32_t op) {
+  input_ended(op - first_);
+}
+
+std::optional<std::uint32_t> lane_executor::next() {
+  if (launching())
+    return std::nullopt;
+  while (cursor_ < states_.size() && states_[cursor_] != state::waiting)
+    ++cursor_;
+  if (cursor_ == states_.size())
+    return std::nullopt;
+  const auto at =
+    order_ == lane_order::ready_first
+      ? next_ready()
+      : (can_start(cursor_) ? std::optional{cursor_} : std::nullopt);
+  if (!at)
+    return std::nullopt;
+  start(*at);
+  return first_ + *at;
+}
+
+bool lane_executor::can_start(std::uint32_t at) const {
+  return waits_[at] == 0 && !(ops_[at].computes && computing_ != none);
+}
+
+/// The first in the lane that can start, of the first of each series.
+std::optional<std::uint32_t> lane_executor::next_ready() const {
+  std::optional<std::uint32_t> best;
+  for (std::size_t i = 0; i < series_.size(); ++i) {
+    if (heads_[i] == series_[i].size())
+      continue;
+    const auto at = series_[i][heads_[i]];
+    if ((!best || at < *best) && can_start(at) && fits(at))
+      best = at;
+  }
+  return best;
+}
+
+/// Whether the lane with this op in front keeps no more activations at once
+/// than it did: then what follows can run in the lane's order.
+bool lane_executor::fits(std::uint32_t at) const {
+  if (ops_[at].kept <= 0)
+    return true;
+  auto now = kept_ + ops_[at].kept;
+  for (auto before = cursor_; before < at; ++before) {
+    if (states_[before] == state::waiting)
+      now += ops_[before].kept;
+    if (now > most_kept_)
+      return false;
+  }
+  return now <= most_kept_;
+}
+
+void lane_executor::start(std::uint32_t at) {
+  states_[at] = state::started;
+  ++heads_[ops_[at].series];
+  kept_ += ops_[at].kept;
+  launching_ = at;
+  if (ops_[at].computes)
+    computing_ = at;
+}
+
+void lane_executor::launched(std::uint32_t op) {
+  if (launching_ != op - first_)
+    fail(error_code::internal, "{} was not being launched",
+         to_text(plan_, plan_.ops[op]));
+  launching_ = none;
+}
+
+void lane_executor::ended(std::uint32_t op) {
+  if (op < first_ || op - first_ >= states_.size()) {
+    const auto users = std::ranges::equal_range(
+      remote_, op, {}, [](const auto& entry) { return entry.first; });
+    for (const auto& [input, user] : users)
+      input_ended(user);
+    return;
+  }
+  const auto at = op - first_;
+  if (states_[at] != state::started || launching_ == at)
+    fail(error_code::internal, "{} has ended, and was not running",
+         to_text(plan_, plan_.ops[op]));
+  states_[at] = state::ended;
+  --left_;
+  if (computing_ == at)
+    computing_ = none;
+  for (auto user = ops_[at].first_user; user < ops_[at + 1].first_user; ++user)
+    input_ended(users_[user]);
+}
+
+std::optional<std::uint32_t> lane_executor::position() const {
+  if (launching())
+    return first_ + static_cast<std::uint32_t>(launching_);
+  if (computing_ != none)
+    return first_ + static_cast<std::uint32_t>(computing_);
+  for (const auto wanted : {state::waiting, state::started}) {
+    const auto at =
+      std::find(states_.begin() + (wanted == state::waiting ? cursor_ : 0),
+                states_.end(), wanted);
+    if (at != states_.end())
+      return first_ + static_cast<std::uint32_t>(at - states_.begin());
+  }
+  return std::nullopt;
+}
+
+}  // namespace troupe

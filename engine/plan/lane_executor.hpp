@@ -1,0 +1,97 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "troupe/engine/plan/plan.hpp"
+
+namespace troupe {
+
+/// The order in which the ops of a rank start.
+enum class lane_order : std::uint8_t {
+  /// The lane's own.
+  strict,
+  /// An op of the compute stream that can run overtakes those that can't yet,
+  /// where that needs no more activations at once than the lane does. Ops of
+  /// one stage and kind keep the lane's order, so that gradients and losses are
+  /// summed alike; so do the ops of every other stream.
+  ready_first,
+};
+
+/// Executes a rank's part of a plan: which op starts next, from the plan's
+/// dependencies and what has ended so far. Knows neither tensors nor threads;
+/// one thread at a time. An op is launched (the host gives it to its stream),
+/// one at a time, and ends later or at once. No op of the compute stream starts
+/// before the one before has ended. A receive starts (is posted) without its
+/// message, and ends when that is there. Each call takes constant time, but
+/// for `next` where ops may overtake.
+class lane_executor {
+ public:
+  /// The plan must outlive this; it is begun.
+  lane_executor(const plan& of, std::int32_t rank,
+                lane_order order = lane_order::strict);
+
+  /// Begins a step: no op has started.
+  void begin();
+
+  /// An op of this rank, which has not started, waits for one thing more that
+  /// no op of the plan gives; until as many releases.
+  void hold(std::uint32_t op);
+  void release(std::uint32_t op);
+
+  /// Starts the next op; none if one is being launched or all must wait.
+  std::optional<std::uint32_t> next();
+  /// The host is done with the op that `next` gave.
+  void launched(std::uint32_t op);
+  /// The op has ended: one of this rank, launched before, or of another rank.
+  void ended(std::uint32_t op);
+
+  bool launching() const { return launching_ != none; }
+  bool finished() const { return left_ == 0; }
+  /// Where the rank stands: the op that is being launched, else the one whose
+  /// end the compute stream waits for, else the first that has not started,
+  /// else the first that has not ended; none once all have.
+  std::optional<std::uint32_t> position() const;
+
+ private:
+  struct lane_op {
+    bool computes = false;     // on the compute stream
+    std::int8_t kept = 0;      // activations that it adds to those kept
+    std::uint32_t series = 0;  // ops that keep their order among themselves
+    std::uint32_t in_series = 0;
+    std::uint32_t inputs = 0;      // ops that must end first
+    std::uint32_t first_user = 0;  // into users_; until the next op's
+  };
+  enum class state : std::uint8_t { waiting, started, ended };
+
+  void describe_ops();
+  void number_series();
+  void list_users();
+  bool can_start(std::uint32_t at) const;
+  bool fits(std::uint32_t at) const;
+  std::optional<std::uint32_t> next_ready() const;
+  void start(std::uint32_t at);
+  void input_ended(std::uint32_t at) { --waits_[at]; }
+
+  const plan& plan_;
+  lane_order order_;
+  std::uint32_t first_;               // of the lane, in plan::ops
+  std::vector<lane_op> ops_;          // and one behind them
+  std::vector<std::uint32_t> users_;  // by op: those that wait for it
+  std::vector<std::vector<std::uint32_t>> series_;
+  std::int32_t most_kept_ = 0;
+  /// Ops of other ranks, ascending, each with one of this rank that waits.
+  std::vector<std::pair<std::uint32_t, std::uint32_t>> remote_;
+
+  std::vector<std::uint32_t> waits_;  // by op: for so many
+  std::vector<state> states_;
+  std::vector<std::uint32_t> heads_;  // by series: how many have started
+  std::uint32_t cursor_ = 0;          // the first that has not started
+  std::size_t left_ = 0;
+  std::int32_t kept_ = 0;
+  std::int64_t launching_ = none;
+  std::int64_t computing_ = none;  // on the compute stream, not ended
+};
+
+}  // namespace troupe
