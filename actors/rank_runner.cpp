@@ -106,7 +106,6 @@ void rank_runner::on(const begin_step& message) {
   values_.clear();
   reductions_.clear();
   reduced_.clear();
-  reduction_sent_.clear();
   after_.clear();
   ending_ = false;
   waits_since_ = 0;
@@ -159,23 +158,24 @@ void rank_runner::on(loaded_data message) {
   advance();
 }
 
+/// The reducer may answer before the stage does, which has asked it.
 void rank_runner::on(const gradients_reduced& message) {
   require_current(message.serial, "averaged gradients");
+  const bool first = reduced_.emplace(message.stage, message).second;
   const auto asked = reductions_.extract(message.stage);
-  if (asked.empty())
+  if (!first || (asked.empty() && !executor_->launching()))
     fail(error_code::internal, "stage {} asked for no reduction",
          message.stage);
-  reduction_sent_.emplace_back(message.stage, message.sent);
-  end_reduction(asked.mapped(), message.ready);
+  if (!asked.empty())
+    end_reduction(asked.mapped(), message.ready);
   advance();
 }
 
-void rank_runner::end_reduction(std::uint32_t op, event_handle ready) {
+void rank_runner::end_reduction(std::uint32_t op, const event_handle& ready) {
   if (ready && step_->settings.part == step_part::gradients)
     report_.reduced.push_back(ready);
   if (ready && op_at(op).stream == stream_kind::compute)
     after_.push_back(ready);
-  reduced_[op_at(op).stage] = std::move(ready);
   executor_->ended(op);
 }
 
@@ -262,11 +262,9 @@ void rank_runner::launch(std::uint32_t op) {
     request.after = std::exchange(after_, {});
   if (what.kind == plan_op_kind::gradient_norm)
     if (const auto at = reduced_.find(what.stage); at != reduced_.end()) {
-      if (at->second)
-        request.after.push_back(at->second);
-      for (const auto& [stage, sent] : reduction_sent_)
-        if (stage == what.stage)
-          record.ready = sent;
+      if (at->second.ready)
+        request.after.push_back(at->second.ready);
+      record.ready = at->second.sent;
     }
   if (what.kind == plan_op_kind::update && norm_) {
     request.norm = norm_;
@@ -327,13 +325,23 @@ void rank_runner::on(op_launched answer) {
     values_.put(*output, {.tensors = std::move(answer.outputs),
                           .ready = std::move(answer.ready),
                           .sent = answer.end});
-  if (!answer.ended)
-    reductions_.emplace(op_at(op).stage, op);
-  else if (op_at(op).kind == plan_op_kind::reduce)
-    end_reduction(op, std::move(answer.ready));
+  if (op_at(op).kind == plan_op_kind::reduce)
+    asked_reduction(answer);
   else
     executor_->ended(op);
   advance();
+}
+
+/// Averaged on devices it has its end; the reducer may have told it, or will.
+void rank_runner::asked_reduction(const op_launched& answer) {
+  const auto stage = op_at(answer.op).stage;
+  if (answer.ended)
+    reduced_.emplace(
+      stage, gradients_reduced{answer.serial, stage, answer.end, answer.ready});
+  if (const auto known = reduced_.find(stage); known != reduced_.end())
+    end_reduction(answer.op, known->second.ready);
+  else
+    reductions_.emplace(stage, answer.op);
 }
 
 void rank_runner::wait() {

@@ -66,7 +66,8 @@ class rank_runner {
   tensor_list take_input(const plan_op& op, event_handle& ready);
   void take_data(const plan_op& op, run_op& request);
   void note_message(const held_value& taken);
-  void end_reduction(std::uint32_t op, event_handle ready);
+  void asked_reduction(const op_launched& answer);
+  void end_reduction(std::uint32_t op, const event_handle& ready);
   void wait();
   void end_stages();
   void finish();
@@ -89,11 +90,10 @@ class rank_runner {
   std::vector<std::int32_t> stages_;  // of this rank, ascending
   std::size_t stages_left_ = 0;       // that have not ended the step
   bool ending_ = false;
-  std::map<std::int32_t, std::uint32_t> reductions_;  // asked for, by stage
-  std::map<std::int32_t, event_handle> reduced_;      // by stage
+  std::map<std::int32_t, std::uint32_t> reductions_;   // asked for, by stage
+  std::map<std::int32_t, gradients_reduced> reduced_;  // by stage
   std::vector<event_handle> after_;  // what the compute stream waits for next
   std::optional<norm_known> norm_;
-  std::vector<std::pair<std::int32_t, std::int64_t>> reduction_sent_;
   std::vector<stage_tensors> early_;  // of steps that have not begun here
   std::int64_t waits_since_ = 0;      // 0: an op is being launched
 };

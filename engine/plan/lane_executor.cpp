@@ -154,16 +154,13 @@ std::optional<std::uint32_t> lane_executor::next_ready() const {
 /// Whether the lane with this op in front keeps no more activations at once
 /// than it did: then what follows can run in the lane's order.
 bool lane_executor::fits(std::uint32_t at) const {
+  auto kept = kept_ + ops_[at].kept;
   if (ops_[at].kept <= 0)
     return true;
-  auto now = kept_ + ops_[at].kept;
-  for (auto before = cursor_; before < at; ++before) {
+  for (auto before = cursor_; kept <= most_kept_ && before < at; ++before)
     if (states_[before] == state::waiting)
-      now += ops_[before].kept;
-    if (now > most_kept_)
-      return false;
-  }
-  return now <= most_kept_;
+      kept += ops_[before].kept;
+  return kept <= most_kept_;
 }
 
 void lane_executor::start(std::uint32_t at) {

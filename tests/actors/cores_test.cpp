@@ -12,7 +12,6 @@
 #include "troupe/actors/coordinator_core.hpp"
 #include "troupe/actors/loader_core.hpp"
 #include "troupe/actors/progress_board.hpp"
-#include "troupe/actors/rank_core.hpp"
 #include "troupe/actors/reducer_core.hpp"
 #include "troupe/base/error.hpp"
 #include "troupe/engine/plan/compile.hpp"
@@ -191,20 +190,6 @@ TEST_CASE("a rank ends a step once") {
   CHECK_THROWS_MATCHES(
     core.on(rank_done{1, 0, 1, {}}), error,
     MessageMatches(ContainsSubstring("rank 1 of replica 0 reported the end")));
-}
-
-TEST_CASE("a device is done when its token is back and its stages reported") {
-  rank_core core(0, 1);
-  const auto step = a_step(2, 3);
-  CHECK(core.begin(step) == std::vector<std::int32_t>{1});
-  const auto [stage, token] = core.first_token();
-  CHECK(stage == 1);
-  CHECK(token.position == step->plan->first_op[1]);
-  CHECK_FALSE(core.on(stage_done{1, 1, {}, {}}));
-  const auto done = core.on(lane_token{step, 0});
-  REQUIRE(done);
-  CHECK(done->rank == 1);
-  CHECK(done->stages.size() == 1);
 }
 
 TEST_CASE("the progress board says who waits for whom") {

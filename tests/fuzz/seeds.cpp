@@ -85,8 +85,8 @@ rank_done report() {
   rank_done made;
   auto& stage = made.stages.emplace_back();
   stage.result.losses = {{"loss", 1.5, 2}};
-  stage.ops = {{1, 2, 3, 4, 5}};
-  stage.messages = {{1, 2, 3, 4, 5, 6, 7}};
+  made.ops = {{1, 2, 3, 4, 5}};
+  made.messages = {{1, 2, 3, 4, 5, 6, 7}};
   made.memory.emplace();
   return made;
 }

@@ -1,0 +1,283 @@
+#include "troupe/engine/plan/lane_executor.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <numeric>
+#include <random>
+#include <set>
+
+#include "support.hpp"
+#include "troupe/base/error.hpp"
+#include "troupe/engine/plan/part.hpp"
+
+using namespace troupe;
+
+namespace {
+
+/// All ranks of a plan, whose ops end as a test wants.
+struct executed_plan {
+  explicit executed_plan(const plan& of, lane_order order = lane_order::strict)
+    : what(of), ended(of.ops.size(), 0), orders(std::size_t(of.ranks())) {
+    for (std::int32_t r = 0; r < of.ranks(); ++r)
+      ranks.push_back(std::make_unique<lane_executor>(of, r, order));
+  }
+
+  /// Starts all that can start; the ops that did.
+  std::vector<std::uint32_t> start_all() {
+    std::vector<std::uint32_t> started;
+    for (std::size_t r = 0; r < ranks.size(); ++r)
+      while (const auto op = ranks[r]->next()) {
+        started.push_back(*op);
+        orders[r].push_back(*op);
+        ranks[r]->launched(*op);
+      }
+    return started;
+  }
+
+  void end(std::uint32_t op) {
+    ended[op] = 1;
+    for (auto& rank : ranks) {
+      const auto r = static_cast<std::int32_t>(&rank - ranks.data());
+      const bool own = what.rank_of(op) == r;
+      if (own || is_read_elsewhere(op))
+        rank->ended(op);
+    }
+  }
+  /// An update with a global norm reads the norms of all ranks.
+  bool is_read_elsewhere(std::uint32_t op) const {
+    return what.ops[op].kind == plan_op_kind::gradient_norm;
+  }
+  /// A receive ends when its message has been sent.
+  bool can_end(std::uint32_t op) const {
+    const auto& of = what.ops[op];
+    return of.kind != plan_op_kind::receive
+           || ended[what.messages[std::size_t(of.message)].send] != 0;
+  }
+
+  /// Runs to the end; what ends next is the random number's choice. False if it
+  /// stops before.
+  bool run(std::mt19937& random) {
+    std::vector<std::uint32_t> running;
+    while (true) {
+      const auto started = start_all();
+      running.insert(running.end(), started.begin(), started.end());
+      const auto ready =
+        std::stable_partition(running.begin(), running.end(),
+                              [this](std::uint32_t op) { return can_end(op); });
+      if (ready == running.begin())
+        break;
+      const auto chosen =
+        running.begin()
+        + static_cast<long>(random() % std::size_t(ready - running.begin()));
+      const auto op = *chosen;
+      running.erase(chosen);
+      end(op);
+    }
+    return std::ranges::all_of(ranks,
+                               [](const auto& r) { return r->finished(); });
+  }
+
+  const plan& what;
+  std::vector<std::unique_ptr<lane_executor>> ranks;
+  std::vector<char> ended;
+  std::vector<std::vector<std::uint32_t>> orders;  // of starts, by rank
+};
+
+std::vector<plan> plans() {
+  std::vector<plan> all;
+  for (const auto& row : builtin_schedules()) {
+    const schedule_shape shape{
+      .ranks = 2,
+      .stages_per_rank = std::min(2, row.most_stages_per_rank),
+      .microbatches = 4};
+    all.push_back(testing::make_plan(row.name, shape));
+    all.push_back(testing::make_plan(
+      row.name, shape, {.data_parallel = 2, .global_norm = true}));
+  }
+  return all;
+}
+
+std::int32_t most_kept(const plan& of,
+                       const std::vector<std::uint32_t>& order) {
+  std::int32_t kept = 0, most = 0;
+  for (const auto op : order) {
+    kept += of.ops[op].kind == plan_op_kind::forward;
+    most = std::max(most, kept);
+    kept -= frees_activation(of.ops[op].kind);
+  }
+  return most;
+}
+
+}  // namespace
+
+TEST_CASE("a lane in strict order starts its ops in that order") {
+  std::mt19937 random(1);
+  for (const auto& each : plans()) {
+    CAPTURE(each.schedule_name);
+    executed_plan run(each);
+    REQUIRE(run.run(random));
+    for (std::size_t r = 0; r < run.orders.size(); ++r)
+      for (std::size_t i = 0; i < run.orders[r].size(); ++i)
+        REQUIRE(run.orders[r][i] == each.first_op[r] + i);
+  }
+}
+
+TEST_CASE("ready ops overtake, within the dependencies and the lane's memory") {
+  std::mt19937 random(2);
+  std::size_t overtakings = 0;
+  for (const auto& each : plans())
+    for (int round = 0; round < 20; ++round) {
+      CAPTURE(each.schedule_name);
+      executed_plan run(each, lane_order::ready_first);
+      REQUIRE(run.run(random));
+      for (std::int32_t r = 0; r < each.ranks(); ++r) {
+        const auto& order = run.orders[std::size_t(r)];
+        REQUIRE(order.size() == each.lane(r).size());
+        std::vector<std::uint32_t> lane(order.size());
+        std::iota(lane.begin(), lane.end(), each.first_op[std::size_t(r)]);
+        CHECK(most_kept(each, order) <= most_kept(each, lane));
+        overtakings += order != lane;
+        std::set<std::uint32_t> before;
+        for (const auto op : order) {
+          for (const auto input : each.dependencies_of(each.ops[op]))
+            if (each.rank_of(input) == r)
+              CHECK(before.contains(input));
+          before.insert(op);
+        }
+      }
+    }
+  CHECK(overtakings > 0);
+}
+
+TEST_CASE("ops of one stage and kind keep their order") {
+  std::mt19937 random(3);
+  for (const auto& each : plans()) {
+    executed_plan run(each, lane_order::ready_first);
+    REQUIRE(run.run(random));
+    for (const auto& order : run.orders) {
+      std::map<std::pair<std::int32_t, plan_op_kind>, std::uint32_t> last;
+      for (const auto op : order) {
+        const auto& what = each.ops[op];
+        if (is_transfer(what.kind))
+          continue;
+        const auto [at, first] =
+          last.emplace(std::pair{what.stage, what.kind}, op);
+        CHECK((first || at->second < op));
+        at->second = op;
+      }
+    }
+  }
+}
+
+// Each op alone with its dependencies: without any one of them it would start
+// too early.
+TEST_CASE("no dependency is decoration") {
+  for (const auto& each : plans())
+    for (std::uint32_t op = 0; op < each.ops.size(); ++op) {
+      const auto& what = each.ops[op];
+      if (what.kind == plan_op_kind::receive)
+        continue;  // it ends with its message, which `can_end` stands for
+      const auto rank = each.rank_of(op);
+      for (std::uint32_t i = 0; i < what.dependency_count; ++i) {
+        // The op waits for this one dependency, and all others for nothing.
+        const auto alone = [&](bool keep) {
+          auto left = each;
+          const auto input = each.dependencies_of(what)[i];
+          for (auto& other : left.ops)
+            other.dependency_count = 0;
+          left.dependencies = {input};
+          left.ops[op].first_dependency = 0;
+          left.ops[op].dependency_count = keep ? 1 : 0;
+          lane_executor run(left, rank, lane_order::ready_first);
+          if (each.rank_of(input) == rank)
+            run.hold(input);
+          bool started = false;
+          while (const auto next = run.next()) {
+            started |= *next == op;
+            run.launched(*next);
+            run.ended(*next);
+          }
+          return started;
+        };
+        CAPTURE(each.schedule_name, op, i);
+        CHECK_FALSE(alone(true));
+        CHECK(alone(false));
+      }
+    }
+}
+
+TEST_CASE("an op that is held starts when it is released") {
+  const auto of = compile(make_schedule("1f1b", {1, 1, 1}));
+  lane_executor run(of, 0);
+  run.hold(0);
+  CHECK_FALSE(run.next());
+  CHECK(run.position() == 0U);
+  run.release(0);
+  CHECK(run.next() == 0U);
+  CHECK(run.launching());
+  CHECK_FALSE(run.next());  // one launch at a time
+  run.launched(0);
+  CHECK_FALSE(run.next());  // nothing of the compute stream beside it
+  CHECK(run.position() == 0U);
+  run.ended(0);
+  CHECK(run.next() == 1U);
+}
+
+TEST_CASE("nothing is computed beside a reduction on the compute stream") {
+  const auto whole =
+    compile(make_schedule("interleaved_1f1b", {2, 2, 2}), {.data_parallel = 2});
+  const auto overlapped = [&](const plan& of) {
+    executed_plan run(of);
+    // Reductions last as long as they can.
+    std::size_t computed = 0;
+    std::vector<std::uint32_t> reductions, running;
+    while (true) {
+      for (const auto op : run.start_all()) {
+        const bool reduces = of.ops[op].kind == plan_op_kind::reduce;
+        computed += !reductions.empty() && is_compute(of.ops[op].kind)
+                    && of.rank_of(reductions.front()) == of.rank_of(op);
+        (reduces ? reductions : running).push_back(op);
+      }
+      const auto ready = std::ranges::find_if(
+        running, [&](std::uint32_t op) { return run.can_end(op); });
+      auto& from = ready != running.end() ? running : reductions;
+      if (from.empty())
+        break;
+      const auto at = ready != running.end() ? ready : from.begin();
+      const auto op = *at;
+      from.erase(at);
+      run.end(op);
+    }
+    for (const auto& rank : run.ranks)
+      CHECK(rank->finished());
+    return computed;
+  };
+  CHECK(overlapped(whole) > 0);
+  CHECK(overlapped(without_overlapped_reductions(whole)) == 0);
+}
+
+TEST_CASE("a second step begins as the first did") {
+  std::mt19937 random(4);
+  const auto of = compile(make_schedule("1f1b", {2, 1, 3}));
+  executed_plan run(of);
+  REQUIRE(run.run(random));
+  for (auto& rank : run.ranks) {
+    CHECK_FALSE(rank->position());
+    rank->begin();
+    CHECK_FALSE(rank->finished());
+  }
+  std::ranges::fill(run.ended, 0);
+  CHECK(run.run(random));
+}
+
+TEST_CASE("an end that no launch came before is refused") {
+  const auto of = compile(make_schedule("1f1b", {1, 1, 1}));
+  lane_executor run(of, 0);
+  CHECK_THROWS_AS(run.ended(0), error);
+  CHECK_THROWS_AS(run.launched(0), error);
+  run.next();
+  CHECK_THROWS_AS(run.ended(0), error);
+}
