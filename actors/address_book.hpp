@@ -29,7 +29,7 @@ struct address_book {
   std::shared_ptr<troupe::device_links> device_links;
 
   const caf::actor& stage(std::int32_t data_rank, std::int32_t stage) const {
-    return stage_actors[static_cast<std::size_t>(data_rank * stages + stage)];
+    return stage_actors[stage_index(data_rank, stage)];
   }
   /// The process where a stage lives.
   std::int32_t process_of(std::int32_t data_rank, std::int32_t stage) const {
@@ -67,11 +67,13 @@ struct address_book {
       device_links->abort();
   }
   const caf::actor& rank(std::int32_t data_rank, std::int32_t rank) const {
-    return rank_actors[static_cast<std::size_t>(data_rank * ranks + rank)];
+    return rank_actors[rank_index(data_rank, rank)];
   }
-  /// The rank of a stage.
-  const caf::actor& rank_of(std::int32_t data_rank, std::int32_t stage) const {
-    return rank(data_rank, placement.rank_of(stage));
+  std::size_t stage_index(std::int32_t data_rank, std::int32_t stage) const {
+    return static_cast<std::size_t>(data_rank * stages + stage);
+  }
+  std::size_t rank_index(std::int32_t data_rank, std::int32_t rank) const {
+    return static_cast<std::size_t>(data_rank * ranks + rank);
   }
 };
 using address_book_pointer = std::shared_ptr<address_book>;

@@ -64,7 +64,7 @@ class dispatcher {
       case frame_type::tensors: {
         auto message = book_->links->receive(from, std::move(what));
         const auto& header = message.header;
-        caf::anon_send(rank_of(header.data_rank, header.to_stage),
+        caf::anon_send(stage(header.data_rank, header.to_stage),
                        std::move(message));
         break;
       }
@@ -86,12 +86,12 @@ class dispatcher {
     }
   }
 
-  const caf::actor& rank_of(std::int32_t data_rank, std::int32_t stage) const {
+  const caf::actor& stage(std::int32_t data_rank, std::int32_t stage) const {
     if (stage < 0 || stage >= book_->stages || !book_->stage(data_rank, stage))
       fail(error_code::mismatch,
            "stage {} of replica {} does not live in this process", stage,
            data_rank);
-    return book_->rank_of(data_rank, stage);
+    return book_->stage(data_rank, stage);
   }
 
   template <class Message>

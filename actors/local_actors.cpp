@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <thread>
+#include <vector>
 
 #include "troupe/actors/event_hub.hpp"
 #include "troupe/actors/follower_actor.hpp"
@@ -14,6 +15,7 @@
 #include "troupe/actors/spin_sharing.hpp"
 #include "troupe/actors/stage_actor.hpp"
 #include "troupe/actors/stall_watch.hpp"
+#include "troupe/actors/strand.hpp"
 #include "troupe/engine/device/thread_supply.hpp"
 #include "troupe/engine/device/threads.hpp"
 
@@ -21,16 +23,20 @@ namespace troupe {
 
 namespace {
 
+/// One a rank.
+using strand_list = std::vector<std::unique_ptr<strand>>;
+
 class actor_spawner {
  public:
   actor_spawner(caf::actor_system& system, const pipeline_options& options,
                 const supervision& watch, std::uint64_t run_id,
-                address_book_pointer book)
+                address_book_pointer book, strand_list& strands)
     : system_(system),
       options_(options),
       watch_(watch),
       run_id_(run_id),
-      book_(std::move(book)) {}
+      book_(std::move(book)),
+      strands_(strands) {}
 
   void spawn_all();
 
@@ -40,6 +46,7 @@ class actor_spawner {
   }
   std::int32_t stages() const { return options_.placement.stages(); }
   void spawn_replica(std::int32_t data_rank);
+  void spawn_rank(std::int32_t data_rank, std::int32_t rank);
   std::shared_ptr<rank_device> device_of(std::int32_t data_rank,
                                          std::int32_t rank) const;
   stage_setup setup_of_stage(std::int32_t data_rank, std::int32_t stage) const;
@@ -57,6 +64,7 @@ class actor_spawner {
   supervision watch_;
   std::uint64_t run_id_;
   address_book_pointer book_;
+  strand_list& strands_;
 };
 
 coordinator_setup actor_spawner::coordination() const {
@@ -115,18 +123,31 @@ std::int32_t actor_spawner::consumers(std::int32_t data_rank) const {
   return count;
 }
 
+/// The actors of a rank take turns.
+void actor_spawner::spawn_rank(std::int32_t data_rank, std::int32_t rank) {
+  auto* turns = strands_.emplace_back(std::make_unique<strand>(system_)).get();
+  const auto members = std::make_shared<rank_members>(
+    setup_of_rank(data_rank, rank), book_, options_.handler_hook);
+  const auto spawn = [&](strand_actor::behavior_maker make) {
+    return caf::actor_cast<caf::actor>(
+      system_.spawn<strand_actor, caf::lazy_init>(turns, std::move(make)));
+  };
+  book_->rank_actors.at(book_->rank_index(data_rank, rank)) =
+    spawn([members](auto* self) { return rank_actor(self, members); });
+  for (std::int32_t s = 0; s < stages(); ++s) {
+    if (options_.placement.rank_of(s) != rank)
+      continue;
+    members->add(setup_of_stage(data_rank, s));
+    book_->stage_actors.at(book_->stage_index(data_rank, s)) =
+      spawn([members, s](auto* self) { return stage_actor(self, s, members); });
+  }
+}
+
 void actor_spawner::spawn_replica(std::int32_t data_rank) {
   const auto& hook = options_.handler_hook;
-  for (std::int32_t s = 0; s < stages(); ++s)
-    book_->stage_actors.push_back(
-      is_here(data_rank, options_.placement.rank_of(s))
-        ? system_.spawn(stage_actor, setup_of_stage(data_rank, s), book_, hook)
-        : caf::actor{});
   for (std::int32_t r = 0; r < options_.placement.ranks; ++r)
-    book_->rank_actors.push_back(
-      is_here(data_rank, r)
-        ? system_.spawn(rank_actor, setup_of_rank(data_rank, r), book_, hook)
-        : caf::actor{});
+    if (is_here(data_rank, r))
+      spawn_rank(data_rank, r);
   loader_setup loading;
   loading.data_rank = data_rank;
   loading.data_ranks = data_ranks();
@@ -161,6 +182,9 @@ void actor_spawner::spawn_all() {
   book_->stages = stages();
   book_->ranks = options_.placement.ranks;
   book_->placement = options_.placement;
+  const auto replicas = static_cast<std::size_t>(data_ranks());
+  book_->stage_actors.resize(replicas * static_cast<std::size_t>(stages()));
+  book_->rank_actors.resize(replicas * static_cast<std::size_t>(book_->ranks));
   if (options_.job) {
     const auto& place = options_.job->place();
     book_->links = std::make_shared<remote_links>(
@@ -244,6 +268,7 @@ struct local_actors::state {
   explicit state(const pipeline_options& options)
     : config(workers_for(options), options.intra_op_threads), system(config) {}
 
+  strand_list strands;  // which workers may hold until they end
   system_config config;
   caf::actor_system system;
   address_book_pointer book = std::make_shared<address_book>();
@@ -255,7 +280,8 @@ local_actors::local_actors(const pipeline_options& options,
     watch_(watch),
     leave_seconds_(options.leave_seconds) {
   try {
-    actor_spawner(state_->system, options, watch, run_id, state_->book)
+    actor_spawner(state_->system, options, watch, run_id, state_->book,
+                  state_->strands)
       .spawn_all();
   } catch (...) {
     leave_behind();

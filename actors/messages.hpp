@@ -44,7 +44,7 @@ struct envelope {
   std::int64_t left = 0;        // the process, with a credit; 0: it did not
   /// The tensors come from device to device, and are announced here alone.
   bool by_device = false;
-  /// Shapes and dtypes, as `describe` gives them for each tensor.
+  /// Then shapes and dtypes, as `describe` gives them for each tensor.
   std::vector<std::pair<at::ScalarType, std::vector<std::int64_t>>> tensors;
 };
 

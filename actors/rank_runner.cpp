@@ -236,7 +236,7 @@ void rank_runner::transfer(std::uint32_t op) {
   record.begin = now_ns();
   const bool sends = op_at(op).kind == plan_op_kind::send;
   if (sends)
-    transfers_.send(op_at(op));
+    transfers_.send(op_at(op), record.begin);
   else
     transfers_.post(op);
   record.end = now_ns();

@@ -31,7 +31,7 @@ struct rank_setup {
   std::function<bool(std::int32_t rank)> is_far;
 };
 
-/// Where a rank's messages go. Calls don't block.
+/// Where a rank's messages go. Calls don't block, and don't call back.
 class rank_ports {
  public:
   virtual ~rank_ports() = default;
@@ -39,8 +39,8 @@ class rank_ports {
   virtual void begin(std::int32_t stage, const begin_step& message) = 0;
   virtual void run(std::int32_t stage, run_op request) = 0;
   virtual void end(std::int32_t stage, const end_step& message) = 0;
-  /// To another rank of the replica.
-  virtual void deliver(std::int32_t rank, stage_tensors message) = 0;
+  /// To the stage of another rank of the replica.
+  virtual void deliver(stage_tensors message) = 0;
   virtual void want(want_data request) = 0;
   virtual void done(rank_done report) = 0;
 };

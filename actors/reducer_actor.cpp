@@ -37,7 +37,7 @@ struct reducer_state {
 
   void tell(std::int64_t serial, std::int32_t stage) {
     for (std::int32_t d = 0; d < static_cast<std::int32_t>(owners.size()); ++d)
-      if (const auto& to = book->rank_of(d, stage))
+      if (const auto& to = book->stage(d, stage))
         self->send(to, gradients_reduced{serial, stage, now_ns(),
                                          alone ? alone->ready() : nullptr});
   }

@@ -9,7 +9,6 @@
 #include <deque>
 #include <mutex>
 #include <thread>
-#include <utility>
 
 namespace troupe {
 
@@ -32,7 +31,7 @@ class spin_sharing : public caf::policy::unprofiled {
     std::condition_variable wake;
     std::deque<caf::resumable*> queue;
     std::atomic<std::size_t> waiting_jobs{0};  // the queue's size, to look at
-    std::size_t spinning = 0;
+    std::atomic<std::size_t> spinning{0};      // changed with the lock held
     std::size_t sleeping = 0;
     std::size_t elsewhere = 0;  // of those awake: may wait for something else
     std::size_t cores = std::max(1u, std::thread::hardware_concurrency());
@@ -41,6 +40,11 @@ class spin_sharing : public caf::policy::unprofiled {
     void push(caf::resumable* job) {
       queue.push_back(job);
       waiting_jobs.store(queue.size(), std::memory_order_release);
+    }
+    /// Whether a job waits that no worker is about to take; any thread.
+    bool keeps_waiting() const {
+      return waiting_jobs.load(std::memory_order_relaxed)
+             > spinning.load(std::memory_order_relaxed);
     }
     bool lacks_lookers() const {
       return sleeping > 0 && queue.size() > spinning;
@@ -53,12 +57,7 @@ class spin_sharing : public caf::policy::unprofiled {
 
   struct worker_data {
     explicit worker_data(caf::scheduler::abstract_coordinator*) {}
-
-    caf::resumable* next = nullptr;  // this worker's own
   };
-
-  /// Within `running_next`.
-  static inline thread_local bool keeps_next = false;
 
   template <class Coordinator>
   void central_enqueue(Coordinator* self, caf::resumable* job) {
@@ -78,10 +77,6 @@ class spin_sharing : public caf::policy::unprofiled {
 
   template <class Worker>
   void internal_enqueue(Worker* self, caf::resumable* job) {
-    if (keeps_next && d(self).next == nullptr) {
-      d(self).next = job;
-      return;
-    }
     auto& shared = d(self->parent());
     std::unique_lock lock(shared.mutex);
     shared.push(job);
@@ -93,13 +88,11 @@ class spin_sharing : public caf::policy::unprofiled {
 
   template <class Worker>
   void resume_job_later(Worker* self, caf::resumable* job) {
-    central_enqueue(self->parent(), job);
+    internal_enqueue(self, job);
   }
 
   template <class Worker>
   caf::resumable* dequeue(Worker* self) {
-    if (auto* job = std::exchange(d(self).next, nullptr))
-      return job;
     auto& shared = d(self->parent());
     std::unique_lock lock(shared.mutex);
     if (shared.queue.empty())
@@ -152,17 +145,6 @@ class spin_sharing : public caf::policy::unprofiled {
 };
 
 using spin_sharing_scheduler = caf::scheduler::coordinator<spin_sharing>;
-
-/// While it lives, the first job that this worker makes ready is its own next
-/// one: the sender is done soon and would only look for another, and no other
-/// worker need wake. For the last message of a handler.
-class running_next {
- public:
-  running_next() { spin_sharing::keeps_next = true; }
-  ~running_next() { spin_sharing::keeps_next = false; }
-  running_next(const running_next&) = delete;
-  running_next& operator=(const running_next&) = delete;
-};
 
 /// While it lives, the worker that made it may wait for a disk or a network,
 /// so that others run in its place.

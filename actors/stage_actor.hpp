@@ -1,14 +1,12 @@
 #pragma once
 
-#include "troupe/actors/address_book.hpp"
-#include "troupe/actors/stage_runner.hpp"
+#include "troupe/actors/rank_members.hpp"
 
 namespace troupe {
 
-/// One stage of one replica. See `stage_runner` for what it does.
-caf::behavior stage_actor(caf::event_based_actor* self,
-                          const stage_setup& setup,
-                          const address_book_pointer& book,
-                          const handler_hook& hook);
+/// One stage of one replica: runs the ops that `stage_runner` describes. What
+/// others send it for them goes to its rank's `rank_runner`.
+caf::behavior stage_actor(caf::event_based_actor* self, std::int32_t stage,
+                          const rank_members_pointer& members);
 
 }  // namespace troupe

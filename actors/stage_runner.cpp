@@ -126,11 +126,14 @@ void stage_runner::run(run_op& request, op_launched& answer) {
 
 void stage_runner::forward(run_op& request, op_launched& answer) {
   auto inputs = device_.take(std::move(request.inputs), request.ready);
+  const auto given = std::move(request.data);
   microbatch_data data;
-  if (request.data)
-    data = brought(*request.data, [&](const at::Tensor& tensor) {
+  if (given && device_)
+    data = brought(*given, [&](const at::Tensor& tensor) {
       return device_.take({tensor}, request.data_ready)[0];
     });
+  else if (given)
+    data = *given;
   if (input_stage(*running_, false, step_->plan->stages()) == none)
     inputs = data.inputs;
   answer.outputs =

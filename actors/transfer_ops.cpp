@@ -5,23 +5,11 @@
 #include <algorithm>
 
 #include "troupe/base/error.hpp"
-#include "troupe/engine/device/clock.hpp"
 #include "troupe/engine/plan/op_text.hpp"
 
 namespace troupe {
 
 namespace {
-
-bool holds_what_it_announces(const stage_tensors& message) {
-  const auto& announced = message.header.tensors;
-  if (message.header.by_device)
-    return message.tensors.empty();
-  return std::ranges::equal(
-    announced, message.tensors, [](const auto& a, const at::Tensor& b) {
-      return b.defined() ? a.first == b.scalar_type() && b.sizes() == a.second
-                         : a.first == at::ScalarType::Undefined;
-    });
-}
 
 void announce(const tensor_list& tensors, envelope& e) {
   for (const auto& tensor : tensors)
@@ -53,7 +41,7 @@ void transfer_ops::post(std::uint32_t receive) {
     posted;
 }
 
-void transfer_ops::send(const plan_op& op) {
+void transfer_ops::send(const plan_op& op, std::int64_t now) {
   const auto& plan = *step_->plan;
   auto held = values_.take(*input_of(plan, op));
   auto& tensors = held.tensors;
@@ -75,9 +63,9 @@ void transfer_ops::send(const plan_op& op) {
   e.key = {op.microbatch, op.slice};
   e.backward = is_gradient(op.stream);
   e.message = op.message;
-  announce(tensors, e);
-  e.sent = now_ns();
+  e.sent = now;
   if (far && setup_.links) {
+    announce(tensors, e);
     setup_.links->send(setup_.data_rank, op.stage, receive.stage, tensors,
                        ready, to_text(plan, op));
     e.by_device = true;
@@ -85,7 +73,7 @@ void transfer_ops::send(const plan_op& op) {
     packed.tensors = std::move(tensors);
     packed.ready = std::move(ready);
   }
-  ports_.deliver(to, std::move(packed));
+  ports_.deliver(std::move(packed));
 }
 
 void transfer_ops::on(stage_tensors message) {
@@ -123,10 +111,6 @@ void transfer_ops::require_expected(const stage_tensors& message) const {
   if (!known || !is_planned())
     fail(error_code::mismatch, "the plan has no message {} with the {}",
          e.message, summary(e));
-  if (!holds_what_it_announces(message))
-    fail(error_code::mismatch,
-         "the {} announces other shapes or dtypes than its tensors have: {}",
-         summary(e), describe(message.tensors));
 }
 
 /// Calls that match what another device's rank sends are made in the order of

@@ -23,10 +23,11 @@ class transfer_ops {
     : setup_(setup), ports_(ports), values_(values), device_(device) {}
 
   void begin(const step_pointer& step);
-  void send(const plan_op& op);
+  /// `now`: in host ns.
+  void send(const plan_op& op, std::int64_t now);
   void post(std::uint32_t receive);
   /// A message of the step that runs. Throws `mismatch` for one that the rank
-  /// can't be meant to get, or whose tensors are not what it announces.
+  /// can't be meant to get.
   void on(stage_tensors message);
   /// Takes in messages whose receives are posted, and returns those.
   std::vector<std::uint32_t> complete();

@@ -1,0 +1,74 @@
+#pragma once
+
+#include <functional>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "troupe/actors/caf.hpp"
+#include "troupe/actors/spin_sharing.hpp"
+
+namespace troupe {
+
+/// Actors that take turns: one of them runs at a time, whichever got a message
+/// first, on whatever worker; as Asio's strand. A message between them costs no
+/// lock of the scheduler and wakes no worker, and one from outside to an actor
+/// whose turn it is not wakes none either. Between two turns the worker takes
+/// other jobs first if nobody else would. Must outlive its actors.
+class strand final : public caf::resumable {
+ public:
+  explicit strand(caf::actor_system& system);
+
+  /// A member that has messages; `sender`: as in `caf::resumable::resume`, or
+  /// null.
+  void push(caf::resumable* member, caf::execution_unit* sender);
+
+  resume_result resume(caf::execution_unit* worker, std::size_t) override;
+  // Owned by whoever made it.
+  void intrusive_ptr_add_ref_impl() override {}
+  void intrusive_ptr_release_impl() override {}
+
+ private:
+  /// What members run in: their own messages to others go on to the worker.
+  struct context final : caf::execution_unit {
+    using caf::execution_unit::execution_unit;
+    void exec_later(caf::resumable* job) override { worker->exec_later(job); }
+    caf::execution_unit* worker = nullptr;
+  };
+
+  caf::resumable* take();
+
+  caf::actor_system& system_;
+  const spin_sharing::coordinator_data* shared_ = nullptr;
+  context context_;
+  std::mutex mutex_;  // of what follows
+  std::vector<caf::resumable*> waiting_;
+  bool scheduled_ = false;
+};
+
+/// An actor of a strand, to be spawned with `caf::lazy_init`: its first message
+/// starts it.
+class strand_actor final : public caf::event_based_actor {
+ public:
+  using behavior_maker =
+    std::function<caf::behavior(caf::event_based_actor* self)>;
+
+  strand_actor(caf::actor_config& config, strand* turns, behavior_maker make)
+    : caf::event_based_actor(config), turns_(turns), make_(std::move(make)) {}
+
+  using caf::event_based_actor::enqueue;
+  bool enqueue(caf::mailbox_element_ptr message,
+               caf::execution_unit* sender) override;
+
+ protected:
+  /// What `make_` holds goes with the behavior, when the actor ends.
+  caf::behavior make_behavior() override {
+    return std::exchange(make_, nullptr)(this);
+  }
+
+ private:
+  strand* turns_;
+  behavior_maker make_;
+};
+
+}  // namespace troupe
