@@ -25,9 +25,11 @@ bool is_group(std::int32_t from, std::int32_t to) {
 }  // namespace
 
 device_links::device_links(job_layout layout, placement stages,
+                           std::vector<stage_edge> edges,
                            devices_by_rank devices, double stall_seconds)
   : layout_(layout),
     stages_(std::move(stages)),
+    edges_(std::move(edges)),
     devices_(std::move(devices)),
     stall_seconds_(stall_seconds > 0 ? stall_seconds : 1e9) {}
 
@@ -52,14 +54,14 @@ void device_links::require_one_replica_here() const {
 /// The same in all processes, which make them in this order.
 std::vector<device_links::key> device_links::all_links() const {
   std::vector<key> all;
-  for (std::int32_t s = 0; s < stages_.stages(); ++s) {
+  for (std::int32_t s = 0; s < stages_.stages(); ++s)
     if (averages(s))
       all.emplace_back(0, s, s);
-    for (std::int32_t d = 0; d < layout_.data_ranks && s > 0; ++d)
-      if (layout_.process_of(d, stages_.rank_of(s - 1))
-          != layout_.process_of(d, stages_.rank_of(s)))
-        all.insert(all.end(), {{d, s - 1, s}, {d, s, s - 1}});
-  }
+  for (std::int32_t d = 0; d < layout_.data_ranks; ++d)
+    for (const auto& [from, to] : edges_)
+      if (layout_.process_of(d, stages_.rank_of(from))
+          != layout_.process_of(d, stages_.rank_of(to)))
+        all.emplace_back(d, from, to);
   return all;
 }
 

@@ -12,6 +12,7 @@
 #include "troupe/actors/messages.hpp"
 #include "troupe/engine/device/communicator_watch.hpp"
 #include "troupe/engine/device/rank_device.hpp"
+#include "troupe/engine/plan/values.hpp"
 #include "troupe/engine/transport/mesh.hpp"
 #include "troupe/schedules/schedule.hpp"
 
@@ -31,7 +32,9 @@ class device_links {
   using devices_by_rank =
     std::vector<std::vector<std::shared_ptr<rank_device>>>;
 
-  device_links(job_layout layout, placement stages, devices_by_rank devices,
+  /// `edges`: between stages of different ranks, both ways.
+  device_links(job_layout layout, placement stages,
+               std::vector<stage_edge> edges, devices_by_rank devices,
                double stall_seconds);
 
   /// All processes of the job call it at once; waits until all communicators
@@ -95,6 +98,7 @@ class device_links {
 
   job_layout layout_;
   placement stages_;
+  std::vector<stage_edge> edges_;
   devices_by_rank devices_;
   double stall_seconds_;
   std::atomic<bool> ended_ = false;

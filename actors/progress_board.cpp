@@ -3,22 +3,21 @@
 #include <fmt/format.h>
 
 #include "troupe/engine/plan/op_text.hpp"
+#include "troupe/engine/plan/values.hpp"
 
 namespace troupe {
 
 namespace {
 
 std::string what_it_waits_for(const plan& plan, const plan_op& op) {
+  if (const auto input = input_of(plan, op))
+    return fmt::format("the {} of stage {} (rank {})",
+                       input->gradient ? "gradient" : "activation",
+                       input->stage,
+                       plan.placement.rank_of(input->stage, input->copy));
   switch (op.kind) {
     case plan_op_kind::forward:
-      return op.stage == 0 ? "its data from the loader"
-                           : fmt::format("the activation of stage {} (rank {})",
-                                         op.stage - 1,
-                                         plan.placement.rank_of(op.stage - 1));
-    case plan_op_kind::backward:
-    case plan_op_kind::input_backward:
-      return fmt::format("the gradient of stage {} (rank {})", op.stage + 1,
-                         plan.placement.rank_of(op.stage + 1));
+      return "its data from the loader";
     case plan_op_kind::reduce:
     case plan_op_kind::gradient_norm:
       return "the reducer";

@@ -8,6 +8,7 @@
 #include "troupe/engine/plan/op_text.hpp"
 #include "troupe/engine/plan/op_traits.hpp"
 #include "troupe/engine/plan/routes.hpp"
+#include "troupe/engine/plan/values.hpp"
 #include "troupe/engine/stage/gradient_norm.hpp"
 
 namespace troupe {
@@ -134,7 +135,7 @@ void stage_runner::forward(run_op& request, op_launched& answer) {
     });
   else if (given)
     data = *given;
-  if (input_stage(*running_, false, step_->plan->stages()) == none)
+  if (takes_inputs(*step_->plan, setup_.stage))
     inputs = data.inputs;
   answer.outputs =
     setup_.work->forward(key_of(*running_), std::move(inputs), data);

@@ -12,6 +12,7 @@
 #include "troupe/engine/device/threads.hpp"
 #include "troupe/engine/plan/compile.hpp"
 #include "troupe/engine/plan/part.hpp"
+#include "troupe/engine/plan/values.hpp"
 #include "troupe/engine/stage/layer_sequence.hpp"
 #include "troupe/engine/stage/module_stage.hpp"
 #include "troupe/engine/stage/on_device.hpp"
@@ -123,8 +124,8 @@ module_stage_options trainer::impl::stage_options(std::int32_t stage) const {
   module_stage_options made;
   made.index = stage;
   made.rank = options.schedule.placement.rank_of(stage);
-  made.first = stage == 0;
-  if (stage + 1 == options.schedule.stages())
+  made.first = takes_inputs(*training, stage);
+  if (makes_losses(*training, stage))
     made.loss = options.loss;
   made.optimizer = options.optimizer;
   made.recompute = options.recompute;
@@ -201,10 +202,12 @@ void trainer::impl::start_actors() {
   running.order = options.order;
   if (options.job && !devices.empty() && options.device_links)
     running.links = links = std::make_shared<device_links>(
-      layout, options.schedule.placement, devices, options.stall_seconds);
-  const auto last = options.schedule.stages() - 1;
-  for (std::int32_t s = 0; s <= last; ++s)
-    running.needs_data.push_back(s == 0 || s == last || reads_data(s));
+      layout, options.schedule.placement, edges_of(*training), devices,
+      options.stall_seconds);
+  for (std::int32_t s = 0; s < training->stages(); ++s)
+    running.needs_data.push_back(takes_inputs(*training, s)
+                                 || makes_losses(*training, s)
+                                 || reads_data(s));
   running.clip = options.clip;
   running.loss_scale = options.loss_scale;
   running.intra_op_threads = options.intra_op_threads;

@@ -148,6 +148,11 @@ void add_device_flags(CLI::App& app, train_options& o) {
     ->type_name("KINDS")
     ->group(group);
   app
+    .add_flag("--ready-first", o.ready_first,
+              "ops that can run overtake those of their rank that wait; the "
+              "results are the same")
+    ->group(group);
+  app
     .add_flag("--cuda-graphs", o.cuda_graphs,
               "launch all of a step up to its gradients at once, as it was "
               "recorded before: for one GPU, in one process")

@@ -58,6 +58,7 @@ struct train_options {
   std::string autocast = "none";
   std::uint64_t seed = 1;
   bool halt_on_nan = false;
+  bool ready_first = false;
   // output
   std::string log_level = "info";
   std::string trace;

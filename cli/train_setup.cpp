@@ -251,6 +251,8 @@ train_setup make_setup(const train_options& o) {
     run.autocast = o.autocast == "bf16" ? at::kBFloat16 : at::kHalf;
   run.recompute = o.recompute;
   run.halt_on_nan = o.halt_on_nan;
+  if (o.ready_first)
+    run.order = lane_order::ready_first;
   run.intra_op_threads = o.threads;
   run.overlap = overlap_of(o);
   run.cuda_graphs = o.cuda_graphs;

@@ -87,6 +87,11 @@ if(TROUPE_BENCH)
   troupe_programs(bench DEPENDS troupe::monitors troupe::models
     troupe::transport CLI11::CLI11 PCH actors)
   target_link_libraries(bench_links PRIVATE OpenSSL::SSL)
+  # Its figures are for docs/benchmarks.md; that it runs is for every build.
+  if(TROUPE_TESTS)
+    add_test(NAME "bench: the overhead of an op is measured"
+      COMMAND bench_overhead --steps 2)
+  endif()
 endif()
 
 # For tests that train: Catch2 and LibTorch's modules too.

@@ -109,6 +109,26 @@ def check_layers():
     return report(problems)
 
 
+# -------------------------------------------------------------- neighbours
+
+NEIGHBOUR = re.compile(r"\bstage(?:\(\))? ?[+-] ?1\b")
+
+
+def check_neighbours():
+    """Which stage follows which is for schedules and plans alone to know."""
+    problems = []
+    for path in sources():
+        parts = path.parts
+        if parts[0] in ("tests", "bench", "schedules") \
+                or parts[:2] == ("engine", "plan"):
+            continue
+        for number, line in enumerate(path.read_text().splitlines(), 1):
+            if NEIGHBOUR.search(line):
+                problems.append(f"{path}:{number}: arithmetic on the number of "
+                                "a stage; see engine/plan/values.hpp")
+    return report(problems)
+
+
 # ----------------------------------------------------------------- names
 
 def name_problems(path, line):
@@ -275,6 +295,7 @@ def check_docs():
 
 
 if __name__ == "__main__":
-    checks = {"layers": check_layers, "names": check_names,
+    checks = {"layers": lambda: check_layers() | check_neighbours(),
+              "names": check_names,
               "sizes": check_sizes, "docs": check_docs}
     sys.exit(checks[sys.argv[1]]())

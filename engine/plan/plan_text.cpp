@@ -21,16 +21,24 @@ namespace {
 
 constexpr std::string_view heading = "troupe plan 1";
 
-// An op's word; '+' marks an overlap with the next compute op.
+bool is_collective(plan_op_kind kind) {
+  return traits_of(kind).type == op_class::collective;
+}
+
+// An op's word; '+' marks an overlap with the next compute op, '!' a
+// collective on the compute stream.
 std::string word(const plan& of, const plan_op& what) {
-  return to_text(of, what) + (what.overlaps_next ? "+" : "");
+  const bool alone =
+    is_collective(what.kind) && what.stream == stream_kind::compute;
+  return to_text(of, what) + (what.overlaps_next ? "+" : alone ? "!" : "");
 }
 
 // Stage, microbatch, slice and copy of a word are spelled like a compute op's:
 // "3SEND_F7.1@1" is read as "3F7.1@1".
 plan_op read_word(std::string_view text) {
   const auto overlaps = text.ends_with('+');
-  if (overlaps)
+  const auto alone = text.ends_with('!');
+  if (overlaps || alone)
     text.remove_suffix(1);
   const auto digits =
     std::min(text.find_first_not_of("0123456789"), text.size());
@@ -41,13 +49,16 @@ plan_op read_word(std::string_view text) {
     fail(error_code::malformed_text, "it is no op of a plan");
   if (overlaps && !is_compute(as->kind))
     fail(error_code::malformed_text, "only a compute op overlaps another");
+  if (alone && !is_collective(as->kind))
+    fail(error_code::malformed_text,
+         "'!' puts a collective on the compute stream, where this op is");
   rest.remove_prefix(as->action.size());
   const auto whole_stage = !is_compute(as->kind) && !is_transfer(as->kind);
   const auto place =
     parse_cell(fmt::format("{}F{}{}", stage, whole_stage ? "0" : "", rest),
                spelling::project);
   return {.kind = as->kind,
-          .stream = as->stream,
+          .stream = alone ? stream_kind::compute : as->stream,
           .copy = place.first.copy,
           .overlaps_next = overlaps,
           .slice = place.first.slice,

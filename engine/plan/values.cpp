@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <set>
+
 #include "troupe/engine/plan/routes.hpp"
 
 namespace troupe {
@@ -43,6 +45,21 @@ std::optional<value> output_of(const plan& within, const plan_op& op) {
   if (output_stage(op, gradient, within.stages()) == none)
     return std::nullopt;
   return made_by(op.stage, gradient, op);
+}
+
+bool takes_inputs(const plan& within, std::int32_t stage) {
+  return !input_of(within, {.kind = plan_op_kind::forward, .stage = stage});
+}
+
+bool makes_losses(const plan& within, std::int32_t stage) {
+  return !output_of(within, {.kind = plan_op_kind::forward, .stage = stage});
+}
+
+std::vector<stage_edge> edges_of(const plan& of) {
+  std::set<stage_edge> edges;
+  for (const auto& each : of.messages)
+    edges.insert({of.ops[each.send].stage, of.ops[each.receive].stage});
+  return {edges.begin(), edges.end()};
 }
 
 }  // namespace troupe

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "troupe/engine/plan/plan.hpp"
 
@@ -32,5 +33,20 @@ std::optional<value> input_of(const plan& within, const plan_op& op);
 /// The value that an op makes, or a receive brings; none where no other stage
 /// reads it.
 std::optional<value> output_of(const plan& within, const plan_op& op);
+
+/// Whether a stage reads the model's inputs: it has no stage before it.
+bool takes_inputs(const plan& within, std::int32_t stage);
+/// Whether a stage computes the losses: no other stage reads its activations.
+bool makes_losses(const plan& within, std::int32_t stage);
+
+/// A sending and a receiving stage of different ranks.
+struct stage_edge {
+  std::int32_t from = 0;
+  std::int32_t to = 0;
+
+  friend auto operator<=>(const stage_edge&, const stage_edge&) = default;
+};
+/// Those of all messages, ascending, each once.
+std::vector<stage_edge> edges_of(const plan& of);
 
 }  // namespace troupe

@@ -14,13 +14,13 @@ using namespace troupe::testing;
 namespace {
 
 /// Indices into the lists of values below, one a dimension.
-using choice = std::array<int, 8>;
+using choice = std::array<int, 9>;
 
 const std::vector<std::string> schedules = {"gpipe",         "1f1b",
                                             "eager_1f1b",    "interleaved_1f1b",
                                             "breadth_first", "depth_first"};
 constexpr std::array microbatches = {1, 4, 7, 8};
-constexpr choice sizes = {6, 4, 2, 4, 2, 2, 2, 2};
+constexpr choice sizes = {6, 4, 2, 4, 2, 2, 2, 2, 2};
 
 small_case case_of(const choice& at) {
   return {.schedule = schedules[static_cast<std::size_t>(at[0])],
@@ -30,7 +30,8 @@ small_case case_of(const choice& at) {
           .data_parallel = at[4] + 1,
           .use_sgd = at[5] == 1,
           .recompute = at[6] == 1,
-          .clip = at[7] == 1 ? 0.5 : 0};
+          .clip = at[7] == 1 ? 0.5 : 0,
+          .order = at[8] == 1 ? lane_order::ready_first : lane_order::strict};
 }
 
 bool is_legal(const choice& at) {
@@ -98,12 +99,15 @@ TEST_CASE("every combination equals the plain loop, bit for bit", "[.full]") {
 
 TEST_CASE("random delays in every actor change no bit") {
   const auto delay = random_delays(3);
-  const small_case what{.schedule = "interleaved_1f1b",
-                        .stages_per_rank = 2,
-                        .data_parallel = 2,
-                        .clip = 0.5};
-  for (int i = 0; i < 20; ++i)
-    CHECK(compare_with_plain(what, 2, delay) == "");
+  small_case what{.schedule = "interleaved_1f1b",
+                  .stages_per_rank = 2,
+                  .data_parallel = 2,
+                  .clip = 0.5};
+  for (const auto order : {lane_order::strict, lane_order::ready_first}) {
+    what.order = order;
+    for (int i = 0; i < 20; ++i)
+      CHECK(compare_with_plain(what, 2, delay) == "");
+  }
 }
 
 TEST_CASE("in bf16 the pipeline is the plain loop too, and learns") {

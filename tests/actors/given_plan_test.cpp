@@ -75,6 +75,31 @@ TEST_CASE("a given plan runs as it is, with the bits of the plain loop") {
   CHECK(run.evaluate(text, 4).losses.size() == 1);
 }
 
+TEST_CASE("a reduction on the compute stream has nothing beside it") {
+  const small_case what{.schedule = "interleaved_1f1b",
+                        .stages_per_rank = 2,
+                        .microbatches = 2,
+                        .data_parallel = 2};
+  auto options = options_for(what);
+  trainer compiled(model_for(what), options);
+  auto text = to_text(compiled.plan());
+  for (std::size_t at = 0; (at = text.find("REDUCE_GRAD ", at)) != text.npos;)
+    text.insert(at += 11, "!");
+  options.plan = std::make_shared<const plan>(plan_from_text(text));
+  CHECK(to_text(*options.plan) == text);
+  options.schedule = {};
+  trainer given(model_for(what), options);
+  for (int i = 0; i < 2; ++i) {
+    compiled.step(small_text());
+    given.step(small_text());
+  }
+  CHECK(first_difference(compiled.parameters(), given.parameters()) == "");
+  CHECK_THROWS_MATCHES(
+    plan_of(edited.substr(0, edited.find(" 0UPDATE")) + " 0UPDATE!\n"), error,
+    MessageMatches(ContainsSubstring("'0UPDATE!'")
+                   && ContainsSubstring("puts a collective")));
+}
+
 TEST_CASE("the plan of a schedule, given, trains as the schedule does") {
   for (const std::string name : {"gpipe", "1f1b", "interleaved_1f1b"}) {
     CAPTURE(name);

@@ -39,11 +39,12 @@ std::string first_difference(const parameter_list& a, const parameter_list& b) {
 }
 
 std::string describe(const small_case& what) {
-  return fmt::format("{} P{} V{} m{} D{} {}{}{}", what.schedule, what.ranks,
+  return fmt::format("{} P{} V{} m{} D{} {}{}{}{}", what.schedule, what.ranks,
                      what.stages_per_rank, what.microbatches,
                      what.data_parallel, what.use_sgd ? "sgd" : "adamw",
                      what.recompute ? " recompute" : "",
-                     what.clip > 0 ? " clip" : "");
+                     what.clip > 0 ? " clip" : "",
+                     what.order == lane_order::strict ? "" : " ready first");
 }
 
 namespace {
@@ -65,6 +66,7 @@ trainer_options options_for(const small_case& what) {
   options.clip = what.clip;
   options.recompute = what.recompute;
   options.autocast = what.autocast;
+  options.order = what.order;
   return options;
 }
 

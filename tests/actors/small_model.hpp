@@ -34,6 +34,7 @@ struct small_case {
   bool recompute = false;
   double clip = 0;
   std::optional<at::ScalarType> autocast = {};
+  lane_order order = lane_order::strict;
 };
 
 std::string describe(const small_case& what);
