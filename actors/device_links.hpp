@@ -25,7 +25,7 @@ namespace troupe {
 /// receiver makes the matching call when that is here, so that both ends make
 /// the same calls in the same order, of sizes that were checked.
 ///
-/// Calls for a stage come from whoever holds its rank's lane token. `abort` and
+/// Calls for a stage come from the actors of its rank, in turn. `abort` and
 /// `stuck` may come from any thread.
 class device_links {
  public:

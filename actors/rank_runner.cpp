@@ -28,7 +28,8 @@ rank_runner::rank_runner(rank_setup setup, rank_ports& ports)
     ports_(ports),
     device_(setup_.device),
     data_(setup_, ports_),
-    transfers_(setup_, ports_, values_, device_) {}
+    transfers_(setup_, ports_, values_, device_),
+    plans_(setup_) {}
 
 event_source rank_runner::source() const {
   event_source source;
@@ -51,41 +52,6 @@ std::string rank_runner::current_op() const {
   return at ? to_text(*step_->plan, op_at(*at)) : std::string{};
 }
 
-/// Of the plans of training and evaluation, and of a step's parts.
-void rank_runner::look_up(const std::shared_ptr<const plan>& of) {
-  constexpr std::size_t most = 4;
-  const auto known = std::ranges::find(plans_, of, &known_plan::of);
-  if (known == plans_.end()) {
-    if (plans_.size() == most)
-      plans_.pop_back();
-    plans_.insert(plans_.begin(), describe(of));
-  } else {
-    std::rotate(plans_.begin(), known, known + 1);
-    plans_.front().executor->begin();
-  }
-  executor_ = plans_.front().executor.get();
-}
-
-rank_runner::known_plan rank_runner::describe(
-  const std::shared_ptr<const plan>& of) const {
-  known_plan made{
-    of,
-    std::make_unique<lane_executor>(*of, setup_.rank, setup_.order),
-    {},
-    {}};
-  const auto r = static_cast<std::size_t>(setup_.rank);
-  for (auto op = of->first_op[r]; op < of->first_op[r + 1]; ++op) {
-    if (reads_data(of->ops[op]))
-      made.readers.push_back(op);
-    if (of->ops[op].kind == plan_op_kind::update)
-      made.updates.push_back(op);
-  }
-  std::ranges::sort(made.readers, {}, [&](std::uint32_t op) {
-    return std::pair{of->ops[op].stage, of->ops[op].microbatch};
-  });
-  return made;
-}
-
 bool rank_runner::reads_data(const plan_op& op) const {
   return op.kind == plan_op_kind::forward
          && setup_.needs_data[static_cast<std::size_t>(op.stage)];
@@ -99,22 +65,15 @@ void rank_runner::require_current(std::int64_t serial, const char* what) const {
 
 void rank_runner::on(const begin_step& message) {
   step_ = message.step;
-  look_up(step_->plan);
+  plan_ = &plans_.begin(step_->plan);
+  executor_ = &plan_->executor();
   report_ = {step_->serial, setup_.data_rank, setup_.rank};
-  timed_.clear();
   stages_.clear();
   values_.clear();
-  reductions_.clear();
-  reduced_.clear();
-  after_.clear();
   ending_ = false;
   waits_since_ = 0;
   transfers_.begin(step_);
-  for (const auto op : plans_.front().readers)
-    executor_->hold(op);
-  if (setup_.waits_for_norm)
-    for (const auto op : plans_.front().updates)
-      executor_->hold(op);
+  collectives_.begin(step_);
   for (std::int32_t s = 0; s < step_->plan->stages(); ++s)
     if (step_->plan->placement.rank_of(s) == setup_.rank) {
       stages_.push_back(s);
@@ -126,7 +85,7 @@ void rank_runner::on(const begin_step& message) {
     on(std::move(each));
   // It may have come first, as the squares of one replica are enough for it.
   if (norm_ && norm_->serial == step_->serial)
-    apply_norm();
+    plan_->norm_arrived();
   else
     norm_.reset();
   advance();
@@ -148,35 +107,15 @@ void rank_runner::on(loaded_data message) {
   const auto stage = message.stage;
   const auto microbatch = message.microbatch;
   data_.put(std::move(message));
-  const auto readers = std::ranges::equal_range(
-    plans_.front().readers, std::pair{stage, microbatch}, {},
-    [this](std::uint32_t op) {
-      return std::pair{op_at(op).stage, op_at(op).microbatch};
-    });
-  for (const auto op : readers)
-    executor_->release(op);
+  plan_->data_arrived(stage, microbatch);
   advance();
 }
 
-/// The reducer may answer before the stage does, which has asked it.
 void rank_runner::on(const gradients_reduced& message) {
   require_current(message.serial, "averaged gradients");
-  const bool first = reduced_.emplace(message.stage, message).second;
-  const auto asked = reductions_.extract(message.stage);
-  if (!first || (asked.empty() && !executor_->launching()))
-    fail(error_code::internal, "stage {} asked for no reduction",
-         message.stage);
-  if (!asked.empty())
-    end_reduction(asked.mapped(), message.ready);
+  if (const auto op = collectives_.on(message))
+    executor_->ended(*op);
   advance();
-}
-
-void rank_runner::end_reduction(std::uint32_t op, const event_handle& ready) {
-  if (ready && step_->settings.part == step_part::gradients)
-    report_.reduced.push_back(ready);
-  if (ready && op_at(op).stream == stream_kind::compute)
-    after_.push_back(ready);
-  executor_->ended(op);
 }
 
 void rank_runner::on(const norm_known& message) {
@@ -186,21 +125,8 @@ void rank_runner::on(const norm_known& message) {
   norm_ = message;
   if (message.serial != now)
     return;
-  apply_norm();
+  plan_->norm_arrived();
   advance();
-}
-
-/// All norms have ended, those of other ranks among them.
-void rank_runner::apply_norm() {
-  const auto& updates = plans_.front().updates;
-  if (updates.empty())
-    return;
-  for (const auto norm : step_->plan->dependencies_of(op_at(updates.front())))
-    if (step_->plan->rank_of(norm) != setup_.rank)
-      executor_->ended(norm);
-  if (setup_.waits_for_norm)
-    for (const auto op : updates)
-      executor_->release(op);
 }
 
 void rank_runner::advance() {
@@ -250,7 +176,6 @@ void rank_runner::launch(std::uint32_t op) {
   const auto& what = op_at(op);
   run_op request;
   request.op = op;
-  auto& record = report_.ops.back();
   if (is_compute(what.kind) && !step_->recorded) {
     const auto scope = device_.enter();
     data_.bring(device_);
@@ -258,18 +183,11 @@ void rank_runner::launch(std::uint32_t op) {
   request.inputs = take_input(what, request.ready);
   if (reads_data(what))
     take_data(what, request);
-  if (what.stream == stream_kind::compute)
-    request.after = std::exchange(after_, {});
-  if (what.kind == plan_op_kind::gradient_norm)
-    if (const auto at = reduced_.find(what.stage); at != reduced_.end()) {
-      if (at->second.ready)
-        request.after.push_back(at->second.ready);
-      record.ready = at->second.sent;
-    }
+  collectives_.add_waits(what, request, report_.ops.back());
   if (what.kind == plan_op_kind::update && norm_) {
     request.norm = norm_;
     if (setup_.waits_for_norm)
-      record.ready = norm_->sent;
+      report_.ops.back().ready = norm_->sent;
   }
   waits_since_ = 0;
   ports_.run(what.stage, std::move(request));
@@ -317,31 +235,15 @@ void rank_runner::on(op_launched answer) {
   auto& record = report_.ops.back();
   record.begin = answer.begin;
   record.end = answer.end;
-  if (answer.device_end)
-    timed_.push_back({report_.ops.size() - 1, std::move(answer.device_begin),
-                      std::move(answer.device_end)});
+  device_.note(report_.ops.size() - 1, answer);
   executor_->launched(op);
   if (const auto output = output_of(*step_->plan, op_at(op)))
     values_.put(*output, {.tensors = std::move(answer.outputs),
                           .ready = std::move(answer.ready),
                           .sent = answer.end});
-  if (op_at(op).kind == plan_op_kind::reduce)
-    asked_reduction(answer);
-  else
+  if (op_at(op).kind != plan_op_kind::reduce || collectives_.launched(answer))
     executor_->ended(op);
   advance();
-}
-
-/// Averaged on devices it has its end; the reducer may have told it, or will.
-void rank_runner::asked_reduction(const op_launched& answer) {
-  const auto stage = op_at(answer.op).stage;
-  if (answer.ended)
-    reduced_.emplace(
-      stage, gradients_reduced{answer.serial, stage, answer.end, answer.ready});
-  if (const auto known = reduced_.find(stage); known != reduced_.end())
-    end_reduction(answer.op, known->second.ready);
-  else
-    reductions_.emplace(stage, answer.op);
 }
 
 void rank_runner::wait() {
@@ -368,24 +270,15 @@ void rank_runner::on(stage_done report) {
 
 void rank_runner::finish() {
   require_nothing_left();
-  settle_times();
+  device_.settle(report_.ops);
+  if (step_->settings.part == step_part::gradients)
+    report_.reduced = collectives_.ready();
   std::ranges::sort(report_.stages, {}, &stage_done::stage);
   if (step_->settings.tells_memory)
     report_.memory = memory_event{
       {}, resident_bytes(), peak_resident_bytes(), physical_bytes()};
   ports_.done(std::move(report_));
   report_ = {};
-}
-
-void rank_runner::settle_times() {
-  for (const auto& [at, begin, end] : std::exchange(timed_, {})) {
-    end->wait();
-    auto& record = report_.ops[at];
-    record.host_begin = record.begin;
-    record.host_end = record.end;
-    record.begin = setup_.device->host_ns(*begin);
-    record.end = setup_.device->host_ns(*end);
-  }
 }
 
 void rank_runner::require_nothing_left() const {

@@ -1,14 +1,13 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
-#include <memory>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
+#include "troupe/actors/collective_ops.hpp"
 #include "troupe/actors/microbatch_queue.hpp"
+#include "troupe/actors/plan_executors.hpp"
 #include "troupe/actors/rank_setup.hpp"
 #include "troupe/actors/stage_device.hpp"
 #include "troupe/actors/transfer_ops.hpp"
@@ -40,25 +39,10 @@ class rank_runner {
   std::string current_op() const;
 
  private:
-  /// A plan that was used lately.
-  struct known_plan {
-    std::shared_ptr<const plan> of;
-    std::unique_ptr<lane_executor> executor;
-    std::vector<std::uint32_t> readers;  // of data: by stage and microbatch
-    std::vector<std::uint32_t> updates;
-  };
-  struct device_times {
-    std::size_t record;
-    event_handle begin, end;
-  };
-
-  void look_up(const std::shared_ptr<const plan>& of);
-  known_plan describe(const std::shared_ptr<const plan>& of) const;
   const plan_op& op_at(std::uint32_t op) const { return step_->plan->ops[op]; }
   bool reads_data(const plan_op& op) const;
   void require_current(std::int64_t serial, const char* what) const;
 
-  void apply_norm();
   void advance();
   void start(std::uint32_t op);
   void transfer(std::uint32_t op);
@@ -66,12 +50,9 @@ class rank_runner {
   tensor_list take_input(const plan_op& op, event_handle& ready);
   void take_data(const plan_op& op, run_op& request);
   void note_message(const held_value& taken);
-  void asked_reduction(const op_launched& answer);
-  void end_reduction(std::uint32_t op, const event_handle& ready);
   void wait();
   void end_stages();
   void finish();
-  void settle_times();
   void require_nothing_left() const;
   void show(progress_board::state state) const;
 
@@ -81,18 +62,16 @@ class rank_runner {
   value_store values_;
   microbatch_queue data_;
   transfer_ops transfers_;
-  std::vector<known_plan> plans_;  // the one that runs first
+  collective_ops collectives_;
+  plan_executors plans_;
 
   step_pointer step_;
-  lane_executor* executor_ = nullptr;
+  executed_plan* plan_ = nullptr;
+  lane_executor* executor_ = nullptr;  // the plan's
   rank_done report_;
-  std::vector<device_times> timed_;
   std::vector<std::int32_t> stages_;  // of this rank, ascending
   std::size_t stages_left_ = 0;       // that have not ended the step
   bool ending_ = false;
-  std::map<std::int32_t, std::uint32_t> reductions_;   // asked for, by stage
-  std::map<std::int32_t, gradients_reduced> reduced_;  // by stage
-  std::vector<event_handle> after_;  // what the compute stream waits for next
   std::optional<norm_known> norm_;
   std::vector<stage_tensors> early_;  // of steps that have not begun here
   std::int64_t waits_since_ = 0;      // 0: an op is being launched

@@ -83,4 +83,21 @@ void stage_device::end_op(op_launched& what) {
   device_->launched(what.device_end);
 }
 
+void stage_device::note(std::size_t record, op_launched& what) {
+  if (what.device_end)
+    timed_.push_back(
+      {record, std::move(what.device_begin), std::move(what.device_end)});
+}
+
+void stage_device::settle(std::vector<op_record>& records) {
+  for (const auto& op : std::exchange(timed_, {})) {
+    op.end->wait();
+    auto& record = records[op.record];
+    record.host_begin = record.begin;
+    record.host_end = record.end;
+    record.begin = device_->host_ns(*op.begin);
+    record.end = device_->host_ns(*op.end);
+  }
+}
+
 }  // namespace troupe

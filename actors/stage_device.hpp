@@ -44,11 +44,22 @@ class stage_device {
   void begin_op();
   void end_op(op_launched& what);
 
+  /// Keeps what an op's record gets its times from, when its work is done.
+  void note(std::size_t record, op_launched& what);
+  /// Replaces the host's times in the records of a step by the device's, once
+  /// it is done with those ops.
+  void settle(std::vector<op_record>& records);
+
  private:
+  struct timed_op {
+    std::size_t record;
+    event_handle begin, end;
+  };
   void begin_again();
 
   std::shared_ptr<rank_device> device_;
   event_handle begin_;
+  std::vector<timed_op> timed_;
 };
 
 }  // namespace troupe

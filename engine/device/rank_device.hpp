@@ -20,8 +20,8 @@ struct overlap_options {
 };
 
 /// A rank's non-CPU device: an accelerator, which other ranks of the process
-/// may share, and streams of the rank's own. The thread that holds the rank's
-/// lane token gives them work: one thread at a time, in the order of the plan.
+/// may share, and streams of the rank's own. The actors of the rank give them
+/// work: one thread at a time, in the order in which the ops start.
 class rank_device {
  public:
   /// The host runs at most `ahead` compute ops ahead of the device.

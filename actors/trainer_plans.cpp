@@ -1,0 +1,33 @@
+#include "troupe/actors/trainer_plans.hpp"
+
+#include "troupe/engine/plan/compile.hpp"
+#include "troupe/engine/plan/part.hpp"
+#include "troupe/schedules/forward_part.hpp"
+
+namespace troupe {
+
+namespace {
+
+std::shared_ptr<const plan> compile_for(const schedule& order,
+                                        const trainer_options& options) {
+  compile_options compiling;
+  compiling.data_parallel = options.data_parallel;
+  compiling.global_norm = options.clip > 0 || options.loss_scale.dynamic;
+  return std::make_shared<const plan>(compile(order, compiling));
+}
+
+}  // namespace
+
+std::shared_ptr<const plan> training_plan(const trainer_options& options) {
+  auto made =
+    options.plan ? options.plan : compile_for(options.schedule, options);
+  if (options.overlap.reduce)
+    return made;
+  return std::make_shared<const plan>(without_overlapped_reductions(*made));
+}
+
+std::shared_ptr<const plan> evaluation_plan(const trainer_options& options) {
+  return compile_for(forward_part(options.schedule), options);
+}
+
+}  // namespace troupe

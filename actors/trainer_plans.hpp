@@ -1,0 +1,18 @@
+#pragma once
+
+#include <memory>
+
+#include "troupe/actors/trainer.hpp"
+
+namespace troupe {
+
+// The plans that a trainer runs, of its options.
+
+/// The one that trains: the given one, or the schedule's, with the overlap that
+/// the options want.
+std::shared_ptr<const plan> training_plan(const trainer_options& options);
+
+/// The forwards of the schedule.
+std::shared_ptr<const plan> evaluation_plan(const trainer_options& options);
+
+}  // namespace troupe

@@ -1,0 +1,178 @@
+#include "troupe/actors/trainer_state.hpp"
+
+#include <algorithm>
+
+#include "troupe/actors/trainer_checks.hpp"
+#include "troupe/actors/trainer_plans.hpp"
+#include "troupe/engine/device/threads.hpp"
+#include "troupe/engine/plan/part.hpp"
+#include "troupe/engine/plan/values.hpp"
+#include "troupe/engine/stage/on_device.hpp"
+
+namespace troupe {
+
+namespace {
+
+job_layout layout_of(const trainer_options& options) {
+  const auto place = options.job ? options.job->place() : job_place{};
+  return make_layout(place.process, place.processes, options.data_parallel,
+                     options.schedule.placement.ranks);
+}
+
+}  // namespace
+
+trainer::impl::impl(const model& layers, trainer_options given)
+  : options(std::move(given)), scale(options.loss_scale) {
+  if (options.plan)
+    options.schedule = schedule_of(*options.plan);
+  require_legal(options);
+  require_legal(layers);
+  layout = layout_of(options);
+  assign_devices();
+  ranges = split_for(layers, options);
+  set_intra_op_threads(options.intra_op_threads);
+  training = training_plan(options);
+  evaluation = evaluation_plan(options);
+  make_stages(layers);
+  start_actors();
+  prepare_graphs();
+  parameter_count = count_parameters(options.job.get(), held());
+}
+
+/// Ranks that live here take the devices in turns.
+void trainer::impl::assign_devices() {
+  if (options.devices.empty())
+    return;
+  const auto ranks = options.schedule.placement.ranks;
+  std::size_t next = 0;
+  for (std::int32_t d = 0; d < options.data_parallel; ++d) {
+    auto& of_replica = devices.emplace_back();
+    for (std::int32_t r = 0; r < ranks; ++r)
+      of_replica.push_back(
+        layout.is_here(d, r) ? std::make_shared<rank_device>(
+          options.devices[next++ % options.devices.size()], options.overlap)
+                             : nullptr);
+  }
+}
+
+module_stage_options trainer::impl::stage_options(std::int32_t stage) const {
+  module_stage_options made;
+  made.index = stage;
+  made.rank = options.schedule.placement.rank_of(stage);
+  made.first = takes_inputs(*training, stage);
+  if (makes_losses(*training, stage))
+    made.loss = options.loss;
+  made.optimizer = options.optimizer;
+  made.recompute = options.recompute;
+  made.autocast = options.autocast;
+  made.halt_on_nan = options.halt_on_nan;
+  made.publish = [to = to_monitors](tensors_event observed) {
+    to->publish(std::move(observed));
+  };
+  return made;
+}
+
+void trainer::impl::make_stages(const model& layers) {
+  for (std::int32_t d = 0; d < options.data_parallel; ++d) {
+    replica modules;
+    std::vector<std::shared_ptr<stage>> made;
+    for (std::int32_t s = 0; s < options.schedule.stages(); ++s) {
+      if (!layout.is_here(d, options.schedule.placement.rank_of(s))) {
+        modules.emplace_back();
+        made.emplace_back();
+        continue;
+      }
+      modules.push_back(std::make_shared<layer_sequence>(
+        layers, ranges[static_cast<std::size_t>(s)]));
+      made.push_back(make_stage(d, s, modules.back()));
+    }
+    require_own_names(parameters_of(modules));
+    replicas.push_back(std::move(modules));
+    stages.push_back(std::move(made));
+  }
+}
+
+/// On a device all that a stage begins with is made on its compute stream, and
+/// is there when this returns: for the host too.
+std::shared_ptr<stage> trainer::impl::make_stage(
+  std::int32_t data_rank, std::int32_t stage,
+  const std::shared_ptr<layer_sequence>& module) const {
+  auto at = stage_options(stage);
+  at.data_rank = data_rank;
+  const auto device = at.device = device_of(data_rank, at.rank);
+  if (!device)
+    return std::make_shared<module_stage>(module, std::move(at));
+  const auto scope = device->compute().enter();
+  bring(*module, device->compute());
+  auto made = std::make_shared<module_stage>(module, std::move(at));
+  device->compute().drain();
+  return made;
+}
+
+/// Null: the CPU.
+std::shared_ptr<rank_device> trainer::impl::device_of(std::int32_t data_rank,
+                                                      std::int32_t rank) const {
+  if (devices.empty())
+    return nullptr;
+  return devices[static_cast<std::size_t>(data_rank)]
+                [static_cast<std::size_t>(rank)];
+}
+
+/// Whether a stage between the first and the last reads arguments: only those
+/// that live here need to know.
+bool trainer::impl::reads_data(std::int32_t stage) const {
+  return std::ranges::any_of(replicas, [&](const replica& modules) {
+    const auto& module = modules[static_cast<std::size_t>(stage)];
+    return module && module->reads_arguments();
+  });
+}
+
+void trainer::impl::start_actors() {
+  pipeline_options running;
+  running.placement = options.schedule.placement;
+  running.job = options.job;
+  running.plans = {training, evaluation};
+  running.stages = stages;
+  running.devices = devices;
+  running.order = options.order;
+  if (options.job && !devices.empty() && options.device_links)
+    running.links = links = std::make_shared<device_links>(
+      layout, options.schedule.placement, edges_of(*training), devices,
+      options.stall_seconds);
+  for (std::int32_t s = 0; s < training->stages(); ++s)
+    running.needs_data.push_back(takes_inputs(*training, s)
+                                 || makes_losses(*training, s)
+                                 || reads_data(s));
+  running.clip = options.clip;
+  running.loss_scale = options.loss_scale;
+  running.intra_op_threads = options.intra_op_threads;
+  running.prefetch = options.prefetch;
+  running.slow_load_seconds = options.slow_load_seconds;
+  running.stall_seconds = options.stall_seconds;
+  running.finish_seconds = options.finish_seconds;
+  running.leave_seconds = options.leave_seconds;
+  running.handler_hook = options.handler_hook;
+  actors = std::make_unique<pipeline>(std::move(running));
+  to_monitors->publish = actors->tensor_outlet();
+  if (links)
+    links->connect(*options.job);
+}
+
+void trainer::impl::prepare_graphs() {
+  if (options.cuda_graphs)
+    graphs = std::make_unique<graph_steps>(
+      graph_steps_setup{actors.get(), training, devices, stages,
+                        options.prefetch > 0, options.slow_load_seconds});
+}
+
+step_settings trainer::impl::next_settings() const {
+  step_settings settings;
+  settings.step = step + 1;
+  settings.learning_rate = options.learning_rate.at(
+    settings.step, base_learning_rate(options.optimizer));
+  settings.loss_scale = scale.value();
+  settings.first_microbatch = position;
+  return settings;
+}
+
+}  // namespace troupe

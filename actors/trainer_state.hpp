@@ -1,0 +1,56 @@
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "troupe/actors/graph_steps.hpp"
+#include "troupe/actors/job_layout.hpp"
+#include "troupe/actors/job_parameters.hpp"
+#include "troupe/actors/replica.hpp"
+#include "troupe/actors/trainer.hpp"
+#include "troupe/engine/stage/layer_sequence.hpp"
+#include "troupe/engine/stage/module_stage.hpp"
+
+namespace troupe {
+
+/// What a trainer holds, and how that is made of its options.
+struct trainer::impl {
+  impl(const model& layers, trainer_options given);
+
+  module_stage_options stage_options(std::int32_t stage) const;
+  void assign_devices();
+  void make_stages(const model& layers);
+  std::shared_ptr<stage> make_stage(
+    std::int32_t data_rank, std::int32_t stage,
+    const std::shared_ptr<layer_sequence>& module) const;
+  std::shared_ptr<rank_device> device_of(std::int32_t data_rank,
+                                         std::int32_t rank) const;
+  void start_actors();
+  void prepare_graphs();
+  step_settings next_settings() const;
+  bool reads_data(std::int32_t stage) const;
+  std::vector<parameter_here> held() const { return parameters_of(replicas); }
+
+  trainer_options options;
+  job_layout layout;
+  stage_split ranges;
+  std::shared_ptr<const troupe::plan> training;
+  std::shared_ptr<const troupe::plan> evaluation;
+  std::vector<std::vector<std::shared_ptr<rank_device>>> devices;
+  std::shared_ptr<troupe::device_links> links;
+  std::vector<replica> replicas;
+  /// Filled once the actors are there; stages publish through them.
+  struct outlets {
+    observer::publisher publish;
+  };
+  std::shared_ptr<outlets> to_monitors = std::make_shared<outlets>();
+  std::vector<std::vector<std::shared_ptr<stage>>> stages;
+  std::unique_ptr<graph_steps> graphs;  // null: all steps run op by op
+  std::unique_ptr<pipeline> actors;     // ends before what they run
+  troupe::loss_scale scale;
+  std::int64_t parameter_count = 0;
+  std::int64_t step = 0;
+  std::int64_t position = 0;
+};
+
+}  // namespace troupe
