@@ -28,11 +28,16 @@ bool collective_ops::launched(const op_launched& answer) {
 }
 
 std::optional<std::uint32_t> collective_ops::on(
-  const gradients_reduced& message) {
-  if (!known_.emplace(message.stage, message).second)
-    fail(error_code::internal, "stage {} got averaged gradients twice",
-         message.stage);
+  const gradients_reduced& message, std::optional<std::uint32_t> launching) {
   const auto asked = asked_.extract(message.stage);
+  const auto is_asking = [&] {
+    const auto& op = step_->plan->ops[*launching];
+    return op.kind == plan_op_kind::reduce && op.stage == message.stage;
+  };
+  if ((asked.empty() && !(launching && is_asking()))
+      || !known_.emplace(message.stage, message).second)
+    fail(error_code::internal, "stage {} asked for no reduction",
+         message.stage);
   if (asked.empty())
     return std::nullopt;
   note(asked.mapped(), message.ready);

@@ -18,9 +18,11 @@ class collective_ops {
 
   /// A stage has launched the reduction: true if it has ended already.
   bool launched(const op_launched& answer);
-  /// The reduction's op, if it was launched before. Throws `internal` for an
-  /// answer that comes twice.
-  std::optional<std::uint32_t> on(const gradients_reduced& message);
+  /// The reduction's op, if it was launched before. `launching`: the op that a
+  /// stage launches now, if one does. Throws `internal` for an answer that
+  /// nobody asked for, or that comes twice.
+  std::optional<std::uint32_t> on(const gradients_reduced& message,
+                                  std::optional<std::uint32_t> launching);
   /// Adds what an op waits for on its stream besides its inputs, and when that
   /// was known: a norm reads averaged gradients; nothing on the compute stream
   /// runs beside a reduction that is there, too.

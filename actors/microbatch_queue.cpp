@@ -30,8 +30,17 @@ void microbatch_queue::put(loaded_data message) {
     fail(error_code::internal,
          "stage {} was handed microbatch {} of another step", message.stage,
          message.microbatch);
+  if (has(message.stage, message.microbatch))
+    fail(error_code::internal, "stage {} was handed microbatch {} twice",
+         message.stage, message.microbatch);
   held_.push_back(
     {message.stage, message.microbatch, message.sent, std::move(message.data)});
+}
+
+bool microbatch_queue::has(std::int32_t stage, std::int32_t microbatch) const {
+  return std::ranges::any_of(held_, [&](const held_data& item) {
+    return item.stage == stage && item.microbatch == microbatch;
+  });
 }
 
 void microbatch_queue::bring(const stage_device& device) {

@@ -28,8 +28,10 @@ class microbatch_queue {
 
   /// Asks for the first microbatches of each stage of the rank.
   void begin(const step_pointer& step);
-  /// A microbatch of this step.
+  /// A microbatch of this step. Throws `internal` if it is of another one, or
+  /// there.
   void put(loaded_data message);
+  bool has(std::int32_t stage, std::int32_t microbatch) const;
   /// Starts the way to the device of all data that is here.
   void bring(const stage_device& device);
   /// Asks for one more; throws `internal` if the microbatch is not there.

@@ -9,15 +9,16 @@ namespace troupe {
 
 namespace {
 
-std::string what_it_waits_for(const plan& plan, const plan_op& op) {
+std::string what_it_waits_for(const plan& plan, const plan_op& op,
+                              bool for_data) {
+  if (for_data)
+    return "its data from the loader";
   if (const auto input = input_of(plan, op))
     return fmt::format("the {} of stage {} (rank {})",
                        input->gradient ? "gradient" : "activation",
                        input->stage,
                        plan.placement.rank_of(input->stage, input->copy));
   switch (op.kind) {
-    case plan_op_kind::forward:
-      return "its data from the loader";
     case plan_op_kind::reduce:
     case plan_op_kind::gradient_norm:
       return "the reducer";
@@ -33,7 +34,9 @@ progress_board::progress_board(std::int32_t data_ranks, std::int32_t ranks)
 
 void progress_board::set(std::int32_t data_rank, std::int32_t rank, entry now) {
   entries_[static_cast<std::size_t>(data_rank * ranks_ + rank)].store(
-    (std::uint64_t{now.position} << 8) | static_cast<std::uint64_t>(now.doing),
+    (std::uint64_t{now.ended} << 44) | (std::uint64_t{now.position} << 12)
+      | (std::uint64_t{now.for_data} << 8)
+      | static_cast<std::uint64_t>(now.doing),
     std::memory_order_relaxed);
 }
 
@@ -41,15 +44,16 @@ std::vector<progress_board::entry> progress_board::snapshot() const {
   std::vector<entry> all;
   for (const auto& packed : entries_) {
     const auto value = packed.load(std::memory_order_relaxed);
-    all.push_back({static_cast<std::uint32_t>(value >> 8),
-                   static_cast<state>(value & 0xff)});
+    all.push_back({static_cast<std::uint32_t>(value >> 12),
+                   static_cast<state>(value & 0xff), (value >> 8 & 1) != 0,
+                   static_cast<std::uint32_t>(value >> 44)});
   }
   return all;
 }
 
 std::vector<rank_health> progress_board::look(const plan& plan) const {
   std::vector<rank_health> all;
-  for (const auto& [position, doing] : snapshot()) {
+  for (const auto& [position, doing, for_data, ended] : snapshot()) {
     const auto at = static_cast<std::int32_t>(all.size());
     all.push_back({at / ranks_, at % ranks_});
     if (doing == state::elsewhere)
@@ -62,7 +66,7 @@ std::vector<rank_health> progress_board::look(const plan& plan) const {
     all.back().stage = op.stage;
     all.back().op = to_text(plan, op);
     if (doing == state::waiting)
-      all.back().waits_for = what_it_waits_for(plan, op);
+      all.back().waits_for = what_it_waits_for(plan, op, for_data);
   }
   return all;
 }

@@ -11,7 +11,7 @@ namespace troupe {
 
 struct rank_health;
 
-/// Where every rank of every replica stands in its lane; written by stages,
+/// Where every rank of every replica stands in its lane; written by ranks,
 /// read by anyone (the watchdog, an interrupt) without a message.
 class progress_board {
  public:
@@ -20,6 +20,8 @@ class progress_board {
   struct entry {
     std::uint32_t position = 0;  // into plan::ops
     state doing = state::idle;
+    bool for_data = false;    // it waits for the loader
+    std::uint32_t ended = 0;  // ops of the step; below 2^20
 
     friend bool operator==(const entry&, const entry&) = default;
   };

@@ -64,13 +64,14 @@ void rank_runner::require_current(std::int64_t serial, const char* what) const {
 }
 
 void rank_runner::on(const begin_step& message) {
-  step_ = message.step;
-  plan_ = &plans_.begin(step_->plan);
+  plan_ = &plans_.begin(message.step->plan);
   executor_ = &plan_->executor();
+  step_ = message.step;
   report_ = {step_->serial, setup_.data_rank, setup_.rank};
   stages_.clear();
   values_.clear();
   ending_ = false;
+  ended_ = 0;
   waits_since_ = 0;
   transfers_.begin(step_);
   collectives_.begin(step_);
@@ -81,13 +82,13 @@ void rank_runner::on(const begin_step& message) {
     }
   stages_left_ = stages_.size();
   data_.begin(step_);
-  for (auto& each : std::exchange(early_, {}))
-    on(std::move(each));
   // It may have come first, as the squares of one replica are enough for it.
   if (norm_ && norm_->serial == step_->serial)
     plan_->norm_arrived();
   else
     norm_.reset();
+  for (auto& each : std::exchange(early_, {}))
+    on(std::move(each));
   advance();
 }
 
@@ -113,8 +114,10 @@ void rank_runner::on(loaded_data message) {
 
 void rank_runner::on(const gradients_reduced& message) {
   require_current(message.serial, "averaged gradients");
-  if (const auto op = collectives_.on(message))
-    executor_->ended(*op);
+  const auto launching =
+    executor_->launching() ? executor_->position() : std::nullopt;
+  if (const auto op = collectives_.on(message, launching))
+    end(*op);
   advance();
 }
 
@@ -132,19 +135,27 @@ void rank_runner::on(const norm_known& message) {
 void rank_runner::advance() {
   if (!step_ || executor_->launching() || ending_)
     return;
-  for (const auto receive : transfers_.complete())
-    executor_->ended(receive);
+  take_messages();
   while (const auto op = executor_->next()) {
     start(*op);
     if (executor_->launching())
       return;
-    for (const auto receive : transfers_.complete())
-      executor_->ended(receive);
+    take_messages();
   }
   if (executor_->finished())
     end_stages();
   else
     wait();
+}
+
+void rank_runner::take_messages() {
+  for (const auto receive : transfers_.complete())
+    end(receive);
+}
+
+void rank_runner::end(std::uint32_t op) {
+  executor_->ended(op);
+  ++ended_;
 }
 
 void rank_runner::start(std::uint32_t op) {
@@ -168,7 +179,7 @@ void rank_runner::transfer(std::uint32_t op) {
   record.end = now_ns();
   executor_->launched(op);
   if (sends)
-    executor_->ended(op);
+    end(op);
   waits_since_ = 0;
 }
 
@@ -184,7 +195,8 @@ void rank_runner::launch(std::uint32_t op) {
   if (reads_data(what))
     take_data(what, request);
   collectives_.add_waits(what, request, report_.ops.back());
-  if (what.kind == plan_op_kind::update && norm_) {
+  if (what.kind == plan_op_kind::update && norm_
+      && norm_->serial == step_->serial) {
     request.norm = norm_;
     if (setup_.waits_for_norm)
       report_.ops.back().ready = norm_->sent;
@@ -242,7 +254,7 @@ void rank_runner::on(op_launched answer) {
                           .ready = std::move(answer.ready),
                           .sent = answer.end});
   if (op_at(op).kind != plan_op_kind::reduce || collectives_.launched(answer))
-    executor_->ended(op);
+    end(op);
   advance();
 }
 
@@ -292,8 +304,18 @@ void rank_runner::require_nothing_left() const {
 }
 
 void rank_runner::show(progress_board::state state) const {
-  setup_.board->set(setup_.data_rank, setup_.rank,
-                    {executor_->position().value_or(0), state});
+  const auto at = executor_->position();
+  setup_.board->set(
+    setup_.data_rank, setup_.rank,
+    {at.value_or(0), state, at && lacks_data(op_at(*at)), ended_ & 0xfffff});
+}
+
+/// Whether a forward has all that it reads, but for its microbatch.
+bool rank_runner::lacks_data(const plan_op& op) const {
+  if (!reads_data(op) || data_.has(op.stage, op.microbatch))
+    return false;
+  const auto input = input_of(*step_->plan, op);
+  return !input || values_.has(*input);
 }
 
 }  // namespace troupe

@@ -44,6 +44,9 @@ class rank_runner {
   void require_current(std::int64_t serial, const char* what) const;
 
   void advance();
+  void take_messages();
+  void end(std::uint32_t op);
+  bool lacks_data(const plan_op& op) const;
   void start(std::uint32_t op);
   void transfer(std::uint32_t op);
   void launch(std::uint32_t op);
@@ -72,6 +75,7 @@ class rank_runner {
   std::vector<std::int32_t> stages_;  // of this rank, ascending
   std::size_t stages_left_ = 0;       // that have not ended the step
   bool ending_ = false;
+  std::uint32_t ended_ = 0;  // ops of the step
   std::optional<norm_known> norm_;
   std::vector<stage_tensors> early_;  // of steps that have not begun here
   std::int64_t waits_since_ = 0;      // 0: an op is being launched

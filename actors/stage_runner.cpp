@@ -7,7 +7,6 @@
 #include "troupe/engine/device/clock.hpp"
 #include "troupe/engine/plan/op_text.hpp"
 #include "troupe/engine/plan/op_traits.hpp"
-#include "troupe/engine/plan/routes.hpp"
 #include "troupe/engine/plan/values.hpp"
 #include "troupe/engine/stage/gradient_norm.hpp"
 
@@ -152,10 +151,7 @@ void stage_runner::backward(run_op& request, op_launched& answer) {
 
 /// What stays on the rank is read on the stream that makes it.
 void stage_runner::mark_output(op_launched& answer) const {
-  const auto& plan = *step_->plan;
-  const auto to =
-    output_stage(*running_, takes_gradient(running_->kind), plan.stages());
-  if (crosses(plan.placement, running_->stage, to, running_->copy))
+  if (leaves_rank(*step_->plan, *running_))
     answer.ready = device_.mark();
 }
 

@@ -29,7 +29,7 @@ void tensor_admission::check_part(
          from, bytes, parameter_bytes_);
 }
 
-/// Whether the step has that very message is the stage's to check.
+/// Whether the step has that very message is the rank's to check.
 void tensor_admission::require_place(std::int32_t from,
                                      const envelope& header) const {
   const auto& placement = plans_.front()->placement;

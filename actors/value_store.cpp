@@ -8,9 +8,13 @@
 
 namespace troupe {
 
+bool value_store::has(const value& name) const {
+  return std::ranges::any_of(
+    held_, [&](const auto& entry) { return entry.first == name; });
+}
+
 void value_store::put(const value& name, held_value held) {
-  const auto is_same = [&](const auto& entry) { return entry.first == name; };
-  if (std::ranges::any_of(held_, is_same))
+  if (has(name))
     fail(error_code::internal, "the {} was made twice", to_text(name));
   held_.emplace_back(name, std::move(held));
 }

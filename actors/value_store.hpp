@@ -30,6 +30,7 @@ class value_store {
   void put(const value& name, held_value held);
   /// Throws `internal` if it is not.
   held_value take(const value& name);
+  bool has(const value& name) const;
   void clear() { held_.clear(); }
   /// The values that nobody has taken, in words; empty without any.
   std::string left() const;

@@ -202,10 +202,6 @@ stage_tensors read_stage_tensors(frame what) {
   if (message.header.by_device == message.header.tensors.empty()
       || (message.header.by_device && !message.tensors.empty()))
     wire_reader::refuse("tensors both with it and from device to device");
-  for (const auto& tensor : message.tensors)
-    message.header.tensors.emplace_back(
-      tensor.defined() ? tensor.scalar_type() : at::ScalarType::Undefined,
-      tensor.defined() ? tensor.sizes().vec() : std::vector<std::int64_t>{});
   return message;
 }
 

@@ -111,7 +111,7 @@ def check_layers():
 
 # -------------------------------------------------------------- neighbours
 
-NEIGHBOUR = re.compile(r"\bstage(?:\(\))? ?[+-] ?1\b")
+NEIGHBOUR = re.compile(r"\b(?:\w*_)?stage_?(?:\(\))? ?[+-] ?1\b|\(s [+-] 1\)")
 
 
 def check_neighbours():

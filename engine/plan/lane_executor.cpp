@@ -6,18 +6,24 @@
 
 #include "troupe/base/error.hpp"
 #include "troupe/engine/plan/op_text.hpp"
+#include "troupe/engine/plan/op_traits.hpp"
 
 namespace troupe {
 
 namespace {
 
-/// The order that an op keeps with others: of its stream, or on the compute
-/// stream of its stage and kind.
+/// Ops that keep their order among themselves: transfers of a stream;
+/// collectives, which other replicas make in the same order; on the compute
+/// stream those of a stage and kind, where all that add to gradients are alike.
 auto series_of(const plan_op& op) {
-  const bool computes = op.stream == stream_kind::compute;
-  return std::tuple{op.stream, computes ? op.stage : none,
-                    computes ? op.copy : std::int8_t{0},
-                    computes ? op.kind : plan_op_kind::forward};
+  const auto type = traits_of(op).type;
+  if (type == op_class::transfer)
+    return std::tuple{type, static_cast<int>(op.stream), none, std::int8_t{0}};
+  if (type == op_class::collective)
+    return std::tuple{type, 0, none, std::int8_t{0}};
+  const auto kind =
+    frees_activation(op.kind) ? plan_op_kind::backward : op.kind;
+  return std::tuple{type, static_cast<int>(kind), op.stage, op.copy};
 }
 
 /// A receive is posted without its message.
@@ -40,7 +46,7 @@ lane_executor::lane_executor(const plan& of, std::int32_t rank,
 }
 
 void lane_executor::describe_ops() {
-  std::int32_t kept = 0;
+  std::map<std::pair<std::int32_t, std::int8_t>, std::uint32_t> stages;
   for (std::uint32_t i = 0; i + 1 < ops_.size(); ++i) {
     const auto& op = plan_.ops[first_ + i];
     ops_[i].computes = op.stream == stream_kind::compute;
@@ -48,11 +54,24 @@ void lane_executor::describe_ops() {
       ops_[i].kept = 1;
     if (frees_activation(op.kind))
       ops_[i].kept = -1;
-    kept += ops_[i].kept;
-    most_kept_ = std::max(most_kept_, kept);
+    const auto number = static_cast<std::uint32_t>(stages.size());
+    ops_[i].stage =
+      stages.emplace(std::pair{op.stage, op.copy}, number).first->second;
     if (counts(op))
       ops_[i].inputs = op.dependency_count;
   }
+  kept_ = most_kept_ = kept_count(stages.size());
+  for (std::uint32_t i = 0; i + 1 < ops_.size(); ++i) {
+    keep(kept_, i);
+    most_kept_.all = std::max(most_kept_.all, kept_.all);
+    auto& most = most_kept_.by_stage[ops_[i].stage];
+    most = std::max(most, kept_.by_stage[ops_[i].stage]);
+  }
+}
+
+void lane_executor::keep(kept_count& count, std::uint32_t at) const {
+  count.all += ops_[at].kept;
+  count.by_stage[ops_[at].stage] += ops_[at].kept;
 }
 
 void lane_executor::number_series() {
@@ -65,7 +84,6 @@ void lane_executor::number_series() {
     if (at == series_.size())
       series_.emplace_back();
     ops_[i].series = at;
-    ops_[i].in_series = static_cast<std::uint32_t>(series_[at].size());
     series_[at].push_back(i);
   }
 }
@@ -105,7 +123,8 @@ void lane_executor::begin() {
   states_.assign(left_, state::waiting);
   heads_.assign(series_.size(), 0);
   cursor_ = 0;
-  kept_ = 0;
+  kept_.all = 0;
+  std::ranges::fill(kept_.by_stage, 0);
   launching_ = computing_ = none;
 }
 
@@ -115,6 +134,13 @@ void lane_executor::hold(std::uint32_t op) {
 
 void lane_executor::release(std::uint32_t op) {
   input_ended(op - first_);
+}
+
+void lane_executor::input_ended(std::uint32_t at) {
+  if (waits_.at(at) == 0)
+    fail(error_code::internal, "{} waits for nothing that could come",
+         to_text(plan_, plan_.ops[first_ + at]));
+  --waits_[at];
 }
 
 std::optional<std::uint32_t> lane_executor::next() {
@@ -152,21 +178,28 @@ std::optional<std::uint32_t> lane_executor::next_ready() const {
 }
 
 /// Whether the lane with this op in front keeps no more activations at once
-/// than it did: then what follows can run in the lane's order.
+/// than it did, in all and of the op's stage: then what follows can run in the
+/// lane's order.
 bool lane_executor::fits(std::uint32_t at) const {
-  auto kept = kept_ + ops_[at].kept;
   if (ops_[at].kept <= 0)
     return true;
-  for (auto before = cursor_; kept <= most_kept_ && before < at; ++before)
-    if (states_[before] == state::waiting)
-      kept += ops_[before].kept;
-  return kept <= most_kept_;
+  const auto stage = ops_[at].stage;
+  auto all = kept_.all + 1, of_stage = kept_.by_stage[stage] + 1;
+  const auto few = [&] {
+    return all <= most_kept_.all && of_stage <= most_kept_.by_stage[stage];
+  };
+  for (auto before = cursor_; few() && before < at; ++before)
+    if (states_[before] == state::waiting) {
+      all += ops_[before].kept;
+      of_stage += ops_[before].stage == stage ? ops_[before].kept : 0;
+    }
+  return few();
 }
 
 void lane_executor::start(std::uint32_t at) {
   states_[at] = state::started;
   ++heads_[ops_[at].series];
-  kept_ += ops_[at].kept;
+  keep(kept_, at);
   launching_ = at;
   if (ops_[at].computes)
     computing_ = at;

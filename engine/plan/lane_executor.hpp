@@ -13,9 +13,11 @@ enum class lane_order : std::uint8_t {
   /// The lane's own.
   strict,
   /// An op of the compute stream that can run overtakes those that can't yet,
-  /// where that needs no more activations at once than the lane does. Ops of
-  /// one stage and kind keep the lane's order, so that gradients and losses are
-  /// summed alike; so do the ops of every other stream.
+  /// where that keeps no more activations at once than the lane does, in all
+  /// and of each stage. Ops of one stage and kind keep the lane's order, so
+  /// that
+  /// gradients and losses are summed alike; so do transfers of one direction,
+  /// and collectives. Outputs on their way to other ranks are not counted.
   ready_first,
 };
 
@@ -24,8 +26,8 @@ enum class lane_order : std::uint8_t {
 /// one thread at a time. An op is launched (the host gives it to its stream),
 /// one at a time, and ends later or at once. No op of the compute stream starts
 /// before the one before has ended. A receive starts (is posted) without its
-/// message, and ends when that is there. Each call takes constant time, but
-/// for `next` where ops may overtake.
+/// message, and ends when that is there. In strict order `next` takes constant
+/// time.
 class lane_executor {
  public:
   /// The plan must outlive this; it is begun.
@@ -36,7 +38,8 @@ class lane_executor {
   void begin();
 
   /// An op of this rank, which has not started, waits for one thing more that
-  /// no op of the plan gives; until as many releases.
+  /// no op of the plan gives; until as many releases. A release too many
+  /// throws `internal`.
   void hold(std::uint32_t op);
   void release(std::uint32_t op);
 
@@ -56,14 +59,20 @@ class lane_executor {
 
  private:
   struct lane_op {
-    bool computes = false;     // on the compute stream
-    std::int8_t kept = 0;      // activations that it adds to those kept
-    std::uint32_t series = 0;  // ops that keep their order among themselves
-    std::uint32_t in_series = 0;
+    bool computes = false;         // on the compute stream
+    std::int8_t kept = 0;          // activations that it adds to those kept
+    std::uint32_t stage = 0;       // of the rank's, from 0
+    std::uint32_t series = 0;      // ops that keep their order among themselves
     std::uint32_t inputs = 0;      // ops that must end first
     std::uint32_t first_user = 0;  // into users_; until the next op's
   };
   enum class state : std::uint8_t { waiting, started, ended };
+  /// Activations between their forward and what frees them.
+  struct kept_count {
+    explicit kept_count(std::size_t stages = 0) : by_stage(stages, 0) {}
+    std::int32_t all = 0;
+    std::vector<std::int32_t> by_stage;
+  };
 
   void describe_ops();
   void number_series();
@@ -72,7 +81,8 @@ class lane_executor {
   bool fits(std::uint32_t at) const;
   std::optional<std::uint32_t> next_ready() const;
   void start(std::uint32_t at);
-  void input_ended(std::uint32_t at) { --waits_[at]; }
+  void keep(kept_count& count, std::uint32_t at) const;
+  void input_ended(std::uint32_t at);
 
   const plan& plan_;
   lane_order order_;
@@ -80,7 +90,7 @@ class lane_executor {
   std::vector<lane_op> ops_;          // and one behind them
   std::vector<std::uint32_t> users_;  // by op: those that wait for it
   std::vector<std::vector<std::uint32_t>> series_;
-  std::int32_t most_kept_ = 0;
+  kept_count most_kept_;
   /// Ops of other ranks, ascending, each with one of this rank that waits.
   std::vector<std::pair<std::uint32_t, std::uint32_t>> remote_;
 
@@ -89,7 +99,7 @@ class lane_executor {
   std::vector<std::uint32_t> heads_;  // by series: how many have started
   std::uint32_t cursor_ = 0;          // the first that has not started
   std::size_t left_ = 0;
-  std::int32_t kept_ = 0;
+  kept_count kept_;
   std::int64_t launching_ = none;
   std::int64_t computing_ = none;  // on the compute stream, not ended
 };

@@ -47,6 +47,13 @@ std::optional<value> output_of(const plan& within, const plan_op& op) {
   return made_by(op.stage, gradient, op);
 }
 
+bool leaves_rank(const plan& within, const plan_op& op) {
+  return output_of(within, op)
+         && crosses(within.placement, op.stage,
+                    output_stage(op, takes_gradient(op.kind), within.stages()),
+                    op.copy);
+}
+
 bool takes_inputs(const plan& within, std::int32_t stage) {
   return !input_of(within, {.kind = plan_op_kind::forward, .stage = stage});
 }

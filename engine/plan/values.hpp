@@ -34,6 +34,9 @@ std::optional<value> input_of(const plan& within, const plan_op& op);
 /// reads it.
 std::optional<value> output_of(const plan& within, const plan_op& op);
 
+/// Whether another rank reads what the op makes.
+bool leaves_rank(const plan& within, const plan_op& op);
+
 /// Whether a stage reads the model's inputs: it has no stage before it.
 bool takes_inputs(const plan& within, std::int32_t stage);
 /// Whether a stage computes the losses: no other stage reads its activations.

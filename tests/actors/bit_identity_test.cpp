@@ -103,10 +103,10 @@ TEST_CASE("random delays in every actor change no bit") {
                   .stages_per_rank = 2,
                   .data_parallel = 2,
                   .clip = 0.5};
-  for (const auto order : {lane_order::strict, lane_order::ready_first}) {
-    what.order = order;
-    for (int i = 0; i < 20; ++i)
-      CHECK(compare_with_plain(what, 2, delay) == "");
+  for (int i = 0; i < 40; ++i) {
+    what.order = i % 2 == 0 ? lane_order::strict : lane_order::ready_first;
+    what.overlaps = i % 4 < 2;
+    CHECK(compare_with_plain(what, 2, delay) == "");
   }
 }
 

@@ -123,7 +123,7 @@ TEST_CASE("stages without parameters have nothing to average") {
          options.split = {{0, 1}, {1, 2}};
          options.devices = {std::make_shared<faked_accelerator>()};
          trainer run(layers, options);
-         CHECK(run.step(signs(0)).summary.updated);
+         expect(run.step(signs(0)).summary.updated, "the step updates");
        }))
     CHECK(problem == "");
 }

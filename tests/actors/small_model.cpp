@@ -67,6 +67,7 @@ trainer_options options_for(const small_case& what) {
   options.recompute = what.recompute;
   options.autocast = what.autocast;
   options.order = what.order;
+  options.overlap.reduce = what.overlaps;
   return options;
 }
 

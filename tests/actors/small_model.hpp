@@ -35,6 +35,7 @@ struct small_case {
   double clip = 0;
   std::optional<at::ScalarType> autocast = {};
   lane_order order = lane_order::strict;
+  bool overlaps = true;  // reductions with compute ops
 };
 
 std::string describe(const small_case& what);

@@ -5,6 +5,7 @@
 #include <array>
 #include <functional>
 #include <memory>
+#include <stdexcept>
 #include <string>
 #include <thread>
 #include <vector>
@@ -60,6 +61,13 @@ class joined_meshes {
  public:
   std::vector<std::shared_ptr<mesh>> all;  // by process
 };
+
+/// For the programs of `in_all`: they run beside each other, which Catch2's
+/// macros may not.
+inline void expect(bool holds, const std::string& what) {
+  if (!holds)
+    throw std::runtime_error("it does not hold that " + what);
+}
 
 /// Runs the same program for each process; what it throws, as text.
 inline std::vector<std::string> in_all(
