@@ -283,15 +283,27 @@ def missing_tests():
         yield "docs/runtime-lines.md: names no tests"
 
 
+NAMED_FILE = re.compile(r"`((?:base|schedules|engine|actors|monitors|cli|tests|"
+                        r"bench|examples|scripts|cmake)/[\w/.-]+\.(?:[hc]pp|cuh?|py|cmake))`")
+
+
+def missing_files():
+    return [f"{path}:{number}: there is no {name}"
+            for path in tracked("docs/*.md", "README.md", "CONTRIBUTING.md")
+            for number, line in enumerate(path.read_text().splitlines(), 1)
+            for name in NAMED_FILE.findall(line) if not Path(name).exists()]
+
+
 def check_docs():
-    """Code blocks headed by a file's name are that file; named tests exist."""
+    """Code blocks headed by a file's name are that file; tests and files that
+    are named exist."""
     text = Path("CONTRIBUTING.md").read_text()
     blocks = re.findall(r"^`([^`\n]+)`:\n\n```cpp\n(.*?)```$", text,
                         re.S | re.M)
     problems = [f"CONTRIBUTING.md: the block is not {path}"
                 for path, code in blocks if Path(path).read_text() != code]
     problems += [] if blocks else ["CONTRIBUTING.md: no example"]
-    return report([*problems, *missing_tests()])
+    return report([*problems, *missing_tests(), *missing_files()])
 
 
 if __name__ == "__main__":
