@@ -81,10 +81,9 @@ using address_book_pointer = std::shared_ptr<address_book>;
 /// Called at the start of every handler; tests inject random delays here.
 using handler_hook = std::function<void()>;
 
-/// Runs the handlers of an actor, or of all actors of a rank. What the first
-/// one throws becomes an `op_failure` to the coordinator that names the op;
-/// from then on they ignore what others still send: an op that failed halfway
-/// must not run again.
+/// Runs the handlers of an actor, or of all actors of a rank. The first
+/// exception becomes an `op_failure` to the coordinator that names the op;
+/// later messages are ignored, as an op that failed halfway must not run again.
 struct handler_guard {
   handler_hook hook;
   bool failed = false;

@@ -42,9 +42,9 @@ struct envelope {
   std::int32_t message = none;  // in plan::messages
   std::int64_t sent = 0;        // host ns
   std::int64_t left = 0;        // the process, with a credit; 0: it did not
-  /// The tensors come from device to device, and are announced here alone.
+  /// The tensors travel from device to device; this message announces them.
   bool by_device = false;
-  /// Then shapes and dtypes, as `describe` gives them for each tensor.
+  /// Shapes and dtypes of the tensors; empty unless `by_device`.
   std::vector<std::pair<at::ScalarType, std::vector<std::int64_t>>> tensors;
 };
 

@@ -37,6 +37,7 @@ struct pipeline_options {
   std::vector<bool> needs_data;
   /// devices[data rank][rank], as stages; empty: the CPU.
   std::vector<std::vector<std::shared_ptr<rank_device>>> devices;
+  /// Whether ops that can run overtake others of their rank.
   lane_order order = lane_order::strict;
   /// To devices of other processes; null: tensors go there by the host.
   std::shared_ptr<device_links> links;

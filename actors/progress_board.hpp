@@ -21,7 +21,7 @@ class progress_board {
     std::uint32_t position = 0;  // into plan::ops
     state doing = state::idle;
     bool for_data = false;    // it waits for the loader
-    std::uint32_t ended = 0;  // ops of the step; below 2^20
+    std::uint32_t ended = 0;  // ops of the step, modulo 2^20
 
     friend bool operator==(const entry&, const entry&) = default;
   };

@@ -31,12 +31,14 @@ class rank_members final : public rank_ports, public stage_ports {
   rank_runner& rank() { return rank_; }
   stage_runner& stage(std::int32_t stage) { return *stages_.at(stage); }
 
-  /// Runs a handler of a member; then the op that starts goes to its stage.
+  /// Runs a handler of a member, a stage's or (none) the rank's own; then the
+  /// op that starts goes to its stage.
   template <class Work>
-  void handle(caf::event_based_actor* self, Work&& work) {
+  void handle(caf::event_based_actor* self, std::int32_t stage, Work&& work) {
     self_ = self;
     guard_.run(
-      self, *book_, [this] { return where(); }, std::forward<Work>(work));
+      self, *book_, [this, stage] { return where(stage); },
+      std::forward<Work>(work));
     if (auto next = take())
       self->send(book_->stage(data_rank_, next->first),
                  std::move(next->second));
@@ -47,7 +49,7 @@ class rank_members final : public rank_ports, public stage_ports {
   template <class Message>
   void receive(caf::event_based_actor* self, std::int32_t stage,
                Message&& message) {
-    handle(self, [&] {
+    handle(self, stage, [&] {
       rank_.on(std::forward<Message>(message));
       if (next_ && next_->first == stage)
         run_op_of(stage, std::move(take()->second));
@@ -57,7 +59,7 @@ class rank_members final : public rank_ports, public stage_ports {
     rank_.on(stages_.at(stage)->on(std::move(request)));
   }
 
-  // What the rank and its stages send.
+  // rank_ports and stage_ports: messages to other actors.
   void begin(std::int32_t stage, const begin_step& message) override {
     stages_.at(stage)->on(message);
   }
@@ -94,12 +96,12 @@ class rank_members final : public rank_ports, public stage_ports {
   std::optional<std::pair<std::int32_t, run_op>> take() {
     return std::exchange(next_, std::nullopt);
   }
-  /// The stage whose op runs, or where the rank stands.
-  op_failure where() const {
-    for (const auto& [stage, runs] : stages_)
-      if (const auto op = runs->current_op(); !op.empty())
-        return {runs->source(), op, {}};
-    return {rank_.source(), rank_.current_op(), {}};
+  /// Where the rank stands: at the op that a stage runs, if one does.
+  op_failure where(std::int32_t stage) const {
+    op_failure at{rank_.source(), rank_.current_op(), {}};
+    if (at.source.stage == none)
+      at.source.stage = stage;
+    return at;
   }
 
   std::int32_t data_rank_;

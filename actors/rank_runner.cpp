@@ -71,7 +71,6 @@ void rank_runner::on(const begin_step& message) {
   stages_.clear();
   values_.clear();
   ending_ = false;
-  ended_ = 0;
   waits_since_ = 0;
   transfers_.begin(step_);
   collectives_.begin(step_);
@@ -80,7 +79,6 @@ void rank_runner::on(const begin_step& message) {
       stages_.push_back(s);
       ports_.begin(s, message);
     }
-  stages_left_ = stages_.size();
   data_.begin(step_);
   // It may have come first, as the squares of one replica are enough for it.
   if (norm_ && norm_->serial == step_->serial)
@@ -117,16 +115,16 @@ void rank_runner::on(const gradients_reduced& message) {
   const auto launching =
     executor_->launching() ? executor_->position() : std::nullopt;
   if (const auto op = collectives_.on(message, launching))
-    end(*op);
+    executor_->ended(*op);
   advance();
 }
 
 void rank_runner::on(const norm_known& message) {
-  const auto now = step_ ? step_->serial : 0;
-  if (message.serial < now || (norm_ && norm_->serial == message.serial))
+  if ((step_ && message.serial < step_->serial)
+      || (norm_ && norm_->serial == message.serial))
     return;
   norm_ = message;
-  if (message.serial != now)
+  if (!step_ || message.serial != step_->serial)
     return;
   plan_->norm_arrived();
   advance();
@@ -150,12 +148,7 @@ void rank_runner::advance() {
 
 void rank_runner::take_messages() {
   for (const auto receive : transfers_.complete())
-    end(receive);
-}
-
-void rank_runner::end(std::uint32_t op) {
-  executor_->ended(op);
-  ++ended_;
+    executor_->ended(receive);
 }
 
 void rank_runner::start(std::uint32_t op) {
@@ -179,7 +172,7 @@ void rank_runner::transfer(std::uint32_t op) {
   record.end = now_ns();
   executor_->launched(op);
   if (sends)
-    end(op);
+    executor_->ended(op);
   waits_since_ = 0;
 }
 
@@ -254,7 +247,7 @@ void rank_runner::on(op_launched answer) {
                           .ready = std::move(answer.ready),
                           .sent = answer.end});
   if (op_at(op).kind != plan_op_kind::reduce || collectives_.launched(answer))
-    end(op);
+    executor_->ended(op);
   advance();
 }
 
@@ -276,7 +269,7 @@ void rank_runner::end_stages() {
 void rank_runner::on(stage_done report) {
   require_current(report.serial, "the end of a stage");
   report_.stages.push_back(std::move(report));
-  if (--stages_left_ == 0)
+  if (report_.stages.size() == stages_.size())
     finish();
 }
 
@@ -305,9 +298,11 @@ void rank_runner::require_nothing_left() const {
 
 void rank_runner::show(progress_board::state state) const {
   const auto at = executor_->position();
+  const bool waits = state == progress_board::state::waiting;
   setup_.board->set(
     setup_.data_rank, setup_.rank,
-    {at.value_or(0), state, at && lacks_data(op_at(*at)), ended_ & 0xfffff});
+    {at.value_or(0), state, waits && at && lacks_data(op_at(*at)),
+     static_cast<std::uint32_t>(executor_->ended_ops())});
 }
 
 /// Whether a forward has all that it reads, but for its microbatch.

@@ -45,7 +45,6 @@ class rank_runner {
 
   void advance();
   void take_messages();
-  void end(std::uint32_t op);
   bool lacks_data(const plan_op& op) const;
   void start(std::uint32_t op);
   void transfer(std::uint32_t op);
@@ -73,9 +72,7 @@ class rank_runner {
   lane_executor* executor_ = nullptr;  // the plan's
   rank_done report_;
   std::vector<std::int32_t> stages_;  // of this rank, ascending
-  std::size_t stages_left_ = 0;       // that have not ended the step
   bool ending_ = false;
-  std::uint32_t ended_ = 0;  // ops of the step
   std::optional<norm_known> norm_;
   std::vector<stage_tensors> early_;  // of steps that have not begun here
   std::int64_t waits_since_ = 0;      // 0: an op is being launched

@@ -73,12 +73,11 @@ stage_setup actor_spawner::setup_of_stage(std::int32_t data_rank,
                                           std::int32_t stage) const {
   stage_setup setup;
   setup.data_rank = data_rank;
-  setup.rank = options_.placement.rank_of(stage);
   setup.stage = stage;
   setup.work = options_.stages[static_cast<std::size_t>(data_rank)]
                               [static_cast<std::size_t>(stage)];
   setup.reduces = data_ranks() > 1;
-  setup.device = device_of(data_rank, setup.rank);
+  setup.device = device_of(data_rank, options_.placement.rank_of(stage));
   setup.links = options_.links;
   return setup;
 }
@@ -118,8 +117,7 @@ void actor_spawner::spawn_rank(std::int32_t data_rank, std::int32_t rank) {
   const auto members = std::make_shared<rank_members>(
     setup_of_rank(data_rank, rank), book_, options_.handler_hook);
   const auto spawn = [&](strand_actor::behavior_maker make) {
-    return caf::actor_cast<caf::actor>(
-      system_.spawn<strand_actor, caf::lazy_init>(turns, std::move(make)));
+    return system_.spawn<strand_actor, caf::lazy_init>(turns, std::move(make));
   };
   book_->rank_actors.at(book_->rank_index(data_rank, rank)) =
     spawn([members](auto* self) { return rank_actor(self, members); });
@@ -174,10 +172,9 @@ void actor_spawner::spawn_all() {
   const auto replicas = static_cast<std::size_t>(data_ranks());
   book_->stage_actors.resize(replicas * static_cast<std::size_t>(stages()));
   book_->rank_actors.resize(replicas * static_cast<std::size_t>(book_->ranks));
-  if (options_.job) {
+  if (options_.job)
     book_->links = std::make_shared<remote_links>(
       options_.job, layout_of(options_), run_id_, options_.plans);
-  }
   book_->device_links = options_.links;
   book_->hub = system_.spawn(event_hub_actor, watch_.events);
   spawn_coordinator();

@@ -9,15 +9,16 @@ caf::behavior stage_actor(caf::event_based_actor* self, std::int32_t stage,
   };
   return {
     [self, members, stage](run_op& request) {
-      members->handle(self,
+      members->handle(self, stage,
                       [&] { members->run_op_of(stage, std::move(request)); });
     },
     [receive](stage_tensors& message) { receive(message); },
     [receive](loaded_data& message) { receive(message); },
     [receive](gradients_reduced& message) { receive(message); },
     [self, members, stage](const end_step& message) {
-      members->handle(
-        self, [&] { members->rank().on(members->stage(stage).on(message)); });
+      members->handle(self, stage, [&] {
+        members->rank().on(members->stage(stage).on(message));
+      });
     },
   };
 }

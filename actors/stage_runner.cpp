@@ -23,30 +23,6 @@ microbatch_key key_of(const plan_op& op) {
 stage_runner::stage_runner(stage_setup setup, stage_ports& ports)
   : setup_(std::move(setup)), ports_(ports), device_(setup_.device) {}
 
-event_source stage_runner::source() const {
-  event_source source;
-  source.data_rank = setup_.data_rank;
-  source.stage = setup_.stage;
-  if (!step_)
-    return source;
-  source.step = step_->settings.step;
-  source.phase = step_->settings.phase;
-  source.rank = setup_.rank;
-  if (running_) {
-    source.microbatch = running_->microbatch;
-    source.slice = running_->slice;
-  }
-  return source;
-}
-
-std::string stage_runner::current_op() const {
-  return running_ ? to_text(*step_->plan, *running_) : std::string{};
-}
-
-const plan_op& stage_runner::op_of(const run_op& request) const {
-  return step_->plan->ops[request.op];
-}
-
 void stage_runner::on(const begin_step& message) {
   running_ = nullptr;
   step_ = message.step;
@@ -55,7 +31,7 @@ void stage_runner::on(const begin_step& message) {
 }
 
 op_launched stage_runner::on(run_op request) {
-  running_ = &op_of(request);
+  running_ = &step_->plan->ops[request.op];
   op_launched answer;
   answer.serial = step_->serial;
   answer.op = request.op;
@@ -88,12 +64,13 @@ void stage_runner::run_timed(run_op& request, op_launched& answer) {
 /// or the op itself, halfway.
 void stage_runner::record(run_op& request, op_launched& answer) {
   answer.begin = now_ns();
-  const bool done = step_->recorded->attempt(current_op(), [&] {
-    const auto scope = device_.enter();
-    for (const auto& event : request.after)
-      device_.wait_for(event);
-    run(request, answer);
-  });
+  const bool done =
+    step_->recorded->attempt(to_text(*step_->plan, *running_), [&] {
+      const auto scope = device_.enter();
+      for (const auto& event : request.after)
+        device_.wait_for(event);
+      run(request, answer);
+    });
   if (done)
     return;
   answer.outputs.clear();
@@ -120,7 +97,8 @@ void stage_runner::run(run_op& request, op_launched& answer) {
     case plan_op_kind::update:
       return update(request.norm);
     default:
-      fail(error_code::invalid_argument, "a stage can't run {}", current_op());
+      fail(error_code::invalid_argument, "a stage can't run {}",
+           to_text(*step_->plan, *running_));
   }
 }
 

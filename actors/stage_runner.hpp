@@ -18,8 +18,8 @@ class stage_ports {
 };
 
 /// What a stage actor does: runs the ops that its rank gives it, on the stage's
-/// module and the rank's device. Errors of an op leave with `current_op`
-/// telling which it was. One thread at a time.
+/// module and the rank's device. Throws what the module throws. One thread at a
+/// time.
 class stage_runner {
  public:
   stage_runner(stage_setup setup, stage_ports& ports);
@@ -28,12 +28,7 @@ class stage_runner {
   op_launched on(run_op request);
   stage_done on(const end_step& message);
 
-  event_source source() const;
-  /// The op that runs; empty without one.
-  std::string current_op() const;
-
  private:
-  const plan_op& op_of(const run_op& request) const;
   void run_timed(run_op& request, op_launched& answer);
   void record(run_op& request, op_launched& answer);
   void run(run_op& request, op_launched& answer);
@@ -48,8 +43,8 @@ class stage_runner {
   stage_ports& ports_;
   stage_device device_;
   step_pointer step_;
-  const plan_op* running_ = nullptr;
-  bool averaged_by_links_ = false;  // this step's gradients
+  const plan_op* running_ = nullptr;  // the op of `on(run_op)`
+  bool averaged_by_links_ = false;    // this step's gradients
 };
 
 }  // namespace troupe

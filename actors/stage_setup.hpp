@@ -11,7 +11,6 @@ namespace troupe {
 /// A stage actor's constructor arguments.
 struct stage_setup {
   std::int32_t data_rank = 0;
-  std::int32_t rank = 0;
   std::int32_t stage = 0;
   std::shared_ptr<troupe::stage> work;
   bool reduces = false;  // more than one replica

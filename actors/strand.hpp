@@ -10,26 +10,27 @@
 
 namespace troupe {
 
-/// Actors that take turns: one of them runs at a time, whichever got a message
-/// first, on whatever worker; as Asio's strand. A message between them costs no
-/// lock of the scheduler and wakes no worker, and one from outside to an actor
-/// whose turn it is not wakes none either. Between two turns the worker takes
-/// other jobs first if nobody else would. Must outlive its actors.
+/// Actors that take turns, as on Asio's strand: one of them runs at a time, in
+/// the order in which they got messages, on any worker. While one runs,
+/// messages to the others, from members or from outside, take no lock of the
+/// scheduler and wake no worker. Between two turns the strand yields to jobs
+/// that no idle worker is about to take. Any thread may send. It must outlive
+/// its actors and the actor system.
 class strand final : public caf::resumable {
  public:
   explicit strand(caf::actor_system& system);
 
-  /// A member that has messages; `sender`: as in `caf::resumable::resume`, or
-  /// null.
+  /// Schedules a member that has messages. `sender`: the execution unit of the
+  /// sending actor; null outside of actors.
   void push(caf::resumable* member, caf::execution_unit* sender);
 
   resume_result resume(caf::execution_unit* worker, std::size_t) override;
-  // Owned by whoever made it.
+  // Not reference-counted: the spawner's list owns it.
   void intrusive_ptr_add_ref_impl() override {}
   void intrusive_ptr_release_impl() override {}
 
  private:
-  /// What members run in: their own messages to others go on to the worker.
+  /// The execution unit of members: it passes other actors on to the worker.
   struct context final : caf::execution_unit {
     using caf::execution_unit::execution_unit;
     void exec_later(caf::resumable* job) override { worker->exec_later(job); }

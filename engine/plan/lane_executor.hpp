@@ -15,9 +15,9 @@ enum class lane_order : std::uint8_t {
   /// An op of the compute stream that can run overtakes those that can't yet,
   /// where that keeps no more activations at once than the lane does, in all
   /// and of each stage. Ops of one stage and kind keep the lane's order, so
-  /// that
-  /// gradients and losses are summed alike; so do transfers of one direction,
-  /// and collectives. Outputs on their way to other ranks are not counted.
+  /// that gradients and losses are summed alike; so do transfers of one
+  /// direction, and collectives. Outputs on their way to other ranks are not
+  /// counted.
   ready_first,
 };
 
@@ -52,6 +52,7 @@ class lane_executor {
 
   bool launching() const { return launching_ != none; }
   bool finished() const { return left_ == 0; }
+  std::size_t ended_ops() const { return states_.size() - left_; }
   /// Where the rank stands: the op that is being launched, else the one whose
   /// end the compute stream waits for, else the first that has not started,
   /// else the first that has not ended; none once all have.

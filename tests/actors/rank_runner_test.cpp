@@ -80,7 +80,6 @@ struct one_rank {
       if (whole->placement.rank_of(s) != what.rank)
         continue;
       stage_setup of;
-      of.rank = what.rank;
       of.stage = s;
       of.reduces = what.reduces;
       of.work = work =
@@ -216,6 +215,13 @@ TEST_CASE("an update waits for the norm, and is skipped on an overflow") {
   at.run();
   CHECK(at.work->updates == 0);
   CHECK(at.ports.reports.size() == 1);
+}
+
+TEST_CASE("a norm of no step is nothing to a rank without one") {
+  one_rank at({.waits_for_norm = true});
+  at.runner->on(norm_known{0, 1, 1.0, true});
+  at.begin();
+  CHECK(at.doing() == progress_board::state::waiting);
 }
 
 TEST_CASE("a norm that came before the update began is kept for it") {

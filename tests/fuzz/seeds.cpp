@@ -14,6 +14,7 @@
 #include "troupe/engine/launch/rendezvous_messages.hpp"
 #include "troupe/engine/plan/compile.hpp"
 #include "troupe/engine/plan/lowered_csv.hpp"
+#include "troupe/engine/plan/part.hpp"
 #include "troupe/engine/plan/plan_text.hpp"
 #include "troupe/engine/transport/certificates.hpp"
 #include "troupe/engine/transport/process_group.hpp"
@@ -202,6 +203,8 @@ void add_schedules(seed_list& to) {
     to.emplace_back("schedules", to_csv(lanes));
     const auto lowered = compile(lanes, {});
     to.emplace_back("plans", to_text(lowered));
+    to.emplace_back("plans", to_text(without_overlapped_reductions(
+                               compile(lanes, {.data_parallel = 2}))));
     to.emplace_back("plans", to_lowered_csv(lowered));
   }
   for (const char* each :

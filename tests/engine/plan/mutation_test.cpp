@@ -27,7 +27,7 @@ class damager {
   std::size_t below(std::size_t limit) { return random_() % limit; }
 
   void change_character(std::string& text) {
-    constexpr std::string_view others = "0123456789FBIW,;()\r\n_ .@+-";
+    constexpr std::string_view others = "0123456789FBIW,;()\r\n_ .@+-!";
     text[below(text.size())] = others[below(others.size())];
   }
 

@@ -48,60 +48,50 @@ TEST_CASE("a monitor that the run gave up is told of, and forgotten") {
   client.attach("echo");
 }
 
-TEST_CASE("a monitor that is slow to end keeps no other client waiting") {
-  faked_job job;
-  const temporary_folder folder;
-  std::atomic<bool> ending = false, may_end = false;
-  endpoint_options options;
-  options.operations = job.operations();
-  options.operations.make = [&](const std::string&, const sink_pointer&,
-                                const job_operations::printer&) {
-    monitor made;
-    made.finish = [&] {
-      ending = true;
-      while (!may_end)
-        std::this_thread::yield();
-    };
-    return made;
-  };
-  endpoint_server server("unix:" + (folder / "s"), std::move(options));
-  live_client other(server.where());
-  {
-    live_client slow(server.where());
-    slow.attach("any");
-  }
-  CHECK(becomes([&] { return ending.load(); }));
-  CHECK(other.request({{"do", "list"}})["monitors"].empty());
-  CHECK_FALSE(may_end);
-  may_end = true;
-}
+namespace {
 
-TEST_CASE("a list is answered while many monitors are slow to end") {
+/// An endpoint whose monitors do not end before they may.
+struct slow_endpoint {
+  slow_endpoint() {
+    endpoint_options options;
+    options.operations = job.operations();
+    options.operations.make = [this](const std::string&, const sink_pointer&,
+                                     const job_operations::printer&) {
+      monitor made;
+      made.finish = [this] {
+        ++ending;
+        while (!may_end)
+          std::this_thread::yield();
+      };
+      return made;
+    };
+    server = std::make_unique<endpoint_server>("unix:" + (folder / "s"),
+                                               std::move(options));
+  }
+  ~slow_endpoint() { may_end = true; }
+
+  void attach_and_leave() const {
+    live_client leaving(server->where());
+    leaving.attach("any");
+  }
+
   faked_job job;
   const temporary_folder folder;
   std::atomic<int> ending = 0;
   std::atomic<bool> may_end = false;
-  endpoint_options options;
-  options.operations = job.operations();
-  options.operations.make = [&](const std::string&, const sink_pointer&,
-                                const job_operations::printer&) {
-    monitor made;
-    made.finish = [&] {
-      ++ending;
-      while (!may_end)
-        std::this_thread::yield();
-    };
-    return made;
-  };
-  endpoint_server server("unix:" + (folder / "s"), std::move(options));
-  live_client other(server.where());
-  std::vector<std::unique_ptr<live_client>> slow;
-  for (int i = 0; i < 4; ++i) {
-    slow.push_back(std::make_unique<live_client>(server.where()));
-    slow.back()->attach("any");
-    slow.back().reset();
+  std::unique_ptr<endpoint_server> server;
+};
+
+}  // namespace
+
+TEST_CASE("a list is answered while monitors are slow to end") {
+  for (const int count : {1, 4}) {
+    slow_endpoint at;
+    live_client other(at.server->where());
+    for (int i = 0; i < count; ++i)
+      at.attach_and_leave();
+    CHECK(becomes([&] { return at.ending == count; }));
+    CHECK(other.request({{"do", "list"}})["monitors"].empty());
+    CHECK_FALSE(at.may_end);
   }
-  CHECK(becomes([&] { return ending == 4; }));
-  CHECK(other.request({{"do", "list"}})["monitors"].empty());
-  may_end = true;
 }
