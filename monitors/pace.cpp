@@ -11,9 +11,11 @@ namespace troupe {
 
 namespace {
 
-constexpr std::size_t steps_looked_at = 10, steps_to_tell = 8;
-/// From which the noise is known.
+constexpr std::size_t steps_looked_at = 10;
+constexpr std::ptrdiff_t steps_to_tell = 8;
+/// From which the noise is known, and whether a slow rank has recovered.
 constexpr std::size_t steps_kept = 64;
+constexpr std::ptrdiff_t fast_steps_to_forget = 52;
 /// In standard deviations.
 constexpr double beyond_noise = 2;
 
@@ -28,15 +30,24 @@ std::optional<double> pace::add(double times) {
   if (steps_.size() > steps_kept)
     steps_.pop_front();
   const auto level = threshold();
-  // Half the way back, so that no flicker around the threshold is news.
-  if (steps_looked_at - slow_steps(level / 2) >= steps_to_tell)
+  // Far longer, and half the way back, so that no rank that hovers about the
+  // threshold is news again and again.
+  const auto since = std::min(++steps_since_told_, steps_.size());
+  const auto fast =
+    std::count_if(steps_.end() - static_cast<std::ptrdiff_t>(since),
+                  steps_.end(), [=](double each) { return each <= level / 2; });
+  if (fast >= fast_steps_to_forget)
     known_for_ = 0;
-  if (slow_steps(known_for_ + level) < steps_to_tell)
-    return {};
-  const auto from =
+  const std::vector<double> latest(
     steps_.end()
-    - static_cast<std::ptrdiff_t>(std::min(steps_looked_at, steps_.size()));
-  known_for_ = median_of({from, steps_.end()});
+      - static_cast<std::ptrdiff_t>(std::min(steps_looked_at, steps_.size())),
+    steps_.end());
+  const auto slow = std::ranges::count_if(
+    latest, [=, this](double each) { return each > known_for_ + level; });
+  if (slow < steps_to_tell)
+    return {};
+  known_for_ = median_of(latest);
+  steps_since_told_ = 0;
   return std::exp(known_for_);
 }
 
@@ -50,13 +61,6 @@ double pace::threshold() const {
     return least_;
   const auto noise = 1.4826 / std::numbers::sqrt2 * median_of(differences);
   return std::max(least_, beyond_noise * noise);
-}
-
-std::size_t pace::slow_steps(double level) const {
-  const auto looked_at = std::min(steps_looked_at, steps_.size());
-  return static_cast<std::size_t>(
-    std::count_if(steps_.end() - static_cast<std::ptrdiff_t>(looked_at),
-                  steps_.end(), [=](double each) { return each > level; }));
 }
 
 }  // namespace troupe

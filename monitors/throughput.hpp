@@ -30,9 +30,9 @@ struct throughput_options {
 /// take longer than `straggler` times the median of the other ranks', in 8 of
 /// the last 10 steps, and by more than twice the noise of the last 64. A rank's
 /// median op in a step counts. A reported rank is reported again only if it
-/// gets slower by that factor once more, or has been as fast as the others
-/// meanwhile: a more costly stage, such as the head's, can't be told from a
-/// slow device, and is reported once. Throws `invalid_argument`.
+/// gets slower by that factor once more, or has been as fast as the others in
+/// 52 of 64 steps: a more costly stage, such as the head's, can't be told from
+/// a slow device, and is reported once. Throws `invalid_argument`.
 monitor throughput_monitor(std::shared_ptr<const plan> of,
                            const throughput_options& options,
                            sink_pointer sink);

@@ -118,9 +118,18 @@ TEST_CASE("a stage that costs more is told of once, and if it slows down") {
   CHECK(run.alerts() == 1);
   run.steps(40, 32);
   CHECK(run.alerts() == 2);
-  run.steps(10, 10);  // as the others: it may be told of again
+  run.steps(60, 10);  // as the others: it may be told of again
   run.steps(10, 20);
   CHECK(run.alerts() == 3);
+}
+
+TEST_CASE("a rank that hovers about the threshold is told of once") {
+  uneven_run run;
+  for (int i = 0; i < 100; ++i) {
+    run.steps(12, 16);
+    run.steps(12, 10);
+  }
+  CHECK(run.alerts() == 1);
 }
 
 namespace {
