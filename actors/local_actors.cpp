@@ -10,7 +10,6 @@
 #include "troupe/actors/spawn_actors.hpp"
 #include "troupe/actors/spin_sharing.hpp"
 #include "troupe/actors/stall_watch.hpp"
-#include "troupe/engine/device/thread_supply.hpp"
 #include "troupe/engine/device/threads.hpp"
 
 namespace troupe {
@@ -33,20 +32,17 @@ class worker_threads final : public caf::thread_hook {
 struct system_config : caf::actor_system_config {
   system_config(std::size_t workers, std::int32_t intra_op) {
     module_factories.push_back([](caf::actor_system& system) {
-      return spin_sharing_scheduler::make(system, {});
+      return spin_sharing_scheduler::make(system);
     });
     set("caf.scheduler.max-threads", workers);
     add_thread_hook<worker_threads>(intra_op);
   }
 };
 
-/// An actor system that fails to start its threads never ends.
 std::size_t workers_for(const pipeline_options& options) {
-  constexpr std::size_t spare_workers = 2, of_caf = 4;
-  const auto workers =
-    static_cast<std::size_t>(layout_of(options).ranks_each()) + spare_workers;
-  require_threads(workers + of_caf);
-  return workers;
+  constexpr std::size_t spare_workers = 2;
+  return static_cast<std::size_t>(layout_of(options).ranks_each())
+         + spare_workers;
 }
 
 void dismiss(address_book& book) {
@@ -79,7 +75,9 @@ bool have_ended(caf::actor_system& system, double seconds) {
 
 struct local_actors::state {
   explicit state(const pipeline_options& options)
-    : config(workers_for(options), options.intra_op_threads), system(config) {}
+    : config(workers_for(options), options.intra_op_threads), system(config) {
+    scheduler_of(system).require_started();
+  }
 
   strand_list strands;  // which workers may hold until they end
   system_config config;

@@ -8,6 +8,7 @@
 #include <condition_variable>
 #include <deque>
 #include <mutex>
+#include <string>
 #include <thread>
 
 namespace troupe {
@@ -144,7 +145,29 @@ class spin_sharing : public caf::policy::unprofiled {
   }
 };
 
-using spin_sharing_scheduler = caf::scheduler::coordinator<spin_sharing>;
+/// CAF's coordinator for that policy. A thread that can't be started is an
+/// error that can be caught, though CAF's actor system can't be unwound
+/// halfway: its constructor succeeds, and `require_started` throws.
+class spin_sharing_scheduler final
+  : public caf::scheduler::coordinator<spin_sharing> {
+ public:
+  using coordinator::coordinator;
+
+  static caf::actor_system::module* make(caf::actor_system& system);
+
+  /// Throws `device` if a thread could not be started. The system can then only
+  /// be destroyed.
+  void require_started() const;
+
+ private:
+  void start() override;
+  void stop() override;
+  void stop_threads();
+
+  std::string trouble_;
+};
+
+spin_sharing_scheduler& scheduler_of(caf::actor_system& system);
 
 /// While it lives, the worker that made it may wait for a disk or a network,
 /// so that others run in its place.

@@ -13,6 +13,9 @@ namespace troupe {
 /// tensors, by position. An undefined tensor means "no value" (no gradient).
 using tensor_list = std::vector<at::Tensor>;
 
+/// Several of them: one for each stage that gives or takes one.
+using tensor_lists = std::vector<tensor_list>;
+
 /// Parameters, or other tensors, by dotted name; in model order.
 using parameter_list = std::vector<std::pair<std::string, at::Tensor>>;
 

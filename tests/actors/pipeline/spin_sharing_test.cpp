@@ -14,7 +14,7 @@ namespace {
 struct with_spare_workers : caf::actor_system_config {
   explicit with_spare_workers(std::size_t workers) {
     module_factories.push_back([](caf::actor_system& system) {
-      return spin_sharing_scheduler::make(system, {});
+      return spin_sharing_scheduler::make(system);
     });
     set("caf.scheduler.max-threads", workers);
   }
