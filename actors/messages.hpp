@@ -88,12 +88,13 @@ struct norm_known {
 };
 
 // ---- rank <-> stage
-/// One op of the plan, with the values that it reads. The stage uses the rank's
-/// device until it answers.
+/// One op of the plan, with the values that it reads: of a forward or backward
+/// those of `for_each_input`, in that order. The stage uses the rank's device
+/// until it answers.
 struct run_op {
   std::uint32_t op = 0;  // into plan::ops
-  tensor_list inputs;    // of a forward; gradients of the outputs of a backward
-  event_handle ready;    // when the inputs are there; null: they are
+  tensor_lists inputs;
+  std::vector<event_handle> ready;  // when they are there; null: they are
   std::shared_ptr<const microbatch_data> data;  // of a forward that reads it
   event_handle data_ready;
   std::vector<event_handle> after = {};  // what its stream waits for, besides
@@ -102,8 +103,8 @@ struct run_op {
 struct op_launched {
   std::int64_t serial = 0;
   std::uint32_t op = 0;
-  tensor_list outputs;  // of a forward; gradients of the inputs of a backward
-  event_handle ready;   // when a device has made them, or averaged gradients
+  tensor_lists outputs;  // as `for_each_output` names them
+  event_handle ready;    // when a device has made them, or averaged gradients
   std::int64_t begin = 0, end = 0;        // host ns
   event_handle device_begin, device_end;  // null on a CPU
   bool ended = true;  // false: `gradients_reduced` will tell

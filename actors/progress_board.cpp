@@ -13,11 +13,15 @@ std::string what_it_waits_for(const plan& plan, const plan_op& op,
                               bool for_data) {
   if (for_data)
     return "its data from the loader";
-  if (const auto input = input_of(plan, op))
-    return fmt::format("the {} of stage {} (rank {})",
-                       input->gradient ? "gradient" : "activation",
-                       input->stage,
-                       plan.placement.rank_of(input->stage, input->copy));
+  std::string inputs;
+  for_each_input(plan, op, [&](const value& input) {
+    inputs += fmt::format(
+      "{}the {} of stage {} (rank {})", inputs.empty() ? "" : " or ",
+      input.gradient ? "gradient" : "activation", input.from,
+      plan.placement.rank_of(input.from, input.copy));
+  });
+  if (!inputs.empty())
+    return inputs;
   switch (op.kind) {
     case plan_op_kind::reduce:
     case plan_op_kind::gradient_norm:

@@ -184,7 +184,7 @@ void rank_runner::launch(std::uint32_t op) {
     const auto scope = device_.enter();
     data_.bring(device_);
   }
-  request.inputs = take_input(what, request.ready);
+  take_inputs(what, request);
   if (reads_data(what))
     take_data(what, request);
   collectives_.add_waits(what, request, report_.ops.back());
@@ -198,18 +198,20 @@ void rank_runner::launch(std::uint32_t op) {
   ports_.run(what.stage, std::move(request));
 }
 
-tensor_list rank_runner::take_input(const plan_op& op, event_handle& ready) {
-  const auto input = input_of(*step_->plan, op);
-  if (!input)
-    return {};
-  auto taken = values_.take(*input);
+/// The record tells of the input that came last.
+void rank_runner::take_inputs(const plan_op& op, run_op& request) {
   auto& record = report_.ops.back();
-  record.ready = taken.sent;
-  record.left = taken.left;
-  record.arrived = taken.arrived;
-  note_message(taken);
-  ready = std::move(taken.ready);
-  return std::move(taken.tensors);
+  for_each_input(*step_->plan, op, [&](const value& input) {
+    auto taken = values_.take(input);
+    if (taken.sent >= record.ready) {
+      record.ready = taken.sent;
+      record.left = taken.left;
+      record.arrived = taken.arrived;
+    }
+    note_message(taken);
+    request.ready.push_back(std::move(taken.ready));
+    request.inputs.push_back(std::move(taken.tensors));
+  });
 }
 
 void rank_runner::note_message(const held_value& taken) {
@@ -228,7 +230,7 @@ void rank_runner::take_data(const plan_op& op, run_op& request) {
     record.ready = held.sent;
     record.left = record.arrived = 0;
   }
-  if (!input_of(*step_->plan, op))
+  if (op.stage == 0)  // every microbatch passes it once
     report_.tokens += held.data->tokens;
   request.data = std::move(held.data);
   request.data_ready = std::move(held.ready);
@@ -242,13 +244,23 @@ void rank_runner::on(op_launched answer) {
   record.end = answer.end;
   device_.note(report_.ops.size() - 1, answer);
   executor_->launched(op);
-  if (const auto output = output_of(*step_->plan, op_at(op)))
-    values_.put(*output, {.tensors = std::move(answer.outputs),
-                          .ready = std::move(answer.ready),
-                          .sent = answer.end});
+  keep_outputs(answer);
   if (op_at(op).kind != plan_op_kind::reduce || collectives_.launched(answer))
     executor_->ended(op);
   advance();
+}
+
+void rank_runner::keep_outputs(op_launched& answer) {
+  std::size_t next = 0;
+  for_each_output(*step_->plan, op_at(answer.op), [&](const value& output) {
+    // An op that could not be recorded made none.
+    auto tensors = next < answer.outputs.size()
+                     ? std::move(answer.outputs[next++])
+                     : tensor_list{};
+    values_.put(output, {.tensors = std::move(tensors),
+                         .ready = answer.ready,
+                         .sent = answer.end});
+  });
 }
 
 void rank_runner::wait() {
@@ -309,8 +321,10 @@ void rank_runner::show(progress_board::state state) const {
 bool rank_runner::lacks_data(const plan_op& op) const {
   if (!reads_data(op) || data_.has(op.stage, op.microbatch))
     return false;
-  const auto input = input_of(*step_->plan, op);
-  return !input || values_.has(*input);
+  bool all = true;
+  for_each_input(*step_->plan, op,
+                 [&](const value& input) { all &= values_.has(input); });
+  return all;
 }
 
 }  // namespace troupe

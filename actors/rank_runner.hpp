@@ -49,7 +49,8 @@ class rank_runner {
   void start(std::uint32_t op);
   void transfer(std::uint32_t op);
   void launch(std::uint32_t op);
-  tensor_list take_input(const plan_op& op, event_handle& ready);
+  void take_inputs(const plan_op& op, run_op& request);
+  void keep_outputs(op_launched& answer);
   void take_data(const plan_op& op, run_op& request);
   void note_message(const held_value& taken);
   void wait();

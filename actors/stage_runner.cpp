@@ -102,8 +102,15 @@ void stage_runner::run(run_op& request, op_launched& answer) {
   }
 }
 
+tensor_lists stage_runner::take(run_op& request) {
+  for (std::size_t i = 0; i < request.inputs.size(); ++i)
+    request.inputs[i] =
+      device_.take(std::move(request.inputs[i]), request.ready[i]);
+  return std::move(request.inputs);
+}
+
 void stage_runner::forward(run_op& request, op_launched& answer) {
-  auto inputs = device_.take(std::move(request.inputs), request.ready);
+  auto inputs = take(request);
   const auto given = std::move(request.data);
   microbatch_data data;
   if (given && device_)
@@ -112,18 +119,14 @@ void stage_runner::forward(run_op& request, op_launched& answer) {
     });
   else if (given)
     data = *given;
-  if (takes_inputs(*step_->plan, setup_.stage))
-    inputs = data.inputs;
   answer.outputs =
     setup_.work->forward(key_of(*running_), std::move(inputs), data);
   mark_output(answer);
 }
 
 void stage_runner::backward(run_op& request, op_launched& answer) {
-  auto gradients = device_.take(std::move(request.inputs), request.ready);
-  answer.outputs =
-    setup_.work->backward(static_cast<op_kind>(running_->kind),
-                          key_of(*running_), std::move(gradients));
+  answer.outputs = setup_.work->backward(static_cast<op_kind>(running_->kind),
+                                         key_of(*running_), take(request));
   mark_output(answer);
 }
 

@@ -32,6 +32,7 @@ class stage_runner {
   void run_timed(run_op& request, op_launched& answer);
   void record(run_op& request, op_launched& answer);
   void run(run_op& request, op_launched& answer);
+  tensor_lists take(run_op& request);
   void forward(run_op& request, op_launched& answer);
   void backward(run_op& request, op_launched& answer);
   void mark_output(op_launched& answer) const;

@@ -74,21 +74,32 @@ step_event trainer::evaluate(const source_pointer& source,
 }
 
 tensor_list trainer::infer(const tensor_list& inputs) {
-  auto values = inputs;
-  const auto& placement = impl_->options.schedule.placement;
-  auto last = impl_->layout.process_of(0, placement.rank_of(0));
+  const auto& at = *impl_;
+  auto* const job = at.options.job.get();
+  const auto& placement = at.options.schedule.placement;
+  const auto process_of = [&](std::int32_t stage) {
+    return at.layout.process_of(0, placement.rank_of(stage));
+  };
+  const auto& graph = at.training->graph;
+  tensor_lists travelling(graph.edges().size());  // where their giver lives
+  tensor_list outputs;
   for (std::int32_t s = 0; s < placement.stages(); ++s) {
-    const auto process = impl_->layout.process_of(0, placement.rank_of(s));
-    values =
-      pass_on(impl_->options.job.get(), std::move(values), last, process);
-    last = process;
-    const auto& stage = impl_->replicas[0][static_cast<std::size_t>(s)];
+    tensor_lists given;
+    for (const auto& [from, edge] : graph.inputs(s, false))
+      given.push_back(
+        pass_on(job, std::move(travelling[static_cast<std::size_t>(edge)]),
+                process_of(from), process_of(s)));
+    const auto& stage = at.replicas[0][static_cast<std::size_t>(s)];
     if (!stage)
       continue;
-    values = outputs_on_host(*stage, values,
-                             impl_->device_of(0, placement.rank_of(s)).get());
+    auto made = run_on_host(*stage, inputs, given,
+                            at.device_of(0, placement.rank_of(s)).get());
+    outputs = std::move(made.outputs);
+    std::size_t next = 0;
+    for (const auto& [to, edge] : graph.outputs(s, false))
+      travelling[static_cast<std::size_t>(edge)] = std::move(made.sent[next++]);
   }
-  return share(impl_->options.job.get(), std::move(values), last);
+  return share(job, std::move(outputs), process_of(placement.stages() - 1));
 }
 
 std::int64_t trainer::attach(monitor watcher) {

@@ -1,5 +1,6 @@
 #include "troupe/actors/trainer_plans.hpp"
 
+#include "troupe/base/error.hpp"
 #include "troupe/engine/plan/compile.hpp"
 #include "troupe/engine/plan/part.hpp"
 #include "troupe/schedules/forward_part.hpp"
@@ -9,8 +10,10 @@ namespace troupe {
 namespace {
 
 std::shared_ptr<const plan> compile_for(const schedule& order,
-                                        const trainer_options& options) {
+                                        const trainer_options& options,
+                                        const stage_graph& graph) {
   compile_options compiling;
+  compiling.graph = graph;
   compiling.data_parallel = options.data_parallel;
   compiling.global_norm = options.clip > 0 || options.loss_scale.dynamic;
   return std::make_shared<const plan>(compile(order, compiling));
@@ -18,16 +21,24 @@ std::shared_ptr<const plan> compile_for(const schedule& order,
 
 }  // namespace
 
-std::shared_ptr<const plan> training_plan(const trainer_options& options) {
+std::shared_ptr<const plan> training_plan(const trainer_options& options,
+                                          const stage_graph& graph) {
+  if (options.plan && options.plan->graph != graph)
+    fail(error_code::invalid_argument,
+         "plan {}: its stages read {}, those of the model {}; compile it for "
+         "this model, or give its `edges`",
+         options.plan->schedule_name, to_text(options.plan->graph),
+         to_text(graph));
   auto made =
-    options.plan ? options.plan : compile_for(options.schedule, options);
+    options.plan ? options.plan : compile_for(options.schedule, options, graph);
   if (options.overlap.reduce)
     return made;
   return std::make_shared<const plan>(without_overlapped_reductions(*made));
 }
 
-std::shared_ptr<const plan> evaluation_plan(const trainer_options& options) {
-  return compile_for(forward_part(options.schedule), options);
+std::shared_ptr<const plan> evaluation_plan(const trainer_options& options,
+                                            const stage_graph& graph) {
+  return compile_for(forward_part(options.schedule), options, graph);
 }
 
 }  // namespace troupe

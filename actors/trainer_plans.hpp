@@ -10,9 +10,11 @@ namespace troupe {
 
 /// The one that trains: the given one, or the schedule's, with the overlap that
 /// the options want.
-std::shared_ptr<const plan> training_plan(const trainer_options& options);
+std::shared_ptr<const plan> training_plan(const trainer_options& options,
+                                          const stage_graph& graph);
 
 /// The forwards of the schedule.
-std::shared_ptr<const plan> evaluation_plan(const trainer_options& options);
+std::shared_ptr<const plan> evaluation_plan(const trainer_options& options,
+                                            const stage_graph& graph);
 
 }  // namespace troupe

@@ -31,10 +31,11 @@ trainer::impl::impl(const model& layers, trainer_options given)
   assign_devices();
   ranges = split_for(layers, options);
   set_intra_op_threads(options.intra_op_threads);
-  training = training_plan(options);
-  evaluation = evaluation_plan(options);
+  const auto graph = graph_of(layers, ranges);
+  training = training_plan(options, graph);
+  evaluation = evaluation_plan(options, graph);
   make_stages(layers);
-  start_actors();
+  start_actors(layers);
   prepare_graphs();
   parameter_count = count_parameters(options.job.get(), held());
 }
@@ -59,9 +60,7 @@ module_stage_options trainer::impl::stage_options(std::int32_t stage) const {
   module_stage_options made;
   made.index = stage;
   made.rank = options.schedule.placement.rank_of(stage);
-  made.first = takes_inputs(*training, stage);
-  if (makes_losses(*training, stage))
-    made.loss = options.loss;
+  made.loss = options.loss;
   made.optimizer = options.optimizer;
   made.recompute = options.recompute;
   made.autocast = options.autocast;
@@ -82,8 +81,7 @@ void trainer::impl::make_stages(const model& layers) {
         made.emplace_back();
         continue;
       }
-      modules.push_back(std::make_shared<layer_sequence>(
-        layers, ranges[static_cast<std::size_t>(s)]));
+      modules.push_back(std::make_shared<layer_sequence>(layers, ranges, s));
       made.push_back(make_stage(d, s, modules.back()));
     }
     require_own_names(parameters_of(modules));
@@ -127,7 +125,7 @@ bool trainer::impl::reads_data(std::int32_t stage) const {
   });
 }
 
-void trainer::impl::start_actors() {
+void trainer::impl::start_actors(const model& layers) {
   pipeline_options running;
   running.placement = options.schedule.placement;
   running.job = options.job;
@@ -137,11 +135,10 @@ void trainer::impl::start_actors() {
   running.order = options.order;
   if (options.job && !devices.empty() && options.device_links)
     running.links = links = std::make_shared<device_links>(
-      layout, options.schedule.placement, edges_of(*training), devices,
-      options.stall_seconds);
+      layout, options.schedule.placement, edges_between_ranks(*training),
+      devices, options.stall_seconds);
   for (std::int32_t s = 0; s < training->stages(); ++s)
-    running.needs_data.push_back(takes_inputs(*training, s)
-                                 || makes_losses(*training, s)
+    running.needs_data.push_back(reads_microbatch(layers, ranges, s)
                                  || reads_data(s));
   running.clip = options.clip;
   running.loss_scale = options.loss_scale;

@@ -25,7 +25,7 @@ struct trainer::impl {
     const std::shared_ptr<layer_sequence>& module) const;
   std::shared_ptr<rank_device> device_of(std::int32_t data_rank,
                                          std::int32_t rank) const;
-  void start_actors();
+  void start_actors(const model& layers);
   void prepare_graphs();
   step_settings next_settings() const;
   bool reads_data(std::int32_t stage) const;

@@ -43,7 +43,7 @@ void transfer_ops::post(std::uint32_t receive) {
 
 void transfer_ops::send(const plan_op& op, std::int64_t now) {
   const auto& plan = *step_->plan;
-  auto held = values_.take(*input_of(plan, op));
+  auto held = values_.take(moved_by(op));
   auto& tensors = held.tensors;
   auto& ready = held.ready;
   const auto& receive = plan.ops[message_of(plan, op.message).receive];
@@ -133,8 +133,7 @@ std::vector<std::uint32_t> transfer_ops::complete() {
                     std::move(at->receipt)};
     if (e.by_device)
       held.tensors = setup_.links->receive(e, summary(e), held.ready);
-    values_.put(*output_of(*step_->plan, step_->plan->ops[receive]),
-                std::move(held));
+    values_.put(moved_by(step_->plan->ops[receive]), std::move(held));
     ended.push_back(receive);
     at = arrived_.erase(at);
   }

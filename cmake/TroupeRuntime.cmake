@@ -132,6 +132,9 @@ if(CMAKE_BUILD_TYPE STREQUAL "Debug")
 endif()
 troupe_tests(actors DIRECTORY tests/actors
   DEPENDS troupe::actors troupe::models PCH trainings)
+if(TROUPE_TESTS)
+  target_sources(tests_actors PRIVATE examples/stage_graphs/graph_models.cpp)
+endif()
 if(TROUPE_CUDA)
   troupe_tests(gpu_training DIRECTORY tests/actors/gpu
     DEPENDS troupe::actors troupe::models PCH trainings NEEDS ${plugin})

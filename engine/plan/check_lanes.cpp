@@ -15,12 +15,8 @@ namespace troupe {
 
 namespace {
 
-// What a lane has done so far, for each (stage, microbatch, slice).
-enum : std::uint8_t {
-  made = 1,      // the result
-  sent = 2,      // it was sent
-  received = 4,  // the input was received
-};
+// What a lane has done so far with the message of an edge.
+enum : std::uint8_t { sent = 1, received = 2 };
 
 struct stage_state {
   bool whole = false;
@@ -33,7 +29,9 @@ class lane_checker {
   lane_checker(const plan& of, const op_locator& locate)
     : plan_{of},
       locate_{locate},
-      marks_{marks(slot_count(of)), marks(slot_count(of))},
+      edges_(of),
+      made_{marks(slot_count(of)), marks(slot_count(of))},
+      moved_{marks(edges_.size()), marks(edges_.size())},
       states_(static_cast<std::size_t>(of.stages() * of.placement.copies())) {}
 
   void run() {
@@ -45,7 +43,7 @@ class lane_checker {
     for (const auto& what : plan_.ops)
       check_sent(what);
     for_each_op([&](const plan_op& what) { check_used(what); });
-    check_edges();
+    check_order();
   }
 
  private:
@@ -69,8 +67,11 @@ class lane_checker {
       ++state(what).backwards_left;
   }
 
-  std::uint8_t& mark(bool backward, const plan_op& what) {
-    return marks_[backward ? 1 : 0][op_slot(plan_, what)];
+  std::uint8_t& made(bool backward, const plan_op& what) {
+    return made_[backward ? 1 : 0][op_slot(plan_, what)];
+  }
+  std::uint8_t& moved(bool backward, std::int32_t edge, const plan_op& what) {
+    return moved_[backward ? 1 : 0][edges_(edge, what)];
   }
 
   stage_state& state(const plan_op& what) {
@@ -112,35 +113,36 @@ class lane_checker {
                                rank_, what.stage, home));
   }
 
-  // Finds the stage at the other end; refuses a transfer that no edge takes.
-  void check_route(const plan_op& what, bool outwards) const {
-    const auto backward = is_gradient(what.stream);
-    const auto other = outwards ? output_stage(what, backward, plan_.stages())
-                                : input_stage(what, backward, plan_.stages());
-    if (other == none)
+  // The edge of a transfer; refuses one that no edge takes.
+  std::int32_t check_route(const plan_op& what) const {
+    const auto edge = edge_of(plan_, what);
+    const bool upwards = what.peer > what.stage;
+    const bool sends = what.kind == plan_op_kind::send;
+    if (edge == none || (sends == is_gradient(what.stream)) == upwards)
       refuse(what, "has no stage at its other end; remove it");
-    if (!crosses(plan_.placement, what.stage, other, what.copy))
+    if (!crosses(plan_.placement, what.stage, what.peer, what.copy))
       refuse(what, fmt::format("does not leave the rank: stage {} is on rank "
                                "{} too; remove it",
-                               other, rank_));
+                               what.peer, rank_));
+    return edge;
   }
 
   void check_send(const plan_op& what) {
-    check_route(what, true);
-    auto& seen = mark(is_gradient(what.stream), what);
+    const auto backward = is_gradient(what.stream);
+    auto& seen = moved(backward, check_route(what), what);
     if ((seen & sent) != 0)
       refuse(what, "stands twice; remove one");
-    if ((seen & made) == 0)
+    if (made(backward, what) == 0)
       refuse(what, "stands before the op whose result it sends");
     seen |= sent;
   }
 
   void check_receive(const plan_op& what) {
-    check_route(what, false);
-    auto& seen = mark(is_gradient(what.stream), what);
+    const auto backward = is_gradient(what.stream);
+    auto& seen = moved(backward, check_route(what), what);
     if ((seen & received) != 0)
       refuse(what, "stands twice; remove one");
-    if ((seen & made) != 0)
+    if (made(backward, what) != 0)
       refuse(what, "stands after the op that needs it");
     seen |= received;
   }
@@ -153,27 +155,14 @@ class lane_checker {
     if (what.kind == plan_op_kind::weight_backward)
       return;
     const auto backward = what.kind != plan_op_kind::forward;
-    auto& seen = mark(backward, what);
-    const auto from = input_stage(what, backward, plan_.stages());
-    if (crosses(plan_.placement, what.stage, from, what.copy)
-        && (seen & received) == 0)
-      refuse(what, fmt::format("needs {}, which does not stand before it",
-                               to_text(plan_, receive_of(what, backward))));
-    seen |= made;
-  }
-
-  static plan_op transfer_of(const plan_op& what, plan_op_kind kind,
-                             stream_kind stream) {
-    auto transfer = what;
-    transfer.kind = kind;
-    transfer.stream = stream;
-    return transfer;
-  }
-
-  static plan_op receive_of(const plan_op& what, bool backward) {
-    return transfer_of(
-      what, plan_op_kind::receive,
-      backward ? stream_kind::receive_backward : stream_kind::receive_forward);
+    for (const auto& [from, edge] : plan_.graph.inputs(what.stage, backward))
+      if (crosses(plan_.placement, what.stage, from, what.copy)
+          && (moved(backward, edge, what) & received) == 0)
+        refuse(what, fmt::format(
+                       "needs {}, which does not stand before it",
+                       to_text(plan_, transfer_of(what, plan_op_kind::receive,
+                                                  backward, from))));
+    made(backward, what) = 1;
   }
 
   void check_shard(const plan_op& what) {
@@ -201,25 +190,23 @@ class lane_checker {
     if (!is_compute(what.kind) || what.kind == plan_op_kind::weight_backward)
       return;
     const auto backward = what.kind != plan_op_kind::forward;
-    const auto to = output_stage(what, backward, plan_.stages());
-    if (!crosses(plan_.placement, what.stage, to, what.copy)
-        || (mark(backward, what) & sent) != 0)
-      return;
-    rank_ = plan_.placement.rank_of(what.stage, what.copy);
-    index_ = plan_.lane(rank_).size();
-    refuse(transfer_of(
-             what, plan_op_kind::send,
-             backward ? stream_kind::send_backward : stream_kind::send_forward),
-           "is missing");
+    for (const auto& [to, edge] : plan_.graph.outputs(what.stage, backward)) {
+      if (!crosses(plan_.placement, what.stage, to, what.copy)
+          || (moved(backward, edge, what) & sent) != 0)
+        continue;
+      rank_ = plan_.placement.rank_of(what.stage, what.copy);
+      index_ = plan_.lane(rank_).size();
+      refuse(transfer_of(what, plan_op_kind::send, backward, to), "is missing");
+    }
   }
 
   void check_used(const plan_op& what) {
     if (what.kind == plan_op_kind::receive
-        && (mark(is_gradient(what.stream), what) & made) == 0)
+        && made(is_gradient(what.stream), what) == 0)
       refuse(what, "brings what no op of its rank takes; remove it");
   }
 
-  // One end of a message: by edge, in lane order; with the receiver's name.
+  // One end of a message: by ranks, in lane order; with the receiver's name.
   struct transfer {
     std::int32_t from;
     std::int32_t to;
@@ -243,16 +230,10 @@ class lane_checker {
 
   transfer transfer_at(std::uint32_t i, std::int32_t rank) const {
     const auto& what = plan_.ops[i];
-    const auto backward = is_gradient(what.stream);
-    const auto sends = what.kind == plan_op_kind::send;
-    auto received = receive_of(what, backward);
-    const auto other = sends ? output_stage(what, backward, plan_.stages())
-                             : input_stage(what, backward, plan_.stages());
-    if (sends)
-      received.stage = other;
-    const auto peer = plan_.placement.rank_of(other, what.copy);
-    return sends ? transfer{rank, peer, i, received}
-                 : transfer{peer, rank, i, received};
+    const auto peer = plan_.placement.rank_of(what.peer, what.copy);
+    return what.kind == plan_op_kind::send
+             ? transfer{rank, peer, i, other_half(what)}
+             : transfer{peer, rank, i, what};
   }
 
   [[noreturn]] void refuse_transfer(const transfer& end,
@@ -264,29 +245,29 @@ class lane_checker {
 
   [[noreturn]] void refuse_order(const transfer& send,
                                  const transfer& receive) {
-    refuse_transfer(receive,
-                    fmt::format("stands where rank {} sends {} on edge "
-                                "{}->{}: both ends need one order",
-                                send.from, to_text(plan_, plan_.ops[send.op]),
-                                send.from, send.to));
+    refuse_transfer(
+      receive,
+      fmt::format("stands where rank {} sends {} to rank "
+                  "{}: both ends need one order",
+                  send.from, to_text(plan_, plan_.ops[send.op]), send.to));
   }
 
-  // Both lists are ordered by edge, so the k-th send must match the k-th
+  // Both lists are ordered by ranks, so the k-th send must match the k-th
   // receive.
-  void check_edges() {
+  void check_order() {
     const auto sends = transfers(plan_op_kind::send);
     const auto receives = transfers(plan_op_kind::receive);
-    const auto edge = [](const transfer& end) {
+    const auto ranks = [](const transfer& end) {
       return std::tie(end.from, end.to);
     };
     for (std::size_t i = 0; i < std::max(sends.size(), receives.size()); ++i) {
       const bool no_receive =
         i >= receives.size()
-        || (i < sends.size() && edge(sends[i]) < edge(receives[i]));
+        || (i < sends.size() && ranks(sends[i]) < ranks(receives[i]));
       if (no_receive)
         refuse_transfer(sends[i], fmt::format("is received by no op of rank {}",
                                               sends[i].to));
-      if (i >= sends.size() || edge(receives[i]) < edge(sends[i]))
+      if (i >= sends.size() || ranks(receives[i]) < ranks(sends[i]))
         refuse_transfer(receives[i], fmt::format("is sent by no op of rank {}",
                                                  receives[i].from));
       if (sends[i].received != receives[i].received)
@@ -296,7 +277,9 @@ class lane_checker {
 
   const plan& plan_;
   const op_locator& locate_;
-  marks marks_[2];  // for forwards; for backwards; by op_slot
+  edge_slots edges_;
+  marks made_[2];   // results of forwards; of backwards; by op_slot
+  marks moved_[2];  // activations; gradients; by edge_slots
   std::vector<stage_state> states_;
   bool sharded_ = false;
   std::int32_t rank_ = 0;

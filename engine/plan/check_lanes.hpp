@@ -7,7 +7,7 @@ namespace troupe {
 
 /// Checks the added ops of a plan that was read, whose compute ops are valid:
 /// each result that leaves its rank has one send after its producer and one
-/// receive before its consumer, in the same order on both ends of an edge;
+/// receive before its consumer, in the same order on both ranks;
 /// sharded stages are whole while they are used; gradients are reduced once,
 /// after the last backward. Needs placement, sizes and ops; throws `error`
 /// (invalid_schedule). `locate(rank, i)` describes the place of op i of a

@@ -14,13 +14,17 @@ struct compile_options {
   std::int32_t credits = 0;
   /// Every update waits for the squares of all stages (clipping by norm).
   bool global_norm = false;
+  /// Which stages read whose outputs; of no stages: a chain.
+  stage_graph graph{};
 };
 
 /// Lowers a schedule into a plan for one data replica: checks the lanes, places
 /// transfers and closing ops, connects messages and dependencies, and bounds
 /// messages in flight. Throws `error`: invalid_schedule if an op is missing or
-/// misplaced, deadlock with the cycle if the lanes wait for each other. Time
-/// and memory are linear in the number of ops.
+/// misplaced, invalid_argument if the graph has other stages, deadlock with the
+/// cycle if the lanes wait for each other. Time and memory are linear in the
+/// number of ops. Any lanes that are legal for a chain are so for every graph
+/// of its stages.
 plan compile(const schedule& lanes, const compile_options& options = {});
 
 }  // namespace troupe

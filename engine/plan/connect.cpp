@@ -18,9 +18,9 @@ class connector {
  public:
   explicit connector(plan& of)
     : plan_{of},
-      slots_(slot_count(of)),
-      producer_{table(slots_), table(slots_)},
-      receive_{table(slots_), table(slots_)} {}
+      edges_(of),
+      producer_{table(slot_count(of)), table(slot_count(of))},
+      receive_{table(edges_.size()), table(edges_.size())} {}
 
   void run() {
     index_ops();
@@ -38,17 +38,12 @@ class connector {
     return static_cast<std::size_t>(of.copy * plan_.stages() + of.stage);
   }
 
-  // Table entries of the ops that use or make results of a direction.
+  // Table entries of the ops that make or receive results of a direction.
   std::uint32_t& producer(bool backward, const plan_op& of) {
     return producer_[backward ? 1 : 0][op_slot(plan_, of)];
   }
-  std::uint32_t& receive(bool backward, const plan_op& of) {
-    return receive_[backward ? 1 : 0][op_slot(plan_, of)];
-  }
-
-  static plan_op with_stage(plan_op of, std::int32_t stage) {
-    of.stage = stage;
-    return of;
+  std::uint32_t& receive(bool backward, std::int32_t edge, const plan_op& of) {
+    return receive_[backward ? 1 : 0][edges_(edge, of)];
   }
 
   void index_ops() {
@@ -74,7 +69,7 @@ class connector {
         last_backward_[stage_copy(of)] = i;
         break;
       case plan_op_kind::receive:
-        receive(is_gradient(of.stream), of) = i;
+        receive(is_gradient(of.stream), edge_of(plan_, of), of) = i;
         break;
       case plan_op_kind::reduce:
         reduce_[stage_copy(of)] = i;
@@ -87,51 +82,61 @@ class connector {
     }
   }
 
-  auto key_of(const plan_op& sender, bool backward) const {
-    const auto to = output_stage(sender, backward, plan_.stages());
-    return std::tuple{plan_.placement.rank_of(sender.stage, sender.copy),
-                      plan_.placement.rank_of(to, sender.copy), backward};
+  using channel_key = std::tuple<std::int32_t, std::int32_t, bool>;
+
+  // From rank, to rank, direction; of a copy of an edge.
+  channel_key key_of(stage_edge edge, std::int8_t copy, bool backward) const {
+    const auto low = plan_.placement.rank_of(edge.from, copy);
+    const auto high = plan_.placement.rank_of(edge.to, copy);
+    return backward ? channel_key{high, low, true}
+                    : channel_key{low, high, false};
   }
 
-  // Makes a channel for each directed pair of ranks and direction that stages
-  // use, and the table from stages to the channels of their results.
+  // Makes a channel for each directed pair of ranks and direction that edges
+  // use, and the tables from edges to the channels of their messages.
   void find_channels() {
-    std::vector<std::tuple<std::int32_t, std::int32_t, bool>> keys;
-    for_each_route([&](const plan_op& sender, bool backward) {
-      keys.push_back(key_of(sender, backward));
-    });
+    std::vector<channel_key> keys;
+    for_each_route(
+      [&](std::int32_t, const channel_key& key, bool) { keys.push_back(key); });
     std::sort(keys.begin(), keys.end());
     keys.erase(std::unique(keys.begin(), keys.end()), keys.end());
     for (const auto& [from, to, backward] : keys)
       plan_.channels.push_back(
         {.from_rank = from, .to_rank = to, .backward = backward});
+    const auto copies = static_cast<std::size_t>(plan_.placement.copies());
     for (auto& channels : channel_of_)
-      channels.assign(last_backward_.size(), none);
-    for_each_route([&](const plan_op& sender, bool backward) {
-      const auto key = key_of(sender, backward);
-      channel_of_[backward ? 1 : 0][stage_copy(sender)] =
-        static_cast<std::int32_t>(
-          std::lower_bound(keys.begin(), keys.end(), key) - keys.begin());
-    });
+      channels.assign(plan_.graph.edges().size() * copies, none);
+    for_each_route(
+      [&](std::int32_t route, const channel_key& key, bool backward) {
+        channel_of_[backward ? 1 : 0][static_cast<std::size_t>(route)] =
+          static_cast<std::int32_t>(
+            std::lower_bound(keys.begin(), keys.end(), key) - keys.begin());
+      });
+  }
+
+  // A route is a copy of an edge.
+  std::int32_t route_of(std::int32_t edge, std::int8_t copy) const {
+    return edge * plan_.placement.copies() + copy;
   }
 
   template <class Visit>
   void for_each_route(Visit visit) const {
+    const auto& edges = plan_.graph.edges();
     const auto copies = static_cast<std::int8_t>(plan_.placement.copies());
     for (const auto backward : {false, true})
       for (std::int8_t copy = 0; copy < copies; ++copy)
-        for (std::int32_t stage = 0; stage < plan_.stages(); ++stage) {
-          const plan_op sender{.copy = copy, .stage = stage};
-          const auto to = output_stage(sender, backward, plan_.stages());
-          if ((plan_.training || !backward)
-              && crosses(plan_.placement, stage, to, copy))
-            visit(sender, backward);
-        }
+        for (std::int32_t i = 0; i < std::ssize(edges); ++i)
+          if (const auto edge = edges[static_cast<std::size_t>(i)];
+              (plan_.training || !backward)
+              && crosses(plan_.placement, edge.from, edge.to, copy))
+            visit(route_of(i, copy), key_of(edge, copy, backward), backward);
   }
 
   std::size_t channel_of(const plan_op& send) const {
+    const auto route = route_of(edge_of(plan_, send), send.copy);
     return static_cast<std::size_t>(
-      channel_of_[is_gradient(send.stream) ? 1 : 0][stage_copy(send)]);
+      channel_of_[is_gradient(send.stream) ? 1 : 0]
+                 [static_cast<std::size_t>(route)]);
   }
 
   void number_messages() {
@@ -165,9 +170,7 @@ class connector {
                        std::int32_t sequence) {
     const auto& send = plan_.ops[send_index];
     const auto backward = is_gradient(send.stream);
-    const auto peer =
-      with_stage(send, output_stage(send, backward, plan_.stages()));
-    const auto receiver = receive(backward, peer);
+    const auto receiver = receive(backward, edge_of(plan_, send), send);
     if (receiver == absent)
       fail(error_code::internal, "{}: {} is received by no op",
            plan_.schedule_name, to_text(plan_, send));
@@ -178,7 +181,7 @@ class connector {
       .producer = producer(backward, send),
       .send = send_index,
       .receive = receiver,
-      .consumer = producer(backward, peer)};
+      .consumer = producer(backward, other_half(send))};
   }
 
   void depend_on(std::uint32_t op) {
@@ -208,11 +211,13 @@ class connector {
     const auto backward = of.kind != plan_op_kind::forward;
     if (backward)
       depend_on(producer(false, of));
-    const auto from = input_stage(of, backward, plan_.stages());
-    if (crosses(plan_.placement, of.stage, from, of.copy))
-      depend_on(receive(backward, of));
-    else if (from != none)
-      depend_on(producer(backward, with_stage(of, from)));
+    auto source = of;
+    for (const auto& [from, edge] : plan_.graph.inputs(of.stage, backward)) {
+      source.stage = from;
+      depend_on(crosses(plan_.placement, of.stage, from, of.copy)
+                  ? receive(backward, edge, of)
+                  : producer(backward, source));
+    }
     auto neighbour = of;
     neighbour.slice = static_cast<std::int16_t>(of.slice + (backward ? 1 : -1));
     if (neighbour.slice >= 0 && neighbour.slice < plan_.slices)
@@ -255,13 +260,13 @@ class connector {
   }
 
   plan& plan_;
-  std::size_t slots_;
+  edge_slots edges_;
   op_table producer_[2];  // F; B or I; by op_slot
-  op_table receive_[2];   // receives of activations; of gradients
+  op_table receive_[2];   // of activations; of gradients; by edge_slots
   op_table last_backward_;
   op_table reduce_;
   op_table norm_;
-  std::vector<std::int32_t> channel_of_[2];
+  std::vector<std::int32_t> channel_of_[2];  // by route
 };
 
 }  // namespace

@@ -13,10 +13,12 @@ std::uint64_t content_hash(const plan& of) {
       of.stages());
   for (std::int32_t s = 0; s < of.stages(); ++s)
     add(of.placement.rank_of(s));
+  for (const auto [from, to] : of.graph.edges())
+    add(from, to);
   for (const auto first : of.first_op)
     add(first);
   for (const auto& op : of.ops)
-    add(op.kind, op.stream, op.copy, op.slice, op.stage, op.microbatch,
+    add(op.kind, op.stream, op.copy, op.slice, op.stage, op.microbatch, op.peer,
         op.message, op.overlaps_next, op.first_dependency, op.dependency_count);
   for (const auto dependency : of.dependencies)
     add(dependency);

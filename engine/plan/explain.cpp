@@ -97,8 +97,8 @@ std::string replay::fifo_sentence(std::size_t index) const {
   const auto sends = plan_.ops[op].kind == plan_op_kind::send;
   const auto& edge = channel_of(op);
   if (sends && model_.kind == transport_kind::credited)
-    return fmt::format("{} waits for a credit on edge {}->{}, held by {}", here,
-                       edge.from_rank, edge.to_rank, held_by(op));
+    return fmt::format("{} waits for a credit from rank {} to {}, held by {}",
+                       here, edge.from_rank, edge.to_rank, held_by(op));
   const auto other = sends ? what.receive : what.send;
   auto text = fmt::format("{} waits for {} of rank {}", here,
                           to_text(plan_, other), peer);

@@ -12,6 +12,7 @@
 #include "troupe/engine/plan/op_traits.hpp"
 #include "troupe/engine/plan/passes.hpp"
 #include "troupe/engine/plan/plan_text.hpp"
+#include "troupe/engine/plan/routes.hpp"
 #include "troupe/schedules/csv.hpp"
 #include "troupe/schedules/text_form.hpp"
 
@@ -38,12 +39,14 @@ void append(std::vector<plan_op>& ops, const cell& what) {
     return;
   }
   const auto* as = action_at(action_of(what.kind));
-  ops.push_back({.kind = as->kind,
-                 .stream = as->stream,
-                 .stage = what.first.stage,
-                 .microbatch = what.kind >= cell_kind::unshard
-                                 ? none
-                                 : what.first.microbatch});
+  auto& op = ops.emplace_back(
+    plan_op{.kind = as->kind,
+            .stream = as->stream,
+            .stage = what.first.stage,
+            .microbatch =
+              what.kind >= cell_kind::unshard ? none : what.first.microbatch});
+  if (is_transfer(op.kind))
+    op.peer = chain_peer(op);
 }
 
 std::size_t ops_in(const cell& what) {
@@ -57,7 +60,8 @@ plan lower_rows(const cell_rows& rows, std::string_view source) {
   plan result{.schedule_name = std::string{source},
               .microbatches = lanes.microbatches,
               .training = is_training(lanes),
-              .placement = lanes.placement};
+              .placement = lanes.placement,
+              .graph = stage_graph::chain(lanes.stages())};
   for (const auto& row : rows) {
     result.first_op.push_back(static_cast<std::uint32_t>(result.ops.size()));
     for (const auto& what : row)
@@ -118,6 +122,11 @@ std::string to_lowered_csv(const plan& of) {
   if (of.slices != 1 || of.placement.copies() != 1)
     fail(error_code::invalid_argument,
          "{}: CSV has no room for slices and copies; write the text form",
+         of.schedule_name);
+  if (!of.graph.is_chain())
+    fail(error_code::invalid_argument,
+         "{}: CSV has no room for stages that read others than the one before; "
+         "write a plan (--format plan)",
          of.schedule_name);
   std::string text;
   for (std::int32_t rank = 0; rank < of.ranks(); ++rank)

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "troupe/engine/plan/op_traits.hpp"
+#include "troupe/engine/plan/routes.hpp"
 
 namespace troupe {
 
@@ -14,6 +15,9 @@ std::string to_text(const plan& of, const plan_op& what) {
     text += fmt::format(".{}", what.slice);
   if (what.copy != 0)
     text += fmt::format("@{}", what.copy);
+  if (is_transfer(what.kind) && what.peer != chain_peer(what))
+    text += fmt::format("{}{}", what.kind == plan_op_kind::send ? '>' : '<',
+                        what.peer);
   return text;
 }
 

@@ -26,6 +26,7 @@ class part_maker {
     part_.training = whole.training;
     part_.global_norm = closing && whole.global_norm;
     part_.placement = whole.placement;
+    part_.graph = whole.graph;
   }
 
   plan make() {

@@ -30,6 +30,7 @@ class placer {
     result_.microbatches = lanes.microbatches;
     result_.slices = lanes.slices;
     result_.placement = lanes.placement;
+    take_graph(options.graph);
     result_.training = is_training(lanes);
     result_.global_norm = result_.training && options.global_norm;
     reduces_ = result_.training && options.data_parallel > 1;
@@ -71,18 +72,29 @@ class placer {
     return at(of.copy * lanes_.stages() + of.stage);
   }
 
+  void take_graph(const stage_graph& given) {
+    if (given.stages() != 0 && given.stages() != lanes_.stages())
+      fail(error_code::invalid_argument,
+           "{} has {} stages, the graph of the model's {}", lanes_.name,
+           lanes_.stages(), given.stages());
+    result_.graph =
+      given.stages() == 0 ? stage_graph::chain(lanes_.stages()) : given;
+  }
+
   // The number of ops that a compute op adds to its own lane.
   std::uint32_t width(const op& what) {
     if (frees_activation(what.kind))
       ++backwards_left_[stage_copy(what)];
     if (what.kind == op_kind::weight_backward)
       return 1;
-    const auto backward = is_backward(what.kind);
-    const auto crossing = [&](std::int32_t other) {
-      return crosses(lanes_.placement, what.stage, other, what.copy) ? 1U : 0U;
-    };
-    return 1 + crossing(input_stage(what, backward, lanes_.stages()))
-           + crossing(output_stage(what, backward, lanes_.stages()));
+    // Forwards receive along a stage's inputs and send along its outputs,
+    // backwards the other way round.
+    std::uint32_t ops = 1;
+    for (const bool outputs : {false, true})
+      for (const auto& [other, edge] :
+           result_.graph.inputs(what.stage, outputs))
+        ops += crosses(lanes_.placement, what.stage, other, what.copy) ? 1 : 0;
+    return ops;
   }
 
   void measure_lanes() {
@@ -115,9 +127,12 @@ class placer {
     const auto bit = backward ? backwarded : forwarded;
     missing = what;
     missing.kind = backward ? op_kind::backward : op_kind::forward;
-    missing.stage = input_stage(what, backward, lanes_.stages());
-    if (missing.stage != none && !has(missing, bit))
-      return true;
+    for (const auto& [source, edge] :
+         result_.graph.inputs(what.stage, backward)) {
+      missing.stage = source;
+      if (!has(missing, bit))
+        return true;
+    }
     missing.stage = what.stage;
     const auto slice = what.slice + (backward ? 1 : -1);
     missing.slice = static_cast<std::int16_t>(slice);
@@ -149,39 +164,31 @@ class placer {
   }
 
   void place(std::int32_t rank, const op& what) {
-    append(rank, {.kind = to_plan_kind(what.kind),
-                  .copy = what.copy,
-                  .overlaps_next = what.overlaps_next,
-                  .slice = what.slice,
-                  .stage = what.stage,
-                  .microbatch = what.microbatch});
+    const plan_op placed{.kind = to_plan_kind(what.kind),
+                         .copy = what.copy,
+                         .overlaps_next = what.overlaps_next,
+                         .slice = what.slice,
+                         .stage = what.stage,
+                         .microbatch = what.microbatch};
+    append(rank, placed);
     if (what.kind != op_kind::weight_backward) {
       const auto backward = is_backward(what.kind);
       done_[op_slot(lanes_, what)] |= backward ? backwarded : forwarded;
-      transfer(rank, what, backward);
+      transfer(rank, placed, backward);
     }
     if (reduces_ && frees_activation(what.kind)
         && --backwards_left_[stage_copy(what)] == 0)
       append(rank, whole_stage(plan_op_kind::reduce, what.stage, what.copy));
   }
 
-  void transfer(std::int32_t rank, const op& what, bool backward) {
-    const auto to = output_stage(what, backward, lanes_.stages());
-    if (!crosses(lanes_.placement, what.stage, to, what.copy))
-      return;
-    plan_op half{.kind = plan_op_kind::send,
-                 .stream = backward ? stream_kind::send_backward
-                                    : stream_kind::send_forward,
-                 .copy = what.copy,
-                 .slice = what.slice,
-                 .stage = what.stage,
-                 .microbatch = what.microbatch};
-    append(rank, half);
-    half.kind = plan_op_kind::receive;
-    half.stream =
-      backward ? stream_kind::receive_backward : stream_kind::receive_forward;
-    half.stage = to;
-    append(lanes_.placement.rank_of(to, what.copy), half);
+  void transfer(std::int32_t rank, const plan_op& what, bool backward) {
+    for (const auto& [to, edge] : result_.graph.outputs(what.stage, backward)) {
+      if (!crosses(lanes_.placement, what.stage, to, what.copy))
+        continue;
+      const auto send = transfer_of(what, plan_op_kind::send, backward, to);
+      append(rank, send);
+      append(lanes_.placement.rank_of(to, what.copy), other_half(send));
+    }
   }
 
   static plan_op whole_stage(plan_op_kind kind, std::int32_t stage,

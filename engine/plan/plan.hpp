@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "troupe/schedules/schedule.hpp"
+#include "troupe/schedules/stage_graph.hpp"
 
 namespace troupe {
 
@@ -47,6 +48,7 @@ struct plan_op {
   std::int16_t slice = 0;
   std::int32_t stage = 0;
   std::int32_t microbatch = none;      // none for ops on whole stages
+  std::int32_t peer = none;            // of a transfer: the other stage
   std::int32_t message = none;         // for send and receive
   std::uint32_t first_dependency = 0;  // into plan::dependencies
   std::uint32_t dependency_count = 0;
@@ -97,6 +99,7 @@ struct plan {
   bool training = true;
   bool global_norm = false;  // an update waits for the norm of all stages
   troupe::placement placement{};
+  stage_graph graph{};
   std::vector<std::uint32_t> first_op{};  // ranks + 1
   std::vector<plan_op> ops{};
   std::vector<std::uint32_t> dependencies{};

@@ -5,12 +5,14 @@
 #include <algorithm>
 
 #include "troupe/base/error.hpp"
+#include "troupe/base/parse_number.hpp"
 #include "troupe/base/printable.hpp"
 #include "troupe/engine/plan/check_lanes.hpp"
 #include "troupe/engine/plan/op_text.hpp"
 #include "troupe/engine/plan/op_traits.hpp"
 #include "troupe/engine/plan/part.hpp"
 #include "troupe/engine/plan/passes.hpp"
+#include "troupe/engine/plan/routes.hpp"
 #include "troupe/schedules/cell.hpp"
 #include "troupe/schedules/csv.hpp"
 #include "troupe/schedules/text_form.hpp"
@@ -33,6 +35,19 @@ std::string word(const plan& of, const plan_op& what) {
   return to_text(of, what) + (what.overlaps_next ? "+" : alone ? "!" : "");
 }
 
+// Takes the stage at the other end of a transfer, as in "0SEND_F3>2", off a
+// word; `none` without one.
+std::int32_t take_peer(std::string_view& text, char mark) {
+  const auto at = text.find(mark);
+  if (at == std::string_view::npos)
+    return none;
+  const auto peer = parse_number<std::int32_t>(text.substr(at + 1));
+  if (!peer || *peer < 0)
+    fail(error_code::malformed_text, "'{}' is followed by no stage", mark);
+  text = text.substr(0, at);
+  return *peer;
+}
+
 // Stage, microbatch, slice and copy of a word are spelled like a compute op's:
 // "3SEND_F7.1@1" is read as "3F7.1@1".
 plan_op read_word(std::string_view text) {
@@ -53,17 +68,45 @@ plan_op read_word(std::string_view text) {
     fail(error_code::malformed_text,
          "'!' puts a collective on the compute stream, where this op is");
   rest.remove_prefix(as->action.size());
-  const auto whole_stage = !is_compute(as->kind) && !is_transfer(as->kind);
+  const auto transfers = is_transfer(as->kind);
+  const auto peer =
+    transfers ? take_peer(rest, as->kind == plan_op_kind::send ? '>' : '<')
+              : none;
+  const auto whole_stage = !is_compute(as->kind) && !transfers;
   const auto place =
     parse_cell(fmt::format("{}F{}{}", stage, whole_stage ? "0" : "", rest),
                spelling::project);
-  return {.kind = as->kind,
-          .stream = alone ? stream_kind::compute : as->stream,
-          .copy = place.first.copy,
-          .overlaps_next = overlaps,
-          .slice = place.first.slice,
-          .stage = place.first.stage,
-          .microbatch = whole_stage ? none : place.first.microbatch};
+  plan_op op{.kind = as->kind,
+             .stream = alone ? stream_kind::compute : as->stream,
+             .copy = place.first.copy,
+             .overlaps_next = overlaps,
+             .slice = place.first.slice,
+             .stage = place.first.stage,
+             .microbatch = whole_stage ? none : place.first.microbatch,
+             .peer = peer};
+  if (transfers && peer == none)
+    op.peer = chain_peer(op);
+  return op;
+}
+
+// "0>1 0>2 1>2"; a chain without such a line.
+stage_graph read_graph(line_reader& lines, std::int32_t stages) {
+  if (!lines.next_is("edges"))
+    return stage_graph::chain(stages);
+  std::vector<stage_edge> edges;
+  for (auto word : split_words(lines.expect("edges"))) {
+    const auto text = word;
+    const auto to = take_peer(word, '>');
+    const auto from = parse_number<std::int32_t>(word);
+    if (to == none || !from)
+      lines.refuse(fmt::format("'{}' is no edge such as 0>2", printable(text)));
+    edges.push_back({*from, to});
+  }
+  try {
+    return {stages, std::move(edges)};
+  } catch (const error& reason) {
+    lines.refuse(reason.what());
+  }
 }
 
 void read_lane(line_reader& lines, plan& into) {
@@ -79,10 +122,13 @@ void read_lane(line_reader& lines, plan& into) {
 }
 
 void check(plan& of, std::string_view source) {
-  if (of.ops.size() < slot_count(of))
+  auto least = slot_count(of);
+  if (of.ops.size() >= least)
+    least = edge_slots(of).size();
+  if (of.ops.size() < least)
     fail(error_code::invalid_schedule,
          "{}: {} ops stand where its sizes ask for at least {}", source,
-         of.ops.size(), slot_count(of));
+         of.ops.size(), least);
   const auto part = schedule_of(of);
   const op_locator locate = [&](std::int32_t rank, std::size_t index) {
     return fmt::format("{}, rank {}, op {}", source, rank, index);
@@ -110,7 +156,8 @@ std::string to_text(const plan& of) {
   auto text =
     fmt::format("{}\nname {}\nmicrobatches {}\nslices {}\nglobal_norm {}\n{}",
                 heading, of.schedule_name, of.microbatches, of.slices,
-                of.global_norm ? 1 : 0, write_placement(of.placement));
+                of.global_norm ? 1 : 0, write_placement(of.placement))
+    + (of.graph.is_chain() ? "" : "edges " + to_text(of.graph) + '\n');
   for (std::int32_t rank = 0; rank < of.ranks(); ++rank) {
     text += fmt::format("rank {}:", rank);
     for (const auto& what : of.lane(rank))
@@ -133,6 +180,7 @@ plan plan_from_text(std::string_view text, std::string_view source) {
   result.slices = lines.expect_number("slices", 1, INT16_MAX);
   result.global_norm = lines.expect_number("global_norm", 0, 1) == 1;
   result.placement = read_placement(lines);
+  result.graph = read_graph(lines, result.stages());
   for (std::int32_t rank = 0; rank < result.ranks(); ++rank)
     read_lane(lines, result);
   result.first_op.push_back(static_cast<std::uint32_t>(result.ops.size()));

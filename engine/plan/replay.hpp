@@ -22,7 +22,8 @@ class replay {
   std::vector<std::string> explain() const;
 
  private:
-  // The transfers of one end of an edge, or of a pair, in lane order.
+  // The transfers of one end of a directed pair of ranks, or of a pair, in lane
+  // order.
   struct fifo {
     std::uint32_t first = 0;  // into transfers_
     std::uint32_t issued = 0;

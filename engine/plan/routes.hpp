@@ -1,29 +1,80 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include "troupe/engine/plan/plan.hpp"
 
 namespace troupe {
 
-/// The stage whose F, B or I gives this op its input, or `none`.
-template <class Op>
-std::int32_t input_stage(const Op& of, bool backward, std::int32_t stages) {
-  const auto stage = of.stage + (backward ? 1 : -1);
-  return stage >= 0 && stage < stages ? stage : none;
-}
-
-/// The stage whose F, B or I takes this op's result, or `none`.
-template <class Op>
-std::int32_t output_stage(const Op& of, bool backward, std::int32_t stages) {
-  return input_stage(of, !backward, stages);
-}
-
-/// Whether a result that `stage` gives to `other` (or `none`) leaves its rank.
+/// Whether a result that `stage` gives to `other` leaves its rank.
 inline bool crosses(const placement& where, std::int32_t stage,
                     std::int32_t other, std::int8_t copy) {
-  return other != none
-         && where.rank_of(stage, copy) != where.rank_of(other, copy);
+  return where.rank_of(stage, copy) != where.rank_of(other, copy);
 }
+
+/// The stage that a transfer of a chain has at its other end.
+constexpr std::int32_t chain_peer(const plan_op& transfer) {
+  const bool upwards = transfer.stream == stream_kind::send_forward
+                       || transfer.stream == stream_kind::receive_backward;
+  return transfer.stage + (upwards ? 1 : -1);
+}
+
+/// The other half of a message: what a send's peer receives, or a receive's
+/// sends.
+constexpr plan_op other_half(const plan_op& transfer) {
+  auto other = transfer;
+  const bool backward = is_gradient(transfer.stream);
+  const bool sends = transfer.kind == plan_op_kind::send;
+  other.kind = sends ? plan_op_kind::receive : plan_op_kind::send;
+  other.stream =
+    sends ? (backward ? stream_kind::receive_backward
+                      : stream_kind::receive_forward)
+          : (backward ? stream_kind::send_backward : stream_kind::send_forward);
+  other.stage = transfer.peer;
+  other.peer = transfer.stage;
+  return other;
+}
+
+/// A compute op's transfer to or from a stage.
+constexpr plan_op transfer_of(const plan_op& compute, plan_op_kind kind,
+                              bool backward, std::int32_t peer) {
+  plan_op transfer{.kind = kind,
+                   .copy = compute.copy,
+                   .slice = compute.slice,
+                   .stage = compute.stage,
+                   .microbatch = compute.microbatch,
+                   .peer = peer};
+  const bool sends = kind == plan_op_kind::send;
+  transfer.stream =
+    sends ? (backward ? stream_kind::send_backward : stream_kind::send_forward)
+          : (backward ? stream_kind::receive_backward
+                      : stream_kind::receive_forward);
+  return transfer;
+}
+
+/// Places of the messages of a plan's edges in tables: by edge that leaves its
+/// rank, microbatch and slice.
+class edge_slots {
+ public:
+  explicit edge_slots(const plan& of);
+
+  std::size_t size() const { return size_; }
+  /// Of an edge between different ranks.
+  std::size_t operator()(std::int32_t edge, const plan_op& op) const {
+    return first_[static_cast<std::size_t>(edge)]
+           + static_cast<std::size_t>(op.microbatch) * slices_
+           + static_cast<std::size_t>(op.slice);
+  }
+
+ private:
+  std::size_t slices_;
+  std::size_t size_ = 0;
+  std::vector<std::size_t> first_;  // by edge
+};
+
+/// The edge of a transfer in the plan's graph; `none` if there is no such edge.
+std::int32_t edge_of(const plan& of, const plan_op& transfer);
 
 }  // namespace troupe

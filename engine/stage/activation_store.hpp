@@ -12,15 +12,20 @@ namespace troupe {
 /// A stage's data of a microbatch between its forward and its backward: without
 /// the outputs, whose memory is free once they are sent.
 struct saved_forward {
-  /// Leaves of the graph; backward sends their gradients on.
-  tensor_list inputs;
-  /// Where backward starts, one per output; invalid without a gradient.
-  std::vector<torch::autograd::Edge> roots;
-  /// On the last stage: a 0-d tensor with the optimised loss's options.
-  at::Tensor loss_like;
-  /// With recompute: the inputs of the second forward. Shared handles.
-  microbatch_data data;
+  using edges = std::vector<torch::autograd::Edge>;
+
+  /// Leaves of the graph, by use of an input; backward sends their gradients
+  /// on. With recompute: the messages that they come from.
+  tensor_lists inputs{};
+  /// Where backward starts, by use of an output; invalid without a gradient.
+  std::vector<edges> roots{};
+  /// And at each optimised loss: with a 0-d tensor of its options.
+  edges losses{};
+  tensor_list losses_like{};
+  /// With recompute: for the second forward. Shared handles.
+  microbatch_data data{};
   bool recompute = false;
+  std::int64_t samples = 1;
 };
 
 /// Saved forwards by microbatch and slice. Not thread-safe: it belongs to a

@@ -1,6 +1,9 @@
 #include "troupe/engine/stage/layer_sequence.hpp"
 
+#include <ATen/ops/alias.h>
+
 #include <algorithm>
+#include <iterator>
 #include <set>
 
 #include "troupe/base/error.hpp"
@@ -24,13 +27,6 @@ observed_values as_observed(const tensor_list& tensors, bool indexed) {
   else
     collect(all, tensors.at(0));
   return all;
-}
-
-/// "layer 3 ('blocks.2')".
-std::string label_of(const model& layers, std::size_t index) {
-  const auto& name = layers[index].name;
-  return name.empty() ? fmt::format("layer {}", index)
-                      : fmt::format("layer {} ('{}')", index, name);
 }
 
 bool holds_a_tensor(const tensor_list& values) {
@@ -62,6 +58,7 @@ void require_legal(const model& layers) {
            "{} has the name of another layer; its parameters would be taken "
            "for the other's; give each layer a name of its own",
            label_of(layers, i));
+  reads_of(layers);
 }
 
 void require_own_names(const parameter_list& parameters) {
@@ -74,13 +71,176 @@ void require_own_names(const parameter_list& parameters) {
            name);
 }
 
-layer_sequence::layer_sequence(const model& layers, layer_range range) {
-  for (auto i = range.first; i < range.last; ++i) {
+namespace {
+
+/// The layers before a range, the range, and those behind, as stages.
+stage_split cut_out(const model& layers, layer_range range) {
+  stage_split split;
+  const auto size = static_cast<std::int32_t>(layers.size());
+  for (const auto each :
+       {layer_range{0, range.first}, range, layer_range{range.last, size}})
+    if (each.last > each.first)
+      split.push_back(each);
+  return split;
+}
+
+constexpr std::size_t kept_to_the_end = static_cast<std::size_t>(-1);
+
+/// The tensors as one use of them, whose gradients are added up before they
+/// join those of other uses: as where another stage has the use.
+tensor_list own_use(const tensor_list& tensors) {
+  tensor_list use;
+  for (const auto& each : tensors)
+    use.push_back(each.defined() && each.requires_grad() ? at::alias(each)
+                                                         : each);
+  return use;
+}
+
+const at::Tensor& tensor_at(const tensor_list& values, std::int32_t index,
+                            const std::string& reader,
+                            const std::string& giver) {
+  if (index >= std::ssize(values))
+    fail(error_code::invalid_argument, "{} reads tensor {} of {}, of {}",
+         reader, index, giver, values.size());
+  return values[static_cast<std::size_t>(index)];
+}
+
+}  // namespace
+
+layer_sequence::layer_sequence(const model& layers, layer_range range)
+  : layer_sequence(layers, cut_out(layers, range), range.first > 0 ? 1 : 0) {}
+
+layer_sequence::layer_sequence(const model& layers, const stage_split& split,
+                               std::int32_t stage)
+  : layers_(layers), interface_(interface_of(layers, split, stage)) {
+  const auto own = split.at(static_cast<std::size_t>(stage));
+  first_ = own.first;
+  has_last_ = own.last == std::ssize(layers);
+  for (auto i = own.first; i < own.last; ++i) {
     const auto at = static_cast<std::size_t>(i);
-    parts_.push_back(
-      {layers.at(at).name, make_layer(layers, at), label_of(layers, at)});
-    register_module(std::to_string(i), parts_.back().module);
+    auto& made = parts_.emplace_back();
+    made.name = layers.at(at).name;
+    made.module = make_layer(layers, at);
+    made.label = label_of(layers, at);
+    made.loss = layers[at].loss;
+    register_module(std::to_string(i), made.module);
   }
+  find_sources(split, own);
+}
+
+void layer_sequence::find_sources(const stage_split& split, layer_range own) {
+  const auto reads = reads_of(layers_);
+  std::vector<int> users(layers_.size(), 0);
+  for (const auto& each : reads)
+    for (const auto& read : each)
+      if (read.layer != layer_read::model_inputs)
+        ++users[static_cast<std::size_t>(read.layer)];
+  std::vector<std::size_t> next_use(split.size(), 0);
+  for (std::size_t p = 0; p < parts_.size(); ++p) {
+    const auto layer = p + static_cast<std::size_t>(first_);
+    parts_[p].last_reader = p;
+    parts_[p].shared = users[layer] + (layers_[layer].loss ? 1 : 0) > 1;
+    for (const auto& read : reads[layer]) {
+      const auto found = source_of(read, split, own, next_use);
+      parts_[p].sources.push_back(found);
+      if (found.from == source::kind::part)
+        parts_[found.number].last_reader = p;
+    }
+  }
+  parts_.back().last_reader = kept_to_the_end;
+  for (const auto& to : interface_.outputs)
+    for (const auto& each : to.tensors)
+      parts_[static_cast<std::size_t>(each.layer - first_)].last_reader =
+        kept_to_the_end;
+}
+
+/// `next_use`: by stage, of its single tensors.
+layer_sequence::source layer_sequence::source_of(
+  const layer_read& read, const stage_split& split, layer_range own,
+  std::vector<std::size_t>& next_use) const {
+  if (read.layer == layer_read::model_inputs)
+    return {source::kind::model_inputs, 0, read.index};
+  if (read.layer >= own.first)
+    return {source::kind::part,
+            static_cast<std::size_t>(read.layer - own.first), read.index};
+  std::size_t first = 0;  // use of a crossing
+  for (const auto& from : interface_.inputs) {
+    const auto s = static_cast<std::size_t>(from.stage);
+    if (read.layer < split[s].last)
+      return {source::kind::use,
+              first
+                + (read.index == layer_read::all ? from.uses.size() - 1
+                                                 : next_use[s]++),
+              layer_read::all};
+    first += from.uses.size();
+  }
+  fail(error_code::internal, "layer {} crosses to no stage", read.layer);
+}
+
+tensor_list layer_sequence::inputs_of(const part& which,
+                                      const tensor_lists& outputs,
+                                      const tensor_lists& given,
+                                      const microbatch_data& data) const {
+  tensor_list inputs;
+  for (const auto& each : which.sources) {
+    const bool of_model = each.from == source::kind::model_inputs;
+    const auto& values = of_model ? data.inputs
+                         : each.from == source::kind::part
+                           ? outputs[each.number]
+                           : given.at(each.number);
+    const bool shared =
+      each.from == source::kind::part && parts_[each.number].shared;
+    auto read = values;
+    if (each.index != layer_read::all)
+      read = {tensor_at(values, each.index, which.label,
+                        of_model ? "the model's inputs"
+                                 : parts_[each.number].label + "'s outputs")};
+    std::ranges::move(shared ? own_use(read) : read,
+                      std::back_inserter(inputs));
+  }
+  return inputs;
+}
+
+tensor_list layer_sequence::message_of(const stage_crossing& crossing,
+                                       const tensor_lists& outputs) const {
+  tensor_list message;
+  for (const auto& each : crossing.tensors) {
+    const auto at = static_cast<std::size_t>(each.layer - first_);
+    if (each.index == layer_read::all)
+      message.insert(message.end(), outputs[at].begin(), outputs[at].end());
+    else
+      message.push_back(tensor_at(outputs[at], each.index, "a later stage",
+                                  parts_[at].label + "'s outputs"));
+  }
+  return message;
+}
+
+layer_sequence::result layer_sequence::run(const tensor_lists& given,
+                                           const microbatch_data& data,
+                                           const loss_function* last_loss) {
+  result done;
+  tensor_lists outputs(parts_.size());
+  for (std::size_t p = 0; p < parts_.size(); ++p) {
+    const auto& part = parts_[p];
+    const auto inputs = inputs_of(part, outputs, given, data);
+    outputs[p] = run(part, inputs, data.arguments);
+    if (auto* seen_by = current_observer(); seen_by && seen_by->watches())
+      seen_by->called(*part.module, as_observed(inputs, true),
+                      as_observed(outputs[p], outputs[p].size() > 1));
+    const bool is_last = has_last_ && p + 1 == parts_.size();
+    const auto* loss =
+      last_loss && is_last && !part.loss ? last_loss : &part.loss;
+    if (last_loss && *loss)
+      done.losses.push_back(
+        losses_of(*loss, part.shared ? own_use(outputs[p]) : outputs[p], data));
+    for (std::size_t before = 0; before <= p; ++before)
+      if (parts_[before].last_reader == p)
+        outputs[before].clear();
+  }
+  for (const auto& to : interface_.outputs)
+    done.sent.push_back(message_of(to, outputs));
+  done.outputs = std::move(outputs.back());
+  return done;
 }
 
 tensor_list layer_sequence::forward(const tensor_list& inputs) {
@@ -89,15 +249,14 @@ tensor_list layer_sequence::forward(const tensor_list& inputs) {
 
 tensor_list layer_sequence::forward(const tensor_list& inputs,
                                     const tensor_arguments& arguments) {
-  auto values = inputs;
-  for (const auto& part : parts_) {
-    auto outputs = run(part, values, arguments);
-    if (auto* seen_by = current_observer(); seen_by && seen_by->watches())
-      seen_by->called(*part.module, as_observed(values, true),
-                      as_observed(outputs, outputs.size() > 1));
-    values = std::move(outputs);
-  }
-  return values;
+  microbatch_data data;
+  data.arguments = arguments;
+  if (interface_.inputs.empty())
+    data.inputs = inputs;
+  const auto given = interface_.inputs.empty()
+                       ? tensor_lists{}
+                       : by_use(interface_.inputs.front(), inputs);
+  return run(given, data).outputs;
 }
 
 tensor_list layer_sequence::run(const part& which, const tensor_list& inputs,

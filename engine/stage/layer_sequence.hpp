@@ -5,18 +5,42 @@
 #include <vector>
 
 #include "troupe/engine/events/observer.hpp"
+#include "troupe/engine/stage/layer_graph.hpp"
 #include "troupe/engine/stage/model.hpp"
 #include "troupe/engine/stage/stage_module.hpp"
 
 namespace troupe {
 
-/// A stage's module: its layers in sequence. Parameters and modules keep the
-/// names that they have in the unsplit model. Throws `invalid_argument` naming
-/// a layer whose input or output has no tensor.
+/// A stage's module: its layers, run one after the other. Parameters and
+/// modules keep the names that they have in the unsplit model. Throws
+/// `invalid_argument` naming a layer whose input or output has no tensor.
 class layer_sequence final : public stage_module {
  public:
+  layer_sequence(const model& layers, const stage_split& split,
+                 std::int32_t stage);
+  /// Some layers of a model, as if those before were a stage, and those behind.
   layer_sequence(const model& layers, layer_range range);
 
+  const stage_interface& interface() const { return interface_; }
+  /// The tensors of each use of a crossing, from those that travel.
+  tensor_lists by_use(const stage_crossing& crossing,
+                      const tensor_list& message) const {
+    return crossing.by_use(message, layers_);
+  }
+
+  struct result {
+    tensor_lists sent;    // by crossing of interface().outputs
+    tensor_list outputs;  // of the last layer here
+    /// Of each layer that has losses, in the model's order.
+    std::vector<std::vector<loss_term>> losses;
+  };
+  /// `given`: the tensors of each use of each crossing of interface().inputs.
+  /// `last_loss`: of the model's last layer, unless it has its own; null:
+  /// no losses are computed.
+  result run(const tensor_lists& given, const microbatch_data& data,
+             const loss_function* last_loss = nullptr);
+
+  /// `inputs`: the model's, or what a stage in front gives.
   tensor_list forward(const tensor_list& inputs) override;
   tensor_list forward(const tensor_list& inputs,
                       const tensor_arguments& arguments) override;
@@ -28,14 +52,39 @@ class layer_sequence final : public stage_module {
   std::vector<module_entry> modules_by_name() const;
 
  private:
+  /// Where a layer gets an input: a part of this stage, a use of `given`, or
+  /// the model's inputs.
+  struct source {
+    enum class kind { part, use, model_inputs } from = kind::part;
+    std::size_t number = 0;
+    std::int32_t index = layer_read::all;
+  };
   struct part {
     std::string name;
     std::shared_ptr<stage_module> module;
     std::string label;  // for errors
+    std::vector<source> sources;
+    loss_function loss;
+    std::size_t last_reader = 0;  // part; its outputs are then dropped
+    /// Several layers, or a layer and a loss, use its outputs.
+    bool shared = false;
   };
+
+  void find_sources(const stage_split& split, layer_range own);
+  source source_of(const layer_read& read, const stage_split& split,
+                   layer_range own, std::vector<std::size_t>& next_use) const;
+  tensor_list inputs_of(const part& which, const tensor_lists& outputs,
+                        const tensor_lists& given,
+                        const microbatch_data& data) const;
+  tensor_list message_of(const stage_crossing& crossing,
+                         const tensor_lists& outputs) const;
   static tensor_list run(const part& which, const tensor_list& inputs,
                          const tensor_arguments& arguments);
 
+  model layers_;
+  stage_interface interface_;
+  std::int32_t first_ = 0;  // layer
+  bool has_last_ = false;   // the model's last layer
   std::vector<part> parts_;
 };
 

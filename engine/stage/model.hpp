@@ -7,10 +7,21 @@
 #include <vector>
 
 #include "troupe/engine/device/tensor.hpp"
+#include "troupe/engine/stage/loss.hpp"
 
 namespace troupe {
 
 class stage_module;
+
+/// A tensor that a layer reads: one of an earlier layer's outputs, or one of
+/// the model's inputs (no layer).
+struct layer_output {
+  std::string layer;
+  std::int32_t index = 0;
+};
+inline layer_output model_input(std::int32_t index = 0) {
+  return {{}, index};
+}
 
 /// One layer of an unsplit model: the smallest part that a stage can hold.
 struct layer {
@@ -19,9 +30,16 @@ struct layer {
   /// Makes the layer with its initial parameters: the same bits at each call,
   /// whatever else was made before (seed it separately).
   std::function<std::shared_ptr<stage_module>()> make;
+  /// The inputs of its `forward`, in that order. None: all outputs of the layer
+  /// before, or all of the model's inputs for the first layer.
+  std::vector<layer_output> reads{};
+  /// Losses of this layer's outputs. Null: none, or for the last layer those of
+  /// the trainer's options.
+  loss_function loss{};
 };
 
-/// An unsplit model, first layer first.
+/// An unsplit model: its layers in the order in which they run. Without `reads`
+/// they are a chain; with them any acyclic graph.
 using model = std::vector<layer>;
 
 /// Makes a layer anew. Throws `invalid_argument` naming a layer that can't be
@@ -29,7 +47,8 @@ using model = std::vector<layer>;
 std::shared_ptr<stage_module> make_layer(const model& layers,
                                          std::size_t index);
 
-/// Throws `invalid_argument` if two layers have one name.
+/// Throws `invalid_argument` if two layers have one name, or one reads what no
+/// earlier layer gives.
 void require_legal(const model& layers);
 
 /// Throws `invalid_argument` if two parameters have one name.

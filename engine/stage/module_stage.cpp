@@ -8,7 +8,9 @@
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/variable.h>
 
+#include <algorithm>
 #include <cmath>
+#include <functional>
 #include <utility>
 
 #include "troupe/base/error.hpp"
@@ -27,45 +29,51 @@ tensor_list parameters_of(const layer_sequence& module) {
   return all;
 }
 
-/// Leaves of this stage's own graph, sharing storage with the inputs.
-tensor_list make_leaves(const tensor_list& inputs, bool with_gradient) {
-  tensor_list leaves;
-  for (const auto& input : inputs) {
-    auto leaf = input.detach();
-    if (with_gradient && leaf.is_floating_point())
-      leaf.requires_grad_(true);
-    leaves.push_back(std::move(leaf));
-  }
-  return leaves;
+/// A leaf of this stage's own graph, sharing storage with an input.
+at::Tensor make_leaf(const at::Tensor& input, bool with_gradient) {
+  if (!input.defined())
+    return input;
+  auto leaf = input.detach();
+  if (with_gradient && leaf.is_floating_point())
+    leaf.requires_grad_(true);
+  return leaf;
+}
+
+const tensor_list& first_of(const tensor_lists& inputs,
+                            const microbatch_data& data) {
+  return inputs.empty() ? data.inputs : inputs.front();
 }
 
 std::int64_t samples_of(const tensor_list& inputs) {
-  return inputs.empty() || inputs[0].dim() == 0 ? 1 : inputs[0].size(0);
+  return inputs.empty() || !inputs[0].defined() || inputs[0].dim() == 0
+           ? 1
+           : inputs[0].size(0);
 }
 
-std::vector<torch::autograd::Edge> edges_of(const tensor_list& outputs) {
-  std::vector<torch::autograd::Edge> edges;
-  for (const auto& output : outputs)
-    edges.push_back(output.requires_grad()
-                      ? torch::autograd::impl::gradient_edge(output)
-                      : torch::autograd::Edge{});
-  return edges;
+torch::autograd::Edge edge_of(const at::Tensor& output) {
+  return output.defined() && output.requires_grad()
+           ? torch::autograd::impl::gradient_edge(output)
+           : torch::autograd::Edge{};
 }
 
-void run_engine(const saved_forward& saved, const tensor_list& gradients) {
-  torch::autograd::edge_list roots;
-  torch::autograd::variable_list values;
-  for (std::size_t i = 0; i < saved.roots.size(); ++i) {
-    if (!saved.roots[i].is_valid() || !gradients[i].defined())
-      continue;
-    roots.push_back(saved.roots[i]);
-    values.push_back(gradients[i]);
+/// Where LibTorch's engine starts, and with which gradients.
+struct backward_roots {
+  void add(const torch::autograd::Edge& edge, const at::Tensor& gradient) {
+    if (!edge.is_valid() || !gradient.defined())
+      return;
+    edges.push_back(edge);
+    gradients.push_back(gradient);
   }
-  if (!roots.empty())
-    torch::autograd::Engine::get_default_engine().execute(
-      roots, values, /*keep_graph=*/false, /*create_graph=*/false,
-      /*accumulate_grad=*/true, {});
-}
+  void run() const {
+    if (!edges.empty())
+      torch::autograd::Engine::get_default_engine().execute(
+        edges, gradients, /*keep_graph=*/false, /*create_graph=*/false,
+        /*accumulate_grad=*/true, {});
+  }
+
+  torch::autograd::edge_list edges;
+  torch::autograd::variable_list gradients;
+};
 
 /// Shows monitors what led to a failure; a failed device may be unable to.
 void show_what_is_known(observer& by) noexcept {
@@ -87,18 +95,6 @@ auto observed(observer& by, const Work& work) {
   }
 }
 
-tensor_list take_gradients(tensor_list& leaves) {
-  tensor_list gradients;
-  for (auto& leaf : leaves) {
-    gradients.push_back(leaf.requires_grad() && !leaf.grad().defined()
-                          ? at::zeros_like(leaf)
-                          : (leaf.requires_grad()
-                               ? std::move(leaf.mutable_grad())
-                               : at::Tensor{}));
-  }
-  return gradients;
-}
-
 }  // namespace
 
 module_stage::module_stage(std::shared_ptr<layer_sequence> module,
@@ -109,7 +105,14 @@ module_stage::module_stage(std::shared_ptr<layer_sequence> module,
     observer_(module_->modules_by_name(), module_->parameters_by_name(),
               options_.publish, options_.device.get()),
     optimizer_(make_optimizer(options_.optimizer, parameters_)),
-    saved_(fmt::format("stage {}", options_.index)) {}
+    saved_(fmt::format("stage {}", options_.index)) {
+  std::size_t use = 0;
+  const auto& outputs = module_->interface().outputs;
+  for (std::size_t c = 0; c < outputs.size(); ++c)
+    for (std::size_t u = 0; u < outputs[c].uses.size(); ++u)
+      output_uses_.push_back({outputs[c].uses[u].reader, use++, c, u});
+  std::ranges::stable_sort(output_uses_, std::greater{}, &output_use::reader);
+}
 
 void module_stage::begin_step(const step_settings& settings) {
   settings_ = settings;
@@ -150,22 +153,76 @@ void module_stage::drop_kept() {
   drop_gradients();
 }
 
-module_stage::outcome module_stage::run(const tensor_list& inputs,
+/// For each use of an input its own leaves.
+tensor_lists module_stage::leaves_of(const tensor_lists& inputs,
+                                     bool with_gradient) const {
+  tensor_lists leaves;
+  const auto& crossings = module_->interface().inputs;
+  for (std::size_t c = 0; c < crossings.size(); ++c)
+    for (const auto& tensors : module_->by_use(crossings[c], inputs.at(c))) {
+      auto& of_use = leaves.emplace_back();
+      for (const auto& each : tensors)
+        of_use.push_back(make_leaf(each, with_gradient));
+    }
+  return leaves;
+}
+
+module_stage::outcome module_stage::run(tensor_lists leaves,
                                         const microbatch_data& data) {
   const autocast_scope casts(
     options_.autocast,
     options_.device ? options_.device->device().type() : c10::kCPU);
+  auto ran = module_->run(leaves, data, &options_.loss);
   outcome done;
-  done.outputs = module_->forward(inputs, data.arguments);
-  if (options_.loss) {
-    done.losses = losses_of(*options_.loss, done.outputs, data);
-    done.outputs = {weighted_sum(done.losses)};
+  const bool keeps_graph = at::GradMode::is_enabled();
+  for (const auto& terms : ran.losses) {
+    const auto optimised = weighted_sum(terms);
+    done.saved.losses.push_back(edge_of(optimised));
+    done.saved.losses_like.push_back(optimised.detach());
+    done.losses.insert(done.losses.end(), terms.begin(), terms.end());
   }
-  if (at::GradMode::is_enabled()) {
-    done.saved.roots = edges_of(done.outputs);
-    done.saved.inputs = inputs;
+  if (keeps_graph) {
+    const auto& crossings = module_->interface().outputs;
+    for (std::size_t c = 0; c < crossings.size(); ++c)
+      for (const auto& tensors : module_->by_use(crossings[c], ran.sent[c])) {
+        auto& edges = done.saved.roots.emplace_back();
+        for (const auto& each : tensors)
+          edges.push_back(edge_of(each));
+      }
+    done.saved.inputs = std::move(leaves);
   }
+  done.sent = std::move(ran.sent);
   return done;
+}
+
+void module_stage::run_engine(const saved_forward& saved,
+                              const tensor_lists& gradients) const {
+  backward_roots roots;
+  for (const auto& each : output_uses_) {
+    const auto& edges = saved.roots.at(each.use);
+    const auto& given = gradients.at(each.crossing);
+    for (std::size_t i = 0; i < edges.size(); ++i)
+      roots.add(edges[i], given.at(each.first + i));
+  }
+  for (std::size_t i = 0; i < saved.losses.size(); ++i)
+    roots.add(saved.losses[i],
+              at::full_like(saved.losses_like[i], settings_.loss_gradient));
+  roots.run();
+}
+
+/// Of each crossing, by use; undefined where no loss depends on an input.
+tensor_lists module_stage::take_gradients(tensor_lists& leaves) const {
+  tensor_lists gradients;
+  std::size_t next = 0;
+  for (const auto& from : module_->interface().inputs) {
+    auto& of_stage = gradients.emplace_back();
+    for (std::size_t u = 0; u < from.uses.size(); ++u)
+      for (auto& leaf : leaves.at(next++))
+        of_stage.push_back(leaf.defined() && leaf.requires_grad()
+                             ? std::move(leaf.mutable_grad())
+                             : at::Tensor{});
+  }
+  return gradients;
 }
 
 event_source module_stage::source_of(microbatch_key key) const {
@@ -182,63 +239,58 @@ event_source module_stage::source_of(microbatch_key key) const {
 }
 
 module_stage::outcome module_stage::run_observed(microbatch_key key,
-                                                 const tensor_list& inputs,
+                                                 const tensor_lists& inputs,
                                                  const microbatch_data& data,
+                                                 bool keeps_graph,
                                                  observer::pass pass) {
-  observer_.begin_op(source_of(key), pass, samples_of(inputs));
+  observer_.begin_op(source_of(key), pass, samples_of(first_of(inputs, data)));
   const observer_scope scope(&observer_);
-  return observed(observer_, [&] { return run(inputs, data); });
+  return observed(observer_,
+                  [&] { return run(leaves_of(inputs, keeps_graph), data); });
 }
 
-tensor_list module_stage::forward(microbatch_key key, tensor_list inputs,
-                                  const microbatch_data& data) {
+tensor_lists module_stage::forward(microbatch_key key, tensor_lists inputs,
+                                   const microbatch_data& data) {
   const bool keeps_graph = settings_.training() && !options_.recompute;
   const at::AutoGradMode mode(keeps_graph);
   auto done =
-    run_observed(key, make_leaves(inputs, keeps_graph && !options_.first), data,
-                 observer::pass::forward);
-  if (options_.loss) {
-    count_losses(done.losses);
-    done.saved.loss_like = done.outputs[0].detach();
-    done.outputs.clear();
-  }
+    run_observed(key, inputs, data, keeps_graph, observer::pass::forward);
+  const auto samples = samples_of(first_of(inputs, data));
+  count_losses(done.losses);
   observer_.end_op();
   if (settings_.training()) {
-    if (options_.recompute) {
-      done.saved.inputs = std::move(inputs);
-      done.saved.data = data;
-      done.saved.recompute = true;
-    }
+    if (options_.recompute)
+      done.saved = {
+        .inputs = std::move(inputs), .data = data, .recompute = true};
+    done.saved.samples = samples;
     saved_.put(key, std::move(done.saved));
   }
-  for (auto& output : done.outputs)
-    output = output.detach();
-  return std::move(done.outputs);
+  for (auto& sent : done.sent)
+    for (auto& each : sent)
+      each = each.detach();
+  return std::move(done.sent);
 }
 
-tensor_list module_stage::backward(op_kind kind, microbatch_key key,
-                                   tensor_list output_gradients) {
+tensor_lists module_stage::backward(op_kind kind, microbatch_key key,
+                                    tensor_lists output_gradients) {
   if (kind != op_kind::backward)
     throw error(error_code::invalid_argument,
                 "this stage runs full backwards (B) only; use a schedule "
                 "without I and W");
   auto saved = saved_.take(key);
-  if (options_.loss)
-    output_gradients = {
-      at::full_like(saved.loss_like, settings_.loss_gradient)};
+  const auto samples = saved.samples;
   if (saved.recompute) {
     const at::AutoGradMode with_graph(true);
     const auto data = std::move(saved.data);
-    saved = run_observed(key, make_leaves(saved.inputs, !options_.first), data,
-                         observer::pass::forward_again)
+    const auto inputs = std::move(saved.inputs);
+    saved = run_observed(key, inputs, data, true, observer::pass::forward_again)
               .saved;
   }
   const at::NoGradGuard no_grad;
-  observer_.begin_op(source_of(key), observer::pass::backward,
-                     samples_of(saved.inputs));
+  observer_.begin_op(source_of(key), observer::pass::backward, samples);
   observed(observer_, [&] { run_engine(saved, output_gradients); });
   observer_.end_op();
-  return options_.first ? tensor_list{} : take_gradients(saved.inputs);
+  return take_gradients(saved.inputs);
 }
 
 void module_stage::count_losses(const std::vector<loss_term>& terms) {

@@ -19,9 +19,8 @@ struct module_stage_options {
   std::int32_t index = 0;
   std::int32_t data_rank = 0;
   std::int32_t rank = 0;
-  bool first = true;
-  /// The loss; set on the last stage only.
-  std::optional<loss_function> loss;
+  /// Of the model's last layer, if that is here and has none of its own.
+  loss_function loss;
   optimizer_options optimizer;
   /// Forward keeps only the inputs; backward first runs it again (Chen et al.).
   /// The bits are the same, as modules draw no random numbers.
@@ -45,10 +44,10 @@ class module_stage final : public stage {
                module_stage_options options);
 
   void begin_step(const step_settings& settings) override;
-  tensor_list forward(microbatch_key key, tensor_list inputs,
-                      const microbatch_data& data) override;
-  tensor_list backward(op_kind kind, microbatch_key key,
-                       tensor_list output_gradients) override;
+  tensor_lists forward(microbatch_key key, tensor_lists inputs,
+                       const microbatch_data& data) override;
+  tensor_lists backward(op_kind kind, microbatch_key key,
+                        tensor_lists output_gradients) override;
   const tensor_list& parameters() const override { return parameters_; }
   void show_parameters() override;
   void update(double factor) override;
@@ -57,13 +56,18 @@ class module_stage final : public stage {
 
  private:
   struct outcome {
-    tensor_list outputs;
+    tensor_lists sent;
     saved_forward saved;
     std::vector<loss_term> losses;
   };
-  outcome run(const tensor_list& inputs, const microbatch_data& data);
-  outcome run_observed(microbatch_key key, const tensor_list& inputs,
-                       const microbatch_data& data, observer::pass pass);
+  outcome run(tensor_lists leaves, const microbatch_data& data);
+  outcome run_observed(microbatch_key key, const tensor_lists& inputs,
+                       const microbatch_data& data, bool keeps_graph,
+                       observer::pass pass);
+  tensor_lists leaves_of(const tensor_lists& inputs, bool with_gradient) const;
+  void run_engine(const saved_forward& saved,
+                  const tensor_lists& gradients) const;
+  tensor_lists take_gradients(tensor_lists& leaves) const;
   event_source source_of(microbatch_key key) const;
   void count_losses(const std::vector<loss_term>& terms);
   void count_loss(const std::string& name, double value, double count);
@@ -74,6 +78,15 @@ class module_stage final : public stage {
 
   std::shared_ptr<layer_sequence> module_;
   module_stage_options options_;
+  /// A use of an output: of which crossing, and which tensors of its gradients.
+  struct output_use {
+    std::int32_t reader = 0;  // layer
+    std::size_t use = 0;      // over all crossings
+    std::size_t crossing = 0;
+    std::size_t first = 0;  // of the crossing's gradients
+  };
+  /// By descending reader: the order in which an unsplit model adds gradients.
+  std::vector<output_use> output_uses_;
   tensor_list parameters_;
   observer observer_;
   std::unique_ptr<optimizer> optimizer_;

@@ -29,22 +29,44 @@ void bring(torch::nn::Module& module, device_stream& stream) {
 
 tensor_list outputs_on_host(layer_sequence& module, const tensor_list& inputs,
                             rank_device* device) {
+  return run_on_host(module, inputs, {}, device).outputs;
+}
+
+stage_outputs run_on_host(layer_sequence& module, const tensor_list& inputs,
+                          const tensor_lists& given, rank_device* device) {
   const at::NoGradGuard no_grad;
   module.eval();
-  if (!device)
-    return module.forward(inputs);
-  auto& stream = device->compute();
-  take_over(stream, inputs, nullptr);
-  tensor_list there;
-  for (const auto& input : inputs)
-    there.push_back(there_if_any(input, stream));
-  const auto scope = stream.enter();
-  tensor_list outputs;
-  for (const auto& output : module.forward(there))
-    outputs.push_back(output.defined() ? to_host(output, stream).tensor
-                                       : output);
-  stream.record()->wait();
-  return outputs;
+  auto* stream = device ? &device->compute() : nullptr;
+  const auto brought = [&](const tensor_list& tensors) {
+    if (!stream)
+      return tensors;
+    take_over(*stream, tensors, nullptr);
+    tensor_list there;
+    for (const auto& each : tensors)
+      there.push_back(there_if_any(each, *stream));
+    return there;
+  };
+  const auto returned = [&](tensor_list& tensors) {
+    for (auto& each : tensors)
+      if (stream && each.defined())
+        each = to_host(each, *stream).tensor;
+  };
+  microbatch_data data;
+  data.inputs = brought(inputs);
+  tensor_lists by_use;
+  const auto& crossings = module.interface().inputs;
+  for (std::size_t c = 0; c < crossings.size(); ++c)
+    for (auto& tensors : module.by_use(crossings[c], brought(given.at(c))))
+      by_use.push_back(std::move(tensors));
+  const auto scope = stream ? stream->enter() : nullptr;
+  auto done = module.run(by_use, data);
+  stage_outputs made{std::move(done.sent), std::move(done.outputs)};
+  returned(made.outputs);
+  for (auto& each : made.sent)
+    returned(each);
+  if (stream)
+    stream->record()->wait();
+  return made;
 }
 
 }  // namespace troupe

@@ -27,4 +27,12 @@ void bring(torch::nn::Module& module, device_stream& stream);
 tensor_list outputs_on_host(layer_sequence& module, const tensor_list& inputs,
                             rank_device* device);
 
+/// The same for a stage: `given` by the stages that it reads, ascending.
+struct stage_outputs {
+  tensor_lists sent;    // to the stages that read it, ascending
+  tensor_list outputs;  // of its last layer
+};
+stage_outputs run_on_host(layer_sequence& module, const tensor_list& inputs,
+                          const tensor_lists& given, rank_device* device);
+
 }  // namespace troupe

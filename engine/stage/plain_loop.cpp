@@ -57,16 +57,18 @@ std::unique_ptr<stream_scope> plain_loop::enter() const {
   return options_.device ? options_.device->compute().enter() : nullptr;
 }
 
-plain_loop::counted_loss plain_loop::loss_of(const microbatch_data& from) {
+std::vector<plain_loop::counted_loss> plain_loop::losses_of_microbatch(
+  const microbatch_data& from) {
   const auto data =
     options_.device ? to_device(from, options_.device->compute()) : from;
   const autocast_scope casts(
     options_.autocast,
     options_.device ? options_.device->device().type() : c10::kCPU);
-  const auto outputs = module_->forward(data.inputs, data.arguments);
-  const auto terms = losses_of(options_.loss, outputs, data);
-  auto sum = weighted_sum(terms);
-  return {std::move(sum), terms.front().count, terms.front().counted};
+  std::vector<counted_loss> losses;
+  for (const auto& terms : module_->run({}, data, &options_.loss).losses)
+    losses.push_back({std::to_string(losses.size()), weighted_sum(terms),
+                      terms.front().count, terms.front().counted});
+  return losses;
 }
 
 void plain_loop::accumulate(const data_function& at, std::int32_t replica,
@@ -74,28 +76,31 @@ void plain_loop::accumulate(const data_function& at, std::int32_t replica,
   const auto m = options_.microbatches;
   for (std::int32_t k = 0; k < m; ++k) {
     const auto data = at(replica * m + k);
-    const auto loss = loss_of(data);
-    torch::autograd::backward(
-      {loss.value}, {at::full_like(loss.value.detach(), scale_.value() / m)});
-    note_loss(loss);
+    tensor_list roots, gradients;
+    for (const auto& loss : losses_of_microbatch(data)) {
+      roots.push_back(loss.value);
+      gradients.push_back(
+        at::full_like(loss.value.detach(), scale_.value() / m));
+      note_loss(loss);
+    }
+    torch::autograd::backward(roots, gradients);
     outcome.tokens += data.tokens;
   }
 }
 
 void plain_loop::note_loss(const counted_loss& loss) {
   losses_.push_back(
-    {loss.value.detach().to(at::kDouble), loss.count,
+    {loss.name, loss.value.detach().to(at::kDouble), loss.count,
      loss.counted.defined() ? loss.counted.to(at::kDouble) : at::Tensor{}});
 }
 
-/// The mean of the losses; on a device, after all of their stream's work.
+/// The sum of the losses' means; on a device, after all of their stream's work.
 double plain_loop::take_losses() {
   const at::NoGradGuard no_grad;
   tensor_list pairs;
-  for (const auto& [value, count, counted] : losses_)
+  for (const auto& [name, value, count, counted] : losses_)
     pairs.push_back(at::stack(
       {value, counted.defined() ? counted : at::full_like(value, count)}));
-  losses_.clear();
   auto numbers = at::stack(pairs);
   if (options_.device) {
     const auto copy = to_host(numbers, options_.device->compute());
@@ -103,10 +108,15 @@ double plain_loop::take_losses() {
     numbers = copy.tensor;
   }
   const auto* next = numbers.const_data_ptr<double>();
-  std::vector<named_value> mean;
-  for (std::int64_t i = 0; i < numbers.size(0); ++i, next += 2)
-    merge(mean, {"loss", next[0], next[1]});
-  return mean.front().value;
+  std::vector<named_value> means;
+  for (const auto& loss : std::exchange(losses_, {})) {
+    merge(means, {loss.name, next[0], next[1]});
+    next += 2;
+  }
+  double sum = 0;
+  for (const auto& mean : means)
+    sum += mean.value;
+  return sum;
 }
 
 void plain_loop::average(std::vector<tensor_list> replicas) {
@@ -154,7 +164,8 @@ double plain_loop::evaluate(const data_function& at, std::int64_t count) {
   module_->eval();
   losses_.clear();
   for (std::int64_t k = 0; k < count; ++k)
-    note_loss(loss_of(at(k)));
+    for (const auto& loss : losses_of_microbatch(at(k)))
+      note_loss(loss);
   return take_losses();
 }
 

@@ -3,6 +3,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "troupe/engine/device/rank_device.hpp"
@@ -43,7 +44,9 @@ class plain_loop {
   plain_loop(const model& layers, plain_options options);
 
   struct result {
-    double loss = 0;  // mean over all counted items, as in loss_term
+    /// Mean over all counted items, as in loss_term; of a model with several
+    /// losses the sum of their means.
+    double loss = 0;
     double gradient_norm = 0;
     bool updated = true;
     std::int64_t tokens = 0;
@@ -63,13 +66,14 @@ class plain_loop {
 
  private:
   std::unique_ptr<stream_scope> enter() const;
-  /// The optimised sum, and the number of items that it is the mean of.
+  /// An optimised sum, and the number of items that it is the mean of.
   struct counted_loss {
+    std::string name;  // among the model's losses
     at::Tensor value;
     double count;
     at::Tensor counted;  // used instead of `count` if defined
   };
-  counted_loss loss_of(const microbatch_data& data);
+  std::vector<counted_loss> losses_of_microbatch(const microbatch_data& data);
   void accumulate(const data_function& at, std::int32_t replica,
                   result& outcome);
   void note_loss(const counted_loss& loss);

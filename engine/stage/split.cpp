@@ -9,6 +9,7 @@
 
 #include "troupe/base/error.hpp"
 #include "troupe/engine/device/clock.hpp"
+#include "troupe/engine/stage/layer_graph.hpp"
 #include "troupe/engine/stage/stage_module.hpp"
 
 namespace troupe {
@@ -135,16 +136,27 @@ tensor_list detached(const tensor_list& values) {
 std::vector<double> measured_costs(const model& layers,
                                    const tensor_list& inputs, int repeats) {
   std::vector<double> costs;
-  auto values = inputs;
+  std::vector<tensor_list> outputs;  // by layer
+  const auto reads = reads_of(layers);
   for (std::size_t n = 0; n < layers.size(); ++n) {
     const auto module = make_layer(layers, n);
-    const auto given = detached(values);
+    tensor_list read;
+    for (const auto& [layer, index] : reads[n]) {
+      const auto& values = layer == layer_read::model_inputs
+                             ? inputs
+                             : outputs[static_cast<std::size_t>(layer)];
+      if (index == layer_read::all)
+        read.insert(read.end(), values.begin(), values.end());
+      else
+        read.push_back(values.at(static_cast<std::size_t>(index)));
+    }
+    const auto given = detached(read);
     std::vector<double> times;
     for (int i = 0; i < repeats; ++i)
       times.push_back(seconds_of(*module, given));
     std::ranges::nth_element(times, times.begin() + repeats / 2);
     costs.push_back(times[static_cast<std::size_t>(repeats / 2)]);
-    values = module->forward(given);
+    outputs.push_back(module->forward(given));
   }
   return costs;
 }

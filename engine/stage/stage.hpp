@@ -72,17 +72,18 @@ class stage : public trained_parameters {
   /// that ran in parts, and its losses.
   virtual void begin_step(const step_settings& settings) = 0;
 
-  /// `inputs`: the previous stage's outputs, or data.inputs on the first stage.
-  /// Returns the outputs, without a graph; the last stage returns none and
-  /// keeps its losses.
-  virtual tensor_list forward(microbatch_key key, tensor_list inputs,
-                              const microbatch_data& data) = 0;
+  /// `inputs`: what the stages give that this one reads, by ascending stage.
+  /// Returns what it gives to the stages that read it, by ascending stage,
+  /// without a graph; keeps its losses.
+  virtual tensor_lists forward(microbatch_key key, tensor_lists inputs,
+                               const microbatch_data& data) = 0;
 
-  /// `kind` is B, I or W. `output_gradients` is empty on the last stage and for
-  /// W. Returns the gradients of the inputs (none for W) without accumulating
-  /// them; accumulates those of the parameters.
-  virtual tensor_list backward(op_kind kind, microbatch_key key,
-                               tensor_list output_gradients) = 0;
+  /// `kind` is B, I or W. `output_gradients`: from the stages that read its
+  /// outputs, ascending; empty for W. Returns the gradients for the stages
+  /// whose outputs it read, ascending (none for W), undefined where there are
+  /// none; accumulates those of the parameters.
+  virtual tensor_lists backward(op_kind kind, microbatch_key key,
+                                tensor_lists output_gradients) = 0;
 
   /// Throws `internal` if anything of the step is left. After the gradients
   /// part: keeps the gradients and losses, and throws `invalid_argument` for

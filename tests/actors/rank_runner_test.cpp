@@ -272,13 +272,14 @@ TEST_CASE("data that no op took are an error at the step's end") {
 
 TEST_CASE("values are made once and taken once") {
   value_store values;
-  const value name{false, 1, 0, 0, 3};
+  const value name{.from = 1, .to = 2, .microbatch = 3};
   values.put(name, {});
   CHECK_THROWS_MATCHES(values.put(name, {}), error,
                        MessageMatches(ContainsSubstring(
-                         "the activation of microbatch 3 slice 0 of stage 1 "
-                         "was made twice")));
-  CHECK(values.left() == "the activation of microbatch 3 slice 0 of stage 1");
+                         "the activation of microbatch 3 slice 0 from stage 1 "
+                         "to stage 2 was made twice")));
+  CHECK(values.left()
+        == "the activation of microbatch 3 slice 0 from stage 1 to stage 2");
   values.take(name);
   CHECK(values.left().empty());
   CHECK_THROWS_MATCHES(values.take(name), error,

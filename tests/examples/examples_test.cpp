@@ -22,13 +22,23 @@ TEST_CASE("example: train a GPT") {
 }
 
 TEST_CASE("each example's --help prints its usage") {
-  for (const std::string name : {"train_gpt", "own_schedule", "own_monitor"}) {
+  for (const std::string name :
+       {"train_gpt", "own_schedule", "own_monitor", "stage_graphs"}) {
     const auto program = TROUPE_EXAMPLES "/" + name;
     const auto help = run_program(program + " --help");
     CHECK(help.exit_code == 0);
     CHECK_THAT(help.output, ContainsSubstring("usage: " + name));
   }
   CHECK(run_program(TROUPE_EXAMPLES "/own_monitor 5").exit_code == 2);
+}
+
+TEST_CASE("example: models that are no chain") {
+  const auto result = run_program(TROUPE_EXAMPLES "/stage_graphs");
+  CHECK(result.exit_code == 0);
+  CHECK_THAT(result.output,
+             ContainsSubstring("u_net: stages read 0>1 0>2")
+               && ContainsSubstring("step 20 left_loss ")
+               && !ContainsSubstring("lacks the plain loop's bits"));
 }
 
 TEST_CASE("example: a schedule of one's own") {

@@ -193,6 +193,17 @@ void add_addresses(seed_list& to) {
   to.emplace_back("addresses", with_choice(3, "Bearer token"));
 }
 
+/// Each stage reads the one before and the one before that.
+stage_graph skipping(const schedule& lanes) {
+  std::vector<stage_edge> edges;
+  for (std::int32_t s = 1; s < lanes.stages(); ++s) {
+    edges.push_back({s - 1, s});
+    if (s > 1)
+      edges.push_back({s - 2, s});
+  }
+  return {lanes.stages(), edges};
+}
+
 void add_schedules(seed_list& to) {
   for (const char* name : {"1f1b", "gpipe", "eager_1f1b", "interleaved_1f1b"}) {
     schedule_shape sizes{.ranks = 2, .microbatches = 4};
@@ -206,6 +217,9 @@ void add_schedules(seed_list& to) {
     to.emplace_back("plans", to_text(without_overlapped_reductions(
                                compile(lanes, {.data_parallel = 2}))));
     to.emplace_back("plans", to_lowered_csv(lowered));
+    if (lanes.stages() > 2)
+      to.emplace_back("plans",
+                      to_text(compile(lanes, {.graph = skipping(lanes)})));
   }
   for (const char* each :
        {"2F3", "0B11", "0I4", "0W4", "(0F7;7B3)OVERLAP_F_B", "0SEND_F1",

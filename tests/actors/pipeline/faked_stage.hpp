@@ -22,21 +22,22 @@ class faked_stage final : public stage {
     training_ = settings.training();
     losses_ = 0;
   }
-  tensor_list forward(microbatch_key key, tensor_list,
-                      const microbatch_data&) override {
+  tensor_lists forward(microbatch_key key, tensor_lists,
+                       const microbatch_data&) override {
     ++ran;
     if (fails_at == key.microbatch)
       throw std::runtime_error("faked failure");
     if (training_ && !open_.insert(key).second)
       throw std::runtime_error("a second forward");
     ++losses_;
-    return tensor_list(1);
+    return {tensor_list(1)};
   }
-  tensor_list backward(op_kind kind, microbatch_key key, tensor_list) override {
+  tensor_lists backward(op_kind kind, microbatch_key key,
+                        tensor_lists) override {
     ++ran;
     if (kind != op_kind::weight_backward && open_.erase(key) == 0)
       throw std::runtime_error("a backward without its forward");
-    return tensor_list(1);
+    return {tensor_list(1)};
   }
   const tensor_list& parameters() const override { return parameters_; }
   void update(double) override { ++updates; }

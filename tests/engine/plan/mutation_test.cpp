@@ -27,7 +27,7 @@ class damager {
   std::size_t below(std::size_t limit) { return random_() % limit; }
 
   void change_character(std::string& text) {
-    constexpr std::string_view others = "0123456789FBIW,;()\r\n_ .@+-!";
+    constexpr std::string_view others = "0123456789FBIW,;()\r\n_ .@+-!<>";
     text[below(text.size())] = others[below(others.size())];
   }
 
@@ -86,4 +86,16 @@ TEST_CASE("damaged files are refused or replayed to an end") {
       }
     }
   CHECK(plans > 50);  // not all damage is noticed by the reader
+}
+
+TEST_CASE("damaged plans of graphs are refused or replayed to an end") {
+  damager random;
+  const stage_graph graph(4, {{0, 1}, {0, 2}, {0, 3}, {1, 2}, {2, 3}});
+  const auto text = to_text(testing::make_plan(
+    "1f1b", {.ranks = 4, .microbatches = 3}, {.graph = graph}));
+  int plans = 0;
+  for (int i = 0; i < 20000; ++i)
+    plans += survives(random.damage(text)) ? 1 : 0;
+  CHECK(plans > 50);
+  CHECK(plans < 10000);
 }

@@ -79,7 +79,7 @@ const refused_text misplaced[]{
   {"0F0,0SEND_F0,0F1,0SEND_F1\n1RECV_F1,1RECV_F0,1F0,1F1\n",
    error_code::invalid_schedule,
    "x.csv, line 2, cell 1 (rank 1): 1RECV_F1 stands where rank 0 sends "
-   "0SEND_F0 on edge 0->1: both ends need one order"},
+   "0SEND_F0 to rank 1: both ends need one order"},
   {"0F0,0SEND_F0,0RECV_B0\n1RECV_F0,1F0\n", error_code::invalid_schedule,
    "x.csv, line 1, cell 3 (rank 0): 0RECV_B0 brings what no op of its rank "
    "takes; remove it"},

@@ -80,7 +80,7 @@ TEST_CASE("too few credits stop a lane, and the sentence says who has them") {
   CHECK(verify(two, buffered).text() == progress);
   CHECK(verify(two, credited).text()
         == "deadlock: rank 1 at 1F1 waits for 0SEND_F1 of rank 0; rank 0 at "
-           "0SEND_F1 waits for a credit on edge 0->1, held by 0F0, which rank "
+           "0SEND_F1 waits for a credit from rank 0 to 1, held by 0F0, which rank "
            "1 has not consumed");
 }
 

@@ -44,14 +44,20 @@ struct masked_layer final : stage_module {
   bool reads_arguments() const override { return true; }
 };
 
-std::shared_ptr<layer_sequence> sequence_of(
-  std::function<std::shared_ptr<stage_module>()> make) {
-  return std::make_shared<layer_sequence>(model{{"layer", std::move(make)}},
-                                          layer_range{0, 1});
+using layer_maker = std::function<std::shared_ptr<stage_module>()>;
+
+/// A stage between two others.
+std::shared_ptr<layer_sequence> sequence_of(const layer_maker& make) {
+  const model layers{{"before", make}, {"layer", make}, {"behind", make}};
+  return std::make_shared<layer_sequence>(layers, layer_range{1, 2});
+}
+
+std::shared_ptr<stage_module> make_tanh() {
+  return std::make_shared<tanh_layer>();
 }
 
 std::shared_ptr<layer_sequence> tanh_sequence() {
-  return sequence_of([] { return std::make_shared<tanh_layer>(); });
+  return sequence_of(make_tanh);
 }
 
 step_settings training_step(double loss_gradient = 1) {
@@ -64,7 +70,6 @@ step_settings training_step(double loss_gradient = 1) {
 module_stage_options middle_stage() {
   module_stage_options options;
   options.index = 1;
-  options.first = false;
   options.optimizer = sgd{};
   return options;
 }
@@ -78,11 +83,11 @@ at::Tensor input() {
 TEST_CASE("a stage's gradients are those of its function") {
   module_stage stage(tanh_sequence(), middle_stage());
   stage.begin_step(training_step());
-  const auto y = stage.forward({0, 0}, {input()}, {});
-  const auto gx = stage.backward(op_kind::backward, {0, 0}, {at::ones({2})});
+  const auto y = stage.forward({0, 0}, {{input()}}, {});
+  const auto gx = stage.backward(op_kind::backward, {0, 0}, {{at::ones({2})}});
   const auto w = stage.parameters().at(0);
-  const auto slope = 1 - y.at(0) * y.at(0);  // of tanh
-  CHECK(at::allclose(gx.at(0), slope * w.detach()));
+  const auto slope = 1 - y.at(0).at(0) * y.at(0).at(0);  // of tanh
+  CHECK(at::allclose(gx.at(0).at(0), slope * w.detach()));
   CHECK(at::allclose(w.grad(), slope * input()));
   CHECK_NOTHROW(stage.end_step());
 }
@@ -90,8 +95,8 @@ TEST_CASE("a stage's gradients are those of its function") {
 TEST_CASE("gradients accumulate over microbatches and drop with the step") {
   module_stage stage(tanh_sequence(), middle_stage());
   const auto backward_of = [&](std::int32_t k) {
-    stage.forward({k, 0}, {input()}, {});
-    stage.backward(op_kind::backward, {k, 0}, {at::ones({2})});
+    stage.forward({k, 0}, {{input()}}, {});
+    stage.backward(op_kind::backward, {k, 0}, {{at::ones({2})}});
   };
   stage.begin_step(training_step());
   backward_of(0);
@@ -106,11 +111,15 @@ TEST_CASE("several tensors pass a stage, integers without a gradient") {
   module_stage stage(tanh_sequence(), middle_stage());
   stage.begin_step(training_step());
   const auto ids = at::arange(3);
-  const auto outputs = stage.forward({0, 0}, {input(), ids, input()}, {});
+  const auto outputs =
+    stage.forward({0, 0}, {{input(), ids, input()}}, {}).at(0);
   REQUIRE(outputs.size() == 3);
   CHECK(at::equal(outputs[1], ids));
-  const auto gradients = stage.backward(
-    op_kind::backward, {0, 0}, {at::ones({2}), at::Tensor{}, at::ones({2})});
+  const auto gradients =
+    stage
+      .backward(op_kind::backward, {0, 0},
+                {{at::ones({2}), at::Tensor{}, at::ones({2})}})
+      .at(0);
   CHECK(gradients[0].defined());
   CHECK_FALSE(gradients[1].defined());
   CHECK(at::equal(gradients[2], at::ones({2})));
@@ -128,13 +137,13 @@ TEST_CASE("an output's memory is free once nobody else holds it") {
     }),
     middle_stage());
   stage.begin_step(training_step());
-  auto outputs = stage.forward({0, 0}, {input()}, {});
-  const auto storage = outputs[0].storage().getWeakStorageImpl();
+  auto outputs = stage.forward({0, 0}, {{input()}}, {});
+  const auto storage = outputs[0][0].storage().getWeakStorageImpl();
   outputs.clear();
   CHECK(storage.expired());
-  CHECK(
-    at::equal(stage.backward(op_kind::backward, {0, 0}, {at::ones({2})}).at(0),
-              at::ones({2}) * 2));
+  CHECK(at::equal(
+    stage.backward(op_kind::backward, {0, 0}, {{at::ones({2})}})[0][0],
+    at::ones({2}) * 2));
 }
 
 TEST_CASE("recompute gives the same bits and keeps only the input") {
@@ -144,10 +153,10 @@ TEST_CASE("recompute gives the same bits and keeps only the input") {
   module_stage again(tanh_sequence(), options);
   for (auto* stage : {&plain, &again}) {
     stage->begin_step(training_step());
-    stage->forward({0, 0}, {input()}, {});
+    stage->forward({0, 0}, {{input()}}, {});
   }
   const auto backward = [](module_stage& stage) {
-    return stage.backward(op_kind::backward, {0, 0}, {at::ones({2})}).at(0);
+    return stage.backward(op_kind::backward, {0, 0}, {{at::ones({2})}})[0][0];
   };
   CHECK(at::equal(backward(plain), backward(again)));
   CHECK(at::equal(plain.parameters()[0].grad(), again.parameters()[0].grad()));
@@ -161,9 +170,13 @@ TEST_CASE("the last stage's gradient starts as the settings say") {
     return std::vector<loss_term>{{"sum", outputs[0].sum(), 2, 1},
                                   {"twice", outputs[0].sum() * 2, 2, 0}};
   };
-  module_stage stage(tanh_sequence(), options);
+  module_stage stage(std::make_shared<layer_sequence>(
+                       model{{"layer", make_tanh}}, layer_range{0, 1}),
+                     options);
   stage.begin_step(training_step(1024.0 / (4 * 2)));
-  CHECK(stage.forward({0, 0}, {input()}, {}).empty());
+  microbatch_data data;
+  data.inputs = {input()};
+  CHECK(stage.forward({0, 0}, {}, data).empty());
   CHECK(stage.backward(op_kind::backward, {0, 0}, {}).empty());
   const auto w = stage.parameters()[0];
   const auto y = at::tanh(input() * w.detach());
@@ -182,23 +195,23 @@ TEST_CASE("arguments reach modules that read them") {
   stage.begin_step(training_step());
   microbatch_data data;
   data.arguments["mask"] = at::tensor({0.0, 1.0}).to(at::kFloat);
-  CHECK(at::equal(stage.forward({0, 0}, {input()}, data).at(0),
+  CHECK(at::equal(stage.forward({0, 0}, {{input()}}, data)[0][0],
                   at::tensor({0.0, 2.0}).to(at::kFloat)));
 }
 
 TEST_CASE("what is left at a step's end is named") {
   module_stage stage(tanh_sequence(), middle_stage());
   stage.begin_step(training_step());
-  stage.forward({3, 0}, {input()}, {});
+  stage.forward({3, 0}, {{input()}}, {});
   CHECK_THROWS_MATCHES(
     stage.end_step(), error,
     MessageMatches(ContainsSubstring("stage 1: 1 activations were left")
                    && ContainsSubstring("microbatch 3")));
   CHECK_THROWS_MATCHES(
-    stage.forward({3, 0}, {input()}, {}), error,
+    stage.forward({3, 0}, {{input()}}, {}), error,
     MessageMatches(ContainsSubstring("microbatch 3 was run forward twice")));
   CHECK_THROWS_MATCHES(
-    stage.backward(op_kind::backward, {4, 0}, {at::ones({2})}), error,
+    stage.backward(op_kind::backward, {4, 0}, {{at::ones({2})}}), error,
     MessageMatches(ContainsSubstring("microbatch 4 without its forward")));
 }
 
@@ -207,8 +220,8 @@ TEST_CASE("validation keeps nothing for a backward") {
   auto settings = training_step();
   settings.phase = phase::validation;
   stage.begin_step(settings);
-  const auto y = stage.forward({0, 0}, {input()}, {});
-  CHECK_FALSE(y.at(0).requires_grad());
+  const auto y = stage.forward({0, 0}, {{input()}}, {});
+  CHECK_FALSE(y[0][0].requires_grad());
   CHECK_NOTHROW(stage.end_step());
 }
 
@@ -222,10 +235,10 @@ TEST_CASE("a model's own metrics are averaged by name") {
   module_stage stage(sequence_of([] { return std::make_shared<counting>(); }),
                      middle_stage());
   stage.begin_step(training_step());
-  stage.forward({0, 0}, {at::ones({2})}, {});
-  stage.forward({1, 0}, {at::ones({2}) * 3}, {});
+  stage.forward({0, 0}, {{at::ones({2})}}, {});
+  stage.forward({1, 0}, {{at::ones({2}) * 3}}, {});
   for (const std::int32_t k : {0, 1})
-    stage.backward(op_kind::backward, {k, 0}, {at::ones({2})});
+    stage.backward(op_kind::backward, {k, 0}, {{at::ones({2})}});
   const auto metrics = stage.end_step().metrics;
   REQUIRE(metrics.size() == 1);
   CHECK(metrics[0].name == "mean input");

@@ -1,0 +1,240 @@
+#include "troupe/engine/stage/layer_graph.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "troupe/base/error.hpp"
+
+namespace troupe {
+
+namespace {
+
+using reads_by_layer = std::vector<std::vector<layer_read>>;
+using layer_numbers = std::map<std::string, std::int32_t>;
+
+layer_numbers numbers_of(const model& layers) {
+  layer_numbers numbers;
+  for (std::size_t i = 0; i < layers.size(); ++i)
+    if (!layers[i].name.empty())
+      numbers.emplace(layers[i].name, static_cast<std::int32_t>(i));
+  return numbers;
+}
+
+/// Layers by which `from` depends on `to`, both included; empty: it does not.
+std::vector<std::int32_t> path(const model& layers,
+                               const layer_numbers& numbers, std::int32_t from,
+                               std::int32_t to) {
+  std::vector<std::int32_t> came_from(layers.size(), -1);
+  std::vector<std::int32_t> open{from};
+  while (!open.empty()) {
+    const auto at = open.back();
+    open.pop_back();
+    const auto visit = [&](std::int32_t next) {
+      if (next < 0 || came_from[static_cast<std::size_t>(next)] >= 0)
+        return;
+      came_from[static_cast<std::size_t>(next)] = at;
+      open.push_back(next);
+    };
+    const auto& reads = layers[static_cast<std::size_t>(at)].reads;
+    if (reads.empty())
+      visit(at - 1);
+    for (const auto& each : reads)
+      if (const auto found = numbers.find(each.layer); found != numbers.end())
+        visit(found->second);
+    if (came_from[static_cast<std::size_t>(to)] >= 0)
+      break;
+  }
+  std::vector<std::int32_t> found;
+  if (came_from[static_cast<std::size_t>(to)] < 0)
+    return found;
+  for (auto at = to; found.empty() || at != from;
+       at = came_from[static_cast<std::size_t>(at)])
+    found.push_back(at);
+  found.push_back(from);
+  std::ranges::reverse(found);
+  return found;
+}
+
+[[noreturn]] void refuse_later(const model& layers,
+                               const layer_numbers& numbers,
+                               std::int32_t reader, std::int32_t later) {
+  const auto label = [&](std::int32_t i) {
+    return label_of(layers, static_cast<std::size_t>(i));
+  };
+  const auto back = path(layers, numbers, later, reader);
+  if (back.empty() && later != reader)
+    fail(error_code::invalid_argument,
+         "{} reads {}, which runs after it; list layers in the order in which "
+         "they run",
+         label(reader), label(later));
+  std::vector<std::string> cycle{label(reader)};
+  for (const auto each : back)
+    cycle.push_back(label(each));
+  if (later == reader)
+    cycle.push_back(label(later));
+  fail(error_code::invalid_argument,
+       "the layers read each other in a cycle: {}; each may only read earlier "
+       "ones",
+       fmt::join(cycle, ", which reads "));
+}
+
+std::int32_t stage_of(const stage_split& split, std::int32_t layer) {
+  const auto found =
+    std::ranges::upper_bound(split, layer, {}, &layer_range::last);
+  return static_cast<std::int32_t>(found - split.begin());
+}
+
+bool holds(const layer_range& range, std::int32_t layer) {
+  return layer >= range.first && layer < range.last;
+}
+
+/// What layers of `reader` read of layers of `giver`.
+stage_crossing crossing(const reads_by_layer& reads, layer_range giver,
+                        layer_range reader) {
+  stage_crossing made;
+  std::set<layer_read> singles;
+  layer_read whole;
+  std::int32_t whole_reader = 0;
+  for (auto j = reader.first; j < reader.last; ++j)
+    for (const auto& each : reads[static_cast<std::size_t>(j)])
+      if (holds(giver, each.layer)) {
+        if (each.index != layer_read::all)
+          singles.insert(each);
+        else
+          whole = each, whole_reader = j;
+      }
+  const bool takes_all = whole.layer != layer_read::model_inputs;
+  if (takes_all)
+    std::erase_if(singles,
+                  [&](const auto& each) { return each.layer == whole.layer; });
+  made.tensors.assign(singles.begin(), singles.end());
+  for (auto j = reader.first; j < reader.last; ++j)
+    for (const auto& each : reads[static_cast<std::size_t>(j)])
+      if (holds(giver, each.layer) && each.index != layer_read::all) {
+        const auto at = std::ranges::find(made.tensors, each);
+        made.uses.push_back(
+          {j, static_cast<std::size_t>(at - made.tensors.begin()), each.index});
+      }
+  if (takes_all) {
+    made.uses.push_back({whole_reader, made.tensors.size(), layer_read::all});
+    made.tensors.push_back(whole);
+  }
+  return made;
+}
+
+}  // namespace
+
+std::string label_of(const model& layers, std::size_t index) {
+  const auto& name = layers[index].name;
+  return name.empty() ? fmt::format("layer {}", index)
+                      : fmt::format("layer {} ('{}')", index, name);
+}
+
+reads_by_layer reads_of(const model& layers) {
+  const auto numbers = numbers_of(layers);
+  reads_by_layer all;
+  for (std::int32_t i = 0; i < std::ssize(layers); ++i) {
+    const auto& given = layers[static_cast<std::size_t>(i)].reads;
+    auto& reads = all.emplace_back();
+    if (given.empty())
+      reads.push_back({i - 1, layer_read::all});
+    for (const auto& each : given) {
+      if (each.index < 0)
+        fail(error_code::invalid_argument,
+             "{} reads output {} of '{}'; outputs count from 0",
+             label_of(layers, static_cast<std::size_t>(i)), each.index,
+             each.layer);
+      const auto found = numbers.find(each.layer);
+      if (!each.layer.empty() && found == numbers.end())
+        fail(error_code::invalid_argument,
+             "{} reads '{}', and no layer has that name",
+             label_of(layers, static_cast<std::size_t>(i)), each.layer);
+      if (found != numbers.end() && found->second >= i)
+        refuse_later(layers, numbers, i, found->second);
+      reads.push_back(
+        {found == numbers.end() ? layer_read::model_inputs : found->second,
+         each.index});
+    }
+  }
+  return all;
+}
+
+std::vector<tensor_list> stage_crossing::by_use(const tensor_list& message,
+                                                const model& layers) const {
+  const bool has_whole =
+    !tensors.empty() && tensors.back().index == layer_read::all;
+  const auto singles = tensors.size() - (has_whole ? 1 : 0);
+  std::vector<tensor_list> all;
+  for (const auto& each : uses) {
+    if (each.index == layer_read::all) {
+      all.emplace_back(message.begin() + static_cast<std::ptrdiff_t>(singles),
+                       message.end());
+      continue;
+    }
+    const auto at = each.tensor < singles
+                      ? each.tensor
+                      : singles + static_cast<std::size_t>(each.index);
+    if (at >= message.size())
+      fail(
+        error_code::invalid_argument, "{} reads output {} of {}, which gave {}",
+        label_of(layers, static_cast<std::size_t>(each.reader)), each.index,
+        label_of(layers, static_cast<std::size_t>(tensors[each.tensor].layer)),
+        message.size() - singles);
+    all.push_back({message[at]});
+  }
+  return all;
+}
+
+stage_interface interface_of(const model& layers, const stage_split& split,
+                             std::int32_t stage) {
+  const auto reads = reads_of(layers);
+  const auto own = split[static_cast<std::size_t>(stage)];
+  stage_interface made;
+  for (std::int32_t s = 0; s < std::ssize(split); ++s) {
+    if (s == stage)
+      continue;
+    const auto other = split[static_cast<std::size_t>(s)];
+    auto found =
+      s < stage ? crossing(reads, other, own) : crossing(reads, own, other);
+    found.stage = s;
+    if (!found.uses.empty())
+      (s < stage ? made.inputs : made.outputs).push_back(std::move(found));
+  }
+  return made;
+}
+
+stage_graph graph_of(const model& layers, const stage_split& split) {
+  std::set<stage_edge> edges;
+  const auto reads = reads_of(layers);
+  for (std::int32_t i = 0; i < std::ssize(reads); ++i)
+    for (const auto& each : reads[static_cast<std::size_t>(i)])
+      if (each.layer != layer_read::model_inputs)
+        if (const auto from = stage_of(split, each.layer),
+            to = stage_of(split, i);
+            from != to)
+          edges.insert({from, to});
+  return {static_cast<std::int32_t>(split.size()),
+          {edges.begin(), edges.end()}};
+}
+
+bool reads_microbatch(const model& layers, const stage_split& split,
+                      std::int32_t stage) {
+  const auto reads = reads_of(layers);
+  const auto range = split[static_cast<std::size_t>(stage)];
+  for (auto i = range.first; i < range.last; ++i) {
+    const auto at = static_cast<std::size_t>(i);
+    const auto reads_inputs = [](const layer_read& each) {
+      return each.layer == layer_read::model_inputs;
+    };
+    if (layers[at].loss || i + 1 == std::ssize(layers)
+        || std::ranges::any_of(reads[at], reads_inputs))
+      return true;
+  }
+  return false;
+}
+
+}  // namespace troupe
