@@ -24,6 +24,16 @@ target_compile_options(troupe_flags INTERFACE
   -Wall -Wextra -Wpedantic -Wshadow=local -Wnon-virtual-dtor
   -Wcast-qual $<$<BOOL:${TROUPE_WERROR}>:-Werror>)
 
+# Several sources of a target compile as one, as they include the same headers: a
+# cold build takes half the time. Without it an edited source compiles alone.
+set(CMAKE_UNITY_BUILD ${TROUPE_UNITY})
+set(CMAKE_UNITY_BUILD_BATCH_SIZE 6)
+if(TROUPE_UNITY)
+  # Both warn of a source because it is included; gcc 12's second one wrongly.
+  target_compile_options(troupe_flags INTERFACE
+    $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-subobject-linkage;-Wno-array-bounds>)
+endif()
+
 if(TROUPE_SANITIZER)
   add_compile_options(-fsanitize=${TROUPE_SANITIZER} -fno-omit-frame-pointer)
   add_link_options(-fsanitize=${TROUPE_SANITIZER})

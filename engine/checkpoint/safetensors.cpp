@@ -22,10 +22,6 @@ using json = nlohmann::ordered_json;
 
 constexpr std::uint64_t max_header_bytes = 100'000'000;
 
-[[noreturn]] void bad(const std::string& path, const std::string& what) {
-  fail(error_code::invalid_checkpoint, "{}: {}", path, what);
-}
-
 std::string header_of(const std::string& path, const parameter_list& tensors,
                       const std::map<std::string, std::string>& metadata) {
   json header = json::object();
@@ -35,7 +31,7 @@ std::string header_of(const std::string& path, const parameter_list& tensors,
   for (const auto& [name, tensor] : tensors) {
     const auto end = offset + tensor.nbytes();
     if (header.contains(name))
-      bad(path, fmt::format("two tensors are named '{}'", name));
+      refuse_checkpoint(path, fmt::format("two tensors are named '{}'", name));
     header[name] = {{"dtype", safetensors_dtype(path, tensor.scalar_type())},
                     {"shape", tensor.sizes().vec()},
                     {"data_offsets", {offset, end}}};
@@ -65,15 +61,17 @@ void require_same_names(const parameter_list& parameters,
   for (const auto& [name, parameter] : parameters) {
     const auto* value = find(values, name);
     if (!value)
-      bad(path, fmt::format("lacks the parameter '{}'", name));
+      refuse_checkpoint(path, fmt::format("lacks the parameter '{}'", name));
     if (value->sizes() != parameter.sizes())
-      bad(path, fmt::format("'{}' is {}, the model's is {}; check --d-model, "
-                            "--layers and --seq",
-                            name, describe(*value), describe(parameter)));
+      refuse_checkpoint(
+        path, fmt::format("'{}' is {}, the model's is {}; check --d-model, "
+                          "--layers and --seq",
+                          name, describe(*value), describe(parameter)));
   }
   for (const auto& [name, value] : values)
     if (!find(parameters, name))
-      bad(path, fmt::format("has '{}', which the model lacks", name));
+      refuse_checkpoint(path,
+                        fmt::format("has '{}', which the model lacks", name));
 }
 
 }  // namespace
@@ -98,11 +96,12 @@ parameter_list read_safetensors(const std::string& path) {
   const auto bytes = file.bytes();
   std::uint64_t length = 0;
   if (bytes.size() < sizeof(length))
-    bad(path, "is too short for a safetensors file");
+    refuse_checkpoint(path, "is too short for a safetensors file");
   std::memcpy(&length, bytes.data(), sizeof(length));
   if (length > max_header_bytes || length > bytes.size() - sizeof(length))
-    bad(path, fmt::format("announces a header of {} bytes; the file has {}",
-                          length, bytes.size()));
+    refuse_checkpoint(
+      path, fmt::format("announces a header of {} bytes; the file has {}",
+                        length, bytes.size()));
   const std::string_view text(
     reinterpret_cast<const char*>(bytes.data()) + sizeof(length), length);
   const auto* data = bytes.data() + sizeof(length) + length;

@@ -31,10 +31,6 @@ constexpr std::array<std::pair<const char*, at::ScalarType>, 9> dtypes = {
    {"U8", at::kByte},
    {"BOOL", at::kBool}}};
 
-[[noreturn]] void bad(const std::string& path, const std::string& what) {
-  fail(error_code::invalid_checkpoint, "{}: {}", path, what);
-}
-
 /// Parses a header incrementally, so that an invalid one fails at its first
 /// wrong token. The functions are called by nlohmann's parser.
 class header_reader {
@@ -64,7 +60,8 @@ class header_reader {
   }
   bool start_array(std::size_t) {
     if (depth_ == 0)
-      bad(path_, "its header is not a JSON object; is it a safetensors file?");
+      refuse_checkpoint(
+        path_, "its header is not a JSON object; is it a safetensors file?");
     if (depth_ == 1)
       refuse("is no object");
     if (depth_ > 2 || is_metadata_)
@@ -117,9 +114,10 @@ class header_reader {
   bool binary(binary_t&) { return other("bytes"); }
   bool parse_error(std::size_t at, const std::string&,
                    const nlohmann::json::exception&) {
-    bad(path_, fmt::format("its header is not a JSON object, from byte {} on; "
-                           "is it a safetensors file?",
-                           at));
+    refuse_checkpoint(
+      path_, fmt::format("its header is not a JSON object, from byte {} on; "
+                         "is it a safetensors file?",
+                         at));
   }
 
  private:
@@ -127,14 +125,17 @@ class header_reader {
   void descend() {
     constexpr int deepest = 8;
     if (++depth_ > deepest)
-      bad(path_, fmt::format("its header has more than {} levels", deepest));
+      refuse_checkpoint(
+        path_, fmt::format("its header has more than {} levels", deepest));
   }
   [[noreturn]] void refuse(const std::string& what) const {
-    bad(path_, fmt::format("tensor '{}' {}", printable(name_), what));
+    refuse_checkpoint(path_,
+                      fmt::format("tensor '{}' {}", printable(name_), what));
   }
   void require_field() const {
     if (depth_ == 0)
-      bad(path_, "its header is not a JSON object; is it a safetensors file?");
+      refuse_checkpoint(
+        path_, "its header is not a JSON object; is it a safetensors file?");
     if (depth_ == 1)
       refuse("is no object");
   }
@@ -151,8 +152,8 @@ class header_reader {
   bool other(const std::string& what) const {
     require_field();
     if (is_metadata_)
-      bad(path_,
-          fmt::format("its metadata '{}' is no text", printable(field_)));
+      refuse_checkpoint(
+        path_, fmt::format("its metadata '{}' is no text", printable(field_)));
     if (is_wanted_list() || (depth_ == 2 && field_ == "dtype"))
       refuse(fmt::format("has {} in its {}", what, field_));
     return true;
@@ -205,8 +206,8 @@ std::uint64_t bytes_of(const std::string& path, const entry& item) {
   for (const auto size : item.shape) {
     const auto wide = static_cast<std::uint64_t>(size);
     if (strides > most / std::max<std::uint64_t>(wide, 1))
-      bad(path, fmt::format("tensor '{}' has an impossible shape",
-                            printable(item.name)));
+      refuse_checkpoint(path, fmt::format("tensor '{}' has an impossible shape",
+                                          printable(item.name)));
     strides *= std::max<std::uint64_t>(wide, 1);
     bytes *= wide;
   }
@@ -223,26 +224,32 @@ void require_no_holes(const std::string& path, std::vector<entry>& entries,
     const auto bytes = bytes_of(path, item);
     if (item.begin != at || item.end < item.begin
         || item.end - item.begin != bytes)
-      bad(path, fmt::format("tensor '{}' has offsets {}..{} where {}..{} was "
-                            "expected",
-                            printable(item.name), item.begin, item.end, at,
-                            at + bytes));
+      refuse_checkpoint(
+        path, fmt::format("tensor '{}' has offsets {}..{} where {}..{} was "
+                          "expected",
+                          printable(item.name), item.begin, item.end, at,
+                          at + bytes));
     at = item.end;
   }
   if (at != data_bytes)
-    bad(path, fmt::format("its header describes {} bytes of data, the file "
-                          "has {}",
-                          at, data_bytes));
+    refuse_checkpoint(
+      path, fmt::format("its header describes {} bytes of data, the file "
+                        "has {}",
+                        at, data_bytes));
 }
 
 }  // namespace
+
+void refuse_checkpoint(const std::string& path, const std::string& what) {
+  fail(error_code::invalid_checkpoint, "{}: {}", path, what);
+}
 
 std::string safetensors_dtype(const std::string& path, at::ScalarType type) {
   for (const auto& [name, known] : dtypes)
     if (known == type)
       return name;
-  bad(path,
-      fmt::format("safetensors has no name for dtype {}", c10::toString(type)));
+  refuse_checkpoint(path, fmt::format("safetensors has no name for dtype {}",
+                                      c10::toString(type)));
 }
 
 std::vector<entry> parse_safetensors_header(const std::string& path,
@@ -250,9 +257,10 @@ std::vector<entry> parse_safetensors_header(const std::string& path,
                                             std::uint64_t data_bytes) {
   // The parser would accept both.
   if (!text.starts_with('{') || text.find('\0') != std::string_view::npos)
-    bad(path,
-        "its header is not a JSON object, padded with spaces; is it a "
-        "safetensors file?");
+    refuse_checkpoint(
+      path,
+      "its header is not a JSON object, padded with spaces; is it a "
+      "safetensors file?");
   header_reader reader(path);
   nlohmann::json::sax_parse(text, &reader);
   auto entries = reader.take();

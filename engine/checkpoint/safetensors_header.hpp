@@ -17,6 +17,10 @@ struct safetensors_entry {
   std::uint64_t begin = 0, end = 0;  // within the data
 };
 
+/// Throws `invalid_checkpoint`.
+[[noreturn]] void refuse_checkpoint(const std::string& path,
+                                    const std::string& what);
+
 /// safetensors' name for a dtype. Throws `invalid_checkpoint` if it has none.
 std::string safetensors_dtype(const std::string& path, at::ScalarType type);
 

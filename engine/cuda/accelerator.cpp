@@ -4,16 +4,13 @@
 #include <c10/cuda/CUDAGuard.h>
 
 #include "troupe/engine/cuda/check.hpp"
+#include "troupe/engine/cuda/device_index.hpp"
 #include "troupe/engine/cuda/graph.hpp"
 #include "troupe/engine/cuda/nccl_communicator.hpp"
 #include "troupe/engine/cuda/stream.hpp"
 
 namespace troupe {
 namespace {
-
-c10::DeviceIndex index_of(int device) {
-  return static_cast<c10::DeviceIndex>(device);
-}
 
 accelerator_description described(int device) {
   cudaDeviceProp properties{};

@@ -7,14 +7,11 @@
 
 #include "troupe/base/error.hpp"
 #include "troupe/engine/cuda/check.hpp"
+#include "troupe/engine/cuda/device_index.hpp"
 #include "troupe/engine/cuda/entries.hpp"
 
 namespace troupe {
 namespace {
-
-c10::DeviceIndex index_of(int device) {
-  return static_cast<c10::DeviceIndex>(device);
-}
 
 cudaStream_t current(int device) {
   return c10::cuda::getCurrentCUDAStream(index_of(device)).stream();

@@ -9,21 +9,13 @@
 #include <filesystem>
 #include <future>
 
+#include "../../says.hpp"
 #include "faked_job.hpp"
 #include "troupe/monitors/live/event_json.hpp"
 
 using namespace troupe;
 using namespace troupe::testing;
 using Catch::Matchers::ContainsSubstring;
-using Catch::Matchers::MessageMatches;
-
-namespace {
-
-auto says(const std::string& text) {
-  return MessageMatches(ContainsSubstring(text));
-}
-
-}  // namespace
 
 TEST_CASE("a monitor's findings stream to the client that attached it") {
   served_job at;

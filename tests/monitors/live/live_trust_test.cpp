@@ -11,21 +11,16 @@
 #include <array>
 #include <future>
 
+#include "../../says.hpp"
 #include "faked_job.hpp"
 #include "troupe/engine/transport/listener.hpp"
 
 using namespace troupe;
 using namespace troupe::testing;
-using Catch::Matchers::ContainsSubstring;
-using Catch::Matchers::MessageMatches;
 
 namespace {
 
 const std::string secret = "a-secret-of-some-length";
-
-auto says(const std::string& text) {
-  return MessageMatches(ContainsSubstring(text));
-}
 
 }  // namespace
 
