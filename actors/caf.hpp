@@ -9,6 +9,7 @@
 #include <caf/init_global_meta_objects.hpp>
 #include <caf/response_promise.hpp>
 #include <caf/scoped_actor.hpp>
+#include <caf/sec.hpp>
 #include <caf/send.hpp>
 #include <caf/thread_hook.hpp>
 #include <caf/type_id.hpp>
@@ -42,6 +43,7 @@ CAF_ADD_TYPE_ID(troupe, (troupe::reduce_part))
 CAF_ADD_TYPE_ID(troupe, (troupe::peer_lost))
 CAF_ADD_TYPE_ID(troupe, (troupe::remote_begin))
 CAF_ADD_TYPE_ID(troupe, (troupe::remote_outcome))
+CAF_ADD_TYPE_ID(troupe, (troupe::monitor_event))
 CAF_END_TYPE_ID_BLOCK(troupe)
 
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::begin_step)
@@ -70,3 +72,16 @@ CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::peer_lost)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::remote_begin)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::remote_outcome)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::step_outcome)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::monitor_event)
+
+namespace troupe {
+
+/// Makes troupe's messages known to CAF: once, before the first actor system of
+/// the process. A trainer calls it too.
+void register_message_types();
+
+/// Where type ids of a user's own messages may begin.
+inline constexpr caf::type_id_t first_free_type_id =
+  caf::id_block::troupe::end + 64;
+
+}  // namespace troupe

@@ -18,18 +18,15 @@
 
 namespace troupe {
 
-namespace {
-
-void register_messages() {
+void register_message_types() {
   static std::once_flag once;
   std::call_once(once, [] {
+    static_assert(caf::id_block::troupe_monitors::end <= first_free_type_id);
     caf::init_global_meta_objects<caf::id_block::troupe>();
     caf::init_global_meta_objects<caf::id_block::troupe_monitors>();
     caf::core::init_global_meta_objects();
   });
 }
-
-}  // namespace
 
 struct pipeline::impl {
   explicit impl(pipeline_options given)
@@ -148,7 +145,7 @@ step_report to_report(step_outcome outcome) {
 }  // namespace
 
 pipeline::pipeline(pipeline_options options) {
-  register_messages();
+  register_message_types();
   impl_ = std::make_unique<impl>(std::move(options));
 }
 

@@ -32,6 +32,12 @@ TEST_CASE("each example's --help prints its usage") {
   CHECK(run_program(TROUPE_EXAMPLES "/own_monitor 5").exit_code == 2);
 }
 
+TEST_CASE("example: an actor as a monitor") {
+  const auto result = run_program(TROUPE_EXAMPLES "/actor_monitor");
+  CHECK(result.exit_code == 0);
+  CHECK_THAT(result.output, ContainsSubstring("step 5 loss "));
+}
+
 TEST_CASE("example: models that are no chain") {
   const auto result = run_program(TROUPE_EXAMPLES "/stage_graphs");
   CHECK(result.exit_code == 0);

@@ -1,0 +1,111 @@
+#include "troupe/actors/actor_monitor.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+
+#include <atomic>
+#include <future>
+
+#include "../says.hpp"
+#include "captured_log.hpp"
+#include "small_model.hpp"
+#include "troupe/base/error.hpp"
+
+using namespace troupe;
+using namespace troupe::testing;
+using Catch::Matchers::ContainsSubstring;
+
+namespace {
+
+/// An actor system as a user makes it.
+struct own_system {
+  own_system() {
+    register_message_types();
+    system = std::make_unique<caf::actor_system>(config);
+  }
+  caf::actor_system_config config;
+  std::unique_ptr<caf::actor_system> system;
+};
+
+/// Trains so many steps beside the watcher; what the monitor's health says.
+std::string train_beside(const caf::actor& watcher, int steps,
+                         const monitor_limits& limits = {}) {
+  trainer run(model_for({}), options_for({}));
+  run.attach(actor_monitor("own", watcher, {.warnings = false}, limits));
+  for (const auto& step : run.train(small_text(), steps))
+    static_cast<void>(step);
+  std::string trouble;
+  try {
+    run.finish_monitors();
+  } catch (const error& reason) {
+    trouble = reason.what();
+  }
+  return trouble;
+}
+
+}  // namespace
+
+TEST_CASE("an actor of the user's own sees a run's events, in order") {
+  own_system own;
+  std::vector<std::int64_t> steps;
+  const auto watcher =
+    own.system->spawn([&steps](caf::event_based_actor*) -> caf::behavior {
+      return {[&steps](const monitor_event& seen) {
+        steps.push_back(std::get<step_event>(*seen.what).source.step);
+      }};
+    });
+  CHECK(train_beside(watcher, 5) == "");
+  CHECK(steps == std::vector<std::int64_t>{1, 2, 3, 4, 5});
+  caf::anon_send_exit(watcher, caf::exit_reason::user_shutdown);
+}
+
+TEST_CASE("an actor is sent the next event when it has answered") {
+  own_system own;
+  std::atomic<int> open = 0, most = 0, seen = 0;
+  const auto watcher =
+    own.system->spawn([&](caf::event_based_actor* self) -> caf::behavior {
+      return {[&, self](const monitor_event&) {
+        most = std::max(most.load(), ++open);
+        auto promise = self->make_response_promise();
+        self->run_delayed(std::chrono::milliseconds(1), [&, promise]() mutable {
+          --open;
+          ++seen;
+          promise.deliver();
+        });
+        return promise;
+      }};
+    });
+  CHECK(train_beside(watcher, 5) == "");
+  CHECK(most == 1);
+  CHECK(seen == 5);
+  caf::anon_send_exit(watcher, caf::exit_reason::user_shutdown);
+}
+
+TEST_CASE("an actor that ends, fails or does not answer is detached") {
+  own_system own;
+  const captured_log log;
+  const auto ends =
+    own.system->spawn([](caf::event_based_actor* self) -> caf::behavior {
+      return {[self](const monitor_event&) { self->quit(); }};
+    });
+  CHECK_THAT(train_beside(ends, 5), ContainsSubstring("the actor is gone"));
+  const auto throws =
+    own.system->spawn([](caf::event_based_actor*) -> caf::behavior {
+      return {[](const monitor_event&) { throw std::runtime_error("bad"); }};
+    });
+  CHECK_THAT(train_beside(throws, 3), ContainsSubstring("the actor is gone"));
+  std::vector<caf::response_promise> kept;
+  const auto silent =
+    own.system->spawn([&](caf::event_based_actor* self) -> caf::behavior {
+      return {[&, self](const monitor_event&) {
+        kept.push_back(self->make_response_promise());
+        return kept.back();
+      }};
+    });
+  CHECK_THAT(train_beside(silent, 5, {.stuck_seconds = 0.05}),
+             ContainsSubstring("has not answered for 0.05 s"));
+  CHECK_THAT(log.text(), ContainsSubstring("monitor own sees nothing further"));
+  caf::anon_send_exit(silent, caf::exit_reason::user_shutdown);
+  CHECK_THROWS_MATCHES(actor_monitor("none", {}, {}), error,
+                       says("'none' is a null actor"));
+}
