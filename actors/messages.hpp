@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "troupe/actors/run_end.hpp"
+#include "troupe/actors/step/run_end.hpp"
 #include "troupe/engine/device/accelerator.hpp"
 #include "troupe/engine/events/event.hpp"
 #include "troupe/engine/plan/plan.hpp"

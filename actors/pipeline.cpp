@@ -9,24 +9,15 @@
 #include <mutex>
 #include <optional>
 
-#include "troupe/actors/dispatcher.hpp"
-#include "troupe/actors/event_hub.hpp"
-#include "troupe/actors/local_actors.hpp"
-#include "troupe/actors/pipeline_setup.hpp"
-#include "troupe/actors/stall_watch.hpp"
+#include "troupe/actors/job/dispatcher.hpp"
+#include "troupe/actors/message_types.hpp"
+#include "troupe/actors/monitoring/event_hub.hpp"
+#include "troupe/actors/step/stall_watch.hpp"
+#include "troupe/actors/system/local_actors.hpp"
+#include "troupe/actors/system/pipeline_setup.hpp"
 #include "troupe/engine/plan/content_hash.hpp"
 
 namespace troupe {
-
-void register_message_types() {
-  static std::once_flag once;
-  std::call_once(once, [] {
-    static_assert(caf::id_block::troupe_monitors::end <= first_free_type_id);
-    caf::init_global_meta_objects<caf::id_block::troupe>();
-    caf::init_global_meta_objects<caf::id_block::troupe_monitors>();
-    caf::core::init_global_meta_objects();
-  });
-}
 
 struct pipeline::impl {
   explicit impl(pipeline_options given)

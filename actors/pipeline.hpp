@@ -6,10 +6,10 @@
 #include <string>
 #include <vector>
 
-#include "troupe/actors/device_links.hpp"
-#include "troupe/actors/event_board.hpp"
-#include "troupe/actors/run_end.hpp"
-#include "troupe/actors/run_health.hpp"
+#include "troupe/actors/job/device_links.hpp"
+#include "troupe/actors/monitoring/event_board.hpp"
+#include "troupe/actors/step/run_end.hpp"
+#include "troupe/actors/step/run_health.hpp"
 #include "troupe/engine/data/microbatch_source.hpp"
 #include "troupe/engine/device/rank_device.hpp"
 #include "troupe/engine/events/monitor.hpp"

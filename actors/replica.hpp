@@ -3,7 +3,7 @@
 #include <memory>
 #include <vector>
 
-#include "troupe/actors/job_parameters.hpp"
+#include "troupe/actors/job/job_parameters.hpp"
 #include "troupe/engine/stage/model.hpp"
 
 namespace troupe {

@@ -24,11 +24,12 @@ std::shared_ptr<const plan> compile_for(const schedule& order,
 std::shared_ptr<const plan> training_plan(const trainer_options& options,
                                           const stage_graph& graph) {
   if (options.plan && options.plan->graph != graph)
-    fail(error_code::invalid_argument,
-         "plan {}: its stages read {}, those of the model {}; compile it for "
-         "this model, or give its `edges`",
-         options.plan->schedule_name, to_text(options.plan->graph),
-         to_text(graph));
+    fail(
+      error_code::invalid_argument,
+      "plan {}: its stages' edges are '{}', those of the model '{}'; compile "
+      "it for this model, or give its `edges`",
+      options.plan->schedule_name, to_text(options.plan->graph),
+      to_text(graph));
   auto made =
     options.plan ? options.plan : compile_for(options.schedule, options, graph);
   if (options.overlap.reduce)

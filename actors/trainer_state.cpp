@@ -116,8 +116,7 @@ std::shared_ptr<rank_device> trainer::impl::device_of(std::int32_t data_rank,
                 [static_cast<std::size_t>(rank)];
 }
 
-/// Whether a stage between the first and the last reads arguments: only those
-/// that live here need to know.
+/// Whether a stage reads arguments: only those that live here need to know.
 bool trainer::impl::reads_data(std::int32_t stage) const {
   return std::ranges::any_of(replicas, [&](const replica& modules) {
     const auto& module = modules[static_cast<std::size_t>(stage)];

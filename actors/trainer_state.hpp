@@ -3,9 +3,9 @@
 #include <memory>
 #include <vector>
 
-#include "troupe/actors/graph_steps.hpp"
-#include "troupe/actors/job_layout.hpp"
-#include "troupe/actors/job_parameters.hpp"
+#include "troupe/actors/job/job_layout.hpp"
+#include "troupe/actors/job/job_parameters.hpp"
+#include "troupe/actors/recording/graph_steps.hpp"
 #include "troupe/actors/replica.hpp"
 #include "troupe/actors/trainer.hpp"
 #include "troupe/engine/stage/layer_sequence.hpp"

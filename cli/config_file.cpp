@@ -57,7 +57,7 @@ std::string_view expected(const CLI::Option& option) {
                                                : "a string";
 }
 
-std::string text_of(const toml::node& value) {
+std::string toml_text(const toml::node& value) {
   if (const auto whole = value.as_integer())
     return fmt::format("{}", whole->get());
   if (const auto number = value.as_floating_point())
@@ -84,7 +84,7 @@ std::string checked_text(const std::string& path, const std::string& key,
   if (!fits(option, value))
     fail(error_code::invalid_argument, "{}: {} is of type {}, but must be {}",
          where(path, value.source()), key, type_name(value), expected(option));
-  auto text = text_of(value);
+  auto text = toml_text(value);
   if (const auto reason = complaint(option, text); !reason.empty())
     fail(error_code::invalid_argument, "{}: {}: {}",
          where(path, value.source()), key, reason);

@@ -7,6 +7,7 @@
 
 #include <memory>
 
+#include "troupe/base/error.hpp"
 #include "troupe/base/plain_text.hpp"
 #include "troupe/cli/event_text.hpp"
 #include "troupe/cli/live_options.hpp"
@@ -56,7 +57,8 @@ void print(const event& what, const events_options& options,
            std::int64_t steps) {
   fmt::print("{}", options.json ? json_text(json_of(what)) + "\n"
                                 : plain_text(text_of(what, steps)));
-  std::fflush(stdout);
+  if (std::fflush(stdout) != 0)
+    throw error(error_code::io, "standard output can't be written");
 }
 
 void stream(live_client& client, const events_options& options) {

@@ -62,7 +62,8 @@ std::optional<plan> plan_of(live_client& client) {
 void draw(const top_view& view, bool terminal) {
   fmt::print("{}{}", terminal ? "\033[H\033[2J" : "",
              plain_text(view.text(terminal)));
-  std::fflush(stdout);
+  if (std::fflush(stdout) != 0)
+    throw error(error_code::io, "standard output can't be written");
 }
 
 enum class outcome : std::uint8_t { fresh, nothing, quit, ended };

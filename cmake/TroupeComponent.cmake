@@ -1,12 +1,20 @@
-# troupe_component(NAME DIRECTORY folder DEPENDS targets [PRIVATE targets]
-#                  [PCH kind] [INTERNAL])
-# makes troupe_NAME, alias troupe::NAME, of the folder's .cpp files but main.cpp.
+# troupe_component(NAME DIRECTORY folder [SUBFOLDERS names] DEPENDS targets
+#                  [PRIVATE targets] [PCH kind] [INTERNAL])
+# makes troupe_NAME, alias troupe::NAME, of the .cpp files, but main.cpp, of the
+# folder and of those of its subfolders that are no components of their own.
 # PRIVATE is for header-only libraries that no header of the component includes;
 # an INTERNAL component is a part of programs and is not installed.
 function(troupe_component name)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "INTERNAL" "DIRECTORY;PCH" "DEPENDS;PRIVATE")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "INTERNAL" "DIRECTORY;PCH"
+    "SUBFOLDERS;DEPENDS;PRIVATE")
   set(folder ${PROJECT_SOURCE_DIR}/${arg_DIRECTORY})
-  file(GLOB sources CONFIGURE_DEPENDS ${folder}/*.cpp)
+  set(folders ${arg_DIRECTORY})
+  foreach(each ${arg_SUBFOLDERS})
+    list(APPEND folders ${arg_DIRECTORY}/${each})
+  endforeach()
+  list(TRANSFORM folders REPLACE "(.+)" "${PROJECT_SOURCE_DIR}/\\1/*.cpp"
+    OUTPUT_VARIABLE globs)
+  file(GLOB sources CONFIGURE_DEPENDS ${globs})
   list(REMOVE_ITEM sources ${folder}/main.cpp)
   set(scope PUBLIC)
   set(kind STATIC)
@@ -30,7 +38,7 @@ function(troupe_component name)
   if(NOT arg_INTERNAL)
     troupe_install_component(${target} ${arg_DIRECTORY})
   endif()
-  troupe_header_checks(${name} ${arg_DIRECTORY} ${arg_PRIVATE})
+  troupe_header_checks(${name} "${folders}" ${arg_PRIVATE})
 endfunction()
 
 # troupe_program(TARGET SOURCES files DEPENDS targets [OUTPUT path] [PCH kind])
@@ -87,11 +95,12 @@ function(troupe_precompiled_header kind)
   target_precompile_headers(${target} PRIVATE ${arg_HEADERS})
 endfunction()
 
-# A target check_headers: compiles every header of a component alone, with its
-# users' flags and no precompiled header.
-function(troupe_header_checks name folder)
-  file(GLOB headers CONFIGURE_DEPENDS RELATIVE ${PROJECT_SOURCE_DIR}
-    ${PROJECT_SOURCE_DIR}/${folder}/*.hpp)
+# A target check_headers: compiles every header of a component's folders alone,
+# with its users' flags and no precompiled header.
+function(troupe_header_checks name folders)
+  list(TRANSFORM folders REPLACE "(.+)" "${PROJECT_SOURCE_DIR}/\\1/*.hpp"
+    OUTPUT_VARIABLE globs)
+  file(GLOB headers CONFIGURE_DEPENDS RELATIVE ${PROJECT_SOURCE_DIR} ${globs})
   if(NOT headers)
     return()
   endif()

@@ -3,7 +3,7 @@
 #include <ATen/ops/randint.h>
 #include <fmt/format.h>
 
-#include "troupe/actors/actor_monitor.hpp"
+#include "troupe/actors/monitoring/actor_monitor.hpp"
 #include "troupe/actors/trainer.hpp"
 #include "troupe/engine/models/gpt.hpp"
 #include "troupe/schedules/builtin.hpp"

@@ -33,9 +33,9 @@ std::optional<double> pace::add(double times) {
   // Far longer, and half the way back, so that no rank that hovers about the
   // threshold is news again and again.
   const auto since = std::min(++steps_since_told_, steps_.size());
-  const auto fast =
-    std::count_if(steps_.end() - static_cast<std::ptrdiff_t>(since),
-                  steps_.end(), [=](double each) { return each <= level / 2; });
+  const auto fast = std::count_if(
+    steps_.end() - static_cast<std::ptrdiff_t>(since), steps_.end(),
+    [this](double each) { return each <= told_level_ / 2; });
   if (fast >= fast_steps_to_forget)
     known_for_ = 0;
   const std::vector<double> latest(
@@ -47,6 +47,7 @@ std::optional<double> pace::add(double times) {
   if (slow < steps_to_tell)
     return {};
   known_for_ = median_of(latest);
+  told_level_ = level;
   steps_since_told_ = 0;
   return std::exp(known_for_);
 }

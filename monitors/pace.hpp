@@ -25,6 +25,7 @@ class pace {
   double least_;              // the factor, as a logarithm, as all are
   std::deque<double> steps_;  // the latest, with the last one at the end
   double known_for_ = 0;
+  double told_level_ = 0;  // what counted as slow then
   std::size_t steps_since_told_ = 0;
 };
 

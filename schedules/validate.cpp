@@ -17,6 +17,9 @@ constexpr mask bit(op_kind kind) {
   return static_cast<mask>(1U << static_cast<unsigned>(kind));
 }
 
+/// That an op of the triple is of copy 1.
+constexpr mask of_copy_1 = 1U << 7;
+
 constexpr mask full_backward = bit(op_kind::forward) | bit(op_kind::backward);
 constexpr mask split_backward = bit(op_kind::forward)
                                 | bit(op_kind::input_backward)
@@ -65,7 +68,7 @@ class validator {
                          "microbatch has either B, or I and W",
                          text(what)));
     check_order(rank, index, what, seen);
-    seen |= bit(what.kind);
+    seen |= bit(what.kind) | (what.copy == 1 ? of_copy_1 : mask{0});
     check_pair(rank, index, what);
   }
 
@@ -97,6 +100,11 @@ class validator {
       refuse(rank, index,
              fmt::format("{} stands before its {}", text(what),
                          what.kind == op_kind::weight_backward ? 'I' : 'F'));
+    if (seen != 0 && ((seen & of_copy_1) != 0) != (what.copy == 1))
+      refuse(rank, index,
+             fmt::format("{} is of another copy of the stage than its {}",
+                         text(what),
+                         what.kind == op_kind::weight_backward ? 'I' : 'F'));
   }
 
   void check_pair(std::int32_t rank, std::size_t index, const op& what) const {
@@ -118,7 +126,8 @@ class validator {
 
   void check_complete() const {
     const auto training = is_training(lanes_);
-    const auto complete = [=](mask seen) {
+    const auto complete = [=](mask marks) {
+      const auto seen = static_cast<mask>(marks & ~of_copy_1);
       return training ? seen == full_backward || seen == split_backward
                       : seen == bit(op_kind::forward);
     };

@@ -16,6 +16,7 @@
 #include "troupe/engine/plan/compile.hpp"
 #include "troupe/engine/plan/lowered_csv.hpp"
 #include "troupe/engine/plan/op_text.hpp"
+#include "troupe/engine/plan/peak_bytes.hpp"
 #include "troupe/engine/plan/simulate.hpp"
 
 namespace troupe::cli {
@@ -26,6 +27,7 @@ struct simulate_options {
   schedule_options source;
   std::string path;
   std::string costs;
+  std::string sizes;
   bool atomic_pairs = false;
   bool json = false;
 };
@@ -47,27 +49,34 @@ std::vector<std::string> path_texts(const plan& of, const simulation& times) {
   return texts;
 }
 
-std::string to_json(const plan& of, const simulation& times) {
-  return nlohmann::ordered_json{{"makespan", times.makespan},
-                                {"period", times.period},
-                                {"idle", times.idle},
-                                {"in_flight", times.in_flight},
-                                {"critical_path", path_texts(of, times)},
-                                {"messages", of.messages.size()}}
-           .dump(2)
-         + '\n';
+/// `bytes`: most held, by rank; empty without sizes.
+std::string to_json(const plan& of, const simulation& times,
+                    const std::vector<double>& bytes) {
+  nlohmann::ordered_json json{{"makespan", times.makespan},
+                              {"period", times.period},
+                              {"idle", times.idle},
+                              {"in_flight", times.in_flight},
+                              {"critical_path", path_texts(of, times)},
+                              {"messages", of.messages.size()}};
+  if (!bytes.empty())
+    json["peak_bytes"] = bytes;
+  return json.dump(2) + '\n';
 }
 
-std::string to_table(const plan& of, const simulation& times) {
+std::string to_table(const plan& of, const simulation& times,
+                     const std::vector<double>& bytes) {
   auto text = fmt::format(
     "{}: {}\n"
     "makespan {:.6g}, period {:.6g}, idle {:.1f} % ({:.1f} % between a "
-    "rank's first and last op)\n\n{:>4} {:>8} {:>10}\n",
+    "rank's first and last op)\n\n{:>4} {:>8} {:>10}{}\n",
     printable(of.schedule_name), sizes_of(of), times.makespan, times.period,
-    100 * times.bubble, 100 * times.span_bubble, "rank", "idle", "in flight");
+    100 * times.bubble, 100 * times.span_bubble, "rank", "idle", "in flight",
+    bytes.empty() ? "" : "   peak MiB");
   for (std::size_t rank = 0; rank < times.idle.size(); ++rank)
-    text += fmt::format("{:>4} {:>6.1f} % {:>10}\n", rank,
-                        100 * times.idle[rank], times.in_flight[rank]);
+    text += fmt::format(
+      "{:>4} {:>6.1f} % {:>10}{}\n", rank, 100 * times.idle[rank],
+      times.in_flight[rank],
+      bytes.empty() ? "" : fmt::format(" {:>10.1f}", bytes[rank] / (1 << 20)));
   text += "\ncritical path:";
   for (const auto& op : path_texts(of, times))
     text += ' ' + op;
@@ -82,7 +91,17 @@ void run(const simulate_options& options) {
     spdlog::warn("--costs: {} has no effect, as {} has no such op or message",
                  fmt::join(unused, ", "), of.schedule_name);
   const auto times = simulate(of, costs);
-  write_output("", options.json ? to_json(of, times) : to_table(of, times));
+  std::vector<double> bytes;
+  if (!options.sizes.empty()) {
+    const auto sizes = load_sizes(options.sizes);
+    for (const auto& [stage, unused] : sizes.of_stage)
+      if (stage >= of.stages())
+        spdlog::warn("--sizes: those of stage {} have no effect; {} has {}",
+                     stage, of.schedule_name, of.stages());
+    bytes = peak_bytes(of, times, sizes);
+  }
+  write_output(
+    "", options.json ? to_json(of, times, bytes) : to_table(of, times, bytes));
 }
 
 }  // namespace
@@ -106,11 +125,18 @@ void add_simulate_command(CLI::App& app) {
                  "Also a file of such entries, a line each. Default: "
                  "f=1,b=2,i=1,w=1,message=0")
     ->type_name("ENTRIES|FILE");
+  command
+    ->add_option("--sizes", options->sizes,
+                 "bytes of a microbatch, for the most that each rank holds: "
+                 "kept (by a forward for its backward), activation, gradient "
+                 "(as large, if not given), parameters; kept.2=3e6 is for "
+                 "stage 2. Also a file of such entries")
+    ->type_name("ENTRIES|FILE");
   command->add_flag("--atomic-pairs", options->atomic_pairs,
                     "an overlapped pair is one op");
   command->add_flag("--json", options->json,
                     "makespan, period, idle, in_flight, critical_path, "
-                    "messages");
+                    "messages; with --sizes peak_bytes");
   command->footer(list_schedules() +
                   "\nExample:\n  troupe simulate --schedule interleaved_1f1b "
                   "--ranks 4 --stages-per-rank 2 --microbatches 8 --costs "

@@ -15,8 +15,13 @@ namespace troupe {
 
 namespace {
 
-// What a lane has done so far with the message of an edge.
-enum : std::uint8_t { sent = 1, received = 2 };
+// What a lane has done so far with the message of an edge, of each copy.
+enum : std::uint8_t { sent = 1, received = 4 };
+
+// Of a copy: 0 or 1.
+constexpr std::uint8_t mark(int what, const plan_op& op) {
+  return static_cast<std::uint8_t>(what << op.copy);
+}
 
 struct stage_state {
   bool whole = false;
@@ -130,21 +135,21 @@ class lane_checker {
   void check_send(const plan_op& what) {
     const auto backward = is_gradient(what.stream);
     auto& seen = moved(backward, check_route(what), what);
-    if ((seen & sent) != 0)
+    if ((seen & mark(sent, what)) != 0)
       refuse(what, "stands twice; remove one");
-    if (made(backward, what) == 0)
+    if ((made(backward, what) & mark(1, what)) == 0)
       refuse(what, "stands before the op whose result it sends");
-    seen |= sent;
+    seen |= mark(sent, what);
   }
 
   void check_receive(const plan_op& what) {
     const auto backward = is_gradient(what.stream);
     auto& seen = moved(backward, check_route(what), what);
-    if ((seen & received) != 0)
+    if ((seen & mark(received, what)) != 0)
       refuse(what, "stands twice; remove one");
-    if (made(backward, what) != 0)
+    if ((made(backward, what) & mark(1, what)) != 0)
       refuse(what, "stands after the op that needs it");
-    seen |= received;
+    seen |= mark(received, what);
   }
 
   void check_compute(const plan_op& what) {
@@ -157,12 +162,12 @@ class lane_checker {
     const auto backward = what.kind != plan_op_kind::forward;
     for (const auto& [from, edge] : plan_.graph.inputs(what.stage, backward))
       if (crosses(plan_.placement, what.stage, from, what.copy)
-          && (moved(backward, edge, what) & received) == 0)
+          && (moved(backward, edge, what) & mark(received, what)) == 0)
         refuse(what, fmt::format(
                        "needs {}, which does not stand before it",
                        to_text(plan_, transfer_of(what, plan_op_kind::receive,
                                                   backward, from))));
-    made(backward, what) = 1;
+    made(backward, what) |= mark(1, what);
   }
 
   void check_shard(const plan_op& what) {
@@ -178,8 +183,12 @@ class lane_checker {
   void check_closing(const plan_op& what) {
     auto& own = state(what);
     const auto bit = 1U << static_cast<unsigned>(what.kind);
+    if (!plan_.training)
+      refuse(what, "stands where nothing is trained: no op is a backward");
     if ((own.closed & bit) != 0)
       refuse(what, "stands twice; remove one");
+    if (own.closed > bit)
+      refuse(what, "stands after its stage's norm or update");
     if (own.backwards_left != 0)
       refuse(what, fmt::format("stands before {} backwards of its stage",
                                own.backwards_left));
@@ -192,7 +201,7 @@ class lane_checker {
     const auto backward = what.kind != plan_op_kind::forward;
     for (const auto& [to, edge] : plan_.graph.outputs(what.stage, backward)) {
       if (!crosses(plan_.placement, what.stage, to, what.copy)
-          || (moved(backward, edge, what) & sent) != 0)
+          || (moved(backward, edge, what) & mark(sent, what)) != 0)
         continue;
       rank_ = plan_.placement.rank_of(what.stage, what.copy);
       index_ = plan_.lane(rank_).size();
@@ -202,7 +211,7 @@ class lane_checker {
 
   void check_used(const plan_op& what) {
     if (what.kind == plan_op_kind::receive
-        && made(is_gradient(what.stream), what) == 0)
+        && (made(is_gradient(what.stream), what) & mark(1, what)) == 0)
       refuse(what, "brings what no op of its rank takes; remove it");
   }
 

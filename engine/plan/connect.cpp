@@ -52,6 +52,8 @@ class connector {
     last_backward_ = table(stages);
     reduce_ = table(stages);
     norm_ = table(stages);
+    shard_ = table(stages);
+    last_use_ = table(stages);
     for (std::uint32_t i = 0; i < plan_.ops.size(); ++i)
       index_op(i, plan_.ops[i]);
   }
@@ -185,12 +187,20 @@ class connector {
   }
 
   void depend_on(std::uint32_t op) {
-    if (op != absent)
-      plan_.dependencies.push_back(op);
+    constexpr std::size_t most = std::size_t{1} << 27;  // half a GiB
+    if (op == absent)
+      return;
+    if (plan_.dependencies.size() == most)
+      fail(error_code::invalid_schedule,
+           "{}: the ops have more than {} dependencies; use fewer edges or "
+           "microbatches",
+           plan_.schedule_name, most);
+    plan_.dependencies.push_back(op);
   }
 
   void list_dependencies() {
-    for (auto& of : plan_.ops) {
+    for (std::uint32_t i = 0; i < plan_.ops.size(); ++i) {
+      auto& of = plan_.ops[i];
       of.first_dependency =
         static_cast<std::uint32_t>(plan_.dependencies.size());
       if (is_compute(of.kind))
@@ -200,12 +210,23 @@ class connector {
       of.dependency_count =
         static_cast<std::uint32_t>(plan_.dependencies.size())
         - of.first_dependency;
+      note_parameters(i, of);
     }
     if (plan_.global_norm)
       share_norms();
   }
 
+  // Ops are visited in lane order: what a stage's parameters are at this point.
+  void note_parameters(std::uint32_t i, const plan_op& of) {
+    if (is_compute(of.kind))
+      last_use_[stage_copy(of)] = i;
+    else if (of.kind == plan_op_kind::gather
+             || of.kind == plan_op_kind::release)
+      shard_[stage_copy(of)] = i;
+  }
+
   void compute_depends(const plan_op& of) {
+    depend_on(shard_[stage_copy(of)]);  // the gather, if it is sharded
     if (of.kind == plan_op_kind::weight_backward)
       return depend_on(producer(true, of));
     const auto backward = of.kind != plan_op_kind::forward;
@@ -234,6 +255,10 @@ class connector {
         return depend_on(plan_.messages[message].producer);
       case plan_op_kind::receive:
         return depend_on(plan_.messages[message].send);
+      case plan_op_kind::gather:
+        return depend_on(shard_[stage_copy(of)]);
+      case plan_op_kind::release:
+        return depend_on(last_use_[stage_copy(of)]);
       case plan_op_kind::reduce:
         return depend_on(last_backward_[stage_copy(of)]);
       case plan_op_kind::gradient_norm:
@@ -266,6 +291,8 @@ class connector {
   op_table last_backward_;
   op_table reduce_;
   op_table norm_;
+  op_table shard_;     // so far in the lane: the last gather or release
+  op_table last_use_;  // ... and compute op
   std::vector<std::int32_t> channel_of_[2];  // by route
 };
 

@@ -6,6 +6,7 @@
 #include <map>
 #include <set>
 
+#include "troupe/base/printable.hpp"
 #include "troupe/engine/plan/draw.hpp"
 #include "troupe/engine/plan/op_text.hpp"
 #include "troupe/engine/plan/op_traits.hpp"
@@ -38,9 +39,11 @@ box_style style_of(plan_op_kind kind, std::size_t chunk) {
     std::string(colour.ink)};
 }
 
+/// Names come from files and other programs; XML takes neither control
+/// characters nor bytes that are no UTF-8.
 std::string escape(std::string_view text) {
   std::string result;
-  for (const auto c : text)
+  for (const auto c : printable(text, text.size()))
     switch (c) {
       case '<':
         result += "&lt;";

@@ -94,13 +94,13 @@ stage_graph read_graph(line_reader& lines, std::int32_t stages) {
   if (!lines.next_is("edges"))
     return stage_graph::chain(stages);
   std::vector<stage_edge> edges;
-  for (auto word : split_words(lines.expect("edges"))) {
-    const auto text = word;
-    const auto to = take_peer(word, '>');
-    const auto from = parse_number<std::int32_t>(word);
-    if (to == none || !from)
-      lines.refuse(fmt::format("'{}' is no edge such as 0>2", printable(text)));
-    edges.push_back({*from, to});
+  for (const auto word : split_words(lines.expect("edges"))) {
+    const auto at = std::min(word.find('>'), word.size() - 1);
+    const auto from = parse_number<std::int32_t>(word.substr(0, at));
+    const auto to = parse_number<std::int32_t>(word.substr(at + 1));
+    if (!from || !to)
+      lines.refuse(fmt::format("'{}' is no edge such as 0>2", printable(word)));
+    edges.push_back({*from, *to});
   }
   try {
     return {stages, std::move(edges)};
@@ -121,6 +121,16 @@ void read_lane(line_reader& lines, plan& into) {
     }
 }
 
+// Of the rank's compute op of an index: its index among all; past the last one
+// that of the lane's end.
+std::size_t lane_index(const plan& of, std::int32_t rank, std::size_t compute) {
+  const auto lane = of.lane(rank);
+  for (std::size_t i = 0; i < lane.size(); ++i)
+    if (is_compute(lane[i].kind) && compute-- == 0)
+      return i;
+  return lane.size();
+}
+
 void check(plan& of, std::string_view source) {
   auto least = slot_count(of);
   if (of.ops.size() >= least)
@@ -133,7 +143,9 @@ void check(plan& of, std::string_view source) {
   const op_locator locate = [&](std::int32_t rank, std::size_t index) {
     return fmt::format("{}, rank {}, op {}", source, rank, index);
   };
-  validate(part, locate);
+  validate(part, [&](std::int32_t rank, std::size_t index) {
+    return locate(rank, lane_index(of, rank, index));
+  });
   of.training = is_training(part);
   check_lanes(of, locate);
 }
@@ -155,8 +167,9 @@ void read_credits(line_reader& lines, plan& of) {
 std::string to_text(const plan& of) {
   auto text =
     fmt::format("{}\nname {}\nmicrobatches {}\nslices {}\nglobal_norm {}\n{}",
-                heading, of.schedule_name, of.microbatches, of.slices,
-                of.global_norm ? 1 : 0, write_placement(of.placement))
+                heading, printable(of.schedule_name), of.microbatches,
+                of.slices, of.global_norm ? 1 : 0,
+                write_placement(of.placement))
     + (of.graph.is_chain() ? "" : "edges " + to_text(of.graph) + '\n');
   for (std::int32_t rank = 0; rank < of.ranks(); ++rank) {
     text += fmt::format("rank {}:", rank);

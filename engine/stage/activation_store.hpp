@@ -19,7 +19,8 @@ struct saved_forward {
   tensor_lists inputs{};
   /// Where backward starts, by use of an output; invalid without a gradient.
   std::vector<edges> roots{};
-  /// And at each optimised loss: with a 0-d tensor of its options.
+  /// The optimised losses, where backward starts too, and a 0-d tensor with the
+  /// options of each.
   edges losses{};
   tensor_list losses_like{};
   /// With recompute: for the second forward. Shared handles.

@@ -65,8 +65,10 @@ std::vector<std::int32_t> path(const model& layers,
   const auto label = [&](std::int32_t i) {
     return label_of(layers, static_cast<std::size_t>(i));
   };
+  if (later == reader)
+    fail(error_code::invalid_argument, "{} reads itself", label(reader));
   const auto back = path(layers, numbers, later, reader);
-  if (back.empty() && later != reader)
+  if (back.empty())
     fail(error_code::invalid_argument,
          "{} reads {}, which runs after it; list layers in the order in which "
          "they run",
@@ -74,8 +76,6 @@ std::vector<std::int32_t> path(const model& layers,
   std::vector<std::string> cycle{label(reader)};
   for (const auto each : back)
     cycle.push_back(label(each));
-  if (later == reader)
-    cycle.push_back(label(later));
   fail(error_code::invalid_argument,
        "the layers read each other in a cycle: {}; each may only read earlier "
        "ones",
@@ -163,12 +163,17 @@ reads_by_layer reads_of(const model& layers) {
   return all;
 }
 
-std::vector<tensor_list> stage_crossing::by_use(const tensor_list& message,
-                                                const model& layers) const {
+tensor_lists stage_crossing::by_use(
+  const tensor_list& message, const std::vector<std::string>& labels) const {
   const bool has_whole =
     !tensors.empty() && tensors.back().index == layer_read::all;
   const auto singles = tensors.size() - (has_whole ? 1 : 0);
-  std::vector<tensor_list> all;
+  if (message.size() < singles || (!has_whole && message.size() > singles))
+    fail(error_code::mismatch,
+         "stage {} gave {} tensors where {} are read; do all processes have "
+         "the same model?",
+         stage, message.size(), singles);
+  tensor_lists all;
   for (const auto& each : uses) {
     if (each.index == layer_read::all) {
       all.emplace_back(message.begin() + static_cast<std::ptrdiff_t>(singles),
@@ -179,11 +184,11 @@ std::vector<tensor_list> stage_crossing::by_use(const tensor_list& message,
                       ? each.tensor
                       : singles + static_cast<std::size_t>(each.index);
     if (at >= message.size())
-      fail(
-        error_code::invalid_argument, "{} reads output {} of {}, which gave {}",
-        label_of(layers, static_cast<std::size_t>(each.reader)), each.index,
-        label_of(layers, static_cast<std::size_t>(tensors[each.tensor].layer)),
-        message.size() - singles);
+      fail(error_code::invalid_argument,
+           "{} reads output {} of {}, which gave {}",
+           labels[static_cast<std::size_t>(each.reader)], each.index,
+           labels[static_cast<std::size_t>(tensors[each.tensor].layer)],
+           message.size() - singles);
     all.push_back({message[at]});
   }
   return all;
@@ -192,7 +197,7 @@ std::vector<tensor_list> stage_crossing::by_use(const tensor_list& message,
 stage_interface interface_of(const model& layers, const stage_split& split,
                              std::int32_t stage) {
   const auto reads = reads_of(layers);
-  const auto own = split[static_cast<std::size_t>(stage)];
+  const auto own = split.at(static_cast<std::size_t>(stage));
   stage_interface made;
   for (std::int32_t s = 0; s < std::ssize(split); ++s) {
     if (s == stage)

@@ -35,8 +35,7 @@ struct stage_crossing {
   struct use {
     std::int32_t reader = 0;  // layer
     std::size_t tensor = 0;   // in `tensors`
-    /// Where that is all outputs of a layer: which of them.
-    std::int32_t index = 0;
+    std::int32_t index = 0;   // of the layer's outputs
   };
   std::int32_t stage = 0;  // the other
   /// Single tensors ascending, then perhaps all outputs of one layer.
@@ -44,10 +43,12 @@ struct stage_crossing {
   /// By ascending reader, then perhaps all outputs as a whole.
   std::vector<use> uses;
 
-  /// The tensors of each use from those of the message. Throws
-  /// `invalid_argument` naming the reader for an output that is not there.
-  std::vector<tensor_list> by_use(const tensor_list& message,
-                                  const model& layers) const;
+  /// The tensors of each use from those of the message; `labels` are those of
+  /// the model's layers. Throws `mismatch` for a message of too few or too many
+  /// tensors, `invalid_argument` naming the reader for an output that is not
+  /// there.
+  tensor_lists by_use(const tensor_list& message,
+                      const std::vector<std::string>& labels) const;
 };
 
 /// What a stage takes from others and gives to others; by ascending stage.

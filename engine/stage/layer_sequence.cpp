@@ -58,6 +58,13 @@ void require_legal(const model& layers) {
            "{} has the name of another layer; its parameters would be taken "
            "for the other's; give each layer a name of its own",
            label_of(layers, i));
+  if (layers.empty())
+    throw error(error_code::invalid_argument, "the model has no layer");
+  for (std::size_t i = 0; i + 1 < layers.size(); ++i)
+    if (layers[i].loss && layers[i].name.empty())
+      fail(error_code::invalid_argument,
+           "{} has a loss and no name to report it under; name the layer",
+           label_of(layers, i));
   reads_of(layers);
 }
 
@@ -81,6 +88,10 @@ stage_split cut_out(const model& layers, layer_range range) {
        {layer_range{0, range.first}, range, layer_range{range.last, size}})
     if (each.last > each.first)
       split.push_back(each);
+  if (range.last <= range.first || range.last > size)
+    fail(error_code::invalid_argument,
+         "layers {} to {} of a model of {} are no stage", range.first,
+         range.last - 1, size);
   return split;
 }
 
@@ -112,7 +123,9 @@ layer_sequence::layer_sequence(const model& layers, layer_range range)
 
 layer_sequence::layer_sequence(const model& layers, const stage_split& split,
                                std::int32_t stage)
-  : layers_(layers), interface_(interface_of(layers, split, stage)) {
+  : interface_(interface_of(layers, split, stage)) {
+  for (std::size_t i = 0; i < layers.size(); ++i)
+    labels_.push_back(label_of(layers, i));
   const auto own = split.at(static_cast<std::size_t>(stage));
   first_ = own.first;
   has_last_ = own.last == std::ssize(layers);
@@ -121,16 +134,17 @@ layer_sequence::layer_sequence(const model& layers, const stage_split& split,
     auto& made = parts_.emplace_back();
     made.name = layers.at(at).name;
     made.module = make_layer(layers, at);
-    made.label = label_of(layers, at);
+    made.label = labels_[at];
     made.loss = layers[at].loss;
     register_module(std::to_string(i), made.module);
   }
-  find_sources(split, own);
+  find_sources(layers, split, own);
 }
 
-void layer_sequence::find_sources(const stage_split& split, layer_range own) {
-  const auto reads = reads_of(layers_);
-  std::vector<int> users(layers_.size(), 0);
+void layer_sequence::find_sources(const model& layers, const stage_split& split,
+                                  layer_range own) {
+  const auto reads = reads_of(layers);
+  std::vector<int> users(layers.size(), 0);
   for (const auto& each : reads)
     for (const auto& read : each)
       if (read.layer != layer_read::model_inputs)
@@ -139,7 +153,7 @@ void layer_sequence::find_sources(const stage_split& split, layer_range own) {
   for (std::size_t p = 0; p < parts_.size(); ++p) {
     const auto layer = p + static_cast<std::size_t>(first_);
     parts_[p].last_reader = p;
-    parts_[p].shared = users[layer] + (layers_[layer].loss ? 1 : 0) > 1;
+    parts_[p].shared = users[layer] + (layers[layer].loss ? 1 : 0) > 1;
     for (const auto& read : reads[layer]) {
       const auto found = source_of(read, split, own, next_use);
       parts_[p].sources.push_back(found);
@@ -231,8 +245,10 @@ layer_sequence::result layer_sequence::run(const tensor_lists& given,
     const auto* loss =
       last_loss && is_last && !part.loss ? last_loss : &part.loss;
     if (last_loss && *loss)
-      done.losses.push_back(
-        losses_of(*loss, part.shared ? own_use(outputs[p]) : outputs[p], data));
+      add_losses(
+        part, is_last,
+        losses_of(*loss, part.shared ? own_use(outputs[p]) : outputs[p], data),
+        done);
     for (std::size_t before = 0; before <= p; ++before)
       if (parts_[before].last_reader == p)
         outputs[before].clear();
@@ -241,6 +257,16 @@ layer_sequence::result layer_sequence::run(const tensor_lists& given,
     done.sent.push_back(message_of(to, outputs));
   done.outputs = std::move(outputs.back());
   return done;
+}
+
+/// Those of the model's last layer first, under their own names.
+void layer_sequence::add_losses(const part& of, bool is_last,
+                                std::vector<loss_term> terms, result& to) {
+  if (!is_last)
+    for (auto& term : terms)
+      term.name = join(of.name, term.name);
+  to.losses.insert(is_last ? to.losses.begin() : to.losses.end(),
+                   std::move(terms));
 }
 
 tensor_list layer_sequence::forward(const tensor_list& inputs) {
@@ -275,6 +301,14 @@ tensor_list layer_sequence::run(const part& which, const tensor_list& inputs,
          which.label,
          outputs.empty() ? "an empty list" : "undefined tensors alone");
   return outputs;
+}
+
+bool layer_sequence::reads_model_inputs() const {
+  return std::ranges::any_of(parts_, [](const part& p) {
+    return std::ranges::any_of(p.sources, [](const source& each) {
+      return each.from == source::kind::model_inputs;
+    });
+  });
 }
 
 bool layer_sequence::reads_arguments() const {

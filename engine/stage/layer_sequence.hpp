@@ -25,13 +25,14 @@ class layer_sequence final : public stage_module {
   /// The tensors of each use of a crossing, from those that travel.
   tensor_lists by_use(const stage_crossing& crossing,
                       const tensor_list& message) const {
-    return crossing.by_use(message, layers_);
+    return crossing.by_use(message, labels_);
   }
 
   struct result {
     tensor_lists sent;    // by crossing of interface().outputs
     tensor_list outputs;  // of the last layer here
-    /// Of each layer that has losses, in the model's order.
+    /// Of each layer that has losses: the model's last layer first, then in the
+    /// model's order, their names behind the layer's ("tower.loss").
     std::vector<std::vector<loss_term>> losses;
   };
   /// `given`: the tensors of each use of each crossing of interface().inputs.
@@ -45,6 +46,9 @@ class layer_sequence final : public stage_module {
   tensor_list forward(const tensor_list& inputs,
                       const tensor_arguments& arguments) override;
   bool reads_arguments() const override;
+  bool reads_model_inputs() const;
+  /// Whether the model's last layer is here.
+  bool has_last() const { return has_last_; }
 
   /// Parameters in model order, under their unsplit names.
   parameter_list parameters_by_name() const;
@@ -70,7 +74,8 @@ class layer_sequence final : public stage_module {
     bool shared = false;
   };
 
-  void find_sources(const stage_split& split, layer_range own);
+  void find_sources(const model& layers, const stage_split& split,
+                    layer_range own);
   source source_of(const layer_read& read, const stage_split& split,
                    layer_range own, std::vector<std::size_t>& next_use) const;
   tensor_list inputs_of(const part& which, const tensor_lists& outputs,
@@ -78,10 +83,12 @@ class layer_sequence final : public stage_module {
                         const microbatch_data& data) const;
   tensor_list message_of(const stage_crossing& crossing,
                          const tensor_lists& outputs) const;
+  static void add_losses(const part& of, bool is_last,
+                         std::vector<loss_term> terms, result& to);
   static tensor_list run(const part& which, const tensor_list& inputs,
                          const tensor_arguments& arguments);
 
-  model layers_;
+  std::vector<std::string> labels_;  // of the model's layers
   stage_interface interface_;
   std::int32_t first_ = 0;  // layer
   bool has_last_ = false;   // the model's last layer

@@ -33,8 +33,9 @@ struct layer {
   /// The inputs of its `forward`, in that order. None: all outputs of the layer
   /// before, or all of the model's inputs for the first layer.
   std::vector<layer_output> reads{};
-  /// Losses of this layer's outputs. Null: none, or for the last layer those of
-  /// the trainer's options.
+  /// Losses of this layer's outputs, reported under the layer's name ("tower"
+  /// and "loss": "tower.loss"). Null: none, or for the last layer those of the
+  /// trainer's options, which keep their names.
   loss_function loss{};
 };
 
@@ -47,8 +48,9 @@ using model = std::vector<layer>;
 std::shared_ptr<stage_module> make_layer(const model& layers,
                                          std::size_t index);
 
-/// Throws `invalid_argument` if two layers have one name, or one reads what no
-/// earlier layer gives.
+/// Throws `invalid_argument` if there is no layer, if two have one name, if one
+/// reads what no earlier layer gives, or if one with a loss, but the last, has
+/// no name.
 void require_legal(const model& layers);
 
 /// Throws `invalid_argument` if two parameters have one name.

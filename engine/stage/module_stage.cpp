@@ -1,6 +1,7 @@
 #include "troupe/engine/stage/module_stage.hpp"
 
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/alias.h>
 #include <ATen/ops/full_like.h>
 #include <ATen/ops/stack.h>
 #include <ATen/ops/zeros_like.h>
@@ -37,6 +38,14 @@ at::Tensor make_leaf(const at::Tensor& input, bool with_gradient) {
   if (with_gradient && leaf.is_floating_point())
     leaf.requires_grad_(true);
   return leaf;
+}
+
+tensor_lists aliases_of(tensor_lists leaves) {
+  for (auto& use : leaves)
+    for (auto& each : use)
+      if (each.defined() && each.requires_grad())
+        each = at::alias(each);
+  return leaves;
 }
 
 const tensor_list& first_of(const tensor_lists& inputs,
@@ -111,7 +120,9 @@ module_stage::module_stage(std::shared_ptr<layer_sequence> module,
   for (std::size_t c = 0; c < outputs.size(); ++c)
     for (std::size_t u = 0; u < outputs[c].uses.size(); ++u)
       output_uses_.push_back({outputs[c].uses[u].reader, use++, c, u});
-  std::ranges::stable_sort(output_uses_, std::greater{}, &output_use::reader);
+  std::ranges::sort(output_uses_, std::greater{}, [](const output_use& each) {
+    return std::pair(each.reader, each.use);
+  });
 }
 
 void module_stage::begin_step(const step_settings& settings) {
@@ -172,7 +183,10 @@ module_stage::outcome module_stage::run(tensor_lists leaves,
   const autocast_scope casts(
     options_.autocast,
     options_.device ? options_.device->device().type() : c10::kCPU);
-  auto ran = module_->run(leaves, data, &options_.loss);
+  // Autocast shares one cast of a leaf among its uses, and would add up their
+  // gradients in the lower precision; in an unsplit model these are no leaves.
+  auto ran = module_->run(options_.autocast ? aliases_of(leaves) : leaves, data,
+                          &options_.loss);
   outcome done;
   const bool keeps_graph = at::GradMode::is_enabled();
   for (const auto& terms : ran.losses) {

@@ -85,7 +85,8 @@ class module_stage final : public stage {
     std::size_t crossing = 0;
     std::size_t first = 0;  // of the crossing's gradients
   };
-  /// By descending reader: the order in which an unsplit model adds gradients.
+  /// By descending reader and use: the order in which an unsplit model adds
+  /// gradients.
   std::vector<output_use> output_uses_;
   tensor_list parameters_;
   observer observer_;

@@ -52,7 +52,8 @@ stage_outputs run_on_host(layer_sequence& module, const tensor_list& inputs,
         each = to_host(each, *stream).tensor;
   };
   microbatch_data data;
-  data.inputs = brought(inputs);
+  if (module.reads_model_inputs())
+    data.inputs = brought(inputs);
   tensor_lists by_use;
   const auto& crossings = module.interface().inputs;
   for (std::size_t c = 0; c < crossings.size(); ++c)
@@ -60,7 +61,9 @@ stage_outputs run_on_host(layer_sequence& module, const tensor_list& inputs,
       by_use.push_back(std::move(tensors));
   const auto scope = stream ? stream->enter() : nullptr;
   auto done = module.run(by_use, data);
-  stage_outputs made{std::move(done.sent), std::move(done.outputs)};
+  stage_outputs made{std::move(done.sent), {}};
+  if (module.has_last())
+    made.outputs = std::move(done.outputs);
   returned(made.outputs);
   for (auto& each : made.sent)
     returned(each);

@@ -30,7 +30,7 @@ tensor_list outputs_on_host(layer_sequence& module, const tensor_list& inputs,
 /// The same for a stage: `given` by the stages that it reads, ascending.
 struct stage_outputs {
   tensor_lists sent;    // to the stages that read it, ascending
-  tensor_list outputs;  // of its last layer
+  tensor_list outputs;  // of the model's last layer, if that is here
 };
 stage_outputs run_on_host(layer_sequence& module, const tensor_list& inputs,
                           const tensor_lists& given, rank_device* device);

@@ -131,32 +131,51 @@ tensor_list detached(const tensor_list& values) {
   return copies;
 }
 
+/// What a layer reads of the model's inputs and of earlier layers' outputs.
+tensor_list inputs_of(const model& layers, std::size_t layer,
+                      const std::vector<layer_read>& reads,
+                      const tensor_list& inputs, const tensor_lists& outputs) {
+  tensor_list read;
+  for (const auto& [giver, index] : reads) {
+    const auto& values = giver == layer_read::model_inputs
+                           ? inputs
+                           : outputs[static_cast<std::size_t>(giver)];
+    if (index == layer_read::all)
+      read.insert(read.end(), values.begin(), values.end());
+    else if (index < std::ssize(values))
+      read.push_back(values[static_cast<std::size_t>(index)]);
+    else
+      fail(error_code::invalid_argument, "{} reads tensor {} of {}",
+           label_of(layers, layer), index, values.size());
+  }
+  return read;
+}
+
 }  // namespace
 
 std::vector<double> measured_costs(const model& layers,
                                    const tensor_list& inputs, int repeats) {
   std::vector<double> costs;
-  std::vector<tensor_list> outputs;  // by layer
+  tensor_lists outputs;  // by layer, until the last reader has read them
   const auto reads = reads_of(layers);
+  std::vector<std::size_t> last_reader(layers.size(), 0);
+  for (std::size_t n = 0; n < layers.size(); ++n)
+    for (const auto& read : reads[n])
+      if (read.layer != layer_read::model_inputs)
+        last_reader[static_cast<std::size_t>(read.layer)] = n;
   for (std::size_t n = 0; n < layers.size(); ++n) {
     const auto module = make_layer(layers, n);
-    tensor_list read;
-    for (const auto& [layer, index] : reads[n]) {
-      const auto& values = layer == layer_read::model_inputs
-                             ? inputs
-                             : outputs[static_cast<std::size_t>(layer)];
-      if (index == layer_read::all)
-        read.insert(read.end(), values.begin(), values.end());
-      else
-        read.push_back(values.at(static_cast<std::size_t>(index)));
-    }
-    const auto given = detached(read);
+    const auto given =
+      detached(inputs_of(layers, n, reads[n], inputs, outputs));
     std::vector<double> times;
     for (int i = 0; i < repeats; ++i)
       times.push_back(seconds_of(*module, given));
     std::ranges::nth_element(times, times.begin() + repeats / 2);
     costs.push_back(times[static_cast<std::size_t>(repeats / 2)]);
-    outputs.push_back(module->forward(given));
+    outputs.push_back(detached(module->forward(given)));
+    for (std::size_t before = 0; before <= n; ++before)
+      if (last_reader[before] <= n)
+        outputs[before].clear();
   }
   return costs;
 }

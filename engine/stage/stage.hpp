@@ -21,7 +21,7 @@ struct step_settings {
   troupe::phase phase = troupe::phase::training;
   double learning_rate = 0;
   double loss_scale = 1;
-  /// The gradient at the last stage: loss_scale / (microbatches x slices).
+  /// The gradient of each loss: loss_scale / (microbatches x slices).
   double loss_gradient = 1;
   /// Copies of the pipeline, whose gradients are averaged.
   std::int32_t data_ranks = 1;

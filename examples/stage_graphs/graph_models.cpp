@@ -126,7 +126,7 @@ graph_model two_towers() {
     "two_towers", {}, distance_to(1, "loss"), random_tensors(2, 2)};
   made.layers = {dense("left.0", 16, 16, 1, {model_input(0)}),
                  dense("left.1", 16, 16, 2)};
-  made.layers.back().loss = distance_to(0, "left_loss");
+  made.layers.back().loss = distance_to(0, "loss");
   made.layers.push_back(dense("right.0", 16, 16, 3, {model_input(1)}));
   made.layers.push_back(dense("right.1", 16, 16, 4));
   made.layers.push_back(dense("join", 32, 16, 5, {{"left.1"}, {"right.1"}}));

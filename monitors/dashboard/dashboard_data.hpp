@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "troupe/actors/run_health.hpp"
+#include "troupe/actors/step/run_health.hpp"
 #include "troupe/engine/plan/plan.hpp"
 #include "troupe/monitors/dashboard/curve.hpp"
 #include "troupe/monitors/dashboard/heat_map.hpp"

@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
-#include "troupe/actors/run_health.hpp"
+#include "troupe/actors/step/run_health.hpp"
 #include "troupe/engine/events/event.hpp"
 #include "troupe/engine/plan/plan.hpp"
 #include "troupe/monitors/dashboard/curve.hpp"

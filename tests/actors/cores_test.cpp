@@ -9,10 +9,10 @@
 #include <thread>
 
 #include "small_model.hpp"
-#include "troupe/actors/coordinator_core.hpp"
-#include "troupe/actors/loader_core.hpp"
-#include "troupe/actors/progress_board.hpp"
-#include "troupe/actors/reducer_core.hpp"
+#include "troupe/actors/rank/progress_board.hpp"
+#include "troupe/actors/step/coordinator_core.hpp"
+#include "troupe/actors/step/loader_core.hpp"
+#include "troupe/actors/step/reducer_core.hpp"
 #include "troupe/base/error.hpp"
 #include "troupe/engine/plan/compile.hpp"
 

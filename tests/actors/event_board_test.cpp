@@ -1,4 +1,4 @@
-#include "troupe/actors/event_board.hpp"
+#include "troupe/actors/monitoring/event_board.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 

@@ -3,11 +3,13 @@
 
 #include <ATen/ops/mse_loss.h>
 #include <ATen/ops/ones.h>
+#include <ATen/ops/tanh.h>
 #include <catch2/catch_test_macros.hpp>
 
 #include <map>
 
 #include "../engine/transport/joined_meshes.hpp"
+#include "../says.hpp"
 #include "small_model.hpp"
 #include "troupe/base/error.hpp"
 #include "troupe/engine/plan/plan_text.hpp"
@@ -83,6 +85,7 @@ TEST_CASE("graphs of stages train the plain loop's bits") {
                           .stages_per_rank = 2,
                           .microbatches = 2 * ranks});
     check_case(what, {.ranks = 4, .recompute = true, .clip = 0.5});
+    check_case(what, {.ranks = 4, .autocast = at::kBFloat16});
     check_case(what, {.ranks = 2, .data_parallel = 2, .use_sgd = true});
     check_case(what, {.schedule = "interleaved_1f1b",
                       .stages_per_rank = 2,
@@ -159,6 +162,96 @@ TEST_CASE("a skip across stages moves its bytes once") {
   CHECK(bytes == expected);
 }
 
+namespace {
+
+/// A product of all inputs and a parameter.
+struct product_layer final : stage_module {
+  explicit product_layer(std::int64_t width) {
+    weight = register_parameter("weight", at::ones({width}) * 0.7);
+  }
+  tensor_list forward(const tensor_list& inputs) override {
+    auto product = at::tanh(inputs[0]) * weight;
+    for (std::size_t i = 1; i < inputs.size(); ++i)
+      product = product + at::tanh(inputs[i] * product);
+    return {product};
+  }
+  at::Tensor weight;
+};
+
+layer product(std::string name, std::vector<layer_output> reads,
+              std::int64_t width = 4) {
+  return {std::move(name),
+          [width] { return std::make_shared<product_layer>(width); },
+          std::move(reads)};
+}
+
+graph_model product_model(model layers) {
+  graph_model made;
+  made.name = "products";
+  made.layers = std::move(layers);
+  made.loss = [](const tensor_list& outputs, const microbatch_data& data) {
+    return std::vector<loss_term>{
+      {"loss",
+       at::mse_loss(outputs[0], data.targets[0].expand_as(outputs[0]))}};
+  };
+  made.data = make_source([](std::int64_t index) {
+    microbatch_data data;
+    data.inputs = {at::ones({2, 4}) * (0.1 + 0.3 * static_cast<double>(index))};
+    data.targets = {at::ones({1})};
+    return data;
+  });
+  return made;
+}
+
+}  // namespace
+
+TEST_CASE("a layer may read a tensor several times") {
+  const auto what = product_model(
+    {product("x", {}), product("a", {{"x"}, {"x"}, {"x"}}),
+     product("b", {{"a"}, {"x"}, {"x"}}), product("c", {{"x"}, {"b"}, {"x"}})});
+  for (const std::int32_t ranks : {1, 2, 3, 4})
+    check_case(what, {.ranks = ranks});
+}
+
+TEST_CASE("large tensors may follow small ones of another stage") {
+  const auto width = std::int64_t{5} << 20;  // 20 MiB
+  auto what = product_model(
+    {product("small", {}, 1), product("large", {{"small"}}, 1),
+     product("both", {{"small"}, {"large"}}, 1), product("out", {}, 1)});
+  what.layers[1].make = [width] {
+    return std::make_shared<product_layer>(width);
+  };
+  what.data = make_source([](std::int64_t) {
+    microbatch_data data;
+    data.inputs = {at::ones({1})};
+    data.targets = {at::ones({1})};
+    return data;
+  });
+  joined_meshes meshes(2);
+  const auto errors = in_all(meshes, [&](const auto& job) {
+    auto options = options_of(what, {.ranks = 4, .microbatches = 1});
+    options.split = split_by_hand(4, {1, 1, 1, 1});
+    options.job = job;
+    trainer run(what.layers, options);
+    run.step(what.data);
+  });
+  CHECK(errors == std::vector<std::string>(2));
+}
+
+TEST_CASE("the last layer's loss is reported first, others by their layer") {
+  const auto what = two_towers();
+  trainer run(what.layers, options_of(what, {.ranks = 3}));
+  const auto losses = run.step(what.data).summary.losses;
+  REQUIRE(losses.size() == 2);
+  CHECK(losses[0].name == "loss");
+  CHECK(losses[1].name == "left.1.loss");
+  auto unnamed = what.layers;
+  unnamed[1].name.clear();
+  CHECK_THROWS_MATCHES(
+    require_legal(unnamed), error,
+    says("layer 1 has a loss and no name to report it under"));
+}
+
 TEST_CASE("an output that no loss reads gives no gradient, not zeros") {
   struct two_heads final : stage_module {
     two_heads() {
@@ -194,6 +287,16 @@ TEST_CASE("an output that no loss reads gives no gradient, not zeros") {
   run.step(what.data);
   for (const auto& [name, value] : run.parameters())
     CHECK(value.grad().defined() == (name == "heads.used"));
+  joined_meshes meshes(2);
+  const auto errors = in_all(meshes, [&](const auto& job) {
+    auto options = options_of(what, {.ranks = 2});
+    options.job = job;
+    trainer linked(what.layers, options);
+    linked.step(what.data);
+    for (const auto& [name, value] : linked.parameters())
+      expect(value.grad().defined() == (name == "heads.used"), "a gradient");
+  });
+  CHECK(errors == std::vector<std::string>(2));
 }
 
 TEST_CASE("a plan of a graph model can be written, read and run") {

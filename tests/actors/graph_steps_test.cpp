@@ -1,4 +1,4 @@
-#include "troupe/actors/graph_steps.hpp"
+#include "troupe/actors/recording/graph_steps.hpp"
 
 #include <ATen/core/grad_mode.h>
 #include <catch2/catch_test_macros.hpp>

@@ -8,7 +8,7 @@
 #include "../engine/transport/joined_meshes.hpp"
 #include "captured_log.hpp"
 #include "small_model.hpp"
-#include "troupe/actors/wire_messages.hpp"
+#include "troupe/actors/job/wire_messages.hpp"
 #include "troupe/base/error.hpp"
 
 using namespace troupe;

@@ -1,4 +1,4 @@
-#include "troupe/actors/rank_runner.hpp"
+#include "troupe/actors/rank/rank_runner.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_exception.hpp>
@@ -7,8 +7,8 @@
 #include <deque>
 
 #include "pipeline/faked_stage.hpp"
-#include "troupe/actors/recording.hpp"
-#include "troupe/actors/stage_runner.hpp"
+#include "troupe/actors/rank/stage_runner.hpp"
+#include "troupe/actors/recording/recording.hpp"
 #include "troupe/base/error.hpp"
 #include "troupe/engine/plan/part.hpp"
 

@@ -1,4 +1,4 @@
-#include "troupe/actors/run_health.hpp"
+#include "troupe/actors/step/run_health.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 

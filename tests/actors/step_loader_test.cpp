@@ -1,4 +1,4 @@
-#include "troupe/actors/step_loader.hpp"
+#include "troupe/actors/step/step_loader.hpp"
 
 #include <ATen/ops/full.h>
 #include <catch2/catch_test_macros.hpp>

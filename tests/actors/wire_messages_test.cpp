@@ -1,4 +1,4 @@
-#include "troupe/actors/wire_messages.hpp"
+#include "troupe/actors/job/wire_messages.hpp"
 
 #include <ATen/ops/arange.h>
 #include <ATen/ops/equal.h>

@@ -12,7 +12,7 @@ using namespace troupe::testing;
 
 namespace {
 
-struct bench : tiny_training {
+struct launched_training : tiny_training {
   std::string training(const std::string& flags) const {
     return " train --text " + text + tiny + "--endpoint none " + flags;
   }
@@ -25,7 +25,7 @@ struct bench : tiny_training {
 }  // namespace
 
 TEST_CASE("launched processes save the bits of the plain loop") {
-  const bench at;
+  const launched_training at;
   const auto plain = at.folder / "plain", job = at.folder / "job";
   const std::string shape = "--ranks 2 --data-parallel 2 --save-parameters ";
   CHECK(run_program(program + at.training("--plain " + shape + plain)).exit_code
@@ -43,7 +43,7 @@ TEST_CASE("launched processes save the bits of the plain loop") {
 }
 
 TEST_CASE("parameters of many bytes are saved though the others are done") {
-  const bench at;
+  const launched_training at;
   const auto job = at.folder / "job";
   const auto run =
     at.launch(2, "--vocabulary 200000 --ranks 2 --save-parameters " + job);
@@ -53,7 +53,7 @@ TEST_CASE("parameters of many bytes are saved though the others are done") {
 }
 
 TEST_CASE("what can't be saved fails all processes, and the launcher") {
-  const bench at;
+  const launched_training at;
   const auto run = at.launch(2, "--ranks 2 --save-parameters /dev/full");
   INFO(run.output);
   CHECK(run.exit_code == 1);
@@ -61,7 +61,7 @@ TEST_CASE("what can't be saved fails all processes, and the launcher") {
 }
 
 TEST_CASE("processes that are started otherwise are told how they differ") {
-  bench at;
+  launched_training at;
   const auto other = write_text(at.folder, "at the end, ", "other");
   const auto both = [&](const std::string& first, const std::string& second) {
     const std::string each = " train" + tiny
@@ -96,7 +96,7 @@ TEST_CASE("processes that are started otherwise are told how they differ") {
 }
 
 TEST_CASE("a job's secret has to be long, and nobody else's to read") {
-  const bench at;
+  const launched_training at;
   const auto secret = at.folder.write("secret", "short");
   const auto flags = "--ranks 2 --job-token-file " + secret;
   ::chmod(secret.c_str(), 0644);
@@ -117,7 +117,7 @@ TEST_CASE("launch says what it can't run") {
 }
 
 TEST_CASE("what all processes would print is printed once") {
-  const bench at;
+  const launched_training at;
   for (const std::string flag : {"--dry-run", "--print-config"}) {
     const auto run = at.launch(2, "--ranks 2 --momentum 0.5 " + flag);
     CHECK(run.exit_code == 0);
@@ -126,7 +126,7 @@ TEST_CASE("what all processes would print is printed once") {
 }
 
 TEST_CASE("processes say whom they wait for, and end when one has died") {
-  const bench at;
+  const launched_training at;
   // Process 1 dies once the other one has said so, or after a minute.
   const auto said = at.folder / "said";
   const auto all = run_program(

@@ -14,12 +14,12 @@ namespace {
 
 const std::string program = TROUPE_PROGRAM;
 
-struct bench {
+struct linked_training {
   temporary_folder folder;
   std::string token = folder.write("token", "a-secret-of-the-tests");
   std::string training;
 
-  bench() {
+  linked_training() {
     ::chmod(token.c_str(), 0600);
     training = " train --text " + write_text(folder)
                + " --d-model 16 --layers 8 --heads 2 --seq 8"
@@ -63,12 +63,12 @@ struct bench {
 }  // namespace
 
 TEST_CASE("processes save the bits of the plain loop by every link") {
-  bench at;
+  linked_training at;
   at.check_all_links(3, " --ranks 3 --schedule eager_1f1b");
 }
 
 TEST_CASE("so they do for every schedule, 2 to 4 processes", "[.full]") {
-  bench at;
+  linked_training at;
   for (const auto processes : {2, 3, 4}) {
     const auto ranks = " --ranks " + std::to_string(processes);
     for (const std::string name : {"gpipe", "1f1b", "eager_1f1b"})

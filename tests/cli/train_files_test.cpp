@@ -14,7 +14,7 @@ using namespace troupe::testing;
 
 namespace {
 
-struct bench {
+struct watched_files {
   void refused(const cli::train_options& options,
                const std::string& because) const {
     CHECK_THROWS_MATCHES(cli::require_outputs(options), error,
@@ -43,7 +43,7 @@ struct bench {
 }  // namespace
 
 TEST_CASE("links that lead in circles are no file of anybody's") {
-  const bench at;
+  const watched_files at;
   std::filesystem::create_symlink(at.folder / "a", at.folder / "b");
   std::filesystem::create_symlink(at.folder / "b", at.folder / "a");
   auto options = at.writing({}, {});
@@ -53,7 +53,7 @@ TEST_CASE("links that lead in circles are no file of anybody's") {
 }
 
 TEST_CASE("a sink that would replace what the run reads or writes is refused") {
-  const bench at;
+  const watched_files at;
   at.refused(at.writing({}, {"csv:" + at.text}), "is the file of --text too");
   at.refused(at.writing({}, {"json:" + at.folder / "./retro/../token"}),
              "is the file of --endpoint-token-file too");
@@ -66,7 +66,7 @@ TEST_CASE("a sink that would replace what the run reads or writes is refused") {
 }
 
 TEST_CASE("a monitor that would replace what the run reads is refused") {
-  const bench at;
+  const watched_files at;
   at.refused(at.writing({"timeline:trace=" + at.text}, {}),
              "is the file of --text too");
   at.refused(at.writing({"timeline:svg=" + at.text}, {}),
@@ -81,7 +81,7 @@ TEST_CASE("a monitor that would replace what the run reads is refused") {
 }
 
 TEST_CASE("files of their own, and folders that are shared, are fine") {
-  const bench at;
+  const watched_files at;
   const auto other = at.folder / "other";
   cli::require_outputs(
     at.writing({"timeline:svg=" + at.folder / "a" + ",trace=" + at.folder / "b",

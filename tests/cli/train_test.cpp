@@ -14,7 +14,7 @@ using namespace troupe::testing;
 
 namespace {
 
-struct bench : tiny_training {
+struct trained_files : tiny_training {
   /// What `train` does not begin with.
   void refuses(const std::string& flags, int code,
                const std::string& reason) const {
@@ -30,7 +30,7 @@ struct bench : tiny_training {
 }  // namespace
 
 TEST_CASE("train prints a line a step and a validation") {
-  const bench at;
+  const trained_files at;
   const auto run = at.train("--sample 20");
   INFO(run.output);
   CHECK(run.exit_code == 0);
@@ -44,7 +44,7 @@ TEST_CASE("train prints a line a step and a validation") {
 }
 
 TEST_CASE("a pipelined run saves the same bytes as the plain one") {
-  const bench at;
+  const trained_files at;
   const auto a = at.folder / "a", b = at.folder / "b", c = at.folder / "c";
   CHECK(at.train("--plain --save-parameters " + a).exit_code == 0);
   CHECK(
@@ -61,7 +61,7 @@ TEST_CASE("a pipelined run saves the same bytes as the plain one") {
 }
 
 TEST_CASE("a validation that fills no step tells what the plain loop does") {
-  const bench at;
+  const trained_files at;
   const auto told = [&](const std::string& flags) {
     const auto run = at.train("--validation-microbatches 5 " + flags);
     const auto line = run.output.find("validation at step 3");
@@ -74,7 +74,7 @@ TEST_CASE("a validation that fills no step tells what the plain loop does") {
 }
 
 TEST_CASE("initial parameters are saved and taken up again") {
-  const bench at;
+  const trained_files at;
   const auto first = at.folder / "first", again = at.folder / "again";
   CHECK(at.train("--save-initial " + first).exit_code == 0);
   CHECK(at.train("--seed 9 --initial " + first + " --save-initial " + again)
@@ -84,7 +84,7 @@ TEST_CASE("initial parameters are saved and taken up again") {
 }
 
 TEST_CASE("metrics, timeline and trace are written") {
-  const bench at;
+  const trained_files at;
   const auto log = at.folder / "log", svg = at.folder / "t.svg",
              trace = at.folder / "t.json";
   const auto run = at.train("--data-parallel 2 --log-json " + log
@@ -113,7 +113,7 @@ TEST_CASE("metrics, timeline and trace are written") {
 }
 
 TEST_CASE("settings come from a TOML file and are overridden by flags") {
-  const bench at;
+  const trained_files at;
   const auto config = at.folder.write(
     "run.toml", "text = [\"" + at.text
                   + "\"]\nsteps = 2\nd-model = 16\nlayers = 4\nheads = 2\n"
@@ -158,7 +158,7 @@ TEST_CASE("a setting of the wrong type is told with file, line and key") {
 }
 
 TEST_CASE("a dry run checks and shows the plan, and trains nothing") {
-  const bench at;
+  const trained_files at;
   const auto run = at.train("--dry-run --save-parameters " + (at.folder / "p"));
   CHECK(run.exit_code == 0);
   CHECK_THAT(run.output, ContainsSubstring("stage 1 on rank 1: layers 3 to 5")
@@ -168,7 +168,7 @@ TEST_CASE("a dry run checks and shows the plan, and trains nothing") {
 }
 
 TEST_CASE("bad input is refused before any work") {
-  const bench at;
+  const trained_files at;
   const auto u16 = at.folder.write("t.bin", std::string(400, '\x7f'));
   const auto cut_csv = at.folder.write("c.csv", "0F0,0B0\r\n1F0\r\n");
   const auto stuck_csv = at.folder.write("d.csv", "0B0,0F0\r\n1F0,1B0\r\n");
@@ -196,7 +196,7 @@ TEST_CASE("bad input is refused before any work") {
 }
 
 TEST_CASE("files and values that can't be are refused before any work") {
-  const bench at;
+  const trained_files at;
   const auto bad_toml = at.folder.write("b.toml", "steps = \n");
   const auto unknown_toml = at.folder.write("u.toml", "stepz = 3\n");
   at.refuses("--config " + bad_toml, 2, "b.toml:1");
@@ -246,7 +246,7 @@ TEST_CASE("files and values that can't be are refused before any work") {
 }
 
 TEST_CASE("a process needs no more than its share of memory and threads") {
-  const bench at;
+  const trained_files at;
   const auto dry_run = [&](const std::string& world, const std::string& flags) {
     return run_program(world + program + " train --dry-run --text " + at.text
                        + tiny + flags)
@@ -263,7 +263,7 @@ TEST_CASE("a process needs no more than its share of memory and threads") {
 }
 
 TEST_CASE("train warns of flags without effect") {
-  const bench at;
+  const trained_files at;
   const auto run = at.train(
     "--dry-run --momentum 0.9 --breadth 2 --prompt a "
     "--temperature 0.5 --final-lr 0.2");
@@ -281,7 +281,7 @@ TEST_CASE("train warns of flags without effect") {
 }
 
 TEST_CASE("debug logs show memory, parameters and gradients") {
-  const bench at;
+  const trained_files at;
   const auto run = at.train("--log-level debug");
   CHECK(run.exit_code == 0);
   CHECK_THAT(run.output,
@@ -290,7 +290,7 @@ TEST_CASE("debug logs show memory, parameters and gradients") {
 }
 
 TEST_CASE("a slow load is warned of, with its time") {
-  const bench at;
+  const trained_files at;
   const auto run = at.train("--slow-load 0");
   CHECK(run.exit_code == 0);
   CHECK_THAT(run.output,
@@ -318,7 +318,7 @@ TEST_CASE("an unknown command is named") {
 }
 
 TEST_CASE("a full disk is an error, and leaves no half-written file") {
-  const bench at;
+  const trained_files at;
   const auto run = at.train("--log-json /dev/full");
   INFO(run.output);
   CHECK(run.exit_code == 1);
@@ -334,7 +334,7 @@ TEST_CASE("a full disk is an error, and leaves no half-written file") {
 }
 
 TEST_CASE("monitors and sinks are made of what the command line says") {
-  const bench at;
+  const trained_files at;
   const auto csv = at.folder / "metrics.csv";
   const auto run =
     at.train("--monitor gap:match=blocks.0.*,interval=2 --sink csv:" + csv);
@@ -351,7 +351,7 @@ TEST_CASE("monitors and sinks are made of what the command line says") {
 }
 
 TEST_CASE("a sink that can't be is refused before any work") {
-  const bench at;
+  const trained_files at;
   for (const auto& [sink, code, reason] :
        {std::tuple{"graphite:x", 2, "no sink 'graphite'"},
         {"csv:/no/such/folder/x", 1, "can't be created"},

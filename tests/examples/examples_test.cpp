@@ -43,7 +43,7 @@ TEST_CASE("example: models that are no chain") {
   CHECK(result.exit_code == 0);
   CHECK_THAT(result.output,
              ContainsSubstring("u_net: stages read 0>1 0>2")
-               && ContainsSubstring("step 20 left_loss ")
+               && ContainsSubstring("step 20 left.1.loss ")
                && !ContainsSubstring("lacks the plain loop's bits"));
 }
 

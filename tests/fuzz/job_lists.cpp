@@ -1,7 +1,7 @@
 // What processes tell each other between steps: the parameters that they hold,
 // and the ids of links between devices.
 #include "parse.hpp"
-#include "troupe/actors/job_parameters.hpp"
+#include "troupe/actors/job/job_parameters.hpp"
 #include "troupe/engine/transport/wire_fields.hpp"
 
 using namespace troupe;

@@ -1,7 +1,7 @@
 // What the processes of a running job say: control, envelopes of tensors,
 // parts of reductions, credits.
 #include "parse.hpp"
-#include "troupe/actors/wire_messages.hpp"
+#include "troupe/actors/job/wire_messages.hpp"
 
 #include <ATen/ops/zeros.h>
 

@@ -9,7 +9,7 @@
 #include "../files.hpp"
 #include "../monitors/live/sample_events.hpp"
 #include "../temporary_folder.hpp"
-#include "troupe/actors/wire_messages.hpp"
+#include "troupe/actors/job/wire_messages.hpp"
 #include "troupe/engine/checkpoint/safetensors.hpp"
 #include "troupe/engine/launch/rendezvous_messages.hpp"
 #include "troupe/engine/plan/compile.hpp"
@@ -228,6 +228,8 @@ void add_schedules(seed_list& to) {
   for (const char* each : {"2F3.1", "2F3@1", "(0F7.1@1;7B3)"})
     to.emplace_back("cells", with_choice(1, each));
   to.emplace_back("costs", "f=1,b=2,i=1,w=1,message=0.25\nf.3=1.5 # all\n");
+  to.emplace_back("sizes", "kept=4e6,activation=1e6\ngradient.2=5 # all\n");
+  to.emplace_back("sizes", "parameters=1e9,kept.0=0");
   to.emplace_back("costs", "unshard=1e3,reshard=2,reduce=1,norm=1,update=.5");
 }
 

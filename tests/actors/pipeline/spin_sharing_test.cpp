@@ -1,4 +1,4 @@
-#include "troupe/actors/spin_sharing.hpp"
+#include "troupe/actors/system/spin_sharing.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 

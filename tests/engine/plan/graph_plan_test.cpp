@@ -5,6 +5,7 @@
 
 #include <random>
 
+#include "../../says.hpp"
 #include "support.hpp"
 #include "troupe/base/error.hpp"
 #include "troupe/engine/plan/lane_executor.hpp"
@@ -125,11 +126,45 @@ TEST_CASE("a plan that does not fit its graph is refused, with the op") {
              ContainsSubstring("2F0 needs 2RECV_F0<0"));
   CHECK_THAT(refusal("edges 2>1\n", lanes),
              ContainsSubstring("line 7: stage 1 can't read stage 2"));
-  CHECK_THAT(refusal("edges 0>1 0-2\n", lanes),
-             ContainsSubstring("'0-2' is no edge"));
+  for (const std::string edge :
+       {"0-2", "0>x", "0>", ">1", "0>1>1", "0>99999999999"})
+    CHECK_THAT(refusal("edges 0>1 " + edge + "\n", lanes),
+               ContainsSubstring("line 7: '" + edge + "' is no edge"));
   CHECK_THAT(
     refusal("edges 0>1 0>2 1>2\n", "rank 0: 0F0 0SEND_F0 0SEND_F0>x\n" + lanes),
     ContainsSubstring("'0SEND_F0>x': '>' is followed by no stage"));
+}
+
+TEST_CASE("a copy's ops are its own, and closings follow what they close") {
+  const auto refuses = [](const std::string& placement,
+                          const std::string& lanes, const std::string& why) {
+    const auto text =
+      "troupe plan 1\nname x\nmicrobatches 1\nslices 1\nglobal_norm 0\n"
+      + placement + lanes;
+    CHECK_THROWS_MATCHES(plan_from_text(text), error, says(why));
+  };
+  const std::string crossed = "placement 0 1\nplacement 1 0\n";
+  refuses(crossed,
+          "rank 0: 0F0 1RECV_F0@1\nrank 1: 0SEND_F0@1 1F0\ncredits 1 1\n",
+          "stands before the op whose result it sends");
+  refuses("placement 0\nplacement 1\n", "rank 0: 0F0\nrank 1: 0B0@1\ncredits\n",
+          "0B0 is of another copy of the stage than its F");
+  refuses("placement 0\nplacement 1\n",
+          "rank 0: 0F0 0I0\nrank 1: 0W0@1\ncredits\n",
+          "0W0 is of another copy of the stage than its I");
+  refuses("placement 0\n", "rank 0: 0F0 0B0 0UPDATE 0REDUCE_GRAD\ncredits\n",
+          "op 3: 0REDUCE_GRAD stands after its stage's norm or update");
+  refuses("placement 0\n", "rank 0: 0F0 0NORM 0UPDATE\ncredits\n",
+          "0NORM stands where nothing is trained");
+}
+
+TEST_CASE("a plan's errors count all ops of a lane") {
+  CHECK_THROWS_MATCHES(
+    plan_from_text("troupe plan 1\nname x\nmicrobatches 2\nslices 1\n"
+                   "global_norm 0\nplacement 0 1\n"
+                   "rank 0: 0F0 0SEND_F0 0F1 0SEND_F1 0F1\n"
+                   "rank 1: 1RECV_F0 1F0 1RECV_F1 1F1\ncredits 2\n"),
+    error, says("rank 0, op 4: 0F1 stands twice"));
 }
 
 TEST_CASE("a graph of another number of stages is refused") {

@@ -9,6 +9,7 @@
 
 #include "support.hpp"
 #include "troupe/base/error.hpp"
+#include "troupe/engine/plan/lowered_csv.hpp"
 #include "troupe/engine/plan/op_text.hpp"
 #include "troupe/schedules/builtin.hpp"
 #include "troupe/schedules/csv.hpp"
@@ -118,12 +119,12 @@ TEST_CASE("costs are read strictly") {
   CHECK(costs.message == 0.001);
   for (const auto& [text, why] :
        {std::pair{"f", "it is not of the form key=number"},
-        std::pair{"f=", "the cost is not a number of at least 0"},
-        std::pair{"f=-1", "the cost is not a number of at least 0"},
-        std::pair{"f=nan", "the cost is not a number of at least 0"},
-        std::pair{"f=1x", "the cost is not a number of at least 0"},
+        std::pair{"f=", "the value is not a number of at least 0"},
+        std::pair{"f=-1", "the value is not a number of at least 0"},
+        std::pair{"f=nan", "the value is not a number of at least 0"},
+        std::pair{"f=1x", "the value is not a number of at least 0"},
         std::pair{"message=1e308",
-                  "the cost is larger than 1e15; take a larger unit of time"},
+                  "the value is larger than 1e15; take a larger unit"},
         std::pair{"g=1", "the key is unknown"},
         std::pair{"message.1=1", "the key is unknown"},
         std::pair{"f.x=1", "the stage is not a number"}})
@@ -169,4 +170,15 @@ TEST_CASE("breadth_first takes as long and as much as PyTorch's LoopedBFS") {
     CHECK(a.makespan == b.makespan);
     CHECK(a.in_flight == b.in_flight);
   }
+}
+
+TEST_CASE("a gather delays what it makes whole, and a release waits for it") {
+  const auto makespan = [](const std::string& lane) {
+    return simulate(from_lowered_csv(lane), parse_costs("unshard=2")).makespan;
+  };
+  // 2 + F + 2 + B: the second gather waits for the release.
+  CHECK(makespan("0UNSHARD,0F0,0RESHARD,0UNSHARD,0B0,0RESHARD\n") == 7);
+  CHECK(makespan("0UNSHARD,0F0,0B0,0RESHARD\n") == 5);
+  // The next stage's parameters are gathered while the first one computes.
+  CHECK(makespan("0UNSHARD,1UNSHARD,0F0,1F0,1B0,0B0,0RESHARD,1RESHARD\n") == 9);
 }

@@ -53,8 +53,8 @@ TEST_CASE("reads that no layer gives, later ones and cycles are refused") {
   refuses({sum("a", {{"b"}}), sum("b")},
           "in a cycle: layer 0 ('a'), which reads layer 1 ('b'), which reads "
           "layer 0 ('a')");
-  refuses({sum("a", {{"a"}})},
-          "in a cycle: layer 0 ('a'), which reads layer 0");
+  refuses({sum("a", {{"a"}})}, "layer 0 ('a') reads itself");
+  refuses({}, "the model has no layer");
   refuses({sum("a"), sum("b", {{"a", -1}})}, "outputs count from 0");
 }
 

@@ -1,0 +1,186 @@
+#include "troupe/actors/job/device_links.hpp"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros_like.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "troupe/base/error.hpp"
+
+namespace troupe {
+
+namespace {
+
+using steady = std::chrono::steady_clock;
+
+}  // namespace
+
+device_links::device_links(job_layout layout, placement stages,
+                           std::vector<stage_edge> edges,
+                           devices_by_rank devices, double stall_seconds)
+  : layout_(layout),
+    stages_(std::move(stages)),
+    edges_(std::move(edges)),
+    devices_(std::move(devices)),
+    stall_seconds_(stall_seconds > 0 ? stall_seconds : 1e9) {}
+
+bool device_links::averages(std::int32_t stage) const {
+  const auto rank = stages_.rank_of(stage);
+  return layout_.process_of(0, rank)
+         != layout_.process_of(layout_.data_ranks - 1, rank);
+}
+
+rank_device& device_links::device_of(std::int32_t data_rank,
+                                     std::int32_t stage) const {
+  return *devices_.at(static_cast<std::size_t>(data_rank))
+            .at(static_cast<std::size_t>(stages_.rank_of(stage)));
+}
+
+device_links::link& device_links::at(const key& of) {
+  const auto found = links_.find(of);
+  if (found == links_.end())
+    fail(error_code::internal, "there is no link from stage {} to stage {}",
+         std::get<1>(of), std::get<2>(of));
+  return *found->second;
+}
+
+void device_links::enqueue(link& on, const transfer& what,
+                           device_stream& stream) {
+  const std::scoped_lock lock(on.mutex);
+  if (ended_)
+    fail(error_code::transport, "{}: the run has ended", on.name);
+  on.calls->enqueue(what, stream);
+  on.watch.note(describe(what), stream.record(), steady::now());
+}
+
+void device_links::send(std::int32_t data_rank, std::int32_t from,
+                        std::int32_t to, const tensor_list& tensors,
+                        const event_handle& ready, const std::string& op) {
+  const at::NoGradGuard no_grad;
+  auto& on = at({data_rank, from, to});
+  take_over(*on.stream, tensors, ready);
+  const auto scope = on.stream->enter();
+  for (const auto& tensor : tensors)
+    if (tensor.defined() && tensor.numel() > 0)
+      enqueue(
+        on,
+        {transfer_kind::send, tensor.contiguous(), {}, 1, reduce_kind::sum, op},
+        *on.stream);
+  auto& device = device_of(data_rank, from);
+  if (!device.overlaps_transfers())
+    device.compute().wait_for(*on.stream->record());
+}
+
+tensor_list device_links::receive(const envelope& announced,
+                                  const std::string& op, event_handle& ready) {
+  const at::NoGradGuard no_grad;
+  auto& device = device_of(announced.data_rank, announced.to_stage);
+  auto& on =
+    at({announced.data_rank, announced.from_stage, announced.to_stage});
+  const auto scope = on.stream->enter();
+  tensor_list tensors;
+  for (const auto& [dtype, sizes] : announced.tensors) {
+    if (dtype == at::ScalarType::Undefined) {
+      tensors.emplace_back();
+      continue;
+    }
+    tensors.push_back(at::empty(
+      sizes, at::TensorOptions().dtype(dtype).device(device.device())));
+    if (tensors.back().numel() > 0)
+      enqueue(
+        on,
+        {transfer_kind::receive, {}, tensors.back(), 0, reduce_kind::sum, op},
+        *on.stream);
+  }
+  ready = on.stream->record();
+  return tensors;
+}
+
+void device_links::complete(std::int32_t stage, const tensor_list& parameters) {
+  const at::NoGradGuard no_grad;
+  auto& on = at({0, stage, stage});
+  std::vector<float> known;
+  for (auto parameter : parameters) {
+    known.push_back(parameter.grad().defined() ? 1.F : 0.F);
+    if (!parameter.grad().defined())
+      parameter.mutable_grad() = at::zeros_like(parameter);
+  }
+  if (!on.own_mask.defined() || known != on.has_gradient) {
+    const auto [data_rank, here] = own_end({0, stage, stage});
+    on.own_mask =
+      to_device(at::tensor(known), device_of(data_rank, here).compute());
+    on.has_gradient = std::move(known);
+  }
+  on.mean_mask = on.own_mask.clone();
+}
+
+void device_links::remove_unknown(std::int32_t stage,
+                                  const tensor_list& parameters) {
+  auto& on = at({0, stage, stage});
+  if (std::ranges::count(on.has_gradient, 0.F) == 0)
+    return;
+  const auto [data_rank, here] = own_end({0, stage, stage});
+  const auto means =
+    to_host(on.mean_mask, device_of(data_rank, here).compute());
+  means.ready->wait();
+  const auto* mean = means.tensor.const_data_ptr<float>();
+  for (auto parameter : parameters)
+    if (*mean++ == 0)
+      parameter.mutable_grad().reset();
+}
+
+event_handle device_links::average(std::int32_t stage,
+                                   const tensor_list& parameters,
+                                   const event_handle& ready) {
+  const at::NoGradGuard no_grad;
+  auto& on = at({0, stage, stage});
+  auto& stream = *on.stream;
+  const auto scope = stream.enter();
+  tensor_list rows;
+  for (const auto& parameter : parameters)
+    rows.push_back(parameter.grad());
+  rows.push_back(on.mean_mask);
+  for (const auto& values : rows) {
+    if (values.numel() == 0)
+      continue;
+    take_over(stream, {values}, ready);
+    const auto row = values.contiguous();
+    enqueue(on,
+            {transfer_kind::all_reduce, row, row, -1, reduce_kind::mean,
+             fmt::format("{}REDUCE_GRAD", stage)},
+            stream);
+    if (!row.is_same(values))
+      values.copy_(row);
+  }
+  return stream.record();
+}
+
+void device_links::abort() noexcept {
+  constexpr std::chrono::milliseconds patience{500};
+  if (ended_.exchange(true))
+    return;
+  const std::scoped_lock making(making_);
+  for (auto& [of, each] : links_) {
+    // Unblocks threads that are stuck in a call.
+    const std::unique_lock lock(each->mutex, patience);
+    each->calls->abort();
+  }
+}
+
+std::vector<std::string> device_links::stuck() {
+  std::vector<std::string> all;
+  for (auto& [of, each] : links_) {
+    try {
+      if (const auto call = each->watch.look(steady::now()))
+        all.push_back(describe(each->name, *call));
+    } catch (const error& reason) {
+      all.push_back(fmt::format("{}: {}", each->name, reason.what()));
+    }
+  }
+  return all;
+}
+
+}  // namespace troupe

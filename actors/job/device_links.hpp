@@ -1,0 +1,109 @@
+#pragma once
+
+#include <atomic>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "troupe/actors/job/job_layout.hpp"
+#include "troupe/actors/messages.hpp"
+#include "troupe/engine/device/communicator_watch.hpp"
+#include "troupe/engine/device/rank_device.hpp"
+#include "troupe/engine/plan/values.hpp"
+#include "troupe/engine/transport/mesh.hpp"
+#include "troupe/schedules/schedule.hpp"
+
+namespace troupe {
+
+/// How tensors get from devices of this process to those of others without
+/// the host: a communicator for each direction between two stages of an edge
+/// that live in different processes, and one for the replicas of a stage. What
+/// a stage sends is announced by a message over the links of the host; its
+/// receiver makes the matching call when that is here, so that both ends make
+/// the same calls in the same order, of sizes that were checked.
+///
+/// Calls for a stage come from the actors of its rank, in turn. `abort` and
+/// `stuck` may come from any thread.
+class device_links {
+ public:
+  using devices_by_rank =
+    std::vector<std::vector<std::shared_ptr<rank_device>>>;
+
+  /// `edges`: between stages of different ranks, both ways.
+  device_links(job_layout layout, placement stages,
+               std::vector<stage_edge> edges, devices_by_rank devices,
+               double stall_seconds);
+
+  /// All processes of the job call it at once; waits until all communicators
+  /// are made and have moved something, or the run has ended. Throws
+  /// `invalid_argument` where a process holds several replicas of a stage.
+  void connect(mesh& job);
+
+  /// Behind what made the tensors at `ready`.
+  void send(std::int32_t data_rank, std::int32_t from, std::int32_t to,
+            const tensor_list& tensors, const event_handle& ready,
+            const std::string& op);
+  /// Tensors of the forms that were announced, there at `ready`.
+  tensor_list receive(const envelope& announced, const std::string& op,
+                      event_handle& ready);
+  /// Fills missing gradients with zeros, so that all replicas make the same
+  /// calls, on the current stream.
+  void complete(std::int32_t stage, const tensor_list& parameters);
+  /// Averages completed gradients over the replicas of a stage, in place;
+  /// returns when they are there. Null: its replicas live in one process.
+  event_handle average(std::int32_t stage, const tensor_list& parameters,
+                       const event_handle& ready);
+  /// Removes the gradients that no replica had: those parameters are not
+  /// updated. Behind the average, on the compute stream; waits for it where one
+  /// was missing here.
+  void remove_unknown(std::int32_t stage, const tensor_list& parameters);
+  bool averages(std::int32_t stage) const;
+
+  /// Ends all calls in flight, so that nobody waits for a rank that is gone.
+  void abort() noexcept;
+  /// Calls that have waited for longer than they should, in words.
+  std::vector<std::string> stuck();
+
+ private:
+  /// Replica, sending stage, receiving stage; the same stage twice is the
+  /// group of its replicas, of replica 0.
+  using key = std::tuple<std::int32_t, std::int32_t, std::int32_t>;
+  struct link {
+    std::string name;
+    std::unique_ptr<communicator> calls;
+    /// One for each edge: a send blocks its stream until it is received, so
+    /// that two edges on one stream could wait for each other.
+    std::unique_ptr<device_stream> stream;
+    communicator_watch watch;
+    std::timed_mutex mutex = {};  // a call may take its time on the host
+    /// Of replicas: by parameter 1 if it has a gradient here, else 0; the same
+    /// on the device, copied there when it changes; its mean over the replicas.
+    std::vector<float> has_gradient = {};
+    at::Tensor own_mask = {}, mean_mask = {};
+  };
+
+  void require_one_replica_here() const;
+  std::vector<key> all_links() const;
+  communicator_options options_of(const key& of, communicator_id id) const;
+  bool takes_part(const key& of) const;
+  /// The rank of this process that takes part.
+  std::pair<std::int32_t, std::int32_t> own_end(const key& of) const;
+  rank_device& device_of(std::int32_t data_rank, std::int32_t stage) const;
+  link& at(const key& of);
+  void enqueue(link& on, const transfer& what, device_stream& stream);
+  void try_out(const key& of);
+
+  job_layout layout_;
+  placement stages_;
+  std::vector<stage_edge> edges_;
+  devices_by_rank devices_;
+  double stall_seconds_;
+  std::atomic<bool> ended_ = false;
+  std::mutex making_;  // links_, until all are made
+  std::map<key, std::unique_ptr<link>> links_;
+};
+
+}  // namespace troupe

@@ -1,0 +1,143 @@
+#include "troupe/actors/job/device_links.hpp"
+
+#include <ATen/ops/zeros.h>
+#include <fmt/format.h>
+
+#include "troupe/base/error.hpp"
+#include "troupe/engine/transport/wire_fields.hpp"
+
+// How the links between devices are made.
+namespace troupe {
+
+namespace {
+
+bool is_group(std::int32_t from, std::int32_t to) {
+  return from == to;
+}
+
+}  // namespace
+
+/// A communicator has a rank a process.
+void device_links::require_one_replica_here() const {
+  std::int32_t here = 0;
+  for (std::int32_t d = 0; d < layout_.data_ranks; ++d)
+    here += layout_.is_here(d, 0);
+  if (here > 1 && here < layout_.data_ranks)
+    fail(error_code::invalid_argument,
+         "this process holds {} of {} replicas, which devices can't average "
+         "together; start {} processes or more, or one",
+         here, layout_.data_ranks, layout_.data_ranks);
+}
+
+/// The same in all processes, which make them in this order.
+std::vector<device_links::key> device_links::all_links() const {
+  std::vector<key> all;
+  for (std::int32_t s = 0; s < stages_.stages(); ++s)
+    if (averages(s))
+      all.emplace_back(0, s, s);
+  for (std::int32_t d = 0; d < layout_.data_ranks; ++d)
+    for (const auto& [from, to] : edges_)
+      if (layout_.process_of(d, stages_.rank_of(from))
+          != layout_.process_of(d, stages_.rank_of(to)))
+        all.emplace_back(d, from, to);
+  return all;
+}
+
+bool device_links::takes_part(const key& of) const {
+  const auto [d, from, to] = of;
+  if (is_group(from, to)) {
+    for (std::int32_t r = 0; r < layout_.data_ranks; ++r)
+      if (layout_.is_here(r, stages_.rank_of(from)))
+        return true;
+    return false;
+  }
+  return layout_.is_here(d, stages_.rank_of(from))
+         || layout_.is_here(d, stages_.rank_of(to));
+}
+
+std::pair<std::int32_t, std::int32_t> device_links::own_end(
+  const key& of) const {
+  auto [d, from, to] = of;
+  if (is_group(from, to)) {
+    while (!layout_.is_here(d, stages_.rank_of(from)))
+      ++d;
+    return {d, from};
+  }
+  return {d, layout_.is_here(d, stages_.rank_of(from)) ? from : to};
+}
+
+communicator_options device_links::options_of(const key& of,
+                                              communicator_id id) const {
+  const auto [d, from, to] = of;
+  communicator_options options;
+  options.id = std::move(id);
+  if (is_group(from, to)) {
+    options.rank = own_end(of).first;
+    options.size = layout_.data_ranks;
+    options.name = fmt::format("replicas of stage {}", from);
+  } else {
+    options.rank = own_end(of).second == from ? 0 : 1;
+    options.size = 2;
+    options.name =
+      fmt::format("edge of replica {} from stage {} to {}", d, from, to);
+  }
+  options.cancelled = [this] { return ended_.load(); };
+  return options;
+}
+
+void device_links::connect(mesh& job) {
+  require_one_replica_here();
+  const auto all = all_links();
+  std::vector<std::string> ids;
+  if (layout_.process == 0)
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      const auto id = devices_[0][0]->on()->make_communicator_id();
+      ids.emplace_back(reinterpret_cast<const char*>(id.data()), id.size());
+    }
+  ids = from_wire<std::vector<std::string>>(
+    job.share({frame_type::mail, to_wire(ids), {}}).head);
+  if (ids.size() != all.size())
+    fail(error_code::mismatch, "process 0 has {} links between devices, not {}",
+         ids.size(), all.size());
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    if (!takes_part(all[i]))
+      continue;
+    const auto* bytes = reinterpret_cast<const std::byte*>(ids[i].data());
+    const auto options =
+      options_of(all[i], communicator_id(bytes, bytes + ids[i].size()));
+    const auto [d, stage] = own_end(all[i]);
+    const auto& device = device_of(d, stage).on();
+    auto made = std::unique_ptr<link>(new link{
+      options.name, device->make_communicator(options),
+      device->make_stream(stream_priority::high),
+      communicator_watch(std::chrono::duration<double>(stall_seconds_))});
+    {
+      const std::scoped_lock lock(making_);
+      links_.emplace(all[i], std::move(made));
+    }
+    try_out(all[i]);
+  }
+}
+
+/// The first call of a link connects, which takes its time: not in a step.
+void device_links::try_out(const key& of) {
+  const auto [d, stage] = own_end(of);
+  auto& device = device_of(d, stage);
+  auto& stream = *at(of).stream;
+  const auto scope = stream.enter();
+  const auto small = at::zeros(
+    {1}, at::TensorOptions().dtype(at::kFloat).device(device.device()));
+  const auto [replica, from, to] = of;
+  transfer what{.name = "the first call"};
+  if (is_group(from, to))
+    what = {transfer_kind::all_reduce, small,    small, -1,
+            reduce_kind::mean,         what.name};
+  else if (stage == from)
+    what = {transfer_kind::send, small, {}, 1, reduce_kind::sum, what.name};
+  else
+    what = {transfer_kind::receive, {}, small, 0, reduce_kind::sum, what.name};
+  enqueue(at(of), what, stream);
+  stream.drain();
+}
+
+}  // namespace troupe

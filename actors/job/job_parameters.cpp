@@ -1,0 +1,146 @@
+#include "troupe/actors/job/job_parameters.hpp"
+
+#include <algorithm>
+#include <iterator>
+#include <map>
+#include <set>
+
+#include "troupe/base/error.hpp"
+#include "troupe/engine/transport/wire_fields.hpp"
+
+namespace troupe {
+
+template <class Archive>
+static void fields(Archive& with, held_parameter& v) {
+  with(v.stage, v.data_rank, v.name, v.hash);
+}
+
+std::vector<held_parameter> read_held(const frame& part, bool values) {
+  auto held = from_wire<std::vector<held_parameter>>(part.head);
+  if (values && part.tensors.size() != held.size())
+    fail(error_code::transport, "a process tells of {} parameters and sent {}",
+         held.size(), part.tensors.size());
+  return held;
+}
+
+namespace {
+
+/// Throws `mismatch` naming the first parameter in which replicas differ.
+void require_equal(std::vector<held_parameter> all) {
+  std::ranges::stable_sort(all, {}, [](const held_parameter& each) {
+    return std::pair(each.data_rank, each.stage);
+  });
+  std::map<std::string, std::uint64_t> first;
+  for (const auto& each : all)
+    if (first.emplace(each.name, each.hash).first->second != each.hash)
+      fail(error_code::mismatch,
+           "replicas 0 and {} hold different values of {}", each.data_rank,
+           each.name);
+}
+
+/// Tensors on their way between the threads that call trainers.
+frame in_mail(std::string head, tensor_list tensors) {
+  for (auto& tensor : tensors)
+    tensor = tensor.detach().to(at::kCPU).contiguous();
+  return {frame_type::mail, std::move(head), std::move(tensors)};
+}
+
+std::vector<held_parameter> gather_hashes(
+  mesh& job, const std::vector<held_parameter>& own) {
+  std::vector<held_parameter> all;
+  for (const auto& part : job.gather({frame_type::mail, to_wire(own), {}}))
+    for (auto& held : read_held(part, false))
+      all.push_back(std::move(held));
+  return all;
+}
+
+}  // namespace
+
+parameter_list gather(mesh& job, const std::vector<parameter_here>& own) {
+  std::vector<held_parameter> names;
+  tensor_list values;
+  for (const auto& [stage, data_rank, name, value] : own) {
+    if (data_rank != 0)
+      continue;
+    names.push_back({stage, data_rank, name, 0});
+    values.push_back(value);
+  }
+  std::multimap<std::int32_t, std::pair<std::string, at::Tensor>> by_stage;
+  for (auto& part : job.gather(in_mail(to_wire(names), values))) {
+    const auto held = read_held(part, true);
+    for (std::size_t i = 0; i < held.size(); ++i)
+      by_stage.emplace(held[i].stage, std::pair(held[i].name, part.tensors[i]));
+  }
+  parameter_list all;
+  for (auto& [stage, named] : by_stage)
+    all.push_back(std::move(named));
+  return all;
+}
+
+std::int64_t count_parameters(mesh* job,
+                              const std::vector<parameter_here>& own) {
+  std::int64_t count = 0;
+  for (const auto& each : own)
+    if (each.data_rank == 0)
+      count += each.value.numel();
+  if (!job)
+    return count;
+  std::int64_t total = 0;
+  for (const auto& part : job->gather({frame_type::mail, to_wire(count), {}}))
+    total += from_wire<std::int64_t>(part.head);
+  return from_wire<std::int64_t>(
+    job->share({frame_type::mail, to_wire(total), {}}).head);
+}
+
+void require_equal_replicas(mesh* job, const std::vector<parameter_here>& own) {
+  std::vector<held_parameter> hashes;
+  for (const auto& [stage, data_rank, name, value] : own)
+    hashes.push_back({stage, data_rank, name, content_hash(value)});
+  if (!job)
+    return require_equal(std::move(hashes));
+  std::string trouble;
+  try {
+    require_equal(gather_hashes(*job, hashes));
+  } catch (const error& reason) {
+    trouble = reason.what();
+  }
+  trouble = job->share({frame_type::mail, trouble, {}}).head;
+  if (!trouble.empty())
+    throw error(error_code::mismatch, trouble);
+}
+
+tensor_list pass_on(mesh* job, tensor_list values, std::int32_t from,
+                    std::int32_t to) {
+  if (from == to)
+    return values;
+  const auto here = job->place().process;
+  if (here == from && here != 0)
+    job->mail(0, in_mail({}, values));
+  if (here == 0 && from != 0)
+    values = job->take(from).tensors;
+  if (here == 0 && to != 0)
+    job->mail(to, in_mail({}, values));
+  if (here == to && here != 0)
+    values = job->take(0).tensors;
+  return values;
+}
+
+tensor_list share(mesh* job, tensor_list values, std::int32_t from) {
+  values = pass_on(job, std::move(values), from, 0);
+  return job ? job->share(in_mail({}, std::move(values))).tensors : values;
+}
+
+/// The values that have the names of these parameters.
+parameter_list only(const parameter_list& parameters,
+                    const parameter_list& values) {
+  std::set<std::string> names;
+  for (const auto& [name, value] : parameters)
+    names.insert(name);
+  parameter_list kept;
+  std::ranges::copy_if(values, std::back_inserter(kept), [&](const auto& each) {
+    return names.contains(each.first);
+  });
+  return kept;
+}
+
+}  // namespace troupe

@@ -1,0 +1,195 @@
+#include "troupe/actors/job/remote_links.hpp"
+
+#include "troupe/base/error.hpp"
+#include "troupe/engine/device/clock.hpp"
+
+namespace troupe {
+
+namespace {
+
+/// How many tensors of one replica may be sent and not consumed.
+std::int64_t credits_of(const plan& of) {
+  std::int64_t credits = 0;
+  for (const auto& channel : of.channels)
+    credits += channel.credits;
+  return credits;
+}
+
+bool is_below(std::int64_t number, std::int64_t end) {
+  return number >= 0 && number < end;
+}
+
+}  // namespace
+
+remote_begin as_remote(const step_context& step) {
+  const auto& settings = step.settings;
+  remote_begin made;
+  made.serial = step.serial;
+  made.step = settings.step;
+  made.phase = settings.phase;
+  made.learning_rate = settings.learning_rate;
+  made.loss_scale = settings.loss_scale;
+  made.first_microbatch = settings.first_microbatch;
+  made.skip_update = settings.skip_update;
+  made.plan = step.plan_hash;
+  made.epoch = settings.epoch;
+  made.tells_messages = settings.tells_messages;
+  made.tells_memory = settings.tells_memory;
+  if (settings.interest)
+    made.interest = settings.interest->subscriptions();
+  return made;
+}
+
+remote_links::remote_links(
+  std::shared_ptr<troupe::mesh> mesh, job_layout layout, std::uint64_t run,
+  const std::vector<std::shared_ptr<const plan>>& plans)
+  : mesh_(std::move(mesh)),
+    layout_(layout),
+    run_(run),
+    held_(static_cast<std::size_t>(layout.processes)) {
+  for (const auto& each : plans) {
+    most_held_ = std::max(most_held_, credits_of(*each) * layout_.data_ranks);
+    ranks_ = each->ranks();
+    stages_ = each->stages();
+    most_microbatches_ = std::max(most_microbatches_, each->microbatches);
+  }
+}
+
+void remote_links::begin(const step_pointer& step) {
+  const std::scoped_lock lock(mutex_);
+  step_ = step;
+  // Whatever waits is of a step that has failed.
+  channels_.assign(step->plan->channels.size(), {});
+  for (std::size_t i = 0; i < channels_.size(); ++i)
+    channels_[i].credits = step->plan->channels[i].credits;
+}
+
+std::int32_t remote_links::channel_of(std::int32_t message) const {
+  const auto& messages = step_->plan->messages;
+  if (message < 0 || static_cast<std::size_t>(message) >= messages.size())
+    fail(error_code::mismatch, "the plan has no message {}", message);
+  return messages[static_cast<std::size_t>(message)].channel;
+}
+
+void remote_links::deliver(std::int32_t process, stage_tensors message) {
+  {
+    const std::scoped_lock lock(mutex_);
+    auto& channel = channels_.at(
+      static_cast<std::size_t>(channel_of(message.header.message)));
+    if (channel.credits == 0) {
+      channel.waiting.emplace_back(process, std::move(message));
+      return;
+    }
+    --channel.credits;
+  }
+  send_now(process, std::move(message));
+}
+
+void remote_links::send_now(std::int32_t process, stage_tensors message) {
+  message.header.left = now_ns();
+  mesh_->send(process, to_frame(std::move(message)));
+}
+
+void remote_links::on(const credit_back& credit) {
+  const std::scoped_lock lock(mutex_);
+  if (!step_ || credit.serial != step_->serial)
+    return;  // of a step that is over
+  auto& channel =
+    channels_.at(static_cast<std::size_t>(channel_of(credit.message)));
+  if (channel.waiting.empty()) {
+    ++channel.credits;
+    return;
+  }
+  auto [process, message] = std::move(channel.waiting.front());
+  channel.waiting.pop_front();
+  send_now(process, std::move(message));
+}
+
+void remote_links::send(std::int32_t process, reduce_part part) {
+  mesh_->send(process, to_frame(std::move(part)));
+}
+
+void remote_links::tell(const frame& control) {
+  mesh_->broadcast(control);
+}
+
+envelope remote_links::admit(std::int32_t from, const frame_head& announced) {
+  auto header = read_envelope(announced.head);
+  if (header.run != run_)
+    fail(error_code::mismatch, "process {} sent a tensor of another run", from);
+  if (header.data_rank < 0 || header.data_rank >= layout_.data_ranks)
+    fail(error_code::mismatch, "process {} sent a tensor of replica {}", from,
+         header.data_rank);
+  const std::scoped_lock lock(mutex_);
+  auto& held = held_[static_cast<std::size_t>(from)];
+  ++held;
+  if (held > most_held_)
+    fail(error_code::mismatch,
+         "process {} has {} tensors under way; the plan's credits allow {}",
+         from, held, most_held_);
+  return header;
+}
+
+void remote_links::check(std::int32_t from, const rank_done& report) {
+  const auto refuse = [from](const char* what, std::int64_t number) {
+    fail(error_code::mismatch,
+         "process {} reports {} {}, which the plan does not have", from, what,
+         number);
+  };
+  if (!is_below(report.data_rank, layout_.data_ranks))
+    refuse("replica", report.data_rank);
+  if (!is_below(report.rank, ranks_))
+    refuse("rank", report.rank);
+  if (layout_.process_of(report.data_rank, report.rank) != from)
+    fail(error_code::mismatch,
+         "process {} reports the end of rank {} of replica {}, which lives "
+         "elsewhere",
+         from, report.rank, report.data_rank);
+  const std::scoped_lock lock(mutex_);
+  if (!step_ || report.serial != step_->serial)
+    return;  // of a step that is over
+  const auto& of = *step_->plan;
+  const auto rank = static_cast<std::size_t>(report.rank);
+  for (const auto& each : report.ops)
+    if (each.op < of.first_op[rank] || each.op >= of.first_op[rank + 1])
+      refuse("op", each.op);
+  for (const auto& each : report.messages)
+    if (!is_below(each.message, std::ssize(of.messages)))
+      refuse("message", each.message);
+}
+
+void remote_links::check(std::int32_t from, const event& told) const {
+  const auto& at = source_of(told);
+  const bool is_load = std::holds_alternative<slow_load_event>(told);
+  const bool is_known =
+    (is_load || std::holds_alternative<tensors_event>(told))
+    && is_below(at.data_rank, layout_.data_ranks)
+    && (at.rank == none || is_below(at.rank, ranks_))
+    && (is_load || is_below(at.stage, stages_))
+    && (at.microbatch == none || is_below(at.microbatch, most_microbatches_));
+  if (!is_known)
+    fail(error_code::mismatch,
+         "process {} tells of rank {}, stage {}, microbatch {} of replica {}, "
+         "which the plan does not have",
+         from, at.rank, at.stage, at.microbatch, at.data_rank);
+}
+
+stage_tensors remote_links::receive(std::int32_t from, frame what) {
+  auto message = read_stage_tensors(std::move(what));
+  const auto offset = mesh_->clock_offset(from);
+  message.header.sent += offset;
+  message.header.left += offset;
+  message.arrived = now_ns();
+  const credit_back credit{message.header.serial, message.header.message};
+  message.receipt = std::shared_ptr<const void>(
+    nullptr, [self = shared_from_this(), from, credit](const void*) {
+      {
+        const std::scoped_lock lock(self->mutex_);
+        --self->held_[static_cast<std::size_t>(from)];
+      }
+      self->mesh_->answer(from, to_frame(credit));
+    });
+  return message;
+}
+
+}  // namespace troupe

@@ -1,0 +1,233 @@
+#include "troupe/actors/job/wire_messages.hpp"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "troupe/engine/events/event_fields.hpp"
+#include "troupe/engine/transport/wire_fields.hpp"
+
+namespace troupe {
+
+template <>
+struct wire_enum<phase> {
+  static constexpr auto largest = phase::inference;
+};
+template <>
+struct wire_enum<run_end::kind> {
+  static constexpr auto largest = run_end::kind::success;
+};
+template <>
+struct wire_enum<tensor_content> {
+  static constexpr auto largest = tensor_content::other;
+};
+// Sets of flags: every value of the bits is one.
+template <>
+struct wire_enum<tensor_kind> {
+  static constexpr auto largest = static_cast<tensor_kind>(127);
+};
+template <>
+struct wire_enum<tensor_needs> {
+  static constexpr auto largest = static_cast<tensor_needs>(15);
+};
+template <>
+struct wire_enum<at::ScalarType> {
+  static constexpr auto largest = at::ScalarType::Undefined;
+};
+
+// Found by the archives through the types' own namespace.
+
+template <class Archive>
+static void fields(Archive& with, subscription& v) {
+  with(v.ops, v.messages, v.memory, v.steps, v.warnings, v.tensors, v.needs,
+       v.names, v.every, v.first, v.last, v.validation, v.exempt);
+}
+
+template <class Archive>
+static void fields(Archive& with, remote_begin& v) {
+  with(v.serial, v.step, v.phase, v.learning_rate, v.loss_scale,
+       v.first_microbatch, v.skip_update, v.plan, v.epoch, v.interest,
+       v.tells_messages, v.tells_memory);
+}
+
+template <class Archive>
+static void fields(Archive& with, stage_squares& v) {
+  with(v.serial, v.stage, v.squares);
+}
+
+template <class Archive>
+static void fields(Archive& with, norm_known& v) {
+  with(v.serial, v.sent, v.factor, v.update);
+}
+
+template <class Archive>
+static void fields(Archive& with, stage_result& v) {
+  with(v.losses, v.metrics, v.observe_ns);
+}
+
+template <class Archive>
+static void fields(Archive& with, stage_done& v) {
+  with(v.serial, v.stage, v.result);
+}
+
+template <class Archive>
+static void fields(Archive& with, rank_done& v) {
+  with(v.serial, v.data_rank, v.rank, v.stages, v.ops, v.messages, v.tokens,
+       v.memory);
+}
+
+template <class Archive>
+static void fields(Archive& with, run_end& v) {
+  with(v.why, v.reason);
+}
+
+template <class Archive>
+static void fields(Archive& with, finish_run& v) {
+  with(v.end);
+}
+
+template <class Archive>
+static void fields(Archive& with, remote_outcome& v) {
+  with(v.serial, v.event, v.failure, v.end);
+}
+
+template <class Archive>
+static void fields(Archive& with, op_failure& v) {
+  with(v.source, v.op, v.reason);
+}
+
+template <class Archive>
+static void fields(Archive& with, interrupt_run& v) {
+  with(v.reason);
+}
+
+template <class Archive>
+static void fields(Archive& with, shared_histogram& v) {
+  auto held = v ? std::optional(*v) : std::nullopt;
+  with(held);
+  if constexpr (Archive::reads)
+    v = held ? shared_histogram(*held) : shared_histogram{};
+}
+
+template <class Archive>
+static void fields(Archive& with, microbatch_key& v) {
+  with(v.microbatch, v.slice);
+}
+
+/// Forms of tensors that travel with the frame are not told twice.
+template <class Archive>
+static void fields(Archive& with, envelope& v) {
+  with(v.run, v.serial, v.data_rank, v.from_stage, v.to_stage, v.key,
+       v.backward, v.message, v.sent, v.left, v.by_device, v.tensors);
+}
+
+template <class Archive>
+static void fields(Archive& with, reduce_part& v) {
+  with(v.serial, v.stage, v.data_rank, v.piece);
+}
+
+template <class Archive>
+static void fields(Archive& with, credit_back& v) {
+  with(v.serial, v.message);
+}
+
+namespace {
+
+std::vector<tensor_record>* records_of(event& what) {
+  auto* tensors = std::get_if<tensors_event>(&what);
+  return tensors ? &tensors->tensors : nullptr;
+}
+
+}  // namespace
+
+std::string difference(const remote_begin& leader, const remote_begin& own) {
+  const auto differ = [](const char* what, const auto& a, const auto& b) {
+    return a == b ? std::string{}
+                  : fmt::format("{}: {} there, {} here", what, a, b);
+  };
+  for (auto text :
+       {differ("step number", leader.step, own.step),
+        differ("phase (0: training, 1: validation, 2: inference)",
+               static_cast<int>(leader.phase), static_cast<int>(own.phase)),
+        differ("steps so far, with evaluations", leader.serial, own.serial),
+        differ("plan", leader.plan, own.plan),
+        differ("learning rate", leader.learning_rate, own.learning_rate),
+        differ("loss scale", leader.loss_scale, own.loss_scale),
+        differ("first microbatch", leader.first_microbatch,
+               own.first_microbatch),
+        differ("skip_update", leader.skip_update, own.skip_update)})
+    if (!text.empty())
+      return text;
+  return {};
+}
+
+frame to_frame(const control_message& message) {
+  return {frame_type::control, to_wire(message), {}};
+}
+
+frame to_frame(event message) {
+  auto made = to_frame(control_message(message));
+  if (auto* records = records_of(message))
+    for (const auto& record : *records)
+      made.tensors.push_back(can_travel(record.tensor)
+                               ? record.tensor.cpu().resolve_neg().contiguous()
+                               : at::Tensor{});
+  return made;
+}
+
+control_message read_control(frame what) {
+  auto message = from_wire<control_message>(what.head);
+  if (auto* held = std::get_if<event>(&message))
+    if (auto* records = records_of(*held)) {
+      if (what.tensors.size() != records->size())
+        wire_reader::refuse("other tensors than it tells of");
+      for (std::size_t i = 0; i < records->size(); ++i)
+        (*records)[i].tensor = std::move(what.tensors[i]);
+    }
+  return message;
+}
+
+frame to_frame(stage_tensors message) {
+  for (auto& tensor : message.tensors)
+    if (tensor.defined())
+      tensor = tensor.contiguous();
+  if (!message.header.by_device)
+    message.header.tensors.clear();
+  return {frame_type::tensors, to_wire(message.header),
+          std::move(message.tensors)};
+}
+
+stage_tensors read_stage_tensors(frame what) {
+  stage_tensors message{read_envelope(what.head), std::move(what.tensors)};
+  if (message.header.by_device == message.header.tensors.empty()
+      || (message.header.by_device && !message.tensors.empty()))
+    wire_reader::refuse("tensors both with it and from device to device");
+  return message;
+}
+
+envelope read_envelope(std::string_view head) {
+  return from_wire<envelope>(head);
+}
+
+frame to_frame(reduce_part message) {
+  return {frame_type::part, to_wire(message), {std::move(message.values)}};
+}
+
+reduce_part read_reduce_part(frame what) {
+  auto message = from_wire<reduce_part>(what.head);
+  if (what.tensors.size() != 1 || !what.tensors[0].defined()
+      || what.tensors[0].dim() != 1)
+    wire_reader::refuse("no single row of gradients");
+  message.values = std::move(what.tensors[0]);
+  return message;
+}
+
+frame to_frame(const credit_back& message) {
+  return {frame_type::credit, to_wire(message), {}};
+}
+
+credit_back read_credit(const frame& what) {
+  return from_wire<credit_back>(what.head);
+}
+
+}  // namespace troupe

@@ -1,0 +1,19 @@
+#include "troupe/actors/message_types.hpp"
+
+#include <mutex>
+
+#include "troupe/actors/monitoring/event_hub.hpp"
+
+namespace troupe {
+
+void register_message_types() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    static_assert(caf::id_block::troupe_monitors::end <= first_free_type_id);
+    caf::init_global_meta_objects<caf::id_block::troupe>();
+    caf::init_global_meta_objects<caf::id_block::troupe_monitors>();
+    caf::core::init_global_meta_objects();
+  });
+}
+
+}  // namespace troupe

@@ -1,0 +1,49 @@
+#include "troupe/actors/monitoring/actor_monitor.hpp"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <stdexcept>
+
+#include "troupe/base/error.hpp"
+
+namespace troupe {
+
+namespace {
+
+/// Sends an event and waits for the answer, on the monitor's own thread.
+void send_to(const caf::actor& watcher, const event& what, double seconds) {
+  const caf::scoped_actor self(watcher.home_system());
+  const auto patience = std::chrono::duration_cast<caf::timespan>(
+    std::chrono::duration<double>(seconds));
+  self
+    ->request(watcher, patience,
+              monitor_event{std::make_shared<const event>(what)})
+    .receive(
+      [] {},
+      [&](const caf::error& reason) {
+        throw std::runtime_error(
+          reason == caf::sec::request_timeout
+            ? fmt::format("the actor has not answered for {:.3g} s", seconds)
+            : "the actor is gone: " + caf::to_string(reason));
+      });
+}
+
+}  // namespace
+
+monitor actor_monitor(std::string name, caf::actor watcher, subscription wants,
+                      const monitor_limits& limits) {
+  if (!watcher)
+    fail(error_code::invalid_argument, "monitor '{}' is a null actor", name);
+  monitor made;
+  made.name = std::move(name);
+  made.wants = std::move(wants);
+  made.limits = limits;
+  // The answer must fail first: a call that lasts would leave a thread behind.
+  made.limits.stuck_seconds = 2 * limits.stuck_seconds;
+  made.see = [watcher = std::move(watcher), seconds = limits.stuck_seconds](
+               const event& what) { send_to(watcher, what, seconds); };
+  return made;
+}
+
+}  // namespace troupe

@@ -1,0 +1,56 @@
+#include "troupe/actors/monitoring/event_board.hpp"
+
+#include <algorithm>
+
+namespace troupe {
+
+std::int64_t event_board::set(std::vector<subscription> all) {
+  const std::scoped_lock lock(mutex_);
+  ops_ = std::ranges::any_of(all, &subscription::ops);
+  all_.clear();
+  for (auto& each : all)
+    all_.push_back({std::move(each)});
+  return ++epoch_;
+}
+
+std::shared_ptr<const tensor_interest> event_board::interest_in(
+  std::int64_t step, phase phase) {
+  std::vector<bool> of;
+  bool due = false;
+  for (auto& [wish, since] : all_) {
+    of.push_back(wish.wants_tensors(step, phase));
+    due = due || (of.back() && !wish.exempt && ++since >= stride_);
+  }
+  for (std::size_t i = 0; i < all_.size(); ++i)
+    of[i] = of[i] && (due || all_[i].of.exempt);
+  if (std::ranges::find(of, true) == of.end())
+    return nullptr;
+  for (std::size_t i = 0; i < all_.size(); ++i)
+    if (of[i])
+      all_[i].since = 0;
+  if (known_.epoch != epoch_ || known_.of != of) {
+    std::vector<subscription> active;
+    for (std::size_t i = 0; i < all_.size(); ++i)
+      if (of[i])
+        active.push_back(all_[i].of);
+    known_ = {of, epoch_,
+              std::make_shared<const tensor_interest>(std::move(active))};
+  }
+  return known_.made;
+}
+
+event_board::step_wish event_board::wish_for(std::int64_t step, phase phase) {
+  const std::scoped_lock lock(mutex_);
+  step_wish wish;
+  wish.epoch = epoch_;
+  wish.interest = interest_in(step, phase);
+  for (const auto& [each, since] : all_)
+    if (phase == phase::training && each.covers_step(step)) {
+      wish.messages = wish.messages || each.messages;
+      wish.memory = wish.memory || each.memory;
+      wish.ops = wish.ops || each.ops;
+    }
+  return wish;
+}
+
+}  // namespace troupe

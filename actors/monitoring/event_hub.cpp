@@ -1,0 +1,87 @@
+#include "troupe/actors/monitoring/event_hub.hpp"
+
+#include <spdlog/spdlog.h>
+
+#include <map>
+
+#include "troupe/engine/device/thrown.hpp"
+
+namespace troupe {
+
+namespace {
+
+struct hub_state {
+  struct entry {
+    std::shared_ptr<monitor_thread> what;
+    std::int64_t since;  // the epoch from which on it sees steps
+    bool gone = false;   // failed; kept for whoever detaches it
+  };
+
+  std::shared_ptr<event_board> board;
+  std::map<std::int64_t, entry> monitors = {};
+
+  std::int64_t tell_board() const {
+    std::vector<subscription> all;
+    for (const auto& [id, monitor] : monitors)
+      if (!monitor.gone)
+        all.push_back(monitor.what->wants());
+    return board->set(std::move(all));
+  }
+
+  void attach(const attach_monitor& request) {
+    auto& added =
+      monitors.emplace(request.id, entry{request.what, 0}).first->second;
+    added.since = tell_board();
+  }
+
+  static std::string push(monitor_thread& to, const event_pointer& what) {
+    try {
+      return to.push(what);
+    } catch (...) {
+      return thrown_text();
+    }
+  }
+
+  void publish(const publish_event& message) {
+    bool changed = false;
+    for (auto& [id, monitor] : monitors) {
+      const auto epoch = source_of(*message.what).epoch;
+      if (monitor.gone || (epoch >= 0 && epoch < monitor.since))
+        continue;
+      const auto trouble = push(*monitor.what, message.what);
+      if (trouble.empty())
+        continue;
+      if (!monitor.what->stopped())  // else the run's error tells
+        spdlog::warn("monitor {} sees nothing further: {}",
+                     monitor.what->name(), trouble);
+      monitor.gone = changed = true;
+    }
+    if (changed)
+      tell_board();
+  }
+
+  detached_monitor detach(std::int64_t id) {
+    auto node = monitors.extract(id);
+    tell_board();
+    return {node.empty() ? nullptr : std::move(node.mapped().what)};
+  }
+};
+
+}  // namespace
+
+caf::behavior event_hub_actor(caf::event_based_actor*,
+                              std::shared_ptr<event_board> board) {
+  auto state = std::make_shared<hub_state>(hub_state{std::move(board)});
+  return {
+    [state](const attach_monitor& request) {
+      state->attach(request);
+      return true;
+    },
+    [state](const detach_monitor& request) {
+      return state->detach(request.id);
+    },
+    [state](const publish_event& message) { state->publish(message); },
+  };
+}
+
+}  // namespace troupe

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <memory>
+
+#include "troupe/actors/caf.hpp"
+#include "troupe/actors/monitoring/event_board.hpp"
+#include "troupe/actors/monitoring/monitor_thread.hpp"
+#include "troupe/actors/system/address_book.hpp"
+
+namespace troupe {
+
+/// Asks the hub to hand events to a monitor; it answers true.
+struct attach_monitor {
+  std::int64_t id = 0;
+  std::shared_ptr<monitor_thread> what;
+};
+/// The hub answers with the monitor, for whoever asks to let it finish; null
+/// if there is none of that number.
+struct detach_monitor {
+  std::int64_t id = 0;
+};
+struct detached_monitor {
+  std::shared_ptr<monitor_thread> what;
+};
+
+/// Hands events to the monitors that asked for them. It waits for nobody, and
+/// no step waits for it. Monitors that fail are unsubscribed and reported.
+caf::behavior event_hub_actor(caf::event_based_actor* self,
+                              std::shared_ptr<event_board> board);
+
+}  // namespace troupe
+
+CAF_BEGIN_TYPE_ID_BLOCK(troupe_monitors, caf::id_block::troupe::end)
+CAF_ADD_TYPE_ID(troupe_monitors, (troupe::attach_monitor))
+CAF_ADD_TYPE_ID(troupe_monitors, (troupe::detach_monitor))
+CAF_ADD_TYPE_ID(troupe_monitors, (troupe::detached_monitor))
+CAF_END_TYPE_ID_BLOCK(troupe_monitors)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::attach_monitor)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::detach_monitor)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::detached_monitor)

@@ -1,0 +1,280 @@
+#include "troupe/actors/monitoring/monitor_thread.hpp"
+
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+#include <time.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <mutex>
+#include <optional>
+
+#include "troupe/actors/monitoring/event_filter.hpp"
+#include "troupe/actors/monitoring/lent_storages.hpp"
+#include "troupe/engine/device/clock.hpp"
+#include "troupe/engine/device/threads.hpp"
+#include "troupe/engine/device/thrown.hpp"
+
+namespace troupe {
+
+namespace {
+
+std::int64_t held_by(const event& what) {
+  const auto* tensors = std::get_if<tensors_event>(&what);
+  return tensors ? tensors->held_bytes() : 0;
+}
+
+std::int64_t processor_ns() {
+  timespec now{};
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return std::int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
+}
+
+}  // namespace
+
+struct monitor_thread::state {
+  state(monitor given, std::function<void(run_end)> on_stop,
+        std::function<void(std::int64_t)> on_spent)
+    : what(std::move(given)),
+      only_asked_for(what.wants),
+      stop(std::move(on_stop)),
+      spent(std::move(on_spent)) {}
+
+  monitor what;
+  event_filter only_asked_for;
+  std::function<void(run_end)> stop;  // empty once it is left behind
+  const std::function<void(std::int64_t)> spent;
+
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::deque<event_pointer> waiting;
+  std::int64_t waiting_bytes = 0;
+  lent_storages lent;
+  std::int64_t dropped = 0, dropped_in_all = 0;
+  bool finishing = false;
+  bool abandoned = false;
+  bool done = false;
+  std::string trouble;
+  std::int64_t busy_since = 0;  // 0: not in a call of the monitor's
+  std::atomic<bool> stopped{false};
+
+  std::string why_stuck() const {
+    return fmt::format("it has not returned for {} s",
+                       what.limits.stuck_seconds);
+  }
+  bool stuck() const {
+    return busy_since != 0
+           && static_cast<double>(now_ns() - busy_since) * 1e-9
+                > what.limits.stuck_seconds;
+  }
+  void call(std::unique_lock<std::mutex>& lock,
+            const std::function<void()>& part);
+  void give_up(const std::string& reason);
+  void append(const event_pointer& next);
+  void resume_with_next_step(const event_source& source);
+  void end_of_step();
+};
+
+/// Runs a part of the monitor without the lock; what it throws ends it.
+void monitor_thread::state::call(std::unique_lock<std::mutex>& lock,
+                                 const std::function<void()>& part) {
+  busy_since = now_ns();
+  lock.unlock();
+  const auto before = processor_ns();
+  std::optional<std::string> thrown;
+  std::optional<run_end> end;
+  try {
+    part();
+  } catch (const stop_training& reason) {
+    thrown = reason.what();
+    end = {run_end::kind::failed, reason.what()};
+  } catch (const end_training& reason) {
+    end = {run_end::kind::success, reason.what()};
+  } catch (...) {
+    thrown = thrown_text();
+  }
+  spent(processor_ns() - before);
+  lock.lock();
+  busy_since = 0;
+  if (end && stop) {
+    stopped = stopped || thrown;
+    stop({end->why, fmt::format("monitor {}: {}", what.name, end->reason)});
+  }
+  if (thrown && trouble.empty())
+    trouble = thrown->empty() ? "it threw without a reason" : *thrown;
+}
+
+/// For what is not its own word: it is shown nothing further.
+void monitor_thread::state::give_up(const std::string& reason) {
+  trouble = reason;
+  waiting.clear();
+  waiting_bytes = 0;
+  changed.notify_all();
+  if (!what.given_up)
+    return;
+  try {
+    what.given_up(reason);
+  } catch (...) {
+    spdlog::warn("monitor {}: it threw when it was given up: {}", what.name,
+                 thrown_text());
+  }
+}
+
+void monitor_thread::state::append(const event_pointer& next) {
+  waiting.push_back(next);
+  waiting_bytes += held_by(*next);
+  changed.notify_one();
+}
+
+void monitor_thread::state::resume_with_next_step(const event_source& source) {
+  if (dropped == 0 || waiting.size() > what.limits.waiting_events / 2)
+    return;
+  append(std::make_shared<const event>(dropped_event{source, dropped}));
+  dropped_in_all += dropped;
+  dropped = 0;
+}
+
+void monitor_thread::state::end_of_step() {
+  const auto held = std::max(waiting_bytes, lent.alive_bytes());
+  if (held > what.limits.held_bytes && trouble.empty())
+    give_up(
+      fmt::format("it holds events and tensors of {} MiB; its limit is {} MiB",
+                  held >> 20, what.limits.held_bytes >> 20));
+}
+
+monitor_thread::monitor_thread(monitor what, std::function<void(run_end)> stop,
+                               std::function<void(std::int64_t)> spent)
+  : state_(std::make_shared<state>(std::move(what), std::move(stop),
+                                   std::move(spent))),
+    thread_([shared = state_] { run_safely(shared); }) {}
+
+monitor_thread::~monitor_thread() {
+  leave();
+}
+
+void monitor_thread::leave() {
+  if (!thread_.joinable())
+    return;
+  {
+    const std::scoped_lock lock(state_->mutex);
+    state_->waiting.clear();
+    state_->abandoned = true;
+  }
+  wait_for_end();
+}
+
+const std::string& monitor_thread::name() const {
+  return state_->what.name;
+}
+
+const subscription& monitor_thread::wants() const {
+  return state_->what.wants;
+}
+
+monitor_health monitor_thread::health() const {
+  const auto& s = *state_;
+  const std::scoped_lock lock(state_->mutex);
+  return {s.what.name, s.stuck() ? s.why_stuck() : s.trouble, s.waiting.size(),
+          s.dropped + s.dropped_in_all};
+}
+
+bool monitor_thread::stopped() const {
+  return state_->stopped;
+}
+
+void monitor_thread::run(const std::shared_ptr<state>& shared) {
+  set_intra_op_threads(1);
+  std::unique_lock lock(shared->mutex);
+  while (shared->trouble.empty()) {
+    shared->changed.wait(lock, [&] {
+      return shared->finishing || !shared->waiting.empty()
+             || !shared->trouble.empty();
+    });
+    if (shared->waiting.empty())
+      break;
+    const auto next = std::move(shared->waiting.front());
+    shared->waiting.pop_front();
+    shared->waiting_bytes -= held_by(*next);
+    shared->call(lock, [&] { shared->what.see(*next); });
+  }
+  if (shared->trouble.empty() && shared->what.finish && !shared->abandoned)
+    shared->call(lock, shared->what.finish);
+  shared->waiting.clear();
+  lock.unlock();
+  shared->what.see = nullptr;  // and what that held
+  shared->what.finish = nullptr;
+  lock.lock();
+  shared->done = true;
+  shared->changed.notify_all();
+}
+
+/// The code around a monitor's calls can run out of memory, too.
+void monitor_thread::run_safely(const std::shared_ptr<state>& shared) {
+  try {
+    run(shared);
+  } catch (...) {
+    const std::scoped_lock lock(shared->mutex);
+    shared->trouble = thrown_text();
+    shared->busy_since = 0;
+    shared->done = true;
+    shared->changed.notify_all();
+  }
+}
+
+std::string monitor_thread::push(const event_pointer& what) {
+  auto& s = *state_;
+  const std::scoped_lock lock(s.mutex);
+  const auto* step = std::get_if<step_event>(what.get());
+  if (step)
+    s.end_of_step();
+  if (s.stuck() && s.trouble.empty())
+    s.give_up(s.why_stuck());
+  if (!s.trouble.empty())
+    return s.trouble;
+  const auto part =
+    s.what.wants.covers(*what) ? s.only_asked_for.pass(what) : nullptr;
+  if (s.dropped > 0 || s.waiting.size() >= s.what.limits.waiting_events) {
+    s.dropped += part != nullptr;
+    if (step)
+      s.resume_with_next_step(step->source);
+    return {};
+  }
+  if (!part)
+    return {};
+  s.lent.add(*part);
+  s.append(part);
+  if (s.waiting_bytes > s.what.limits.held_bytes)
+    s.end_of_step();
+  return s.trouble;
+}
+
+void monitor_thread::wait_for_end() {
+  auto& s = *state_;
+  std::unique_lock lock(s.mutex);
+  s.finishing = true;
+  s.changed.notify_all();
+  while (!s.done && !s.stuck())
+    s.changed.wait_for(lock, std::chrono::milliseconds(100));
+  if (!s.done) {
+    s.stop = nullptr;  // what it reaches may be gone when it returns
+    s.trouble = s.why_stuck() + "; its thread is left behind";
+    if (thread_.joinable())
+      thread_.detach();
+  }
+  lock.unlock();
+  if (thread_.joinable())
+    thread_.join();
+}
+
+std::string monitor_thread::finish() {
+  wait_for_end();
+  const auto& s = *state_;
+  const std::scoped_lock lock(state_->mutex);
+  if (const auto lost = s.dropped + s.dropped_in_all; lost > 0)
+    spdlog::warn("monitor {} was too slow: {} events were dropped", s.what.name,
+                 lost);
+  return s.trouble;
+}
+
+}  // namespace troupe

@@ -1,0 +1,98 @@
+#include "troupe/actors/rank/op_values.hpp"
+
+#include "troupe/engine/device/clock.hpp"
+
+namespace troupe {
+
+namespace {
+
+std::int64_t bytes_of(const tensor_list& tensors) {
+  std::int64_t bytes = 0;
+  for (const auto& tensor : tensors)
+    bytes += tensor.defined() ? static_cast<std::int64_t>(tensor.nbytes()) : 0;
+  return bytes;
+}
+
+}  // namespace
+
+void op_values::begin(const step_pointer& step) {
+  step_ = step;
+  tokens_ = 0;
+  messages_.clear();
+  values_.clear();
+}
+
+bool op_values::reads_data(const plan_op& op) const {
+  return op.kind == plan_op_kind::forward
+         && setup_.needs_data[static_cast<std::size_t>(op.stage)];
+}
+
+/// The record tells of the input that came last.
+void op_values::take(const plan_op& op, run_op& request, op_record& record,
+                     std::int64_t waits_since) {
+  for_each_input(*step_->plan, op, [&](const value& input) {
+    auto taken = values_.take(input);
+    if (taken.sent >= record.ready) {
+      record.ready = taken.sent;
+      record.left = taken.left;
+      record.arrived = taken.arrived;
+    }
+    note_message(taken, waits_since);
+    request.ready.push_back(std::move(taken.ready));
+    request.inputs.push_back(std::move(taken.tensors));
+  });
+  if (reads_data(op))
+    take_data(op, request, record);
+}
+
+void op_values::take_data(const plan_op& op, run_op& request,
+                          op_record& record) {
+  auto held = data_.take(op.stage, op.microbatch);
+  if (held.sent > record.ready) {
+    record.ready = held.sent;
+    record.left = record.arrived = 0;
+  }
+  if (op.stage == 0)  // every microbatch passes it once
+    tokens_ += held.data->tokens;
+  request.data = std::move(held.data);
+  request.data_ready = std::move(held.ready);
+}
+
+void op_values::note_message(const held_value& taken,
+                             std::int64_t waits_since) {
+  if (!step_->settings.tells_messages || taken.message == none)
+    return;
+  const auto now = now_ns();
+  messages_.push_back({taken.message, bytes_of(taken.tensors), taken.sent,
+                       taken.left, taken.arrived, now,
+                       waits_since == 0 ? 0 : now - waits_since});
+}
+
+void op_values::keep(op_launched& answer) {
+  std::size_t next = 0;
+  const auto& op = step_->plan->ops[answer.op];
+  for_each_output(*step_->plan, op, [&](const value& output) {
+    // An op that could not be recorded made none.
+    auto tensors = next < answer.outputs.size()
+                     ? std::move(answer.outputs[next++])
+                     : tensor_list{};
+    values_.put(output, {.tensors = std::move(tensors),
+                         .ready = answer.ready,
+                         .sent = answer.end});
+  });
+}
+
+op_values::missing_input op_values::missing(const plan_op& op) const {
+  missing_input found;
+  std::uint8_t at = 0;
+  for_each_input(*step_->plan, op, [&](const value& input) {
+    if (!found.value && !values_.has(input))
+      found.value = at;
+    ++at;
+  });
+  found.data =
+    !found.value && reads_data(op) && !data_.has(op.stage, op.microbatch);
+  return found;
+}
+
+}  // namespace troupe

@@ -1,0 +1,51 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "troupe/actors/rank/rank_setup.hpp"
+#include "troupe/engine/plan/lane_executor.hpp"
+
+namespace troupe {
+
+/// A rank's part of a plan: what executes it, and the ops that wait for things
+/// outside the plan.
+class executed_plan {
+ public:
+  executed_plan(std::shared_ptr<const plan> of, const rank_setup& setup);
+
+  const std::shared_ptr<const plan>& of() const { return of_; }
+  lane_executor& executor() { return executor_; }
+  /// Begins a step: forwards that read data wait for it, and updates for the
+  /// norm, if the rank is to wait.
+  void begin();
+  void data_arrived(std::int32_t stage, std::int32_t microbatch);
+  /// All norms have ended, those of other ranks among them.
+  void norm_arrived();
+
+ private:
+  std::shared_ptr<const plan> of_;
+  std::int32_t rank_;
+  bool waits_for_norm_;
+  lane_executor executor_;
+  std::vector<std::uint32_t> readers_;  // of data; by stage and microbatch
+  std::vector<std::uint32_t> updates_;
+};
+
+/// The plans that a rank used last: those of training and evaluation, or of a
+/// step's parts.
+class plan_executors {
+ public:
+  explicit plan_executors(const rank_setup& setup) : setup_(setup) {}
+
+  /// The plan's, begun; valid until the next call.
+  executed_plan& begin(const std::shared_ptr<const plan>& of);
+
+ private:
+  const rank_setup& setup_;
+  std::vector<std::unique_ptr<executed_plan>> known_;  // the last one first
+};
+
+}  // namespace troupe

@@ -1,0 +1,118 @@
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "troupe/actors/rank/rank_runner.hpp"
+#include "troupe/actors/rank/stage_runner.hpp"
+#include "troupe/actors/system/address_book.hpp"
+
+namespace troupe {
+
+/// What the actors of one rank share, a rank actor and its stages' actors: they
+/// are of one strand, so that one of them runs at a time. Whichever gets a
+/// message tells the rank's runner; the op that starts then runs in its stage's
+/// actor.
+class rank_members final : public rank_ports, public stage_ports {
+ public:
+  rank_members(const rank_setup& setup, address_book_pointer book,
+               handler_hook hook)
+    : data_rank_(setup.data_rank),
+      book_(std::move(book)),
+      guard_{std::move(hook)},
+      rank_(setup, *this) {}
+
+  /// Before the first message.
+  void add(const stage_setup& stage) {
+    stages_.emplace(stage.stage, std::make_unique<stage_runner>(stage, *this));
+  }
+  rank_runner& rank() { return rank_; }
+  stage_runner& stage(std::int32_t stage) { return *stages_.at(stage); }
+
+  /// Runs a handler of a member, a stage's or (none) the rank's own; then the
+  /// op that starts goes to its stage.
+  template <class Work>
+  void handle(caf::event_based_actor* self, std::int32_t stage, Work&& work) {
+    self_ = self;
+    guard_.run(
+      self, *book_, [this, stage] { return where(stage); },
+      std::forward<Work>(work));
+    if (auto next = take())
+      self->send(book_->stage(data_rank_, next->first),
+                 std::move(next->second));
+  }
+
+  /// A message for the rank that came to one of its stages: if its own op
+  /// starts, that runs at once.
+  template <class Message>
+  void receive(caf::event_based_actor* self, std::int32_t stage,
+               Message&& message) {
+    handle(self, stage, [&] {
+      rank_.on(std::forward<Message>(message));
+      if (next_ && next_->first == stage)
+        run_op_of(stage, std::move(take()->second));
+    });
+  }
+  void run_op_of(std::int32_t stage, run_op request) {
+    rank_.on(stages_.at(stage)->on(std::move(request)));
+  }
+
+  // rank_ports and stage_ports: messages to other actors.
+  void begin(std::int32_t stage, const begin_step& message) override {
+    stages_.at(stage)->on(message);
+  }
+  void run(std::int32_t stage, run_op request) override {
+    next_.emplace(stage, std::move(request));
+  }
+  void end(std::int32_t stage, const end_step& message) override {
+    self_->send(book_->stage(data_rank_, stage), message);
+  }
+  void deliver(stage_tensors message) override {
+    const auto stage = message.header.to_stage;
+    if (const auto& to = book_->stage(data_rank_, stage))
+      self_->send(to, std::move(message));
+    else
+      book_->links->deliver(book_->process_of(data_rank_, stage),
+                            std::move(message));
+  }
+  void want(want_data request) override {
+    self_->send(book_->loaders[static_cast<std::size_t>(data_rank_)],
+                std::move(request));
+  }
+  void done(rank_done report) override {
+    self_->send(book_->coordinator, std::move(report));
+  }
+  void reduce(reduce_gradients request) override {
+    self_->send(book_->reducers[static_cast<std::size_t>(request.stage)],
+                std::move(request));
+  }
+  void squares(stage_squares squares) override {
+    self_->send(book_->coordinator, std::move(squares));
+  }
+
+ private:
+  std::optional<std::pair<std::int32_t, run_op>> take() {
+    return std::exchange(next_, std::nullopt);
+  }
+  /// Where the rank stands: at the op that a stage runs, if one does.
+  op_failure where(std::int32_t stage) const {
+    op_failure at{rank_.source(), rank_.current_op(), {}};
+    if (at.source.stage == none)
+      at.source.stage = stage;
+    return at;
+  }
+
+  std::int32_t data_rank_;
+  address_book_pointer book_;
+  handler_guard guard_;
+  std::map<std::int32_t, std::unique_ptr<stage_runner>> stages_;
+  std::optional<std::pair<std::int32_t, run_op>> next_;  // not sent yet
+  caf::event_based_actor* self_ = nullptr;               // the member that runs
+  rank_runner rank_;
+};
+
+using rank_members_pointer = std::shared_ptr<rank_members>;
+
+}  // namespace troupe

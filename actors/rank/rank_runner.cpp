@@ -1,0 +1,256 @@
+#include "troupe/actors/rank/rank_runner.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "troupe/base/error.hpp"
+#include "troupe/engine/device/clock.hpp"
+#include "troupe/engine/device/memory.hpp"
+#include "troupe/engine/plan/op_text.hpp"
+#include "troupe/engine/plan/op_traits.hpp"
+
+namespace troupe {
+
+rank_runner::rank_runner(rank_setup setup, rank_ports& ports)
+  : setup_(std::move(setup)),
+    ports_(ports),
+    device_(setup_.device),
+    data_(setup_, ports_),
+    op_values_(setup_, values_, data_),
+    transfers_(setup_, ports_, values_, device_),
+    plans_(setup_) {}
+
+event_source rank_runner::source() const {
+  event_source source;
+  source.data_rank = setup_.data_rank;
+  source.rank = setup_.rank;
+  if (!step_)
+    return source;
+  source.step = step_->settings.step;
+  source.phase = step_->settings.phase;
+  if (const auto at = executor_->position()) {
+    source.stage = op_at(*at).stage;
+    source.microbatch = op_at(*at).microbatch;
+    source.slice = op_at(*at).slice;
+  }
+  return source;
+}
+
+std::string rank_runner::current_op() const {
+  const auto at = executor_ ? executor_->position() : std::nullopt;
+  return at ? to_text(*step_->plan, op_at(*at)) : std::string{};
+}
+
+void rank_runner::require_current(std::int64_t serial, const char* what) const {
+  if (!step_ || serial != step_->serial)
+    fail(error_code::internal, "rank {} got {} of another step", setup_.rank,
+         what);
+}
+
+void rank_runner::on(const begin_step& message) {
+  plan_ = &plans_.begin(message.step->plan);
+  executor_ = &plan_->executor();
+  step_ = message.step;
+  report_ = {step_->serial, setup_.data_rank, setup_.rank};
+  stages_.clear();
+  op_values_.begin(step_);
+  ending_ = false;
+  waits_since_ = 0;
+  transfers_.begin(step_);
+  collectives_.begin(step_);
+  for (std::int32_t s = 0; s < step_->plan->stages(); ++s)
+    if (step_->plan->placement.rank_of(s) == setup_.rank) {
+      stages_.push_back(s);
+      ports_.begin(s, message);
+    }
+  data_.begin(step_);
+  // It may have come first, as the squares of one replica are enough for it.
+  if (norm_ && norm_->serial == step_->serial)
+    plan_->norm_arrived();
+  else
+    norm_.reset();
+  for (auto& each : std::exchange(early_, {}))
+    on(std::move(each));
+  advance();
+}
+
+void rank_runner::on(stage_tensors message) {
+  if (!step_ || message.header.serial > step_->serial) {
+    early_.push_back(std::move(message));
+    return;
+  }
+  if (message.header.serial < step_->serial)
+    fail(error_code::mismatch, "rank {} got the {} of a step that is over",
+         setup_.rank, summary(message.header));
+  transfers_.on(std::move(message));
+  advance();
+}
+
+void rank_runner::on(loaded_data message) {
+  const auto stage = message.stage;
+  const auto microbatch = message.microbatch;
+  data_.put(std::move(message));
+  plan_->data_arrived(stage, microbatch);
+  advance();
+}
+
+void rank_runner::on(const gradients_reduced& message) {
+  require_current(message.serial, "averaged gradients");
+  const auto launching =
+    executor_->launching() ? executor_->position() : std::nullopt;
+  if (const auto op = collectives_.on(message, launching))
+    executor_->ended(*op);
+  advance();
+}
+
+void rank_runner::on(const norm_known& message) {
+  if ((step_ && message.serial < step_->serial)
+      || (norm_ && norm_->serial == message.serial))
+    return;
+  norm_ = message;
+  if (!step_ || message.serial != step_->serial)
+    return;
+  plan_->norm_arrived();
+  advance();
+}
+
+void rank_runner::advance() {
+  if (!step_ || executor_->launching() || ending_)
+    return;
+  take_messages();
+  while (const auto op = executor_->next()) {
+    start(*op);
+    if (executor_->launching())
+      return;
+    take_messages();
+  }
+  if (executor_->finished())
+    end_stages();
+  else
+    wait();
+}
+
+void rank_runner::take_messages() {
+  for (const auto receive : transfers_.complete())
+    executor_->ended(receive);
+}
+
+void rank_runner::start(std::uint32_t op) {
+  show(progress_board::state::running);
+  report_.ops.push_back(
+    {.op = op, .sequence = static_cast<std::uint32_t>(report_.ops.size())});
+  if (is_transfer(op_at(op).kind))
+    transfer(op);
+  else
+    launch(op);
+}
+
+void rank_runner::transfer(std::uint32_t op) {
+  auto& record = report_.ops.back();
+  record.begin = now_ns();
+  const bool sends = op_at(op).kind == plan_op_kind::send;
+  if (sends)
+    transfers_.send(op_at(op), record.begin);
+  else
+    transfers_.post(op);
+  record.end = now_ns();
+  executor_->launched(op);
+  if (sends)
+    executor_->ended(op);
+  waits_since_ = 0;
+}
+
+void rank_runner::launch(std::uint32_t op) {
+  const auto& what = op_at(op);
+  run_op request;
+  request.op = op;
+  if (is_compute(what.kind) && !step_->recorded) {
+    const auto scope = device_.enter();
+    data_.bring(device_);
+  }
+  op_values_.take(what, request, report_.ops.back(), waits_since_);
+  collectives_.add_waits(what, request, report_.ops.back());
+  if (what.kind == plan_op_kind::update && norm_
+      && norm_->serial == step_->serial) {
+    request.norm = norm_;
+    if (setup_.waits_for_norm)
+      report_.ops.back().ready = norm_->sent;
+  }
+  waits_since_ = 0;
+  ports_.run(what.stage, std::move(request));
+}
+
+void rank_runner::on(op_launched answer) {
+  require_current(answer.serial, "the end of an op");
+  const auto op = answer.op;
+  auto& record = report_.ops.back();
+  record.begin = answer.begin;
+  record.end = answer.end;
+  device_.note(report_.ops.size() - 1, answer);
+  executor_->launched(op);
+  op_values_.keep(answer);
+  if (op_at(op).kind != plan_op_kind::reduce || collectives_.launched(answer))
+    executor_->ended(op);
+  advance();
+}
+
+void rank_runner::wait() {
+  if (waits_since_ == 0)
+    waits_since_ = now_ns();
+  show(progress_board::state::waiting);
+}
+
+void rank_runner::end_stages() {
+  ending_ = true;
+  show(progress_board::state::idle);
+  for (const auto stage : stages_)
+    ports_.end(stage, {step_->serial});
+  if (stages_.empty())
+    finish();
+}
+
+void rank_runner::on(stage_done report) {
+  require_current(report.serial, "the end of a stage");
+  report_.stages.push_back(std::move(report));
+  if (report_.stages.size() == stages_.size())
+    finish();
+}
+
+void rank_runner::finish() {
+  require_nothing_left();
+  device_.settle(report_.ops);
+  if (step_->settings.part == step_part::gradients)
+    report_.reduced = collectives_.ready();
+  std::ranges::sort(report_.stages, {}, &stage_done::stage);
+  if (step_->settings.tells_memory)
+    report_.memory = memory_event{
+      {}, resident_bytes(), peak_resident_bytes(), physical_bytes()};
+  report_.tokens = op_values_.tokens();
+  report_.messages = op_values_.take_messages();
+  ports_.done(std::move(report_));
+  report_ = {};
+}
+
+void rank_runner::require_nothing_left() const {
+  const auto values = values_.left();
+  if (!values.empty() || transfers_.left() > 0 || !data_.empty())
+    fail(error_code::internal,
+         "rank {}: at the end of the step {} messages and {} microbatches of "
+         "data were left{}{}",
+         setup_.rank, transfers_.left(), data_.size(),
+         values.empty() ? "" : ", and ", values);
+}
+
+void rank_runner::show(progress_board::state state) const {
+  const auto at = executor_->position();
+  op_values::missing_input missing;
+  if (state == progress_board::state::waiting && at)
+    missing = op_values_.missing(op_at(*at));
+  setup_.board->set(
+    setup_.data_rank, setup_.rank,
+    {at.value_or(0), state, missing.data, missing.value.value_or(0),
+     static_cast<std::uint32_t>(executor_->ended_ops())});
+}
+
+}  // namespace troupe

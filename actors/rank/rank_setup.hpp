@@ -1,0 +1,48 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "troupe/actors/job/device_links.hpp"
+#include "troupe/actors/messages.hpp"
+#include "troupe/actors/rank/progress_board.hpp"
+#include "troupe/engine/device/rank_device.hpp"
+#include "troupe/engine/plan/lane_executor.hpp"
+
+namespace troupe {
+
+/// A rank actor's constructor arguments.
+struct rank_setup {
+  std::uint64_t run = 0;
+  std::int32_t data_rank = 0;
+  std::int32_t rank = 0;
+  std::shared_ptr<progress_board> board;
+  /// By stage: whether it reads inputs, targets or arguments.
+  std::vector<bool> needs_data;
+  std::int32_t prefetch = 2;    // microbatches asked for ahead
+  bool waits_for_norm = false;  // clipping, or a dynamic loss scale
+  lane_order order = lane_order::strict;
+  /// The rank's device; null: the CPU.
+  std::shared_ptr<rank_device> device;
+  /// To devices of other processes; null: what goes there takes the host.
+  std::shared_ptr<device_links> links;
+  /// Whether a rank of this replica lives in another process.
+  std::function<bool(std::int32_t rank)> is_far;
+};
+
+/// Where a rank's messages go. Calls don't block, and don't call back.
+class rank_ports {
+ public:
+  virtual ~rank_ports() = default;
+  /// To a stage of this rank.
+  virtual void begin(std::int32_t stage, const begin_step& message) = 0;
+  virtual void run(std::int32_t stage, run_op request) = 0;
+  virtual void end(std::int32_t stage, const end_step& message) = 0;
+  /// To the stage of another rank of the replica.
+  virtual void deliver(stage_tensors message) = 0;
+  virtual void want(want_data request) = 0;
+  virtual void done(rank_done report) = 0;
+};
+
+}  // namespace troupe

@@ -1,0 +1,26 @@
+#include "troupe/actors/rank/stage_actor.hpp"
+
+namespace troupe {
+
+caf::behavior stage_actor(caf::event_based_actor* self, std::int32_t stage,
+                          const rank_members_pointer& members) {
+  const auto receive = [self, members, stage](auto& message) {
+    members->receive(self, stage, std::move(message));
+  };
+  return {
+    [self, members, stage](run_op& request) {
+      members->handle(self, stage,
+                      [&] { members->run_op_of(stage, std::move(request)); });
+    },
+    [receive](stage_tensors& message) { receive(message); },
+    [receive](loaded_data& message) { receive(message); },
+    [receive](gradients_reduced& message) { receive(message); },
+    [self, members, stage](const end_step& message) {
+      members->handle(self, stage, [&] {
+        members->rank().on(members->stage(stage).on(message));
+      });
+    },
+  };
+}
+
+}  // namespace troupe

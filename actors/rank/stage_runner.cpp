@@ -1,0 +1,189 @@
+#include "troupe/actors/rank/stage_runner.hpp"
+
+#include <fmt/format.h>
+
+#include "troupe/actors/recording/recording.hpp"
+#include "troupe/base/error.hpp"
+#include "troupe/engine/device/clock.hpp"
+#include "troupe/engine/plan/op_text.hpp"
+#include "troupe/engine/plan/op_traits.hpp"
+#include "troupe/engine/plan/values.hpp"
+#include "troupe/engine/stage/gradient_norm.hpp"
+
+namespace troupe {
+
+namespace {
+
+microbatch_key key_of(const plan_op& op) {
+  return {op.microbatch, op.slice};
+}
+
+}  // namespace
+
+stage_runner::stage_runner(stage_setup setup, stage_ports& ports)
+  : setup_(std::move(setup)), ports_(ports), device_(setup_.device) {}
+
+void stage_runner::on(const begin_step& message) {
+  running_ = nullptr;
+  step_ = message.step;
+  averaged_by_links_ = false;
+  setup_.work->begin_step(step_->settings);
+}
+
+op_launched stage_runner::on(run_op request) {
+  running_ = &step_->plan->ops[request.op];
+  op_launched answer;
+  answer.serial = step_->serial;
+  answer.op = request.op;
+  if (step_->recorded)
+    record(request, answer);
+  else
+    run_timed(request, answer);
+  answer.end = now_ns();
+  running_ = nullptr;
+  return answer;
+}
+
+void stage_runner::run_timed(run_op& request, op_launched& answer) {
+  const auto scope = device_.enter();
+  for (const auto& event : request.after)
+    device_.wait_for(event);
+  const bool on_device = traits_of(*running_).type != op_class::collective;
+  // A launched step noted the time before.
+  if (on_device && step_->settings.part == step_part::whole)
+    device_.begin_step(step_->serial);
+  if (on_device)
+    device_.begin_op();
+  answer.begin = now_ns();
+  run(request, answer);
+  if (on_device)
+    device_.end_op(answer);
+}
+
+/// What can't be recorded hands on no tensors: something before could not be,
+/// or the op itself, halfway.
+void stage_runner::record(run_op& request, op_launched& answer) {
+  answer.begin = now_ns();
+  const bool done =
+    step_->recorded->attempt(to_text(*step_->plan, *running_), [&] {
+      const auto scope = device_.enter();
+      for (const auto& event : request.after)
+        device_.wait_for(event);
+      run(request, answer);
+    });
+  if (done)
+    return;
+  answer.outputs.clear();
+  answer.ready = nullptr;
+  if (running_->kind == plan_op_kind::reduce && setup_.reduces) {
+    answer.ended = false;
+    ports_.reduce({step_->serial, setup_.stage, setup_.data_rank, tensor_list{},
+                   nullptr, nullptr, step_->recorded});
+  }
+}
+
+void stage_runner::run(run_op& request, op_launched& answer) {
+  switch (running_->kind) {
+    case plan_op_kind::forward:
+      return forward(request, answer);
+    case plan_op_kind::backward:
+    case plan_op_kind::input_backward:
+    case plan_op_kind::weight_backward:
+      return backward(request, answer);
+    case plan_op_kind::reduce:
+      return reduce(answer);
+    case plan_op_kind::gradient_norm:
+      return tell_norm();
+    case plan_op_kind::update:
+      return update(request.norm);
+    default:
+      fail(error_code::invalid_argument, "a stage can't run {}",
+           to_text(*step_->plan, *running_));
+  }
+}
+
+tensor_lists stage_runner::take(run_op& request) {
+  for (std::size_t i = 0; i < request.inputs.size(); ++i)
+    request.inputs[i] =
+      device_.take(std::move(request.inputs[i]), request.ready[i]);
+  return std::move(request.inputs);
+}
+
+void stage_runner::forward(run_op& request, op_launched& answer) {
+  auto inputs = take(request);
+  const auto given = std::move(request.data);
+  microbatch_data data;
+  if (given && device_)
+    data = brought(*given, [&](const at::Tensor& tensor) {
+      return device_.take({tensor}, request.data_ready)[0];
+    });
+  else if (given)
+    data = *given;
+  answer.outputs =
+    setup_.work->forward(key_of(*running_), std::move(inputs), data);
+  mark_output(answer);
+}
+
+void stage_runner::backward(run_op& request, op_launched& answer) {
+  answer.outputs = setup_.work->backward(static_cast<op_kind>(running_->kind),
+                                         key_of(*running_), take(request));
+  mark_output(answer);
+}
+
+/// What stays on the rank is read on the stream that makes it.
+void stage_runner::mark_output(op_launched& answer) const {
+  if (leaves_rank(*step_->plan, *running_))
+    answer.ready = device_.mark();
+}
+
+void stage_runner::reduce(op_launched& answer) {
+  if (!setup_.reduces)
+    return;
+  const auto& parameters = setup_.work->parameters();
+  if (setup_.links && setup_.links->averages(setup_.stage)) {
+    averaged_by_links_ = true;
+    setup_.links->complete(setup_.stage, parameters);
+    answer.ready =
+      setup_.links->average(setup_.stage, parameters, device_.mark());
+    return;
+  }
+  answer.ended = false;
+  ports_.reduce({step_->serial, setup_.stage, setup_.data_rank, parameters,
+                 device_ ? setup_.device->on() : nullptr, device_.mark(),
+                 step_->recorded});
+}
+
+void stage_runner::tell_norm() {
+  if (averaged_by_links_)
+    setup_.links->remove_unknown(setup_.stage, setup_.work->parameters());
+  setup_.work->show_parameters();
+  // Replicas hold the same gradients by now: one of them is enough.
+  if (setup_.data_rank == 0)
+    ports_.squares(
+      {step_->serial, setup_.stage,
+       gradient_squares(setup_.work->parameters(), setup_.device.get())});
+}
+
+void stage_runner::update(const std::optional<norm_known>& norm) {
+  const auto factor = norm ? norm->factor : 1.0 / step_->settings.loss_scale;
+  const bool overflowed = norm && !norm->update;
+  if (!step_->settings.skip_update && !overflowed)
+    setup_.work->update(factor);
+}
+
+stage_done stage_runner::on(const end_step& message) {
+  if (!step_ || message.serial != step_->serial)
+    fail(error_code::internal, "stage {} is to end step {}, which it is not at",
+         setup_.stage, message.serial);
+  const auto scope = device_.enter();
+  stage_done done{step_->serial, setup_.stage, {}};
+  const auto end = [&] { done.result = setup_.work->end_step(); };
+  if (step_->recorded)
+    step_->recorded->attempt(fmt::format("the end of stage {}", setup_.stage),
+                             end);
+  else
+    end();
+  return done;
+}
+
+}  // namespace troupe

@@ -1,0 +1,51 @@
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "troupe/actors/rank/stage_device.hpp"
+#include "troupe/actors/rank/stage_setup.hpp"
+
+namespace troupe {
+
+/// Where a stage's messages go, apart from its answers. Calls don't block.
+class stage_ports {
+ public:
+  virtual ~stage_ports() = default;
+  virtual void reduce(reduce_gradients request) = 0;
+  virtual void squares(stage_squares squares) = 0;
+};
+
+/// What a stage actor does: runs the ops that its rank gives it, on the stage's
+/// module and the rank's device. Throws what the module throws. One thread at a
+/// time.
+class stage_runner {
+ public:
+  stage_runner(stage_setup setup, stage_ports& ports);
+
+  void on(const begin_step& message);
+  op_launched on(run_op request);
+  stage_done on(const end_step& message);
+
+ private:
+  void run_timed(run_op& request, op_launched& answer);
+  void record(run_op& request, op_launched& answer);
+  void run(run_op& request, op_launched& answer);
+  tensor_lists take(run_op& request);
+  void forward(run_op& request, op_launched& answer);
+  void backward(run_op& request, op_launched& answer);
+  void mark_output(op_launched& answer) const;
+  void reduce(op_launched& answer);
+  void tell_norm();
+  void update(const std::optional<norm_known>& norm);
+
+  stage_setup setup_;
+  stage_ports& ports_;
+  stage_device device_;
+  step_pointer step_;
+  const plan_op* running_ = nullptr;  // the op of `on(run_op)`
+  bool averaged_by_links_ = false;    // this step's gradients
+};
+
+}  // namespace troupe

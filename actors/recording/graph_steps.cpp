@@ -1,0 +1,183 @@
+#include "troupe/actors/recording/graph_steps.hpp"
+
+#include <spdlog/spdlog.h>
+
+#include <utility>
+
+#include "troupe/actors/recording/recording.hpp"
+#include "troupe/base/error.hpp"
+#include "troupe/engine/device/clock.hpp"
+#include "troupe/engine/device/thrown.hpp"
+#include "troupe/engine/plan/part.hpp"
+
+namespace troupe {
+
+namespace {
+
+accelerator& accelerator_of(const graph_steps_setup& setup) {
+  return *setup.devices.front().front()->on();
+}
+
+std::int64_t tokens_of(const std::vector<microbatch_data>& step) {
+  std::int64_t tokens = 0;
+  for (const auto& data : step)
+    tokens += data.tokens;
+  return tokens;
+}
+
+}  // namespace
+
+graph_steps::graph_steps(graph_steps_setup setup)
+  : setup_(std::move(setup)),
+    gradients_(std::make_shared<const plan>(gradients_of(*setup_.whole))),
+    update_(std::make_shared<const plan>(update_of(*setup_.whole))),
+    microbatches_(std::ssize(setup_.stages) * setup_.whole->microbatches),
+    loader_(
+      microbatches_, setup_.slow_load_seconds,
+      [this](std::int64_t microbatch, double seconds) {
+        auto source = now_;
+        source.data_rank =
+          static_cast<std::int32_t>(microbatch / setup_.whole->microbatches);
+        source.microbatch =
+          static_cast<std::int32_t>(microbatch % setup_.whole->microbatches);
+        setup_.actors->publish(slow_load_event{source, seconds});
+      }),
+    origin_(accelerator_of(setup_).make_stream()) {}
+
+/// Tensors in the graph's memory are let go of before it.
+graph_steps::~graph_steps() {
+  forget();
+}
+
+step_report graph_steps::run(const step_settings& given,
+                             const source_pointer& source) {
+  auto settings = setup_.actors->with_wishes(given);
+  if (runs_as_usual(settings))
+    return run_as_usual(settings, source);
+  settings.began = now_ns();
+  now_.step = settings.step;
+  now_.phase = settings.phase;
+  const auto step = loader_.take(source, settings.first_microbatch);
+  if (step.empty() || !prepare(settings, step))
+    return run_as_usual(settings, source);
+  launch();
+  ++now_.step;
+  if (setup_.make_ahead)
+    loader_.make_ahead(source, settings.first_microbatch + microbatches_);
+  settings.part = step_part::update;
+  settings.tokens = tokens_of(step);
+  return setup_.actors->run_part(settings, update_);
+}
+
+bool graph_steps::runs_as_usual(const step_settings& settings) {
+  const bool looked_into =
+    settings.interest || settings.tells_messages || settings.tells_ops;
+  if (looked_into && warm_ && !off_ && !std::exchange(told_, true))
+    spdlog::info(
+      "step {} runs op by op, as do others that monitors look into: they are "
+      "not launched as graphs",
+      settings.step);
+  return looked_into || off_ || !warm_;
+}
+
+step_report graph_steps::run_as_usual(const step_settings& settings,
+                                      const source_pointer& source) {
+  auto report = setup_.actors->run_part(settings, setup_.whole, source);
+  warm_ = true;
+  return report;
+}
+
+/// Lets there be a graph that reads this step's microbatches.
+bool graph_steps::prepare(const step_settings& settings,
+                          const std::vector<microbatch_data>& step) {
+  if (inputs_ && !inputs_->fit(step))
+    return false;
+  if (inputs_)
+    inputs_->copy(step, *origin_);
+  else
+    inputs_.emplace(step, *origin_);
+  return (graph_ && recorded_scale_ == settings.loss_scale) || record(settings);
+}
+
+bool graph_steps::record(const step_settings& settings) {
+  forget();
+  bool ended = false;
+  try {
+    graph_ = accelerator_of(setup_).record_graph(
+      *origin_, [&] { run_recorded(settings, ended); });
+  } catch (...) {
+    if (!ended)  // the run itself has failed, or was interrupted
+      throw;
+    give_up(thrown_text());
+    return false;
+  }
+  recorded_scale_ = settings.loss_scale;
+  return true;
+}
+
+/// All streams of the ranks are recorded from the origin's first point on.
+void graph_steps::run_recorded(const step_settings& settings, bool& ended) {
+  auto part = settings;
+  part.part = step_part::gradients;
+  part.first_microbatch = 0;
+  part.tells_memory = false;
+  const auto recorded = std::make_shared<recording>();
+  std::vector<event_handle> reduced;
+  const auto begin = origin_->record();
+  each_device([&](rank_device& rank) { rank.compute().wait_for(*begin); });
+  try {
+    reduced =
+      setup_.actors->run_part(part, gradients_, inputs_->source(), recorded)
+        .reduced;
+  } catch (...) {
+    recorded->fail("the run has ended");
+    throw;
+  }
+  ended = true;
+  if (const auto problem = recorded->problem(); !problem.empty())
+    throw error(error_code::device, problem);
+  join(reduced);
+}
+
+void graph_steps::join(const std::vector<event_handle>& reduced) {
+  for (const auto& done : reduced)
+    origin_->wait_for(*done);
+  each_device(
+    [&](rank_device& rank) { origin_->wait_for(*rank.compute().record()); });
+}
+
+/// The last step's update is over when the time is noted, for which the host
+/// waits; it does not for the graph, which ops that follow come after.
+void graph_steps::launch() {
+  ++launches_;
+  each_device([&](rank_device& rank) { rank.begin_step(-launches_); });
+  graph_->launch(*origin_);
+  const auto done = origin_->record();
+  each_device([&](rank_device& rank) { rank.compute().wait_for(*done); });
+}
+
+void graph_steps::give_up(const std::string& why) {
+  spdlog::warn(
+    "steps can't be recorded as graphs, so all run op by op from here on: {}",
+    why);
+  forget();
+  inputs_.reset();
+  off_ = true;
+}
+
+/// Tensors in the graph's memory first.
+void graph_steps::forget() {
+  for (const auto& replica : setup_.stages)
+    for (const auto& stage : replica)
+      stage->drop_kept();
+  graph_.reset();
+}
+
+template <class Work>
+void graph_steps::each_device(const Work& work) {
+  for (const auto& replica : setup_.devices)
+    for (const auto& rank : replica)
+      work(*rank);
+}
+
+}  // namespace troupe

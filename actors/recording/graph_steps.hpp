@@ -1,0 +1,71 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "troupe/actors/pipeline.hpp"
+#include "troupe/actors/recording/graph_inputs.hpp"
+#include "troupe/actors/step/step_loader.hpp"
+
+namespace troupe {
+
+struct graph_steps_setup {
+  pipeline* actors = nullptr;
+  std::shared_ptr<const plan> whole;
+  /// As pipeline_options has them; all on one accelerator, in one process.
+  std::vector<std::vector<std::shared_ptr<rank_device>>> devices;
+  std::vector<std::vector<std::shared_ptr<stage>>> stages;
+  bool make_ahead = true;  // microbatches, while the device works
+  double slow_load_seconds = 1;
+};
+
+/// Training steps of which all up to the gradients is launched at once. The
+/// first step runs as usual; then one is recorded while the actors run it, and
+/// launched, as are those after it. The loss scale is part of what is
+/// recorded: with another one it is recorded anew. A step runs as usual that
+/// monitors look into (ops, messages, tensors), whose microbatches have other
+/// shapes, or whose data can't be made; all do, after one warning, once
+/// something could not be recorded. Calls come from one thread at a time,
+/// between two steps of the pipeline. Errors are those of `pipeline::run`.
+class graph_steps {
+ public:
+  explicit graph_steps(graph_steps_setup setup);
+  ~graph_steps();
+  graph_steps(const graph_steps&) = delete;
+  graph_steps& operator=(const graph_steps&) = delete;
+
+  step_report run(const step_settings& settings,
+                  const std::shared_ptr<const microbatch_source>& source);
+
+ private:
+  using source_pointer = std::shared_ptr<const microbatch_source>;
+
+  bool runs_as_usual(const step_settings& settings);
+  step_report run_as_usual(const step_settings& settings,
+                           const source_pointer& source);
+  bool prepare(const step_settings& settings,
+               const std::vector<microbatch_data>& step);
+  bool record(const step_settings& settings);
+  void run_recorded(const step_settings& settings, bool& ended);
+  void join(const std::vector<event_handle>& reduced);
+  void launch();
+  void give_up(const std::string& why);
+  void forget();
+  template <class Work>
+  void each_device(const Work& work);
+
+  graph_steps_setup setup_;
+  std::shared_ptr<const plan> gradients_, update_;
+  std::int64_t microbatches_;  // of a step, in all replicas
+  event_source now_;
+  step_loader loader_;
+  std::unique_ptr<device_stream> origin_;
+  std::optional<graph_inputs> inputs_;
+  std::unique_ptr<device_graph> graph_;
+  double recorded_scale_ = 0;
+  std::int64_t launches_ = 0;
+  bool warm_ = false, off_ = false, told_ = false;
+};
+
+}  // namespace troupe

@@ -1,0 +1,213 @@
+#include "troupe/actors/step/coordinator_actor.hpp"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "troupe/actors/job/remote_links.hpp"
+#include "troupe/actors/step/step_supervisor.hpp"
+
+namespace troupe {
+
+namespace {
+
+struct coordinator_state : step_supervisor {
+  coordinator_core core;
+  std::int64_t last_step = 0;
+  std::int64_t last_serial = 0;
+
+  void begin(const run_step& request) {
+    if (!failed.empty()) {
+      asked.deliver(core.abandon(failed, interrupted));
+      return;
+    }
+    core.begin(request.step);
+    last_step = request.step->settings.step;
+    last_serial = request.step->serial;
+    if (book->links)
+      book->links->tell(to_frame(as_remote(*request.step)));
+    begin_here(request.step);
+    hurry(*request.step);
+  }
+
+  void on(stage_squares& message) {
+    if (!current(message.serial))
+      return;
+    const auto known = core.on(std::move(message));
+    if (!known)
+      return;
+    if (book->links)
+      book->links->tell(to_frame(*known));
+    book->tell_ranks(self, *known);
+  }
+
+  void on(rank_done& report) {
+    if (!current(report.serial))
+      return;
+    core.require_first(report);
+    publish_rank(report);
+    const bool part_follows =
+      core.step()->settings.part == step_part::gradients;
+    auto outcome = core.on(std::move(report));
+    if (!outcome)
+      return;
+    // Parts of an evaluation are told as one, by whoever asked for it; a step
+    // in parts at its end.
+    if (outcome->event.source.phase == phase::training && !part_follows) {
+      outcome->event.monitor_seconds =
+        static_cast<double>(watch.events->take_spent()) * 1e-9;
+      publish(outcome->event);
+    }
+    if (ends)
+      outcome->end = {ends->why,
+                      fmt::format("{} after step {}", ends->reason, last_step)};
+    answer(std::move(*outcome));
+  }
+
+  void publish_rank(const rank_done& report) {
+    const auto& settings = core.step()->settings;
+    if (watch.events->wants_ops() && settings.training())
+      publish(to_event(source(), report));
+    if (settings.tells_messages)
+      publish(received_in(source(), report));
+    if (report.memory) {
+      auto memory = *report.memory;
+      memory.source = source();
+      memory.source.data_rank = report.data_rank;
+      memory.source.rank = report.rank;
+      publish(memory);
+    }
+  }
+
+  /// To whoever runs the step, and to the other processes.
+  void answer(step_outcome outcome) {
+    if (book->links)
+      book->links->tell(to_frame(remote_outcome{last_serial, outcome.event,
+                                                outcome.failure, outcome.end}));
+    asked.deliver(std::move(outcome));
+  }
+
+  event_source source() const {
+    event_source source;
+    source.step = core.step()->settings.step;
+    source.phase = core.step()->settings.phase;
+    source.epoch = core.step()->settings.epoch;
+    return source;
+  }
+
+  bool current(std::int64_t serial) const {
+    return core.running() && core.step()->serial == serial;
+  }
+
+  void publish(event what) {
+    self->send(book->hub,
+               publish_event{std::make_shared<const event>(std::move(what))});
+  }
+
+  /// The first failure is the root: an actor that fails sends nothing on, so
+  /// that the others can only wait.
+  void fail_with(const op_failure& failure) {
+    if (!ends_with(failure))
+      return;
+    publish(failure_event{failure.source, failure.op, failure.reason});
+    end(false);
+  }
+
+  void finish(const finish_run& request) {
+    if (!ends) {
+      ends = request.end;
+      if (core.running())
+        hurry(*core.step());
+    } else if (current(request.overdue)) {
+      if (ends->why == run_end::kind::failed)
+        stop({ends->reason});
+      else
+        interrupt({ends->reason});
+    }
+  }
+
+  void stop(const stop_run& request) {
+    if (!failed.empty())
+      return;
+    failed = request.reason;
+    end_by_failure();
+  }
+
+  /// Publishes a failure that belongs to no op.
+  void end_by_failure() {
+    event_source source;
+    source.step = last_step;
+    publish(failure_event{source, {}, failed});
+    end(false);
+  }
+
+  /// The run can't go on; others learn of it also between two steps.
+  void end(bool by_user) {
+    book->end_transfers();
+    if (core.running() || asked.pending())
+      answer(core.abandon(failed, by_user));
+    else if (book->links)
+      book->links->tell(to_frame(remote_outcome{last_serial, {}, failed}));
+  }
+
+  void on(const peer_lost& lost) {
+    if (ends_with(lost, core.step()))
+      end_by_failure();
+  }
+
+  void interrupt(const interrupt_run& request) {
+    if (!failed.empty())
+      return;
+    interrupted = true;
+    failed = request.reason;
+    failed += core.running()
+                ? fmt::format(" at step {}: {}", last_step,
+                              waits_of(*watch.progress, *core.step()))
+                : fmt::format(" after step {}", last_step);
+    end(true);
+  }
+
+  void handle(const std::function<void()>& work) {
+    guard(work, [this](const op_failure& failure) { fail_with(failure); });
+  }
+};
+
+}  // namespace
+
+caf::behavior coordinator_actor(caf::event_based_actor* self,
+                                const coordinator_setup& setup,
+                                const supervision& watch,
+                                const address_book_pointer& book,
+                                const handler_hook& hook) {
+  auto state = std::make_shared<coordinator_state>(
+    coordinator_state{{self, watch, book, hook}, coordinator_core{setup}});
+  return {
+    [state](const run_step& request) {
+      state->asked = state->self->make_response_promise();
+      state->handle([&] { state->begin(request); });
+      return state->asked;
+    },
+    [state](stage_squares& message) {
+      state->handle([&] { state->on(message); });
+    },
+    [state](rank_done& report) { state->handle([&] { state->on(report); }); },
+    [state](const op_failure& failure) {
+      state->handle([&] { state->fail_with(failure); });
+    },
+    [state](const peer_lost& lost) { state->handle([&] { state->on(lost); }); },
+    [state](const stop_run& request) {
+      state->handle([&] { state->stop(request); });
+    },
+    [state](const finish_run& request) {
+      state->handle([&] { state->finish(request); });
+    },
+    [state](const interrupt_run& request) {
+      state->handle([&] { state->interrupt(request); });
+    },
+    [state](const watchdog_tick&) {
+      state->handle([&] { state->look(state->core.step()); });
+    },
+  };
+}
+
+}  // namespace troupe

@@ -1,0 +1,30 @@
+#pragma once
+
+#include "troupe/actors/monitoring/event_board.hpp"
+#include "troupe/actors/rank/progress_board.hpp"
+#include "troupe/actors/step/coordinator_core.hpp"
+#include "troupe/actors/step/load_board.hpp"
+#include "troupe/actors/system/address_book.hpp"
+
+namespace troupe {
+
+struct supervision {
+  std::shared_ptr<progress_board> progress;
+  std::shared_ptr<event_board> events;
+  std::shared_ptr<load_board> loads;
+  /// Without any op for so long, the waits are logged. 0: never.
+  double stall_seconds = 30;
+  /// How long a step may still take when the run is to end with it.
+  double finish_seconds = 10;
+};
+
+/// Begins and ends steps, supervises all others, and answers each `run_step`
+/// with one `step_outcome`. After a failure or an interrupt every further
+/// step has that outcome.
+caf::behavior coordinator_actor(caf::event_based_actor* self,
+                                const coordinator_setup& setup,
+                                const supervision& watch,
+                                const address_book_pointer& book,
+                                const handler_hook& hook);
+
+}  // namespace troupe

@@ -1,0 +1,204 @@
+#include "troupe/actors/step/follower_actor.hpp"
+
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <deque>
+#include <optional>
+#include <utility>
+
+#include "troupe/actors/step/step_supervisor.hpp"
+#include "troupe/engine/events/kept_interest.hpp"
+
+namespace troupe {
+
+namespace {
+
+struct follower_state : step_supervisor {
+  std::optional<step_pointer> wanted = {};  // until the leader begins it
+  std::deque<remote_begin> begun = {};      // by the leader, and not here
+  std::int64_t awaited = 0;                 // serial at the last look
+  step_pointer running = {};
+  kept_interest interest = {};
+  std::vector<rank_done> reports = {};
+
+  void begin(const run_step& request) {
+    wanted = request.step;
+    if (!failed.empty())
+      return answer({});
+    begin_if_both_do();
+    if (wanted)
+      look_later();
+    hurry(*request.step);
+  }
+
+  /// Process 0 ends the run for all, after a step that all do.
+  void on(const finish_run& request) {
+    const auto& step = wanted ? *wanted : running;
+    if (!ends) {
+      ends = request.end;
+      book->links->tell(to_frame(request));
+      if (step)
+        hurry(*step);
+    } else if (step && step->serial == request.overdue) {
+      interrupt({ends->reason});
+    }
+  }
+
+  void on(const watchdog_tick&) {
+    look(running);
+    if (!wanted)
+      return;
+    const auto serial = (*wanted)->serial;
+    if (std::exchange(awaited, serial) == serial)
+      spdlog::warn(
+        "step {} waits for process 0, which has not begun it for {} s",
+        (*wanted)->settings.step, watch.stall_seconds);
+    look_later();
+  }
+
+  void on(const remote_begin& message) {
+    begun.push_back(message);
+    begin_if_both_do();
+  }
+
+  void begin_if_both_do() {
+    if (!wanted || begun.empty() || !failed.empty())
+      return;
+    const auto leader = std::move(begun.front());
+    begun.pop_front();
+    auto step = std::make_shared<step_context>(**wanted);
+    const auto parted = difference(leader, as_remote(*step));
+    if (!parted.empty()) {
+      fail_with({{},
+                 {},
+                 "this process runs another step than process 0, "
+                 "though their programs should be the same; "
+                   + parted});
+      return;
+    }
+    step->settings.epoch = leader.epoch;
+    step->settings.tells_messages = leader.tells_messages;
+    step->settings.tells_memory = leader.tells_memory;
+    step->settings.interest = interest.of(leader.interest);
+    running = step;
+    wanted.reset();
+    reports.clear();
+    begin_here(step);
+  }
+
+  void on(const stage_squares& message) {
+    book->links->tell(to_frame(message));
+  }
+
+  void on(rank_done& report) {
+    book->links->tell(to_frame(report));
+    reports.push_back(std::move(report));
+  }
+
+  void on(const norm_known& message) { book->tell_ranks(self, message); }
+
+  void on(remote_outcome& message) {
+    if (!message.failure.empty()) {
+      if (failed.empty())
+        failed = message.failure;
+      end();
+    } else if (running && message.serial == running->serial) {
+      step_outcome outcome;
+      outcome.event = std::move(message.event);
+      outcome.end = std::move(message.end);
+      answer(std::move(outcome));
+    }
+  }
+
+  void answer(step_outcome outcome) {
+    outcome.failure = failed;
+    outcome.interrupted = interrupted;
+    std::ranges::sort(reports, {}, [](const rank_done& report) {
+      return std::pair(report.data_rank, report.rank);
+    });
+    outcome.ranks = std::exchange(reports, {});
+    wanted.reset();
+    running.reset();
+    asked.deliver(std::move(outcome));
+  }
+
+  /// The run can't go on.
+  void end() {
+    book->end_transfers();
+    if (running || wanted || asked.pending())
+      answer({});
+  }
+
+  void fail_with(const op_failure& failure) {
+    if (!ends_with(failure))
+      return;
+    book->links->tell(to_frame(failure));
+    end();
+  }
+
+  void stop(const std::string& reason) { fail_with({{}, {}, reason}); }
+
+  void interrupt(const interrupt_run& request) {
+    if (!failed.empty())
+      return;
+    interrupted = true;
+    failed = request.reason;
+    if (running)
+      failed += fmt::format(" at step {}: {}", running->settings.step,
+                            waits_of(*watch.progress, *running));
+    book->links->tell(to_frame(interrupt_run{
+      fmt::format("process {} was interrupted: {}",
+                  book->links->layout().process, request.reason)}));
+    end();
+  }
+
+  void on(const peer_lost& lost) {
+    if (ends_with(lost, running))
+      end();
+  }
+
+  void handle(const std::function<void()>& work) {
+    guard(work, [this](const op_failure& failure) { fail_with(failure); });
+  }
+};
+
+}  // namespace
+
+caf::behavior follower_actor(caf::event_based_actor* self,
+                             const supervision& watch,
+                             const address_book_pointer& book,
+                             const handler_hook& hook) {
+  auto state =
+    std::make_shared<follower_state>(follower_state{{self, watch, book, hook}});
+  const auto on = [state](auto& message) {
+    state->handle([&] { state->on(message); });
+  };
+  return {
+    [state](const run_step& request) {
+      state->asked = state->self->make_response_promise();
+      state->handle([&] { state->begin(request); });
+      return state->asked;
+    },
+    [on](const remote_begin& message) { on(message); },
+    [on](const stage_squares& message) { on(message); },
+    [on](rank_done& message) { on(message); },
+    [on](const norm_known& message) { on(message); },
+    [on](remote_outcome& message) { on(message); },
+    [on](const peer_lost& message) { on(message); },
+    [state](const op_failure& failure) {
+      state->handle([&] { state->fail_with(failure); });
+    },
+    [state](const stop_run& request) {
+      state->handle([&] { state->stop(request.reason); });
+    },
+    [state](const interrupt_run& request) {
+      state->handle([&] { state->interrupt(request); });
+    },
+    [on](const finish_run& message) { on(message); },
+    [on](const watchdog_tick& tick) { on(tick); },
+  };
+}
+
+}  // namespace troupe

@@ -1,0 +1,69 @@
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+
+#include "troupe/actors/messages.hpp"
+#include "troupe/actors/step/load_board.hpp"
+#include "troupe/engine/data/microbatch_source.hpp"
+
+namespace troupe {
+
+struct loader_setup {
+  std::int32_t data_rank = 0;
+  std::int32_t data_ranks = 1;
+  std::int32_t consumers = 1;              // stages that take each microbatch
+  std::int32_t prefetch = 2;               // microbatches held ready
+  double slow_seconds = 1;                 // a longer load is reported
+  std::shared_ptr<load_board> board = {};  // null: nobody looks
+};
+
+/// One replica's data: makes microbatches when they are wanted, and ahead of
+/// that, holding at most `prefetch` that nobody has asked for. One thread.
+class loader_core {
+ public:
+  using source_pointer = std::shared_ptr<const microbatch_source>;
+  /// A microbatch, by its number in its step; prefetching, that may be one of
+  /// the steps to come.
+  struct place {
+    std::int64_t steps_ahead = 0;
+    std::int32_t microbatch = 0;
+  };
+  using slow_report = std::function<void(const place& of, double seconds)>;
+
+  loader_core(loader_setup setup, slow_report report_slow)
+    : setup_(setup), report_slow_(std::move(report_slow)) {}
+
+  /// Another source drops what was prefetched.
+  void begin(const step_context& step, source_pointer source);
+  /// Throws what the source throws; `invalid_data` past a source's end.
+  loaded_data on(const want_data& request);
+  /// Makes one microbatch ahead; false if enough are ready.
+  bool prefetch();
+  std::size_t ready() const { return ready_.size(); }
+  /// Global index of a step's microbatch for this replica.
+  std::int64_t index_of(const step_context& step,
+                        std::int32_t microbatch) const;
+
+ private:
+  struct item {
+    std::shared_ptr<const microbatch_data> data;
+    std::int32_t taken = 0;
+  };
+  std::shared_ptr<const microbatch_data> load(std::int64_t index);
+  std::int64_t after(std::int64_t index) const;
+  place place_of(std::int64_t index) const;
+
+  loader_setup setup_;
+  slow_report report_slow_;
+  source_pointer source_;
+  bool training_ = true;
+  std::int32_t microbatches_ = 1;
+  std::int64_t first_ = 0;
+  std::int64_t next_ = 0;
+  std::map<std::int64_t, item> ready_;
+};
+
+}  // namespace troupe

@@ -1,0 +1,28 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "troupe/actors/rank/progress_board.hpp"
+
+namespace troupe {
+
+struct monitor_health {
+  std::string name;
+  std::string trouble{};     // why it sees nothing further; empty: it works
+  std::size_t waiting = 0;   // events
+  std::int64_t dropped = 0;  // events
+};
+
+/// How the actors of a run are at a moment.
+struct run_health {
+  bool in_step = false;   // of training or evaluation
+  std::string failure{};  // why the run can't go on
+  bool interrupted = false;
+  std::vector<rank_health> ranks{};  // by data rank, then rank
+  std::vector<monitor_health> monitors{};
+};
+
+}  // namespace troupe

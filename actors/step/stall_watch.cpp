@@ -1,0 +1,73 @@
+#include "troupe/actors/step/stall_watch.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <spdlog/spdlog.h>
+
+namespace troupe {
+
+namespace {
+
+const char* name_of(phase phase) {
+  switch (phase) {
+    case phase::training:
+      return "step";
+    case phase::validation:
+      return "validation at step";
+    case phase::inference:
+      break;
+  }
+  return "inference at step";
+}
+
+}  // namespace
+
+std::string to_text(const op_failure& failure) {
+  const auto& at = failure.source;
+  auto text = fmt::format("{} {}", name_of(at.phase), at.step);
+  if (at.rank >= 0)
+    text += fmt::format(", rank {}", at.rank);
+  if (!failure.op.empty())
+    text += fmt::format(", op {}", failure.op);
+  std::vector<std::string> parts;
+  if (at.stage >= 0)
+    parts.push_back(fmt::format("stage {}", at.stage));
+  if (at.microbatch >= 0)
+    parts.push_back(fmt::format("microbatch {}", at.microbatch));
+  parts.push_back(fmt::format("replica {}", at.data_rank));
+  return fmt::format("{} ({}): {}", text, fmt::join(parts, ", "),
+                     failure.reason);
+}
+
+std::string in_words(std::int32_t process, const job_layout& layout) {
+  std::vector<std::string> ranks;
+  for (std::int32_t d = 0; d < layout.data_ranks; ++d)
+    for (std::int32_t r = 0; r < layout.ranks; ++r)
+      if (layout.process_of(d, r) == process)
+        ranks.push_back(layout.data_ranks > 1
+                          ? fmt::format("rank {} of replica {}", r, d)
+                          : fmt::format("rank {}", r));
+  return fmt::format("process {} ({})", process, fmt::join(ranks, ", "));
+}
+
+std::string to_text(const peer_lost& lost, const job_layout& layout) {
+  return fmt::format("{} is gone: {}", in_words(lost.process, layout),
+                     lost.reason);
+}
+
+std::string waits_of(const progress_board& board, const step_context& step) {
+  return fmt::format("{}", fmt::join(board.describe(*step.plan), "; "));
+}
+
+void stall_watch::look(const step_context& step, device_links* links) {
+  if (links)
+    for (const auto& text : links->stuck())
+      spdlog::warn("step {}: {}", step.settings.step, text);
+  auto now = board_->snapshot();
+  if (now == seen_)
+    spdlog::warn("step {}: no op ended in the last {} s: {}",
+                 step.settings.step, seconds_, waits_of(*board_, step));
+  seen_ = std::move(now);
+}
+
+}  // namespace troupe

@@ -1,0 +1,117 @@
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "troupe/actors/step/coordinator_actor.hpp"
+#include "troupe/actors/step/stall_watch.hpp"
+#include "troupe/actors/system/address_book.hpp"
+#include "troupe/engine/device/thrown.hpp"
+
+namespace troupe {
+
+/// Shared by the coordinators of the leading process and of the others: one
+/// request at a time, a watchdog for a step that doesn't move, and an end of
+/// the run that lasts. Lives in its actor; one handler at a time.
+struct step_supervisor {
+  step_supervisor(caf::event_based_actor* actor, const supervision& watches,
+                  address_book_pointer everybody, handler_hook before)
+    : self(actor),
+      watch(watches),
+      book(std::move(everybody)),
+      hook(std::move(before)),
+      stalls(watch.progress, watch.stall_seconds) {}
+
+  caf::event_based_actor* self;
+  supervision watch;
+  address_book_pointer book;
+  handler_hook hook;
+  stall_watch stalls;
+  caf::response_promise asked = {};
+  std::string failed = {};  // why the run can't go on
+  bool interrupted = false;
+  bool will_look = false;
+  std::optional<run_end> ends = {};  // after the step that runs
+
+  /// Lets the ranks that live here begin, and looks after them from now on.
+  void begin_here(const step_pointer& step) {
+    stalls.begin();
+    book->begin(self, step);
+    look_later();
+  }
+
+  /// One look is under way at a time: thousands of short steps may begin before
+  /// it comes.
+  void look_later() {
+    if (watch.stall_seconds > 0 && !std::exchange(will_look, true))
+      self->delayed_send(self,
+                         std::chrono::milliseconds(static_cast<std::int64_t>(
+                           watch.stall_seconds * 1000)),
+                         watchdog_tick{});
+  }
+
+  /// Ends the step at once if it lasts too long for what is asked of it.
+  void hurry(const step_context& step) {
+    if (ends)
+      self->delayed_send(self,
+                         std::chrono::milliseconds(static_cast<std::int64_t>(
+                           watch.finish_seconds * 1000)),
+                         finish_run{*ends, step.serial});
+  }
+
+  /// `running`: null between steps.
+  void look(const step_pointer& running) {
+    will_look = false;
+    if (!running)
+      return;
+    stalls.look(*running, book->device_links.get());
+    look_later();
+  }
+
+  /// Whether the run is to end with this now. What caused it may be on its way
+  /// on another line: that is told first, and this once more a little later.
+  template <class Consequence>
+  bool ends_now(Consequence what, std::chrono::milliseconds patience) {
+    if (!failed.empty())
+      return false;
+    if (std::exchange(what.for_good, true))
+      return true;
+    self->delayed_send(self, patience, std::move(what));
+    return false;
+  }
+
+  /// Whether the run ends now as that process is gone.
+  bool ends_with(const peer_lost& lost, const step_pointer& running) {
+    if (!ends_now(lost, patience_with_lost_peers))
+      return false;
+    failed = to_text(lost, book->links->layout());
+    if (running)
+      failed += "; " + waits_of(*watch.progress, *running);
+    return true;
+  }
+
+  /// Whether the run ends now with that failure.
+  bool ends_with(const op_failure& failure) {
+    if (!ends_now(failure, patience_with_ended_links))
+      return false;
+    failed = to_text(failure);
+    return true;
+  }
+
+  /// Passes exceptions of `work` to `fail_with`.
+  template <class Work, class Fail>
+  void guard(Work&& work, Fail&& fail_with) {
+    try {
+      if (hook)
+        hook();
+      work();
+    } catch (...) {
+      fail_with(op_failure{{}, {}, thrown_text()});
+    }
+  }
+};
+
+}  // namespace troupe

@@ -1,0 +1,37 @@
+#pragma once
+
+#include "troupe/actors/pipeline.hpp"
+#include "troupe/actors/step/coordinator_actor.hpp"
+
+namespace troupe {
+
+/// The actors of a run that live in this process, and what they run on. It
+/// ends them; one whose handler does not return in time is named in the log,
+/// and all are left behind with their threads and what they hold.
+class local_actors {
+ public:
+  /// Makes them and introduces them to each other. Throws `device` if the
+  /// process may not have the threads.
+  local_actors(const pipeline_options& options, const supervision& watch,
+               std::uint64_t run_id);
+  ~local_actors();
+  local_actors(const local_actors&) = delete;
+  local_actors& operator=(const local_actors&) = delete;
+
+  caf::actor_system& system();
+  const address_book_pointer& book() const;
+
+  /// The step that runs, or ran last; for the log.
+  void note(step_pointer step);
+
+ private:
+  struct state;
+  void leave_behind();
+
+  std::unique_ptr<state> state_;
+  supervision watch_;
+  double leave_seconds_;
+  step_pointer last_;
+};
+
+}  // namespace troupe

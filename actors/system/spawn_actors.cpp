@@ -1,0 +1,194 @@
+#include "troupe/actors/system/spawn_actors.hpp"
+
+#include <algorithm>
+
+#include "troupe/actors/monitoring/event_hub.hpp"
+#include "troupe/actors/rank/rank_actor.hpp"
+#include "troupe/actors/rank/stage_actor.hpp"
+#include "troupe/actors/step/coordinator_actor.hpp"
+#include "troupe/actors/step/follower_actor.hpp"
+#include "troupe/actors/step/loader_actor.hpp"
+#include "troupe/actors/step/reducer_actor.hpp"
+#include "troupe/actors/system/pipeline_setup.hpp"
+
+namespace troupe {
+
+namespace {
+
+class actor_spawner {
+ public:
+  actor_spawner(caf::actor_system& system, const pipeline_options& options,
+                const supervision& watch, std::uint64_t run_id,
+                address_book_pointer book, strand_list& strands)
+    : system_(system),
+      options_(options),
+      watch_(watch),
+      run_id_(run_id),
+      book_(std::move(book)),
+      strands_(strands) {}
+
+  void spawn_all();
+
+ private:
+  std::int32_t data_ranks() const {
+    return static_cast<std::int32_t>(options_.stages.size());
+  }
+  std::int32_t stages() const { return options_.placement.stages(); }
+  void spawn_replica(std::int32_t data_rank);
+  void spawn_rank(std::int32_t data_rank, std::int32_t rank);
+  std::shared_ptr<rank_device> device_of(std::int32_t data_rank,
+                                         std::int32_t rank) const;
+  stage_setup setup_of_stage(std::int32_t data_rank, std::int32_t stage) const;
+  rank_setup setup_of_rank(std::int32_t data_rank, std::int32_t rank) const;
+  coordinator_setup coordination() const;
+  bool is_here(std::int32_t data_rank, std::int32_t rank) const {
+    return !book_->links || book_->links->layout().is_here(data_rank, rank);
+  }
+  std::int32_t consumers(std::int32_t data_rank) const;
+  void spawn_reducers();
+  void spawn_coordinator();
+
+  caf::actor_system& system_;
+  const pipeline_options& options_;
+  supervision watch_;
+  std::uint64_t run_id_;
+  address_book_pointer book_;
+  strand_list& strands_;
+};
+
+coordinator_setup actor_spawner::coordination() const {
+  return {data_ranks(), options_.placement.ranks, stages(), options_.clip,
+          options_.loss_scale};
+}
+
+std::shared_ptr<rank_device> actor_spawner::device_of(std::int32_t data_rank,
+                                                      std::int32_t rank) const {
+  if (options_.devices.empty())
+    return nullptr;
+  return options_.devices[static_cast<std::size_t>(data_rank)]
+                         [static_cast<std::size_t>(rank)];
+}
+
+stage_setup actor_spawner::setup_of_stage(std::int32_t data_rank,
+                                          std::int32_t stage) const {
+  stage_setup setup;
+  setup.data_rank = data_rank;
+  setup.stage = stage;
+  setup.work = options_.stages[static_cast<std::size_t>(data_rank)]
+                              [static_cast<std::size_t>(stage)];
+  setup.reduces = data_ranks() > 1;
+  setup.device = device_of(data_rank, options_.placement.rank_of(stage));
+  setup.links = options_.links;
+  return setup;
+}
+
+rank_setup actor_spawner::setup_of_rank(std::int32_t data_rank,
+                                        std::int32_t rank) const {
+  rank_setup setup;
+  setup.run = run_id_;
+  setup.data_rank = data_rank;
+  setup.rank = rank;
+  setup.board = watch_.progress;
+  setup.needs_data = options_.needs_data;
+  setup.prefetch = std::max(1, options_.prefetch);
+  setup.waits_for_norm = options_.clip > 0 || options_.loss_scale.dynamic;
+  setup.order = options_.order;
+  setup.device = device_of(data_rank, rank);
+  setup.links = options_.links;
+  setup.is_far = [this_book = book_.get(), data_rank](std::int32_t other) {
+    return this_book->rank(data_rank, other) == nullptr;
+  };
+  return setup;
+}
+
+/// Stages of a replica that live here and read data.
+std::int32_t actor_spawner::consumers(std::int32_t data_rank) const {
+  std::int32_t count = 0;
+  for (std::int32_t s = 0; s < stages(); ++s)
+    if (options_.needs_data[static_cast<std::size_t>(s)]
+        && is_here(data_rank, options_.placement.rank_of(s)))
+      ++count;
+  return count;
+}
+
+/// The actors of a rank take turns.
+void actor_spawner::spawn_rank(std::int32_t data_rank, std::int32_t rank) {
+  auto* turns = strands_.emplace_back(std::make_unique<strand>(system_)).get();
+  const auto members = std::make_shared<rank_members>(
+    setup_of_rank(data_rank, rank), book_, options_.handler_hook);
+  const auto spawn = [&](strand_actor::behavior_maker make) {
+    return system_.spawn<strand_actor, caf::lazy_init>(turns, std::move(make));
+  };
+  book_->rank_actors.at(book_->rank_index(data_rank, rank)) =
+    spawn([members](auto* self) { return rank_actor(self, members); });
+  for (std::int32_t s = 0; s < stages(); ++s) {
+    if (options_.placement.rank_of(s) != rank)
+      continue;
+    members->add(setup_of_stage(data_rank, s));
+    book_->stage_actors.at(book_->stage_index(data_rank, s)) =
+      spawn([members, s](auto* self) { return stage_actor(self, s, members); });
+  }
+}
+
+void actor_spawner::spawn_replica(std::int32_t data_rank) {
+  const auto& hook = options_.handler_hook;
+  for (std::int32_t r = 0; r < options_.placement.ranks; ++r)
+    if (is_here(data_rank, r))
+      spawn_rank(data_rank, r);
+  loader_setup loading;
+  loading.data_rank = data_rank;
+  loading.data_ranks = data_ranks();
+  loading.consumers = consumers(data_rank);
+  loading.prefetch = options_.prefetch;
+  loading.slow_seconds = options_.slow_load_seconds;
+  loading.board = watch_.loads;
+  book_->loaders.push_back(loading.consumers > 0
+                             ? system_.spawn(loader_actor, loading, book_, hook)
+                             : caf::actor{});
+}
+
+void actor_spawner::spawn_reducers() {
+  for (std::int32_t s = 0; s < stages(); ++s) {
+    std::vector<std::int32_t> owners;
+    for (std::int32_t d = 0; d < data_ranks(); ++d)
+      owners.push_back(book_->process_of(d, s));
+    book_->reducers.push_back(
+      system_.spawn(reducer_actor, owners, book_, options_.handler_hook));
+  }
+}
+
+void actor_spawner::spawn_coordinator() {
+  book_->coordinator =
+    book_->links && !book_->links->leads()
+      ? system_.spawn(follower_actor, watch_, book_, options_.handler_hook)
+      : system_.spawn(coordinator_actor, coordination(), watch_, book_,
+                      options_.handler_hook);
+}
+
+void actor_spawner::spawn_all() {
+  book_->stages = stages();
+  book_->ranks = options_.placement.ranks;
+  book_->placement = options_.placement;
+  const auto replicas = static_cast<std::size_t>(data_ranks());
+  book_->stage_actors.resize(replicas * static_cast<std::size_t>(stages()));
+  book_->rank_actors.resize(replicas * static_cast<std::size_t>(book_->ranks));
+  if (options_.job)
+    book_->links = std::make_shared<remote_links>(
+      options_.job, layout_of(options_), run_id_, options_.plans);
+  book_->device_links = options_.links;
+  book_->hub = system_.spawn(event_hub_actor, watch_.events);
+  spawn_coordinator();
+  spawn_reducers();
+  for (std::int32_t d = 0; d < data_ranks(); ++d)
+    spawn_replica(d);
+}
+
+}  // namespace
+
+void spawn_actors(caf::actor_system& system, const pipeline_options& options,
+                  const supervision& watch, std::uint64_t run_id,
+                  const address_book_pointer& book, strand_list& strands) {
+  actor_spawner(system, options, watch, run_id, book, strands).spawn_all();
+}
+
+}  // namespace troupe

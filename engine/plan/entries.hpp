@@ -1,0 +1,59 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "troupe/base/error.hpp"
+
+namespace troupe {
+
+/// "key=number" or "key.stage=number".
+struct keyed_number {
+  std::string text;  // as written
+  std::string key;
+  std::optional<std::int32_t> stage;
+  double value = 0;
+};
+
+/// Reads entries that end in a comma or a new line; '#' begins a comment.
+/// `what` is for messages: "costs". Throws `error` (malformed_text) naming an
+/// entry that is of another form, or whose value is not in 0..1e15.
+std::vector<keyed_number> parse_entries(std::string_view text,
+                                        std::string_view what,
+                                        std::string_view known_keys);
+
+/// Throws malformed_text: "costs 'x=1': the key is unknown; known keys are
+/// ...".
+[[noreturn]] void refuse_entry(std::string_view entry, std::string_view reason,
+                               std::string_view what,
+                               std::string_view known_keys);
+
+/// What `path_or_text` holds: a file's text if a file has this name, else the
+/// text itself.
+struct entries_text {
+  std::string text;
+  bool of_file = false;
+};
+/// Throws invalid_argument for a folder or device, io for a file that can't be
+/// read.
+entries_text find_entries(const std::string& path_or_text,
+                          std::string_view what);
+
+/// Parses what `find_entries` finds. In a file what is wrong is the file's
+/// error, with its name; else it is wrong usage (invalid_argument).
+template <class Parse>
+auto load_entries(const std::string& path_or_text, std::string_view what,
+                  Parse&& parse) {
+  const auto [text, of_file] = find_entries(path_or_text, what);
+  try {
+    return parse(text);
+  } catch (const error& reason) {
+    throw of_file ? error{reason.code(), path_or_text + ": " + reason.what()}
+                  : error{error_code::invalid_argument, reason.what()};
+  }
+}
+
+}  // namespace troupe

@@ -1,0 +1,174 @@
+#include "troupe/engine/plan/peak_bytes.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "troupe/engine/plan/entries.hpp"
+#include "troupe/engine/plan/routes.hpp"
+#include "troupe/engine/plan/values.hpp"
+#include "troupe/schedules/validate.hpp"
+
+namespace troupe {
+
+namespace {
+
+constexpr std::string_view keys = "kept, activation, gradient and parameters";
+
+double stage_sizes::*member_of(std::string_view key) {
+  return key == "kept"         ? &stage_sizes::kept
+         : key == "activation" ? &stage_sizes::activation
+         : key == "gradient"   ? &stage_sizes::gradient
+         : key == "parameters" ? &stage_sizes::parameters
+                               : nullptr;
+}
+
+/// What ranks come to hold, and release, at which times.
+class held_bytes {
+ public:
+  held_bytes(const plan& of, const simulation& times, const value_sizes& sizes)
+    : plan_{of},
+      times_{times},
+      sizes_{sizes},
+      changes_(static_cast<std::size_t>(of.ranks())),
+      readers_(slot_count(of) * 2, absent) {
+    for (std::uint32_t i = 0; i < of.ops.size(); ++i)
+      if (reads_values(of.ops[i]))
+        reader(of.ops[i], of.ops[i].kind != plan_op_kind::forward) = i;
+  }
+
+  std::vector<double> peaks() {
+    for (std::uint32_t i = 0; i < plan_.ops.size(); ++i)
+      add_op(i);
+    for (const auto& each : plan_.messages)
+      add_message(each);
+    std::vector<double> all;
+    for (std::int32_t rank = 0; rank < plan_.ranks(); ++rank)
+      all.push_back(parameters_of(rank) + peak_of(rank));
+    return all;
+  }
+
+ private:
+  static constexpr auto absent = static_cast<std::uint32_t>(none);
+
+  static bool reads_values(const plan_op& op) {
+    return op.kind == plan_op_kind::forward || takes_gradient(op.kind);
+  }
+  std::uint32_t& reader(const plan_op& op, bool backward) {
+    return readers_[(backward ? slot_count(plan_) : 0) + op_slot(plan_, op)];
+  }
+
+  void hold(std::int32_t rank, double from, double until, double bytes) {
+    auto& changes = changes_[static_cast<std::size_t>(rank)];
+    changes.emplace_back(from, bytes);
+    changes.emplace_back(until, -bytes);
+  }
+
+  /// Of an edge: the sizes of the stage whose outputs travel on it.
+  double bytes_of(bool gradient, std::int32_t from, std::int32_t to) const {
+    return gradient ? sizes_.of(to).gradient : sizes_.of(from).activation;
+  }
+
+  /// Until when the op that reads a value holds it by itself.
+  double read_by(std::uint32_t reading) const {
+    return plan_.ops[reading].kind == plan_op_kind::forward
+             ? times_.start[reading]
+             : times_.end[reading];
+  }
+
+  void add_op(std::uint32_t i) {
+    const auto& op = plan_.ops[i];
+    const auto rank = plan_.placement.rank_of(op.stage, op.copy);
+    if (op.kind == plan_op_kind::forward && !plan_.training)
+      hold(rank, times_.start[i], times_.end[i], sizes_.of(op.stage).kept);
+    if (frees_activation(op.kind))
+      hold(rank, times_.start[reader(op, false)], times_.end[i],
+           sizes_.of(op.stage).kept);
+    for_each_output(plan_, op, [&](const value& made) {
+      if (crosses(plan_.placement, made.from, made.to, made.copy))
+        return;
+      auto reading = op;
+      reading.stage = made.to;
+      hold(rank, times_.start[i], read_by(reader(reading, made.gradient)),
+           bytes_of(made.gradient, made.from, made.to));
+    });
+  }
+
+  void add_message(const message& each) {
+    const auto& send = plan_.ops[each.send];
+    const auto moved = moved_by(send);
+    const auto bytes = bytes_of(moved.gradient, moved.from, moved.to);
+    const auto& channel =
+      plan_.channels[static_cast<std::size_t>(each.channel)];
+    const auto arrival = times_.end[each.receive];
+    hold(channel.from_rank, times_.start[each.producer], arrival, bytes);
+    hold(channel.to_rank, arrival, read_by(each.consumer), bytes);
+  }
+
+  double parameters_of(std::int32_t rank) const {
+    double bytes = 0;
+    for (std::int32_t copy = 0; copy < plan_.placement.copies(); ++copy)
+      for (std::int32_t stage = 0; stage < plan_.stages(); ++stage)
+        if (plan_.placement.rank_of(stage, copy) == rank)
+          bytes += sizes_.of(stage).parameters;
+    return bytes;
+  }
+
+  /// At one time, what is released makes room for what comes.
+  double peak_of(std::int32_t rank) {
+    auto& changes = changes_[static_cast<std::size_t>(rank)];
+    std::ranges::sort(changes);
+    double held = 0, most = 0;
+    for (const auto& [time, bytes] : changes)
+      most = std::max(most, held += bytes);
+    return most;
+  }
+
+  const plan& plan_;
+  const simulation& times_;
+  const value_sizes& sizes_;
+  std::vector<std::vector<std::pair<double, double>>> changes_;  // by rank
+  std::vector<std::uint32_t> readers_;  // F, then B or I; by op_slot
+};
+
+}  // namespace
+
+value_sizes parse_sizes(std::string_view text) {
+  const auto entries = parse_entries(text, "sizes", keys);
+  value_sizes sizes;
+  const auto set = [&](stage_sizes& of, const keyed_number& entry) {
+    const auto member = member_of(entry.key);
+    if (member == nullptr)
+      refuse_entry(entry.text, "the key is unknown", "sizes", keys);
+    of.*member = entry.value;
+  };
+  const auto has_gradient = [&](std::optional<std::int32_t> stage) {
+    return std::ranges::any_of(entries, [&](const auto& each) {
+      return each.key == "gradient" && each.stage == stage;
+    });
+  };
+  // A stage's row starts from the figures for all, which may come later.
+  for (const auto& entry : entries)
+    if (!entry.stage)
+      set(sizes.usual, entry);
+  if (!has_gradient(std::nullopt))
+    sizes.usual.gradient = sizes.usual.activation;
+  for (const auto& entry : entries)
+    if (entry.stage)
+      set(sizes.of_stage.try_emplace(*entry.stage, sizes.usual).first->second,
+          entry);
+  for (auto& [stage, of] : sizes.of_stage)
+    if (!has_gradient(stage) && !has_gradient(std::nullopt))
+      of.gradient = of.activation;
+  return sizes;
+}
+
+value_sizes load_sizes(const std::string& path_or_text) {
+  return load_entries(path_or_text, "sizes", parse_sizes);
+}
+
+std::vector<double> peak_bytes(const plan& of, const simulation& times,
+                               const value_sizes& sizes) {
+  return held_bytes{of, times, sizes}.peaks();
+}
+
+}  // namespace troupe

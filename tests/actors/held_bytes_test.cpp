@@ -1,0 +1,142 @@
+// The bytes that a rank holds on paper, and those that LibTorch's allocator
+// saw.
+#include "troupe/engine/plan/peak_bytes.hpp"
+
+#include <ATen/ops/mean.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/tanh.h>
+#include <c10/core/CPUAllocator.h>
+#include <catch2/catch_test_macros.hpp>
+
+#include <atomic>
+
+#include "small_model.hpp"
+#include "troupe/engine/stage/split.hpp"
+#include "troupe/engine/stage/stage_module.hpp"
+
+using namespace troupe;
+using namespace troupe::testing;
+
+namespace {
+
+constexpr std::int64_t mebibyte = 1 << 20;
+
+/// Counts what LibTorch allocates on the CPU while it lives.
+class counted_memory {
+ public:
+  counted_memory() : before_(c10::GetCPUAllocator()) {
+    held() = peak() = 0;
+    counting().base = before_;
+    c10::SetCPUAllocator(&counting(), 100);
+  }
+  ~counted_memory() { c10::SetCPUAllocator(before_, 100); }
+  counted_memory(const counted_memory&) = delete;
+  counted_memory& operator=(const counted_memory&) = delete;
+
+  static std::int64_t most() { return peak(); }
+  static void begin() { peak() = held().load(); }
+  static std::int64_t now() { return held(); }
+
+ private:
+  struct block {
+    c10::DataPtr data;
+    std::int64_t bytes;
+  };
+  static std::atomic<std::int64_t>& held() {
+    static std::atomic<std::int64_t> bytes{0};
+    return bytes;
+  }
+  static std::atomic<std::int64_t>& peak() {
+    static std::atomic<std::int64_t> bytes{0};
+    return bytes;
+  }
+  static void release(void* context) {
+    auto* const freed = static_cast<block*>(context);
+    held() -= freed->bytes;
+    delete freed;
+  }
+  struct allocator final : c10::Allocator {
+    c10::DataPtr allocate(std::size_t bytes) override {
+      auto made = base->allocate(bytes);
+      auto* const data = made.get();
+      const auto size = static_cast<std::int64_t>(bytes);
+      auto* const kept = new block{std::move(made), size};
+      const auto now = held() += size;
+      auto most = peak().load();
+      while (most < now && !peak().compare_exchange_weak(most, now)) {
+      }
+      return {data, kept, &release, c10::Device(c10::kCPU)};
+    }
+    c10::DeleterFnPtr raw_deleter() const override { return nullptr; }
+    void copy_data(void* to, const void* from,
+                   std::size_t bytes) const override {
+      default_copy_data(to, from, bytes);
+    }
+    c10::Allocator* base = nullptr;
+  };
+  static allocator& counting() {
+    static auto* const only = new allocator;  // tensors may outlive the test
+    return *only;
+  }
+
+  c10::Allocator* before_;
+};
+
+/// y = 2 tanh(x), of 1 MiB: keeps tanh(x), and the stage its input.
+struct tanh_layer final : stage_module {
+  tensor_list forward(const tensor_list& inputs) override {
+    return {at::tanh(inputs[0] * factor) * 2};
+  }
+  at::Tensor factor = register_parameter("factor", at::ones({1}));
+};
+
+/// Most bytes beyond those before the step, of the second step.
+double measured(trainer& run) {
+  const auto source = make_source([](std::int64_t) {
+    microbatch_data data;
+    data.inputs = {at::ones({mebibyte / 4})};
+    return data;
+  });
+  run.step(source);
+  const auto before = counted_memory::now();
+  counted_memory::begin();
+  run.step(source);
+  return static_cast<double>(counted_memory::most() - before);
+}
+
+}  // namespace
+
+TEST_CASE("a rank holds the bytes that the simulation says") {
+  const counted_memory counts;
+  model layers;
+  for (int i = 0; i < 4; ++i)
+    layers.push_back({"layer." + std::to_string(i),
+                      [] { return std::make_shared<tanh_layer>(); }});
+  for (const auto& [name, stages] :
+       {std::pair{"gpipe", 1}, std::pair{"1f1b", 1},
+        std::pair{"breadth_first", 2}, std::pair{"breadth_first", 4}}) {
+    trainer_options options;
+    options.schedule = make_schedule(
+      name, {.ranks = 1, .stages_per_rank = stages, .microbatches = 8});
+    options.optimizer = sgd{.learning_rate = 0.1};
+    options.prefetch = 0;
+    options.loss = [](const tensor_list& outputs, const microbatch_data&) {
+      return std::vector<loss_term>{{"loss", at::mean(outputs[0])}};
+    };
+    trainer run(layers, options);
+    const auto bytes = measured(run);
+    // A layer keeps x, x * factor's tanh, and its stage the input.
+    const auto kept = (4.0 / stages) * 2 * mebibyte;
+    value_sizes sizes;
+    sizes.usual = {.kept = kept,
+                   .activation = mebibyte,
+                   .gradient = mebibyte,
+                   .parameters = 0};
+    const auto on_paper =
+      peak_bytes(run.plan(), simulate(run.plan()), sizes).at(0);
+    INFO(name << " of " << stages << " stages: " << bytes / mebibyte
+              << " MiB, on paper " << on_paper / mebibyte);
+    CHECK(bytes > on_paper - 1.5 * mebibyte);
+    CHECK(bytes < on_paper + 6 * mebibyte);  // and what an op needs
+  }
+}

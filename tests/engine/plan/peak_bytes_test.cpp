@@ -1,0 +1,84 @@
+#include "troupe/engine/plan/peak_bytes.hpp"
+
+#include <catch2/catch_approx.hpp>
+#include <catch2/catch_test_macros.hpp>
+
+#include "../../says.hpp"
+#include "support.hpp"
+#include "troupe/base/error.hpp"
+#include "troupe/schedules/forward_part.hpp"
+
+using namespace troupe;
+using namespace troupe::testing;
+using Catch::Approx;
+
+namespace {
+
+std::vector<double> peaks(const plan& of, const std::string& sizes,
+                          const std::string& costs = "") {
+  return peak_bytes(of, simulate(of, parse_costs(costs)), parse_sizes(sizes));
+}
+
+}  // namespace
+
+TEST_CASE("what forwards keep is what is in flight") {
+  for (const std::string name :
+       {"gpipe", "1f1b", "eager_1f1b", "interleaved_1f1b", "depth_first"}) {
+    const bool looped = name == "interleaved_1f1b" || name == "depth_first";
+    const auto of = make_plan(
+      name, {.ranks = 4, .stages_per_rank = looped ? 2 : 1, .microbatches = 8});
+    const auto in_flight = peak_in_flight(of);
+    const auto bytes = peaks(of, "kept=1");
+    for (std::size_t rank = 0; rank < bytes.size(); ++rank)
+      CHECK(bytes[rank] == in_flight[rank]);
+  }
+}
+
+TEST_CASE("a message is held by its sender until it has arrived") {
+  // Rank 1 reads its inputs as they arrive, at 1 and 2; or at 3 and 4, when two
+  // of rank 0's are on their way.
+  const auto of = make_plan("gpipe", {.ranks = 2, .microbatches = 2});
+  CHECK(peaks(of, "activation=10,gradient=0") == std::vector<double>{10, 0});
+  CHECK(peaks(of, "activation=10,gradient=0", "message=2")[0] == 20);
+  CHECK(peaks(of, "activation=0,gradient=7")[0] == 7);
+}
+
+TEST_CASE("parameters are held all along, by stage") {
+  const auto of = make_plan(
+    "interleaved_1f1b", {.ranks = 2, .stages_per_rank = 2, .microbatches = 2});
+  CHECK(peaks(of, "parameters=100,parameters.3=7")
+        == std::vector<double>{200, 107});
+  const auto forwards = compile(
+    forward_part(make_schedule("gpipe", {.ranks = 2, .microbatches = 3})));
+  CHECK(peaks(forwards, "kept=5") == std::vector<double>{5, 5});
+}
+
+TEST_CASE("a skip holds its bytes from its giver to its reader") {
+  const stage_graph graph(4, {{0, 1}, {0, 3}, {1, 2}, {2, 3}});
+  const auto of = compile(
+    make_schedule("breadth_first",
+                  {.ranks = 1, .stages_per_rank = 4, .microbatches = 1}),
+    {.graph = graph});
+  // The first stage makes both; the skip is held while stages 1 and 2 run.
+  CHECK(peaks(of, "activation.0=10,gradient=0,activation=1")
+        == std::vector<double>{20});
+  CHECK(peaks(compile(make_schedule(
+                "breadth_first",
+                {.ranks = 1, .stages_per_rank = 4, .microbatches = 1})),
+              "activation.0=10,gradient=0,activation=1")
+        == std::vector<double>{10});
+}
+
+TEST_CASE("sizes are read as costs are") {
+  const auto sizes = parse_sizes("activation=3 # a comment\nkept.1=4");
+  CHECK(sizes.of(0).gradient == 3);
+  CHECK(sizes.of(1).kept == 4);
+  CHECK(sizes.of(1).activation == 3);
+  CHECK(parse_sizes("gradient=1,activation.2=9").of(2).gradient == 1);
+  CHECK_THROWS_MATCHES(parse_sizes("keep=1"), error,
+                       says("sizes 'keep=1': the key is unknown; known keys "
+                            "are kept, activation, gradient and parameters"));
+  CHECK_THROWS_MATCHES(parse_sizes("kept=-1"), error,
+                       says("not a number of at least 0"));
+  CHECK_THROWS_MATCHES(load_sizes("kept"), error, says("form key=number"));
+}
