@@ -26,8 +26,8 @@ class op_values {
             std::int64_t waits_since);
   /// Keeps what the op made.
   void keep(op_launched& answer);
-  /// What an op still waits for: the first of its values that is not there, or
-  /// its microbatch.
+  /// The first value that an op still lacks, or, if it has all, whether it
+  /// lacks its microbatch.
   struct missing_input {
     std::optional<std::uint8_t> value;  // which of for_each_input's
     bool data = false;

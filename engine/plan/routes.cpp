@@ -17,12 +17,16 @@ edge_slots::edge_slots(const plan& of)
 }
 
 std::int32_t edge_of(const plan& of, const plan_op& transfer) {
-  const auto [from, to] = std::minmax(transfer.stage, transfer.peer);
-  const auto& edges = of.graph.edges();
-  const auto found = std::ranges::lower_bound(edges, stage_edge{from, to});
-  return found != edges.end() && *found == stage_edge{from, to}
-           ? static_cast<std::int32_t>(found - edges.begin())
-           : none;
+  const auto from = std::min(transfer.stage, transfer.peer);
+  const auto to = std::max(transfer.stage, transfer.peer);
+  if (from < 0 || to >= of.stages())
+    return none;
+  // Few stages read the same one; a chain's has a single reader.
+  const auto readers = of.graph.outputs(from, false);
+  const auto found = std::lower_bound(
+    readers.begin(), readers.end(), to,
+    [](const auto& each, std::int32_t stage) { return each.stage < stage; });
+  return found != readers.end() && found->stage == to ? found->edge : none;
 }
 
 }  // namespace troupe

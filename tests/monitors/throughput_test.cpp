@@ -123,7 +123,7 @@ TEST_CASE("a stage that costs more is told of once, and if it slows down") {
   CHECK(run.alerts() == 3);
 }
 
-TEST_CASE("a rank that hovers about the threshold is told of once") {
+TEST_CASE("a rank that hovers around the threshold is reported once") {
   uneven_run run;
   for (int i = 0; i < 100; ++i) {
     run.steps(12, 16);

@@ -8,7 +8,7 @@
 using namespace troupe;
 
 // The goal is 1 s, which bench/plan_speed measures. Processor time, as the
-// machine may be busy, and bounded for an unoptimised build with sanitizers.
+// machine may be busy, and bounded for a build with sanitizers.
 TEST_CASE("1f1b of 1024 ranks and 512 microbatches is planned in time",
           "[serial]") {
   const auto lanes =
@@ -17,5 +17,5 @@ TEST_CASE("1f1b of 1024 ranks and 512 microbatches is planned in time",
   const auto of = compile(lanes);
   CHECK(verify(of, {transport_kind::credited}).progress);
   CHECK(simulate(of).makespan == 3 * (512 + 1023));
-  CHECK(static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC < 90);
+  CHECK(static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC < 30);
 }
