@@ -249,9 +249,12 @@ layer_sequence::result layer_sequence::run(const tensor_lists& given,
         part, is_last,
         losses_of(*loss, part.shared ? own_use(outputs[p]) : outputs[p], data),
         done);
-    for (std::size_t before = 0; before <= p; ++before)
-      if (parts_[before].last_reader == p)
-        outputs[before].clear();
+    for (const auto& read : part.sources)
+      if (read.from == source::kind::part
+          && parts_[read.number].last_reader == p)
+        outputs[read.number].clear();
+    if (part.last_reader == p)
+      outputs[p].clear();
   }
   for (const auto& to : interface_.outputs)
     done.sent.push_back(message_of(to, outputs));
