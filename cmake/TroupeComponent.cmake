@@ -112,7 +112,6 @@ function(troupe_header_checks name folders)
   endforeach()
   add_library(headers_${name} OBJECT EXCLUDE_FROM_ALL ${sources})
   target_compile_options(headers_${name} PRIVATE -O0)
-  set_target_properties(headers_${name} PROPERTIES UNITY_BUILD OFF)
   target_link_libraries(headers_${name} PRIVATE troupe_flags troupe::${name}
     ${ARGN})
   if(NOT TARGET check_headers)

@@ -26,9 +26,10 @@ target_compile_options(troupe_flags INTERFACE
 
 # Several sources of a target compile as one, as they include the same headers: a
 # cold build takes half the time. Without it an edited source compiles alone.
-set(CMAKE_UNITY_BUILD ${TROUPE_UNITY})
-set(CMAKE_UNITY_BUILD_BATCH_SIZE 6)
+# TroupeUnity.cmake does it when all targets are known.
 if(TROUPE_UNITY)
+  include(TroupeUnity)
+  cmake_language(DEFER CALL troupe_unite_targets)
   # The first warns of a source because it is included; the others are wrong of
   # strings that are moved, in gcc 12, where more is inlined.
   target_compile_options(troupe_flags INTERFACE
