@@ -103,24 +103,26 @@ struct run_op {
 struct op_launched {
   std::int64_t serial = 0;
   std::uint32_t op = 0;
-  tensor_lists outputs;  // as `for_each_output` names them
-  event_handle ready;    // when a device has made them, or averaged gradients
+  /// As `for_each_output` names them; of a reduction also the parameters.
+  tensor_lists outputs;
+  event_handle ready;                     // when a device has made them
   std::int64_t begin = 0, end = 0;        // host ns
   event_handle device_begin, device_end;  // null on a CPU
-  bool ended = true;  // false: `gradients_reduced` will tell
 };
 struct end_step {
   std::int64_t serial = 0;
+  /// Reduced ones that no op of the plan has read: of a step's first part.
+  tensor_list gradients = {};
 };
 
-// ---- stage -> reducer -> rank
+// ---- rank -> reducer -> rank
 struct reduce_gradients {
   std::int64_t serial = 0;
   std::int32_t stage = 0;
   std::int32_t data_rank = 0;
-  /// Handles; their gradients hold the average when `gradients_reduced`
-  /// comes back, and belong to the reducer until then.
-  tensor_list parameters;
+  /// By parameter, undefined where there is none; the reducer's from here on.
+  tensor_list gradients;
+  tensor_list parameters;  // for their shapes
   /// Where they are not on a CPU, and when the gradients are there.
   std::shared_ptr<accelerator> device = {};
   event_handle ready = {};
@@ -129,6 +131,8 @@ struct reduce_gradients {
 struct gradients_reduced {
   std::int64_t serial = 0;
   std::int32_t stage = 0;
+  std::int32_t data_rank = 0;
+  tensor_list gradients;  // the mean over replicas, as put_gradients takes it
   std::int64_t sent = 0;
   event_handle ready = {};  // as in stage_tensors
 };

@@ -39,7 +39,7 @@ troupe_component(data DIRECTORY engine/data DEPENDS troupe::stage PCH tensors)
 troupe_component(checkpoint DIRECTORY engine/checkpoint
   DEPENDS troupe::data PRIVATE nlohmann_json::nlohmann_json PCH tensors)
 troupe_component(actors DIRECTORY actors
-  SUBFOLDERS system step rank job recording monitoring
+  SUBFOLDERS system step rank reduction job recording monitoring
   DEPENDS troupe::plan troupe::data troupe::checkpoint troupe::transport
     CAF::core spdlog::spdlog PCH actors)
 

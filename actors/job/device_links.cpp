@@ -2,8 +2,6 @@
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/tensor.h>
-#include <ATen/ops/zeros_like.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -27,7 +25,7 @@ device_links::device_links(job_layout layout, placement stages,
     devices_(std::move(devices)),
     stall_seconds_(stall_seconds > 0 ? stall_seconds : 1e9) {}
 
-bool device_links::averages(std::int32_t stage) const {
+bool device_links::reduces(std::int32_t stage) const {
   const auto rank = stages_.rank_of(stage);
   return layout_.process_of(0, rank)
          != layout_.process_of(layout_.data_ranks - 1, rank);
@@ -99,63 +97,24 @@ tensor_list device_links::receive(const envelope& announced,
   return tensors;
 }
 
-void device_links::complete(std::int32_t stage, const tensor_list& parameters) {
-  const at::NoGradGuard no_grad;
-  auto& on = at({0, stage, stage});
-  std::vector<float> known;
-  for (auto parameter : parameters) {
-    known.push_back(parameter.grad().defined() ? 1.F : 0.F);
-    if (!parameter.grad().defined())
-      parameter.mutable_grad() = at::zeros_like(parameter);
-  }
-  if (!on.own_mask.defined() || known != on.has_gradient) {
-    const auto [data_rank, here] = own_end({0, stage, stage});
-    on.own_mask =
-      to_device(at::tensor(known), device_of(data_rank, here).compute());
-    on.has_gradient = std::move(known);
-  }
-  on.mean_mask = on.own_mask.clone();
+device_stream& device_links::reduction_stream(std::int32_t stage) {
+  return *at({0, stage, stage}).stream;
 }
 
-void device_links::remove_unknown(std::int32_t stage,
-                                  const tensor_list& parameters) {
+void device_links::all_reduce_mean(std::int32_t stage,
+                                   const tensor_list& tensors) {
   auto& on = at({0, stage, stage});
-  if (std::ranges::count(on.has_gradient, 0.F) == 0)
-    return;
-  const auto [data_rank, here] = own_end({0, stage, stage});
-  const auto means =
-    to_host(on.mean_mask, device_of(data_rank, here).compute());
-  means.ready->wait();
-  const auto* mean = means.tensor.const_data_ptr<float>();
-  for (auto parameter : parameters)
-    if (*mean++ == 0)
-      parameter.mutable_grad().reset();
-}
-
-event_handle device_links::average(std::int32_t stage,
-                                   const tensor_list& parameters,
-                                   const event_handle& ready) {
-  const at::NoGradGuard no_grad;
-  auto& on = at({0, stage, stage});
-  auto& stream = *on.stream;
-  const auto scope = stream.enter();
-  tensor_list rows;
-  for (const auto& parameter : parameters)
-    rows.push_back(parameter.grad());
-  rows.push_back(on.mean_mask);
-  for (const auto& values : rows) {
+  for (const auto& values : tensors) {
     if (values.numel() == 0)
       continue;
-    take_over(stream, {values}, ready);
     const auto row = values.contiguous();
     enqueue(on,
             {transfer_kind::all_reduce, row, row, -1, reduce_kind::mean,
              fmt::format("{}REDUCE_GRAD", stage)},
-            stream);
+            *on.stream);
     if (!row.is_same(values))
       values.copy_(row);
   }
-  return stream.record();
 }
 
 void device_links::abort() noexcept {

@@ -49,18 +49,12 @@ class device_links {
   /// Tensors of the forms that were announced, there at `ready`.
   tensor_list receive(const envelope& announced, const std::string& op,
                       event_handle& ready);
-  /// Fills missing gradients with zeros, so that all replicas make the same
-  /// calls, on the current stream.
-  void complete(std::int32_t stage, const tensor_list& parameters);
-  /// Averages completed gradients over the replicas of a stage, in place;
-  /// returns when they are there. Null: its replicas live in one process.
-  event_handle average(std::int32_t stage, const tensor_list& parameters,
-                       const event_handle& ready);
-  /// Removes the gradients that no replica had: those parameters are not
-  /// updated. Behind the average, on the compute stream; waits for it where one
-  /// was missing here.
-  void remove_unknown(std::int32_t stage, const tensor_list& parameters);
-  bool averages(std::int32_t stage) const;
+  /// Replaces tensors by their mean over the replicas of a stage, in place, on
+  /// the stage's stream for reductions.
+  void all_reduce_mean(std::int32_t stage, const tensor_list& tensors);
+  device_stream& reduction_stream(std::int32_t stage);
+  /// Whether the replicas of a stage live in several processes.
+  bool reduces(std::int32_t stage) const;
 
   /// Ends all calls in flight, so that nobody waits for a rank that is gone.
   void abort() noexcept;
@@ -79,10 +73,6 @@ class device_links {
     std::unique_ptr<device_stream> stream;
     communicator_watch watch;
     std::timed_mutex mutex = {};  // a call may take its time on the host
-    /// Of replicas: by parameter 1 if it has a gradient here, else 0; the same
-    /// on the device, copied there when it changes; its mean over the replicas.
-    std::vector<float> has_gradient = {};
-    at::Tensor own_mask = {}, mean_mask = {};
   };
 
   void require_one_replica_here() const;

@@ -33,7 +33,7 @@ void device_links::require_one_replica_here() const {
 std::vector<device_links::key> device_links::all_links() const {
   std::vector<key> all;
   for (std::int32_t s = 0; s < stages_.stages(); ++s)
-    if (averages(s))
+    if (reduces(s))
       all.emplace_back(0, s, s);
   for (std::int32_t d = 0; d < layout_.data_ranks; ++d)
     for (const auto& [from, to] : edges_)

@@ -1,7 +1,6 @@
 #include "troupe/actors/rank/collective_ops.hpp"
 
-#include <utility>
-
+#include "troupe/actors/reduction/device_collectives.hpp"
 #include "troupe/base/error.hpp"
 
 namespace troupe {
@@ -9,66 +8,75 @@ namespace troupe {
 void collective_ops::begin(const step_pointer& step) {
   step_ = step;
   asked_.clear();
-  known_.clear();
   after_.clear();
 }
 
-bool collective_ops::launched(const op_launched& answer) {
+bool collective_ops::start(op_launched& answer) {
   const auto stage = step_->plan->ops[answer.op].stage;
-  if (answer.ended)
-    known_.emplace(
-      stage, gradients_reduced{answer.serial, stage, answer.end, answer.ready});
-  const auto known = known_.find(stage);
-  if (known == known_.end()) {
+  // A reduction that could not be recorded hands on no tensors.
+  answer.outputs.resize(2);
+  if (!setup_.reduces) {
+    keep(answer.op, {answer.serial, stage, setup_.data_rank,
+                     std::move(answer.outputs[0]), answer.end, answer.ready});
+    return true;
+  }
+  reduce_gradients request{answer.serial,
+                           stage,
+                           setup_.data_rank,
+                           std::move(answer.outputs[0]),
+                           std::move(answer.outputs[1]),
+                           setup_.device ? setup_.device->on() : nullptr,
+                           answer.ready,
+                           step_->recorded};
+  if (!setup_.links || !setup_.links->reduces(stage)) {
     asked_.emplace(stage, answer.op);
+    ports_.reduce(std::move(request));
     return false;
   }
-  note(answer.op, known->second.ready);
+  auto known = reducers_.find(stage);
+  if (known == reducers_.end())
+    known =
+      reducers_
+        .emplace(stage,
+                 reducer_core{make_device_collectives(setup_.links, stage),
+                              {setup_.data_rank}})
+        .first;
+  for (auto& reduced : known->second.on(std::move(request)))
+    keep(answer.op, std::move(reduced));
   return true;
 }
 
-std::optional<std::uint32_t> collective_ops::on(
-  const gradients_reduced& message, std::optional<std::uint32_t> launching) {
+std::uint32_t collective_ops::on(gradients_reduced message) {
   const auto asked = asked_.extract(message.stage);
-  const auto is_asking = [&] {
-    const auto& op = step_->plan->ops[*launching];
-    return op.kind == plan_op_kind::reduce && op.stage == message.stage;
-  };
-  if ((asked.empty() && !(launching && is_asking()))
-      || !known_.emplace(message.stage, message).second)
+  if (asked.empty())
     fail(error_code::internal, "stage {} asked for no reduction",
          message.stage);
-  if (asked.empty())
-    return std::nullopt;
-  note(asked.mapped(), message.ready);
+  keep(asked.mapped(), std::move(message));
   return asked.mapped();
 }
 
-void collective_ops::note(std::uint32_t op, const event_handle& ready) {
-  if (ready && step_->plan->ops[op].stream == stream_kind::compute)
-    after_.push_back(ready);
+void collective_ops::keep(std::uint32_t op, gradients_reduced message) {
+  const auto& reduction = step_->plan->ops[op];
+  if (message.ready && reduction.stream == stream_kind::compute)
+    after_.push_back(message.ready);
+  values_.put(weight_gradient_of(reduction),
+              {.tensors = std::move(message.gradients),
+               .ready = std::move(message.ready),
+               .sent = message.sent});
 }
 
-void collective_ops::add_waits(const plan_op& op, run_op& request,
-                               op_record& record) {
+void collective_ops::add_waits(const plan_op& op, run_op& request) {
   if (op.stream == stream_kind::compute)
     request.after = std::exchange(after_, {});
-  if (op.kind != plan_op_kind::gradient_norm)
-    return;
-  const auto known = known_.find(op.stage);
-  if (known == known_.end())
-    return;
-  record.ready = known->second.sent;
-  if (known->second.ready)
-    request.after.push_back(known->second.ready);
 }
 
-std::vector<event_handle> collective_ops::ready() const {
-  std::vector<event_handle> all;
-  for (const auto& [stage, answer] : known_)
-    if (answer.ready)
-      all.push_back(answer.ready);
-  return all;
+std::optional<held_value> collective_ops::take_unread(std::int32_t stage) {
+  for (std::int8_t copy = 0; copy < step_->plan->placement.copies(); ++copy) {
+    const value name{value_kind::weight_gradient, stage, stage, copy};
+    if (values_.has(name))
+      return values_.take(name);
+  }
+  return std::nullopt;
 }
 
 }  // namespace troupe

@@ -3,39 +3,49 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <utility>
 #include <vector>
 
-#include "troupe/actors/messages.hpp"
+#include "troupe/actors/rank/rank_setup.hpp"
+#include "troupe/actors/rank/value_store.hpp"
+#include "troupe/actors/reduction/reducer_core.hpp"
 
 namespace troupe {
 
-/// What a rank knows of its reductions: asked for by a stage, answered by the
-/// reducer (perhaps before the stage has said so), or by the devices
-/// themselves. One thread at a time.
+/// What a rank does for reductions: gives the gradients of a stage to the
+/// reducer of its replicas, and keeps their mean as a value of the plan. One
+/// thread at a time.
 class collective_ops {
  public:
+  collective_ops(const rank_setup& setup, rank_ports& ports,
+                 value_store& values)
+    : setup_(setup), ports_(ports), values_(values) {}
+
   void begin(const step_pointer& step);
 
-  /// A stage has launched the reduction: true if it has ended already.
-  bool launched(const op_launched& answer);
-  /// The reduction's op, if it was launched before. `launching`: the op that a
-  /// stage launches now, if one does. Throws `internal` for an answer that
-  /// nobody asked for, or that comes twice.
-  std::optional<std::uint32_t> on(const gradients_reduced& message,
-                                  std::optional<std::uint32_t> launching);
-  /// Adds what an op waits for on its stream besides its inputs, and when that
-  /// was known: a norm reads averaged gradients; nothing on the compute stream
-  /// runs beside a reduction that is there, too.
-  void add_waits(const plan_op& op, run_op& request, op_record& record);
-  /// When the gradients of each stage are averaged on a device.
-  std::vector<event_handle> ready() const;
+  /// A stage has handed on its gradients. Returns whether the reduction has
+  /// ended; otherwise `gradients_reduced` will tell.
+  bool start(op_launched& answer);
+  /// Returns the op that has ended. Throws `internal` for an answer to no
+  /// question.
+  std::uint32_t on(gradients_reduced message);
+  /// Adds what an op of the compute stream waits for besides its inputs: the
+  /// reductions that the plan has on that stream.
+  void add_waits(const plan_op& op, run_op& request);
+  /// Reduced gradients that no op of the plan reads.
+  std::optional<held_value> take_unread(std::int32_t stage);
 
  private:
+  void keep(std::uint32_t op, gradients_reduced message);
+
+  const rank_setup& setup_;
+  rank_ports& ports_;
+  value_store& values_;
   step_pointer step_;
-  std::map<std::int32_t, std::uint32_t> asked_;      // op by stage
-  std::map<std::int32_t, gradients_reduced> known_;  // by stage
+  std::map<std::int32_t, std::uint32_t> asked_;  // op by stage
   std::vector<event_handle> after_;  // for the compute stream's next op
-  void note(std::uint32_t op, const event_handle& ready);
+  /// By stage: of those whose replicas are in reach of the rank's device.
+  std::map<std::int32_t, reducer_core> reducers_;
 };
 
 }  // namespace troupe

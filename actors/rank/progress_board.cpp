@@ -18,11 +18,10 @@ std::string what_it_waits_for(const plan& plan, const plan_op& op,
   std::string found;
   std::uint8_t at = 0;
   for_each_input(plan, op, [&](const value& input) {
-    if (at++ == missing)
+    if (at++ == missing && input.kind != value_kind::weight_gradient)
       found =
-        fmt::format("the {} of stage {} (rank {})",
-                    input.gradient ? "gradient" : "activation", input.from,
-                    plan.placement.rank_of(input.from, input.copy));
+        fmt::format("the {} of stage {} (rank {})", to_text(input.kind),
+                    input.from, plan.placement.rank_of(input.from, input.copy));
   });
   if (!found.empty())
     return found;

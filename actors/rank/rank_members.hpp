@@ -66,8 +66,8 @@ class rank_members final : public rank_ports, public stage_ports {
   void run(std::int32_t stage, run_op request) override {
     next_.emplace(stage, std::move(request));
   }
-  void end(std::int32_t stage, const end_step& message) override {
-    self_->send(book_->stage(data_rank_, stage), message);
+  void end(std::int32_t stage, end_step message) override {
+    self_->send(book_->stage(data_rank_, stage), std::move(message));
   }
   void deliver(stage_tensors message) override {
     const auto stage = message.header.to_stage;

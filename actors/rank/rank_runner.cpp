@@ -19,6 +19,7 @@ rank_runner::rank_runner(rank_setup setup, rank_ports& ports)
     data_(setup_, ports_),
     op_values_(setup_, values_, data_),
     transfers_(setup_, ports_, values_, device_),
+    collectives_(setup_, ports_, values_),
     plans_(setup_) {}
 
 event_source rank_runner::source() const {
@@ -95,12 +96,9 @@ void rank_runner::on(loaded_data message) {
   advance();
 }
 
-void rank_runner::on(const gradients_reduced& message) {
-  require_current(message.serial, "averaged gradients");
-  const auto launching =
-    executor_->launching() ? executor_->position() : std::nullopt;
-  if (const auto op = collectives_.on(message, launching))
-    executor_->ended(*op);
+void rank_runner::on(gradients_reduced message) {
+  require_current(message.serial, "reduced gradients");
+  executor_->ended(collectives_.on(std::move(message)));
   advance();
 }
 
@@ -170,7 +168,7 @@ void rank_runner::launch(std::uint32_t op) {
     data_.bring(device_);
   }
   op_values_.take(what, request, report_.ops.back(), waits_since_);
-  collectives_.add_waits(what, request, report_.ops.back());
+  collectives_.add_waits(what, request);
   if (what.kind == plan_op_kind::update && norm_
       && norm_->serial == step_->serial) {
     request.norm = norm_;
@@ -189,9 +187,12 @@ void rank_runner::on(op_launched answer) {
   record.end = answer.end;
   device_.note(report_.ops.size() - 1, answer);
   executor_->launched(op);
-  op_values_.keep(answer);
-  if (op_at(op).kind != plan_op_kind::reduce || collectives_.launched(answer))
+  if (op_at(op).kind != plan_op_kind::reduce) {
+    op_values_.keep(answer);
     executor_->ended(op);
+  } else if (collectives_.start(answer)) {
+    executor_->ended(op);
+  }
   advance();
 }
 
@@ -204,8 +205,15 @@ void rank_runner::wait() {
 void rank_runner::end_stages() {
   ending_ = true;
   show(progress_board::state::idle);
-  for (const auto stage : stages_)
-    ports_.end(stage, {step_->serial});
+  for (const auto stage : stages_) {
+    end_step message{step_->serial};
+    if (auto reduced = collectives_.take_unread(stage)) {
+      message.gradients = std::move(reduced->tensors);
+      if (reduced->ready)
+        report_.reduced.push_back(std::move(reduced->ready));
+    }
+    ports_.end(stage, std::move(message));
+  }
   if (stages_.empty())
     finish();
 }
@@ -220,8 +228,6 @@ void rank_runner::on(stage_done report) {
 void rank_runner::finish() {
   require_nothing_left();
   device_.settle(report_.ops);
-  if (step_->settings.part == step_part::gradients)
-    report_.reduced = collectives_.ready();
   std::ranges::sort(report_.stages, {}, &stage_done::stage);
   if (step_->settings.tells_memory)
     report_.memory = memory_event{

@@ -15,9 +15,9 @@ caf::behavior stage_actor(caf::event_based_actor* self, std::int32_t stage,
     [receive](stage_tensors& message) { receive(message); },
     [receive](loaded_data& message) { receive(message); },
     [receive](gradients_reduced& message) { receive(message); },
-    [self, members, stage](const end_step& message) {
+    [self, members, stage](end_step& message) {
       members->handle(self, stage, [&] {
-        members->rank().on(members->stage(stage).on(message));
+        members->rank().on(members->stage(stage).on(std::move(message)));
       });
     },
   };

@@ -2,12 +2,15 @@
 
 #include <fmt/format.h>
 
+#include <utility>
+
 #include "troupe/actors/recording/recording.hpp"
 #include "troupe/base/error.hpp"
 #include "troupe/engine/device/clock.hpp"
 #include "troupe/engine/plan/op_text.hpp"
 #include "troupe/engine/plan/op_traits.hpp"
 #include "troupe/engine/plan/values.hpp"
+#include "troupe/engine/stage/gradient_lists.hpp"
 #include "troupe/engine/stage/gradient_norm.hpp"
 
 namespace troupe {
@@ -26,7 +29,6 @@ stage_runner::stage_runner(stage_setup setup, stage_ports& ports)
 void stage_runner::on(const begin_step& message) {
   running_ = nullptr;
   step_ = message.step;
-  averaged_by_links_ = false;
   setup_.work->begin_step(step_->settings);
 }
 
@@ -75,11 +77,6 @@ void stage_runner::record(run_op& request, op_launched& answer) {
     return;
   answer.outputs.clear();
   answer.ready = nullptr;
-  if (running_->kind == plan_op_kind::reduce && setup_.reduces) {
-    answer.ended = false;
-    ports_.reduce({step_->serial, setup_.stage, setup_.data_rank, tensor_list{},
-                   nullptr, nullptr, step_->recorded});
-  }
 }
 
 void stage_runner::run(run_op& request, op_launched& answer) {
@@ -91,9 +88,9 @@ void stage_runner::run(run_op& request, op_launched& answer) {
     case plan_op_kind::weight_backward:
       return backward(request, answer);
     case plan_op_kind::reduce:
-      return reduce(answer);
+      return hand_on_gradients(answer);
     case plan_op_kind::gradient_norm:
-      return tell_norm();
+      return tell_norm(request);
     case plan_op_kind::update:
       return update(request.norm);
     default:
@@ -136,26 +133,18 @@ void stage_runner::mark_output(op_launched& answer) const {
     answer.ready = device_.mark();
 }
 
-void stage_runner::reduce(op_launched& answer) {
-  if (!setup_.reduces)
-    return;
+void stage_runner::hand_on_gradients(op_launched& answer) {
   const auto& parameters = setup_.work->parameters();
-  if (setup_.links && setup_.links->averages(setup_.stage)) {
-    averaged_by_links_ = true;
-    setup_.links->complete(setup_.stage, parameters);
-    answer.ready =
-      setup_.links->average(setup_.stage, parameters, device_.mark());
-    return;
-  }
-  answer.ended = false;
-  ports_.reduce({step_->serial, setup_.stage, setup_.data_rank, parameters,
-                 device_ ? setup_.device->on() : nullptr, device_.mark(),
-                 step_->recorded});
+  answer.outputs = {take_gradients(parameters), parameters};
+  answer.ready = device_.mark();
 }
 
-void stage_runner::tell_norm() {
-  if (averaged_by_links_)
-    setup_.links->remove_unknown(setup_.stage, setup_.work->parameters());
+/// The norm of an update that runs alone reads the gradients that the stage has
+/// kept.
+void stage_runner::tell_norm(run_op& request) {
+  for (auto& reduced : take(request))
+    put_gradients(setup_.work->parameters(), std::move(reduced),
+                  setup_.device.get());
   setup_.work->show_parameters();
   // Replicas hold the same gradients by now: one of them is enough.
   if (setup_.data_rank == 0)
@@ -171,13 +160,18 @@ void stage_runner::update(const std::optional<norm_known>& norm) {
     setup_.work->update(factor);
 }
 
-stage_done stage_runner::on(const end_step& message) {
+stage_done stage_runner::on(end_step message) {
   if (!step_ || message.serial != step_->serial)
     fail(error_code::internal, "stage {} is to end step {}, which it is not at",
          setup_.stage, message.serial);
   const auto scope = device_.enter();
   stage_done done{step_->serial, setup_.stage, {}};
-  const auto end = [&] { done.result = setup_.work->end_step(); };
+  const auto end = [&] {
+    if (!message.gradients.empty())
+      put_gradients(setup_.work->parameters(), std::move(message.gradients),
+                    setup_.device.get());
+    done.result = setup_.work->end_step();
+  };
   if (step_->recorded)
     step_->recorded->attempt(fmt::format("the end of stage {}", setup_.stage),
                              end);

@@ -13,7 +13,6 @@ namespace troupe {
 class stage_ports {
  public:
   virtual ~stage_ports() = default;
-  virtual void reduce(reduce_gradients request) = 0;
   virtual void squares(stage_squares squares) = 0;
 };
 
@@ -26,7 +25,7 @@ class stage_runner {
 
   void on(const begin_step& message);
   op_launched on(run_op request);
-  stage_done on(const end_step& message);
+  stage_done on(end_step message);
 
  private:
   void run_timed(run_op& request, op_launched& answer);
@@ -36,8 +35,8 @@ class stage_runner {
   void forward(run_op& request, op_launched& answer);
   void backward(run_op& request, op_launched& answer);
   void mark_output(op_launched& answer) const;
-  void reduce(op_launched& answer);
-  void tell_norm();
+  void hand_on_gradients(op_launched& answer);
+  void tell_norm(run_op& request);
   void update(const std::optional<norm_known>& norm);
 
   stage_setup setup_;
@@ -45,7 +44,6 @@ class stage_runner {
   stage_device device_;
   step_pointer step_;
   const plan_op* running_ = nullptr;  // the op of `on(run_op)`
-  bool averaged_by_links_ = false;    // this step's gradients
 };
 
 }  // namespace troupe

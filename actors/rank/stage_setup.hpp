@@ -2,7 +2,6 @@
 
 #include <memory>
 
-#include "troupe/actors/job/device_links.hpp"
 #include "troupe/actors/messages.hpp"
 #include "troupe/engine/device/rank_device.hpp"
 
@@ -13,11 +12,8 @@ struct stage_setup {
   std::int32_t data_rank = 0;
   std::int32_t stage = 0;
   std::shared_ptr<troupe::stage> work;
-  bool reduces = false;  // more than one replica
   /// The rank's device; null: the CPU.
   std::shared_ptr<rank_device> device;
-  /// To devices of other processes; null: gradients of replicas take the host.
-  std::shared_ptr<device_links> links;
 };
 
 }  // namespace troupe

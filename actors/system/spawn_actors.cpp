@@ -5,10 +5,10 @@
 #include "troupe/actors/monitoring/event_hub.hpp"
 #include "troupe/actors/rank/rank_actor.hpp"
 #include "troupe/actors/rank/stage_actor.hpp"
+#include "troupe/actors/reduction/reducer_actor.hpp"
 #include "troupe/actors/step/coordinator_actor.hpp"
 #include "troupe/actors/step/follower_actor.hpp"
 #include "troupe/actors/step/loader_actor.hpp"
-#include "troupe/actors/step/reducer_actor.hpp"
 #include "troupe/actors/system/pipeline_setup.hpp"
 
 namespace troupe {
@@ -76,9 +76,7 @@ stage_setup actor_spawner::setup_of_stage(std::int32_t data_rank,
   setup.stage = stage;
   setup.work = options_.stages[static_cast<std::size_t>(data_rank)]
                               [static_cast<std::size_t>(stage)];
-  setup.reduces = data_ranks() > 1;
   setup.device = device_of(data_rank, options_.placement.rank_of(stage));
-  setup.links = options_.links;
   return setup;
 }
 
@@ -92,6 +90,7 @@ rank_setup actor_spawner::setup_of_rank(std::int32_t data_rank,
   setup.needs_data = options_.needs_data;
   setup.prefetch = std::max(1, options_.prefetch);
   setup.waits_for_norm = options_.clip > 0 || options_.loss_scale.dynamic;
+  setup.reduces = data_ranks() > 1;
   setup.order = options_.order;
   setup.device = device_of(data_rank, rank);
   setup.links = options_.links;

@@ -84,19 +84,21 @@ class held_bytes {
       hold(rank, times_.start[reader(op, false)], times_.end[i],
            sizes_.of(op.stage).kept);
     for_each_output(plan_, op, [&](const value& made) {
-      if (crosses(plan_.placement, made.from, made.to, made.copy))
+      if (made.kind == value_kind::weight_gradient  // part of the parameters
+          || crosses(plan_.placement, made.from, made.to, made.copy))
         return;
+      const bool gradient = made.kind == value_kind::gradient;
       auto reading = op;
       reading.stage = made.to;
-      hold(rank, times_.start[i], read_by(reader(reading, made.gradient)),
-           bytes_of(made.gradient, made.from, made.to));
+      hold(rank, times_.start[i], read_by(reader(reading, gradient)),
+           bytes_of(gradient, made.from, made.to));
     });
   }
 
   void add_message(const message& each) {
     const auto& send = plan_.ops[each.send];
     const auto moved = moved_by(send);
-    const auto bytes = bytes_of(moved.gradient, moved.from, moved.to);
+    const auto bytes = bytes_of(is_gradient(send.stream), moved.from, moved.to);
     const auto& channel =
       plan_.channels[static_cast<std::size_t>(each.channel)];
     const auto arrival = times_.end[each.receive];

@@ -1,6 +1,5 @@
 // What actors decide, without actors.
 
-#include <ATen/ops/full.h>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_exception.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
@@ -12,7 +11,6 @@
 #include "troupe/actors/rank/progress_board.hpp"
 #include "troupe/actors/step/coordinator_core.hpp"
 #include "troupe/actors/step/loader_core.hpp"
-#include "troupe/actors/step/reducer_core.hpp"
 #include "troupe/base/error.hpp"
 #include "troupe/engine/plan/compile.hpp"
 
@@ -40,16 +38,6 @@ std::shared_ptr<const microbatch_source> numbered(
       return microbatch_data{{}, {}, {}, index};
     },
     size);
-}
-
-at::Tensor with_gradient(double gradient) {
-  auto p = at::full({2}, 0.0).to(at::kFloat).requires_grad_(true);
-  p.mutable_grad() = at::full({2}, gradient).to(at::kFloat);
-  return p;
-}
-
-float gradient_of(const at::Tensor& p) {
-  return p.grad().const_data_ptr<float>()[0];
 }
 
 }  // namespace
@@ -133,29 +121,6 @@ TEST_CASE("a slow load ahead of time is told by its own step and number") {
   CHECK(loader.prefetch());
   CHECK(late.steps_ahead == 1);
   CHECK(late.microbatch == 0);
-}
-
-TEST_CASE("a reducer averages in ascending order, whoever comes first") {
-  const std::vector<double> values = {1e8, 1, -1e8, 3};
-  const auto expected = static_cast<float>((((1e8f + 1.0f) - 1e8f) + 3.0f) / 4);
-  std::vector<std::int32_t> order = {0, 1, 2, 3};
-  do {
-    reducer_core reducer(4);
-    std::vector<at::Tensor> replicas;
-    for (const auto value : values)
-      replicas.push_back(with_gradient(value));
-    for (std::size_t i = 0; i < 4; ++i) {
-      const auto d = order[i];
-      const bool done =
-        reducer.on({1, 0, d, {replicas[static_cast<std::size_t>(d)]}});
-      CHECK(done == (i == 3));
-    }
-    for (const auto& replica : replicas)
-      CHECK(gradient_of(replica) == expected);
-  } while (std::ranges::next_permutation(order).found);
-  reducer_core twice(2);
-  twice.on({1, 0, 1, {}});
-  CHECK_THROWS_AS(twice.on({1, 0, 1, {}}), error);
 }
 
 TEST_CASE("the coordinator's norm is that of all stages, and clips") {

@@ -26,8 +26,8 @@ struct recorded_ports final : rank_ports, stage_ports {
   void run(std::int32_t stage, run_op request) override {
     requests.emplace_back(stage, std::move(request));
   }
-  void end(std::int32_t stage, const end_step& message) override {
-    ended.push_back(stages.at(stage)->on(message));
+  void end(std::int32_t stage, end_step message) override {
+    ended.push_back(stages.at(stage)->on(std::move(message)));
   }
   void deliver(stage_tensors message) override {
     delivered.push_back(std::move(message));
@@ -75,13 +75,13 @@ struct one_rank {
     setup.board = board;
     setup.needs_data.assign(std::size_t(whole->stages()), false);
     setup.waits_for_norm = what.waits_for_norm;
+    setup.reduces = what.reduces;
     runner = std::make_unique<rank_runner>(setup, ports);
     for (std::int32_t s = 0; s < whole->stages(); ++s) {
       if (whole->placement.rank_of(s) != what.rank)
         continue;
       stage_setup of;
       of.stage = s;
-      of.reduces = what.reduces;
       of.work = work =
         std::make_shared<testing::faked_stage>(s + 1 == whole->stages());
       ports.stages.emplace(s, std::make_unique<stage_runner>(of, ports));
@@ -197,10 +197,11 @@ TEST_CASE("a rank that waits for the reducer says so") {
   CHECK_THAT(at.board->describe(*at.whole)[1],
              ContainsSubstring("rank 1 waits at") && ContainsSubstring("NORM")
                && ContainsSubstring("reducer"));
-  at.runner->on(gradients_reduced{1, 1, 5, nullptr});
+  at.runner->on(gradients_reduced{1, 1, 0, {}, 5, nullptr});
   at.run();
   REQUIRE(at.ports.reports.size() == 1);
-  CHECK_THROWS_AS(at.runner->on(gradients_reduced{1, 1, 5, nullptr}), error);
+  CHECK_THROWS_AS(at.runner->on(gradients_reduced{1, 1, 0, {}, 5, nullptr}),
+                  error);
 }
 
 TEST_CASE("an update waits for the norm, and is skipped on an overflow") {
@@ -319,10 +320,10 @@ TEST_CASE("without overlap no stage of the rank runs beside a reduction") {
     at.begin();
     at.run();
     CHECK(at.ports.reduced == (overlaps ? std::vector{1, 0} : std::vector{1}));
-    at.runner->on(gradients_reduced{1, 1, 2, nullptr});
+    at.runner->on(gradients_reduced{1, 1, 0, {}, 2, nullptr});
     at.run();
     CHECK(at.ports.reduced == std::vector{1, 0});
-    at.runner->on(gradients_reduced{1, 0, 2, nullptr});
+    at.runner->on(gradients_reduced{1, 0, 0, {}, 2, nullptr});
     at.run();
     CHECK(at.ports.reports.size() == 1);
   }

@@ -1,0 +1,16 @@
+#pragma once
+
+#include <memory>
+
+#include "troupe/actors/job/device_links.hpp"
+#include "troupe/actors/reduction/collectives.hpp"
+
+namespace troupe {
+
+/// Collectives of a stage's replicas in several processes, from device to
+/// device; the calls are those of the rank that has the replica, in the order
+/// of its plan.
+std::unique_ptr<collectives> make_device_collectives(
+  std::shared_ptr<device_links> links, std::int32_t stage);
+
+}  // namespace troupe

@@ -1,0 +1,64 @@
+#include "troupe/actors/reduction/reducer_actor.hpp"
+
+#include <utility>
+
+#include "troupe/actors/reduction/link_collectives.hpp"
+#include "troupe/actors/reduction/reducer_core.hpp"
+
+namespace troupe {
+
+namespace {
+
+struct reducer_state {
+  caf::event_based_actor* self;
+  address_book_pointer book;
+  handler_guard guard;
+  reducer_core core;
+
+  template <class Message>
+  void handle(Message& message) {
+    op_failure where{{}, "reduce", {}};
+    where.source.stage = message.stage;
+    where.source.data_rank = message.data_rank;
+    guard.run(
+      self, *book, [&] { return where; },
+      [&] {
+        for (auto& answer : core.on(std::move(message))) {
+          const auto& stage = book->stage(answer.data_rank, answer.stage);
+          self->send(stage, std::move(answer));
+        }
+      });
+  }
+};
+
+reducer_core make_core(const std::vector<std::int32_t>& owners,
+                       const address_book_pointer& book) {
+  const auto process = book->links ? book->links->layout().process : 0;
+  std::vector<std::int32_t> here;
+  for (std::int32_t d = 0; d < static_cast<std::int32_t>(owners.size()); ++d)
+    if (owners[static_cast<std::size_t>(d)] == process)
+      here.push_back(d);
+  if (here.size() == owners.size())
+    return {make_local_collectives(), std::move(here)};
+  const auto send = [book](std::int32_t receiver, reduce_part part) {
+    book->links->send(receiver, std::move(part));
+  };
+  return {std::make_unique<link_collectives>(owners, process, send),
+          std::move(here)};
+}
+
+}  // namespace
+
+caf::behavior reducer_actor(caf::event_based_actor* self,
+                            const std::vector<std::int32_t>& owners,
+                            const address_book_pointer& book,
+                            const handler_hook& hook) {
+  auto state = std::make_shared<reducer_state>(
+    reducer_state{self, book, {hook}, make_core(owners, book)});
+  return {
+    [state](reduce_gradients& request) { state->handle(request); },
+    [state](reduce_part& part) { state->handle(part); },
+  };
+}
+
+}  // namespace troupe

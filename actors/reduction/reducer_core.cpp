@@ -1,0 +1,134 @@
+#include "troupe/actors/reduction/reducer_core.hpp"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros_like.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "troupe/actors/recording/recording.hpp"
+#include "troupe/base/error.hpp"
+#include "troupe/engine/device/clock.hpp"
+#include "troupe/engine/device/rank_device.hpp"
+
+namespace troupe {
+
+reducer_core::reducer_core(std::unique_ptr<collectives> calls,
+                           std::vector<std::int32_t> here)
+  : calls_(std::move(calls)), here_(std::move(here)) {}
+
+std::vector<gradients_reduced> reducer_core::on(reduce_gradients request) {
+  const auto place = std::ranges::lower_bound(waiting_, request.data_rank, {},
+                                              &reduce_gradients::data_rank);
+  if (place != waiting_.end() && place->data_rank == request.data_rank)
+    fail(error_code::internal,
+         "replica {} asked twice for the reduction of stage {}",
+         request.data_rank, request.stage);
+  waiting_.insert(place, std::move(request));
+  if (waiting_.size() < here_.size())
+    return {};
+  const auto& first = waiting_.front();
+  bool done = true;
+  if (!first.recorded)
+    done = reduce();
+  else if (!first.recorded->attempt(fmt::format("reduce {}", first.stage),
+                                    [&] { done = reduce(); }))
+    gradients_.assign(waiting_.size(), {});
+  return done ? take_answers() : std::vector<gradients_reduced>{};
+}
+
+std::vector<gradients_reduced> reducer_core::on(reduce_part part) {
+  return calls_->on(std::move(part)) ? take_answers()
+                                     : std::vector<gradients_reduced>{};
+}
+
+bool reducer_core::reduce() {
+  const at::NoGradGuard no_grad;
+  auto* stream = calls_->stream(waiting_.front());
+  const auto scope = stream ? stream->enter() : nullptr;
+  gradients_.clear();
+  has_.clear();
+  for (auto& replica : waiting_) {
+    if (stream)
+      take_over(*stream, replica.gradients, replica.ready);
+    complete(replica, stream);
+    gradients_.push_back(std::move(replica.gradients));
+  }
+  const auto& first = waiting_.front();
+  const bool done = calls_->all_reduce(first.serial, first.stage, gradients_);
+  ready_ = stream ? stream->record() : nullptr;
+  return done;
+}
+
+/// Zeros in place of missing gradients; for other processes also a row that
+/// tells which those are.
+void reducer_core::complete(reduce_gradients& replica, device_stream* stream) {
+  auto& gradients = replica.gradients;
+  auto& has = has_.emplace_back();
+  for (std::size_t i = 0; i < gradients.size(); ++i) {
+    has.push_back(gradients[i].defined());
+    if (!has.back())
+      gradients[i] = at::zeros_like(replica.parameters.at(i));
+  }
+  if (calls_->spans_processes() && !gradients.empty())
+    gradients.push_back(presence_row(has, gradients.front(), stream));
+}
+
+/// Copied to a device only when it changes.
+at::Tensor reducer_core::presence_row(const presence& has,
+                                      const at::Tensor& like,
+                                      device_stream* stream) {
+  if (!row_.defined() || has != row_of_) {
+    const std::vector<float> values(has.begin(), has.end());
+    const auto row = at::tensor(values).to(like.scalar_type());
+    row_ = stream ? to_device(row, *stream) : row;
+    row_of_ = has;
+  }
+  return row_.clone();
+}
+
+std::vector<gradients_reduced> reducer_core::take_answers() {
+  std::vector<gradients_reduced> answers;
+  for (std::size_t r = 0; r < waiting_.size(); ++r) {
+    auto& request = waiting_[r];
+    auto& gradients = gradients_[r];
+    if (!gradients.empty())
+      remove_absent(r, gradients);
+    answers.push_back({request.serial, request.stage, request.data_rank,
+                       std::move(gradients), now_ns(), ready_});
+  }
+  waiting_.clear();
+  gradients_.clear();
+  ready_ = nullptr;
+  return answers;
+}
+
+/// The row of presence stays behind the gradients if it is still to be read
+/// from a device.
+void reducer_core::remove_absent(std::size_t replica,
+                                 tensor_list& gradients) const {
+  const auto& has = has_[replica];
+  const bool has_all = std::ranges::count(has, false) == 0;
+  at::Tensor row;
+  if (calls_->spans_processes()) {
+    row = gradients.back();
+    if (!has_all && !row.is_cpu())
+      return;
+    gradients.pop_back();
+    row = has_all ? row : row.to(at::kFloat);
+  }
+  if (has_all)
+    return;
+  for (std::size_t i = 0; i < gradients.size(); ++i) {
+    const bool somewhere =
+      row.defined() ? row.const_data_ptr<float>()[i] > 0
+                    : std::ranges::any_of(
+                      has_, [i](const presence& each) { return each[i]; });
+    if (!somewhere)
+      gradients[i].reset();
+  }
+}
+
+}  // namespace troupe

@@ -1,0 +1,20 @@
+#pragma once
+
+#include "troupe/engine/device/rank_device.hpp"
+#include "troupe/engine/device/tensor.hpp"
+
+namespace troupe {
+
+// The gradients of a stage's parameters on their way to the reducer and back:
+// one for each parameter, undefined where there is none.
+
+/// Moves the gradients out of the parameters.
+tensor_list take_gradients(const tensor_list& parameters);
+
+/// Moves them back. One tensor more than there are parameters tells, by
+/// parameter, whether there is a gradient (not 0): for gradients that a device
+/// had completed with zeros. It is read on the device's compute stream.
+void put_gradients(const tensor_list& parameters, tensor_list gradients,
+                   rank_device* device);
+
+}  // namespace troupe

@@ -1,0 +1,217 @@
+// Gradients of replicas are averaged alike within a process and over links.
+
+#include "troupe/actors/reduction/reducer_core.hpp"
+
+#include <ATen/ops/equal.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/full_like.h>
+#include <ATen/ops/zeros.h>
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
+#include <catch2/generators/catch_generators_range.hpp>
+#include <catch2/matchers/catch_matchers_exception.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+
+#include <algorithm>
+#include <deque>
+#include <random>
+
+#include "troupe/actors/reduction/link_collectives.hpp"
+#include "troupe/base/error.hpp"
+
+using namespace troupe;
+using Catch::Matchers::ContainsSubstring;
+using Catch::Matchers::MessageMatches;
+
+namespace {
+
+/// The parameters have 2, 3 and 1 elements; a missing gradient is undefined.
+const std::vector<std::int64_t> sizes = {2, 3, 1};
+
+tensor_list parameters() {
+  tensor_list all;
+  for (const auto size : sizes)
+    all.push_back(at::zeros({size}));
+  return all;
+}
+
+reduce_gradients request_of(std::int32_t data_rank,
+                            const std::vector<float>& values) {
+  reduce_gradients request;
+  request.serial = 1;
+  request.data_rank = data_rank;
+  request.parameters = parameters();
+  for (std::size_t i = 0; i < values.size(); ++i)
+    request.gradients.push_back(
+      values[i] == 0 ? at::Tensor{} : at::full({sizes[i]}, values[i]));
+  return request;
+}
+
+reducer_core local_core(std::vector<std::int32_t> here) {
+  return {make_local_collectives(), std::move(here)};
+}
+
+/// Processes that hand each other's parts on, one at a time.
+struct linked_processes {
+  explicit linked_processes(std::vector<std::int32_t> owners_of_replicas)
+    : owners(std::move(owners_of_replicas)) {
+    for (std::int32_t p = 0; p <= std::ranges::max(owners); ++p) {
+      std::vector<std::int32_t> here;
+      for (std::size_t d = 0; d < owners.size(); ++d)
+        if (owners[d] == p)
+          here.push_back(static_cast<std::int32_t>(d));
+      cores.emplace_back(std::make_unique<link_collectives>(
+                           owners, p,
+                           [this](std::int32_t receiver, reduce_part part) {
+                             part.values = part.values.clone();
+                             flying.emplace_back(receiver, std::move(part));
+                           }),
+                         here);
+    }
+  }
+
+  void take(std::vector<gradients_reduced> some) {
+    for (auto& each : some)
+      answers.push_back(std::move(each));
+  }
+  void ask(reduce_gradients request) {
+    const auto process = owners[static_cast<std::size_t>(request.data_rank)];
+    take(cores[static_cast<std::size_t>(process)].on(std::move(request)));
+  }
+  void deliver(std::size_t which) {
+    auto [receiver, part] = std::move(flying[which]);
+    flying.erase(flying.begin() + static_cast<std::ptrdiff_t>(which));
+    take(cores[static_cast<std::size_t>(receiver)].on(std::move(part)));
+  }
+
+  std::vector<std::int32_t> owners;
+  std::vector<reducer_core> cores;
+  std::deque<std::pair<std::int32_t, reduce_part>> flying;
+  std::vector<gradients_reduced> answers;
+};
+
+}  // namespace
+
+TEST_CASE("a reducer averages in ascending order, whoever comes first") {
+  const std::vector<float> values = {1e8F, 1, -1e8F, 3};
+  const auto expected = (((1e8F + 1.0F) - 1e8F) + 3.0F) / 4;
+  std::vector<std::int32_t> order = {0, 1, 2, 3};
+  do {
+    auto reducer = local_core({0, 1, 2, 3});
+    std::vector<gradients_reduced> answers;
+    for (const auto d : order) {
+      CHECK(answers.empty());
+      const auto value = values[static_cast<std::size_t>(d)];
+      answers = reducer.on(request_of(d, {value, value, value}));
+    }
+    REQUIRE(answers.size() == 4);
+    for (std::int32_t d = 0; d < 4; ++d) {
+      const auto& answer = answers[static_cast<std::size_t>(d)];
+      CHECK(answer.data_rank == d);
+      REQUIRE(answer.gradients.size() == 3);
+      for (const auto& each : answer.gradients)
+        CHECK(at::equal(each, at::full_like(each, expected)));
+    }
+  } while (std::ranges::next_permutation(order).found);
+}
+
+TEST_CASE("a replica that asks a reducer twice is refused") {
+  auto reducer = local_core({0, 1});
+  CHECK(reducer.on(request_of(1, {1, 1, 1})).empty());
+  CHECK_THROWS_MATCHES(reducer.on(request_of(1, {1, 1, 1})), error,
+                       MessageMatches(ContainsSubstring("asked twice")));
+  CHECK_THROWS_MATCHES(
+    reducer.on(reduce_part{1, 3, 0, 0, {}}), error,
+    MessageMatches(ContainsSubstring("has no replica of it")));
+}
+
+TEST_CASE("a missing gradient counts as zeros, unless all replicas lack it") {
+  const auto owners =
+    GENERATE(std::vector<std::int32_t>{0, 0}, std::vector<std::int32_t>{0, 1});
+  linked_processes job(owners);
+  job.ask(request_of(0, {4, 0, 0}));
+  job.ask(request_of(1, {2, 6, 0}));
+  while (!job.flying.empty())
+    job.deliver(0);
+  auto reducer = local_core({0, 1});
+  reducer.on(request_of(0, {4, 0, 0}));
+  const auto alone = reducer.on(request_of(1, {2, 6, 0}));
+  for (const auto& answers : {job.answers, alone}) {
+    REQUIRE(answers.size() == 2);
+    for (const auto& answer : answers) {
+      REQUIRE(answer.gradients.size() == 3);
+      CHECK(at::equal(answer.gradients[0], at::full({2}, 3.0F)));
+      CHECK(at::equal(answer.gradients[1], at::full({3}, 3.0F)));
+      CHECK_FALSE(answer.gradients[2].defined());
+    }
+  }
+}
+
+TEST_CASE("parts over links in any order give the bits of one process") {
+  std::mt19937 random(GENERATE(Catch::Generators::range(0U, 40U)));
+  const auto draw = [&](std::size_t count) {
+    return std::uniform_int_distribution<std::size_t>(0, count - 1)(random);
+  };
+  std::vector<std::int32_t> owners(2 + draw(4));
+  for (std::size_t d = 0; d < owners.size(); ++d)
+    owners[d] = static_cast<std::int32_t>(draw(3));
+  linked_processes job(owners);
+  for (std::int64_t serial = 1; serial <= 3; ++serial) {
+    std::vector<reduce_gradients> requests;
+    std::vector<std::int32_t> all;
+    for (std::int32_t d = 0; d < static_cast<std::int32_t>(owners.size());
+         ++d) {
+      std::vector<float> values;
+      for (std::size_t i = 0; i < sizes.size(); ++i)
+        values.push_back(
+          draw(4) == 0 ? 0.0F : 0.1F * static_cast<float>(1 + draw(1000)));
+      requests.push_back(request_of(d, values));
+      all.push_back(d);
+    }
+    auto reducer = local_core(all);
+    std::vector<gradients_reduced> expected;
+    for (auto request : requests) {
+      for (auto& each : request.gradients)
+        each = each.defined() ? each.clone() : each;
+      expected = reducer.on(std::move(request));
+    }
+    std::ranges::shuffle(requests, random);
+    job.answers.clear();
+    while (!requests.empty() || !job.flying.empty())
+      if (!requests.empty() && (job.flying.empty() || draw(2) == 0)) {
+        job.ask(std::move(requests.back()));
+        requests.pop_back();
+      } else {
+        job.deliver(draw(job.flying.size()));
+      }
+    REQUIRE(job.answers.size() == owners.size());
+    for (const auto& answer : job.answers) {
+      const auto& wanted =
+        expected[static_cast<std::size_t>(answer.data_rank)].gradients;
+      REQUIRE(answer.gradients.size() == wanted.size());
+      for (std::size_t i = 0; i < wanted.size(); ++i) {
+        REQUIRE(answer.gradients[i].defined() == wanted[i].defined());
+        if (wanted[i].defined())
+          CHECK(at::equal(answer.gradients[i], wanted[i]));
+      }
+    }
+  }
+}
+
+TEST_CASE(
+  "a part of gradients that belongs elsewhere, or comes twice, is "
+  "refused") {
+  link_collectives calls({0, 1}, 0, [](std::int32_t, const reduce_part&) {});
+  const auto part = [](std::int32_t data_rank, std::int32_t piece) {
+    return reduce_part{1, 0, data_rank, piece, at::zeros({1})};
+  };
+  for (const auto& wrong : {part(1, 1), part(1, 2), part(2, 0), part(-2, 0)})
+    CHECK_THROWS_MATCHES(calls.on(wrong), error,
+                         MessageMatches(ContainsSubstring("elsewhere")));
+  calls.on(part(1, 0));
+  CHECK_THROWS_MATCHES(calls.on(part(1, 0)), error,
+                       MessageMatches(ContainsSubstring("twice")));
+  calls.on(part(none, 1));
+  CHECK_THROWS_MATCHES(calls.on(part(none, 1)), error,
+                       MessageMatches(ContainsSubstring("twice")));
+}
