@@ -32,7 +32,7 @@ struct pipeline_options {
   /// process does.
   std::vector<std::shared_ptr<const plan>> plans;
   /// stages[data rank][stage]; null where they live in other processes.
-  std::vector<std::vector<std::shared_ptr<stage>>> stages;
+  std::vector<std::vector<stage>> stages;
   /// By stage: whether it reads a microbatch's inputs, targets or arguments.
   std::vector<bool> needs_data;
   /// devices[data rank][rank], as stages; empty: the CPU.

@@ -74,7 +74,7 @@ module_stage_options trainer::impl::stage_options(std::int32_t stage) const {
 void trainer::impl::make_stages(const model& layers) {
   for (std::int32_t d = 0; d < options.data_parallel; ++d) {
     replica modules;
-    std::vector<std::shared_ptr<stage>> made;
+    std::vector<stage> made;
     for (std::int32_t s = 0; s < options.schedule.stages(); ++s) {
       if (!layout.is_here(d, options.schedule.placement.rank_of(s))) {
         modules.emplace_back();
@@ -92,17 +92,17 @@ void trainer::impl::make_stages(const model& layers) {
 
 /// On a device all that a stage begins with is made on its compute stream, and
 /// is there when this returns: for the host too.
-std::shared_ptr<stage> trainer::impl::make_stage(
+stage trainer::impl::make_stage(
   std::int32_t data_rank, std::int32_t stage,
   const std::shared_ptr<layer_sequence>& module) const {
   auto at = stage_options(stage);
   at.data_rank = data_rank;
   const auto device = at.device = device_of(data_rank, at.rank);
   if (!device)
-    return std::make_shared<module_stage>(module, std::move(at));
+    return make_module_stage(module, at);
   const auto scope = device->compute().enter();
   bring(*module, device->compute());
-  auto made = std::make_shared<module_stage>(module, std::move(at));
+  auto made = make_module_stage(module, at);
   device->compute().drain();
   return made;
 }

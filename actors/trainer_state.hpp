@@ -9,7 +9,7 @@
 #include "troupe/actors/replica.hpp"
 #include "troupe/actors/trainer.hpp"
 #include "troupe/engine/stage/layer_sequence.hpp"
-#include "troupe/engine/stage/module_stage.hpp"
+#include "troupe/engine/stage/module_compute.hpp"
 
 namespace troupe {
 
@@ -20,9 +20,8 @@ struct trainer::impl {
   module_stage_options stage_options(std::int32_t stage) const;
   void assign_devices();
   void make_stages(const model& layers);
-  std::shared_ptr<stage> make_stage(
-    std::int32_t data_rank, std::int32_t stage,
-    const std::shared_ptr<layer_sequence>& module) const;
+  stage make_stage(std::int32_t data_rank, std::int32_t stage,
+                   const std::shared_ptr<layer_sequence>& module) const;
   std::shared_ptr<rank_device> device_of(std::int32_t data_rank,
                                          std::int32_t rank) const;
   void start_actors(const model& layers);
@@ -44,7 +43,7 @@ struct trainer::impl {
     observer::publisher publish;
   };
   std::shared_ptr<outlets> to_monitors = std::make_shared<outlets>();
-  std::vector<std::vector<std::shared_ptr<stage>>> stages;
+  std::vector<std::vector<stage>> stages;
   std::unique_ptr<graph_steps> graphs;  // null: all steps run op by op
   std::unique_ptr<pipeline> actors;     // ends before what they run
   troupe::loss_scale scale;

@@ -10,8 +10,6 @@
 #include "troupe/engine/plan/op_text.hpp"
 #include "troupe/engine/plan/op_traits.hpp"
 #include "troupe/engine/plan/values.hpp"
-#include "troupe/engine/stage/gradient_lists.hpp"
-#include "troupe/engine/stage/gradient_norm.hpp"
 
 namespace troupe {
 
@@ -29,54 +27,44 @@ stage_runner::stage_runner(stage_setup setup, stage_ports& ports)
 void stage_runner::on(const begin_step& message) {
   running_ = nullptr;
   step_ = message.step;
-  setup_.work->begin_step(step_->settings);
+  setup_.work.compute->begin_step(step_->settings);
+  setup_.work.parameters->begin_step(step_->settings);
 }
 
 op_launched stage_runner::on(run_op request) {
   running_ = &step_->plan->ops[request.op];
   op_launched answer;
+  answer.begin = now_ns();
+  const bool done = launch(
+    step_->recorded, [&] { return to_text(*step_->plan, *running_); },
+    [&] { run_timed(request, answer); });
+  if (!done) {
+    answer.outputs.clear();
+    answer.ready = nullptr;
+  }
   answer.serial = step_->serial;
   answer.op = request.op;
-  if (step_->recorded)
-    record(request, answer);
-  else
-    run_timed(request, answer);
   answer.end = now_ns();
   running_ = nullptr;
   return answer;
 }
 
+/// Only a step that runs whole and at once has times on the device.
 void stage_runner::run_timed(run_op& request, op_launched& answer) {
   const auto scope = device_.enter();
   for (const auto& event : request.after)
     device_.wait_for(event);
-  const bool on_device = traits_of(*running_).type != op_class::collective;
+  const bool timed = traits_of(*running_).type != op_class::collective
+                     && step_->settings.part != step_part::gradients;
   // A launched step noted the time before.
-  if (on_device && step_->settings.part == step_part::whole)
+  if (timed && step_->settings.part == step_part::whole)
     device_.begin_step(step_->serial);
-  if (on_device)
+  if (timed)
     device_.begin_op();
   answer.begin = now_ns();
   run(request, answer);
-  if (on_device)
+  if (timed)
     device_.end_op(answer);
-}
-
-/// What can't be recorded hands on no tensors: something before could not be,
-/// or the op itself, halfway.
-void stage_runner::record(run_op& request, op_launched& answer) {
-  answer.begin = now_ns();
-  const bool done =
-    step_->recorded->attempt(to_text(*step_->plan, *running_), [&] {
-      const auto scope = device_.enter();
-      for (const auto& event : request.after)
-        device_.wait_for(event);
-      run(request, answer);
-    });
-  if (done)
-    return;
-  answer.outputs.clear();
-  answer.ready = nullptr;
 }
 
 void stage_runner::run(run_op& request, op_launched& answer) {
@@ -117,13 +105,13 @@ void stage_runner::forward(run_op& request, op_launched& answer) {
   else if (given)
     data = *given;
   answer.outputs =
-    setup_.work->forward(key_of(*running_), std::move(inputs), data);
+    setup_.work.compute->forward(key_of(*running_), std::move(inputs), data);
   mark_output(answer);
 }
 
 void stage_runner::backward(run_op& request, op_launched& answer) {
-  answer.outputs = setup_.work->backward(static_cast<op_kind>(running_->kind),
-                                         key_of(*running_), take(request));
+  answer.outputs = setup_.work.compute->backward(
+    static_cast<op_kind>(running_->kind), key_of(*running_), take(request));
   mark_output(answer);
 }
 
@@ -134,30 +122,28 @@ void stage_runner::mark_output(op_launched& answer) const {
 }
 
 void stage_runner::hand_on_gradients(op_launched& answer) {
-  const auto& parameters = setup_.work->parameters();
-  answer.outputs = {take_gradients(parameters), parameters};
+  auto& parameters = *setup_.work.parameters;
+  answer.outputs = {parameters.take_gradients(), parameters.parameters()};
   answer.ready = device_.mark();
 }
 
 /// The norm of an update that runs alone reads the gradients that the stage has
 /// kept.
 void stage_runner::tell_norm(run_op& request) {
+  auto& parameters = *setup_.work.parameters;
   for (auto& reduced : take(request))
-    put_gradients(setup_.work->parameters(), std::move(reduced),
-                  setup_.device.get());
-  setup_.work->show_parameters();
+    parameters.put_gradients(std::move(reduced));
+  parameters.show();
   // Replicas hold the same gradients by now: one of them is enough.
   if (setup_.data_rank == 0)
-    ports_.squares(
-      {step_->serial, setup_.stage,
-       gradient_squares(setup_.work->parameters(), setup_.device.get())});
+    ports_.squares({step_->serial, setup_.stage, parameters.squares()});
 }
 
 void stage_runner::update(const std::optional<norm_known>& norm) {
   const auto factor = norm ? norm->factor : 1.0 / step_->settings.loss_scale;
   const bool overflowed = norm && !norm->update;
   if (!step_->settings.skip_update && !overflowed)
-    setup_.work->update(factor);
+    setup_.work.parameters->update(factor);
 }
 
 stage_done stage_runner::on(end_step message) {
@@ -168,15 +154,14 @@ stage_done stage_runner::on(end_step message) {
   stage_done done{step_->serial, setup_.stage, {}};
   const auto end = [&] {
     if (!message.gradients.empty())
-      put_gradients(setup_.work->parameters(), std::move(message.gradients),
-                    setup_.device.get());
-    done.result = setup_.work->end_step();
+      setup_.work.parameters->put_gradients(std::move(message.gradients));
+    if (step_->settings.part == step_part::gradients)
+      setup_.work.parameters->keep_gradients();
+    done.result = setup_.work.compute->end_step();
   };
-  if (step_->recorded)
-    step_->recorded->attempt(fmt::format("the end of stage {}", setup_.stage),
-                             end);
-  else
-    end();
+  launch(
+    step_->recorded,
+    [&] { return fmt::format("the end of stage {}", setup_.stage); }, end);
   return done;
 }
 

@@ -29,7 +29,6 @@ class stage_runner {
 
  private:
   void run_timed(run_op& request, op_launched& answer);
-  void record(run_op& request, op_launched& answer);
   void run(run_op& request, op_launched& answer);
   tensor_lists take(run_op& request);
   void forward(run_op& request, op_launched& answer);

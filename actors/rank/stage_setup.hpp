@@ -11,7 +11,7 @@ namespace troupe {
 struct stage_setup {
   std::int32_t data_rank = 0;
   std::int32_t stage = 0;
-  std::shared_ptr<troupe::stage> work;
+  troupe::stage work;
   /// The rank's device; null: the CPU.
   std::shared_ptr<rank_device> device;
 };

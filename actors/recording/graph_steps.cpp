@@ -168,8 +168,10 @@ void graph_steps::give_up(const std::string& why) {
 /// Tensors in the graph's memory first.
 void graph_steps::forget() {
   for (const auto& replica : setup_.stages)
-    for (const auto& stage : replica)
-      stage->drop_kept();
+    for (const auto& stage : replica) {
+      stage.compute->drop_kept();
+      stage.parameters->drop_kept();
+    }
   graph_.reset();
 }
 

@@ -15,7 +15,7 @@ struct graph_steps_setup {
   std::shared_ptr<const plan> whole;
   /// As pipeline_options has them; all on one accelerator, in one process.
   std::vector<std::vector<std::shared_ptr<rank_device>>> devices;
-  std::vector<std::vector<std::shared_ptr<stage>>> stages;
+  std::vector<std::vector<stage>> stages;
   bool make_ahead = true;  // microbatches, while the device works
   double slow_load_seconds = 1;
 };

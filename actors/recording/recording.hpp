@@ -1,8 +1,10 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 
 namespace troupe {
 
@@ -24,5 +26,17 @@ class recording {
   mutable std::mutex turn_;
   std::string problem_;
 };
+
+/// Does work of a step that may be recorded: at once without a recording.
+/// `op` names the work; called in a recording only. Returns whether the work
+/// was done; if not, hand on no tensors.
+template <class Name, class Work>
+bool launch(const std::shared_ptr<recording>& into, const Name& op,
+            Work&& work) {
+  if (into)
+    return into->attempt(op(), std::forward<Work>(work));
+  std::forward<Work>(work)();
+  return true;
+}
 
 }  // namespace troupe

@@ -31,10 +31,9 @@ std::vector<gradients_reduced> reducer_core::on(reduce_gradients request) {
     return {};
   const auto& first = waiting_.front();
   bool done = true;
-  if (!first.recorded)
-    done = reduce();
-  else if (!first.recorded->attempt(fmt::format("reduce {}", first.stage),
-                                    [&] { done = reduce(); }))
+  if (!launch(
+        first.recorded, [&] { return fmt::format("reduce {}", first.stage); },
+        [&] { done = reduce(); }))
     gradients_.assign(waiting_.size(), {});
   return done ? take_answers() : std::vector<gradients_reduced>{};
 }

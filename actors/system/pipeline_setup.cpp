@@ -17,7 +17,7 @@ std::int64_t largest_stage(const pipeline_options& options) {
     for (const auto& stage : replica) {
       std::int64_t bytes = 0;
       if (stage)
-        for (const auto& parameter : stage->parameters())
+        for (const auto& parameter : stage.parameters->parameters())
           bytes += static_cast<std::int64_t>(parameter.nbytes());
       most = std::max(most, bytes);
     }

@@ -10,6 +10,7 @@
 
 #include "troupe/base/error.hpp"
 #include "troupe/engine/stage/autocast.hpp"
+#include "troupe/engine/stage/gradient_lists.hpp"
 #include "troupe/engine/stage/gradient_norm.hpp"
 #include "troupe/engine/stage/layer_sequence.hpp"
 #include "troupe/engine/stage/mean_gradient.hpp"
@@ -21,15 +22,6 @@ namespace {
 
 layer_range all_of(const model& layers) {
   return {0, static_cast<std::int32_t>(layers.size())};
-}
-
-tensor_list take_gradients(tensor_list& parameters) {
-  tensor_list gradients;
-  for (auto& parameter : parameters) {
-    gradients.push_back(parameter.grad());
-    parameter.mutable_grad() = at::Tensor{};
-  }
-  return gradients;
 }
 
 }  // namespace

@@ -49,27 +49,12 @@ struct stage_result {
   std::int64_t observe_ns = 0;  // time spent on monitors
 };
 
-/// The parameters of a stage, and their update from a step's gradients.
-class trained_parameters {
+/// One stage's forwards and backwards. All calls come from one thread at a
+/// time, in the order of the plan.
+class stage_compute {
  public:
-  virtual ~trained_parameters() = default;
+  virtual ~stage_compute() = default;
 
-  /// Parameters in model order, with their gradients. Shared handles.
-  virtual const tensor_list& parameters() const = 0;
-
-  /// Publishes parameters and reduced gradients, if monitors want them.
-  virtual void show_parameters() {}
-
-  /// Multiplies the gradients by `factor`, then updates the parameters.
-  virtual void update(double factor) = 0;
-};
-
-/// One stage's numeric work, driven by a stage actor. All calls come from one
-/// thread at a time, in the order of the plan.
-class stage : public trained_parameters {
- public:
-  /// Drops the previous step's gradients. An update uses those of the last step
-  /// that ran in parts, and its losses.
   virtual void begin_step(const step_settings& settings) = 0;
 
   /// `inputs`: what the stages give that this one reads, by ascending stage.
@@ -86,13 +71,51 @@ class stage : public trained_parameters {
                                 tensor_lists output_gradients) = 0;
 
   /// Throws `internal` if anything of the step is left. After the gradients
-  /// part: keeps the gradients and losses, and throws `invalid_argument` for
-  /// metrics of the model's own, which are computed on the host.
+  /// part: keeps the losses, and throws `invalid_argument` for metrics of the
+  /// model's own, which are computed on the host. After the update part: those
+  /// losses are the step's.
   virtual stage_result end_step() = 0;
 
   /// Drops what the last step in parts has left, or a step that could not be
   /// recorded.
   virtual void drop_kept() {}
+};
+
+/// One stage's parameters and their gradients; threads as `stage_compute`.
+class stage_parameters {
+ public:
+  virtual ~stage_parameters() = default;
+
+  /// Drops the previous step's gradients. An update uses those of the last step
+  /// that ran in parts.
+  virtual void begin_step(const step_settings& settings) = 0;
+
+  /// In model order; shared handles.
+  virtual const tensor_list& parameters() const = 0;
+  /// Moves the gradients out: by parameter, undefined where there is none.
+  virtual tensor_list take_gradients() = 0;
+  /// Moves them back, as `put_gradients` (gradient_lists.hpp).
+  virtual void put_gradients(tensor_list gradients) = 0;
+
+  /// The squares of gradient_norm.hpp.
+  virtual std::vector<double> squares() = 0;
+  /// Publishes parameters and reduced gradients, if monitors want them.
+  virtual void show() {}
+  /// Multiplies the gradients by `factor`, then updates the parameters.
+  virtual void update(double factor) = 0;
+
+  /// At the end of a gradients part: for the updates that follow.
+  virtual void keep_gradients() {}
+  virtual void drop_kept() {}
+};
+
+/// The numeric work of a stage, driven by a stage actor; null in processes that
+/// don't have it.
+struct stage {
+  std::shared_ptr<stage_compute> compute;
+  std::shared_ptr<stage_parameters> parameters;
+
+  explicit operator bool() const { return compute != nullptr; }
 };
 
 }  // namespace troupe

@@ -82,8 +82,8 @@ struct one_rank {
         continue;
       stage_setup of;
       of.stage = s;
-      of.work = work =
-        std::make_shared<testing::faked_stage>(s + 1 == whole->stages());
+      work = std::make_shared<testing::faked_stage>(s + 1 == whole->stages());
+      of.work = {work, work};
       ports.stages.emplace(s, std::make_unique<stage_runner>(of, ports));
     }
   }

@@ -14,7 +14,7 @@ namespace troupe::testing {
 /// A stage that computes nothing and calls no LibTorch function, so that the
 /// thread sanitizer sees all that runs. Keeps the rules of a real one: no
 /// backward without its forward, nothing left at the end.
-class faked_stage final : public stage {
+class faked_stage final : public stage_compute, public stage_parameters {
  public:
   explicit faked_stage(bool last = false) : last_(last) {}
 
@@ -40,6 +40,9 @@ class faked_stage final : public stage {
     return {tensor_list(1)};
   }
   const tensor_list& parameters() const override { return parameters_; }
+  tensor_list take_gradients() override { return {}; }
+  void put_gradients(tensor_list) override {}
+  std::vector<double> squares() override { return {}; }
   void update(double) override { ++updates; }
   stage_result end_step() override {
     if (!open_.empty())
@@ -79,7 +82,7 @@ struct faked_run {
       for (std::int32_t s = 0; s < order.stages(); ++s) {
         stages.push_back(
           std::make_shared<faked_stage>(s + 1 == order.stages()));
-        replica.push_back(stages.back());
+        replica.push_back({stages.back(), stages.back()});
       }
     for (std::int32_t s = 0; s < order.stages(); ++s)
       options.needs_data.push_back(s == 0 || s + 1 == order.stages());

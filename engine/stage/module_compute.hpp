@@ -38,21 +38,20 @@ struct module_stage_options {
 
 /// A stage made of LibTorch modules: its outputs are detached, and backward
 /// runs LibTorch's engine from there.
-class module_stage final : public stage {
+class module_compute final : public stage_compute {
  public:
-  module_stage(std::shared_ptr<layer_sequence> module,
-               module_stage_options options);
+  module_compute(std::shared_ptr<layer_sequence> module,
+                 module_stage_options options);
 
   void begin_step(const step_settings& settings) override;
   tensor_lists forward(microbatch_key key, tensor_lists inputs,
                        const microbatch_data& data) override;
   tensor_lists backward(op_kind kind, microbatch_key key,
                         tensor_lists output_gradients) override;
-  const tensor_list& parameters() const override { return parameters_; }
-  void show_parameters() override;
-  void update(double factor) override;
   stage_result end_step() override;
   void drop_kept() override;
+  /// Publishes parameters and gradients, if monitors want them.
+  void show_parameters(const step_settings& settings);
 
  private:
   struct outcome {
@@ -72,9 +71,6 @@ class module_stage final : public stage {
   void count_losses(const std::vector<loss_term>& terms);
   void count_loss(const std::string& name, double value, double count);
   void take_losses();
-  void drop_gradients();
-  void keep_gradients();
-  void take_up_gradients();
 
   std::shared_ptr<layer_sequence> module_;
   module_stage_options options_;
@@ -88,19 +84,16 @@ class module_stage final : public stage {
   /// By descending reader and use: the order in which an unsplit model adds
   /// gradients.
   std::vector<output_use> output_uses_;
-  tensor_list parameters_;
   observer observer_;
-  std::unique_ptr<optimizer> optimizer_;
   activation_store saved_;
   step_settings settings_;
   stage_result result_;
   std::vector<loss_term> on_device_;  // losses whose values are not read yet
-  /// The tensors that each launch of a recorded step writes.
-  struct kept_tensors {
-    tensor_list gradients;
-    std::vector<loss_term> losses;
-  };
-  kept_tensors kept_;
+  std::vector<loss_term> kept_;  // that each launch of a recorded step writes
 };
+
+/// A stage of LibTorch modules. Make it within its device's compute stream.
+stage make_module_stage(const std::shared_ptr<layer_sequence>& module,
+                        const module_stage_options& options);
 
 }  // namespace troupe

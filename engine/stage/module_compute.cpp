@@ -1,4 +1,4 @@
-#include "troupe/engine/stage/module_stage.hpp"
+#include "troupe/engine/stage/module_compute.hpp"
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/alias.h>
@@ -16,8 +16,8 @@
 
 #include "troupe/base/error.hpp"
 #include "troupe/engine/stage/autocast.hpp"
-#include "troupe/engine/stage/gradient_norm.hpp"
 #include "troupe/engine/stage/layer_sequence.hpp"
+#include "troupe/engine/stage/module_parameters.hpp"
 
 namespace troupe {
 
@@ -106,14 +106,12 @@ auto observed(observer& by, const Work& work) {
 
 }  // namespace
 
-module_stage::module_stage(std::shared_ptr<layer_sequence> module,
-                           module_stage_options options)
+module_compute::module_compute(std::shared_ptr<layer_sequence> module,
+                               module_stage_options options)
   : module_(std::move(module)),
     options_(std::move(options)),
-    parameters_(parameters_of(*module_)),
     observer_(module_->modules_by_name(), module_->parameters_by_name(),
               options_.publish, options_.device.get()),
-    optimizer_(make_optimizer(options_.optimizer, parameters_)),
     saved_(fmt::format("stage {}", options_.index)) {
   std::size_t use = 0;
   const auto& outputs = module_->interface().outputs;
@@ -125,7 +123,7 @@ module_stage::module_stage(std::shared_ptr<layer_sequence> module,
   });
 }
 
-void module_stage::begin_step(const step_settings& settings) {
+void module_compute::begin_step(const step_settings& settings) {
   settings_ = settings;
   result_ = {};
   on_device_.clear();
@@ -134,39 +132,18 @@ void module_stage::begin_step(const step_settings& settings) {
                        1 / (settings.loss_scale * settings.data_ranks));
   module_->train(settings.training());
   if (settings.part == step_part::update)
-    take_up_gradients();
-  else if (settings.training())
-    drop_gradients();
+    on_device_ = kept_;
 }
 
-void module_stage::drop_gradients() {
-  for (auto& parameter : parameters_)
-    parameter.mutable_grad() = at::Tensor{};
-}
-
-void module_stage::keep_gradients() {
-  kept_ = {};
-  for (const auto& parameter : parameters_)
-    kept_.gradients.push_back(parameter.grad());
-  kept_.losses = std::exchange(on_device_, {});
-}
-
-void module_stage::take_up_gradients() {
-  for (std::size_t i = 0; i < kept_.gradients.size(); ++i)
-    parameters_[i].mutable_grad() = kept_.gradients[i];
-  on_device_ = kept_.losses;
-}
-
-void module_stage::drop_kept() {
-  kept_ = {};
+void module_compute::drop_kept() {
+  kept_.clear();
   on_device_.clear();
   saved_.clear();
-  drop_gradients();
 }
 
 /// For each use of an input its own leaves.
-tensor_lists module_stage::leaves_of(const tensor_lists& inputs,
-                                     bool with_gradient) const {
+tensor_lists module_compute::leaves_of(const tensor_lists& inputs,
+                                       bool with_gradient) const {
   tensor_lists leaves;
   const auto& crossings = module_->interface().inputs;
   for (std::size_t c = 0; c < crossings.size(); ++c)
@@ -178,8 +155,8 @@ tensor_lists module_stage::leaves_of(const tensor_lists& inputs,
   return leaves;
 }
 
-module_stage::outcome module_stage::run(tensor_lists leaves,
-                                        const microbatch_data& data) {
+module_compute::outcome module_compute::run(tensor_lists leaves,
+                                            const microbatch_data& data) {
   const autocast_scope casts(
     options_.autocast,
     options_.device ? options_.device->device().type() : c10::kCPU);
@@ -209,8 +186,8 @@ module_stage::outcome module_stage::run(tensor_lists leaves,
   return done;
 }
 
-void module_stage::run_engine(const saved_forward& saved,
-                              const tensor_lists& gradients) const {
+void module_compute::run_engine(const saved_forward& saved,
+                                const tensor_lists& gradients) const {
   backward_roots roots;
   for (const auto& each : output_uses_) {
     const auto& edges = saved.roots.at(each.use);
@@ -225,7 +202,7 @@ void module_stage::run_engine(const saved_forward& saved,
 }
 
 /// Of each crossing, by use; undefined where no loss depends on an input.
-tensor_lists module_stage::take_gradients(tensor_lists& leaves) const {
+tensor_lists module_compute::take_gradients(tensor_lists& leaves) const {
   tensor_lists gradients;
   std::size_t next = 0;
   for (const auto& from : module_->interface().inputs) {
@@ -239,7 +216,7 @@ tensor_lists module_stage::take_gradients(tensor_lists& leaves) const {
   return gradients;
 }
 
-event_source module_stage::source_of(microbatch_key key) const {
+event_source module_compute::source_of(microbatch_key key) const {
   event_source source;
   source.step = settings_.step;
   source.phase = settings_.phase;
@@ -252,19 +229,17 @@ event_source module_stage::source_of(microbatch_key key) const {
   return source;
 }
 
-module_stage::outcome module_stage::run_observed(microbatch_key key,
-                                                 const tensor_lists& inputs,
-                                                 const microbatch_data& data,
-                                                 bool keeps_graph,
-                                                 observer::pass pass) {
+module_compute::outcome module_compute::run_observed(
+  microbatch_key key, const tensor_lists& inputs, const microbatch_data& data,
+  bool keeps_graph, observer::pass pass) {
   observer_.begin_op(source_of(key), pass, samples_of(first_of(inputs, data)));
   const observer_scope scope(&observer_);
   return observed(observer_,
                   [&] { return run(leaves_of(inputs, keeps_graph), data); });
 }
 
-tensor_lists module_stage::forward(microbatch_key key, tensor_lists inputs,
-                                   const microbatch_data& data) {
+tensor_lists module_compute::forward(microbatch_key key, tensor_lists inputs,
+                                     const microbatch_data& data) {
   const bool keeps_graph = settings_.training() && !options_.recompute;
   const at::AutoGradMode mode(keeps_graph);
   auto done =
@@ -285,8 +260,8 @@ tensor_lists module_stage::forward(microbatch_key key, tensor_lists inputs,
   return std::move(done.sent);
 }
 
-tensor_lists module_stage::backward(op_kind kind, microbatch_key key,
-                                    tensor_lists output_gradients) {
+tensor_lists module_compute::backward(op_kind kind, microbatch_key key,
+                                      tensor_lists output_gradients) {
   if (kind != op_kind::backward)
     throw error(error_code::invalid_argument,
                 "this stage runs full backwards (B) only; use a schedule "
@@ -307,7 +282,7 @@ tensor_lists module_stage::backward(op_kind kind, microbatch_key key,
   return take_gradients(saved.inputs);
 }
 
-void module_stage::count_losses(const std::vector<loss_term>& terms) {
+void module_compute::count_losses(const std::vector<loss_term>& terms) {
   const at::NoGradGuard no_grad;
   for (const auto& term : terms) {
     observer_.loss(term.name, term.value);
@@ -320,8 +295,8 @@ void module_stage::count_losses(const std::vector<loss_term>& terms) {
   }
 }
 
-void module_stage::count_loss(const std::string& name, double value,
-                              double count) {
+void module_compute::count_loss(const std::string& name, double value,
+                                double count) {
   if (options_.halt_on_nan && !std::isfinite(value)) {
     show_what_is_known(observer_);
     fail(error_code::op_failed, "the loss '{}' is {}", name, value);
@@ -330,7 +305,7 @@ void module_stage::count_loss(const std::string& name, double value,
 }
 
 /// Reads losses from the device, once a step.
-void module_stage::take_losses() {
+void module_compute::take_losses() {
   if (on_device_.empty())
     return;
   tensor_list values;
@@ -348,22 +323,17 @@ void module_stage::take_losses() {
   }
 }
 
-void module_stage::show_parameters() {
+void module_compute::show_parameters(const step_settings& settings) {
   observer_.begin_op(source_of({-1, 0}), observer::pass::update, 0);
-  observer_.parameters(1 / settings_.loss_scale);
+  observer_.parameters(1 / settings.loss_scale);
   observer_.end_op();
 }
 
-void module_stage::update(double factor) {
-  scale_gradients(parameters_, factor);
-  optimizer_->step(settings_.learning_rate);
-}
-
-stage_result module_stage::end_step() {
+stage_result module_compute::end_step() {
   saved_.require_empty();
   const bool keeps = settings_.part == step_part::gradients;
   if (keeps)
-    keep_gradients();
+    kept_ = std::exchange(on_device_, {});
   else
     take_losses();
   observer_.flush();
@@ -374,6 +344,17 @@ stage_result module_stage::end_step() {
          result_.metrics.front().name);
   result_.observe_ns = observer_.take_cost();
   return std::move(result_);
+}
+
+stage make_module_stage(const std::shared_ptr<layer_sequence>& module,
+                        const module_stage_options& options) {
+  auto compute = std::make_shared<module_compute>(module, options);
+  auto parameters = std::make_shared<module_parameters>(
+    parameters_of(*module), options.optimizer, options.device,
+    [compute](const step_settings& settings) {
+      compute->show_parameters(settings);
+    });
+  return {std::move(compute), std::move(parameters)};
 }
 
 }  // namespace troupe

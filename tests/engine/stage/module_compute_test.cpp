@@ -1,4 +1,4 @@
-#include "troupe/engine/stage/module_stage.hpp"
+#include "troupe/engine/stage/module_compute.hpp"
 #include "troupe/engine/stage/layer_sequence.hpp"
 
 #include <ATen/ops/allclose.h>
@@ -74,6 +74,10 @@ module_stage_options middle_stage() {
   return options;
 }
 
+at::Tensor weight_of(const std::shared_ptr<layer_sequence>& module) {
+  return module->parameters_by_name().at(0).second;
+}
+
 at::Tensor input() {
   return at::tensor({1.0, 2.0}).to(at::kFloat);
 }
@@ -81,11 +85,12 @@ at::Tensor input() {
 }  // namespace
 
 TEST_CASE("a stage's gradients are those of its function") {
-  module_stage stage(tanh_sequence(), middle_stage());
+  const auto module = tanh_sequence();
+  module_compute stage(module, middle_stage());
   stage.begin_step(training_step());
   const auto y = stage.forward({0, 0}, {{input()}}, {});
   const auto gx = stage.backward(op_kind::backward, {0, 0}, {{at::ones({2})}});
-  const auto w = stage.parameters().at(0);
+  const auto w = weight_of(module);
   const auto slope = 1 - y.at(0).at(0) * y.at(0).at(0);  // of tanh
   CHECK(at::allclose(gx.at(0).at(0), slope * w.detach()));
   CHECK(at::allclose(w.grad(), slope * input()));
@@ -93,22 +98,49 @@ TEST_CASE("a stage's gradients are those of its function") {
 }
 
 TEST_CASE("gradients accumulate over microbatches and drop with the step") {
-  module_stage stage(tanh_sequence(), middle_stage());
-  const auto backward_of = [&](std::int32_t k) {
-    stage.forward({k, 0}, {{input()}}, {});
-    stage.backward(op_kind::backward, {k, 0}, {{at::ones({2})}});
+  const auto stage = make_module_stage(tanh_sequence(), middle_stage());
+  const auto begin = [&] {
+    stage.compute->begin_step(training_step());
+    stage.parameters->begin_step(training_step());
   };
-  stage.begin_step(training_step());
+  const auto backward_of = [&](std::int32_t k) {
+    stage.compute->forward({k, 0}, {{input()}}, {});
+    stage.compute->backward(op_kind::backward, {k, 0}, {{at::ones({2})}});
+  };
+  begin();
   backward_of(0);
-  const auto once = stage.parameters()[0].grad().clone();
+  const auto weight = stage.parameters->parameters().at(0);
+  const auto once = weight.grad().clone();
   backward_of(1);
-  CHECK(at::equal(stage.parameters()[0].grad(), once + once));
-  stage.begin_step(training_step());
-  CHECK_FALSE(stage.parameters()[0].grad().defined());
+  CHECK(at::equal(weight.grad(), once + once));
+  begin();
+  CHECK_FALSE(weight.grad().defined());
+}
+
+TEST_CASE("gradients leave a stage's parameters and come back to an update") {
+  const auto stage = make_module_stage(tanh_sequence(), middle_stage());
+  stage.compute->begin_step(training_step());
+  stage.parameters->begin_step(training_step());
+  stage.compute->forward({0, 0}, {{input()}}, {});
+  stage.compute->backward(op_kind::backward, {0, 0}, {{at::ones({2})}});
+  auto& parameters = *stage.parameters;
+  const auto weight = parameters.parameters().at(0);
+  const auto before = weight.detach().clone();
+  auto gradients = parameters.take_gradients();
+  CHECK_FALSE(weight.grad().defined());
+  gradients.at(0).mul_(2);
+  const auto doubled = gradients[0].clone();
+  parameters.put_gradients(std::move(gradients));
+  CHECK(at::equal(weight.grad(), doubled));
+  parameters.update(0.5);
+  CHECK(at::allclose(weight.detach(), before - 0.1 * 0.5 * doubled));
+  CHECK_THROWS_MATCHES(
+    parameters.put_gradients({at::ones({2}), at::ones({2})}), error,
+    MessageMatches(ContainsSubstring("2 gradients of 1 parameters")));
 }
 
 TEST_CASE("several tensors pass a stage, integers without a gradient") {
-  module_stage stage(tanh_sequence(), middle_stage());
+  module_compute stage(tanh_sequence(), middle_stage());
   stage.begin_step(training_step());
   const auto ids = at::arange(3);
   const auto outputs =
@@ -126,7 +158,7 @@ TEST_CASE("several tensors pass a stage, integers without a gradient") {
 }
 
 TEST_CASE("an output's memory is free once nobody else holds it") {
-  module_stage stage(
+  module_compute stage(
     sequence_of([] {
       struct scale final : stage_module {
         tensor_list forward(const tensor_list& inputs) override {
@@ -148,18 +180,19 @@ TEST_CASE("an output's memory is free once nobody else holds it") {
 
 TEST_CASE("recompute gives the same bits and keeps only the input") {
   auto options = middle_stage();
-  module_stage plain(tanh_sequence(), options);
+  const auto first = tanh_sequence(), second = tanh_sequence();
+  module_compute plain(first, options);
   options.recompute = true;
-  module_stage again(tanh_sequence(), options);
+  module_compute again(second, options);
   for (auto* stage : {&plain, &again}) {
     stage->begin_step(training_step());
     stage->forward({0, 0}, {{input()}}, {});
   }
-  const auto backward = [](module_stage& stage) {
+  const auto backward = [](module_compute& stage) {
     return stage.backward(op_kind::backward, {0, 0}, {{at::ones({2})}})[0][0];
   };
   CHECK(at::equal(backward(plain), backward(again)));
-  CHECK(at::equal(plain.parameters()[0].grad(), again.parameters()[0].grad()));
+  CHECK(at::equal(weight_of(first).grad(), weight_of(second).grad()));
 }
 
 TEST_CASE("the last stage's gradient starts as the settings say") {
@@ -170,15 +203,15 @@ TEST_CASE("the last stage's gradient starts as the settings say") {
     return std::vector<loss_term>{{"sum", outputs[0].sum(), 2, 1},
                                   {"twice", outputs[0].sum() * 2, 2, 0}};
   };
-  module_stage stage(std::make_shared<layer_sequence>(
-                       model{{"layer", make_tanh}}, layer_range{0, 1}),
-                     options);
+  const auto module = std::make_shared<layer_sequence>(
+    model{{"layer", make_tanh}}, layer_range{0, 1});
+  module_compute stage(module, options);
   stage.begin_step(training_step(1024.0 / (4 * 2)));
   microbatch_data data;
   data.inputs = {input()};
   CHECK(stage.forward({0, 0}, {}, data).empty());
   CHECK(stage.backward(op_kind::backward, {0, 0}, {}).empty());
-  const auto w = stage.parameters()[0];
+  const auto w = weight_of(module);
   const auto y = at::tanh(input() * w.detach());
   CHECK(at::allclose(w.grad(), (1 - y * y) * input() * 128));
   const auto result = stage.end_step();
@@ -191,7 +224,7 @@ TEST_CASE("arguments reach modules that read them") {
     sequence_of([] { return std::make_shared<masked_layer>(); });
   CHECK(module->reads_arguments());
   CHECK_FALSE(tanh_sequence()->reads_arguments());
-  module_stage stage(module, middle_stage());
+  module_compute stage(module, middle_stage());
   stage.begin_step(training_step());
   microbatch_data data;
   data.arguments["mask"] = at::tensor({0.0, 1.0}).to(at::kFloat);
@@ -200,7 +233,7 @@ TEST_CASE("arguments reach modules that read them") {
 }
 
 TEST_CASE("what is left at a step's end is named") {
-  module_stage stage(tanh_sequence(), middle_stage());
+  module_compute stage(tanh_sequence(), middle_stage());
   stage.begin_step(training_step());
   stage.forward({3, 0}, {{input()}}, {});
   CHECK_THROWS_MATCHES(
@@ -216,7 +249,7 @@ TEST_CASE("what is left at a step's end is named") {
 }
 
 TEST_CASE("validation keeps nothing for a backward") {
-  module_stage stage(tanh_sequence(), middle_stage());
+  module_compute stage(tanh_sequence(), middle_stage());
   auto settings = training_step();
   settings.phase = phase::validation;
   stage.begin_step(settings);
@@ -232,8 +265,8 @@ TEST_CASE("a model's own metrics are averaged by name") {
       return inputs;
     }
   };
-  module_stage stage(sequence_of([] { return std::make_shared<counting>(); }),
-                     middle_stage());
+  module_compute stage(sequence_of([] { return std::make_shared<counting>(); }),
+                       middle_stage());
   stage.begin_step(training_step());
   stage.forward({0, 0}, {{at::ones({2})}}, {});
   stage.forward({1, 0}, {{at::ones({2}) * 3}}, {});

@@ -1,0 +1,57 @@
+#include "troupe/engine/stage/module_parameters.hpp"
+
+#include <utility>
+
+#include "troupe/engine/stage/gradient_lists.hpp"
+#include "troupe/engine/stage/gradient_norm.hpp"
+
+namespace troupe {
+
+module_parameters::module_parameters(tensor_list parameters,
+                                     const optimizer_options& options,
+                                     std::shared_ptr<rank_device> device,
+                                     shower show)
+  : parameters_(std::move(parameters)),
+    optimizer_(make_optimizer(options, parameters_)),
+    device_(std::move(device)),
+    show_(std::move(show)) {}
+
+void module_parameters::begin_step(const step_settings& settings) {
+  settings_ = settings;
+  if (settings.part != step_part::update) {
+    if (settings.training())
+      take_gradients();
+  } else if (!kept_.empty()) {
+    put_gradients(kept_);
+  }
+}
+
+tensor_list module_parameters::take_gradients() {
+  return troupe::take_gradients(parameters_);
+}
+
+void module_parameters::put_gradients(tensor_list gradients) {
+  troupe::put_gradients(parameters_, std::move(gradients), device_.get());
+}
+
+std::vector<double> module_parameters::squares() {
+  return gradient_squares(parameters_, device_.get());
+}
+
+void module_parameters::update(double factor) {
+  scale_gradients(parameters_, factor);
+  optimizer_->step(settings_.learning_rate);
+}
+
+void module_parameters::keep_gradients() {
+  kept_.clear();
+  for (const auto& parameter : parameters_)
+    kept_.push_back(parameter.grad());
+}
+
+void module_parameters::drop_kept() {
+  kept_.clear();
+  take_gradients();
+}
+
+}  // namespace troupe

@@ -1,0 +1,43 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+
+#include "troupe/engine/device/rank_device.hpp"
+#include "troupe/engine/stage/optimizer.hpp"
+#include "troupe/engine/stage/stage.hpp"
+
+namespace troupe {
+
+/// The parameters of LibTorch modules, held whole on one device.
+class module_parameters final : public stage_parameters {
+ public:
+  /// Called with the step's settings to publish parameters and gradients.
+  using shower = std::function<void(const step_settings& settings)>;
+
+  /// `device`: of the parameters; null: the CPU. Make calls within its compute
+  /// stream.
+  module_parameters(tensor_list parameters, const optimizer_options& options,
+                    std::shared_ptr<rank_device> device, shower show);
+
+  void begin_step(const step_settings& settings) override;
+  const tensor_list& parameters() const override { return parameters_; }
+  tensor_list take_gradients() override;
+  void put_gradients(tensor_list gradients) override;
+  std::vector<double> squares() override;
+  void show() override { show_(settings_); }
+  void update(double factor) override;
+  void keep_gradients() override;
+  void drop_kept() override;
+
+ private:
+  tensor_list parameters_;
+  std::unique_ptr<optimizer> optimizer_;
+  std::shared_ptr<rank_device> device_;
+  shower show_;
+  step_settings settings_;
+  tensor_list
+    kept_;  // the gradients that each launch of a recorded step writes
+};
+
+}  // namespace troupe
