@@ -13,6 +13,9 @@
 #include <caf/send.hpp>
 #include <caf/thread_hook.hpp>
 #include <caf/type_id.hpp>
+#include <caf/typed_actor.hpp>
+#include <caf/typed_behavior.hpp>
+#include <caf/typed_response_promise.hpp>
 
 #include "troupe/actors/messages.hpp"
 

@@ -109,8 +109,8 @@ struct pipeline::impl {
 
 namespace {
 
-template <class Answer, class... Request>
-Answer ask(caf::actor_system& system, const caf::actor& whom,
+template <class Answer, class Handle, class... Request>
+Answer ask(caf::actor_system& system, const Handle& whom,
            Request&&... request) {
   const caf::scoped_actor self(system);
   Answer answer{};

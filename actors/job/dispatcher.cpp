@@ -86,7 +86,7 @@ class dispatcher {
     }
   }
 
-  const caf::actor& stage(std::int32_t data_rank, std::int32_t stage) const {
+  const stage_handle& stage(std::int32_t data_rank, std::int32_t stage) const {
     if (stage < 0 || stage >= book_->stages || !book_->stage(data_rank, stage))
       fail(error_code::mismatch,
            "stage {} of replica {} does not live in this process", stage,
@@ -97,6 +97,24 @@ class dispatcher {
   template <class Message>
   void hand_on(std::int32_t, Message message) const {
     caf::anon_send(book_->coordinator, std::move(message));
+  }
+  void hand_on(std::int32_t, remote_begin message) const {
+    follow(std::move(message));
+  }
+  void hand_on(std::int32_t, norm_known message) const {
+    follow(std::move(message));
+  }
+  void hand_on(std::int32_t, remote_outcome message) const {
+    follow(std::move(message));
+  }
+  template <class Message>
+  void follow(Message message) const {
+    obey(*book_, [&] {
+      if (!book_->follower)
+        fail(error_code::mismatch,
+             "another process told the leading one what to do");
+    });
+    caf::anon_send(book_->follower, std::move(message));
   }
   /// Its times by this process's clock.
   void hand_on(std::int32_t from, rank_done message) const {

@@ -4,6 +4,7 @@
 
 #include <map>
 
+#include "troupe/actors/system/handles.hpp"
 #include "troupe/engine/device/thrown.hpp"
 
 namespace troupe {
@@ -72,7 +73,7 @@ struct hub_state {
 caf::behavior event_hub_actor(caf::event_based_actor*,
                               std::shared_ptr<event_board> board) {
   auto state = std::make_shared<hub_state>(hub_state{std::move(board)});
-  return {
+  return behavior_of<event_hub_handle>(
     [state](const attach_monitor& request) {
       state->attach(request);
       return true;
@@ -80,8 +81,7 @@ caf::behavior event_hub_actor(caf::event_based_actor*,
     [state](const detach_monitor& request) {
       return state->detach(request.id);
     },
-    [state](const publish_event& message) { state->publish(message); },
-  };
+    [state](const publish_event& message) { state->publish(message); });
 }
 
 }  // namespace troupe

@@ -5,7 +5,6 @@
 #include "troupe/actors/caf.hpp"
 #include "troupe/actors/monitoring/event_board.hpp"
 #include "troupe/actors/monitoring/monitor_thread.hpp"
-#include "troupe/actors/system/address_book.hpp"
 
 namespace troupe {
 
@@ -22,6 +21,11 @@ struct detach_monitor {
 struct detached_monitor {
   std::shared_ptr<monitor_thread> what;
 };
+
+using event_hub_handle =
+  caf::typed_actor<caf::result<void>(publish_event),
+                   caf::result<bool>(attach_monitor),
+                   caf::result<detached_monitor>(detach_monitor)>;
 
 /// Hands events to the monitors that asked for them. It waits for nobody, and
 /// no step waits for it. Monitors that fail are unsubscribed and reported.

@@ -7,10 +7,9 @@ caf::behavior rank_actor(caf::event_based_actor* self,
   const auto on = [self, members](const auto& message) {
     members->handle(self, none, [&] { members->rank().on(message); });
   };
-  return {
+  return behavior_of<rank_handle>(
     [on](const begin_step& message) { on(message); },
-    [on](const norm_known& message) { on(message); },
-  };
+    [on](const norm_known& message) { on(message); });
 }
 
 }  // namespace troupe

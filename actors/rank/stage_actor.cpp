@@ -7,7 +7,7 @@ caf::behavior stage_actor(caf::event_based_actor* self, std::int32_t stage,
   const auto receive = [self, members, stage](auto& message) {
     members->receive(self, stage, std::move(message));
   };
-  return {
+  return behavior_of<stage_handle>(
     [self, members, stage](run_op& request) {
       members->handle(self, stage,
                       [&] { members->run_op_of(stage, std::move(request)); });
@@ -19,8 +19,7 @@ caf::behavior stage_actor(caf::event_based_actor* self, std::int32_t stage,
       members->handle(self, stage, [&] {
         members->rank().on(members->stage(stage).on(std::move(message)));
       });
-    },
-  };
+    });
 }
 
 }  // namespace troupe

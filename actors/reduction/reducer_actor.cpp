@@ -55,10 +55,9 @@ caf::behavior reducer_actor(caf::event_based_actor* self,
                             const handler_hook& hook) {
   auto state = std::make_shared<reducer_state>(
     reducer_state{self, book, {hook}, make_core(owners, book)});
-  return {
+  return behavior_of<reducer_handle>(
     [state](reduce_gradients& request) { state->handle(request); },
-    [state](reduce_part& part) { state->handle(part); },
-  };
+    [state](reduce_part& part) { state->handle(part); });
 }
 
 }  // namespace troupe

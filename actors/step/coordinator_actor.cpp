@@ -181,9 +181,9 @@ caf::behavior coordinator_actor(caf::event_based_actor* self,
                                 const handler_hook& hook) {
   auto state = std::make_shared<coordinator_state>(
     coordinator_state{{self, watch, book, hook}, coordinator_core{setup}});
-  return {
+  return behavior_of<coordinator_handle>(
     [state](const run_step& request) {
-      state->asked = state->self->make_response_promise();
+      state->asked = state->self->make_response_promise<step_outcome>();
       state->handle([&] { state->begin(request); });
       return state->asked;
     },
@@ -206,8 +206,7 @@ caf::behavior coordinator_actor(caf::event_based_actor* self,
     },
     [state](const watchdog_tick&) {
       state->handle([&] { state->look(state->core.step()); });
-    },
-  };
+    });
 }
 
 }  // namespace troupe

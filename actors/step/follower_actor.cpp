@@ -175,9 +175,9 @@ caf::behavior follower_actor(caf::event_based_actor* self,
   const auto on = [state](auto& message) {
     state->handle([&] { state->on(message); });
   };
-  return {
+  return behavior_of<follower_handle>(
     [state](const run_step& request) {
-      state->asked = state->self->make_response_promise();
+      state->asked = state->self->make_response_promise<step_outcome>();
       state->handle([&] { state->begin(request); });
       return state->asked;
     },
@@ -197,8 +197,7 @@ caf::behavior follower_actor(caf::event_based_actor* self,
       state->handle([&] { state->interrupt(request); });
     },
     [on](const finish_run& message) { on(message); },
-    [on](const watchdog_tick& tick) { on(tick); },
-  };
+    [on](const watchdog_tick& tick) { on(tick); });
 }
 
 }  // namespace troupe

@@ -90,15 +90,14 @@ caf::behavior loader_actor(caf::event_based_actor* self, loader_setup setup,
     setup, [at = state.get()](const loader_core::place& place, double seconds) {
       at->report_slow(place, seconds);
     });
-  return {
+  return behavior_of<loader_handle>(
     [state](const begin_step& message) {
       state->handle([&] { state->begin(message); });
     },
     [state](const want_data& request) {
       state->handle([&] { state->serve(request); });
     },
-    [state](prefetch_data) { state->handle([&] { state->prefetch(); }); },
-  };
+    [state](prefetch_data) { state->handle([&] { state->prefetch(); }); });
 }
 
 }  // namespace troupe

@@ -30,7 +30,7 @@ struct step_supervisor {
   address_book_pointer book;
   handler_hook hook;
   stall_watch stalls;
-  caf::response_promise asked = {};
+  caf::typed_response_promise<step_outcome> asked = {};
   std::string failed = {};  // why the run can't go on
   bool interrupted = false;
   bool will_look = false;

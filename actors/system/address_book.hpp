@@ -6,6 +6,8 @@
 #include "troupe/actors/caf.hpp"
 #include "troupe/actors/job/device_links.hpp"
 #include "troupe/actors/job/remote_links.hpp"
+#include "troupe/actors/monitoring/event_hub.hpp"
+#include "troupe/actors/system/handles.hpp"
 #include "troupe/base/error.hpp"
 #include "troupe/engine/device/thrown.hpp"
 
@@ -16,19 +18,20 @@ struct address_book {
   std::int32_t stages = 0;
   std::int32_t ranks = 0;
   troupe::placement placement;
-  std::vector<caf::actor> stage_actors;  // by data rank, then stage
-  std::vector<caf::actor> rank_actors;   // by data rank, then rank
-  std::vector<caf::actor> loaders;       // by data rank
-  std::vector<caf::actor> reducers;      // by stage
-  caf::actor coordinator;
-  caf::actor hub;
+  std::vector<stage_handle> stage_actors;  // by data rank, then stage
+  std::vector<rank_handle> rank_actors;    // by data rank, then rank
+  std::vector<loader_handle> loaders;      // by data rank
+  std::vector<reducer_handle> reducers;    // by stage
+  coordinator_handle coordinator;
+  follower_handle follower;  // the same; null in the leading process
+  event_hub_handle hub;
   /// To the other processes of the job; null without any. Actors that live
   /// there are null here.
   std::shared_ptr<remote_links> links;
   /// Between devices of different processes; null without.
   std::shared_ptr<troupe::device_links> device_links;
 
-  const caf::actor& stage(std::int32_t data_rank, std::int32_t stage) const {
+  const stage_handle& stage(std::int32_t data_rank, std::int32_t stage) const {
     return stage_actors[stage_index(data_rank, stage)];
   }
   /// The process where a stage lives.
@@ -42,10 +45,10 @@ struct address_book {
   void begin(Self* self, const step_pointer& step) const {
     if (links)
       links->begin(step);
-    for (const auto* group : {&loaders, &rank_actors})
-      for (const auto& actor : *group)
-        if (actor)
-          self->send(actor, begin_step{step});
+    for (const auto& loader : loaders)
+      if (loader)
+        self->send(loader, begin_step{step});
+    tell_ranks(self, begin_step{step});
   }
   template <class Self, class Message>
   void tell_ranks(Self* self, const Message& message) const {
@@ -66,7 +69,7 @@ struct address_book {
     if (device_links)
       device_links->abort();
   }
-  const caf::actor& rank(std::int32_t data_rank, std::int32_t rank) const {
+  const rank_handle& rank(std::int32_t data_rank, std::int32_t rank) const {
     return rank_actors[rank_index(data_rank, rank)];
   }
   std::size_t stage_index(std::int32_t data_rank, std::int32_t stage) const {

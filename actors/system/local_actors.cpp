@@ -47,13 +47,14 @@ std::size_t workers_for(const pipeline_options& options) {
 }
 
 void dismiss(address_book& book) {
-  const auto end = [](const caf::actor& actor) {
+  const auto end = [](const auto& actor) {
     if (actor)
       caf::anon_send_exit(actor, caf::exit_reason::user_shutdown);
   };
-  for (const auto* group :
-       {&book.stage_actors, &book.rank_actors, &book.loaders, &book.reducers})
-    std::ranges::for_each(*group, end);
+  std::ranges::for_each(book.stage_actors, end);
+  std::ranges::for_each(book.rank_actors, end);
+  std::ranges::for_each(book.loaders, end);
+  std::ranges::for_each(book.reducers, end);
   end(book.coordinator);
   end(book.hub);
 }

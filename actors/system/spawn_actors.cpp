@@ -119,13 +119,15 @@ void actor_spawner::spawn_rank(std::int32_t data_rank, std::int32_t rank) {
     return system_.spawn<strand_actor, caf::lazy_init>(turns, std::move(make));
   };
   book_->rank_actors.at(book_->rank_index(data_rank, rank)) =
-    spawn([members](auto* self) { return rank_actor(self, members); });
+    caf::actor_cast<rank_handle>(
+      spawn([members](auto* self) { return rank_actor(self, members); }));
   for (std::int32_t s = 0; s < stages(); ++s) {
     if (options_.placement.rank_of(s) != rank)
       continue;
     members->add(setup_of_stage(data_rank, s));
     book_->stage_actors.at(book_->stage_index(data_rank, s)) =
-      spawn([members, s](auto* self) { return stage_actor(self, s, members); });
+      caf::actor_cast<stage_handle>(spawn(
+        [members, s](auto* self) { return stage_actor(self, s, members); }));
   }
 }
 
@@ -141,9 +143,10 @@ void actor_spawner::spawn_replica(std::int32_t data_rank) {
   loading.prefetch = options_.prefetch;
   loading.slow_seconds = options_.slow_load_seconds;
   loading.board = watch_.loads;
-  book_->loaders.push_back(loading.consumers > 0
-                             ? system_.spawn(loader_actor, loading, book_, hook)
-                             : caf::actor{});
+  book_->loaders.emplace_back();
+  if (loading.consumers > 0)
+    book_->loaders.back() = caf::actor_cast<loader_handle>(
+      system_.spawn(loader_actor, loading, book_, hook));
 }
 
 void actor_spawner::spawn_reducers() {
@@ -151,17 +154,20 @@ void actor_spawner::spawn_reducers() {
     std::vector<std::int32_t> owners;
     for (std::int32_t d = 0; d < data_ranks(); ++d)
       owners.push_back(book_->process_of(d, s));
-    book_->reducers.push_back(
-      system_.spawn(reducer_actor, owners, book_, options_.handler_hook));
+    book_->reducers.push_back(caf::actor_cast<reducer_handle>(
+      system_.spawn(reducer_actor, owners, book_, options_.handler_hook)));
   }
 }
 
 void actor_spawner::spawn_coordinator() {
-  book_->coordinator =
-    book_->links && !book_->links->leads()
-      ? system_.spawn(follower_actor, watch_, book_, options_.handler_hook)
-      : system_.spawn(coordinator_actor, coordination(), watch_, book_,
-                      options_.handler_hook);
+  if (book_->links && !book_->links->leads()) {
+    book_->follower = caf::actor_cast<follower_handle>(
+      system_.spawn(follower_actor, watch_, book_, options_.handler_hook));
+    book_->coordinator = book_->follower;
+  } else {
+    book_->coordinator = caf::actor_cast<coordinator_handle>(system_.spawn(
+      coordinator_actor, coordination(), watch_, book_, options_.handler_hook));
+  }
 }
 
 void actor_spawner::spawn_all() {
@@ -175,7 +181,8 @@ void actor_spawner::spawn_all() {
     book_->links = std::make_shared<remote_links>(
       options_.job, layout_of(options_), run_id_, options_.plans);
   book_->device_links = options_.links;
-  book_->hub = system_.spawn(event_hub_actor, watch_.events);
+  book_->hub = caf::actor_cast<event_hub_handle>(
+    system_.spawn(event_hub_actor, watch_.events));
   spawn_coordinator();
   spawn_reducers();
   for (std::int32_t d = 0; d < data_ranks(); ++d)

@@ -254,7 +254,9 @@ TEST_CASE(
     {{to_frame(control_message(rank_done{2, 0, 0}))}, "of rank 0 of replica 0"},
     {{told({.rank = 1, .stage = 5})}, "tells of rank 1, stage 5"},
     {{told({.rank = 9, .stage = 0})}, "tells of rank 9, stage 0"},
-    {{to_frame(event(ops_event{}))}, "tells of rank -1"}};
+    {{to_frame(event(ops_event{}))}, "tells of rank -1"},
+    {{to_frame(control_message(norm_known{1}))}, "told the leading one"},
+    {{to_frame(control_message(remote_begin{9}))}, "told the leading one"}};
   for (const auto& [frames, answer] : lies) {
     joined_meshes meshes(2);
     const auto errors = in_all(meshes, [&](const auto& job) {
