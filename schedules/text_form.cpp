@@ -18,13 +18,6 @@ namespace {
 
 constexpr std::string_view heading = "troupe schedule 1";
 
-std::string word(const op& what, const schedule& of) {
-  auto text = to_text(what, of.slices > 1);
-  if (what.copy != 0)
-    text += fmt::format("@{}", what.copy);
-  return text;
-}
-
 lane read_lane(line_reader& lines, std::int32_t rank) {
   lane ops;
   for (const auto text :
@@ -136,16 +129,17 @@ std::string to_text_form(const schedule& lanes) {
   auto text = fmt::format("{}\nname {}\nmicrobatches {}\nslices {}\n{}",
                           heading, lanes.name, lanes.microbatches, lanes.slices,
                           write_placement(lanes.placement));
+  const bool slices = lanes.slices > 1;
   for (std::size_t rank = 0; rank < lanes.lanes.size(); ++rank) {
     text += fmt::format("rank {}:", rank);
     const auto& ops = lanes.lanes[rank];
     for (std::size_t i = 0; i < ops.size(); ++i)
       if (ops[i].overlaps_next) {
-        text +=
-          fmt::format(" ({};{})", word(ops[i], lanes), word(ops[i + 1], lanes));
+        text += fmt::format(" ({};{})", to_text(ops[i], slices),
+                            to_text(ops[i + 1], slices));
         ++i;
       } else {
-        text += ' ' + word(ops[i], lanes);
+        text += ' ' + to_text(ops[i], slices);
       }
     text += '\n';
   }

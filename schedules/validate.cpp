@@ -17,8 +17,7 @@ constexpr mask bit(op_kind kind) {
   return static_cast<mask>(1U << static_cast<unsigned>(kind));
 }
 
-/// That an op of the triple is of copy 1.
-constexpr mask of_copy_1 = 1U << 7;
+constexpr std::int8_t any_copy = -1;
 
 constexpr mask full_backward = bit(op_kind::forward) | bit(op_kind::backward);
 constexpr mask split_backward = bit(op_kind::forward)
@@ -28,7 +27,10 @@ constexpr mask split_backward = bit(op_kind::forward)
 class validator {
  public:
   validator(const schedule& lanes, const op_locator& locate)
-    : lanes_{lanes}, locate_{locate}, seen_(slot_count(lanes)) {}
+    : lanes_{lanes},
+      locate_{locate},
+      seen_(slot_count(lanes)),
+      copies_(static_cast<std::size_t>(lanes.microbatches), any_copy) {}
 
   void run() {
     for (std::int32_t rank = 0; rank < lanes_.ranks(); ++rank)
@@ -68,7 +70,8 @@ class validator {
                          "microbatch has either B, or I and W",
                          text(what)));
     check_order(rank, index, what, seen);
-    seen |= bit(what.kind) | (what.copy == 1 ? of_copy_1 : mask{0});
+    seen |= bit(what.kind);
+    check_copy(rank, index, what);
     check_pair(rank, index, what);
   }
 
@@ -81,8 +84,10 @@ class validator {
         || !in(what.slice, lanes_.slices)
         || !in(what.copy, lanes_.placement.copies()))
       refuse(rank, index,
-             fmt::format("{} is outside the {} stages and {} microbatches",
-                         text(what), lanes_.stages(), lanes_.microbatches));
+             fmt::format("{} is outside the {} stages, {} microbatches, {} "
+                         "slices and {} copies",
+                         text(what), lanes_.stages(), lanes_.microbatches,
+                         lanes_.slices, lanes_.placement.copies()));
     const auto home = lanes_.placement.rank_of(what.stage, what.copy);
     if (home != rank)
       refuse(rank, index,
@@ -100,11 +105,17 @@ class validator {
       refuse(rank, index,
              fmt::format("{} stands before its {}", text(what),
                          what.kind == op_kind::weight_backward ? 'I' : 'F'));
-    if (seen != 0 && ((seen & of_copy_1) != 0) != (what.copy == 1))
+  }
+
+  // A result goes from a stage to the next one of the same copy.
+  void check_copy(std::int32_t rank, std::size_t index, const op& what) {
+    auto& copy = copies_[static_cast<std::size_t>(what.microbatch)];
+    if (copy != any_copy && copy != what.copy)
       refuse(rank, index,
-             fmt::format("{} is of another copy of the stage than its {}",
-                         text(what),
-                         what.kind == op_kind::weight_backward ? 'I' : 'F'));
+             fmt::format("{} is of copy {} of its stage, and other ops of "
+                         "microbatch {} are of copy {}; a microbatch takes one",
+                         text(what), what.copy, what.microbatch, copy));
+    copy = what.copy;
   }
 
   void check_pair(std::int32_t rank, std::size_t index, const op& what) const {
@@ -126,8 +137,7 @@ class validator {
 
   void check_complete() const {
     const auto training = is_training(lanes_);
-    const auto complete = [=](mask marks) {
-      const auto seen = static_cast<mask>(marks & ~of_copy_1);
+    const auto complete = [=](mask seen) {
       return training ? seen == full_backward || seen == split_backward
                       : seen == bit(op_kind::forward);
     };
@@ -147,14 +157,17 @@ class validator {
       missing.kind = (seen & bit(op_kind::input_backward)) != 0
                        ? op_kind::weight_backward
                        : op_kind::backward;
-    const auto rank = lanes_.placement.rank_of(missing.stage);
+    const auto copy = copies_[static_cast<std::size_t>(missing.microbatch)];
+    missing.copy = std::max(copy, std::int8_t{0});
+    const auto rank = lanes_.placement.rank_of(missing.stage, missing.copy);
     refuse(rank, lane_of(rank).size(),
            fmt::format("{} is missing", text(missing)));
   }
 
   const schedule& lanes_;
   const op_locator& locate_;
-  std::vector<mask> seen_;
+  std::vector<mask> seen_;           // by op_slot
+  std::vector<std::int8_t> copies_;  // by microbatch
 };
 
 }  // namespace

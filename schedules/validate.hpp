@@ -16,9 +16,10 @@ using op_locator =
 
 /// Checks that the lanes are one whole step: every (stage, microbatch, slice)
 /// has one F and then one B, or one I and later one W, all on the rank of the
-/// stage; or that there are forwards only. Throws `error` (invalid_schedule)
-/// that names rank, op and rule. Deadlocks (cycles of waiting lanes) are
-/// detected by `compile` and `verify`.
+/// stage, and each microbatch one copy of the stages; or that there are
+/// forwards only. Throws `error` (invalid_schedule) that names rank, op and
+/// rule. Deadlocks (cycles of waiting lanes) are detected by `compile` and
+/// `verify`.
 void validate(const schedule& lanes);
 void validate(const schedule& lanes, const op_locator& locate);
 

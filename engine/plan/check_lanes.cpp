@@ -15,13 +15,8 @@ namespace troupe {
 
 namespace {
 
-// What a lane has done so far with the message of an edge, of each copy.
-enum : std::uint8_t { sent = 1, received = 4 };
-
-// Of a copy: 0 or 1.
-constexpr std::uint8_t mark(int what, const plan_op& op) {
-  return static_cast<std::uint8_t>(what << op.copy);
-}
+// What a lane has done so far with the message of an edge.
+enum : std::uint8_t { sent = 1, received = 2 };
 
 struct stage_state {
   bool whole = false;
@@ -110,8 +105,10 @@ class lane_checker {
   void check_range(const plan_op& what) const {
     if (what.stage >= plan_.stages() || what.microbatch >= plan_.microbatches
         || what.slice >= plan_.slices || what.copy >= plan_.placement.copies())
-      refuse(what, fmt::format("is outside the {} stages and {} microbatches",
-                               plan_.stages(), plan_.microbatches));
+      refuse(what, fmt::format("is outside the {} stages, {} microbatches, {} "
+                               "slices and {} copies",
+                               plan_.stages(), plan_.microbatches, plan_.slices,
+                               plan_.placement.copies()));
     const auto home = plan_.placement.rank_of(what.stage, what.copy);
     if (home != rank_)
       refuse(what, fmt::format("stands on rank {}, but stage {} is on rank {}",
@@ -129,27 +126,29 @@ class lane_checker {
       refuse(what, fmt::format("does not leave the rank: stage {} is on rank "
                                "{} too; remove it",
                                what.peer, rank_));
+    if (!edges_.has(what))
+      refuse(what, "is of another copy than its microbatch's compute ops");
     return edge;
   }
 
   void check_send(const plan_op& what) {
     const auto backward = is_gradient(what.stream);
     auto& seen = moved(backward, check_route(what), what);
-    if ((seen & mark(sent, what)) != 0)
+    if ((seen & sent) != 0)
       refuse(what, "stands twice; remove one");
-    if ((made(backward, what) & mark(1, what)) == 0)
+    if (made(backward, what) == 0)
       refuse(what, "stands before the op whose result it sends");
-    seen |= mark(sent, what);
+    seen |= sent;
   }
 
   void check_receive(const plan_op& what) {
     const auto backward = is_gradient(what.stream);
     auto& seen = moved(backward, check_route(what), what);
-    if ((seen & mark(received, what)) != 0)
+    if ((seen & received) != 0)
       refuse(what, "stands twice; remove one");
-    if ((made(backward, what) & mark(1, what)) != 0)
+    if (made(backward, what) != 0)
       refuse(what, "stands after the op that needs it");
-    seen |= mark(received, what);
+    seen |= received;
   }
 
   void check_compute(const plan_op& what) {
@@ -162,12 +161,12 @@ class lane_checker {
     const auto backward = what.kind != plan_op_kind::forward;
     for (const auto& [from, edge] : plan_.graph.inputs(what.stage, backward))
       if (crosses(plan_.placement, what.stage, from, what.copy)
-          && (moved(backward, edge, what) & mark(received, what)) == 0)
+          && (moved(backward, edge, what) & received) == 0)
         refuse(what, fmt::format(
                        "needs {}, which does not stand before it",
                        to_text(plan_, transfer_of(what, plan_op_kind::receive,
                                                   backward, from))));
-    made(backward, what) |= mark(1, what);
+    made(backward, what) = 1;
   }
 
   void check_shard(const plan_op& what) {
@@ -201,7 +200,7 @@ class lane_checker {
     const auto backward = what.kind != plan_op_kind::forward;
     for (const auto& [to, edge] : plan_.graph.outputs(what.stage, backward)) {
       if (!crosses(plan_.placement, what.stage, to, what.copy)
-          || (moved(backward, edge, what) & mark(sent, what)) != 0)
+          || (moved(backward, edge, what) & sent) != 0)
         continue;
       rank_ = plan_.placement.rank_of(what.stage, what.copy);
       index_ = plan_.lane(rank_).size();
@@ -211,7 +210,7 @@ class lane_checker {
 
   void check_used(const plan_op& what) {
     if (what.kind == plan_op_kind::receive
-        && (made(is_gradient(what.stream), what) & mark(1, what)) == 0)
+        && made(is_gradient(what.stream), what) == 0)
       refuse(what, "brings what no op of its rank takes; remove it");
   }
 

@@ -16,8 +16,9 @@ constexpr auto absent = static_cast<std::uint32_t>(none);
 
 class connector {
  public:
-  explicit connector(plan& of)
+  connector(plan& of, std::size_t most_dependencies)
     : plan_{of},
+      most_dependencies_{most_dependencies},
       edges_(of),
       producer_{table(slot_count(of)), table(slot_count(of))},
       receive_{table(edges_.size()), table(edges_.size())} {}
@@ -187,14 +188,13 @@ class connector {
   }
 
   void depend_on(std::uint32_t op) {
-    constexpr std::size_t most = std::size_t{1} << 27;  // half a GiB
     if (op == absent)
       return;
-    if (plan_.dependencies.size() == most)
+    if (plan_.dependencies.size() == most_dependencies_)
       fail(error_code::invalid_schedule,
            "{}: the ops have more than {} dependencies; use fewer edges or "
            "microbatches",
-           plan_.schedule_name, most);
+           plan_.schedule_name, most_dependencies_);
     plan_.dependencies.push_back(op);
   }
 
@@ -285,6 +285,7 @@ class connector {
   }
 
   plan& plan_;
+  std::size_t most_dependencies_;
   edge_slots edges_;
   op_table producer_[2];  // F; B or I; by op_slot
   op_table receive_[2];   // of activations; of gradients; by edge_slots
@@ -298,8 +299,8 @@ class connector {
 
 }  // namespace
 
-void connect(plan& result) {
-  connector{result}.run();
+void connect(plan& result, std::size_t most_dependencies) {
+  connector{result, most_dependencies}.run();
 }
 
 }  // namespace troupe

@@ -11,7 +11,7 @@ std::string to_text(const plan& of, const plan_op& what) {
   auto text = fmt::format("{}{}", what.stage, traits_of(what).action);
   if (what.microbatch != none)
     text += std::to_string(what.microbatch);
-  if (what.microbatch != none && of.slices > 1)
+  if (what.microbatch != none && (of.slices > 1 || what.slice != 0))
     text += fmt::format(".{}", what.slice);
   if (what.copy != 0)
     text += fmt::format("@{}", what.copy);

@@ -18,9 +18,11 @@ void place_ops(const schedule& lanes, const compile_options& options,
                plan& result);
 
 /// Numbers messages and channels, and lists dependencies, of placed ops. Throws
-/// `error` (internal) if a send or receive has no other end: `check_lanes`
-/// refuses such lanes in a file.
-void connect(plan& result);
+/// `error` (internal) if a send or receive has no other end, as `check_lanes`
+/// refuses such lanes in a file; (invalid_schedule) if there are more
+/// dependencies than `most_dependencies`, by default half a GiB of them.
+void connect(plan& result,
+             std::size_t most_dependencies = std::size_t{1} << 27);
 
 /// Sets each channel's bound and its credits; `limit` 0 means no limit.
 void grant_credits(plan& result, std::int32_t limit);

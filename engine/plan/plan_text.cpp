@@ -38,9 +38,13 @@ std::string word(const plan& of, const plan_op& what) {
 // Takes the stage at the other end of a transfer, as in "0SEND_F3>2", off a
 // word; `none` without one.
 std::int32_t take_peer(std::string_view& text, char mark) {
-  const auto at = text.find(mark);
+  const auto at = text.find_first_of("<>");
   if (at == std::string_view::npos)
     return none;
+  if (text[at] != mark)
+    fail(error_code::malformed_text,
+         "a SEND takes '>' and the stage that receives, a RECV '<' and the "
+         "stage that sends");
   const auto peer = parse_number<std::int32_t>(text.substr(at + 1));
   if (!peer || *peer < 0)
     fail(error_code::malformed_text, "'{}' is followed by no stage", mark);
@@ -131,14 +135,16 @@ std::size_t lane_index(const plan& of, std::int32_t rank, std::size_t compute) {
   return lane.size();
 }
 
-void check(plan& of, std::string_view source) {
-  auto least = slot_count(of);
-  if (of.ops.size() >= least)
-    least = edge_slots(of).size();
+// Bounds the tables of a plan by its text.
+void require_ops(const plan& of, std::size_t least, std::string_view source) {
   if (of.ops.size() < least)
     fail(error_code::invalid_schedule,
          "{}: {} ops stand where its sizes ask for at least {}", source,
          of.ops.size(), least);
+}
+
+void check(plan& of, std::string_view source) {
+  require_ops(of, slot_count(of), source);
   const auto part = schedule_of(of);
   const op_locator locate = [&](std::int32_t rank, std::size_t index) {
     return fmt::format("{}, rank {}, op {}", source, rank, index);
@@ -146,6 +152,7 @@ void check(plan& of, std::string_view source) {
   validate(part, [&](std::int32_t rank, std::size_t index) {
     return locate(rank, lane_index(of, rank, index));
   });
+  require_ops(of, edge_slots(of).size(), source);
   of.training = is_training(part);
   check_lanes(of, locate);
 }

@@ -5,15 +5,22 @@
 namespace troupe {
 
 edge_slots::edge_slots(const plan& of)
-  : slices_(static_cast<std::size_t>(of.slices)) {
-  const auto messages = static_cast<std::size_t>(of.microbatches) * slices_;
-  for (const auto [from, to] : of.graph.edges()) {
-    first_.push_back(size_);
-    bool leaves = false;
-    for (std::int8_t copy = 0; copy < of.placement.copies(); ++copy)
-      leaves |= crosses(of.placement, from, to, copy);
-    size_ += leaves ? messages : 0;
-  }
+  : slices_(static_cast<std::size_t>(of.slices)),
+    edges_(of.graph.edges().size()),
+    places_(static_cast<std::size_t>(of.microbatches)) {
+  std::vector<std::size_t> microbatches(
+    static_cast<std::size_t>(of.placement.copies()), 0);
+  for (const auto& op : of.ops)
+    if (op.kind == plan_op_kind::forward)
+      if (auto& at = places_[static_cast<std::size_t>(op.microbatch)];
+          at.copy == none)
+        at = {microbatches[static_cast<std::size_t>(op.copy)]++, op.copy};
+  for (std::int8_t copy = 0; copy < of.placement.copies(); ++copy)
+    for (const auto [from, to] : of.graph.edges()) {
+      first_.push_back(size_);
+      if (crosses(of.placement, from, to, copy))
+        size_ += microbatches[static_cast<std::size_t>(copy)] * slices_;
+    }
 }
 
 std::int32_t edge_of(const plan& of, const plan_op& transfer) {

@@ -54,24 +54,38 @@ constexpr plan_op transfer_of(const plan_op& compute, plan_op_kind kind,
   return transfer;
 }
 
-/// Places of the messages of a plan's edges in tables: by edge that leaves its
-/// rank, microbatch and slice.
+/// Places of the messages of a plan's edges in tables: by copy, edge that
+/// leaves its rank in this copy, microbatch that takes this copy, and slice.
+/// The plan's compute ops are a legal step (`validate`).
 class edge_slots {
  public:
   explicit edge_slots(const plan& of);
 
+  /// The number of messages of a direction.
   std::size_t size() const { return size_; }
-  /// Of an edge between different ranks.
+  /// Whether the op is of the copy that its microbatch takes.
+  bool has(const plan_op& op) const {
+    return places_[static_cast<std::size_t>(op.microbatch)].copy == op.copy;
+  }
+  /// Of an edge between different ranks, and an op that it has.
   std::size_t operator()(std::int32_t edge, const plan_op& op) const {
-    return first_[static_cast<std::size_t>(edge)]
-           + static_cast<std::size_t>(op.microbatch) * slices_
+    return first_[static_cast<std::size_t>(op.copy) * edges_
+                  + static_cast<std::size_t>(edge)]
+           + places_[static_cast<std::size_t>(op.microbatch)].number * slices_
            + static_cast<std::size_t>(op.slice);
   }
 
  private:
+  struct place {
+    std::size_t number = 0;  // among the microbatches of its copy
+    std::int8_t copy = none;
+  };
+
   std::size_t slices_;
+  std::size_t edges_;
   std::size_t size_ = 0;
-  std::vector<std::size_t> first_;  // by edge
+  std::vector<place> places_;       // by microbatch
+  std::vector<std::size_t> first_;  // by copy and edge
 };
 
 /// The edge of a transfer in the plan's graph; `none` if there is no such edge.

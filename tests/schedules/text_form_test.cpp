@@ -69,7 +69,14 @@ TEST_CASE("a malformed text form is refused with its line") {
   refused(with(slices, "0F0.1", "0SEND_F0"),
           "x, line 6: '0SEND_F0': only compute ops stand in a lane");
   refused(with(slices, "0F0.1", "0F0.2"),
-          "rank 0, op 1: 0F0.2 is outside the 2 stages and 1 microbatches");
+          "rank 0, op 1: 0F0.2 is outside the 2 stages, 1 microbatches, 2 "
+          "slices and 1 copies");
+  refused(with(with(slices, "slices 2", "slices 1"), "0F0.0", "0F0"),
+          "rank 0, op 1: 0F0.1 is outside the 2 stages, 1 microbatches, 1 "
+          "slices and 1 copies");
+  refused(with(slices, "0F0.1", "0F0.1@1"),
+          "rank 0, op 1: 0F0.1@1 is outside the 2 stages, 1 microbatches, 2 "
+          "slices and 1 copies");
   refused(with(slices, " 1B0.0", ""), "rank 1, op 3: 1B0.0 is missing");
   refused(with(slices, "rank 1", "rank 2"),
           "x, line 7: expected 'rank 1: ...', found 'rank 2: 1F0.0 1F0.1 "
@@ -96,4 +103,24 @@ TEST_CASE("sizes whose product can't be counted are refused") {
   for (int stage = 0; stage < 1 << 22; ++stage)
     text += " 0";  // 2^28 x 2^14 x 2^22: 0, if counted in 64 bits
   CHECK_THROWS_AS(from_text_form(text + "\nrank 0: 0F0.0\n", "x"), error);
+}
+
+TEST_CASE("a microbatch takes one copy of the stages") {
+  CHECK_THROWS_MATCHES(
+    from_text_form("troupe schedule 1\nname c\nmicrobatches 1\nslices 1\n"
+                   "placement 0 1\nplacement 1 0\n"
+                   "rank 0: 0F0 1F0@1 1B0@1 0B0\nrank 1: \n",
+                   "x"),
+    error,
+    Catch::Matchers::Message("rank 0, op 1: 1F0@1 is of copy 1 of its stage, "
+                             "and other ops of microbatch 0 are of copy 0; a "
+                             "microbatch takes one"));
+}
+
+TEST_CASE("what is missing is named with its copy, and that copy's rank") {
+  CHECK_THROWS_MATCHES(
+    from_text_form(
+      with(with(copies, "microbatches 2", "microbatches 3"), " 0B1@1", ""),
+      "x"),
+    error, Catch::Matchers::Message("rank 1, op 5: 0B1@1 is missing"));
 }

@@ -84,6 +84,16 @@ TEST_CASE("a measured timeline is drawn alike, in milliseconds") {
   CHECK_THAT(svg, ContainsSubstring("0UPDATE: 1.5 to 2"));
 }
 
+TEST_CASE("the SVG shows control bytes and what is no UTF-8 as their numbers") {
+  timeline of{.title = std::string("a\0b\x1b[31m\x7f\xff", 10), .ranks = 1};
+  of.marks.push_back({.text = "\x01<\r\n"});
+  const auto svg = draw_svg(of);
+  CHECK_THAT(svg, ContainsSubstring(">a\\x00b\\x1B[31m\\x7F\\xFF</text>")
+                    && ContainsSubstring("\\x01&lt;\\x0D\\x0A"));
+  for (const auto c : svg)
+    CHECK((c == '\n' || (c >= ' ' && c <= '~')));
+}
+
 TEST_CASE("nothing is drawn without a fault") {
   CHECK_FALSE(draw_svg({}).empty());
   CHECK(draw_terminal({}) == "rank 0  \n");

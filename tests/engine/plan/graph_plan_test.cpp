@@ -146,16 +146,29 @@ TEST_CASE("a copy's ops are its own, and closings follow what they close") {
   const std::string crossed = "placement 0 1\nplacement 1 0\n";
   refuses(crossed,
           "rank 0: 0F0 1RECV_F0@1\nrank 1: 0SEND_F0@1 1F0\ncredits 1 1\n",
-          "stands before the op whose result it sends");
+          "1RECV_F0@1 is of another copy than its microbatch's compute ops");
   refuses("placement 0\nplacement 1\n", "rank 0: 0F0\nrank 1: 0B0@1\ncredits\n",
-          "0B0 is of another copy of the stage than its F");
+          "0B0@1 is of copy 1 of its stage, and other ops of microbatch 0 are "
+          "of copy 0");
   refuses("placement 0\nplacement 1\n",
           "rank 0: 0F0 0I0\nrank 1: 0W0@1\ncredits\n",
-          "0W0 is of another copy of the stage than its I");
+          "0W0@1 is of copy 1 of its stage, and other ops of microbatch 0 are "
+          "of copy 0");
   refuses("placement 0\n", "rank 0: 0F0 0B0 0UPDATE 0REDUCE_GRAD\ncredits\n",
           "op 3: 0REDUCE_GRAD stands after its stage's norm or update");
   refuses("placement 0\n", "rank 0: 0F0 0NORM 0UPDATE\ncredits\n",
           "0NORM stands where nothing is trained");
+}
+
+TEST_CASE("a plan has the messages of the copy that a microbatch takes") {
+  // Edges leave their rank in copy 1 only, which no microbatch takes.
+  const auto step = plan_from_text(
+    "troupe plan 1\nname x\nmicrobatches 1\nslices 1\nglobal_norm 0\n"
+    "placement 0 0 0 0\nplacement 0 1 2 3\n"
+    "edges 0>1 0>2 0>3 1>2 1>3 2>3\nrank 0: 0F0 1F0 2F0 3F0\n"
+    "rank 1: \nrank 2: \nrank 3: \ncredits 1 1 1 1 1 1\n");
+  CHECK(step.ops.size() == 4);
+  CHECK(step.messages.empty());
 }
 
 TEST_CASE("a plan's errors count all ops of a lane") {

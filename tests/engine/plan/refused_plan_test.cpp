@@ -6,6 +6,7 @@
 #include "troupe/schedules/csv.hpp"
 
 using namespace troupe;
+using Catch::Matchers::Message;
 using troupe::testing::check_refused;
 using troupe::testing::refused_text;
 
@@ -70,12 +71,12 @@ const refused_text misplaced[]{
    "on rank 1"},
   {"0F0,0SEND_F1,0RECV_B0,0B0\n1RECV_F0,1F0,1B0,1SEND_B0\n",
    error_code::invalid_schedule,
-   "x.csv, line 1, cell 2 (rank 0): 0SEND_F1 is outside the 2 stages and 1 "
-   "microbatches"},
+   "x.csv, line 1, cell 2 (rank 0): 0SEND_F1 is outside the 2 stages, 1 "
+   "microbatches, 1 slices and 1 copies"},
   {"0F0,9SEND_F0,0RECV_B0,0B0\n1RECV_F0,1F0,1B0,1SEND_B0\n",
    error_code::invalid_schedule,
-   "x.csv, line 1, cell 2 (rank 0): 9SEND_F0 is outside the 2 stages and 1 "
-   "microbatches"},
+   "x.csv, line 1, cell 2 (rank 0): 9SEND_F0 is outside the 2 stages, 1 "
+   "microbatches, 1 slices and 1 copies"},
   {"0F0,0SEND_F0,0F1,0SEND_F1\n1RECV_F1,1RECV_F0,1F0,1F1\n",
    error_code::invalid_schedule,
    "x.csv, line 2, cell 1 (rank 1): 1RECV_F1 stands where rank 0 sends "
@@ -103,11 +104,11 @@ const refused_text misplaced[]{
   {"0F0,0B0,0REDUCE_GRAD,0REDUCE_GRAD\n", error_code::invalid_schedule,
    "x.csv, line 1, cell 4 (rank 0): 0REDUCE_GRAD stands twice; remove one"},
   {"0F0,0B0,7REDUCE_GRAD\n", error_code::invalid_schedule,
-   "x.csv, line 1, cell 3 (rank 0): 7REDUCE_GRAD is outside the 1 stages and 1 "
-   "microbatches"},
+   "x.csv, line 1, cell 3 (rank 0): 7REDUCE_GRAD is outside the 1 stages, 1 "
+   "microbatches, 1 slices and 1 copies"},
   {"7UNSHARD,0F0,0B0\n", error_code::invalid_schedule,
-   "x.csv, line 1, cell 1 (rank 0): 7UNSHARD is outside the 1 stages and 1 "
-   "microbatches"},
+   "x.csv, line 1, cell 1 (rank 0): 7UNSHARD is outside the 1 stages, 1 "
+   "microbatches, 1 slices and 1 copies"},
   {"0RECV_F0,0F0,0B0\n", error_code::invalid_schedule,
    "x.csv, line 1, cell 1 (rank 0): 0RECV_F0 has no stage at its other end; "
    "remove it"},
@@ -159,9 +160,42 @@ TEST_CASE("a plan's text whose ops don't fit together is refused") {
                      "takes; remove it");
   check_refused_plan(first + " 0UPDATE", second,
                      "x, rank 0, op 6: 0UPDATE stands twice; remove one");
+  check_refused_plan("0F0 0SEND_F0 0RECV_B0.1 0B0 0NORM 0UPDATE", second,
+                     "x, rank 0, op 2: 0RECV_B0.1 is outside the 2 stages, 1 "
+                     "microbatches, 1 slices and 1 copies");
   check_refused_plan(first, "1RECV_F0 1F0 1NORM 1B0 1SEND_B0 1UPDATE",
                      "x, rank 1, op 2: 1NORM stands before 1 backwards of its "
                      "stage");
+}
+
+TEST_CASE("a transfer's arrow points to its receiver") {
+  const std::string arrows =
+    "a SEND takes '>' and the stage that receives, a RECV '<' and the stage "
+    "that sends";
+  CHECK_THROWS_MATCHES(
+    plan_from_text(plan_text("0SEND_F0<1", "1RECV_F0 1F0"), "x"), error,
+    Message("x, line 7: '0SEND_F0<1': " + arrows));
+  CHECK_THROWS_MATCHES(
+    plan_from_text(plan_text("0F0 0SEND_F0>1", "1RECV_F0>0 1F0"), "x"), error,
+    Message("x, line 8: '1RECV_F0>0': " + arrows));
+}
+
+TEST_CASE("a plan of too many dependencies is refused") {
+  auto built = from_lowered_csv("0F0,0SEND_F0\n1RECV_F0,1F0\n");
+  const auto count = built.dependencies.size();
+  const auto connect_again = [&](std::size_t most) {
+    built.messages.clear();
+    built.channels.clear();
+    built.dependencies.clear();
+    for (auto& op : built.ops)
+      op.message = none;
+    connect(built, most);
+  };
+  CHECK_NOTHROW(connect_again(count));
+  CHECK_THROWS_MATCHES(
+    connect_again(count - 1), error,
+    Message("CSV: the ops have more than 2 dependencies; use fewer edges or "
+            "microbatches"));
 }
 
 TEST_CASE("ops without their other end can't be connected") {
