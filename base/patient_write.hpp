@@ -5,12 +5,14 @@
 
 namespace troupe {
 
-/// How long a pipe may have no reader, or a reader that reads nothing.
+/// How long a pipe may have no reader: one that is started at the same time.
+inline constexpr double open_patience_seconds = 2;
+/// How long a pipe's reader may read nothing.
 inline constexpr double pipe_patience_seconds = 10;
 
 /// Opens an existing pipe or device for writing; waits up to `patience` seconds
 /// for a pipe's reader. Returns -1, with `errno`, on failure.
-int open_in_place(const char* path, double patience = pipe_patience_seconds);
+int open_in_place(const char* path, double patience = open_patience_seconds);
 
 /// Writes all bytes, also to a nonblocking descriptor, whose reader may pause
 /// for `patience` seconds. Returns false, with `errno`, on failure.

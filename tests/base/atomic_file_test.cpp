@@ -10,11 +10,13 @@
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_exception.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
+#include <chrono>
 #include <csignal>
 #include <filesystem>
 #include <future>
 
 #include "../files.hpp"
+#include "../says.hpp"
 #include "../temporary_folder.hpp"
 #include "troupe/base/error.hpp"
 #include "troupe/base/patient_write.hpp"
@@ -108,6 +110,17 @@ TEST_CASE("a pipe that nobody reads is given up") {
   CHECK_THAT(write_problem(errno), ContainsSubstring("takes nothing"));
   ::close(reader);
   ::close(writer);
+}
+
+TEST_CASE("a file that is a pipe waits two seconds for its reader") {
+  const temporary_folder folder;
+  const auto path = folder / "pipe";
+  REQUIRE(::mkfifo(path.c_str(), 0600) == 0);
+  const auto begin = std::chrono::steady_clock::now();
+  CHECK_THROWS_MATCHES(atomic_file(path), error, says("nobody reads"));
+  const auto waited = std::chrono::steady_clock::now() - begin;
+  CHECK(waited >= std::chrono::milliseconds(1900));
+  CHECK(waited < std::chrono::seconds(8));
 }
 
 TEST_CASE("a pipe gets all, however slow its reader") {
