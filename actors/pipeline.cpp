@@ -43,10 +43,10 @@ struct pipeline::impl {
   }
 
   void tell_of_waits() {
-    if (options.stall_seconds > 0)
+    if (options.execution.limits.stall > 0)
       options.job->tell_of_waits(
         std::chrono::milliseconds(
-          static_cast<std::int64_t>(options.stall_seconds * 1000)),
+          static_cast<std::int64_t>(options.execution.limits.stall * 1000)),
         [layout = layout_of(options)](std::int32_t from, double seconds) {
           spdlog::warn("this process has waited {:.3g} s for a message of {}",
                        seconds, in_words(from, layout));

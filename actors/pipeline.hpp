@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "troupe/actors/execution_options.hpp"
 #include "troupe/actors/job/device_links.hpp"
 #include "troupe/actors/monitoring/event_board.hpp"
 #include "troupe/actors/step/run_end.hpp"
@@ -14,8 +15,7 @@
 #include "troupe/engine/device/rank_device.hpp"
 #include "troupe/engine/events/monitor.hpp"
 #include "troupe/engine/events/observer.hpp"
-#include "troupe/engine/plan/lane_executor.hpp"
-#include "troupe/engine/stage/loss_scale.hpp"
+#include "troupe/engine/stage/numerics.hpp"
 #include "troupe/engine/stage/stage.hpp"
 #include "troupe/engine/transport/mesh.hpp"
 
@@ -37,23 +37,10 @@ struct pipeline_options {
   std::vector<bool> needs_data;
   /// devices[data rank][rank], as stages; empty: the CPU.
   std::vector<std::vector<std::shared_ptr<rank_device>>> devices;
-  /// Whether ops that can run overtake others of their rank.
-  lane_order order = lane_order::strict;
   /// To devices of other processes; null: tensors go there by the host.
   std::shared_ptr<device_links> links;
-  double clip = 0;  // largest gradient norm; 0: no clipping
-  loss_scale_options loss_scale;
-  std::int32_t intra_op_threads = 1;
-  std::int32_t prefetch = 2;     // microbatches made ahead; 0: when asked for
-  double slow_load_seconds = 1;  // a longer load is reported
-  double stall_seconds = 30;     // without an op: say who waits for whom
-  /// How long a step may still take when the run is to end with it.
-  double finish_seconds = 10;
-  /// How long its end waits for an op or a load that runs; then the actors
-  /// are left behind, with their threads and all that they hold.
-  double leave_seconds = 10;
-  /// Runs at the start of every handler of every actor (tests: delays).
-  std::function<void()> handler_hook;
+  troupe::numerics numerics;
+  execution_options execution;
 };
 
 /// The result of `pipeline::run`: the step's summary and each rank's ops.

@@ -8,10 +8,7 @@
 #include <vector>
 
 #include "troupe/actors/pipeline.hpp"
-#include "troupe/engine/stage/learning_rate.hpp"
-#include "troupe/engine/stage/loss.hpp"
 #include "troupe/engine/stage/model.hpp"
-#include "troupe/engine/stage/optimizer.hpp"
 #include "troupe/schedules/schedule.hpp"
 
 namespace troupe {
@@ -23,9 +20,6 @@ struct trainer_options {
   /// gradients are clipped or the loss scale is dynamic. Null: the schedule is
   /// compiled.
   std::shared_ptr<const troupe::plan> plan{};
-  /// Whether ops that can run overtake others of their rank (see lane_order);
-  /// the trained parameters are the same.
-  lane_order order = lane_order::strict;
   /// The processes of the job, of which this is one; null: this one alone.
   /// All of them make the same trainer and call the same members in the same
   /// order; each holds the stages of its own ranks.
@@ -46,28 +40,8 @@ struct trainer_options {
   /// Copies of the pipeline whose gradients are averaged; each takes its own
   /// microbatches: replica d's k-th is number d x microbatches + k of a step.
   std::int32_t data_parallel = 1;
-  optimizer_options optimizer = adamw{};
-  learning_rate_schedule learning_rate{};
-  loss_function loss = cross_entropy_loss();
-  loss_scale_options loss_scale{};
-  double clip = 0;         // largest gradient norm; 0: no clipping
-  bool recompute = false;  // forwards again in backward, to save memory
-  /// The dtype of autocast forwards (bf16, fp16); see autocast_scope. fp16
-  /// wants a dynamic loss scale.
-  std::optional<at::ScalarType> autocast{};
-  bool halt_on_nan = false;  // a loss that is not finite fails the step
-  std::int32_t intra_op_threads = 1;  // of LibTorch, a worker
-  std::int32_t prefetch = 2;          // microbatches made ahead
-  double slow_load_seconds = 1;       // a longer load is reported
-  double stall_seconds = 30;          // without an op: log who waits for whom
-  /// How long a step may still take after `stop`; then it is interrupted.
-  double finish_seconds = 10;
-  /// How long the trainer's end waits for an op or a load that runs. One that
-  /// does not return is then named in the log and left behind, with the
-  /// threads of the run and all that they hold: what it reaches by reference
-  /// has to outlive it.
-  double leave_seconds = 10;
-  std::function<void()> handler_hook{};  // see pipeline_options
+  troupe::numerics numerics{};
+  execution_options execution{};
 };
 
 using source_pointer = std::shared_ptr<const microbatch_source>;

@@ -4,7 +4,6 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
-#include <cmath>
 
 #include "troupe/base/error.hpp"
 #include "troupe/base/printable.hpp"
@@ -84,7 +83,7 @@ void require_matching(const plan& given, const trainer_options& options) {
                   options.data_parallel));
   if (options.data_parallel == 1 && reduces > 0)
     refuse("it reduces gradients (REDUCE_GRAD), and data_parallel is 1");
-  const bool needs_norm = options.clip > 0 || options.loss_scale.dynamic;
+  const bool needs_norm = options.numerics.needs_norm();
   if (needs_norm != given.global_norm)
     refuse(needs_norm ? "clipping and a dynamic loss scale need the norm of "
                         "all stages; write `global_norm 1`"
@@ -185,24 +184,10 @@ void require_monitor(const monitor& watcher) {
 }
 
 void require_legal(const trainer_options& options) {
-  if (!options.loss)
-    throw error(error_code::invalid_argument,
-                "the trainer has no loss function; leave the default, or set "
-                "`loss` to one");
-  require_legal(options.optimizer);
-  require_legal(options.learning_rate);
+  require_legal(options.numerics);
   if (options.data_parallel < 1)
     fail(error_code::invalid_argument,
          "data_parallel is {}; use 1 or more replicas", options.data_parallel);
-  if (!(options.clip >= 0))
-    fail(error_code::invalid_argument,
-         "clip is {}; use 0 (no clipping) or a largest gradient norm",
-         options.clip);
-  if (!std::isfinite(options.loss_scale.initial)
-      || options.loss_scale.initial <= 0)
-    fail(error_code::invalid_argument,
-         "the loss scale is {}; use a finite number above 0",
-         options.loss_scale.initial);
   if (std::ranges::count(options.devices, nullptr) > 0)
     throw error(error_code::invalid_argument,
                 "one of the devices is null; leave it out");

@@ -15,7 +15,7 @@ std::shared_ptr<const plan> compile_for(const schedule& order,
   compile_options compiling;
   compiling.graph = graph;
   compiling.data_parallel = options.data_parallel;
-  compiling.global_norm = options.clip > 0 || options.loss_scale.dynamic;
+  compiling.global_norm = options.numerics.needs_norm();
   return std::make_shared<const plan>(compile(order, compiling));
 }
 

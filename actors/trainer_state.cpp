@@ -22,7 +22,7 @@ job_layout layout_of(const trainer_options& options) {
 }  // namespace
 
 trainer::impl::impl(const model& layers, trainer_options given)
-  : options(std::move(given)), scale(options.loss_scale) {
+  : options(std::move(given)), scale(options.numerics.loss_scale) {
   if (options.plan)
     options.schedule = schedule_of(*options.plan);
   require_legal(options);
@@ -30,7 +30,7 @@ trainer::impl::impl(const model& layers, trainer_options given)
   layout = layout_of(options);
   assign_devices();
   ranges = split_for(layers, options);
-  set_intra_op_threads(options.intra_op_threads);
+  set_intra_op_threads(options.execution.intra_op_threads);
   const auto graph = graph_of(layers, ranges);
   training = training_plan(options, graph);
   evaluation = evaluation_plan(options, graph);
@@ -60,11 +60,7 @@ module_stage_options trainer::impl::stage_options(std::int32_t stage) const {
   module_stage_options made;
   made.index = stage;
   made.rank = options.schedule.placement.rank_of(stage);
-  made.loss = options.loss;
-  made.optimizer = options.optimizer;
-  made.recompute = options.recompute;
-  made.autocast = options.autocast;
-  made.halt_on_nan = options.halt_on_nan;
+  made.numerics = options.numerics;
   made.publish = [to = to_monitors](tensors_event observed) {
     to->publish(std::move(observed));
   };
@@ -131,23 +127,15 @@ void trainer::impl::start_actors(const model& layers) {
   running.plans = {training, evaluation};
   running.stages = stages;
   running.devices = devices;
-  running.order = options.order;
   if (options.job && !devices.empty() && options.device_links)
     running.links = links = std::make_shared<device_links>(
       layout, options.schedule.placement, edges_between_ranks(*training),
-      devices, options.stall_seconds);
+      devices, options.execution.limits.stall);
   for (std::int32_t s = 0; s < training->stages(); ++s)
     running.needs_data.push_back(reads_microbatch(layers, ranges, s)
                                  || reads_data(s));
-  running.clip = options.clip;
-  running.loss_scale = options.loss_scale;
-  running.intra_op_threads = options.intra_op_threads;
-  running.prefetch = options.prefetch;
-  running.slow_load_seconds = options.slow_load_seconds;
-  running.stall_seconds = options.stall_seconds;
-  running.finish_seconds = options.finish_seconds;
-  running.leave_seconds = options.leave_seconds;
-  running.handler_hook = options.handler_hook;
+  running.numerics = options.numerics;
+  running.execution = options.execution;
   actors = std::make_unique<pipeline>(std::move(running));
   to_monitors->publish = actors->tensor_outlet();
   if (links)
@@ -156,16 +144,15 @@ void trainer::impl::start_actors(const model& layers) {
 
 void trainer::impl::prepare_graphs() {
   if (options.cuda_graphs)
-    graphs = std::make_unique<graph_steps>(
-      graph_steps_setup{actors.get(), training, devices, stages,
-                        options.prefetch > 0, options.slow_load_seconds});
+    graphs = std::make_unique<graph_steps>(graph_steps_setup{
+      actors.get(), training, devices, stages, options.execution.loading});
 }
 
 step_settings trainer::impl::next_settings() const {
   step_settings settings;
   settings.step = step + 1;
-  settings.learning_rate = options.learning_rate.at(
-    settings.step, base_learning_rate(options.optimizer));
+  settings.learning_rate = options.numerics.learning_rate.at(
+    settings.step, base_learning_rate(options.numerics.optimizer));
   settings.loss_scale = scale.value();
   settings.first_microbatch = position;
   return settings;

@@ -160,7 +160,7 @@ void measure_modes(const sizes& use) {
     make_schedule("1f1b", {.ranks = 1, .microbatches = use.microbatches});
   options.devices = one_gpu(use.cuda);
   if (use.bf16)
-    options.autocast = at::kBFloat16;
+    options.numerics.autocast = at::kBFloat16;
   trainer run(gpt(use.gpt), options);
   const auto text = random_text(use);
   std::map<std::string, tally> tallies;

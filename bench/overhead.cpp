@@ -152,8 +152,8 @@ double seconds_since(std::int64_t begin) {
 double floor_of(const settings& use) {
   plain_options options;
   options.microbatches = use.microbatches;
-  options.loss = mean_square;
-  options.optimizer = sgd{};
+  options.numerics.loss = mean_square;
+  options.numerics.optimizer = sgd{};
   if (use.cuda)
     options.device =
       std::make_shared<rank_device>(use.devices.at(0), overlap_options{});
@@ -174,8 +174,8 @@ json measure(const settings& use) {
   trainer_options options;
   options.schedule = make_schedule(
     use.schedule, {use.ranks, use.stages_per_rank, use.microbatches});
-  options.loss = mean_square;
-  options.optimizer = sgd{};
+  options.numerics.loss = mean_square;
+  options.numerics.optimizer = sgd{};
   options.devices = use.devices;
   trainer run(layers_of(use.ranks * use.stages_per_rank), options);
   const auto source = one_row();

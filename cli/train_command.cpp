@@ -56,11 +56,11 @@ void run_steps(trainer& run, const train_options& options,
 
 /// Reports that a failed or interrupted step leaves no parameters to save.
 void tell_of_lost(const train_options& options, const train_setup& setup) {
-  if (!options.save_parameters.empty() && leads(setup.trainer.job))
+  if (!options.output.save_parameters.empty() && leads(setup.trainer.job))
     spdlog::error(
       "{} is not written: the last step was cut off halfway, and the "
       "parameters may be of two steps",
-      options.save_parameters);
+      options.output.save_parameters);
 }
 
 /// Lets monitors write their files although the run failed; errors doing so
@@ -125,9 +125,9 @@ void conclude_early(trainer& run, const train_options& options,
   if (!end)
     return;
   auto text = end->reason;
-  if (!options.save_parameters.empty() && leads(setup.trainer.job))
-    text +=
-      fmt::format("; its parameters are saved in {}", options.save_parameters);
+  if (!options.output.save_parameters.empty() && leads(setup.trainer.job))
+    text += fmt::format("; its parameters are saved in {}",
+                        options.output.save_parameters);
   if (end->why == run_end::kind::success) {
     if (leads(setup.trainer.job))
       spdlog::warn("the run has ended early: {}", text);
@@ -172,19 +172,19 @@ void run_to_end(trainer& run, const train_options& options,
 
 void train_pipeline(const train_options& options, const train_setup& setup,
                     signal_watch& signals) {
-  trainer run(gpt(setup.gpt), setup.trainer);
+  trainer run(setup.model.layers, setup.trainer);
   signals.finish_first();
-  if (!options.initial.empty())
-    run.load(read_safetensors(options.initial), options.initial);
-  save_all(options.save_initial, run);
+  if (!options.model.initial.empty())
+    run.load(read_safetensors(options.model.initial), options.model.initial);
+  save_all(options.output.save_initial, run);
   signals.require_none("the start");
   const shown_run shown(run, options, setup);
   loss_watch losses;
   run_to_end(run, options, setup, signals, losses);
   // Saves the trained parameters first: a failing picture must not lose them.
-  save_all(options.save_parameters, run);
+  save_all(options.output.save_parameters, run);
   if (leads(setup.trainer.job))
-    losses.conclude(options.save_parameters);
+    losses.conclude(options.output.save_parameters);
   conclude_early(run, options, setup, signals);
   run.finish_monitors();
   print_sample(options, leads(setup.trainer.job), [&](const at::Tensor& ids) {
@@ -195,53 +195,60 @@ void train_pipeline(const train_options& options, const train_setup& setup,
 }
 
 void require_actors(const train_options& o) {
-  if (!o.trace.empty() || !o.timeline.empty() || !o.monitor.empty()
-      || !o.sink.empty())
+  if (!o.output.trace.empty() || !o.output.timeline.empty()
+      || !o.output.monitor.empty() || !o.output.sink.empty())
     fail(error_code::invalid_argument,
          "--plain runs no actors, so that there is nothing for --trace, "
          "--timeline, --monitor or --sink; leave them out");
-  if (!o.dashboard.empty())
+  if (!o.access.dashboard.empty())
     fail(error_code::invalid_argument,
          "--plain runs no actors, so that there is nothing for --dashboard to "
          "show; leave it out");
-  if (!o.endpoint.empty() && o.endpoint != "none")
+  if (!o.access.endpoint.empty() && o.access.endpoint != "none")
     fail(error_code::invalid_argument,
          "--plain runs no actors, so that there is nothing to attach to; leave "
          "--endpoint out");
 }
 
 /// The flags that --print-config omits, as a schedule's or plan's file decides
-/// them.
-argument_list decided_by_file(const train_options& options) {
-  if (sizes_file(options).empty())
-    return {};
-  auto flags = sizes_in_file();
-  if (!options.plan.empty())
+/// them, or as the model has no such option.
+argument_list moot_flags(const train_options& options) {
+  auto flags = flags_of_other_models(options.model);
+  if (!sizes_file(options.partition).empty())
+    std::ranges::copy(sizes_in_file(), std::back_inserter(flags));
+  if (!options.partition.plan.empty())
     flags.emplace_back("schedule");
   return flags;
+}
+
+void warn_of_other_models(const CLI::App& command, const model_flags& flags) {
+  for (const auto& name : flags_of_other_models(flags))
+    if (command.count("--" + name) > 0)
+      spdlog::warn("--{} has no effect with --model {}", name, flags.name);
 }
 
 void train(const CLI::App& command, const train_options& options) {
   const bool shows = shows_what_all_would();
   if (options.print_config) {
     if (shows)
-      fmt::print("{}", config_text(command, decided_by_file(options)));
+      fmt::print("{}", config_text(command, moot_flags(options)));
     return;
   }
-  const auto level = spdlog::level::from_str(options.log_level);
+  const auto level = spdlog::level::from_str(options.output.log_level);
   spdlog::set_level(shows ? level : std::max(level, spdlog::level::err));
   if (options.plain)
     require_actors(options);
+  warn_of_other_models(command, options.model);
   signal_watch signals;
-  auto devices = open_devices(options);
+  auto devices = open_devices(options.devices, options.plain);
   auto setup = make_setup(options);
-  if (const auto file = sizes_file(options); !file.empty())
+  if (const auto file = sizes_file(options.partition); !file.empty())
     require_sizes_of_file(command, file, setup.trainer.schedule);
   setup.trainer.devices = std::move(devices);
   require_outputs(options);
   require_monitors(options);
-  require_dashboard(options);
-  require_endpoint(options);
+  require_dashboard(options.access);
+  require_endpoint(options.access);
   require_job(options);
   if (!options.plain)
     require_legal(setup.trainer);

@@ -8,7 +8,7 @@
 
 namespace troupe::cli {
 
-void require_dashboard(const train_options& options) {
+void require_dashboard(const access_options& options) {
   if (!options.dashboard.empty())
     require_servable(options.dashboard,
                      read_token(options.dashboard_token_file));
@@ -20,17 +20,17 @@ void require_dashboard(const train_options& options) {
 
 std::unique_ptr<dashboard> open_dashboard(const trainer& run,
                                           const train_options& options) {
-  if (options.dashboard.empty())
+  if (options.access.dashboard.empty())
     return nullptr;
   dashboard_subject subject;
   subject.plan = run.shared_plan();
-  subject.data_parallel = options.data_parallel;
+  subject.data_parallel = options.partition.data_parallel;
   subject.steps = options.steps;
   subject.health = [&run] { return run.health(); };
   auto made = std::make_unique<dashboard>(
     std::move(subject),
-    dashboard_options{options.dashboard,
-                      read_token(options.dashboard_token_file)});
+    dashboard_options{options.access.dashboard,
+                      read_token(options.access.dashboard_token_file)});
   spdlog::info("dashboard: {}", made->url());
   return made;
 }

@@ -9,7 +9,7 @@
 namespace troupe::cli {
 
 /// Throws `invalid_argument` for a --dashboard that can't be served.
-void require_dashboard(const train_options& options);
+void require_dashboard(const access_options& options);
 
 /// Serves the page for --dashboard, and logs its address; null without the
 /// flag. The run must outlive it. Throws `invalid_argument` and `io`.

@@ -62,7 +62,7 @@ std::vector<int> all_devices(int devices) {
 }  // namespace
 
 std::vector<std::shared_ptr<accelerator>> open_devices(
-  const train_options& options) {
+  const device_options& options, bool plain) {
   if (options.device == "cpu" && options.cuda_graphs)
     throw error(error_code::invalid_argument,
                 "--cuda-graphs launches steps on a GPU; give --device cuda:0, "
@@ -70,7 +70,7 @@ std::vector<std::shared_ptr<accelerator>> open_devices(
   if (options.device == "cpu")
     return {};
   auto numbers = numbers_in(options.device);
-  if (options.plain && numbers.size() > 1)
+  if (plain && numbers.size() > 1)
     fail(error_code::invalid_argument,
          "--device {}: --plain is one loop on one device; name one of them",
          options.device);
@@ -81,7 +81,7 @@ std::vector<std::shared_ptr<accelerator>> open_devices(
     fail(error_code::device, "--device {}: {}", options.device, found.why_not);
   const auto devices = found.library->devices();
   if (numbers.empty())
-    numbers = options.plain ? std::vector{0} : all_devices(devices);
+    numbers = plain ? std::vector{0} : all_devices(devices);
   std::vector<std::shared_ptr<accelerator>> opened;
   for (const auto number : numbers) {
     if (number >= devices)
@@ -99,7 +99,7 @@ std::vector<std::shared_ptr<accelerator>> open_devices(
   return opened;
 }
 
-overlap_options overlap_of(const train_options& options) {
+overlap_options overlap_of(const device_options& options) {
   if (options.overlap == "all")
     return {};
   overlap_options made{false, false, false};

@@ -13,9 +13,9 @@ namespace troupe::cli {
 /// default the first. Call it before any other use of LibTorch. Throws
 /// `invalid_argument` for an invalid device, `device` for a missing one.
 std::vector<std::shared_ptr<accelerator>> open_devices(
-  const train_options& options);
+  const device_options& options, bool plain);
 
 /// The options of `--overlap`. Throws `invalid_argument`.
-overlap_options overlap_of(const train_options& options);
+overlap_options overlap_of(const device_options& options);
 
 }  // namespace troupe::cli

@@ -32,20 +32,20 @@ std::unique_ptr<endpoint_server> serve(trainer& run, const std::string& at,
                                        const train_options& options,
                                        const train_setup& setup) {
   endpoint_options serving;
-  serving.token = read_token(options.endpoint_token_file);
+  serving.token = read_token(options.access.endpoint_token_file);
   serving.operations =
     operations_of(run, factory_for(run, setup), options.steps);
   auto server = std::make_unique<endpoint_server>(at, std::move(serving));
   spdlog::info("attach with: troupe top {}{}", server->where(),
-               options.endpoint_token_file.empty()
+               options.access.endpoint_token_file.empty()
                  ? ""
-                 : " --token-file " + options.endpoint_token_file);
+                 : " --token-file " + options.access.endpoint_token_file);
   return server;
 }
 
 }  // namespace
 
-void require_endpoint(const train_options& options) {
+void require_endpoint(const access_options& options) {
   const auto token = read_token(options.endpoint_token_file);
   if (options.endpoint.empty() || options.endpoint == "none")
     return;
@@ -61,10 +61,10 @@ void require_endpoint(const train_options& options) {
 std::unique_ptr<endpoint_server> open_endpoint(trainer& run,
                                                const train_options& options,
                                                const train_setup& setup) {
-  if (options.endpoint == "none")
+  if (options.access.endpoint == "none")
     return nullptr;
-  if (!options.endpoint.empty())
-    return serve(run, options.endpoint, options, setup);
+  if (!options.access.endpoint.empty())
+    return serve(run, options.access.endpoint, options, setup);
   try {
     return serve(run, default_endpoint(), options, setup);
   } catch (const error& reason) {

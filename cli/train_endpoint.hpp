@@ -10,7 +10,7 @@ namespace troupe::cli {
 
 /// Throws what `open_endpoint` would refuse without opening anything: the
 /// token file and the endpoint's address.
-void require_endpoint(const train_options& options);
+void require_endpoint(const access_options& options);
 
 /// Lets others attach to the run at --endpoint, and logs how; null if it is
 /// disabled, or if the default one can't be made, which is a warning. Throws

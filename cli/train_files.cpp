@@ -43,27 +43,27 @@ bool meet(const used_file& a, const used_file& b) {
 
 std::vector<used_file> read_by(const train_options& o) {
   std::vector<used_file> all;
-  for (const auto& path : o.text)
+  for (const auto& path : o.data.text)
     all.push_back({"--text", path});
-  all.push_back({"--initial", o.initial});
-  all.push_back({"--schedule", o.schedule});
-  all.push_back({"--plan", o.plan});
-  all.push_back({"--endpoint-token-file", o.endpoint_token_file});
-  all.push_back({"--dashboard-token-file", o.dashboard_token_file});
-  all.push_back({"--job-token-file", o.job_token_file});
+  all.push_back({"--initial", o.model.initial});
+  all.push_back({"--schedule", o.partition.schedule});
+  all.push_back({"--plan", o.partition.plan});
+  all.push_back({"--endpoint-token-file", o.access.endpoint_token_file});
+  all.push_back({"--dashboard-token-file", o.access.dashboard_token_file});
+  all.push_back({"--job-token-file", o.processes.token_file});
   return all;
 }
 
 std::vector<used_file> written_by(const train_options& o) {
-  std::vector<used_file> all{{"--trace", o.trace},
-                             {"--timeline", o.timeline},
-                             {"--log-json", o.log_json},
-                             {"--save-initial", o.save_initial},
-                             {"--save-parameters", o.save_parameters}};
-  for (const auto& spec : o.monitor)
+  std::vector<used_file> all{{"--trace", o.output.trace},
+                             {"--timeline", o.output.timeline},
+                             {"--log-json", o.output.log_json},
+                             {"--save-initial", o.output.save_initial},
+                             {"--save-parameters", o.output.save_parameters}};
+  for (const auto& spec : o.output.monitor)
     for (const auto& path : monitor_outputs(spec))
       all.push_back({"--monitor", path});
-  for (const auto& spec : o.sink)
+  for (const auto& spec : o.output.sink)
     all.push_back({"--sink", sink_output(spec)});
   return all;
 }

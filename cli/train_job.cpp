@@ -66,11 +66,11 @@ std::string contents(const std::string& path) {
 /// Adds the content of files that all processes read: equal paths may have
 /// different content.
 void add_contents(job_description& to, const train_options& options) {
-  auto paths = options.text;
-  if (const auto file = sizes_file(options); !file.empty())
+  auto paths = options.data.text;
+  if (const auto file = sizes_file(options.partition); !file.empty())
     paths.push_back(file);
-  if (!options.initial.empty())
-    paths.push_back(options.initial);
+  if (!options.model.initial.empty())
+    paths.push_back(options.model.initial);
   for (const auto& path : paths)
     to.emplace_back("what " + path + " holds", contents(path));
 }
@@ -80,8 +80,8 @@ void add_savings(job_description& to, const train_options& options) {
   const auto add = [&](const char* name, const std::string& path) {
     to.emplace_back(name, path.empty() ? "not given" : "given");
   };
-  add("--save-initial", options.save_initial);
-  add("--save-parameters", options.save_parameters);
+  add("--save-initial", options.output.save_initial);
+  add("--save-parameters", options.output.save_parameters);
 }
 
 /// All other settings, each with its value.
@@ -118,39 +118,36 @@ void require_job(const train_options& options) {
     fail(error_code::invalid_argument,
          "--plain runs in one process, and {} started {}; start it alone",
          place.launcher, place.processes);
-  read_token(options.job_token_file);
+  read_token(options.processes.token_file);
   for (const auto& where :
-       {options.rendezvous, options.listen, options.announce})
+       {options.processes.joining.rendezvous, options.processes.joining.listens,
+        options.processes.joining.announced})
     if (!where.empty())
       parse_endpoint(as_endpoint(where));
-  if (!options.certificates.empty())
-    tls_context::of_certificates(options.certificates);
+  if (!options.processes.joining.shown.certificates.empty())
+    tls_context::of_certificates(options.processes.joining.shown.certificates);
 }
 
 std::shared_ptr<mesh> join_job(const CLI::App& command,
                                const train_options& options,
                                signal_watch& signals) {
-  job_options joining;
+  auto joining = options.processes.joining;
   joining.place = read_environment();
   if (joining.place.is_alone())
     return nullptr;
-  joining.rendezvous = options.rendezvous;
-  joining.listens = options.listen;
-  joining.announced = options.announce;
-  joining.lines =
-    options.link == "shared" ? line_kind::shared_memory : line_kind::socket;
-  joining.shown = {read_token(options.job_token_file), options.certificates,
-                   options.insecure};
+  joining.lines = options.processes.link == "shared" ? line_kind::shared_memory
+                                                     : line_kind::socket;
+  joining.shown.token = read_token(options.processes.token_file);
   joining.description = describe(command);
   add_savings(joining.description, options);
   add_contents(joining.description, options);
   joining.patience = std::chrono::milliseconds(
-    static_cast<std::int64_t>(options.patience * 1000));
+    static_cast<std::int64_t>(options.processes.patience * 1000));
   joining.news = [](const std::string& whom) { spdlog::warn(whom); };
   const auto& place = joining.place;
   if (place.process > 0) {
-    spdlog::set_level(std::max(spdlog::level::from_str(options.log_level),
-                               spdlog::level::warn));
+    spdlog::set_level(std::max(
+      spdlog::level::from_str(options.output.log_level), spdlog::level::warn));
     spdlog::set_pattern(fmt::format("process {}: %v", place.process));
   }
   joining.stopped = [&] { return signals.exit_code() != 0; };

@@ -33,7 +33,7 @@ bool is_called(const std::string& spec, std::string_view name) {
 }
 
 bool gives_terminal(const train_options& options) {
-  return std::ranges::any_of(options.sink, [](const std::string& spec) {
+  return std::ranges::any_of(options.output.sink, [](const std::string& spec) {
     return is_called(spec, "terminal");
   });
 }
@@ -49,9 +49,9 @@ sink_pointer log_of_alerts() {
 void add_default_sinks(std::vector<sink_pointer>& to,
                        const train_options& options, bool has_page) {
   const auto gap = std::ranges::any_of(
-    options.monitor,
+    options.output.monitor,
     [](const std::string& spec) { return is_called(spec, "gap"); });
-  if (!gap || has_page || !options.sink.empty())
+  if (!gap || has_page || !options.output.sink.empty())
     return;
   constexpr auto* shown = "terminal:match=gap/*,top=5";
   spdlog::info(
@@ -65,10 +65,10 @@ void add_default_sinks(std::vector<sink_pointer>& to,
 
 sink_pointer make_sinks(const train_options& options, const dashboard* page) {
   std::vector<sink_pointer> all;
-  for (const auto& spec : options.sink)
+  for (const auto& spec : options.output.sink)
     all.push_back(make_sink(spec));
   add_default_sinks(all, options, page != nullptr);
-  if (!gives_terminal(options) && all.size() == options.sink.size())
+  if (!gives_terminal(options) && all.size() == options.output.sink.size())
     all.push_back(log_of_alerts());
   if (page)
     all.push_back(page->sink());
@@ -78,9 +78,9 @@ sink_pointer make_sinks(const train_options& options, const dashboard* page) {
 void require_monitors(const train_options& options) {
   monitor_context nothing;
   nothing.sink = callback_sink({});
-  for (const auto& spec : options.monitor)
+  for (const auto& spec : options.output.monitor)
     make_monitor(spec, nothing);
-  for (const auto& spec : options.sink)
+  for (const auto& spec : options.output.sink)
     require_sink(spec);
 }
 
@@ -89,7 +89,7 @@ namespace {
 /// A monitor that shows each step sees no op times, which are unknown for a
 /// step that is launched as a whole.
 monitor of_each_step(monitor made, const train_options& options) {
-  made.wants.ops = made.wants.ops && !options.cuda_graphs;
+  made.wants.ops = made.wants.ops && !options.devices.cuda_graphs;
   return made;
 }
 
@@ -101,14 +101,16 @@ void attach_monitors(trainer& run, const train_options& options,
   run.attach(warning_monitor());
   run.attach(
     of_each_step(progress_monitor(plan, progress_to(options)), options));
-  if (!options.log_json.empty())
-    run.attach(of_each_step(metrics_monitor(plan, options.log_json), options));
-  if (!options.timeline.empty() || !options.trace.empty())
-    run.attach(timeline_monitor(plan, {options.timeline, options.trace}));
+  if (!options.output.log_json.empty())
+    run.attach(
+      of_each_step(metrics_monitor(plan, options.output.log_json), options));
+  if (!options.output.timeline.empty() || !options.output.trace.empty())
+    run.attach(
+      timeline_monitor(plan, {options.output.timeline, options.output.trace}));
   const auto context = context_of(run, setup, make_sinks(options, page));
-  for (const auto& spec : options.monitor)
+  for (const auto& spec : options.output.monitor)
     run.attach(make_monitor(spec, context));
-  if (!options.sink.empty())
+  if (!options.output.sink.empty())
     run.attach(of_each_step(step_metrics_monitor(plan, context.sink), options));
   if (page)
     for (const auto& part : page->monitors())

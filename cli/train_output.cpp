@@ -10,6 +10,7 @@
 #include <numeric>
 #include <sstream>
 
+#include "troupe/actors/trainer_plans.hpp"
 #include "troupe/base/error.hpp"
 #include "troupe/base/parse_number.hpp"
 #include "troupe/base/printable.hpp"
@@ -17,8 +18,8 @@
 #include "troupe/engine/data/token_file.hpp"
 #include "troupe/engine/device/memory.hpp"
 #include "troupe/engine/models/sample.hpp"
-#include "troupe/engine/plan/compile.hpp"
 #include "troupe/engine/plan/simulate.hpp"
+#include "troupe/engine/stage/layer_graph.hpp"
 #include "troupe/engine/stage/split.hpp"
 
 namespace troupe::cli {
@@ -46,14 +47,14 @@ progress_options progress_to(const train_options& options) {
 
 bool validates_at(const train_options& options, const train_setup& setup,
                   std::int64_t step) {
-  const bool due =
-    step == options.steps
-    || (options.validate_every > 0 && step % options.validate_every == 0);
+  const bool due = step == options.steps
+                   || (options.data.validate_every > 0
+                       && step % options.data.validate_every == 0);
   return setup.validation && due;
 }
 
-bool tokens_are_text(const train_options& options) {
-  return options.vocabulary <= 256
+bool tokens_are_text(const data_options& options) {
+  return options.batches.vocabulary <= 256
          && std::ranges::all_of(options.text, [&](const std::string& path) {
               return options.text_format == "auto"
                        ? guess_token_format(path) == token_format::bytes
@@ -62,18 +63,18 @@ bool tokens_are_text(const train_options& options) {
 }
 
 std::vector<std::int64_t> prompt_ids(const train_options& options) {
-  if (options.prompt == train_options{}.prompt)
+  if (options.output.prompt == output_options{}.prompt)
     return {0};
   std::vector<std::int64_t> ids;
-  std::istringstream words(options.prompt);
+  std::istringstream words(options.output.prompt);
   for (std::string word; words >> word;) {
     const auto id = parse_number<std::int64_t>(word);
-    if (!id || *id < 0 || *id >= options.vocabulary)
+    if (!id || *id < 0 || *id >= options.data.batches.vocabulary)
       fail(
         error_code::invalid_argument,
         "--prompt '{}': the tokens are no bytes of text, so that a prompt is "
         "a list of ids from 0 to {}, such as '5 17'",
-        options.prompt, options.vocabulary - 1);
+        options.output.prompt, options.data.batches.vocabulary - 1);
     ids.push_back(*id);
   }
   return ids.empty() ? std::vector<std::int64_t>{0} : ids;
@@ -82,14 +83,15 @@ std::vector<std::int64_t> prompt_ids(const train_options& options) {
 void print_sample(
   const train_options& options, bool shows,
   const std::function<at::Tensor(const at::Tensor& ids)>& logits_of) {
-  if (options.sample == 0)
+  if (options.output.sampling.tokens == 0)
     return;
   const at::NoGradGuard no_grad;
-  const sample_options sampling{options.sample, options.seq,
-                                options.temperature, options.seed};
+  auto sampling = options.output.sampling;
+  sampling.length = options.data.batches.length;
+  sampling.seed = options.data.batches.seed;
   const auto sampled =
-    tokens_are_text(options)
-      ? sample_text(logits_of, options.prompt, sampling)
+    tokens_are_text(options.data)
+      ? sample_text(logits_of, options.output.prompt, sampling)
       : fmt::format(
         "{}",
         fmt::join(sample_ids(logits_of, prompt_ids(options), sampling), " "));
@@ -100,12 +102,10 @@ void print_sample(
 void print_plan_summary(const train_options& options,
                         const train_setup& setup) {
   const auto& run = setup.trainer;
-  compile_options compiling;
-  compiling.data_parallel = run.data_parallel;
-  compiling.global_norm = run.clip > 0;
-  const auto made = run.plan ? *run.plan : compile(run.schedule, compiling);
+  const auto& layers = setup.model.layers;
+  const auto made = *training_plan(run, graph_of(layers, run.split));
   const auto paper = simulate(made);
-  const auto counts = parameter_counts(gpt(setup.gpt));
+  const auto counts = parameter_counts(layers);
   for (std::int32_t s = 0; s < made.stages(); ++s) {
     const auto& range = run.split[static_cast<std::size_t>(s)];
     const auto parameters = std::accumulate(counts.begin() + range.first,
@@ -118,7 +118,7 @@ void print_plan_summary(const train_options& options,
     "schedule {}: {} ranks x {} replicas, {} microbatches of {} x {} "
     "tokens; {} messages a step\n",
     printable(run.schedule.name), made.ranks(), run.data_parallel,
-    made.microbatches, options.microbatch_size, options.seq,
+    made.microbatches, options.data.batches.rows, options.data.batches.length,
     made.messages.size());
   fmt::print(
     "on paper (backward = 2 forwards): bubble {:.1f} %, activations "

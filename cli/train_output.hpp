@@ -21,7 +21,7 @@ bool validates_at(const train_options& options, const train_setup& setup,
                   std::int64_t step);
 
 /// Whether tokens are bytes; otherwise a sample is a list of ids.
-bool tokens_are_text(const train_options& options);
+bool tokens_are_text(const data_options& options);
 /// The prompt's token ids, by default the id 0. Throws `invalid_argument`.
 std::vector<std::int64_t> prompt_ids(const train_options& options);
 

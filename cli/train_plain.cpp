@@ -21,12 +21,7 @@ plain_options options_of(const train_setup& setup) {
   plain_options plain;
   plain.microbatches = run.schedule.microbatches;
   plain.data_parallel = run.data_parallel;
-  plain.loss = run.loss;
-  plain.optimizer = run.optimizer;
-  plain.learning_rate = run.learning_rate;
-  plain.loss_scale = run.loss_scale;
-  plain.autocast = run.autocast;
-  plain.clip = run.clip;
+  plain.numerics = run.numerics;
   if (!run.devices.empty())
     plain.device =
       std::make_shared<rank_device>(run.devices.at(0), run.overlap);
@@ -43,7 +38,7 @@ step_event one_step(plain_loop& loop, const train_setup& setup,
   event.source.step = step;
   event.losses = {{"loss", result.loss, 1}};
   event.gradient_norm = result.gradient_norm;
-  const auto& run = setup.trainer;
+  const auto& run = setup.trainer.numerics;
   event.learning_rate =
     run.learning_rate.at(step, base_learning_rate(run.optimizer));
   event.updated = result.updated;
@@ -72,8 +67,8 @@ step_event validate(plain_loop& loop, const train_setup& setup,
 /// Prints each step, and logs it if wanted; there is no plan to log.
 std::function<void(const step_event&)> teller_of(const train_options& options) {
   monitor log;
-  if (!options.log_json.empty())
-    log = metrics_monitor(nullptr, options.log_json);
+  if (!options.output.log_json.empty())
+    log = metrics_monitor(nullptr, options.output.log_json);
   return
     [log = std::move(log), to = progress_to(options)](const step_event& step) {
       print_progress(to, step, nullptr);
@@ -85,22 +80,22 @@ std::function<void(const step_event&)> teller_of(const train_options& options) {
 }  // namespace
 
 void require_initial(const train_options& options, const train_setup& setup) {
-  if (options.initial.empty())
+  if (options.model.initial.empty())
     return;
-  const plain_loop loop(gpt(setup.gpt), options_of(setup));
-  load_parameters(loop.parameters(), read_safetensors(options.initial),
-                  options.initial);
+  const plain_loop loop(setup.model.layers, options_of(setup));
+  load_parameters(loop.parameters(), read_safetensors(options.model.initial),
+                  options.model.initial);
 }
 
 void train_plain(const train_options& options, const train_setup& setup,
                  signal_watch& signals) {
-  set_intra_op_threads(options.threads);
-  plain_loop loop(gpt(setup.gpt), options_of(setup));
+  set_intra_op_threads(options.execution.intra_op_threads);
+  plain_loop loop(setup.model.layers, options_of(setup));
   signals.finish_first();
-  if (!options.initial.empty())
-    load_parameters(loop.parameters(), read_safetensors(options.initial),
-                    options.initial);
-  save(options.save_initial, loop.parameters());
+  if (!options.model.initial.empty())
+    load_parameters(loop.parameters(), read_safetensors(options.model.initial),
+                    options.model.initial);
+  save(options.output.save_initial, loop.parameters());
   signals.require_none("the start");
   signals.on_signal([](const char* name) {
     return fmt::format("{}: the run ends after this step", name);
@@ -108,8 +103,8 @@ void train_plain(const train_options& options, const train_setup& setup,
   const auto tell = teller_of(options);
   loss_watch losses;
   std::string ended;
-  const auto per_step =
-    std::int64_t{setup.trainer.schedule.microbatches} * options.data_parallel;
+  const auto per_step = std::int64_t{setup.trainer.schedule.microbatches}
+                        * options.partition.data_parallel;
   for (std::int64_t step = 1; step <= options.steps && ended.empty(); ++step) {
     const auto done = one_step(loop, setup, step, (step - 1) * per_step);
     tell(done);
@@ -125,11 +120,11 @@ void train_plain(const train_options& options, const train_setup& setup,
     }
   }
   signals.finish_first();
-  save(options.save_parameters, loop.parameters());
-  losses.conclude(options.save_parameters);
-  if (!ended.empty() && !options.save_parameters.empty())
-    ended +=
-      fmt::format("; its parameters are saved in {}", options.save_parameters);
+  save(options.output.save_parameters, loop.parameters());
+  losses.conclude(options.output.save_parameters);
+  if (!ended.empty() && !options.output.save_parameters.empty())
+    ended += fmt::format("; its parameters are saved in {}",
+                         options.output.save_parameters);
   if (!ended.empty())
     throw error(error_code::interrupted, ended);
   print_sample(options, true, [&](const at::Tensor& ids) {

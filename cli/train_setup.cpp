@@ -23,7 +23,7 @@ namespace troupe::cli {
 
 namespace {
 
-std::shared_ptr<const token_source> open_text(const train_options& o) {
+std::shared_ptr<const token_source> open_text(const data_options& o) {
   static const std::map<std::string, token_format> formats = {
     {"bytes", token_format::bytes},
     {"llm_c", token_format::llm_c},
@@ -65,35 +65,37 @@ std::vector<std::int32_t> parse_counts(const std::string& text) {
     if (!count)
       fail(error_code::invalid_argument,
            "--split '{}': '{}' is no number of layers; give even, parameters, "
-           "measured, or a list such as 5,5 (the layers are the embeddings, "
-           "the blocks and the head)",
+           "measured, or a list such as 5,5 (--model says what the layers "
+           "are)",
            text, part);
     counts.push_back(*count);
   }
   return counts;
 }
 
-stage_split split_for(const train_options& o, const gpt_options& sizes,
+stage_split split_for(const train_options& o, const built_model& model,
                       std::int32_t stages) {
-  if (o.split == "even")
-    return split_gpt(sizes, stages);
-  const auto layers = gpt(sizes);
-  if (o.split == "parameters")
+  const auto& how = o.partition.split;
+  const auto& layers = model.layers;
+  const auto count = static_cast<std::int32_t>(layers.size());
+  if (how == "even")
+    return split_evenly(count, model.blocks, stages);
+  if (how == "parameters")
     return split(layers, stages);
-  if (o.split == "measured")
+  if (how == "measured")
     return split_by_cost(
-      measured_costs(layers,
-                     {at::zeros({o.microbatch_size, o.seq}, at::kLong)}),
+      measured_costs(
+        layers,
+        {at::zeros({o.data.batches.rows, o.data.batches.length}, at::kLong)}),
       stages);
-  auto made = split_by_hand(static_cast<std::int32_t>(layers.size()),
-                            parse_counts(o.split));
+  auto made = split_by_hand(count, parse_counts(how));
   if (static_cast<std::int32_t>(made.size()) != stages)
     fail(error_code::invalid_argument,
          "--split gives {} stages, the schedule has {}", made.size(), stages);
   return made;
 }
 
-optimizer_options optimizer_for(const train_options& o) {
+optimizer_options optimizer_for(const optimisation_options& o) {
   if (o.optimizer == "sgd") {
     sgd made;
     made.learning_rate = o.lr < 0 ? made.learning_rate : o.lr;
@@ -110,15 +112,19 @@ optimizer_options optimizer_for(const train_options& o) {
   return made;
 }
 
-learning_rate_schedule learning_rate_for(const train_options& o) {
+/// With the model's loss.
+numerics numerics_for(const train_options& o, const built_model& model) {
   using shape = learning_rate_schedule::shape;
-  learning_rate_schedule made;
-  made.decay = o.decay == "cosine"   ? shape::cosine
-               : o.decay == "linear" ? shape::linear
-                                     : shape::constant;
-  made.warmup_steps = o.warmup;
-  made.total_steps = o.steps;
-  made.final_fraction = o.final_lr;
+  const auto& words = o.optimisation;
+  auto made = o.numerics;
+  made.loss = model.loss;
+  made.optimizer = optimizer_for(words);
+  made.learning_rate.decay = words.decay == "cosine"   ? shape::cosine
+                             : words.decay == "linear" ? shape::linear
+                                                       : shape::constant;
+  made.learning_rate.total_steps = o.steps;
+  if (words.autocast != "none")
+    made.autocast = words.autocast == "bf16" ? at::kBFloat16 : at::kHalf;
   return made;
 }
 
@@ -128,83 +134,86 @@ void warn_of_idle_flags(const train_options& o) {
   const auto warn = [](const char* flag, const char* without) {
     spdlog::warn("{} has no effect without {}", flag, without);
   };
-  if (o.final_lr != unchanged.final_lr && o.decay == "constant")
+  if (o.numerics.learning_rate.final_fraction
+        != unchanged.numerics.learning_rate.final_fraction
+      && o.optimisation.decay == "constant")
     warn("--final-lr", "--decay cosine or linear");
-  if (o.temperature != unchanged.temperature && o.sample == 0)
+  if (o.output.sampling.temperature != unchanged.output.sampling.temperature
+      && o.output.sampling.tokens == 0)
     warn("--temperature", "--sample");
-  if (o.prompt != unchanged.prompt && o.sample == 0)
+  if (o.output.prompt != unchanged.output.prompt
+      && o.output.sampling.tokens == 0)
     warn("--prompt", "--sample");
 }
 
 /// Called before a schedule of that size is made.
-void require_enough_layers(const train_options& o) {
-  const auto stages = std::int64_t{o.ranks} * o.stages_per_rank;
-  const bool even = o.split == "even";
-  const auto most = o.layers + (even ? 0 : 2);
-  if (sizes_file(o).empty() && stages > most)
+void require_enough_layers(const partition_options& o,
+                           const built_model& model) {
+  const auto stages = std::int64_t{o.shape.ranks} * o.shape.stages_per_rank;
+  const auto layers = std::ssize(model.layers);
+  const std::int64_t blocks = model.blocks.last - model.blocks.first;
+  const auto others = o.split == "even" ? 0 : layers - blocks;
+  if (sizes_file(o).empty() && stages > blocks + others)
     fail(error_code::invalid_argument,
          "{} blocks{} can't be cut into {} stages ({} ranks x {} stages a "
          "rank); use at most {} stages or more blocks (--layers)",
-         o.layers, even ? "" : ", the embeddings and the head", stages, o.ranks,
-         o.stages_per_rank, most);
+         blocks, others > 0 ? fmt::format(" and {} other layers", others) : "",
+         stages, o.shape.ranks, o.shape.stages_per_rank, blocks + others);
 }
 
 /// Counts values and gradients only: updates and activations need more. This
 /// machine holds its processes' share of the job's.
-void require_memory(const train_options& o, const gpt_options& sizes) {
+void require_memory(std::int32_t replicas, double parameters) {
   constexpr double gib = 1 << 30;
   const auto place = read_environment();
-  const auto parameters = parameter_count(sizes);
-  const auto bytes = 8.0 * parameters * o.data_parallel * place.local_processes
-                     / place.processes;
+  const auto bytes =
+    8.0 * parameters * replicas * place.local_processes / place.processes;
   const auto there = static_cast<double>(physical_bytes());
   if (there > 0 && bytes > there)
-    fail(error_code::invalid_argument,
-         "the model has {:.3g} parameters; with their gradients {} of {} "
-         "processes with {} replicas need {:.3g} GiB, and this machine has "
-         "{:.3g}; use a smaller --d-model, --layers, --vocabulary, --seq or "
-         "--data-parallel, or more machines",
-         parameters, place.local_processes, place.processes, o.data_parallel,
-         bytes / gib, there / gib);
+    fail(
+      error_code::invalid_argument,
+      "the model has {:.3g} parameters; with their gradients {} of {} "
+      "processes with {} replicas need {:.3g} GiB, and this machine has "
+      "{:.3g}; use a smaller model, --vocabulary, --seq or --data-parallel, or "
+      "more machines",
+      parameters, place.local_processes, place.processes, replicas, bytes / gib,
+      there / gib);
 }
 
 /// Each rank of this process is a thread.
-void require_threads(const train_options& o, std::int32_t ranks) {
+void require_threads(std::int32_t ranks, std::int32_t replicas) {
   constexpr std::int64_t most = 1024;
   const auto processes = read_environment().processes;
-  if (std::int64_t{ranks} * o.data_parallel > most * processes)
+  if (std::int64_t{ranks} * replicas > most * processes)
     fail(error_code::invalid_argument,
          "{} ranks x {} replicas in {} processes are more than {} threads "
          "each; use fewer --ranks or a smaller --data-parallel, or more "
          "processes",
-         ranks, o.data_parallel, processes, most);
+         ranks, replicas, processes, most);
 }
 
 void require_known_prompt(const train_options& o) {
-  if (o.sample > 0 && !tokens_are_text(o)) {
+  if (o.output.sampling.tokens > 0 && !tokens_are_text(o.data)) {
     prompt_ids(o);
     return;
   }
-  for (const auto c : o.prompt)
-    if (o.sample > 0 && static_cast<unsigned char>(c) >= o.vocabulary)
+  for (const auto c : o.output.prompt)
+    if (o.output.sampling.tokens > 0
+        && static_cast<unsigned char>(c) >= o.data.batches.vocabulary)
       fail(error_code::invalid_argument,
-           "--prompt '{}' has a byte beyond the vocabulary of {}", o.prompt,
-           o.vocabulary);
+           "--prompt '{}' has a byte beyond the vocabulary of {}",
+           o.output.prompt, o.data.batches.vocabulary);
 }
 
-void add_data(train_setup& setup, const train_options& o) {
+void add_data(train_setup& setup, const data_options& o) {
   const auto tokens = open_text(o);
-  require_in_vocabulary(*tokens, o.vocabulary);
-  text_batch_options batches;
-  batches.rows = o.microbatch_size;
-  batches.length = o.seq;
-  batches.seed = o.seed;
-  batches.vocabulary = o.vocabulary;
+  auto batches = o.batches;
+  require_in_vocabulary(*tokens, batches.vocabulary);
   const auto held_out = static_cast<std::int64_t>(
     static_cast<double>(tokens->size()) * o.validation_fraction);
   const auto kept = tokens->size() - held_out;
   setup.training = text_batches(part_of(tokens, 0, kept), batches);
-  const auto needed = o.microbatch_size * o.seq + 1;
+  const auto needed = batches.rows * batches.length + 1;
   if (held_out < needed)
     return;  // too little for one microbatch: no validation
   batches.shuffle = false;
@@ -212,54 +221,45 @@ void add_data(train_setup& setup, const train_options& o) {
   const auto there = std::max<std::int64_t>(1, (held_out - 1) / (needed - 1));
   const auto wanted = std::min(o.validation_microbatches, there);
   // Rounded for the plain loop, too, so that both give the same result.
-  const auto at_once =
-    std::int64_t{setup.trainer.schedule.microbatches} * o.data_parallel;
+  const auto at_once = std::int64_t{setup.trainer.schedule.microbatches}
+                       * setup.trainer.data_parallel;
   setup.validation_microbatches = (wanted + at_once - 1) / at_once * at_once;
 }
 
 }  // namespace
 
-std::string sizes_file(const train_options& o) {
+std::string sizes_file(const partition_options& o) {
   return !o.plan.empty() ? o.plan : names_file(o.schedule) ? o.schedule : "";
 }
 
 train_setup make_setup(const train_options& o) {
   train_setup setup;
-  setup.gpt = {o.d_model, o.layers, o.heads, o.seq, o.vocabulary, o.seed};
-  require_enough_layers(o);
-  if (sizes_file(o).empty())
-    require_threads(o, o.ranks);
-  require_memory(o, setup.gpt);
+  const auto& parts = o.partition;
+  setup.model = find_model(o.model.name).build(o.model.values, o.data.batches);
+  require_enough_layers(parts, setup.model);
+  if (sizes_file(parts).empty())
+    require_threads(parts.shape.ranks, parts.data_parallel);
+  require_memory(parts.data_parallel, setup.model.parameters);
   require_known_prompt(o);
   auto& run = setup.trainer;
-  if (!o.plan.empty()) {
-    run.plan = std::make_shared<const plan>(plan_from_file(o.plan));
+  if (!parts.plan.empty()) {
+    run.plan = std::make_shared<const plan>(plan_from_file(parts.plan));
     run.schedule = schedule_of(*run.plan);
   } else
-    run.schedule = find_schedule(
-      o.schedule, {o.ranks, o.stages_per_rank, o.microbatches, o.breadth});
-  require_threads(o, run.schedule.ranks());
-  warn_of_breadth(o.plan.empty() ? o.schedule : o.plan, o.breadth);
+    run.schedule = find_schedule(parts.schedule, parts.shape);
+  require_threads(run.schedule.ranks(), parts.data_parallel);
+  warn_of_breadth(parts.plan.empty() ? parts.schedule : parts.plan,
+                  parts.shape.breadth);
   warn_of_idle_flags(o);
-  run.split = split_for(o, setup.gpt, run.schedule.stages());
-  run.data_parallel = o.data_parallel;
-  run.optimizer = optimizer_for(o);
-  run.learning_rate = learning_rate_for(o);
-  run.loss_scale = {o.loss_scale, o.dynamic_loss_scale};
-  run.clip = o.clip;
-  if (o.autocast != "none")
-    run.autocast = o.autocast == "bf16" ? at::kBFloat16 : at::kHalf;
-  run.recompute = o.recompute;
-  run.halt_on_nan = o.halt_on_nan;
-  if (o.ready_first)
-    run.order = lane_order::ready_first;
-  run.intra_op_threads = o.threads;
-  run.overlap = overlap_of(o);
-  run.cuda_graphs = o.cuda_graphs;
-  // Loading ahead is overlap, too.
-  run.prefetch = run.overlap.data ? o.prefetch : 0;
-  run.slow_load_seconds = o.slow_load;
-  add_data(setup, o);
+  run.split = split_for(o, setup.model, run.schedule.stages());
+  run.data_parallel = parts.data_parallel;
+  run.numerics = numerics_for(o, setup.model);
+  run.execution = o.execution;
+  run.overlap = overlap_of(o.devices);
+  run.cuda_graphs = o.devices.cuda_graphs;
+  if (!run.overlap.data)  // loading ahead is overlap, too
+    run.execution.loading.prefetch = 0;
+  add_data(setup, o.data);
   return setup;
 }
 

@@ -2,14 +2,14 @@
 
 #include "troupe/actors/trainer.hpp"
 #include "troupe/cli/train_options.hpp"
-#include "troupe/engine/models/gpt.hpp"
+#include "troupe/engine/models/registry.hpp"
 
 namespace troupe::cli {
 
 /// Everything that a run needs, made from the flags and checked before any
 /// work.
 struct train_setup {
-  gpt_options gpt;
+  built_model model;
   troupe::trainer_options trainer;
   source_pointer training;
   source_pointer validation;  // null: no text is held out
@@ -18,7 +18,7 @@ struct train_setup {
 
 /// The file that decides the sizes of the pipeline, a plan or a schedule; empty
 /// if flags do.
-std::string sizes_file(const train_options& options);
+std::string sizes_file(const partition_options& options);
 
 /// Throws `invalid_argument`, `invalid_data`, `io` and schedules' errors.
 train_setup make_setup(const train_options& options);

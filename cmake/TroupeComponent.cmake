@@ -41,6 +41,30 @@ function(troupe_component name)
   troupe_header_checks(${name} "${folders}" ${arg_PRIVATE})
 endfunction()
 
+# Adds to a target the table of registered_models: of each NAME_model.cpp in the
+# folder, which defines `model_entry NAME_model()`.
+function(troupe_model_table target folder)
+  file(GLOB files CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${folder}/*_model.cpp)
+  foreach(file ${files})
+    cmake_path(GET file STEM name)
+    string(APPEND declarations "model_entry ${name}();\n")
+    string(APPEND entries "    ${name}(),\n")
+  endforeach()
+  set(table ${PROJECT_BINARY_DIR}/${target}_table.cpp)
+  file(CONFIGURE OUTPUT ${table} CONTENT
+"#include \"troupe/${folder}/registry.hpp\"
+namespace troupe {
+${declarations}
+std::vector<model_entry>& registered_models() {
+  static std::vector<model_entry> entries{
+${entries}  };
+  return entries;
+}
+}
+")
+  target_sources(${target} PRIVATE ${table})
+endfunction()
+
 # troupe_program(TARGET SOURCES files DEPENDS targets [OUTPUT path] [PCH kind])
 # makes an executable in the build's bin folder.
 function(troupe_program target)

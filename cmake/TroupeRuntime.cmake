@@ -35,6 +35,7 @@ endif()
 troupe_component(stage DIRECTORY engine/stage
   DEPENDS troupe::schedules troupe::device troupe::events PCH modules)
 troupe_component(models DIRECTORY engine/models DEPENDS troupe::data PCH modules)
+troupe_model_table(troupe_models engine/models)
 troupe_component(data DIRECTORY engine/data DEPENDS troupe::stage PCH tensors)
 troupe_component(checkpoint DIRECTORY engine/checkpoint
   DEPENDS troupe::data PRIVATE nlohmann_json::nlohmann_json PCH tensors)
@@ -155,9 +156,10 @@ troupe_tests(live DIRECTORY tests/monitors/live
 troupe_tests(dashboard DIRECTORY tests/monitors/dashboard
   DEPENDS troupe::dashboard troupe::models PCH trainings)
 troupe_tests(cli DIRECTORY tests/cli DEPENDS troupe::sinks troupe::live
-  troupe::plan_commands PCH actors NEEDS troupe)
+  troupe::launch troupe::models troupe::plan_commands PCH actors NEEDS troupe)
 if(TROUPE_TESTS)
-  target_sources(tests_cli PRIVATE cli/top_view.cpp cli/train_files.cpp)
+  target_sources(tests_cli PRIVATE cli/model_flags.cpp cli/top_view.cpp
+    cli/train_files.cpp)
 endif()
 if(TROUPE_TESTS)
   include(TroupeSnippets)

@@ -65,8 +65,9 @@ int main(int argc, char** argv) {
     layers[i].name = fmt::format("dense.{}", i);
   trainer_options options;
   options.schedule = deeper;
-  options.optimizer = sgd{.learning_rate = 0.1};
-  options.loss = [](const tensor_list& outputs, const microbatch_data& data) {
+  options.numerics.optimizer = sgd{.learning_rate = 0.1};
+  options.numerics.loss = [](const tensor_list& outputs,
+                             const microbatch_data& data) {
     return std::vector<loss_term>{
       {"mse", at::mse_loss(outputs[0], data.targets[0])}};
   };

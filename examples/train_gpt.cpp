@@ -28,8 +28,8 @@ int main(int argc, char** argv) try {
   trainer_options options;
   options.schedule = make_schedule(
     "1f1b", {.ranks = 2, .stages_per_rank = 1, .microbatches = 8});
-  options.optimizer = adamw{.learning_rate = 1e-3};
-  options.clip = 1.0;
+  options.numerics.optimizer = adamw{.learning_rate = 1e-3};
+  options.numerics.clip = 1.0;
 
   trainer run(gpt(sizes), options);
   for (const auto& step : run.train(text, steps))

@@ -33,7 +33,7 @@ graph_steps::graph_steps(graph_steps_setup setup)
     update_(std::make_shared<const plan>(update_of(*setup_.whole))),
     microbatches_(std::ssize(setup_.stages) * setup_.whole->microbatches),
     loader_(
-      microbatches_, setup_.slow_load_seconds,
+      microbatches_, setup_.loading.slow_seconds,
       [this](std::int64_t microbatch, double seconds) {
         auto source = now_;
         source.data_rank =
@@ -62,7 +62,7 @@ step_report graph_steps::run(const step_settings& given,
     return run_as_usual(settings, source);
   launch();
   ++now_.step;
-  if (setup_.make_ahead)
+  if (setup_.loading.prefetch > 0)
     loader_.make_ahead(source, settings.first_microbatch + microbatches_);
   settings.part = step_part::update;
   settings.tokens = tokens_of(step);

@@ -16,8 +16,7 @@ struct graph_steps_setup {
   /// As pipeline_options has them; all on one accelerator, in one process.
   std::vector<std::vector<std::shared_ptr<rank_device>>> devices;
   std::vector<std::vector<stage>> stages;
-  bool make_ahead = true;  // microbatches, while the device works
-  double slow_load_seconds = 1;
+  loading_options loading = {};  // ahead: while the device works
 };
 
 /// Training steps of which all up to the gradients is launched at once. The

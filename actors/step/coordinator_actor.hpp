@@ -1,5 +1,6 @@
 #pragma once
 
+#include "troupe/actors/execution_options.hpp"
 #include "troupe/actors/monitoring/event_board.hpp"
 #include "troupe/actors/rank/progress_board.hpp"
 #include "troupe/actors/step/coordinator_core.hpp"
@@ -12,10 +13,7 @@ struct supervision {
   std::shared_ptr<progress_board> progress;
   std::shared_ptr<event_board> events;
   std::shared_ptr<load_board> loads;
-  /// Without any op for so long, the waits are logged. 0: never.
-  double stall_seconds = 30;
-  /// How long a step may still take when the run is to end with it.
-  double finish_seconds = 10;
+  time_limits limits;
 };
 
 /// Begins and ends steps, supervises all others, and answers each `run_step`

@@ -37,8 +37,8 @@ std::optional<norm_known> coordinator_core::on(stage_squares message) {
   norm_ = norm_of_squares(all) / scale;
   finite_ = std::isfinite(norm_);
   return norm_known{step_->serial, now_ns(),
-                    clip_factor(norm_, setup_.clip) / scale,
-                    finite_ || !setup_.loss_scale.dynamic};
+                    clip_factor(norm_, setup_.numerics.clip) / scale,
+                    finite_ || !setup_.numerics.loss_scale.dynamic};
 }
 
 std::size_t coordinator_core::place_of(const rank_done& report) const {
@@ -71,7 +71,7 @@ step_event coordinator_core::summary() const {
   event.learning_rate = settings.learning_rate;
   event.loss_scale = settings.loss_scale;
   event.updated = settings.training() && !settings.skip_update
-                  && (finite_ || !setup_.loss_scale.dynamic);
+                  && (finite_ || !setup_.numerics.loss_scale.dynamic);
   event.begin = begin_;
   event.end = now_ns();
   event.resident_bytes = resident_bytes();

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "troupe/actors/messages.hpp"
-#include "troupe/engine/stage/loss_scale.hpp"
+#include "troupe/engine/stage/numerics.hpp"
 
 namespace troupe {
 
@@ -14,8 +14,7 @@ struct coordinator_setup {
   std::int32_t data_ranks = 1;
   std::int32_t ranks = 1;
   std::int32_t stages = 1;
-  double clip = 0;  // largest gradient norm; 0: no clipping
-  loss_scale_options loss_scale;
+  troupe::numerics numerics;
 };
 
 /// The coordinator's state of the running step: gathers the ranks' reports and

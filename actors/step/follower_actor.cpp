@@ -54,7 +54,7 @@ struct follower_state : step_supervisor {
     if (std::exchange(awaited, serial) == serial)
       spdlog::warn(
         "step {} waits for process 0, which has not begun it for {} s",
-        (*wanted)->settings.step, watch.stall_seconds);
+        (*wanted)->settings.step, watch.limits.stall);
     look_later();
   }
 

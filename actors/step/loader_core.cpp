@@ -45,7 +45,7 @@ std::shared_ptr<const microbatch_data> loader_core::load(std::int64_t index) {
   const load_board::call running(setup_.board.get(), setup_.data_rank, index);
   auto data = std::make_shared<const microbatch_data>(source_->at(index));
   const auto seconds = static_cast<double>(now_ns() - begin) * 1e-9;
-  if (seconds > setup_.slow_seconds)
+  if (seconds > setup_.loading.slow_seconds)
     report_slow_(place_of(index), seconds);
   return data;
 }
@@ -75,7 +75,7 @@ bool loader_core::prefetch() {
     ready_, [](const auto& entry) { return entry.second.taken == 0; });
   const bool past_end = source_->size() >= 0 && next_ >= source_->size();
   const bool past_step = !training_ && next_ >= first_ + microbatches_;
-  if (untouched >= setup_.prefetch || past_end || past_step)
+  if (untouched >= setup_.loading.prefetch || past_end || past_step)
     return false;
   ready_.emplace(next_, item{load(next_), 0});
   next_ = after(next_);

@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 
+#include "troupe/actors/execution_options.hpp"
 #include "troupe/actors/messages.hpp"
 #include "troupe/actors/step/load_board.hpp"
 #include "troupe/engine/data/microbatch_source.hpp"
@@ -14,9 +15,8 @@ namespace troupe {
 struct loader_setup {
   std::int32_t data_rank = 0;
   std::int32_t data_ranks = 1;
-  std::int32_t consumers = 1;              // stages that take each microbatch
-  std::int32_t prefetch = 2;               // microbatches held ready
-  double slow_seconds = 1;                 // a longer load is reported
+  std::int32_t consumers = 1;  // stages that take each microbatch
+  loading_options loading = {};
   std::shared_ptr<load_board> board = {};  // null: nobody looks
 };
 

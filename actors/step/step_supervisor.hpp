@@ -23,7 +23,7 @@ struct step_supervisor {
       watch(watches),
       book(std::move(everybody)),
       hook(std::move(before)),
-      stalls(watch.progress, watch.stall_seconds) {}
+      stalls(watch.progress, watch.limits.stall) {}
 
   caf::event_based_actor* self;
   supervision watch;
@@ -46,10 +46,10 @@ struct step_supervisor {
   /// One look is under way at a time: thousands of short steps may begin before
   /// it comes.
   void look_later() {
-    if (watch.stall_seconds > 0 && !std::exchange(will_look, true))
+    if (watch.limits.stall > 0 && !std::exchange(will_look, true))
       self->delayed_send(self,
                          std::chrono::milliseconds(static_cast<std::int64_t>(
-                           watch.stall_seconds * 1000)),
+                           watch.limits.stall * 1000)),
                          watchdog_tick{});
   }
 
@@ -58,7 +58,7 @@ struct step_supervisor {
     if (ends)
       self->delayed_send(self,
                          std::chrono::milliseconds(static_cast<std::int64_t>(
-                           watch.finish_seconds * 1000)),
+                           watch.limits.finish * 1000)),
                          finish_run{*ends, step.serial});
   }
 

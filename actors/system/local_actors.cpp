@@ -77,7 +77,8 @@ bool have_ended(caf::actor_system& system, double seconds) {
 
 struct local_actors::state {
   explicit state(const pipeline_options& options)
-    : config(workers_for(options), options.intra_op_threads), system(config) {
+    : config(workers_for(options), options.execution.intra_op_threads),
+      system(config) {
     scheduler_of(system).require_started();
   }
 
@@ -100,7 +101,7 @@ local_actors::local_actors(const pipeline_options& options,
                            const supervision& watch, std::uint64_t run_id)
   : state_(state::make(options)),
     watch_(watch),
-    leave_seconds_(options.leave_seconds) {
+    leave_seconds_(options.execution.limits.leave) {
   try {
     spawn_actors(state_->system, options, watch, run_id, state_->book,
                  state_->strands);

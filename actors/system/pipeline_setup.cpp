@@ -34,7 +34,7 @@ supervision make_supervision(const pipeline_options& options) {
         board->set(d, r, {0, progress_board::state::elsewhere});
   return {std::move(board), std::make_shared<event_board>(),
           std::make_shared<load_board>(layout.data_ranks),
-          options.stall_seconds, options.finish_seconds};
+          options.execution.limits};
 }
 
 std::uint64_t run_id(const pipeline_options& options) {

@@ -57,8 +57,7 @@ class actor_spawner {
 };
 
 coordinator_setup actor_spawner::coordination() const {
-  return {data_ranks(), options_.placement.ranks, stages(), options_.clip,
-          options_.loss_scale};
+  return {data_ranks(), options_.placement.ranks, stages(), options_.numerics};
 }
 
 std::shared_ptr<rank_device> actor_spawner::device_of(std::int32_t data_rank,
@@ -88,10 +87,10 @@ rank_setup actor_spawner::setup_of_rank(std::int32_t data_rank,
   setup.rank = rank;
   setup.board = watch_.progress;
   setup.needs_data = options_.needs_data;
-  setup.prefetch = std::max(1, options_.prefetch);
-  setup.waits_for_norm = options_.clip > 0 || options_.loss_scale.dynamic;
+  setup.prefetch = std::max(1, options_.execution.loading.prefetch);
+  setup.waits_for_norm = options_.numerics.needs_norm();
   setup.reduces = data_ranks() > 1;
-  setup.order = options_.order;
+  setup.order = options_.execution.order;
   setup.device = device_of(data_rank, rank);
   setup.links = options_.links;
   setup.is_far = [this_book = book_.get(), data_rank](std::int32_t other) {
@@ -114,7 +113,7 @@ std::int32_t actor_spawner::consumers(std::int32_t data_rank) const {
 void actor_spawner::spawn_rank(std::int32_t data_rank, std::int32_t rank) {
   auto* turns = strands_.emplace_back(std::make_unique<strand>(system_)).get();
   const auto members = std::make_shared<rank_members>(
-    setup_of_rank(data_rank, rank), book_, options_.handler_hook);
+    setup_of_rank(data_rank, rank), book_, options_.execution.handler_hook);
   const auto spawn = [&](strand_actor::behavior_maker make) {
     return system_.spawn<strand_actor, caf::lazy_init>(turns, std::move(make));
   };
@@ -132,7 +131,7 @@ void actor_spawner::spawn_rank(std::int32_t data_rank, std::int32_t rank) {
 }
 
 void actor_spawner::spawn_replica(std::int32_t data_rank) {
-  const auto& hook = options_.handler_hook;
+  const auto& hook = options_.execution.handler_hook;
   for (std::int32_t r = 0; r < options_.placement.ranks; ++r)
     if (is_here(data_rank, r))
       spawn_rank(data_rank, r);
@@ -140,8 +139,7 @@ void actor_spawner::spawn_replica(std::int32_t data_rank) {
   loading.data_rank = data_rank;
   loading.data_ranks = data_ranks();
   loading.consumers = consumers(data_rank);
-  loading.prefetch = options_.prefetch;
-  loading.slow_seconds = options_.slow_load_seconds;
+  loading.loading = options_.execution.loading;
   loading.board = watch_.loads;
   book_->loaders.emplace_back();
   if (loading.consumers > 0)
@@ -154,19 +152,20 @@ void actor_spawner::spawn_reducers() {
     std::vector<std::int32_t> owners;
     for (std::int32_t d = 0; d < data_ranks(); ++d)
       owners.push_back(book_->process_of(d, s));
-    book_->reducers.push_back(caf::actor_cast<reducer_handle>(
-      system_.spawn(reducer_actor, owners, book_, options_.handler_hook)));
+    book_->reducers.push_back(caf::actor_cast<reducer_handle>(system_.spawn(
+      reducer_actor, owners, book_, options_.execution.handler_hook)));
   }
 }
 
 void actor_spawner::spawn_coordinator() {
   if (book_->links && !book_->links->leads()) {
-    book_->follower = caf::actor_cast<follower_handle>(
-      system_.spawn(follower_actor, watch_, book_, options_.handler_hook));
+    book_->follower = caf::actor_cast<follower_handle>(system_.spawn(
+      follower_actor, watch_, book_, options_.execution.handler_hook));
     book_->coordinator = book_->follower;
   } else {
-    book_->coordinator = caf::actor_cast<coordinator_handle>(system_.spawn(
-      coordinator_actor, coordination(), watch_, book_, options_.handler_hook));
+    book_->coordinator = caf::actor_cast<coordinator_handle>(
+      system_.spawn(coordinator_actor, coordination(), watch_, book_,
+                    options_.execution.handler_hook));
   }
 }
 

@@ -11,7 +11,6 @@
 
 #include "troupe/base/error.hpp"
 #include "troupe/engine/models/layers.hpp"
-#include "troupe/engine/stage/split.hpp"
 #include "troupe/engine/stage/stage_module.hpp"
 
 namespace troupe {
@@ -77,8 +76,12 @@ struct block final : stage_module {
       mlp(register_module("mlp",
                           std::make_shared<feed_forward>(options.width))) {}
 
+  /// Of the sum of what it reads.
   tensor_list forward(const tensor_list& inputs) override {
-    auto x = inputs.at(0) + observe(attn, observe(ln1, inputs.at(0)));
+    auto x = inputs.at(0);
+    for (std::size_t i = 1; i < inputs.size(); ++i)
+      x = x + inputs[i];
+    x = x + observe(attn, observe(ln1, x));
     return {x + observe(mlp, observe(ln2, x))};
   }
 
@@ -173,23 +176,6 @@ double parameter_count(const gpt_options& options) {
   const auto tables = (vocabulary + static_cast<double>(options.length)) * d;
   const auto head = 2 * d + (d + 1) * vocabulary;
   return tables + static_cast<double>(options.layers) * block + head;
-}
-
-stage_split split_gpt(const gpt_options& options, std::int32_t stages) {
-  const auto blocks = static_cast<std::int32_t>(options.layers);
-  if (stages < 1 || stages > blocks)
-    fail(error_code::invalid_argument,
-         "{} blocks can't be cut into {} stages (ranks x "
-         "stages a rank); use at most {} stages or more "
-         "blocks (--layers)",
-         blocks, stages, blocks);
-  std::vector<std::int32_t> counts(static_cast<std::size_t>(stages),
-                                   blocks / stages);
-  for (std::int32_t s = 0; s < blocks % stages; ++s)
-    ++counts[static_cast<std::size_t>(s)];
-  ++counts.front();
-  ++counts.back();
-  return split_by_hand(blocks + 2, counts);
 }
 
 }  // namespace troupe

@@ -28,8 +28,4 @@ model gpt(const gpt_options& options);
 /// The number of its parameters' elements, without making them.
 double parameter_count(const gpt_options& options);
 
-/// Spreads blocks evenly over the stages, with the embeddings on the first and
-/// the head on the last, as the usual pipeline implementations do.
-stage_split split_gpt(const gpt_options& options, std::int32_t stages);
-
 }  // namespace troupe

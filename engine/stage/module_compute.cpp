@@ -158,12 +158,13 @@ tensor_lists module_compute::leaves_of(const tensor_lists& inputs,
 module_compute::outcome module_compute::run(tensor_lists leaves,
                                             const microbatch_data& data) {
   const autocast_scope casts(
-    options_.autocast,
+    options_.numerics.autocast,
     options_.device ? options_.device->device().type() : c10::kCPU);
   // Autocast shares one cast of a leaf among its uses, and would add up their
   // gradients in the lower precision; in an unsplit model these are no leaves.
-  auto ran = module_->run(options_.autocast ? aliases_of(leaves) : leaves, data,
-                          &options_.loss);
+  auto ran =
+    module_->run(options_.numerics.autocast ? aliases_of(leaves) : leaves, data,
+                 &options_.numerics.loss);
   outcome done;
   const bool keeps_graph = at::GradMode::is_enabled();
   for (const auto& terms : ran.losses) {
@@ -240,7 +241,7 @@ module_compute::outcome module_compute::run_observed(
 
 tensor_lists module_compute::forward(microbatch_key key, tensor_lists inputs,
                                      const microbatch_data& data) {
-  const bool keeps_graph = settings_.training() && !options_.recompute;
+  const bool keeps_graph = settings_.training() && !options_.numerics.recompute;
   const at::AutoGradMode mode(keeps_graph);
   auto done =
     run_observed(key, inputs, data, keeps_graph, observer::pass::forward);
@@ -248,7 +249,7 @@ tensor_lists module_compute::forward(microbatch_key key, tensor_lists inputs,
   count_losses(done.losses);
   observer_.end_op();
   if (settings_.training()) {
-    if (options_.recompute)
+    if (options_.numerics.recompute)
       done.saved = {
         .inputs = std::move(inputs), .data = data, .recompute = true};
     done.saved.samples = samples;
@@ -297,7 +298,7 @@ void module_compute::count_losses(const std::vector<loss_term>& terms) {
 
 void module_compute::count_loss(const std::string& name, double value,
                                 double count) {
-  if (options_.halt_on_nan && !std::isfinite(value)) {
+  if (options_.numerics.halt_on_nan && !std::isfinite(value)) {
     show_what_is_known(observer_);
     fail(error_code::op_failed, "the loss '{}' is {}", name, value);
   }
@@ -350,7 +351,7 @@ stage make_module_stage(const std::shared_ptr<layer_sequence>& module,
                         const module_stage_options& options) {
   auto compute = std::make_shared<module_compute>(module, options);
   auto parameters = std::make_shared<module_parameters>(
-    parameters_of(*module), options.optimizer, options.device,
+    parameters_of(*module), options.numerics.optimizer, options.device,
     [compute](const step_settings& settings) {
       compute->show_parameters(settings);
     });

@@ -1,14 +1,12 @@
 #pragma once
 
 #include <memory>
-#include <optional>
 #include <string>
 
 #include "troupe/engine/events/observer.hpp"
 #include "troupe/engine/stage/activation_store.hpp"
-#include "troupe/engine/stage/loss.hpp"
 #include "troupe/engine/stage/model.hpp"
-#include "troupe/engine/stage/optimizer.hpp"
+#include "troupe/engine/stage/numerics.hpp"
 #include "troupe/engine/stage/stage.hpp"
 
 namespace troupe {
@@ -19,16 +17,7 @@ struct module_stage_options {
   std::int32_t index = 0;
   std::int32_t data_rank = 0;
   std::int32_t rank = 0;
-  /// Of the model's last layer, if that is here and has none of its own.
-  loss_function loss;
-  optimizer_options optimizer;
-  /// Forward keeps only the inputs; backward first runs it again (Chen et al.).
-  /// The bits are the same, as modules draw no random numbers.
-  bool recompute = false;
-  /// The dtype of forwards, where allowed; see autocast_scope.
-  std::optional<at::ScalarType> autocast = {};
-  /// Makes a non-finite loss an error.
-  bool halt_on_nan = false;
+  troupe::numerics numerics;
   /// The device of its parameters and tensors; null: the CPU. Make the stage,
   /// and call its ops, within the device's compute stream.
   std::shared_ptr<rank_device> device = {};

@@ -29,18 +29,16 @@ layer_range all_of(const model& layers) {
 plain_loop::plain_loop(const model& layers, plain_options options)
   : options_(std::move(options)),
     module_(std::make_shared<layer_sequence>(layers, all_of(layers))),
-    scale_(options_.loss_scale) {
+    scale_(options_.numerics.loss_scale) {
   require_legal(layers);
   require_own_names(module_->parameters_by_name());
-  require_legal(options_.learning_rate);
-  if (!options_.loss)
-    fail(error_code::invalid_argument, "the loop has no loss function");
+  require_legal(options_.numerics);
   const auto scope = enter();
   if (options_.device)
     bring(*module_, options_.device->compute());
   for (const auto& [name, value] : module_->parameters_by_name())
     values_.push_back(value);
-  optimizer_ = make_optimizer(options_.optimizer, values_);
+  optimizer_ = make_optimizer(options_.numerics.optimizer, values_);
   if (options_.device)
     options_.device->compute().drain();
 }
@@ -54,10 +52,11 @@ std::vector<plain_loop::counted_loss> plain_loop::losses_of_microbatch(
   const auto data =
     options_.device ? to_device(from, options_.device->compute()) : from;
   const autocast_scope casts(
-    options_.autocast,
+    options_.numerics.autocast,
     options_.device ? options_.device->device().type() : c10::kCPU);
   std::vector<counted_loss> losses;
-  for (const auto& terms : module_->run({}, data, &options_.loss).losses)
+  for (const auto& terms :
+       module_->run({}, data, &options_.numerics.loss).losses)
     losses.push_back({std::to_string(losses.size()), weighted_sum(terms),
                       terms.front().count, terms.front().counted});
   return losses;
@@ -140,10 +139,11 @@ plain_loop::result plain_loop::step(const data_function& at) {
   outcome.updated = !scale_.dynamic() || std::isfinite(outcome.gradient_norm);
   ++step_;
   if (outcome.updated) {
-    scale_gradients(values_, clip_factor(outcome.gradient_norm, options_.clip)
-                               / scale_.value());
-    optimizer_->step(
-      options_.learning_rate.at(step_, base_learning_rate(options_.optimizer)));
+    scale_gradients(values_,
+                    clip_factor(outcome.gradient_norm, options_.numerics.clip)
+                      / scale_.value());
+    optimizer_->step(options_.numerics.learning_rate.at(
+      step_, base_learning_rate(options_.numerics.optimizer)));
   }
   scale_.update(std::isfinite(outcome.gradient_norm));
   outcome.loss = take_losses();

@@ -7,11 +7,8 @@
 #include <vector>
 
 #include "troupe/engine/device/rank_device.hpp"
-#include "troupe/engine/stage/learning_rate.hpp"
-#include "troupe/engine/stage/loss.hpp"
-#include "troupe/engine/stage/loss_scale.hpp"
 #include "troupe/engine/stage/model.hpp"
-#include "troupe/engine/stage/optimizer.hpp"
+#include "troupe/engine/stage/numerics.hpp"
 
 namespace troupe {
 
@@ -20,12 +17,7 @@ class layer_sequence;
 struct plain_options {
   std::int32_t microbatches = 1;
   std::int32_t data_parallel = 1;
-  loss_function loss = cross_entropy_loss();
-  optimizer_options optimizer = adamw{};
-  learning_rate_schedule learning_rate;
-  loss_scale_options loss_scale;
-  double clip = 0;  // largest gradient norm; 0: no clipping
-  std::optional<at::ScalarType> autocast;  // see autocast_scope
+  troupe::numerics numerics;  // but for what a stage keeps and halts on
   /// The device, on whose compute stream it runs; null: the CPU.
   std::shared_ptr<rank_device> device;
 };

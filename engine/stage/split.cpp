@@ -93,6 +93,24 @@ stage_split split_by_hand(std::int32_t layers,
   return split;
 }
 
+stage_split split_evenly(std::int32_t layers, layer_range blocks,
+                         std::int32_t stages) {
+  const auto count = blocks.last - blocks.first;
+  if (stages < 1 || stages > count)
+    fail(error_code::invalid_argument,
+         "{} blocks can't be cut into {} stages (ranks x "
+         "stages a rank); use at most {} stages or more "
+         "blocks (--layers)",
+         count, stages, count);
+  std::vector<std::int32_t> counts(static_cast<std::size_t>(stages),
+                                   count / stages);
+  for (std::int32_t s = 0; s < count % stages; ++s)
+    ++counts[static_cast<std::size_t>(s)];
+  counts.front() += blocks.first;
+  counts.back() += layers - blocks.last;
+  return split_by_hand(layers, counts);
+}
+
 std::vector<double> parameter_counts(const model& layers) {
   std::vector<double> counts;
   for (std::size_t i = 0; i < layers.size(); ++i) {

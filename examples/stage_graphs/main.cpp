@@ -30,7 +30,7 @@ bool train(const graph_model& what) {
   trainer_options options;
   options.schedule =
     make_schedule("1f1b", {.ranks = 4, .microbatches = microbatches});
-  options.loss = what.loss;
+  options.numerics.loss = what.loss;
   trainer run(what.layers, options);
   fmt::print("{}: stages read {}\n", what.name, to_text(run.plan().graph));
   for (const auto& step : run.train(what.data, steps))
@@ -41,7 +41,7 @@ bool train(const graph_model& what) {
 
   plain_options alike;
   alike.microbatches = microbatches;
-  alike.loss = what.loss;
+  alike.numerics.loss = what.loss;
   plain_loop plain(what.layers, alike);
   for (std::int64_t i = 0; i < steps; ++i)
     plain.step(

@@ -44,7 +44,7 @@ std::shared_ptr<const microbatch_source> numbered(
 
 TEST_CASE("a loader serves each consumer and holds few ahead") {
   std::vector<std::int64_t> made;
-  loader_core loader({.consumers = 2, .prefetch = 2},
+  loader_core loader({.consumers = 2, .loading = {.prefetch = 2}},
                      [](const auto&, double) {});
   const auto step = a_step(2, 4);
   loader.begin(*step, numbered(made));
@@ -62,9 +62,11 @@ TEST_CASE("a loader serves each consumer and holds few ahead") {
 
 TEST_CASE("a loader goes ahead into its replica's next step") {
   std::vector<std::int64_t> made;
-  loader_core loader(
-    {.data_rank = 1, .data_ranks = 2, .consumers = 1, .prefetch = 2},
-    [](const auto&, double) {});
+  loader_core loader({.data_rank = 1,
+                      .data_ranks = 2,
+                      .consumers = 1,
+                      .loading = {.prefetch = 2}},
+                     [](const auto&, double) {});
   const auto step = a_step(1, 2);
   const auto source = numbered(made);
   loader.begin(*step, source);
@@ -87,7 +89,7 @@ TEST_CASE("a loader tells how long a slow load took, and where data ends") {
   std::vector<std::int64_t> made;
   double slow = 0;
   loader_core::place late{9, 9};
-  loader_core loader({.consumers = 1, .slow_seconds = 0},
+  loader_core loader({.consumers = 1, .loading = {.slow_seconds = 0}},
                      [&](const loader_core::place& at, double seconds) {
                        slow = seconds;
                        late = at;
@@ -110,8 +112,7 @@ TEST_CASE("a slow load ahead of time is told by its own step and number") {
   loader_core loader({.data_rank = 1,
                       .data_ranks = 2,
                       .consumers = 1,
-                      .prefetch = 3,
-                      .slow_seconds = 0},
+                      .loading = {.prefetch = 3, .slow_seconds = 0}},
                      [&](const loader_core::place& at, double) { late = at; });
   const auto step = a_step(1, 2);
   loader.begin(*step, numbered(made));
@@ -124,7 +125,7 @@ TEST_CASE("a slow load ahead of time is told by its own step and number") {
 }
 
 TEST_CASE("the coordinator's norm is that of all stages, and clips") {
-  coordinator_core core({.ranks = 2, .stages = 2, .clip = 1, .loss_scale = {}});
+  coordinator_core core({.ranks = 2, .stages = 2, .numerics = {.clip = 1}});
   core.begin(a_step(2, 1));
   CHECK_FALSE(core.on(stage_squares{1, 1, {16}}));
   const auto known = core.on(stage_squares{1, 0, {4, 5}});
@@ -141,7 +142,7 @@ TEST_CASE("the coordinator's norm is that of all stages, and clips") {
 
 TEST_CASE("an infinite norm skips the update under a dynamic scale") {
   coordinator_setup setup;
-  setup.loss_scale = {1, true};
+  setup.numerics.loss_scale = {1, true};
   coordinator_core core(setup);
   core.begin(a_step(1, 1));
   CHECK_FALSE(core.on(stage_squares{1, 0, {INFINITY}})->update);
@@ -149,7 +150,7 @@ TEST_CASE("an infinite norm skips the update under a dynamic scale") {
 }
 
 TEST_CASE("a rank ends a step once") {
-  coordinator_core core({.ranks = 2, .stages = 2, .clip = 0, .loss_scale = {}});
+  coordinator_core core({.ranks = 2, .stages = 2, .numerics = {}});
   core.begin(a_step(2, 1));
   CHECK_FALSE(core.on(rank_done{1, 0, 1, {}}));
   CHECK_THROWS_MATCHES(

@@ -165,7 +165,7 @@ TEST_CASE("monitors see on a device what they see on the CPU") {
   const auto seen_on = [](std::vector<std::shared_ptr<accelerator>> devices) {
     auto options = options_for({.ranks = 2, .microbatches = 2, .clip = 0.5});
     options.devices = std::move(devices);
-    options.loss_scale.initial = 8;
+    options.numerics.loss_scale.initial = 8;
     trainer training(model_for({.ranks = 2}), options);
     std::mutex mutex;
     std::map<std::string, tensor_statistics> seen;
@@ -305,8 +305,9 @@ TEST_CASE("a failure lets no device wait for another") {
     options.job = job;
     options.devices = {std::make_shared<faked_accelerator>()};
     int losses = 0;
-    options.loss = [&losses, inner = options.loss](
-                     const tensor_list& outputs, const microbatch_data& data) {
+    options.numerics.loss = [&losses, inner = options.numerics.loss](
+                              const tensor_list& outputs,
+                              const microbatch_data& data) {
       if (++losses == 3)
         throw std::runtime_error("a bad loss");
       return inner(outputs, data);
@@ -336,8 +337,9 @@ std::vector<std::string> errors_of_an_ended_link(bool throws) {
     options.job = job;
     options.devices = {std::make_shared<faked_accelerator>()};
     int losses = 0;
-    options.loss = [&, inner = options.loss](const tensor_list& outputs,
-                                             const microbatch_data& data) {
+    options.numerics.loss = [&, inner = options.numerics.loss](
+                              const tensor_list& outputs,
+                              const microbatch_data& data) {
       if (++losses == 1) {
         end_faked_communicators("edge of replica 0 from stage 0 to 1");
         link.set_value();

@@ -130,8 +130,9 @@ namespace {
 
 /// A loss that waits for its value.
 trainer_options waiting(trainer_options options) {
-  options.loss = [inner = options.loss](const tensor_list& outputs,
-                                        const microbatch_data& data) {
+  options.numerics.loss = [inner = options.numerics.loss](
+                            const tensor_list& outputs,
+                            const microbatch_data& data) {
     auto terms = inner(outputs, data);
     terms.push_back(
       {"read", terms[0].value + terms[0].value.item<double>(), 1, 0});

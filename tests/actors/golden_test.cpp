@@ -61,8 +61,8 @@ TEST_CASE("the plain loop gives the losses that PyTorch gives in Python") {
   const auto expected = load_golden();
   plain_options options;
   options.microbatches = 4;
-  options.optimizer = adamw{.learning_rate = 1e-2};
-  options.clip = 0.5;
+  options.numerics.optimizer = adamw{.learning_rate = 1e-2};
+  options.numerics.clip = 0.5;
   plain_loop loop(gpt(small_gpt(2)), options);
   load_parameters(loop.parameters(), expected.initial, "golden");
   const auto source = source_of(expected.ids);

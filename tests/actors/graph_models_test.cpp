@@ -27,7 +27,7 @@ std::vector<graph_model> all_models() {
 
 trainer_options options_of(const graph_model& what, const small_case& how) {
   auto options = options_for(how);
-  options.loss = what.loss;
+  options.numerics.loss = what.loss;
   return options;
 }
 
@@ -45,7 +45,7 @@ double sum_of(const std::vector<named_value>& losses) {
 
 trained train_plain(const graph_model& what, const small_case& how, int steps) {
   auto options = plain_options_for(how);
-  options.loss = what.loss;
+  options.numerics.loss = what.loss;
   plain_loop plain(what.layers, options);
   const auto a_step = std::int64_t{how.microbatches} * how.data_parallel;
   trained result;

@@ -36,8 +36,9 @@ graph_run::graph_run(const small_case& of)
 
 void graph_run::fail_recorded_forward(int n) {
   auto recorded = std::make_shared<std::atomic<int>>(0);
-  options.loss = [=, inner = options.loss](const tensor_list& outputs,
-                                           const microbatch_data& data) {
+  options.numerics.loss = [=, inner = options.numerics.loss](
+                            const tensor_list& outputs,
+                            const microbatch_data& data) {
     if (recorded_with(current_stream) != 0 && (*recorded)++ == n)
       throw std::runtime_error("not while it is recorded");
     return inner(outputs, data);

@@ -44,7 +44,7 @@ TEST_CASE("replicas are averaged within the recorded steps") {
                   .clip = 0.5});
   graph_run without_overlap({.schedule = "gpipe", .data_parallel = 2});
   without_overlap.options.overlap = {false, false, false};
-  without_overlap.options.prefetch = 0;
+  without_overlap.options.execution.loading.prefetch = 0;
   without_overlap.compare({.recordings = 1, .launches = 4});
 }
 
@@ -54,7 +54,7 @@ TEST_CASE("delays in every actor change no bit of launched steps") {
                        .stages_per_rank = 2,
                        .data_parallel = 2,
                        .clip = 0.5});
-    delayed.options.handler_hook = random_delays(seed);
+    delayed.options.execution.handler_hook = random_delays(seed);
     delayed.compare({.recordings = 1, .launches = 4});
   }
 }
@@ -62,14 +62,14 @@ TEST_CASE("delays in every actor change no bit of launched steps") {
 TEST_CASE("another loss scale is recorded anew") {
   graph_run grown({.ranks = 2, .autocast = at::kHalf});
   grown.steps = 8;
-  grown.options.loss_scale = {256, true, 2};
+  grown.options.numerics.loss_scale = {256, true, 2};
   grown.compare({.recordings = 4, .launches = 7});
   graph_run overflowing({.ranks = 2, .autocast = at::kHalf});
-  overflowing.options.loss_scale = {0x1p40, true, 2000};
+  overflowing.options.numerics.loss_scale = {0x1p40, true, 2000};
   overflowing.compare({.recordings = 4, .launches = 4});
   CHECK(overflowing.with_graphs().skipped > 0);
   graph_run constant({.ranks = 2, .autocast = at::kBFloat16});
-  constant.options.loss_scale = {64};
+  constant.options.numerics.loss_scale = {64};
   constant.compare({.recordings = 1, .launches = 4});
 }
 
@@ -144,9 +144,9 @@ TEST_CASE("each step is told once, with all that is known of it") {
 
 TEST_CASE("what can't be recorded runs op by op, and is warned of once") {
   graph_run looks({.ranks = 2, .data_parallel = 2, .clip = 0.5});
-  looks.options.loss = [inner = looks.options.loss](
-                         const tensor_list& outputs,
-                         const microbatch_data& data) {
+  looks.options.numerics.loss = [inner = looks.options.numerics.loss](
+                                  const tensor_list& outputs,
+                                  const microbatch_data& data) {
     auto terms = inner(outputs, data);
     if (at::GradMode::is_enabled() && active_watch())
       terms[0].value.item<double>();
@@ -175,9 +175,9 @@ TEST_CASE("wherever a recording fails, the step is as if there were none") {
 
 TEST_CASE("metrics that the host computes can't be recorded") {
   graph_run reports({.ranks = 2});
-  reports.options.loss = [inner = reports.options.loss](
-                           const tensor_list& outputs,
-                           const microbatch_data& data) {
+  reports.options.numerics.loss = [inner = reports.options.numerics.loss](
+                                    const tensor_list& outputs,
+                                    const microbatch_data& data) {
     if (auto* to = current_observer())
       to->metric("rows", static_cast<double>(outputs[0].size(0)), 1);
     return inner(outputs, data);
@@ -193,8 +193,9 @@ TEST_CASE("a failure of the step itself is told as ever") {
     options.devices = {device};
     options.cuda_graphs = graphs;
     int losses = 0;
-    options.loss = [&losses, inner = options.loss](
-                     const tensor_list& outputs, const microbatch_data& data) {
+    options.numerics.loss = [&losses, inner = options.numerics.loss](
+                              const tensor_list& outputs,
+                              const microbatch_data& data) {
       if (++losses > 4)
         throw std::runtime_error("a bad loss");
       return inner(outputs, data);
@@ -268,8 +269,9 @@ TEST_CASE("an interrupt while a step is recorded ends the run") {
   options.cuda_graphs = true;
   trainer* running = nullptr;
   int losses = 0;
-  options.loss = [&, inner = options.loss](const tensor_list& outputs,
-                                           const microbatch_data& data) {
+  options.numerics.loss = [&, inner = options.numerics.loss](
+                            const tensor_list& outputs,
+                            const microbatch_data& data) {
     if (++losses == 6)
       running->interrupt("enough");
     return inner(outputs, data);

@@ -118,9 +118,10 @@ TEST_CASE("a rank holds the bytes that the simulation says") {
     trainer_options options;
     options.schedule = make_schedule(
       name, {.ranks = 1, .stages_per_rank = stages, .microbatches = 8});
-    options.optimizer = sgd{.learning_rate = 0.1};
-    options.prefetch = 0;
-    options.loss = [](const tensor_list& outputs, const microbatch_data&) {
+    options.numerics.optimizer = sgd{.learning_rate = 0.1};
+    options.execution.loading.prefetch = 0;
+    options.numerics.loss = [](const tensor_list& outputs,
+                               const microbatch_data&) {
       return std::vector<loss_term>{{"loss", at::mean(outputs[0])}};
     };
     trainer run(layers, options);

@@ -164,7 +164,7 @@ TEST_CASE("slow loads of all processes are told") {
   const auto errors = in_all(meshes, [&](const auto& job) {
     auto options = options_for({.ranks = 2});
     options.job = job;
-    options.slow_load_seconds = 1e-9;
+    options.execution.loading.slow_seconds = 1e-9;
     trainer run(model_for({.ranks = 2}), std::move(options));
     if (job->place().leads()) {
       monitor watcher;

@@ -143,8 +143,9 @@ TEST_CASE("a failure in one process is told in all") {
     auto options = options_for({.ranks = 3});
     options.job = job;
     if (job->place().process == 2)
-      options.loss = [](const tensor_list&,
-                        const microbatch_data&) -> std::vector<loss_term> {
+      options.numerics.loss =
+        [](const tensor_list&,
+           const microbatch_data&) -> std::vector<loss_term> {
         throw std::runtime_error("no loss today");
       };
     trainer run(model_for({.ranks = 3}), std::move(options));
@@ -287,7 +288,7 @@ TEST_CASE("a process that waits for the leader's next step says so") {
   for (const auto& problem : in_all(meshes, [&](const auto& job) {
          auto options = options_for({});
          options.job = job;
-         options.stall_seconds = 0.02;
+         options.execution.limits.stall = 0.02;
          trainer run(model_for({}), options);
          run.step(small_text());
          const auto until =

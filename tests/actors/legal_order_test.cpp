@@ -68,8 +68,8 @@ parameter_list trained(const small_case& what, const schedule& lanes,
                        lane_order order, std::function<void()> hook) {
   auto options = options_for(what);
   options.schedule = lanes;
-  options.order = order;
-  options.handler_hook = std::move(hook);
+  options.execution.order = order;
+  options.execution.handler_hook = std::move(hook);
   trainer run(model_for(what), std::move(options));
   for (int i = 0; i < 2; ++i)
     run.step(small_text());
@@ -117,8 +117,8 @@ TEST_CASE("lanes drawn at random train the plain loop's bits in both orders") {
 TEST_CASE("the order in which ready ops ran can be run again as a plan") {
   const small_case what{.ranks = 2, .microbatches = 8};
   auto options = options_for(what);
-  options.order = lane_order::ready_first;
-  options.handler_hook = random_delays(5);
+  options.execution.order = lane_order::ready_first;
+  options.execution.handler_hook = random_delays(5);
   trainer run(model_for(what), options);
   // Until one op has overtaken another.
   for (int i = 0; i < 50; ++i) {

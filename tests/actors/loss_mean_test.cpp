@@ -60,8 +60,8 @@ TEST_CASE("the reported loss is the mean over all real labels of a step") {
 TEST_CASE("steps of ignored labels alone have no loss and change nothing") {
   small_case what{};
   auto options = options_for(what);
-  options.optimizer = sgd{};
-  options.clip = 1;
+  options.numerics.optimizer = sgd{};
+  options.numerics.clip = 1;
   trainer run(model_for(what), options);
   trainer before(model_for(what), options);
   const auto loss = run.step(partly_ignored(true)).summary.losses.at(0);

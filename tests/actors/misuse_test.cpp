@@ -41,7 +41,7 @@ model with_layer(const told_layer::function& what) {
 /// What a run's first step fails with.
 std::string failure_of(const model& layers, trainer_options options,
                        const source_pointer& source) {
-  options.leave_seconds = 60;
+  options.execution.limits.leave = 60;
   trainer run(layers, std::move(options));
   try {
     run.step(source);
@@ -80,16 +80,15 @@ TEST_CASE("what is no std::exception fails a step, and is told of") {
                options_for(what), small_text()),
     says && ContainsSubstring("op 1F0"));
   auto options = options_for(what);
-  options.loss = [](const auto&, const auto&) -> std::vector<loss_term> {
-    throw 3;
-  };
+  options.numerics.loss =
+    [](const auto&, const auto&) -> std::vector<loss_term> { throw 3; };
   CHECK_THAT(failure_of(model_for(what), options, small_text()), says);
   const auto source =
     make_source([](std::int64_t) -> microbatch_data { throw 3; });
   CHECK_THAT(failure_of(model_for(what), options_for(what), source),
              says && ContainsSubstring("load"));
   options = options_for(what);
-  options.handler_hook = [] { throw 3; };
+  options.execution.handler_hook = [] { throw 3; };
   CHECK_THAT(failure_of(model_for(what), options, small_text()), says);
 }
 
@@ -136,7 +135,7 @@ TEST_CASE("a source that never returns is named and left behind") {
     return small_text()->at(0);
   });
   auto options = options_for({});
-  options.leave_seconds = 0.2;
+  options.execution.limits.leave = 0.2;
   std::chrono::steady_clock::time_point begin;
   {
     trainer run(model_for({}), options);
@@ -165,7 +164,7 @@ TEST_CASE("a layer that never returns is named and left behind") {
   auto held = std::make_shared<int>();
   const std::weak_ptr known = held;
   auto options = options_for({});
-  options.leave_seconds = 0.2;
+  options.execution.limits.leave = 0.2;
   {
     trainer run(with_layer([stuck, held](const tensor_list& inputs) {
                   while (*stuck)
@@ -217,7 +216,7 @@ TEST_CASE("null pointers and functions are refused by name") {
   broken[1].make = [] { return std::shared_ptr<stage_module>(); };
   CHECK_THAT(refusal_of(broken, options), ContainsSubstring("null pointer"));
   auto without_loss = options;
-  without_loss.loss = nullptr;
+  without_loss.numerics.loss = nullptr;
   CHECK_THAT(refusal_of(layers, without_loss), ContainsSubstring("no loss"));
 }
 
@@ -259,14 +258,15 @@ TEST_CASE("a loss without a gradient or a value fails the step by name") {
   const small_case what{};
   auto options = options_for(what);
   const auto base = cross_entropy_loss();
-  options.loss = [&](const tensor_list& outputs, const microbatch_data& data) {
+  options.numerics.loss = [&](const tensor_list& outputs,
+                              const microbatch_data& data) {
     auto terms = base(outputs, data);
     terms[0].value = terms[0].value.detach();
     return terms;
   };
   CHECK_THAT(failure_of(model_for(what), options, small_text()),
              ContainsSubstring("the loss 'loss' has no gradient"));
-  options.loss = [](const auto&, const auto&) {
+  options.numerics.loss = [](const auto&, const auto&) {
     return std::vector<loss_term>{{"own", at::Tensor{}}};
   };
   CHECK_THAT(failure_of(model_for(what), options, small_text()),
@@ -295,20 +295,24 @@ TEST_CASE("numbers that can't be meant are refused by the trainer") {
   };
   const auto nan = std::numeric_limits<double>::quiet_NaN();
   for (const double rate : {-1e-3, nan}) {
-    CHECK_THAT(
-      with([&](auto& o) { o.optimizer = adamw{.learning_rate = rate}; }),
-      ContainsSubstring("the learning rate of the optimizer is"));
-    CHECK_THAT(with([&](auto& o) { o.optimizer = sgd{.learning_rate = rate}; }),
+    CHECK_THAT(with([&](auto& o) {
+                 o.numerics.optimizer = adamw{.learning_rate = rate};
+               }),
                ContainsSubstring("the learning rate of the optimizer is"));
+    CHECK_THAT(
+      with([&](auto& o) { o.numerics.optimizer = sgd{.learning_rate = rate}; }),
+      ContainsSubstring("the learning rate of the optimizer is"));
   }
-  CHECK_THAT(with([](auto& o) { o.optimizer = adamw{.beta2 = 1}; }),
+  CHECK_THAT(with([](auto& o) { o.numerics.optimizer = adamw{.beta2 = 1}; }),
              ContainsSubstring("beta2"));
-  CHECK_THAT(with([](auto& o) { o.optimizer = sgd{.weight_decay = -1}; }),
-             ContainsSubstring("weight decay"));
-  CHECK_THAT(with([&](auto& o) { o.clip = nan; }), ContainsSubstring("clip"));
-  CHECK_THAT(with([](auto& o) { o.loss_scale.initial = 0; }),
+  CHECK_THAT(
+    with([](auto& o) { o.numerics.optimizer = sgd{.weight_decay = -1}; }),
+    ContainsSubstring("weight decay"));
+  CHECK_THAT(with([&](auto& o) { o.numerics.clip = nan; }),
+             ContainsSubstring("clip"));
+  CHECK_THAT(with([](auto& o) { o.numerics.loss_scale.initial = 0; }),
              ContainsSubstring("loss scale"));
-  CHECK_THAT(with([](auto& o) { o.learning_rate.warmup_steps = -1; }),
+  CHECK_THAT(with([](auto& o) { o.numerics.learning_rate.warmup_steps = -1; }),
              ContainsSubstring("warm-up"));
   CHECK_THAT(with([](auto& o) {
                o.split = {{0, 1}, {2, 6}};

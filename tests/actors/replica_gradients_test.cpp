@@ -52,14 +52,14 @@ std::vector<loss_term> squares(const tensor_list& outputs,
 trainer_options choosing_options() {
   auto options =
     options_for({.microbatches = 2, .data_parallel = 2, .use_sgd = true});
-  options.loss = squares;
+  options.numerics.loss = squares;
   return options;
 }
 
 parameter_list plain_parameters(const source_pointer& source) {
   auto options =
     plain_options_for({.microbatches = 2, .data_parallel = 2, .use_sgd = true});
-  options.loss = squares;
+  options.numerics.loss = squares;
   plain_loop loop(choosing_model(), options);
   for (std::int64_t step = 0; step < 3; ++step)
     loop.step([&](std::int64_t k) { return source->at(4 * step + k); });

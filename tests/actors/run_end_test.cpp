@@ -100,7 +100,7 @@ TEST_CASE("a monitor fails a run with a step, whose parameters it holds") {
 TEST_CASE("a step that lasts too long for a stop is interrupted") {
   const auto stuck = std::make_shared<std::atomic<bool>>(true);
   auto options = options_for({});
-  options.finish_seconds = 0.1;
+  options.execution.limits.finish = 0.1;
   trainer run(model_for({}), options);
   const auto source = make_source([stuck](std::int64_t) -> microbatch_data {
     while (*stuck)

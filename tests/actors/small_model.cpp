@@ -49,10 +49,16 @@ std::string describe(const small_case& what) {
 
 namespace {
 
-optimizer_options optimizer_for(const small_case& what) {
+numerics numerics_for(const small_case& what) {
+  numerics made;
+  made.optimizer = adamw{.learning_rate = 1e-2};
   if (what.use_sgd)
-    return sgd{.learning_rate = 0.1, .momentum = 0.9, .weight_decay = 0.01};
-  return adamw{.learning_rate = 1e-2};
+    made.optimizer =
+      sgd{.learning_rate = 0.1, .momentum = 0.9, .weight_decay = 0.01};
+  made.clip = what.clip;
+  made.recompute = what.recompute;
+  made.autocast = what.autocast;
+  return made;
 }
 
 }  // namespace
@@ -62,11 +68,8 @@ trainer_options options_for(const small_case& what) {
   options.schedule = make_schedule(
     what.schedule, {what.ranks, what.stages_per_rank, what.microbatches});
   options.data_parallel = what.data_parallel;
-  options.optimizer = optimizer_for(what);
-  options.clip = what.clip;
-  options.recompute = what.recompute;
-  options.autocast = what.autocast;
-  options.order = what.order;
+  options.numerics = numerics_for(what);
+  options.execution.order = what.order;
   options.overlap.reduce = what.overlaps;
   return options;
 }
@@ -81,9 +84,7 @@ plain_options plain_options_for(const small_case& what) {
   plain_options plain;
   plain.microbatches = what.microbatches;
   plain.data_parallel = what.data_parallel;
-  plain.optimizer = optimizer_for(what);
-  plain.clip = what.clip;
-  plain.autocast = what.autocast;
+  plain.numerics = numerics_for(what);
   return plain;
 }
 
@@ -95,7 +96,7 @@ model model_for(const small_case& what) {
 std::string compare_with_plain(const small_case& what, int steps,
                                std::function<void()> hook) {
   auto options = options_for(what);
-  options.handler_hook = std::move(hook);
+  options.execution.handler_hook = std::move(hook);
   trainer run(model_for(what), std::move(options));
   plain_loop oracle(model_for(what), plain_options_for(what));
   const auto text = small_text();

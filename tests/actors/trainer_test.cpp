@@ -88,8 +88,9 @@ TEST_CASE("an op begins after the ops that it depends on have ended") {
 TEST_CASE("losses are reported by name, averaged over replicas") {
   small_case what{.data_parallel = 2};
   auto options = options_for(what);
-  options.loss = [base = cross_entropy_loss()](const tensor_list& outputs,
-                                               const microbatch_data& data) {
+  options.numerics.loss = [base = cross_entropy_loss()](
+                            const tensor_list& outputs,
+                            const microbatch_data& data) {
     auto terms = base(outputs, data);
     terms.push_back({"constant", terms[0].value.detach() * 0 + 3, 5, 0});
     return terms;
@@ -149,9 +150,10 @@ TEST_CASE("inference gives the last stage's outputs and changes nothing") {
 TEST_CASE("an overflow under a dynamic loss scale skips the update") {
   small_case what{};
   auto options = options_for(what);
-  options.loss_scale = {1e38, true};
-  options.loss = [base = cross_entropy_loss()](const tensor_list& outputs,
-                                               const microbatch_data& data) {
+  options.numerics.loss_scale = {1e38, true};
+  options.numerics.loss = [base = cross_entropy_loss()](
+                            const tensor_list& outputs,
+                            const microbatch_data& data) {
     auto terms = base(outputs, data);
     terms[0].value = terms[0].value * 1e6;
     return terms;
@@ -165,7 +167,8 @@ TEST_CASE("an overflow under a dynamic loss scale skips the update") {
 TEST_CASE("a run goes on from its position and parameters, bit for bit") {
   const small_case what{.use_sgd = true};
   auto options = options_for(what);
-  options.optimizer = sgd{};  // without momentum: parameters are all its state
+  options.numerics.optimizer =
+    sgd{};  // without momentum: parameters are all its state
   const auto text = small_text();
   trainer whole(model_for(what), options);
   whole.step(text);
@@ -216,9 +219,10 @@ TEST_CASE("a stage that throws is named as the root of the failure") {
 TEST_CASE("a NaN loss fails the step when asked") {
   const small_case what{};
   auto options = options_for(what);
-  options.halt_on_nan = true;
-  options.loss = [base = cross_entropy_loss()](const tensor_list& outputs,
-                                               const microbatch_data& data) {
+  options.numerics.halt_on_nan = true;
+  options.numerics.loss = [base = cross_entropy_loss()](
+                            const tensor_list& outputs,
+                            const microbatch_data& data) {
     auto terms = base(outputs, data);
     terms[0].value = terms[0].value * std::numeric_limits<double>::quiet_NaN();
     return terms;

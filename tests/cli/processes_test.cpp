@@ -5,14 +5,11 @@
 
 #include "../files.hpp"
 #include "../free_address.hpp"
-#include "../temporary_folder.hpp"
-#include "troupe_program.hpp"
+#include "tiny_training.hpp"
 
 using namespace troupe::testing;
 
 namespace {
-
-const std::string program = TROUPE_PROGRAM;
 
 struct linked_training {
   temporary_folder folder;

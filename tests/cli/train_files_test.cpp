@@ -24,10 +24,10 @@ struct watched_files {
   cli::train_options writing(std::vector<std::string> monitors,
                              std::vector<std::string> sinks) const {
     cli::train_options made;
-    made.text = {text};
-    made.endpoint_token_file = token;
-    made.monitor = std::move(monitors);
-    made.sink = std::move(sinks);
+    made.data.text = {text};
+    made.access.endpoint_token_file = token;
+    made.output.monitor = std::move(monitors);
+    made.output.sink = std::move(sinks);
     return made;
   }
 
@@ -47,8 +47,8 @@ TEST_CASE("links that lead in circles are no file of anybody's") {
   std::filesystem::create_symlink(at.folder / "a", at.folder / "b");
   std::filesystem::create_symlink(at.folder / "b", at.folder / "a");
   auto options = at.writing({}, {});
-  options.trace = at.folder / "a";
-  options.initial = at.folder / std::string(5000, 'x');
+  options.output.trace = at.folder / "a";
+  options.model.initial = at.folder / std::string(5000, 'x');
   at.refused(options, "Too many levels of symbolic links");
 }
 
@@ -61,7 +61,7 @@ TEST_CASE("a sink that would replace what the run reads or writes is refused") {
   at.refused(at.writing({}, {"json:" + shared, "csv:" + shared}),
              "is the file of --sink too");
   auto logged = at.writing({}, {"json:" + shared});
-  logged.log_json = shared;
+  logged.output.log_json = shared;
   at.refused(logged, "is the file of --log-json too");
 }
 
@@ -75,7 +75,7 @@ TEST_CASE("a monitor that would replace what the run reads is refused") {
              "is the file of --text too");
   auto dumped = at.writing({"gradient_dump:folder=" + at.made}, {});
   std::filesystem::create_directory(at.folder / "gradients");
-  dumped.trace = at.folder / "gradients/t.json";
+  dumped.output.trace = at.folder / "gradients/t.json";
   at.refused(dumped, "is the file of --trace too");
   at.refused(at.writing({"nope"}, {}), "there is no monitor 'nope'");
 }

@@ -18,7 +18,7 @@ struct attacked_run {
   /// Learns so slowly that its loss stays finite however long it runs.
   static trainer make() {
     auto options = options_g(2, 2);
-    options.optimizer = sgd{.learning_rate = 1e-6};
+    options.numerics.optimizer = sgd{.learning_rate = 1e-6};
     return {model_g(), options};
   }
 

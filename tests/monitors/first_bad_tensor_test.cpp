@@ -124,8 +124,8 @@ std::string reported(const trial& what, bool recompute) {
        [=] { return std::make_shared<injected_layer>(s, what.injections); }});
   trainer_options options;
   options.schedule = make_schedule(what.schedule, what.sizes);
-  options.loss = options_g(1, 1).loss;
-  options.recompute = recompute;
+  options.numerics.loss = options_g(1, 1).numerics.loss;
+  options.numerics.recompute = recompute;
   options.data_parallel = what.data_parallel;
   overflow_run seen;
   trainer run(layers, options);

@@ -61,8 +61,9 @@ inline trainer_options options_g(std::int32_t ranks, std::int32_t microbatches,
   options.schedule =
     make_schedule("1f1b", {.ranks = ranks, .microbatches = microbatches});
   options.data_parallel = data_parallel;
-  options.optimizer = sgd{};
-  options.loss = [](const tensor_list& outputs, const microbatch_data&) {
+  options.numerics.optimizer = sgd{};
+  options.numerics.loss = [](const tensor_list& outputs,
+                             const microbatch_data&) {
     return std::vector<loss_term>{{"loss", outputs.at(0).mean()}};
   };
   return options;

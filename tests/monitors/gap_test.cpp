@@ -59,7 +59,7 @@ TEST_CASE("gap's thirty golden numbers, however the batch and model are cut") {
   if (data_parallel * microbatches > 2)
     return;  // head's outputs would have one element each: skipped
   auto options = options_g(ranks, microbatches, data_parallel);
-  options.recompute = recompute;
+  options.numerics.recompute = recompute;
   const auto values = first_step(options, microbatches * data_parallel);
   CAPTURE(ranks, data_parallel, microbatches, recompute);
   CHECK(values.size() == 30);
@@ -133,8 +133,8 @@ TEST_CASE("an evaluation between two steps changes no value") {
 
 TEST_CASE("gap takes the loss scale out, and sees gradients before clipping") {
   auto options = options_g(1, 1);
-  options.loss_scale.initial = 1024;
-  options.clip = 1e-3;
+  options.numerics.loss_scale.initial = 1024;
+  options.numerics.clip = 1e-3;
   const auto values = first_step(options, 1);
   check(values, "grads/fc.bias", 3, -.5, 12.5);
   check(values, "activation_grads/fc", .75, -.125, .78125);

@@ -52,7 +52,7 @@ double kept_per_step(trainer& run, int steps) {
 
 std::unique_ptr<trainer> watched_run() {
   auto options = options_g(2, 1);
-  options.optimizer = sgd{.learning_rate = 0};  // stays finite
+  options.numerics.optimizer = sgd{.learning_rate = 0};  // stays finite
   auto run = std::make_unique<trainer>(model_g(), options);
   const auto nowhere = callback_sink({});
   run->attach(gap_monitor({}, nowhere));

@@ -60,7 +60,7 @@ TEST_CASE("frames are those of each replica's first forwards and backwards") {
   const auto data_parallel = GENERATE(1, 2);
   overflow_run seen;
   auto options = options_g(2, 1, data_parallel);
-  options.recompute = recompute;
+  options.numerics.recompute = recompute;
   trainer run(model_g(), options);
   run.attach(seen.watch({.trace = {1}}));
   run.evaluate(source_g(data_parallel), data_parallel);
@@ -240,7 +240,7 @@ trainer run_with_bad_backwards(int count, double scale) {
     layers.begin() + 1,
     {"between", [count] { return std::make_shared<bad_backward>(count); }});
   auto options = options_g(1, 1);
-  options.loss_scale = {scale, true};
+  options.numerics.loss_scale = {scale, true};
   return {layers, options};
 }
 

@@ -76,7 +76,7 @@ struct faked_run {
       std::make_shared<const plan>(compile(forward_part(order), compiling));
     pipeline_options options;
     options.placement = order.placement;
-    options.handler_hook = std::move(hook);
+    options.execution.handler_hook = std::move(hook);
     options.stages.resize(static_cast<std::size_t>(replicas));
     for (auto& replica : options.stages)
       for (std::int32_t s = 0; s < order.stages(); ++s) {

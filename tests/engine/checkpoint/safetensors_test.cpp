@@ -17,6 +17,7 @@
 #include "../../temporary_folder.hpp"
 #include "troupe/base/error.hpp"
 #include "troupe/engine/models/gpt.hpp"
+#include "troupe/engine/stage/split.hpp"
 
 using namespace troupe;
 using Catch::Matchers::ContainsSubstring;
@@ -75,7 +76,7 @@ TEST_CASE("a GPT's parameters have the same names however it is split") {
   const auto layers = gpt(sizes);
   const auto whole = layer_sequence(layers, {0, 4}).parameters_by_name();
   parameter_list parts;
-  for (const auto& range : split_gpt(sizes, 2))
+  for (const auto& range : split(layers, 2))
     for (auto& item : layer_sequence(layers, range).parameters_by_name())
       parts.push_back(item);
   REQUIRE(parts.size() == whole.size());

@@ -70,7 +70,7 @@ step_settings training_step(double loss_gradient = 1) {
 module_stage_options middle_stage() {
   module_stage_options options;
   options.index = 1;
-  options.optimizer = sgd{};
+  options.numerics.optimizer = sgd{};
   return options;
 }
 
@@ -182,7 +182,7 @@ TEST_CASE("recompute gives the same bits and keeps only the input") {
   auto options = middle_stage();
   const auto first = tanh_sequence(), second = tanh_sequence();
   module_compute plain(first, options);
-  options.recompute = true;
+  options.numerics.recompute = true;
   module_compute again(second, options);
   for (auto* stage : {&plain, &again}) {
     stage->begin_step(training_step());
@@ -198,8 +198,9 @@ TEST_CASE("recompute gives the same bits and keeps only the input") {
 TEST_CASE("the last stage's gradient starts as the settings say") {
   module_stage_options options;
   options.index = 0;
-  options.optimizer = sgd{};
-  options.loss = [](const tensor_list& outputs, const microbatch_data&) {
+  options.numerics.optimizer = sgd{};
+  options.numerics.loss = [](const tensor_list& outputs,
+                             const microbatch_data&) {
     return std::vector<loss_term>{{"sum", outputs[0].sum(), 2, 1},
                                   {"twice", outputs[0].sum() * 2, 2, 0}};
   };

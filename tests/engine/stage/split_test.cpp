@@ -69,8 +69,9 @@ TEST_CASE("a GPT is split by parameters, by cost, and by hand") {
   const gpt_options sizes{.width = 16, .layers = 4, .heads = 2, .length = 8};
   const auto layers = gpt(sizes);
   CHECK(split(layers, 2).size() == 2);
-  CHECK((split_gpt(sizes, 2) == stage_split{{0, 3}, {3, 6}}));
-  CHECK((split_gpt(sizes, 4) == stage_split{{0, 2}, {2, 3}, {3, 4}, {4, 6}}));
+  CHECK((split_evenly(6, {1, 5}, 2) == stage_split{{0, 3}, {3, 6}}));
+  CHECK((split_evenly(6, {1, 5}, 4)
+         == stage_split{{0, 2}, {2, 3}, {3, 4}, {4, 6}}));
   CHECK((split_by_hand(6, {1, 5}) == stage_split{{0, 1}, {1, 6}}));
   const auto costs = measured_costs(layers, {at::zeros({1, 8}, at::kLong)}, 1);
   CHECK(costs.size() == 6);
@@ -82,7 +83,7 @@ TEST_CASE("splits that can't be are refused") {
   const auto says = [](const char* text) {
     return MessageMatches(ContainsSubstring(text));
   };
-  CHECK_THROWS_MATCHES(split_gpt(sizes, 5), error,
+  CHECK_THROWS_MATCHES(split_evenly(6, {1, 5}, 5), error,
                        says("4 blocks can't be cut into 5 stages"));
   CHECK_THROWS_MATCHES(split(gpt(sizes), 7), error,
                        says("6 layers can't be cut into 7 stages"));

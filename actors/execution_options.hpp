@@ -1,0 +1,39 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+
+#include "troupe/engine/plan/lane_executor.hpp"
+
+namespace troupe {
+
+struct loading_options {
+  std::int32_t prefetch = 2;  // microbatches made ahead; 0: when asked for
+  double slow_seconds = 1;    // a longer load is reported
+};
+
+/// In seconds.
+struct time_limits {
+  double stall = 30;  // without an op: log which rank waits for which; 0: never
+  /// How long a step may still take when the run is to end with it; then it is
+  /// interrupted.
+  double finish = 10;
+  /// How long the end of a run waits for an op or a load that runs. One that
+  /// does not return is then named in the log and left behind, with the
+  /// threads of the run and all that they hold: what it reaches by reference
+  /// has to outlive it.
+  double leave = 10;
+};
+
+/// How actors execute a plan: the trained parameters are the same.
+struct execution_options {
+  /// Whether ops that can run overtake others of their rank (see lane_order).
+  lane_order order = lane_order::strict;
+  std::int32_t intra_op_threads = 1;  // of LibTorch, a worker
+  loading_options loading{};
+  time_limits limits{};
+  /// Runs at the start of every handler of every actor (tests: delays).
+  std::function<void()> handler_hook{};
+};
+
+}  // namespace troupe

@@ -1,0 +1,36 @@
+#include "troupe/engine/models/registry.hpp"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "troupe/base/error.hpp"
+#include "troupe/base/printable.hpp"
+
+namespace troupe {
+
+const model_entry& find_model(const std::string& name) {
+  const auto& all = registered_models();
+  const auto found = std::ranges::find(all, name, &model_entry::name);
+  if (found != all.end())
+    return *found;
+  std::vector<std::string> names;
+  for (const auto& entry : all)
+    names.push_back(entry.name);
+  fail(error_code::invalid_argument,
+       "there is no model '{}'; the models are {}", printable(name),
+       fmt::join(names, ", "));
+}
+
+option_values usual_values(const model_entry& entry) {
+  option_values values;
+  for (const auto& option : entry.options)
+    values.emplace(option.name, option.usual);
+  return values;
+}
+
+std::int64_t whole(const option_values& values, const std::string& name) {
+  return std::get<std::int64_t>(values.at(name));
+}
+
+}  // namespace troupe

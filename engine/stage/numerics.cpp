@@ -1,0 +1,26 @@
+#include "troupe/engine/stage/numerics.hpp"
+
+#include <cmath>
+
+#include "troupe/base/error.hpp"
+
+namespace troupe {
+
+void require_legal(const numerics& options) {
+  if (!options.loss)
+    fail(error_code::invalid_argument,
+         "there is no loss function; leave the default, or set `loss` to one");
+  require_legal(options.optimizer);
+  require_legal(options.learning_rate);
+  if (!(options.clip >= 0))
+    fail(error_code::invalid_argument,
+         "clip is {}; use 0 (no clipping) or a largest gradient norm",
+         options.clip);
+  if (!std::isfinite(options.loss_scale.initial)
+      || options.loss_scale.initial <= 0)
+    fail(error_code::invalid_argument,
+         "the loss scale is {}; use a finite number above 0",
+         options.loss_scale.initial);
+}
+
+}  // namespace troupe

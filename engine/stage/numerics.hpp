@@ -1,0 +1,37 @@
+#pragma once
+
+#include <optional>
+
+#include "troupe/engine/stage/learning_rate.hpp"
+#include "troupe/engine/stage/loss.hpp"
+#include "troupe/engine/stage/loss_scale.hpp"
+#include "troupe/engine/stage/optimizer.hpp"
+
+namespace troupe {
+
+/// How steps compute losses, gradients and updates: the same for a pipeline and
+/// for the plain loop.
+struct numerics {
+  /// Of the model's last layer, unless that has its own.
+  loss_function loss = cross_entropy_loss();
+  optimizer_options optimizer = adamw{};
+  learning_rate_schedule learning_rate{};
+  loss_scale_options loss_scale{};
+  double clip = 0;  // largest gradient norm; 0: no clipping
+  /// The dtype of autocast forwards (bf16, fp16); see autocast_scope. fp16
+  /// wants a dynamic loss scale.
+  std::optional<at::ScalarType> autocast{};
+  /// Stages keep only the inputs of forwards, and run them again in backward
+  /// (Chen et al.), to save memory. The bits are the same, as modules draw no
+  /// random numbers.
+  bool recompute = false;
+  bool halt_on_nan = false;  // a loss that is not finite fails a stage's step
+
+  /// Whether updates wait for the gradient norm of all stages.
+  bool needs_norm() const { return clip > 0 || loss_scale.dynamic; }
+};
+
+/// Throws `invalid_argument` for values that make no sense.
+void require_legal(const numerics& options);
+
+}  // namespace troupe
