@@ -21,6 +21,10 @@ constexpr std::uint8_t largest(tensor_content) {
   return static_cast<std::uint8_t>(tensor_content::other);
 }
 
+/// Types that keep a member as it is where JSON leaves its field out.
+template <class T>
+inline constexpr bool may_lack_fields = false;
+
 phase phase_of(const std::string& name);
 at::ScalarType dtype_of(const std::string& name);
 /// Most bins are empty: pairs of bin and count.
@@ -89,7 +93,8 @@ void read_json(const nlohmann::json& from, const char* name, T& into);
 class json_input {
  public:
   static constexpr bool reads = true;
-  explicit json_input(const nlohmann::json& from) : from_(from) {}
+  explicit json_input(const nlohmann::json& from, bool may_lack = false)
+    : from_(from), may_lack_(may_lack) {}
 
   template <class T>
   void within_job(T&) {}
@@ -100,7 +105,8 @@ class json_input {
   }
   template <class T>
   void operator()(const char* name, T& value) {
-    read_json(next(name), name, value);
+    if (!may_lack_ || from_.contains(name))
+      read_json(next(name), name, value);
   }
   /// A row is as long as its fields.
   void finish(const char* name) const {
@@ -119,6 +125,7 @@ class json_input {
   }
 
   const nlohmann::json& from_;
+  bool may_lack_;
   std::size_t used_ = 0;
 };
 
@@ -148,7 +155,7 @@ void read_json(const nlohmann::json& from, const char* name, T& into) {
     if (from.is_array() != travels_as_row<T> || !from.is_structured())
       fail(error_code::malformed_text, "'{}' is no {}", name,
            travels_as_row<T> ? "list of rows" : "object");
-    json_input with(from);
+    json_input with(from, may_lack_fields<T>);
     fields(with, into);
     with.finish(name);
   }

@@ -11,8 +11,7 @@ namespace troupe {
 /// or nothing. Throws `invalid_argument` with those that there are.
 tensor_kind tensor_kinds_of(const std::string& names);
 
-/// {"ops", "steps", "warnings", "tensors", "histogram", "names", "every",
-/// "first", "last", "validation"}, of which all may be left out.
+/// An object of fields, of which all may be left out.
 nlohmann::json json_of(const subscription& wants);
 /// Throws `malformed_text`, and `invalid_argument` for what no subscription
 /// may be: `every` below 1, `first` below 0, globs of more than 1024 bytes.
