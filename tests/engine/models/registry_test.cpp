@@ -38,8 +38,7 @@ TEST_CASE("every registered model maps token rows to logits") {
     const auto model = built(entry.name);
     CHECK(model.blocks == layer_range{1, 5});
     auto module = whole_model(model);
-    CHECK(module.forward({ids}).at(0).sizes()
-          == at::IntArrayRef{2, 8, 32});
+    CHECK(module.forward({ids}).at(0).sizes() == at::IntArrayRef{2, 8, 32});
     double parameters = 0;
     for (const auto& parameter : module.parameters())
       parameters += static_cast<double>(parameter.numel());
