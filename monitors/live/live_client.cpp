@@ -30,19 +30,23 @@ bool is_streamed(live_type type) {
 
 live_client::live_client(const std::string& endpoint, const std::string& token,
                          double patience)
-  : patience_(patience),
-    socket_(parse_endpoint(endpoint), deadline(patience),
+  : live_client(endpoint, token, patience, deadline(patience)) {}
+
+live_client::live_client(const std::string& endpoint, const std::string& token,
+                         double patience, const deadline& connected)
+  : endpoint_(endpoint),
+    patience_(patience),
+    socket_(parse_endpoint(endpoint), connected,
             live_trust(parse_endpoint(endpoint), token)),
     parser_(welcome_limit) {
-  const deadline until(patience_);
   try {
-    socket_.write(frame_bytes(live_type::hello, "{}"), until);
+    socket_.write(frame_bytes(live_type::hello, "{}"), connected);
   } catch (const error& reason) {
     if (reason.code() == error_code::interrupted)
       throw;  // else there may be a refusal to read
   }
   const auto welcome =
-    parse_json(read_answer(live_type::welcome, until).payload);
+    parse_json(read_answer(live_type::welcome, connected).payload);
   whole_of<std::uint16_t>(field_of(welcome, "version"), "version");
   welcomed_ = true;
   parser_.set_limit(live_payload_limit);
@@ -96,8 +100,11 @@ live_frame live_client::read_answer(live_type wanted, const deadline& until) {
            text_of(parse_json(frame->payload), "error"));
     keep(*frame);
   }
-  fail(error_code::transport, "the job {}",
-       ended_ ? "has ended the connection" : "does not answer");
+  if (ended_)
+    fail(error_code::transport, "{}: the job has ended the connection",
+         endpoint_);
+  fail(error_code::transport, "{}: the job does not answer within {:g} s",
+       endpoint_, patience_);
 }
 
 void live_client::keep(const live_frame& frame) {

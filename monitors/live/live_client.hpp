@@ -27,7 +27,7 @@ class live_client {
   /// is none, `transport` where nobody answers within `patience` seconds, or
   /// with the job's refusal.
   explicit live_client(const std::string& endpoint,
-                       const std::string& token = {}, double patience = 10);
+                       const std::string& token = {}, double patience = 5);
 
   /// One of the requests of attached_monitors.hpp. Throws `invalid_argument` or
   /// `transport` as the job answers, `transport` if it does not within the
@@ -51,10 +51,13 @@ class live_client {
   void interrupt() { socket_.interrupt(); }
 
  private:
+  live_client(const std::string& endpoint, const std::string& token,
+              double patience, const deadline& connected);
   std::optional<live_frame> read(const deadline& until);
   live_frame read_answer(live_type wanted, const deadline& until);
   void keep(const live_frame& frame);
 
+  std::string endpoint_;
   double patience_;
   stream_socket socket_;
   frame_parser parser_;

@@ -1,5 +1,9 @@
 #include "troupe/monitors/live/endpoint_server.hpp"
 
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_exception.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
@@ -369,4 +373,19 @@ TEST_CASE("a waiting client is interrupted") {
   std::thread other([&] { client.interrupt(); });
   CHECK_THROWS_MATCHES(client.next(60), error, says("interrupted"));
   other.join();
+}
+
+TEST_CASE("a silent endpoint is left after the patience, and named") {
+  const temporary_folder folder;
+  const auto path = folder / "socket";
+  sockaddr_un at{.sun_family = AF_UNIX, .sun_path = {}};
+  path.copy(at.sun_path, sizeof at.sun_path - 1);
+  const auto silent = ::socket(AF_UNIX, SOCK_STREAM, 0);
+  REQUIRE(::bind(silent, reinterpret_cast<const sockaddr*>(&at), sizeof at)
+          == 0);
+  REQUIRE(::listen(silent, 1) == 0);
+  CHECK_THROWS_MATCHES(
+    live_client("unix:" + path, {}, 0.05), error,
+    says("unix:" + path + ": the job does not answer within 0.05 s"));
+  ::close(silent);
 }
