@@ -13,6 +13,7 @@
 #include "troupe/base/plain_text.hpp"
 #include "troupe/cli/live_options.hpp"
 #include "troupe/cli/plan/commands.hpp"
+#include "troupe/cli/plan/program.hpp"
 #include "troupe/monitors/live/event_json.hpp"
 #include "troupe/monitors/live/json_fields.hpp"
 
@@ -74,7 +75,7 @@ void print_found(const live_message& message) {
   } else if (message.type == live_type::printed) {
     fmt::print("{}", plain_text(text_of(message.content, "text")));
   }
-  std::fflush(stdout);
+  print_now("");
 }
 
 /// Throws the error that ended a monitor; none for the run's or its own end.

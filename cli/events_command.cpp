@@ -13,6 +13,7 @@
 #include "troupe/cli/live_options.hpp"
 #include "troupe/cli/plan/checks.hpp"
 #include "troupe/cli/plan/commands.hpp"
+#include "troupe/cli/plan/program.hpp"
 #include "troupe/monitors/live/event_json.hpp"
 #include "troupe/monitors/live/event_parts.hpp"
 #include "troupe/monitors/live/json_fields.hpp"
@@ -55,10 +56,8 @@ subscription wanted(const events_options& options) {
 
 void print(const event& what, const events_options& options,
            std::int64_t steps) {
-  fmt::print("{}", options.json ? json_text(json_of(what)) + "\n"
-                                : plain_text(text_of(what, steps)));
-  if (std::fflush(stdout) != 0)
-    throw error(error_code::io, "standard output can't be written");
+  print_now(options.json ? json_text(json_of(what)) + "\n"
+                         : plain_text(text_of(what, steps)));
 }
 
 void stream(live_client& client, const events_options& options) {

@@ -13,6 +13,7 @@
 #include "troupe/base/error.hpp"
 #include "troupe/cli/plan/checks.hpp"
 #include "troupe/cli/plan/commands.hpp"
+#include "troupe/cli/plan/process_start.hpp"
 #include "troupe/cli/signals.hpp"
 #include "troupe/engine/launch/local_launcher.hpp"
 
@@ -70,6 +71,7 @@ local_launch launch_of(const CLI::App& app, const launch_settings& settings) {
 }
 
 void launch(const CLI::App& app, const launch_settings& settings) {
+  drop_closed_output();
   auto what = launch_of(app, settings);
   signal_watch signals;
   std::atomic<int> signal = 0;

@@ -54,9 +54,9 @@ int run(const argument_list& arguments) {
 }
 
 /// Handles errors that have an exit code or a text of their own.
-int run_told(const argument_list& arguments) {
+int run_told(const std::function<int()>& work) {
   try {
-    return run(arguments);
+    return work();
   } catch (const told_failure& reason) {
     return reason.exit_code();
   } catch (const stopped_by_signal& reason) {
@@ -70,12 +70,16 @@ int run_told(const argument_list& arguments) {
   }
 }
 
+int report_all_errors(const std::function<int()>& work) {
+  return report_errors([&] { return run_told(work); });
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
-  prepare_process();
-  return report_errors([&] {
+  prepare_process(report_all_errors);
+  return report_all_errors([&] {
     open_log();
-    return run_told(argument_list(argv + 1, argv + argc));
+    return run(argument_list(argv + 1, argv + argc));
   });
 }

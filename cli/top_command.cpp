@@ -15,6 +15,7 @@
 #include "troupe/cli/live_options.hpp"
 #include "troupe/cli/plan/checks.hpp"
 #include "troupe/cli/plan/commands.hpp"
+#include "troupe/cli/plan/program.hpp"
 #include "troupe/cli/top_view.hpp"
 #include "troupe/engine/plan/plan_text.hpp"
 #include "troupe/monitors/live/event_parts.hpp"
@@ -60,10 +61,8 @@ std::optional<plan> plan_of(live_client& client) {
 }
 
 void draw(const top_view& view, bool terminal) {
-  fmt::print("{}{}", terminal ? "\033[H\033[2J" : "",
-             plain_text(view.text(terminal)));
-  if (std::fflush(stdout) != 0)
-    throw error(error_code::io, "standard output can't be written");
+  print_now((terminal ? "\033[H\033[2J" : "")
+            + plain_text(view.text(terminal)));
 }
 
 enum class outcome : std::uint8_t { fresh, nothing, quit, ended };

@@ -13,6 +13,7 @@
 #include "troupe/cli/config_file.hpp"
 #include "troupe/cli/loss_watch.hpp"
 #include "troupe/cli/plan/commands.hpp"
+#include "troupe/cli/plan/process_start.hpp"
 #include "troupe/cli/plan/program.hpp"
 #include "troupe/cli/plan/schedule_options.hpp"
 #include "troupe/cli/signals.hpp"
@@ -234,6 +235,8 @@ void train(const CLI::App& command, const train_options& options) {
       fmt::print("{}", config_text(command, moot_flags(options)));
     return;
   }
+  if (!options.dry_run)
+    drop_closed_output();
   const auto level = spdlog::level::from_str(options.output.log_level);
   spdlog::set_level(shows ? level : std::max(level, spdlog::level::err));
   if (options.plain)

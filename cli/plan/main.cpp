@@ -28,7 +28,7 @@ bool needs_runtime(const argument_list& arguments) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  prepare_process();
+  prepare_process(report_errors);
   return report_errors([&] {
     const argument_list arguments(argv + 1, argv + argc);
     if (needs_runtime(arguments))

@@ -1,12 +1,23 @@
 #pragma once
 
+#include <functional>
+
 namespace troupe::cli {
+
+/// Runs a program's work, reports an exception, and returns the exit code.
+using error_reporter = int (*)(const std::function<int()>& work);
 
 /// Sets up the whole process, before anything else runs. Closed descriptors 0
 /// to 2 become the null device, so that no file opened later is taken for
-/// standard output. A pipe without a reader and a file beyond the limit
-/// (`ulimit -f`) make the write fail, like a full disk, and don't end the
-/// process.
-void prepare_process();
+/// standard output; printing to a standard output that was closed fails. A pipe
+/// without a reader and a file beyond the limit (`ulimit -f`) make the write
+/// fail, like a full disk, and don't end the process. An exception that no
+/// thread catches, as where memory is used up, is reported and ends the process
+/// with exit code 1.
+void prepare_process(error_reporter report);
+
+/// Lets all output to a standard output that was closed be dropped: for
+/// commands whose purpose is not what they print.
+void drop_closed_output();
 
 }  // namespace troupe::cli

@@ -6,9 +6,10 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <filesystem>
-#include <iostream>
 #include <new>
 #include <numeric>
 #include <sstream>
@@ -16,6 +17,7 @@
 #include "troupe/base/error.hpp"
 #include "troupe/base/plain_text.hpp"
 #include "troupe/base/printable.hpp"
+#include "troupe/cli/plan/process_limits.hpp"
 #include "troupe_version.hpp"
 
 namespace troupe::cli {
@@ -151,20 +153,28 @@ int run_command(CLI::App& app, const argument_list& arguments) {
     const auto parsed = app.get_subcommands();
     refuse_extras(parsed.empty() ? app : *parsed.front());
   } catch (const CLI::ParseError& reason) {
-    std::ostringstream message;  // quotes the arguments
-    if (app.exit(reason, std::cout, message) == 0)
-      return 0;
-    std::fputs(plain_text(message.str()).c_str(), stderr);
-    tell_of_dashes(arguments);
-    return wrong_usage;
+    std::ostringstream help, message;  // which quotes the arguments
+    if (app.exit(reason, help, message) != 0) {
+      std::fputs(plain_text(message.str()).c_str(), stderr);
+      tell_of_dashes(arguments);
+      return wrong_usage;
+    }
+    std::fputs(help.str().c_str(), stdout);
   }
-  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0)
-    fail(error_code::io, "standard output can't be written");
+  print_now("");
   return 0;
 }
 
+void print_now(std::string_view text) {
+  errno = 0;
+  std::fwrite(text.data(), 1, text.size(), stdout);
+  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0)
+    fail(error_code::io, "standard output can't be written: {}",
+         errno != 0 ? std::strerror(errno) : "a part of it is lost");
+}
+
 int complain(const char* kind, const char* what, int code) {
-  const auto text = fmt::format("troupe: {}{}\n", kind, what);
+  const auto text = fmt::format("troupe: {}{}\n", kind, with_limit(what));
   std::fputs(plain_text(text).c_str(), stderr);
   return code;
 }
@@ -180,8 +190,8 @@ int report_errors(const std::function<int()>& work) {
     return complain("error: ", text.c_str(), 1);
   } catch (const std::bad_alloc&) {
     return complain("error: ",
-                    "the memory of this machine, or what this "
-                    "process may take of it, is used up",
+                    "the memory of this machine, or what this process may take "
+                    "of it (ulimit -v), is used up",
                     1);
   } catch (const std::exception& reason) {
     return complain("error: ", reason.what(), 1);

@@ -3,6 +3,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "troupe/cli/plan/fwd.hpp"
@@ -25,6 +26,10 @@ int run_command(CLI::App& app, const argument_list& arguments);
 /// Runs a program's work. Reports an exception on standard error, and returns
 /// its exit code.
 int report_errors(const std::function<int()>& work);
+
+/// Prints to standard output, and waits until it is written. Throws `io`, for
+/// what was printed before too.
+void print_now(std::string_view text);
 
 /// Prints "troupe: KIND WHAT" to standard error, which may fail; returns the
 /// code.

@@ -7,10 +7,12 @@
 #include <filesystem>
 
 #include "troupe/base/error.hpp"
+#include "troupe/cli/plan/process_limits.hpp"
 
 namespace troupe::cli {
 
 void become_runtime(char** argv) {
+  require_room_for_runtime();
   std::error_code trouble;
   const auto self = std::filesystem::read_symlink("/proc/self/exe", trouble);
   const auto program = self.parent_path() / "troupe-runtime";

@@ -6,13 +6,11 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstdio>
-#include <cstring>
 
 #include "troupe/base/atomic_file.hpp"
 #include "troupe/base/error.hpp"
 #include "troupe/cli/plan/checks.hpp"
+#include "troupe/cli/plan/program.hpp"
 #include "troupe/schedules/builtin.hpp"
 #include "troupe/schedules/find_schedule.hpp"
 
@@ -111,10 +109,7 @@ std::string list_schedules() {
 void write_output(const std::string& path, const std::string& text) {
   if (!path.empty())
     return write_file_atomically(path, text);
-  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size()
-      || std::fflush(stdout) != 0)
-    fail(error_code::io, "standard output can't be written: {}",
-         std::strerror(errno));
+  print_now(text);
 }
 
 }  // namespace troupe::cli

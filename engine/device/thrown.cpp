@@ -46,7 +46,7 @@ std::string thrown_text() {
     if (reason.code() == std::errc::resource_unavailable_try_again)
       return fmt::format(
         "no thread could be started ({}); raise the limit of processes (ulimit "
-        "-u, the cgroup's pids.max)",
+        "-u, the cgroup's pids.max), or of the address space (ulimit -v)",
         reason.what());
     return reason.what();
   } catch (const std::bad_alloc&) {

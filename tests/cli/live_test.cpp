@@ -84,6 +84,21 @@ TEST_CASE("events are printed, as lines and as JSON") {
   CHECK(steps == 2);
 }
 
+TEST_CASE("what shows a run ends when its output can't be written") {
+  const live_run at;
+  at.ready();
+  for (const auto* command : {"events {}", "top {}", "attach {} throughput"}) {
+    const auto run =
+      run_program(fmt::format("( {} {} >/dev/full )", TROUPE_PROGRAM,
+                              fmt::format(fmt::runtime(command), at.where())));
+    INFO(command << "\n" << run.output);
+    CHECK(run.exit_code == 1);
+    CHECK_THAT(run.output,
+               ContainsSubstring("standard output can't be written: "
+                                 "No space left on device"));
+  }
+}
+
 TEST_CASE("attach prints what is found until Ctrl-C, and detaches") {
   const live_run at;
   at.ready();

@@ -3,13 +3,16 @@
 
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
+#include <exception>
 #include <filesystem>
+#include <new>
 #include <sstream>
 
 #include "../files.hpp"
 #include "../temporary_folder.hpp"
 #include "background_program.hpp"
 #include "stalled_pipe.hpp"
+#include "troupe/cli/plan/program.hpp"
 #include "troupe_program.hpp"
 
 using Catch::Matchers::ContainsSubstring;
@@ -37,6 +40,31 @@ struct some_run {
   std::string output = folder / "output";
 };
 
+program_result run_limited(const std::string& limit,
+                           const std::string& command) {
+  return run_program("( ulimit " + limit + "; exec " + command + " )");
+}
+
+/// How a program ends in which memory is used up, and nobody catches that.
+program_result end_uncaught(troupe::cli::error_reporter report,
+                            const std::string& output) {
+  const auto child = ::fork();
+  if (child == 0) {
+    const auto file = ::open(output.c_str(), O_CREAT | O_WRONLY, 0600);
+    ::dup2(file, STDERR_FILENO);
+    troupe::cli::prepare_process(report);
+    try {
+      throw std::bad_alloc();
+    } catch (...) {
+      std::terminate();
+    }
+  }
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status),
+          content(output)};
+}
+
 }  // namespace
 
 TEST_CASE("with closed descriptors nothing lands in the files of a run") {
@@ -53,6 +81,78 @@ TEST_CASE("with closed descriptors nothing lands in the files of a run") {
     CHECK(line.starts_with('{'));
   CHECK(count >= 3);
   CHECK(content(csv).starts_with("step,phase,name,value\r\n"));
+}
+
+TEST_CASE("output that can't be written is an error, whatever the command") {
+  const some_run at;
+  const auto csv = at.folder.write("x.csv", "0F0,0B0\n");
+  for (const auto& command :
+       {std::string{"--help"}, std::string{"--version"}, std::string{"plan"},
+        std::string{"simulate"}, "verify " + csv, std::string{"top --help"},
+        std::string{"train --print-config"},
+        "train --dry-run --text " + at.text}) {
+    const auto run_to = [&](const std::string& where) {
+      return run_program(
+        fmt::format("( {} {} {} )", TROUPE_PROGRAM, command, where));
+    };
+    INFO(command);
+    const auto full = run_to(">/dev/full"), closed = run_to(">&-");
+    CHECK(full.exit_code == 1);
+    CHECK_THAT(full.output, ContainsSubstring("troupe: error: standard output "
+                                              "can't be written: No space"));
+    CHECK(closed.exit_code == 1);
+    CHECK_THAT(closed.output, ContainsSubstring("can't be written: Bad file"));
+    CHECK(run_to("| head -1").exit_code == 0);
+  }
+}
+
+TEST_CASE("too little address space is an error that says so") {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  SKIP("sanitizers reserve terabytes of address space");
+#endif
+  const some_run at;
+  for (const auto* kib : {"50000", "390000", "440000", "524287"}) {
+    const auto run =
+      run_limited(std::string{"-v "} + kib, "env " + at.with("--steps 1"));
+    INFO(kib << " " << run.output);
+    CHECK(run.exit_code == 1);
+    CHECK_THAT(run.output, ContainsSubstring(fmt::format(
+                             "is limited to {} KiB (ulimit -v)", kib)));
+  }
+}
+
+TEST_CASE("too few open files are an error that names the limit") {
+  const some_run at;
+  const auto told = [&](int files, const std::string& command) {
+    const auto run = run_limited(fmt::format("-n {}", files), command);
+    INFO(command << "\n" << run.output);
+    CHECK(run.exit_code == 1);
+    CHECK_THAT(run.output,
+               ContainsSubstring(fmt::format("(ulimit -n is {})", files)));
+  };
+  const std::string troupe = TROUPE_PROGRAM;
+  for (const auto files : {4, 10, 63}) {
+    told(files, "env " + at.with("--steps 1"));
+    for (const auto* command :
+         {" launch -- train", " attach overflow", " top", " events"})
+      told(files, troupe + command);
+    CHECK(run_limited(fmt::format("-n {}", files), troupe + " plan").exit_code
+          == 0);
+  }
+  told(64, troupe + " launch --processes 40 -- /bin/sleep 600");
+}
+
+TEST_CASE("an exception that nobody catches is told, and dumps no core") {
+  const temporary_folder folder;
+  const auto told = end_uncaught(troupe::cli::report_errors, folder / "told");
+  CHECK(told.exit_code == 1);
+  CHECK_THAT(told.output, ContainsSubstring("troupe: error: the memory of")
+                            && ContainsSubstring("(ulimit -v), is used up\n"));
+  const auto untold = end_uncaught(
+    [](const std::function<int()>& work) { return work(); }, folder / "untold");
+  CHECK(untold.exit_code == 1);
+  CHECK_THAT(untold.output,
+             ContainsSubstring("memory") && ContainsSubstring("is used up\n"));
 }
 
 TEST_CASE("a reader that leaves ends no training, but is told of") {
