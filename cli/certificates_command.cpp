@@ -9,6 +9,7 @@
 
 #include "troupe/cli/plan/checks.hpp"
 #include "troupe/cli/plan/commands.hpp"
+#include "troupe/cli/plan/process_start.hpp"
 #include "troupe/engine/transport/certificates.hpp"
 
 namespace troupe::cli {
@@ -58,7 +59,10 @@ void add_certificates_command(CLI::App& app) {
                  "make a further member of this folder's authority")
     ->type_name("DIR");
   command->footer("Example:\n  troupe certificates job-certificates --days 30");
-  command->callback([given] { run(*given); });
+  command->callback([given] {
+    drop_closed_output();
+    run(*given);
+  });
 }
 
 }  // namespace troupe::cli

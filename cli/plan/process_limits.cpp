@@ -1,5 +1,6 @@
 #include "troupe/cli/plan/process_limits.hpp"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/resource.h>
 
@@ -14,14 +15,22 @@ namespace {
 
 // Measured: LibTorch 2.11 of a CUDA build loads in 445,000 KiB.
 constexpr rlim_t least_kib = 512 * 1024;
-// A process with an endpoint and links to a few others.
-constexpr rlim_t least_files = 64;
+// For an endpoint, and links to a few other processes.
+constexpr int least_files = 60;
 
 /// RLIM_INFINITY is the largest number.
 rlim_t limit_of(__rlimit_resource_t what) {
   rlimit found{RLIM_INFINITY, RLIM_INFINITY};
   ::getrlimit(what, &found);
   return found.rlim_cur;
+}
+
+/// Whether so many more files can be opened.
+bool has_room_for(int files, rlim_t limit) {
+  for (rlim_t each = 0; each < limit && files > 0; ++each)
+    if (::fcntl(static_cast<int>(each), F_GETFD) < 0)
+      --files;
+  return files == 0;
 }
 
 }  // namespace
@@ -31,13 +40,13 @@ void require_room_for_runtime() {
   if (kib < least_kib)
     fail(error_code::device,
          "the address space of this process is limited to {} KiB (ulimit -v), "
-         "and loading LibTorch alone takes up to {}; raise the limit",
+         "and loading LibTorch takes up to {} KiB; raise the limit",
          kib, least_kib);
   const auto files = limit_of(RLIMIT_NOFILE);
-  if (files < least_files)
+  if (!has_room_for(least_files, files))
     fail(error_code::device,
-         "too many open files (ulimit -n is {}): this command may open {}; "
-         "raise the limit",
+         "too many open files (ulimit -n is {}): this command may open {} "
+         "more; raise the limit",
          files, least_files);
 }
 
