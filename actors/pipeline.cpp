@@ -47,18 +47,18 @@ struct pipeline::impl {
       options.job->tell_of_waits(
         std::chrono::milliseconds(
           static_cast<std::int64_t>(options.execution.limits.stall * 1000)),
-        [layout = layout_of(options)](std::int32_t from, double seconds) {
+        [layout = layout_of(options)](std::int32_t sender, double seconds) {
           spdlog::warn("this process has waited {:.3g} s for a message of {}",
-                       seconds, in_words(from, layout));
+                       seconds, in_words(sender, layout));
         });
   }
 
   const address_book& book() const { return *actors.book(); }
 
-  std::uint64_t hash_of(const std::shared_ptr<const plan>& of) {
-    const auto [known, is_new] = plan_hashes.emplace(of, 0);
+  std::uint64_t hash_of(const std::shared_ptr<const plan>& plan) {
+    const auto [known, is_new] = plan_hashes.emplace(plan, 0);
     if (is_new)
-      known->second = content_hash(*of);
+      known->second = content_hash(*plan);
     return known->second;
   }
 
@@ -74,9 +74,9 @@ struct pipeline::impl {
                             : std::optional{monitors.rbegin()->first};
   }
 
-  void begin_step(std::shared_ptr<const plan> of) {
+  void begin_step(std::shared_ptr<const plan> plan) {
     const std::scoped_lock lock(mutex);
-    running = std::move(of);
+    running = std::move(plan);
     in_step = true;
   }
 

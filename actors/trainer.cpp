@@ -74,29 +74,29 @@ step_event trainer::evaluate(const source_pointer& source,
 }
 
 tensor_list trainer::infer(const tensor_list& inputs) {
-  const auto& at = *impl_;
-  auto* const job = at.options.job.get();
-  const auto& placement = at.options.schedule.placement;
+  const auto& state = *impl_;
+  auto* const job = state.options.job.get();
+  const auto& placement = state.options.schedule.placement;
   const auto process_of = [&](std::int32_t stage) {
-    return at.layout.process_of(0, placement.rank_of(stage));
+    return state.layout.process_of(0, placement.rank_of(stage));
   };
-  const auto& graph = at.training->graph;
+  const auto& graph = state.training->graph;
   tensor_lists travelling(graph.edges().size());  // where their giver lives
   tensor_list outputs;
   for (std::int32_t s = 0; s < placement.stages(); ++s) {
     tensor_lists given;
-    for (const auto& [from, edge] : graph.inputs(s, false))
+    for (const auto& [giver, edge] : graph.inputs(s, false))
       given.push_back(
         pass_on(job, std::move(travelling[static_cast<std::size_t>(edge)]),
-                process_of(from), process_of(s)));
-    const auto& stage = at.replicas[0][static_cast<std::size_t>(s)];
+                process_of(giver), process_of(s)));
+    const auto& stage = state.replicas[0][static_cast<std::size_t>(s)];
     if (!stage)
       continue;
     auto made = run_on_host(*stage, inputs, given,
-                            at.device_of(0, placement.rank_of(s)).get());
+                            state.device_of(0, placement.rank_of(s)).get());
     outputs = std::move(made.outputs);
     std::size_t next = 0;
-    for (const auto& [to, edge] : graph.outputs(s, false))
+    for (const auto& [reader, edge] : graph.outputs(s, false))
       travelling[static_cast<std::size_t>(edge)] = std::move(made.sent[next++]);
   }
   return share(job, std::move(outputs), process_of(placement.stages() - 1));

@@ -56,8 +56,8 @@ void require_runnable(const schedule& order) {
          order.name);
 }
 
-std::int64_t count_of(const plan& of, plan_op_kind kind) {
-  return std::ranges::count(of.ops, kind, &plan_op::kind);
+std::int64_t count_of(const plan& plan, plan_op_kind kind) {
+  return std::ranges::count(plan.ops, kind, &plan_op::kind);
 }
 
 /// Whether a plan that was made elsewhere does what the options ask for.

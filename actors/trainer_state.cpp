@@ -91,14 +91,14 @@ void trainer::impl::make_stages(const model& layers) {
 stage trainer::impl::make_stage(
   std::int32_t data_rank, std::int32_t stage,
   const std::shared_ptr<layer_sequence>& module) const {
-  auto at = stage_options(stage);
-  at.data_rank = data_rank;
-  const auto device = at.device = device_of(data_rank, at.rank);
+  auto options = stage_options(stage);
+  options.data_rank = data_rank;
+  const auto device = options.device = device_of(data_rank, options.rank);
   if (!device)
-    return make_module_stage(module, at);
+    return make_module_stage(module, options);
   const auto scope = device->compute().enter();
   bring(*module, device->compute());
-  auto made = make_module_stage(module, at);
+  auto made = make_module_stage(module, options);
   device->compute().drain();
   return made;
 }

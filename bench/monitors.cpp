@@ -57,12 +57,12 @@ source_pointer random_text(const sizes& use) {
 }
 
 /// Counts the events that a monitor sees.
-monitor counted(monitor made, tally& into) {
-  made.see = [see = std::move(made.see), &into](const event& what) {
+monitor counted(monitor made, tally& target) {
+  made.see = [see = std::move(made.see), &target](const event& what) {
     if (const auto* op = std::get_if<tensors_event>(&what))
       for (const auto& record : op->tensors) {
-        ++into.tensors;
-        into.values += record.statistics.count;
+        ++target.tensors;
+        target.values += record.statistics.count;
       }
     see(what);
   };
@@ -117,13 +117,13 @@ std::vector<std::pair<std::string, std::optional<monitor>>> modes_for(
 }
 
 void run_block(trainer& run, const source_pointer& text, int steps,
-               tally& into) {
+               tally& target) {
   run.step(text);  // untimed, after the change
-  into.tensors = into.values = 0;
+  target.tensors = target.values = 0;
   for (int i = 0; i < steps; ++i) {
     const auto begin = std::chrono::steady_clock::now();
     run.step(text);
-    into.seconds.push_back(
+    target.seconds.push_back(
       seconds(std::chrono::steady_clock::now() - begin).count());
   }
 }
@@ -135,14 +135,15 @@ struct share {
 /// The median over rounds of a mode's extra time per block, in percent of a
 /// block without; `low` to `high` contains it with a confidence of 95 % (order
 /// statistics: rounds fall on either side of it like coins).
-share overhead_pct(const tally& of, const tally& without, int block) {
+share overhead_pct(const tally& subject, const tally& without, int block) {
   std::vector<double> rounds;
-  for (auto at = 0; at + block <= std::ssize(of.seconds); at += block) {
+  for (auto index = 0; index + block <= std::ssize(subject.seconds);
+       index += block) {
     const auto middle = [&](const tally& each) {
-      const auto begin = each.seconds.begin() + at;
+      const auto begin = each.seconds.begin() + index;
       return median({begin, begin + block});
     };
-    rounds.push_back(100 * (middle(of) / middle(without) - 1));
+    rounds.push_back(100 * (middle(subject) / middle(without) - 1));
   }
   std::ranges::sort(rounds);
   const auto count = static_cast<double>(rounds.size());

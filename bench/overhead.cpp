@@ -77,8 +77,8 @@ double quantile(std::vector<double> values, double q) {
   if (values.empty())
     return 0;
   std::ranges::sort(values);
-  const auto at = q * static_cast<double>(values.size() - 1);
-  return values[static_cast<std::size_t>(at + 0.5)];
+  const auto index = q * static_cast<double>(values.size() - 1);
+  return values[static_cast<std::size_t>(index + 0.5)];
 }
 
 json spread(const std::vector<double>& values) {
@@ -104,41 +104,42 @@ std::int64_t host_end(const op_record& op) {
 
 /// Overhead of the compute ops of a step: from the end of the rank's previous
 /// op, or from the sending of the op's last input, whichever is later.
-void add_gaps(const plan& of, const step_report& report, gaps& to) {
+void add_gaps(const plan& plan, const step_report& report, gaps& target) {
   for (const auto& rank : report.ops) {
     for (std::size_t i = 1; i < rank.ops.size(); ++i) {
       const auto& op = rank.ops[i];
-      if (!is_compute(of.ops[op.op].kind))
+      if (!is_compute(plan.ops[op.op].kind))
         continue;
       auto free = host_end(rank.ops[i - 1]);
       for (auto k = i; k-- > 0;)
-        if (is_compute(of.ops[rank.ops[k].op].kind)) {
+        if (is_compute(plan.ops[rank.ops[k].op].kind)) {
           free = host_end(rank.ops[k]);
           break;
         }
-      const auto from = std::max(free, op.ready);
-      const auto us = static_cast<double>(host_begin(op) - from) * 1e-3;
-      (op.ready > free ? to.across : to.within).push_back(us);
+      const auto source = std::max(free, op.ready);
+      const auto us = static_cast<double>(host_begin(op) - source) * 1e-3;
+      (op.ready > free ? target.across : target.within).push_back(us);
     }
   }
 }
 
 /// For a step's ops whose inputs come from other ranks, or that have none.
-void add_device_gaps(const plan& of, const step_report& report, gaps& to) {
+void add_device_gaps(const plan& plan, const step_report& report,
+                     gaps& target) {
   std::map<std::uint32_t, const op_record*> records;
   for (const auto& rank : report.ops)
     for (const auto& op : rank.ops)
-      if (is_compute(of.ops[op.op].kind))
+      if (is_compute(plan.ops[op.op].kind))
         records.emplace(op.op, &op);
   std::map<std::uint32_t, std::int64_t> inputs_end;
-  for (const auto& message : of.messages)
+  for (const auto& message : plan.messages)
     inputs_end[message.consumer] = records.at(message.producer)->end;
   const op_record* before = nullptr;
   for (const auto& [index, op] : records) {
-    if (before && of.rank_of(before->op) == of.rank_of(index)) {
-      const auto from =
+    if (before && plan.rank_of(before->op) == plan.rank_of(index)) {
+      const auto start =
         std::max({before->end, inputs_end[index], op->host_begin});
-      to.device.push_back(static_cast<double>(op->begin - from) * 1e-3);
+      target.device.push_back(static_cast<double>(op->begin - start) * 1e-3);
     }
     before = op;
   }

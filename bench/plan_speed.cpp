@@ -37,8 +37,8 @@ steps measure(const troupe::schedule& lanes) {
   return {compiled - begin, verified - compiled, simulated - verified};
 }
 
-double total(const steps& of) {
-  return of[0] + of[1] + of[2];
+double total(const steps& subject) {
+  return subject[0] + subject[1] + subject[2];
 }
 
 }  // namespace

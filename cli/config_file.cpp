@@ -18,8 +18,8 @@ namespace troupe::cli {
 
 namespace {
 
-std::string where(const std::string& path, const toml::source_region& at) {
-  return fmt::format("{}:{}", path, at.begin.line);
+std::string where(const std::string& path, const toml::source_region& region) {
+  return fmt::format("{}:{}", path, region.begin.line);
 }
 
 std::string type_name(const toml::node& value) {
@@ -238,8 +238,8 @@ std::vector<std::string> expand_config(std::vector<std::string> arguments,
   return arguments;
 }
 
-std::string description(const std::string& of) {
-  return "(" + of + ")";
+std::string description(const std::string& text) {
+  return "(" + text + ")";
 }
 
 std::string config_text(const CLI::App& command,

@@ -15,7 +15,7 @@ std::vector<std::string> expand_config(std::vector<std::string> arguments,
                                        CLI::App& command);
 
 /// A flag's default, for --help, in words rather than as a value.
-std::string description(const std::string& of);
+std::string description(const std::string& text);
 
 /// The settings of all flags as TOML, as `--config` reads it; omits those that
 /// are moot, such as sizes given by a schedule's file, unless they were given.

@@ -51,13 +51,13 @@ std::string wrapped(std::string_view text) {
 
 }  // namespace
 
-top_view::top_view(nlohmann::json info, std::optional<plan> of)
-  : info_(std::move(info)), plan_(std::move(of)) {}
+top_view::top_view(nlohmann::json info, std::optional<plan> given)
+  : info_(std::move(info)), plan_(std::move(given)) {}
 
 bool top_view::add(const event& what) {
   const auto of_rank = [&]() -> traffic& {
-    const auto& at = source_of(what);
-    return gathering_[{at.data_rank, at.rank}];
+    const auto& place = source_of(what);
+    return gathering_[{place.data_rank, place.rank}];
   };
   if (const auto* messages = std::get_if<messages_event>(&what)) {
     of_rank().messages = messages->messages;

@@ -15,7 +15,7 @@ namespace troupe::cli {
 class top_view {
  public:
   /// `info` is the job's answer; the plan is given if known.
-  top_view(nlohmann::json info, std::optional<plan> of);
+  top_view(nlohmann::json info, std::optional<plan> given);
 
   /// Returns true if a training step is complete.
   bool add(const event& what);

@@ -28,14 +28,14 @@ decltype(job_operations::make) factory_for(trainer& run,
   };
 }
 
-std::unique_ptr<endpoint_server> serve(trainer& run, const std::string& at,
+std::unique_ptr<endpoint_server> serve(trainer& run, const std::string& address,
                                        const train_options& options,
                                        const train_setup& setup) {
   endpoint_options serving;
   serving.token = read_token(options.access.endpoint_token_file);
   serving.operations =
     operations_of(run, factory_for(run, setup), options.steps);
-  auto server = std::make_unique<endpoint_server>(at, std::move(serving));
+  auto server = std::make_unique<endpoint_server>(address, std::move(serving));
   spdlog::info("attach with: troupe top {}{}", server->where(),
                options.access.endpoint_token_file.empty()
                  ? ""

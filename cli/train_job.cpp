@@ -65,20 +65,20 @@ std::string contents(const std::string& path) {
 
 /// Adds the content of files that all processes read: equal paths may have
 /// different content.
-void add_contents(job_description& to, const train_options& options) {
+void add_contents(job_description& description, const train_options& options) {
   auto paths = options.data.text;
   if (const auto file = sizes_file(options.partition); !file.empty())
     paths.push_back(file);
   if (!options.model.initial.empty())
     paths.push_back(options.model.initial);
   for (const auto& path : paths)
-    to.emplace_back("what " + path + " holds", contents(path));
+    description.emplace_back("what " + path + " holds", contents(path));
 }
 
 /// All processes take part if one saves parameters.
-void add_savings(job_description& to, const train_options& options) {
+void add_savings(job_description& description, const train_options& options) {
   const auto add = [&](const char* name, const std::string& path) {
-    to.emplace_back(name, path.empty() ? "not given" : "given");
+    description.emplace_back(name, path.empty() ? "not given" : "given");
   };
   add("--save-initial", options.output.save_initial);
   add("--save-parameters", options.output.save_parameters);

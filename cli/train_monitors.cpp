@@ -46,7 +46,7 @@ sink_pointer log_of_alerts() {
 }
 
 /// Adds a sink for the gap monitor, whose metrics would otherwise be lost.
-void add_default_sinks(std::vector<sink_pointer>& to,
+void add_default_sinks(std::vector<sink_pointer>& target,
                        const train_options& options, bool has_page) {
   const auto gap = std::ranges::any_of(
     options.output.monitor,
@@ -58,7 +58,7 @@ void add_default_sinks(std::vector<sink_pointer>& to,
     "no --sink is given: the largest values of --monitor gap are "
     "printed, as by --sink '{}'",
     shown);
-  to.push_back(make_sink(shown));
+  target.push_back(make_sink(shown));
 }
 
 }  // namespace

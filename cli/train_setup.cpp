@@ -42,25 +42,25 @@ std::shared_ptr<const token_source> open_text(const data_options& o) {
 
 void require_in_vocabulary(const token_source& tokens,
                            std::int64_t vocabulary) {
-  const auto at = first_outside(tokens, vocabulary);
-  if (at < 0)
+  const auto place = first_outside(tokens, vocabulary);
+  if (place < 0)
     return;
   std::int64_t id = 0;
-  tokens.read(at, 1, &id);
+  tokens.read(place, 1, &id);
   if (id < 0)
     fail(error_code::invalid_data,
          "{}: token {} has the id {}; ids are numbers from 0 up", tokens.name(),
-         at, id);
+         place, id);
   fail(error_code::invalid_data,
        "{}: token {} has the id {}, which is beyond the vocabulary of {}; "
        "give --vocabulary {} or more",
-       tokens.name(), at, id, vocabulary, id + 1);
+       tokens.name(), place, id, vocabulary, id + 1);
 }
 
 std::vector<std::int32_t> parse_counts(const std::string& text) {
   std::vector<std::int32_t> counts;
-  std::istringstream in(text);
-  for (std::string part; std::getline(in, part, ',');) {
+  std::istringstream input(text);
+  for (std::string part; std::getline(input, part, ',');) {
     const auto count = parse_number<std::int32_t>(part);
     if (!count)
       fail(error_code::invalid_argument,

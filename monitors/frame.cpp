@@ -37,13 +37,13 @@ std::string line_of(const tensor_record& record) {
 }  // namespace
 
 std::string place_text(const tensors_event& op) {
-  const auto& at = op.source;
-  auto text = fmt::format("rank {}, stage {}", at.rank, at.stage);
-  if (at.data_rank > 0)
-    text = fmt::format("replica {}, {}", at.data_rank, text);
-  if (at.microbatch < 0)
+  const auto& place = op.source;
+  auto text = fmt::format("rank {}, stage {}", place.rank, place.stage);
+  if (place.data_rank > 0)
+    text = fmt::format("replica {}, {}", place.data_rank, text);
+  if (place.microbatch < 0)
     return text + ", before the update";
-  return fmt::format("{}, microbatch {}, {}", text, at.microbatch,
+  return fmt::format("{}, microbatch {}, {}", text, place.microbatch,
                      op.backward ? "backward" : "forward");
 }
 

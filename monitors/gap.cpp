@@ -76,12 +76,13 @@ class gap_state {
 
  private:
   void add(const tensors_event& op) {
-    const auto& at = op.source;
-    if (at.microbatch >= 0 && !op.backward)
-      batch_[{at.data_rank, at.stage}] += op.samples;
+    const auto& place = op.source;
+    if (place.microbatch >= 0 && !op.backward)
+      batch_[{place.data_rank, place.stage}] += op.samples;
     for (const auto& record : op.tensors)
       if (counts(record))
-        add({at.data_rank, at.stage, record.kind, record.owner->name}, record);
+        add({place.data_rank, place.stage, record.kind, record.owner->name},
+            record);
   }
 
   void add(const place& where, const tensor_record& record) {
@@ -105,8 +106,8 @@ class gap_state {
   void conclude(const event_source& source) {
     // Microbatches of several stages arrive interleaved; by stage they come
     // out in the same order for every schedule.
-    std::ranges::stable_sort(order_, {}, [](const place& at) {
-      return std::tuple(at.kind, at.stage, at.data_rank);
+    std::ranges::stable_sort(order_, {}, [](const place& position) {
+      return std::tuple(position.kind, position.stage, position.data_rank);
     });
     metrics_record record{source};
     for (const auto& where : order_)

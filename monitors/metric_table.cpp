@@ -72,9 +72,9 @@ void metric_table::record(std::int32_t rank, const std::string& name,
   if (is_new)
     entries_.push_back({name, over_ranks, {}});
   auto& by_rank = entries_[place->second].by_rank;
-  const auto [at, first] = by_rank.try_emplace(rank, value);
+  const auto [entry, first] = by_rank.try_emplace(rank, value);
   if (!first)
-    at->second = merged(name, at->second, value, over_records);
+    entry->second = merged(name, entry->second, value, over_records);
 }
 
 std::vector<metric> metric_table::reduce() {

@@ -83,12 +83,13 @@ json line_of(const failure_event& failure) {
 
 }  // namespace
 
-monitor metrics_monitor(std::shared_ptr<const plan> of,
+monitor metrics_monitor(std::shared_ptr<const plan> plan,
                         const std::string& path) {
   monitor made;
   made.name = "metrics";
   made.wants.ops = true;
-  made.see = [of = std::move(of), file = std::make_shared<append_file>(path),
+  made.see = [plan = std::move(plan),
+              file = std::make_shared<append_file>(path),
               steps = std::make_shared<step_collector>()](const event& what) {
     const auto write = [&](const json& line) {
       constexpr auto replace = json::error_handler_t::replace;
@@ -98,7 +99,7 @@ monitor metrics_monitor(std::shared_ptr<const plan> of,
       const auto& step = std::get<step_event>(what);
       if (ops->empty())
         return write(line_of(step, nullptr));
-      const auto times = times_of(*of, *ops);
+      const auto times = times_of(*plan, *ops);
       write(line_of(step, &times));
     } else if (const auto* slow = std::get_if<slow_load_event>(&what))
       write(line_of(*slow));

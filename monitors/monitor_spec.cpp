@@ -23,12 +23,12 @@ namespace troupe {
 
 namespace {
 
-monitor make_gap(settings& from, const monitor_context& context) {
+monitor make_gap(settings& given, const monitor_context& context) {
   gap_options options;
-  from.read("interval", options.interval);
-  from.read("match", options.match);
-  from.read("histogram", options.histogram);
-  from.require_all_read();
+  given.read("interval", options.interval);
+  given.read("match", options.match);
+  given.read("histogram", options.histogram);
+  given.require_all_read();
   return gap_monitor(options, context.sink);
 }
 
@@ -39,20 +39,20 @@ std::int64_t bytes_of_gradients(const monitor_context& context) {
   return 2 * std::int64_t{sizeof(float)} * context.parameters * replicas;
 }
 
-monitor make_gradient_dump(settings& from, const monitor_context& context) {
+monitor make_gradient_dump(settings& given, const monitor_context& context) {
   constexpr double gib = 1 << 30;
   gradient_dump_options options;
   options.held_bytes =
     std::max(options.held_bytes, bytes_of_gradients(context));
   auto held_gib = static_cast<double>(options.held_bytes) / gib;
-  from.read("folder", options.folder);
-  from.read("start", options.start);
-  from.read("end", options.end);
-  from.read("every", options.every);
-  from.read("save_first_n", options.save_first_n);
-  from.read("match", options.match);
-  from.read("held_gib", held_gib);
-  from.require_all_read();
+  given.read("folder", options.folder);
+  given.read("start", options.start);
+  given.read("end", options.end);
+  given.read("every", options.every);
+  given.read("save_first_n", options.save_first_n);
+  given.read("match", options.match);
+  given.read("held_gib", held_gib);
+  given.require_all_read();
   if (!(held_gib > 0 && held_gib < 1e6))
     fail(error_code::invalid_argument,
          "gradient_dump: held_gib is {}; use a size above 0", held_gib);
@@ -61,46 +61,46 @@ monitor make_gradient_dump(settings& from, const monitor_context& context) {
   return gradient_dump_monitor(options);
 }
 
-monitor make_overflow(settings& from, const monitor_context& context) {
+monitor make_overflow(settings& given, const monitor_context& context) {
   overflow_options options;
   options.print = context.print;
-  from.read("frames", options.frames);
-  from.read("trace", options.trace);
-  from.read("abort_after", options.abort_after);
-  from.read("underflow_share", options.underflow_share);
-  from.read("stop", options.stop);
-  from.read("every", options.every);
-  from.read("match", options.match);
-  from.require_all_read();
+  given.read("frames", options.frames);
+  given.read("trace", options.trace);
+  given.read("abort_after", options.abort_after);
+  given.read("underflow_share", options.underflow_share);
+  given.read("stop", options.stop);
+  given.read("every", options.every);
+  given.read("match", options.match);
+  given.require_all_read();
   return overflow_monitor(options, context.sink);
 }
 
-monitor make_stability(settings& from, const monitor_context& context) {
+monitor make_stability(settings& given, const monitor_context& context) {
   stability_options options;
-  from.read("window", options.window);
-  from.read("rolling", options.rolling);
-  from.read("sigmas", options.sigmas);
-  from.require_all_read();
+  given.read("window", options.window);
+  given.read("rolling", options.rolling);
+  given.read("sigmas", options.sigmas);
+  given.require_all_read();
   return stability_monitor(options, context.sink);
 }
 
-monitor make_throughput(settings& from, const monitor_context& context) {
+monitor make_throughput(settings& given, const monitor_context& context) {
   throughput_options options;
   options.parameters = context.parameters;
-  from.read("interval", options.interval);
-  from.read("peak_flops", options.peak_flops);
-  from.read("straggler", options.straggler);
-  from.require_all_read();
+  given.read("interval", options.interval);
+  given.read("peak_flops", options.peak_flops);
+  given.read("straggler", options.straggler);
+  given.require_all_read();
   return throughput_monitor(context.plan, options, context.sink);
 }
 
-monitor make_timeline(settings& from, const monitor_context& context) {
+monitor make_timeline(settings& given, const monitor_context& context) {
   timeline_files files;
-  from.read("svg", files.svg);
-  from.read("trace", files.trace);
-  from.read("steps", files.trace_steps);
-  from.read("anomalies", files.anomalies);
-  from.require_all_read();
+  given.read("svg", files.svg);
+  given.read("trace", files.trace);
+  given.read("steps", files.trace_steps);
+  given.read("anomalies", files.anomalies);
+  given.require_all_read();
   if (files.svg.empty() && files.trace.empty())
     throw error(error_code::invalid_argument,
                 "monitor timeline: nothing to write; give svg=FILE or "
@@ -111,26 +111,26 @@ monitor make_timeline(settings& from, const monitor_context& context) {
   return timeline_monitor(context.plan, files);
 }
 
-monitor make_retro(settings& from, const monitor_context& context) {
+monitor make_retro(settings& given, const monitor_context& context) {
   retro_options options;
-  from.read("folder", options.folder);
-  from.read("steps", options.steps);
-  from.read("match", options.match);
-  from.read("tensors", options.tensors);
-  from.read("nonfinite", options.nonfinite);
-  from.read("max_abs", options.max_abs);
-  from.read("loss_factor", options.loss_factor);
-  from.read("dumps", options.dumps);
-  from.require_all_read();
+  given.read("folder", options.folder);
+  given.read("steps", options.steps);
+  given.read("match", options.match);
+  given.read("tensors", options.tensors);
+  given.read("nonfinite", options.nonfinite);
+  given.read("max_abs", options.max_abs);
+  given.read("loss_factor", options.loss_factor);
+  given.read("dumps", options.dumps);
+  given.require_all_read();
   require_writable_folder(options.folder);
   return retro_monitor(options, context.sink);
 }
 
-monitor make_budget(settings& from, const monitor_context& context) {
+monitor make_budget(settings& given, const monitor_context& context) {
   budget_options options;
-  from.read("share", options.share);
-  from.read("longest", options.longest);
-  from.require_all_read();
+  given.read("share", options.share);
+  given.read("longest", options.longest);
+  given.require_all_read();
   return budget_monitor(options, context.lanes, context.observe_every,
                         context.sink);
 }
@@ -206,17 +206,17 @@ chosen_monitor chosen(const std::string& spec) {
 }  // namespace
 
 monitor make_monitor(const std::string& spec, const monitor_context& context) {
-  auto [kind, from] = chosen(spec);
-  return kind->make(from, context);
+  auto [kind, given] = chosen(spec);
+  return kind->make(given, context);
 }
 
 std::vector<std::string> monitor_outputs(const std::string& spec) {
-  auto [kind, from] = chosen(spec);
+  auto [kind, given] = chosen(spec);
   std::vector<std::string> paths;
   for (const auto& [key, below] : kind->outputs) {
     std::string path = *below ? "." : "";
     if (key)
-      from.read(key, path);
+      given.read(key, path);
     if (!path.empty())
       paths.push_back(path + below);
   }

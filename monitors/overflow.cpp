@@ -34,10 +34,10 @@ bool is_of_loss_scale(const step_event& step) {
 
 /// Ops of a step in causal order: a total order that every dependency obeys.
 auto causal_rank(const tensors_event& op) {
-  const auto& at = op.source;
-  const bool end = at.microbatch < 0;
-  return std::tuple(end, at.data_rank, at.microbatch, at.slice, op.backward,
-                    op.backward ? -at.stage : at.stage);
+  const auto& place = op.source;
+  const bool end = place.microbatch < 0;
+  return std::tuple(end, place.data_rank, place.microbatch, place.slice,
+                    op.backward, op.backward ? -place.stage : place.stage);
 }
 
 class overflow_state {
@@ -116,10 +116,10 @@ class overflow_state {
     std::ranges::move(ops_, std::back_inserter(before_));
     ops_.clear();
     std::size_t frames = 0;
-    auto from = before_.end();
-    while (from != before_.begin() && frames < options_.frames)
-      frames += frames_of(*--from).size();
-    before_.erase(before_.begin(), from);
+    auto source = before_.end();
+    while (source != before_.begin() && frames < options_.frames)
+      frames += frames_of(*--source).size();
+    before_.erase(before_.begin(), source);
   }
 
   /// The frames up to the one with the finding; which that is goes to `last`.

@@ -96,18 +96,18 @@ void print_progress(const progress_options& options, const step_event& step,
          std::strerror(errno));
 }
 
-monitor progress_monitor(std::shared_ptr<const plan> of,
+monitor progress_monitor(std::shared_ptr<const plan> plan,
                          const progress_options& options) {
   monitor made;
   made.name = "progress";
   made.wants.ops = true;
   made.wants.warnings = false;
-  made.see = [of = std::move(of), options,
+  made.see = [plan = std::move(plan), options,
               steps = std::make_shared<step_collector>()](const event& what) {
     const auto* ops = steps->add(what);
     if (!ops)
       return;
-    const auto times = times_of(*of, *ops);
+    const auto times = times_of(*plan, *ops);
     print_progress(options, std::get<step_event>(what),
                    ops->empty() ? nullptr : &times);
   };

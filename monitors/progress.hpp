@@ -23,7 +23,7 @@ struct progress_options {
 };
 
 /// Prints a line a step.
-monitor progress_monitor(std::shared_ptr<const plan> of,
+monitor progress_monitor(std::shared_ptr<const plan> plan,
                          const progress_options& options);
 
 /// Prints one step's line; for runs without actors.

@@ -23,13 +23,13 @@ namespace {
 using json = nlohmann::ordered_json;
 
 json line_of(const tensors_event& op, const tensor_record& record) {
-  const auto& at = op.source;
+  const auto& place = op.source;
   const auto& s = record.statistics;
-  return {{"step", at.step},
-          {"data_rank", at.data_rank},
-          {"rank", at.rank},
-          {"stage", at.stage},
-          {"microbatch", at.microbatch},
+  return {{"step", place.step},
+          {"data_rank", place.data_rank},
+          {"rank", place.rank},
+          {"stage", place.stage},
+          {"microbatch", place.microbatch},
           {"direction", op.backward ? "backward" : "forward"},
           {"name", record.owner->name},
           {"class", record.owner->class_name},

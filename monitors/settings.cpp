@@ -12,10 +12,10 @@ namespace troupe {
 settings::settings(std::string owner, const std::string& text)
   : owner_(std::move(owner)) {
   std::string* last = nullptr;
-  for (std::size_t from = 0; from < text.size();) {
-    const auto to = std::min(text.find(',', from), text.size());
-    const auto part = text.substr(from, to - from);
-    from = to + 1;
+  for (std::size_t start = 0; start < text.size();) {
+    const auto end = std::min(text.find(',', start), text.size());
+    const auto part = text.substr(start, end - start);
+    start = end + 1;
     const auto equals = part.find('=');
     if (equals == std::string::npos && last)
       *last += "," + part;
@@ -27,44 +27,44 @@ settings::settings(std::string owner, const std::string& text)
   }
 }
 
-void settings::read(const char* key, std::string& into) {
+void settings::read(const char* key, std::string& target) {
   if (const auto* text = find(key))
-    into = given(key, *text);
+    target = given(key, *text);
 }
 
-void settings::read(const char* key, std::optional<std::string>& into) {
+void settings::read(const char* key, std::optional<std::string>& target) {
   if (const auto* text = find(key))
-    into = given(key, *text);
+    target = given(key, *text);
 }
 
-void settings::read(const char* key, bool& into) {
+void settings::read(const char* key, bool& target) {
   const auto* text = find(key);
   if (!text)
     return;
   if (*text != "true" && *text != "false")
     refuse(key, *text, "true or false");
-  into = *text == "true";
+  target = *text == "true";
 }
 
-void settings::read(const char* key, double& into) {
+void settings::read(const char* key, double& target) {
   if (const auto* text = find(key))
-    into = number<double>(key, *text, "a number");
+    target = number<double>(key, *text, "a number");
 }
 
-void settings::read(const char* key, std::optional<std::int64_t>& into) {
+void settings::read(const char* key, std::optional<std::int64_t>& target) {
   if (const auto* text = find(key))
-    into = number<std::int64_t>(key, *text, "a whole number");
+    target = number<std::int64_t>(key, *text, "a whole number");
 }
 
-void settings::read(const char* key, std::vector<std::int64_t>& into) {
+void settings::read(const char* key, std::vector<std::int64_t>& target) {
   const auto* text = find(key);
   if (!text)
     return;
-  for (std::size_t from = 0; from <= text->size();) {
-    const auto to = std::min(text->find(',', from), text->size());
-    into.push_back(number<std::int64_t>(key, text->substr(from, to - from),
-                                        "whole numbers"));
-    from = to + 1;
+  for (std::size_t start = 0; start <= text->size();) {
+    const auto end = std::min(text->find(',', start), text->size());
+    target.push_back(number<std::int64_t>(key, text->substr(start, end - start),
+                                          "whole numbers"));
+    start = end + 1;
   }
 }
 
@@ -77,8 +77,8 @@ void settings::require_all_read() const {
 
 const std::string* settings::find(const char* key) {
   known_.emplace_back(key);
-  const auto at = values_.find(key);
-  return at == values_.end() ? nullptr : &at->second;
+  const auto found = values_.find(key);
+  return found == values_.end() ? nullptr : &found->second;
 }
 
 /// A flag without a value arrives as `true`, which is no name worth having.

@@ -19,17 +19,17 @@ class settings {
   /// `owner` for errors: "monitor gap".
   settings(std::string owner, const std::string& text);
 
-  /// Leaves `into` as it is where the key is not given.
-  void read(const char* key, std::string& into);
-  void read(const char* key, std::optional<std::string>& into);
-  void read(const char* key, bool& into);
-  void read(const char* key, double& into);
-  void read(const char* key, std::optional<std::int64_t>& into);
-  void read(const char* key, std::vector<std::int64_t>& into);
+  /// Leaves `target` as it is where the key is not given.
+  void read(const char* key, std::string& target);
+  void read(const char* key, std::optional<std::string>& target);
+  void read(const char* key, bool& target);
+  void read(const char* key, double& target);
+  void read(const char* key, std::optional<std::int64_t>& target);
+  void read(const char* key, std::vector<std::int64_t>& target);
   template <std::integral Integer>
-  void read(const char* key, Integer& into) {
+  void read(const char* key, Integer& target) {
     if (const auto* text = find(key))
-      into = number<Integer>(key, *text, "a whole number");
+      target = number<Integer>(key, *text, "a whole number");
   }
 
   /// Throws for the first setting that nobody has read.

@@ -13,10 +13,10 @@ double to_seconds(std::int64_t ns) {
 
 }  // namespace
 
-op_costs measured_costs(const plan& of, const std::vector<ops_event>& ops,
+op_costs measured_costs(const plan& plan, const std::vector<ops_event>& ops,
                         std::int32_t data_rank) {
   op_costs costs;
-  costs.of_op.assign(of.ops.size(), 0.0);
+  costs.of_op.assign(plan.ops.size(), 0.0);
   for (const auto& rank : ops) {
     if (rank.source.data_rank != data_rank)
       continue;
@@ -26,7 +26,7 @@ op_costs measured_costs(const plan& of, const std::vector<ops_event>& ops,
   return costs;
 }
 
-step_times times_of(const plan& of, const std::vector<ops_event>& ops) {
+step_times times_of(const plan& plan, const std::vector<ops_event>& ops) {
   auto begin = std::numeric_limits<std::int64_t>::max();
   std::int64_t end = 0;
   std::int64_t busy = 0;
@@ -46,7 +46,7 @@ step_times times_of(const plan& of, const std::vector<ops_event>& ops) {
   times.bubble =
     1 - to_seconds(busy) / (times.seconds * static_cast<double>(ops.size()));
   for (std::int32_t d = 0; d < replicas; ++d) {
-    const auto paper = simulate(of, measured_costs(of, ops, d));
+    const auto paper = simulate(plan, measured_costs(plan, ops, d));
     if (paper.makespan > times.plan_seconds) {
       times.plan_seconds = paper.makespan;
       times.plan_bubble = paper.bubble;

@@ -19,11 +19,11 @@ struct step_times {
 
 /// `ops`: one event a rank and replica, of one step. All replicas count; the
 /// paper figures are the slowest replica's.
-step_times times_of(const plan& of, const std::vector<ops_event>& ops);
+step_times times_of(const plan& plan, const std::vector<ops_event>& ops);
 
 /// The measured cost of each op of the plan, in seconds, for `simulate`;
 /// taken from the events of one replica.
-op_costs measured_costs(const plan& of, const std::vector<ops_event>& ops,
+op_costs measured_costs(const plan& plan, const std::vector<ops_event>& ops,
                         std::int32_t data_rank);
 
 }  // namespace troupe

@@ -26,9 +26,9 @@ double mib(std::int64_t bytes) {
 
 class throughput_state {
  public:
-  throughput_state(std::shared_ptr<const plan> of,
+  throughput_state(std::shared_ptr<const plan> plan,
                    const throughput_options& options, sink_pointer sink)
-    : plan_(std::move(of)), options_(options), sink_(std::move(sink)) {}
+    : plan_(std::move(plan)), options_(options), sink_(std::move(sink)) {}
 
   void see(const event& what) {
     if (const auto* messages = std::get_if<messages_event>(&what))
@@ -108,8 +108,8 @@ class throughput_state {
         ops[{planned.kind, planned.stage}].push_back(
           seconds_between(op.begin, op.end));
     seconds_by_kind usual;
-    for (auto& [of, seconds] : ops)
-      usual[of.first] += median_of(std::move(seconds));
+    for (auto& [key, seconds] : ops)
+      usual[key.first] += median_of(std::move(seconds));
     return usual;
   }
 
@@ -135,7 +135,7 @@ class throughput_state {
   }
 
   /// Empty: it is not, or is known for it.
-  std::string slowness_of(const event_source& at, std::size_t rank,
+  std::string slowness_of(const event_source& source, std::size_t rank,
                           const std::vector<seconds_by_kind>& usual) {
     std::string slow;
     for (const auto& [kind, seconds] : usual[rank]) {
@@ -147,8 +147,9 @@ class throughput_state {
       if (others.empty())
         continue;
       const auto median = median_of(std::move(others));
-      auto& known = paces_.try_emplace({name_of(at), kind}, options_.straggler)
-                      .first->second;
+      auto& known =
+        paces_.try_emplace({name_of(source), kind}, options_.straggler)
+          .first->second;
       if (const auto times = known.add(seconds / median))
         slow += fmt::format(
           "; {} ops take {:.2f} times what they take on other ranks (now "
@@ -159,14 +160,14 @@ class throughput_state {
     return slow;
   }
 
-  static std::string name_of(const event_source& at) {
-    if (at.data_rank == 0)
-      return fmt::format("rank{}", at.rank);
-    return fmt::format("replica{}_rank{}", at.data_rank, at.rank);
+  static std::string name_of(const event_source& source) {
+    if (source.data_rank == 0)
+      return fmt::format("rank{}", source.rank);
+    return fmt::format("replica{}_rank{}", source.data_rank, source.rank);
   }
 
-  static std::string metric_of(const event_source& at, const char* what) {
-    return fmt::format("throughput/{}/{}", name_of(at), what);
+  static std::string metric_of(const event_source& source, const char* what) {
+    return fmt::format("throughput/{}/{}", name_of(source), what);
   }
 
   std::shared_ptr<const plan> plan_;
@@ -180,7 +181,7 @@ class throughput_state {
 
 }  // namespace
 
-monitor throughput_monitor(std::shared_ptr<const plan> of,
+monitor throughput_monitor(std::shared_ptr<const plan> plan,
                            const throughput_options& options,
                            sink_pointer sink) {
   if (options.interval < 1)
@@ -190,7 +191,8 @@ monitor throughput_monitor(std::shared_ptr<const plan> of,
     throw error(error_code::invalid_argument,
                 "throughput: use a straggler factor above 1 and a peak_flops "
                 "of 0 or more");
-  auto state = std::make_shared<throughput_state>(std::move(of), options, sink);
+  auto state =
+    std::make_shared<throughput_state>(std::move(plan), options, sink);
   monitor made;
   made.name = "throughput";
   made.wants.ops = made.wants.messages = made.wants.memory = true;

@@ -59,8 +59,8 @@ std::vector<anomaly> anomalies_of(const tensors_event& op) {
 /// Adds steps to one picture, times counted from the first op of all.
 class timeline_builder {
  public:
-  timeline_builder(const plan& of, std::int64_t origin)
-    : plan_(of), origin_(origin) {
+  timeline_builder(const plan& plan, std::int64_t origin)
+    : plan_(plan), origin_(origin) {
     made_.unit = "ms";
   }
 
@@ -109,11 +109,12 @@ class timeline_builder {
     }
     add_transfers(done, data_rank, number);
     for (const auto& message : plan_.messages) {
-      const auto from = span_of[message.producer];
-      const auto to = span_of[message.consumer];
+      const auto source = span_of[message.producer];
+      const auto target = span_of[message.consumer];
       const auto channel = static_cast<std::size_t>(message.channel);
-      if (from != missing && to != missing)
-        made_.flows.push_back({from, to, plan_.channels[channel].backward});
+      if (source != missing && target != missing)
+        made_.flows.push_back(
+          {source, target, plan_.channels[channel].backward});
     }
   }
 
@@ -144,10 +145,10 @@ class timeline_builder {
       const auto add = [&](const char* type, stream_kind stream,
                            std::string name, std::int64_t begin,
                            std::int64_t end, std::int64_t launched) {
-        made_.transfers.push_back({data_rank * plan_.ranks() + plan_.rank_of(i),
-                                   stream, type, std::move(name), what.stage,
-                                   what.microbatch, at(begin), at(end), step,
-                                   at(launched)});
+        made_.transfers.push_back(
+          {data_rank * plan_.ranks() + plan_.rank_of(i), stream, type,
+           std::move(name), what.stage, what.microbatch, milliseconds(begin),
+           milliseconds(end), step, milliseconds(launched)});
       };
       if (what.kind == plan_op_kind::send)
         add("send", what.stream, to_text(plan_, i), op.begin, op.end, host);
@@ -187,7 +188,7 @@ class timeline_builder {
     return op.host_begin == 0 ? op.begin : op.host_begin;
   }
 
-  double at(std::int64_t ns) const {
+  double milliseconds(std::int64_t ns) const {
     return static_cast<double>(ns - origin_) * ms;
   }
 
@@ -195,7 +196,8 @@ class timeline_builder {
                 std::int64_t end) {
     constexpr std::int64_t shortest = 1000;  // ns
     if (end - begin >= shortest)
-      made_.waits.push_back({row, kind, at(begin), at(end)});
+      made_.waits.push_back(
+        {row, kind, milliseconds(begin), milliseconds(end)});
   }
 
   void add_span(const op_record& op, std::int32_t row, std::int64_t step,
@@ -205,8 +207,8 @@ class timeline_builder {
       return;
     span_of[op.op] = made_.spans.size();
     made_.spans.push_back({row, what.kind, what.stage, what.microbatch,
-                           at(op.begin), at(op.end), step,
-                           at(host_begin_of(op))});
+                           milliseconds(op.begin), milliseconds(op.end), step,
+                           milliseconds(host_begin_of(op))});
   }
 
   static constexpr auto missing = std::numeric_limits<std::size_t>::max();
@@ -217,7 +219,7 @@ class timeline_builder {
 };
 
 struct timeline_state {
-  std::shared_ptr<const plan> of;
+  std::shared_ptr<const plan> planned;
   timeline_files files;
   step_collector collector = {};
   struct kept_step {
@@ -253,13 +255,13 @@ struct timeline_state {
 
   timeline last_step() const {
     auto made = picture_of({steps.back()});
-    made.title = fmt::format("{}: step {}, measured", of->schedule_name,
+    made.title = fmt::format("{}: step {}, measured", planned->schedule_name,
                              steps.back().ops.front().source.step);
     return made;
   }
 
   timeline picture_of(const std::deque<kept_step>& shown) const {
-    timeline_builder builder(*of, first_begin(shown.front().ops));
+    timeline_builder builder(*planned, first_begin(shown.front().ops));
     for (const auto& step : shown) {
       builder.add(step.ops);
       for (const auto& found : step.anomalies)
@@ -270,26 +272,27 @@ struct timeline_state {
 
   timeline all_steps() const {
     auto made = picture_of(steps);
-    made.title = fmt::format("{}, measured", of->schedule_name);
+    made.title = fmt::format("{}, measured", planned->schedule_name);
     return made;
   }
 };
 
 }  // namespace
 
-timeline measured_timeline(const plan& of, const std::vector<ops_event>& ops) {
-  timeline_builder builder(of, first_begin(ops));
+timeline measured_timeline(const plan& plan,
+                           const std::vector<ops_event>& ops) {
+  timeline_builder builder(plan, first_begin(ops));
   builder.add(ops);
   return builder.take();
 }
 
-monitor timeline_monitor(std::shared_ptr<const plan> of,
+monitor timeline_monitor(std::shared_ptr<const plan> plan,
                          const timeline_files& files) {
   if (files.trace_steps < 1)
     throw error(error_code::invalid_argument,
                 "timeline: steps is 0; use 1 or more");
   auto state =
-    std::make_shared<timeline_state>(timeline_state{std::move(of), files});
+    std::make_shared<timeline_state>(timeline_state{std::move(plan), files});
   monitor made;
   made.name = "timeline";
   made.wants.ops = true;

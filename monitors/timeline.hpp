@@ -22,7 +22,7 @@ struct timeline_files {
 /// Keeps what each rank executed when, and writes it when it finishes:
 /// written whole or not at all. Replica d's rank r is row d x ranks + r.
 /// Throws `invalid_argument`.
-monitor timeline_monitor(std::shared_ptr<const plan> of,
+monitor timeline_monitor(std::shared_ptr<const plan> plan,
                          const timeline_files& files);
 
 /// A step that was run, in milliseconds from its first op, with its messages
@@ -31,6 +31,6 @@ monitor timeline_monitor(std::shared_ptr<const plan> of,
 /// sender's process (or was sent, within a process) until it arrived, a
 /// reduction until the result was there; a load is the moment when the first
 /// stage got its microbatch.
-timeline measured_timeline(const plan& of, const std::vector<ops_event>& ops);
+timeline measured_timeline(const plan& plan, const std::vector<ops_event>& ops);
 
 }  // namespace troupe

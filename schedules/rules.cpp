@@ -18,8 +18,8 @@ constexpr op_kind kinds[]{op_kind::forward, op_kind::backward,
                           op_kind::input_backward, op_kind::weight_backward};
 
 // Lower ranks come first.
-int rank_by(preference by, const op& what) {
-  switch (by) {
+int rank_by(preference means, const op& what) {
+  switch (means) {
     case preference::backward:
       return is_backward(what.kind) ? 0 : 1;
     case preference::forward:
@@ -45,7 +45,7 @@ class paper_run {
       held_(lanes.lanes.size(), 0),
       stages_(lanes.lanes.size()) {
     for (std::int32_t stage = 0; stage < lanes.stages(); ++stage)
-      stages_[at(lanes.placement.rank_of(stage))].push_back(stage);
+      stages_[slot(lanes.placement.rank_of(stage))].push_back(stage);
     for (std::int32_t rank = 0; rank < lanes.ranks(); ++rank)
       looks_.emplace(0, rank);
   }
@@ -54,7 +54,7 @@ class paper_run {
     while (!looks_.empty()) {
       const auto [time, rank] = looks_.top();
       looks_.pop();
-      if (free_at_[at(rank)] > time)
+      if (free_at_[slot(rank)] > time)
         continue;
       if (const auto next = choose(rank, time))
         start(rank, *next, time);
@@ -67,12 +67,12 @@ class paper_run {
   // End times of a stage's ops, by kind and microbatch.
   using stage_ends = std::vector<double>;
 
-  static std::size_t at(std::int32_t index) {
+  static std::size_t slot(std::int32_t index) {
     return static_cast<std::size_t>(index);
   }
 
   stage_ends& ends(std::int32_t stage, op_kind kind) {
-    return done_[at(stage)].ends[static_cast<std::size_t>(kind)];
+    return done_[slot(stage)].ends[static_cast<std::size_t>(kind)];
   }
 
   bool in_use(op_kind kind) const {
@@ -95,15 +95,15 @@ class paper_run {
 
   double end_of(std::int32_t stage, op_kind kind, std::int32_t microbatch) {
     const auto& times = ends(stage, kind);
-    return at(microbatch) < times.size() ? times[at(microbatch)] : never;
+    return slot(microbatch) < times.size() ? times[slot(microbatch)] : never;
   }
 
-  // When a result of `from` reaches the rank of `to`.
-  double arrival(std::int32_t from, std::int32_t to, op_kind kind,
+  // When a result of `sender` reaches the rank of `receiver`.
+  double arrival(std::int32_t sender, std::int32_t receiver, op_kind kind,
                  std::int32_t microbatch) {
     const auto& where = lanes_.placement;
-    const auto crosses = where.rank_of(from) != where.rank_of(to);
-    return end_of(from, kind, microbatch) + (crosses ? rules_.message : 0);
+    const auto crosses = where.rank_of(sender) != where.rank_of(receiver);
+    return end_of(sender, kind, microbatch) + (crosses ? rules_.message : 0);
   }
 
   double ready_at(const op& what) {
@@ -125,12 +125,12 @@ class paper_run {
 
   bool within_limit(std::int32_t rank, const op& what) const {
     return is_backward(what.kind) || !rules_.in_flight_limit
-           || held_[at(rank)] < rules_.in_flight_limit(rank);
+           || held_[slot(rank)] < rules_.in_flight_limit(rank);
   }
 
   bool prefers(const op& a, const op& b) const {
-    for (const auto by : rules_.prefer)
-      if (const auto x = rank_by(by, a), y = rank_by(by, b); x != y)
+    for (const auto means : rules_.prefer)
+      if (const auto x = rank_by(means, a), y = rank_by(means, b); x != y)
         return x < y;
     return std::pair{a.microbatch, a.stage} < std::pair{b.microbatch, b.stage};
   }
@@ -138,7 +138,7 @@ class paper_run {
   // The next op of each stage and kind is a candidate.
   std::optional<op> choose(std::int32_t rank, double time) {
     std::optional<op> best;
-    for (const auto stage : stages_[at(rank)])
+    for (const auto stage : stages_[slot(rank)])
       for (const auto kind : kinds) {
         const auto next = static_cast<std::int32_t>(ends(stage, kind).size());
         const op what{.stage = stage, .microbatch = next, .kind = kind};
@@ -151,32 +151,32 @@ class paper_run {
 
   void start(std::int32_t rank, const op& what, double time) {
     const auto end = time + duration(what.kind);
-    lanes_.lanes[at(rank)].push_back(what);
+    lanes_.lanes[slot(rank)].push_back(what);
     ends(what.stage, what.kind).push_back(end);
-    held_[at(rank)] += what.kind == op_kind::forward ? 1 : 0;
-    held_[at(rank)] -= frees_activation(what.kind) ? 1 : 0;
-    free_at_[at(rank)] = end;
+    held_[slot(rank)] += what.kind == op_kind::forward ? 1 : 0;
+    held_[slot(rank)] -= frees_activation(what.kind) ? 1 : 0;
+    free_at_[slot(rank)] = end;
     looks_.emplace(end, rank);
-    const auto to = what.stage + (is_backward(what.kind) ? -1 : 1);
-    if (to < 0 || to >= lanes_.stages())
+    const auto target = what.stage + (is_backward(what.kind) ? -1 : 1);
+    if (target < 0 || target >= lanes_.stages())
       return;
-    const auto other = lanes_.placement.rank_of(to);
+    const auto other = lanes_.placement.rank_of(target);
     looks_.emplace(end + (other != rank ? rules_.message : 0), other);
   }
 
   void check_finished() {
     const auto stuck = [&](std::int32_t rank) {
       const auto kinds_in_use = rules_.split_backward ? 3U : 2U;
-      return lanes_.lanes[at(rank)].size() < stages_[at(rank)].size()
-                                               * at(lanes_.microbatches)
-                                               * kinds_in_use;
+      return lanes_.lanes[slot(rank)].size() < stages_[slot(rank)].size()
+                                                 * slot(lanes_.microbatches)
+                                                 * kinds_in_use;
     };
     for (std::int32_t rank = 0; rank < lanes_.ranks(); ++rank)
       if (stuck(rank))
         fail(error_code::deadlock,
              "the rules leave rank {} nothing to start after {} ops, where it "
              "holds {} activations; raise its limit",
-             rank, lanes_.lanes[at(rank)].size(), held_[at(rank)]);
+             rank, lanes_.lanes[slot(rank)].size(), held_[slot(rank)]);
   }
 
   struct stage_progress {

@@ -28,26 +28,26 @@ stage_graph::stage_graph(std::int32_t stages, std::vector<stage_edge> edges)
     first_reader_(firsts(stages)) {
   std::ranges::sort(edges_);
   for (std::size_t i = 0; i < edges_.size(); ++i) {
-    const auto [from, to] = edges_[i];
-    if (from < 0 || from >= to || to >= stages)
+    const auto [giver, reader] = edges_[i];
+    if (giver < 0 || giver >= reader || reader >= stages)
       fail(error_code::invalid_argument,
            "stage {} can't read stage {}: of {} stages, each reads earlier "
            "ones; the order of the layers decides",
-           to, from, stages);
+           reader, giver, stages);
     if (i > 0 && edges_[i] == edges_[i - 1])
-      fail(error_code::invalid_argument, "the edge {}>{} is given twice", from,
-           to);
-    ++first_source_[static_cast<std::size_t>(to) + 1];
-    ++first_reader_[static_cast<std::size_t>(from) + 1];
+      fail(error_code::invalid_argument, "the edge {}>{} is given twice", giver,
+           reader);
+    ++first_source_[static_cast<std::size_t>(reader) + 1];
+    ++first_reader_[static_cast<std::size_t>(giver) + 1];
   }
   add_up(first_source_);
   add_up(first_reader_);
   sources_.resize(edges_.size());
   auto next = first_source_;
   for (std::int32_t i = 0; i < std::ssize(edges_); ++i) {
-    const auto [from, to] = edges_[static_cast<std::size_t>(i)];
-    readers_.push_back({to, i});
-    sources_[next[static_cast<std::size_t>(to)]++] = {from, i};
+    const auto [giver, reader] = edges_[static_cast<std::size_t>(i)];
+    readers_.push_back({reader, i});
+    sources_[next[static_cast<std::size_t>(reader)]++] = {giver, i};
   }
 }
 
@@ -60,8 +60,8 @@ stage_graph stage_graph::chain(std::int32_t stages) {
 
 std::string to_text(const stage_graph& graph) {
   std::string text;
-  for (const auto [from, to] : graph.edges())
-    text += fmt::format("{}{}>{}", text.empty() ? "" : " ", from, to);
+  for (const auto [giver, reader] : graph.edges())
+    text += fmt::format("{}{}>{}", text.empty() ? "" : " ", giver, reader);
   return text;
 }
 

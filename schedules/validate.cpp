@@ -76,13 +76,13 @@ class validator {
   }
 
   void check_range(std::int32_t rank, std::size_t index, const op& what) const {
-    const auto in = [](auto value, auto end) {
+    const auto input = [](auto value, auto end) {
       return value >= 0 && value < end;
     };
-    if (!in(what.stage, lanes_.stages())
-        || !in(what.microbatch, lanes_.microbatches)
-        || !in(what.slice, lanes_.slices)
-        || !in(what.copy, lanes_.placement.copies()))
+    if (!input(what.stage, lanes_.stages())
+        || !input(what.microbatch, lanes_.microbatches)
+        || !input(what.slice, lanes_.slices)
+        || !input(what.copy, lanes_.placement.copies()))
       refuse(rank, index,
              fmt::format("{} is outside the {} stages, {} microbatches, {} "
                          "slices and {} copies",
@@ -201,12 +201,12 @@ bool accumulates_in_order(const schedule& lanes) {
   const auto ascends = [&](const op& o) {
     const auto slice =
       is_backward(o.kind) ? lanes.slices - 1 - o.slice : o.slice;
-    const auto at = std::int64_t{o.microbatch} * lanes.slices + slice;
+    const auto index = std::int64_t{o.microbatch} * lanes.slices + slice;
     const auto row = static_cast<std::size_t>(o.copy)
                        * static_cast<std::size_t>(lanes.stages())
                      + static_cast<std::size_t>(o.stage);
     auto& previous = last[row * 4 + static_cast<std::size_t>(o.kind)];
-    return std::exchange(previous, at) < at;
+    return std::exchange(previous, index) < index;
   };
   return std::all_of(lanes.lanes.begin(), lanes.lanes.end(),
                      [&](const lane& ops) {

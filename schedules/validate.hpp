@@ -34,10 +34,10 @@ bool accumulates_in_order(const schedule& lanes);
 /// Number of (stage, microbatch, slice) triples of a schedule or plan; if it
 /// overflows, a number larger than any file's ops.
 template <class Schedule>
-std::size_t slot_count(const Schedule& of) {
-  std::size_t count = static_cast<std::size_t>(of.microbatches)
-                      * static_cast<std::size_t>(of.slices);
-  if (__builtin_mul_overflow(count, static_cast<std::size_t>(of.stages()),
+std::size_t slot_count(const Schedule& order) {
+  std::size_t count = static_cast<std::size_t>(order.microbatches)
+                      * static_cast<std::size_t>(order.slices);
+  if (__builtin_mul_overflow(count, static_cast<std::size_t>(order.stages()),
                              &count))
     count = SIZE_MAX;
   return count;
@@ -45,11 +45,11 @@ std::size_t slot_count(const Schedule& of) {
 
 /// The place of an op's triple in arrays of `slot_count`.
 template <class Schedule, class Op>
-std::size_t op_slot(const Schedule& of, const Op& op) {
+std::size_t op_slot(const Schedule& order, const Op& op) {
   return (static_cast<std::size_t>(op.stage)
-            * static_cast<std::size_t>(of.microbatches)
+            * static_cast<std::size_t>(order.microbatches)
           + static_cast<std::size_t>(op.microbatch))
-           * static_cast<std::size_t>(of.slices)
+           * static_cast<std::size_t>(order.slices)
          + static_cast<std::size_t>(op.slice);
 }
 

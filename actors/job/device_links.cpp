@@ -37,11 +37,11 @@ rank_device& device_links::device_of(std::int32_t data_rank,
             .at(static_cast<std::size_t>(stages_.rank_of(stage)));
 }
 
-device_links::link& device_links::at(const key& of) {
-  const auto found = links_.find(of);
+device_links::link& device_links::at(const key& link_key) {
+  const auto found = links_.find(link_key);
   if (found == links_.end())
     fail(error_code::internal, "there is no link from stage {} to stage {}",
-         std::get<1>(of), std::get<2>(of));
+         std::get<1>(link_key), std::get<2>(link_key));
   return *found->second;
 }
 
@@ -54,11 +54,11 @@ void device_links::enqueue(link& on, const transfer& what,
   on.watch.note(describe(what), stream.record(), steady::now());
 }
 
-void device_links::send(std::int32_t data_rank, std::int32_t from,
-                        std::int32_t to, const tensor_list& tensors,
+void device_links::send(std::int32_t data_rank, std::int32_t sender,
+                        std::int32_t receiver, const tensor_list& tensors,
                         const event_handle& ready, const std::string& op) {
   const at::NoGradGuard no_grad;
-  auto& on = at({data_rank, from, to});
+  auto& on = at({data_rank, sender, receiver});
   take_over(*on.stream, tensors, ready);
   const auto scope = on.stream->enter();
   for (const auto& tensor : tensors)
@@ -67,7 +67,7 @@ void device_links::send(std::int32_t data_rank, std::int32_t from,
         on,
         {transfer_kind::send, tensor.contiguous(), {}, 1, reduce_kind::sum, op},
         *on.stream);
-  auto& device = device_of(data_rank, from);
+  auto& device = device_of(data_rank, sender);
   if (!device.overlaps_transfers())
     device.compute().wait_for(*on.stream->record());
 }
@@ -122,7 +122,7 @@ void device_links::abort() noexcept {
   if (ended_.exchange(true))
     return;
   const std::scoped_lock making(making_);
-  for (auto& [of, each] : links_) {
+  for (auto& [link_key, each] : links_) {
     // Unblocks threads that are stuck in a call.
     const std::unique_lock lock(each->mutex, patience);
     each->calls->abort();
@@ -131,7 +131,7 @@ void device_links::abort() noexcept {
 
 std::vector<std::string> device_links::stuck() {
   std::vector<std::string> all;
-  for (auto& [of, each] : links_) {
+  for (auto& [link_key, each] : links_) {
     try {
       if (const auto call = each->watch.look(steady::now()))
         all.push_back(describe(each->name, *call));

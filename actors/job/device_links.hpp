@@ -43,7 +43,7 @@ class device_links {
   void connect(mesh& job);
 
   /// Behind what made the tensors at `ready`.
-  void send(std::int32_t data_rank, std::int32_t from, std::int32_t to,
+  void send(std::int32_t data_rank, std::int32_t sender, std::int32_t receiver,
             const tensor_list& tensors, const event_handle& ready,
             const std::string& op);
   /// Tensors of the forms that were announced, there at `ready`.
@@ -77,14 +77,15 @@ class device_links {
 
   void require_one_replica_here() const;
   std::vector<key> all_links() const;
-  communicator_options options_of(const key& of, communicator_id id) const;
-  bool takes_part(const key& of) const;
+  communicator_options options_of(const key& link_key,
+                                  communicator_id id) const;
+  bool takes_part(const key& link_key) const;
   /// The rank of this process that takes part.
-  std::pair<std::int32_t, std::int32_t> own_end(const key& of) const;
+  std::pair<std::int32_t, std::int32_t> own_end(const key& link_key) const;
   rank_device& device_of(std::int32_t data_rank, std::int32_t stage) const;
-  link& at(const key& of);
+  link& at(const key& link_key);
   void enqueue(link& on, const transfer& what, device_stream& stream);
-  void try_out(const key& of);
+  void try_out(const key& link_key);
 
   job_layout layout_;
   placement stages_;

@@ -11,8 +11,8 @@ namespace troupe {
 
 namespace {
 
-bool is_group(std::int32_t from, std::int32_t to) {
-  return from == to;
+bool is_group(std::int32_t sender, std::int32_t receiver) {
+  return sender == receiver;
 }
 
 }  // namespace
@@ -36,50 +36,50 @@ std::vector<device_links::key> device_links::all_links() const {
     if (reduces(s))
       all.emplace_back(0, s, s);
   for (std::int32_t d = 0; d < layout_.data_ranks; ++d)
-    for (const auto& [from, to] : edges_)
-      if (layout_.process_of(d, stages_.rank_of(from))
-          != layout_.process_of(d, stages_.rank_of(to)))
-        all.emplace_back(d, from, to);
+    for (const auto& [sender, receiver] : edges_)
+      if (layout_.process_of(d, stages_.rank_of(sender))
+          != layout_.process_of(d, stages_.rank_of(receiver)))
+        all.emplace_back(d, sender, receiver);
   return all;
 }
 
-bool device_links::takes_part(const key& of) const {
-  const auto [d, from, to] = of;
-  if (is_group(from, to)) {
+bool device_links::takes_part(const key& link_key) const {
+  const auto [d, sender, receiver] = link_key;
+  if (is_group(sender, receiver)) {
     for (std::int32_t r = 0; r < layout_.data_ranks; ++r)
-      if (layout_.is_here(r, stages_.rank_of(from)))
+      if (layout_.is_here(r, stages_.rank_of(sender)))
         return true;
     return false;
   }
-  return layout_.is_here(d, stages_.rank_of(from))
-         || layout_.is_here(d, stages_.rank_of(to));
+  return layout_.is_here(d, stages_.rank_of(sender))
+         || layout_.is_here(d, stages_.rank_of(receiver));
 }
 
 std::pair<std::int32_t, std::int32_t> device_links::own_end(
-  const key& of) const {
-  auto [d, from, to] = of;
-  if (is_group(from, to)) {
-    while (!layout_.is_here(d, stages_.rank_of(from)))
+  const key& link_key) const {
+  auto [d, sender, receiver] = link_key;
+  if (is_group(sender, receiver)) {
+    while (!layout_.is_here(d, stages_.rank_of(sender)))
       ++d;
-    return {d, from};
+    return {d, sender};
   }
-  return {d, layout_.is_here(d, stages_.rank_of(from)) ? from : to};
+  return {d, layout_.is_here(d, stages_.rank_of(sender)) ? sender : receiver};
 }
 
-communicator_options device_links::options_of(const key& of,
+communicator_options device_links::options_of(const key& link_key,
                                               communicator_id id) const {
-  const auto [d, from, to] = of;
+  const auto [d, sender, receiver] = link_key;
   communicator_options options;
   options.id = std::move(id);
-  if (is_group(from, to)) {
-    options.rank = own_end(of).first;
+  if (is_group(sender, receiver)) {
+    options.rank = own_end(link_key).first;
     options.size = layout_.data_ranks;
-    options.name = fmt::format("replicas of stage {}", from);
+    options.name = fmt::format("replicas of stage {}", sender);
   } else {
-    options.rank = own_end(of).second == from ? 0 : 1;
+    options.rank = own_end(link_key).second == sender ? 0 : 1;
     options.size = 2;
-    options.name =
-      fmt::format("edge of replica {} from stage {} to {}", d, from, to);
+    options.name = fmt::format("edge of replica {} from stage {} to {}", d,
+                               sender, receiver);
   }
   options.cancelled = [this] { return ended_.load(); };
   return options;
@@ -120,23 +120,23 @@ void device_links::connect(mesh& job) {
 }
 
 /// The first call of a link connects, which takes its time: not in a step.
-void device_links::try_out(const key& of) {
-  const auto [d, stage] = own_end(of);
+void device_links::try_out(const key& link_key) {
+  const auto [d, stage] = own_end(link_key);
   auto& device = device_of(d, stage);
-  auto& stream = *at(of).stream;
+  auto& stream = *at(link_key).stream;
   const auto scope = stream.enter();
   const auto small = at::zeros(
     {1}, at::TensorOptions().dtype(at::kFloat).device(device.device()));
-  const auto [replica, from, to] = of;
+  const auto [replica, sender, receiver] = link_key;
   transfer what{.name = "the first call"};
-  if (is_group(from, to))
+  if (is_group(sender, receiver))
     what = {transfer_kind::all_reduce, small,    small, -1,
             reduce_kind::mean,         what.name};
-  else if (stage == from)
+  else if (stage == sender)
     what = {transfer_kind::send, small, {}, 1, reduce_kind::sum, what.name};
   else
     what = {transfer_kind::receive, {}, small, 0, reduce_kind::sum, what.name};
-  enqueue(at(of), what, stream);
+  enqueue(at(link_key), what, stream);
   stream.drain();
 }
 

@@ -19,18 +19,18 @@ class dispatcher {
 
   mesh_events events() const {
     return {
-      [book = book_, admission = admission_](std::int32_t from, frame_type type,
-                                             const frame_head& head) {
+      [book = book_, admission = admission_](
+        std::int32_t sender, frame_type type, const frame_head& head) {
         obey(*book, [&] {
           if (type == frame_type::tensors)
-            admission->check(from, book->links->admit(from, head),
+            admission->check(sender, book->links->admit(sender, head),
                              head.tensors);
           else if (type == frame_type::part)
-            admission->check_part(from, head.tensors);
+            admission->check_part(sender, head.tensors);
         });
       },
-      [*this](std::int32_t from, frame what) {
-        dispatch(from, std::move(what));
+      [*this](std::int32_t sender, frame what) {
+        dispatch(sender, std::move(what));
       },
       [book = book_](std::int32_t process, const std::string& reason) {
         caf::anon_send(book->coordinator, peer_lost{process, reason});
@@ -59,10 +59,10 @@ class dispatcher {
     }
   }
 
-  void dispatch(std::int32_t from, frame what) const {
+  void dispatch(std::int32_t sender, frame what) const {
     switch (what.type) {
       case frame_type::tensors: {
-        auto message = book_->links->receive(from, std::move(what));
+        auto message = book_->links->receive(sender, std::move(what));
         const auto& header = message.header;
         caf::anon_send(stage(header.data_rank, header.to_stage),
                        std::move(message));
@@ -81,7 +81,7 @@ class dispatcher {
       }
       default:
         std::visit(
-          [this, from](auto&& held) { hand_on(from, std::move(held)); },
+          [this, sender](auto&& held) { hand_on(sender, std::move(held)); },
           read_control(std::move(what)));
     }
   }
@@ -117,9 +117,9 @@ class dispatcher {
     caf::anon_send(book_->follower, std::move(message));
   }
   /// Its times by this process's clock.
-  void hand_on(std::int32_t from, rank_done message) const {
-    obey(*book_, [&] { book_->links->check(from, message); });
-    const auto offset = book_->links->mesh().clock_offset(from);
+  void hand_on(std::int32_t sender, rank_done message) const {
+    obey(*book_, [&] { book_->links->check(sender, message); });
+    const auto offset = book_->links->mesh().clock_offset(sender);
     const auto shift = [offset](auto&... times) {
       ((times += times != 0 ? offset : 0), ...);  // 0: there is none
     };
@@ -133,14 +133,15 @@ class dispatcher {
   void hand_on(std::int32_t, interrupt_run message) const {
     caf::anon_send(book_->coordinator, stop_run{std::move(message.reason)});
   }
-  void hand_on(std::int32_t from, finish_run message) const {
-    message.end = {run_end::kind::asked,
-                   fmt::format("{}: {}", in_words(from, book_->links->layout()),
-                               message.end.reason)};
+  void hand_on(std::int32_t sender, finish_run message) const {
+    message.end = {
+      run_end::kind::asked,
+      fmt::format("{}: {}", in_words(sender, book_->links->layout()),
+                  message.end.reason)};
     caf::anon_send(book_->coordinator, std::move(message));
   }
-  void hand_on(std::int32_t from, event message) const {
-    obey(*book_, [&] { book_->links->check(from, message); });
+  void hand_on(std::int32_t sender, event message) const {
+    obey(*book_, [&] { book_->links->check(sender, message); });
     caf::anon_send(
       book_->hub,
       publish_event{std::make_shared<const event>(std::move(message))});

@@ -11,8 +11,8 @@
 namespace troupe {
 
 template <class Archive>
-static void fields(Archive& with, held_parameter& v) {
-  with(v.stage, v.data_rank, v.name, v.hash);
+static void fields(Archive& archive, held_parameter& v) {
+  archive(v.stage, v.data_rank, v.name, v.hash);
 }
 
 std::vector<held_parameter> read_held(const frame& part, bool values) {
@@ -109,24 +109,24 @@ void require_equal_replicas(mesh* job, const std::vector<parameter_here>& own) {
     throw error(error_code::mismatch, trouble);
 }
 
-tensor_list pass_on(mesh* job, tensor_list values, std::int32_t from,
-                    std::int32_t to) {
-  if (from == to)
+tensor_list pass_on(mesh* job, tensor_list values, std::int32_t sender,
+                    std::int32_t receiver) {
+  if (sender == receiver)
     return values;
   const auto here = job->place().process;
-  if (here == from && here != 0)
+  if (here == sender && here != 0)
     job->mail(0, in_mail({}, values));
-  if (here == 0 && from != 0)
-    values = job->take(from).tensors;
-  if (here == 0 && to != 0)
-    job->mail(to, in_mail({}, values));
-  if (here == to && here != 0)
+  if (here == 0 && sender != 0)
+    values = job->take(sender).tensors;
+  if (here == 0 && receiver != 0)
+    job->mail(receiver, in_mail({}, values));
+  if (here == receiver && here != 0)
     values = job->take(0).tensors;
   return values;
 }
 
-tensor_list share(mesh* job, tensor_list values, std::int32_t from) {
-  values = pass_on(job, std::move(values), from, 0);
+tensor_list share(mesh* job, tensor_list values, std::int32_t sender) {
+  values = pass_on(job, std::move(values), sender, 0);
   return job ? job->share(in_mail({}, std::move(values))).tensors : values;
 }
 

@@ -47,11 +47,11 @@ void require_equal_replicas(mesh* job, const std::vector<parameter_here>& own);
 
 /// Tensors from one process to another, by way of the leader; the same ones
 /// back where nothing has to move.
-tensor_list pass_on(mesh* job, tensor_list values, std::int32_t from,
-                    std::int32_t to);
+tensor_list pass_on(mesh* job, tensor_list values, std::int32_t sender,
+                    std::int32_t receiver);
 
 /// Tensors of one process, for all.
-tensor_list share(mesh* job, tensor_list values, std::int32_t from);
+tensor_list share(mesh* job, tensor_list values, std::int32_t sender);
 
 /// The values that have the names of these parameters.
 parameter_list only(const parameter_list& parameters,

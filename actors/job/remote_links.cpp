@@ -8,9 +8,9 @@ namespace troupe {
 namespace {
 
 /// How many tensors of one replica may be sent and not consumed.
-std::int64_t credits_of(const plan& of) {
+std::int64_t credits_of(const plan& plan) {
   std::int64_t credits = 0;
-  for (const auto& channel : of.channels)
+  for (const auto& channel : plan.channels)
     credits += channel.credits;
   return credits;
 }
@@ -113,81 +113,82 @@ void remote_links::tell(const frame& control) {
   mesh_->broadcast(control);
 }
 
-envelope remote_links::admit(std::int32_t from, const frame_head& announced) {
+envelope remote_links::admit(std::int32_t sender, const frame_head& announced) {
   auto header = read_envelope(announced.head);
   if (header.run != run_)
-    fail(error_code::mismatch, "process {} sent a tensor of another run", from);
+    fail(error_code::mismatch, "process {} sent a tensor of another run",
+         sender);
   if (header.data_rank < 0 || header.data_rank >= layout_.data_ranks)
-    fail(error_code::mismatch, "process {} sent a tensor of replica {}", from,
+    fail(error_code::mismatch, "process {} sent a tensor of replica {}", sender,
          header.data_rank);
   const std::scoped_lock lock(mutex_);
-  auto& held = held_[static_cast<std::size_t>(from)];
+  auto& held = held_[static_cast<std::size_t>(sender)];
   ++held;
   if (held > most_held_)
     fail(error_code::mismatch,
          "process {} has {} tensors under way; the plan's credits allow {}",
-         from, held, most_held_);
+         sender, held, most_held_);
   return header;
 }
 
-void remote_links::check(std::int32_t from, const rank_done& report) {
-  const auto refuse = [from](const char* what, std::int64_t number) {
+void remote_links::check(std::int32_t sender, const rank_done& report) {
+  const auto refuse = [sender](const char* what, std::int64_t number) {
     fail(error_code::mismatch,
-         "process {} reports {} {}, which the plan does not have", from, what,
+         "process {} reports {} {}, which the plan does not have", sender, what,
          number);
   };
   if (!is_below(report.data_rank, layout_.data_ranks))
     refuse("replica", report.data_rank);
   if (!is_below(report.rank, ranks_))
     refuse("rank", report.rank);
-  if (layout_.process_of(report.data_rank, report.rank) != from)
+  if (layout_.process_of(report.data_rank, report.rank) != sender)
     fail(error_code::mismatch,
          "process {} reports the end of rank {} of replica {}, which lives "
          "elsewhere",
-         from, report.rank, report.data_rank);
+         sender, report.rank, report.data_rank);
   const std::scoped_lock lock(mutex_);
   if (!step_ || report.serial != step_->serial)
     return;  // of a step that is over
-  const auto& of = *step_->plan;
+  const auto& given = *step_->plan;
   const auto rank = static_cast<std::size_t>(report.rank);
   for (const auto& each : report.ops)
-    if (each.op < of.first_op[rank] || each.op >= of.first_op[rank + 1])
+    if (each.op < given.first_op[rank] || each.op >= given.first_op[rank + 1])
       refuse("op", each.op);
   for (const auto& each : report.messages)
-    if (!is_below(each.message, std::ssize(of.messages)))
+    if (!is_below(each.message, std::ssize(given.messages)))
       refuse("message", each.message);
 }
 
-void remote_links::check(std::int32_t from, const event& told) const {
-  const auto& at = source_of(told);
+void remote_links::check(std::int32_t sender, const event& told) const {
+  const auto& place = source_of(told);
   const bool is_load = std::holds_alternative<slow_load_event>(told);
-  const bool is_known =
-    (is_load || std::holds_alternative<tensors_event>(told))
-    && is_below(at.data_rank, layout_.data_ranks)
-    && (at.rank == none || is_below(at.rank, ranks_))
-    && (is_load || is_below(at.stage, stages_))
-    && (at.microbatch == none || is_below(at.microbatch, most_microbatches_));
+  const bool is_known = (is_load || std::holds_alternative<tensors_event>(told))
+                        && is_below(place.data_rank, layout_.data_ranks)
+                        && (place.rank == none || is_below(place.rank, ranks_))
+                        && (is_load || is_below(place.stage, stages_))
+                        && (place.microbatch == none
+                            || is_below(place.microbatch, most_microbatches_));
   if (!is_known)
     fail(error_code::mismatch,
          "process {} tells of rank {}, stage {}, microbatch {} of replica {}, "
          "which the plan does not have",
-         from, at.rank, at.stage, at.microbatch, at.data_rank);
+         sender, place.rank, place.stage, place.microbatch, place.data_rank);
 }
 
-stage_tensors remote_links::receive(std::int32_t from, frame what) {
+stage_tensors remote_links::receive(std::int32_t sender, frame what) {
   auto message = read_stage_tensors(std::move(what));
-  const auto offset = mesh_->clock_offset(from);
+  const auto offset = mesh_->clock_offset(sender);
   message.header.sent += offset;
   message.header.left += offset;
   message.arrived = now_ns();
   const credit_back credit{message.header.serial, message.header.message};
   message.receipt = std::shared_ptr<const void>(
-    nullptr, [self = shared_from_this(), from, credit](const void*) {
+    nullptr, [self = shared_from_this(), sender, credit](const void*) {
       {
         const std::scoped_lock lock(self->mutex_);
-        --self->held_[static_cast<std::size_t>(from)];
+        --self->held_[static_cast<std::size_t>(sender)];
       }
-      self->mesh_->answer(from, to_frame(credit));
+      self->mesh_->answer(sender, to_frame(credit));
     });
   return message;
 }

@@ -39,14 +39,14 @@ class remote_links : public std::enable_shared_from_this<remote_links> {
   /// Refuses tensors that this process does not expect: of another run or
   /// replica, or more than their channels have credits for. Returns what they
   /// say of themselves, for further checks (tensor_admission.hpp).
-  envelope admit(std::int32_t from, const frame_head& announced);
+  envelope admit(std::int32_t sender, const frame_head& announced);
   /// Refuses what another process tells of ops, messages, ranks and stages that
   /// the plan does not have, for monitors, and of ranks that live elsewhere.
-  void check(std::int32_t from, const rank_done& report);
-  void check(std::int32_t from, const event& told) const;
+  void check(std::int32_t sender, const rank_done& report);
+  void check(std::int32_t sender, const event& told) const;
   /// Tensors as the stage gets them, times by this process's clock; its credit
   /// goes back when they are consumed.
-  stage_tensors receive(std::int32_t from, frame what);
+  stage_tensors receive(std::int32_t sender, frame what);
 
  private:
   struct waiting_channel {

@@ -13,24 +13,24 @@ tensor_admission::tensor_admission(
     plans_(std::move(plans)),
     parameter_bytes_(parameter_bytes) {}
 
-void tensor_admission::check(std::int32_t from, const envelope& header,
+void tensor_admission::check(std::int32_t sender, const envelope& header,
                              const std::vector<tensor_form>& announced) {
-  require_place(from, header);
-  require_size(from, header, static_cast<std::int64_t>(bytes_of(announced)));
+  require_place(sender, header);
+  require_size(sender, header, static_cast<std::int64_t>(bytes_of(announced)));
 }
 
 void tensor_admission::check_part(
-  std::int32_t from, const std::vector<tensor_form>& announced) const {
+  std::int32_t sender, const std::vector<tensor_form>& announced) const {
   const auto bytes = static_cast<std::int64_t>(bytes_of(announced));
   if (bytes > parameter_bytes_)
     fail(error_code::mismatch,
          "process {} announces {} bytes of gradients; the parameters that are "
          "here have {}",
-         from, bytes, parameter_bytes_);
+         sender, bytes, parameter_bytes_);
 }
 
 /// Whether the step has that very message is the rank's to check.
-void tensor_admission::require_place(std::int32_t from,
+void tensor_admission::require_place(std::int32_t sender,
                                      const envelope& header) const {
   const auto& placement = plans_.front()->placement;
   const auto lives = [&](std::int32_t stage, std::int32_t process) {
@@ -38,35 +38,35 @@ void tensor_admission::require_place(std::int32_t from,
            && layout_.process_of(header.data_rank, placement.rank_of(stage))
                 == process;
   };
-  if (!lives(header.from_stage, from)
+  if (!lives(header.from_stage, sender)
       || !lives(header.to_stage, layout_.process))
     fail(error_code::mismatch,
          "process {} sent a tensor from stage {} to stage {} of replica {}, "
          "which do not live there and here",
-         from, header.from_stage, header.to_stage, header.data_rank);
+         sender, header.from_stage, header.to_stage, header.data_rank);
   const auto has_message = [&](const std::shared_ptr<const plan>& each) {
     return header.message >= 0 && header.message < std::ssize(each->messages);
   };
   if (std::ranges::none_of(plans_, has_message))
     fail(error_code::mismatch,
-         "process {} sent message {}, which the plan does not have", from,
+         "process {} sent message {}, which the plan does not have", sender,
          header.message);
 }
 
 /// Lengths may differ from one microbatch to the next, but not without bound.
-void tensor_admission::require_size(std::int32_t from, const envelope& header,
+void tensor_admission::require_size(std::int32_t sender, const envelope& header,
                                     std::int64_t bytes) {
   constexpr std::int64_t most_times = 256, always = std::int64_t{1} << 24;
   if (bytes == 0)
     return;
-  const route of(header.data_rank, header.from_stage, header.to_stage);
-  const auto first = first_.emplace(of, bytes).first->second;
+  const route subject(header.data_rank, header.from_stage, header.to_stage);
+  const auto first = first_.emplace(subject, bytes).first->second;
   const auto most = std::max(first * most_times, always);
   if (bytes > most)
     fail(error_code::mismatch,
          "process {} announces {} bytes from stage {} to stage {}; after the "
          "first one's {} at most {} are taken",
-         from, bytes, header.from_stage, header.to_stage, first, most);
+         sender, bytes, header.from_stage, header.to_stage, first, most);
 }
 
 }  // namespace troupe

@@ -22,16 +22,16 @@ class tensor_admission {
 
   /// Throws `mismatch` for tensors from or for a stage that lives elsewhere, of
   /// a message that no plan has, or far larger than the first of their kind.
-  void check(std::int32_t from, const envelope& header,
+  void check(std::int32_t sender, const envelope& header,
              const std::vector<tensor_form>& announced);
   /// Throws `mismatch` for gradients of more bytes than the parameters that are
   /// here.
-  void check_part(std::int32_t from,
+  void check_part(std::int32_t sender,
                   const std::vector<tensor_form>& announced) const;
 
  private:
-  void require_place(std::int32_t from, const envelope& header) const;
-  void require_size(std::int32_t from, const envelope& header,
+  void require_place(std::int32_t sender, const envelope& header) const;
+  void require_size(std::int32_t sender, const envelope& header,
                     std::int64_t bytes);
 
   job_layout layout_;

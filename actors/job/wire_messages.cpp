@@ -38,97 +38,97 @@ struct wire_enum<at::ScalarType> {
 // Found by the archives through the types' own namespace.
 
 template <class Archive>
-static void fields(Archive& with, subscription& v) {
-  with(v.ops, v.messages, v.memory, v.steps, v.warnings, v.tensors, v.needs,
-       v.names, v.every, v.first, v.last, v.validation, v.exempt);
+static void fields(Archive& archive, subscription& v) {
+  archive(v.ops, v.messages, v.memory, v.steps, v.warnings, v.tensors, v.needs,
+          v.names, v.every, v.first, v.last, v.validation, v.exempt);
 }
 
 template <class Archive>
-static void fields(Archive& with, remote_begin& v) {
-  with(v.serial, v.step, v.phase, v.learning_rate, v.loss_scale,
-       v.first_microbatch, v.skip_update, v.plan, v.epoch, v.interest,
-       v.tells_messages, v.tells_memory);
+static void fields(Archive& archive, remote_begin& v) {
+  archive(v.serial, v.step, v.phase, v.learning_rate, v.loss_scale,
+          v.first_microbatch, v.skip_update, v.plan, v.epoch, v.interest,
+          v.tells_messages, v.tells_memory);
 }
 
 template <class Archive>
-static void fields(Archive& with, stage_squares& v) {
-  with(v.serial, v.stage, v.squares);
+static void fields(Archive& archive, stage_squares& v) {
+  archive(v.serial, v.stage, v.squares);
 }
 
 template <class Archive>
-static void fields(Archive& with, norm_known& v) {
-  with(v.serial, v.sent, v.factor, v.update);
+static void fields(Archive& archive, norm_known& v) {
+  archive(v.serial, v.sent, v.factor, v.update);
 }
 
 template <class Archive>
-static void fields(Archive& with, stage_result& v) {
-  with(v.losses, v.metrics, v.observe_ns);
+static void fields(Archive& archive, stage_result& v) {
+  archive(v.losses, v.metrics, v.observe_ns);
 }
 
 template <class Archive>
-static void fields(Archive& with, stage_done& v) {
-  with(v.serial, v.stage, v.result);
+static void fields(Archive& archive, stage_done& v) {
+  archive(v.serial, v.stage, v.result);
 }
 
 template <class Archive>
-static void fields(Archive& with, rank_done& v) {
-  with(v.serial, v.data_rank, v.rank, v.stages, v.ops, v.messages, v.tokens,
-       v.memory);
+static void fields(Archive& archive, rank_done& v) {
+  archive(v.serial, v.data_rank, v.rank, v.stages, v.ops, v.messages, v.tokens,
+          v.memory);
 }
 
 template <class Archive>
-static void fields(Archive& with, run_end& v) {
-  with(v.why, v.reason);
+static void fields(Archive& archive, run_end& v) {
+  archive(v.why, v.reason);
 }
 
 template <class Archive>
-static void fields(Archive& with, finish_run& v) {
-  with(v.end);
+static void fields(Archive& archive, finish_run& v) {
+  archive(v.end);
 }
 
 template <class Archive>
-static void fields(Archive& with, remote_outcome& v) {
-  with(v.serial, v.event, v.failure, v.end);
+static void fields(Archive& archive, remote_outcome& v) {
+  archive(v.serial, v.event, v.failure, v.end);
 }
 
 template <class Archive>
-static void fields(Archive& with, op_failure& v) {
-  with(v.source, v.op, v.reason);
+static void fields(Archive& archive, op_failure& v) {
+  archive(v.source, v.op, v.reason);
 }
 
 template <class Archive>
-static void fields(Archive& with, interrupt_run& v) {
-  with(v.reason);
+static void fields(Archive& archive, interrupt_run& v) {
+  archive(v.reason);
 }
 
 template <class Archive>
-static void fields(Archive& with, shared_histogram& v) {
+static void fields(Archive& archive, shared_histogram& v) {
   auto held = v ? std::optional(*v) : std::nullopt;
-  with(held);
+  archive(held);
   if constexpr (Archive::reads)
     v = held ? shared_histogram(*held) : shared_histogram{};
 }
 
 template <class Archive>
-static void fields(Archive& with, microbatch_key& v) {
-  with(v.microbatch, v.slice);
+static void fields(Archive& archive, microbatch_key& v) {
+  archive(v.microbatch, v.slice);
 }
 
 /// Forms of tensors that travel with the frame are not told twice.
 template <class Archive>
-static void fields(Archive& with, envelope& v) {
-  with(v.run, v.serial, v.data_rank, v.from_stage, v.to_stage, v.key,
-       v.backward, v.message, v.sent, v.left, v.by_device, v.tensors);
+static void fields(Archive& archive, envelope& v) {
+  archive(v.run, v.serial, v.data_rank, v.from_stage, v.to_stage, v.key,
+          v.backward, v.message, v.sent, v.left, v.by_device, v.tensors);
 }
 
 template <class Archive>
-static void fields(Archive& with, reduce_part& v) {
-  with(v.serial, v.stage, v.data_rank, v.piece);
+static void fields(Archive& archive, reduce_part& v) {
+  archive(v.serial, v.stage, v.data_rank, v.piece);
 }
 
 template <class Archive>
-static void fields(Archive& with, credit_back& v) {
-  with(v.serial, v.message);
+static void fields(Archive& archive, credit_back& v) {
+  archive(v.serial, v.message);
 }
 
 namespace {

@@ -15,25 +15,25 @@ std::int64_t event_board::set(std::vector<subscription> all) {
 
 std::shared_ptr<const tensor_interest> event_board::interest_in(
   std::int64_t step, phase phase) {
-  std::vector<bool> of;
+  std::vector<bool> wanted;
   bool due = false;
   for (auto& [wish, since] : all_) {
-    of.push_back(wish.wants_tensors(step, phase));
-    due = due || (of.back() && !wish.exempt && ++since >= stride_);
+    wanted.push_back(wish.wants_tensors(step, phase));
+    due = due || (wanted.back() && !wish.exempt && ++since >= stride_);
   }
   for (std::size_t i = 0; i < all_.size(); ++i)
-    of[i] = of[i] && (due || all_[i].of.exempt);
-  if (std::ranges::find(of, true) == of.end())
+    wanted[i] = wanted[i] && (due || all_[i].wants.exempt);
+  if (std::ranges::find(wanted, true) == wanted.end())
     return nullptr;
   for (std::size_t i = 0; i < all_.size(); ++i)
-    if (of[i])
+    if (wanted[i])
       all_[i].since = 0;
-  if (known_.epoch != epoch_ || known_.of != of) {
+  if (known_.epoch != epoch_ || known_.wanted != wanted) {
     std::vector<subscription> active;
     for (std::size_t i = 0; i < all_.size(); ++i)
-      if (of[i])
-        active.push_back(all_[i].of);
-    known_ = {of, epoch_,
+      if (wanted[i])
+        active.push_back(all_[i].wants);
+    known_ = {wanted, epoch_,
               std::make_shared<const tensor_interest>(std::move(active))};
   }
   return known_.made;

@@ -42,7 +42,7 @@ class event_board {
   std::atomic<std::int64_t> spent_{0};
   mutable std::mutex mutex_;
   struct wish {
-    subscription of;
+    subscription wants;
     std::int64_t since = 0;  // steps it wanted since it was last shown one
   };
   std::vector<wish> all_;
@@ -50,7 +50,7 @@ class event_board {
   /// The interest of the last step that had one, for others like it: those who
   /// hold it know by the pointer that nothing has changed.
   struct known_interest {
-    std::vector<bool> of;  // which subscriptions
+    std::vector<bool> wanted;  // which subscriptions
     std::int64_t epoch = -1;
     std::shared_ptr<const tensor_interest> made;
   };

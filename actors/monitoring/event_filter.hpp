@@ -46,10 +46,10 @@ class event_filter {
   bool wanted(const tensor_record& record) {
     if (!has(wants_.tensors, record.kind))
       return false;
-    const auto [at, added] = known_.try_emplace(record.owner->name);
+    const auto [entry, added] = known_.try_emplace(record.owner->name);
     if (added)
-      at->second = wants_.wants(record.kind, record.owner->name);
-    return at->second;
+      entry->second = wants_.wants(record.kind, record.owner->name);
+    return entry->second;
   }
 
   subscription wants_;

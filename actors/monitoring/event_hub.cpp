@@ -35,9 +35,9 @@ struct hub_state {
     added.since = tell_board();
   }
 
-  static std::string push(monitor_thread& to, const event_pointer& what) {
+  static std::string push(monitor_thread& target, const event_pointer& what) {
     try {
-      return to.push(what);
+      return target.push(what);
     } catch (...) {
       return thrown_text();
     }

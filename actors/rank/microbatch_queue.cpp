@@ -53,14 +53,14 @@ void microbatch_queue::bring(const stage_device& device) {
 }
 
 held_data microbatch_queue::take(std::int32_t stage, std::int32_t microbatch) {
-  const auto at = std::ranges::find_if(held_, [&](const held_data& item) {
+  const auto found = std::ranges::find_if(held_, [&](const held_data& item) {
     return item.stage == stage && item.microbatch == microbatch;
   });
-  if (at == held_.end())
+  if (found == held_.end())
     fail(error_code::internal, "microbatch {} is not there for stage {}",
          microbatch, stage);
-  auto taken = std::move(*at);
-  held_.erase(at);
+  auto taken = std::move(*found);
+  held_.erase(found);
   ask(stage, microbatch + 1 + setup_.prefetch);
   return taken;
 }

@@ -84,11 +84,11 @@ void op_values::keep(op_launched& answer) {
 
 op_values::missing_input op_values::missing(const plan_op& op) const {
   missing_input found;
-  std::uint8_t at = 0;
+  std::uint8_t index = 0;
   for_each_input(*step_->plan, op, [&](const value& input) {
     if (!found.value && !values_.has(input))
-      found.value = at;
-    ++at;
+      found.value = index;
+    ++index;
   });
   found.data =
     !found.value && reads_data(op) && !data_.has(op.stage, op.microbatch);

@@ -4,23 +4,24 @@
 
 namespace troupe {
 
-executed_plan::executed_plan(std::shared_ptr<const plan> of,
+executed_plan::executed_plan(std::shared_ptr<const troupe::plan> plan,
                              const rank_setup& setup)
-  : of_(std::move(of)),
+  : plan_(std::move(plan)),
     rank_(setup.rank),
     waits_for_norm_(setup.waits_for_norm),
-    executor_(*of_, setup.rank, setup.order) {
+    executor_(*plan_, setup.rank, setup.order) {
   const auto r = static_cast<std::size_t>(rank_);
-  for (auto at = of_->first_op[r]; at < of_->first_op[r + 1]; ++at) {
-    const auto& op = of_->ops[at];
+  for (auto place = plan_->first_op[r]; place < plan_->first_op[r + 1];
+       ++place) {
+    const auto& op = plan_->ops[place];
     if (op.kind == plan_op_kind::forward
         && setup.needs_data[static_cast<std::size_t>(op.stage)])
-      readers_.push_back(at);
+      readers_.push_back(place);
     if (op.kind == plan_op_kind::update)
-      updates_.push_back(at);
+      updates_.push_back(place);
   }
-  std::ranges::sort(readers_, {}, [this](std::uint32_t at) {
-    return std::pair{of_->ops[at].stage, of_->ops[at].microbatch};
+  std::ranges::sort(readers_, {}, [this](std::uint32_t index) {
+    return std::pair{plan_->ops[index].stage, plan_->ops[index].microbatch};
   });
 }
 
@@ -35,8 +36,8 @@ void executed_plan::begin() {
 
 void executed_plan::data_arrived(std::int32_t stage, std::int32_t microbatch) {
   const auto readers = std::ranges::equal_range(
-    readers_, std::pair{stage, microbatch}, {}, [this](std::uint32_t at) {
-      return std::pair{of_->ops[at].stage, of_->ops[at].microbatch};
+    readers_, std::pair{stage, microbatch}, {}, [this](std::uint32_t index) {
+      return std::pair{plan_->ops[index].stage, plan_->ops[index].microbatch};
     });
   for (const auto op : readers)
     executor_.release(op);
@@ -45,24 +46,25 @@ void executed_plan::data_arrived(std::int32_t stage, std::int32_t microbatch) {
 void executed_plan::norm_arrived() {
   if (updates_.empty())
     return;
-  for (const auto norm : of_->dependencies_of(of_->ops[updates_.front()]))
-    if (of_->rank_of(norm) != rank_)
+  for (const auto norm : plan_->dependencies_of(plan_->ops[updates_.front()]))
+    if (plan_->rank_of(norm) != rank_)
       executor_.ended(norm);
   if (waits_for_norm_)
     for (const auto op : updates_)
       executor_.release(op);
 }
 
-executed_plan& plan_executors::begin(const std::shared_ptr<const plan>& of) {
+executed_plan& plan_executors::begin(const std::shared_ptr<const plan>& plan) {
   constexpr std::size_t most = 4;
-  const auto known =
-    std::ranges::find_if(known_, [&](const auto& e) { return e->of() == of; });
+  const auto known = std::ranges::find_if(
+    known_, [&](const auto& e) { return e->plan() == plan; });
   if (known != known_.end()) {
     std::rotate(known_.begin(), known, known + 1);
   } else {
     if (known_.size() == most)
       known_.pop_back();
-    known_.insert(known_.begin(), std::make_unique<executed_plan>(of, setup_));
+    known_.insert(known_.begin(),
+                  std::make_unique<executed_plan>(plan, setup_));
   }
   known_.front()->begin();
   return *known_.front();

@@ -14,9 +14,10 @@ namespace troupe {
 /// outside the plan.
 class executed_plan {
  public:
-  executed_plan(std::shared_ptr<const plan> of, const rank_setup& setup);
+  executed_plan(std::shared_ptr<const troupe::plan> plan,
+                const rank_setup& setup);
 
-  const std::shared_ptr<const plan>& of() const { return of_; }
+  const std::shared_ptr<const troupe::plan>& plan() const { return plan_; }
   lane_executor& executor() { return executor_; }
   /// Begins a step: forwards that read data wait for it, and updates for the
   /// norm, if the rank is to wait.
@@ -26,7 +27,7 @@ class executed_plan {
   void norm_arrived();
 
  private:
-  std::shared_ptr<const plan> of_;
+  std::shared_ptr<const troupe::plan> plan_;
   std::int32_t rank_;
   bool waits_for_norm_;
   lane_executor executor_;
@@ -41,7 +42,7 @@ class plan_executors {
   explicit plan_executors(const rank_setup& setup) : setup_(setup) {}
 
   /// The plan's, begun; valid until the next call.
-  executed_plan& begin(const std::shared_ptr<const plan>& of);
+  executed_plan& begin(const std::shared_ptr<const troupe::plan>& plan);
 
  private:
   const rank_setup& setup_;

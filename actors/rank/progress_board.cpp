@@ -16,9 +16,9 @@ std::string what_it_waits_for(const plan& plan, const plan_op& op,
   if (for_data)
     return "its data from the loader";
   std::string found;
-  std::uint8_t at = 0;
+  std::uint8_t index = 0;
   for_each_input(plan, op, [&](const value& input) {
-    if (at++ == missing && input.kind != value_kind::weight_gradient)
+    if (index++ == missing && input.kind != value_kind::weight_gradient)
       found =
         fmt::format("the {} of stage {} (rank {})", to_text(input.kind),
                     input.from, plan.placement.rank_of(input.from, input.copy));
@@ -63,8 +63,8 @@ std::vector<progress_board::entry> progress_board::snapshot() const {
 std::vector<rank_health> progress_board::look(const plan& plan) const {
   std::vector<rank_health> all;
   for (const auto& [position, doing, for_data, missing, ended] : snapshot()) {
-    const auto at = static_cast<std::int32_t>(all.size());
-    all.push_back({at / ranks_, at % ranks_});
+    const auto index = static_cast<std::int32_t>(all.size());
+    all.push_back({index / ranks_, index % ranks_});
     if (doing == state::elsewhere)
       all.back().doing = doing;
     if (doing == state::idle || doing == state::elsewhere

@@ -71,8 +71,8 @@ class rank_members final : public rank_ports, public stage_ports {
   }
   void deliver(stage_tensors message) override {
     const auto stage = message.header.to_stage;
-    if (const auto& to = book_->stage(data_rank_, stage))
-      self_->send(to, std::move(message));
+    if (const auto& target = book_->stage(data_rank_, stage))
+      self_->send(target, std::move(message));
     else
       book_->links->deliver(book_->process_of(data_rank_, stage),
                             std::move(message));
@@ -98,10 +98,10 @@ class rank_members final : public rank_ports, public stage_ports {
   }
   /// Where the rank stands: at the op that a stage runs, if one does.
   op_failure where(std::int32_t stage) const {
-    op_failure at{rank_.source(), rank_.current_op(), {}};
-    if (at.source.stage == none)
-      at.source.stage = stage;
-    return at;
+    op_failure failure{rank_.source(), rank_.current_op(), {}};
+    if (failure.source.stage == none)
+      failure.source.stage = stage;
+    return failure;
   }
 
   std::int32_t data_rank_;

@@ -30,17 +30,17 @@ event_source rank_runner::source() const {
     return source;
   source.step = step_->settings.step;
   source.phase = step_->settings.phase;
-  if (const auto at = executor_->position()) {
-    source.stage = op_at(*at).stage;
-    source.microbatch = op_at(*at).microbatch;
-    source.slice = op_at(*at).slice;
+  if (const auto index = executor_->position()) {
+    source.stage = op_at(*index).stage;
+    source.microbatch = op_at(*index).microbatch;
+    source.slice = op_at(*index).slice;
   }
   return source;
 }
 
 std::string rank_runner::current_op() const {
-  const auto at = executor_ ? executor_->position() : std::nullopt;
-  return at ? to_text(*step_->plan, op_at(*at)) : std::string{};
+  const auto index = executor_ ? executor_->position() : std::nullopt;
+  return index ? to_text(*step_->plan, op_at(*index)) : std::string{};
 }
 
 void rank_runner::require_current(std::int64_t serial, const char* what) const {
@@ -249,13 +249,13 @@ void rank_runner::require_nothing_left() const {
 }
 
 void rank_runner::show(progress_board::state state) const {
-  const auto at = executor_->position();
+  const auto index = executor_->position();
   op_values::missing_input missing;
-  if (state == progress_board::state::waiting && at)
-    missing = op_values_.missing(op_at(*at));
+  if (state == progress_board::state::waiting && index)
+    missing = op_values_.missing(op_at(*index));
   setup_.board->set(
     setup_.data_rank, setup_.rank,
-    {at.value_or(0), state, missing.data, missing.value.value_or(0),
+    {index.value_or(0), state, missing.data, missing.value.value_or(0),
      static_cast<std::uint32_t>(executor_->ended_ops())});
 }
 

@@ -18,8 +18,8 @@ void announce(const tensor_list& tensors, envelope& e) {
       tensor.defined() ? tensor.sizes().vec() : std::vector<std::int64_t>{});
 }
 
-const message& message_of(const plan& of, std::int32_t number) {
-  return of.messages[static_cast<std::size_t>(number)];
+const message& message_of(const plan& plan, std::int32_t number) {
+  return plan.messages[static_cast<std::size_t>(number)];
 }
 
 }  // namespace
@@ -47,8 +47,8 @@ void transfer_ops::send(const plan_op& op, std::int64_t now) {
   auto& tensors = held.tensors;
   auto& ready = held.ready;
   const auto& receive = plan.ops[message_of(plan, op.message).receive];
-  const auto to = plan.placement.rank_of(receive.stage, receive.copy);
-  const bool far = device_ && setup_.is_far && setup_.is_far(to);
+  const auto target = plan.placement.rank_of(receive.stage, receive.copy);
+  const bool far = device_ && setup_.is_far && setup_.is_far(target);
   if (far && !setup_.links) {
     tensors = device_.to_host(tensors);
     ready = nullptr;
@@ -117,25 +117,25 @@ void transfer_ops::require_expected(const stage_tensors& message) const {
 /// the announcements, as it has made its own.
 std::vector<std::uint32_t> transfer_ops::complete() {
   std::vector<std::uint32_t> ended;
-  for (auto at = arrived_.begin(); at != arrived_.end();) {
-    const auto& e = at->header;
+  for (auto place = arrived_.begin(); place != arrived_.end();) {
+    const auto& e = place->header;
     const auto receive = message_of(*step_->plan, e.message).receive;
     if ((states_[static_cast<std::size_t>(e.message)] & posted) == 0) {
-      ++at;
+      ++place;
       continue;
     }
-    held_value held{std::move(at->tensors),
-                    std::move(at->ready),
+    held_value held{std::move(place->tensors),
+                    std::move(place->ready),
                     e.sent,
                     e.left,
-                    at->arrived,
+                    place->arrived,
                     e.message,
-                    std::move(at->receipt)};
+                    std::move(place->receipt)};
     if (e.by_device)
       held.tensors = setup_.links->receive(e, summary(e), held.ready);
     values_.put(moved_by(step_->plan->ops[receive]), std::move(held));
     ended.push_back(receive);
-    at = arrived_.erase(at);
+    place = arrived_.erase(place);
   }
   return ended;
 }

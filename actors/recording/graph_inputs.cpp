@@ -37,10 +37,10 @@ bool graph_inputs::fit(const std::vector<microbatch_data>& step) const {
 void graph_inputs::copy(const std::vector<microbatch_data>& step,
                         device_stream& stream) {
   for (std::size_t i = 0; i < step.size(); ++i) {
-    const auto from = tensors_of(step[i]);
-    const auto to = tensors_of(held_[i]);
-    for (std::size_t t = 0; t < from.size(); ++t)
-      copy_to_device(from[t], to[t], stream);
+    const auto source = tensors_of(step[i]);
+    const auto target = tensors_of(held_[i]);
+    for (std::size_t t = 0; t < source.size(); ++t)
+      copy_to_device(source[t], target[t], stream);
   }
 }
 

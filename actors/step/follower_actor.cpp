@@ -81,7 +81,7 @@ struct follower_state : step_supervisor {
     step->settings.epoch = leader.epoch;
     step->settings.tells_messages = leader.tells_messages;
     step->settings.tells_memory = leader.tells_memory;
-    step->settings.interest = interest.of(leader.interest);
+    step->settings.interest = interest.get(leader.interest);
     running = step;
     wanted.reset();
     reports.clear();

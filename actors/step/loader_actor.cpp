@@ -28,10 +28,10 @@ struct loader_state {
       work);
   }
 
-  void report_slow(const loader_core::place& at, double seconds) {
+  void report_slow(const loader_core::place& position, double seconds) {
     auto source = now;
-    source.step += at.steps_ahead;
-    source.microbatch = at.microbatch;
+    source.step += position.steps_ahead;
+    source.microbatch = position.microbatch;
     book->publish(slow_load_event{source, seconds});
   }
 

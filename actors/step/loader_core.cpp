@@ -58,15 +58,15 @@ loader_core::place loader_core::place_of(std::int64_t index) const {
 
 loaded_data loader_core::on(const want_data& request) {
   const auto index = index_of(*request.step, request.microbatch);
-  auto at = ready_.find(index);
-  if (at == ready_.end()) {
-    at = ready_.emplace(index, item{load(index), 0}).first;
+  auto found = ready_.find(index);
+  if (found == ready_.end()) {
+    found = ready_.emplace(index, item{load(index), 0}).first;
     next_ = std::max(next_, after(index));
   }
   loaded_data answer{request.step->serial, request.stage, request.microbatch,
-                     now_ns(), at->second.data};
-  if (++at->second.taken == setup_.consumers)
-    ready_.erase(at);
+                     now_ns(), found->second.data};
+  if (++found->second.taken == setup_.consumers)
+    ready_.erase(found);
   return answer;
 }
 

@@ -31,7 +31,8 @@ class loader_core {
     std::int64_t steps_ahead = 0;
     std::int32_t microbatch = 0;
   };
-  using slow_report = std::function<void(const place& of, double seconds)>;
+  using slow_report =
+    std::function<void(const place& position, double seconds)>;
 
   loader_core(loader_setup setup, slow_report report_slow)
     : setup_(setup), report_slow_(std::move(report_slow)) {}

@@ -23,18 +23,18 @@ const char* name_of(phase phase) {
 }  // namespace
 
 std::string to_text(const op_failure& failure) {
-  const auto& at = failure.source;
-  auto text = fmt::format("{} {}", name_of(at.phase), at.step);
-  if (at.rank >= 0)
-    text += fmt::format(", rank {}", at.rank);
+  const auto& place = failure.source;
+  auto text = fmt::format("{} {}", name_of(place.phase), place.step);
+  if (place.rank >= 0)
+    text += fmt::format(", rank {}", place.rank);
   if (!failure.op.empty())
     text += fmt::format(", op {}", failure.op);
   std::vector<std::string> parts;
-  if (at.stage >= 0)
-    parts.push_back(fmt::format("stage {}", at.stage));
-  if (at.microbatch >= 0)
-    parts.push_back(fmt::format("microbatch {}", at.microbatch));
-  parts.push_back(fmt::format("replica {}", at.data_rank));
+  if (place.stage >= 0)
+    parts.push_back(fmt::format("stage {}", place.stage));
+  if (place.microbatch >= 0)
+    parts.push_back(fmt::format("microbatch {}", place.microbatch));
+  parts.push_back(fmt::format("replica {}", place.data_rank));
   return fmt::format("{} ({}): {}", text, fmt::join(parts, ", "),
                      failure.reason);
 }

@@ -8,8 +8,8 @@ namespace {
 
 /// Hands a member that becomes ready to its strand.
 struct gate final : caf::execution_unit {
-  gate(caf::actor_system* system, strand& own, caf::execution_unit* by)
-    : caf::execution_unit(system), turns(own), sender(by) {}
+  gate(caf::actor_system* system, strand& own, caf::execution_unit* unit)
+    : caf::execution_unit(system), turns(own), sender(unit) {}
   void exec_later(caf::resumable* member) override {
     turns.push(member, sender);
   }
@@ -68,8 +68,8 @@ caf::resumable::resume_result strand::resume(caf::execution_unit* worker,
 
 bool strand_actor::enqueue(caf::mailbox_element_ptr message,
                            caf::execution_unit* sender) {
-  gate to(&home_system(), *turns_, sender);
-  return caf::event_based_actor::enqueue(std::move(message), &to);
+  gate target(&home_system(), *turns_, sender);
+  return caf::event_based_actor::enqueue(std::move(message), &target);
 }
 
 }  // namespace troupe

@@ -21,8 +21,8 @@ struct plain {
   std::size_t write(const char* bytes, std::size_t size) {
     return checked(::send(socket_, bytes, size, MSG_NOSIGNAL));
   }
-  std::size_t read(char* into, std::size_t size) {
-    return checked(::recv(socket_, into, size, 0));
+  std::size_t read(char* buffer, std::size_t size) {
+    return checked(::recv(socket_, buffer, size, 0));
   }
   static std::size_t checked(ssize_t moved) {
     if (moved <= 0)
@@ -44,17 +44,17 @@ struct encrypted {
     return plain::checked(
       ::SSL_write(session_.get(), bytes, static_cast<int>(size)));
   }
-  std::size_t read(char* into, std::size_t size) {
+  std::size_t read(char* buffer, std::size_t size) {
     return plain::checked(
-      ::SSL_read(session_.get(), into, static_cast<int>(size)));
+      ::SSL_read(session_.get(), buffer, static_cast<int>(size)));
   }
   std::unique_ptr<::SSL, decltype(&::SSL_free)> session_;
 };
 
 template <class Way>
-void read_all(Way& way, char* into, std::size_t size) {
+void read_all(Way& way, char* buffer, std::size_t size) {
   for (std::size_t done = 0; done < size;)
-    done += way.read(into + done, size - done);
+    done += way.read(buffer + done, size - done);
 }
 
 template <class Way>

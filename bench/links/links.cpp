@@ -39,8 +39,8 @@ struct kind {
 
 double quantile(std::vector<double> values, double q) {
   std::ranges::sort(values);
-  const auto at = q * static_cast<double>(values.size() - 1);
-  return values[static_cast<std::size_t>(at + 0.5)];
+  const auto index = q * static_cast<double>(values.size() - 1);
+  return values[static_cast<std::size_t>(index + 0.5)];
 }
 
 std::vector<kind> all_kinds(const settings& given) {
@@ -71,7 +71,7 @@ std::vector<kind> all_kinds(const settings& given) {
            bare_unix}};
 }
 
-void print_throughput(const kind& of, const settings& given) {
+void print_throughput(const kind& subject, const settings& given) {
   const auto bytes = static_cast<std::size_t>(given.mib) << 20U;
   const auto spin = microseconds(given.spin);
   std::vector<double> link, awake, bare, ratios;
@@ -79,32 +79,32 @@ void print_throughput(const kind& of, const settings& given) {
     return given.mib * given.count / seconds;
   };
   for (int i = 0; i < given.rounds; ++i) {
-    bare.push_back(rate(of.bare(bytes, given.count)));
-    link.push_back(rate(
-      over_link(of.sockets(), of.make, bytes, given.count, microseconds(0))));
-    awake.push_back(
-      rate(over_link(of.sockets(), of.make, bytes, given.count, spin)));
+    bare.push_back(rate(subject.bare(bytes, given.count)));
+    link.push_back(rate(over_link(subject.sockets(), subject.make, bytes,
+                                  given.count, microseconds(0))));
+    awake.push_back(rate(
+      over_link(subject.sockets(), subject.make, bytes, given.count, spin)));
     ratios.push_back(link.back() / bare.back());
   }
-  fmt::print("| {} | {:.0f} | {:.0f} | {:.0f} | {:.0f} % |\n", of.name,
+  fmt::print("| {} | {:.0f} | {:.0f} | {:.0f} | {:.0f} % |\n", subject.name,
              quantile(bare, 0.5), quantile(link, 0.5), quantile(awake, 0.5),
              100 * quantile(ratios, 0.5));
   std::fflush(stdout);
 }
 
 /// With the receiver awake; just fallen asleep; and after both have rested.
-void print_latency(const kind& of, const settings& given) {
+void print_latency(const kind& subject, const settings& given) {
   const microseconds none(0), spin(given.spin), rest(500);
   const auto trips = [&](int count, microseconds spinning, microseconds pause) {
-    return round_trips(of.sockets(), of.make, count, spinning, pause);
+    return round_trips(subject.sockets(), subject.make, count, spinning, pause);
   };
   const auto rested = given.pings / 10;
-  fmt::print("| {} |", of.name);
+  fmt::print("| {} |", subject.name);
   for (const auto& found :
        {trips(given.pings, spin, none), trips(given.pings, none, none),
-        bare_round_trips(of.sockets(), given.pings, none),
+        bare_round_trips(subject.sockets(), given.pings, none),
         trips(rested, none, rest),
-        bare_round_trips(of.sockets(), rested, rest)})
+        bare_round_trips(subject.sockets(), rested, rest)})
     fmt::print(" {:.1f} | {:.1f} |", quantile(found, 0.5),
                quantile(found, 0.99));
   fmt::print("\n");

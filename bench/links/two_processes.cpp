@@ -19,11 +19,11 @@ std::array<int, 2> unix_sockets() {
 
 std::array<int, 2> tcp_sockets() {
   const auto listening = ::socket(AF_INET, SOCK_STREAM, 0);
-  sockaddr_in at{};
-  at.sin_family = AF_INET;
-  at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  auto* address = reinterpret_cast<sockaddr*>(&at);
-  socklen_t size = sizeof(at);
+  sockaddr_in socket_address{};
+  socket_address.sin_family = AF_INET;
+  socket_address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  auto* address = reinterpret_cast<sockaddr*>(&socket_address);
+  socklen_t size = sizeof(socket_address);
   ::bind(listening, address, size);
   ::listen(listening, 1);
   ::getsockname(listening, address, &size);

@@ -51,16 +51,18 @@ double median(std::vector<double> values) {
 
 volatile double sink = 0;
 
-void print_row(const test_case& of, const settings& use,
+void print_row(const test_case& subject, const settings& use,
                const statistics_kernels& kernels) {
-  const auto bytes = static_cast<std::int64_t>(of.tensor.nbytes());
+  const auto bytes = static_cast<std::int64_t>(subject.tensor.nbytes());
   std::vector<double> ours, sums;
   for (int i = 0; i < use.rounds + 2; ++i) {
     const auto measured = time_of(
-      [&] { sink = measure(of.tensor, of.with_histogram, kernels).mean; },
+      [&] {
+        sink = measure(subject.tensor, subject.with_histogram, kernels).mean;
+      },
       bytes);
     const auto summed = time_of(
-      [&] { sink = plain_sum(of.tensor.const_data_ptr(), bytes); }, bytes);
+      [&] { sink = plain_sum(subject.tensor.const_data_ptr(), bytes); }, bytes);
     if (i < 2)
       continue;
     ours.push_back(measured);
@@ -69,9 +71,9 @@ void print_row(const test_case& of, const settings& use,
   const auto rate = [&](const std::vector<double>& times) {
     return static_cast<double>(bytes) / median(times);
   };
-  fmt::print("| {} | {} | {:.2f} | {:.1f} | {:.1f} | {:.0f} % |\n", of.name,
-             describe(of.tensor), median(ours) * 1e-3, rate(ours), rate(sums),
-             rate(ours) / rate(sums) * 100);
+  fmt::print("| {} | {} | {:.2f} | {:.1f} | {:.1f} | {:.0f} % |\n",
+             subject.name, describe(subject.tensor), median(ours) * 1e-3,
+             rate(ours), rate(sums), rate(ours) / rate(sums) * 100);
 }
 
 /// Values like those of gradients and activations.
@@ -131,8 +133,8 @@ int main(int argc, char** argv) {
   fmt::print(
     "| values | tensor | us | GB/s | plain sum's GB/s | ratio |\n"
     "|---|---|---|---|---|---|\n");
-  for (const auto& of : values_of(use.mib << 18))
-    print_row(of, use, kernels);
-  for (const auto& of : shapes())
-    print_row(of, use, kernels);
+  for (const auto& subject : values_of(use.mib << 18))
+    print_row(subject, use, kernels);
+  for (const auto& subject : shapes())
+    print_row(subject, use, kernels);
 }

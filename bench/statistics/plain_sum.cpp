@@ -1,8 +1,8 @@
 #include "plain_sum.hpp"
 
-float plain_sum(const void* from, std::int64_t bytes) {
+float plain_sum(const void* source, std::int64_t bytes) {
   typedef float lanes __attribute__((vector_size(64), aligned(4), may_alias));
-  const auto* x = static_cast<const lanes*>(from);
+  const auto* x = static_cast<const lanes*>(source);
   lanes sums[8]{};
   for (std::int64_t i = 0; i + 8 <= bytes / 64; i += 8)
     for (int k = 0; k < 8; ++k)

@@ -51,9 +51,9 @@ at::Tensor copy_out(const safetensors_entry& item, const std::byte* data) {
 }
 
 const at::Tensor* find(const parameter_list& values, const std::string& name) {
-  const auto at =
+  const auto found =
     std::ranges::find(values, name, &parameter_list::value_type::first);
-  return at == values.end() ? nullptr : &at->second;
+  return found == values.end() ? nullptr : &found->second;
 }
 
 void require_same_names(const parameter_list& parameters,

@@ -112,12 +112,12 @@ class header_reader {
   bool boolean(bool) { return other("true or false"); }
   bool null() { return other("null"); }
   bool binary(binary_t&) { return other("bytes"); }
-  bool parse_error(std::size_t at, const std::string&,
+  bool parse_error(std::size_t index, const std::string&,
                    const nlohmann::json::exception&) {
     refuse_checkpoint(
       path_, fmt::format("its header is not a JSON object, from byte {} on; "
                          "is it a safetensors file?",
-                         at));
+                         index));
   }
 
  private:
@@ -219,23 +219,23 @@ void require_no_holes(const std::string& path, std::vector<entry>& entries,
   std::ranges::sort(entries, {}, [](const entry& item) {
     return std::pair(item.begin, item.end);
   });
-  std::uint64_t at = 0;
+  std::uint64_t index = 0;
   for (const auto& item : entries) {
     const auto bytes = bytes_of(path, item);
-    if (item.begin != at || item.end < item.begin
+    if (item.begin != index || item.end < item.begin
         || item.end - item.begin != bytes)
       refuse_checkpoint(
         path, fmt::format("tensor '{}' has offsets {}..{} where {}..{} was "
                           "expected",
-                          printable(item.name), item.begin, item.end, at,
-                          at + bytes));
-    at = item.end;
+                          printable(item.name), item.begin, item.end, index,
+                          index + bytes));
+    index = item.end;
   }
-  if (at != data_bytes)
+  if (index != data_bytes)
     refuse_checkpoint(
       path, fmt::format("its header describes {} bytes of data, the file "
                         "has {}",
-                        at, data_bytes));
+                        index, data_bytes));
 }
 
 }  // namespace

@@ -34,13 +34,13 @@ mapped_file::mapped_file(std::string path) : path_(std::move(path)) {
   size_ = static_cast<std::size_t>(status.st_size);
   if (size_ == 0)
     return;
-  void* at = ::mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, descriptor_, 0);
-  if (at == MAP_FAILED) {
+  void* index = ::mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, descriptor_, 0);
+  if (index == MAP_FAILED) {
     const auto reason = std::strerror(errno);
     ::close(descriptor_);
     fail(path_, fmt::format("can't be mapped: {}", reason));
   }
-  data_ = static_cast<const std::byte*>(at);
+  data_ = static_cast<const std::byte*>(index);
 }
 
 mapped_file::mapped_file(mapped_file&& other) noexcept

@@ -16,14 +16,14 @@ using at_function = std::function<microbatch_data(std::int64_t)>;
 
 class function_source final : public microbatch_source {
  public:
-  function_source(at_function at, std::int64_t size)
-    : at_(std::move(at)), size_(size) {}
+  function_source(at_function load, std::int64_t size)
+    : load_(std::move(load)), size_(size) {}
 
-  microbatch_data at(std::int64_t index) const override { return at_(index); }
+  microbatch_data at(std::int64_t index) const override { return load_(index); }
   std::int64_t size() const override { return size_; }
 
  private:
-  at_function at_;
+  at_function load_;
   std::int64_t size_;
 };
 
@@ -95,12 +95,12 @@ class text_source final : public microbatch_source {
 
 }  // namespace
 
-std::shared_ptr<const microbatch_source> make_source(at_function at,
+std::shared_ptr<const microbatch_source> make_source(at_function load,
                                                      std::int64_t size) {
-  if (!at)
+  if (!load)
     throw error(error_code::invalid_argument,
                 "a data source needs a function that makes microbatches");
-  return std::make_shared<function_source>(std::move(at), size);
+  return std::make_shared<function_source>(std::move(load), size);
 }
 
 std::shared_ptr<const microbatch_source> preprocess(
@@ -135,13 +135,13 @@ std::int64_t first_outside(const token_source& tokens,
                            std::int64_t vocabulary) {
   constexpr std::int64_t chunk = 1 << 16;
   std::vector<std::int64_t> ids(chunk);
-  for (std::int64_t at = 0; at < tokens.size(); at += chunk) {
-    const auto count = std::min(chunk, tokens.size() - at);
-    tokens.read(at, count, ids.data());
+  for (std::int64_t index = 0; index < tokens.size(); index += chunk) {
+    const auto count = std::min(chunk, tokens.size() - index);
+    tokens.read(index, count, ids.data());
     for (std::int64_t i = 0; i < count; ++i) {
       const auto id = ids[static_cast<std::size_t>(i)];
       if (id < 0 || id >= vocabulary)
-        return at + i;
+        return index + i;
     }
   }
   return -1;

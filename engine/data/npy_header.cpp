@@ -69,10 +69,10 @@ header_text read_header_text(const std::string& path,
 std::optional<std::string_view> value_of(std::string_view header,
                                          std::string_view key, char open,
                                          char close) {
-  const auto at = header.find(key);
-  if (at == std::string_view::npos)
+  const auto found = header.find(key);
+  if (found == std::string_view::npos)
     return {};
-  auto rest = header.substr(at + key.size());
+  auto rest = header.substr(found + key.size());
   rest.remove_prefix(std::min(rest.find_first_not_of(' '), rest.size()));
   const auto end = rest.find(close, 1);
   if (!rest.starts_with(open) || end == std::string_view::npos)

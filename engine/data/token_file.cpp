@@ -41,11 +41,11 @@ class mapped_tokens final : public token_source {
   void read(std::int64_t first, std::int64_t count,
             std::int64_t* out) const override {
     file_.require_unchanged();
-    const auto* from = file_.bytes().data() + header_
-                       + static_cast<std::size_t>(first) * sizeof(Token);
-    for (std::int64_t i = 0; i < count; ++i, from += sizeof(Token)) {
+    const auto* start = file_.bytes().data() + header_
+                        + static_cast<std::size_t>(first) * sizeof(Token);
+    for (std::int64_t i = 0; i < count; ++i, start += sizeof(Token)) {
       Token token{};
-      std::memcpy(&token, from, sizeof(Token));
+      std::memcpy(&token, start, sizeof(Token));
       out[i] = static_cast<std::int64_t>(token);
     }
   }
@@ -109,17 +109,17 @@ std::shared_ptr<const token_source> open_nano_gpt(mapped_file file) {
 
 std::shared_ptr<const token_source> open_npy(mapped_file file) {
   const auto header = parse_npy_header(file.path(), file.bytes());
-  const auto at = header.data_offset;
+  const auto index = header.data_offset;
   const auto n = header.count;
   if (header.descr == "|u1")
-    return tokens_after<std::uint8_t>(std::move(file), at, n);
+    return tokens_after<std::uint8_t>(std::move(file), index, n);
   if (header.descr == "<u2")
-    return tokens_after<std::uint16_t>(std::move(file), at, n);
+    return tokens_after<std::uint16_t>(std::move(file), index, n);
   if (header.descr == "<i4")
-    return tokens_after<std::int32_t>(std::move(file), at, n);
+    return tokens_after<std::int32_t>(std::move(file), index, n);
   if (header.descr == "<u4")
-    return tokens_after<std::uint32_t>(std::move(file), at, n);
-  return tokens_after<std::int64_t>(std::move(file), at, n);
+    return tokens_after<std::uint32_t>(std::move(file), index, n);
+  return tokens_after<std::int64_t>(std::move(file), index, n);
 }
 
 class joined_tokens final : public token_source {

@@ -25,35 +25,36 @@ at::Tensor in_locked_memory(const at::Tensor& tensor,
 
 }  // namespace
 
-std::string describe(const accelerator_description& of) {
+std::string describe(const accelerator_description& description) {
   constexpr double gib = 1 << 30;
-  return fmt::format(
-    "{}, {}, {:.1f} GiB, compute capability {}.{}", of.device.str(), of.name,
-    static_cast<double>(of.total_bytes) / gib, of.major, of.minor);
+  return fmt::format("{}, {}, {:.1f} GiB, compute capability {}.{}",
+                     description.device.str(), description.name,
+                     static_cast<double>(description.total_bytes) / gib,
+                     description.major, description.minor);
 }
 
-at::Tensor to_device(const at::Tensor& from, device_stream& stream) {
+at::Tensor to_device(const at::Tensor& source, device_stream& stream) {
   const at::NoGradGuard no_grad;
   const auto scope = stream.enter();
-  const auto locked = in_locked_memory(from, stream);
+  const auto locked = in_locked_memory(source, stream);
   return at::empty(
            locked.sizes(),
            locked.options().device(stream.device()).pinned_memory(false))
     .copy_(locked, /*non_blocking=*/true);
 }
 
-void copy_to_device(const at::Tensor& from, const at::Tensor& to,
+void copy_to_device(const at::Tensor& source, const at::Tensor& target,
                     device_stream& stream) {
   const at::NoGradGuard no_grad;
   const auto scope = stream.enter();
-  to.copy_(in_locked_memory(from, stream), /*non_blocking=*/true);
+  target.copy_(in_locked_memory(source, stream), /*non_blocking=*/true);
 }
 
-host_copy to_host(const at::Tensor& from, device_stream& stream) {
+host_copy to_host(const at::Tensor& source, device_stream& stream) {
   const at::NoGradGuard no_grad;
   const auto scope = stream.enter();
-  stream.uses(from);
-  auto copy = locked_like(from, stream).copy_(from, /*non_blocking=*/true);
+  stream.uses(source);
+  auto copy = locked_like(source, stream).copy_(source, /*non_blocking=*/true);
   return {std::move(copy), stream.record()};
 }
 

@@ -22,7 +22,7 @@ struct accelerator_description {
 };
 
 /// "cuda:0, NVIDIA H100 80GB HBM3, 79.1 GiB, compute capability 9.0".
-std::string describe(const accelerator_description& of);
+std::string describe(const accelerator_description& description);
 
 /// Bytes of a device's memory: held by tensors now and at peak, held by
 /// LibTorch's allocator, free, and in total.
@@ -75,15 +75,15 @@ class accelerator_library {
   virtual std::unique_ptr<transfer_group> begin_group() = 0;
 };
 
-/// Copies `from`, of any strides, to the stream's device through page-locked
+/// Copies `source`, of any strides, to the stream's device through page-locked
 /// memory, so that the host does not wait. The tensor belongs to the stream:
-/// others wait for an event first. `from` may change once this returns, unless
+/// others wait for an event first. `source` may change once this returns, unless
 /// it is in locked memory itself.
-at::Tensor to_device(const at::Tensor& from, device_stream& stream);
+at::Tensor to_device(const at::Tensor& source, device_stream& stream);
 
 /// Copies likewise to a tensor of the stream's device, of the same shape and
 /// dtype.
-void copy_to_device(const at::Tensor& from, const at::Tensor& to,
+void copy_to_device(const at::Tensor& source, const at::Tensor& target,
                     device_stream& stream);
 
 /// A tensor on the host, and the event after which it may be read.
@@ -93,7 +93,7 @@ struct host_copy {
 };
 
 /// Copies to locked host memory, after the stream's earlier work.
-host_copy to_host(const at::Tensor& from, device_stream& stream);
+host_copy to_host(const at::Tensor& source, device_stream& stream);
 
 /// `device_kernels::delay` on one stream.
 void delay(accelerator& on, device_stream& stream, double seconds);

@@ -18,8 +18,8 @@ std::int64_t tensors_event::held_bytes() const {
   return static_cast<std::int64_t>(bytes);
 }
 
-void merge(std::vector<named_value>& into, const named_value& value) {
-  for (auto& known : into) {
+void merge(std::vector<named_value>& target, const named_value& value) {
+  for (auto& known : target) {
     if (known.name != value.name)
       continue;
     const auto count = known.count + value.count;
@@ -29,7 +29,7 @@ void merge(std::vector<named_value>& into, const named_value& value) {
     known.count = count;
     return;
   }
-  into.push_back(value);
+  target.push_back(value);
 }
 
 }  // namespace troupe

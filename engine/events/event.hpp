@@ -21,7 +21,7 @@ struct named_value {
 
 /// Merges a value into the mean of that name, weighted by counts; a count of 0
 /// changes nothing.
-void merge(std::vector<named_value>& into, const named_value& value);
+void merge(std::vector<named_value>& target, const named_value& value);
 
 /// Where in the job something happened. -1 for parts that don't apply.
 struct event_source {

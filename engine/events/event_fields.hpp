@@ -31,151 +31,151 @@ inline constexpr std::array event_names{"ops",     "messages", "memory",
 static_assert(event_names.size() == std::variant_size_v<event>);
 
 template <class Archive>
-void fields(Archive& with, event_source& v) {
-  with("step", v.step);
-  with("phase", v.phase);
-  with("data_rank", v.data_rank);
-  with("rank", v.rank);
-  with("stage", v.stage);
-  with("microbatch", v.microbatch);
-  with("slice", v.slice);
-  with.within_job(v.epoch);
+void fields(Archive& archive, event_source& v) {
+  archive("step", v.step);
+  archive("phase", v.phase);
+  archive("data_rank", v.data_rank);
+  archive("rank", v.rank);
+  archive("stage", v.stage);
+  archive("microbatch", v.microbatch);
+  archive("slice", v.slice);
+  archive.within_job(v.epoch);
 }
 
 template <class Archive>
-void fields(Archive& with, op_record& v) {
-  with("op", v.op);
-  with("sequence", v.sequence);
-  with("ready", v.ready);
-  with("begin", v.begin);
-  with("end", v.end);
-  with("left", v.left);
-  with("arrived", v.arrived);
-  with("host_begin", v.host_begin);
-  with("host_end", v.host_end);
+void fields(Archive& archive, op_record& v) {
+  archive("op", v.op);
+  archive("sequence", v.sequence);
+  archive("ready", v.ready);
+  archive("begin", v.begin);
+  archive("end", v.end);
+  archive("left", v.left);
+  archive("arrived", v.arrived);
+  archive("host_begin", v.host_begin);
+  archive("host_end", v.host_end);
 }
 
 template <class Archive>
-void fields(Archive& with, ops_event& v) {
-  with("source", v.source);
-  with("ops", v.ops);
+void fields(Archive& archive, ops_event& v) {
+  archive("source", v.source);
+  archive("ops", v.ops);
 }
 
 template <class Archive>
-void fields(Archive& with, message_record& v) {
-  with("message", v.message);
-  with("bytes", v.bytes);
-  with("sent", v.sent);
-  with("left", v.left);
-  with("arrived", v.arrived);
-  with("taken", v.taken);
-  with("wait", v.wait);
+void fields(Archive& archive, message_record& v) {
+  archive("message", v.message);
+  archive("bytes", v.bytes);
+  archive("sent", v.sent);
+  archive("left", v.left);
+  archive("arrived", v.arrived);
+  archive("taken", v.taken);
+  archive("wait", v.wait);
 }
 
 template <class Archive>
-void fields(Archive& with, messages_event& v) {
-  with("source", v.source);
-  with("messages", v.messages);
+void fields(Archive& archive, messages_event& v) {
+  archive("source", v.source);
+  archive("messages", v.messages);
 }
 
 template <class Archive>
-void fields(Archive& with, memory_event& v) {
-  with("source", v.source);
-  with("resident_bytes", v.resident_bytes);
-  with("peak_resident_bytes", v.peak_resident_bytes);
-  with("machine_bytes", v.machine_bytes);
+void fields(Archive& archive, memory_event& v) {
+  archive("source", v.source);
+  archive("resident_bytes", v.resident_bytes);
+  archive("peak_resident_bytes", v.peak_resident_bytes);
+  archive("machine_bytes", v.machine_bytes);
 }
 
 template <class Archive>
-void fields(Archive& with, named_value& v) {
-  with("name", v.name);
-  with("value", v.value);
-  with("count", v.count);
+void fields(Archive& archive, named_value& v) {
+  archive("name", v.name);
+  archive("value", v.value);
+  archive("count", v.count);
 }
 
 template <class Archive>
-void fields(Archive& with, step_event& v) {
-  with("source", v.source);
-  with("losses", v.losses);
-  with("metrics", v.metrics);
-  with("gradient_norm", v.gradient_norm);
-  with("learning_rate", v.learning_rate);
-  with("loss_scale", v.loss_scale);
-  with("updated", v.updated);
-  with("tokens", v.tokens);
-  with("begin", v.begin);
-  with("end", v.end);
-  with("resident_bytes", v.resident_bytes);
-  with("observed", v.observed);
-  with("observe_seconds", v.observe_seconds);
-  with("monitor_seconds", v.monitor_seconds);
+void fields(Archive& archive, step_event& v) {
+  archive("source", v.source);
+  archive("losses", v.losses);
+  archive("metrics", v.metrics);
+  archive("gradient_norm", v.gradient_norm);
+  archive("learning_rate", v.learning_rate);
+  archive("loss_scale", v.loss_scale);
+  archive("updated", v.updated);
+  archive("tokens", v.tokens);
+  archive("begin", v.begin);
+  archive("end", v.end);
+  archive("resident_bytes", v.resident_bytes);
+  archive("observed", v.observed);
+  archive("observe_seconds", v.observe_seconds);
+  archive("monitor_seconds", v.monitor_seconds);
 }
 
 template <class Archive>
-void fields(Archive& with, tensor_statistics& v) {
-  with("count", v.count);
-  with("nans", v.nans);
-  with("infs", v.infs);
-  with("zeros", v.zeros);
-  with("fp16_overflows", v.fp16_overflows);
-  with("fp16_underflows", v.fp16_underflows);
-  with("bf16_overflows", v.bf16_overflows);
-  with("bf16_underflows", v.bf16_underflows);
-  with("max_abs", v.max_abs);
-  with("min_abs", v.min_abs);
-  with("mean", v.mean);
-  with("squares", v.squares);
-  with("instances", v.instances);
-  with("instance_mean_sum", v.instance_mean_sum);
-  with("instance_variance_sum", v.instance_variance_sum);
-  with("histogram", v.histogram);
+void fields(Archive& archive, tensor_statistics& v) {
+  archive("count", v.count);
+  archive("nans", v.nans);
+  archive("infs", v.infs);
+  archive("zeros", v.zeros);
+  archive("fp16_overflows", v.fp16_overflows);
+  archive("fp16_underflows", v.fp16_underflows);
+  archive("bf16_overflows", v.bf16_overflows);
+  archive("bf16_underflows", v.bf16_underflows);
+  archive("max_abs", v.max_abs);
+  archive("min_abs", v.min_abs);
+  archive("mean", v.mean);
+  archive("squares", v.squares);
+  archive("instances", v.instances);
+  archive("instance_mean_sum", v.instance_mean_sum);
+  archive("instance_variance_sum", v.instance_variance_sum);
+  archive("histogram", v.histogram);
 }
 
 /// Without the handle of the tensor.
 template <class Archive>
-void fields(Archive& with, tensor_record& v) {
+void fields(Archive& archive, tensor_record& v) {
   tensor_owner owner = v.owner ? *v.owner : tensor_owner{};
-  with("kind", v.kind);
-  with("content", v.content);
-  with("name", owner.name);
-  with("class", owner.class_name);
-  with("index", v.index);
-  with("inner", v.inner);
-  with("part", v.part);
-  with("call", v.call);
-  with("dimensions", v.dimensions);
-  with("dtype", v.dtype);
-  with("statistics", v.statistics);
+  archive("kind", v.kind);
+  archive("content", v.content);
+  archive("name", owner.name);
+  archive("class", owner.class_name);
+  archive("index", v.index);
+  archive("inner", v.inner);
+  archive("part", v.part);
+  archive("call", v.call);
+  archive("dimensions", v.dimensions);
+  archive("dtype", v.dtype);
+  archive("statistics", v.statistics);
   if constexpr (Archive::reads)
     v.owner = std::make_shared<const tensor_owner>(std::move(owner));
 }
 
 template <class Archive>
-void fields(Archive& with, tensors_event& v) {
-  with("source", v.source);
-  with("backward", v.backward);
-  with("samples", v.samples);
-  with("tensors", v.tensors);
-  with.within_job(v.for_exempt);
+void fields(Archive& archive, tensors_event& v) {
+  archive("source", v.source);
+  archive("backward", v.backward);
+  archive("samples", v.samples);
+  archive("tensors", v.tensors);
+  archive.within_job(v.for_exempt);
 }
 
 template <class Archive>
-void fields(Archive& with, slow_load_event& v) {
-  with("source", v.source);
-  with("seconds", v.seconds);
+void fields(Archive& archive, slow_load_event& v) {
+  archive("source", v.source);
+  archive("seconds", v.seconds);
 }
 
 template <class Archive>
-void fields(Archive& with, failure_event& v) {
-  with("source", v.source);
-  with("op", v.op);
-  with("reason", v.reason);
+void fields(Archive& archive, failure_event& v) {
+  archive("source", v.source);
+  archive("op", v.op);
+  archive("reason", v.reason);
 }
 
 template <class Archive>
-void fields(Archive& with, dropped_event& v) {
-  with("source", v.source);
-  with("count", v.count);
+void fields(Archive& archive, dropped_event& v) {
+  archive("source", v.source);
+  archive("count", v.count);
 }
 
 }  // namespace troupe

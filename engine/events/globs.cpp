@@ -13,20 +13,21 @@ namespace {
 const char* trouble_with(const std::string& glob) {
   if (glob.empty())
     return "is empty";
-  for (std::size_t at = 0; at < glob.size(); ++at) {
-    if (glob[at] == '\\') {
-      if (++at == glob.size())
+  for (std::size_t index = 0; index < glob.size(); ++index) {
+    if (glob[index] == '\\') {
+      if (++index == glob.size())
         return "ends with a backslash";
       continue;
     }
-    if (glob[at] != '[')
+    if (glob[index] != '[')
       continue;
-    at += at + 1 < glob.size() && (glob[at + 1] == '!' || glob[at + 1] == '^');
-    const auto first = at + 1;
-    at = glob.find(']', at + 2);  // a leading one belongs to the set
-    if (at == std::string::npos)
+    index += index + 1 < glob.size()
+             && (glob[index + 1] == '!' || glob[index + 1] == '^');
+    const auto first = index + 1;
+    index = glob.find(']', index + 2);  // a leading one belongs to the set
+    if (index == std::string::npos)
       return "opens a set with '[' and never closes it";
-    for (auto dash = first + 1; dash + 1 < at; ++dash)
+    for (auto dash = first + 1; dash + 1 < index; ++dash)
       if (glob[dash] == '-' && glob[dash - 1] > glob[dash + 1])
         return "has a range that ends before it begins";
   }
@@ -37,10 +38,10 @@ const char* trouble_with(const std::string& glob) {
 
 std::vector<std::string> globs_of(const std::string& patterns) {
   std::vector<std::string> parts;
-  for (std::size_t from = 0; from <= patterns.size();) {
-    const auto to = std::min(patterns.find(',', from), patterns.size());
-    parts.push_back(patterns.substr(from, to - from));
-    from = to + 1;
+  for (std::size_t start = 0; start <= patterns.size();) {
+    const auto end = std::min(patterns.find(',', start), patterns.size());
+    parts.push_back(patterns.substr(start, end - start));
+    start = end + 1;
   }
   return parts;
 }

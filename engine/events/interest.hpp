@@ -11,8 +11,8 @@ namespace troupe {
 /// whole or not at all.
 class tensor_interest {
  public:
-  explicit tensor_interest(std::vector<subscription> of)
-    : subscriptions_(std::move(of)) {}
+  explicit tensor_interest(std::vector<subscription> wants)
+    : subscriptions_(std::move(wants)) {}
 
   tensor_needs needs(tensor_kind kind, const std::string& name) const;
   /// Whether the step's tensors are for exempt monitors only.

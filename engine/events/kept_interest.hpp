@@ -12,7 +12,7 @@ namespace troupe {
 class kept_interest {
  public:
   /// Null if there are no subscriptions.
-  std::shared_ptr<const tensor_interest> of(
+  std::shared_ptr<const tensor_interest> get(
     const std::vector<subscription>& wanted) {
     if (wanted.empty())
       return nullptr;

@@ -25,13 +25,13 @@ class measured_memory {
 
   /// Calls `measure` if the tensor was not measured so closely before.
   template <class Measure>
-  const measured& of(const at::Tensor& tensor, depth wanted,
-                     const Measure& measure) {
+  const measured& get(const at::Tensor& tensor, depth wanted,
+                      const Measure& measure) {
     const auto* storage = tensor.storage().unsafeGetStorageImpl();
     const auto [first, last] = known_.equal_range(storage);
-    for (auto at = first; at != last; ++at)
-      if (at->second.is(tensor) && at->second.found.known >= wanted)
-        return at->second.found;
+    for (auto place = first; place != last; ++place)
+      if (place->second.is(tensor) && place->second.found.known >= wanted)
+        return place->second.found;
     return known_.emplace(storage, entry(tensor, measure()))->second.found;
   }
   void clear() { known_.clear(); }
@@ -49,14 +49,14 @@ class measured_memory {
     at::ScalarType dtype;
     measured found;
 
-    entry(const at::Tensor& of, measured what)
-      : holder(of.storage().getWeakStorageImpl()),
-        offset(of.storage_offset()),
-        count(of.numel()),
-        instances(rows(of)),
-        version(of._version()),
-        contiguous(of.is_contiguous()),
-        dtype(of.scalar_type()),
+    entry(const at::Tensor& tensor, measured what)
+      : holder(tensor.storage().getWeakStorageImpl()),
+        offset(tensor.storage_offset()),
+        count(tensor.numel()),
+        instances(rows(tensor)),
+        version(tensor._version()),
+        contiguous(tensor.is_contiguous()),
+        dtype(tensor.scalar_type()),
         found(std::move(what)) {}
 
     bool is(const at::Tensor& tensor) const {

@@ -30,7 +30,7 @@ class observer_scope {
 /// level further; nothing for an empty optional or an undefined tensor;
 /// anything else as a value that is not a tensor.
 template <class T>
-void collect(observed_values& into, const T& value, std::int16_t index = -1,
+void collect(observed_values& target, const T& value, std::int16_t index = -1,
              std::int16_t inner = -1);
 
 namespace detail {
@@ -52,43 +52,43 @@ concept tuple_like = requires {
 };
 
 template <class Each>
-void with_place(observed_values& into, const Each& value, std::int16_t at,
-                std::int16_t index) {
+void with_place(observed_values& target, const Each& value,
+                std::int16_t position, std::int16_t index) {
   if (index < 0)
-    collect(into, value, at);
+    collect(target, value, position);
   else
-    collect(into, value, index, at);
+    collect(target, value, index, position);
 }
 
 }  // namespace detail
 
 template <class T>
-void collect(observed_values& into, const T& value, std::int16_t index,
+void collect(observed_values& target, const T& value, std::int16_t index,
              std::int16_t inner) {
   if constexpr (std::is_convertible_v<const T&, const at::Tensor&>) {
     const at::Tensor& tensor = value;
-    into.push_back(
+    target.push_back(
       {tensor,
        tensor.defined() ? tensor_content::tensor : tensor_content::nothing,
        index, inner});
   } else if constexpr (detail::is_optional<T>::value) {
     if (value)
-      collect(into, *value, index, inner);
+      collect(target, *value, index, inner);
     else
-      into.push_back({{}, tensor_content::nothing, index, inner});
+      target.push_back({{}, tensor_content::nothing, index, inner});
   } else if constexpr (detail::tuple_like<T>) {
-    std::int16_t at = 0;
+    std::int16_t position = 0;
     std::apply(
       [&](const auto&... each) {
-        (detail::with_place(into, each, at++, index), ...);
+        (detail::with_place(target, each, position++, index), ...);
       },
       value);
   } else if constexpr (detail::list_like<T>) {
-    std::int16_t at = 0;
+    std::int16_t position = 0;
     for (const auto& each : value)
-      detail::with_place(into, each, at++, index);
+      detail::with_place(target, each, position++, index);
   } else {
-    into.push_back({{}, tensor_content::other, index, inner});
+    target.push_back({{}, tensor_content::other, index, inner});
   }
 }
 

@@ -234,7 +234,7 @@ void observer::measure_last(const at::Tensor& tensor, tensor_needs needs,
                             measured_memory& measured) {
   const auto wanted = depth_of(needs);
   const bool by_device = is_on_device(tensor);
-  const auto& found = measured.of(tensor, wanted, [&] {
+  const auto& found = measured.get(tensor, wanted, [&] {
     if (!by_device)
       return measured_memory::measured{wanted, measured_to(wanted, tensor)};
     to_measure_.push_back(tensor.detach());
@@ -290,8 +290,8 @@ void observer::follow_leaf(const watched& module,
     // The leaf may outlive this observer, the only owner of its record.
     output.tensor.register_hook(
       [this, known = std::weak_ptr(leaf)](const at::Tensor& gradient) {
-        if (const auto at = known.lock())
-          leaf_arrived(*at, gradient);
+        if (const auto followed = known.lock())
+          leaf_arrived(*followed, gradient);
       });
   }
   leaf->calls.push_back({&module,
@@ -301,8 +301,8 @@ void observer::follow_leaf(const watched& module,
 }
 
 /// Handles calls whose backward runs now; others' gradients are yet to come.
-void observer::leaf_arrived(followed_leaf& at, const at::Tensor& gradient) {
-  std::erase_if(at.calls, [&](const followed_leaf::call& call) {
+void observer::leaf_arrived(followed_leaf& leaf, const at::Tensor& gradient) {
+  std::erase_if(leaf.calls, [&](const followed_leaf::call& call) {
     if (call.microbatch != event_.source.microbatch
         || call.slice != event_.source.slice)
       return false;
@@ -318,14 +318,15 @@ void observer::forget_leaves() {
   });
 }
 
-void observer::gradient_arrived(const watched& module, const observed_value& of,
+void observer::gradient_arrived(const watched& module,
+                                const observed_value& subject,
                                 const at::Tensor& gradient) {
   if (!watches_ || pass_ != pass::backward)
     return;
   const stopwatch cost(cost_);
   record_values(module, tensor_kind::activation_gradient,
                 module.activation_gradient,
-                {{gradient, of.content, of.index, of.inner}});
+                {{gradient, subject.content, subject.index, subject.inner}});
   unscale_last(unscale_);
   ++calls_;
 }

@@ -98,9 +98,9 @@ class observer {
   void follow_gradients(const watched& module, const observed_values& outputs);
   void follow_leaf(const watched& module, const observed_value& output);
   struct followed_leaf;
-  void leaf_arrived(followed_leaf& at, const at::Tensor& gradient);
+  void leaf_arrived(followed_leaf& leaf, const at::Tensor& gradient);
   void forget_leaves();
-  void gradient_arrived(const watched& module, const observed_value& of,
+  void gradient_arrived(const watched& module, const observed_value& subject,
                         const at::Tensor& gradient);
 
   /// Outputs that are leaves of the graph, such as parameters: they outlive the

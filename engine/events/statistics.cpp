@@ -8,8 +8,9 @@
 namespace troupe {
 namespace {
 
-moments moments_of(const tensor_statistics& of) {
-  return {static_cast<double>(of.finite()), of.mean, of.squares};
+moments moments_of(const tensor_statistics& statistics) {
+  return {static_cast<double>(statistics.finite()), statistics.mean,
+          statistics.squares};
 }
 
 double merged_min(const tensor_statistics& a, const tensor_statistics& b) {
@@ -30,16 +31,16 @@ shared_histogram merged_histogram(const tensor_statistics& a,
   return sum;
 }
 
-void add_counts(tensor_statistics& to, const tensor_statistics& from) {
-  to.count += from.count;
-  to.nans += from.nans;
-  to.infs += from.infs;
-  to.zeros += from.zeros;
-  to.fp16_overflows += from.fp16_overflows;
-  to.fp16_underflows += from.fp16_underflows;
-  to.bf16_overflows += from.bf16_overflows;
-  to.bf16_underflows += from.bf16_underflows;
-  to.instances += from.instances;
+void add_counts(tensor_statistics& sum, const tensor_statistics& statistics) {
+  sum.count += statistics.count;
+  sum.nans += statistics.nans;
+  sum.infs += statistics.infs;
+  sum.zeros += statistics.zeros;
+  sum.fp16_overflows += statistics.fp16_overflows;
+  sum.fp16_underflows += statistics.fp16_underflows;
+  sum.bf16_overflows += statistics.bf16_overflows;
+  sum.bf16_underflows += statistics.bf16_underflows;
+  sum.instances += statistics.instances;
 }
 
 }  // namespace
@@ -68,8 +69,8 @@ tensor_statistics merge(const tensor_statistics& a,
   return result;
 }
 
-tensor_statistics scaled(const tensor_statistics& of, double factor) {
-  auto result = of;
+tensor_statistics scaled(const tensor_statistics& statistics, double factor) {
+  auto result = statistics;
   result.max_abs *= std::abs(factor);
   result.min_abs *= std::abs(factor);
   result.mean *= factor;

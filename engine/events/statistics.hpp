@@ -20,8 +20,8 @@ using log2_histogram = std::array<std::int64_t, 279>;
 class shared_histogram {
  public:
   shared_histogram() = default;
-  shared_histogram(const log2_histogram& of)  // NOLINT: as an optional
-    : held_(std::make_shared<const log2_histogram>(of)) {}
+  shared_histogram(const log2_histogram& subject)  // NOLINT: as an optional
+    : held_(std::make_shared<const log2_histogram>(subject)) {}
 
   explicit operator bool() const { return held_ != nullptr; }
   const log2_histogram& operator*() const { return *held_; }
@@ -94,6 +94,6 @@ tensor_statistics measure_extremes(const at::Tensor& tensor,
 tensor_statistics merge(const tensor_statistics& a, const tensor_statistics& b);
 
 /// Moments and extremes of factor * x; counts stay those of x.
-tensor_statistics scaled(const tensor_statistics& of, double factor);
+tensor_statistics scaled(const tensor_statistics& statistics, double factor);
 
 }  // namespace troupe

@@ -86,9 +86,9 @@ class chunk_code {
     values scaled(values x) const { return x * scale; }
   };
 
-  static values load(const T* from) {
+  static values load(const T* source) {
     values result;
-    __builtin_memcpy(&result, from, sizeof result);
+    __builtin_memcpy(&result, source, sizeof result);
     return result;
   }
   static words magnitudes_of(values x) {
@@ -333,15 +333,16 @@ class chunk_code {
 /// distinguishes one instruction set's code from another's.
 template <int Bytes>
 struct widen_code {
-  static void bfloat16(const std::uint16_t* from, float* to,
+  static void bfloat16(const std::uint16_t* source, float* target,
                        std::int64_t count) {
     for (std::int64_t i = 0; i < count; ++i)
-      to[i] = __builtin_bit_cast(float, std::uint32_t{from[i]} << 16);
+      target[i] = __builtin_bit_cast(float, std::uint32_t{source[i]} << 16);
   }
 
-  static void half(const std::uint16_t* from, float* to, std::int64_t count) {
+  static void half(const std::uint16_t* source, float* target,
+                   std::int64_t count) {
     for (std::int64_t i = 0; i < count; ++i)
-      to[i] = widened_half(from[i]);
+      target[i] = widened_half(source[i]);
   }
 
  private:

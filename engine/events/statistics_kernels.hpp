@@ -41,8 +41,9 @@ struct statistics_kernels {
                                      const void* next);
   chunk_statistics (*double_extremes)(const double* values, std::int64_t count,
                                       const void* next);
-  void (*widen_half)(const std::uint16_t* from, float* to, std::int64_t count);
-  void (*widen_bfloat16)(const std::uint16_t* from, float* to,
+  void (*widen_half)(const std::uint16_t* source, float* target,
+                     std::int64_t count);
+  void (*widen_bfloat16)(const std::uint16_t* source, float* target,
                          std::int64_t count);
 };
 

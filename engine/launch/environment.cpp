@@ -41,15 +41,15 @@ Number number_of(const std::string& name, const std::string& text) {
 
 class reading {
  public:
-  reading(const environment_reader& read, const names& by)
-    : read_(read), by_(by) {}
+  reading(const environment_reader& read, const names& variables)
+    : read_(read), names_(variables) {}
 
   launch_environment all() const {
     launch_environment made;
-    made.launcher = by_.launcher;
-    made.process = number(by_.process);
-    made.processes = number(by_.processes);
-    made.local_process = number_or(by_.local_process, 0);
+    made.launcher = names_.launcher;
+    made.process = number(names_.process);
+    made.processes = number(names_.processes);
+    made.local_process = number_or(names_.local_process, 0);
     made.local_processes = local_processes(made.processes);
     check(made);
     return made;
@@ -63,7 +63,8 @@ class reading {
            "{} is missing in the environment, though {} is there; start the "
            "processes by one launcher, or by `troupe launch`",
            name,
-           name == std::string(by_.process) ? by_.processes : by_.process);
+           name == std::string(names_.process) ? names_.processes
+                                               : names_.process);
     return number_of<std::int32_t>(name, *text);
   }
 
@@ -76,12 +77,12 @@ class reading {
   /// one machine from several. Without one, as with Kubeflow, the address of
   /// process 0 decides.
   std::int32_t local_processes(std::int32_t processes) const {
-    const auto text = read_(by_.local_processes);
+    const auto text = read_(names_.local_processes);
     if (!text)
       return names_loopback(read_("MASTER_ADDR").value_or("localhost"))
                ? processes
                : 1;
-    return number_of<std::int32_t>(by_.local_processes,
+    return number_of<std::int32_t>(names_.local_processes,
                                    text->substr(0, text->find_first_of("(,")));
   }
 
@@ -90,31 +91,31 @@ class reading {
     if (made.processes > most_processes)
       fail(error_code::invalid_argument,
            "the environment says {}={}; a job has at most {} processes",
-           by_.processes, made.processes, most_processes);
+           names_.processes, made.processes, most_processes);
     if (made.processes < 1 || made.process < 0
         || made.process >= made.processes)
       fail(error_code::invalid_argument,
            "the environment says {}={} and {}={}; the first has to be from 0 "
            "up to below the second",
-           by_.process, made.process, by_.processes, made.processes);
+           names_.process, made.process, names_.processes, made.processes);
     if (made.local_processes < 1 || made.local_processes > made.processes)
       fail(error_code::invalid_argument,
            "the environment says {}={} and {}={}; the first has to be from 1 "
            "up to the second",
-           by_.local_processes, made.local_processes, by_.processes,
+           names_.local_processes, made.local_processes, names_.processes,
            made.processes);
   }
 
   const environment_reader& read_;
-  const names& by_;
+  const names& names_;
 };
 
 /// Uses only the launcher's own variables: it may run within another's job.
-std::string job_of(const environment_reader& read, const names& by) {
+std::string job_of(const environment_reader& read, const names& variables) {
   const auto said = [&](const char* name) { return read(name).value_or(""); };
-  if (&by == &slurm)
+  if (&variables == &slurm)
     return said("SLURM_JOB_ID") + "." + said("SLURM_STEP_ID");
-  if (&by == &open_mpi)
+  if (&variables == &open_mpi)
     return said("PMIX_NAMESPACE");
   const auto run = said("TORCHELASTIC_RUN_ID");
   if (run.empty())
@@ -124,31 +125,31 @@ std::string job_of(const environment_reader& read, const names& by) {
 }
 
 /// For launchers that give hosts, but no port.
-void add_first_host(launch_environment& to, const environment_reader& read,
-                    const names& by) {
+void add_first_host(launch_environment& environment,
+                    const environment_reader& read, const names& variables) {
   std::optional<std::string> host;
-  if (&by == &slurm) {
-    to.said_by = "SLURM_STEP_NODELIST";
+  if (&variables == &slurm) {
+    environment.said_by = "SLURM_STEP_NODELIST";
     host = first_of_node_list(read("SLURM_STEP_NODELIST").value_or(""));
-  } else if (&by == &open_mpi) {
-    to.said_by = "OMPI_MCA_orte_hnp_uri";
+  } else if (&variables == &open_mpi) {
+    environment.said_by = "OMPI_MCA_orte_hnp_uri";
     host = address_of_mpirun(read("OMPI_MCA_orte_hnp_uri").value_or(""));
   }
-  to.host = host.value_or("");
-  to.port = host ? port_of_job(to.job) : 0;
+  environment.host = host.value_or("");
+  environment.port = host ? port_of_job(environment.job) : 0;
 }
 
-void add_meeting_point(launch_environment& to, const environment_reader& read,
-                       const names& by) {
+void add_meeting_point(launch_environment& environment,
+                       const environment_reader& read, const names& variables) {
   const auto host = read("MASTER_ADDR");
   const auto port = read("MASTER_PORT");
   if (!host && !port)
-    return add_first_host(to, read, by);
-  to.said_by = "MASTER_ADDR and MASTER_PORT";
-  to.host = host.value_or("");
+    return add_first_host(environment, read, variables);
+  environment.said_by = "MASTER_ADDR and MASTER_PORT";
+  environment.host = host.value_or("");
   if (port)
-    to.port = number_of<std::uint16_t>("MASTER_PORT", *port);
-  to.agent_store = read("TORCHELASTIC_USE_AGENT_STORE") == "True";
+    environment.port = number_of<std::uint16_t>("MASTER_PORT", *port);
+  environment.agent_store = read("TORCHELASTIC_USE_AGENT_STORE") == "True";
 }
 
 }  // namespace
@@ -156,16 +157,16 @@ void add_meeting_point(launch_environment& to, const environment_reader& read,
 launch_environment read_environment(const environment_reader& read) {
   // mpirun within a Slurm step passes Slurm's variables on: its own take
   // precedence.
-  for (const auto* by : {&torch, &open_mpi, &slurm}) {
+  for (const auto* means : {&torch, &open_mpi, &slurm}) {
     // A Slurm batch script has a rank as well, but no step.
-    if (by == &torch ? !read(by->process) && !read(by->processes)
-                     : !read(by->process) || !read(by->processes))
+    if (means == &torch ? !read(means->process) && !read(means->processes)
+                        : !read(means->process) || !read(means->processes))
       continue;
-    auto made = reading(read, *by).all();
-    if (by == &torch && !read("TORCHELASTIC_RUN_ID"))
+    auto made = reading(read, *means).all();
+    if (means == &torch && !read("TORCHELASTIC_RUN_ID"))
       made.launcher = read("TROUPE_JOB") ? "troupe launch" : "the environment";
-    made.job = job_of(read, *by);
-    add_meeting_point(made, read, *by);
+    made.job = job_of(read, *means);
+    add_meeting_point(made, read, *means);
     return made;
   }
   return {};

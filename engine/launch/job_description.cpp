@@ -10,9 +10,9 @@ std::string difference(const job_description& leader,
                        const job_description& other) {
   const std::map<std::string, std::string> here(leader.begin(), leader.end());
   const std::map<std::string, std::string> there(other.begin(), other.end());
-  const auto value = [](const auto& of, const std::string& name) {
-    const auto found = of.find(name);
-    return found == of.end() ? std::string("nothing") : found->second;
+  const auto value = [](const auto& subject, const std::string& name) {
+    const auto found = subject.find(name);
+    return found == subject.end() ? std::string("nothing") : found->second;
   };
   for (const auto* either : {&here, &there})
     for (const auto& [name, ignored] : *either)

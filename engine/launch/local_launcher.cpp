@@ -246,9 +246,9 @@ class launcher {
               });
   }
 
-  std::function<void(std::string_view)> printer(const child& of,
+  std::function<void(std::string_view)> printer(const child& subject,
                                                 bool is_error) const {
-    return [this, process = of.process, is_error](std::string_view line) {
+    return [this, process = subject.process, is_error](std::string_view line) {
       what_.output(process, line, is_error);
     };
   }
@@ -259,19 +259,19 @@ class launcher {
 
   /// Hands on the output of an ended process; a signal ends the wait for a
   /// reader. Ignores later output of processes that hold the pipe open.
-  void drain(output_pipe& from, const child& of, bool is_error) {
+  void drain(output_pipe& source, const child& subject, bool is_error) {
     constexpr int patience_ms = 20;
     const auto is_signalled = [&] {
       return what_.signal && what_.signal->load() != 0;
     };
-    for (auto left = from.pending(); left > 0;)
+    for (auto left = source.pending(); left > 0;)
       if (takes(is_error))
-        left -= from.read(printer(of, is_error));
+        left -= source.read(printer(subject, is_error));
       else if (is_signalled())
         return;
       else
         ::poll(nullptr, 0, patience_ms);
-    from.close(printer(of, is_error));
+    source.close(printer(subject, is_error));
   }
 
   /// Waits briefly for output.

@@ -24,16 +24,16 @@ namespace {
 /// thread.
 class meeting {
  public:
-  meeting(io_loop& loop, mesh& into, const job_options& options)
+  meeting(io_loop& loop, mesh& target, const job_options& options)
     : loop_(loop),
-      mesh_(into),
+      mesh_(target),
       options_(options),
       place_(options.place),
       point_(meeting_point_of(options)),
       lines_(loop, options, point_, guard_,
              [this](std::int32_t process, line purpose,
-                    const connection_pointer& with) {
-               add(process, purpose, with);
+                    const connection_pointer& peer) {
+               add(process, purpose, peer);
                tell_if_ready();
              }) {
     members_.resize(static_cast<std::size_t>(place_.processes));
@@ -97,24 +97,24 @@ class meeting {
   }
 
   void take_connection(stream_pointer stream) {
-    auto with = connection::make(loop_, std::move(stream));
-    pending_.listen(with, [this, with](const rendezvous_message& said) {
+    auto peer = connection::make(loop_, std::move(stream));
+    pending_.listen(peer, [this, peer](const rendezvous_message& said) {
       if (const auto* request = std::get_if<join_request>(&said))
-        admit(*request, with);
+        admit(*request, peer);
       else
-        with->abort();
+        peer->abort();
     });
   }
 
-  void admit(const join_request& who, const connection_pointer& with) {
+  void admit(const join_request& who, const connection_pointer& peer) {
     const auto trouble = objection_to(who, members_, options_.description);
     if (!trouble.empty()) {
-      with->send(to_frame(join_refusal{trouble}));
-      with->close();
+      peer->send(to_frame(join_refusal{trouble}));
+      peer->close();
       return fail_all(error_code::mismatch, trouble);
     }
     members_[static_cast<std::size_t>(who.process)] = who;
-    add(who.process, line::control, with);
+    add(who.process, line::control, peer);
     welcome_if_all_are_there();
   }
 
@@ -124,17 +124,17 @@ class meeting {
     join_welcome all{new_run_id(), {}};
     for (const auto& member : members_)
       all.addresses.push_back(member->address);
-    for (const auto& [process, with] : controls_)
-      with->send(to_frame(all));
+    for (const auto& [process, peer] : controls_)
+      peer->send(to_frame(all));
     begin_lines(all);
   }
 
   void go_there() {
     dial(loop_, parse_endpoint(point_.where), options_.shown, options_.patience,
          guard_.over<stream_pointer>([this](stream_pointer stream) {
-           auto with = connection::make(loop_, std::move(stream));
-           add(0, line::control, with);
-           with->send(to_frame(own_request()));
+           auto peer = connection::make(loop_, std::move(stream));
+           add(0, line::control, peer);
+           peer->send(to_frame(own_request()));
          }),
          [guard = guard_](const std::string& reason) {
            guard.fail(error_code::transport,
@@ -148,11 +148,11 @@ class meeting {
   }
 
   /// Adds a connection of a process that has identified itself.
-  void add(std::int32_t process, line purpose, const connection_pointer& with) {
+  void add(std::int32_t process, line purpose, const connection_pointer& peer) {
     auto early = std::make_shared<early_frames>();
-    mesh_.add(process, purpose, with, early);
+    mesh_.add(process, purpose, peer, early);
     if (purpose == line::control)
-      controls_[process] = with;
+      controls_[process] = peer;
     connection_events each;
     each.arrived = [this, guard = guard_, process, early](frame what) {
       if (!guard.has_ended() && what.type == frame_type::control && !is_ready_)
@@ -170,7 +170,7 @@ class meeting {
                  fmt::format("process {} left before the job began: {}",
                              process, *early->lost));
     };
-    with->start(std::move(each));
+    peer->start(std::move(each));
   }
 
   void hear(std::int32_t process, const rendezvous_message& said) {
@@ -243,8 +243,8 @@ class meeting {
   void begin_if_all_are_ready() {
     if (!told_ || were_ready_.size() + 1 < members_.size())
       return;
-    for (const auto& [process, with] : controls_)
-      with->send(to_frame(job_ready{offsets_}));
+    for (const auto& [process, peer] : controls_)
+      peer->send(to_frame(job_ready{offsets_}));
     begin();
   }
 
@@ -258,9 +258,9 @@ class meeting {
     if (is_ready_ || failed_)
       return;
     failed_ = true;
-    for (const auto& [process, with] : controls_)
+    for (const auto& [process, peer] : controls_)
       if (place_.process == 0)
-        with->send(to_frame(join_refusal{reason}));
+        peer->send(to_frame(join_refusal{reason}));
     finish(std::make_exception_ptr(error(code, reason)));
   }
 
@@ -329,8 +329,8 @@ class meeting {
 
 }  // namespace
 
-void meet(io_loop& loop, mesh& into, const job_options& options) {
-  meeting(loop, into, options).wait();
+void meet(io_loop& loop, mesh& target, const job_options& options) {
+  meeting(loop, target, options).wait();
 }
 
 }  // namespace troupe

@@ -60,12 +60,12 @@ std::string machine_name(const std::string& folder) {
 
 /// This machine's address on the route to another one; sends nothing.
 std::string address_towards(const endpoint& there) {
-  const auto to = addresses_of(there).front();
-  const auto handle = ::socket(to.family(), SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  const auto target = addresses_of(there).front();
+  const auto handle = ::socket(target.family(), SOCK_DGRAM | SOCK_CLOEXEC, 0);
   sockaddr_storage own{};
   socklen_t size = sizeof(own);
   const bool found =
-    ::connect(handle, to.get(), to.size) == 0
+    ::connect(handle, target.get(), target.size) == 0
     && ::getsockname(handle, reinterpret_cast<sockaddr*>(&own), &size) == 0;
   ::close(handle);
   if (!found)
@@ -85,14 +85,15 @@ std::string address_towards(const endpoint& there) {
 /// others could not connect, and the trust would differ. A loopback address
 /// given explicitly is accepted.
 void require_reachable(const job_options& options, const std::string& where) {
-  const auto at = parse_endpoint(where);
-  const bool is_own = options.place.is_one_machine() || names_loopback(at.host);
-  if (!is_own && is_loopback(addresses_of(at).front()))
+  const auto address = parse_endpoint(where);
+  const bool is_own =
+    options.place.is_one_machine() || names_loopback(address.host);
+  if (!is_own && is_loopback(addresses_of(address).front()))
     fail(error_code::invalid_argument,
          "{} is an address of loopback on this machine ({}), which no other "
          "one reaches; give --rendezvous HOST:PORT with an IP address of "
          "process 0's machine",
-         at.host, host_name());
+         address.host, host_name());
 }
 
 meeting_point over_tcp(const job_options& options, const std::string& where,

@@ -19,7 +19,7 @@ class pending_connections {
 
   /// `then` gets the first message, which has no tensors, and takes over the
   /// connection. A process that leaves before is forgotten.
-  void listen(const connection_pointer& with,
+  void listen(const connection_pointer& peer,
               std::function<void(const rendezvous_message&)> then);
 
  private:

@@ -11,43 +11,43 @@ namespace troupe {
 // Found by the archives through the types' namespace.
 
 template <class Archive>
-static void fields(Archive& with, process_address& v) {
-  with(v.listens, v.machine, v.near);
+static void fields(Archive& archive, process_address& v) {
+  archive(v.listens, v.machine, v.near);
 }
 
 template <class Archive>
-static void fields(Archive& with, join_request& v) {
-  with(v.process, v.processes, v.pid, v.host, v.address, v.description);
+static void fields(Archive& archive, join_request& v) {
+  archive(v.process, v.processes, v.pid, v.host, v.address, v.description);
 }
 
 template <class Archive>
-static void fields(Archive& with, join_welcome& v) {
-  with(v.run, v.addresses);
+static void fields(Archive& archive, join_welcome& v) {
+  archive(v.run, v.addresses);
 }
 
 template <class Archive>
-static void fields(Archive& with, join_refusal& v) {
-  with(v.reason);
+static void fields(Archive& archive, join_refusal& v) {
+  archive(v.reason);
 }
 
 template <class Archive>
-static void fields(Archive& with, line_hello& v) {
-  with(v.run, v.process);
+static void fields(Archive& archive, line_hello& v) {
+  archive(v.run, v.process);
 }
 
 template <class Archive>
-static void fields(Archive& with, clock_question& v) {
-  with(v.asked);
+static void fields(Archive& archive, clock_question& v) {
+  archive(v.asked);
 }
 
 template <class Archive>
-static void fields(Archive& with, clock_answer& v) {
-  with(v.asked, v.now);
+static void fields(Archive& archive, clock_answer& v) {
+  archive(v.asked, v.now);
 }
 
 template <class Archive>
-static void fields(Archive& with, job_ready& v) {
-  with(v.clock_offsets);
+static void fields(Archive& archive, job_ready& v) {
+  archive(v.clock_offsets);
 }
 
 bool share_machine(const process_address& a, const process_address& b) {

@@ -55,12 +55,12 @@ credentials tensor_lines::shown_near() const {
   return shown;
 }
 
-std::unique_ptr<acceptor> tensor_lines::accept_at(const endpoint& at,
+std::unique_ptr<acceptor> tensor_lines::accept_at(const endpoint& address,
                                                   const credentials& shown) {
   return std::make_unique<acceptor>(
-    loop_, at, shown,
+    loop_, address, shown,
     acceptor::events{guard_.over<stream_pointer>(
-      [this, is_unix = at.is_unix](stream_pointer stream) {
+      [this, is_unix = address.is_unix](stream_pointer stream) {
         take(std::move(stream), is_unix);
       })});
 }
@@ -77,30 +77,30 @@ void tensor_lines::begin(std::uint64_t run,
     options_.news(
       "--link shared has no effect here: this process meets all others over "
       "TCP");
-  for (auto& [hello, with] : std::exchange(early_, {}))
-    take(hello, with);
+  for (auto& [hello, peer] : std::exchange(early_, {}))
+    take(hello, peer);
 }
 
 endpoint tensor_lines::dial_to(std::int32_t process,
                                const process_address& there) {
   const auto& way = way_to(there, own_);
-  const auto at = parse_endpoint(way);
+  const auto address = parse_endpoint(way);
   const auto shown = way == there.near ? shown_near() : options_.shown;
-  dial(loop_, at, shown, options_.patience,
+  dial(loop_, address, shown, options_.patience,
        guard_.over<stream_pointer>(
-         [this, process, is_unix = at.is_unix](stream_pointer stream) {
-           auto with = connection::make(
+         [this, process, is_unix = address.is_unix](stream_pointer stream) {
+           auto peer = connection::make(
              loop_, as_line(std::move(stream), link_side::client, is_unix));
-           with->send(to_frame(line_hello{run_, options_.place.process}));
+           peer->send(to_frame(line_hello{run_, options_.place.process}));
            ++count_;
-           then_(process, line::outgoing, with);
+           then_(process, line::outgoing, peer);
          }),
        [guard = guard_, process](const std::string& reason) {
          guard.fail(
            error_code::transport,
            fmt::format("process {} can't be reached: {}", process, reason));
        });
-  return at;
+  return address;
 }
 
 stream_pointer tensor_lines::as_line(stream_pointer stream, link_side side,
@@ -110,20 +110,20 @@ stream_pointer tensor_lines::as_line(stream_pointer stream, link_side side,
 }
 
 void tensor_lines::take(stream_pointer stream, bool is_unix) {
-  auto with = connection::make(
+  auto peer = connection::make(
     loop_, as_line(std::move(stream), link_side::server, is_unix));
-  pending_.listen(with, [this, with](const rendezvous_message& said) {
+  pending_.listen(peer, [this, peer](const rendezvous_message& said) {
     if (const auto* hello = std::get_if<line_hello>(&said))
-      take(*hello, with);
+      take(*hello, peer);
     else
-      with->abort();
+      peer->abort();
   });
 }
 
 void tensor_lines::take(const line_hello& hello,
-                        const connection_pointer& with) {
+                        const connection_pointer& peer) {
   if (run_ == 0) {
-    early_.emplace_back(hello, with);
+    early_.emplace_back(hello, peer);
     return;
   }
   const auto& place = options_.place;
@@ -131,9 +131,9 @@ void tensor_lines::take(const line_hello& hello,
     hello.run == run_ && hello.process >= 0 && hello.process < place.processes
     && hello.process != place.process && came_in_.insert(hello.process).second;
   if (!expected)
-    return with->abort();
+    return peer->abort();
   ++count_;
-  then_(hello.process, line::incoming, with);
+  then_(hello.process, line::incoming, peer);
 }
 
 }  // namespace troupe

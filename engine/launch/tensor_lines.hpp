@@ -22,7 +22,7 @@ namespace troupe {
 class tensor_lines {
  public:
   using added = std::function<void(std::int32_t process, line purpose,
-                                   const connection_pointer& with)>;
+                                   const connection_pointer& peer)>;
 
   /// Starts to listen. Errors are reported to the guard, which must end before
   /// this is destroyed. The options must outlive this. Throws as `acceptor`
@@ -44,13 +44,13 @@ class tensor_lines {
  private:
   bool tells_for_machine() const;
   void listen_near();
-  std::unique_ptr<acceptor> accept_at(const endpoint& at,
+  std::unique_ptr<acceptor> accept_at(const endpoint& address,
                                       const credentials& shown);
   credentials shown_near() const;
   /// Returns the endpoint that is dialled.
   endpoint dial_to(std::int32_t process, const process_address& there);
   void take(stream_pointer stream, bool is_unix);
-  void take(const line_hello& hello, const connection_pointer& with);
+  void take(const line_hello& hello, const connection_pointer& peer);
   stream_pointer as_line(stream_pointer stream, link_side side,
                          bool is_unix) const;
 

@@ -24,37 +24,38 @@ layer_numbers numbers_of(const model& layers) {
   return numbers;
 }
 
-/// Layers by which `from` depends on `to`, both included; empty: it does not.
+/// Layers by which `reader` depends on `giver`, both included; empty: it does
+/// not.
 std::vector<std::int32_t> path(const model& layers,
-                               const layer_numbers& numbers, std::int32_t from,
-                               std::int32_t to) {
+                               const layer_numbers& numbers,
+                               std::int32_t reader, std::int32_t giver) {
   std::vector<std::int32_t> came_from(layers.size(), -1);
-  std::vector<std::int32_t> open{from};
+  std::vector<std::int32_t> open{reader};
   while (!open.empty()) {
-    const auto at = open.back();
+    const auto layer = open.back();
     open.pop_back();
     const auto visit = [&](std::int32_t next) {
       if (next < 0 || came_from[static_cast<std::size_t>(next)] >= 0)
         return;
-      came_from[static_cast<std::size_t>(next)] = at;
+      came_from[static_cast<std::size_t>(next)] = layer;
       open.push_back(next);
     };
-    const auto& reads = layers[static_cast<std::size_t>(at)].reads;
+    const auto& reads = layers[static_cast<std::size_t>(layer)].reads;
     if (reads.empty())
-      visit(at - 1);
+      visit(layer - 1);
     for (const auto& each : reads)
       if (const auto found = numbers.find(each.layer); found != numbers.end())
         visit(found->second);
-    if (came_from[static_cast<std::size_t>(to)] >= 0)
+    if (came_from[static_cast<std::size_t>(giver)] >= 0)
       break;
   }
   std::vector<std::int32_t> found;
-  if (came_from[static_cast<std::size_t>(to)] < 0)
+  if (came_from[static_cast<std::size_t>(giver)] < 0)
     return found;
-  for (auto at = to; found.empty() || at != from;
-       at = came_from[static_cast<std::size_t>(at)])
-    found.push_back(at);
-  found.push_back(from);
+  for (auto layer = giver; found.empty() || layer != reader;
+       layer = came_from[static_cast<std::size_t>(layer)])
+    found.push_back(layer);
+  found.push_back(reader);
   std::ranges::reverse(found);
   return found;
 }
@@ -115,9 +116,10 @@ stage_crossing crossing(const reads_by_layer& reads, layer_range giver,
   for (auto j = reader.first; j < reader.last; ++j)
     for (const auto& each : reads[static_cast<std::size_t>(j)])
       if (holds(giver, each.layer) && each.index != layer_read::all) {
-        const auto at = std::ranges::find(made.tensors, each);
+        const auto found = std::ranges::find(made.tensors, each);
         made.uses.push_back(
-          {j, static_cast<std::size_t>(at - made.tensors.begin()), each.index});
+          {j, static_cast<std::size_t>(found - made.tensors.begin()),
+           each.index});
       }
   if (takes_all) {
     made.uses.push_back({whole_reader, made.tensors.size(), layer_read::all});
@@ -180,16 +182,16 @@ tensor_lists stage_crossing::by_use(
                        message.end());
       continue;
     }
-    const auto at = each.tensor < singles
-                      ? each.tensor
-                      : singles + static_cast<std::size_t>(each.index);
-    if (at >= message.size())
+    const auto position = each.tensor < singles
+                            ? each.tensor
+                            : singles + static_cast<std::size_t>(each.index);
+    if (position >= message.size())
       fail(error_code::invalid_argument,
            "{} reads output {} of {}, which gave {}",
            labels[static_cast<std::size_t>(each.reader)], each.index,
            labels[static_cast<std::size_t>(tensors[each.tensor].layer)],
            message.size() - singles);
-    all.push_back({message[at]});
+    all.push_back({message[position]});
   }
   return all;
 }
@@ -218,10 +220,10 @@ stage_graph graph_of(const model& layers, const stage_split& split) {
   for (std::int32_t i = 0; i < std::ssize(reads); ++i)
     for (const auto& each : reads[static_cast<std::size_t>(i)])
       if (each.layer != layer_read::model_inputs)
-        if (const auto from = stage_of(split, each.layer),
+        if (const auto source = stage_of(split, each.layer),
             to = stage_of(split, i);
-            from != to)
-          edges.insert({from, to});
+            source != to)
+          edges.insert({source, to});
   return {static_cast<std::int32_t>(split.size()),
           {edges.begin(), edges.end()}};
 }
@@ -231,12 +233,12 @@ bool reads_microbatch(const model& layers, const stage_split& split,
   const auto reads = reads_of(layers);
   const auto range = split[static_cast<std::size_t>(stage)];
   for (auto i = range.first; i < range.last; ++i) {
-    const auto at = static_cast<std::size_t>(i);
+    const auto index = static_cast<std::size_t>(i);
     const auto reads_inputs = [](const layer_read& each) {
       return each.layer == layer_read::model_inputs;
     };
-    if (layers[at].loss || i + 1 == std::ssize(layers)
-        || std::ranges::any_of(reads[at], reads_inputs))
+    if (layers[index].loss || i + 1 == std::ssize(layers)
+        || std::ranges::any_of(reads[index], reads_inputs))
       return true;
   }
   return false;

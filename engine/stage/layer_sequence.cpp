@@ -130,12 +130,12 @@ layer_sequence::layer_sequence(const model& layers, const stage_split& split,
   first_ = own.first;
   has_last_ = own.last == std::ssize(layers);
   for (auto i = own.first; i < own.last; ++i) {
-    const auto at = static_cast<std::size_t>(i);
+    const auto index = static_cast<std::size_t>(i);
     auto& made = parts_.emplace_back();
-    made.name = layers.at(at).name;
-    made.module = make_layer(layers, at);
-    made.label = labels_[at];
-    made.loss = layers[at].loss;
+    made.name = layers.at(index).name;
+    made.module = make_layer(layers, index);
+    made.label = labels_[index];
+    made.loss = layers[index].loss;
     register_module(std::to_string(i), made.module);
   }
   find_sources(layers, split, own);
@@ -162,8 +162,8 @@ void layer_sequence::find_sources(const model& layers, const stage_split& split,
     }
   }
   parts_.back().last_reader = kept_to_the_end;
-  for (const auto& to : interface_.outputs)
-    for (const auto& each : to.tensors)
+  for (const auto& target : interface_.outputs)
+    for (const auto& each : target.tensors)
       parts_[static_cast<std::size_t>(each.layer - first_)].last_reader =
         kept_to_the_end;
 }
@@ -178,15 +178,15 @@ layer_sequence::source layer_sequence::source_of(
     return {source::kind::part,
             static_cast<std::size_t>(read.layer - own.first), read.index};
   std::size_t first = 0;  // use of a crossing
-  for (const auto& from : interface_.inputs) {
-    const auto s = static_cast<std::size_t>(from.stage);
+  for (const auto& start : interface_.inputs) {
+    const auto s = static_cast<std::size_t>(start.stage);
     if (read.layer < split[s].last)
       return {source::kind::use,
               first
-                + (read.index == layer_read::all ? from.uses.size() - 1
+                + (read.index == layer_read::all ? start.uses.size() - 1
                                                  : next_use[s]++),
               layer_read::all};
-    first += from.uses.size();
+    first += start.uses.size();
   }
   fail(error_code::internal, "layer {} crosses to no stage", read.layer);
 }
@@ -219,12 +219,14 @@ tensor_list layer_sequence::message_of(const stage_crossing& crossing,
                                        const tensor_lists& outputs) const {
   tensor_list message;
   for (const auto& each : crossing.tensors) {
-    const auto at = static_cast<std::size_t>(each.layer - first_);
+    const auto position = static_cast<std::size_t>(each.layer - first_);
     if (each.index == layer_read::all)
-      message.insert(message.end(), outputs[at].begin(), outputs[at].end());
+      message.insert(message.end(), outputs[position].begin(),
+                     outputs[position].end());
     else
-      message.push_back(tensor_at(outputs[at], each.index, "a later stage",
-                                  parts_[at].label + "'s outputs"));
+      message.push_back(tensor_at(outputs[position], each.index,
+                                  "a later stage",
+                                  parts_[position].label + "'s outputs"));
   }
   return message;
 }
@@ -256,20 +258,20 @@ layer_sequence::result layer_sequence::run(const tensor_lists& given,
     if (part.last_reader == p)
       outputs[p].clear();
   }
-  for (const auto& to : interface_.outputs)
-    done.sent.push_back(message_of(to, outputs));
+  for (const auto& target : interface_.outputs)
+    done.sent.push_back(message_of(target, outputs));
   done.outputs = std::move(outputs.back());
   return done;
 }
 
 /// Those of the model's last layer first, under their own names.
-void layer_sequence::add_losses(const part& of, bool is_last,
-                                std::vector<loss_term> terms, result& to) {
+void layer_sequence::add_losses(const part& subject, bool is_last,
+                                std::vector<loss_term> terms, result& target) {
   if (!is_last)
     for (auto& term : terms)
-      term.name = join(of.name, term.name);
-  to.losses.insert(is_last ? to.losses.begin() : to.losses.end(),
-                   std::move(terms));
+      term.name = join(subject.name, term.name);
+  target.losses.insert(is_last ? target.losses.begin() : target.losses.end(),
+                       std::move(terms));
 }
 
 tensor_list layer_sequence::forward(const tensor_list& inputs) {

@@ -24,10 +24,11 @@ std::vector<std::size_t> with_gradient(const tensor_list& parameters) {
   return found;
 }
 
-tensor_list pick(const tensor_list& from, const std::vector<std::size_t>& at) {
+tensor_list pick(const tensor_list& source,
+                 const std::vector<std::size_t>& index) {
   tensor_list picked;
-  for (const auto i : at)
-    picked.push_back(from[i]);
+  for (const auto i : index)
+    picked.push_back(source[i]);
   return picked;
 }
 

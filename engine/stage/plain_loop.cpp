@@ -48,9 +48,9 @@ std::unique_ptr<stream_scope> plain_loop::enter() const {
 }
 
 std::vector<plain_loop::counted_loss> plain_loop::losses_of_microbatch(
-  const microbatch_data& from) {
+  const microbatch_data& source) {
   const auto data =
-    options_.device ? to_device(from, options_.device->compute()) : from;
+    options_.device ? to_device(source, options_.device->compute()) : source;
   const autocast_scope casts(
     options_.numerics.autocast,
     options_.device ? options_.device->device().type() : c10::kCPU);
@@ -62,11 +62,11 @@ std::vector<plain_loop::counted_loss> plain_loop::losses_of_microbatch(
   return losses;
 }
 
-void plain_loop::accumulate(const data_function& at, std::int32_t replica,
+void plain_loop::accumulate(const data_function& load, std::int32_t replica,
                             result& outcome) {
   const auto m = options_.microbatches;
   for (std::int32_t k = 0; k < m; ++k) {
-    const auto data = at(replica * m + k);
+    const auto data = load(replica * m + k);
     tensor_list roots, gradients;
     for (const auto& loss : losses_of_microbatch(data)) {
       roots.push_back(loss.value);
@@ -120,7 +120,7 @@ void plain_loop::average(std::vector<tensor_list> replicas) {
   }
 }
 
-plain_loop::result plain_loop::step(const data_function& at) {
+plain_loop::result plain_loop::step(const data_function& load) {
   const at::AutoGradMode with_graph(true);
   const auto scope = enter();
   module_->train();
@@ -129,7 +129,7 @@ plain_loop::result plain_loop::step(const data_function& at) {
   std::vector<tensor_list> replicas;
   take_gradients(values_);
   for (std::int32_t d = 0; d < options_.data_parallel; ++d) {
-    accumulate(at, d, outcome);
+    accumulate(load, d, outcome);
     replicas.push_back(take_gradients(values_));
   }
   average(std::move(replicas));
@@ -150,13 +150,13 @@ plain_loop::result plain_loop::step(const data_function& at) {
   return outcome;
 }
 
-double plain_loop::evaluate(const data_function& at, std::int64_t count) {
+double plain_loop::evaluate(const data_function& load, std::int64_t count) {
   const at::NoGradGuard no_grad;
   const auto scope = enter();
   module_->eval();
   losses_.clear();
   for (std::int64_t k = 0; k < count; ++k)
-    for (const auto& loss : losses_of_microbatch(at(k)))
+    for (const auto& loss : losses_of_microbatch(load(k)))
       note_loss(loss);
   return take_losses();
 }

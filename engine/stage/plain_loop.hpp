@@ -45,11 +45,11 @@ class plain_loop {
   };
   using data_function = std::function<microbatch_data(std::int64_t index)>;
 
-  /// Makes one update; `at(k)` gives global microbatch k of this step, in host
+  /// Makes one update; `load(k)` gives global microbatch k of this step, in host
   /// memory.
-  result step(const data_function& at);
+  result step(const data_function& load);
   /// Mean loss over `count` microbatches, as in a step, without gradients.
-  double evaluate(const data_function& at, std::int64_t count);
+  double evaluate(const data_function& load, std::int64_t count);
 
   /// Handles, on the device: the next step changes them.
   parameter_list parameters() const;
@@ -66,7 +66,7 @@ class plain_loop {
     at::Tensor counted;  // used instead of `count` if defined
   };
   std::vector<counted_loss> losses_of_microbatch(const microbatch_data& data);
-  void accumulate(const data_function& at, std::int32_t replica,
+  void accumulate(const data_function& load, std::int32_t replica,
                   result& outcome);
   void note_loss(const counted_loss& loss);
   double take_losses();

@@ -58,16 +58,16 @@ stage_split split_by_cost(const std::vector<double>& costs,
   const auto limit = least_limit(costs, stages);
   const auto layers = static_cast<std::int32_t>(costs.size());
   stage_split split;
-  std::int32_t at = 0;
+  std::int32_t index = 0;
   for (std::int32_t s = 0; s < stages; ++s) {
     const auto must_leave = stages - 1 - s;
-    const auto first = at;
-    double load = costs[static_cast<std::size_t>(at++)];
-    while (at < layers - must_leave
+    const auto first = index;
+    double load = costs[static_cast<std::size_t>(index++)];
+    while (index < layers - must_leave
            && (must_leave == 0
-               || load + costs[static_cast<std::size_t>(at)] <= limit))
-      load += costs[static_cast<std::size_t>(at++)];
-    split.push_back({first, at});
+               || load + costs[static_cast<std::size_t>(index)] <= limit))
+      load += costs[static_cast<std::size_t>(index++)];
+    split.push_back({first, index});
   }
   return split;
 }
@@ -75,21 +75,21 @@ stage_split split_by_cost(const std::vector<double>& costs,
 stage_split split_by_hand(std::int32_t layers,
                           const std::vector<std::int32_t>& counts) {
   stage_split split;
-  std::int32_t at = 0;
+  std::int32_t index = 0;
   for (const auto count : counts) {
     if (count < 1)
       fail(error_code::invalid_argument,
            "stage {} has {} layers; give each stage at "
            "least one",
            split.size(), count);
-    split.push_back({at, at + count});
-    at += count;
+    split.push_back({index, index + count});
+    index += count;
   }
-  if (at != layers)
+  if (index != layers)
     fail(error_code::invalid_argument,
          "the stages hold {} layers together, the model "
          "has {}",
-         at, layers);
+         index, layers);
   return split;
 }
 

@@ -20,13 +20,13 @@ namespace asio = boost::asio;
 /// Used on the loop's thread, except for its construction.
 class acceptor::impl : public std::enable_shared_from_this<impl> {
  public:
-  impl(io_loop& loop, const endpoint& at, const credentials& shown, events then,
-       const acceptor_options& options)
+  impl(io_loop& loop, const endpoint& address, const credentials& shown,
+       events then, const acceptor_options& options)
     : loop_(loop),
-      by_(make_trust(at, shown)),
+      trust_(make_trust(address, shown)),
       then_(std::move(then)),
       options_(options),
-      listening_(std::in_place, at),
+      listening_(std::in_place, address),
       where_(listening_->where()),
       waiting_(loop.context()),
       pause_(loop.context()) {}
@@ -88,19 +88,19 @@ class acceptor::impl : public std::enable_shared_from_this<impl> {
   void begin(int socket) {
     if (pending_.size() >= options_.pending)
       drop_oldest("too many were showing at once who they are");
-    const auto at = pending_.insert(pending_.end(), nullptr);
+    const auto found = pending_.insert(pending_.end(), nullptr);
     const auto left = std::make_shared<bool>(false);
     const std::weak_ptr<impl> weak = weak_from_this();
-    const auto then = [weak, at, left](auto&& call) {
+    const auto then = [weak, found, left](auto&& call) {
       *left = true;
       const auto self = weak.lock();
       if (!self || self->stopped_)
         return;
-      self->pending_.erase(at);
+      self->pending_.erase(found);
       call(*self);
     };
     auto begun = authentication::begin(
-      loop_, socket, link_side::server, by_, options_.within,
+      loop_, socket, link_side::server, trust_, options_.within,
       {[then](stream_pointer stream) {
          then([&](impl& self) { self.then_.arrived(std::move(stream)); });
        },
@@ -108,7 +108,7 @@ class acceptor::impl : public std::enable_shared_from_this<impl> {
          then([&](impl& self) { self.tell(why.reason); });
        }});
     if (!*left && !stopped_)
-      *at = std::move(begun);
+      *found = std::move(begun);
   }
 
   void drop_oldest(const std::string& why) {
@@ -126,7 +126,7 @@ class acceptor::impl : public std::enable_shared_from_this<impl> {
   }
 
   io_loop& loop_;
-  trust by_;
+  trust trust_;
   events then_;
   acceptor_options options_;
   std::optional<listener> listening_;
@@ -137,10 +137,12 @@ class acceptor::impl : public std::enable_shared_from_this<impl> {
   bool stopped_ = false;
 };
 
-acceptor::acceptor(io_loop& loop, const endpoint& at, const credentials& shown,
-                   events then, const acceptor_options& options)
+acceptor::acceptor(io_loop& loop, const endpoint& address,
+                   const credentials& shown, events then,
+                   const acceptor_options& options)
   : loop_(loop),
-    impl_(std::make_shared<impl>(loop, at, shown, std::move(then), options)) {
+    impl_(
+      std::make_shared<impl>(loop, address, shown, std::move(then), options)) {
   loop_.post([impl = impl_] { impl->start(); });
 }
 

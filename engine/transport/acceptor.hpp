@@ -32,7 +32,7 @@ class acceptor {
 
   /// Events are called on the loop's thread; the loop must outlive the
   /// acceptor. Throws as `listener` and `make_trust` do.
-  acceptor(io_loop& loop, const endpoint& at, const credentials& shown,
+  acceptor(io_loop& loop, const endpoint& address, const credentials& shown,
            events then, const acceptor_options& options = {});
   /// Don't destroy within an event. No event is called afterwards.
   ~acceptor();

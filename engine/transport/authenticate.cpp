@@ -42,15 +42,16 @@ bool is_unix(int socket) {
 
 class running final : public authentication {
  public:
-  running(io_loop& loop, int socket, link_side own, const trust& by,
+  running(io_loop& loop, int socket, link_side own, const trust& trusted,
           outcome then)
     : own_(own),
-      by_(by),
+      trust_(trusted),
       then_(std::move(then)),
-      introduction_(own, by),
+      introduction_(own, trusted),
       timer_(loop.context()),
       waiting_(loop.context()) {
-    stream_ = by.tls ? tls_stream(socket, by.tls, own) : socket_stream(socket);
+    stream_ = trusted.tls ? tls_stream(socket, trusted.tls, own)
+                          : socket_stream(socket);
     waiting_.assign(socket);
     socket_ = socket;
   }
@@ -78,7 +79,7 @@ class running final : public authentication {
     if (!stream_)
       return;
     try {
-      if (by_.kind == trust_kind::none && is_unix(socket_))
+      if (trust_.kind == trust_kind::none && is_unix(socket_))
         require_own_user(socket_);
       const auto need = introduction_.advance(*stream_);
       if (need == state::ended)
@@ -87,7 +88,7 @@ class running final : public authentication {
         return succeed();
       wait(need);
     } catch (...) {
-      heard_ = heard_ || by_.tls != nullptr;
+      heard_ = heard_ || trust_.tls != nullptr;
       give_up(thrown_text());
     }
   }
@@ -134,7 +135,7 @@ class running final : public authentication {
   }
 
   link_side own_;
-  trust by_;
+  trust trust_;
   outcome then_;
   introduction introduction_;
   asio::steady_timer timer_;
@@ -147,21 +148,22 @@ class running final : public authentication {
 }  // namespace
 
 std::shared_ptr<authentication> authentication::begin(
-  io_loop& loop, int socket, link_side own, const trust& by,
+  io_loop& loop, int socket, link_side own, const trust& trusted,
   std::chrono::milliseconds within, outcome then) {
-  auto made = std::make_shared<running>(loop, socket, own, by, std::move(then));
+  auto made =
+    std::make_shared<running>(loop, socket, own, trusted, std::move(then));
   made->start(within);
   return made;
 }
 
-void authenticate(io_loop& loop, int socket, link_side own, const trust& by,
-                  std::chrono::milliseconds within,
+void authenticate(io_loop& loop, int socket, link_side own,
+                  const trust& trusted, std::chrono::milliseconds within,
                   std::function<void(stream_pointer)> done,
                   std::function<void(std::string reason)> failed) {
-  loop.post([&loop, socket, own, by, within, done = std::move(done),
+  loop.post([&loop, socket, own, trusted, within, done = std::move(done),
              failed = std::move(failed)] {
     authentication::begin(
-      loop, socket, own, by, within,
+      loop, socket, own, trusted, within,
       {done, [failed](const refusal& why) { failed(why.reason); }});
   });
 }

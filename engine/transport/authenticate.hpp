@@ -31,7 +31,8 @@ class authentication : public std::enable_shared_from_this<authentication> {
   /// Call on the loop's thread. Takes ownership of the connected socket; uses
   /// bounded memory and no further file descriptor.
   static std::shared_ptr<authentication> begin(io_loop& loop, int socket,
-                                               link_side own, const trust& by,
+                                               link_side own,
+                                               const trust& trusted,
                                                std::chrono::milliseconds within,
                                                outcome then);
   virtual ~authentication() = default;
@@ -41,8 +42,8 @@ class authentication : public std::enable_shared_from_this<authentication> {
 
 /// The same from any thread: `done` gets the stream once both sides are
 /// authenticated; otherwise `failed` gets a sentence, without the token.
-void authenticate(io_loop& loop, int socket, link_side own, const trust& by,
-                  std::chrono::milliseconds within,
+void authenticate(io_loop& loop, int socket, link_side own,
+                  const trust& trusted, std::chrono::milliseconds within,
                   std::function<void(stream_pointer)> done,
                   std::function<void(std::string reason)> failed);
 

@@ -131,14 +131,14 @@ class ring_reader : public ring_end {
   /// Copies available bytes, at most `size`; calls `ring` if the writer sleeps
   /// and a quarter of the ring is free.
   template <class Ring>
-  std::size_t read(void* into, std::size_t size, Ring&& ring) {
+  std::size_t read(void* buffer, std::size_t size, Ring&& ring) {
     const auto found = filled();
     const auto taken = std::min({found, size, most_at_once});
     if (taken == 0)
       return 0;
     const auto first = straight(own_, taken);
-    std::memcpy(into, at(own_), first);
-    std::memcpy(static_cast<char*>(into) + first, at(own_ + first),
+    std::memcpy(buffer, at(own_), first);
+    std::memcpy(static_cast<char*>(buffer) + first, at(own_ + first),
                 taken - first);
     own_ += taken;
     header_->taken.store(own_);

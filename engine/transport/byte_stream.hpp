@@ -34,7 +34,7 @@ class byte_stream {
  public:
   virtual ~byte_stream() = default;
 
-  virtual stream_progress read(void* into, std::size_t size) = 0;
+  virtual stream_progress read(void* buffer, std::size_t size) = 0;
   virtual stream_progress write(std::span<const iovec> parts) = 0;
   /// Ends writing; the other side reads what was written, then gets `ended`.
   /// Call it again when it needs a read or write first.

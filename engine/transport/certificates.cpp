@@ -51,38 +51,39 @@ struct member {
   key_pointer key;
 };
 
-void set_name(::X509* of, const char* name) {
-  auto* subject = ::X509_get_subject_name(of);
+void set_name(::X509* given, const char* name) {
+  auto* subject = ::X509_get_subject_name(given);
   require(::X509_NAME_add_entry_by_txt(
             subject, "CN", MBSTRING_ASC,
             reinterpret_cast<const unsigned char*>(name), -1, -1, 0)
           == 1);
 }
 
-void set_serial(::X509* of) {
+void set_serial(::X509* subject) {
   auto bytes = random_bytes(16);
   bytes.front() = static_cast<char>((bytes.front() & 0x3f) | 0x40);  // positive
   std::unique_ptr<::BIGNUM, freed_by<::BN_free>> number(
     ::BN_bin2bn(reinterpret_cast<const unsigned char*>(bytes.data()),
                 static_cast<int>(bytes.size()), nullptr));
-  require(::BN_to_ASN1_INTEGER(number.get(), ::X509_get_serialNumber(of))
+  require(::BN_to_ASN1_INTEGER(number.get(), ::X509_get_serialNumber(subject))
           != nullptr);
 }
 
-void add_extension(::X509* to, ::X509* issuer, int which, const char* value) {
+void add_extension(::X509* target, ::X509* issuer, int which,
+                   const char* value) {
   ::X509V3_CTX context;
   X509V3_set_ctx_nodb(&context);
-  ::X509V3_set_ctx(&context, issuer, to, nullptr, nullptr, 0);
+  ::X509V3_set_ctx(&context, issuer, target, nullptr, nullptr, 0);
   const extension_pointer made(
     ::X509V3_EXT_conf_nid(nullptr, &context, which, value));
-  require(made != nullptr && ::X509_add_ext(to, made.get(), -1) == 1);
+  require(made != nullptr && ::X509_add_ext(target, made.get(), -1) == 1);
 }
 
 /// Self-signed if there is no issuer.
 member make_member(const char* name, const member* issuer, int days) {
   member made{certificate_pointer(::X509_new()), make_key()};
   auto* certificate = made.certificate.get();
-  const auto* by = issuer == nullptr ? &made : issuer;
+  const auto* means = issuer == nullptr ? &made : issuer;
   require(certificate != nullptr);
   ::X509_set_version(certificate, X509_VERSION_3);
   set_serial(certificate);
@@ -91,22 +92,22 @@ member make_member(const char* name, const member* issuer, int days) {
   ::X509_gmtime_adj(::X509_getm_notBefore(certificate), -3600);
   ::X509_time_adj_ex(::X509_getm_notAfter(certificate), days, 0, nullptr);
   ::X509_set_issuer_name(certificate,
-                         ::X509_get_subject_name(by->certificate.get()));
+                         ::X509_get_subject_name(means->certificate.get()));
   require(::X509_set_pubkey(certificate, made.key.get()) == 1);
-  auto* from = by->certificate.get();
+  auto* source = means->certificate.get();
   const bool is_authority = issuer == nullptr;
   add_extension(
-    certificate, from, NID_basic_constraints,
+    certificate, source, NID_basic_constraints,
     is_authority ? "critical,CA:TRUE,pathlen:0" : "critical,CA:FALSE");
   add_extension(
-    certificate, from, NID_key_usage,
+    certificate, source, NID_key_usage,
     is_authority ? "critical,keyCertSign" : "critical,digitalSignature");
-  add_extension(certificate, from, NID_subject_key_identifier, "hash");
-  add_extension(certificate, from, NID_authority_key_identifier, "keyid");
+  add_extension(certificate, source, NID_subject_key_identifier, "hash");
+  add_extension(certificate, source, NID_authority_key_identifier, "keyid");
   if (!is_authority)
-    add_extension(certificate, from, NID_ext_key_usage,
+    add_extension(certificate, source, NID_ext_key_usage,
                   "serverAuth,clientAuth");
-  require(::X509_sign(certificate, by->key.get(), ::EVP_sha256()) > 0);
+  require(::X509_sign(certificate, means->key.get(), ::EVP_sha256()) > 0);
   return made;
 }
 
@@ -121,13 +122,13 @@ std::string pem_of(Write&& write) {
 
 std::string pem_of(const certificate_pointer& what) {
   return pem_of(
-    [&](::BIO* to) { return ::PEM_write_bio_X509(to, what.get()); });
+    [&](::BIO* target) { return ::PEM_write_bio_X509(target, what.get()); });
 }
 
 std::string pem_of(const key_pointer& what) {
-  return pem_of([&](::BIO* to) {
-    return ::PEM_write_bio_PKCS8PrivateKey(to, what.get(), nullptr, nullptr, 0,
-                                           nullptr, nullptr);
+  return pem_of([&](::BIO* target) {
+    return ::PEM_write_bio_PKCS8PrivateKey(target, what.get(), nullptr, nullptr,
+                                           0, nullptr, nullptr);
   });
 }
 

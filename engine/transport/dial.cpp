@@ -27,12 +27,12 @@ constexpr milliseconds longest_attempt{5000};
 
 class dialling : public std::enable_shared_from_this<dialling> {
  public:
-  dialling(io_loop& loop, const endpoint& at, const credentials& shown,
+  dialling(io_loop& loop, const endpoint& address, const credentials& shown,
            milliseconds within, authentication::outcome then)
     : loop_(loop),
-      at_(at),
-      by_(make_trust(at, shown)),
-      addresses_(addresses_of(at)),
+      address_(address),
+      trust_(make_trust(address, shown)),
+      addresses_(addresses_of(address)),
       within_(within),
       until_(clock::now() + within),
       then_(std::move(then)),
@@ -40,12 +40,12 @@ class dialling : public std::enable_shared_from_this<dialling> {
       timer_(loop.context()) {}
 
   void attempt() {
-    const auto& to = addresses_[next_];
+    const auto& target = addresses_[next_];
     socket_ =
-      ::socket(to.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+      ::socket(target.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (socket_ < 0)
       return again(std::strerror(errno));
-    if (::connect(socket_, to.get(), to.size) == 0)
+    if (::connect(socket_, target.get(), target.size) == 0)
       return show();
     if (errno != EINPROGRESS)
       return drop(std::strerror(errno));
@@ -83,7 +83,7 @@ class dialling : public std::enable_shared_from_this<dialling> {
 
   void show() {
     authentication::begin(
-      loop_, std::exchange(socket_, -1), link_side::client, by_, left(),
+      loop_, std::exchange(socket_, -1), link_side::client, trust_, left(),
       {[self = shared_from_this()](stream_pointer stream) {
          self->then_.done(std::move(stream));
        },
@@ -116,12 +116,12 @@ class dialling : public std::enable_shared_from_this<dialling> {
   }
 
   void give_up(const refusal& why) {
-    then_.failed({fmt::format("{}: {}", to_text(at_), why.reason)});
+    then_.failed({fmt::format("{}: {}", to_text(address_), why.reason)});
   }
 
   io_loop& loop_;
-  endpoint at_;
-  trust by_;
+  endpoint address_;
+  trust trust_;
   std::vector<socket_address> addresses_;
   milliseconds within_;
   clock::time_point until_;
@@ -135,11 +135,11 @@ class dialling : public std::enable_shared_from_this<dialling> {
 
 }  // namespace
 
-void dial(io_loop& loop, const endpoint& at, const credentials& shown,
+void dial(io_loop& loop, const endpoint& address, const credentials& shown,
           milliseconds within, std::function<void(stream_pointer)> done,
           std::function<void(const std::string& reason)> failed) {
   auto made = std::make_shared<dialling>(
-    loop, at, shown, within,
+    loop, address, shown, within,
     authentication::outcome{std::move(done),
                             [failed = std::move(failed)](const refusal& why) {
                               failed(why.reason);

@@ -15,7 +15,7 @@ namespace troupe {
 /// as the other process may start later; stops once the other side has given a
 /// wrong answer. Exactly one of the functions is called, on the loop's thread.
 /// Looks up the host at once, and throws as `make_trust` does.
-void dial(io_loop& loop, const endpoint& at, const credentials& shown,
+void dial(io_loop& loop, const endpoint& address, const credentials& shown,
           std::chrono::milliseconds within,
           std::function<void(stream_pointer)> done,
           std::function<void(const std::string& reason)> failed);

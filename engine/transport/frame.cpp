@@ -22,7 +22,7 @@ constexpr std::array dtypes{
   at::ScalarType::Byte,      at::ScalarType::Char,     at::ScalarType::Short,
   at::ScalarType::Int,       at::ScalarType::Long};
 
-void put_tensor(wire_writer& to, const at::Tensor& tensor) {
+void put_tensor(wire_writer& target, const at::Tensor& tensor) {
   const auto dtype =
     tensor.defined() ? tensor.scalar_type() : at::ScalarType::Undefined;
   const auto code = std::ranges::find(dtypes, dtype);
@@ -32,22 +32,22 @@ void put_tensor(wire_writer& to, const at::Tensor& tensor) {
   if (tensor.defined() && !(tensor.is_cpu() && tensor.is_contiguous()))
     fail(error_code::internal, "a {} was to be sent that is not contiguous",
          describe(tensor));
-  to.put(static_cast<std::uint8_t>(code - dtypes.begin()));
+  target.put(static_cast<std::uint8_t>(code - dtypes.begin()));
   const auto sizes = tensor.defined() ? tensor.sizes() : at::IntArrayRef{};
-  to.put(static_cast<std::uint8_t>(sizes.size()));
+  target.put(static_cast<std::uint8_t>(sizes.size()));
   for (const auto size : sizes)
-    to.put(size);
+    target.put(size);
 }
 
-tensor_form get_tensor(wire_reader& from) {
-  const auto code = from.get<std::uint8_t>();
-  const auto dimensions = from.get<std::uint8_t>();
+tensor_form get_tensor(wire_reader& source) {
+  const auto code = source.get<std::uint8_t>();
+  const auto dimensions = source.get<std::uint8_t>();
   if (code >= dtypes.size() || dimensions > most_dimensions
       || (code == 0 && dimensions > 0))
     wire_reader::refuse("a tensor of no known kind");
   tensor_form form{dtypes[code], std::vector<std::int64_t>(dimensions)};
   for (auto& size : form.sizes)
-    size = from.get<std::int64_t>();
+    size = source.get<std::int64_t>();
   return form;
 }
 
@@ -102,24 +102,24 @@ std::string frame_start(const frame& what) {
 
 frame_header read_frame_header(std::string_view bytes,
                                const frame_limits& limits) {
-  wire_reader from(bytes);
-  if (from.get<std::uint32_t>() != magic)
+  wire_reader source(bytes);
+  if (source.get<std::uint32_t>() != magic)
     fail(error_code::transport, "the peer is no process of a troupe job");
-  const auto version = from.get<std::uint16_t>();
+  const auto version = source.get<std::uint16_t>();
   if (version != frame_version)
     fail(error_code::transport,
          "the peer speaks version {} of the link protocol, this program {}; "
          "run the same program everywhere",
          version, frame_version);
-  const auto type = from.get<std::uint16_t>();
+  const auto type = source.get<std::uint16_t>();
   if (type < static_cast<std::uint16_t>(frame_type::control)
       || type > static_cast<std::uint16_t>(frame_type::collective))
     fail(error_code::transport, "the peer sent a message of type {}", type);
-  frame_header header{static_cast<frame_type>(type), from.get<std::uint32_t>(),
-                      0};
-  if (from.get<std::uint32_t>() != 0)
+  frame_header header{static_cast<frame_type>(type),
+                      source.get<std::uint32_t>(), 0};
+  if (source.get<std::uint32_t>() != 0)
     wire_reader::refuse("something where zeros belong");
-  header.tensor_bytes = from.get<std::uint64_t>();
+  header.tensor_bytes = source.get<std::uint64_t>();
   const auto most = has_no_tensors(header.type) ? 0 : limits.tensor_bytes;
   if (header.head_bytes > limits.head_bytes || header.tensor_bytes > most)
     fail(error_code::transport,
@@ -129,12 +129,12 @@ frame_header read_frame_header(std::string_view bytes,
 }
 
 frame_head read_frame_head(const frame_header& header, std::string_view bytes) {
-  wire_reader from(bytes);
+  wire_reader source(bytes);
   frame_head read;
-  read.tensors = from.get_all(2, [&] { return get_tensor(from); });
+  read.tensors = source.get_all(2, [&] { return get_tensor(source); });
   if (bytes_of(read.tensors) != header.tensor_bytes)
     wire_reader::refuse("tensors of other sizes than it announces");
-  read.head = bytes.substr(bytes.size() - from.left());
+  read.head = bytes.substr(bytes.size() - source.left());
   return read;
 }
 

@@ -27,8 +27,8 @@ class incoming_frames {
                                    std::atomic<std::int64_t>& bytes) {
     for (std::size_t left = turn_bytes; left > 0;) {
       const bool direct = body_ < parts_.size();
-      const auto into = direct ? parts_[body_] : free_space();
-      const auto progress = stream.read(into.iov_base, into.iov_len);
+      const auto target = direct ? parts_[body_] : free_space();
+      const auto progress = stream.read(target.iov_base, target.iov_len);
       if (progress.what != stream_progress::state::moved)
         return progress.what;
       bytes += static_cast<std::int64_t>(progress.bytes);

@@ -30,11 +30,11 @@ void read_off(int socket) {
       return;
 }
 
-introduction::introduction(link_side own, const trust& by) {
-  if (by.kind == trust_kind::token) {
-    proof_.emplace(own, by.token);
+introduction::introduction(link_side own, const trust& trusted) {
+  if (trusted.kind == trust_kind::token) {
+    proof_.emplace(own, trusted.token);
     out_ = proof_->to_send();
-  } else if (by.tls == nullptr) {
+  } else if (trusted.tls == nullptr) {
     out_ = expected_ = plain_hello;
   } else {
     (own == link_side::server ? out_ : expected_) = welcome;

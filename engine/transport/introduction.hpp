@@ -12,7 +12,7 @@ namespace troupe {
 /// The bytes that two ends exchange first, to authenticate. Never blocks.
 class introduction {
  public:
-  introduction(link_side own, const trust& by);
+  introduction(link_side own, const trust& trusted);
 
   /// Advances as far as possible. Returns `moved` once all is exchanged;
   /// otherwise what is needed, or `ended`. Throws `transport`, saying why the

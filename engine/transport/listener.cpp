@@ -80,9 +80,9 @@ void remove_dead_sockets(const std::string& folder, std::string_view begins,
   }
 }
 
-listener::listener(const endpoint& at) : where_(at) {
+listener::listener(const endpoint& address) : where_(address) {
   try {
-    at.is_unix ? bind_unix() : bind_tcp();
+    address.is_unix ? bind_unix() : bind_tcp();
     if (::listen(handle_, SOMAXCONN) != 0)
       fail_with("be listened at");
   } catch (...) {

@@ -15,7 +15,7 @@ class listener {
  public:
   /// Throws `io` if the endpoint is in use or can't be made, `transport` for an
   /// unknown host.
-  explicit listener(const endpoint& at);
+  explicit listener(const endpoint& address);
   ~listener();
   listener(const listener&) = delete;
   listener& operator=(const listener&) = delete;

@@ -33,12 +33,12 @@ using clock = std::chrono::steady_clock;
 }  // namespace
 
 struct mesh::impl : std::enable_shared_from_this<mesh::impl> {
-  impl(io_loop& on, job_place at, const mesh_patience& with)
+  impl(io_loop& on, job_place position, const mesh_patience& limits)
     : loop(on),
-      place(at),
-      patience(with),
+      place(position),
+      patience(limits),
       beat(on.context()),
-      peers(static_cast<std::size_t>(at.processes)) {}
+      peers(static_cast<std::size_t>(position.processes)) {}
 
   struct peer {
     std::map<line, connection_pointer> lines;
@@ -54,50 +54,51 @@ struct mesh::impl : std::enable_shared_from_this<mesh::impl> {
     return peers.at(static_cast<std::size_t>(process));
   }
 
-  void send(std::int32_t to, line purpose, frame what) {
-    const auto found = at(to).lines.find(purpose);
-    if (found == at(to).lines.end())
+  void send(std::int32_t receiver, line purpose, frame what) {
+    const auto found = at(receiver).lines.find(purpose);
+    if (found == at(receiver).lines.end())
       fail(error_code::internal,
            "process {} has no connection of kind {} to process {}",
-           place.process, static_cast<int>(purpose), to);
+           place.process, static_cast<int>(purpose), receiver);
     found->second->send(std::move(what));
   }
 
-  void listen(std::int32_t from, line purpose, const connection_pointer& with) {
+  void listen(std::int32_t sender, line purpose,
+              const connection_pointer& peer) {
     connection_events each;
     if (const auto there = physical_bytes(); there > 0)
       each.limits.tensor_bytes = static_cast<std::uint64_t>(there);
-    each.admit = [self = shared_from_this(), from](frame_type type,
-                                                   const frame_head& head) {
+    each.admit = [self = shared_from_this(), sender](frame_type type,
+                                                     const frame_head& head) {
       if (self->events.admit)
-        self->events.admit(from, type, head);
+        self->events.admit(sender, type, head);
     };
-    each.arrived = [self = shared_from_this(), from](frame what) {
-      self->arrived(from, std::move(what));
+    each.arrived = [self = shared_from_this(), sender](frame what) {
+      self->arrived(sender, std::move(what));
     };
     // An orderly end closes all lines, the control line last and with all
     // messages; a tensor line that ends earlier means nothing by itself.
-    each.lost = [self = shared_from_this(), from,
+    each.lost = [self = shared_from_this(), sender,
                  purpose](const std::string& reason) {
       if (!reason.empty() || purpose == line::control)
-        self->lose(from, reason.empty() ? "its program has ended" : reason);
+        self->lose(sender, reason.empty() ? "its program has ended" : reason);
       else if (purpose == line::incoming)
-        self->end_gifts(from);
+        self->end_gifts(sender);
     };
-    with->start(std::move(each));
+    peer->start(std::move(each));
   }
 
   // Called on the loop's thread.
-  void arrived(std::int32_t from, frame what) {
-    at(from).heard = clock::now();
+  void arrived(std::int32_t sender, frame what) {
+    at(sender).heard = clock::now();
     if (what.type == frame_type::mail || what.type == frame_type::collective) {
       const std::scoped_lock lock(mutex);
-      auto& peer = at(from);
+      auto& peer = at(sender);
       (what.type == frame_type::mail ? peer.mail : peer.given)
         .push_back(std::move(what));
       changed.notify_all();
     } else if (what.type != frame_type::heartbeat && events.arrived) {
-      events.arrived(from, std::move(what));
+      events.arrived(sender, std::move(what));
     }
   }
 
@@ -108,8 +109,8 @@ struct mesh::impl : std::enable_shared_from_this<mesh::impl> {
   }
 
   /// Waits for the next frame of a process's queue.
-  frame take(std::int32_t from, std::deque<frame> peer::*queue) {
-    auto& peer = at(from);
+  frame take(std::int32_t sender, std::deque<frame> peer::*queue) {
+    auto& peer = at(sender);
     std::unique_lock lock(mutex);
     const auto is_there = [&] { return !(peer.*queue).empty(); };
     const auto is_over = [&] {
@@ -122,14 +123,14 @@ struct mesh::impl : std::enable_shared_from_this<mesh::impl> {
       const auto hear = hear_of_wait;
       lock.unlock();
       if (hear)
-        hear(from, std::chrono::duration<double>(next).count());
+        hear(sender, std::chrono::duration<double>(next).count());
       lock.lock();
       next *= 2;
     }
     // Lets the lost process end first, so that launchers report its own reason.
     constexpr std::chrono::milliseconds courtesy{300};
     if (!changed.wait_for(lock, courtesy, is_there))
-      fail(error_code::transport, "process {} is gone: {}", from,
+      fail(error_code::transport, "process {} is gone: {}", sender,
            peer.lost.value_or("its program has ended"));
     auto first = std::move((peer.*queue).front());
     (peer.*queue).pop_front();
@@ -162,8 +163,8 @@ struct mesh::impl : std::enable_shared_from_this<mesh::impl> {
         if (early->lost)
           lose(p, *early->lost);
       }
-      for (const auto& [purpose, with] : peer.lines)
-        listen(p, purpose, with);
+      for (const auto& [purpose, link] : peer.lines)
+        listen(p, purpose, link);
       peer.heard = clock::now();
     }
     keep_alive();
@@ -180,11 +181,11 @@ struct mesh::impl : std::enable_shared_from_this<mesh::impl> {
     for (std::int32_t p = 0; p < place.processes; ++p) {
       if (p == place.process || at(p).lost)
         continue;
-      for (const auto& [purpose, with] : at(p).lines) {
-        if (purpose != line::incoming && with->waiting() == 0)
-          with->send({frame_type::heartbeat, {}, {}});
-        if (with->unacknowledged() > patience.cut_off)
-          cut_off(p, *with);
+      for (const auto& [purpose, peer] : at(p).lines) {
+        if (purpose != line::incoming && peer->waiting() == 0)
+          peer->send({frame_type::heartbeat, {}, {}});
+        if (peer->unacknowledged() > patience.cut_off)
+          cut_off(p, *peer);
       }
       listen_for(p);
     }
@@ -196,8 +197,8 @@ struct mesh::impl : std::enable_shared_from_this<mesh::impl> {
     });
   }
 
-  void cut_off(std::int32_t process, connection& with) {
-    with.abort();
+  void cut_off(std::int32_t process, connection& peer) {
+    peer.abort();
     lose(process,
          fmt::format("its machine has not answered for {:.3g} s: a cable is "
                      "cut, or it is down",
@@ -237,8 +238,8 @@ mesh::~mesh() {
   stop();
   std::vector<connection_pointer> open;
   for (auto& peer : impl_->peers)
-    for (auto& [purpose, with] : peer.lines)
-      open.push_back(with);
+    for (auto& [purpose, link] : peer.lines)
+      open.push_back(link);
   for (const auto& each : open)
     each->close();
   // The last message may still be in flight; leaving now could lose it. There
@@ -264,9 +265,9 @@ const job_place& mesh::place() const {
   return impl_->place;
 }
 
-void mesh::add(std::int32_t peer, line purpose, connection_pointer with,
+void mesh::add(std::int32_t peer, line purpose, connection_pointer other,
                std::shared_ptr<early_frames> early) {
-  impl_->at(peer).lines[purpose] = std::move(with);
+  impl_->at(peer).lines[purpose] = std::move(other);
   if (early)
     impl_->at(peer).early.push_back(std::move(early));
 }
@@ -279,10 +280,10 @@ void mesh::set_clock_offsets(std::vector<std::int64_t> offsets) {
   impl_->offsets = std::move(offsets);
 }
 
-std::int64_t mesh::clock_offset(std::int32_t from) const {
+std::int64_t mesh::clock_offset(std::int32_t process) const {
   const auto& all = impl_->offsets;
   const auto here = static_cast<std::size_t>(place().process);
-  const auto there = static_cast<std::size_t>(from);
+  const auto there = static_cast<std::size_t>(process);
   return std::max(here, there) < all.size() ? all[there] - all[here] : 0;
 }
 
@@ -300,7 +301,7 @@ void mesh::start(mesh_events events) {
 
 void mesh::tell_of_waits(
   std::chrono::milliseconds longer_than,
-  std::function<void(std::int32_t from, double seconds)> hear) {
+  std::function<void(std::int32_t sender, double seconds)> hear) {
   const std::scoped_lock lock(impl_->mutex);
   impl_->long_wait = std::max(longer_than, std::chrono::milliseconds(1));
   impl_->hear_of_wait = std::move(hear);
@@ -320,34 +321,34 @@ void mesh::broadcast(const frame& what) {
     control(p, what);
 }
 
-void mesh::control(std::int32_t to, frame what) {
-  impl_->send(to, line::control, std::move(what));
+void mesh::control(std::int32_t receiver, frame what) {
+  impl_->send(receiver, line::control, std::move(what));
 }
 
-void mesh::send(std::int32_t to, frame what) {
-  impl_->send(to, line::outgoing, std::move(what));
+void mesh::send(std::int32_t receiver, frame what) {
+  impl_->send(receiver, line::outgoing, std::move(what));
 }
 
-void mesh::answer(std::int32_t to, frame what) {
-  impl_->send(to, line::incoming, std::move(what));
+void mesh::answer(std::int32_t receiver, frame what) {
+  impl_->send(receiver, line::incoming, std::move(what));
 }
 
-void mesh::mail(std::int32_t to, frame what) {
+void mesh::mail(std::int32_t receiver, frame what) {
   what.type = frame_type::mail;
-  impl_->send(to, line::control, std::move(what));
+  impl_->send(receiver, line::control, std::move(what));
 }
 
-frame mesh::take(std::int32_t from) {
-  return impl_->take(from, &impl::peer::mail);
+frame mesh::take(std::int32_t sender) {
+  return impl_->take(sender, &impl::peer::mail);
 }
 
-void mesh::give(std::int32_t to, frame what) {
+void mesh::give(std::int32_t receiver, frame what) {
   what.type = frame_type::collective;
-  impl_->send(to, line::outgoing, std::move(what));
+  impl_->send(receiver, line::outgoing, std::move(what));
 }
 
-frame mesh::take_given(std::int32_t from) {
-  return impl_->take(from, &impl::peer::given);
+frame mesh::take_given(std::int32_t sender) {
+  return impl_->take(sender, &impl::peer::given);
 }
 
 std::vector<frame> mesh::gather(frame mine) {
@@ -370,17 +371,17 @@ frame mesh::share(frame of_leader) {
   return of_leader;
 }
 
-std::int64_t mesh::bytes_sent(std::int32_t to) const {
+std::int64_t mesh::bytes_sent(std::int32_t process) const {
   std::int64_t bytes = 0;
-  for (const auto& [purpose, with] : impl_->at(to).lines)
-    bytes += with->bytes_sent();
+  for (const auto& [purpose, peer] : impl_->at(process).lines)
+    bytes += peer->bytes_sent();
   return bytes;
 }
 
-std::int64_t mesh::bytes_received(std::int32_t from) const {
+std::int64_t mesh::bytes_received(std::int32_t process) const {
   std::int64_t bytes = 0;
-  for (const auto& [purpose, with] : impl_->at(from).lines)
-    bytes += with->bytes_received();
+  for (const auto& [purpose, peer] : impl_->at(process).lines)
+    bytes += peer->bytes_received();
   return bytes;
 }
 

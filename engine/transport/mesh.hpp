@@ -37,8 +37,8 @@ struct early_frames {
 /// Callbacks of a mesh, on the loop's thread, one at a time.
 struct mesh_events {
   /// A frame with tensors is announced; throw to refuse it.
-  std::function<void(std::int32_t from, frame_type, const frame_head&)> admit;
-  std::function<void(std::int32_t from, frame)> arrived;
+  std::function<void(std::int32_t sender, frame_type, const frame_head&)> admit;
+  std::function<void(std::int32_t sender, frame)> arrived;
   /// A process is lost; called once per process.
   std::function<void(std::int32_t process, const std::string& reason)> lost;
   /// A connected process has been silent for some seconds; 0: it is heard
@@ -68,13 +68,13 @@ class mesh {
   const job_place& place() const;
   /// Call before `start`, on the loop's thread or before the mesh is shared;
   /// `early` may grow on that thread until `start`.
-  void add(std::int32_t peer, line purpose, connection_pointer with,
+  void add(std::int32_t peer, line purpose, connection_pointer other,
            std::shared_ptr<early_frames> early = {});
   void set_run(std::uint64_t run);
   /// By process: the offset from its clock to the leader's, in ns.
   void set_clock_offsets(std::vector<std::int64_t> offsets);
   /// The offset from another process's clock to this one's, in ns.
-  std::int64_t clock_offset(std::int32_t from) const;
+  std::int64_t clock_offset(std::int32_t process) const;
   /// Call once. Events of earlier frames are called first.
   void start(mesh_events events);
   /// No events are called afterwards; returns once none is running.
@@ -82,21 +82,22 @@ class mesh {
 
   /// Sends to all others if this is the leader, else to the leader.
   void broadcast(const frame& what);
-  void control(std::int32_t to, frame what);
+  void control(std::int32_t receiver, frame what);
   /// Sends tensors, on a line of their own.
-  void send(std::int32_t to, frame what);
+  void send(std::int32_t receiver, frame what);
   /// Answers tensors, on the line on which they arrived.
-  void answer(std::int32_t to, frame what);
+  void answer(std::int32_t receiver, frame what);
 
   /// `hear` is called by a thread whose `take` or `take_given` has waited so
   /// long, and again each time that doubles.
   void tell_of_waits(
     std::chrono::milliseconds longer_than,
-    std::function<void(std::int32_t from, double seconds)> hear);
-  /// Sends a message to the thread that calls `take` in process `to`.
-  void mail(std::int32_t to, frame what);
+    std::function<void(std::int32_t sender, double seconds)> hear);
+  /// Sends a message to the thread that calls `take` in process
+  /// `receiver`.
+  void mail(std::int32_t receiver, frame what);
   /// Waits for the next message of a process. Throws `transport` if it is lost.
-  frame take(std::int32_t from);
+  frame take(std::int32_t sender);
   /// Gathers each process's frame, by process, on the leader; empty elsewhere.
   std::vector<frame> gather(frame mine);
   /// The leader's frame, on all processes.
@@ -104,12 +105,12 @@ class mesh {
 
   /// Sends a part of a collective, on the tensor line, to the thread that calls
   /// `take_given` there, which waits like `take`.
-  void give(std::int32_t to, frame what);
-  frame take_given(std::int32_t from);
+  void give(std::int32_t receiver, frame what);
+  frame take_given(std::int32_t sender);
 
   /// Bytes sent to and received from a process, all lines together.
-  std::int64_t bytes_sent(std::int32_t to) const;
-  std::int64_t bytes_received(std::int32_t from) const;
+  std::int64_t bytes_sent(std::int32_t process) const;
+  std::int64_t bytes_received(std::int32_t process) const;
 
  private:
   struct impl;

@@ -152,20 +152,21 @@ void shared_memory::make_and_send(int socket, std::size_t bytes_each) {
 }
 
 bool shared_memory::receive(int socket) {
-  packet in;
+  packet input;
   const auto got =
-    ::recvmsg(socket, &in.message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    ::recvmsg(socket, &input.message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
   if (got < 0 && (errno == EAGAIN || errno == EINTR))
     return false;
-  auto found = descriptors_of(in.message);
+  auto found = descriptors_of(input.message);
   if (got == 0)
     refuse("the other side closed the connection before it gave any");
   const announcement expected;
-  const auto announced = in.what.ring_bytes;
-  if (got != static_cast<ssize_t>(sizeof(in.what))
-      || found.size() != descriptors || in.what.magic != expected.magic
-      || in.what.version != expected.version || !std::has_single_bit(announced)
-      || announced < least_bytes || announced > most_bytes)
+  const auto announced = input.what.ring_bytes;
+  if (got != static_cast<ssize_t>(sizeof(input.what))
+      || found.size() != descriptors || input.what.magic != expected.magic
+      || input.what.version != expected.version
+      || !std::has_single_bit(announced) || announced < least_bytes
+      || announced > most_bytes)
     refuse("what the other side sent is none; run the same program");
   require_sealed(found[0].get(), announced);
   ring_bytes = announced;

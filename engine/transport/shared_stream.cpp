@@ -71,7 +71,7 @@ class shared_bytes final : public byte_stream {
     }
   }
 
-  stream_progress read(void* into, std::size_t size) override {
+  stream_progress read(void* buffer, std::size_t size) override {
     if (!has_memory())
       return {state::needs_read};
     const bool woke = std::exchange(reader_slept_, false);
@@ -79,12 +79,12 @@ class shared_bytes final : public byte_stream {
       in_->end_sleep();
       for_data_.silence();
     }
-    if (const auto got = take(into, size); got.what == state::moved)
+    if (const auto got = take(buffer, size); got.what == state::moved)
       return got;
     if (!closed_ && !in_->is_finished() && !(woke && is_gone()))
       return {state::needs_read};
     // Reads what was written before the end.
-    return closed_ ? stream_progress{state::ended} : last(into, size);
+    return closed_ ? stream_progress{state::ended} : last(buffer, size);
   }
 
   stream_progress write(std::span<const iovec> parts) override {
@@ -159,16 +159,16 @@ class shared_bytes final : public byte_stream {
     has_rings_ = true;
   }
 
-  stream_progress take(void* into, std::size_t size) {
+  stream_progress take(void* buffer, std::size_t size) {
     const auto doorbell = memory_.space_doorbells[1 - out_index()].get();
     const auto got =
-      in_->read(into, size, [&] { waiting_place::ring(doorbell); });
+      in_->read(buffer, size, [&] { waiting_place::ring(doorbell); });
     if (got > 0)
       return {state::moved, got};
     return {state::needs_read};
   }
-  stream_progress last(void* into, std::size_t size) {
-    const auto got = take(into, size);
+  stream_progress last(void* buffer, std::size_t size) {
+    const auto got = take(buffer, size);
     return got.what == state::moved ? got : stream_progress{state::ended};
   }
 

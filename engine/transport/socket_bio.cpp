@@ -29,10 +29,10 @@ int write(::BIO* bio, const char* bytes, int size) {
   return static_cast<int>(sent);
 }
 
-int read(::BIO* bio, char* into, int size) {
+int read(::BIO* bio, char* buffer, int size) {
   ::BIO_clear_retry_flags(bio);
   const auto got =
-    ::recv(descriptor_of(bio), into, static_cast<std::size_t>(size), 0);
+    ::recv(descriptor_of(bio), buffer, static_cast<std::size_t>(size), 0);
   if (got < 0 && is_passing())
     ::BIO_set_retry_read(bio);
   if (got == 0)

@@ -27,9 +27,9 @@ class socket_bytes final : public byte_stream {
   socket_bytes& operator=(const socket_bytes&) = delete;
   ~socket_bytes() override { ::close(descriptor_); }
 
-  stream_progress read(void* into, std::size_t size) override {
+  stream_progress read(void* buffer, std::size_t size) override {
     for (;;) {
-      const auto got = ::recv(descriptor_, into, size, 0);
+      const auto got = ::recv(descriptor_, buffer, size, 0);
       if (got > 0)
         return {state::moved, static_cast<std::size_t>(got)};
       if (got == 0)

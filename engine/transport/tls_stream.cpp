@@ -36,12 +36,12 @@ class record_source {
 
   /// The next bytes, copied to `scratch` if necessary.
   iovec next(std::string& scratch) {
-    while (at_ < parts_.size() && parts_[at_].iov_len == offset_)
+    while (next_ < parts_.size() && parts_[next_].iov_len == offset_)
       forward();
-    if (at_ == parts_.size())
+    if (next_ == parts_.size())
       return {nullptr, 0};
     const auto whole = rest();
-    if (whole.iov_len >= record_bytes || at_ + 1 == parts_.size())
+    if (whole.iov_len >= record_bytes || next_ + 1 == parts_.size())
       return {whole.iov_base, std::min(whole.iov_len, record_bytes)};
     return gather(scratch);
   }
@@ -57,18 +57,18 @@ class record_source {
 
  private:
   iovec rest() const {
-    const auto& part = parts_[at_];
+    const auto& part = parts_[next_];
     return {static_cast<char*>(part.iov_base) + offset_,
             part.iov_len - offset_};
   }
   void forward() {
-    ++at_;
+    ++next_;
     offset_ = 0;
   }
   iovec gather(std::string& scratch) const {
     const auto first = rest();
     scratch.assign(static_cast<const char*>(first.iov_base), first.iov_len);
-    for (auto i = at_ + 1; i < parts_.size() && scratch.size() < record_bytes;
+    for (auto i = next_ + 1; i < parts_.size() && scratch.size() < record_bytes;
          ++i)
       scratch.append(
         static_cast<const char*>(parts_[i].iov_base),
@@ -77,7 +77,7 @@ class record_source {
   }
 
   std::span<const iovec> parts_;
-  std::size_t at_ = 0, offset_ = 0;
+  std::size_t next_ = 0, offset_ = 0;
 };
 
 class tls_bytes final : public byte_stream {
@@ -101,10 +101,10 @@ class tls_bytes final : public byte_stream {
     ::close(descriptor_);
   }
 
-  stream_progress read(void* into, std::size_t size) override {
+  stream_progress read(void* buffer, std::size_t size) override {
     prepare();
     std::size_t got = 0;
-    const auto code = ::SSL_read_ex(session_, into, size, &got);
+    const auto code = ::SSL_read_ex(session_, buffer, size, &got);
     if (code != 1)
       return explain(code);
     shaken_ = true;

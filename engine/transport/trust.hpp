@@ -30,7 +30,7 @@ enum class trust_kind : std::uint8_t {
 /// `invalid_argument`, saying what is needed, if there are no credentials and
 /// it isn't insecure; `transport` for an unknown host. Both ends must get the
 /// same result, so give both the same address and credentials.
-trust_kind choose_trust(const endpoint& at, const credentials& shown);
+trust_kind choose_trust(const endpoint& address, const credentials& shown);
 
 /// A trust kind with the credentials it needs, for many links.
 struct trust {
@@ -41,6 +41,6 @@ struct trust {
 
 /// Calls `choose_trust` and reads the files. Also throws `io` for unusable
 /// files.
-trust make_trust(const endpoint& at, const credentials& shown);
+trust make_trust(const endpoint& address, const credentials& shown);
 
 }  // namespace troupe

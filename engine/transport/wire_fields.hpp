@@ -36,24 +36,24 @@ class wire_output {
   void operator()(const Fields&... all) {
     (put(all), ...);
   }
-  std::string take() { return to_.take(); }
+  std::string take() { return writer_.take(); }
 
  private:
   template <class T>
   void put(const T& value) {
     if constexpr (std::is_arithmetic_v<T> || std::is_enum_v<T>)
-      to_.put(value);
+      writer_.put(value);
     else
       fields(*this, const_cast<T&>(value));  // fields only reads it
   }
-  void put(const std::string& text) { to_.put(std::string_view(text)); }
+  void put(const std::string& text) { writer_.put(std::string_view(text)); }
   template <class T>
   void put(const std::vector<T>& items) {
-    to_.put_all(items, [this](const T& item) { put(item); });
+    writer_.put_all(items, [this](const T& item) { put(item); });
   }
   template <class T>
   void put(const std::optional<T>& value) {
-    to_.put(value.has_value());
+    writer_.put(value.has_value());
     if (value)
       put(*value);
   }
@@ -74,14 +74,14 @@ class wire_output {
     std::visit([this](const auto& held) { put(held); }, one);
   }
 
-  wire_writer to_;
+  wire_writer writer_;
 };
 
 /// Reads what a `wire_output` wrote; throws `transport` as `wire_reader` does.
 class wire_input {
  public:
   static constexpr bool reads = true;
-  explicit wire_input(std::string_view bytes) : from_(bytes) {}
+  explicit wire_input(std::string_view bytes) : reader_(bytes) {}
 
   template <class T>
   void operator()(const char*, T& value) {
@@ -95,31 +95,31 @@ class wire_input {
   void operator()(Fields&... all) {
     (get(all), ...);
   }
-  void finish() const { from_.finish(); }
+  void finish() const { reader_.finish(); }
 
  private:
   template <class T>
   void get(T& value) {
     if constexpr (std::is_same_v<T, bool>)
-      value = from_.get_flag();
+      value = reader_.get_flag();
     else if constexpr (std::is_enum_v<T>)
-      value = from_.get_up_to(wire_enum<T>::largest);
+      value = reader_.get_up_to(wire_enum<T>::largest);
     else if constexpr (std::is_arithmetic_v<T>)
-      value = from_.get<T>();
+      value = reader_.get<T>();
     else
       fields(*this, value);
   }
-  void get(std::string& text) { text = from_.get_text(); }
+  void get(std::string& text) { text = reader_.get_text(); }
   template <class T>
   void get(std::vector<T>& items) {
     items.clear();
-    for (auto left = from_.get_count(1); left > 0; --left)
+    for (auto left = reader_.get_count(1); left > 0; --left)
       get(items.emplace_back());
   }
   template <class T>
   void get(std::optional<T>& value) {
     value.reset();
-    if (from_.get_flag())
+    if (reader_.get_flag())
       get(value.emplace());
   }
   template <class T, std::size_t N>
@@ -134,7 +134,7 @@ class wire_input {
   }
   template <class... Kinds>
   void get(std::variant<Kinds...>& one) {
-    const std::size_t kind = from_.get<std::uint8_t>();
+    const std::size_t kind = reader_.get<std::uint8_t>();
     if (kind >= sizeof...(Kinds))
       wire_reader::refuse("a kind that is not known");
     get_kind(one, kind, std::index_sequence_for<Kinds...>{});
@@ -145,7 +145,7 @@ class wire_input {
     ((kind == Indices ? get(one.template emplace<Indices>()) : void()), ...);
   }
 
-  wire_reader from_;
+  wire_reader reader_;
 };
 
 template <class Message>

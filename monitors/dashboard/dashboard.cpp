@@ -29,9 +29,9 @@ http_response page() {
   const auto nonce = fmt::format("{:08x}{:08x}{:08x}{:08x}", random(), random(),
                                  random(), random());
   std::string body(dashboard_page());
-  for (auto at = body.find(place); at != std::string::npos;
-       at = body.find(place, at))
-    body.replace(at, place.size(), nonce);
+  for (auto found = body.find(place); found != std::string::npos;
+       found = body.find(place, found))
+    body.replace(found, place.size(), nonce);
   return {
     .type = "text/html; charset=utf-8",
     .body = std::move(body),

@@ -155,11 +155,11 @@ void dashboard_data::add(const alert& what) {
 }
 
 void dashboard_data::add_alert(const event_source& source, const char* kind,
-                               std::string from, std::string text) {
+                               std::string start, std::string text) {
   text.resize(std::min(text.size(), alert_bytes));
-  from.resize(std::min(from.size(), alert_bytes));
+  start.resize(std::min(start.size(), alert_bytes));
   alerts_.push_back(
-    {++revision_, source, kind, std::move(from), std::move(text)});
+    {++revision_, source, kind, std::move(start), std::move(text)});
   ++alerted_;
   if (alerts_.size() > most_alerts)
     alerts_.pop_front();
@@ -169,9 +169,9 @@ void dashboard_data::add(const metrics_record& record) {
   const std::scoped_lock lock(mutex_);
   ++revision_;
   for (const auto& [name, value] : record.values) {
-    const auto at = metrics_.find(name);
-    if (at != metrics_.end())
-      at->second = {revision_, record.source.step, value};
+    const auto found = metrics_.find(name);
+    if (found != metrics_.end())
+      found->second = {revision_, record.source.step, value};
     else if (metrics_.size() < most_metrics && name.size() < alert_bytes)
       metrics_[name] = {revision_, record.source.step, value};
     else
@@ -263,7 +263,7 @@ json dashboard_data::since(std::int64_t revision) const {
     made["alerts"].push_back({{"step", each.source.step},
                               {"phase", phase_name(each.source.phase)},
                               {"kind", each.kind},
-                              {"from", each.from},
+                              {"from", each.origin},
                               {"text", each.text}});
   for (const auto& [name, each] : now.metrics)
     made["metrics"].push_back({name, json_number(each.value), each.step});

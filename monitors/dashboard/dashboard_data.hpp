@@ -56,7 +56,7 @@ class dashboard_data {
     std::int64_t revision;
     event_source source;
     const char* kind;
-    std::string from, text;
+    std::string origin, text;
   };
   struct latest_value {
     std::int64_t revision, step;
@@ -69,8 +69,8 @@ class dashboard_data {
 
   void add_step(const step_event& step, const std::vector<ops_event>& ops);
   void keep_ops(const std::vector<ops_event>& ops);
-  void add_alert(const event_source& source, const char* kind, std::string from,
-                 std::string text);
+  void add_alert(const event_source& source, const char* kind,
+                 std::string start, std::string text);
   view look(std::int64_t revision) const;
 
   const dashboard_subject subject_;

@@ -64,9 +64,9 @@ json json_of(const std::vector<named_value>& values) {
   return list;
 }
 
-json step_json(const plan& of, const std::vector<ops_event>& ops,
+json step_json(const plan& plan, const std::vector<ops_event>& ops,
                std::int64_t origin) {
-  const auto drawn = measured_timeline(of, ops);
+  const auto drawn = measured_timeline(plan, ops);
   auto spans = json::array(), waits = json::array();
   for (const auto& each : drawn.spans)
     spans.push_back({each.rank, traits_of(each.kind).action, each.stage,
@@ -101,11 +101,11 @@ json json_of(const heat_map& map) {
 }
 
 json timeline_json(
-  const plan& of,
+  const plan& plan,
   const std::deque<std::shared_ptr<const std::vector<ops_event>>>& steps) {
   auto list = json::array();
   for (const auto& step : steps)
-    list.push_back(step_json(of, *step, begin_of(*steps.front())));
+    list.push_back(step_json(plan, *step, begin_of(*steps.front())));
   return list;
 }
 
@@ -128,10 +128,10 @@ json json_of(const run_health& health) {
           {"monitors", std::move(monitors)}};
 }
 
-json summary_json(const plan& of, const step_event& step,
+json summary_json(const plan& plan, const step_event& step,
                   const std::vector<ops_event>& ops) {
   const auto seconds = static_cast<double>(step.end - step.begin) * 1e-9;
-  const auto times = ops.empty() ? step_times{} : times_of(of, ops);
+  const auto times = ops.empty() ? step_times{} : times_of(plan, ops);
   return {
     {"step", step.source.step},
     {"losses", json_of(step.losses)},
@@ -151,15 +151,15 @@ json summary_json(const plan& of, const step_event& step,
   };
 }
 
-json facts_json(const plan& of, std::int32_t data_parallel) {
+json facts_json(const plan& plan, std::int32_t data_parallel) {
   auto ranks = json::array();  // by stage
-  for (std::int32_t stage = 0; stage < of.stages(); ++stage)
-    ranks.push_back(of.placement.rank_of(stage));
-  return {{"schedule", of.schedule_name},
-          {"ranks", of.ranks()},
+  for (std::int32_t stage = 0; stage < plan.stages(); ++stage)
+    ranks.push_back(plan.placement.rank_of(stage));
+  return {{"schedule", plan.schedule_name},
+          {"ranks", plan.ranks()},
           {"replicas", data_parallel},
-          {"stages", of.stages()},
-          {"microbatches", of.microbatches},
+          {"stages", plan.stages()},
+          {"microbatches", plan.microbatches},
           {"rank_of_stage", std::move(ranks)},
           {"pid", ::getpid()}};
 }

@@ -29,7 +29,7 @@ nlohmann::json json_of(const heat_map& map);
 /// start, end]], "waits": [[row, kind, start, end]]}; `begin` in ms from the
 /// first step's first op, times in us from the step's.
 nlohmann::json timeline_json(
-  const plan& of,
+  const plan& plan,
   const std::deque<std::shared_ptr<const std::vector<ops_event>>>& steps);
 
 /// {"in_step", "ranks": [{"replica", "rank", "doing", "stage", "op", "for"}],
@@ -37,10 +37,10 @@ nlohmann::json timeline_json(
 nlohmann::json json_of(const run_health& health);
 
 /// A step's numbers.
-nlohmann::json summary_json(const plan& of, const step_event& step,
+nlohmann::json summary_json(const plan& plan, const step_event& step,
                             const std::vector<ops_event>& ops);
 
 /// Facts that don't change during a run.
-nlohmann::json facts_json(const plan& of, std::int32_t data_parallel);
+nlohmann::json facts_json(const plan& plan, std::int32_t data_parallel);
 
 }  // namespace troupe

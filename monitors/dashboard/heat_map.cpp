@@ -11,14 +11,14 @@ constexpr std::int32_t most_cells = 16384;
 
 }  // namespace
 
-void heat_cell::add(const tensor_statistics& of) {
-  const auto count = static_cast<double>(of.finite());
+void heat_cell::add(const tensor_statistics& statistics) {
+  const auto count = static_cast<double>(statistics.finite());
   seen = true;
-  max_abs = std::max(max_abs, of.max_abs);
-  squares += of.l2() * of.l2();
-  sum += of.mean * count;
-  finite += of.finite();
-  not_finite += of.nans + of.infs;
+  max_abs = std::max(max_abs, statistics.max_abs);
+  squares += statistics.l2() * statistics.l2();
+  sum += statistics.mean * count;
+  finite += statistics.finite();
+  not_finite += statistics.nans + statistics.infs;
 }
 
 heat_map::heat_map(std::int32_t all_stages, std::int32_t of_replica,
@@ -40,15 +40,16 @@ bool heat_map::is_cut() const {
 }
 
 void heat_map::add(const tensors_event& op) {
-  const auto& at = op.source;
-  const auto column = std::int64_t{at.data_rank} * microbatches + at.microbatch;
-  if (at.stage < 0 || at.stage >= stages || at.microbatch < 0
+  const auto& place = op.source;
+  const auto column =
+    std::int64_t{place.data_rank} * microbatches + place.microbatch;
+  if (place.stage < 0 || place.stage >= stages || place.microbatch < 0
       || column >= columns)
     return;
   const auto cell =
-    static_cast<std::size_t>(at.stage) * static_cast<std::size_t>(columns)
+    static_cast<std::size_t>(place.stage) * static_cast<std::size_t>(columns)
     + static_cast<std::size_t>(column);
-  step = at.step;
+  step = place.step;
   for (const auto& record : op.tensors) {
     if (record.content != tensor_content::tensor)
       continue;

@@ -17,7 +17,7 @@ struct heat_cell {
   std::int64_t not_finite = 0;
   bool seen = false;
 
-  void add(const tensor_statistics& of);
+  void add(const tensor_statistics& statistics);
 };
 
 /// A step's statistics by stage and microbatch, the latter counted over all

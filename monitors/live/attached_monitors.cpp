@@ -58,13 +58,13 @@ void detach_all_of(const job_operations& operations,
 }  // namespace
 
 request_reply attached_monitors::answer(std::int64_t client,
-                                        const outbox_pointer& to,
+                                        const outbox_pointer& outbox,
                                         const json& request) {
   auto tidy = take_where([](const entry& each) { return each.ended->load(); });
   request_reply made;
   made.answer = answer_of([&]() -> json {
     if (text_of(request, "do") != "detach")
-      return dispatch(client, to, request);
+      return dispatch(client, outbox, request);
     made = detach(request);
     return {};
   });
@@ -84,13 +84,14 @@ request_reply attached_monitors::detach(const json& request) {
   return made;
 }
 
-json attached_monitors::dispatch(std::int64_t client, const outbox_pointer& to,
+json attached_monitors::dispatch(std::int64_t client,
+                                 const outbox_pointer& outbox,
                                  const json& request) {
   const auto wanted = text_of(request, "do");
   if (wanted == "attach")
-    return attach(client, to, request);
+    return attach(client, outbox, request);
   if (wanted == "events")
-    return watch(client, to, request);
+    return watch(client, outbox, request);
   if (wanted == "list")
     return list(client);
   if (wanted == "info")
@@ -103,7 +104,8 @@ json attached_monitors::dispatch(std::int64_t client, const outbox_pointer& to,
        printable(wanted));
 }
 
-json attached_monitors::attach(std::int64_t client, const outbox_pointer& to,
+json attached_monitors::attach(std::int64_t client,
+                               const outbox_pointer& outbox,
                                const json& request) {
   const auto spec = text_of(request, "spec");
   const bool keep = request.contains("keep") && flag_of(request, "keep");
@@ -112,23 +114,23 @@ json attached_monitors::attach(std::int64_t client, const outbox_pointer& to,
          longest_spec);
   require_room(client);
   const auto id = ++next_;
-  auto made =
-    operations_->make(spec, told_sink(id, to, keep), told_print(id, to, keep));
+  auto made = operations_->make(spec, told_sink(id, outbox, keep),
+                                told_print(id, outbox, keep));
   const auto ended = std::make_shared<std::atomic<bool>>(false);
   const auto attached_as =
-    operations_->attach(told_monitor(id, std::move(made), to, ended));
+    operations_->attach(told_monitor(id, std::move(made), outbox, ended));
   entries_.emplace(id, entry{client, attached_as, spec, keep, ended});
   return {{"id", id}};
 }
 
-json attached_monitors::watch(std::int64_t client, const outbox_pointer& to,
+json attached_monitors::watch(std::int64_t client, const outbox_pointer& outbox,
                               const json& request) {
   const auto wants = subscription_of(field_of(request, "subscription"));
   require_room(client);
   const auto id = ++next_;
   const auto ended = std::make_shared<std::atomic<bool>>(false);
   const auto attached_as = operations_->attach(
-    told_monitor(id, event_stream(id, wants, to), to, ended));
+    told_monitor(id, event_stream(id, wants, outbox), outbox, ended));
   entries_.emplace(id, entry{client, attached_as, "events", false, ended});
   return {{"id", id}};
 }

@@ -51,7 +51,7 @@ class attached_monitors {
   /// `{"do": "list"}` -> `{"monitors": [...]}`, `{"do": "events",
   /// "subscription"}` -> `{"id"}`, `{"do": "info"}`, `{"do": "plan"}` ->
   /// `{"plan"}`; `{"error", "usage"}` where that fails.
-  request_reply answer(std::int64_t client, const outbox_pointer& to,
+  request_reply answer(std::int64_t client, const outbox_pointer& outbox,
                        const nlohmann::json& request);
   /// Forgets what the client attached, but for what is to be kept. What it
   /// returns detaches that: for any thread; empty where there is nothing to do.
@@ -67,11 +67,11 @@ class attached_monitors {
     ended_flag ended;
   };
 
-  nlohmann::json dispatch(std::int64_t client, const outbox_pointer& to,
+  nlohmann::json dispatch(std::int64_t client, const outbox_pointer& outbox,
                           const nlohmann::json& request);
-  nlohmann::json attach(std::int64_t client, const outbox_pointer& to,
+  nlohmann::json attach(std::int64_t client, const outbox_pointer& outbox,
                         const nlohmann::json& request);
-  nlohmann::json watch(std::int64_t client, const outbox_pointer& to,
+  nlohmann::json watch(std::int64_t client, const outbox_pointer& outbox,
                        const nlohmann::json& request);
   nlohmann::json plan() const;
   nlohmann::json list(std::int64_t client) const;

@@ -36,10 +36,10 @@ asio::awaitable<void> awaited_stream::wait(state need) {
   bytes();
 }
 
-asio::awaitable<std::size_t> awaited_stream::read_some(char* into,
+asio::awaitable<std::size_t> awaited_stream::read_some(char* buffer,
                                                        std::size_t size) {
   for (;;) {
-    const auto progress = bytes().read(into, size);
+    const auto progress = bytes().read(buffer, size);
     if (progress.what == state::moved)
       co_return progress.bytes;
     if (progress.what == state::ended)

@@ -19,7 +19,7 @@ class awaited_stream {
   awaited_stream& operator=(const awaited_stream&) = delete;
 
   /// At least one byte; 0: the other side has ended.
-  boost::asio::awaitable<std::size_t> read_some(char* into, std::size_t size);
+  boost::asio::awaitable<std::size_t> read_some(char* buffer, std::size_t size);
   boost::asio::awaitable<std::size_t> write_some(std::string_view bytes);
   /// No more is written.
   boost::asio::awaitable<void> finish_writing();

@@ -40,16 +40,16 @@ constexpr std::size_t most_strangers = 64;
 }  // namespace
 
 struct endpoint_server::impl {
-  impl(const std::string& at, endpoint_options given)
+  impl(const std::string& address, endpoint_options given)
     : clients_allowed(given.clients),
-      host{{live_trust(parse_endpoint(at), given.token), given.hello_seconds,
-            given.stalled_seconds, given.queue_bytes},
+      host{{live_trust(parse_endpoint(address), given.token),
+            given.hello_seconds, given.stalled_seconds, given.queue_bytes},
            [this](session& who) { admit(who); },
            [this](session_pointer who, json request) {
              return answer(std::move(who), std::move(request));
            },
            [this](session& who) { left(who); }},
-      listening(std::make_unique<listener>(parse_endpoint(at))),
+      listening(std::make_unique<listener>(parse_endpoint(address))),
       where(listening->where()),
       attached(std::move(given.operations)) {
     acceptor.assign(stream_protocol(listening->family(), 0),
@@ -219,9 +219,9 @@ void endpoint_server::impl::close() {
   thread.join();  // nothing is left to do when all sessions have ended
 }
 
-endpoint_server::endpoint_server(const std::string& at,
+endpoint_server::endpoint_server(const std::string& address,
                                  endpoint_options options)
-  : impl_(std::make_unique<impl>(at, std::move(options))) {}
+  : impl_(std::make_unique<impl>(address, std::move(options))) {}
 
 endpoint_server::~endpoint_server() {
   impl_->close();

@@ -29,7 +29,7 @@ class endpoint_server {
  public:
   /// Throws `invalid_argument` for an endpoint that is none, and as
   /// `live_trust` does; `io` and `transport` if it can't listen there.
-  endpoint_server(const std::string& at, endpoint_options options);
+  endpoint_server(const std::string& address, endpoint_options options);
   /// Closes.
   ~endpoint_server();
   endpoint_server(const endpoint_server&) = delete;

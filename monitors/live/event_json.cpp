@@ -11,18 +11,18 @@ namespace {
 using nlohmann::json;
 
 template <class T>
-T read(const json& from, const char* name) {
+T read(const json& value, const char* name) {
   T made;
-  read_json(from, name, made);
+  read_json(value, name, made);
   return made;
 }
 
 template <std::size_t... Indices>
-event event_at(std::size_t index, const json& from,
+event event_at(std::size_t index, const json& value,
                std::index_sequence<Indices...>) {
   event made;
   ((index == Indices
-      ? read_json(from, event_names[Indices], made.emplace<Indices>())
+      ? read_json(value, event_names[Indices], made.emplace<Indices>())
       : void()),
    ...);
   return made;

@@ -38,11 +38,11 @@ metrics_record metrics_of(const json& value) {
   metrics_record made;
   made.source = event_source_of(field_of(value, "source"));
   pairs("values", [&](std::string name, const json& number) {
-    const auto of = as_number(number, name);
-    made.values.push_back({std::move(name), of});
+    const auto read = as_number(number, name);
+    made.values.push_back({std::move(name), read});
   });
-  pairs("histograms", [&](std::string name, const json& of) {
-    made.histograms.push_back({std::move(name), statistics_of(of)});
+  pairs("histograms", [&](std::string name, const json& statistics) {
+    made.histograms.push_back({std::move(name), statistics_of(statistics)});
   });
   return made;
 }

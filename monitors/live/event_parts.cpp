@@ -31,8 +31,8 @@ std::vector<std::string> cut(std::int64_t id, const Event& what,
                              std::vector<Item> Event::*list, std::size_t size) {
   const auto& all = what.*list;
   std::vector<std::string> frames;
-  for (std::size_t from = 0; from == 0 || from < all.size(); from += size) {
-    const auto to = std::min(from + size, all.size());
+  for (std::size_t start = 0; start == 0 || start < all.size(); start += size) {
+    const auto target = std::min(start + size, all.size());
     auto part = Event{};
     part.source = what.source;
     if constexpr (std::is_same_v<Event, tensors_event>) {
@@ -40,16 +40,16 @@ std::vector<std::string> cut(std::int64_t id, const Event& what,
       part.samples = what.samples;
     }
     (part.*list)
-      .assign(all.begin() + static_cast<std::ptrdiff_t>(from),
-              all.begin() + static_cast<std::ptrdiff_t>(to));
-    frames.push_back(frame_of(id, std::move(part), to < all.size()));
+      .assign(all.begin() + static_cast<std::ptrdiff_t>(start),
+              all.begin() + static_cast<std::ptrdiff_t>(target));
+    frames.push_back(frame_of(id, std::move(part), target < all.size()));
   }
   return frames;
 }
 
 template <class Event, class Item>
-void append(Event& to, Event&& part, std::vector<Item> Event::*list) {
-  std::ranges::move(part.*list, std::back_inserter(to.*list));
+void append(Event& target, Event&& part, std::vector<Item> Event::*list) {
+  std::ranges::move(part.*list, std::back_inserter(target.*list));
 }
 
 /// Adds a part's items; false: they are no parts of one event.

@@ -10,17 +10,17 @@ namespace {
 
 constexpr std::string_view magic = "TRPL";
 
-void append_number(std::string& to, std::uint32_t value, int bytes) {
+void append_number(std::string& target, std::uint32_t value, int bytes) {
   for (int i = 0; i < bytes; ++i)
-    to += static_cast<char>((value >> (8 * i)) & 255U);
+    target += static_cast<char>((value >> (8 * i)) & 255U);
 }
 
-std::uint32_t number_at(std::string_view bytes, std::size_t from,
+std::uint32_t number_at(std::string_view bytes, std::size_t start,
                         std::size_t count) {
   std::uint32_t value = 0;
   for (std::size_t i = 0; i < count; ++i)
     value |=
-      static_cast<std::uint32_t>(static_cast<unsigned char>(bytes[from + i]))
+      static_cast<std::uint32_t>(static_cast<unsigned char>(bytes[start + i]))
       << (8 * i);
   return value;
 }

@@ -38,25 +38,25 @@ nlohmann::json to_json(const T& value);
 class json_output {
  public:
   static constexpr bool reads = false;
-  explicit json_output(nlohmann::json& to) : to_(to) {}
+  explicit json_output(nlohmann::json& target) : target_(target) {}
 
   template <class T>
   void within_job(const T&) {}
 
   void operator()(const char* name, const shared_histogram& value) {
     if (value)
-      to_[name] = bins_of(*value);
+      target_[name] = bins_of(*value);
   }
   template <class T>
   void operator()(const char* name, const T& value) {
-    if (to_.is_array())
-      to_.push_back(to_json(value));
+    if (target_.is_array())
+      target_.push_back(to_json(value));
     else
-      to_[name] = to_json(value);
+      target_[name] = to_json(value);
   }
 
  private:
-  nlohmann::json& to_;
+  nlohmann::json& target_;
 };
 
 template <class T>
@@ -79,85 +79,85 @@ nlohmann::json to_json(const T& value) {
   } else {
     auto made =
       travels_as_row<T> ? nlohmann::json::array() : nlohmann::json::object();
-    json_output with(made);
-    fields(with, const_cast<T&>(value));  // fields only reads it
+    json_output other(made);
+    fields(other, const_cast<T&>(value));  // fields only reads it
     return made;
   }
 }
 
 template <class T>
-void read_json(const nlohmann::json& from, const char* name, T& into);
+void read_json(const nlohmann::json& value, const char* name, T& target);
 
 /// Reads fields of an object, or of a row; throws `malformed_text` naming the
 /// field.
 class json_input {
  public:
   static constexpr bool reads = true;
-  explicit json_input(const nlohmann::json& from, bool may_lack = false)
-    : from_(from), may_lack_(may_lack) {}
+  explicit json_input(const nlohmann::json& value, bool may_lack = false)
+    : source_(value), may_lack_(may_lack) {}
 
   template <class T>
   void within_job(T&) {}
 
   void operator()(const char* name, shared_histogram& value) {
-    value = from_.contains(name) ? histogram_of(list_of(from_, name))
-                                 : shared_histogram{};
+    value = source_.contains(name) ? histogram_of(list_of(source_, name))
+                                   : shared_histogram{};
   }
   template <class T>
   void operator()(const char* name, T& value) {
-    if (!may_lack_ || from_.contains(name))
+    if (!may_lack_ || source_.contains(name))
       read_json(next(name), name, value);
   }
   /// A row is as long as its fields.
   void finish(const char* name) const {
-    if (from_.is_array() && from_.size() != used_)
+    if (source_.is_array() && source_.size() != used_)
       fail(error_code::malformed_text, "'{}' has rows of {} values, not {}",
-           name, from_.size(), used_);
+           name, source_.size(), used_);
   }
 
  private:
   const nlohmann::json& next(const char* name) {
-    if (!from_.is_array())
-      return field_of(from_, name);
-    if (used_ == from_.size())
+    if (!source_.is_array())
+      return field_of(source_, name);
+    if (used_ == source_.size())
       fail(error_code::malformed_text, "'{}' is missing in a row", name);
-    return from_[used_++];
+    return source_[used_++];
   }
 
-  const nlohmann::json& from_;
+  const nlohmann::json& source_;
   bool may_lack_;
   std::size_t used_ = 0;
 };
 
 template <class T>
-void read_json(const nlohmann::json& from, const char* name, T& into) {
+void read_json(const nlohmann::json& source, const char* name, T& target) {
   if constexpr (std::is_same_v<T, std::string>)
-    into = as_text(from, name);
+    target = as_text(source, name);
   else if constexpr (std::is_same_v<T, phase>)
-    into = phase_of(as_text(from, name));
+    target = phase_of(as_text(source, name));
   else if constexpr (std::is_same_v<T, at::ScalarType>)
-    into = dtype_of(as_text(from, name));
+    target = dtype_of(as_text(source, name));
   else if constexpr (std::is_enum_v<T>) {
-    const auto value = whole_of<std::uint8_t>(from, name);
+    const auto value = whole_of<std::uint8_t>(source, name);
     if (value > largest(T{}))
       fail(error_code::malformed_text, "'{}' is of an unknown kind", name);
-    into = static_cast<T>(value);
+    target = static_cast<T>(value);
   } else if constexpr (std::is_same_v<T, bool>)
-    into = as_flag(from, name);
+    target = as_flag(source, name);
   else if constexpr (std::is_floating_point_v<T>)
-    into = as_number(from, name);
+    target = as_number(source, name);
   else if constexpr (std::is_integral_v<T>)
-    into = whole_of<T>(from, name);
-  else if constexpr (requires { into.emplace_back(); }) {
-    for (const auto& each : as_list(from, name))
-      read_json(each, name, into.emplace_back());
+    target = whole_of<T>(source, name);
+  else if constexpr (requires { target.emplace_back(); }) {
+    for (const auto& each : as_list(source, name))
+      read_json(each, name, target.emplace_back());
   } else {
-    if (from.is_array() != travels_as_row<T> || !from.is_structured())
+    if (source.is_array() != travels_as_row<T> || !source.is_structured())
       fail(error_code::malformed_text, "'{}' is no {}", name,
            travels_as_row<T> ? "list of rows" : "object");
-    json_input with(from, may_lack_fields<T>);
-    fields(with, into);
-    with.finish(name);
+    json_input other(source, may_lack_fields<T>);
+    fields(other, target);
+    other.finish(name);
   }
 }
 

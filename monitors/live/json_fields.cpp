@@ -59,10 +59,10 @@ const json& field_of(const json& object, const char* name) {
   if (!object.is_object())
     fail(error_code::malformed_text, "'{}' is not there: this is no object",
          name);
-  const auto at = object.find(name);
-  if (at == object.end())
+  const auto found = object.find(name);
+  if (found == object.end())
     fail(error_code::malformed_text, "'{}' is missing", name);
-  return *at;
+  return *found;
 }
 
 const json& as_list(const json& value, const std::string& field) {

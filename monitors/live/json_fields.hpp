@@ -48,8 +48,8 @@ Whole whole_of(const nlohmann::json& value, const std::string& field) {
 }
 
 template <class Whole>
-void read_whole(const nlohmann::json& object, const char* name, Whole& into) {
-  into = whole_of<Whole>(field_of(object, name), name);
+void read_whole(const nlohmann::json& object, const char* name, Whole& target) {
+  target = whole_of<Whole>(field_of(object, name), name);
 }
 
 }  // namespace troupe

@@ -12,20 +12,20 @@ constexpr std::size_t shortest_token = 16;
 
 }  // namespace
 
-trust live_trust(const endpoint& at, const std::string& token) {
-  if (at.is_unix)
+trust live_trust(const endpoint& address, const std::string& token) {
+  if (address.is_unix)
     return token.empty() ? trust{} : trust{trust_kind::token, token};
   if (token.size() < shortest_token)
     fail(error_code::invalid_argument,
          "{}: an endpoint of tcp needs a token of at least {} characters, as "
          "anybody could attach; give the job's (--endpoint-token-file, and "
          "--token-file to attach), or use unix:/path",
-         to_text(at), shortest_token);
+         to_text(address), shortest_token);
   return {trust_kind::pre_shared_key, {}, tls_context::of_token(token)};
 }
 
-bool introduces(const trust& by) {
-  return by.kind != trust_kind::none;
+bool introduces(const trust& trusted) {
+  return trusted.kind != trust_kind::none;
 }
 
 }  // namespace troupe

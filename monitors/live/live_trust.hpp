@@ -13,9 +13,9 @@ namespace troupe {
 /// the ends of a job's links, the two may know the host by different names, so
 /// it plays no part. Throws `invalid_argument` for tcp with less than 16
 /// characters.
-trust live_trust(const endpoint& at, const std::string& token);
+trust live_trust(const endpoint& address, const std::string& token);
 
 /// Whether both ends show something before the first frame.
-bool introduces(const trust& by);
+bool introduces(const trust& trusted);
 
 }  // namespace troupe

@@ -37,9 +37,9 @@ session::session(std::int64_t id, const asio::any_io_executor& on, int socket,
   : id_(id),
     on_(on),
     host_(host),
-    stream_(on, host.options.by.tls
-                  ? tls_stream(socket, host.options.by.tls, link_side::server)
-                  : socket_stream(socket)),
+    stream_(on, host.options.trusted.tls ? tls_stream(
+                  socket, host.options.trusted.tls, link_side::server)
+                                         : socket_stream(socket)),
     parser_(hello_limit),
     wake_(on),
     watchdog_(on),
@@ -112,16 +112,16 @@ asio::awaitable<void> session::read() {
 /// A client that fails to prove its token gets a refusal in plain text; within
 /// TLS, the handshake has refused it already.
 asio::awaitable<void> session::introduce() {
-  const auto& by = host_.options.by;
+  const auto& means = host_.options.trusted;
   const auto let_write = [this] {
     may_write_ = true;
     run(&session::write);
   };
-  if (by.kind != trust_kind::pre_shared_key)
+  if (means.kind != trust_kind::pre_shared_key)
     let_write();
-  if (!introduces(by))
+  if (!introduces(means))
     co_return;
-  introduction shown(link_side::server, by);
+  introduction shown(link_side::server, means);
   for (;;) {
     const auto need = shown.advance(stream_.bytes());
     if (need == stream_progress::state::moved)

@@ -19,7 +19,7 @@ class session;
 using session_pointer = std::shared_ptr<session>;
 
 struct session_options {
-  trust by;  // none: whoever can connect is let in
+  trust trusted;  // none: whoever can connect is let in
   double hello_seconds = 5;
   double stalled_seconds = 30;
   std::size_t queue_bytes = std::size_t{4} << 20;

@@ -34,18 +34,18 @@ int deadline::milliseconds() const {
   return static_cast<int>(std::clamp<std::int64_t>(left, 0, 1 << 30));
 }
 
-stream_socket::stream_socket(const endpoint& at, const deadline& until,
-                             const trust& by)
+stream_socket::stream_socket(const endpoint& address, const deadline& until,
+                             const trust& trusted)
   : wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   try {
-    if (!connect_any(at, until))
+    if (!connect_any(address, until))
       fail(error_code::transport,
-           "nobody answers at {}: {}; does the job still run?", to_text(at),
-           std::strerror(errno));
-    stream_ = by.tls ? tls_stream(handle_, by.tls, link_side::client)
-                     : socket_stream(handle_);
-    if (introduces(by))
-      introduce(at, by, until);
+           "nobody answers at {}: {}; does the job still run?",
+           to_text(address), std::strerror(errno));
+    stream_ = trusted.tls ? tls_stream(handle_, trusted.tls, link_side::client)
+                          : socket_stream(handle_);
+    if (introduces(trusted))
+      introduce(address, trusted, until);
   } catch (...) {
     ::close(wake_);
     throw;
@@ -56,14 +56,16 @@ stream_socket::~stream_socket() {
   ::close(wake_);
 }
 
-bool stream_socket::connect_any(const endpoint& at, const deadline& until) {
-  return std::ranges::any_of(
-    addresses_of(at), [&](const auto& each) { return connect(each, until); });
+bool stream_socket::connect_any(const endpoint& address,
+                                const deadline& until) {
+  return std::ranges::any_of(addresses_of(address), [&](const auto& each) {
+    return connect(each, until);
+  });
 }
 
-void stream_socket::introduce(const endpoint& at, const trust& by,
+void stream_socket::introduce(const endpoint& address, const trust& trusted,
                               const deadline& until) {
-  introduction shown(link_side::client, by);
+  introduction shown(link_side::client, trusted);
   std::string why = "it does not answer";
   try {
     for (;;) {
@@ -83,13 +85,14 @@ void stream_socket::introduce(const endpoint& at, const trust& by,
   fail(error_code::transport,
        "{}: this client and the job have not shown each other the same token: "
        "{}",
-       to_text(at), why);
+       to_text(address), why);
 }
 
-bool stream_socket::connect(const socket_address& to, const deadline& until) {
+bool stream_socket::connect(const socket_address& target,
+                            const deadline& until) {
   handle_ =
-    ::socket(to.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-  if (::connect(handle_, to.get(), to.size) == 0)
+    ::socket(target.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+  if (::connect(handle_, target.get(), target.size) == 0)
     return true;
   int trouble = errno;
   if (trouble == EINPROGRESS) {
@@ -128,7 +131,7 @@ bool stream_socket::wait_for(state need, const deadline& until) {
   return wait_for(need == state::needs_read ? POLLIN : POLLOUT, until);
 }
 
-stream_socket::outcome stream_socket::read(std::string& into,
+stream_socket::outcome stream_socket::read(std::string& target,
                                            const deadline& until) {
   std::array<char, 64 * 1024> chunk;
   check_interrupt();
@@ -138,7 +141,7 @@ stream_socket::outcome stream_socket::read(std::string& into,
       if (progress.what == state::ended)
         return outcome::ended;
       if (progress.what == state::moved) {
-        into.append(chunk.data(), progress.bytes);
+        target.append(chunk.data(), progress.bytes);
         return outcome::bytes;
       }
       if (!wait_for(progress.what, until))

@@ -29,23 +29,24 @@ class stream_socket {
  public:
   /// Throws `transport` where nobody listens, or who does is not to be
   /// trusted.
-  stream_socket(const endpoint& at, const deadline& until,
-                const trust& by = {});
+  stream_socket(const endpoint& address, const deadline& until,
+                const trust& trusted = {});
   ~stream_socket();
   stream_socket(const stream_socket&) = delete;
   stream_socket& operator=(const stream_socket&) = delete;
 
   enum class outcome : std::uint8_t { bytes, late, ended };
   /// Appends what comes. Throws `interrupted`.
-  outcome read(std::string& into, const deadline& until);
+  outcome read(std::string& target, const deadline& until);
   /// All of it. Throws `transport`, `interrupted`.
   void write(std::string_view bytes, const deadline& until);
   void interrupt();
 
  private:
-  bool connect_any(const endpoint& at, const deadline& until);
-  bool connect(const socket_address& to, const deadline& until);
-  void introduce(const endpoint& at, const trust& by, const deadline& until);
+  bool connect_any(const endpoint& address, const deadline& until);
+  bool connect(const socket_address& target, const deadline& until);
+  void introduce(const endpoint& address, const trust& trusted,
+                 const deadline& until);
   void check_interrupt() const;
   bool wait_for(short what, const deadline& until);
   bool wait_for(stream_progress::state need, const deadline& until);

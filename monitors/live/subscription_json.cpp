@@ -56,21 +56,21 @@ template <>
 inline constexpr bool may_lack_fields<subscription> = true;
 
 template <class Archive>
-void fields(Archive& with, subscription& v) {
+void fields(Archive& archive, subscription& v) {
   auto tensors = names_of(v.tensors);
   auto histogram = has(v.needs, tensor_needs::histogram);
-  with("ops", v.ops);
-  with("messages", v.messages);
-  with("memory", v.memory);
-  with("steps", v.steps);
-  with("warnings", v.warnings);
-  with("tensors", tensors);
-  with("histogram", histogram);
-  with("names", v.names);
-  with("every", v.every);
-  with("first", v.first);
-  with("last", v.last);
-  with("validation", v.validation);
+  archive("ops", v.ops);
+  archive("messages", v.messages);
+  archive("memory", v.memory);
+  archive("steps", v.steps);
+  archive("warnings", v.warnings);
+  archive("tensors", tensors);
+  archive("histogram", histogram);
+  archive("names", v.names);
+  archive("every", v.every);
+  archive("first", v.first);
+  archive("last", v.last);
+  archive("validation", v.validation);
   if constexpr (Archive::reads) {
     v.tensors = tensor_kinds_of(tensors);
     if (histogram)

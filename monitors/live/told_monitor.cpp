@@ -29,19 +29,19 @@ std::string frame_of(live_type type, std::int64_t id, json content) {
 /// Hands a client events, and remembers how many it missed.
 class stream_state {
  public:
-  stream_state(std::int64_t id, outbox_pointer to)
-    : id_(id), to_(std::move(to)) {}
+  stream_state(std::int64_t id, outbox_pointer outbox)
+    : id_(id), outbox_(std::move(outbox)) {}
 
   void see(const event& what) {
-    if (!to_->is_open())
+    if (!outbox_->is_open())
       return;
-    const auto& at = source_of(what);
-    if (at.step != missed_in_.step || at.phase != missed_in_.phase)
+    const auto& place = source_of(what);
+    if (place.step != missed_in_.step || place.phase != missed_in_.phase)
       tell_missed();
     if (missed_ == 0 && offer(what))
       return;
     ++missed_;
-    missed_in_ = at;
+    missed_in_ = place;
     if (std::holds_alternative<step_event>(what))
       tell_missed();
   }
@@ -53,14 +53,14 @@ class stream_state {
   }
   bool offer(const event& what) {
     try {
-      return to_->offer(event_frames(id_, what));
+      return outbox_->offer(event_frames(id_, what));
     } catch (const error&) {
       return false;  // longer than any frame
     }
   }
 
   std::int64_t id_;
-  outbox_pointer to_;
+  outbox_pointer outbox_;
   std::int64_t missed_ = 0;
   event_source missed_in_;
 };
@@ -69,11 +69,12 @@ class stream_state {
 /// much or too fast, the client is told as soon as that fits.
 class findings {
  public:
-  findings(std::int64_t id, outbox_pointer to) : id_(id), to_(std::move(to)) {}
+  findings(std::int64_t id, outbox_pointer outbox)
+    : id_(id), outbox_(std::move(outbox)) {}
 
   void offer(const std::vector<std::string>& frames) {
     tell_missed();
-    if (missed_ == 0 && to_->offer(frames))
+    if (missed_ == 0 && outbox_->offer(frames))
       return;
     ++missed_;
     tell_missed();
@@ -85,22 +86,22 @@ class findings {
       return;
     const auto text = fmt::format(
       "here {} findings are missing, as there was no room for them\n", missed_);
-    if (to_->offer({frame_of(live_type::printed, id_, {{"text", text}})}))
+    if (outbox_->offer({frame_of(live_type::printed, id_, {{"text", text}})}))
       missed_ = 0;
   }
 
   std::int64_t id_;
-  outbox_pointer to_;
+  outbox_pointer outbox_;
   std::int64_t missed_ = 0;
 };
 
 template <class Item>
 std::vector<Item> slice_of(const std::vector<Item>& all, std::size_t part,
                            std::size_t size) {
-  const auto from = std::min(part * size, all.size());
-  const auto to = std::min(from + size, all.size());
-  return {all.begin() + static_cast<std::ptrdiff_t>(from),
-          all.begin() + static_cast<std::ptrdiff_t>(to)};
+  const auto begin = std::min(part * size, all.size());
+  const auto end = std::min(begin + size, all.size());
+  return {all.begin() + static_cast<std::ptrdiff_t>(begin),
+          all.begin() + static_cast<std::ptrdiff_t>(end)};
 }
 
 /// Records of their own, each short enough for a frame.
@@ -121,15 +122,15 @@ std::vector<std::string> metrics_frames(std::int64_t id,
 
 class told final : public sink {
  public:
-  told(std::int64_t id, outbox_pointer to, bool keep)
-    : id_(id), to_(std::move(to)), keep_(keep), found_(id, to_) {}
+  told(std::int64_t id, outbox_pointer outbox, bool keep)
+    : id_(id), outbox_(std::move(outbox)), keep_(keep), found_(id, outbox_) {}
 
   void write(const metrics_record& record) override {
-    if (to_->is_open())
+    if (outbox_->is_open())
       found_.offer(metrics_frames(id_, record));
   }
   void write(const alert& what) override {
-    if (keep_ && !to_->is_open())
+    if (keep_ && !outbox_->is_open())
       spdlog::warn("monitor {}: {}", what.monitor, what.text);
     auto cut = what;
     cut.text = what.text.substr(0, text_of_a_frame);
@@ -138,7 +139,7 @@ class told final : public sink {
 
  private:
   std::int64_t id_;
-  outbox_pointer to_;
+  outbox_pointer outbox_;
   bool keep_;
   findings found_;
 };
@@ -146,12 +147,12 @@ class told final : public sink {
 /// Tells a client once how its monitor ended.
 class last_word {
  public:
-  last_word(std::int64_t id, outbox_pointer to, ended_flag ended)
-    : id_(id), to_(std::move(to)), ended_(std::move(ended)) {}
+  last_word(std::int64_t id, outbox_pointer outbox, ended_flag ended)
+    : id_(id), outbox_(std::move(outbox)), ended_(std::move(ended)) {}
 
   void tell(const std::string& reason, bool stops) const {
     if (!ended_->exchange(true))
-      to_->put(frame_of(
+      outbox_->put(frame_of(
         live_type::ended, id_,
         {{"reason", reason.substr(0, text_of_a_frame)}, {"stops_run", stops}}));
   }
@@ -170,25 +171,25 @@ class last_word {
 
  private:
   std::int64_t id_;
-  outbox_pointer to_;
+  outbox_pointer outbox_;
   ended_flag ended_;
 };
 
 }  // namespace
 
 monitor event_stream(std::int64_t id, const subscription& wants,
-                     outbox_pointer to) {
+                     outbox_pointer outbox) {
   monitor made;
   made.name = "events";
   made.wants = wants;
-  made.see = [state = std::make_shared<stream_state>(id, std::move(to))](
+  made.see = [state = std::make_shared<stream_state>(id, std::move(outbox))](
                const event& what) { state->see(what); };
   return made;
 }
 
-monitor told_monitor(std::int64_t id, monitor what, outbox_pointer to,
+monitor told_monitor(std::int64_t id, monitor what, outbox_pointer outbox,
                      ended_flag ended) {
-  const last_word end(id, std::move(to), std::move(ended));
+  const last_word end(id, std::move(outbox), std::move(ended));
   auto wrapped = what;
   wrapped.see = [end, see = std::move(what.see)](const event& seen) {
     end.guard([&] { see(seen); });
@@ -204,22 +205,22 @@ monitor told_monitor(std::int64_t id, monitor what, outbox_pointer to,
   return wrapped;
 }
 
-sink_pointer told_sink(std::int64_t id, outbox_pointer to, bool keep) {
-  return std::make_shared<told>(id, std::move(to), keep);
+sink_pointer told_sink(std::int64_t id, outbox_pointer outbox, bool keep) {
+  return std::make_shared<told>(id, std::move(outbox), keep);
 }
 
 std::function<void(const std::string&)> told_print(std::int64_t id,
-                                                   outbox_pointer to,
+                                                   outbox_pointer outbox,
                                                    bool keep) {
-  return [id, to, keep,
-          found = std::make_shared<findings>(id, to)](const std::string& text) {
-    if (keep && !to->is_open())
+  return [id, outbox, keep, found = std::make_shared<findings>(id, outbox)](
+           const std::string& text) {
+    if (keep && !outbox->is_open())
       spdlog::info("monitor {} prints:\n{}", id, text);
     std::vector<std::string> frames;
-    for (std::size_t from = 0; from < text.size(); from += text_of_a_frame)
+    for (std::size_t start = 0; start < text.size(); start += text_of_a_frame)
       frames.push_back(
         frame_of(live_type::printed, id,
-                 {{"text", text.substr(from, text_of_a_frame)}}));
+                 {{"text", text.substr(start, text_of_a_frame)}}));
     found->offer(frames);
   };
 }

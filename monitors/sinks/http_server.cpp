@@ -44,9 +44,9 @@ constexpr auto pause_before_retry = std::chrono::milliseconds(10);
 
 tcp::acceptor listen(asio::io_context& context, const http_options& options) {
   require_servable(options.address, options.token);
-  const auto at = parse_http_address(options.address);
+  const auto made = parse_http_address(options.address);
   try {
-    const tcp::endpoint endpoint{asio::ip::make_address(at.host), at.port};
+    const tcp::endpoint endpoint{asio::ip::make_address(made.host), made.port};
     return {context, endpoint, true};
   } catch (const boost::system::system_error& problem) {
     fail(error_code::io, "can't listen at {}: {}", options.address,

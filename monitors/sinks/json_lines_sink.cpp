@@ -22,12 +22,13 @@ json values_of(const metrics_record& record) {
   return values;
 }
 
-json histogram(const tensor_statistics& of) {
+json histogram(const tensor_statistics& statistics) {
   json bins = json::object();
-  for (std::size_t i = 0; of.histogram && i < of.histogram->size(); ++i)
-    if (const auto count = (*of.histogram)[i])
+  for (std::size_t i = 0;
+       statistics.histogram && i < statistics.histogram->size(); ++i)
+    if (const auto count = (*statistics.histogram)[i])
       bins[std::to_string(static_cast<int>(i) - 150)] = count;
-  return {{"zeros", of.zeros}, {"bins", bins}};
+  return {{"zeros", statistics.zeros}, {"bins", bins}};
 }
 
 json line_at(const event_source& source) {

@@ -29,10 +29,10 @@ namespace {
 
 terminal_options terminal_of(const std::string& text) {
   terminal_options options;
-  settings from("sink terminal", text);
-  from.read("match", options.match);
-  from.read("top", options.top);
-  from.require_all_read();
+  settings given("sink terminal", text);
+  given.read("match", options.match);
+  given.read("top", options.top);
+  given.require_all_read();
   if (!options.match.empty())
     require_globs(options.match);
   return options;
@@ -50,11 +50,11 @@ prometheus_options prometheus_of(const std::string& text) {
   const auto comma = std::min(text.find(','), text.size());
   prometheus_options options;
   options.address = text.substr(0, comma);
-  settings from("sink prometheus",
-                text.substr(std::min(comma + 1, text.size())));
+  settings given("sink prometheus",
+                 text.substr(std::min(comma + 1, text.size())));
   std::optional<std::string> token_file;
-  from.read("token_file", token_file);
-  from.require_all_read();
+  given.read("token_file", token_file);
+  given.require_all_read();
   if (token_file)
     options.token = read_secret(*token_file);
   return options;

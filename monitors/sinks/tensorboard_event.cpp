@@ -69,31 +69,32 @@ struct buckets {
   }
 };
 
-buckets buckets_of(const tensor_statistics& of) {
+buckets buckets_of(const tensor_statistics& statistics) {
   buckets made;
-  const auto& bins = *of.histogram;
+  const auto& bins = *statistics.histogram;
   const auto is_filled = [](std::int64_t count) { return count > 0; };
   const auto first = std::ranges::find_if(bins, is_filled);
   const auto end = std::find_if(bins.rbegin(), bins.rend(), is_filled).base();
   const auto lower_limit = [&](auto bin) {
     return std::ldexp(1.0, static_cast<int>(bin - bins.begin()) - 150);
   };
-  if (of.zeros > 0)
-    made.add(first == bins.end() ? 0 : lower_limit(first), of.zeros);
+  if (statistics.zeros > 0)
+    made.add(first == bins.end() ? 0 : lower_limit(first), statistics.zeros);
   for (auto bin = first; bin < end; ++bin)
     made.add(lower_limit(bin + 1), *bin);
   return made;
 }
 
-std::string histogram_of(const tensor_statistics& of) {
-  const auto count = static_cast<double>(of.finite());
-  const auto made = buckets_of(of);
+std::string histogram_of(const tensor_statistics& statistics) {
+  const auto count = static_cast<double>(statistics.finite());
+  const auto made = buckets_of(statistics);
   std::string histogram;
-  put_double(histogram, 1, of.min_abs);
-  put_double(histogram, 2, of.max_abs);
+  put_double(histogram, 1, statistics.min_abs);
+  put_double(histogram, 2, statistics.max_abs);
   put_double(histogram, 3, count);
-  put_double(histogram, 4, of.mean * count);
-  put_double(histogram, 5, of.squares + count * of.mean * of.mean);
+  put_double(histogram, 4, statistics.mean * count);
+  put_double(histogram, 5,
+             statistics.squares + count * statistics.mean * statistics.mean);
   put_bytes(histogram, 6, made.limits);
   put_bytes(histogram, 7, made.counts);
   return histogram;

@@ -19,21 +19,21 @@ namespace {
 
 constexpr auto whole = std::string::npos;
 
-std::string at(const event_source& source) {
+std::string place_text(const event_source& source) {
   return source.phase == phase::training
            ? fmt::format("step {}", source.step)
            : fmt::format("{} at step {}", phase_name(source.phase),
                          source.step);
 }
 
-double size_of(const metric& of) {
-  return std::isnan(of.value) ? std::numeric_limits<double>::infinity()
-                              : std::abs(of.value);
+double size_of(const metric& one) {
+  return std::isnan(one.value) ? std::numeric_limits<double>::infinity()
+                               : std::abs(one.value);
 }
 
 bool is_larger(const metric& a, const metric& b) {
-  const auto key = [](const metric& of) {
-    return std::pair(std::isnan(of.value), size_of(of));
+  const auto key = [](const metric& one) {
+    return std::pair(std::isnan(one.value), size_of(one));
   };
   return key(a) > key(b);
 }
@@ -44,11 +44,11 @@ std::string block_of(const alert& alert) {
     return fmt::format("{}: {}\n", printable(alert.monitor, whole),
                        printable(alert.text, whole));
   auto block = printable(alert.monitor, whole) + ":\n";
-  for (std::size_t from = 0; from < alert.text.size();) {
-    const auto to = std::min(alert.text.find('\n', from), alert.text.size());
-    const auto line = alert.text.substr(from, to - from);
+  for (std::size_t start = 0; start < alert.text.size();) {
+    const auto end = std::min(alert.text.find('\n', start), alert.text.size());
+    const auto line = alert.text.substr(start, end - start);
     block += fmt::format("  {}\n", printable(line, whole));
-    from = to + 1;
+    start = end + 1;
   }
   return block;
 }
@@ -64,7 +64,7 @@ class printing_sink final : public sink {
       return;
     std::string lines;
     for (const auto& each : largest(record.values))
-      lines += fmt::format("{} {} {:.6g}\n", at(record.source),
+      lines += fmt::format("{} {} {:.6g}\n", place_text(record.source),
                            printable(each.name, whole), each.value);
     print(lines);
   }

@@ -101,7 +101,7 @@ TEST_CASE("work on streams without an event between is a race") {
   }
 }
 
-TEST_CASE("what is made outside of streams is not a stream's") {
+TEST_CASE("memory made outside of streams belongs to no stream") {
   const auto device = std::make_shared<faked_accelerator>();
   const auto stream = device->make_stream(stream_priority::normal);
   const auto made = at::ones({4}) + 1;
@@ -161,7 +161,7 @@ TEST_CASE("each overlap can be switched off without changing a bit") {
                    .transfers = (off & 4) == 0});
 }
 
-TEST_CASE("monitors see on a device what they see on the CPU") {
+TEST_CASE("monitors see the same values on a device and on the CPU") {
   const auto seen_on = [](std::vector<std::shared_ptr<accelerator>> devices) {
     auto options = options_for({.ranks = 2, .microbatches = 2, .clip = 0.5});
     options.devices = std::move(devices);
@@ -367,12 +367,12 @@ std::vector<std::string> errors_of_an_ended_link(bool throws) {
 
 }  // namespace
 
-TEST_CASE("what ended a link is told, and not that it has ended") {
+TEST_CASE("the cause of a link's end is reported, not the end itself") {
   for (const auto& error : errors_of_an_ended_link(true))
     CHECK_THAT(error, ContainsSubstring("a bad loss"));
 }
 
-TEST_CASE("a link that ended for no known cause is told of itself") {
+TEST_CASE("a link that ended without a known cause is reported itself") {
   for (const auto& error : errors_of_an_ended_link(false))
     CHECK_THAT(error,
                ContainsSubstring("edge of replica 0 from stage 0 to 1 has"));

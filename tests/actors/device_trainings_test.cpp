@@ -66,7 +66,7 @@ TEST_CASE("a disturbed device trains the same bits, without a race") {
   CHECK(device->races() == std::vector<std::string>{});
 }
 
-TEST_CASE("a disturbed device delays streams and notes who waits") {
+TEST_CASE("a disturbed device delays streams and records which ones wait") {
   const auto inner = std::make_shared<faked_accelerator>();
   disturbed_accelerator device(inner, {.every = 2, .delay = 3, .blocks = 1});
   const auto a = device.make_stream(stream_priority::normal);
@@ -119,7 +119,7 @@ TEST_CASE("an op's time on a device begins when its inputs are there") {
   }
 }
 
-TEST_CASE("ops that ran before their inputs were there are told") {
+TEST_CASE("ops that ran before their inputs existed are reported") {
   auto trace = trace_step({}, std::make_shared<faked_accelerator>(), 0);
   for (auto& op : trace.ops.at(1).ops)
     op.begin -= 1'000'000'000;
@@ -143,7 +143,7 @@ trainer_options waiting(trainer_options options) {
 
 }  // namespace
 
-TEST_CASE("who waits within a step is found out") {
+TEST_CASE("a wait within a step is detected") {
   const auto device = std::make_shared<faked_accelerator>();
   const auto trace = trace_step({.use_sgd = true}, device, 5, waiting);
   CHECK(trace.reads.size() == 4);

@@ -25,7 +25,7 @@ std::vector<int> shown(event_board& board,
 
 }  // namespace
 
-TEST_CASE("a budget takes the same share from those who look seldom") {
+TEST_CASE("a budget takes the same share from monitors that look rarely") {
   event_board board;
   CHECK(shown(board, {activations(1, 2)}) == std::vector{60});
   board.observe_every(3);
@@ -36,7 +36,8 @@ TEST_CASE("a budget takes the same share from those who look seldom") {
   CHECK(both[1] >= 20);
 }
 
-TEST_CASE("who is exempt sees all, also where a budget lets others see fewer") {
+TEST_CASE(
+  "an exempt monitor sees all steps, even when a budget limits others") {
   event_board board;
   auto exempt = activations(0, 1);
   exempt.exempt = true;

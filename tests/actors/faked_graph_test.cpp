@@ -52,7 +52,7 @@ struct two_streams {
 
 }  // namespace
 
-TEST_CASE("what is recorded runs when it is launched, each time") {
+TEST_CASE("recorded work runs at each launch") {
   two_streams on;
   at::Tensor sum;
   auto graph = on.record([&] {

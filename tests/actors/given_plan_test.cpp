@@ -140,7 +140,7 @@ TEST_CASE("the plan of a schedule, given, trains as the schedule does") {
   }
 }
 
-TEST_CASE("a plan that does not do what the options ask for is refused") {
+TEST_CASE("a plan that contradicts the options is refused") {
   const auto given = plan_of(edited);
   CHECK(refusal_of(options_with(given)) == "none");
   CHECK_THAT(

@@ -125,7 +125,7 @@ TEST_CASE("steps that monitors look into run op by op") {
   }
 }
 
-TEST_CASE("each step is told once, with all that is known of it") {
+TEST_CASE("each step is reported once, with everything known about it") {
   graph_run told({.ranks = 2, .data_parallel = 2, .clip = 0.5});
   told.watcher.name = "steps";
   told.watcher.wants.memory = true;
@@ -186,7 +186,7 @@ TEST_CASE("metrics that the host computes can't be recorded") {
   CHECK_THAT(reports.logged(), ContainsSubstring("'rows'"));
 }
 
-TEST_CASE("a failure of the step itself is told as ever") {
+TEST_CASE("a failure of the step itself is reported as usual") {
   const auto failing = [](bool graphs) {
     const auto device = std::make_shared<faked_accelerator>();
     auto options = options_for({.ranks = 2});

@@ -49,7 +49,7 @@ TEST_CASE("monitors of the leader see the ranks of all processes") {
   CHECK(stages == std::set{0, 1});
 }
 
-TEST_CASE("messages are told of by those who received them, and memory") {
+TEST_CASE("messages and memory are reported by the receiving processes") {
   const small_case what{.ranks = 2, .microbatches = 2};
   joined_meshes meshes(2);
   std::map<std::int32_t, messages_event> received;
@@ -99,7 +99,7 @@ TEST_CASE("messages are told of by those who received them, and memory") {
   CHECK(waited[0] > 0);  // its gradient is far
 }
 
-TEST_CASE("times of all processes are told by the leader's clock") {
+TEST_CASE("times of all processes are given by the leader's clock") {
   constexpr std::int64_t hour = 3'600'000'000'000;
   joined_meshes meshes(2);
   for (const auto& each : meshes.all)
@@ -145,7 +145,7 @@ TEST_CASE("monitors learn that a process is gone") {
   CHECK_THAT(reason, ContainsSubstring("process 1 (rank 1) is gone"));
 }
 
-TEST_CASE("tensors that can't travel are left out of what monitors are told") {
+TEST_CASE("tensors that can't be sent are left out of events") {
   tensor_record record;
   record.owner = std::make_shared<const tensor_owner>();
   record.tensor = at::ones({2}, at::kComplexFloat);
@@ -158,7 +158,7 @@ TEST_CASE("tensors that can't travel are left out of what monitors are told") {
   CHECK(at::equal(told[1].tensor, at::full({2}, -1.0)));
 }
 
-TEST_CASE("slow loads of all processes are told") {
+TEST_CASE("slow loads of all processes are reported") {
   joined_meshes meshes(2);
   std::atomic<int> told = 0;
   const auto errors = in_all(meshes, [&](const auto& job) {

@@ -89,7 +89,7 @@ TEST_CASE("replicas of several processes average the same bits") {
   check_same({.ranks = 1, .data_parallel = 4}, 2);
 }
 
-TEST_CASE("what a step sends may come before the step begins there") {
+TEST_CASE("a step's messages may arrive before the step begins there") {
   const small_case what{.ranks = 2, .microbatches = 8};
   const auto gpt = small_gpt();
   const std::int64_t rows = 2;
@@ -137,7 +137,7 @@ TEST_CASE("parameters are loaded where they live") {
   CHECK(errors == std::vector<std::string>(2));
 }
 
-TEST_CASE("a failure in one process is told in all") {
+TEST_CASE("a failure in one process is reported in all") {
   joined_meshes meshes(3);
   const auto errors = in_all(meshes, [](const auto& job) {
     auto options = options_for({.ranks = 3});
@@ -172,7 +172,7 @@ TEST_CASE("programs that part are stopped with what differs") {
                        && ContainsSubstring("skip_update: false there, true"));
 }
 
-TEST_CASE("a process that leaves is named, with who waited for it") {
+TEST_CASE("a process that leaves is named, with the ranks that waited for it") {
   joined_meshes meshes(3);
   const auto errors = in_all(meshes, [](const auto& job) {
     auto run = trainer_for({.ranks = 3}, job);

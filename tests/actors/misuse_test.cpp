@@ -72,7 +72,8 @@ bool lets_go(const std::weak_ptr<Held>& of) {
 
 }  // namespace
 
-TEST_CASE("what is no std::exception fails a step, and is told of") {
+TEST_CASE(
+  "a thrown value that is no std::exception fails a step and is reported") {
   const small_case what{};
   const auto says = ContainsSubstring("of type int was thrown");
   CHECK_THAT(
@@ -92,7 +93,8 @@ TEST_CASE("what is no std::exception fails a step, and is told of") {
   CHECK_THAT(failure_of(model_for(what), options, small_text()), says);
 }
 
-TEST_CASE("a monitor that throws what is no std::exception is detached") {
+TEST_CASE(
+  "a monitor that throws something other than std::exception is detached") {
   trainer run(model_for({}), options_for({}));
   monitor bad;
   bad.name = "bad";

@@ -215,7 +215,8 @@ TEST_CASE("a run that is thrown away waits for its monitors' calls") {
   opener.join();
 }
 
-TEST_CASE("a monitor that was given up is told why, and lets go") {
+TEST_CASE(
+  "a monitor that is given up learns the reason and releases its events") {
   const small_case what{};
   trainer run(model_for(what), options_for(what));
   std::string reason;

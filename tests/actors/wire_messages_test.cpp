@@ -113,7 +113,7 @@ TEST_CASE("mutated messages are read or refused, never worse") {
   }
 }
 
-TEST_CASE("a step that differs from the leader's is told by its field") {
+TEST_CASE("a step that differs from the leader's is reported with its field") {
   remote_begin leader, own;
   leader.learning_rate = 0.5;
   CHECK(difference(leader, own) == "learning rate: 0.5 there, 0 here");

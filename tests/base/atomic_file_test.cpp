@@ -54,7 +54,7 @@ extern "C" int fsync(int file) {
   return static_cast<int>(::syscall(SYS_fsync, file));
 }
 
-TEST_CASE("files get a new file's rights, and nobody asks for the mask") {
+TEST_CASE("files get a new file's permissions, without reading the umask") {
   const temporary_folder folder;
   const auto before = set_mask(027);
   masks_asked = 0;
@@ -96,7 +96,7 @@ TEST_CASE("a file that can't be finished leaves nothing, old bytes stay") {
   CHECK(std::distance(begin(left), end(left)) == 1);
 }
 
-TEST_CASE("a pipe that nobody reads is given up") {
+TEST_CASE("a pipe without a reader is given up") {
   const temporary_folder folder;
   const auto path = folder / "pipe";
   REQUIRE(::mkfifo(path.c_str(), 0600) == 0);

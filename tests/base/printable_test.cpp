@@ -4,7 +4,7 @@
 
 using namespace troupe;
 
-TEST_CASE("what a terminal would obey is shown as its number") {
+TEST_CASE("terminal control characters are shown as their numbers") {
   CHECK(printable("0F0;~ ") == "0F0;~ ");
   CHECK(printable("a\033[2J\r\n\177") == "a\\x1B[2J\\x0D\\x0A\\x7F");
   CHECK(printable("\xc3\xa9") == "\\xC3\\xA9");

@@ -61,7 +61,7 @@ TEST_CASE("on a GPU the program trains, samples and saves, plain or not") {
   CHECK(trained(ordered) == trained("--plain " + ordered));
 }
 
-TEST_CASE("a CPU's bits are the same without being told to be") {
+TEST_CASE("a CPU gives the same bits without --deterministic") {
   CHECK(trained("--deterministic") == trained("--plain"));
 }
 

@@ -80,7 +80,7 @@ TEST_CASE("of several jobs one is to be named") {
                && ContainsSubstring(fmt::format("/{}.sock: ", second.pid())));
 }
 
-TEST_CASE("what an endpoint says reaches no terminal raw") {
+TEST_CASE("an endpoint's text is escaped before it reaches a terminal") {
   const temporary_folder folder;
   const listener at(parse_endpoint("unix:" + (folder / "s")));
   const auto refusal =

@@ -81,7 +81,7 @@ TEST_CASE("a run waits for a process that is stopped, and keeps its bits",
   CHECK(content(saved / "job") == content(saved / "plain"));
 }
 
-TEST_CASE("who waited for a process that is killed tells for what", "[.full]") {
+TEST_CASE("a process that waited for a killed one says for what", "[.full]") {
   const job at(2, " --steps 1000000");
   REQUIRE(at.processes[0]->writes("step 20/"));
   at.signal(1, SIGSTOP);  // so that the other one waits for certain

@@ -60,7 +60,7 @@ TEST_CASE("what can't be saved fails all processes, and the launcher") {
   CHECK_THAT(run.output, ContainsSubstring("process 0 was the first to fail"));
 }
 
-TEST_CASE("processes that are started otherwise are told how they differ") {
+TEST_CASE("processes started with other settings learn the difference") {
   launched_training at;
   const auto other = write_text(at.folder, "at the end, ", "other");
   const auto both = [&](const std::string& first, const std::string& second) {
@@ -95,7 +95,7 @@ TEST_CASE("processes that are started otherwise are told how they differ") {
   CHECK_THAT(run.output, ContainsSubstring("what text holds is 6000 bytes"));
 }
 
-TEST_CASE("a job's secret has to be long, and nobody else's to read") {
+TEST_CASE("a job's secret must be long and readable by its owner alone") {
   const launched_training at;
   const auto secret = at.folder.write("secret", "short");
   const auto flags = "--ranks 2 --job-token-file " + secret;
@@ -116,7 +116,7 @@ TEST_CASE("launch says what it can't run") {
   CHECK_THAT(words.output, ContainsSubstring("stands after --"));
 }
 
-TEST_CASE("what all processes would print is printed once") {
+TEST_CASE("common output of all processes is printed once") {
   const launched_training at;
   for (const std::string flag : {"--dry-run", "--print-config"}) {
     const auto run = at.launch(2, "--ranks 2 --momentum 0.5 " + flag);

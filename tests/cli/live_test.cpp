@@ -99,7 +99,7 @@ TEST_CASE("what shows a run ends when its output can't be written") {
   }
 }
 
-TEST_CASE("attach prints what is found until Ctrl-C, and detaches") {
+TEST_CASE("attach prints findings until Ctrl-C, then detaches") {
   const live_run at;
   at.ready();
   background_program watcher(

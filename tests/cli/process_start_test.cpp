@@ -164,7 +164,7 @@ TEST_CASE("an exception that nobody catches is told, and dumps no core") {
              ContainsSubstring("memory") && ContainsSubstring("is used up\n"));
 }
 
-TEST_CASE("a reader that leaves ends no training, but is told of") {
+TEST_CASE("a reader that leaves does not end the training, and is reported") {
   const some_run at;
   const auto saved = at.folder / "saved";
   const auto run =
@@ -177,7 +177,8 @@ TEST_CASE("a reader that leaves ends no training, but is told of") {
   CHECK(std::filesystem::file_size(saved) > 0);
 }
 
-TEST_CASE("a file beyond the limit is an error, and leaves no half of it") {
+TEST_CASE(
+  "a file beyond the size limit is an error and leaves no partial file") {
   const some_run at;
   const auto run = run_program(
     "ulimit -f 4; "
@@ -253,7 +254,7 @@ TEST_CASE("an empty value is refused, whatever the flag") {
   CHECK(run_troupe("top", "--token-file \"\"").exit_code == 2);
 }
 
-TEST_CASE("a second signal ends a run whose output nobody reads") {
+TEST_CASE("a second signal ends a run whose output is not read") {
   const some_run at;
   const stalled_pipe pipe(at.folder / "pipe");
   background_program run(
@@ -263,7 +264,7 @@ TEST_CASE("a second signal ends a run whose output nobody reads") {
   CHECK(run.insist(SIGTERM, 20) == 128 + SIGTERM);
 }
 
-TEST_CASE("launch forwards a signal though nobody reads its output") {
+TEST_CASE("launch forwards a signal even if its output is not read") {
   const temporary_folder folder;
   const stalled_pipe pipe(folder / "pipe");
   const auto script =

@@ -50,7 +50,7 @@ TEST_CASE("help lists the commands of both programs, under their own words") {
   }
 }
 
-TEST_CASE("what is misspelt is told with what may have been meant") {
+TEST_CASE("a misspelt command or flag is reported with a suggestion") {
   const auto check = [](const char* command, const char* flags,
                         const char* reason) {
     const auto run = run_troupe(command, flags);

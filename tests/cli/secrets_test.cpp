@@ -69,7 +69,7 @@ struct secret_files {
 
 }  // namespace
 
-TEST_CASE("secrets are in no list of processes, log or error of a live job") {
+TEST_CASE("a live job's secrets appear in no process list, log or error") {
   const secret_files at;
   background_program job(
     fmt::format("{} launch --processes 2 -- {} --log-json {}", TROUPE_PROGRAM,

@@ -71,7 +71,7 @@ TEST_CASE("a signal ends a long validation") {
   }
 }
 
-TEST_CASE("a signal that is ignored, as under nohup, ends nothing") {
+TEST_CASE("an ignored signal, as under nohup, does not end a run") {
   const tiny_training at;
   const auto run = run_program(
     "trap '' HUP; " + at.command("--steps 20")
@@ -82,7 +82,7 @@ TEST_CASE("a signal that is ignored, as under nohup, ends nothing") {
   CHECK_THAT(run.output, ContainsSubstring("step 20/20 "));
 }
 
-TEST_CASE("a loss that is not finite is told of at once and at the end") {
+TEST_CASE("a non-finite loss is reported at once and at the end") {
   const tiny_training at;
   for (const auto* plain : {"", "--plain "}) {
     const auto run = at.train(std::string(plain)

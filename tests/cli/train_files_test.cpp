@@ -42,7 +42,7 @@ struct watched_files {
 
 }  // namespace
 
-TEST_CASE("links that lead in circles are no file of anybody's") {
+TEST_CASE("circular links are refused") {
   const watched_files at;
   std::filesystem::create_symlink(at.folder / "a", at.folder / "b");
   std::filesystem::create_symlink(at.folder / "b", at.folder / "a");

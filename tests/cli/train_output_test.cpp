@@ -11,7 +11,8 @@
 using Catch::Matchers::ContainsSubstring;
 using namespace troupe::testing;
 
-TEST_CASE("a negative id is no question of the vocabulary") {
+TEST_CASE(
+  "a negative id is refused as negative, not as beyond the vocabulary") {
   const tiny_training at;
   const std::int64_t below = -1;
   std::string npy("\x93NUMPY\x01\x00\x36\x00", 10);
@@ -24,7 +25,7 @@ TEST_CASE("a negative id is no question of the vocabulary") {
                                            "from 0 up"));
 }
 
-TEST_CASE("where tokens are no text, a sample is a list of ids") {
+TEST_CASE("a sample of tokens that are not text is a list of ids") {
   const tiny_training at;
   const auto tokens = at.folder.write("t.bin", [] {
     std::string bytes;

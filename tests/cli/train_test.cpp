@@ -60,7 +60,7 @@ TEST_CASE("a pipelined run saves the same bytes as the plain one") {
   CHECK(content(a) == content(c));
 }
 
-TEST_CASE("a validation that fills no step tells what the plain loop does") {
+TEST_CASE("a validation of less than a step gives the plain loop's loss") {
   const trained_files at;
   const auto told = [&](const std::string& flags) {
     const auto run = at.train("--validation-microbatches 5 " + flags);
@@ -134,7 +134,7 @@ TEST_CASE("settings come from a TOML file and are overridden by flags") {
   CHECK(reprinted.output == printed.output);
 }
 
-TEST_CASE("a setting of the wrong type is told with file, line and key") {
+TEST_CASE("a setting of the wrong type is reported with file, line and key") {
   const temporary_folder folder;
   const auto refused = [&](const std::string& line, const std::string& why) {
     const auto path = folder.write("bad.toml", "# settings\n" + line + "\n");
@@ -332,7 +332,7 @@ TEST_CASE("a full disk is an error, and leaves no half-written file") {
   CHECK_THAT(trace.output, ContainsSubstring("No space left on device"));
 }
 
-TEST_CASE("monitors and sinks are made of what the command line says") {
+TEST_CASE("monitors and sinks are made from the command line") {
   const trained_files at;
   const auto csv = at.folder / "metrics.csv";
   const auto run =

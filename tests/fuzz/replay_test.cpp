@@ -115,7 +115,7 @@ TEST_CASE("every parser takes a hundred thousand mutations", "[.full]") {
 }
 
 // After a change of a format: scripts/fuzz begins with these, too.
-TEST_CASE("examples of what is right are written to the corpus", "[.seeds]") {
+TEST_CASE("valid examples are written to the corpus", "[.seeds]") {
   std::map<std::string, int> written;
   for (const auto& [parser, bytes] : seeds()) {
     std::filesystem::create_directories(folder + parser);

@@ -34,7 +34,7 @@ TEST_CASE("every schedule trains on a GPU what it does on the CPU") {
   }
 }
 
-TEST_CASE("replicas and recomputation train on a GPU what they do on the CPU") {
+TEST_CASE("replicas and recomputation train the same on a GPU and on the CPU") {
   const auto gpu = one_gpu();
   for (const auto& what :
        {small_case{.data_parallel = 2, .use_sgd = true, .clip = 0.5},

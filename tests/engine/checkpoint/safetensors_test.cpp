@@ -136,7 +136,8 @@ void refused_header(const std::string& header, const std::string& reason) {
 
 }  // namespace
 
-TEST_CASE("what a JSON parser would pass is refused by name") {
+TEST_CASE(
+  "JSON that a parser accepts but the format forbids is refused by name") {
   const std::string empty =
     R"({"dtype":"F32","shape":[0],"data_offsets":[0,0]})";
   const auto tensor = [](const std::string& fields) {
@@ -166,7 +167,7 @@ TEST_CASE("what a JSON parser would pass is refused by name") {
   refused_header(R"({"a":3})", "'a' is no object");
 }
 
-TEST_CASE("a shape whose strides are no numbers is refused by name") {
+TEST_CASE("a shape whose strides overflow is refused by name") {
   refused_header(R"({"a":{"dtype":"F32","shape":[0,4611686018427387904,)"
                  R"(4611686018427387904],"data_offsets":[0,0]}})",
                  "'a' has an impossible shape");

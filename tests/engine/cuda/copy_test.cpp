@@ -7,7 +7,7 @@
 
 using namespace troupe;
 
-TEST_CASE("copies are dense, without autograd, and nobody else's") {
+TEST_CASE("copies are dense, without autograd, and unshared") {
   host_stream stream;
   const auto x = at::arange(6, at::kFloat).view({2, 3}).t().requires_grad_();
   const auto there = to_device(x, stream);

@@ -63,7 +63,7 @@ TEST_CASE("any file is a sequence of bytes") {
   CHECK(all_of(*open_tokens(path)) == ids{97, 98, 99, 255});
 }
 
-TEST_CASE("token formats are told apart by what the file holds") {
+TEST_CASE("token formats are recognised by the file's content") {
   const temporary_folder folder;
   const std::vector<std::uint16_t> tokens = {1, 50256, 3};
   const auto nano = folder.write("nano.bin", raw(tokens));

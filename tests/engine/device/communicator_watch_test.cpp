@@ -51,7 +51,7 @@ TEST_CASE("a watch names the call that a communicator is stuck on") {
         == "edge 0->1 is stuck: call 1 for 11 s, with 1 call behind it");
 }
 
-TEST_CASE("a watch forgets what is done, and time without calls") {
+TEST_CASE("a watch forgets finished calls, and time without calls") {
   noted_calls calls{2};
   calls.events[0]->done = calls.events[1]->done = true;
   CHECK_FALSE(calls.watch.look(calls.begin + 60s));
@@ -61,7 +61,7 @@ TEST_CASE("a watch forgets what is done, and time without calls") {
   CHECK(calls.watch.look(calls.begin + 111s)->call == "late");
 }
 
-TEST_CASE("a watch that nobody asks remembers no more than what is not done") {
+TEST_CASE("a watch that is never asked remembers unfinished calls only") {
   noted_calls calls{3};
   calls.events[0]->done = calls.events[1]->done = true;
   calls.watch.note("next", std::make_shared<hand_event>(), calls.begin + 5s);

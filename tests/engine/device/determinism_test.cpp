@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <string>
 
-TEST_CASE("operators are told to have an order, and what the user set stays") {
+TEST_CASE("operators are made deterministic, and the user's settings stay") {
   auto& context = at::globalContext();
   ::unsetenv("CUBLAS_WORKSPACE_CONFIG");
   troupe::use_deterministic_operators();

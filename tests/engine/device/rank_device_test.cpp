@@ -89,7 +89,7 @@ TEST_CASE("work that may not overlap shares the compute stream") {
     CHECK(stream == &together.compute());
 }
 
-TEST_CASE("the device's times are told by the host's clock") {
+TEST_CASE("the device's times are given by the host's clock") {
   rank_device rank(std::make_shared<silent_accelerator>(), {});
   rank.begin_step(1);
   const slow_event later;

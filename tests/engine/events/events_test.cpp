@@ -63,7 +63,7 @@ TEST_CASE("a glob that could match nothing is refused") {
   CHECK_THROWS_AS(require_legal(wants), error);
 }
 
-TEST_CASE("interest joins what all monitors need") {
+TEST_CASE("interest joins the needs of all monitors") {
   subscription statistics{.tensors = tensor_kind::activation, .names = "a*"};
   subscription handles{.tensors = tensor_kind::activation,
                        .needs = tensor_needs::handle,

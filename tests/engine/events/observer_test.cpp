@@ -92,7 +92,7 @@ TEST_CASE("a module shows its weights, inputs and outputs, in causal order") {
   CHECK_FALSE(records[2].tensor.defined());
 }
 
-TEST_CASE("a tensor without statistics fails nobody") {
+TEST_CASE("a tensor without statistics fails no monitor") {
   bench b;
   b.begin({.tensors = tensor_kind::input,
            .needs = tensor_needs::statistics | tensor_needs::histogram});
@@ -208,7 +208,7 @@ TEST_CASE("a tensor written in place is measured anew") {
   CHECK(b.seen.at(0).tensors.at(1).statistics.max_abs == 5);
 }
 
-TEST_CASE("extremes are taken from what is known better, and not the reverse") {
+TEST_CASE("extremes are taken from full statistics, and not the reverse") {
   bench b;
   const auto seen = [&](tensor_needs of_input, tensor_needs of_activation) {
     b.seen.clear();
@@ -322,10 +322,10 @@ TEST_CASE("the same subscriptions are one interest, step after step") {
   const std::vector<subscription> some{{.tensors = tensor_kind::input}};
   const std::vector<subscription> others{
     {.tensors = tensor_kind::input, .names = "head"}};
-  const auto first = kept.of(some);
-  CHECK(kept.of(std::vector(some)) == first);
-  CHECK(kept.of({}) == nullptr);
-  CHECK(kept.of(some) == first);
-  CHECK(kept.of(others) != first);
-  CHECK((kept.of(others)->subscriptions() == others));
+  const auto first = kept.get(some);
+  CHECK(kept.get(std::vector(some)) == first);
+  CHECK(kept.get({}) == nullptr);
+  CHECK(kept.get(some) == first);
+  CHECK(kept.get(others) != first);
+  CHECK((kept.get(others)->subscriptions() == others));
 }

@@ -254,7 +254,7 @@ TEST_CASE("the histogram counts by power of two") {
   CHECK_FALSE(measure(at::zeros({3})).histogram);
 }
 
-TEST_CASE("merged statistics are those of the joined tensor") {
+TEST_CASE("merged statistics equal those of the joined tensor") {
   at::manual_seed(5);
   const auto a = sprinkled(at::randn({3, 700}) + 4), b = at::randn({5, 700});
   const auto joined = measure(at::cat({a, b}), true);
@@ -275,7 +275,7 @@ TEST_CASE("merged statistics are those of the joined tensor") {
   CHECK_FALSE(merge(measure(a), joined).histogram);
 }
 
-TEST_CASE("scaled statistics are those of the scaled tensor") {
+TEST_CASE("scaled statistics equal those of the scaled tensor") {
   at::manual_seed(6);
   const auto x = at::randn({4, 300}) + 2;
   const auto by_hand = measure(x * -0.25), from = measure(x);
@@ -291,7 +291,7 @@ TEST_CASE("scaled statistics are those of the scaled tensor") {
   CHECK(seen.count == from.count);
 }
 
-TEST_CASE("extremes alone are those of all statistics") {
+TEST_CASE("extremes alone equal those of full statistics") {
   constexpr auto nan = std::numeric_limits<float>::quiet_NaN();
   for (const auto& values :
        {at::zeros({3, 50}), at::full({4}, nan), at::full({2, 0}, 1.0F),

@@ -109,7 +109,7 @@ TEST_CASE("an attempt doesn't go where the one before it met") {
                   error);
 }
 
-TEST_CASE("an agent that is gone is told of") {
+TEST_CASE("a lost agent is reported") {
   auto alone = options_of(1, 2, "");
   alone.place.local_processes = 1;
   alone.place.host = "127.0.0.1";
@@ -183,7 +183,7 @@ TEST_CASE("a host's name that is loopback to itself is refused") {
   check_refused();
 }
 
-TEST_CASE("machines without a meeting point are told what to give") {
+TEST_CASE("machines without a meeting point learn which setting to give") {
   auto options = options_of(0, 2, "");
   options.place.launcher = "Slurm";
   options.place.local_processes = 1;

@@ -45,7 +45,7 @@ struct scripts {
 
 }  // namespace
 
-TEST_CASE("what a process leaves behind is ended, and not waited for") {
+TEST_CASE("children that a process leaves behind are ended, not awaited") {
   // Whoever lives holds the writing end; none: its end can be read.
   std::array<int, 2> alive{};
   REQUIRE(::pipe(alive.data()) == 0);
@@ -71,7 +71,7 @@ TEST_CASE("a process that was handed a signal is let end") {
   CHECK(run.wrote("wrote"));
 }
 
-TEST_CASE("after a failure the others may write what they have") {
+TEST_CASE("after a failure the other processes may write their output") {
   const temporary_folder folder;
   const auto ready = folder / "ready";
   scripts run("if [ $RANK = 1 ]; then while [ ! -e " + ready
@@ -86,7 +86,7 @@ TEST_CASE("after a failure the others may write what they have") {
   CHECK(run.wrote("wrote"));
 }
 
-TEST_CASE("who doesn't end though he was told to is killed") {
+TEST_CASE("a process that ignores the request to end is killed") {
   scripts run("trap '' TERM; echo signal; while :; do sleep 0.01; done");
   run.what.last_grace = std::chrono::milliseconds(20);
   const auto outcome = launch_locally(run.what);
@@ -94,7 +94,7 @@ TEST_CASE("who doesn't end though he was told to is killed") {
   CHECK(outcome.how == "killed by signal 9");
 }
 
-TEST_CASE("who was signalled is named, though others ended before") {
+TEST_CASE("a signalled process is named, even if others ended before") {
   const temporary_folder folder;
   const auto ready = folder / "ready";
   const auto other = "if [ $RANK = 0 ]; then while [ ! -e " + ready

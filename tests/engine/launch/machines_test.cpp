@@ -117,7 +117,7 @@ TEST_CASE("a token beside certificates is not asked for within a machine") {
   check_talk(std::move(made.meshes));
 }
 
-TEST_CASE("who is on another machine, or says nothing of it, is met over TCP") {
+TEST_CASE("a process on another or an unknown machine is met over TCP") {
   const process_address a{"tcp:a", "m", "unix:a"}, b{"tcp:b", "m", "unix:b"},
     elsewhere{"tcp:c", "n", "unix:c"}, silent{"tcp:d"};
   CHECK(way_to(a, b) == "unix:a");

@@ -84,7 +84,7 @@ TEST_CASE("a tensor that two layers of a stage read travels once") {
   CHECK(all.uses.size() == 2);
 }
 
-TEST_CASE("the stages of a split model give what the whole gives") {
+TEST_CASE("the stages of a split model give the whole model's outputs") {
   const auto layers = skipping();
   const auto x = at::ones({2});
   const auto expected = layer_sequence(layers, {0, 4}).forward({x});

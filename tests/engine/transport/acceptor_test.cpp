@@ -36,7 +36,7 @@ std::size_t open_descriptors() {
 
 }  // namespace
 
-TEST_CASE("who dials with the same credentials arrives") {
+TEST_CASE("a client with the same credentials arrives") {
   const temporary_folder folder;
   make_certificates(folder / "set");
   const credentials by_certificates{.certificates = folder / "set"};
@@ -65,7 +65,7 @@ TEST_CASE("a job may start its processes in any order") {
   CHECK(dialled.wait().stream);
 }
 
-TEST_CASE("who never answers is named, with what to check") {
+TEST_CASE("a peer that never answers is named, with advice") {
   io_loop loop;
   endpoint at;
   {
@@ -78,7 +78,7 @@ TEST_CASE("who never answers is named, with what to check") {
   CHECK_THAT(found.reason, ContainsSubstring("check that the process there"));
 }
 
-TEST_CASE("another token is told at once, not tried again") {
+TEST_CASE("a wrong token is reported at once, not tried again") {
   io_loop loop;
   recorded_arrivals arrivals;
   const acceptor listening(loop, parse_endpoint("tcp:127.0.0.1:0"), shown,
@@ -92,7 +92,7 @@ TEST_CASE("another token is told at once, not tried again") {
   CHECK(reasons.at(0).find(shown.token) == std::string::npos);
 }
 
-TEST_CASE("clients that say nothing hold up nobody, and are bounded") {
+TEST_CASE("silent clients delay no others, and are bounded in number") {
   constexpr std::size_t silent = 1000, bound = 16;
   io_loop loop;
   recorded_arrivals arrivals;

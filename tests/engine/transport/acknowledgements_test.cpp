@@ -22,7 +22,7 @@ std::chrono::milliseconds asked_for(int seconds, unsigned unacknowledged,
 
 }  // namespace
 
-TEST_CASE("what is on its way for long is overdue") {
+TEST_CASE("a message that is in flight for long is overdue") {
   CHECK(asked_for(30, 2, 0) == 30s);
   CHECK(asked_for(30, 0, 0) == 0s);
 }

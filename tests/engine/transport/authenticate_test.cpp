@@ -79,7 +79,7 @@ std::string pass(byte_stream& from, byte_stream& to, std::string text) {
 
 }  // namespace
 
-TEST_CASE("who shows the same gets a stream") {
+TEST_CASE("a peer with the same credentials gets a stream") {
   const temporary_folder folder;
   check_linked(meet(unix_sockets(), {}, {}));
   check_linked(meet(unix_sockets(), by_token(), by_token()));
@@ -159,7 +159,7 @@ TEST_CASE("a client without the token gets only the close") {
   ::close(ends[0]);
 }
 
-TEST_CASE("who says nothing is given up in time") {
+TEST_CASE("a silent peer is given up in time") {
   for (const auto& by : {by_token(), by_key()}) {
     const auto ends = tcp_sockets();
     io_loop loop;
@@ -171,7 +171,7 @@ TEST_CASE("who says nothing is given up in time") {
   }
 }
 
-TEST_CASE("who leaves early is no arrival") {
+TEST_CASE("a peer that leaves early does not arrive") {
   for (const auto& by : {by_token(), by_key()}) {
     const auto ends = tcp_sockets();
     io_loop loop;

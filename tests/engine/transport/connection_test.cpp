@@ -131,7 +131,7 @@ TEST_CASE("both directions at once") {
   });
 }
 
-TEST_CASE("a goodbye is no loss, and comes after all that was sent") {
+TEST_CASE("a goodbye is not a loss, and comes after all sent messages") {
   for_each_kind([](const stream_kind& kind) {
     joined pair(kind);
     for (int i = 0; i < 5; ++i)
@@ -143,7 +143,7 @@ TEST_CASE("a goodbye is no loss, and comes after all that was sent") {
   });
 }
 
-TEST_CASE("the other side is told when a connection breaks") {
+TEST_CASE("the other side learns when a connection breaks") {
   for_each_kind([](const stream_kind& kind) {
     joined pair(kind);
     pair.b->start(pair.at_b.events());
@@ -154,7 +154,9 @@ TEST_CASE("the other side is told when a connection breaks") {
   });
 }
 
-TEST_CASE("what is not admitted ends the connection before memory is taken") {
+TEST_CASE(
+  "a frame that is not admitted ends the connection before memory is "
+  "allocated") {
   for_each_kind([](const stream_kind& kind) {
     joined pair(kind);
     auto events = pair.at_b.events();
@@ -171,7 +173,7 @@ TEST_CASE("what is not admitted ends the connection before memory is taken") {
   });
 }
 
-TEST_CASE("limits hold for what is announced") {
+TEST_CASE("limits hold for announced sizes") {
   for_each_kind([](const stream_kind& kind) {
     joined pair(kind);
     auto events = pair.at_b.events();
@@ -199,7 +201,7 @@ TEST_CASE("loops that look again see all, and sleep in the end") {
   });
 }
 
-TEST_CASE("a read may take what a write waits for") {
+TEST_CASE("a read may make room for a waiting write") {
   int written = 0;
   io_loop loop;
   auto with =
@@ -289,7 +291,7 @@ TEST_CASE("a connection that never runs dry leaves others their turn") {
     std::this_thread::yield();
 }
 
-TEST_CASE("what a link's events throw, or its descriptor, ends that link") {
+TEST_CASE("an exception of a link's events or descriptor ends that link") {
   CHECK(loss_of(std::make_unique<endless>(),
                 {.arrived = [](const frame&) { throw 3; }})
           .find("of type int")
@@ -304,7 +306,7 @@ TEST_CASE("what a link's events throw, or its descriptor, ends that link") {
         != std::string::npos);
 }
 
-TEST_CASE("what is thrown on a loop's thread is told, and the loop goes on") {
+TEST_CASE("an exception on a loop's thread is reported, and the loop goes on") {
   io_loop loop;
   std::promise<std::string> heard;
   loop.run([&] {

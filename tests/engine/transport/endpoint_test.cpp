@@ -107,7 +107,7 @@ TEST_CASE("sockets of dead jobs are swept up, and nothing else") {
   CHECK(std::filesystem::exists(folder / "other"));
 }
 
-TEST_CASE("what is no socket is left alone") {
+TEST_CASE("a path that is no socket is left alone") {
   const temporary_folder folder;
   const auto path = folder.write("precious", "text");
   CHECK_THROWS_MATCHES(listener(at_path(path)), error,

@@ -37,7 +37,7 @@ class silences {
 
 }  // namespace
 
-TEST_CASE("a process that says nothing is told of, and its return") {
+TEST_CASE("a silent process is reported, and its return") {
   using std::chrono::milliseconds;
   const mesh_patience quick{milliseconds(5), milliseconds(50),
                             std::chrono::seconds(20)};
@@ -59,7 +59,7 @@ TEST_CASE("a process that says nothing is told of, and its return") {
   leaving.join();
 }
 
-TEST_CASE("who waits long for a message is told of") {
+TEST_CASE("a long wait for a message is reported") {
   io_loop loop_a, loop_b;
   auto ends = socket_pair();
   mesh a(loop_a, {0, 2, 7});

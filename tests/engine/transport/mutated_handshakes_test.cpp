@@ -88,7 +88,7 @@ void mutate_handshakes(int count) {
 
 }  // namespace
 
-TEST_CASE("mutated handshakes let nobody in, and cost nothing that stays") {
+TEST_CASE("mutated handshakes admit no peer, and leak nothing") {
   mutate_handshakes(2'000);
 }
 

@@ -146,7 +146,7 @@ TEST_CASE("groups are parts of a job, and one process is one too") {
   CHECK(right == 12);
 }
 
-TEST_CASE("members that call differently are told both calls") {
+TEST_CASE("members that call differently learn both calls") {
   const auto errors = in_job(2, [](mesh& job) {
     process_group group(job, {0, 1});
     if (group.rank() == 0)

@@ -41,7 +41,7 @@ TEST_CASE("a secret is read without the white space around it") {
         == "0123456789abcdef");
 }
 
-TEST_CASE("what is no secret file is refused, and told apart") {
+TEST_CASE("files that are no secret files are refused, each with its reason") {
   const some_files files;
   refuses("", "name of the file with the token is empty");
   refuses(files / "missing", "No such file");

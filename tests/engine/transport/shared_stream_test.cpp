@@ -64,7 +64,7 @@ struct beside_liar {
 
 }  // namespace
 
-TEST_CASE("a doorbell rings only for who sleeps") {
+TEST_CASE("a doorbell rings only for a sleeper") {
   auto [a, b] = shared_pair();
   CHECK(read(*a, state::needs_read).empty());
   write(*b, "one");
@@ -83,7 +83,7 @@ TEST_CASE("a doorbell rings only for who sleeps") {
   CHECK(read(*a) == "three");
 }
 
-TEST_CASE("a writer waits for room, and is told") {
+TEST_CASE("a writer waits for room, and is woken") {
   auto [a, b] = shared_pair(4096);
   read(*a, state::needs_read);
   CHECK(write(*b, std::string(5000, 'x')).bytes == 4096);
@@ -109,7 +109,7 @@ TEST_CASE("what was written before an end is read") {
   CHECK(read(*b) == "back");
 }
 
-TEST_CASE("a process that dies is noticed by who sleeps") {
+TEST_CASE("a sleeper notices that the other process has died") {
   const auto ends = unix_sockets();
   const auto child = ::fork();
   if (child == 0) {

@@ -69,7 +69,7 @@ TEST_CASE("an end that is said is an end, in each direction alone") {
   CHECK(read_whole(*pair.server).what == state::ended);
 }
 
-TEST_CASE("a connection that is cut off is no end") {
+TEST_CASE("a cut-off connection is not a regular end") {
   raw_pair pair;
   pair.shake();
   ::shutdown(pair.server_socket, SHUT_RDWR);

@@ -31,7 +31,7 @@ std::string text(const secret_key& key) {
 
 }  // namespace
 
-TEST_CASE("keys and hashes are those of the standards") {
+TEST_CASE("keys and hashes match the standards") {
   // RFC 5869, test case 1, its first 32 bytes.
   const auto key = derive_key(
     std::string(22, '\x0b'),

@@ -62,7 +62,7 @@ void feed_step(dashboard_data& data, const plan& of, std::int64_t number,
 
 }  // namespace
 
-TEST_CASE("a step becomes what the page draws") {
+TEST_CASE("a step becomes the page's data") {
   const auto of = small_plan();
   dashboard_data data({.plan = of, .steps = 9});
   feed_step(data, *of, 1, 2.5);
@@ -86,7 +86,7 @@ TEST_CASE("a step becomes what the page draws") {
   CHECK(state["summary"]["memory_bytes"] == 1 << 20);
 }
 
-TEST_CASE("a page that asks again gets only what is new") {
+TEST_CASE("a page that asks again gets new data only") {
   const auto of = small_plan();
   dashboard_data data({.plan = of});
   feed_step(data, *of, 1, 2);

@@ -109,7 +109,7 @@ TEST_CASE("other monitors' alerts and metrics are shown") {
   CHECK(state["metrics"][0][0] == "spike/score");
 }
 
-TEST_CASE("a page that is open learns that the run is over") {
+TEST_CASE("an open page learns that the run is over") {
   const auto plan = trainer(model_g(), options_g(2, 2)).shared_plan();
   auto shown = std::make_unique<dashboard>(dashboard_subject{.plan = plan},
                                            dashboard_options{});

@@ -29,7 +29,7 @@ tensors_event op_at(std::int32_t data_rank, std::int32_t stage,
 
 }  // namespace
 
-TEST_CASE("a cell joins what the tensors of an op tell") {
+TEST_CASE("a cell joins the statistics of an op's tensors") {
   heat_map map(2, 3, 2);
   auto op = op_at(1, 1, 2);
   op.tensors = {record_with(tensor_kind::activation, 2, 1),

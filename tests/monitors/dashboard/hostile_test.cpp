@@ -97,7 +97,8 @@ void attack(int requests) {
 
 }  // namespace
 
-TEST_CASE("hostile requests change no bit of a run, and the page is there") {
+TEST_CASE(
+  "hostile requests change no bit of a run, and the page still answers") {
   attack(1000);
 }
 

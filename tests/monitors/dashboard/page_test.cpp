@@ -7,7 +7,7 @@
 using namespace troupe;
 using Catch::Matchers::ContainsSubstring;
 
-TEST_CASE("the page is one file that asks nobody else") {
+TEST_CASE("the page is one file without external requests") {
   std::string page(dashboard_page());
   CHECK_THAT(
     page, ContainsSubstring("<!doctype html>") && ContainsSubstring("</html>")

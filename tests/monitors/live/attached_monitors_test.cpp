@@ -33,7 +33,7 @@ TEST_CASE("a monitor that fails tells the client why") {
   CHECK(message->content["stops_run"] == true);
 }
 
-TEST_CASE("a monitor that the run gave up is told of, and forgotten") {
+TEST_CASE("a monitor that the run gave up is reported, and forgotten") {
   served_job at;
   live_client client(at.where());
   for (int i = 0; i < 16; ++i)

@@ -38,7 +38,7 @@ TEST_CASE("a monitor's findings stream to the client that attached it") {
   CHECK(printed->content["text"] == "a report");
 }
 
-TEST_CASE("what a client attached goes with it, unless it is to be kept") {
+TEST_CASE("a client's monitors leave with it, unless they are to be kept") {
   served_job at;
   std::int64_t kept = 0;
   {
@@ -114,7 +114,7 @@ TEST_CASE("before a hello nothing is answered but a refusal") {
   CHECK(becomes([&] { return at.server.connections() == 0; }));
 }
 
-TEST_CASE("who says no hello in time is sent away") {
+TEST_CASE("a client without a hello in time is sent away") {
   endpoint_options options;
   options.hello_seconds = 0.05;
   served_job at(options);
@@ -148,7 +148,7 @@ TEST_CASE("strangers can't keep a client out") {
   CHECK(at.server.connections() <= 66);
 }
 
-TEST_CASE("a slow reader misses whole steps, and is told") {
+TEST_CASE("a slow reader misses whole steps, and learns of it") {
   endpoint_options options;
   options.queue_bytes = 20'000;
   served_job at(options);
@@ -200,7 +200,7 @@ TEST_CASE("a stream without steps goes on after a loss") {
   CHECK(source_of(event_of(client.next(10)->content)).step == 2);
 }
 
-TEST_CASE("a report too long for any outbox is told of") {
+TEST_CASE("a report too long for any outbox is reported") {
   faked_job job;
   const temporary_folder folder;
   endpoint_options options;
@@ -273,7 +273,9 @@ struct flooded_job {
 
 }  // namespace
 
-TEST_CASE("who asks and does not read gets so many answers, then all") {
+TEST_CASE(
+  "a client that asks without reading gets a bounded number of answers, then "
+  "all") {
   flooded_job at({});
   live_client other(at.server->where());
   for (int i = 0; i < 300; ++i)  // each round lets the flood have its turn
@@ -287,7 +289,7 @@ TEST_CASE("who asks and does not read gets so many answers, then all") {
   }
 }
 
-TEST_CASE("who asks and does not read is sent away") {
+TEST_CASE("a client that asks without reading is sent away") {
   endpoint_options options;
   options.stalled_seconds = 0.1;
   flooded_job at(options);

@@ -63,7 +63,7 @@ TEST_CASE("one rank sends to itself within a group, behind its stream's work") {
   rank.edge->finish();
 }
 
-TEST_CASE("collectives of one rank give back what they are given") {
+TEST_CASE("collectives of one rank return their input") {
   one_rank rank;
   const auto from = rank.full(3);
   for (const auto kind :
@@ -115,7 +115,7 @@ TEST_CASE("a watch names the call that waits for a slow device") {
   CHECK_FALSE(watch.look(begin + std::chrono::milliseconds{100}));
 }
 
-TEST_CASE("a rank that waits for nobody says so in time") {
+TEST_CASE("a rank whose peers never come reports it in time") {
   const auto gpu = first_gpu();
   CHECK_THROWS_MATCHES(
     gpu->make_communicator({.id = gpu->make_communicator_id(),

@@ -80,7 +80,7 @@ TEST_CASE("a launch gives the bits that the host computes") {
   }
 }
 
-TEST_CASE("statistics of a device are those of `measure`, without a wait") {
+TEST_CASE("a device's statistics equal those of `measure`, without a wait") {
   const auto gpu = first_gpu();
   at::manual_seed(2);
   const auto stream = gpu->make_stream();
