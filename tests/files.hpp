@@ -15,7 +15,7 @@ inline std::string content(const std::filesystem::path& path) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
-/// Who may do what with a file, as in chmod; 0 if there is none.
+/// A file's permissions, as in chmod; 0 if there is no file.
 inline unsigned mode_of(const std::string& path) {
   struct stat found {};
   ::lstat(path.c_str(), &found);

@@ -9,10 +9,10 @@
 
 namespace troupe::testing {
 
-/// What whole trainings on a device have to hold, whatever it is: tests of
-/// this folder ask it of one that pretends, those labelled gpu of a GPU.
+/// Properties of whole trainings on any device: tests of this folder check them
+/// on a faked device, tests labelled gpu on a GPU.
 
-/// What a training gave, in the host's memory.
+/// The results of a training, in the host's memory.
 struct training_outcome {
   parameter_list parameters;
   std::vector<double> losses, norms;  // a step each

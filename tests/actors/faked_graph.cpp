@@ -14,7 +14,7 @@ namespace troupe::testing {
 
 namespace {
 
-/// Lies below autograd, and nobody else uses it on a CPU.
+/// A key below autograd that is otherwise unused on a CPU.
 constexpr auto spare_key = c10::DispatchKey::Fake;
 
 int number_of(device_stream& stream) {
@@ -44,7 +44,7 @@ class faked_recording {
     tape_.call(op, keys, stack);
   }
 
-  /// What ran on each stream comes before what the origin is at.
+  /// Throws unless the origin has waited for each stream's work.
   void require_joined(int origin) const {
     const auto reached = active_watch()->now(origin);
     for (const auto stream : streams_) {

@@ -7,19 +7,22 @@
 
 namespace troupe::testing {
 
-/// Records what streams of faked accelerators are given, as operators of
-/// LibTorch, below autograd and autocast, and holds whoever gives it to the
-/// rules of CUDA: the host does not wait for what is recorded, nor does an
-/// operator need a value there; a stream takes part from where it waits for an
-/// event of one that does, and at the end the first one has waited for all;
-/// events from before are not waited for; memory of the host is not read; one
-/// thread at a time gives work. Breaking one throws, as an `error` (device) or
-/// from the operator. As nothing runs on a GPU that records, what was made is
-/// spoiled at the end, and what was there before is as it was.
+/// Records the work of faked accelerators' streams as operators of LibTorch,
+/// below autograd and autocast, and checks the rules of CUDA:
+/// - the host does not wait for recorded work, and no operator reads a value on
+///   the host;
+/// - a stream takes part once it waits for an event of a stream that does, and
+///   the first stream has waited for all others at the end;
+/// - no stream waits for an event from before the recording;
+/// - no operator reads the host's memory;
+/// - one thread at a time gives work.
+/// A broken rule throws an `error` (device), perhaps from the operator. As a
+/// recording GPU runs nothing, new tensors are spoiled at the end, and older
+/// ones keep their values.
 ///
-/// A launch runs the operators again, in their order, on the stream that it is
-/// given. What was there before the recording has to be there still. Who lets
-/// go of a graph has let go of what it made: its memory is free then.
+/// A launch runs the operators again, in their order, on the given stream.
+/// Tensors from before the recording must still exist. The end of a graph frees
+/// the memory of the tensors that it made.
 std::unique_ptr<device_graph> record_faked_graph(
   device_stream& origin, const std::function<void()>& work);
 

@@ -29,14 +29,14 @@ class kept_tensor {
 /// Operators in the order in which they were called, to be called again.
 class faked_tape {
  public:
-  /// Calls the operator, whose inputs are on the stack, and takes it down.
+  /// Calls the operator, whose inputs are on the stack, and records it.
   void call(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
             torch::jit::Stack& stack);
-  /// What was made is not there: nothing has run.
+  /// Overwrites the tensors that were made, as if nothing had run.
   void spoil();
   /// On the stream that the thread has entered.
   void run() const;
-  /// Lets go of all; how many tensors' memory others still hold.
+  /// Releases all tensors; returns how many have other holders.
   std::size_t clear();
 
  private:

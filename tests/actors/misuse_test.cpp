@@ -38,7 +38,7 @@ model with_layer(const told_layer::function& what) {
   return layers;
 }
 
-/// What a run's first step fails with.
+/// The error of a run's first step.
 std::string failure_of(const model& layers, trainer_options options,
                        const source_pointer& source) {
   options.execution.limits.leave = 60;

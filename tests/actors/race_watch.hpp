@@ -222,7 +222,7 @@ class race_watch {
   std::size_t watched_ = 0;
 };
 
-/// Watches every operator of LibTorch, on all threads, while anybody wants it.
+/// Watches every operator of LibTorch on all threads while an object lives.
 class watched_operators {
  public:
   watched_operators();
@@ -231,7 +231,7 @@ class watched_operators {
   watched_operators& operator=(const watched_operators&) = delete;
 };
 
-/// Null while nobody watches.
+/// Null without a watch.
 race_watch* active_watch();
 
 }  // namespace troupe::testing

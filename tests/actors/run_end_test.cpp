@@ -17,7 +17,7 @@ using Catch::Matchers::MessageMatches;
 
 namespace {
 
-/// Parameters after so many steps of a run that nobody ends.
+/// Parameters after so many steps of an uninterrupted run.
 parameter_list after(std::int64_t steps) {
   trainer run(model_for({}), options_for({}));
   for (const auto& step : run.train(small_text(), steps))

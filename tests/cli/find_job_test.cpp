@@ -1,5 +1,4 @@
-// What commands that talk to a live job do without its endpoint, and with a
-// hostile one.
+// Commands for live jobs, without an endpoint and with a hostile one.
 #include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>

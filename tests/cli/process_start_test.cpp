@@ -1,4 +1,4 @@
-// What a process meets from outside: closed descriptors, signals, limits.
+// A process with closed descriptors, signals and limits.
 #include "troupe/cli/plan/process_start.hpp"
 
 #include <catch2/catch_test_macros.hpp>

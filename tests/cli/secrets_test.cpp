@@ -1,4 +1,4 @@
-// What is secret stands in no log, error, file or list of processes.
+// Secrets appear in no log, error, file or list of processes.
 #include <sys/stat.h>
 
 #include <catch2/catch_test_macros.hpp>

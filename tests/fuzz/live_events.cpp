@@ -1,4 +1,4 @@
-// What a live job streams, as its clients read it.
+// Events of a live job, as clients read them.
 #include "parse.hpp"
 #include "troupe/monitors/live/event_json.hpp"
 #include "troupe/monitors/live/event_parts.hpp"

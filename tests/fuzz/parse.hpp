@@ -9,8 +9,8 @@
 
 namespace troupe::testing {
 
-/// What a fuzzer's entry returns. To refuse the bytes by an `error` is fine;
-/// whatever else is thrown ends the fuzzer.
+/// The return value of a fuzzer's entry. An `error` refuses the bytes; any
+/// other exception ends the fuzzer.
 template <class Parse>
 int parse(const std::uint8_t* data, std::size_t size, Parse&& with) {
   try {
@@ -29,7 +29,7 @@ inline unsigned take_choice(std::string_view& text) {
   return choice;
 }
 
-/// What was read and written again has to be read as the same.
+/// Values that were written and read again must be equal.
 inline void require(bool holds) {
   if (!holds)
     throw std::logic_error("what was read is none of what may be read");

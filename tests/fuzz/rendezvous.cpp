@@ -1,4 +1,4 @@
-// What processes say to each other until all are ready.
+// Messages between processes until all are ready.
 #include "parse.hpp"
 #include "troupe/engine/launch/rendezvous_messages.hpp"
 #include "troupe/engine/transport/endpoint.hpp"

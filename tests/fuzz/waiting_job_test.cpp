@@ -45,8 +45,8 @@ class waiting_job {
     FAIL("it does not listen: " << first_.output());
   }
 
-  /// A connected socket; -1: nobody is there. Of TCP from one of many addresses
-  /// of this machine, as each has only so many ports.
+  /// A connected socket; -1 if the job does not listen. TCP sockets come from
+  /// many addresses of this machine, as one address has too few ports.
   int connect(int number) const {
     const auto to = addresses_of(parse_endpoint(where_)).front();
     const auto socket = ::socket(to.family(), SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -148,8 +148,8 @@ std::vector<std::string> messages() {
   return all;
 }
 
-/// Who asks to join is compared, and ends the job if he is another's: that is
-/// meant.
+/// A process that asks to join is compared, and ends the job if it belongs to
+/// another one: this is intended.
 bool asks_to_join(std::string_view bytes) {
   try {
     const auto header = read_frame_header(bytes.substr(0, frame_header::bytes),

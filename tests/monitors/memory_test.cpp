@@ -1,4 +1,4 @@
-// What a run keeps of its steps: nothing that grows with them.
+// The memory of a run does not grow with its steps.
 #include <catch2/catch_test_macros.hpp>
 
 #include <chrono>

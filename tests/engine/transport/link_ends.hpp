@@ -16,7 +16,7 @@
 
 namespace troupe::testing {
 
-/// What a dial or an authentication came to: a stream, or why not.
+/// The result of a dial or an authentication: a stream, or a reason.
 class link_outcome {
  public:
   auto done() {
@@ -99,7 +99,7 @@ inline link_outcome::result dial_and_wait(
   return outcome.wait();
 }
 
-/// What a client of a kind says first.
+/// The first bytes of a client of each kind.
 inline std::string first_words(const trust& by) {
   const auto ends = unix_sockets();
   io_loop loop;

@@ -9,7 +9,7 @@ using namespace troupe::testing;
 
 namespace {
 
-/// What one of two processes hears of the other's silence.
+/// The reports of one of two processes about the other's silence.
 class silences {
  public:
   mesh_events events() {

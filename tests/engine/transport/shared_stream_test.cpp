@@ -77,7 +77,7 @@ TEST_CASE("a doorbell rings only for a sleeper") {
   CHECK(is_ready(handle, 1000));
   CHECK(read(*a) == "two");
   CHECK_FALSE(is_ready(handle, 0));
-  // Who goes to sleep beside something is woken at once.
+  // A sleeper with unread bytes is woken at once.
   write(*b, "three");
   CHECK(is_ready(a->handle_to(state::needs_read), 1000));
   CHECK(read(*a) == "three");

@@ -45,7 +45,7 @@ struct raw_pair {
   int server_socket = -1;
 };
 
-/// What a read gives that waits.
+/// The result of a read that waits.
 stream_progress read_whole(byte_stream& from) {
   for (;;) {
     char byte = 0;
