@@ -92,7 +92,7 @@ struct linked_processes {
 
 }  // namespace
 
-TEST_CASE("a reducer averages in ascending order, whoever comes first") {
+TEST_CASE("a reducer averages in ascending order, independent of arrival") {
   const std::vector<float> values = {1e8F, 1, -1e8F, 3};
   const auto expected = (((1e8F + 1.0F) - 1e8F) + 3.0F) / 4;
   std::vector<std::int32_t> order = {0, 1, 2, 3};

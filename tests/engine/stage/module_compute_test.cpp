@@ -84,7 +84,7 @@ at::Tensor input() {
 
 }  // namespace
 
-TEST_CASE("a stage's gradients are those of its function") {
+TEST_CASE("a stage's gradients equal those of its function") {
   const auto module = tanh_sequence();
   module_compute stage(module, middle_stage());
   stage.begin_step(training_step());
@@ -157,7 +157,7 @@ TEST_CASE("several tensors pass a stage, integers without a gradient") {
   CHECK(at::equal(gradients[2], at::ones({2})));
 }
 
-TEST_CASE("an output's memory is free once nobody else holds it") {
+TEST_CASE("an output's memory is free once no other holder remains") {
   module_compute stage(
     sequence_of([] {
       struct scale final : stage_module {
@@ -233,7 +233,7 @@ TEST_CASE("arguments reach modules that read them") {
                   at::tensor({0.0, 2.0}).to(at::kFloat)));
 }
 
-TEST_CASE("what is left at a step's end is named") {
+TEST_CASE("activations left at a step's end are named") {
   module_compute stage(tanh_sequence(), middle_stage());
   stage.begin_step(training_step());
   stage.forward({3, 0}, {{input()}}, {});
