@@ -77,8 +77,8 @@ class accelerator_library {
 
 /// Copies `source`, of any strides, to the stream's device through page-locked
 /// memory, so that the host does not wait. The tensor belongs to the stream:
-/// others wait for an event first. `source` may change once this returns, unless
-/// it is in locked memory itself.
+/// others wait for an event first. `source` may change once this returns,
+/// unless it is in locked memory itself.
 at::Tensor to_device(const at::Tensor& source, device_stream& stream);
 
 /// Copies likewise to a tensor of the stream's device, of the same shape and

@@ -45,8 +45,8 @@ class plain_loop {
   };
   using data_function = std::function<microbatch_data(std::int64_t index)>;
 
-  /// Makes one update; `load(k)` gives global microbatch k of this step, in host
-  /// memory.
+  /// Makes one update; `load(k)` gives global microbatch k of this step, in
+  /// host memory.
   result step(const data_function& load);
   /// Mean loss over `count` microbatches, as in a step, without gradients.
   double evaluate(const data_function& load, std::int64_t count);

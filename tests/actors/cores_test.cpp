@@ -106,7 +106,8 @@ TEST_CASE("a loader tells how long a slow load took, and where data ends") {
     MessageMatches(ContainsSubstring("has 1 microbatches and number 1")));
 }
 
-TEST_CASE("a slow load ahead of time is reported with its own step and number") {
+TEST_CASE(
+  "a slow load ahead of time is reported with its own step and number") {
   std::vector<std::int64_t> made;
   loader_core::place late;
   loader_core loader({.data_rank = 1,
