@@ -40,9 +40,11 @@ struct some_run {
   std::string output = folder / "output";
 };
 
+/// Without what this process may have inherited, beyond standard streams.
 program_result run_limited(const std::string& limit,
                            const std::string& command) {
-  return run_program("( ulimit " + limit + "; " + command + " )");
+  return run_program("( exec 3>&- 4>&- 5>&- 6>&- 7>&- 8>&- 9>&-; ulimit "
+                     + limit + "; " + command + " )");
 }
 
 /// How a program ends in which memory is used up, and nobody catches that.
