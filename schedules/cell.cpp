@@ -46,7 +46,8 @@ constexpr bool is_digit(char c) {
 
 class cell_reader {
  public:
-  cell_reader(std::string_view text, spelling as) : rest_{text}, as_{as} {}
+  cell_reader(std::string_view text, spelling style)
+    : rest_{text}, style_{style} {}
 
   cell read() {
     cell result;
@@ -117,7 +118,7 @@ class cell_reader {
     if (result.kind >= cell_kind::unshard)
       return;
     result.first.microbatch = read_number("microbatch", 1 << 28);
-    if (as_ == spelling::pytorch)
+    if (style_ == spelling::pytorch)
       return;
     if (accept("."))
       result.first.slice =
@@ -144,12 +145,12 @@ class cell_reader {
     if (!accept(";"))
       refuse("';' is missing in the overlapped pair");
     result.second = read_part(op_kind::backward);
-    if (!accept(as_ == spelling::pytorch ? pair_end : ")"))
+    if (!accept(style_ == spelling::pytorch ? pair_end : ")"))
       refuse(fmt::format("an overlapped pair ends in '{}'", pair_end));
   }
 
   std::string_view rest_;
-  spelling as_;
+  spelling style_;
 };
 
 cell parse_csv_cell(std::string_view text, std::string_view source,
@@ -207,8 +208,8 @@ std::string_view action_of(cell_kind kind) {
   return found == actions.end() ? std::string_view{} : found->text;
 }
 
-cell parse_cell(std::string_view text, spelling as) {
-  return cell_reader{text, as}.read();
+cell parse_cell(std::string_view text, spelling style) {
+  return cell_reader{text, style}.read();
 }
 
 std::string to_text(const cell& what) {

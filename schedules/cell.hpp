@@ -38,7 +38,7 @@ enum class spelling : std::uint8_t {
 };
 
 /// Reads one cell. Throws `error` (malformed_text) with only the reason.
-cell parse_cell(std::string_view text, spelling as = spelling::pytorch);
+cell parse_cell(std::string_view text, spelling style = spelling::pytorch);
 
 /// "SEND_F", "UNSHARD", ...: the action of a cell that is no compute op.
 std::string_view action_of(cell_kind kind);

@@ -68,9 +68,9 @@ void check_dense(const schedule& lanes, std::string_view source) {
 // A stage's rank is the first one that holds an op of it.
 placement infer_placement(const std::vector<lane>& lanes,
                           std::size_t most_stages) {
-  placement where{.ranks = static_cast<std::int32_t>(lanes.size()),
-                  .rank_by_stage = {{}}};
-  auto& ranks = where.rank_by_stage[0];
+  placement result{.ranks = static_cast<std::int32_t>(lanes.size()),
+                   .rank_by_stage = {{}}};
+  auto& ranks = result.rank_by_stage[0];
   for (std::size_t rank = 0; rank < lanes.size(); ++rank)
     for (const auto& o : lanes[rank]) {
       const auto stage = static_cast<std::size_t>(o.stage);
@@ -81,7 +81,7 @@ placement infer_placement(const std::vector<lane>& lanes,
       if (ranks[stage] < 0)
         ranks[stage] = static_cast<std::int32_t>(rank);
     }
-  return where;
+  return result;
 }
 
 }  // namespace

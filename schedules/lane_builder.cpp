@@ -18,11 +18,11 @@ std::vector<std::int32_t> groups_of(std::int32_t total, std::int32_t size) {
   return sizes;
 }
 
-lane_builder::lane_builder(const placement& where, std::int32_t microbatches,
-                           std::int32_t rank)
-  : rank_{rank}, ranks_{where.ranks}, microbatches_{microbatches} {
-  for (std::int32_t stage = 0; stage < where.stages(); ++stage)
-    if (where.rank_of(stage) == rank)
+lane_builder::lane_builder(const placement& placement,
+                           std::int32_t microbatches, std::int32_t rank)
+  : rank_{rank}, ranks_{placement.ranks}, microbatches_{microbatches} {
+  for (std::int32_t stage = 0; stage < placement.stages(); ++stage)
+    if (placement.rank_of(stage) == rank)
       stages_.push_back(stage);
   in_groups({microbatches});
 }

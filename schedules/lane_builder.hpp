@@ -43,7 +43,7 @@ std::vector<std::int32_t> groups_of(std::int32_t total, std::int32_t size);
 ///     });
 class lane_builder {
  public:
-  lane_builder(const placement& where, std::int32_t microbatches,
+  lane_builder(const placement& placement, std::int32_t microbatches,
                std::int32_t rank);
 
   std::int32_t rank() const { return rank_; }

@@ -101,8 +101,9 @@ class paper_run {
   // When a result of `sender` reaches the rank of `receiver`.
   double arrival(std::int32_t sender, std::int32_t receiver, op_kind kind,
                  std::int32_t microbatch) {
-    const auto& where = lanes_.placement;
-    const auto crosses = where.rank_of(sender) != where.rank_of(receiver);
+    const auto& placement = lanes_.placement;
+    const auto crosses =
+      placement.rank_of(sender) != placement.rank_of(receiver);
     return end_of(sender, kind, microbatch) + (crosses ? rules_.message : 0);
   }
 
@@ -194,13 +195,13 @@ class paper_run {
 
 }  // namespace
 
-schedule build_by_rules(const placement& where, std::int32_t microbatches,
+schedule build_by_rules(const placement& placement, std::int32_t microbatches,
                         const lane_rules& rules, std::string name) {
   schedule result{
     .name = std::move(name),
     .microbatches = microbatches,
-    .placement = where,
-    .lanes = std::vector<lane>(static_cast<std::size_t>(where.ranks))};
+    .placement = placement,
+    .lanes = std::vector<lane>(static_cast<std::size_t>(placement.ranks))};
   paper_run{result, rules}.run();
   validate(result);
   return result;

@@ -40,7 +40,7 @@ struct lane_rules {
 /// Generates the lanes by these rules. Each stage takes its microbatches in
 /// ascending order. Throws `error` (deadlock) if the limits leave no rank an op
 /// that it may start.
-schedule build_by_rules(const placement& where, std::int32_t microbatches,
+schedule build_by_rules(const placement& placement, std::int32_t microbatches,
                         const lane_rules& rules, std::string name = "custom");
 schedule build_by_rules(const schedule_shape& shape, const lane_rules& rules,
                         std::string name = "custom");

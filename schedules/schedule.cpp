@@ -38,18 +38,18 @@ schedule schedule::build(const schedule_shape& shape,
                          std::string name) {
   check_positive(shape.ranks, "ranks");
   check_positive(shape.stages_per_rank, "stages per rank");
-  const auto where =
+  const auto looped =
     placement::looped(shape.ranks, shape.ranks * shape.stages_per_rank);
-  return build(where, shape.microbatches, fill, std::move(name));
+  return build(looped, shape.microbatches, fill, std::move(name));
 }
 
-schedule schedule::build(troupe::placement where, std::int32_t microbatches,
+schedule schedule::build(troupe::placement placement, std::int32_t microbatches,
                          const std::function<void(lane_builder&)>& fill,
                          std::string name) {
   check_positive(microbatches, "microbatches");
   schedule result{.name = std::move(name),
                   .microbatches = microbatches,
-                  .placement = std::move(where)};
+                  .placement = std::move(placement)};
   for (std::int32_t rank = 0; rank < result.ranks(); ++rank) {
     lane_builder builder{result.placement, microbatches, rank};
     fill(builder);

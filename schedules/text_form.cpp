@@ -99,28 +99,28 @@ void line_reader::refuse(std::string_view reason) const {
 }
 
 placement read_placement(line_reader& lines) {
-  placement where{.ranks = 0};
+  placement result{.ranks = 0};
   while (lines.next_is("placement")) {
     auto& ranks =
-      where.rank_by_stage.emplace_back(lines.expect_numbers("placement"));
+      result.rank_by_stage.emplace_back(lines.expect_numbers("placement"));
     if (ranks.empty() || *std::min_element(ranks.begin(), ranks.end()) < 0
-        || ranks.size() != where.rank_by_stage[0].size())
+        || ranks.size() != result.rank_by_stage[0].size())
       lines.refuse("each copy has one rank, from 0, for each stage");
-    if (where.copies() > 2)
+    if (result.copies() > 2)
       lines.refuse("a stage has two copies at most");
     const auto last = *std::max_element(ranks.begin(), ranks.end());
     if (last >= 1 << 28)
       lines.refuse("a rank's number is too large");
-    where.ranks = std::max(where.ranks, last + 1);
+    result.ranks = std::max(result.ranks, last + 1);
   }
-  if (where.ranks == 0)
+  if (result.ranks == 0)
     lines.refuse("a line 'placement ...' must follow");
-  return where;
+  return result;
 }
 
-std::string write_placement(const placement& where) {
+std::string write_placement(const placement& placement) {
   std::string text;
-  for (const auto& ranks : where.rank_by_stage)
+  for (const auto& ranks : placement.rank_by_stage)
     text += fmt::format("placement {}\n", fmt::join(ranks, " "));
   return text;
 }

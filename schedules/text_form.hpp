@@ -60,6 +60,6 @@ std::vector<std::string_view> split_words(std::string_view text);
 
 /// Reads `placement` lines, one for each copy. Ranks must be 0..P-1.
 placement read_placement(line_reader& lines);
-std::string write_placement(const placement& where);
+std::string write_placement(const placement& placement);
 
 }  // namespace troupe

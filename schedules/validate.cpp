@@ -97,11 +97,11 @@ class validator {
 
   void check_order(std::int32_t rank, std::size_t index, const op& what,
                    mask seen) const {
-    const auto before = what.kind == op_kind::forward ? mask{0}
+    const auto needed = what.kind == op_kind::forward ? mask{0}
                         : what.kind == op_kind::weight_backward
                           ? bit(op_kind::input_backward)
                           : bit(op_kind::forward);
-    if ((seen & before) != before)
+    if ((seen & needed) != needed)
       refuse(rank, index,
              fmt::format("{} stands before its {}", text(what),
                          what.kind == op_kind::weight_backward ? 'I' : 'F'));

@@ -8,7 +8,7 @@ namespace troupe {
 void collective_ops::begin(const step_pointer& step) {
   step_ = step;
   asked_.clear();
-  after_.clear();
+  awaited_.clear();
 }
 
 bool collective_ops::start(op_launched& answer) {
@@ -58,7 +58,7 @@ std::uint32_t collective_ops::on(gradients_reduced message) {
 void collective_ops::keep(std::uint32_t op, gradients_reduced message) {
   const auto& reduction = step_->plan->ops[op];
   if (message.ready && reduction.stream == stream_kind::compute)
-    after_.push_back(message.ready);
+    awaited_.push_back(message.ready);
   values_.put(weight_gradient_of(reduction),
               {.tensors = std::move(message.gradients),
                .ready = std::move(message.ready),
@@ -67,7 +67,7 @@ void collective_ops::keep(std::uint32_t op, gradients_reduced message) {
 
 void collective_ops::add_waits(const plan_op& op, run_op& request) {
   if (op.stream == stream_kind::compute)
-    request.after = std::exchange(after_, {});
+    request.after = std::exchange(awaited_, {});
 }
 
 std::optional<held_value> collective_ops::take_unread(std::int32_t stage) {

@@ -43,7 +43,7 @@ class collective_ops {
   value_store& values_;
   step_pointer step_;
   std::map<std::int32_t, std::uint32_t> asked_;  // op by stage
-  std::vector<event_handle> after_;  // for the compute stream's next op
+  std::vector<event_handle> awaited_;  // for the compute stream's next op
   /// By stage: of those whose replicas are in reach of the rank's device.
   std::map<std::int32_t, reducer_core> reducers_;
 };

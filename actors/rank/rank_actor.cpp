@@ -4,12 +4,12 @@ namespace troupe {
 
 caf::behavior rank_actor(caf::event_based_actor* self,
                          const rank_members_pointer& members) {
-  const auto on = [self, members](const auto& message) {
+  const auto handle = [self, members](const auto& message) {
     members->handle(self, none, [&] { members->rank().on(message); });
   };
   return behavior_of<rank_handle>(
-    [on](const begin_step& message) { on(message); },
-    [on](const norm_known& message) { on(message); });
+    [handle](const begin_step& message) { handle(message); },
+    [handle](const norm_known& message) { handle(message); });
 }
 
 }  // namespace troupe

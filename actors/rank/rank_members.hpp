@@ -37,7 +37,7 @@ class rank_members final : public rank_ports, public stage_ports {
   void handle(caf::event_based_actor* self, std::int32_t stage, Work&& work) {
     self_ = self;
     guard_.run(
-      self, *book_, [this, stage] { return where(stage); },
+      self, *book_, [this, stage] { return failure_of(stage); },
       std::forward<Work>(work));
     if (auto next = take())
       self->send(book_->stage(data_rank_, next->first),
@@ -97,7 +97,7 @@ class rank_members final : public rank_ports, public stage_ports {
     return std::exchange(next_, std::nullopt);
   }
   /// Where the rank stands: at the op that a stage runs, if one does.
-  op_failure where(std::int32_t stage) const {
+  op_failure failure_of(std::int32_t stage) const {
     op_failure failure{rank_.source(), rank_.current_op(), {}};
     if (failure.source.stage == none)
       failure.source.stage = stage;

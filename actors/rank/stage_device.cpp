@@ -31,9 +31,9 @@ void stage_device::begin_again() {
 microbatch_data stage_device::bring(const microbatch_data& data,
                                     event_handle& ready) const {
   auto& stream = device_->data();
-  auto there = troupe::to_device(data, stream);
+  auto copy = troupe::to_device(data, stream);
   ready = stream.record();
-  return there;
+  return copy;
 }
 
 tensor_list stage_device::take(tensor_list tensors, const event_handle& ready) {

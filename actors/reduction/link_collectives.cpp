@@ -37,10 +37,10 @@ void copy_row(const at::Tensor& row, const tensor_list& tensors) {
 }  // namespace
 
 link_collectives::link_collectives(std::vector<std::int32_t> owners,
-                                   std::int32_t here, sender send)
-  : owners_(std::move(owners)), here_(here), send_(std::move(send)) {
+                                   std::int32_t process, sender send)
+  : owners_(std::move(owners)), process_(process), send_(std::move(send)) {
   for (const auto each : owners_)
-    if (each != here_ && std::ranges::count(others_, each) == 0)
+    if (each != process_ && std::ranges::count(others_, each) == 0)
       others_.push_back(each);
 }
 
@@ -49,14 +49,14 @@ bool link_collectives::all_reduce(std::int64_t serial, std::int32_t stage,
   const auto pieces = static_cast<std::int64_t>(owners_.size());
   auto tensors = replicas.begin();
   for (std::int32_t d = 0; d < pieces; ++d) {
-    if (owner(d) != here_)
+    if (owner(d) != process_)
       continue;
     const auto row = row_of(*tensors++, stage);
     for (std::int32_t p = 0; p < pieces; ++p) {
       const auto begin = row.numel() * p / pieces;
       const auto end = row.numel() * (p + 1) / pieces;
       reduce_part part{serial, stage, d, p, row.narrow(0, begin, end - begin)};
-      if (owner(p) == here_)
+      if (owner(p) == process_)
         add(part);
       else
         send_(owner(p), std::move(part));
@@ -71,7 +71,7 @@ bool link_collectives::on(reduce_part part) {
   const auto replicas = static_cast<std::int32_t>(owners_.size());
   if (part.piece < 0 || part.piece >= replicas || part.data_rank < none
       || part.data_rank >= replicas
-      || (part.data_rank != none && owner(part.piece) != here_))
+      || (part.data_rank != none && owner(part.piece) != process_))
     fail(error_code::mismatch,
          "a part of stage {}'s gradients (piece {} of replica {}) belongs "
          "elsewhere",

@@ -18,8 +18,8 @@ class link_collectives final : public collectives {
  public:
   using sender = std::function<void(std::int32_t process, reduce_part part)>;
 
-  /// `owners`: the process of each replica; `here`: this one.
-  link_collectives(std::vector<std::int32_t> owners, std::int32_t here,
+  /// `owners`: the process of each replica; `process`: this one.
+  link_collectives(std::vector<std::int32_t> owners, std::int32_t process,
                    sender send);
 
   bool spans_processes() const override { return true; }
@@ -35,7 +35,7 @@ class link_collectives final : public collectives {
   bool finish();
 
   std::vector<std::int32_t> owners_;
-  std::int32_t here_;
+  std::int32_t process_;
   sender send_;
   std::vector<std::int32_t> others_;  // processes with replicas, but this one
   std::vector<tensor_list> waiting_;  // the tensors of this process's replicas

@@ -17,11 +17,11 @@ struct reducer_state {
 
   template <class Message>
   void handle(Message& message) {
-    op_failure where{{}, "reduce", {}};
-    where.source.stage = message.stage;
-    where.source.data_rank = message.data_rank;
+    op_failure failure{{}, "reduce", {}};
+    failure.source.stage = message.stage;
+    failure.source.data_rank = message.data_rank;
     guard.run(
-      self, *book, [&] { return where; },
+      self, *book, [&] { return failure; },
       [&] {
         for (auto& answer : core.on(std::move(message))) {
           const auto& stage = book->stage(answer.data_rank, answer.stage);
@@ -34,17 +34,17 @@ struct reducer_state {
 reducer_core make_core(const std::vector<std::int32_t>& owners,
                        const address_book_pointer& book) {
   const auto process = book->links ? book->links->layout().process : 0;
-  std::vector<std::int32_t> here;
+  std::vector<std::int32_t> local_ranks;
   for (std::int32_t d = 0; d < static_cast<std::int32_t>(owners.size()); ++d)
     if (owners[static_cast<std::size_t>(d)] == process)
-      here.push_back(d);
-  if (here.size() == owners.size())
-    return {make_local_collectives(), std::move(here)};
+      local_ranks.push_back(d);
+  if (local_ranks.size() == owners.size())
+    return {make_local_collectives(), std::move(local_ranks)};
   const auto send = [book](std::int32_t receiver, reduce_part part) {
     book->links->send(receiver, std::move(part));
   };
   return {std::make_unique<link_collectives>(owners, process, send),
-          std::move(here)};
+          std::move(local_ranks)};
 }
 
 }  // namespace

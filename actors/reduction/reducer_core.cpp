@@ -16,8 +16,8 @@
 namespace troupe {
 
 reducer_core::reducer_core(std::unique_ptr<collectives> calls,
-                           std::vector<std::int32_t> here)
-  : calls_(std::move(calls)), here_(std::move(here)) {}
+                           std::vector<std::int32_t> local_ranks)
+  : calls_(std::move(calls)), local_ranks_(std::move(local_ranks)) {}
 
 std::vector<gradients_reduced> reducer_core::on(reduce_gradients request) {
   const auto place = std::ranges::lower_bound(waiting_, request.data_rank, {},
@@ -27,7 +27,7 @@ std::vector<gradients_reduced> reducer_core::on(reduce_gradients request) {
          "replica {} asked twice for the reduction of stage {}",
          request.data_rank, request.stage);
   waiting_.insert(place, std::move(request));
-  if (waiting_.size() < here_.size())
+  if (waiting_.size() < local_ranks_.size())
     return {};
   const auto& first = waiting_.front();
   bool done = true;

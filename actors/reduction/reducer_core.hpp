@@ -13,9 +13,9 @@ namespace troupe {
 /// a mean. One thread at a time.
 class reducer_core {
  public:
-  /// `here`: the data ranks of this process's replicas, ascending.
+  /// `local_ranks`: the data ranks of this process's replicas, ascending.
   reducer_core(std::unique_ptr<collectives> calls,
-               std::vector<std::int32_t> here);
+               std::vector<std::int32_t> local_ranks);
 
   /// The answers to all replicas here, once they are known; none before. The
   /// gradients are the request's own tensors. Throws `internal` for a second
@@ -35,7 +35,7 @@ class reducer_core {
   void remove_absent(std::size_t replica, tensor_list& gradients) const;
 
   std::unique_ptr<collectives> calls_;
-  std::vector<std::int32_t> here_;
+  std::vector<std::int32_t> local_ranks_;
   std::vector<reduce_gradients> waiting_;  // by data rank
   std::vector<tensor_list> gradients_;     // of the replicas here
   std::vector<presence> has_;

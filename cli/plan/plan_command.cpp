@@ -42,42 +42,43 @@ terminal_style style_of_output(bool to_file) {
   return style;
 }
 
-std::string lanes_table(const plan& of) {
+std::string lanes_table(const plan& plan) {
   std::string text;
-  for (std::int32_t rank = 0; rank < of.ranks(); ++rank) {
+  for (std::int32_t rank = 0; rank < plan.ranks(); ++rank) {
     text += fmt::format("rank {:<3}", rank);
-    for (const auto& what : of.lane(rank))
-      text += ' ' + to_text(of, what);
+    for (const auto& what : plan.lane(rank))
+      text += ' ' + to_text(plan, what);
     text += '\n';
   }
   return text;
 }
 
-std::string channels_table(const plan& of) {
-  if (of.channels.empty())
+std::string channels_table(const plan& plan) {
+  if (plan.channels.empty())
     return {};
   auto text = fmt::format("{:<10} {:<10} {:>8} {:>7}\n", "edge", "carries",
                           "messages", "credits");
-  for (const auto& to : of.channels)
-    text += fmt::format("{:<10} {:<10} {:>8} {:>7}\n",
-                        fmt::format("{}->{}", to.from_rank, to.to_rank),
-                        to.backward ? "gradients" : "outputs", to.messages,
-                        to.credits);
+  for (const auto& channel : plan.channels)
+    text +=
+      fmt::format("{:<10} {:<10} {:>8} {:>7}\n",
+                  fmt::format("{}->{}", channel.from_rank, channel.to_rank),
+                  channel.backward ? "gradients" : "outputs", channel.messages,
+                  channel.credits);
   return text;
 }
 
-std::string table(const plan& of, const plan_options& options) {
-  const auto times = simulate(of);
+std::string table(const plan& plan, const plan_options& options) {
+  const auto times = simulate(plan);
   auto text = fmt::format(
     "{}: {}\n"
     "makespan {:.6g} (forward 1, backward 2, messages free), idle {:.1f} %\n",
-    printable(of.schedule_name), sizes_of(of), times.makespan,
+    printable(plan.schedule_name), sizes_of(plan), times.makespan,
     100 * times.bubble);
   text += options.lower
-            ? lanes_table(of)
-            : draw_terminal(to_timeline(of, times),
+            ? lanes_table(plan)
+            : draw_terminal(to_timeline(plan, times),
                             style_of_output(!options.output.empty()));
-  return text + channels_table(of);
+  return text + channels_table(plan);
 }
 
 std::string render(const plan_options& options) {
@@ -86,17 +87,18 @@ std::string render(const plan_options& options) {
     compile(lanes);  // refuses deadlocks
     return to_csv(lanes);
   }
-  const auto of = compile(lanes, {.data_parallel = options.source.data_parallel,
-                                  .global_norm = options.global_norm});
+  const auto plan =
+    compile(lanes, {.data_parallel = options.source.data_parallel,
+                    .global_norm = options.global_norm});
   if (options.format == "csv")
-    return to_lowered_csv(of);
+    return to_lowered_csv(plan);
   if (options.format == "json")
-    return to_json(of);
+    return to_json(plan);
   if (options.format == "plan" || options.format == "text")
-    return to_text(of);
+    return to_text(plan);
   if (options.format == "table")
-    return table(of, options);
-  const auto picture = to_timeline(of, simulate(of));
+    return table(plan, options);
+  const auto picture = to_timeline(plan, simulate(plan));
   return options.format == "svg" ? draw_svg(picture) : draw_trace(picture);
 }
 

@@ -92,10 +92,10 @@ void warn_of_breadth(const std::string& schedule, std::int32_t breadth) {
                  schedule);
 }
 
-std::string sizes_of(const plan& of) {
+std::string sizes_of(const plan& plan) {
   return fmt::format(
-    "{} ranks, {} stages, {} microbatches, {} ops, {} messages", of.ranks(),
-    of.stages(), of.microbatches, of.ops.size(), of.messages.size());
+    "{} ranks, {} stages, {} microbatches, {} ops, {} messages", plan.ranks(),
+    plan.stages(), plan.microbatches, plan.ops.size(), plan.messages.size());
 }
 
 std::string list_schedules() {

@@ -39,7 +39,7 @@ void require_sizes_of_file(const CLI::App& command, const std::string& path,
 void warn_of_breadth(const std::string& schedule, std::int32_t breadth);
 
 /// "2 ranks, 2 stages, 4 microbatches, 36 ops, 8 messages".
-std::string sizes_of(const plan& of);
+std::string sizes_of(const plan& plan);
 
 /// A line for each built-in schedule, for --help.
 std::string list_schedules();

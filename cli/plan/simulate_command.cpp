@@ -42,34 +42,34 @@ plan find_plan(const simulate_options& options) {
   return load_plan(options.path);
 }
 
-std::vector<std::string> path_texts(const plan& of, const simulation& times) {
+std::vector<std::string> path_texts(const plan& plan, const simulation& times) {
   std::vector<std::string> texts;
   for (const auto op : times.critical_path)
-    texts.push_back(to_text(of, op));
+    texts.push_back(to_text(plan, op));
   return texts;
 }
 
 /// `bytes`: most held, by rank; empty without sizes.
-std::string to_json(const plan& of, const simulation& times,
+std::string to_json(const plan& plan, const simulation& times,
                     const std::vector<double>& bytes) {
   nlohmann::ordered_json json{{"makespan", times.makespan},
                               {"period", times.period},
                               {"idle", times.idle},
                               {"in_flight", times.in_flight},
-                              {"critical_path", path_texts(of, times)},
-                              {"messages", of.messages.size()}};
+                              {"critical_path", path_texts(plan, times)},
+                              {"messages", plan.messages.size()}};
   if (!bytes.empty())
     json["peak_bytes"] = bytes;
   return json.dump(2) + '\n';
 }
 
-std::string to_table(const plan& of, const simulation& times,
+std::string to_table(const plan& plan, const simulation& times,
                      const std::vector<double>& bytes) {
   auto text = fmt::format(
     "{}: {}\n"
     "makespan {:.6g}, period {:.6g}, idle {:.1f} % ({:.1f} % between a "
     "rank's first and last op)\n\n{:>4} {:>8} {:>10}{}\n",
-    printable(of.schedule_name), sizes_of(of), times.makespan, times.period,
+    printable(plan.schedule_name), sizes_of(plan), times.makespan, times.period,
     100 * times.bubble, 100 * times.span_bubble, "rank", "idle", "in flight",
     bytes.empty() ? "" : "   peak MiB");
   for (std::size_t rank = 0; rank < times.idle.size(); ++rank)
@@ -78,7 +78,7 @@ std::string to_table(const plan& of, const simulation& times,
       times.in_flight[rank],
       bytes.empty() ? "" : fmt::format(" {:>10.1f}", bytes[rank] / (1 << 20)));
   text += "\ncritical path:";
-  for (const auto& op : path_texts(of, times))
+  for (const auto& op : path_texts(plan, times))
     text += ' ' + op;
   return text + '\n';
 }
@@ -86,22 +86,22 @@ std::string to_table(const plan& of, const simulation& times,
 void run(const simulate_options& options) {
   auto costs = load_costs(options.costs);
   costs.atomic_pairs = options.atomic_pairs;
-  const auto of = find_plan(options);
-  if (const auto unused = without_effect(costs, of); !unused.empty())
+  const auto plan = find_plan(options);
+  if (const auto unused = without_effect(costs, plan); !unused.empty())
     spdlog::warn("--costs: {} has no effect, as {} has no such op or message",
-                 fmt::join(unused, ", "), of.schedule_name);
-  const auto times = simulate(of, costs);
+                 fmt::join(unused, ", "), plan.schedule_name);
+  const auto times = simulate(plan, costs);
   std::vector<double> bytes;
   if (!options.sizes.empty()) {
     const auto sizes = load_sizes(options.sizes);
     for (const auto& [stage, unused] : sizes.of_stage)
-      if (stage >= of.stages())
+      if (stage >= plan.stages())
         spdlog::warn("--sizes: those of stage {} have no effect; {} has {}",
-                     stage, of.schedule_name, of.stages());
-    bytes = peak_bytes(of, times, sizes);
+                     stage, plan.schedule_name, plan.stages());
+    bytes = peak_bytes(plan, times, sizes);
   }
-  write_output(
-    "", options.json ? to_json(of, times, bytes) : to_table(of, times, bytes));
+  write_output("", options.json ? to_json(plan, times, bytes)
+                                : to_table(plan, times, bytes));
 }
 
 }  // namespace

@@ -33,12 +33,12 @@ void run(const verify_options& options) {
   if (options.path.empty())
     throw error(error_code::invalid_argument,
                 "verify needs a file: a plan, or a schedule's CSV");
-  auto of = load_plan(options.path);
-  for (auto& to : of.channels)
+  auto plan = load_plan(options.path);
+  for (auto& channel : plan.channels)
     if (options.credits > 0)
-      to.credits = std::min(to.bound, options.credits);
-  const auto found = verify(of, {.kind = parse_transport(options.transport),
-                                 .shared_fifo = options.shared_fifo});
+      channel.credits = std::min(channel.bound, options.credits);
+  const auto found = verify(plan, {.kind = parse_transport(options.transport),
+                                   .shared_fifo = options.shared_fifo});
   const auto setting =
     fmt::format("{}, {}", options.transport,
                 options.shared_fifo ? "one FIFO for each pair of ranks"
@@ -47,7 +47,7 @@ void run(const verify_options& options) {
     fail(error_code::deadlock, "{} ({}): {}", options.path, setting,
          found.text());
   write_output("", fmt::format("{} ({}): {}: {}\n", options.path, setting,
-                               found.text(), sizes_of(of)));
+                               found.text(), sizes_of(plan)));
 }
 
 }  // namespace

@@ -47,7 +47,8 @@ device_memory cuda_accelerator::memory() const {
 
 std::unique_ptr<device_stream> cuda_accelerator::make_stream(
   stream_priority priority) {
-  return std::make_unique<cuda_stream>(stream_pool::of(device_), priority);
+  return std::make_unique<cuda_stream>(stream_pool::of_device(device_),
+                                       priority);
 }
 
 std::unique_ptr<device_graph> cuda_accelerator::record_graph(

@@ -80,8 +80,8 @@ void cuda_graph::recorded::abandon(cudaStream_t origin, c10::DeviceIndex device,
   try_to([] { emptyCache(); });
 }
 
-void cuda_graph::launch(device_stream& on) {
-  const auto scope = on.enter();
+void cuda_graph::launch(device_stream& stream) {
+  const auto scope = stream.enter();
   guarded("launching a graph", [&] { graph_.replay(); });
 }
 

@@ -15,7 +15,7 @@ class cuda_graph final : public device_graph {
   /// Records it; see accelerator::record_graph.
   cuda_graph(cuda_stream& origin, const std::function<void()>& work);
 
-  void launch(device_stream& on) override;
+  void launch(device_stream& stream) override;
 
  private:
   /// LibTorch only ends a successful recording.

@@ -101,12 +101,13 @@ const at::Tensor& counted(const transfer& transfer) {
 
 }  // namespace
 
-std::string misfit(const transfer& transfer, const communicator_options& of,
-                   int device) {
+std::string misfit(const transfer& transfer,
+                   const communicator_options& options, int device) {
   if (has_peer(transfer.kind)
-      && (transfer.peer < 0 || transfer.peer >= of.size))
-    return fmt::format("there is no rank {} among {}", transfer.peer, of.size);
-  const auto input = has_input(transfer, of.rank);
+      && (transfer.peer < 0 || transfer.peer >= options.size))
+    return fmt::format("there is no rank {} among {}", transfer.peer,
+                       options.size);
+  const auto input = has_input(transfer, options.rank);
   const auto output = transfer.kind != transfer_kind::send;
   std::string why;
   if (input)
@@ -114,7 +115,7 @@ std::string misfit(const transfer& transfer, const communicator_options& of,
   if (output && why.empty())
     why = misfit_of(transfer.output, "output", device);
   if (input && output && why.empty())
-    why = misfit_of_pair(transfer, of.size);
+    why = misfit_of_pair(transfer, options.size);
   return why;
 }
 
@@ -124,24 +125,25 @@ ncclResult_t call_nccl(const transfer& transfer, ncclComm_t communicator,
   const auto type = type_of(any.scalar_type()).value();
   const auto how = operation_of(transfer.how);
   const auto count = static_cast<std::size_t>(any.numel());
-  const void* from =
+  const void* input =
     transfer.input.defined() ? transfer.input.const_data_ptr() : nullptr;
-  void* to =
+  void* output =
     transfer.output.defined() ? transfer.output.mutable_data_ptr() : nullptr;
   switch (transfer.kind) {
     case transfer_kind::send:
-      return ncclSend(from, count, type, transfer.peer, communicator, stream);
+      return ncclSend(input, count, type, transfer.peer, communicator, stream);
     case transfer_kind::receive:
-      return ncclRecv(to, count, type, transfer.peer, communicator, stream);
+      return ncclRecv(output, count, type, transfer.peer, communicator, stream);
     case transfer_kind::broadcast:
-      return ncclBroadcast(from, to, count, type, transfer.peer, communicator,
-                           stream);
+      return ncclBroadcast(input, output, count, type, transfer.peer,
+                           communicator, stream);
     case transfer_kind::all_reduce:
-      return ncclAllReduce(from, to, count, type, how, communicator, stream);
+      return ncclAllReduce(input, output, count, type, how, communicator,
+                           stream);
     case transfer_kind::all_gather:
-      return ncclAllGather(from, to, count, type, communicator, stream);
+      return ncclAllGather(input, output, count, type, communicator, stream);
     case transfer_kind::reduce_scatter:
-      return ncclReduceScatter(from, to, count, type, how, communicator,
+      return ncclReduceScatter(input, output, count, type, how, communicator,
                                stream);
   }
   fail(error_code::internal, "no kind of transfer");

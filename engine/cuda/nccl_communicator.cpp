@@ -114,10 +114,10 @@ void nccl_communicator::enqueue(const transfer& transfer,
   if (const auto why = misfit(transfer, options_, device_); !why.empty())
     fail(error_code::invalid_argument, "{}: {}", named(call), why);
   const c10::cuda::CUDAGuard guard{static_cast<c10::DeviceIndex>(device_)};
-  auto& on = static_cast<cuda_stream&>(stream);
+  auto& queue = static_cast<cuda_stream&>(stream);
   stream.uses(transfer.input);
   stream.uses(transfer.output);
-  const auto result = call_nccl(transfer, handle_, on.get());
+  const auto result = call_nccl(transfer, handle_, queue.get());
   if (result != ncclSuccess && result != ncclInProgress)
     fail_with(result, call);
   if (auto* group = nccl_group::current())

@@ -24,7 +24,7 @@ class cuda_scope final : public stream_scope {
 
 }  // namespace
 
-stream_pool& stream_pool::of(int device) {
+stream_pool& stream_pool::of_device(int device) {
   static std::mutex mutex;
   static auto& pools = *new std::map<int, stream_pool>;
   const std::lock_guard lock{mutex};

@@ -20,7 +20,7 @@ class stream_pool {
     : device_{device}, events_{std::make_shared<event_pool>(device)} {}
 
   /// The shared pool of a device.
-  static stream_pool& of(int device);
+  static stream_pool& of_device(int device);
 
   cudaStream_t take(stream_priority priority);
   void give_back(cudaStream_t stream, stream_priority priority);

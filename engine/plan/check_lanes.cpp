@@ -26,13 +26,14 @@ struct stage_state {
 
 class lane_checker {
  public:
-  lane_checker(const plan& of, const op_locator& locate)
-    : plan_{of},
+  lane_checker(const plan& plan, const op_locator& locate)
+    : plan_{plan},
       locate_{locate},
-      edges_(of),
-      made_{marks(slot_count(of)), marks(slot_count(of))},
+      edges_(plan),
+      made_{marks(slot_count(plan)), marks(slot_count(plan))},
       moved_{marks(edges_.size()), marks(edges_.size())},
-      states_(static_cast<std::size_t>(of.stages() * of.placement.copies())) {}
+      states_(
+        static_cast<std::size_t>(plan.stages() * plan.placement.copies())) {}
 
   void run() {
     for_each_op([&](const plan_op& what) {
@@ -159,13 +160,13 @@ class lane_checker {
     if (what.kind == plan_op_kind::weight_backward)
       return;
     const auto backward = what.kind != plan_op_kind::forward;
-    for (const auto& [from, edge] : plan_.graph.inputs(what.stage, backward))
-      if (crosses(plan_.placement, what.stage, from, what.copy)
+    for (const auto& [giver, edge] : plan_.graph.inputs(what.stage, backward))
+      if (crosses(plan_.placement, what.stage, giver, what.copy)
           && (moved(backward, edge, what) & received) == 0)
         refuse(what, fmt::format(
                        "needs {}, which does not stand before it",
                        to_text(plan_, transfer_of(what, plan_op_kind::receive,
-                                                  backward, from))));
+                                                  backward, giver))));
     made(backward, what) = 1;
   }
 
@@ -198,13 +199,15 @@ class lane_checker {
     if (!is_compute(what.kind) || what.kind == plan_op_kind::weight_backward)
       return;
     const auto backward = what.kind != plan_op_kind::forward;
-    for (const auto& [to, edge] : plan_.graph.outputs(what.stage, backward)) {
-      if (!crosses(plan_.placement, what.stage, to, what.copy)
+    for (const auto& [reader, edge] :
+         plan_.graph.outputs(what.stage, backward)) {
+      if (!crosses(plan_.placement, what.stage, reader, what.copy)
           || (moved(backward, edge, what) & sent) != 0)
         continue;
       rank_ = plan_.placement.rank_of(what.stage, what.copy);
       index_ = plan_.lane(rank_).size();
-      refuse(transfer_of(what, plan_op_kind::send, backward, to), "is missing");
+      refuse(transfer_of(what, plan_op_kind::send, backward, reader),
+             "is missing");
     }
   }
 
@@ -296,8 +299,8 @@ class lane_checker {
 
 }  // namespace
 
-void check_lanes(const plan& of, const op_locator& locate) {
-  lane_checker{of, locate}.run();
+void check_lanes(const plan& plan, const op_locator& locate) {
+  lane_checker{plan, locate}.run();
 }
 
 }  // namespace troupe

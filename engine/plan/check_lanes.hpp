@@ -12,6 +12,6 @@ namespace troupe {
 /// after the last backward. Needs placement, sizes and ops; throws `error`
 /// (invalid_schedule). `locate(rank, i)` describes the place of op i of a
 /// rank's lane.
-void check_lanes(const plan& of, const op_locator& locate);
+void check_lanes(const plan& plan, const op_locator& locate);
 
 }  // namespace troupe

@@ -16,11 +16,11 @@ constexpr auto absent = static_cast<std::uint32_t>(none);
 
 class connector {
  public:
-  connector(plan& of, std::size_t most_dependencies)
-    : plan_{of},
+  connector(plan& plan, std::size_t most_dependencies)
+    : plan_{plan},
       most_dependencies_{most_dependencies},
-      edges_(of),
-      producer_{table(slot_count(of)), table(slot_count(of))},
+      edges_(plan),
+      producer_{table(slot_count(plan)), table(slot_count(plan))},
       receive_{table(edges_.size()), table(edges_.size())} {}
 
   void run() {
@@ -35,16 +35,16 @@ class connector {
 
   static op_table table(std::size_t size) { return op_table(size, absent); }
 
-  std::size_t stage_copy(const plan_op& of) const {
-    return static_cast<std::size_t>(of.copy * plan_.stages() + of.stage);
+  std::size_t stage_copy(const plan_op& op) const {
+    return static_cast<std::size_t>(op.copy * plan_.stages() + op.stage);
   }
 
   // Table entries of the ops that make or receive results of a direction.
-  std::uint32_t& producer(bool backward, const plan_op& of) {
-    return producer_[backward ? 1 : 0][op_slot(plan_, of)];
+  std::uint32_t& producer(bool backward, const plan_op& op) {
+    return producer_[backward ? 1 : 0][op_slot(plan_, op)];
   }
-  std::uint32_t& receive(bool backward, std::int32_t edge, const plan_op& of) {
-    return receive_[backward ? 1 : 0][edges_(edge, of)];
+  std::uint32_t& receive(bool backward, std::int32_t edge, const plan_op& op) {
+    return receive_[backward ? 1 : 0][edges_(edge, op)];
   }
 
   void index_ops() {
@@ -59,26 +59,26 @@ class connector {
       index_op(i, plan_.ops[i]);
   }
 
-  void index_op(std::uint32_t i, const plan_op& of) {
-    switch (of.kind) {
+  void index_op(std::uint32_t i, const plan_op& op) {
+    switch (op.kind) {
       case plan_op_kind::forward:
-        producer(false, of) = i;
+        producer(false, op) = i;
         break;
       case plan_op_kind::backward:
       case plan_op_kind::input_backward:
-        producer(true, of) = i;
+        producer(true, op) = i;
         [[fallthrough]];
       case plan_op_kind::weight_backward:
-        last_backward_[stage_copy(of)] = i;
+        last_backward_[stage_copy(op)] = i;
         break;
       case plan_op_kind::receive:
-        receive(is_gradient(of.stream), edge_of(plan_, of), of) = i;
+        receive(is_gradient(op.stream), edge_of(plan_, op), op) = i;
         break;
       case plan_op_kind::reduce:
-        reduce_[stage_copy(of)] = i;
+        reduce_[stage_copy(op)] = i;
         break;
       case plan_op_kind::gradient_norm:
-        norm_[stage_copy(of)] = i;
+        norm_[stage_copy(op)] = i;
         break;
       default:
         break;
@@ -103,9 +103,9 @@ class connector {
       [&](std::int32_t, const channel_key& key, bool) { keys.push_back(key); });
     std::sort(keys.begin(), keys.end());
     keys.erase(std::unique(keys.begin(), keys.end()), keys.end());
-    for (const auto& [from, to, backward] : keys)
+    for (const auto& [sender, receiver, backward] : keys)
       plan_.channels.push_back(
-        {.from_rank = from, .to_rank = to, .backward = backward});
+        {.from_rank = sender, .to_rank = receiver, .backward = backward});
     const auto copies = static_cast<std::size_t>(plan_.placement.copies());
     for (auto& channels : channel_of_)
       channels.assign(plan_.graph.edges().size() * copies, none);
@@ -148,9 +148,9 @@ class connector {
         ++plan_.channels[channel_of(send)].messages;
     std::vector<std::int32_t> next;
     std::int32_t total = 0;
-    for (const auto& to : plan_.channels) {
+    for (const auto& channel : plan_.channels) {
       next.push_back(total);
-      total += to.messages;
+      total += channel.messages;
     }
     const auto first = next;
     plan_.messages.resize(static_cast<std::size_t>(total));
@@ -200,72 +200,72 @@ class connector {
 
   void list_dependencies() {
     for (std::uint32_t i = 0; i < plan_.ops.size(); ++i) {
-      auto& of = plan_.ops[i];
-      of.first_dependency =
+      auto& op = plan_.ops[i];
+      op.first_dependency =
         static_cast<std::uint32_t>(plan_.dependencies.size());
-      if (is_compute(of.kind))
-        compute_depends(of);
+      if (is_compute(op.kind))
+        compute_depends(op);
       else
-        other_depends(of);
-      of.dependency_count =
+        other_depends(op);
+      op.dependency_count =
         static_cast<std::uint32_t>(plan_.dependencies.size())
-        - of.first_dependency;
-      note_parameters(i, of);
+        - op.first_dependency;
+      note_parameters(i, op);
     }
     if (plan_.global_norm)
       share_norms();
   }
 
   // Ops are visited in lane order: what a stage's parameters are at this point.
-  void note_parameters(std::uint32_t i, const plan_op& of) {
-    if (is_compute(of.kind))
-      last_use_[stage_copy(of)] = i;
-    else if (of.kind == plan_op_kind::gather
-             || of.kind == plan_op_kind::release)
-      shard_[stage_copy(of)] = i;
+  void note_parameters(std::uint32_t i, const plan_op& op) {
+    if (is_compute(op.kind))
+      last_use_[stage_copy(op)] = i;
+    else if (op.kind == plan_op_kind::gather
+             || op.kind == plan_op_kind::release)
+      shard_[stage_copy(op)] = i;
   }
 
-  void compute_depends(const plan_op& of) {
-    depend_on(shard_[stage_copy(of)]);  // the gather, if it is sharded
-    if (of.kind == plan_op_kind::weight_backward)
-      return depend_on(producer(true, of));
-    const auto backward = of.kind != plan_op_kind::forward;
+  void compute_depends(const plan_op& op) {
+    depend_on(shard_[stage_copy(op)]);  // the gather, if it is sharded
+    if (op.kind == plan_op_kind::weight_backward)
+      return depend_on(producer(true, op));
+    const auto backward = op.kind != plan_op_kind::forward;
     if (backward)
-      depend_on(producer(false, of));
-    auto source = of;
-    for (const auto& [from, edge] : plan_.graph.inputs(of.stage, backward)) {
-      source.stage = from;
-      depend_on(crosses(plan_.placement, of.stage, from, of.copy)
-                  ? receive(backward, edge, of)
+      depend_on(producer(false, op));
+    auto source = op;
+    for (const auto& [giver, edge] : plan_.graph.inputs(op.stage, backward)) {
+      source.stage = giver;
+      depend_on(crosses(plan_.placement, op.stage, giver, op.copy)
+                  ? receive(backward, edge, op)
                   : producer(backward, source));
     }
-    auto neighbour = of;
-    neighbour.slice = static_cast<std::int16_t>(of.slice + (backward ? 1 : -1));
+    auto neighbour = op;
+    neighbour.slice = static_cast<std::int16_t>(op.slice + (backward ? 1 : -1));
     if (neighbour.slice >= 0 && neighbour.slice < plan_.slices)
       depend_on(producer(backward, neighbour));
   }
 
-  void other_depends(const plan_op& of) {
-    const auto message = static_cast<std::size_t>(of.message);
+  void other_depends(const plan_op& op) {
+    const auto message = static_cast<std::size_t>(op.message);
     const auto gradients_of = [&](std::size_t stage) {
       return reduce_[stage] != absent ? reduce_[stage] : last_backward_[stage];
     };
-    switch (of.kind) {
+    switch (op.kind) {
       case plan_op_kind::send:
         return depend_on(plan_.messages[message].producer);
       case plan_op_kind::receive:
         return depend_on(plan_.messages[message].send);
       case plan_op_kind::gather:
-        return depend_on(shard_[stage_copy(of)]);
+        return depend_on(shard_[stage_copy(op)]);
       case plan_op_kind::release:
-        return depend_on(last_use_[stage_copy(of)]);
+        return depend_on(last_use_[stage_copy(op)]);
       case plan_op_kind::reduce:
-        return depend_on(last_backward_[stage_copy(of)]);
+        return depend_on(last_backward_[stage_copy(op)]);
       case plan_op_kind::gradient_norm:
-        return depend_on(gradients_of(stage_copy(of)));
+        return depend_on(gradients_of(stage_copy(op)));
       case plan_op_kind::update:
         if (!plan_.global_norm)
-          depend_on(norm_[stage_copy(of)]);
+          depend_on(norm_[stage_copy(op)]);
         return;
       default:
         return;
@@ -276,10 +276,10 @@ class connector {
     const auto begin = static_cast<std::uint32_t>(plan_.dependencies.size());
     for (const auto norm : norm_)
       depend_on(norm);
-    for (auto& of : plan_.ops)
-      if (of.kind == plan_op_kind::update) {
-        of.first_dependency = begin;
-        of.dependency_count =
+    for (auto& op : plan_.ops)
+      if (op.kind == plan_op_kind::update) {
+        op.first_dependency = begin;
+        op.dependency_count =
           static_cast<std::uint32_t>(plan_.dependencies.size()) - begin;
       }
   }

@@ -4,27 +4,27 @@
 
 namespace troupe {
 
-std::uint64_t content_hash(const plan& of) {
+std::uint64_t content_hash(const plan& plan) {
   fnv_hash hash;
   const auto add = [&](auto... numbers) {
     (hash.add(static_cast<std::uint64_t>(numbers)), ...);
   };
-  add(of.microbatches, of.slices, of.training, of.global_norm, of.ranks(),
-      of.stages());
-  for (std::int32_t s = 0; s < of.stages(); ++s)
-    add(of.placement.rank_of(s));
-  for (const auto [from, to] : of.graph.edges())
-    add(from, to);
-  for (const auto first : of.first_op)
+  add(plan.microbatches, plan.slices, plan.training, plan.global_norm,
+      plan.ranks(), plan.stages());
+  for (std::int32_t s = 0; s < plan.stages(); ++s)
+    add(plan.placement.rank_of(s));
+  for (const auto [giver, reader] : plan.graph.edges())
+    add(giver, reader);
+  for (const auto first : plan.first_op)
     add(first);
-  for (const auto& op : of.ops)
+  for (const auto& op : plan.ops)
     add(op.kind, op.stream, op.copy, op.slice, op.stage, op.microbatch, op.peer,
         op.message, op.overlaps_next, op.first_dependency, op.dependency_count);
-  for (const auto dependency : of.dependencies)
+  for (const auto dependency : plan.dependencies)
     add(dependency);
-  for (const auto& message : of.messages)
+  for (const auto& message : plan.messages)
     add(message.channel, message.sequence, message.producer, message.consumer);
-  for (const auto& channel : of.channels)
+  for (const auto& channel : plan.channels)
     add(channel.from_rank, channel.to_rank, channel.backward, channel.messages,
         channel.credits);
   return hash.value();

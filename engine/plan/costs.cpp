@@ -55,10 +55,11 @@ op_costs load_costs(const std::string& path_or_text) {
   return load_entries(path_or_text, "costs", parse_costs);
 }
 
-std::vector<std::string> without_effect(const op_costs& costs, const plan& of) {
+std::vector<std::string> without_effect(const op_costs& costs,
+                                        const plan& plan) {
   std::vector<std::string> unused;
   for (const auto& entry : costs.entries)
-    if (std::ranges::none_of(of.ops, [&](const plan_op& op) {
+    if (std::ranges::none_of(plan.ops, [&](const plan_op& op) {
           return op.kind == entry.kind
                  && (entry.stage == none || op.stage == entry.stage);
         }))

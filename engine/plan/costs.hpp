@@ -41,7 +41,7 @@ struct op_costs {
     return costs;
   }
 
-  double of(std::uint32_t op, const plan_op& what) const {
+  double cost_of(std::uint32_t op, const plan_op& what) const {
     const auto kind = static_cast<std::size_t>(what.kind);
     const auto stage = static_cast<std::size_t>(what.stage);
     return !of_op.empty()            ? of_op[op]
@@ -61,6 +61,7 @@ op_costs parse_costs(std::string_view text);
 op_costs load_costs(const std::string& path_or_text);
 
 /// The entries that no op or message of the plan uses, as written.
-std::vector<std::string> without_effect(const op_costs& costs, const plan& of);
+std::vector<std::string> without_effect(const op_costs& costs,
+                                        const plan& plan);
 
 }  // namespace troupe

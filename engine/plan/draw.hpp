@@ -10,7 +10,7 @@ namespace troupe {
 /// A self-contained SVG: a row for each rank, a box for each op with its
 /// microbatch, one hue for each of a rank's stages (forwards light,
 /// backwards dark), a time axis and a legend. Hovering names the op.
-std::string draw_svg(const timeline& of);
+std::string draw_svg(const timeline& timeline);
 
 struct terminal_style {
   std::int32_t width = 100;  // columns
@@ -20,13 +20,13 @@ struct terminal_style {
 
 /// A row of cells for each rank, no wider than `width`; each cell shows what
 /// the rank mostly does in that time.
-std::string draw_terminal(const timeline& of, const terminal_style& = {});
+std::string draw_terminal(const timeline& timeline, const terminal_style& = {});
 
 /// Chrome and Perfetto trace-event JSON: a thread for each rank and for each
 /// other stream of it with transfers, complete events in microseconds, and flow
 /// arrows for messages. The arguments of each event have its type, step,
 /// stream, device and host time. A unit of a cost model counts as a
 /// millisecond.
-std::string draw_trace(const timeline& of);
+std::string draw_trace(const timeline& timeline);
 
 }  // namespace troupe

@@ -72,14 +72,16 @@ double axis_step(double duration) {
 
 class svg_drawing {
  public:
-  explicit svg_drawing(const timeline& of)
-    : of_{of}, duration_{of.duration()}, width_{choose_width()} {
+  explicit svg_drawing(const timeline& timeline)
+    : timeline_{timeline},
+      duration_{timeline.duration()},
+      width_{choose_width()} {
     std::map<std::int32_t, std::set<std::int32_t>> stages;
-    for (const auto& span : of.spans)
+    for (const auto& span : timeline.spans)
       stages[span.rank].insert(span.stage);
-    for (const auto& [rank, here] : stages) {
+    for (const auto& [rank, numbers] : stages) {
       std::size_t chunk = 0;
-      for (const auto stage : here)
+      for (const auto stage : numbers)
         chunk_[stage] = chunk++;
     }
   }
@@ -88,11 +90,11 @@ class svg_drawing {
     begin();
     axis();
     rows();
-    for (const auto& wait : of_.waits)
+    for (const auto& wait : timeline_.waits)
       strip(wait);
-    for (const auto& span : of_.spans)
+    for (const auto& span : timeline_.spans)
       box(span);
-    for (const auto& mark : of_.marks)
+    for (const auto& mark : timeline_.marks)
       flag(mark);
     legend();
     text_ += "</svg>\n";
@@ -109,7 +111,7 @@ class svg_drawing {
   // Wide enough for the microbatch in the shortest forward, within limits.
   double choose_width() const {
     double shortest = duration_;
-    for (const auto& span : of_.spans)
+    for (const auto& span : timeline_.spans)
       if (is_compute(span.kind) && span.end > span.start)
         shortest = std::min(shortest, span.end - span.start);
     const auto ideal = shortest > 0 ? 22 * duration_ / shortest : least_width;
@@ -120,7 +122,7 @@ class svg_drawing {
     return left + (duration_ > 0 ? time / duration_ * width_ : 0);
   }
   static double y(std::int32_t rank) { return top + rank * (row + gap); }
-  double bottom() const { return y(of_.ranks); }
+  double bottom() const { return y(timeline_.ranks); }
 
   void begin() {
     add(
@@ -132,16 +134,18 @@ class svg_drawing {
       "fill=\"#1c2733\">{3}</text>\n"
       "<text x=\"{2}\" y=\"44\" fill=\"#5b6875\">{4} ranks, {5:.4g} {6}, "
       "idle {7:.1f} %</text>\n",
-      left + width_ + 24, bottom() + 84, left, escape(of_.title), of_.ranks,
-      duration_, of_.unit.empty() ? "units" : of_.unit, 100 * idle());
+      left + width_ + 24, bottom() + 84, left, escape(timeline_.title),
+      timeline_.ranks, duration_,
+      timeline_.unit.empty() ? "units" : timeline_.unit, 100 * idle());
   }
 
   double idle() const {
     double busy = 0;
-    for (const auto& span : of_.spans)
+    for (const auto& span : timeline_.spans)
       if (span.kind != plan_op_kind::reduce)
         busy += span.end - span.start;
-    return duration_ > 0 ? std::max(0.0, 1 - busy / duration_ / of_.ranks) : 0;
+    return duration_ > 0 ? std::max(0.0, 1 - busy / duration_ / timeline_.ranks)
+                         : 0;
   }
 
   void axis() {
@@ -156,11 +160,11 @@ class svg_drawing {
       "<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"end\" "
       "fill=\"#5b6875\">time{}</text>\n",
       left + width_, bottom() + 34,
-      of_.unit.empty() ? "" : fmt::format(", {}", of_.unit));
+      timeline_.unit.empty() ? "" : fmt::format(", {}", timeline_.unit));
   }
 
   void rows() {
-    for (std::int32_t rank = 0; rank < of_.ranks; ++rank)
+    for (std::int32_t rank = 0; rank < timeline_.ranks; ++rank)
       add(
         "<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"end\" "
         "fill=\"#1c2733\">rank {}</text><rect x=\"{}\" y=\"{}\" "
@@ -211,7 +215,7 @@ class svg_drawing {
 
   void legend() {
     std::set<std::pair<std::size_t, plan_op_kind>> entries;
-    for (const auto& span : of_.spans) {
+    for (const auto& span : timeline_.spans) {
       // One entry for both, as they share a colour and a name.
       const auto kind = span.kind == plan_op_kind::update
                           ? plan_op_kind::gradient_norm
@@ -223,7 +227,7 @@ class svg_drawing {
            std::count_if(entries.begin(), entries.end(), [](const auto& entry) {
              return entry.second == plan_op_kind::forward;
            })));
-    auto at = left;
+    auto begin_x = left;
     const auto line = bottom() + 56;
     for (const auto& [chunk, kind] : entries) {
       const auto label =
@@ -234,12 +238,13 @@ class svg_drawing {
         "<rect x=\"{:.1f}\" y=\"{}\" width=\"14\" height=\"14\" rx=\"2\" "
         "fill=\"{}\"/><text x=\"{:.1f}\" y=\"{}\" fill=\"#1c2733\">{}"
         "</text>\n",
-        at, line, style_of(kind, chunk).fill, at + 20, line + 11, label);
-      at += 38 + 6.6 * static_cast<double>(label.size());
+        begin_x, line, style_of(kind, chunk).fill, begin_x + 20, line + 11,
+        label);
+      begin_x += 38 + 6.6 * static_cast<double>(label.size());
     }
   }
 
-  const timeline& of_;
+  const timeline& timeline_;
   double duration_;
   double width_;
   std::map<std::int32_t, std::size_t> chunk_;  // by stage, within its rank
@@ -248,8 +253,8 @@ class svg_drawing {
 
 }  // namespace
 
-std::string draw_svg(const timeline& of) {
-  return svg_drawing{of}.draw();
+std::string draw_svg(const timeline& timeline) {
+  return svg_drawing{timeline}.draw();
 }
 
 }  // namespace troupe

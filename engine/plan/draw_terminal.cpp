@@ -15,9 +15,9 @@ namespace {
 constexpr std::int32_t label_width = 8;
 
 /// Whether a rank has several stages, so that ops must name theirs.
-bool names_stages(const timeline& of) {
+bool names_stages(const timeline& timeline) {
   std::map<std::int32_t, std::int32_t> stages;
-  return std::ranges::any_of(of.spans, [&](const timeline_span& span) {
+  return std::ranges::any_of(timeline.spans, [&](const timeline_span& span) {
     return span.stage != none
            && stages.emplace(span.rank, span.stage).first->second != span.stage;
   });
@@ -25,17 +25,17 @@ bool names_stages(const timeline& of) {
 
 // Columns per unit of time: as many as fit, but no more than the shortest op
 // needs for its label.
-double columns_per_time(const timeline& of, const terminal_style& style) {
-  const auto duration = of.duration();
+double columns_per_time(const timeline& timeline, const terminal_style& style) {
+  const auto duration = timeline.duration();
   if (!(duration > 0))
     return 0;
   double shortest = duration;
-  for (const auto& span : of.spans)
+  for (const auto& span : timeline.spans)
     if (span.end > span.start)
       shortest = std::min(shortest, span.end - span.start);
   const auto room = std::max(style.width - label_width - 2, 10);
   const auto fit = room / duration;
-  const auto comfortable = (names_stages(of) ? 5 : 3) / shortest;
+  const auto comfortable = (names_stages(timeline) ? 5 : 3) / shortest;
   // Whole columns for each op if possible.
   const auto whole = std::floor(fit * shortest) / shortest;
   return std::min(comfortable, whole > 0 ? whole : fit);
@@ -92,15 +92,15 @@ void place(tiles& row, const timeline_span& span, double scale,
               span.kind};
 }
 
-std::string_view glyph(const tile& of, const terminal_style& style,
+std::string_view glyph(const tile& tile, const terminal_style& style,
                        std::string& scratch) {
-  if (of.symbol == ' ')
+  if (tile.symbol == ' ')
     return style.unicode ? "·" : ".";
-  scratch.assign(1, of.symbol);
-  if (of.symbol == '-' || of.symbol == '=')
+  scratch.assign(1, tile.symbol);
+  if (tile.symbol == '-' || tile.symbol == '=')
     if (style.unicode && !style.colour)
-      return of.symbol == '-' ? "─" : "═";
-  if (style.colour && (of.symbol == '-' || of.symbol == '='))
+      return tile.symbol == '-' ? "─" : "═";
+  if (style.colour && (tile.symbol == '-' || tile.symbol == '='))
     return " ";
   return scratch;
 }
@@ -126,13 +126,15 @@ std::string render(const tiles& row, const terminal_style& style) {
 
 }  // namespace
 
-std::string draw_terminal(const timeline& of, const terminal_style& style) {
-  const auto scale = columns_per_time(of, style);
+std::string draw_terminal(const timeline& timeline,
+                          const terminal_style& style) {
+  const auto scale = columns_per_time(timeline, style);
   const auto width =
-    static_cast<std::size_t>(std::lround(of.duration() * scale));
-  std::vector<tiles> rows(static_cast<std::size_t>(of.ranks), tiles(width));
-  const bool with_stage = names_stages(of);
-  for (const auto& span : of.spans)
+    static_cast<std::size_t>(std::lround(timeline.duration() * scale));
+  std::vector<tiles> rows(static_cast<std::size_t>(timeline.ranks),
+                          tiles(width));
+  const bool with_stage = names_stages(timeline);
+  for (const auto& span : timeline.spans)
     place(rows[static_cast<std::size_t>(span.rank)], span, scale, with_stage);
   std::string text;
   for (std::size_t rank = 0; rank < rows.size(); ++rank)

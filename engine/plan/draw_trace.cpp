@@ -17,9 +17,9 @@ constexpr double microseconds = 1000;  // in a millisecond
 
 /// A rank's compute stream is the thread of its number; its other streams have
 /// threads after those of all ranks.
-std::int32_t thread_of(const timeline& of, std::int32_t rank,
+std::int32_t thread_of(const timeline& timeline, std::int32_t rank,
                        stream_kind stream) {
-  return rank + of.ranks * static_cast<std::int32_t>(stream);
+  return rank + timeline.ranks * static_cast<std::int32_t>(stream);
 }
 
 const char* thread_text(stream_kind stream) {
@@ -56,38 +56,39 @@ json name_event(const char* what, std::int32_t thread,
 
 /// The arguments of an event: type, step, stream, device and host time.
 template <class Each>
-json row_of(const Each& of, std::string_view type, stream_kind stream) {
+json row_of(const Each& each, std::string_view type, stream_kind stream) {
   json row{{"type", type},
-           {"stage", of.stage},
+           {"stage", each.stage},
            {"stream", stream_text(stream)},
-           {"device_us", of.start * microseconds},
-           {"host_us", of.host_start * microseconds}};
-  if (of.step != none)
-    row["step"] = of.step;
-  if (of.microbatch != none)
-    row["microbatch"] = of.microbatch;
+           {"device_us", each.start * microseconds},
+           {"host_us", each.host_start * microseconds}};
+  if (each.step != none)
+    row["step"] = each.step;
+  if (each.microbatch != none)
+    row["microbatch"] = each.microbatch;
   return row;
 }
 
-json span_event(const timeline_span& of) {
-  return {{"ph", "X"},
-          {"pid", 0},
-          {"tid", of.rank},
-          {"name", to_text(of)},
-          {"cat", is_compute(of.kind) ? "compute" : "update"},
-          {"ts", of.start * microseconds},
-          {"dur", (of.end - of.start) * microseconds},
-          {"args", row_of(of, traits_of(of.kind).name, stream_kind::compute)}};
+json span_event(const timeline_span& span) {
+  return {
+    {"ph", "X"},
+    {"pid", 0},
+    {"tid", span.rank},
+    {"name", to_text(span)},
+    {"cat", is_compute(span.kind) ? "compute" : "update"},
+    {"ts", span.start * microseconds},
+    {"dur", (span.end - span.start) * microseconds},
+    {"args", row_of(span, traits_of(span.kind).name, stream_kind::compute)}};
 }
 
 /// Transfers of a stream may overlap, but a thread's events may not: each is
 /// drawn from the end of the one before.
-void append_transfers(const timeline& of, json& events) {
+void append_transfers(const timeline& timeline, json& events) {
   std::map<std::int32_t, double> ends;
-  auto ordered = of.transfers;
+  auto ordered = timeline.transfers;
   std::ranges::stable_sort(ordered, {}, &timeline_transfer::start);
   for (const auto& each : ordered) {
-    const auto thread = thread_of(of, each.rank, each.stream);
+    const auto thread = thread_of(timeline, each.rank, each.stream);
     const auto [end, is_first] = ends.emplace(thread, 0);
     if (is_first)
       events.push_back(name_event(
@@ -106,32 +107,32 @@ void append_transfers(const timeline& of, json& events) {
   }
 }
 
-json wait_event(const timeline_wait& of) {
+json wait_event(const timeline_wait& wait) {
   return {{"ph", "X"},
           {"pid", 0},
-          {"tid", of.rank},
-          {"name", to_text(of.kind)},
+          {"tid", wait.rank},
+          {"name", to_text(wait.kind)},
           {"cat", "wait"},
           {"cname", "grey"},
-          {"ts", of.start * microseconds},
-          {"dur", (of.end - of.start) * microseconds}};
+          {"ts", wait.start * microseconds},
+          {"dur", (wait.end - wait.start) * microseconds}};
 }
 
-json mark_event(const timeline_mark& of) {
+json mark_event(const timeline_mark& mark) {
   return {{"ph", "i"},
           {"pid", 0},
-          {"tid", of.rank},
-          {"name", of.text},
+          {"tid", mark.rank},
+          {"name", mark.text},
           {"cat", "anomaly"},
           {"s", "t"},
-          {"ts", of.at * microseconds}};
+          {"ts", mark.at * microseconds}};
 }
 
 // An arrow binds to the span that encloses its time on its thread: it starts
 // inside the producer and ends at the consumer's start.
-json flow_event(const timeline& of, std::size_t index, bool start) {
-  const auto& flow = of.flows[index];
-  const auto& span = of.spans[start ? flow.from : flow.to];
+json flow_event(const timeline& timeline, std::size_t index, bool start) {
+  const auto& flow = timeline.flows[index];
+  const auto& span = timeline.spans[start ? flow.from : flow.to];
   json event{
     {"ph", start ? "s" : "f"},
     {"pid", 0},
@@ -147,22 +148,22 @@ json flow_event(const timeline& of, std::size_t index, bool start) {
 
 }  // namespace
 
-std::string draw_trace(const timeline& of) {
+std::string draw_trace(const timeline& timeline) {
   auto events = json::array();
-  events.push_back(name_event("process_name", 0, of.title));
-  for (std::int32_t rank = 0; rank < of.ranks; ++rank)
+  events.push_back(name_event("process_name", 0, timeline.title));
+  for (std::int32_t rank = 0; rank < timeline.ranks; ++rank)
     events.push_back(
       name_event("thread_name", rank, "rank " + std::to_string(rank)));
-  for (const auto& span : of.spans)
+  for (const auto& span : timeline.spans)
     events.push_back(span_event(span));
-  append_transfers(of, events);
-  for (const auto& wait : of.waits)
+  append_transfers(timeline, events);
+  for (const auto& wait : timeline.waits)
     events.push_back(wait_event(wait));
-  for (const auto& mark : of.marks)
+  for (const auto& mark : timeline.marks)
     events.push_back(mark_event(mark));
-  for (std::size_t i = 0; i < of.flows.size(); ++i)
+  for (std::size_t i = 0; i < timeline.flows.size(); ++i)
     for (const auto start : {true, false})
-      events.push_back(flow_event(of, i, start));
+      events.push_back(flow_event(timeline, i, start));
   // A title may contain any bytes, as it can be a file's name.
   return json{{"displayTimeUnit", "ms"}, {"traceEvents", events}}.dump(
            -1, ' ', false, json::error_handler_t::replace)

@@ -33,8 +33,8 @@ std::int32_t replay::other_end(std::uint32_t op) const {
   return is_issued(other) ? fifo_node(fifo_of(other)) : peer_of(op);
 }
 
-std::int32_t replay::fifo_waits_for(const fifo& of) const {
-  const auto op = head(of);
+std::int32_t replay::fifo_waits_for(const fifo& fifo) const {
+  const auto op = head(fifo);
   if (op == nothing)
     return none;
   const auto waits_for_credit = model_.kind == transport_kind::credited
@@ -63,23 +63,23 @@ std::vector<std::string> replay::explain() const {
 // Empty if the sentence of the FIFO that blocks the lane is sufficient.
 std::string replay::lane_sentence(std::int32_t rank) const {
   const auto op = next_[static_cast<std::size_t>(rank)];
-  const auto here = fmt::format("rank {} at {}", rank, to_text(plan_, op));
+  const auto position = fmt::format("rank {} at {}", rank, to_text(plan_, op));
   if (is_transfer(plan_.ops[op].kind)) {
     const auto first = head(fifos_[fifo_of(op)]);
     return first == op ? ""
-                       : fmt::format("{} stands behind {} in its FIFO", here,
-                                     to_text(plan_, first));
+                       : fmt::format("{} stands behind {} in its FIFO",
+                                     position, to_text(plan_, first));
   }
   const auto dependency = unmet_dependency(op);
   const auto missing = to_text(plan_, dependency);
   if (plan_.ops[dependency].kind != plan_op_kind::receive)
-    return fmt::format("{} waits for {} of rank {}", here, missing,
+    return fmt::format("{} waits for {} of rank {}", position, missing,
                        plan_.rank_of(dependency));
   const auto first = head(fifos_[fifo_of(dependency)]);
   if (first == dependency)
     return {};
   return fmt::format("{} waits for {}, which stands behind {} in its FIFO",
-                     here, missing, to_text(plan_, first));
+                     position, missing, to_text(plan_, first));
 }
 
 std::string replay::fifo_sentence(std::size_t index) const {
@@ -88,19 +88,20 @@ std::string replay::fifo_sentence(std::size_t index) const {
   const auto peer = peer_of(op);
   const auto rank = plan_.rank_of(op);
   // A lane that needs this transfer is the most useful to name.
-  const auto at = next_[static_cast<std::size_t>(rank)];
+  const auto next = next_[static_cast<std::size_t>(rank)];
   const auto lane_needs_it =
-    at < plan_.first_op[static_cast<std::size_t>(rank) + 1]
-    && !is_transfer(plan_.ops[at].kind) && unmet_dependency(at) == op;
-  const auto shown = lane_needs_it ? at : op;
-  const auto here = fmt::format("rank {} at {}", rank, to_text(plan_, shown));
+    next < plan_.first_op[static_cast<std::size_t>(rank) + 1]
+    && !is_transfer(plan_.ops[next].kind) && unmet_dependency(next) == op;
+  const auto shown = lane_needs_it ? next : op;
+  const auto position =
+    fmt::format("rank {} at {}", rank, to_text(plan_, shown));
   const auto sends = plan_.ops[op].kind == plan_op_kind::send;
   const auto& edge = channel_of(op);
   if (sends && model_.kind == transport_kind::credited)
     return fmt::format("{} waits for a credit from rank {} to {}, held by {}",
-                       here, edge.from_rank, edge.to_rank, held_by(op));
+                       position, edge.from_rank, edge.to_rank, held_by(op));
   const auto other = sends ? what.receive : what.send;
-  auto text = fmt::format("{} waits for {} of rank {}", here,
+  auto text = fmt::format("{} waits for {} of rank {}", position,
                           to_text(plan_, other), peer);
   const auto first = head(fifos_[fifo_of(other)]);
   if (is_issued(other) && first != other)

@@ -50,10 +50,10 @@ std::int32_t bound_of(message_span sent, std::array<witness, 2> witnesses) {
 
 class creditor {
  public:
-  explicit creditor(plan& of) : plan_{of} {
+  explicit creditor(plan& plan) : plan_{plan} {
     std::size_t first = 0;
-    for (const auto& to : plan_.channels) {
-      const auto count = static_cast<std::size_t>(to.messages);
+    for (const auto& edge : plan_.channels) {
+      const auto count = static_cast<std::size_t>(edge.messages);
       messages_.push_back(message_span{plan_.messages}.subspan(first, count));
       first += count;
     }
@@ -61,18 +61,19 @@ class creditor {
 
   void run(std::int32_t limit) {
     for (std::size_t i = 0; i < plan_.channels.size(); ++i) {
-      auto& to = plan_.channels[i];
-      to.bound = bound_of(messages_[i], {witness{between(to, false)},
-                                         witness{between(to, true)}});
-      to.credits = limit > 0 ? std::min(limit, to.bound) : to.bound;
+      auto& edge = plan_.channels[i];
+      edge.bound = bound_of(messages_[i], {witness{between(edge, false)},
+                                           witness{between(edge, true)}});
+      edge.credits = limit > 0 ? std::min(limit, edge.bound) : edge.bound;
     }
   }
 
  private:
   // Messages in the other direction between a channel's ends.
-  message_span between(const channel& to, bool backward) const {
-    const channel wanted{
-      .from_rank = to.to_rank, .to_rank = to.from_rank, .backward = backward};
+  message_span between(const channel& edge, bool backward) const {
+    const channel wanted{.from_rank = edge.to_rank,
+                         .to_rank = edge.from_rank,
+                         .backward = backward};
     const auto key = [](const channel& c) {
       return std::tuple{c.from_rank, c.to_rank, c.backward};
     };

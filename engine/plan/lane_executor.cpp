@@ -33,12 +33,12 @@ bool counts(const plan_op& op) {
 
 }  // namespace
 
-lane_executor::lane_executor(const plan& of, std::int32_t rank,
+lane_executor::lane_executor(const plan& plan, std::int32_t rank,
                              lane_order order)
-  : plan_{of},
+  : plan_{plan},
     order_{order},
-    first_{of.first_op[static_cast<std::size_t>(rank)]},
-    ops_(of.lane(rank).size() + 1) {
+    first_{plan.first_op[static_cast<std::size_t>(rank)]},
+    ops_(plan.lane(rank).size() + 1) {
   describe_ops();
   number_series();
   list_users();
@@ -69,9 +69,9 @@ void lane_executor::describe_ops() {
   }
 }
 
-void lane_executor::keep(kept_count& count, std::uint32_t at) const {
-  count.all += ops_[at].kept;
-  count.by_stage[ops_[at].stage] += ops_[at].kept;
+void lane_executor::keep(kept_count& count, std::uint32_t index) const {
+  count.all += ops_[index].kept;
+  count.by_stage[ops_[index].stage] += ops_[index].kept;
 }
 
 void lane_executor::number_series() {
@@ -79,12 +79,12 @@ void lane_executor::number_series() {
   std::map<key, std::uint32_t> numbers;
   for (std::uint32_t i = 0; i + 1 < ops_.size(); ++i) {
     const auto number = static_cast<std::uint32_t>(numbers.size());
-    const auto at =
+    const auto series =
       numbers.emplace(series_of(plan_.ops[first_ + i]), number).first->second;
-    if (at == series_.size())
+    if (series == series_.size())
       series_.emplace_back();
-    ops_[i].series = at;
-    series_[at].push_back(i);
+    ops_[i].series = series;
+    series_[series].push_back(i);
   }
 }
 
@@ -109,8 +109,8 @@ void lane_executor::list_users() {
   std::vector<std::uint32_t> filled(size, 0);
   for_each_input([&](std::uint32_t input, std::uint32_t user) {
     if (input >= first_ && input < first_ + size) {
-      const auto at = input - first_;
-      users_[ops_[at].first_user + filled[at]++] = user;
+      const auto index = input - first_;
+      users_[ops_[index].first_user + filled[index]++] = user;
     }
   });
 }
@@ -136,11 +136,11 @@ void lane_executor::release(std::uint32_t op) {
   input_ended(op - first_);
 }
 
-void lane_executor::input_ended(std::uint32_t at) {
-  if (waits_.at(at) == 0)
+void lane_executor::input_ended(std::uint32_t index) {
+  if (waits_.at(index) == 0)
     fail(error_code::internal, "{} waits for nothing that could come",
-         to_text(plan_, plan_.ops[first_ + at]));
-  --waits_[at];
+         to_text(plan_, plan_.ops[first_ + index]));
+  --waits_[index];
 }
 
 std::optional<std::uint32_t> lane_executor::next() {
@@ -150,18 +150,18 @@ std::optional<std::uint32_t> lane_executor::next() {
     ++cursor_;
   if (cursor_ == states_.size())
     return std::nullopt;
-  const auto at =
+  const auto index =
     order_ == lane_order::ready_first
       ? next_ready()
       : (can_start(cursor_) ? std::optional{cursor_} : std::nullopt);
-  if (!at)
+  if (!index)
     return std::nullopt;
-  start(*at);
-  return first_ + *at;
+  start(*index);
+  return first_ + *index;
 }
 
-bool lane_executor::can_start(std::uint32_t at) const {
-  return waits_[at] == 0 && !(ops_[at].computes && computing_ != none);
+bool lane_executor::can_start(std::uint32_t index) const {
+  return waits_[index] == 0 && !(ops_[index].computes && computing_ != none);
 }
 
 /// The first in the lane that can start, of the first of each series.
@@ -170,9 +170,9 @@ std::optional<std::uint32_t> lane_executor::next_ready() const {
   for (std::size_t i = 0; i < series_.size(); ++i) {
     if (heads_[i] == series_[i].size())
       continue;
-    const auto at = series_[i][heads_[i]];
-    if ((!best || at < *best) && can_start(at) && fits(at))
-      best = at;
+    const auto index = series_[i][heads_[i]];
+    if ((!best || index < *best) && can_start(index) && fits(index))
+      best = index;
   }
   return best;
 }
@@ -180,29 +180,29 @@ std::optional<std::uint32_t> lane_executor::next_ready() const {
 /// Whether the lane with this op in front keeps no more activations at once
 /// than it did, in all and of the op's stage: then what follows can run in the
 /// lane's order.
-bool lane_executor::fits(std::uint32_t at) const {
-  if (ops_[at].kept <= 0)
+bool lane_executor::fits(std::uint32_t index) const {
+  if (ops_[index].kept <= 0)
     return true;
-  const auto stage = ops_[at].stage;
+  const auto stage = ops_[index].stage;
   auto all = kept_.all + 1, of_stage = kept_.by_stage[stage] + 1;
   const auto few = [&] {
     return all <= most_kept_.all && of_stage <= most_kept_.by_stage[stage];
   };
-  for (auto before = cursor_; few() && before < at; ++before)
-    if (states_[before] == state::waiting) {
-      all += ops_[before].kept;
-      of_stage += ops_[before].stage == stage ? ops_[before].kept : 0;
+  for (auto other = cursor_; few() && other < index; ++other)
+    if (states_[other] == state::waiting) {
+      all += ops_[other].kept;
+      of_stage += ops_[other].stage == stage ? ops_[other].kept : 0;
     }
   return few();
 }
 
-void lane_executor::start(std::uint32_t at) {
-  states_[at] = state::started;
-  ++heads_[ops_[at].series];
-  keep(kept_, at);
-  launching_ = at;
-  if (ops_[at].computes)
-    computing_ = at;
+void lane_executor::start(std::uint32_t index) {
+  states_[index] = state::started;
+  ++heads_[ops_[index].series];
+  keep(kept_, index);
+  launching_ = index;
+  if (ops_[index].computes)
+    computing_ = index;
 }
 
 void lane_executor::launched(std::uint32_t op) {
@@ -220,15 +220,16 @@ void lane_executor::ended(std::uint32_t op) {
       input_ended(user);
     return;
   }
-  const auto at = op - first_;
-  if (states_[at] != state::started || launching_ == at)
+  const auto index = op - first_;
+  if (states_[index] != state::started || launching_ == index)
     fail(error_code::internal, "{} has ended, and was not running",
          to_text(plan_, plan_.ops[op]));
-  states_[at] = state::ended;
+  states_[index] = state::ended;
   --left_;
-  if (computing_ == at)
+  if (computing_ == index)
     computing_ = none;
-  for (auto user = ops_[at].first_user; user < ops_[at + 1].first_user; ++user)
+  for (auto user = ops_[index].first_user; user < ops_[index + 1].first_user;
+       ++user)
     input_ended(users_[user]);
 }
 
@@ -238,11 +239,11 @@ std::optional<std::uint32_t> lane_executor::position() const {
   if (computing_ != none)
     return first_ + static_cast<std::uint32_t>(computing_);
   for (const auto wanted : {state::waiting, state::started}) {
-    const auto at =
+    const auto found =
       std::find(states_.begin() + (wanted == state::waiting ? cursor_ : 0),
                 states_.end(), wanted);
-    if (at != states_.end())
-      return first_ + static_cast<std::uint32_t>(at - states_.begin());
+    if (found != states_.end())
+      return first_ + static_cast<std::uint32_t>(found - states_.begin());
   }
   return std::nullopt;
 }

@@ -31,7 +31,7 @@ enum class lane_order : std::uint8_t {
 class lane_executor {
  public:
   /// The plan must outlive this; it is begun.
-  lane_executor(const plan& of, std::int32_t rank,
+  lane_executor(const plan& plan, std::int32_t rank,
                 lane_order order = lane_order::strict);
 
   /// Begins a step: no op has started.
@@ -78,12 +78,12 @@ class lane_executor {
   void describe_ops();
   void number_series();
   void list_users();
-  bool can_start(std::uint32_t at) const;
-  bool fits(std::uint32_t at) const;
+  bool can_start(std::uint32_t index) const;
+  bool fits(std::uint32_t index) const;
   std::optional<std::uint32_t> next_ready() const;
-  void start(std::uint32_t at);
-  void keep(kept_count& count, std::uint32_t at) const;
-  void input_ended(std::uint32_t at);
+  void start(std::uint32_t index);
+  void keep(kept_count& count, std::uint32_t index) const;
+  void input_ended(std::uint32_t index);
 
   const plan& plan_;
   lane_order order_;

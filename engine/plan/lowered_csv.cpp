@@ -81,9 +81,9 @@ bool is_written(const plan_op& what) {
 }
 
 // A pair is one cell; ops between its two ops follow it.
-std::vector<std::string> cells_of(const plan& of, std::int32_t rank) {
+std::vector<std::string> cells_of(const plan& plan, std::int32_t rank) {
   std::vector<std::string> cells;
-  const auto lane = of.lane(rank);
+  const auto lane = plan.lane(rank);
   const plan_op* first = nullptr;
   std::size_t pair = 0;
   for (const auto& what : lane) {
@@ -94,11 +94,11 @@ std::vector<std::string> cells_of(const plan& of, std::int32_t rank) {
       pair = cells.size();
       cells.emplace_back();
     } else if (first != nullptr && is_compute(what.kind)) {
-      cells[pair] = fmt::format("({};{})OVERLAP_F_B", to_text(of, *first),
-                                to_text(of, what));
+      cells[pair] = fmt::format("({};{})OVERLAP_F_B", to_text(plan, *first),
+                                to_text(plan, what));
       first = nullptr;
     } else {
-      cells.push_back(to_text(of, what));
+      cells.push_back(to_text(plan, what));
     }
   }
   return cells;
@@ -118,19 +118,19 @@ plan from_lowered_csv(std::string_view text, std::string_view source) {
   return lower_rows(parse_cells(text, source), source);
 }
 
-std::string to_lowered_csv(const plan& of) {
-  if (of.slices != 1 || of.placement.copies() != 1)
+std::string to_lowered_csv(const plan& plan) {
+  if (plan.slices != 1 || plan.placement.copies() != 1)
     fail(error_code::invalid_argument,
          "{}: CSV has no room for slices and copies; write the text form",
-         of.schedule_name);
-  if (!of.graph.is_chain())
+         plan.schedule_name);
+  if (!plan.graph.is_chain())
     fail(error_code::invalid_argument,
          "{}: CSV has no room for stages that read others than the one before; "
          "write a plan (--format plan)",
-         of.schedule_name);
+         plan.schedule_name);
   std::string text;
-  for (std::int32_t rank = 0; rank < of.ranks(); ++rank)
-    text += fmt::format("{}\r\n", fmt::join(cells_of(of, rank), ","));
+  for (std::int32_t rank = 0; rank < plan.ranks(); ++rank)
+    text += fmt::format("{}\r\n", fmt::join(cells_of(plan, rank), ","));
   return text;
 }
 

@@ -17,7 +17,7 @@ plan from_lowered_csv(std::string_view text, std::string_view source = "CSV");
 /// Writes a plan as PyTorch's lowered CSV. Omits norms and updates, which
 /// PyTorch leaves to its caller. Throws `error` (invalid_argument) for plans
 /// with slices or copies.
-std::string to_lowered_csv(const plan& of);
+std::string to_lowered_csv(const plan& plan);
 
 /// Whether a CSV has any cell that exists only in the lowered form.
 bool is_lowered(const std::vector<std::vector<cell>>& rows);

@@ -7,11 +7,11 @@
 
 namespace troupe {
 
-std::string to_text(const plan& of, const plan_op& what) {
+std::string to_text(const plan& plan, const plan_op& what) {
   auto text = fmt::format("{}{}", what.stage, traits_of(what).action);
   if (what.microbatch != none)
     text += std::to_string(what.microbatch);
-  if (what.microbatch != none && (of.slices > 1 || what.slice != 0))
+  if (what.microbatch != none && (plan.slices > 1 || what.slice != 0))
     text += fmt::format(".{}", what.slice);
   if (what.copy != 0)
     text += fmt::format("@{}", what.copy);
@@ -21,8 +21,8 @@ std::string to_text(const plan& of, const plan_op& what) {
   return text;
 }
 
-std::string to_text(const plan& of, std::uint32_t op) {
-  return to_text(of, of.ops[op]);
+std::string to_text(const plan& plan, std::uint32_t op) {
+  return to_text(plan, plan.ops[op]);
 }
 
 }  // namespace troupe

@@ -44,10 +44,10 @@ class part_maker {
   void take_lane(std::int32_t rank) {
     const auto r = static_cast<std::size_t>(rank);
     part_.first_op.push_back(static_cast<std::uint32_t>(part_.ops.size()));
-    for (auto at = whole_.first_op[r]; at < whole_.first_op[r + 1]; ++at)
-      if (closes(whole_.ops[at]) == closing_) {
-        number_[at] = static_cast<std::uint32_t>(part_.ops.size());
-        part_.ops.push_back(whole_.ops[at]);
+    for (auto i = whole_.first_op[r]; i < whole_.first_op[r + 1]; ++i)
+      if (closes(whole_.ops[i]) == closing_) {
+        number_[i] = static_cast<std::uint32_t>(part_.ops.size());
+        part_.ops.push_back(whole_.ops[i]);
       }
   }
 
@@ -58,9 +58,9 @@ class part_maker {
     if (fresh) {
       known->second.first =
         static_cast<std::uint32_t>(part_.dependencies.size());
-      for (const auto before : whole_.dependencies_of(op))
-        if (number_[before] != left_out)
-          part_.dependencies.push_back(number_[before]);
+      for (const auto dependency : whole_.dependencies_of(op))
+        if (number_[dependency] != left_out)
+          part_.dependencies.push_back(number_[dependency]);
       known->second.count =
         static_cast<std::uint32_t>(part_.dependencies.size())
         - known->second.first;

@@ -25,15 +25,16 @@ double stage_sizes::*member_of(std::string_view key) {
 /// What ranks come to hold, and release, at which times.
 class held_bytes {
  public:
-  held_bytes(const plan& of, const simulation& times, const value_sizes& sizes)
-    : plan_{of},
+  held_bytes(const plan& plan, const simulation& times,
+             const value_sizes& sizes)
+    : plan_{plan},
       times_{times},
       sizes_{sizes},
-      changes_(static_cast<std::size_t>(of.ranks())),
-      readers_(slot_count(of) * 2, absent) {
-    for (std::uint32_t i = 0; i < of.ops.size(); ++i)
-      if (reads_values(of.ops[i]))
-        reader(of.ops[i], of.ops[i].kind != plan_op_kind::forward) = i;
+      changes_(static_cast<std::size_t>(plan.ranks())),
+      readers_(slot_count(plan) * 2, absent) {
+    for (std::uint32_t i = 0; i < plan.ops.size(); ++i)
+      if (reads_values(plan.ops[i]))
+        reader(plan.ops[i], plan.ops[i].kind != plan_op_kind::forward) = i;
   }
 
   std::vector<double> peaks() {
@@ -57,15 +58,17 @@ class held_bytes {
     return readers_[(backward ? slot_count(plan_) : 0) + op_slot(plan_, op)];
   }
 
-  void hold(std::int32_t rank, double from, double until, double bytes) {
+  void hold(std::int32_t rank, double begin, double end, double bytes) {
     auto& changes = changes_[static_cast<std::size_t>(rank)];
-    changes.emplace_back(from, bytes);
-    changes.emplace_back(until, -bytes);
+    changes.emplace_back(begin, bytes);
+    changes.emplace_back(end, -bytes);
   }
 
   /// Of an edge: the sizes of the stage whose outputs travel on it.
-  double bytes_of(bool gradient, std::int32_t from, std::int32_t to) const {
-    return gradient ? sizes_.of(to).gradient : sizes_.of(from).activation;
+  double bytes_of(bool gradient, std::int32_t sender,
+                  std::int32_t receiver) const {
+    return gradient ? sizes_.row(receiver).gradient
+                    : sizes_.row(sender).activation;
   }
 
   /// Until when the op that reads a value holds it by itself.
@@ -79,10 +82,10 @@ class held_bytes {
     const auto& op = plan_.ops[i];
     const auto rank = plan_.placement.rank_of(op.stage, op.copy);
     if (op.kind == plan_op_kind::forward && !plan_.training)
-      hold(rank, times_.start[i], times_.end[i], sizes_.of(op.stage).kept);
+      hold(rank, times_.start[i], times_.end[i], sizes_.row(op.stage).kept);
     if (frees_activation(op.kind))
       hold(rank, times_.start[reader(op, false)], times_.end[i],
-           sizes_.of(op.stage).kept);
+           sizes_.row(op.stage).kept);
     for_each_output(plan_, op, [&](const value& made) {
       if (made.kind == value_kind::weight_gradient  // part of the parameters
           || crosses(plan_.placement, made.from, made.to, made.copy))
@@ -111,7 +114,7 @@ class held_bytes {
     for (std::int32_t copy = 0; copy < plan_.placement.copies(); ++copy)
       for (std::int32_t stage = 0; stage < plan_.stages(); ++stage)
         if (plan_.placement.rank_of(stage, copy) == rank)
-          bytes += sizes_.of(stage).parameters;
+          bytes += sizes_.row(stage).parameters;
     return bytes;
   }
 
@@ -137,11 +140,11 @@ class held_bytes {
 value_sizes parse_sizes(std::string_view text) {
   const auto entries = parse_entries(text, "sizes", keys);
   value_sizes sizes;
-  const auto set = [&](stage_sizes& of, const keyed_number& entry) {
+  const auto set = [&](stage_sizes& row, const keyed_number& entry) {
     const auto member = member_of(entry.key);
     if (member == nullptr)
       refuse_entry(entry.text, "the key is unknown", "sizes", keys);
-    of.*member = entry.value;
+    row.*member = entry.value;
   };
   const auto has_gradient = [&](std::optional<std::int32_t> stage) {
     return std::ranges::any_of(entries, [&](const auto& each) {
@@ -158,9 +161,9 @@ value_sizes parse_sizes(std::string_view text) {
     if (entry.stage)
       set(sizes.of_stage.try_emplace(*entry.stage, sizes.usual).first->second,
           entry);
-  for (auto& [stage, of] : sizes.of_stage)
+  for (auto& [stage, row] : sizes.of_stage)
     if (!has_gradient(stage) && !has_gradient(std::nullopt))
-      of.gradient = of.activation;
+      row.gradient = row.activation;
   return sizes;
 }
 
@@ -168,9 +171,9 @@ value_sizes load_sizes(const std::string& path_or_text) {
   return load_entries(path_or_text, "sizes", parse_sizes);
 }
 
-std::vector<double> peak_bytes(const plan& of, const simulation& times,
+std::vector<double> peak_bytes(const plan& plan, const simulation& times,
                                const value_sizes& sizes) {
-  return held_bytes{of, times, sizes}.peaks();
+  return held_bytes{plan, times, sizes}.peaks();
 }
 
 }  // namespace troupe

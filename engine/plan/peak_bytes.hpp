@@ -23,7 +23,7 @@ struct value_sizes {
   stage_sizes usual;
   std::map<std::int32_t, stage_sizes> of_stage;
 
-  const stage_sizes& of(std::int32_t stage) const {
+  const stage_sizes& row(std::int32_t stage) const {
     const auto found = of_stage.find(stage);
     return found == of_stage.end() ? usual : found->second;
   }
@@ -41,7 +41,7 @@ value_sizes load_sizes(const std::string& path_or_text);
 /// sender's rank until its message has arrived; a gradient from its backward's
 /// start to the end of the one that reads it; what a forward keeps until the B
 /// or W that frees it.
-std::vector<double> peak_bytes(const plan& of, const simulation& times,
+std::vector<double> peak_bytes(const plan& plan, const simulation& times,
                                const value_sizes& sizes);
 
 }  // namespace troupe

@@ -44,7 +44,7 @@ class placer {
   void run() {
     while (!turns_.empty()) {
       const auto rank = turns_.pop();
-      if (next_[at(rank)] == lane_of(rank).size())
+      if (next_[slot(rank)] == lane_of(rank).size())
         continue;
       if (const auto blocker = blocker_of(rank); blocker != none) {
         turns_.wait(rank, blocker);
@@ -60,16 +60,16 @@ class placer {
   }
 
  private:
-  static std::size_t at(std::int32_t index) {
+  static std::size_t slot(std::int32_t index) {
     return static_cast<std::size_t>(index);
   }
 
   const lane& lane_of(std::int32_t rank) const {
-    return lanes_.lanes[at(rank)];
+    return lanes_.lanes[slot(rank)];
   }
 
-  std::size_t stage_copy(const op& of) const {
-    return at(of.copy * lanes_.stages() + of.stage);
+  std::size_t stage_copy(const op& what) const {
+    return slot(what.copy * lanes_.stages() + what.stage);
   }
 
   void take_graph(const stage_graph& given) {
@@ -102,13 +102,13 @@ class placer {
     if (result_.training)
       for (const auto& ranks : lanes_.placement.rank_by_stage)
         for (const auto rank : ranks)
-          closing[at(rank)] += reduces_ ? 3 : 2;
+          closing[slot(rank)] += reduces_ ? 3 : 2;
     std::uint32_t total = 0;
     for (std::int32_t rank = 0; rank < lanes_.ranks(); ++rank) {
       result_.first_op.push_back(total);
       for (const auto& what : lane_of(rank))
         total += width(what);
-      total += closing[at(rank)];
+      total += closing[slot(rank)];
     }
     end_ = result_.first_op;
     result_.first_op.push_back(total);
@@ -116,7 +116,7 @@ class placer {
   }
 
   void append(std::int32_t rank, const plan_op& what) {
-    result_.ops[end_[at(rank)]++] = what;
+    result_.ops[end_[slot(rank)]++] = what;
   }
 
   // The first op whose result this op needs and that has not run, if any.
@@ -144,7 +144,7 @@ class placer {
   }
 
   bool missing_input(std::int32_t rank, op& missing) const {
-    const auto* what = &lane_of(rank)[next_[at(rank)]];
+    const auto* what = &lane_of(rank)[next_[slot(rank)]];
     return missing_input(*what, missing)
            || (what->overlaps_next && missing_input(what[1], missing));
   }
@@ -157,7 +157,7 @@ class placer {
   }
 
   void take_turn(std::int32_t rank) {
-    const auto& what = lane_of(rank)[next_[at(rank)]++];
+    const auto& what = lane_of(rank)[next_[slot(rank)]++];
     place(rank, what);
     if (what.overlaps_next)
       take_turn(rank);
@@ -182,12 +182,13 @@ class placer {
   }
 
   void transfer(std::int32_t rank, const plan_op& what, bool backward) {
-    for (const auto& [to, edge] : result_.graph.outputs(what.stage, backward)) {
-      if (!crosses(lanes_.placement, what.stage, to, what.copy))
+    for (const auto& [reader, edge] :
+         result_.graph.outputs(what.stage, backward)) {
+      if (!crosses(lanes_.placement, what.stage, reader, what.copy))
         continue;
-      const auto send = transfer_of(what, plan_op_kind::send, backward, to);
+      const auto send = transfer_of(what, plan_op_kind::send, backward, reader);
       append(rank, send);
-      append(lanes_.placement.rank_of(to, what.copy), other_half(send));
+      append(lanes_.placement.rank_of(reader, what.copy), other_half(send));
     }
   }
 
@@ -211,8 +212,8 @@ class placer {
   void check_finished() const {
     std::vector<std::int32_t> waits_for(lanes_.lanes.size(), none);
     for (std::int32_t rank = 0; rank < lanes_.ranks(); ++rank)
-      if (next_[at(rank)] < lane_of(rank).size())
-        waits_for[at(rank)] = blocker_of(rank);
+      if (next_[slot(rank)] < lane_of(rank).size())
+        waits_for[slot(rank)] = blocker_of(rank);
     const auto cycle = smallest_cycle(waits_for);
     if (cycle.empty())
       return;
@@ -235,7 +236,7 @@ class placer {
         missing.kind = what.kind;
     return fmt::format(
       "rank {} at {} waits for {}, which stands later on rank {}", rank,
-      to_text(lane_of(rank)[next_[at(rank)]], lanes_.slices > 1),
+      to_text(lane_of(rank)[next_[slot(rank)]], lanes_.slices > 1),
       to_text(missing, lanes_.slices > 1), blocker);
   }
 

@@ -8,6 +8,6 @@ namespace troupe {
 
 /// A plan as JSON: sizes; `ranks`, each a list of ops with the indices of their
 /// dependencies; and `channels`. Ops are numbered over all ranks.
-std::string to_json(const plan& of);
+std::string to_json(const plan& plan);
 
 }  // namespace troupe

@@ -29,26 +29,26 @@ bool is_collective(plan_op_kind kind) {
 
 // An op's word; '+' marks an overlap with the next compute op, '!' a
 // collective on the compute stream.
-std::string word(const plan& of, const plan_op& what) {
+std::string word(const plan& plan, const plan_op& what) {
   const bool alone =
     is_collective(what.kind) && what.stream == stream_kind::compute;
-  return to_text(of, what) + (what.overlaps_next ? "+" : alone ? "!" : "");
+  return to_text(plan, what) + (what.overlaps_next ? "+" : alone ? "!" : "");
 }
 
 // Takes the stage at the other end of a transfer, as in "0SEND_F3>2", off a
 // word; `none` without one.
 std::int32_t take_peer(std::string_view& text, char mark) {
-  const auto at = text.find_first_of("<>");
-  if (at == std::string_view::npos)
+  const auto position = text.find_first_of("<>");
+  if (position == std::string_view::npos)
     return none;
-  if (text[at] != mark)
+  if (text[position] != mark)
     fail(error_code::malformed_text,
          "a SEND takes '>' and the stage that receives, a RECV '<' and the "
          "stage that sends");
-  const auto peer = parse_number<std::int32_t>(text.substr(at + 1));
+  const auto peer = parse_number<std::int32_t>(text.substr(position + 1));
   if (!peer || *peer < 0)
     fail(error_code::malformed_text, "'{}' is followed by no stage", mark);
-  text = text.substr(0, at);
+  text = text.substr(0, position);
   return *peer;
 }
 
@@ -99,12 +99,12 @@ stage_graph read_graph(line_reader& lines, std::int32_t stages) {
     return stage_graph::chain(stages);
   std::vector<stage_edge> edges;
   for (const auto word : split_words(lines.expect("edges"))) {
-    const auto at = std::min(word.find('>'), word.size() - 1);
-    const auto from = parse_number<std::int32_t>(word.substr(0, at));
-    const auto to = parse_number<std::int32_t>(word.substr(at + 1));
-    if (!from || !to)
+    const auto arrow = std::min(word.find('>'), word.size() - 1);
+    const auto giver = parse_number<std::int32_t>(word.substr(0, arrow));
+    const auto reader = parse_number<std::int32_t>(word.substr(arrow + 1));
+    if (!giver || !reader)
       lines.refuse(fmt::format("'{}' is no edge such as 0>2", printable(word)));
-    edges.push_back({*from, *to});
+    edges.push_back({*giver, *reader});
   }
   try {
     return {stages, std::move(edges)};
@@ -113,13 +113,13 @@ stage_graph read_graph(line_reader& lines, std::int32_t stages) {
   }
 }
 
-void read_lane(line_reader& lines, plan& into) {
-  const auto rank = into.first_op.size();
-  into.first_op.push_back(static_cast<std::uint32_t>(into.ops.size()));
+void read_lane(line_reader& lines, plan& plan) {
+  const auto rank = plan.first_op.size();
+  plan.first_op.push_back(static_cast<std::uint32_t>(plan.ops.size()));
   for (const auto text :
        split_words(lines.expect(fmt::format("rank {}:", rank))))
     try {
-      into.ops.push_back(read_word(text));
+      plan.ops.push_back(read_word(text));
     } catch (const error& reason) {
       lines.refuse(fmt::format("'{}': {}", printable(text), reason.what()));
     }
@@ -127,8 +127,9 @@ void read_lane(line_reader& lines, plan& into) {
 
 // Of the rank's compute op of an index: its index among all; past the last one
 // that of the lane's end.
-std::size_t lane_index(const plan& of, std::int32_t rank, std::size_t compute) {
-  const auto lane = of.lane(rank);
+std::size_t lane_index(const plan& plan, std::int32_t rank,
+                       std::size_t compute) {
+  const auto lane = plan.lane(rank);
   for (std::size_t i = 0; i < lane.size(); ++i)
     if (is_compute(lane[i].kind) && compute-- == 0)
       return i;
@@ -136,57 +137,57 @@ std::size_t lane_index(const plan& of, std::int32_t rank, std::size_t compute) {
 }
 
 // Bounds the tables of a plan by its text.
-void require_ops(const plan& of, std::size_t least, std::string_view source) {
-  if (of.ops.size() < least)
+void require_ops(const plan& plan, std::size_t least, std::string_view source) {
+  if (plan.ops.size() < least)
     fail(error_code::invalid_schedule,
          "{}: {} ops stand where its sizes ask for at least {}", source,
-         of.ops.size(), least);
+         plan.ops.size(), least);
 }
 
-void check(plan& of, std::string_view source) {
-  require_ops(of, slot_count(of), source);
-  const auto part = schedule_of(of);
+void check(plan& plan, std::string_view source) {
+  require_ops(plan, slot_count(plan), source);
+  const auto part = schedule_of(plan);
   const op_locator locate = [&](std::int32_t rank, std::size_t index) {
     return fmt::format("{}, rank {}, op {}", source, rank, index);
   };
   validate(part, [&](std::int32_t rank, std::size_t index) {
-    return locate(rank, lane_index(of, rank, index));
+    return locate(rank, lane_index(plan, rank, index));
   });
-  require_ops(of, edge_slots(of).size(), source);
-  of.training = is_training(part);
-  check_lanes(of, locate);
+  require_ops(plan, edge_slots(plan).size(), source);
+  plan.training = is_training(part);
+  check_lanes(plan, locate);
 }
 
-void read_credits(line_reader& lines, plan& of) {
+void read_credits(line_reader& lines, plan& plan) {
   const auto credits = lines.expect_numbers("credits");
-  if (credits.size() != of.channels.size())
+  if (credits.size() != plan.channels.size())
     lines.refuse(fmt::format("{} credits for {} channels", credits.size(),
-                             of.channels.size()));
+                             plan.channels.size()));
   for (std::size_t i = 0; i < credits.size(); ++i) {
     if (credits[i] < 1)
       lines.refuse("a channel needs at least one credit");
-    of.channels[i].credits = credits[i];
+    plan.channels[i].credits = credits[i];
   }
 }
 
 }  // namespace
 
-std::string to_text(const plan& of) {
+std::string to_text(const plan& plan) {
   auto text =
     fmt::format("{}\nname {}\nmicrobatches {}\nslices {}\nglobal_norm {}\n{}",
-                heading, printable(of.schedule_name), of.microbatches,
-                of.slices, of.global_norm ? 1 : 0,
-                write_placement(of.placement))
-    + (of.graph.is_chain() ? "" : "edges " + to_text(of.graph) + '\n');
-  for (std::int32_t rank = 0; rank < of.ranks(); ++rank) {
+                heading, printable(plan.schedule_name), plan.microbatches,
+                plan.slices, plan.global_norm ? 1 : 0,
+                write_placement(plan.placement))
+    + (plan.graph.is_chain() ? "" : "edges " + to_text(plan.graph) + '\n');
+  for (std::int32_t rank = 0; rank < plan.ranks(); ++rank) {
     text += fmt::format("rank {}:", rank);
-    for (const auto& what : of.lane(rank))
-      text += ' ' + word(of, what);
+    for (const auto& what : plan.lane(rank))
+      text += ' ' + word(plan, what);
     text += '\n';
   }
   text += "credits";
-  for (const auto& to : of.channels)
-    text += fmt::format(" {}", to.credits);
+  for (const auto& channel : plan.channels)
+    text += fmt::format(" {}", channel.credits);
   return text + '\n';
 }
 

@@ -20,7 +20,7 @@ namespace troupe {
 ///   rank 0: 0F0 0SEND_F0 0F1 ...
 ///   rank 1: 1RECV_F0 1F0 ...
 ///   credits 2 2
-std::string to_text(const plan& of);
+std::string to_text(const plan& plan);
 
 /// Throws `error`: malformed_text with line and reason, invalid_schedule.
 plan plan_from_text(std::string_view text, std::string_view source = "text");

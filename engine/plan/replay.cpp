@@ -6,13 +6,13 @@
 
 namespace troupe {
 
-replay::replay(const plan& of, const transport_model& model)
-  : plan_{of},
+replay::replay(const plan& plan, const transport_model& model)
+  : plan_{plan},
     model_{model},
-    turns_{of.ranks()},
-    next_{of.first_op.begin(), of.first_op.end() - 1},
-    ended_(of.ops.size(), 0),
-    in_flight_(of.channels.size(), 0) {
+    turns_{plan.ranks()},
+    next_{plan.first_op.begin(), plan.first_op.end() - 1},
+    ended_(plan.ops.size(), 0),
+    in_flight_(plan.channels.size(), 0) {
   make_fifos();
 }
 
@@ -20,26 +20,26 @@ replay::replay(const plan& of, const transport_model& model)
 // which then serves both edges.
 void replay::make_fifos() {
   std::vector<std::tuple<std::int32_t, std::int32_t, bool>> keys;
-  const auto key = [&](const channel& of, bool sender) {
-    const auto here = sender ? of.from_rank : of.to_rank;
-    const auto there = sender ? of.to_rank : of.from_rank;
-    return std::tuple{here, there, sender && !model_.shared_fifo};
+  const auto key = [&](const channel& edge, bool sender) {
+    const auto rank = sender ? edge.from_rank : edge.to_rank;
+    const auto peer = sender ? edge.to_rank : edge.from_rank;
+    return std::tuple{rank, peer, sender && !model_.shared_fifo};
   };
-  for (const auto& of : plan_.channels)
+  for (const auto& edge : plan_.channels)
     for (const auto sender : {true, false})
-      keys.push_back(key(of, sender));
+      keys.push_back(key(edge, sender));
   std::sort(keys.begin(), keys.end());
   keys.erase(std::unique(keys.begin(), keys.end()), keys.end());
-  const auto find = [&](const channel& of, bool sender) {
+  const auto find = [&](const channel& edge, bool sender) {
     return static_cast<std::int32_t>(
-      std::lower_bound(keys.begin(), keys.end(), key(of, sender))
+      std::lower_bound(keys.begin(), keys.end(), key(edge, sender))
       - keys.begin());
   };
   fifos_.resize(keys.size());
-  for (const auto& of : plan_.channels) {
-    from_fifo_.push_back(find(of, true));
-    to_fifo_.push_back(find(of, false));
-    const auto count = static_cast<std::uint32_t>(of.messages);
+  for (const auto& edge : plan_.channels) {
+    from_fifo_.push_back(find(edge, true));
+    to_fifo_.push_back(find(edge, false));
+    const auto count = static_cast<std::uint32_t>(edge.messages);
     fifos_[static_cast<std::size_t>(from_fifo_.back())].first += count;
     fifos_[static_cast<std::size_t>(to_fifo_.back())].first += count;
   }
@@ -64,21 +64,23 @@ std::size_t replay::fifo_of(std::uint32_t op) const {
                                         : to_fifo_[channel]);
 }
 
-std::uint32_t replay::head(const fifo& of) const {
-  return of.ended < of.issued ? transfers_[of.first + of.ended] : nothing;
+std::uint32_t replay::head(const fifo& fifo) const {
+  return fifo.ended < fifo.issued ? transfers_[fifo.first + fifo.ended]
+                                  : nothing;
 }
 
 bool replay::is_issued(std::uint32_t op) const {
-  const auto& in = fifos_[fifo_of(op)];
-  const auto begin = transfers_.begin() + in.first;
+  const auto& fifo = fifos_[fifo_of(op)];
+  const auto begin = transfers_.begin() + fifo.first;
   return ended_[op] != 0
-         || std::find(begin + in.ended, begin + in.issued, op)
-              != begin + in.issued;
+         || std::find(begin + fifo.ended, begin + fifo.issued, op)
+              != begin + fifo.issued;
 }
 
 std::int32_t replay::peer_of(std::uint32_t op) const {
-  const auto& of = channel_of(op);
-  return plan_.ops[op].kind == plan_op_kind::send ? of.to_rank : of.from_rank;
+  const auto& edge = channel_of(op);
+  return plan_.ops[op].kind == plan_op_kind::send ? edge.to_rank
+                                                  : edge.from_rank;
 }
 
 bool replay::stands_at(plan_op_kind kind) const {
@@ -112,13 +114,13 @@ bool replay::attempt(std::uint32_t op) {
 
 bool replay::attempt_transfer(std::uint32_t op) {
   const auto index = fifo_of(op);
-  auto& in = fifos_[index];
-  const auto last = in.first + in.issued;
+  auto& fifo = fifos_[index];
+  const auto last = fifo.first + fifo.issued;
   const auto issued =
-    ended_[op] != 0 || (in.issued > 0 && transfers_[last - 1] == op);
+    ended_[op] != 0 || (fifo.issued > 0 && transfers_[last - 1] == op);
   if (!issued) {
     transfers_[last] = op;
-    ++in.issued;
+    ++fifo.issued;
     pump(index);
   }
   return ended_[op] != 0 || !stands_at(plan_.ops[op].kind);
@@ -154,16 +156,16 @@ void replay::consume(std::int32_t message) {
 void replay::pump(std::size_t fifo_index) {
   to_pump_.push_back(fifo_index);
   while (!to_pump_.empty()) {
-    auto& of = fifos_[to_pump_.back()];
+    auto& fifo = fifos_[to_pump_.back()];
     to_pump_.pop_back();
-    while (end_first(of)) {
+    while (end_first(fifo)) {
     }
   }
 }
 
 // Ends the first transfer of a FIFO if it can take place.
-bool replay::end_first(fifo& of) {
-  const auto op = head(of);
+bool replay::end_first(fifo& fifo) {
+  const auto op = head(fifo);
   if (op == nothing)
     return false;
   const auto& what = message_of(op);
@@ -183,22 +185,22 @@ bool replay::end_first(fifo& of) {
   }
   moved_ = true;
   ended_[op] = 1;
-  ++of.ended;
+  ++fifo.ended;
   return true;
 }
 
 // Rendezvous: both ends are the first of their FIFOs.
 bool replay::meet(std::uint32_t op, const message& what) {
-  const auto here = fifo_of(op);
+  const auto own_fifo = fifo_of(op);
   const auto sends = op == what.send;
-  const auto there = fifo_of(sends ? what.receive : what.send);
-  if (head(fifos_[there]) != (sends ? what.receive : what.send))
+  const auto other_fifo = fifo_of(sends ? what.receive : what.send);
+  if (head(fifos_[other_fifo]) != (sends ? what.receive : what.send))
     return false;
   moved_ = true;
   ended_[what.send] = ended_[what.receive] = 1;
-  ++fifos_[here].ended;
-  ++fifos_[there].ended;
-  to_pump_.push_back(there);
+  ++fifos_[own_fifo].ended;
+  ++fifos_[other_fifo].ended;
+  to_pump_.push_back(other_fifo);
   return true;
 }
 

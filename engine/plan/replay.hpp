@@ -13,7 +13,7 @@ namespace troupe {
 /// its FIFO and the transport allows it.
 class replay {
  public:
-  replay(const plan& of, const transport_model& model);
+  replay(const plan& plan, const transport_model& model);
 
   /// Runs until nothing can move.
   void run();
@@ -40,13 +40,13 @@ class replay {
   bool stands_at(plan_op_kind kind) const;
   void consume(std::int32_t message);
   void pump(std::size_t fifo_index);
-  bool end_first(fifo& of);
+  bool end_first(fifo& fifo);
   bool meet(std::uint32_t op, const message& what);
 
   const message& message_of(std::uint32_t op) const;
   const channel& channel_of(std::uint32_t op) const;
   std::size_t fifo_of(std::uint32_t op) const;
-  std::uint32_t head(const fifo& of) const;
+  std::uint32_t head(const fifo& fifo) const;
   bool is_issued(std::uint32_t op) const;
   std::int32_t peer_of(std::uint32_t op) const;
   std::uint32_t unmet_dependency(std::uint32_t op) const;
@@ -55,7 +55,7 @@ class replay {
   // Nodes of the wait graph: lanes, then FIFOs.
   std::int32_t fifo_node(std::size_t index) const;
   std::int32_t lane_waits_for(std::int32_t rank) const;
-  std::int32_t fifo_waits_for(const fifo& of) const;
+  std::int32_t fifo_waits_for(const fifo& fifo) const;
   std::int32_t other_end(std::uint32_t op) const;
   std::string lane_sentence(std::int32_t rank) const;
   std::string fifo_sentence(std::size_t index) const;

@@ -9,9 +9,9 @@
 namespace troupe {
 
 /// Whether a result that `stage` gives to `other` leaves its rank.
-inline bool crosses(const placement& where, std::int32_t stage,
+inline bool crosses(const placement& placement, std::int32_t stage,
                     std::int32_t other, std::int8_t copy) {
-  return where.rank_of(stage, copy) != where.rank_of(other, copy);
+  return placement.rank_of(stage, copy) != placement.rank_of(other, copy);
 }
 
 /// The stage that a transfer of a chain has at its other end.
@@ -59,7 +59,7 @@ constexpr plan_op transfer_of(const plan_op& compute, plan_op_kind kind,
 /// The plan's compute ops are a legal step (`validate`).
 class edge_slots {
  public:
-  explicit edge_slots(const plan& of);
+  explicit edge_slots(const plan& plan);
 
   /// The number of messages of a direction.
   std::size_t size() const { return size_; }
@@ -89,6 +89,6 @@ class edge_slots {
 };
 
 /// The edge of a transfer in the plan's graph; `none` if there is no such edge.
-std::int32_t edge_of(const plan& of, const plan_op& transfer);
+std::int32_t edge_of(const plan& plan, const plan_op& transfer);
 
 }  // namespace troupe

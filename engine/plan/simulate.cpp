@@ -12,57 +12,58 @@ namespace {
 
 // Whether all ranks advance by the same time from one step to the next: then
 // they always will, as a step only adds costs and takes maxima.
-bool is_periodic(const std::vector<double>& before,
-                 const std::vector<double>& after) {
-  const auto shift = after[0] - before[0];
-  for (std::size_t rank = 0; rank < before.size(); ++rank)
-    if (std::abs(after[rank] - before[rank] - shift) > 1e-9 * after[rank])
+bool is_periodic(const std::vector<double>& begins,
+                 const std::vector<double>& ends) {
+  const auto shift = ends[0] - begins[0];
+  for (std::size_t rank = 0; rank < begins.size(); ++rank)
+    if (std::abs(ends[rank] - begins[rank] - shift) > 1e-9 * ends[rank])
       return false;
   return true;
 }
 
 // Whether the critical path begins and ends on one rank: then it recurs in
 // every step, so no step can begin sooner than a makespan after the last.
-bool returns_to_its_rank(const plan& of,
+bool returns_to_its_rank(const plan& plan,
                          const std::vector<std::uint32_t>& path) {
-  return !path.empty() && of.rank_of(path.front()) == of.rank_of(path.back());
+  return !path.empty()
+         && plan.rank_of(path.front()) == plan.rank_of(path.back());
 }
 
-double find_period(const plan& of, const op_costs& costs,
+double find_period(const plan& plan, const op_costs& costs,
                    std::vector<double> ends) {
   constexpr int most_steps = 32;
-  step_clock clocks{of, costs};
+  step_clock clocks{plan, costs};
   const auto first = ends[0];
   for (int step = 1;; ++step) {
-    const auto before = ends;
+    const auto begins = ends;
     clocks.run_step(ends);
-    if (is_periodic(before, ends))
-      return ends[0] - before[0];
+    if (is_periodic(begins, ends))
+      return ends[0] - begins[0];
     if (step == most_steps)
       return (ends[0] - first) / step;
   }
 }
 
-double duration(const simulation& of, std::uint32_t op) {
-  return of.end[op] - of.start[op];
+double duration(const simulation& times, std::uint32_t op) {
+  return times.end[op] - times.start[op];
 }
 
 // Time in which a rank computes; an atomic pair counts once.
-double busy_time(const plan& of, const simulation& times, std::size_t rank,
+double busy_time(const plan& plan, const simulation& times, std::size_t rank,
                  bool atomic_pairs) {
   double busy = 0;
-  for (auto op = of.first_op[rank]; op < of.first_op[rank + 1]; ++op)
-    if (of.ops[op].stream == stream_kind::compute
-        && !(atomic_pairs && of.ops[op].overlaps_next))
+  for (auto op = plan.first_op[rank]; op < plan.first_op[rank + 1]; ++op)
+    if (plan.ops[op].stream == stream_kind::compute
+        && !(atomic_pairs && plan.ops[op].overlaps_next))
       busy += duration(times, op);
   return busy;
 }
 
-double span_of(const plan& of, const simulation& times, std::size_t rank) {
+double span_of(const plan& plan, const simulation& times, std::size_t rank) {
   double first = times.makespan;
   double last = 0;
-  for (auto op = of.first_op[rank]; op < of.first_op[rank + 1]; ++op)
-    if (is_compute(of.ops[op].kind)) {
+  for (auto op = plan.first_op[rank]; op < plan.first_op[rank + 1]; ++op)
+    if (is_compute(plan.ops[op].kind)) {
       first = std::min(first, times.start[op]);
       last = std::max(last, times.end[op]);
     }
@@ -73,23 +74,23 @@ double idle_part(double busy, double whole) {
   return whole > 0 ? 1 - busy / whole : 0;
 }
 
-void measure_idle(const plan& of, bool atomic_pairs, simulation& result) {
+void measure_idle(const plan& plan, bool atomic_pairs, simulation& result) {
   double busy = 0;
   double span = 0;
-  for (std::size_t rank = 0; rank + 1 < of.first_op.size(); ++rank) {
-    const auto here = busy_time(of, result, rank, atomic_pairs);
-    result.idle.push_back(idle_part(here, result.makespan));
-    busy += here;
-    span += span_of(of, result, rank);
+  for (std::size_t rank = 0; rank + 1 < plan.first_op.size(); ++rank) {
+    const auto rank_busy = busy_time(plan, result, rank, atomic_pairs);
+    result.idle.push_back(idle_part(rank_busy, result.makespan));
+    busy += rank_busy;
+    span += span_of(plan, result, rank);
   }
-  result.bubble = idle_part(busy, result.makespan * of.ranks());
+  result.bubble = idle_part(busy, result.makespan * plan.ranks());
   result.span_bubble = idle_part(busy, span);
 }
 
 class path_finder {
  public:
-  path_finder(const plan& of, const simulation& times)
-    : plan_{of}, times_{times} {}
+  path_finder(const plan& plan, const simulation& times)
+    : plan_{plan}, times_{times} {}
 
   std::vector<std::uint32_t> run() const {
     std::vector<std::uint32_t> path;
@@ -121,10 +122,10 @@ class path_finder {
         return input;
     const auto first =
       plan_.first_op[static_cast<std::size_t>(plan_.rank_of(op))];
-    for (auto before = op; before-- > first;)
-      if (plan_.ops[before].stream == plan_.ops[op].stream
-          && !(times_.end[before] > start))
-        return times_.end[before] == start ? before : nothing;
+    for (auto previous = op; previous-- > first;)
+      if (plan_.ops[previous].stream == plan_.ops[op].stream
+          && !(times_.end[previous] > start))
+        return times_.end[previous] == start ? previous : nothing;
     return nothing;
   }
 
@@ -134,12 +135,12 @@ class path_finder {
 
 }  // namespace
 
-std::vector<std::int32_t> peak_in_flight(const plan& of) {
+std::vector<std::int32_t> peak_in_flight(const plan& plan) {
   std::vector<std::int32_t> peaks;
-  for (std::int32_t rank = 0; rank < of.ranks(); ++rank) {
+  for (std::int32_t rank = 0; rank < plan.ranks(); ++rank) {
     std::int32_t held = 0;
     auto& peak = peaks.emplace_back(0);
-    for (const auto& what : of.lane(rank)) {
+    for (const auto& what : plan.lane(rank)) {
       if (what.kind == plan_op_kind::forward)
         peak = std::max(peak, ++held);
       if (frees_activation(what.kind))
@@ -149,20 +150,20 @@ std::vector<std::int32_t> peak_in_flight(const plan& of) {
   return peaks;
 }
 
-simulation simulate(const plan& of, const op_costs& costs) {
-  step_clock clocks{of, costs};
-  std::vector<double> ends(static_cast<std::size_t>(of.ranks()), 0);
+simulation simulate(const plan& plan, const op_costs& costs) {
+  step_clock clocks{plan, costs};
+  std::vector<double> ends(static_cast<std::size_t>(plan.ranks()), 0);
   clocks.run_step(ends);
   clocks.time_transfers();
   simulation result{.start = std::move(clocks.start),
                     .end = std::move(clocks.end),
-                    .in_flight = peak_in_flight(of)};
+                    .in_flight = peak_in_flight(plan)};
   result.makespan = *std::max_element(ends.begin(), ends.end());
-  result.critical_path = path_finder{of, result}.run();
-  result.period = returns_to_its_rank(of, result.critical_path)
+  result.critical_path = path_finder{plan, result}.run();
+  result.period = returns_to_its_rank(plan, result.critical_path)
                     ? result.makespan
-                    : find_period(of, costs, std::move(ends));
-  measure_idle(of, costs.atomic_pairs, result);
+                    : find_period(plan, costs, std::move(ends));
+  measure_idle(plan, costs.atomic_pairs, result);
   return result;
 }
 

@@ -35,10 +35,10 @@ struct simulation {
 /// order, reductions and gathers concurrently in their own order; messages
 /// occupy no rank and never queue. Throws `error` (invalid_argument) if costs
 /// of single ops don't fit the plan, (deadlock) if the plan stalls.
-simulation simulate(const plan& of, const op_costs& costs = {});
+simulation simulate(const plan& plan, const op_costs& costs = {});
 
 /// By rank: the most activations held at once in lane order. An activation is
 /// freed by B, or by W if the backward is split.
-std::vector<std::int32_t> peak_in_flight(const plan& of);
+std::vector<std::int32_t> peak_in_flight(const plan& plan);
 
 }  // namespace troupe

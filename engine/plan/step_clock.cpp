@@ -12,13 +12,13 @@ constexpr double not_yet = -1;
 
 }  // namespace
 
-step_clock::step_clock(const plan& of, const op_costs& costs)
-  : start(of.ops.size()), end(of.ops.size()), plan_{of}, costs_{costs} {
-  if (!costs.of_op.empty() && costs.of_op.size() != of.ops.size())
+step_clock::step_clock(const plan& plan, const op_costs& costs)
+  : start(plan.ops.size()), end(plan.ops.size()), plan_{plan}, costs_{costs} {
+  if (!costs.of_op.empty() && costs.of_op.size() != plan.ops.size())
     fail(error_code::invalid_argument,
          "{} costs are given for a plan of {} ops; measure the plan that you "
          "simulate",
-         costs.of_op.size(), of.ops.size());
+         costs.of_op.size(), plan.ops.size());
 }
 
 void step_clock::run_step(std::vector<double>& free_from) {
@@ -40,10 +40,10 @@ void step_clock::run_lane(std::int32_t rank, turn_queue& turns) {
   const auto r = static_cast<std::size_t>(rank);
   const auto stop = plan_.first_op[r + 1];
   auto& next = next_[r];
-  const auto before = next;
+  const auto first = next;
   while (next < stop && (is_transfer(plan_.ops[next].kind) || attempt(next, r)))
     ++next;
-  if (next != before)
+  if (next != first)
     turns.progressed(rank);
   if (next < stop)
     turns.wait(rank, blocker_);
@@ -73,9 +73,9 @@ bool step_clock::inputs_there(std::uint32_t op, double& ready) {
   return true;
 }
 
-void step_clock::set(std::uint32_t op, double from, double to) {
-  start[op] = from;
-  end[op] = to;
+void step_clock::set(std::uint32_t op, double start_time, double end_time) {
+  start[op] = start_time;
+  end[op] = end_time;
 }
 
 bool step_clock::attempt(std::uint32_t op, std::size_t rank) {
@@ -89,7 +89,7 @@ bool step_clock::attempt(std::uint32_t op, std::size_t rank) {
   double ready = clock;
   if (!inputs_there(op, ready))
     return false;
-  clock = ready + costs_.of(op, what);
+  clock = ready + costs_.cost_of(op, what);
   set(op, ready, clock);
   return true;
 }
@@ -101,8 +101,8 @@ bool step_clock::attempt_pair(std::uint32_t op, std::size_t rank) {
   double ready = compute_[rank];
   if (!inputs_there(op, ready) || !inputs_there(second, ready))
     return false;
-  compute_[rank] =
-    ready + costs_.of(op, plan_.ops[op]) + costs_.of(second, plan_.ops[second]);
+  compute_[rank] = ready + costs_.cost_of(op, plan_.ops[op])
+                   + costs_.cost_of(second, plan_.ops[second]);
   set(op, ready, compute_[rank]);
   set(second, ready, compute_[rank]);
   return true;

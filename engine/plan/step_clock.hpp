@@ -13,7 +13,7 @@ namespace troupe {
 /// input is available a message's cost after its producer's end.
 class step_clock {
  public:
-  step_clock(const plan& of, const op_costs& costs);
+  step_clock(const plan& plan, const op_costs& costs);
 
   /// Fills start and end of all ops but transfers, with rank r free from
   /// `free_from[r]` on; then moves `free_from` to the ranks' ends.
@@ -29,7 +29,7 @@ class step_clock {
   bool attempt(std::uint32_t op, std::size_t rank);
   bool attempt_pair(std::uint32_t op, std::size_t rank);
   bool inputs_there(std::uint32_t op, double& ready);
-  void set(std::uint32_t op, double from, double to);
+  void set(std::uint32_t op, double start_time, double end_time);
 
   const plan& plan_;
   const op_costs& costs_;

@@ -14,13 +14,13 @@ double timeline::duration() const {
   return last;
 }
 
-timeline to_timeline(const plan& of, const simulation& times) {
-  timeline result{.title = of.schedule_name, .ranks = of.ranks()};
-  std::vector<std::size_t> span_of(of.ops.size(), 0);
-  for (std::int32_t rank = 0; rank < of.ranks(); ++rank)
-    for (auto op = of.first_op[static_cast<std::size_t>(rank)];
-         op < of.first_op[static_cast<std::size_t>(rank) + 1]; ++op) {
-      const auto& what = of.ops[op];
+timeline to_timeline(const plan& plan, const simulation& times) {
+  timeline result{.title = plan.schedule_name, .ranks = plan.ranks()};
+  std::vector<std::size_t> span_of(plan.ops.size(), 0);
+  for (std::int32_t rank = 0; rank < plan.ranks(); ++rank)
+    for (auto op = plan.first_op[static_cast<std::size_t>(rank)];
+         op < plan.first_op[static_cast<std::size_t>(rank) + 1]; ++op) {
+      const auto& what = plan.ops[op];
       const auto takes_time = times.end[op] > times.start[op];
       if (is_transfer(what.kind) || !(is_compute(what.kind) || takes_time))
         continue;
@@ -33,19 +33,19 @@ timeline to_timeline(const plan& of, const simulation& times) {
                               .end = times.end[op],
                               .host_start = times.start[op]});
     }
-  for (const auto& each : of.messages)
+  for (const auto& each : plan.messages)
     result.flows.push_back(
       {.from = span_of[each.producer],
        .to = span_of[each.consumer],
        .backward =
-         of.channels[static_cast<std::size_t>(each.channel)].backward});
+         plan.channels[static_cast<std::size_t>(each.channel)].backward});
   return result;
 }
 
-std::string to_text(const timeline_span& of) {
-  return to_text(
-    plan{},
-    plan_op{.kind = of.kind, .stage = of.stage, .microbatch = of.microbatch});
+std::string to_text(const timeline_span& span) {
+  return to_text(plan{}, plan_op{.kind = span.kind,
+                                 .stage = span.stage,
+                                 .microbatch = span.microbatch});
 }
 
 const char* to_text(wait_kind kind) {

@@ -82,9 +82,9 @@ struct timeline {
 };
 
 /// The ops of a simulated step that take time, and its messages.
-timeline to_timeline(const plan& of, const simulation& times);
+timeline to_timeline(const plan& plan, const simulation& times);
 
 /// A span's name, as in the CSV: 0F3, 2REDUCE_GRAD.
-std::string to_text(const timeline_span& of);
+std::string to_text(const timeline_span& span);
 
 }  // namespace troupe

@@ -27,34 +27,34 @@ class turn_queue {
     const auto rank = ring_[head_];
     head_ = head_ + 1 == ring_.size() ? 0 : head_ + 1;
     --size_;
-    queued_[at(rank)] = 0;
+    queued_[slot(rank)] = 0;
     return rank;
   }
 
   void push(std::int32_t rank) {
-    if (queued_[at(rank)] != 0)
+    if (queued_[slot(rank)] != 0)
       return;
-    queued_[at(rank)] = 1;
+    queued_[slot(rank)] = 1;
     const auto place = head_ + size_++;
     ring_[place < ring_.size() ? place : place - ring_.size()] = rank;
   }
 
   /// `rank`, just popped, takes its next turn after `other` has progressed.
   void wait(std::int32_t rank, std::int32_t other) {
-    next_waiter_[at(rank)] = first_waiter_[at(other)];
-    first_waiter_[at(other)] = rank;
+    next_waiter_[slot(rank)] = first_waiter_[slot(other)];
+    first_waiter_[slot(other)] = rank;
   }
 
   /// Queues the ranks that wait for `rank`.
   void progressed(std::int32_t rank) {
-    auto waiter = first_waiter_[at(rank)];
-    first_waiter_[at(rank)] = none;
-    for (; waiter != none; waiter = next_waiter_[at(waiter)])
+    auto waiter = first_waiter_[slot(rank)];
+    first_waiter_[slot(rank)] = none;
+    for (; waiter != none; waiter = next_waiter_[slot(waiter)])
       push(waiter);
   }
 
  private:
-  static std::size_t at(std::int32_t rank) {
+  static std::size_t slot(std::int32_t rank) {
     return static_cast<std::size_t>(rank);
   }
 

@@ -21,17 +21,18 @@ std::string_view to_text(value_kind kind) {
   return "value";
 }
 
-std::string to_text(const value& of) {
-  if (of.kind == value_kind::weight_gradient)
-    return fmt::format("{} of stage {}", to_text(of.kind), of.from);
+std::string to_text(const value& value) {
+  if (value.kind == value_kind::weight_gradient)
+    return fmt::format("{} of stage {}", to_text(value.kind), value.from);
   return fmt::format("{} of microbatch {} slice {} from stage {} to stage {}",
-                     to_text(of.kind), of.microbatch, of.slice, of.from, of.to);
+                     to_text(value.kind), value.microbatch, value.slice,
+                     value.from, value.to);
 }
 
-bool reads_reduction(const plan& within, const plan_op& norm) {
+bool reads_reduction(const plan& plan, const plan_op& norm) {
   return std::ranges::any_of(
-    within.dependencies_of(norm), [&](std::uint32_t before) {
-      return within.ops[before].kind == plan_op_kind::reduce;
+    plan.dependencies_of(norm), [&](std::uint32_t dependency) {
+      return plan.ops[dependency].kind == plan_op_kind::reduce;
     });
 }
 
@@ -46,18 +47,18 @@ value moved_by(const plan_op& transfer) {
           transfer.microbatch};
 }
 
-bool leaves_rank(const plan& within, const plan_op& op) {
+bool leaves_rank(const plan& plan, const plan_op& op) {
   bool leaves = false;
-  for_each_output(within, op, [&](const value& made) {
-    leaves |= crosses(within.placement, made.from, made.to, made.copy);
+  for_each_output(plan, op, [&](const value& made) {
+    leaves |= crosses(plan.placement, made.from, made.to, made.copy);
   });
   return leaves;
 }
 
-std::vector<stage_edge> edges_between_ranks(const plan& of) {
+std::vector<stage_edge> edges_between_ranks(const plan& plan) {
   std::set<stage_edge> edges;
-  for (const auto& each : of.messages)
-    edges.insert({of.ops[each.send].stage, of.ops[each.receive].stage});
+  for (const auto& each : plan.messages)
+    edges.insert({plan.ops[each.send].stage, plan.ops[each.receive].stage});
   return {edges.begin(), edges.end()};
 }
 

@@ -30,7 +30,7 @@ struct value {
 };
 
 /// "activation of microbatch 3 slice 0 from stage 1 to stage 2".
-std::string to_text(const value& of);
+std::string to_text(const value& value);
 
 /// The value that a transfer moves.
 value moved_by(const plan_op& transfer);
@@ -41,38 +41,37 @@ inline value weight_gradient_of(const plan_op& op) {
 }
 
 /// Whether a norm comes after the reduction in this plan, or in an earlier one.
-bool reads_reduction(const plan& within, const plan_op& norm);
+bool reads_reduction(const plan& plan, const plan_op& norm);
 
 /// Visits the values that an op of a stage reads, by ascending stage.
 template <class Visit>
-void for_each_input(const plan& within, const plan_op& op, Visit visit) {
+void for_each_input(const plan& plan, const plan_op& op, Visit visit) {
   const bool backward = takes_gradient(op.kind);
   const auto kind = backward ? value_kind::gradient : value_kind::activation;
   if (op.kind == plan_op_kind::forward || backward)
-    for (const auto& [stage, edge] : within.graph.inputs(op.stage, backward))
+    for (const auto& [stage, edge] : plan.graph.inputs(op.stage, backward))
       visit(value{kind, stage, op.stage, op.copy, op.slice, op.microbatch});
-  else if (op.kind == plan_op_kind::gradient_norm
-           && reads_reduction(within, op))
+  else if (op.kind == plan_op_kind::gradient_norm && reads_reduction(plan, op))
     visit(weight_gradient_of(op));
 }
 
 /// Visits the values that an op of a stage makes, by ascending stage.
 template <class Visit>
-void for_each_output(const plan& within, const plan_op& op, Visit visit) {
+void for_each_output(const plan& plan, const plan_op& op, Visit visit) {
   const bool backward = takes_gradient(op.kind);
   const auto kind = backward ? value_kind::gradient : value_kind::activation;
   if (op.kind == plan_op_kind::forward || backward)
-    for (const auto& [stage, edge] : within.graph.outputs(op.stage, backward))
+    for (const auto& [stage, edge] : plan.graph.outputs(op.stage, backward))
       visit(value{kind, op.stage, stage, op.copy, op.slice, op.microbatch});
   else if (op.kind == plan_op_kind::reduce)
     visit(weight_gradient_of(op));
 }
 
 /// Whether another rank reads what the op makes.
-bool leaves_rank(const plan& within, const plan_op& op);
+bool leaves_rank(const plan& plan, const plan_op& op);
 
 /// The sending and receiving stages of all messages, ascending; of gradients
 /// too.
-std::vector<stage_edge> edges_between_ranks(const plan& of);
+std::vector<stage_edge> edges_between_ranks(const plan& plan);
 
 }  // namespace troupe

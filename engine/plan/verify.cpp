@@ -14,8 +14,8 @@ constexpr std::string_view names[]{"buffered", "credited", "rendezvous"};
 
 }  // namespace
 
-verdict verify(const plan& of, const transport_model& model) {
-  replay run{of, model};
+verdict verify(const plan& plan, const transport_model& model) {
+  replay run{plan, model};
   run.run();
   if (run.finished())
     return {};

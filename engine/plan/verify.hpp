@@ -42,7 +42,7 @@ struct verdict {
 /// Replays a plan against a model of its transport, and either proves that
 /// every op takes place or finds the cycle of waits. As a plan leaves no choice
 /// open, one replay is a proof. Linear in the number of ops.
-verdict verify(const plan& of, const transport_model& model = {});
+verdict verify(const plan& plan, const transport_model& model = {});
 
 /// Parses "buffered", "credited" or "rendezvous"; throws invalid_argument.
 transport_kind parse_transport(std::string_view name);

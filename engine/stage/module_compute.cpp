@@ -85,21 +85,21 @@ struct backward_roots {
 };
 
 /// Shows monitors what led to a failure; a failed device may be unable to.
-void show_what_is_known(observer& by) noexcept {
+void show_what_is_known(observer& observer) noexcept {
   try {
-    by.end_op();
-    by.flush();
+    observer.end_op();
+    observer.flush();
   } catch (...) {
   }
 }
 
 /// Does an op's work; if it fails, monitors see what it has shown so far.
 template <class Work>
-auto observed(observer& by, const Work& work) {
+auto observed(observer& observer, const Work& work) {
   try {
     return work();
   } catch (...) {
-    show_what_is_known(by);
+    show_what_is_known(observer);
     throw;
   }
 }
@@ -206,9 +206,9 @@ void module_compute::run_engine(const saved_forward& saved,
 tensor_lists module_compute::take_gradients(tensor_lists& leaves) const {
   tensor_lists gradients;
   std::size_t next = 0;
-  for (const auto& from : module_->interface().inputs) {
+  for (const auto& input : module_->interface().inputs) {
     auto& of_stage = gradients.emplace_back();
-    for (std::size_t u = 0; u < from.uses.size(); ++u)
+    for (std::size_t u = 0; u < input.uses.size(); ++u)
       for (auto& leaf : leaves.at(next++))
         of_stage.push_back(leaf.defined() && leaf.requires_grad()
                              ? std::move(leaf.mutable_grad())

@@ -30,12 +30,12 @@ struct wire_enum<at::ScalarType> {
 };
 
 template <class Archive>
-static void fields(Archive& with, tensor_form& v) {
-  with(v.dtype, v.sizes);
+static void fields(Archive& archive, tensor_form& v) {
+  archive(v.dtype, v.sizes);
 }
 template <class Archive>
-static void fields(Archive& with, collective_call& v) {
-  with(v.serial, v.kind, v.how, v.root, v.members, v.given);
+static void fields(Archive& archive, collective_call& v) {
+  archive(v.serial, v.kind, v.how, v.root, v.members, v.given);
 }
 
 collective_call read_collective(std::string_view head) {
@@ -44,17 +44,17 @@ collective_call read_collective(std::string_view head) {
 
 std::string to_text(const collective_call& call) {
   static constexpr std::array hows{"sum", "mean", "max"};
-  const auto of = fmt::format("{}[{}]", c10::toString(call.given.dtype),
-                              fmt::join(call.given.sizes, ", "));
+  const auto form = fmt::format("{}[{}]", c10::toString(call.given.dtype),
+                                fmt::join(call.given.sizes, ", "));
   const auto how = hows.at(static_cast<std::size_t>(call.how));
   const auto name = [&]() -> std::string {
     switch (call.kind) {
       case transfer_kind::all_gather:
-        return "all_gather of " + of;
+        return "all_gather of " + form;
       case transfer_kind::reduce_scatter:
-        return fmt::format("reduce_scatter ({}) of {}", how, of);
+        return fmt::format("reduce_scatter ({}) of {}", how, form);
       case transfer_kind::all_reduce:
-        return fmt::format("all_reduce ({}) of {}", how, of);
+        return fmt::format("all_reduce ({}) of {}", how, form);
       default:
         return fmt::format("broadcast of rank {}", call.root);
     }
@@ -65,11 +65,11 @@ std::string to_text(const collective_call& call) {
 
 namespace {
 
-void join(at::Tensor& into, const at::Tensor& other, reduce_kind how) {
+void join(at::Tensor& result, const at::Tensor& other, reduce_kind how) {
   if (how == reduce_kind::max)
-    at::maximum_out(into, into, other);
+    at::maximum_out(result, result, other);
   else
-    into.add_(other);
+    result.add_(other);
 }
 
 }  // namespace
@@ -176,15 +176,15 @@ void process_group::begin(transfer_kind kind, const at::Tensor& given,
     call_.given = {given.scalar_type(), given.sizes().vec()};
 }
 
-void process_group::send(std::int32_t to, const at::Tensor& piece) {
-  if (to != rank_)
+void process_group::send(std::int32_t receiver, const at::Tensor& piece) {
+  if (receiver != rank_)
     job_.give(
-      members_[static_cast<std::size_t>(to)],
+      members_[static_cast<std::size_t>(receiver)],
       {frame_type::collective, to_wire(call_), {piece.detach().contiguous()}});
 }
 
-at::Tensor process_group::take(std::int32_t from, const at::Tensor& like) {
-  const auto process = members_[static_cast<std::size_t>(from)];
+at::Tensor process_group::take(std::int32_t sender, const at::Tensor& like) {
+  const auto process = members_[static_cast<std::size_t>(sender)];
   auto came = job_.take_given(process);
   const auto theirs = read_collective(came.head);
   if (theirs != call_)

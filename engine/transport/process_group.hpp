@@ -63,9 +63,9 @@ class process_group {
  private:
   void begin(transfer_kind kind, const at::Tensor& given,
              reduce_kind how = reduce_kind::sum, std::int32_t root = 0);
-  void send(std::int32_t to, const at::Tensor& piece);
+  void send(std::int32_t receiver, const at::Tensor& piece);
   /// Receives a tensor of the sizes and dtype of `like`, if that is defined.
-  at::Tensor take(std::int32_t from, const at::Tensor& like);
+  at::Tensor take(std::int32_t sender, const at::Tensor& like);
   /// Sends piece r of `mine` to rank r; returns the reduction of those
   /// received.
   at::Tensor reduce(const std::vector<at::Tensor>& pieces);

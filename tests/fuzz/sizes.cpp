@@ -8,6 +8,6 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data,
                                       std::size_t size) {
   return testing::parse(data, size, [](std::string_view text) {
     const auto read = parse_sizes(text);
-    testing::require(read.of(3).kept >= 0 && read.usual.gradient >= 0);
+    testing::require(read.row(3).kept >= 0 && read.usual.gradient >= 0);
   });
 }

@@ -71,10 +71,10 @@ TEST_CASE("a skip holds its bytes from its giver to its reader") {
 
 TEST_CASE("sizes are read as costs are") {
   const auto sizes = parse_sizes("activation=3 # a comment\nkept.1=4");
-  CHECK(sizes.of(0).gradient == 3);
-  CHECK(sizes.of(1).kept == 4);
-  CHECK(sizes.of(1).activation == 3);
-  CHECK(parse_sizes("gradient=1,activation.2=9").of(2).gradient == 1);
+  CHECK(sizes.row(0).gradient == 3);
+  CHECK(sizes.row(1).kept == 4);
+  CHECK(sizes.row(1).activation == 3);
+  CHECK(parse_sizes("gradient=1,activation.2=9").row(2).gradient == 1);
   CHECK_THROWS_MATCHES(parse_sizes("keep=1"), error,
                        says("sizes 'keep=1': the key is unknown; known keys "
                             "are kept, activation, gradient and parameters"));
