@@ -196,7 +196,8 @@ plan plan_from_text(std::string_view text, std::string_view source) {
   if (lines.next_line() != heading)
     lines.refuse(fmt::format("expected '{}'", heading));
   plan result;
-  result.schedule_name = lines.expect("name");
+  // Twice, as what is written is to be read as the same: escapes lengthen it.
+  result.schedule_name = printable(printable(lines.expect("name")));
   result.microbatches = lines.expect_number("microbatches", 1, 1 << 28);
   result.slices = lines.expect_number("slices", 1, INT16_MAX);
   result.global_norm = lines.expect_number("global_norm", 0, 1) == 1;

@@ -119,6 +119,19 @@ TEST_CASE("credits are what the lanes allow in flight, or fewer if asked") {
   CHECK(capped.channels[0].credits == 2);
 }
 
+TEST_CASE("a plan's text reads back as itself, however odd its name") {
+  auto named = compile(make_schedule("1f1b", {2, 1, 2}));
+  for (const auto& name : {std::string("short"), std::string(300, 'n'),
+                           "g\x97" + std::string(99, 'P'),
+                           std::string(40, '\x01'), std::string(101, '\xff')}) {
+    named.schedule_name = "";
+    auto text = to_text(named);
+    text.replace(text.find("name "), 5, "name " + name);
+    const auto again = to_text(plan_from_text(text));
+    CHECK(to_text(plan_from_text(again)) == again);
+  }
+}
+
 TEST_CASE("a plan's text reads back as the same plan") {
   for (const auto& row : builtin_schedules())
     for (const auto global_norm : {false, true}) {
