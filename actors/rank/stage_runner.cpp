@@ -34,13 +34,13 @@ void stage_runner::on(const begin_step& message) {
 op_launched stage_runner::on(run_op request) {
   running_ = &step_->plan->ops[request.op];
   op_launched answer;
-  answer.begin = now_ns();
   const bool done = launch(
     step_->recorded, [&] { return to_text(*step_->plan, *running_); },
     [&] { run_timed(request, answer); });
   if (!done) {
     answer.outputs.clear();
     answer.ready = nullptr;
+    answer.begin = now_ns();
   }
   answer.serial = step_->serial;
   answer.op = request.op;

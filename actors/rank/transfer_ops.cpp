@@ -1,7 +1,5 @@
 #include "troupe/actors/rank/transfer_ops.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 
 #include "troupe/base/error.hpp"
@@ -25,9 +23,12 @@ const message& message_of(const plan& plan, std::int32_t number) {
 }  // namespace
 
 std::string summary(const envelope& e) {
-  return fmt::format("{} of microbatch {} slice {} from stage {} to stage {}",
-                     e.backward ? "gradient" : "activation", e.key.microbatch,
-                     e.key.slice, e.from_stage, e.to_stage);
+  return to_text(
+    value{.kind = e.backward ? value_kind::gradient : value_kind::activation,
+          .from = e.from_stage,
+          .to = e.to_stage,
+          .slice = e.key.slice,
+          .microbatch = e.key.microbatch});
 }
 
 void transfer_ops::begin(const step_pointer& step) {

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "troupe/base/error.hpp"
+#include "troupe/engine/stage/mean_gradient.hpp"
 
 namespace troupe {
 
@@ -102,10 +103,7 @@ void link_collectives::add(const reduce_part& part) {
       fail(error_code::mismatch,
            "replicas have different gradients of stage {}: {} and {}",
            part.stage, describe(parts[0]), describe(each));
-  auto mean = parts[0].clone();
-  for (std::size_t r = 1; r < parts.size(); ++r)
-    mean.add_(parts[r]);
-  mean.div_(static_cast<double>(parts.size()));
+  const auto mean = mean_gradient(parts);
   parts_.erase(part.piece);
   for (const auto process : others_)
     send_(process, {part.serial, part.stage, none, part.piece, mean});

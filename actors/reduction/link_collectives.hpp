@@ -40,7 +40,7 @@ class link_collectives final : public collectives {
   std::vector<std::int32_t> others_;  // processes with replicas, but this one
   std::vector<tensor_list> waiting_;  // the tensors of this process's replicas
   /// By piece: of each replica, for those that are reduced here.
-  std::map<std::int32_t, std::vector<at::Tensor>> parts_;
+  std::map<std::int32_t, tensor_list> parts_;
   std::map<std::int32_t, at::Tensor> means_;  // by piece
 };
 

@@ -1,5 +1,6 @@
 #include "troupe/actors/reduction/collectives.hpp"
 #include "troupe/base/error.hpp"
+#include "troupe/engine/stage/mean_gradient.hpp"
 
 namespace troupe {
 
@@ -17,14 +18,13 @@ class local_collectives final : public collectives {
 
   bool all_reduce(std::int64_t, std::int32_t,
                   std::vector<tensor_list>& replicas) override {
-    const auto count = static_cast<double>(replicas.size());
     for (std::size_t i = 0; i < replicas.front().size(); ++i) {
-      auto& mean = replicas.front()[i];
-      for (std::size_t r = 1; r < replicas.size(); ++r)
-        mean.add_(replicas[r][i].to(mean.device()));
-      mean.div_(count);
-      for (std::size_t r = 1; r < replicas.size(); ++r)
-        replicas[r][i].copy_(mean);
+      tensor_list same;
+      for (const auto& tensors : replicas)
+        same.push_back(tensors[i]);
+      const auto mean = mean_gradient(same);
+      for (std::size_t r = 1; r < same.size(); ++r)
+        same[r].copy_(mean);
     }
     return true;
   }

@@ -104,30 +104,22 @@ std::vector<gradients_reduced> reducer_core::take_answers() {
   return answers;
 }
 
-/// The row of presence stays behind the gradients if it is still to be read
-/// from a device.
+/// Over several processes only the reduced row of presence tells which those
+/// are: `put_gradients` reads it behind the gradients.
 void reducer_core::remove_absent(std::size_t replica,
                                  tensor_list& gradients) const {
-  const auto& has = has_[replica];
-  const bool has_all = std::ranges::count(has, false) == 0;
-  at::Tensor row;
+  const bool has_all = std::ranges::count(has_[replica], false) == 0;
   if (calls_->spans_processes()) {
-    row = gradients.back();
-    if (!has_all && !row.is_cpu())
-      return;
-    gradients.pop_back();
-    row = has_all ? row : row.to(at::kFloat);
+    if (has_all)
+      gradients.pop_back();
+    return;
   }
   if (has_all)
     return;
-  for (std::size_t i = 0; i < gradients.size(); ++i) {
-    const bool somewhere =
-      row.defined() ? row.const_data_ptr<float>()[i] > 0
-                    : std::ranges::any_of(
-                      has_, [i](const presence& each) { return each[i]; });
-    if (!somewhere)
+  for (std::size_t i = 0; i < gradients.size(); ++i)
+    if (std::ranges::none_of(has_,
+                             [i](const presence& each) { return each[i]; }))
       gradients[i].reset();
-  }
 }
 
 }  // namespace troupe

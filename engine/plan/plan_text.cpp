@@ -175,8 +175,8 @@ void read_credits(line_reader& lines, plan& plan) {
 std::string to_text(const plan& plan) {
   auto text =
     fmt::format("{}\nname {}\nmicrobatches {}\nslices {}\nglobal_norm {}\n{}",
-                heading, printable(plan.schedule_name), plan.microbatches,
-                plan.slices, plan.global_norm ? 1 : 0,
+                heading, printable(plan.schedule_name, std::string::npos),
+                plan.microbatches, plan.slices, plan.global_norm ? 1 : 0,
                 write_placement(plan.placement))
     + (plan.graph.is_chain() ? "" : "edges " + to_text(plan.graph) + '\n');
   for (std::int32_t rank = 0; rank < plan.ranks(); ++rank) {
@@ -196,8 +196,7 @@ plan plan_from_text(std::string_view text, std::string_view source) {
   if (lines.next_line() != heading)
     lines.refuse(fmt::format("expected '{}'", heading));
   plan result;
-  // Twice, as what is written is to be read as the same: escapes lengthen it.
-  result.schedule_name = printable(printable(lines.expect("name")));
+  result.schedule_name = lines.expect("name");
   result.microbatches = lines.expect_number("microbatches", 1, 1 << 28);
   result.slices = lines.expect_number("slices", 1, INT16_MAX);
   result.global_norm = lines.expect_number("global_norm", 0, 1) == 1;

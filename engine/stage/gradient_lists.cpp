@@ -8,13 +8,17 @@ namespace troupe {
 
 namespace {
 
-void remove_absent(tensor_list& gradients, rank_device& device) {
-  const auto row = to_host(gradients.back(), device.compute());
-  row.ready->wait();
-  const auto has = row.tensor.to(at::kFloat);
+void remove_absent(tensor_list& gradients, rank_device* device) {
+  auto row = std::move(gradients.back());
   gradients.pop_back();
+  if (device) {
+    const auto copy = to_host(row, device->compute());
+    copy.ready->wait();
+    row = copy.tensor;
+  }
+  row = row.to(at::kFloat);
   for (std::size_t i = 0; i < gradients.size(); ++i)
-    if (has.const_data_ptr<float>()[i] == 0)
+    if (row.const_data_ptr<float>()[i] == 0)
       gradients[i].reset();
 }
 
@@ -30,8 +34,9 @@ tensor_list take_gradients(const tensor_list& parameters) {
 
 void put_gradients(const tensor_list& parameters, tensor_list gradients,
                    rank_device* device) {
-  if (device && gradients.size() == parameters.size() + 1)
-    remove_absent(gradients, *device);
+  const auto size = static_cast<std::int64_t>(parameters.size());
+  if (std::ssize(gradients) == size + 1 && gradients.back().numel() == size)
+    remove_absent(gradients, device);
   if (gradients.size() != parameters.size())
     fail(error_code::internal, "there are {} gradients of {} parameters",
          gradients.size(), parameters.size());

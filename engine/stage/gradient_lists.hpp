@@ -12,8 +12,10 @@ namespace troupe {
 tensor_list take_gradients(const tensor_list& parameters);
 
 /// Moves them back. One tensor more than there are parameters tells, by
-/// parameter, whether there is a gradient (not 0): for gradients that a device
-/// had completed with zeros. It is read on the device's compute stream.
+/// parameter, whether there is a gradient (not 0), where others were completed
+/// with zeros. `device`: where they are, to read that row on its compute
+/// stream, for which the host waits; null: the CPU. Throws `internal` for
+/// another number of gradients.
 void put_gradients(const tensor_list& parameters, tensor_list gradients,
                    rank_device* device);
 

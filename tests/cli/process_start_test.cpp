@@ -153,7 +153,7 @@ TEST_CASE("too few open files are an error that names the limit") {
   told(64, troupe + " launch --processes 40 -- /bin/sleep 600");
 }
 
-TEST_CASE("an exception that nobody catches is told, and dumps no core") {
+TEST_CASE("an uncaught exception is reported and dumps no core") {
   const temporary_folder folder;
   const auto told = end_uncaught(troupe::cli::report_errors, folder / "told");
   CHECK(told.exit_code == 1);
