@@ -95,6 +95,7 @@ struct run_op {
   std::uint32_t op = 0;  // into plan::ops
   tensor_lists inputs;
   std::vector<event_handle> ready;  // when they are there; null: they are
+  stage_states states = {};         // of the stage's own
   std::shared_ptr<const microbatch_data> data;  // of a forward that reads it
   event_handle data_ready;
   std::vector<event_handle> after = {};  // what its stream waits for, besides
@@ -105,6 +106,7 @@ struct op_launched {
   std::uint32_t op = 0;
   /// As `for_each_output` names them; of a reduction also the parameters.
   tensor_lists outputs;
+  stage_states states = {};
   event_handle ready;                     // when a device has made them
   std::int64_t begin = 0, end = 0;        // host ns
   event_handle device_begin, device_end;  // null on a CPU

@@ -169,6 +169,7 @@ step_report pipeline::run_part(const step_settings& settings,
     static_cast<std::int32_t>(impl_->options.stages.size());
   if (impl_->options.job)
     step->plan_hash = impl_->hash_of(step->plan);
+  step->settings.slices = step->plan->slices;
   step->settings.loss_gradient =
     settings.loss_scale
     / (static_cast<double>(step->plan->microbatches) * step->plan->slices);

@@ -11,7 +11,6 @@
 #include "troupe/engine/plan/verify.hpp"
 #include "troupe/engine/stage/layer_sequence.hpp"
 #include "troupe/engine/stage/split.hpp"
-#include "troupe/schedules/op_text.hpp"
 #include "troupe/schedules/validate.hpp"
 
 namespace troupe {
@@ -25,11 +24,6 @@ void require_runnable(const schedule& order) {
          "schedule {} keeps {} copies of each stage; the trainer runs "
          "schedules with one",
          order.name, order.placement.copies());
-  if (order.slices != 1)
-    fail(error_code::invalid_argument,
-         "schedule {} cuts microbatches into {} slices; the trainer runs "
-         "whole microbatches",
-         order.name, order.slices);
   if (!is_training(order))
     fail(error_code::invalid_argument,
          "schedule {} has no backwards, so that nothing would be trained",
@@ -40,13 +34,6 @@ void require_runnable(const schedule& order) {
            "schedule {} gives rank {} no op; give it a stage, or number the "
            "ranks without it",
            order.name, rank);
-  for (const auto& lane : order.lanes)
-    for (const auto& op : lane)
-      if (op.kind == op_kind::input_backward)
-        fail(error_code::invalid_argument,
-             "schedule {} splits backwards into I and W (op {}); the trainer "
-             "runs full backwards (B) only",
-             order.name, to_text(op));
   if (!accumulates_in_order(order))
     fail(error_code::invalid_argument,
          "schedule {} runs the microbatches of a stage out of order, so that "

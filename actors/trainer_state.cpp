@@ -33,8 +33,13 @@ trainer::impl::impl(const model& layers, trainer_options given)
   set_intra_op_threads(options.execution.intra_op_threads);
   const auto graph = graph_of(layers, ranges);
   training = training_plan(options, graph);
+  splits_backward =
+    std::ranges::count(training->ops, plan_op_kind::input_backward,
+                       &plan_op::kind)
+    > 0;
   evaluation = evaluation_plan(options, graph);
   make_stages(layers);
+  require_slices();
   start_actors(layers);
   prepare_graphs();
   parameter_count = count_parameters(options.job.get(), held());
@@ -84,6 +89,20 @@ void trainer::impl::make_stages(const model& layers) {
     replicas.push_back(std::move(modules));
     stages.push_back(std::move(made));
   }
+}
+
+void trainer::impl::require_slices() const {
+  if (training->slices == 1)
+    return;
+  for (const auto& modules : replicas)
+    for (const auto& module : modules)
+      if (const auto label = module ? module->layer_without_slices() : "";
+          !label.empty())
+        fail(
+          error_code::invalid_argument,
+          "schedule {} cuts microbatches into {} slices, and {} does not run "
+          "in slices (stage_module::runs_in_slices)",
+          training->schedule_name, training->slices, label);
 }
 
 /// On a device all that a stage begins with is made on its compute stream, and
@@ -155,6 +174,7 @@ step_settings trainer::impl::next_settings() const {
     settings.step, base_learning_rate(options.numerics.optimizer));
   settings.loss_scale = scale.value();
   settings.first_microbatch = position;
+  settings.splits_backward = splits_backward;
   return settings;
 }
 

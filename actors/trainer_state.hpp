@@ -24,6 +24,7 @@ struct trainer::impl {
                    const std::shared_ptr<layer_sequence>& module) const;
   std::shared_ptr<rank_device> device_of(std::int32_t data_rank,
                                          std::int32_t rank) const;
+  void require_slices() const;
   void start_actors(const model& layers);
   void prepare_graphs();
   step_settings next_settings() const;
@@ -50,6 +51,7 @@ struct trainer::impl {
   std::int64_t parameter_count = 0;
   std::int64_t step = 0;
   std::int64_t position = 0;
+  bool splits_backward = false;
 };
 
 }  // namespace troupe

@@ -197,7 +197,8 @@ bool is_training(const schedule& lanes) {
 bool accumulates_in_order(const schedule& lanes) {
   const auto stages = static_cast<std::size_t>(lanes.stages())
                       * static_cast<std::size_t>(lanes.placement.copies());
-  std::vector<std::int64_t> last(stages * 4, -1);
+  constexpr std::size_t series = 3;  // F; I; B and W, which add to gradients
+  std::vector<std::int64_t> last(stages * series, -1);
   const auto ascends = [&](const op& o) {
     const auto slice =
       is_backward(o.kind) ? lanes.slices - 1 - o.slice : o.slice;
@@ -205,7 +206,10 @@ bool accumulates_in_order(const schedule& lanes) {
     const auto row = static_cast<std::size_t>(o.copy)
                        * static_cast<std::size_t>(lanes.stages())
                      + static_cast<std::size_t>(o.stage);
-    auto& previous = last[row * 4 + static_cast<std::size_t>(o.kind)];
+    const std::size_t of_kind = frees_activation(o.kind)     ? 2
+                                : o.kind == op_kind::forward ? 0
+                                                             : 1;
+    auto& previous = last[row * series + of_kind];
     return std::exchange(previous, index) < index;
   };
   return std::all_of(lanes.lanes.begin(), lanes.lanes.end(),

@@ -52,16 +52,18 @@ void microbatch_queue::bring(const stage_device& device) {
         device.bring(*item.data, item.ready));
 }
 
-held_data microbatch_queue::take(std::int32_t stage, std::int32_t microbatch) {
+held_data microbatch_queue::take(const plan_op& forward) {
   const auto found = std::ranges::find_if(held_, [&](const held_data& item) {
-    return item.stage == stage && item.microbatch == microbatch;
+    return item.stage == forward.stage && item.microbatch == forward.microbatch;
   });
   if (found == held_.end())
     fail(error_code::internal, "microbatch {} is not there for stage {}",
-         microbatch, stage);
+         forward.microbatch, forward.stage);
+  if (forward.slice + 1 < step_->plan->slices)
+    return *found;
   auto taken = std::move(*found);
   held_.erase(found);
-  ask(stage, microbatch + 1 + setup_.prefetch);
+  ask(forward.stage, forward.microbatch + 1 + setup_.prefetch);
   return taken;
 }
 

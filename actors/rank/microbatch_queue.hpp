@@ -34,8 +34,9 @@ class microbatch_queue {
   bool has(std::int32_t stage, std::int32_t microbatch) const;
   /// Starts the way to the device of all data that is here.
   void bring(const stage_device& device);
-  /// Asks for one more; throws `internal` if the microbatch is not there.
-  held_data take(std::int32_t stage, std::int32_t microbatch);
+  /// The microbatch that a forward reads; its last slice takes it, and asks for
+  /// one more. Throws `internal` if it is not there.
+  held_data take(const plan_op& forward);
   bool empty() const { return held_.empty(); }
   std::size_t size() const { return held_.size(); }
 

@@ -13,6 +13,12 @@ std::int64_t bytes_of(const tensor_list& tensors) {
   return bytes;
 }
 
+std::shared_ptr<stage_state>& own_state(stage_states& states, value_kind kind) {
+  return kind == value_kind::context    ? states.context
+         : kind == value_kind::deferred ? states.deferred
+                                        : states.carry;
+}
+
 }  // namespace
 
 void op_values::begin(const step_pointer& step) {
@@ -30,8 +36,16 @@ bool op_values::reads_data(const plan_op& op) const {
 /// The record tells of the input that came last.
 void op_values::take(const plan_op& op, run_op& request, op_record& record,
                      std::int64_t waits_since) {
+  if (is_compute(op.kind) && !step_->recorded) {
+    const auto scope = device_.enter();
+    data_.bring(device_);
+  }
   for_each_input(*step_->plan, op, [&](const value& input) {
     auto taken = values_.take(input);
+    if (is_own(input.kind)) {
+      own_state(request.states, input.kind) = std::move(taken.own);
+      return;
+    }
     if (taken.sent >= record.ready) {
       record.ready = taken.sent;
       record.left = taken.left;
@@ -47,12 +61,12 @@ void op_values::take(const plan_op& op, run_op& request, op_record& record,
 
 void op_values::take_data(const plan_op& op, run_op& request,
                           op_record& record) {
-  auto held = data_.take(op.stage, op.microbatch);
+  auto held = data_.take(op);
   if (held.sent > record.ready) {
     record.ready = held.sent;
     record.left = record.arrived = 0;
   }
-  if (op.stage == 0)  // every microbatch passes it once
+  if (op.stage == 0 && op.slice == 0)  // every microbatch passes it once
     tokens_ += held.data->tokens;
   request.data = std::move(held.data);
   request.data_ready = std::move(held.ready);
@@ -72,6 +86,10 @@ void op_values::keep(op_launched& answer) {
   std::size_t next = 0;
   const auto& op = step_->plan->ops[answer.op];
   for_each_output(*step_->plan, op, [&](const value& output) {
+    if (is_own(output.kind))
+      return values_.put(
+        output, {.tensors = {},
+                 .own = std::move(own_state(answer.states, output.kind))});
     // An op that could not be recorded made none.
     auto tensors = next < answer.outputs.size()
                      ? std::move(answer.outputs[next++])

@@ -10,14 +10,14 @@
 
 namespace troupe {
 
-/// What the compute ops of a rank read and make: an op is given its values and
-/// its microbatch, and its outputs are kept. Notes when inputs came, and the
+/// What the ops of a rank read and make: an op is given its values and its
+/// microbatch, and its outputs are kept. Notes when inputs came, and the
 /// messages that brought them. One thread at a time.
 class op_values {
  public:
   op_values(const rank_setup& setup, value_store& values,
-            microbatch_queue& data)
-    : setup_(setup), values_(values), data_(data) {}
+            microbatch_queue& data, const stage_device& device)
+    : setup_(setup), values_(values), data_(data), device_(device) {}
 
   void begin(const step_pointer& step);
   /// Moves what the op reads into the request. `waits_since`: the host's time,
@@ -49,6 +49,7 @@ class op_values {
   const rank_setup& setup_;
   value_store& values_;
   microbatch_queue& data_;
+  const stage_device& device_;
   step_pointer step_;
   std::int64_t tokens_ = 0;
   std::vector<message_record> messages_;

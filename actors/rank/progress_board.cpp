@@ -18,7 +18,7 @@ std::string what_it_waits_for(const plan& plan, const plan_op& op,
   std::string found;
   std::uint8_t index = 0;
   for_each_input(plan, op, [&](const value& input) {
-    if (index++ == missing && input.kind != value_kind::weight_gradient)
+    if (index++ == missing && input.from != input.to)
       found =
         fmt::format("the {} of stage {} (rank {})", to_text(input.kind),
                     input.from, plan.placement.rank_of(input.from, input.copy));

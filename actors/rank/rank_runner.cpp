@@ -17,9 +17,10 @@ rank_runner::rank_runner(rank_setup setup, rank_ports& ports)
     ports_(ports),
     device_(setup_.device),
     data_(setup_, ports_),
-    op_values_(setup_, values_, data_),
+    op_values_(setup_, values_, data_, device_),
     transfers_(setup_, ports_, values_, device_),
     collectives_(setup_, ports_, values_),
+    closing_(setup_),
     plans_(setup_) {}
 
 event_source rank_runner::source() const {
@@ -66,11 +67,7 @@ void rank_runner::on(const begin_step& message) {
       ports_.begin(s, message);
     }
   data_.begin(step_);
-  // It may have come first, as the squares of one replica are enough for it.
-  if (norm_ && norm_->serial == step_->serial)
-    plan_->norm_arrived();
-  else
-    norm_.reset();
+  closing_.begin(step_, *plan_);
   for (auto& each : std::exchange(early_, {}))
     on(std::move(each));
   advance();
@@ -103,13 +100,7 @@ void rank_runner::on(gradients_reduced message) {
 }
 
 void rank_runner::on(const norm_known& message) {
-  if ((step_ && message.serial < step_->serial)
-      || (norm_ && norm_->serial == message.serial))
-    return;
-  norm_ = message;
-  if (!step_ || message.serial != step_->serial)
-    return;
-  plan_->norm_arrived();
+  closing_.on(message);
   advance();
 }
 
@@ -163,18 +154,9 @@ void rank_runner::launch(std::uint32_t op) {
   const auto& what = op_at(op);
   run_op request;
   request.op = op;
-  if (is_compute(what.kind) && !step_->recorded) {
-    const auto scope = device_.enter();
-    data_.bring(device_);
-  }
   op_values_.take(what, request, report_.ops.back(), waits_since_);
   collectives_.add_waits(what, request);
-  if (what.kind == plan_op_kind::update && norm_
-      && norm_->serial == step_->serial) {
-    request.norm = norm_;
-    if (setup_.waits_for_norm)
-      report_.ops.back().ready = norm_->sent;
-  }
+  closing_.add_norm(what, request, report_.ops.back());
   waits_since_ = 0;
   ports_.run(what.stage, std::move(request));
 }

@@ -1,10 +1,10 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <vector>
 
+#include "troupe/actors/rank/closing_ops.hpp"
 #include "troupe/actors/rank/collective_ops.hpp"
 #include "troupe/actors/rank/microbatch_queue.hpp"
 #include "troupe/actors/rank/op_values.hpp"
@@ -62,6 +62,7 @@ class rank_runner {
   op_values op_values_;
   transfer_ops transfers_;
   collective_ops collectives_;
+  closing_ops closing_;
   plan_executors plans_;
 
   step_pointer step_;
@@ -70,7 +71,6 @@ class rank_runner {
   rank_done report_;
   std::vector<std::int32_t> stages_;  // of this rank, ascending
   bool ending_ = false;
-  std::optional<norm_known> norm_;
   std::vector<stage_tensors> early_;  // of steps that have not begun here
   std::int64_t waits_since_ = 0;      // 0: an op is being launched
 };

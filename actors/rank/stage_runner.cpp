@@ -39,6 +39,7 @@ op_launched stage_runner::on(run_op request) {
     [&] { run_timed(request, answer); });
   if (!done) {
     answer.outputs.clear();
+    answer.states = {};
     answer.ready = nullptr;
     answer.begin = now_ns();
   }
@@ -104,19 +105,22 @@ void stage_runner::forward(run_op& request, op_launched& answer) {
     });
   else if (given)
     data = *given;
-  answer.outputs =
-    setup_.work.compute->forward(key_of(*running_), std::move(inputs), data);
-  mark_output(answer);
+  give(setup_.work.compute->forward(key_of(*running_), std::move(inputs), data,
+                                    std::move(request.states)),
+       answer);
 }
 
 void stage_runner::backward(run_op& request, op_launched& answer) {
-  answer.outputs = setup_.work.compute->backward(
-    static_cast<op_kind>(running_->kind), key_of(*running_), take(request));
-  mark_output(answer);
+  give(setup_.work.compute->backward(static_cast<op_kind>(running_->kind),
+                                     key_of(*running_), take(request),
+                                     std::move(request.states)),
+       answer);
 }
 
 /// What stays on the rank is read on the stream that makes it.
-void stage_runner::mark_output(op_launched& answer) const {
+void stage_runner::give(op_outputs made, op_launched& answer) const {
+  answer.outputs = std::move(made.tensors);
+  answer.states = std::move(made.states);
   if (leaves_rank(*step_->plan, *running_))
     answer.ready = device_.mark();
 }

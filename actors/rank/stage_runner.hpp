@@ -33,7 +33,7 @@ class stage_runner {
   tensor_lists take(run_op& request);
   void forward(run_op& request, op_launched& answer);
   void backward(run_op& request, op_launched& answer);
-  void mark_output(op_launched& answer) const;
+  void give(op_outputs made, op_launched& answer) const;
   void hand_on_gradients(op_launched& answer);
   void tell_norm(run_op& request);
   void update(const std::optional<norm_known>& norm);

@@ -126,6 +126,7 @@ std::vector<std::uint32_t> transfer_ops::complete() {
       continue;
     }
     held_value held{std::move(place->tensors),
+                    nullptr,
                     std::move(place->ready),
                     e.sent,
                     e.left,

@@ -3,44 +3,53 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
+#include <vector>
 
 #include "troupe/base/error.hpp"
 
 namespace troupe {
 
+/// A step's values differ in few bits, which are packed before they are mixed.
+std::size_t value_store::value_hash::operator()(const value& name) const {
+  const auto stages = (static_cast<std::uint64_t>(name.from) << 32)
+                      ^ static_cast<std::uint64_t>(name.to);
+  const auto rest = (static_cast<std::uint64_t>(name.microbatch) << 32)
+                    ^ (static_cast<std::uint64_t>(name.slice) << 16)
+                    ^ (static_cast<std::uint64_t>(name.copy) << 8)
+                    ^ static_cast<std::uint64_t>(name.kind);
+  constexpr std::uint64_t odd = 0x9e3779b97f4a7c15;
+  const auto mixed = (stages * odd ^ rest) * odd;
+  return mixed ^ (mixed >> 32);
+}
+
 bool value_store::has(const value& name) const {
-  return std::ranges::any_of(
-    held_, [&](const auto& entry) { return entry.first == name; });
+  return held_.contains(name);
 }
 
 void value_store::put(const value& name, held_value held) {
-  if (has(name))
+  if (!held_.emplace(name, std::move(held)).second)
     fail(error_code::internal, "the {} was made twice", to_text(name));
-  held_.emplace_back(name, std::move(held));
 }
 
 held_value value_store::take(const value& name) {
-  for (auto& entry : held_) {
-    if (entry.first != name)
-      continue;
-    auto held = std::move(entry.second);
-    if (&entry != &held_.back())
-      entry = std::move(held_.back());
-    held_.pop_back();
-    return held;
-  }
-  fail(error_code::internal, "the {} is not there", to_text(name));
+  auto node = held_.extract(name);
+  if (node.empty())
+    fail(error_code::internal, "the {} is not there", to_text(name));
+  return std::move(node.mapped());
 }
 
 std::string value_store::left() const {
   constexpr std::size_t most = 4;
-  std::string text;
-  std::size_t count = 0;
+  std::vector<value> names;
   for (const auto& [name, held] : held_)
-    if (++count <= most)
-      text += fmt::format("{}the {}", text.empty() ? "" : ", ", to_text(name));
-  if (count > most)
-    text += fmt::format(" and {} more", count - most);
+    names.push_back(name);
+  std::ranges::sort(names);
+  std::string text;
+  for (std::size_t i = 0; i < std::min(most, names.size()); ++i)
+    text += fmt::format("{}the {}", i == 0 ? "" : ", ", to_text(names[i]));
+  if (names.size() > most)
+    text += fmt::format(" and {} more", names.size() - most);
   return text;
 }
 

@@ -3,19 +3,20 @@
 #include <cstdint>
 #include <memory>
 #include <string>
-#include <utility>
-#include <vector>
+#include <unordered_map>
 
 #include "troupe/engine/device/accelerator.hpp"
 #include "troupe/engine/device/tensor.hpp"
 #include "troupe/engine/plan/values.hpp"
+#include "troupe/engine/stage/stage.hpp"
 
 namespace troupe {
 
 /// A value on the rank that reads it next.
 struct held_value {
   tensor_list tensors;
-  event_handle ready;  // when a device has made them; null: they are there
+  std::shared_ptr<stage_state> own = {};  // of a stage: in place of tensors
+  event_handle ready = {};  // when a device has made them; null: they are there
   std::int64_t sent = 0, left = 0, arrived = 0;  // host ns; 0: it did not
   std::int32_t message = none;  // that brought it; none: made on this rank
   /// Returns the sender's credit when the value is consumed.
@@ -23,7 +24,7 @@ struct held_value {
 };
 
 /// The values of a step that a rank holds, from the op that makes or receives
-/// each to the op that reads it: few at a time. One thread at a time.
+/// each to the op that reads it. One thread at a time.
 class value_store {
  public:
   /// Throws `internal` if the value is there.
@@ -36,7 +37,10 @@ class value_store {
   std::string left() const;
 
  private:
-  std::vector<std::pair<value, held_value>> held_;
+  struct value_hash {
+    std::size_t operator()(const value& name) const;
+  };
+  std::unordered_map<value, held_value, value_hash> held_;
 };
 
 }  // namespace troupe

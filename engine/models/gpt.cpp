@@ -3,7 +3,9 @@
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/arange.h>
+#include <ATen/ops/ones.h>
 #include <ATen/ops/scaled_dot_product_attention.h>
+#include <ATen/ops/tril.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -11,6 +13,7 @@
 
 #include "troupe/base/error.hpp"
 #include "troupe/engine/models/layers.hpp"
+#include "troupe/engine/stage/slices.hpp"
 #include "troupe/engine/stage/stage_module.hpp"
 
 namespace troupe {
@@ -23,6 +26,13 @@ constexpr double deviation = 0.02;
 at::Generator generator_of(std::uint64_t seed, std::uint64_t group) {
   return at::make_generator<at::CPUGeneratorImpl>(
     (seed * 1'000'003 + group * 7919 + 1) & 0x7FFFFFFF);
+}
+
+/// Of the last positions: each sees itself and those before it.
+at::Tensor causal_mask(const at::Tensor& keys, std::int64_t positions) {
+  const auto all = keys.size(2);
+  return at::ones({positions, all}, keys.options().dtype(at::kBool))
+    .tril(all - positions);
 }
 
 struct attention : torch::nn::Module {
@@ -39,10 +49,13 @@ struct attention : torch::nn::Module {
     // gradients in qkv's order, in one copy.
     const auto parts =
       observe(qkv, x).view({b, t, 3, heads, d / heads}).unbind(2);
+    const auto keys = with_earlier_slices(parts[1].transpose(1, 2), 2);
+    const auto values = with_earlier_slices(parts[2].transpose(1, 2), 2);
+    const bool first = keys.size(2) == t;
     const auto y = at::scaled_dot_product_attention(
-      parts[0].transpose(1, 2), parts[1].transpose(1, 2),
-      parts[2].transpose(1, 2), /*attn_mask=*/{}, /*dropout_p=*/0.0,
-      /*is_causal=*/true);
+      parts[0].transpose(1, 2), keys, values,
+      first ? std::optional<at::Tensor>{} : causal_mask(keys, t),
+      /*dropout_p=*/0.0, /*is_causal=*/first);
     return observe(out, y.transpose(1, 2).reshape({b, t, d}));
   }
 
@@ -75,6 +88,8 @@ struct block final : stage_module {
       ln2(register_module("ln2", std::make_shared<norm_layer>(options.width))),
       mlp(register_module("mlp",
                           std::make_shared<feed_forward>(options.width))) {}
+
+  bool runs_in_slices() const override { return true; }
 
   /// Of the sum of what it reads.
   tensor_list forward(const tensor_list& inputs) override {
@@ -111,10 +126,13 @@ struct embeddings final : stage_module {
     pos->fill(deviation, generator);
   }
 
+  bool runs_in_slices() const override { return true; }
+
   tensor_list forward(const tensor_list& inputs) override {
     const auto& ids = inputs.at(0);
+    const auto first = current_slice().first;
     const auto positions =
-      at::arange(ids.size(1), ids.options().dtype(at::kLong));
+      at::arange(first, first + ids.size(1), ids.options().dtype(at::kLong));
     return {observe(tok, ids) + observe(pos, positions)};
   }
 
@@ -129,6 +147,8 @@ struct head_layer final : stage_module {
                                      options.width, options.vocabulary))) {
     head->fill(deviation, generator_of(options.seed, 1));
   }
+
+  bool runs_in_slices() const override { return true; }
 
   tensor_list forward(const tensor_list& inputs) override {
     return {observe(head, observe(ln_f, inputs.at(0)))};

@@ -3,6 +3,7 @@
 #include <ATen/autocast_mode.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/embedding.h>
+#include <ATen/ops/embedding_dense_backward.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/gelu.h>
 #include <ATen/ops/layer_norm.h>
@@ -12,6 +13,8 @@
 #include <ATen/ops/zeros.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include "troupe/engine/stage/weight_gradients.hpp"
+
 namespace troupe {
 
 namespace {
@@ -20,11 +23,13 @@ using torch::autograd::variable_list;
 
 /// x W^T + b whose backward adds the weight's gradient straight into `.grad`
 /// within the matrix product: no temporary as large as the weight, and no extra
-/// pass over it per microbatch (Megatron-LM's gradient accumulation fusion).
+/// pass over it per microbatch (Megatron-LM's gradient accumulation fusion);
+/// in a split backward, in W.
 struct accumulating_linear : torch::autograd::Function<accumulating_linear> {
   static at::Tensor forward(torch::autograd::AutogradContext* context,
                             const at::Tensor& x, const at::Tensor& weight,
                             const at::Tensor& bias) {
+    note_store(*context);
     const auto type = compute_type(x);
     const auto input = x.to(type);
     context->save_for_backward({input, weight, bias});
@@ -35,16 +40,15 @@ struct accumulating_linear : torch::autograd::Function<accumulating_linear> {
                                 const variable_list& gradients) {
     const auto saved = context->get_saved_variables();
     const auto& x = saved[0];
-    auto weight = saved[1], bias = saved[2];
+    const auto weight = saved[1], bias = saved[2];
     const auto rows = gradients[0].reshape({-1, weight.size(0)});
     at::Tensor before;
     if (context->needs_input_grad(0))
       before = rows.mm(weight.to(rows.scalar_type())).view(x.sizes());
-    add_product(weight, rows.t(), x.reshape({-1, weight.size(1)}));
-    if (auto& sum = bias.mutable_grad(); sum.defined())
-      sum.add_(rows.sum(0, false, bias.scalar_type()));
-    else
-      sum = rows.sum(0, false, bias.scalar_type());
+    add_weight_gradients(*context, [=]() mutable {
+      add_product(weight, rows.t(), x.reshape({-1, weight.size(1)}));
+      accumulate_gradient(bias, rows.sum(0, false, bias.scalar_type()));
+    });
     return {before, {}, {}};
   }
 
@@ -57,7 +61,7 @@ struct accumulating_linear : torch::autograd::Function<accumulating_linear> {
              : x.scalar_type();
   }
 
-  static void add_product(at::Tensor& weight, const at::Tensor& a,
+  static void add_product(const at::Tensor& weight, const at::Tensor& a,
                           const at::Tensor& b) {
     auto& sum = weight.mutable_grad();
     const bool same_type = a.scalar_type() == weight.scalar_type();
@@ -70,6 +74,37 @@ struct accumulating_linear : torch::autograd::Function<accumulating_linear> {
   }
 };
 
+/// Rows of a table; its backward adds to the table's gradient.
+struct accumulating_embedding
+  : torch::autograd::Function<accumulating_embedding> {
+  static at::Tensor forward(torch::autograd::AutogradContext* context,
+                            const at::Tensor& ids, const at::Tensor& weight) {
+    note_store(*context);
+    context->save_for_backward({ids, weight});
+    return at::embedding(weight, ids);
+  }
+
+  static variable_list backward(torch::autograd::AutogradContext* context,
+                                const variable_list& gradients) {
+    const auto saved = context->get_saved_variables();
+    add_weight_gradients(
+      *context, [ids = saved[0], weight = saved[1], rows = gradients[0]] {
+        accumulate_gradient(
+          weight, at::embedding_dense_backward(rows, ids, weight.size(0),
+                                               /*padding_idx=*/-1,
+                                               /*scale_grad_by_freq=*/false));
+      });
+    return {{}, {}};
+  }
+};
+
+/// The store, if there is one, learns of the function that made the output.
+at::Tensor noted(at::Tensor output, const tensor_list& parameters) {
+  if (const auto store = weight_gradients::current())
+    store->note(output, parameters);
+  return output;
+}
+
 }  // namespace
 
 linear_layer::linear_layer(std::int64_t inputs, std::int64_t outputs) {
@@ -80,8 +115,9 @@ linear_layer::linear_layer(std::int64_t inputs, std::int64_t outputs) {
 at::Tensor linear_layer::forward(const at::Tensor& x) const {
   const bool accumulates = at::GradMode::is_enabled() && weight.requires_grad()
                            && bias.requires_grad();
-  return accumulates ? accumulating_linear::apply(x, weight, bias)
-                     : at::linear(x, weight, bias);
+  return accumulates
+           ? noted(accumulating_linear::apply(x, weight, bias), {weight, bias})
+           : at::linear(x, weight, bias);
 }
 
 void linear_layer::fill(double deviation, at::Generator generator) {
@@ -108,7 +144,10 @@ embedding_layer::embedding_layer(std::int64_t entries, std::int64_t width) {
 }
 
 at::Tensor embedding_layer::forward(const at::Tensor& ids) const {
-  return at::embedding(weight, ids);
+  const bool accumulates = at::GradMode::is_enabled() && weight.requires_grad();
+  return accumulates
+           ? noted(accumulating_embedding::apply(ids, weight), {weight})
+           : at::embedding(weight, ids);
 }
 
 void embedding_layer::fill(double deviation, at::Generator generator) {

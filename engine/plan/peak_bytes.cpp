@@ -12,10 +12,12 @@ namespace troupe {
 
 namespace {
 
-constexpr std::string_view keys = "kept, activation, gradient and parameters";
+constexpr std::string_view keys =
+  "kept, deferred, activation, gradient and parameters";
 
 double stage_sizes::*member_of(std::string_view key) {
   return key == "kept"         ? &stage_sizes::kept
+         : key == "deferred"   ? &stage_sizes::deferred
          : key == "activation" ? &stage_sizes::activation
          : key == "gradient"   ? &stage_sizes::gradient
          : key == "parameters" ? &stage_sizes::parameters
@@ -31,10 +33,10 @@ class held_bytes {
       times_{times},
       sizes_{sizes},
       changes_(static_cast<std::size_t>(plan.ranks())),
-      readers_(slot_count(plan) * 2, absent) {
+      readers_(slot_count(plan) * 3, absent) {
     for (std::uint32_t i = 0; i < plan.ops.size(); ++i)
-      if (reads_values(plan.ops[i]))
-        reader(plan.ops[i], plan.ops[i].kind != plan_op_kind::forward) = i;
+      if (is_compute(plan.ops[i].kind))
+        reader(plan.ops[i], pass_of(plan.ops[i].kind)) = i;
   }
 
   std::vector<double> peaks() {
@@ -51,11 +53,15 @@ class held_bytes {
  private:
   static constexpr auto absent = static_cast<std::uint32_t>(none);
 
-  static bool reads_values(const plan_op& op) {
-    return op.kind == plan_op_kind::forward || takes_gradient(op.kind);
+  enum class pass : std::uint8_t { forward, backward, weights };
+  static pass pass_of(plan_op_kind kind) {
+    return kind == plan_op_kind::forward ? pass::forward
+           : takes_gradient(kind)        ? pass::backward
+                                         : pass::weights;
   }
-  std::uint32_t& reader(const plan_op& op, bool backward) {
-    return readers_[(backward ? slot_count(plan_) : 0) + op_slot(plan_, op)];
+  std::uint32_t& reader(const plan_op& op, pass which) {
+    return readers_[static_cast<std::size_t>(which) * slot_count(plan_)
+                    + op_slot(plan_, op)];
   }
 
   void hold(std::int32_t rank, double begin, double end, double bytes) {
@@ -83,17 +89,22 @@ class held_bytes {
     const auto rank = plan_.placement.rank_of(op.stage, op.copy);
     if (op.kind == plan_op_kind::forward && !plan_.training)
       hold(rank, times_.start[i], times_.end[i], sizes_.row(op.stage).kept);
-    if (frees_activation(op.kind))
-      hold(rank, times_.start[reader(op, false)], times_.end[i],
-           sizes_.row(op.stage).kept);
     for_each_output(plan_, op, [&](const value& made) {
-      if (made.kind == value_kind::weight_gradient  // part of the parameters
+      if (made.kind == value_kind::context)
+        hold(rank, times_.start[i], times_.end[reader(op, pass::backward)],
+             sizes_.row(op.stage).kept);
+      else if (made.kind == value_kind::deferred)
+        hold(rank, times_.end[i], times_.end[reader(op, pass::weights)],
+             sizes_.row(op.stage).deferred);
+      if (is_own(made.kind)
+          || made.kind == value_kind::weight_gradient  // part of the parameters
           || crosses(plan_.placement, made.from, made.to, made.copy))
         return;
       const bool gradient = made.kind == value_kind::gradient;
       auto reading = op;
       reading.stage = made.to;
-      hold(rank, times_.start[i], read_by(reader(reading, gradient)),
+      hold(rank, times_.start[i],
+           read_by(reader(reading, gradient ? pass::backward : pass::forward)),
            bytes_of(gradient, made.from, made.to));
     });
   }
@@ -132,7 +143,7 @@ class held_bytes {
   const simulation& times_;
   const value_sizes& sizes_;
   std::vector<std::vector<std::pair<double, double>>> changes_;  // by rank
-  std::vector<std::uint32_t> readers_;  // F, then B or I; by op_slot
+  std::vector<std::uint32_t> readers_;  // by pass and op_slot
 };
 
 }  // namespace
@@ -146,24 +157,33 @@ value_sizes parse_sizes(std::string_view text) {
       refuse_entry(entry.text, "the key is unknown", "sizes", keys);
     row.*member = entry.value;
   };
-  const auto has_gradient = [&](std::optional<std::int32_t> stage) {
+  const auto has = [&](std::string_view key,
+                       std::optional<std::int32_t> stage) {
     return std::ranges::any_of(entries, [&](const auto& each) {
-      return each.key == "gradient" && each.stage == stage;
+      return each.key == key && each.stage == stage;
     });
+  };
+  // What is not given for a row, nor for all, is as large as another figure.
+  const auto complete = [&](stage_sizes& row, std::optional<std::int32_t> of) {
+    const auto given = [&](std::string_view key) {
+      return has(key, of) || has(key, std::nullopt);
+    };
+    if (!given("gradient"))
+      row.gradient = row.activation;
+    if (!given("deferred"))
+      row.deferred = row.kept;
   };
   // A stage's row starts from the figures for all, which may come later.
   for (const auto& entry : entries)
     if (!entry.stage)
       set(sizes.usual, entry);
-  if (!has_gradient(std::nullopt))
-    sizes.usual.gradient = sizes.usual.activation;
+  complete(sizes.usual, std::nullopt);
   for (const auto& entry : entries)
     if (entry.stage)
       set(sizes.of_stage.try_emplace(*entry.stage, sizes.usual).first->second,
           entry);
   for (auto& [stage, row] : sizes.of_stage)
-    if (!has_gradient(stage) && !has_gradient(std::nullopt))
-      row.gradient = row.activation;
+    complete(row, stage);
   return sizes;
 }
 

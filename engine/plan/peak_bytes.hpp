@@ -12,7 +12,8 @@ namespace troupe {
 
 /// Bytes of what a stage holds and makes, for one microbatch (slice).
 struct stage_sizes {
-  double kept = 0;        // by a forward, its inputs included, for its backward
+  double kept = 0;        // by a forward, its inputs included, for its B or I
+  double deferred = 0;    // by an I, for its W
   double activation = 0;  // given to a stage that reads it
   double gradient = 0;    // of those, given back by that stage
   double parameters = 0;  // with gradients and the optimizer's state: all along
@@ -30,7 +31,8 @@ struct value_sizes {
 };
 
 /// Reads "kept=4e6,activation=1e6,gradient.2=5e5,parameters=1e8", in the form
-/// of costs; without `gradient` it is as large as the activation. Throws
+/// of costs; without `gradient` it is as large as the activation, without
+/// `deferred` as what a forward keeps. Throws
 /// `error` (malformed_text) with the entry.
 value_sizes parse_sizes(std::string_view text);
 /// Of a file if one has this name, else of the text; as `load_costs`.
@@ -39,8 +41,8 @@ value_sizes load_sizes(const std::string& path_or_text);
 /// By rank: the most bytes held at once. An activation lives from its forward's
 /// start to the start of the one that reads it (which keeps it), on the
 /// sender's rank until its message has arrived; a gradient from its backward's
-/// start to the end of the one that reads it; what a forward keeps until the B
-/// or W that frees it.
+/// start to the end of the one that reads it; what a forward keeps until its B
+/// or I has ended, what an I keeps from there to the end of its W.
 std::vector<double> peak_bytes(const plan& plan, const simulation& times,
                                const value_sizes& sizes);
 

@@ -15,6 +15,14 @@ std::string_view to_text(value_kind kind) {
       return "activation";
     case value_kind::gradient:
       return "gradient";
+    case value_kind::context:
+      return "context";
+    case value_kind::deferred:
+      return "deferred weight gradients";
+    case value_kind::carry:
+      return "carry";
+    case value_kind::carry_gradient:
+      return "gradient of the carry";
     case value_kind::weight_gradient:
       return "reduced gradients";
   }
@@ -24,6 +32,10 @@ std::string_view to_text(value_kind kind) {
 std::string to_text(const value& value) {
   if (value.kind == value_kind::weight_gradient)
     return fmt::format("{} of stage {}", to_text(value.kind), value.from);
+  if (is_own(value.kind))
+    return fmt::format("{} of microbatch {} slice {} of stage {}",
+                       to_text(value.kind), value.microbatch, value.slice,
+                       value.from);
   return fmt::format("{} of microbatch {} slice {} from stage {} to stage {}",
                      to_text(value.kind), value.microbatch, value.slice,
                      value.from, value.to);

@@ -10,12 +10,23 @@
 
 namespace troupe {
 
-/// What one op makes and another one reads: a forward its outputs, a B or an I
-/// the gradients of its inputs, a reduction the gradients of its stage's
-/// parameters, over all microbatches and replicas.
-enum class value_kind : std::uint8_t { activation, gradient, weight_gradient };
+/// What one op makes and another one reads.
+enum class value_kind : std::uint8_t {
+  activation,       // outputs of a forward, for another stage
+  gradient,         // of those: what a B or an I gives back
+  context,          // what a forward keeps for its B or I
+  deferred,         // what an I keeps for its W
+  carry,            // what a slice's forward keeps for the next slice's
+  carry_gradient,   // ... and its B or I for that of the slice before
+  weight_gradient,  // of a stage, over all microbatches and replicas: reduced
+};
 
 std::string_view to_text(value_kind kind);
+
+/// Whether the value's form is the stage's own affair.
+constexpr bool is_own(value_kind kind) {
+  return kind >= value_kind::context && kind <= value_kind::carry_gradient;
+}
 
 /// Named by the stages that make and read it, on whichever ranks they are.
 struct value {
@@ -35,6 +46,17 @@ std::string to_text(const value& value);
 /// The value that a transfer moves.
 value moved_by(const plan_op& transfer);
 
+/// A value that the op's stage keeps for the op's microbatch and slice, or a
+/// slice next to it.
+inline value own_value(value_kind kind, const plan_op& op, int slices_on = 0) {
+  return {kind,
+          op.stage,
+          op.stage,
+          op.copy,
+          static_cast<std::int16_t>(op.slice + slices_on),
+          op.microbatch};
+}
+
 /// The gradients of a stage's parameters.
 inline value weight_gradient_of(const plan_op& op) {
   return {value_kind::weight_gradient, op.stage, op.stage, op.copy};
@@ -43,7 +65,8 @@ inline value weight_gradient_of(const plan_op& op) {
 /// Whether a norm comes after the reduction in this plan, or in an earlier one.
 bool reads_reduction(const plan& plan, const plan_op& norm);
 
-/// Visits the values that an op of a stage reads, by ascending stage.
+/// Visits the values that an op of a stage reads: of other stages, by ascending
+/// stage, then of its own.
 template <class Visit>
 void for_each_input(const plan& plan, const plan_op& op, Visit visit) {
   const bool backward = takes_gradient(op.kind);
@@ -51,11 +74,19 @@ void for_each_input(const plan& plan, const plan_op& op, Visit visit) {
   if (op.kind == plan_op_kind::forward || backward)
     for (const auto& [stage, edge] : plan.graph.inputs(op.stage, backward))
       visit(value{kind, stage, op.stage, op.copy, op.slice, op.microbatch});
+  if (backward)
+    visit(own_value(value_kind::context, op));
+  if (backward && op.slice + 1 < plan.slices)
+    visit(own_value(value_kind::carry_gradient, op, 1));
+  else if (op.kind == plan_op_kind::forward && op.slice > 0)
+    visit(own_value(value_kind::carry, op, -1));
+  else if (op.kind == plan_op_kind::weight_backward)
+    visit(own_value(value_kind::deferred, op));
   else if (op.kind == plan_op_kind::gradient_norm && reads_reduction(plan, op))
     visit(weight_gradient_of(op));
 }
 
-/// Visits the values that an op of a stage makes, by ascending stage.
+/// Visits the values that an op of a stage makes, in the same order.
 template <class Visit>
 void for_each_output(const plan& plan, const plan_op& op, Visit visit) {
   const bool backward = takes_gradient(op.kind);
@@ -63,7 +94,15 @@ void for_each_output(const plan& plan, const plan_op& op, Visit visit) {
   if (op.kind == plan_op_kind::forward || backward)
     for (const auto& [stage, edge] : plan.graph.outputs(op.stage, backward))
       visit(value{kind, op.stage, stage, op.copy, op.slice, op.microbatch});
-  else if (op.kind == plan_op_kind::reduce)
+  if (op.kind == plan_op_kind::forward && plan.training)
+    visit(own_value(value_kind::context, op));
+  if (op.kind == plan_op_kind::forward && op.slice + 1 < plan.slices)
+    visit(own_value(value_kind::carry, op));
+  if (op.kind == plan_op_kind::input_backward)
+    visit(own_value(value_kind::deferred, op));
+  if (backward && op.slice > 0)
+    visit(own_value(value_kind::carry_gradient, op));
+  if (op.kind == plan_op_kind::reduce)
     visit(weight_gradient_of(op));
 }
 

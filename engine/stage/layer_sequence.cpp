@@ -321,6 +321,12 @@ bool layer_sequence::reads_arguments() const {
     parts_, [](const part& p) { return p.module->reads_arguments(); });
 }
 
+std::string layer_sequence::layer_without_slices() const {
+  const auto found = std::ranges::find_if_not(
+    parts_, [](const part& p) { return p.module->runs_in_slices(); });
+  return found == parts_.end() ? std::string{} : found->label;
+}
+
 parameter_list layer_sequence::parameters_by_name() const {
   parameter_list all;
   for (const auto& part : parts_)

@@ -6,12 +6,12 @@
 #include <ATen/ops/stack.h>
 #include <ATen/ops/zeros_like.h>
 #include <fmt/format.h>
-#include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <iterator>
 #include <utility>
 
 #include "troupe/base/error.hpp"
@@ -31,19 +31,26 @@ tensor_list parameters_of(const layer_sequence& module) {
 }
 
 /// A leaf of this stage's own graph, sharing storage with an input.
-at::Tensor make_leaf(const at::Tensor& input, bool with_gradient) {
+at::Tensor make_leaf(const at::Tensor& input) {
   if (!input.defined())
     return input;
   auto leaf = input.detach();
-  if (with_gradient && leaf.is_floating_point())
+  if (at::GradMode::is_enabled() && leaf.is_floating_point())
     leaf.requires_grad_(true);
   return leaf;
+}
+
+tensor_list flat(const tensor_lists& lists) {
+  tensor_list all;
+  for (const auto& each : lists)
+    all.insert(all.end(), each.begin(), each.end());
+  return all;
 }
 
 tensor_lists aliases_of(tensor_lists leaves) {
   for (auto& use : leaves)
     for (auto& each : use)
-      if (each.defined() && each.requires_grad())
+      if (takes_gradient(each))
         each = at::alias(each);
   return leaves;
 }
@@ -59,30 +66,17 @@ std::int64_t samples_of(const tensor_list& inputs) {
            : inputs[0].size(0);
 }
 
+std::int64_t positions_of(const tensor_list& inputs) {
+  return inputs.empty() || !inputs[0].defined() || inputs[0].dim() < 2
+           ? 0
+           : inputs[0].size(1);
+}
+
 torch::autograd::Edge edge_of(const at::Tensor& output) {
   return output.defined() && output.requires_grad()
            ? torch::autograd::impl::gradient_edge(output)
            : torch::autograd::Edge{};
 }
-
-/// Where LibTorch's engine starts, and with which gradients.
-struct backward_roots {
-  void add(const torch::autograd::Edge& edge, const at::Tensor& gradient) {
-    if (!edge.is_valid() || !gradient.defined())
-      return;
-    edges.push_back(edge);
-    gradients.push_back(gradient);
-  }
-  void run() const {
-    if (!edges.empty())
-      torch::autograd::Engine::get_default_engine().execute(
-        edges, gradients, /*keep_graph=*/false, /*create_graph=*/false,
-        /*accumulate_grad=*/true, {});
-  }
-
-  torch::autograd::edge_list edges;
-  torch::autograd::variable_list gradients;
-};
 
 /// Shows monitors what led to a failure; a failed device may be unable to.
 void show_what_is_known(observer& observer) noexcept {
@@ -110,9 +104,9 @@ module_compute::module_compute(std::shared_ptr<layer_sequence> module,
                                module_stage_options options)
   : module_(std::move(module)),
     options_(std::move(options)),
+    parameters_(parameters_of(*module_)),
     observer_(module_->modules_by_name(), module_->parameters_by_name(),
-              options_.publish, options_.device.get()),
-    saved_(fmt::format("stage {}", options_.index)) {
+              options_.publish, options_.device.get()) {
   std::size_t use = 0;
   const auto& outputs = module_->interface().outputs;
   for (std::size_t c = 0; c < outputs.size(); ++c)
@@ -127,7 +121,6 @@ void module_compute::begin_step(const step_settings& settings) {
   settings_ = settings;
   result_ = {};
   on_device_.clear();
-  saved_.clear();
   observer_.begin_step(settings.interest,
                        1 / (settings.loss_scale * settings.data_ranks));
   module_->train(settings.training());
@@ -138,19 +131,17 @@ void module_compute::begin_step(const step_settings& settings) {
 void module_compute::drop_kept() {
   kept_.clear();
   on_device_.clear();
-  saved_.clear();
 }
 
 /// For each use of an input its own leaves.
-tensor_lists module_compute::leaves_of(const tensor_lists& inputs,
-                                       bool with_gradient) const {
+tensor_lists module_compute::leaves_of(const tensor_lists& inputs) const {
   tensor_lists leaves;
   const auto& crossings = module_->interface().inputs;
   for (std::size_t c = 0; c < crossings.size(); ++c)
     for (const auto& tensors : module_->by_use(crossings[c], inputs.at(c))) {
       auto& of_use = leaves.emplace_back();
       for (const auto& each : tensors)
-        of_use.push_back(make_leaf(each, with_gradient));
+        of_use.push_back(make_leaf(each));
     }
   return leaves;
 }
@@ -187,8 +178,9 @@ module_compute::outcome module_compute::run(tensor_lists leaves,
   return done;
 }
 
-void module_compute::run_engine(const saved_forward& saved,
-                                const tensor_lists& gradients) const {
+backward_roots module_compute::roots_of(const saved_forward& saved,
+                                        const tensor_lists& gradients,
+                                        const slice_carry* later) const {
   backward_roots roots;
   for (const auto& each : output_uses_) {
     const auto& edges = saved.roots.at(each.use);
@@ -199,22 +191,86 @@ void module_compute::run_engine(const saved_forward& saved,
   for (std::size_t i = 0; i < saved.losses.size(); ++i)
     roots.add(saved.losses[i],
               at::full_like(saved.losses_like[i], settings_.loss_gradient));
-  roots.run();
+  if (saved.slice)
+    saved.slice->add_roots(roots, later);
+  return roots;
+}
+
+op_outputs module_compute::run_engine(op_kind kind, saved_forward& saved,
+                                      const tensor_lists& gradients,
+                                      const slice_carry* later) {
+  op_outputs outputs;
+  auto leaves = flat(saved.inputs);
+  const auto of_slices = std::ssize(leaves);
+  if (saved.slice)
+    std::ranges::copy(saved.slice->leaves(), std::back_inserter(leaves));
+  auto roots = roots_of(saved, gradients, later);
+  tensor_list found;
+  if (kind == op_kind::input_backward) {
+    found = input_gradients(saved, std::move(roots), leaves, outputs.states);
+  } else {
+    roots.run();
+    for (const auto& leaf : leaves)
+      found.push_back(takes_gradient(leaf) ? std::move(leaf.mutable_grad())
+                                           : at::Tensor{});
+  }
+  outputs.tensors = by_crossing(saved.inputs, found);
+  if (saved.slice)
+    outputs.states.carry = saved.slice->gradients_for_earlier(
+      {found.begin() + of_slices, found.end()}, later);
+  return outputs;
+}
+
+tensor_list module_compute::input_gradients(saved_forward& saved,
+                                            backward_roots roots,
+                                            const tensor_list& leaves,
+                                            stage_states& states) {
+  if (!saved.store)
+    fail(error_code::internal,
+         "stage {} is given an input backward (I), and the step was to have "
+         "none",
+         options_.index);
+  auto left = std::make_shared<deferred_backward>();
+  left->store = saved.store;
+  // The graph lives on in the roots alone, so that it is freed as it is used.
+  saved.roots.clear();
+  saved.losses.clear();
+  const auto split = split_of(*saved.store, leaves);
+  auto found =
+    run_input_backward(std::move(roots), leaves, parameters_, split, *left);
+  states.deferred = std::move(left);
+  return found;
+}
+
+weight_split module_compute::split_of(const weight_gradients& store,
+                                      const tensor_list& leaves) const {
+  if (std::ranges::none_of(leaves, takes_gradient))
+    return weight_split::layers;
+  const auto wish = options_.numerics.weight_split;
+  if (wish != weight_split::automatic)
+    return wish;
+  std::int64_t all = 0, by_layers = 0;
+  for (const auto& each : parameters_) {
+    all += each.numel();
+    by_layers += store.has(each) ? each.numel() : 0;
+  }
+  return 2 * by_layers >= all ? weight_split::layers : weight_split::graph;
 }
 
 /// Of each crossing, by use; undefined where no loss depends on an input.
-tensor_lists module_compute::take_gradients(tensor_lists& leaves) const {
-  tensor_lists gradients;
-  std::size_t next = 0;
+tensor_lists module_compute::by_crossing(const tensor_lists& leaves,
+                                         const tensor_list& gradients) const {
+  tensor_lists lists;
+  std::size_t use = 0, next = 0;
   for (const auto& input : module_->interface().inputs) {
-    auto& of_stage = gradients.emplace_back();
+    std::size_t count = 0;
     for (std::size_t u = 0; u < input.uses.size(); ++u)
-      for (auto& leaf : leaves.at(next++))
-        of_stage.push_back(leaf.defined() && leaf.requires_grad()
-                             ? std::move(leaf.mutable_grad())
-                             : at::Tensor{});
+      count += leaves.at(use++).size();
+    const auto first = gradients.begin() + static_cast<std::ptrdiff_t>(next);
+    lists.emplace_back(first, first + static_cast<std::ptrdiff_t>(count));
+    next += count;
   }
-  return gradients;
+  return lists;
 }
 
 event_source module_compute::source_of(microbatch_key key) const {
@@ -232,55 +288,102 @@ event_source module_compute::source_of(microbatch_key key) const {
 
 module_compute::outcome module_compute::run_observed(
   microbatch_key key, const tensor_lists& inputs, const microbatch_data& data,
-  bool keeps_graph, observer::pass pass) {
-  observer_.begin_op(source_of(key), pass, samples_of(first_of(inputs, data)));
+  const slice_carry_pointer& earlier, observer::pass pass) {
+  const auto& first = first_of(inputs, data);
+  observer_.begin_op(source_of(key), pass, samples_of(first));
   const observer_scope scope(&observer_);
-  return observed(observer_,
-                  [&] { return run(leaves_of(inputs, keeps_graph), data); });
+  const bool splits = at::GradMode::is_enabled() && settings_.splits_backward;
+  auto store = splits ? c10::make_intrusive<weight_gradients>() : nullptr;
+  const weight_gradients_scope layers(store);
+  std::optional<slice_pass> slice;
+  if (settings_.slices > 1)
+    slice.emplace(key.slice, settings_.slices, earlier, positions_of(first));
+  const slice_scope sliced(slice ? &*slice : nullptr);
+  auto done = observed(observer_, [&] { return run(leaves_of(inputs), data); });
+  done.saved.store = std::move(store);
+  done.saved.slice = std::move(slice);
+  return done;
 }
 
-tensor_lists module_compute::forward(microbatch_key key, tensor_lists inputs,
-                                     const microbatch_data& data) {
+op_outputs module_compute::forward(microbatch_key key, tensor_lists inputs,
+                                   const microbatch_data& data,
+                                   stage_states states) {
+  if (settings_.slices > 1)
+    return forward_slice(key, std::move(inputs),
+                         slice_of(data, key.slice, settings_.slices),
+                         std::dynamic_pointer_cast<slice_carry>(states.carry));
+  return forward_slice(key, std::move(inputs), data, nullptr);
+}
+
+op_outputs module_compute::forward_slice(microbatch_key key,
+                                         tensor_lists inputs,
+                                         const microbatch_data& data,
+                                         slice_carry_pointer earlier) {
   const bool keeps_graph = settings_.training() && !options_.numerics.recompute;
   const at::AutoGradMode mode(keeps_graph);
-  auto done =
-    run_observed(key, inputs, data, keeps_graph, observer::pass::forward);
-  const auto samples = samples_of(first_of(inputs, data));
+  auto done = run_observed(key, inputs, data, earlier, observer::pass::forward);
   count_losses(done.losses);
   observer_.end_op();
+  op_outputs outputs;
+  if (done.saved.slice)
+    outputs.states.carry = done.saved.slice->for_later();
   if (settings_.training()) {
-    if (options_.numerics.recompute)
-      done.saved = {
-        .inputs = std::move(inputs), .data = data, .recompute = true};
-    done.saved.samples = samples;
-    saved_.put(key, std::move(done.saved));
+    done.saved.samples = samples_of(first_of(inputs, data));
+    if (options_.numerics.recompute) {
+      done.saved.inputs = std::move(inputs);
+      done.saved.data = data;
+      done.saved.earlier = std::move(earlier);
+      done.saved.recompute = true;
+    }
+    outputs.states.context =
+      std::make_shared<saved_forward>(std::move(done.saved));
   }
   for (auto& sent : done.sent)
     for (auto& each : sent)
       each = each.detach();
-  return std::move(done.sent);
+  outputs.tensors = std::move(done.sent);
+  return outputs;
 }
 
-tensor_lists module_compute::backward(op_kind kind, microbatch_key key,
-                                      tensor_lists output_gradients) {
-  if (kind != op_kind::backward)
-    throw error(error_code::invalid_argument,
-                "this stage runs full backwards (B) only; use a schedule "
-                "without I and W");
-  auto saved = saved_.take(key);
-  const auto samples = saved.samples;
-  if (saved.recompute) {
-    const at::AutoGradMode with_graph(true);
-    const auto data = std::move(saved.data);
-    const auto inputs = std::move(saved.inputs);
-    saved = run_observed(key, inputs, data, true, observer::pass::forward_again)
-              .saved;
+void module_compute::run_again(microbatch_key key, saved_forward& saved) {
+  const at::AutoGradMode with_graph(true);
+  auto again = run_observed(key, saved.inputs, saved.data, saved.earlier,
+                            observer::pass::forward_again);
+  again.saved.samples = saved.samples;
+  saved = std::move(again.saved);
+}
+
+op_outputs module_compute::backward(op_kind kind, microbatch_key key,
+                                    tensor_lists output_gradients,
+                                    stage_states states) {
+  if (kind == op_kind::weight_backward) {
+    const at::NoGradGuard no_grad;
+    run_weight_backward(state_of<deferred_backward>(states.deferred, key));
+    return {};
   }
+  auto& saved = state_of<saved_forward>(states.context, key);
+  if (saved.recompute)
+    run_again(key, saved);
   const at::NoGradGuard no_grad;
-  observer_.begin_op(source_of(key), observer::pass::backward, samples);
-  observed(observer_, [&] { run_engine(saved, output_gradients); });
+  observer_.begin_op(source_of(key), observer::pass::backward, saved.samples);
+  auto outputs = observed(observer_, [&] {
+    return run_engine(kind, saved, output_gradients,
+                      dynamic_cast<const slice_carry*>(states.carry.get()));
+  });
   observer_.end_op();
-  return take_gradients(saved.inputs);
+  return outputs;
+}
+
+template <class State>
+State& module_compute::state_of(const std::shared_ptr<stage_state>& given,
+                                microbatch_key key) const {
+  auto* state = dynamic_cast<State*>(given.get());
+  if (state == nullptr)
+    fail(error_code::internal,
+         "stage {}: backward of microbatch {} slice {} without what its "
+         "forward, or input backward, has left",
+         options_.index, key.microbatch, key.slice);
+  return *state;
 }
 
 void module_compute::count_losses(const std::vector<loss_term>& terms) {
@@ -324,14 +427,13 @@ void module_compute::take_losses() {
   }
 }
 
-void module_compute::show_parameters(const step_settings& settings) {
+void module_compute::show_parameters() {
   observer_.begin_op(source_of({-1, 0}), observer::pass::update, 0);
-  observer_.parameters(1 / settings.loss_scale);
+  observer_.parameters(1 / settings_.loss_scale);
   observer_.end_op();
 }
 
 stage_result module_compute::end_step() {
-  saved_.require_empty();
   const bool keeps = settings_.part == step_part::gradients;
   if (keeps)
     kept_ = std::exchange(on_device_, {});
@@ -352,9 +454,7 @@ stage make_module_stage(const std::shared_ptr<layer_sequence>& module,
   auto compute = std::make_shared<module_compute>(module, options);
   auto parameters = std::make_shared<module_parameters>(
     parameters_of(*module), options.numerics.optimizer, options.device,
-    [compute](const step_settings& settings) {
-      compute->show_parameters(settings);
-    });
+    [compute] { compute->show_parameters(); });
   return {std::move(compute), std::move(parameters)};
 }
 

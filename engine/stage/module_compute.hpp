@@ -4,10 +4,10 @@
 #include <string>
 
 #include "troupe/engine/events/observer.hpp"
-#include "troupe/engine/stage/activation_store.hpp"
 #include "troupe/engine/stage/model.hpp"
 #include "troupe/engine/stage/numerics.hpp"
-#include "troupe/engine/stage/stage.hpp"
+#include "troupe/engine/stage/saved_forward.hpp"
+#include "troupe/engine/stage/split_backward.hpp"
 
 namespace troupe {
 
@@ -33,14 +33,15 @@ class module_compute final : public stage_compute {
                  module_stage_options options);
 
   void begin_step(const step_settings& settings) override;
-  tensor_lists forward(microbatch_key key, tensor_lists inputs,
-                       const microbatch_data& data) override;
-  tensor_lists backward(op_kind kind, microbatch_key key,
-                        tensor_lists output_gradients) override;
+  op_outputs forward(microbatch_key key, tensor_lists inputs,
+                     const microbatch_data& data, stage_states states) override;
+  op_outputs backward(op_kind kind, microbatch_key key,
+                      tensor_lists output_gradients,
+                      stage_states states) override;
   stage_result end_step() override;
   void drop_kept() override;
   /// Publishes parameters and gradients, if monitors want them.
-  void show_parameters(const step_settings& settings);
+  void show_parameters();
 
  private:
   struct outcome {
@@ -48,14 +49,30 @@ class module_compute final : public stage_compute {
     saved_forward saved;
     std::vector<loss_term> losses;
   };
+  tensor_lists leaves_of(const tensor_lists& inputs) const;
   outcome run(tensor_lists leaves, const microbatch_data& data);
+  op_outputs forward_slice(microbatch_key key, tensor_lists inputs,
+                           const microbatch_data& data,
+                           slice_carry_pointer earlier);
   outcome run_observed(microbatch_key key, const tensor_lists& inputs,
-                       const microbatch_data& data, bool keeps_graph,
-                       observer::pass pass);
-  tensor_lists leaves_of(const tensor_lists& inputs, bool with_gradient) const;
-  void run_engine(const saved_forward& saved,
-                  const tensor_lists& gradients) const;
-  tensor_lists take_gradients(tensor_lists& leaves) const;
+                       const microbatch_data& data,
+                       const slice_carry_pointer& earlier, observer::pass pass);
+  void run_again(microbatch_key key, saved_forward& saved);
+  backward_roots roots_of(const saved_forward& saved,
+                          const tensor_lists& gradients,
+                          const slice_carry* later) const;
+  op_outputs run_engine(op_kind kind, saved_forward& saved,
+                        const tensor_lists& gradients,
+                        const slice_carry* later);
+  tensor_list input_gradients(saved_forward& saved, backward_roots roots,
+                              const tensor_list& leaves, stage_states& states);
+  template <class State>
+  State& state_of(const std::shared_ptr<stage_state>& given,
+                  microbatch_key key) const;
+  weight_split split_of(const weight_gradients& store,
+                        const tensor_list& leaves) const;
+  tensor_lists by_crossing(const tensor_lists& leaves,
+                           const tensor_list& gradients) const;
   event_source source_of(microbatch_key key) const;
   void count_losses(const std::vector<loss_term>& terms);
   void count_loss(const std::string& name, double value, double count);
@@ -73,8 +90,8 @@ class module_compute final : public stage_compute {
   /// By descending reader and use: the order in which an unsplit model adds
   /// gradients.
   std::vector<output_use> output_uses_;
+  tensor_list parameters_;
   observer observer_;
-  activation_store saved_;
   step_settings settings_;
   stage_result result_;
   std::vector<loss_term> on_device_;  // losses whose values are not read yet

@@ -10,14 +10,14 @@ namespace troupe {
 module_parameters::module_parameters(tensor_list parameters,
                                      const optimizer_options& options,
                                      std::shared_ptr<rank_device> device,
-                                     shower show)
+                                     std::function<void()> publish)
   : parameters_(std::move(parameters)),
     optimizer_(make_optimizer(options, parameters_)),
     device_(std::move(device)),
-    show_(std::move(show)) {}
+    publish_(std::move(publish)) {}
 
 void module_parameters::begin_step(const step_settings& settings) {
-  settings_ = settings;
+  learning_rate_ = settings.learning_rate;
   if (settings.part != step_part::update) {
     if (settings.training())
       take_gradients();
@@ -40,7 +40,7 @@ std::vector<double> module_parameters::squares() {
 
 void module_parameters::update(double factor) {
   scale_gradients(parameters_, factor);
-  optimizer_->step(settings_.learning_rate);
+  optimizer_->step(learning_rate_);
 }
 
 void module_parameters::keep_gradients() {

@@ -12,20 +12,18 @@ namespace troupe {
 /// The parameters of LibTorch modules, held whole on one device.
 class module_parameters final : public stage_parameters {
  public:
-  /// Called with the step's settings to publish parameters and gradients.
-  using shower = std::function<void(const step_settings& settings)>;
-
-  /// `device`: of the parameters; null: the CPU. Make calls within its compute
-  /// stream.
+  /// `publish`: publishes parameters and gradients. `device`: of the
+  /// parameters; null: the CPU. Make calls within its compute stream.
   module_parameters(tensor_list parameters, const optimizer_options& options,
-                    std::shared_ptr<rank_device> device, shower show);
+                    std::shared_ptr<rank_device> device,
+                    std::function<void()> publish);
 
   void begin_step(const step_settings& settings) override;
   const tensor_list& parameters() const override { return parameters_; }
   tensor_list take_gradients() override;
   void put_gradients(tensor_list gradients) override;
   std::vector<double> squares() override;
-  void show() override { show_(settings_); }
+  void show() override { publish_(); }
   void update(double factor) override;
   void keep_gradients() override;
   void drop_kept() override;
@@ -34,10 +32,10 @@ class module_parameters final : public stage_parameters {
   tensor_list parameters_;
   std::unique_ptr<optimizer> optimizer_;
   std::shared_ptr<rank_device> device_;
-  shower show_;
-  step_settings settings_;
-  tensor_list
-    kept_;  // the gradients that each launch of a recorded step writes
+  std::function<void()> publish_;
+  double learning_rate_ = 0;
+  /// The gradients that each launch of a recorded step writes.
+  tensor_list kept_;
 };
 
 }  // namespace troupe

@@ -9,6 +9,19 @@
 
 namespace troupe {
 
+/// How an input backward (I) leaves the gradients of parameters to W.
+enum class weight_split : std::uint8_t {
+  /// `layers` where these hold at least half of a stage's parameters.
+  automatic,
+  /// Layers that support it keep theirs for W (weight_gradients.hpp); others'
+  /// are computed in I, and added in W.
+  layers,
+  /// The nodes of LibTorch's graph that lead to inputs and to parameters are
+  /// cut: they run in I for the inputs, and again in W for the parameters. For
+  /// any module; a stage without inputs is split by its layers.
+  graph,
+};
+
 /// How steps compute losses, gradients and updates: the same for a pipeline and
 /// for the plain loop.
 struct numerics {
@@ -25,6 +38,7 @@ struct numerics {
   /// (Chen et al.), to save memory. The bits are the same, as modules draw no
   /// random numbers.
   bool recompute = false;
+  troupe::weight_split weight_split = weight_split::automatic;
   bool halt_on_nan = false;  // a loss that is not finite fails a stage's step
 
   /// Whether updates wait for the gradient norm of all stages.

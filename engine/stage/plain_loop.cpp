@@ -3,7 +3,7 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/full_like.h>
 #include <ATen/ops/stack.h>
-#include <torch/csrc/autograd/autograd.h>
+#include <torch/csrc/autograd/variable.h>
 
 #include <cmath>
 #include <utility>
@@ -15,6 +15,7 @@
 #include "troupe/engine/stage/layer_sequence.hpp"
 #include "troupe/engine/stage/mean_gradient.hpp"
 #include "troupe/engine/stage/on_device.hpp"
+#include "troupe/engine/stage/slices.hpp"
 
 namespace troupe {
 
@@ -67,15 +68,45 @@ void plain_loop::accumulate(const data_function& load, std::int32_t replica,
   const auto m = options_.microbatches;
   for (std::int32_t k = 0; k < m; ++k) {
     const auto data = load(replica * m + k);
-    tensor_list roots, gradients;
-    for (const auto& loss : losses_of_microbatch(data)) {
-      roots.push_back(loss.value);
-      gradients.push_back(
-        at::full_like(loss.value.detach(), scale_.value() / m));
+    accumulate(data);
+    outcome.tokens += data.tokens;
+  }
+}
+
+void plain_loop::accumulate(const microbatch_data& data) {
+  const auto gradient =
+    scale_.value()
+    / (static_cast<double>(options_.microbatches) * options_.slices);
+  const auto roots_of = [&](const microbatch_data& part) {
+    backward_roots roots;
+    for (const auto& loss : losses_of_microbatch(part)) {
+      roots.add(torch::autograd::impl::gradient_edge(loss.value),
+                at::full_like(loss.value.detach(), gradient));
       note_loss(loss);
     }
-    torch::autograd::backward(roots, gradients);
-    outcome.tokens += data.tokens;
+    return roots;
+  };
+  if (options_.slices == 1)
+    return roots_of(data).run();
+  std::vector<std::pair<slice_pass, backward_roots>> passes;
+  slice_carry_pointer carry;
+  for (std::int32_t slice = 0; slice < options_.slices; ++slice) {
+    const auto part = slice_of(data, slice, options_.slices);
+    slice_pass pass(slice, options_.slices, carry, part.inputs.at(0).size(1));
+    const slice_scope scope(&pass);
+    auto roots = roots_of(part);
+    carry = pass.for_later();
+    passes.emplace_back(std::move(pass), std::move(roots));
+  }
+  slice_carry_pointer later;
+  for (; !passes.empty(); passes.pop_back()) {
+    auto& [pass, roots] = passes.back();
+    pass.add_roots(roots, later.get());
+    roots.run();
+    tensor_list gradients;
+    for (const auto& leaf : pass.leaves())
+      gradients.push_back(std::move(leaf.mutable_grad()));
+    later = pass.gradients_for_earlier(gradients, later.get());
   }
 }
 

@@ -17,6 +17,9 @@ class layer_sequence;
 struct plain_options {
   std::int32_t microbatches = 1;
   std::int32_t data_parallel = 1;
+  /// Of each microbatch's sequence: forwards one after the other, backwards
+  /// last slice first, as in a pipeline.
+  std::int32_t slices = 1;
   troupe::numerics numerics;  // but for what a stage keeps and halts on
   /// The device, on whose compute stream it runs; null: the CPU.
   std::shared_ptr<rank_device> device;
@@ -66,6 +69,7 @@ class plain_loop {
     at::Tensor counted;  // used instead of `count` if defined
   };
   std::vector<counted_loss> losses_of_microbatch(const microbatch_data& data);
+  void accumulate(const microbatch_data& data);
   void accumulate(const data_function& load, std::int32_t replica,
                   result& outcome);
   void note_loss(const counted_loss& loss);

@@ -26,6 +26,8 @@ struct step_settings {
   /// Copies of the pipeline, whose gradients are averaged.
   std::int32_t data_ranks = 1;
   bool skip_update = false;
+  bool splits_backward = false;  // some backwards are I and W
+  std::int32_t slices = 1;       // of a microbatch
   /// The step's tensors that monitors want; null: nothing.
   std::shared_ptr<const tensor_interest> interest;
   bool tells_messages = false;  // a monitor wants messages_events,
@@ -49,6 +51,30 @@ struct stage_result {
   std::int64_t observe_ns = 0;  // time spent on monitors
 };
 
+/// A value that an op leaves for a later one of the same stage, and that
+/// nobody else looks into.
+class stage_state {
+ public:
+  virtual ~stage_state() = default;
+};
+
+/// What an op reads of the stage's own values, or leaves; null: none.
+struct stage_states {
+  /// Of a forward, for its B or I.
+  std::shared_ptr<stage_state> context = {};
+  /// Of an I, for its W.
+  std::shared_ptr<stage_state> deferred = {};
+  /// Of a slice's forward for the next slice's, of its B or I for that of the
+  /// slice before.
+  std::shared_ptr<stage_state> carry = {};
+};
+
+/// What an op gives to other stages, and what it leaves for its own.
+struct op_outputs {
+  tensor_lists tensors;
+  stage_states states = {};
+};
+
 /// One stage's forwards and backwards. All calls come from one thread at a
 /// time, in the order of the plan.
 class stage_compute {
@@ -59,21 +85,24 @@ class stage_compute {
 
   /// `inputs`: what the stages give that this one reads, by ascending stage.
   /// Returns what it gives to the stages that read it, by ascending stage,
-  /// without a graph; keeps its losses.
-  virtual tensor_lists forward(microbatch_key key, tensor_lists inputs,
-                               const microbatch_data& data) = 0;
+  /// without a graph, and in training a context; keeps its losses. `states`:
+  /// of a later slice the carry. `data`: of the whole microbatch.
+  virtual op_outputs forward(microbatch_key key, tensor_lists inputs,
+                             const microbatch_data& data,
+                             stage_states states) = 0;
 
   /// `kind` is B, I or W. `output_gradients`: from the stages that read its
-  /// outputs, ascending; empty for W. Returns the gradients for the stages
-  /// whose outputs it read, ascending (none for W), undefined where there are
-  /// none; accumulates those of the parameters.
-  virtual tensor_lists backward(op_kind kind, microbatch_key key,
-                                tensor_lists output_gradients) = 0;
+  /// outputs, ascending; empty for W. `states`: the context and, of an earlier
+  /// slice, the carry; of W what its I deferred. Returns the gradients for the
+  /// stages whose outputs it read, ascending (none for W), undefined where
+  /// there are none. B and W add to the gradients of the parameters.
+  virtual op_outputs backward(op_kind kind, microbatch_key key,
+                              tensor_lists output_gradients,
+                              stage_states states) = 0;
 
-  /// Throws `internal` if anything of the step is left. After the gradients
-  /// part: keeps the losses, and throws `invalid_argument` for metrics of the
-  /// model's own, which are computed on the host. After the update part: those
-  /// losses are the step's.
+  /// After the gradients part: keeps the losses, and throws `invalid_argument`
+  /// for metrics of the model's own, which are computed on the host. After the
+  /// update part: those losses are the step's.
   virtual stage_result end_step() = 0;
 
   /// Drops what the last step in parts has left, or a step that could not be

@@ -23,6 +23,11 @@ class stage_module : public torch::nn::Module {
     return forward(inputs);
   }
 
+  /// Whether the module may be given a microbatch in slices along dimension 1
+  /// of its tensors, one after the other: it treats each position alone, or
+  /// looks at earlier positions by means of slices.hpp.
+  virtual bool runs_in_slices() const { return false; }
+
   /// Whether `forward` reads the arguments; if not, they aren't loaded for a
   /// stage that needs neither inputs nor targets.
   virtual bool reads_arguments() const { return false; }

@@ -16,16 +16,19 @@ namespace {
 
 /// Draws the lanes of a whole step: all ranks advance in an order at random,
 /// each by a compute op that can run, so that the lanes can't wait for each
-/// other.
+/// other. Backwards are whole, or split in I and W.
 class lane_drawer {
  public:
   lane_drawer(std::int32_t ranks, std::int32_t stages,
-              std::int32_t microbatches, std::uint32_t seed)
+              std::int32_t microbatches, std::int32_t slices,
+              std::uint32_t seed)
     : random_(seed),
       forwards_(std::size_t(stages), 0),
-      backwards_(std::size_t(stages), 0) {
+      backwards_(std::size_t(stages), 0),
+      deferred_(std::size_t(stages)) {
     made_.name = "drawn " + std::to_string(seed);
     made_.microbatches = microbatches;
+    made_.slices = slices;
     made_.lanes.resize(std::size_t(ranks));
     made_.placement =
       make_schedule("breadth_first", {ranks, stages / ranks, microbatches})
@@ -34,9 +37,21 @@ class lane_drawer {
 
   schedule draw() {
     for (auto ready = ready_ops(); !ready.empty(); ready = ready_ops()) {
-      const auto next = ready[random_() % ready.size()];
-      ++(next.kind == op_kind::forward ? forwards_
-                                       : backwards_)[std::size_t(next.stage)];
+      auto next = ready[random_() % ready.size()];
+      const auto stage = std::size_t(next.stage);
+      auto& deferred = deferred_[stage];
+      if (next.kind == op_kind::forward)
+        ++forwards_[stage];
+      else if (next.kind == op_kind::weight_backward)
+        deferred.erase(deferred.begin());
+      else
+        ++backwards_[stage];
+      // A whole one adds to the gradients, in the order of microbatches.
+      if (next.kind == op_kind::backward
+          && (!deferred.empty() || random_() % 2 == 0)) {
+        next.kind = op_kind::input_backward;
+        deferred.push_back(backwards_[stage] - 1);
+      }
       made_.lanes[std::size_t(made_.placement.rank_of(next.stage))].push_back(
         next);
     }
@@ -44,24 +59,40 @@ class lane_drawer {
   }
 
  private:
+  /// The number-th backward of a stage: the last slice of a microbatch first.
+  op backward_op(std::int32_t stage, std::int32_t number, op_kind kind) const {
+    const auto slice = made_.slices - 1 - number % made_.slices;
+    return {.stage = stage,
+            .microbatch = number / made_.slices,
+            .slice = static_cast<std::int16_t>(slice),
+            .kind = kind};
+  }
+
   std::vector<op> ready_ops() const {
     std::vector<op> ready;
     const auto stages = std::ssize(forwards_);
+    const auto slices = made_.slices;
     for (std::int32_t s = 0; s < stages; ++s) {
       const auto at = std::size_t(s);
       const auto f = forwards_[at], b = backwards_[at];
-      if (f < made_.microbatches && (s == 0 || forwards_[at - 1] > f))
-        ready.push_back({.stage = s, .microbatch = f});
-      if (b < f && (s + 1 == stages || backwards_[at + 1] > b))
+      if (f < made_.microbatches * slices && (s == 0 || forwards_[at - 1] > f))
+        ready.push_back({.stage = s,
+                         .microbatch = f / slices,
+                         .slice = static_cast<std::int16_t>(f % slices)});
+      if ((b / slices + 1) * slices <= f
+          && (s + 1 == stages || backwards_[at + 1] > b))
+        ready.push_back(backward_op(s, b, op_kind::backward));
+      if (!deferred_[at].empty())
         ready.push_back(
-          {.stage = s, .microbatch = b, .kind = op_kind::backward});
+          backward_op(s, deferred_[at].front(), op_kind::weight_backward));
     }
     return ready;
   }
 
   std::mt19937 random_;
   schedule made_;
-  std::vector<std::int32_t> forwards_, backwards_;  // by stage
+  std::vector<std::int32_t> forwards_, backwards_;   // by stage: how many
+  std::vector<std::vector<std::int32_t>> deferred_;  // I without their W
 };
 
 parameter_list trained(const small_case& what, const schedule& lanes,
@@ -90,14 +121,17 @@ std::string executed_lanes(const plan& of, const step_report& report) {
 }  // namespace
 
 TEST_CASE("lanes drawn at random train the plain loop's bits in both orders") {
-  for (std::uint32_t seed = 0; seed < 12; ++seed) {
+  for (std::uint32_t seed = 0; seed < 16; ++seed) {
     const small_case what{.schedule = "breadth_first",
                           .ranks = 2,
                           .stages_per_rank = 1 + std::int32_t(seed % 2),
                           .microbatches = 4,
+                          .slices = 1 + std::int32_t(seed / 4),
                           .data_parallel = 1 + std::int32_t(seed % 3 == 0),
+                          .recompute = seed % 5 == 0,
                           .clip = seed % 4 == 0 ? 0.5 : 0};
-    const auto lanes = lane_drawer(2, 2 * what.stages_per_rank, 4, seed).draw();
+    const auto lanes =
+      lane_drawer(2, 2 * what.stages_per_rank, 4, what.slices, seed).draw();
     CAPTURE(seed);
     // A trainer first: it sets how many threads an operator uses.
     const auto strict =

@@ -83,6 +83,7 @@ trainer trainer_for(const small_case& what, std::shared_ptr<mesh> job) {
 plain_options plain_options_for(const small_case& what) {
   plain_options plain;
   plain.microbatches = what.microbatches;
+  plain.slices = what.slices;
   plain.data_parallel = what.data_parallel;
   plain.numerics = numerics_for(what);
   return plain;

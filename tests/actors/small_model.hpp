@@ -29,6 +29,7 @@ struct small_case {
   std::int32_t ranks = 2;
   std::int32_t stages_per_rank = 1;
   std::int32_t microbatches = 4;
+  std::int32_t slices = 1;  // for the plain loop
   std::int32_t data_parallel = 1;
   bool use_sgd = false;
   bool recompute = false;

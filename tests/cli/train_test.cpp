@@ -187,9 +187,6 @@ TEST_CASE("bad input is refused before any work") {
   at.refuses("--schedule " + cut_csv, 1, "1");
   at.refuses("--schedule " + stuck_csv, 1, "0B0");
   at.refuses("--schedule forward_only", 2, "has no backwards");
-  at.refuses("--microbatches 1 --schedule "
-               + at.folder.write("w.csv", "0F0,0I0,0W0\r\n1F0,1I0,1W0\r\n"),
-             2, "splits backwards into I and W (op 0I0)");
   at.refuses("--schedule /no/such.csv", 1, "/no/such.csv");
   at.refuses("--no-such-flag 1", 2, "--no-such-flag");
 }

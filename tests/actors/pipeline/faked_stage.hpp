@@ -1,7 +1,6 @@
 #pragma once
 
 #include <atomic>
-#include <set>
 #include <stdexcept>
 
 #include "troupe/actors/pipeline.hpp"
@@ -12,8 +11,8 @@
 namespace troupe::testing {
 
 /// A stage that computes nothing and calls no LibTorch function, so that the
-/// thread sanitizer sees all that runs. Keeps the rules of a real one: no
-/// backward without its forward, nothing left at the end.
+/// thread sanitizer sees all that runs. Like a real one it runs no backward
+/// without what that microbatch's forward, or I, has left.
 class faked_stage final : public stage_compute, public stage_parameters {
  public:
   explicit faked_stage(bool last = false) : last_(last) {}
@@ -22,22 +21,37 @@ class faked_stage final : public stage_compute, public stage_parameters {
     training_ = settings.training();
     losses_ = 0;
   }
-  tensor_lists forward(microbatch_key key, tensor_lists,
-                       const microbatch_data&) override {
+  op_outputs forward(microbatch_key key, tensor_lists, const microbatch_data&,
+                     stage_states states) override {
     ++ran;
     if (fails_at == key.microbatch)
       throw std::runtime_error("faked failure");
-    if (training_ && !open_.insert(key).second)
-      throw std::runtime_error("a second forward");
     ++losses_;
-    return {tensor_list(1)};
+    if (key.slice > 0 && !states.carry)
+      throw std::runtime_error("a slice without what the one before has left");
+    op_outputs outputs{{tensor_list(1)}};
+    outputs.states.carry = std::make_shared<left>(op_kind::forward, key);
+    if (training_)
+      outputs.states.context = std::make_shared<left>(op_kind::forward, key);
+    return outputs;
   }
-  tensor_lists backward(op_kind kind, microbatch_key key,
-                        tensor_lists) override {
+  op_outputs backward(op_kind kind, microbatch_key key, tensor_lists,
+                      stage_states states) override {
     ++ran;
-    if (kind != op_kind::weight_backward && open_.erase(key) == 0)
-      throw std::runtime_error("a backward without its forward");
-    return {tensor_list(1)};
+    const bool weights = kind == op_kind::weight_backward;
+    const auto* from =
+      dynamic_cast<left*>((weights ? states.deferred : states.context).get());
+    if (from == nullptr || from->key != key
+        || from->by != (weights ? op_kind::input_backward : op_kind::forward))
+      throw std::runtime_error("a backward without what it needs");
+    op_outputs outputs;
+    if (!weights) {
+      outputs.tensors = {tensor_list(1)};
+      outputs.states.carry = std::make_shared<left>(kind, key);
+    }
+    if (kind == op_kind::input_backward)
+      outputs.states.deferred = std::make_shared<left>(kind, key);
+    return outputs;
   }
   const tensor_list& parameters() const override { return parameters_; }
   tensor_list take_gradients() override { return {}; }
@@ -45,8 +59,6 @@ class faked_stage final : public stage_compute, public stage_parameters {
   std::vector<double> squares() override { return {}; }
   void update(double) override { ++updates; }
   stage_result end_step() override {
-    if (!open_.empty())
-      throw std::runtime_error("a forward is left");
     stage_result result;
     if (last_)
       result.losses = {{"loss", 1.0, static_cast<double>(losses_)}};
@@ -58,10 +70,15 @@ class faked_stage final : public stage_compute, public stage_parameters {
   std::int32_t fails_at = -1;
 
  private:
+  struct left final : stage_state {
+    left(op_kind op, microbatch_key of) : by(op), key(of) {}
+    op_kind by;
+    microbatch_key key;
+  };
+
   bool last_;
   bool training_ = true;
   int losses_ = 0;
-  std::set<microbatch_key> open_;
   tensor_list parameters_;
 };
 

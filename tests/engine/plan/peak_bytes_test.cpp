@@ -69,15 +69,35 @@ TEST_CASE("a skip holds its bytes from its giver to its reader") {
         == std::vector<double>{10});
 }
 
+TEST_CASE("an input backward frees what its weight backward does not need") {
+  schedule lanes{.name = "split", .microbatches = 2};
+  lanes.placement = placement::looped(1, 1);
+  auto& lane = lanes.lanes.emplace_back();
+  for (const auto kind :
+       {op_kind::forward, op_kind::input_backward, op_kind::weight_backward})
+    for (const auto k : {0, 1})
+      lane.push_back({.microbatch = k, .kind = kind});
+  const auto split = compile(lanes);
+  const auto peak = [&](const char* sizes) {
+    return peak_bytes(split, simulate(split), parse_sizes(sizes)).at(0);
+  };
+  CHECK(peak("kept=6,deferred=1") == 12);  // after both F
+  CHECK(peak("kept=1,deferred=5") == 10);  // after both I
+  CHECK(peak("kept=6") == 12);
+}
+
 TEST_CASE("sizes are read as costs are") {
   const auto sizes = parse_sizes("activation=3 # a comment\nkept.1=4");
   CHECK(sizes.row(0).gradient == 3);
   CHECK(sizes.row(1).kept == 4);
+  CHECK(sizes.row(1).deferred == 4);
+  CHECK(parse_sizes("kept=7,deferred=2,kept.1=4").row(1).deferred == 2);
   CHECK(sizes.row(1).activation == 3);
   CHECK(parse_sizes("gradient=1,activation.2=9").row(2).gradient == 1);
   CHECK_THROWS_MATCHES(parse_sizes("keep=1"), error,
                        says("sizes 'keep=1': the key is unknown; known keys "
-                            "are kept, activation, gradient and parameters"));
+                            "are kept, deferred, activation, gradient and "
+                            "parameters"));
   CHECK_THROWS_MATCHES(parse_sizes("kept=-1"), error,
                        says("not a number of at least 0"));
   CHECK_THROWS_MATCHES(load_sizes("kept"), error, says("form key=number"));

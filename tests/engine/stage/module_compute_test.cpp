@@ -11,11 +11,13 @@
 #include <catch2/matchers/catch_matchers_exception.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 
+#include "driven_stage.hpp"
 #include "troupe/base/error.hpp"
 
 using namespace troupe;
 using Catch::Matchers::ContainsSubstring;
 using Catch::Matchers::MessageMatches;
+using troupe::testing::driven_stage;
 
 namespace {
 
@@ -87,9 +89,10 @@ at::Tensor input() {
 TEST_CASE("a stage's gradients equal those of its function") {
   const auto module = tanh_sequence();
   module_compute stage(module, middle_stage());
+  driven_stage ops(stage);
   stage.begin_step(training_step());
-  const auto y = stage.forward({0, 0}, {{input()}}, {});
-  const auto gx = stage.backward(op_kind::backward, {0, 0}, {{at::ones({2})}});
+  const auto y = ops.forward({0, 0}, {{input()}}, {});
+  const auto gx = ops.backward(op_kind::backward, {0, 0}, {{at::ones({2})}});
   const auto w = weight_of(module);
   const auto slope = 1 - y.at(0).at(0) * y.at(0).at(0);  // of tanh
   CHECK(at::allclose(gx.at(0).at(0), slope * w.detach()));
@@ -104,8 +107,9 @@ TEST_CASE("gradients accumulate over microbatches and drop with the step") {
     stage.parameters->begin_step(training_step());
   };
   const auto backward_of = [&](std::int32_t k) {
-    stage.compute->forward({k, 0}, {{input()}}, {});
-    stage.compute->backward(op_kind::backward, {k, 0}, {{at::ones({2})}});
+    driven_stage ops(*stage.compute);
+    ops.forward({k, 0}, {{input()}}, {});
+    ops.backward(op_kind::backward, {k, 0}, {{at::ones({2})}});
   };
   begin();
   backward_of(0);
@@ -121,8 +125,9 @@ TEST_CASE("gradients leave a stage's parameters and come back to an update") {
   const auto stage = make_module_stage(tanh_sequence(), middle_stage());
   stage.compute->begin_step(training_step());
   stage.parameters->begin_step(training_step());
-  stage.compute->forward({0, 0}, {{input()}}, {});
-  stage.compute->backward(op_kind::backward, {0, 0}, {{at::ones({2})}});
+  driven_stage ops(*stage.compute);
+  ops.forward({0, 0}, {{input()}}, {});
+  ops.backward(op_kind::backward, {0, 0}, {{at::ones({2})}});
   auto& parameters = *stage.parameters;
   const auto weight = parameters.parameters().at(0);
   const auto before = weight.detach().clone();
@@ -141,14 +146,14 @@ TEST_CASE("gradients leave a stage's parameters and come back to an update") {
 
 TEST_CASE("several tensors pass a stage, integers without a gradient") {
   module_compute stage(tanh_sequence(), middle_stage());
+  driven_stage ops(stage);
   stage.begin_step(training_step());
   const auto ids = at::arange(3);
-  const auto outputs =
-    stage.forward({0, 0}, {{input(), ids, input()}}, {}).at(0);
+  const auto outputs = ops.forward({0, 0}, {{input(), ids, input()}}, {}).at(0);
   REQUIRE(outputs.size() == 3);
   CHECK(at::equal(outputs[1], ids));
   const auto gradients =
-    stage
+    ops
       .backward(op_kind::backward, {0, 0},
                 {{at::ones({2}), at::Tensor{}, at::ones({2})}})
       .at(0);
@@ -169,13 +174,14 @@ TEST_CASE("an output's memory is free once no other holder remains") {
     }),
     middle_stage());
   stage.begin_step(training_step());
-  auto outputs = stage.forward({0, 0}, {{input()}}, {});
+  driven_stage ops(stage);
+  auto outputs = ops.forward({0, 0}, {{input()}}, {});
   const auto storage = outputs[0][0].storage().getWeakStorageImpl();
   outputs.clear();
   CHECK(storage.expired());
-  CHECK(at::equal(
-    stage.backward(op_kind::backward, {0, 0}, {{at::ones({2})}})[0][0],
-    at::ones({2}) * 2));
+  CHECK(
+    at::equal(ops.backward(op_kind::backward, {0, 0}, {{at::ones({2})}})[0][0],
+              at::ones({2}) * 2));
 }
 
 TEST_CASE("recompute gives the same bits and keeps only the input") {
@@ -184,14 +190,13 @@ TEST_CASE("recompute gives the same bits and keeps only the input") {
   module_compute plain(first, options);
   options.numerics.recompute = true;
   module_compute again(second, options);
-  for (auto* stage : {&plain, &again}) {
-    stage->begin_step(training_step());
-    stage->forward({0, 0}, {{input()}}, {});
-  }
-  const auto backward = [](module_compute& stage) {
-    return stage.backward(op_kind::backward, {0, 0}, {{at::ones({2})}})[0][0];
+  const auto gradient_of = [](module_compute& stage) {
+    driven_stage ops(stage);
+    stage.begin_step(training_step());
+    ops.forward({0, 0}, {{input()}});
+    return ops.backward(op_kind::backward, {0, 0}, {{at::ones({2})}})[0][0];
   };
-  CHECK(at::equal(backward(plain), backward(again)));
+  CHECK(at::equal(gradient_of(plain), gradient_of(again)));
   CHECK(at::equal(weight_of(first).grad(), weight_of(second).grad()));
 }
 
@@ -207,11 +212,12 @@ TEST_CASE("the last stage's gradient starts as the settings say") {
   const auto module = std::make_shared<layer_sequence>(
     model{{"layer", make_tanh}}, layer_range{0, 1});
   module_compute stage(module, options);
+  driven_stage ops(stage);
   stage.begin_step(training_step(1024.0 / (4 * 2)));
   microbatch_data data;
   data.inputs = {input()};
-  CHECK(stage.forward({0, 0}, {}, data).empty());
-  CHECK(stage.backward(op_kind::backward, {0, 0}, {}).empty());
+  CHECK(ops.forward({0, 0}, {}, data).empty());
+  CHECK(ops.backward(op_kind::backward, {0, 0}, {}).empty());
   const auto w = weight_of(module);
   const auto y = at::tanh(input() * w.detach());
   CHECK(at::allclose(w.grad(), (1 - y * y) * input() * 128));
@@ -226,36 +232,39 @@ TEST_CASE("arguments reach modules that read them") {
   CHECK(module->reads_arguments());
   CHECK_FALSE(tanh_sequence()->reads_arguments());
   module_compute stage(module, middle_stage());
+  driven_stage ops(stage);
   stage.begin_step(training_step());
   microbatch_data data;
   data.arguments["mask"] = at::tensor({0.0, 1.0}).to(at::kFloat);
-  CHECK(at::equal(stage.forward({0, 0}, {{input()}}, data)[0][0],
+  CHECK(at::equal(ops.forward({0, 0}, {{input()}}, data)[0][0],
                   at::tensor({0.0, 2.0}).to(at::kFloat)));
 }
 
-TEST_CASE("activations left at a step's end are named") {
+TEST_CASE("a backward without what its forward has left is refused") {
   module_compute stage(tanh_sequence(), middle_stage());
+  driven_stage ops(stage);
   stage.begin_step(training_step());
-  stage.forward({3, 0}, {{input()}}, {});
-  CHECK_THROWS_MATCHES(
-    stage.end_step(), error,
-    MessageMatches(ContainsSubstring("stage 1: 1 activations were left")
-                   && ContainsSubstring("microbatch 3")));
-  CHECK_THROWS_MATCHES(
-    stage.forward({3, 0}, {{input()}}, {}), error,
-    MessageMatches(ContainsSubstring("microbatch 3 was run forward twice")));
-  CHECK_THROWS_MATCHES(
-    stage.backward(op_kind::backward, {4, 0}, {{at::ones({2})}}), error,
-    MessageMatches(ContainsSubstring("microbatch 4 without its forward")));
+  ops.forward({3, 0}, {{input()}});
+  const auto refused = [&](op_kind kind, microbatch_key key,
+                           const std::string& text) {
+    CHECK_THROWS_MATCHES(ops.backward(kind, key, {{at::ones({2})}}), error,
+                         MessageMatches(ContainsSubstring(text)));
+  };
+  refused(op_kind::backward, {4, 0}, "backward of microbatch 4 slice 0");
+  refused(op_kind::weight_backward, {3, 0}, "of microbatch 3 slice 0 without");
+  ops.forward({3, 0}, {{input()}});
+  refused(op_kind::input_backward, {3, 0}, "the step was to have none");
 }
 
 TEST_CASE("validation keeps nothing for a backward") {
   module_compute stage(tanh_sequence(), middle_stage());
+  driven_stage ops(stage);
   auto settings = training_step();
   settings.phase = phase::validation;
   stage.begin_step(settings);
-  const auto y = stage.forward({0, 0}, {{input()}}, {});
+  const auto y = ops.forward({0, 0}, {{input()}}, {});
   CHECK_FALSE(y[0][0].requires_grad());
+  CHECK(ops.left({0, 0}).context == nullptr);
   CHECK_NOTHROW(stage.end_step());
 }
 
@@ -269,10 +278,11 @@ TEST_CASE("a model's own metrics are averaged by name") {
   module_compute stage(sequence_of([] { return std::make_shared<counting>(); }),
                        middle_stage());
   stage.begin_step(training_step());
-  stage.forward({0, 0}, {{at::ones({2})}}, {});
-  stage.forward({1, 0}, {{at::ones({2}) * 3}}, {});
+  driven_stage ops(stage);
+  ops.forward({0, 0}, {{at::ones({2})}}, {});
+  ops.forward({1, 0}, {{at::ones({2}) * 3}}, {});
   for (const std::int32_t k : {0, 1})
-    stage.backward(op_kind::backward, {k, 0}, {{at::ones({2})}});
+    ops.backward(op_kind::backward, {k, 0}, {{at::ones({2})}});
   const auto metrics = stage.end_step().metrics;
   REQUIRE(metrics.size() == 1);
   CHECK(metrics[0].name == "mean input");

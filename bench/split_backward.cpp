@@ -1,0 +1,130 @@
+// What a split backward costs beside a full one: a stage of GPT blocks between
+// two others, its F, B, I and W in turn within one run, split by the layers and
+// by the graph.
+//   split_backward [--d-model N] [--blocks N] [--tokens N] [--rounds N]
+// One JSON object on stdout, times in ms, the median round's.
+
+#include <ATen/ops/randn.h>
+#include <c10/core/CPUAllocator.h>
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "troupe/engine/device/clock.hpp"
+#include "troupe/engine/device/threads.hpp"
+#include "troupe/engine/models/gpt.hpp"
+#include "troupe/engine/stage/layer_sequence.hpp"
+#include "troupe/engine/stage/module_compute.hpp"
+
+using namespace troupe;
+using json = nlohmann::ordered_json;
+
+namespace {
+
+struct settings {
+  std::int64_t width = 256;
+  std::int64_t blocks = 2;
+  std::int64_t tokens = 256;
+  int rounds = 30;
+};
+
+class measured_stage {
+ public:
+  measured_stage(const settings& what, bool splits, weight_split split)
+    : splits_(splits) {
+    const auto layers = gpt(
+      {.width = what.width, .layers = what.blocks + 2, .length = what.tokens});
+    module_stage_options options;
+    options.index = 1;
+    options.numerics.weight_split = split;
+    const layer_range middle{2, static_cast<std::int32_t>(2 + what.blocks)};
+    compute_ = std::make_unique<module_compute>(
+      std::make_shared<layer_sequence>(layers, middle), options);
+    step_settings step;
+    step.splits_backward = splits;
+    compute_->begin_step(step);
+    input_ = at::randn({1, what.tokens, what.width});
+    gradient_ = at::randn_like(input_);
+  }
+
+  void round() {
+    stage_states left;
+    timed("f",
+          [&] { left = compute_->forward({}, {{input_}}, {}, {}).states; });
+    if (!splits_)
+      return timed("b", [&] {
+        compute_->backward(op_kind::backward, {}, {{gradient_}},
+                           std::move(left));
+      });
+    timed("i", [&] {
+      left = compute_
+               ->backward(op_kind::input_backward, {}, {{gradient_}},
+                          std::move(left))
+               .states;
+    });
+    timed("w", [&] {
+      compute_->backward(op_kind::weight_backward, {}, {}, std::move(left));
+    });
+  }
+
+  double median(const std::string& op) {
+    auto& all = times_[op];
+    std::ranges::sort(all);
+    return all.empty() ? 0 : all[all.size() / 2];
+  }
+
+ private:
+  template <class Work>
+  void timed(const std::string& op, const Work& work) {
+    const auto begin = now_ns();
+    work();
+    times_[op].push_back(static_cast<double>(now_ns() - begin) * 1e-6);
+  }
+
+  bool splits_;
+  std::unique_ptr<module_compute> compute_;
+  at::Tensor input_, gradient_;
+  std::map<std::string, std::vector<double>> times_;
+};
+
+json measure(const settings& what) {
+  measured_stage full(what, false, weight_split::layers);
+  measured_stage layers(what, true, weight_split::layers);
+  measured_stage graph(what, true, weight_split::graph);
+  for (int i = 0; i < what.rounds; ++i)
+    for (auto* each : {&full, &layers, &graph})
+      each->round();
+  json result{{"d_model", what.width},
+              {"blocks", what.blocks},
+              {"tokens", what.tokens},
+              {"f", full.median("f")},
+              {"b", full.median("b")}};
+  for (auto& [name, stage] :
+       {std::pair<std::string, measured_stage&>{"layers", layers},
+        {"graph", graph}}) {
+    const auto i = stage.median("i"), w = stage.median("w");
+    result[name] = {{"f", stage.median("f")},
+                    {"i", i},
+                    {"w", w},
+                    {"i_to_b", i / full.median("b")},
+                    {"i_and_w_to_b", (i + w) / full.median("b")}};
+  }
+  return result;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  settings what;
+  CLI::App app{"what a split backward costs beside a full one"};
+  app.add_option("--d-model", what.width)->check(CLI::Range(8, 1 << 14));
+  app.add_option("--blocks", what.blocks)->check(CLI::Range(1, 100));
+  app.add_option("--tokens", what.tokens)->check(CLI::Range(1, 1 << 16));
+  app.add_option("--rounds", what.rounds)->check(CLI::Range(1, 10000));
+  CLI11_PARSE(app, argc, argv);
+  set_intra_op_threads(1);
+  fmt::print("{}\n", measure(what).dump(2));
+  return 0;
+}

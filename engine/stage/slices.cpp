@@ -1,0 +1,141 @@
+#include "troupe/engine/stage/slices.hpp"
+
+#include <ATen/ops/cat.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "troupe/base/error.hpp"
+
+namespace troupe {
+
+namespace {
+
+slice_pass*& current_pass() {
+  static thread_local slice_pass* pass = nullptr;
+  return pass;
+}
+
+std::int64_t first_of(std::int64_t length, std::int64_t index,
+                      std::int64_t count) {
+  return index * (length / count) + std::min(index, length % count);
+}
+
+}  // namespace
+
+microbatch_data slice_of(const microbatch_data& data, std::int32_t index,
+                         std::int32_t count) {
+  const auto all = tensors_of(data);
+  if (all.empty())
+    return data;
+  const auto sequence = std::ranges::find_if(all, [](const at::Tensor& each) {
+    return each.defined() && each.dim() >= 2;
+  });
+  if (sequence == all.end())
+    fail(error_code::invalid_argument,
+         "a microbatch is cut into {} slices along dimension 1 of its tensors, "
+         "and none has two dimensions",
+         count);
+  const auto length = sequence->size(1);
+  if (length < count)
+    fail(error_code::invalid_argument,
+         "{} slices of a sequence of {} positions; use at most {}", count,
+         length, length);
+  const auto first = first_of(length, index, count);
+  const auto end = first_of(length, index + 1, count);
+  auto part = brought(data, [&](const at::Tensor& whole) {
+    return whole.defined() && whole.dim() >= 2 && whole.size(1) == length
+             ? whole.slice(1, first, end)
+             : whole;
+  });
+  part.tokens = data.tokens * (end - first) / length;
+  return part;
+}
+
+slice_pass::slice_pass(std::int32_t index, std::int32_t count,
+                       slice_carry_pointer earlier, std::int64_t length)
+  : place_{index, count, earlier ? earlier->positions : 0},
+    earlier_(std::move(earlier)),
+    positions_(place_.first + length) {}
+
+at::Tensor slice_pass::with_earlier(const at::Tensor& own,
+                                    std::int64_t dimension) {
+  const auto call = own_.size();
+  own_edges_.push_back(own.requires_grad()
+                         ? torch::autograd::impl::gradient_edge(own)
+                         : torch::autograd::Edge{});
+  own_.push_back(own.detach());
+  if (!earlier_)
+    return own;
+  if (call >= earlier_->of_call.size())
+    fail(error_code::invalid_argument,
+         "slice {} of a microbatch reads the tensors of earlier slices {} "
+         "times, and those before did so {} times",
+         place_.index, call + 1, earlier_->of_call.size());
+  tensor_list parts;
+  for (const auto& each : earlier_->of_call[call]) {
+    auto leaf = each.detach();
+    leaf.requires_grad_(own.requires_grad());
+    leaves_.push_back(leaf);
+    parts.push_back(std::move(leaf));
+  }
+  parts.push_back(own);
+  return at::cat(parts, dimension);
+}
+
+slice_carry_pointer slice_pass::for_later() const {
+  auto carry = std::make_shared<slice_carry>();
+  if (earlier_)
+    carry->of_call = earlier_->of_call;
+  carry->of_call.resize(own_.size());
+  for (std::size_t call = 0; call < own_.size(); ++call)
+    carry->of_call[call].push_back(own_[call]);
+  carry->positions = positions_;
+  return carry;
+}
+
+void slice_pass::add_roots(backward_roots& roots,
+                           const slice_carry* later) const {
+  if (later)
+    for (std::size_t call = 0; call < own_edges_.size(); ++call)
+      roots.add(own_edges_[call], later->of_call.at(call).at(
+                                    static_cast<std::size_t>(place_.index)));
+}
+
+slice_carry_pointer slice_pass::gradients_for_earlier(
+  const tensor_list& of_leaves, const slice_carry* later) const {
+  auto carry = std::make_shared<slice_carry>();
+  const auto earlier = static_cast<std::size_t>(place_.index);
+  std::size_t next = 0;
+  for (std::size_t call = 0; call < own_edges_.size(); ++call) {
+    auto& gradients = carry->of_call.emplace_back();
+    for (std::size_t slice = 0; slice < earlier; ++slice) {
+      auto sum = later ? later->of_call.at(call).at(slice) : at::Tensor{};
+      const auto& here = of_leaves.at(next++);
+      if (sum.defined() && here.defined())
+        sum = sum + here;
+      else if (here.defined())
+        sum = here;
+      gradients.push_back(std::move(sum));
+    }
+  }
+  return carry;
+}
+
+slice_scope::slice_scope(slice_pass* pass)
+  : before_(std::exchange(current_pass(), pass)) {}
+
+slice_scope::~slice_scope() {
+  current_pass() = before_;
+}
+
+slice_place current_slice() {
+  return current_pass() ? current_pass()->place() : slice_place{};
+}
+
+at::Tensor with_earlier_slices(const at::Tensor& own, std::int64_t dimension) {
+  return current_pass() ? current_pass()->with_earlier(own, dimension) : own;
+}
+
+}  // namespace troupe

@@ -1,0 +1,88 @@
+#pragma once
+
+#include <torch/csrc/autograd/edge.h>
+
+#include <cstdint>
+#include <memory>
+
+#include "troupe/engine/stage/microbatch.hpp"
+#include "troupe/engine/stage/split_backward.hpp"
+
+namespace troupe {
+
+/// Which part of a microbatch's sequence runs: slices cut dimension 1.
+struct slice_place {
+  std::int32_t index = 0;
+  std::int32_t count = 1;
+  std::int64_t first = 0;  // position of its first element
+};
+
+/// A slice of `index` of `count`, whose lengths differ by at most one, the
+/// longer ones first: of all tensors that are as long as the first one of two
+/// dimensions or more. Throws `invalid_argument` if there is none, and for less
+/// than one position a slice.
+microbatch_data slice_of(const microbatch_data& data, std::int32_t index,
+                         std::int32_t count);
+
+/// What the slices of a microbatch hand on, by call of `with_earlier` and by
+/// slice: in forwards its tensors, in backwards their gradients, summed over
+/// the later slices, the last one first. Constant once handed on.
+struct slice_carry final : stage_state {
+  std::int64_t positions = 0;  // so far
+  std::vector<tensor_list> of_call;
+};
+using slice_carry_pointer = std::shared_ptr<slice_carry>;
+
+/// One slice's pass through a stage: the tensors that its modules read of
+/// earlier slices, and keep for later ones (keys and values: TeraPipe, Li et
+/// al., 2021; Seq1F1B, Sun et al., 2024). The autograd graph of a slice ends at
+/// those of earlier ones. One thread at a time.
+class slice_pass {
+ public:
+  /// `earlier`: what the slice before handed on; null: it is the first one.
+  slice_pass(std::int32_t index, std::int32_t count,
+             slice_carry_pointer earlier, std::int64_t length);
+
+  const slice_place& place() const { return place_; }
+  at::Tensor with_earlier(const at::Tensor& own, std::int64_t dimension);
+  /// After the forward: for the next slice.
+  slice_carry_pointer for_later() const;
+
+  /// Leaves of the graph, of earlier slices: the backward gives their
+  /// gradients to `gradients_for_earlier`, in this order.
+  const tensor_list& leaves() const { return leaves_; }
+  /// `later`: what the next slice's backward handed on; null: it is the last.
+  void add_roots(backward_roots& roots, const slice_carry* later) const;
+  slice_carry_pointer gradients_for_earlier(const tensor_list& of_leaves,
+                                            const slice_carry* later) const;
+
+ private:
+  slice_place place_;
+  slice_carry_pointer earlier_;
+  std::int64_t positions_;  // with this slice
+  tensor_list leaves_;
+  std::vector<torch::autograd::Edge> own_edges_;  // by call
+  tensor_list own_;                               // without a graph
+};
+
+/// Makes a pass, or none, current on this thread.
+class slice_scope {
+ public:
+  explicit slice_scope(slice_pass* pass);
+  ~slice_scope();
+  slice_scope(const slice_scope&) = delete;
+  slice_scope& operator=(const slice_scope&) = delete;
+
+ private:
+  slice_pass* before_;
+};
+
+/// For modules that run in slices (stage_module::runs_in_slices): the slice
+/// that runs on this thread; all of the sequence without one.
+slice_place current_slice();
+/// The earlier slices' tensors of this call, concatenated with this slice's
+/// own along a dimension, in order. Calls must come in the same order in each
+/// slice.
+at::Tensor with_earlier_slices(const at::Tensor& own, std::int64_t dimension);
+
+}  // namespace troupe

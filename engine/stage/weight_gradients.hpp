@@ -1,0 +1,76 @@
+#pragma once
+
+#include <ATen/core/ivalue.h>
+
+#include <functional>
+#include <unordered_set>
+#include <vector>
+
+#include "troupe/engine/device/tensor.hpp"
+
+namespace torch::autograd {
+struct AutogradContext;
+struct Node;
+}  // namespace torch::autograd
+
+namespace troupe {
+
+/// The weight gradients of one forward that its layers compute apart from the
+/// gradients of their inputs: in the weight backward (W) of a split backward
+/// (the weight-gradient store of zero bubble, Qi et al., 2024). A layer that
+/// supports this is an autograd function that notes the store in its forward,
+/// and gives it the work in its backward; see engine/models/layers.cpp. One
+/// thread at a time, but the engine's threads may differ from the forward's.
+class weight_gradients final : public torch::CustomClassHolder {
+ public:
+  using pointer = c10::intrusive_ptr<weight_gradients>;
+
+  /// The store of the forward that runs on this thread; null: none.
+  static pointer current();
+
+  /// The layer's function made this output, of these parameters.
+  void note(const at::Tensor& output, const tensor_list& parameters);
+  /// Whether the output of such a function comes from this node of its graph.
+  bool has(const torch::autograd::Node* node) const {
+    return nodes_.contains(node);
+  }
+  /// Whether such a function reads the parameter.
+  bool has(const at::Tensor& parameter) const {
+    return parameters_.contains(parameter.unsafeGetTensorImpl());
+  }
+
+  /// Does the work now or, between `defer` and `run`, in `run`.
+  void add(std::function<void()> work);
+  void defer() { deferring_ = true; }
+  /// Does what was deferred, in its order, and frees the tensors of each.
+  void run();
+
+ private:
+  bool deferring_ = false;
+  std::vector<std::function<void()>> deferred_;
+  std::unordered_set<const torch::autograd::Node*> nodes_;
+  std::unordered_set<const at::TensorImpl*> parameters_;
+};
+
+/// Makes a store, or none, current on this thread.
+class weight_gradients_scope {
+ public:
+  explicit weight_gradients_scope(weight_gradients::pointer store);
+  ~weight_gradients_scope();
+  weight_gradients_scope(const weight_gradients_scope&) = delete;
+  weight_gradients_scope& operator=(const weight_gradients_scope&) = delete;
+
+ private:
+  weight_gradients::pointer before_;
+};
+
+/// In a function's forward: its backward finds the current store again.
+void note_store(torch::autograd::AutogradContext& context);
+/// In its backward: gives the work to that store, or does it.
+void add_weight_gradients(torch::autograd::AutogradContext& context,
+                          std::function<void()> work);
+
+/// Adds to `.grad`, or becomes it, as LibTorch's engine does.
+void accumulate_gradient(const at::Tensor& parameter, at::Tensor gradient);
+
+}  // namespace troupe
