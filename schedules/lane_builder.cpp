@@ -19,11 +19,22 @@ std::vector<std::int32_t> groups_of(std::int32_t total, std::int32_t size) {
 }
 
 lane_builder::lane_builder(const placement& placement,
-                           std::int32_t microbatches, std::int32_t rank)
-  : rank_{rank}, ranks_{placement.ranks}, microbatches_{microbatches} {
-  for (std::int32_t stage = 0; stage < placement.stages(); ++stage)
-    if (placement.rank_of(stage) == rank)
-      stages_.push_back(stage);
+                           std::int32_t microbatches, std::int32_t rank,
+                           std::int32_t slices)
+  : rank_{rank},
+    ranks_{placement.ranks},
+    microbatches_{microbatches},
+    slices_{slices} {
+  const auto copies = placement.copies();
+  for (std::int32_t copy = 0; copy < copies; ++copy)
+    for (std::int32_t stage = 0; stage < placement.stages(); ++stage)
+      if (const auto index = static_cast<std::int8_t>(copy);
+          placement.rank_of(stage, index) == rank)
+        chunks_.push_back({.stage = stage,
+                           .copy = index,
+                           .next_forward = microbatches * copy / copies,
+                           .next_backward = microbatches * copy / copies,
+                           .end = microbatches * (copy + 1) / copies});
   in_groups({microbatches});
 }
 
@@ -31,48 +42,109 @@ void lane_builder::in_groups(const std::vector<std::int32_t>& sizes) {
   if (!lane_.empty())
     fail(error_code::invalid_argument,
          "rank {}: in_groups after the first op; call it at the start", rank_);
-  const auto total = stages_.size() * static_cast<std::size_t>(microbatches_);
+  const auto total = chunks_.size() * static_cast<std::size_t>(microbatches_)
+                     * static_cast<std::size_t>(slices_);
   forwards_.clear();
   backwards_.clear();
   forwards_.reserve(total);
   backwards_.reserve(total);
   lane_.reserve(2 * total);
   std::int32_t start = 0;
-  const auto add = [&](auto& order, auto stage, auto size, op_kind kind) {
+  const auto add = [&](auto& order, auto& chunk, auto size, op_kind kind) {
     for (auto k = start; k < start + size; ++k)
-      order.push_back({.stage = stage, .microbatch = k, .kind = kind});
+      for (std::int32_t i = 0; i < slices_; ++i)
+        order.push_back({.stage = chunk.stage,
+                         .microbatch = k,
+                         .slice = static_cast<std::int16_t>(
+                           is_backward(kind) ? slices_ - 1 - i : i),
+                         .copy = chunk.copy,
+                         .kind = kind});
   };
   for (const auto size : sizes) {
-    for (auto stage = stages_.begin(); stage != stages_.end(); ++stage)
-      add(forwards_, *stage, size, op_kind::forward);
-    for (auto stage = stages_.rbegin(); stage != stages_.rend(); ++stage)
-      add(backwards_, *stage, size, op_kind::backward);
+    for (auto chunk = chunks_.begin(); chunk != chunks_.end(); ++chunk)
+      add(forwards_, *chunk, size, op_kind::forward);
+    for (auto chunk = chunks_.rbegin(); chunk != chunks_.rend(); ++chunk)
+      add(backwards_, *chunk, size, op_kind::backward);
     start += size;
   }
 }
 
-void lane_builder::append(const std::vector<op>& order, std::size_t& next,
-                          op_count count) {
-  const auto limit = static_cast<std::size_t>(std::max(count.limit, 0));
-  const auto end = next + std::min(limit, order.size() - next);
-  lane_.insert(lane_.end(), order.begin() + static_cast<std::ptrdiff_t>(next),
-               order.begin() + static_cast<std::ptrdiff_t>(end));
-  next = end;
+void lane_builder::split_backwards(std::int32_t lag) {
+  split_ = true;
+  lag_ = static_cast<std::size_t>(lag);
 }
 
 void lane_builder::forward(op_count count) {
-  append(forwards_, next_forward_, count);
+  for (; count.limit > 0 && next_forward_ < forwards_.size(); --count.limit)
+    lane_.push_back(forwards_[next_forward_++]);
 }
 
 void lane_builder::backward(op_count count) {
-  append(backwards_, next_backward_, count);
+  for (; count.limit > 0 && next_backward_ < backwards_.size(); --count.limit)
+    append_backward(backwards_[next_backward_++]);
+}
+
+void lane_builder::weight_backward(op_count count) {
+  for (; count.limit > 0 && next_due_ < due_.size(); --count.limit)
+    lane_.push_back(due_[next_due_++]);
 }
 
 void lane_builder::repeat_one_forward_one_backward() {
   while (next_forward_ < forwards_.size()) {
-    lane_.push_back(forwards_[next_forward_++]);
-    lane_.push_back(backwards_[next_backward_++]);
+    forward(first(1));
+    backward(first(1));
   }
+}
+
+void lane_builder::forward(std::int32_t chunk, op_count count) {
+  for (; count.limit > 0 && forwards_left(chunk) > 0; --count.limit)
+    lane_.push_back(next_of(chunk, op_kind::forward));
+}
+
+void lane_builder::backward(std::int32_t chunk, op_count count) {
+  const auto& state = chunks_[static_cast<std::size_t>(chunk)];
+  for (; count.limit > 0 && state.next_backward < state.end; --count.limit)
+    append_backward(next_of(chunk, op_kind::backward));
+}
+
+void lane_builder::input_backward(std::int32_t chunk) {
+  auto what = next_of(chunk, op_kind::input_backward);
+  lane_.push_back(what);
+  what.kind = op_kind::weight_backward;
+  due_.push_back(what);
+}
+
+void lane_builder::overlap(std::int32_t forward_chunk,
+                           std::int32_t backward_chunk) {
+  auto what = next_of(forward_chunk, op_kind::forward);
+  what.overlaps_next = true;
+  lane_.push_back(what);
+  lane_.push_back(next_of(backward_chunk, op_kind::backward));
+}
+
+std::int32_t lane_builder::forwards_left(std::int32_t chunk) const {
+  const auto& state = chunks_[static_cast<std::size_t>(chunk)];
+  return state.end - state.next_forward;
+}
+
+op lane_builder::next_of(std::int32_t chunk, op_kind kind) {
+  auto& state = chunks_[static_cast<std::size_t>(chunk)];
+  auto& next = is_backward(kind) ? state.next_backward : state.next_forward;
+  return {.stage = state.stage,
+          .microbatch = next++,
+          .copy = state.copy,
+          .kind = kind};
+}
+
+void lane_builder::append_backward(op what) {
+  if (!split_)
+    return lane_.push_back(what);
+  what.kind = op_kind::input_backward;
+  lane_.push_back(what);
+  what.kind = op_kind::weight_backward;
+  due_.push_back(what);
+  if (due_.size() - next_due_ > lag_)
+    weight_backward(first(1));
 }
 
 void lane_builder::place(op next) {

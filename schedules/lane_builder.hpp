@@ -33,7 +33,8 @@ std::vector<std::int32_t> groups_of(std::int32_t total, std::int32_t size);
 /// next ones of it. With one stage per rank that order is by microbatch. With
 /// several it goes group by group (`in_groups`; one group by default): every
 /// stage of the rank runs the microbatches of a group, forwards with the stages
-/// ascending, backwards descending.
+/// ascending, backwards descending. Slices of a microbatch ascend in forwards
+/// and descend in backwards.
 ///
 ///   auto one_f_one_b = schedule::build(
 ///     {.ranks = 4, .microbatches = 16}, [](lane_builder& rank) {
@@ -41,27 +42,47 @@ std::vector<std::int32_t> groups_of(std::int32_t total, std::int32_t size);
 ///       rank.repeat_one_forward_one_backward();
 ///       rank.backward(rest());
 ///     });
+///
+/// Or write a lane by chunks: the rank's stages, ascending and copy by copy,
+/// from 0. Then each chunk runs its microbatches in order. With two copies,
+/// the first half of the microbatches takes copy 0.
 class lane_builder {
  public:
   lane_builder(const placement& placement, std::int32_t microbatches,
-               std::int32_t rank);
+               std::int32_t rank, std::int32_t slices = 1);
 
   std::int32_t rank() const { return rank_; }
   std::int32_t ranks() const { return ranks_; }
   std::int32_t microbatches() const { return microbatches_; }
+  std::int32_t slices() const { return slices_; }
   std::int32_t stages_here() const {
-    return static_cast<std::int32_t>(stages_.size());
+    return static_cast<std::int32_t>(chunks_.size());
   }
   /// Ranks between this one and the last.
   std::int32_t distance_to_last() const { return ranks_ - 1 - rank_; }
 
   /// Sets the order of the remaining ops; call it before the first op.
   void in_groups(const std::vector<std::int32_t>& sizes);
+  /// Splits the backwards that follow: each is an I, then the oldest W that is
+  /// due, if more than `lag` are. End the lane with `weight_backward(rest())`.
+  void split_backwards(std::int32_t lag);
 
   void forward(op_count count);
   void backward(op_count count);
+  /// The oldest W that are due.
+  void weight_backward(op_count count);
   /// Forward, backward, forward, ... until no forward is left.
   void repeat_one_forward_one_backward();
+
+  void forward(std::int32_t chunk, op_count count = first(1));
+  void backward(std::int32_t chunk, op_count count = first(1));
+  /// I; its W is due from then on.
+  void input_backward(std::int32_t chunk);
+  /// An overlapped pair: a forward and a full backward.
+  void overlap(std::int32_t forward_chunk, std::int32_t backward_chunk);
+  /// Forwards of a chunk that are left.
+  std::int32_t forwards_left(std::int32_t chunk) const;
+
   /// Appends an op that the calls above can't express. Write a lane either with
   /// them or op by op.
   void place(op next);
@@ -69,16 +90,30 @@ class lane_builder {
   lane take() { return std::move(lane_); }
 
  private:
-  void append(const std::vector<op>& order, std::size_t& next, op_count count);
+  struct chunk_state {
+    std::int32_t stage = 0;
+    std::int8_t copy = 0;
+    std::int32_t next_forward = 0;
+    std::int32_t next_backward = 0;
+    std::int32_t end = 0;  // of its microbatches
+  };
+
+  op next_of(std::int32_t chunk, op_kind kind);
+  void append_backward(op what);
 
   std::int32_t rank_;
   std::int32_t ranks_;
   std::int32_t microbatches_;
-  std::vector<std::int32_t> stages_;
+  std::int32_t slices_;
+  std::vector<chunk_state> chunks_;
   std::vector<op> forwards_;
   std::vector<op> backwards_;
   std::size_t next_forward_ = 0;
   std::size_t next_backward_ = 0;
+  bool split_ = false;
+  std::size_t lag_ = 0;
+  std::vector<op> due_;  // W, from next_due_
+  std::size_t next_due_ = 0;
   lane lane_;
 };
 

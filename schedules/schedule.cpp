@@ -1,5 +1,6 @@
 #include "troupe/schedules/schedule.hpp"
 
+#include <algorithm>
 #include <utility>
 
 #include "troupe/base/error.hpp"
@@ -16,9 +17,23 @@ placement placement::looped(std::int32_t ranks, std::int32_t stages) {
 }
 
 placement placement::v_shaped(std::int32_t ranks) {
+  return waves(ranks, 2 * ranks);
+}
+
+placement placement::waves(std::int32_t ranks, std::int32_t stages) {
+  auto result = looped(ranks, stages);
+  for (std::int32_t stage = 0; stage < stages; ++stage)
+    if (auto& rank = result.rank_by_stage[0][static_cast<std::size_t>(stage)];
+        stage / ranks % 2 == 1)
+      rank = ranks - 1 - rank;
+  return result;
+}
+
+placement placement::two_directions(std::int32_t ranks) {
   auto result = looped(ranks, ranks);
-  for (auto rank = ranks; rank-- > 0;)
-    result.rank_by_stage[0].push_back(rank);
+  auto back = result.rank_by_stage[0];
+  std::ranges::reverse(back);
+  result.rank_by_stage.push_back(std::move(back));
   return result;
 }
 
@@ -31,6 +46,25 @@ void check_positive(std::int32_t value, const char* what) {
          value);
 }
 
+schedule build_lanes(placement placement, std::int32_t microbatches,
+                     std::int32_t slices,
+                     const std::function<void(lane_builder&)>& fill,
+                     std::string name) {
+  check_positive(microbatches, "microbatches");
+  check_positive(slices, "slices");
+  schedule result{.name = std::move(name),
+                  .microbatches = microbatches,
+                  .slices = slices,
+                  .placement = std::move(placement)};
+  for (std::int32_t rank = 0; rank < result.ranks(); ++rank) {
+    lane_builder builder{result.placement, microbatches, rank, slices};
+    fill(builder);
+    result.lanes.push_back(builder.take());
+  }
+  validate(result);
+  return result;
+}
+
 }  // namespace
 
 schedule schedule::build(const schedule_shape& shape,
@@ -38,25 +72,16 @@ schedule schedule::build(const schedule_shape& shape,
                          std::string name) {
   check_positive(shape.ranks, "ranks");
   check_positive(shape.stages_per_rank, "stages per rank");
-  const auto looped =
-    placement::looped(shape.ranks, shape.ranks * shape.stages_per_rank);
-  return build(looped, shape.microbatches, fill, std::move(name));
+  return build_lanes(
+    placement::looped(shape.ranks, shape.ranks * shape.stages_per_rank),
+    shape.microbatches, shape.slices, fill, std::move(name));
 }
 
 schedule schedule::build(troupe::placement placement, std::int32_t microbatches,
                          const std::function<void(lane_builder&)>& fill,
                          std::string name) {
-  check_positive(microbatches, "microbatches");
-  schedule result{.name = std::move(name),
-                  .microbatches = microbatches,
-                  .placement = std::move(placement)};
-  for (std::int32_t rank = 0; rank < result.ranks(); ++rank) {
-    lane_builder builder{result.placement, microbatches, rank};
-    fill(builder);
-    result.lanes.push_back(builder.take());
-  }
-  validate(result);
-  return result;
+  return build_lanes(std::move(placement), microbatches, 1, fill,
+                     std::move(name));
 }
 
 }  // namespace troupe

@@ -37,17 +37,22 @@ struct placement {
   static placement looped(std::int32_t ranks, std::int32_t stages);
   /// Stages r and 2 ranks - 1 - r on rank r (zero-bubble V, DualPipeV).
   static placement v_shaped(std::int32_t ranks);
+  /// Stages go down the ranks, up again, down ... (Hanayo).
+  static placement waves(std::int32_t ranks, std::int32_t stages);
+  /// Stage s on rank s, and its copy 1 on rank ranks - 1 - s (DualPipe).
+  static placement two_directions(std::int32_t ranks);
 
   friend bool operator==(const placement&, const placement&) = default;
 };
 
 /// Size of a schedule. `breadth`: microbatches in a group of `depth_first`; 0
-/// lets the schedule choose.
+/// lets the schedule choose. `slices`: parts of a microbatch.
 struct schedule_shape {
   std::int32_t ranks = 1;
   std::int32_t stages_per_rank = 1;
   std::int32_t microbatches = 1;
   std::int32_t breadth = 0;
+  std::int32_t slices = 1;
 };
 
 /// The order in which each rank runs its forwards and backwards: compute only,
