@@ -4,157 +4,118 @@
 #include <string>
 
 #include "troupe/base/error.hpp"
-#include "troupe/schedules/lane_builder.hpp"
+#include "troupe/schedules/catalogue.hpp"
 
 namespace troupe {
 
 namespace {
 
-// GPipe (Huang et al., 2019).
-schedule gpipe(const schedule_shape& shape) {
-  return schedule::build(
-    shape,
-    [](lane_builder& rank) {
-      rank.forward(rest());
-      rank.backward(rest());
-    },
-    "gpipe");
-}
-
-// PipeDream-flush (Narayanan et al., 2021), known as 1F1B.
-schedule one_f_one_b(const schedule_shape& shape) {
-  return schedule::build(
-    shape,
-    [](lane_builder& rank) {
-      rank.forward(first(rank.distance_to_last()));
-      rank.repeat_one_forward_one_backward();
-      rank.backward(rest());
-    },
-    "1f1b");
-}
-
-// Twice the warm-up of 1F1B: a message may take one whole op to travel.
-schedule eager_1f1b(const schedule_shape& shape) {
-  return schedule::build(
-    shape,
-    [](lane_builder& rank) {
-      rank.forward(first(2 * rank.distance_to_last()));
-      rank.repeat_one_forward_one_backward();
-      rank.backward(rest());
-    },
-    "eager_1f1b");
-}
-
-// At least `ranks` microbatches a group, if there are that many: enough to keep
-// all ranks busy until the group's first one returns.
-std::vector<std::int32_t> groups_to_fill(const schedule_shape& shape) {
-  return even_groups(shape.microbatches,
-                     std::max(1, shape.microbatches / shape.ranks));
-}
-
-// Megatron's interleaved 1F1B (Narayanan et al., 2021), with groups of even
-// size instead of a short last one, which could deadlock.
-schedule interleaved_1f1b(const schedule_shape& shape) {
-  const auto groups = groups_to_fill(shape);
-  return schedule::build(
-    shape,
-    [&](lane_builder& rank) {
-      rank.in_groups(groups);
-      rank.forward(first((rank.stages_here() - 1) * groups.front()
-                         + 2 * rank.distance_to_last()));
-      rank.repeat_one_forward_one_backward();
-      rank.backward(rest());
-    },
-    "interleaved_1f1b");
-}
-
-// Breadth-first pipeline parallelism (Lamy-Poirier, 2023).
-schedule breadth_first(const schedule_shape& shape) {
-  return schedule::build(
-    shape,
-    [](lane_builder& rank) {
-      rank.forward(rest());
-      rank.backward(rest());
-    },
-    "breadth_first");
-}
-
-// Groups of `breadth` microbatches, each forward and backward before the
-// next; all of them in one group is breadth_first.
-schedule depth_first(const schedule_shape& shape) {
-  const auto breadth = shape.breadth != 0
-                         ? shape.breadth
-                         : std::min(shape.ranks, shape.microbatches);
-  if (breadth < 1 || breadth > shape.microbatches)
-    fail(error_code::invalid_argument,
-         "depth_first: breadth must lie in 1..{} (the microbatches), but is "
-         "{}: the nearest legal value is {}",
-         shape.microbatches, breadth,
-         std::clamp(breadth, 1, shape.microbatches));
-  const auto groups = groups_of(shape.microbatches, breadth);
-  return schedule::build(
-    shape,
-    [&](lane_builder& rank) {
-      rank.in_groups(groups);
-      for (const auto size : groups) {
-        rank.forward(first(size * rank.stages_here()));
-        rank.backward(first(size * rank.stages_here()));
-      }
-    },
-    "depth_first");
-}
-
-// Validation and inference.
-schedule forward_only(const schedule_shape& shape) {
-  const auto groups = groups_to_fill(shape);
-  return schedule::build(
-    shape,
-    [&](lane_builder& rank) {
-      rank.in_groups(groups);
-      rank.forward(rest());
-    },
-    "forward_only");
-}
-
 constexpr auto any_shape = "any P, V and m";
 constexpr auto one_stage = "any P and m; V = 1";
+constexpr auto two_stages = "any P and m; V = 2";
+
+// "in 1..8", "even and in 2..8", or "2" if there is no other.
+std::string text_of(const size_rule& rule) {
+  if (rule.least == rule.most)
+    return std::to_string(rule.least);
+  return fmt::format("{}in {}..{}", rule.even ? "even and " : "", rule.least,
+                     rule.most);
+}
+
+void check(const builtin_schedule& row, const char* what, std::int32_t value,
+           const size_rule& rule) {
+  const auto inside = std::clamp(value, rule.least, rule.most);
+  const bool fits = !rule.even || inside % 2 == 0;
+  if (inside == value && fits)
+    return;
+  fail(error_code::invalid_argument,
+       "{}: {} must be {}, but is {}: the nearest legal {}", row.name, what,
+       text_of(rule), value,
+       fits ? fmt::format("value is {}", inside)
+            : fmt::format("values are {} and {}", inside - 1, inside + 1));
+}
+
+constexpr std::int32_t most_ranks = 1 << 16;
+constexpr std::int32_t most_slots = 1 << 22;  // takes some seconds to plan
+
+// Of a table's rule and a further limit.
+size_rule within(size_rule rule, std::int32_t most) {
+  rule.most = std::min(rule.most, most);
+  if (rule.even)
+    rule.most -= rule.most % 2;
+  return rule;
+}
 
 void check_shape(const builtin_schedule& row, const schedule_shape& shape) {
-  const auto check = [&](const char* what, std::int32_t value,
-                         std::int32_t most) {
-    if (value < 1 || value > most)
-      fail(error_code::invalid_argument,
-           "{}: {} must be {}, but is {}: the nearest legal value is {}",
-           row.name, what,
-           most == 1           ? "1"
-           : most == INT32_MAX ? "at least 1"
-                               : fmt::format("in 1..{}", most),
-           value, std::clamp(value, 1, most));
-  };
-  constexpr std::int32_t most_ranks = 1 << 16;
-  constexpr std::int32_t most_slots = 1 << 22;  // takes some seconds to plan
-  check("ranks", shape.ranks, most_ranks);
-  check("stages per rank", shape.stages_per_rank, row.most_stages_per_rank);
-  check("stages per rank", shape.stages_per_rank, most_slots / shape.ranks);
-  check("microbatches", shape.microbatches,
-        most_slots / (shape.ranks * shape.stages_per_rank));
+  check(row, "ranks", shape.ranks, within(row.ranks, most_ranks));
+  auto slots = most_slots / shape.ranks;
+  check(row, "stages per rank", shape.stages_per_rank,
+        within(row.stages_per_rank, slots));
+  slots /= shape.stages_per_rank;
+  check(row, "slices", shape.slices,
+        {.most = row.has_slices ? std::min(slots, INT16_MAX) : 1});
+  slots /= shape.slices;
+  auto microbatches = within(row.microbatches, slots);
+  microbatches.least =
+    std::max(microbatches.least, row.microbatches_for_a_rank * shape.ranks);
+  check(row, "microbatches", shape.microbatches, microbatches);
 }
 
 }  // namespace
 
 const std::vector<builtin_schedule>& builtin_schedules() {
+  using namespace catalogue;
+  constexpr size_rule one{.most = 1};
+  constexpr size_rule two{.least = 2, .most = 2};
+  constexpr size_rule even{.least = 2, .even = true};
   static const std::vector<builtin_schedule> table{
-    {"gpipe", "all forwards, then all backwards", one_stage, gpipe, 1},
+    {"gpipe", "all forwards, then all backwards", one_stage, gpipe, one},
     {"1f1b", "one forward, one backward, after a warm-up", one_stage,
-     one_f_one_b, 1},
+     one_f_one_b, one},
     {"eager_1f1b", "1f1b with twice the warm-up: hides messages", one_stage,
-     eager_1f1b, 1},
+     eager_1f1b, one},
     {"interleaved_1f1b", "1f1b over several stages a rank", any_shape,
      interleaved_1f1b},
     {"breadth_first", "all microbatches of a stage before its next stage",
      any_shape, breadth_first},
-    {"depth_first", "groups of --breadth microbatches, one after the other",
-     any_shape, depth_first, INT32_MAX, true},
+    {.name = "depth_first",
+     .summary = "groups of --breadth microbatches, one after the other",
+     .accepts = any_shape,
+     .make = depth_first,
+     .has_breadth = true},
+    {"zb_h1", "split backwards, the memory of 1f1b", one_stage, zb_h1, one},
+    {"zb_h2", "split backwards, no idle time, twice the memory", one_stage,
+     zb_h2, one},
+    {"interleaved_zb", "interleaved with split backwards", any_shape,
+     interleaved_zb},
+    {"zb_v", "stages in a V, no idle time, the memory of 1f1b", two_stages,
+     zb_v, two},
+    {"v_half", "stages in a V, half the memory of 1f1b", two_stages, v_half,
+     two},
+    {"v_min", "stages in a V, a third of the memory of 1f1b", two_stages, v_min,
+     two},
+    {.name = "dualpipe_v",
+     .summary = "stages in a V, overlapped pairs of F and B",
+     .accepts = "any P; V = 2; m >= 2 P",
+     .make = dualpipe_v,
+     .stages_per_rank = two,
+     .microbatches_for_a_rank = 2},
+    {.name = "dualpipe",
+     .summary = "two copies of each stage, microbatches from both ends",
+     .accepts = "even P; V = 1; even m >= 2 P",
+     .make = dualpipe,
+     .stages_per_rank = one,
+     .ranks = even,
+     .microbatches = even,
+     .microbatches_for_a_rank = 2},
+    {.name = "seq_1f1b",
+     .summary = "1f1b over --slices slices of each microbatch",
+     .accepts = one_stage,
+     .make = seq_1f1b,
+     .stages_per_rank = one,
+     .has_slices = true},
+    {"hanayo", "stages in waves, two stages a rank for each",
+     "any P and m; even V", hanayo, even},
     {"forward_only", "validation and inference", any_shape, forward_only},
   };
   return table;

@@ -7,16 +7,28 @@
 
 namespace troupe {
 
+/// Which numbers are legal.
+struct size_rule {
+  std::int32_t least = 1;
+  std::int32_t most = INT32_MAX;
+  bool even = false;
+};
+
 /// One row of the table of built-in schedules.
 struct builtin_schedule {
   std::string_view name;
   std::string_view summary;
   std::string_view accepts;  // ranks P, stages a rank V, microbatches m
   schedule (*make)(const schedule_shape&);
-  /// Most stages that a rank may hold.
-  std::int32_t most_stages_per_rank = INT32_MAX;
+  size_rule stages_per_rank{};
+  size_rule ranks{};
+  size_rule microbatches{};
+  /// Least microbatches for each rank.
+  std::int32_t microbatches_for_a_rank = 0;
   /// Whether the schedule uses `schedule_shape::breadth`.
   bool has_breadth = false;
+  /// Whether it takes several `schedule_shape::slices`.
+  bool has_slices = false;
 };
 
 const std::vector<builtin_schedule>& builtin_schedules();

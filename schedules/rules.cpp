@@ -18,7 +18,8 @@ constexpr op_kind kinds[]{op_kind::forward, op_kind::backward,
                           op_kind::input_backward, op_kind::weight_backward};
 
 // Lower ranks come first.
-int rank_by(preference means, const op& what) {
+std::int64_t rank_by(preference means, const lane_rules& rules,
+                     const op& what) {
   switch (means) {
     case preference::backward:
       return is_backward(what.kind) ? 0 : 1;
@@ -30,6 +31,8 @@ int rank_by(preference means, const op& what) {
       return what.stage;
     case preference::early_microbatch:
       return what.microbatch;
+    case preference::early_start:
+      return rules.start(what);
     default:
       return what.kind == op_kind::weight_backward ? 1 : 0;
   }
@@ -124,14 +127,28 @@ class paper_run {
       own, arrival(what.stage + 1, what.stage, what.kind, what.microbatch));
   }
 
-  bool within_limit(std::int32_t rank, const op& what) const {
-    return is_backward(what.kind) || !rules_.in_flight_limit
-           || held_[slot(rank)] < rules_.in_flight_limit(rank);
+  bool within_limits(std::int32_t rank, const op& what) {
+    return is_backward(what.kind)
+           || ((!rules_.in_flight_limit
+                || held_[slot(rank)] < rules_.in_flight_limit(rank))
+               && (!rules_.stage_limit
+                   || what.microbatch - passed_back(what.stage)
+                        < rules_.stage_limit(what.stage)));
+  }
+
+  // Microbatches whose gradients have left the stage.
+  std::int32_t passed_back(std::int32_t stage) {
+    return static_cast<std::int32_t>(ends(stage, rules_.split_backward
+                                                   ? op_kind::input_backward
+                                                   : op_kind::backward)
+                                       .size());
   }
 
   bool prefers(const op& a, const op& b) const {
     for (const auto means : rules_.prefer)
-      if (const auto x = rank_by(means, a), y = rank_by(means, b); x != y)
+      if (const auto x = rank_by(means, rules_, a),
+          y = rank_by(means, rules_, b);
+          x != y)
         return x < y;
     return std::pair{a.microbatch, a.stage} < std::pair{b.microbatch, b.stage};
   }
@@ -144,7 +161,7 @@ class paper_run {
         const auto next = static_cast<std::int32_t>(ends(stage, kind).size());
         const op what{.stage = stage, .microbatch = next, .kind = kind};
         if (in_use(kind) && next < lanes_.microbatches && ready_at(what) <= time
-            && within_limit(rank, what) && (!best || prefers(what, *best)))
+            && within_limits(rank, what) && (!best || prefers(what, *best)))
           best = what;
       }
     return best;

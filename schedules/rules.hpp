@@ -17,6 +17,7 @@ enum class preference : std::uint8_t {
   shallow_stage,         // earlier stages first
   early_microbatch,      // lower microbatches first
   weight_backward_last,  // weight gradients only if nothing else is ready
+  early_start,           // earlier `lane_rules::start` first
 };
 
 /// Rules for generating lanes: a simulation of all ranks, in which each free
@@ -25,6 +26,11 @@ struct lane_rules {
   /// Most activations that a rank may hold (forwarded and not freed); unlimited
   /// if empty.
   std::function<std::int32_t(std::int32_t rank)> in_flight_limit{};
+  /// Most microbatches that a stage may have forwarded and not yet passed back
+  /// (B or I); unlimited if empty.
+  std::function<std::int32_t(std::int32_t stage)> stage_limit{};
+  /// When an op would start if nothing delayed it, for `early_start`.
+  std::function<std::int64_t(const op&)> start{};
   /// The first preference that distinguishes two ready ops decides; then the
   /// lower microbatch, then the lower stage.
   std::vector<preference> prefer{preference::backward};

@@ -1,0 +1,138 @@
+#include <algorithm>
+
+#include "troupe/base/error.hpp"
+#include "troupe/schedules/catalogue.hpp"
+#include "troupe/schedules/lane_builder.hpp"
+#include "troupe/schedules/rules.hpp"
+
+namespace troupe::catalogue {
+
+std::vector<std::int32_t> groups_to_fill(const schedule_shape& shape) {
+  return even_groups(shape.microbatches,
+                     std::max(1, shape.microbatches / shape.ranks));
+}
+
+// GPipe (Huang et al., 2019).
+schedule gpipe(const schedule_shape& shape) {
+  return schedule::build(
+    shape,
+    [](lane_builder& rank) {
+      rank.forward(rest());
+      rank.backward(rest());
+    },
+    "gpipe");
+}
+
+// PipeDream-flush (Narayanan et al., 2021), known as 1F1B.
+schedule one_f_one_b(const schedule_shape& shape) {
+  return schedule::build(
+    shape,
+    [](lane_builder& rank) {
+      rank.forward(first(rank.distance_to_last()));
+      rank.repeat_one_forward_one_backward();
+      rank.backward(rest());
+    },
+    "1f1b");
+}
+
+// Twice the warm-up of 1F1B: a message may take one whole op to travel.
+schedule eager_1f1b(const schedule_shape& shape) {
+  return schedule::build(
+    shape,
+    [](lane_builder& rank) {
+      rank.forward(first(2 * rank.distance_to_last()));
+      rank.repeat_one_forward_one_backward();
+      rank.backward(rest());
+    },
+    "eager_1f1b");
+}
+
+// Megatron's interleaved 1F1B (Narayanan et al., 2021), with groups of even
+// size instead of a short last one, which could deadlock.
+schedule interleaved_1f1b(const schedule_shape& shape) {
+  const auto groups = groups_to_fill(shape);
+  return schedule::build(
+    shape,
+    [&](lane_builder& rank) {
+      rank.in_groups(groups);
+      rank.forward(first((rank.stages_here() - 1) * groups.front()
+                         + 2 * rank.distance_to_last()));
+      rank.repeat_one_forward_one_backward();
+      rank.backward(rest());
+    },
+    "interleaved_1f1b");
+}
+
+// Breadth-first pipeline parallelism (Lamy-Poirier, 2023).
+schedule breadth_first(const schedule_shape& shape) {
+  return schedule::build(
+    shape,
+    [](lane_builder& rank) {
+      rank.forward(rest());
+      rank.backward(rest());
+    },
+    "breadth_first");
+}
+
+// Groups of `breadth` microbatches, each forward and backward before the
+// next; all of them in one group is breadth_first.
+schedule depth_first(const schedule_shape& shape) {
+  const auto breadth = shape.breadth != 0
+                         ? shape.breadth
+                         : std::min(shape.ranks, shape.microbatches);
+  if (breadth < 1 || breadth > shape.microbatches)
+    fail(error_code::invalid_argument,
+         "depth_first: breadth must lie in 1..{} (the microbatches), but is "
+         "{}: the nearest legal value is {}",
+         shape.microbatches, breadth,
+         std::clamp(breadth, 1, shape.microbatches));
+  const auto groups = groups_of(shape.microbatches, breadth);
+  return schedule::build(
+    shape,
+    [&](lane_builder& rank) {
+      rank.in_groups(groups);
+      for (const auto size : groups) {
+        rank.forward(first(size * rank.stages_here()));
+        rank.backward(first(size * rank.stages_here()));
+      }
+    },
+    "depth_first");
+}
+
+// Seq1F1B (Sun et al., 2024): 1F1B over slices of the sequence. A slice's
+// backward needs those of the later slices, so the last one's comes first.
+schedule seq_1f1b(const schedule_shape& shape) {
+  return schedule::build(
+    shape,
+    [](lane_builder& rank) {
+      rank.forward(first(rank.distance_to_last() + rank.slices() - 1));
+      rank.repeat_one_forward_one_backward();
+      rank.backward(rest());
+    },
+    "seq_1f1b");
+}
+
+// Hanayo (Liu et al., 2023): stages lie in waves, and each rank runs the
+// backward or else the deepest forward that is ready.
+schedule hanayo(const schedule_shape& shape) {
+  return build_by_rules(
+    placement::waves(shape.ranks, shape.ranks * shape.stages_per_rank),
+    shape.microbatches,
+    {.stage_limit = [&](auto) { return shape.ranks; },
+     .prefer = {preference::backward, preference::deep_stage}},
+    "hanayo");
+}
+
+// Validation and inference.
+schedule forward_only(const schedule_shape& shape) {
+  const auto groups = groups_to_fill(shape);
+  return schedule::build(
+    shape,
+    [&](lane_builder& rank) {
+      rank.in_groups(groups);
+      rank.forward(rest());
+    },
+    "forward_only");
+}
+
+}  // namespace troupe::catalogue
