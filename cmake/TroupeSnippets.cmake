@@ -20,3 +20,8 @@ troupe_precompile(tests_docs actors)
 add_test(NAME "docs: code blocks" COMMAND ${Python3_EXECUTABLE} ${script} run
   $<TARGET_FILE:troupe>)
 set_tests_properties("docs: code blocks" PROPERTIES LABELS docs TIMEOUT 300)
+
+# The drawings in docs/schedules/ are what `troupe plan` prints.
+add_test(NAME "docs: drawings" COMMAND ${Python3_EXECUTABLE}
+  ${PROJECT_SOURCE_DIR}/tests/docs/drawings.py check $<TARGET_FILE:troupe>)
+set_tests_properties("docs: drawings" PROPERTIES LABELS docs TIMEOUT 60)

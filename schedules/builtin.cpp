@@ -23,14 +23,14 @@ std::string text_of(const size_rule& rule) {
 }
 
 void check(const builtin_schedule& row, const char* what, std::int32_t value,
-           const size_rule& rule) {
+           const size_rule& rule, const std::string& reason = {}) {
   const auto inside = std::clamp(value, rule.least, rule.most);
   const bool fits = !rule.even || inside % 2 == 0;
   if (inside == value && fits)
     return;
   fail(error_code::invalid_argument,
-       "{}: {} must be {}, but is {}: the nearest legal {}", row.name, what,
-       text_of(rule), value,
+       "{}: {} must be {}{}, but is {}: the nearest legal {}", row.name, what,
+       text_of(rule), reason, value,
        fits ? fmt::format("value is {}", inside)
             : fmt::format("values are {} and {}", inside - 1, inside + 1));
 }
@@ -56,9 +56,12 @@ void check_shape(const builtin_schedule& row, const schedule_shape& shape) {
         {.most = row.has_slices ? std::min(slots, INT16_MAX) : 1});
   slots /= shape.slices;
   auto microbatches = within(row.microbatches, slots);
-  microbatches.least =
-    std::max(microbatches.least, row.microbatches_for_a_rank * shape.ranks);
-  check(row, "microbatches", shape.microbatches, microbatches);
+  if (row.microbatches_for_a_rank > 0)
+    microbatches.least = row.microbatches_for_a_rank * shape.ranks;
+  check(row, "microbatches", shape.microbatches, microbatches,
+        row.microbatches_for_a_rank > 0
+          ? fmt::format(" (at least {} P)", row.microbatches_for_a_rank)
+          : "");
 }
 
 }  // namespace
@@ -68,6 +71,8 @@ const std::vector<builtin_schedule>& builtin_schedules() {
   constexpr size_rule one{.most = 1};
   constexpr size_rule two{.least = 2, .most = 2};
   constexpr size_rule even{.least = 2, .even = true};
+  // So that 2 P microbatches are within `most_slots`.
+  constexpr size_rule some_ranks{.most = 1024};
   static const std::vector<builtin_schedule> table{
     {"gpipe", "all forwards, then all backwards", one_stage, gpipe, one},
     {"1f1b", "one forward, one backward, after a warm-up", one_stage,
@@ -89,7 +94,7 @@ const std::vector<builtin_schedule>& builtin_schedules() {
     {"interleaved_zb", "interleaved with split backwards", any_shape,
      interleaved_zb},
     {"zb_v", "stages in a V, no idle time, the memory of 1f1b", two_stages,
-     zb_v, two},
+     zb_v, two, some_ranks},
     {"v_half", "stages in a V, half the memory of 1f1b", two_stages, v_half,
      two},
     {"v_min", "stages in a V, a third of the memory of 1f1b", two_stages, v_min,
@@ -99,13 +104,14 @@ const std::vector<builtin_schedule>& builtin_schedules() {
      .accepts = "any P; V = 2; m >= 2 P",
      .make = dualpipe_v,
      .stages_per_rank = two,
+     .ranks = some_ranks,
      .microbatches_for_a_rank = 2},
     {.name = "dualpipe",
      .summary = "two copies of each stage, microbatches from both ends",
      .accepts = "even P; V = 1; even m >= 2 P",
      .make = dualpipe,
      .stages_per_rank = one,
-     .ranks = even,
+     .ranks = {.least = 2, .most = 1024, .even = true},
      .microbatches = even,
      .microbatches_for_a_rank = 2},
     {.name = "seq_1f1b",

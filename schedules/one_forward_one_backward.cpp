@@ -113,13 +113,13 @@ schedule seq_1f1b(const schedule_shape& shape) {
 }
 
 // Hanayo (Liu et al., 2023): stages lie in waves, and each rank runs the
-// backward or else the deepest forward that is ready.
+// backward or else the forward of the earliest microbatch that is ready.
 schedule hanayo(const schedule_shape& shape) {
   return build_by_rules(
     placement::waves(shape.ranks, shape.ranks * shape.stages_per_rank),
     shape.microbatches,
-    {.stage_limit = [&](auto) { return shape.ranks; },
-     .prefer = {preference::backward, preference::deep_stage}},
+    {.stage_limit = [&](auto) { return 2 * shape.ranks; },
+     .prefer = {preference::backward, preference::early_microbatch}},
     "hanayo");
 }
 

@@ -10,6 +10,7 @@
 #include <string>
 
 #include "troupe/base/printable.hpp"
+#include "troupe/cli/plan/checks.hpp"
 #include "troupe/cli/plan/schedule_options.hpp"
 #include "troupe/engine/plan/compile.hpp"
 #include "troupe/engine/plan/draw.hpp"
@@ -29,16 +30,19 @@ struct plan_options {
   bool lower = false;
   std::string format = "table";
   std::string output;
+  std::int32_t width = 0;
 };
 
-terminal_style style_of_output(bool to_file) {
+terminal_style style_of_output(const plan_options& options) {
   terminal_style style;
   winsize size{};
-  if (to_file || isatty(STDOUT_FILENO) == 0)
-    return style;
-  style.colour = true;
-  if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0)
-    style.width = size.ws_col;
+  if (options.output.empty() && isatty(STDOUT_FILENO) != 0) {
+    style.colour = true;
+    if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0)
+      style.width = size.ws_col;
+  }
+  if (options.width > 0)
+    style.width = options.width;
   return style;
 }
 
@@ -76,8 +80,7 @@ std::string table(const plan& plan, const plan_options& options) {
     100 * times.bubble);
   text += options.lower
             ? lanes_table(plan)
-            : draw_terminal(to_timeline(plan, times),
-                            style_of_output(!options.output.empty()));
+            : draw_terminal(to_timeline(plan, times), style_of_output(options));
   return text + channels_table(plan);
 }
 
@@ -120,6 +123,11 @@ void add_plan_command(CLI::App& app) {
     ->check(
       CLI::IsMember({"table", "csv", "json", "svg", "trace", "plan", "text"}))
     ->type_name("FORMAT");
+  command
+    ->add_option("--width", options->width,
+                 "columns of the table; default: the terminal's, or 100")
+    ->check(whole_number(20, 10000))
+    ->type_name("N");
   command->add_option("-o,--output", options->output, "file; else the terminal")
     ->type_name("FILE");
   command->footer(list_schedules() +

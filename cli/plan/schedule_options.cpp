@@ -44,6 +44,12 @@ void schedule_options::add_to(CLI::App& command) {
     ->check(whole_number(0, 1 << 20))
     ->type_name("N");
   command
+    .add_option("--slices", shape.slices,
+                "slices of a microbatch, for seq_1f1b")
+    ->capture_default_str()
+    ->check(whole_number(1, INT16_MAX))
+    ->type_name("K");
+  command
     .add_option("--data-parallel", data_parallel,
                 "replicas; more than one adds reductions")
     ->type_name("D")
@@ -52,7 +58,7 @@ void schedule_options::add_to(CLI::App& command) {
 
 void schedule_options::warn_beside(const std::string& what) const {
   for (const auto* flag : {"--ranks", "--microbatches", "--stages-per-rank",
-                           "--breadth", "--data-parallel"})
+                           "--breadth", "--slices", "--data-parallel"})
     if (command_->count(flag) > 0)
       spdlog::warn("{} has no effect with {}", flag, what);
 }
@@ -64,14 +70,16 @@ std::vector<std::string> sizes_in_file() {
 void require_sizes_of_file(const CLI::App& command, const std::string& path,
                            const troupe::schedule& found) {
   const auto require = [&](const char* flag, std::int32_t in_file) {
-    const auto* option = command.get_option(flag);
-    if (option->count() > 0 && option->as<std::int32_t>() != in_file)
+    const auto* option = command.get_option_no_throw(flag);
+    if (option != nullptr && option->count() > 0
+        && option->as<std::int32_t>() != in_file)
       fail(error_code::invalid_argument, "{} {}: but {} has {}; omit the flag",
            flag, option->as<std::int32_t>(), path, in_file);
   };
   require("--ranks", found.ranks());
   require("--microbatches", found.microbatches);
   require("--stages-per-rank", found.stages() / found.ranks());
+  require("--slices", found.slices);
 }
 
 troupe::schedule schedule_options::find() const {

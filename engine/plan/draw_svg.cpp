@@ -5,6 +5,8 @@
 #include <iterator>
 #include <map>
 #include <set>
+#include <tuple>
+#include <utility>
 
 #include "troupe/base/printable.hpp"
 #include "troupe/engine/plan/draw.hpp"
@@ -76,13 +78,13 @@ class svg_drawing {
     : timeline_{timeline},
       duration_{timeline.duration()},
       width_{choose_width()} {
-    std::map<std::int32_t, std::set<std::int32_t>> stages;
+    std::map<std::int32_t, std::set<stage_copy>> stages;
     for (const auto& span : timeline.spans)
-      stages[span.rank].insert(span.stage);
-    for (const auto& [rank, numbers] : stages) {
+      stages[span.rank].insert(held_by(span));
+    for (const auto& [rank, held] : stages) {
       std::size_t chunk = 0;
-      for (const auto stage : numbers)
-        chunk_[stage] = chunk++;
+      for (const auto& each : held)
+        chunk_[each] = chunk++;
     }
   }
 
@@ -102,6 +104,13 @@ class svg_drawing {
   }
 
  private:
+  // Copy and stage.
+  using stage_copy = std::pair<std::int32_t, std::int32_t>;
+
+  static stage_copy held_by(const timeline_span& span) {
+    return {span.copy, span.stage};
+  }
+
   template <class... Args>
   void add(fmt::format_string<Args...> format, Args&&... args) {
     fmt::format_to(std::back_inserter(text_), format,
@@ -195,7 +204,7 @@ class svg_drawing {
   }
 
   void box(const timeline_span& span) {
-    const auto style = style_of(span.kind, chunk_[span.stage]);
+    const auto style = style_of(span.kind, chunk_[held_by(span)]);
     const auto begin_x = x(span.start);
     const auto wide = std::max(x(span.end) - begin_x, 0.5);
     add(
@@ -204,36 +213,44 @@ class svg_drawing {
       "stroke=\"#fff\" stroke-width=\"{8}\"/>",
       to_text(span), span.start, span.end, begin_x, y(span.rank), wide, row,
       style.fill, wide > 3 ? 1 : 0);
-    if (span.microbatch != none && wide >= 9)
+    if (span.microbatch != none && wide >= (span.slice == none ? 9 : 18))
       add(
         "<text x=\"{:.2f}\" y=\"{:.1f}\" text-anchor=\"middle\" "
         "fill=\"{}\">{}</text>",
         begin_x + wide / 2, y(span.rank) + row / 2 + 4, style.ink,
-        span.microbatch);
+        span.slice == none ? std::to_string(span.microbatch)
+                           : fmt::format("{}.{}", span.microbatch, span.slice));
     text_ += "</g>\n";
   }
 
   void legend() {
-    std::set<std::pair<std::size_t, plan_op_kind>> entries;
+    // Chunk, kind and copy.
+    std::set<std::tuple<std::size_t, plan_op_kind, std::int8_t>> entries;
     for (const auto& span : timeline_.spans) {
       // One entry for both, as they share a colour and a name.
       const auto kind = span.kind == plan_op_kind::update
                           ? plan_op_kind::gradient_norm
                           : span.kind;
-      entries.emplace(is_compute(kind) ? chunk_[span.stage] : 99, kind);
+      if (is_compute(kind))
+        entries.emplace(chunk_[held_by(span)], kind, span.copy);
+      else
+        entries.emplace(99, kind, std::int8_t{0});
     }
     const auto chunks = std::max<std::size_t>(
       1, static_cast<std::size_t>(
            std::count_if(entries.begin(), entries.end(), [](const auto& entry) {
-             return entry.second == plan_op_kind::forward;
+             return std::get<plan_op_kind>(entry) == plan_op_kind::forward;
            })));
+    const bool copies = std::ranges::any_of(
+      timeline_.spans, [](const auto& span) { return span.copy != 0; });
     auto begin_x = left;
     const auto line = bottom() + 56;
-    for (const auto& [chunk, kind] : entries) {
-      const auto label =
-        chunks > 1 && is_compute(kind)
-          ? fmt::format("{}, stage {} of the rank", traits_of(kind).name, chunk)
-          : std::string{traits_of(kind).name};
+    for (const auto& [chunk, kind, copy] : entries) {
+      std::string label{traits_of(kind).name};
+      if (chunks > 1 && is_compute(kind))
+        label += fmt::format(", stage {} of the rank", chunk);
+      if (copies && is_compute(kind))
+        label += fmt::format(", copy {}", copy);
       add(
         "<rect x=\"{:.1f}\" y=\"{}\" width=\"14\" height=\"14\" rx=\"2\" "
         "fill=\"{}\"/><text x=\"{:.1f}\" y=\"{}\" fill=\"#1c2733\">{}"
@@ -247,7 +264,7 @@ class svg_drawing {
   const timeline& timeline_;
   double duration_;
   double width_;
-  std::map<std::int32_t, std::size_t> chunk_;  // by stage, within its rank
+  std::map<stage_copy, std::size_t> chunk_;  // within its rank
   std::string text_;
 };
 

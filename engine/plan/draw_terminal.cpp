@@ -23,6 +23,30 @@ bool names_stages(const timeline& timeline) {
   });
 }
 
+char fill_of(plan_op_kind kind) {
+  constexpr std::string_view fills = "FBIW..UURNO";
+  return fills[static_cast<std::size_t>(kind)];
+}
+
+/// 2F0, or as much as fits: stage and kind take precedence over microbatch, and
+/// kind over stage. 2f0 is of the other copy of the stage, 2F0.1 of a slice.
+std::string label_of(const timeline_span& span, bool with_stage,
+                     std::size_t room) {
+  auto kind = std::string(1, fill_of(span.kind));
+  if (span.copy != 0)
+    kind[0] = static_cast<char>(kind[0] - 'A' + 'a');
+  auto number = span.microbatch == none ? "" : std::to_string(span.microbatch);
+  if (span.slice != none)
+    number += fmt::format(".{}", span.slice);
+  const auto stage =
+    with_stage && span.stage != none ? std::to_string(span.stage) : "";
+  for (const auto& each :
+       {stage + kind + number, with_stage ? stage + kind : number})
+    if (each.size() <= room && !each.empty())
+      return each;
+  return kind;
+}
+
 // Columns per unit of time: as many as fit, but no more than the shortest op
 // needs for its label.
 double columns_per_time(const timeline& timeline, const terminal_style& style) {
@@ -35,38 +59,13 @@ double columns_per_time(const timeline& timeline, const terminal_style& style) {
       shortest = std::min(shortest, span.end - span.start);
   const auto room = std::max(style.width - label_width - 2, 10);
   const auto fit = room / duration;
-  const auto comfortable = (names_stages(timeline) ? 5 : 3) / shortest;
+  const bool slices = std::ranges::any_of(
+    timeline.spans, [](const auto& span) { return span.slice != none; });
+  const auto comfortable =
+    ((names_stages(timeline) ? 5 : 3) + (slices ? 2 : 0)) / shortest;
   // Whole columns for each op if possible.
   const auto whole = std::floor(fit * shortest) / shortest;
   return std::min(comfortable, whole > 0 ? whole : fit);
-}
-
-char fill_of(plan_op_kind kind) {
-  constexpr std::string_view fills = "FBIW..UURNO";
-  return fills[static_cast<std::size_t>(kind)];
-}
-
-/// 2F0, or as much as fits: stage and kind take precedence over microbatch.
-std::string label_with_stage(const timeline_span& span, std::size_t room) {
-  const auto kind = std::string(1, fill_of(span.kind));
-  const auto stage = span.stage == none ? "" : std::to_string(span.stage);
-  const auto number =
-    span.microbatch == none ? "" : std::to_string(span.microbatch);
-  for (const auto& each : {stage + kind + number, stage + kind})
-    if (each.size() <= room)
-      return each;
-  return kind;
-}
-
-std::string label_of(const timeline_span& span, std::size_t room) {
-  const auto number =
-    span.microbatch == none ? "" : std::to_string(span.microbatch);
-  const auto full = fmt::format("{}{}", fill_of(span.kind), number);
-  if (full.size() <= room)
-    return full;
-  return number.size() <= room && !number.empty()
-           ? number
-           : std::string(1, fill_of(span.kind));
 }
 
 struct tile {
@@ -83,8 +82,7 @@ void place(tiles& row, const timeline_span& span, double scale,
     row.size(), static_cast<std::size_t>(std::lround(span.end * scale)));
   if (first >= last)
     return;
-  const auto label = with_stage ? label_with_stage(span, last - first)
-                                : label_of(span, last - first);
+  const auto label = label_of(span, with_stage, last - first);
   for (auto i = first; i < last; ++i)
     row[i] = {i - first < label.size()             ? label[i - first]
               : span.kind == plan_op_kind::forward ? '-'

@@ -7,6 +7,12 @@
 
 namespace troupe {
 
+namespace {
+
+constexpr std::int16_t no_slice = none;
+
+}  // namespace
+
 double timeline::duration() const {
   double last = 0;
   for (const auto& each : spans)
@@ -29,6 +35,8 @@ timeline to_timeline(const plan& plan, const simulation& times) {
                               .kind = what.kind,
                               .stage = what.stage,
                               .microbatch = what.microbatch,
+                              .slice = plan.slices > 1 ? what.slice : no_slice,
+                              .copy = what.copy,
                               .start = times.start[op],
                               .end = times.end[op],
                               .host_start = times.start[op]});
@@ -43,9 +51,13 @@ timeline to_timeline(const plan& plan, const simulation& times) {
 }
 
 std::string to_text(const timeline_span& span) {
-  return to_text(plan{}, plan_op{.kind = span.kind,
-                                 .stage = span.stage,
-                                 .microbatch = span.microbatch});
+  const bool whole = span.slice == none;
+  return to_text(plan{.slices = whole ? 1 : 2},
+                 plan_op{.kind = span.kind,
+                         .copy = span.copy,
+                         .slice = whole ? std::int16_t{0} : span.slice,
+                         .stage = span.stage,
+                         .microbatch = span.microbatch});
 }
 
 const char* to_text(wait_kind kind) {

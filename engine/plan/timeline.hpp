@@ -15,6 +15,8 @@ struct timeline_span {
   plan_op_kind kind = plan_op_kind::forward;
   std::int32_t stage = 0;
   std::int32_t microbatch = none;
+  std::int16_t slice = none;  // if microbatches have slices
+  std::int8_t copy = 0;
   double start = 0;
   double end = 0;
   std::int64_t step = none;  // if measured
@@ -84,7 +86,8 @@ struct timeline {
 /// The ops of a simulated step that take time, and its messages.
 timeline to_timeline(const plan& plan, const simulation& times);
 
-/// A span's name, as in the CSV: 0F3, 2REDUCE_GRAD.
+/// A span's name, as in the CSV: 0F3, 2REDUCE_GRAD; 2F3.1, 2F3@1 with slices
+/// and copies.
 std::string to_text(const timeline_span& span);
 
 }  // namespace troupe

@@ -1,11 +1,19 @@
 #include "troupe/schedules/builtin.hpp"
 
 #include <catch2/catch_test_macros.hpp>
-#include <catch2/generators/catch_generators_range.hpp>
+#include <catch2/generators/catch_generators.hpp>
 #include <catch2/matchers/catch_matchers_exception.hpp>
+#include <troupe_paths.hpp>
 
+#include <algorithm>
+#include <map>
+#include <tuple>
+#include <utility>
+
+#include "shapes.hpp"
 #include "troupe/base/error.hpp"
 #include "troupe/schedules/csv.hpp"
+#include "troupe/schedules/text_form.hpp"
 #include "troupe/schedules/validate.hpp"
 
 using namespace troupe;
@@ -39,31 +47,111 @@ TEST_CASE("depth_first in one group is breadth_first") {
         == make_schedule("breadth_first", all).lanes);
 }
 
-// `build` has checked that every op stands once and in order on its rank.
-TEST_CASE("every built-in is legal and sums gradients in order") {
-  const auto ranks = GENERATE(range(1, 9));
-  const auto stages_per_rank = GENERATE(range(1, 4));
-  for (const auto& row : builtin_schedules()) {
-    if (stages_per_rank > row.most_stages_per_rank)
-      continue;
-    for (auto m = 1; m <= 3 * ranks + 1; ++m) {
-      const auto lanes =
-        make_schedule(row.name, {.ranks = ranks,
-                                 .stages_per_rank = stages_per_rank,
-                                 .microbatches = m});
-      if (!accumulates_in_order(lanes)
-          || is_training(lanes) != (row.name != "forward_only"))
-        FAIL(row.name << " " << ranks << " " << stages_per_rank << " " << m);
+TEST_CASE("the lanes of split backwards are those of the papers") {
+  CHECK(to_csv(make_schedule("zb_h1", {.ranks = 2, .microbatches = 4})) ==
+        "0F0,0F1,0I0,0W0,0F2,0I1,0W1,0F3,0I2,0W2,0I3,0W3\r\n"
+        "1F0,1I0,1F1,1I1,1W0,1F2,1I2,1W1,1F3,1I3,1W2,1W3\r\n");
+  CHECK(to_csv(make_schedule("zb_h2", {.ranks = 2, .microbatches = 3})) ==
+        "0F0,0F1,0F2,0I0,0W0,0I1,0W1,0I2,0W2\r\n"
+        "1F0,1I0,1F1,1I1,1F2,1I2,1W0,1W1,1W2\r\n");
+}
+
+TEST_CASE("slices ascend in forwards and descend in backwards") {
+  CHECK(to_text_form(
+          make_schedule("seq_1f1b", {.ranks = 2, .microbatches = 2, .slices = 2}))
+        ==
+        "troupe schedule 1\nname seq_1f1b\nmicrobatches 2\nslices 2\n"
+        "placement 0 1\n"
+        "rank 0: 0F0.0 0F0.1 0F1.0 0B0.1 0F1.1 0B0.0 0B1.1 0B1.0\n"
+        "rank 1: 1F0.0 1F0.1 1B0.1 1F1.0 1B0.0 1F1.1 1B1.1 1B1.0\n");
+}
+
+TEST_CASE("microbatches of DualPipe take copies of the stages from both ends") {
+  const auto lanes = make_schedule("dualpipe", {.ranks = 2, .microbatches = 4});
+  CHECK(to_text_form(lanes) ==
+        "troupe schedule 1\nname dualpipe\nmicrobatches 4\nslices 1\n"
+        "placement 0 1\nplacement 1 0\n"
+        "rank 0: 0F0 1F2@1 0F1 1B2@1 (1F3@1;0B0) 1B3@1 0I1 0W1\n"
+        "rank 1: 0F2@1 1F0 0F3@1 1B0 (1F1;0B2@1) 1B1 0I3@1 0W3@1\n");
+}
+
+TEST_CASE("PyTorch's own lanes are ours") {
+  const auto [name, file, ranks, m] =
+    GENERATE(table<const char*, const char*, int, int>(
+      {{"interleaved_zb", "interleavedzb_p2_v2_m4", 2, 4},
+       {"zb_v", "zbv_p2_v2_m2", 2, 2},
+       {"dualpipe_v", "dualpipev_p2_v2_m4", 2, 4}}));
+  CHECK(to_csv(make_schedule(
+          name, {.ranks = ranks, .stages_per_rank = 2, .microbatches = m}))
+        == to_csv(load_schedule(std::string{TROUPE_SOURCE_DIR}
+                                + "/tests/schedules/cases/" + file
+                                + ".compute.csv")));
+}
+
+namespace {
+
+// Whether each (stage, microbatch, slice) has F and B, or F, I and W, in this
+// order on the rank of its stage, and each stage and kind takes the
+// microbatches in ascending order; slices of backwards descend.
+bool is_whole_and_ordered(const schedule& lanes, const schedule_shape& shape) {
+  std::map<std::tuple<int, int, int>, std::string> kinds;
+  std::map<std::tuple<int, int, op_kind>, std::pair<int, int>> last;
+  for (std::int32_t rank = 0; rank < shape.ranks; ++rank)
+    for (const auto& op : lanes.lanes[static_cast<std::size_t>(rank)]) {
+      kinds[{op.stage, op.microbatch, op.slice}] += letter(op.kind);
+      const std::pair place{op.microbatch,
+                            is_backward(op.kind) ? -op.slice : op.slice};
+      const auto [found, isnew] =
+        last.try_emplace({op.stage, op.copy, op.kind}, place);
+      if (rank != lanes.placement.rank_of(op.stage, op.copy)
+          || (!isnew && std::exchange(found->second, place) >= place))
+        return false;
     }
-  }
+  const auto slots =
+    shape.ranks * shape.stages_per_rank * shape.microbatches * shape.slices;
+  return std::ssize(kinds) == slots
+         && std::ranges::all_of(kinds, [&](const auto& each) {
+              return each.second
+                     == (is_training(lanes)
+                           ? each.second.size() == 2 ? "FB" : "FIW"
+                           : "F");
+            });
+}
+
+}  // namespace
+
+TEST_CASE(
+  "every built-in is whole and in order for every shape that it takes") {
+  for (const auto& row : builtin_schedules())
+    testing::for_all_shapes([&](const schedule_shape& shape) {
+      INFO(row.name << " P " << shape.ranks << " V " << shape.stages_per_rank
+                    << " m " << shape.microbatches << " slices "
+                    << shape.slices);
+      if (!testing::takes(row, shape))
+        return;
+      const auto lanes = make_schedule(row.name, shape);
+      if (lanes.name != row.name || !is_whole_and_ordered(lanes, shape)
+          || !accumulates_in_order(lanes)
+          || is_training(lanes) == (row.name == "forward_only"))
+        FAIL();
+    });
+}
+
+TEST_CASE("other shapes are refused") {
+  for (const auto& row : builtin_schedules())
+    testing::for_all_shapes([&](const schedule_shape& shape) {
+      if (shape.ranks < 4 && !testing::takes(row, shape))
+        REQUIRE_THROWS_AS(make_schedule(row.name, shape), error);
+    });
 }
 
 TEST_CASE("an unknown schedule is answered with the known ones") {
   CHECK_THROWS_MATCHES(
     make_schedule("2f2b", {}), error,
     Message("unknown schedule '2f2b': the known ones are gpipe, 1f1b, "
-            "eager_1f1b, interleaved_1f1b, breadth_first, depth_first, "
-            "forward_only; or give a CSV file"));
+            "eager_1f1b, interleaved_1f1b, breadth_first, depth_first, zb_h1, "
+            "zb_h2, interleaved_zb, zb_v, v_half, v_min, dualpipe_v, dualpipe, "
+            "seq_1f1b, hanayo, forward_only; or give a CSV file"));
 }
 
 TEST_CASE("an illegal shape is answered with the rule and a legal value") {
@@ -83,4 +171,27 @@ TEST_CASE("an illegal shape is answered with the rule and a legal value") {
     make_schedule("depth_first", {.microbatches = 4, .breadth = 5}), error,
     Message("depth_first: breadth must lie in 1..4 (the microbatches), but "
             "is 5: the nearest legal value is 4"));
+  CHECK_THROWS_MATCHES(
+    make_schedule("zb_v", {.ranks = 4, .microbatches = 8}), error,
+    Message("zb_v: stages per rank must be 2, but is 1: the nearest legal "
+            "value is 2"));
+  CHECK_THROWS_MATCHES(
+    make_schedule("hanayo", {.ranks = 4, .stages_per_rank = 3}), error,
+    Message("hanayo: stages per rank must be even and in 2..1048576, but is 3: "
+            "the nearest legal values are 2 and 4"));
+  CHECK_THROWS_MATCHES(
+    make_schedule("dualpipe", {.ranks = 3, .microbatches = 8}), error,
+    Message("dualpipe: ranks must be even and in 2..1024, but is 3: the "
+            "nearest legal values are 2 and 4"));
+  CHECK_THROWS_MATCHES(
+    make_schedule("dualpipe", {.ranks = 4, .microbatches = 6}), error,
+    Message("dualpipe: microbatches must be even and in 8..1048576 (at least "
+            "2 P), but is 6: the nearest legal value is 8"));
+  CHECK_THROWS_MATCHES(
+    make_schedule("seq_1f1b", {.microbatches = 4, .slices = 0}), error,
+    Message("seq_1f1b: slices must be in 1..32767, but is 0: the nearest "
+            "legal value is 1"));
+  CHECK_THROWS_MATCHES(
+    make_schedule("gpipe", {.microbatches = 4, .slices = 2}), error,
+    Message("gpipe: slices must be 1, but is 2: the nearest legal value is 1"));
 }

@@ -82,3 +82,37 @@ TEST_CASE("groups are set before the first op") {
     Catch::Matchers::Message(
       "rank 0: in_groups after the first op; call it at the start"));
 }
+
+TEST_CASE("split backwards run each W a lag later") {
+  const auto split = schedule::build({.microbatches = 3}, [](lane_builder& r) {
+    r.split_backwards(1);
+    r.forward(rest());
+    r.backward(rest());
+    r.weight_backward(rest());
+  });
+  CHECK(to_csv(split) == "0F0,0F1,0F2,0I0,0I1,0W0,0I2,0W1,0W2\r\n");
+}
+
+TEST_CASE(
+  "lanes are written by chunks, each in the order of its microbatches") {
+  const auto v =
+    schedule::build(placement::v_shaped(1), 2, [](lane_builder& rank) {
+      CHECK(rank.forwards_left(1) == 2);
+      rank.forward(0, rest());
+      rank.forward(1);
+      rank.overlap(1, 0);
+      rank.input_backward(1);
+      rank.backward(1, first(5));
+      rank.backward(0);
+      rank.weight_backward(first(5));
+    });
+  CHECK(to_csv(v) == "0F0,0F1,1F0,(1F1;0B0)OVERLAP_F_B,1I0,1B1,0B1,1W0\r\n");
+}
+
+TEST_CASE("stages go down the ranks and up again, or have a copy each way") {
+  CHECK(placement::waves(3, 9).rank_by_stage[0]
+        == std::vector{0, 1, 2, 2, 1, 0, 0, 1, 2});
+  CHECK(placement::v_shaped(2).rank_by_stage[0] == std::vector{0, 1, 1, 0});
+  CHECK(placement::two_directions(3).rank_by_stage
+        == std::vector<std::vector<int>>{{0, 1, 2}, {2, 1, 0}});
+}

@@ -37,6 +37,27 @@ TEST_CASE("weight gradients fill what would be idle") {
         "1F0,1I0,1F1,1I1,1W0,1W1\r\n");
 }
 
+TEST_CASE("a stage's limit leaves a microbatch to go back before the next") {
+  const auto lanes =
+    build_by_rules({.ranks = 2, .microbatches = 2},
+                   {.stage_limit = [](auto stage) { return stage + 1; },
+                    .prefer = {preference::forward}});
+  CHECK(to_csv(lanes) ==
+        "0F0,0B0,0F1,0B1\r\n"
+        "1F0,1B0,1F1,1B1\r\n");
+}
+
+TEST_CASE("of two ready ops the one that would start earlier runs") {
+  const auto lanes = build_by_rules(
+    {.ranks = 1, .microbatches = 3},
+    {.start =
+       [](const op& what) {
+         return 2 * what.microbatch + (is_backward(what.kind) ? 3 : 0);
+       },
+     .prefer = {preference::early_start}});
+  CHECK(to_csv(lanes) == "0F0,0F1,0B0,0F2,0B1,0B2\r\n");
+}
+
 TEST_CASE("a limit that no step can keep is refused") {
   CHECK_THROWS_MATCHES(
     build_by_rules({.ranks = 1, .stages_per_rank = 2, .microbatches = 2},

@@ -3,6 +3,7 @@
 #include <catch2/catch_test_macros.hpp>
 #include <string>
 
+#include "../../schedules/shapes.hpp"
 #include "support.hpp"
 #include "troupe/engine/plan/op_text.hpp"
 #include "troupe/engine/plan/plan_text.hpp"
@@ -136,7 +137,7 @@ TEST_CASE("a plan's text reads back as the same plan") {
   for (const auto& row : builtin_schedules())
     for (const auto global_norm : {false, true}) {
       const auto of = make_plan(
-        row.name, {.ranks = 3, .microbatches = 4},
+        row.name, testing::small_shape(row),
         {.data_parallel = 2, .credits = 2, .global_norm = global_norm});
       CHECK(plan_from_text(to_text(of)) == of);
     }

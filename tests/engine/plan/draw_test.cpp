@@ -48,6 +48,18 @@ TEST_CASE("ops of several stages a rank name theirs") {
     CHECK_THAT(narrow, ContainsSubstring(op));
 }
 
+TEST_CASE("the terminal tells slices and copies of a stage apart") {
+  CHECK(draw_terminal(
+          picture("seq_1f1b", {.ranks = 2, .microbatches = 1, .slices = 2}),
+          {.unicode = false})
+        == "rank 0  F0.0-F0.1-...............B0.1======B0.0======\n"
+           "rank 1  .....F0.0-F0.1-B0.1======B0.0======..........\n");
+  const auto two = draw_terminal(
+    picture("dualpipe", {.ranks = 2, .microbatches = 4}), {.unicode = false});
+  for (const auto* op : {"0F0", "0B0", "1f2", "1b3", "1F1", "0I1", "0w3"})
+    CHECK_THAT(two, ContainsSubstring(op));
+}
+
 TEST_CASE("the terminal's rows keep to its width") {
   const auto drawn =
     draw_terminal(picture("1f1b", {.ranks = 4, .microbatches = 64}),
@@ -69,6 +81,18 @@ TEST_CASE("the SVG has a box for each op, and is well formed enough") {
   CHECK(count(svg, "<g>") == count(svg, "</g>"));
   CHECK(count(svg, "<text") == count(svg, "</text>"));
   CHECK_THAT(svg, ContainsSubstring("forward, stage 1 of the rank"));
+}
+
+TEST_CASE("the SVG tells slices and copies of a stage apart") {
+  const auto slices =
+    draw_svg(picture("seq_1f1b", {.ranks = 2, .microbatches = 1, .slices = 2}));
+  CHECK_THAT(slices, ContainsSubstring(">0.1</text>")
+                       && ContainsSubstring("<title>1B0.0: "));
+  const auto copies =
+    draw_svg(picture("dualpipe", {.ranks = 2, .microbatches = 4}));
+  CHECK_THAT(copies, ContainsSubstring("forward, stage 0 of the rank, copy 0")
+                       && ContainsSubstring("stage 1 of the rank, copy 1")
+                       && ContainsSubstring("<title>1F2@1: 1 to 2"));
 }
 
 TEST_CASE("a measured timeline is drawn alike, in milliseconds") {

@@ -116,4 +116,15 @@ TEST_CASE("our schedules are no worse than PyTorch's of the same name") {
     "interleaved1f1b_p2_v2_m4",
     testing::make_plan("interleaved_1f1b",
                        {.ranks = 2, .stages_per_rank = 2, .microbatches = 4}));
+  no_worse(
+    "interleavedzb_p2_v2_m4",
+    testing::make_plan("interleaved_zb",
+                       {.ranks = 2, .stages_per_rank = 2, .microbatches = 4}));
+  no_worse("zbv_p2_v2_m2",
+           testing::make_plan(
+             "zb_v", {.ranks = 2, .stages_per_rank = 2, .microbatches = 2}));
+  no_worse(
+    "dualpipev_p2_v2_m4",
+    testing::make_plan("dualpipe_v",
+                       {.ranks = 2, .stages_per_rank = 2, .microbatches = 4}));
 }

@@ -10,6 +10,7 @@
 #include <random>
 #include <set>
 
+#include "../../schedules/shapes.hpp"
 #include "support.hpp"
 #include "troupe/base/error.hpp"
 #include "troupe/engine/plan/op_text.hpp"
@@ -92,10 +93,7 @@ struct executed_plan {
 std::vector<plan> plans() {
   std::vector<plan> all;
   for (const auto& row : builtin_schedules()) {
-    const schedule_shape shape{
-      .ranks = 2,
-      .stages_per_rank = std::min(2, row.most_stages_per_rank),
-      .microbatches = 4};
+    const auto shape = testing::small_shape(row);
     all.push_back(testing::make_plan(row.name, shape));
     all.push_back(testing::make_plan(
       row.name, shape, {.data_parallel = 2, .global_norm = true}));

@@ -19,3 +19,16 @@ TEST_CASE("1f1b of 1024 ranks and 512 microbatches is planned in time",
   CHECK(simulate(of).makespan == 3 * (512 + 1023));
   CHECK(static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC < 30);
 }
+
+// The goal is 0.5 s.
+TEST_CASE("V schedules of 64 ranks and 512 microbatches are planned in time",
+          "[serial]") {
+  const auto begin = std::clock();
+  for (const auto* name : {"zb_v", "v_half", "v_min"}) {
+    const auto of = testing::make_plan(
+      name, {.ranks = 64, .stages_per_rank = 2, .microbatches = 512});
+    CHECK(verify(of, {transport_kind::credited}).progress);
+    CHECK(simulate(of).makespan <= 6 * 512 + 4 * 64);
+  }
+  CHECK(static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC < 15);
+}
