@@ -12,7 +12,7 @@ LIBRARIES = {
     "nccl.h": "cuda",
 }
 SOURCES = (".hpp", ".cpp", ".cu", ".cuh")
-HOSTS = {"www.apache.org", "www.w3.org", "github.com"}
+HOSTS = {"www.apache.org", "www.w3.org", "github.com", "arxiv.org"}
 HOST = re.compile(r"\b[a-z0-9][a-z0-9-]*(?:\.[a-z0-9-]+)*"
                   r"\.(?:org|com|net|io|dev)\b(?![\w(/.]*\()")
 MACHINE_PATH = re.compile(r"(?<![\w.}$])/(?:work|root|home|Users)/\w")

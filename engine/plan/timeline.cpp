@@ -35,11 +35,11 @@ timeline to_timeline(const plan& plan, const simulation& times) {
                               .kind = what.kind,
                               .stage = what.stage,
                               .microbatch = what.microbatch,
-                              .slice = plan.slices > 1 ? what.slice : no_slice,
-                              .copy = what.copy,
                               .start = times.start[op],
                               .end = times.end[op],
-                              .host_start = times.start[op]});
+                              .host_start = times.start[op],
+                              .slice = plan.slices > 1 ? what.slice : no_slice,
+                              .copy = what.copy});
     }
   for (const auto& each : plan.messages)
     result.flows.push_back(

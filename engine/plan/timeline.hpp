@@ -15,12 +15,12 @@ struct timeline_span {
   plan_op_kind kind = plan_op_kind::forward;
   std::int32_t stage = 0;
   std::int32_t microbatch = none;
-  std::int16_t slice = none;  // if microbatches have slices
-  std::int8_t copy = 0;
   double start = 0;
   double end = 0;
-  std::int64_t step = none;  // if measured
-  double host_start = 0;     // when the host launched it
+  std::int64_t step = none;   // if measured
+  double host_start = 0;      // when the host launched it
+  std::int16_t slice = none;  // if microbatches have slices
+  std::int8_t copy = 0;       // of its stage
 };
 
 /// A transfer beside a rank's ops, on another stream: how an op of the plan

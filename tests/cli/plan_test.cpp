@@ -32,6 +32,15 @@ TEST_CASE("plan shows a table") {
              ContainsSubstring("rank 1   1RECV_F0 1F0 1RECV_F1 1B0 "));
 }
 
+TEST_CASE("plan takes slices, and the width of its table") {
+  const auto run = plan("--schedule seq_1f1b --ranks 2 --microbatches 1",
+                        "--slices 2 --width 30");
+  CHECK_THAT(run.output, ContainsSubstring("rank 0  F─F─······B0.1B0.0\n"));
+  CHECK_THAT(plan(two_ranks, "--slices 2").output,
+             ContainsSubstring("1f1b: slices must be 1, but is 2: the nearest "
+                               "legal value is 1"));
+}
+
 TEST_CASE("plan writes CSV, compute only and lowered") {
   CHECK(plan(two_ranks, "--format csv").output
         == "0F0,0F1,0B0,0B1\r\n1F0,1B0,1F1,1B1\r\n");

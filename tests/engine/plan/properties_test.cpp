@@ -220,7 +220,7 @@ TEST_CASE("seq_1f1b: idle (P-1)/(K m+P-1), in flight min(P-r+K-1, K m)") {
   });
 }
 
-// V / 2 waves; the paper's figure for m = P.
+// For V / 2 waves.
 TEST_CASE("hanayo: idle at most (2P-2)/(3P V/2 + P-1) for m = P") {
   for_all_shapes("hanayo", [](const shape_result& of) {
     const auto [ranks, stages, m, breadth, slices] = of.shape;
