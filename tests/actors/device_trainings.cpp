@@ -9,6 +9,7 @@
 #include <limits>
 
 #include "troupe/engine/device/threads.hpp"
+#include "troupe/schedules/validate.hpp"
 
 namespace troupe::testing {
 

@@ -56,10 +56,39 @@ TEST_CASE("the lanes of split backwards are those of the papers") {
         "1F0,1I0,1F1,1I1,1F2,1I2,1W0,1W1,1W2\r\n");
 }
 
+TEST_CASE("the lanes that rules generate stay the same") {
+  const auto csv_of = [](const char* name, int ranks, int microbatches) {
+    return to_csv(make_schedule(
+      name,
+      {.ranks = ranks, .stages_per_rank = 2, .microbatches = microbatches}));
+  };
+  CHECK(csv_of("v_half", 4, 3) ==
+        "0F0,0F1,0F2,7F0,7I0,7F1,7I1,7W0,7W1,"
+        "7F2,7I2,0I0,0W0,0I1,7W2,0W1,0I2,0W2\r\n"
+        "1F0,1F1,1F2,6F0,6F1,6I0,6W0,6I1,6F2,"
+        "6W1,1I0,6I2,1I1,1W0,6W2,1W1,1I2,1W2\r\n"
+        "2F0,2F1,2F2,5F0,5F1,5I0,5F2,5I1,2I0,"
+        "5W0,2I1,5I2,2W0,5W1,2I2,2W1,5W2,2W2\r\n"
+        "3F0,4F0,3F1,4F1,3F2,4F2,4I0,3I0,4I1,"
+        "3I1,4W0,3W0,4I2,3I2,4W1,3W1,4W2,3W2\r\n");
+  CHECK(csv_of("v_min", 3, 4) ==
+        "0F0,0F1,0F2,5F0,5I0,5W0,5F1,5I1,0I0,0W0,0F3,5W1,"
+        "5F2,5I2,0I1,0W1,5W2,5F3,5I3,0I2,0W2,5W3,0I3,0W3\r\n"
+        "1F0,1F1,4F0,4I0,4F1,4W0,1I0,1F2,4I1,1W0,4F2,4W1,"
+        "1I1,1F3,4I2,1W1,4F3,4W2,1I2,4I3,1W2,4W3,1I3,1W3\r\n"
+        "2F0,3F0,2F1,3F1,3I0,2I0,3W0,2W0,2F2,3F2,3I1,2I1,"
+        "3W1,2W1,2F3,3F3,3I2,2I2,3W2,2W2,3I3,2I3,3W3,2W3\r\n");
+  CHECK(csv_of("hanayo", 2, 4) ==
+        "0F0,0F1,0F2,3F0,3B0,3F1,3B1,3F2,"
+        "0F3,3B2,0B0,3F3,3B3,0B1,0B2,0B3\r\n"
+        "1F0,2F0,1F1,2F1,1F2,2B0,2F2,1B0,"
+        "2B1,1F3,2F3,1B1,2B2,1B2,2B3,1B3\r\n");
+}
+
 TEST_CASE("slices ascend in forwards and descend in backwards") {
-  CHECK(to_text_form(
-          make_schedule("seq_1f1b", {.ranks = 2, .microbatches = 2, .slices = 2}))
-        ==
+  const auto lanes =
+    make_schedule("seq_1f1b", {.ranks = 2, .microbatches = 2, .slices = 2});
+  CHECK(to_text_form(lanes) ==
         "troupe schedule 1\nname seq_1f1b\nmicrobatches 2\nslices 2\n"
         "placement 0 1\n"
         "rank 0: 0F0.0 0F0.1 0F1.0 0B0.1 0F1.1 0B0.0 0B1.1 0B1.0\n"
@@ -176,8 +205,8 @@ TEST_CASE("an illegal shape is answered with the rule and a legal value") {
     Message("zb_v: stages per rank must be 2, but is 1: the nearest legal "
             "value is 2"));
   CHECK_THROWS_MATCHES(
-    make_schedule("hanayo", {.ranks = 4, .stages_per_rank = 3}), error,
-    Message("hanayo: stages per rank must be even and in 2..1048576, but is 3: "
+    make_schedule("hanayo", {.ranks = 3, .stages_per_rank = 3}), error,
+    Message("hanayo: stages per rank must be even and in 2..1398100, but is 3: "
             "the nearest legal values are 2 and 4"));
   CHECK_THROWS_MATCHES(
     make_schedule("dualpipe", {.ranks = 3, .microbatches = 8}), error,
@@ -194,4 +223,12 @@ TEST_CASE("an illegal shape is answered with the rule and a legal value") {
   CHECK_THROWS_MATCHES(
     make_schedule("gpipe", {.microbatches = 4, .slices = 2}), error,
     Message("gpipe: slices must be 1, but is 2: the nearest legal value is 1"));
+  CHECK_THROWS_MATCHES(
+    make_schedule("zb_v", {.ranks = 1025, .stages_per_rank = 2}), error,
+    Message("zb_v: ranks must be in 1..1024, but is 1025: the nearest legal "
+            "value is 1024"));
+  CHECK_THROWS_MATCHES(
+    make_schedule("seq_1f1b", {.ranks = 65536, .slices = 65}), error,
+    Message("seq_1f1b: slices must be in 1..64, but is 65: the nearest legal "
+            "value is 64"));
 }
