@@ -83,6 +83,10 @@ void add_pipeline_flags(CLI::App& app, train_options& o) {
     .add_option("--breadth", o.partition.shape.breadth,
                 "microbatches of a group (depth_first)")
     ->check(whole_number(0, 1 << 20));
+  app
+    .add_option("--slices", o.partition.shape.slices,
+                "slices K of a microbatch's sequence (seq_1f1b)")
+    ->check(whole_number(1, INT16_MAX));
   app.add_option(
     "--split", o.partition.split,
     "layers on stages: blocks spread evenly (even), by parameters, "
@@ -94,10 +98,10 @@ void add_pipeline_flags(CLI::App& app, train_options& o) {
                 "what an input backward (I) leaves to W: gradients of layers "
                 "that support it (layers), or, for any module, of nodes of the "
                 "autograd graph (graph)")
-    ->transform(CLI::CheckedTransformer(
-      std::map<std::string, weight_split>{{"automatic", weight_split::automatic},
-                                          {"layers", weight_split::layers},
-                                          {"graph", weight_split::graph}}))
+    ->transform(CLI::CheckedTransformer(std::map<std::string, weight_split>{
+      {"automatic", weight_split::automatic},
+      {"layers", weight_split::layers},
+      {"graph", weight_split::graph}}))
     ->default_str("automatic")
     ->type_name("HOW");
   app

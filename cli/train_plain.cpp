@@ -20,6 +20,7 @@ plain_options options_of(const train_setup& setup) {
   const auto& run = setup.trainer;
   plain_options plain;
   plain.microbatches = run.schedule.microbatches;
+  plain.slices = run.schedule.slices;
   plain.data_parallel = run.data_parallel;
   plain.numerics = run.numerics;
   if (!run.devices.empty())

@@ -8,8 +8,8 @@
 #include <cmath>
 #include <limits>
 
+#include "../schedules/shapes.hpp"
 #include "troupe/engine/device/threads.hpp"
-#include "troupe/schedules/validate.hpp"
 
 namespace troupe::testing {
 
@@ -89,26 +89,12 @@ training_outcome train_plainly(const small_case& what,
   return done;
 }
 
-// Whether the trainer runs them: full backwards, of one copy of each stage.
-bool is_run(const schedule& lanes) {
-  return is_training(lanes) && lanes.placement.copies() == 1
-         && std::ranges::none_of(lanes.lanes, [](const lane& ops) {
-              return std::ranges::count(ops, op_kind::input_backward, &op::kind)
-                     > 0;
-            });
-}
-
 std::vector<small_case> trained_schedules() {
   std::vector<small_case> all;
   for (const auto& known : builtin_schedules()) {
-    small_case what;
-    what.schedule = known.name;
-    what.stages_per_rank = std::min(2, known.stages_per_rank.most);
+    auto what = catalogue_case(known, small_shape(known));
     what.clip = 0.5;
-    if (is_run(
-          make_schedule(what.schedule, {.ranks = what.ranks,
-                                        .stages_per_rank = what.stages_per_rank,
-                                        .microbatches = what.microbatches})))
+    if (is_trained(make_schedule(what.schedule, shape_of(what))))
       all.push_back(what);
   }
   return all;

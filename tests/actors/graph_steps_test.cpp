@@ -32,6 +32,8 @@ TEST_CASE("steps that are launched whole train the same bits") {
                   .stages_per_rank = 2,
                   .clip = 0.5});
   compare_graphs({.schedule = "1f1b", .ranks = 1, .microbatches = 1});
+  compare_graphs({.schedule = "zb_v", .ranks = 2, .stages_per_rank = 2});
+  compare_graphs({.schedule = "seq_1f1b", .ranks = 2, .slices = 2});
 }
 
 TEST_CASE("replicas are averaged within the recorded steps") {

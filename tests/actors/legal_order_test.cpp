@@ -97,7 +97,9 @@ class lane_drawer {
 
 parameter_list trained(const small_case& what, const schedule& lanes,
                        lane_order order, std::function<void()> hook) {
-  auto options = options_for(what);
+  auto whole = what;
+  whole.slices = 1;  // of the schedule that `lanes` replaces
+  auto options = options_for(whole);
   options.schedule = lanes;
   options.execution.order = order;
   options.execution.handler_hook = std::move(hook);

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "troupe/engine/data/permutation.hpp"
+#include "troupe/schedules/validate.hpp"
 
 namespace troupe::testing {
 
@@ -38,13 +39,32 @@ std::string first_difference(const parameter_list& a, const parameter_list& b) {
   return {};
 }
 
+schedule_shape shape_of(const small_case& what) {
+  return {.ranks = what.ranks,
+          .stages_per_rank = what.stages_per_rank,
+          .microbatches = what.microbatches,
+          .slices = what.slices};
+}
+
+small_case catalogue_case(const builtin_schedule& row, const schedule_shape& shape) {
+  return {.schedule = std::string{row.name},
+          .ranks = shape.ranks,
+          .stages_per_rank = shape.stages_per_rank,
+          .microbatches = shape.microbatches,
+          .slices = shape.slices};
+}
+
+bool is_trained(const schedule& lanes) {
+  return is_training(lanes) && lanes.placement.copies() == 1;
+}
+
 std::string describe(const small_case& what) {
-  return fmt::format("{} P{} V{} m{} D{} {}{}{}{}", what.schedule, what.ranks,
-                     what.stages_per_rank, what.microbatches,
-                     what.data_parallel, what.use_sgd ? "sgd" : "adamw",
-                     what.recompute ? " recompute" : "",
-                     what.clip > 0 ? " clip" : "",
-                     what.order == lane_order::strict ? "" : " ready first");
+  return fmt::format(
+    "{} P{} V{} m{} K{} D{} {}{}{}{}", what.schedule, what.ranks,
+    what.stages_per_rank, what.microbatches, what.slices, what.data_parallel,
+    what.use_sgd ? "sgd" : "adamw", what.recompute ? " recompute" : "",
+    what.clip > 0 ? " clip" : "",
+    what.order == lane_order::strict ? "" : " ready first");
 }
 
 namespace {
@@ -65,8 +85,7 @@ numerics numerics_for(const small_case& what) {
 
 trainer_options options_for(const small_case& what) {
   trainer_options options;
-  options.schedule = make_schedule(
-    what.schedule, {what.ranks, what.stages_per_rank, what.microbatches});
+  options.schedule = make_schedule(what.schedule, shape_of(what));
   options.data_parallel = what.data_parallel;
   options.numerics = numerics_for(what);
   options.execution.order = what.order;

@@ -29,7 +29,7 @@ struct small_case {
   std::int32_t ranks = 2;
   std::int32_t stages_per_rank = 1;
   std::int32_t microbatches = 4;
-  std::int32_t slices = 1;  // for the plain loop
+  std::int32_t slices = 1;
   std::int32_t data_parallel = 1;
   bool use_sgd = false;
   bool recompute = false;
@@ -38,6 +38,12 @@ struct small_case {
   lane_order order = lane_order::strict;
   bool overlaps = true;  // reductions with compute ops
 };
+
+schedule_shape shape_of(const small_case& what);
+/// A schedule of the catalogue, of that shape.
+small_case catalogue_case(const builtin_schedule& row, const schedule_shape& shape);
+/// Whether the trainer runs such schedules: with one copy of each stage.
+bool is_trained(const schedule& lanes);
 
 std::string describe(const small_case& what);
 trainer_options options_for(const small_case& what);
