@@ -113,22 +113,19 @@ schedule seq_1f1b(const schedule_shape& shape) {
 }
 
 // Hanayo (Liu et al., 2023): stages lie in waves. Of the ops that are ready, a
-// rank runs the one that would start first if a forward took 2, a backward 5,
-// and a microbatch followed whenever a rank has done its 3 V of the last.
+// rank runs the one that would start first if a forward took 2, a backward 6,
+// and a microbatch entered every 3 V, which is a rank's work for one.
 schedule hanayo(const schedule_shape& shape) {
   const auto stages = shape.ranks * shape.stages_per_rank;
   const auto start = [=](const op& what) {
     return std::int64_t{3} * shape.stages_per_rank * what.microbatch
            + (is_backward(what.kind)
-                ? 2 * stages + 5 * (stages - 1 - what.stage)
+                ? 2 * stages + 6 * (stages - 1 - what.stage)
                 : 2 * what.stage);
   };
-  return build_by_rules(placement::waves(shape.ranks, stages),
-                        shape.microbatches,
-                        {.stage_limit = [=](auto) { return 2 * shape.ranks; },
-                         .start = start,
-                         .prefer = {preference::early_start}},
-                        "hanayo");
+  return build_by_rules(
+    placement::waves(shape.ranks, stages), shape.microbatches,
+    {.start = start, .prefer = {preference::early_start}}, "hanayo");
 }
 
 // Validation and inference.
