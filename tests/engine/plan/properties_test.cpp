@@ -86,8 +86,9 @@ TEST_CASE("1f1b: idle (P-1)/(m+P-1), in flight min(P-r, m)") {
   });
 }
 
-TEST_CASE("eager_1f1b: in flight min(2(P-r)-1, m)") {
+TEST_CASE("eager_1f1b: idle (P-1)/(m+P-1), in flight min(2(P-r)-1, m)") {
   for_all_shapes("eager_1f1b", [](const shape_result& of) {
+    REQUIRE(idle_is_closed_form(of));
     REQUIRE(
       in_flight_is(of, [](auto& s, auto r) { return 2 * (s.ranks - r) - 1; }));
   });
@@ -113,6 +114,21 @@ TEST_CASE("breadth_first: idle (P-1)/(V m+P-1) for m >= P, in flight V m") {
       REQUIRE(idle_is_closed_form(of));
     REQUIRE(in_flight_is(
       of, [](auto& s, auto) { return s.stages_per_rank * s.microbatches; }));
+  });
+}
+
+TEST_CASE("depth_first: in flight V times the breadth") {
+  for_all_shapes("depth_first", [](const shape_result& of) {
+    REQUIRE(in_flight_is(
+      of, [](auto& s, auto) { return s.stages_per_rank * s.ranks; }));
+  });
+}
+
+TEST_CASE("forward_only: makespan V m + P-1 for m >= P") {
+  for_all_shapes("forward_only", [](const shape_result& of) {
+    const auto [ranks, stages, m, breadth, slices] = of.shape;
+    if (m >= ranks)
+      REQUIRE(of.times.makespan == stages * m + ranks - 1);
   });
 }
 
@@ -145,6 +161,7 @@ TEST_CASE("zb_h2: period 3m for m >= 2P-1, in flight min(2P-1, m)") {
   for_all_shapes("zb_h2", [](const shape_result& of) {
     const auto [ranks, stages, m, breadth, slices] = of.shape;
     if (m >= 2 * ranks - 1) {
+      REQUIRE(of.times.makespan == 3 * m + ranks - 1);
       REQUIRE(of.times.period == 3 * m);
       REQUIRE(of.times.span_bubble == 0);
     }
