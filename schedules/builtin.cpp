@@ -24,22 +24,22 @@ std::string text_of(const size_rule& rule) {
 
 void check(const builtin_schedule& row, const char* what, std::int32_t value,
            const size_rule& rule, const std::string& reason = {}) {
-  const auto inside = std::clamp(value, rule.least, rule.most);
-  const bool fits = !rule.even || inside % 2 == 0;
-  if (inside == value && fits)
+  const auto nearest = std::clamp(value, rule.least, rule.most);
+  const bool fits = !rule.even || nearest % 2 == 0;
+  if (nearest == value && fits)
     return;
   fail(error_code::invalid_argument,
        "{}: {} must be {}{}, but is {}: the nearest legal {}", row.name, what,
        text_of(rule), reason, value,
-       fits ? fmt::format("value is {}", inside)
-            : fmt::format("values are {} and {}", inside - 1, inside + 1));
+       fits ? fmt::format("value is {}", nearest)
+            : fmt::format("values are {} and {}", nearest - 1, nearest + 1));
 }
 
 constexpr std::int32_t most_ranks = 1 << 16;
 constexpr std::int32_t most_slots = 1 << 22;  // takes some seconds to plan
 
 // Of a table's rule and a further limit.
-size_rule within(size_rule rule, std::int32_t most) {
+size_rule limited(size_rule rule, std::int32_t most) {
   rule.most = std::min(rule.most, most);
   if (rule.even)
     rule.most -= rule.most % 2;
@@ -47,15 +47,15 @@ size_rule within(size_rule rule, std::int32_t most) {
 }
 
 void check_shape(const builtin_schedule& row, const schedule_shape& shape) {
-  check(row, "ranks", shape.ranks, within(row.ranks, most_ranks));
+  check(row, "ranks", shape.ranks, limited(row.ranks, most_ranks));
   auto slots = most_slots / shape.ranks;
   check(row, "stages per rank", shape.stages_per_rank,
-        within(row.stages_per_rank, slots));
+        limited(row.stages_per_rank, slots));
   slots /= shape.stages_per_rank;
   check(row, "slices", shape.slices,
         {.most = row.has_slices ? std::min(slots, INT16_MAX) : 1});
   slots /= shape.slices;
-  auto microbatches = within(row.microbatches, slots);
+  auto microbatches = limited(row.microbatches, slots);
   if (row.microbatches_for_a_rank > 0)
     microbatches.least = row.microbatches_for_a_rank * shape.ranks;
   check(row, "microbatches", shape.microbatches, microbatches,
@@ -72,7 +72,7 @@ const std::vector<builtin_schedule>& builtin_schedules() {
   constexpr size_rule two{.least = 2, .most = 2};
   constexpr size_rule even{.least = 2, .even = true};
   // So that 2 P microbatches are within `most_slots`.
-  constexpr size_rule some_ranks{.most = 1024};
+  constexpr size_rule few_ranks{.most = 1024};
   static const std::vector<builtin_schedule> table{
     {"gpipe", "all forwards, then all backwards", one_stage, gpipe, one},
     {"1f1b", "one forward, one backward, after a warm-up", one_stage,
@@ -94,7 +94,7 @@ const std::vector<builtin_schedule>& builtin_schedules() {
     {"interleaved_zb", "interleaved with split backwards", any_shape,
      interleaved_zb},
     {"zb_v", "stages in a V, no idle time, the memory of 1f1b", two_stages,
-     zb_v, two, some_ranks},
+     zb_v, two, few_ranks},
     {"v_half", "stages in a V, half the memory of 1f1b", two_stages, v_half,
      two},
     {"v_min", "stages in a V, a third of the memory of 1f1b", two_stages, v_min,
@@ -104,7 +104,7 @@ const std::vector<builtin_schedule>& builtin_schedules() {
      .accepts = "any P; V = 2; m >= 2 P",
      .make = dualpipe_v,
      .stages_per_rank = two,
-     .ranks = some_ranks,
+     .ranks = few_ranks,
      .microbatches_for_a_rank = 2},
     {.name = "dualpipe",
      .summary = "two copies of each stage, microbatches from both ends",

@@ -11,46 +11,46 @@ void repeat(std::int32_t times, const auto& run) {
 }
 
 // DeepSeek's order of two streams of microbatches, which come from both sides
-// of a rank: `near` is the chunk of the stream that reaches it first, `far` of
-// the other. They meet after `depth` ranks, `ahead` ranks from this one.
-void run_both(lane_builder& rank, std::int32_t near, std::int32_t far,
-              std::int32_t ahead, std::int32_t depth) {
-  const auto behind = depth - ahead;
+// of a rank: `early` is the chunk of the stream that reaches it first, `late`
+// of the other. They meet after `ranks` ranks, `distance` ranks from this one.
+void run_both(lane_builder& rank, std::int32_t early, std::int32_t late,
+              std::int32_t distance, std::int32_t ranks) {
+  const auto passed = ranks - distance;
   const auto backward_split = [&](std::int32_t chunk) {
     rank.input_backward(chunk);
     rank.weight_backward(first(1));
   };
-  rank.forward(near, first(2 * ahead));
-  repeat(behind, [&] {
-    rank.forward(near);
-    rank.forward(far);
+  rank.forward(early, first(2 * distance));
+  repeat(passed, [&] {
+    rank.forward(early);
+    rank.forward(late);
   });
-  repeat(ahead, [&] {
-    backward_split(far);
-    rank.forward(far);
+  repeat(distance, [&] {
+    backward_split(late);
+    rank.forward(late);
   });
   // The first pair of the rank at the meeting would wait for both inputs.
-  if (ahead == 0) {
-    rank.forward(near);
-    rank.backward(far);
-    rank.overlap(far, near);
+  if (distance == 0) {
+    rank.forward(early);
+    rank.backward(late);
+    rank.overlap(late, early);
   }
-  while (rank.forwards_left(near) > 0) {
-    rank.overlap(near, far);
-    rank.overlap(far, near);
+  while (rank.forwards_left(early) > 0) {
+    rank.overlap(early, late);
+    rank.overlap(late, early);
   }
-  repeat(ahead, [&] {
-    rank.backward(far);
-    rank.overlap(far, near);
+  repeat(distance, [&] {
+    rank.backward(late);
+    rank.overlap(late, early);
   });
   // The second half of these leave their weight gradients for later.
-  for (std::int32_t i = 0; i < 2 * behind; ++i) {
-    const auto chunk = i % 2 == 0 ? far : near;
-    i < behind ? rank.backward(chunk) : rank.input_backward(chunk);
+  for (std::int32_t i = 0; i < 2 * passed; ++i) {
+    const auto chunk = i % 2 == 0 ? late : early;
+    i < passed ? rank.backward(chunk) : rank.input_backward(chunk);
   }
-  repeat(ahead, [&] {
+  repeat(distance, [&] {
     rank.weight_backward(first(1));
-    rank.input_backward(near);
+    rank.input_backward(early);
   });
   rank.weight_backward(rest());
 }
@@ -76,9 +76,10 @@ schedule dualpipe(const schedule_shape& shape) {
     [](lane_builder& rank) {
       const auto half = rank.ranks() / 2;
       const bool first_half = rank.rank() < half;
-      const auto outside = first_half ? rank.rank() : rank.distance_to_last();
-      run_both(rank, first_half ? 0 : 1, first_half ? 1 : 0, half - 1 - outside,
-               half);
+      const auto distance_to_end =
+        first_half ? rank.rank() : rank.distance_to_last();
+      run_both(rank, first_half ? 0 : 1, first_half ? 1 : 0,
+               half - 1 - distance_to_end, half);
     },
     "dualpipe");
 }

@@ -31,9 +31,9 @@ placement placement::waves(std::int32_t ranks, std::int32_t stages) {
 
 placement placement::two_directions(std::int32_t ranks) {
   auto result = looped(ranks, ranks);
-  auto back = result.rank_by_stage[0];
-  std::ranges::reverse(back);
-  result.rank_by_stage.push_back(std::move(back));
+  auto reversed = result.rank_by_stage[0];
+  std::ranges::reverse(reversed);
+  result.rank_by_stage.push_back(std::move(reversed));
   return result;
 }
 

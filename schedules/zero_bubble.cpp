@@ -33,10 +33,10 @@ schedule first_microbatches(schedule whole, std::int32_t count) {
 }
 
 // "Pipeline parallelism with controllable memory" (Qi et al., 2024). A
-// microbatch goes along the first leg of the V at one stage every `step`, along
-// the second at one every 1; its backward does the same after a `gap`. The next
-// microbatch follows 6 later: three ops of two stages. Ranks keep this order
-// and its memory, and start as early as they can.
+// microbatch goes along the first half of the V at one stage every `step`,
+// along the second at one every 1; its backward does the same after a `gap`.
+// The next microbatch follows 6 later: three ops of two stages. Ranks keep this
+// order and its memory, and start as early as they can.
 schedule building_blocks(const schedule_shape& shape, std::int32_t step,
                          std::int32_t gap, std::int32_t chunks,
                          const char* name) {
@@ -80,7 +80,8 @@ schedule zb_h2(const schedule_shape& shape) {
   return zero_bubble(shape, 2, "zb_h2");
 }
 
-// Megatron's interleaved 1F1B with split backwards, and half its warm-up.
+// Megatron's interleaved 1F1B with the split backwards of Qi et al., 2023, and
+// half its warm-up, as in PyTorch.
 schedule interleaved_zb(const schedule_shape& shape) {
   const auto groups = groups_to_fill(shape);
   return schedule::build(
@@ -104,14 +105,14 @@ schedule zb_v(const schedule_shape& shape) {
   const auto whole = schedule::build(
     placement::v_shaped(shape.ranks), fill,
     [](lane_builder& rank) {
-      const auto reaches = rank.distance_to_last() + 1;
+      const auto ranks_left = rank.distance_to_last() + 1;
       rank.split_backwards(0);
-      rank.forward(0, first(2 * reaches - 1));
+      rank.forward(0, first(2 * ranks_left - 1));
       for (std::int32_t i = 0; i < rank.rank(); ++i) {
         rank.forward(1);
         rank.forward(0);
       }
-      for (std::int32_t i = 0; i < reaches; ++i) {
+      for (std::int32_t i = 0; i < ranks_left; ++i) {
         rank.forward(1);
         rank.backward(1);
       }
@@ -125,7 +126,7 @@ schedule zb_v(const schedule_shape& shape) {
         rank.input_backward(0);
         rank.input_backward(1);
       }
-      for (std::int32_t i = 0; i < reaches; ++i) {
+      for (std::int32_t i = 0; i < ranks_left; ++i) {
         rank.input_backward(0);
         rank.weight_backward(first(1));
       }
@@ -135,11 +136,13 @@ schedule zb_v(const schedule_shape& shape) {
   return first_microbatches(whole, shape.microbatches);
 }
 
+// V-Half of "controllable memory".
 schedule v_half(const schedule_shape& shape) {
   return building_blocks(shape, 2, 3, 2 * ((shape.ranks + 2) / 2), "v_half");
 }
 
-// The gap keeps ops of different microbatches from meeting on a rank.
+// V-Min of "controllable memory". The gap keeps ops of different microbatches
+// from meeting on a rank.
 schedule v_min(const schedule_shape& shape) {
   return building_blocks(shape, 1, shape.ranks % 3 == 0 ? 2 : 0,
                          2 * ((shape.ranks + 4) / 3), "v_min");

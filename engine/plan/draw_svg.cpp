@@ -80,7 +80,7 @@ class svg_drawing {
       width_{choose_width()} {
     std::map<std::int32_t, std::set<stage_copy>> stages;
     for (const auto& span : timeline.spans)
-      stages[span.rank].insert(held_by(span));
+      stages[span.rank].insert(stage_copy_of(span));
     for (const auto& [rank, held] : stages) {
       std::size_t chunk = 0;
       for (const auto& each : held)
@@ -107,7 +107,7 @@ class svg_drawing {
   // Copy and stage.
   using stage_copy = std::pair<std::int32_t, std::int32_t>;
 
-  static stage_copy held_by(const timeline_span& span) {
+  static stage_copy stage_copy_of(const timeline_span& span) {
     return {span.copy, span.stage};
   }
 
@@ -204,7 +204,7 @@ class svg_drawing {
   }
 
   void box(const timeline_span& span) {
-    const auto style = style_of(span.kind, chunk_[held_by(span)]);
+    const auto style = style_of(span.kind, chunk_[stage_copy_of(span)]);
     const auto begin_x = x(span.start);
     const auto wide = std::max(x(span.end) - begin_x, 0.5);
     add(
@@ -232,7 +232,7 @@ class svg_drawing {
                           ? plan_op_kind::gradient_norm
                           : span.kind;
       if (is_compute(kind))
-        entries.emplace(chunk_[held_by(span)], kind, span.copy);
+        entries.emplace(chunk_[stage_copy_of(span)], kind, span.copy);
       else
         entries.emplace(99, kind, std::int8_t{0});
     }
