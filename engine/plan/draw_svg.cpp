@@ -7,6 +7,7 @@
 #include <set>
 #include <tuple>
 #include <utility>
+#include <vector>
 
 #include "troupe/base/printable.hpp"
 #include "troupe/engine/plan/draw.hpp"
@@ -23,6 +24,7 @@ constexpr double row = 34;
 constexpr double gap = 8;
 constexpr double least_width = 720;
 constexpr double most_width = 4800;
+constexpr double legend_line = 22;
 
 struct box_style {
   std::string fill;
@@ -86,6 +88,7 @@ class svg_drawing {
       for (const auto& each : held)
         chunk_[each] = chunk++;
     }
+    legend_ = layout_legend();
   }
 
   std::string draw() {
@@ -143,8 +146,9 @@ class svg_drawing {
       "fill=\"#1c2733\">{3}</text>\n"
       "<text x=\"{2}\" y=\"44\" fill=\"#5b6875\">{4} ranks, {5:.4g} {6}, "
       "idle {7:.1f} %</text>\n",
-      left + width_ + 24, bottom() + 84, left, escape(timeline_.title),
-      timeline_.ranks, duration_,
+      left + width_ + 24,
+      bottom() + 84 + (legend_.empty() ? 0 : legend_.back().line) * legend_line,
+      left, escape(timeline_.title), timeline_.ranks, duration_,
       timeline_.unit.empty() ? "units" : timeline_.unit, 100 * idle());
   }
 
@@ -223,41 +227,66 @@ class svg_drawing {
     text_ += "</g>\n";
   }
 
-  void legend() {
+  struct legend_entry {
+    std::string label;
+    std::string fill;
+    double x = 0;
+    int line = 0;
+  };
+
+  std::string label_of(plan_op_kind kind, std::size_t chunk,
+                       std::int32_t copy) const {
+    std::string label{traits_of(kind).name};
+    const auto several = [&](auto held) {
+      return std::ranges::any_of(chunk_, held);
+    };
+    if (is_compute(kind)
+        && several([](const auto& each) { return each.second > 0; }))
+      label += fmt::format(", stage {} of the rank", chunk);
+    if (is_compute(kind)
+        && several([](const auto& each) { return each.first.first > 0; }))
+      label += fmt::format(", copy {}", copy);
+    return label;
+  }
+
+  // In lines no wider than the drawing.
+  std::vector<legend_entry> layout_legend() const {
     // Chunk, kind and copy.
-    std::set<std::tuple<std::size_t, plan_op_kind, std::int8_t>> entries;
+    std::set<std::tuple<std::size_t, plan_op_kind, std::int8_t>> kinds;
     for (const auto& span : timeline_.spans) {
       // One entry for both, as they share a colour and a name.
       const auto kind = span.kind == plan_op_kind::update
                           ? plan_op_kind::gradient_norm
                           : span.kind;
       if (is_compute(kind))
-        entries.emplace(chunk_[stage_copy_of(span)], kind, span.copy);
+        kinds.emplace(chunk_.at(stage_copy_of(span)), kind, span.copy);
       else
-        entries.emplace(99, kind, std::int8_t{0});
+        kinds.emplace(99, kind, std::int8_t{0});
     }
-    const auto chunks = std::max<std::size_t>(
-      1, static_cast<std::size_t>(
-           std::count_if(entries.begin(), entries.end(), [](const auto& entry) {
-             return std::get<plan_op_kind>(entry) == plan_op_kind::forward;
-           })));
-    const bool copies = std::ranges::any_of(
-      timeline_.spans, [](const auto& span) { return span.copy != 0; });
-    auto begin_x = left;
-    const auto line = bottom() + 56;
-    for (const auto& [chunk, kind, copy] : entries) {
-      std::string label{traits_of(kind).name};
-      if (chunks > 1 && is_compute(kind))
-        label += fmt::format(", stage {} of the rank", chunk);
-      if (copies && is_compute(kind))
-        label += fmt::format(", copy {}", copy);
+    std::vector<legend_entry> entries;
+    double begin_x = left;
+    int line = 0;
+    for (const auto& [chunk, kind, copy] : kinds) {
+      const auto label = label_of(kind, chunk, copy);
+      const auto wide = 38 + 6.6 * static_cast<double>(label.size());
+      if (begin_x > left && begin_x + wide > left + width_ + 24) {
+        begin_x = left;
+        ++line;
+      }
+      entries.push_back({label, style_of(kind, chunk).fill, begin_x, line});
+      begin_x += wide;
+    }
+    return entries;
+  }
+
+  void legend() {
+    for (const auto& [label, fill, begin_x, line] : legend_) {
+      const auto line_y = bottom() + 56 + line * legend_line;
       add(
         "<rect x=\"{:.1f}\" y=\"{}\" width=\"14\" height=\"14\" rx=\"2\" "
         "fill=\"{}\"/><text x=\"{:.1f}\" y=\"{}\" fill=\"#1c2733\">{}"
         "</text>\n",
-        begin_x, line, style_of(kind, chunk).fill, begin_x + 20, line + 11,
-        label);
-      begin_x += 38 + 6.6 * static_cast<double>(label.size());
+        begin_x, line_y, fill, begin_x + 20, line_y + 11, label);
     }
   }
 
@@ -265,6 +294,7 @@ class svg_drawing {
   double duration_;
   double width_;
   std::map<stage_copy, std::size_t> chunk_;  // within its rank
+  std::vector<legend_entry> legend_;
   std::string text_;
 };
 

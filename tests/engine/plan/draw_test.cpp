@@ -95,6 +95,17 @@ TEST_CASE("the SVG tells slices and copies of a stage apart") {
                        && ContainsSubstring("<title>1F2@1: 1 to 2"));
 }
 
+TEST_CASE("the SVG's legend goes on in further lines") {
+  const auto height = [](const std::string& name) {
+    const auto svg = draw_svg(
+      picture(name, {.ranks = 2, .stages_per_rank = 2, .microbatches = 2}));
+    const auto found = svg.find("height=\"") + 8;
+    return std::stoi(svg.substr(found));
+  };
+  CHECK(height("interleaved_1f1b") == 226 + 22);
+  CHECK(height("zb_v") == 226 + 2 * 22);
+}
+
 TEST_CASE("a measured timeline is drawn alike, in milliseconds") {
   const timeline measured{
     .title = "a < b",
