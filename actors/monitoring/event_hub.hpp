@@ -35,10 +35,7 @@ caf::behavior event_hub_actor(caf::event_based_actor* self,
 }  // namespace troupe
 
 CAF_BEGIN_TYPE_ID_BLOCK(troupe_monitors, caf::id_block::troupe::end)
-CAF_ADD_TYPE_ID(troupe_monitors, (troupe::attach_monitor))
-CAF_ADD_TYPE_ID(troupe_monitors, (troupe::detach_monitor))
-CAF_ADD_TYPE_ID(troupe_monitors, (troupe::detached_monitor))
+TROUPE_ADD_MESSAGE(troupe_monitors, attach_monitor)
+TROUPE_ADD_MESSAGE(troupe_monitors, detach_monitor)
+TROUPE_ADD_MESSAGE(troupe_monitors, detached_monitor)
 CAF_END_TYPE_ID_BLOCK(troupe_monitors)
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::attach_monitor)
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::detach_monitor)
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::detached_monitor)
