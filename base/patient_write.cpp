@@ -5,8 +5,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <chrono>
+#include <climits>
 #include <cstring>
 
 namespace troupe {
@@ -43,7 +45,41 @@ bool await_room(int descriptor, double patience) {
   }
 }
 
+/// When readers are given up, since the clock's beginning.
+std::atomic<clock::duration> patience_ends{clock::duration::max()};
+
+/// Waits until a stream's reader takes more; false, with `errno`, if it is
+/// given up.
+bool await_reader(int descriptor) {
+  constexpr double slice = 0.05;
+  while (!await_room(descriptor, slice))
+    if (errno != ETIMEDOUT
+        || clock::now().time_since_epoch() >= patience_ends.load())
+      return false;
+  return true;
+}
+
 }  // namespace
+
+bool print_all(std::FILE* out, std::string_view text) {
+  const auto descriptor = ::fileno(out);  // -1: in memory
+  while (!text.empty()) {
+    // A pipe that has room takes so much without blocking.
+    const auto piece = text.substr(0, PIPE_BUF);
+    text.remove_prefix(piece.size());
+    if ((descriptor >= 0 && !await_reader(descriptor))
+        || std::fwrite(piece.data(), 1, piece.size(), out) < piece.size()
+        || std::fflush(out) != 0)
+      return false;
+  }
+  return true;
+}
+
+void end_patience() {
+  auto never = clock::duration::max();
+  patience_ends.compare_exchange_strong(
+    never, after(open_patience_seconds).time_since_epoch());
+}
 
 int open_in_place(const char* path, double patience) {
   constexpr auto step = 20;

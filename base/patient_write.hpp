@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdio>
 #include <string>
 #include <string_view>
 
@@ -18,6 +19,15 @@ int open_in_place(const char* path, double patience = open_patience_seconds);
 /// for `patience` seconds. Returns false, with `errno`, on failure.
 bool write_all(int descriptor, std::string_view bytes,
                double patience = pipe_patience_seconds);
+
+/// Prints a text at once. Its reader may pause for as long as it likes, or,
+/// since `end_patience`, for `open_patience_seconds`. Returns false, with
+/// `errno`, on failure.
+bool print_all(std::FILE* out, std::string_view text);
+
+/// The process is about to end: readers that take nothing are given up
+/// `open_patience_seconds` after the first call. Any thread.
+void end_patience();
 
 /// The system's reason, explained if it concerns a pipe.
 std::string write_problem(int reason);

@@ -9,6 +9,7 @@
 
 #include "troupe/actors/trainer_checks.hpp"
 #include "troupe/base/error.hpp"
+#include "troupe/base/patient_write.hpp"
 #include "troupe/base/plain_text.hpp"
 #include "troupe/cli/config_file.hpp"
 #include "troupe/cli/loss_watch.hpp"
@@ -64,9 +65,10 @@ void tell_of_lost(const train_options& options, const train_setup& setup) {
       options.output.save_parameters);
 }
 
-/// Lets monitors write their files although the run failed; errors doing so
-/// must not hide the reason.
+/// Lets monitors write their files although the run failed; neither errors
+/// doing so nor a stalled reader of our output must hide the reason.
 void finish_after_failure(trainer& run) {
+  end_patience();
   try {
     run.finish_monitors();
   } catch (const error& reason) {

@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <cerrno>
 #include <cmath>
-#include <cstring>
 
 #include "troupe/base/error.hpp"
+#include "troupe/base/patient_write.hpp"
 #include "troupe/monitors/step_collector.hpp"
 
 namespace troupe {
@@ -90,10 +90,9 @@ void print_progress(const progress_options& options, const step_event& step,
                        bar(step.source.step, options.steps), line,
                        duration(static_cast<double>(left) * seconds_of(step)));
   }
-  fmt::print(options.out, "{}\n", line);
-  if (std::fflush(options.out) != 0)
+  if (!print_all(options.out, line + "\n"))
     fail(error_code::io, "the progress can't be written: {}",
-         std::strerror(errno));
+         write_problem(errno));
 }
 
 monitor progress_monitor(std::shared_ptr<const plan> plan,

@@ -9,6 +9,7 @@
 #include <mutex>
 
 #include "troupe/base/error.hpp"
+#include "troupe/base/patient_write.hpp"
 #include "troupe/base/printable.hpp"
 #include "troupe/engine/events/subscription.hpp"
 #include "troupe/monitors/phase_name.hpp"
@@ -89,8 +90,7 @@ class printing_sink final : public sink {
 
   void print(const std::string& text) {
     const std::lock_guard lock(mutex_);
-    std::fwrite(text.data(), 1, text.size(), options_.out);
-    std::fflush(options_.out);
+    print_all(options_.out, text);
   }
 
   terminal_options options_;

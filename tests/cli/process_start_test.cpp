@@ -3,6 +3,7 @@
 
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
+#include <chrono>
 #include <exception>
 #include <filesystem>
 #include <new>
@@ -264,6 +265,22 @@ TEST_CASE("a second signal ends a run whose output is not read") {
     pipe.path());
   REQUIRE(pipe.fills());
   CHECK(run.insist(SIGTERM, 20) == 128 + SIGTERM);
+}
+
+TEST_CASE("one signal ends a run whose output is not read, in seconds") {
+  const some_run at;
+  const stalled_pipe pipe(at.folder / "pipe");
+  background_program run("env " + at.with("--steps 1000000 --endpoint none 2>")
+                           + (at.folder / "errors"),
+                         pipe.path());
+  REQUIRE(pipe.fills());
+  const auto signalled = std::chrono::steady_clock::now();
+  CHECK(run.end(SIGTERM) == 128 + SIGTERM);
+  CHECK(std::chrono::steady_clock::now() - signalled
+        < std::chrono::seconds(15));
+  CHECK_THAT(content(at.folder / "errors"),
+             ContainsSubstring("the reader of this pipe takes nothing")
+               && ContainsSubstring("ended by SIGTERM"));
 }
 
 TEST_CASE("launch forwards a signal even if its output is not read") {

@@ -1,0 +1,51 @@
+#include "troupe/base/patient_write.hpp"
+
+#include <unistd.h>
+#include <catch2/catch_test_macros.hpp>
+
+#include <array>
+#include <cerrno>
+#include <string>
+#include <thread>
+
+using namespace troupe;
+
+TEST_CASE("a text longer than a pipe is printed as its reader takes it") {
+  std::array<int, 2> ends{};
+  REQUIRE(::pipe(ends.data()) == 0);
+  auto* out = ::fdopen(ends[1], "w");
+  std::string sent;
+  for (int i = 0; sent.size() < 300'000; ++i)
+    sent += std::to_string(i) + "\n";
+  std::string got;
+  std::thread reader([&] {
+    std::array<char, 5000> chunk{};
+    for (;;) {
+      const auto count = ::read(ends[0], chunk.data(), chunk.size());
+      if (count <= 0)
+        return;
+      got.append(chunk.data(), static_cast<std::size_t>(count));
+    }
+  });
+  CHECK(print_all(out, sent));
+  std::fclose(out);
+  reader.join();
+  ::close(ends[0]);
+  CHECK(got == sent);
+}
+
+TEST_CASE("what can't be printed is told") {
+  auto* full = std::fopen("/dev/full", "w");
+  REQUIRE(full != nullptr);
+  CHECK_FALSE(print_all(full, "a line\n"));
+  CHECK(errno == ENOSPC);
+  std::fclose(full);
+}
+
+TEST_CASE("a text is printed into memory") {
+  std::array<char, 16> memory{};
+  auto* out = ::fmemopen(memory.data(), memory.size(), "w");
+  CHECK(print_all(out, "a line\n"));
+  std::fclose(out);
+  CHECK(std::string(memory.data()) == "a line\n");
+}
