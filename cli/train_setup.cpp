@@ -146,6 +146,11 @@ void warn_of_idle_flags(const train_options& o) {
     warn("--prompt", "--sample");
 }
 
+/// "1 block", "2 blocks".
+std::string counted(std::int64_t count, const char* what) {
+  return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
+}
+
 /// Called before a schedule of that size is made.
 void require_enough_layers(const partition_options& o,
                            const built_model& model) {
@@ -155,10 +160,13 @@ void require_enough_layers(const partition_options& o,
   const auto others = o.split == "even" ? 0 : layers - blocks;
   if (sizes_file(o).empty() && stages > blocks + others)
     fail(error_code::invalid_argument,
-         "{} blocks{} can't be cut into {} stages ({} ranks x {} stages a "
-         "rank); use at most {} stages or more blocks (--layers)",
-         blocks, others > 0 ? fmt::format(" and {} other layers", others) : "",
-         stages, o.shape.ranks, o.shape.stages_per_rank, blocks + others);
+         "{}{} can't be cut into {} ({} x {} a rank); use at most {} or more "
+         "blocks (--layers)",
+         counted(blocks, "block"),
+         others > 0 ? " and " + counted(others, "other layer") : "",
+         counted(stages, "stage"), counted(o.shape.ranks, "rank"),
+         counted(o.shape.stages_per_rank, "stage"),
+         counted(blocks + others, "stage"));
 }
 
 /// Counts values and gradients only: updates and activations need more. This

@@ -178,9 +178,10 @@ TEST_CASE("bad input is refused before any work") {
   at.refuses("--seq 5000 --validation-fraction 0", 1,
              "less than one microbatch");
   at.refuses("--heads 3", 2, "--d-model 16 is no multiple of --heads 3");
-  at.refuses("--layers 1", 2, "1 blocks can't be cut into 2 stages");
+  at.refuses("--layers 1", 2,
+             "1 block can't be cut into 2 stages (2 ranks x 1 stage a rank)");
   at.refuses("--layers 1 --ranks 4 --split parameters", 2,
-             "1 blocks and 2 other layers can't be cut into 4 stages");
+             "1 block and 2 other layers can't be cut into 4 stages");
   at.refuses("--split 5,x", 2, "'x' is no number of layers");
   at.refuses("--schedule 2f2b", 2, "interleaved_1f1b");
   at.refuses("--schedule 1f1b --stages-per-rank 2", 2, "stage");
