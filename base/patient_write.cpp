@@ -7,34 +7,21 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
-#include <chrono>
 #include <climits>
 #include <cstring>
+
+#include "troupe/base/deadline.hpp"
 
 namespace troupe {
 
 namespace {
 
-using clock = std::chrono::steady_clock;
-
-clock::time_point after(double seconds) {
-  return clock::now()
-         + std::chrono::duration_cast<clock::duration>(
-           std::chrono::duration<double>(seconds));
-}
-
-int milliseconds_until(clock::time_point when) {
-  const auto left =
-    std::chrono::ceil<std::chrono::milliseconds>(when - clock::now()).count();
-  return static_cast<int>(std::clamp<std::int64_t>(left, 0, 1 << 30));
-}
-
 /// Waits for room to write; false, with `errno`, after `patience` seconds.
 bool await_room(int descriptor, double patience) {
-  const auto until = after(patience);
+  const deadline until(patience);
   for (;;) {
     pollfd each{descriptor, POLLOUT, 0};
-    const auto ready = ::poll(&each, 1, milliseconds_until(until));
+    const auto ready = ::poll(&each, 1, until.milliseconds());
     if (ready > 0)
       return true;
     if (ready < 0 && errno == EINTR)
@@ -45,16 +32,16 @@ bool await_room(int descriptor, double patience) {
   }
 }
 
-/// When readers are given up, since the clock's beginning.
-std::atomic<clock::duration> patience_ends{clock::duration::max()};
+/// When readers are given up.
+std::atomic<deadline::clock::time_point> patience_ends{
+  deadline::clock::time_point::max()};
 
 /// Waits until a stream's reader takes more; false, with `errno`, if it is
 /// given up.
 bool await_reader(int descriptor) {
   constexpr double slice = 0.05;
   while (!await_room(descriptor, slice))
-    if (errno != ETIMEDOUT
-        || clock::now().time_since_epoch() >= patience_ends.load())
+    if (errno != ETIMEDOUT || deadline::clock::now() >= patience_ends.load())
       return false;
   return true;
 }
@@ -76,19 +63,19 @@ bool print_all(std::FILE* out, std::string_view text) {
 }
 
 void end_patience() {
-  auto never = clock::duration::max();
-  patience_ends.compare_exchange_strong(
-    never, after(open_patience_seconds).time_since_epoch());
+  auto never = deadline::clock::time_point::max();
+  patience_ends.compare_exchange_strong(never,
+                                        deadline(open_patience_seconds).when());
 }
 
 int open_in_place(const char* path, double patience) {
   constexpr auto step = 20;
-  const auto until = after(patience);
+  const deadline until(patience);
   for (;;) {
     const auto opened = ::open(path, O_WRONLY | O_CLOEXEC | O_NONBLOCK);
     if (opened >= 0 || errno != ENXIO)
       return opened;
-    const auto left = milliseconds_until(until);
+    const auto left = until.milliseconds();
     if (left == 0) {
       errno = ENXIO;
       return -1;

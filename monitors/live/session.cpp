@@ -8,6 +8,7 @@
 #include <boost/asio/use_awaitable.hpp>
 #include <stdexcept>
 
+#include "troupe/base/deadline.hpp"
 #include "troupe/engine/transport/introduction.hpp"
 #include "troupe/engine/transport/tls_stream.hpp"
 #include "troupe/monitors/live/json_fields.hpp"
@@ -23,13 +24,6 @@ constexpr std::size_t hello_limit = std::size_t{4} << 10;
 constexpr std::size_t request_limit = std::size_t{64} << 10;
 constexpr std::size_t chunk_bytes = std::size_t{16} << 10;
 
-auto after(double seconds) {
-  using clock = std::chrono::steady_clock;
-  return clock::now()
-         + std::chrono::duration_cast<clock::duration>(
-           std::chrono::duration<double>(seconds));
-}
-
 }  // namespace
 
 session::session(std::int64_t id, const asio::any_io_executor& on, int socket,
@@ -44,7 +38,7 @@ session::session(std::int64_t id, const asio::any_io_executor& on, int socket,
     wake_(on),
     watchdog_(on),
     room_(on),
-    end_by_(after(host.options.hello_seconds)) {}
+    end_by_(deadline(host.options.hello_seconds).when()) {}
 
 void session::start() {
   const std::weak_ptr<session> weak = weak_from_this();
@@ -83,7 +77,7 @@ void session::leave(const std::string& refusal) {
   if (!refusal.empty())
     out_->put(frame_bytes(live_type::refusal, json_text({{"error", refusal}})));
   leaving_ = true;
-  end_by(after(1));
+  end_by(deadline(1).when());
   wake_.cancel();
   room_.cancel();
 }
@@ -208,7 +202,7 @@ asio::awaitable<void> session::send_all() {
       continue;
     }
     for (std::string_view rest = bytes; !rest.empty();) {
-      write_by_ = after(host_.options.stalled_seconds);
+      write_by_ = deadline(host_.options.stalled_seconds).when();
       watchdog_.cancel();
       rest.remove_prefix(co_await stream_.write_some(rest));
     }

@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <cmath>
 #include <cstring>
 
 #include "troupe/base/error.hpp"
@@ -18,21 +17,6 @@
 namespace troupe {
 
 using state = stream_progress::state;
-
-deadline::deadline(double seconds) {
-  if (std::isfinite(seconds))
-    when_ = clock::now()
-            + std::chrono::duration_cast<clock::duration>(
-              std::chrono::duration<double>(std::clamp(seconds, 0.0, 1e8)));
-}
-
-int deadline::milliseconds() const {
-  if (when_ == clock::time_point::max())
-    return -1;
-  const auto left =
-    std::chrono::ceil<std::chrono::milliseconds>(when_ - clock::now()).count();
-  return static_cast<int>(std::clamp<std::int64_t>(left, 0, 1 << 30));
-}
 
 stream_socket::stream_socket(const endpoint& address, const deadline& until,
                              const trust& trusted)

@@ -1,27 +1,14 @@
 #pragma once
 
-#include <chrono>
 #include <string>
 #include <string_view>
 
+#include "troupe/base/deadline.hpp"
 #include "troupe/engine/transport/byte_stream.hpp"
 #include "troupe/engine/transport/endpoint.hpp"
 #include "troupe/engine/transport/trust.hpp"
 
 namespace troupe {
-
-/// A moment after which nothing is waited for.
-class deadline {
- public:
-  /// So many seconds from now; infinity: never.
-  explicit deadline(double seconds);
-  /// For `poll`: at least 0; -1: without end.
-  int milliseconds() const;
-
- private:
-  using clock = std::chrono::steady_clock;
-  clock::time_point when_ = clock::time_point::max();
-};
 
 /// A connection on which nothing waits beyond a deadline. One thread uses it;
 /// `interrupt` from any.

@@ -26,10 +26,12 @@ class stalled_pipe {
   /// Waits until writers block, for at most a minute.
   bool fills() const {
     constexpr int nearly_full = 60'000;
-    for (int i = 0; i < 6000; ++i) {
+    for (int i = 0, before = 0; i < 6000; ++i) {
       int bytes = 0;
-      if (::ioctl(handle_, FIONREAD, &bytes) == 0 && bytes >= nearly_full)
+      if (::ioctl(handle_, FIONREAD, &bytes) == 0 && bytes >= nearly_full
+          && bytes == before)
         return true;
+      before = bytes;
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
     }
     return false;

@@ -1,0 +1,24 @@
+#include "troupe/base/deadline.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+
+namespace troupe {
+
+deadline::deadline(double seconds) {
+  if (std::isfinite(seconds))
+    when_ = clock::now()
+            + std::chrono::duration_cast<clock::duration>(
+              std::chrono::duration<double>(std::clamp(seconds, 0.0, 1e8)));
+}
+
+int deadline::milliseconds() const {
+  if (when_ == clock::time_point::max())
+    return -1;
+  const auto left =
+    std::chrono::ceil<std::chrono::milliseconds>(when_ - clock::now()).count();
+  return static_cast<int>(std::clamp<std::int64_t>(left, 0, 1 << 30));
+}
+
+}  // namespace troupe

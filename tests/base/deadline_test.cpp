@@ -1,0 +1,20 @@
+#include "troupe/base/deadline.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+
+#include <limits>
+
+using namespace troupe;
+
+TEST_CASE("a deadline that has come or never comes") {
+  CHECK(deadline(0).milliseconds() == 0);
+  CHECK(deadline(-5).milliseconds() == 0);
+  CHECK(deadline(std::numeric_limits<double>::infinity()).milliseconds() == -1);
+}
+
+TEST_CASE("a deadline counts down, to what poll takes") {
+  const auto left = deadline(60).milliseconds();
+  CHECK(left > 50'000);
+  CHECK(left <= 60'000);
+  CHECK(deadline(1e30).milliseconds() == 1 << 30);
+}
