@@ -106,27 +106,27 @@ struct coordinator_state : step_supervisor {
 
   /// The first failure is the root: an actor that fails sends nothing on, so
   /// that the others can only wait.
-  void fail_with(const op_failure& failure) {
+  void on(const op_failure& failure) {
     if (!ends_with(failure))
       return;
     publish(failure_event{failure.source, failure.op, failure.reason});
     end(false);
   }
 
-  void finish(const finish_run& request) {
+  void on(const finish_run& request) {
     if (!ends) {
       ends = request.end;
       if (core.running())
         hurry(*core.step());
     } else if (current(request.overdue)) {
       if (ends->why == run_end::kind::failed)
-        stop({ends->reason});
+        on(stop_run{ends->reason});
       else
-        interrupt({ends->reason});
+        on(interrupt_run{ends->reason});
     }
   }
 
-  void stop(const stop_run& request) {
+  void on(const stop_run& request) {
     if (!failed.empty())
       return;
     failed = request.reason;
@@ -155,7 +155,7 @@ struct coordinator_state : step_supervisor {
       end_by_failure();
   }
 
-  void interrupt(const interrupt_run& request) {
+  void on(const interrupt_run& request) {
     if (!failed.empty())
       return;
     interrupted = true;
@@ -167,8 +167,10 @@ struct coordinator_state : step_supervisor {
     end(true);
   }
 
+  void on(const watchdog_tick&) { look(core.step()); }
+
   void handle(const std::function<void()>& work) {
-    guard(work, [this](const op_failure& failure) { fail_with(failure); });
+    guard(work, [this](const op_failure& failure) { on(failure); });
   }
 };
 
@@ -181,32 +183,23 @@ caf::behavior coordinator_actor(caf::event_based_actor* self,
                                 const handler_hook& hook) {
   auto state = std::make_shared<coordinator_state>(
     coordinator_state{{self, watch, book, hook}, coordinator_core{setup}});
+  const auto on = [state](auto& message) {
+    state->handle([&] { state->on(message); });
+  };
   return behavior_of<coordinator_handle>(
     [state](const run_step& request) {
       state->asked = state->self->make_response_promise<step_outcome>();
       state->handle([&] { state->begin(request); });
       return state->asked;
     },
-    [state](stage_squares& message) {
-      state->handle([&] { state->on(message); });
-    },
-    [state](rank_done& report) { state->handle([&] { state->on(report); }); },
-    [state](const op_failure& failure) {
-      state->handle([&] { state->fail_with(failure); });
-    },
-    [state](const peer_lost& lost) { state->handle([&] { state->on(lost); }); },
-    [state](const stop_run& request) {
-      state->handle([&] { state->stop(request); });
-    },
-    [state](const finish_run& request) {
-      state->handle([&] { state->finish(request); });
-    },
-    [state](const interrupt_run& request) {
-      state->handle([&] { state->interrupt(request); });
-    },
-    [state](const watchdog_tick&) {
-      state->handle([&] { state->look(state->core.step()); });
-    });
+    [on](stage_squares& message) { on(message); },
+    [on](rank_done& report) { on(report); },
+    [on](const op_failure& failure) { on(failure); },
+    [on](const peer_lost& lost) { on(lost); },
+    [on](const stop_run& request) { on(request); },
+    [on](const finish_run& request) { on(request); },
+    [on](const interrupt_run& request) { on(request); },
+    [on](const watchdog_tick& tick) { on(tick); });
 }
 
 }  // namespace troupe

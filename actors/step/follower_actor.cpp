@@ -42,7 +42,7 @@ struct follower_state : step_supervisor {
       if (step)
         hurry(*step);
     } else if (step && step->serial == request.overdue) {
-      interrupt({ends->reason});
+      on(interrupt_run{ends->reason});
     }
   }
 
@@ -71,11 +71,11 @@ struct follower_state : step_supervisor {
     auto step = std::make_shared<step_context>(**wanted);
     const auto parted = difference(leader, as_remote(*step));
     if (!parted.empty()) {
-      fail_with({{},
-                 {},
-                 "this process runs another step than process 0, "
-                 "though their programs should be the same; "
-                   + parted});
+      on(op_failure{{},
+                    {},
+                    "this process runs another step than process 0, "
+                    "though their programs should be the same; "
+                      + parted});
       return;
     }
     step->settings.epoch = leader.epoch;
@@ -131,16 +131,16 @@ struct follower_state : step_supervisor {
       answer({});
   }
 
-  void fail_with(const op_failure& failure) {
+  void on(const op_failure& failure) {
     if (!ends_with(failure))
       return;
     book->links->tell(to_frame(failure));
     end();
   }
 
-  void stop(const std::string& reason) { fail_with({{}, {}, reason}); }
+  void on(const stop_run& request) { on(op_failure{{}, {}, request.reason}); }
 
-  void interrupt(const interrupt_run& request) {
+  void on(const interrupt_run& request) {
     if (!failed.empty())
       return;
     interrupted = true;
@@ -160,7 +160,7 @@ struct follower_state : step_supervisor {
   }
 
   void handle(const std::function<void()>& work) {
-    guard(work, [this](const op_failure& failure) { fail_with(failure); });
+    guard(work, [this](const op_failure& failure) { on(failure); });
   }
 };
 
@@ -187,15 +187,9 @@ caf::behavior follower_actor(caf::event_based_actor* self,
     [on](const norm_known& message) { on(message); },
     [on](remote_outcome& message) { on(message); },
     [on](const peer_lost& message) { on(message); },
-    [state](const op_failure& failure) {
-      state->handle([&] { state->fail_with(failure); });
-    },
-    [state](const stop_run& request) {
-      state->handle([&] { state->stop(request.reason); });
-    },
-    [state](const interrupt_run& request) {
-      state->handle([&] { state->interrupt(request); });
-    },
+    [on](const op_failure& failure) { on(failure); },
+    [on](const stop_run& request) { on(request); },
+    [on](const interrupt_run& request) { on(request); },
     [on](const finish_run& message) { on(message); },
     [on](const watchdog_tick& tick) { on(tick); });
 }
