@@ -8,15 +8,20 @@
 
 namespace troupe::cli {
 
-/// A run ended by a signal, or by another process; carries the exit code.
-class stopped_by_signal : public std::runtime_error {
+/// Ends the process with an exit code.
+class process_end : public std::runtime_error {
  public:
-  stopped_by_signal(const std::string& what, int code)
+  process_end(const std::string& what, int code)
     : std::runtime_error(what), code_(code) {}
   int exit_code() const { return code_; }
 
  private:
   int code_;
+};
+
+/// A run ended by a signal, or by another process.
+class stopped_by_signal : public process_end {
+  using process_end::process_end;
 };
 
 /// Turns the first SIGINT, SIGTERM or SIGHUP (unless that is ignored, as under

@@ -3,21 +3,15 @@
 #include <unistd.h>
 
 #include <chrono>
-#include <stdexcept>
-#include <string>
 #include <thread>
+
+#include "troupe/cli/signals.hpp"
 
 namespace troupe::cli {
 
-/// A failure that was reported already; carries the exit code.
-class told_failure : public std::runtime_error {
- public:
-  told_failure(const std::string& what, int code)
-    : std::runtime_error(what), code_(code) {}
-  int exit_code() const { return code_; }
-
- private:
-  int code_;
+/// A failure that was reported already.
+class told_failure : public process_end {
+  using process_end::process_end;
 };
 
 /// Ends this process with that code after a while, in any case: a running op

@@ -114,6 +114,13 @@ std::string list_schedules() {
   return text;
 }
 
+void add_plan_file(CLI::App& command, std::string& path, const char* help) {
+  command.add_option("file", path, help)->type_name("FILE");
+  command.add_option("--plan", path, "the file, as a flag")
+    ->excludes("file")
+    ->type_name("FILE");
+}
+
 void write_output(const std::string& path, const std::string& text) {
   if (!path.empty())
     return write_file_atomically(path, text);

@@ -44,6 +44,9 @@ std::string sizes_of(const plan& plan);
 /// A line for each built-in schedule, for --help.
 std::string list_schedules();
 
+/// Adds the file that a command reads, alone or as --plan.
+void add_plan_file(CLI::App& command, std::string& path, const char* help);
+
 /// Writes a file, whole or not at all; writes to standard output if the path is
 /// empty.
 void write_output(const std::string& path, const std::string& text);

@@ -110,14 +110,9 @@ void add_simulate_command(CLI::App& app) {
   auto* command = app.add_subcommand(
     "simulate", "how long a step takes on paper, and what it holds");
   const auto options = std::make_shared<simulate_options>();
-  command
-    ->add_option("file", options->path,
-                 "a plan, or CSV, compute only or lowered; in place of "
-                 "--schedule")
-    ->type_name("FILE");
-  command->add_option("--plan", options->path, "the file, as a flag")
-    ->excludes("file")
-    ->type_name("FILE");
+  add_plan_file(
+    *command, options->path,
+    "a plan, or CSV, compute only or lowered; in place of --schedule");
   options->source.add_to(*command);
   command
     ->add_option("--costs", options->costs,

@@ -56,13 +56,8 @@ void add_verify_command(CLI::App& app) {
   auto* command = app.add_subcommand(
     "verify", "prove that a schedule makes progress, or show the cycle");
   const auto options = std::make_shared<verify_options>();
-  command
-    ->add_option("file", options->path,
-                 "a plan, or CSV as PyTorch writes it, compute only or lowered")
-    ->type_name("FILE");
-  command->add_option("--plan", options->path, "the file, as a flag")
-    ->excludes("file")
-    ->type_name("FILE");
+  add_plan_file(*command, options->path,
+                "a plan, or CSV as PyTorch writes it, compute only or lowered");
   command
     ->add_option("--transport", options->transport,
                  "buffered: sends never wait; credited: for a credit of "
