@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "troupe/base/error.hpp"
+#include "troupe/monitors/monitor_of.hpp"
 
 namespace troupe {
 
@@ -96,9 +97,7 @@ monitor budget_monitor(const budget_options& options, std::int32_t lanes,
     fail(error_code::invalid_argument,
          "budget: share is {}; use a share above 0 and at most 1",
          options.share);
-  if (options.longest < 1)
-    fail(error_code::invalid_argument,
-         "budget: longest is {}; use 1 or more steps", options.longest);
+  require_steps("budget: longest", options.longest);
   auto state = std::make_shared<budget_state>(options, lanes,
                                               std::move(observe_every), sink);
   monitor made;

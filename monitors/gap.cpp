@@ -8,6 +8,7 @@
 
 #include "troupe/base/error.hpp"
 #include "troupe/monitors/metric_table.hpp"
+#include "troupe/monitors/monitor_of.hpp"
 
 namespace troupe {
 
@@ -169,12 +170,9 @@ class gap_state {
 }  // namespace
 
 monitor gap_monitor(const gap_options& options, sink_pointer sink) {
-  if (options.interval < 1)
-    fail(error_code::invalid_argument,
-         "gap: interval is {}; use 1 or more steps", options.interval);
-  auto state = std::make_shared<gap_state>(options.histogram, sink);
-  monitor made;
-  made.name = "gap";
+  require_steps("gap: interval", options.interval);
+  auto made = monitor_of(
+    "gap", std::make_shared<gap_state>(options.histogram, sink), sink);
   made.wants.warnings = false;
   made.wants.tensors =
     per_instance | tensor_kind::parameter | tensor_kind::gradient;
@@ -182,8 +180,6 @@ monitor gap_monitor(const gap_options& options, sink_pointer sink) {
     options.histogram ? tensor_needs::histogram : tensor_needs::statistics;
   made.wants.names = options.match;
   made.wants.every = options.interval;
-  made.see = [state](const event& what) { state->see(what); };
-  made.finish = [sink] { sink->flush(); };
   return made;
 }
 

@@ -11,7 +11,9 @@
 #include <tuple>
 
 #include "troupe/base/error.hpp"
+#include "troupe/base/patient_write.hpp"
 #include "troupe/monitors/frame.hpp"
+#include "troupe/monitors/monitor_of.hpp"
 
 namespace troupe {
 
@@ -212,8 +214,7 @@ class overflow_state {
   void print(const std::string& text) const {
     if (options_.print)
       return options_.print(text);
-    std::fwrite(text.data(), 1, text.size(), stdout);
-    std::fflush(stdout);
+    print_all(stdout, text);
   }
 
   overflow_options options_;
@@ -226,9 +227,7 @@ void require_legal(const overflow_options& options) {
   if (options.frames < 1)
     throw error(error_code::invalid_argument,
                 "overflow: frames is 0; use 1 or more");
-  if (options.every < 1)
-    fail(error_code::invalid_argument,
-         "overflow: every is {}; use 1 or more steps", options.every);
+  require_steps("overflow: every", options.every);
   if (options.abort_after < -1)
     fail(error_code::invalid_argument,
          "overflow: abort_after is {}; use a batch, counted from 0",
@@ -243,17 +242,14 @@ void require_legal(const overflow_options& options) {
 
 monitor overflow_monitor(const overflow_options& options, sink_pointer sink) {
   require_legal(options);
-  auto state = std::make_shared<overflow_state>(options, sink);
-  monitor made;
-  made.name = "overflow";
+  auto made = monitor_of("overflow",
+                         std::make_shared<overflow_state>(options, sink), sink);
   made.wants.tensors = module_kinds | tensor_kind::gradient | tensor_kind::loss;
   made.wants.needs = options.underflow_share > 0 ? tensor_needs::statistics
                                                  : tensor_needs::extremes;
   made.wants.names = options.match;
   made.wants.every = options.every;
   made.wants.exempt = true;
-  made.see = [state](const event& what) { state->see(what); };
-  made.finish = [sink] { sink->flush(); };
   return made;
 }
 

@@ -15,6 +15,7 @@
 #include "troupe/engine/checkpoint/safetensors.hpp"
 #include "troupe/monitors/frame.hpp"
 #include "troupe/monitors/json_number.hpp"
+#include "troupe/monitors/monitor_of.hpp"
 
 namespace troupe {
 
@@ -190,9 +191,8 @@ monitor retro_monitor(const retro_options& options, sink_pointer sink) {
   if (options.steps < 1 || options.dumps < 1)
     throw error(error_code::invalid_argument,
                 "retro: use 1 or more steps and 1 or more dumps");
-  auto state = std::make_shared<retro_state>(options, sink);
-  monitor made;
-  made.name = "retro";
+  auto made =
+    monitor_of("retro", std::make_shared<retro_state>(options, sink), sink);
   made.wants.tensors =
     tensor_kind::activation | tensor_kind::activation_gradient
     | tensor_kind::parameter | tensor_kind::gradient | tensor_kind::loss;
@@ -201,8 +201,6 @@ monitor retro_monitor(const retro_options& options, sink_pointer sink) {
                        : tensor_needs::statistics;
   made.wants.names = options.match;
   made.wants.exempt = true;
-  made.see = [state](const event& what) { state->see(what); };
-  made.finish = [sink] { sink->flush(); };
   return made;
 }
 

@@ -8,6 +8,7 @@
 #include "troupe/base/error.hpp"
 #include "troupe/engine/plan/op_traits.hpp"
 #include "troupe/monitors/median.hpp"
+#include "troupe/monitors/monitor_of.hpp"
 #include "troupe/monitors/pace.hpp"
 #include "troupe/monitors/step_collector.hpp"
 #include "troupe/monitors/step_times.hpp"
@@ -184,22 +185,17 @@ class throughput_state {
 monitor throughput_monitor(std::shared_ptr<const plan> plan,
                            const throughput_options& options,
                            sink_pointer sink) {
-  if (options.interval < 1)
-    fail(error_code::invalid_argument,
-         "throughput: interval is {}; use 1 or more steps", options.interval);
+  require_steps("throughput: interval", options.interval);
   if (!(options.straggler > 1) || options.peak_flops < 0)
     throw error(error_code::invalid_argument,
                 "throughput: use a straggler factor above 1 and a peak_flops "
                 "of 0 or more");
-  auto state =
-    std::make_shared<throughput_state>(std::move(plan), options, sink);
-  monitor made;
-  made.name = "throughput";
+  auto made = monitor_of(
+    "throughput",
+    std::make_shared<throughput_state>(std::move(plan), options, sink), sink);
   made.wants.ops = made.wants.messages = made.wants.memory = true;
   made.wants.warnings = false;
   made.wants.every = options.interval;
-  made.see = [state](const event& what) { state->see(what); };
-  made.finish = [sink] { sink->flush(); };
   return made;
 }
 
