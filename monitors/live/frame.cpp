@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "troupe/base/error.hpp"
+#include "troupe/engine/transport/wire.hpp"
 
 namespace troupe {
 
@@ -10,19 +11,9 @@ namespace {
 
 constexpr std::string_view magic = "TRPL";
 
-void append_number(std::string& target, std::uint32_t value, int bytes) {
-  for (int i = 0; i < bytes; ++i)
-    target += static_cast<char>((value >> (8 * i)) & 255U);
-}
-
-std::uint32_t number_at(std::string_view bytes, std::size_t start,
-                        std::size_t count) {
-  std::uint32_t value = 0;
-  for (std::size_t i = 0; i < count; ++i)
-    value |=
-      static_cast<std::uint32_t>(static_cast<unsigned char>(bytes[start + i]))
-      << (8 * i);
-  return value;
+template <class Number>
+Number number_at(std::string_view bytes, std::size_t start) {
+  return wire_reader(bytes.substr(start)).get<Number>();
 }
 
 bool is_known(std::uint32_t type) {
@@ -52,26 +43,26 @@ std::string frame_bytes(live_type type, std::string_view payload) {
     fail(error_code::invalid_argument,
          "a payload of {} bytes is more than the {} of a frame", payload.size(),
          live_payload_limit);
+  wire_writer header;
+  header.put(live_version);
+  header.put(type);
+  header.put(static_cast<std::uint32_t>(payload.size()));
   std::string bytes;
   bytes.reserve(live_header_bytes + payload.size());
-  bytes += magic;
-  append_number(bytes, live_version, 2);
-  append_number(bytes, static_cast<std::uint16_t>(type), 2);
-  append_number(bytes, static_cast<std::uint32_t>(payload.size()), 4);
-  bytes += payload;
+  bytes.append(magic).append(header.bytes()).append(payload);
   return bytes;
 }
 
 std::optional<live_frame> frame_parser::next() {
   check_magic(waiting_);
   if (waiting_.size() >= 6)
-    check_version(number_at(waiting_, 4, 2));
+    check_version(number_at<std::uint16_t>(waiting_, 4));
   if (waiting_.size() < live_header_bytes)
     return {};
-  const auto type = number_at(waiting_, 6, 2);
+  const auto type = number_at<std::uint16_t>(waiting_, 6);
   if (!is_known(type))
     fail(error_code::transport, "a frame of the unknown type {}", type);
-  const auto length = number_at(waiting_, 8, 4);
+  const auto length = number_at<std::uint32_t>(waiting_, 8);
   if (length > limit_)
     fail(error_code::transport, "a payload of {} bytes, where {} are allowed",
          length, limit_);
