@@ -187,9 +187,13 @@ def is_function(head, before):
     return not (initializers and before not in ") \n")
 
 
+MACRO_LINE = re.compile(r"^[A-Z_]+\((?:[^()]|\([^()]*\))*\)$", re.MULTILINE)
+
+
 def functions(code):
     """Yields (name, first line, lines) of every function and test case."""
-    code = without_text(code)
+    code = MACRO_LINE.sub(lambda found: "\n" * found[0].count("\n"),
+                          without_text(code))
     stack, head, start, parentheses, line = [], "", 0, 0, 1
     for position, character in enumerate(code):
         outside = all(kind == "container" for kind, _, _ in stack)
