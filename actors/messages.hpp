@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "troupe/actors/step/run_end.hpp"
+#include "troupe/base/fields.hpp"
 #include "troupe/engine/device/accelerator.hpp"
 #include "troupe/engine/events/event.hpp"
 #include "troupe/engine/plan/plan.hpp"
@@ -14,6 +15,9 @@
 #include "troupe/engine/stage/stage.hpp"
 
 namespace troupe {
+
+// A message that also travels to other processes has `fields`
+// (base/fields.hpp); its other members are of the process.
 
 class microbatch_source;
 class recording;
@@ -29,6 +33,9 @@ struct step_context {
   std::shared_ptr<recording> recorded = {};  // null: the ops run
 };
 using step_pointer = std::shared_ptr<const step_context>;
+
+TROUPE_FIELDS(microbatch_key, microbatch, slice)
+TROUPE_FIELDS(stage_result, losses, metrics, observe_ns)
 
 /// Names a tensor message and announces what it holds; always checked.
 struct envelope {
@@ -47,6 +54,8 @@ struct envelope {
   /// Shapes and dtypes of the tensors; empty unless `by_device`.
   std::vector<std::pair<at::ScalarType, std::vector<std::int64_t>>> tensors;
 };
+TROUPE_FIELDS(envelope, run, serial, data_rank, from_stage, to_stage, key,
+              backward, message, sent, left, by_device, tensors)
 
 // ---- coordinator -> rank, loader; rank -> stage
 struct begin_step {
@@ -86,6 +95,7 @@ struct norm_known {
   double factor = 1;   // for the gradients, before the update
   bool update = true;  // false: overflow
 };
+TROUPE_FIELDS(norm_known, serial, sent, factor, update)
 
 // ---- rank <-> stage
 /// One op of the plan, with the values that it reads: of a forward or backward
@@ -148,6 +158,7 @@ struct reduce_part {
   std::int32_t piece = 0;      // of as many as there are replicas
   at::Tensor values;           // one dimension
 };
+TROUPE_FIELDS(reduce_part, serial, stage, data_rank, piece)
 
 // ---- stage -> coordinator
 struct stage_squares {
@@ -155,6 +166,7 @@ struct stage_squares {
   std::int32_t stage = 0;
   std::vector<double> squares;  // of each parameter's gradient
 };
+TROUPE_FIELDS(stage_squares, serial, stage, squares)
 
 // ---- stage -> rank -> coordinator
 struct stage_done {
@@ -162,6 +174,7 @@ struct stage_done {
   std::int32_t stage = 0;
   stage_result result;
 };
+TROUPE_FIELDS(stage_done, serial, stage, result)
 struct rank_done {
   std::int64_t serial = 0;
   std::int32_t data_rank = 0;
@@ -174,6 +187,8 @@ struct rank_done {
   /// Of gradients alone: when those of replicas are averaged.
   std::vector<event_handle> reduced = {};
 };
+TROUPE_FIELDS(rank_done, serial, data_rank, rank, stages, ops, messages, tokens,
+              memory)
 
 /// The ops of a rank, in executed order.
 ops_event to_event(const event_source& step, const rank_done& report);
@@ -189,9 +204,11 @@ struct op_failure {
   /// that is still to be told. Other processes hear of it when it is true.
   bool for_good = true;
 };
+TROUPE_FIELDS(op_failure, source, op, reason)
 struct interrupt_run {
   std::string reason;
 };
+TROUPE_FIELDS(interrupt_run, reason)
 struct stop_run {
   std::string reason;  // another process breaks the rules
 };
@@ -201,6 +218,7 @@ struct finish_run {
   run_end end;
   std::int64_t overdue = 0;
 };
+TROUPE_FIELDS(finish_run, end)
 
 // ---- links -> coordinator
 /// Another process of the job can't be reached any more.
@@ -225,6 +243,9 @@ struct remote_begin {
   std::vector<subscription> interest{};
   bool tells_messages = false, tells_memory = false;
 };
+TROUPE_FIELDS(remote_begin, serial, step, phase, learning_rate, loss_scale,
+              first_microbatch, skip_update, plan, epoch, interest,
+              tells_messages, tells_memory)
 /// How it ended, for the other processes.
 struct remote_outcome {
   std::int64_t serial = 0;
@@ -232,6 +253,7 @@ struct remote_outcome {
   std::string failure;
   std::optional<run_end> end = {};
 };
+TROUPE_FIELDS(remote_outcome, serial, event, failure, end)
 
 // ---- pipeline -> coordinator, which answers with the outcome
 struct run_step {

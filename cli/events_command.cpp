@@ -9,7 +9,6 @@
 
 #include "troupe/base/error.hpp"
 #include "troupe/base/plain_text.hpp"
-#include "troupe/cli/event_text.hpp"
 #include "troupe/cli/live_options.hpp"
 #include "troupe/cli/plan/checks.hpp"
 #include "troupe/cli/plan/commands.hpp"
@@ -18,6 +17,7 @@
 #include "troupe/monitors/live/event_parts.hpp"
 #include "troupe/monitors/live/json_fields.hpp"
 #include "troupe/monitors/live/subscription_json.hpp"
+#include "troupe/monitors/progress.hpp"
 
 namespace troupe::cli {
 
@@ -35,29 +35,37 @@ Exit codes: 0 done, 1 failed, 2 wrong usage.)";
 
 struct events_options {
   live_options job;
-  bool json = false, ops = false, messages = false, memory = false;
-  bool histogram = false;
-  std::string tensors, match = "*";
-  std::int64_t every = 1, steps = 0;
+  bool json = false, histogram = false;
+  std::string tensors;
+  subscription wants;  // besides tensors and histograms
+  std::int64_t steps = 0;
 };
 
 subscription wanted(const events_options& options) {
-  subscription wants;
-  wants.ops = options.ops;
-  wants.messages = options.messages;
-  wants.memory = options.memory;
+  auto wants = options.wants;
   wants.tensors = tensor_kinds_of(options.tensors);
   if (options.histogram)
-    wants.needs = tensor_needs::statistics | tensor_needs::histogram;
-  wants.names = options.match;
-  wants.every = options.every;
+    wants.needs = wants.needs | tensor_needs::histogram;
   return wants;
+}
+
+std::string lines_of(const event& what, std::int64_t steps) {
+  return std::visit(
+    [&]<class Event>(const Event& held) -> std::string {
+      if constexpr (requires { held.text(); })
+        return held.text();
+      else if constexpr (std::is_same_v<Event, step_event>)
+        return progress_line(held, steps, nullptr) + "\n";
+      else
+        return {};
+    },
+    what);
 }
 
 void print(const event& what, const events_options& options,
            std::int64_t steps) {
   print_now(options.json ? json_text(json_of(what)) + "\n"
-                         : plain_text(text_of(what, steps)));
+                         : plain_text(lines_of(what, steps)));
 }
 
 void stream(live_client& client, const events_options& options) {
@@ -81,10 +89,10 @@ void stream(live_client& client, const events_options& options) {
 
 void add_flags(CLI::App& command, events_options& options) {
   command.add_flag("--json", options.json, "a JSON object a line");
-  command.add_flag("--ops", options.ops, "what each rank executed");
-  command.add_flag("--messages", options.messages,
+  command.add_flag("--ops", options.wants.ops, "what each rank executed");
+  command.add_flag("--messages", options.wants.messages,
                    "what each rank received, with bytes and waits");
-  command.add_flag("--memory", options.memory, "of each rank's process");
+  command.add_flag("--memory", options.wants.memory, "of each rank's process");
   command
     .add_option("--tensors", options.tensors,
                 "statistics of these kinds: activation, input, weight, "
@@ -93,10 +101,10 @@ void add_flags(CLI::App& command, events_options& options) {
   command.add_flag("--histogram", options.histogram,
                    "with histograms (in JSON)");
   command
-    .add_option("--match", options.match,
+    .add_option("--match", options.wants.names,
                 "globs over the names of modules and parameters")
     ->type_name("GLOBS");
-  command.add_option("--every", options.every, "every so many steps")
+  command.add_option("--every", options.wants.every, "every so many steps")
     ->check(whole_number(1));
   command.add_option("--steps", options.steps, "end after so many; 0: never")
     ->check(whole_number(0));

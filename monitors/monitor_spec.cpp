@@ -21,14 +21,20 @@
 
 namespace troupe {
 
+TROUPE_FIELDS(gap_options, interval, match, histogram)
+TROUPE_FIELDS(overflow_options, frames, trace, abort_after, underflow_share,
+              stop, every, match)
+TROUPE_FIELDS(stability_options, window, rolling, sigmas)
+TROUPE_FIELDS(throughput_options, interval, peak_flops, straggler)
+TROUPE_FIELDS(retro_options, folder, steps, match, tensors, nonfinite, max_abs,
+              loss_factor, dumps)
+TROUPE_FIELDS(budget_options, share, longest)
+
 namespace {
 
 monitor make_gap(settings& given, const monitor_context& context) {
   gap_options options;
-  given.read("interval", options.interval);
-  given.read("match", options.match);
-  given.read("histogram", options.histogram);
-  given.require_all_read();
+  given.read_all(options);
   return gap_monitor(options, context.sink);
 }
 
@@ -64,33 +70,20 @@ monitor make_gradient_dump(settings& given, const monitor_context& context) {
 monitor make_overflow(settings& given, const monitor_context& context) {
   overflow_options options;
   options.print = context.print;
-  given.read("frames", options.frames);
-  given.read("trace", options.trace);
-  given.read("abort_after", options.abort_after);
-  given.read("underflow_share", options.underflow_share);
-  given.read("stop", options.stop);
-  given.read("every", options.every);
-  given.read("match", options.match);
-  given.require_all_read();
+  given.read_all(options);
   return overflow_monitor(options, context.sink);
 }
 
 monitor make_stability(settings& given, const monitor_context& context) {
   stability_options options;
-  given.read("window", options.window);
-  given.read("rolling", options.rolling);
-  given.read("sigmas", options.sigmas);
-  given.require_all_read();
+  given.read_all(options);
   return stability_monitor(options, context.sink);
 }
 
 monitor make_throughput(settings& given, const monitor_context& context) {
   throughput_options options;
   options.parameters = context.parameters;
-  given.read("interval", options.interval);
-  given.read("peak_flops", options.peak_flops);
-  given.read("straggler", options.straggler);
-  given.require_all_read();
+  given.read_all(options);
   return throughput_monitor(context.plan, options, context.sink);
 }
 
@@ -113,24 +106,14 @@ monitor make_timeline(settings& given, const monitor_context& context) {
 
 monitor make_retro(settings& given, const monitor_context& context) {
   retro_options options;
-  given.read("folder", options.folder);
-  given.read("steps", options.steps);
-  given.read("match", options.match);
-  given.read("tensors", options.tensors);
-  given.read("nonfinite", options.nonfinite);
-  given.read("max_abs", options.max_abs);
-  given.read("loss_factor", options.loss_factor);
-  given.read("dumps", options.dumps);
-  given.require_all_read();
+  given.read_all(options);
   require_writable_folder(options.folder);
   return retro_monitor(options, context.sink);
 }
 
 monitor make_budget(settings& given, const monitor_context& context) {
   budget_options options;
-  given.read("share", options.share);
-  given.read("longest", options.longest);
-  given.require_all_read();
+  given.read_all(options);
   return budget_monitor(options, context.lanes, context.observe_every,
                         context.sink);
 }

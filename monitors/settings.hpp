@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "troupe/base/fields.hpp"
 #include "troupe/base/parse_number.hpp"
 
 namespace troupe {
@@ -30,6 +31,17 @@ class settings {
   void read(const char* key, Integer& target) {
     if (const auto* text = find(key))
       target = number<Integer>(key, *text, "a whole number");
+  }
+
+  /// Reads the fields of a type (base/fields.hpp), and no others may be given.
+  template <class Options>
+  void read_all(Options& options) {
+    fields(*this, options);
+    require_all_read();
+  }
+  template <class T>
+  void operator()(const char* key, T& target) {
+    read(key, target);
   }
 
   /// Throws for the first setting that nobody has read.

@@ -14,12 +14,18 @@ struct metric {
   std::string name;
   double value = 0;
 };
+TROUPE_FIELDS(metric, name, value)
+template <>
+inline constexpr bool travels_as_row<metric> = true;
 
 /// A histogram by powers of two of a tensor's magnitudes.
 struct metric_histogram {
   std::string name;
   tensor_statistics statistics;
 };
+TROUPE_FIELDS(metric_histogram, name, statistics)
+template <>
+inline constexpr bool travels_as_row<metric_histogram> = true;
 
 /// A monitor's findings in a step.
 struct metrics_record {
@@ -27,6 +33,7 @@ struct metrics_record {
   std::vector<metric> values{};
   std::vector<metric_histogram> histograms{};
 };
+TROUPE_FIELDS(metrics_record, source, values, histograms)
 
 /// Something that a person should look at.
 struct alert {
@@ -34,6 +41,7 @@ struct alert {
   std::string monitor;
   std::string text;  // may have several lines
 };
+TROUPE_FIELDS(alert, source, monitor, text)
 
 /// Where monitors write what they found. Several monitors may share one: all
 /// members may be called by any thread. Throws `io`.

@@ -10,11 +10,6 @@
 
 namespace troupe {
 
-template <class Archive>
-static void fields(Archive& archive, held_parameter& v) {
-  archive(v.stage, v.data_rank, v.name, v.hash);
-}
-
 std::vector<held_parameter> read_held(const frame& part, bool values) {
   auto held = from_wire<std::vector<held_parameter>>(part.head);
   if (values && part.tensors.size() != held.size())

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "troupe/base/fields.hpp"
 #include "troupe/engine/device/tensor.hpp"
 #include "troupe/engine/transport/mesh.hpp"
 
@@ -24,6 +25,7 @@ struct held_parameter {
   std::string name;
   std::uint64_t hash = 0;
 };
+TROUPE_FIELDS(held_parameter, stage, data_rank, name, hash)
 
 /// Another process's parameters; with `values`, a tensor for each. Throws
 /// `transport`.

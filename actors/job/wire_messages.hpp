@@ -38,6 +38,7 @@ struct credit_back {
   std::int64_t serial = 0;
   std::int32_t message = 0;
 };
+TROUPE_FIELDS(credit_back, serial, message)
 frame to_frame(const credit_back& message);
 credit_back read_credit(const frame& what);
 

@@ -3,6 +3,8 @@
 #include <cstdint>
 #include <string>
 
+#include "troupe/base/fields.hpp"
+
 namespace troupe {
 
 /// Why a run ends before its last step, at the end of one: the parameters are
@@ -16,5 +18,8 @@ struct run_end {
   kind why = kind::asked;
   std::string reason;
 };
+template <>
+inline constexpr auto largest_value<run_end::kind> = run_end::kind::success;
+TROUPE_FIELDS(run_end, why, reason)
 
 }  // namespace troupe

@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "troupe/engine/events/subscription.hpp"
+#include "troupe/engine/events/event.hpp"
 
 namespace troupe {
 

@@ -5,7 +5,7 @@
 #include <stdexcept>
 #include <string>
 
-#include "troupe/engine/events/subscription.hpp"
+#include "troupe/engine/events/event.hpp"
 
 namespace troupe {
 

@@ -3,7 +3,9 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <optional>
 
+#include "troupe/base/fields.hpp"
 #include "troupe/engine/device/tensor.hpp"
 
 namespace troupe {
@@ -33,6 +35,14 @@ class shared_histogram {
  private:
   std::shared_ptr<const log2_histogram> held_;
 };
+
+template <class Archive>
+void fields(Archive& archive, shared_histogram& v) {
+  auto bins = v ? std::optional(*v) : std::nullopt;
+  archive("bins", bins);
+  if constexpr (Archive::reads)
+    v = bins ? shared_histogram(*bins) : shared_histogram{};
+}
 
 /// Results of one pass over a tensor. Non-finite values are counted, and
 /// excluded from everything else.
@@ -66,6 +76,10 @@ struct tensor_statistics {
   /// The square root of the sum of x^2.
   double l2() const;
 };
+TROUPE_FIELDS(tensor_statistics, count, nans, infs, zeros, fp16_overflows,
+              fp16_underflows, bf16_overflows, bf16_underflows, max_abs,
+              min_abs, mean, squares, instances, instance_mean_sum,
+              instance_variance_sum, histogram)
 
 /// Makes one pass over `tensor`, on the calling thread, without autograd. Any
 /// shape and any strides; fp32, fp64, fp16, bf16, integers and bool. For an

@@ -40,23 +40,4 @@ bool subscription::wants(tensor_kind kind, const std::string& name) const {
          && (kind == tensor_kind::loss || matches_glob(names, name));
 }
 
-bool subscription::covers(const event& event) const {
-  if (std::holds_alternative<slow_load_event>(event)
-      || std::holds_alternative<failure_event>(event))
-    return warnings;
-  if (std::holds_alternative<dropped_event>(event))
-    return true;
-  const auto& source = source_of(event);
-  if (const auto* tensors = std::get_if<tensors_event>(&event))
-    return wants_tensors(source.step, source.phase)
-           && (exempt || !tensors->for_exempt);
-  if (!covers_step(source.step))
-    return false;
-  if (std::holds_alternative<messages_event>(event))
-    return messages;
-  if (std::holds_alternative<memory_event>(event))
-    return memory;
-  return std::holds_alternative<ops_event>(event) ? ops : steps;
-}
-
 }  // namespace troupe

@@ -3,8 +3,10 @@
 #include <cstdint>
 #include <limits>
 #include <string>
+#include <variant>
 
-#include "troupe/engine/events/event.hpp"
+#include "troupe/engine/events/event_source.hpp"
+#include "troupe/engine/events/tensor_record.hpp"
 
 namespace troupe {
 
@@ -35,10 +37,35 @@ struct subscription {
   bool wants(tensor_kind kind, const std::string& name) const;
   /// Whether an event is for this monitor; possibly only part of a
   /// tensors_event.
-  bool covers(const event& event) const;
+  template <class Kind>
+  bool covers(const Kind& event) const {
+    return event.wanted_by(*this);
+  }
+  template <class... Kinds>
+  bool covers(const std::variant<Kinds...>& event) const {
+    return std::visit([this](const auto& held) { return covers(held); }, event);
+  }
 
   friend bool operator==(const subscription&, const subscription&) = default;
 };
+
+/// Clients ask for histograms at most, not for the tensors themselves.
+template <class Archive>
+void fields(Archive& archive, subscription& v) {
+  tensor_kinds tensors{v.tensors};
+  auto histogram = has(v.needs, tensor_needs::histogram);
+  TROUPE_EACH_FIELD(v, ops, messages, memory, steps, warnings, names, every,
+                    first, last, validation)
+  archive("tensors", tensors);
+  archive.for_clients("histogram", histogram);
+  archive.within_job("needs", v.needs);
+  archive.within_job("exempt", v.exempt);
+  if constexpr (Archive::reads) {
+    v.tensors = tensors.set;
+    if (histogram)
+      v.needs = v.needs | tensor_needs::histogram;
+  }
+}
 
 /// Throws `invalid_argument` for nonsense: a malformed glob, or an interval of
 /// less than one step.

@@ -1,9 +1,12 @@
 #pragma once
 
+#include <bit>
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 
+#include "troupe/base/fields.hpp"
 #include "troupe/engine/device/tensor.hpp"
 #include "troupe/engine/events/statistics.hpp"
 
@@ -20,6 +23,9 @@ enum class tensor_kind : std::uint8_t {
   gradient = 32,            // its gradient, reduced, before clipping
   loss = 64,
 };
+template <>
+inline constexpr auto largest_value<tensor_kind> =
+  static_cast<tensor_kind>(127);
 
 /// What a monitor needs about a tensor. Also a set.
 enum class tensor_needs : std::uint8_t {
@@ -29,6 +35,9 @@ enum class tensor_needs : std::uint8_t {
   handle = 4,      // the tensor itself, kept alive
   extremes = 8,    // at least the results of `measure_extremes`
 };
+template <>
+inline constexpr auto largest_value<tensor_needs> =
+  static_cast<tensor_needs>(15);
 
 constexpr tensor_kind operator|(tensor_kind a, tensor_kind b) {
   return static_cast<tensor_kind>(static_cast<unsigned>(a)
@@ -45,12 +54,22 @@ constexpr bool has(tensor_needs set, tensor_needs part) {
   return (static_cast<unsigned>(set) & static_cast<unsigned>(part)) != 0;
 }
 
+constexpr bool is_one(tensor_kind kind) {
+  return std::popcount(static_cast<unsigned>(kind)) <= 1;
+}
+
 /// Kinds that modules publish while they run, by `observe`.
 inline constexpr auto module_kinds = tensor_kind::activation
                                      | tensor_kind::input | tensor_kind::weight
                                      | tensor_kind::activation_gradient;
 
 const char* to_text(tensor_kind kind);
+
+/// A set of kinds, as subscriptions hold it.
+struct tensor_kinds {
+  tensor_kind set = tensor_kind::none;
+};
+TROUPE_FIELDS(tensor_kinds, set)
 
 /// A module, parameter or loss, by its name in the unsplit model.
 struct tensor_owner {
@@ -60,6 +79,8 @@ struct tensor_owner {
 
 /// The kind of value in a tensor's position.
 enum class tensor_content : std::uint8_t { tensor, nothing, other };
+template <>
+inline constexpr auto largest_value<tensor_content> = tensor_content::other;
 
 /// One tensor as monitors see it.
 struct tensor_record {
@@ -78,6 +99,20 @@ struct tensor_record {
   tensor_statistics statistics = {};  // if they were asked for
   at::Tensor tensor = {};             // if it was asked for
 };
+
+/// Without the handle of the tensor.
+template <class Archive>
+void fields(Archive& archive, tensor_record& v) {
+  auto owner = v.owner ? *v.owner : tensor_owner{};
+  TROUPE_EACH_FIELD(v, kind, content)
+  archive("name", owner.name);
+  archive("class", owner.class_name);
+  TROUPE_EACH_FIELD(v, index, inner, part, call, dimensions, dtype, statistics)
+  if constexpr (Archive::reads) {
+    archive.require(is_one(v.kind), "kind");
+    v.owner = std::make_shared<const tensor_owner>(std::move(owner));
+  }
+}
 
 /// "weight", "input[0]", "output", "output[1][0]", "gradient", ...
 std::string part_text(const tensor_record& record);

@@ -8,48 +8,6 @@
 
 namespace troupe {
 
-// Found by the archives through the types' namespace.
-
-template <class Archive>
-static void fields(Archive& archive, process_address& v) {
-  archive(v.listens, v.machine, v.near);
-}
-
-template <class Archive>
-static void fields(Archive& archive, join_request& v) {
-  archive(v.process, v.processes, v.pid, v.host, v.address, v.description);
-}
-
-template <class Archive>
-static void fields(Archive& archive, join_welcome& v) {
-  archive(v.run, v.addresses);
-}
-
-template <class Archive>
-static void fields(Archive& archive, join_refusal& v) {
-  archive(v.reason);
-}
-
-template <class Archive>
-static void fields(Archive& archive, line_hello& v) {
-  archive(v.run, v.process);
-}
-
-template <class Archive>
-static void fields(Archive& archive, clock_question& v) {
-  archive(v.asked);
-}
-
-template <class Archive>
-static void fields(Archive& archive, clock_answer& v) {
-  archive(v.asked, v.now);
-}
-
-template <class Archive>
-static void fields(Archive& archive, job_ready& v) {
-  archive(v.clock_offsets);
-}
-
 bool share_machine(const process_address& a, const process_address& b) {
   return !a.machine.empty() && a.machine == b.machine;
 }
@@ -108,9 +66,7 @@ bool may_say(const rendezvous_message& message, bool is_leader) {
 }
 
 frame to_frame(const rendezvous_message& message) {
-  wire_output out;
-  out(message);
-  return {frame_type::control, out.take(), {}};
+  return {frame_type::control, to_wire(message), {}};
 }
 
 rendezvous_message read_rendezvous(const frame& what) {

@@ -7,6 +7,7 @@
 #include <variant>
 #include <vector>
 
+#include "troupe/base/fields.hpp"
 #include "troupe/engine/transport/frame.hpp"
 
 namespace troupe {
@@ -19,6 +20,7 @@ struct process_address {
   std::string machine = {};  // equal in processes of one machine
   std::string near = {};     // a unix socket for the same machine, or empty
 };
+TROUPE_FIELDS(process_address, listens, machine, near)
 
 bool share_machine(const process_address& a, const process_address& b);
 /// The near address if both share a machine.
@@ -34,32 +36,38 @@ struct join_request {
   process_address address;
   std::vector<std::pair<std::string, std::string>> description;
 };
+TROUPE_FIELDS(join_request, process, processes, pid, host, address, description)
 
 /// The answer once all have come: where every process listens.
 struct join_welcome {
   std::uint64_t run = 0;
   std::vector<process_address> addresses;  // by process
 };
+TROUPE_FIELDS(join_welcome, run, addresses)
 
 /// The answer instead: why the job can't start.
 struct join_refusal {
   std::string reason;
 };
+TROUPE_FIELDS(join_refusal, reason)
 
 /// The first message on a tensor connection: whose it is.
 struct line_hello {
   std::uint64_t run = 0;
   std::int32_t process = 0;
 };
+TROUPE_FIELDS(line_hello, run, process)
 
 /// Asks for the time; process 0 answers.
 struct clock_question {
   std::int64_t asked = 0;  // ns of the asker's clock
 };
+TROUPE_FIELDS(clock_question, asked)
 struct clock_answer {
   std::int64_t asked = 0;
   std::int64_t now = 0;  // ns of the leader's clock
 };
+TROUPE_FIELDS(clock_answer, asked, now)
 
 /// All connections are there; the leader replies likewise when all are ready.
 struct job_ready {
@@ -67,6 +75,7 @@ struct job_ready {
   /// has all of them.
   std::vector<std::int64_t> clock_offsets;
 };
+TROUPE_FIELDS(job_ready, clock_offsets)
 
 /// "process 1 (pid 77 on host)".
 std::string in_words(const join_request& who);

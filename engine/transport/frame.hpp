@@ -5,11 +5,12 @@
 #include <string_view>
 #include <vector>
 
+#include "troupe/base/fields.hpp"
 #include "troupe/engine/device/tensor.hpp"
 
 namespace troupe {
 
-inline constexpr std::uint16_t frame_version = 1;
+inline constexpr std::uint16_t frame_version = 2;
 
 /// The purpose of a frame between processes of a job.
 enum class frame_type : std::uint16_t {
@@ -48,6 +49,9 @@ struct frame_header {
   bool operator==(const frame_header&) const = default;
 };
 
+template <>
+inline constexpr auto largest_value<at::ScalarType> = at::ScalarType::Undefined;
+
 /// An announced tensor; undefined if it has no dtype.
 struct tensor_form {
   at::ScalarType dtype = at::ScalarType::Undefined;
@@ -55,6 +59,7 @@ struct tensor_form {
 
   bool operator==(const tensor_form&) const = default;
 };
+TROUPE_FIELDS(tensor_form, dtype, sizes)
 
 /// A frame without its tensors' bytes.
 struct frame_head {

@@ -16,28 +16,6 @@
 
 namespace troupe {
 
-template <>
-struct wire_enum<transfer_kind> {
-  static constexpr auto largest = transfer_kind::reduce_scatter;
-};
-template <>
-struct wire_enum<reduce_kind> {
-  static constexpr auto largest = reduce_kind::max;
-};
-template <>
-struct wire_enum<at::ScalarType> {
-  static constexpr auto largest = at::ScalarType::Undefined;
-};
-
-template <class Archive>
-static void fields(Archive& archive, tensor_form& v) {
-  archive(v.dtype, v.sizes);
-}
-template <class Archive>
-static void fields(Archive& archive, collective_call& v) {
-  archive(v.serial, v.kind, v.how, v.root, v.members, v.given);
-}
-
 collective_call read_collective(std::string_view head) {
   return from_wire<collective_call>(head);
 }

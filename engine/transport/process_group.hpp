@@ -10,6 +10,12 @@
 
 namespace troupe {
 
+template <>
+inline constexpr auto largest_value<transfer_kind> =
+  transfer_kind::reduce_scatter;
+template <>
+inline constexpr auto largest_value<reduce_kind> = reduce_kind::max;
+
 /// A member's call, for the others to check.
 struct collective_call {
   std::uint64_t serial = 0;
@@ -21,6 +27,7 @@ struct collective_call {
 
   bool operator==(const collective_call&) const = default;
 };
+TROUPE_FIELDS(collective_call, serial, kind, how, root, members, given)
 
 /// Parses the head of another member's frame. Throws `transport`.
 collective_call read_collective(std::string_view head);

@@ -42,10 +42,14 @@ class wire_writer {
 };
 
 /// Reads what a `wire_writer` wrote. Every read is checked against the bytes
-/// left: throws `transport` if they end too early or can't hold a count.
+/// left: throws `transport` if they end too early or can't hold a count, naming
+/// the field if it was told.
 class wire_reader {
  public:
   explicit wire_reader(std::string_view bytes) : bytes_(bytes) {}
+
+  /// The field that is read next, for errors.
+  void at(const char* field) { field_ = field; }
 
   template <class T>
   requires std::is_arithmetic_v<T> || std::is_enum_v<T> T get() {
@@ -58,13 +62,13 @@ class wire_reader {
   requires std::is_enum_v<T> T get_up_to(T largest) {
     const auto value = get<std::underlying_type_t<T>>();
     if (value < 0 || value > static_cast<std::underlying_type_t<T>>(largest))
-      refuse("a value that is none of its kind");
+      refuse_field("a value that is none of its kind");
     return static_cast<T>(value);
   }
   bool get_flag() {
     const auto value = get<std::uint8_t>();
     if (value > 1)
-      refuse("a flag that is neither 0 nor 1");
+      refuse_field("a flag that is neither 0 nor 1");
     return value == 1;
   }
   std::string get_text() {
@@ -75,7 +79,7 @@ class wire_reader {
   std::size_t get_count(std::size_t bytes_each) {
     const std::size_t count = get<std::uint32_t>();
     if (count > bytes_.size() / bytes_each)
-      refuse("more items than bytes");
+      refuse_field("more items than bytes");
     return count;
   }
   template <class GetOne>
@@ -95,17 +99,24 @@ class wire_reader {
   [[noreturn]] static void refuse(const char* what) {
     fail(error_code::transport, "a message has {}", what);
   }
+  [[noreturn]] void refuse_field(const char* what) const {
+    if (field_ == nullptr)
+      refuse(what);
+    fail(error_code::transport, "a message has {} at its field '{}'", what,
+         field_);
+  }
 
  private:
   std::string_view take(std::size_t size) {
     if (size > bytes_.size())
-      refuse("fewer bytes than it announces");
+      refuse_field("fewer bytes than it announces");
     const auto taken = bytes_.substr(0, size);
     bytes_.remove_prefix(size);
     return taken;
   }
 
   std::string_view bytes_;
+  const char* field_ = nullptr;
 };
 
 }  // namespace troupe

@@ -6,20 +6,16 @@
 #include <variant>
 #include <vector>
 
+#include "troupe/base/fields.hpp"
 #include "troupe/engine/transport/wire.hpp"
 
 namespace troupe {
 
-/// The largest valid value of an enumeration, counted from 0: specialised for
-/// each enumeration that is sent.
-template <class Enum>
-struct wire_enum;
+// The binary form of types that have `fields` (base/fields.hpp), and of
+// numbers, flags, enumerations, texts, vectors, optionals, arrays, pairs and
+// variants of such: the fields in the order of their description, without their
+// names.
 
-/// Describes both directions of a message in one place: a type that is sent has
-/// a function `fields(archive, value)` that calls `archive(value.a, value.b)`,
-/// or `archive("a", value.a)` for each where other forms need names.
-/// Numbers, flags, enumerations, texts, vectors, optionals, arrays, pairs,
-/// variants, and other such types may be fields.
 class wire_output {
  public:
   static constexpr bool reads = false;
@@ -27,18 +23,14 @@ class wire_output {
   void operator()(const char*, const T& value) {
     put(value);
   }
-  /// Fields that attached clients don't get; processes of the job do.
   template <class T>
-  void within_job(const T& value) {
+  void within_job(const char*, const T& value) {
     put(value);
   }
-  template <class... Fields>
-  void operator()(const Fields&... all) {
-    (put(all), ...);
-  }
+  template <class T>
+  void for_clients(const char*, const T&) {}
   std::string take() { return writer_.take(); }
 
- private:
   template <class T>
   void put(const T& value) {
     if constexpr (std::is_arithmetic_v<T> || std::is_enum_v<T>)
@@ -74,36 +66,41 @@ class wire_output {
     std::visit([this](const auto& held) { put(held); }, one);
   }
 
+ private:
   wire_writer writer_;
 };
 
-/// Reads what a `wire_output` wrote; throws `transport` as `wire_reader` does.
+/// Reads what a `wire_output` wrote; throws `transport` as `wire_reader` does,
+/// naming the field.
 class wire_input {
  public:
   static constexpr bool reads = true;
   explicit wire_input(std::string_view bytes) : reader_(bytes) {}
 
   template <class T>
-  void operator()(const char*, T& value) {
+  void operator()(const char* name, T& value) {
+    reader_.at(name);
     get(value);
   }
   template <class T>
-  void within_job(T& value) {
-    get(value);
+  void within_job(const char* name, T& value) {
+    operator()(name, value);
   }
-  template <class... Fields>
-  void operator()(Fields&... all) {
-    (get(all), ...);
+  template <class T>
+  void for_clients(const char*, T&) {}
+  void require(bool is_valid, const char* name) {
+    reader_.at(name);
+    if (!is_valid)
+      reader_.refuse_field("a value that is none of its kind");
   }
   void finish() const { reader_.finish(); }
 
- private:
   template <class T>
   void get(T& value) {
     if constexpr (std::is_same_v<T, bool>)
       value = reader_.get_flag();
     else if constexpr (std::is_enum_v<T>)
-      value = reader_.get_up_to(wire_enum<T>::largest);
+      value = reader_.get_up_to(largest_value<T>);
     else if constexpr (std::is_arithmetic_v<T>)
       value = reader_.get<T>();
     else
@@ -136,9 +133,11 @@ class wire_input {
   void get(std::variant<Kinds...>& one) {
     const std::size_t kind = reader_.get<std::uint8_t>();
     if (kind >= sizeof...(Kinds))
-      wire_reader::refuse("a kind that is not known");
+      reader_.refuse_field("a kind that is not known");
     get_kind(one, kind, std::index_sequence_for<Kinds...>{});
   }
+
+ private:
   template <class Variant, std::size_t... Indices>
   void get_kind(Variant& one, std::size_t kind,
                 std::index_sequence<Indices...>) {
@@ -151,7 +150,7 @@ class wire_input {
 template <class Message>
 std::string to_wire(const Message& message) {
   wire_output out;
-  out(message);
+  out.put(message);
   return out.take();
 }
 
@@ -160,7 +159,7 @@ template <class Message>
 Message from_wire(std::string_view bytes) {
   wire_input in(bytes);
   Message message{};
-  in(message);
+  in.get(message);
   in.finish();
   return message;
 }

@@ -1,14 +1,12 @@
 #include "troupe/monitors/live/event_json.hpp"
 
-#include <algorithm>
-
 #include "troupe/monitors/live/json_archive.hpp"
 
 namespace troupe {
 
-namespace {
-
 using nlohmann::json;
+
+namespace {
 
 template <class T>
 T read(const json& value, const char* name) {
@@ -17,39 +15,32 @@ T read(const json& value, const char* name) {
   return made;
 }
 
-template <std::size_t... Indices>
-event event_at(std::size_t index, const json& value,
-               std::index_sequence<Indices...>) {
-  event made;
-  ((index == Indices
-      ? read_json(value, event_names[Indices], made.emplace<Indices>())
-      : void()),
-   ...);
-  return made;
+template <class... Kinds>
+bool read_kind(std::variant<Kinds...>& made, const std::string& name,
+               const json& value) {
+  return (
+    (name == Kinds::kind
+     && (read_json(value, Kinds::kind, made.template emplace<Kinds>()), true))
+    || ...);
 }
 
 }  // namespace
 
 json json_of(const event& what) {
-  auto made = std::visit([](const auto& kind) { return to_json(kind); }, what);
-  made["event"] = event_names[what.index()];
-  return made;
+  return std::visit(
+    [](const auto& held) {
+      auto made = to_json(held);
+      made["event"] = held.kind;
+      return made;
+    },
+    what);
 }
 
 event event_of(const json& value) {
-  const auto name = text_of(value, "event");
-  const auto found = std::ranges::find(event_names, name);
-  if (found == event_names.end())
+  event made;
+  if (!read_kind(made, text_of(value, "event"), value))
     fail(error_code::malformed_text, "an event of an unknown kind");
-  return event_at(static_cast<std::size_t>(found - event_names.begin()), value,
-                  std::make_index_sequence<event_names.size()>{});
-}
-
-json json_of(const event_source& source) {
-  return to_json(source);
-}
-event_source event_source_of(const json& value) {
-  return read<event_source>(value, "source");
+  return made;
 }
 
 json json_of(const tensor_record& record) {
@@ -59,11 +50,18 @@ tensor_record record_of(const json& value) {
   return read<tensor_record>(value, "tensors");
 }
 
-json json_of(const tensor_statistics& statistics) {
-  return to_json(statistics);
+json json_of(const alert& what) {
+  return to_json(what);
 }
-tensor_statistics statistics_of(const json& value) {
-  return read<tensor_statistics>(value, "statistics");
+alert alert_of(const json& value) {
+  return read<alert>(value, "alert");
+}
+
+json json_of(const metrics_record& record) {
+  return to_json(record);
+}
+metrics_record metrics_of(const json& value) {
+  return read<metrics_record>(value, "metrics");
 }
 
 }  // namespace troupe

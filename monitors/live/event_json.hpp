@@ -16,13 +16,8 @@ namespace troupe {
 nlohmann::json json_of(const event& what);
 event event_of(const nlohmann::json& value);
 
-nlohmann::json json_of(const event_source& source);
-event_source event_source_of(const nlohmann::json& value);
-
 nlohmann::json json_of(const tensor_record& record);
 tensor_record record_of(const nlohmann::json& value);
-nlohmann::json json_of(const tensor_statistics& statistics);
-tensor_statistics statistics_of(const nlohmann::json& value);
 
 nlohmann::json json_of(const alert& what);
 alert alert_of(const nlohmann::json& value);

@@ -4,22 +4,15 @@
 
 #include <type_traits>
 
-#include "troupe/engine/events/event_fields.hpp"
+#include "troupe/engine/events/event.hpp"
 #include "troupe/monitors/live/json_fields.hpp"
+#include "troupe/monitors/live/subscription_json.hpp"
 #include "troupe/monitors/phase_name.hpp"
 
 namespace troupe {
 
-// The JSON form of types that have `fields` (engine/events/event_fields.hpp).
-// Enumerations are numbers, but for those with names.
-
-/// The largest single value of an enumeration.
-constexpr std::uint8_t largest(tensor_kind) {
-  return static_cast<std::uint8_t>(tensor_kind::loss);
-}
-constexpr std::uint8_t largest(tensor_content) {
-  return static_cast<std::uint8_t>(tensor_content::other);
-}
+// The JSON form of types that have `fields` (base/fields.hpp), without those
+// within the job. Enumerations are numbers, but for those with names.
 
 /// Types that keep a member as it is where JSON leaves its field out.
 template <class T>
@@ -41,7 +34,11 @@ class json_output {
   explicit json_output(nlohmann::json& target) : target_(target) {}
 
   template <class T>
-  void within_job(const T&) {}
+  void within_job(const char*, const T&) {}
+  template <class T>
+  void for_clients(const char* name, const T& value) {
+    operator()(name, value);
+  }
 
   void operator()(const char* name, const shared_histogram& value) {
     if (value)
@@ -65,6 +62,8 @@ nlohmann::json to_json(const T& value) {
     return phase_name(value);
   else if constexpr (std::is_same_v<T, at::ScalarType>)
     return c10::toString(value);
+  else if constexpr (std::is_same_v<T, tensor_kinds>)
+    return names_of(value.set);
   else if constexpr (std::is_enum_v<T>)
     return static_cast<std::uint8_t>(value);
   else if constexpr (std::is_floating_point_v<T>)
@@ -97,7 +96,11 @@ class json_input {
     : source_(value), may_lack_(may_lack) {}
 
   template <class T>
-  void within_job(T&) {}
+  void within_job(const char*, T&) {}
+  template <class T>
+  void for_clients(const char* name, T& value) {
+    operator()(name, value);
+  }
 
   void operator()(const char* name, shared_histogram& value) {
     value = source_.contains(name) ? histogram_of(list_of(source_, name))
@@ -107,6 +110,10 @@ class json_input {
   void operator()(const char* name, T& value) {
     if (!may_lack_ || source_.contains(name))
       read_json(next(name), name, value);
+  }
+  void require(bool is_valid, const char* name) const {
+    if (!is_valid)
+      fail(error_code::malformed_text, "'{}' is of an unknown kind", name);
   }
   /// A row is as long as its fields.
   void finish(const char* name) const {
@@ -137,9 +144,11 @@ void read_json(const nlohmann::json& source, const char* name, T& target) {
     target = phase_of(as_text(source, name));
   else if constexpr (std::is_same_v<T, at::ScalarType>)
     target = dtype_of(as_text(source, name));
+  else if constexpr (std::is_same_v<T, tensor_kinds>)
+    target.set = tensor_kinds_of(as_text(source, name));
   else if constexpr (std::is_enum_v<T>) {
     const auto value = whole_of<std::uint8_t>(source, name);
-    if (value > largest(T{}))
+    if (value > static_cast<std::uint8_t>(largest_value<T>))
       fail(error_code::malformed_text, "'{}' is of an unknown kind", name);
     target = static_cast<T>(value);
   } else if constexpr (std::is_same_v<T, bool>)

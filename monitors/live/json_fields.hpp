@@ -47,9 +47,4 @@ Whole whole_of(const nlohmann::json& value, const std::string& field) {
   fail(error_code::malformed_text, "'{}' is no whole number in range", field);
 }
 
-template <class Whole>
-void read_whole(const nlohmann::json& object, const char* name, Whole& target) {
-  target = whole_of<Whole>(field_of(object, name), name);
-}
-
 }  // namespace troupe

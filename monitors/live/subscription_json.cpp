@@ -1,7 +1,5 @@
 #include "troupe/monitors/live/subscription_json.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <sstream>
 
@@ -10,11 +8,9 @@
 
 namespace troupe {
 
-namespace {
-
 using nlohmann::json;
 
-constexpr auto all_kinds = static_cast<tensor_kind>(127);
+namespace {
 
 std::string name_of(tensor_kind kind) {
   std::string name = to_text(kind);
@@ -24,10 +20,25 @@ std::string name_of(tensor_kind kind) {
 
 template <class Work>
 void for_each_kind(tensor_kind set, const Work& work) {
-  for (unsigned bit = 1; bit <= largest(tensor_kind{}); bit *= 2)
+  for (unsigned bit = 1; bit < 128; bit *= 2)
     if (has(set, static_cast<tensor_kind>(bit)))
       work(static_cast<tensor_kind>(bit));
 }
+
+tensor_kind kind_of(const std::string& wanted) {
+  auto found = tensor_kind::none;
+  for_each_kind(largest_value<tensor_kind>, [&](tensor_kind kind) {
+    if (name_of(kind) == wanted)
+      found = kind;
+  });
+  if (found == tensor_kind::none)
+    fail(error_code::invalid_argument,
+         "'{}' is no kind of tensors; there are {}, and all", printable(wanted),
+         names_of(largest_value<tensor_kind>));
+  return found;
+}
+
+}  // namespace
 
 std::string names_of(tensor_kind set) {
   std::string names;
@@ -37,56 +48,18 @@ std::string names_of(tensor_kind set) {
   return names;
 }
 
-tensor_kind kind_of(const std::string& wanted) {
-  auto found = tensor_kind::none;
-  for_each_kind(all_kinds, [&](tensor_kind kind) {
-    if (name_of(kind) == wanted)
-      found = kind;
-  });
-  if (found == tensor_kind::none)
-    fail(error_code::invalid_argument,
-         "'{}' is no kind of tensors; there are {}, and all", printable(wanted),
-         names_of(all_kinds));
-  return found;
-}
-
-}  // namespace
-
-template <>
-inline constexpr bool may_lack_fields<subscription> = true;
-
-template <class Archive>
-void fields(Archive& archive, subscription& v) {
-  auto tensors = names_of(v.tensors);
-  auto histogram = has(v.needs, tensor_needs::histogram);
-  archive("ops", v.ops);
-  archive("messages", v.messages);
-  archive("memory", v.memory);
-  archive("steps", v.steps);
-  archive("warnings", v.warnings);
-  archive("tensors", tensors);
-  archive("histogram", histogram);
-  archive("names", v.names);
-  archive("every", v.every);
-  archive("first", v.first);
-  archive("last", v.last);
-  archive("validation", v.validation);
-  if constexpr (Archive::reads) {
-    v.tensors = tensor_kinds_of(tensors);
-    if (histogram)
-      v.needs = tensor_needs::statistics | tensor_needs::histogram;
-  }
-}
-
 tensor_kind tensor_kinds_of(const std::string& names) {
   if (names == "all")
-    return all_kinds;
+    return largest_value<tensor_kind>;
   auto set = tensor_kind::none;
   std::istringstream list(names);
   for (std::string name; std::getline(list, name, ',');)
     set = set | kind_of(name);
   return set;
 }
+
+template <>
+inline constexpr bool may_lack_fields<subscription> = true;
 
 json json_of(const subscription& wants) {
   return to_json(wants);

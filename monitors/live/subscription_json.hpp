@@ -7,8 +7,10 @@
 namespace troupe {
 
 /// Kinds of tensors by their names, joined by commas: `activation`, `input`,
-/// `weight`, `activation_gradient`, `parameter`, `gradient`, `loss`; or `all`,
-/// or nothing. Throws `invalid_argument` with those that there are.
+/// `weight`, `activation_gradient`, `parameter`, `gradient`, `loss`.
+std::string names_of(tensor_kind set);
+/// Of such names, `all`, or nothing. Throws `invalid_argument` with those that
+/// there are.
 tensor_kind tensor_kinds_of(const std::string& names);
 
 /// An object of fields, of which all may be left out.

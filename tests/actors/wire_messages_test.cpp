@@ -4,12 +4,18 @@
 #include <ATen/ops/equal.h>
 #include <ATen/ops/ones.h>
 #include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_exception.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
 
 #include <random>
 
+#include "../field_bytes.hpp"
+#include "../monitors/live/sample_events.hpp"
 #include "troupe/base/error.hpp"
 
 using namespace troupe;
+using Catch::Matchers::ContainsSubstring;
+using Catch::Matchers::MessageMatches;
 
 namespace {
 
@@ -111,6 +117,81 @@ TEST_CASE("mutated messages are read or refused, never worse") {
       CHECK(reason.code() == error_code::transport);
     }
   }
+}
+
+TEST_CASE("messages with disturbed fields are read whole or refused") {
+  std::mt19937_64 random(7);
+  std::vector<control_message> good{
+    remote_begin{.interest = {{.names = "a.*", .every = 4}}},
+    stage_squares{1, 2, {3, 4}},
+    norm_known{1, 2, 0.5},
+    report(),
+    remote_outcome{4, {}, "why", run_end{}},
+    op_failure{{.rank = 3}, "1F2", "why"},
+    finish_run{{run_end::kind::success, "why"}}};
+  for (auto& each : testing::sample_events(random))
+    if (!std::holds_alternative<tensors_event>(each))
+      good.emplace_back(std::move(each));
+  int refused = 0;
+  for (int i = 0; i < 20000; ++i) {
+    const auto& sent = good[random() % good.size()];
+    const auto kind = to_frame(sent).head.substr(0, 1);
+    const auto part = std::visit(
+      [&](const auto& held) {
+        return testing::disturbed(testing::fields_in(held), random).joined();
+      },
+      sent);
+    try {
+      const auto read = read_control({frame_type::control, kind + part, {}});
+      CHECK(to_frame(read).head == kind + part);
+    } catch (const error& reason) {
+      CHECK(reason.code() == error_code::transport);
+      ++refused;
+    }
+  }
+  CHECK(refused > 10000);
+}
+
+TEST_CASE("an envelope with disturbed fields is read whole or refused") {
+  envelope good;
+  good.by_device = true;
+  good.tensors = {{at::kFloat, {2, 3}}};
+  const auto all = testing::fields_in(good);
+  REQUIRE(all.joined() == to_frame(stage_tensors{good, {}}).head);
+  std::mt19937_64 random(9);
+  for (int i = 0; i < 5000; ++i) {
+    const auto head = testing::disturbed(all, random).joined();
+    try {
+      const auto read = read_stage_tensors({frame_type::tensors, head, {}});
+      CHECK(to_frame(read).head == head);
+    } catch (const error& reason) {
+      CHECK(reason.code() == error_code::transport);
+    }
+  }
+}
+
+TEST_CASE("every part of a message is refused, and names what is missing") {
+  const auto whole = to_frame(report());
+  for (std::size_t length = 0; length < whole.head.size(); ++length)
+    CHECK_THROWS_AS(
+      read_control({frame_type::control, whole.head.substr(0, length), {}}),
+      error);
+  CHECK_THROWS_MATCHES(
+    read_control({frame_type::control, whole.head.substr(0, 1 + 8), {}}), error,
+    MessageMatches(ContainsSubstring("at its field 'data_rank'")));
+}
+
+TEST_CASE("subscriptions of all kinds reach the other processes") {
+  remote_begin begin;
+  begin.interest.push_back(
+    {.ops = true,
+     .tensors = tensor_kind::weight | tensor_kind::loss,
+     .needs = tensor_needs::handle | tensor_needs::histogram,
+     .names = "a,b",
+     .last = 9,
+     .exempt = true});
+  begin.interest.push_back({.needs = tensor_needs::extremes});
+  CHECK((there_and_back(begin).interest == begin.interest));
 }
 
 TEST_CASE("a step that differs from the leader's is reported with its field") {

@@ -9,6 +9,7 @@
 #include "../files.hpp"
 #include "../monitors/live/sample_events.hpp"
 #include "../temporary_folder.hpp"
+#include "troupe/actors/job/job_parameters.hpp"
 #include "troupe/actors/job/wire_messages.hpp"
 #include "troupe/engine/checkpoint/safetensors.hpp"
 #include "troupe/engine/launch/rendezvous_messages.hpp"
@@ -115,16 +116,15 @@ void add_job_messages(seed_list& to) {
 
 /// Between steps, and before the first.
 void add_lists(seed_list& to) {
-  wire_output call;
-  call(std::uint64_t{7}, transfer_kind::all_reduce, reduce_kind::mean,
-       std::int32_t{0}, std::vector<std::int32_t>{0, 1}, at::ScalarType::Float,
-       std::vector<std::int64_t>{2, 3});
-  to.emplace_back("collectives", call.take());
-  wire_output held;  // stage, replica, name and hash of two
-  held(std::uint32_t{2});
-  for (const std::string name : {"a.weight", "b.bias"})
-    held(std::int32_t{1}, std::int32_t{0}, name, std::uint64_t{5});
-  const auto parameters = held.take();
+  to.emplace_back("collectives",
+                  to_wire(collective_call{7,
+                                          transfer_kind::all_reduce,
+                                          reduce_kind::mean,
+                                          0,
+                                          {0, 1},
+                                          {at::ScalarType::Float, {2, 3}}}));
+  const auto parameters = to_wire(
+    std::vector<held_parameter>{{1, 0, "a.weight", 5}, {1, 0, "b.bias", 5}});
   for (const int kind : {0, 1})
     to.emplace_back("job_lists", with_choice(kind, parameters));
   to.emplace_back("job_lists",

@@ -1,6 +1,9 @@
 #include <catch2/catch_test_macros.hpp>
 
+#include <set>
+
 #include "troupe/base/error.hpp"
+#include "troupe/engine/events/event.hpp"
 #include "troupe/engine/events/interest.hpp"
 
 using namespace troupe;
@@ -14,6 +17,13 @@ event_source at_step(std::int64_t step) {
 }
 
 }  // namespace
+
+TEST_CASE("each event has a name of its own") {
+  const auto names = []<class... Kinds>(const std::variant<Kinds...>&) {
+    return std::set<std::string>{Kinds::kind...};
+  };
+  CHECK(names(event{}).size() == std::variant_size_v<event>);
+}
 
 TEST_CASE("a subscription covers what it asks for and no more") {
   subscription wants;

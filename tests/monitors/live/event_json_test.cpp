@@ -1,7 +1,10 @@
 #include "troupe/monitors/live/event_json.hpp"
 
 #include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_exception.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <random>
@@ -13,6 +16,8 @@
 
 using namespace troupe;
 using namespace troupe::testing;
+using Catch::Matchers::ContainsSubstring;
+using Catch::Matchers::MessageMatches;
 
 namespace {
 
@@ -33,6 +38,53 @@ TEST_CASE("events of all kinds come back as they were") {
       // JSON tells every field, and numbers keep their bits in it.
       CHECK(json_text(json_of(again)) == json_text(value));
     }
+}
+
+TEST_CASE("fields may come in any order, and are refused by name if missing") {
+  std::mt19937_64 random(3);
+  for (const auto& what : sample_events(random)) {
+    const auto value = json_of(what);
+    std::vector<std::string> names;
+    for (const auto& [name, field] : value.items())
+      names.push_back(name);
+    std::ranges::shuffle(names, random);
+    std::string text;
+    for (const auto& name : names)  // each twice
+      for (int i = 0; i < 2; ++i)
+        text += (text.empty() ? "{\"" : ",\"") + name
+                + "\":" + json_text(value[name]);
+    CHECK(json_of(event_of(parse_json(text + "}"))) == value);
+    for (const auto& name : names) {
+      auto less = value;
+      less.erase(name);
+      CHECK_THROWS_MATCHES(
+        event_of(less), error,
+        MessageMatches(ContainsSubstring("'" + name + "' is missing")));
+    }
+  }
+}
+
+TEST_CASE("rows with disturbed values are refused") {
+  const auto refused = [](const nlohmann::json& rows, const std::string& why) {
+    auto value = json_of(ops_event{{.step = 1}, {{1, 2, 3, 4, 5}}});
+    value["ops"] = rows;
+    CHECK_THROWS_MATCHES(event_of(value), error,
+                         MessageMatches(ContainsSubstring(why)));
+  };
+  refused({{1, 2, 3, 4, 5, 6, 7, 8}}, "'host_end' is missing in a row");
+  refused({{1, 2, 3, 4, 5, 6, 7, 8, 9, 9}}, "rows of 10 values, not 9");
+  refused({{1, "2", 3, 4, 5, 6, 7, 8, 9}}, "'sequence'");
+  refused({{-1, 2, 3, 4, 5, 6, 7, 8, 9}}, "'op'");
+  refused({{"op", 1}}, "");
+  refused({1}, "'ops' is no list of rows");
+}
+
+TEST_CASE("a record of several kinds of tensors is refused") {
+  auto value = json_of(sample_record(1));
+  value["kind"] = 3;
+  CHECK_THROWS_MATCHES(
+    record_of(value), error,
+    MessageMatches(ContainsSubstring("'kind' is of an unknown kind")));
 }
 
 TEST_CASE("numbers keep their bits, and those that are not finite travel") {
