@@ -6,6 +6,7 @@
 
 #include <CLI/CLI.hpp>
 #include "troupe/cli/plan/checks.hpp"
+#include "troupe/cli/plan/compare_command.hpp"
 #include "troupe/cli/plan/log.hpp"
 #include "troupe/cli/plan/plan_command.hpp"
 #include "troupe/cli/plan/process_start.hpp"
@@ -38,6 +39,8 @@ int main(int argc, char** argv) {
     add_plan_command(*app);
     add_verify_command(*app);
     add_simulate_command(*app);
+    add_schedules_command(*app);
+    add_compare_command(*app);
     for (const auto& [name, summary] : runtime_commands)
       app->add_subcommand(std::string{name}, std::string{summary});
     require_values(*app);

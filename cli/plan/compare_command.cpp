@@ -1,0 +1,179 @@
+#include "troupe/cli/plan/compare_command.hpp"
+
+#include <CLI/CLI.hpp>
+
+#include <fmt/format.h>
+
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "troupe/base/error.hpp"
+#include "troupe/cli/plan/checks.hpp"
+#include "troupe/cli/plan/schedule_options.hpp"
+#include "troupe/engine/plan/compare.hpp"
+#include "troupe/schedules/builtin.hpp"
+
+namespace troupe::cli {
+
+namespace {
+
+using json = nlohmann::ordered_json;
+
+struct compare_options {
+  comparison job{.shape = {.ranks = usual_shape.ranks,
+                           .stages_per_rank = 2,
+                           .microbatches = usual_shape.microbatches,
+                           .slices = 4}};
+  std::string costs;
+  std::string sizes;
+  double memory_limit = 0;  // bytes; 0: none
+  bool json = false;
+};
+
+bool fits(const compared_schedule& row, const compare_options& options) {
+  return row.refused.empty()
+         && (options.memory_limit == 0
+             || row.peak_bytes <= options.memory_limit);
+}
+
+std::string to_json(const std::vector<compared_schedule>& rows,
+                    const compare_options& options) {
+  auto all = json::array();
+  for (const auto& row : rows) {
+    json entry{{"schedule", row.name},
+               {"stages_per_rank", row.shape.stages_per_rank},
+               {"slices", row.shape.slices}};
+    if (row.refused.empty()) {
+      entry["makespan"] = row.makespan;
+      entry["period"] = row.period;
+      entry["idle"] = row.idle;
+      entry["in_flight"] = row.in_flight;
+      if (options.job.sizes)
+        entry["peak_bytes"] = row.peak_bytes;
+      entry["messages"] = row.messages;
+    } else {
+      entry["refused"] = row.refused;
+    }
+    entry["fits"] = fits(row, options);
+    all.push_back(std::move(entry));
+  }
+  return all.dump(2) + '\n';
+}
+
+std::string to_table(const std::vector<compared_schedule>& rows,
+                     const compare_options& options) {
+  const bool has_sizes = options.job.sizes.has_value();
+  auto text =
+    fmt::format("{:<17} {:>2} {:>2} {:>9} {:>9} {:>7} {:>10}{} {:>9}\n",
+                "schedule", "V", "K", "period", "makespan", "idle", "in flight",
+                has_sizes ? "   peak MiB" : "", "messages");
+  std::string refused;
+  for (const auto& row : rows) {
+    if (!row.refused.empty())
+      refused += row.refused + '\n';
+    else if (!fits(row, options))
+      refused += fmt::format("{}: {:.1f} MiB are beyond the memory limit\n",
+                             row.name, row.peak_bytes / (1 << 20));
+    else
+      text += fmt::format(
+        "{:<17} {:>2} {:>2} {:>9.6g} {:>9.6g} {:>5.1f} % {:>10.4g}{} {:>9}\n",
+        row.name, row.shape.stages_per_rank, row.shape.slices, row.period,
+        row.makespan, 100 * row.idle, row.in_flight,
+        has_sizes ? fmt::format(" {:>10.1f}", row.peak_bytes / (1 << 20)) : "",
+        row.messages);
+  }
+  return text + (refused.empty() ? "" : "\n" + refused);
+}
+
+void run(compare_options options) {
+  options.job.costs = load_costs(options.costs);
+  if (!options.sizes.empty()) {
+    const auto sizes = load_sizes(options.sizes);
+    if (!sizes.of_stage.empty())
+      throw error(error_code::invalid_argument,
+                  "--sizes: schedules divide a rank's sizes among its stages; "
+                  "omit those of single stages");
+    options.job.sizes = sizes.usual;
+  }
+  if (options.memory_limit > 0 && !options.job.sizes)
+    throw error(error_code::invalid_argument,
+                "--memory-limit needs --sizes, of one rank's layers");
+  const auto rows = compare_schedules(options.job);
+  write_output("",
+               options.json ? to_json(rows, options) : to_table(rows, options));
+}
+
+}  // namespace
+
+void add_schedules_command(CLI::App& app) {
+  auto* command =
+    app.add_subcommand("schedules", "list the built-in schedules");
+  const auto as_json = std::make_shared<bool>(false);
+  command->add_flag("--json", *as_json, "schedule, summary, accepts");
+  command->callback([as_json] {
+    if (!*as_json)
+      return write_output("", list_schedules());
+    auto all = json::array();
+    for (const auto& row : builtin_schedules())
+      all.push_back({{"schedule", row.name},
+                     {"summary", row.summary},
+                     {"accepts", row.accepts}});
+    write_output("", all.dump(2) + '\n');
+  });
+}
+
+void add_compare_command(CLI::App& app) {
+  auto* command =
+    app.add_subcommand("compare", "all schedules for a job, on paper");
+  const auto options = std::make_shared<compare_options>();
+  auto& shape = options->job.shape;
+  command->add_option("--ranks", shape.ranks, "pipeline ranks")
+    ->capture_default_str()
+    ->check(whole_number(1, 1 << 16))
+    ->type_name("P");
+  command
+    ->add_option("--microbatches", shape.microbatches, "microbatches a step")
+    ->capture_default_str()
+    ->check(whole_number(1, 1 << 20))
+    ->type_name("M");
+  command
+    ->add_option("--stages-per-rank", shape.stages_per_rank,
+                 "stages a rank, for schedules that take several")
+    ->capture_default_str()
+    ->check(whole_number(1, 1 << 16))
+    ->type_name("V");
+  command
+    ->add_option("--slices", shape.slices,
+                 "slices of a microbatch, for schedules that take several")
+    ->capture_default_str()
+    ->check(whole_number(1, INT16_MAX))
+    ->type_name("K");
+  command
+    ->add_option("--data-parallel", options->job.data_parallel,
+                 "replicas; more than one adds reductions")
+    ->check(whole_number(1, 1 << 20))
+    ->type_name("D");
+  command
+    ->add_option("--costs", options->costs,
+                 "times of ops on all of a rank's layers, and of a message, as "
+                 "simulate takes them; divided among stages and slices")
+    ->type_name("ENTRIES|FILE");
+  command
+    ->add_option("--sizes", options->sizes,
+                 "bytes of a microbatch on all of a rank's layers, as simulate "
+                 "takes them; divided likewise")
+    ->type_name("ENTRIES|FILE");
+  command
+    ->add_option("--memory-limit", options->memory_limit,
+                 "bytes of a rank; schedules beyond it are listed apart")
+    ->check(number(0))
+    ->type_name("BYTES");
+  command->add_flag("--json", options->json, "an array, a schedule each");
+  command->footer(
+    "Example:\n  troupe compare --ranks 8 --microbatches 16 "
+    "--costs f=1,b=2,i=1,w=1,message=0.1");
+  command->callback([options] { run(*options); });
+}
+
+}  // namespace troupe::cli

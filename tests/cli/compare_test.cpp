@@ -1,0 +1,47 @@
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+#include <nlohmann/json.hpp>
+
+#include "troupe/schedules/builtin.hpp"
+#include "troupe_program.hpp"
+
+using Catch::Matchers::ContainsSubstring;
+using namespace troupe::testing;
+
+TEST_CASE("schedules lists what is built in") {
+  const auto text = run_troupe("schedules", "").output;
+  const auto rows =
+    nlohmann::json::parse(run_troupe("schedules", "--json").output);
+  CHECK(rows.size() == troupe::builtin_schedules().size());
+  for (const auto& row : troupe::builtin_schedules())
+    CHECK_THAT(text, ContainsSubstring("  " + std::string{row.name} + " "));
+}
+
+TEST_CASE("compare prints the schedules that fit a job") {
+  const auto run = run_troupe("compare", "--ranks 4 --microbatches 8");
+  CHECK(run.exit_code == 0);
+  CHECK_THAT(run.output, ContainsSubstring("in flight")
+                           && ContainsSubstring("\nzb_v               2  1 "));
+  const auto limited =
+    run_troupe("compare", "--ranks 4 --microbatches 7 --sizes kept=1048576",
+               "--memory-limit 5e6");
+  CHECK_THAT(limited.output,
+             ContainsSubstring("\ngpipe: 7.0 MiB are beyond the memory limit")
+               && ContainsSubstring("\ndualpipe: microbatches must be"));
+  const auto rows = nlohmann::json::parse(
+    run_troupe("compare", "--ranks 4 --microbatches 7 --json",
+               "--sizes kept=1048576 --memory-limit 5e6")
+      .output);
+  for (const auto& row : rows)
+    if (row["schedule"] == "gpipe")
+      CHECK(row["fits"] == false);
+}
+
+TEST_CASE("compare refuses what it can't compare") {
+  CHECK_THAT(run_troupe("compare", "--memory-limit 1e9").output,
+             ContainsSubstring("--memory-limit needs --sizes"));
+  CHECK_THAT(run_troupe("compare", "--sizes kept.1=3").output,
+             ContainsSubstring("omit those of single stages"));
+  CHECK_THAT(run_troupe("compare", "--costs f.1=3").output,
+             ContainsSubstring("omit those of single stages"));
+}
