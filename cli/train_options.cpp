@@ -94,15 +94,11 @@ void add_pipeline_flags(CLI::App& app, train_options& o) {
   app.add_flag("--recompute", o.numerics.recompute,
                "run forwards again in backward, to save memory");
   app
-    .add_option("--weight-split", o.numerics.weight_split,
+    .add_option("--weight-split", o.optimisation.weight_split,
                 "what an input backward (I) leaves to W: gradients of layers "
                 "that support it (layers), or, for any module, of nodes of the "
                 "autograd graph (graph)")
-    ->transform(CLI::CheckedTransformer(std::map<std::string, weight_split>{
-      {"automatic", weight_split::automatic},
-      {"layers", weight_split::layers},
-      {"graph", weight_split::graph}}))
-    ->default_str("automatic")
+    ->check(CLI::IsMember({"automatic", "layers", "graph"}))
     ->type_name("HOW");
   app
     .add_option("--threads", o.execution.intra_op_threads,

@@ -48,6 +48,7 @@ struct optimisation_options {
   double weight_decay = -1;
   std::string decay = "constant";
   std::string autocast = "none";
+  std::string weight_split = "automatic";
 };
 
 struct output_options {

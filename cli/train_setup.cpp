@@ -125,6 +125,9 @@ numerics numerics_for(const train_options& o, const built_model& model) {
   made.learning_rate.total_steps = o.steps;
   if (words.autocast != "none")
     made.autocast = words.autocast == "bf16" ? at::kBFloat16 : at::kHalf;
+  made.weight_split = words.weight_split == "layers"  ? weight_split::layers
+                      : words.weight_split == "graph" ? weight_split::graph
+                                                      : weight_split::automatic;
   return made;
 }
 

@@ -58,8 +58,8 @@ compared_schedule priced(const schedule& lanes, const comparison& job,
                   / (row.shape.stages_per_rank * row.shape.slices);
   row.messages = step.messages.size();
   if (job.sizes)
-    row.peak_bytes = std::ranges::max(
-      peak_bytes(step, times, {.usual = divided(*job.sizes, row.shape)}));
+    row.peak_bytes = std::ranges::max(peak_bytes(
+      step, times, {.usual = divided(*job.sizes, row.shape), .of_stage = {}}));
   return row;
 }
 

@@ -23,8 +23,8 @@ struct comparison {
 
 /// One schedule on paper; times in the unit of the costs.
 struct compared_schedule {
-  std::string name;
-  schedule_shape shape;
+  std::string name{};
+  schedule_shape shape{};
   double makespan = 0;
   double period = 0;
   double idle = 0;  // part of the makespan, over all ranks
@@ -33,7 +33,7 @@ struct compared_schedule {
   double in_flight = 0;
   double peak_bytes = 0;  // of the rank that holds most; 0 without sizes
   std::size_t messages = 0;
-  std::string refused;  // why there is none for this shape; empty: there is
+  std::string refused{};  // why there is none for this shape; empty: there is
 };
 
 /// The catalogue's schedules for training, the shortest period first, of equal
