@@ -311,7 +311,8 @@ TEST_CASE("an unknown command is named") {
   CHECK(run.exit_code == 2);
   CHECK_THAT(run.output,
              ContainsSubstring("unknown command 'frob'. The commands are "
-                               "plan, verify, simulate, train"));
+                               "plan, verify, simulate, schedules, "
+                               "compare, train"));
 }
 
 TEST_CASE("a full disk is an error, and leaves no half-written file") {
