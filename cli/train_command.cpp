@@ -199,10 +199,11 @@ void train_pipeline(const train_options& options, const train_setup& setup,
 
 void require_actors(const train_options& o) {
   if (!o.output.trace.empty() || !o.output.timeline.empty()
-      || !o.output.monitor.empty() || !o.output.sink.empty())
+      || !o.output.costs_out.empty() || !o.output.monitor.empty()
+      || !o.output.sink.empty())
     fail(error_code::invalid_argument,
          "--plain runs no actors, so that there is nothing for --trace, "
-         "--timeline, --monitor or --sink; leave them out");
+         "--timeline, --costs-out, --monitor or --sink; leave them out");
   if (!o.access.dashboard.empty())
     fail(error_code::invalid_argument,
          "--plain runs no actors, so that there is nothing for --dashboard to "

@@ -57,6 +57,7 @@ std::vector<used_file> read_by(const train_options& o) {
 std::vector<used_file> written_by(const train_options& o) {
   std::vector<used_file> all{{"--trace", o.output.trace},
                              {"--timeline", o.output.timeline},
+                             {"--costs-out", o.output.costs_out},
                              {"--log-json", o.output.log_json},
                              {"--save-initial", o.output.save_initial},
                              {"--save-parameters", o.output.save_parameters}};

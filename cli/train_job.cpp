@@ -27,6 +27,7 @@ namespace {
 /// Settings that may differ between processes.
 constexpr std::array own_settings{"announce",
                                   "certificates",
+                                  "costs-out",
                                   "dashboard",
                                   "dashboard-token-file",
                                   "endpoint",

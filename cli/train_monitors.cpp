@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "troupe/cli/train_output.hpp"
+#include "troupe/monitors/measured_costs.hpp"
 #include "troupe/monitors/metrics.hpp"
 #include "troupe/monitors/sinks/sink_spec.hpp"
 #include "troupe/monitors/step_metrics.hpp"
@@ -107,6 +108,8 @@ void attach_monitors(trainer& run, const train_options& options,
   if (!options.output.timeline.empty() || !options.output.trace.empty())
     run.attach(
       timeline_monitor(plan, {options.output.timeline, options.output.trace}));
+  if (!options.output.costs_out.empty())
+    run.attach(cost_monitor(plan, options.output.costs_out));
   const auto context = context_of(run, setup, make_sinks(options, page));
   for (const auto& spec : options.output.monitor)
     run.attach(make_monitor(spec, context));

@@ -190,6 +190,8 @@ void add_output_flags(CLI::App& app, output_options& o) {
                  "Chrome/Perfetto trace of the last steps (JSON)");
   app.add_option("--timeline", o.timeline,
                  "picture of the last step's timeline (SVG)");
+  app.add_option("--costs-out", o.costs_out,
+                 "measured times of ops, for simulate --costs");
   app.add_option("--log-json", o.log_json, "metrics, a JSON line a step");
   app
     .add_option("--monitor", o.monitor,

@@ -55,6 +55,7 @@ struct output_options {
   std::string log_level = "info";
   std::string trace;
   std::string timeline;
+  std::string costs_out;
   std::string log_json;
   std::vector<std::string> monitor;
   std::vector<std::string> sink;

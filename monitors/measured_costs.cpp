@@ -1,0 +1,100 @@
+#include "troupe/monitors/measured_costs.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "troupe/base/atomic_file.hpp"
+#include "troupe/engine/plan/op_traits.hpp"
+#include "troupe/engine/plan/simulate.hpp"
+#include "troupe/monitors/median.hpp"
+#include "troupe/monitors/step_collector.hpp"
+
+namespace troupe {
+
+namespace {
+
+constexpr double ms = 1e-6;  // of a nanosecond
+
+double middle(const std::deque<double>& samples) {
+  return median_of({samples.begin(), samples.end()});
+}
+
+bool is_timed(plan_op_kind kind) {
+  const auto type = traits_of(kind).type;
+  return type == op_class::compute || type == op_class::closing;
+}
+
+}  // namespace
+
+measured_costs::measured_costs(std::shared_ptr<const plan> plan)
+  : plan_(std::move(plan)) {}
+
+void measured_costs::add(samples& to, double value) {
+  constexpr std::size_t most = 1000;
+  to.push_back(value);
+  if (to.size() > most)
+    to.pop_front();
+}
+
+void measured_costs::add(const std::vector<ops_event>& step) {
+  auto first = std::numeric_limits<std::int64_t>::max();
+  auto last = std::numeric_limits<std::int64_t>::min();
+  for (const auto& rank : step)
+    for (const auto& done : rank.ops) {
+      first = std::min(first, done.begin);
+      last = std::max(last, done.end);
+      const auto& op = plan_->ops.at(done.op);
+      if (!is_timed(op.kind))
+        continue;
+      add(of_stage_[{op.stage, op.kind}],
+          static_cast<double>(done.end - done.begin) * ms);
+      if (done.arrived > 0)
+        add(messages_, static_cast<double>(done.arrived - done.ready) * ms);
+    }
+  if (first < last)
+    add(steps_, static_cast<double>(last - first) * ms);
+}
+
+std::string measured_costs::text() const {
+  if (steps_.empty())
+    return {};
+  std::string entries;
+  for (const auto& [key, samples] : of_stage_)
+    entries += fmt::format("{}.{}={:.6g}\n", traits_of(key.second).cost_key,
+                           key.first, middle(samples));
+  entries +=
+    fmt::format("message={:.6g}\n", messages_.empty() ? 0 : middle(messages_));
+  const auto step = middle(steps_);
+  const auto on_paper = simulate(*plan_, parse_costs(entries)).makespan;
+  return fmt::format(
+    "# ms, measured over {} steps of {}\n"
+    "# a step took {:.6g}, and takes {:.6g} on paper: {:+.1f} "
+    "%\n{}",
+    steps_.size(), plan_->schedule_name, step, on_paper,
+    100 * (on_paper / step - 1), entries);
+}
+
+monitor cost_monitor(std::shared_ptr<const plan> plan, std::string path) {
+  struct state {
+    measured_costs costs;
+    step_collector collector = {};
+  };
+  auto kept = std::make_shared<state>(state{measured_costs{std::move(plan)}});
+  monitor made;
+  made.name = "costs";
+  made.wants.ops = true;
+  made.wants.warnings = false;
+  made.see = [kept](const event& what) {
+    if (const auto* step = kept->collector.add(what); step && !step->empty())
+      kept->costs.add(*step);
+  };
+  made.finish = [kept, path = std::move(path)] {
+    if (const auto text = kept->costs.text(); !text.empty())
+      write_file_atomically(path, text);
+  };
+  return made;
+}
+
+}  // namespace troupe

@@ -1,0 +1,43 @@
+#pragma once
+
+#include <deque>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "troupe/engine/events/monitor.hpp"
+#include "troupe/engine/plan/costs.hpp"
+#include "troupe/engine/plan/plan.hpp"
+
+namespace troupe {
+
+/// How long a run's ops take, in ms: of each stage and kind the median of the
+/// last thousand, of messages between processes likewise. What `simulate
+/// --costs` takes. Ops whose end the plan alone doesn't give (reductions) are
+/// left out.
+class measured_costs {
+ public:
+  explicit measured_costs(std::shared_ptr<const plan> plan);
+
+  /// The ops of a step, by all ranks.
+  void add(const std::vector<ops_event>& step);
+  /// One entry a line, with the median step beside what the simulator makes of
+  /// the costs; empty before the first step.
+  std::string text() const;
+
+ private:
+  using samples = std::deque<double>;
+  static void add(samples& to, double ms);
+
+  std::shared_ptr<const plan> plan_;
+  std::map<std::pair<std::int32_t, plan_op_kind>, samples> of_stage_;
+  samples messages_;
+  samples steps_;
+};
+
+/// Writes the costs to a file when it finishes, whole or not at all.
+monitor cost_monitor(std::shared_ptr<const plan> plan, std::string path);
+
+}  // namespace troupe

@@ -1,0 +1,65 @@
+#include "troupe/monitors/measured_costs.hpp"
+
+#include <catch2/catch_approx.hpp>
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+
+#include "../files.hpp"
+#include "../temporary_folder.hpp"
+#include "fixture_g.hpp"
+#include "troupe/engine/plan/compile.hpp"
+#include "troupe/engine/plan/simulate.hpp"
+
+using namespace troupe;
+using namespace troupe::testing;
+using Catch::Approx;
+using Catch::Matchers::ContainsSubstring;
+
+TEST_CASE("measured costs are medians of each stage's ops, in ms") {
+  const auto of = std::make_shared<const plan>(
+    compile(make_schedule("1f1b", {.ranks = 2, .microbatches = 1})));
+  measured_costs costs(of);
+  CHECK(costs.text().empty());
+  for (const std::int64_t slower : {1, 1, 9}) {
+    std::vector<ops_event> step(2);
+    std::int64_t now = 0;
+    for (std::size_t rank = 0; rank < 2; ++rank)
+      for (auto i = of->first_op[rank]; i < of->first_op[rank + 1]; ++i) {
+        const bool forward = of->ops[i].kind == plan_op_kind::forward;
+        op_record done{.op = i, .begin = now};
+        now += (forward ? 2'000'000 : 1'000'000) * slower;
+        done.end = now;
+        if (forward && rank == 1) {
+          done.ready = 1'000'000;
+          done.arrived = 1'250'000;
+        }
+        step[rank].ops.push_back(done);
+      }
+    costs.add(step);
+  }
+  const auto text = costs.text();
+  const auto read = parse_costs(text);
+  plan_op op{.kind = plan_op_kind::forward, .stage = 1};
+  CHECK(read.cost_of(0, op) == Approx(2));
+  op.kind = plan_op_kind::backward;
+  CHECK(read.cost_of(0, op) == Approx(1));
+  CHECK(read.message == Approx(0.25));
+  CHECK_THAT(text, ContainsSubstring("over 3 steps of 1f1b"));
+}
+
+TEST_CASE("a run writes the costs of its ops, which the simulator takes") {
+  const temporary_folder folder;
+  const auto path = folder / "costs";
+  auto options = options_g(2, 4);
+  options.schedule = make_schedule("zb_h1", {.ranks = 2, .microbatches = 4});
+  trainer run(model_g(), options);
+  run.attach(cost_monitor(run.shared_plan(), path));
+  for (int i = 0; i < 3; ++i)
+    run.step(source_g(4), true);
+  run.finish_monitors();
+  const auto costs = load_costs(path);
+  CHECK(without_effect(costs, run.plan()).empty());
+  for (const auto* key : {"f.0=", "i.1=", "w.0=", "update.1="})
+    CHECK_THAT(content(path), ContainsSubstring(key));
+  CHECK(simulate(run.plan(), costs).makespan > 0);
+}
