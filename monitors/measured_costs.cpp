@@ -64,8 +64,9 @@ std::string measured_costs::text() const {
   for (const auto& [key, samples] : of_stage_)
     entries += fmt::format("{}.{}={:.6g}\n", traits_of(key.second).cost_key,
                            key.first, middle(samples));
-  entries +=
-    fmt::format("message={:.6g}\n", messages_.empty() ? 0 : middle(messages_));
+  if (!plan_->messages.empty())
+    entries += fmt::format("message={:.6g}\n",
+                           messages_.empty() ? 0 : middle(messages_));
   const auto step = middle(steps_);
   const auto on_paper = simulate(*plan_, parse_costs(entries)).makespan;
   return fmt::format(
