@@ -244,7 +244,8 @@ tensor_list module_compute::input_gradients(saved_forward& saved,
 
 weight_split module_compute::split_of(const weight_gradients& store,
                                       const tensor_list& leaves) const {
-  if (std::ranges::none_of(leaves, takes_gradient))
+  // Off the way to the inputs W would run a layer again, out of its turn.
+  if (std::ranges::none_of(leaves, takes_gradient) || store.shares_parameters())
     return weight_split::layers;
   const auto wish = options_.numerics.weight_split;
   if (wish != weight_split::automatic)
@@ -340,7 +341,7 @@ op_outputs module_compute::forward_slice(microbatch_key key,
   }
   for (auto& sent : done.sent)
     for (auto& each : sent)
-      each = each.detach();
+      each = each.defined() ? each.detach() : each;
   outputs.tensors = std::move(done.sent);
   return outputs;
 }

@@ -18,7 +18,8 @@ enum class weight_split : std::uint8_t {
   layers,
   /// The nodes of LibTorch's graph that lead to inputs and to parameters are
   /// cut: they run in I for the inputs, and again in W for the parameters. For
-  /// any module; a stage without inputs is split by its layers.
+  /// any module; a stage without inputs, or whose layers share a parameter, is
+  /// split by its layers.
   graph,
 };
 

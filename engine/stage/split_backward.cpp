@@ -30,11 +30,19 @@ Edge accumulator_of(const at::Tensor& leaf) {
   return torch::autograd::impl::gradient_edge(leaf);
 }
 
-/// As `.grad` of the leaf would hold it.
+/// Whether nobody else looks into its memory.
+bool is_sole(const at::Tensor& tensor) {
+  return tensor.use_count() == 1
+         && (!tensor.has_storage() || tensor.storage().use_count() == 1);
+}
+
+/// As `.grad` of the leaf would hold it. A gradient that passes through
+/// unchanged is what another leaf, or W, reads too: either may be added to.
 at::Tensor laid_out(at::Tensor gradient, const at::Tensor& leaf) {
   using namespace torch::autograd::utils;
-  return !gradient.defined() || obeys_layout_contract(gradient, leaf)
-           ? gradient
+  return !gradient.defined()
+             || (is_sole(gradient) && obeys_layout_contract(gradient, leaf))
+           ? std::move(gradient)
            : clone_obey_contract(gradient, leaf);
 }
 
@@ -112,13 +120,13 @@ class graph_reach {
 };
 
 /// `targets` begins with the accumulators of those inputs that have one.
-tensor_list gradients_of(const tensor_list& inputs,
-                         const variable_list& found) {
+tensor_list gradients_of(const tensor_list& inputs, variable_list found) {
   tensor_list gradients;
   std::size_t next = 0;
   for (const auto& each : inputs)
-    gradients.push_back(takes_gradient(each) ? laid_out(found[next++], each)
-                                             : at::Tensor{});
+    gradients.push_back(takes_gradient(each)
+                          ? laid_out(std::move(found[next++]), each)
+                          : at::Tensor{});
   return gradients;
 }
 
@@ -145,10 +153,10 @@ tensor_list split_by_layers(const backward_roots& roots,
       if (added.insert(edge.function.get()).second)
         targets.push_back(std::move(edge));
     }
-  const auto found = gradients_at(targets, roots, false);
+  auto found = gradients_at(targets, roots, false);
   for (auto i = first; i < targets.size(); ++i)
-    left.rest.add(targets[i], found[i]);
-  return gradients_of(inputs, found);
+    left.found.add(targets[i], std::exchange(found[i], {}));
+  return gradients_of(inputs, std::move(found));
 }
 
 tensor_list split_graph(backward_roots roots, const tensor_list& inputs,
@@ -167,15 +175,15 @@ tensor_list split_graph(backward_roots roots, const tensor_list& inputs,
   for (auto* node : cut)
     for (std::uint32_t input = 0; input < node->num_inputs(); ++input)
       targets.emplace_back(node->getptr(), input);
-  const auto found = gradients_at(targets, now, true);
+  auto found = gradients_at(targets, now, true);
   for (auto i = first; i < targets.size(); ++i)
-    left.rest.add(targets[i], found[i]);
+    left.rest.add(targets[i], std::exchange(found[i], {}));
   // Nodes behind a cut that nothing else holds are freed with the edge to them.
   for (auto* node : cut)
     for (auto& edge : node->next_edges())
       if (graph.on_path(edge))
         edge = {};
-  return gradients_of(inputs, found);
+  return gradients_of(inputs, std::move(found));
 }
 
 }  // namespace
@@ -194,6 +202,15 @@ void backward_roots::run() const {
                                          /*accumulate_grad=*/true, {});
 }
 
+/// Calls the accumulators themselves, as the engine would run hooks again.
+void backward_roots::accumulate() {
+  for (std::size_t i = 0; i < edges.size(); ++i) {
+    auto& gradient = gradients[i];
+    const bool sole = is_sole(gradient);
+    (*edges[i].function)({sole ? std::move(gradient) : gradient.clone()});
+  }
+}
+
 tensor_list run_input_backward(backward_roots roots, const tensor_list& inputs,
                                const tensor_list& parameters,
                                weight_split split, deferred_backward& left) {
@@ -205,6 +222,7 @@ tensor_list run_input_backward(backward_roots roots, const tensor_list& inputs,
 
 void run_weight_backward(deferred_backward& left) {
   left.store->run();
+  std::exchange(left.found, {}).accumulate();
   std::exchange(left.rest, {}).run();
 }
 

@@ -19,6 +19,8 @@ struct backward_roots {
   void add(const torch::autograd::Edge& edge, const at::Tensor& gradient);
   /// Adds to the gradients of all leaves, and frees the graph.
   void run() const;
+  /// Of roots that are leaves, whose hooks have run: adds to their gradients.
+  void accumulate();
 
   std::vector<torch::autograd::Edge> edges;
   tensor_list gradients;
@@ -27,13 +29,16 @@ struct backward_roots {
 /// What I leaves for W.
 struct deferred_backward final : stage_state {
   weight_gradients::pointer store;
+  backward_roots found;  // gradients of parameters that I has computed
   backward_roots rest;
 };
 
 /// The input backward of a split backward: the gradients of `inputs`,
-/// undefined where there are none. Frees what W does not need. Gradients equal
-/// those of a full backward, bit for bit, after `run_weight_backward`; none
-/// are added to those of parameters before. `left.store`: of the forward.
+/// undefined where there are none, in memory that nobody else reads. Frees what
+/// W does not need. Gradients equal those of a full backward, bit for bit,
+/// after `run_weight_backward`; none are added to those of parameters before.
+/// Hooks of leaves run once; those of other tensors may run in I and again in
+/// W. `left.store`: of the forward.
 tensor_list run_input_backward(backward_roots roots, const tensor_list& inputs,
                                const tensor_list& parameters,
                                weight_split split, deferred_backward& left);

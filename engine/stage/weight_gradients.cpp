@@ -25,7 +25,8 @@ void weight_gradients::note(const at::Tensor& output,
                             const tensor_list& parameters) {
   nodes_.insert(output.grad_fn().get());
   for (const auto& each : parameters)
-    parameters_.insert(each.unsafeGetTensorImpl());
+    shares_parameters_ |=
+      !parameters_.insert(each.unsafeGetTensorImpl()).second;
 }
 
 void weight_gradients::add(std::function<void()> work) {

@@ -39,6 +39,9 @@ class weight_gradients final : public torch::CustomClassHolder {
     return parameters_.contains(parameter.unsafeGetTensorImpl());
   }
 
+  /// Whether several of them read one parameter, so that their order counts.
+  bool shares_parameters() const { return shares_parameters_; }
+
   /// Does the work now or, between `defer` and `run`, in `run`.
   void add(std::function<void()> work);
   void defer() { deferring_ = true; }
@@ -47,6 +50,7 @@ class weight_gradients final : public torch::CustomClassHolder {
 
  private:
   bool deferring_ = false;
+  bool shares_parameters_ = false;
   std::vector<std::function<void()>> deferred_;
   std::unordered_set<const torch::autograd::Node*> nodes_;
   std::unordered_set<const at::TensorImpl*> parameters_;
