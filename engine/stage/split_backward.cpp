@@ -114,6 +114,17 @@ class graph_reach {
     return cut;
   }
 
+  /// Lets go of what nodes on the way to the inputs keep, but for a cut's: a
+  /// tensor that a cut keeps holds on to the nodes that made it.
+  void release_but(const std::vector<Node*>& cut) const {
+    auto next = cut.begin();
+    for (auto* node : order_)
+      if (next != cut.end() && *next == node)
+        ++next;
+      else if (known_.at(node).inputs)
+        node->release_variables();
+  }
+
  private:
   std::unordered_map<const Node*, reach> known_;
   std::vector<Node*> order_;
@@ -178,6 +189,7 @@ tensor_list split_graph(backward_roots roots, const tensor_list& inputs,
   auto found = gradients_at(targets, now, true);
   for (auto i = first; i < targets.size(); ++i)
     left.rest.add(targets[i], std::exchange(found[i], {}));
+  graph.release_but(cut);
   // Nodes behind a cut that nothing else holds are freed with the edge to them.
   for (auto* node : cut)
     for (auto& edge : node->next_edges())

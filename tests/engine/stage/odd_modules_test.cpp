@@ -1,13 +1,11 @@
 // Modules that an adversary would write: a split backward is the full one, and
 // gives tensors that nobody else changes.
 #include <ATen/ops/arange.h>
-#include <ATen/ops/cat.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/linear.h>
-#include <ATen/ops/mm.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/randn.h>
-#include <ATen/ops/relu.h>
+#include <ATen/ops/sin.h>
 #include <ATen/ops/tanh.h>
 #include <ATen/ops/zeros_like.h>
 #include <torch/csrc/autograd/custom_function.h>
@@ -268,5 +266,52 @@ TEST_CASE("gradients of inputs have memory of their own") {
           CHECK_FALSE((other.defined() && other.is_alias_of(gradient)));
         held.push_back(gradient);
       }
+  }
+}
+
+namespace {
+
+/// The memory of what is between the layers of `between_layers`.
+c10::weak_intrusive_ptr<c10::StorageImpl>& inner_memory() {
+  static c10::weak_intrusive_ptr<c10::StorageImpl> memory{
+    c10::intrusive_ptr<c10::StorageImpl>()};
+  return memory;
+}
+
+/// What tanh keeps is neither read by a parameter's gradient nor an output.
+tensor_list between_layers(odd_module& m, const tensor_list& in) {
+  const auto x = at::tanh(m.layer->forward(in[0]));
+  inner_memory() = x.storage().getWeakStorageImpl();
+  return {at::linear(at::sin(x), m.square) + in[1]};
+}
+
+/// The same before a layer of ours, that reads its sine in W.
+tensor_list before_layer(odd_module& m, const tensor_list& in) {
+  const auto x = at::tanh(in[0] + m.row);
+  inner_memory() = x.storage().getWeakStorageImpl();
+  return {at::linear(m.layer->forward(at::sin(x)), m.square)};
+}
+
+}  // namespace
+
+TEST_CASE("an input backward frees what the weight backward does not need") {
+  const auto split = GENERATE(weight_split::layers, weight_split::graph);
+  for (const auto body : {between_layers, before_layer}) {
+    CAPTURE(body == before_layer, split == weight_split::graph);
+    module_stage_options options;
+    options.index = 1;
+    options.numerics.optimizer = sgd{};
+    options.numerics.weight_split = split;
+    const odd_case what{"frees", body};
+    module_compute stage(middle_stage(what), options);
+    driven_stage ops(stage);
+    step_settings settings;
+    settings.splits_backward = true;
+    stage.begin_step(settings);
+    const auto outputs = ops.forward({0, 0}, {random_inputs(1)})[0];
+    CHECK_FALSE(inner_memory().expired());
+    ops.backward(op_kind::input_backward, {0, 0}, {gradients_for(outputs)});
+    CHECK(inner_memory().expired());
+    ops.backward(op_kind::weight_backward, {0, 0});
   }
 }
