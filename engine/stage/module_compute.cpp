@@ -66,12 +66,6 @@ std::int64_t samples_of(const tensor_list& inputs) {
            : inputs[0].size(0);
 }
 
-std::int64_t positions_of(const tensor_list& inputs) {
-  return inputs.empty() || !inputs[0].defined() || inputs[0].dim() < 2
-           ? 0
-           : inputs[0].size(1);
-}
-
 torch::autograd::Edge edge_of(const at::Tensor& output) {
   return output.defined() && output.requires_grad()
            ? torch::autograd::impl::gradient_edge(output)
@@ -298,7 +292,7 @@ module_compute::outcome module_compute::run_observed(
   const weight_gradients_scope layers(store);
   std::optional<slice_pass> slice;
   if (settings_.slices > 1)
-    slice.emplace(key.slice, settings_.slices, earlier, positions_of(first));
+    slice.emplace(key.slice, settings_.slices, earlier, sequence_length(first));
   const slice_scope sliced(slice ? &*slice : nullptr);
   auto done = observed(observer_, [&] { return run(leaves_of(inputs), data); });
   done.saved.store = std::move(store);

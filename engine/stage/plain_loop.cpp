@@ -34,6 +34,12 @@ plain_loop::plain_loop(const model& layers, plain_options options)
   require_legal(layers);
   require_own_names(module_->parameters_by_name());
   require_legal(options_.numerics);
+  if (const auto label = module_->layer_without_slices();
+      options_.slices > 1 && !label.empty())
+    fail(error_code::invalid_argument,
+         "{} slices of a microbatch, and {} does not run in slices "
+         "(stage_module::runs_in_slices)",
+         options_.slices, label);
   const auto scope = enter();
   if (options_.device)
     bring(*module_, options_.device->compute());
@@ -92,7 +98,8 @@ void plain_loop::accumulate(const microbatch_data& data) {
   slice_carry_pointer carry;
   for (std::int32_t slice = 0; slice < options_.slices; ++slice) {
     const auto part = slice_of(data, slice, options_.slices);
-    slice_pass pass(slice, options_.slices, carry, part.inputs.at(0).size(1));
+    slice_pass pass(slice, options_.slices, carry,
+                    sequence_length(part.inputs));
     const slice_scope scope(&pass);
     auto roots = roots_of(part);
     carry = pass.for_later();

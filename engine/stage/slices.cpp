@@ -22,17 +22,27 @@ std::int64_t first_of(std::int64_t length, std::int64_t index,
   return index * (length / count) + std::min(index, length % count);
 }
 
+const at::Tensor* sequence_of(const tensor_list& tensors) {
+  const auto found = std::ranges::find_if(tensors, [](const at::Tensor& each) {
+    return each.defined() && each.dim() >= 2;
+  });
+  return found == tensors.end() ? nullptr : &*found;
+}
+
 }  // namespace
+
+std::int64_t sequence_length(const tensor_list& tensors) {
+  const auto* sequence = sequence_of(tensors);
+  return sequence ? sequence->size(1) : 0;
+}
 
 microbatch_data slice_of(const microbatch_data& data, std::int32_t index,
                          std::int32_t count) {
   const auto all = tensors_of(data);
   if (all.empty())
     return data;
-  const auto sequence = std::ranges::find_if(all, [](const at::Tensor& each) {
-    return each.defined() && each.dim() >= 2;
-  });
-  if (sequence == all.end())
+  const auto* sequence = sequence_of(all);
+  if (!sequence)
     fail(error_code::invalid_argument,
          "a microbatch is cut into {} slices along dimension 1 of its tensors, "
          "and none has two dimensions",
@@ -59,6 +69,13 @@ slice_pass::slice_pass(std::int32_t index, std::int32_t count,
     earlier_(std::move(earlier)),
     positions_(place_.first + length) {}
 
+void slice_pass::refuse_calls(std::size_t calls) const {
+  fail(error_code::invalid_argument,
+       "slice {} of a microbatch reads the tensors of earlier slices {} times, "
+       "and those before did so {} times",
+       place_.index, calls, earlier_->of_call.size());
+}
+
 at::Tensor slice_pass::with_earlier(const at::Tensor& own,
                                     std::int64_t dimension) {
   const auto call = own_.size();
@@ -69,10 +86,7 @@ at::Tensor slice_pass::with_earlier(const at::Tensor& own,
   if (!earlier_)
     return own;
   if (call >= earlier_->of_call.size())
-    fail(error_code::invalid_argument,
-         "slice {} of a microbatch reads the tensors of earlier slices {} "
-         "times, and those before did so {} times",
-         place_.index, call + 1, earlier_->of_call.size());
+    refuse_calls(call + 1);
   tensor_list parts;
   for (const auto& each : earlier_->of_call[call]) {
     auto leaf = each.detach();
@@ -86,6 +100,8 @@ at::Tensor slice_pass::with_earlier(const at::Tensor& own,
 
 slice_carry_pointer slice_pass::for_later() const {
   auto carry = std::make_shared<slice_carry>();
+  if (earlier_ && earlier_->of_call.size() > own_.size())
+    refuse_calls(own_.size());
   if (earlier_)
     carry->of_call = earlier_->of_call;
   carry->of_call.resize(own_.size());

@@ -24,6 +24,10 @@ struct slice_place {
 microbatch_data slice_of(const microbatch_data& data, std::int32_t index,
                          std::int32_t count);
 
+/// Of the first tensor of two dimensions or more: its size in dimension 1. 0:
+/// there is none.
+std::int64_t sequence_length(const tensor_list& tensors);
+
 /// What the slices of a microbatch hand on, by call of `with_earlier` and by
 /// slice: in forwards its tensors, in backwards their gradients, summed over
 /// the later slices, the last one first. Constant once handed on.
@@ -45,7 +49,8 @@ class slice_pass {
 
   const slice_place& place() const { return place_; }
   at::Tensor with_earlier(const at::Tensor& own, std::int64_t dimension);
-  /// After the forward: for the next slice.
+  /// After the forward: for the next slice. Throws `invalid_argument` if the
+  /// slice has made fewer calls than those before.
   slice_carry_pointer for_later() const;
 
   /// Leaves of the graph, of earlier slices: the backward gives their
@@ -57,6 +62,8 @@ class slice_pass {
                                             const slice_carry* later) const;
 
  private:
+  [[noreturn]] void refuse_calls(std::size_t calls) const;
+
   slice_place place_;
   slice_carry_pointer earlier_;
   std::int64_t positions_;  // with this slice

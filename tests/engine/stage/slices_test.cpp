@@ -11,6 +11,7 @@
 #include "troupe/base/error.hpp"
 #include "troupe/engine/models/gpt.hpp"
 #include "troupe/engine/stage/plain_loop.hpp"
+#include "troupe/engine/stage/stage_module.hpp"
 
 using namespace troupe;
 using Catch::Matchers::ContainsSubstring;
@@ -79,4 +80,63 @@ TEST_CASE("a GPT in slices learns what it learns as a whole, within rounding") {
         std::max(most, (a[i].second - b[i].second).abs().max().item<double>());
     CHECK(most < (even ? 1e-5 : 1e-2));
   }
+}
+
+namespace {
+
+/// Reads what earlier slices have kept in some slices alone.
+struct fickle_layer final : stage_module {
+  explicit fickle_layer(std::int32_t in_slice) : reads_in(in_slice) {}
+  bool runs_in_slices() const override { return reads_in >= 0; }
+  using stage_module::forward;
+  tensor_list forward(const tensor_list& inputs) override {
+    const auto x = inputs.at(0) * weight;
+    if (current_slice().index == reads_in)
+      with_earlier_slices(x, 1);
+    return {x};
+  }
+  std::int32_t reads_in;
+  at::Tensor weight = register_parameter("weight", at::ones({1}));
+};
+
+void step_in_slices(std::int32_t reads_in) {
+  plain_options options;
+  options.slices = 2;
+  options.numerics.optimizer = sgd{};
+  options.numerics.loss = [](const tensor_list& outputs,
+                             const microbatch_data&) {
+    return std::vector<loss_term>{{"loss", outputs.at(0).sum()}};
+  };
+  const model layers{
+    {"fickle", [=] { return std::make_shared<fickle_layer>(reads_in); }}};
+  plain_loop loop(layers, options);
+  loop.step([](std::int64_t) {
+    microbatch_data data;
+    data.inputs = {at::ones({2, 4})};
+    return data;
+  });
+}
+
+}  // namespace
+
+TEST_CASE("layers that read earlier slices read them in each slice") {
+  CHECK_THROWS_MATCHES(
+    step_in_slices(0), error,
+    MessageMatches(ContainsSubstring("slice 1 of a microbatch reads the "
+                                     "tensors of earlier slices 0 times, and "
+                                     "those before did so 1 times")));
+  CHECK_THROWS_MATCHES(
+    step_in_slices(1), error,
+    MessageMatches(ContainsSubstring("slice 1 of a microbatch reads the "
+                                     "tensors of earlier slices 1 times, and "
+                                     "those before did so 0 times")));
+  CHECK_THROWS_MATCHES(step_in_slices(-1), error,
+                       MessageMatches(ContainsSubstring(
+                         "layer 0 ('fickle') does not run in slices")));
+}
+
+TEST_CASE("a sequence is as long as the first tensor of two dimensions") {
+  CHECK(sequence_length({}) == 0);
+  CHECK(sequence_length({at::Tensor{}, at::ones({3})}) == 0);
+  CHECK(sequence_length({at::ones({3}), at::ones({2, 5, 4})}) == 5);
 }
