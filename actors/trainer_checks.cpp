@@ -11,6 +11,7 @@
 #include "troupe/engine/plan/verify.hpp"
 #include "troupe/engine/stage/layer_sequence.hpp"
 #include "troupe/engine/stage/split.hpp"
+#include "troupe/schedules/op_text.hpp"
 #include "troupe/schedules/validate.hpp"
 
 namespace troupe {
@@ -34,13 +35,14 @@ void require_runnable(const schedule& order) {
            "schedule {} gives rank {} no op; give it a stage, or number the "
            "ranks without it",
            order.name, rank);
-  if (!accumulates_in_order(order))
+  if (const auto late = first_out_of_order(order))
     fail(error_code::invalid_argument,
-         "schedule {} runs the microbatches of a stage out of order, so that "
-         "its gradients would not be the plain loop's; let them ascend within "
-         "each stage and kind of op (PyTorch's LoopedBFS does not; "
-         "breadth_first is the same schedule in ascending order)",
-         order.name);
+         "schedule {} runs the microbatches of a stage out of order ({} stands "
+         "behind a later one), so that its gradients would not be the plain "
+         "loop's; let them ascend within each stage and kind of op, B and W "
+         "being one, and slices descend in backwards (PyTorch's LoopedBFS does "
+         "not; breadth_first is the same schedule in ascending order)",
+         order.name, to_text(*late, order.slices > 1));
 }
 
 std::int64_t count_of(const plan& plan, plan_op_kind kind) {

@@ -194,12 +194,12 @@ bool is_training(const schedule& lanes) {
     });
 }
 
-bool accumulates_in_order(const schedule& lanes) {
+std::optional<op> first_out_of_order(const schedule& lanes) {
   const auto stages = static_cast<std::size_t>(lanes.stages())
                       * static_cast<std::size_t>(lanes.placement.copies());
   constexpr std::size_t series = 3;  // F; I; B and W, which add to gradients
   std::vector<std::int64_t> last(stages * series, -1);
-  const auto ascends = [&](const op& o) {
+  const auto descends = [&](const op& o) {
     const auto slice =
       is_backward(o.kind) ? lanes.slices - 1 - o.slice : o.slice;
     const auto index = std::int64_t{o.microbatch} * lanes.slices + slice;
@@ -210,12 +210,13 @@ bool accumulates_in_order(const schedule& lanes) {
                                 : o.kind == op_kind::forward ? 0
                                                              : 1;
     auto& previous = last[row * series + of_kind];
-    return std::exchange(previous, index) < index;
+    return std::exchange(previous, index) > index;
   };
-  return std::all_of(lanes.lanes.begin(), lanes.lanes.end(),
-                     [&](const lane& ops) {
-                       return std::all_of(ops.begin(), ops.end(), ascends);
-                     });
+  for (const auto& ops : lanes.lanes)
+    if (const auto found = std::find_if(ops.begin(), ops.end(), descends);
+        found != ops.end())
+      return *found;
+  return std::nullopt;
 }
 
 }  // namespace troupe

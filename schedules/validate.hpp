@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 
 #include "troupe/schedules/schedule.hpp"
@@ -26,10 +27,11 @@ void validate(const schedule& lanes, const op_locator& locate);
 /// Whether any lane holds a backward.
 bool is_training(const schedule& lanes);
 
-/// Whether every stage runs the microbatches of each kind of op in ascending
-/// order (slices of a backward descending), so that gradients are summed
-/// in the order of a plain loop.
-bool accumulates_in_order(const schedule& lanes);
+/// Whether every stage runs the microbatches of each kind of op (B and W
+/// together) in ascending order, slices of a backward descending, so that
+/// gradients are summed in the order of a plain loop: the first op that comes
+/// too late, or none.
+std::optional<op> first_out_of_order(const schedule& lanes);
 
 /// Number of (stage, microbatch, slice) triples of a schedule or plan; if it
 /// overflows, a number larger than any file's ops.

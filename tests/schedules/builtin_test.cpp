@@ -160,7 +160,7 @@ TEST_CASE(
         return;
       const auto lanes = make_schedule(row.name, shape);
       if (lanes.name != row.name || !is_whole_and_ordered(lanes, shape)
-          || !accumulates_in_order(lanes)
+          || first_out_of_order(lanes)
           || is_training(lanes) == (row.name == "forward_only"))
         FAIL();
     });
