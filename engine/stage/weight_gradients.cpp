@@ -23,10 +23,16 @@ weight_gradients::pointer weight_gradients::current() {
 
 void weight_gradients::note(const at::Tensor& output,
                             const tensor_list& parameters) {
-  nodes_.insert(output.grad_fn().get());
+  const auto& node = output.grad_fn();
+  nodes_[node.get()] = node;
   for (const auto& each : parameters)
     shares_parameters_ |=
       !parameters_.insert(each.unsafeGetTensorImpl()).second;
+}
+
+bool weight_gradients::has(const torch::autograd::Node* node) const {
+  const auto found = nodes_.find(node);
+  return found != nodes_.end() && !found->second.expired();
 }
 
 void weight_gradients::add(std::function<void()> work) {

@@ -3,6 +3,8 @@
 #include <ATen/core/ivalue.h>
 
 #include <functional>
+#include <memory>
+#include <unordered_map>
 #include <unordered_set>
 #include <vector>
 
@@ -31,9 +33,7 @@ class weight_gradients final : public torch::CustomClassHolder {
   /// The layer's function made this output, of these parameters.
   void note(const at::Tensor& output, const tensor_list& parameters);
   /// Whether the output of such a function comes from this node of its graph.
-  bool has(const torch::autograd::Node* node) const {
-    return nodes_.contains(node);
-  }
+  bool has(const torch::autograd::Node* node) const;
   /// Whether such a function reads the parameter.
   bool has(const at::Tensor& parameter) const {
     return parameters_.contains(parameter.unsafeGetTensorImpl());
@@ -52,7 +52,10 @@ class weight_gradients final : public torch::CustomClassHolder {
   bool deferring_ = false;
   bool shares_parameters_ = false;
   std::vector<std::function<void()>> deferred_;
-  std::unordered_set<const torch::autograd::Node*> nodes_;
+  /// Another node may get the address of one whose output nobody reads.
+  std::unordered_map<const torch::autograd::Node*,
+                     std::weak_ptr<torch::autograd::Node>>
+    nodes_;
   std::unordered_set<const at::TensorImpl*> parameters_;
 };
 
