@@ -46,7 +46,8 @@ schedule_shape shape_of(const small_case& what) {
           .slices = what.slices};
 }
 
-small_case catalogue_case(const builtin_schedule& row, const schedule_shape& shape) {
+small_case catalogue_case(const builtin_schedule& row,
+                          const schedule_shape& shape) {
   return {.schedule = std::string{row.name},
           .ranks = shape.ranks,
           .stages_per_rank = shape.stages_per_rank,

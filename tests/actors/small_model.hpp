@@ -41,7 +41,8 @@ struct small_case {
 
 schedule_shape shape_of(const small_case& what);
 /// A schedule of the catalogue, of that shape.
-small_case catalogue_case(const builtin_schedule& row, const schedule_shape& shape);
+small_case catalogue_case(const builtin_schedule& row,
+                          const schedule_shape& shape);
 /// Whether the trainer runs such schedules: with one copy of each stage.
 bool is_trained(const schedule& lanes);
 
