@@ -98,11 +98,10 @@ struct accumulating_embedding
   }
 };
 
-/// The store, if there is one, learns of the function that made the output.
-at::Tensor noted(at::Tensor output, const tensor_list& parameters) {
+/// The store, if there is one, learns of what its functions read.
+void note(const tensor_list& parameters) {
   if (const auto store = weight_gradients::current())
-    store->note(output, parameters);
-  return output;
+    store->note(parameters);
 }
 
 }  // namespace
@@ -115,9 +114,10 @@ linear_layer::linear_layer(std::int64_t inputs, std::int64_t outputs) {
 at::Tensor linear_layer::forward(const at::Tensor& x) const {
   const bool accumulates = at::GradMode::is_enabled() && weight.requires_grad()
                            && bias.requires_grad();
-  return accumulates
-           ? noted(accumulating_linear::apply(x, weight, bias), {weight, bias})
-           : at::linear(x, weight, bias);
+  if (!accumulates)
+    return at::linear(x, weight, bias);
+  note({weight, bias});
+  return accumulating_linear::apply(x, weight, bias);
 }
 
 void linear_layer::fill(double deviation, at::Generator generator) {
@@ -145,9 +145,10 @@ embedding_layer::embedding_layer(std::int64_t entries, std::int64_t width) {
 
 at::Tensor embedding_layer::forward(const at::Tensor& ids) const {
   const bool accumulates = at::GradMode::is_enabled() && weight.requires_grad();
-  return accumulates
-           ? noted(accumulating_embedding::apply(ids, weight), {weight})
-           : at::embedding(weight, ids);
+  if (!accumulates)
+    return at::embedding(weight, ids);
+  note({weight});
+  return accumulating_embedding::apply(ids, weight);
 }
 
 void embedding_layer::fill(double deviation, at::Generator generator) {

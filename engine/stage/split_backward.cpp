@@ -99,10 +99,10 @@ class graph_reach {
   }
 
   /// Nodes on the way to the inputs that lead to a parameter off that way.
-  std::vector<Node*> cut(const weight_gradients& store) const {
+  std::vector<Node*> cut() const {
     std::vector<Node*> cut;
     for (auto* node : order_) {
-      if (!known_.at(node).inputs || store.has(node))
+      if (!known_.at(node).inputs)
         continue;
       for (const auto& edge : node->next_edges())
         if (edge.is_valid() && !on_path(edge)
@@ -182,16 +182,24 @@ tensor_list split_graph(backward_roots roots, const tensor_list& inputs,
     (graph.on_path(roots.edges[i]) ? now : left.rest)
       .add(roots.edges[i], roots.gradients[i]);
   roots = {};
-  const auto cut = graph.cut(*left.store);
+  const auto cut = graph.cut();
   for (auto* node : cut)
     for (std::uint32_t input = 0; input < node->num_inputs(); ++input)
       targets.emplace_back(node->getptr(), input);
   auto found = gradients_at(targets, now, true);
-  for (auto i = first; i < targets.size(); ++i)
-    left.rest.add(targets[i], std::exchange(found[i], {}));
-  graph.release_but(cut);
+  std::vector<Node*> again;  // in W
+  auto next = first;
+  for (auto* node : cut) {
+    const bool is_done = left.store->has_work_of(node);
+    if (!is_done)
+      again.push_back(node);
+    for (std::uint32_t input = 0; input < node->num_inputs(); ++input, ++next)
+      if (!is_done)
+        left.rest.add(targets[next], std::exchange(found[next], {}));
+  }
+  graph.release_but(again);
   // Nodes behind a cut that nothing else holds are freed with the edge to them.
-  for (auto* node : cut)
+  for (auto* node : again)
     for (auto& edge : node->next_edges())
       if (graph.on_path(edge))
         edge = {};

@@ -1,6 +1,7 @@
 #include "troupe/engine/stage/weight_gradients.hpp"
 
 #include <torch/csrc/autograd/custom_function.h>
+#include <torch/csrc/autograd/function.h>
 
 #include <utility>
 
@@ -21,25 +22,17 @@ weight_gradients::pointer weight_gradients::current() {
   return current_store();
 }
 
-void weight_gradients::note(const at::Tensor& output,
-                            const tensor_list& parameters) {
-  const auto& node = output.grad_fn();
-  nodes_[node.get()] = node;
+void weight_gradients::note(const tensor_list& parameters) {
   for (const auto& each : parameters)
     shares_parameters_ |=
       !parameters_.insert(each.unsafeGetTensorImpl()).second;
 }
 
-bool weight_gradients::has(const torch::autograd::Node* node) const {
-  const auto found = nodes_.find(node);
-  return found != nodes_.end() && !found->second.expired();
-}
-
 void weight_gradients::add(std::function<void()> work) {
-  if (deferring_)
-    deferred_.push_back(std::move(work));
-  else
-    work();
+  if (!deferring_)
+    return work();
+  nodes_.insert(torch::autograd::get_current_node().get());
+  deferred_.push_back(std::move(work));
 }
 
 void weight_gradients::run() {

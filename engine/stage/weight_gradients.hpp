@@ -3,8 +3,6 @@
 #include <ATen/core/ivalue.h>
 
 #include <functional>
-#include <memory>
-#include <unordered_map>
 #include <unordered_set>
 #include <vector>
 
@@ -30,10 +28,8 @@ class weight_gradients final : public torch::CustomClassHolder {
   /// The store of the forward that runs on this thread; null: none.
   static pointer current();
 
-  /// The layer's function made this output, of these parameters.
-  void note(const at::Tensor& output, const tensor_list& parameters);
-  /// Whether the output of such a function comes from this node of its graph.
-  bool has(const torch::autograd::Node* node) const;
+  /// A layer's function reads these parameters.
+  void note(const tensor_list& parameters);
   /// Whether such a function reads the parameter.
   bool has(const at::Tensor& parameter) const {
     return parameters_.contains(parameter.unsafeGetTensorImpl());
@@ -42,6 +38,10 @@ class weight_gradients final : public torch::CustomClassHolder {
   /// Whether several of them read one parameter, so that their order counts.
   bool shares_parameters() const { return shares_parameters_; }
 
+  /// Whether this node of a graph has given work to be done in `run`.
+  bool has_work_of(const torch::autograd::Node* node) const {
+    return nodes_.contains(node);
+  }
   /// Does the work now or, between `defer` and `run`, in `run`.
   void add(std::function<void()> work);
   void defer() { deferring_ = true; }
@@ -52,10 +52,7 @@ class weight_gradients final : public torch::CustomClassHolder {
   bool deferring_ = false;
   bool shares_parameters_ = false;
   std::vector<std::function<void()>> deferred_;
-  /// Another node may get the address of one whose output nobody reads.
-  std::unordered_map<const torch::autograd::Node*,
-                     std::weak_ptr<torch::autograd::Node>>
-    nodes_;
+  std::unordered_set<const torch::autograd::Node*> nodes_;
   std::unordered_set<const at::TensorImpl*> parameters_;
 };
 

@@ -70,6 +70,25 @@ struct squares final : torch::autograd::Function<squares> {
   }
 };
 
+/// x w, which leaves the gradient of w to the store, unknown to it before.
+struct scaling final : torch::autograd::Function<scaling> {
+  static at::Tensor forward(torch::autograd::AutogradContext* context,
+                            const at::Tensor& x, const at::Tensor& w) {
+    note_store(*context);
+    context->save_for_backward({x, w});
+    return x * w;
+  }
+  static tensor_list backward(torch::autograd::AutogradContext* context,
+                              const tensor_list& gradients) {
+    const auto saved = context->get_saved_variables();
+    add_weight_gradients(*context,
+                         [x = saved[0], w = saved[1], gradient = gradients[0]] {
+                           accumulate_gradient(w, (gradient * x).sum(0));
+                         });
+    return {gradients[0] * saved[1], {}};
+  }
+};
+
 struct odd_case {
   const char* name;
   odd_module::function body;
@@ -125,6 +144,10 @@ const std::vector<odd_case> odd_cases = {
   {"a function of its own",
    [](odd_module& m, const tensor_list& in) -> tensor_list {
      return {squares::apply(m.layer->forward(in[0]), m.row), in[1]};
+   }},
+  {"a function of its own that uses the store",
+   [](odd_module& m, const tensor_list& in) -> tensor_list {
+     return {scaling::apply(at::linear(in[0], m.square), m.row), in[1]};
    }},
   {"some parameters are frozen",
    [](odd_module& m, const tensor_list& in) -> tensor_list {
