@@ -79,6 +79,7 @@ numerics numerics_for(const small_case& what) {
   made.clip = what.clip;
   made.recompute = what.recompute;
   made.autocast = what.autocast;
+  made.weight_split = what.weight_split;
   return made;
 }
 

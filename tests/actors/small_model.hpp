@@ -37,6 +37,7 @@ struct small_case {
   std::optional<at::ScalarType> autocast = {};
   lane_order order = lane_order::strict;
   bool overlaps = true;  // reductions with compute ops
+  troupe::weight_split weight_split = troupe::weight_split::automatic;
 };
 
 schedule_shape shape_of(const small_case& what);

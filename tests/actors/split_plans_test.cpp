@@ -119,6 +119,26 @@ TEST_CASE("weight backwards out of place are refused by name") {
     ContainsSubstring("out of order"));
 }
 
+TEST_CASE("schedules whose backwards are cut along the graph train its bits") {
+  for (auto what :
+       {small_case{.schedule = "zb_h1", .ranks = 3, .microbatches = 7},
+        small_case{.schedule = "zb_h2", .microbatches = 5, .recompute = true},
+        small_case{
+          .schedule = "zb_v", .stages_per_rank = 2, .data_parallel = 2},
+        small_case{.schedule = "dualpipe_v", .stages_per_rank = 2},
+        small_case{.schedule = "zb_v",
+        .stages_per_rank = 2,
+        .clip = 0.5,
+        .autocast = at::kBFloat16}}) {
+    what.weight_split = weight_split::graph;
+    for (const auto order : {lane_order::strict, lane_order::ready_first}) {
+      what.order = order;
+      INFO(describe(what));
+      CHECK(compare_with_plain(what, 3) == "");
+    }
+  }
+}
+
 TEST_CASE("split backwards and slices are the plain loop in bf16, too") {
   for (auto what :
        {small_case{.schedule = "zb_h1", .ranks = 3, .microbatches = 5},
