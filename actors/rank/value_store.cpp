@@ -28,7 +28,17 @@ bool value_store::has(const value& name) const {
 }
 
 void value_store::put(const value& name, held_value held) {
-  if (!held_.emplace(name, std::move(held)).second)
+  bool is_new = false;
+  if (spare_.empty()) {
+    is_new = held_.emplace(name, std::move(held)).second;
+  } else {
+    auto node = std::move(spare_.back());
+    spare_.pop_back();
+    node.key() = name;
+    node.mapped() = std::move(held);
+    is_new = held_.insert(std::move(node)).inserted;
+  }
+  if (!is_new)
     fail(error_code::internal, "the {} was made twice", to_text(name));
 }
 
@@ -36,7 +46,9 @@ held_value value_store::take(const value& name) {
   auto node = held_.extract(name);
   if (node.empty())
     fail(error_code::internal, "the {} is not there", to_text(name));
-  return std::move(node.mapped());
+  auto held = std::exchange(node.mapped(), {});
+  spare_.push_back(std::move(node));
+  return held;
 }
 
 std::string value_store::left() const {

@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 #include <unordered_map>
+#include <vector>
 
 #include "troupe/engine/device/accelerator.hpp"
 #include "troupe/engine/device/tensor.hpp"
@@ -40,7 +41,10 @@ class value_store {
   struct value_hash {
     std::size_t operator()(const value& name) const;
   };
-  std::unordered_map<value, held_value, value_hash> held_;
+  using value_map = std::unordered_map<value, held_value, value_hash>;
+  value_map held_;
+  /// Used again, so that a step allocates none.
+  std::vector<value_map::node_type> spare_;
 };
 
 }  // namespace troupe
