@@ -12,8 +12,10 @@
 
 #include "troupe/base/error.hpp"
 #include "troupe/base/printable.hpp"
+#include "troupe/cli/plan/checks.hpp"
 #include "troupe/cli/plan/schedule_options.hpp"
 #include "troupe/engine/plan/compile.hpp"
+#include "troupe/engine/plan/entries.hpp"
 #include "troupe/engine/plan/lowered_csv.hpp"
 #include "troupe/engine/plan/op_text.hpp"
 #include "troupe/engine/plan/peak_bytes.hpp"
@@ -28,6 +30,8 @@ struct simulate_options {
   std::string path;
   std::string costs;
   std::string sizes;
+  std::string slow;
+  disturbance disturbing;
   bool atomic_pairs = false;
   bool json = false;
 };
@@ -90,6 +94,12 @@ void run(const simulate_options& options) {
   if (const auto unused = without_effect(costs, plan); !unused.empty())
     spdlog::warn("--costs: {} has no effect, as {} has no such op or message",
                  fmt::join(unused, ", "), plan.schedule_name);
+  auto disturbing = options.disturbing;
+  if (!options.slow.empty())
+    disturbing.of_rank =
+      load_entries(options.slow, "slow ranks", parse_slow_ranks);
+  if (!disturbing.of_rank.empty() || disturbing.jitter > 0)
+    costs = disturbed(std::move(costs), plan, disturbing);
   const auto times = simulate(plan, costs);
   std::vector<double> bytes;
   if (!options.sizes.empty()) {
@@ -127,6 +137,19 @@ void add_simulate_command(CLI::App& app) {
                  "(as large, if not given), parameters; kept.2=3e6 is for "
                  "stage 2. Also a file of such entries")
     ->type_name("ENTRIES|FILE");
+  command
+    ->add_option("--slow", options->slow,
+                 "what if ranks were slower: rank.2=1.3 multiplies the times "
+                 "of rank 2's ops. Also a file of such entries")
+    ->type_name("ENTRIES|FILE");
+  command
+    ->add_option("--jitter", options->disturbing.jitter,
+                 "what if each op's time varied: sigma of a log-normal factor")
+    ->check(number(0, 10))
+    ->type_name("SIGMA");
+  command->add_option("--seed", options->disturbing.seed, "of the jitter")
+    ->capture_default_str()
+    ->type_name("N");
   command->add_flag("--atomic-pairs", options->atomic_pairs,
                     "an overlapped pair is one op");
   command->add_flag("--json", options->json,

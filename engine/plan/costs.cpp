@@ -1,6 +1,9 @@
 #include "troupe/engine/plan/costs.hpp"
 
 #include <algorithm>
+#include <cmath>
+#include <numbers>
+#include <random>
 
 #include "troupe/engine/plan/entries.hpp"
 #include "troupe/engine/plan/op_traits.hpp"
@@ -53,6 +56,46 @@ op_costs parse_costs(std::string_view text) {
 
 op_costs load_costs(const std::string& path_or_text) {
   return load_entries(path_or_text, "costs", parse_costs);
+}
+
+std::vector<double> parse_slow_ranks(std::string_view text) {
+  constexpr std::string_view what = "slow ranks", known = "rank.N";
+  std::vector<double> factors;
+  for (const auto& each : parse_entries(text, what, known)) {
+    if (each.key != "rank" || !each.stage)
+      refuse_entry(each.text, "the key is unknown", what, known);
+    const auto rank = static_cast<std::size_t>(*each.stage);
+    factors.resize(std::max(factors.size(), rank + 1), 1);
+    factors[rank] = each.value;
+  }
+  return factors;
+}
+
+op_costs disturbed(op_costs costs, const plan& plan, const disturbance& how) {
+  if (std::ssize(how.of_rank) > plan.ranks())
+    fail(error_code::invalid_argument,
+         "rank {} is to be slow, and {} has {} ranks", how.of_rank.size() - 1,
+         plan.schedule_name, plan.ranks());
+  std::mt19937_64 random(how.seed);
+  // In (0, 1], as the standard's distributions differ between libraries.
+  const auto uniform = [&] {
+    return (static_cast<double>(random() >> 11) + 1) * 0x1p-53;
+  };
+  std::vector<double> all;
+  all.reserve(plan.ops.size());
+  for (std::int32_t rank = 0; rank < plan.ranks(); ++rank) {
+    const auto r = static_cast<std::size_t>(rank);
+    const auto slower = r < how.of_rank.size() ? how.of_rank[r] : 1;
+    for (auto op = plan.first_op[r]; op < plan.first_op[r + 1]; ++op) {
+      auto cost = costs.cost_of(op, plan.ops[op]) * slower;
+      if (how.jitter > 0)  // Box and Muller's transform
+        cost *= std::exp(how.jitter * std::sqrt(-2 * std::log(uniform()))
+                         * std::cos(2 * std::numbers::pi * uniform()));
+      all.push_back(cost);
+    }
+  }
+  costs.of_op = std::move(all);
+  return costs;
 }
 
 std::vector<std::string> without_effect(const op_costs& costs,

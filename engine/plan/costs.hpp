@@ -60,6 +60,21 @@ op_costs parse_costs(std::string_view text);
 /// can't be read is wrong usage (invalid_argument).
 op_costs load_costs(const std::string& path_or_text);
 
+/// What makes ops slower than their costs.
+struct disturbance {
+  std::vector<double> of_rank{};  // factors of the first ranks; of others 1
+  /// Sigma of a log-normal factor, of median 1, of each op by itself.
+  double jitter = 0;
+  std::uint64_t seed = 1;
+};
+
+/// Reads factors of ranks, as "rank.2=1.3,rank.0=2", in the form of costs.
+std::vector<double> parse_slow_ranks(std::string_view text);
+
+/// The costs of each op of the plan, disturbed; a message's stays. Throws
+/// `error` (invalid_argument) for a factor of a rank that the plan lacks.
+op_costs disturbed(op_costs costs, const plan& plan, const disturbance& how);
+
 /// The entries that no op or message of the plan uses, as written.
 std::vector<std::string> without_effect(const op_costs& costs,
                                         const plan& plan);

@@ -67,6 +67,20 @@ TEST_CASE("simulate warns of flags without effect") {
              !ContainsSubstring("warning"));
 }
 
+TEST_CASE("simulate makes ranks slower and times vary") {
+  CHECK_THAT(simulate(two_ranks).output, ContainsSubstring("makespan 9,"));
+  CHECK_THAT(simulate(two_ranks, "--slow rank.1=2").output,
+             ContainsSubstring("makespan 15,"));
+  CHECK(simulate(two_ranks, "--jitter 0.3").output
+        == simulate(two_ranks, "--jitter 0.3 --seed 1").output);
+  CHECK(simulate(two_ranks, "--jitter 0.3").output
+        != simulate(two_ranks, "--jitter 0.3 --seed 2").output);
+  CHECK_THAT(simulate(two_ranks, "--slow rank.2=2").output,
+             ContainsSubstring("rank 2 is to be slow, and 1f1b has 2 ranks"));
+  CHECK_THAT(simulate(two_ranks, "--slow f.1=2").output,
+             ContainsSubstring("slow ranks 'f.1=2': the key is unknown"));
+}
+
 TEST_CASE("simulate refuses what it can't take") {
   CHECK(simulate("--schedule " + case_file("gpipe_p2_v1_m4.compute.csv"),
                  "--stages-per-rank 2")

@@ -37,6 +37,38 @@ TEST_CASE("the critical path adds up to the makespan") {
   CHECK(path_text(of, times) == "0F0 1F0 2F0 2B0 2F1 2B1 1B1 0B1");
 }
 
+TEST_CASE("a slow rank and jitter disturb the costs of single ops") {
+  const auto of = testing::make_plan("1f1b", {.ranks = 2, .microbatches = 3});
+  const auto slow =
+    disturbed({}, of, {.of_rank = parse_slow_ranks("rank.1=2")});
+  for (std::uint32_t op = 0; op < of.ops.size(); ++op)
+    CHECK(slow.of_op[op]
+          == op_costs{}.cost_of(op, of.ops[op]) * (of.rank_of(op) + 1));
+  CHECK(simulate(of, slow).makespan == 1 + 3 * 6 + 2);
+  const disturbance how{.jitter = 0.3, .seed = 7};
+  const auto jittered = disturbed({}, of, how);
+  CHECK(jittered.of_op == disturbed({}, of, how).of_op);
+  CHECK(jittered.of_op != disturbed({}, of, {.jitter = 0.3, .seed = 8}).of_op);
+  // Of many ops the logarithms have that deviation, around 0.
+  const auto many =
+    testing::make_plan("gpipe", {.ranks = 8, .microbatches = 200});
+  double sum = 0, squares = 0, count = 0;
+  const auto costs = disturbed({}, many, how);
+  for (std::uint32_t op = 0; op < many.ops.size(); ++op)
+    if (many.ops[op].kind == plan_op_kind::forward) {
+      const auto log = std::log(costs.of_op[op]);
+      sum += log;
+      squares += log * log;
+      ++count;
+    }
+  CHECK(std::abs(sum / count) < 0.03);
+  CHECK(std::sqrt(squares / count) == Approx(0.3).margin(0.02));
+  CHECK_THROWS_AS(
+    disturbed({}, of, {.of_rank = parse_slow_ranks("rank.2=1.5")}), error);
+  CHECK_THROWS_AS(parse_slow_ranks("f.2=1.5"), error);
+  CHECK_THROWS_AS(parse_slow_ranks("rank=1.5"), error);
+}
+
 TEST_CASE("costs are taken by kind, by stage, or by op") {
   const auto of = testing::make_plan("gpipe", {.ranks = 1, .microbatches = 2});
   CHECK(simulate(of, parse_costs("f=2,b=3")).makespan == 10);
