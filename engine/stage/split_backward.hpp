@@ -28,6 +28,14 @@ struct backward_roots {
 
 /// What I leaves for W.
 struct deferred_backward final : stage_state {
+  deferred_backward() = default;
+  deferred_backward(const deferred_backward&) = delete;
+  deferred_backward& operator=(const deferred_backward&) = delete;
+  ~deferred_backward() override {
+    if (store)
+      store->drop();  // of a step that ended early
+  }
+
   weight_gradients::pointer store;
   backward_roots found;  // gradients of parameters that I has computed
   backward_roots rest;

@@ -47,6 +47,9 @@ class weight_gradients final : public torch::CustomClassHolder {
   void defer() { deferring_ = true; }
   /// Does what was deferred, in its order, and frees the tensors of each.
   void run();
+  /// Frees what was deferred: it may hold on to the graph, which holds on to
+  /// this.
+  void drop() { deferred_.clear(); }
 
  private:
   bool deferring_ = false;

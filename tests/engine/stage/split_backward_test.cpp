@@ -83,6 +83,24 @@ struct tied_ends final : stage_module {
   std::shared_ptr<embedding_layer> table, positions;
 };
 
+/// The second one's input holds on to the graph of the first one.
+struct two_linears final : stage_module {
+  using stage_module::forward;
+  tensor_list forward(const tensor_list& inputs) override {
+    return {second->forward(first->forward(inputs.at(0)))};
+  }
+
+  std::shared_ptr<linear_layer> first = made("first"), second = made("second");
+
+ private:
+  std::shared_ptr<linear_layer> made(const char* name) {
+    auto layer =
+      register_module(name, std::make_shared<linear_layer>(width, width));
+    layer->fill(0.5, at::make_generator<at::CPUGeneratorImpl>(1));
+    return layer;
+  }
+};
+
 using module_maker = std::function<std::shared_ptr<stage_module>()>;
 
 std::shared_ptr<layer_sequence> middle_of(const module_maker& make) {
@@ -155,5 +173,26 @@ TEST_CASE("a split backward gives the bits of a full one") {
     check_equal(whole.inputs, parts.inputs);
     check_equal(whole.parameters, parts.parameters);
     CHECK(whole.inputs.at(0).defined());
+  }
+}
+
+TEST_CASE("what an input backward has deferred is freed without its W, too") {
+  const auto input = drawn({4, width}, 1);
+  for (const auto split : {weight_split::layers, weight_split::graph}) {
+    module_stage_options options;
+    options.index = 1;
+    options.numerics.weight_split = split;
+    module_compute stage(
+      middle_of([] { return std::make_shared<two_linears>(); }), options);
+    step_settings settings;
+    settings.splits_backward = true;
+    stage.begin_step(settings);
+    {
+      driven_stage ops(stage);
+      ops.forward({0, 0}, {{input}});
+      ops.backward(op_kind::input_backward, {0, 0}, {{drawn({4, width}, 2)}});
+      CHECK(input.storage().use_count() > 1);
+    }
+    CHECK(input.storage().use_count() == 1);
   }
 }
