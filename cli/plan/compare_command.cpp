@@ -12,7 +12,6 @@
 #include "troupe/cli/plan/checks.hpp"
 #include "troupe/cli/plan/schedule_options.hpp"
 #include "troupe/engine/plan/compare.hpp"
-#include "troupe/schedules/builtin.hpp"
 
 namespace troupe::cli {
 
@@ -106,49 +105,11 @@ void run(compare_options options) {
 
 }  // namespace
 
-void add_schedules_command(CLI::App& app) {
-  auto* command =
-    app.add_subcommand("schedules", "list the built-in schedules");
-  const auto as_json = std::make_shared<bool>(false);
-  command->add_flag("--json", *as_json, "schedule, summary, accepts");
-  command->callback([as_json] {
-    if (!*as_json)
-      return write_output("", list_schedules());
-    auto all = json::array();
-    for (const auto& row : builtin_schedules())
-      all.push_back({{"schedule", row.name},
-                     {"summary", row.summary},
-                     {"accepts", row.accepts}});
-    write_output("", all.dump(2) + '\n');
-  });
-}
-
 void add_compare_command(CLI::App& app) {
   auto* command =
     app.add_subcommand("compare", "all schedules for a job, on paper");
   const auto options = std::make_shared<compare_options>();
-  auto& shape = options->job.shape;
-  command->add_option("--ranks", shape.ranks, "pipeline ranks")
-    ->capture_default_str()
-    ->check(whole_number(1, 1 << 16))
-    ->type_name("P");
-  command
-    ->add_option("--microbatches", shape.microbatches, "microbatches a step")
-    ->capture_default_str()
-    ->check(whole_number(1, 1 << 20))
-    ->type_name("M");
-  command
-    ->add_option("--stages-per-rank", shape.stages_per_rank,
-                 "stages a rank, for schedules that take several")
-    ->capture_default_str()
-    ->check(whole_number(1, 1 << 16))
-    ->type_name("V");
-  command
-    ->add_option("--slices", shape.slices,
-                 "slices of a microbatch, for schedules that take several")
-    ->capture_default_str()
-    ->check(whole_number(1, INT16_MAX))
-    ->type_name("K");
+  add_shape_flags(*command, options->job.shape);
   command
     ->add_option("--data-parallel", options->job.data_parallel,
                  "replicas; more than one adds reductions")

@@ -4,9 +4,6 @@
 
 namespace troupe::cli {
 
-/// `troupe schedules`: the built-in schedules, with what they take.
-void add_schedules_command(CLI::App& app);
-
 /// `troupe compare`: all that fit a job, simulated, as a table. Throws
 /// `troupe::error`.
 void add_compare_command(CLI::App& app);

@@ -12,6 +12,7 @@
 #include "troupe/cli/plan/process_start.hpp"
 #include "troupe/cli/plan/program.hpp"
 #include "troupe/cli/plan/runtime_program.hpp"
+#include "troupe/cli/plan/schedules_command.hpp"
 #include "troupe/cli/plan/simulate_command.hpp"
 #include "troupe/cli/plan/verify_command.hpp"
 

@@ -16,14 +16,7 @@
 
 namespace troupe::cli {
 
-void schedule_options::add_to(CLI::App& command) {
-  command_ = &command;
-  command
-    .add_option("--schedule", schedule,
-                "a schedule's name (listed below), or a file: CSV as "
-                "PyTorch writes it, compute only")
-    ->default_str(usual_schedule)
-    ->type_name("NAME|FILE.csv");
+void add_shape_flags(CLI::App& command, schedule_shape& shape) {
   command.add_option("--ranks", shape.ranks, "pipeline ranks")
     ->capture_default_str()
     ->check(whole_number(1, 1 << 16))
@@ -39,16 +32,27 @@ void schedule_options::add_to(CLI::App& command) {
     ->check(whole_number(1, 1 << 20))
     ->type_name("M");
   command
+    .add_option("--slices", shape.slices,
+                "slices of a microbatch, for schedules that take them")
+    ->capture_default_str()
+    ->check(whole_number(1, INT16_MAX))
+    ->type_name("K");
+}
+
+void schedule_options::add_to(CLI::App& command) {
+  command_ = &command;
+  command
+    .add_option("--schedule", schedule,
+                "a schedule's name (listed below), or a file: CSV as "
+                "PyTorch writes it, compute only")
+    ->default_str(usual_schedule)
+    ->type_name("NAME|FILE.csv");
+  add_shape_flags(command, shape);
+  command
     .add_option("--breadth", shape.breadth,
                 "microbatches in a group of depth_first")
     ->check(whole_number(0, 1 << 20))
     ->type_name("N");
-  command
-    .add_option("--slices", shape.slices,
-                "slices of a microbatch, for seq_1f1b")
-    ->capture_default_str()
-    ->check(whole_number(1, INT16_MAX))
-    ->type_name("K");
   command
     .add_option("--data-parallel", data_parallel,
                 "replicas; more than one adds reductions")

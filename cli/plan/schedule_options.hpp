@@ -28,6 +28,9 @@ struct schedule_options {
   CLI::App* command_ = nullptr;
 };
 
+/// --ranks, --stages-per-rank, --microbatches and --slices.
+void add_shape_flags(CLI::App& command, schedule_shape& shape);
+
 /// The flags that a schedule's file determines: --config skips them.
 std::vector<std::string> sizes_in_file();
 
