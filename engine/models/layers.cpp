@@ -29,7 +29,7 @@ struct accumulating_linear : torch::autograd::Function<accumulating_linear> {
   static at::Tensor forward(torch::autograd::AutogradContext* context,
                             const at::Tensor& x, const at::Tensor& weight,
                             const at::Tensor& bias) {
-    note_store(*context);
+    note_store(*context, {weight, bias});
     const auto type = compute_type(x);
     const auto input = x.to(type);
     context->save_for_backward({input, weight, bias});
@@ -45,7 +45,7 @@ struct accumulating_linear : torch::autograd::Function<accumulating_linear> {
     at::Tensor before;
     if (context->needs_input_grad(0))
       before = rows.mm(weight.to(rows.scalar_type())).view(x.sizes());
-    add_weight_gradients(*context, [=]() mutable {
+    add_weight_gradients(*context, [=] {
       add_product(weight, rows.t(), x.reshape({-1, weight.size(1)}));
       accumulate_gradient(bias, rows.sum(0, false, bias.scalar_type()));
     });
@@ -79,7 +79,7 @@ struct accumulating_embedding
   : torch::autograd::Function<accumulating_embedding> {
   static at::Tensor forward(torch::autograd::AutogradContext* context,
                             const at::Tensor& ids, const at::Tensor& weight) {
-    note_store(*context);
+    note_store(*context, {weight});
     context->save_for_backward({ids, weight});
     return at::embedding(weight, ids);
   }
@@ -98,12 +98,6 @@ struct accumulating_embedding
   }
 };
 
-/// The store, if there is one, learns of what its functions read.
-void note(const tensor_list& parameters) {
-  if (const auto store = weight_gradients::current())
-    store->note(parameters);
-}
-
 }  // namespace
 
 linear_layer::linear_layer(std::int64_t inputs, std::int64_t outputs) {
@@ -116,7 +110,6 @@ at::Tensor linear_layer::forward(const at::Tensor& x) const {
                            && bias.requires_grad();
   if (!accumulates)
     return at::linear(x, weight, bias);
-  note({weight, bias});
   return accumulating_linear::apply(x, weight, bias);
 }
 
@@ -147,7 +140,6 @@ at::Tensor embedding_layer::forward(const at::Tensor& ids) const {
   const bool accumulates = at::GradMode::is_enabled() && weight.requires_grad();
   if (!accumulates)
     return at::embedding(weight, ids);
-  note({weight});
   return accumulating_embedding::apply(ids, weight);
 }
 

@@ -48,9 +48,13 @@ weight_gradients_scope::~weight_gradients_scope() {
   current_store() = std::move(before_);
 }
 
-void note_store(torch::autograd::AutogradContext& context) {
-  if (auto store = weight_gradients::current())
-    context.saved_data[store_key] = at::IValue::make_capsule(std::move(store));
+void note_store(torch::autograd::AutogradContext& context,
+                const tensor_list& parameters) {
+  auto store = weight_gradients::current();
+  if (!store)
+    return;
+  store->note(parameters);
+  context.saved_data[store_key] = at::IValue::make_capsule(std::move(store));
 }
 
 void add_weight_gradients(torch::autograd::AutogradContext& context,

@@ -71,8 +71,10 @@ class weight_gradients_scope {
   weight_gradients::pointer before_;
 };
 
-/// In a function's forward: its backward finds the current store again.
-void note_store(torch::autograd::AutogradContext& context);
+/// In the forward of a function that reads these parameters: its backward finds
+/// the current store again.
+void note_store(torch::autograd::AutogradContext& context,
+                const tensor_list& parameters);
 /// In its backward: gives the work to that store, or does it.
 void add_weight_gradients(torch::autograd::AutogradContext& context,
                           std::function<void()> work);

@@ -160,7 +160,7 @@ struct refusing final : torch::autograd::Function<refusing> {
   static at::Tensor forward(torch::autograd::AutogradContext* context,
                             const at::Tensor& x, bool in_weights,
                             std::int64_t at) {
-    note_store(*context);
+    note_store(*context, {});
     context->saved_data["in_weights"] = in_weights;
     context->saved_data["at"] = at;
     return x.clone();

@@ -70,11 +70,11 @@ struct squares final : torch::autograd::Function<squares> {
   }
 };
 
-/// x w, which leaves the gradient of w to the store, unknown to it before.
+/// x w, which leaves the gradient of w to the store.
 struct scaling final : torch::autograd::Function<scaling> {
   static at::Tensor forward(torch::autograd::AutogradContext* context,
                             const at::Tensor& x, const at::Tensor& w) {
-    note_store(*context);
+    note_store(*context, {w});
     context->save_for_backward({x, w});
     return x * w;
   }
