@@ -21,11 +21,6 @@ double middle(const std::deque<double>& samples) {
   return median_of({samples.begin(), samples.end()});
 }
 
-bool is_timed(plan_op_kind kind) {
-  const auto type = traits_of(kind).type;
-  return type == op_class::compute || type == op_class::closing;
-}
-
 }  // namespace
 
 measured_costs::measured_costs(std::shared_ptr<const plan> plan)
@@ -46,7 +41,7 @@ void measured_costs::add(const std::vector<ops_event>& step) {
       first = std::min(first, done.begin);
       last = std::max(last, done.end);
       const auto& op = plan_->ops.at(done.op);
-      if (!is_timed(op.kind))
+      if (!takes_time(op.kind))
         continue;
       add(of_stage_[{op.stage, op.kind}],
           static_cast<double>(done.end - done.begin) * ms);

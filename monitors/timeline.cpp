@@ -21,11 +21,6 @@ namespace {
 
 constexpr double ms = 1e-6;  // of a nanosecond
 
-bool takes_time(plan_op_kind kind) {
-  const auto type = traits_of(kind).type;
-  return type == op_class::compute || type == op_class::closing;
-}
-
 std::int64_t first_begin(const std::vector<ops_event>& ops) {
   auto first = std::numeric_limits<std::int64_t>::max();
   for (const auto& rank : ops)

@@ -111,6 +111,13 @@ constexpr const op_traits& traits_of(const plan_op& what) {
   return is_transfer(what.kind) && is_gradient(what.stream) ? *(row + 1) : *row;
 }
 
+/// Whether the rank's compute stream is busy while the op runs: a compute or a
+/// closing op.
+constexpr bool takes_time(plan_op_kind kind) {
+  const auto type = traits_of(kind).type;
+  return type == op_class::compute || type == op_class::closing;
+}
+
 /// The row whose action a text begins with; null if there is none.
 constexpr const op_traits* action_at(std::string_view text) {
   for (const auto& row : op_actions)
