@@ -163,7 +163,7 @@ value_sizes parse_sizes(std::string_view text) {
       return each.key == key && each.stage == stage;
     });
   };
-  // What is not given for a row, nor for all, is as large as another figure.
+  // A figure missing for the row and for all stages equals another figure.
   const auto complete = [&](stage_sizes& row, std::optional<std::int32_t> of) {
     const auto given = [&](std::string_view key) {
       return has(key, of) || has(key, std::nullopt);

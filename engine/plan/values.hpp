@@ -69,34 +69,36 @@ bool reads_reduction(const plan& plan, const plan_op& norm);
 /// stage, then of its own.
 template <class Visit>
 void for_each_input(const plan& plan, const plan_op& op, Visit visit) {
+  const bool forward = op.kind == plan_op_kind::forward;
   const bool backward = takes_gradient(op.kind);
   const auto kind = backward ? value_kind::gradient : value_kind::activation;
-  if (op.kind == plan_op_kind::forward || backward)
+  if (forward || backward)
     for (const auto& [stage, edge] : plan.graph.inputs(op.stage, backward))
       visit(value{kind, stage, op.stage, op.copy, op.slice, op.microbatch});
+  if (forward && op.slice > 0)
+    visit(own_value(value_kind::carry, op, -1));
   if (backward)
     visit(own_value(value_kind::context, op));
   if (backward && op.slice + 1 < plan.slices)
     visit(own_value(value_kind::carry_gradient, op, 1));
-  else if (op.kind == plan_op_kind::forward && op.slice > 0)
-    visit(own_value(value_kind::carry, op, -1));
-  else if (op.kind == plan_op_kind::weight_backward)
+  if (op.kind == plan_op_kind::weight_backward)
     visit(own_value(value_kind::deferred, op));
-  else if (op.kind == plan_op_kind::gradient_norm && reads_reduction(plan, op))
+  if (op.kind == plan_op_kind::gradient_norm && reads_reduction(plan, op))
     visit(weight_gradient_of(op));
 }
 
 /// Visits the values that an op of a stage makes, in the same order.
 template <class Visit>
 void for_each_output(const plan& plan, const plan_op& op, Visit visit) {
+  const bool forward = op.kind == plan_op_kind::forward;
   const bool backward = takes_gradient(op.kind);
   const auto kind = backward ? value_kind::gradient : value_kind::activation;
-  if (op.kind == plan_op_kind::forward || backward)
+  if (forward || backward)
     for (const auto& [stage, edge] : plan.graph.outputs(op.stage, backward))
       visit(value{kind, op.stage, stage, op.copy, op.slice, op.microbatch});
-  if (op.kind == plan_op_kind::forward && plan.training)
+  if (forward && plan.training)
     visit(own_value(value_kind::context, op));
-  if (op.kind == plan_op_kind::forward && op.slice + 1 < plan.slices)
+  if (forward && op.slice + 1 < plan.slices)
     visit(own_value(value_kind::carry, op));
   if (op.kind == plan_op_kind::input_backward)
     visit(own_value(value_kind::deferred, op));

@@ -55,8 +55,8 @@ op_outputs module_compute::run_engine(op_kind kind, saved_forward& saved,
   } else {
     roots.run();
     for (const auto& leaf : leaves)
-      found.push_back(takes_gradient(leaf) ? std::move(leaf.mutable_grad())
-                                           : at::Tensor{});
+      found.push_back(requires_gradient(leaf) ? std::move(leaf.mutable_grad())
+                                              : at::Tensor{});
   }
   outputs.tensors = by_crossing(saved.inputs, found);
   if (saved.slice)
@@ -89,7 +89,8 @@ tensor_list module_compute::input_gradients(saved_forward& saved,
 weight_split module_compute::split_of(const weight_gradients& store,
                                       const tensor_list& leaves) const {
   // Off the way to the inputs W would run a layer again, out of its turn.
-  if (std::ranges::none_of(leaves, takes_gradient) || store.shares_parameters())
+  if (std::ranges::none_of(leaves, requires_gradient)
+      || store.shares_parameters())
     return weight_split::layers;
   const auto wish = options_.numerics.weight_split;
   if (wish != weight_split::automatic)

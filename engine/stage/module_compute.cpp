@@ -41,7 +41,7 @@ at::Tensor make_leaf(const at::Tensor& input) {
 tensor_lists aliases_of(tensor_lists leaves) {
   for (auto& use : leaves)
     for (auto& each : use)
-      if (takes_gradient(each))
+      if (requires_gradient(each))
         each = at::alias(each);
   return leaves;
 }

@@ -135,7 +135,7 @@ tensor_list gradients_of(const tensor_list& inputs, variable_list found) {
   tensor_list gradients;
   std::size_t next = 0;
   for (const auto& each : inputs)
-    gradients.push_back(takes_gradient(each)
+    gradients.push_back(requires_gradient(each)
                           ? laid_out(std::move(found[next++]), each)
                           : at::Tensor{});
   return gradients;
@@ -144,7 +144,7 @@ tensor_list gradients_of(const tensor_list& inputs, variable_list found) {
 edge_list accumulators_of(const tensor_list& inputs) {
   edge_list targets;
   for (const auto& each : inputs)
-    if (takes_gradient(each))
+    if (requires_gradient(each))
       targets.push_back(accumulator_of(each));
   return targets;
 }

@@ -10,7 +10,7 @@
 
 namespace troupe {
 
-inline bool takes_gradient(const at::Tensor& leaf) {
+inline bool requires_gradient(const at::Tensor& leaf) {
   return leaf.defined() && leaf.requires_grad();
 }
 
@@ -19,7 +19,8 @@ struct backward_roots {
   void add(const torch::autograd::Edge& edge, const at::Tensor& gradient);
   /// Adds to the gradients of all leaves, and frees the graph.
   void run() const;
-  /// Of roots that are leaves, whose hooks have run: adds to their gradients.
+  /// Adds to the gradients of roots that are leaves, without running their
+  /// hooks: these have run.
   void accumulate();
 
   std::vector<torch::autograd::Edge> edges;

@@ -34,7 +34,7 @@ TEST_CASE("a text longer than a pipe is printed as its reader takes it") {
   CHECK(got == sent);
 }
 
-TEST_CASE("what can't be printed is told") {
+TEST_CASE("text that can't be printed is an error") {
   auto* full = std::fopen("/dev/full", "w");
   REQUIRE(full != nullptr);
   CHECK_FALSE(print_all(full, "a line\n"));
