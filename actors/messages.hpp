@@ -44,6 +44,7 @@ struct envelope {
   std::int32_t data_rank = 0;
   std::int32_t from_stage = 0;
   std::int32_t to_stage = 0;
+  std::int8_t copy = 0;  // of both stages
   microbatch_key key;
   bool backward = false;
   std::int32_t message = none;  // in plan::messages
@@ -54,7 +55,7 @@ struct envelope {
   /// Shapes and dtypes of the tensors; empty unless `by_device`.
   std::vector<std::pair<at::ScalarType, std::vector<std::int64_t>>> tensors;
 };
-TROUPE_FIELDS(envelope, run, serial, data_rank, from_stage, to_stage, key,
+TROUPE_FIELDS(envelope, run, serial, data_rank, from_stage, to_stage, copy, key,
               backward, message, sent, left, by_device, tensors)
 
 // ---- coordinator -> rank, loader; rank -> stage
@@ -77,12 +78,12 @@ struct stage_tensors {
 // ---- rank <-> loader
 struct want_data {
   step_pointer step;
-  std::int32_t stage = 0;
+  stage_instance reader;
   std::int32_t microbatch = 0;
 };
 struct loaded_data {
   std::int64_t serial = 0;
-  std::int32_t stage = 0;
+  stage_instance reader;
   std::int32_t microbatch = 0;
   std::int64_t sent = 0;
   std::shared_ptr<const microbatch_data> data;
@@ -130,7 +131,7 @@ struct end_step {
 // ---- rank -> reducer -> rank
 struct reduce_gradients {
   std::int64_t serial = 0;
-  std::int32_t stage = 0;
+  stage_instance owner;
   std::int32_t data_rank = 0;
   /// By parameter, undefined where there is none; the reducer's from here on.
   tensor_list gradients;
@@ -142,23 +143,24 @@ struct reduce_gradients {
 };
 struct gradients_reduced {
   std::int64_t serial = 0;
-  std::int32_t stage = 0;
+  stage_instance owner;
   std::int32_t data_rank = 0;
-  tensor_list gradients;  // the mean over replicas, as put_gradients takes it
+  /// The sum over copies, mean over replicas, as put_gradients takes it.
+  tensor_list gradients;
   std::int64_t sent = 0;
   event_handle ready = {};  // as in stage_tensors
 };
 
-/// A part of a stage's gradients on its way between replicas of different
-/// processes.
+/// A part of a stage's gradients on its way between processes. The members of
+/// its group are its copies in all replicas, by replica, then copy.
 struct reduce_part {
   std::int64_t serial = 0;
   std::int32_t stage = 0;
-  std::int32_t data_rank = 0;  // whose gradients; none: the average of all
-  std::int32_t piece = 0;      // of as many as there are replicas
-  at::Tensor values;           // one dimension
+  std::int32_t member = 0;  // whose gradients; none: the result of all
+  std::int32_t piece = 0;   // of as many as there are members
+  at::Tensor values;        // one dimension
 };
-TROUPE_FIELDS(reduce_part, serial, stage, data_rank, piece)
+TROUPE_FIELDS(reduce_part, serial, stage, member, piece)
 
 // ---- stage -> coordinator
 struct stage_squares {
@@ -171,7 +173,7 @@ TROUPE_FIELDS(stage_squares, serial, stage, squares)
 // ---- stage -> rank -> coordinator
 struct stage_done {
   std::int64_t serial = 0;
-  std::int32_t stage = 0;
+  stage_instance stage;
   stage_result result;
 };
 TROUPE_FIELDS(stage_done, serial, stage, result)

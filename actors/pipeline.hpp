@@ -31,7 +31,8 @@ struct pipeline_options {
   /// The plans that a job will run: other processes may begin one before this
   /// process does.
   std::vector<std::shared_ptr<const plan>> plans;
-  /// stages[data rank][stage]; null where they live in other processes.
+  /// stages[data rank][instance], as `placement::instances` lists them; null
+  /// where they live in other processes.
   std::vector<std::vector<stage>> stages;
   /// By stage: whether it reads a microbatch's inputs, targets or arguments.
   std::vector<bool> needs_data;

@@ -4,28 +4,26 @@
 
 namespace troupe {
 
-parameter_list parameters_of(const replica& stages) {
+parameter_list parameters_of(const replica& instances, std::int32_t stages,
+                             std::int8_t copy) {
   parameter_list all;
-  for (const auto& stage : stages)
-    if (stage)
-      for (auto& named : stage->parameters_by_name())
+  for (std::int32_t s = 0; s < stages; ++s)
+    if (const auto& module =
+          instances[static_cast<std::size_t>(copy * stages + s)])
+      for (auto& named : module->parameters_by_name())
         all.push_back(std::move(named));
   return all;
 }
 
-std::vector<parameter_here> parameters_of(
-  const std::vector<replica>& replicas) {
+std::vector<parameter_here> parameters_of(const std::vector<replica>& replicas,
+                                          const placement& stages) {
   std::vector<parameter_here> all;
-  for (std::int32_t d = 0; d < static_cast<std::int32_t>(replicas.size());
-       ++d) {
-    std::int32_t stage = 0;
-    for (const auto& module : replicas[static_cast<std::size_t>(d)]) {
-      if (module)
+  for (std::int32_t d = 0; d < static_cast<std::int32_t>(replicas.size()); ++d)
+    for (const auto& each : stages.instances())
+      if (const auto& module =
+            replicas[static_cast<std::size_t>(d)][stages.index_of(each)])
         for (auto& [name, value] : module->parameters_by_name())
-          all.push_back({stage, d, name, value});
-      ++stage;
-    }
-  }
+          all.push_back({each, d, name, value});
   return all;
 }
 

@@ -19,7 +19,8 @@ trainer::trainer(trainer&&) noexcept = default;
 step_report trainer::step(const source_pointer& source, bool skip_update) {
   require_source(source);
   impl_->actors->require_not_ended();
-  if (impl_->step == 0 && impl_->options.data_parallel > 1)
+  if (impl_->step == 0
+      && (impl_->options.data_parallel > 1 || impl_->places().copies() > 1))
     check_replicas();
   auto settings = impl_->next_settings();
   settings.skip_update = skip_update;
@@ -139,7 +140,7 @@ run_health trainer::health() const {
 }
 
 parameter_list trainer::parameters() const {
-  return parameters_of(impl_->replicas[0]);
+  return parameters_of(impl_->replicas[0], impl_->places().stages());
 }
 
 std::int64_t trainer::parameter_count() const {
@@ -152,11 +153,13 @@ parameter_list trainer::gather_parameters() const {
 }
 
 void trainer::load(const parameter_list& values, const std::string& origin) {
-  for (const auto& replica : impl_->replicas) {
-    const auto own = parameters_of(replica);
-    load_parameters(own, impl_->options.job ? only(own, values) : values,
-                    origin);
-  }
+  const auto& places = impl_->places();
+  for (const auto& replica : impl_->replicas)
+    for (std::int8_t copy = 0; copy < places.copies(); ++copy) {
+      const auto own = parameters_of(replica, places.stages(), copy);
+      load_parameters(own, impl_->options.job ? only(own, values) : values,
+                      origin);
+    }
 }
 
 void trainer::check_replicas() const {

@@ -100,7 +100,8 @@ class trainer {
   /// Copies values of the whole model into all replicas. Throws
   /// `invalid_checkpoint`.
   void load(const parameter_list& values, const std::string& origin);
-  /// Throws `mismatch` naming the first parameter in which replicas differ.
+  /// Throws `mismatch` naming the first parameter in which replicas, or copies
+  /// of a stage, differ.
   void check_replicas() const;
 
   /// Where the next step reads: microbatches taken so far by all replicas.

@@ -20,11 +20,6 @@ namespace {
 
 /// Legal schedules that stages made of LibTorch modules can't run yet.
 void require_runnable(const schedule& order) {
-  if (order.placement.copies() != 1)
-    fail(error_code::invalid_argument,
-         "schedule {} keeps {} copies of each stage; the trainer runs "
-         "schedules with one",
-         order.name, order.placement.copies());
   if (!is_training(order))
     fail(error_code::invalid_argument,
          "schedule {} has no backwards, so that nothing would be trained",
@@ -54,7 +49,8 @@ void require_matching(const plan& given, const trainer_options& options) {
   const auto refuse = [&](const std::string& why) {
     fail(error_code::invalid_argument, "plan {}: {}", given.schedule_name, why);
   };
-  const auto stages = given.stages();
+  const auto copies = given.placement.copies();
+  const auto stages = given.stages() * copies;
   if (count_of(given, plan_op_kind::gather) > 0)
     refuse("it gathers parameters (UNSHARD), which the trainer does not shard");
   if (count_of(given, plan_op_kind::update) != stages
@@ -65,12 +61,12 @@ void require_matching(const plan& given, const trainer_options& options) {
     throw error(error_code::deadlock,
                 fmt::format("plan {}: {}", given.schedule_name, proof.text()));
   const auto reduces = count_of(given, plan_op_kind::reduce);
-  if (options.data_parallel > 1 && reduces != stages)
+  if ((options.data_parallel > 1 || copies > 1) && reduces != stages)
     refuse(
-      fmt::format("data_parallel is {}, so that each stage needs a "
-                  "REDUCE_GRAD; compile it with as many replicas",
-                  options.data_parallel));
-  if (options.data_parallel == 1 && reduces > 0)
+      fmt::format("data_parallel is {}, and there are {} copies of a stage, so "
+                  "that each needs a REDUCE_GRAD; compile it so",
+                  options.data_parallel, copies));
+  if (options.data_parallel == 1 && copies == 1 && reduces > 0)
     refuse("it reduces gradients (REDUCE_GRAD), and data_parallel is 1");
   const bool needs_norm = options.numerics.needs_norm();
   if (needs_norm != given.global_norm)

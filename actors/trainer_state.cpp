@@ -61,10 +61,10 @@ void trainer::impl::assign_devices() {
   }
 }
 
-module_stage_options trainer::impl::stage_options(std::int32_t stage) const {
+module_stage_options trainer::impl::stage_options(stage_instance which) const {
   module_stage_options made;
-  made.index = stage;
-  made.rank = options.schedule.placement.rank_of(stage);
+  made.index = which.stage;
+  made.rank = places().rank_of(which);
   made.numerics = options.numerics;
   made.publish = [to = to_monitors](tensors_event observed) {
     to->publish(std::move(observed));
@@ -76,16 +76,17 @@ void trainer::impl::make_stages(const model& layers) {
   for (std::int32_t d = 0; d < options.data_parallel; ++d) {
     replica modules;
     std::vector<stage> made;
-    for (std::int32_t s = 0; s < options.schedule.stages(); ++s) {
-      if (!layout.is_here(d, options.schedule.placement.rank_of(s))) {
+    for (const auto& each : places().instances()) {
+      if (!layout.is_here(d, places().rank_of(each))) {
         modules.emplace_back();
         made.emplace_back();
         continue;
       }
-      modules.push_back(std::make_shared<layer_sequence>(layers, ranges, s));
-      made.push_back(make_stage(d, s, modules.back()));
+      modules.push_back(
+        std::make_shared<layer_sequence>(layers, ranges, each.stage));
+      made.push_back(make_stage(d, each, modules.back()));
     }
-    require_own_names(parameters_of(modules));
+    require_own_names(parameters_of(modules, places().stages()));
     replicas.push_back(std::move(modules));
     stages.push_back(std::move(made));
   }
@@ -108,9 +109,9 @@ void trainer::impl::require_slices() const {
 /// On a device all that a stage begins with is made on its compute stream, and
 /// is there when this returns: for the host too.
 stage trainer::impl::make_stage(
-  std::int32_t data_rank, std::int32_t stage,
+  std::int32_t data_rank, stage_instance which,
   const std::shared_ptr<layer_sequence>& module) const {
-  auto options = stage_options(stage);
+  auto options = stage_options(which);
   options.data_rank = data_rank;
   const auto device = options.device = device_of(data_rank, options.rank);
   if (!device)
@@ -133,10 +134,13 @@ std::shared_ptr<rank_device> trainer::impl::device_of(std::int32_t data_rank,
 
 /// Whether a stage reads arguments: only those that live here need to know.
 bool trainer::impl::reads_data(std::int32_t stage) const {
-  return std::ranges::any_of(replicas, [&](const replica& modules) {
-    const auto& module = modules[static_cast<std::size_t>(stage)];
-    return module && module->reads_arguments();
-  });
+  const auto reads = [&](const replica& modules) {
+    return std::ranges::any_of(places().instances(), [&](const auto& each) {
+      const auto& module = modules[places().index_of(each)];
+      return each.stage == stage && module && module->reads_arguments();
+    });
+  };
+  return std::ranges::any_of(replicas, reads);
 }
 
 void trainer::impl::start_actors(const model& layers) {

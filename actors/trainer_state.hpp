@@ -17,10 +17,10 @@ namespace troupe {
 struct trainer::impl {
   impl(const model& layers, trainer_options given);
 
-  module_stage_options stage_options(std::int32_t stage) const;
+  module_stage_options stage_options(stage_instance which) const;
   void assign_devices();
   void make_stages(const model& layers);
-  stage make_stage(std::int32_t data_rank, std::int32_t stage,
+  stage make_stage(std::int32_t data_rank, stage_instance which,
                    const std::shared_ptr<layer_sequence>& module) const;
   std::shared_ptr<rank_device> device_of(std::int32_t data_rank,
                                          std::int32_t rank) const;
@@ -29,7 +29,10 @@ struct trainer::impl {
   void prepare_graphs();
   step_settings next_settings() const;
   bool reads_data(std::int32_t stage) const;
-  std::vector<parameter_here> held() const { return parameters_of(replicas); }
+  const placement& places() const { return options.schedule.placement; }
+  std::vector<parameter_here> held() const {
+    return parameters_of(replicas, places());
+  }
 
   trainer_options options;
   job_layout layout;

@@ -21,6 +21,7 @@ plain_options options_of(const train_setup& setup) {
   plain_options plain;
   plain.microbatches = run.schedule.microbatches;
   plain.slices = run.schedule.slices;
+  plain.copies = run.schedule.placement.copies();
   plain.data_parallel = run.data_parallel;
   plain.numerics = run.numerics;
   if (!run.devices.empty())

@@ -16,6 +16,21 @@ placement placement::looped(std::int32_t ranks, std::int32_t stages) {
   return result;
 }
 
+std::vector<stage_instance> placement::instances() const {
+  std::vector<stage_instance> all;
+  for (std::int32_t copy = 0; copy < copies(); ++copy)
+    for (std::int32_t stage = 0; stage < stages(); ++stage)
+      all.push_back({stage, static_cast<std::int8_t>(copy)});
+  return all;
+}
+
+std::vector<stage_instance> placement::instances_of(std::int32_t rank) const {
+  auto all = instances();
+  std::erase_if(
+    all, [&](const stage_instance& each) { return rank_of(each) != rank; });
+  return all;
+}
+
 placement placement::v_shaped(std::int32_t ranks) {
   return waves(ranks, 2 * ranks);
 }

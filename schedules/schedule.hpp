@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "troupe/base/fields.hpp"
 #include "troupe/schedules/fwd.hpp"
 #include "troupe/schedules/op.hpp"
 
@@ -12,6 +13,16 @@ namespace troupe {
 
 /// One rank's compute ops, in the order in which it runs them.
 using lane = std::vector<op>;
+
+/// One of a stage's copies: copy 0 is the only one of most schedules.
+struct stage_instance {
+  std::int32_t stage = 0;
+  std::int8_t copy = 0;
+
+  friend constexpr auto operator<=>(const stage_instance&,
+                                    const stage_instance&) = default;
+};
+TROUPE_FIELDS(stage_instance, stage, copy)
 
 /// Maps stages to ranks. Plain data; the rest of troupe only calls `rank_of`.
 struct placement {
@@ -31,6 +42,21 @@ struct placement {
   std::int32_t rank_of(std::int32_t stage, std::int32_t copy = 0) const {
     return rank_by_stage[static_cast<std::size_t>(copy)]
                         [static_cast<std::size_t>(stage)];
+  }
+
+  std::int32_t rank_of(stage_instance which) const {
+    return rank_of(which.stage, which.copy);
+  }
+  bool has(stage_instance which) const {
+    return which.stage >= 0 && which.stage < stages() && which.copy >= 0
+           && which.copy < copies();
+  }
+  /// All instances by copy, then stage; `index_of` is the place in that list.
+  std::vector<stage_instance> instances() const;
+  /// Those of a rank, in the same order.
+  std::vector<stage_instance> instances_of(std::int32_t rank) const;
+  std::size_t index_of(stage_instance which) const {
+    return static_cast<std::size_t>(which.copy * stages() + which.stage);
   }
 
   /// Stage s on rank s mod ranks (one stage a rank, or looped).

@@ -26,22 +26,19 @@ device_links::device_links(job_layout layout, placement stages,
     stall_seconds_(stall_seconds > 0 ? stall_seconds : 1e9) {}
 
 bool device_links::reduces(std::int32_t stage) const {
-  const auto rank = stages_.rank_of(stage);
-  return layout_.process_of(0, rank)
-         != layout_.process_of(layout_.data_ranks - 1, rank);
+  return spans_processes(members_of({.sender = stage, .receiver = stage}));
 }
 
-rank_device& device_links::device_of(std::int32_t data_rank,
-                                     std::int32_t stage) const {
-  return *devices_.at(static_cast<std::size_t>(data_rank))
-            .at(static_cast<std::size_t>(stages_.rank_of(stage)));
+rank_device& device_links::device_of(const member& one) const {
+  return *devices_.at(static_cast<std::size_t>(one.data_rank))
+            .at(static_cast<std::size_t>(stages_.rank_of(one.stage)));
 }
 
 device_links::link& device_links::at(const key& link_key) {
   const auto found = links_.find(link_key);
   if (found == links_.end())
     fail(error_code::internal, "there is no link from stage {} to stage {}",
-         std::get<1>(link_key), std::get<2>(link_key));
+         link_key.sender, link_key.receiver);
   return *found->second;
 }
 
@@ -54,11 +51,11 @@ void device_links::enqueue(link& on, const transfer& what,
   on.watch.note(describe(what), stream.record(), steady::now());
 }
 
-void device_links::send(std::int32_t data_rank, std::int32_t sender,
-                        std::int32_t receiver, const tensor_list& tensors,
+void device_links::send(const envelope& header, const tensor_list& tensors,
                         const event_handle& ready, const std::string& op) {
   const at::NoGradGuard no_grad;
-  auto& on = at({data_rank, sender, receiver});
+  auto& on =
+    at({header.data_rank, header.copy, header.from_stage, header.to_stage});
   take_over(*on.stream, tensors, ready);
   const auto scope = on.stream->enter();
   for (const auto& tensor : tensors)
@@ -67,7 +64,8 @@ void device_links::send(std::int32_t data_rank, std::int32_t sender,
         on,
         {transfer_kind::send, tensor.contiguous(), {}, 1, reduce_kind::sum, op},
         *on.stream);
-  auto& device = device_of(data_rank, sender);
+  auto& device =
+    device_of({header.data_rank, {header.from_stage, header.copy}});
   if (!device.overlaps_transfers())
     device.compute().wait_for(*on.stream->record());
 }
@@ -75,9 +73,10 @@ void device_links::send(std::int32_t data_rank, std::int32_t sender,
 tensor_list device_links::receive(const envelope& announced,
                                   const std::string& op, event_handle& ready) {
   const at::NoGradGuard no_grad;
-  auto& device = device_of(announced.data_rank, announced.to_stage);
-  auto& on =
-    at({announced.data_rank, announced.from_stage, announced.to_stage});
+  auto& device =
+    device_of({announced.data_rank, {announced.to_stage, announced.copy}});
+  auto& on = at({announced.data_rank, announced.copy, announced.from_stage,
+                 announced.to_stage});
   const auto scope = on.stream->enter();
   tensor_list tensors;
   for (const auto& [dtype, sizes] : announced.tensors) {
@@ -98,12 +97,11 @@ tensor_list device_links::receive(const envelope& announced,
 }
 
 device_stream& device_links::reduction_stream(std::int32_t stage) {
-  return *at({0, stage, stage}).stream;
+  return *at({.sender = stage, .receiver = stage}).stream;
 }
 
-void device_links::all_reduce_mean(std::int32_t stage,
-                                   const tensor_list& tensors) {
-  auto& on = at({0, stage, stage});
+void device_links::all_reduce(std::int32_t stage, const tensor_list& tensors) {
+  auto& on = at({.sender = stage, .receiver = stage});
   for (const auto& values : tensors) {
     if (values.numel() == 0)
       continue;
@@ -112,6 +110,8 @@ void device_links::all_reduce_mean(std::int32_t stage,
             {transfer_kind::all_reduce, row, row, -1, reduce_kind::mean,
              fmt::format("{}REDUCE_GRAD", stage)},
             *on.stream);
+    if (stages_.copies() > 1)  // whose gradients are added, not averaged
+      row.mul_(stages_.copies());
     if (!row.is_same(values))
       values.copy_(row);
   }

@@ -5,7 +5,6 @@
 #include <memory>
 #include <mutex>
 #include <string>
-#include <tuple>
 #include <vector>
 
 #include "troupe/actors/job/job_layout.hpp"
@@ -20,7 +19,8 @@ namespace troupe {
 
 /// How tensors get from devices of this process to those of others without
 /// the host: a communicator for each direction between two stages of an edge
-/// that live in different processes, and one for the replicas of a stage. What
+/// that live in different processes, and one for the group of a stage: its
+/// copies in all replicas. What
 /// a stage sends is announced by a message over the links of the host; its
 /// receiver makes the matching call when that is here, so that both ends make
 /// the same calls in the same order, of sizes that were checked.
@@ -39,21 +39,21 @@ class device_links {
 
   /// All processes of the job call it at once; waits until all communicators
   /// are made and have moved something, or the run has ended. Throws
-  /// `invalid_argument` where a process holds several replicas of a stage.
+  /// `invalid_argument` where a process holds several members of a group.
   void connect(mesh& job);
 
-  /// Behind what made the tensors at `ready`.
-  void send(std::int32_t data_rank, std::int32_t sender, std::int32_t receiver,
-            const tensor_list& tensors, const event_handle& ready,
-            const std::string& op);
+  /// Behind what made the tensors at `ready`; `header` tells from where to
+  /// where.
+  void send(const envelope& header, const tensor_list& tensors,
+            const event_handle& ready, const std::string& op);
   /// Tensors of the forms that were announced, there at `ready`.
   tensor_list receive(const envelope& announced, const std::string& op,
                       event_handle& ready);
-  /// Replaces tensors by their mean over the replicas of a stage, in place, on
-  /// the stage's stream for reductions.
-  void all_reduce_mean(std::int32_t stage, const tensor_list& tensors);
+  /// Replaces tensors by their sum over the group of a stage, divided by the
+  /// number of replicas, in place, on the stage's stream for reductions.
+  void all_reduce(std::int32_t stage, const tensor_list& tensors);
   device_stream& reduction_stream(std::int32_t stage);
-  /// Whether the replicas of a stage live in several processes.
+  /// Whether the group of a stage lives in several processes.
   bool reduces(std::int32_t stage) const;
 
   /// Ends all calls in flight, so that nobody waits for a rank that is gone.
@@ -62,9 +62,20 @@ class device_links {
   std::vector<std::string> stuck();
 
  private:
-  /// Replica, sending stage, receiving stage; the same stage twice is the
-  /// group of its replicas, of replica 0.
-  using key = std::tuple<std::int32_t, std::int32_t, std::int32_t>;
+  /// From a stage to another, or (`sender` is `receiver`) the group of a stage.
+  struct key {
+    std::int32_t data_rank = 0;
+    std::int8_t copy = 0;
+    std::int32_t sender = 0;
+    std::int32_t receiver = 0;
+
+    bool is_group() const { return sender == receiver; }
+    friend auto operator<=>(const key&, const key&) = default;
+  };
+  struct member {
+    std::int32_t data_rank = 0;
+    stage_instance stage;
+  };
   struct link {
     std::string name;
     std::unique_ptr<communicator> calls;
@@ -75,14 +86,20 @@ class device_links {
     std::timed_mutex mutex = {};  // a call may take its time on the host
   };
 
-  void require_one_replica_here() const;
+  void require_one_member_here() const;
   std::vector<key> all_links() const;
   communicator_options options_of(const key& link_key,
                                   communicator_id id) const;
-  bool takes_part(const key& link_key) const;
-  /// The rank of this process that takes part.
-  std::pair<std::int32_t, std::int32_t> own_end(const key& link_key) const;
-  rank_device& device_of(std::int32_t data_rank, std::int32_t stage) const;
+  /// In the order of the communicator's ranks.
+  std::vector<member> members_of(const key& link_key) const;
+  std::int32_t process_of(const member& one) const;
+  bool is_here(const member& one) const {
+    return process_of(one) == layout_.process;
+  }
+  bool spans_processes(const std::vector<member>& members) const;
+  /// The communicator's rank that this process has; none: it takes no part.
+  std::int32_t own_rank(const key& link_key) const;
+  rank_device& device_of(const member& one) const;
   link& at(const key& link_key);
   void enqueue(link& on, const transfer& what, device_stream& stream);
   void try_out(const key& link_key);

@@ -64,7 +64,7 @@ class dispatcher {
       case frame_type::tensors: {
         auto message = book_->links->receive(sender, std::move(what));
         const auto& header = message.header;
-        caf::anon_send(stage(header.data_rank, header.to_stage),
+        caf::anon_send(stage(header.data_rank, {header.to_stage, header.copy}),
                        std::move(message));
         break;
       }
@@ -73,7 +73,7 @@ class dispatcher {
         break;
       case frame_type::part: {
         auto part = read_reduce_part(std::move(what));
-        if (part.stage < 0 || part.stage >= book_->stages)
+        if (part.stage < 0 || part.stage >= book_->placement.stages())
           fail(error_code::mismatch, "there is no stage {}", part.stage);
         caf::anon_send(book_->reducers[static_cast<std::size_t>(part.stage)],
                        std::move(part));
@@ -86,12 +86,13 @@ class dispatcher {
     }
   }
 
-  const stage_handle& stage(std::int32_t data_rank, std::int32_t stage) const {
-    if (stage < 0 || stage >= book_->stages || !book_->stage(data_rank, stage))
+  const stage_handle& stage(std::int32_t data_rank,
+                            stage_instance which) const {
+    if (!book_->placement.has(which) || !book_->stage(data_rank, which))
       fail(error_code::mismatch,
-           "stage {} of replica {} does not live in this process", stage,
+           "stage {} of replica {} does not live in this process", which.stage,
            data_rank);
-    return book_->stage(data_rank, stage);
+    return book_->stage(data_rank, which);
   }
 
   template <class Message>

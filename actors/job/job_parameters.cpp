@@ -4,6 +4,7 @@
 #include <iterator>
 #include <map>
 #include <set>
+#include <tuple>
 
 #include "troupe/base/error.hpp"
 #include "troupe/engine/transport/wire_fields.hpp"
@@ -20,17 +21,26 @@ std::vector<held_parameter> read_held(const frame& part, bool values) {
 
 namespace {
 
+bool is_first(std::int32_t data_rank, stage_instance stage) {
+  return data_rank == 0 && stage.copy == 0;
+}
+
 /// Throws `mismatch` naming the first parameter in which replicas differ.
 void require_equal(std::vector<held_parameter> all) {
   std::ranges::stable_sort(all, {}, [](const held_parameter& each) {
-    return std::pair(each.data_rank, each.stage);
+    return std::tuple(each.data_rank, each.stage.copy, each.stage.stage);
   });
   std::map<std::string, std::uint64_t> first;
-  for (const auto& each : all)
-    if (first.emplace(each.name, each.hash).first->second != each.hash)
+  for (const auto& each : all) {
+    if (first.emplace(each.name, each.hash).first->second == each.hash)
+      continue;
+    if (each.stage.copy > 0)
       fail(error_code::mismatch,
-           "replicas 0 and {} hold different values of {}", each.data_rank,
-           each.name);
+           "the copies of stage {} in replica {} hold different values of {}",
+           each.stage.stage, each.data_rank, each.name);
+    fail(error_code::mismatch, "replicas 0 and {} hold different values of {}",
+         each.data_rank, each.name);
+  }
 }
 
 /// Tensors on their way between the threads that call trainers.
@@ -55,7 +65,7 @@ parameter_list gather(mesh& job, const std::vector<parameter_here>& own) {
   std::vector<held_parameter> names;
   tensor_list values;
   for (const auto& [stage, data_rank, name, value] : own) {
-    if (data_rank != 0)
+    if (!is_first(data_rank, stage))
       continue;
     names.push_back({stage, data_rank, name, 0});
     values.push_back(value);
@@ -64,7 +74,8 @@ parameter_list gather(mesh& job, const std::vector<parameter_here>& own) {
   for (auto& part : job.gather(in_mail(to_wire(names), values))) {
     const auto held = read_held(part, true);
     for (std::size_t i = 0; i < held.size(); ++i)
-      by_stage.emplace(held[i].stage, std::pair(held[i].name, part.tensors[i]));
+      by_stage.emplace(held[i].stage.stage,
+                       std::pair(held[i].name, part.tensors[i]));
   }
   parameter_list all;
   for (auto& [stage, named] : by_stage)
@@ -76,7 +87,7 @@ std::int64_t count_parameters(mesh* job,
                               const std::vector<parameter_here>& own) {
   std::int64_t count = 0;
   for (const auto& each : own)
-    if (each.data_rank == 0)
+    if (is_first(each.data_rank, each.stage))
       count += each.value.numel();
   if (!job)
     return count;

@@ -7,12 +7,13 @@
 #include "troupe/base/fields.hpp"
 #include "troupe/engine/device/tensor.hpp"
 #include "troupe/engine/transport/mesh.hpp"
+#include "troupe/schedules/schedule.hpp"
 
 namespace troupe {
 
 /// A parameter that lives in this process.
 struct parameter_here {
-  std::int32_t stage = 0;
+  stage_instance stage;
   std::int32_t data_rank = 0;
   std::string name;
   at::Tensor value;
@@ -20,7 +21,7 @@ struct parameter_here {
 
 /// Where a parameter lives, and what it holds, as processes compare it.
 struct held_parameter {
-  std::int32_t stage = 0;
+  stage_instance stage;
   std::int32_t data_rank = 0;
   std::string name;
   std::uint64_t hash = 0;
@@ -34,7 +35,8 @@ std::vector<held_parameter> read_held(const frame& part, bool values);
 // Collective calls of the threads that own a job's trainers: all processes
 // make each of them. They throw `transport` when one is gone.
 
-/// The first replica's parameters of all processes, in model order, for the
+/// The first copy of the first replica's parameters of all processes, in
+/// model order, for the
 /// leader; empty for the others.
 parameter_list gather(mesh& job, const std::vector<parameter_here>& own);
 
@@ -44,7 +46,7 @@ std::int64_t count_parameters(mesh* job,
                               const std::vector<parameter_here>& own);
 
 /// Throws `mismatch`, in all processes, naming the first parameter in which
-/// replicas differ. A null job: this process alone.
+/// replicas or copies differ. A null job: this process alone.
 void require_equal_replicas(mesh* job, const std::vector<parameter_here>& own);
 
 /// Tensors from one process to another, by way of the leader; the same ones

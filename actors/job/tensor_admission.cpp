@@ -34,8 +34,9 @@ void tensor_admission::require_place(std::int32_t sender,
                                      const envelope& header) const {
   const auto& placement = plans_.front()->placement;
   const auto lives = [&](std::int32_t stage, std::int32_t process) {
-    return stage >= 0 && stage < placement.stages()
-           && layout_.process_of(header.data_rank, placement.rank_of(stage))
+    const stage_instance which{stage, header.copy};
+    return placement.has(which)
+           && layout_.process_of(header.data_rank, placement.rank_of(which))
                 == process;
   };
   if (!lives(header.from_stage, sender)

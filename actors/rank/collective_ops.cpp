@@ -12,16 +12,17 @@ void collective_ops::begin(const step_pointer& step) {
 }
 
 bool collective_ops::start(op_launched& answer) {
-  const auto stage = step_->plan->ops[answer.op].stage;
+  const auto owner = instance_of(step_->plan->ops[answer.op]);
+  const auto stage = owner.stage;
   // A reduction that could not be recorded hands on no tensors.
   answer.outputs.resize(2);
   if (!setup_.reduces) {
-    keep(answer.op, {answer.serial, stage, setup_.data_rank,
+    keep(answer.op, {answer.serial, owner, setup_.data_rank,
                      std::move(answer.outputs[0]), answer.end, answer.ready});
     return true;
   }
   reduce_gradients request{answer.serial,
-                           stage,
+                           owner,
                            setup_.data_rank,
                            std::move(answer.outputs[0]),
                            std::move(answer.outputs[1]),
@@ -29,7 +30,7 @@ bool collective_ops::start(op_launched& answer) {
                            answer.ready,
                            step_->recorded};
   if (!setup_.links || !setup_.links->reduces(stage)) {
-    asked_.emplace(stage, answer.op);
+    asked_.emplace(owner, answer.op);
     ports_.reduce(std::move(request));
     return false;
   }
@@ -38,8 +39,7 @@ bool collective_ops::start(op_launched& answer) {
     known =
       reducers_
         .emplace(stage,
-                 reducer_core{make_device_collectives(setup_.links, stage),
-                              {setup_.data_rank}})
+                 reducer_core{make_device_collectives(setup_.links, stage), 1})
         .first;
   for (auto& reduced : known->second.on(std::move(request)))
     keep(answer.op, std::move(reduced));
@@ -47,10 +47,10 @@ bool collective_ops::start(op_launched& answer) {
 }
 
 std::uint32_t collective_ops::on(gradients_reduced message) {
-  const auto asked = asked_.extract(message.stage);
+  const auto asked = asked_.extract(message.owner);
   if (asked.empty())
     fail(error_code::internal, "stage {} asked for no reduction",
-         message.stage);
+         message.owner.stage);
   keep(asked.mapped(), std::move(message));
   return asked.mapped();
 }
@@ -70,13 +70,10 @@ void collective_ops::add_waits(const plan_op& op, run_op& request) {
     request.after = std::exchange(awaited_, {});
 }
 
-std::optional<held_value> collective_ops::take_unread(std::int32_t stage) {
-  for (std::int8_t copy = 0; copy < step_->plan->placement.copies(); ++copy) {
-    const value name{value_kind::weight_gradient, stage, stage, copy};
-    if (values_.has(name))
-      return values_.take(name);
-  }
-  return std::nullopt;
+std::optional<held_value> collective_ops::take_unread(stage_instance stage) {
+  const value name{value_kind::weight_gradient, stage.stage, stage.stage,
+                   stage.copy};
+  return values_.has(name) ? std::optional{values_.take(name)} : std::nullopt;
 }
 
 }  // namespace troupe

@@ -13,7 +13,7 @@
 namespace troupe {
 
 /// What a rank does for reductions: gives the gradients of a stage to the
-/// reducer of its replicas, and keeps their mean as a value of the plan. One
+/// reducer of its group, and keeps the result as a value of the plan. One
 /// thread at a time.
 class collective_ops {
  public:
@@ -33,7 +33,7 @@ class collective_ops {
   /// reductions that the plan has on that stream.
   void add_waits(const plan_op& op, run_op& request);
   /// Reduced gradients that no op of the plan reads.
-  std::optional<held_value> take_unread(std::int32_t stage);
+  std::optional<held_value> take_unread(stage_instance stage);
 
  private:
   void keep(std::uint32_t op, gradients_reduced message);
@@ -42,7 +42,7 @@ class collective_ops {
   rank_ports& ports_;
   value_store& values_;
   step_pointer step_;
-  std::map<std::int32_t, std::uint32_t> asked_;  // op by stage
+  std::map<stage_instance, std::uint32_t> asked_;  // op by stage
   std::vector<event_handle> awaited_;  // for the compute stream's next op
   /// By stage: of those whose replicas are in reach of the rank's device.
   std::map<std::int32_t, reducer_core> reducers_;

@@ -6,40 +6,41 @@
 
 namespace troupe {
 
-void microbatch_queue::begin(const step_pointer& step) {
+void microbatch_queue::begin(const step_pointer& step, const orders& wanted) {
   step_ = step;
+  wanted_ = &wanted;
   held_.clear();
-  asked_.assign(static_cast<std::size_t>(step->plan->stages()), 0);
+  asked_.clear();
   if (step->settings.part == step_part::update)
     return;  // which needs no data
-  for (std::int32_t s = 0; s < step->plan->stages(); ++s)
-    if (setup_.needs_data[static_cast<std::size_t>(s)]
-        && step->plan->placement.rank_of(s) == setup_.rank)
-      ask(s, setup_.prefetch);
+  for (const auto& [reader, order] : wanted)
+    for (std::int32_t ahead = 0; ahead < setup_.prefetch; ++ahead)
+      ask(reader);
 }
 
-void microbatch_queue::ask(std::int32_t stage, std::int32_t up_to) {
-  auto& asked = asked_[static_cast<std::size_t>(stage)];
-  up_to = std::min(up_to, step_->plan->microbatches);
-  for (; asked < up_to; ++asked)
-    ports_.want({step_, stage, asked});
+void microbatch_queue::ask(stage_instance reader) {
+  const auto& order = wanted_->at(reader);
+  auto& asked = asked_[reader];
+  if (asked < order.size())
+    ports_.want({step_, reader, order[asked++]});
 }
 
 void microbatch_queue::put(loaded_data message) {
   if (!step_ || message.serial != step_->serial)
     fail(error_code::internal,
-         "stage {} was handed microbatch {} of another step", message.stage,
-         message.microbatch);
-  if (has(message.stage, message.microbatch))
+         "stage {} was handed microbatch {} of another step",
+         message.reader.stage, message.microbatch);
+  if (has(message.reader, message.microbatch))
     fail(error_code::internal, "stage {} was handed microbatch {} twice",
-         message.stage, message.microbatch);
-  held_.push_back(
-    {message.stage, message.microbatch, message.sent, std::move(message.data)});
+         message.reader.stage, message.microbatch);
+  held_.push_back({message.reader, message.microbatch, message.sent,
+                   std::move(message.data)});
 }
 
-bool microbatch_queue::has(std::int32_t stage, std::int32_t microbatch) const {
+bool microbatch_queue::has(stage_instance reader,
+                           std::int32_t microbatch) const {
   return std::ranges::any_of(held_, [&](const held_data& item) {
-    return item.stage == stage && item.microbatch == microbatch;
+    return item.reader == reader && item.microbatch == microbatch;
   });
 }
 
@@ -54,7 +55,8 @@ void microbatch_queue::bring(const stage_device& device) {
 
 held_data microbatch_queue::take(const plan_op& forward) {
   const auto found = std::ranges::find_if(held_, [&](const held_data& item) {
-    return item.stage == forward.stage && item.microbatch == forward.microbatch;
+    return item.reader == instance_of(forward)
+           && item.microbatch == forward.microbatch;
   });
   if (found == held_.end())
     fail(error_code::internal, "microbatch {} is not there for stage {}",
@@ -63,7 +65,7 @@ held_data microbatch_queue::take(const plan_op& forward) {
     return *found;
   auto taken = std::move(*found);
   held_.erase(found);
-  ask(forward.stage, forward.microbatch + 1 + setup_.prefetch);
+  ask(taken.reader);
   return taken;
 }
 

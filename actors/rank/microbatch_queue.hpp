@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <vector>
 
@@ -11,7 +12,7 @@ namespace troupe {
 
 /// A microbatch for a stage: on the device from `ready` on, if there is one.
 struct held_data {
-  std::int32_t stage = 0;
+  stage_instance reader;
   std::int32_t microbatch = 0;
   std::int64_t sent = 0;  // by the loader
   std::shared_ptr<const microbatch_data> data;
@@ -26,12 +27,17 @@ class microbatch_queue {
   microbatch_queue(const rank_setup& setup, rank_ports& ports)
     : setup_(setup), ports_(ports) {}
 
-  /// Asks for the first microbatches of each stage of the rank.
-  void begin(const step_pointer& step);
+  /// By instance of a stage that reads data: its microbatches, as it takes
+  /// them.
+  using orders = std::map<stage_instance, std::vector<std::int32_t>>;
+
+  /// Asks for the first microbatches of each. The orders are the plan's, and
+  /// outlive the step.
+  void begin(const step_pointer& step, const orders& wanted);
   /// A microbatch of this step. Throws `internal` if it is of another one, or
   /// there.
   void put(loaded_data message);
-  bool has(std::int32_t stage, std::int32_t microbatch) const;
+  bool has(stage_instance reader, std::int32_t microbatch) const;
   /// Starts the way to the device of all data that is here.
   void bring(const stage_device& device);
   /// The microbatch that a forward reads; its last slice takes it, and asks for
@@ -41,13 +47,14 @@ class microbatch_queue {
   std::size_t size() const { return held_.size(); }
 
  private:
-  void ask(std::int32_t stage, std::int32_t up_to);
+  void ask(stage_instance reader);
 
   const rank_setup& setup_;
   rank_ports& ports_;
   step_pointer step_;
-  std::vector<held_data> held_;      // few at a time
-  std::vector<std::int32_t> asked_;  // by stage: for so many
+  const orders* wanted_ = nullptr;
+  std::vector<held_data> held_;                  // few at a time
+  std::map<stage_instance, std::size_t> asked_;  // for so many
 };
 
 }  // namespace troupe

@@ -108,8 +108,8 @@ op_values::missing_input op_values::missing(const plan_op& op) const {
       found.value = index;
     ++index;
   });
-  found.data =
-    !found.value && reads_data(op) && !data_.has(op.stage, op.microbatch);
+  found.data = !found.value && reads_data(op)
+               && !data_.has(instance_of(op), op.microbatch);
   return found;
 }
 

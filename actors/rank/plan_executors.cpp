@@ -15,8 +15,11 @@ executed_plan::executed_plan(std::shared_ptr<const troupe::plan> plan,
        ++place) {
     const auto& op = plan_->ops[place];
     if (op.kind == plan_op_kind::forward
-        && setup.needs_data[static_cast<std::size_t>(op.stage)])
+        && setup.needs_data[static_cast<std::size_t>(op.stage)]) {
       readers_.push_back(place);
+      if (op.slice == 0)
+        data_orders_[instance_of(op)].push_back(op.microbatch);
+    }
     if (op.kind == plan_op_kind::update)
       updates_.push_back(place);
   }

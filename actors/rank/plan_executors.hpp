@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <span>
 #include <vector>
@@ -23,6 +24,12 @@ class executed_plan {
   /// norm, if the rank is to wait.
   void begin();
   void data_arrived(std::int32_t stage, std::int32_t microbatch);
+  /// By instance of a stage on this rank: the microbatches that it reads data
+  /// of, in lane order.
+  const std::map<stage_instance, std::vector<std::int32_t>>& data_orders()
+    const {
+    return data_orders_;
+  }
   /// All norms have ended, those of other ranks among them.
   void norm_arrived();
 
@@ -32,6 +39,7 @@ class executed_plan {
   bool waits_for_norm_;
   lane_executor executor_;
   std::vector<std::uint32_t> readers_;  // of data; by stage and microbatch
+  std::map<stage_instance, std::vector<std::int32_t>> data_orders_;
   std::vector<std::uint32_t> updates_;
 };
 

@@ -29,12 +29,12 @@ class rank_members final : public rank_ports, public stage_ports {
     stages_.emplace(stage.stage, std::make_unique<stage_runner>(stage, *this));
   }
   rank_runner& rank() { return rank_; }
-  stage_runner& stage(std::int32_t stage) { return *stages_.at(stage); }
+  stage_runner& stage(stage_instance stage) { return *stages_.at(stage); }
 
-  /// Runs a handler of a member, a stage's or (none) the rank's own; then the
-  /// op that starts goes to its stage.
+  /// Runs a handler of a member, a stage's or (of stage `none`) the rank's own;
+  /// then the op that starts goes to its stage.
   template <class Work>
-  void handle(caf::event_based_actor* self, std::int32_t stage, Work&& work) {
+  void handle(caf::event_based_actor* self, stage_instance stage, Work&& work) {
     self_ = self;
     guard_.run(
       self, *book_, [this, stage] { return failure_of(stage); },
@@ -47,7 +47,7 @@ class rank_members final : public rank_ports, public stage_ports {
   /// A message for the rank that came to one of its stages: if its own op
   /// starts, that runs at once.
   template <class Message>
-  void receive(caf::event_based_actor* self, std::int32_t stage,
+  void receive(caf::event_based_actor* self, stage_instance stage,
                Message&& message) {
     handle(self, stage, [&] {
       rank_.on(std::forward<Message>(message));
@@ -55,22 +55,22 @@ class rank_members final : public rank_ports, public stage_ports {
         run_op_of(stage, std::move(take()->second));
     });
   }
-  void run_op_of(std::int32_t stage, run_op request) {
+  void run_op_of(stage_instance stage, run_op request) {
     rank_.on(stages_.at(stage)->on(std::move(request)));
   }
 
   // rank_ports and stage_ports: messages to other actors.
-  void begin(std::int32_t stage, const begin_step& message) override {
+  void begin(stage_instance stage, const begin_step& message) override {
     stages_.at(stage)->on(message);
   }
-  void run(std::int32_t stage, run_op request) override {
+  void run(stage_instance stage, run_op request) override {
     next_.emplace(stage, std::move(request));
   }
-  void end(std::int32_t stage, end_step message) override {
+  void end(stage_instance stage, end_step message) override {
     self_->send(book_->stage(data_rank_, stage), std::move(message));
   }
   void deliver(stage_tensors message) override {
-    const auto stage = message.header.to_stage;
+    const stage_instance stage{message.header.to_stage, message.header.copy};
     if (const auto& target = book_->stage(data_rank_, stage))
       self_->send(target, std::move(message));
     else
@@ -85,7 +85,7 @@ class rank_members final : public rank_ports, public stage_ports {
     self_->send(book_->coordinator, std::move(report));
   }
   void reduce(reduce_gradients request) override {
-    self_->send(book_->reducers[static_cast<std::size_t>(request.stage)],
+    self_->send(book_->reducers[static_cast<std::size_t>(request.owner.stage)],
                 std::move(request));
   }
   void squares(stage_squares squares) override {
@@ -93,23 +93,23 @@ class rank_members final : public rank_ports, public stage_ports {
   }
 
  private:
-  std::optional<std::pair<std::int32_t, run_op>> take() {
+  std::optional<std::pair<stage_instance, run_op>> take() {
     return std::exchange(next_, std::nullopt);
   }
   /// Where the rank stands: at the op that a stage runs, if one does.
-  op_failure failure_of(std::int32_t stage) const {
+  op_failure failure_of(stage_instance stage) const {
     op_failure failure{rank_.source(), rank_.current_op(), {}};
     if (failure.source.stage == none)
-      failure.source.stage = stage;
+      failure.source.stage = stage.stage;
     return failure;
   }
 
   std::int32_t data_rank_;
   address_book_pointer book_;
   handler_guard guard_;
-  std::map<std::int32_t, std::unique_ptr<stage_runner>> stages_;
-  std::optional<std::pair<std::int32_t, run_op>> next_;  // not sent yet
-  caf::event_based_actor* self_ = nullptr;               // the member that runs
+  std::map<stage_instance, std::unique_ptr<stage_runner>> stages_;
+  std::optional<std::pair<stage_instance, run_op>> next_;  // not sent yet
+  caf::event_based_actor* self_ = nullptr;  // the member that runs
   rank_runner rank_;
 };
 

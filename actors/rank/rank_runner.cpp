@@ -55,18 +55,15 @@ void rank_runner::on(const begin_step& message) {
   executor_ = &plan_->executor();
   step_ = message.step;
   report_ = {step_->serial, setup_.data_rank, setup_.rank};
-  stages_.clear();
   op_values_.begin(step_);
   ending_ = false;
   waits_since_ = 0;
   transfers_.begin(step_);
   collectives_.begin(step_);
-  for (std::int32_t s = 0; s < step_->plan->stages(); ++s)
-    if (step_->plan->placement.rank_of(s) == setup_.rank) {
-      stages_.push_back(s);
-      ports_.begin(s, message);
-    }
-  data_.begin(step_);
+  stages_ = step_->plan->placement.instances_of(setup_.rank);
+  for (const auto stage : stages_)
+    ports_.begin(stage, message);
+  data_.begin(step_, plan_->data_orders());
   closing_.begin(step_, *plan_);
   for (auto& each : std::exchange(early_, {}))
     on(std::move(each));
@@ -86,7 +83,7 @@ void rank_runner::on(stage_tensors message) {
 }
 
 void rank_runner::on(loaded_data message) {
-  const auto stage = message.stage;
+  const auto stage = message.reader.stage;
   const auto microbatch = message.microbatch;
   data_.put(std::move(message));
   plan_->data_arrived(stage, microbatch);
@@ -158,7 +155,7 @@ void rank_runner::launch(std::uint32_t op) {
   collectives_.add_waits(what, request);
   closing_.add_norm(what, request, report_.ops.back());
   waits_since_ = 0;
-  ports_.run(what.stage, std::move(request));
+  ports_.run(instance_of(what), std::move(request));
 }
 
 void rank_runner::on(op_launched answer) {

@@ -69,7 +69,7 @@ class rank_runner {
   executed_plan* plan_ = nullptr;
   lane_executor* executor_ = nullptr;  // the plan's
   rank_done report_;
-  std::vector<std::int32_t> stages_;  // of this rank, ascending
+  std::vector<stage_instance> stages_;  // of this rank
   bool ending_ = false;
   std::vector<stage_tensors> early_;  // of steps that have not begun here
   std::int64_t waits_since_ = 0;      // 0: an op is being launched

@@ -22,7 +22,7 @@ struct rank_setup {
   std::vector<bool> needs_data;
   std::int32_t prefetch = 2;    // microbatches asked for ahead
   bool waits_for_norm = false;  // clipping, or a dynamic loss scale
-  bool reduces = false;         // there is more than one replica
+  bool reduces = false;  // there are several replicas, or copies of stages
   lane_order order = lane_order::strict;
   /// The rank's device; null: the CPU.
   std::shared_ptr<rank_device> device;
@@ -37,9 +37,9 @@ class rank_ports {
  public:
   virtual ~rank_ports() = default;
   /// To a stage of this rank.
-  virtual void begin(std::int32_t stage, const begin_step& message) = 0;
-  virtual void run(std::int32_t stage, run_op request) = 0;
-  virtual void end(std::int32_t stage, end_step message) = 0;
+  virtual void begin(stage_instance stage, const begin_step& message) = 0;
+  virtual void run(stage_instance stage, run_op request) = 0;
+  virtual void end(stage_instance stage, end_step message) = 0;
   /// To the stage of another rank of the replica.
   virtual void deliver(stage_tensors message) = 0;
   virtual void reduce(reduce_gradients request) = 0;

@@ -2,7 +2,7 @@
 
 namespace troupe {
 
-caf::behavior stage_actor(caf::event_based_actor* self, std::int32_t stage,
+caf::behavior stage_actor(caf::event_based_actor* self, stage_instance stage,
                           const rank_members_pointer& members) {
   const auto receive = [self, members, stage](auto& message) {
     members->receive(self, stage, std::move(message));

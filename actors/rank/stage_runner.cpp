@@ -137,10 +137,11 @@ void stage_runner::tell_norm(run_op& request) {
   auto& parameters = *setup_.work.parameters;
   for (auto& reduced : take(request))
     parameters.put_gradients(std::move(reduced));
-  parameters.show();
-  // Replicas hold the same gradients by now: one of them is enough.
-  if (setup_.data_rank == 0)
-    ports_.squares({step_->serial, setup_.stage, parameters.squares()});
+  if (setup_.stage.copy == 0)
+    parameters.show();
+  // Replicas and copies hold the same gradients by now: one is enough.
+  if (setup_.data_rank == 0 && setup_.stage.copy == 0)
+    ports_.squares({step_->serial, setup_.stage.stage, parameters.squares()});
 }
 
 void stage_runner::update(const std::optional<norm_known>& norm) {
@@ -153,7 +154,7 @@ void stage_runner::update(const std::optional<norm_known>& norm) {
 stage_done stage_runner::on(end_step message) {
   if (!step_ || message.serial != step_->serial)
     fail(error_code::internal, "stage {} is to end step {}, which it is not at",
-         setup_.stage, message.serial);
+         setup_.stage.stage, message.serial);
   const auto scope = device_.enter();
   stage_done done{step_->serial, setup_.stage, {}};
   const auto end = [&] {
@@ -165,7 +166,8 @@ stage_done stage_runner::on(end_step message) {
   };
   launch(
     step_->recorded,
-    [&] { return fmt::format("the end of stage {}", setup_.stage); }, end);
+    [&] { return fmt::format("the end of stage {}", setup_.stage.stage); },
+    end);
   return done;
 }
 

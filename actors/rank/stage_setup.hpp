@@ -10,7 +10,7 @@ namespace troupe {
 /// A stage actor's constructor arguments.
 struct stage_setup {
   std::int32_t data_rank = 0;
-  std::int32_t stage = 0;
+  stage_instance stage;
   troupe::stage work;
   /// The rank's device; null: the CPU.
   std::shared_ptr<rank_device> device;

@@ -27,6 +27,7 @@ std::string summary(const envelope& e) {
     value{.kind = e.backward ? value_kind::gradient : value_kind::activation,
           .from = e.from_stage,
           .to = e.to_stage,
+          .copy = e.copy,
           .slice = e.key.slice,
           .microbatch = e.key.microbatch});
 }
@@ -61,14 +62,14 @@ void transfer_ops::send(const plan_op& op, std::int64_t now) {
   e.data_rank = setup_.data_rank;
   e.from_stage = op.stage;
   e.to_stage = receive.stage;
+  e.copy = op.copy;
   e.key = {op.microbatch, op.slice};
   e.backward = is_gradient(op.stream);
   e.message = op.message;
   e.sent = now;
   if (far && setup_.links) {
     announce(tensors, e);
-    setup_.links->send(setup_.data_rank, op.stage, receive.stage, tensors,
-                       ready, to_text(plan, op));
+    setup_.links->send(e, tensors, ready, to_text(plan, op));
     e.by_device = true;
   } else {
     packed.tensors = std::move(tensors);
@@ -106,7 +107,8 @@ void transfer_ops::require_expected(const stage_tensors& message) const {
     const auto& receive = plan.ops[number.receive];
     return plan.rank_of(number.receive) == setup_.rank
            && receive.stage == e.to_stage && send.stage == e.from_stage
-           && send.microbatch == e.key.microbatch && send.slice == e.key.slice
+           && send.copy == e.copy && send.microbatch == e.key.microbatch
+           && send.slice == e.key.slice
            && is_gradient(send.stream) == e.backward;
   };
   if (!known || !is_planned())

@@ -16,9 +16,9 @@ class device_collectives final : public collectives {
     return &links_->reduction_stream(stage_);
   }
   bool all_reduce(std::int64_t, std::int32_t stage,
-                  std::vector<tensor_list>& replicas) override {
-    for (const auto& tensors : replicas)
-      links_->all_reduce_mean(stage, tensors);
+                  std::vector<tensor_list>& members) override {
+    for (const auto& tensors : members)
+      links_->all_reduce(stage, tensors);
     return true;
   }
 

@@ -8,6 +8,8 @@ namespace {
 
 class local_collectives final : public collectives {
  public:
+  explicit local_collectives(std::int32_t replicas) : replicas_(replicas) {}
+
   bool spans_processes() const override { return false; }
 
   device_stream* stream(const reduce_gradients& first) override {
@@ -17,12 +19,12 @@ class local_collectives final : public collectives {
   }
 
   bool all_reduce(std::int64_t, std::int32_t,
-                  std::vector<tensor_list>& replicas) override {
-    for (std::size_t i = 0; i < replicas.front().size(); ++i) {
+                  std::vector<tensor_list>& members) override {
+    for (std::size_t i = 0; i < members.front().size(); ++i) {
       tensor_list same;
-      for (const auto& tensors : replicas)
+      for (const auto& tensors : members)
         same.push_back(tensors[i]);
-      const auto mean = mean_gradient(same);
+      const auto mean = mean_gradient(same, replicas_);
       for (std::size_t r = 1; r < same.size(); ++r)
         same[r].copy_(mean);
     }
@@ -30,7 +32,8 @@ class local_collectives final : public collectives {
   }
 
  private:
-  std::unique_ptr<device_stream> stream_;  // on the first replica's device
+  std::int32_t replicas_;
+  std::unique_ptr<device_stream> stream_;  // on the first member's device
 };
 
 }  // namespace
@@ -38,12 +41,12 @@ class local_collectives final : public collectives {
 bool collectives::on(reduce_part part) {
   fail(error_code::mismatch,
        "a part of stage {}'s gradients came from another process, which has no "
-       "replica of it",
+       "member of its group",
        part.stage);
 }
 
-std::unique_ptr<collectives> make_local_collectives() {
-  return std::make_unique<local_collectives>();
+std::unique_ptr<collectives> make_local_collectives(std::int32_t replicas) {
+  return std::make_unique<local_collectives>(replicas);
 }
 
 }  // namespace troupe

@@ -16,15 +16,14 @@ struct reducer_state {
   reducer_core core;
 
   template <class Message>
-  void handle(Message& message) {
+  void handle(std::int32_t stage, Message& message) {
     op_failure failure{{}, "reduce", {}};
-    failure.source.stage = message.stage;
-    failure.source.data_rank = message.data_rank;
+    failure.source.stage = stage;
     guard.run(
       self, *book, [&] { return failure; },
       [&] {
         for (auto& answer : core.on(std::move(message))) {
-          const auto& stage = book->stage(answer.data_rank, answer.stage);
+          const auto& stage = book->stage(answer.data_rank, answer.owner);
           self->send(stage, std::move(answer));
         }
       });
@@ -32,32 +31,34 @@ struct reducer_state {
 };
 
 reducer_core make_core(const std::vector<std::int32_t>& owners,
+                       std::int32_t replicas,
                        const address_book_pointer& book) {
   const auto process = book->links ? book->links->layout().process : 0;
-  std::vector<std::int32_t> local_ranks;
-  for (std::int32_t d = 0; d < static_cast<std::int32_t>(owners.size()); ++d)
-    if (owners[static_cast<std::size_t>(d)] == process)
-      local_ranks.push_back(d);
-  if (local_ranks.size() == owners.size())
-    return {make_local_collectives(), std::move(local_ranks)};
+  const auto here =
+    static_cast<std::size_t>(std::ranges::count(owners, process));
+  if (here == owners.size())
+    return {make_local_collectives(replicas), here};
   const auto send = [book](std::int32_t receiver, reduce_part part) {
     book->links->send(receiver, std::move(part));
   };
-  return {std::make_unique<link_collectives>(owners, process, send),
-          std::move(local_ranks)};
+  return {std::make_unique<link_collectives>(owners, replicas, process, send),
+          here};
 }
 
 }  // namespace
 
 caf::behavior reducer_actor(caf::event_based_actor* self,
                             const std::vector<std::int32_t>& owners,
+                            std::int32_t replicas,
                             const address_book_pointer& book,
                             const handler_hook& hook) {
   auto state = std::make_shared<reducer_state>(
-    reducer_state{self, book, {hook}, make_core(owners, book)});
+    reducer_state{self, book, {hook}, make_core(owners, replicas, book)});
   return behavior_of<reducer_handle>(
-    [state](reduce_gradients& request) { state->handle(request); },
-    [state](reduce_part& part) { state->handle(part); });
+    [state](reduce_gradients& request) {
+      state->handle(request.owner.stage, request);
+    },
+    [state](reduce_part& part) { state->handle(part.stage, part); });
 }
 
 }  // namespace troupe

@@ -7,10 +7,12 @@
 
 namespace troupe {
 
-/// Averages one stage's gradients over its replicas, and gives the mean to
-/// those of this process. `owners`: the process of each replica.
+/// Reduces one stage's gradients over the members of its group, its copies in
+/// all replicas, and gives the result to those of this process. `owners`: the
+/// process of each member, by replica, then copy.
 caf::behavior reducer_actor(caf::event_based_actor* self,
                             const std::vector<std::int32_t>& owners,
+                            std::int32_t replicas,
                             const address_book_pointer& book,
                             const handler_hook& hook);
 

@@ -16,23 +16,27 @@
 namespace troupe {
 
 reducer_core::reducer_core(std::unique_ptr<collectives> calls,
-                           std::vector<std::int32_t> local_ranks)
-  : calls_(std::move(calls)), local_ranks_(std::move(local_ranks)) {}
+                           std::size_t members)
+  : calls_(std::move(calls)), members_(members) {}
 
 std::vector<gradients_reduced> reducer_core::on(reduce_gradients request) {
-  const auto place = std::ranges::lower_bound(waiting_, request.data_rank, {},
-                                              &reduce_gradients::data_rank);
-  if (place != waiting_.end() && place->data_rank == request.data_rank)
+  const auto member_of = [](const reduce_gradients& each) {
+    return std::pair(each.data_rank, each.owner.copy);
+  };
+  const auto place =
+    std::ranges::lower_bound(waiting_, member_of(request), {}, member_of);
+  if (place != waiting_.end() && member_of(*place) == member_of(request))
     fail(error_code::internal,
          "replica {} asked twice for the reduction of stage {}",
-         request.data_rank, request.stage);
+         request.data_rank, request.owner.stage);
   waiting_.insert(place, std::move(request));
-  if (waiting_.size() < local_ranks_.size())
+  if (waiting_.size() < members_)
     return {};
   const auto& first = waiting_.front();
   bool done = true;
   if (!launch(
-        first.recorded, [&] { return fmt::format("reduce {}", first.stage); },
+        first.recorded,
+        [&] { return fmt::format("reduce {}", first.owner.stage); },
         [&] { done = reduce(); }))
     gradients_.assign(waiting_.size(), {});
   return done ? take_answers() : std::vector<gradients_reduced>{};
@@ -49,27 +53,28 @@ bool reducer_core::reduce() {
   const auto scope = stream ? stream->enter() : nullptr;
   gradients_.clear();
   has_.clear();
-  for (auto& replica : waiting_) {
+  for (auto& member : waiting_) {
     if (stream)
-      take_over(*stream, replica.gradients, replica.ready);
-    complete(replica, stream);
-    gradients_.push_back(std::move(replica.gradients));
+      take_over(*stream, member.gradients, member.ready);
+    complete(member, stream);
+    gradients_.push_back(std::move(member.gradients));
   }
   const auto& first = waiting_.front();
-  const bool done = calls_->all_reduce(first.serial, first.stage, gradients_);
+  const bool done =
+    calls_->all_reduce(first.serial, first.owner.stage, gradients_);
   ready_ = stream ? stream->record() : nullptr;
   return done;
 }
 
 /// Zeros in place of missing gradients; for other processes also a row that
 /// tells which those are.
-void reducer_core::complete(reduce_gradients& replica, device_stream* stream) {
-  auto& gradients = replica.gradients;
+void reducer_core::complete(reduce_gradients& member, device_stream* stream) {
+  auto& gradients = member.gradients;
   auto& has = has_.emplace_back();
   for (std::size_t i = 0; i < gradients.size(); ++i) {
     has.push_back(gradients[i].defined());
     if (!has.back())
-      gradients[i] = at::zeros_like(replica.parameters.at(i));
+      gradients[i] = at::zeros_like(member.parameters.at(i));
   }
   if (calls_->spans_processes() && !gradients.empty())
     gradients.push_back(presence_row(has, gradients.front(), stream));
@@ -95,7 +100,7 @@ std::vector<gradients_reduced> reducer_core::take_answers() {
     auto& gradients = gradients_[r];
     if (!gradients.empty())
       remove_absent(r, gradients);
-    answers.push_back({request.serial, request.stage, request.data_rank,
+    answers.push_back({request.serial, request.owner, request.data_rank,
                        std::move(gradients), now_ns(), ready_});
   }
   waiting_.clear();
@@ -106,9 +111,9 @@ std::vector<gradients_reduced> reducer_core::take_answers() {
 
 /// Over several processes only the reduced row of presence tells which those
 /// are: `put_gradients` reads it behind the gradients.
-void reducer_core::remove_absent(std::size_t replica,
+void reducer_core::remove_absent(std::size_t member,
                                  tensor_list& gradients) const {
-  const bool has_all = std::ranges::count(has_[replica], false) == 0;
+  const bool has_all = std::ranges::count(has_[member], false) == 0;
   if (calls_->spans_processes()) {
     if (has_all)
       gradients.pop_back();

@@ -90,7 +90,10 @@ step_outcome coordinator_core::conclude() {
       stages.push_back(&stage);
   }
   // The last stage's losses come first: its first one is the model's.
-  std::ranges::stable_sort(stages, std::greater{}, &stage_done::stage);
+  std::ranges::stable_sort(stages, [](const auto* a, const auto* b) {
+    return std::pair(-a->stage.stage, a->stage.copy)
+           < std::pair(-b->stage.stage, b->stage.copy);
+  });
   for (const auto* stage : stages) {
     for (const auto& loss : stage->result.losses)
       merge(outcome.event.losses, loss);

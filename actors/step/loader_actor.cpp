@@ -61,7 +61,7 @@ struct loader_state {
 
   void serve(const want_data& request) {
     now.microbatch = request.microbatch;
-    self->send(book->stage(setup.data_rank, request.stage),
+    self->send(book->stage(setup.data_rank, request.reader),
                loading([&] { return core->on(request); }));
     if (!std::exchange(prefetching, true))
       self->send(self, prefetch_data{});

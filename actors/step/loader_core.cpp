@@ -18,7 +18,28 @@ void loader_core::begin(const step_context& step, source_pointer source) {
   training_ = step.settings.training();
   microbatches_ = microbatches;
   first_ = first;
+  count_consumers(*step.plan);
   next_ = ready_.empty() ? first : after(ready_.rbegin()->first);
+}
+
+/// A microbatch runs through one copy of the stages.
+void loader_core::count_consumers(const plan& plan) {
+  if (&plan == counted_)
+    return;
+  counted_ = &plan;
+  consumers_.assign(static_cast<std::size_t>(microbatches_),
+                    setup_.consumers.front());
+  if (plan.placement.copies() == 1)
+    return;
+  for (const auto& op : plan.ops)
+    if (op.kind == plan_op_kind::forward)
+      consumers_[static_cast<std::size_t>(op.microbatch)] =
+        setup_.consumers.at(static_cast<std::size_t>(op.copy));
+}
+
+std::int32_t loader_core::consumers_of(std::int64_t index) const {
+  return consumers_[static_cast<std::size_t>(place_of(index).microbatch
+                                             % microbatches_)];
 }
 
 std::int64_t loader_core::index_of(const step_context& step,
@@ -32,7 +53,8 @@ std::int64_t loader_core::after(std::int64_t index) const {
   const auto others = std::int64_t{setup_.data_ranks - 1} * microbatches_;
   const bool ends_step =
     (index + 1 - first_) % (microbatches_ + others) == microbatches_;
-  return index + 1 + (ends_step ? others : 0);
+  const auto next = index + 1 + (ends_step ? others : 0);
+  return consumers_of(next) > 0 ? next : after(next);
 }
 
 std::shared_ptr<const microbatch_data> loader_core::load(std::int64_t index) {
@@ -63,9 +85,9 @@ loaded_data loader_core::on(const want_data& request) {
     found = ready_.emplace(index, item{load(index), 0}).first;
     next_ = std::max(next_, after(index));
   }
-  loaded_data answer{request.step->serial, request.stage, request.microbatch,
+  loaded_data answer{request.step->serial, request.reader, request.microbatch,
                      now_ns(), found->second.data};
-  if (++found->second.taken == setup_.consumers)
+  if (++found->second.taken == consumers_of(index))
     ready_.erase(found);
   return answer;
 }

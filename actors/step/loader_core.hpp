@@ -4,6 +4,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "troupe/actors/execution_options.hpp"
 #include "troupe/actors/messages.hpp"
@@ -15,7 +16,8 @@ namespace troupe {
 struct loader_setup {
   std::int32_t data_rank = 0;
   std::int32_t data_ranks = 1;
-  std::int32_t consumers = 1;  // stages that take each microbatch
+  /// By copy of the stages: how many stages here take each of its microbatches.
+  std::vector<std::int32_t> consumers = {1};
   loading_options loading = {};
   std::shared_ptr<load_board> board = {};  // null: nobody looks
 };
@@ -55,6 +57,8 @@ class loader_core {
   };
   std::shared_ptr<const microbatch_data> load(std::int64_t index);
   std::int64_t after(std::int64_t index) const;
+  void count_consumers(const plan& plan);
+  std::int32_t consumers_of(std::int64_t index) const;
   place place_of(std::int64_t index) const;
 
   loader_setup setup_;
@@ -62,6 +66,8 @@ class loader_core {
   source_pointer source_;
   bool training_ = true;
   std::int32_t microbatches_ = 1;
+  const plan* counted_ = nullptr;
+  std::vector<std::int32_t> consumers_;  // by microbatch of that plan
   std::int64_t first_ = 0;
   std::int64_t next_ = 0;
   std::map<std::int64_t, item> ready_;

@@ -15,10 +15,8 @@ namespace troupe {
 
 /// The actors of a run. Filled before the first message; read-only then.
 struct address_book {
-  std::int32_t stages = 0;
-  std::int32_t ranks = 0;
   troupe::placement placement;
-  std::vector<stage_handle> stage_actors;  // by data rank, then stage
+  std::vector<stage_handle> stage_actors;  // by data rank, then instance
   std::vector<rank_handle> rank_actors;    // by data rank, then rank
   std::vector<loader_handle> loaders;      // by data rank
   std::vector<reducer_handle> reducers;    // by stage
@@ -31,13 +29,14 @@ struct address_book {
   /// Between devices of different processes; null without.
   std::shared_ptr<troupe::device_links> device_links;
 
-  const stage_handle& stage(std::int32_t data_rank, std::int32_t stage) const {
-    return stage_actors[stage_index(data_rank, stage)];
+  const stage_handle& stage(std::int32_t data_rank,
+                            stage_instance which) const {
+    return stage_actors[stage_index(data_rank, which)];
   }
-  /// The process where a stage lives.
-  std::int32_t process_of(std::int32_t data_rank, std::int32_t stage) const {
+  /// The process where an instance of a stage lives.
+  std::int32_t process_of(std::int32_t data_rank, stage_instance which) const {
     return links
-             ? links->layout().process_of(data_rank, placement.rank_of(stage))
+             ? links->layout().process_of(data_rank, placement.rank_of(which))
              : 0;
   }
   /// Lets the ranks that live here begin a step.
@@ -72,11 +71,13 @@ struct address_book {
   const rank_handle& rank(std::int32_t data_rank, std::int32_t rank) const {
     return rank_actors[rank_index(data_rank, rank)];
   }
-  std::size_t stage_index(std::int32_t data_rank, std::int32_t stage) const {
-    return static_cast<std::size_t>(data_rank * stages + stage);
+  std::size_t stage_index(std::int32_t data_rank, stage_instance which) const {
+    return static_cast<std::size_t>(data_rank * placement.stages()
+                                    * placement.copies())
+           + placement.index_of(which);
   }
   std::size_t rank_index(std::int32_t data_rank, std::int32_t rank) const {
-    return static_cast<std::size_t>(data_rank * ranks + rank);
+    return static_cast<std::size_t>(data_rank * placement.ranks + rank);
   }
 };
 using address_book_pointer = std::shared_ptr<address_book>;

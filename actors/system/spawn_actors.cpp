@@ -38,13 +38,14 @@ class actor_spawner {
   void spawn_rank(std::int32_t data_rank, std::int32_t rank);
   std::shared_ptr<rank_device> device_of(std::int32_t data_rank,
                                          std::int32_t rank) const;
-  stage_setup setup_of_stage(std::int32_t data_rank, std::int32_t stage) const;
+  stage_setup setup_of_stage(std::int32_t data_rank,
+                             stage_instance which) const;
   rank_setup setup_of_rank(std::int32_t data_rank, std::int32_t rank) const;
   coordinator_setup coordination() const;
   bool is_here(std::int32_t data_rank, std::int32_t rank) const {
     return !book_->links || book_->links->layout().is_here(data_rank, rank);
   }
-  std::int32_t consumers(std::int32_t data_rank) const;
+  std::vector<std::int32_t> consumers(std::int32_t data_rank) const;
   void spawn_reducers();
   void spawn_coordinator();
 
@@ -69,13 +70,13 @@ std::shared_ptr<rank_device> actor_spawner::device_of(std::int32_t data_rank,
 }
 
 stage_setup actor_spawner::setup_of_stage(std::int32_t data_rank,
-                                          std::int32_t stage) const {
+                                          stage_instance which) const {
   stage_setup setup;
   setup.data_rank = data_rank;
-  setup.stage = stage;
+  setup.stage = which;
   setup.work = options_.stages[static_cast<std::size_t>(data_rank)]
-                              [static_cast<std::size_t>(stage)];
-  setup.device = device_of(data_rank, options_.placement.rank_of(stage));
+                              [options_.placement.index_of(which)];
+  setup.device = device_of(data_rank, options_.placement.rank_of(which));
   return setup;
 }
 
@@ -89,7 +90,7 @@ rank_setup actor_spawner::setup_of_rank(std::int32_t data_rank,
   setup.needs_data = options_.needs_data;
   setup.prefetch = std::max(1, options_.execution.loading.prefetch);
   setup.waits_for_norm = options_.numerics.needs_norm();
-  setup.reduces = data_ranks() > 1;
+  setup.reduces = data_ranks() > 1 || options_.placement.copies() > 1;
   setup.order = options_.execution.order;
   setup.device = device_of(data_rank, rank);
   setup.links = options_.links;
@@ -99,14 +100,17 @@ rank_setup actor_spawner::setup_of_rank(std::int32_t data_rank,
   return setup;
 }
 
-/// Stages of a replica that live here and read data.
-std::int32_t actor_spawner::consumers(std::int32_t data_rank) const {
-  std::int32_t count = 0;
-  for (std::int32_t s = 0; s < stages(); ++s)
-    if (options_.needs_data[static_cast<std::size_t>(s)]
-        && is_here(data_rank, options_.placement.rank_of(s)))
-      ++count;
-  return count;
+/// By copy: stages of a replica that live here and read data.
+std::vector<std::int32_t> actor_spawner::consumers(
+  std::int32_t data_rank) const {
+  const auto& placement = options_.placement;
+  std::vector<std::int32_t> counts(static_cast<std::size_t>(placement.copies()),
+                                   0);
+  for (const auto& each : placement.instances())
+    if (options_.needs_data[static_cast<std::size_t>(each.stage)]
+        && is_here(data_rank, placement.rank_of(each)))
+      ++counts[static_cast<std::size_t>(each.copy)];
+  return counts;
 }
 
 /// The actors of a rank take turns.
@@ -120,13 +124,12 @@ void actor_spawner::spawn_rank(std::int32_t data_rank, std::int32_t rank) {
   book_->rank_actors.at(book_->rank_index(data_rank, rank)) =
     caf::actor_cast<rank_handle>(
       spawn([members](auto* self) { return rank_actor(self, members); }));
-  for (std::int32_t s = 0; s < stages(); ++s) {
-    if (options_.placement.rank_of(s) != rank)
-      continue;
-    members->add(setup_of_stage(data_rank, s));
-    book_->stage_actors.at(book_->stage_index(data_rank, s)) =
-      caf::actor_cast<stage_handle>(spawn(
-        [members, s](auto* self) { return stage_actor(self, s, members); }));
+  for (const auto& each : options_.placement.instances_of(rank)) {
+    members->add(setup_of_stage(data_rank, each));
+    book_->stage_actors.at(book_->stage_index(data_rank, each)) =
+      caf::actor_cast<stage_handle>(spawn([members, each](auto* self) {
+        return stage_actor(self, each, members);
+      }));
   }
 }
 
@@ -142,18 +145,22 @@ void actor_spawner::spawn_replica(std::int32_t data_rank) {
   loading.loading = options_.execution.loading;
   loading.board = watch_.loads;
   book_->loaders.emplace_back();
-  if (loading.consumers > 0)
+  if (std::ranges::any_of(loading.consumers,
+                          [](auto count) { return count > 0; }))
     book_->loaders.back() = caf::actor_cast<loader_handle>(
       system_.spawn(loader_actor, loading, book_, hook));
 }
 
 void actor_spawner::spawn_reducers() {
+  const auto copies = static_cast<std::int8_t>(options_.placement.copies());
   for (std::int32_t s = 0; s < stages(); ++s) {
     std::vector<std::int32_t> owners;
     for (std::int32_t d = 0; d < data_ranks(); ++d)
-      owners.push_back(book_->process_of(d, s));
-    book_->reducers.push_back(caf::actor_cast<reducer_handle>(system_.spawn(
-      reducer_actor, owners, book_, options_.execution.handler_hook)));
+      for (std::int8_t copy = 0; copy < copies; ++copy)
+        owners.push_back(book_->process_of(d, {s, copy}));
+    book_->reducers.push_back(caf::actor_cast<reducer_handle>(
+      system_.spawn(reducer_actor, owners, data_ranks(), book_,
+                    options_.execution.handler_hook)));
   }
 }
 
@@ -170,12 +177,9 @@ void actor_spawner::spawn_coordinator() {
 }
 
 void actor_spawner::spawn_all() {
-  book_->stages = stages();
-  book_->ranks = options_.placement.ranks;
   book_->placement = options_.placement;
-  const auto replicas = static_cast<std::size_t>(data_ranks());
-  book_->stage_actors.resize(replicas * static_cast<std::size_t>(stages()));
-  book_->rank_actors.resize(replicas * static_cast<std::size_t>(book_->ranks));
+  book_->stage_actors.resize(book_->stage_index(data_ranks(), {}));
+  book_->rank_actors.resize(book_->rank_index(data_ranks(), 0));
   if (options_.job)
     book_->links = std::make_shared<remote_links>(
       options_.job, layout_of(options_), run_id_, options_.plans);

@@ -7,7 +7,8 @@
 namespace troupe {
 
 struct compile_options {
-  /// Replicas of the pipeline; with more than one, gradients are reduced.
+  /// Replicas of the pipeline. With more than one, or with copies of stages,
+  /// gradients are reduced.
   std::int32_t data_parallel = 1;
   /// Most messages in flight that a channel allows; 0: its own bound. Only
   /// `verify` delays sends; actors in one process need no credits.

@@ -260,7 +260,8 @@ class connector {
       case plan_op_kind::release:
         return depend_on(last_use_[stage_copy(op)]);
       case plan_op_kind::reduce:
-        return depend_on(last_backward_[stage_copy(op)]);
+        return for_each_copy(
+          op, [&](std::size_t each) { depend_on(last_backward_[each]); });
       case plan_op_kind::gradient_norm:
         return depend_on(gradients_of(stage_copy(op)));
       case plan_op_kind::update:
@@ -270,6 +271,13 @@ class connector {
       default:
         return;
     }
+  }
+
+  // The gradients of a stage's copies are reduced together.
+  template <class Visit>
+  void for_each_copy(plan_op op, Visit visit) const {
+    for (op.copy = 0; op.copy < plan_.placement.copies(); ++op.copy)
+      visit(stage_copy(op));
   }
 
   void share_norms() {

@@ -26,9 +26,11 @@ auto series_of(const plan_op& op) {
   return std::tuple{type, static_cast<int>(kind), op.stage, op.copy};
 }
 
-/// A receive is posted without its message.
-bool counts(const plan_op& op) {
-  return op.kind != plan_op_kind::receive;
+/// Whether an op waits for ops of other ranks before it starts. A receive is
+/// posted without its message, and a collective begins at each rank by itself.
+bool waits_for_others(const plan_op& op) {
+  return op.kind != plan_op_kind::receive
+         && traits_of(op).type != op_class::collective;
 }
 
 }  // namespace
@@ -57,8 +59,8 @@ void lane_executor::describe_ops() {
     const auto number = static_cast<std::uint32_t>(stages.size());
     ops_[i].stage =
       stages.emplace(std::pair{op.stage, op.copy}, number).first->second;
-    if (counts(op))
-      ops_[i].inputs = op.dependency_count;
+    for (const auto input : plan_.dependencies_of(op))
+      ops_[i].inputs += counts(op, input) ? 1 : 0;
   }
   kept_ = most_kept_ = kept_count(stages.size());
   for (std::uint32_t i = 0; i + 1 < ops_.size(); ++i) {
@@ -67,6 +69,10 @@ void lane_executor::describe_ops() {
     auto& most = most_kept_.by_stage[ops_[i].stage];
     most = std::max(most, kept_.by_stage[ops_[i].stage]);
   }
+}
+
+bool lane_executor::counts(const plan_op& op, std::uint32_t input) const {
+  return is_here(input) || waits_for_others(op);
 }
 
 void lane_executor::keep(kept_count& count, std::uint32_t index) const {
@@ -92,15 +98,15 @@ void lane_executor::list_users() {
   const auto size = static_cast<std::uint32_t>(ops_.size()) - 1;
   const auto for_each_input = [&](auto visit) {
     for (std::uint32_t i = 0; i < size; ++i)
-      if (const auto& op = plan_.ops[first_ + i]; counts(op))
-        for (const auto input : plan_.dependencies_of(op))
+      for (const auto input : plan_.dependencies_of(plan_.ops[first_ + i]))
+        if (counts(plan_.ops[first_ + i], input))
           visit(input, i);
   };
   for_each_input([&](std::uint32_t input, std::uint32_t user) {
-    if (input < first_ || input >= first_ + size)
-      remote_.emplace_back(input, user);
-    else
+    if (is_here(input))
       ++ops_[input - first_ + 1].first_user;
+    else
+      remote_.emplace_back(input, user);
   });
   std::ranges::sort(remote_);
   for (std::uint32_t i = 0; i < size; ++i)
@@ -108,7 +114,7 @@ void lane_executor::list_users() {
   users_.resize(ops_[size].first_user);
   std::vector<std::uint32_t> filled(size, 0);
   for_each_input([&](std::uint32_t input, std::uint32_t user) {
-    if (input >= first_ && input < first_ + size) {
+    if (is_here(input)) {
       const auto index = input - first_;
       users_[ops_[index].first_user + filled[index]++] = user;
     }
@@ -213,7 +219,7 @@ void lane_executor::launched(std::uint32_t op) {
 }
 
 void lane_executor::ended(std::uint32_t op) {
-  if (op < first_ || op - first_ >= states_.size()) {
+  if (!is_here(op)) {
     const auto users = std::ranges::equal_range(
       remote_, op, {}, [](const auto& entry) { return entry.first; });
     for (const auto& [input, user] : users)

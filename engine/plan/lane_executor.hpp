@@ -26,8 +26,8 @@ enum class lane_order : std::uint8_t {
 /// one thread at a time. An op is launched (the host gives it to its stream),
 /// one at a time, and ends later or at once. No op of the compute stream starts
 /// before the one before has ended. A receive starts (is posted) without its
-/// message, and ends when that is there. In strict order `next` takes constant
-/// time.
+/// message, a collective without its other ends; each ends when those are
+/// there. In strict order `next` takes constant time.
 class lane_executor {
  public:
   /// The plan must outlive this; it is begun.
@@ -75,6 +75,11 @@ class lane_executor {
     std::vector<std::int32_t> by_stage;
   };
 
+  bool is_here(std::uint32_t op) const {
+    return op >= first_ && op - first_ < ops_.size() - 1;
+  }
+  /// Whether an op is to wait for an input before it starts.
+  bool counts(const plan_op& op, std::uint32_t input) const;
   void describe_ops();
   void number_series();
   void list_users();

@@ -8,11 +8,12 @@ namespace troupe {
 
 /// Writes every rank's ops: compute ops in lane order; each send right after
 /// its producer; each receive at the point where its message is sent when all
-/// ranks advance in lockstep, one op per turn; reductions after a stage's last
-/// backward; norms and updates at the end.
+/// ranks advance in lockstep, one op per turn; a stage's reductions after
+/// the last backward of all its copies; norms and updates at the end.
 ///
-/// In that order every transfer can take place with both its ends present, so a
-/// plan makes progress even if both ends block; receives are posted as early as
+/// In that order every transfer, and every reduction over copies, can take
+/// place with all its ends present, so a plan makes progress even if they
+/// block; receives are posted as early as
 /// is safe.
 void place_ops(const schedule& lanes, const compile_options& options,
                plan& result);

@@ -33,11 +33,9 @@ class placer {
     take_graph(options.graph);
     result_.training = is_training(lanes);
     result_.global_norm = result_.training && options.global_norm;
-    reduces_ = result_.training && options.data_parallel > 1;
-    backwards_left_.assign(
-      static_cast<std::size_t>(lanes.stages())
-        * static_cast<std::size_t>(lanes.placement.copies()),
-      0);
+    reduces_ = result_.training
+               && (options.data_parallel > 1 || lanes.placement.copies() > 1);
+    backwards_left_.assign(static_cast<std::size_t>(lanes.stages()), 0);
     measure_lanes();
   }
 
@@ -68,10 +66,6 @@ class placer {
     return lanes_.lanes[slot(rank)];
   }
 
-  std::size_t stage_copy(const op& what) const {
-    return slot(what.copy * lanes_.stages() + what.stage);
-  }
-
   void take_graph(const stage_graph& given) {
     if (given.stages() != 0 && given.stages() != lanes_.stages())
       fail(error_code::invalid_argument,
@@ -84,7 +78,7 @@ class placer {
   // The number of ops that a compute op adds to its own lane.
   std::uint32_t width(const op& what) {
     if (frees_activation(what.kind))
-      ++backwards_left_[stage_copy(what)];
+      ++backwards_left_[slot(what.stage)];
     if (what.kind == op_kind::weight_backward)
       return 1;
     // Forwards receive along a stage's inputs and send along its outputs,
@@ -177,8 +171,19 @@ class placer {
       transfer(rank, placed, backward);
     }
     if (reduces_ && frees_activation(what.kind)
-        && --backwards_left_[stage_copy(what)] == 0)
-      append(rank, whole_stage(plan_op_kind::reduce, what.stage, what.copy));
+        && --backwards_left_[slot(what.stage)] == 0)
+      close(plan_op_kind::reduce, what.stage);
+  }
+
+  // An op of each copy of a stage.
+  void close(plan_op_kind kind, std::int32_t stage) {
+    const auto copies = static_cast<std::int8_t>(lanes_.placement.copies());
+    for (std::int8_t copy = 0; copy < copies; ++copy)
+      append(lanes_.placement.rank_of(stage, copy),
+             {.kind = kind,
+              .stream = traits_of(kind).stream,
+              .copy = copy,
+              .stage = stage});
   }
 
   void transfer(std::int32_t rank, const plan_op& what, bool backward) {
@@ -192,21 +197,10 @@ class placer {
     }
   }
 
-  static plan_op whole_stage(plan_op_kind kind, std::int32_t stage,
-                             std::int8_t copy) {
-    return {.kind = kind,
-            .stream = traits_of(kind).stream,
-            .copy = copy,
-            .stage = stage};
-  }
-
   void close_lanes() {
-    const auto copies = static_cast<std::int8_t>(lanes_.placement.copies());
     for (const auto kind : {plan_op_kind::gradient_norm, plan_op_kind::update})
       for (std::int32_t stage = 0; stage < lanes_.stages(); ++stage)
-        for (std::int8_t copy = 0; copy < copies; ++copy)
-          append(lanes_.placement.rank_of(stage, copy),
-                 whole_stage(kind, stage, copy));
+        close(kind, stage);
   }
 
   void check_finished() const {
@@ -247,7 +241,7 @@ class placer {
   std::vector<std::size_t> next_;             // by rank, into its lane
   std::vector<std::uint32_t> end_;            // by rank, into result_.ops
   std::vector<std::uint8_t> done_;            // by op_slot
-  std::vector<std::int32_t> backwards_left_;  // by copy and stage
+  std::vector<std::int32_t> backwards_left_;  // by stage, of all its copies
 };
 
 }  // namespace

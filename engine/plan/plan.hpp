@@ -125,6 +125,11 @@ struct plan {
   friend bool operator==(const plan&, const plan&) = default;
 };
 
+/// The stage, and which copy of it, that an op belongs to.
+constexpr stage_instance instance_of(const plan_op& op) {
+  return {op.stage, op.copy};
+}
+
 constexpr bool is_compute(plan_op_kind kind) {
   return kind <= plan_op_kind::weight_backward;
 }

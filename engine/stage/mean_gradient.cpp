@@ -6,20 +6,18 @@
 
 namespace troupe {
 
-at::Tensor mean_gradient(const tensor_list& of_replicas) {
+at::Tensor mean_gradient(const tensor_list& gradients, std::int32_t replicas) {
   const auto known = std::ranges::find_if(
-    of_replicas, [](const auto& each) { return each.defined(); });
-  if (known == of_replicas.end())
+    gradients, [](const auto& each) { return each.defined(); });
+  if (known == gradients.end())
     return {};
-  auto sum = of_replicas[0].defined() ? of_replicas[0] : at::zeros_like(*known);
-  if (of_replicas.size() == 1)
-    return sum;
-  for (std::size_t r = 1; r < of_replicas.size(); ++r)
-    if (of_replicas[r].defined())
-      sum.add_(of_replicas[r].to(sum.device()));
+  auto sum = gradients[0].defined() ? gradients[0] : at::zeros_like(*known);
+  for (std::size_t i = 1; i < gradients.size(); ++i)
+    if (gradients[i].defined())
+      sum.add_(gradients[i].to(sum.device()));
     else
       sum.add_(0);  // turns -0 into 0, as adding zeros does
-  return sum.div_(static_cast<double>(of_replicas.size()));
+  return replicas == 1 ? sum : sum.div_(static_cast<double>(replicas));
 }
 
 }  // namespace troupe

@@ -4,9 +4,9 @@
 
 namespace troupe {
 
-/// The mean of one parameter's gradients, by replica, added in that order, into
-/// the first one that is defined. A missing gradient counts as zeros; undefined
-/// if all are missing.
-at::Tensor mean_gradient(const tensor_list& of_replicas);
+/// The sum of one parameter's gradients, by replica and copy, added in that
+/// order, into the first one, divided by the number of replicas. A missing
+/// gradient counts as zeros; undefined if all are missing.
+at::Tensor mean_gradient(const tensor_list& gradients, std::int32_t replicas);
 
 }  // namespace troupe

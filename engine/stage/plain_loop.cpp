@@ -69,11 +69,10 @@ std::vector<plain_loop::counted_loss> plain_loop::losses_of_microbatch(
   return losses;
 }
 
-void plain_loop::accumulate(const data_function& load, std::int32_t replica,
-                            result& outcome) {
-  const auto m = options_.microbatches;
-  for (std::int32_t k = 0; k < m; ++k) {
-    const auto data = load(replica * m + k);
+void plain_loop::accumulate(const data_function& load, std::int32_t first,
+                            std::int32_t last, result& outcome) {
+  for (auto k = first; k < last; ++k) {
+    const auto data = load(k);
     accumulate(data);
     outcome.tokens += data.tokens;
   }
@@ -148,13 +147,14 @@ double plain_loop::take_losses() {
   return sum;
 }
 
-void plain_loop::average(std::vector<tensor_list> replicas) {
+void plain_loop::average(std::vector<tensor_list> members) {
   const at::NoGradGuard no_grad;
   for (std::size_t i = 0; i < values_.size(); ++i) {
     tensor_list gradients;
-    for (const auto& replica : replicas)
-      gradients.push_back(replica[i]);
-    values_[i].mutable_grad() = mean_gradient(gradients);
+    for (const auto& member : members)
+      gradients.push_back(member[i]);
+    values_[i].mutable_grad() =
+      mean_gradient(gradients, options_.data_parallel);
   }
 }
 
@@ -164,13 +164,16 @@ plain_loop::result plain_loop::step(const data_function& load) {
   module_->train();
   result outcome;
   losses_.clear();
-  std::vector<tensor_list> replicas;
+  std::vector<tensor_list> members;
   take_gradients(values_);
-  for (std::int32_t d = 0; d < options_.data_parallel; ++d) {
-    accumulate(load, d, outcome);
-    replicas.push_back(take_gradients(values_));
-  }
-  average(std::move(replicas));
+  const auto m = options_.microbatches, copies = options_.copies;
+  for (std::int32_t d = 0; d < options_.data_parallel; ++d)
+    for (std::int32_t copy = 0; copy < copies; ++copy) {
+      accumulate(load, d * m + m * copy / copies,
+                 d * m + m * (copy + 1) / copies, outcome);
+      members.push_back(take_gradients(values_));
+    }
+  average(std::move(members));
   outcome.gradient_norm =
     norm_of_squares(gradient_squares(values_, options_.device.get()))
     / scale_.value();

@@ -17,6 +17,9 @@ class layer_sequence;
 struct plain_options {
   std::int32_t microbatches = 1;
   std::int32_t data_parallel = 1;
+  /// Of each stage: each takes its share of the microbatches, in order, and
+  /// their gradients are added.
+  std::int32_t copies = 1;
   /// Of each microbatch's sequence: forwards one after the other, backwards
   /// last slice first, as in a pipeline.
   std::int32_t slices = 1;
@@ -26,9 +29,10 @@ struct plain_options {
 };
 
 /// The oracle: the unsplit model in a plain loop with gradient accumulation,
-/// one thread, no actors, no plan. Replicas are emulated one after the other:
-/// each one's microbatches are summed separately, then added in ascending order
-/// and divided. Every pipelined run must give the same bits.
+/// one thread, no actors, no plan. Replicas and copies are emulated one after
+/// the other: each one's microbatches are summed separately, then added in
+/// ascending order and divided by the number of replicas. Every pipelined run
+/// must give the same bits.
 ///
 /// On a device the host enqueues a step's work without waiting, up to the
 /// gradients' norm; the work is done when `step` returns. The calling thread
@@ -70,11 +74,13 @@ class plain_loop {
   };
   std::vector<counted_loss> losses_of_microbatch(const microbatch_data& data);
   void accumulate(const microbatch_data& data);
-  void accumulate(const data_function& load, std::int32_t replica,
-                  result& outcome);
+  /// Microbatches `first` up to `last`, of the step's.
+  void accumulate(const data_function& load, std::int32_t first,
+                  std::int32_t last, result& outcome);
   void note_loss(const counted_loss& loss);
   double take_losses();
-  void average(std::vector<tensor_list> replicas);
+  /// By replica and copy.
+  void average(std::vector<tensor_list> members);
 
   plain_options options_;
   std::shared_ptr<layer_sequence> module_;

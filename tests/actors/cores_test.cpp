@@ -44,19 +44,19 @@ std::shared_ptr<const microbatch_source> numbered(
 
 TEST_CASE("a loader serves each consumer and holds few ahead") {
   std::vector<std::int64_t> made;
-  loader_core loader({.consumers = 2, .loading = {.prefetch = 2}},
+  loader_core loader({.consumers = {2}, .loading = {.prefetch = 2}},
                      [](const auto&, double) {});
   const auto step = a_step(2, 4);
   loader.begin(*step, numbered(made));
-  CHECK(loader.on(want_data{step, 0, 0}).data->tokens == 0);
+  CHECK(loader.on(want_data{step, {0}, 0}).data->tokens == 0);
   CHECK(loader.ready() == 1);  // the second consumer is to come
   CHECK(loader.prefetch());
   CHECK(loader.prefetch());
   CHECK_FALSE(loader.prefetch());
   CHECK(made == std::vector<std::int64_t>{0, 1, 2});
-  loader.on(want_data{step, 1, 0});
+  loader.on(want_data{step, {1}, 0});
   CHECK(loader.ready() == 2);
-  loader.on(want_data{step, 0, 1});
+  loader.on(want_data{step, {0}, 1});
   CHECK(made.size() == 3);  // it was ready
 }
 
@@ -64,45 +64,45 @@ TEST_CASE("a loader goes ahead into its replica's next step") {
   std::vector<std::int64_t> made;
   loader_core loader({.data_rank = 1,
                       .data_ranks = 2,
-                      .consumers = 1,
+                      .consumers = {1},
                       .loading = {.prefetch = 2}},
                      [](const auto&, double) {});
   const auto step = a_step(1, 2);
   const auto source = numbered(made);
   loader.begin(*step, source);
-  loader.on(want_data{step, 0, 0});
-  loader.on(want_data{step, 0, 1});
+  loader.on(want_data{step, {0}, 0});
+  loader.on(want_data{step, {0}, 1});
   while (loader.prefetch()) {
   }
   CHECK(made == std::vector<std::int64_t>{2, 3, 6, 7});
   const auto next = a_step(1, 2, 4);
   loader.begin(*next, source);
-  CHECK(loader.on(want_data{next, 0, 0}).data->tokens == 6);
+  CHECK(loader.on(want_data{next, {0}, 0}).data->tokens == 6);
   CHECK(made.size() == 4);
   const auto elsewhere = a_step(1, 2, 100);
   loader.begin(*elsewhere, source);
   CHECK(loader.ready() == 0);
-  CHECK(loader.on(want_data{elsewhere, 0, 1}).data->tokens == 103);
+  CHECK(loader.on(want_data{elsewhere, {0}, 1}).data->tokens == 103);
 }
 
 TEST_CASE("a loader tells how long a slow load took, and where data ends") {
   std::vector<std::int64_t> made;
   double slow = 0;
   loader_core::place late{9, 9};
-  loader_core loader({.consumers = 1, .loading = {.slow_seconds = 0}},
+  loader_core loader({.consumers = {1}, .loading = {.slow_seconds = 0}},
                      [&](const loader_core::place& at, double seconds) {
                        slow = seconds;
                        late = at;
                      });
   const auto step = a_step(1, 2);
   loader.begin(*step, numbered(made, 1));
-  loader.on(want_data{step, 0, 0});
+  loader.on(want_data{step, {0}, 0});
   CHECK(slow > 0);
   CHECK(late.steps_ahead == 0);
   CHECK(late.microbatch == 0);
   CHECK_FALSE(loader.prefetch());
   CHECK_THROWS_MATCHES(
-    loader.on(want_data{step, 0, 1}), error,
+    loader.on(want_data{step, {0}, 1}), error,
     MessageMatches(ContainsSubstring("has 1 microbatches and number 1")));
 }
 
@@ -112,12 +112,12 @@ TEST_CASE(
   loader_core::place late;
   loader_core loader({.data_rank = 1,
                       .data_ranks = 2,
-                      .consumers = 1,
+                      .consumers = {1},
                       .loading = {.prefetch = 3, .slow_seconds = 0}},
                      [&](const loader_core::place& at, double) { late = at; });
   const auto step = a_step(1, 2);
   loader.begin(*step, numbered(made));
-  loader.on(want_data{step, 0, 0});
+  loader.on(want_data{step, {0}, 0});
   CHECK(loader.prefetch());
   CHECK(late.microbatch == 1);
   CHECK(loader.prefetch());

@@ -10,6 +10,7 @@
 
 #include "../schedules/shapes.hpp"
 #include "troupe/engine/device/threads.hpp"
+#include "troupe/schedules/validate.hpp"
 
 namespace troupe::testing {
 
@@ -94,7 +95,7 @@ std::vector<small_case> trained_schedules() {
   for (const auto& known : builtin_schedules()) {
     auto what = catalogue_case(known, small_shape(known));
     what.clip = 0.5;
-    if (is_trained(make_schedule(what.schedule, shape_of(what))))
+    if (is_training(make_schedule(what.schedule, shape_of(what))))
       all.push_back(what);
   }
   return all;

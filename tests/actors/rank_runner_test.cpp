@@ -20,13 +20,13 @@ namespace {
 
 /// Keeps what a rank and its stages send, but for what they say to each other.
 struct recorded_ports final : rank_ports, stage_ports {
-  void begin(std::int32_t stage, const begin_step& message) override {
+  void begin(stage_instance stage, const begin_step& message) override {
     stages.at(stage)->on(message);
   }
-  void run(std::int32_t stage, run_op request) override {
+  void run(stage_instance stage, run_op request) override {
     requests.emplace_back(stage, std::move(request));
   }
-  void end(std::int32_t stage, end_step message) override {
+  void end(stage_instance stage, end_step message) override {
     ended.push_back(stages.at(stage)->on(std::move(message)));
   }
   void deliver(stage_tensors message) override {
@@ -37,12 +37,12 @@ struct recorded_ports final : rank_ports, stage_ports {
   }
   void done(rank_done report) override { reports.push_back(std::move(report)); }
   void reduce(reduce_gradients request) override {
-    reduced.push_back(request.stage);
+    reduced.push_back(request.owner.stage);
   }
   void squares(stage_squares) override { ++norms; }
 
-  std::map<std::int32_t, std::unique_ptr<stage_runner>> stages;
-  std::deque<std::pair<std::int32_t, run_op>> requests;
+  std::map<stage_instance, std::unique_ptr<stage_runner>> stages;
+  std::deque<std::pair<stage_instance, run_op>> requests;
   std::deque<stage_done> ended;
   std::vector<stage_tensors> delivered;
   std::vector<std::int32_t> wanted;
@@ -77,14 +77,13 @@ struct one_rank {
     setup.waits_for_norm = what.waits_for_norm;
     setup.reduces = what.reduces;
     runner = std::make_unique<rank_runner>(setup, ports);
-    for (std::int32_t s = 0; s < whole->stages(); ++s) {
-      if (whole->placement.rank_of(s) != what.rank)
-        continue;
+    for (const auto& each : whole->placement.instances_of(what.rank)) {
       stage_setup of;
-      of.stage = s;
-      work = std::make_shared<testing::faked_stage>(s + 1 == whole->stages());
+      of.stage = each;
+      work = std::make_shared<testing::faked_stage>(each.stage + 1
+                                                    == whole->stages());
       of.work = {work, work};
-      ports.stages.emplace(s, std::make_unique<stage_runner>(of, ports));
+      ports.stages.emplace(each, std::make_unique<stage_runner>(of, ports));
     }
   }
 
@@ -197,10 +196,10 @@ TEST_CASE("a rank that waits for the reducer says so") {
   CHECK_THAT(at.board->describe(*at.whole)[1],
              ContainsSubstring("rank 1 waits at") && ContainsSubstring("NORM")
                && ContainsSubstring("reducer"));
-  at.runner->on(gradients_reduced{1, 1, 0, {}, 5, nullptr});
+  at.runner->on(gradients_reduced{1, {1}, 0, {}, 5, nullptr});
   at.run();
   REQUIRE(at.ports.reports.size() == 1);
-  CHECK_THROWS_AS(at.runner->on(gradients_reduced{1, 1, 0, {}, 5, nullptr}),
+  CHECK_THROWS_AS(at.runner->on(gradients_reduced{1, {1}, 0, {}, 5, nullptr}),
                   error);
 }
 
@@ -263,7 +262,7 @@ TEST_CASE("a recording that failed is handed on to its end, without tensors") {
 TEST_CASE("data that no op took are an error at the step's end") {
   one_rank at;
   at.begin();
-  at.runner->on(loaded_data{1, 1, 0, 0, {}});  // this stage reads no data
+  at.runner->on(loaded_data{1, {1}, 0, 0, {}});  // this stage reads no data
   at.receive_all();
   CHECK_THROWS_MATCHES(
     at.run(), error,
@@ -320,10 +319,10 @@ TEST_CASE("without overlap no stage of the rank runs beside a reduction") {
     at.begin();
     at.run();
     CHECK(at.ports.reduced == (overlaps ? std::vector{1, 0} : std::vector{1}));
-    at.runner->on(gradients_reduced{1, 1, 0, {}, 2, nullptr});
+    at.runner->on(gradients_reduced{1, {1}, 0, {}, 2, nullptr});
     at.run();
     CHECK(at.ports.reduced == std::vector{1, 0});
-    at.runner->on(gradients_reduced{1, 0, 0, {}, 2, nullptr});
+    at.runner->on(gradients_reduced{1, {0}, 0, {}, 2, nullptr});
     at.run();
     CHECK(at.ports.reports.size() == 1);
   }

@@ -55,21 +55,20 @@ tensor_list gradients_of(const gradients_reduced& answer) {
   return take_gradients(owners);
 }
 
-reducer_core local_core(std::vector<std::int32_t> here) {
-  return {make_local_collectives(), std::move(here)};
+reducer_core local_core(std::int32_t replicas) {
+  return {make_local_collectives(replicas), static_cast<std::size_t>(replicas)};
 }
 
 /// Processes that hand each other's parts on, one at a time.
 struct linked_processes {
-  explicit linked_processes(std::vector<std::int32_t> owners_of_replicas)
-    : owners(std::move(owners_of_replicas)) {
+  explicit linked_processes(std::vector<std::int32_t> owners_of_members,
+                            std::int32_t copies_of_stage = 1)
+    : owners(std::move(owners_of_members)), copies(copies_of_stage) {
+    const auto members = static_cast<std::int32_t>(owners.size());
     for (std::int32_t p = 0; p <= std::ranges::max(owners); ++p) {
-      std::vector<std::int32_t> here;
-      for (std::size_t d = 0; d < owners.size(); ++d)
-        if (owners[d] == p)
-          here.push_back(static_cast<std::int32_t>(d));
+      const auto here = static_cast<std::size_t>(std::ranges::count(owners, p));
       cores.emplace_back(std::make_unique<link_collectives>(
-                           owners, p,
+                           owners, members / copies, p,
                            [this](std::int32_t receiver, reduce_part part) {
                              part.values = part.values.clone();
                              flying.emplace_back(receiver, std::move(part));
@@ -83,7 +82,8 @@ struct linked_processes {
       answers.push_back(std::move(each));
   }
   void ask(reduce_gradients request) {
-    const auto process = owners[static_cast<std::size_t>(request.data_rank)];
+    const auto process = owners[static_cast<std::size_t>(
+      request.data_rank * copies + request.owner.copy)];
     take(cores[static_cast<std::size_t>(process)].on(std::move(request)));
   }
   void deliver(std::size_t which) {
@@ -93,6 +93,7 @@ struct linked_processes {
   }
 
   std::vector<std::int32_t> owners;
+  std::int32_t copies;
   std::vector<reducer_core> cores;
   std::deque<std::pair<std::int32_t, reduce_part>> flying;
   std::vector<gradients_reduced> answers;
@@ -105,7 +106,7 @@ TEST_CASE("a reducer averages in ascending order, independent of arrival") {
   const auto expected = (((1e8F + 1.0F) - 1e8F) + 3.0F) / 4;
   std::vector<std::int32_t> order = {0, 1, 2, 3};
   do {
-    auto reducer = local_core({0, 1, 2, 3});
+    auto reducer = local_core(4);
     std::vector<gradients_reduced> answers;
     for (const auto d : order) {
       CHECK(answers.empty());
@@ -123,14 +124,45 @@ TEST_CASE("a reducer averages in ascending order, independent of arrival") {
   } while (std::ranges::next_permutation(order).found);
 }
 
+TEST_CASE("copies of a stage are added, replicas averaged") {
+  const std::vector<float> values = {1e8F, 1, -1e8F, 3};
+  const auto expected = (((1e8F + 1.0F) - 1e8F) + 3.0F) / 2;
+  const auto request = [&](std::int32_t member) {
+    auto made = request_of(member / 2,
+                           std::vector<float>(3, values[std::size_t(member)]));
+    made.owner.copy = static_cast<std::int8_t>(member % 2);
+    return made;
+  };
+  linked_processes one({0, 0, 0, 0}, 2), four({0, 1, 2, 3}, 2),
+    two({0, 0, 1, 1}, 2);
+  reducer_core local(make_local_collectives(2), 4);
+  std::vector<gradients_reduced> answers;
+  for (const auto member : {3, 1, 0, 2}) {
+    for (auto* job : {&one, &four, &two})
+      job->ask(request(member));
+    for (auto& each : local.on(request(member)))
+      answers.push_back(std::move(each));
+  }
+  for (auto* job : {&one, &four, &two}) {
+    while (!job->flying.empty())
+      job->deliver(0);
+    for (auto& each : job->answers)
+      answers.push_back(std::move(each));
+  }
+  REQUIRE(answers.size() == 16);
+  for (const auto& answer : answers)
+    for (const auto& each : gradients_of(answer))
+      CHECK(at::equal(each, at::full_like(each, expected)));
+}
+
 TEST_CASE("a replica that asks a reducer twice is refused") {
-  auto reducer = local_core({0, 1});
+  auto reducer = local_core(2);
   CHECK(reducer.on(request_of(1, {1, 1, 1})).empty());
   CHECK_THROWS_MATCHES(reducer.on(request_of(1, {1, 1, 1})), error,
                        MessageMatches(ContainsSubstring("asked twice")));
   CHECK_THROWS_MATCHES(
     reducer.on(reduce_part{1, 3, 0, 0, {}}), error,
-    MessageMatches(ContainsSubstring("has no replica of it")));
+    MessageMatches(ContainsSubstring("has no member of its group")));
 }
 
 TEST_CASE("a missing gradient counts as zeros, unless all replicas lack it") {
@@ -141,7 +173,7 @@ TEST_CASE("a missing gradient counts as zeros, unless all replicas lack it") {
   job.ask(request_of(1, {2, 6, 0}));
   while (!job.flying.empty())
     job.deliver(0);
-  auto reducer = local_core({0, 1});
+  auto reducer = local_core(2);
   reducer.on(request_of(0, {4, 0, 0}));
   const auto alone = reducer.on(request_of(1, {2, 6, 0}));
   for (const auto& answers : {job.answers, alone}) {
@@ -167,7 +199,6 @@ TEST_CASE("parts over links in any order give the bits of one process") {
   linked_processes job(owners);
   for (std::int64_t serial = 1; serial <= 3; ++serial) {
     std::vector<reduce_gradients> requests;
-    std::vector<std::int32_t> all;
     for (std::int32_t d = 0; d < static_cast<std::int32_t>(owners.size());
          ++d) {
       std::vector<float> values;
@@ -175,9 +206,8 @@ TEST_CASE("parts over links in any order give the bits of one process") {
         values.push_back(
           draw(4) == 0 ? 0.0F : 0.1F * static_cast<float>(1 + draw(1000)));
       requests.push_back(request_of(d, values));
-      all.push_back(d);
     }
-    auto reducer = local_core(all);
+    auto reducer = local_core(static_cast<std::int32_t>(owners.size()));
     std::vector<gradients_reduced> expected;
     for (auto request : requests) {
       for (auto& each : request.gradients)
@@ -211,7 +241,7 @@ TEST_CASE("parts over links in any order give the bits of one process") {
 TEST_CASE(
   "a part of gradients that belongs elsewhere, or comes twice, is "
   "refused") {
-  link_collectives calls({0, 1}, 0, [](std::int32_t, const reduce_part&) {});
+  link_collectives calls({0, 1}, 2, 0, [](std::int32_t, const reduce_part&) {});
   const auto part = [](std::int32_t data_rank, std::int32_t piece) {
     return reduce_part{1, 0, data_rank, piece, at::zeros({1})};
   };

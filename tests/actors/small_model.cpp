@@ -55,10 +55,6 @@ small_case catalogue_case(const builtin_schedule& row,
           .slices = shape.slices};
 }
 
-bool is_trained(const schedule& lanes) {
-  return is_training(lanes) && lanes.placement.copies() == 1;
-}
-
 std::string describe(const small_case& what) {
   return fmt::format(
     "{} P{} V{} m{} K{} D{} {}{}{}{}", what.schedule, what.ranks,
@@ -105,6 +101,8 @@ plain_options plain_options_for(const small_case& what) {
   plain_options plain;
   plain.microbatches = what.microbatches;
   plain.slices = what.slices;
+  plain.copies =
+    make_schedule(what.schedule, shape_of(what)).placement.copies();
   plain.data_parallel = what.data_parallel;
   plain.numerics = numerics_for(what);
   return plain;

@@ -44,8 +44,6 @@ schedule_shape shape_of(const small_case& what);
 /// A schedule of the catalogue, of that shape.
 small_case catalogue_case(const builtin_schedule& row,
                           const schedule_shape& shape);
-/// Whether the trainer runs such schedules: with one copy of each stage.
-bool is_trained(const schedule& lanes);
 
 std::string describe(const small_case& what);
 trainer_options options_for(const small_case& what);

@@ -123,8 +123,8 @@ void add_lists(seed_list& to) {
                                           0,
                                           {0, 1},
                                           {at::ScalarType::Float, {2, 3}}}));
-  const auto parameters = to_wire(
-    std::vector<held_parameter>{{1, 0, "a.weight", 5}, {1, 0, "b.bias", 5}});
+  const auto parameters = to_wire(std::vector<held_parameter>{
+    {{1}, 0, "a.weight", 5}, {{1}, 0, "b.bias", 5}});
   for (const int kind : {0, 1})
     to.emplace_back("job_lists", with_choice(kind, parameters));
   to.emplace_back("job_lists",
