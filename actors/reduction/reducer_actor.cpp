@@ -23,8 +23,8 @@ struct reducer_state {
       self, *book, [&] { return failure; },
       [&] {
         for (auto& answer : core.on(std::move(message))) {
-          const auto& stage = book->stage(answer.data_rank, answer.owner);
-          self->send(stage, std::move(answer));
+          const auto& target = book->stage(answer.data_rank, answer.owner);
+          self->send(target, std::move(answer));
         }
       });
   }
