@@ -250,7 +250,7 @@ TEST_CASE(
   // Of whichever step runs there.
   const auto far = [](std::int64_t serial) {
     return to_frame(control_message(
-      rank_done{serial, 0, 1, {{serial, 1, {}}}, {{.op = 999}}}));
+      rank_done{serial, 0, 1, {{serial, {1}, {}}}, {{.op = 999}}}));
   };
   const std::vector<std::pair<std::vector<frame>, std::string>> lies{
     {{far(0), far(1), far(2), far(3)}, "process 1 reports op 999"},

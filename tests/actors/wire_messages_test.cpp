@@ -25,8 +25,9 @@ Message there_and_back(const Message& message) {
 }
 
 rank_done report() {
-  return {7,  1, 2, {{7, 3, {{{"loss", 1.5, 4}}, {}, 9}}}, {{1, 2, 3, 4, 5}},
-          {}, 6};
+  return {
+    7,  1, 2, {{7, {3, 1}, {{{"loss", 1.5, 4}}, {}, 9}}}, {{1, 2, 3, 4, 5}},
+    {}, 6};
 }
 
 tensors_event seen() {
