@@ -123,6 +123,10 @@ Answer ask(caf::actor_system& system, const Handle& whom,
   return answer;
 }
 
+std::int32_t microbatches_of_update(const plan& plan) {
+  return plan.update.every == 0 ? plan.microbatches : plan.update.every;
+}
+
 step_report to_report(step_outcome outcome) {
   step_report report{std::move(outcome.event), {}};
   for (auto& rank : outcome.ranks) {
@@ -172,7 +176,8 @@ step_report pipeline::run_part(const step_settings& settings,
   step->settings.slices = step->plan->slices;
   step->settings.loss_gradient =
     settings.loss_scale
-    / (static_cast<double>(step->plan->microbatches) * step->plan->slices);
+    / (static_cast<double>(microbatches_of_update(*step->plan))
+       * step->plan->slices);
   impl_->begin_step(step->plan);
   impl_->actors.note(step);
   auto outcome =

@@ -50,7 +50,7 @@ void require_matching(const plan& given, const trainer_options& options) {
     fail(error_code::invalid_argument, "plan {}: {}", given.schedule_name, why);
   };
   const auto copies = given.placement.copies();
-  const auto stages = given.stages() * copies;
+  const auto stages = given.stages() * copies * updates_of(given);
   if (count_of(given, plan_op_kind::gather) > 0)
     refuse("it gathers parameters (UNSHARD), which the trainer does not shard");
   if (count_of(given, plan_op_kind::update) != stages
@@ -183,6 +183,12 @@ void require_legal(const trainer_options& options) {
                 "to device; leave device_links on, or use the CPU");
   if (options.cuda_graphs)
     require_recordable(options);
+  if (options.schedule.update.every > 0
+      && (options.numerics.needs_norm() || options.cuda_graphs))
+    fail(error_code::invalid_argument,
+         "schedule {} updates each stage by itself within a step; clipping, a "
+         "dynamic loss scale and cuda_graphs need all gradients of a step",
+         options.schedule.name);
   require_runnable(options.schedule);
   if (options.plan)
     require_matching(*options.plan, options);

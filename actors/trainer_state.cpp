@@ -66,6 +66,7 @@ module_stage_options trainer::impl::stage_options(stage_instance which) const {
   made.index = which.stage;
   made.rank = places().rank_of(which);
   made.numerics = options.numerics;
+  made.keeps_versions = training->update.every > 0;
   made.publish = [to = to_monitors](tensors_event observed) {
     to->publish(std::move(observed));
   };

@@ -9,6 +9,8 @@
 #include "troupe/engine/device/clock.hpp"
 #include "troupe/engine/device/memory.hpp"
 #include "troupe/engine/device/threads.hpp"
+#include "troupe/engine/plan/compile.hpp"
+#include "troupe/engine/plan/versions.hpp"
 #include "troupe/engine/stage/plain_loop.hpp"
 #include "troupe/monitors/metrics.hpp"
 
@@ -16,12 +18,24 @@ namespace troupe::cli {
 
 namespace {
 
+/// The versions of the parameters that the schedule's plan reads.
+plain_updates updates_of(const trainer_options& run) {
+  const auto versions = versions_of(compile(run.schedule));
+  return {run.schedule.update.every, run.split,
+          [versions](std::int32_t stage, std::int32_t microbatch) {
+            return versions[static_cast<std::size_t>(stage)]
+                           [static_cast<std::size_t>(microbatch)];
+          }};
+}
+
 plain_options options_of(const train_setup& setup) {
   const auto& run = setup.trainer;
   plain_options plain;
   plain.microbatches = run.schedule.microbatches;
   plain.slices = run.schedule.slices;
   plain.copies = run.schedule.placement.copies();
+  if (run.schedule.update.every > 0)
+    plain.updates = updates_of(run);
   plain.data_parallel = run.data_parallel;
   plain.numerics = run.numerics;
   if (!run.devices.empty())

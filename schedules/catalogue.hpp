@@ -13,6 +13,8 @@ schedule eager_1f1b(const schedule_shape& shape);
 schedule interleaved_1f1b(const schedule_shape& shape);
 schedule breadth_first(const schedule_shape& shape);
 schedule depth_first(const schedule_shape& shape);
+schedule weight_stash(const schedule_shape& shape);
+schedule two_bw(const schedule_shape& shape);
 schedule seq_1f1b(const schedule_shape& shape);
 schedule hanayo(const schedule_shape& shape);
 schedule forward_only(const schedule_shape& shape);

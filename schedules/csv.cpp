@@ -146,7 +146,8 @@ schedule from_csv(std::string_view text, std::string_view source) {
 }
 
 std::string to_csv(const schedule& lanes) {
-  if (lanes.slices != 1 || lanes.placement.copies() != 1)
+  if (lanes.slices != 1 || lanes.placement.copies() != 1
+      || lanes.update.every > 0)
     fail(error_code::invalid_argument,
          "{}: CSV has no room for slices and copies; write the text form",
          lanes.name);

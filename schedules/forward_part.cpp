@@ -7,6 +7,7 @@ namespace troupe {
 schedule forward_part(const schedule& whole) {
   auto part = whole;
   part.name = "forwards of " + whole.name;
+  part.update = {};
   for (auto& lane : part.lanes) {
     std::erase_if(lane,
                   [](const op& op) { return op.kind != op_kind::forward; });

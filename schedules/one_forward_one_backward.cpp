@@ -35,6 +35,34 @@ schedule one_f_one_b(const schedule_shape& shape) {
     "1f1b");
 }
 
+// PipeDream (Narayanan et al., 2019): each stage updates after each of its
+// backwards. A forward reads the newest parameters, and its backward the same
+// ones again, which are kept until then.
+schedule weight_stash(const schedule_shape& shape) {
+  auto lanes = one_f_one_b(shape);
+  lanes.name = "weight_stash";
+  lanes.update = {.every = 1, .lag = update_rule::newest};
+  return lanes;
+}
+
+// PipeDream-2BW (Narayanan et al., 2021): each stage updates after a group of
+// microbatches, at least as many as there are ranks; all forwards of a group
+// read the parameters of one update before, so that there are two versions.
+schedule two_bw(const schedule_shape& shape) {
+  auto lanes = one_f_one_b(shape);
+  lanes.name = "two_bw";
+  const auto least = std::min(shape.ranks, shape.microbatches);
+  const auto group = shape.breadth == 0 ? least : shape.breadth;
+  if (group < least || group > shape.microbatches)
+    fail(error_code::invalid_argument,
+         "two_bw: a group (--breadth) must lie in {}..{}, from the ranks to "
+         "the microbatches, but is {}: the nearest legal value is {}",
+         least, shape.microbatches, group,
+         std::clamp(group, least, shape.microbatches));
+  lanes.update = {.every = group, .lag = 1};
+  return lanes;
+}
+
 // Twice the warm-up of 1F1B: a message may take one whole op to travel.
 schedule eager_1f1b(const schedule_shape& shape) {
   return schedule::build(

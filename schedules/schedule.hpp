@@ -81,6 +81,21 @@ struct schedule_shape {
   std::int32_t slices = 1;
 };
 
+/// When each stage updates its parameters within a step, by itself (PipeDream);
+/// by default all do once, at the end of the step. In place of the step's
+/// microbatches, a group of them gives the gradients of an update.
+struct update_rule {
+  static constexpr std::int32_t newest = -1;
+
+  std::int32_t every = 0;  // microbatches a group; 0: the whole step
+  /// A forward of group g reads the parameters that its stage had after
+  /// g - lag updates of this step (the first ones, of the step's begin);
+  /// `newest`: after all updates that stand before it in its lane.
+  std::int32_t lag = newest;
+
+  friend bool operator==(const update_rule&, const update_rule&) = default;
+};
+
 /// The order in which each rank runs its forwards and backwards: compute only,
 /// no messages. Plain data; made by the DSL, a built-in, or a CSV file.
 struct schedule {
@@ -89,6 +104,7 @@ struct schedule {
   std::int32_t slices = 1;
   troupe::placement placement{};
   std::vector<lane> lanes{};  // by rank
+  update_rule update{};
 
   std::int32_t ranks() const { return placement.ranks; }
   std::int32_t stages() const { return placement.stages(); }

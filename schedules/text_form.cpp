@@ -125,10 +125,30 @@ std::string write_placement(const placement& placement) {
   return text;
 }
 
+update_rule read_update(line_reader& lines, std::int32_t microbatches) {
+  update_rule update;
+  if (!lines.next_is("update_every"))
+    return update;
+  update.every = lines.expect_number("update_every", 1, microbatches);
+  if (lines.next_is("update_lag"))
+    update.lag = lines.expect_number("update_lag", 0, microbatches);
+  return update;
+}
+
+std::string write_update(const update_rule& update) {
+  if (update.every == 0)
+    return {};
+  return fmt::format("update_every {}\n", update.every)
+         + (update.lag == update_rule::newest
+              ? ""
+              : fmt::format("update_lag {}\n", update.lag));
+}
+
 std::string to_text_form(const schedule& lanes) {
-  auto text = fmt::format("{}\nname {}\nmicrobatches {}\nslices {}\n{}",
-                          heading, lanes.name, lanes.microbatches, lanes.slices,
-                          write_placement(lanes.placement));
+  auto text =
+    fmt::format("{}\nname {}\nmicrobatches {}\nslices {}\n{}{}", heading,
+                lanes.name, lanes.microbatches, lanes.slices,
+                write_update(lanes.update), write_placement(lanes.placement));
   const bool slices = lanes.slices > 1;
   for (std::size_t rank = 0; rank < lanes.lanes.size(); ++rank) {
     text += fmt::format("rank {}:", rank);
@@ -154,6 +174,7 @@ schedule from_text_form(std::string_view text, std::string_view source) {
   result.name = lines.expect("name");
   result.microbatches = lines.expect_number("microbatches", 1, 1 << 28);
   result.slices = lines.expect_number("slices", 1, INT16_MAX);
+  result.update = read_update(lines, result.microbatches);
   result.placement = read_placement(lines);
   std::size_t ops = 0;
   for (std::int32_t rank = 0; rank < result.ranks(); ++rank)

@@ -19,7 +19,9 @@ namespace troupe {
 ///   rank 0: 0F0.0 0F0.1 0B0.1 0B0.0
 ///   rank 1: 1F0.0 1F0.1 1B0.1 1B0.0
 ///
-/// A `placement` line gives the rank of each stage; a second one places copy 1,
+/// `update_every N` and `update_lag L` may follow the slices: the schedule's
+/// update rule; without a lag forwards read the newest parameters. A
+/// `placement` line gives the rank of each stage; a second one places copy 1,
 /// whose ops are written 2F3@1. An overlapping pair is (0F7;7B3).
 std::string to_text_form(const schedule& lanes);
 
@@ -57,6 +59,10 @@ class line_reader {
 
 /// Words between single blanks.
 std::vector<std::string_view> split_words(std::string_view text);
+
+/// Reads the lines of an update rule, if there are any.
+update_rule read_update(line_reader& lines, std::int32_t microbatches);
+std::string write_update(const update_rule& update);
 
 /// Reads `placement` lines, one for each copy. Ranks must be 0..P-1.
 placement read_placement(line_reader& lines);

@@ -170,6 +170,39 @@ class validator {
   std::vector<std::int8_t> copies_;  // by microbatch
 };
 
+void require_legal(const update_rule& rule, const schedule& lanes) {
+  if (rule.every < 0 || rule.every > lanes.microbatches
+      || rule.lag < update_rule::newest)
+    fail(error_code::invalid_schedule,
+         "{}: updates every {} microbatches with a lag of {} are not possible "
+         "with {} microbatches",
+         lanes.name, rule.every, rule.lag, lanes.microbatches);
+}
+
+// A version of the parameters belongs to one forward and its backward.
+void require_updates(const schedule& lanes) {
+  if (!is_training(lanes))
+    fail(error_code::invalid_schedule,
+         "{}: it updates parameters, and has no backwards", lanes.name);
+  if (lanes.slices > 1 || lanes.placement.copies() > 1)
+    fail(error_code::invalid_schedule,
+         "{}: a schedule that updates within a step has one copy of each "
+         "stage, and no slices",
+         lanes.name);
+  if (const auto late = first_out_of_order(lanes))
+    fail(error_code::invalid_schedule,
+         "{}: {} stands behind a later microbatch; with updates within a step "
+         "they ascend",
+         lanes.name, to_text(*late));
+  for (const auto& ops : lanes.lanes)
+    for (const auto& what : ops)
+      if (what.kind == op_kind::input_backward)
+        fail(error_code::invalid_schedule,
+             "{}: {} splits a backward, which an update within the step can't "
+             "follow; use B",
+             lanes.name, to_text(what));
+}
+
 }  // namespace
 
 void validate(const schedule& lanes) {
@@ -183,7 +216,10 @@ void validate(const schedule& lanes, const op_locator& locate) {
     fail(error_code::invalid_schedule,
          "the placement has {} ranks, but there are {} lanes", lanes.ranks(),
          lanes.lanes.size());
+  require_legal(lanes.update, lanes);
   validator{lanes, locate}.run();
+  if (lanes.update.every > 0)
+    require_updates(lanes);
 }
 
 bool is_training(const schedule& lanes) {

@@ -20,7 +20,8 @@ using op_locator =
 /// stage, and each microbatch one copy of the stages; or that there are
 /// forwards only. Throws `error` (invalid_schedule) that names rank, op and
 /// rule. Deadlocks (cycles of waiting lanes) are detected by `compile` and
-/// `verify`.
+/// `verify`. With updates within a step microbatches ascend, and run whole, by
+/// full backwards, through one copy of the stages.
 void validate(const schedule& lanes);
 void validate(const schedule& lanes, const op_locator& locate);
 
@@ -32,6 +33,27 @@ bool is_training(const schedule& lanes);
 /// gradients are summed in the order of a plain loop: the first op that comes
 /// too late, or none.
 std::optional<op> first_out_of_order(const schedule& lanes);
+
+/// Updates of a stage in a step of a schedule or plan.
+template <class Schedule>
+std::int32_t updates_of(const Schedule& order) {
+  const auto every = order.update.every;
+  return every == 0 ? 1 : (order.microbatches - 1) / every + 1;
+}
+
+/// Of which of them a microbatch's gradients are part, from 0.
+template <class Schedule>
+std::int32_t update_number(const Schedule& order, std::int32_t microbatch) {
+  return order.update.every == 0 ? 0 : microbatch / order.update.every;
+}
+
+/// The last microbatch of an update.
+template <class Schedule>
+std::int32_t last_of_update(const Schedule& order, std::int32_t update) {
+  return update + 1 == updates_of(order)
+           ? order.microbatches - 1
+           : (update + 1) * order.update.every - 1;
+}
 
 /// Number of (stage, microbatch, slice) triples of a schedule or plan; if it
 /// overflows, a number larger than any file's ops.

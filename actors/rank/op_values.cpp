@@ -15,6 +15,7 @@ std::int64_t bytes_of(const tensor_list& tensors) {
 
 std::shared_ptr<stage_state>& own_state(stage_states& states, value_kind kind) {
   return kind == value_kind::context    ? states.context
+         : kind == value_kind::version  ? states.version
          : kind == value_kind::deferred ? states.deferred
                                         : states.carry;
 }

@@ -10,6 +10,7 @@
 #include "troupe/engine/plan/op_text.hpp"
 #include "troupe/engine/plan/op_traits.hpp"
 #include "troupe/engine/plan/values.hpp"
+#include "troupe/engine/plan/versions.hpp"
 
 namespace troupe {
 
@@ -105,12 +106,25 @@ void stage_runner::forward(run_op& request, op_launched& answer) {
     });
   else if (given)
     data = *given;
-  give(setup_.work.compute->forward(key_of(*running_), std::move(inputs), data,
-                                    std::move(request.states)),
-       answer);
+  auto version = read_version();
+  auto made = setup_.work.compute->forward(key_of(*running_), std::move(inputs),
+                                           data, std::move(request.states));
+  made.states.version = std::move(version);
+  give(std::move(made), answer);
+}
+
+/// Of the parameters, where there are several within a step.
+std::shared_ptr<stage_state> stage_runner::read_version() {
+  const auto& plan = *step_->plan;
+  if (plan.update.every == 0)
+    return nullptr;
+  return setup_.work.parameters->read_version(
+    version_of(plan, *running_), running_->microbatch + 1 == plan.microbatches);
 }
 
 void stage_runner::backward(run_op& request, op_launched& answer) {
+  if (step_->plan->update.every > 0)
+    setup_.work.parameters->read_again(request.states.version);
   give(setup_.work.compute->backward(static_cast<op_kind>(running_->kind),
                                      key_of(*running_), take(request),
                                      std::move(request.states)),
@@ -139,8 +153,11 @@ void stage_runner::tell_norm(run_op& request) {
     parameters.put_gradients(std::move(reduced));
   if (setup_.stage.copy == 0)
     parameters.show();
-  // Replicas and copies hold the same gradients by now: one is enough.
-  if (setup_.data_rank == 0 && setup_.stage.copy == 0)
+  // Replicas and copies hold the same gradients by now: one is enough; of
+  // several updates the last one's norm is the step's.
+  const bool is_last = running_->microbatch == none
+                       || running_->microbatch + 1 == step_->plan->microbatches;
+  if (setup_.data_rank == 0 && setup_.stage.copy == 0 && is_last)
     ports_.squares({step_->serial, setup_.stage.stage, parameters.squares()});
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -32,6 +33,7 @@ class stage_runner {
   void run(run_op& request, op_launched& answer);
   tensor_lists take(run_op& request);
   void forward(run_op& request, op_launched& answer);
+  std::shared_ptr<stage_state> read_version();
   void backward(run_op& request, op_launched& answer);
   void give(op_outputs made, op_launched& answer) const;
   void hand_on_gradients(op_launched& answer);

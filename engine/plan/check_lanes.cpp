@@ -9,7 +9,9 @@
 
 #include "troupe/base/error.hpp"
 #include "troupe/engine/plan/op_text.hpp"
+#include "troupe/engine/plan/op_traits.hpp"
 #include "troupe/engine/plan/routes.hpp"
+#include "troupe/schedules/validate.hpp"
 
 namespace troupe {
 
@@ -20,6 +22,11 @@ enum : std::uint8_t { sent = 1, received = 2 };
 
 struct stage_state {
   bool whole = false;
+  std::int32_t updated = 0;  // within a step
+};
+
+// Of a stage's gradients for one update.
+struct gradient_state {
   std::uint32_t closed = 0;  // a bit for each kind of op at its end
   std::int32_t backwards_left = 0;
 };
@@ -33,7 +40,8 @@ class lane_checker {
       made_{marks(slot_count(plan)), marks(slot_count(plan))},
       moved_{marks(edges_.size()), marks(edges_.size())},
       states_(
-        static_cast<std::size_t>(plan.stages() * plan.placement.copies())) {}
+        static_cast<std::size_t>(plan.stages() * plan.placement.copies())),
+      gradients_(states_.size() * static_cast<std::size_t>(updates_of(plan))) {}
 
   void run() {
     for_each_op([&](const plan_op& what) {
@@ -65,7 +73,7 @@ class lane_checker {
     sharded_ |=
       what.kind == plan_op_kind::gather || what.kind == plan_op_kind::release;
     if (frees_activation(what.kind))
-      ++state(what).backwards_left;
+      ++gradients(what).backwards_left;
   }
 
   std::uint8_t& made(bool backward, const plan_op& what) {
@@ -78,6 +86,14 @@ class lane_checker {
   stage_state& state(const plan_op& what) {
     return states_[static_cast<std::size_t>(what.copy * plan_.stages()
                                             + what.stage)];
+  }
+
+  gradient_state& gradients(const plan_op& what) {
+    const auto stage =
+      static_cast<std::size_t>(what.copy * plan_.stages() + what.stage);
+    return gradients_[stage * static_cast<std::size_t>(updates_of(plan_))
+                      + static_cast<std::size_t>(
+                        update_number(plan_, what.microbatch))];
   }
 
   [[noreturn]] void refuse(const plan_op& what, std::string_view reason) const {
@@ -110,10 +126,31 @@ class lane_checker {
                                "slices and {} copies",
                                plan_.stages(), plan_.microbatches, plan_.slices,
                                plan_.placement.copies()));
+    check_microbatch(what);
     const auto home = plan_.placement.rank_of(what.stage, what.copy);
     if (home != rank_)
       refuse(what, fmt::format("stands on rank {}, but stage {} is on rank {}",
                                rank_, what.stage, home));
+  }
+
+  // An op that ends gradients names their last microbatch if there are several
+  // updates, and none otherwise.
+  void check_microbatch(const plan_op& what) const {
+    const bool ends = what.kind == plan_op_kind::reduce
+                      || traits_of(what).type == op_class::closing;
+    const bool named = what.microbatch != none;
+    const bool has_several = ends && plan_.update.every > 0;
+    if (is_compute(what.kind) || is_transfer(what.kind))
+      return;
+    if (named && !has_several)
+      refuse(what, "is of a whole stage; omit the microbatch");
+    if (has_several
+        && (!named
+            || what.microbatch
+                 != last_of_update(plan_,
+                                   update_number(plan_, what.microbatch))))
+      refuse(what, fmt::format("names no update's last microbatch, of {} each",
+                               plan_.update.every));
   }
 
   // The edge of a transfer; refuses one that no edge takes.
@@ -155,8 +192,12 @@ class lane_checker {
   void check_compute(const plan_op& what) {
     if (sharded_ && !state(what).whole)
       refuse(what, "stands where its stage is sharded; UNSHARD it before");
+    if (what.kind != plan_op_kind::forward
+        && update_number(plan_, what.microbatch) != state(what).updated
+        && plan_.update.every > 0)
+      refuse(what, "stands before the update of the microbatches before it");
     if (frees_activation(what.kind))
-      --state(what).backwards_left;
+      --gradients(what).backwards_left;
     if (what.kind == plan_op_kind::weight_backward)
       return;
     const auto backward = what.kind != plan_op_kind::forward;
@@ -181,7 +222,7 @@ class lane_checker {
 
   // Checks that ops on a stage's gradients run once, after the last of them.
   void check_closing(const plan_op& what) {
-    auto& own = state(what);
+    auto& own = gradients(what);
     const auto bit = 1U << static_cast<unsigned>(what.kind);
     if (!plan_.training)
       refuse(what, "stands where nothing is trained: no op is a backward");
@@ -193,6 +234,8 @@ class lane_checker {
       refuse(what, fmt::format("stands before {} backwards of its stage",
                                own.backwards_left));
     own.closed |= bit;
+    if (what.kind == plan_op_kind::update)
+      ++state(what).updated;
   }
 
   void check_sent(const plan_op& what) {
@@ -292,6 +335,7 @@ class lane_checker {
   marks made_[2];   // results of forwards; of backwards; by op_slot
   marks moved_[2];  // activations; gradients; by edge_slots
   std::vector<stage_state> states_;
+  std::vector<gradient_state> gradients_;  // by stage and update
   bool sharded_ = false;
   std::int32_t rank_ = 0;
   std::size_t index_ = 0;

@@ -39,6 +39,15 @@ class connector {
     return static_cast<std::size_t>(op.copy * plan_.stages() + op.stage);
   }
 
+  // The stage's update that an op's gradients are part of.
+  std::size_t update_slot(const plan_op& op) const {
+    return update_slot(op, update_number(plan_, op.microbatch));
+  }
+  std::size_t update_slot(const plan_op& op, std::int32_t update) const {
+    return stage_copy(op) * static_cast<std::size_t>(updates_of(plan_))
+           + static_cast<std::size_t>(update);
+  }
+
   // Table entries of the ops that make or receive results of a direction.
   std::uint32_t& producer(bool backward, const plan_op& op) {
     return producer_[backward ? 1 : 0][op_slot(plan_, op)];
@@ -50,11 +59,14 @@ class connector {
   void index_ops() {
     const auto copies = static_cast<std::size_t>(plan_.placement.copies());
     const auto stages = static_cast<std::size_t>(plan_.stages()) * copies;
-    last_backward_ = table(stages);
-    reduce_ = table(stages);
-    norm_ = table(stages);
+    const auto updates = stages * static_cast<std::size_t>(updates_of(plan_));
+    last_backward_ = table(updates);
+    reduce_ = table(updates);
+    norm_ = table(updates);
+    update_ = table(updates);
     shard_ = table(stages);
     last_use_ = table(stages);
+    last_update_ = table(stages);
     for (std::uint32_t i = 0; i < plan_.ops.size(); ++i)
       index_op(i, plan_.ops[i]);
   }
@@ -69,16 +81,19 @@ class connector {
         producer(true, op) = i;
         [[fallthrough]];
       case plan_op_kind::weight_backward:
-        last_backward_[stage_copy(op)] = i;
+        last_backward_[update_slot(op)] = i;
         break;
       case plan_op_kind::receive:
         receive(is_gradient(op.stream), edge_of(plan_, op), op) = i;
         break;
       case plan_op_kind::reduce:
-        reduce_[stage_copy(op)] = i;
+        reduce_[update_slot(op)] = i;
         break;
       case plan_op_kind::gradient_norm:
-        norm_[stage_copy(op)] = i;
+        norm_[update_slot(op)] = i;
+        break;
+      case plan_op_kind::update:
+        update_[update_slot(op)] = i;
         break;
       default:
         break;
@@ -220,6 +235,8 @@ class connector {
   void note_parameters(std::uint32_t i, const plan_op& op) {
     if (is_compute(op.kind))
       last_use_[stage_copy(op)] = i;
+    else if (op.kind == plan_op_kind::update)
+      last_update_[stage_copy(op)] = i;
     else if (op.kind == plan_op_kind::gather
              || op.kind == plan_op_kind::release)
       shard_[stage_copy(op)] = i;
@@ -232,6 +249,8 @@ class connector {
     const auto backward = op.kind != plan_op_kind::forward;
     if (backward)
       depend_on(producer(false, op));
+    if (plan_.update.every > 0)
+      depend_on(update_before(op));
     auto source = op;
     for (const auto& [giver, edge] : plan_.graph.inputs(op.stage, backward)) {
       source.stage = giver;
@@ -245,10 +264,21 @@ class connector {
       depend_on(producer(backward, neighbour));
   }
 
+  // The update whose parameters a forward reads, or behind which a backward
+  // starts new gradients; absent if there is none before.
+  std::uint32_t update_before(const plan_op& op) const {
+    const bool reads = op.kind == plan_op_kind::forward;
+    if (reads && plan_.update.lag == update_rule::newest)
+      return last_update_[stage_copy(op)];
+    const auto before =
+      update_number(plan_, op.microbatch) - (reads ? plan_.update.lag : 0);
+    return before > 0 ? update_[update_slot(op, before - 1)] : absent;
+  }
+
   void other_depends(const plan_op& op) {
     const auto message = static_cast<std::size_t>(op.message);
-    const auto gradients_of = [&](std::size_t stage) {
-      return reduce_[stage] != absent ? reduce_[stage] : last_backward_[stage];
+    const auto gradients_of = [&](std::size_t slot) {
+      return reduce_[slot] != absent ? reduce_[slot] : last_backward_[slot];
     };
     switch (op.kind) {
       case plan_op_kind::send:
@@ -260,13 +290,14 @@ class connector {
       case plan_op_kind::release:
         return depend_on(last_use_[stage_copy(op)]);
       case plan_op_kind::reduce:
-        return for_each_copy(
-          op, [&](std::size_t each) { depend_on(last_backward_[each]); });
+        return for_each_copy(op, [&](const plan_op& each) {
+          depend_on(last_backward_[update_slot(each)]);
+        });
       case plan_op_kind::gradient_norm:
-        return depend_on(gradients_of(stage_copy(op)));
+        return depend_on(gradients_of(update_slot(op)));
       case plan_op_kind::update:
         if (!plan_.global_norm)
-          depend_on(norm_[stage_copy(op)]);
+          depend_on(norm_[update_slot(op)]);
         return;
       default:
         return;
@@ -277,7 +308,7 @@ class connector {
   template <class Visit>
   void for_each_copy(plan_op op, Visit visit) const {
     for (op.copy = 0; op.copy < plan_.placement.copies(); ++op.copy)
-      visit(stage_copy(op));
+      visit(op);
   }
 
   void share_norms() {
@@ -295,13 +326,15 @@ class connector {
   plan& plan_;
   std::size_t most_dependencies_;
   edge_slots edges_;
-  op_table producer_[2];  // F; B or I; by op_slot
-  op_table receive_[2];   // of activations; of gradients; by edge_slots
-  op_table last_backward_;
+  op_table producer_[2];    // F; B or I; by op_slot
+  op_table receive_[2];     // of activations; of gradients; by edge_slots
+  op_table last_backward_;  // by update_slot
   op_table reduce_;
   op_table norm_;
+  op_table update_;
   op_table shard_;     // so far in the lane: the last gather or release
   op_table last_use_;  // ... and compute op
+  op_table last_update_;
   std::vector<std::int32_t> channel_of_[2];  // by route
 };
 

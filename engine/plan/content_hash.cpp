@@ -10,7 +10,7 @@ std::uint64_t content_hash(const plan& plan) {
     (hash.add(static_cast<std::uint64_t>(numbers)), ...);
   };
   add(plan.microbatches, plan.slices, plan.training, plan.global_norm,
-      plan.ranks(), plan.stages());
+      plan.ranks(), plan.stages(), plan.update.every, plan.update.lag);
   for (std::int32_t s = 0; s < plan.stages(); ++s)
     add(plan.placement.rank_of(s));
   for (const auto [giver, reader] : plan.graph.edges())

@@ -123,6 +123,11 @@ std::string to_lowered_csv(const plan& plan) {
     fail(error_code::invalid_argument,
          "{}: CSV has no room for slices and copies; write the text form",
          plan.schedule_name);
+  if (plan.update.every > 0)
+    fail(error_code::invalid_argument,
+         "{}: CSV has no room for updates within a step; write a plan "
+         "(--format plan)",
+         plan.schedule_name);
   if (!plan.graph.is_chain())
     fail(error_code::invalid_argument,
          "{}: CSV has no room for stages that read others than the one before; "

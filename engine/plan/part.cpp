@@ -27,6 +27,7 @@ class part_maker {
     part_.global_norm = closing && whole.global_norm;
     part_.placement = whole.placement;
     part_.graph = whole.graph;
+    part_.update = whole.update;
   }
 
   plan make() {
@@ -115,7 +116,8 @@ schedule schedule_of(const plan& whole) {
   schedule part{.name = whole.schedule_name,
                 .microbatches = whole.microbatches,
                 .slices = whole.slices,
-                .placement = whole.placement};
+                .placement = whole.placement,
+                .update = whole.update};
   for (std::int32_t rank = 0; rank < whole.ranks(); ++rank) {
     auto& ops = part.lanes.emplace_back();
     for (const auto& what : whole.lane(rank))

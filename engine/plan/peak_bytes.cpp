@@ -1,11 +1,13 @@
 #include "troupe/engine/plan/peak_bytes.hpp"
 
 #include <algorithm>
+#include <map>
 #include <utility>
 
 #include "troupe/engine/plan/entries.hpp"
 #include "troupe/engine/plan/routes.hpp"
 #include "troupe/engine/plan/values.hpp"
+#include "troupe/engine/plan/versions.hpp"
 #include "troupe/schedules/validate.hpp"
 
 namespace troupe {
@@ -13,7 +15,7 @@ namespace troupe {
 namespace {
 
 constexpr std::string_view keys =
-  "kept, deferred, activation, gradient and parameters";
+  "kept, deferred, activation, gradient, parameters and version";
 
 double stage_sizes::*member_of(std::string_view key) {
   return key == "kept"         ? &stage_sizes::kept
@@ -21,6 +23,7 @@ double stage_sizes::*member_of(std::string_view key) {
          : key == "activation" ? &stage_sizes::activation
          : key == "gradient"   ? &stage_sizes::gradient
          : key == "parameters" ? &stage_sizes::parameters
+         : key == "version"    ? &stage_sizes::version
                                : nullptr;
 }
 
@@ -44,6 +47,7 @@ class held_bytes {
       add_op(i);
     for (const auto& each : plan_.messages)
       add_message(each);
+    add_versions();
     std::vector<double> all;
     for (std::int32_t rank = 0; rank < plan_.ranks(); ++rank)
       all.push_back(parameters_of(rank) + peak_of(rank));
@@ -120,6 +124,26 @@ class held_bytes {
     hold(channel.to_rank, arrival, read_by(each.consumer), bytes);
   }
 
+  /// An update makes new parameters; those before it live on for the backwards
+  /// that read them again.
+  void add_versions() {
+    if (plan_.update.every == 0)
+      return;
+    std::map<std::pair<std::int32_t, std::int32_t>, double> last_read;
+    for (const auto& op : plan_.ops)
+      if (op.kind == plan_op_kind::forward) {
+        auto& last = last_read[{op.stage, version_of(plan_, op)}];
+        last = std::max(last, times_.end[reader(op, pass::backward)]);
+      }
+    for (std::uint32_t i = 0; i < plan_.ops.size(); ++i)
+      if (const auto& op = plan_.ops[i]; op.kind == plan_op_kind::update) {
+        const auto last =
+          last_read[{op.stage, update_number(plan_, op.microbatch)}];
+        hold(plan_.placement.rank_of(op.stage, op.copy), times_.start[i],
+             std::max(last, times_.end[i]), sizes_.row(op.stage).version);
+      }
+  }
+
   double parameters_of(std::int32_t rank) const {
     double bytes = 0;
     for (std::int32_t copy = 0; copy < plan_.placement.copies(); ++copy)
@@ -172,6 +196,8 @@ value_sizes parse_sizes(std::string_view text) {
       row.gradient = row.activation;
     if (!given("deferred"))
       row.deferred = row.kept;
+    if (!given("version"))
+      row.version = row.parameters;
   };
   // A stage's row starts from the figures for all, which may come later.
   for (const auto& entry : entries)

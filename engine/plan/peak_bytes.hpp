@@ -17,6 +17,7 @@ struct stage_sizes {
   double activation = 0;  // given to a stage that reads it
   double gradient = 0;    // of those, given back by that stage
   double parameters = 0;  // with gradients and the optimizer's state: all along
+  double version = 0;  // of the parameters alone, where a stage keeps several
 };
 
 /// Of all stages, and of those that differ.
@@ -32,8 +33,8 @@ struct value_sizes {
 
 /// Reads "kept=4e6,activation=1e6,gradient.2=5e5,parameters=1e8", in the form
 /// of costs; without `gradient` it is as large as the activation, without
-/// `deferred` as what a forward keeps. Throws
-/// `error` (malformed_text) with the entry.
+/// `deferred` as what a forward keeps, without `version` as all that belongs to
+/// the parameters. Throws `error` (malformed_text) with the entry.
 value_sizes parse_sizes(std::string_view text);
 /// Of a file if one has this name, else of the text; as `load_costs`.
 value_sizes load_sizes(const std::string& path_or_text);
@@ -42,7 +43,8 @@ value_sizes load_sizes(const std::string& path_or_text);
 /// start to the start of the one that reads it (which keeps it), on the
 /// sender's rank until its message has arrived; a gradient from its backward's
 /// start to the end of the one that reads it; what a forward keeps until its B
-/// or I has ended, what an I keeps from there to the end of its W.
+/// or I has ended, what an I keeps from there to the end of its W. With updates
+/// within a step, parameters live until the last backward that reads them.
 std::vector<double> peak_bytes(const plan& plan, const simulation& times,
                                const value_sizes& sizes);
 

@@ -30,12 +30,20 @@ class placer {
     result_.microbatches = lanes.microbatches;
     result_.slices = lanes.slices;
     result_.placement = lanes.placement;
+    result_.update = lanes.update;
     take_graph(options.graph);
     result_.training = is_training(lanes);
     result_.global_norm = result_.training && options.global_norm;
+    if (result_.global_norm && lanes.update.every > 0)
+      fail(
+        error_code::invalid_argument,
+        "{}: its stages update by themselves, which a norm of all (clipping, "
+        "a dynamic loss scale) can't wait for",
+        lanes.name);
     reduces_ = result_.training
                && (options.data_parallel > 1 || lanes.placement.copies() > 1);
-    backwards_left_.assign(static_cast<std::size_t>(lanes.stages()), 0);
+    backwards_left_.assign(slot(lanes.stages()) * slot(updates_of(lanes)), 0);
+    updated_.assign(slot(lanes.stages()), 0);
     measure_lanes();
   }
 
@@ -53,7 +61,7 @@ class placer {
       turns_.progressed(rank);
     }
     check_finished();
-    if (result_.training)
+    if (result_.training && lanes_.update.every == 0)
       close_lanes();
   }
 
@@ -75,10 +83,15 @@ class placer {
       given.stages() == 0 ? stage_graph::chain(lanes_.stages()) : given;
   }
 
+  std::int32_t& backwards_left(const op& what) {
+    return backwards_left_[slot(what.stage) * slot(updates_of(lanes_))
+                           + slot(update_number(lanes_, what.microbatch))];
+  }
+
   // The number of ops that a compute op adds to its own lane.
   std::uint32_t width(const op& what) {
     if (frees_activation(what.kind))
-      ++backwards_left_[slot(what.stage)];
+      ++backwards_left(what);
     if (what.kind == op_kind::weight_backward)
       return 1;
     // Forwards receive along a stage's inputs and send along its outputs,
@@ -96,7 +109,8 @@ class placer {
     if (result_.training)
       for (const auto& ranks : lanes_.placement.rank_by_stage)
         for (const auto rank : ranks)
-          closing[slot(rank)] += reduces_ ? 3 : 2;
+          closing[slot(rank)] +=
+            static_cast<std::uint32_t>((reduces_ ? 3 : 2) * updates_of(lanes_));
     std::uint32_t total = 0;
     for (std::int32_t rank = 0; rank < lanes_.ranks(); ++rank) {
       result_.first_op.push_back(total);
@@ -128,9 +142,25 @@ class placer {
         return true;
     }
     missing.stage = what.stage;
+    if (missing_update(what, missing))
+      return true;
     const auto slice = what.slice + (backward ? 1 : -1);
     missing.slice = static_cast<std::int16_t>(slice);
     return slice >= 0 && slice < lanes_.slices && !has(missing, bit);
+  }
+
+  // The last backward of an update whose parameters a forward reads.
+  bool missing_update(const op& what, op& missing) const {
+    if (what.kind != op_kind::forward
+        || lanes_.update.lag == update_rule::newest)
+      return false;
+    const auto needed =
+      update_number(lanes_, what.microbatch) - lanes_.update.lag;
+    if (needed <= updated_[slot(what.stage)])
+      return false;
+    missing.kind = op_kind::backward;
+    missing.microbatch = last_of_update(lanes_, needed - 1);
+    return true;
   }
 
   bool has(const op& what, std::uint8_t bit) const {
@@ -170,20 +200,34 @@ class placer {
       done_[op_slot(lanes_, what)] |= backward ? backwarded : forwarded;
       transfer(rank, placed, backward);
     }
-    if (reduces_ && frees_activation(what.kind)
-        && --backwards_left_[slot(what.stage)] == 0)
-      close(plan_op_kind::reduce, what.stage);
+    if (frees_activation(what.kind) && --backwards_left(what) == 0)
+      end_gradients(what);
+  }
+
+  void end_gradients(const op& last) {
+    const bool updates = lanes_.update.every > 0;
+    const auto microbatch =
+      updates ? last_of_update(lanes_, update_number(lanes_, last.microbatch))
+              : none;
+    if (reduces_)
+      close(plan_op_kind::reduce, last.stage, microbatch);
+    if (!updates)
+      return;
+    close(plan_op_kind::gradient_norm, last.stage, microbatch);
+    close(plan_op_kind::update, last.stage, microbatch);
+    ++updated_[slot(last.stage)];
   }
 
   // An op of each copy of a stage.
-  void close(plan_op_kind kind, std::int32_t stage) {
+  void close(plan_op_kind kind, std::int32_t stage, std::int32_t microbatch) {
     const auto copies = static_cast<std::int8_t>(lanes_.placement.copies());
     for (std::int8_t copy = 0; copy < copies; ++copy)
       append(lanes_.placement.rank_of(stage, copy),
              {.kind = kind,
               .stream = traits_of(kind).stream,
               .copy = copy,
-              .stage = stage});
+              .stage = stage,
+              .microbatch = microbatch});
   }
 
   void transfer(std::int32_t rank, const plan_op& what, bool backward) {
@@ -200,7 +244,7 @@ class placer {
   void close_lanes() {
     for (const auto kind : {plan_op_kind::gradient_norm, plan_op_kind::update})
       for (std::int32_t stage = 0; stage < lanes_.stages(); ++stage)
-        close(kind, stage);
+        close(kind, stage, none);
   }
 
   void check_finished() const {
@@ -241,7 +285,8 @@ class placer {
   std::vector<std::size_t> next_;             // by rank, into its lane
   std::vector<std::uint32_t> end_;            // by rank, into result_.ops
   std::vector<std::uint8_t> done_;            // by op_slot
-  std::vector<std::int32_t> backwards_left_;  // by stage, of all its copies
+  std::vector<std::int32_t> backwards_left_;  // by stage and update, all copies
+  std::vector<std::int32_t> updated_;         // by stage: so often
 };
 
 }  // namespace

@@ -47,7 +47,9 @@ struct plan_op {
   bool overlaps_next = false;
   std::int16_t slice = 0;
   std::int32_t stage = 0;
-  std::int32_t microbatch = none;      // none for ops on whole stages
+  /// None for ops on whole stages, but with updates within a step: then the
+  /// last microbatch of the update.
+  std::int32_t microbatch = none;
   std::int32_t peer = none;            // of a transfer: the other stage
   std::int32_t message = none;         // for send and receive
   std::uint32_t first_dependency = 0;  // into plan::dependencies
@@ -100,6 +102,7 @@ struct plan {
   bool global_norm = false;  // an update waits for the norm of all stages
   troupe::placement placement{};
   stage_graph graph{};
+  update_rule update{};
   std::vector<std::uint32_t> first_op{};  // ranks + 1
   std::vector<plan_op> ops{};
   std::vector<std::uint32_t> dependencies{};

@@ -76,7 +76,9 @@ plan_op read_word(std::string_view text) {
   const auto peer =
     transfers ? take_peer(rest, as->kind == plan_op_kind::send ? '>' : '<')
               : none;
-  const auto whole_stage = !is_compute(as->kind) && !transfers;
+  // Behind an update within a step stands its last microbatch.
+  const auto whole_stage = !is_compute(as->kind) && !transfers
+                           && (rest.empty() || rest.front() == '@');
   const auto place =
     parse_cell(fmt::format("{}F{}{}", stage, whole_stage ? "0" : "", rest),
                spelling::project);
@@ -174,10 +176,10 @@ void read_credits(line_reader& lines, plan& plan) {
 
 std::string to_text(const plan& plan) {
   auto text =
-    fmt::format("{}\nname {}\nmicrobatches {}\nslices {}\nglobal_norm {}\n{}",
+    fmt::format("{}\nname {}\nmicrobatches {}\nslices {}\nglobal_norm {}\n{}{}",
                 heading, printable(plan.schedule_name, std::string::npos),
                 plan.microbatches, plan.slices, plan.global_norm ? 1 : 0,
-                write_placement(plan.placement))
+                write_update(plan.update), write_placement(plan.placement))
     + (plan.graph.is_chain() ? "" : "edges " + to_text(plan.graph) + '\n');
   for (std::int32_t rank = 0; rank < plan.ranks(); ++rank) {
     text += fmt::format("rank {}:", rank);
@@ -200,6 +202,7 @@ plan plan_from_text(std::string_view text, std::string_view source) {
   result.microbatches = lines.expect_number("microbatches", 1, 1 << 28);
   result.slices = lines.expect_number("slices", 1, INT16_MAX);
   result.global_norm = lines.expect_number("global_norm", 0, 1) == 1;
+  result.update = read_update(lines, result.microbatches);
   result.placement = read_placement(lines);
   result.graph = read_graph(lines, result.stages());
   for (std::int32_t rank = 0; rank < result.ranks(); ++rank)

@@ -15,6 +15,7 @@ enum class value_kind : std::uint8_t {
   activation,       // outputs of a forward, for another stage
   gradient,         // of those: what a B or an I gives back
   context,          // what a forward keeps for its B or I
+  version,          // of the parameters, which its B or I reads again
   deferred,         // what an I keeps for its W
   carry,            // what a slice's forward keeps for the next slice's
   carry_gradient,   // ... and its B or I for that of the slice before
@@ -79,6 +80,8 @@ void for_each_input(const plan& plan, const plan_op& op, Visit visit) {
     visit(own_value(value_kind::carry, op, -1));
   if (backward)
     visit(own_value(value_kind::context, op));
+  if (backward && plan.update.every > 0)
+    visit(own_value(value_kind::version, op));
   if (backward && op.slice + 1 < plan.slices)
     visit(own_value(value_kind::carry_gradient, op, 1));
   if (op.kind == plan_op_kind::weight_backward)
@@ -98,6 +101,8 @@ void for_each_output(const plan& plan, const plan_op& op, Visit visit) {
       visit(value{kind, op.stage, stage, op.copy, op.slice, op.microbatch});
   if (forward && plan.training)
     visit(own_value(value_kind::context, op));
+  if (forward && plan.update.every > 0)
+    visit(own_value(value_kind::version, op));
   if (forward && op.slice + 1 < plan.slices)
     visit(own_value(value_kind::carry, op));
   if (op.kind == plan_op_kind::input_backward)

@@ -16,6 +16,7 @@
 #include "troupe/engine/stage/autocast.hpp"
 #include "troupe/engine/stage/layer_sequence.hpp"
 #include "troupe/engine/stage/module_parameters.hpp"
+#include "troupe/engine/stage/versioned_parameters.hpp"
 
 namespace troupe {
 
@@ -342,10 +343,14 @@ stage_result module_compute::end_step() {
 stage make_module_stage(const std::shared_ptr<layer_sequence>& module,
                         const module_stage_options& options) {
   auto compute = std::make_shared<module_compute>(module, options);
-  auto parameters = std::make_shared<module_parameters>(
-    parameters_of(*module), options.numerics.optimizer, options.device,
-    [compute] { compute->show_parameters(); });
-  return {std::move(compute), std::move(parameters)};
+  const auto make = [&]<class Parameters>(std::type_identity<Parameters>) {
+    return std::make_shared<Parameters>(
+      parameters_of(*module), options.numerics.optimizer, options.device,
+      [compute] { compute->show_parameters(); });
+  };
+  if (options.keeps_versions)
+    return {compute, make(std::type_identity<versioned_parameters>())};
+  return {compute, make(std::type_identity<module_parameters>())};
 }
 
 }  // namespace troupe

@@ -18,6 +18,8 @@ struct module_stage_options {
   std::int32_t data_rank = 0;
   std::int32_t rank = 0;
   troupe::numerics numerics;
+  /// The parameters are updated within a step.
+  bool keeps_versions = false;
   /// The device of its parameters and tensors; null: the CPU. Make the stage,
   /// and call its ops, within the device's compute stream.
   std::shared_ptr<rank_device> device = {};

@@ -5,6 +5,7 @@
 #include <ATen/ops/stack.h>
 #include <torch/csrc/autograd/variable.h>
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
@@ -23,6 +24,19 @@ namespace {
 
 layer_range all_of(const model& layers) {
   return {0, static_cast<std::int32_t>(layers.size())};
+}
+
+tensor_list copies_of(const tensor_list& tensors) {
+  tensor_list all;
+  for (const auto& tensor : tensors)
+    all.push_back(tensor.detach().clone());
+  return all;
+}
+
+void set_values(const tensor_list& parameters, const tensor_list& values) {
+  const at::NoGradGuard no_grad;
+  for (std::size_t i = 0; i < parameters.size(); ++i)
+    parameters[i].detach().copy_(values[i]);
 }
 
 }  // namespace
@@ -46,6 +60,12 @@ plain_loop::plain_loop(const model& layers, plain_options options)
   for (const auto& [name, value] : module_->parameters_by_name())
     values_.push_back(value);
   optimizer_ = make_optimizer(options_.numerics.optimizer, values_);
+  for (std::size_t s = 0; s < options_.updates.stages.size(); ++s)
+    stage_of_.resize(stage_of_.size()
+                       + layer_sequence(layers, options_.updates.stages[s])
+                           .parameters_by_name()
+                           .size(),
+                     static_cast<std::int32_t>(s));
   if (options_.device)
     options_.device->compute().drain();
 }
@@ -72,6 +92,8 @@ std::vector<plain_loop::counted_loss> plain_loop::losses_of_microbatch(
 void plain_loop::accumulate(const data_function& load, std::int32_t first,
                             std::int32_t last, result& outcome) {
   for (auto k = first; k < last; ++k) {
+    if (!versions_.empty())
+      read_versions(k % options_.microbatches);
     const auto data = load(k);
     accumulate(data);
     outcome.tokens += data.tokens;
@@ -81,7 +103,9 @@ void plain_loop::accumulate(const data_function& load, std::int32_t first,
 void plain_loop::accumulate(const microbatch_data& data) {
   const auto gradient =
     scale_.value()
-    / (static_cast<double>(options_.microbatches) * options_.slices);
+    / (static_cast<double>(options_.updates.every == 0 ? options_.microbatches
+                                                       : options_.updates.every)
+       * options_.slices);
   const auto roots_of = [&](const microbatch_data& part) {
     backward_roots roots;
     for (const auto& loss : losses_of_microbatch(part)) {
@@ -164,21 +188,45 @@ plain_loop::result plain_loop::step(const data_function& load) {
   module_->train();
   result outcome;
   losses_.clear();
+  ++step_;
+  const auto m = options_.microbatches;
+  const auto every = options_.updates.every;
+  if (every > 0)
+    versions_ = {copies_of(values_)};
+  for (std::int32_t first = 0; first<m; first += every> 0 ? every : m)
+    accumulate_update(load, first, every > 0 ? std::min(first + every, m) : m,
+                      outcome);
+  versions_.clear();
+  scale_.update(std::isfinite(outcome.gradient_norm));
+  outcome.loss = take_losses();
+  return outcome;
+}
+
+/// From the microbatches of one update, of all replicas and copies.
+void plain_loop::accumulate_update(const data_function& load,
+                                   std::int32_t first, std::int32_t last,
+                                   result& outcome) {
   std::vector<tensor_list> members;
   take_gradients(values_);
   const auto m = options_.microbatches, copies = options_.copies;
+  const auto count = last - first;
   for (std::int32_t d = 0; d < options_.data_parallel; ++d)
     for (std::int32_t copy = 0; copy < copies; ++copy) {
-      accumulate(load, d * m + m * copy / copies,
-                 d * m + m * (copy + 1) / copies, outcome);
+      accumulate(load, d * m + first + count * copy / copies,
+                 d * m + first + count * (copy + 1) / copies, outcome);
       members.push_back(take_gradients(values_));
     }
   average(std::move(members));
+  update(outcome);
+}
+
+void plain_loop::update(result& outcome) {
+  if (!versions_.empty())
+    set_values(values_, versions_.back());
   outcome.gradient_norm =
     norm_of_squares(gradient_squares(values_, options_.device.get()))
     / scale_.value();
   outcome.updated = !scale_.dynamic() || std::isfinite(outcome.gradient_norm);
-  ++step_;
   if (outcome.updated) {
     scale_gradients(values_,
                     clip_factor(outcome.gradient_norm, options_.numerics.clip)
@@ -186,9 +234,17 @@ plain_loop::result plain_loop::step(const data_function& load) {
     optimizer_->step(options_.numerics.learning_rate.at(
       step_, base_learning_rate(options_.numerics.optimizer)));
   }
-  scale_.update(std::isfinite(outcome.gradient_norm));
-  outcome.loss = take_losses();
-  return outcome;
+  if (!versions_.empty())
+    versions_.push_back(copies_of(values_));
+}
+
+/// Lets each stage's parameters be those that a microbatch reads there.
+void plain_loop::read_versions(std::int32_t microbatch) {
+  tensor_list wanted;
+  for (std::size_t i = 0; i < values_.size(); ++i)
+    wanted.push_back(versions_.at(static_cast<std::size_t>(
+      options_.updates.version(stage_of_[i], microbatch)))[i]);
+  set_values(values_, wanted);
 }
 
 double plain_loop::evaluate(const data_function& load, std::int64_t count) {

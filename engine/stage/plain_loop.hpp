@@ -14,6 +14,18 @@ namespace troupe {
 
 class layer_sequence;
 
+/// Updates within a step that read older parameters than the newest: what a
+/// pipeline without a flush computes.
+struct plain_updates {
+  std::int32_t every = 0;  // microbatches; 0: one update, at the end
+  /// The stages, each of which has versions of its own.
+  stage_split stages{};
+  /// By how many updates of this step the parameters that a microbatch reads
+  /// in a stage have been made.
+  std::function<std::int32_t(std::int32_t stage, std::int32_t microbatch)>
+    version{};
+};
+
 struct plain_options {
   std::int32_t microbatches = 1;
   std::int32_t data_parallel = 1;
@@ -23,6 +35,7 @@ struct plain_options {
   /// Of each microbatch's sequence: forwards one after the other, backwards
   /// last slice first, as in a pipeline.
   std::int32_t slices = 1;
+  plain_updates updates{};
   troupe::numerics numerics;  // but for what a stage keeps and halts on
   /// The device, on whose compute stream it runs; null: the CPU.
   std::shared_ptr<rank_device> device;
@@ -77,6 +90,10 @@ class plain_loop {
   /// Microbatches `first` up to `last`, of the step's.
   void accumulate(const data_function& load, std::int32_t first,
                   std::int32_t last, result& outcome);
+  void accumulate_update(const data_function& load, std::int32_t first,
+                         std::int32_t last, result& outcome);
+  void update(result& outcome);
+  void read_versions(std::int32_t microbatch);
   void note_loss(const counted_loss& loss);
   double take_losses();
   /// By replica and copy.
@@ -89,6 +106,8 @@ class plain_loop {
   troupe::loss_scale scale_;
   std::int64_t step_ = 0;
   std::vector<counted_loss> losses_;
+  std::vector<std::int32_t> stage_of_;  // of each parameter, with versions
+  tensor_lists versions_;               // of this step, the newest last
 };
 
 }  // namespace troupe

@@ -21,7 +21,8 @@ struct step_settings {
   troupe::phase phase = troupe::phase::training;
   double learning_rate = 0;
   double loss_scale = 1;
-  /// The gradient of each loss: loss_scale / (microbatches x slices).
+  /// The gradient of each loss: loss_scale / (microbatches of an update x
+  /// slices).
   double loss_gradient = 1;
   /// Copies of the pipeline, whose gradients are averaged.
   std::int32_t data_ranks = 1;
@@ -64,6 +65,8 @@ struct stage_states {
   std::shared_ptr<stage_state> context = {};
   /// Of an I, for its W.
   std::shared_ptr<stage_state> deferred = {};
+  /// The parameters that a forward has read, for its B or I.
+  std::shared_ptr<stage_state> version = {};
   /// Of a slice's forward for the next slice's, of its B or I for that of the
   /// slice before.
   std::shared_ptr<stage_state> carry = {};
@@ -132,6 +135,16 @@ class stage_parameters {
   virtual void show() {}
   /// Multiplies the gradients by `factor`, then updates the parameters.
   virtual void update(double factor) = 0;
+
+  /// Where parameters are updated within a step: lets the ops that follow read
+  /// a version, 0 of the step's begin or n of its n-th update. Versions ascend;
+  /// those before are kept only by who holds them, and `last` tells that none
+  /// will be asked for any more. Throws `internal` for a version that is not
+  /// kept.
+  virtual std::shared_ptr<stage_state> read_version(std::int32_t version,
+                                                    bool last);
+  /// The same version once more.
+  virtual void read_again(const std::shared_ptr<stage_state>& version);
 
   /// At the end of a gradients part: for the updates that follow.
   virtual void keep_gradients() {}

@@ -1,0 +1,16 @@
+#include "troupe/engine/stage/stage.hpp"
+
+#include "troupe/base/error.hpp"
+
+namespace troupe {
+
+std::shared_ptr<stage_state> stage_parameters::read_version(std::int32_t,
+                                                            bool) {
+  fail(error_code::internal, "the stage keeps no versions of its parameters");
+}
+
+void stage_parameters::read_again(const std::shared_ptr<stage_state>&) {
+  fail(error_code::internal, "the stage keeps no versions of its parameters");
+}
+
+}  // namespace troupe

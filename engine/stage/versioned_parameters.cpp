@@ -1,0 +1,122 @@
+#include "troupe/engine/stage/versioned_parameters.hpp"
+
+#include <ATen/core/grad_mode.h>
+
+#include <utility>
+
+#include "troupe/base/error.hpp"
+#include "troupe/engine/stage/gradient_lists.hpp"
+#include "troupe/engine/stage/gradient_norm.hpp"
+
+namespace troupe {
+
+struct versioned_parameters::version final : stage_state {
+  explicit version(tensor_list of) : values(std::move(of)) {}
+  tensor_list values;
+};
+
+namespace {
+
+/// The same memory, in no graph.
+tensor_list aliases_of(const tensor_list& tensors) {
+  tensor_list all;
+  for (const auto& tensor : tensors)
+    all.push_back(tensor.detach());
+  return all;
+}
+
+}  // namespace
+
+versioned_parameters::versioned_parameters(tensor_list parameters,
+                                           const optimizer_options& options,
+                                           std::shared_ptr<rank_device> device,
+                                           std::function<void()> publish)
+  : parameters_(std::move(parameters)),
+    values_(aliases_of(parameters_)),
+    optimizer_(make_optimizer(options, values_)),
+    device_(std::move(device)),
+    publish_(std::move(publish)) {}
+
+void versioned_parameters::begin_step(const step_settings& settings) {
+  learning_rate_ = settings.learning_rate;
+  set(values_);
+  updates_ = 0;
+  versions_.clear();
+  keeps_ = settings.training();
+  if (!keeps_)
+    return;
+  take_gradients();
+  versions_.emplace(0, newest());
+}
+
+tensor_list versioned_parameters::take_gradients() {
+  return troupe::take_gradients(parameters_);
+}
+
+void versioned_parameters::put_gradients(tensor_list gradients) {
+  troupe::put_gradients(parameters_, std::move(gradients), device_.get());
+}
+
+std::vector<double> versioned_parameters::squares() {
+  return gradient_squares(parameters_, device_.get());
+}
+
+void versioned_parameters::show() {
+  set(values_);
+  publish_();
+}
+
+/// What older versions hold stays as it is: the optimizer writes to a copy.
+void versioned_parameters::update(double factor) {
+  scale_gradients(parameters_, factor);
+  auto gradients = take_gradients();
+  const at::NoGradGuard no_grad;
+  for (std::size_t i = 0; i < values_.size(); ++i) {
+    values_[i].set_data(values_[i].clone());
+    values_[i].mutable_grad() = std::move(gradients[i]);
+  }
+  optimizer_->step(learning_rate_);
+  troupe::take_gradients(values_);
+  ++updates_;
+  set(values_);
+  if (keeps_)
+    versions_.emplace(updates_, newest());
+}
+
+std::shared_ptr<stage_state> versioned_parameters::read_version(
+  std::int32_t version, bool last) {
+  const auto found = versions_.find(version);
+  if (found == versions_.end())
+    fail(error_code::internal,
+         "version {} of the parameters is not kept; {} updates have run",
+         version, updates_);
+  auto held = found->second;
+  versions_.erase(versions_.begin(), found);
+  if (last) {
+    keeps_ = false;
+    versions_.clear();
+  }
+  set(held->values);
+  return held;
+}
+
+void versioned_parameters::read_again(
+  const std::shared_ptr<stage_state>& version) {
+  const auto* held = dynamic_cast<const struct version*>(version.get());
+  if (held == nullptr)
+    fail(error_code::internal, "a backward has no version of its parameters");
+  set(held->values);
+}
+
+void versioned_parameters::set(const tensor_list& values) {
+  const at::NoGradGuard no_grad;
+  for (std::size_t i = 0; i < values.size(); ++i)
+    parameters_[i].set_data(values[i]);
+}
+
+std::shared_ptr<versioned_parameters::version> versioned_parameters::newest()
+  const {
+  return std::make_shared<version>(aliases_of(values_));
+}
+
+}  // namespace troupe
