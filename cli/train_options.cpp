@@ -81,7 +81,7 @@ void add_pipeline_flags(CLI::App& app, train_options& o) {
     ->check(whole_number(1, 1 << 20));
   app
     .add_option("--breadth", o.partition.shape.breadth,
-                "microbatches of a group (depth_first)")
+                "microbatches of a group (depth_first, two_bw)")
     ->check(whole_number(0, 1 << 20));
   app
     .add_option("--slices", o.partition.shape.slices,

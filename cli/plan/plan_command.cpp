@@ -6,6 +6,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <memory>
 #include <string>
 
@@ -18,7 +19,9 @@
 #include "troupe/engine/plan/op_text.hpp"
 #include "troupe/engine/plan/plan_json.hpp"
 #include "troupe/engine/plan/plan_text.hpp"
+#include "troupe/engine/plan/versions.hpp"
 #include "troupe/schedules/csv.hpp"
+#include "troupe/schedules/validate.hpp"
 
 namespace troupe::cli {
 
@@ -78,6 +81,11 @@ std::string table(const plan& plan, const plan_options& options) {
     "makespan {:.6g} (forward 1, backward 2, messages free), idle {:.1f} %\n",
     printable(plan.schedule_name), sizes_of(plan), times.makespan,
     100 * times.bubble);
+  if (plan.update.every > 0)
+    text += fmt::format(
+      "{} updates of each stage; forwards read parameters that lag by {} of "
+      "them at most\n",
+      updates_of(plan), std::ranges::max(staleness_of(plan)));
   text += options.lower
             ? lanes_table(plan)
             : draw_terminal(to_timeline(plan, times), style_of_output(options));

@@ -50,7 +50,7 @@ void schedule_options::add_to(CLI::App& command) {
   add_shape_flags(command, shape);
   command
     .add_option("--breadth", shape.breadth,
-                "microbatches in a group of depth_first")
+                "microbatches in a group of depth_first, or two_bw")
     ->check(whole_number(0, 1 << 20))
     ->type_name("N");
   command

@@ -6,6 +6,9 @@
 #include <cstring>
 
 #include "troupe/engine/data/permutation.hpp"
+#include "troupe/engine/plan/compile.hpp"
+#include "troupe/engine/plan/versions.hpp"
+#include "troupe/engine/stage/split.hpp"
 #include "troupe/schedules/validate.hpp"
 
 namespace troupe::testing {
@@ -97,12 +100,28 @@ trainer trainer_for(const small_case& what, std::shared_ptr<mesh> job) {
   return {model_for(what), std::move(options)};
 }
 
+namespace {
+
+plain_updates updates_for(const small_case& what) {
+  const auto lanes = make_schedule(what.schedule, shape_of(what));
+  if (lanes.update.every == 0)
+    return {};
+  return {lanes.update.every, split(model_for(what), lanes.stages()),
+          [versions = versions_of(compile(lanes))](std::int32_t stage,
+                                                   std::int32_t microbatch) {
+            return versions[std::size_t(stage)][std::size_t(microbatch)];
+          }};
+}
+
+}  // namespace
+
 plain_options plain_options_for(const small_case& what) {
   plain_options plain;
   plain.microbatches = what.microbatches;
   plain.slices = what.slices;
   plain.copies =
     make_schedule(what.schedule, shape_of(what)).placement.copies();
+  plain.updates = updates_for(what);
   plain.data_parallel = what.data_parallel;
   plain.numerics = numerics_for(what);
   return plain;
