@@ -97,7 +97,9 @@ std::vector<plan> plans() {
     const auto shape = testing::small_shape(row);
     all.push_back(testing::make_plan(row.name, shape));
     all.push_back(testing::make_plan(
-      row.name, shape, {.data_parallel = 2, .global_norm = true}));
+      row.name, shape,
+      {.data_parallel = 2,
+       .global_norm = testing::takes_global_norm(row, shape)}));
   }
   return all;
 }

@@ -96,8 +96,8 @@ TEST_CASE("sizes are read as costs are") {
   CHECK(parse_sizes("gradient=1,activation.2=9").row(2).gradient == 1);
   CHECK_THROWS_MATCHES(parse_sizes("keep=1"), error,
                        says("sizes 'keep=1': the key is unknown; known keys "
-                            "are kept, deferred, activation, gradient and "
-                            "parameters"));
+                            "are kept, deferred, activation, gradient, "
+                            "parameters and version"));
   CHECK_THROWS_MATCHES(parse_sizes("kept=-1"), error,
                        says("not a number of at least 0"));
   CHECK_THROWS_MATCHES(load_sizes("kept"), error, says("form key=number"));

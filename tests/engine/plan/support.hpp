@@ -20,6 +20,12 @@ inline plan make_plan(std::string_view name, const schedule_shape& shape,
   return compile(make_schedule(name, shape), options);
 }
 
+/// Whether its updates can wait for a norm of all stages.
+inline bool takes_global_norm(const builtin_schedule& row,
+                              const schedule_shape& shape) {
+  return row.make(shape).update.every == 0;
+}
+
 inline const transport_model all_transports[]{
   {transport_kind::buffered, false},   {transport_kind::buffered, true},
   {transport_kind::credited, false},   {transport_kind::credited, true},
