@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "../../says.hpp"
+#include "../../schedules/shapes.hpp"
 #include "support.hpp"
 #include "troupe/base/error.hpp"
 #include "troupe/engine/plan/lowered_csv.hpp"
