@@ -193,7 +193,8 @@ TROUPE_FIELDS(rank_done, serial, data_rank, rank, stages, ops, messages, tokens,
               memory)
 
 /// The ops of a rank, in executed order.
-ops_event to_event(const event_source& step, const rank_done& report);
+ops_event to_event(const event_source& step, const rank_done& report,
+                   std::shared_ptr<const troupe::plan> plan);
 /// The messages of a rank, in the order in which it took them.
 messages_event received_in(const event_source& step, const rank_done& report);
 
@@ -254,8 +255,9 @@ struct remote_outcome {
   step_event event;
   std::string failure;
   std::optional<run_end> end = {};
+  bool replans = false;
 };
-TROUPE_FIELDS(remote_outcome, serial, event, failure, end)
+TROUPE_FIELDS(remote_outcome, serial, event, failure, end, replans)
 
 // ---- pipeline -> coordinator, which answers with the outcome
 struct run_step {
@@ -269,6 +271,7 @@ struct step_outcome {
   bool interrupted = false;
   /// The step is done, and the run ends with it.
   std::optional<run_end> end = {};
+  bool replans = false;  // as in step_report
 };
 struct watchdog_tick {};
 

@@ -55,11 +55,23 @@ struct pipeline::impl {
 
   const address_book& book() const { return *actors.book(); }
 
-  std::uint64_t hash_of(const std::shared_ptr<const plan>& plan) {
-    const auto [known, is_new] = plan_hashes.emplace(plan, 0);
-    if (is_new)
-      known->second = content_hash(*plan);
-    return known->second;
+  /// What a step has to know of its plan; of those that ran last.
+  struct plan_facts {
+    std::shared_ptr<const plan> of;
+    std::uint64_t hash = 0;
+    bool splits_backward = false;
+  };
+  const plan_facts& facts_of(const std::shared_ptr<const plan>& plan) {
+    constexpr std::size_t most = 4;
+    const auto known = std::ranges::find(facts, plan, &plan_facts::of);
+    if (known != facts.end())
+      return *known;
+    if (facts.size() == most)
+      facts.erase(facts.begin());
+    const auto splits = std::ranges::count(
+      plan->ops, plan_op_kind::input_backward, &plan_op::kind);
+    facts.push_back({plan, options.job ? content_hash(*plan) : 0, splits > 0});
+    return facts.back();
   }
 
   /// Whether a step has thrown why the run ended.
@@ -93,7 +105,7 @@ struct pipeline::impl {
   pipeline_options options;
   supervision watch;
   local_actors actors;
-  std::map<std::shared_ptr<const plan>, std::uint64_t> plan_hashes;
+  std::vector<plan_facts> facts;
   std::int64_t serial = 0;
   std::atomic<bool> failed = false;
   std::atomic<std::int64_t> next_monitor = 0;
@@ -127,12 +139,14 @@ std::int32_t microbatches_of_update(const plan& plan) {
   return plan.update.every == 0 ? plan.microbatches : plan.update.every;
 }
 
-step_report to_report(step_outcome outcome) {
-  step_report report{std::move(outcome.event), {}};
+step_report to_report(step_outcome outcome,
+                      const std::shared_ptr<const plan>& plan) {
+  step_report report{
+    .summary = std::move(outcome.event), .ops = {}, .replans = outcome.replans};
   for (auto& rank : outcome.ranks) {
     report.reduced.insert(report.reduced.end(), rank.reduced.begin(),
                           rank.reduced.end());
-    report.ops.push_back(to_event(report.summary.source, rank));
+    report.ops.push_back(to_event(report.summary.source, rank, plan));
   }
   return report;
 }
@@ -171,14 +185,16 @@ step_report pipeline::run_part(const step_settings& settings,
   step->recorded = std::move(recorded);
   step->settings.data_ranks =
     static_cast<std::int32_t>(impl_->options.stages.size());
-  if (impl_->options.job)
-    step->plan_hash = impl_->hash_of(step->plan);
+  const auto& facts = impl_->facts_of(step->plan);
+  step->plan_hash = facts.hash;
+  step->settings.splits_backward = facts.splits_backward;
   step->settings.slices = step->plan->slices;
   step->settings.loss_gradient =
     settings.loss_scale
     / (static_cast<double>(microbatches_of_update(*step->plan))
        * step->plan->slices);
-  impl_->begin_step(step->plan);
+  const auto ran = step->plan;
+  impl_->begin_step(ran);
   impl_->actors.note(step);
   auto outcome =
     ask<step_outcome>(impl_->actors.system(), impl_->book().coordinator,
@@ -188,7 +204,7 @@ step_report pipeline::run_part(const step_settings& settings,
     throw error(
       outcome.interrupted ? error_code::interrupted : error_code::op_failed,
       outcome.failure);
-  return to_report(std::move(outcome));
+  return to_report(std::move(outcome), ran);
 }
 
 std::int64_t pipeline::attach(monitor watcher) {
@@ -247,6 +263,10 @@ run_health pipeline::health() const {
     if (const auto monitor = known.lock())
       now.monitors.push_back(monitor->health());
   return now;
+}
+
+void pipeline::announce_plan() {
+  impl_->watch.new_plan->store(true);
 }
 
 void pipeline::publish(event what) {

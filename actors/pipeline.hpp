@@ -8,6 +8,7 @@
 
 #include "troupe/actors/execution_options.hpp"
 #include "troupe/actors/job/device_links.hpp"
+#include "troupe/actors/job/job_plans.hpp"
 #include "troupe/actors/monitoring/event_board.hpp"
 #include "troupe/actors/step/run_end.hpp"
 #include "troupe/actors/step/run_health.hpp"
@@ -30,7 +31,7 @@ struct pipeline_options {
   std::shared_ptr<mesh> job;
   /// The plans that a job will run: other processes may begin one before this
   /// process does.
-  std::vector<std::shared_ptr<const plan>> plans;
+  std::shared_ptr<job_plans> plans;
   /// stages[data rank][instance], as `placement::instances` lists them; null
   /// where they live in other processes.
   std::vector<std::vector<stage>> stages;
@@ -50,6 +51,9 @@ struct step_report {
   std::vector<ops_event> ops;  // by data rank, then rank; in executed order
   /// For steps of gradients alone: when those of replicas are averaged.
   std::vector<event_handle> reduced = {};
+  /// The leading process has announced another plan, in time for all processes
+  /// to take it up before the next training step.
+  bool replans = false;
 };
 
 /// The actors of one run that live in this process, on a pool of threads of
@@ -76,6 +80,9 @@ class pipeline {
                        std::shared_ptr<const plan> plan,
                        std::shared_ptr<const microbatch_source> source = {},
                        std::shared_ptr<recording> recorded = {});
+  /// Whoever runs the last step of all processes learns that there is a new
+  /// plan (`step_report::replans`); any thread, of the leading process.
+  void announce_plan();
   /// The settings of a step, with what monitors want of it now.
   step_settings with_wishes(step_settings settings) const;
 

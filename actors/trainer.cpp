@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <mutex>
 
 #include "troupe/actors/trainer_checks.hpp"
 #include "troupe/actors/trainer_state.hpp"
@@ -22,12 +23,14 @@ step_report trainer::step(const source_pointer& source, bool skip_update) {
   if (impl_->step == 0
       && (impl_->options.data_parallel > 1 || impl_->places().copies() > 1))
     check_replicas();
+  impl_->take_up_plan();
   auto settings = impl_->next_settings();
   settings.skip_update = skip_update;
   auto report = impl_->graphs
                   ? impl_->graphs->run(settings, source)
                   : impl_->actors->run(settings, impl_->training, source);
   impl_->step = settings.step;
+  impl_->replans |= report.replans;
   impl_->position +=
     std::int64_t{impl_->options.data_parallel} * impl_->training->microbatches;
   impl_->scale.update(std::isfinite(report.summary.gradient_norm));
@@ -59,8 +62,9 @@ step_event trainer::evaluate(const source_pointer& source,
   step_event total;
   for (std::int64_t done = 0; done < microbatches; done += at_once) {
     settings.first_microbatch = done;
-    const auto part =
-      impl_->actors->run(settings, impl_->evaluation, source).summary;
+    const auto report = impl_->actors->run(settings, impl_->evaluation, source);
+    impl_->replans |= report.replans;
+    const auto& part = report.summary;
     total.source = part.source;
     total.tokens += part.tokens;
     for (const auto& loss : part.losses)
@@ -174,11 +178,16 @@ void trainer::set_position(std::int64_t microbatches) {
   impl_->position = microbatches;
 }
 
+void trainer::replan(const schedule& order) {
+  impl_->replan(order);
+}
+
 const plan& trainer::plan() const {
   return *impl_->training;
 }
 
 std::shared_ptr<const plan> trainer::shared_plan() const {
+  const std::scoped_lock lock(impl_->planning);
   return impl_->training;
 }
 

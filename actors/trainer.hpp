@@ -108,6 +108,15 @@ class trainer {
   std::int64_t position() const;
   void set_position(std::int64_t microbatches);
 
+  /// Runs training steps by another order of the same ops from the next step
+  /// on, in a job from the one after the step that all processes learn of it:
+  /// the same placement, microbatches and slices, so that the parameters get
+  /// the same bits. Any thread, in a job of the leading process. Throws
+  /// `invalid_argument` for another shape or updates within a step, and with
+  /// cuda_graphs; otherwise as the trainer's making does.
+  void replan(const schedule& order);
+
+  /// The one of the last step, or of the next one before the first.
   const troupe::plan& plan() const;
   std::shared_ptr<const troupe::plan> shared_plan() const;
   double loss_scale() const;

@@ -168,6 +168,28 @@ void require_monitor(const monitor& watcher) {
          watcher.name);
 }
 
+void require_replannable(const schedule& order,
+                         const trainer_options& options) {
+  const auto& now = options.schedule;
+  const auto refuse = [&](const std::string& why) {
+    fail(error_code::invalid_argument, "{} can't take the place of {}: {}",
+         order.name, now.name, why);
+  };
+  if (options.job && !options.job->place().leads())
+    refuse("in a job the leading process asks for another plan");
+  if (options.cuda_graphs)
+    refuse("steps are recorded (cuda_graphs)");
+  if (order.placement != now.placement)
+    refuse("its stages are on other ranks");
+  if (order.microbatches != now.microbatches || order.slices != now.slices)
+    refuse(fmt::format("it has {} microbatches and {} slices, not {} and {}",
+                       order.microbatches, order.slices, now.microbatches,
+                       now.slices));
+  if (now.update.every > 0 || order.update.every > 0)
+    refuse("updates within a step read other parameters in another order");
+  require_runnable(order);
+}
+
 void require_legal(const trainer_options& options) {
   require_legal(options.numerics);
   if (options.data_parallel < 1)

@@ -3,6 +3,7 @@
 #include "troupe/base/error.hpp"
 #include "troupe/engine/plan/compile.hpp"
 #include "troupe/engine/plan/part.hpp"
+#include "troupe/engine/plan/plan_text.hpp"
 #include "troupe/schedules/forward_part.hpp"
 
 namespace troupe {
@@ -35,6 +36,15 @@ std::shared_ptr<const plan> training_plan(const trainer_options& options,
   if (options.overlap.reduce)
     return made;
   return std::make_shared<const plan>(without_overlapped_reductions(*made));
+}
+
+std::shared_ptr<const plan> share_plan(mesh& job,
+                                       std::shared_ptr<const plan> of_leader) {
+  const auto text = of_leader ? to_text(*of_leader) : std::string{};
+  const auto given = job.share({frame_type::mail, text, {}}).head;
+  return of_leader ? of_leader
+                   : std::make_shared<const plan>(
+                     plan_from_text(given, "the leading process's plan"));
 }
 
 std::shared_ptr<const plan> evaluation_plan(const trainer_options& options,

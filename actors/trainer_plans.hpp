@@ -13,6 +13,11 @@ namespace troupe {
 std::shared_ptr<const plan> training_plan(const trainer_options& options,
                                           const stage_graph& graph);
 
+/// The leading process's plan, on all processes of a job, each of which calls
+/// it. Throws `transport`.
+std::shared_ptr<const plan> share_plan(mesh& job,
+                                       std::shared_ptr<const plan> of_leader);
+
 /// The forwards of the schedule.
 std::shared_ptr<const plan> evaluation_plan(const trainer_options& options,
                                             const stage_graph& graph);

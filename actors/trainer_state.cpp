@@ -1,5 +1,7 @@
 #include "troupe/actors/trainer_state.hpp"
 
+#include <spdlog/spdlog.h>
+
 #include <algorithm>
 
 #include "troupe/actors/trainer_checks.hpp"
@@ -33,10 +35,6 @@ trainer::impl::impl(const model& layers, trainer_options given)
   set_intra_op_threads(options.execution.intra_op_threads);
   const auto graph = graph_of(layers, ranges);
   training = training_plan(options, graph);
-  splits_backward =
-    std::ranges::count(training->ops, plan_op_kind::input_backward,
-                       &plan_op::kind)
-    > 0;
   evaluation = evaluation_plan(options, graph);
   make_stages(layers);
   require_slices();
@@ -148,7 +146,8 @@ void trainer::impl::start_actors(const model& layers) {
   pipeline_options running;
   running.placement = options.schedule.placement;
   running.job = options.job;
-  running.plans = {training, evaluation};
+  known_plans = std::make_shared<job_plans>(std::vector{training, evaluation});
+  running.plans = known_plans;
   running.stages = stages;
   running.devices = devices;
   if (options.job && !devices.empty() && options.device_links)
@@ -172,6 +171,37 @@ void trainer::impl::prepare_graphs() {
       actors.get(), training, devices, stages, options.execution.loading});
 }
 
+void trainer::impl::replan(const schedule& order) {
+  require_replannable(order, options);
+  const std::scoped_lock lock(planning);
+  auto wanted = options;
+  wanted.plan = nullptr;
+  wanted.schedule = order;
+  next = training_plan(wanted, training->graph);
+  if (options.job)
+    actors->announce_plan();
+}
+
+/// The leading process's plan, which all know before any of them runs it.
+void trainer::impl::take_up_plan() {
+  if (options.job && !std::exchange(replans, false))
+    return;
+  std::unique_lock lock(planning);
+  auto taken = std::exchange(next, nullptr);
+  lock.unlock();
+  if (options.job) {
+    taken = share_plan(*options.job, std::move(taken));
+    known_plans->add(*taken);
+    options.job->gather({frame_type::mail, {}, {}});
+  }
+  if (!taken)
+    return;
+  lock.lock();
+  training = std::move(taken);
+  if (layout.process == 0)
+    spdlog::info("step {} runs by {}", step + 1, training->schedule_name);
+}
+
 step_settings trainer::impl::next_settings() const {
   step_settings settings;
   settings.step = step + 1;
@@ -179,7 +209,6 @@ step_settings trainer::impl::next_settings() const {
     settings.step, base_learning_rate(options.numerics.optimizer));
   settings.loss_scale = scale.value();
   settings.first_microbatch = position;
-  settings.splits_backward = splits_backward;
   return settings;
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <mutex>
 #include <vector>
 
 #include "troupe/actors/job/job_layout.hpp"
@@ -28,6 +29,9 @@ struct trainer::impl {
   void start_actors(const model& layers);
   void prepare_graphs();
   step_settings next_settings() const;
+  void replan(const schedule& order);
+  /// Before a training step: all processes of a job at the same one.
+  void take_up_plan();
   bool reads_data(std::int32_t stage) const;
   const placement& places() const { return options.schedule.placement; }
   std::vector<parameter_here> held() const {
@@ -37,7 +41,12 @@ struct trainer::impl {
   trainer_options options;
   job_layout layout;
   stage_split ranges;
+  /// Of `training`, which the thread that runs steps changes, and `next`.
+  mutable std::mutex planning;
   std::shared_ptr<const troupe::plan> training;
+  std::shared_ptr<const troupe::plan> next;  // null: no other one
+  std::shared_ptr<job_plans> known_plans;
+  bool replans = false;  // all processes know that there is a next one
   std::shared_ptr<const troupe::plan> evaluation;
   std::vector<std::vector<std::shared_ptr<rank_device>>> devices;
   std::shared_ptr<troupe::device_links> links;
@@ -54,7 +63,6 @@ struct trainer::impl {
   std::int64_t parameter_count = 0;
   std::int64_t step = 0;
   std::int64_t position = 0;
-  bool splits_backward = false;
 };
 
 }  // namespace troupe

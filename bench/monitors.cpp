@@ -108,7 +108,7 @@ std::vector<std::pair<std::string, std::optional<monitor>>> modes_for(
     {"none", std::nullopt},
     {"gap", gap_monitor({}, nowhere)},
     {"overflow", overflow_monitor({}, nowhere)},
-    {"timeline", timeline_monitor(plan, {})}};
+    {"timeline", timeline_monitor({})}};
   std::erase_if(modes, [&](const auto& mode) {
     return mode.second && !use.only.empty()
            && std::ranges::find(use.only, mode.first) == use.only.end();

@@ -98,23 +98,20 @@ monitor of_each_step(monitor made, const train_options& options) {
 
 void attach_monitors(trainer& run, const train_options& options,
                      const train_setup& setup, const dashboard* page) {
-  const auto plan = run.shared_plan();
   run.attach(warning_monitor());
-  run.attach(
-    of_each_step(progress_monitor(plan, progress_to(options)), options));
+  run.attach(of_each_step(progress_monitor(progress_to(options)), options));
   if (!options.output.log_json.empty())
-    run.attach(
-      of_each_step(metrics_monitor(plan, options.output.log_json), options));
+    run.attach(of_each_step(metrics_monitor(options.output.log_json), options));
   if (!options.output.timeline.empty() || !options.output.trace.empty())
     run.attach(
-      timeline_monitor(plan, {options.output.timeline, options.output.trace}));
+      timeline_monitor({options.output.timeline, options.output.trace}));
   if (!options.output.costs_out.empty())
-    run.attach(cost_monitor(plan, options.output.costs_out));
+    run.attach(cost_monitor(options.output.costs_out));
   const auto context = context_of(run, setup, make_sinks(options, page));
   for (const auto& spec : options.output.monitor)
     run.attach(make_monitor(spec, context));
   if (!options.output.sink.empty())
-    run.attach(of_each_step(step_metrics_monitor(plan, context.sink), options));
+    run.attach(of_each_step(step_metrics_monitor(context.sink), options));
   if (page)
     for (const auto& part : page->monitors())
       run.attach(part);

@@ -84,7 +84,7 @@ step_event validate(plain_loop& loop, const train_setup& setup,
 std::function<void(const step_event&)> teller_of(const train_options& options) {
   monitor log;
   if (!options.output.log_json.empty())
-    log = metrics_monitor(nullptr, options.output.log_json);
+    log = metrics_monitor(options.output.log_json);
   return
     [log = std::move(log), to = progress_to(options)](const step_event& step) {
       print_progress(to, step, nullptr);

@@ -23,9 +23,6 @@ double middle(const std::deque<double>& samples) {
 
 }  // namespace
 
-measured_costs::measured_costs(std::shared_ptr<const plan> plan)
-  : plan_(std::move(plan)) {}
-
 void measured_costs::add(samples& to, double value) {
   constexpr std::size_t most = 1000;
   to.push_back(value);
@@ -34,6 +31,10 @@ void measured_costs::add(samples& to, double value) {
 }
 
 void measured_costs::add(const std::vector<ops_event>& step) {
+  if (plan_ != step.front().plan) {
+    plan_ = step.front().plan;
+    steps_.clear();
+  }
   auto first = std::numeric_limits<std::int64_t>::max();
   auto last = std::numeric_limits<std::int64_t>::min();
   for (const auto& rank : step)
@@ -72,12 +73,12 @@ std::string measured_costs::text() const {
     100 * (on_paper / step - 1), entries);
 }
 
-monitor cost_monitor(std::shared_ptr<const plan> plan, std::string path) {
+monitor cost_monitor(std::string path) {
   struct state {
     measured_costs costs;
     step_collector collector = {};
   };
-  auto kept = std::make_shared<state>(state{measured_costs{std::move(plan)}});
+  auto kept = std::make_shared<state>();
   monitor made;
   made.name = "costs";
   made.wants.ops = true;

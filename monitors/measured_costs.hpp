@@ -19,9 +19,7 @@ namespace troupe {
 /// left out.
 class measured_costs {
  public:
-  explicit measured_costs(std::shared_ptr<const plan> plan);
-
-  /// The ops of a step, by all ranks.
+  /// The ops of a step, by all ranks. Costs outlive a change of the plan.
   void add(const std::vector<ops_event>& step);
   /// One entry a line, with the median step beside what the simulator makes of
   /// the costs; empty before the first step.
@@ -31,13 +29,13 @@ class measured_costs {
   using samples = std::deque<double>;
   static void add(samples& to, double ms);
 
-  std::shared_ptr<const plan> plan_;
+  std::shared_ptr<const plan> plan_;  // that the last step ran
   std::map<std::pair<std::int32_t, plan_op_kind>, samples> of_stage_;
   samples messages_;
   samples steps_;
 };
 
 /// Writes the costs to a file when it finishes, whole or not at all.
-monitor cost_monitor(std::shared_ptr<const plan> plan, std::string path);
+monitor cost_monitor(std::string path);
 
 }  // namespace troupe

@@ -83,13 +83,11 @@ json line_of(const failure_event& failure) {
 
 }  // namespace
 
-monitor metrics_monitor(std::shared_ptr<const plan> plan,
-                        const std::string& path) {
+monitor metrics_monitor(const std::string& path) {
   monitor made;
   made.name = "metrics";
   made.wants.ops = true;
-  made.see = [plan = std::move(plan),
-              file = std::make_shared<append_file>(path),
+  made.see = [file = std::make_shared<append_file>(path),
               steps = std::make_shared<step_collector>()](const event& what) {
     const auto write = [&](const json& line) {
       constexpr auto replace = json::error_handler_t::replace;
@@ -99,7 +97,7 @@ monitor metrics_monitor(std::shared_ptr<const plan> plan,
       const auto& step = std::get<step_event>(what);
       if (ops->empty())
         return write(line_of(step, nullptr));
-      const auto times = times_of(*plan, *ops);
+      const auto times = times_of(*ops->front().plan, *ops);
       write(line_of(step, &times));
     } else if (const auto* slow = std::get_if<slow_load_event>(&what))
       write(line_of(*slow));

@@ -16,7 +16,6 @@ namespace troupe {
 /// memory_bytes, peak_memory_bytes; slow loads and failures as objects of
 /// their own. Throws `io` if the file can't be made; a later failure (a full
 /// disk) is told when the monitor finishes.
-monitor metrics_monitor(std::shared_ptr<const plan> plan,
-                        const std::string& path);
+monitor metrics_monitor(const std::string& path);
 
 }  // namespace troupe

@@ -84,7 +84,7 @@ monitor make_throughput(settings& given, const monitor_context& context) {
   throughput_options options;
   options.parameters = context.parameters;
   given.read_all(options);
-  return throughput_monitor(context.plan, options, context.sink);
+  return throughput_monitor(options, context.sink);
 }
 
 monitor make_timeline(settings& given, const monitor_context& context) {
@@ -101,7 +101,7 @@ monitor make_timeline(settings& given, const monitor_context& context) {
   for (const auto& path : {files.svg, files.trace})
     if (!path.empty())
       require_writable(path);
-  return timeline_monitor(context.plan, files);
+  return timeline_monitor(files);
 }
 
 monitor make_retro(settings& given, const monitor_context& context) {

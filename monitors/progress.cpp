@@ -95,18 +95,18 @@ void print_progress(const progress_options& options, const step_event& step,
          write_problem(errno));
 }
 
-monitor progress_monitor(std::shared_ptr<const plan> plan,
-                         const progress_options& options) {
+monitor progress_monitor(const progress_options& options) {
   monitor made;
   made.name = "progress";
   made.wants.ops = true;
   made.wants.warnings = false;
-  made.see = [plan = std::move(plan), options,
+  made.see = [options,
               steps = std::make_shared<step_collector>()](const event& what) {
     const auto* ops = steps->add(what);
     if (!ops)
       return;
-    const auto times = times_of(*plan, *ops);
+    const auto times =
+      ops->empty() ? step_times{} : times_of(*ops->front().plan, *ops);
     print_progress(options, std::get<step_event>(what),
                    ops->empty() ? nullptr : &times);
   };

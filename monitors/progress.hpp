@@ -23,8 +23,7 @@ struct progress_options {
 };
 
 /// Prints a line a step.
-monitor progress_monitor(std::shared_ptr<const plan> plan,
-                         const progress_options& options);
+monitor progress_monitor(const progress_options& options);
 
 /// Prints one step's line; for runs without actors.
 void print_progress(const progress_options& options, const step_event& step,

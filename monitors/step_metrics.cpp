@@ -7,7 +7,7 @@ namespace troupe {
 
 namespace {
 
-metrics_record record_of(const step_event& step, const plan& plan,
+metrics_record record_of(const step_event& step,
                          const std::vector<ops_event>& ops) {
   const bool training = step.source.phase == phase::training;
   const std::string group = training ? "train/" : "validation/";
@@ -25,22 +25,22 @@ metrics_record record_of(const step_event& step, const plan& plan,
   record.values.push_back(
     {"train/memory_mib", static_cast<double>(step.resident_bytes) / (1 << 20)});
   if (!ops.empty())
-    record.values.push_back({"train/bubble", times_of(plan, ops).bubble});
+    record.values.push_back(
+      {"train/bubble", times_of(*ops.front().plan, ops).bubble});
   return record;
 }
 
 }  // namespace
 
-monitor step_metrics_monitor(std::shared_ptr<const plan> plan,
-                             sink_pointer sink) {
+monitor step_metrics_monitor(sink_pointer sink) {
   monitor made;
   made.name = "step_metrics";
   made.wants.ops = true;
   made.wants.warnings = false;
-  made.see = [plan = std::move(plan), sink,
+  made.see = [sink,
               steps = std::make_shared<step_collector>()](const event& what) {
     if (const auto* ops = steps->add(what))
-      sink->write(record_of(std::get<step_event>(what), *plan, *ops));
+      sink->write(record_of(std::get<step_event>(what), *ops));
   };
   made.finish = [sink] { sink->flush(); };
   return made;

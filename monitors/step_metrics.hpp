@@ -11,7 +11,6 @@ namespace troupe {
 /// Each step's outcome as metrics: `train/{loss|grad_norm|lr|tokens_per_second|
 /// bubble|memory_mib}`, further losses and the model's own metrics under
 /// `train/`, those of a validation under `validation/`.
-monitor step_metrics_monitor(std::shared_ptr<const plan> plan,
-                             sink_pointer sink);
+monitor step_metrics_monitor(sink_pointer sink);
 
 }  // namespace troupe

@@ -27,9 +27,8 @@ double mib(std::int64_t bytes) {
 
 class throughput_state {
  public:
-  throughput_state(std::shared_ptr<const plan> plan,
-                   const throughput_options& options, sink_pointer sink)
-    : plan_(std::move(plan)), options_(options), sink_(std::move(sink)) {}
+  throughput_state(const throughput_options& options, sink_pointer sink)
+    : options_(options), sink_(std::move(sink)) {}
 
   void see(const event& what) {
     if (const auto* messages = std::get_if<messages_event>(&what))
@@ -65,7 +64,7 @@ class throughput_state {
 
   void add_totals(const step_event& step, const std::vector<ops_event>& ops,
                   metrics_record& record) const {
-    const auto times = times_of(*plan_, ops);
+    const auto times = times_of(*ops.front().plan, ops);
     const auto lanes = static_cast<double>(ops.size());
     record.values = {
       {"throughput/tokens_per_second", tokens_per_second(step)},
@@ -90,10 +89,10 @@ class throughput_state {
                          seconds_between(0, wait)});
   }
 
-  double busy_seconds(const ops_event& rank) const {
+  static double busy_seconds(const ops_event& rank) {
     double busy = 0;
     for (const auto& op : rank.ops)
-      if (is_compute(plan_->ops[op.op].kind))
+      if (is_compute(rank.plan->ops[op.op].kind))
         busy += seconds_between(op.begin, op.end);
     return busy;
   }
@@ -102,10 +101,10 @@ class throughput_state {
 
   /// Seconds of a typical microbatch: the median for each of a rank's stages,
   /// so that an interrupted op doesn't count.
-  seconds_by_kind usual_of(const ops_event& rank) const {
+  static seconds_by_kind usual_of(const ops_event& rank) {
     std::map<std::pair<plan_op_kind, std::int32_t>, std::vector<double>> ops;
     for (const auto& op : rank.ops)
-      if (const auto& planned = plan_->ops[op.op]; is_compute(planned.kind))
+      if (const auto& planned = rank.plan->ops[op.op]; is_compute(planned.kind))
         ops[{planned.kind, planned.stage}].push_back(
           seconds_between(op.begin, op.end));
     seconds_by_kind usual;
@@ -171,7 +170,6 @@ class throughput_state {
     return fmt::format("throughput/{}/{}", name_of(source), what);
   }
 
-  std::shared_ptr<const plan> plan_;
   throughput_options options_;
   sink_pointer sink_;
   step_collector collector_;
@@ -182,8 +180,7 @@ class throughput_state {
 
 }  // namespace
 
-monitor throughput_monitor(std::shared_ptr<const plan> plan,
-                           const throughput_options& options,
+monitor throughput_monitor(const throughput_options& options,
                            sink_pointer sink) {
   require_steps("throughput: interval", options.interval);
   if (!(options.straggler > 1) || options.peak_flops < 0)
@@ -191,8 +188,7 @@ monitor throughput_monitor(std::shared_ptr<const plan> plan,
                 "throughput: use a straggler factor above 1 and a peak_flops "
                 "of 0 or more");
   auto made = monitor_of(
-    "throughput",
-    std::make_shared<throughput_state>(std::move(plan), options, sink), sink);
+    "throughput", std::make_shared<throughput_state>(options, sink), sink);
   made.wants.ops = made.wants.messages = made.wants.memory = true;
   made.wants.warnings = false;
   made.wants.every = options.interval;

@@ -33,8 +33,7 @@ struct throughput_options {
 /// gets slower by that factor once more, or has been as fast as the others in
 /// 52 of 64 steps: a more costly stage, such as the head's, can't be told from
 /// a slow device, and is reported once. Throws `invalid_argument`.
-monitor throughput_monitor(std::shared_ptr<const plan> plan,
-                           const throughput_options& options,
+monitor throughput_monitor(const throughput_options& options,
                            sink_pointer sink);
 
 }  // namespace troupe

@@ -214,7 +214,6 @@ class timeline_builder {
 };
 
 struct timeline_state {
-  std::shared_ptr<const plan> planned;
   timeline_files files;
   step_collector collector = {};
   struct kept_step {
@@ -234,9 +233,20 @@ struct timeline_state {
     const auto* ops = collector.add(what);
     if (!ops || ops->empty())
       return;
+    // A picture is of one plan.
+    if (!steps.empty() && plan_of(steps.back()) != plan_of(*ops))
+      steps.clear();
     steps.push_back({*ops, std::exchange(anomalies, {})});
     if (steps.size() > (files.trace.empty() ? 1 : files.trace_steps))
       steps.pop_front();
+  }
+
+  static const std::shared_ptr<const plan>& plan_of(
+    const std::vector<ops_event>& ops) {
+    return ops.front().plan;
+  }
+  static const std::shared_ptr<const plan>& plan_of(const kept_step& step) {
+    return plan_of(step.ops);
   }
 
   void finish() {
@@ -250,13 +260,15 @@ struct timeline_state {
 
   timeline last_step() const {
     auto made = picture_of({steps.back()});
-    made.title = fmt::format("{}: step {}, measured", planned->schedule_name,
-                             steps.back().ops.front().source.step);
+    made.title =
+      fmt::format("{}: step {}, measured", plan_of(steps.back())->schedule_name,
+                  steps.back().ops.front().source.step);
     return made;
   }
 
   timeline picture_of(const std::deque<kept_step>& shown) const {
-    timeline_builder builder(*planned, first_begin(shown.front().ops));
+    timeline_builder builder(*plan_of(shown.front()),
+                             first_begin(shown.front().ops));
     for (const auto& step : shown) {
       builder.add(step.ops);
       for (const auto& found : step.anomalies)
@@ -267,7 +279,8 @@ struct timeline_state {
 
   timeline all_steps() const {
     auto made = picture_of(steps);
-    made.title = fmt::format("{}, measured", planned->schedule_name);
+    made.title =
+      fmt::format("{}, measured", plan_of(steps.back())->schedule_name);
     return made;
   }
 };
@@ -281,13 +294,11 @@ timeline measured_timeline(const plan& plan,
   return builder.take();
 }
 
-monitor timeline_monitor(std::shared_ptr<const plan> plan,
-                         const timeline_files& files) {
+monitor timeline_monitor(const timeline_files& files) {
   if (files.trace_steps < 1)
     throw error(error_code::invalid_argument,
                 "timeline: steps is 0; use 1 or more");
-  auto state =
-    std::make_shared<timeline_state>(timeline_state{std::move(plan), files});
+  auto state = std::make_shared<timeline_state>(timeline_state{files});
   monitor made;
   made.name = "timeline";
   made.wants.ops = true;

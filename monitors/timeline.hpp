@@ -22,8 +22,7 @@ struct timeline_files {
 /// Keeps what each rank executed when, and writes it when it finishes:
 /// written whole or not at all. Replica d's rank r is row d x ranks + r.
 /// Throws `invalid_argument`.
-monitor timeline_monitor(std::shared_ptr<const plan> plan,
-                         const timeline_files& files);
+monitor timeline_monitor(const timeline_files& files);
 
 /// A step that was run, in milliseconds from its first op, with its messages
 /// as flows, and why ranks waited; ops that take no time are left out. A send

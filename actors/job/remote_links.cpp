@@ -7,14 +7,6 @@ namespace troupe {
 
 namespace {
 
-/// How many tensors of one replica may be sent and not consumed.
-std::int64_t credits_of(const plan& plan) {
-  std::int64_t credits = 0;
-  for (const auto& channel : plan.channels)
-    credits += channel.credits;
-  return credits;
-}
-
 bool is_below(std::int64_t number, std::int64_t end) {
   return number >= 0 && number < end;
 }
@@ -40,20 +32,14 @@ remote_begin as_remote(const step_context& step) {
   return made;
 }
 
-remote_links::remote_links(
-  std::shared_ptr<troupe::mesh> mesh, job_layout layout, std::uint64_t run,
-  const std::vector<std::shared_ptr<const plan>>& plans)
+remote_links::remote_links(std::shared_ptr<troupe::mesh> mesh,
+                           job_layout layout, std::uint64_t run,
+                           std::shared_ptr<const job_plans> plans)
   : mesh_(std::move(mesh)),
     layout_(layout),
     run_(run),
-    held_(static_cast<std::size_t>(layout.processes)) {
-  for (const auto& each : plans) {
-    most_held_ = std::max(most_held_, credits_of(*each) * layout_.data_ranks);
-    ranks_ = each->ranks();
-    stages_ = each->stages();
-    most_microbatches_ = std::max(most_microbatches_, each->microbatches);
-  }
-}
+    plans_(std::move(plans)),
+    held_(static_cast<std::size_t>(layout.processes)) {}
 
 void remote_links::begin(const step_pointer& step) {
   const std::scoped_lock lock(mutex_);
@@ -124,10 +110,11 @@ envelope remote_links::admit(std::int32_t sender, const frame_head& announced) {
   const std::scoped_lock lock(mutex_);
   auto& held = held_[static_cast<std::size_t>(sender)];
   ++held;
-  if (held > most_held_)
+  const auto most = plans_->most_credits() * layout_.data_ranks;
+  if (held > most)
     fail(error_code::mismatch,
          "process {} has {} tensors under way; the plan's credits allow {}",
-         sender, held, most_held_);
+         sender, held, most);
   return header;
 }
 
@@ -139,7 +126,7 @@ void remote_links::check(std::int32_t sender, const rank_done& report) {
   };
   if (!is_below(report.data_rank, layout_.data_ranks))
     refuse("replica", report.data_rank);
-  if (!is_below(report.rank, ranks_))
+  if (!is_below(report.rank, plans_->places().ranks))
     refuse("rank", report.rank);
   if (layout_.process_of(report.data_rank, report.rank) != sender)
     fail(error_code::mismatch,
@@ -162,12 +149,12 @@ void remote_links::check(std::int32_t sender, const rank_done& report) {
 void remote_links::check(std::int32_t sender, const event& told) const {
   const auto& place = source_of(told);
   const bool is_load = std::holds_alternative<slow_load_event>(told);
-  const bool is_known = (is_load || std::holds_alternative<tensors_event>(told))
-                        && is_below(place.data_rank, layout_.data_ranks)
-                        && (place.rank == none || is_below(place.rank, ranks_))
-                        && (is_load || is_below(place.stage, stages_))
-                        && (place.microbatch == none
-                            || is_below(place.microbatch, most_microbatches_));
+  const bool is_known =
+    (is_load || std::holds_alternative<tensors_event>(told))
+    && is_below(place.data_rank, layout_.data_ranks)
+    && (place.rank == none || is_below(place.rank, plans_->places().ranks))
+    && (is_load || is_below(place.stage, plans_->places().stages()))
+    && (place.microbatch == none || plans_->has_microbatch(place.microbatch));
   if (!is_known)
     fail(error_code::mismatch,
          "process {} tells of rank {}, stage {}, microbatch {} of replica {}, "

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "troupe/actors/job/job_layout.hpp"
+#include "troupe/actors/job/job_plans.hpp"
 #include "troupe/actors/job/wire_messages.hpp"
 #include "troupe/engine/transport/mesh.hpp"
 
@@ -19,8 +20,7 @@ remote_begin as_remote(const step_context& step);
 class remote_links : public std::enable_shared_from_this<remote_links> {
  public:
   remote_links(std::shared_ptr<troupe::mesh> mesh, job_layout layout,
-               std::uint64_t run,
-               const std::vector<std::shared_ptr<const plan>>& plans);
+               std::uint64_t run, std::shared_ptr<const job_plans> plans);
 
   const job_layout& layout() const { return layout_; }
   troupe::mesh& mesh() { return *mesh_; }
@@ -62,11 +62,11 @@ class remote_links : public std::enable_shared_from_this<remote_links> {
   std::mutex mutex_;
   step_pointer step_;
   std::vector<waiting_channel> channels_;
-  /// Tensors of each process that are here and not consumed, and how many the
-  /// credits allow of any plan: the next step's may come before it begins here.
+  std::shared_ptr<const job_plans> plans_;
+  /// Tensors of each process that are here and not consumed: as many as the
+  /// credits of any plan allow, as the next step's may come before it begins
+  /// here.
   std::vector<std::int64_t> held_;
-  std::int64_t most_held_ = 0;
-  std::int32_t ranks_ = 0, stages_ = 0, most_microbatches_ = 0;
 };
 
 }  // namespace troupe

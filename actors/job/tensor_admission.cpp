@@ -6,9 +6,9 @@
 
 namespace troupe {
 
-tensor_admission::tensor_admission(
-  job_layout layout, std::vector<std::shared_ptr<const plan>> plans,
-  std::int64_t parameter_bytes)
+tensor_admission::tensor_admission(job_layout layout,
+                                   std::shared_ptr<const job_plans> plans,
+                                   std::int64_t parameter_bytes)
   : layout_(layout),
     plans_(std::move(plans)),
     parameter_bytes_(parameter_bytes) {}
@@ -32,7 +32,7 @@ void tensor_admission::check_part(
 /// Whether the step has that very message is the rank's to check.
 void tensor_admission::require_place(std::int32_t sender,
                                      const envelope& header) const {
-  const auto& placement = plans_.front()->placement;
+  const auto& placement = plans_->places();
   const auto lives = [&](std::int32_t stage, std::int32_t process) {
     const stage_instance which{stage, header.copy};
     return placement.has(which)
@@ -45,10 +45,7 @@ void tensor_admission::require_place(std::int32_t sender,
          "process {} sent a tensor from stage {} to stage {} of replica {}, "
          "which do not live there and here",
          sender, header.from_stage, header.to_stage, header.data_rank);
-  const auto has_message = [&](const std::shared_ptr<const plan>& each) {
-    return header.message >= 0 && header.message < std::ssize(each->messages);
-  };
-  if (std::ranges::none_of(plans_, has_message))
+  if (!plans_->has_message(header.message))
     fail(error_code::mismatch,
          "process {} sent message {}, which the plan does not have", sender,
          header.message);

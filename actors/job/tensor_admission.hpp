@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "troupe/actors/job/job_layout.hpp"
+#include "troupe/actors/job/job_plans.hpp"
 #include "troupe/actors/messages.hpp"
 #include "troupe/engine/transport/frame.hpp"
 
@@ -16,8 +17,7 @@ namespace troupe {
 class tensor_admission {
  public:
   /// `parameter_bytes`: of the largest stage that lives here.
-  tensor_admission(job_layout layout,
-                   std::vector<std::shared_ptr<const plan>> plans,
+  tensor_admission(job_layout layout, std::shared_ptr<const job_plans> plans,
                    std::int64_t parameter_bytes);
 
   /// Throws `mismatch` for tensors from or for a stage that lives elsewhere, of
@@ -35,7 +35,7 @@ class tensor_admission {
                     std::int64_t bytes);
 
   job_layout layout_;
-  std::vector<std::shared_ptr<const plan>> plans_;
+  std::shared_ptr<const job_plans> plans_;
   std::int64_t parameter_bytes_;
   /// Replica, giving stage, taking stage; a gradient is given by the later one.
   using route = std::tuple<std::int32_t, std::int32_t, std::int32_t>;

@@ -67,7 +67,7 @@ struct coordinator_state : step_supervisor {
   void publish_rank(const rank_done& report) {
     const auto& settings = core.step()->settings;
     if (watch.events->wants_ops() && settings.training())
-      publish(to_event(source(), report));
+      publish(to_event(source(), report, core.step()->plan));
     if (settings.tells_messages)
       publish(received_in(source(), report));
     if (report.memory) {
@@ -81,9 +81,11 @@ struct coordinator_state : step_supervisor {
 
   /// To whoever runs the step, and to the other processes.
   void answer(step_outcome outcome) {
+    outcome.replans = watch.new_plan->exchange(false);
     if (book->links)
-      book->links->tell(to_frame(remote_outcome{last_serial, outcome.event,
-                                                outcome.failure, outcome.end}));
+      book->links->tell(
+        to_frame(remote_outcome{last_serial, outcome.event, outcome.failure,
+                                outcome.end, outcome.replans}));
     asked.deliver(std::move(outcome));
   }
 

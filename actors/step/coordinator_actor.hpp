@@ -1,5 +1,8 @@
 #pragma once
 
+#include <atomic>
+#include <memory>
+
 #include "troupe/actors/execution_options.hpp"
 #include "troupe/actors/monitoring/event_board.hpp"
 #include "troupe/actors/rank/progress_board.hpp"
@@ -14,6 +17,8 @@ struct supervision {
   std::shared_ptr<event_board> events;
   std::shared_ptr<load_board> loads;
   time_limits limits;
+  /// The leading process has a plan that the others don't know yet.
+  std::shared_ptr<std::atomic<bool>> new_plan;
 };
 
 /// Begins and ends steps, supervises all others, and answers each `run_step`

@@ -108,6 +108,7 @@ struct follower_state : step_supervisor {
       step_outcome outcome;
       outcome.event = std::move(message.event);
       outcome.end = std::move(message.end);
+      outcome.replans = message.replans;
       answer(std::move(outcome));
     }
   }

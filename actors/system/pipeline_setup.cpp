@@ -1,6 +1,7 @@
 #include "troupe/actors/system/pipeline_setup.hpp"
 
 #include <algorithm>
+#include <atomic>
 
 namespace troupe {
 
@@ -34,7 +35,7 @@ supervision make_supervision(const pipeline_options& options) {
         board->set(d, r, {0, progress_board::state::elsewhere});
   return {std::move(board), std::make_shared<event_board>(),
           std::make_shared<load_board>(layout.data_ranks),
-          options.execution.limits};
+          options.execution.limits, std::make_shared<std::atomic<bool>>(false)};
 }
 
 std::uint64_t run_id(const pipeline_options& options) {

@@ -3,12 +3,15 @@
 #include <fmt/format.h>
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "troupe/engine/events/subscription.hpp"
 
 namespace troupe {
+
+struct plan;
 
 /// One executed op of the plan. Times are host nanoseconds of `now_ns`. `ready`
 /// is when its last input was sent; an op could have started at max(ready, end
@@ -39,6 +42,8 @@ struct ops_event {
 
   event_source source;
   std::vector<op_record> ops;
+  /// Whose ops these are; null in other processes, as clients are.
+  std::shared_ptr<const troupe::plan> plan = {};
 
   static constexpr auto list = &ops_event::ops;
 

@@ -264,12 +264,14 @@ class connector {
       depend_on(producer(backward, neighbour));
   }
 
-  // The update whose parameters a forward reads, or behind which a backward
-  // starts new gradients; absent if there is none before.
+  // The update whose parameters a forward reads, or behind which the first
+  // backward of a group starts new gradients; absent if there is none.
   std::uint32_t update_before(const plan_op& op) const {
     const bool reads = op.kind == plan_op_kind::forward;
     if (reads && plan_.update.lag == update_rule::newest)
       return last_update_[stage_copy(op)];
+    if (!reads && op.microbatch % plan_.update.every != 0)
+      return absent;
     const auto before =
       update_number(plan_, op.microbatch) - (reads ? plan_.update.lag : 0);
     return before > 0 ? update_[update_slot(op, before - 1)] : absent;

@@ -50,6 +50,7 @@ std::vector<ops_event> cut(const std::vector<ops_event>& ops) {
 struct dashboard_data::view {
   std::int64_t revision = 0;
   std::optional<step_event> step;
+  std::shared_ptr<const plan> plan;
   std::deque<kept_step> steps;
   std::map<std::string, curve::part> curves;
   std::shared_ptr<const heat_map> heat;
@@ -68,6 +69,7 @@ struct dashboard_data::view {
 dashboard_data::dashboard_data(dashboard_subject subject)
   : subject_(std::move(subject)),
     run_(random_id()),
+    plan_(subject_.plan),
     slow_loads_(static_cast<std::size_t>(subject_.data_parallel), 0) {}
 
 void dashboard_data::see(const event& what) {
@@ -121,6 +123,10 @@ void dashboard_data::keep_ops(const std::vector<ops_event>& ops) {
   auto kept = cut(ops);
   if (kept.empty())
     return;
+  if (const auto& ran = ops.front().plan; ran && ran != plan_) {
+    plan_ = ran;
+    steps_.clear();
+  }
   steps_.push_back(
     std::make_shared<const std::vector<ops_event>>(std::move(kept)));
   std::size_t count = 0;
@@ -223,6 +229,7 @@ dashboard_data::view dashboard_data::look(std::int64_t revision) const {
   now.failure = failure_;
   now.over = over_;
   now.health = last_health_;
+  now.plan = plan_;
   return now;
 }
 
@@ -240,7 +247,7 @@ json dashboard_data::since(std::int64_t revision) const {
                {"interrupted", now.health.interrupted},
                {"failure", now.failure},
                {"statistics_every", subject_.statistics_every},
-               {"facts", facts_json(*subject_.plan, subject_.data_parallel)},
+               {"facts", facts_json(*now.plan, subject_.data_parallel)},
                {"actors", json_of(now.health)},
                {"alerted", now.alerted},
                {"curves", json::object()},
@@ -251,10 +258,10 @@ json dashboard_data::since(std::int64_t revision) const {
     made["age"] = static_cast<double>(now_ns() - now.last_end) * 1e-9;
   if (now.step)
     made["summary"] = summary_json(
-      *subject_.plan, *now.step,
+      *now.plan, *now.step,
       now.steps.empty() ? std::vector<ops_event>{} : *now.steps.back());
   if (!now.steps.empty())
-    made["timeline"] = timeline_json(*subject_.plan, now.steps);
+    made["timeline"] = timeline_json(*now.plan, now.steps);
   for (const auto& [name, part] : now.curves)
     made["curves"][name] = json_of(part);
   if (now.heat)

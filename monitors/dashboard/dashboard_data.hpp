@@ -22,7 +22,7 @@ namespace troupe {
 
 /// The run that a dashboard shows.
 struct dashboard_subject {
-  std::shared_ptr<const troupe::plan> plan;
+  std::shared_ptr<const troupe::plan> plan;  // of the first step
   std::int32_t data_parallel = 1;
   std::int64_t steps = 0;                // that will be trained; 0: unknown
   std::int64_t statistics_every = 10;    // steps between heat maps
@@ -80,6 +80,7 @@ class dashboard_data {
   std::optional<step_event> last_step_;
   std::int64_t stepped_ = 0;  // revision of the last step
   step_collector collector_;
+  std::shared_ptr<const plan> plan_;  // that the kept steps ran
   std::deque<kept_step> steps_;
   std::map<std::string, curve> curves_;
   heat_map next_heat_;  // of the step that runs

@@ -58,8 +58,8 @@ std::unique_ptr<trainer> watched_run() {
   run->attach(gap_monitor({}, nowhere));
   run->attach(overflow_monitor({}, nowhere));
   run->attach(stability_monitor({.rolling = 500}, nowhere));
-  run->attach(throughput_monitor(run->shared_plan(), {}, nowhere));
-  run->attach(timeline_monitor(run->shared_plan(), {}));
+  run->attach(throughput_monitor({}, nowhere));
+  run->attach(timeline_monitor({}));
   return run;
 }
 

@@ -28,11 +28,16 @@ std::shared_ptr<const plan> two_ranks() {
 }
 
 /// The step as the simulator sees it: a forward takes 1 ms, a backward 2.
-std::vector<ops_event> on_paper(const plan& of, std::int64_t step = 1) {
+using plan_pointer = std::shared_ptr<const plan>;
+
+std::vector<ops_event> on_paper(const plan_pointer& planned,
+                                std::int64_t step = 1) {
+  const auto& of = *planned;
   const auto paper = simulate(of);
   std::vector<ops_event> ranks;
   for (std::int32_t r = 0; r < of.ranks(); ++r) {
     ops_event rank;
+    rank.plan = planned;
     rank.source.step = step;
     rank.source.rank = r;
     const auto first = of.first_op[static_cast<std::size_t>(r)];
@@ -64,7 +69,7 @@ step_event summary(std::int64_t step) {
   return made;
 }
 
-void feed(const monitor& to, const plan& of, std::int64_t step) {
+void feed(const monitor& to, const plan_pointer& of, std::int64_t step) {
   for (const auto& rank : on_paper(of, step))
     to.see(rank);
   to.see(summary(step));
@@ -74,7 +79,7 @@ void feed(const monitor& to, const plan& of, std::int64_t step) {
 
 TEST_CASE("a measured step has the bubble that it had on paper") {
   const auto plan = two_ranks();
-  const auto times = times_of(*plan, on_paper(*plan));
+  const auto times = times_of(*plan, on_paper(plan));
   const auto paper = simulate(*plan);
   CHECK(std::abs(times.seconds - paper.makespan * 1e-3) < 1e-9);
   CHECK(std::abs(times.plan_seconds - times.seconds) < 1e-9);
@@ -106,10 +111,10 @@ TEST_CASE("the timeline monitor draws the last step and traces the last ones") {
   const auto plan = two_ranks();
   const temporary_folder folder;
   const timeline_files files{folder / "t.svg", folder / "t.json", 2};
-  const auto watcher = timeline_monitor(plan, files);
+  const auto watcher = timeline_monitor(files);
   CHECK(watcher.wants.ops);
   for (std::int64_t step = 1; step <= 3; ++step)
-    feed(watcher, *plan, step);
+    feed(watcher, plan, step);
   CHECK(folder.empty());
   watcher.finish();
   CHECK_THAT(content(files.svg), ContainsSubstring("step 3, measured"));
@@ -126,9 +131,8 @@ TEST_CASE("the timeline monitor draws the last step and traces the last ones") {
 TEST_CASE("a picture that can't be written is an error, and no file") {
   const auto plan = two_ranks();
   const temporary_folder folder;
-  const auto watcher =
-    timeline_monitor(plan, {folder / "no/such/t.svg", "", 1});
-  feed(watcher, *plan, 1);
+  const auto watcher = timeline_monitor({folder / "no/such/t.svg", "", 1});
+  feed(watcher, plan, 1);
   CHECK_THROWS_AS(watcher.finish(), error);
   CHECK(folder.empty());
 }
@@ -138,8 +142,8 @@ TEST_CASE("metrics are JSON lines, also of slow loads and failures") {
   const temporary_folder folder;
   const auto path = folder / "log";
   {
-    const auto watcher = metrics_monitor(plan, path);
-    feed(watcher, *plan, 1);
+    const auto watcher = metrics_monitor(path);
+    feed(watcher, plan, 1);
     slow_load_event slow;
     slow.seconds = 1.5;
     watcher.see(slow);
@@ -158,5 +162,5 @@ TEST_CASE("metrics are JSON lines, also of slow loads and failures") {
   CHECK(lines[0]["bubble"].get<double>() > 0);
   CHECK(lines[1]["seconds"] == 1.5);
   CHECK(lines[2]["failure"] == "broken");
-  CHECK_THROWS_AS(metrics_monitor(plan, folder / "no/such"), error);
+  CHECK_THROWS_AS(metrics_monitor(folder / "no/such"), error);
 }

@@ -13,7 +13,7 @@ using Catch::Approx;
 TEST_CASE("a step's outcome is metrics of its phase") {
   const auto sink = std::make_shared<recording_sink>();
   trainer run(model_g(), options_g(2, 2));
-  run.attach(step_metrics_monitor(run.shared_plan(), sink));
+  run.attach(step_metrics_monitor(sink));
   run.step(source_g(2), true);
   run.evaluate(source_g(2), 2);
   run.finish_monitors();
@@ -32,7 +32,7 @@ TEST_CASE("a step's outcome is metrics of its phase") {
 
 TEST_CASE("without ops there is no bubble to tell") {
   const auto sink = std::make_shared<recording_sink>();
-  const auto watch = step_metrics_monitor(std::make_shared<plan>(), sink);
+  const auto watch = step_metrics_monitor(sink);
   auto step = step_with(3, 1.5, 2);
   step.metrics = {{"accuracy", 0.25, 4}};
   step.tokens = 50;

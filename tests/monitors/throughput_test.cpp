@@ -20,9 +20,11 @@ namespace {
 
 /// Every forward of a rank, and every other compute op, takes so many
 /// milliseconds.
-ops_event ops_of(const plan& of, std::int32_t rank, std::int64_t step,
-                 std::int64_t forward, std::int64_t other) {
+ops_event ops_of(const std::shared_ptr<const plan>& planned, std::int32_t rank,
+                 std::int64_t step, std::int64_t forward, std::int64_t other) {
+  const auto& of = *planned;
   ops_event event;
+  event.plan = planned;
   event.source.step = step;
   event.source.rank = rank;
   std::int64_t now = step * 1'000'000'000;
@@ -43,11 +45,11 @@ TEST_CASE("throughput, MFU and a straggler, from what ranks executed") {
     compile(make_schedule("1f1b", {.ranks = 3, .microbatches = 3}), {}));
   auto sink = std::make_shared<recording_sink>();
   auto watch = throughput_monitor(
-    of, {.parameters = 1000, .peak_flops = 1e6, .straggler = 1.5}, sink);
+    {.parameters = 1000, .peak_flops = 1e6, .straggler = 1.5}, sink);
   for (std::int64_t step = 1; step <= 12; ++step) {
     for (const std::int32_t rank : {0, 1, 2})
       watch.see(
-        ops_of(*of, rank, step, rank == 1 ? 20 : 10, rank == 1 ? 20 : 10));
+        ops_of(of, rank, step, rank == 1 ? 20 : 10, rank == 1 ? 20 : 10));
     event_source at{.step = step, .rank = 1};
     watch.see(messages_event{at,
                              {{.bytes = 1 << 20, .wait = 250'000'000},
@@ -69,7 +71,7 @@ TEST_CASE("throughput, MFU and a straggler, from what ranks executed") {
   CHECK(sink->alerts[0].source.rank == 1);
   CHECK_THAT(sink->alerts[0].text,
              Catch::Matchers::ContainsSubstring("rank1 is a straggler"));
-  CHECK_THROWS_AS(throughput_monitor(of, {.straggler = 1}, sink), error);
+  CHECK_THROWS_AS(throughput_monitor({.straggler = 1}, sink), error);
 }
 
 namespace {
@@ -81,8 +83,8 @@ struct uneven_run {
     for (int i = 0; i < count; ++i) {
       ++step;
       for (const std::int32_t rank : {0, 1})
-        watch.see(ops_of(*of, rank, step, 10, 50));
-      watch.see(ops_of(*of, 2, step, forward, 60 - forward));
+        watch.see(ops_of(of, rank, step, 10, 50));
+      watch.see(ops_of(of, 2, step, forward, 60 - forward));
       watch.see(step_with(step, 1));
     }
   }
@@ -91,7 +93,7 @@ struct uneven_run {
   std::shared_ptr<const plan> of = std::make_shared<const plan>(
     compile(make_schedule("1f1b", {.ranks = 3, .microbatches = 3}), {}));
   std::shared_ptr<recording_sink> sink = std::make_shared<recording_sink>();
-  monitor watch = throughput_monitor(of, {.straggler = 1.5}, sink);
+  monitor watch = throughput_monitor({.straggler = 1.5}, sink);
   std::int64_t step = 0;
 };
 
@@ -138,7 +140,7 @@ namespace {
 /// longer, as if their thread had been interrupted.
 struct noisy_run {
   ops_event ops(std::int32_t rank, double times) {
-    auto event = ops_of(*of, rank, step, 0, 0);
+    auto event = ops_of(of, rank, step, 0, 0);
     for (auto& op : event.ops)
       op.end = op.begin + static_cast<std::int64_t>(times * noise() * 1e6);
     return event;
@@ -161,7 +163,7 @@ struct noisy_run {
   std::shared_ptr<const plan> of = std::make_shared<const plan>(
     compile(make_schedule("1f1b", {.ranks = 2, .microbatches = 4}), {}));
   std::shared_ptr<recording_sink> sink = std::make_shared<recording_sink>();
-  monitor watch = throughput_monitor(of, {}, sink);
+  monitor watch = throughput_monitor({}, sink);
   std::int64_t step = 0;
   std::mt19937 random{7};
   std::normal_distribution<double> normal;

@@ -26,7 +26,7 @@ nlohmann::json traced(const trainer_options& options, timeline_files files,
   files.trace = folder / "t.json";
   files.svg = folder / "t.svg";
   trainer run(model_g(), options);
-  run.attach(timeline_monitor(run.shared_plan(), files));
+  run.attach(timeline_monitor(files));
   for (int i = 0; i < steps; ++i)
     run.step(source, true);
   run.finish_monitors();

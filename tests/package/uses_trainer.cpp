@@ -21,7 +21,7 @@ int main() {
   options.schedule =
     troupe::make_schedule("1f1b", {.ranks = 2, .microbatches = 4});
   troupe::trainer run{model, options};
-  run.attach(troupe::progress_monitor(run.shared_plan(), {.steps = 2}));
+  run.attach(troupe::progress_monitor({.steps = 2}));
   for (const auto& step : run.train(tokens, 2))
     std::printf("loss %.3f\n", step.losses.front().value);
 }
