@@ -77,6 +77,8 @@ TEST_CASE("several processes train the same bits as one") {
   check_same({.schedule = "zb_h1", .ranks = 3, .microbatches = 7}, 3);
   check_same({.schedule = "zb_v", .ranks = 4, .stages_per_rank = 2}, 2);
   check_same({.schedule = "seq_1f1b", .ranks = 3, .slices = 3}, 3);
+  check_same({.schedule = "dualpipe", .ranks = 4, .microbatches = 8}, 2);
+  check_same({.schedule = "two_bw", .ranks = 3, .microbatches = 7}, 3);
   check_same({.schedule = "breadth_first",
               .ranks = 4,
               .stages_per_rank = 2,
@@ -90,6 +92,8 @@ TEST_CASE("replicas of several processes average the same bits") {
   check_same({.data_parallel = 2, .clip = 0.5}, 4);
   check_same({.ranks = 1, .data_parallel = 3}, 3);
   check_same({.ranks = 1, .data_parallel = 4}, 2);
+  check_same({.schedule = "dualpipe", .data_parallel = 2, .clip = 0.5}, 4);
+  check_same({.schedule = "weight_stash", .data_parallel = 2}, 4);
 }
 
 TEST_CASE("a step's messages may arrive before the step begins there") {

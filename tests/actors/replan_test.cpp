@@ -1,0 +1,154 @@
+// Another order of the same ops, taken up while a job runs, changes no bit.
+#include <catch2/catch_test_macros.hpp>
+
+#include <atomic>
+#include <random>
+#include <thread>
+
+#include "../engine/transport/joined_meshes.hpp"
+#include "../says.hpp"
+#include "small_model.hpp"
+#include "troupe/base/error.hpp"
+
+using namespace troupe;
+using namespace troupe::testing;
+
+namespace {
+
+/// Of one placement, microbatches and slices.
+std::vector<schedule> orders_of(const small_case& what) {
+  std::vector<schedule> all;
+  for (const auto* name : {"gpipe", "zb_h1", "eager_1f1b", "zb_h2", "1f1b"})
+    all.push_back(make_schedule(name, shape_of(what)));
+  return all;
+}
+
+parameter_list copies_of(const parameter_list& parameters) {
+  parameter_list copies;
+  for (const auto& [name, value] : parameters)
+    copies.emplace_back(name, value.clone());
+  return copies;
+}
+
+parameter_list trained_without(const small_case& what, int steps) {
+  auto run = trainer_for(what, nullptr);
+  for (int i = 0; i < steps; ++i)
+    run.step(small_text());
+  return copies_of(run.parameters());
+}
+
+}  // namespace
+
+TEST_CASE("each step runs the order that was asked for before it") {
+  const small_case what{.ranks = 3, .microbatches = 7, .clip = 0.5};
+  auto run = trainer_for(what, nullptr);
+  std::vector<std::string> seen;
+  monitor watcher;
+  watcher.name = "plans";
+  watcher.wants.ops = true;
+  watcher.see = [&](const event& what) {
+    if (const auto* ops = std::get_if<ops_event>(&what);
+        ops && ops->source.rank == 0)
+      seen.push_back(ops->plan->schedule_name);
+  };
+  run.attach(watcher);
+  const auto orders = orders_of(what);
+  std::vector<std::string> asked;
+  run.step(small_text());
+  asked.push_back("1f1b");
+  for (const auto& order : orders) {
+    run.replan(order);
+    run.step(small_text());
+    CHECK(run.plan().schedule_name == order.name);
+    asked.push_back(order.name);
+  }
+  run.finish_monitors();
+  CHECK(seen == asked);
+  CHECK(first_difference(trained_without(what, 6), run.parameters()) == "");
+}
+
+TEST_CASE("the last of several wishes between two steps counts") {
+  const small_case what{.data_parallel = 2};
+  auto run = trainer_for(what, nullptr);
+  for (const auto& order : orders_of(what))
+    run.replan(order);
+  run.replan(make_schedule("zb_h1", shape_of(what)));
+  run.step(small_text());
+  CHECK(run.plan().schedule_name == "zb_h1");
+  run.evaluate(small_text(), 4);
+  CHECK(first_difference(trained_without(what, 1), run.parameters()) == "");
+}
+
+TEST_CASE("a hundred orders asked for at any moment lose no step") {
+  const small_case what{.ranks = 2, .microbatches = 5};
+  auto run = trainer_for(what, nullptr);
+  std::atomic<bool> done = false;
+  std::thread other([&] {
+    std::mt19937 random(5);
+    const auto orders = orders_of(what);
+    for (int i = 0; i < 100; ++i) {
+      run.replan(orders[random() % orders.size()]);
+      std::this_thread::sleep_for(std::chrono::microseconds(random() % 2000));
+    }
+    done = true;
+  });
+  int steps = 0;
+  for (; steps < 20 || !done; ++steps)
+    run.step(small_text());
+  other.join();
+  CHECK(run.position() == std::int64_t{5} * steps);
+  CHECK(first_difference(trained_without(what, steps), run.parameters()) == "");
+}
+
+TEST_CASE("all processes of a job take up an order at the same step") {
+  for (const auto& [what, processes] :
+       {std::pair{small_case{.ranks = 3, .microbatches = 6}, 3},
+        std::pair{small_case{.data_parallel = 2, .clip = 0.5}, 2}}) {
+    INFO(describe(what));
+    constexpr int steps = 14;
+    parameter_list parameters;
+    std::vector<std::string> last(std::size_t(processes), "none");
+    joined_meshes meshes(processes);
+    const auto errors = in_all(meshes, [&](const auto& job) {
+      auto run = trainer_for(what, job);
+      const auto orders = orders_of(what);
+      for (int i = 0; i < steps; ++i) {
+        if (job->place().leads() && i % 2 == 1 && i < 2 * std::ssize(orders))
+          run.replan(orders[std::size_t(i) / 2]);
+        run.step(small_text());
+        if (i % 5 == 0)
+          run.evaluate(small_text(), 2);
+      }
+      last[std::size_t(job->place().process)] = run.plan().schedule_name;
+      const auto all = run.gather_parameters();
+      if (job->place().leads())
+        parameters = copies_of(all);
+      else
+        CHECK_THROWS_MATCHES(run.replan(orders[0]), error,
+                             says("the leading process asks"));
+    });
+    CHECK(errors == std::vector<std::string>(std::size_t(processes)));
+    CHECK(last == std::vector<std::string>(std::size_t(processes), "1f1b"));
+    CHECK(first_difference(trained_without(what, steps), parameters) == "");
+  }
+}
+
+TEST_CASE("an order of another shape is refused by name") {
+  const small_case what{.ranks = 2, .microbatches = 4};
+  auto run = trainer_for(what, nullptr);
+  const auto refused = [&](const schedule& order, const std::string& why) {
+    CHECK_THROWS_MATCHES(run.replan(order), error, says(why));
+  };
+  refused(make_schedule("gpipe", {.ranks = 2, .microbatches = 5}),
+          "gpipe can't take the place of 1f1b: it has 5 microbatches and 1 "
+          "slices, not 4 and 1");
+  refused(make_schedule("gpipe", {.ranks = 4, .microbatches = 4}),
+          "its stages are on other ranks");
+  refused(make_schedule("two_bw", {.ranks = 2, .microbatches = 4}),
+          "updates within a step");
+  refused(make_schedule("forward_only", {.ranks = 2, .microbatches = 4}),
+          "has no backwards");
+  run.step(small_text());
+  CHECK(run.plan().schedule_name == "1f1b");
+  CHECK(first_difference(trained_without(what, 1), run.parameters()) == "");
+}
