@@ -2,8 +2,11 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
+#include <vector>
 
 #include "troupe/engine/plan/lane_executor.hpp"
+#include "troupe/engine/plan/order_log.hpp"
 
 namespace troupe {
 
@@ -29,6 +32,12 @@ struct time_limits {
 struct execution_options {
   /// Whether ops that can run overtake others of their rank (see lane_order).
   lane_order order = lane_order::strict;
+  /// Training steps start their ops as this log says; null: by `order`.
+  std::shared_ptr<const order_log> replay{};
+  /// What a straggler does (tests): by rank, by how much its compute ops take
+  /// longer, from a step on; the rank waits for so long.
+  std::vector<double> slow{};
+  std::int64_t slow_from = 1;
   std::int32_t intra_op_threads = 1;  // of LibTorch, a worker
   loading_options loading{};
   time_limits limits{};

@@ -10,6 +10,7 @@
 #include "troupe/base/fields.hpp"
 #include "troupe/engine/device/accelerator.hpp"
 #include "troupe/engine/events/event.hpp"
+#include "troupe/engine/plan/order_log.hpp"
 #include "troupe/engine/plan/plan.hpp"
 #include "troupe/engine/stage/microbatch.hpp"
 #include "troupe/engine/stage/stage.hpp"
@@ -31,6 +32,8 @@ struct step_context {
   std::shared_ptr<const microbatch_source> source;
   std::uint64_t plan_hash = 0;               // where processes compare it
   std::shared_ptr<recording> recorded = {};  // null: the ops run
+  /// In place of the lanes' orders; null: none.
+  std::shared_ptr<const step_orders> orders = {};
 };
 using step_pointer = std::shared_ptr<const step_context>;
 

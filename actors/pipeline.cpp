@@ -183,8 +183,13 @@ step_report pipeline::run_part(const step_settings& settings,
   auto step = std::make_shared<step_context>(step_context{
     ++impl_->serial, settings, std::move(plan), std::move(source)});
   step->recorded = std::move(recorded);
-  step->settings.data_ranks =
+  const auto data_ranks =
     static_cast<std::int32_t>(impl_->options.stages.size());
+  if (const auto& replay = impl_->options.execution.replay;
+      replay && settings.training())
+    step->orders = std::make_shared<const step_orders>(
+      replay->orders_of(*step->plan, data_ranks, settings.step));
+  step->settings.data_ranks = data_ranks;
   const auto& facts = impl_->facts_of(step->plan);
   step->plan_hash = facts.hash;
   step->settings.splits_backward = facts.splits_backward;

@@ -7,6 +7,7 @@
 #include "troupe/cli/train_output.hpp"
 #include "troupe/monitors/measured_costs.hpp"
 #include "troupe/monitors/metrics.hpp"
+#include "troupe/monitors/order_log_monitor.hpp"
 #include "troupe/monitors/sinks/sink_spec.hpp"
 #include "troupe/monitors/step_metrics.hpp"
 #include "troupe/monitors/timeline.hpp"
@@ -107,6 +108,8 @@ void attach_monitors(trainer& run, const train_options& options,
       timeline_monitor({options.output.timeline, options.output.trace}));
   if (!options.output.costs_out.empty())
     run.attach(cost_monitor(options.output.costs_out));
+  if (!options.order.log.empty())
+    run.attach(order_log_monitor(options.order.log));
   const auto context = context_of(run, setup, make_sinks(options, page));
   for (const auto& spec : options.output.monitor)
     run.attach(make_monitor(spec, context));

@@ -108,7 +108,7 @@ void add_pipeline_flags(CLI::App& app, train_options& o) {
                "the same model in a plain loop, without actors: the oracle");
 }
 
-void add_device_flags(CLI::App& app, device_options& o, lane_order& order) {
+void add_device_flags(CLI::App& app, device_options& o) {
   app.option_defaults()->group("Devices");
   app.add_option("--device", o.device,
                  "cpu, cuda (ranks take all devices in turns, --plain the "
@@ -118,10 +118,6 @@ void add_device_flags(CLI::App& app, device_options& o, lane_order& order) {
                 "what runs beside computing: data,reduce,transfers, or all or "
                 "none; the results are the same")
     ->type_name("KINDS");
-  app.add_flag_callback(
-    "--ready-first", [&order] { order = lane_order::ready_first; },
-    "ops that can run overtake those of their rank that wait; the "
-    "results are the same");
   app.add_flag("--cuda-graphs", o.cuda_graphs,
                "launch all of a step up to its gradients at once, as it was "
                "recorded before: for one GPU, in one process");
@@ -129,6 +125,36 @@ void add_device_flags(CLI::App& app, device_options& o, lane_order& order) {
     "--deterministic", o.deterministic,
     "equal bits from run to run on a GPU too, which is slower there; "
     "CPUs give them anyway");
+}
+
+void add_order_flags(CLI::App& app, order_options& o) {
+  app.option_defaults()->group("Order of ops");
+  app
+    .add_option("--order", o.order,
+                "strict: as the schedule has them; ready_first: ops that can "
+                "run overtake those of their rank that wait. The results are "
+                "the same")
+    ->check(CLI::IsMember({"strict", "ready_first"}))
+    ->type_name("ORDER");
+  app
+    .add_option("--order-log", o.log,
+                "the order in which each rank started its ops, a line a rank "
+                "and step")
+    ->type_name("FILE");
+  app
+    .add_option("--replay", o.replay,
+                "start the ops as an --order-log says, which has as many steps")
+    ->type_name("FILE");
+  app
+    .add_option("--slow", o.slow,
+                "a straggler, to try what it does: rank.1=1.5 lets the compute "
+                "ops of rank 1 take so much longer")
+    ->type_name("ENTRIES");
+  app
+    .add_option("--slow-from", o.slow_from,
+                "the first step that is slowed down")
+    ->check(whole_number(1))
+    ->type_name("STEP");
 }
 
 void add_optimisation_flags(CLI::App& app, train_options& o) {
@@ -288,7 +314,8 @@ void add_train_flags(CLI::App& app, train_options& options) {
   add_data_flags(app, options.data, options.execution.loading);
   add_model_flags(app, options.model);
   add_pipeline_flags(app, options);
-  add_device_flags(app, options.devices, options.execution.order);
+  add_device_flags(app, options.devices);
+  add_order_flags(app, options.order);
   add_optimisation_flags(app, options);
   add_output_flags(app, options.output);
   add_access_flags(app, options.access);

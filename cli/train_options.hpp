@@ -65,6 +65,15 @@ struct output_options {
   sample_options sampling{.tokens = 0};
 };
 
+/// In which order ranks start their ops.
+struct order_options {
+  std::string order = "strict";
+  std::string log;
+  std::string replay;
+  std::string slow;  // entries
+  std::int64_t slow_from = 1;
+};
+
 /// Attaching during the run.
 struct access_options {
   std::string endpoint;  // empty: the default one
@@ -86,6 +95,7 @@ struct train_options {
   data_options data;
   model_flags model;
   partition_options partition;
+  order_options order;
   device_options devices;
   optimisation_options optimisation;
   troupe::numerics numerics;

@@ -14,6 +14,8 @@
 #include "troupe/cli/train_output.hpp"
 #include "troupe/engine/device/memory.hpp"
 #include "troupe/engine/launch/environment.hpp"
+#include "troupe/engine/plan/costs.hpp"
+#include "troupe/engine/plan/entries.hpp"
 #include "troupe/engine/plan/part.hpp"
 #include "troupe/engine/plan/plan_text.hpp"
 #include "troupe/engine/stage/split.hpp"
@@ -237,6 +239,22 @@ void add_data(train_setup& setup, const data_options& o) {
   setup.validation_microbatches = (wanted + at_once - 1) / at_once * at_once;
 }
 
+void set_order(execution_options& execution, const order_options& o,
+               std::int32_t ranks) {
+  if (o.order == "ready_first")
+    execution.order = lane_order::ready_first;
+  if (!o.replay.empty())
+    execution.replay =
+      std::make_shared<const order_log>(load_order_log(o.replay));
+  if (!o.slow.empty())
+    execution.slow = load_entries(o.slow, "slow ranks", parse_slow_ranks);
+  if (std::ssize(execution.slow) > ranks)
+    fail(error_code::invalid_argument,
+         "--slow {}: rank {} is not one of the {} ranks", o.slow,
+         std::ssize(execution.slow) - 1, ranks);
+  execution.slow_from = o.slow_from;
+}
+
 }  // namespace
 
 std::string sizes_file(const partition_options& o) {
@@ -266,6 +284,7 @@ train_setup make_setup(const train_options& o) {
   run.data_parallel = parts.data_parallel;
   run.numerics = numerics_for(o, setup.model);
   run.execution = o.execution;
+  set_order(run.execution, o.order, run.schedule.ranks());
   run.overlap = overlap_of(o.devices);
   run.cuda_graphs = o.devices.cuda_graphs;
   if (!run.overlap.data)  // loading ahead is overlap, too

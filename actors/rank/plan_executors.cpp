@@ -28,8 +28,8 @@ executed_plan::executed_plan(std::shared_ptr<const troupe::plan> plan,
   });
 }
 
-void executed_plan::begin() {
-  executor_.begin();
+void executed_plan::begin(std::span<const std::uint32_t> order) {
+  executor_.begin(order);
   for (const auto op : readers_)
     executor_.hold(op);
   if (waits_for_norm_)
@@ -57,7 +57,8 @@ void executed_plan::norm_arrived() {
       executor_.release(op);
 }
 
-executed_plan& plan_executors::begin(const std::shared_ptr<const plan>& plan) {
+executed_plan& plan_executors::begin(const step_context& step) {
+  const auto& plan = step.plan;
   constexpr std::size_t most = 4;
   const auto known = std::ranges::find_if(
     known_, [&](const auto& e) { return e->plan() == plan; });
@@ -69,7 +70,11 @@ executed_plan& plan_executors::begin(const std::shared_ptr<const plan>& plan) {
     known_.insert(known_.begin(),
                   std::make_unique<executed_plan>(plan, setup_));
   }
-  known_.front()->begin();
+  std::span<const std::uint32_t> order;
+  if (step.orders)
+    order = step.orders->at(
+      static_cast<std::size_t>(setup_.data_rank * plan->ranks() + setup_.rank));
+  known_.front()->begin(order);
   return *known_.front();
 }
 

@@ -21,8 +21,8 @@ class executed_plan {
   const std::shared_ptr<const troupe::plan>& plan() const { return plan_; }
   lane_executor& executor() { return executor_; }
   /// Begins a step: forwards that read data wait for it, and updates for the
-  /// norm, if the rank is to wait.
-  void begin();
+  /// norm, if the rank is to wait. `order` as lane_executor::begin takes it.
+  void begin(std::span<const std::uint32_t> order);
   void data_arrived(std::int32_t stage, std::int32_t microbatch);
   /// By instance of a stage on this rank: the microbatches that it reads data
   /// of, in lane order.
@@ -49,8 +49,8 @@ class plan_executors {
  public:
   explicit plan_executors(const rank_setup& setup) : setup_(setup) {}
 
-  /// The plan's, begun; valid until the next call.
-  executed_plan& begin(const std::shared_ptr<const troupe::plan>& plan);
+  /// That of the step's plan, begun; valid until the next call.
+  executed_plan& begin(const step_context& step);
 
  private:
   const rank_setup& setup_;

@@ -51,7 +51,7 @@ void rank_runner::require_current(std::int64_t serial, const char* what) const {
 }
 
 void rank_runner::on(const begin_step& message) {
-  plan_ = &plans_.begin(message.step->plan);
+  plan_ = &plans_.begin(*message.step);
   executor_ = &plan_->executor();
   step_ = message.step;
   report_ = {step_->serial, setup_.data_rank, setup_.rank};

@@ -16,6 +16,12 @@ namespace troupe {
 
 namespace {
 
+/// Keeps the worker busy, as a slower device would.
+void wait_until(std::int64_t when) {
+  while (now_ns() < when) {
+  }
+}
+
 microbatch_key key_of(const plan_op& op) {
   return {op.microbatch, op.slice};
 }
@@ -65,6 +71,11 @@ void stage_runner::run_timed(run_op& request, op_launched& answer) {
     device_.begin_op();
   answer.begin = now_ns();
   run(request, answer);
+  if (setup_.slow > 1 && is_compute(running_->kind)
+      && step_->settings.step >= setup_.slow_from)
+    wait_until(answer.begin
+               + static_cast<std::int64_t>(
+                 static_cast<double>(now_ns() - answer.begin) * setup_.slow));
   if (timed)
     device_.end_op(answer);
 }

@@ -76,7 +76,12 @@ stage_setup actor_spawner::setup_of_stage(std::int32_t data_rank,
   setup.stage = which;
   setup.work = options_.stages[static_cast<std::size_t>(data_rank)]
                               [options_.placement.index_of(which)];
-  setup.device = device_of(data_rank, options_.placement.rank_of(which));
+  const auto rank = options_.placement.rank_of(which);
+  setup.device = device_of(data_rank, rank);
+  const auto& execution = options_.execution;
+  if (static_cast<std::size_t>(rank) < execution.slow.size())
+    setup.slow = execution.slow[static_cast<std::size_t>(rank)];
+  setup.slow_from = execution.slow_from;
   return setup;
 }
 

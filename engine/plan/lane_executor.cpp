@@ -121,7 +121,9 @@ void lane_executor::list_users() {
   });
 }
 
-void lane_executor::begin() {
+void lane_executor::begin(std::span<const std::uint32_t> order) {
+  given_ = order;
+  started_ = 0;
   left_ = ops_.size() - 1;
   waits_.resize(left_);
   for (std::size_t i = 0; i < left_; ++i)
@@ -156,14 +158,19 @@ std::optional<std::uint32_t> lane_executor::next() {
     ++cursor_;
   if (cursor_ == states_.size())
     return std::nullopt;
-  const auto index =
-    order_ == lane_order::ready_first
-      ? next_ready()
-      : (can_start(cursor_) ? std::optional{cursor_} : std::nullopt);
+  const auto index = !given_.empty()                     ? next_in_order()
+                     : order_ == lane_order::ready_first ? next_ready()
+                     : can_start(cursor_) ? std::optional{cursor_}
+                                          : std::nullopt;
   if (!index)
     return std::nullopt;
   start(*index);
   return first_ + *index;
+}
+
+std::optional<std::uint32_t> lane_executor::next_in_order() const {
+  const auto index = given_[started_] - first_;
+  return can_start(index) ? std::optional{index} : std::nullopt;
 }
 
 bool lane_executor::can_start(std::uint32_t index) const {
@@ -204,6 +211,7 @@ bool lane_executor::fits(std::uint32_t index) const {
 
 void lane_executor::start(std::uint32_t index) {
   states_[index] = state::started;
+  ++started_;
   ++heads_[ops_[index].series];
   keep(kept_, index);
   launching_ = index;

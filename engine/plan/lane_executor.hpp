@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "troupe/engine/plan/plan.hpp"
@@ -34,8 +35,9 @@ class lane_executor {
   lane_executor(const plan& plan, std::int32_t rank,
                 lane_order order = lane_order::strict);
 
-  /// Begins a step: no op has started.
-  void begin();
+  /// Begins a step: no op has started. An `order`, of all ops of the rank,
+  /// takes the place of the lane's; it must outlive the step.
+  void begin(std::span<const std::uint32_t> order = {});
 
   /// An op of this rank, which has not started, waits for one thing more that
   /// no op of the plan gives; until as many releases. A release too many
@@ -86,6 +88,7 @@ class lane_executor {
   bool can_start(std::uint32_t index) const;
   bool fits(std::uint32_t index) const;
   std::optional<std::uint32_t> next_ready() const;
+  std::optional<std::uint32_t> next_in_order() const;
   void start(std::uint32_t index);
   void keep(kept_count& count, std::uint32_t index) const;
   void input_ended(std::uint32_t index);
@@ -100,6 +103,8 @@ class lane_executor {
   /// Ops of other ranks, ascending, each with one of this rank that waits.
   std::vector<std::pair<std::uint32_t, std::uint32_t>> remote_;
 
+  std::span<const std::uint32_t> given_;  // an order; empty: none
+  std::size_t started_ = 0;
   std::vector<std::uint32_t> waits_;  // by op: for so many
   std::vector<state> states_;
   std::vector<std::uint32_t> heads_;  // by series: how many have started

@@ -48,7 +48,8 @@ TEST_CASE("a pipelined run saves the same bytes as the plain one") {
   const auto a = at.folder / "a", b = at.folder / "b", c = at.folder / "c";
   CHECK(at.train("--plain --save-parameters " + a).exit_code == 0);
   CHECK(
-    at.train("--ranks 2 --ready-first --overlap none --save-parameters " + b)
+    at.train("--ranks 2 --order ready_first --overlap none --save-parameters "
+             + b)
       .exit_code
     == 0);
   CHECK(at.train("--ranks 2 --stages-per-rank 2 --schedule interleaved_1f1b "

@@ -1,0 +1,43 @@
+#include "troupe/monitors/order_log_monitor.hpp"
+
+#include <algorithm>
+#include <memory>
+
+#include "troupe/engine/plan/order_log.hpp"
+#include "troupe/monitors/append_file.hpp"
+#include "troupe/monitors/step_collector.hpp"
+
+namespace troupe {
+
+monitor order_log_monitor(const std::string& path) {
+  struct state {
+    explicit state(const std::string& path) : file(path) {
+      file.write(order_log_heading());
+    }
+    append_file file;
+    step_collector collector = {};
+  };
+  auto kept = std::make_shared<state>(path);
+  monitor made;
+  made.name = "order_log";
+  made.wants.ops = true;
+  made.wants.warnings = false;
+  made.see = [kept](const event& what) {
+    const auto* step = kept->collector.add(what);
+    if (!step)
+      return;
+    std::string lines;
+    for (const auto& rank : *step) {
+      std::vector<std::uint32_t> ops;
+      for (const auto& op : rank.ops)
+        ops.push_back(op.op);
+      lines += order_log_line(*rank.plan, rank.source.step,
+                              rank.source.data_rank, rank.source.rank, ops);
+    }
+    if (!lines.empty())
+      kept->file.write(lines);
+  };
+  return made;
+}
+
+}  // namespace troupe
