@@ -37,6 +37,7 @@ constexpr std::array own_settings{"announce",
                                   "log-json",
                                   "log-level",
                                   "monitor",
+                                  "order-log",
                                   "patience",
                                   "rendezvous",
                                   "save-initial",
@@ -72,6 +73,8 @@ void add_contents(job_description& description, const train_options& options) {
     paths.push_back(file);
   if (!options.model.initial.empty())
     paths.push_back(options.model.initial);
+  if (!options.order.replay.empty())
+    paths.push_back(options.order.replay);
   for (const auto& path : paths)
     description.emplace_back("what " + path + " holds", contents(path));
 }

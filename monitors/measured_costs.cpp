@@ -53,24 +53,69 @@ void measured_costs::add(const std::vector<ops_event>& step) {
     add(steps_, static_cast<double>(last - first) * ms);
 }
 
+measured_costs::by_stage_and_kind measured_costs::medians() const {
+  by_stage_and_kind all;
+  for (const auto& [key, samples] : of_stage_)
+    all.emplace(key, middle(samples));
+  return all;
+}
+
+measured_costs::by_stage_and_kind measured_costs::estimates(
+  const by_stage_and_kind& measured) {
+  using enum plan_op_kind;
+  by_stage_and_kind all;
+  for (const auto& [key, ms_of_op] : measured) {
+    const auto stage = key.first;
+    const auto input = measured.find({stage, input_backward});
+    if (key.second == backward && input == measured.end())
+      for (const auto half : {input_backward, weight_backward})
+        all.emplace(std::pair{stage, half}, ms_of_op / 2);
+    if (key.second == weight_backward && input != measured.end()
+        && !measured.contains({stage, backward}))
+      all.emplace(std::pair{stage, backward}, ms_of_op + input->second);
+  }
+  return all;
+}
+
+namespace {
+
+std::string lines_of(
+  const std::map<std::pair<std::int32_t, plan_op_kind>, double>& costs) {
+  std::string lines;
+  for (const auto& [key, ms_of_op] : costs)
+    lines += fmt::format("{}.{}={:.6g}\n", traits_of(key.second).cost_key,
+                         key.first, ms_of_op);
+  return lines;
+}
+
+}  // namespace
+
+std::string measured_costs::entries() const {
+  if (steps_.empty())
+    return {};
+  const auto measured = medians();
+  auto lines = lines_of(measured);
+  if (!plan_->messages.empty())
+    lines += fmt::format("message={:.6g}\n",
+                         messages_.empty() ? 0 : middle(messages_));
+  if (const auto others = estimates(measured); !others.empty())
+    lines += "# not measured: from the other kinds of backward\n"
+             + lines_of(others);
+  return lines;
+}
+
 std::string measured_costs::text() const {
   if (steps_.empty())
     return {};
-  std::string entries;
-  for (const auto& [key, samples] : of_stage_)
-    entries += fmt::format("{}.{}={:.6g}\n", traits_of(key.second).cost_key,
-                           key.first, middle(samples));
-  if (!plan_->messages.empty())
-    entries += fmt::format("message={:.6g}\n",
-                           messages_.empty() ? 0 : middle(messages_));
+  const auto lines = entries();
   const auto step = middle(steps_);
-  const auto on_paper = simulate(*plan_, parse_costs(entries)).makespan;
+  const auto on_paper = simulate(*plan_, parse_costs(lines)).makespan;
   return fmt::format(
     "# ms, measured over {} steps of {}\n"
     "# a step took {:.6g}, and takes {:.6g} on paper: {:+.1f} "
     "%\n{}",
     steps_.size(), plan_->schedule_name, step, on_paper,
-    100 * (on_paper / step - 1), entries);
+    100 * (on_paper / step - 1), lines);
 }
 
 monitor cost_monitor(std::string path) {
