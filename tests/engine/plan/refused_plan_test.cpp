@@ -1,3 +1,6 @@
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_exception.hpp>
+
 #include "../../schedules/refused.hpp"
 #include "troupe/engine/plan/compile.hpp"
 #include "troupe/engine/plan/lowered_csv.hpp"
