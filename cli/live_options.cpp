@@ -82,9 +82,10 @@ bool is_endpoint(const std::string& word) {
   return word.starts_with("unix:") || word.starts_with("tcp:");
 }
 
-live_client live_options::connect() const {
+live_client live_options::connect(double patience) const {
   const auto token = read_token(token_file);
-  return live_client(endpoint.empty() ? only_job(token) : endpoint, token);
+  return live_client(endpoint.empty() ? only_job(token) : endpoint, token,
+                     patience);
 }
 
 std::string read_token(const std::string& path) {

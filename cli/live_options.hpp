@@ -20,9 +20,10 @@ struct live_options {
   void add_token_to(CLI::App& command);
   /// Removes the endpoint from the words, if the first one is one.
   void take_endpoint(std::vector<std::string>& words);
-  /// Throws like `live_client` and `read_token`; `invalid_argument` if there is
-  /// no job, or several, which it names.
-  live_client connect() const;
+  /// Waits so many seconds for each answer. Throws like `live_client` and
+  /// `read_token`; `invalid_argument` if there is no job, or several, which it
+  /// names.
+  live_client connect(double patience = 5) const;
 };
 
 bool is_endpoint(const std::string& word);

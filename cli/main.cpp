@@ -17,6 +17,7 @@
 #include "troupe/cli/plan/log.hpp"
 #include "troupe/cli/plan/process_start.hpp"
 #include "troupe/cli/plan/program.hpp"
+#include "troupe/cli/replan_command.hpp"
 #include "troupe/cli/signals.hpp"
 #include "troupe/cli/top_command.hpp"
 #include "troupe/cli/train_command.hpp"
@@ -47,6 +48,7 @@ int run(const argument_list& arguments) {
   add_detach_command(*app);
   add_events_command(*app);
   add_top_command(*app);
+  add_replan_command(*app);
   add_launch_command(*app);
   add_certificates_command(*app);
   require_values(*app);

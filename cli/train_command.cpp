@@ -27,6 +27,7 @@
 #include "troupe/cli/train_monitors.hpp"
 #include "troupe/cli/train_output.hpp"
 #include "troupe/cli/train_plain.hpp"
+#include "troupe/cli/train_replan.hpp"
 #include "troupe/cli/train_setup.hpp"
 #include "troupe/engine/checkpoint/safetensors.hpp"
 #include "troupe/schedules/find_schedule.hpp"
@@ -106,11 +107,19 @@ class shown_run {
       return;
     page_ = open_dashboard(run, options);
     attach_monitors(run, options, setup, page_.get());
-    endpoint_ = open_endpoint(run, options, setup);
+    // A recorded step, or one that is replayed, has its order for good.
+    if (!options.devices.cuda_graphs && options.order.replay.empty()
+        && setup.trainer.schedule.update.every == 0) {
+      orders_.emplace(run, options.order.replan_every);
+      run.attach(orders_->watch());
+    }
+    endpoint_ =
+      open_endpoint(run, options, setup, orders_ ? &*orders_ : nullptr);
   }
 
  private:
   std::unique_ptr<dashboard> page_;
+  std::optional<replanner> orders_;
   std::unique_ptr<endpoint_server> endpoint_;
 };
 

@@ -30,11 +30,16 @@ decltype(job_operations::make) factory_for(trainer& run,
 
 std::unique_ptr<endpoint_server> serve(trainer& run, const std::string& address,
                                        const train_options& options,
-                                       const train_setup& setup) {
+                                       const train_setup& setup,
+                                       const replanner* orders) {
   endpoint_options serving;
   serving.token = read_token(options.access.endpoint_token_file);
   serving.operations =
     operations_of(run, factory_for(run, setup), options.steps);
+  if (orders)
+    serving.operations.replan = [orders](const nlohmann::json& what) {
+      return orders->answer(what);
+    };
   auto server = std::make_unique<endpoint_server>(address, std::move(serving));
   spdlog::info("attach with: troupe top {}{}", server->where(),
                options.access.endpoint_token_file.empty()
@@ -60,13 +65,14 @@ void require_endpoint(const access_options& options) {
 
 std::unique_ptr<endpoint_server> open_endpoint(trainer& run,
                                                const train_options& options,
-                                               const train_setup& setup) {
+                                               const train_setup& setup,
+                                               const replanner* orders) {
   if (options.access.endpoint == "none")
     return nullptr;
   if (!options.access.endpoint.empty())
-    return serve(run, options.access.endpoint, options, setup);
+    return serve(run, options.access.endpoint, options, setup, orders);
   try {
-    return serve(run, default_endpoint(), options, setup);
+    return serve(run, default_endpoint(), options, setup, orders);
   } catch (const error& reason) {
     spdlog::warn("nobody can attach to this run: {}", reason.what());
     return nullptr;

@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "troupe/actors/trainer.hpp"
+#include "troupe/cli/train_replan.hpp"
 #include "troupe/cli/train_setup.hpp"
 #include "troupe/monitors/live/endpoint_server.hpp"
 
@@ -14,9 +15,11 @@ void require_endpoint(const access_options& options);
 
 /// Lets others attach to the run at --endpoint, and logs how; null if it is
 /// disabled, or if the default one can't be made, which is a warning. Throws
-/// `invalid_argument`, `io`, `transport`.
+/// `invalid_argument`, `io`, `transport`. `orders` outlives the server; null
+/// where the run keeps its order.
 std::unique_ptr<endpoint_server> open_endpoint(trainer& run,
                                                const train_options& options,
-                                               const train_setup& setup);
+                                               const train_setup& setup,
+                                               const replanner* orders);
 
 }  // namespace troupe::cli

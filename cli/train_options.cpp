@@ -146,6 +146,13 @@ void add_order_flags(CLI::App& app, order_options& o) {
                 "start the ops as an --order-log says, which has as many steps")
     ->type_name("FILE");
   app
+    .add_option("--replan-every", o.replan_every,
+                "after so many steps look for a better order of the ops, by "
+                "the costs that they have had; 0: never. `troupe replan` asks "
+                "a live job")
+    ->check(whole_number(0))
+    ->type_name("N");
+  app
     .add_option("--slow", o.slow,
                 "a straggler, to try what it does: rank.1=1.5 lets the compute "
                 "ops of rank 1 take so much longer")

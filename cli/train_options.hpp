@@ -72,6 +72,7 @@ struct order_options {
   std::string replay;
   std::string slow;  // entries
   std::int64_t slow_from = 1;
+  std::int64_t replan_every = 0;  // steps; 0: only when asked
 };
 
 /// Attaching during the run.

@@ -14,10 +14,13 @@ namespace troupe::cli {
 /// taken. Any thread.
 class replanner {
  public:
-  /// `every`: steps between two searches; 0: only when asked. The run must
-  /// outlive it.
+  /// `every`: steps between two searches; 0: only when asked. The run
+  /// outlives it.
   replanner(trainer& run, std::int64_t every);
+  /// The run is left alone from here on.
   ~replanner();
+  replanner(const replanner&) = delete;
+  replanner& operator=(const replanner&) = delete;
 
   /// To be attached to the run: gathers the costs, and searches.
   monitor watch() const;

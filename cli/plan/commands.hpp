@@ -19,6 +19,7 @@ inline constexpr std::array runtime_commands{
   runtime_command{"detach", "detach a monitor from a live job"},
   runtime_command{"events", "print a live job's events"},
   runtime_command{"top", "watch a live job"},
+  runtime_command{"replan", "give a live job another order of ops"},
   runtime_command{"launch", "run several processes of a job on this machine"},
   runtime_command{"certificates",
                   "make certificates for a job on several machines"},

@@ -63,9 +63,13 @@ request_reply attached_monitors::answer(std::int64_t client,
   auto tidy = take_where([](const entry& each) { return each.ended->load(); });
   request_reply made;
   made.answer = answer_of([&]() -> json {
-    if (text_of(request, "do") != "detach")
+    const auto wanted = text_of(request, "do");
+    if (wanted == "detach")
+      made = detach(request);
+    else if (wanted == "replan")
+      made = replan(request);
+    else
       return dispatch(client, outbox, request);
-    made = detach(request);
     return {};
   });
   made.tidy = std::move(tidy);
@@ -80,6 +84,18 @@ request_reply attached_monitors::detach(const json& request) {
       detached();
       return json::object();
     });
+  };
+  return made;
+}
+
+/// A search may take its time.
+request_reply attached_monitors::replan(const json& request) const {
+  if (!operations_->replan)
+    throw error(error_code::invalid_argument,
+                "this job takes up no other order of its ops");
+  request_reply made;
+  made.slow = [operations = operations_, request] {
+    return answer_of([&] { return operations->replan(request); });
   };
   return made;
 }
@@ -99,8 +115,8 @@ json attached_monitors::dispatch(std::int64_t client,
   if (wanted == "plan")
     return plan();
   fail(error_code::invalid_argument,
-       "'{}' is no request; there are attach, detach, list, events, info and "
-       "plan",
+       "'{}' is no request; there are attach, detach, list, events, info, plan "
+       "and replan",
        printable(wanted));
 }
 

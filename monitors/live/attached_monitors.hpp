@@ -27,6 +27,9 @@ struct job_operations {
   std::function<nlohmann::json()> info;
   /// The plan's text form; may be empty.
   std::function<std::string()> plan = {};
+  /// Another order of the job's ops: a request's fields to its answer's; may be
+  /// empty. By several threads at once.
+  std::function<nlohmann::json(const nlohmann::json&)> replan = {};
 };
 
 /// How a request is answered. Both functions may be empty, are for any thread,
@@ -50,7 +53,8 @@ class attached_monitors {
   /// `{"do": "attach", "spec", "keep"}` -> `{"id"}`, `{"do": "detach", "id"}`,
   /// `{"do": "list"}` -> `{"monitors": [...]}`, `{"do": "events",
   /// "subscription"}` -> `{"id"}`, `{"do": "info"}`, `{"do": "plan"}` ->
-  /// `{"plan"}`; `{"error", "usage"}` where that fails.
+  /// `{"plan"}`, `{"do": "replan", ...}` -> what the job answers;
+  /// `{"error", "usage"}` where that fails.
   request_reply answer(std::int64_t client, const outbox_pointer& outbox,
                        const nlohmann::json& request);
   /// Forgets what the client attached, but for what is to be kept. What it
@@ -77,6 +81,7 @@ class attached_monitors {
   nlohmann::json list(std::int64_t client) const;
   void require_room(std::int64_t client) const;
   request_reply detach(const nlohmann::json& request);
+  request_reply replan(const nlohmann::json& request) const;
   /// Removes an entry; what it returns detaches the monitor.
   std::function<void()> take(std::int64_t id);
   /// The same for all of them; empty where there are none.

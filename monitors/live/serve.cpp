@@ -27,7 +27,6 @@ monitor step_watch(std::shared_ptr<last_step> seen) {
 
 job_operations operations_of(trainer& run, decltype(job_operations::make) make,
                              std::int64_t steps) {
-  const auto plan = run.shared_plan();
   const auto seen = std::make_shared<last_step>(0);
   run.attach(step_watch(seen));
   job_operations operations;
@@ -36,8 +35,9 @@ job_operations operations_of(trainer& run, decltype(job_operations::make) make,
   };
   operations.detach = [&run](std::int64_t id) { run.detach(id); };
   operations.make = std::move(make);
-  operations.plan = [plan] { return to_text(*plan); };
-  operations.info = [plan, seen, steps]() -> nlohmann::json {
+  operations.plan = [&run] { return to_text(*run.shared_plan()); };
+  operations.info = [&run, seen, steps]() -> nlohmann::json {
+    const auto plan = run.shared_plan();
     return {{"pid", ::getpid()},
             {"schedule", plan->schedule_name},
             {"ranks", plan->ranks()},

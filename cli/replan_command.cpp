@@ -1,0 +1,126 @@
+#include "troupe/cli/replan_command.hpp"
+
+#include <CLI/CLI.hpp>
+
+#include <fmt/format.h>
+
+#include <memory>
+#include <string>
+
+#include "troupe/base/error.hpp"
+#include "troupe/base/printable.hpp"
+#include "troupe/cli/live_options.hpp"
+#include "troupe/cli/plan/checks.hpp"
+#include "troupe/cli/plan/commands.hpp"
+#include "troupe/cli/plan/program.hpp"
+#include "troupe/engine/plan/entries.hpp"
+#include "troupe/engine/plan/peak_bytes.hpp"
+#include "troupe/monitors/live/json_fields.hpp"
+#include "troupe/schedules/csv.hpp"
+#include "troupe/schedules/find_schedule.hpp"
+
+namespace troupe::cli {
+
+namespace {
+
+constexpr auto help = R"(
+The job goes on by the new order from its next step on, with the same stages on
+the same ranks and the same microbatches: the parameters get the same bits.
+--search takes the best order for the costs that the job has measured, unless
+that is less than 2 % better than the one that runs.
+
+Example:
+  troupe replan --schedule zb_h1
+  troupe replan unix:/tmp/x.sock --search
+  troupe replan --search --sizes kept=4e6,activation=1e6 --memory-limit 6e7
+
+Without an endpoint it is the only job of yours on this machine.
+Exit codes: 0 done, 1 failed, 2 wrong usage.)";
+
+struct replan_options {
+  live_options job;
+  std::string schedule;
+  bool search = false;
+  std::string sizes;
+  double memory_limit = 0;
+  bool json = false;
+};
+
+nlohmann::json request_of(const replan_options& options) {
+  if (options.search == !options.schedule.empty())
+    throw error(error_code::invalid_argument,
+                "give --schedule or --search, one of them");
+  nlohmann::json request{{"do", "replan"}};
+  if (options.search) {
+    request["search"] = true;
+    if (!options.sizes.empty()) {
+      load_sizes(options.sizes);  // refuses what it can't read
+      request["sizes"] = find_entries(options.sizes, "sizes").text;
+    }
+    if (options.memory_limit > 0)
+      request["memory_limit"] = options.memory_limit;
+  } else if (names_file(options.schedule)) {
+    request["text"] = read_file(options.schedule);
+    constexpr std::size_t most = std::size_t{60} << 10;
+    if (text_of(request, "text").size() > most)
+      fail(error_code::invalid_argument,
+           "{} is too long for an endpoint, which takes {} bytes",
+           printable(options.schedule), most);
+    request["source"] = printable(options.schedule);
+  } else {
+    request["schedule"] = options.schedule;
+  }
+  return request;
+}
+
+std::string in_words(const nlohmann::json& answer) {
+  const auto name = printable(text_of(answer, "schedule"));
+  const auto& now = field_of(answer, "now");
+  const auto& then = field_of(answer, "then");
+  const auto times = now.is_number() && then.is_number() ? fmt::format(
+                       " ({:.4g} ms a step on paper, {:.4g} before)",
+                       then.get<double>(), now.get<double>())
+                                                         : std::string{};
+  if (flag_of(answer, "taken"))
+    return fmt::format("the job goes on by {}{}\n", name, times);
+  return fmt::format("no order is better by 2 %{}: the job goes on as it was\n",
+                     times);
+}
+
+void run(const replan_options& options) {
+  const auto request = request_of(options);
+  constexpr double search_seconds = 60;
+  auto client = options.job.connect(search_seconds);
+  until_signal(client, [&] {
+    const auto answer = client.request(request);
+    print_now(options.json ? json_text(answer) + "\n" : in_words(answer));
+  });
+}
+
+}  // namespace
+
+void add_replan_command(CLI::App& app) {
+  auto* command = app.add_subcommand("replan", summary_of("replan"));
+  const auto options = std::make_shared<replan_options>();
+  options->job.add_to(*command);
+  command
+    ->add_option("--schedule", options->schedule,
+                 "a built-in schedule, or a file: CSV or the text form")
+    ->type_name("NAME|FILE");
+  command->add_flag("--search", options->search,
+                    "the best order for the measured costs");
+  command
+    ->add_option("--sizes", options->sizes,
+                 "bytes of a microbatch in a stage, as simulate takes them")
+    ->type_name("ENTRIES|FILE");
+  command
+    ->add_option("--memory-limit", options->memory_limit,
+                 "bytes of a rank that a search may use")
+    ->check(number(0))
+    ->type_name("BYTES");
+  command->add_flag("--json", options->json, "the job's answer");
+  command->footer(help);
+  command->callback([options] { run(*options); });
+}
+
+}  // namespace troupe::cli

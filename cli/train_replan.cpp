@@ -1,0 +1,221 @@
+#include "troupe/cli/train_replan.hpp"
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <mutex>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "troupe/base/error.hpp"
+#include "troupe/engine/plan/compile.hpp"
+#include "troupe/engine/plan/costs.hpp"
+#include "troupe/engine/plan/peak_bytes.hpp"
+#include "troupe/engine/plan/simulate.hpp"
+#include "troupe/monitors/live/json_fields.hpp"
+#include "troupe/monitors/measured_costs.hpp"
+#include "troupe/monitors/step_collector.hpp"
+#include "troupe/schedules/builtin.hpp"
+#include "troupe/schedules/csv.hpp"
+#include "troupe/schedules/text_form.hpp"
+#include "troupe/schedules/validate.hpp"
+
+namespace troupe::cli {
+
+namespace {
+
+using nlohmann::json;
+
+constexpr double worthwhile = 0.98;
+
+/// What memory a search may use; no limit without sizes.
+struct memory_bound {
+  std::optional<value_sizes> sizes = {};
+  double bytes = 0;
+};
+
+memory_bound bound_of(const json& request) {
+  memory_bound bound;
+  if (request.contains("memory_limit"))
+    bound.bytes = number_of(request, "memory_limit");
+  if (request.contains("sizes"))
+    bound.sizes = parse_sizes(text_of(request, "sizes"));
+  if (bound.bytes > 0 && !bound.sizes)
+    throw error(error_code::invalid_argument,
+                "a memory limit needs the sizes of the stages' values");
+  return bound;
+}
+
+}  // namespace
+
+struct replanner::state {
+  state(trainer& of, std::int64_t steps) : run(of), every(steps) {}
+
+  trainer& run;
+  std::int64_t every;
+  std::mutex replanning;  // of `over`, and while the run is asked
+  bool over = false;
+  std::mutex mutex;  // of what follows
+  measured_costs costs;
+  step_collector collector;
+  std::int64_t seen = 0;  // steps
+
+  void see(const event& what) {
+    {
+      const std::scoped_lock lock(mutex);
+      const auto* step = collector.add(what);
+      if (!step || step->empty())
+        return;
+      costs.add(*step);
+      if (every == 0 || ++seen % every != 0)
+        return;
+    }
+    search_by_itself();
+  }
+
+  void search_by_itself() {
+    try {
+      const auto found = search({});
+      if (found.taken)
+        spdlog::info("{}: {:.3g} ms a step on paper instead of {:.3g}",
+                     found.order.name, found.then, found.now);
+    } catch (const error& reason) {
+      spdlog::warn("no other order was looked for: {}", reason.what());
+    }
+    const std::scoped_lock lock(mutex);
+    costs = {};  // of now
+  }
+
+  std::optional<op_costs> costs_now() {
+    const std::scoped_lock lock(mutex);
+    const auto entries = costs.entries();
+    return entries.empty() ? std::nullopt : std::optional{parse_costs(entries)};
+  }
+
+  static plan compiled(const schedule& order, const plan& current) {
+    const bool reduces =
+      std::ranges::count(current.ops, plan_op_kind::reduce, &plan_op::kind) > 0;
+    return compile(order, {.data_parallel = reduces ? 2 : 1,
+                           .global_norm = current.global_norm,
+                           .graph = current.graph});
+  }
+
+  struct outcome {
+    schedule order;
+    bool taken = false;
+    double now = 0, then = 0;  // of a step on paper, in ms
+  };
+
+  void replan(const schedule& order) {
+    const std::scoped_lock lock(replanning);
+    if (over)
+      throw error(error_code::interrupted, "the run is over");
+    run.replan(order);
+  }
+
+  /// The best order of the run's stages on their ranks.
+  outcome search(const memory_bound& bound) {
+    const auto current = run.shared_plan();
+    const auto known = costs_now();
+    if (!known)
+      throw error(error_code::invalid_argument,
+                  "no step has been measured yet; ask again later");
+    outcome best{.now = simulate(*current, *known).makespan};
+    best.then = best.now;
+    for (auto& order : orders_for(*current)) {
+      const auto made = compiled(order, *current);
+      const auto times = simulate(made, *known);
+      if (bound.bytes > 0
+          && std::ranges::max(peak_bytes(made, times, *bound.sizes))
+               > bound.bytes)
+        continue;
+      if (times.makespan < best.then) {
+        best.then = times.makespan;
+        best.order = std::move(order);
+      }
+    }
+    best.taken = best.then < worthwhile * best.now;
+    if (best.taken)
+      replan(best.order);
+    return best;
+  }
+
+  /// The catalogue's orders that leave every stage where it is.
+  static std::vector<schedule> orders_for(const plan& current) {
+    const schedule_shape shape{
+      .ranks = current.ranks(),
+      .stages_per_rank = current.stages() / current.ranks(),
+      .microbatches = current.microbatches,
+      .slices = current.slices};
+    std::vector<schedule> all;
+    for (const auto& row : builtin_schedules()) {
+      try {
+        auto order = make_schedule(row.name, shape);
+        if (order.placement == current.placement && is_training(order)
+            && order.update == current.update)
+          all.push_back(std::move(order));
+      } catch (const error&) {
+        continue;  // it does not take this shape
+      }
+    }
+    return all;
+  }
+
+  outcome take(const schedule& order) {
+    outcome wish{.order = order, .taken = true};
+    const auto current = run.shared_plan();
+    replan(order);
+    if (const auto known = costs_now()) {
+      wish.now = simulate(*current, *known).makespan;
+      wish.then = simulate(compiled(order, *current), *known).makespan;
+    }
+    return wish;
+  }
+
+  schedule order_of(const json& request) const {
+    const auto current = run.shared_plan();
+    if (!request.contains("text"))
+      return make_schedule(
+        text_of(request, "schedule"),
+        {.ranks = current->ranks(),
+         .stages_per_rank = current->stages() / current->ranks(),
+         .microbatches = current->microbatches,
+         .slices = current->slices});
+    const auto text = text_of(request, "text");
+    const auto source = text_of(request, "source");
+    return is_text_form(text) ? from_text_form(text, source)
+                              : from_csv(text, source);
+  }
+};
+
+replanner::replanner(trainer& run, std::int64_t every)
+  : state_(std::make_shared<state>(run, every)) {}
+
+replanner::~replanner() {
+  const std::scoped_lock lock(state_->replanning);
+  state_->over = true;
+}
+
+monitor replanner::watch() const {
+  monitor made;
+  made.name = "replanner";
+  made.wants.ops = true;
+  made.wants.warnings = false;
+  made.see = [kept = state_](const event& what) { kept->see(what); };
+  return made;
+}
+
+json replanner::answer(const json& request) const {
+  const bool searches =
+    request.contains("search") && flag_of(request, "search");
+  const auto found = searches ? state_->search(bound_of(request))
+                              : state_->take(state_->order_of(request));
+  const auto ms = [](double value) { return value > 0 ? json(value) : json(); };
+  return {{"schedule", found.order.name},
+          {"taken", found.taken},
+          {"now", ms(found.now)},
+          {"then", ms(found.then)}};
+}
+
+}  // namespace troupe::cli
