@@ -1,0 +1,95 @@
+// Orders of ops from the command line: given to a live job, found by it, logged
+// and replayed.
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+
+#include <nlohmann/json.hpp>
+
+#include "background_program.hpp"
+#include "tiny_training.hpp"
+
+using Catch::Matchers::ContainsSubstring;
+using namespace troupe::testing;
+
+TEST_CASE("a live job takes up a schedule by name and by file") {
+  const tiny_training at;
+  const auto socket = "unix:" + (at.folder / "socket");
+  const auto saved = at.folder / "saved", plain = at.folder / "plain";
+  background_program job(program + " train --text " + at.text + tiny
+                           + "--steps 100000000 --ranks 2 --endpoint " + socket,
+                         at.folder / "job");
+  REQUIRE(job.writes("attach with: troupe top "));
+  const auto named = run_troupe("replan", socket, "--schedule zb_h1");
+  INFO(named.output);
+  CHECK(named.exit_code == 0);
+  CHECK_THAT(named.output, ContainsSubstring("the job goes on by zb_h1"));
+  CHECK(job.writes("runs by zb_h1"));
+  const auto csv = at.folder / "own.csv";
+  CHECK(run_troupe("plan", "",
+                   "--schedule gpipe --ranks 2 --microbatches 4 --format csv "
+                   "-o "
+                     + csv)
+          .exit_code
+        == 0);
+  CHECK(run_troupe("replan", socket, "--schedule " + csv).exit_code == 0);
+  CHECK(job.writes("own.csv"));
+  const auto refused = run_troupe("replan", socket, "--schedule zb_v");
+  CHECK(refused.exit_code == 2);
+  CHECK_THAT(refused.output, ContainsSubstring("stages per rank must be 2"));
+  CHECK(run_troupe("replan", socket, "").exit_code == 2);
+  CHECK(run_troupe("replan", socket, "--search --memory-limit 5").exit_code
+        == 2);
+  const auto searched = run_troupe("replan", socket, "--search --json");
+  INFO(searched.output);
+  CHECK(searched.exit_code == 0);
+  CHECK(nlohmann::json::parse(searched.output).at("now").get<double>() > 0);
+  CHECK(job.end(SIGTERM) == 143);
+}
+
+TEST_CASE("a run that looks for better orders trains the same bytes") {
+  const tiny_training at;
+  const auto a = at.folder / "a", b = at.folder / "b", log = at.folder / "log";
+  const std::string flags = "--ranks 2 --steps 12 --save-parameters ";
+  CHECK(at.train("--plain --steps 12 --save-parameters " + a).exit_code == 0);
+  const auto run = at.train(flags + b
+                            + " --replan-every 3 --slow rank.1=3 --slow-from 4 "
+                              "--order-log "
+                            + log);
+  INFO(run.output);
+  CHECK(run.exit_code == 0);
+  CHECK(content(a) == content(b));
+  CHECK_THAT(content(log), ContainsSubstring("step 12 replica 0 rank 1: "));
+}
+
+TEST_CASE("a log is replayed, and one that ends too early is refused") {
+  const tiny_training at;
+  const auto first = at.folder / "1", second = at.folder / "2";
+  CHECK(at.train("--ranks 2 --order ready_first --order-log " + first).exit_code
+        == 0);
+  CHECK(
+    at.train("--ranks 2 --replay " + first + " --order-log " + second).exit_code
+    == 0);
+  CHECK(content(first) == content(second));
+  const auto longer = at.train("--ranks 2 --steps 5 --replay " + first);
+  CHECK(longer.exit_code == 2);
+  CHECK_THAT(longer.output,
+             ContainsSubstring("step 4: there is no order of replica 0"));
+  CHECK(at.train("--ranks 2 --slow rank.2=2").exit_code == 2);
+}
+
+TEST_CASE("copies and versions train the plain loop's bytes") {
+  const tiny_training at;
+  const auto a = at.folder / "a", b = at.folder / "b";
+  for (const std::string flags :
+       {"--ranks 2 --schedule dualpipe --clip 1",
+        "--ranks 2 --schedule weight_stash",
+        "--ranks 2 --schedule two_bw --breadth 2 --data-parallel 2"}) {
+    INFO(flags);
+    CHECK(at.train(flags + " --plain --save-parameters " + a).exit_code == 0);
+    CHECK(at.train(flags + " --save-parameters " + b).exit_code == 0);
+    CHECK(content(a) == content(b));
+  }
+  const auto refused = at.train("--ranks 2 --schedule two_bw --clip 1");
+  CHECK(refused.exit_code == 2);
+  CHECK_THAT(refused.output, ContainsSubstring("clipping, a dynamic loss"));
+}
