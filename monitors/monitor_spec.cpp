@@ -87,7 +87,7 @@ monitor make_throughput(settings& given, const monitor_context& context) {
   return throughput_monitor(options, context.sink);
 }
 
-monitor make_timeline(settings& given, const monitor_context& context) {
+monitor make_timeline(settings& given, const monitor_context&) {
   timeline_files files;
   given.read("svg", files.svg);
   given.read("trace", files.trace);
