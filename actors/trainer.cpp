@@ -6,6 +6,7 @@
 
 #include "troupe/actors/trainer_checks.hpp"
 #include "troupe/actors/trainer_state.hpp"
+#include "troupe/base/error.hpp"
 #include "troupe/engine/checkpoint/safetensors.hpp"
 #include "troupe/engine/stage/on_device.hpp"
 
@@ -23,6 +24,11 @@ step_report trainer::step(const source_pointer& source, bool skip_update) {
   if (impl_->step == 0
       && (impl_->options.data_parallel > 1 || impl_->places().copies() > 1))
     check_replicas();
+  if (skip_update && impl_->training->update.every > 0)
+    fail(error_code::invalid_argument,
+         "schedule {} updates within a step, and its forwards read what the "
+         "updates make: they can't be skipped",
+         impl_->training->schedule_name);
   impl_->take_up_plan();
   auto settings = impl_->next_settings();
   settings.skip_update = skip_update;

@@ -162,13 +162,14 @@ void stage_runner::tell_norm(run_op& request) {
   auto& parameters = *setup_.work.parameters;
   for (auto& reduced : take(request))
     parameters.put_gradients(std::move(reduced));
-  if (setup_.stage.copy == 0)
-    parameters.show();
-  // Replicas and copies hold the same gradients by now: one is enough; of
-  // several updates the last one's norm is the step's.
-  const bool is_last = running_->microbatch == none
-                       || running_->microbatch + 1 == step_->plan->microbatches;
-  if (setup_.data_rank == 0 && setup_.stage.copy == 0 && is_last)
+  // Of several updates within a step the last one counts.
+  const bool counts = running_->microbatch == none
+                      || running_->microbatch + 1 == step_->plan->microbatches;
+  if (setup_.stage.copy != 0 || !counts)
+    return;
+  parameters.show();
+  // Replicas and copies hold the same gradients by now: one is enough.
+  if (setup_.data_rank == 0)
     ports_.squares({step_->serial, setup_.stage.stage, parameters.squares()});
 }
 

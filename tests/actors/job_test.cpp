@@ -7,7 +7,7 @@
 
 #include "../engine/transport/joined_meshes.hpp"
 #include "captured_log.hpp"
-#include "small_model.hpp"
+#include "catalogue_cases.hpp"
 #include "troupe/actors/job/wire_messages.hpp"
 #include "troupe/base/error.hpp"
 
@@ -94,6 +94,12 @@ TEST_CASE("replicas of several processes average the same bits") {
   check_same({.ranks = 1, .data_parallel = 4}, 2);
   check_same({.schedule = "dualpipe", .data_parallel = 2, .clip = 0.5}, 4);
   check_same({.schedule = "weight_stash", .data_parallel = 2}, 4);
+}
+
+// A process for each rank of the pipeline, and for each replica.
+TEST_CASE("each schedule trains the same bits over links", "[.full]") {
+  for (const auto& what : catalogue_cases())
+    check_same(what, what.ranks * what.data_parallel);
 }
 
 TEST_CASE("a step's messages may arrive before the step begins there") {
