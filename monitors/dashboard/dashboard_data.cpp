@@ -50,7 +50,7 @@ std::vector<ops_event> cut(const std::vector<ops_event>& ops) {
 struct dashboard_data::view {
   std::int64_t revision = 0;
   std::optional<step_event> step;
-  std::shared_ptr<const plan> plan;
+  std::shared_ptr<const troupe::plan> plan;
   std::deque<kept_step> steps;
   std::map<std::string, curve::part> curves;
   std::shared_ptr<const heat_map> heat;
