@@ -17,14 +17,14 @@ using Catch::Matchers::ContainsSubstring;
 
 namespace {
 
-struct trained {
+struct job_result {
   parameter_list parameters;
   std::vector<double> losses;
 };
 
 /// Of a job of so many processes; 1: without one.
-trained train(const small_case& what, std::int32_t processes, int steps = 3) {
-  trained result;
+job_result train(const small_case& what, std::int32_t processes, int steps = 3) {
+  job_result result;
   const auto program = [&](const std::shared_ptr<mesh>& job) {
     auto run = trainer_for(what, job);
     std::vector<double> losses;
