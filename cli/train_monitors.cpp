@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "troupe/cli/train_output.hpp"
-#include "troupe/monitors/measured_costs.hpp"
+#include "troupe/monitors/cost_samples.hpp"
 #include "troupe/monitors/metrics.hpp"
 #include "troupe/monitors/order_log_monitor.hpp"
 #include "troupe/monitors/sinks/sink_spec.hpp"

@@ -14,7 +14,7 @@
 #include "troupe/engine/plan/peak_bytes.hpp"
 #include "troupe/engine/plan/simulate.hpp"
 #include "troupe/monitors/live/json_fields.hpp"
-#include "troupe/monitors/measured_costs.hpp"
+#include "troupe/monitors/cost_samples.hpp"
 #include "troupe/monitors/step_collector.hpp"
 #include "troupe/schedules/builtin.hpp"
 #include "troupe/schedules/csv.hpp"
@@ -57,7 +57,7 @@ struct replanner::state {
   std::mutex replanning;  // of `over`, and while the run is asked
   bool over = false;
   std::mutex mutex;  // of what follows
-  measured_costs costs;
+  cost_samples costs;
   step_collector collector;
   std::int64_t seen = 0;  // steps
 
@@ -121,8 +121,8 @@ struct replanner::state {
     if (!known)
       throw error(error_code::invalid_argument,
                   "no step has been measured yet; ask again later");
-    outcome best{.now = simulate(*current, *known).makespan};
-    best.then = best.now;
+    outcome best;
+    best.now = best.then = simulate(*current, *known).makespan;
     for (auto& order : orders_for(*current)) {
       const auto made = compiled(order, *current);
       const auto times = simulate(made, *known);
@@ -163,7 +163,9 @@ struct replanner::state {
   }
 
   outcome take(const schedule& order) {
-    outcome wish{.order = order, .taken = true};
+    outcome wish;
+    wish.order = order;
+    wish.taken = true;
     const auto current = run.shared_plan();
     replan(order);
     if (const auto known = costs_now()) {

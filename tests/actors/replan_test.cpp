@@ -46,8 +46,8 @@ TEST_CASE("each step runs the order that was asked for before it") {
   monitor watcher;
   watcher.name = "plans";
   watcher.wants.ops = true;
-  watcher.see = [&](const event& what) {
-    if (const auto* ops = std::get_if<ops_event>(&what);
+  watcher.see = [&](const event& told) {
+    if (const auto* ops = std::get_if<ops_event>(&told);
         ops && ops->source.rank == 0)
       seen.push_back(ops->plan->schedule_name);
   };

@@ -1,4 +1,4 @@
-#include "troupe/monitors/measured_costs.hpp"
+#include "troupe/monitors/cost_samples.hpp"
 
 #include <fmt/format.h>
 
@@ -23,14 +23,14 @@ double middle(const std::deque<double>& samples) {
 
 }  // namespace
 
-void measured_costs::add(samples& to, double value) {
+void cost_samples::add(samples& to, double value) {
   constexpr std::size_t most = 1000;
   to.push_back(value);
   if (to.size() > most)
     to.pop_front();
 }
 
-void measured_costs::add(const std::vector<ops_event>& step) {
+void cost_samples::add(const std::vector<ops_event>& step) {
   if (plan_ != step.front().plan) {
     plan_ = step.front().plan;
     steps_.clear();
@@ -53,14 +53,14 @@ void measured_costs::add(const std::vector<ops_event>& step) {
     add(steps_, static_cast<double>(last - first) * ms);
 }
 
-measured_costs::by_stage_and_kind measured_costs::medians() const {
+cost_samples::by_stage_and_kind cost_samples::medians() const {
   by_stage_and_kind all;
   for (const auto& [key, samples] : of_stage_)
     all.emplace(key, middle(samples));
   return all;
 }
 
-measured_costs::by_stage_and_kind measured_costs::estimates(
+cost_samples::by_stage_and_kind cost_samples::estimates(
   const by_stage_and_kind& measured) {
   using enum plan_op_kind;
   by_stage_and_kind all;
@@ -90,7 +90,7 @@ std::string lines_of(
 
 }  // namespace
 
-std::string measured_costs::entries() const {
+std::string cost_samples::entries() const {
   if (steps_.empty())
     return {};
   const auto measured = medians();
@@ -104,7 +104,7 @@ std::string measured_costs::entries() const {
   return lines;
 }
 
-std::string measured_costs::text() const {
+std::string cost_samples::text() const {
   if (steps_.empty())
     return {};
   const auto lines = entries();
@@ -120,7 +120,7 @@ std::string measured_costs::text() const {
 
 monitor cost_monitor(std::string path) {
   struct state {
-    measured_costs costs;
+    cost_samples costs;
     step_collector collector = {};
   };
   auto kept = std::make_shared<state>();

@@ -17,7 +17,7 @@ namespace troupe {
 /// last thousand, of messages between processes likewise. What `simulate
 /// --costs` takes. Ops whose end the plan alone doesn't give (reductions) are
 /// left out.
-class measured_costs {
+class cost_samples {
  public:
   /// The ops of a step, by all ranks. Costs outlive a change of the plan.
   void add(const std::vector<ops_event>& step);

@@ -1,4 +1,4 @@
-#include "troupe/monitors/measured_costs.hpp"
+#include "troupe/monitors/cost_samples.hpp"
 
 #include <catch2/catch_approx.hpp>
 #include <catch2/catch_test_macros.hpp>
@@ -18,7 +18,7 @@ using Catch::Matchers::ContainsSubstring;
 TEST_CASE("measured costs are medians of each stage's ops, in ms") {
   const auto of = std::make_shared<const plan>(
     compile(make_schedule("1f1b", {.ranks = 2, .microbatches = 1})));
-  measured_costs costs;
+  cost_samples costs;
   CHECK(costs.text().empty());
   for (const std::int64_t slower : {1, 1, 9}) {
     std::vector<ops_event> step(2);
