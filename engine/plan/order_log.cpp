@@ -10,6 +10,7 @@
 #include "troupe/base/error.hpp"
 #include "troupe/base/parse_number.hpp"
 #include "troupe/base/printable.hpp"
+#include "troupe/engine/plan/lane_executor.hpp"
 #include "troupe/engine/plan/op_text.hpp"
 #include "troupe/schedules/text_form.hpp"
 
@@ -19,30 +20,42 @@ namespace {
 
 constexpr std::string_view heading = "troupe orders 1";
 
-/// Whether the orders let every op end: each rank starts its next op once all
-/// that it depends on has ended. Returns a rank that can't go on, if any.
+/// Runs executors by these orders, whose ops end as soon as they can. Returns a
+/// rank that does not get to its end, if any.
 std::optional<std::int32_t> stuck_rank(
   const plan& plan, const std::vector<std::vector<std::uint32_t>>& orders) {
+  std::vector<lane_executor> ranks;
+  for (std::int32_t r = 0; r < plan.ranks(); ++r) {
+    ranks.emplace_back(plan, r);
+    ranks.back().begin(orders[static_cast<std::size_t>(r)]);
+  }
   std::vector<char> ended(plan.ops.size(), 0);
-  std::vector<std::size_t> next(orders.size(), 0);
-  const auto can_end = [&](std::uint32_t op) {
-    return std::ranges::all_of(
+  std::vector<std::uint32_t> running;
+  const auto end = [&](std::uint32_t op) {
+    const bool ends = std::ranges::all_of(
       plan.dependencies_of(plan.ops[op]),
       [&](std::uint32_t input) { return ended[input] != 0; });
+    if (ends) {
+      ended[op] = 1;
+      for (auto& rank : ranks)
+        rank.ended(op);
+    }
+    return ends;
   };
   for (bool moved = true; moved;) {
     moved = false;
-    for (std::size_t r = 0; r < orders.size(); ++r)
-      for (; next[r] < orders[r].size() && can_end(orders[r][next[r]]);
-           ++next[r]) {
-        ended[orders[r][next[r]]] = 1;
-        moved = true;
+    for (auto& rank : ranks)
+      while (const auto op = rank.next()) {
+        rank.launched(*op);
+        running.push_back(*op);
       }
+    moved = std::erase_if(running, end) > 0;
   }
-  for (std::size_t r = 0; r < orders.size(); ++r)
-    if (next[r] < orders[r].size())
-      return static_cast<std::int32_t>(r);
-  return std::nullopt;
+  const auto stuck = std::ranges::find_if_not(
+    ranks, [](const lane_executor& rank) { return rank.finished(); });
+  return stuck == ranks.end()
+           ? std::nullopt
+           : std::optional{static_cast<std::int32_t>(stuck - ranks.begin())};
 }
 
 }  // namespace

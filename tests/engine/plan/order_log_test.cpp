@@ -44,6 +44,18 @@ TEST_CASE("a log gives back the orders that were written to it") {
   }
 }
 
+// As ready_first may have them: receives are posted before their messages.
+TEST_CASE("receives may stand before all else") {
+  const auto of = small_plan();
+  auto text = log_of(of, 1);
+  const std::string receive = " 0RECV_B0";
+  text.erase(text.find(receive), receive.size());
+  text.insert(text.find(": ") + 1, receive);
+  const order_log log(order_log_heading() + text, "x");
+  const auto orders = log.orders_of(of, 1, 1);
+  CHECK(of.ops[orders[0][0]].kind == plan_op_kind::receive);
+}
+
 TEST_CASE("a log that does not fit the run is refused by step and cause") {
   const auto of = small_plan();
   const auto refused = [&](std::string text, const std::string& why,
