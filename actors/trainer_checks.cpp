@@ -61,11 +61,14 @@ void require_matching(const plan& given, const trainer_options& options) {
     throw error(error_code::deadlock,
                 fmt::format("plan {}: {}", given.schedule_name, proof.text()));
   const auto reduces = count_of(given, plan_op_kind::reduce);
-  if ((options.data_parallel > 1 || copies > 1) && reduces != stages)
+  if (options.data_parallel == 1 && copies > 1 && reduces != stages)
     refuse(
-      fmt::format("data_parallel is {}, and there are {} copies of a stage, so "
-                  "that each needs a REDUCE_GRAD; compile it so",
-                  options.data_parallel, copies));
+      "each copy of a stage needs a REDUCE_GRAD, which adds their gradients");
+  if (options.data_parallel > 1 && reduces != stages)
+    refuse(
+      fmt::format("data_parallel is {}, so that each stage needs a "
+                  "REDUCE_GRAD; compile it with as many replicas",
+                  options.data_parallel));
   if (options.data_parallel == 1 && copies == 1 && reduces > 0)
     refuse("it reduces gradients (REDUCE_GRAD), and data_parallel is 1");
   const bool needs_norm = options.numerics.needs_norm();

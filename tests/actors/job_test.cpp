@@ -23,7 +23,8 @@ struct job_result {
 };
 
 /// Of a job of so many processes; 1: without one.
-job_result train(const small_case& what, std::int32_t processes, int steps = 3) {
+job_result train(const small_case& what, std::int32_t processes,
+                 int steps = 3) {
   job_result result;
   const auto program = [&](const std::shared_ptr<mesh>& job) {
     auto run = trainer_for(what, job);

@@ -21,8 +21,9 @@ class lane_drawer {
  public:
   lane_drawer(std::int32_t ranks, std::int32_t stages,
               std::int32_t microbatches, std::int32_t slices,
-              std::uint32_t seed)
+              std::uint32_t seed, bool splits = true)
     : random_(seed),
+      splits_(splits),
       forwards_(std::size_t(stages), 0),
       backwards_(std::size_t(stages), 0),
       deferred_(std::size_t(stages)) {
@@ -47,7 +48,7 @@ class lane_drawer {
       else
         ++backwards_[stage];
       // A whole one adds to the gradients, in the order of microbatches.
-      if (next.kind == op_kind::backward
+      if (next.kind == op_kind::backward && splits_
           && (!deferred.empty() || random_() % 2 == 0)) {
         next.kind = op_kind::input_backward;
         deferred.push_back(backwards_[stage] - 1);
@@ -90,6 +91,7 @@ class lane_drawer {
   }
 
   std::mt19937 random_;
+  bool splits_;
   schedule made_;
   std::vector<std::int32_t> forwards_, backwards_;   // by stage: how many
   std::vector<std::vector<std::int32_t>> deferred_;  // I without their W
@@ -140,7 +142,7 @@ TEST_CASE("lanes drawn at random train the plain loop's bits in both orders") {
       trained(what, lanes, lane_order::strict, random_delays(seed));
     const auto ready_first =
       trained(what, lanes, lane_order::ready_first, random_delays(seed));
-    plain_loop oracle(model_for(what), plain_options_for(what));
+    plain_loop oracle(model_for(what), plain_options_for(what, lanes));
     const auto per_step = what.microbatches * what.data_parallel;
     for (int i = 0; i < 2; ++i)
       oracle.step(
@@ -176,4 +178,32 @@ TEST_CASE("the order in which ready ops ran can be run again as a plan") {
     return;
   }
   FAIL("no op has overtaken another");
+}
+
+TEST_CASE(
+  "random lanes that update within a step train the plain loop's bits") {
+  for (std::uint32_t seed = 0; seed < 12; ++seed) {
+    const small_case what{.schedule = "breadth_first",
+                          .ranks = 2,
+                          .stages_per_rank = 1 + std::int32_t(seed % 2),
+                          .microbatches = 5,
+                          .data_parallel = 1 + std::int32_t(seed % 3 == 0),
+                          .recompute = seed % 5 == 0};
+    auto lanes =
+      lane_drawer(2, 2 * what.stages_per_rank, 5, 1, seed, false).draw();
+    lanes.update = {.every = 1 + std::int32_t(seed % 3),
+                    .lag = seed % 4 == 0 ? 5 : update_rule::newest};
+    CAPTURE(seed);
+    const auto strict =
+      trained(what, lanes, lane_order::strict, random_delays(seed));
+    const auto ready_first =
+      trained(what, lanes, lane_order::ready_first, random_delays(seed));
+    plain_loop oracle(model_for(what), plain_options_for(what, lanes));
+    const auto per_step = what.microbatches * what.data_parallel;
+    for (int i = 0; i < 2; ++i)
+      oracle.step(
+        [&](std::int64_t k) { return small_text()->at(i * per_step + k); });
+    CHECK(first_difference(strict, oracle.parameters()) == "");
+    CHECK(first_difference(ready_first, oracle.parameters()) == "");
+  }
 }

@@ -102,8 +102,7 @@ trainer trainer_for(const small_case& what, std::shared_ptr<mesh> job) {
 
 namespace {
 
-plain_updates updates_for(const small_case& what) {
-  const auto lanes = make_schedule(what.schedule, shape_of(what));
+plain_updates updates_for(const small_case& what, const schedule& lanes) {
   if (lanes.update.every == 0)
     return {};
   return {lanes.update.every, split(model_for(what), lanes.stages()),
@@ -116,12 +115,15 @@ plain_updates updates_for(const small_case& what) {
 }  // namespace
 
 plain_options plain_options_for(const small_case& what) {
+  return plain_options_for(what, make_schedule(what.schedule, shape_of(what)));
+}
+
+plain_options plain_options_for(const small_case& what, const schedule& lanes) {
   plain_options plain;
   plain.microbatches = what.microbatches;
   plain.slices = what.slices;
-  plain.copies =
-    make_schedule(what.schedule, shape_of(what)).placement.copies();
-  plain.updates = updates_for(what);
+  plain.copies = lanes.placement.copies();
+  plain.updates = updates_for(what, lanes);
   plain.data_parallel = what.data_parallel;
   plain.numerics = numerics_for(what);
   return plain;

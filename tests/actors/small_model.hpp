@@ -50,6 +50,8 @@ trainer_options options_for(const small_case& what);
 /// A process of a job; null: alone.
 trainer trainer_for(const small_case& what, std::shared_ptr<mesh> job);
 plain_options plain_options_for(const small_case& what);
+/// Of other lanes than those that the case names.
+plain_options plain_options_for(const small_case& what, const schedule& lanes);
 model model_for(const small_case& what);
 
 /// Trains `steps` steps both ways; empty if the parameters are bit-identical.
