@@ -53,54 +53,16 @@ void cost_samples::add(const std::vector<ops_event>& step) {
     add(steps_, static_cast<double>(last - first) * ms);
 }
 
-cost_samples::by_stage_and_kind cost_samples::medians() const {
-  by_stage_and_kind all;
-  for (const auto& [key, samples] : of_stage_)
-    all.emplace(key, middle(samples));
-  return all;
-}
-
-cost_samples::by_stage_and_kind cost_samples::estimates(
-  const by_stage_and_kind& measured) {
-  using enum plan_op_kind;
-  by_stage_and_kind all;
-  for (const auto& [key, ms_of_op] : measured) {
-    const auto stage = key.first;
-    const auto input = measured.find({stage, input_backward});
-    if (key.second == backward && input == measured.end())
-      for (const auto half : {input_backward, weight_backward})
-        all.emplace(std::pair{stage, half}, ms_of_op / 2);
-    if (key.second == weight_backward && input != measured.end()
-        && !measured.contains({stage, backward}))
-      all.emplace(std::pair{stage, backward}, ms_of_op + input->second);
-  }
-  return all;
-}
-
-namespace {
-
-std::string lines_of(
-  const std::map<std::pair<std::int32_t, plan_op_kind>, double>& costs) {
-  std::string lines;
-  for (const auto& [key, ms_of_op] : costs)
-    lines += fmt::format("{}.{}={:.6g}\n", traits_of(key.second).cost_key,
-                         key.first, ms_of_op);
-  return lines;
-}
-
-}  // namespace
-
 std::string cost_samples::entries() const {
   if (steps_.empty())
     return {};
-  const auto measured = medians();
-  auto lines = lines_of(measured);
+  std::string lines;
+  for (const auto& [key, samples] : of_stage_)
+    lines += fmt::format("{}.{}={:.6g}\n", traits_of(key.second).cost_key,
+                         key.first, middle(samples));
   if (!plan_->messages.empty())
     lines += fmt::format("message={:.6g}\n",
                          messages_.empty() ? 0 : middle(messages_));
-  if (const auto others = estimates(measured); !others.empty())
-    lines += "# not measured: from the other kinds of backward\n"
-             + lines_of(others);
   return lines;
 }
 

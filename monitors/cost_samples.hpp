@@ -21,20 +21,14 @@ class cost_samples {
  public:
   /// The ops of a step, by all ranks. Costs outlive a change of the plan.
   void add(const std::vector<ops_event>& step);
-  /// Costs of all kinds of compute ops, as far as they follow: input and weight
-  /// backwards that have not run count half of a full one each, a full one as
-  /// both. None before the first step.
+  /// The costs, an entry a line; empty before the first step.
   std::string entries() const;
-  /// One entry a line, with the median step beside what the simulator makes of
+  /// The same, with the median step beside what the simulator makes of
   /// the costs; empty before the first step.
   std::string text() const;
 
  private:
   using samples = std::deque<double>;
-  using by_stage_and_kind =
-    std::map<std::pair<std::int32_t, plan_op_kind>, double>;
-  by_stage_and_kind medians() const;
-  static by_stage_and_kind estimates(const by_stage_and_kind& measured);
   static void add(samples& to, double ms);
 
   std::shared_ptr<const plan> plan_;  // that the last step ran

@@ -24,6 +24,26 @@ op_costs::entry to_entry(const keyed_number& read) {
   return {read.text, found->kind, read.stage.value_or(none), read.value};
 }
 
+// Halves of a full backward, or their sum, that no entry gives, from those that
+// one does. `stage`: of a row; none: of all stages.
+void complete_backwards(op_costs::by_kind& row, std::int32_t stage,
+                        const std::vector<op_costs::entry>& entries) {
+  const auto given = [&](plan_op_kind kind) {
+    return std::ranges::any_of(entries, [&](const op_costs::entry& each) {
+      return each.kind == kind && each.stage == stage;
+    });
+  };
+  using enum plan_op_kind;
+  const auto cost = [&](plan_op_kind kind) -> double& {
+    return row[static_cast<std::size_t>(kind)];
+  };
+  const bool halves = given(input_backward) || given(weight_backward);
+  if (given(backward) && !halves)
+    cost(input_backward) = cost(weight_backward) = cost(backward) / 2;
+  if (halves && !given(backward))
+    cost(backward) = cost(input_backward) + cost(weight_backward);
+}
+
 // A stage's row starts from the figures for all stages, which may come later in
 // the text: so single stages are handled last.
 op_costs make_costs(std::vector<op_costs::entry> entries) {
@@ -33,6 +53,7 @@ op_costs make_costs(std::vector<op_costs::entry> entries) {
       costs.message = value;
     else if (stage == none)
       costs.of_kind[static_cast<std::size_t>(kind)] = value;
+  complete_backwards(costs.of_kind, none, entries);
   for (const auto& [text, kind, stage, value] : entries) {
     if (stage == none)
       continue;
@@ -41,6 +62,9 @@ op_costs make_costs(std::vector<op_costs::entry> entries) {
       costs.of_stage.resize(row + 1, costs.of_kind);
     costs.of_stage[row][static_cast<std::size_t>(kind)] = value;
   }
+  for (std::size_t row = 0; row < costs.of_stage.size(); ++row)
+    complete_backwards(costs.of_stage[row], static_cast<std::int32_t>(row),
+                       entries);
   costs.entries = std::move(entries);
   return costs;
 }

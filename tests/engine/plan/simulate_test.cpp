@@ -146,6 +146,14 @@ TEST_CASE("costs of a stage that no plan has cost little memory") {
 }
 
 TEST_CASE("costs are read strictly") {
+  const auto cost = [](const char* text, plan_op_kind kind, int stage = 0) {
+    return parse_costs(text).cost_of(0, {.kind = kind, .stage = stage});
+  };
+  CHECK(cost("b=5", plan_op_kind::input_backward) == 2.5);
+  CHECK(cost("i=3,w=4", plan_op_kind::backward) == 7);
+  CHECK(cost("b=5,w=1", plan_op_kind::input_backward) == 1);
+  CHECK(cost("b=5,b.1=8", plan_op_kind::weight_backward, 1) == 4);
+  CHECK(cost("b=5,i.1=8", plan_op_kind::backward, 1) == 10.5);
   const auto costs = parse_costs("f=1.5, b=2 # measured\nmessage=1e-3\n");
   CHECK(costs.of_kind[0] == 1.5);
   CHECK(costs.message == 0.001);
