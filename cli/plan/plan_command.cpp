@@ -32,6 +32,7 @@ struct plan_options {
   bool global_norm = false;
   bool lower = false;
   std::string format = "table";
+  std::string theme = "auto";
   std::string output;
   std::int32_t width = 0;
 };
@@ -110,7 +111,8 @@ std::string render(const plan_options& options) {
   if (options.format == "table")
     return table(plan, options);
   const auto picture = to_timeline(plan, simulate(plan));
-  return options.format == "svg" ? draw_svg(picture) : draw_trace(picture);
+  return options.format == "svg" ? draw_svg(picture, parse_theme(options.theme))
+                                 : draw_trace(picture);
 }
 
 }  // namespace
@@ -136,6 +138,12 @@ void add_plan_command(CLI::App& app) {
                  "columns of the table; default: the terminal's, or 100")
     ->check(whole_number(20, 10000))
     ->type_name("N");
+  command
+    ->add_option("--theme", options->theme,
+                 "of svg: light, dark, or auto: as the reader's system prefers")
+    ->check(CLI::IsMember({"auto", "light", "dark"}))
+    ->capture_default_str()
+    ->type_name("THEME");
   command->add_option("-o,--output", options->output, "file; else the terminal")
     ->type_name("FILE");
   command->footer(list_schedules() +

@@ -2,16 +2,31 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "troupe/engine/plan/timeline.hpp"
 
 namespace troupe {
 
-/// A self-contained SVG: a row for each rank, a box for each op with its
-/// microbatch (and slice: 3.1), one hue for each of a rank's stages and copies
-/// of stages (forwards light, backwards dark), a time axis and a legend.
-/// Hovering names the op.
-std::string draw_svg(const timeline& timeline);
+/// The ground and the text of an SVG. Ops have the same colours on both.
+enum class svg_theme : std::uint8_t {
+  automatic,  // as the reader's system prefers (prefers-color-scheme)
+  light,
+  dark,
+};
+
+/// Parses "auto", "light" or "dark"; throws `error` (invalid_argument).
+svg_theme parse_theme(std::string_view name);
+
+/// A self-contained SVG: a row for each rank, time to the right, a box for each
+/// op with its microbatch (and slice: 3.1). The hue shows the kind of op, the
+/// shade which of its rank's stages, an outline the other copy of a stage, a
+/// line below an overlapped pair. Two ops at once (an atomic pair) share the
+/// height of their row; reductions and gathers are strips above it. With a time
+/// axis and a legend; hovering names the op. The same timeline gives the same
+/// bytes.
+std::string draw_svg(const timeline& timeline,
+                     svg_theme theme = svg_theme::automatic);
 
 struct terminal_style {
   std::int32_t width = 100;  // columns

@@ -2,67 +2,31 @@
 
 #include <algorithm>
 #include <cmath>
-#include <iterator>
 #include <map>
 #include <set>
-#include <tuple>
 #include <utility>
 #include <vector>
 
-#include "troupe/base/printable.hpp"
 #include "troupe/engine/plan/draw.hpp"
 #include "troupe/engine/plan/op_text.hpp"
 #include "troupe/engine/plan/op_traits.hpp"
+#include "troupe/engine/plan/svg_canvas.hpp"
 
 namespace troupe {
 
 namespace {
 
 constexpr double left = 72;
-constexpr double top = 58;
-constexpr double row = 34;
-constexpr double gap = 8;
+constexpr double right = 24;
+constexpr double top = 62;
+constexpr double row = 32;
+constexpr double gap = 10;
+constexpr double strip_height = 5;
 constexpr double least_width = 720;
 constexpr double most_width = 4800;
 constexpr double legend_line = 22;
-
-struct box_style {
-  std::string fill;
-  std::string ink;
-};
-
-// A hue for each of a rank's stages; the lightness shows the kind of op.
-box_style style_of(plan_op_kind kind, std::size_t chunk) {
-  constexpr int hues[]{212, 158, 28, 280, 340, 48, 190, 100};
-  const auto hue = hues[chunk % std::size(hues)];
-  if (!is_compute(kind))
-    return {"#8a94a0", "#fff"};
-  const auto& colour = traits_of(kind).colour;
-  return {
-    fmt::format("hsl({},{}%,{}%)", hue, colour.saturation, colour.lightness),
-    std::string(colour.ink)};
-}
-
-/// Names come from files and other programs; XML takes neither control
-/// characters nor bytes that are no UTF-8.
-std::string escape(std::string_view text) {
-  std::string result;
-  for (const auto c : printable(text, text.size()))
-    switch (c) {
-      case '<':
-        result += "&lt;";
-        break;
-      case '>':
-        result += "&gt;";
-        break;
-      case '&':
-        result += "&amp;";
-        break;
-      default:
-        result += c;
-    }
-  return result;
-}
+constexpr double digit = 6.9;  // width of one in a box
+constexpr auto alarm = "#d64545";
 
 // A round step that gives an axis about ten marks.
 double axis_step(double duration) {
@@ -74,234 +38,344 @@ double axis_step(double duration) {
   return 10 * magnitude;
 }
 
-class svg_drawing {
+// Ops beside the compute ops, which would hide them.
+bool is_strip(plan_op_kind kind) {
+  return traits_of(kind).stream == stream_kind::collective;
+}
+
+std::string label_of(const timeline_span& span) {
+  if (span.microbatch == none)
+    return {};
+  return span.slice == none ? std::to_string(span.microbatch)
+                            : fmt::format("{}.{}", span.microbatch, span.slice);
+}
+
+const char* colour_of(wait_kind kind) {
+  return kind == wait_kind::host        ? alarm
+         : kind == wait_kind::transport ? "#e89b2d"
+                                        : "#8a5fc7";
+}
+
+struct legend_entry {
+  std::string label;
+  std::vector<std::string> swatches;  // one, or a stage's shade each
+  std::string outline{};
+  double x = 0;
+  int line = 0;
+
+  double width() const {
+    return 28 + 13.0 * static_cast<double>(swatches.size())
+           + 6.4 * static_cast<double>(label.size());
+  }
+};
+
+/// The number of each stage on its rank, from 0, by copy.
+class chunk_table {
  public:
-  explicit svg_drawing(const timeline& timeline)
-    : timeline_{timeline},
-      duration_{timeline.duration()},
-      width_{choose_width()} {
-    std::map<std::int32_t, std::set<stage_copy>> stages;
+  explicit chunk_table(const timeline& timeline) {
+    std::map<std::pair<std::int32_t, std::int32_t>, std::set<std::int32_t>>
+      stages;  // by rank and copy
     for (const auto& span : timeline.spans)
-      stages[span.rank].insert(stage_copy_of(span));
-    for (const auto& [rank, held] : stages) {
+      stages[{span.rank, span.copy}].insert(span.stage);
+    for (const auto& [of, held] : stages) {
       std::size_t chunk = 0;
-      for (const auto& each : held)
-        chunk_[each] = chunk++;
+      for (const auto stage : held)
+        chunk_[{of.second, stage}] = chunk++;
+      chunks_ = std::max(chunks_, chunk);
+      has_copies_ = has_copies_ || of.second > 0;
     }
-    legend_ = layout_legend();
   }
 
+  std::size_t of(const timeline_span& span) const {
+    return chunk_.at({span.copy, span.stage});
+  }
+  std::size_t chunks() const { return chunks_; }
+  bool has_copies() const { return has_copies_; }
+
+ private:
+  std::map<std::pair<std::int32_t, std::int32_t>, std::size_t> chunk_;
+  std::size_t chunks_ = 1;
+  bool has_copies_ = false;
+};
+
+class legend_layout {
+ public:
+  legend_layout(const timeline& timeline, const chunk_table& chunks,
+                double width)
+    : width_{width} {
+    add_kinds(timeline, chunks);
+    if (chunks.chunks() > 1)
+      put({fmt::format("light to dark: stages 0 to {} of a rank",
+                       chunks.chunks() - 1),
+           {}});
+    if (chunks.has_copies()) {
+      const auto paint = paint_of(plan_op_kind::forward, 0, 1);
+      put({"outlined: copy 1 of the stage", {paint.fill}, paint.outline});
+    }
+    if (std::ranges::any_of(timeline.spans, &timeline_span::overlaps_next))
+      put({"underlined: an overlapped pair", {}});
+    add_waits(timeline);
+  }
+
+  const std::vector<legend_entry>& entries() const { return entries_; }
+  double height() const {
+    return entries_.empty() ? 0 : (entries_.back().line + 1) * legend_line;
+  }
+
+ private:
+  void add_kinds(const timeline& timeline, const chunk_table& chunks) {
+    std::set<plan_op_kind> kinds;
+    for (const auto& span : timeline.spans)
+      // One entry for both, as they share a colour and a name.
+      kinds.insert(span.kind == plan_op_kind::update
+                     ? plan_op_kind::gradient_norm
+                     : span.kind);
+    for (const auto kind : kinds) {
+      legend_entry entry{std::string{traits_of(kind).name}, {}};
+      const auto shades = is_compute(kind) ? chunks.chunks() : 1;
+      for (std::size_t chunk = 0; chunk < std::min<std::size_t>(shades, 8);
+           ++chunk)
+        entry.swatches.push_back(paint_of(kind, chunk, shades).fill);
+      put(std::move(entry));
+    }
+  }
+
+  void add_waits(const timeline& timeline) {
+    std::set<wait_kind> kinds;
+    for (const auto& wait : timeline.waits)
+      if (wait.kind != wait_kind::bubble)
+        kinds.insert(wait.kind);
+    for (const auto kind : kinds)
+      put({to_text(kind), {colour_of(kind)}});
+  }
+
+  // In lines no wider than the drawing.
+  void put(legend_entry entry) {
+    if (x_ > left && x_ + entry.width() > left + width_ + right) {
+      x_ = left;
+      ++line_;
+    }
+    entry.x = x_;
+    entry.line = line_;
+    x_ += entry.width();
+    entries_.push_back(std::move(entry));
+  }
+
+  double width_;
+  double x_ = left;
+  int line_ = 0;
+  std::vector<legend_entry> entries_;
+};
+
+class svg_drawing {
+ public:
+  svg_drawing(const timeline& timeline, svg_theme theme)
+    : timeline_{timeline},
+      duration_{timeline.duration()},
+      width_{choose_width()},
+      chunks_{timeline},
+      legend_{timeline, chunks_, width_},
+      canvas_{theme, left + width_ + right,
+              y(timeline.ranks) + 50 + legend_.height()} {}
+
   std::string draw() {
-    begin();
+    head();
     axis();
     rows();
     for (const auto& wait : timeline_.waits)
       strip(wait);
-    for (const auto& span : timeline_.spans)
-      box(span);
+    boxes();
     for (const auto& mark : timeline_.marks)
       flag(mark);
-    legend();
-    text_ += "</svg>\n";
-    return std::move(text_);
+    for (const auto& entry : legend_.entries())
+      show(entry);
+    return canvas_.finish();
   }
 
  private:
-  // Copy and stage.
-  using stage_copy = std::pair<std::int32_t, std::int32_t>;
-
-  static stage_copy stage_copy_of(const timeline_span& span) {
-    return {span.copy, span.stage};
-  }
-
-  template <class... Args>
-  void add(fmt::format_string<Args...> format, Args&&... args) {
-    fmt::format_to(std::back_inserter(text_), format,
-                   std::forward<Args>(args)...);
-  }
-
-  // Wide enough for the microbatch in the shortest forward, within limits.
+  // Wide enough for each label in its box, within limits.
   double choose_width() const {
-    double shortest = duration_;
+    double pixels = least_width / std::max(duration_, 1e-300);  // of a unit
     for (const auto& span : timeline_.spans)
       if (is_compute(span.kind) && span.end > span.start)
-        shortest = std::min(shortest, span.end - span.start);
-    const auto ideal = shortest > 0 ? 22 * duration_ / shortest : least_width;
-    return std::clamp(ideal, least_width, most_width);
+        pixels = std::max(
+          pixels, (14 + digit * static_cast<double>(label_of(span).size()))
+                    / (span.end - span.start));
+    return std::clamp(pixels * duration_, least_width, most_width);
   }
 
   double x(double time) const {
     return left + (duration_ > 0 ? time / duration_ * width_ : 0);
   }
   static double y(std::int32_t rank) { return top + rank * (row + gap); }
-  double bottom() const { return y(timeline_.ranks); }
+  double bottom() const { return y(timeline_.ranks) - gap + 6; }
 
-  void begin() {
-    add(
-      "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0:.0f} "
-      "{1:.0f}\" width=\"{0:.0f}\" height=\"{1:.0f}\" "
-      "font-family=\"system-ui,sans-serif\" font-size=\"12\">\n"
-      "<rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n"
-      "<text x=\"{2}\" y=\"26\" font-size=\"16\" font-weight=\"600\" "
-      "fill=\"#1c2733\">{3}</text>\n"
-      "<text x=\"{2}\" y=\"44\" fill=\"#5b6875\">{4} ranks, {5:.4g} {6}, "
-      "idle {7:.1f} %</text>\n",
-      left + width_ + 24,
-      bottom() + 84 + (legend_.empty() ? 0 : legend_.back().line) * legend_line,
-      left, escape(timeline_.title), timeline_.ranks, duration_,
-      timeline_.unit.empty() ? "units" : timeline_.unit, 100 * idle());
+  void head() {
+    canvas_.text(left, 24, timeline_.title, svg_tone::ink, svg_anchor::start,
+                 16);
+    canvas_.text(
+      left, 43,
+      fmt::format("{} rank{}, {:.4g} {}, idle {:.1f} %", timeline_.ranks,
+                  timeline_.ranks == 1 ? "" : "s", duration_,
+                  timeline_.unit.empty() ? "units" : timeline_.unit,
+                  100 * idle()),
+      svg_tone::soft);
   }
 
   double idle() const {
+    std::vector<double> last(static_cast<std::size_t>(timeline_.ranks), 0);
     double busy = 0;
-    for (const auto& span : timeline_.spans)
-      if (span.kind != plan_op_kind::reduce)
-        busy += span.end - span.start;
+    for (const auto& span : timeline_.spans) {
+      if (is_strip(span.kind))
+        continue;
+      auto& end = last[static_cast<std::size_t>(span.rank)];
+      busy += std::max(0.0, span.end - std::max(span.start, end));
+      end = std::max(end, span.end);
+    }
     return duration_ > 0 ? std::max(0.0, 1 - busy / duration_ / timeline_.ranks)
                          : 0;
   }
 
   void axis() {
     const auto step = axis_step(duration_);
-    for (int i = 0; i * step <= duration_ * 1.0001; ++i)
-      add(
-        "<path d=\"M{0:.1f} {1:.1f}V{2:.1f}\" stroke=\"#e3e8ed\"/>"
-        "<text x=\"{0:.1f}\" y=\"{3:.1f}\" text-anchor=\"middle\" "
-        "fill=\"#5b6875\">{4:.6g}</text>\n",
-        x(i * step), top - 6, bottom(), bottom() + 16, i * step);
-    add(
-      "<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"end\" "
-      "fill=\"#5b6875\">time{}</text>\n",
-      left + width_, bottom() + 34,
-      timeline_.unit.empty() ? "" : fmt::format(", {}", timeline_.unit));
+    for (int i = 0; i * step <= duration_ * 1.0001; ++i) {
+      canvas_.add("<path d=\"M{:.1f} {:.1f}V{:.1f}\" {}/>\n", x(i * step),
+                  top - 6, bottom(), canvas_.tone(svg_tone::grid));
+      canvas_.text(x(i * step), bottom() + 14, fmt::format("{:.6g}", i * step),
+                   svg_tone::soft, svg_anchor::middle);
+    }
+    canvas_.text(
+      left + width_, bottom() + 30,
+      timeline_.unit.empty() ? "time" : fmt::format("time, {}", timeline_.unit),
+      svg_tone::soft, svg_anchor::end);
   }
 
   void rows() {
-    for (std::int32_t rank = 0; rank < timeline_.ranks; ++rank)
-      add(
-        "<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"end\" "
-        "fill=\"#1c2733\">rank {}</text><rect x=\"{}\" y=\"{}\" "
-        "width=\"{:.1f}\" height=\"{}\" rx=\"3\" fill=\"#f4f6f8\"/>\n",
-        left - 10, y(rank) + row / 2 + 4, rank, left, y(rank), width_, row);
+    for (std::int32_t rank = 0; rank < timeline_.ranks; ++rank) {
+      canvas_.text(left - 10, y(rank) + row / 2 + 4,
+                   fmt::format("rank {}", rank), svg_tone::ink,
+                   svg_anchor::end);
+      canvas_.add(
+        "<rect x=\"{}\" y=\"{}\" width=\"{:.1f}\" height=\"{}\" {}/>\n", left,
+        y(rank), width_, row, canvas_.tone(svg_tone::row));
+    }
   }
 
   // Along the bottom of the row; a bubble shows the row's background.
   void strip(const timeline_wait& wait) {
     if (wait.kind == wait_kind::bubble)
       return;
-    const auto* fill = wait.kind == wait_kind::host        ? "#d64545"
-                       : wait.kind == wait_kind::transport ? "#e89b2d"
-                                                           : "#8a5fc7";
-    add(
+    canvas_.add(
       "<rect x=\"{:.2f}\" y=\"{}\" width=\"{:.2f}\" height=\"4\" "
       "fill=\"{}\"><title>{}: {:.6g} to {:.6g}</title></rect>\n",
       x(wait.start), y(wait.rank) + row - 4,
-      std::max(x(wait.end) - x(wait.start), 0.3), fill, to_text(wait.kind),
-      wait.start, wait.end);
+      std::max(x(wait.end) - x(wait.start), 0.3), colour_of(wait.kind),
+      to_text(wait.kind), wait.start, wait.end);
   }
 
   void flag(const timeline_mark& mark) {
-    add(
-      "<path d=\"M{0:.2f} {1:.1f}l-5 -9h10z\" fill=\"#d64545\">"
-      "<title>{2}</title></path>\n",
-      x(mark.at), y(mark.rank) + 4, escape(mark.text));
+    canvas_.add(
+      "<path d=\"M{:.2f} {:.1f}l-5 -9h10z\" fill=\"{}\"><title>{}</title>"
+      "</path>\n",
+      x(mark.at), y(mark.rank) + 4, alarm, xml_text(mark.text));
   }
 
-  void box(const timeline_span& span) {
-    const auto style = style_of(span.kind, chunk_[stage_copy_of(span)]);
-    const auto begin_x = x(span.start);
-    const auto wide = std::max(x(span.end) - begin_x, 0.5);
-    add(
-      "<g><title>{0}: {1:.6g} to {2:.6g}</title><rect x=\"{3:.2f}\" "
-      "y=\"{4}\" width=\"{5:.2f}\" height=\"{6}\" rx=\"2\" fill=\"{7}\" "
-      "stroke=\"#fff\" stroke-width=\"{8}\"/>",
-      to_text(span), span.start, span.end, begin_x, y(span.rank), wide, row,
-      style.fill, wide > 3 ? 1 : 0);
-    if (span.microbatch != none && wide >= (span.slice == none ? 9 : 18))
-      add(
-        "<text x=\"{:.2f}\" y=\"{:.1f}\" text-anchor=\"middle\" "
-        "fill=\"{}\">{}</text>",
-        begin_x + wide / 2, y(span.rank) + row / 2 + 4, style.ink,
-        span.slice == none ? std::to_string(span.microbatch)
-                           : fmt::format("{}.{}", span.microbatch, span.slice));
-    text_ += "</g>\n";
+  // Two compute ops of a rank at once: an atomic pair.
+  bool are_at_once(const timeline_span& one, const timeline_span& next) const {
+    return one.rank == next.rank && is_compute(one.kind)
+           && is_compute(next.kind) && next.start < one.end - 1e-9 * duration_;
   }
 
-  struct legend_entry {
-    std::string label;
-    std::string fill;
-    double x = 0;
-    int line = 0;
-  };
-
-  std::string label_of(plan_op_kind kind, std::size_t chunk,
-                       std::int32_t copy) const {
-    std::string label{traits_of(kind).name};
-    const auto several = [&](auto held) {
-      return std::ranges::any_of(chunk_, held);
-    };
-    if (is_compute(kind)
-        && several([](const auto& each) { return each.second > 0; }))
-      label += fmt::format(", stage {} of the rank", chunk);
-    if (is_compute(kind)
-        && several([](const auto& each) { return each.first.first > 0; }))
-      label += fmt::format(", copy {}", copy);
-    return label;
-  }
-
-  // In lines no wider than the drawing.
-  std::vector<legend_entry> layout_legend() const {
-    // Chunk, kind and copy.
-    std::set<std::tuple<std::size_t, plan_op_kind, std::int8_t>> kinds;
-    for (const auto& span : timeline_.spans) {
-      // One entry for both, as they share a colour and a name.
-      const auto kind = span.kind == plan_op_kind::update
-                          ? plan_op_kind::gradient_norm
-                          : span.kind;
-      if (is_compute(kind))
-        kinds.emplace(chunk_.at(stage_copy_of(span)), kind, span.copy);
-      else
-        kinds.emplace(99, kind, std::int8_t{0});
-    }
-    std::vector<legend_entry> entries;
-    double begin_x = left;
-    int line = 0;
-    for (const auto& [chunk, kind, copy] : kinds) {
-      const auto label = label_of(kind, chunk, copy);
-      const auto wide = 38 + 6.6 * static_cast<double>(label.size());
-      if (begin_x > left && begin_x + wide > left + width_ + 24) {
-        begin_x = left;
-        ++line;
+  void boxes() {
+    const auto& spans = timeline_.spans;
+    for (std::size_t i = 0; i < spans.size(); ++i) {
+      const auto from = y(spans[i].rank);
+      if (is_strip(spans[i].kind)) {
+        box(spans[i], from - strip_height - 1, strip_height);
+      } else if (i + 1 < spans.size() && are_at_once(spans[i], spans[i + 1])) {
+        box(spans[i], from, row / 2);
+        ++i;
+        box(spans[i], from + row / 2, row / 2);
+      } else {
+        box(spans[i], from, row);
+        if (is_pair(i))
+          underline(spans[i], spans[i + 1]);
       }
-      entries.push_back({label, style_of(kind, chunk).fill, begin_x, line});
-      begin_x += wide;
     }
-    return entries;
   }
 
-  void legend() {
-    for (const auto& [label, fill, begin_x, line] : legend_) {
-      const auto line_y = bottom() + 56 + line * legend_line;
-      add(
-        "<rect x=\"{:.1f}\" y=\"{}\" width=\"14\" height=\"14\" rx=\"2\" "
-        "fill=\"{}\"/><text x=\"{:.1f}\" y=\"{}\" fill=\"#1c2733\">{}"
-        "</text>\n",
-        begin_x, line_y, fill, begin_x + 20, line_y + 11, label);
+  bool is_pair(std::size_t first) const {
+    const auto& spans = timeline_.spans;
+    return spans[first].overlaps_next && first + 1 < spans.size()
+           && spans[first + 1].rank == spans[first].rank
+           && is_compute(spans[first + 1].kind);
+  }
+
+  void underline(const timeline_span& one, const timeline_span& next) {
+    canvas_.add(
+      "<rect x=\"{:.2f}\" y=\"{}\" width=\"{:.2f}\" height=\"2\" {}/>\n",
+      x(one.start) + 1, y(one.rank) + row + 2, x(next.end) - x(one.start) - 2,
+      canvas_.tone(svg_tone::soft));
+  }
+
+  void box(const timeline_span& span, double from_y, double height) {
+    const auto paint =
+      paint_of(span.kind, is_compute(span.kind) ? chunks_.of(span) : 0,
+               chunks_.chunks());
+    const auto from_x = x(span.start);
+    const auto wide = std::max(x(span.end) - from_x, 0.5);
+    canvas_.add(
+      "<g><title>{}: {:.6g} to {:.6g}</title><rect x=\"{:.2f}\" y=\"{}\" "
+      "width=\"{:.2f}\" height=\"{}\" fill=\"{}\" {}/>",
+      to_text(span), span.start, span.end, from_x, from_y, wide, height,
+      paint.fill, wide > 3 ? canvas_.tone(svg_tone::edge) : "stroke=\"none\"");
+    if (span.copy > 0 && wide > 6)
+      outline(from_x, from_y, wide, height, paint.outline);
+    const auto label = label_of(span);
+    if (!label.empty() && wide >= 2 + digit * static_cast<double>(label.size()))
+      canvas_.add(
+        "<text x=\"{:.2f}\" y=\"{:.1f}\" text-anchor=\"middle\" fill=\"{}\">"
+        "{}</text>",
+        from_x + wide / 2, from_y + height / 2 + 4.2, paint.ink, label);
+    canvas_.add("</g>\n");
+  }
+
+  void outline(double from_x, double from_y, double wide, double height,
+               const std::string& colour) {
+    canvas_.add(
+      "<rect x=\"{:.2f}\" y=\"{}\" width=\"{:.2f}\" height=\"{}\" "
+      "fill=\"none\" stroke=\"{}\" stroke-width=\"1.6\"/>",
+      from_x + 1.8, from_y + 1.8, wide - 3.6, height - 3.6, colour);
+  }
+
+  void show(const legend_entry& entry) {
+    const auto line_y = bottom() + 42 + entry.line * legend_line;
+    auto at = entry.x;
+    for (const auto& fill : entry.swatches) {
+      canvas_.add(
+        "<rect x=\"{:.1f}\" y=\"{}\" width=\"13\" height=\"13\" "
+        "fill=\"{}\"/>",
+        at, line_y, fill);
+      if (!entry.outline.empty())
+        outline(at, line_y, 13, 13, entry.outline);
+      at += 13;
     }
+    canvas_.text(at + (entry.swatches.empty() ? 0 : 6), line_y + 11,
+                 entry.label);
   }
 
   const timeline& timeline_;
   double duration_;
   double width_;
-  std::map<stage_copy, std::size_t> chunk_;  // within its rank
-  std::vector<legend_entry> legend_;
-  std::string text_;
+  chunk_table chunks_;
+  legend_layout legend_;
+  svg_canvas canvas_;
 };
 
 }  // namespace
 
-std::string draw_svg(const timeline& timeline) {
-  return svg_drawing{timeline}.draw();
+std::string draw_svg(const timeline& timeline, svg_theme theme) {
+  return svg_drawing{timeline, theme}.draw();
 }
 
 }  // namespace troupe

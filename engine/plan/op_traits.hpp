@@ -14,10 +14,11 @@ enum class op_class : std::uint8_t {
   closing,     // after all gradients of a stage
 };
 
-/// How drawings show a kind of op.
+/// How drawings show a kind of op: in HSL. The lightness is that of the first
+/// of a rank's stages; the others are darker.
 struct op_colour {
-  int saturation, lightness;  // of the stage's hue, in percent
-  std::string_view ink;       // of the text on it
+  int hue;                    // in degrees
+  int saturation, lightness;  // in percent
   std::string_view terminal;  // an escape sequence
 };
 
@@ -34,7 +35,7 @@ struct op_traits {
   op_colour colour;
 };
 
-inline constexpr op_colour plain_colour{0, 0, "#fff", "\x1b[30;47m"};
+inline constexpr op_colour plain_colour{212, 9, 58, "\x1b[30;47m"};
 
 /// One row an action: a transfer's two directions are two actions. No action is
 /// a prefix of a later one.
@@ -68,7 +69,7 @@ inline constexpr std::array op_actions{
             "forward",
             "f",
             1,
-            {72, 80, "#1c2733", "\x1b[30;46m"}},
+            {212, 78, 78, "\x1b[30;46m"}},
   op_traits{plan_op_kind::backward,
             op_class::compute,
             stream_kind::compute,
@@ -76,7 +77,7 @@ inline constexpr std::array op_actions{
             "backward",
             "b",
             2,
-            {48, 42, "#fff", "\x1b[97;44m"}},
+            {28, 86, 66, "\x1b[97;44m"}},
   op_traits{plan_op_kind::input_backward,
             op_class::compute,
             stream_kind::compute,
@@ -84,7 +85,7 @@ inline constexpr std::array op_actions{
             "input backward",
             "i",
             1,
-            {52, 56, "#fff", "\x1b[97;45m"}},
+            {160, 52, 64, "\x1b[97;45m"}},
   op_traits{plan_op_kind::weight_backward,
             op_class::compute,
             stream_kind::compute,
@@ -92,7 +93,7 @@ inline constexpr std::array op_actions{
             "weight backward",
             "w",
             1,
-            {26, 34, "#fff", "\x1b[30;43m"}},
+            {272, 46, 68, "\x1b[30;43m"}},
 };
 
 inline constexpr std::size_t op_kinds = 11;

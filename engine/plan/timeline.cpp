@@ -39,7 +39,8 @@ timeline to_timeline(const plan& plan, const simulation& times) {
                               .end = times.end[op],
                               .host_start = times.start[op],
                               .slice = plan.slices > 1 ? what.slice : no_slice,
-                              .copy = what.copy});
+                              .copy = what.copy,
+                              .overlaps_next = what.overlaps_next});
     }
   for (const auto& each : plan.messages)
     result.flows.push_back(

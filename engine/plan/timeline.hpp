@@ -17,10 +17,11 @@ struct timeline_span {
   std::int32_t microbatch = none;
   double start = 0;
   double end = 0;
-  std::int64_t step = none;   // if measured
-  double host_start = 0;      // when the host launched it
-  std::int16_t slice = none;  // if microbatches have slices
-  std::int8_t copy = 0;       // of its stage
+  std::int64_t step = none;    // if measured
+  double host_start = 0;       // when the host launched it
+  std::int16_t slice = none;   // if microbatches have slices
+  std::int8_t copy = 0;        // of its stage
+  bool overlaps_next = false;  // a pair with the rank's next compute op
 };
 
 /// A transfer beside a rank's ops, on another stream: how an op of the plan

@@ -61,7 +61,11 @@ TEST_CASE("plan writes JSON and traces that parse, and an SVG file") {
   const auto path = folder / "plan.svg";
   CHECK(plan(two_ranks, fmt::format("--format svg -o {}", path)).exit_code
         == 0);
-  CHECK_THAT(troupe::read_file(path), EndsWith("</svg>\n"));
+  CHECK_THAT(troupe::read_file(path),
+             EndsWith("</svg>\n") && ContainsSubstring("<style>@media"));
+  CHECK_THAT(
+    plan(two_ranks, "--format svg --theme dark").output,
+    ContainsSubstring("fill=\"#12181f\"/>") && !ContainsSubstring("<style>"));
 }
 
 TEST_CASE("plan takes a file as its schedule") {
@@ -78,7 +82,8 @@ TEST_CASE("plan refuses wrong usage with exit code 2") {
   for (const auto flags :
        {"--schedule 2f2b", "--schedule gpipe --stages-per-rank 2",
         "--schedule gpipe --ranks 0", "--schedule gpipe --format png",
-        "--schedule gpipe --rank 2", "--schedule gpipe --ranks 5000000",
+        "--schedule gpipe --theme pink", "--schedule gpipe --rank 2",
+        "--schedule gpipe --ranks 5000000",
         "--schedule gpipe --ranks 65536 --microbatches 1048576",
         "--schedule gpipe --ranks two"}) {
     INFO(flags);

@@ -1,12 +1,14 @@
 #include "troupe/engine/plan/draw.hpp"
 
 #include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_exception.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "support.hpp"
+#include "troupe/base/error.hpp"
 #include "troupe/engine/plan/plan_json.hpp"
 
 using namespace troupe;
@@ -80,30 +82,94 @@ TEST_CASE("the SVG has a box for each op, and is well formed enough") {
   CHECK(count(svg, "<title>") == 32);
   CHECK(count(svg, "<g>") == count(svg, "</g>"));
   CHECK(count(svg, "<text") == count(svg, "</text>"));
-  CHECK_THAT(svg, ContainsSubstring("forward, stage 1 of the rank"));
+  CHECK_THAT(svg, ContainsSubstring("light to dark: stages 0 to 1 of a rank"));
+}
+
+TEST_CASE("the SVG's hue is the kind of op, its shade the stage of the rank") {
+  const auto svg = draw_svg(
+    picture("zb_v", {.ranks = 2, .stages_per_rank = 2, .microbatches = 4}));
+  // Ranks x microbatches, and once in the legend.
+  for (const auto* fill :
+       {"hsl(212,78%,78%)", "hsl(212,78%,52%)", "hsl(160,52%,64%)",
+        "hsl(160,52%,38%)", "hsl(272,46%,68%)", "hsl(272,46%,42%)"})
+    CHECK(count(svg, std::string("fill=\"") + fill + "\"") == 8 + 1);
+  CHECK_THAT(svg, !ContainsSubstring("outlined"));
 }
 
 TEST_CASE("the SVG tells slices and copies of a stage apart") {
   const auto slices =
     draw_svg(picture("seq_1f1b", {.ranks = 2, .microbatches = 1, .slices = 2}));
   CHECK_THAT(slices, ContainsSubstring(">0.1</text>")
-                       && ContainsSubstring("<title>1B0.0: "));
+                       && ContainsSubstring("<title>1B0.0: ")
+                       && !ContainsSubstring("light to dark"));
   const auto copies =
     draw_svg(picture("dualpipe", {.ranks = 2, .microbatches = 4}));
-  CHECK_THAT(copies, ContainsSubstring("forward, stage 0 of the rank, copy 0")
-                       && ContainsSubstring("stage 1 of the rank, copy 1")
+  CHECK_THAT(copies, ContainsSubstring("outlined: copy 1 of the stage")
                        && ContainsSubstring("<title>1F2@1: 1 to 2"));
+  // Each op of copy 1, and the legend.
+  CHECK(count(copies, "fill=\"none\" stroke=\"hsl(")
+        == count(copies, "@1: ") + 1);
+}
+
+TEST_CASE("the SVG shows two ops at once in halves of their row") {
+  const auto of =
+    testing::make_plan("dualpipe", {.ranks = 2, .microbatches = 4});
+  op_costs costs;
+  costs.atomic_pairs = true;
+  const auto svg = draw_svg(to_timeline(of, simulate(of, costs)));
+  const auto pairs = static_cast<std::size_t>(
+    std::ranges::count_if(of.ops, &plan_op::overlaps_next));
+  CHECK(pairs > 0);
+  CHECK(count(draw_svg(to_timeline(of, simulate(of))), "height=\"2\"")
+        == pairs);
+  CHECK(count(svg, "height=\"16\"") >= 2 * pairs);
+}
+
+TEST_CASE("the SVG shows reductions above the ops beside them") {
+  const auto of = testing::make_plan("gpipe", {.ranks = 2, .microbatches = 2},
+                                     {.data_parallel = 2});
+  op_costs costs;
+  costs.of_kind[static_cast<std::size_t>(plan_op_kind::reduce)] = 1;
+  const auto svg = draw_svg(to_timeline(of, simulate(of, costs)));
+  CHECK(count(svg, "REDUCE_GRAD: ") == 2);
+  CHECK(count(svg, "height=\"5\"") == 2);
+  CHECK_THAT(svg, ContainsSubstring(">reduce</text>"));
+}
+
+TEST_CASE("the SVG is light, dark, or as its reader prefers") {
+  const auto of = picture("1f1b", {.ranks = 2, .microbatches = 2});
+  const auto light = draw_svg(of, svg_theme::light);
+  const auto dark = draw_svg(of, svg_theme::dark);
+  const auto automatic = draw_svg(of);
+  CHECK_THAT(light, ContainsSubstring("fill=\"#ffffff\"/>")
+                      && !ContainsSubstring("<style>"));
+  CHECK_THAT(dark, ContainsSubstring("fill=\"#12181f\"/>")
+                     && !ContainsSubstring("<style>"));
+  CHECK_THAT(automatic,
+             ContainsSubstring("@media (prefers-color-scheme:dark){.ground{")
+               && ContainsSubstring("class=\"ground\" fill=\"#ffffff\"/>"));
+  CHECK(draw_svg(of, svg_theme::light) == light);
+  CHECK(parse_theme("dark") == svg_theme::dark);
+  CHECK_THROWS_MATCHES(
+    parse_theme("pink"), error,
+    Catch::Matchers::Message(
+      "unknown theme 'pink': the known ones are auto, light, dark"));
+}
+
+TEST_CASE("each microbatch of a long step has room for its number") {
+  const auto svg = draw_svg(picture("1f1b", {.ranks = 2, .microbatches = 101}));
+  CHECK_THAT(svg, ContainsSubstring(">100</text>"));
 }
 
 TEST_CASE("the SVG's legend goes on in further lines") {
   const auto height = [](const std::string& name) {
     const auto svg = draw_svg(
-      picture(name, {.ranks = 2, .stages_per_rank = 2, .microbatches = 2}));
+      picture(name, {.ranks = 2, .stages_per_rank = 2, .microbatches = 4}));
     const auto found = svg.find("height=\"") + 8;
     return std::stoi(svg.substr(found));
   };
-  CHECK(height("interleaved_1f1b") == 226 + 22);
-  CHECK(height("zb_v") == 226 + 2 * 22);
+  CHECK(height("interleaved_1f1b") == 196 + 22);
+  CHECK(height("dualpipe_v") == 196 + 2 * 22);
 }
 
 TEST_CASE("a measured timeline is drawn alike, in milliseconds") {
