@@ -12,8 +12,11 @@
 #include "troupe/base/error.hpp"
 #include "troupe/cli/plan/checks.hpp"
 #include "troupe/cli/plan/schedule_options.hpp"
+#include "troupe/engine/plan/draw.hpp"
+#include "troupe/engine/plan/lane_plan.hpp"
 #include "troupe/engine/plan/lowered_csv.hpp"
 #include "troupe/engine/plan/verify.hpp"
+#include "troupe/schedules/csv.hpp"
 
 namespace troupe::cli {
 
@@ -24,16 +27,45 @@ struct verify_options {
   std::string transport = "buffered";
   bool shared_fifo = false;
   std::int32_t credits = 0;
+  std::string svg;
+  std::string theme = "auto";
 };
 
-void run(const verify_options& options) {
+void warn(const verify_options& options) {
   if (options.credits > 0 && options.transport != "credited")
     spdlog::warn("--credits {} has no effect with --transport {}",
                  options.credits, options.transport);
+  if (options.svg.empty() && options.theme != "auto")
+    spdlog::warn("--theme {} has no effect without --svg", options.theme);
+}
+
+void draw(const plan& plan, const verdict& found,
+          const verify_options& options) {
+  if (!options.svg.empty())
+    write_output(options.svg,
+                 draw_deadlock(plan, found, parse_theme(options.theme)));
+}
+
+/// The file's plan. Draws lanes that wait for each other, whatever the
+/// transport: they can't be compiled.
+plan find_plan(const verify_options& options) {
+  try {
+    return load_plan(options.path);
+  } catch (const error& refusal) {
+    if (refusal.code() == error_code::deadlock) {
+      const auto lanes = lane_plan(load_schedule(options.path));
+      draw(lanes, verify(lanes), options);
+    }
+    throw;
+  }
+}
+
+void run(const verify_options& options) {
+  warn(options);
   if (options.path.empty())
     throw error(error_code::invalid_argument,
                 "verify needs a file: a plan, or a schedule's CSV");
-  auto plan = load_plan(options.path);
+  auto plan = find_plan(options);
   for (auto& channel : plan.channels)
     if (options.credits > 0)
       channel.credits = std::min(channel.bound, options.credits);
@@ -43,9 +75,13 @@ void run(const verify_options& options) {
     fmt::format("{}, {}", options.transport,
                 options.shared_fifo ? "one FIFO for each pair of ranks"
                                     : "one FIFO for each edge");
-  if (!found.progress)
+  if (!found.progress) {
+    draw(plan, found, options);
     fail(error_code::deadlock, "{} ({}): {}", options.path, setting,
          found.text());
+  }
+  if (!options.svg.empty())
+    spdlog::warn("--svg {}: there is no deadlock to draw", options.svg);
   write_output("", fmt::format("{} ({}): {}: {}\n", options.path, setting,
                                found.text(), sizes_of(plan)));
 }
@@ -71,6 +107,17 @@ void add_verify_command(CLI::App& app) {
                  "most credits of a channel; else what the plan needs")
     ->check(whole_number(1, 1 << 20))
     ->type_name("N");
+  command
+    ->add_option("--svg", options->svg,
+                 "file: draws the cycle of waits, if there is one")
+    ->type_name("FILE");
+  command
+    ->add_option("--theme", options->theme,
+                 "of --svg: light, dark, or auto: as the reader's system "
+                 "prefers")
+    ->check(CLI::IsMember({"auto", "light", "dark"}))
+    ->capture_default_str()
+    ->type_name("THEME");
   command->footer(
     "Exit code 1 with the cycle of waits where there is no progress.\n\n"
     "Example:\n  troupe plan --schedule 1f1b --ranks 4 --microbatches 8 "

@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "troupe/engine/plan/timeline.hpp"
+#include "troupe/engine/plan/verify.hpp"
 
 namespace troupe {
 
@@ -27,6 +28,14 @@ svg_theme parse_theme(std::string_view name);
 /// bytes.
 std::string draw_svg(const timeline& timeline,
                      svg_theme theme = svg_theme::automatic);
+
+/// The counter-example of `verify` as an SVG: lanes up to the ops at which they
+/// stand, all in one column, and the ops that are waited for; an arrow for each
+/// wait of the cycle, numbered as its sentence below. Long parts of lanes, and
+/// ranks outside the cycle if there are many, are left out. Throws `error`
+/// (invalid_argument) if the verdict is progress.
+std::string draw_deadlock(const plan& plan, const verdict& found,
+                          svg_theme theme = svg_theme::automatic);
 
 struct terminal_style {
   std::int32_t width = 100;  // columns

@@ -26,7 +26,6 @@ constexpr double least_width = 720;
 constexpr double most_width = 4800;
 constexpr double legend_line = 22;
 constexpr double digit = 6.9;  // width of one in a box
-constexpr auto alarm = "#d64545";
 
 // A round step that gives an axis about ten marks.
 double axis_step(double duration) {
@@ -50,9 +49,9 @@ std::string label_of(const timeline_span& span) {
                             : fmt::format("{}.{}", span.microbatch, span.slice);
 }
 
-const char* colour_of(wait_kind kind) {
-  return kind == wait_kind::host        ? alarm
-         : kind == wait_kind::transport ? "#e89b2d"
+std::string_view colour_of(wait_kind kind) {
+  return kind == wait_kind::host        ? svg_alarm
+         : kind == wait_kind::transport ? std::string_view{"#e89b2d"}
                                         : "#8a5fc7";
 }
 
@@ -146,7 +145,7 @@ class legend_layout {
       if (wait.kind != wait_kind::bubble)
         kinds.insert(wait.kind);
     for (const auto kind : kinds)
-      put({to_text(kind), {colour_of(kind)}});
+      put({to_text(kind), {std::string{colour_of(kind)}}});
   }
 
   // In lines no wider than the drawing.
@@ -277,7 +276,7 @@ class svg_drawing {
     canvas_.add(
       "<path d=\"M{:.2f} {:.1f}l-5 -9h10z\" fill=\"{}\"><title>{}</title>"
       "</path>\n",
-      x(mark.at), y(mark.rank) + 4, alarm, xml_text(mark.text));
+      x(mark.at), y(mark.rank) + 4, svg_alarm, xml_text(mark.text));
   }
 
   // Two compute ops of a rank at once: an atomic pair.

@@ -1,10 +1,12 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "troupe/engine/plan/turn_queue.hpp"
 #include "troupe/engine/plan/verify.hpp"
+#include "troupe/engine/plan/wait_graph.hpp"
 
 namespace troupe {
 
@@ -18,8 +20,11 @@ class replay {
   /// Runs until nothing can move.
   void run();
   bool finished() const;
-  /// Describes each lane and FIFO of the smallest cycle, one sentence each.
-  std::vector<std::string> explain() const;
+  /// The waits of the smallest cycle of lanes and FIFOs.
+  std::vector<wait> explain() const;
+  /// As in `verdict`.
+  std::vector<std::uint32_t> positions() const { return next_; }
+  std::vector<std::uint32_t> posted() const;
 
  private:
   // The transfers of one end of a directed pair of ranks, or of a pair, in lane
@@ -54,12 +59,14 @@ class replay {
 
   // Nodes of the wait graph: lanes, then FIFOs.
   std::int32_t fifo_node(std::size_t index) const;
-  std::int32_t lane_waits_for(std::int32_t rank) const;
-  std::int32_t fifo_waits_for(const fifo& fifo) const;
+  std::int32_t node_of(std::uint32_t dependency) const;
+  std::vector<wait_edge> lane_waits(std::int32_t rank) const;
+  std::vector<wait_edge> fifo_waits(const fifo& fifo) const;
   std::int32_t other_end(std::uint32_t op) const;
-  std::string lane_sentence(std::int32_t rank) const;
-  std::string fifo_sentence(std::size_t index) const;
-  std::string held_by(std::uint32_t send) const;
+  bool needs(std::uint32_t op, std::uint32_t dependency) const;
+  std::optional<wait> lane_wait(std::int32_t rank, std::int32_t node) const;
+  wait fifo_wait(std::size_t index) const;
+  wait credit_wait(std::uint32_t send, wait position) const;
 
   const plan& plan_;
   transport_model model_;

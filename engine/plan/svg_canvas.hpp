@@ -24,6 +24,9 @@ enum class svg_tone : std::uint8_t {
 
 enum class svg_anchor : std::uint8_t { start, middle, end };
 
+/// Of what went wrong, on both grounds.
+inline constexpr std::string_view svg_alarm = "#d64545";
+
 /// An op's box.
 struct svg_paint {
   std::string fill;

@@ -19,12 +19,19 @@ verdict verify(const plan& plan, const transport_model& model) {
   run.run();
   if (run.finished())
     return {};
-  return {.progress = false, .cycle = run.explain()};
+  return {.progress = false,
+          .cycle = run.explain(),
+          .stands_at = run.positions(),
+          .posted = run.posted()};
 }
 
 std::string verdict::text() const {
-  return progress ? "progress: every op takes place"
-                  : fmt::format("deadlock: {}", fmt::join(cycle, "; "));
+  if (progress)
+    return "progress: every op takes place";
+  std::string sentences;
+  for (const auto& each : cycle)
+    sentences += (sentences.empty() ? "" : "; ") + each.text;
+  return "deadlock: " + sentences;
 }
 
 transport_kind parse_transport(std::string_view name) {

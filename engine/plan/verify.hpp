@@ -29,11 +29,25 @@ struct transport_model {
   bool shared_fifo = false;
 };
 
+/// A rank that can't go on before something happens elsewhere.
+struct wait {
+  std::int32_t rank = 0;
+  std::uint32_t op = 0;      // that can't take place
+  std::uint32_t for_op = 0;  // that has to take place before
+  std::string text{};        // as a sentence
+};
+
 /// The result of `verify`.
 struct verdict {
   bool progress = true;
-  /// The smallest cycle of waits, one sentence each; empty with progress.
-  std::vector<std::string> cycle{};
+  /// The cycle of the fewest waits, each of which ends at the rank of the next
+  /// one; empty with progress.
+  std::vector<wait> cycle{};
+  /// By rank, unless there is progress: the op at which its lane stands; the
+  /// end of its lane if nothing is left.
+  std::vector<std::uint32_t> stands_at{};
+  /// Transfers that lanes have passed and that have not taken place.
+  std::vector<std::uint32_t> posted{};
 
   /// The verdict as one line.
   std::string text() const;

@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "../temporary_folder.hpp"
+#include "troupe/schedules/csv.hpp"
 #include "troupe_program.hpp"
 
 using Catch::Matchers::ContainsSubstring;
@@ -63,6 +64,29 @@ TEST_CASE("verify warns of credits that the transport does not have") {
   const auto none = verify(path, "--credits 0 --transport credited");
   CHECK(none.exit_code == 2);
   CHECK_THAT(none.output, ContainsSubstring("--credits: 0 is no whole number"));
+}
+
+TEST_CASE("verify draws the cycle of waits") {
+  const temporary_folder folder;
+  const auto svg = folder / "cycle.svg";
+  const auto early = folder.write(
+    "early.csv", "0F0,0RECV_B0,0SEND_F0,0B0\n1RECV_F0,1F0,1B0,1SEND_B0\n");
+  CHECK(verify(early, "--transport rendezvous --svg " + svg).exit_code == 1);
+  CHECK_THAT(troupe::read_file(svg),
+             ContainsSubstring("2. rank 1 at 1RECV_F0 waits for 0SEND_F0"));
+  // Lanes that can't be compiled, under any transport.
+  const auto lanes =
+    folder.write("lanes.csv", "0F0,0B0,0F1,0B1\n1F0,1F1,1B0,1B1\n");
+  const auto run = verify(lanes, "--theme dark --svg " + svg);
+  CHECK(run.exit_code == 1);
+  CHECK_THAT(run.output, ContainsSubstring("lanes.csv: the lanes wait for each "
+                                           "other: rank 0 at 0B0"));
+  CHECK_THAT(troupe::read_file(svg),
+             ContainsSubstring("1. rank 0 at 0B0 waits for 1B0 of rank 1")
+               && ContainsSubstring("#12181f"));
+  CHECK_THAT(verify(early, "--svg " + folder / "none.svg").output,
+             ContainsSubstring("warning: --svg")
+               && ContainsSubstring("there is no deadlock to draw"));
 }
 
 TEST_CASE("verify refuses wrong usage with exit code 2") {

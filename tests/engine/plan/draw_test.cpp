@@ -13,20 +13,13 @@
 
 using namespace troupe;
 using Catch::Matchers::ContainsSubstring;
+using testing::count;
 
 namespace {
 
 timeline picture(std::string_view name, const schedule_shape& shape) {
   const auto of = testing::make_plan(name, shape);
   return to_timeline(of, simulate(of));
-}
-
-std::size_t count(const std::string& text, std::string_view word) {
-  std::size_t found = 0;
-  for (auto at = text.find(word); at != std::string::npos;
-       at = text.find(word, at + 1))
-    ++found;
-  return found;
 }
 
 }  // namespace

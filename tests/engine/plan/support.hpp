@@ -26,6 +26,15 @@ inline bool takes_global_norm(const builtin_schedule& row,
   return row.make(shape).update.every == 0;
 }
 
+/// How often a text contains a word.
+inline std::size_t count(const std::string& text, std::string_view word) {
+  std::size_t found = 0;
+  for (auto at = text.find(word); at != std::string::npos;
+       at = text.find(word, at + 1))
+    ++found;
+  return found;
+}
+
 inline const transport_model all_transports[]{
   {transport_kind::buffered, false},   {transport_kind::buffered, true},
   {transport_kind::credited, false},   {transport_kind::credited, true},

@@ -5,8 +5,12 @@
 
 #include "support.hpp"
 #include "troupe/base/error.hpp"
+#include "troupe/engine/plan/lane_plan.hpp"
 #include "troupe/engine/plan/lowered_csv.hpp"
+#include "troupe/engine/plan/op_text.hpp"
+#include "troupe/engine/plan/plan_text.hpp"
 #include "troupe/engine/plan/wait_graph.hpp"
+#include "troupe/schedules/csv.hpp"
 #include "troupe/schedules/lane_builder.hpp"
 #include "troupe/schedules/text_form.hpp"
 
@@ -107,10 +111,84 @@ TEST_CASE("verify takes slices and two directions") {
 }
 
 TEST_CASE("the smallest cycle of waits is found") {
-  CHECK(smallest_cycle({none, 0, 1}).empty());
-  CHECK(smallest_cycle({1, 2, 0, 4, 3, 3}) == std::vector{3, 4});
-  CHECK(smallest_cycle({2, 0, 1}) == std::vector{0, 2, 1});
-  CHECK(smallest_cycle({0}) == std::vector{0});
+  using single = std::vector<std::int32_t>;
+  CHECK(smallest_cycle(single{none, 0, 1}).empty());
+  CHECK(smallest_cycle(single{1, 2, 0, 4, 3, 3}) == std::vector{3, 4});
+  CHECK(smallest_cycle(single{2, 0, 1}) == std::vector{0, 2, 1});
+  CHECK(smallest_cycle(single{0}) == std::vector{0});
+}
+
+TEST_CASE("the smallest cycle is found where nodes wait for several") {
+  using several = std::vector<std::vector<wait_edge>>;
+  CHECK(smallest_cycle(several{}).empty());
+  CHECK(smallest_cycle(several{{{1}}, {}}).empty());
+  // 0 > 1 > 2 > 0, but also 1 > 0.
+  CHECK(smallest_cycle(several{{{1}}, {{2}, {0}}, {{0}}}) == std::vector{0, 1});
+  // Four edges, two of which add nothing, are shorter than three that do.
+  CHECK(
+    smallest_cycle(several{{{1}, {3}}, {{2}}, {{0}}, {{4, 0}}, {{5}}, {{0, 0}}})
+    == std::vector{0, 3, 4, 5});
+  CHECK(smallest_cycle(several{{}, {{1}}}) == std::vector{1});
+}
+
+TEST_CASE("the cycle is the smallest of all inputs that an op waits for") {
+  // Stage 3 reads stages 1 and 2. Rank 1 wants a gradient of microbatch 0 from
+  // rank 3, which wants microbatch 1 of it before; rank 0 waits for both.
+  const auto of = plan_from_text(
+    "troupe plan 1\nname diamond\nmicrobatches 2\nslices 1\nglobal_norm 0\n"
+    "placement 0 1 2 3\nedges 0>1 0>2 1>3 2>3\n"
+    "rank 0: 0F0 0SEND_F0 0SEND_F0>2 0F1 0SEND_F1 0SEND_F1>2 0RECV_B0 "
+    "0RECV_B0<2 0B0 0RECV_B1 0RECV_B1<2 0B1 0NORM 0UPDATE\n"
+    "rank 1: 1RECV_F0 1F0 1SEND_F0>3 1RECV_B0<3 1B0 1SEND_B0 1RECV_F1 1F1 "
+    "1SEND_F1>3 1RECV_B1<3 1B1 1SEND_B1 1NORM 1UPDATE\n"
+    "rank 2: 2RECV_F0<0 2F0 2SEND_F0 2RECV_F1<0 2F1 2SEND_F1 2RECV_B0 2B0 "
+    "2SEND_B0>0 2RECV_B1 2B1 2SEND_B1>0 2NORM 2UPDATE\n"
+    "rank 3: 3RECV_F0 3RECV_F0<1 3F0 3RECV_F1 3RECV_F1<1 3F1 3B0 "
+    "3SEND_B0 3SEND_B0>1 3B1 3SEND_B1 3SEND_B1>1 3NORM 3UPDATE\n"
+    "credits 2 2 2 2 2 2 2 2\n",
+    "x");
+  const auto found = verify(of, buffered);
+  CHECK(found.text()
+        == "deadlock: rank 1 at 1B0 waits for 3SEND_B0>1 of rank 3; rank 3 at "
+           "3F1 waits for 1SEND_F1>3 of rank 1");
+  REQUIRE(found.cycle.size() == 2);
+  CHECK(found.cycle[0].rank == 1);
+  CHECK(of.rank_of(found.cycle[0].for_op) == 3);
+  CHECK(of.rank_of(found.cycle[1].for_op) == 1);
+}
+
+TEST_CASE("a verdict tells where the lanes stand and what they have posted") {
+  const auto of = read(early_receive);
+  const auto found = verify(of, buffered_shared);
+  REQUIRE_FALSE(found.progress);
+  const auto names = [&](const std::vector<std::uint32_t>& ops) {
+    std::vector<std::string> texts;
+    for (const auto op : ops)
+      texts.push_back(to_text(of, op));
+    return texts;
+  };
+  CHECK(names(found.stands_at) == std::vector<std::string>{"0B0", "1F0"});
+  CHECK(names(found.posted)
+        == std::vector<std::string>{"0RECV_B0", "0SEND_F0", "1RECV_F0"});
+  CHECK(verify(of, buffered).stands_at.empty());
+}
+
+TEST_CASE("lanes that can't be compiled have a cycle too") {
+  const auto lanes =
+    from_csv("0F0,0B0,0F1,0B1\n1F0,1F1,1B0,1B1\n2F0,2F1,2B0,2B1\n");
+  CHECK_THROWS(compile(lanes));
+  const auto of = lane_plan(lanes);
+  CHECK(verify(of).text()
+        == "deadlock: rank 0 at 0B0 waits for 1B0 of rank 1; rank 1 at 1F1 "
+           "waits for 0F1 of rank 0");
+  for (const auto& row : builtin_schedules()) {
+    CAPTURE(row.name);
+    const schedule_shape shape{
+      .ranks = 4,
+      .stages_per_rank = row.stages_per_rank.most == 1 ? 1 : 2,
+      .microbatches = 8};
+    CHECK(verify(lane_plan(make_schedule(row.name, shape))).progress);
+  }
 }
 
 TEST_CASE("transports have names") {
