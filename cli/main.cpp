@@ -12,6 +12,7 @@
 #include "troupe/cli/certificates_command.hpp"
 #include "troupe/cli/config_file.hpp"
 #include "troupe/cli/events_command.hpp"
+#include "troupe/cli/lab_command.hpp"
 #include "troupe/cli/launch_command.hpp"
 #include "troupe/cli/plan/checks.hpp"
 #include "troupe/cli/plan/log.hpp"
@@ -51,6 +52,7 @@ int run(const argument_list& arguments) {
   add_replan_command(*app);
   add_launch_command(*app);
   add_certificates_command(*app);
+  add_lab_command(*app);
   require_values(*app);
   return run_command(*app, expanded(arguments, *app));
 }

@@ -1,11 +1,10 @@
-# The dashboard's page: HTML, style and scripts in one file, embedded in the
-# program. Run as a script (cmake -P), this file writes that source; included,
-# it adds the rule that does so to the component.
-set(parts page.html style.css draw.js curves.js timeline.js heat_map.js
-  actors.js page.js)
-
+# troupe_page(COMPONENT FOLDER folder HEADER header FUNCTION name PARTS files)
+# embeds a page in a component: HTML, style and scripts as one text, which the
+# function `std::string_view FUNCTION()` of the header returns. Run as a script
+# (cmake -P), this file writes that function's source.
 if(CMAKE_SCRIPT_MODE_FILE)
   cmake_minimum_required(VERSION 3.25)
+  string(REPLACE "," ";" parts "${PARTS}")
   foreach(part ${parts})
     file(READ ${FOLDER}/${part} text)
     if(part STREQUAL page.html)
@@ -17,21 +16,34 @@ if(CMAKE_SCRIPT_MODE_FILE)
     endif()
   endforeach()
   string(REPLACE "@script@" "${script}" page "${page}")
+  # Compilers bound the length of a literal; adjacent ones are joined.
+  string(LENGTH "${page}" length)
+  set(literals "")
+  foreach(start RANGE 0 ${length} 12000)
+    string(SUBSTRING "${page}" ${start} 12000 piece)
+    string(APPEND literals "R\"troupe_page(${piece})troupe_page\"\n")
+  endforeach()
   file(WRITE ${OUTPUT}
-"#include \"troupe/monitors/dashboard/page.hpp\"
+"#include \"${HEADER}\"
 
-std::string_view troupe::dashboard_page() {
-  return R\"troupe_page(${page})troupe_page\";
+std::string_view ${FUNCTION}() {
+  return ${literals};
 }
 ")
   return()
 endif()
 
-set(folder ${PROJECT_SOURCE_DIR}/monitors/dashboard/page)
-set(output ${PROJECT_BINARY_DIR}/generated/dashboard_page.cpp)
-list(TRANSFORM parts PREPEND ${folder}/ OUTPUT_VARIABLE files)
-add_custom_command(OUTPUT ${output}
-  COMMAND ${CMAKE_COMMAND} -D FOLDER=${folder} -D OUTPUT=${output}
-    -P ${CMAKE_CURRENT_LIST_FILE}
-  DEPENDS ${files} ${CMAKE_CURRENT_LIST_FILE} VERBATIM)
-target_sources(troupe_dashboard PRIVATE ${output})
+function(troupe_page component)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "FOLDER;HEADER;FUNCTION" "PARTS")
+  set(folder ${PROJECT_SOURCE_DIR}/${arg_FOLDER})
+  set(output ${PROJECT_BINARY_DIR}/generated/${component}_page.cpp)
+  list(TRANSFORM arg_PARTS PREPEND ${folder}/ OUTPUT_VARIABLE files)
+  list(JOIN arg_PARTS "," parts)
+  set(script ${PROJECT_SOURCE_DIR}/cmake/TroupePage.cmake)
+  add_custom_command(OUTPUT ${output}
+    COMMAND ${CMAKE_COMMAND} -D FOLDER=${folder} -D OUTPUT=${output}
+      -D HEADER=${arg_HEADER} -D FUNCTION=${arg_FUNCTION} -D PARTS=${parts}
+      -P ${script}
+    DEPENDS ${files} ${script} VERBATIM)
+  target_sources(troupe_${component} PRIVATE ${output})
+endfunction()

@@ -65,7 +65,10 @@ target_link_libraries(troupe_sinks PRIVATE OpenSSL::Crypto)
 
 troupe_component(dashboard DIRECTORY monitors/dashboard
   DEPENDS troupe::sinks nlohmann_json::nlohmann_json PCH actors)
-include(TroupePage)
+troupe_page(dashboard FOLDER monitors/dashboard/page
+  HEADER troupe/monitors/dashboard/page.hpp FUNCTION troupe::dashboard_page
+  PARTS page.html style.css draw.js curves.js timeline.js heat_map.js actors.js
+    page.js)
 
 # The commands that need LibTorch.
 troupe_precompiled_header(runtime_commands
@@ -73,7 +76,7 @@ troupe_precompiled_header(runtime_commands
   HEADERS ${of_actors} <CLI/CLI.hpp>)
 file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/cli/*.cpp)
 troupe_program(troupe-runtime SOURCES ${sources} PCH runtime_commands
-  DEPENDS troupe::plan_commands troupe::dashboard troupe::live troupe::launch
+  DEPENDS troupe::plan_commands troupe::lab troupe::dashboard troupe::live troupe::launch
     troupe::models tomlplusplus::tomlplusplus)
 add_dependencies(troupe troupe-runtime)
 

@@ -23,6 +23,7 @@ inline constexpr std::array runtime_commands{
   runtime_command{"launch", "run several processes of a job on this machine"},
   runtime_command{"certificates",
                   "make certificates for a job on several machines"},
+  runtime_command{"lab", "try schedules on a page in a browser"},
 };
 
 /// The command's line in `--help`; for the program that has it.

@@ -20,6 +20,7 @@
 #include "troupe/engine/plan/plan_json.hpp"
 #include "troupe/engine/plan/plan_text.hpp"
 #include "troupe/engine/plan/versions.hpp"
+#include "troupe/schedules/cpp_text.hpp"
 #include "troupe/schedules/csv.hpp"
 #include "troupe/schedules/validate.hpp"
 
@@ -99,6 +100,8 @@ std::string render(const plan_options& options) {
     compile(lanes);  // refuses deadlocks
     return to_csv(lanes);
   }
+  if (options.format == "cpp")
+    return to_cpp(lanes);
   const auto plan =
     compile(lanes, {.data_parallel = options.source.data_parallel,
                     .global_norm = options.global_norm});
@@ -128,10 +131,11 @@ void add_plan_command(CLI::App& app) {
                     "with table and csv: the transfers too");
   command
     ->add_option("--format", options->format,
-                 "table, csv, json, svg, trace (Chrome, Perfetto) or plan (a "
-                 "text that `verify`, `simulate` and `train` read)")
-    ->check(
-      CLI::IsMember({"table", "csv", "json", "svg", "trace", "plan", "text"}))
+                 "table, csv, json, svg, trace (Chrome, Perfetto), cpp (a "
+                 "function that makes the schedule) or plan (a text that "
+                 "`verify`, `simulate` and `train` read)")
+    ->check(CLI::IsMember(
+      {"table", "csv", "json", "svg", "trace", "plan", "text", "cpp"}))
     ->type_name("FORMAT");
   command
     ->add_option("--width", options->width,

@@ -25,6 +25,24 @@ schedule_shape shape_for(const builtin_schedule& row, schedule_shape shape) {
   return shape;
 }
 
+compared_schedule priced(const schedule& lanes, const comparison& job,
+                         compared_schedule row) {
+  const auto step = compile(lanes, {.data_parallel = job.data_parallel});
+  const auto times = simulate(step, divided(job.costs, row.shape));
+  row.makespan = times.makespan;
+  row.period = times.period;
+  row.idle = times.bubble;
+  row.in_flight = static_cast<double>(std::ranges::max(times.in_flight))
+                  / (row.shape.stages_per_rank * row.shape.slices);
+  row.messages = step.messages.size();
+  if (job.sizes)
+    row.peak_bytes = std::ranges::max(peak_bytes(
+      step, times, {.usual = divided(*job.sizes, row.shape), .of_stage = {}}));
+  return row;
+}
+
+}  // namespace
+
 op_costs divided(op_costs costs, const schedule_shape& shape) {
   for (const auto kind :
        {plan_op_kind::forward, plan_op_kind::backward,
@@ -46,24 +64,6 @@ stage_sizes divided(stage_sizes sizes, const schedule_shape& shape) {
   sizes.parameters /= shape.stages_per_rank;
   return sizes;
 }
-
-compared_schedule priced(const schedule& lanes, const comparison& job,
-                         compared_schedule row) {
-  const auto step = compile(lanes, {.data_parallel = job.data_parallel});
-  const auto times = simulate(step, divided(job.costs, row.shape));
-  row.makespan = times.makespan;
-  row.period = times.period;
-  row.idle = times.bubble;
-  row.in_flight = static_cast<double>(std::ranges::max(times.in_flight))
-                  / (row.shape.stages_per_rank * row.shape.slices);
-  row.messages = step.messages.size();
-  if (job.sizes)
-    row.peak_bytes = std::ranges::max(peak_bytes(
-      step, times, {.usual = divided(*job.sizes, row.shape), .of_stage = {}}));
-  return row;
-}
-
-}  // namespace
 
 std::vector<compared_schedule> compare_schedules(const comparison& job) {
   if (!job.costs.of_stage.empty() || !job.costs.of_op.empty())

@@ -139,15 +139,18 @@ std::string to_lowered_csv(const plan& plan) {
   return text;
 }
 
-plan load_plan(const std::string& path) {
-  const auto text = read_file(path);
+plan plan_from_any_text(std::string_view text, const std::string& source) {
   if (is_plan_text(text))
-    return plan_from_text(text, path);
+    return plan_from_text(text, source);
   if (is_text_form(text))
-    return compile(from_text_form(text, path));
-  const auto rows = parse_cells(text, path);
-  return is_lowered(rows) ? lower_rows(rows, path)
-                          : compile(compute_lanes(rows, path));
+    return compile(from_text_form(text, source));
+  const auto rows = parse_cells(text, source);
+  return is_lowered(rows) ? lower_rows(rows, source)
+                          : compile(compute_lanes(rows, source));
+}
+
+plan load_plan(const std::string& path) {
+  return plan_from_any_text(read_file(path), path);
 }
 
 }  // namespace troupe

@@ -22,8 +22,10 @@ std::string to_lowered_csv(const plan& plan);
 /// Whether a CSV has any cell that exists only in the lowered form.
 bool is_lowered(const std::vector<std::vector<cell>>& rows);
 
-/// Reads a CSV of either form, or the text form, as a plan: compute forms are
-/// compiled.
+/// Reads a plan, a CSV of either form, or the text form of a schedule, as a
+/// plan: schedules are compiled. `source` names the text in errors.
+plan plan_from_any_text(std::string_view text, const std::string& source);
+/// Of a file.
 plan load_plan(const std::string& path);
 
 }  // namespace troupe

@@ -5,13 +5,13 @@
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
-#include <random>
 #include <thread>
 #include <utility>
 
 #include "troupe/base/parse_number.hpp"
 #include "troupe/monitors/dashboard/page.hpp"
 #include "troupe/monitors/sinks/http_server.hpp"
+#include "troupe/monitors/sinks/page_response.hpp"
 
 namespace troupe {
 
@@ -22,28 +22,6 @@ using clock = std::chrono::steady_clock;
 // A page asks each second, and gives up after some that failed.
 constexpr auto page_is_open = std::chrono::seconds(3);
 constexpr auto patience = std::chrono::milliseconds(1500);
-
-http_response page() {
-  constexpr std::string_view place = "@nonce@";
-  std::random_device random;
-  const auto nonce = fmt::format("{:08x}{:08x}{:08x}{:08x}", random(), random(),
-                                 random(), random());
-  std::string body(dashboard_page());
-  for (auto found = body.find(place); found != std::string::npos;
-       found = body.find(place, found))
-    body.replace(found, place.size(), nonce);
-  return {
-    .type = "text/html; charset=utf-8",
-    .body = std::move(body),
-    .headers = {
-      {"Content-Security-Policy",
-       fmt::format("default-src 'none'; script-src 'nonce-{0}'; style-src "
-                   "'nonce-{0}'; img-src data:; connect-src 'self'; base-uri "
-                   "'none'; form-action 'none'; frame-ancestors 'none'",
-                   nonce)},
-      {"Referrer-Policy", "no-referrer"},
-      {"Cross-Origin-Resource-Policy", "same-origin"}}};
-}
 
 /// `/state` or `/state/117`.
 std::optional<std::int64_t> revision_in(const std::string& path) {
@@ -99,7 +77,7 @@ class dashboard::service {
  private:
   http_response answer(const std::string& path) {
     if (path == "/")
-      return page();
+      return page_response(dashboard_page());
     const auto revision = revision_in(path);
     if (!revision)
       return {404, "text/plain", "the page is at /\n"};

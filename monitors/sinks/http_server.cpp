@@ -16,7 +16,6 @@
 #include <boost/asio/use_awaitable.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
 #include <boost/beast/core/tcp_stream.hpp>
-#include <boost/beast/http/empty_body.hpp>
 #include <boost/beast/http/parser.hpp>
 #include <boost/beast/http/read.hpp>
 #include <boost/beast/http/string_body.hpp>
@@ -36,7 +35,7 @@ namespace asio = boost::asio;
 namespace beast = boost::beast;
 namespace http = beast::http;
 using asio::ip::tcp;
-using http_request = http::request<http::empty_body>;
+using http_request = http::request<http::string_body>;
 using http_answer = http::response<http::string_body>;
 
 constexpr auto with_error = asio::as_tuple(asio::use_awaitable);
@@ -61,6 +60,23 @@ bool knows_token(const http_request& request, const http_options& options) {
              && same_secret(password_of(given), options.token));
 }
 
+/// Of the page that asks, `http://127.0.0.1:80`; none if it is no page.
+bool is_foreign_page(const http_request& request) {
+  const std::string origin = request[http::field::origin];
+  constexpr std::string_view scheme = "http://";
+  return !origin.empty()
+         && (!origin.starts_with(scheme)
+             || origin.substr(scheme.size()) != request[http::field::host]);
+}
+
+http_response post_refusal(const http_request& request) {
+  if (request[http::field::content_type] != "application/json")
+    return {415, "text/plain", "send application/json\n"};
+  if (is_foreign_page(request))
+    return {403, "text/plain", "a page of another host asks\n"};
+  return {};
+}
+
 http_response refusal(const http_request& request,
                       const http_options& options) {
   const auto& token = options.token;
@@ -74,12 +90,16 @@ http_response refusal(const http_request& request,
   if (token.empty() && request.count(http::field::host) > 0
       && !is_plain_host(request[http::field::host]))
     return {403, "text/plain", "ask for 127.0.0.1 or localhost\n"};
+  if (request.method() == http::verb::post && options.post)
+    return post_refusal(request);
   if (request.method() != http::verb::get
       && request.method() != http::verb::head)
-    return {.status = 405,
-            .type = "text/plain",
-            .body = "only GET and HEAD\n",
-            .headers = {{"Allow", "GET, HEAD"}}};
+    return {
+      .status = 405,
+      .type = "text/plain",
+      .body =
+        options.post ? "only GET, HEAD and POST\n" : "only GET and HEAD\n",
+      .headers = {{"Allow", options.post ? "GET, HEAD, POST" : "GET, HEAD"}}};
   return {};
 }
 
@@ -90,7 +110,10 @@ http_response respond(const http_request& request, const http_options& options,
     return refused;
   try {
     const std::string target = request.target();
-    return handler(target.substr(0, target.find('?')));
+    const auto path = target.substr(0, target.find('?'));
+    return request.method() == http::verb::post
+             ? options.post(path, request.body())
+             : handler(path);
   } catch (const std::exception& problem) {
     return {500, "text/plain", problem.what() + std::string("\n")};
   }
@@ -199,7 +222,8 @@ class http_server::loop {
 
   asio::awaitable<void> serve(place, beast::tcp_stream stream) {
     beast::flat_buffer buffer(options_.request_bytes);
-    http::request_parser<http::empty_body> parser;
+    http::request_parser<http::string_body> parser;
+    parser.body_limit(options_.body_bytes);
     parser.header_limit(static_cast<std::uint32_t>(options_.request_bytes));
     stream.expires_after(options_.timeout);
     silent_.push_back(&stream);

@@ -21,6 +21,10 @@ struct http_response {
 /// Called by the server's thread; anything thrown is answered with status 500.
 using http_handler = std::function<http_response(const std::string& path)>;
 
+/// Answers a POST of JSON; otherwise as an `http_handler`.
+using http_post_handler = std::function<http_response(const std::string& path,
+                                                      const std::string& body)>;
+
 struct http_options {
   /// A number or `localhost`; port 0: one that is free. `[::1]:80` for IPv6.
   std::string address = "127.0.0.1:0";
@@ -32,17 +36,21 @@ struct http_options {
   /// Beyond, the oldest that has not sent its request yet is dropped; if all
   /// have, further ones wait for their turn.
   std::size_t connections = 64;
-  std::size_t request_bytes = 8192;  // larger requests are dropped
+  std::size_t request_bytes = 8192;  // larger ones, without body, are dropped
+  /// If given, takes a POST of application/json, of at most so many bytes,
+  /// unless it comes from a page of another host (by its `Origin`).
+  http_post_handler post{};
+  std::size_t body_bytes = 0;
   /// For a whole request to arrive, and for a whole response to be taken.
   std::chrono::milliseconds timeout{5000};
 };
 
-/// Answers GET and HEAD over HTTP/1.1, one request a connection, on a thread
-/// of its own, until it is destroyed. A request that is no HTTP is dropped
-/// without an answer. Only for this machine unless there is a token; and
-/// without one, the `Host` asked for has to be a number or `localhost`, so that
-/// no page of the web can read it through a browser. Throws `invalid_argument`
-/// (address) and `io` (can't listen).
+/// Answers GET and HEAD, and POST if wanted, over HTTP/1.1, one request a
+/// connection, on a thread of its own, until it is destroyed. A request that is
+/// no HTTP is dropped without an answer. Only for this machine unless there is
+/// a token; and without one, the `Host` asked for has to be a number or
+/// `localhost`, so that no page of the web can read it through a browser.
+/// Throws `invalid_argument` (address) and `io` (can't listen).
 class http_server {
  public:
   http_server(const http_options& options, http_handler handler);

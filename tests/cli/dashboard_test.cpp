@@ -1,7 +1,6 @@
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -12,6 +11,7 @@
 #include "../temporary_folder.hpp"
 #include "../write_secret.hpp"
 #include "background_program.hpp"
+#include "browser.hpp"
 #include "troupe_program.hpp"
 
 using Catch::Matchers::ContainsSubstring;
@@ -51,32 +51,6 @@ struct shown_run {
   temporary_folder folder;
   background_program job;
 };
-
-/// The browser's name, or empty where there is none.
-std::string browser() {
-  if (const auto* named = std::getenv("TROUPE_CHROMIUM"))
-    return named;
-  for (const auto* name : {"chromium", "chromium-browser", "google-chrome"})
-    if (run_program(std::string("command -v ") + name).exit_code == 0)
-      return name;
-  return {};
-}
-
-std::string browse(const std::string& url, const temporary_folder& folder,
-                   const std::string& flags) {
-  const auto run = run_program(
-    "timeout 120 " + browser()
-    + " --headless --no-sandbox --disable-gpu --disable-dev-shm-usage"
-      " --disable-background-networking --no-first-run"
-      " --host-resolver-rules='MAP * ~NOTFOUND, EXCLUDE 127.0.0.1'"
-      " --window-size=1400,1500 --virtual-time-budget=4000"
-      " --enable-logging=stderr --user-data-dir="
-    + (folder / "profile") + " " + flags + " " + url);
-  INFO(run.output);
-  CHECK(run.exit_code == 0);
-  CHECK_THAT(run.output, !ContainsSubstring("CONSOLE"));
-  return run.output;
-}
 
 /// The number in `name="17"`; -1: there is none.
 int attribute(const std::string& page, const std::string& name) {

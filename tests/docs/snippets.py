@@ -115,10 +115,12 @@ class Runner:
             if self.endpoint not in words:
                 words.insert(1, self.endpoint)
             return self.attached(place, words)
+        if command == "lab":
+            return self.attached(place, ["lab"])  # at a port that is free
         self.call(place, [self.troupe, *words])
 
     def attached(self, place, words):
-        """A command that ends with its job: it has to be running after 1 s."""
+        """A command that ends with its job, or by a signal: it has to be running after 1 s."""
         if words[0] == "detach":
             return
         with subprocess.Popen([self.troupe, *words], cwd=self.folder, text=True,

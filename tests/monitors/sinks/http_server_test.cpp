@@ -1,5 +1,6 @@
 #include "troupe/monitors/sinks/http_server.hpp"
 
+#include <fmt/format.h>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <random>
@@ -201,4 +202,61 @@ TEST_CASE("it ends at once, whoever is connected") {
   CHECK(idle.read_to_end().empty());
   CHECK(slow.read_to_end().size() < much);
   CHECK_THROWS(http_client(at));
+}
+
+namespace {
+
+http_options with_post() {
+  return {.post =
+            [](const std::string& path, const std::string& body) {
+              return http_response{.body = path + " got " + body};
+            },
+          .body_bytes = 100000};
+}
+
+std::string post(const http_server& server, const std::string& body,
+                 const std::string& headers) {
+  return ask(server.address(),
+             fmt::format("POST /a?b HTTP/1.1\r\nHost: {}\r\nContent-Length: "
+                         "{}\r\n{}\r\n{}",
+                         server.address(), body.size(), headers, body));
+}
+
+constexpr auto of_json = "Content-Type: application/json\r\n";
+
+}  // namespace
+
+TEST_CASE("a POST of JSON has a response, if one is wanted") {
+  const http_server server(with_post(), say);
+  CHECK_THAT(post(server, "{1}", of_json),
+             StartsWith(ok) && EndsWith("\r\n\r\n/a got {1}"));
+  const std::string much_text(99999, 'x');  // more than a request without body
+  CHECK_THAT(post(server, much_text, of_json), EndsWith(" got " + much_text));
+  CHECK_THAT(get(server.address(), "/a"), EndsWith("at /a"));
+  CHECK_THAT(ask(server.address(), "PUT /a HTTP/1.1\r\n\r\n"),
+             StartsWith("HTTP/1.1 405")
+               && ContainsSubstring("Allow: GET, HEAD, POST\r\n"));
+  const http_server none({}, say);
+  CHECK_THAT(ask(none.address(), "POST /a HTTP/1.1\r\n\r\n"),
+             StartsWith("HTTP/1.1 405"));
+}
+
+TEST_CASE("a POST that a foreign page could send is refused") {
+  const http_server server(with_post(), say);
+  for (const auto* type : {"", "Content-Type: text/plain\r\n",
+                           "Content-Type: application/json; a=b\r\n"})
+    CHECK_THAT(post(server, "{}", type), StartsWith("HTTP/1.1 415"));
+  const auto from = [&](const std::string& origin) {
+    return post(server, "{}",
+                std::string{of_json} + "Origin: " + origin + "\r\n");
+  };
+  for (const auto* origin :
+       {"http://evil.test", "null", "http://127.0.0.1:1", "https://127.0.0.1"})
+    CHECK_THAT(from(origin), StartsWith("HTTP/1.1 403"));
+  CHECK_THAT(from("http://" + server.address()), StartsWith(ok));
+}
+
+TEST_CASE("a body that is too large is dropped") {
+  const http_server server(with_post(), say);
+  CHECK(post(server, std::string(100001, 'x'), of_json).empty());
 }

@@ -1,0 +1,69 @@
+#include "troupe/cli/lab_command.hpp"
+
+#include <CLI/CLI.hpp>
+
+#include <fmt/format.h>
+
+#include <future>
+#include <memory>
+#include <string>
+
+#include "troupe/cli/plan/checks.hpp"
+#include "troupe/cli/plan/commands.hpp"
+#include "troupe/cli/plan/program.hpp"
+#include "troupe/cli/signals.hpp"
+#include "troupe/lab/api.hpp"
+#include "troupe/lab/job.hpp"
+#include "troupe/lab/page.hpp"
+#include "troupe/monitors/sinks/http_server.hpp"
+#include "troupe/monitors/sinks/page_response.hpp"
+
+namespace troupe::cli {
+
+namespace {
+
+http_response answer_json(const std::string& path, const std::string& body) {
+  auto reply = lab::answer(path, body);
+  return {reply.status, "application/json", std::move(reply.body)};
+}
+
+http_response answer_get(const std::string& path) {
+  if (path == "/")
+    return page_response(lab::page());
+  if (path == "/api/schedules")
+    return answer_json(path, {});
+  return {404, "text/plain", "the page is at /\n"};
+}
+
+void run(std::int32_t port) {
+  const signal_watch signals;
+  const http_server server({.address = fmt::format("127.0.0.1:{}", port),
+                            .connections = 16,
+                            .post = answer_json,
+                            .body_bytes = lab::most_request_bytes},
+                           answer_get);
+  print_now(fmt::format("lab: http://{}/\n", server.address()));
+  std::promise<void> never;
+  never.get_future().wait();  // a signal ends the process
+}
+
+}  // namespace
+
+void add_lab_command(CLI::App& app) {
+  auto* command = app.add_subcommand("lab", summary_of("lab"));
+  const auto port = std::make_shared<std::int32_t>(0);
+  command
+    ->add_option("--port", *port,
+                 "of 127.0.0.1, where the page is served; 0: one that is free, "
+                 "which is printed")
+    ->check(whole_number(0, UINT16_MAX))
+    ->capture_default_str()
+    ->type_name("N");
+  command->footer(
+    "Open the printed address in a browser of this machine; Ctrl-C ends it. "
+    "The page asks nobody else, and nothing is kept: its address holds what it "
+    "shows. docs/lab.md explains the page and its requests.");
+  command->callback([port] { run(*port); });
+}
+
+}  // namespace troupe::cli

@@ -1,0 +1,288 @@
+#include "troupe/lab/job.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+#include <utility>
+
+#include "troupe/base/error.hpp"
+#include "troupe/base/printable.hpp"
+#include "troupe/engine/plan/compare.hpp"
+#include "troupe/engine/plan/compile.hpp"
+#include "troupe/engine/plan/lane_plan.hpp"
+#include "troupe/engine/plan/lowered_csv.hpp"
+#include "troupe/engine/plan/op_traits.hpp"
+#include "troupe/engine/plan/plan_text.hpp"
+#include "troupe/lab/fields.hpp"
+#include "troupe/schedules/builtin.hpp"
+#include "troupe/schedules/csv.hpp"
+#include "troupe/schedules/text_form.hpp"
+
+namespace troupe::lab {
+
+namespace {
+
+constexpr auto pasted = "the text";
+
+struct preference_name {
+  std::string_view name;
+  preference value;
+};
+
+constexpr std::array preferences{
+  preference_name{"backward", preference::backward},
+  preference_name{"forward", preference::forward},
+  preference_name{"deep_stage", preference::deep_stage},
+  preference_name{"shallow_stage", preference::shallow_stage},
+  preference_name{"early_microbatch", preference::early_microbatch},
+  preference_name{"weight_backward_last", preference::weight_backward_last}};
+
+preference parse_preference(const std::string& name) {
+  std::string known;
+  for (const auto& row : preferences) {
+    if (row.name == name)
+      return row.value;
+    known += fmt::format("{}{}", known.empty() ? "" : ", ", row.name);
+  }
+  fail(error_code::invalid_argument,
+       "rules.prefer: unknown preference '{}': the known ones are {}",
+       printable(name), known);
+}
+
+rule_choice parse_rules(fields given) {
+  rule_choice rules;
+  std::vector<std::string> names{"backward"};
+  given.read("prefer", names);
+  rules.prefer.clear();
+  for (const auto& name : names)
+    rules.prefer.push_back(parse_preference(name));
+  given.read("in_flight", rules.in_flight, 0, most_cells);
+  given.read("falls_by_rank", rules.falls_by_rank);
+  given.read("split_backward", rules.split_backward);
+  given.read("placement", rules.placement);
+  given.require_known();
+  return rules;
+}
+
+schedule_source parse_source(const std::string& name) {
+  constexpr std::array<std::string_view, 3> names{"catalogue", "text", "rules"};
+  const auto found = std::ranges::find(names, name);
+  if (found == names.end())
+    fail(error_code::invalid_argument, "source must be one of {}, but is '{}'",
+         fmt::join(names, ", "), printable(name));
+  return static_cast<schedule_source>(found - names.begin());
+}
+
+void read_shape(fields& given, schedule_shape& shape) {
+  given.read("ranks", shape.ranks, 1, most_ranks);
+  given.read("stages_per_rank", shape.stages_per_rank, 1, most_cells);
+  given.read("microbatches", shape.microbatches, 1, most_cells);
+  given.read("slices", shape.slices, 1, most_cells);
+  given.read("breadth", shape.breadth, 0, most_cells);
+}
+
+void read_costs(fields& given, job& made) {
+  std::string costs;
+  given.read("costs", costs);
+  made.costs = parse_costs(costs);
+  given.read("atomic_pairs", made.costs.atomic_pairs);
+  std::string sizes;
+  given.read("sizes", sizes);
+  if (!sizes.empty())
+    made.sizes = parse_sizes(sizes);
+  given.read("costs_of_rank", made.costs_of_rank);
+  given.read("memory_limit", made.memory_limit, 0, 1e18);
+}
+
+void read_transport(fields& given, job& made) {
+  std::string transport{"buffered"};
+  given.read("transport", transport);
+  made.transport.kind = parse_transport(transport);
+  given.read("shared_fifo", made.transport.shared_fifo);
+  given.read("credits", made.credits, 0, most_cells);
+}
+
+void require_few_cells(const std::string& name, std::int64_t ranks,
+                       std::int64_t stages, std::int64_t microbatches,
+                       std::int64_t slices) {
+  if (ranks > most_ranks)
+    fail(error_code::invalid_argument,
+         "{} has {} ranks; the lab takes {}: use troupe plan", name, ranks,
+         most_ranks);
+  if (const auto cells = stages * microbatches * slices; cells > most_cells)
+    fail(
+      error_code::invalid_argument,
+      "{} has {} stages x microbatches x slices; the lab takes {}: use fewer, "
+      "or troupe plan",
+      name, cells, most_cells);
+}
+
+void require_few_cells(const std::string& name, const schedule& lanes) {
+  require_few_cells(name, lanes.ranks(), lanes.stages(), lanes.microbatches,
+                    lanes.slices);
+}
+
+void require_few_cells(const std::string& name, const schedule_shape& shape) {
+  require_few_cells(name, shape.ranks,
+                    std::int64_t{shape.ranks} * shape.stages_per_rank,
+                    shape.microbatches, shape.slices);
+}
+
+schedule limited(schedule lanes) {
+  require_few_cells(lanes.name, lanes);
+  return lanes;
+}
+
+placement placement_of(const job& job) {
+  const auto ranks = job.shape.ranks;
+  const auto stages = ranks * job.shape.stages_per_rank;
+  const auto& name = job.rules.placement;
+  if (name == "looped")
+    return placement::looped(ranks, stages);
+  if (name == "v_shaped" && stages == 2 * ranks)
+    return placement::v_shaped(ranks);
+  if (name == "waves" && job.shape.stages_per_rank % 2 == 0)
+    return placement::waves(ranks, stages);
+  if (name == "v_shaped" || name == "waves")
+    fail(error_code::invalid_argument,
+         "rules.placement: {} needs {} stages a rank, but there are {}", name,
+         name == "waves" ? "an even number of" : "2",
+         job.shape.stages_per_rank);
+  fail(error_code::invalid_argument,
+       "rules.placement must be one of looped, v_shaped, waves, but is '{}'",
+       printable(name));
+}
+
+lane_rules rules_of(const job& job) {
+  const auto cost = [&](plan_op_kind kind) {
+    return job.costs.of_kind[static_cast<std::size_t>(kind)];
+  };
+  lane_rules rules{
+    .prefer = job.rules.prefer,
+    .split_backward = job.rules.split_backward,
+    .forward = cost(plan_op_kind::forward),
+    .input_backward = cost(plan_op_kind::input_backward),
+    .weight_backward = cost(plan_op_kind::weight_backward),
+    .message = job.costs.message,
+  };
+  if (job.rules.in_flight > 0)
+    rules.in_flight_limit = [limit = job.rules.in_flight,
+                             falls = job.rules.falls_by_rank](int rank) {
+      return falls ? std::max(limit - rank, 1) : limit;
+    };
+  return rules;
+}
+
+bool has_plan_text(const job& job) {
+  return job.source == schedule_source::text
+         && (is_plan_text(job.text)
+             || (!is_text_form(job.text)
+                 && is_lowered(parse_cells(job.text, pasted))));
+}
+
+plan plan_of_text(const job& job) {
+  auto made = plan_from_any_text(job.text, pasted);
+  require_few_cells(made.schedule_name, lanes_of(made));
+  return made;
+}
+
+void require_text(const job& job) {
+  if (job.text.find_first_not_of(" \t\r\n,") == std::string::npos)
+    fail(error_code::invalid_argument,
+         "the text is empty; paste a CSV, a schedule's text form, or a plan");
+}
+
+schedule lanes_of_text(const job& job) {
+  require_text(job);
+  if (has_plan_text(job))
+    return lanes_of(plan_of_text(job));
+  return limited(is_text_form(job.text) ? from_text_form(job.text, pasted)
+                                        : from_csv(job.text, pasted));
+}
+
+// The stages of a rank and slices of each microbatch.
+schedule_shape shape_of(const plan& plan) {
+  return {.stages_per_rank = std::max(1, plan.stages() / plan.ranks()),
+          .slices = plan.slices};
+}
+
+void require_divisible(const job& job) {
+  if (!job.costs_of_rank)
+    return;
+  if (!job.costs.of_stage.empty())
+    fail(
+      error_code::invalid_argument,
+      "costs of single stages can't be divided; omit them, or costs_of_rank");
+  if (job.sizes && !job.sizes->of_stage.empty())
+    fail(
+      error_code::invalid_argument,
+      "sizes of single stages can't be divided; omit them, or costs_of_rank");
+}
+
+}  // namespace
+
+job parse_job(const nlohmann::json& request) {
+  job made;
+  fields given(request);
+  std::string source{"catalogue"};
+  given.read("source", source);
+  made.source = parse_source(source);
+  made.name = "1f1b";
+  given.read("name", made.name);
+  given.read("text", made.text);
+  made.rules = parse_rules(given.inner("rules"));
+  read_shape(given, made.shape);
+  read_costs(given, made);
+  read_transport(given, made);
+  given.require_known();
+  require_divisible(made);
+  return made;
+}
+
+schedule make_lanes(const job& job) {
+  switch (job.source) {
+    case schedule_source::catalogue:
+      require_few_cells(printable(job.name), job.shape);
+      return make_schedule(printable(job.name), job.shape);
+    case schedule_source::text:
+      return lanes_of_text(job);
+    default:
+      require_few_cells("the schedule", job.shape);
+      if (job.shape.slices > 1)
+        fail(error_code::invalid_argument,
+             "slices must be 1 with rules, but is {}", job.shape.slices);
+      return build_by_rules(placement_of(job), job.shape.microbatches,
+                            rules_of(job), "rules");
+  }
+}
+
+plan make_plan(const job& job) {
+  auto made = [&] {
+    if (job.source == schedule_source::text) {
+      require_text(job);
+      if (has_plan_text(job))
+        return plan_of_text(job);
+    }
+    return compile(make_lanes(job));
+  }();
+  for (auto& channel : made.channels)
+    if (job.credits > 0)
+      channel.credits = std::min(channel.bound, job.credits);
+  return made;
+}
+
+op_costs costs_for(const job& job, const plan& plan) {
+  return job.costs_of_rank ? divided(job.costs, shape_of(plan)) : job.costs;
+}
+
+std::optional<value_sizes> sizes_for(const job& job, const plan& plan) {
+  auto sizes = job.sizes;
+  if (sizes && job.costs_of_rank)
+    sizes->usual = divided(sizes->usual, shape_of(plan));
+  return sizes;
+}
+
+}  // namespace troupe::lab

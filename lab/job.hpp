@@ -1,0 +1,75 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+
+#include "troupe/engine/plan/costs.hpp"
+#include "troupe/engine/plan/peak_bytes.hpp"
+#include "troupe/engine/plan/plan.hpp"
+#include "troupe/engine/plan/verify.hpp"
+#include "troupe/schedules/rules.hpp"
+
+namespace troupe::lab {
+
+/// Bounds of a request, so that its answer takes less than a second.
+inline constexpr std::int64_t most_cells =
+  4096;  // stages x microbatches x slices
+inline constexpr std::int32_t most_ranks = 64;
+inline constexpr std::size_t most_request_bytes = std::size_t{1} << 18;
+
+/// Where a schedule comes from.
+enum class schedule_source : std::uint8_t {
+  catalogue,  // by its name
+  text,       // CSV, the text form, or a plan
+  rules,      // generated
+};
+
+/// What of `lane_rules` a request chooses. Durations are the job's costs.
+struct rule_choice {
+  std::vector<preference> prefer{preference::backward};
+  /// Most activations of rank 0; 0: unlimited.
+  std::int32_t in_flight = 0;
+  /// One less for each further rank, but at least 1.
+  bool falls_by_rank = false;
+  bool split_backward = false;
+  std::string placement = "looped";  // v_shaped, waves
+};
+
+/// A schedule and the job that runs it. Times and bytes are in any unit.
+struct job {
+  schedule_source source = schedule_source::catalogue;
+  std::string name{};
+  std::string text{};
+  rule_choice rules{};
+  schedule_shape shape{};
+  op_costs costs{};
+  std::optional<value_sizes> sizes{};
+  /// Costs and sizes are of all layers of a rank, and divided among its stages
+  /// and slices.
+  bool costs_of_rank = false;
+  double memory_limit = 0;  // bytes of a rank; 0: none
+  transport_model transport{};
+  std::int32_t credits = 0;  // of each channel; 0: those of the plan
+};
+
+/// Reads a request. Throws `error` (invalid_argument, malformed_text) that
+/// names the field and what it may be.
+job parse_job(const nlohmann::json& request);
+
+/// The job's schedule as lanes; a plan's too. Throws `error`: what the
+/// catalogue, the parsers and the rules refuse, and more cells than
+/// `most_cells`.
+schedule make_lanes(const job& job);
+
+/// The job's plan: of a plan's text as it stands. Throws `error` as
+/// `make_lanes`; deadlock if the lanes wait for each other.
+plan make_plan(const job& job);
+
+/// The costs of a plan's ops, and the sizes of its values.
+op_costs costs_for(const job& job, const plan& plan);
+std::optional<value_sizes> sizes_for(const job& job, const plan& plan);
+
+}  // namespace troupe::lab

@@ -1,0 +1,57 @@
+const element = (tag, properties = {}, ...children) => {
+  const made = document.createElement(tag);
+  for (const [name, value] of Object.entries(properties)) {
+    if (name === "data") Object.assign(made.dataset, value);
+    else if (name.startsWith("aria-") || name === "role" || name === "for") made.setAttribute(name, value);
+    else made[name] = value;
+  }
+  made.append(...children);
+  return made;
+};
+const byId = (id) => document.getElementById(id);
+const number = (value, digits = 4) => Number(value.toPrecision(digits)).toString();
+const percent = (part) => `${(100 * part).toFixed(1)} %`;
+const mebi = 1 << 20;
+const memory = (bytes) => bytes >= 1024 * mebi
+  ? `${number(bytes / 1024 / mebi)} GiB` : `${number(bytes / mebi)} MiB`;
+
+const opName = (op) => {
+  const [, kind, stage, microbatch, slice, copy] = op;
+  return stage + kind + (microbatch < 0 ? "" : microbatch)
+    + (slice < 0 ? "" : `.${slice}`) + (copy > 0 ? `@${copy}` : "");
+};
+const labelOf = (op) => op[3] < 0 ? "" : op[4] < 0 ? `${op[3]}` : `${op[3]}.${op[4]}`;
+
+// The colours of `troupe plan --format svg`.
+const colours = {
+  F: [212, 78, 78, "forward"], B: [28, 86, 66, "backward"],
+  I: [160, 52, 64, "input backward"], W: [272, 46, 68, "weight backward"],
+};
+const otherColour = [212, 9, 58, "norm and update"];
+const paint = (kind, chunk, chunks) => {
+  const [hue, saturation, lightest] = colours[kind] || otherColour;
+  const lightness = lightest - Math.trunc(26 * chunk / Math.max(chunks - 1, 1));
+  return {
+    fill: `hsl(${hue} ${saturation}% ${lightness}%)`,
+    ink: lightness >= 56 ? "#16202b" : "#fff",
+    outline: `hsl(${hue} ${saturation}% ${lightness >= 56 ? 24 : 88}%)`,
+  };
+};
+
+// The number of each stage on its rank, by copy.
+const chunksOf = (ops) => {
+  const stages = new Map();
+  for (const [rank, , stage, , , copy] of ops) {
+    const key = `${rank}/${copy}`;
+    if (!stages.has(key)) stages.set(key, new Set());
+    stages.get(key).add(stage);
+  }
+  const chunk = new Map();
+  let most = 1;
+  for (const [key, held] of stages) {
+    [...held].sort((a, b) => a - b).forEach((stage, i) => chunk.set(`${stage}/${key.split("/")[1]}`, i));
+    most = Math.max(most, held.size);
+  }
+  return {most, of: (op) => chunk.get(`${op[2]}/${op[5]}`)};
+};
+const say = (text) => { byId("said").textContent = text; };
