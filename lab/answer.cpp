@@ -10,6 +10,7 @@
 #include "troupe/engine/plan/op_text.hpp"
 #include "troupe/engine/plan/op_traits.hpp"
 #include "troupe/engine/plan/simulate.hpp"
+#include "troupe/engine/plan/versions.hpp"
 
 namespace troupe::lab {
 
@@ -142,6 +143,8 @@ void add_times(const job& job, const plan& plan, ordered_json& made) {
     made["fits"] =
       job.memory_limit == 0 || std::ranges::max(bytes) <= job.memory_limit;
   }
+  if (plan.update.every > 0)
+    made["staleness"] = std::ranges::max(staleness_of(plan));
   made["channels"] = channels_json(plan);
   const op_list list(plan, times);
   made["op_list"] = list.ops();

@@ -89,6 +89,18 @@ std::string cpp_sizes(const schedule& lanes) {
                      lanes.microbatches);
 }
 
+// The lines that give the schedule its update rule, and return it.
+std::string cpp_update(const schedule& lanes) {
+  if (lanes.update.every == 0)
+    return {};
+  return fmt::format(
+    "  made.update = {{.every = {}, .lag = {}}};\n"
+    "  return made;\n",
+    lanes.update.every,
+    lanes.update.lag == update_rule::newest ? "troupe::update_rule::newest"
+                                            : std::to_string(lanes.update.lag));
+}
+
 // As the content of a string literal.
 std::string quoted(const std::string& text) {
   std::string result;
@@ -118,7 +130,7 @@ std::string to_cpp(const schedule& lanes) {
     "#include \"troupe/schedules/lane_builder.hpp\"\n\n"
     "/// {0} ranks, {1} stages, {2} microbatches.\n"
     "troupe::schedule {3}() {{\n"
-    "  return troupe::schedule::build(\n"
+    "  {7} troupe::schedule::build(\n"
     "    {4},\n"
     "    [](troupe::lane_builder& rank) {{\n"
     "      using enum troupe::op_kind;\n"
@@ -133,9 +145,11 @@ std::string to_cpp(const schedule& lanes) {
     "        rank.place(next);\n"
     "    }},\n"
     "    \"{6}\");\n"
+    "{8}"
     "}}\n",
     lanes.ranks(), lanes.stages(), lanes.microbatches, cpp_name(lanes.name),
-    cpp_sizes(lanes), rows, quoted(lanes.name));
+    cpp_sizes(lanes), rows, quoted(lanes.name),
+    lanes.update.every > 0 ? "auto made =" : "return", cpp_update(lanes));
 }
 
 std::string to_cpp_call(const std::string& name, const schedule_shape& shape) {

@@ -64,7 +64,8 @@ plan lane_plan(const schedule& lanes) {
               .slices = lanes.slices,
               .training = is_training(lanes),
               .placement = lanes.placement,
-              .graph = stage_graph::chain(lanes.stages())};
+              .graph = stage_graph::chain(lanes.stages()),
+              .update = lanes.update};
   for (const auto& each : lanes.lanes) {
     result.first_op.push_back(static_cast<std::uint32_t>(result.ops.size()));
     for (const auto& what : each)
@@ -79,17 +80,19 @@ schedule lanes_of(const plan& plan) {
   schedule result{.name = plan.schedule_name,
                   .microbatches = plan.microbatches,
                   .slices = plan.slices,
-                  .placement = plan.placement};
+                  .placement = plan.placement,
+                  .lanes = {},
+                  .update = plan.update};
   for (std::int32_t rank = 0; rank < plan.ranks(); ++rank) {
     auto& lane = result.lanes.emplace_back();
     for (const auto& what : plan.lane(rank))
       if (is_compute(what.kind))
         lane.push_back({.stage = what.stage,
-                      .microbatch = what.microbatch,
-                      .slice = what.slice,
-                      .copy = what.copy,
-                      .kind = static_cast<op_kind>(what.kind),
-                      .overlaps_next = what.overlaps_next});
+                        .microbatch = what.microbatch,
+                        .slice = what.slice,
+                        .copy = what.copy,
+                        .kind = static_cast<op_kind>(what.kind),
+                        .overlaps_next = what.overlaps_next});
   }
   return result;
 }

@@ -205,6 +205,7 @@ class Panel {
       tile("idle", (a) => a.idle, percent(answer.idle), `${percent(answer.span_idle)} within`),
       tile("in flight", (a) => most(a.in_flight), `${most(answer.in_flight)}`, "most activations"),
       tile("messages", (a) => a.messages, `${answer.messages}`, `${answer.channels.length} channels`),
+      ...(answer.staleness > 0 ? [tile("staleness", (a) => a.staleness, `${answer.staleness}`, "updates, at most")] : []),
       ...(answer.peak_bytes ? [tile("memory", (a) => most(a.peak_bytes), memory(most(answer.peak_bytes)),
         answer.fits ? "of the fullest rank" : "beyond the limit", !answer.fits)] : []));
   }

@@ -6,6 +6,7 @@
 #include "cases/dualpipe_p2_m4.inc"
 #include "cases/seq_1f1b_p2_m2.inc"
 #include "cases/seq_1f1b_p2_m2_call.inc"
+#include "cases/two_bw_p2_m4.inc"
 #include "troupe/base/error.hpp"
 #include "troupe/schedules/builtin.hpp"
 #include "troupe/schedules/csv.hpp"
@@ -33,6 +34,9 @@ TEST_CASE("the code of lanes compiles, and makes the same schedule") {
   slices.name = "two slices";
   CHECK(to_cpp(slices) == code("seq_1f1b_p2_m2.inc"));
   CHECK(schedule_two_slices() == slices);
+  const auto updates = make_schedule("two_bw", {.ranks = 2, .microbatches = 4});
+  CHECK(to_cpp(updates) == code("two_bw_p2_m4.inc"));
+  CHECK(schedule_two_bw() == updates);
 }
 
 TEST_CASE("the code of a built-in schedule compiles, and makes it") {
