@@ -19,6 +19,7 @@
 #include "troupe/engine/plan/op_text.hpp"
 #include "troupe/engine/plan/plan_json.hpp"
 #include "troupe/engine/plan/plan_text.hpp"
+#include "troupe/engine/plan/shard.hpp"
 #include "troupe/engine/plan/versions.hpp"
 #include "troupe/schedules/cpp_text.hpp"
 #include "troupe/schedules/csv.hpp"
@@ -31,6 +32,7 @@ namespace {
 struct plan_options {
   schedule_options source;
   bool global_norm = false;
+  bool sharded = false;
   bool lower = false;
   std::string format = "table";
   std::string theme = "auto";
@@ -94,6 +96,15 @@ std::string table(const plan& plan, const plan_options& options) {
   return text + channels_table(plan);
 }
 
+// Gradients of sharded stages are reduced, whatever the number of replicas.
+plan compiled(const schedule& lanes, const plan_options& options) {
+  const auto least_replicas = options.sharded ? 2 : 1;
+  auto made = compile(lanes, {.data_parallel = std::max(
+                                options.source.data_parallel, least_replicas),
+                              .global_norm = options.global_norm});
+  return options.sharded ? sharded(made) : std::move(made);
+}
+
 std::string render(const plan_options& options) {
   const auto lanes = options.source.find();
   if (options.format == "csv" && !options.lower) {
@@ -102,9 +113,7 @@ std::string render(const plan_options& options) {
   }
   if (options.format == "cpp")
     return to_cpp(lanes);
-  const auto plan =
-    compile(lanes, {.data_parallel = options.source.data_parallel,
-                    .global_norm = options.global_norm});
+  const auto plan = compiled(lanes, options);
   if (options.format == "csv")
     return to_lowered_csv(plan);
   if (options.format == "json")
@@ -127,6 +136,10 @@ void add_plan_command(CLI::App& app) {
   command->add_flag("--global-norm", options->global_norm,
                     "updates wait for the norm of all stages, as clipping and "
                     "a dynamic loss scale need");
+  command->add_flag(
+    "--sharded", options->sharded,
+    "stages are sharded over the replicas: UNSHARD, RESHARD and "
+    "REDUCE_GRAD as PyTorch's pipelining places them");
   command->add_flag("--lower", options->lower,
                     "with table and csv: the transfers too");
   command
@@ -137,6 +150,10 @@ void add_plan_command(CLI::App& app) {
     ->check(CLI::IsMember(
       {"table", "csv", "json", "svg", "trace", "plan", "text", "cpp"}))
     ->type_name("FORMAT");
+  command
+    ->add_flag_callback(
+      "--json", [options] { options->format = "json"; }, "as --format json")
+    ->excludes("--format");
   command
     ->add_option("--width", options->width,
                  "columns of the table; default: the terminal's, or 100")

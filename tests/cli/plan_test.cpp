@@ -55,6 +55,7 @@ TEST_CASE("plan writes JSON and traces that parse, and an SVG file") {
     nlohmann::json::parse(plan(two_ranks, "--format json").output);
   CHECK(json["ranks"][0][0]["op"] == "0F0");
   CHECK(json["channels"].size() == 2);
+  CHECK(nlohmann::json::parse(plan(two_ranks, "--json").output) == json);
   const auto trace =
     nlohmann::json::parse(plan(two_ranks, "--format trace").output);
   CHECK(trace["traceEvents"].is_array());
@@ -66,6 +67,14 @@ TEST_CASE("plan writes JSON and traces that parse, and an SVG file") {
   CHECK_THAT(
     plan(two_ranks, "--format svg --theme dark").output,
     ContainsSubstring("fill=\"#12181f\"/>") && !ContainsSubstring("<style>"));
+}
+
+TEST_CASE("plan shards stages as PyTorch's pipelining does") {
+  CHECK(plan("--schedule gpipe --ranks 2 --microbatches 1",
+             "--sharded --lower --format csv")
+          .output
+        == "0UNSHARD,0F0,0SEND_F0,0RECV_B0,0B0,0REDUCE_GRAD,0RESHARD\r\n"
+           "1UNSHARD,1RECV_F0,1F0,1B0,1SEND_B0,1REDUCE_GRAD,1RESHARD\r\n");
 }
 
 TEST_CASE("plan takes a file as its schedule") {
@@ -82,8 +91,8 @@ TEST_CASE("plan refuses wrong usage with exit code 2") {
   for (const auto flags :
        {"--schedule 2f2b", "--schedule gpipe --stages-per-rank 2",
         "--schedule gpipe --ranks 0", "--schedule gpipe --format png",
-        "--schedule gpipe --theme pink", "--schedule gpipe --rank 2",
-        "--schedule gpipe --ranks 5000000",
+        "--schedule gpipe --theme pink", "--json --format svg",
+        "--schedule gpipe --rank 2", "--schedule gpipe --ranks 5000000",
         "--schedule gpipe --ranks 65536 --microbatches 1048576",
         "--schedule gpipe --ranks two"}) {
     INFO(flags);
