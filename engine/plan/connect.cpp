@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "troupe/base/error.hpp"
@@ -24,8 +25,8 @@ class connector {
       receive_{table(edges_.size()), table(edges_.size())} {}
 
   void run() {
-    index_ops();
     find_channels();
+    index_ops();
     number_messages();
     list_dependencies();
   }
@@ -83,7 +84,11 @@ class connector {
       case plan_op_kind::weight_backward:
         last_backward_[update_slot(op)] = i;
         break;
+      case plan_op_kind::send:
+        ++plan_.channels[channel_of(op)].messages;
+        break;
       case plan_op_kind::receive:
+        ++receives_left_;
         receive(is_gradient(op.stream), edge_of(plan_, op), op) = i;
         break;
       case plan_op_kind::reduce:
@@ -158,9 +163,6 @@ class connector {
   }
 
   void number_messages() {
-    for (const auto& send : plan_.ops)
-      if (send.kind == plan_op_kind::send)
-        ++plan_.channels[channel_of(send)].messages;
     std::vector<std::int32_t> next;
     std::int32_t total = 0;
     for (const auto& channel : plan_.channels) {
@@ -178,10 +180,16 @@ class connector {
       connect_message(i, static_cast<std::int32_t>(channel),
                       send.message - first[channel]);
     }
-    for (const auto& receive : plan_.ops)
-      if (receive.kind == plan_op_kind::receive && receive.message == none)
-        fail(error_code::internal, "{}: {} is sent by no op",
-             plan_.schedule_name, to_text(plan_, receive));
+    if (receives_left_ > 0)
+      refuse_unsent();
+  }
+
+  [[noreturn]] void refuse_unsent() const {
+    const auto unsent = std::ranges::find_if(plan_.ops, [](const auto& op) {
+      return op.kind == plan_op_kind::receive && op.message == none;
+    });
+    fail(error_code::internal, "{}: {} is sent by no op", plan_.schedule_name,
+         to_text(plan_, *unsent));
   }
 
   void connect_message(std::uint32_t send_index, std::int32_t channel,
@@ -192,7 +200,8 @@ class connector {
     if (receiver == absent)
       fail(error_code::internal, "{}: {} is received by no op",
            plan_.schedule_name, to_text(plan_, send));
-    plan_.ops[receiver].message = send.message;
+    if (std::exchange(plan_.ops[receiver].message, send.message) == none)
+      --receives_left_;
     plan_.messages[static_cast<std::size_t>(send.message)] = {
       .channel = channel,
       .sequence = sequence,
@@ -214,6 +223,10 @@ class connector {
   }
 
   void list_dependencies() {
+    // A transfer has one; most compute ops have two, and a transfer beside
+    // them.
+    plan_.dependencies.reserve(
+      std::min(2 * plan_.ops.size(), most_dependencies_));
     for (std::uint32_t i = 0; i < plan_.ops.size(); ++i) {
       auto& op = plan_.ops[i];
       op.first_dependency =
@@ -338,6 +351,7 @@ class connector {
   op_table last_use_;  // ... and compute op
   op_table last_update_;
   std::vector<std::int32_t> channel_of_[2];  // by route
+  std::size_t receives_left_ = 0;            // of no message
 };
 
 }  // namespace

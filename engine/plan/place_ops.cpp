@@ -49,7 +49,7 @@ class placer {
 
   void run() {
     while (!turns_.empty()) {
-      const auto rank = turns_.pop();
+      const auto rank = turns_.pop_first();
       if (next_[slot(rank)] == lane_of(rank).size())
         continue;
       if (const auto blocker = blocker_of(rank); blocker != none) {

@@ -91,7 +91,7 @@ bool replay::stands_at(plan_op_kind kind) const {
 
 void replay::run() {
   while (!turns_.empty())
-    run_lane(turns_.pop());
+    run_lane(turns_.pop_last());
 }
 
 void replay::run_lane(std::int32_t rank) {

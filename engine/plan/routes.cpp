@@ -6,8 +6,24 @@ namespace troupe {
 
 edge_slots::edge_slots(const plan& plan)
   : slices_(static_cast<std::size_t>(plan.slices)),
-    edges_(plan.graph.edges().size()),
-    places_(static_cast<std::size_t>(plan.microbatches)) {
+    edges_(plan.graph.edges().size()) {
+  const auto microbatches = take_places(plan);
+  for (std::int8_t copy = 0; copy < plan.placement.copies(); ++copy)
+    for (const auto [giver, reader] : plan.graph.edges()) {
+      first_.push_back(size_);
+      if (crosses(plan.placement, giver, reader, copy))
+        size_ += microbatches[static_cast<std::size_t>(copy)] * slices_;
+    }
+}
+
+std::vector<std::size_t> edge_slots::take_places(const plan& plan) {
+  const auto count = static_cast<std::size_t>(plan.microbatches);
+  places_.resize(count);
+  if (plan.placement.copies() == 1) {
+    for (std::size_t i = 0; i < count; ++i)
+      places_[i] = {i, 0};
+    return {count};
+  }
   std::vector<std::size_t> microbatches(
     static_cast<std::size_t>(plan.placement.copies()), 0);
   for (const auto& op : plan.ops)
@@ -15,12 +31,7 @@ edge_slots::edge_slots(const plan& plan)
       if (auto& place = places_[static_cast<std::size_t>(op.microbatch)];
           place.copy == none)
         place = {microbatches[static_cast<std::size_t>(op.copy)]++, op.copy};
-  for (std::int8_t copy = 0; copy < plan.placement.copies(); ++copy)
-    for (const auto [giver, reader] : plan.graph.edges()) {
-      first_.push_back(size_);
-      if (crosses(plan.placement, giver, reader, copy))
-        size_ += microbatches[static_cast<std::size_t>(copy)] * slices_;
-    }
+  return microbatches;
 }
 
 std::int32_t edge_of(const plan& plan, const plan_op& transfer) {

@@ -81,6 +81,9 @@ class edge_slots {
     std::int8_t copy = none;
   };
 
+  /// Places the microbatches; returns how many take each copy.
+  std::vector<std::size_t> take_places(const plan& plan);
+
   std::size_t slices_;
   std::size_t edges_;
   std::size_t size_ = 0;

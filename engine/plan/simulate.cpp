@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <utility>
 
 #include "troupe/engine/plan/step_clock.hpp"
@@ -44,30 +45,27 @@ double find_period(const plan& plan, const op_costs& costs,
   }
 }
 
-double duration(const simulation& times, std::uint32_t op) {
-  return times.end[op] - times.start[op];
-}
+// What a rank does in the step.
+struct lane_use {
+  double busy = 0;  // computing; an atomic pair counts once
+  double first = std::numeric_limits<double>::infinity();  // start of an op
+  double last = 0;                                         // end of an op
+};
 
-// Time in which a rank computes; an atomic pair counts once.
-double busy_time(const plan& plan, const simulation& times, std::size_t rank,
-                 bool atomic_pairs) {
-  double busy = 0;
-  for (auto op = plan.first_op[rank]; op < plan.first_op[rank + 1]; ++op)
-    if (plan.ops[op].stream == stream_kind::compute
-        && !(atomic_pairs && plan.ops[op].overlaps_next))
-      busy += duration(times, op);
-  return busy;
-}
-
-double span_of(const plan& plan, const simulation& times, std::size_t rank) {
-  double first = times.makespan;
-  double last = 0;
-  for (auto op = plan.first_op[rank]; op < plan.first_op[rank + 1]; ++op)
-    if (is_compute(plan.ops[op].kind)) {
-      first = std::min(first, times.start[op]);
-      last = std::max(last, times.end[op]);
+lane_use use_of(const plan& plan, const simulation& times, std::size_t rank,
+                bool atomic_pairs) {
+  lane_use use;
+  for (auto op = plan.first_op[rank]; op < plan.first_op[rank + 1]; ++op) {
+    const auto& what = plan.ops[op];
+    if (what.stream == stream_kind::compute
+        && !(atomic_pairs && what.overlaps_next))
+      use.busy += times.end[op] - times.start[op];
+    if (is_compute(what.kind)) {
+      use.first = std::min(use.first, times.start[op]);
+      use.last = std::max(use.last, times.end[op]);
     }
-  return std::max(0.0, last - first);
+  }
+  return use;
 }
 
 double idle_part(double busy, double whole) {
@@ -78,10 +76,10 @@ void measure_idle(const plan& plan, bool atomic_pairs, simulation& result) {
   double busy = 0;
   double span = 0;
   for (std::size_t rank = 0; rank + 1 < plan.first_op.size(); ++rank) {
-    const auto rank_busy = busy_time(plan, result, rank, atomic_pairs);
-    result.idle.push_back(idle_part(rank_busy, result.makespan));
-    busy += rank_busy;
-    span += span_of(plan, result, rank);
+    const auto use = use_of(plan, result, rank, atomic_pairs);
+    result.idle.push_back(idle_part(use.busy, result.makespan));
+    busy += use.busy;
+    span += std::max(0.0, use.last - use.first);
   }
   result.bubble = idle_part(busy, result.makespan * plan.ranks());
   result.span_bubble = idle_part(busy, span);
@@ -154,7 +152,6 @@ simulation simulate(const plan& plan, const op_costs& costs) {
   step_clock clocks{plan, costs};
   std::vector<double> ends(static_cast<std::size_t>(plan.ranks()), 0);
   clocks.run_step(ends);
-  clocks.time_transfers();
   simulation result{.start = std::move(clocks.start),
                     .end = std::move(clocks.end),
                     .in_flight = peak_in_flight(plan)};

@@ -28,7 +28,7 @@ void step_clock::run_step(std::vector<double>& free_from) {
   collective_ = free_from;
   turn_queue turns{plan_.ranks()};
   while (!turns.empty())
-    run_lane(turns.pop(), turns);
+    run_lane(turns.pop_last(), turns);
   if (!std::equal(next_.begin(), next_.end(), plan_.first_op.begin() + 1))
     fail(error_code::deadlock,
          "the plan stalls, so it has no duration; `verify` shows the cycle");
@@ -41,7 +41,7 @@ void step_clock::run_lane(std::int32_t rank, turn_queue& turns) {
   const auto stop = plan_.first_op[r + 1];
   auto& next = next_[r];
   const auto first = next;
-  while (next < stop && (is_transfer(plan_.ops[next].kind) || attempt(next, r)))
+  while (next < stop && attempt(next, r))
     ++next;
   if (next != first)
     turns.progressed(rank);
@@ -52,25 +52,22 @@ void step_clock::run_lane(std::int32_t rank, turn_queue& turns) {
 // Computes when all inputs of an op are available; otherwise names the rank to
 // wait for.
 bool step_clock::inputs_there(std::uint32_t op, double& ready) {
-  for (auto input : plan_.dependencies_of(plan_.ops[op])) {
-    const auto& what = plan_.ops[input];
-    const auto* message =
-      what.kind == plan_op_kind::receive
-        ? &plan_.messages[static_cast<std::size_t>(what.message)]
-        : nullptr;
-    if (message != nullptr)
-      input = message->producer;
+  for (const auto input : plan_.dependencies_of(plan_.ops[op])) {
     if (end[input] == not_yet) {
-      blocker_ =
-        message != nullptr
-          ? plan_.channels[static_cast<std::size_t>(message->channel)].from_rank
-          : plan_.rank_of(input);
+      blocker_ = rank_that_gives(input);
       return false;
     }
-    ready =
-      std::max(ready, end[input] + (message != nullptr ? costs_.message : 0));
+    ready = std::max(ready, end[input]);
   }
   return true;
+}
+
+std::int32_t step_clock::rank_that_gives(std::uint32_t input) const {
+  const auto& what = plan_.ops[input];
+  if (what.kind != plan_op_kind::receive)
+    return plan_.rank_of(input);
+  const auto& moved = plan_.messages[static_cast<std::size_t>(what.message)];
+  return plan_.channels[static_cast<std::size_t>(moved.channel)].from_rank;
 }
 
 void step_clock::set(std::uint32_t op, double start_time, double end_time) {
@@ -80,6 +77,8 @@ void step_clock::set(std::uint32_t op, double start_time, double end_time) {
 
 bool step_clock::attempt(std::uint32_t op, std::size_t rank) {
   const auto& what = plan_.ops[op];
+  if (is_transfer(what.kind))
+    return attempt_transfer(op);
   if (end[op] != not_yet)
     return true;
   if (what.overlaps_next && costs_.atomic_pairs)
@@ -108,12 +107,16 @@ bool step_clock::attempt_pair(std::uint32_t op, std::size_t rank) {
   return true;
 }
 
-void step_clock::time_transfers() {
-  for (const auto& each : plan_.messages) {
-    const auto sent = end[each.producer];
-    set(each.send, sent, sent);
-    set(each.receive, sent, sent + costs_.message);
-  }
+// A send times its receive too, which the other rank passes by.
+bool step_clock::attempt_transfer(std::uint32_t op) {
+  if (plan_.ops[op].kind == plan_op_kind::receive)
+    return true;
+  const auto& sent =
+    plan_.messages[static_cast<std::size_t>(plan_.ops[op].message)];
+  const auto left = end[sent.producer];
+  set(op, left, left);
+  set(sent.receive, left, left + costs_.message);
+  return true;
 }
 
 }  // namespace troupe

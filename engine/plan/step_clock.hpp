@@ -9,17 +9,15 @@
 
 namespace troupe {
 
-/// The timing of one step of `simulate`. Transfers are skipped: a compute op's
-/// input is available a message's cost after its producer's end.
+/// The timing of one step of `simulate`. A send takes no time of its rank: its
+/// message arrives a message's cost after its producer's end.
 class step_clock {
  public:
   step_clock(const plan& plan, const op_costs& costs);
 
-  /// Fills start and end of all ops but transfers, with rank r free from
-  /// `free_from[r]` on; then moves `free_from` to the ranks' ends.
+  /// Fills start and end of all ops, with rank r free from `free_from[r]` on;
+  /// then moves `free_from` to the ranks' ends.
   void run_step(std::vector<double>& free_from);
-  /// Fills the transfers of the last step that was run.
-  void time_transfers();
 
   std::vector<double> start;
   std::vector<double> end;
@@ -28,7 +26,9 @@ class step_clock {
   void run_lane(std::int32_t rank, turn_queue& turns);
   bool attempt(std::uint32_t op, std::size_t rank);
   bool attempt_pair(std::uint32_t op, std::size_t rank);
+  bool attempt_transfer(std::uint32_t op);
   bool inputs_there(std::uint32_t op, double& ready);
+  std::int32_t rank_that_gives(std::uint32_t input) const;
   void set(std::uint32_t op, double start_time, double end_time);
 
   const plan& plan_;

@@ -7,9 +7,9 @@
 
 namespace troupe {
 
-/// Ranks that take turns, first come first served. A blocked rank waits for
-/// another one's progress; each rank is in the queue, waiting, or finished. All
-/// operations take constant time.
+/// Ranks that take turns. A blocked rank waits for another one's progress; each
+/// rank is in the queue, waiting, or finished. All operations take constant
+/// time.
 class turn_queue {
  public:
   explicit turn_queue(std::int32_t ranks)
@@ -23,10 +23,19 @@ class turn_queue {
 
   bool empty() const { return size_ == 0; }
 
-  std::int32_t pop() {
+  /// First come, first served: all ranks advance in step.
+  std::int32_t pop_first() {
     const auto rank = ring_[head_];
     head_ = head_ + 1 == ring_.size() ? 0 : head_ + 1;
     --size_;
+    queued_[slot(rank)] = 0;
+    return rank;
+  }
+
+  /// Last come, first served: after a rank its neighbours run, whose part of a
+  /// large plan is still in the processor's caches.
+  std::int32_t pop_last() {
+    const auto rank = ring_[place_of(--size_)];
     queued_[slot(rank)] = 0;
     return rank;
   }
@@ -35,8 +44,7 @@ class turn_queue {
     if (queued_[slot(rank)] != 0)
       return;
     queued_[slot(rank)] = 1;
-    const auto place = head_ + size_++;
-    ring_[place < ring_.size() ? place : place - ring_.size()] = rank;
+    ring_[place_of(size_++)] = rank;
   }
 
   /// `rank`, just popped, takes its next turn after `other` has progressed.
@@ -56,6 +64,10 @@ class turn_queue {
  private:
   static std::size_t slot(std::int32_t rank) {
     return static_cast<std::size_t>(rank);
+  }
+  std::size_t place_of(std::size_t turn) const {
+    const auto place = head_ + turn;
+    return place < ring_.size() ? place : place - ring_.size();
   }
 
   std::vector<std::int32_t> ring_;
