@@ -32,6 +32,9 @@ struct simulate_options {
   std::string sizes;
   std::string slow;
   disturbance disturbing;
+  std::string order = "strict";
+  std::int32_t steps = 0;  // 0: not asked for
+  bool barrier = false;
   bool atomic_pairs = false;
   bool json = false;
 };
@@ -53,22 +56,40 @@ std::vector<std::string> path_texts(const plan& plan, const simulation& times) {
   return texts;
 }
 
-/// `bytes`: most held, by rank; empty without sizes.
-std::string to_json(const plan& plan, const simulation& times,
-                    const std::vector<double>& bytes) {
+/// What `simulate` prints.
+struct simulated_plan {
+  simulation times;
+  std::vector<double> bytes{};      // most held, by rank; empty without sizes
+  std::vector<double> step_ends{};  // empty without --steps
+};
+
+/// Mean time from one step's end to the next; of one step, its duration.
+double period_of(const std::vector<double>& step_ends) {
+  return step_ends.size() == 1 ? step_ends[0]
+                               : (step_ends.back() - step_ends.front())
+                                   / static_cast<double>(step_ends.size() - 1);
+}
+
+std::string to_json(const plan& plan, const simulated_plan& found) {
+  const auto& times = found.times;
   nlohmann::ordered_json json{{"makespan", times.makespan},
                               {"period", times.period},
                               {"idle", times.idle},
                               {"in_flight", times.in_flight},
                               {"critical_path", path_texts(plan, times)},
                               {"messages", plan.messages.size()}};
-  if (!bytes.empty())
-    json["peak_bytes"] = bytes;
+  if (!found.bytes.empty())
+    json["peak_bytes"] = found.bytes;
+  if (!found.step_ends.empty()) {
+    json["step_ends"] = found.step_ends;
+    json["total"] = found.step_ends.back();
+    json["step_period"] = period_of(found.step_ends);
+  }
   return json.dump(2) + '\n';
 }
 
-std::string to_table(const plan& plan, const simulation& times,
-                     const std::vector<double>& bytes) {
+std::string to_table(const plan& plan, const simulated_plan& found) {
+  const auto& [times, bytes, step_ends] = found;
   auto text = fmt::format(
     "{}: {}\n"
     "makespan {:.6g}, period {:.6g}, idle {:.1f} % ({:.1f} % between a "
@@ -84,12 +105,35 @@ std::string to_table(const plan& plan, const simulation& times,
   text += "\ncritical path:";
   for (const auto& op : path_texts(plan, times))
     text += ' ' + op;
-  return text + '\n';
+  text += '\n';
+  if (!step_ends.empty())
+    text +=
+      fmt::format("\n{} steps: {:.6g}, one every {:.6g}\n", step_ends.size(),
+                  step_ends.back(), period_of(step_ends));
+  return text;
+}
+
+std::vector<double> find_bytes(const plan& plan, const simulation& times,
+                               const std::string& text) {
+  if (text.empty())
+    return {};
+  const auto sizes = load_sizes(text);
+  for (const auto& [stage, unused] : sizes.of_stage)
+    if (stage >= plan.stages())
+      spdlog::warn("--sizes: those of stage {} have no effect; {} has {}",
+                   stage, plan.schedule_name, plan.stages());
+  return peak_bytes(plan, times, sizes);
+}
+
+bool disturbs(const disturbance& how) {
+  return !how.of_rank.empty() || how.jitter > 0;
 }
 
 void run(const simulate_options& options) {
   auto costs = load_costs(options.costs);
   costs.atomic_pairs = options.atomic_pairs;
+  if (options.barrier && options.steps == 0)
+    fail(error_code::invalid_argument, "--barrier is of several --steps");
   const auto plan = find_plan(options);
   if (const auto unused = without_effect(costs, plan); !unused.empty())
     spdlog::warn("--costs: {} has no effect, as {} has no such op or message",
@@ -98,20 +142,19 @@ void run(const simulate_options& options) {
   if (!options.slow.empty())
     disturbing.of_rank =
       load_entries(options.slow, "slow ranks", parse_slow_ranks);
-  if (!disturbing.of_rank.empty() || disturbing.jitter > 0)
-    costs = disturbed(std::move(costs), plan, disturbing);
-  const auto times = simulate(plan, costs);
-  std::vector<double> bytes;
-  if (!options.sizes.empty()) {
-    const auto sizes = load_sizes(options.sizes);
-    for (const auto& [stage, unused] : sizes.of_stage)
-      if (stage >= plan.stages())
-        spdlog::warn("--sizes: those of stage {} have no effect; {} has {}",
-                     stage, plan.schedule_name, plan.stages());
-    bytes = peak_bytes(plan, times, sizes);
-  }
-  write_output("", options.json ? to_json(plan, times, bytes)
-                                : to_table(plan, times, bytes));
+  // Each step has a jitter of its own.
+  const auto costs_of = [&](std::int32_t step) {
+    auto how = disturbing;
+    how.seed += static_cast<std::uint64_t>(step);
+    return disturbs(how) ? disturbed(costs, plan, how) : costs;
+  };
+  const auto order = parse_lane_order(options.order);
+  simulated_plan found{.times = simulate(plan, costs_of(0), order)};
+  found.bytes = find_bytes(plan, found.times, options.sizes);
+  found.step_ends = step_ends(
+    plan, costs_of,
+    {.steps = options.steps, .barrier = options.barrier, .order = order});
+  write_output("", options.json ? to_json(plan, found) : to_table(plan, found));
 }
 
 }  // namespace
@@ -150,11 +193,27 @@ void add_simulate_command(CLI::App& app) {
   command->add_option("--seed", options->disturbing.seed, "of the jitter")
     ->capture_default_str()
     ->type_name("N");
+  command
+    ->add_option("--order", options->order,
+                 "strict: the lane's; ready_first: W and updates overtake ops "
+                 "that wait, as train --ready-first runs; any_ready: all do")
+    ->capture_default_str()
+    ->type_name("ORDER");
+  command
+    ->add_option("--steps", options->steps,
+                 "steps one after the other, each rank beginning the next one "
+                 "when its own update is done, or with --barrier when all are; "
+                 "each step has its own jitter")
+    ->check(whole_number(1, 1 << 20))
+    ->type_name("N");
+  command->add_flag("--barrier", options->barrier,
+                    "with --steps: all ranks begin a step together");
   command->add_flag("--atomic-pairs", options->atomic_pairs,
                     "an overlapped pair is one op");
   command->add_flag("--json", options->json,
                     "makespan, period, idle, in_flight, critical_path, "
-                    "messages; with --sizes peak_bytes");
+                    "messages; with --sizes peak_bytes; with --steps "
+                    "step_ends, total, step_period");
   command->footer(list_schedules() +
                   "\nExample:\n  troupe simulate --schedule interleaved_1f1b "
                   "--ranks 4 --stages-per-rank 2 --microbatches 8 --costs "

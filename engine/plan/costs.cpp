@@ -82,6 +82,14 @@ op_costs load_costs(const std::string& path_or_text) {
   return load_entries(path_or_text, "costs", parse_costs);
 }
 
+void require_costs_of(const plan& plan, const op_costs& costs) {
+  if (!costs.of_op.empty() && costs.of_op.size() != plan.ops.size())
+    fail(error_code::invalid_argument,
+         "{} costs are given for a plan of {} ops; measure the plan that you "
+         "simulate",
+         costs.of_op.size(), plan.ops.size());
+}
+
 std::vector<double> parse_slow_ranks(std::string_view text) {
   constexpr std::string_view what = "slow ranks", known = "rank.N";
   std::vector<double> factors;

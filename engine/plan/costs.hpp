@@ -69,6 +69,9 @@ struct disturbance {
   std::uint64_t seed = 1;
 };
 
+/// Throws `error` (invalid_argument) if costs of single ops don't fit the plan.
+void require_costs_of(const plan& plan, const op_costs& costs);
+
 /// Reads factors of ranks, as "rank.2=1.3,rank.0=2", in the form of costs.
 std::vector<double> parse_slow_ranks(std::string_view text);
 

@@ -26,6 +26,8 @@ auto series_of(const plan_op& op) {
   return std::tuple{type, static_cast<int>(kind), op.stage, op.copy};
 }
 
+constexpr std::string_view names[]{"strict", "ready_first", "any_ready"};
+
 /// Whether an op waits for ops of other ranks before it starts. A receive is
 /// posted without its message, and a collective begins at each rank by itself.
 bool waits_for_others(const plan_op& op) {
@@ -34,6 +36,20 @@ bool waits_for_others(const plan_op& op) {
 }
 
 }  // namespace
+
+std::string_view to_text(lane_order order) {
+  return names[static_cast<std::size_t>(order)];
+}
+
+lane_order parse_lane_order(std::string_view name) {
+  for (const auto order :
+       {lane_order::strict, lane_order::ready_first, lane_order::any_ready})
+    if (to_text(order) == name)
+      return order;
+  fail(error_code::invalid_argument,
+       "the order '{}' is unknown; known are strict, ready_first and any_ready",
+       name);
+}
 
 lane_executor::lane_executor(const plan& plan, std::int32_t rank,
                              lane_order order)
@@ -52,6 +68,8 @@ void lane_executor::describe_ops() {
   for (std::uint32_t i = 0; i + 1 < ops_.size(); ++i) {
     const auto& op = plan_.ops[first_ + i];
     ops_[i].computes = op.stream == stream_kind::compute;
+    ops_[i].leads =
+      is_compute(op.kind) && op.kind != plan_op_kind::weight_backward;
     if (op.kind == plan_op_kind::forward)
       ops_[i].kept = 1;
     if (frees_activation(op.kind))
@@ -131,6 +149,7 @@ void lane_executor::begin(std::span<const std::uint32_t> order) {
   states_.assign(left_, state::waiting);
   heads_.assign(series_.size(), 0);
   cursor_ = 0;
+  leader_ = 0;
   kept_.all = 0;
   std::ranges::fill(kept_.by_stage, 0);
   launching_ = computing_ = none;
@@ -151,43 +170,54 @@ void lane_executor::input_ended(std::uint32_t index) {
   --waits_[index];
 }
 
-std::optional<std::uint32_t> lane_executor::next() {
+std::optional<std::uint32_t> lane_executor::next(bool compute) {
   if (launching())
     return std::nullopt;
   while (cursor_ < states_.size() && states_[cursor_] != state::waiting)
     ++cursor_;
+  leader_ = std::max(leader_, cursor_);
+  while (leader_ < states_.size()
+         && !(ops_[leader_].leads && states_[leader_] == state::waiting))
+    ++leader_;
   if (cursor_ == states_.size())
     return std::nullopt;
-  const auto index = !given_.empty()                     ? next_in_order()
-                     : order_ == lane_order::ready_first ? next_ready()
-                     : can_start(cursor_) ? std::optional{cursor_}
-                                          : std::nullopt;
+  const auto index = !given_.empty()                ? next_in_order(compute)
+                     : order_ != lane_order::strict ? next_ready(compute)
+                     : can_start(cursor_, compute)  ? std::optional{cursor_}
+                                                    : std::nullopt;
   if (!index)
     return std::nullopt;
   start(*index);
   return first_ + *index;
 }
 
-std::optional<std::uint32_t> lane_executor::next_in_order() const {
+std::optional<std::uint32_t> lane_executor::next_in_order(bool compute) const {
   const auto index = given_[started_] - first_;
-  return can_start(index) ? std::optional{index} : std::nullopt;
+  return can_start(index, compute) ? std::optional{index} : std::nullopt;
 }
 
-bool lane_executor::can_start(std::uint32_t index) const {
-  return waits_[index] == 0 && !(ops_[index].computes && computing_ != none);
+bool lane_executor::can_start(std::uint32_t index, bool compute) const {
+  return waits_[index] == 0
+         && !(ops_[index].computes && (!compute || computing_ != none));
 }
 
 /// The first in the lane that can start, of the first of each series.
-std::optional<std::uint32_t> lane_executor::next_ready() const {
+std::optional<std::uint32_t> lane_executor::next_ready(bool compute) const {
   std::optional<std::uint32_t> best;
   for (std::size_t i = 0; i < series_.size(); ++i) {
     if (heads_[i] == series_[i].size())
       continue;
     const auto index = series_[i][heads_[i]];
-    if ((!best || index < *best) && can_start(index) && fits(index))
+    if ((!best || index < *best) && can_start(index, compute) && in_order(index)
+        && fits(index))
       best = index;
   }
   return best;
+}
+
+bool lane_executor::in_order(std::uint32_t index) const {
+  return order_ == lane_order::any_ready || !ops_[index].leads
+         || index == leader_;
 }
 
 /// Whether the lane with this op in front keeps no more activations at once

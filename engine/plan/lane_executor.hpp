@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "troupe/engine/plan/plan.hpp"
@@ -13,14 +14,24 @@ namespace troupe {
 enum class lane_order : std::uint8_t {
   /// The lane's own.
   strict,
-  /// An op of the compute stream that can run overtakes those that can't yet,
-  /// where that keeps no more activations at once than the lane does, in all
-  /// and of each stage. Ops of one stage and kind keep the lane's order, so
-  /// that gradients and losses are summed alike; so do transfers of one
-  /// direction, and collectives. Outputs on their way to other ranks are not
-  /// counted.
+  /// A W, norm or update that can run overtakes ops that can't yet. F, B and I
+  /// keep the lane's order: other ranks wait for what they make, and an op of
+  /// those that overtook would delay it. Ops of one stage and kind keep the
+  /// lane's order, so that gradients and losses are summed alike; so do
+  /// transfers of one direction, and collectives. No more activations are kept
+  /// at once than in the lane, in all and of each stage; outputs on their way
+  /// to
+  /// other ranks are not counted.
   ready_first,
+  /// The same, and F, B and I overtake too. That helps where backwards are
+  /// split and a rank is slow; elsewhere it is often slower than strict order.
+  any_ready,
 };
+
+/// "strict", "ready_first" or "any_ready".
+std::string_view to_text(lane_order order);
+/// Throws `error` (invalid_argument) with the known names.
+lane_order parse_lane_order(std::string_view name);
 
 /// Executes a rank's part of a plan: which op starts next, from the plan's
 /// dependencies and what has ended so far. Knows neither tensors nor threads;
@@ -46,7 +57,8 @@ class lane_executor {
   void release(std::uint32_t op);
 
   /// Starts the next op; none if one is being launched or all must wait.
-  std::optional<std::uint32_t> next();
+  /// Without `compute`, no op of the compute stream.
+  std::optional<std::uint32_t> next(bool compute = true);
   /// The host is done with the op that `next` gave.
   void launched(std::uint32_t op);
   /// The op has ended: one of this rank, launched before, or of another rank.
@@ -63,6 +75,7 @@ class lane_executor {
  private:
   struct lane_op {
     bool computes = false;         // on the compute stream
+    bool leads = false;            // F, B or I
     std::int8_t kept = 0;          // activations that it adds to those kept
     std::uint32_t stage = 0;       // of the rank's, from 0
     std::uint32_t series = 0;      // ops that keep their order among themselves
@@ -85,10 +98,11 @@ class lane_executor {
   void describe_ops();
   void number_series();
   void list_users();
-  bool can_start(std::uint32_t index) const;
+  bool can_start(std::uint32_t index, bool compute) const;
+  bool in_order(std::uint32_t index) const;
   bool fits(std::uint32_t index) const;
-  std::optional<std::uint32_t> next_ready() const;
-  std::optional<std::uint32_t> next_in_order() const;
+  std::optional<std::uint32_t> next_ready(bool compute) const;
+  std::optional<std::uint32_t> next_in_order(bool compute) const;
   void start(std::uint32_t index);
   void keep(kept_count& count, std::uint32_t index) const;
   void input_ended(std::uint32_t index);
@@ -109,6 +123,7 @@ class lane_executor {
   std::vector<state> states_;
   std::vector<std::uint32_t> heads_;  // by series: how many have started
   std::uint32_t cursor_ = 0;          // the first that has not started
+  std::uint32_t leader_ = 0;          // ... of F, B and I
   std::size_t left_ = 0;
   kept_count kept_;
   std::int64_t launching_ = none;

@@ -1,10 +1,12 @@
 #include "troupe/engine/plan/simulate.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 #include <utility>
 
+#include "troupe/engine/plan/executor_clock.hpp"
 #include "troupe/engine/plan/step_clock.hpp"
 
 namespace troupe {
@@ -30,14 +32,14 @@ bool returns_to_its_rank(const plan& plan,
          && plan.rank_of(path.front()) == plan.rank_of(path.back());
 }
 
-double find_period(const plan& plan, const op_costs& costs,
-                   std::vector<double> ends) {
+// `run_step` of a clock goes on from the ranks' ends in the first step.
+template <class Clock>
+double find_period(Clock& clock, std::vector<double> ends) {
   constexpr int most_steps = 32;
-  step_clock clocks{plan, costs};
   const auto first = ends[0];
   for (int step = 1;; ++step) {
     const auto begins = ends;
-    clocks.run_step(ends);
+    clock.run_step(ends);
     if (is_periodic(begins, ends))
       return ends[0] - begins[0];
     if (step == most_steps)
@@ -87,8 +89,11 @@ void measure_idle(const plan& plan, bool atomic_pairs, simulation& result) {
 
 class path_finder {
  public:
-  path_finder(const plan& plan, const simulation& times)
-    : plan_{plan}, times_{times} {}
+  /// `before`: by op, the one that started before it on its stream of the rank;
+  /// empty: in the lane's order.
+  path_finder(const plan& plan, const simulation& times,
+              const std::vector<std::uint32_t>& before = {})
+    : plan_{plan}, times_{times}, before_{before} {}
 
   std::vector<std::uint32_t> run() const {
     std::vector<std::uint32_t> path;
@@ -118,6 +123,10 @@ class path_finder {
     for (const auto input : plan_.dependencies_of(plan_.ops[op]))
       if (times_.end[input] == start)
         return input;
+    if (!before_.empty())
+      return before_[op] != nothing && times_.end[before_[op]] == start
+               ? before_[op]
+               : nothing;
     const auto first =
       plan_.first_op[static_cast<std::size_t>(plan_.rank_of(op))];
     for (auto previous = op; previous-- > first;)
@@ -129,7 +138,52 @@ class path_finder {
 
   const plan& plan_;
   const simulation& times_;
+  const std::vector<std::uint32_t>& before_;
 };
+
+using op_order = std::vector<std::uint32_t>;
+
+std::int32_t peak_of(const plan& plan, const op_order& order) {
+  std::int32_t held = 0;
+  std::int32_t peak = 0;
+  for (const auto op : order) {
+    const auto kind = plan.ops[op].kind;
+    if (kind == plan_op_kind::forward)
+      peak = std::max(peak, ++held);
+    if (frees_activation(kind))
+      --held;
+  }
+  return peak;
+}
+
+op_order predecessors(const plan& plan, const std::vector<op_order>& started) {
+  constexpr auto nothing = static_cast<std::uint32_t>(none);
+  op_order before(plan.ops.size(), nothing);
+  for (const auto& order : started) {
+    std::array<std::uint32_t, 2> last{nothing, nothing};
+    for (const auto op : order)
+      if (!is_transfer(plan.ops[op].kind))
+        before[op] = std::exchange(
+          last[plan.ops[op].stream == stream_kind::compute ? 0 : 1], op);
+  }
+  return before;
+}
+
+simulation simulate_executors(const plan& plan, const op_costs& costs,
+                              lane_order order) {
+  executor_clock clock{plan, costs, order};
+  std::vector<double> ends(static_cast<std::size_t>(plan.ranks()), 0);
+  clock.run_step(ends);
+  simulation result{.start = clock.start, .end = clock.end};
+  for (const auto& started : clock.started)
+    result.in_flight.push_back(peak_of(plan, started));
+  result.makespan = *std::max_element(ends.begin(), ends.end());
+  const auto before = predecessors(plan, clock.started);
+  result.critical_path = path_finder{plan, result, before}.run();
+  result.period = find_period(clock, std::move(ends));
+  measure_idle(plan, costs.atomic_pairs, result);
+  return result;
+}
 
 }  // namespace
 
@@ -148,7 +202,9 @@ std::vector<std::int32_t> peak_in_flight(const plan& plan) {
   return peaks;
 }
 
-simulation simulate(const plan& plan, const op_costs& costs) {
+simulation simulate(const plan& plan, const op_costs& costs, lane_order order) {
+  if (order != lane_order::strict)
+    return simulate_executors(plan, costs, order);
   step_clock clocks{plan, costs};
   std::vector<double> ends(static_cast<std::size_t>(plan.ranks()), 0);
   clocks.run_step(ends);
@@ -157,11 +213,32 @@ simulation simulate(const plan& plan, const op_costs& costs) {
                     .in_flight = peak_in_flight(plan)};
   result.makespan = *std::max_element(ends.begin(), ends.end());
   result.critical_path = path_finder{plan, result}.run();
-  result.period = returns_to_its_rank(plan, result.critical_path)
-                    ? result.makespan
-                    : find_period(plan, costs, std::move(ends));
+  if (returns_to_its_rank(plan, result.critical_path)) {
+    result.period = result.makespan;
+  } else {
+    step_clock next_steps{plan, costs};
+    result.period = find_period(next_steps, std::move(ends));
+  }
   measure_idle(plan, costs.atomic_pairs, result);
   return result;
+}
+
+std::vector<double> step_ends(
+  const plan& plan, const std::function<op_costs(std::int32_t step)>& costs_of,
+  const step_series& how) {
+  std::vector<double> ends;
+  std::vector<double> free_from(static_cast<std::size_t>(plan.ranks()), 0);
+  for (std::int32_t step = 0; step < how.steps; ++step) {
+    const auto costs = costs_of(step);
+    if (how.order == lane_order::strict)
+      step_clock{plan, costs}.run_step(free_from);
+    else
+      executor_clock{plan, costs, how.order}.run_step(free_from);
+    ends.push_back(*std::max_element(free_from.begin(), free_from.end()));
+    if (how.barrier)
+      std::fill(free_from.begin(), free_from.end(), ends.back());
+  }
+  return ends;
 }
 
 }  // namespace troupe

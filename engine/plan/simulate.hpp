@@ -1,9 +1,11 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "troupe/engine/plan/costs.hpp"
+#include "troupe/engine/plan/lane_executor.hpp"
 #include "troupe/engine/plan/plan.hpp"
 
 namespace troupe {
@@ -33,9 +35,28 @@ struct simulation {
 
 /// Simulates a plan: a rank's compute ops run one after the other in lane
 /// order, reductions and gathers concurrently in their own order; messages
-/// occupy no rank and never queue. Throws `error` (invalid_argument) if costs
-/// of single ops don't fit the plan, (deadlock) if the plan stalls.
-simulation simulate(const plan& plan, const op_costs& costs = {});
+/// occupy no rank and never queue. In another order than the lane's each rank's
+/// `lane_executor` decides, as in a run. Throws `error` (invalid_argument) if
+/// costs of single ops don't fit the plan, or atomic pairs the order;
+/// (deadlock) if the plan stalls.
+simulation simulate(const plan& plan, const op_costs& costs = {},
+                    lane_order order = lane_order::strict);
+
+/// Steps that follow each other.
+struct step_series {
+  std::int32_t steps = 1;
+  /// No rank begins a step before all have ended the one before, as when every
+  /// update waits for the norm of all gradients. Otherwise each begins when its
+  /// own update is done.
+  bool barrier = false;
+  lane_order order = lane_order::strict;
+};
+
+/// When each step ends: the last op of all ranks. `costs_of` gives the costs of
+/// a step, from 0. Throws as `simulate`.
+std::vector<double> step_ends(
+  const plan& plan, const std::function<op_costs(std::int32_t step)>& costs_of,
+  const step_series& how);
 
 /// By rank: the most activations held at once in lane order. An activation is
 /// freed by B, or by W if the backward is split.

@@ -12,13 +12,14 @@ constexpr double not_yet = -1;
 
 }  // namespace
 
+void fail_stalled() {
+  fail(error_code::deadlock,
+       "the plan stalls, so it has no duration; `verify` shows the cycle");
+}
+
 step_clock::step_clock(const plan& plan, const op_costs& costs)
   : start(plan.ops.size()), end(plan.ops.size()), plan_{plan}, costs_{costs} {
-  if (!costs.of_op.empty() && costs.of_op.size() != plan.ops.size())
-    fail(error_code::invalid_argument,
-         "{} costs are given for a plan of {} ops; measure the plan that you "
-         "simulate",
-         costs.of_op.size(), plan.ops.size());
+  require_costs_of(plan, costs);
 }
 
 void step_clock::run_step(std::vector<double>& free_from) {
@@ -30,8 +31,7 @@ void step_clock::run_step(std::vector<double>& free_from) {
   while (!turns.empty())
     run_lane(turns.pop_last(), turns);
   if (!std::equal(next_.begin(), next_.end(), plan_.first_op.begin() + 1))
-    fail(error_code::deadlock,
-         "the plan stalls, so it has no duration; `verify` shows the cycle");
+    fail_stalled();
   for (std::size_t rank = 0; rank < free_from.size(); ++rank)
     free_from[rank] = std::max(compute_[rank], collective_[rank]);
 }

@@ -9,6 +9,9 @@
 
 namespace troupe {
 
+/// Throws `error` (deadlock): no clock can end a step of the plan.
+[[noreturn]] void fail_stalled();
+
 /// The timing of one step of `simulate`. A send takes no time of its rank: its
 /// message arrives a message's cost after its producer's end.
 class step_clock {

@@ -81,6 +81,23 @@ TEST_CASE("simulate makes ranks slower and times vary") {
              ContainsSubstring("slow ranks 'f.1=2': the key is unknown"));
 }
 
+TEST_CASE("simulate runs steps, and ops that overtake") {
+  const std::string_view zb_v =
+    "--schedule zb_v --ranks 4 --stages-per-rank 2 --microbatches 8";
+  CHECK_THAT(simulate(zb_v, "--steps 3").output,
+             ContainsSubstring("\n3 steps: 147, one every 48\n"));
+  const auto run = simulate(zb_v, "--steps 3 --barrier --json");
+  const auto json = nlohmann::json::parse(run.output);
+  CHECK(json["step_ends"] == std::vector{51, 102, 153});
+  CHECK(json["total"] == 153);
+  CHECK(json["step_period"] == 51);
+  CHECK(simulate(zb_v, "--jitter 0.3 --order ready_first").output
+        != simulate(zb_v, "--jitter 0.3").output);
+  CHECK(simulate(zb_v, "--barrier").exit_code == 2);
+  CHECK_THAT(simulate(zb_v, "--order random").output,
+             ContainsSubstring("the order 'random' is unknown; known are"));
+}
+
 TEST_CASE("simulate refuses what it can't take") {
   CHECK(simulate("--schedule " + case_file("gpipe_p2_v1_m4.compute.csv"),
                  "--stages-per-rank 2")

@@ -133,9 +133,10 @@ TEST_CASE("ready ops overtake, within the dependencies and the lane's memory") {
   std::mt19937 random(2);
   std::size_t overtakings = 0;
   for (const auto& each : plans())
-    for (int round = 0; round < 20; ++round) {
+    for (int round = 0; round < 40; ++round) {
       CAPTURE(each.schedule_name);
-      executed_plan run(each, lane_order::ready_first);
+      executed_plan run(
+        each, round % 2 == 0 ? lane_order::ready_first : lane_order::any_ready);
       REQUIRE(run.run(random));
       for (std::int32_t r = 0; r < each.ranks(); ++r) {
         const auto& order = run.orders[std::size_t(r)];
@@ -156,10 +157,35 @@ TEST_CASE("ready ops overtake, within the dependencies and the lane's memory") {
   CHECK(overtakings > 0);
 }
 
+TEST_CASE("F, B and I keep the lane's order in ready_first, and W overtake") {
+  std::mt19937 random(5);
+  std::size_t overtakings = 0;
+  for (const auto& each : plans())
+    for (int round = 0; round < 20; ++round) {
+      executed_plan run(each, lane_order::ready_first);
+      REQUIRE(run.run(random));
+      for (const auto& order : run.orders) {
+        std::uint32_t last = 0, last_leading = 0;
+        for (const auto op : order) {
+          const auto kind = each.ops[op].kind;
+          if (!is_compute(kind))
+            continue;
+          if (kind != plan_op_kind::weight_backward) {
+            CHECK(op >= last_leading);
+            last_leading = op;
+            overtakings += op < last;
+          }
+          last = op;
+        }
+      }
+    }
+  CHECK(overtakings > 0);
+}
+
 TEST_CASE("ops of one stage and kind keep their order") {
   std::mt19937 random(3);
   for (const auto& each : plans()) {
-    executed_plan run(each, lane_order::ready_first);
+    executed_plan run(each, lane_order::any_ready);
     REQUIRE(run.run(random));
     for (const auto& order : run.orders) {
       std::map<std::pair<std::int32_t, plan_op_kind>, std::uint32_t> last;
@@ -180,7 +206,7 @@ namespace {
 
 /// Whether an op ends though another never starts, and all else that can does.
 bool ends_without(const plan& of, std::uint32_t op, std::uint32_t withheld) {
-  executed_plan run(of, lane_order::ready_first);
+  executed_plan run(of, lane_order::any_ready);
   run.ranks[std::size_t(of.rank_of(withheld))]->hold(withheld);
   std::vector<std::uint32_t> running;
   for (bool more = true; more;) {
@@ -265,7 +291,8 @@ TEST_CASE("replicas whose reductions hold the compute stream don't deadlock") {
   const auto of = without_overlapped_reductions(plan_from_text(text));
   std::size_t stuck = 0;
   for (unsigned seed = 0; seed < 1000; ++seed)
-    for (const auto order : {lane_order::strict, lane_order::ready_first}) {
+    for (const auto order :
+         {lane_order::strict, lane_order::ready_first, lane_order::any_ready}) {
       std::mt19937 random(seed);
       std::array<executed_plan, 2> replicas{executed_plan(of, order),
                                             executed_plan(of, order)};

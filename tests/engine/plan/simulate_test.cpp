@@ -222,3 +222,23 @@ TEST_CASE("a gather delays what it makes whole, and a release waits for it") {
   // The next stage's parameters are gathered while the first one computes.
   CHECK(makespan("0UNSHARD,1UNSHARD,0F0,1F0,1B0,0B0,0RESHARD,1RESHARD\n") == 9);
 }
+
+TEST_CASE("steps follow each other with and without a barrier") {
+  const auto ends = [](const plan& of, const step_series& how) {
+    return step_ends(
+      of, [](std::int32_t) { return op_costs{}; }, how);
+  };
+  const auto of = testing::make_plan(
+    "zb_v", {.ranks = 4, .stages_per_rank = 2, .microbatches = 8});
+  for (const auto order : {lane_order::strict, lane_order::ready_first}) {
+    CHECK(ends(of, {.steps = 3, .barrier = true, .order = order})
+          == std::vector<double>{51, 102, 153});
+    CHECK(ends(of, {.steps = 3, .order = order})
+          == std::vector<double>{51, 99, 147});
+  }
+  const auto slower = [](std::int32_t step) {
+    return op_costs{parse_costs(step == 0 ? "f=1" : "f=1,update=2")};
+  };
+  CHECK(step_ends(of, slower, {.steps = 2, .barrier = true})
+        == std::vector<double>{51, 51 + 51 + 4});
+}

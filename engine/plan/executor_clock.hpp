@@ -1,0 +1,77 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <queue>
+#include <vector>
+
+#include "troupe/engine/plan/costs.hpp"
+#include "troupe/engine/plan/lane_executor.hpp"
+#include "troupe/engine/plan/plan.hpp"
+
+namespace troupe {
+
+/// The timing of one step of `simulate` in which each rank's `lane_executor`
+/// decides what starts next, as in a run: an event simulation. What happens at
+/// one time is known to all ranks before any of them starts a compute op. In
+/// strict order its times are those of `step_clock`, which is several times
+/// faster.
+class executor_clock {
+ public:
+  /// Throws `error` (invalid_argument) if costs of single ops don't fit the
+  /// plan, and for atomic pairs: an executor starts single ops.
+  executor_clock(const plan& plan, const op_costs& costs, lane_order order);
+
+  /// As `step_clock::run_step`.
+  void run_step(std::vector<double>& free_from);
+
+  std::vector<double> start;
+  std::vector<double> end;
+  /// By rank: its ops as they started in the last step that was run.
+  std::vector<std::vector<std::uint32_t>> started;
+
+ private:
+  enum class event_kind : std::uint8_t {
+    rank_begins,
+    op_ends,
+    message_arrives
+  };
+  struct event {
+    double time = 0;
+    std::uint64_t number = 0;  // of equal times, the first comes first
+    event_kind kind = event_kind::op_ends;
+    std::uint32_t which = 0;  // rank, op, receive
+
+    friend bool operator>(const event& a, const event& b) {
+      return a.time != b.time ? a.time > b.time : a.number > b.number;
+    }
+  };
+  /// Of a receive.
+  struct message_state {
+    bool posted = false;
+    bool arrived = false;
+  };
+
+  void begin(const std::vector<double>& free_from);
+  void expect(double time, event_kind kind, std::uint32_t which);
+  void happen_until_now();
+  void happen(const event& what);
+  void op_ended(std::uint32_t op);
+  void start_ops(bool compute);
+  void start_op(std::uint32_t op, std::size_t rank);
+  void start_transfer(std::uint32_t op, std::size_t rank);
+  void wake(std::size_t rank);
+
+  const plan& plan_;
+  const op_costs& costs_;
+  std::vector<lane_executor> executors_;       // by rank
+  std::vector<message_state> messages_;        // by message
+  std::vector<char> begun_, woken_;            // by rank
+  std::vector<std::size_t> to_wake_;           // ranks
+  std::vector<double> collective_, last_end_;  // by rank
+  std::priority_queue<event, std::vector<event>, std::greater<>> events_;
+  std::uint64_t events_so_far_ = 0;
+  double now_ = 0;
+};
+
+}  // namespace troupe
