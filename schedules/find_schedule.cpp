@@ -1,5 +1,6 @@
 #include "troupe/schedules/find_schedule.hpp"
 
+#include "troupe/base/error.hpp"
 #include "troupe/schedules/builtin.hpp"
 #include "troupe/schedules/csv.hpp"
 
@@ -7,6 +8,11 @@ namespace troupe {
 
 schedule find_schedule(const std::string& name_or_path,
                        const schedule_shape& shape) {
+  if (name_or_path == "search")
+    fail(
+      error_code::unknown_schedule,
+      "a search needs costs: `troupe search --costs FILE -o FOUND.csv` writes "
+      "a schedule; then give FOUND.csv");
   return names_file(name_or_path) ? load_schedule(name_or_path)
                                   : make_schedule(name_or_path, shape);
 }

@@ -18,8 +18,7 @@ constexpr op_kind kinds[]{op_kind::forward, op_kind::backward,
                           op_kind::input_backward, op_kind::weight_backward};
 
 // Lower ranks come first.
-std::int64_t rank_by(preference means, const lane_rules& rules,
-                     const op& what) {
+double rank_by(preference means, const lane_rules& rules, const op& what) {
   switch (means) {
     case preference::backward:
       return is_backward(what.kind) ? 0 : 1;
@@ -83,8 +82,10 @@ class paper_run {
            || (kind == op_kind::backward) != rules_.split_backward;
   }
 
-  double duration(op_kind kind) const {
-    switch (kind) {
+  double duration(const op& what) const {
+    if (rules_.duration)
+      return rules_.duration(what);
+    switch (what.kind) {
       case op_kind::forward:
         return rules_.forward;
       case op_kind::backward:
@@ -168,7 +169,7 @@ class paper_run {
   }
 
   void start(std::int32_t rank, const op& what, double time) {
-    const auto end = time + duration(what.kind);
+    const auto end = time + duration(what);
     lanes_.lanes[slot(rank)].push_back(what);
     ends(what.stage, what.kind).push_back(end);
     held_[slot(rank)] += what.kind == op_kind::forward ? 1 : 0;

@@ -30,7 +30,7 @@ struct lane_rules {
   /// (B or I); unlimited if empty.
   std::function<std::int32_t(std::int32_t stage)> stage_limit{};
   /// When an op would start if nothing delayed it, for `early_start`.
-  std::function<std::int64_t(const op&)> start{};
+  std::function<double(const op&)> start{};
   /// The first preference that distinguishes two ready ops decides; then the
   /// lower microbatch, then the lower stage.
   std::vector<preference> prefer{preference::backward};
@@ -41,6 +41,8 @@ struct lane_rules {
   double input_backward = 1;
   double weight_backward = 1;
   double message = 0;
+  /// Durations of single ops, in place of those above; not if empty.
+  std::function<double(const op&)> duration{};
 };
 
 /// Generates the lanes by these rules. Each stage takes its microbatches in

@@ -13,6 +13,7 @@
 #include "troupe/cli/plan/program.hpp"
 #include "troupe/cli/plan/runtime_program.hpp"
 #include "troupe/cli/plan/schedules_command.hpp"
+#include "troupe/cli/plan/search_command.hpp"
 #include "troupe/cli/plan/simulate_command.hpp"
 #include "troupe/cli/plan/verify_command.hpp"
 
@@ -42,6 +43,7 @@ int main(int argc, char** argv) {
     add_simulate_command(*app);
     add_schedules_command(*app);
     add_compare_command(*app);
+    add_search_command(*app);
     for (const auto& [name, summary] : runtime_commands)
       app->add_subcommand(std::string{name}, std::string{summary});
     require_values(*app);

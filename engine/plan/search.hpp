@@ -1,0 +1,67 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "troupe/engine/plan/compile.hpp"
+#include "troupe/engine/plan/peak_bytes.hpp"
+#include "troupe/engine/plan/simulate.hpp"
+
+namespace troupe {
+
+/// The job for which `search` looks for a schedule. A live job gives its own
+/// placement and slices, and the costs that it has measured.
+struct search_problem {
+  troupe::placement placement{};  // of one copy
+  std::int32_t microbatches = 1;
+  std::int32_t slices = 1;
+  op_costs costs{};  // of kinds and stages, for a slice; not of single ops
+  compile_options compiling{};
+  std::optional<value_sizes> sizes{};
+  double memory_limit = 0;  // bytes of a rank, by `sizes`; 0: none
+  /// Whether backwards may be split into I and W. Full ones are tried, too.
+  bool split_backward = true;
+  std::uint64_t seed = 1;
+  /// Schedules that are simulated beside the catalogue's and about a hundred
+  /// list schedules: 3000 of 8 ranks, 2 stages a rank and 32 microbatches take
+  /// 2 to 4 s, and the time of each is linear in the ops.
+  std::int32_t effort = 3000;
+};
+
+/// The schedule found, and how good it is; times are in the unit of the costs.
+struct search_result {
+  schedule found{};
+  double period = 0;  // as `simulation::period`
+  double makespan = 0;
+  double lower_bound = 0;  // `period_bound`
+  double peak_bytes = 0;   // of the rank that holds most; 0 without sizes
+  /// The catalogue's best schedule on this placement, within the limit; no name
+  /// if none fits.
+  std::string known{};
+  double known_period = 0;
+};
+
+/// Looks for the schedule of the shortest period, among equal ones of the
+/// shortest makespan, as zero-bubble pipelines are scheduled from profiles (Qi
+/// et al., 2023). It starts from the catalogue's schedules on this placement
+/// and from list schedules by rules, and improves them by moves within lanes
+/// (simulated annealing): what holds a rank up on the critical path is moved,
+/// or any op. Each is simulated. The result is never worse than the catalogue's
+/// best under the same limit; every stage takes its microbatches in ascending
+/// order. Results depend on the problem alone, its seed included: no clock.
+///
+/// Throws `error` (invalid_argument) for costs of single ops, several copies,
+/// a limit without sizes, and a limit that no schedule found keeps, with the
+/// least that one needs.
+search_result search(const search_problem& problem);
+
+/// No schedule on the placement has a shorter period: the longest of
+/// - what a rank computes in a step;
+/// - in a chain, the time from a rank's first forward of its first stage s to
+///   its update: the forwards from s to a later stage k, with messages; the
+///   forwards and gradients of all microbatches of the stages from k on that
+///   share its rank; the gradients from k back to s; what is left of s.
+double period_bound(const search_problem& problem);
+
+}  // namespace troupe
