@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "troupe/base/error.hpp"
+#include "troupe/engine/plan/op_traits.hpp"
 #include "troupe/engine/plan/step_clock.hpp"
 
 namespace troupe {
@@ -45,6 +46,8 @@ void executor_clock::run_step(std::vector<double>& free_from) {
 void executor_clock::begin(const std::vector<double>& free_from) {
   const auto ranks = executors_.size();
   messages_.assign(plan_.messages.size(), {});
+  ended_.assign(plan_.ops.size(), 0);
+  collecting_.clear();
   begun_.assign(ranks, 0);
   woken_.assign(ranks, 0);
   collective_ = last_end_ = free_from;
@@ -97,6 +100,19 @@ void executor_clock::op_ended(std::uint32_t op) {
     }
   executors_[rank].ended(op);
   wake(rank);
+  ended_[op] = 1;
+  std::erase_if(collecting_, [this](std::uint32_t each) {
+    const bool complete = all_inputs_ended(each);
+    if (complete)
+      run_op(each, static_cast<std::size_t>(plan_.rank_of(each)));
+    return complete;
+  });
+}
+
+bool executor_clock::all_inputs_ended(std::uint32_t op) const {
+  return std::ranges::all_of(
+    plan_.dependencies_of(plan_.ops[op]),
+    [this](std::uint32_t input) { return ended_[input] != 0; });
 }
 
 void executor_clock::wake(std::size_t rank) {
@@ -124,6 +140,14 @@ void executor_clock::start_op(std::uint32_t op, std::size_t rank) {
   const auto& what = plan_.ops[op];
   if (is_transfer(what.kind))
     return start_transfer(op, rank);
+  // A reduction over copies waits for its other ends.
+  if (traits_of(what).type == op_class::collective && !all_inputs_ended(op))
+    return collecting_.push_back(op);
+  run_op(op, rank);
+}
+
+void executor_clock::run_op(std::uint32_t op, std::size_t rank) {
+  const auto& what = plan_.ops[op];
   start[op] = what.stream == stream_kind::collective
                 ? std::max(now_, collective_[rank])
                 : now_;

@@ -58,7 +58,9 @@ class executor_clock {
   void happen(const event& what);
   void op_ended(std::uint32_t op);
   void start_ops(bool compute);
+  bool all_inputs_ended(std::uint32_t op) const;
   void start_op(std::uint32_t op, std::size_t rank);
+  void run_op(std::uint32_t op, std::size_t rank);
   void start_transfer(std::uint32_t op, std::size_t rank);
   void wake(std::size_t rank);
 
@@ -66,6 +68,8 @@ class executor_clock {
   const op_costs& costs_;
   std::vector<lane_executor> executors_;       // by rank
   std::vector<message_state> messages_;        // by message
+  std::vector<char> ended_;                    // by op
+  std::vector<std::uint32_t> collecting_;      // begun at some of their ranks
   std::vector<char> begun_, woken_;            // by rank
   std::vector<std::size_t> to_wake_;           // ranks
   std::vector<double> collective_, last_end_;  // by rank
