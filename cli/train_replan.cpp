@@ -12,14 +12,14 @@
 #include "troupe/engine/plan/compile.hpp"
 #include "troupe/engine/plan/costs.hpp"
 #include "troupe/engine/plan/peak_bytes.hpp"
+#include "troupe/engine/plan/search.hpp"
 #include "troupe/engine/plan/simulate.hpp"
-#include "troupe/monitors/live/json_fields.hpp"
 #include "troupe/monitors/cost_samples.hpp"
+#include "troupe/monitors/live/json_fields.hpp"
 #include "troupe/monitors/step_collector.hpp"
 #include "troupe/schedules/builtin.hpp"
 #include "troupe/schedules/csv.hpp"
 #include "troupe/schedules/text_form.hpp"
-#include "troupe/schedules/validate.hpp"
 
 namespace troupe::cli {
 
@@ -93,12 +93,12 @@ struct replanner::state {
     return entries.empty() ? std::nullopt : std::optional{parse_costs(entries)};
   }
 
-  static plan compiled(const schedule& order, const plan& current) {
+  static compile_options compiling_of(const plan& current) {
     const bool reduces =
       std::ranges::count(current.ops, plan_op_kind::reduce, &plan_op::kind) > 0;
-    return compile(order, {.data_parallel = reduces ? 2 : 1,
-                           .global_norm = current.global_norm,
-                           .graph = current.graph});
+    return {.data_parallel = reduces ? 2 : 1,
+            .global_norm = current.global_norm,
+            .graph = current.graph};
   }
 
   struct outcome {
@@ -122,44 +122,21 @@ struct replanner::state {
       throw error(error_code::invalid_argument,
                   "no step has been measured yet; ask again later");
     outcome best;
-    best.now = best.then = simulate(*current, *known).makespan;
-    for (auto& order : orders_for(*current)) {
-      const auto made = compiled(order, *current);
-      const auto times = simulate(made, *known);
-      if (bound.bytes > 0
-          && std::ranges::max(peak_bytes(made, times, *bound.sizes))
-               > bound.bytes)
-        continue;
-      if (times.makespan < best.then) {
-        best.then = times.makespan;
-        best.order = std::move(order);
-      }
-    }
+    best.now = simulate(*current, *known).makespan;
+    auto found = troupe::search({.placement = current->placement,
+                                 .microbatches = current->microbatches,
+                                 .slices = current->slices,
+                                 .costs = *known,
+                                 .compiling = compiling_of(*current),
+                                 .barrier = true,
+                                 .sizes = bound.sizes,
+                                 .memory_limit = bound.bytes});
+    best.then = found.makespan;
+    best.order = std::move(found.found);
     best.taken = best.then < worthwhile * best.now;
     if (best.taken)
       replan(best.order);
     return best;
-  }
-
-  /// The catalogue's orders that leave every stage where it is.
-  static std::vector<schedule> orders_for(const plan& current) {
-    const schedule_shape shape{
-      .ranks = current.ranks(),
-      .stages_per_rank = current.stages() / current.ranks(),
-      .microbatches = current.microbatches,
-      .slices = current.slices};
-    std::vector<schedule> all;
-    for (const auto& row : builtin_schedules()) {
-      try {
-        auto order = make_schedule(row.name, shape);
-        if (order.placement == current.placement && is_training(order)
-            && order.update == current.update)
-          all.push_back(std::move(order));
-      } catch (const error&) {
-        continue;  // it does not take this shape
-      }
-    }
-    return all;
   }
 
   outcome take(const schedule& order) {
@@ -170,7 +147,8 @@ struct replanner::state {
     replan(order);
     if (const auto known = costs_now()) {
       wish.now = simulate(*current, *known).makespan;
-      wish.then = simulate(compiled(order, *current), *known).makespan;
+      wish.then =
+        simulate(compile(order, compiling_of(*current)), *known).makespan;
     }
     return wish;
   }

@@ -41,7 +41,8 @@ std::vector<schedule> known_schedules(const search_problem& problem) {
                                                     / problem.placement.ranks,
                                  .microbatches = problem.microbatches,
                                  .slices = problem.slices});
-      if (lanes.placement == problem.placement && is_training(lanes))
+      if (lanes.placement == problem.placement && is_training(lanes)
+          && lanes.update == update_rule{})
         all.push_back(std::move(lanes));
     } catch (const error&) {  // this schedule does not take the shape
     }

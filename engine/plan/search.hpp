@@ -18,6 +18,9 @@ struct search_problem {
   std::int32_t slices = 1;
   op_costs costs{};  // of kinds and stages, for a slice; not of single ops
   compile_options compiling{};
+  /// No rank begins a step before all have ended the one before: then the
+  /// period is the makespan.
+  bool barrier = false;
   std::optional<value_sizes> sizes{};
   double memory_limit = 0;  // bytes of a rank, by `sizes`; 0: none
   /// Whether backwards may be split into I and W. Full ones are tried, too.

@@ -54,7 +54,7 @@ std::optional<trial> try_lanes(const search_problem& problem, schedule lanes) {
   }
   found.lanes = std::move(lanes);
   found.times = simulate(found.step, problem.costs);
-  found.period = found.times.period;
+  found.period = problem.barrier ? found.times.makespan : found.times.period;
   found.makespan = found.times.makespan;
   if (problem.sizes)
     found.bytes =
