@@ -3,12 +3,15 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <atomic>
 #include <mutex>
 #include <optional>
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include "troupe/base/error.hpp"
+#include "troupe/engine/device/thrown.hpp"
 #include "troupe/engine/plan/compile.hpp"
 #include "troupe/engine/plan/costs.hpp"
 #include "troupe/engine/plan/peak_bytes.hpp"
@@ -60,6 +63,8 @@ struct replanner::state {
   cost_samples costs;
   step_collector collector;
   std::int64_t seen = 0;  // steps
+  std::atomic<bool> searching = false;
+  std::jthread searcher;  // of the thread that calls `see`
 
   void see(const event& what) {
     {
@@ -68,10 +73,11 @@ struct replanner::state {
       if (!step || step->empty())
         return;
       costs.add(*step);
-      if (every == 0 || ++seen % every != 0)
+      if (every == 0 || ++seen % every != 0 || searching.exchange(true))
         return;
     }
-    search_by_itself();
+    // Elsewhere, as it may take longer than steps. The one before has ended.
+    searcher = std::jthread([this] { search_by_itself(); });
   }
 
   void search_by_itself() {
@@ -80,11 +86,12 @@ struct replanner::state {
       if (found.taken)
         spdlog::info("{}: {:.3g} ms a step on paper instead of {:.3g}",
                      found.order.name, found.then, found.now);
-    } catch (const error& reason) {
-      spdlog::warn("no other order was looked for: {}", reason.what());
+    } catch (...) {
+      spdlog::warn("no other order was looked for: {}", thrown_text());
     }
     const std::scoped_lock lock(mutex);
     costs = {};  // of now
+    searching = false;
   }
 
   std::optional<op_costs> costs_now() {
