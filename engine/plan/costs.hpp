@@ -25,6 +25,9 @@ struct op_costs {
   /// An overlapped pair is one op: it waits for both inputs and delivers
   /// both results at its end. Otherwise F, then B, each at its own end.
   bool atomic_pairs = false;
+  /// A message leaves when its channel has a credit: fewer messages sent and
+  /// not yet consumed than `channel::credits`. In strict order only.
+  bool credits = false;
   /// One entry read by `parse_costs`; a message counts as a send.
   struct entry {
     std::string text;

@@ -107,13 +107,31 @@ bool step_clock::attempt_pair(std::uint32_t op, std::size_t rank) {
   return true;
 }
 
+// The message that gives its credit back must have been consumed.
+bool step_clock::credit_there(std::int32_t message, double& left) {
+  const auto& sent = plan_.messages[static_cast<std::size_t>(message)];
+  const auto& on = plan_.channels[static_cast<std::size_t>(sent.channel)];
+  if (sent.sequence < on.credits)
+    return true;
+  const auto consumer =
+    plan_.messages[static_cast<std::size_t>(message - on.credits)].consumer;
+  if (end[consumer] == not_yet) {
+    blocker_ = on.to_rank;
+    return false;
+  }
+  left = std::max(left, start[consumer]);
+  return true;
+}
+
 // A send times its receive too, which the other rank passes by.
 bool step_clock::attempt_transfer(std::uint32_t op) {
   if (plan_.ops[op].kind == plan_op_kind::receive)
     return true;
   const auto& sent =
     plan_.messages[static_cast<std::size_t>(plan_.ops[op].message)];
-  const auto left = end[sent.producer];
+  auto left = end[sent.producer];
+  if (costs_.credits && !credit_there(plan_.ops[op].message, left))
+    return false;
   set(op, left, left);
   set(sent.receive, left, left + costs_.message);
   return true;

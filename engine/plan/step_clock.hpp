@@ -30,6 +30,7 @@ class step_clock {
   bool attempt(std::uint32_t op, std::size_t rank);
   bool attempt_pair(std::uint32_t op, std::size_t rank);
   bool attempt_transfer(std::uint32_t op);
+  bool credit_there(std::int32_t message, double& left);
   bool inputs_there(std::uint32_t op, double& ready);
   std::int32_t rank_that_gives(std::uint32_t input) const;
   void set(std::uint32_t op, double start_time, double end_time);
