@@ -10,7 +10,7 @@ namespace troupe::cli {
 namespace {
 
 bool is_own(const std::string& argument) {
-  return argument == "--keep" || argument == "--help"
+  return argument == "--keep" || argument == "--json" || argument == "--help"
          || argument.starts_with("--token-file=");
 }
 

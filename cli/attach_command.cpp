@@ -50,12 +50,14 @@ struct attach_options {
   live_options job;
   std::vector<std::string> specs;
   bool keep = false;
+  bool json = false;
 };
 
 struct detach_options {
   live_options job;
   std::vector<std::string> words;
   bool list = false;
+  bool json = false;
 };
 
 void print_metrics(const metrics_record& record) {
@@ -78,6 +80,16 @@ void print_found(const live_message& message) {
   print_now("");
 }
 
+/// {"found": "alert", "metrics" or "printed", "id": the monitor's, ...}
+void print_json(const live_message& message) {
+  auto line = message.content;
+  line["found"] = message.type == live_type::alert     ? "alert"
+                  : message.type == live_type::metrics ? "metrics"
+                                                       : "printed";
+  line["id"] = message.monitor;
+  print_now(json_text(line) + "\n");
+}
+
 /// Throws the error that ended a monitor; none for the run's or its own end.
 void check_end(const live_message& message) {
   const auto reason = text_of(message.content, "reason");
@@ -88,12 +100,15 @@ void check_end(const live_message& message) {
   spdlog::warn("monitor {} stops the run: {}", message.monitor, reason);
 }
 
-void print_all(live_client& client, std::set<std::int64_t> ids) {
+void print_all(live_client& client, std::set<std::int64_t> ids, bool json) {
   client.stream([&](const live_message& message) {
-    print_found(message);
     if (message.type == live_type::ended) {
       check_end(message);
       ids.erase(message.monitor);
+    } else if (json) {
+      print_json(message);
+    } else {
+      print_found(message);
     }
     return !ids.empty();
   });
@@ -123,14 +138,18 @@ void run_attach(const attach_options& options) {
   until_signal(client, [&] {
     const auto ids = attach_all(client, options);
     if (!options.keep)
-      return print_all(client, {ids.begin(), ids.end()});
+      return print_all(client, {ids.begin(), ids.end()}, options.json);
+    if (options.json)
+      return print_now(json_text(ids) + "\n");
     for (const auto id : ids)
       fmt::print("{}\n", id);
   });
 }
 
-void print_attached(live_client& client) {
+void print_attached(live_client& client, bool json) {
   const auto all = client.request({{"do", "list"}});
+  if (json)
+    return print_now(json_text(field_of(all, "monitors")) + "\n");
   for (const auto& each : field_of(all, "monitors"))
     fmt::print("{} {}{}\n", whole_of<std::int64_t>(field_of(each, "id"), "id"),
                plain_text(text_of(each, "spec")),
@@ -149,7 +168,7 @@ std::int64_t id_in(const std::vector<std::string>& words) {
 void run_detach(const detach_options& options) {
   auto client = options.job.connect();
   if (options.list)
-    print_attached(client);
+    print_attached(client, options.json);
   else
     client.detach(id_in(options.words));
 }
@@ -168,6 +187,9 @@ void add_attach_command(CLI::App& app) {
   options->job.add_token_to(*command);
   command->add_flag("--keep", options->keep,
                     "leave them attached; print their ids and return");
+  command->add_flag("--json", options->json,
+                    "a JSON object a line for what monitors find; with --keep "
+                    "a list of the ids");
   command->footer(attach_help);
   command->callback([options] {
     options->job.take_endpoint(options->specs);
@@ -190,6 +212,10 @@ void add_detach_command(CLI::App& app) {
   command->add_flag("--list", options->list,
                     "print what is attached over the endpoint, each with its "
                     "id");
+  command
+    ->add_flag("--json", options->json,
+               "with --list: a list of objects, each with id, spec, keep")
+    ->needs("--list");
   command->footer(detach_help);
   command->callback([options] {
     options->job.take_endpoint(options->words);

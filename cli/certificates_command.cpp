@@ -5,8 +5,10 @@
 #include <fmt/format.h>
 
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <string>
 
+#include "troupe/base/printable.hpp"
 #include "troupe/cli/plan/checks.hpp"
 #include "troupe/cli/plan/commands.hpp"
 #include "troupe/cli/plan/process_start.hpp"
@@ -19,11 +21,25 @@ namespace {
 struct settings {
   std::string folder;
   certificate_options options;
+  bool json = false;
 };
+
+void print_json(const settings& given) {
+  auto files = nlohmann::ordered_json::array(
+    {"authority.pem", "member.pem", "member.key"});
+  if (given.options.keep_authority_key)
+    files.push_back("authority.key");
+  const nlohmann::ordered_json report{{"folder", printable(given.folder)},
+                                      {"files", files},
+                                      {"days", given.options.days}};
+  fmt::print("{}\n", report.dump(2));
+}
 
 void run(const settings& given) {
   const auto& folder = given.folder;
   make_certificates(folder, given.options);
+  if (given.json)
+    return print_json(given);
   fmt::print(
     "{0}: authority.pem, member.pem and member.key, valid for {1} days\n"
     "Copy the folder with these three files to every machine of the job, its "
@@ -58,6 +74,8 @@ void add_certificates_command(CLI::App& app) {
     ->add_option("--authority", given->options.authority,
                  "make a further member of this folder's authority")
     ->type_name("DIR");
+  command->add_flag("--json", given->json,
+                    "print folder, files and days as JSON");
   command->footer("Example:\n  troupe certificates job-certificates --days 30");
   command->callback([given] {
     drop_closed_output();

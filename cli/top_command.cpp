@@ -25,7 +25,7 @@ namespace troupe::cli {
 
 namespace {
 
-constexpr auto help = R"(
+constexpr auto top_help = R"(
 Shows the last finished step: loss, tokens a second, bubble and memory, and of
 each rank how busy it was, its last forward or backward and how long it was idle
 from there to the step's end, its slowest op, what it received and waited for,
@@ -44,6 +44,7 @@ Exit codes: 0 done, 1 failed, 2 wrong usage.)";
 struct top_options {
   live_options job;
   bool once = false;
+  bool json = false;
   double interval = 1;
 };
 
@@ -60,7 +61,9 @@ std::optional<plan> plan_of(live_client& client) {
   }
 }
 
-void draw(const top_view& view, bool terminal) {
+void draw(const top_view& view, bool terminal, bool json) {
+  if (json)
+    return print_now(json_text(view.json()) + "\n");
   print_now((terminal ? "\033[H\033[2J" : "")
             + plain_text(view.text(terminal)));
 }
@@ -94,10 +97,11 @@ void watch(live_client& client, const top_options& options) {
   wants.ops = wants.messages = wants.memory = true;
   wants.warnings = false;
   client.watch(wants);
-  const bool terminal = ::isatty(STDOUT_FILENO) == 1 && !options.once;
+  const bool terminal =
+    ::isatty(STDOUT_FILENO) == 1 && !options.once && !options.json;
   const keys typed(terminal);
   if (terminal)
-    draw(view, terminal);
+    draw(view, terminal, options.json);
   event_joiner joiner;
   for (;;) {
     const auto found = gather(client, joiner, view, options, typed);
@@ -106,7 +110,7 @@ void watch(live_client& client, const top_options& options) {
     if (found == outcome::ended)
       break;
     if (found == outcome::fresh)
-      draw(view, terminal);
+      draw(view, terminal, options.json);
     if (options.once)
       return;
   }
@@ -120,9 +124,11 @@ void add_top_command(CLI::App& app) {
   const auto options = std::make_shared<top_options>();
   options->job.add_to(*command);
   command->add_flag("--once", options->once, "show the next step, and end");
+  command->add_flag("--json", options->json,
+                    "a JSON object a line for each view");
   command->add_option("--interval", options->interval, "seconds between views")
     ->check(number(0.01, 3600));
-  command->footer(help);
+  command->footer(top_help);
   command->callback([options] {
     auto client = options->job.connect();
     until_signal(client, [&] { watch(client, *options); });

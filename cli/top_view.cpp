@@ -29,6 +29,13 @@ std::int64_t duration_of(const op_record& op) {
   return op.end - op.begin;
 }
 
+std::int64_t busy_time(const ops_event& rank) {
+  std::int64_t busy = 0;
+  for (const auto& op : rank.ops)
+    busy += duration_of(op);
+  return busy;
+}
+
 std::string bar(double share) {
   std::string text;
   for (int i = 0; i < bar_width; ++i)
@@ -132,20 +139,22 @@ const op_record& top_view::last_of(const ops_event& rank) const {
   return last == rank.ops.rend() ? rank.ops.back() : *last;
 }
 
+top_view::traffic top_view::traffic_of(const ops_event& rank) const {
+  const auto found = traffic_.find({rank.source.data_rank, rank.source.rank});
+  return found == traffic_.end() ? traffic{} : found->second;
+}
+
 std::string top_view::row(const ops_event& rank, bool bars) const {
   const auto name =
     fmt::format("{:>3} {:>4}", rank.source.data_rank, rank.source.rank);
   if (rank.ops.empty())
     return name + "  no ops\n";
-  std::int64_t busy = 0;
-  for (const auto& op : rank.ops)
-    busy += duration_of(op);
+  const auto busy = busy_time(rank);
   const auto slowest = *std::ranges::max_element(rank.ops, {}, duration_of);
   const auto& last = last_of(rank);
   const auto whole = std::max<std::int64_t>(1, step_->end - step_->begin);
   const auto share = static_cast<double>(busy) / static_cast<double>(whole);
-  const auto found = traffic_.find({rank.source.data_rank, rank.source.rank});
-  const auto seen = found == traffic_.end() ? traffic{} : found->second;
+  const auto seen = traffic_of(rank);
   return fmt::format(
     "{} {:>3.0f} % {}{:>8.8} {:>7.2f} {:>8.8} {:>7.2f} {:>8.2f} {:>8.3f} "
     "{:>6}\n",
@@ -177,6 +186,44 @@ std::string top_view::text(bool bars) const {
   for (const auto& rank : ops_)
     text += row(rank, bars);
   return text;
+}
+
+nlohmann::json top_view::rank_json(const ops_event& rank) const {
+  const auto seen = traffic_of(rank);
+  nlohmann::json made{{"replica", rank.source.data_rank},
+                      {"rank", rank.source.rank},
+                      {"busy", seconds(busy_time(rank))},
+                      {"received_bytes", seen.bytes},
+                      {"waited", seconds(seen.wait)},
+                      {"resident_bytes", seen.resident_bytes}};
+  if (rank.ops.empty())
+    return made;
+  const auto slowest = *std::ranges::max_element(rank.ops, {}, duration_of);
+  const auto& last = last_of(rank);
+  made["last"] = op_name(last.op);
+  made["idle_after_last"] = seconds(step_->end - last.end);
+  made["slowest"] = op_name(slowest.op);
+  made["slowest_took"] = seconds(duration_of(slowest));
+  return made;
+}
+
+nlohmann::json top_view::json() const {
+  nlohmann::json made;
+  for (const auto* name : {"schedule", "ranks", "stages", "microbatches",
+                           "messages", "steps", "step", "pid"})
+    made[name] = field_of(info_, name);
+  if (!step_)
+    return made;
+  made["step"] = step_->source.step;
+  made["step_took"] = seconds(step_->end - step_->begin);
+  made["monitors_took"] = step_->observe_seconds;
+  made["most_in_flight"] = most_in_flight();
+  for (const auto& [name, value, count] : step_->losses)
+    made["losses"][name] = json_number(value);
+  made["by_rank"] = nlohmann::json::array();
+  for (const auto& rank : ops_)
+    made["by_rank"].push_back(rank_json(rank));
+  return made;
 }
 
 }  // namespace troupe::cli

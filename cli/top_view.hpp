@@ -21,10 +21,14 @@ class top_view {
   bool add(const event& what);
   /// Lines of at most 80 columns, each with a newline; with bars if wanted.
   std::string text(bool bars) const;
+  /// The same: the job's sizes, the last step (times in seconds), and
+  /// `by_rank`.
+  nlohmann::json json() const;
 
  private:
   std::string head() const;
   std::string row(const ops_event& rank, bool bars) const;
+  nlohmann::json rank_json(const ops_event& rank) const;
   std::string op_name(std::uint32_t op) const;
   const op_record& last_of(const ops_event& rank) const;
   bool fits_plan() const;
@@ -43,6 +47,8 @@ class top_view {
 
   using place = std::pair<std::int32_t, std::int32_t>;  // replica and rank
   std::map<place, traffic> gathering_, traffic_;
+
+  traffic traffic_of(const ops_event& rank) const;
 };
 
 }  // namespace troupe::cli

@@ -332,6 +332,8 @@ void add_train_flags(CLI::App& app, train_options& options) {
                "print all settings as TOML, for --config, and end");
   app.add_flag("--dry-run", options.dry_run,
                "check everything, show the plan, and end");
+  app.add_flag("--json", options.json, "with --dry-run: the plan as JSON")
+    ->needs("--dry-run");
 }
 
 }  // namespace troupe::cli

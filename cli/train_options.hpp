@@ -108,6 +108,7 @@ struct train_options {
   bool plain = false;
   bool print_config = false;
   bool dry_run = false;
+  bool json = false;  // of the dry run
 };
 
 /// Declares the flags, with their help, on a subcommand.

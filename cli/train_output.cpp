@@ -99,21 +99,63 @@ void print_sample(
     fmt::print("sample: {}\n", sampled);
 }
 
+namespace {
+
+/// A stage's rank and layers.
+struct placed_stage {
+  std::int32_t rank = 0;
+  layer_range layers{};
+  double parameters = 0;
+};
+
+std::vector<placed_stage> placed_stages(const plan& made,
+                                        const train_setup& setup) {
+  const auto counts = parameter_counts(setup.model.layers);
+  std::vector<placed_stage> stages;
+  for (std::int32_t s = 0; s < made.stages(); ++s) {
+    const auto& range = setup.trainer.split[static_cast<std::size_t>(s)];
+    stages.push_back({made.placement.rank_of(s), range,
+                      std::accumulate(counts.begin() + range.first,
+                                      counts.begin() + range.last, 0.0)});
+  }
+  return stages;
+}
+
+void print_summary_json(const train_options& options, const train_setup& setup,
+                        const plan& made, const simulation& paper) {
+  const auto& run = setup.trainer;
+  nlohmann::ordered_json report{{"schedule", printable(run.schedule.name)},
+                                {"ranks", made.ranks()},
+                                {"replicas", run.data_parallel},
+                                {"microbatches", made.microbatches},
+                                {"rows", options.data.batches.rows},
+                                {"length", options.data.batches.length},
+                                {"messages", made.messages.size()},
+                                {"idle", paper.bubble},
+                                {"in_flight", paper.in_flight}};
+  for (const auto& stage : placed_stages(made, setup))
+    report["stages"].push_back({{"rank", stage.rank},
+                                {"first_layer", stage.layers.first},
+                                {"last_layer", stage.layers.last - 1},
+                                {"parameters", stage.parameters}});
+  fmt::print("{}\n", report.dump(2));
+}
+
+}  // namespace
+
 void print_plan_summary(const train_options& options,
                         const train_setup& setup) {
   const auto& run = setup.trainer;
-  const auto& layers = setup.model.layers;
-  const auto made = *training_plan(run, graph_of(layers, run.split));
+  const auto made =
+    *training_plan(run, graph_of(setup.model.layers, run.split));
   const auto paper = simulate(made);
-  const auto counts = parameter_counts(layers);
-  for (std::int32_t s = 0; s < made.stages(); ++s) {
-    const auto& range = run.split[static_cast<std::size_t>(s)];
-    const auto parameters = std::accumulate(counts.begin() + range.first,
-                                            counts.begin() + range.last, 0.0);
-    fmt::print("stage {} on rank {}: layers {} to {}, {:.0f} parameters\n", s,
-               made.placement.rank_of(s), range.first, range.last - 1,
-               parameters);
-  }
+  if (options.json)
+    return print_summary_json(options, setup, made, paper);
+  std::int32_t s = 0;
+  for (const auto& stage : placed_stages(made, setup))
+    fmt::print("stage {} on rank {}: layers {} to {}, {:.0f} parameters\n", s++,
+               stage.rank, stage.layers.first, stage.layers.last - 1,
+               stage.parameters);
   fmt::print(
     "schedule {}: {} ranks x {} replicas, {} microbatches of {} x {} "
     "tokens; {} messages a step\n",

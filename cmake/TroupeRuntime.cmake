@@ -174,5 +174,5 @@ troupe_fuzz(DIRECTORY tests/fuzz PCH actors
   HARNESS replay_test.cpp waiting_job_test.cpp seeds.cpp largest_allocation.cpp
   NEEDS troupe
   SOURCES ${PROJECT_SOURCE_DIR}/cli/config_file.cpp
-  DEPENDS troupe::live troupe::sinks troupe::launch CLI11::CLI11
+  DEPENDS troupe::lab troupe::live troupe::sinks troupe::launch CLI11::CLI11
     tomlplusplus::tomlplusplus)

@@ -58,21 +58,11 @@ ordered_json written(nlohmann::json request) {
   return {{"file", made.file}, {"text", made.text}};
 }
 
-nlohmann::json parsed(std::string_view body) {
-  if (body.size() > most_request_bytes)
-    fail(error_code::invalid_argument,
-         "the request has {} bytes; the lab takes {}", body.size(),
-         most_request_bytes);
-  auto request = nlohmann::json::parse(body, nullptr, false);
-  if (request.is_discarded())
-    fail(error_code::invalid_argument, "the request is no JSON");
-  return request;
-}
-
 ordered_json respond(const std::string& path, std::string_view body) {
   if (path == "/api/schedules")
     return schedules();
-  return path == "/api/draw" ? drawn(parsed(body)) : written(parsed(body));
+  return path == "/api/draw" ? drawn(parse_request(body, most_request_bytes))
+                             : written(parse_request(body, most_request_bytes));
 }
 
 std::string text_of(const ordered_json& made) {

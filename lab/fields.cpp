@@ -15,7 +15,40 @@ namespace {
 
 const nlohmann::json nothing = nlohmann::json::object();
 
+// Brackets within texts don't count.
+int depth_of(std::string_view text) {
+  int depth = 0;
+  int most = 0;
+  bool is_text = false;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const auto c = text[i];
+    if (is_text && c == '\\')
+      ++i;
+    else if (c == '"')
+      is_text = !is_text;
+    else if (!is_text && (c == '[' || c == '{'))
+      most = std::max(most, ++depth);
+    else if (!is_text && (c == ']' || c == '}'))
+      --depth;
+  }
+  return most;
+}
+
 }  // namespace
+
+nlohmann::json parse_request(std::string_view text, std::size_t most_bytes) {
+  constexpr int most_levels = 16;
+  if (text.size() > most_bytes)
+    fail(error_code::invalid_argument,
+         "the request has {} bytes; the lab takes {}", text.size(), most_bytes);
+  if (depth_of(text) > most_levels)
+    fail(error_code::invalid_argument,
+         "the request is nested by more than {} levels", most_levels);
+  auto request = nlohmann::json::parse(text, nullptr, false);
+  if (request.is_discarded())
+    fail(error_code::invalid_argument, "the request is no JSON");
+  return request;
+}
 
 fields::fields(const nlohmann::json& object, std::string path)
   : object_(object), path_(std::move(path)) {

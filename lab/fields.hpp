@@ -8,6 +8,10 @@
 
 namespace troupe::lab {
 
+/// A request's JSON. Throws `error` (invalid_argument) for what is none, more
+/// than `most_bytes`, or nested by more than 16 levels.
+nlohmann::json parse_request(std::string_view text, std::size_t most_bytes);
+
 /// Reads the fields of a JSON object; a field that is missing keeps its value.
 /// Throws `error` (invalid_argument) with the field and what it may be. Fields
 /// that nobody reads are refused by `require_known`.

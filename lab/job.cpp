@@ -56,6 +56,10 @@ rule_choice parse_rules(fields given) {
   rule_choice rules;
   std::vector<std::string> names{"backward"};
   given.read("prefer", names);
+  if (names.size() > preferences.size())
+    fail(error_code::invalid_argument,
+         "rules.prefer has {} preferences; there are {}", names.size(),
+         preferences.size());
   rules.prefer.clear();
   for (const auto& name : names)
     rules.prefer.push_back(parse_preference(name));

@@ -7,14 +7,17 @@
 
 #include <algorithm>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <string>
 
 #include "troupe/base/error.hpp"
+#include "troupe/base/printable.hpp"
 #include "troupe/cli/plan/checks.hpp"
 #include "troupe/cli/plan/schedule_options.hpp"
 #include "troupe/engine/plan/draw.hpp"
 #include "troupe/engine/plan/lane_plan.hpp"
 #include "troupe/engine/plan/lowered_csv.hpp"
+#include "troupe/engine/plan/op_text.hpp"
 #include "troupe/engine/plan/verify.hpp"
 #include "troupe/schedules/csv.hpp"
 
@@ -29,7 +32,10 @@ struct verify_options {
   std::int32_t credits = 0;
   std::string svg;
   std::string theme = "auto";
+  bool json = false;
 };
+
+using json = nlohmann::ordered_json;
 
 void warn(const verify_options& options) {
   if (options.credits > 0 && options.transport != "credited")
@@ -46,15 +52,41 @@ void draw(const plan& plan, const verdict& found,
                  draw_deadlock(plan, found, parse_theme(options.theme)));
 }
 
-/// The file's plan. Draws lanes that wait for each other, whatever the
-/// transport: they can't be compiled.
+/// The report; printed where there is a deadlock too.
+void print_json(const plan& plan, const verdict& found,
+                const verify_options& options) {
+  if (!options.json)
+    return;
+  json report{{"file", printable(options.path)},
+              {"transport", options.transport},
+              {"shared_fifo", options.shared_fifo},
+              {"progress", found.progress},
+              {"cycle", json::array()},
+              {"ranks", plan.ranks()},
+              {"stages", plan.stages()},
+              {"microbatches", plan.microbatches},
+              {"ops", plan.ops.size()},
+              {"messages", plan.messages.size()}};
+  for (const auto& wait : found.cycle)
+    report["cycle"].push_back({{"rank", wait.rank},
+                               {"op", to_text(plan, wait.op)},
+                               {"for_rank", plan.rank_of(wait.for_op)},
+                               {"for_op", to_text(plan, wait.for_op)},
+                               {"text", wait.text}});
+  write_output("", report.dump(2) + '\n');
+}
+
+/// The file's plan. Draws and reports lanes that wait for each other, whatever
+/// the transport: they can't be compiled.
 plan find_plan(const verify_options& options) {
   try {
     return load_plan(options.path);
   } catch (const error& refusal) {
     if (refusal.code() == error_code::deadlock) {
       const auto lanes = lane_plan(load_schedule(options.path));
-      draw(lanes, verify(lanes), options);
+      const auto found = verify(lanes);
+      draw(lanes, found, options);
+      print_json(lanes, found, options);
     }
     throw;
   }
@@ -75,6 +107,7 @@ void run(const verify_options& options) {
     fmt::format("{}, {}", options.transport,
                 options.shared_fifo ? "one FIFO for each pair of ranks"
                                     : "one FIFO for each edge");
+  print_json(plan, found, options);
   if (!found.progress) {
     draw(plan, found, options);
     fail(error_code::deadlock, "{} ({}): {}", options.path, setting,
@@ -82,8 +115,9 @@ void run(const verify_options& options) {
   }
   if (!options.svg.empty())
     spdlog::warn("--svg {}: there is no deadlock to draw", options.svg);
-  write_output("", fmt::format("{} ({}): {}: {}\n", options.path, setting,
-                               found.text(), sizes_of(plan)));
+  if (!options.json)
+    write_output("", fmt::format("{} ({}): {}: {}\n", options.path, setting,
+                                 found.text(), sizes_of(plan)));
 }
 
 }  // namespace
@@ -118,6 +152,9 @@ void add_verify_command(CLI::App& app) {
     ->check(CLI::IsMember({"auto", "light", "dark"}))
     ->capture_default_str()
     ->type_name("THEME");
+  command->add_flag("--json", options->json,
+                    "file, transport, shared_fifo, progress, cycle, sizes; for "
+                    "a deadlock too");
   command->footer(
     "Exit code 1 with the cycle of waits where there is no progress.\n\n"
     "Example:\n  troupe plan --schedule 1f1b --ranks 4 --microbatches 8 "

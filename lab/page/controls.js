@@ -15,6 +15,7 @@ let state = usual();
 const differing = (value, plain) => {
   const changed = {};
   for (const key of Object.keys(plain)) {
+    if (key === "text" && value.source !== "text") continue;
     if (key === "panels") {
       const panels = value.panels.map((panel, i) => differing(panel, plain.panels[i]));
       if (panels.some((panel) => Object.keys(panel).length > 0)) changed.panels = panels;

@@ -3,6 +3,10 @@ const formats = [["", "export ..."], ["csv", "CSV"], ["text", "text form"], ["pl
   ["lowered_csv", "lowered CSV"], ["svg", "SVG"], ["trace", "trace"], ["json", "JSON"], ["cpp", "C++"],
   ["cpp_lanes", "C++, each op"]];
 
+const table = (head, rows) => element("table", {},
+  element("thead", {}, element("tr", {}, ...head.map((textContent) => element("th", {textContent, scope: "col"})))),
+  element("tbody", {}, ...rows));
+
 // A schedule, and what comes of it.
 class Panel {
   constructor(index, catalogue) {
@@ -41,11 +45,12 @@ class Panel {
     this.frame = element("div", {className: "canvas"}, this.canvas);
     this.legend = element("div", {className: "legend"});
     this.picture = element("img", {className: "deadlock", alt: "The cycle of waits", hidden: true});
-    this.tables = element("div", {className: "scroll"});
+    this.tables = element("div");
+    this.channels = element("details");
     this.root.append(
       element("div", {className: "head"}, this.source, this.name, this.stages, this.slices, this.breadth, this.pill, this.summary),
       this.text, this.rules, this.message, this.picture, this.tiles, this.frame, this.legend,
-      element("div", {className: "below"}, this.tables, this.buildExport()));
+      element("div", {className: "below"}, element("div", {className: "scroll"}, this.tables, this.channels), this.buildExport()));
     byId("panels").append(this.root);
   }
 
@@ -171,7 +176,7 @@ class Panel {
     const drawn = Boolean(answer.op_list);
     this.root.classList.toggle("stale", !drawn);
     this.frame.hidden = this.legend.hidden = !drawn && verdict !== "error";
-    this.tiles.hidden = this.tables.hidden = this.frame.hidden;
+    this.tiles.hidden = this.tables.hidden = this.channels.hidden = this.frame.hidden;
     if (answer.error) { this.canvas.dataset.ops = 0; return; }
     this.answer = answer;
     this.summary.textContent = `${answer.ranks} ranks, ${answer.stages} stages${answer.copies > 1 ? " in two copies" : ""}, `
@@ -241,7 +246,11 @@ class Panel {
     };
     const rows = answer.idle_by_rank.map((idle, rank) => element("tr", {}, cell(`${rank}`), cell(percent(idle)), cell(`${answer.in_flight[rank]}`),
       ...(sizes ? [cell(memory(answer.peak_bytes[rank])), bar(rank)] : [])));
-    const head = ["rank", "idle", "in flight", ...(sizes ? ["memory", ""] : [])].map((textContent) => element("th", {textContent, scope: "col"}));
-    this.tables.replaceChildren(element("table", {}, element("thead", {}, element("tr", {}, ...head)), element("tbody", {}, ...rows)));
+    const head = ["rank", "idle", "in flight", ...(sizes ? ["memory", ""] : [])];
+    this.tables.replaceChildren(table(head, rows));
+    this.channels.hidden = answer.channels.length === 0;
+    this.channels.replaceChildren(element("summary", {textContent: `${answer.channels.length} channels`}),
+      table(["from", "to", "carries", "messages", "credits"], answer.channels.map((each) =>
+        element("tr", {}, ...[each.from, each.to, each.carries, each.messages, each.credits].map((value) => cell(`${value}`))))));
   }
 }

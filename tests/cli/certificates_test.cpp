@@ -2,6 +2,7 @@
 #include <catch2/matchers/catch_matchers_string.hpp>
 
 #include <filesystem>
+#include <nlohmann/json.hpp>
 
 #include "../temporary_folder.hpp"
 #include "troupe_program.hpp"
@@ -22,4 +23,10 @@ TEST_CASE("certificates are made once, and say where to copy them") {
   CHECK(again.exit_code == 1);
   CHECK_THAT(again.output, ContainsSubstring("is there already"));
   CHECK(run_troupe("certificates", folder / "x", "--days 0").exit_code == 2);
+  const auto other = run_troupe("certificates", folder / "other", "--json");
+  CHECK(
+    nlohmann::json::parse(other.output)
+    == nlohmann::json({{"folder", folder / "other"},
+                       {"files", {"authority.pem", "member.pem", "member.key"}},
+                       {"days", 365}}));
 }

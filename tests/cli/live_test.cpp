@@ -84,6 +84,42 @@ TEST_CASE("events are printed, as lines and as JSON") {
   CHECK(steps == 2);
 }
 
+TEST_CASE("what shows a run prints JSON too") {
+  const live_run at;
+  at.ready();
+  const auto view = nlohmann::json::parse(
+    run_troupe("top", at.where(), "--once --json 2>/dev/null").output);
+  CHECK(view["ranks"] == 2);
+  CHECK(view["step"] > 0);
+  CHECK(view["step_took"] > 0);
+  CHECK(view["losses"].size() == 1);
+  REQUIRE(view["by_rank"].size() == 2);
+  CHECK(view["by_rank"][1]["last"] == "1B3");
+  CHECK(view["by_rank"][0]["busy"] > 0);
+  const auto kept =
+    run_troupe("attach", at.where(), "--json --keep throughput 2>/dev/null");
+  const auto ids = nlohmann::json::parse(kept.output);
+  REQUIRE(ids.size() == 1);
+  const auto list = nlohmann::json::parse(
+    run_troupe("detach", at.where(), "--list --json 2>/dev/null").output);
+  REQUIRE(list.size() == 1);
+  CHECK(list[0]["id"] == ids[0]);
+  CHECK(list[0]["spec"] == "throughput");
+  CHECK(list[0]["keep"] == true);
+  background_program watcher(std::string{TROUPE_PROGRAM} + " attach "
+                               + at.where() + " throughput --json",
+                             at.folder / "watcher");
+  CHECK(watcher.writes("throughput/bubble"));
+  CHECK(watcher.end(SIGINT) == 0);
+  const auto output = watcher.output();
+  const auto begin = output.find('{');
+  const auto found = nlohmann::json::parse(
+    output.substr(begin, output.find('\n', begin) - begin));
+  CHECK(found["found"] == "metrics");
+  CHECK(found["id"].is_number());
+  CHECK(run_troupe("detach", at.where(), "--json 1").exit_code == 2);
+}
+
 TEST_CASE("what shows a run ends when its output can't be written") {
   const live_run at;
   at.ready();

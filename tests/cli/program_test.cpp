@@ -27,6 +27,16 @@ std::chrono::duration<double> fastest_of_ten(const std::string& command) {
 
 }  // namespace
 
+TEST_CASE("every command that prints a report prints it as JSON too") {
+  for (const auto* command :
+       {"plan", "verify", "simulate", "schedules", "compare", "train", "attach",
+        "detach", "events", "top", "replan", "certificates"}) {
+    CAPTURE(command);
+    CHECK_THAT(run_troupe(command, "--help").output,
+               ContainsSubstring("--json "));
+  }
+}
+
 TEST_CASE("commands about plans start at once", "[serial]") {
   const temporary_folder folder;
   const auto csv = folder.write("x.csv", "0F0,0B0\n");

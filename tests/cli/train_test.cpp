@@ -166,6 +166,15 @@ TEST_CASE("a dry run checks and shows the plan, and trains nothing") {
                            && ContainsSubstring("bubble ")
                            && !ContainsSubstring("step 1/"));
   CHECK_FALSE(std::ifstream(at.folder / "p").good());
+  const auto report =
+    nlohmann::json::parse(at.train("--dry-run --json 2>/dev/null").output);
+  REQUIRE(report["stages"].size() == 2);
+  CHECK(report["stages"][1]["rank"] == 1);
+  CHECK(report["stages"][1]["first_layer"] == 3);
+  CHECK(report["stages"][1]["last_layer"] == 5);
+  CHECK(report["idle"] > 0);
+  CHECK(report["in_flight"].size() == 2);
+  CHECK(at.train("--json").exit_code == 2);
 }
 
 TEST_CASE("bad input is refused before any work") {

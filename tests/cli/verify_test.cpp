@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
+#include <nlohmann/json.hpp>
 
 #include <string_view>
 
@@ -87,6 +88,41 @@ TEST_CASE("verify draws the cycle of waits") {
   CHECK_THAT(verify(early, "--svg " + folder / "none.svg").output,
              ContainsSubstring("warning: --svg")
                && ContainsSubstring("there is no deadlock to draw"));
+}
+
+TEST_CASE("verify reports as JSON, deadlocks too") {
+  const temporary_folder folder;
+  const auto early = folder.write(
+    "early.csv", "0F0,0RECV_B0,0SEND_F0,0B0\n1RECV_F0,1F0,1B0,1SEND_B0\n");
+  const auto report = [&](const std::string& flags, int exit_code) {
+    const auto run = verify(flags, "--json 2>/dev/null");
+    CHECK(run.exit_code == exit_code);
+    return nlohmann::json::parse(run.output);
+  };
+  CHECK(report(early, 0)
+        == nlohmann::json({{"file", early},
+                           {"transport", "buffered"},
+                           {"shared_fifo", false},
+                           {"progress", true},
+                           {"cycle", nlohmann::json::array()},
+                           {"ranks", 2},
+                           {"stages", 2},
+                           {"microbatches", 1},
+                           {"ops", 8},
+                           {"messages", 2}}));
+  const auto stuck = report(early + " --transport rendezvous", 1);
+  CHECK(stuck["progress"] == false);
+  CHECK(stuck["cycle"][1]
+        == nlohmann::json(
+          {{"rank", 1},
+           {"op", "1RECV_F0"},
+           {"for_rank", 0},
+           {"for_op", "0SEND_F0"},
+           {"text", "rank 1 at 1RECV_F0 waits for 0SEND_F0 of rank 0"}}));
+  const auto lanes =
+    report(folder.write("lanes.csv", "0F0,0B0,0F1,0B1\n1F0,1F1,1B0,1B1\n"), 1);
+  CHECK(lanes["progress"] == false);
+  CHECK(lanes["cycle"].size() == 2);
 }
 
 TEST_CASE("verify refuses wrong usage with exit code 2") {

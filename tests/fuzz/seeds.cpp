@@ -291,6 +291,18 @@ void add_texts(seed_list& to) {
        {"terminal:match=gap*,top=10", "json:a", "csv:a", "tensorboard:a",
         "prometheus:localhost:80", "prometheus:[::1]:80,token_file=a"})
     to.emplace_back("specs", with_choice(1, each));
+  to.emplace_back("lab_requests",
+                  R"({"name":"zb_v","ranks":4,"stages_per_rank":2,)"
+                  R"("microbatches":8,"costs":"f=1,b=2","sizes":"kept=1",)"
+                  R"("costs_of_rank":true,"transport":"credited",)"
+                  R"("memory_limit":1e9,"credits":2,"shared_fifo":false})");
+  to.emplace_back("lab_requests",
+                  R"({"source":"rules","ranks":2,"microbatches":4,)"
+                  R"("rules":{"prefer":["backward","deep_stage"],)"
+                  R"("in_flight":4,"falls_by_rank":true,)"
+                  R"("split_backward":true,"placement":"looped"}})");
+  to.emplace_back("lab_requests",
+                  R"({"source":"text","text":"0F0,0B0\n1F0,1B0\n"})");
   to.emplace_back("environments",
                   "RANK=1\nWORLD_SIZE=2\nLOCAL_RANK=1\nLOCAL_WORLD_SIZE=2\n"
                   "MASTER_ADDR=127.0.0.1\nMASTER_PORT=29500\nTROUPE_JOB=a\n");

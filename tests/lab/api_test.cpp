@@ -241,6 +241,11 @@ TEST_CASE("what is no request is refused") {
     lab::answer("/api/draw", std::string(lab::most_request_bytes + 1, ' '));
   CHECK(long_text.status == 400);
   CHECK_THAT(long_text.body, ContainsSubstring("the lab takes 262144"));
+  CHECK(lab::answer("/api/draw", R"({"ranks":)" + std::string(100000, '[')).body
+        == R"({"error":"the request is nested by more than 16 levels"})");
+  CHECK(
+    refusal({{"rules", {{"prefer", std::vector<std::string>(7, "forward")}}}})
+    == "rules.prefer has 7 preferences; there are 6");
   // A file's name stands for no file.
   CHECK_THAT(refusal({{"costs", "/etc/passwd"}}),
              ContainsSubstring("costs '/etc/passwd'"));
