@@ -14,8 +14,10 @@
 #include "troupe/base/printable.hpp"
 #include "troupe/cli/plan/checks.hpp"
 #include "troupe/cli/plan/schedule_options.hpp"
+#include "troupe/engine/plan/costs.hpp"
 #include "troupe/engine/plan/draw.hpp"
 #include "troupe/engine/plan/lane_plan.hpp"
+#include "troupe/engine/plan/least_credits.hpp"
 #include "troupe/engine/plan/lowered_csv.hpp"
 #include "troupe/engine/plan/op_text.hpp"
 #include "troupe/engine/plan/verify.hpp"
@@ -25,17 +27,19 @@ namespace troupe::cli {
 
 namespace {
 
+using json = nlohmann::ordered_json;
+
 struct verify_options {
   std::string path;
   std::string transport = "buffered";
   bool shared_fifo = false;
   std::int32_t credits = 0;
+  bool least_credits = false;
+  std::string costs;
   std::string svg;
   std::string theme = "auto";
   bool json = false;
 };
-
-using json = nlohmann::ordered_json;
 
 void warn(const verify_options& options) {
   if (options.credits > 0 && options.transport != "credited")
@@ -43,6 +47,55 @@ void warn(const verify_options& options) {
                  options.credits, options.transport);
   if (options.svg.empty() && options.theme != "auto")
     spdlog::warn("--theme {} has no effect without --svg", options.theme);
+  if (!options.least_credits && !options.costs.empty())
+    spdlog::warn("--costs {} has no effect without --least-credits",
+                 options.costs);
+}
+
+/// Of a channel.
+struct credit_row {
+  std::int32_t makespan = 0, progress = 0;  // the least to keep it
+};
+
+std::vector<credit_row> credit_rows(const plan& plan,
+                                    const verify_options& options) {
+  const auto costs = load_costs(options.costs);
+  const auto fast = least_credits(plan, credit_goal::makespan, costs);
+  const auto alive = least_credits(plan, credit_goal::progress);
+  std::vector<credit_row> rows;
+  for (std::size_t c = 0; c < plan.channels.size(); ++c)
+    rows.push_back({fast[c], alive[c]});
+  return rows;
+}
+
+std::string credits_table(const plan& plan, const verify_options& options) {
+  auto text = fmt::format("\n{:<10} {:<10} {:>8} {:>7} {:>16} {:>14}\n", "edge",
+                          "carries", "messages", "credits", "for the makespan",
+                          "for progress");
+  const auto rows = credit_rows(plan, options);
+  for (std::size_t c = 0; c < rows.size(); ++c) {
+    const auto& channel = plan.channels[c];
+    text +=
+      fmt::format("{:<10} {:<10} {:>8} {:>7} {:>16} {:>14}\n",
+                  fmt::format("{}->{}", channel.from_rank, channel.to_rank),
+                  channel.backward ? "gradients" : "outputs", channel.messages,
+                  channel.bound, rows[c].makespan, rows[c].progress);
+  }
+  return text;
+}
+
+json credits_json(const plan& plan, const verify_options& options) {
+  auto all = json::array();
+  const auto rows = credit_rows(plan, options);
+  for (std::size_t c = 0; c < rows.size(); ++c)
+    all.push_back({{"from_rank", plan.channels[c].from_rank},
+                   {"to_rank", plan.channels[c].to_rank},
+                   {"backward", plan.channels[c].backward},
+                   {"messages", plan.channels[c].messages},
+                   {"bound", plan.channels[c].bound},
+                   {"least_for_makespan", rows[c].makespan},
+                   {"least_for_progress", rows[c].progress}});
+  return all;
 }
 
 void draw(const plan& plan, const verdict& found,
@@ -73,6 +126,8 @@ void print_json(const plan& plan, const verdict& found,
                                {"for_rank", plan.rank_of(wait.for_op)},
                                {"for_op", to_text(plan, wait.for_op)},
                                {"text", wait.text}});
+  if (options.least_credits && found.progress)
+    report["channels"] = credits_json(plan, options);
   write_output("", report.dump(2) + '\n');
 }
 
@@ -116,8 +171,10 @@ void run(const verify_options& options) {
   if (!options.svg.empty())
     spdlog::warn("--svg {}: there is no deadlock to draw", options.svg);
   if (!options.json)
-    write_output("", fmt::format("{} ({}): {}: {}\n", options.path, setting,
-                                 found.text(), sizes_of(plan)));
+    write_output(
+      "", fmt::format("{} ({}): {}: {}\n", options.path, setting, found.text(),
+                      sizes_of(plan))
+            + (options.least_credits ? credits_table(plan, options) : ""));
 }
 
 }  // namespace
@@ -141,6 +198,13 @@ void add_verify_command(CLI::App& app) {
                  "most credits of a channel; else what the plan needs")
     ->check(whole_number(1, 1 << 20))
     ->type_name("N");
+  command->add_flag("--least-credits", options->least_credits,
+                    "of each channel, the fewest credits that keep the "
+                    "makespan, and that keep progress");
+  command
+    ->add_option("--costs", options->costs,
+                 "for --least-credits: times of ops, as simulate takes them")
+    ->type_name("ENTRIES|FILE");
   command
     ->add_option("--svg", options->svg,
                  "file: draws the cycle of waits, if there is one")

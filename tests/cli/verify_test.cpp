@@ -130,3 +130,24 @@ TEST_CASE("verify refuses wrong usage with exit code 2") {
   CHECK(verify("x.csv --transport pigeon").exit_code == 2);
   CHECK(verify("/absent.csv").exit_code == 1);
 }
+
+TEST_CASE("the least credits are listed by channel") {
+  const temporary_folder folder;
+  const auto csv = folder / "1f1b.csv";
+  CHECK(run_troupe("plan", "--schedule 1f1b --ranks 3 --microbatches 6",
+                   "--format csv -o " + csv)
+          .exit_code
+        == 0);
+  const auto table = run_troupe("verify", csv, "--least-credits");
+  INFO(table.output);
+  CHECK(table.exit_code == 0);
+  CHECK_THAT(
+    table.output,
+    Catch::Matchers::ContainsSubstring("for the makespan   for progress")
+      && Catch::Matchers::ContainsSubstring("0->1       outputs           6"));
+  const auto report = nlohmann::json::parse(
+    run_troupe("verify", csv, "--least-credits --json").output);
+  REQUIRE(report.at("channels").size() == 4);
+  for (const auto& channel : report.at("channels"))
+    CHECK(channel.at("least_for_progress") == 1);
+}
