@@ -1,0 +1,155 @@
+// Strict order beside ready_first on two ranks whose ops vary: what a run
+// takes, and what the simulator says for the same costs. Stages wait for so
+// long as their ops cost, so that a rank is a device of its own. A Markdown
+// table.
+//   orders [--steps N] [--seeds N] [--ms X] [--jitter SIGMA] [--slow FACTOR]
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <chrono>
+#include <map>
+#include <thread>
+
+#include "troupe/actors/pipeline.hpp"
+#include "troupe/engine/plan/compile.hpp"
+#include "troupe/engine/plan/simulate.hpp"
+#include "troupe/schedules/builtin.hpp"
+
+using namespace troupe;
+
+namespace {
+
+using steady = std::chrono::steady_clock;
+
+/// By kind and microbatch: how long an op of a stage takes.
+using op_times =
+  std::map<std::pair<plan_op_kind, std::int32_t>, std::chrono::nanoseconds>;
+
+/// Keeps no core while it waits, but for the last moment.
+void wait_for(std::chrono::nanoseconds time) {
+  const auto until = steady::now() + time;
+  std::this_thread::sleep_until(until - std::chrono::microseconds(150));
+  while (steady::now() < until) {
+  }
+}
+
+class waiting_stage final : public stage_compute, public stage_parameters {
+ public:
+  explicit waiting_stage(op_times times) : times_(std::move(times)) {}
+
+  void begin_step(const step_settings&) override {}
+  op_outputs forward(microbatch_key key, tensor_lists, const microbatch_data&,
+                     stage_states) override {
+    wait_for(times_.at({plan_op_kind::forward, key.microbatch}));
+    return {{tensor_list(1)}};
+  }
+  op_outputs backward(op_kind kind, microbatch_key key, tensor_lists,
+                      stage_states) override {
+    wait_for(times_.at({to_plan_kind(kind), key.microbatch}));
+    return kind == op_kind::weight_backward ? op_outputs{}
+                                            : op_outputs{{tensor_list(1)}};
+  }
+  stage_result end_step() override { return {}; }
+  const tensor_list& parameters() const override { return none_; }
+  tensor_list take_gradients() override { return {}; }
+  void put_gradients(tensor_list) override {}
+  std::vector<double> squares() override { return {}; }
+  void update(double) override {}
+
+ private:
+  op_times times_;
+  tensor_list none_;
+};
+
+struct settings {
+  int steps = 4;
+  std::uint64_t seeds = 3;
+  double ms = 4;  // a forward
+  disturbance how{.of_rank = {1, 1}, .jitter = 0.3};
+};
+
+std::vector<stage> stages_of(const plan& of, const op_costs& costs,
+                             const settings& how) {
+  std::vector<op_times> times(static_cast<std::size_t>(of.stages()));
+  for (std::uint32_t i = 0; i < of.ops.size(); ++i)
+    if (const auto& op = of.ops[i]; is_compute(op.kind))
+      times[static_cast<std::size_t>(op.stage)][{op.kind, op.microbatch}] =
+        std::chrono::nanoseconds(
+          static_cast<std::int64_t>(costs.cost_of(i, op) * how.ms * 1e6));
+  std::vector<stage> made;
+  for (auto& each : times) {
+    const auto work = std::make_shared<waiting_stage>(std::move(each));
+    made.push_back({work, work});
+  }
+  return made;
+}
+
+/// The shortest step of a run, in ms: others were disturbed by the machine.
+double measured(const std::shared_ptr<const plan>& of, const op_costs& costs,
+                lane_order order, const settings& how) {
+  pipeline_options options;
+  options.placement = of->placement;
+  options.stages = {stages_of(*of, costs, how)};
+  options.needs_data.assign(static_cast<std::size_t>(of->stages()), false);
+  options.execution.order = order;
+  pipeline run(std::move(options));
+  double least = 0;
+  for (int i = 1; i <= how.steps; ++i) {
+    step_settings step;
+    step.step = i;
+    const auto done = run.run(step, of, nullptr).summary;
+    const auto ms = static_cast<double>(done.end - done.begin) * 1e-6;
+    least = i == 1 ? ms : std::min(least, ms);
+  }
+  return least;
+}
+
+void compare(const char* name, std::int32_t stages_per_rank,
+             const settings& given) {
+  double paper[2] = {}, real[2] = {};
+  const auto of = std::make_shared<const plan>(compile(make_schedule(
+    name,
+    {.ranks = 2, .stages_per_rank = stages_per_rank, .microbatches = 8})));
+  for (std::uint64_t seed = 1; seed <= given.seeds; ++seed) {
+    auto how = given;
+    how.how.seed = seed;
+    const auto costs = disturbed({}, *of, how.how);
+    for (const auto order : {lane_order::strict, lane_order::ready_first}) {
+      const auto at = static_cast<std::size_t>(order);
+      paper[at] += simulate(*of, costs, order).makespan * how.ms;
+      real[at] += measured(of, costs, order, how);
+    }
+  }
+  fmt::print(
+    "| {} | {} | {:.1f} | {:.1f} | {:.3f} x | {:.1f} | {:.1f} | "
+    "{:.3f} x |\n",
+    name, given.how.of_rank[1], paper[0], paper[1], paper[0] / paper[1],
+    real[0], real[1], real[0] / real[1]);
+  std::fflush(stdout);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  settings how;
+  double slow = 1.3;
+  CLI::App app;
+  app.add_option("--steps", how.steps);
+  app.add_option("--seeds", how.seeds);
+  app.add_option("--ms", how.ms);
+  app.add_option("--jitter", how.how.jitter);
+  app.add_option("--slow", slow);
+  CLI11_PARSE(app, argc, argv);
+  fmt::print(
+    "| schedule | slow rank | paper strict ms | ready_first ms | gain "
+    "| measured strict ms | ready_first ms | gain |\n"
+    "|---|---|---|---|---|---|---|---|\n");
+  for (const double factor : {1.0, slow}) {
+    how.how.of_rank = {1, factor};
+    compare("1f1b", 1, how);
+    compare("interleaved_1f1b", 2, how);
+    compare("zb_v", 2, how);
+  }
+}
