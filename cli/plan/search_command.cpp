@@ -30,6 +30,7 @@ struct search_options {
   bool full_backward = false;
   bool json = false;
   bool draw = false;
+  terminal_style style{};
   std::string output;
 };
 
@@ -127,9 +128,10 @@ std::string to_table(const placed_search& found, bool has_sizes) {
   return text;
 }
 
-std::string drawing(const schedule& lanes, const search_problem& problem) {
+std::string drawing(const schedule& lanes, const search_problem& problem,
+                    const terminal_style& style) {
   const auto step = compile(lanes, problem.compiling);
-  return draw_terminal(to_timeline(step, simulate(step, problem.costs)), {});
+  return draw_terminal(to_timeline(step, simulate(step, problem.costs)), style);
 }
 
 void run(search_options options) {
@@ -149,7 +151,7 @@ void run(search_options options) {
   auto text =
     options.json ? to_json(found, has_sizes) : to_table(found, has_sizes);
   if (options.draw)
-    text += drawing(found.result.found, problem);
+    text += drawing(found.result.found, problem, options.style);
   write_output("", text);
 }
 
@@ -207,8 +209,13 @@ void add_search_command(CLI::App& app) {
   command->add_flag("--json", options->json,
                     "placement, period, makespan, lower_bound, known, "
                     "known_period; with --sizes peak_bytes");
-  command->add_flag("--draw", options->draw, "the step, too")
-    ->excludes("--json");
+  auto* draw = command->add_flag("--draw", options->draw, "the step, too");
+  draw->excludes("--json");
+  command->add_option("--width", options->style.width, "columns of the drawing")
+    ->needs(draw)
+    ->capture_default_str()
+    ->check(whole_number(20, 10000))
+    ->type_name("N");
   command
     ->add_option("-o,--output", options->output,
                  "the schedule as CSV, for --schedule")

@@ -157,6 +157,37 @@ void run(const simulate_options& options) {
   write_output("", options.json ? to_json(plan, found) : to_table(plan, found));
 }
 
+void add_what_if_flags(CLI::App& command, simulate_options& options) {
+  command
+    .add_option("--slow", options.slow,
+                "what if ranks were slower: rank.2=1.3 multiplies the times "
+                "of rank 2's ops. Also a file of such entries")
+    ->type_name("ENTRIES|FILE");
+  command
+    .add_option("--jitter", options.disturbing.jitter,
+                "what if each op's time varied: sigma of a log-normal factor")
+    ->check(number(0, 10))
+    ->type_name("SIGMA");
+  command.add_option("--seed", options.disturbing.seed, "of the jitter")
+    ->capture_default_str()
+    ->type_name("N");
+  command
+    .add_option("--order", options.order,
+                "strict: the lane's; ready_first: W and updates overtake ops "
+                "that wait, as train --ready-first runs; any_ready: all do")
+    ->capture_default_str()
+    ->type_name("ORDER");
+  command
+    .add_option("--steps", options.steps,
+                "steps one after the other, each rank beginning the next one "
+                "when its own update is done, or with --barrier when all are; "
+                "each step has its own jitter")
+    ->check(whole_number(1, 1 << 20))
+    ->type_name("N");
+  command.add_flag("--barrier", options.barrier,
+                   "with --steps: all ranks begin a step together");
+}
+
 }  // namespace
 
 void add_simulate_command(CLI::App& app) {
@@ -180,34 +211,7 @@ void add_simulate_command(CLI::App& app) {
                  "(as large, if not given), parameters; kept.2=3e6 is for "
                  "stage 2. Also a file of such entries")
     ->type_name("ENTRIES|FILE");
-  command
-    ->add_option("--slow", options->slow,
-                 "what if ranks were slower: rank.2=1.3 multiplies the times "
-                 "of rank 2's ops. Also a file of such entries")
-    ->type_name("ENTRIES|FILE");
-  command
-    ->add_option("--jitter", options->disturbing.jitter,
-                 "what if each op's time varied: sigma of a log-normal factor")
-    ->check(number(0, 10))
-    ->type_name("SIGMA");
-  command->add_option("--seed", options->disturbing.seed, "of the jitter")
-    ->capture_default_str()
-    ->type_name("N");
-  command
-    ->add_option("--order", options->order,
-                 "strict: the lane's; ready_first: W and updates overtake ops "
-                 "that wait, as train --ready-first runs; any_ready: all do")
-    ->capture_default_str()
-    ->type_name("ORDER");
-  command
-    ->add_option("--steps", options->steps,
-                 "steps one after the other, each rank beginning the next one "
-                 "when its own update is done, or with --barrier when all are; "
-                 "each step has its own jitter")
-    ->check(whole_number(1, 1 << 20))
-    ->type_name("N");
-  command->add_flag("--barrier", options->barrier,
-                    "with --steps: all ranks begin a step together");
+  add_what_if_flags(*command, *options);
   command->add_flag("--atomic-pairs", options->atomic_pairs,
                     "an overlapped pair is one op");
   command->add_flag("--json", options->json,

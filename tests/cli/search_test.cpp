@@ -1,0 +1,61 @@
+#include <fmt/format.h>
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+#include <nlohmann/json.hpp>
+
+#include <string_view>
+
+#include "../temporary_folder.hpp"
+#include "troupe_program.hpp"
+
+using Catch::Matchers::ContainsSubstring;
+using namespace troupe::testing;
+
+namespace {
+
+auto search(std::string_view flags, std::string_view more = {}) {
+  return run_troupe("search", flags, more);
+}
+
+constexpr std::string_view small_job =
+  "--ranks 2 --stages-per-rank 2 --microbatches 6 --effort 200";
+
+}  // namespace
+
+TEST_CASE("search writes a schedule that simulate takes") {
+  const temporary_folder folder;
+  const auto path = folder / "found.csv";
+  const auto run = search(
+    small_job, fmt::format("--costs message=0.5,f.3=2 --json -o {}", path));
+  CHECK(run.exit_code == 0);
+  const auto json = nlohmann::json::parse(run.output);
+  CHECK(json.size() == 6);
+  CHECK(json["period"] >= json["lower_bound"]);
+  CHECK(json["period"] <= json["known_period"]);
+  const auto simulated = nlohmann::json::parse(
+    run_troupe("simulate", path, "--costs message=0.5,f.3=2 --json").output);
+  CHECK(simulated["period"] == json["period"]);
+  CHECK(simulated["makespan"] == json["makespan"]);
+  CHECK_THAT(run_troupe("verify", path, "--transport rendezvous").output,
+             ContainsSubstring("progress"));
+}
+
+TEST_CASE("search keeps a memory limit, and draws") {
+  const auto run = search(
+    small_job, "--sizes kept=1048576 --memory-limit 4194304 --draw --width 60");
+  CHECK(run.exit_code == 0);
+  CHECK_THAT(run.output, ContainsSubstring("\npeak ")
+                           && ContainsSubstring("\nrank 1  ")
+                           && ContainsSubstring("lower bound "));
+  CHECK(search(small_job, "--seed 3").output
+        == search(small_job, "--seed 3").output);
+}
+
+TEST_CASE("search refuses what it can't take") {
+  CHECK(search(small_job, "--memory-limit 4").exit_code == 2);
+  CHECK(search("--placement waves").exit_code == 2);
+  CHECK_THAT(search(small_job, "--sizes kept=3 --memory-limit 2").output,
+             ContainsSubstring("the least found holds "));
+  CHECK_THAT(run_troupe("plan", "--schedule search").output,
+             ContainsSubstring("`troupe search --costs FILE -o FOUND.csv`"));
+}
