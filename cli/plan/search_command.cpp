@@ -13,6 +13,7 @@
 #include "troupe/cli/plan/checks.hpp"
 #include "troupe/cli/plan/schedule_options.hpp"
 #include "troupe/engine/plan/draw.hpp"
+#include "troupe/engine/plan/plan_text.hpp"
 #include "troupe/engine/plan/search.hpp"
 #include "troupe/engine/plan/timeline.hpp"
 #include "troupe/schedules/csv.hpp"
@@ -134,6 +135,10 @@ std::string drawing(const schedule& lanes, const search_problem& problem,
   return draw_terminal(to_timeline(step, simulate(step, problem.costs)), style);
 }
 
+bool writes_csv(const search_options& options) {
+  return options.output.ends_with(".csv");
+}
+
 void run(search_options options) {
   auto& problem = options.problem;
   problem.microbatches = options.shape.microbatches;
@@ -145,9 +150,17 @@ void run(search_options options) {
     problem.sizes = load_sizes(options.sizes);
   else if (problem.memory_limit > 0)
     fail(error_code::invalid_argument, "--memory-limit needs --sizes");
+  if (writes_csv(options) && problem.slices > 1)
+    fail(error_code::invalid_argument,
+         "-o {}: CSV has no slices; write a plan, under a name that does not "
+         "end in .csv",
+         options.output);
   const auto found = find(options);
   if (!options.output.empty())
-    write_output(options.output, to_csv(found.result.found));
+    write_output(options.output,
+                 writes_csv(options)
+                   ? to_csv(found.result.found)
+                   : to_text(compile(found.result.found, problem.compiling)));
   auto text =
     options.json ? to_json(found, has_sizes) : to_table(found, has_sizes);
   if (options.draw)
@@ -218,8 +231,9 @@ void add_search_command(CLI::App& app) {
     ->type_name("N");
   command
     ->add_option("-o,--output", options->output,
-                 "the schedule as CSV, for --schedule")
-    ->type_name("FILE.csv");
+                 "FILE.csv: the schedule, for --schedule; another name: the "
+                 "plan, for --plan")
+    ->type_name("FILE");
   command->footer(
     "Example:\n  troupe search --ranks 8 --stages-per-rank 2 --microbatches 32 "
     "--costs costs.txt --sizes kept=4e6,activation=1e6 --memory-limit 6e7 "

@@ -40,6 +40,18 @@ TEST_CASE("search writes a schedule that simulate takes") {
              ContainsSubstring("progress"));
 }
 
+TEST_CASE("search of slices writes a plan") {
+  const temporary_folder folder;
+  const std::string_view job = "--slices 2 --microbatches 4 --effort 50";
+  const auto path = folder / "found.plan";
+  const auto json = nlohmann::json::parse(
+    search(job, fmt::format("--json -o {}", path)).output);
+  CHECK(nlohmann::json::parse(
+          run_troupe("simulate", path, "--json").output)["period"]
+        == json["period"]);
+  CHECK(search(job, "-o x.csv").exit_code == 2);
+}
+
 TEST_CASE("search keeps a memory limit, and draws") {
   const auto run = search(
     small_job, "--sizes kept=1048576 --memory-limit 4194304 --draw --width 60");
