@@ -87,8 +87,8 @@ TEST_CASE("a browser shows a live run", "[serial]") {
   CHECK(attribute(page, "data-spans") >= 2 * (4 * 4 * 2 + 4));
   CHECK(attribute(page, "data-cells") == 4 * 4);
   // coordinator, hub, loader, ranks, stages, reducers; warnings, progress,
-  // stability and two of the page's own
-  CHECK(attribute(page, "data-actors") == 3 + 4 + 4 + 4 + 5);
+  // stability, the replanner and two of the page's own
+  CHECK(attribute(page, "data-actors") == 3 + 4 + 4 + 4 + 6);
   for (const auto* name :
        {"train/loss", "validation/loss", "tokens/s", "gradient norm"}) {
     CAPTURE(name);

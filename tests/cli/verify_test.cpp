@@ -95,7 +95,8 @@ TEST_CASE("verify reports as JSON, deadlocks too") {
   const auto early = folder.write(
     "early.csv", "0F0,0RECV_B0,0SEND_F0,0B0\n1RECV_F0,1F0,1B0,1SEND_B0\n");
   const auto report = [&](const std::string& flags, int exit_code) {
-    const auto run = verify(flags, "--json 2>/dev/null");
+    const auto run = run_program(fmt::format(
+      "( {} verify {} --json 2>/dev/null )", TROUPE_PROGRAM, flags));
     CHECK(run.exit_code == exit_code);
     return nlohmann::json::parse(run.output);
   };
