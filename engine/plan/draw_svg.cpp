@@ -212,13 +212,19 @@ class svg_drawing {
   void head() {
     canvas_.text(left, 24, timeline_.title, svg_tone::ink, svg_anchor::start,
                  16);
-    canvas_.text(
-      left, 43,
-      fmt::format("{} rank{}, {:.4g} {}, idle {:.1f} %", timeline_.ranks,
-                  timeline_.ranks == 1 ? "" : "s", duration_,
-                  timeline_.unit.empty() ? "units" : timeline_.unit,
-                  100 * idle()),
-      svg_tone::soft);
+    canvas_.text(left, 43,
+                 fmt::format("{} rank{}, {} {}, idle {:.1f} %", timeline_.ranks,
+                             timeline_.ranks == 1 ? "" : "s", duration_text(),
+                             timeline_.unit.empty() ? "units" : timeline_.unit,
+                             100 * idle()),
+                 svg_tone::soft);
+  }
+
+  // Never with an exponent where people expect none.
+  std::string duration_text() const {
+    return duration_ > 9999 && duration_ < 1e9
+             ? fmt::format("{:.0f}", duration_)
+             : fmt::format("{:.4g}", duration_);
   }
 
   double idle() const {

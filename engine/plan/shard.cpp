@@ -159,8 +159,10 @@ plan sharded(const plan& whole, std::int32_t most_whole) {
               .graph = whole.graph};
   for (std::int32_t rank = 0; rank < whole.ranks(); ++rank) {
     result.first_op.push_back(static_cast<std::uint32_t>(result.ops.size()));
-    for (auto& what : lane_sharder{whole.lane(rank), most_whole}.run())
+    for (auto& what : lane_sharder{whole.lane(rank), most_whole}.run()) {
+      what.message = none;  // numbered anew
       result.ops.push_back(what);
+    }
   }
   result.first_op.push_back(static_cast<std::uint32_t>(result.ops.size()));
   connect(result);

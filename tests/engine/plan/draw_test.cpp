@@ -176,6 +176,9 @@ TEST_CASE("a measured timeline is drawn alike, in milliseconds") {
   CHECK_THAT(svg, ContainsSubstring("a &lt; b"));
   CHECK_THAT(svg, ContainsSubstring("time, ms"));
   CHECK_THAT(svg, ContainsSubstring("0UPDATE: 1.5 to 2"));
+  const timeline slow{.unit = "ms",
+                      .spans = {{.microbatch = 0, .start = 0, .end = 41234.5}}};
+  CHECK_THAT(draw_svg(slow), ContainsSubstring("1 rank, 41234 ms, idle 0.0 %"));
 }
 
 TEST_CASE("the SVG shows control bytes and what is no UTF-8 as their numbers") {
