@@ -102,7 +102,7 @@ double empty_publish_ns() {
 
 /// The modes; the first has no monitor.
 std::vector<std::pair<std::string, std::optional<monitor>>> modes_for(
-  const sizes& use, const std::shared_ptr<const plan>& plan) {
+  const sizes& use) {
   const auto nowhere = callback_sink([](const metrics_record&) {});
   std::vector<std::pair<std::string, std::optional<monitor>>> modes{
     {"none", std::nullopt},
@@ -168,7 +168,7 @@ void measure_modes(const sizes& use) {
   for (int i = 0; i < 3; ++i)
     run.step(text);
   for (int round = 0; round < use.rounds; ++round) {
-    auto modes = modes_for(use, run.shared_plan());
+    auto modes = modes_for(use);
     // Each mode follows each other one in turn: conditions may change within a
     // round.
     std::ranges::rotate(modes, modes.begin() + round % std::ssize(modes));
