@@ -30,7 +30,7 @@ struct time_limits {
 
 /// How actors execute a plan: the trained parameters are the same.
 struct execution_options {
-  /// Whether ops that can run overtake others of their rank (see lane_order).
+  /// Which ops that can run overtake others of their rank.
   lane_order order = lane_order::strict;
   /// Training steps start their ops as this log says; null: by `order`.
   std::shared_ptr<const order_log> replay{};

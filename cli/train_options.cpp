@@ -131,10 +131,10 @@ void add_order_flags(CLI::App& app, order_options& o) {
   app.option_defaults()->group("Order of ops");
   app
     .add_option("--order", o.order,
-                "strict: as the schedule has them; ready_first: ops that can "
-                "run overtake those of their rank that wait. The results are "
-                "the same")
-    ->check(CLI::IsMember({"strict", "ready_first"}))
+                "strict: as the schedule has them; ready_first: weight "
+                "backwards and updates that can run overtake ops of their rank "
+                "that wait; any_ready: all ops. The results are the same")
+    ->check(CLI::IsMember({"strict", "ready_first", "any_ready"}))
     ->type_name("ORDER");
   app
     .add_option("--order-log", o.log,

@@ -241,8 +241,7 @@ void add_data(train_setup& setup, const data_options& o) {
 
 void set_order(execution_options& execution, const order_options& o,
                std::int32_t ranks) {
-  if (o.order == "ready_first")
-    execution.order = lane_order::ready_first;
+  execution.order = parse_lane_order(o.order);
   if (!o.replay.empty())
     execution.replay =
       std::make_shared<const order_log>(load_order_log(o.replay));
