@@ -141,7 +141,7 @@ TEST_CASE("lanes drawn at random train the plain loop's bits in both orders") {
     const auto strict =
       trained(what, lanes, lane_order::strict, random_delays(seed));
     const auto ready_first =
-      trained(what, lanes, lane_order::ready_first, random_delays(seed));
+      trained(what, lanes, lane_order::any_ready, random_delays(seed));
     plain_loop oracle(model_for(what), plain_options_for(what, lanes));
     const auto per_step = what.microbatches * what.data_parallel;
     for (int i = 0; i < 2; ++i)
@@ -197,7 +197,7 @@ TEST_CASE(
     const auto strict =
       trained(what, lanes, lane_order::strict, random_delays(seed));
     const auto ready_first =
-      trained(what, lanes, lane_order::ready_first, random_delays(seed));
+      trained(what, lanes, lane_order::any_ready, random_delays(seed));
     plain_loop oracle(model_for(what), plain_options_for(what, lanes));
     const auto per_step = what.microbatches * what.data_parallel;
     for (int i = 0; i < 2; ++i)
