@@ -1,6 +1,7 @@
 #include "troupe/schedules/builtin.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <string>
 
 #include "troupe/base/error.hpp"
@@ -64,16 +65,11 @@ void check_shape(const builtin_schedule& row, const schedule_shape& shape) {
           : "");
 }
 
-}  // namespace
+constexpr size_rule one{.most = 1};
 
-const std::vector<builtin_schedule>& builtin_schedules() {
+std::vector<builtin_schedule> whole_backwards() {
   using namespace catalogue;
-  constexpr size_rule one{.most = 1};
-  constexpr size_rule two{.least = 2, .most = 2};
-  constexpr size_rule even{.least = 2, .even = true};
-  // So that 2 P microbatches are within `most_slots`.
-  constexpr size_rule few_ranks{.most = 1024};
-  static const std::vector<builtin_schedule> table{
+  return {
     {"gpipe", "all forwards, then all backwards", one_stage, gpipe, one},
     {"1f1b", "one forward, one backward, after a warm-up", one_stage,
      one_f_one_b, one},
@@ -96,6 +92,16 @@ const std::vector<builtin_schedule>& builtin_schedules() {
      .accepts = any_shape,
      .make = depth_first,
      .has_breadth = true},
+  };
+}
+
+std::vector<builtin_schedule> split_backwards_and_others() {
+  using namespace catalogue;
+  constexpr size_rule two{.least = 2, .most = 2};
+  constexpr size_rule even{.least = 2, .even = true};
+  // So that 2 P microbatches are within `most_slots`.
+  constexpr size_rule few_ranks{.most = 1024};
+  return {
     {"zb_h1", "split backwards, the memory of 1f1b", one_stage, zb_h1, one},
     {"zb_h2", "split backwards, no idle time, twice the memory", one_stage,
      zb_h2, one},
@@ -132,6 +138,16 @@ const std::vector<builtin_schedule>& builtin_schedules() {
      "any P and m; even V", hanayo, even},
     {"forward_only", "validation and inference", any_shape, forward_only},
   };
+}
+
+}  // namespace
+
+const std::vector<builtin_schedule>& builtin_schedules() {
+  static const auto table = [] {
+    auto all = whole_backwards();
+    std::ranges::move(split_backwards_and_others(), std::back_inserter(all));
+    return all;
+  }();
   return table;
 }
 

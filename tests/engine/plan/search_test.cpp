@@ -234,10 +234,10 @@ TEST_CASE("the bound of the period is what no order can beat") {
   search_problem problem{.placement = placement::looped(2, 2),
                          .microbatches = 4};
   CHECK(period_bound(problem) == 12);  // busy: 4 (F + B)
-  problem.costs = parse_costs("f.1=3,w=0.5,update=1");
+  problem.costs = parse_costs("f.1=3,b=2,i=1,w=0.5,update=1");
   // Rank 0: its F, 4 (F + I) of stage 1, its I and W, and the update.
   CHECK(period_bound(problem) == 1 + 4 * (3 + 1) + 1.5 + 1);
-  problem.costs = parse_costs("f.1=3,w=0.5,update=1,message=0.5");
+  problem.costs = parse_costs("f.1=3,b=2,i=1,w=0.5,update=1,message=0.5");
   CHECK(period_bound(problem) == 1 + 4 * (3 + 1) + 1.5 + 1 + 2 * 0.5);
   problem.split_backward = false;
   CHECK(period_bound(problem) == 1 + 4 * (3 + 2) + 2 + 1 + 2 * 0.5);
