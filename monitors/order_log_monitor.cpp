@@ -26,8 +26,12 @@ monitor order_log_monitor(const std::string& path) {
     const auto* step = kept->collector.add(what);
     if (!step)
       return;
+    auto ranks = *step;  // which end a step in any order
+    std::ranges::sort(ranks, {}, [](const ops_event& rank) {
+      return std::pair(rank.source.data_rank, rank.source.rank);
+    });
     std::string lines;
-    for (const auto& rank : *step) {
+    for (const auto& rank : ranks) {
       std::vector<std::uint32_t> ops;
       for (const auto& op : rank.ops)
         ops.push_back(op.op);

@@ -115,6 +115,8 @@ class Runner:
             if self.endpoint not in words:
                 words.insert(1, self.endpoint)
             return self.attached(place, words)
+        if command == "replan":
+            words = [re.sub(r"^unix:\S+$", self.live_job(), word) for word in words]
         if command == "lab":
             return self.attached(place, ["lab"])  # at a port that is free
         self.call(place, [self.troupe, *words])
