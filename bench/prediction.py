@@ -23,7 +23,7 @@ HEADER = re.compile(r"# a step took (\S+), and takes (\S+) on paper: (\S+) %")
 def names(troupe):
     listed = subprocess.run([troupe, "schedules", "--json"], capture_output=True, text=True)
     if listed.returncode == 0:
-        return [row["name"] for row in json.loads(listed.stdout)]
+        return [row["schedule"] for row in json.loads(listed.stdout)]
     text = subprocess.run([troupe, "plan", "--help"], capture_output=True, text=True, check=True)
     return re.findall(r"^  (\w+) +\S.*\(.*\)$", text.stdout, re.MULTILINE)
 
