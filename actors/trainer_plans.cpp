@@ -42,9 +42,10 @@ std::shared_ptr<const plan> share_plan(mesh& job,
                                        std::shared_ptr<const plan> of_leader) {
   const auto text = of_leader ? to_text(*of_leader) : std::string{};
   const auto given = job.share({frame_type::mail, text, {}}).head;
-  return of_leader ? of_leader
-                   : std::make_shared<const plan>(
-                     plan_from_text(given, "the leading process's plan"));
+  if (of_leader || given.empty())
+    return of_leader;
+  return std::make_shared<const plan>(
+    plan_from_text(given, "the leading process's plan"));
 }
 
 std::shared_ptr<const plan> evaluation_plan(const trainer_options& options,

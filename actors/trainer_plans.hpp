@@ -14,7 +14,7 @@ std::shared_ptr<const plan> training_plan(const trainer_options& options,
                                           const stage_graph& graph);
 
 /// The leading process's plan, on all processes of a job, each of which calls
-/// it. Throws `transport`.
+/// it; null on all if the leading process has none. Throws `transport`.
 std::shared_ptr<const plan> share_plan(mesh& job,
                                        std::shared_ptr<const plan> of_leader);
 

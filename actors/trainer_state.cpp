@@ -190,13 +190,14 @@ void trainer::impl::take_up_plan() {
   std::unique_lock lock(planning);
   auto taken = std::exchange(next, nullptr);
   lock.unlock();
-  if (options.job) {
+  if (options.job)
     taken = share_plan(*options.job, std::move(taken));
+  if (!taken)
+    return;  // a wish that came in between has been fulfilled with the last
+  if (options.job) {
     known_plans->add(*taken);
     options.job->gather({frame_type::mail, {}, {}});
   }
-  if (!taken)
-    return;
   lock.lock();
   training = std::move(taken);
   if (layout.process == 0)

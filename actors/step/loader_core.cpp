@@ -18,20 +18,20 @@ void loader_core::begin(const step_context& step, source_pointer source) {
   training_ = step.settings.training();
   microbatches_ = microbatches;
   first_ = first;
-  count_consumers(*step.plan);
+  count_consumers(step.plan);
   next_ = ready_.empty() ? first : after(ready_.rbegin()->first);
 }
 
 /// A microbatch runs through one copy of the stages.
-void loader_core::count_consumers(const plan& plan) {
-  if (&plan == counted_)
+void loader_core::count_consumers(const std::shared_ptr<const plan>& plan) {
+  if (plan == counted_)
     return;
-  counted_ = &plan;
+  counted_ = plan;
   consumers_.assign(static_cast<std::size_t>(microbatches_),
                     setup_.consumers.front());
-  if (plan.placement.copies() == 1)
+  if (plan->placement.copies() == 1)
     return;
-  for (const auto& op : plan.ops)
+  for (const auto& op : plan->ops)
     if (op.kind == plan_op_kind::forward)
       consumers_[static_cast<std::size_t>(op.microbatch)] =
         setup_.consumers.at(static_cast<std::size_t>(op.copy));
@@ -49,12 +49,15 @@ std::int64_t loader_core::index_of(const step_context& step,
          + microbatch;
 }
 
+/// The next one that a stage here takes.
 std::int64_t loader_core::after(std::int64_t index) const {
   const auto others = std::int64_t{setup_.data_ranks - 1} * microbatches_;
-  const bool ends_step =
-    (index + 1 - first_) % (microbatches_ + others) == microbatches_;
-  const auto next = index + 1 + (ends_step ? others : 0);
-  return consumers_of(next) > 0 ? next : after(next);
+  do {
+    const bool ends_step =
+      (index + 1 - first_) % (microbatches_ + others) == microbatches_;
+    index += 1 + (ends_step ? others : 0);
+  } while (consumers_of(index) == 0);
+  return index;
 }
 
 std::shared_ptr<const microbatch_data> loader_core::load(std::int64_t index) {

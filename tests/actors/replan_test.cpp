@@ -133,6 +133,38 @@ TEST_CASE("all processes of a job take up an order at the same step") {
   }
 }
 
+TEST_CASE("a job takes up orders that are asked for at any moment") {
+  const small_case what{.ranks = 2, .microbatches = 5};
+  constexpr int steps = 60;
+  parameter_list parameters;
+  joined_meshes meshes(2);
+  const auto errors = in_all(meshes, [&](const auto& job) {
+    auto run = trainer_for(what, job);
+    std::jthread other;
+    if (job->place().leads())
+      other = std::jthread([&](const std::stop_token& end) {
+        std::mt19937 random(9);
+        const auto orders = orders_of(what);
+        while (!end.stop_requested()) {
+          run.replan(orders[random() % orders.size()]);
+          std::this_thread::sleep_for(
+            std::chrono::microseconds(random() % 3000));
+        }
+      });
+    for (int i = 0; i < steps; ++i)
+      run.step(small_text());
+    if (other.joinable()) {
+      other.request_stop();
+      other.join();
+    }
+    const auto all = run.gather_parameters();
+    if (job->place().leads())
+      parameters = copies_of(all);
+  });
+  CHECK(errors == std::vector<std::string>(2));
+  CHECK(first_difference(trained_without(what, steps), parameters) == "");
+}
+
 TEST_CASE("an order of another shape is refused by name") {
   const small_case what{.ranks = 2, .microbatches = 4};
   auto run = trainer_for(what, nullptr);
