@@ -252,6 +252,8 @@ TEST_CASE("devices of several processes train the same bits") {
 TEST_CASE("replicas on devices of several processes train the same bits") {
   compare_job({.data_parallel = 2, .clip = 0.5}, 2, true);
   compare_job({.data_parallel = 2, .clip = 0.5}, 4, true);
+  compare_job({.schedule = "dualpipe", .clip = 0.5}, 2, true);
+  compare_job({.schedule = "dualpipe", .data_parallel = 2}, 4, true);
   compare_job({.ranks = 1, .data_parallel = 3}, 3, true);
 }
 
