@@ -201,11 +201,15 @@ void require_legal(const trainer_options& options) {
   if (std::ranges::count(options.devices, nullptr) > 0)
     throw error(error_code::invalid_argument,
                 "one of the devices is null; leave it out");
-  if (!options.devices.empty() && options.job && options.data_parallel > 1
+  const bool reduces =
+    options.data_parallel > 1 || options.schedule.placement.copies() > 1;
+  if (!options.devices.empty() && options.job && reduces
       && !options.device_links)
-    throw error(error_code::invalid_argument,
-                "the gradients of replicas in several processes go from device "
-                "to device; leave device_links on, or use the CPU");
+    throw error(
+      error_code::invalid_argument,
+      "the gradients of replicas, and of copies of a stage, in several "
+      "processes go from device to device; leave device_links on, or use the "
+      "CPU");
   if (options.cuda_graphs)
     require_recordable(options);
   if (options.schedule.update.every > 0
