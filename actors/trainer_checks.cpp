@@ -171,23 +171,29 @@ void require_monitor(const monitor& watcher) {
          watcher.name);
 }
 
-void require_replannable(const schedule& order,
-                         const trainer_options& options) {
+void require_replannable(const schedule& order, const trainer_options& options,
+                         const plan& running) {
   const auto& now = options.schedule;
   const auto refuse = [&](const std::string& why) {
     fail(error_code::invalid_argument, "{} can't take the place of {}: {}",
-         order.name, now.name, why);
+         order.name, running.schedule_name, why);
   };
   if (options.job && !options.job->place().leads())
     refuse("in a job the leading process asks for another plan");
   if (options.cuda_graphs)
     refuse("steps are recorded (cuda_graphs)");
+  if (options.execution.replay)
+    refuse("the run replays the orders of another one");
   if (order.placement != now.placement)
     refuse("its stages are on other ranks");
   if (order.microbatches != now.microbatches || order.slices != now.slices)
     refuse(fmt::format("it has {} microbatches and {} slices, not {} and {}",
                        order.microbatches, order.slices, now.microbatches,
                        now.slices));
+  if (copies_taken(order) != copies_taken(now))
+    refuse(
+      "a microbatch takes another copy of the stages, which would be "
+      "summed in another order");
   if (now.update.every > 0 || order.update.every > 0)
     refuse("updates within a step read other parameters in another order");
   require_runnable(order);

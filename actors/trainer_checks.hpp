@@ -15,7 +15,8 @@ void require_legal(const trainer_options& options);
 
 /// Throws `invalid_argument` for a schedule that can't take the place of the
 /// one that runs, and says why.
-void require_replannable(const schedule& order, const trainer_options& options);
+void require_replannable(const schedule& order, const trainer_options& options,
+                         const plan& running);
 
 /// Throws `invalid_argument` for a null source.
 void require_source(const source_pointer& source);

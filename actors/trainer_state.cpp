@@ -173,8 +173,8 @@ void trainer::impl::prepare_graphs() {
 }
 
 void trainer::impl::replan(const schedule& order) {
-  require_replannable(order, options);
   const std::scoped_lock lock(planning);
+  require_replannable(order, options, *training);
   auto wanted = options;
   wanted.plan = nullptr;
   wanted.schedule = order;

@@ -182,6 +182,14 @@ void run_to_end(trainer& run, const train_options& options,
   signals.finish_first();
 }
 
+/// Before the first step, so that no step is lost by a log that ends early.
+void require_replay(const trainer& run, const train_options& options,
+                    const train_setup& setup) {
+  const auto& log = setup.trainer.execution.replay;
+  for (std::int64_t step = 1; log && step <= options.steps; ++step)
+    log->orders_of(run.plan(), setup.trainer.data_parallel, step);
+}
+
 void train_pipeline(const train_options& options, const train_setup& setup,
                     signal_watch& signals) {
   trainer run(setup.model.layers, setup.trainer);
@@ -190,6 +198,7 @@ void train_pipeline(const train_options& options, const train_setup& setup,
     run.load(read_safetensors(options.model.initial), options.model.initial);
   save_all(options.output.save_initial, run);
   signals.require_none("the start");
+  require_replay(run, options, setup);
   const shown_run shown(run, options, setup);
   loss_watch losses;
   run_to_end(run, options, setup, signals, losses);
@@ -213,6 +222,11 @@ void require_actors(const train_options& o) {
     fail(error_code::invalid_argument,
          "--plain runs no actors, so that there is nothing for --trace, "
          "--timeline, --costs-out, --monitor or --sink; leave them out");
+  if (!o.order.log.empty() || !o.order.replay.empty() || !o.order.slow.empty()
+      || o.order.replan_every > 0)
+    fail(error_code::invalid_argument,
+         "--plain runs one op after the other, so that there is nothing for "
+         "--order-log, --replay, --replan-every or --slow; leave them out");
   if (!o.access.dashboard.empty())
     fail(error_code::invalid_argument,
          "--plain runs no actors, so that there is nothing for --dashboard to "

@@ -33,7 +33,7 @@ plain_options options_of(const train_setup& setup) {
   plain_options plain;
   plain.microbatches = run.schedule.microbatches;
   plain.slices = run.schedule.slices;
-  plain.copies = run.schedule.placement.copies();
+  plain.copy_of = copies_taken(run.schedule);
   if (run.schedule.update.every > 0)
     plain.updates = updates_of(run);
   plain.data_parallel = run.data_parallel;

@@ -86,6 +86,9 @@ struct replanner::state {
       if (found.taken)
         spdlog::info("{}: {:.3g} ms a step on paper instead of {:.3g}",
                      found.order.name, found.then, found.now);
+    } catch (const error& reason) {
+      if (reason.code() != error_code::interrupted)  // the run is over
+        spdlog::warn("no other order was looked for: {}", reason.what());
     } catch (...) {
       spdlog::warn("no other order was looked for: {}", thrown_text());
     }

@@ -239,6 +239,24 @@ void add_data(train_setup& setup, const data_options& o) {
   setup.validation_microbatches = (wanted + at_once - 1) / at_once * at_once;
 }
 
+/// What the schedule and its order exclude.
+void require_order(const train_options& o, const trainer_options& run) {
+  const bool updates = run.schedule.update.every > 0;
+  if (updates && run.numerics.needs_norm())
+    fail(error_code::invalid_argument,
+         "schedule {} updates each stage by itself within a step; clipping, a "
+         "dynamic loss scale and cuda_graphs need all gradients of a step",
+         run.schedule.name);
+  if (o.order.replan_every > 0
+      && (updates || run.schedule.placement.copies() > 1
+          || o.devices.cuda_graphs || !o.order.replay.empty()))
+    fail(error_code::invalid_argument,
+         "--replan-every {}: no other order is looked for where a schedule "
+         "updates within a step or has two copies of a stage, nor with "
+         "--cuda-graphs or --replay; omit it",
+         o.order.replan_every);
+}
+
 void set_order(execution_options& execution, const order_options& o,
                std::int32_t ranks) {
   execution.order = parse_lane_order(o.order);
@@ -247,6 +265,10 @@ void set_order(execution_options& execution, const order_options& o,
       std::make_shared<const order_log>(load_order_log(o.replay));
   if (!o.slow.empty())
     execution.slow = load_entries(o.slow, "slow ranks", parse_slow_ranks);
+  for (const auto factor : execution.slow)
+    if (!(factor >= 1 && factor <= 1000))
+      fail(error_code::invalid_argument,
+           "--slow {}: {} is no factor in 1..1000", o.slow, factor);
   if (std::ssize(execution.slow) > ranks)
     fail(error_code::invalid_argument,
          "--slow {}: rank {} is not one of the {} ranks", o.slow,
@@ -284,6 +306,7 @@ train_setup make_setup(const train_options& o) {
   run.numerics = numerics_for(o, setup.model);
   run.execution = o.execution;
   set_order(run.execution, o.order, run.schedule.ranks());
+  require_order(o, run);
   run.overlap = overlap_of(o.devices);
   run.cuda_graphs = o.devices.cuda_graphs;
   if (!run.overlap.data)  // loading ahead is overlap, too

@@ -230,6 +230,15 @@ bool is_training(const schedule& lanes) {
     });
 }
 
+std::vector<std::int8_t> copies_taken(const schedule& lanes) {
+  std::vector<std::int8_t> copies(static_cast<std::size_t>(lanes.microbatches),
+                                  0);
+  for (const auto& lane : lanes.lanes)
+    for (const auto& what : lane)
+      copies[static_cast<std::size_t>(what.microbatch)] = what.copy;
+  return copies;
+}
+
 std::optional<op> first_out_of_order(const schedule& lanes) {
   const auto stages = static_cast<std::size_t>(lanes.stages())
                       * static_cast<std::size_t>(lanes.placement.copies());

@@ -5,6 +5,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "troupe/schedules/schedule.hpp"
 
@@ -33,6 +34,9 @@ bool is_training(const schedule& lanes);
 /// gradients are summed in the order of a plain loop: the first op that comes
 /// too late, or none.
 std::optional<op> first_out_of_order(const schedule& lanes);
+
+/// By microbatch: the copy of the stages that it runs through.
+std::vector<std::int8_t> copies_taken(const schedule& lanes);
 
 /// Updates of a stage in a step of a schedule or plan.
 template <class Schedule>

@@ -172,9 +172,10 @@ void add_what_if_flags(CLI::App& command, simulate_options& options) {
     ->capture_default_str()
     ->type_name("N");
   command
-    .add_option("--order", options.order,
-                "strict: the lane's; ready_first: W and updates overtake ops "
-                "that wait, as train --ready-first runs; any_ready: all do")
+    .add_option(
+      "--order", options.order,
+      "strict: the lane's; ready_first: W and updates overtake ops "
+      "that wait, as train --order ready_first runs; any_ready: all do")
     ->capture_default_str()
     ->type_name("ORDER");
   command

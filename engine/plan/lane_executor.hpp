@@ -20,8 +20,7 @@ enum class lane_order : std::uint8_t {
   /// lane's order, so that gradients and losses are summed alike; so do
   /// transfers of one direction, and collectives. No more activations are kept
   /// at once than in the lane, in all and of each stage; outputs on their way
-  /// to
-  /// other ranks are not counted.
+  /// to other ranks are not counted.
   ready_first,
   /// The same, and F, B and I overtake too. That helps where backwards are
   /// split and a rank is slow; elsewhere it is often slower than strict order.

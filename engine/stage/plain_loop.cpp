@@ -89,12 +89,16 @@ std::vector<plain_loop::counted_loss> plain_loop::losses_of_microbatch(
   return losses;
 }
 
-void plain_loop::accumulate(const data_function& load, std::int32_t first,
+void plain_loop::accumulate(const data_function& load, std::int32_t replica,
+                            std::int8_t copy, std::int32_t first,
                             std::int32_t last, result& outcome) {
   for (auto k = first; k < last; ++k) {
+    if (!options_.copy_of.empty()
+        && options_.copy_of.at(static_cast<std::size_t>(k)) != copy)
+      continue;
     if (!versions_.empty())
-      read_versions(k % options_.microbatches);
-    const auto data = load(k);
+      read_versions(k);
+    const auto data = load(replica * options_.microbatches + k);
     accumulate(data);
     outcome.tokens += data.tokens;
   }
@@ -191,11 +195,11 @@ plain_loop::result plain_loop::step(const data_function& load) {
   ++step_;
   const auto m = options_.microbatches;
   const auto every = options_.updates.every;
+  const auto group = every == 0 ? m : every;
   if (every > 0)
     versions_ = {copies_of(values_)};
-  for (std::int32_t first = 0; first<m; first += every> 0 ? every : m)
-    accumulate_update(load, first, every > 0 ? std::min(first + every, m) : m,
-                      outcome);
+  for (std::int32_t first = 0; first < m; first += group)
+    accumulate_update(load, first, std::min(first + group, m), outcome);
   versions_.clear();
   scale_.update(std::isfinite(outcome.gradient_norm));
   outcome.loss = take_losses();
@@ -208,12 +212,11 @@ void plain_loop::accumulate_update(const data_function& load,
                                    result& outcome) {
   std::vector<tensor_list> members;
   take_gradients(values_);
-  const auto m = options_.microbatches, copies = options_.copies;
-  const auto count = last - first;
+  const auto& copy_of = options_.copy_of;
+  const int copies = copy_of.empty() ? 1 : 1 + std::ranges::max(copy_of);
   for (std::int32_t d = 0; d < options_.data_parallel; ++d)
-    for (std::int32_t copy = 0; copy < copies; ++copy) {
-      accumulate(load, d * m + first + count * copy / copies,
-                 d * m + first + count * (copy + 1) / copies, outcome);
+    for (std::int8_t copy = 0; copy < copies; ++copy) {
+      accumulate(load, d, copy, first, last, outcome);
       members.push_back(take_gradients(values_));
     }
   average(std::move(members));

@@ -29,9 +29,9 @@ struct plain_updates {
 struct plain_options {
   std::int32_t microbatches = 1;
   std::int32_t data_parallel = 1;
-  /// Of each stage: each takes its share of the microbatches, in order, and
-  /// their gradients are added.
-  std::int32_t copies = 1;
+  /// By microbatch: the copy of the stages that takes it, from 0; empty: there
+  /// is one. The gradients of copies are added.
+  std::vector<std::int8_t> copy_of{};
   /// Of each microbatch's sequence: forwards one after the other, backwards
   /// last slice first, as in a pipeline.
   std::int32_t slices = 1;
@@ -87,9 +87,10 @@ class plain_loop {
   };
   std::vector<counted_loss> losses_of_microbatch(const microbatch_data& data);
   void accumulate(const microbatch_data& data);
-  /// Microbatches `first` up to `last`, of the step's.
-  void accumulate(const data_function& load, std::int32_t first,
-                  std::int32_t last, result& outcome);
+  /// Microbatches `first` up to `last` that a copy takes, of a replica.
+  void accumulate(const data_function& load, std::int32_t replica,
+                  std::int8_t copy, std::int32_t first, std::int32_t last,
+                  result& outcome);
   void accumulate_update(const data_function& load, std::int32_t first,
                          std::int32_t last, result& outcome);
   void update(result& outcome);

@@ -122,7 +122,7 @@ plain_options plain_options_for(const small_case& what, const schedule& lanes) {
   plain_options plain;
   plain.microbatches = what.microbatches;
   plain.slices = what.slices;
-  plain.copies = lanes.placement.copies();
+  plain.copy_of = copies_taken(lanes);
   plain.updates = updates_for(what, lanes);
   plain.data_parallel = what.data_parallel;
   plain.numerics = numerics_for(what);
