@@ -9,6 +9,7 @@
 #include "../says.hpp"
 #include "small_model.hpp"
 #include "troupe/base/error.hpp"
+#include "troupe/schedules/text_form.hpp"
 
 using namespace troupe;
 using namespace troupe::testing;
@@ -163,6 +164,41 @@ TEST_CASE("a job takes up orders that are asked for at any moment") {
   });
   CHECK(errors == std::vector<std::string>(2));
   CHECK(first_difference(trained_without(what, steps), parameters) == "");
+}
+
+namespace {
+
+/// Copies take every second microbatch.
+schedule mixed_copies() {
+  return from_text_form(
+    "troupe schedule 1\nname mix\nmicrobatches 4\nslices 1\n"
+    "placement 0 1\nplacement 1 0\n"
+    "rank 0: 0F0 1F1@1 1B1@1 0F2 0B0 1F3@1 1B3@1 0B2\n"
+    "rank 1: 0F1@1 1F0 1B0 0F3@1 0B1@1 1F2 1B2 0B3@1\n",
+    "mix");
+}
+
+}  // namespace
+
+TEST_CASE("a microbatch stays with its copy of the stages") {
+  const small_case what{.schedule = "dualpipe", .ranks = 2, .microbatches = 4};
+  auto run = trainer_for(what, nullptr);
+  CHECK_THROWS_MATCHES(run.replan(mixed_copies()), error,
+                       says("mix can't take the place of dualpipe: a "
+                            "microbatch takes another copy"));
+}
+
+TEST_CASE("the plain loop follows whichever copies a schedule uses") {
+  const small_case what{.schedule = "dualpipe", .ranks = 2, .microbatches = 4};
+  auto options = options_for(what);
+  options.schedule = mixed_copies();
+  trainer run(model_for(what), options);
+  plain_loop oracle(model_for(what), plain_options_for(what, options.schedule));
+  for (int i = 0; i < 2; ++i) {
+    run.step(small_text());
+    oracle.step([&](std::int64_t k) { return small_text()->at(4 * i + k); });
+  }
+  CHECK(first_difference(run.parameters(), oracle.parameters()) == "");
 }
 
 TEST_CASE("an order of another shape is refused by name") {
