@@ -13,6 +13,7 @@
 #include "troupe/engine/plan/versions.hpp"
 #include "troupe/engine/stage/plain_loop.hpp"
 #include "troupe/monitors/metrics.hpp"
+#include "troupe/schedules/validate.hpp"
 
 namespace troupe::cli {
 
