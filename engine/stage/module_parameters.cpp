@@ -11,8 +11,16 @@ module_parameters::module_parameters(tensor_list parameters,
                                      const optimizer_options& options,
                                      std::shared_ptr<rank_device> device,
                                      std::function<void()> publish)
+  : module_parameters(parameters, parameters, options, std::move(device),
+                      std::move(publish)) {}
+
+module_parameters::module_parameters(tensor_list parameters,
+                                     const tensor_list& values,
+                                     const optimizer_options& options,
+                                     std::shared_ptr<rank_device> device,
+                                     std::function<void()> publish)
   : parameters_(std::move(parameters)),
-    optimizer_(make_optimizer(options, parameters_)),
+    optimizer_(make_optimizer(options, values)),
     device_(std::move(device)),
     publish_(std::move(publish)) {}
 
@@ -40,7 +48,7 @@ std::vector<double> module_parameters::squares() {
 
 void module_parameters::update(double factor) {
   scale_gradients(parameters_, factor);
-  optimizer_->step(learning_rate_);
+  run_optimizer();
 }
 
 void module_parameters::keep_gradients() {

@@ -10,7 +10,7 @@
 namespace troupe {
 
 /// The parameters of LibTorch modules, held whole on one device.
-class module_parameters final : public stage_parameters {
+class module_parameters : public stage_parameters {
  public:
   /// `publish`: publishes parameters and gradients. `device`: of the
   /// parameters; null: the CPU. Make calls within its compute stream.
@@ -27,6 +27,14 @@ class module_parameters final : public stage_parameters {
   void update(double factor) override;
   void keep_gradients() override;
   void drop_kept() override;
+
+ protected:
+  /// The optimizer writes `values` in place of the parameters.
+  module_parameters(tensor_list parameters, const tensor_list& values,
+                    const optimizer_options& options,
+                    std::shared_ptr<rank_device> device,
+                    std::function<void()> publish);
+  void run_optimizer() { optimizer_->step(learning_rate_); }
 
  private:
   tensor_list parameters_;

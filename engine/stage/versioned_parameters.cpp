@@ -6,7 +6,6 @@
 
 #include "troupe/base/error.hpp"
 #include "troupe/engine/stage/gradient_lists.hpp"
-#include "troupe/engine/stage/gradient_norm.hpp"
 
 namespace troupe {
 
@@ -31,51 +30,44 @@ versioned_parameters::versioned_parameters(tensor_list parameters,
                                            const optimizer_options& options,
                                            std::shared_ptr<rank_device> device,
                                            std::function<void()> publish)
-  : parameters_(std::move(parameters)),
-    values_(aliases_of(parameters_)),
-    optimizer_(make_optimizer(options, values_)),
-    device_(std::move(device)),
-    publish_(std::move(publish)) {}
+  : versioned_parameters(parameters, aliases_of(parameters), options,
+                         std::move(device), std::move(publish)) {}
+
+versioned_parameters::versioned_parameters(tensor_list parameters,
+                                           tensor_list values,
+                                           const optimizer_options& options,
+                                           std::shared_ptr<rank_device> device,
+                                           std::function<void()> publish)
+  : module_parameters(std::move(parameters), values, options, std::move(device),
+                      std::move(publish)),
+    values_(std::move(values)) {}
 
 void versioned_parameters::begin_step(const step_settings& settings) {
-  learning_rate_ = settings.learning_rate;
   set(values_);
   updates_ = 0;
   versions_.clear();
+  module_parameters::begin_step(settings);
   keeps_ = settings.training();
-  if (!keeps_)
-    return;
-  take_gradients();
-  versions_.emplace(0, newest());
-}
-
-tensor_list versioned_parameters::take_gradients() {
-  return troupe::take_gradients(parameters_);
-}
-
-void versioned_parameters::put_gradients(tensor_list gradients) {
-  troupe::put_gradients(parameters_, std::move(gradients), device_.get());
-}
-
-std::vector<double> versioned_parameters::squares() {
-  return gradient_squares(parameters_, device_.get());
+  if (keeps_)
+    versions_.emplace(0, newest());
 }
 
 void versioned_parameters::show() {
   set(values_);
-  publish_();
+  module_parameters::show();
 }
 
-/// What older versions hold stays as it is: the optimizer writes to a copy.
+/// Leaves the values of older versions as they are: the optimizer writes to a
+/// copy.
 void versioned_parameters::update(double factor) {
-  scale_gradients(parameters_, factor);
+  scale_gradients(parameters(), factor);
   auto gradients = take_gradients();
   const at::NoGradGuard no_grad;
   for (std::size_t i = 0; i < values_.size(); ++i) {
     values_[i].set_data(values_[i].clone());
     values_[i].mutable_grad() = std::move(gradients[i]);
   }
-  optimizer_->step(learning_rate_);
+  run_optimizer();
   troupe::take_gradients(values_);
   ++updates_;
   set(values_);
@@ -111,7 +103,7 @@ void versioned_parameters::read_again(
 void versioned_parameters::set(const tensor_list& values) {
   const at::NoGradGuard no_grad;
   for (std::size_t i = 0; i < values.size(); ++i)
-    parameters_[i].set_data(values[i]);
+    parameters()[i].set_data(values[i]);
 }
 
 std::shared_ptr<versioned_parameters::version> versioned_parameters::newest()

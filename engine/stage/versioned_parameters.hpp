@@ -4,9 +4,7 @@
 #include <map>
 #include <memory>
 
-#include "troupe/engine/device/rank_device.hpp"
-#include "troupe/engine/stage/optimizer.hpp"
-#include "troupe/engine/stage/stage.hpp"
+#include "troupe/engine/stage/module_parameters.hpp"
 
 namespace troupe {
 
@@ -18,7 +16,7 @@ namespace troupe {
 /// A graph of LibTorch refers to a leaf, whose memory is replaced here, not
 /// written: so that its version counter stays, and a backward reads whatever
 /// the leaf holds then.
-class versioned_parameters final : public stage_parameters {
+class versioned_parameters final : public module_parameters {
  public:
   /// As module_parameters.
   versioned_parameters(tensor_list parameters, const optimizer_options& options,
@@ -26,10 +24,6 @@ class versioned_parameters final : public stage_parameters {
                        std::function<void()> publish);
 
   void begin_step(const step_settings& settings) override;
-  const tensor_list& parameters() const override { return parameters_; }
-  tensor_list take_gradients() override;
-  void put_gradients(tensor_list gradients) override;
-  std::vector<double> squares() override;
   void show() override;
   void update(double factor) override;
   std::shared_ptr<stage_state> read_version(std::int32_t version,
@@ -39,16 +33,16 @@ class versioned_parameters final : public stage_parameters {
  private:
   struct version;
 
+  versioned_parameters(tensor_list parameters, tensor_list values,
+                       const optimizer_options& options,
+                       std::shared_ptr<rank_device> device,
+                       std::function<void()> publish);
+
   void set(const tensor_list& values);
   std::shared_ptr<version> newest() const;
 
-  tensor_list parameters_;
   /// The newest values, which the optimizer writes; not in any graph.
   tensor_list values_;
-  std::unique_ptr<optimizer> optimizer_;
-  std::shared_ptr<rank_device> device_;
-  std::function<void()> publish_;
-  double learning_rate_ = 0;
   std::int32_t updates_ = 0;  // in this step
   std::map<std::int32_t, std::shared_ptr<version>>
     versions_;          // may be asked for
