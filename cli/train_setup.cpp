@@ -239,16 +239,10 @@ void add_data(train_setup& setup, const data_options& o) {
   setup.validation_microbatches = (wanted + at_once - 1) / at_once * at_once;
 }
 
-/// What the schedule and its order exclude.
-void require_order(const train_options& o, const trainer_options& run) {
-  const bool updates = run.schedule.update.every > 0;
-  if (updates && run.numerics.needs_norm())
-    fail(error_code::invalid_argument,
-         "schedule {} updates each stage by itself within a step; clipping, a "
-         "dynamic loss scale and cuda_graphs need all gradients of a step",
-         run.schedule.name);
+/// Whether a run can look for other orders of its ops.
+void require_searchable(const train_options& o, const trainer_options& run) {
   if (o.order.replan_every > 0
-      && (updates || run.schedule.placement.copies() > 1
+      && (run.schedule.update.every > 0 || run.schedule.placement.copies() > 1
           || o.devices.cuda_graphs || !o.order.replay.empty()))
     fail(error_code::invalid_argument,
          "--replan-every {}: no other order is looked for where a schedule "
@@ -306,7 +300,7 @@ train_setup make_setup(const train_options& o) {
   run.numerics = numerics_for(o, setup.model);
   run.execution = o.execution;
   set_order(run.execution, o.order, run.schedule.ranks());
-  require_order(o, run);
+  require_searchable(o, run);
   run.overlap = overlap_of(o.devices);
   run.cuda_graphs = o.devices.cuda_graphs;
   if (!run.overlap.data)  // loading ahead is overlap, too

@@ -48,6 +48,10 @@ plain_loop::plain_loop(const model& layers, plain_options options)
   require_legal(layers);
   require_own_names(module_->parameters_by_name());
   require_legal(options_.numerics);
+  if (options_.updates.every > 0 && options_.numerics.needs_norm())
+    fail(error_code::invalid_argument,
+         "updates within a step use their own gradients alone; clipping and a "
+         "dynamic loss scale need all gradients of a step");
   if (const auto label = module_->layer_without_slices();
       options_.slices > 1 && !label.empty())
     fail(error_code::invalid_argument,
