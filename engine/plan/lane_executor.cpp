@@ -175,10 +175,6 @@ std::optional<std::uint32_t> lane_executor::next(bool compute) {
     return std::nullopt;
   while (cursor_ < states_.size() && states_[cursor_] != state::waiting)
     ++cursor_;
-  leader_ = std::max(leader_, cursor_);
-  while (leader_ < states_.size()
-         && !(ops_[leader_].leads && states_[leader_] == state::waiting))
-    ++leader_;
   if (cursor_ == states_.size())
     return std::nullopt;
   const auto index = !given_.empty()                ? next_in_order(compute)
@@ -202,7 +198,11 @@ bool lane_executor::can_start(std::uint32_t index, bool compute) const {
 }
 
 /// The first in the lane that can start, of the first of each series.
-std::optional<std::uint32_t> lane_executor::next_ready(bool compute) const {
+std::optional<std::uint32_t> lane_executor::next_ready(bool compute) {
+  leader_ = std::max(leader_, cursor_);
+  while (leader_ < states_.size()
+         && !(ops_[leader_].leads && states_[leader_] == state::waiting))
+    ++leader_;
   std::optional<std::uint32_t> best;
   for (std::size_t i = 0; i < series_.size(); ++i) {
     if (heads_[i] == series_[i].size())

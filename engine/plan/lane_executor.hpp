@@ -100,7 +100,7 @@ class lane_executor {
   bool can_start(std::uint32_t index, bool compute) const;
   bool in_order(std::uint32_t index) const;
   bool fits(std::uint32_t index) const;
-  std::optional<std::uint32_t> next_ready(bool compute) const;
+  std::optional<std::uint32_t> next_ready(bool compute);
   std::optional<std::uint32_t> next_in_order(bool compute) const;
   void start(std::uint32_t index);
   void keep(kept_count& count, std::uint32_t index) const;
@@ -122,7 +122,7 @@ class lane_executor {
   std::vector<state> states_;
   std::vector<std::uint32_t> heads_;  // by series: how many have started
   std::uint32_t cursor_ = 0;          // the first that has not started
-  std::uint32_t leader_ = 0;          // ... of F, B and I
+  std::uint32_t leader_ = 0;          // ... of F, B and I; not in strict order
   std::size_t left_ = 0;
   kept_count kept_;
   std::int64_t launching_ = none;
