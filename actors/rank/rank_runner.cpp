@@ -60,7 +60,8 @@ void rank_runner::on(const begin_step& message) {
   waits_since_ = 0;
   transfers_.begin(step_);
   collectives_.begin(step_);
-  stages_ = step_->plan->placement.instances_of(setup_.rank);
+  if (stages_.empty())  // all plans of a run place them alike
+    stages_ = step_->plan->placement.instances_of(setup_.rank);
   for (const auto stage : stages_)
     ports_.begin(stage, message);
   data_.begin(step_, plan_->data_orders());
