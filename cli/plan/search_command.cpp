@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -91,8 +92,9 @@ placed_search find(const search_options& options) {
   return std::move(*best);
 }
 
+/// Of a value that is at least `base`, but for rounding.
 double percent_above(double value, double base) {
-  return base > 0 ? 100 * (value / base - 1) : 0;
+  return base > 0 ? std::max(0.0, 100 * (value / base - 1)) : 0;
 }
 
 std::string to_json(const placed_search& found, bool has_sizes) {

@@ -22,7 +22,7 @@ class lane_annealer {
   }
 
   trial run(std::int32_t tries) {
-    for (std::int32_t i = 0; i < tries; ++i) {
+    for (std::int32_t i = 0; i < tries && !is_stopped(problem_); ++i) {
       auto next = neighbour();
       if (!next)
         continue;

@@ -53,7 +53,7 @@ class pattern_annealer {
       best_{first} {}
 
   trial run(std::int32_t tries) {
-    for (std::int32_t i = 0; i < tries; ++i) {
+    for (std::int32_t i = 0; i < tries && !is_stopped(problem_); ++i) {
       auto next = neighbour();
       auto lanes = lanes_of(next);
       auto found =

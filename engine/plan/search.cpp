@@ -65,7 +65,8 @@ class searcher {
     for (auto& lanes : known_schedules(problem_))
       start_from_known(std::move(lanes));
     for (auto& rules : search_rules(problem_))
-      start_from(list_schedule(problem_, rules));
+      if (!is_stopped(problem_))
+        start_from(list_schedule(problem_, rules));
     if (starts_.empty())
       refuse_limit(problem_, least_bytes_);
     improve();
@@ -152,8 +153,7 @@ class searcher {
     return {.found = std::move(best_.lanes),
             .period = best_.period,
             .makespan = best_.makespan,
-            // Its sum may be rounded up.
-            .lower_bound = std::min(period_bound(problem_), best_.period),
+            .lower_bound = period_bound(problem_),
             .peak_bytes = best_.bytes,
             .known = known_,
             .known_period = known_period_};

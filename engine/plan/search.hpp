@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 
@@ -30,6 +31,9 @@ struct search_problem {
   /// list schedules: 3000 of 8 ranks, 2 stages a rank and 32 microbatches take
   /// 2 to 4 s, and the time of each is linear in the ops.
   std::int32_t effort = 3000;
+  /// Asked before each trial; true ends the search with the best so far. Any
+  /// answer but false leaves the result to chance.
+  std::function<bool()> stopped{};
 };
 
 /// The schedule found, and how good it is; times are in the unit of the costs.

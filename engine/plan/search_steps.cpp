@@ -43,6 +43,10 @@ bool better(const trial& a, const trial& b) {
   return std::pair{a.period, a.makespan} < std::pair{b.period, b.makespan};
 }
 
+bool is_stopped(const search_problem& problem) {
+  return problem.stopped && problem.stopped();
+}
+
 std::optional<trial> try_lanes(const search_problem& problem, schedule lanes) {
   trial found;
   try {

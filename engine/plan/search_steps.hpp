@@ -28,6 +28,7 @@ bool better(const trial& a, const trial& b);
 
 /// None if the lanes wait for each other.
 std::optional<trial> try_lanes(const search_problem& problem, schedule lanes);
+bool is_stopped(const search_problem& problem);
 bool within_limit(const search_problem& problem, const trial& found);
 bool has_split_backward(const schedule& lanes);
 
