@@ -2,8 +2,8 @@
 
 #include <spdlog/spdlog.h>
 
-#include <algorithm>
 #include <atomic>
+#include <deque>
 #include <mutex>
 #include <optional>
 #include <thread>
@@ -30,7 +30,10 @@ namespace {
 
 using nlohmann::json;
 
-constexpr double worthwhile = 0.98;
+/// An order is taken up if its step, on paper, takes at most this share.
+constexpr double share_of_now = 0.98;
+/// Costs are those of so many steps, the last ones.
+constexpr std::size_t most_steps = 16;
 
 /// What memory a search may use; no limit without sizes.
 struct memory_bound {
@@ -57,12 +60,12 @@ struct replanner::state {
 
   trainer& run;
   std::int64_t every;
-  std::mutex replanning;  // of `over`, and while the run is asked
-  bool over = false;
+  std::mutex replanning;  // while the run is asked, or ends
+  std::atomic<bool> over = false;
   std::mutex mutex;  // of what follows
-  cost_samples costs;
   step_collector collector;
-  std::int64_t seen = 0;  // steps
+  std::deque<std::vector<ops_event>> recent;  // steps
+  std::int64_t seen = 0;                      // steps
   std::atomic<bool> searching = false;
   std::jthread searcher;  // of the thread that calls `see`
 
@@ -72,7 +75,9 @@ struct replanner::state {
       const auto* step = collector.add(what);
       if (!step || step->empty())
         return;
-      costs.add(*step);
+      recent.push_back(*step);
+      if (recent.size() > most_steps)
+        recent.pop_front();
       if (every == 0 || ++seen % every != 0 || searching.exchange(true))
         return;
     }
@@ -92,23 +97,18 @@ struct replanner::state {
     } catch (...) {
       spdlog::warn("no other order was looked for: {}", thrown_text());
     }
-    const std::scoped_lock lock(mutex);
-    costs = {};  // of now
     searching = false;
   }
 
   std::optional<op_costs> costs_now() {
-    const std::scoped_lock lock(mutex);
+    cost_samples costs;
+    {
+      const std::scoped_lock lock(mutex);
+      for (const auto& step : recent)
+        costs.add(step);
+    }
     const auto entries = costs.entries();
     return entries.empty() ? std::nullopt : std::optional{parse_costs(entries)};
-  }
-
-  static compile_options compiling_of(const plan& current) {
-    const bool reduces =
-      std::ranges::count(current.ops, plan_op_kind::reduce, &plan_op::kind) > 0;
-    return {.data_parallel = reduces ? 2 : 1,
-            .global_norm = current.global_norm,
-            .graph = current.graph};
   }
 
   struct outcome {
@@ -137,13 +137,14 @@ struct replanner::state {
                                  .microbatches = current->microbatches,
                                  .slices = current->slices,
                                  .costs = *known,
-                                 .compiling = compiling_of(*current),
+                                 .compiling = options_like(*current),
                                  .barrier = true,
                                  .sizes = bound.sizes,
-                                 .memory_limit = bound.bytes});
+                                 .memory_limit = bound.bytes,
+                                 .stopped = [this] { return over.load(); }});
     best.then = found.makespan;
     best.order = std::move(found.found);
-    best.taken = best.then < worthwhile * best.now;
+    best.taken = best.then < share_of_now * best.now;
     if (best.taken)
       replan(best.order);
     return best;
@@ -158,7 +159,7 @@ struct replanner::state {
     if (const auto known = costs_now()) {
       wish.now = simulate(*current, *known).makespan;
       wish.then =
-        simulate(compile(order, compiling_of(*current)), *known).makespan;
+        simulate(compile(order, options_like(*current)), *known).makespan;
     }
     return wish;
   }
@@ -183,8 +184,8 @@ replanner::replanner(trainer& run, std::int64_t every)
   : state_(std::make_shared<state>(run, every)) {}
 
 replanner::~replanner() {
+  state_->over = true;  // a search ends
   const std::scoped_lock lock(state_->replanning);
-  state_->over = true;
 }
 
 monitor replanner::watch() const {

@@ -1,5 +1,7 @@
 #include "troupe/engine/plan/compile.hpp"
 
+#include <algorithm>
+
 #include "troupe/engine/plan/passes.hpp"
 #include "troupe/schedules/validate.hpp"
 
@@ -12,6 +14,14 @@ plan compile(const schedule& lanes, const compile_options& options) {
   connect(result);
   grant_credits(result, options.credits);
   return result;
+}
+
+compile_options options_like(const plan& current) {
+  const bool reduces =
+    std::ranges::count(current.ops, plan_op_kind::reduce, &plan_op::kind) > 0;
+  return {.data_parallel = reduces ? 2 : 1,
+          .global_norm = current.global_norm,
+          .graph = current.graph};
 }
 
 }  // namespace troupe

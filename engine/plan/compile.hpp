@@ -28,4 +28,8 @@ struct compile_options {
 /// of its stages.
 plan compile(const schedule& lanes, const compile_options& options = {});
 
+/// Those with which another schedule of a plan's stages is compiled for the
+/// same run; without credits.
+compile_options options_like(const plan& current);
+
 }  // namespace troupe
