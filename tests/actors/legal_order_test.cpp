@@ -111,6 +111,23 @@ parameter_list trained(const small_case& what, const schedule& lanes,
   return run.parameters();
 }
 
+/// Checks strict order and any ready op first against the plain loop.
+void check_orders(const small_case& what, const schedule& lanes,
+                  std::uint32_t seed) {
+  // A trainer first: it sets how many threads an operator uses.
+  const auto strict =
+    trained(what, lanes, lane_order::strict, random_delays(seed));
+  const auto any_ready =
+    trained(what, lanes, lane_order::any_ready, random_delays(seed));
+  plain_loop oracle(model_for(what), plain_options_for(what, lanes));
+  const auto per_step = what.microbatches * what.data_parallel;
+  for (int i = 0; i < 2; ++i)
+    oracle.step(
+      [&](std::int64_t k) { return small_text()->at(i * per_step + k); });
+  CHECK(first_difference(strict, oracle.parameters()) == "");
+  CHECK(first_difference(any_ready, oracle.parameters()) == "");
+}
+
 std::string executed_lanes(const plan& of, const step_report& report) {
   std::string text;
   for (std::size_t r = 0; r < report.ops.size(); ++r) {
@@ -137,25 +154,14 @@ TEST_CASE("lanes drawn at random train the plain loop's bits in both orders") {
     const auto lanes =
       lane_drawer(2, 2 * what.stages_per_rank, 4, what.slices, seed).draw();
     CAPTURE(seed);
-    // A trainer first: it sets how many threads an operator uses.
-    const auto strict =
-      trained(what, lanes, lane_order::strict, random_delays(seed));
-    const auto ready_first =
-      trained(what, lanes, lane_order::any_ready, random_delays(seed));
-    plain_loop oracle(model_for(what), plain_options_for(what, lanes));
-    const auto per_step = what.microbatches * what.data_parallel;
-    for (int i = 0; i < 2; ++i)
-      oracle.step(
-        [&](std::int64_t k) { return small_text()->at(i * per_step + k); });
-    CHECK(first_difference(strict, oracle.parameters()) == "");
-    CHECK(first_difference(ready_first, oracle.parameters()) == "");
+    check_orders(what, lanes, seed);
   }
 }
 
 TEST_CASE("the order in which ready ops ran can be run again as a plan") {
   const small_case what{.ranks = 2, .microbatches = 8};
   auto options = options_for(what);
-  options.execution.order = lane_order::ready_first;
+  options.execution.order = lane_order::any_ready;
   options.execution.handler_hook = random_delays(5);
   trainer run(model_for(what), options);
   // Until one op has overtaken another.
@@ -194,16 +200,6 @@ TEST_CASE(
     lanes.update = {.every = 1 + std::int32_t(seed % 3),
                     .lag = seed % 4 == 0 ? 5 : update_rule::newest};
     CAPTURE(seed);
-    const auto strict =
-      trained(what, lanes, lane_order::strict, random_delays(seed));
-    const auto ready_first =
-      trained(what, lanes, lane_order::any_ready, random_delays(seed));
-    plain_loop oracle(model_for(what), plain_options_for(what, lanes));
-    const auto per_step = what.microbatches * what.data_parallel;
-    for (int i = 0; i < 2; ++i)
-      oracle.step(
-        [&](std::int64_t k) { return small_text()->at(i * per_step + k); });
-    CHECK(first_difference(strict, oracle.parameters()) == "");
-    CHECK(first_difference(ready_first, oracle.parameters()) == "");
+    check_orders(what, lanes, seed);
   }
 }

@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "../engine/transport/joined_meshes.hpp"
+#include "../random_delays.hpp"
 #include "../says.hpp"
 #include "small_model.hpp"
 #include "troupe/base/error.hpp"
@@ -86,10 +87,11 @@ TEST_CASE("a hundred orders asked for at any moment lose no step") {
   std::atomic<bool> done = false;
   std::thread other([&] {
     std::mt19937 random(5);
+    const auto pause = random_delays(5);
     const auto orders = orders_of(what);
     for (int i = 0; i < 100; ++i) {
       run.replan(orders[random() % orders.size()]);
-      std::this_thread::sleep_for(std::chrono::microseconds(random() % 2000));
+      pause();
     }
     done = true;
   });
@@ -145,11 +147,11 @@ TEST_CASE("a job takes up orders that are asked for at any moment") {
     if (job->place().leads())
       other = std::jthread([&](const std::stop_token& end) {
         std::mt19937 random(9);
+        const auto pause = random_delays(9);
         const auto orders = orders_of(what);
         while (!end.stop_requested()) {
           run.replan(orders[random() % orders.size()]);
-          std::this_thread::sleep_for(
-            std::chrono::microseconds(random() % 3000));
+          pause();
         }
       });
     for (int i = 0; i < steps; ++i)
