@@ -80,8 +80,8 @@ class pipeline {
                        std::shared_ptr<const plan> plan,
                        std::shared_ptr<const microbatch_source> source = {},
                        std::shared_ptr<recording> recorded = {});
-  /// Whoever runs the last step of all processes learns that there is a new
-  /// plan (`step_report::replans`); any thread, of the leading process.
+  /// Tells all processes, with the outcome of a step, that there is a new plan
+  /// (`step_report::replans`); any thread, of the leading process.
   void announce_plan();
   /// The settings of a step, with what monitors want of it now.
   step_settings with_wishes(step_settings settings) const;

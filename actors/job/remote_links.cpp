@@ -44,7 +44,7 @@ remote_links::remote_links(std::shared_ptr<troupe::mesh> mesh,
 void remote_links::begin(const step_pointer& step) {
   const std::scoped_lock lock(mutex_);
   step_ = step;
-  // Whatever waits is of a step that has failed.
+  // Waiting messages are of a step that has failed.
   channels_.assign(step->plan->channels.size(), {});
   for (std::size_t i = 0; i < channels_.size(); ++i)
     channels_[i].credits = step->plan->channels[i].credits;

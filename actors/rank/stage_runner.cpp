@@ -142,7 +142,7 @@ void stage_runner::backward(run_op& request, op_launched& answer) {
        answer);
 }
 
-/// What stays on the rank is read on the stream that makes it.
+/// Values that stay on the rank are read on the stream that makes them.
 void stage_runner::give(op_outputs made, op_launched& answer) const {
   answer.outputs = std::move(made.tensors);
   answer.states = std::move(made.states);

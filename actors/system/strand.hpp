@@ -62,7 +62,7 @@ class strand_actor final : public caf::event_based_actor {
                caf::execution_unit* sender) override;
 
  protected:
-  /// What `make_` holds goes with the behavior, when the actor ends.
+  /// The captures of `make_` are freed with the behavior, when the actor ends.
   caf::behavior make_behavior() override {
     return std::exchange(make_, nullptr)(this);
   }

@@ -12,10 +12,9 @@
 namespace troupe {
 
 /// The timing of one step of `simulate` in which each rank's `lane_executor`
-/// decides what starts next, as in a run: an event simulation. What happens at
-/// one time is known to all ranks before any of them starts a compute op. In
-/// strict order its times are those of `step_clock`, which is several times
-/// faster.
+/// decides what starts next, as in a run: an event simulation. Events of one
+/// time reach all ranks before any rank starts a compute op. In strict order
+/// its times are those of `step_clock`, which is several times faster.
 class executor_clock {
  public:
   /// Throws `error` (invalid_argument) if costs of single ops don't fit the

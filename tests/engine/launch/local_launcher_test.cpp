@@ -46,7 +46,7 @@ struct scripts {
 }  // namespace
 
 TEST_CASE("children that a process leaves behind are ended, not awaited") {
-  // Whoever lives holds the writing end; none: its end can be read.
+  // Living processes hold the writing end; without any, its end can be read.
   std::array<int, 2> alive{};
   REQUIRE(::pipe(alive.data()) == 0);
   const auto began = steady_clock::now();
