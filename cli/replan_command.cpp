@@ -50,6 +50,10 @@ nlohmann::json request_of(const replan_options& options) {
   if (options.search == !options.schedule.empty())
     throw error(error_code::invalid_argument,
                 "give --schedule or --search, one of them");
+  if (!options.search && (!options.sizes.empty() || options.memory_limit > 0))
+    throw error(error_code::invalid_argument,
+                "--sizes and --memory-limit bound a search; omit them with "
+                "--schedule");
   nlohmann::json request{{"do", "replan"}};
   if (options.search) {
     request["search"] = true;

@@ -68,8 +68,10 @@ void add_pipeline_flags(CLI::App& app, train_options& o) {
     .add_option("--data-parallel", o.partition.data_parallel,
                 "replicas D of the pipeline")
     ->check(whole_number(1, 1 << 16));
-  app.add_option("--schedule", o.partition.schedule,
-                 schedule_names() + ", or a FILE.csv");
+  app.add_option(
+    "--schedule", o.partition.schedule,
+    schedule_names() + ", search (the shortest found), or a FILE.csv");
+  o.partition.searching.add_to(app);
   app
     .add_option("--plan", o.partition.plan,
                 "a compiled plan, as troupe plan --format plan writes it: in "

@@ -7,6 +7,7 @@
 #include "troupe/actors/execution_options.hpp"
 #include "troupe/cli/model_flags.hpp"
 #include "troupe/cli/plan/fwd.hpp"
+#include "troupe/cli/plan/searched_schedule.hpp"
 #include "troupe/cli/plan/usual.hpp"
 #include "troupe/engine/data/microbatch_source.hpp"
 #include "troupe/engine/launch/job.hpp"
@@ -29,6 +30,7 @@ struct partition_options {
   schedule_shape shape = usual_shape;
   std::int32_t data_parallel = 1;
   std::string schedule = usual_schedule;
+  search_inputs searching{};
   std::string plan;  // empty: compiled from the schedule
   std::string split = "even";
 };

@@ -146,6 +146,10 @@ void warn_of_idle_flags(const train_options& o) {
   if (o.output.sampling.temperature != unchanged.output.sampling.temperature
       && o.output.sampling.tokens == 0)
     warn("--temperature", "--sample");
+  if (o.partition.searching.given() && o.partition.schedule != search_name)
+    warn("--costs, --sizes and --memory-limit", "--schedule search");
+  if (o.order.slow_from != unchanged.order.slow_from && o.order.slow.empty())
+    warn("--slow-from", "--slow");
   if (o.output.prompt != unchanged.output.prompt
       && o.output.sampling.tokens == 0)
     warn("--prompt", "--sample");
@@ -290,7 +294,10 @@ train_setup make_setup(const train_options& o) {
     run.plan = std::make_shared<const plan>(plan_from_file(parts.plan));
     run.schedule = schedule_of(*run.plan);
   } else
-    run.schedule = find_schedule(parts.schedule, parts.shape);
+    run.schedule =
+      parts.schedule == search_name
+        ? searched_schedule(parts.shape, parts.searching, parts.data_parallel)
+        : find_schedule(parts.schedule, parts.shape);
   require_threads(run.schedule.ranks(), parts.data_parallel);
   warn_of_breadth(parts.plan.empty() ? parts.schedule : parts.plan,
                   parts.shape.breadth);

@@ -9,10 +9,9 @@ namespace troupe {
 schedule find_schedule(const std::string& name_or_path,
                        const schedule_shape& shape) {
   if (name_or_path == "search")
-    fail(
-      error_code::unknown_schedule,
-      "a search needs costs: `troupe search --costs FILE -o FOUND.csv` writes "
-      "a schedule; then give FOUND.csv");
+    fail(error_code::unknown_schedule,
+         "'search' is no schedule of the catalogue; troupe::search finds one "
+         "for measured costs");
   return names_file(name_or_path) ? load_schedule(name_or_path)
                                   : make_schedule(name_or_path, shape);
 }

@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 
 #include <fmt/format.h>
+#include <spdlog/spdlog.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
@@ -23,6 +24,7 @@
 #include "troupe/engine/plan/versions.hpp"
 #include "troupe/schedules/cpp_text.hpp"
 #include "troupe/schedules/csv.hpp"
+#include "troupe/schedules/text_form.hpp"
 #include "troupe/schedules/validate.hpp"
 
 namespace troupe::cli {
@@ -106,6 +108,11 @@ plan compiled(const schedule& lanes, const plan_options& options) {
 }
 
 std::string render(const plan_options& options) {
+  if (options.source.searching.given()
+      && options.source.schedule != search_name)
+    spdlog::warn(
+      "--costs, --sizes and --memory-limit have no effect without --schedule "
+      "search");
   const auto lanes = options.source.find();
   if (options.format == "csv" && !options.lower) {
     compile(lanes);  // refuses deadlocks
@@ -113,6 +120,8 @@ std::string render(const plan_options& options) {
   }
   if (options.format == "cpp")
     return to_cpp(lanes);
+  if (options.format == "schedule")
+    return to_text_form(lanes);
   const auto plan = compiled(lanes, options);
   if (options.format == "csv")
     return to_lowered_csv(plan);
@@ -133,6 +142,7 @@ void add_plan_command(CLI::App& app) {
   auto* command = app.add_subcommand("plan", "compile a schedule and show it");
   const auto options = std::make_shared<plan_options>();
   options->source.add_to(*command);
+  options->source.searching.add_to(*command);
   command->add_flag("--global-norm", options->global_norm,
                     "updates wait for the norm of all stages, as clipping and "
                     "a dynamic loss scale need");
@@ -145,10 +155,11 @@ void add_plan_command(CLI::App& app) {
   command
     ->add_option("--format", options->format,
                  "table, csv, json, svg, trace (Chrome, Perfetto), cpp (a "
-                 "function that makes the schedule) or plan (a text that "
-                 "`verify`, `simulate` and `train` read)")
-    ->check(CLI::IsMember(
-      {"table", "csv", "json", "svg", "trace", "plan", "text", "cpp"}))
+                 "function that makes the schedule), schedule (its text form, "
+                 "with slices and copies) or plan (compiled); `train` reads "
+                 "these two and csv, `verify` and `simulate` plans and csv")
+    ->check(CLI::IsMember({"table", "csv", "json", "svg", "trace", "plan",
+                           "text", "cpp", "schedule"}))
     ->type_name("FORMAT");
   command
     ->add_flag_callback(

@@ -43,8 +43,8 @@ void schedule_options::add_to(CLI::App& command) {
   command_ = &command;
   command
     .add_option("--schedule", schedule,
-                "a schedule's name (listed below), or a file: CSV as "
-                "PyTorch writes it, compute only")
+                "a schedule's name (listed below), or a file: CSV as PyTorch "
+                "writes it, compute only, or the text form that plan writes")
     ->default_str(usual_schedule)
     ->type_name("NAME|FILE.csv");
   add_shape_flags(command, shape);
@@ -88,7 +88,9 @@ void require_sizes_of_file(const CLI::App& command, const std::string& path,
 
 troupe::schedule schedule_options::find() const {
   const auto name = schedule.empty() ? std::string{usual_schedule} : schedule;
-  auto found = find_schedule(name, shape);
+  auto found = name == search_name
+                 ? searched_schedule(shape, searching, data_parallel)
+                 : find_schedule(name, shape);
   if (names_file(name))
     require_sizes_of_file(*command_, name, found);
   warn_of_breadth(name, shape.breadth);
@@ -115,7 +117,9 @@ std::string list_schedules() {
   for (const auto& row : builtin_schedules())
     text +=
       fmt::format("  {:<17} {} ({})\n", row.name, row.summary, row.accepts);
-  return text;
+  return text
+         + fmt::format("  {:<17} {} ({})\n", search_name, search_summary,
+                       search_accepts);
 }
 
 void add_plan_file(CLI::App& command, std::string& path, const char* help) {

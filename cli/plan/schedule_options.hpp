@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "troupe/cli/plan/fwd.hpp"
+#include "troupe/cli/plan/searched_schedule.hpp"
 #include "troupe/cli/plan/usual.hpp"
 #include "troupe/engine/plan/plan.hpp"
 #include "troupe/schedules/schedule.hpp"
@@ -16,10 +17,12 @@ struct schedule_options {
   std::string schedule;  // empty: the default
   schedule_shape shape = usual_shape;
   std::int32_t data_parallel = 1;
+  search_inputs searching{};
 
   void add_to(CLI::App& command);
-  /// The built-in schedule or the file. Throws `error`; invalid_argument if a
-  /// flag contradicts the file. Warns of flags without effect.
+  /// The built-in schedule, the file, or what a search finds. Throws `error`;
+  /// invalid_argument if a flag contradicts the file. Warns of flags without
+  /// effect.
   troupe::schedule find() const;
   /// Warns of every given flag that is overridden by `what`.
   void warn_beside(const std::string& what) const;

@@ -23,6 +23,9 @@ void add_schedules_command(CLI::App& app) {
       all.push_back({{"schedule", row.name},
                      {"summary", row.summary},
                      {"accepts", row.accepts}});
+    all.push_back({{"schedule", search_name},
+                   {"summary", search_summary},
+                   {"accepts", search_accepts}});
     write_output("", all.dump(2) + '\n');
   });
 }

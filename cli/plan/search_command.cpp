@@ -3,8 +3,11 @@
 #include <CLI/CLI.hpp>
 
 #include <fmt/format.h>
+#include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <chrono>
+#include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -13,6 +16,7 @@
 #include "troupe/base/error.hpp"
 #include "troupe/cli/plan/checks.hpp"
 #include "troupe/cli/plan/schedule_options.hpp"
+#include "troupe/cli/plan/searched_schedule.hpp"
 #include "troupe/engine/plan/draw.hpp"
 #include "troupe/engine/plan/plan_text.hpp"
 #include "troupe/engine/plan/search.hpp"
@@ -25,72 +29,16 @@ namespace {
 
 struct search_options {
   schedule_shape shape = usual_shape;
-  search_problem problem{};
+  search_inputs inputs{};
+  search_problem problem{};  // its effort, seed and replicas
   std::string placement = "best";
-  std::string costs;
-  std::string sizes;
+  double time_limit = 0;  // seconds; 0: none
   bool full_backward = false;
   bool json = false;
   bool draw = false;
   terminal_style style{};
   std::string output;
 };
-
-/// A search on one placement.
-struct placed_search {
-  std::string placement;
-  search_result result;
-};
-
-std::vector<std::pair<std::string, placement>> placements(
-  const search_options& options) {
-  const auto ranks = options.shape.ranks;
-  const auto per_rank = options.shape.stages_per_rank;
-  if (options.placement == "waves" && per_rank % 2 != 0)
-    fail(error_code::invalid_argument,
-         "--placement waves: --stages-per-rank must be even, but is {}",
-         per_rank);
-  std::vector<std::pair<std::string, placement>> all;
-  if (options.placement != "waves")
-    all.emplace_back("looped", placement::looped(ranks, ranks * per_rank));
-  if (options.placement != "looped" && per_rank % 2 == 0)
-    all.emplace_back("waves", placement::waves(ranks, ranks * per_rank));
-  return all;
-}
-
-bool shorter(const placed_search& a, const placed_search& b) {
-  return std::pair{a.result.period, a.result.makespan}
-         < std::pair{b.result.period, b.result.makespan};
-}
-
-// The best of all placements; the catalogue's best of all, too.
-placed_search find(const search_options& options) {
-  std::optional<placed_search> best;
-  std::optional<error> refused;
-  std::string known;
-  double known_period = 0;
-  for (auto& [name, placement] : placements(options)) {
-    auto problem = options.problem;
-    problem.placement = std::move(placement);
-    try {
-      placed_search found{name, search(problem)};
-      if (!found.result.known.empty()
-          && (known.empty() || found.result.known_period < known_period)) {
-        known = found.result.known;
-        known_period = found.result.known_period;
-      }
-      if (!best || shorter(found, *best))
-        best = std::move(found);
-    } catch (const error& reason) {
-      refused = reason;
-    }
-  }
-  if (!best)
-    throw *refused;
-  best->result.known = known;
-  best->result.known_period = known_period;
-  return std::move(*best);
-}
 
 /// Of a value that is at least `base`, but for rounding.
 double percent_above(double value, double base) {
@@ -127,7 +75,9 @@ std::string to_table(const placed_search& found, bool has_sizes) {
               result.known, result.known_period,
               percent_above(result.known_period, result.period));
   if (has_sizes)
-    text += fmt::format("peak {:.1f} MiB\n", result.peak_bytes / (1 << 20));
+    text += result.peak_bytes < 1 << 20
+              ? fmt::format("peak {:.6g} bytes\n", result.peak_bytes)
+              : fmt::format("peak {:.1f} MiB\n", result.peak_bytes / (1 << 20));
   return text;
 }
 
@@ -141,23 +91,42 @@ bool writes_csv(const search_options& options) {
   return options.output.ends_with(".csv");
 }
 
-void run(search_options options) {
-  auto& problem = options.problem;
-  problem.microbatches = options.shape.microbatches;
-  problem.slices = options.shape.slices;
-  problem.costs = load_costs(options.costs);
+/// Ends a search at its time limit, and tells a user who waits for long about
+/// that.
+std::function<bool()> watch_of(double time_limit) {
+  using clock = std::chrono::steady_clock;
+  return [time_limit, begin = clock::now(), told = false]() mutable {
+    constexpr double long_wait = 10;
+    const auto seconds =
+      std::chrono::duration<double>(clock::now() - begin).count();
+    if (!told && seconds > long_wait) {
+      told = true;
+      spdlog::info("still searching; --effort and --time-limit bound it");
+    }
+    return time_limit > 0 && seconds > time_limit;
+  };
+}
+
+search_problem problem_of(const search_options& options) {
+  auto problem = problem_of(options.shape, options.inputs);
+  problem.compiling = options.problem.compiling;
+  problem.effort = options.problem.effort;
+  problem.seed = options.problem.seed;
   problem.split_backward = !options.full_backward;
-  const bool has_sizes = !options.sizes.empty();
-  if (has_sizes)
-    problem.sizes = load_sizes(options.sizes);
-  else if (problem.memory_limit > 0)
-    fail(error_code::invalid_argument, "--memory-limit needs --sizes");
+  problem.stopped = watch_of(options.time_limit);
+  return problem;
+}
+
+void run(const search_options& options) {
+  const auto problem = problem_of(options);
+  const bool has_sizes = problem.sizes.has_value();
   if (writes_csv(options) && problem.slices > 1)
     fail(error_code::invalid_argument,
          "-o {}: CSV has no slices; write a plan, under a name that does not "
          "end in .csv",
          options.output);
-  const auto found = find(options);
+  const auto found =
+    search_placements(problem, options.shape, options.placement);
   if (!options.output.empty())
     write_output(options.output,
                  writes_csv(options)
@@ -177,20 +146,7 @@ void add_job_flags(CLI::App& command, search_options& options) {
                 "replicas; more than one adds reductions")
     ->check(whole_number(1, 1 << 20))
     ->type_name("D");
-  command
-    .add_option("--costs", options.costs,
-                "times of ops, as simulate takes them and `train --costs-out` "
-                "writes them; f.2=3 is for stage 2")
-    ->type_name("ENTRIES|FILE");
-  command
-    .add_option("--sizes", options.sizes,
-                "bytes of a microbatch, as simulate takes them")
-    ->type_name("ENTRIES|FILE");
-  command
-    .add_option("--memory-limit", options.problem.memory_limit,
-                "most bytes that a rank may hold, by --sizes")
-    ->check(number(0))
-    ->type_name("BYTES");
+  options.inputs.add_to(command, "");
 }
 
 }  // namespace
@@ -216,6 +172,12 @@ void add_search_command(CLI::App& app) {
     ->capture_default_str()
     ->check(whole_number(0, 1 << 30))
     ->type_name("N");
+  command
+    ->add_option("--time-limit", options->time_limit,
+                 "seconds, after which the best schedule so far is taken; 0: "
+                 "none")
+    ->check(number(0))
+    ->type_name("S");
   command
     ->add_option("--seed", options->problem.seed,
                  "of the random moves; the same seed finds the same schedule")

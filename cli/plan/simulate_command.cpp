@@ -28,8 +28,6 @@ namespace {
 struct simulate_options {
   schedule_options source;
   std::string path;
-  std::string costs;
-  std::string sizes;
   std::string slow;
   disturbance disturbing;
   std::string order = "strict";
@@ -130,11 +128,14 @@ bool disturbs(const disturbance& how) {
 }
 
 void run(const simulate_options& options) {
-  auto costs = load_costs(options.costs);
+  auto costs = load_costs(options.source.searching.costs);
   costs.atomic_pairs = options.atomic_pairs;
   if (options.barrier && options.steps == 0)
     fail(error_code::invalid_argument, "--barrier is of several --steps");
   const auto plan = find_plan(options);
+  if (options.source.searching.memory_limit > 0
+      && options.source.schedule != search_name)
+    spdlog::warn("--memory-limit has no effect without --schedule search");
   if (const auto unused = without_effect(costs, plan); !unused.empty())
     spdlog::warn("--costs: {} has no effect, as {} has no such op or message",
                  fmt::join(unused, ", "), plan.schedule_name);
@@ -150,7 +151,7 @@ void run(const simulate_options& options) {
   };
   const auto order = parse_lane_order(options.order);
   simulated_plan found{.times = simulate(plan, costs_of(0), order)};
-  found.bytes = find_bytes(plan, found.times, options.sizes);
+  found.bytes = find_bytes(plan, found.times, options.source.searching.sizes);
   found.step_ends = step_ends(
     plan, costs_of,
     {.steps = options.steps, .barrier = options.barrier, .order = order});
@@ -200,18 +201,19 @@ void add_simulate_command(CLI::App& app) {
     "a plan, or CSV, compute only or lowered; in place of --schedule");
   options->source.add_to(*command);
   command
-    ->add_option("--costs", options->costs,
+    ->add_option("--costs", options->source.searching.costs,
                  "times of ops, and of a message; f.2=3 is for stage 2. "
                  "Also a file of such entries, a line each. Default: "
                  "f=1,b=2,i=1,w=1,message=0")
     ->type_name("ENTRIES|FILE");
   command
-    ->add_option("--sizes", options->sizes,
+    ->add_option("--sizes", options->source.searching.sizes,
                  "bytes of a microbatch, for the most that each rank holds: "
                  "kept (by a forward for its backward), activation, gradient "
                  "(as large, if not given), parameters; kept.2=3e6 is for "
                  "stage 2. Also a file of such entries")
     ->type_name("ENTRIES|FILE");
+  options->source.searching.add_memory_limit(*command);
   add_what_if_flags(*command, *options);
   command->add_flag("--atomic-pairs", options->atomic_pairs,
                     "an overlapped pair is one op");

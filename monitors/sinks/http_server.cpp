@@ -4,6 +4,8 @@
 
 #include <signal.h>
 
+#include <algorithm>
+#include <array>
 #include <atomic>
 #include <boost/asio/as_tuple.hpp>
 #include <boost/asio/awaitable.hpp>
@@ -69,14 +71,6 @@ bool is_foreign_page(const http_request& request) {
              || origin.substr(scheme.size()) != request[http::field::host]);
 }
 
-http_response post_refusal(const http_request& request) {
-  if (request[http::field::content_type] != "application/json")
-    return {415, "text/plain", "send application/json\n"};
-  if (is_foreign_page(request))
-    return {403, "text/plain", "a page of another host asks\n"};
-  return {};
-}
-
 http_response refusal(const http_request& request,
                       const http_options& options) {
   const auto& token = options.token;
@@ -90,8 +84,13 @@ http_response refusal(const http_request& request,
   if (token.empty() && request.count(http::field::host) > 0
       && !is_plain_host(request[http::field::host]))
     return {403, "text/plain", "ask for 127.0.0.1 or localhost\n"};
-  if (request.method() == http::verb::post && options.post)
-    return post_refusal(request);
+  const bool posts = request.method() == http::verb::post && options.post;
+  if ((posts || token.empty()) && is_foreign_page(request))
+    return {403, "text/plain", "a page of another host asks\n"};
+  if (posts)
+    return request[http::field::content_type] == "application/json"
+             ? http_response{}
+             : http_response{415, "text/plain", "send application/json\n"};
   if (request.method() != http::verb::get
       && request.method() != http::verb::head)
     return {
@@ -131,6 +130,11 @@ http_answer answer(const http_request& request, http_response response) {
   if (request.method() != http::verb::head)
     made.body() = std::move(response.body);
   return made;
+}
+
+http_response too_long_body(const http_options& options) {
+  return {413, "text/plain",
+          fmt::format("send at most {} bytes\n", options.body_bytes)};
 }
 
 /// One of the open connections, as long as it lives.
@@ -230,14 +234,33 @@ class http_server::loop {
     const auto [no_request, read] =
       co_await http::async_read(stream, buffer, parser, with_error);
     std::erase(silent_, &stream);
-    if (no_request)
+    const bool too_long =
+      options_.post && no_request == http::error::body_limit;
+    if (no_request && !too_long)
       co_return;
     const auto& request = parser.get();
-    const auto said = answer(request, respond(request, options_, handler_));
+    const auto said =
+      answer(request, too_long ? too_long_body(options_)
+                               : respond(request, options_, handler_));
     stream.expires_after(options_.timeout);
     co_await http::async_write(stream, said, with_error);
     beast::error_code ignored;
-    stream.socket().shutdown(tcp::socket::shutdown_both, ignored);
+    stream.socket().shutdown(tcp::socket::shutdown_send, ignored);
+    if (too_long)
+      co_await discard_rest(stream);
+  }
+
+  /// A connection that closes with bytes unread is reset, and its answer with
+  /// it.
+  asio::awaitable<void> discard_rest(beast::tcp_stream& stream) {
+    std::array<char, 4096> unread{};
+    for (std::size_t left = 64 * options_.body_bytes; left > 0;) {
+      const auto [problem, count] =
+        co_await stream.async_read_some(asio::buffer(unread), with_error);
+      if (problem)
+        co_return;
+      left -= std::min(left, count);
+    }
   }
 
   http_options options_;

@@ -49,7 +49,8 @@ struct http_options {
 /// connection, on a thread of its own, until it is destroyed. A request that is
 /// no HTTP is dropped without an answer. Only for this machine unless there is
 /// a token; and without one, the `Host` asked for has to be a number or
-/// `localhost`, so that no page of the web can read it through a browser.
+/// `localhost`, and an `Origin` the server's own page, so that no page of the
+/// web can read it through a browser.
 /// Throws `invalid_argument` (address) and `io` (can't listen).
 class http_server {
  public:

@@ -121,7 +121,13 @@ TEST_CASE("the lab refuses pages of other hosts, and large requests") {
              of_json + ("Origin: " + lab.url().substr(0, lab.url().size() - 1))
                + "\r\n"),
     StartsWith("HTTP/1.1 200"));
-  CHECK(lab.post("/api/draw", std::string(1 << 19, ' '), of_json).empty());
+  CHECK_THAT(lab.post("/api/draw", std::string(1 << 19, ' '), of_json),
+             StartsWith("HTTP/1.1 413") && EndsWith("at most 262144 bytes\n"));
+  CHECK_THAT(
+    ask(lab.address(), fmt::format("GET /api/schedules HTTP/1.1\r\nHost: {}\r\n"
+                                   "Origin: http://evil.test\r\n\r\n",
+                                   lab.address())),
+    StartsWith("HTTP/1.1 403"));
 }
 
 TEST_CASE("a signal ends the lab, and a port that is taken is told") {

@@ -39,6 +39,9 @@ TEST_CASE("a live job takes up a schedule by name and by file") {
   CHECK(run_troupe("replan", socket, "").exit_code == 2);
   CHECK(run_troupe("replan", socket, "--search --memory-limit 5").exit_code
         == 2);
+  CHECK(
+    run_troupe("replan", socket, "--schedule gpipe --sizes kept=1").exit_code
+    == 2);
   const auto searched = run_troupe("replan", socket, "--search --json");
   INFO(searched.output);
   CHECK(searched.exit_code == 0);

@@ -69,6 +69,41 @@ TEST_CASE("search refuses what it can't take") {
   CHECK(search("--placement waves").exit_code == 2);
   CHECK_THAT(search(small_job, "--sizes kept=3 --memory-limit 2").output,
              ContainsSubstring("the least found holds "));
-  CHECK_THAT(run_troupe("plan", "--schedule search").output,
-             ContainsSubstring("`troupe search --costs FILE -o FOUND.csv`"));
+}
+
+TEST_CASE("a schedule is searched for by its name") {
+  constexpr std::string_view flags =
+    "--ranks 2 --stages-per-rank 2 --microbatches 6 --costs message=0.5,f.3=2";
+  const auto found = nlohmann::json::parse(
+    run_troupe("search", flags, "--json").output)["period"];
+  const auto simulated =
+    run_troupe("simulate", flags, "--schedule search --json");
+  CHECK(nlohmann::json::parse(simulated.output)["period"] == found);
+  const temporary_folder folder;
+  const auto path = folder / "found.schedule";
+  CHECK(
+    run_troupe("plan", flags,
+               fmt::format("--schedule search --format schedule -o {}", path))
+      .exit_code
+    == 0);
+  CHECK(
+    nlohmann::json::parse(
+      run_troupe("simulate --json --costs message=0.5,f.3=2 --schedule", path)
+        .output)["period"]
+    == found);
+  CHECK_THAT(run_troupe("plan", "--schedule 1f1b --costs f=2").output,
+             ContainsSubstring("no effect without --schedule search"));
+}
+
+TEST_CASE("search ends at a time limit") {
+  CHECK(run_troupe("search",
+                   "--ranks 8 --microbatches 16 --effort 100000000 "
+                   "--time-limit 0.2")
+          .exit_code
+        == 0);
+}
+
+TEST_CASE("search warns of costs of stages that the job lacks") {
+  CHECK_THAT(search(small_job, "--costs f.9=2").output,
+             ContainsSubstring("f.9=2 has no effect, as there are 4 stages"));
 }
