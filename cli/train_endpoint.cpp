@@ -37,8 +37,8 @@ std::unique_ptr<endpoint_server> serve(trainer& run, const std::string& address,
   serving.operations =
     operations_of(run, factory_for(run, setup), options.steps);
   if (orders)
-    serving.operations.replan = [orders](const nlohmann::json& what) {
-      return orders->answer(what);
+    serving.operations.replan = [&run, orders](const nlohmann::json& what) {
+      return replan(*orders, *run.shared_plan(), what);
     };
   auto server = std::make_unique<endpoint_server>(address, std::move(serving));
   spdlog::info("attach with: troupe top {}{}", server->where(),

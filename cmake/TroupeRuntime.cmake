@@ -89,7 +89,7 @@ if(TROUPE_BENCH)
   set_source_files_properties(bench/statistics/plain_sum.cpp PROPERTIES
     COMPILE_OPTIONS "-O3;$<$<BOOL:${TROUPE_HAS_MARCH_NATIVE}>:-march=native>"
     SKIP_PRECOMPILE_HEADERS ON)
-  troupe_programs(bench DEPENDS troupe::monitors troupe::models
+  troupe_programs(bench DEPENDS troupe::monitors troupe::live troupe::models
     troupe::transport CLI11::CLI11 PCH actors)
   target_link_libraries(bench_links PRIVATE OpenSSL::SSL)
   # Its figures are for docs/benchmarks.md; that it runs is for every build.
