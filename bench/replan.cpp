@@ -117,7 +117,9 @@ trainer_options options_of(const settings& how, schedule lanes, bool slow,
 /// The shortest of some steps, in ms: others were disturbed by the machine.
 double shortest(trainer& run, int steps) {
   const auto source = make_source([](std::int64_t) {
-    return microbatch_data{.inputs = {at::zeros({1})}, .tokens = 1};
+    microbatch_data data;
+    data.inputs = {at::zeros({1})};
+    return data;
   });
   double least = 0;
   for (int i = 0; i < steps; ++i) {

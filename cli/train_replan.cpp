@@ -12,8 +12,8 @@ namespace {
 
 using nlohmann::json;
 
-replanner::memory_bound bound_of(const json& request) {
-  replanner::memory_bound bound;
+memory_bound bound_of(const json& request) {
+  memory_bound bound;
   if (request.contains("memory_limit"))
     bound.bytes = number_of(request, "memory_limit");
   if (request.contains("sizes"))

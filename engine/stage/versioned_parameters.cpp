@@ -6,6 +6,7 @@
 
 #include "troupe/base/error.hpp"
 #include "troupe/engine/stage/gradient_lists.hpp"
+#include "troupe/engine/stage/gradient_norm.hpp"
 
 namespace troupe {
 

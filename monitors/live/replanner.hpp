@@ -9,6 +9,12 @@
 
 namespace troupe {
 
+/// Which memory a search may use; without sizes it isn't looked at.
+struct memory_bound {
+  std::optional<value_sizes> sizes{};
+  double bytes = 0;
+};
+
 /// Finds other orders for the ops of a live run, from the costs that it
 /// measures: when asked, or after every so many steps. The run takes an order
 /// up at a step boundary. A search takes none that is not better by 2 %, on
@@ -26,11 +32,6 @@ class replanner {
   /// To be attached to the run: gathers the costs, and searches.
   monitor watch() const;
 
-  /// Which memory a search may use; without sizes it isn't looked at.
-  struct memory_bound {
-    std::optional<value_sizes> sizes{};
-    double bytes = 0;
-  };
   struct outcome {
     schedule order{};
     bool taken = false;
