@@ -30,9 +30,9 @@ using namespace troupe;
 namespace {
 
 struct settings {
-  std::int32_t ranks = 4;
-  std::int32_t microbatches = 8;
-  double ms = 4;  // F, I and W
+  std::int32_t ranks = 2;
+  std::int32_t microbatches = 4;
+  double ms = 8;  // F, I and W
   double slow = 2;
   std::int32_t slow_rank = 1;
 };
