@@ -10,6 +10,7 @@
 #include "troupe/cli/attach_arguments.hpp"
 #include "troupe/cli/attach_command.hpp"
 #include "troupe/cli/certificates_command.hpp"
+#include "troupe/cli/checkpoint_command.hpp"
 #include "troupe/cli/config_file.hpp"
 #include "troupe/cli/events_command.hpp"
 #include "troupe/cli/lab_command.hpp"
@@ -51,6 +52,7 @@ int run(const argument_list& arguments) {
   add_top_command(*app);
   add_replan_command(*app);
   add_launch_command(*app);
+  add_checkpoint_command(*app);
   add_certificates_command(*app);
   add_lab_command(*app);
   require_values(*app);

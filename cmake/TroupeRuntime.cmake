@@ -39,6 +39,7 @@ troupe_model_table(troupe_models engine/models)
 troupe_component(data DIRECTORY engine/data DEPENDS troupe::stage PCH tensors)
 troupe_component(checkpoint DIRECTORY engine/checkpoint
   DEPENDS troupe::data PRIVATE nlohmann_json::nlohmann_json PCH tensors)
+target_link_libraries(troupe_checkpoint PRIVATE OpenSSL::Crypto)
 troupe_component(actors DIRECTORY actors
   SUBFOLDERS system step rank reduction job recording monitoring
   DEPENDS troupe::plan troupe::data troupe::checkpoint troupe::transport

@@ -21,6 +21,7 @@ inline constexpr std::array runtime_commands{
   runtime_command{"top", "watch a live job"},
   runtime_command{"replan", "give a live job another order of ops"},
   runtime_command{"launch", "run several processes of a job on this machine"},
+  runtime_command{"checkpoint", "look into checkpoints, or change their files"},
   runtime_command{"certificates",
                   "make certificates for a job on several machines"},
   runtime_command{"lab", "try schedules on a page in a browser"},

@@ -12,7 +12,7 @@
 #include "troupe/base/atomic_file.hpp"
 #include "troupe/base/error.hpp"
 #include "troupe/engine/checkpoint/safetensors_header.hpp"
-#include "troupe/engine/data/mapped_file.hpp"
+#include "troupe/engine/checkpoint/sha256.hpp"
 
 namespace troupe {
 
@@ -42,13 +42,28 @@ std::string header_of(const std::string& path, const parameter_list& tensors,
   return text;
 }
 
-at::Tensor copy_out(const safetensors_entry& item, const std::byte* data) {
-  auto tensor = at::empty(item.shape, item.dtype);
-  if (tensor.numel() > 0)
-    std::memcpy(tensor.mutable_data_ptr(), data + item.begin,
-                item.end - item.begin);
-  return tensor;
-}
+/// Writes a file and sums it up.
+class summed_file {
+ public:
+  explicit summed_file(const std::string& path) : file_(path) {}
+
+  void write(const void* data, std::size_t size) {
+    const auto* bytes = static_cast<const std::byte*>(data);
+    file_.write({static_cast<const char*>(data), size});
+    sum_.add({bytes, size});
+    written_.bytes += size;
+  }
+  written_file commit() {
+    file_.commit();
+    written_.sha256 = sum_.digest();
+    return written_;
+  }
+
+ private:
+  atomic_file file_;
+  sha256 sum_;
+  written_file written_;
+};
 
 const at::Tensor* find(const parameter_list& values, const std::string& name) {
   const auto found =
@@ -76,24 +91,23 @@ void require_same_names(const parameter_list& parameters,
 
 }  // namespace
 
-void write_safetensors(const std::string& path, const parameter_list& tensors,
-                       const std::map<std::string, std::string>& metadata) {
+written_file write_safetensors(
+  const std::string& path, const parameter_list& tensors,
+  const std::map<std::string, std::string>& metadata) {
   const auto header = header_of(path, tensors, metadata);
   const std::uint64_t length = header.size();
-  atomic_file file(path);
-  file.write({reinterpret_cast<const char*>(&length), sizeof(length)});
-  file.write(header);
+  summed_file file(path);
+  file.write(&length, sizeof(length));
+  file.write(header.data(), header.size());
   for (const auto& [name, tensor] : tensors) {
     const auto dense = tensor.detach().contiguous().cpu();
-    file.write(
-      {static_cast<const char*>(dense.const_data_ptr()), dense.nbytes()});
+    file.write(dense.const_data_ptr(), dense.nbytes());
   }
-  file.commit();
+  return file.commit();
 }
 
-parameter_list read_safetensors(const std::string& path) {
-  const mapped_file file(path);
-  const auto bytes = file.bytes();
+safetensors_file::safetensors_file(const std::string& path) : file_(path) {
+  const auto bytes = file_.bytes();
   std::uint64_t length = 0;
   if (bytes.size() < sizeof(length))
     refuse_checkpoint(path, "is too short for a safetensors file");
@@ -104,11 +118,30 @@ parameter_list read_safetensors(const std::string& path) {
                         length, bytes.size()));
   const std::string_view text(
     reinterpret_cast<const char*>(bytes.data()) + sizeof(length), length);
-  const auto* data = bytes.data() + sizeof(length) + length;
+  data_begin_ = sizeof(length) + length;
+  entries_ = parse_safetensors_header(path, text, bytes.size() - data_begin_);
+}
+
+at::Tensor safetensors_file::read(const safetensors_entry& entry) const {
+  file_.require_unchanged();
+  auto tensor = at::empty(entry.shape, entry.dtype);
+  if (tensor.numel() > 0)
+    std::memcpy(tensor.mutable_data_ptr(),
+                file_.bytes().data() + data_begin_ + entry.begin,
+                entry.end - entry.begin);
+  return tensor;
+}
+
+std::string safetensors_file::digest() const {
+  file_.require_unchanged();
+  return sha256_of(file_.bytes());
+}
+
+parameter_list read_safetensors(const std::string& path) {
+  const safetensors_file file(path);
   parameter_list tensors;
-  for (const auto& item : parse_safetensors_header(
-         path, text, bytes.size() - sizeof(length) - length))
-    tensors.emplace_back(item.name, copy_out(item, data));
+  for (const auto& entry : file.entries())
+    tensors.emplace_back(entry.name, file.read(entry));
   return tensors;
 }
 

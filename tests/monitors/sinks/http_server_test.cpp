@@ -256,7 +256,9 @@ TEST_CASE("a POST that a foreign page could send is refused") {
   CHECK_THAT(from("http://" + server.address()), StartsWith(ok));
 }
 
-TEST_CASE("a body that is too large is dropped") {
+TEST_CASE("a body that is too large is refused") {
   const http_server server(with_post(), say);
-  CHECK(post(server, std::string(100001, 'x'), of_json).empty());
+  CHECK_THAT(post(server, std::string(100001, 'x'), of_json),
+             StartsWith("HTTP/1.1 413")
+               && EndsWith("send at most 100000 bytes\n"));
 }

@@ -1,0 +1,228 @@
+#include "troupe/cli/checkpoint_command.hpp"
+
+#include <CLI/CLI.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "troupe/base/error.hpp"
+#include "troupe/base/printable.hpp"
+#include "troupe/cli/plan/checks.hpp"
+#include "troupe/cli/plan/commands.hpp"
+#include "troupe/cli/plan/program.hpp"
+#include "troupe/engine/checkpoint/checkpoint_folder.hpp"
+#include "troupe/engine/checkpoint/stored_checkpoint.hpp"
+
+namespace troupe::cli {
+
+namespace {
+
+constexpr auto help = R"(
+A checkpoint is a folder that `troupe train --checkpoints DIR` wrote; given a
+folder of several, the last one is meant.
+
+Examples:
+  troupe checkpoint inspect run/checkpoints
+  troupe checkpoint verify run/checkpoints/step-00000120
+  troupe checkpoint consolidate run/checkpoints -o model.safetensors
+  troupe checkpoint split model.safetensors --parts 4 -o split)";
+
+struct settings {
+  std::string path;
+  std::string output;
+  std::int32_t parts = 1;
+  bool optimizer = false;
+  bool json = false;
+};
+
+std::string checkpoint_in(const std::string& path) {
+  if (is_checkpoint(path))
+    return path;
+  const checkpoint_folder folder(path);
+  const auto steps = folder.steps();
+  if (steps.empty())
+    fail(error_code::invalid_checkpoint,
+         "{}: is no checkpoint, and holds none: there is no {}",
+         printable(path), manifest_name);
+  return folder.path_of(steps.front());
+}
+
+struct totals {
+  std::int64_t tensors = 0, parameters = 0;
+  std::uint64_t bytes = 0;
+};
+
+totals totals_of(const stored_checkpoint& found) {
+  totals sum;
+  for (const auto& name : found.names()) {
+    const auto& entry = *found.find(name);
+    sum.bytes += entry.end - entry.begin;
+    if (is_state_name(name))
+      continue;
+    ++sum.tensors;
+    std::int64_t elements = 1;
+    for (const auto size : entry.shape)
+      elements *= size;
+    sum.parameters += elements;
+  }
+  return sum;
+}
+
+nlohmann::ordered_json json_of(const stored_checkpoint& found) {
+  auto about = nlohmann::ordered_json::parse(to_json(found.about()));
+  const auto sum = totals_of(found);
+  about["folder"] = printable(found.folder());
+  about["tensors"] = sum.tensors;
+  about["parameters"] = sum.parameters;
+  about["bytes"] = sum.bytes;
+  return about;
+}
+
+void inspect(const settings& given) {
+  const stored_checkpoint found(checkpoint_in(given.path));
+  if (given.json)
+    return print_now(json_of(found).dump(2) + "\n");
+  const auto& about = found.about();
+  const auto sum = totals_of(found);
+  auto text = fmt::format(
+    "{}\nrun {}, step {}, {} microbatches taken, loss scale {:.6g}\n"
+    "{} parameters in {} tensors; with the optimizer's state {:.1f} MiB in {} "
+    "files\n",
+    printable(found.folder()), printable(about.run), about.progress.step,
+    about.progress.microbatches, about.progress.loss_scale, sum.parameters,
+    sum.tensors, static_cast<double>(sum.bytes) / (1 << 20),
+    about.files.size());
+  for (const auto& [name, value] : about.settings)
+    text += fmt::format("{}: {}\n", printable(name), printable(value));
+  for (const auto& [alias, owner] : about.aliases)
+    text += fmt::format("{} is {}\n", printable(alias), printable(owner));
+  print_now(text);
+}
+
+void verify(const settings& given) {
+  const stored_checkpoint found(checkpoint_in(given.path));
+  found.verify();
+  print_now(fmt::format("{}: {} files are as they were written\n",
+                        printable(found.folder()), found.about().files.size()));
+}
+
+/// Of a checkpoint, or of a single safetensors file.
+parameter_list tensors_of(const std::string& path, bool optimizer) {
+  if (path.ends_with(".safetensors"))
+    return read_safetensors(path);
+  const stored_checkpoint found(checkpoint_in(path));
+  found.verify();
+  parameter_list tensors;
+  for (const auto& name : found.names())
+    if (optimizer || !is_state_name(name))
+      tensors.emplace_back(name, found.read(name));
+  for (const auto& [alias, owner] : found.about().aliases)
+    tensors.emplace_back(alias, found.read(owner));
+  return tensors;
+}
+
+void consolidate(const settings& given) {
+  const auto tensors = tensors_of(given.path, given.optimizer);
+  const auto written =
+    write_safetensors(given.output, tensors, {{"format", "pt"}});
+  print_now(fmt::format("{}: {} tensors, {} bytes\n", printable(given.output),
+                        tensors.size(), written.bytes));
+}
+
+/// Tensors in their order, in parts of about as many bytes.
+std::vector<parameter_list> parts_of(const parameter_list& tensors,
+                                     std::int32_t count) {
+  double total = 0;
+  for (const auto& [name, value] : tensors)
+    total += static_cast<double>(value.nbytes());
+  std::vector<parameter_list> parts(static_cast<std::size_t>(count));
+  double before = 0;
+  for (const auto& each : tensors) {
+    const auto part =
+      total > 0 ? std::min<double>(count - 1, before / total * count) : 0;
+    parts[static_cast<std::size_t>(part)].push_back(each);
+    before += static_cast<double>(each.second.nbytes());
+  }
+  return parts;
+}
+
+manifest manifest_for(const std::string& path) {
+  if (path.ends_with(".safetensors"))
+    return {.run = new_run_name()};
+  auto about = stored_checkpoint(checkpoint_in(path)).about();
+  about.aliases.clear();  // stored under each name
+  return about;
+}
+
+void split(const settings& given) {
+  const checkpoint_folder to(given.output);
+  auto about = manifest_for(given.path);
+  const auto step = about.progress.step;
+  const auto steps = to.steps();
+  if (!steps.empty())
+    fail(error_code::invalid_argument,
+         "-o {}: holds a checkpoint of step {}; give another folder",
+         printable(given.output), steps.front());
+  const auto parts = parts_of(tensors_of(given.path, true), given.parts);
+  to.prepare();
+  for (std::int32_t part = 0; part < given.parts; ++part)
+    to.write_part(step, part, parts[static_cast<std::size_t>(part)]);
+  to.complete(std::move(about), given.parts, {});
+  print_now(
+    fmt::format("{}: {} parts\n", printable(to.path_of(step)), given.parts));
+}
+
+CLI::App* add_action(CLI::App& command, const char* name, const char* summary,
+                     const std::shared_ptr<settings>& given,
+                     void (*action)(const settings&), const char* what) {
+  auto* made = command.add_subcommand(name, summary);
+  made->add_option("path", given->path, what)->required()->type_name("PATH");
+  made->callback([given, action] { action(*given); });
+  return made;
+}
+
+}  // namespace
+
+void add_checkpoint_command(CLI::App& app) {
+  auto* command = app.add_subcommand("checkpoint", summary_of("checkpoint"));
+  command->require_subcommand(1);
+  const auto given = std::make_shared<settings>();
+  constexpr auto folder = "a checkpoint, or a folder of them";
+  constexpr auto any = "a checkpoint, a folder of them, or a .safetensors file";
+  add_action(*command, "inspect", "what a checkpoint holds", given, inspect,
+             folder)
+    ->add_flag("--json", given->json,
+               "its manifest, and folder, tensors, parameters, bytes");
+  add_action(*command, "verify", "compare all files with their sums", given,
+             verify, folder);
+  auto* whole =
+    add_action(*command, "consolidate",
+               "write the parameters into one file, for train --initial and "
+               "other programs",
+               given, consolidate, any);
+  whole->add_option("-o,--output", given->output, "the file")
+    ->required()
+    ->type_name("FILE.safetensors");
+  whole->add_flag("--optimizer", given->optimizer,
+                  "the optimizer's state, too");
+  auto* parts = add_action(*command, "split",
+                           "write a checkpoint of several files, for train "
+                           "--resume",
+                           given, split, any);
+  parts->add_option("-o,--output", given->output, "a folder; made if missing")
+    ->required()
+    ->type_name("DIR");
+  parts->add_option("--parts", given->parts, "files")
+    ->check(whole_number(1, 1 << 16))
+    ->required()
+    ->type_name("N");
+  command->footer(help);
+}
+
+}  // namespace troupe::cli

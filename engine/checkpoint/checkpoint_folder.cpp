@@ -1,0 +1,200 @@
+#include "troupe/engine/checkpoint/checkpoint_folder.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <thread>
+
+#include "troupe/base/atomic_file.hpp"
+#include "troupe/base/error.hpp"
+#include "troupe/base/parse_number.hpp"
+#include "troupe/engine/checkpoint/safetensors.hpp"
+#include "troupe/engine/checkpoint/stored_checkpoint.hpp"
+
+namespace troupe {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view prefix = "step-";
+
+std::string name_of(std::int64_t step) {
+  return fmt::format("{}{:08}", prefix, step);
+}
+
+std::optional<std::int64_t> step_of(const std::string& name) {
+  if (!name.starts_with(prefix))
+    return std::nullopt;
+  const auto step = parse_number<std::int64_t>(name.substr(prefix.size()));
+  return step && *step >= 0 && name_of(*step) == name ? step : std::nullopt;
+}
+
+std::string part_name(std::int32_t part) {
+  return fmt::format("part-{:05}.safetensors", part);
+}
+
+[[noreturn]] void fail_on(const std::string& path, const char* doing,
+                          const std::error_code& why) {
+  fail(error_code::io, "{}: can't be {}: {}", path, doing, why.message());
+}
+
+void rename_path(const std::string& from, const std::string& to) {
+  std::error_code trouble;
+  fs::rename(from, to, trouble);
+  if (trouble)
+    fail_on(from, "renamed", trouble);
+}
+
+void remove_path(const std::string& path) {
+  std::error_code trouble;
+  fs::remove_all(path, trouble);
+  if (trouble)
+    fail_on(path, "removed", trouble);
+}
+
+void synchronise(const std::string& folder) {
+  const auto handle =
+    ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  const bool done = handle >= 0 && (::fsync(handle) == 0 || errno == EINVAL);
+  const auto reason = errno;
+  if (handle >= 0)
+    ::close(handle);
+  if (!done)
+    fail_on(folder, "synchronised", {reason, std::system_category()});
+}
+
+/// A part's size and sum: written beside it, once it is complete.
+std::string receipt_path(const std::string& folder, std::int32_t part) {
+  return (fs::path(folder) / (part_name(part) + ".written")).string();
+}
+
+std::optional<checkpoint_file> receipt(const std::string& folder,
+                                       std::int32_t part) {
+  std::error_code trouble;
+  const auto path = receipt_path(folder, part);
+  if (!fs::exists(path, trouble))
+    return std::nullopt;
+  const mapped_file file(path);
+  const std::string text(reinterpret_cast<const char*>(file.bytes().data()),
+                         file.bytes().size());
+  const auto space = text.find(' ');
+  const auto bytes = parse_number<std::uint64_t>(text.substr(0, space));
+  if (space == std::string::npos || !bytes)
+    fail(error_code::io, "{}: another program has written to it", path);
+  return checkpoint_file{part_name(part), *bytes, text.substr(space + 1)};
+}
+
+checkpoint_file wait_for_part(const std::string& folder, std::int32_t part,
+                              const std::function<bool()>& give_up) {
+  for (auto pause = std::chrono::milliseconds(1);;
+       pause = std::min(2 * pause, std::chrono::milliseconds(100))) {
+    if (auto found = receipt(folder, part))
+      return *found;
+    if (give_up && give_up())
+      fail(error_code::interrupted,
+           "{}: part {} was not written; no checkpoint is made", folder, part);
+    std::this_thread::sleep_for(pause);
+  }
+}
+
+}  // namespace
+
+std::string checkpoint_folder::path_of(std::int64_t step) const {
+  return (fs::path(path_) / name_of(step)).string();
+}
+
+std::string checkpoint_folder::hidden(std::int64_t step,
+                                      const char* what) const {
+  return (fs::path(path_) / fmt::format(".{}.{}", name_of(step), what))
+    .string();
+}
+
+void checkpoint_folder::prepare() const {
+  require_writable_folder(path_);
+  std::error_code trouble;
+  for (const auto& entry : fs::directory_iterator(path_, trouble))
+    if (entry.path().filename().string().starts_with(
+          fmt::format(".{}", prefix)))
+      remove_path(entry.path().string());
+  if (trouble)
+    fail_on(path_, "read", trouble);
+}
+
+std::vector<std::int64_t> checkpoint_folder::steps() const {
+  std::vector<std::int64_t> found;
+  std::error_code trouble;
+  for (const auto& entry : fs::directory_iterator(path_, trouble))
+    if (const auto step = step_of(entry.path().filename().string());
+        step && is_checkpoint(entry.path().string()))
+      found.push_back(*step);
+  std::ranges::sort(found, std::ranges::greater{});
+  return found;
+}
+
+void checkpoint_folder::write_part(std::int64_t step, std::int32_t part,
+                                   const parameter_list& tensors) const {
+  const auto folder = hidden(step, "partial");
+  std::error_code trouble;
+  fs::create_directories(folder, trouble);
+  if (trouble)
+    fail_on(folder, "created", trouble);
+  const auto written =
+    write_safetensors((fs::path(folder) / part_name(part)).string(), tensors);
+  write_file_atomically(receipt_path(folder, part),
+                        fmt::format("{} {}", written.bytes, written.sha256));
+}
+
+void checkpoint_folder::complete(manifest what, std::int32_t parts,
+                                 const kept_checkpoints& kept,
+                                 const std::function<bool()>& give_up) const {
+  const auto step = what.progress.step;
+  const auto folder = hidden(step, "partial");
+  what.files.clear();
+  for (std::int32_t part = 0; part < parts; ++part)
+    what.files.push_back(wait_for_part(folder, part, give_up));
+  for (std::int32_t part = 0; part < parts; ++part)
+    remove_path(receipt_path(folder, part));
+  write_file_atomically((fs::path(folder) / manifest_name).string(),
+                        to_json(what));
+  const auto path = path_of(step);
+  std::error_code trouble;
+  if (fs::exists(path, trouble))
+    rename_path(path, hidden(step, "replaced"));
+  rename_path(folder, path);
+  synchronise(path_);
+  remove_path(hidden(step, "replaced"));
+  remove_old(kept);
+}
+
+// Renamed first: a process that is killed leaves no half of a checkpoint under
+// its name.
+void checkpoint_folder::remove_old(const kept_checkpoints& kept) const {
+  const auto all = steps();
+  for (auto i = static_cast<std::size_t>(std::max(1, kept.last));
+       i < all.size(); ++i)
+    if (kept.every == 0 || all[i] % kept.every != 0) {
+      rename_path(path_of(all[i]), hidden(all[i], "removed"));
+      remove_path(hidden(all[i], "removed"));
+    }
+}
+
+std::optional<std::string> checkpoint_folder::last_valid(
+  const std::function<void(const std::string&)>& refused) const {
+  for (const auto step : steps()) {
+    try {
+      const stored_checkpoint found(path_of(step));
+      found.verify();
+      return found.folder();
+    } catch (const error& reason) {
+      refused(reason.what());
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace troupe

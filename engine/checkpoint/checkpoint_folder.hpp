@@ -1,0 +1,61 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "troupe/engine/checkpoint/manifest.hpp"
+#include "troupe/engine/device/tensor.hpp"
+
+namespace troupe {
+
+/// Which checkpoints of a folder outlive a new one.
+struct kept_checkpoints {
+  std::int32_t last = 2;   // at least 1
+  std::int64_t every = 0;  // and those of steps that this divides; 0: none
+};
+
+/// A folder of checkpoints, each a folder `step-00000120` of its own: one
+/// safetensors file for each part of a run, and the manifest. A checkpoint
+/// appears under that name complete or not at all: its files are written and
+/// synchronised under a hidden name, which is renamed at last. Several
+/// processes write the parts of one checkpoint, if they share the file system;
+/// process 0 completes it. One thread of a process at a time.
+class checkpoint_folder {
+ public:
+  explicit checkpoint_folder(std::string path) : path_(std::move(path)) {}
+
+  const std::string& path() const { return path_; }
+
+  /// Makes the folder and removes what processes left in it that were killed.
+  /// For process 0, before any process writes. Throws `io`.
+  void prepare() const;
+
+  /// Steps of complete checkpoints, the last one first.
+  std::vector<std::int64_t> steps() const;
+  std::string path_of(std::int64_t step) const;
+
+  /// Writes part `part` of a checkpoint. Throws `io`.
+  void write_part(std::int64_t step, std::int32_t part,
+                  const parameter_list& tensors) const;
+  /// Waits until all parts are written, asking `give_up` meanwhile; then names
+  /// them in the manifest, makes the checkpoint appear, and removes those that
+  /// need not be kept. Throws `io`; `interrupted` where it gave up.
+  void complete(manifest what, std::int32_t parts, const kept_checkpoints& kept,
+                const std::function<bool()>& give_up = {}) const;
+
+  /// The last checkpoint whose files are all as its manifest says; `refused`
+  /// gets a sentence for each later one that is damaged. None if there is none.
+  std::optional<std::string> last_valid(
+    const std::function<void(const std::string&)>& refused) const;
+
+ private:
+  std::string hidden(std::int64_t step, const char* what) const;
+  void remove_old(const kept_checkpoints& kept) const;
+
+  std::string path_;
+};
+
+}  // namespace troupe

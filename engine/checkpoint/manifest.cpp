@@ -1,0 +1,185 @@
+#include "troupe/engine/checkpoint/manifest.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <random>
+#include <set>
+#include <utility>
+
+#include "troupe/base/printable.hpp"
+#include "troupe/engine/checkpoint/safetensors_header.hpp"
+
+namespace troupe {
+
+namespace {
+
+using json = nlohmann::ordered_json;
+
+constexpr auto format_name = "troupe checkpoint 1";
+constexpr std::string_view state_prefix = "optimizer/";
+
+/// Reads fields of an object, and refuses what is not as it should be.
+class manifest_reader {
+ public:
+  manifest_reader(const json& object, const std::string& source)
+    : object_(object), source_(source) {
+    if (!object.is_object())
+      refuse_checkpoint(source_, "holds no JSON object where one is needed");
+  }
+
+  const json& field(const char* name) const {
+    const auto found = object_.find(name);
+    if (found == object_.end())
+      refuse_checkpoint(source_, fmt::format("lacks the field '{}'", name));
+    return *found;
+  }
+  std::string text(const char* name) const {
+    const auto& value = field(name);
+    if (!value.is_string())
+      refuse(name, "no text");
+    return value.get<std::string>();
+  }
+  template <class Whole>
+  Whole whole(const char* name) const {
+    const auto& value = field(name);
+    if (!value.is_number_unsigned()
+        || !std::in_range<Whole>(value.get<std::uint64_t>()))
+      refuse(name, "no whole number, 0 or more");
+    return static_cast<Whole>(value.get<std::uint64_t>());
+  }
+  double positive(const char* name) const {
+    const auto& value = field(name);
+    if (!value.is_number() || !(value.get<double>() > 0)
+        || !std::isfinite(value.get<double>()))
+      refuse(name, "no number above 0");
+    return value.get<double>();
+  }
+  std::map<std::string, std::string> texts(const char* name) const {
+    std::map<std::string, std::string> found;
+    const auto& value = field(name);
+    if (!value.is_object())
+      refuse(name, "no object of texts");
+    for (const auto& [key, each] : value.items()) {
+      if (!each.is_string())
+        refuse(name, "no object of texts");
+      found.emplace(key, each.get<std::string>());
+    }
+    return found;
+  }
+  [[noreturn]] void refuse(const char* name, const char* what) const {
+    refuse_checkpoint(source_, fmt::format("'{}' is {}", name, what));
+  }
+
+ private:
+  const json& object_;
+  const std::string& source_;
+};
+
+json parse_shallow(std::string_view text, const std::string& source) {
+  constexpr int deepest = 4;
+  bool too_deep = false;
+  const auto keep = [&](int depth, json::parse_event_t, json&) {
+    too_deep = too_deep || depth > deepest;
+    return !too_deep;
+  };
+  auto parsed = json::parse(text, keep, /*allow_exceptions=*/false);
+  if (too_deep || parsed.is_discarded())
+    refuse_checkpoint(source, "is no JSON of a checkpoint; is it damaged?");
+  return parsed;
+}
+
+bool is_file_name(const std::string& name) {
+  return !name.empty() && name[0] != '.' && name.ends_with(".safetensors")
+         && name.find_first_of("/\\") == std::string::npos
+         && name.find('\0') == std::string::npos;
+}
+
+bool is_digest(const std::string& text) {
+  return text.size() == 64
+         && text.find_first_not_of("0123456789abcdef") == std::string::npos;
+}
+
+std::vector<checkpoint_file> files_of(const manifest_reader& fields,
+                                      const std::string& source) {
+  const auto& list = fields.field("files");
+  if (!list.is_array())
+    fields.refuse("files", "no list");
+  std::vector<checkpoint_file> files;
+  std::set<std::string> names;
+  for (const auto& each : list) {
+    const manifest_reader of_file(each, source);
+    files.push_back({of_file.text("name"),
+                     of_file.whole<std::uint64_t>("bytes"),
+                     of_file.text("sha256")});
+    const auto& file = files.back();
+    if (!is_file_name(file.name))
+      refuse_checkpoint(source, fmt::format("'{}' is no name of a file in it",
+                                            printable(file.name)));
+    if (!names.insert(file.name).second)
+      refuse_checkpoint(
+        source, fmt::format("names the file '{}' twice", printable(file.name)));
+    if (!is_digest(file.sha256))
+      of_file.refuse("sha256", "no SHA-256");
+  }
+  return files;
+}
+
+}  // namespace
+
+std::string to_json(const manifest& what) {
+  auto files = json::array();
+  for (const auto& file : what.files)
+    files.push_back(
+      {{"name", file.name}, {"bytes", file.bytes}, {"sha256", file.sha256}});
+  const json made{{"format", format_name},
+                  {"run", what.run},
+                  {"step", what.progress.step},
+                  {"microbatches", what.progress.microbatches},
+                  {"loss_scale", what.progress.loss_scale},
+                  {"good_steps", what.progress.good_steps},
+                  {"settings", json(what.settings)},
+                  {"aliases", json(what.aliases)},
+                  {"files", files}};
+  return made.dump(2, ' ', false, json::error_handler_t::replace) + "\n";
+}
+
+manifest parse_manifest(std::string_view text, const std::string& source) {
+  const auto parsed = parse_shallow(text, source);
+  const manifest_reader fields(parsed, source);
+  if (const auto format = fields.text("format"); format != format_name)
+    refuse_checkpoint(source,
+                      fmt::format("has the format '{}'; this program reads "
+                                  "'{}'",
+                                  printable(format), format_name));
+  return {
+    .run = fields.text("run"),
+    .progress = {.step = fields.whole<std::int64_t>("step"),
+                 .microbatches = fields.whole<std::int64_t>("microbatches"),
+                 .loss_scale = fields.positive("loss_scale"),
+                 .good_steps = fields.whole<std::int64_t>("good_steps")},
+    .settings = fields.texts("settings"),
+    .aliases = fields.texts("aliases"),
+    .files = files_of(fields, source)};
+}
+
+std::string state_name(const std::string& tensor,
+                       const std::string& parameter) {
+  return fmt::format("{}{}/{}", state_prefix, tensor, parameter);
+}
+
+bool is_state_name(std::string_view name) {
+  return name.starts_with(state_prefix);
+}
+
+std::string new_run_name() {
+  std::random_device random;
+  std::string name;
+  for (int i = 0; i < 4; ++i)
+    name += fmt::format("{:08x}", random());
+  return name;
+}
+
+}  // namespace troupe

@@ -1,0 +1,59 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace troupe {
+
+/// Where a run stands between two steps.
+struct run_progress {
+  std::int64_t step = 0;          // updates made or skipped
+  std::int64_t microbatches = 0;  // taken so far by all replicas
+  double loss_scale = 1;
+  std::int64_t good_steps = 0;  // since the loss scale last changed
+
+  friend bool operator==(const run_progress&, const run_progress&) = default;
+};
+
+/// One safetensors file of a checkpoint.
+struct checkpoint_file {
+  std::string name;  // within the checkpoint's folder
+  std::uint64_t bytes = 0;
+  std::string sha256;  // hexadecimal
+
+  friend bool operator==(const checkpoint_file&,
+                         const checkpoint_file&) = default;
+};
+
+/// What a checkpoint says of itself: a JSON file in its folder. Parameters are
+/// stored under their unsplit names, so that any process count, schedule and
+/// split can read them; optimizers' state as `state_name`.
+struct manifest {
+  std::string run;  // of the run that began: any text that tells runs apart
+  run_progress progress;
+  /// What a resumed run compares with its own flags: of the data, the model.
+  std::map<std::string, std::string> settings;
+  /// Names that share the tensor of another: alias -> the name that is stored.
+  std::map<std::string, std::string> aliases;
+  std::vector<checkpoint_file> files;
+
+  friend bool operator==(const manifest&, const manifest&) = default;
+};
+
+constexpr std::string_view manifest_name = "manifest.json";
+
+std::string to_json(const manifest& what);
+/// Throws `invalid_checkpoint`, naming `source` and the field.
+manifest parse_manifest(std::string_view text, const std::string& source);
+
+/// "optimizer/exp_avg/blocks.0.weight": the state `tensor` of a parameter.
+std::string state_name(const std::string& tensor, const std::string& parameter);
+bool is_state_name(std::string_view name);
+
+/// A text for `manifest::run`: 32 random hexadecimal digits.
+std::string new_run_name();
+
+}  // namespace troupe

@@ -1,0 +1,57 @@
+#include "troupe/engine/checkpoint/sha256.hpp"
+
+#include <fmt/format.h>
+#include <openssl/evp.h>
+
+#include <array>
+
+#include "troupe/base/error.hpp"
+
+namespace troupe {
+
+struct sha256::state {
+  struct closer {
+    void operator()(EVP_MD_CTX* context) const { ::EVP_MD_CTX_free(context); }
+  };
+  std::unique_ptr<EVP_MD_CTX, closer> context{::EVP_MD_CTX_new()};
+};
+
+namespace {
+
+void require(bool done) {
+  if (!done)
+    fail(error_code::internal, "SHA-256 can't be computed");
+}
+
+}  // namespace
+
+sha256::sha256() : state_(std::make_unique<state>()) {
+  require(state_->context
+          && ::EVP_DigestInit_ex(state_->context.get(), ::EVP_sha256(), nullptr)
+               == 1);
+}
+
+sha256::~sha256() = default;
+
+void sha256::add(std::span<const std::byte> bytes) {
+  require(::EVP_DigestUpdate(state_->context.get(), bytes.data(), bytes.size())
+          == 1);
+}
+
+std::string sha256::digest() {
+  std::array<unsigned char, EVP_MAX_MD_SIZE> made{};
+  unsigned size = 0;
+  require(::EVP_DigestFinal_ex(state_->context.get(), made.data(), &size) == 1);
+  std::string text;
+  for (unsigned i = 0; i < size; ++i)
+    text += fmt::format("{:02x}", made.at(i));
+  return text;
+}
+
+std::string sha256_of(std::span<const std::byte> bytes) {
+  sha256 sum;
+  sum.add(bytes);
+  return sum.digest();
+}
+
+}  // namespace troupe

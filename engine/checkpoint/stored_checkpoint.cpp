@@ -1,0 +1,98 @@
+#include "troupe/engine/checkpoint/stored_checkpoint.hpp"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+
+#include "troupe/base/printable.hpp"
+
+namespace troupe {
+
+namespace {
+
+std::string in(const std::string& folder, std::string_view name) {
+  return (std::filesystem::path(folder) / name).string();
+}
+
+manifest read_manifest(const std::string& folder) {
+  const auto path = in(folder, manifest_name);
+  constexpr std::size_t most = std::size_t{64} << 20;
+  const mapped_file file(path);
+  if (file.bytes().size() > most)
+    refuse_checkpoint(path, fmt::format("has more than {} bytes", most));
+  const std::string text(reinterpret_cast<const char*>(file.bytes().data()),
+                         file.bytes().size());
+  return parse_manifest(text, path);
+}
+
+std::unique_ptr<safetensors_file> open(const std::string& folder,
+                                       const checkpoint_file& file) {
+  const auto path = in(folder, file.name);
+  std::error_code trouble;
+  const auto bytes = std::filesystem::file_size(path, trouble);
+  if (trouble)
+    refuse_checkpoint(path, "is missing: " + trouble.message());
+  if (bytes != file.bytes)
+    refuse_checkpoint(path, fmt::format("has {} bytes; the manifest says {}",
+                                        bytes, file.bytes));
+  return std::make_unique<safetensors_file>(path);
+}
+
+}  // namespace
+
+stored_checkpoint::stored_checkpoint(const std::string& folder)
+  : folder_(folder), about_(read_manifest(folder)) {
+  for (const auto& file : about_.files) {
+    files_.push_back(open(folder, file));
+    for (const auto& entry : files_.back()->entries()) {
+      names_.push_back(entry.name);
+      if (!places_.emplace(entry.name, place{files_.back().get(), &entry})
+             .second)
+        refuse_checkpoint(in(folder, file.name),
+                          fmt::format("has '{}', which another file has, too",
+                                      printable(entry.name)));
+    }
+  }
+  for (const auto& [alias, owner] : about_.aliases)
+    if (places_.contains(alias) || !places_.contains(owner))
+      refuse_checkpoint(
+        in(folder, manifest_name),
+        fmt::format("'{}' can't be another name of '{}': one is stored, the "
+                    "other isn't",
+                    printable(alias), printable(owner)));
+}
+
+const stored_checkpoint::place* stored_checkpoint::place_of(
+  const std::string& name) const {
+  const auto alias = about_.aliases.find(name);
+  const auto found =
+    places_.find(alias == about_.aliases.end() ? name : alias->second);
+  return found == places_.end() ? nullptr : &found->second;
+}
+
+const safetensors_entry* stored_checkpoint::find(
+  const std::string& name) const {
+  const auto* where = place_of(name);
+  return where ? where->second : nullptr;
+}
+
+at::Tensor stored_checkpoint::read(const std::string& name) const {
+  const auto* where = place_of(name);
+  if (where == nullptr)
+    refuse_checkpoint(folder_, fmt::format("lacks '{}'", printable(name)));
+  return where->first->read(*where->second);
+}
+
+void stored_checkpoint::verify() const {
+  for (std::size_t i = 0; i < files_.size(); ++i)
+    if (files_[i]->digest() != about_.files[i].sha256)
+      refuse_checkpoint(in(folder_, about_.files[i].name),
+                        "is damaged: its SHA-256 is not the manifest's");
+}
+
+bool is_checkpoint(const std::string& folder) {
+  std::error_code trouble;
+  return std::filesystem::is_regular_file(in(folder, manifest_name), trouble);
+}
+
+}  // namespace troupe

@@ -1,0 +1,178 @@
+// Folders of checkpoints: complete or not there, checked when read.
+#include <ATen/ops/arange.h>
+#include <ATen/ops/equal.h>
+#include <ATen/ops/full.h>
+#include <catch2/catch_test_macros.hpp>
+
+#include <filesystem>
+#include <thread>
+
+#include "../../files.hpp"
+#include "../../says.hpp"
+#include "../../temporary_folder.hpp"
+#include "troupe/base/error.hpp"
+#include "troupe/engine/checkpoint/checkpoint_folder.hpp"
+#include "troupe/engine/checkpoint/sha256.hpp"
+#include "troupe/engine/checkpoint/stored_checkpoint.hpp"
+
+using namespace troupe;
+using namespace troupe::testing;
+
+namespace {
+
+manifest manifest_of(std::int64_t step) {
+  return {.run = "abc",
+          .progress = {.step = step, .microbatches = 8 * step},
+          .settings = {{"seed", "7"}},
+          .aliases = {{"head.weight", "embedding.weight"}}};
+}
+
+parameter_list part_of(std::int64_t step, std::int32_t part) {
+  const auto value = static_cast<float>(100 * part + step);
+  parameter_list tensors{
+    {part == 0 ? "embedding.weight" : "last.weight", at::full({2, 3}, value)}};
+  tensors.emplace_back(state_name("exp_avg", tensors[0].first),
+                       at::full({2, 3}, -value));
+  return tensors;
+}
+
+void save(const checkpoint_folder& to, std::int64_t step,
+          const kept_checkpoints& kept = {}) {
+  for (std::int32_t part = 0; part < 2; ++part)
+    to.write_part(step, part, part_of(step, part));
+  to.complete(manifest_of(step), 2, kept);
+}
+
+void write_file(const std::string& path, const std::string& bytes) {
+  std::ofstream(path, std::ios::binary) << bytes;
+}
+
+std::size_t entries_in(const std::string& folder) {
+  return static_cast<std::size_t>(
+    std::distance(std::filesystem::directory_iterator(folder), {}));
+}
+
+}  // namespace
+
+TEST_CASE("SHA-256 is that of the standard's example") {
+  const std::string text = "abc";
+  CHECK(sha256_of(std::as_bytes(std::span(text)))
+        == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+}
+
+TEST_CASE("a checkpoint is read by name, whichever file holds a tensor") {
+  const temporary_folder at;
+  const checkpoint_folder folder(at / "all");
+  folder.prepare();
+  CHECK(folder.steps().empty());
+  save(folder, 12);
+  CHECK(folder.steps() == std::vector<std::int64_t>{12});
+  CHECK(folder.path_of(12).ends_with("step-00000012"));
+  const stored_checkpoint found(folder.path_of(12));
+  auto expected = manifest_of(12);
+  expected.files = found.about().files;
+  CHECK(found.about() == expected);
+  CHECK(found.names().size() == 4);
+  CHECK(at::equal(found.read("last.weight"), part_of(12, 1)[0].second));
+  CHECK(at::equal(found.read("head.weight"), part_of(12, 0)[0].second));
+  CHECK(at::equal(found.read("optimizer/exp_avg/last.weight"),
+                  part_of(12, 1)[1].second));
+  CHECK(found.find("absent") == nullptr);
+  CHECK_THROWS_MATCHES(found.read("absent"), error, says("lacks 'absent'"));
+  found.verify();
+  CHECK(entries_in(folder.path_of(12)) == 3);
+}
+
+TEST_CASE("the last checkpoints are kept, and every n-th") {
+  const temporary_folder at;
+  const checkpoint_folder folder(at / "all");
+  folder.prepare();
+  for (std::int64_t step = 10; step <= 70; step += 10)
+    save(folder, step, {.last = 2, .every = 30});
+  CHECK(folder.steps() == std::vector<std::int64_t>{70, 60, 30});
+  CHECK(entries_in(at / "all") == 3);
+}
+
+TEST_CASE("a checkpoint of a step that is saved again takes its place") {
+  const temporary_folder at;
+  const checkpoint_folder folder(at / "all");
+  folder.prepare();
+  save(folder, 5);
+  write_file(folder.path_of(5) + "/part-00000.safetensors", "damage");
+  save(folder, 5);
+  stored_checkpoint(folder.path_of(5)).verify();
+  CHECK(entries_in(at / "all") == 1);
+}
+
+TEST_CASE("what a killed process left is removed, and never read") {
+  const temporary_folder at;
+  const checkpoint_folder folder(at / "all");
+  folder.prepare();
+  save(folder, 4);
+  folder.write_part(5, 0, part_of(5, 0));
+  CHECK(folder.steps() == std::vector<std::int64_t>{4});
+  folder.prepare();
+  CHECK(entries_in(at / "all") == 1);
+}
+
+TEST_CASE("a damaged checkpoint is refused by name, the one before is taken") {
+  const auto damage = [](const std::string& path,
+                         const std::function<void(std::string&)>& change) {
+    auto bytes = content(path);
+    change(bytes);
+    write_file(path, bytes);
+  };
+  const std::string part = "/part-00001.safetensors";
+  const std::vector<
+    std::tuple<std::string, std::string, std::function<void(std::string&)>>>
+    cases{
+      {part, "its SHA-256 is not", [](auto& bytes) { bytes.back() ^= 1; }},
+      {part, "has 3 bytes; the manifest", [](auto& bytes) { bytes.resize(3); }},
+      {"/manifest.json", "is no JSON",
+       [](auto& bytes) {
+         bytes.pop_back();
+         bytes.pop_back();
+       }},
+      {"/manifest.json", "twice",
+       [](auto& bytes) {
+         bytes.replace(bytes.find("part-00001"), 10, "part-00000");
+       }},
+      {"/manifest.json", "lacks the field 'run'",
+       [](auto& bytes) { bytes.replace(bytes.find("\"run\""), 5, "\"ran\""); }},
+      {"/manifest.json", "no name of a file",
+       [](auto& bytes) {
+         bytes.replace(bytes.find("part-00001"), 10, "../../../e");
+       }},
+    };
+  for (const auto& [file, why, change] : cases) {
+    CAPTURE(why);
+    const temporary_folder at;
+    const checkpoint_folder folder(at / "all");
+    folder.prepare();
+    save(folder, 1);
+    save(folder, 2);
+    damage(folder.path_of(2) + file, change);
+    std::string refused;
+    const auto found = folder.last_valid(
+      [&](const std::string& sentence) { refused += sentence; });
+    CHECK(found == folder.path_of(1));
+    CHECK(refused.find(why) != std::string::npos);
+    CHECK(refused.find(folder.path_of(2) + file) != std::string::npos);
+  }
+}
+
+TEST_CASE("process 0 waits for the parts of others, and may give up") {
+  const temporary_folder at;
+  const checkpoint_folder folder(at / "all");
+  folder.prepare();
+  std::thread other([&] { folder.write_part(3, 1, part_of(3, 1)); });
+  folder.write_part(3, 0, part_of(3, 0));
+  folder.complete(manifest_of(3), 2, {});
+  other.join();
+  stored_checkpoint(folder.path_of(3)).verify();
+  folder.write_part(4, 0, part_of(4, 0));
+  CHECK_THROWS_MATCHES(
+    folder.complete(manifest_of(4), 2, {}, [] { return true; }), error,
+    says("part 1 was not written"));
+  CHECK(folder.steps() == std::vector<std::int64_t>{3});
+}
