@@ -2,12 +2,14 @@
 
 #include <cstdint>
 #include <iterator>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "troupe/actors/pipeline.hpp"
+#include "troupe/engine/checkpoint/manifest.hpp"
 #include "troupe/engine/stage/model.hpp"
 #include "troupe/schedules/schedule.hpp"
 
@@ -47,6 +49,7 @@ struct trainer_options {
 using source_pointer = std::shared_ptr<const microbatch_source>;
 
 class step_range;
+class stored_checkpoint;
 
 /// Trains a model cut into stages by a schedule: compiles the plan, makes the
 /// stages and their actors, and runs steps. One thread may use it at a time
@@ -103,6 +106,20 @@ class trainer {
   /// Throws `mismatch` naming the first parameter in which replicas, or copies
   /// of a stage, differ.
   void check_replicas() const;
+
+  // For checkpoints, between two steps.
+
+  run_progress progress() const;
+  /// Copies in host memory, by rank, of the parameters and the optimizer's
+  /// state of the first replica's ranks that live here; names as manifest.hpp
+  /// has them.
+  std::map<std::int32_t, parameter_list> snapshot() const;
+  /// Goes on from a checkpoint, whatever the shape of the run that made it; all
+  /// processes of a job call it. Steps then have the bits that they would have
+  /// had there, if they sum gradients alike. Throws `io` and, naming what is
+  /// missing or does not fit, `invalid_checkpoint`; the trainer is of no use
+  /// then.
+  void restore(const stored_checkpoint& from);
 
   /// Where the next step reads: microbatches taken so far by all replicas.
   std::int64_t position() const;

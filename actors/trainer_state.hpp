@@ -30,6 +30,9 @@ struct trainer::impl {
   void prepare_graphs();
   step_settings next_settings() const;
   void replan(const schedule& order);
+  /// A stage that lives here.
+  void restore(const stored_checkpoint& from, std::int32_t data_rank,
+               stage_instance which);
   /// Before a training step: all processes of a job at the same one.
   void take_up_plan();
   bool reads_data(std::int32_t stage) const;

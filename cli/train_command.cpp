@@ -18,6 +18,7 @@
 #include "troupe/cli/plan/program.hpp"
 #include "troupe/cli/plan/schedule_options.hpp"
 #include "troupe/cli/signals.hpp"
+#include "troupe/cli/train_checkpoints.hpp"
 #include "troupe/cli/train_dashboard.hpp"
 #include "troupe/cli/train_devices.hpp"
 #include "troupe/cli/train_endpoint.hpp"
@@ -47,11 +48,15 @@ Exit codes: 0 done, or ended early by a monitor as a success; 1 the run failed;
 step that runs, and what is asked for is saved.)";
 
 void run_steps(trainer& run, const train_options& options,
-               const train_setup& setup, loss_watch& losses) {
-  log_tensors(0, run.parameters());
-  for (const auto& step : run.train(setup.training, options.steps)) {
+               const train_setup& setup, loss_watch& losses,
+               checkpoint_saver* saver) {
+  const auto done = run.progress().step;
+  log_tensors(done, run.parameters());
+  for (const auto& step : run.train(setup.training, options.steps - done)) {
     losses.see(step);
     log_tensors(step.source.step, run.parameters());
+    if (saver)
+      saver->after_step(run);
     if (!run.ended() && validates_at(options, setup, step.source.step))
       run.evaluate(setup.validation, setup.validation_microbatches);
   }
@@ -157,7 +162,7 @@ void conclude_early(trainer& run, const train_options& options,
 /// Runs all steps, or until a signal or a monitor asks for an end.
 void run_to_end(trainer& run, const train_options& options,
                 const train_setup& setup, signal_watch& signals,
-                loss_watch& losses) {
+                loss_watch& losses, checkpoint_saver* saver) {
   signals.on_signal([&](const char* name) {
     run.stop(name);
     return fmt::format(
@@ -167,7 +172,7 @@ void run_to_end(trainer& run, const train_options& options,
   if (signals.exit_code() != 0)  // before the handler was set
     run.stop(signals.name());
   try {
-    run_steps(run, options, setup, losses);
+    run_steps(run, options, setup, losses, saver);
   } catch (const error& reason) {
     signals.finish_first();
     if (run.ended())
@@ -199,9 +204,17 @@ void train_pipeline(const train_options& options, const train_setup& setup,
   save_all(options.output.save_initial, run);
   signals.require_none("the start");
   require_replay(run, options, setup);
+  auto run_name = resume(run, options, setup);
+  std::optional<checkpoint_saver> saver;
+  if (!options.checkpoints.folder.empty())
+    saver.emplace(options, setup, std::move(run_name));
   const shown_run shown(run, options, setup);
   loss_watch losses;
-  run_to_end(run, options, setup, signals, losses);
+  run_to_end(run, options, setup, signals, losses, saver ? &*saver : nullptr);
+  if (saver) {
+    saver->after_step(run, true);
+    saver->finish();
+  }
   // Saves the trained parameters first: a failing picture must not lose them.
   save_all(options.output.save_parameters, run);
   if (leads(setup.trainer.job))
@@ -279,6 +292,7 @@ void train(const CLI::App& command, const train_options& options) {
   require_dashboard(options.access);
   require_endpoint(options.access);
   require_job(options);
+  require_checkpoints(options.checkpoints);
   if (!options.plain)
     require_legal(setup.trainer);
   if (options.dry_run) {

@@ -258,6 +258,35 @@ void add_output_flags(CLI::App& app, output_options& o) {
     ->check(number(0));
 }
 
+void add_checkpoint_flags(CLI::App& app, checkpoint_options& o) {
+  app.option_defaults()->group("Checkpoints");
+  app
+    .add_option(
+      "--checkpoints", o.folder,
+      "a folder, in which the run is saved: parameters, optimizer and "
+      "position, at its end and every --checkpoint-every steps")
+    ->type_name("DIR");
+  app
+    .add_option("--checkpoint-every", o.every,
+                "steps between two checkpoints; 0: at the end alone")
+    ->check(whole_number(0))
+    ->type_name("N");
+  app.add_option("--keep", o.kept.last, "checkpoints that are kept, the last")
+    ->check(whole_number(1, 1 << 20))
+    ->type_name("K");
+  app
+    .add_option("--keep-every", o.kept.every,
+                "keep those of every so many steps, too; 0: none")
+    ->check(whole_number(0))
+    ->type_name("N");
+  app
+    .add_option("--resume", o.resume,
+                "go on from the last whole checkpoint in --checkpoints, if "
+                "there is one (auto), or from this one; ranks, schedule and "
+                "replicas may differ")
+    ->type_name("auto|DIR");
+}
+
 void add_access_flags(CLI::App& app, access_options& o) {
   app.option_defaults()->group("Attaching to it while it runs");
   app
@@ -327,6 +356,7 @@ void add_train_flags(CLI::App& app, train_options& options) {
   add_order_flags(app, options.order);
   add_optimisation_flags(app, options);
   add_output_flags(app, options.output);
+  add_checkpoint_flags(app, options.checkpoints);
   add_access_flags(app, options.access);
   add_process_flags(app, options.processes);
   app.option_defaults()->group("Options");

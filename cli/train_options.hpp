@@ -9,6 +9,7 @@
 #include "troupe/cli/plan/fwd.hpp"
 #include "troupe/cli/plan/searched_schedule.hpp"
 #include "troupe/cli/plan/usual.hpp"
+#include "troupe/engine/checkpoint/checkpoint_folder.hpp"
 #include "troupe/engine/data/microbatch_source.hpp"
 #include "troupe/engine/launch/job.hpp"
 #include "troupe/engine/models/sample.hpp"
@@ -77,6 +78,14 @@ struct order_options {
   std::int64_t replan_every = 0;  // steps; 0: only when asked
 };
 
+/// Saving a run, and going on from what was saved.
+struct checkpoint_options {
+  std::string folder;      // empty: nothing is saved
+  std::int64_t every = 0;  // steps; 0: at the end alone
+  kept_checkpoints kept{};
+  std::string resume;  // empty, "auto" or a path
+};
+
 /// Attaching during the run.
 struct access_options {
   std::string endpoint;  // empty: the default one
@@ -104,6 +113,7 @@ struct train_options {
   troupe::numerics numerics;
   execution_options execution;
   output_options output;
+  checkpoint_options checkpoints;
   access_options access;
   process_options processes;
   std::int64_t steps = 100;

@@ -230,6 +230,10 @@ void add_data(train_setup& setup, const data_options& o) {
     static_cast<double>(tokens->size()) * o.validation_fraction);
   const auto kept = tokens->size() - held_out;
   setup.training = text_batches(part_of(tokens, 0, kept), batches);
+  setup.data_settings = {{"microbatch-size", std::to_string(batches.rows)},
+                         {"seq", std::to_string(batches.length)},
+                         {"seed", std::to_string(batches.seed)},
+                         {"tokens", std::to_string(kept)}};
   const auto needed = batches.rows * batches.length + 1;
   if (held_out < needed)
     return;  // too little for one microbatch: no validation

@@ -1,5 +1,8 @@
 #pragma once
 
+#include <map>
+#include <string>
+
 #include "troupe/actors/trainer.hpp"
 #include "troupe/cli/train_options.hpp"
 #include "troupe/engine/models/registry.hpp"
@@ -14,6 +17,8 @@ struct train_setup {
   source_pointer training;
   source_pointer validation;  // null: no text is held out
   std::int64_t validation_microbatches = 0;
+  /// What decides the order of the training data; see checkpoints.
+  std::map<std::string, std::string> data_settings;
 };
 
 /// The file that decides the sizes of the pipeline, a plan or a schedule; empty

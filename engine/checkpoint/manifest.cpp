@@ -170,8 +170,15 @@ std::string state_name(const std::string& tensor,
   return fmt::format("{}{}/{}", state_prefix, tensor, parameter);
 }
 
-bool is_state_name(std::string_view name) {
-  return name.starts_with(state_prefix);
+std::optional<state_name_parts> split_state_name(std::string_view name) {
+  if (!name.starts_with(state_prefix))
+    return std::nullopt;
+  name.remove_prefix(state_prefix.size());
+  const auto end = name.find('/');
+  if (end == std::string_view::npos)
+    return std::nullopt;
+  return state_name_parts{std::string{name.substr(0, end)},
+                          std::string{name.substr(end + 1)}};
 }
 
 std::string new_run_name() {

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -51,7 +52,14 @@ manifest parse_manifest(std::string_view text, const std::string& source);
 
 /// "optimizer/exp_avg/blocks.0.weight": the state `tensor` of a parameter.
 std::string state_name(const std::string& tensor, const std::string& parameter);
-bool is_state_name(std::string_view name);
+/// The parts of such a name; none for a parameter's own.
+struct state_name_parts {
+  std::string tensor, parameter;
+};
+std::optional<state_name_parts> split_state_name(std::string_view name);
+inline bool is_state_name(std::string_view name) {
+  return split_state_name(name).has_value();
+}
 
 /// A text for `manifest::run`: 32 random hexadecimal digits.
 std::string new_run_name();

@@ -22,6 +22,15 @@ class loss_scale {
 
   double value() const { return value_; }
   bool dynamic() const { return options_.dynamic; }
+  /// Steps since it last changed.
+  std::int64_t good_steps() const { return good_steps_; }
+  /// Goes on from there, if it is dynamic.
+  void restore(double value, std::int64_t good_steps) {
+    if (!options_.dynamic)
+      return;
+    value_ = value;
+    good_steps_ = good_steps;
+  }
   /// Call after a step; `finite` is whether its gradient norm was finite.
   void update(bool finite);
 

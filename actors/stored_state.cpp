@@ -1,0 +1,68 @@
+#include "troupe/actors/stored_state.hpp"
+
+#include <ATen/core/grad_mode.h>
+
+#include "troupe/base/error.hpp"
+
+namespace troupe {
+
+namespace {
+
+at::Tensor host_copy(const at::Tensor& value) {
+  return value.detach().to(at::kCPU, value.scalar_type(),
+                           /*non_blocking=*/false, /*copy=*/true);
+}
+
+std::int64_t elements_of(const safetensors_entry& entry) {
+  std::int64_t elements = 1;
+  for (const auto size : entry.shape)
+    elements *= size;
+  return elements;
+}
+
+}  // namespace
+
+parameter_list host_copies(const parameter_list& parameters,
+                           const optimizer_state& state) {
+  const at::NoGradGuard no_grad;
+  parameter_list copies;
+  for (const auto& [name, value] : parameters)
+    copies.emplace_back(name, host_copy(value));
+  for (const auto& of : state)
+    for (const auto& [name, value] : of.tensors)
+      copies.emplace_back(state_name(name, of.parameter), host_copy(value));
+  return copies;
+}
+
+void restore_parameters(const stored_checkpoint& from,
+                        const parameter_list& parameters) {
+  parameter_list values;
+  for (const auto& [name, value] : parameters)
+    values.emplace_back(name, from.read(name));
+  load_parameters(parameters, values, from.folder());
+}
+
+optimizer_state stored_state(const stored_checkpoint& from,
+                             const parameter_list& parameters) {
+  std::map<std::string, parameter_list> stored;
+  for (const auto& name : from.names())
+    if (const auto parts = split_state_name(name))
+      stored[parts->parameter].emplace_back(parts->tensor, from.read(name));
+  optimizer_state state;
+  for (const auto& [name, value] : parameters)
+    state.push_back({name, std::move(stored[name])});
+  return state;
+}
+
+void require_elements(const stored_checkpoint& from, std::int64_t elements) {
+  std::int64_t stored = 0;
+  for (const auto& name : from.names())
+    if (!is_state_name(name))
+      stored += elements_of(*from.find(name));
+  if (stored != elements)
+    fail(error_code::invalid_checkpoint,
+         "{}: holds {} parameters, the model has {}; check the model's flags",
+         from.folder(), stored, elements);
+}
+
+}  // namespace troupe

@@ -1,0 +1,27 @@
+#pragma once
+
+#include "troupe/engine/checkpoint/stored_checkpoint.hpp"
+#include "troupe/engine/stage/optimizer.hpp"
+
+namespace troupe {
+
+// Parameters and optimizers' state under the names that checkpoints use.
+
+/// Copies in host memory.
+parameter_list host_copies(const parameter_list& parameters,
+                           const optimizer_state& state);
+
+/// Copies stored values into parameters. Before changing anything, throws
+/// `invalid_checkpoint` naming a tensor that is missing or differently shaped.
+void restore_parameters(const stored_checkpoint& from,
+                        const parameter_list& parameters);
+
+/// The stored state of these parameters.
+optimizer_state stored_state(const stored_checkpoint& from,
+                             const parameter_list& parameters);
+
+/// Throws `invalid_checkpoint` unless the checkpoint holds as many elements of
+/// parameters as the model.
+void require_elements(const stored_checkpoint& from, std::int64_t elements);
+
+}  // namespace troupe

@@ -1,0 +1,58 @@
+// What a trainer gives to a checkpoint, and takes from one.
+#include "troupe/actors/stored_state.hpp"
+#include "troupe/actors/trainer_state.hpp"
+
+namespace troupe {
+
+run_progress trainer::progress() const {
+  return {.step = impl_->step,
+          .microbatches = impl_->position,
+          .loss_scale = impl_->scale.value(),
+          .good_steps = impl_->scale.good_steps()};
+}
+
+std::map<std::int32_t, parameter_list> trainer::snapshot() const {
+  const auto& places = impl_->places();
+  std::map<std::int32_t, parameter_list> ranks;
+  for (const auto& which : places.instances()) {
+    const auto index = places.index_of(which);
+    const auto& module = impl_->replicas[0][index];
+    if (which.copy != 0 || !module)
+      continue;
+    auto copies = host_copies(module->parameters_by_name(),
+                              impl_->stages[0][index].parameters->state());
+    auto& tensors = ranks[places.rank_of(which)];
+    std::ranges::move(copies, std::back_inserter(tensors));
+  }
+  return ranks;
+}
+
+void trainer::impl::restore(const stored_checkpoint& from,
+                            std::int32_t data_rank, stage_instance which) {
+  const auto index = places().index_of(which);
+  const auto d = static_cast<std::size_t>(data_rank);
+  const auto& module = replicas[d][index];
+  if (!module)
+    return;
+  const auto own = module->parameters_by_name();
+  const auto device = device_of(data_rank, places().rank_of(which));
+  const auto scope = device ? device->compute().enter() : nullptr;
+  restore_parameters(from, own);
+  stages[d][index].parameters->load_state(stored_state(from, own));
+  if (device)
+    device->compute().drain();
+}
+
+void trainer::restore(const stored_checkpoint& from) {
+  require_elements(from, impl_->parameter_count);
+  for (std::int32_t d = 0; d < impl_->options.data_parallel; ++d)
+    for (const auto& which : impl_->places().instances())
+      impl_->restore(from, d, which);
+  const auto& progress = from.about().progress;
+  impl_->step = progress.step;
+  impl_->position = progress.microbatches;
+  impl_->scale.restore(progress.loss_scale, progress.good_steps);
+  check_replicas();
+}
+
+}  // namespace troupe

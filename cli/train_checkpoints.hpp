@@ -1,0 +1,69 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+
+#include "troupe/actors/trainer.hpp"
+#include "troupe/cli/train_options.hpp"
+#include "troupe/cli/train_setup.hpp"
+#include "troupe/engine/checkpoint/checkpoint_folder.hpp"
+
+namespace troupe::cli {
+
+/// Throws `invalid_argument` for flags of checkpoints that contradict.
+void require_checkpoints(const checkpoint_options& options);
+
+/// The checkpoint that --resume means, in the process that leads: none to begin
+/// anew. Warns of damaged ones that were passed over. Throws `io` and
+/// `invalid_checkpoint`; invalid_argument if --checkpoints holds some already
+/// and --resume was not given.
+std::optional<std::string> checkpoint_to_resume(
+  const checkpoint_options& options);
+
+/// Where a run with these flags reads on after a checkpoint: microbatches of
+/// its own size. Warns and begins anew if the data differs.
+std::int64_t position_after(const manifest& about, const train_setup& setup);
+
+/// Saves checkpoints of a run: copies of its tensors are made between two
+/// steps, and written by a thread of its own meanwhile. All processes of a job
+/// have one, and call the same members in the same order.
+class checkpoint_saver {
+ public:
+  /// `run_name`: of the run that began. Removes what killed processes have left
+  /// in the folder.
+  checkpoint_saver(const train_options& options, const train_setup& setup,
+                   std::string run_name);
+  /// Waits for what this process writes, not for the parts of others.
+  ~checkpoint_saver();
+  checkpoint_saver(const checkpoint_saver&) = delete;
+  checkpoint_saver& operator=(const checkpoint_saver&) = delete;
+
+  /// Saves if a checkpoint is due after this step, or with `last` unless that
+  /// step is saved already. Throws `io` if the one before could not be written.
+  void after_step(const trainer& run, bool last = false);
+  /// Waits for the last checkpoint. Throws `io` if it could not be written.
+  void finish();
+
+ private:
+  void write(const run_progress& progress,
+             const std::map<std::int32_t, parameter_list>& ranks,
+             const std::stop_token& ended);
+
+  checkpoint_options options_;
+  checkpoint_folder folder_;
+  manifest about_;
+  std::int32_t parts_;
+  bool leads_;
+  std::int64_t saved_ = -1;  // step
+  std::jthread writer_;
+  std::exception_ptr failure_;  // of `writer_`, once it has ended
+};
+
+/// Goes on from the checkpoint that --resume means, if any; all processes of a
+/// job call it. Returns the name of the run.
+std::string resume(trainer& run, const train_options& options,
+                   const train_setup& setup);
+
+}  // namespace troupe::cli
