@@ -14,7 +14,8 @@ class module_parameters : public stage_parameters {
  public:
   /// `publish`: publishes parameters and gradients. `device`: of the
   /// parameters; null: the CPU. Make calls within its compute stream.
-  module_parameters(tensor_list parameters, const optimizer_options& options,
+  module_parameters(const parameter_list& parameters,
+                    const optimizer_options& options,
                     std::shared_ptr<rank_device> device,
                     std::function<void()> publish);
 
@@ -30,15 +31,15 @@ class module_parameters : public stage_parameters {
 
  protected:
   /// The optimizer writes `values` in place of the parameters.
-  module_parameters(tensor_list parameters, const tensor_list& values,
+  module_parameters(const parameter_list& parameters, parameter_list values,
                     const optimizer_options& options,
                     std::shared_ptr<rank_device> device,
                     std::function<void()> publish);
-  void run_optimizer() { optimizer_->step(learning_rate_); }
+  void run_optimizer() { optimizer_.step(learning_rate_); }
 
  private:
   tensor_list parameters_;
-  std::unique_ptr<optimizer> optimizer_;
+  optimizer optimizer_;
   std::shared_ptr<rank_device> device_;
   std::function<void()> publish_;
   double learning_rate_ = 0;

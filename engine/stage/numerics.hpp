@@ -5,7 +5,7 @@
 #include "troupe/engine/stage/learning_rate.hpp"
 #include "troupe/engine/stage/loss.hpp"
 #include "troupe/engine/stage/loss_scale.hpp"
-#include "troupe/engine/stage/optimizer.hpp"
+#include "troupe/engine/stage/optimizer_options.hpp"
 
 namespace troupe {
 

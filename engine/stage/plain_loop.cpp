@@ -61,9 +61,9 @@ plain_loop::plain_loop(const model& layers, plain_options options)
   const auto scope = enter();
   if (options_.device)
     bring(*module_, options_.device->compute());
-  for (const auto& [name, value] : module_->parameters_by_name())
-    values_.push_back(value);
-  optimizer_ = make_optimizer(options_.numerics.optimizer, values_);
+  values_ = values_of(module_->parameters_by_name());
+  optimizer_ = std::make_unique<optimizer>(options_.numerics.optimizer,
+                                           module_->parameters_by_name());
   for (std::size_t s = 0; s < options_.updates.stages.size(); ++s)
     stage_of_.resize(stage_of_.size()
                        + layer_sequence(layers, options_.updates.stages[s])

@@ -9,6 +9,7 @@
 #include "troupe/engine/device/rank_device.hpp"
 #include "troupe/engine/stage/model.hpp"
 #include "troupe/engine/stage/numerics.hpp"
+#include "troupe/engine/stage/optimizer.hpp"
 
 namespace troupe {
 

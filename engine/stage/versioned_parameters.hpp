@@ -19,7 +19,8 @@ namespace troupe {
 class versioned_parameters final : public module_parameters {
  public:
   /// As module_parameters.
-  versioned_parameters(tensor_list parameters, const optimizer_options& options,
+  versioned_parameters(const parameter_list& parameters,
+                       const optimizer_options& options,
                        std::shared_ptr<rank_device> device,
                        std::function<void()> publish);
 
@@ -33,7 +34,7 @@ class versioned_parameters final : public module_parameters {
  private:
   struct version;
 
-  versioned_parameters(tensor_list parameters, tensor_list values,
+  versioned_parameters(const parameter_list& parameters, parameter_list values,
                        const optimizer_options& options,
                        std::shared_ptr<rank_device> device,
                        std::function<void()> publish);
