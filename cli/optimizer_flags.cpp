@@ -125,10 +125,26 @@ void add_optimizer_flags(CLI::App& app, optimizer_flags& o) {
                 "globs of parameters' names, joined by commas, that AdamW "
                 "updates too: embeddings and heads")
     ->type_name("GLOBS");
+  app
+    .add_option("--parameters", o.parameters,
+                "settings of the parameters whose names match, as "
+                "GLOBS:SETTING,...: lr*FACTOR, weight-decay=NUMBER, or frozen "
+                "(no gradient, no state, no update): "
+                "'tok.*,pos.*:lr*0.5,weight-decay=0'. May be given several "
+                "times: the last one that matches counts, alone")
+    ->allow_extra_args(false)
+    ->type_name("GROUP");
 }
 
 optimizer_options optimizer_for(const optimizer_flags& flags) {
   return makers().at(flags.optimizer)(flags);
+}
+
+parameter_groups groups_for(const optimizer_flags& flags) {
+  parameter_groups groups;
+  for (const auto& text : flags.parameters)
+    groups.push_back(parse_parameter_group(text));
+  return groups;
 }
 
 }  // namespace troupe::cli

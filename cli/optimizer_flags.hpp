@@ -1,9 +1,11 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "troupe/cli/plan/fwd.hpp"
 #include "troupe/engine/stage/optimizer_options.hpp"
+#include "troupe/engine/stage/parameter_groups.hpp"
 
 namespace troupe::cli {
 
@@ -19,11 +21,15 @@ struct optimizer_flags {
   double beta2 = -1;
   std::string muon_scale = "match_rms_adamw";
   std::string muon_except = muon{}.except;
+  std::vector<std::string> parameters;  // groups of them
 };
 
 void add_optimizer_flags(CLI::App& app, optimizer_flags& flags);
 
 /// Logs a warning of each flag that the optimizer does not use.
 optimizer_options optimizer_for(const optimizer_flags& flags);
+
+/// Throws `invalid_argument`.
+parameter_groups groups_for(const optimizer_flags& flags);
 
 }  // namespace troupe::cli

@@ -104,6 +104,7 @@ numerics numerics_for(const train_options& o, const built_model& model) {
   auto made = o.numerics;
   made.loss = model.loss;
   made.optimizer = optimizer_for(words.optimizer);
+  made.parameters = groups_for(words.optimizer);
   made.learning_rate.decay = words.decay == "cosine"   ? shape::cosine
                              : words.decay == "linear" ? shape::linear
                                                        : shape::constant;

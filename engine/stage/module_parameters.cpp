@@ -8,7 +8,7 @@
 namespace troupe {
 
 module_parameters::module_parameters(const parameter_list& parameters,
-                                     const optimizer_options& options,
+                                     const numerics& options,
                                      std::shared_ptr<rank_device> device,
                                      std::function<void()> publish)
   : module_parameters(parameters, parameters, options, std::move(device),
@@ -16,11 +16,11 @@ module_parameters::module_parameters(const parameter_list& parameters,
 
 module_parameters::module_parameters(const parameter_list& parameters,
                                      parameter_list values,
-                                     const optimizer_options& options,
+                                     const numerics& options,
                                      std::shared_ptr<rank_device> device,
                                      std::function<void()> publish)
   : parameters_(values_of(parameters)),
-    optimizer_(options, std::move(values)),
+    optimizer_(options.optimizer, std::move(values), options.parameters),
     device_(std::move(device)),
     publish_(std::move(publish)) {}
 

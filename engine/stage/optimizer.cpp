@@ -28,13 +28,18 @@ adamw adamw_beside(const muon& options) {
 
 /// The options of the formula that updates this parameter.
 optimizer_options options_for(const optimizer_options& all,
+                              const parameter_group* settings,
                               const std::string& name,
                               const at::Tensor& parameter) {
+  auto own = all;
   const auto* matrices = std::get_if<muon>(&all);
   if (matrices
       && (parameter.dim() != 2 || matches_glob(matrices->except, name)))
-    return adamw_beside(*matrices);
-  return all;
+    own = adamw_beside(*matrices);
+  if (settings && settings->weight_decay)
+    std::visit([&](auto& kind) { kind.weight_decay = *settings->weight_decay; },
+               own);
+  return own;
 }
 
 [[noreturn]] void refuse_state(const std::string& parameter,
@@ -46,20 +51,26 @@ optimizer_options options_for(const optimizer_options& all,
 }  // namespace
 
 optimizer::optimizer(const optimizer_options& options,
-                     parameter_list parameters) {
+                     parameter_list parameters,
+                     const parameter_groups& groups) {
   require_legal(options);
-  std::map<std::size_t, std::size_t> known;  // by kind of options: the group
+  require_legal(groups);
+  // By settings and kind of options: the group.
+  std::map<std::pair<const parameter_group*, std::size_t>, std::size_t> known;
   std::set<std::string> names;
   for (auto& [name, parameter] : parameters) {
-    const auto own = options_for(options, name, parameter);
-    const auto [found, is_new] = known.emplace(own.index(), groups_.size());
-    if (is_new)
-      groups_.push_back(
-        {std::visit([](const auto& kind) { return make_rule(kind); }, own),
-         {}});
     if (!names.insert(name).second)
       fail(error_code::invalid_argument, "two parameters are named '{}'",
            printable(name));
+    const auto* settings = group_of(groups, name);
+    const auto own = options_for(options, settings, name, parameter);
+    const auto [found, is_new] =
+      known.emplace(std::pair(settings, own.index()), groups_.size());
+    if (is_new)
+      groups_.push_back(
+        {std::visit([](const auto& kind) { return make_rule(kind); }, own),
+         settings ? settings->learning_rate : 1,
+         {}});
     groups_[found->second].members.push_back(members_.size());
     members_.push_back({std::move(name), std::move(parameter), {}});
   }
@@ -71,8 +82,8 @@ optimizer::optimizer(optimizer&&) noexcept = default;
 void optimizer::step(double learning_rate) {
   const at::NoGradGuard no_grad;
   for (const auto& each : groups_) {
-    update(each, false, learning_rate);
-    update(each, true, learning_rate);
+    update(each, false, learning_rate * each.learning_rate);
+    update(each, true, learning_rate * each.learning_rate);
   }
 }
 

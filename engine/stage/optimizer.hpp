@@ -6,6 +6,7 @@
 
 #include "troupe/engine/device/tensor.hpp"
 #include "troupe/engine/stage/optimizer_options.hpp"
+#include "troupe/engine/stage/parameter_groups.hpp"
 
 namespace troupe {
 
@@ -27,9 +28,11 @@ using optimizer_state = std::vector<parameter_state>;
 /// never waits for it. Not thread-safe.
 class optimizer {
  public:
+  /// `groups`: for some parameters another learning rate and weight decay.
   /// Throws `invalid_argument` for options that make no sense and for
   /// parameters of one name.
-  optimizer(const optimizer_options& options, parameter_list parameters);
+  optimizer(const optimizer_options& options, parameter_list parameters,
+            const parameter_groups& groups = {});
   ~optimizer();
   optimizer(optimizer&&) noexcept;
 
@@ -53,6 +56,7 @@ class optimizer {
   /// Parameters that are updated alike.
   struct group {
     std::unique_ptr<update_rule> rule;
+    double learning_rate;  // times the run's
     std::vector<std::size_t> members;
   };
   void update(const group& which, bool first, double learning_rate);

@@ -34,7 +34,7 @@ parameter_list aliases_of(parameter_list parameters) {
 }  // namespace
 
 versioned_parameters::versioned_parameters(const parameter_list& parameters,
-                                           const optimizer_options& options,
+                                           const numerics& options,
                                            std::shared_ptr<rank_device> device,
                                            std::function<void()> publish)
   : versioned_parameters(parameters, aliases_of(parameters), options,
@@ -42,7 +42,7 @@ versioned_parameters::versioned_parameters(const parameter_list& parameters,
 
 versioned_parameters::versioned_parameters(const parameter_list& parameters,
                                            parameter_list values,
-                                           const optimizer_options& options,
+                                           const numerics& options,
                                            std::shared_ptr<rank_device> device,
                                            std::function<void()> publish)
   : module_parameters(parameters, values, options, std::move(device),

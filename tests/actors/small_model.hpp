@@ -39,6 +39,7 @@ struct small_case {
   bool overlaps = true;  // reductions with compute ops
   troupe::weight_split weight_split = troupe::weight_split::automatic;
   std::optional<optimizer_options> optimizer = {};  // in place of use_sgd
+  parameter_groups groups = {};
 };
 
 schedule_shape shape_of(const small_case& what);
