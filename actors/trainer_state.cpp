@@ -38,6 +38,7 @@ trainer::impl::impl(const model& layers, trainer_options given)
   training = training_plan(options, graph);
   evaluation = evaluation_plan(options, graph);
   make_stages(layers);
+  require_matching(options.job.get(), held(), options.numerics.parameters);
   require_slices();
   start_actors(layers);
   prepare_graphs();

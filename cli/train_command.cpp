@@ -296,7 +296,7 @@ void train(const CLI::App& command, const train_options& options) {
   if (!options.plain)
     require_legal(setup.trainer);
   if (options.dry_run) {
-    require_initial(options, setup);
+    require_model(options, setup);
     return shows ? print_plan_summary(options, setup) : void();
   }
   try {

@@ -170,20 +170,7 @@ void add_optimisation_flags(CLI::App& app, train_options& o) {
   app.option_defaults()->group("Optimisation");
   app.add_option("--steps", o.steps, "optimizer updates")
     ->check(whole_number(0));
-  app.add_option("--optimizer", o.optimisation.optimizer, "adamw or sgd")
-    ->check(CLI::IsMember({"adamw", "sgd"}));
-  app
-    .add_option("--lr", o.optimisation.lr,
-                "learning rate; adamw 3e-4, sgd 0.05")
-    ->default_str(description("the optimizer's"))
-    ->check(number(0));
-  app.add_option("--momentum", o.optimisation.momentum, "of sgd")
-    ->check(number(0));
-  app
-    .add_option("--weight-decay", o.optimisation.weight_decay,
-                "adamw 0.01, sgd 0")
-    ->default_str(description("the optimizer's"))
-    ->check(number(0));
+  add_optimizer_flags(app, o.optimisation.optimizer);
   app
     .add_option("--warmup", o.numerics.learning_rate.warmup_steps,
                 "steps of linear warm-up")

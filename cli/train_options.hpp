@@ -6,6 +6,7 @@
 
 #include "troupe/actors/execution_options.hpp"
 #include "troupe/cli/model_flags.hpp"
+#include "troupe/cli/optimizer_flags.hpp"
 #include "troupe/cli/plan/fwd.hpp"
 #include "troupe/cli/plan/searched_schedule.hpp"
 #include "troupe/cli/plan/usual.hpp"
@@ -45,10 +46,7 @@ struct device_options {
 
 /// Parts of `numerics`, as words.
 struct optimisation_options {
-  std::string optimizer = "adamw";
-  double lr = -1;  // below 0: the optimizer's default
-  double momentum = 0;
-  double weight_decay = -1;
+  optimizer_flags optimizer;
   std::string decay = "constant";
   std::string autocast = "none";
   std::string weight_split = "automatic";

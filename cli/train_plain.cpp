@@ -96,10 +96,13 @@ std::function<void(const step_event&)> teller_of(const train_options& options) {
 
 }  // namespace
 
-void require_initial(const train_options& options, const train_setup& setup) {
-  if (options.model.initial.empty())
+void require_model(const train_options& options, const train_setup& setup) {
+  if (options.model.initial.empty()
+      && setup.trainer.numerics.parameters.empty())
     return;
   const plain_loop loop(setup.model.layers, options_of(setup));
+  if (options.model.initial.empty())
+    return;
   load_parameters(loop.parameters(), read_safetensors(options.model.initial),
                   options.model.initial);
 }

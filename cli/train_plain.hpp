@@ -10,7 +10,7 @@ namespace troupe::cli {
 void train_plain(const train_options& options, const train_setup& setup,
                  signal_watch& signals);
 
-/// Throws what loading --initial into the model would throw.
-void require_initial(const train_options& options, const train_setup& setup);
+/// Throws what making the model would throw, for --initial and --parameters.
+void require_model(const train_options& options, const train_setup& setup);
 
 }  // namespace troupe::cli

@@ -97,30 +97,14 @@ stage_split split_for(const train_options& o, const built_model& model,
   return made;
 }
 
-optimizer_options optimizer_for(const optimisation_options& o) {
-  if (o.optimizer == "sgd") {
-    sgd made;
-    made.learning_rate = o.lr < 0 ? made.learning_rate : o.lr;
-    made.momentum = o.momentum;
-    made.weight_decay = std::max(o.weight_decay, 0.0);
-    return made;
-  }
-  adamw made;
-  if (o.momentum > 0)
-    spdlog::warn("--momentum {} has no effect with --optimizer adamw",
-                 o.momentum);
-  made.learning_rate = o.lr < 0 ? made.learning_rate : o.lr;
-  made.weight_decay = o.weight_decay < 0 ? made.weight_decay : o.weight_decay;
-  return made;
-}
-
 /// With the model's loss.
 numerics numerics_for(const train_options& o, const built_model& model) {
   using shape = learning_rate_schedule::shape;
   const auto& words = o.optimisation;
   auto made = o.numerics;
   made.loss = model.loss;
-  made.optimizer = optimizer_for(words);
+  made.optimizer = optimizer_for(words.optimizer);
+  made.parameters = groups_for(words.optimizer);
   made.learning_rate.decay = words.decay == "cosine"   ? shape::cosine
                              : words.decay == "linear" ? shape::linear
                                                        : shape::constant;

@@ -115,7 +115,7 @@ foreach(name device transport launch events data checkpoint)
 endforeach()
 foreach(name stage models)
   troupe_tests(${name} DIRECTORY tests/engine/${name}
-    DEPENDS troupe::${name} troupe::models PCH modules)
+    DEPENDS troupe::${name} troupe::models troupe::checkpoint PCH modules)
 endforeach()
 if(TROUPE_CUDA)
   set(plugin troupe_cuda)

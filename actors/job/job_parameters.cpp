@@ -115,6 +115,33 @@ void require_equal_replicas(mesh* job, const std::vector<parameter_here>& own) {
     throw error(error_code::mismatch, trouble);
 }
 
+void require_matching(mesh* job, const std::vector<parameter_here>& own,
+                      const parameter_groups& groups) {
+  if (groups.empty())
+    return;
+  std::vector<held_parameter> held;
+  for (const auto& [stage, data_rank, name, value] : own)
+    if (is_first(data_rank, stage))
+      held.push_back({stage, data_rank, name, 0});
+  if (job)
+    held = gather_hashes(*job, held);
+  std::vector<std::string> names;
+  for (const auto& each : held)
+    names.push_back(each.name);
+  if (!job)
+    return require_matching(groups, names);
+  std::string trouble;
+  try {
+    if (job->place().leads())
+      require_matching(groups, names);
+  } catch (const error& reason) {
+    trouble = reason.what();
+  }
+  trouble = job->share({frame_type::mail, trouble, {}}).head;
+  if (!trouble.empty())
+    throw error(error_code::invalid_argument, trouble);
+}
+
 tensor_list pass_on(mesh* job, tensor_list values, std::int32_t sender,
                     std::int32_t receiver) {
   if (sender == receiver)

@@ -6,6 +6,7 @@
 
 #include "troupe/base/fields.hpp"
 #include "troupe/engine/device/tensor.hpp"
+#include "troupe/engine/stage/parameter_groups.hpp"
 #include "troupe/engine/transport/mesh.hpp"
 #include "troupe/schedules/schedule.hpp"
 
@@ -48,6 +49,11 @@ std::int64_t count_parameters(mesh* job,
 /// Throws `mismatch`, in all processes, naming the first parameter in which
 /// replicas or copies differ. A null job: this process alone.
 void require_equal_replicas(mesh* job, const std::vector<parameter_here>& own);
+
+/// Throws `invalid_argument`, in all processes, as the function of the stages
+/// does (parameter_groups.hpp). A null job: this process alone.
+void require_matching(mesh* job, const std::vector<parameter_here>& own,
+                      const parameter_groups& groups);
 
 /// Tensors from one process to another, by way of the leader; the same ones
 /// back where nothing has to move.

@@ -24,6 +24,14 @@ void remove_absent(tensor_list& gradients, rank_device* device) {
 
 }  // namespace
 
+tensor_list values_of(const parameter_list& parameters) {
+  tensor_list values;
+  values.reserve(parameters.size());
+  for (const auto& [name, value] : parameters)
+    values.push_back(value);
+  return values;
+}
+
 tensor_list take_gradients(const tensor_list& parameters) {
   tensor_list gradients;
   gradients.reserve(parameters.size());

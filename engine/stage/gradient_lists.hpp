@@ -8,6 +8,9 @@ namespace troupe {
 // The gradients of a stage's parameters on their way to the reducer and back:
 // one for each parameter, undefined where there is none.
 
+/// The tensors, without their names.
+tensor_list values_of(const parameter_list& parameters);
+
 /// Moves the gradients out of the parameters.
 tensor_list take_gradients(const tensor_list& parameters);
 

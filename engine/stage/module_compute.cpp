@@ -14,6 +14,7 @@
 
 #include "troupe/base/error.hpp"
 #include "troupe/engine/stage/autocast.hpp"
+#include "troupe/engine/stage/gradient_lists.hpp"
 #include "troupe/engine/stage/layer_sequence.hpp"
 #include "troupe/engine/stage/module_parameters.hpp"
 #include "troupe/engine/stage/versioned_parameters.hpp"
@@ -21,13 +22,6 @@
 namespace troupe {
 
 namespace {
-
-tensor_list parameters_of(const layer_sequence& module) {
-  tensor_list all;
-  for (const auto& [name, parameter] : module.parameters_by_name())
-    all.push_back(parameter);
-  return all;
-}
 
 /// A leaf of this stage's own graph, sharing storage with an input.
 at::Tensor make_leaf(const at::Tensor& input) {
@@ -90,7 +84,7 @@ module_compute::module_compute(std::shared_ptr<layer_sequence> module,
                                module_stage_options options)
   : module_(std::move(module)),
     options_(std::move(options)),
-    parameters_(parameters_of(*module_)),
+    parameters_(values_of(trainable(module_->parameters_by_name()))),
     observer_(module_->modules_by_name(), module_->parameters_by_name(),
               options_.publish, options_.device.get()) {
   std::size_t use = 0;
@@ -342,10 +336,12 @@ stage_result module_compute::end_step() {
 
 stage make_module_stage(const std::shared_ptr<layer_sequence>& module,
                         const module_stage_options& options) {
+  const auto all = module->parameters_by_name();
+  freeze(all, options.numerics.parameters);
   auto compute = std::make_shared<module_compute>(module, options);
   const auto make = [&]<class Parameters>(std::type_identity<Parameters>) {
     return std::make_shared<Parameters>(
-      parameters_of(*module), options.numerics.optimizer, options.device,
+      trainable(all), options.numerics, options.device,
       [compute] { compute->show_parameters(); });
   };
   if (options.keeps_versions)

@@ -92,7 +92,7 @@ class module_compute final : public stage_compute {
   /// By descending reader and use: the order in which an unsplit model adds
   /// gradients.
   std::vector<output_use> output_uses_;
-  tensor_list parameters_;
+  tensor_list parameters_;  // that are trained
   observer observer_;
   step_settings settings_;
   stage_result result_;
@@ -100,7 +100,8 @@ class module_compute final : public stage_compute {
   std::vector<loss_term> kept_;  // that each launch of a recorded step writes
 };
 
-/// A stage of LibTorch modules. Make it within its device's compute stream.
+/// A stage of LibTorch modules, whose frozen parameters get no gradients. Make
+/// it within its device's compute stream.
 stage make_module_stage(const std::shared_ptr<layer_sequence>& module,
                         const module_stage_options& options);
 

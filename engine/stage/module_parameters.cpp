@@ -7,20 +7,20 @@
 
 namespace troupe {
 
-module_parameters::module_parameters(tensor_list parameters,
-                                     const optimizer_options& options,
+module_parameters::module_parameters(const parameter_list& parameters,
+                                     const numerics& options,
                                      std::shared_ptr<rank_device> device,
                                      std::function<void()> publish)
   : module_parameters(parameters, parameters, options, std::move(device),
                       std::move(publish)) {}
 
-module_parameters::module_parameters(tensor_list parameters,
-                                     const tensor_list& values,
-                                     const optimizer_options& options,
+module_parameters::module_parameters(const parameter_list& parameters,
+                                     parameter_list values,
+                                     const numerics& options,
                                      std::shared_ptr<rank_device> device,
                                      std::function<void()> publish)
-  : parameters_(std::move(parameters)),
-    optimizer_(make_optimizer(options, values)),
+  : parameters_(values_of(parameters)),
+    optimizer_(options.optimizer, std::move(values), options.parameters),
     device_(std::move(device)),
     publish_(std::move(publish)) {}
 

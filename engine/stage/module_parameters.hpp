@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "troupe/engine/device/rank_device.hpp"
+#include "troupe/engine/stage/numerics.hpp"
 #include "troupe/engine/stage/optimizer.hpp"
 #include "troupe/engine/stage/stage.hpp"
 
@@ -12,9 +13,10 @@ namespace troupe {
 /// The parameters of LibTorch modules, held whole on one device.
 class module_parameters : public stage_parameters {
  public:
-  /// `publish`: publishes parameters and gradients. `device`: of the
+  /// `parameters`: those that are trained. `publish`: publishes parameters and
+  /// gradients. `device`: of the
   /// parameters; null: the CPU. Make calls within its compute stream.
-  module_parameters(tensor_list parameters, const optimizer_options& options,
+  module_parameters(const parameter_list& parameters, const numerics& options,
                     std::shared_ptr<rank_device> device,
                     std::function<void()> publish);
 
@@ -30,15 +32,15 @@ class module_parameters : public stage_parameters {
 
  protected:
   /// The optimizer writes `values` in place of the parameters.
-  module_parameters(tensor_list parameters, const tensor_list& values,
-                    const optimizer_options& options,
+  module_parameters(const parameter_list& parameters, parameter_list values,
+                    const numerics& options,
                     std::shared_ptr<rank_device> device,
                     std::function<void()> publish);
-  void run_optimizer() { optimizer_->step(learning_rate_); }
+  void run_optimizer() { optimizer_.step(learning_rate_); }
 
  private:
   tensor_list parameters_;
-  std::unique_ptr<optimizer> optimizer_;
+  optimizer optimizer_;
   std::shared_ptr<rank_device> device_;
   std::function<void()> publish_;
   double learning_rate_ = 0;

@@ -11,6 +11,7 @@ void require_legal(const numerics& options) {
     fail(error_code::invalid_argument,
          "there is no loss function; leave the default, or set `loss` to one");
   require_legal(options.optimizer);
+  require_legal(options.parameters);
   require_legal(options.learning_rate);
   if (!(options.clip >= 0))
     fail(error_code::invalid_argument,

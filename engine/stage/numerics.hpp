@@ -5,7 +5,8 @@
 #include "troupe/engine/stage/learning_rate.hpp"
 #include "troupe/engine/stage/loss.hpp"
 #include "troupe/engine/stage/loss_scale.hpp"
-#include "troupe/engine/stage/optimizer.hpp"
+#include "troupe/engine/stage/optimizer_options.hpp"
+#include "troupe/engine/stage/parameter_groups.hpp"
 
 namespace troupe {
 
@@ -29,6 +30,7 @@ struct numerics {
   /// Of the model's last layer, unless that has its own.
   loss_function loss = cross_entropy_loss();
   optimizer_options optimizer = adamw{};
+  parameter_groups parameters{};  // settings of some of them
   learning_rate_schedule learning_rate{};
   loss_scale_options loss_scale{};
   double clip = 0;  // largest gradient norm; 0: no clipping

@@ -1,165 +1,177 @@
 #include "troupe/engine/stage/optimizer.hpp"
 
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/_foreach_add.h>
-#include <ATen/ops/_fused_adamw.h>
-#include <ATen/ops/_fused_sgd.h>
-#include <ATen/ops/zeros.h>
-#include <ATen/ops/zeros_like.h>
 
-#include <cmath>
+#include <algorithm>
+#include <map>
+#include <set>
+#include <utility>
 
 #include "troupe/base/error.hpp"
+#include "troupe/base/printable.hpp"
+#include "troupe/engine/events/subscription.hpp"
+#include "troupe/engine/stage/gradient_lists.hpp"
+#include "troupe/engine/stage/update_rule.hpp"
 
 namespace troupe {
 
 namespace {
 
-/// Indices of the parameters that have a gradient in this step.
-std::vector<std::size_t> with_gradient(const tensor_list& parameters) {
-  std::vector<std::size_t> found;
-  for (std::size_t i = 0; i < parameters.size(); ++i)
-    if (parameters[i].grad().defined())
-      found.push_back(i);
-  return found;
+/// Of parameters that Muon does not update.
+adamw adamw_beside(const muon& options) {
+  return {.learning_rate = options.learning_rate,
+          .beta1 = options.beta1,
+          .beta2 = options.beta2,
+          .epsilon = options.adamw_epsilon,
+          .weight_decay = options.weight_decay};
 }
 
-tensor_list pick(const tensor_list& source,
-                 const std::vector<std::size_t>& index) {
-  tensor_list picked;
-  for (const auto i : index)
-    picked.push_back(source[i]);
-  return picked;
+/// The options of the formula that updates this parameter.
+optimizer_options options_for(const optimizer_options& all,
+                              const parameter_group* settings,
+                              const std::string& name,
+                              const at::Tensor& parameter) {
+  auto own = all;
+  const auto* matrices = std::get_if<muon>(&all);
+  if (matrices
+      && (parameter.dim() != 2 || matches_glob(matrices->except, name)))
+    own = adamw_beside(*matrices);
+  if (settings && settings->weight_decay)
+    std::visit([&](auto& kind) { kind.weight_decay = *settings->weight_decay; },
+               own);
+  return own;
 }
 
-tensor_list gradients_of(const tensor_list& parameters) {
-  tensor_list gradients;
-  for (const auto& parameter : parameters)
-    gradients.push_back(parameter.grad());
-  return gradients;
-}
-
-class sgd_optimizer final : public optimizer {
- public:
-  sgd_optimizer(const sgd& options, tensor_list parameters)
-    : options_(options),
-      parameters_(std::move(parameters)),
-      momentum_(parameters_.size()) {}
-
-  void step(double learning_rate) override {
-    const at::NoGradGuard no_grad;
-    // A parameter's first gradient starts its momentum; later ones add to it.
-    std::vector<std::size_t> fresh, known;
-    for (const auto i : with_gradient(parameters_))
-      (momentum_[i].defined() ? known : fresh).push_back(i);
-    update(known, learning_rate, false);
-    if (options_.momentum != 0)
-      for (const auto i : fresh)
-        momentum_[i] = at::zeros_like(parameters_[i]);
-    update(fresh, learning_rate, true);
-  }
-
- private:
-  void update(const std::vector<std::size_t>& which, double learning_rate,
-              bool first) {
-    if (which.empty())
-      return;
-    const auto parameters = pick(parameters_, which);
-    const auto momentum =
-      options_.momentum != 0 ? pick(momentum_, which) : tensor_list{};
-    at::_fused_sgd_(parameters, gradients_of(parameters), momentum,
-                    options_.weight_decay, options_.momentum, learning_rate,
-                    /*dampening=*/0, /*nesterov=*/false, /*maximize=*/false,
-                    first);
-  }
-
-  sgd options_;
-  tensor_list parameters_;
-  tensor_list momentum_;
-};
-
-class adamw_optimizer final : public optimizer {
- public:
-  adamw_optimizer(const adamw& options, tensor_list parameters)
-    : options_(options), parameters_(std::move(parameters)) {
-    for (const auto& parameter : parameters_) {
-      average_.push_back(at::zeros_like(parameter));
-      squared_average_.push_back(at::zeros_like(parameter));
-      steps_.push_back(at::zeros({}, parameter.options().dtype(at::kFloat)));
-    }
-  }
-
-  void step(double learning_rate) override {
-    const at::NoGradGuard no_grad;
-    const auto which = with_gradient(parameters_);
-    if (which.empty())
-      return;
-    const auto parameters = pick(parameters_, which);
-    auto steps = pick(steps_, which);
-    at::_foreach_add_(steps, 1);
-    at::_fused_adamw_(parameters, gradients_of(parameters),
-                      pick(average_, which), pick(squared_average_, which),
-                      /*max_exp_avg_sqs=*/{}, steps, learning_rate,
-                      options_.beta1, options_.beta2, options_.weight_decay,
-                      options_.epsilon, /*amsgrad=*/false,
-                      /*maximize=*/false);
-  }
-
- private:
-  adamw options_;
-  tensor_list parameters_;
-  tensor_list average_;
-  tensor_list squared_average_;
-  tensor_list steps_;
-};
-
-}  // namespace
-
-namespace {
-
-void require(bool holds, const char* what, double value, const char* legal) {
-  if (!holds)
-    fail(error_code::invalid_argument, "the {} of the optimizer is {}; use {}",
-         what, value, legal);
-}
-
-void require_at_least_0(const char* what, double value) {
-  require(std::isfinite(value) && value >= 0, what, value,
-          "a finite number, 0 or more");
-}
-
-void require_fraction(const char* what, double value) {
-  require(value >= 0 && value < 1, what, value, "a number from 0 to below 1");
+[[noreturn]] void refuse_state(const std::string& parameter,
+                               const std::string& why) {
+  fail(error_code::invalid_checkpoint, "the optimizer's state of '{}' {}",
+       printable(parameter), why);
 }
 
 }  // namespace
 
-void require_legal(const optimizer_options& options) {
-  require_at_least_0("learning rate", base_learning_rate(options));
-  if (const auto* plain = std::get_if<sgd>(&options)) {
-    require_fraction("momentum", plain->momentum);
-    require_at_least_0("weight decay", plain->weight_decay);
-  }
-  if (const auto* adam = std::get_if<adamw>(&options)) {
-    require_fraction("beta1", adam->beta1);
-    require_fraction("beta2", adam->beta2);
-    require_at_least_0("epsilon", adam->epsilon);
-    require_at_least_0("weight decay", adam->weight_decay);
-  }
-}
-
-double base_learning_rate(const optimizer_options& options) {
-  return std::visit([](const auto& kind) { return kind.learning_rate; },
-                    options);
-}
-
-std::unique_ptr<optimizer> make_optimizer(const optimizer_options& options,
-                                          tensor_list parameters) {
+optimizer::optimizer(const optimizer_options& options,
+                     parameter_list parameters,
+                     const parameter_groups& groups) {
   require_legal(options);
-  if (const auto* plain = std::get_if<sgd>(&options))
-    return std::make_unique<sgd_optimizer>(*plain, std::move(parameters));
-  return std::make_unique<adamw_optimizer>(std::get<adamw>(options),
-                                           std::move(parameters));
+  require_legal(groups);
+  // By settings and kind of options: the group.
+  std::map<std::pair<const parameter_group*, std::size_t>, std::size_t> known;
+  std::set<std::string> names;
+  for (auto& [name, parameter] : parameters) {
+    if (!names.insert(name).second)
+      fail(error_code::invalid_argument, "two parameters are named '{}'",
+           printable(name));
+    const auto* settings = group_of(groups, name);
+    const auto own = options_for(options, settings, name, parameter);
+    const auto [found, is_new] =
+      known.emplace(std::pair(settings, own.index()), groups_.size());
+    if (is_new)
+      groups_.push_back(
+        {std::visit([](const auto& kind) { return make_rule(kind); }, own),
+         settings ? settings->learning_rate : 1,
+         {}});
+    groups_[found->second].members.push_back(members_.size());
+    members_.push_back({std::move(name), std::move(parameter), {}});
+  }
+}
+
+optimizer::~optimizer() = default;
+optimizer::optimizer(optimizer&&) noexcept = default;
+
+void optimizer::step(double learning_rate) {
+  const at::NoGradGuard no_grad;
+  for (const auto& each : groups_) {
+    update(each, false, learning_rate * each.learning_rate);
+    update(each, true, learning_rate * each.learning_rate);
+  }
+}
+
+/// Those parameters that have a state, or those whose first gradient this is.
+void optimizer::update(const group& which, bool first, double learning_rate) {
+  update_lists lists;
+  lists.first = first;
+  for (const auto index : which.members) {
+    auto& each = members_[index];
+    if (!each.parameter.grad().defined() || each.state.empty() != first)
+      continue;
+    if (first)
+      each.state = which.rule->fresh_state(each.parameter);
+    lists.parameters.push_back(each.parameter);
+    lists.gradients.push_back(each.parameter.grad());
+    lists.state.push_back(values_of(each.state));
+  }
+  if (!lists.parameters.empty())
+    which.rule->update(lists, learning_rate);
+}
+
+optimizer_state optimizer::state() const {
+  optimizer_state state;
+  for (const auto& each : members_)
+    state.push_back({each.name, each.state});
+  return state;
+}
+
+/// By parameter.
+std::vector<const update_rule*> optimizer::rules() const {
+  std::vector<const update_rule*> rules(members_.size());
+  for (const auto& each : groups_)
+    for (const auto index : each.members)
+      rules[index] = each.rule.get();
+  return rules;
+}
+
+void optimizer::load(const optimizer_state& state) {
+  const at::NoGradGuard no_grad;
+  std::map<std::string, const parameter_list*> given;
+  for (const auto& each : state)
+    if (!given.emplace(each.parameter, &each.tensors).second)
+      refuse_state(each.parameter, "is there twice");
+  const auto of = rules();
+  std::vector<parameter_list> states;
+  for (std::size_t i = 0; i < members_.size(); ++i) {
+    const auto found = given.find(members_[i].name);
+    if (found == given.end())
+      refuse_state(members_[i].name, "is missing");
+    states.push_back(loaded(*of[i], members_[i], *found->second));
+    given.erase(found);
+  }
+  if (!given.empty())
+    refuse_state(given.begin()->first,
+                 "is there, and the model has no such parameter");
+  for (std::size_t i = 0; i < members_.size(); ++i)
+    members_[i].state = std::move(states[i]);
+}
+
+/// A copy, with the tensors in the rule's order.
+parameter_list optimizer::loaded(const update_rule& rule, const member& into,
+                                 const parameter_list& tensors) const {
+  if (tensors.empty())
+    return {};
+  auto state = rule.fresh_state(into.parameter);
+  for (const auto& [name, value] : tensors)
+    if (std::ranges::find(state, name, &parameter_list::value_type::first)
+        == state.end())
+      refuse_state(into.name,
+                   fmt::format("has a tensor '{}', which the optimizer does "
+                               "not keep",
+                               printable(name)));
+  for (auto& [name, own] : state) {
+    const auto count =
+      std::ranges::count(tensors, name, &parameter_list::value_type::first);
+    if (count != 1)
+      refuse_state(into.name, fmt::format("has the tensor '{}' {}", name,
+                                          count == 0 ? "missing" : "twice"));
+    const auto& value =
+      std::ranges::find(tensors, name, &parameter_list::value_type::first)
+        ->second;
+    if (!value.defined() || value.sizes() != own.sizes()
+        || value.scalar_type() != own.scalar_type())
+      refuse_state(into.name, fmt::format("has '{}' as {}, and needs {}", name,
+                                          describe(value), describe(own)));
+    own.copy_(value);
+  }
+  return state;
 }
 
 }  // namespace troupe

@@ -1,47 +1,71 @@
 #pragma once
 
-#include <cstdint>
 #include <memory>
-#include <variant>
+#include <string>
+#include <vector>
 
 #include "troupe/engine/device/tensor.hpp"
+#include "troupe/engine/stage/optimizer_options.hpp"
+#include "troupe/engine/stage/parameter_groups.hpp"
 
 namespace troupe {
 
-/// Stochastic gradient descent; weight decay is added to the gradient.
-struct sgd {
-  double learning_rate = 0.05;
-  double momentum = 0;
-  double weight_decay = 0;
+class update_rule;
+
+/// What an optimizer keeps of a parameter: tensors by name, as their options
+/// list them, or none before the parameter's first gradient.
+struct parameter_state {
+  std::string parameter;
+  parameter_list tensors{};
 };
+/// In the order of the parameters.
+using optimizer_state = std::vector<parameter_state>;
 
-/// Loshchilov and Hutter's AdamW: decoupled weight decay.
-struct adamw {
-  double learning_rate = 3e-4;
-  double beta1 = 0.9;
-  double beta2 = 0.999;
-  double epsilon = 1e-8;
-  double weight_decay = 0.01;
-};
-
-using optimizer_options = std::variant<sgd, adamw>;
-
-double base_learning_rate(const optimizer_options& options);
-
-/// Throws `invalid_argument` for values that make no sense.
-void require_legal(const optimizer_options& options);
-
-/// Updates a fixed list of parameters in place from their gradients, with
-/// LibTorch's fused kernels. Works element by element, so a model gives the
-/// same bits however its parameters are spread over stages. Leaves parameters
-/// without a gradient unchanged. Not thread-safe.
+/// Updates a fixed list of parameters in place from their gradients. Each is
+/// updated by itself, so a model gives the same bits however its parameters are
+/// spread over stages. Leaves parameters without a gradient, and their state,
+/// unchanged. Works on the parameters' device, within the entered stream, and
+/// never waits for it. Not thread-safe.
 class optimizer {
  public:
-  virtual ~optimizer() = default;
-  virtual void step(double learning_rate) = 0;
-};
+  /// `groups`: for some parameters another learning rate and weight decay.
+  /// Throws `invalid_argument` for options that make no sense and for
+  /// parameters of one name.
+  optimizer(const optimizer_options& options, parameter_list parameters,
+            const parameter_groups& groups = {});
+  ~optimizer();
+  optimizer(optimizer&&) noexcept;
 
-std::unique_ptr<optimizer> make_optimizer(const optimizer_options& options,
-                                          tensor_list parameters);
+  void step(double learning_rate);
+
+  /// Shared handles: the next step changes them.
+  optimizer_state state() const;
+  /// Copies another optimizer's state of the same parameters, in any order:
+  /// with the parameters' values, further steps give the bits that they would
+  /// have given there. Before changing anything, throws `invalid_checkpoint`
+  /// naming the parameter and the tensor that is missing, unknown, there twice,
+  /// or of another shape or dtype.
+  void load(const optimizer_state& state);
+
+ private:
+  struct member {
+    std::string name;
+    at::Tensor parameter;
+    parameter_list state;  // empty before its first gradient
+  };
+  /// Parameters that are updated alike.
+  struct group {
+    std::unique_ptr<update_rule> rule;
+    double learning_rate;  // times the run's
+    std::vector<std::size_t> members;
+  };
+  void update(const group& which, bool first, double learning_rate);
+  parameter_list loaded(const update_rule& rule, const member& into,
+                        const parameter_list& tensors) const;
+  std::vector<const update_rule*> rules() const;
+
+  std::vector<member> members_;
+  std::vector<group> groups_;
+};
 
 }  // namespace troupe

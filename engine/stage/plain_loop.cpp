@@ -33,6 +33,13 @@ tensor_list copies_of(const tensor_list& tensors) {
   return all;
 }
 
+std::vector<std::string> names_of(const parameter_list& parameters) {
+  std::vector<std::string> names;
+  for (const auto& [name, value] : parameters)
+    names.push_back(name);
+  return names;
+}
+
 void set_values(const tensor_list& parameters, const tensor_list& values) {
   const at::NoGradGuard no_grad;
   for (std::size_t i = 0; i < parameters.size(); ++i)
@@ -48,6 +55,8 @@ plain_loop::plain_loop(const model& layers, plain_options options)
   require_legal(layers);
   require_own_names(module_->parameters_by_name());
   require_legal(options_.numerics);
+  require_matching(options_.numerics.parameters,
+                   names_of(module_->parameters_by_name()));
   if (options_.updates.every > 0 && options_.numerics.needs_norm())
     fail(error_code::invalid_argument,
          "updates within a step use their own gradients alone; clipping and a "
@@ -61,17 +70,24 @@ plain_loop::plain_loop(const model& layers, plain_options options)
   const auto scope = enter();
   if (options_.device)
     bring(*module_, options_.device->compute());
-  for (const auto& [name, value] : module_->parameters_by_name())
-    values_.push_back(value);
-  optimizer_ = make_optimizer(options_.numerics.optimizer, values_);
+  const auto own = trained(*module_);
+  values_ = values_of(own);
+  optimizer_ = std::make_unique<optimizer>(options_.numerics.optimizer, own,
+                                           options_.numerics.parameters);
   for (std::size_t s = 0; s < options_.updates.stages.size(); ++s)
-    stage_of_.resize(stage_of_.size()
-                       + layer_sequence(layers, options_.updates.stages[s])
-                           .parameters_by_name()
-                           .size(),
-                     static_cast<std::int32_t>(s));
+    stage_of_.resize(
+      stage_of_.size()
+        + trained(layer_sequence(layers, options_.updates.stages[s])).size(),
+      static_cast<std::int32_t>(s));
   if (options_.device)
     options_.device->compute().drain();
+}
+
+/// The parameters that are not frozen.
+parameter_list plain_loop::trained(const layer_sequence& module) const {
+  const auto all = module.parameters_by_name();
+  freeze(all, options_.numerics.parameters);
+  return trainable(all);
 }
 
 std::unique_ptr<stream_scope> plain_loop::enter() const {

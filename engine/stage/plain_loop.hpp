@@ -9,6 +9,7 @@
 #include "troupe/engine/device/rank_device.hpp"
 #include "troupe/engine/stage/model.hpp"
 #include "troupe/engine/stage/numerics.hpp"
+#include "troupe/engine/stage/optimizer.hpp"
 
 namespace troupe {
 
@@ -77,6 +78,7 @@ class plain_loop {
   tensor_list infer(const tensor_list& inputs);
 
  private:
+  parameter_list trained(const layer_sequence& module) const;
   std::unique_ptr<stream_scope> enter() const;
   /// An optimised sum, and the number of items that it is the mean of.
   struct counted_loss {
@@ -102,7 +104,7 @@ class plain_loop {
 
   plain_options options_;
   std::shared_ptr<layer_sequence> module_;
-  tensor_list values_;
+  tensor_list values_;  // of the parameters that are trained
   std::unique_ptr<optimizer> optimizer_;
   troupe::loss_scale scale_;
   std::int64_t step_ = 0;

@@ -25,23 +25,29 @@ tensor_list aliases_of(const tensor_list& tensors) {
   return all;
 }
 
+parameter_list aliases_of(parameter_list parameters) {
+  for (auto& [name, value] : parameters)
+    value = value.detach();
+  return parameters;
+}
+
 }  // namespace
 
-versioned_parameters::versioned_parameters(tensor_list parameters,
-                                           const optimizer_options& options,
+versioned_parameters::versioned_parameters(const parameter_list& parameters,
+                                           const numerics& options,
                                            std::shared_ptr<rank_device> device,
                                            std::function<void()> publish)
   : versioned_parameters(parameters, aliases_of(parameters), options,
                          std::move(device), std::move(publish)) {}
 
-versioned_parameters::versioned_parameters(tensor_list parameters,
-                                           tensor_list values,
-                                           const optimizer_options& options,
+versioned_parameters::versioned_parameters(const parameter_list& parameters,
+                                           parameter_list values,
+                                           const numerics& options,
                                            std::shared_ptr<rank_device> device,
                                            std::function<void()> publish)
-  : module_parameters(std::move(parameters), values, options, std::move(device),
+  : module_parameters(parameters, values, options, std::move(device),
                       std::move(publish)),
-    values_(std::move(values)) {}
+    values_(values_of(values)) {}
 
 void versioned_parameters::begin_step(const step_settings& settings) {
   set(values_);

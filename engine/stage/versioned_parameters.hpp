@@ -19,7 +19,8 @@ namespace troupe {
 class versioned_parameters final : public module_parameters {
  public:
   /// As module_parameters.
-  versioned_parameters(tensor_list parameters, const optimizer_options& options,
+  versioned_parameters(const parameter_list& parameters,
+                       const numerics& options,
                        std::shared_ptr<rank_device> device,
                        std::function<void()> publish);
 
@@ -33,8 +34,8 @@ class versioned_parameters final : public module_parameters {
  private:
   struct version;
 
-  versioned_parameters(tensor_list parameters, tensor_list values,
-                       const optimizer_options& options,
+  versioned_parameters(const parameter_list& parameters, parameter_list values,
+                       const numerics& options,
                        std::shared_ptr<rank_device> device,
                        std::function<void()> publish);
 

@@ -33,7 +33,9 @@ TEST_CASE("the plain loop on a device is the pipeline's oracle there") {
   for (const auto& what :
        {small_case{.clip = 0.5}, small_case{.data_parallel = 2},
         small_case{.use_sgd = true, .recompute = true},
-        small_case{.autocast = at::kBFloat16}}) {
+        small_case{.autocast = at::kBFloat16}, small_case{.optimizer = lion{}},
+        small_case{.optimizer = adafactor{}},
+        small_case{.optimizer = muon{}}}) {
     INFO(describe(what));
     const auto plain = train_plainly(what, device);
     CHECK(different_bits(plain, train(what, device)) == "");

@@ -75,6 +75,9 @@ numerics numerics_for(const small_case& what) {
   if (what.use_sgd)
     made.optimizer =
       sgd{.learning_rate = 0.1, .momentum = 0.9, .weight_decay = 0.01};
+  if (what.optimizer)
+    made.optimizer = *what.optimizer;
+  made.parameters = what.groups;
   made.clip = what.clip;
   made.recompute = what.recompute;
   made.autocast = what.autocast;

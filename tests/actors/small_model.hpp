@@ -38,6 +38,8 @@ struct small_case {
   lane_order order = lane_order::strict;
   bool overlaps = true;  // reductions with compute ops
   troupe::weight_split weight_split = troupe::weight_split::automatic;
+  std::optional<optimizer_options> optimizer = {};  // in place of use_sgd
+  parameter_groups groups = {};
 };
 
 schedule_shape shape_of(const small_case& what);

@@ -12,7 +12,6 @@
 #include "troupe/engine/stage/gradient_norm.hpp"
 #include "troupe/engine/stage/learning_rate.hpp"
 #include "troupe/engine/stage/loss_scale.hpp"
-#include "troupe/engine/stage/optimizer.hpp"
 
 using namespace troupe;
 using Catch::Approx;
@@ -30,47 +29,6 @@ float first(const at::Tensor& tensor) {
 }
 
 }  // namespace
-
-TEST_CASE("SGD with momentum and weight decay follows its formula") {
-  auto p = parameter(1.0, 0.5);
-  const auto update =
-    make_optimizer(sgd{.momentum = 0.9, .weight_decay = 0.1}, {p});
-  update->step(0.1);
-  double value = 1.0, velocity = 0.5 + 0.1;
-  value -= 0.1 * velocity;
-  CHECK(first(p) == Approx(value));
-  update->step(0.1);
-  velocity = 0.9 * velocity + 0.5 + 0.1 * value;
-  value -= 0.1 * velocity;
-  CHECK(first(p) == Approx(value));
-}
-
-TEST_CASE("AdamW follows its formula") {
-  const adamw options{.weight_decay = 0.1};
-  auto p = parameter(1.0, 0.5);
-  const auto update = make_optimizer(options, {p});
-  double value = 1, m = 0, v = 0;
-  for (int t = 1; t <= 3; ++t) {
-    update->step(0.01);
-    value *= 1 - 0.01 * options.weight_decay;
-    m = options.beta1 * m + (1 - options.beta1) * 0.5;
-    v = options.beta2 * v + (1 - options.beta2) * 0.25;
-    value -=
-      0.01 * (m / (1 - std::pow(options.beta1, t)))
-      / (std::sqrt(v / (1 - std::pow(options.beta2, t))) + options.epsilon);
-    CHECK(first(p) == Approx(value));
-  }
-}
-
-TEST_CASE("a parameter without a gradient stays as it is") {
-  for (const optimizer_options& options :
-       {optimizer_options{sgd{}}, optimizer_options{adamw{}}}) {
-    auto p = parameter(1.0, 0.5);
-    p.mutable_grad() = at::Tensor{};
-    make_optimizer(options, {p})->step(0.1);
-    CHECK(first(p) == 1.0f);
-  }
-}
 
 TEST_CASE("the gradient norm is that of all gradients together") {
   const auto a = at::rand({17, 5}).requires_grad_(true);

@@ -1,0 +1,150 @@
+#include "troupe/cli/optimizer_flags.hpp"
+
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+#include <CLI/CLI.hpp>
+
+#include <map>
+#include <type_traits>
+
+#include "troupe/cli/config_file.hpp"
+#include "troupe/cli/plan/checks.hpp"
+
+namespace troupe::cli {
+
+namespace {
+
+std::string numbered(const char* flag, double value) {
+  return fmt::format("{} {}", flag, value);
+}
+
+/// `member`: gives the option that the flag sets, of optimizers that have it.
+template <class Kind, class Member>
+void set(Kind& options, const optimizer_flags& flags, const char* flag,
+         double value, Member member) {
+  if constexpr (requires { member(options); }) {
+    if (value >= 0)
+      member(options) = value;
+  } else if (value > 0) {
+    spdlog::warn("{} has no effect with --optimizer {}", numbered(flag, value),
+                 flags.optimizer);
+  }
+}
+
+template <class Kind>
+optimizer_options made_of(const optimizer_flags& o) {
+  Kind made;
+  const auto set_one = [&](const char* flag, double value, auto member) {
+    set(made, o, flag, value, member);
+  };
+  set_one("--lr", o.lr, [](auto& k) -> decltype((k.learning_rate)) {
+    return k.learning_rate;
+  });
+  set_one("--weight-decay", o.weight_decay,
+          [](auto& k) -> decltype((k.weight_decay)) { return k.weight_decay; });
+  set_one("--momentum", o.momentum,
+          [](auto& k) -> decltype((k.momentum)) { return k.momentum; });
+  set_one("--dampening", o.dampening,
+          [](auto& k) -> decltype((k.dampening)) { return k.dampening; });
+  set_one("--beta1", o.beta1,
+          [](auto& k) -> decltype((k.beta1)) { return k.beta1; });
+  set_one("--beta2", o.beta2,
+          [](auto& k) -> decltype((k.beta2)) { return k.beta2; });
+  if constexpr (std::is_same_v<Kind, sgd>)
+    made.nesterov = o.nesterov;
+  else if (o.nesterov)
+    spdlog::warn("--nesterov has no effect with --optimizer {}", o.optimizer);
+  if constexpr (std::is_same_v<Kind, muon>) {
+    made.scale = o.muon_scale == "original" ? muon_scale::original
+                                            : muon_scale::match_rms_adamw;
+    made.except = o.muon_except;
+  }
+  return made;
+}
+
+using maker = optimizer_options (*)(const optimizer_flags&);
+
+const std::map<std::string, maker>& makers() {
+  static const std::map<std::string, maker> all = {
+    {"sgd", made_of<sgd>},
+    {"adamw", made_of<adamw>},
+    {"lion", made_of<lion>},
+    {"adafactor", made_of<adafactor>},
+    {"muon", made_of<muon>}};
+  return all;
+}
+
+/// Options that several optimizers share.
+void add_shared_flags(CLI::App& app, optimizer_flags& o) {
+  const auto usual = description("the optimizer's");
+  app
+    .add_option("--lr", o.lr,
+                "learning rate; adamw 3e-4, sgd 0.05, lion 1e-4, adafactor "
+                "0.01, muon 1e-3")
+    ->default_str(usual)
+    ->check(number(0));
+  app
+    .add_option("--weight-decay", o.weight_decay,
+                "adamw 0.01, muon 0.1, others 0")
+    ->default_str(usual)
+    ->check(number(0));
+  app.add_option("--momentum", o.momentum, "sgd 0, muon 0.95")
+    ->default_str(usual)
+    ->check(number(0, 1));
+  app.add_option("--beta1", o.beta1, "adamw, lion, muon's AdamW: 0.9")
+    ->default_str(usual)
+    ->check(number(0, 1));
+  app.add_option("--beta2", o.beta2, "adamw, muon's AdamW: 0.999, lion 0.99")
+    ->default_str(usual)
+    ->check(number(0, 1));
+}
+
+}  // namespace
+
+void add_optimizer_flags(CLI::App& app, optimizer_flags& o) {
+  app
+    .add_option("--optimizer", o.optimizer,
+                "adamw, sgd, lion, adafactor, or muon: for parameters of two "
+                "dimensions, but those of --muon-except; AdamW updates the "
+                "others")
+    ->check(CLI::IsMember({"adamw", "sgd", "lion", "adafactor", "muon"}));
+  add_shared_flags(app, o);
+  app.add_option("--dampening", o.dampening, "of sgd's momentum: 0")
+    ->default_str(description("the optimizer's"))
+    ->check(number(0, 1));
+  app.add_flag("--nesterov", o.nesterov, "Nesterov's momentum, of sgd");
+  app
+    .add_option("--muon-scale", o.muon_scale,
+                "how muon's learning rate depends on a matrix's shape A x B: "
+                "match_rms_adamw: 0.2 sqrt(max(A, B)), so that a rate suits "
+                "AdamW too; original: sqrt(max(1, A / B))")
+    ->check(CLI::IsMember({"match_rms_adamw", "original"}))
+    ->type_name("HOW");
+  app
+    .add_option("--muon-except", o.muon_except,
+                "globs of parameters' names, joined by commas, that AdamW "
+                "updates too: embeddings and heads")
+    ->type_name("GLOBS");
+  app
+    .add_option("--parameters", o.parameters,
+                "settings of the parameters whose names match, as "
+                "GLOBS:SETTING,...: lr*FACTOR, weight-decay=NUMBER, or frozen "
+                "(no gradient, no state, no update): "
+                "'tok.*,pos.*:lr*0.5,weight-decay=0'. May be given several "
+                "times: the last one that matches counts, alone")
+    ->allow_extra_args(false)
+    ->type_name("GROUP");
+}
+
+optimizer_options optimizer_for(const optimizer_flags& flags) {
+  return makers().at(flags.optimizer)(flags);
+}
+
+parameter_groups groups_for(const optimizer_flags& flags) {
+  parameter_groups groups;
+  for (const auto& text : flags.parameters)
+    groups.push_back(parse_parameter_group(text));
+  return groups;
+}
+
+}  // namespace troupe::cli

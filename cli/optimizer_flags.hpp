@@ -1,0 +1,35 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "troupe/cli/plan/fwd.hpp"
+#include "troupe/engine/stage/optimizer_options.hpp"
+#include "troupe/engine/stage/parameter_groups.hpp"
+
+namespace troupe::cli {
+
+/// The flags of all optimizers; numbers below 0: the optimizer's default.
+struct optimizer_flags {
+  std::string optimizer = "adamw";
+  double lr = -1;
+  double weight_decay = -1;
+  double momentum = -1;
+  double dampening = -1;
+  bool nesterov = false;
+  double beta1 = -1;
+  double beta2 = -1;
+  std::string muon_scale = "match_rms_adamw";
+  std::string muon_except = muon{}.except;
+  std::vector<std::string> parameters;  // groups of them
+};
+
+void add_optimizer_flags(CLI::App& app, optimizer_flags& flags);
+
+/// Logs a warning of each flag that the optimizer does not use.
+optimizer_options optimizer_for(const optimizer_flags& flags);
+
+/// Throws `invalid_argument`.
+parameter_groups groups_for(const optimizer_flags& flags);
+
+}  // namespace troupe::cli

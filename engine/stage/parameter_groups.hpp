@@ -1,0 +1,51 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "troupe/engine/device/tensor.hpp"
+
+namespace troupe {
+
+/// Settings of the parameters whose names match.
+struct parameter_group {
+  /// Globs, joined by commas.
+  std::string names;
+  /// Times the learning rate of the run.
+  double learning_rate = 1;
+  /// In place of the optimizer's.
+  std::optional<double> weight_decay{};
+  /// Never updated: no gradient is computed for them where that can be avoided,
+  /// none is reduced or counts in a norm, and there is no state of them.
+  bool frozen = false;
+};
+
+/// Of several groups that match a parameter the last one counts, alone.
+using parameter_groups = std::vector<parameter_group>;
+
+/// Null: none matches.
+const parameter_group* group_of(const parameter_groups& groups,
+                                const std::string& name);
+
+/// Reads "GLOBS:SETTINGS": globs joined by commas, and after the last colon,
+/// joined by commas, `lr*FACTOR`, `weight-decay=NUMBER`, or `frozen` alone:
+/// "tok.*,pos.*:lr*0.5,weight-decay=0". Throws `invalid_argument`.
+parameter_group parse_parameter_group(const std::string& text);
+
+/// Throws `invalid_argument` for globs and numbers that make no sense.
+void require_legal(const parameter_groups& groups);
+
+/// Throws `invalid_argument` for a glob that matches no parameter of the model,
+/// with the names that are closest to it, and if all parameters are frozen.
+/// `names`: of all parameters.
+void require_matching(const parameter_groups& groups,
+                      const std::vector<std::string>& names);
+
+/// Lets autograd compute no gradients of the frozen ones.
+void freeze(const parameter_list& parameters, const parameter_groups& groups);
+
+/// Those that are not frozen, here or by their module (requires_grad).
+parameter_list trainable(const parameter_list& parameters);
+
+}  // namespace troupe

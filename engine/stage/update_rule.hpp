@@ -1,0 +1,36 @@
+#pragma once
+
+#include <memory>
+
+#include "troupe/engine/device/tensor.hpp"
+#include "troupe/engine/stage/optimizer_options.hpp"
+
+namespace troupe {
+
+/// What an update reads and writes: lists by parameter.
+struct update_lists {
+  tensor_list parameters, gradients;
+  tensor_lists state;  // of each, as fresh_state lists them
+  bool first = false;  // the state was made for this update
+};
+
+/// The formula of an optimizer, without its bookkeeping (optimizer.hpp).
+class update_rule {
+ public:
+  virtual ~update_rule() = default;
+
+  /// What it keeps of a parameter, as it is before the first update.
+  virtual parameter_list fresh_state(const at::Tensor& parameter) const = 0;
+  /// Called without gradient mode, with one parameter or more.
+  virtual void update(const update_lists& lists,
+                      double learning_rate) const = 0;
+};
+
+std::unique_ptr<update_rule> make_rule(const sgd& options);
+std::unique_ptr<update_rule> make_rule(const adamw& options);
+std::unique_ptr<update_rule> make_rule(const lion& options);
+std::unique_ptr<update_rule> make_rule(const adafactor& options);
+/// Of matrices alone.
+std::unique_ptr<update_rule> make_rule(const muon& options);
+
+}  // namespace troupe
