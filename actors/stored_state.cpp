@@ -43,15 +43,14 @@ void restore_parameters(const stored_checkpoint& from,
 }
 
 optimizer_state stored_state(const stored_checkpoint& from,
-                             const parameter_list& parameters) {
+                             optimizer_state own) {
   std::map<std::string, parameter_list> stored;
   for (const auto& name : from.names())
     if (const auto parts = split_state_name(name))
       stored[parts->parameter].emplace_back(parts->tensor, from.read(name));
-  optimizer_state state;
-  for (const auto& [name, value] : parameters)
-    state.push_back({name, std::move(stored[name])});
-  return state;
+  for (auto& of : own)
+    of.tensors = std::move(stored[of.parameter]);
+  return own;
 }
 
 void require_elements(const stored_checkpoint& from, std::int64_t elements) {

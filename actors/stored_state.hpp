@@ -16,9 +16,10 @@ parameter_list host_copies(const parameter_list& parameters,
 void restore_parameters(const stored_checkpoint& from,
                         const parameter_list& parameters);
 
-/// The stored state of these parameters.
+/// The stored state of the parameters that an optimizer updates; `own`: its
+/// state now.
 optimizer_state stored_state(const stored_checkpoint& from,
-                             const parameter_list& parameters);
+                             optimizer_state own);
 
 /// Throws `invalid_checkpoint` unless the checkpoint holds as many elements of
 /// parameters as the model.

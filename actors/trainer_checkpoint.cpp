@@ -38,7 +38,8 @@ void trainer::impl::restore(const stored_checkpoint& from,
   const auto device = device_of(data_rank, places().rank_of(which));
   const auto scope = device ? device->compute().enter() : nullptr;
   restore_parameters(from, own);
-  stages[d][index].parameters->load_state(stored_state(from, own));
+  auto& parameters = *stages[d][index].parameters;
+  parameters.load_state(stored_state(from, parameters.state()));
   if (device)
     device->compute().drain();
 }

@@ -27,6 +27,10 @@ class module_parameters : public stage_parameters {
   std::vector<double> squares() override;
   void show() override { publish_(); }
   void update(double factor) override;
+  optimizer_state state() const override { return optimizer_.state(); }
+  void load_state(const optimizer_state& state) override {
+    optimizer_.load(state);
+  }
   void keep_gradients() override;
   void drop_kept() override;
 

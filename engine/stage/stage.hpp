@@ -6,6 +6,7 @@
 
 #include "troupe/engine/events/interest.hpp"
 #include "troupe/engine/stage/microbatch.hpp"
+#include "troupe/engine/stage/optimizer.hpp"
 #include "troupe/schedules/op.hpp"
 
 namespace troupe {
@@ -135,6 +136,11 @@ class stage_parameters {
   virtual void show() {}
   /// Multiplies the gradients by `factor`, then updates the parameters.
   virtual void update(double factor) = 0;
+
+  /// The optimizer's state, between two steps; see optimizer.hpp.
+  virtual optimizer_state state() const { return {}; }
+  /// Copies such a state. Throws `invalid_checkpoint`.
+  virtual void load_state(const optimizer_state&) {}
 
   /// Where parameters are updated within a step: lets the ops that follow read
   /// a version, 0 of the step's begin or n of its n-th update. Versions ascend;
