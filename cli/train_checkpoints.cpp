@@ -98,8 +98,10 @@ checkpoint_saver::checkpoint_saver(const train_options& options,
   : options_(options.checkpoints),
     folder_(options_.folder),
     about_{.run = std::move(run_name), .settings = setup.data_settings},
-    parts_(setup.trainer.schedule.ranks()),
+    parts_(options.plain ? 1 : setup.trainer.schedule.ranks()),
     leads_(leads(setup.trainer.job)) {
+  if (options_.folder.empty())
+    return;
   if (leads_)
     folder_.prepare();
   shared(setup.trainer.job, {});  // before others write
@@ -107,29 +109,29 @@ checkpoint_saver::checkpoint_saver(const train_options& options,
 
 checkpoint_saver::~checkpoint_saver() = default;
 
-void checkpoint_saver::after_step(const trainer& run, bool last) {
-  const auto progress = run.progress();
+void checkpoint_saver::after_step(const run_progress& progress,
+                                  const std::function<snapshot()>& copies,
+                                  bool last) {
   const bool due = options_.every > 0 && progress.step % options_.every == 0;
-  if (progress.step == saved_ || (!due && !last))
+  if (options_.folder.empty() || progress.step == saved_ || (!due && !last))
     return;
   finish();
   saved_ = progress.step;
   writer_ = std::jthread(
-    [this, progress, ranks = run.snapshot()](const std::stop_token& ended) {
+    [this, progress, parts = copies()](const std::stop_token& ended) {
       try {
-        write(progress, ranks, ended);
+        write(progress, parts, ended);
       } catch (...) {
         failure_ = std::current_exception();
       }
     });
 }
 
-void checkpoint_saver::write(
-  const run_progress& progress,
-  const std::map<std::int32_t, parameter_list>& ranks,
-  const std::stop_token& ended) {
-  for (const auto& [rank, tensors] : ranks)
-    folder_.write_part(progress.step, rank, tensors);
+void checkpoint_saver::write(const run_progress& progress,
+                             const snapshot& parts,
+                             const std::stop_token& ended) {
+  for (const auto& [part, tensors] : parts)
+    folder_.write_part(progress.step, part, tensors);
   if (!leads_)
     return;
   auto about = about_;
@@ -149,8 +151,9 @@ void checkpoint_saver::finish() {
     std::rethrow_exception(std::exchange(failure_, nullptr));
 }
 
-std::string resume(trainer& run, const train_options& options,
-                   const train_setup& setup) {
+std::string resume(
+  const train_options& options, const train_setup& setup,
+  const std::function<void(const stored_checkpoint&)>& restore) {
   const auto& job = setup.trainer.job;
   std::string path;
   if (leads(job))
@@ -159,8 +162,7 @@ std::string resume(trainer& run, const train_options& options,
   if (path.empty())
     return shared(job, new_run_name());
   const stored_checkpoint from(path);
-  run.restore(from);
-  run.set_position(position_after(from.about(), setup));
+  restore(from);
   if (leads(job))
     spdlog::info("goes on from {}, step {}", printable(path),
                  from.about().progress.step);

@@ -1,14 +1,16 @@
 #pragma once
 
+#include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
 #include <thread>
 
-#include "troupe/actors/trainer.hpp"
 #include "troupe/cli/train_options.hpp"
 #include "troupe/cli/train_setup.hpp"
 #include "troupe/engine/checkpoint/checkpoint_folder.hpp"
+#include "troupe/engine/checkpoint/stored_checkpoint.hpp"
 
 namespace troupe::cli {
 
@@ -26,9 +28,10 @@ std::optional<std::string> checkpoint_to_resume(
 /// its own size. Warns and begins anew if the data differs.
 std::int64_t position_after(const manifest& about, const train_setup& setup);
 
-/// Saves checkpoints of a run: copies of its tensors are made between two
-/// steps, and written by a thread of its own meanwhile. All processes of a job
-/// have one, and call the same members in the same order.
+/// Saves checkpoints of a run, if --checkpoints is given: copies of its tensors
+/// are made between two steps, and written by a thread of its own meanwhile.
+/// All processes of a job have one, and call the same members in the same
+/// order.
 class checkpoint_saver {
  public:
   /// `run_name`: of the run that began. Removes what killed processes have left
@@ -40,30 +43,34 @@ class checkpoint_saver {
   checkpoint_saver(const checkpoint_saver&) = delete;
   checkpoint_saver& operator=(const checkpoint_saver&) = delete;
 
+  /// By part: the tensors that this process writes.
+  using snapshot = std::map<std::int32_t, parameter_list>;
   /// Saves if a checkpoint is due after this step, or with `last` unless that
-  /// step is saved already. Throws `io` if the one before could not be written.
-  void after_step(const trainer& run, bool last = false);
+  /// step is saved already. `copies` is called at once, by this thread. Throws
+  /// `io` if the one before could not be written.
+  void after_step(const run_progress& progress,
+                  const std::function<snapshot()>& copies, bool last = false);
   /// Waits for the last checkpoint. Throws `io` if it could not be written.
   void finish();
 
  private:
-  void write(const run_progress& progress,
-             const std::map<std::int32_t, parameter_list>& ranks,
+  void write(const run_progress& progress, const snapshot& parts,
              const std::stop_token& ended);
 
   checkpoint_options options_;
   checkpoint_folder folder_;
   manifest about_;
-  std::int32_t parts_;
+  std::int32_t parts_;  // that all processes write
   bool leads_;
   std::int64_t saved_ = -1;  // step
   std::jthread writer_;
   std::exception_ptr failure_;  // of `writer_`, once it has ended
 };
 
-/// Goes on from the checkpoint that --resume means, if any; all processes of a
-/// job call it. Returns the name of the run.
-std::string resume(trainer& run, const train_options& options,
-                   const train_setup& setup);
+/// Opens the checkpoint that --resume means, if any, and gives it to `restore`;
+/// all processes of a job call it. Returns the name of the run.
+std::string resume(
+  const train_options& options, const train_setup& setup,
+  const std::function<void(const stored_checkpoint&)>& restore);
 
 }  // namespace troupe::cli

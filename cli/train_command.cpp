@@ -49,14 +49,13 @@ step that runs, and what is asked for is saved.)";
 
 void run_steps(trainer& run, const train_options& options,
                const train_setup& setup, loss_watch& losses,
-               checkpoint_saver* saver) {
+               checkpoint_saver& saver) {
   const auto done = run.progress().step;
   log_tensors(done, run.parameters());
   for (const auto& step : run.train(setup.training, options.steps - done)) {
     losses.see(step);
     log_tensors(step.source.step, run.parameters());
-    if (saver)
-      saver->after_step(run);
+    saver.after_step(run.progress(), [&] { return run.snapshot(); });
     if (!run.ended() && validates_at(options, setup, step.source.step))
       run.evaluate(setup.validation, setup.validation_microbatches);
   }
@@ -162,7 +161,7 @@ void conclude_early(trainer& run, const train_options& options,
 /// Runs all steps, or until a signal or a monitor asks for an end.
 void run_to_end(trainer& run, const train_options& options,
                 const train_setup& setup, signal_watch& signals,
-                loss_watch& losses, checkpoint_saver* saver) {
+                loss_watch& losses, checkpoint_saver& saver) {
   signals.on_signal([&](const char* name) {
     run.stop(name);
     return fmt::format(
@@ -204,17 +203,17 @@ void train_pipeline(const train_options& options, const train_setup& setup,
   save_all(options.output.save_initial, run);
   signals.require_none("the start");
   require_replay(run, options, setup);
-  auto run_name = resume(run, options, setup);
-  std::optional<checkpoint_saver> saver;
-  if (!options.checkpoints.folder.empty())
-    saver.emplace(options, setup, std::move(run_name));
+  auto run_name = resume(options, setup, [&](const stored_checkpoint& from) {
+    run.restore(from);
+    run.set_position(position_after(from.about(), setup));
+  });
+  checkpoint_saver saver(options, setup, std::move(run_name));
   const shown_run shown(run, options, setup);
   loss_watch losses;
-  run_to_end(run, options, setup, signals, losses, saver ? &*saver : nullptr);
-  if (saver) {
-    saver->after_step(run, true);
-    saver->finish();
-  }
+  run_to_end(run, options, setup, signals, losses, saver);
+  saver.after_step(
+    run.progress(), [&] { return run.snapshot(); }, true);
+  saver.finish();
   // Saves the trained parameters first: a failing picture must not lose them.
   save_all(options.output.save_parameters, run);
   if (leads(setup.trainer.job))

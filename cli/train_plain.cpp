@@ -2,8 +2,10 @@
 
 #include <fmt/format.h>
 
+#include "troupe/actors/stored_state.hpp"
 #include "troupe/base/error.hpp"
 #include "troupe/cli/loss_watch.hpp"
+#include "troupe/cli/train_checkpoints.hpp"
 #include "troupe/cli/train_output.hpp"
 #include "troupe/engine/checkpoint/safetensors.hpp"
 #include "troupe/engine/device/clock.hpp"
@@ -81,6 +83,68 @@ step_event validate(plain_loop& loop, const train_setup& setup,
   return event;
 }
 
+/// The loop, where it stands in the data, and its checkpoints.
+class plain_run {
+ public:
+  plain_run(const train_options& options, const train_setup& setup)
+    : setup_(setup),
+      loop_(setup.model.layers, options_of(setup)),
+      per_step_(std::int64_t{setup.trainer.schedule.microbatches}
+                * setup.trainer.data_parallel) {
+    if (!options.model.initial.empty())
+      load_parameters(loop_.parameters(),
+                      read_safetensors(options.model.initial),
+                      options.model.initial);
+  }
+
+  plain_loop& loop() { return loop_; }
+
+  void start(const train_options& options) {
+    saver_.emplace(
+      options, setup_,
+      resume(options, setup_,
+             [this](const stored_checkpoint& from) { restore(from); }));
+  }
+  step_event step() {
+    const auto done = one_step(loop_, setup_, loop_.steps() + 1, position_);
+    position_ += per_step_;
+    return done;
+  }
+  void save(bool last) {
+    saver_->after_step(
+      {.step = loop_.steps(),
+       .microbatches = position_,
+       .loss_scale = loop_.scale().value(),
+       .good_steps = loop_.scale().good_steps()},
+      [this] {
+        return checkpoint_saver::snapshot{
+          {0, host_copies(loop_.parameters(), loop_.state())}};
+      },
+      last);
+    if (last)
+      saver_->finish();
+  }
+
+ private:
+  void restore(const stored_checkpoint& from) {
+    std::int64_t elements = 0;
+    for (const auto& [name, value] : loop_.parameters())
+      elements += value.numel();
+    require_elements(from, elements);
+    restore_parameters(from, loop_.parameters());
+    loop_.load_state(stored_state(from, loop_.state()));
+    const auto& progress = from.about().progress;
+    loop_.go_on_from(progress.step, progress.loss_scale, progress.good_steps);
+    position_ = position_after(from.about(), setup_);
+  }
+
+  const train_setup& setup_;
+  plain_loop loop_;
+  std::int64_t per_step_;  // microbatches
+  std::int64_t position_ = 0;
+  std::optional<checkpoint_saver> saver_;
+};
+
 /// Prints each step, and logs it if wanted; there is no plan to log.
 std::function<void(const step_event&)> teller_of(const train_options& options) {
   monitor log;
@@ -110,36 +174,35 @@ void require_model(const train_options& options, const train_setup& setup) {
 void train_plain(const train_options& options, const train_setup& setup,
                  signal_watch& signals) {
   set_intra_op_threads(options.execution.intra_op_threads);
-  plain_loop loop(setup.model.layers, options_of(setup));
+  plain_run run(options, setup);
+  auto& loop = run.loop();
   signals.finish_first();
-  if (!options.model.initial.empty())
-    load_parameters(loop.parameters(), read_safetensors(options.model.initial),
-                    options.model.initial);
   save(options.output.save_initial, loop.parameters());
   signals.require_none("the start");
   signals.on_signal([](const char* name) {
     return fmt::format("{}: the run ends after this step", name);
   });
+  run.start(options);
   const auto tell = teller_of(options);
   loss_watch losses;
   std::string ended;
-  const auto per_step = std::int64_t{setup.trainer.schedule.microbatches}
-                        * options.partition.data_parallel;
-  for (std::int64_t step = 1; step <= options.steps && ended.empty(); ++step) {
-    const auto done = one_step(loop, setup, step, (step - 1) * per_step);
+  while (loop.steps() < options.steps && ended.empty()) {
+    const auto done = run.step();
     tell(done);
     losses.see(done);
+    run.save(false);
     try {
       signals.require_none("the step");
-      if (validates_at(options, setup, step))
-        tell(validate(loop, setup, step, signals));
+      if (validates_at(options, setup, loop.steps()))
+        tell(validate(loop, setup, loop.steps(), signals));
     } catch (const error& reason) {
       if (reason.code() != error_code::interrupted)
         throw;
-      ended = fmt::format("{} after step {}", signals.name(), step);
+      ended = fmt::format("{} after step {}", signals.name(), loop.steps());
     }
   }
   signals.finish_first();
+  run.save(true);
   save(options.output.save_parameters, loop.parameters());
   losses.conclude(options.output.save_parameters);
   if (!ended.empty() && !options.output.save_parameters.empty())

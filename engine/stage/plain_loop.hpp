@@ -74,6 +74,17 @@ class plain_loop {
 
   /// Handles, on the device: the next step changes them.
   parameter_list parameters() const;
+  /// As those of `stage_parameters`.
+  optimizer_state state() const { return optimizer_->state(); }
+  void load_state(const optimizer_state& state) { optimizer_->load(state); }
+  /// Steps made, and the loss scale after them: for checkpoints.
+  std::int64_t steps() const { return step_; }
+  const troupe::loss_scale& scale() const { return scale_; }
+  void go_on_from(std::int64_t step, double loss_scale,
+                  std::int64_t good_steps) {
+    step_ = step;
+    scale_.restore(loss_scale, good_steps);
+  }
   /// The model's outputs, without gradients, in host memory.
   tensor_list infer(const tensor_list& inputs);
 

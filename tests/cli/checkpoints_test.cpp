@@ -1,0 +1,140 @@
+// Saving runs and going on from what was saved, by the program.
+#include <fmt/format.h>
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+#include <nlohmann/json.hpp>
+
+#include <filesystem>
+
+#include "../files.hpp"
+#include "troupe_program.hpp"
+
+using Catch::Matchers::ContainsSubstring;
+using namespace troupe::testing;
+
+namespace {
+
+constexpr auto model =
+  "--d-model 16 --layers 4 --heads 2 --seq 8 --microbatch-size 2 --lr 0.01 "
+  "--endpoint none ";
+
+struct runs {
+  temporary_folder at;
+  std::string text = write_text(at);
+
+  program_result train(const std::string& flags) const {
+    return run_troupe("train", fmt::format("--text {} {}", text, model), flags);
+  }
+  /// The parameters' bytes after a run that must succeed.
+  std::string trained(const std::string& flags) const {
+    const auto path = at / "out.safetensors";
+    const auto run = train(fmt::format("{} --save-parameters {}", flags, path));
+    INFO(run.output);
+    REQUIRE(run.exit_code == 0);
+    return content(path);
+  }
+};
+
+}  // namespace
+
+TEST_CASE("a resumed run trains the bytes of one that was not interrupted") {
+  const runs here;
+  for (const std::string flags :
+       {"--ranks 2 --microbatches 4 --optimizer adamw",
+        "--ranks 2 --microbatches 4 --optimizer sgd --momentum 0.9 --clip 0.5 "
+        "--data-parallel 2 --schedule zb_h1",
+        "--schedule two_bw --ranks 2 --microbatches 8 --breadth 4"}) {
+    CAPTURE(flags);
+    const temporary_folder saved;
+    const auto whole = here.trained(flags + " --steps 7");
+    here.trained(
+      fmt::format("{} --steps 4 --checkpoints {} "
+                  "--checkpoint-every 2 --keep 1",
+                  flags, saved / "c"));
+    CHECK(std::filesystem::exists(saved / "c/step-00000004/manifest.json"));
+    CHECK_FALSE(std::filesystem::exists(saved / "c/step-00000002"));
+    CHECK(here.trained(fmt::format("{} --steps 7 --checkpoints {} "
+                                   "--resume auto",
+                                   flags, saved / "c"))
+          == whole);
+    CHECK(std::filesystem::exists(saved / "c/step-00000007/manifest.json"));
+  }
+}
+
+TEST_CASE("a checkpoint is taken up at other ranks, replicas and schedules") {
+  const runs here;
+  const std::string sgd = " --optimizer sgd --momentum 0.5 --steps ";
+  here.trained("--ranks 2 --microbatches 2 --data-parallel 2" + sgd + "3"
+               + " --checkpoints " + (here.at / "a"));
+  // Gradients of four microbatches are summed in other orders.
+  const auto close = [&](const std::string& flags) {
+    const auto run = here.train(flags);
+    INFO(run.output);
+    CHECK(run.exit_code == 0);
+    CHECK_THAT(run.output, ContainsSubstring("step 6"));
+  };
+  close("--ranks 4 --microbatches 4 --schedule gpipe --resume "
+        + (here.at / "a") + sgd + "6 --checkpoints " + (here.at / "b"));
+  close("--ranks 1 --microbatches 1 --data-parallel 4 --resume "
+        + (here.at / "b") + sgd + "7");
+}
+
+TEST_CASE("a folder of checkpoints is not mixed with another run's") {
+  const runs here;
+  const auto flags =
+    "--steps 1 --ranks 1 --microbatches 1 --checkpoints " + (here.at / "c");
+  CHECK(here.train(flags).exit_code == 0);
+  const auto again = here.train(flags);
+  CHECK(again.exit_code == 2);
+  CHECK_THAT(again.output, ContainsSubstring("--resume auto"));
+  const auto other = here.train(
+    "--ranks 1 --microbatches 1 --steps 2 "
+    "--layers 2 --resume "
+    + (here.at / "c"));
+  CHECK(other.exit_code == 1);
+  CHECK_THAT(other.output, ContainsSubstring("check the model's flags"));
+  CHECK(here.train("--keep 3").exit_code == 2);
+  CHECK(here.train("--resume auto").exit_code == 2);
+  CHECK(here.train("--resume " + (here.at / "absent")).exit_code == 1);
+}
+
+TEST_CASE("a damaged checkpoint is passed over with a warning") {
+  const runs here;
+  const std::string flags = "--ranks 1 --microbatches 1 --checkpoints "
+                            + (here.at / "c") + " --checkpoint-every 1 ";
+  CHECK(here.train(flags + "--steps 3").exit_code == 0);
+  const auto part = here.at / "c/step-00000003/part-00000.safetensors";
+  auto bytes = content(part);
+  bytes.back() ^= 1;
+  here.at.write("c/step-00000003/part-00000.safetensors", bytes);
+  CHECK(run_troupe("checkpoint verify", here.at / "c").exit_code == 1);
+  const auto run = here.train(flags + "--steps 4 --resume auto");
+  CHECK(run.exit_code == 0);
+  CHECK_THAT(run.output, ContainsSubstring("its SHA-256 is not the manifest's")
+                           && ContainsSubstring("goes on from "));
+  CHECK(run_troupe("checkpoint verify", here.at / "c").exit_code == 0);
+}
+
+TEST_CASE("checkpoints are looked into, joined and split") {
+  const runs here;
+  const std::string flags = "--ranks 2 --microbatches 2 --steps 2 ";
+  const auto parameters =
+    here.trained(flags + "--checkpoints " + (here.at / "c"));
+  const auto about = nlohmann::json::parse(
+    run_troupe("checkpoint inspect", here.at / "c", "--json").output);
+  CHECK(about["step"] == 2);
+  CHECK(about["files"].size() == 2);
+  const auto one = here.at / "one.safetensors";
+  CHECK(
+    run_troupe("checkpoint consolidate", here.at / "c", "-o " + one).exit_code
+    == 0);
+  const auto split = here.at / "split";
+  CHECK(run_troupe("checkpoint split", one, "--parts 3 -o " + split).exit_code
+        == 0);
+  CHECK(run_troupe("checkpoint split", one, "--parts 3 -o " + split).exit_code
+        == 2);
+  CHECK(run_troupe("checkpoint verify", split).exit_code == 0);
+  CHECK(here.trained("--ranks 2 --microbatches 2 --steps 0 --resume " + split)
+        == parameters);
+  CHECK(run_troupe("checkpoint inspect", here.at / "absent").exit_code == 1);
+}
