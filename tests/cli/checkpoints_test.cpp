@@ -4,9 +4,13 @@
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <nlohmann/json.hpp>
 
+#include <chrono>
 #include <filesystem>
+#include <random>
+#include <thread>
 
 #include "../files.hpp"
+#include "background_program.hpp"
 #include "troupe_program.hpp"
 
 using Catch::Matchers::ContainsSubstring;
@@ -35,7 +39,47 @@ struct runs {
   }
 };
 
+/// Kills a run at a moment of its life, goes on, and compares the bytes with
+/// those of a run that was not killed; nothing but checkpoints may be left.
+void check_kills(int count, std::uint32_t seed) {
+  using clock = std::chrono::steady_clock;
+  const runs here;
+  const std::string flags =
+    "--ranks 2 --microbatches 2 --steps 20 --checkpoint-every 1 --resume auto ";
+  const auto begin = clock::now();
+  const auto whole = here.trained(flags + "--checkpoints " + (here.at / "w"));
+  const auto life =
+    std::chrono::duration_cast<std::chrono::microseconds>(clock::now() - begin);
+  std::mt19937 random(seed);
+  for (int i = 0; i < count; ++i) {
+    const auto name = fmt::format("c{}", i);
+    const auto saved = fmt::format("--checkpoints {}", here.at / name);
+    const auto moment = life * (random() % 1000) / 1000;
+    CAPTURE(i, moment.count());
+    {
+      background_program run(
+        fmt::format("{} train --text {} {} {} {}", TROUPE_PROGRAM, here.text,
+                    model, flags, saved),
+        here.at / "log");
+      std::this_thread::sleep_for(moment);
+    }  // SIGKILL
+    CHECK(here.trained(flags + saved) == whole);
+    for (const auto& entry :
+         std::filesystem::directory_iterator(here.at / name))
+      CHECK(entry.path().filename().string().starts_with("step-000"));
+    std::filesystem::remove_all(here.at / name);
+  }
+}
+
 }  // namespace
+
+TEST_CASE("runs that are killed at random moments lose nothing") {
+  check_kills(10, 1);
+}
+
+TEST_CASE("runs that are killed 200 times lose nothing", "[.full]") {
+  check_kills(200, 2);
+}
 
 TEST_CASE("a resumed run trains the bytes of one that was not interrupted") {
   const runs here;
@@ -43,7 +87,9 @@ TEST_CASE("a resumed run trains the bytes of one that was not interrupted") {
        {"--ranks 2 --microbatches 4 --optimizer adamw",
         "--ranks 2 --microbatches 4 --optimizer sgd --momentum 0.9 --clip 0.5 "
         "--data-parallel 2 --schedule zb_h1",
-        "--schedule two_bw --ranks 2 --microbatches 8 --breadth 4"}) {
+        "--schedule two_bw --ranks 2 --microbatches 8 --breadth 4",
+        "--ranks 2 --microbatches 4 --plain --dynamic-loss-scale "
+        "--loss-scale 1024"}) {
     CAPTURE(flags);
     const temporary_folder saved;
     const auto whole = here.trained(flags + " --steps 7");
@@ -77,6 +123,8 @@ TEST_CASE("a checkpoint is taken up at other ranks, replicas and schedules") {
         + (here.at / "a") + sgd + "6 --checkpoints " + (here.at / "b"));
   close("--ranks 1 --microbatches 1 --data-parallel 4 --resume "
         + (here.at / "b") + sgd + "7");
+  close("--plain --ranks 1 --microbatches 4 --resume " + (here.at / "b") + sgd
+        + "7");
 }
 
 TEST_CASE("a folder of checkpoints is not mixed with another run's") {
