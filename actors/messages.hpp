@@ -166,12 +166,12 @@ struct reduce_part {
 TROUPE_FIELDS(reduce_part, serial, stage, member, piece)
 
 // ---- stage -> coordinator
-struct stage_squares {
+struct stage_powers {
   std::int64_t serial = 0;
   std::int32_t stage = 0;
-  std::vector<double> squares;  // of each parameter's gradient
+  std::vector<double> powers;  // of each parameter's gradient, for the norm
 };
-TROUPE_FIELDS(stage_squares, serial, stage, squares)
+TROUPE_FIELDS(stage_powers, serial, stage, powers)
 
 // ---- stage -> rank -> coordinator
 struct stage_done {

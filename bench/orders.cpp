@@ -59,7 +59,7 @@ class waiting_stage final : public stage_compute, public stage_parameters {
   const tensor_list& parameters() const override { return none_; }
   tensor_list take_gradients() override { return {}; }
   void put_gradients(tensor_list) override {}
-  std::vector<double> squares() override { return {}; }
+  std::vector<double> norm_powers() override { return {}; }
   void update(double) override {}
   std::shared_ptr<stage_state> read_version(std::int32_t, bool) override {
     return {};

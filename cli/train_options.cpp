@@ -186,6 +186,12 @@ void add_optimisation_flags(CLI::App& app, train_options& o) {
                 "largest gradient norm; 0: no clipping")
     ->check(number(0));
   app
+    .add_option("--clip-norm-type", o.optimisation.clip_norm_type,
+                "p of the gradients' p-norm, as it is clipped and reported: "
+                "1, 2, 3, or inf (the largest value)")
+    ->check(CLI::IsMember({"1", "2", "3", "inf"}))
+    ->type_name("P");
+  app
     .add_option("--autocast", o.optimisation.autocast,
                 "compute in bf16 or fp16 where that gains; parameters stay "
                 "fp32")

@@ -48,6 +48,7 @@ struct device_options {
 struct optimisation_options {
   optimizer_flags optimizer;
   std::string decay = "constant";
+  std::string clip_norm_type = "2";
   std::string autocast = "none";
   std::string weight_split = "automatic";
 };

@@ -109,6 +109,10 @@ numerics numerics_for(const train_options& o, const built_model& model) {
                              : words.decay == "linear" ? shape::linear
                                                        : shape::constant;
   made.learning_rate.total_steps = o.steps;
+  made.norm_type = words.clip_norm_type == "inf" ? norm_type::infinity
+                   : words.clip_norm_type == "1" ? norm_type::one
+                   : words.clip_norm_type == "3" ? norm_type::three
+                                                 : norm_type::two;
   if (words.autocast != "none")
     made.autocast = words.autocast == "bf16" ? at::kBFloat16 : at::kHalf;
   made.weight_split = words.weight_split == "layers"  ? weight_split::layers

@@ -13,7 +13,7 @@ class closing_ops {
  public:
   explicit closing_ops(const rank_setup& setup) : setup_(setup) {}
 
-  /// A verdict that came before the step began here, as the squares of one
+  /// A verdict that came before the step began here, as the powers of one
   /// replica are enough for it, is taken.
   void begin(const step_pointer& step, executed_plan& plan);
   /// Of this step or a later one; others, and repeated ones, are ignored.

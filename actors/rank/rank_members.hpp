@@ -88,8 +88,8 @@ class rank_members final : public rank_ports, public stage_ports {
     self_->send(book_->reducers[static_cast<std::size_t>(request.owner.stage)],
                 std::move(request));
   }
-  void squares(stage_squares squares) override {
-    self_->send(book_->coordinator, std::move(squares));
+  void powers(stage_powers powers) override {
+    self_->send(book_->coordinator, std::move(powers));
   }
 
  private:

@@ -170,7 +170,8 @@ void stage_runner::tell_norm(run_op& request) {
   parameters.show();
   // Replicas and copies hold the same gradients by now: one is enough.
   if (setup_.data_rank == 0)
-    ports_.squares({step_->serial, setup_.stage.stage, parameters.squares()});
+    ports_.powers(
+      {step_->serial, setup_.stage.stage, parameters.norm_powers()});
 }
 
 void stage_runner::update(const std::optional<norm_known>& norm) {

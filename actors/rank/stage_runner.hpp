@@ -14,7 +14,7 @@ namespace troupe {
 class stage_ports {
  public:
   virtual ~stage_ports() = default;
-  virtual void squares(stage_squares squares) = 0;
+  virtual void powers(stage_powers powers) = 0;
 };
 
 /// What a stage actor does: runs the ops that its rank gives it, on the stage's

@@ -30,7 +30,7 @@ struct coordinator_state : step_supervisor {
     hurry(*request.step);
   }
 
-  void on(stage_squares& message) {
+  void on(stage_powers& message) {
     if (!current(message.serial))
       return;
     const auto known = core.on(std::move(message));
@@ -194,7 +194,7 @@ caf::behavior coordinator_actor(caf::event_based_actor* self,
       state->handle([&] { state->begin(request); });
       return state->asked;
     },
-    [on](stage_squares& message) { on(message); },
+    [on](stage_powers& message) { on(message); },
     [on](rank_done& report) { on(report); },
     [on](const op_failure& failure) { on(failure); },
     [on](const peer_lost& lost) { on(lost); },

@@ -17,7 +17,7 @@ void coordinator_core::begin(step_pointer step) {
   step_ = std::move(step);
   const auto began = step_->settings.began;
   begin_ = began == 0 ? now_ns() : began;
-  squares_.assign(static_cast<std::size_t>(setup_.stages), std::nullopt);
+  powers_.assign(static_cast<std::size_t>(setup_.stages), std::nullopt);
   norm_ = 0;
   finite_ = true;
   reports_.assign(static_cast<std::size_t>(setup_.data_ranks * setup_.ranks),
@@ -25,16 +25,16 @@ void coordinator_core::begin(step_pointer step) {
   reported_ = 0;
 }
 
-std::optional<norm_known> coordinator_core::on(stage_squares message) {
-  squares_.at(static_cast<std::size_t>(message.stage)) =
-    std::move(message.squares);
-  if (!std::ranges::all_of(squares_, [](const auto& s) { return !!s; }))
+std::optional<norm_known> coordinator_core::on(stage_powers message) {
+  powers_.at(static_cast<std::size_t>(message.stage)) =
+    std::move(message.powers);
+  if (!std::ranges::all_of(powers_, [](const auto& s) { return !!s; }))
     return std::nullopt;
   std::vector<double> all;
-  for (const auto& stage : squares_)
+  for (const auto& stage : powers_)
     all.insert(all.end(), stage->begin(), stage->end());
   const auto scale = step_->settings.loss_scale;
-  norm_ = norm_of_squares(all) / scale;
+  norm_ = norm_of(all, setup_.numerics.norm_type) / scale;
   finite_ = std::isfinite(norm_);
   return norm_known{step_->serial, now_ns(),
                     clip_factor(norm_, setup_.numerics.clip) / scale,

@@ -27,8 +27,8 @@ class coordinator_core {
   bool running() const { return step_ != nullptr; }
   const step_pointer& step() const { return step_; }
 
-  /// The verdict, once the squares of all stages are here.
-  std::optional<norm_known> on(stage_squares message);
+  /// The verdict, once the powers of all stages are here.
+  std::optional<norm_known> on(stage_powers message);
   /// Throws `mismatch` for a rank that was done before.
   void require_first(const rank_done& report) const;
   /// The outcome, once all ranks are done; throws as `require_first` does.
@@ -44,7 +44,7 @@ class coordinator_core {
   coordinator_setup setup_;
   step_pointer step_;
   std::int64_t begin_ = 0;
-  std::vector<std::optional<std::vector<double>>> squares_;  // by stage
+  std::vector<std::optional<std::vector<double>>> powers_;  // by stage
   double norm_ = 0;
   bool finite_ = true;
   std::vector<std::optional<rank_done>> reports_;

@@ -88,9 +88,7 @@ struct follower_state : step_supervisor {
     begin_here(step);
   }
 
-  void on(const stage_squares& message) {
-    book->links->tell(to_frame(message));
-  }
+  void on(const stage_powers& message) { book->links->tell(to_frame(message)); }
 
   void on(rank_done& report) {
     book->links->tell(to_frame(report));
@@ -183,7 +181,7 @@ caf::behavior follower_actor(caf::event_based_actor* self,
       return state->asked;
     },
     [on](const remote_begin& message) { on(message); },
-    [on](const stage_squares& message) { on(message); },
+    [on](const stage_powers& message) { on(message); },
     [on](rank_done& message) { on(message); },
     [on](const norm_known& message) { on(message); },
     [on](remote_outcome& message) { on(message); },

@@ -18,7 +18,7 @@ using loader_handle = takes<begin_step, want_data, prefetch_data>;
 using reducer_handle = takes<reduce_gradients, reduce_part>;
 /// Of the leading process and of the others alike.
 using coordinator_handle =
-  takes<stage_squares, rank_done, op_failure, peer_lost, stop_run, finish_run,
+  takes<stage_powers, rank_done, op_failure, peer_lost, stop_run, finish_run,
         interrupt_run,
         watchdog_tick>::extend<caf::result<step_outcome>(run_step)>;
 /// Follows the leading process's coordinator.

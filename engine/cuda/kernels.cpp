@@ -125,7 +125,8 @@ void cuda_kernels::launch_statistics_of(
   });
 }
 
-at::Tensor cuda_kernels::sums_of_squares(const tensor_list& tensors) {
+at::Tensor cuda_kernels::norm_powers(const tensor_list& tensors,
+                                     norm_type type) {
   const at::NoGradGuard no_grad;
   const c10::cuda::CUDAGuard guard{index_of(device_)};
   auto sums = zeros(static_cast<std::int64_t>(tensors.size()), at::kDouble);
@@ -141,8 +142,8 @@ at::Tensor cuda_kernels::sums_of_squares(const tensor_list& tensors) {
   table.parts = static_cast<double*>(parts.mutable_data_ptr());
   table.finished = static_cast<unsigned*>(finished.mutable_data_ptr());
   launch_all(entries, table, [&](flat_table& full, std::int64_t pieces) {
-    check(launch_sums_of_squares(full, pieces, current(device_)),
-          "launching sums of squares");
+    check(launch_norm_powers(full, pieces, type, current(device_)),
+          "launching powers of a norm");
     full.parts += pieces;
     full.finished += full.count;
   });

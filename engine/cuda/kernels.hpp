@@ -12,7 +12,7 @@ class cuda_kernels final : public device_kernels {
   explicit cuda_kernels(int device) : device_{device} {}
 
   void measure(const tensor_list& tensors, const at::Tensor& rows) override;
-  at::Tensor sums_of_squares(const tensor_list& tensors) override;
+  at::Tensor norm_powers(const tensor_list& tensors, norm_type type) override;
   void scale(const tensor_list& tensors, const at::Tensor& factor) override;
   void delay(double seconds) override;
 

@@ -3,6 +3,7 @@
 #include <cuda_runtime_api.h>
 
 #include "troupe/engine/cuda/statistics_pieces.hpp"
+#include "troupe/engine/device/norm_type.hpp"
 
 // The kernels' C++ interface. Tables are passed as kernel arguments, so nothing
 // has to be copied before a launch, nor kept after it.
@@ -47,8 +48,8 @@ struct flat_table {
   bool factor_is_double = false;
 };
 
-cudaError_t launch_sums_of_squares(const flat_table& table, std::int64_t pieces,
-                                   cudaStream_t stream);
+cudaError_t launch_norm_powers(const flat_table& table, std::int64_t pieces,
+                               norm_type type, cudaStream_t stream);
 cudaError_t launch_scale(const flat_table& table, std::int64_t pieces,
                          cudaStream_t stream);
 cudaError_t launch_delay(double seconds, cudaStream_t stream);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "troupe/engine/device/norm_type.hpp"
 #include "troupe/engine/device/tensor.hpp"
 
 namespace troupe {
@@ -19,11 +20,12 @@ class device_kernels {
   /// fp32, fp64, fp16, bf16, integers and bool, in any shape and strides.
   virtual void measure(const tensor_list& tensors, const at::Tensor& rows) = 0;
 
-  /// The sum of squares of each tensor, computed as fp64: an fp64 tensor [n] on
-  /// the device, with equal bits from run to run. fp32, fp64, fp16, bf16. A sum
-  /// is finite exactly if all of the tensor's values are (for fp64: and their
-  /// squares).
-  virtual at::Tensor sums_of_squares(const tensor_list& tensors) = 0;
+  /// The sum of |value|^p of each tensor, or for infinity the largest |value|,
+  /// computed as fp64: an fp64 tensor [n] on the device, with equal bits from
+  /// run to run. fp32, fp64, fp16, bf16. It is finite exactly if all of the
+  /// tensor's values are (for fp64: and their powers).
+  virtual at::Tensor norm_powers(const tensor_list& tensors,
+                                 norm_type type) = 0;
 
   /// Multiplies all by `factor`, a tensor of one fp32 or fp64 on the device, in
   /// place. Dense fp32, fp64, fp16, bf16, computed as fp32 (fp64 as fp64).

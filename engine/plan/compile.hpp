@@ -13,7 +13,7 @@ struct compile_options {
   /// Most messages in flight that a channel allows; 0: its own bound. Only
   /// `verify` delays sends; actors in one process need no credits.
   std::int32_t credits = 0;
-  /// Every update waits for the squares of all stages (clipping by norm).
+  /// Every update waits for the norm of all stages (clipping by norm).
   bool global_norm = false;
   /// Which stages read whose outputs; of no stages: a chain.
   stage_graph graph{};

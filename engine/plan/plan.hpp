@@ -23,7 +23,7 @@ enum class plan_op_kind : std::uint8_t {
   gather,   // unshards the parameters of a stage
   release,  // ... and drops them again
   reduce,   // gradients of a stage are reduced over the data ranks
-  gradient_norm,  // squares of a stage's gradients, summed over the job
+  gradient_norm,  // a stage's part of the norm of all gradients
   update,         // the optimizer, for one stage
 };
 

@@ -22,7 +22,8 @@ module_parameters::module_parameters(const parameter_list& parameters,
   : parameters_(values_of(parameters)),
     optimizer_(options.optimizer, std::move(values), options.parameters),
     device_(std::move(device)),
-    publish_(std::move(publish)) {}
+    publish_(std::move(publish)),
+    norm_type_(options.norm_type) {}
 
 void module_parameters::begin_step(const step_settings& settings) {
   learning_rate_ = settings.learning_rate;
@@ -42,8 +43,8 @@ void module_parameters::put_gradients(tensor_list gradients) {
   troupe::put_gradients(parameters_, std::move(gradients), device_.get());
 }
 
-std::vector<double> module_parameters::squares() {
-  return gradient_squares(parameters_, device_.get());
+std::vector<double> module_parameters::norm_powers() {
+  return gradient_powers(parameters_, norm_type_, device_.get());
 }
 
 void module_parameters::update(double factor) {

@@ -24,7 +24,7 @@ class module_parameters : public stage_parameters {
   const tensor_list& parameters() const override { return parameters_; }
   tensor_list take_gradients() override;
   void put_gradients(tensor_list gradients) override;
-  std::vector<double> squares() override;
+  std::vector<double> norm_powers() override;
   void show() override { publish_(); }
   void update(double factor) override;
   optimizer_state state() const override { return optimizer_.state(); }
@@ -47,6 +47,7 @@ class module_parameters : public stage_parameters {
   optimizer optimizer_;
   std::shared_ptr<rank_device> device_;
   std::function<void()> publish_;
+  troupe::norm_type norm_type_;
   double learning_rate_ = 0;
   /// The gradients that each launch of a recorded step writes.
   tensor_list kept_;

@@ -2,6 +2,7 @@
 
 #include <optional>
 
+#include "troupe/engine/device/norm_type.hpp"
 #include "troupe/engine/stage/learning_rate.hpp"
 #include "troupe/engine/stage/loss.hpp"
 #include "troupe/engine/stage/loss_scale.hpp"
@@ -34,6 +35,7 @@ struct numerics {
   learning_rate_schedule learning_rate{};
   loss_scale_options loss_scale{};
   double clip = 0;  // largest gradient norm; 0: no clipping
+  troupe::norm_type norm_type = troupe::norm_type::two;  // of the gradients
   /// The dtype of autocast forwards (bf16, fp16); see autocast_scope. fp16
   /// wants a dynamic loss scale.
   std::optional<at::ScalarType> autocast{};

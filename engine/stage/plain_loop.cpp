@@ -246,8 +246,9 @@ void plain_loop::accumulate_update(const data_function& load,
 void plain_loop::update(result& outcome) {
   if (!versions_.empty())
     set_values(values_, versions_.back());
+  const auto type = options_.numerics.norm_type;
   outcome.gradient_norm =
-    norm_of_squares(gradient_squares(values_, options_.device.get()))
+    norm_of(gradient_powers(values_, type, options_.device.get()), type)
     / scale_.value();
   outcome.updated = !scale_.dynamic() || std::isfinite(outcome.gradient_norm);
   if (outcome.updated) {

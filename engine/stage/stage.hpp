@@ -130,8 +130,8 @@ class stage_parameters {
   /// Moves them back, as `put_gradients` (gradient_lists.hpp).
   virtual void put_gradients(tensor_list gradients) = 0;
 
-  /// The squares of gradient_norm.hpp.
-  virtual std::vector<double> squares() = 0;
+  /// The powers of gradient_norm.hpp, for the norm of all stages.
+  virtual std::vector<double> norm_powers() = 0;
   /// Publishes parameters and reduced gradients, if monitors want them.
   virtual void show() {}
   /// Multiplies the gradients by `factor`, then updates the parameters.

@@ -128,8 +128,8 @@ TEST_CASE(
 TEST_CASE("the coordinator's norm is that of all stages, and clips") {
   coordinator_core core({.ranks = 2, .stages = 2, .numerics = {.clip = 1}});
   core.begin(a_step(2, 1));
-  CHECK_FALSE(core.on(stage_squares{1, 1, {16}}));
-  const auto known = core.on(stage_squares{1, 0, {4, 5}});
+  CHECK_FALSE(core.on(stage_powers{1, 1, {16}}));
+  const auto known = core.on(stage_powers{1, 0, {4, 5}});
   REQUIRE(known);
   CHECK(known->update);
   CHECK(std::abs(known->factor - 0.2) < 1e-6);
@@ -146,7 +146,7 @@ TEST_CASE("an infinite norm skips the update under a dynamic scale") {
   setup.numerics.loss_scale = {1, true};
   coordinator_core core(setup);
   core.begin(a_step(1, 1));
-  CHECK_FALSE(core.on(stage_squares{1, 0, {INFINITY}})->update);
+  CHECK_FALSE(core.on(stage_powers{1, 0, {INFINITY}})->update);
   CHECK_FALSE(core.on(rank_done{1, 0, 0, {}})->event.updated);
 }
 

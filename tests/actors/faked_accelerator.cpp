@@ -135,16 +135,16 @@ class faked_kernels final : public device_kernels {
       row += rows.size(1);
     }
   }
-  at::Tensor sums_of_squares(const tensor_list& tensors) override {
+  at::Tensor norm_powers(const tensor_list& tensors, norm_type type) override {
     note(tensors, {});
     tensor_list parameters;
     for (const auto& gradient : tensors) {
       parameters.push_back(at::empty_like(gradient));
       parameters.back().mutable_grad() = gradient;
     }
-    const auto squares = gradient_squares(parameters);
-    auto sums = at::empty({std::ssize(squares)}, at::kDouble);
-    std::ranges::copy(squares, sums.mutable_data_ptr<double>());
+    const auto powers = gradient_powers(parameters, type);
+    auto sums = at::empty({std::ssize(powers)}, at::kDouble);
+    std::ranges::copy(powers, sums.mutable_data_ptr<double>());
     return sums;
   }
   void scale(const tensor_list& tensors, const at::Tensor& factor) override {

@@ -111,8 +111,9 @@ TEST_CASE("the rules of recording are held") {
   on.refused("waits for what is not", [&] { on.a->wait_for(*before); });
   const auto host = at::zeros({4});
   on.refused("memory of the host", [&] { on.made.copy_(host); });
-  on.refused("no operator",
-             [&] { on.device.kernels().sums_of_squares({on.made}); });
+  on.refused("no operator", [&] {
+    on.device.kernels().norm_powers({on.made}, norm_type::two);
+  });
   event_handle inside;
   on.record([&] { inside = on.a->record(); });
   CHECK_THROWS_MATCHES(on.b->wait_for(*inside), std::exception,

@@ -39,7 +39,7 @@ struct recorded_ports final : rank_ports, stage_ports {
   void reduce(reduce_gradients request) override {
     reduced.push_back(request.owner.stage);
   }
-  void squares(stage_squares) override { ++norms; }
+  void powers(stage_powers) override { ++norms; }
 
   std::map<stage_instance, std::unique_ptr<stage_runner>> stages;
   std::deque<std::pair<stage_instance, run_op>> requests;

@@ -78,6 +78,8 @@ numerics numerics_for(const small_case& what) {
   if (what.optimizer)
     made.optimizer = *what.optimizer;
   made.parameters = what.groups;
+  made.norm_type = what.norm_type;
+  made.loss_scale = what.loss_scale;
   made.clip = what.clip;
   made.recompute = what.recompute;
   made.autocast = what.autocast;

@@ -40,6 +40,8 @@ struct small_case {
   troupe::weight_split weight_split = troupe::weight_split::automatic;
   std::optional<optimizer_options> optimizer = {};  // in place of use_sgd
   parameter_groups groups = {};
+  troupe::norm_type norm_type = troupe::norm_type::two;
+  loss_scale_options loss_scale = {};
 };
 
 schedule_shape shape_of(const small_case& what);

@@ -62,7 +62,7 @@ TEST_CASE("control messages arrive as they were sent") {
   CHECK(difference(begin, begun).empty());
   CHECK(begun.interest.at(0).names == "blocks.*");
   CHECK(begun.interest.at(0).every == 4);
-  CHECK(there_and_back(stage_squares{1, 2, {3, 4}}).squares
+  CHECK(there_and_back(stage_powers{1, 2, {3, 4}}).powers
         == std::vector<double>{3, 4});
   const auto done = there_and_back(report());
   CHECK(done.rank == 2);
@@ -124,7 +124,7 @@ TEST_CASE("messages with disturbed fields are read whole or refused") {
   std::mt19937_64 random(7);
   std::vector<control_message> good{
     remote_begin{.interest = {{.names = "a.*", .every = 4}}},
-    stage_squares{1, 2, {3, 4}},
+    stage_powers{1, 2, {3, 4}},
     norm_known{1, 2, 0.5},
     report(),
     remote_outcome{4, {}, "why", run_end{}},

@@ -103,7 +103,7 @@ void add_job_messages(seed_list& to) {
   remote_begin begin;
   begin.interest.emplace_back();
   for (const control_message& each : std::vector<control_message>{
-         begin, stage_squares{1, 0, {2.5}}, norm_known{1, 2}, report(),
+         begin, stage_powers{1, 0, {2.5}}, norm_known{1, 2}, report(),
          remote_outcome{}, op_failure{{}, "0F1", "why"}, interrupt_run{"why"}})
     add(0, to_frame(each));
   std::mt19937_64 random(3);
@@ -291,6 +291,9 @@ void add_texts(seed_list& to) {
        {"terminal:match=gap*,top=10", "json:a", "csv:a", "tensorboard:a",
         "prometheus:localhost:80", "prometheus:[::1]:80,token_file=a"})
     to.emplace_back("specs", with_choice(1, each));
+  for (const char* each :
+       {"tok.*,pos.*:lr*0.5,weight-decay=0", "blocks.[!0-2].*:frozen"})
+    to.emplace_back("specs", with_choice(2, each));
   to.emplace_back("lab_requests",
                   R"({"name":"zb_v","ranks":4,"stages_per_rank":2,)"
                   R"("microbatches":8,"costs":"f=1,b=2","sizes":"kept=1",)"

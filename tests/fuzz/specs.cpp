@@ -1,4 +1,5 @@
-// --monitor and --sink. Nothing that would name a file elsewhere is tried.
+// --monitor, --sink and --parameters. Nothing that would name a file elsewhere
+// is tried.
 #include <fmt/format.h>
 
 #include <filesystem>
@@ -7,6 +8,7 @@
 #include "parse.hpp"
 #include "troupe/engine/events/subscription.hpp"
 #include "troupe/engine/plan/compile.hpp"
+#include "troupe/engine/stage/parameter_groups.hpp"
 #include "troupe/monitors/monitor_spec.hpp"
 #include "troupe/monitors/sinks/sink_spec.hpp"
 #include "troupe/schedules/builtin.hpp"
@@ -37,12 +39,17 @@ const monitor_context& context() {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data,
                                       std::size_t size) {
   return testing::parse(data, size, [](std::string_view text) {
-    const bool is_sink = testing::take_choice(text) % 2 == 1;
+    const auto choice = testing::take_choice(text) % 3;
+    if (choice == 2) {
+      const auto group = parse_parameter_group(std::string(text));
+      group_of({group}, "blocks.3.attention.query");
+      return;
+    }
     constexpr std::string_view elsewhere("/.\0", 3);
     if (text.find_first_of(elsewhere) != std::string_view::npos)
       return;
     enter_own_folder();
-    if (is_sink)
+    if (choice == 1)
       return require_sink(std::string(text));
     const auto made = make_monitor(std::string(text), context());
     require_legal(made.wants);

@@ -56,7 +56,7 @@ class faked_stage final : public stage_compute, public stage_parameters {
   const tensor_list& parameters() const override { return parameters_; }
   tensor_list take_gradients() override { return {}; }
   void put_gradients(tensor_list) override {}
-  std::vector<double> squares() override { return {}; }
+  std::vector<double> norm_powers() override { return {}; }
   void update(double) override { ++updates; }
   stage_result end_step() override {
     stage_result result;

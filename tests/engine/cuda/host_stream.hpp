@@ -33,7 +33,7 @@ class host_kernels final : public device_kernels {
       rows[static_cast<std::int64_t>(i)].copy_(
         host_statistics_row(tensors[i], rows.size(1) > statistics_columns));
   }
-  at::Tensor sums_of_squares(const tensor_list&) override { return {}; }
+  at::Tensor norm_powers(const tensor_list&, norm_type) override { return {}; }
   void scale(const tensor_list&, const at::Tensor&) override {}
   void delay(double) override {}
 };

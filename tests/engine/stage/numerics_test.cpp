@@ -1,17 +1,24 @@
 #include <ATen/ops/allclose.h>
+#include <ATen/ops/cat.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/full.h>
+#include <ATen/ops/ones.h>
 #include <ATen/ops/rand.h>
 #include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros.h>
 #include <catch2/catch_approx.hpp>
 #include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
 
 #include <cmath>
 #include <limits>
+#include <map>
 
+#include "troupe/engine/checkpoint/safetensors.hpp"
 #include "troupe/engine/stage/gradient_norm.hpp"
 #include "troupe/engine/stage/learning_rate.hpp"
 #include "troupe/engine/stage/loss_scale.hpp"
+#include "troupe_paths.hpp"
 
 using namespace troupe;
 using Catch::Approx;
@@ -31,24 +38,91 @@ float first(const at::Tensor& tensor) {
 }  // namespace
 
 TEST_CASE("the gradient norm is that of all gradients together") {
+  const auto type = GENERATE(norm_type::infinity, norm_type::one,
+                             norm_type::two, norm_type::three);
   const auto a = at::rand({17, 5}).requires_grad_(true);
-  const auto b = at::rand({3}).requires_grad_(true);
+  const auto b = at::rand({3}, at::kDouble).requires_grad_(true);
   const auto unused = at::rand({2}).requires_grad_(true);
-  a.mutable_grad() = at::rand({17, 5}) - 0.5;
-  b.mutable_grad() = at::rand({3});
-  const auto squares = gradient_squares({a, b, unused});
-  REQUIRE(squares.size() == 3);
-  CHECK(squares[2] == 0);
-  const auto expected =
-    std::sqrt(a.grad().to(at::kDouble).square().sum().item<double>()
-              + b.grad().to(at::kDouble).square().sum().item<double>());
-  CHECK(norm_of_squares(squares) == Approx(expected).epsilon(1e-12));
+  const auto empty = at::rand({0}).requires_grad_(true);
+  a.mutable_grad() = (at::rand({5, 17}) - 0.5).t();
+  b.mutable_grad() = at::rand({3}, at::kDouble);
+  empty.mutable_grad() = at::rand({0});
+  const auto powers = gradient_powers({a, b, unused, empty}, type);
+  REQUIRE(powers.size() == 4);
+  CHECK(powers[2] == 0);
+  CHECK(powers[3] == 0);
+  const auto all =
+    at::cat({a.grad().to(at::kDouble).reshape(-1), b.grad()}).abs();
+  const auto p = static_cast<double>(type);
+  const auto expected = type == norm_type::infinity
+                          ? all.max().item<double>()
+                          : std::pow(all.pow(p).sum().item<double>(), 1 / p);
+  CHECK(norm_of(powers, type) == Approx(expected).epsilon(1e-12));
+  CHECK(norm_of({}, type) == 0);
+  CHECK(norm_of({0, 0}, type) == 0);
+}
+
+TEST_CASE("a NaN among the gradients is the norm, whatever stands behind it") {
+  for (const auto type :
+       {norm_type::infinity, norm_type::one, norm_type::two, norm_type::three})
+    for (const auto place : {0, 5, 20}) {
+      auto p = at::zeros({21}).requires_grad_(true);
+      p.mutable_grad() = at::ones({21});
+      p.mutable_grad()[place] = std::nan("");
+      p.mutable_grad()[10] = INFINITY;
+      const auto powers = gradient_powers({p}, type);
+      CHECK(std::isnan(norm_of({1, powers[0], INFINITY}, type)));
+    }
+}
+
+namespace {
+
+void check_clipping(const std::map<std::string, at::Tensor>& table,
+                    const std::string& name, norm_type type, double odd) {
+  const std::vector<std::string> names = {"matrix", "wide", "vector", "scalar",
+                                          "cube"};
+  tensor_list parameters;
+  for (const auto& each : names) {
+    parameters.push_back(table.at("initial." + each).clone());
+    parameters.back().mutable_grad() = table.at("gradient." + each)[1].clone();
+  }
+  if (odd != 0)
+    parameters[0].mutable_grad()[1][2] = odd;
+  const auto norm = norm_of(gradient_powers(parameters, type), type);
+  scale_gradients(parameters, clip_factor(norm, 0.5));
+  INFO(name);
+  CHECK(at::allclose(at::full({}, norm).to(at::kFloat),
+                     table.at(name + ".norm"), 1e-6, 0, /*equal_nan=*/true));
+  for (std::size_t i = 0; i < names.size(); ++i)
+    CHECK(at::allclose(parameters[i].grad(), table.at(name + "." + names[i]),
+                       1e-6, 1e-7, /*equal_nan=*/true));
+}
+
+}  // namespace
+
+TEST_CASE("gradients are clipped as PyTorch's clip_grad_norm_ clips them") {
+  std::map<std::string, at::Tensor> table;
+  for (auto& [name, value] : read_safetensors(
+         TROUPE_SOURCE_DIR "/tests/golden/optimizers.safetensors"))
+    table.emplace(name, value);
+  for (const auto& [p, type] : {std::pair{"1", norm_type::one},
+                                {"2", norm_type::two},
+                                {"3", norm_type::three},
+                                {"inf", norm_type::infinity}}) {
+    const auto name = std::string{"clip."} + p;
+    check_clipping(table, name, type, 0);
+    check_clipping(table, name + ".inf", type, INFINITY);
+    check_clipping(table, name + ".nan", type, std::nan(""));
+  }
 }
 
 TEST_CASE("clipping scales to the largest norm and no further") {
   CHECK(clip_factor(10, 0) == 1);
   CHECK(clip_factor(0.5, 1) == 1);
   CHECK(clip_factor(10, 1) == Approx(0.1).epsilon(1e-6));
+  CHECK(clip_factor(INFINITY, 1) == 0);
+  CHECK(std::isnan(clip_factor(std::nan(""), 1)));
+  CHECK(clip_factor(std::nan(""), 0) == 1);
   auto p = parameter(1, 2);
   scale_gradients({p}, 0.25);
   CHECK(first(p.grad()) == 0.5f);

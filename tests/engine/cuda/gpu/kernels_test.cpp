@@ -111,7 +111,7 @@ TEST_CASE("a device's statistics equal those of `measure`, without a wait") {
   }
 }
 
-TEST_CASE("sums of squares are in double, and equal from run to run") {
+TEST_CASE("powers of norms are in double, and equal from run to run") {
   const auto gpu = first_gpu();
   at::manual_seed(3);
   const auto stream = gpu->make_stream();
@@ -122,13 +122,19 @@ TEST_CASE("sums of squares are in double, and equal from run to run") {
   tensors.push_back(at::full({10}, 1e30));
   const auto device = on_device(tensors, *stream);
   const auto scope = stream->enter();
-  const auto sums = gpu->kernels().sums_of_squares(device).cpu();
-  for (std::size_t i = 0; i < tensors.size(); ++i) {
-    const auto wanted = tensors[i].to(at::kDouble).square().sum();
-    CHECK_THAT(sums[static_cast<std::int64_t>(i)].item().toDouble(),
-               WithinRel(wanted.item().toDouble(), 1e-12));
+  for (const auto type : {norm_type::infinity, norm_type::one, norm_type::two,
+                          norm_type::three}) {
+    const auto powers = gpu->kernels().norm_powers(device, type).cpu();
+    for (std::size_t i = 0; i < tensors.size(); ++i) {
+      const auto size = tensors[i].to(at::kDouble).abs();
+      const auto wanted = type == norm_type::infinity
+                            ? size.max()
+                            : size.pow(static_cast<int>(type)).sum();
+      CHECK_THAT(powers[static_cast<std::int64_t>(i)].item().toDouble(),
+                 WithinRel(wanted.item().toDouble(), 1e-12));
+    }
+    CHECK(at::equal(powers, gpu->kernels().norm_powers(device, type).cpu()));
   }
-  CHECK(at::equal(sums, gpu->kernels().sums_of_squares(device).cpu()));
 }
 
 TEST_CASE("tensors are scaled by a factor that the host never reads") {
@@ -154,6 +160,7 @@ TEST_CASE("tensors are scaled by a factor that the host never reads") {
 
 TEST_CASE("kernels refuse tensors of another place") {
   const auto gpu = first_gpu();
-  CHECK_THROWS_AS(gpu->kernels().sums_of_squares({at::zeros({3})}), error);
+  CHECK_THROWS_AS(gpu->kernels().norm_powers({at::zeros({3})}, norm_type::two),
+                  error);
   CHECK_THROWS_AS(gpu->kernels().delay(11), error);
 }
