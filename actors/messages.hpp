@@ -113,7 +113,10 @@ struct run_op {
   std::shared_ptr<const microbatch_data> data;  // of a forward that reads it
   event_handle data_ready;
   std::vector<event_handle> after = {};  // what its stream waits for, besides
-  std::optional<norm_known> norm = {};   // of an update that waits for it
+  /// It runs beside the op of its rank's compute streams before it: as the
+  /// second of an overlapped pair, or on another stream.
+  bool beside = false;
+  std::optional<norm_known> norm = {};  // of an update that waits for it
 };
 struct op_launched {
   std::int64_t serial = 0;

@@ -9,11 +9,11 @@
 #include "troupe/actors/execution_options.hpp"
 #include "troupe/actors/job/device_links.hpp"
 #include "troupe/actors/job/job_plans.hpp"
+#include "troupe/actors/job/run_devices.hpp"
 #include "troupe/actors/monitoring/event_board.hpp"
 #include "troupe/actors/step/run_end.hpp"
 #include "troupe/actors/step/run_health.hpp"
 #include "troupe/engine/data/microbatch_source.hpp"
-#include "troupe/engine/device/rank_device.hpp"
 #include "troupe/engine/events/monitor.hpp"
 #include "troupe/engine/events/observer.hpp"
 #include "troupe/engine/stage/numerics.hpp"
@@ -37,8 +37,7 @@ struct pipeline_options {
   std::vector<std::vector<stage>> stages;
   /// By stage: whether it reads a microbatch's inputs, targets or arguments.
   std::vector<bool> needs_data;
-  /// devices[data rank][rank], as stages; empty: the CPU.
-  std::vector<std::vector<std::shared_ptr<rank_device>>> devices;
+  run_devices devices;  // of the stages; empty: the CPU
   /// To devices of other processes; null: tensors go there by the host.
   std::shared_ptr<device_links> links;
   troupe::numerics numerics;

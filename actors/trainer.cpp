@@ -104,7 +104,7 @@ tensor_list trainer::infer(const tensor_list& inputs) {
     if (!stage)
       continue;
     auto made = run_on_host(*stage, inputs, given,
-                            state.device_of(0, placement.rank_of(s)).get());
+                            state.devices.of(0, stage_instance{s}).get());
     outputs = std::move(made.outputs);
     std::size_t next = 0;
     for (const auto& [reader, edge] : graph.outputs(s, false))

@@ -35,7 +35,7 @@ void trainer::impl::restore(const stored_checkpoint& from,
   if (!module)
     return;
   const auto own = module->parameters_by_name();
-  const auto device = device_of(data_rank, places().rank_of(which));
+  const auto device = devices.of(data_rank, which);
   const auto scope = device ? device->compute().enter() : nullptr;
   restore_parameters(from, own);
   auto& parameters = *stages[d][index].parameters;

@@ -31,34 +31,18 @@ trainer::impl::impl(const model& layers, trainer_options given)
   require_legal(options);
   require_legal(layers);
   layout = layout_of(options);
-  assign_devices();
   ranges = split_for(layers, options);
   set_intra_op_threads(options.execution.intra_op_threads);
   const auto graph = graph_of(layers, ranges);
   training = training_plan(options, graph);
   evaluation = evaluation_plan(options, graph);
+  devices = run_devices(options.devices, options.overlap, layout, *training);
   make_stages(layers);
   require_matching(options.job.get(), held(), options.numerics.parameters);
   require_slices();
   start_actors(layers);
   prepare_graphs();
   parameter_count = count_parameters(options.job.get(), held());
-}
-
-/// Ranks that live here take the devices in turns.
-void trainer::impl::assign_devices() {
-  if (options.devices.empty())
-    return;
-  const auto ranks = options.schedule.placement.ranks;
-  std::size_t next = 0;
-  for (std::int32_t d = 0; d < options.data_parallel; ++d) {
-    auto& of_replica = devices.emplace_back();
-    for (std::int32_t r = 0; r < ranks; ++r)
-      of_replica.push_back(
-        layout.is_here(d, r) ? std::make_shared<rank_device>(
-          options.devices[next++ % options.devices.size()], options.overlap)
-                             : nullptr);
-  }
 }
 
 module_stage_options trainer::impl::stage_options(stage_instance which) const {
@@ -114,7 +98,7 @@ stage trainer::impl::make_stage(
   const std::shared_ptr<layer_sequence>& module) const {
   auto options = stage_options(which);
   options.data_rank = data_rank;
-  const auto device = options.device = device_of(data_rank, options.rank);
+  const auto device = options.device = devices.of(data_rank, which);
   if (!device)
     return make_module_stage(module, options);
   const auto scope = device->compute().enter();
@@ -122,15 +106,6 @@ stage trainer::impl::make_stage(
   auto made = make_module_stage(module, options);
   device->compute().drain();
   return made;
-}
-
-/// Null: the CPU.
-std::shared_ptr<rank_device> trainer::impl::device_of(std::int32_t data_rank,
-                                                      std::int32_t rank) const {
-  if (devices.empty())
-    return nullptr;
-  return devices[static_cast<std::size_t>(data_rank)]
-                [static_cast<std::size_t>(rank)];
 }
 
 /// Whether a stage reads arguments: only those that live here need to know.

@@ -19,12 +19,9 @@ struct trainer::impl {
   impl(const model& layers, trainer_options given);
 
   module_stage_options stage_options(stage_instance which) const;
-  void assign_devices();
   void make_stages(const model& layers);
   stage make_stage(std::int32_t data_rank, stage_instance which,
                    const std::shared_ptr<layer_sequence>& module) const;
-  std::shared_ptr<rank_device> device_of(std::int32_t data_rank,
-                                         std::int32_t rank) const;
   void require_slices() const;
   void start_actors(const model& layers);
   void prepare_graphs();
@@ -51,7 +48,7 @@ struct trainer::impl {
   std::shared_ptr<job_plans> known_plans;
   bool replans = false;  // all processes know that there is a next one
   std::shared_ptr<const troupe::plan> evaluation;
-  std::vector<std::vector<std::shared_ptr<rank_device>>> devices;
+  run_devices devices;
   std::shared_ptr<troupe::device_links> links;
   std::vector<replica> replicas;
   /// Filled once the actors are there; stages publish through them.

@@ -29,13 +29,6 @@ std::int64_t duration_of(const op_record& op) {
   return op.end - op.begin;
 }
 
-std::int64_t busy_time(const ops_event& rank) {
-  std::int64_t busy = 0;
-  for (const auto& op : rank.ops)
-    busy += duration_of(op);
-  return busy;
-}
-
 std::string bar(double share) {
   std::string text;
   for (int i = 0; i < bar_width; ++i)
@@ -149,7 +142,7 @@ std::string top_view::row(const ops_event& rank, bool bars) const {
     fmt::format("{:>3} {:>4}", rank.source.data_rank, rank.source.rank);
   if (rank.ops.empty())
     return name + "  no ops\n";
-  const auto busy = busy_time(rank);
+  const auto busy = busy_time(rank.ops);
   const auto slowest = *std::ranges::max_element(rank.ops, {}, duration_of);
   const auto& last = last_of(rank);
   const auto whole = std::max<std::int64_t>(1, step_->end - step_->begin);
@@ -192,7 +185,7 @@ nlohmann::json top_view::rank_json(const ops_event& rank) const {
   const auto seen = traffic_of(rank);
   nlohmann::json made{{"replica", rank.source.data_rank},
                       {"rank", rank.source.rank},
-                      {"busy", seconds(busy_time(rank))},
+                      {"busy", seconds(busy_time(rank.ops))},
                       {"received_bytes", seen.bytes},
                       {"waited", seconds(seen.wait)},
                       {"resident_bytes", seen.resident_bytes}};

@@ -116,9 +116,10 @@ void add_device_flags(CLI::App& app, device_options& o) {
                  "cpu, cuda (ranks take all devices in turns, --plain the "
                  "first), or cuda:0,2");
   app
-    .add_option("--overlap", o.overlap,
-                "what runs beside computing: data,reduce,transfers, or all or "
-                "none; the results are the same")
+    .add_option(
+      "--overlap", o.overlap,
+      "what runs beside computing: data,reduce,transfers,pairs (of ops "
+      "that overlap), or all or none; the results are the same")
     ->type_name("KINDS");
   app.add_flag("--cuda-graphs", o.cuda_graphs,
                "launch all of a step up to its gradients at once, as it was "

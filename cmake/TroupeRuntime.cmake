@@ -147,8 +147,8 @@ if(TROUPE_CUDA)
   if(TROUPE_TESTS)
     target_sources(tests_gpu_training PRIVATE
       tests/actors/device_trainings.cpp tests/actors/disturbed_accelerator.cpp
-      tests/actors/race_watch.cpp tests/actors/small_model.cpp
-      tests/actors/step_trace.cpp)
+      tests/actors/noted_ops.cpp tests/actors/race_watch.cpp
+      tests/actors/small_model.cpp tests/actors/step_trace.cpp)
   endif()
 endif()
 troupe_tests(monitors DIRECTORY tests/monitors

@@ -10,6 +10,7 @@
 #include "troupe/engine/plan/simulate.hpp"
 #include "troupe/monitors/median.hpp"
 #include "troupe/monitors/step_collector.hpp"
+#include "troupe/monitors/step_times.hpp"
 
 namespace troupe {
 
@@ -37,18 +38,20 @@ void cost_samples::add(const std::vector<ops_event>& step) {
   }
   auto first = std::numeric_limits<std::int64_t>::max();
   auto last = std::numeric_limits<std::int64_t>::min();
-  for (const auto& rank : step)
-    for (const auto& done : rank.ops) {
+  for (const auto& rank : step) {
+    const auto times = op_times(*plan_, rank);
+    for (std::size_t i = 0; i < times.size(); ++i) {
+      const auto& done = rank.ops[i];
       first = std::min(first, done.begin);
       last = std::max(last, done.end);
       const auto& op = plan_->ops.at(done.op);
       if (!takes_time(op.kind))
         continue;
-      add(of_stage_[{op.stage, op.kind}],
-          static_cast<double>(done.end - done.begin) * ms);
+      add(of_stage_[{op.stage, op.kind}], static_cast<double>(times[i]) * ms);
       if (done.arrived > 0)
         add(messages_, static_cast<double>(done.arrived - done.ready) * ms);
     }
+  }
   if (first < last)
     add(steps_, static_cast<double>(last - first) * ms);
 }

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "troupe/engine/plan/overlapped_pairs.hpp"
+
 namespace troupe {
 
 namespace {
@@ -13,6 +15,32 @@ double to_seconds(std::int64_t ns) {
 
 }  // namespace
 
+std::int64_t busy_time(std::vector<op_record> ops) {
+  std::ranges::sort(ops, {}, &op_record::begin);
+  auto until = std::numeric_limits<std::int64_t>::min();
+  std::int64_t busy = 0;
+  for (const auto& op : ops) {
+    busy += std::max<std::int64_t>(0, op.end - std::max(op.begin, until));
+    until = std::max(until, op.end);
+  }
+  return busy;
+}
+
+std::vector<std::int64_t> op_times(const plan& plan, const ops_event& rank) {
+  std::vector<std::int64_t> times;
+  const op_record* first = nullptr;  // of a pair
+  for (const auto& op : rank.ops) {
+    times.push_back(op.end - op.begin);
+    if (!is_compute(plan.ops[op.op].kind))
+      continue;
+    if (first && partner_of(plan, first->op) == op.op)
+      times.back() -= std::max<std::int64_t>(
+        0, std::min(first->end, op.end) - std::max(first->begin, op.begin));
+    first = &op;
+  }
+  return times;
+}
+
 op_costs measured_costs(const plan& plan, const std::vector<ops_event>& ops,
                         std::int32_t data_rank) {
   op_costs costs;
@@ -20,8 +48,9 @@ op_costs measured_costs(const plan& plan, const std::vector<ops_event>& ops,
   for (const auto& rank : ops) {
     if (rank.source.data_rank != data_rank)
       continue;
-    for (const auto& op : rank.ops)
-      costs.of_op[op.op] = to_seconds(op.end - op.begin);
+    const auto times = op_times(plan, rank);
+    for (std::size_t i = 0; i < times.size(); ++i)
+      costs.of_op[rank.ops[i].op] = to_seconds(times[i]);
   }
   return costs;
 }
@@ -36,8 +65,8 @@ step_times times_of(const plan& plan, const std::vector<ops_event>& ops) {
     for (const auto& op : rank.ops) {
       begin = std::min(begin, op.begin);
       end = std::max(end, op.end);
-      busy += op.end - op.begin;
     }
+    busy += busy_time(rank.ops);
   }
   step_times times;
   if (ops.empty() || end <= begin)

@@ -21,8 +21,17 @@ struct step_times {
 /// paper figures are the slowest replica's.
 step_times times_of(const plan& plan, const std::vector<ops_event>& ops);
 
-/// The measured cost of each op of the plan, in seconds, for `simulate`;
-/// taken from the events of one replica.
+/// The time in which at least one of these ops of a rank ran, in ns: those of
+/// an overlapped pair run at once on a device.
+std::int64_t busy_time(std::vector<op_record> ops);
+
+/// The time that each op of a rank took, in ns, as its record lists them. The
+/// second op of an overlapped pair took what it ran without the first, so that
+/// the sum is the pair's time.
+std::vector<std::int64_t> op_times(const plan& plan, const ops_event& rank);
+
+/// The measured cost of each op of the plan, in seconds, for `simulate`:
+/// `op_times` of one replica.
 op_costs measured_costs(const plan& plan, const std::vector<ops_event>& ops,
                         std::int32_t data_rank);
 

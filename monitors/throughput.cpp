@@ -90,11 +90,11 @@ class throughput_state {
   }
 
   static double busy_seconds(const ops_event& rank) {
-    double busy = 0;
-    for (const auto& op : rank.ops)
-      if (is_compute(rank.plan->ops[op.op].kind))
-        busy += seconds_between(op.begin, op.end);
-    return busy;
+    auto computing = rank.ops;
+    std::erase_if(computing, [&](const op_record& op) {
+      return !is_compute(rank.plan->ops[op.op].kind);
+    });
+    return seconds_between(0, busy_time(std::move(computing)));
   }
 
   using seconds_by_kind = std::map<plan_op_kind, double>;

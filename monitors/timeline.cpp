@@ -92,11 +92,11 @@ class timeline_builder {
       if (rank.source.data_rank != data_rank)
         continue;
       const auto row = data_rank * plan_.ranks() + rank.source.rank;
-      const op_record* before = nullptr;
+      auto busy_until = std::numeric_limits<std::int64_t>::max();
       for (const auto& op : rank.ops) {
-        if (before)
-          add_waits(*before, op, row);
-        before = &op;
+        add_waits(busy_until, op, row);
+        busy_until =
+          &op == rank.ops.data() ? op.end : std::max(busy_until, op.end);
         done[op.op] = &op;
         add_span(op, row, rank.source.step, span_of);
       }
@@ -115,13 +115,16 @@ class timeline_builder {
 
   /// Until its last input was sent, an op could not begin. From then on it
   /// waited for a credit and for the transport, if that came from another
-  /// process, and then for the host.
-  void add_waits(const op_record& before, const op_record& op,
+  /// process, and then for the host. An op that runs beside another one waits
+  /// for none.
+  void add_waits(std::int64_t busy_until, const op_record& op,
                  std::int32_t row) {
-    const auto sent = std::clamp(op.ready, before.end, op.begin);
+    if (busy_until >= op.begin)
+      return;
+    const auto sent = std::clamp(op.ready, busy_until, op.begin);
     const auto left = std::clamp(op.left, sent, op.begin);
     const auto arrived = std::clamp(op.arrived, left, op.begin);
-    add_wait(row, wait_kind::bubble, before.end, sent);
+    add_wait(row, wait_kind::bubble, busy_until, sent);
     add_wait(row, wait_kind::credit, sent, left);
     add_wait(row, wait_kind::transport, left, arrived);
     add_wait(row, wait_kind::host, arrived, op.begin);

@@ -29,7 +29,8 @@ struct op {
   std::int8_t copy = 0;
   op_kind kind = op_kind::forward;
   /// This op and the next one of the lane form an overlapped pair (F then B,
-  /// DeepSeek's DualPipe). On a CPU they run one after the other.
+  /// DeepSeek's DualPipe). On a device they run at once, on a CPU one after the
+  /// other.
   bool overlaps_next = false;
 
   friend constexpr auto operator<=>(const op&, const op&) = default;

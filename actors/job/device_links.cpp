@@ -17,8 +17,8 @@ using steady = std::chrono::steady_clock;
 }  // namespace
 
 device_links::device_links(job_layout layout, placement stages,
-                           std::vector<stage_edge> edges,
-                           devices_by_rank devices, double stall_seconds)
+                           std::vector<stage_edge> edges, run_devices devices,
+                           double stall_seconds)
   : layout_(layout),
     stages_(std::move(stages)),
     edges_(std::move(edges)),
@@ -30,8 +30,7 @@ bool device_links::reduces(std::int32_t stage) const {
 }
 
 rank_device& device_links::device_of(const member& one) const {
-  return *devices_.at(static_cast<std::size_t>(one.data_rank))
-            .at(static_cast<std::size_t>(stages_.rank_of(one.stage)));
+  return *devices_.of(one.data_rank, one.stage);
 }
 
 device_links::link& device_links::at(const key& link_key) {

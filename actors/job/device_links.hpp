@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "troupe/actors/job/job_layout.hpp"
+#include "troupe/actors/job/run_devices.hpp"
 #include "troupe/actors/messages.hpp"
 #include "troupe/engine/device/communicator_watch.hpp"
-#include "troupe/engine/device/rank_device.hpp"
 #include "troupe/engine/plan/values.hpp"
 #include "troupe/engine/transport/mesh.hpp"
 #include "troupe/schedules/schedule.hpp"
@@ -29,12 +29,9 @@ namespace troupe {
 /// `stuck` may come from any thread.
 class device_links {
  public:
-  using devices_by_rank =
-    std::vector<std::vector<std::shared_ptr<rank_device>>>;
-
   /// `edges`: between stages of different ranks, both ways.
   device_links(job_layout layout, placement stages,
-               std::vector<stage_edge> edges, devices_by_rank devices,
+               std::vector<stage_edge> edges, run_devices devices,
                double stall_seconds);
 
   /// All processes of the job call it at once; waits until all communicators
@@ -107,7 +104,7 @@ class device_links {
   job_layout layout_;
   placement stages_;
   std::vector<stage_edge> edges_;
-  devices_by_rank devices_;
+  run_devices devices_;
   double stall_seconds_;
   std::atomic<bool> ended_ = false;
   std::mutex making_;  // links_, until all are made

@@ -92,7 +92,7 @@ void device_links::connect(mesh& job) {
   std::vector<std::string> ids;
   if (layout_.process == 0)
     for (std::size_t i = 0; i < all.size(); ++i) {
-      const auto id = devices_[0][0]->on()->make_communicator_id();
+      const auto id = devices_.of(0, 0)->on()->make_communicator_id();
       ids.emplace_back(reinterpret_cast<const char*>(id.data()), id.size());
     }
   ids = from_wire<std::vector<std::string>>(

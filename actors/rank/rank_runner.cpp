@@ -9,6 +9,7 @@
 #include "troupe/engine/device/memory.hpp"
 #include "troupe/engine/plan/op_text.hpp"
 #include "troupe/engine/plan/op_traits.hpp"
+#include "troupe/engine/plan/overlapped_pairs.hpp"
 
 namespace troupe {
 
@@ -56,6 +57,7 @@ void rank_runner::on(const begin_step& message) {
   step_ = message.step;
   report_ = {step_->serial, setup_.data_rank, setup_.rank};
   op_values_.begin(step_);
+  last_compute_ = none;
   ending_ = false;
   waits_since_ = 0;
   transfers_.begin(step_);
@@ -155,8 +157,18 @@ void rank_runner::launch(std::uint32_t op) {
   op_values_.take(what, request, report_.ops.back(), waits_since_);
   collectives_.add_waits(what, request);
   closing_.add_norm(what, request, report_.ops.back());
+  request.beside = runs_beside(op);
   waits_since_ = 0;
   ports_.run(instance_of(what), std::move(request));
+}
+
+/// A pair whose second op does not follow its first is two ops.
+bool rank_runner::runs_beside(std::uint32_t op) {
+  if (op_at(op).stream != stream_kind::compute)
+    return true;
+  const auto before = std::exchange(last_compute_, op);
+  return before != none
+         && partner_of(*step_->plan, static_cast<std::uint32_t>(before)) == op;
 }
 
 void rank_runner::on(op_launched answer) {

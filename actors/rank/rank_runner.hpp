@@ -48,6 +48,7 @@ class rank_runner {
   void start(std::uint32_t op);
   void transfer(std::uint32_t op);
   void launch(std::uint32_t op);
+  bool runs_beside(std::uint32_t op);
   void wait();
   void end_stages();
   void finish();
@@ -70,6 +71,7 @@ class rank_runner {
   lane_executor* executor_ = nullptr;  // the plan's
   rank_done report_;
   std::vector<stage_instance> stages_;  // of this rank
+  std::int64_t last_compute_ = none;    // the op of those streams before
   bool ending_ = false;
   std::vector<stage_tensors> early_;  // of steps that have not begun here
   std::int64_t waits_since_ = 0;      // 0: an op is being launched

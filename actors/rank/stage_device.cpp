@@ -22,6 +22,11 @@ void stage_device::wait_for(const event_handle& ready) {
   begin_again();
 }
 
+void stage_device::join() const {
+  if (device_)
+    device_->join();
+}
+
 /// The op's waiting time is no part of its duration.
 void stage_device::begin_again() {
   if (begin_)
@@ -55,9 +60,10 @@ tensor_list stage_device::take(tensor_list tensors, const event_handle& ready) {
   return tensors;
 }
 
-tensor_list stage_device::to_host(const tensor_list& tensors) const {
+tensor_list stage_device::to_host(const tensor_list& tensors,
+                                  const event_handle& ready) const {
   auto& stream = device_->sends();
-  take_over(stream, tensors, mark());
+  take_over(stream, tensors, ready);
   tensor_list copies;
   for (const auto& tensor : tensors)
     copies.push_back(tensor.defined() ? troupe::to_host(tensor, stream).tensor

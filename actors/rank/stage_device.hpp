@@ -26,16 +26,20 @@ class stage_device {
   std::unique_ptr<stream_scope> enter() const;
   /// The point behind all that the compute stream was given; null on a CPU.
   event_handle mark() const;
-  /// Compute ops from now on come after it.
+  /// Compute ops of the stage from now on come after it.
   void wait_for(const event_handle& ready);
+  /// Compute ops of the rank from now on come after all that it was given.
+  void join() const;
 
   /// A microbatch on the device; `ready` tells when.
   microbatch_data bring(const microbatch_data& data, event_handle& ready) const;
   /// Tensors that are there at `ready`, wherever they are, for the compute
   /// stream.
   tensor_list take(tensor_list tensors, const event_handle& ready);
-  /// Copies for another process, in the host's memory; waits for them.
-  tensor_list to_host(const tensor_list& tensors) const;
+  /// Copies for another process, in the host's memory, of tensors that are
+  /// there at `ready`; waits for them.
+  tensor_list to_host(const tensor_list& tensors,
+                      const event_handle& ready) const;
 
   /// Notes the time for the ops of a step, by its number: once.
   void begin_step(std::int64_t serial) const;

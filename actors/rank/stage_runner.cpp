@@ -62,6 +62,8 @@ void stage_runner::run_timed(run_op& request, op_launched& answer) {
   const auto scope = device_.enter();
   for (const auto& event : request.after)
     device_.wait_for(event);
+  if (!request.beside)
+    device_.join();
   const bool timed = traits_of(*running_).type != op_class::collective
                      && step_->settings.part != step_part::gradients;
   // A launched step noted the time before.
@@ -142,7 +144,8 @@ void stage_runner::backward(run_op& request, op_launched& answer) {
        answer);
 }
 
-/// Values that stay on the rank are read on the stream that makes them.
+/// Values that stay on the rank are read by ops that come after this one: the
+/// ops of a pair read nothing of each other.
 void stage_runner::give(op_outputs made, op_launched& answer) const {
   answer.outputs = std::move(made.tensors);
   answer.states = std::move(made.states);

@@ -52,7 +52,7 @@ void transfer_ops::send(const plan_op& op, std::int64_t now) {
   const auto target = plan.placement.rank_of(receive.stage, receive.copy);
   const bool far = device_ && setup_.is_far && setup_.is_far(target);
   if (far && !setup_.links) {
-    tensors = device_.to_host(tensors);
+    tensors = device_.to_host(tensors, ready);
     ready = nullptr;
   }
   stage_tensors packed;

@@ -15,7 +15,7 @@ namespace troupe {
 namespace {
 
 accelerator& accelerator_of(const graph_steps_setup& setup) {
-  return *setup.devices.front().front()->on();
+  return *setup.devices.of(0, 0)->on();
 }
 
 std::int64_t tokens_of(const std::vector<microbatch_data>& step) {
@@ -124,7 +124,7 @@ void graph_steps::run_recorded(const step_settings& settings, bool& ended) {
   const auto recorded = std::make_shared<recording>();
   std::vector<event_handle> reduced;
   const auto begin = origin_->record();
-  each_device([&](rank_device& rank) { rank.compute().wait_for(*begin); });
+  each_device([&](rank_device& rank) { rank.wait_for(*begin); });
   try {
     reduced =
       setup_.actors->run_part(part, gradients_, inputs_->source(), recorded)
@@ -142,8 +142,10 @@ void graph_steps::run_recorded(const step_settings& settings, bool& ended) {
 void graph_steps::join(const std::vector<event_handle>& reduced) {
   for (const auto& done : reduced)
     origin_->wait_for(*done);
-  each_device(
-    [&](rank_device& rank) { origin_->wait_for(*rank.compute().record()); });
+  each_device([&](rank_device& rank) {
+    rank.join();
+    origin_->wait_for(*rank.compute().record());
+  });
 }
 
 /// The last step's update is over when the time is noted, for which the host
@@ -153,7 +155,7 @@ void graph_steps::launch() {
   each_device([&](rank_device& rank) { rank.begin_step(-launches_); });
   graph_->launch(*origin_);
   const auto done = origin_->record();
-  each_device([&](rank_device& rank) { rank.compute().wait_for(*done); });
+  each_device([&](rank_device& rank) { rank.wait_for(*done); });
 }
 
 void graph_steps::give_up(const std::string& why) {
@@ -177,7 +179,7 @@ void graph_steps::forget() {
 
 template <class Work>
 void graph_steps::each_device(const Work& work) {
-  for (const auto& replica : setup_.devices)
+  for (const auto& replica : setup_.devices.of_ranks())
     for (const auto& rank : replica)
       work(*rank);
 }

@@ -13,8 +13,7 @@ namespace troupe {
 struct graph_steps_setup {
   pipeline* actors = nullptr;
   std::shared_ptr<const plan> whole;
-  /// As pipeline_options has them; all on one accelerator, in one process.
-  std::vector<std::vector<std::shared_ptr<rank_device>>> devices;
+  run_devices devices;  // all on one accelerator, in one process
   std::vector<std::vector<stage>> stages;
   loading_options loading = {};  // ahead: while the device works
 };

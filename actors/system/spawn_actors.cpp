@@ -36,8 +36,6 @@ class actor_spawner {
   std::int32_t stages() const { return options_.placement.stages(); }
   void spawn_replica(std::int32_t data_rank);
   void spawn_rank(std::int32_t data_rank, std::int32_t rank);
-  std::shared_ptr<rank_device> device_of(std::int32_t data_rank,
-                                         std::int32_t rank) const;
   stage_setup setup_of_stage(std::int32_t data_rank,
                              stage_instance which) const;
   rank_setup setup_of_rank(std::int32_t data_rank, std::int32_t rank) const;
@@ -61,14 +59,6 @@ coordinator_setup actor_spawner::coordination() const {
   return {data_ranks(), options_.placement.ranks, stages(), options_.numerics};
 }
 
-std::shared_ptr<rank_device> actor_spawner::device_of(std::int32_t data_rank,
-                                                      std::int32_t rank) const {
-  if (options_.devices.empty())
-    return nullptr;
-  return options_.devices[static_cast<std::size_t>(data_rank)]
-                         [static_cast<std::size_t>(rank)];
-}
-
 stage_setup actor_spawner::setup_of_stage(std::int32_t data_rank,
                                           stage_instance which) const {
   stage_setup setup;
@@ -77,7 +67,7 @@ stage_setup actor_spawner::setup_of_stage(std::int32_t data_rank,
   setup.work = options_.stages[static_cast<std::size_t>(data_rank)]
                               [options_.placement.index_of(which)];
   const auto rank = options_.placement.rank_of(which);
-  setup.device = device_of(data_rank, rank);
+  setup.device = options_.devices.of(data_rank, which);
   const auto& execution = options_.execution;
   if (static_cast<std::size_t>(rank) < execution.slow.size())
     setup.slow = execution.slow[static_cast<std::size_t>(rank)];
@@ -97,7 +87,7 @@ rank_setup actor_spawner::setup_of_rank(std::int32_t data_rank,
   setup.waits_for_norm = options_.numerics.needs_norm();
   setup.reduces = data_ranks() > 1 || options_.placement.copies() > 1;
   setup.order = options_.execution.order;
-  setup.device = device_of(data_rank, rank);
+  setup.device = options_.devices.of(data_rank, rank);
   setup.links = options_.links;
   setup.is_far = [this_book = book_.get(), data_rank](std::int32_t other) {
     return this_book->rank(data_rank, other) == nullptr;

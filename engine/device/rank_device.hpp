@@ -1,19 +1,19 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <memory>
 
 #include "troupe/engine/device/accelerator.hpp"
 
 namespace troupe {
 
-/// Which work runs beside the compute ops of a rank. Other work delays them;
-/// results are the same.
+/// Which work runs beside the compute ops of a rank, or beside each other.
+/// Other work delays them; results are the same.
 struct overlap_options {
   bool data = true;       // batches on their way to a device
   bool reduce = true;     // gradients of replicas
   bool transfers = true;  // tensors between devices
+  bool pairs = true;      // the two ops of a pair
 
   friend bool operator==(const overlap_options&,
                          const overlap_options&) = default;
@@ -22,39 +22,53 @@ struct overlap_options {
 /// A rank's non-CPU device: an accelerator, which other ranks of the process
 /// may share, and streams of the rank's own. The actors of the rank give them
 /// work: one thread at a time, in the order in which the ops start.
+///
+/// A rank whose schedule has overlapped pairs has two compute streams, and an
+/// object for each: the first, and what `beside` gives. A stage uses the one of
+/// its own stream, on which its parameters, activations and gradients are made.
 class rank_device {
  public:
   /// The host runs at most `ahead` compute ops ahead of the device.
   rank_device(std::shared_ptr<accelerator> on, const overlap_options& overlap,
               std::int32_t ahead = 64);
 
-  const std::shared_ptr<accelerator>& on() const { return on_; }
+  /// The same rank with its second compute stream, which the first call makes.
+  /// All but `compute` is one for both.
+  std::shared_ptr<rank_device> beside() const;
+
+  const std::shared_ptr<accelerator>& on() const;
   c10::Device device() const { return compute_->device(); }
   device_stream& compute() { return *compute_; }
   /// Streams for each kind of work; the compute stream if it doesn't overlap.
-  device_stream& data() { return data_ ? *data_ : *compute_; }
-  device_stream& sends() { return sends_ ? *sends_ : *compute_; }
-  device_stream& receives() { return receives_ ? *receives_ : *compute_; }
-  bool overlaps_transfers() const { return sends_ != nullptr; }
+  device_stream& data();
+  device_stream& sends();
+  device_stream& receives();
+  bool overlaps_transfers() const;
+
+  /// Work given to the rank's compute streams afterwards runs after all that
+  /// they were given before. Does nothing where there is one.
+  void join();
+  /// Work given to the rank's compute streams afterwards starts once `event` is
+  /// reached.
+  void wait_for(const device_event& event);
 
   /// Marks the end of a compute op on its stream. Waits, on the host, if the
   /// host has run too far ahead (Fast-LLM's throttle).
   void launched(event_handle end);
 
   /// Begins the step of this number: the first call waits for a point of the
-  /// device's time and pairs it with the host's, for `host_ns`.
+  /// device's time, behind all compute work, and pairs it with the host's, for
+  /// `host_ns`.
   void begin_step(std::int64_t serial);
   /// When an event was reached, in host nanoseconds of `now_ns`.
   std::int64_t host_ns(const device_event& reached) const;
 
  private:
-  std::shared_ptr<accelerator> on_;
-  std::unique_ptr<device_stream> compute_, data_, sends_, receives_;
-  std::size_t ahead_;
-  std::deque<event_handle> running_;
-  std::int64_t serial_ = 0;
-  event_handle origin_;
-  std::int64_t origin_ns_ = 0;
+  struct shared;
+  rank_device(std::shared_ptr<shared> rank, device_stream& compute);
+
+  std::shared_ptr<shared> rank_;
+  device_stream* compute_;  // one of the rank's
 };
 
 /// Takes over tensors made on another stream: work given to `stream` afterwards

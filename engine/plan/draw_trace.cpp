@@ -1,7 +1,10 @@
 #include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "troupe/engine/plan/draw.hpp"
 #include "troupe/engine/plan/op_text.hpp"
@@ -69,11 +72,37 @@ json row_of(const Each& each, std::string_view type, stream_kind stream) {
   return row;
 }
 
-json span_event(const timeline_span& span) {
+/// A thread's events may not overlap: an op that begins while the one before it
+/// runs has the thread of its rank's second compute stream, behind all others.
+/// The two of an atomic pair are one op.
+std::vector<std::int32_t> threads_of_spans(const timeline& timeline,
+                                           json& events) {
+  constexpr auto streams =
+    static_cast<std::int32_t>(stream_kind::receive_backward) + 1;
+  std::vector<std::int32_t> threads;
+  std::map<std::int32_t, const timeline_span*> before;
+  std::set<std::int32_t> named;
+  for (const auto& span : timeline.spans) {
+    threads.push_back(span.rank);
+    if (!is_compute(span.kind))
+      continue;
+    const auto* last = std::exchange(before[span.rank], &span);
+    if (!last || span.start >= last->end || span.start == last->start)
+      continue;
+    threads.back() += timeline.ranks * streams;
+    if (named.insert(span.rank).second)
+      events.push_back(name_event(
+        "thread_name", threads.back(),
+        "rank " + std::to_string(span.rank) + ", second compute stream"));
+  }
+  return threads;
+}
+
+json span_event(const timeline_span& span, std::int32_t thread) {
   return {
     {"ph", "X"},
     {"pid", 0},
-    {"tid", span.rank},
+    {"tid", thread},
     {"name", to_text(span)},
     {"cat", is_compute(span.kind) ? "compute" : "update"},
     {"ts", span.start * microseconds},
@@ -130,13 +159,15 @@ json mark_event(const timeline_mark& mark) {
 
 // An arrow binds to the span that encloses its time on its thread: it starts
 // inside the producer and ends at the consumer's start.
-json flow_event(const timeline& timeline, std::size_t index, bool start) {
+json flow_event(const timeline& timeline,
+                const std::vector<std::int32_t>& threads, std::size_t index,
+                bool start) {
   const auto& flow = timeline.flows[index];
   const auto& span = timeline.spans[start ? flow.from : flow.to];
   json event{
     {"ph", start ? "s" : "f"},
     {"pid", 0},
-    {"tid", span.rank},
+    {"tid", threads[start ? flow.from : flow.to]},
     {"id", index},
     {"cat", "message"},
     {"name", flow.backward ? "gradient" : "activation"},
@@ -154,8 +185,9 @@ std::string draw_trace(const timeline& timeline) {
   for (std::int32_t rank = 0; rank < timeline.ranks; ++rank)
     events.push_back(
       name_event("thread_name", rank, "rank " + std::to_string(rank)));
-  for (const auto& span : timeline.spans)
-    events.push_back(span_event(span));
+  const auto threads = threads_of_spans(timeline, events);
+  for (std::size_t i = 0; i < timeline.spans.size(); ++i)
+    events.push_back(span_event(timeline.spans[i], threads[i]));
   append_transfers(timeline, events);
   for (const auto& wait : timeline.waits)
     events.push_back(wait_event(wait));
@@ -163,7 +195,7 @@ std::string draw_trace(const timeline& timeline) {
     events.push_back(mark_event(mark));
   for (std::size_t i = 0; i < timeline.flows.size(); ++i)
     for (const auto start : {true, false})
-      events.push_back(flow_event(timeline, i, start));
+      events.push_back(flow_event(timeline, threads, i, start));
   // A title may contain any bytes, as it can be a file's name.
   return json{{"displayTimeUnit", "ms"}, {"traceEvents", events}}.dump(
            -1, ' ', false, json::error_handler_t::replace)

@@ -35,10 +35,11 @@ lane_order parse_lane_order(std::string_view name);
 /// Executes a rank's part of a plan: which op starts next, from the plan's
 /// dependencies and what has ended so far. Knows neither tensors nor threads;
 /// one thread at a time. An op is launched (the host gives it to its stream),
-/// one at a time, and ends later or at once. No op of the compute stream starts
-/// before the one before has ended. A receive starts (is posted) without its
-/// message, a collective without its other ends; each ends when those are
-/// there. In strict order `next` takes constant time.
+/// one at a time, and ends later or at once: a compute op once it is launched,
+/// also where a device still runs it. No op of the compute stream starts before
+/// the one before has ended. A receive starts (is posted) without its message,
+/// a collective without its other ends; each ends when those are there. In
+/// strict order `next` takes constant time.
 class lane_executor {
  public:
   /// The plan must outlive this; it is begun.

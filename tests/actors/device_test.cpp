@@ -246,6 +246,8 @@ TEST_CASE("devices of several processes train the same bits") {
                 device_links);
     compare_job({.schedule = "eager_1f1b", .ranks = 4, .microbatches = 8}, 2,
                 device_links);
+    compare_job({.schedule = "dualpipe_v", .stages_per_rank = 2}, 2,
+                device_links);
   }
 }
 
@@ -259,6 +261,8 @@ TEST_CASE("replicas on devices of several processes train the same bits") {
 
 TEST_CASE("without overlap links keep streams of their own") {
   compare_job({.schedule = "interleaved_1f1b", .stages_per_rank = 2}, 2, true,
+              {.data = false, .reduce = false, .transfers = false});
+  compare_job({.schedule = "dualpipe_v", .stages_per_rank = 2}, 2, true,
               {.data = false, .reduce = false, .transfers = false});
 }
 

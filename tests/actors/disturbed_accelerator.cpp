@@ -49,6 +49,9 @@ class disturbed_event final : public device_event {
   static const device_event& inner(const device_event& of) {
     return *dynamic_cast<const disturbed_event&>(of).inner_;
   }
+  static int stream(const device_event& of) {
+    return dynamic_cast<const disturbed_event&>(of).stream_;
+  }
 
  private:
   event_handle inner_;
@@ -79,7 +82,9 @@ class disturbed_stream final : public device_stream {
                                                    to_);
   }
   void wait_for(const device_event& event) override {
-    inner_->wait_for(disturbed_event::inner(event));
+    if (!how_.leaves_out
+        || !how_.leaves_out(disturbed_event::stream(event), number_))
+      inner_->wait_for(disturbed_event::inner(event));
   }
   void uses(const at::Tensor& tensor) override { inner_->uses(tensor); }
   void drain() override {

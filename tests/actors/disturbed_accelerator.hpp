@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -14,6 +15,9 @@ struct disturbance {
   int every = 3;
   double delay = 0;  // seconds, of that stream
   int blocks = 0;    // of memory: taken, filled with nan and given back
+  /// Whether to leave out the waits of one stream for another's events. Streams
+  /// are numbered as they were made, from 0.
+  std::function<bool(int of, int by)> leaves_out = {};
 };
 
 /// A call by which the host waited for a device: that the event or the stream

@@ -10,6 +10,8 @@
 #include "troupe/actors/rank/stage_runner.hpp"
 #include "troupe/actors/recording/recording.hpp"
 #include "troupe/base/error.hpp"
+#include "troupe/engine/plan/op_text.hpp"
+#include "troupe/engine/plan/overlapped_pairs.hpp"
 #include "troupe/engine/plan/part.hpp"
 
 using namespace troupe;
@@ -307,6 +309,42 @@ TEST_CASE("messages that the envelope does not fit are refused") {
   refused([](auto& m) { m.header.by_device = true; }, "comes from a device");
   at.runner->on(at.activation(0));
   refused([](auto&) {}, "twice");
+}
+
+namespace {
+
+/// The ops that the rank has its stages run beside the ops before them: each
+/// after that op.
+std::vector<std::string> run_beside(one_rank& at) {
+  std::vector<std::string> found;
+  std::string before;
+  at.begin();
+  while (!at.ports.requests.empty()) {
+    const auto op = at.ports.requests.front().second.op;
+    const auto name = to_text(*at.whole, at.whole->ops[op]);
+    if (at.ports.requests.front().second.beside)
+      found.push_back(before + " " + name);
+    before = name;
+    auto [stage, request] = std::move(at.ports.requests.front());
+    at.ports.requests.pop_front();
+    at.runner->on(at.ports.stages.at(stage)->on(std::move(request)));
+  }
+  return found;
+}
+
+}  // namespace
+
+TEST_CASE("the second op of a pair runs beside the first, and no other") {
+  const rank_case paired{
+    .schedule = "dualpipe_v", .shape = {1, 2, 4}, .rank = 0};
+  one_rank at(paired);
+  std::vector<std::string> pairs;
+  for (std::uint32_t op = 0; op < at.whole->ops.size(); ++op)
+    if (const auto partner = partner_of(*at.whole, op))
+      pairs.push_back(to_text(*at.whole, at.whole->ops[op]) + " "
+                      + to_text(*at.whole, at.whole->ops[*partner]));
+  CHECK(pairs.size() >= 2);
+  CHECK(run_beside(at) == pairs);
 }
 
 TEST_CASE("without overlap no stage of the rank runs beside a reduction") {

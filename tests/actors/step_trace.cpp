@@ -11,6 +11,7 @@
 
 #include "race_watch.hpp"
 #include "troupe/engine/plan/op_text.hpp"
+#include "troupe/engine/plan/overlapped_pairs.hpp"
 #include "troupe/engine/stage/stage_module.hpp"
 
 namespace troupe::testing {
@@ -121,8 +122,10 @@ step_trace trace_step(
   device->take_waits();
   *once = seconds;
   auto report = run.step(small_text());
+  const auto streams = compute_streams(*run.shared_plan());
+  const auto has_second = std::ranges::count(streams, 1) > 0;
   return {run.shared_plan(), std::move(report.ops), device->take_waits(),
-          reads.take()};
+          reads.take(), streams_of_rank + (has_second ? 1 : 0)};
 }
 
 launch_window launches_of(const step_trace& trace, std::size_t rank) {
@@ -139,7 +142,7 @@ std::vector<host_wait> waits_within(const step_trace& trace, std::size_t rank) {
   const auto window = launches_of(trace, rank);
   auto found = trace.waits;
   std::erase_if(found, [&](const host_wait& wait) {
-    return static_cast<std::size_t>(wait.stream / streams_of_rank) != rank
+    return static_cast<std::size_t>(wait.stream / trace.streams_each) != rank
            || wait.begin < window.begin || wait.begin >= window.end;
   });
   return found;
@@ -204,14 +207,14 @@ void check_host_goes_on(const small_case& what, const device_pointer& on,
   CHECK(trace.waits.size() >= trace.ops.size());
 }
 
-void check_throttle(const device_pointer& on, double seconds) {
+void check_throttle(const device_pointer& on, double seconds,
+                    const small_case& what) {
   constexpr int ahead = 64;
-  const auto trace =
-    trace_step({.ranks = 1, .microbatches = ahead}, on, seconds);
+  const auto trace = trace_step(what, on, seconds);
   const auto waits = waits_within(trace, 0);
   CHECK_FALSE(waits.empty());
   for (const auto& wait : waits) {
-    CHECK(wait.stream == 0);
+    CHECK((wait.stream == 0 || wait.stream == streams_of_rank));
     CHECK(launched_by(trace, 0, wait.begin) > ahead);
   }
 }

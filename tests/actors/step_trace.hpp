@@ -9,6 +9,10 @@
 
 namespace troupe::testing {
 
+/// Of a rank without overlapped pairs; with them it has a second compute stream
+/// behind these.
+constexpr int streams_of_rank = 4;
+
 /// A step as it was recorded: the device's times and the host's of each op,
 /// each call by which the host waited, and each operator that made it wait.
 struct step_trace {
@@ -16,15 +20,15 @@ struct step_trace {
   std::vector<ops_event> ops;
   std::vector<host_wait> waits;
   std::vector<std::string> reads;
+  int streams_each = streams_of_rank;
 };
 
 /// The third step of a run on a device whose first forward takes so many
 /// seconds longer. Ranks take their streams in turn, all of a rank's kinds:
-/// the first `streams_of_rank` are rank 0's. `change` may change the run.
+/// the first `streams_each` are rank 0's. `change` may change the run.
 step_trace trace_step(
   const small_case& what, const device_pointer& on, double seconds,
   const std::function<trainer_options(trainer_options)>& change = {});
-constexpr int streams_of_rank = 4;
 
 /// When the host gave a rank's forwards and backwards to the device.
 struct launch_window {
@@ -52,7 +56,8 @@ std::vector<std::string> disordered_ops(const step_trace& trace);
 /// device still has its first one to do, and waits for nothing meanwhile.
 void check_host_goes_on(const small_case& what, const device_pointer& on,
                         double seconds);
-/// Checks that it waits once it is 64 ops ahead, and not before.
-void check_throttle(const device_pointer& on, double seconds);
+/// Checks that it waits once it is 64 ops ahead, and not before; on one rank.
+void check_throttle(const device_pointer& on, double seconds,
+                    const small_case& what = {.ranks = 1, .microbatches = 64});
 
 }  // namespace troupe::testing

@@ -80,7 +80,7 @@ TEST_CASE("graphs want a GPU, and say so") {
 TEST_CASE("what overlaps changes no byte") {
   const auto all = trained("--data-parallel 2");
   CHECK(all.size() > 1000);
-  for (const std::string kinds : {"none", "data", "reduce,transfers"})
+  for (const std::string kinds : {"none", "data", "reduce,transfers", "pairs"})
     CHECK(trained("--data-parallel 2 --overlap " + kinds) == all);
   CHECK_THAT(trained("--overlap everything"),
              ContainsSubstring("2: ") && ContainsSubstring("transfers"));

@@ -1,3 +1,4 @@
+#include "../noted_ops.hpp"
 #include "../step_trace.hpp"
 
 #include "one_gpu.hpp"
@@ -31,4 +32,11 @@ TEST_CASE("a GPU's ops are timed in the order in which they depend") {
   const auto gpu = one_gpu();
   const auto trace = trace_step({.microbatches = 8}, gpu, 0.05);
   CHECK(disordered_ops(trace) == std::vector<std::string>{});
+}
+
+TEST_CASE("the ops of an overlapped pair run at once on a GPU") {
+  const auto gpu = one_gpu();
+  const small_case what{.schedule = "dualpipe_v", .stages_per_rank = 2};
+  CHECK(pairs_at_once(note_step(what, gpu, {}, 0.02)) >= 2);
+  CHECK(pairs_at_once(note_step(what, gpu, {.pairs = false}, 0.02)) == 0);
 }

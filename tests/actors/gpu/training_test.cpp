@@ -95,6 +95,10 @@ TEST_CASE("each overlap can be switched off on a GPU without changing a bit") {
                                      .reduce = (off & 2) == 0,
                                      .transfers = (off & 4) == 0}))
           == "");
+  const small_case paired{
+    .schedule = "dualpipe_v", .stages_per_rank = 2, .clip = 0.5};
+  CHECK(different_bits(train(paired, gpu), train(paired, gpu, {.pairs = false}))
+        == "");
 }
 
 TEST_CASE("delays and overwritten memory change no bit on a GPU") {

@@ -27,11 +27,18 @@ struct silent_stream final : device_stream {
   explicit silent_stream(stream_priority made_with) : priority(made_with) {}
   c10::Device device() const override { return c10::kCPU; }
   std::unique_ptr<stream_scope> enter() override { return nullptr; }
-  event_handle record() override { return std::make_shared<slow_event>(); }
-  void wait_for(const device_event&) override {}
+  event_handle record() override {
+    recorded = std::make_shared<slow_event>();
+    return recorded;
+  }
+  void wait_for(const device_event& event) override {
+    waited_for.push_back(&event);
+  }
   void uses(const at::Tensor&) override {}
   void drain() override {}
   stream_priority priority;
+  std::shared_ptr<slow_event> recorded;  // the last one
+  std::vector<const device_event*> waited_for;
 };
 
 struct silent_accelerator final : accelerator {
@@ -82,11 +89,60 @@ TEST_CASE("work that may not overlap shares the compute stream") {
   CHECK(device->streams == 4);
   CHECK(&apart.data() != &apart.compute());
   CHECK(&apart.sends() != &apart.receives());
-  rank_device together(device, {false, false, false});
+  rank_device together(device, {false, false, false, false});
   CHECK(device->streams == 5);
   for (auto* stream :
        {&together.data(), &together.sends(), &together.receives()})
     CHECK(stream == &together.compute());
+}
+
+TEST_CASE("a rank's second compute stream shares all else with the first") {
+  const auto device = std::make_shared<silent_accelerator>();
+  rank_device first(device, {}, 2);
+  const auto second = first.beside();
+  CHECK(device->streams == 5);
+  CHECK(&second->compute() == &first.beside()->compute());
+  CHECK(device->streams == 5);
+  CHECK(&second->compute() != &first.compute());
+  CHECK(&second->data() == &first.data());
+  CHECK(&second->receives() == &first.receives());
+  first.begin_step(1);
+  const slow_event later;
+  const auto told = first.host_ns(later);
+  second->begin_step(1);
+  CHECK(second->host_ns(later) == told);
+  std::vector<std::shared_ptr<slow_event>> ends;
+  for (int i = 0; i < 4; ++i) {
+    ends.push_back(std::make_shared<slow_event>());
+    (i % 2 == 0 ? first : *second).launched(ends.back());
+  }
+  CHECK(ends[1]->waits == 1);
+  CHECK(ends[2]->waits + ends[3]->waits == 0);
+}
+
+TEST_CASE("without overlap a stage's other work shares its own stream") {
+  rank_device first(std::make_shared<silent_accelerator>(),
+                    {false, false, false, true});
+  const auto second = first.beside();
+  for (auto* stream : {&second->data(), &second->sends(), &second->receives()})
+    CHECK(stream == &second->compute());
+}
+
+TEST_CASE("a join lets the two compute streams wait for each other") {
+  rank_device rank(std::make_shared<silent_accelerator>(), {});
+  auto& first = dynamic_cast<silent_stream&>(rank.compute());
+  rank.join();
+  CHECK(first.waited_for.empty());
+  CHECK(first.recorded == nullptr);
+  auto& second = dynamic_cast<silent_stream&>(rank.beside()->compute());
+  rank.join();
+  using events = std::vector<const device_event*>;
+  CHECK(first.waited_for == events{second.recorded.get()});
+  CHECK(second.waited_for == events{first.recorded.get()});
+  const slow_event other;
+  rank.wait_for(other);
+  CHECK(first.waited_for.back() == &other);
+  CHECK(second.waited_for.back() == &other);
 }
 
 TEST_CASE("the device's times are given by the host's clock") {
