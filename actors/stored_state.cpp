@@ -8,7 +8,7 @@ namespace troupe {
 
 namespace {
 
-at::Tensor host_copy(const at::Tensor& value) {
+at::Tensor copied_to_host(const at::Tensor& value) {
   return value.detach().to(at::kCPU, value.scalar_type(),
                            /*non_blocking=*/false, /*copy=*/true);
 }
@@ -27,10 +27,11 @@ parameter_list host_copies(const parameter_list& parameters,
   const at::NoGradGuard no_grad;
   parameter_list copies;
   for (const auto& [name, value] : parameters)
-    copies.emplace_back(name, host_copy(value));
+    copies.emplace_back(name, copied_to_host(value));
   for (const auto& of : state)
     for (const auto& [name, value] : of.tensors)
-      copies.emplace_back(state_name(name, of.parameter), host_copy(value));
+      copies.emplace_back(state_name(name, of.parameter),
+                          copied_to_host(value));
   return copies;
 }
 
