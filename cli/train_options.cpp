@@ -26,8 +26,10 @@ void add_data_flags(CLI::App& app, data_options& o, loading_options& loading) {
   app.add_option("--text", o.text, "text files to train on, read in a row");
   app
     .add_option("--text-format", o.text_format,
-                "bytes, llm_c, nano_gpt (both .bin), npy, or auto")
-    ->check(CLI::IsMember({"auto", "bytes", "llm_c", "nano_gpt", "npy"}));
+                "bytes, llm_c, nano_gpt, megatron (.bin with its .idx), npy, "
+                "or auto")
+    ->check(
+      CLI::IsMember({"auto", "bytes", "llm_c", "megatron", "nano_gpt", "npy"}));
   app
     .add_option("--vocabulary", o.batches.vocabulary,
                 "token ids are below this")

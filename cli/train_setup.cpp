@@ -29,6 +29,7 @@ std::shared_ptr<const token_source> open_text(const data_options& o) {
   static const std::map<std::string, token_format> formats = {
     {"bytes", token_format::bytes},
     {"llm_c", token_format::llm_c},
+    {"megatron", token_format::megatron},
     {"nano_gpt", token_format::nano_gpt},
     {"npy", token_format::npy}};
   if (o.text.empty())

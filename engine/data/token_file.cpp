@@ -4,10 +4,12 @@
 
 #include <algorithm>
 #include <cstring>
+#include <filesystem>
 #include <optional>
 
 #include "troupe/base/error.hpp"
 #include "troupe/engine/data/mapped_file.hpp"
+#include "troupe/engine/data/megatron_index.hpp"
 #include "troupe/engine/data/npy_header.hpp"
 
 namespace troupe {
@@ -122,6 +124,44 @@ std::shared_ptr<const token_source> open_npy(mapped_file file) {
   return tokens_after<std::int64_t>(std::move(file), index, n);
 }
 
+std::shared_ptr<const token_source> open_megatron(const std::string& path) {
+  const auto index_path = megatron_index_path(path);
+  const mapped_file index_file(index_path);
+  const auto index = parse_megatron_index(index_path, index_file.bytes());
+  constexpr std::size_t suffix = 4;
+  mapped_file file(index_path.substr(0, index_path.size() - suffix) + ".bin");
+  const auto need = static_cast<std::uint64_t>(index.tokens)
+                    * static_cast<std::uint64_t>(index.width);
+  if (file.bytes().size() != need)
+    bad_format(
+      file.path(),
+      fmt::format("has {} bytes; {} announces {} tokens of {} bytes",
+                  file.bytes().size(), index_path, index.tokens, index.width));
+  const auto n = index.tokens;
+  switch (index.width) {
+    case 1:
+      return index.is_signed
+               ? tokens_after<std::int8_t>(std::move(file), 0, n)
+               : tokens_after<std::uint8_t>(std::move(file), 0, n);
+    case 2:
+      return index.is_signed
+               ? tokens_after<std::int16_t>(std::move(file), 0, n)
+               : tokens_after<std::uint16_t>(std::move(file), 0, n);
+    case 4:
+      return tokens_after<std::int32_t>(std::move(file), 0, n);
+    default:
+      return tokens_after<std::int64_t>(std::move(file), 0, n);
+  }
+}
+
+bool has_megatron_index(const std::string& path) {
+  const auto index = megatron_index_path(path);
+  std::error_code trouble;
+  return index.ends_with(".idx")
+         && std::filesystem::is_regular_file(index, trouble)
+         && is_megatron_index(mapped_file(index).bytes());
+}
+
 class joined_tokens final : public token_source {
  public:
   explicit joined_tokens(std::vector<std::shared_ptr<const token_source>> parts)
@@ -183,11 +223,15 @@ token_format guess_token_format(const std::string& path) {
     return token_format::npy;
   if (is_llm_c(bytes, llm_c_magic) || is_llm_c(bytes, llm_c_magic_of_llama))
     return token_format::llm_c;
+  if (has_megatron_index(path))
+    return token_format::megatron;
   return path.ends_with(".bin") ? token_format::nano_gpt : token_format::bytes;
 }
 
 std::shared_ptr<const token_source> open_tokens(const std::string& path,
                                                 token_format format) {
+  if (format == token_format::megatron)
+    return open_megatron(path);
   mapped_file file(path);
   if (file.bytes().empty())
     fail(error_code::io, "{}: is empty; give a text to train on", path);
@@ -198,6 +242,7 @@ std::shared_ptr<const token_source> open_tokens(const std::string& path,
       return open_nano_gpt(std::move(file));
     case token_format::npy:
       return open_npy(std::move(file));
+    case token_format::megatron:
     case token_format::bytes:
       break;
   }

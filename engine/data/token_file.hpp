@@ -13,6 +13,7 @@ enum class token_format : std::uint8_t {
   llm_c,     // llm.c .bin: 256 x i32 header, magic 20240520, then u16
   nano_gpt,  // nanoGPT .bin: raw u16, little endian
   npy,       // NumPy .npy, one dimension, u1, u2, i4, u4, i8
+  megatron,  // Megatron-LM .bin with its .idx beside it; either path
 };
 
 /// A sequence of token ids on disk, read by position. Safe to read from
@@ -28,8 +29,8 @@ class token_source {
   virtual std::string name() const = 0;
 };
 
-/// llm_c and npy by magic number, nano_gpt for another .bin, bytes for the
-/// rest. Throws `io`.
+/// llm_c and npy by magic number, megatron where the index is beside a .bin,
+/// nano_gpt for another .bin, bytes for the rest. Throws `io`.
 token_format guess_token_format(const std::string& path);
 
 /// Throws `io` (missing, empty) or `invalid_data` (the header is wrong).

@@ -1,4 +1,6 @@
-// Files of tokens: NumPy's, llm.c's, nanoGPT's, and plain bytes.
+// Files of tokens: NumPy's, llm.c's, nanoGPT's, Megatron's index, and plain
+// bytes.
+#include "troupe/engine/data/megatron_index.hpp"
 #include "troupe/engine/data/token_file.hpp"
 
 #include "file_of_bytes.hpp"
@@ -9,7 +11,12 @@ using namespace troupe;
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data,
                                       std::size_t size) {
   return testing::parse(data, size, [](std::string_view bytes) {
-    const auto choice = testing::take_choice(bytes) % 5;
+    const auto choice = testing::take_choice(bytes) % 6;
+    if (choice == 5) {
+      const auto index = parse_megatron_index(
+        "index", std::as_bytes(std::span(bytes.data(), bytes.size())));
+      return testing::require(index.tokens >= 0 && index.width > 0);
+    }
     const testing::file_of_bytes file(bytes);
     const auto opened =
       choice == 4 ? open_tokens(file.path())
