@@ -23,7 +23,14 @@ std::string schedule_names() {
 
 void add_data_flags(CLI::App& app, data_options& o, loading_options& loading) {
   app.option_defaults()->group("Data");
-  app.add_option("--text", o.text, "text files to train on, read in a row");
+  app.add_option("--text", o.text,
+                 "text files to train on, read in a row, or by --mix");
+  app
+    .add_option("--mix", o.mix,
+                "mix the rows of the texts: a weight for each, as 0.7,0.3")
+    ->delimiter(',')
+    ->check(number_above(0))
+    ->type_name("WEIGHTS");
   app
     .add_option("--text-format", o.text_format,
                 "bytes, llm_c, nano_gpt, megatron (.bin with its .idx), npy, "

@@ -21,6 +21,7 @@ namespace troupe::cli {
 struct data_options {
   std::vector<std::string> text;
   std::string text_format = "auto";
+  std::vector<double> mix;  // a weight for each text; empty: in a row
   text_batch_options batches;
   double validation_fraction = 0.05;
   std::int64_t validation_microbatches = 16;

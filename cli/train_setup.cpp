@@ -25,7 +25,8 @@ namespace troupe::cli {
 
 namespace {
 
-std::shared_ptr<const token_source> open_text(const data_options& o) {
+std::vector<std::shared_ptr<const token_source>> open_texts(
+  const data_options& o) {
   static const std::map<std::string, token_format> formats = {
     {"bytes", token_format::bytes},
     {"llm_c", token_format::llm_c},
@@ -40,7 +41,7 @@ std::shared_ptr<const token_source> open_text(const data_options& o) {
     parts.push_back(o.text_format == "auto"
                       ? open_tokens(path)
                       : open_tokens(path, formats.at(o.text_format)));
-  return join_tokens(std::move(parts));
+  return parts;
 }
 
 void require_in_vocabulary(const token_source& tokens,
@@ -211,23 +212,64 @@ void require_known_prompt(const train_options& o) {
            o.output.prompt, o.data.batches.vocabulary);
 }
 
+/// A text's tokens, and how many of them are for training.
+struct split_text {
+  std::shared_ptr<const token_source> tokens;
+  std::int64_t kept = 0;
+
+  std::int64_t held_out() const { return tokens->size() - kept; }
+};
+
+split_text split_off(std::shared_ptr<const token_source> tokens,
+                     double held_out) {
+  const auto size = tokens->size();
+  return {
+    std::move(tokens),
+    size - static_cast<std::int64_t>(static_cast<double>(size) * held_out)};
+}
+
+/// The texts of a mixture; without one all of them as one.
+std::vector<split_text> texts_of(const data_options& o) {
+  auto files = open_texts(o);
+  if (!o.mix.empty() && o.mix.size() != files.size())
+    fail(error_code::invalid_argument,
+         "--mix gives {} weights for {} texts; give one for each --text",
+         o.mix.size(), files.size());
+  if (o.mix.empty())
+    files = {join_tokens(std::move(files))};
+  std::vector<split_text> texts;
+  for (auto& file : files) {
+    require_in_vocabulary(*file, o.batches.vocabulary);
+    texts.push_back(split_off(std::move(file), o.validation_fraction));
+  }
+  return texts;
+}
+
 void add_data(train_setup& setup, const data_options& o) {
-  const auto tokens = open_text(o);
   auto batches = o.batches;
-  require_in_vocabulary(*tokens, batches.vocabulary);
-  const auto held_out = static_cast<std::int64_t>(
-    static_cast<double>(tokens->size()) * o.validation_fraction);
-  const auto kept = tokens->size() - held_out;
-  setup.training = text_batches(part_of(tokens, 0, kept), batches);
+  std::vector<weighted_text> training;
+  std::vector<std::shared_ptr<const token_source>> held_out_parts;
+  std::string sizes;
+  for (const auto& text : texts_of(o)) {
+    const auto weight = o.mix.empty() ? 1 : o.mix[training.size()];
+    training.push_back({part_of(text.tokens, 0, text.kept), weight});
+    held_out_parts.push_back(part_of(text.tokens, text.kept, text.held_out()));
+    sizes += fmt::format("{}{}", sizes.empty() ? "" : ",", text.kept);
+    if (!o.mix.empty())
+      sizes += fmt::format("*{}", weight);
+  }
+  setup.training = text_batches(training, batches);
   setup.data_settings = {{"microbatch-size", std::to_string(batches.rows)},
                          {"seq", std::to_string(batches.length)},
                          {"seed", std::to_string(batches.seed)},
-                         {"tokens", std::to_string(kept)}};
+                         {"tokens", sizes}};
+  const auto held_out_text = join_tokens(std::move(held_out_parts));
+  const auto held_out = held_out_text->size();
   const auto needed = batches.rows * batches.length + 1;
   if (held_out < needed)
     return;  // too little for one microbatch: no validation
   batches.shuffle = false;
-  setup.validation = text_batches(part_of(tokens, kept, held_out), batches);
+  setup.validation = text_batches(held_out_text, batches);
   const auto there = std::max<std::int64_t>(1, (held_out - 1) / (needed - 1));
   const auto wanted = std::min(o.validation_microbatches, there);
   // Rounded for the plain loop, too, so that both give the same result.

@@ -7,6 +7,7 @@
 
 #include "troupe/base/error.hpp"
 #include "troupe/engine/data/permutation.hpp"
+#include "troupe/engine/data/row_mixture.hpp"
 
 namespace troupe {
 
@@ -27,10 +28,11 @@ class function_source final : public microbatch_source {
   std::int64_t size_;
 };
 
-class text_source final : public microbatch_source {
+/// The rows of one text, in the order of training.
+class text_rows {
  public:
-  text_source(std::shared_ptr<const token_source> tokens,
-              const text_batch_options& options)
+  text_rows(std::shared_ptr<const token_source> tokens,
+            const text_batch_options& options)
     : tokens_(std::move(tokens)), options_(options) {
     // A row's last target is one token further; an epoch's offset is up to
     // length - 1 tokens, if the text has room for it.
@@ -48,21 +50,10 @@ class text_source final : public microbatch_source {
            options_.rows * options_.length + 1);
   }
 
-  microbatch_data at(std::int64_t index) const override {
-    const auto rows = options_.rows;
-    const auto length = options_.length;
-    auto inputs = at::empty({rows, length}, at::kLong);
-    auto targets = at::empty({rows, length}, at::kLong);
-    std::vector<std::int64_t> row(static_cast<std::size_t>(length + 1));
-    for (std::int64_t r = 0; r < rows; ++r) {
-      tokens_->read(start_of(index * rows + r), length + 1, row.data());
-      require_known(row);
-      std::copy_n(row.begin(), length,
-                  inputs.mutable_data_ptr<std::int64_t>() + r * length);
-      std::copy_n(row.begin() + 1, length,
-                  targets.mutable_data_ptr<std::int64_t>() + r * length);
-    }
-    return {{inputs}, {targets}, {}, rows * length};
+  /// Reads the tokens of a row, and the one after them.
+  void read(std::int64_t row, std::vector<std::int64_t>& into) const {
+    tokens_->read(start_of(row), options_.length + 1, into.data());
+    require_known(into);
   }
 
  private:
@@ -93,6 +84,46 @@ class text_source final : public microbatch_source {
   std::int64_t slack_ = 0;
 };
 
+class text_source final : public microbatch_source {
+ public:
+  text_source(const std::vector<weighted_text>& texts,
+              const text_batch_options& options)
+    : mixture_(weights_of(texts)), options_(options) {
+    for (const auto& text : texts)
+      texts_.emplace_back(text.tokens, options);
+  }
+
+  microbatch_data at(std::int64_t index) const override {
+    const auto rows = options_.rows;
+    const auto length = options_.length;
+    auto inputs = at::empty({rows, length}, at::kLong);
+    auto targets = at::empty({rows, length}, at::kLong);
+    std::vector<std::int64_t> row(static_cast<std::size_t>(length + 1));
+    for (std::int64_t r = 0; r < rows; ++r) {
+      const auto from = mixture_.of(index * rows + r);
+      texts_[from.source].read(from.row, row);
+      std::copy_n(row.begin(), length,
+                  inputs.mutable_data_ptr<std::int64_t>() + r * length);
+      std::copy_n(row.begin() + 1, length,
+                  targets.mutable_data_ptr<std::int64_t>() + r * length);
+    }
+    return {{inputs}, {targets}, {}, rows * length};
+  }
+
+ private:
+  static std::vector<double> weights_of(
+    const std::vector<weighted_text>& texts) {
+    std::vector<double> weights;
+    for (const auto& text : texts)
+      weights.push_back(text.weight);
+    return weights;
+  }
+
+  row_mixture mixture_;
+  std::vector<text_rows> texts_;
+  text_batch_options options_;
+};
+
 }  // namespace
 
 std::shared_ptr<const microbatch_source> make_source(at_function load,
@@ -120,15 +151,21 @@ std::shared_ptr<const microbatch_source> preprocess(
 std::shared_ptr<const microbatch_source> text_batches(
   std::shared_ptr<const token_source> tokens,
   const text_batch_options& options) {
-  if (!tokens)
-    throw error(error_code::invalid_argument,
-                "text_batches needs tokens; they are null");
+  return text_batches({{std::move(tokens)}}, options);
+}
+
+std::shared_ptr<const microbatch_source> text_batches(
+  const std::vector<weighted_text>& texts, const text_batch_options& options) {
+  for (const auto& text : texts)
+    if (!text.tokens)
+      throw error(error_code::invalid_argument,
+                  "text_batches needs tokens; they are null");
   if (options.rows < 1 || options.length < 1)
     fail(error_code::invalid_argument,
          "a microbatch of {} rows of {} tokens can't be made; use 1 or more of "
          "each",
          options.rows, options.length);
-  return std::make_shared<text_source>(std::move(tokens), options);
+  return std::make_shared<text_source>(texts, options);
 }
 
 std::int64_t first_outside(const token_source& tokens,

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <vector>
 
 #include "troupe/engine/data/token_file.hpp"
 #include "troupe/engine/stage/microbatch.hpp"
@@ -46,6 +47,18 @@ struct text_batch_options {
 std::shared_ptr<const microbatch_source> text_batches(
   std::shared_ptr<const token_source> tokens,
   const text_batch_options& options);
+
+/// A text of a mixture, and how many of the rows are its own, relative to the
+/// others.
+struct weighted_text {
+  std::shared_ptr<const token_source> tokens;
+  double weight = 1;
+};
+
+/// Rows of several texts, in the proportions of row_mixture.hpp; each text has
+/// its own epochs. Throws `invalid_data` as above, and `invalid_argument`.
+std::shared_ptr<const microbatch_source> text_batches(
+  const std::vector<weighted_text>& texts, const text_batch_options& options);
 
 /// The position of the first token id outside [0, vocabulary); -1 if all
 /// are inside. Reads the whole source.

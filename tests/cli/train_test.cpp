@@ -305,6 +305,21 @@ TEST_CASE("a slow load is warned of, with its time") {
                                "0 of replica 0 took 0."));
 }
 
+TEST_CASE("texts are mixed by weights") {
+  const temporary_folder folder;
+  const auto texts =
+    fmt::format("--text {} {}", write_text(folder, "abcdefgh ", "a"),
+                write_text(folder, "ABCDEFGH ", "b"));
+  const std::string flags = std::string{two_ranks}
+                            + "--d-model 8 --layers 2 --heads 1 --seq 8 "
+                              "--steps 2 --endpoint none ";
+  CHECK(run_troupe("train", texts, flags + "--mix 0.7,0.3").exit_code == 0);
+  const auto refused = run_troupe("train", texts, flags + "--mix 1");
+  CHECK(refused.exit_code == 2);
+  CHECK_THAT(refused.output, ContainsSubstring("1 weights for 2 texts"));
+  CHECK(run_troupe("train", texts, flags + "--mix 1,0").exit_code == 2);
+}
+
 TEST_CASE("no text at all is wrong usage") {
   const auto run = run_program(program + " train");
   CHECK(run.exit_code == 2);

@@ -1,0 +1,66 @@
+#include "troupe/engine/data/row_mixture.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "troupe/base/error.hpp"
+
+namespace troupe {
+
+namespace {
+
+/// Whole rows by weight; what rounding leaves goes to the largest remainders.
+std::vector<std::int64_t> shares_of(const std::vector<double>& weights) {
+  const auto total = std::accumulate(weights.begin(), weights.end(), 0.0);
+  std::vector<std::int64_t> shares;
+  std::vector<std::pair<double, std::size_t>> remainders;
+  for (std::size_t s = 0; s < weights.size(); ++s) {
+    const auto exact = weights[s] / total * row_mixture::block;
+    shares.push_back(static_cast<std::int64_t>(exact));
+    remainders.emplace_back(static_cast<double>(shares[s]) - exact, s);
+  }
+  std::ranges::sort(remainders);
+  const auto left =
+    row_mixture::block
+    - std::accumulate(shares.begin(), shares.end(), std::int64_t{0});
+  for (std::int64_t i = 0; i < left; ++i)
+    ++shares[remainders[static_cast<std::size_t>(i)].second];
+  return shares;
+}
+
+}  // namespace
+
+row_mixture::row_mixture(const std::vector<double>& weights) {
+  if (weights.empty())
+    fail(error_code::invalid_argument, "a mixture needs a source");
+  for (const auto weight : weights)
+    if (!(weight > 0) || !std::isfinite(weight))
+      fail(error_code::invalid_argument,
+           "{} is no weight of a source; use a number above 0", weight);
+  shares_ = shares_of(weights);
+  for (std::size_t s = 0; s < weights.size(); ++s)
+    if (shares_[s] == 0)
+      fail(error_code::invalid_argument,
+           "the weight {} is less than one row of {}; omit the source, or give "
+           "it more",
+           weights[s], block);
+  // Next comes the source that is furthest behind its share.
+  std::vector<std::int64_t> given(weights.size(), 0);
+  for (std::int64_t row = 0; row < block; ++row) {
+    std::size_t next = 0;
+    for (std::size_t s = 1; s < given.size(); ++s)
+      if ((2 * given[s] + 1) * shares_[next]
+          < (2 * given[next] + 1) * shares_[s])
+        next = s;
+    places_.push_back({next, given[next]++});
+  }
+}
+
+row_mixture::place row_mixture::of(std::int64_t row) const {
+  auto found = places_[static_cast<std::size_t>(row % block)];
+  found.row += row / block * shares_[found.source];
+  return found;
+}
+
+}  // namespace troupe
