@@ -25,9 +25,11 @@ tensor_list aliases_of(const tensor_list& tensors) {
   return all;
 }
 
+/// The same, with version counters of their own: what the optimizer writes in
+/// place has not changed for the graphs.
 parameter_list aliases_of(parameter_list parameters) {
   for (auto& [name, value] : parameters)
-    value = value.detach();
+    value = value.variable_data();
   return parameters;
 }
 
