@@ -12,8 +12,8 @@ namespace troupe {
 
 namespace {
 
-constexpr std::string_view magic{"MMIDIDX\0\0", 9};
-constexpr std::size_t header_bytes = magic.size() + 8 + 1 + 8 + 8;
+constexpr std::string_view index_magic{"MMIDIDX\0\0", 9};
+constexpr std::size_t header_bytes = index_magic.size() + 8 + 1 + 8 + 8;
 
 [[noreturn]] void refuse(const std::string& path, const std::string& what) {
   fail(error_code::invalid_data, "{}: {}", path, what);
@@ -53,15 +53,16 @@ std::string megatron_index_path(const std::string& path) {
 }
 
 bool is_megatron_index(std::span<const std::byte> bytes) {
-  return bytes.size() >= magic.size()
-         && std::memcmp(bytes.data(), magic.data(), magic.size()) == 0;
+  return bytes.size() >= index_magic.size()
+         && std::memcmp(bytes.data(), index_magic.data(), index_magic.size())
+              == 0;
 }
 
 megatron_index parse_megatron_index(const std::string& path,
                                     std::span<const std::byte> bytes) {
   if (!is_megatron_index(bytes) || bytes.size() < header_bytes)
     refuse(path, "is no index of Megatron-LM (magic MMIDIDX)");
-  auto at = magic.size();
+  auto at = index_magic.size();
   if (const auto version = number_at<std::uint64_t>(bytes, at); version != 1)
     refuse(path,
            fmt::format("is an index of version {}; troupe reads version 1",

@@ -151,7 +151,7 @@ std::shared_ptr<const microbatch_source> preprocess(
 std::shared_ptr<const microbatch_source> text_batches(
   std::shared_ptr<const token_source> tokens,
   const text_batch_options& options) {
-  return text_batches({{std::move(tokens)}}, options);
+  return text_batches(std::vector<weighted_text>{{std::move(tokens)}}, options);
 }
 
 std::shared_ptr<const microbatch_source> text_batches(
