@@ -28,12 +28,12 @@ struct layer_notes {
   std::vector<noted_point> forwards, backwards;
 };
 /// Of all layers, as they were made: copies of a stage by number.
-using shared_notes = std::shared_ptr<std::vector<std::shared_ptr<layer_notes>>>;
+using notes_of_layers = std::shared_ptr<std::vector<std::shared_ptr<layer_notes>>>;
 
 /// Hands on what it gets.
 struct noting_layer final : stage_module {
   noting_layer(std::int32_t stage, const device_pointer& device, double wait,
-               const shared_notes& all)
+               const notes_of_layers& all)
     : on(device), seconds(wait), notes(std::make_shared<layer_notes>()) {
     notes->stage = stage;
     all->push_back(notes);
@@ -62,7 +62,7 @@ struct noting_layer final : stage_module {
 /// Each stage of the model ends with a noting layer.
 model noting_model(const small_case& what, stage_split& ranges,
                    const device_pointer& on, double seconds,
-                   const shared_notes& all) {
+                   const notes_of_layers& all) {
   auto layers = model_for(what);
   for (auto s = std::ssize(ranges) - 1; s >= 0; --s) {
     auto& range = ranges[static_cast<std::size_t>(s)];
@@ -79,7 +79,7 @@ model noting_model(const small_case& what, stage_split& ranges,
 }
 
 /// By instance, those of the layers that have run.
-std::map<stage_instance, layer_notes> notes_of(const shared_notes& all) {
+std::map<stage_instance, layer_notes> notes_of(const notes_of_layers& all) {
   std::map<stage_instance, layer_notes> found;
   std::map<std::int32_t, std::int8_t> copies;
   for (const auto& each : *all)
@@ -106,7 +106,7 @@ noted_step note_step(const small_case& what, const device_pointer& on,
   options.devices = {on};
   options.overlap = overlap;
   options.split = split(model_for(what), options.schedule.stages());
-  const auto all = std::make_shared<shared_notes::element_type>();
+  const auto all = std::make_shared<notes_of_layers::element_type>();
   const auto layers = noting_model(what, options.split, on, seconds, all);
   trainer run(layers, options);
   run.step(small_text());

@@ -24,7 +24,8 @@ manifest manifest_of(std::int64_t step) {
   return {.run = "abc",
           .progress = {.step = step, .microbatches = 8 * step},
           .settings = {{"seed", "7"}},
-          .aliases = {{"head.weight", "embedding.weight"}}};
+          .aliases = {{"head.weight", "embedding.weight"}},
+          .files = {}};
 }
 
 parameter_list part_of(std::int64_t step, std::int32_t part) {
