@@ -28,7 +28,8 @@ struct layer_notes {
   std::vector<noted_point> forwards, backwards;
 };
 /// Of all layers, as they were made: copies of a stage by number.
-using notes_of_layers = std::shared_ptr<std::vector<std::shared_ptr<layer_notes>>>;
+using notes_of_layers =
+  std::shared_ptr<std::vector<std::shared_ptr<layer_notes>>>;
 
 /// Hands on what it gets.
 struct noting_layer final : stage_module {
