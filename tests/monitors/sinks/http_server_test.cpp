@@ -258,7 +258,7 @@ TEST_CASE("a POST that a foreign page could send is refused") {
 
 TEST_CASE("a body that is too large is refused") {
   const http_server server(with_post(), say);
-  CHECK_THAT(post(server, std::string(100001, 'x'), of_json),
-             StartsWith("HTTP/1.1 413")
-               && EndsWith("send at most 100000 bytes\n"));
+  CHECK_THAT(
+    post(server, std::string(100001, 'x'), of_json),
+    StartsWith("HTTP/1.1 413") && EndsWith("send at most 100000 bytes\n"));
 }
