@@ -23,7 +23,7 @@ namespace troupe::cli {
 
 namespace {
 
-constexpr auto help = R"(
+constexpr auto checkpoint_help = R"(
 A checkpoint is a folder that `troupe train --checkpoints DIR` wrote; given a
 folder of several, the last one is meant.
 
@@ -33,7 +33,7 @@ Examples:
   troupe checkpoint consolidate run/checkpoints -o model.safetensors
   troupe checkpoint split model.safetensors --parts 4 -o split)";
 
-struct settings {
+struct file_settings {
   std::string path;
   std::string output;
   std::int32_t parts = 1;
@@ -84,7 +84,7 @@ nlohmann::ordered_json json_of(const stored_checkpoint& found) {
   return about;
 }
 
-void inspect(const settings& given) {
+void inspect(const file_settings& given) {
   const stored_checkpoint found(checkpoint_in(given.path));
   if (given.json)
     return print_now(json_of(found).dump(2) + "\n");
@@ -105,7 +105,7 @@ void inspect(const settings& given) {
   print_now(text);
 }
 
-void verify(const settings& given) {
+void verify(const file_settings& given) {
   const stored_checkpoint found(checkpoint_in(given.path));
   found.verify();
   print_now(fmt::format("{}: {} files are as they were written\n",
@@ -127,7 +127,7 @@ parameter_list tensors_of(const std::string& path, bool optimizer) {
   return tensors;
 }
 
-void consolidate(const settings& given) {
+void consolidate(const file_settings& given) {
   const auto tensors = tensors_of(given.path, given.optimizer);
   const auto written =
     write_safetensors(given.output, tensors, {{"format", "pt"}});
@@ -160,7 +160,7 @@ manifest manifest_for(const std::string& path) {
   return about;
 }
 
-void split(const settings& given) {
+void split(const file_settings& given) {
   const checkpoint_folder to(given.output);
   auto about = manifest_for(given.path);
   const auto step = about.progress.step;
@@ -179,8 +179,8 @@ void split(const settings& given) {
 }
 
 CLI::App* add_action(CLI::App& command, const char* name, const char* summary,
-                     const std::shared_ptr<settings>& given,
-                     void (*action)(const settings&), const char* what) {
+                     const std::shared_ptr<file_settings>& given,
+                     void (*action)(const file_settings&), const char* what) {
   auto* made = command.add_subcommand(name, summary);
   made->add_option("path", given->path, what)->required()->type_name("PATH");
   made->callback([given, action] { action(*given); });
@@ -192,7 +192,7 @@ CLI::App* add_action(CLI::App& command, const char* name, const char* summary,
 void add_checkpoint_command(CLI::App& app) {
   auto* command = app.add_subcommand("checkpoint", summary_of("checkpoint"));
   command->require_subcommand(1);
-  const auto given = std::make_shared<settings>();
+  const auto given = std::make_shared<file_settings>();
   constexpr auto folder = "a checkpoint, or a folder of them";
   constexpr auto any = "a checkpoint, a folder of them, or a .safetensors file";
   add_action(*command, "inspect", "what a checkpoint holds", given, inspect,
@@ -222,7 +222,7 @@ void add_checkpoint_command(CLI::App& app) {
     ->check(whole_number(1, 1 << 16))
     ->required()
     ->type_name("N");
-  command->footer(help);
+  command->footer(checkpoint_help);
 }
 
 }  // namespace troupe::cli

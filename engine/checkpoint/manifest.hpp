@@ -33,13 +33,13 @@ struct checkpoint_file {
 /// stored under their unsplit names, so that any process count, schedule and
 /// split can read them; optimizers' state as `state_name`.
 struct manifest {
-  std::string run;  // of the run that began: any text that tells runs apart
-  run_progress progress;
+  std::string run{};  // of the run that began: any text that tells runs apart
+  run_progress progress{};
   /// What a resumed run compares with its own flags: of the data, the model.
-  std::map<std::string, std::string> settings;
+  std::map<std::string, std::string> settings{};
   /// Names that share the tensor of another: alias -> the name that is stored.
-  std::map<std::string, std::string> aliases;
-  std::vector<checkpoint_file> files;
+  std::map<std::string, std::string> aliases{};
+  std::vector<checkpoint_file> files{};
 
   friend bool operator==(const manifest&, const manifest&) = default;
 };
