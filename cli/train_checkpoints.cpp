@@ -115,7 +115,11 @@ void checkpoint_saver::after_step(const run_progress& progress,
   const bool due = options_.every > 0 && progress.step % options_.every == 0;
   if (options_.folder.empty() || progress.step == saved_ || (!due && !last))
     return;
-  finish();
+  try {
+    finish();
+  } catch (const error& reason) {  // training goes on; the next one may do
+    spdlog::error("a checkpoint is lost: {}", reason.what());
+  }
   saved_ = progress.step;
   writer_ = std::jthread(
     [this, progress, parts = copies()](const std::stop_token& ended) {

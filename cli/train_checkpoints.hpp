@@ -46,8 +46,8 @@ class checkpoint_saver {
   /// By part: the tensors that this process writes.
   using snapshot = std::map<std::int32_t, parameter_list>;
   /// Saves if a checkpoint is due after this step, or with `last` unless that
-  /// step is saved already. `copies` is called at once, by this thread. Throws
-  /// `io` if the one before could not be written.
+  /// step is saved already. `copies` is called at once, by this thread. If the
+  /// one before could not be written, the log tells so.
   void after_step(const run_progress& progress,
                   const std::function<snapshot()>& copies, bool last = false);
   /// Waits for the last checkpoint. Throws `io` if it could not be written.

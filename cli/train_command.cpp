@@ -213,9 +213,9 @@ void train_pipeline(const train_options& options, const train_setup& setup,
   run_to_end(run, options, setup, signals, losses, saver);
   saver.after_step(
     run.progress(), [&] { return run.snapshot(); }, true);
-  saver.finish();
   // Saves the trained parameters first: a failing picture must not lose them.
   save_all(options.output.save_parameters, run);
+  saver.finish();
   if (leads(setup.trainer.job))
     losses.conclude(options.output.save_parameters);
   conclude_early(run, options, setup, signals);

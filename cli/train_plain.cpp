@@ -121,9 +121,8 @@ class plain_run {
           {0, host_copies(loop_.parameters(), loop_.state())}};
       },
       last);
-    if (last)
-      saver_->finish();
   }
+  void finish() { saver_->finish(); }
 
  private:
   void restore(const stored_checkpoint& from) {
@@ -204,6 +203,7 @@ void train_plain(const train_options& options, const train_setup& setup,
   signals.finish_first();
   run.save(true);
   save(options.output.save_parameters, loop.parameters());
+  run.finish();
   losses.conclude(options.output.save_parameters);
   if (!ended.empty() && !options.output.save_parameters.empty())
     ended += fmt::format("; its parameters are saved in {}",

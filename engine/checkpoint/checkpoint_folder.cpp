@@ -117,12 +117,26 @@ std::string checkpoint_folder::hidden(std::int64_t step,
 void checkpoint_folder::prepare() const {
   require_writable_folder(path_);
   std::error_code trouble;
+  std::vector<std::string> left;
   for (const auto& entry : fs::directory_iterator(path_, trouble))
-    if (entry.path().filename().string().starts_with(
-          fmt::format(".{}", prefix)))
-      remove_path(entry.path().string());
+    if (auto name = entry.path().filename().string();
+        name.starts_with(fmt::format(".{}", prefix)))
+      left.push_back(std::move(name));
   if (trouble)
     fail_on(path_, "read", trouble);
+  for (const auto& name : left)
+    put_back_or_remove(name);
+}
+
+// A process may have been killed between the two renames that replace a
+// checkpoint.
+void checkpoint_folder::put_back_or_remove(const std::string& name) const {
+  const auto path = (fs::path(path_) / name).string();
+  const auto own = name.substr(1, name.rfind('.') - 1);
+  const auto step = step_of(own);
+  if (step && name.ends_with(".replaced") && !is_checkpoint(path_of(*step)))
+    return rename_path(path, path_of(*step));
+  remove_path(path);
 }
 
 std::vector<std::int64_t> checkpoint_folder::steps() const {

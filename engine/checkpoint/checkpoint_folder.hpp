@@ -29,7 +29,7 @@ class checkpoint_folder {
 
   const std::string& path() const { return path_; }
 
-  /// Makes the folder and removes what processes left in it that were killed.
+  /// Makes the folder, and removes what killed processes have left in it.
   /// For process 0, before any process writes. Throws `io`.
   void prepare() const;
 
@@ -53,6 +53,7 @@ class checkpoint_folder {
 
  private:
   std::string hidden(std::int64_t step, const char* what) const;
+  void put_back_or_remove(const std::string& name) const;
   void remove_old(const kept_checkpoints& kept) const;
 
   std::string path_;

@@ -116,6 +116,28 @@ TEST_CASE("what a killed process left is removed, and never read") {
   CHECK(entries_in(at / "all") == 1);
 }
 
+TEST_CASE("a checkpoint that was being replaced is put back") {
+  const temporary_folder at;
+  const checkpoint_folder folder(at / "all");
+  folder.prepare();
+  save(folder, 4);
+  std::filesystem::rename(folder.path_of(4),
+                          at / "all/.step-00000004.replaced");
+  folder.write_part(4, 0, part_of(4, 0));
+  folder.prepare();
+  stored_checkpoint(folder.path_of(4)).verify();
+  CHECK(entries_in(at / "all") == 1);
+}
+
+TEST_CASE("a part that can't be written is an error that names its folder") {
+  const temporary_folder at;
+  const checkpoint_folder folder(at / "all");
+  folder.prepare();
+  write_file(at / "all/.step-00000004.partial", "a file");
+  CHECK_THROWS_MATCHES(folder.write_part(4, 0, part_of(4, 0)), error,
+                       says(".step-00000004.partial"));
+}
+
 TEST_CASE("a damaged checkpoint is refused by name, the one before is taken") {
   const auto damage = [](const std::string& path,
                          const std::function<void(std::string&)>& change) {
