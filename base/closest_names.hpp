@@ -2,15 +2,19 @@
 
 #include <cstddef>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace troupe {
 
+/// How many characters to insert, drop, replace or swap with the next one make
+/// `name` of `wanted` (optimal string alignment), in which a `*` stands for any
+/// characters and a `?` for one. Time is the product of the lengths.
+std::size_t edits(std::string_view wanted, std::string_view name);
+
 /// The names that a mistyped name or glob most likely means, the likeliest
-/// first: those with the fewest characters to insert, drop or replace, where a
-/// `*` stands for any characters and a `?` for one. At most `count`, and none
-/// that shares less than half of its characters. Time is the product of the
-/// lengths.
+/// first: those with the fewest edits. At most `count`, and none
+/// that shares less than half of its characters.
 std::vector<std::string> closest_names(const std::string& wanted,
                                        const std::vector<std::string>& names,
                                        std::size_t count = 3);

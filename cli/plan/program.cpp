@@ -11,9 +11,9 @@
 #include <cstring>
 #include <filesystem>
 #include <new>
-#include <numeric>
 #include <sstream>
 
+#include "troupe/base/closest_names.hpp"
 #include "troupe/base/error.hpp"
 #include "troupe/base/plain_text.hpp"
 #include "troupe/base/printable.hpp"
@@ -24,27 +24,12 @@ namespace troupe::cli {
 
 namespace {
 
-/// Levenshtein's distance.
-std::size_t distance(std::string_view a, std::string_view b) {
-  std::vector<std::size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), std::size_t{0});
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    auto diagonal = std::exchange(row[0], i + 1);
-    for (std::size_t j = 0; j < b.size(); ++j) {
-      const auto replaced = diagonal + (a[i] == b[j] ? 0 : 1);
-      diagonal = row[j + 1];
-      row[j + 1] = std::min({row[j + 1] + 1, row[j] + 1, replaced});
-    }
-  }
-  return row.back();
-}
-
 /// "; did you mean X?" if one of the names is similar, else ".".
 std::string suggestion(std::string_view given, const argument_list& names) {
   const auto nearest = std::ranges::min_element(
-    names, {}, [&](const std::string& name) { return distance(given, name); });
+    names, {}, [&](const std::string& name) { return edits(given, name); });
   const bool near =
-    nearest != names.end() && distance(given, *nearest) * 3 <= given.size() + 1;
+    nearest != names.end() && edits(given, *nearest) * 3 <= given.size() + 1;
   return near ? fmt::format("; did you mean {}?", *nearest) : ".";
 }
 

@@ -20,6 +20,13 @@ TEST_CASE("the closest names come first") {
         == names{"tok.weight", "pos.weight"});
 }
 
+TEST_CASE("two characters in the wrong order are one edit") {
+  CHECK(edits("stpes", "steps") == 1);
+  CHECK(edits("stpes", "sizes") == 2);
+  CHECK(edits("", "abc") == 3);
+  CHECK(edits("a*c", "abbbc") == 0);
+}
+
 TEST_CASE("a glob's stars stand for any characters") {
   CHECK(closest_names("blocks.*.mpl.*", known)
         == names{"blocks.0.mlp.up.weight", "blocks.0.mlp.up.bias"});
