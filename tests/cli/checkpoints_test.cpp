@@ -91,7 +91,7 @@ TEST_CASE("a resumed run trains the bytes of one that was not interrupted") {
         "--ranks 2 --microbatches 2 --optimizer muon",
         "--ranks 2 --microbatches 2 --optimizer adafactor --parameters "
         "'tok.*:frozen'",
-        "--ranks 2 --microbatches 2 --optimizer lion --schedule dualpipe",
+        "--ranks 2 --microbatches 4 --optimizer lion --schedule dualpipe",
         "--schedule two_bw --ranks 2 --microbatches 8 --breadth 4",
         "--ranks 2 --microbatches 4 --plain --dynamic-loss-scale "
         "--loss-scale 1024"}) {
