@@ -26,10 +26,13 @@ class stalled_pipe {
   /// Waits until writers block, for at most a minute.
   bool fills() const {
     constexpr int nearly_full = 60'000;
-    for (int i = 0, before = 0; i < 6000; ++i) {
+    constexpr int long_enough = 50;  // a writer on a busy machine pauses, too
+    for (int i = 0, before = 0, equal = 0; i < 6000; ++i) {
       int bytes = 0;
-      if (::ioctl(handle_, FIONREAD, &bytes) == 0 && bytes >= nearly_full
-          && bytes == before)
+      const bool full =
+        ::ioctl(handle_, FIONREAD, &bytes) == 0 && bytes >= nearly_full;
+      equal = full && bytes == before ? equal + 1 : 0;
+      if (equal == long_enough)
         return true;
       before = bytes;
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
