@@ -13,13 +13,6 @@ at::Tensor copied_to_host(const at::Tensor& value) {
                            /*non_blocking=*/false, /*copy=*/true);
 }
 
-std::int64_t elements_of(const safetensors_entry& entry) {
-  std::int64_t elements = 1;
-  for (const auto size : entry.shape)
-    elements *= size;
-  return elements;
-}
-
 }  // namespace
 
 parameter_list host_copies(const parameter_list& parameters,
@@ -58,7 +51,7 @@ void require_elements(const stored_checkpoint& from, std::int64_t elements) {
   std::int64_t stored = 0;
   for (const auto& name : from.names())
     if (!is_state_name(name))
-      stored += elements_of(*from.find(name));
+      stored += from.find(name)->elements();
   if (stored != elements)
     fail(error_code::invalid_checkpoint,
          "{}: holds {} parameters, the model has {}; check the model's flags",

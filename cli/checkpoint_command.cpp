@@ -66,10 +66,7 @@ totals totals_of(const stored_checkpoint& found) {
     if (is_state_name(name))
       continue;
     ++sum.tensors;
-    std::int64_t elements = 1;
-    for (const auto size : entry.shape)
-      elements *= size;
-    sum.parameters += elements;
+    sum.parameters += entry.elements();
   }
   return sum;
 }

@@ -4,6 +4,7 @@
 #include <spdlog/spdlog.h>
 
 #include <chrono>
+#include <optional>
 #include <utility>
 
 #include "troupe/base/error.hpp"
@@ -38,6 +39,27 @@ std::string named_checkpoint(const std::string& path) {
        printable(path));
 }
 
+/// The checkpoint that --resume means, in the process that leads: none to begin
+/// anew. Warns of damaged ones that were passed over. Throws `io` and
+/// `invalid_checkpoint`; invalid_argument if --checkpoints holds some already
+/// and --resume was not given.
+std::optional<std::string> checkpoint_to_resume(
+  const checkpoint_options& options) {
+  if (!options.resume.empty() && options.resume != "auto")
+    return named_checkpoint(options.resume);
+  if (options.folder.empty())
+    return std::nullopt;
+  const checkpoint_folder folder(options.folder);
+  if (options.resume == "auto")
+    return folder.last_valid(warn_of_damage);
+  if (const auto steps = folder.steps(); !steps.empty())
+    fail(error_code::invalid_argument,
+         "--checkpoints {} holds a checkpoint of step {}; go on from it with "
+         "--resume auto, or give another folder",
+         printable(options.folder), steps.front());
+  return std::nullopt;
+}
+
 /// The choice of the leading process, in all.
 std::string shared(const std::shared_ptr<mesh>& job, std::string text) {
   return job ? job->share({frame_type::mail, std::move(text)}).head : text;
@@ -57,33 +79,18 @@ void require_checkpoints(const checkpoint_options& options) {
     without(true, "--keep and --keep-every");
 }
 
-std::optional<std::string> checkpoint_to_resume(
-  const checkpoint_options& options) {
-  if (!options.resume.empty() && options.resume != "auto")
-    return named_checkpoint(options.resume);
-  if (options.folder.empty())
-    return std::nullopt;
-  const checkpoint_folder folder(options.folder);
-  if (options.resume == "auto")
-    return folder.last_valid(warn_of_damage);
-  if (const auto steps = folder.steps(); !steps.empty())
-    fail(error_code::invalid_argument,
-         "--checkpoints {} holds a checkpoint of step {}; go on from it with "
-         "--resume auto, or give another folder",
-         printable(options.folder), steps.front());
-  return std::nullopt;
-}
-
 std::int64_t position_after(const manifest& about, const train_setup& setup) {
   auto then = about.settings, now = setup.data_settings;
   const auto rows_of = [](std::map<std::string, std::string>& settings) {
-    const auto rows = parse_number<std::int64_t>(settings[rows_setting]);
+    const auto rows = parse_number<std::int32_t>(settings[rows_setting]);
     settings.erase(rows_setting);
-    return rows.value_or(0);
+    return std::int64_t{rows.value_or(0)};
   };
   const auto rows_then = rows_of(then), rows_now = rows_of(now);
-  const auto rows = rows_then * about.progress.microbatches;
-  if (then == now && rows_now > 0 && rows % rows_now == 0)
+  std::int64_t rows = 0;
+  const bool counted =
+    !__builtin_mul_overflow(rows_then, about.progress.microbatches, &rows);
+  if (then == now && counted && rows_now > 0 && rows % rows_now == 0)
     return rows / rows_now;
   if (!about.settings.empty())
     spdlog::warn(

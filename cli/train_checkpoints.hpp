@@ -3,7 +3,6 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <optional>
 #include <string>
 #include <thread>
 
@@ -16,13 +15,6 @@ namespace troupe::cli {
 
 /// Throws `invalid_argument` for flags of checkpoints that contradict.
 void require_checkpoints(const checkpoint_options& options);
-
-/// The checkpoint that --resume means, in the process that leads: none to begin
-/// anew. Warns of damaged ones that were passed over. Throws `io` and
-/// `invalid_checkpoint`; invalid_argument if --checkpoints holds some already
-/// and --resume was not given.
-std::optional<std::string> checkpoint_to_resume(
-  const checkpoint_options& options);
 
 /// Where a run with these flags reads on after a checkpoint: microbatches of
 /// its own size. Warns and begins anew if the data differs.

@@ -17,7 +17,8 @@ struct train_setup {
   source_pointer training;
   source_pointer validation;  // null: no text is held out
   std::int64_t validation_microbatches = 0;
-  /// What decides the order of the training data; see checkpoints.
+  /// The settings that decide the order of the training data; checkpoints
+  /// hold them.
   std::map<std::string, std::string> data_settings;
 };
 

@@ -20,6 +20,8 @@ using json = nlohmann::ordered_json;
 
 constexpr auto format_name = "troupe checkpoint 1";
 constexpr std::string_view state_prefix = "optimizer/";
+/// Beyond, other programs round them.
+constexpr auto largest_number = std::uint64_t{1} << 53;
 
 /// Reads fields of an object, and refuses what is not as it should be.
 class manifest_reader {
@@ -46,8 +48,8 @@ class manifest_reader {
   Whole whole(const char* name) const {
     const auto& value = field(name);
     if (!value.is_number_unsigned()
-        || !std::in_range<Whole>(value.get<std::uint64_t>()))
-      refuse(name, "no whole number, 0 or more");
+        || value.get<std::uint64_t>() > largest_number)
+      refuse(name, "no whole number, 0 to 2^53");
     return static_cast<Whole>(value.get<std::uint64_t>());
   }
   double positive(const char* name) const {

@@ -35,7 +35,7 @@ struct checkpoint_file {
 struct manifest {
   std::string run{};  // of the run that began: any text that tells runs apart
   run_progress progress{};
-  /// What a resumed run compares with its own flags: of the data, the model.
+  /// Settings of the data, which a resumed run compares with its own.
   std::map<std::string, std::string> settings{};
   /// Names that share the tensor of another: alias -> the name that is stored.
   std::map<std::string, std::string> aliases{};

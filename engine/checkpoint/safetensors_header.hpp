@@ -1,6 +1,7 @@
 #pragma once
 
 #include <c10/core/ScalarType.h>
+#include <c10/util/accumulate.h>
 
 #include <cstdint>
 #include <string>
@@ -15,6 +16,8 @@ struct safetensors_entry {
   at::ScalarType dtype = at::kFloat;
   std::vector<std::int64_t> shape{};
   std::uint64_t begin = 0, end = 0;  // within the data
+
+  std::int64_t elements() const { return c10::multiply_integers(shape); }
 };
 
 /// Throws `invalid_checkpoint`.

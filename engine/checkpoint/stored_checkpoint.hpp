@@ -25,7 +25,7 @@ class stored_checkpoint {
 
   /// All names, file by file in the order of the manifest.
   const std::vector<std::string>& names() const { return names_; }
-  /// What a file's header says of the tensor; null: there is none. An alias
+  /// The tensor's entry in a file's header; null: there is none. An alias
   /// gives the entry of the tensor it shares.
   const safetensors_entry* find(const std::string& name) const;
   /// A copy. Throws `invalid_checkpoint` if there is none of this name.

@@ -10,10 +10,10 @@ namespace troupe {
 
 /// Of each parameter's gradient the sum of |value|^p, or for infinity the
 /// largest |value|, in double, in the order of the list; 0 without a gradient,
-/// NaN if a value is. Those of all stages, joined in model order, give the same
-/// norm however the model is split. For gradients on a device, waits for it on
-/// the host; computed there in an order of its own, so the last bits of sums
-/// differ from a CPU's.
+/// NaN if a value is. The powers of all stages, joined in model order, give the
+/// same norm however the model is split. For gradients on a device, waits for
+/// it on the host; computed there in an order of its own, so the last bits of
+/// sums differ from a CPU's.
 std::vector<double> gradient_powers(const tensor_list& parameters,
                                     norm_type type,
                                     rank_device* device = nullptr);

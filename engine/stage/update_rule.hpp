@@ -19,7 +19,7 @@ class update_rule {
  public:
   virtual ~update_rule() = default;
 
-  /// What it keeps of a parameter, as it is before the first update.
+  /// The state of a parameter before its first update.
   virtual parameter_list fresh_state(const at::Tensor& parameter) const = 0;
   /// Called without gradient mode, with one parameter or more.
   virtual void update(const update_lists& lists,

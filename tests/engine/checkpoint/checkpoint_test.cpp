@@ -48,6 +48,12 @@ void write_file(const std::string& path, const std::string& bytes) {
   std::ofstream(path, std::ios::binary) << bytes;
 }
 
+struct prepared_folder {
+  prepared_folder() { folder.prepare(); }
+  temporary_folder at{};
+  checkpoint_folder folder{at / "all"};
+};
+
 std::size_t entries_in(const std::string& folder) {
   return static_cast<std::size_t>(
     std::distance(std::filesystem::directory_iterator(folder), {}));
@@ -62,9 +68,8 @@ TEST_CASE("SHA-256 is that of the standard's example") {
 }
 
 TEST_CASE("a checkpoint is read by name, whichever file holds a tensor") {
-  const temporary_folder at;
-  const checkpoint_folder folder(at / "all");
-  folder.prepare();
+  const prepared_folder made;
+  const auto& [at, folder] = made;
   CHECK(folder.steps().empty());
   save(folder, 12);
   CHECK(folder.steps() == std::vector<std::int64_t>{12});
@@ -85,9 +90,8 @@ TEST_CASE("a checkpoint is read by name, whichever file holds a tensor") {
 }
 
 TEST_CASE("the last checkpoints are kept, and every n-th") {
-  const temporary_folder at;
-  const checkpoint_folder folder(at / "all");
-  folder.prepare();
+  const prepared_folder made;
+  const auto& [at, folder] = made;
   for (std::int64_t step = 10; step <= 70; step += 10)
     save(folder, step, {.last = 2, .every = 30});
   CHECK(folder.steps() == std::vector<std::int64_t>{70, 60, 30});
@@ -95,9 +99,8 @@ TEST_CASE("the last checkpoints are kept, and every n-th") {
 }
 
 TEST_CASE("a checkpoint of a step that is saved again takes its place") {
-  const temporary_folder at;
-  const checkpoint_folder folder(at / "all");
-  folder.prepare();
+  const prepared_folder made;
+  const auto& [at, folder] = made;
   save(folder, 5);
   write_file(folder.path_of(5) + "/part-00000.safetensors", "damage");
   save(folder, 5);
@@ -106,9 +109,8 @@ TEST_CASE("a checkpoint of a step that is saved again takes its place") {
 }
 
 TEST_CASE("what a killed process left is removed, and never read") {
-  const temporary_folder at;
-  const checkpoint_folder folder(at / "all");
-  folder.prepare();
+  const prepared_folder made;
+  const auto& [at, folder] = made;
   save(folder, 4);
   folder.write_part(5, 0, part_of(5, 0));
   CHECK(folder.steps() == std::vector<std::int64_t>{4});
@@ -117,9 +119,8 @@ TEST_CASE("what a killed process left is removed, and never read") {
 }
 
 TEST_CASE("a checkpoint that was being replaced is put back") {
-  const temporary_folder at;
-  const checkpoint_folder folder(at / "all");
-  folder.prepare();
+  const prepared_folder made;
+  const auto& [at, folder] = made;
   save(folder, 4);
   std::filesystem::rename(folder.path_of(4),
                           at / "all/.step-00000004.replaced");
@@ -130,9 +131,8 @@ TEST_CASE("a checkpoint that was being replaced is put back") {
 }
 
 TEST_CASE("a part that can't be written is an error that names its folder") {
-  const temporary_folder at;
-  const checkpoint_folder folder(at / "all");
-  folder.prepare();
+  const prepared_folder made;
+  const auto& [at, folder] = made;
   write_file(at / "all/.step-00000004.partial", "a file");
   CHECK_THROWS_MATCHES(folder.write_part(4, 0, part_of(4, 0)), error,
                        says(".step-00000004.partial"));
@@ -162,6 +162,11 @@ TEST_CASE("a damaged checkpoint is refused by name, the one before is taken") {
        }},
       {"/manifest.json", "lacks the field 'run'",
        [](auto& bytes) { bytes.replace(bytes.find("\"run\""), 5, "\"ran\""); }},
+      {"/manifest.json", "'step' is no whole number",
+       [](auto& bytes) {
+         bytes.replace(bytes.find("\"step\": 2"), 9,
+                       "\"step\": 9999999999999999");
+       }},
       {"/manifest.json", "no name of a file",
        [](auto& bytes) {
          bytes.replace(bytes.find("part-00001"), 10, "../../../e");
@@ -169,9 +174,8 @@ TEST_CASE("a damaged checkpoint is refused by name, the one before is taken") {
     };
   for (const auto& [file, why, change] : cases) {
     CAPTURE(why);
-    const temporary_folder at;
-    const checkpoint_folder folder(at / "all");
-    folder.prepare();
+    const prepared_folder made;
+    const auto& [at, folder] = made;
     save(folder, 1);
     save(folder, 2);
     damage(folder.path_of(2) + file, change);
@@ -185,9 +189,8 @@ TEST_CASE("a damaged checkpoint is refused by name, the one before is taken") {
 }
 
 TEST_CASE("process 0 waits for the parts of others, and may give up") {
-  const temporary_folder at;
-  const checkpoint_folder folder(at / "all");
-  folder.prepare();
+  const prepared_folder made;
+  const auto& [at, folder] = made;
   std::thread other([&] { folder.write_part(3, 1, part_of(3, 1)); });
   folder.write_part(3, 0, part_of(3, 0));
   folder.complete(manifest_of(3), 2, {});
