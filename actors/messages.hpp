@@ -12,6 +12,7 @@
 #include "troupe/engine/events/event.hpp"
 #include "troupe/engine/plan/order_log.hpp"
 #include "troupe/engine/plan/plan.hpp"
+#include "troupe/engine/stage/collective_work.hpp"
 #include "troupe/engine/stage/microbatch.hpp"
 #include "troupe/engine/stage/stage.hpp"
 
@@ -121,9 +122,9 @@ struct run_op {
 struct op_launched {
   std::int64_t serial = 0;
   std::uint32_t op = 0;
-  /// As `for_each_output` names them; of a reduction also the parameters.
-  tensor_lists outputs;
+  tensor_lists outputs;  // as `for_each_output` names them
   stage_states states = {};
+  collective_work work = {};              // of a gather or a reduction
   event_handle ready;                     // when a device has made them
   std::int64_t begin = 0, end = 0;        // host ns
   event_handle device_begin, device_end;  // null on a CPU
@@ -135,46 +136,52 @@ struct end_step {
 };
 
 // ---- rank -> reducer -> rank
-struct reduce_gradients {
+/// A member's part of a collective of its stage's group. All members ask for
+/// the same ones in the same order.
+struct collective_request {
   std::int64_t serial = 0;
   stage_instance owner;
   std::int32_t data_rank = 0;
-  /// By parameter, undefined where there is none; the reducer's from here on.
-  tensor_list gradients;
-  tensor_list parameters;  // for their shapes
-  /// Where they are not on a CPU, and when the gradients are there.
+  collective_work work;  // the reducer's from here on
+  /// Where its tensors are not on a CPU, and when they are there.
   std::shared_ptr<accelerator> device = {};
   event_handle ready = {};
   std::shared_ptr<recording> recorded = {};
 };
-struct gradients_reduced {
+struct collective_result {
   std::int64_t serial = 0;
   stage_instance owner;
   std::int32_t data_rank = 0;
-  /// The sum over copies, mean over replicas, as put_gradients takes it.
-  tensor_list gradients;
+  /// Of a reduction: the sum over copies, mean over replicas, as put_gradients
+  /// takes it.
+  tensor_list tensors;
   std::int64_t sent = 0;
   event_handle ready = {};  // as in stage_tensors
 };
 
-/// A part of a stage's gradients on its way between processes. The members of
-/// its group are its copies in all replicas, by replica, then copy.
-struct reduce_part {
+/// A part of a collective on its way between processes. The members of a
+/// stage's group are its copies in all replicas, by replica, then copy.
+struct collective_part {
   std::int64_t serial = 0;
   std::int32_t stage = 0;
-  std::int32_t member = 0;  // whose gradients; none: the result of all
-  std::int32_t piece = 0;   // of as many as there are members
-  at::Tensor values;        // one dimension
+  std::int32_t member = 0;  // whose part; none: the result of all
+  /// Of an all-reduce, as many as there are members; of a reduce-scatter, the
+  /// shard; of a gather, the member.
+  std::int32_t piece = 0;
+  at::Tensor values;      // one dimension
+  std::int64_t call = 0;  // the number of the group's collective in this run
+  collective_kind kind = collective_kind::all_reduce;
 };
-TROUPE_FIELDS(reduce_part, serial, stage, member, piece)
+TROUPE_FIELDS(collective_part, serial, stage, member, piece, call, kind)
 
 // ---- stage -> coordinator
 struct stage_powers {
   std::int64_t serial = 0;
   std::int32_t stage = 0;
   std::vector<double> powers;  // of each parameter's gradient, for the norm
+  std::int32_t shard = 0;      // of the gradients, whose powers these are
 };
-TROUPE_FIELDS(stage_powers, serial, stage, powers)
+TROUPE_FIELDS(stage_powers, serial, stage, powers, shard)
 
 // ---- stage -> rank -> coordinator
 struct stage_done {

@@ -17,6 +17,7 @@
 #include "troupe/engine/events/monitor.hpp"
 #include "troupe/engine/events/observer.hpp"
 #include "troupe/engine/stage/numerics.hpp"
+#include "troupe/engine/stage/sharding.hpp"
 #include "troupe/engine/stage/stage.hpp"
 #include "troupe/engine/transport/mesh.hpp"
 
@@ -41,6 +42,7 @@ struct pipeline_options {
   /// To devices of other processes; null: tensors go there by the host.
   std::shared_ptr<device_links> links;
   troupe::numerics numerics;
+  sharding_options sharding;
   execution_options execution;
 };
 

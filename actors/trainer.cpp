@@ -21,8 +21,13 @@ trainer::trainer(trainer&&) noexcept = default;
 step_report trainer::step(const source_pointer& source, bool skip_update) {
   require_source(source);
   impl_->actors->require_not_ended();
+  // A gather from shards gives all replicas of a group the same.
+  const auto& options = impl_->options;
   if (impl_->step == 0
-      && (impl_->options.data_parallel > 1 || impl_->places().copies() > 1))
+      && (options.data_parallel > impl_->shards()
+          || options.sharding.mode != shard_mode::all
+          || impl_->places().copies() > 1)
+      && (options.data_parallel > 1 || impl_->places().copies() > 1))
     check_replicas();
   if (skip_update && impl_->training->update.every > 0)
     fail(error_code::invalid_argument,
@@ -85,6 +90,7 @@ step_event trainer::evaluate(const source_pointer& source,
 }
 
 tensor_list trainer::infer(const tensor_list& inputs) {
+  const impl::whole_scope whole(*impl_);
   const auto& state = *impl_;
   auto* const job = state.options.job.get();
   const auto& placement = state.options.schedule.placement;
@@ -118,6 +124,8 @@ std::int64_t trainer::attach(monitor watcher) {
   // Names of stages in other processes are not known here.
   if (impl_->layout.processes == 1)
     warn_of_unknown_names(watcher, impl_->replicas.front());
+  if (impl_->options.sharding.shards())
+    warn_of_shards(watcher);
   return impl_->actors->attach(std::move(watcher));
 }
 
@@ -150,7 +158,9 @@ run_health trainer::health() const {
 }
 
 parameter_list trainer::parameters() const {
-  return parameters_of(impl_->replicas[0], impl_->places().stages());
+  const impl::whole_scope whole(*impl_);
+  return impl_->kept(
+    parameters_of(impl_->replicas[0], impl_->places().stages()));
 }
 
 std::int64_t trainer::parameter_count() const {
@@ -158,21 +168,26 @@ std::int64_t trainer::parameter_count() const {
 }
 
 parameter_list trainer::gather_parameters() const {
-  return impl_->options.job ? gather(*impl_->options.job, impl_->held())
-                            : parameters();
+  if (!impl_->options.job)
+    return parameters();
+  const impl::whole_scope whole(*impl_);
+  return impl_->kept(gather(*impl_->options.job, impl_->held()));
 }
 
 void trainer::load(const parameter_list& values, const std::string& origin) {
   const auto& places = impl_->places();
+  const impl::whole_scope whole(*impl_);
   for (const auto& replica : impl_->replicas)
     for (std::int8_t copy = 0; copy < places.copies(); ++copy) {
       const auto own = parameters_of(replica, places.stages(), copy);
       load_parameters(own, impl_->options.job ? only(own, values) : values,
                       origin);
     }
+  impl_->take_shards();
 }
 
 void trainer::check_replicas() const {
+  const impl::whole_scope whole(*impl_);
   require_equal_replicas(impl_->options.job.get(), impl_->held());
 }
 

@@ -42,6 +42,9 @@ struct trainer_options {
   /// Copies of the pipeline whose gradients are averaged; each takes its own
   /// microbatches: replica d's k-th is number d x microbatches + k of a step.
   std::int32_t data_parallel = 1;
+  /// What replicas hold shards of. The trained parameters are the same, but for
+  /// the rounding of the norm where gradients are clipped.
+  sharding_options sharding{};
   troupe::numerics numerics{};
   execution_options execution{};
 };
@@ -95,6 +98,8 @@ class trainer {
 
   /// Parameters of the first replica under their unsplit names, in model
   /// order, as far as they live here. Handles: they change with the next step.
+  /// Of sharded parameters copies, for which all processes of a job make the
+  /// call.
   parameter_list parameters() const;
   /// Elements of the parameters of the whole model.
   std::int64_t parameter_count() const;

@@ -13,14 +13,17 @@ run_progress trainer::progress() const {
 
 std::map<std::int32_t, parameter_list> trainer::snapshot() const {
   const auto& places = impl_->places();
+  const impl::whole_scope whole(*impl_);
   std::map<std::int32_t, parameter_list> ranks;
   for (const auto& which : places.instances()) {
     const auto index = places.index_of(which);
     const auto& module = impl_->replicas[0][index];
-    if (which.copy != 0 || !module)
+    if (which.copy != 0)
       continue;
-    auto copies = host_copies(module->parameters_by_name(),
-                              impl_->stages[0][index].parameters->state());
+    const auto state = impl_->optimizer_state_of(which);
+    if (!module)
+      continue;
+    auto copies = host_copies(module->parameters_by_name(), state);
     auto& tensors = ranks[places.rank_of(which)];
     std::ranges::move(copies, std::back_inserter(tensors));
   }
@@ -46,14 +49,16 @@ void trainer::impl::restore(const stored_checkpoint& from,
 
 void trainer::restore(const stored_checkpoint& from) {
   require_elements(from, impl_->parameter_count);
+  const impl::whole_scope whole(*impl_);
   for (std::int32_t d = 0; d < impl_->options.data_parallel; ++d)
     for (const auto& which : impl_->places().instances())
       impl_->restore(from, d, which);
+  impl_->take_shards();
   const auto& progress = from.about().progress;
   impl_->step = progress.step;
   impl_->position = progress.microbatches;
   impl_->scale.restore(progress.loss_scale, progress.good_steps);
-  check_replicas();
+  require_equal_replicas(impl_->options.job.get(), impl_->held());
 }
 
 }  // namespace troupe

@@ -51,8 +51,11 @@ void require_matching(const plan& given, const trainer_options& options) {
   };
   const auto copies = given.placement.copies();
   const auto stages = given.stages() * copies * updates_of(given);
-  if (count_of(given, plan_op_kind::gather) > 0)
-    refuse("it gathers parameters (UNSHARD), which the trainer does not shard");
+  if (count_of(given, plan_op_kind::gather) > 0
+      && options.sharding.mode != shard_mode::all)
+    refuse(
+      "it gathers parameters (UNSHARD), which this run does not shard "
+      "(`--shard all`)");
   if (count_of(given, plan_op_kind::update) != stages
       || count_of(given, plan_op_kind::gradient_norm) != stages)
     refuse("each stage needs a NORM and an UPDATE, so that it is trained");
@@ -95,6 +98,26 @@ void require_recordable(const trainer_options& options) {
          "cuda_graphs records steps of one device, and the run has {}; name "
          "one (--device cuda:0), or leave cuda_graphs off",
          options.devices.size());
+}
+
+void require_shardable(const trainer_options& options) {
+  require_legal(options.sharding, options.data_parallel);
+  if (!options.sharding.shards())
+    return;
+  if (options.cuda_graphs)
+    throw error(error_code::invalid_argument,
+                "cuda_graphs records gradients of whole stages; don't shard, "
+                "or leave cuda_graphs off");
+  if (options.schedule.update.every > 0)
+    fail(error_code::invalid_argument,
+         "schedule {} updates within a step, and keeps versions of whole "
+         "parameters; don't shard, or use another schedule",
+         options.schedule.name);
+  if (!options.devices.empty() && options.job
+      && options.job->place().processes > 1)
+    throw error(error_code::invalid_argument,
+                "shards travel between processes by the host, not from device "
+                "to device yet; use the CPU, or one process");
 }
 
 bool shows_anything(const std::string& glob, const stage_modules& stages) {
@@ -156,6 +179,15 @@ void warn_of_unknown_names(const monitor& watcher,
                    watcher.name, printable(glob));
 }
 
+void warn_of_shards(const monitor& watcher) {
+  if (has(watcher.wants.tensors, tensor_kind::parameter)
+      || has(watcher.wants.tensors, tensor_kind::gradient))
+    spdlog::warn(
+      "monitor {}: parameters and their gradients are not observed where they "
+      "are sharded",
+      watcher.name);
+}
+
 void require_source(const source_pointer& source) {
   if (!source)
     throw error(error_code::invalid_argument,
@@ -201,6 +233,7 @@ void require_replannable(const schedule& order, const trainer_options& options,
 
 void require_legal(const trainer_options& options) {
   require_legal(options.numerics);
+  require_shardable(options);
   if (options.data_parallel < 1)
     fail(error_code::invalid_argument,
          "data_parallel is {}; use 1 or more replicas", options.data_parallel);

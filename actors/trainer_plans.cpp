@@ -1,9 +1,12 @@
 #include "troupe/actors/trainer_plans.hpp"
 
+#include <algorithm>
+
 #include "troupe/base/error.hpp"
 #include "troupe/engine/plan/compile.hpp"
 #include "troupe/engine/plan/part.hpp"
 #include "troupe/engine/plan/plan_text.hpp"
+#include "troupe/engine/plan/shard.hpp"
 #include "troupe/schedules/forward_part.hpp"
 
 namespace troupe {
@@ -20,6 +23,19 @@ std::shared_ptr<const plan> compile_for(const schedule& order,
   return std::make_shared<const plan>(compile(order, compiling));
 }
 
+/// A plan that gathers by itself stays as it is.
+std::shared_ptr<const plan> sharded_for(std::shared_ptr<const plan> whole,
+                                        const trainer_options& options) {
+  const bool gathers =
+    std::ranges::count(whole->ops, plan_op_kind::gather, &plan_op::kind) > 0;
+  if (!options.sharding.shards() || gathers)
+    return whole;
+  return std::make_shared<const plan>(
+    options.sharding.mode == shard_mode::all
+      ? sharded(*whole, options.sharding.most_whole)
+      : sharded_updates(*whole));
+}
+
 }  // namespace
 
 std::shared_ptr<const plan> training_plan(const trainer_options& options,
@@ -33,6 +49,7 @@ std::shared_ptr<const plan> training_plan(const trainer_options& options,
       to_text(graph));
   auto made =
     options.plan ? options.plan : compile_for(options.schedule, options, graph);
+  made = sharded_for(std::move(made), options);
   if (options.overlap.reduce)
     return made;
   return std::make_shared<const plan>(without_overlapped_reductions(*made));
@@ -50,7 +67,11 @@ std::shared_ptr<const plan> share_plan(mesh& job,
 
 std::shared_ptr<const plan> evaluation_plan(const trainer_options& options,
                                             const stage_graph& graph) {
-  return compile_for(forward_part(options.schedule), options, graph);
+  auto made = compile_for(forward_part(options.schedule), options, graph);
+  // Parameters are whole between steps where only gradients are sharded.
+  return options.sharding.mode == shard_mode::all
+           ? sharded_for(std::move(made), options)
+           : made;
 }
 
 }  // namespace troupe

@@ -45,12 +45,18 @@ trainer::impl::impl(const model& layers, trainer_options given)
   parameter_count = count_parameters(options.job.get(), held());
 }
 
-module_stage_options trainer::impl::stage_options(stage_instance which) const {
+module_stage_options trainer::impl::stage_options(std::int32_t data_rank,
+                                                  stage_instance which) const {
   module_stage_options made;
+  made.data_rank = data_rank;
   made.index = which.stage;
   made.rank = places().rank_of(which);
   made.numerics = options.numerics;
   made.keeps_versions = training->update.every > 0;
+  if (options.sharding.shards())
+    made.shards = {.shard = data_rank % shards(),
+                   .shards = shards(),
+                   .releases = options.sharding.mode == shard_mode::all};
   made.publish = [to = to_monitors](tensors_event observed) {
     to->publish(std::move(observed));
   };
@@ -96,8 +102,7 @@ void trainer::impl::require_slices() const {
 stage trainer::impl::make_stage(
   std::int32_t data_rank, stage_instance which,
   const std::shared_ptr<layer_sequence>& module) const {
-  auto options = stage_options(which);
-  options.data_rank = data_rank;
+  auto options = stage_options(data_rank, which);
   const auto device = options.device = devices.of(data_rank, which);
   if (!device)
     return make_module_stage(module, options);
@@ -135,6 +140,7 @@ void trainer::impl::start_actors(const model& layers) {
     running.needs_data.push_back(reads_microbatch(layers, ranges, s)
                                  || reads_data(s));
   running.numerics = options.numerics;
+  running.sharding = options.sharding;
   running.execution = options.execution;
   actors = std::make_unique<pipeline>(std::move(running));
   to_monitors->publish = actors->tensor_outlet();

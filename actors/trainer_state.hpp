@@ -18,7 +18,8 @@ namespace troupe {
 struct trainer::impl {
   impl(const model& layers, trainer_options given);
 
-  module_stage_options stage_options(stage_instance which) const;
+  module_stage_options stage_options(std::int32_t data_rank,
+                                     stage_instance which) const;
   void make_stages(const model& layers);
   stage make_stage(std::int32_t data_rank, stage_instance which,
                    const std::shared_ptr<layer_sequence>& module) const;
@@ -27,6 +28,33 @@ struct trainer::impl {
   void prepare_graphs();
   step_settings next_settings() const;
   void replan(const schedule& order);
+  /// Shards of a stage's parameters; 1: they are whole.
+  std::int32_t shards() const;
+  tensor_list shared(tensor_list own, stage_instance which,
+                     std::int32_t data_rank) const;
+  void gather_shards(stage_instance which, std::int32_t first);
+  /// Between two steps: whole parameters in all replicas, and sharded again;
+  /// nothing if they stay whole. All processes of a job call `make_whole`.
+  void make_whole();
+  void release_whole();
+  /// Sharded parameters are whole while it lives.
+  class whole_scope {
+   public:
+    explicit whole_scope(impl& of) : of_(of) { of_.make_whole(); }
+    whole_scope(const whole_scope&) = delete;
+    whole_scope& operator=(const whole_scope&) = delete;
+    ~whole_scope() { of_.release_whole(); }
+
+   private:
+    impl& of_;
+  };
+  /// Copies, if the parameters are about to be sharded again.
+  parameter_list kept(parameter_list whole) const;
+  /// Takes up what was written to whole parameters.
+  void take_shards();
+  /// Of whole parameters of the first replica, empty where it lives elsewhere;
+  /// where they are sharded, all processes of a job make the call.
+  optimizer_state optimizer_state_of(stage_instance which) const;
   /// A stage that lives here.
   void restore(const stored_checkpoint& from, std::int32_t data_rank,
                stage_instance which);

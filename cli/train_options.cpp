@@ -77,6 +77,22 @@ void add_pipeline_flags(CLI::App& app, train_options& o) {
     .add_option("--data-parallel", o.partition.data_parallel,
                 "replicas D of the pipeline")
     ->check(whole_number(1, 1 << 16));
+  app
+    .add_option("--shard", o.partition.shard,
+                "what replicas hold shards of: nothing (replicate), gradients "
+                "and the optimizer's state (gradients), parameters too (all), "
+                "or within groups of replicas (hybrid)")
+    ->check(CLI::IsMember({"replicate", "gradients", "all", "hybrid"}))
+    ->type_name("WHAT");
+  app
+    .add_option("--shard-group", o.partition.sharding.group,
+                "replicas that share the shards of a stage; 0: all")
+    ->check(whole_number(0, 1 << 16));
+  app
+    .add_option("--shard-whole", o.partition.sharding.most_whole,
+                "stages of a rank whose parameters are whole at once; as many "
+                "as it has: they stay whole between forward and backward")
+    ->check(whole_number(1, 1 << 16));
   app.add_option(
     "--schedule", o.partition.schedule,
     schedule_names() + ", search (the shortest found), or a FILE.csv");

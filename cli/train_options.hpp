@@ -15,6 +15,7 @@
 #include "troupe/engine/launch/job.hpp"
 #include "troupe/engine/models/sample.hpp"
 #include "troupe/engine/stage/numerics.hpp"
+#include "troupe/engine/stage/sharding.hpp"
 
 namespace troupe::cli {
 
@@ -32,6 +33,8 @@ struct data_options {
 struct partition_options {
   schedule_shape shape = usual_shape;
   std::int32_t data_parallel = 1;
+  std::string shard = "replicate";
+  sharding_options sharding{};  // but for the mode
   std::string schedule = usual_schedule;
   search_inputs searching{};
   std::string plan;  // empty: compiled from the schedule

@@ -123,6 +123,17 @@ numerics numerics_for(const train_options& o, const built_model& model) {
   return made;
 }
 
+sharding_options sharding_of(const train_options& o) {
+  auto made = o.partition.sharding;
+  const bool hybrid = o.partition.shard == "hybrid";
+  if (hybrid && made.group == 0)
+    throw error(error_code::invalid_argument,
+                "--shard hybrid shards within groups of replicas; give their "
+                "size by --shard-group");
+  made.mode = hybrid ? shard_mode::all : parse_shard_mode(o.partition.shard);
+  return made;
+}
+
 /// Warns of given flags that have no effect.
 void warn_of_idle_flags(const train_options& o) {
   const train_options unchanged;
@@ -138,6 +149,12 @@ void warn_of_idle_flags(const train_options& o) {
     warn("--temperature", "--sample");
   if (o.partition.searching.given() && o.partition.schedule != search_name)
     warn("--costs, --sizes and --memory-limit", "--schedule search");
+  const auto& sharding = o.partition.sharding;
+  if (sharding.group != 0 && o.partition.shard == "replicate")
+    warn("--shard-group", "--shard gradients, all or hybrid");
+  if (sharding.most_whole != unchanged.partition.sharding.most_whole
+      && (o.partition.shard == "replicate" || o.partition.shard == "gradients"))
+    warn("--shard-whole", "--shard all or hybrid");
   if (o.order.slow_from != unchanged.order.slow_from && o.order.slow.empty())
     warn("--slow-from", "--slow");
   if (o.output.prompt != unchanged.output.prompt
@@ -339,6 +356,7 @@ train_setup make_setup(const train_options& o) {
   warn_of_idle_flags(o);
   run.split = split_for(o, setup.model, run.schedule.stages());
   run.data_parallel = parts.data_parallel;
+  run.sharding = sharding_of(o);
   run.numerics = numerics_for(o, setup.model);
   run.execution = o.execution;
   set_order(run.execution, o.order, run.schedule.ranks());

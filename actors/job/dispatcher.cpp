@@ -72,7 +72,7 @@ class dispatcher {
         book_->links->on(read_credit(what));
         break;
       case frame_type::part: {
-        auto part = read_reduce_part(std::move(what));
+        auto part = read_collective_part(std::move(what));
         if (part.stage < 0 || part.stage >= book_->placement.stages())
           fail(error_code::mismatch, "there is no stage {}", part.stage);
         caf::anon_send(book_->reducers[static_cast<std::size_t>(part.stage)],

@@ -91,7 +91,7 @@ void remote_links::on(const credit_back& credit) {
   send_now(process, std::move(message));
 }
 
-void remote_links::send(std::int32_t process, reduce_part part) {
+void remote_links::send(std::int32_t process, collective_part part) {
   mesh_->send(process, to_frame(std::move(part)));
 }
 

@@ -86,12 +86,12 @@ envelope read_envelope(std::string_view head) {
   return from_wire<envelope>(head);
 }
 
-frame to_frame(reduce_part message) {
+frame to_frame(collective_part message) {
   return {frame_type::part, to_wire(message), {std::move(message.values)}};
 }
 
-reduce_part read_reduce_part(frame what) {
-  auto message = from_wire<reduce_part>(what.head);
+collective_part read_collective_part(frame what) {
+  auto message = from_wire<collective_part>(what.head);
   if (what.tensors.size() != 1 || !what.tensors[0].defined()
       || what.tensors[0].dim() != 1)
     wire_reader::refuse("no single row of gradients");

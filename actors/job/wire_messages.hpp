@@ -30,8 +30,8 @@ stage_tensors read_stage_tensors(frame what);
 /// and dtypes.
 envelope read_envelope(std::string_view head);
 
-frame to_frame(reduce_part message);
-reduce_part read_reduce_part(frame what);
+frame to_frame(collective_part message);
+collective_part read_collective_part(frame what);
 
 /// A message of the plan was consumed; its channel may carry another.
 struct credit_back {

@@ -9,26 +9,24 @@ void collective_ops::begin(const step_pointer& step) {
   step_ = step;
   asked_.clear();
   awaited_.clear();
+  gathered_.clear();
 }
 
 bool collective_ops::start(op_launched& answer) {
   const auto owner = instance_of(step_->plan->ops[answer.op]);
   const auto stage = owner.stage;
-  // A reduction that could not be recorded hands on no tensors.
-  answer.outputs.resize(2);
   if (!setup_.reduces) {
     keep(answer.op, {answer.serial, owner, setup_.data_rank,
-                     std::move(answer.outputs[0]), answer.end, answer.ready});
+                     std::move(answer.work.tensors), answer.end, answer.ready});
     return true;
   }
-  reduce_gradients request{answer.serial,
-                           owner,
-                           setup_.data_rank,
-                           std::move(answer.outputs[0]),
-                           std::move(answer.outputs[1]),
-                           setup_.device ? setup_.device->on() : nullptr,
-                           answer.ready,
-                           step_->recorded};
+  collective_request request{answer.serial,
+                             owner,
+                             setup_.data_rank,
+                             std::move(answer.work),
+                             setup_.device ? setup_.device->on() : nullptr,
+                             answer.ready,
+                             step_->recorded};
   if (!setup_.links || !setup_.links->reduces(stage)) {
     asked_.emplace(owner, answer.op);
     ports_.reduce(std::move(request));
@@ -46,28 +44,34 @@ bool collective_ops::start(op_launched& answer) {
   return true;
 }
 
-std::uint32_t collective_ops::on(gradients_reduced message) {
+std::uint32_t collective_ops::on(collective_result message) {
   const auto asked = asked_.extract(message.owner);
   if (asked.empty())
-    fail(error_code::internal, "stage {} asked for no reduction",
+    fail(error_code::internal, "stage {} asked for no collective",
          message.owner.stage);
   keep(asked.mapped(), std::move(message));
   return asked.mapped();
 }
 
-void collective_ops::keep(std::uint32_t op, gradients_reduced message) {
-  const auto& reduction = step_->plan->ops[op];
-  if (message.ready && reduction.stream == stream_kind::compute)
+void collective_ops::keep(std::uint32_t op, collective_result message) {
+  const auto& call = step_->plan->ops[op];
+  if (message.ready && call.stream == stream_kind::compute)
     awaited_.push_back(message.ready);
-  values_.put(weight_gradient_of(reduction),
-              {.tensors = std::move(message.gradients),
-               .ready = std::move(message.ready),
-               .sent = message.sent});
+  if (message.ready && call.kind == plan_op_kind::gather)
+    gathered_[message.owner] = message.ready;
+  for_each_output(*step_->plan, call, [&](const value& made) {
+    values_.put(made, {.tensors = std::move(message.tensors),
+                       .ready = std::move(message.ready),
+                       .sent = message.sent});
+  });
 }
 
 void collective_ops::add_waits(const plan_op& op, run_op& request) {
-  if (op.stream == stream_kind::compute)
-    request.after = std::exchange(awaited_, {});
+  if (op.stream != stream_kind::compute)
+    return;
+  request.after = std::exchange(awaited_, {});
+  if (auto gathered = gathered_.extract(instance_of(op)))
+    request.after.push_back(std::move(gathered.mapped()));
 }
 
 std::optional<held_value> collective_ops::take_unread(stage_instance stage) {

@@ -12,9 +12,8 @@
 
 namespace troupe {
 
-/// What a rank does for reductions: gives the gradients of a stage to the
-/// reducer of its group, and keeps the result as a value of the plan. One
-/// thread at a time.
+/// What a rank does for collectives: gives a stage's part to the reducer of its
+/// group, and keeps the result as a value of the plan. One thread at a time.
 class collective_ops {
  public:
   collective_ops(const rank_setup& setup, rank_ports& ports,
@@ -23,20 +22,21 @@ class collective_ops {
 
   void begin(const step_pointer& step);
 
-  /// A stage has handed on its gradients. Returns whether the reduction has
-  /// ended; otherwise `gradients_reduced` will tell.
+  /// A stage has handed on its part. Returns whether the collective has ended;
+  /// otherwise `collective_result` will tell.
   bool start(op_launched& answer);
   /// Returns the op that has ended. Throws `internal` for an answer to no
   /// question.
-  std::uint32_t on(gradients_reduced message);
+  std::uint32_t on(collective_result message);
   /// Adds what an op of the compute stream waits for besides its inputs: the
-  /// reductions that the plan has on that stream.
+  /// collectives that the plan has on that stream, and the gather of its
+  /// stage's parameters.
   void add_waits(const plan_op& op, run_op& request);
   /// Reduced gradients that no op of the plan reads.
   std::optional<held_value> take_unread(stage_instance stage);
 
  private:
-  void keep(std::uint32_t op, gradients_reduced message);
+  void keep(std::uint32_t op, collective_result message);
 
   const rank_setup& setup_;
   rank_ports& ports_;
@@ -44,6 +44,7 @@ class collective_ops {
   step_pointer step_;
   std::map<stage_instance, std::uint32_t> asked_;  // op by stage
   std::vector<event_handle> awaited_;  // for the compute stream's next op
+  std::map<stage_instance, event_handle> gathered_;  // for its stage's next op
   /// By stage: of those whose replicas are in reach of the rank's device.
   std::map<std::int32_t, reducer_core> reducers_;
 };

@@ -84,7 +84,7 @@ class rank_members final : public rank_ports, public stage_ports {
   void done(rank_done report) override {
     self_->send(book_->coordinator, std::move(report));
   }
-  void reduce(reduce_gradients request) override {
+  void reduce(collective_request request) override {
     self_->send(book_->reducers[static_cast<std::size_t>(request.owner.stage)],
                 std::move(request));
   }

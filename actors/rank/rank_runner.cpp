@@ -93,7 +93,7 @@ void rank_runner::on(loaded_data message) {
   advance();
 }
 
-void rank_runner::on(gradients_reduced message) {
+void rank_runner::on(collective_result message) {
   require_current(message.serial, "reduced gradients");
   executor_->ended(collectives_.on(std::move(message)));
   advance();
@@ -179,7 +179,7 @@ void rank_runner::on(op_launched answer) {
   record.end = answer.end;
   device_.note(report_.ops.size() - 1, answer);
   executor_->launched(op);
-  if (op_at(op).kind != plan_op_kind::reduce) {
+  if (!is_joint(op_at(op).kind)) {
     op_values_.keep(answer);
     executor_->ended(op);
   } else if (collectives_.start(answer)) {

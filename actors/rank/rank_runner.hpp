@@ -32,7 +32,7 @@ class rank_runner {
   void on(op_launched answer);
   void on(stage_tensors message);
   void on(loaded_data message);
-  void on(gradients_reduced message);
+  void on(collective_result message);
   void on(const norm_known& message);
   void on(stage_done report);
 

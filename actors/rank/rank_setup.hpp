@@ -42,7 +42,7 @@ class rank_ports {
   virtual void end(stage_instance stage, end_step message) = 0;
   /// To the stage of another rank of the replica.
   virtual void deliver(stage_tensors message) = 0;
-  virtual void reduce(reduce_gradients request) = 0;
+  virtual void reduce(collective_request request) = 0;
   virtual void want(want_data request) = 0;
   virtual void done(rank_done report) = 0;
 };

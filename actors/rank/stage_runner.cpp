@@ -11,6 +11,7 @@
 #include "troupe/engine/plan/op_traits.hpp"
 #include "troupe/engine/plan/values.hpp"
 #include "troupe/engine/plan/versions.hpp"
+#include "troupe/engine/stage/sharded_parameters.hpp"
 
 namespace troupe {
 
@@ -47,6 +48,7 @@ op_launched stage_runner::on(run_op request) {
   if (!done) {
     answer.outputs.clear();
     answer.states = {};
+    answer.work.tensors.clear();
     answer.ready = nullptr;
     answer.begin = now_ns();
   }
@@ -83,6 +85,9 @@ void stage_runner::run_timed(run_op& request, op_launched& answer) {
 }
 
 void stage_runner::run(run_op& request, op_launched& answer) {
+  if (const auto& shards = setup_.work.shards;
+      shards && is_compute(running_->kind))
+    shards->require_whole(to_text(*step_->plan, *running_));
   switch (running_->kind) {
     case plan_op_kind::forward:
       return forward(request, answer);
@@ -90,6 +95,10 @@ void stage_runner::run(run_op& request, op_launched& answer) {
     case plan_op_kind::input_backward:
     case plan_op_kind::weight_backward:
       return backward(request, answer);
+    case plan_op_kind::gather:
+      return gather(answer);
+    case plan_op_kind::release:
+      return release(request);
     case plan_op_kind::reduce:
       return hand_on_gradients(answer);
     case plan_op_kind::gradient_norm:
@@ -155,8 +164,32 @@ void stage_runner::give(op_outputs made, op_launched& answer) const {
 
 void stage_runner::hand_on_gradients(op_launched& answer) {
   auto& parameters = *setup_.work.parameters;
-  answer.outputs = {parameters.take_gradients(), parameters.parameters()};
+  answer.work = {collective_kind::all_reduce, parameters.take_gradients(),
+                 parameters.parameters()};
+  if (const auto& shards = setup_.work.shards) {
+    answer.work.kind = collective_kind::reduce_scatter;
+    answer.work.layouts = {shards->layout()};
+  }
   answer.ready = device_.mark();
+}
+
+sharded_parameters& stage_runner::shards() const {
+  if (!setup_.work.shards)
+    fail(error_code::invalid_argument,
+         "the plan has {}, and the parameters of stage {} are not sharded",
+         to_text(*step_->plan, *running_), setup_.stage.stage);
+  return *setup_.work.shards;
+}
+
+void stage_runner::gather(op_launched& answer) {
+  answer.work = shards().begin_gather();
+  answer.ready = device_.mark();
+}
+
+/// A gather whose parameters no op has read is waited for.
+void stage_runner::release(run_op& request) {
+  take(request);
+  shards().release();
 }
 
 /// The norm of an update that runs alone reads the gradients that the stage has
@@ -171,10 +204,12 @@ void stage_runner::tell_norm(run_op& request) {
   if (setup_.stage.copy != 0 || !counts)
     return;
   parameters.show();
-  // Replicas and copies hold the same gradients by now: one is enough.
-  if (setup_.data_rank == 0)
-    ports_.powers(
-      {step_->serial, setup_.stage.stage, parameters.norm_powers()});
+  // Replicas and copies hold the same gradients by now: one is enough, or one
+  // of each shard.
+  const auto& shards = setup_.work.shards;
+  if (setup_.data_rank < (shards ? shards->place().shards : 1))
+    ports_.powers({step_->serial, setup_.stage.stage, parameters.norm_powers(),
+                   setup_.data_rank});
 }
 
 void stage_runner::update(const std::optional<norm_known>& norm) {

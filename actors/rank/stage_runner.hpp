@@ -10,6 +10,8 @@
 
 namespace troupe {
 
+class sharded_parameters;
+
 /// Where a stage's messages go, apart from its answers. Calls don't block.
 class stage_ports {
  public:
@@ -37,6 +39,9 @@ class stage_runner {
   void backward(run_op& request, op_launched& answer);
   void give(op_outputs made, op_launched& answer) const;
   void hand_on_gradients(op_launched& answer);
+  sharded_parameters& shards() const;
+  void gather(op_launched& answer);
+  void release(run_op& request);
   void tell_norm(run_op& request);
   void update(const std::optional<norm_known>& norm);
 

@@ -17,20 +17,24 @@ class collectives {
 
   /// Whether some of the members live in other processes.
   virtual bool spans_processes() const = 0;
-  /// The stream that a call for these gradients runs on; null: the host.
-  virtual device_stream* stream(const reduce_gradients&) { return nullptr; }
+  /// The stream that a call for these tensors runs on; null: the host.
+  virtual device_stream* stream(const collective_request&) { return nullptr; }
 
-  /// Replaces tensors by their sum over all members, element by element, added
-  /// by ascending data rank and copy, divided by the number of replicas.
-  /// `members`: those of this process, in that order, with the same shapes
-  /// everywhere, defined. Returns
-  /// whether it is done (on a device: launched); otherwise parts from other
-  /// processes do it, and the tensors are the collective's until then.
-  virtual bool all_reduce(std::int64_t serial, std::int32_t stage,
-                          std::vector<tensor_list>& members) = 0;
-  /// A part from another process: returns whether that ends the call. Throws
-  /// `mismatch` for a part that belongs elsewhere or comes twice.
-  virtual bool on(reduce_part part);
+  /// Does what `collective_work` describes. `members`: the requests of those in
+  /// this process, by data rank, then copy, all of one kind; gradients have the
+  /// same shapes everywhere and are defined, and where the group spans
+  /// processes one more tensor than there are parameters, which a
+  /// reduce-scatter gives to all. Sums are added by ascending data rank and
+  /// copy, and divided by the number of replicas. `call`: its number in the
+  /// run, the same in all processes. Returns whether it is done (on a device:
+  /// launched); otherwise parts from other processes do it, and `members` must
+  /// live until then.
+  virtual bool run(std::int64_t call,
+                   std::vector<collective_request>& members) = 0;
+  /// A part from another process: returns whether that ends the running call.
+  /// Throws `mismatch` for a part that belongs elsewhere, comes twice, or is of
+  /// another collective than this process makes.
+  virtual bool on(collective_part part);
 };
 
 /// All members live in this process.

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "troupe/base/error.hpp"
+
 namespace troupe {
 
 namespace {
@@ -12,13 +14,16 @@ class device_collectives final : public collectives {
     : links_(std::move(links)), stage_(stage) {}
 
   bool spans_processes() const override { return true; }
-  device_stream* stream(const reduce_gradients&) override {
+  device_stream* stream(const collective_request&) override {
     return &links_->reduction_stream(stage_);
   }
-  bool all_reduce(std::int64_t, std::int32_t stage,
-                  std::vector<tensor_list>& members) override {
-    for (const auto& tensors : members)
-      links_->all_reduce(stage, tensors);
+  bool run(std::int64_t, std::vector<collective_request>& members) override {
+    for (const auto& each : members) {
+      if (each.work.kind != collective_kind::all_reduce)
+        fail(error_code::internal, "{} can't go from device to device",
+             to_text(each.work.kind));
+      links_->all_reduce(stage_, each.work.tensors);
+    }
     return true;
   }
 

@@ -5,6 +5,7 @@
 #include <ATen/ops/empty.h>
 
 #include <algorithm>
+#include <span>
 #include <utility>
 
 #include "troupe/base/error.hpp"
@@ -14,7 +15,7 @@ namespace troupe {
 
 namespace {
 
-at::Tensor row_of(const tensor_list& tensors, std::int32_t stage) {
+at::Tensor row_of(std::span<const at::Tensor> tensors, std::int32_t stage) {
   tensor_list flat;
   for (const auto& each : tensors) {
     if (each.scalar_type() != tensors[0].scalar_type())
@@ -42,57 +43,151 @@ link_collectives::link_collectives(std::vector<std::int32_t> owners,
                                    sender send)
   : owners_(std::move(owners)),
     replicas_(replicas),
+    copies_(std::max(1, count() / std::max(1, replicas))),
     process_(process),
-    send_(std::move(send)) {
-  for (const auto each : owners_)
-    if (each != process_ && std::ranges::count(others_, each) == 0)
-      others_.push_back(each);
+    send_(std::move(send)) {}
+
+/// The member whose process reduces a piece.
+std::int32_t link_collectives::reducer(collective_kind kind,
+                                       std::int32_t piece) const {
+  return kind == collective_kind::reduce_scatter ? piece * copies_ : piece;
 }
 
-bool link_collectives::all_reduce(std::int64_t serial, std::int32_t stage,
-                                  std::vector<tensor_list>& members) {
-  const auto pieces = static_cast<std::int64_t>(owners_.size());
-  auto tensors = members.begin();
-  for (std::int32_t member = 0; member < pieces; ++member) {
-    if (owner(member) != process_)
-      continue;
-    const auto row = row_of(*tensors++, stage);
-    for (std::int32_t p = 0; p < pieces; ++p) {
-      const auto begin = row.numel() * p / pieces;
-      const auto end = row.numel() * (p + 1) / pieces;
-      reduce_part part{serial, stage, member, p,
-                       row.narrow(0, begin, end - begin)};
-      if (owner(p) == process_)
-        add(part);
-      else
-        send_(owner(p), std::move(part));
-    }
+/// The processes that need a result: of a gather, what a member has.
+std::set<std::int32_t> link_collectives::readers(collective_kind kind,
+                                                 std::int32_t piece) const {
+  std::set<std::int32_t> processes;
+  for (std::int32_t m = 0; m < count(); ++m) {
+    const bool same_shard = data_rank(m) % shards_ == piece;
+    const bool same_group =
+      m % copies_ == piece % copies_
+      && data_rank(m) / shards_ == data_rank(piece) / shards_;
+    if (kind == collective_kind::all_reduce
+        || (kind == collective_kind::reduce_scatter ? same_shard : same_group))
+      processes.insert(owner(m));
   }
-  waiting_ = members;
+  return processes;
+}
+
+bool link_collectives::needs(collective_kind kind, std::int32_t piece) const {
+  return readers(kind, piece).contains(process_);
+}
+
+bool link_collectives::run(std::int64_t call,
+                           std::vector<collective_request>& members) {
+  call_ = call;
+  members_ = &members;
+  const auto& first = members.front();
+  shards_ = first.work.layouts.empty() ? 1 : first.work.layouts[0]->shards();
+  auto& state = calls_[call];
+  if (state.kind && *state.kind != first.work.kind)
+    fail(error_code::mismatch,
+         "collective {} of stage {} is {} here (process {}), and {} in another "
+         "process",
+         call, first.owner.stage, to_text(first.work.kind), process_,
+         to_text(*state.kind));
+  state.kind = first.work.kind;
+  auto member = members.begin();
+  for (std::int32_t m = 0; m < count(); ++m) {
+    if (owner(m) != process_)
+      continue;
+    if (first.work.kind == collective_kind::all_gather)
+      give_shards(m, *member++);
+    else
+      give_gradients(m, *member++);
+  }
   return finish();
 }
 
-bool link_collectives::on(reduce_part part) {
-  const at::NoGradGuard no_grad;
-  const auto members = static_cast<std::int32_t>(owners_.size());
-  if (part.piece < 0 || part.piece >= members || part.member < none
-      || part.member >= members
-      || (part.member != none && owner(part.piece) != process_))
+void link_collectives::give_gradients(std::int32_t member,
+                                      const collective_request& from) {
+  const auto& work = from.work;
+  const bool scatters = work.kind == collective_kind::reduce_scatter;
+  const auto pieces = scatters ? shards_ : count();
+  // All members of a shard get the row of presence, which is the last tensor.
+  const auto cut =
+    std::span(work.tensors)
+      .first(work.tensors.size() - (scatters && !work.tensors.empty() ? 1 : 0));
+  const auto row = row_of(cut, from.owner.stage);
+  for (std::int32_t p = 0; p < pieces; ++p) {
+    collective_part part{from.serial, from.owner.stage, member, p, {},
+                         call_,       work.kind};
+    if (scatters) {
+      const auto& layout = *work.layouts[0];
+      part.values = row.narrow(0, std::min(layout.begin(p), row.numel()),
+                               layout.content(p));
+      if (!work.tensors.empty())
+        part.values = at::cat({part.values, work.tensors.back()});
+    } else {
+      const auto begin = row.numel() * p / pieces;
+      part.values =
+        row.narrow(0, begin, row.numel() * (p + 1) / pieces - begin);
+    }
+    if (const auto process = owner(reducer(work.kind, p)); process == process_)
+      add(part);
+    else
+      send_(process, std::move(part));
+  }
+}
+
+/// Without the padding.
+void link_collectives::give_shards(std::int32_t member,
+                                   const collective_request& from) {
+  const auto& work = from.work;
+  tensor_list contents;
+  for (std::size_t row = 0; row < work.tensors.size(); ++row)
+    contents.push_back(work.tensors[row].narrow(
+      0, 0, work.layouts[row]->content(from.data_rank % shards_)));
+  const collective_part part{from.serial, from.owner.stage,  none,
+                             member,      at::cat(contents), call_,
+                             work.kind};
+  for (const auto process : readers(work.kind, member))
+    if (process != process_)
+      send_(process, part);
+  put(part);
+}
+
+void link_collectives::require_legal(const collective_part& part) const {
+  const auto pieces =
+    part.kind == collective_kind::reduce_scatter ? replicas_ : count();
+  const bool is_result = part.member == none;
+  if (part.piece < 0 || part.piece >= pieces || part.member < none
+      || part.member >= count()
+      || (part.kind == collective_kind::all_gather && !is_result)
+      || (!is_result && owner(reducer(part.kind, part.piece)) != process_))
     fail(error_code::mismatch,
-         "a part of stage {}'s gradients (piece {} of member {}) belongs "
-         "elsewhere",
-         part.stage, part.piece, part.member);
+         "a part of {} of stage {} (piece {} of member {}) belongs elsewhere",
+         to_text(part.kind), part.stage, part.piece, part.member);
+  // Processes are ahead by gathers of other groups at most, within a step.
+  constexpr std::int64_t most_ahead = 1 << 16;
+  const auto next = members_ ? call_ : call_ + 1;
+  if (part.call < next || part.call > next + most_ahead)
+    fail(error_code::mismatch,
+         "a part of collective {} of stage {} came while this process is at {}",
+         part.call, part.stage, next);
+}
+
+bool link_collectives::on(collective_part part) {
+  const at::NoGradGuard no_grad;
+  require_legal(part);
+  auto& state = calls_[part.call];
+  if (state.kind && *state.kind != part.kind)
+    fail(error_code::mismatch,
+         "collective {} of stage {} is {} here (process {}), and {} in another "
+         "process",
+         part.call, part.stage, to_text(*state.kind), process_,
+         to_text(part.kind));
+  state.kind = part.kind;
   if (part.member != none)
     add(part);
-  else if (!means_.emplace(part.piece, std::move(part.values)).second)
-    fail(error_code::mismatch, "piece {} of stage {}'s gradients came twice",
-         part.piece, part.stage);
+  else
+    put(part);
   return finish();
 }
 
 /// A part of a piece that is reduced here.
-void link_collectives::add(const reduce_part& part) {
-  auto& parts = parts_[part.piece];
+void link_collectives::add(const collective_part& part) {
+  auto& parts = calls_[part.call].parts[part.piece];
   parts.resize(owners_.size());
   auto& place = parts[static_cast<std::size_t>(part.member)];
   if (place.defined())
@@ -108,25 +203,97 @@ void link_collectives::add(const reduce_part& part) {
       fail(error_code::mismatch,
            "members have different gradients of stage {}: {} and {}",
            part.stage, describe(parts[0]), describe(each));
-  const auto mean = mean_gradient(parts, replicas_);
-  parts_.erase(part.piece);
-  for (const auto process : others_)
-    send_(process, {part.serial, part.stage, none, part.piece, mean});
-  means_[part.piece] = mean;
+  collective_part result{part.serial, part.stage, none,     part.piece,
+                         {},          part.call,  part.kind};
+  result.values = mean_gradient(parts, replicas_);
+  parts.clear();
+  for (const auto process : readers(part.kind, part.piece))
+    if (process != process_)
+      send_(process, result);
+  if (needs(part.kind, part.piece))
+    put(result);
+}
+
+void link_collectives::put(const collective_part& result) {
+  if (!calls_[result.call].results.emplace(result.piece, result.values).second)
+    fail(error_code::mismatch, "piece {} of {} of stage {} came twice",
+         result.piece, to_text(result.kind), result.stage);
 }
 
 bool link_collectives::finish() {
-  if (means_.size() < owners_.size() || waiting_.empty())
+  if (!members_)
     return false;
-  tensor_list pieces;
-  for (auto& [piece, values] : means_)
-    pieces.push_back(std::move(values));
-  const auto row = at::cat(pieces);
-  for (const auto& tensors : waiting_)
-    copy_row(row, tensors);
-  means_.clear();
-  waiting_.clear();
+  auto& state = calls_[call_];
+  const auto kind = *state.kind;
+  const auto pieces =
+    kind == collective_kind::reduce_scatter ? shards_ : count();
+  for (std::int32_t p = 0; p < pieces; ++p)
+    if (needs(kind, p) && !state.results.contains(p))
+      return false;
+  for (auto& each : *members_)
+    take_results(each, state);
+  calls_.erase(call_);
+  members_ = nullptr;
   return true;
+}
+
+void link_collectives::take_results(collective_request& into,
+                                    call_state& from) const {
+  auto& work = into.work;
+  const auto require = [&](const at::Tensor& values, std::int64_t elements) {
+    if (values.numel() != elements)
+      fail(error_code::mismatch,
+           "another process sent {} elements for {} of stage {}, which has {}",
+           values.numel(), to_text(work.kind), into.owner.stage, elements);
+  };
+  if (work.kind == collective_kind::all_reduce) {
+    tensor_list pieces;
+    for (const auto& [piece, values] : from.results)
+      pieces.push_back(values);
+    const auto row = at::cat(pieces);
+    std::int64_t elements = 0;
+    for (const auto& each : work.tensors)
+      elements += each.numel();
+    require(row, elements);
+    return copy_row(row, work.tensors);
+  }
+  if (work.kind == collective_kind::reduce_scatter) {
+    const auto shard = into.data_rank % shards_;
+    const auto& layout = *work.layouts[0];
+    // Other members of the shard change theirs.
+    const auto values = from.results.at(shard).clone();
+    const auto content = layout.content(shard);
+    tensor_list pieces;
+    const auto presence =
+      work.tensors.empty() ? at::Tensor{} : work.tensors.back();
+    require(values, content + (presence.defined() ? presence.numel() : 0));
+    for (const auto& piece : layout.pieces(shard))
+      pieces.push_back(
+        values.narrow(0, piece.row - layout.begin(shard), piece.count));
+    if (presence.defined())
+      pieces.push_back(values.narrow(0, content, presence.numel()));
+    work.tensors = std::move(pieces);
+    return;
+  }
+  for (const auto& [member, values] : from.results) {
+    const auto shard = data_rank(member) % shards_;
+    if (member % copies_ != into.owner.copy
+        || data_rank(member) / shards_ != into.data_rank / shards_)
+      continue;
+    std::int64_t begin = 0;
+    for (std::size_t row = 0; row < work.targets.size(); ++row) {
+      const auto& layout = *work.layouts[row];
+      const auto elements = layout.content(shard);
+      if (begin + elements <= values.numel()
+          && values.scalar_type() == work.targets[row].scalar_type())
+        work.targets[row]
+          .narrow(0, std::min(layout.begin(shard), layout.padded()), elements)
+          .copy_(values.narrow(0, begin, elements));
+      begin += elements;
+    }
+    require(values, begin);
+  }
+  work.tensors.clear();
 }
 
 }  // namespace troupe

@@ -3,46 +3,71 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
+#include <set>
 #include <vector>
 
 #include "troupe/actors/reduction/collectives.hpp"
 
 namespace troupe {
 
-/// Over the links between processes, by a reduce-scatter and an all-gather: the
-/// tensors of a member, in a row, are cut into as many pieces as there are
-/// members; the process of member p reduces piece p of all members and sends
-/// the result to the others. The bits are those of one process. Tensors are of
-/// one dtype and on the CPU.
+/// Over the links between processes. A reduction cuts the tensors of a member,
+/// in a row, into pieces: shards, or as many as there are members. The process
+/// of one member reduces a piece of all members and sends the result to those
+/// who need it. A gather sends each member's shards to the others of its group.
+/// The bits are those of one process. Tensors are of one dtype and on the CPU.
 class link_collectives final : public collectives {
  public:
-  using sender = std::function<void(std::int32_t process, reduce_part part)>;
+  using sender =
+    std::function<void(std::int32_t process, collective_part part)>;
 
   /// `owners`: the process of each member; `process`: this one.
   link_collectives(std::vector<std::int32_t> owners, std::int32_t replicas,
                    std::int32_t process, sender send);
 
   bool spans_processes() const override { return true; }
-  bool all_reduce(std::int64_t serial, std::int32_t stage,
-                  std::vector<tensor_list>& members) override;
-  bool on(reduce_part part) override;
+  bool run(std::int64_t call,
+           std::vector<collective_request>& members) override;
+  bool on(collective_part part) override;
 
  private:
+  /// One of the running call, or of the next one, which other processes may
+  /// have begun.
+  struct call_state {
+    std::optional<collective_kind> kind;        // unknown before the first part
+    std::map<std::int32_t, tensor_list> parts;  // by piece: of each member
+    std::map<std::int32_t, at::Tensor> results;  // by piece
+  };
+
   std::int32_t owner(std::int32_t member) const {
     return owners_.at(static_cast<std::size_t>(member));
   }
-  void add(const reduce_part& part);
+  std::int32_t count() const {
+    return static_cast<std::int32_t>(owners_.size());
+  }
+  std::int32_t data_rank(std::int32_t member) const { return member / copies_; }
+  std::int32_t reducer(collective_kind kind, std::int32_t piece) const;
+  std::set<std::int32_t> readers(collective_kind kind,
+                                 std::int32_t piece) const;
+  bool needs(collective_kind kind, std::int32_t piece) const;
+  void require_legal(const collective_part& part) const;
+  call_state& state_of(const collective_part& part);
+  void give_gradients(std::int32_t member, const collective_request& from);
+  void give_shards(std::int32_t member, const collective_request& from);
+  void add(const collective_part& part);
+  void put(const collective_part& result);
   bool finish();
+  void take_results(collective_request& into, call_state& from) const;
 
   std::vector<std::int32_t> owners_;
   std::int32_t replicas_;
+  std::int32_t copies_;
   std::int32_t process_;
   sender send_;
-  std::vector<std::int32_t> others_;  // processes with members, but this one
-  std::vector<tensor_list> waiting_;  // the tensors of this process's members
-  /// By piece: of each member, for those that are reduced here.
-  std::map<std::int32_t, tensor_list> parts_;
-  std::map<std::int32_t, at::Tensor> means_;  // by piece
+  std::int32_t shards_ = 1;  // of the running call
+  std::int64_t call_ = -1;   // the running one, or the last
+  std::vector<collective_request>* members_ = nullptr;  // null: none runs
+  std::map<std::int64_t, call_state> calls_;
 };
 
 }  // namespace troupe

@@ -1,3 +1,5 @@
+#include <utility>
+
 #include "troupe/actors/reduction/collectives.hpp"
 #include "troupe/base/error.hpp"
 #include "troupe/engine/stage/mean_gradient.hpp"
@@ -6,43 +8,104 @@ namespace troupe {
 
 namespace {
 
+using member_list = std::vector<collective_request>;
+
+/// The tensor of each member at one place of their lists.
+tensor_list nth_of(const member_list& members, std::size_t i) {
+  tensor_list same;
+  for (const auto& each : members)
+    same.push_back(each.work.tensors[i]);
+  return same;
+}
+
 class local_collectives final : public collectives {
  public:
   explicit local_collectives(std::int32_t replicas) : replicas_(replicas) {}
 
   bool spans_processes() const override { return false; }
 
-  device_stream* stream(const reduce_gradients& first) override {
+  device_stream* stream(const collective_request& first) override {
     if (first.device && !stream_)
       stream_ = first.device->make_stream(stream_priority::high);
     return stream_.get();
   }
 
-  bool all_reduce(std::int64_t, std::int32_t,
-                  std::vector<tensor_list>& members) override {
-    for (std::size_t i = 0; i < members.front().size(); ++i) {
-      tensor_list same;
-      for (const auto& tensors : members)
-        same.push_back(tensors[i]);
-      const auto mean = mean_gradient(same, replicas_);
-      for (std::size_t r = 1; r < same.size(); ++r)
-        same[r].copy_(mean);
+  bool run(std::int64_t, member_list& members) override {
+    switch (members.front().work.kind) {
+      case collective_kind::all_reduce:
+        all_reduce(members);
+        break;
+      case collective_kind::reduce_scatter:
+        reduce_scatter(members);
+        break;
+      case collective_kind::all_gather:
+        all_gather(members);
+        break;
     }
     return true;
   }
 
  private:
+  void all_reduce(const member_list& members) const {
+    for (std::size_t i = 0; i < members.front().work.tensors.size(); ++i) {
+      const auto same = nth_of(members, i);
+      const auto mean = mean_gradient(same, replicas_);
+      for (std::size_t r = 1; r < same.size(); ++r)
+        same[r].copy_(mean);
+    }
+  }
+
+  /// Whole gradients are freed: a member's pieces are copies.
+  void reduce_scatter(member_list& members) const {
+    const auto& layout = *members.front().work.layouts.at(0);
+    std::vector<tensor_list> results(members.size());
+    for (std::int32_t shard = 0; shard < layout.shards(); ++shard)
+      for (const auto& piece : layout.pieces(shard)) {
+        tensor_list same;
+        for (const auto& whole : nth_of(members, piece.parameter))
+          same.push_back(whole.reshape(-1).narrow(0, piece.begin, piece.count));
+        const auto mean = mean_gradient(same, replicas_);
+        for (std::size_t m = 0; m < members.size(); ++m)
+          if (members[m].data_rank % layout.shards() == shard)
+            results[m].push_back(mean.clone());
+      }
+    for (std::size_t m = 0; m < members.size(); ++m)
+      members[m].work.tensors = std::move(results[m]);
+  }
+
+  static void all_gather(member_list& members) {
+    for (auto& into : members)
+      for (const auto& from : members) {
+        const auto shards = into.work.layouts.at(0)->shards();
+        if (from.owner.copy != into.owner.copy
+            || from.data_rank / shards != into.data_rank / shards)
+          continue;
+        const auto shard = from.data_rank % shards;
+        for (std::size_t row = 0; row < into.work.targets.size(); ++row) {
+          const auto& layout = *into.work.layouts[row];
+          const auto& values = from.work.tensors[row];
+          const auto place = into.work.targets[row].narrow(
+            0, layout.begin(shard), layout.length());
+          // Where parameters stay whole, a shard is a part of them.
+          if (!place.is_alias_of(values))
+            place.copy_(values);
+        }
+      }
+    for (auto& each : members)
+      each.work.tensors.clear();
+  }
+
   std::int32_t replicas_;
   std::unique_ptr<device_stream> stream_;  // on the first member's device
 };
 
 }  // namespace
 
-bool collectives::on(reduce_part part) {
+bool collectives::on(collective_part part) {
   fail(error_code::mismatch,
-       "a part of stage {}'s gradients came from another process, which has no "
+       "a part of {} of stage {} came from another process, which has no "
        "member of its group",
-       part.stage);
+       to_text(part.kind), part.stage);
 }
 
 std::unique_ptr<collectives> make_local_collectives(std::int32_t replicas) {

@@ -38,7 +38,7 @@ reducer_core make_core(const std::vector<std::int32_t>& owners,
     static_cast<std::size_t>(std::ranges::count(owners, process));
   if (here == owners.size())
     return {make_local_collectives(replicas), here};
-  const auto send = [book](std::int32_t receiver, reduce_part part) {
+  const auto send = [book](std::int32_t receiver, collective_part part) {
     book->links->send(receiver, std::move(part));
   };
   return {std::make_unique<link_collectives>(owners, replicas, process, send),
@@ -55,10 +55,10 @@ caf::behavior reducer_actor(caf::event_based_actor* self,
   auto state = std::make_shared<reducer_state>(
     reducer_state{self, book, {hook}, make_core(owners, replicas, book)});
   return behavior_of<reducer_handle>(
-    [state](reduce_gradients& request) {
+    [state](collective_request& request) {
       state->handle(request.owner.stage, request);
     },
-    [state](reduce_part& part) { state->handle(part.stage, part); });
+    [state](collective_part& part) { state->handle(part.stage, part); });
 }
 
 }  // namespace troupe

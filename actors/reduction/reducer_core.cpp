@@ -19,8 +19,8 @@ reducer_core::reducer_core(std::unique_ptr<collectives> calls,
                            std::size_t members)
   : calls_(std::move(calls)), members_(members) {}
 
-std::vector<gradients_reduced> reducer_core::on(reduce_gradients request) {
-  const auto member_of = [](const reduce_gradients& each) {
+std::vector<collective_result> reducer_core::on(collective_request request) {
+  const auto member_of = [](const collective_request& each) {
     return std::pair(each.data_rank, each.owner.copy);
   };
   const auto place =
@@ -29,6 +29,7 @@ std::vector<gradients_reduced> reducer_core::on(reduce_gradients request) {
     fail(error_code::internal,
          "replica {} asked twice for the reduction of stage {}",
          request.data_rank, request.owner.stage);
+  require_same(request);
   waiting_.insert(place, std::move(request));
   if (waiting_.size() < members_)
     return {};
@@ -37,44 +38,66 @@ std::vector<gradients_reduced> reducer_core::on(reduce_gradients request) {
   if (!launch(
         first.recorded,
         [&] { return fmt::format("reduce {}", first.owner.stage); },
-        [&] { done = reduce(); }))
-    gradients_.assign(waiting_.size(), {});
-  return done ? take_answers() : std::vector<gradients_reduced>{};
+        [&] { done = run(); }))
+    for (auto& each : waiting_)
+      each.work.tensors.clear();
+  return done ? take_answers() : std::vector<collective_result>{};
 }
 
-std::vector<gradients_reduced> reducer_core::on(reduce_part part) {
+std::vector<collective_result> reducer_core::on(collective_part part) {
   return calls_->on(std::move(part)) ? take_answers()
-                                     : std::vector<gradients_reduced>{};
+                                     : std::vector<collective_result>{};
 }
 
-bool reducer_core::reduce() {
+/// Members that took different paths would wait for each other, or mix what
+/// belongs apart.
+void reducer_core::require_same(const collective_request& request) const {
+  if (waiting_.empty())
+    return;
+  const auto& other = waiting_.front();
+  if (request.work.kind != other.work.kind)
+    fail(error_code::mismatch,
+         "collective {} of stage {} is {} in replica {} copy {}, and {} in "
+         "replica {} copy {}",
+         call_, request.owner.stage, to_text(other.work.kind), other.data_rank,
+         other.owner.copy, to_text(request.work.kind), request.data_rank,
+         request.owner.copy);
+  if (request.serial != other.serial)
+    fail(error_code::mismatch,
+         "{} of stage {} is of step {} in replica {}, and of step {} in "
+         "replica {} (steps and evaluations, counted together)",
+         to_text(request.work.kind), request.owner.stage, other.serial,
+         other.data_rank, request.serial, request.data_rank);
+}
+
+bool reducer_core::run() {
   const at::NoGradGuard no_grad;
   auto* stream = calls_->stream(waiting_.front());
   const auto scope = stream ? stream->enter() : nullptr;
-  gradients_.clear();
   has_.clear();
   for (auto& member : waiting_) {
-    if (stream)
-      take_over(*stream, member.gradients, member.ready);
-    complete(member, stream);
-    gradients_.push_back(std::move(member.gradients));
+    if (stream) {
+      take_over(*stream, member.work.tensors, member.ready);
+      if (member.work.kind == collective_kind::all_gather)
+        take_over(*stream, member.work.targets, member.ready);
+    }
+    if (member.work.kind != collective_kind::all_gather)
+      complete(member, stream);
   }
-  const auto& first = waiting_.front();
-  const bool done =
-    calls_->all_reduce(first.serial, first.owner.stage, gradients_);
+  const bool done = calls_->run(call_++, waiting_);
   ready_ = stream ? stream->record() : nullptr;
   return done;
 }
 
 /// Zeros in place of missing gradients; for other processes also a row that
 /// tells which those are.
-void reducer_core::complete(reduce_gradients& member, device_stream* stream) {
-  auto& gradients = member.gradients;
+void reducer_core::complete(collective_request& member, device_stream* stream) {
+  auto& gradients = member.work.tensors;
   auto& has = has_.emplace_back();
   for (std::size_t i = 0; i < gradients.size(); ++i) {
     has.push_back(gradients[i].defined());
     if (!has.back())
-      gradients[i] = at::zeros_like(member.parameters.at(i));
+      gradients[i] = at::zeros_like(member.work.targets.at(i));
   }
   if (calls_->spans_processes() && !gradients.empty())
     gradients.push_back(presence_row(has, gradients.front(), stream));
@@ -93,37 +116,48 @@ at::Tensor reducer_core::presence_row(const presence& has,
   return row_.clone();
 }
 
-std::vector<gradients_reduced> reducer_core::take_answers() {
-  std::vector<gradients_reduced> answers;
+std::vector<collective_result> reducer_core::take_answers() {
+  std::vector<collective_result> answers;
   for (std::size_t r = 0; r < waiting_.size(); ++r) {
     auto& request = waiting_[r];
-    auto& gradients = gradients_[r];
-    if (!gradients.empty())
-      remove_absent(r, gradients);
+    if (!request.work.tensors.empty() && !has_.empty())
+      remove_absent(r);
     answers.push_back({request.serial, request.owner, request.data_rank,
-                       std::move(gradients), now_ns(), ready_});
+                       std::move(request.work.tensors), now_ns(), ready_});
   }
   waiting_.clear();
-  gradients_.clear();
+  has_.clear();
   ready_ = nullptr;
   return answers;
 }
 
 /// Over several processes only the reduced row of presence tells which those
 /// are: `put_gradients` reads it behind the gradients.
-void reducer_core::remove_absent(std::size_t member,
-                                 tensor_list& gradients) const {
+void reducer_core::remove_absent(std::size_t member) {
+  const auto& request = waiting_[member];
+  auto& gradients = waiting_[member].work.tensors;
   const bool has_all = std::ranges::count(has_[member], false) == 0;
   if (calls_->spans_processes()) {
     if (has_all)
       gradients.pop_back();
     return;
   }
+  const auto is_absent = [&](std::size_t parameter) {
+    return std::ranges::none_of(
+      has_, [&](const presence& each) { return each[parameter]; });
+  };
   if (has_all)
     return;
-  for (std::size_t i = 0; i < gradients.size(); ++i)
-    if (std::ranges::none_of(has_,
-                             [i](const presence& each) { return each[i]; }))
+  if (request.work.kind == collective_kind::all_reduce) {
+    for (std::size_t i = 0; i < gradients.size(); ++i)
+      if (is_absent(i))
+        gradients[i].reset();
+    return;
+  }
+  const auto& layout = *request.work.layouts.at(0);
+  const auto pieces = layout.pieces(request.data_rank % layout.shards());
+  for (std::size_t i = 0; i < pieces.size(); ++i)
+    if (is_absent(pieces[i].parameter))
       gradients[i].reset();
 }
 

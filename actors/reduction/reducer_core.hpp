@@ -8,9 +8,11 @@
 
 namespace troupe {
 
-/// Reduces one stage's gradients over the members of its group: its copies in
-/// all replicas. A member without a gradient of a parameter counts as zeros;
-/// where no member has one, there is no result. One thread at a time.
+/// The collectives of a stage's group, its copies in all replicas: reduces its
+/// gradients, gathers its parameters. A member without a gradient of a
+/// parameter counts as zeros; where no member has one, there is no result.
+/// Before a collective the members' requests are compared. One thread at a
+/// time.
 class reducer_core {
  public:
   /// `members`: how many live in this process.
@@ -18,26 +20,28 @@ class reducer_core {
 
   /// The answers to all members here, once they are known; none before. The
   /// gradients are the request's own tensors. Throws `internal` for a second
-  /// request of a member, and what the collectives throw.
-  std::vector<gradients_reduced> on(reduce_gradients request);
-  std::vector<gradients_reduced> on(reduce_part part);
+  /// request of a member, `mismatch` naming both sides if members ask for
+  /// different collectives, and what the collectives throw.
+  std::vector<collective_result> on(collective_request request);
+  std::vector<collective_result> on(collective_part part);
 
  private:
   /// Of each parameter: whether a member has a gradient of it.
   using presence = std::vector<bool>;
 
-  bool reduce();
-  void complete(reduce_gradients& member, device_stream* stream);
+  void require_same(const collective_request& request) const;
+  bool run();
+  void complete(collective_request& member, device_stream* stream);
   at::Tensor presence_row(const presence& has, const at::Tensor& like,
                           device_stream* stream);
-  std::vector<gradients_reduced> take_answers();
-  void remove_absent(std::size_t member, tensor_list& gradients) const;
+  std::vector<collective_result> take_answers();
+  void remove_absent(std::size_t member);
 
   std::unique_ptr<collectives> calls_;
   std::size_t members_;
-  std::vector<reduce_gradients> waiting_;  // by data rank, then copy
-  std::vector<tensor_list> gradients_;     // of the members here
+  std::vector<collective_request> waiting_;  // by data rank, then copy
   std::vector<presence> has_;
+  std::int64_t call_ = 0;  // collectives so far
   event_handle ready_;
   presence row_of_;  // of these, a row on the device
   at::Tensor row_;

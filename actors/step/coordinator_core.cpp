@@ -17,7 +17,8 @@ void coordinator_core::begin(step_pointer step) {
   step_ = std::move(step);
   const auto began = step_->settings.began;
   begin_ = began == 0 ? now_ns() : began;
-  powers_.assign(static_cast<std::size_t>(setup_.stages), std::nullopt);
+  powers_.assign(static_cast<std::size_t>(setup_.stages * setup_.shards),
+                 std::nullopt);
   norm_ = 0;
   finite_ = true;
   reports_.assign(static_cast<std::size_t>(setup_.data_ranks * setup_.ranks),
@@ -26,13 +27,13 @@ void coordinator_core::begin(step_pointer step) {
 }
 
 std::optional<norm_known> coordinator_core::on(stage_powers message) {
-  powers_.at(static_cast<std::size_t>(message.stage)) =
-    std::move(message.powers);
+  powers_.at(static_cast<std::size_t>(
+    message.stage * setup_.shards + message.shard)) = std::move(message.powers);
   if (!std::ranges::all_of(powers_, [](const auto& s) { return !!s; }))
     return std::nullopt;
   std::vector<double> all;
-  for (const auto& stage : powers_)
-    all.insert(all.end(), stage->begin(), stage->end());
+  for (const auto& part : powers_)
+    all.insert(all.end(), part->begin(), part->end());
   const auto scale = step_->settings.loss_scale;
   norm_ = norm_of(all, setup_.numerics.norm_type) / scale;
   finite_ = std::isfinite(norm_);

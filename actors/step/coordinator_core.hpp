@@ -14,6 +14,7 @@ struct coordinator_setup {
   std::int32_t data_ranks = 1;
   std::int32_t ranks = 1;
   std::int32_t stages = 1;
+  std::int32_t shards = 1;  // of each stage's gradients
   troupe::numerics numerics;
 };
 
@@ -44,7 +45,8 @@ class coordinator_core {
   coordinator_setup setup_;
   step_pointer step_;
   std::int64_t begin_ = 0;
-  std::vector<std::optional<std::vector<double>>> powers_;  // by stage
+  std::vector<std::optional<std::vector<double>>>
+    powers_;  // by stage, then shard
   double norm_ = 0;
   bool finite_ = true;
   std::vector<std::optional<rank_done>> reports_;

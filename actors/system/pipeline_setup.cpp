@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <atomic>
 
+#include "troupe/engine/stage/sharded_parameters.hpp"
+
 namespace troupe {
 
 job_layout layout_of(const pipeline_options& options) {
@@ -17,9 +19,14 @@ std::int64_t largest_stage(const pipeline_options& options) {
   for (const auto& replica : options.stages)
     for (const auto& stage : replica) {
       std::int64_t bytes = 0;
-      if (stage)
-        for (const auto& parameter : stage.parameters->parameters())
-          bytes += static_cast<std::int64_t>(parameter.nbytes());
+      if (!stage)
+        continue;
+      // With a number for each parameter that tells whether it has a gradient.
+      for (const auto& parameter : stage.parameters->parameters())
+        bytes += static_cast<std::int64_t>(parameter.nbytes())
+                 + static_cast<std::int64_t>(sizeof(double));
+      if (stage.shards)
+        bytes += stage.shards->bytes();  // frozen ones, too
       most = std::max(most, bytes);
     }
   return most;

@@ -56,7 +56,8 @@ class actor_spawner {
 };
 
 coordinator_setup actor_spawner::coordination() const {
-  return {data_ranks(), options_.placement.ranks, stages(), options_.numerics};
+  return {data_ranks(), options_.placement.ranks, stages(),
+          options_.sharding.shards_of(data_ranks()), options_.numerics};
 }
 
 stage_setup actor_spawner::setup_of_stage(std::int32_t data_rank,

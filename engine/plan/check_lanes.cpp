@@ -22,6 +22,7 @@ enum : std::uint8_t { sent = 1, received = 2 };
 
 struct stage_state {
   bool whole = false;
+  bool has_update = false;
   std::int32_t updated = 0;  // within a step
 };
 
@@ -70,8 +71,11 @@ class lane_checker {
   }
 
   void count(const plan_op& what) {
+    // Gathers behind updates alone leave parameters whole.
+    state(what).has_update |= what.kind == plan_op_kind::update;
     sharded_ |=
-      what.kind == plan_op_kind::gather || what.kind == plan_op_kind::release;
+      what.kind == plan_op_kind::release
+      || (what.kind == plan_op_kind::gather && !state(what).has_update);
     if (frees_activation(what.kind))
       ++gradients(what).backwards_left;
   }

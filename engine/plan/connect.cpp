@@ -301,8 +301,10 @@ class connector {
       case plan_op_kind::receive:
         return depend_on(plan_.messages[message].send);
       case plan_op_kind::gather:
+        depend_on(last_update_[stage_copy(op)]);
         return depend_on(shard_[stage_copy(op)]);
       case plan_op_kind::release:
+        depend_on(shard_[stage_copy(op)]);
         return depend_on(last_use_[stage_copy(op)]);
       case plan_op_kind::reduce:
         return for_each_copy(op, [&](const plan_op& each) {

@@ -15,7 +15,7 @@ namespace troupe {
 namespace {
 
 constexpr std::string_view keys =
-  "kept, deferred, activation, gradient, parameters and version";
+  "kept, deferred, activation, gradient, parameters, version and whole";
 
 double stage_sizes::*member_of(std::string_view key) {
   return key == "kept"         ? &stage_sizes::kept
@@ -24,6 +24,7 @@ double stage_sizes::*member_of(std::string_view key) {
          : key == "gradient"   ? &stage_sizes::gradient
          : key == "parameters" ? &stage_sizes::parameters
          : key == "version"    ? &stage_sizes::version
+         : key == "whole"      ? &stage_sizes::whole
                                : nullptr;
 }
 
@@ -68,6 +69,19 @@ class held_bytes {
                     + op_slot(plan_, op)];
   }
 
+  /// The op of its rank that frees what a gather makes whole; the gather
+  /// itself if there is none.
+  std::uint32_t release_of(std::uint32_t gather) const {
+    const auto rank = static_cast<std::size_t>(plan_.rank_of(gather));
+    const auto& made = plan_.ops[gather];
+    for (auto i = gather + 1; i < plan_.first_op[rank + 1]; ++i)
+      if (const auto& op = plan_.ops[i];
+          op.kind == plan_op_kind::release
+          && instance_of(op) == instance_of(made))
+        return i;
+    return gather;
+  }
+
   void hold(std::int32_t rank, double begin, double end, double bytes) {
     auto& changes = changes_[static_cast<std::size_t>(rank)];
     changes.emplace_back(begin, bytes);
@@ -100,7 +114,10 @@ class held_bytes {
       else if (made.kind == value_kind::deferred)
         hold(rank, times_.end[i], times_.end[reader(op, pass::weights)],
              sizes_.row(op.stage).deferred);
-      if (is_own(made.kind)
+      else if (made.kind == value_kind::parameters)
+        hold(rank, times_.start[i], times_.end[release_of(i)],
+             sizes_.row(op.stage).whole);
+      if (is_own(made.kind) || made.kind == value_kind::parameters
           || made.kind == value_kind::weight_gradient  // part of the parameters
           || crosses(plan_.placement, made.from, made.to, made.copy))
         return;

@@ -18,6 +18,7 @@ struct stage_sizes {
   double gradient = 0;    // of those, given back by that stage
   double parameters = 0;  // with gradients and the optimizer's state: all along
   double version = 0;  // of the parameters alone, where a stage keeps several
+  double whole = 0;    // of sharded parameters, from a gather to its release
 };
 
 /// Of all stages, and of those that differ.

@@ -142,6 +142,11 @@ constexpr bool is_transfer(plan_op_kind kind) {
   return kind == plan_op_kind::send || kind == plan_op_kind::receive;
 }
 
+/// Ops that all members of a stage's group make together; a release is not.
+constexpr bool is_joint(plan_op_kind kind) {
+  return kind == plan_op_kind::gather || kind == plan_op_kind::reduce;
+}
+
 /// Backwards that need the gradient of the stage's outputs.
 constexpr bool takes_gradient(plan_op_kind kind) {
   return kind == plan_op_kind::backward || kind == plan_op_kind::input_backward;

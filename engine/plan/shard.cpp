@@ -146,9 +146,9 @@ void require_shardable(const plan& whole) {
          whole.schedule_name);
 }
 
-}  // namespace
-
-plan sharded(const plan& whole, std::int32_t most_whole) {
+/// `lane_of(rank)` gives the ops of each rank.
+template <class Lane>
+plan with_lanes(const plan& whole, const Lane& lane_of) {
   require_shardable(whole);
   plan result{.schedule_name = whole.schedule_name,
               .microbatches = whole.microbatches,
@@ -159,7 +159,7 @@ plan sharded(const plan& whole, std::int32_t most_whole) {
               .graph = whole.graph};
   for (std::int32_t rank = 0; rank < whole.ranks(); ++rank) {
     result.first_op.push_back(static_cast<std::uint32_t>(result.ops.size()));
-    for (auto& what : lane_sharder{whole.lane(rank), most_whole}.run()) {
+    for (auto& what : lane_of(whole.lane(rank))) {
       what.message = none;  // numbered anew
       result.ops.push_back(what);
     }
@@ -168,6 +168,27 @@ plan sharded(const plan& whole, std::int32_t most_whole) {
   connect(result);
   grant_credits(result, 0);
   return result;
+}
+
+}  // namespace
+
+plan sharded(const plan& whole, std::int32_t most_whole) {
+  return with_lanes(whole, [&](std::span<const plan_op> lane) {
+    return lane_sharder{lane, most_whole}.run();
+  });
+}
+
+plan sharded_updates(const plan& whole) {
+  return with_lanes(whole, [](std::span<const plan_op> lane) {
+    std::vector<plan_op> ops(lane.begin(), lane.end());
+    for (const auto& what : lane)
+      if (what.kind == plan_op_kind::update)
+        ops.push_back({.kind = plan_op_kind::gather,
+                       .stream = traits_of(plan_op_kind::gather).stream,
+                       .copy = what.copy,
+                       .stage = what.stage});
+    return ops;
+  });
 }
 
 }  // namespace troupe

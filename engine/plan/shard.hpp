@@ -16,4 +16,9 @@ namespace troupe {
 /// if ranks hold few stages.
 plan sharded(const plan& whole, std::int32_t most_whole = 3);
 
+/// The plan with the gradients and the optimizer's state of each stage sharded,
+/// but not its parameters (ZeRO 1 and 2): each update, of a shard, is followed
+/// by a gather. Throws as `sharded`.
+plan sharded_updates(const plan& whole);
+
 }  // namespace troupe

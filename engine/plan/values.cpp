@@ -27,12 +27,15 @@ std::string_view to_text(value_kind kind) {
       return "gradient of the carry";
     case value_kind::weight_gradient:
       return "reduced gradients";
+    case value_kind::parameters:
+      return "whole parameters";
   }
   return "value";
 }
 
 std::string to_text(const value& value) {
-  if (value.kind == value_kind::weight_gradient)
+  if (value.kind == value_kind::weight_gradient
+      || value.kind == value_kind::parameters)
     return fmt::format("{} of stage {}", to_text(value.kind), value.from);
   if (is_own(value.kind))
     return fmt::format("{} of microbatch {} slice {} of stage {}",
@@ -41,6 +44,13 @@ std::string to_text(const value& value) {
   return fmt::format("{} of microbatch {} slice {} from stage {} to stage {}",
                      to_text(value.kind), value.microbatch, value.slice,
                      value.from, value.to);
+}
+
+bool follows_update(const plan& plan, const plan_op& gather) {
+  return std::ranges::any_of(
+    plan.dependencies_of(gather), [&](std::uint32_t dependency) {
+      return plan.ops[dependency].kind == plan_op_kind::update;
+    });
 }
 
 bool reads_reduction(const plan& plan, const plan_op& norm) {

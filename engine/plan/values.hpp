@@ -20,6 +20,7 @@ enum class value_kind : std::uint8_t {
   carry,            // what a slice's forward keeps for the next slice's
   carry_gradient,   // ... and its B or I for that of the slice before
   weight_gradient,  // of a stage, over all microbatches and replicas: reduced
+  parameters,       // of a stage, whole: from a gather to its release
 };
 
 std::string_view to_text(value_kind kind);
@@ -63,6 +64,15 @@ inline value weight_gradient_of(const plan_op& op) {
   return {value_kind::weight_gradient, op.stage, op.stage, op.copy};
 }
 
+/// The whole parameters of a stage.
+inline value parameters_of(const plan_op& op) {
+  return {value_kind::parameters, op.stage, op.stage, op.copy};
+}
+
+/// Whether a gather comes after its stage's update: no release of the step
+/// frees what it makes whole.
+bool follows_update(const plan& plan, const plan_op& gather);
+
 /// Whether a norm comes after the reduction in this plan, or in an earlier one.
 bool reads_reduction(const plan& plan, const plan_op& norm);
 
@@ -88,6 +98,8 @@ void for_each_input(const plan& plan, const plan_op& op, Visit visit) {
     visit(own_value(value_kind::deferred, op));
   if (op.kind == plan_op_kind::gradient_norm && reads_reduction(plan, op))
     visit(weight_gradient_of(op));
+  if (op.kind == plan_op_kind::release)
+    visit(parameters_of(op));
 }
 
 /// Visits the values that an op of a stage makes, in the same order.
@@ -111,6 +123,8 @@ void for_each_output(const plan& plan, const plan_op& op, Visit visit) {
     visit(own_value(value_kind::carry_gradient, op));
   if (op.kind == plan_op_kind::reduce)
     visit(weight_gradient_of(op));
+  if (op.kind == plan_op_kind::gather && !follows_update(plan, op))
+    visit(parameters_of(op));
 }
 
 /// Whether another rank reads what the op makes.

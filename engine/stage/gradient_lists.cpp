@@ -9,20 +9,28 @@ namespace troupe {
 namespace {
 
 void remove_absent(tensor_list& gradients, rank_device* device) {
-  auto row = std::move(gradients.back());
+  const auto present = presence(std::move(gradients.back()), device);
   gradients.pop_back();
+  for (std::size_t i = 0; i < gradients.size(); ++i)
+    if (!present[i])
+      gradients[i].reset();
+}
+
+}  // namespace
+
+std::vector<bool> presence(at::Tensor row, rank_device* device) {
   if (device) {
     const auto copy = to_host(row, device->compute());
     copy.ready->wait();
     row = copy.tensor;
   }
-  row = row.to(at::kFloat);
-  for (std::size_t i = 0; i < gradients.size(); ++i)
-    if (row.const_data_ptr<float>()[i] == 0)
-      gradients[i].reset();
+  row = row.to(at::kFloat).contiguous();
+  const auto* values = row.const_data_ptr<float>();
+  std::vector<bool> present;
+  for (std::int64_t i = 0; i < row.numel(); ++i)
+    present.push_back(values[i] != 0);
+  return present;
 }
-
-}  // namespace
 
 tensor_list values_of(const parameter_list& parameters) {
   tensor_list values;

@@ -14,6 +14,11 @@ tensor_list values_of(const parameter_list& parameters);
 /// Moves the gradients out of the parameters.
 tensor_list take_gradients(const tensor_list& parameters);
 
+/// Whether there is a gradient of each parameter, from a row of numbers (not
+/// 0) on the host or, with `device`, there, for whose compute stream the host
+/// waits.
+std::vector<bool> presence(at::Tensor row, rank_device* device);
+
 /// Moves them back. One tensor more than there are parameters tells, by
 /// parameter, whether there is a gradient (not 0), where others were completed
 /// with zeros. `device`: where they are, to read that row on its compute

@@ -344,6 +344,16 @@ stage make_module_stage(const std::shared_ptr<layer_sequence>& module,
       trainable(all), options.numerics, options.device,
       [compute] { compute->show_parameters(); });
   };
+  if (options.shards) {
+    parameter_list frozen;
+    for (const auto& each : all)
+      if (!each.second.requires_grad())
+        frozen.push_back(each);
+    const auto shards = std::make_shared<sharded_parameters>(
+      trainable(all), frozen, options.numerics, *options.shards,
+      options.device);
+    return {compute, shards, shards};
+  }
   if (options.keeps_versions)
     return {compute, make(std::type_identity<versioned_parameters>())};
   return {compute, make(std::type_identity<module_parameters>())};

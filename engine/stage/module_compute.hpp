@@ -1,12 +1,14 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "troupe/engine/events/observer.hpp"
 #include "troupe/engine/stage/model.hpp"
 #include "troupe/engine/stage/numerics.hpp"
 #include "troupe/engine/stage/saved_forward.hpp"
+#include "troupe/engine/stage/sharded_parameters.hpp"
 #include "troupe/engine/stage/split_backward.hpp"
 
 namespace troupe {
@@ -20,6 +22,8 @@ struct module_stage_options {
   troupe::numerics numerics;
   /// The parameters are updated within a step.
   bool keeps_versions = false;
+  /// The shard of the parameters that is kept; none: all of them.
+  std::optional<shard_place> shards = {};
   /// The device of its parameters and tensors; null: the CPU. Make the stage,
   /// and call its ops, within the device's compute stream.
   std::shared_ptr<rank_device> device = {};

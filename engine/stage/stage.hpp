@@ -157,11 +157,15 @@ class stage_parameters {
   virtual void drop_kept() {}
 };
 
+class sharded_parameters;
+
 /// The numeric work of a stage, driven by a stage actor; null in processes that
 /// don't have it.
 struct stage {
   std::shared_ptr<stage_compute> compute;
   std::shared_ptr<stage_parameters> parameters;
+  /// The same parameters, if they are sharded; else null.
+  std::shared_ptr<sharded_parameters> shards = {};
 
   explicit operator bool() const { return compute != nullptr; }
 };

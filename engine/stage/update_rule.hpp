@@ -1,11 +1,16 @@
 #pragma once
 
 #include <memory>
+#include <string_view>
 
 #include "troupe/engine/device/tensor.hpp"
 #include "troupe/engine/stage/optimizer_options.hpp"
 
 namespace troupe {
+
+/// The number of updates that a parameter has had: a scalar of its state,
+/// whatever the parameter's shape.
+inline constexpr std::string_view step_state_name = "step";
 
 /// What an update reads and writes: lists by parameter.
 struct update_lists {

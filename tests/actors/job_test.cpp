@@ -237,7 +237,7 @@ TEST_CASE("tensors that the plan has no place for are refused unread") {
     {tensors(1, 7, 0, 1), "from stage 1 to stage 7"},
     {tensors(1, 0, 999, 1), "sent message 999"},
     {tensors(1, 0, 0, large), "announces 268435456 bytes from stage 1"},
-    {to_frame(reduce_part{1, 0, 0, 0, at::empty({large}, at::kByte)}),
+    {to_frame(collective_part{1, 0, 0, 0, at::empty({large}, at::kByte)}),
      "announces 268435456 bytes of gradients"}};
   for (const auto& [stray, answer] : strays) {
     joined_meshes meshes(2);

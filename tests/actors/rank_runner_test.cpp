@@ -38,7 +38,7 @@ struct recorded_ports final : rank_ports, stage_ports {
     wanted.push_back(request.microbatch);
   }
   void done(rank_done report) override { reports.push_back(std::move(report)); }
-  void reduce(reduce_gradients request) override {
+  void reduce(collective_request request) override {
     reduced.push_back(request.owner.stage);
   }
   void powers(stage_powers) override { ++norms; }
@@ -198,10 +198,10 @@ TEST_CASE("a rank that waits for the reducer says so") {
   CHECK_THAT(at.board->describe(*at.whole)[1],
              ContainsSubstring("rank 1 waits at") && ContainsSubstring("NORM")
                && ContainsSubstring("reducer"));
-  at.runner->on(gradients_reduced{1, {1}, 0, {}, 5, nullptr});
+  at.runner->on(collective_result{1, {1}, 0, {}, 5, nullptr});
   at.run();
   REQUIRE(at.ports.reports.size() == 1);
-  CHECK_THROWS_AS(at.runner->on(gradients_reduced{1, {1}, 0, {}, 5, nullptr}),
+  CHECK_THROWS_AS(at.runner->on(collective_result{1, {1}, 0, {}, 5, nullptr}),
                   error);
 }
 
@@ -357,10 +357,10 @@ TEST_CASE("without overlap no stage of the rank runs beside a reduction") {
     at.begin();
     at.run();
     CHECK(at.ports.reduced == (overlaps ? std::vector{1, 0} : std::vector{1}));
-    at.runner->on(gradients_reduced{1, {1}, 0, {}, 2, nullptr});
+    at.runner->on(collective_result{1, {1}, 0, {}, 2, nullptr});
     at.run();
     CHECK(at.ports.reduced == std::vector{1, 0});
-    at.runner->on(gradients_reduced{1, {0}, 0, {}, 2, nullptr});
+    at.runner->on(collective_result{1, {0}, 0, {}, 2, nullptr});
     at.run();
     CHECK(at.ports.reports.size() == 1);
   }

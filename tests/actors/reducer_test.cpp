@@ -36,22 +36,22 @@ tensor_list parameters() {
   return all;
 }
 
-reduce_gradients request_of(std::int32_t data_rank,
-                            const std::vector<float>& values) {
-  reduce_gradients request;
+collective_request request_of(std::int32_t data_rank,
+                              const std::vector<float>& values) {
+  collective_request request;
   request.serial = 1;
   request.data_rank = data_rank;
-  request.parameters = parameters();
+  request.work.targets = parameters();
   for (std::size_t i = 0; i < values.size(); ++i)
-    request.gradients.push_back(
+    request.work.tensors.push_back(
       values[i] == 0 ? at::Tensor{} : at::full({sizes[i]}, values[i]));
   return request;
 }
 
 /// The gradients of an answer, as a stage takes them.
-tensor_list gradients_of(const gradients_reduced& answer) {
+tensor_list gradients_of(const collective_result& answer) {
   const auto owners = parameters();
-  put_gradients(owners, answer.gradients, nullptr);
+  put_gradients(owners, answer.tensors, nullptr);
   return take_gradients(owners);
 }
 
@@ -69,7 +69,7 @@ struct linked_processes {
       const auto here = static_cast<std::size_t>(std::ranges::count(owners, p));
       cores.emplace_back(std::make_unique<link_collectives>(
                            owners, members / copies, p,
-                           [this](std::int32_t receiver, reduce_part part) {
+                           [this](std::int32_t receiver, collective_part part) {
                              part.values = part.values.clone();
                              flying.emplace_back(receiver, std::move(part));
                            }),
@@ -77,11 +77,11 @@ struct linked_processes {
     }
   }
 
-  void take(std::vector<gradients_reduced> some) {
+  void take(std::vector<collective_result> some) {
     for (auto& each : some)
       answers.push_back(std::move(each));
   }
-  void ask(reduce_gradients request) {
+  void ask(collective_request request) {
     const auto process = owners[static_cast<std::size_t>(
       request.data_rank * copies + request.owner.copy)];
     take(cores[static_cast<std::size_t>(process)].on(std::move(request)));
@@ -95,8 +95,8 @@ struct linked_processes {
   std::vector<std::int32_t> owners;
   std::int32_t copies;
   std::vector<reducer_core> cores;
-  std::deque<std::pair<std::int32_t, reduce_part>> flying;
-  std::vector<gradients_reduced> answers;
+  std::deque<std::pair<std::int32_t, collective_part>> flying;
+  std::vector<collective_result> answers;
 };
 
 }  // namespace
@@ -107,7 +107,7 @@ TEST_CASE("a reducer averages in ascending order, independent of arrival") {
   std::vector<std::int32_t> order = {0, 1, 2, 3};
   do {
     auto reducer = local_core(4);
-    std::vector<gradients_reduced> answers;
+    std::vector<collective_result> answers;
     for (const auto d : order) {
       CHECK(answers.empty());
       const auto value = values[static_cast<std::size_t>(d)];
@@ -117,8 +117,8 @@ TEST_CASE("a reducer averages in ascending order, independent of arrival") {
     for (std::int32_t d = 0; d < 4; ++d) {
       const auto& answer = answers[static_cast<std::size_t>(d)];
       CHECK(answer.data_rank == d);
-      REQUIRE(answer.gradients.size() == 3);
-      for (const auto& each : answer.gradients)
+      REQUIRE(answer.tensors.size() == 3);
+      for (const auto& each : answer.tensors)
         CHECK(at::equal(each, at::full_like(each, expected)));
     }
   } while (std::ranges::next_permutation(order).found);
@@ -136,7 +136,7 @@ TEST_CASE("copies of a stage are added, replicas averaged") {
   linked_processes one({0, 0, 0, 0}, 2), four({0, 1, 2, 3}, 2),
     two({0, 0, 1, 1}, 2);
   reducer_core local(make_local_collectives(2), 4);
-  std::vector<gradients_reduced> answers;
+  std::vector<collective_result> answers;
   for (const auto member : {3, 1, 0, 2}) {
     for (auto* job : {&one, &four, &two})
       job->ask(request(member));
@@ -161,7 +161,7 @@ TEST_CASE("a replica that asks a reducer twice is refused") {
   CHECK_THROWS_MATCHES(reducer.on(request_of(1, {1, 1, 1})), error,
                        MessageMatches(ContainsSubstring("asked twice")));
   CHECK_THROWS_MATCHES(
-    reducer.on(reduce_part{1, 3, 0, 0, {}}), error,
+    reducer.on(collective_part{1, 3, 0, 0, {}}), error,
     MessageMatches(ContainsSubstring("has no member of its group")));
 }
 
@@ -198,7 +198,7 @@ TEST_CASE("parts over links in any order give the bits of one process") {
     owners[d] = static_cast<std::int32_t>(draw(3));
   linked_processes job(owners);
   for (std::int64_t serial = 1; serial <= 3; ++serial) {
-    std::vector<reduce_gradients> requests;
+    std::vector<collective_request> requests;
     for (std::int32_t d = 0; d < static_cast<std::int32_t>(owners.size());
          ++d) {
       std::vector<float> values;
@@ -208,7 +208,7 @@ TEST_CASE("parts over links in any order give the bits of one process") {
       requests.push_back(request_of(d, values));
     }
     auto reducer = local_core(static_cast<std::int32_t>(owners.size()));
-    std::vector<gradients_reduced> expected;
+    std::vector<collective_result> expected;
     for (auto request : requests) {
       for (auto& each : request.gradients)
         each = each.defined() ? each.clone() : each;
@@ -241,9 +241,10 @@ TEST_CASE("parts over links in any order give the bits of one process") {
 TEST_CASE(
   "a part of gradients that belongs elsewhere, or comes twice, is "
   "refused") {
-  link_collectives calls({0, 1}, 2, 0, [](std::int32_t, const reduce_part&) {});
+  link_collectives calls({0, 1}, 2, 0,
+                         [](std::int32_t, const collective_part&) {});
   const auto part = [](std::int32_t data_rank, std::int32_t piece) {
-    return reduce_part{1, 0, data_rank, piece, at::zeros({1})};
+    return collective_part{1, 0, data_rank, piece, at::zeros({1})};
   };
   for (const auto& wrong : {part(1, 1), part(1, 2), part(2, 0), part(-2, 0)})
     CHECK_THROWS_MATCHES(calls.on(wrong), error,

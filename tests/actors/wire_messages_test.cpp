@@ -97,7 +97,7 @@ TEST_CASE("tensors of stages and parts of gradients arrive as they were sent") {
   CHECK(got.tensors.at(0).sizes() == at::IntArrayRef{3, 2});
   CHECK(at::equal(got.tensors.at(0), message.tensors[0]));
   CHECK_FALSE(got.tensors.at(1).defined());
-  const auto part = read_reduce_part(to_frame({1, 2, 3, 4, at::ones({7})}));
+  const auto part = read_collective_part(to_frame({1, 2, 3, 4, at::ones({7})}));
   CHECK(part.piece == 4);
   CHECK(part.values.numel() == 7);
 }

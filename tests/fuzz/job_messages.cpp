@@ -30,7 +30,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data,
     else if (kind == 1)
       to_frame(read_stage_tensors(std::move(what)));
     else if (kind == 2)
-      to_frame(read_reduce_part(std::move(what)));
+      to_frame(read_collective_part(std::move(what)));
     else
       to_frame(read_credit(what));
   });

@@ -110,7 +110,7 @@ void add_job_messages(seed_list& to) {
   for (const auto& each : sample_events(random))
     add(0, to_frame(each));
   add(1, to_frame(stage_tensors{{}, {at::zeros({2})}}));
-  add(2, to_frame(reduce_part{1, 0, 0, 0, at::zeros({2})}));
+  add(2, to_frame(collective_part{1, 0, 0, 0, at::zeros({2})}));
   add(3, to_frame(credit_back{1, 2}));
 }
 

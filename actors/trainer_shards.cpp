@@ -1,0 +1,144 @@
+// What a trainer does between two steps with parameters that are sharded.
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
+
+#include <cstring>
+#include <sstream>
+
+#include "troupe/actors/trainer_state.hpp"
+#include "troupe/base/error.hpp"
+#include "troupe/engine/stage/sharded_parameters.hpp"
+
+namespace troupe {
+
+namespace {
+
+at::Tensor bytes_of(const std::string& text) {
+  auto bytes = at::empty({static_cast<std::int64_t>(text.size())}, at::kByte);
+  std::memcpy(bytes.mutable_data_ptr(), text.data(), text.size());
+  return bytes;
+}
+
+/// The tensors of a state behind their names: for each the number of the piece
+/// and the tensor's own name.
+tensor_list packed(const optimizer_state& state) {
+  std::string names;
+  tensor_list tensors;
+  for (std::size_t i = 0; i < state.size(); ++i)
+    for (const auto& [name, tensor] : state[i].tensors) {
+      names += fmt::format("{} {}\n", i, name);
+      tensors.push_back(tensor);
+    }
+  tensors.insert(tensors.begin(), bytes_of(names));
+  return tensors;
+}
+
+optimizer_state unpacked(const tensor_list& tensors, std::size_t pieces) {
+  const auto& names = tensors.at(0);
+  std::istringstream text(
+    std::string(static_cast<const char*>(names.const_data_ptr()),
+                static_cast<std::size_t>(names.numel())));
+  optimizer_state state(pieces);
+  std::size_t next = 1, piece = 0;
+  for (std::string name; text >> piece >> name; ++next)
+    state.at(piece).tensors.emplace_back(name, tensors.at(next));
+  return state;
+}
+
+}  // namespace
+
+std::int32_t trainer::impl::shards() const {
+  return options.sharding.shards_of(options.data_parallel);
+}
+
+/// The tensors of a member of a stage's group, for the processes of the group's
+/// other members. All processes of a job make the call.
+tensor_list trainer::impl::shared(tensor_list own, stage_instance which,
+                                  std::int32_t data_rank) const {
+  const auto rank = places().rank_of(which);
+  const auto owner = layout.process_of(data_rank, rank);
+  const auto first = data_rank / shards() * shards();
+  for (auto d = first; d < first + shards(); ++d)
+    if (layout.process_of(d, rank) != owner)
+      return share(options.job.get(), std::move(own), owner);
+  return own;
+}
+
+void trainer::impl::gather_shards(stage_instance which, std::int32_t first) {
+  const auto index = places().index_of(which);
+  tensor_lists by_shard;
+  for (auto d = first; d < first + shards(); ++d) {
+    const auto& stage = stages[static_cast<std::size_t>(d)][index];
+    tensor_list own;
+    if (stage)
+      own = stage.shards->own_shards();
+    by_shard.push_back(shared(std::move(own), which, d));
+  }
+  for (auto d = first; d < first + shards(); ++d) {
+    const auto& stage = stages[static_cast<std::size_t>(d)][index];
+    if (!stage)
+      continue;
+    const auto device = devices.of(d, which);
+    const auto scope = device ? device->compute().enter() : nullptr;
+    const auto work = stage.shards->begin_gather();
+    for (std::int32_t q = 0; q < shards(); ++q)
+      for (std::size_t row = 0; row < work.targets.size(); ++row)
+        work.targets[row]
+          .narrow(0, work.layouts[row]->begin(q), work.layouts[row]->length())
+          .copy_(by_shard[static_cast<std::size_t>(q)].at(row));
+    if (device)
+      device->compute().drain();
+  }
+}
+
+void trainer::impl::make_whole() {
+  if (options.sharding.mode != shard_mode::all)
+    return;
+  const at::NoGradGuard no_grad;
+  for (const auto& which : places().instances())
+    for (std::int32_t first = 0; first < options.data_parallel;
+         first += shards())
+      gather_shards(which, first);
+}
+
+void trainer::impl::release_whole() {
+  if (options.sharding.mode != shard_mode::all)
+    return;
+  for (const auto& replica : stages)
+    for (const auto& stage : replica)
+      if (stage && stage.shards->is_whole())
+        stage.shards->release();
+}
+
+parameter_list trainer::impl::kept(parameter_list whole) const {
+  if (options.sharding.mode == shard_mode::all)
+    for (auto& [name, value] : whole)
+      value = value.detach().clone();
+  return whole;
+}
+
+void trainer::impl::take_shards() {
+  for (const auto& replica : stages)
+    for (const auto& stage : replica)
+      if (stage && stage.shards)
+        stage.shards->take_shards();
+}
+
+optimizer_state trainer::impl::optimizer_state_of(stage_instance which) const {
+  const auto index = places().index_of(which);
+  const auto& first = stages[0][index];
+  if (!options.sharding.shards())
+    return first ? first.parameters->state() : optimizer_state{};
+  std::vector<optimizer_state> states;
+  for (std::int32_t d = 0; d < shards(); ++d) {
+    const auto& stage = stages[static_cast<std::size_t>(d)][index];
+    const auto tensors = shared(
+      stage ? packed(stage.parameters->state()) : tensor_list{}, which, d);
+    if (first)
+      states.push_back(
+        unpacked(tensors, first.shards->layout()->pieces(d).size()));
+  }
+  return first ? first.shards->joined(states) : optimizer_state{};
+}
+
+}  // namespace troupe

@@ -1,0 +1,43 @@
+#include "troupe/engine/stage/shard_layout.hpp"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include "troupe/base/error.hpp"
+
+namespace troupe {
+
+shard_layout::shard_layout(std::vector<std::int64_t> sizes, std::int32_t shards,
+                           std::int64_t multiple)
+  : sizes_(std::move(sizes)), shards_(shards) {
+  if (shards < 1 || multiple < 1)
+    fail(error_code::invalid_argument,
+         "parameters are cut into {} shards of a multiple of {} elements; both "
+         "must be 1 or more",
+         shards, multiple);
+  elements_ = std::accumulate(sizes_.begin(), sizes_.end(), std::int64_t{0});
+  const auto unit = shards * multiple;
+  length_ = (elements_ + unit - 1) / unit * multiple;
+}
+
+std::int64_t shard_layout::content(std::int32_t shard) const {
+  return std::clamp(elements_ - begin(shard), std::int64_t{0}, length_);
+}
+
+std::vector<shard_layout::piece> shard_layout::pieces(
+  std::int32_t shard) const {
+  std::vector<piece> found;
+  const auto first = begin(shard), last = first + content(shard);
+  std::int64_t row = 0;  // where the parameter begins
+  for (std::size_t i = 0; i < sizes_.size(); ++i) {
+    const auto from = std::max(first, row);
+    const auto to = std::min(last, row + sizes_[i]);
+    if (from < to)
+      found.push_back({i, from - row, to - from, from});
+    row += sizes_[i];
+  }
+  return found;
+}
+
+}  // namespace troupe

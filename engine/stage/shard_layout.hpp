@@ -1,0 +1,49 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace troupe {
+
+/// How the parameters of a stage, flattened one after the other into a row, are
+/// cut into equal shards, as XLA's fully sharded data parallel cuts a flat
+/// parameter: the row is padded to a multiple of shards x `multiple` elements,
+/// and shard r is [r length, (r + 1) length). Counts are elements.
+class shard_layout {
+ public:
+  /// A part of a parameter that a shard holds.
+  struct piece {
+    std::size_t parameter = 0;
+    std::int64_t begin = 0;  // within the flattened parameter
+    std::int64_t count = 0;
+    std::int64_t row = 0;  // where it begins in the row
+
+    friend bool operator==(const piece&, const piece&) = default;
+  };
+
+  /// `sizes`: elements of each parameter. Throws `invalid_argument` without a
+  /// shard, or for a multiple below 1.
+  shard_layout(std::vector<std::int64_t> sizes, std::int32_t shards,
+               std::int64_t multiple = 128);
+
+  std::int32_t shards() const { return shards_; }
+  const std::vector<std::int64_t>& sizes() const { return sizes_; }
+  std::int64_t length() const { return length_; }  // of a shard
+  std::int64_t elements() const { return elements_; }
+  std::int64_t padded() const { return length_ * shards_; }
+  /// Where a shard begins in the row, and its elements without the padding.
+  std::int64_t begin(std::int32_t shard) const { return length_ * shard; }
+  std::int64_t content(std::int32_t shard) const;
+  /// The parts of parameters in a shard, in the row's order; parameters without
+  /// an element have none.
+  std::vector<piece> pieces(std::int32_t shard) const;
+
+ private:
+  std::vector<std::int64_t> sizes_;
+  std::int32_t shards_;
+  std::int64_t elements_ = 0;
+  std::int64_t length_ = 0;
+};
+
+}  // namespace troupe

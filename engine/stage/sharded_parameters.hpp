@@ -1,0 +1,102 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "troupe/engine/device/rank_device.hpp"
+#include "troupe/engine/stage/collective_work.hpp"
+#include "troupe/engine/stage/numerics.hpp"
+#include "troupe/engine/stage/optimizer.hpp"
+#include "troupe/engine/stage/stage.hpp"
+
+namespace troupe {
+
+/// Which shard of a stage's parameters a member holds.
+struct shard_place {
+  std::int32_t shard = 0;
+  std::int32_t shards = 1;
+  /// Whole parameters are freed by the plan's releases; otherwise gradients and
+  /// the optimizer's state alone are sharded.
+  bool releases = true;
+};
+
+/// The parameters of a stage, of which each replica holds, updates and keeps
+/// optimizer state for a shard (ZeRO; XLA's fully sharded data parallel). All
+/// parameters lie in one row of memory (frozen ones in a second), which a
+/// gather fills and a release frees; graphs of LibTorch refer to its storage,
+/// so a backward reads what was gathered last. Optimizers must treat elements
+/// one by one. Threads as `stage_parameters`.
+class sharded_parameters final : public stage_parameters {
+ public:
+  /// Cuts the shards from the parameters' values, and frees those if the plan
+  /// releases. `trained` and `frozen`: in model order. Throws
+  /// `invalid_argument` for a parameter of another dtype than the first, one
+  /// that is not floating point, and an optimizer that looks at whole
+  /// parameters.
+  sharded_parameters(const parameter_list& trained,
+                     const parameter_list& frozen, const numerics& options,
+                     shard_place place, std::shared_ptr<rank_device> device);
+
+  void begin_step(const step_settings& settings) override;
+  const tensor_list& parameters() const override { return rows_[0].parameters; }
+  tensor_list take_gradients() override;
+  /// By piece of the shard.
+  void put_gradients(tensor_list gradients) override;
+  std::vector<double> norm_powers() override;
+  void update(double factor) override;
+  /// Of the shard: tensors of a parameter's shape have one dimension here.
+  optimizer_state state() const override { return optimizer_->state(); }
+  /// Of whole parameters.
+  void load_state(const optimizer_state& state) override;
+
+  const shard_place& place() const { return place_; }
+  /// Of the row of parameters that are trained.
+  const std::shared_ptr<const shard_layout>& layout() const {
+    return rows_[0].layout;
+  }
+  /// Bytes of all parameters.
+  std::int64_t bytes() const;
+
+  /// By row; handles.
+  tensor_list own_shards() const;
+  /// The member's part of a gather; allocates the rows if they were released.
+  /// Parameters are whole once it is done.
+  collective_work begin_gather();
+  /// Frees the whole parameters. Throws `internal` if they are not whole.
+  void release();
+  /// Throws `internal` naming the op if the parameters are not whole.
+  void require_whole(const std::string& op) const;
+  bool is_whole() const { return whole_; }
+  /// Cuts the shards anew from whole parameters that were written to.
+  void take_shards();
+
+  /// The optimizer's state of whole parameters, from that of all shards, in
+  /// their order.
+  optimizer_state joined(const std::vector<optimizer_state>& shards) const;
+
+ private:
+  struct row {
+    std::shared_ptr<const shard_layout> layout;
+    tensor_list parameters;
+    at::Tensor whole;  // padded
+    at::Tensor shard;
+  };
+  static row make_row(const parameter_list& parameters,
+                      const shard_place& place);
+  void make_pieces(const parameter_list& trained, const numerics& options);
+
+  shard_place place_;
+  std::shared_ptr<rank_device> device_;
+  troupe::norm_type norm_type_;
+  std::vector<row> rows_;  // trained; frozen, if there are any
+  std::vector<shard_layout::piece> pieces_;
+  std::vector<std::string> names_;  // of the parameters that are trained
+  tensor_list values_;              // of the pieces: views of the shard
+  std::unique_ptr<optimizer> optimizer_;
+  double learning_rate_ = 0;
+  bool whole_ = true;
+};
+
+}  // namespace troupe

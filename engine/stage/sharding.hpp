@@ -1,0 +1,40 @@
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+namespace troupe {
+
+/// What of a stage each replica holds a shard of, in place of all.
+enum class shard_mode : std::uint8_t {
+  replicate,  // nothing: data parallelism (DDP)
+  gradients,  // reduced gradients and the optimizer's state (ZeRO 1 and 2)
+  all,        // and the parameters, gathered for their ops (ZeRO 3, FSDP)
+};
+
+/// "replicate", "gradients" or "all".
+std::string_view to_text(shard_mode mode);
+/// Throws `invalid_argument` with the known names.
+shard_mode parse_shard_mode(std::string_view name);
+
+struct sharding_options {
+  shard_mode mode = shard_mode::replicate;
+  /// Replicas that share the shards of a stage; groups of so many hold the same
+  /// (hybrid sharding). A divisor of their number; 0: all of them.
+  std::int32_t group = 0;
+  /// The stages of a rank that are whole at once, gathered ahead of their use;
+  /// as many as it has: each is gathered once in a step, and stays whole
+  /// between its forwards and backwards.
+  std::int32_t most_whole = 3;
+
+  bool shards() const { return mode != shard_mode::replicate; }
+  std::int32_t shards_of(std::int32_t replicas) const {
+    return !shards() ? 1 : group == 0 ? replicas : group;
+  }
+};
+
+/// Throws `invalid_argument` for options that make no sense for so many
+/// replicas.
+void require_legal(const sharding_options& options, std::int32_t replicas);
+
+}  // namespace troupe
