@@ -66,7 +66,7 @@ class connector {
     norm_ = table(updates);
     update_ = table(updates);
     shard_ = table(stages);
-    last_use_ = table(stages);
+    uses_.resize(stages);
     last_update_ = table(stages);
     for (std::uint32_t i = 0; i < plan_.ops.size(); ++i)
       index_op(i, plan_.ops[i]);
@@ -246,8 +246,8 @@ class connector {
 
   // Ops are visited in lane order: what a stage's parameters are at this point.
   void note_parameters(std::uint32_t i, const plan_op& op) {
-    if (is_compute(op.kind))
-      last_use_[stage_copy(op)] = i;
+    if (is_compute(op.kind) && shard_[stage_copy(op)] != absent)
+      uses_[stage_copy(op)].push_back(i);
     else if (op.kind == plan_op_kind::update)
       last_update_[stage_copy(op)] = i;
     else if (op.kind == plan_op_kind::gather
@@ -305,7 +305,10 @@ class connector {
         return depend_on(shard_[stage_copy(op)]);
       case plan_op_kind::release:
         depend_on(shard_[stage_copy(op)]);
-        return depend_on(last_use_[stage_copy(op)]);
+        // Some may overtake others.
+        for (const auto use : std::exchange(uses_[stage_copy(op)], {}))
+          depend_on(use);
+        return;
       case plan_op_kind::reduce:
         return for_each_copy(op, [&](const plan_op& each) {
           depend_on(last_backward_[update_slot(each)]);
@@ -349,8 +352,8 @@ class connector {
   op_table reduce_;
   op_table norm_;
   op_table update_;
-  op_table shard_;     // so far in the lane: the last gather or release
-  op_table last_use_;  // ... and compute op
+  op_table shard_;  // so far in the lane: the last gather or release
+  std::vector<op_table> uses_;  // ... and the compute ops since
   op_table last_update_;
   std::vector<std::int32_t> channel_of_[2];  // by route
   std::size_t receives_left_ = 0;            // of no message

@@ -158,6 +158,26 @@ TEST_CASE("lanes drawn at random train the plain loop's bits in both orders") {
   }
 }
 
+TEST_CASE("sharded replicas of random lanes train the plain loop's bits") {
+  for (std::uint32_t seed = 0; seed < 16; ++seed) {
+    small_case what{.schedule = "breadth_first",
+                    .ranks = 2,
+                    .stages_per_rank = 1 + std::int32_t(seed % 3),
+                    .microbatches = 3,
+                    .slices = 1 + std::int32_t(seed / 8),
+                    .data_parallel = seed % 4 == 0 ? 4 : 2,
+                    .recompute = seed % 5 == 0};
+    what.sharding = {
+      .mode = seed % 3 == 0 ? shard_mode::gradients : shard_mode::all,
+      .group = seed % 8 == 0 ? 2 : 0,
+      .most_whole = 1 + std::int32_t(seed % 4)};
+    const auto lanes =
+      lane_drawer(2, 2 * what.stages_per_rank, 3, what.slices, seed).draw();
+    CAPTURE(seed);
+    check_orders(what, lanes, seed);
+  }
+}
+
 TEST_CASE("the order in which ready ops ran can be run again as a plan") {
   const small_case what{.ranks = 2, .microbatches = 8};
   auto options = options_for(what);

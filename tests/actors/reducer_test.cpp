@@ -5,6 +5,7 @@
 #include <ATen/ops/equal.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/full_like.h>
+#include <ATen/ops/randn.h>
 #include <ATen/ops/zeros.h>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
@@ -210,7 +211,7 @@ TEST_CASE("parts over links in any order give the bits of one process") {
     auto reducer = local_core(static_cast<std::int32_t>(owners.size()));
     std::vector<collective_result> expected;
     for (auto request : requests) {
-      for (auto& each : request.gradients)
+      for (auto& each : request.work.tensors)
         each = each.defined() ? each.clone() : each;
       expected = reducer.on(std::move(request));
     }
@@ -226,7 +227,7 @@ TEST_CASE("parts over links in any order give the bits of one process") {
     REQUIRE(job.answers.size() == owners.size());
     for (const auto& answer : job.answers) {
       const auto& wanted =
-        expected[static_cast<std::size_t>(answer.data_rank)].gradients;
+        expected[static_cast<std::size_t>(answer.data_rank)].tensors;
       const auto gradients = gradients_of(answer);
       REQUIRE(gradients.size() == wanted.size());
       for (std::size_t i = 0; i < wanted.size(); ++i) {
@@ -236,6 +237,140 @@ TEST_CASE("parts over links in any order give the bits of one process") {
       }
     }
   }
+}
+
+namespace {
+
+/// What the members of a group hold, drawn at random.
+struct drawn_group {
+  explicit drawn_group(std::mt19937& random) {
+    const auto draw = [&](std::size_t count) { return random() % count; };
+    shards = 2 + std::int32_t(draw(2));
+    replicas = shards * std::int32_t(1 + draw(2));
+    copies = 1 + std::int32_t(draw(2));
+    std::vector<std::int64_t> elements;
+    for (std::size_t i = 0; i < 1 + draw(4); ++i)
+      elements.push_back(std::int64_t(draw(3) == 0 ? draw(2) : draw(40)));
+    layout = std::make_shared<const shard_layout>(elements, shards,
+                                                  1 + std::int64_t(draw(3)));
+    for (std::int32_t m = 0; m < replicas * copies; ++m)
+      owners.push_back(std::int32_t(draw(3)));
+  }
+
+  collective_request request(std::int32_t member, collective_kind kind) const {
+    collective_request made;
+    made.serial = 1;
+    made.data_rank = member / copies;
+    made.owner.copy = static_cast<std::int8_t>(member % copies);
+    made.work.kind = kind;
+    made.work.layouts = {layout};
+    return made;
+  }
+  collective_request reduction(std::int32_t member) const {
+    auto made = request(member, collective_kind::reduce_scatter);
+    for (const auto size : layout->sizes()) {
+      made.work.targets.push_back(at::zeros({size}));
+      made.work.tensors.push_back(at::randn({size}));
+    }
+    return made;
+  }
+  collective_request gather(std::int32_t member) const {
+    auto made = request(member, collective_kind::all_gather);
+    made.work.tensors = {at::randn({layout->length()})};
+    made.work.targets = {at::zeros({layout->padded()})};
+    return made;
+  }
+
+  std::int32_t shards, replicas, copies;
+  std::shared_ptr<const shard_layout> layout;
+  std::vector<std::int32_t> owners;
+};
+
+collective_request copy_of(collective_request request) {
+  for (auto* tensors : {&request.work.tensors, &request.work.targets})
+    for (auto& each : *tensors)
+      each = each.clone();
+  return request;
+}
+
+/// The padding of shards is of no account.
+bool same_content(const at::Tensor& a, const at::Tensor& b,
+                  const shard_layout& layout) {
+  return at::equal(a.narrow(0, 0, layout.elements()),
+                   b.narrow(0, 0, layout.elements()));
+}
+
+}  // namespace
+
+TEST_CASE("shards over links, in any order, have the bits of one process") {
+  std::mt19937 random(GENERATE(Catch::Generators::range(0U, 60U)));
+  const drawn_group group(random);
+  const auto members = std::int32_t(group.owners.size());
+  linked_processes job(group.owners, group.copies);
+  reducer_core local(make_local_collectives(group.replicas),
+                     std::size_t(members));
+  for (int call = 0; call < 4; ++call) {
+    const bool gathers = call % 2 == 1;
+    std::vector<collective_request> requests;
+    std::vector<at::Tensor> rows, expected_rows;
+    std::vector<collective_result> expected;
+    for (std::int32_t m = 0; m < members; ++m) {
+      requests.push_back(gathers ? group.gather(m) : group.reduction(m));
+      auto same = copy_of(requests.back());
+      if (gathers) {
+        rows.push_back(requests.back().work.targets[0]);
+        expected_rows.push_back(same.work.targets[0]);
+      }
+      expected = local.on(std::move(same));
+    }
+    job.answers.clear();
+    std::ranges::shuffle(requests, random);
+    while (!requests.empty() || !job.flying.empty())
+      if (!requests.empty() && (job.flying.empty() || random() % 2 == 0)) {
+        job.ask(std::move(requests.back()));
+        requests.pop_back();
+      } else {
+        job.deliver(random() % job.flying.size());
+      }
+    REQUIRE(job.answers.size() == std::size_t(members));
+    for (std::size_t i = 0; i < rows.size(); ++i)
+      CHECK(same_content(rows[i], expected_rows[i], *group.layout));
+    for (const auto& answer : job.answers) {
+      const auto wanted = std::ranges::find_if(expected, [&](const auto& each) {
+        return each.data_rank == answer.data_rank
+               && each.owner.copy == answer.owner.copy;
+      });
+      REQUIRE(answer.tensors.size() == wanted->tensors.size());
+      for (std::size_t i = 0; i < answer.tensors.size(); ++i)
+        CHECK(at::equal(answer.tensors[i], wanted->tensors[i]));
+    }
+  }
+}
+
+TEST_CASE("a member that makes another collective is named, with both sides") {
+  std::mt19937 random(1);
+  const drawn_group group(random);
+  const auto wrong =
+    MessageMatches(ContainsSubstring("an all-gather of parameters")
+                   && ContainsSubstring("a reduce-scatter of gradients"));
+  reducer_core local(make_local_collectives(group.replicas), 2);
+  local.on(group.reduction(0));
+  CHECK_THROWS_MATCHES(local.on(group.gather(1)), error, wrong);
+  linked_processes job({0, 1, 0, 1}, 1);
+  drawn_group two(random);
+  two.shards = two.replicas = 4;
+  two.copies = 1;
+  two.layout =
+    std::make_shared<const shard_layout>(std::vector<std::int64_t>{5}, 4, 1);
+  for (const auto member : {0, 2})
+    job.ask(two.reduction(member));
+  for (const auto member : {1, 3})
+    job.ask(two.gather(member));
+  const auto deliver_all = [&] {
+    while (!job.flying.empty())
+      job.deliver(0);
+  };
+  CHECK_THROWS_MATCHES(deliver_all(), error, wrong);
 }
 
 TEST_CASE(

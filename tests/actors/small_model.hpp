@@ -42,6 +42,7 @@ struct small_case {
   parameter_groups groups = {};
   troupe::norm_type norm_type = troupe::norm_type::two;
   loss_scale_options loss_scale = {};
+  sharding_options sharding = {};
 };
 
 schedule_shape shape_of(const small_case& what);

@@ -1,0 +1,66 @@
+#include "troupe/engine/stage/shard_layout.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+
+#include <random>
+
+#include "troupe/base/error.hpp"
+
+using namespace troupe;
+
+TEST_CASE("10 elements in 4 shards: the first holds them, the others padding") {
+  const shard_layout layout({10}, 4);
+  CHECK(layout.length() == 128);
+  CHECK(layout.padded() == 512);
+  CHECK(layout.content(0) == 10);
+  CHECK((layout.pieces(0) == std::vector<shard_layout::piece>{{0, 0, 10, 0}}));
+  for (const std::int32_t shard : {1, 2, 3}) {
+    CHECK(layout.content(shard) == 0);
+    CHECK(layout.pieces(shard).empty());
+  }
+}
+
+TEST_CASE("a parameter may lie in several shards") {
+  const shard_layout layout({3, 0, 4, 1}, 2, 1);
+  CHECK(layout.length() == 4);
+  CHECK((layout.pieces(0)
+         == std::vector<shard_layout::piece>{{0, 0, 3, 0}, {2, 0, 1, 3}}));
+  CHECK((layout.pieces(1)
+         == std::vector<shard_layout::piece>{{2, 1, 3, 4}, {3, 0, 1, 7}}));
+}
+
+TEST_CASE("the pieces of all shards are all elements, each once") {
+  std::mt19937 random(5);
+  const std::vector<std::int64_t> usual = {0,   1,   2,   7,   127,
+                                           128, 129, 509, 1021};
+  for (int i = 0; i < 200; ++i) {
+    std::vector<std::int64_t> sizes(random() % 6);
+    for (auto& size : sizes)
+      size = usual[random() % usual.size()];
+    const shard_layout layout(sizes, 1 + std::int32_t(random() % 9),
+                              random() % 2 == 0 ? 128 : 1 + random() % 5);
+    std::vector<std::int64_t> next(sizes.size(), 0);
+    std::int64_t total = 0;
+    for (std::int32_t q = 0; q < layout.shards(); ++q) {
+      std::int64_t content = 0;
+      for (const auto& piece : layout.pieces(q)) {
+        CHECK(piece.count > 0);
+        CHECK(piece.begin == next[piece.parameter]);
+        CHECK(piece.row == total + content);
+        next[piece.parameter] += piece.count;
+        content += piece.count;
+      }
+      CHECK(content == layout.content(q));
+      CHECK(content <= layout.length());
+      total += content;
+    }
+    CHECK(next == sizes);
+    CHECK(layout.elements() == total);
+    CHECK(layout.padded() >= total);
+  }
+}
+
+TEST_CASE("no shards, or a multiple of nothing, are refused") {
+  CHECK_THROWS_AS(shard_layout({1}, 0), error);
+  CHECK_THROWS_AS(shard_layout({1}, 2, 0), error);
+}
