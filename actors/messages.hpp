@@ -133,6 +133,8 @@ struct end_step {
   std::int64_t serial = 0;
   /// Reduced ones that no op of the plan has read: of a step's first part.
   tensor_list gradients = {};
+  /// When parameters are whole that no op of the step reads; null: they are.
+  event_handle gathered = {};
 };
 
 // ---- rank -> reducer -> rank

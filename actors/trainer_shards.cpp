@@ -80,6 +80,9 @@ void trainer::impl::gather_shards(stage_instance which, std::int32_t first) {
       continue;
     const auto device = devices.of(d, which);
     const auto scope = device ? device->compute().enter() : nullptr;
+    for (auto& shards : by_shard)
+      if (device)
+        take_over(device->compute(), shards, nullptr);
     const auto work = stage.shards->begin_gather();
     for (std::int32_t q = 0; q < shards(); ++q)
       for (std::size_t row = 0; row < work.targets.size(); ++row)

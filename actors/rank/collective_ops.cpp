@@ -70,8 +70,13 @@ void collective_ops::add_waits(const plan_op& op, run_op& request) {
   if (op.stream != stream_kind::compute)
     return;
   request.after = std::exchange(awaited_, {});
-  if (auto gathered = gathered_.extract(instance_of(op)))
-    request.after.push_back(std::move(gathered.mapped()));
+  if (auto gathered = take_gathered(instance_of(op)))
+    request.after.push_back(std::move(gathered));
+}
+
+event_handle collective_ops::take_gathered(stage_instance stage) {
+  auto found = gathered_.extract(stage);
+  return found ? std::move(found.mapped()) : nullptr;
 }
 
 std::optional<held_value> collective_ops::take_unread(stage_instance stage) {

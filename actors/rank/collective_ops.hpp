@@ -32,6 +32,8 @@ class collective_ops {
   /// collectives that the plan has on that stream, and the gather of its
   /// stage's parameters.
   void add_waits(const plan_op& op, run_op& request);
+  /// When the stage's parameters are whole, if no op has waited for it.
+  event_handle take_gathered(stage_instance stage);
   /// Reduced gradients that no op of the plan reads.
   std::optional<held_value> take_unread(stage_instance stage);
 

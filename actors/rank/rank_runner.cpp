@@ -199,6 +199,7 @@ void rank_runner::end_stages() {
   show(progress_board::state::idle);
   for (const auto stage : stages_) {
     end_step message{step_->serial};
+    message.gathered = collectives_.take_gathered(stage);
     if (auto reduced = collectives_.take_unread(stage)) {
       message.gradients = std::move(reduced->tensors);
       if (reduced->ready)

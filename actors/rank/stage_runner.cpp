@@ -225,6 +225,8 @@ stage_done stage_runner::on(end_step message) {
          setup_.stage.stage, message.serial);
   const auto scope = device_.enter();
   stage_done done{step_->serial, setup_.stage, {}};
+  if (message.gathered)
+    device_.wait_for(message.gathered);
   const auto end = [&] {
     if (!message.gradients.empty())
       setup_.work.parameters->put_gradients(std::move(message.gradients));

@@ -137,6 +137,43 @@ void check_bytes(const trainer_options& options, const value_sizes& sizes) {
   CHECK(bytes < on_paper + 6 * mebibyte);  // and what an op needs
 }
 
+/// 1 MiB of parameters, on a single number.
+struct heavy_layer final : stage_module {
+  tensor_list forward(const tensor_list& inputs) override {
+    return {inputs[0] * at::mean(weight)};
+  }
+  at::Tensor weight = register_parameter("weight", at::ones({mebibyte / 4}));
+};
+
+/// The most bytes of a step of four replicas on one rank each, with eight
+/// stages of 1 MiB; and what they hold between two steps.
+struct replicas_memory {
+  double most = 0, between = 0;
+};
+replicas_memory memory_of(const sharding_options& sharding) {
+  model layers;
+  for (int i = 0; i < 8; ++i)
+    layers.push_back({"layer." + std::to_string(i),
+                      [] { return std::make_shared<heavy_layer>(); }});
+  auto options = options_of(make_schedule(
+    "breadth_first", {.ranks = 1, .stages_per_rank = 8, .microbatches = 2}));
+  options.numerics.optimizer = adamw{};
+  options.data_parallel = 4;
+  options.sharding = sharding;
+  const auto before = counted_memory::now();
+  trainer run(layers, options);
+  const auto source = make_source([](std::int64_t) {
+    microbatch_data data;
+    data.inputs = {at::ones({1})};
+    return data;
+  });
+  run.step(source);
+  const auto between = counted_memory::now() - before;
+  counted_memory::begin();
+  run.step(source);
+  return {double(counted_memory::most() - before), double(between)};
+}
+
 /// Forwards and I of one microbatch after the other, then all W.
 schedule deferring(std::int32_t stages) {
   return schedule::build(
@@ -191,4 +228,20 @@ TEST_CASE("between I and W a rank holds what the simulation says") {
       sizes.of_stage[0].deferred = 0;
       check_bytes(options, sizes);
     }
+}
+
+TEST_CASE("four replicas in shards hold a quarter, and two whole stages") {
+  const counted_memory counts;
+  const auto whole = memory_of({});
+  const auto sharded = memory_of({.mode = shard_mode::all, .most_whole = 2});
+  // Parameters, gradients and two moments, of eight stages and four replicas.
+  CHECK(whole.most >= 4 * 8 * 4 * mebibyte);
+  const double units = 4 * 2 * 2 * mebibyte;  // parameters and gradients
+  INFO("whole " << whole.most / mebibyte << " MiB, sharded "
+                << sharded.most / mebibyte << ", between two steps "
+                << sharded.between / mebibyte);
+  CHECK(sharded.most <= (whole.most / 4 + units) * 1.05);
+  CHECK(sharded.between <= whole.most / 4 * 1.05);
+  const auto moments = memory_of({.mode = shard_mode::gradients});
+  CHECK(moments.between <= 1.05 * (1 + 3.0 / 4) * 8 * 4 * mebibyte);
 }
