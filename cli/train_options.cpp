@@ -65,6 +65,29 @@ void add_data_flags(CLI::App& app, data_options& o, loading_options& loading) {
     ->check(number(0));
 }
 
+void add_replica_flags(CLI::App& app, partition_options& o) {
+  app
+    .add_option("--data-parallel", o.data_parallel,
+                "replicas D of the pipeline")
+    ->check(whole_number(1, 1 << 16));
+  app
+    .add_option("--shard", o.shard,
+                "what replicas hold shards of: nothing (replicate), gradients "
+                "and the optimizer's state (gradients), parameters too (all), "
+                "or within groups of replicas (hybrid)")
+    ->check(CLI::IsMember({"replicate", "gradients", "all", "hybrid"}))
+    ->type_name("WHAT");
+  app
+    .add_option("--shard-group", o.sharding.group,
+                "replicas that share the shards of a stage; 0: all")
+    ->check(whole_number(0, 1 << 16));
+  app
+    .add_option("--shard-whole", o.sharding.most_whole,
+                "stages of a rank whose parameters are whole at once; as many "
+                "as it has: they stay whole between forward and backward")
+    ->check(whole_number(1, 1 << 16));
+}
+
 void add_pipeline_flags(CLI::App& app, train_options& o) {
   app.option_defaults()->group("Pipeline");
   app.add_option("--ranks", o.partition.shape.ranks, "pipeline ranks P")
@@ -73,26 +96,7 @@ void add_pipeline_flags(CLI::App& app, train_options& o) {
     .add_option("--stages-per-rank", o.partition.shape.stages_per_rank,
                 "stages V of a rank (interleaved schedules)")
     ->check(whole_number(1, 1 << 16));
-  app
-    .add_option("--data-parallel", o.partition.data_parallel,
-                "replicas D of the pipeline")
-    ->check(whole_number(1, 1 << 16));
-  app
-    .add_option("--shard", o.partition.shard,
-                "what replicas hold shards of: nothing (replicate), gradients "
-                "and the optimizer's state (gradients), parameters too (all), "
-                "or within groups of replicas (hybrid)")
-    ->check(CLI::IsMember({"replicate", "gradients", "all", "hybrid"}))
-    ->type_name("WHAT");
-  app
-    .add_option("--shard-group", o.partition.sharding.group,
-                "replicas that share the shards of a stage; 0: all")
-    ->check(whole_number(0, 1 << 16));
-  app
-    .add_option("--shard-whole", o.partition.sharding.most_whole,
-                "stages of a rank whose parameters are whole at once; as many "
-                "as it has: they stay whole between forward and backward")
-    ->check(whole_number(1, 1 << 16));
+  add_replica_flags(app, o.partition);
   app.add_option(
     "--schedule", o.partition.schedule,
     schedule_names() + ", search (the shortest found), or a FILE.csv");

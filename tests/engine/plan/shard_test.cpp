@@ -4,6 +4,7 @@
 #include <catch2/matchers/catch_matchers_exception.hpp>
 
 #include <algorithm>
+#include <map>
 #include <set>
 
 #include "support.hpp"
@@ -11,9 +12,13 @@
 #include "troupe/engine/plan/lowered_csv.hpp"
 #include "troupe/engine/plan/op_text.hpp"
 #include "troupe/engine/plan/op_traits.hpp"
+#include "troupe/engine/plan/peak_bytes.hpp"
 #include "troupe/engine/plan/plan_text.hpp"
 #include "troupe/engine/plan/simulate.hpp"
+#include "troupe/engine/plan/values.hpp"
+#include "troupe/schedules/builtin.hpp"
 #include "troupe/schedules/csv.hpp"
+#include "troupe/schedules/validate.hpp"
 
 using namespace troupe;
 
@@ -98,6 +103,66 @@ TEST_CASE("gathers take time in the simulator, ahead of their use") {
   costs.of_kind[static_cast<std::size_t>(plan_op_kind::gather)] = 0.5;
   // Rank 1 gathers while rank 0 runs its first forward.
   CHECK(simulate(of, costs).makespan == 3 * (4 + 1) + 0.5);
+}
+
+TEST_CASE("a release waits for all ops that read the parameters") {
+  const auto of = sharded_plan(
+    "interleaved_1f1b", {.ranks = 2, .stages_per_rank = 3, .microbatches = 4});
+  for (std::int32_t rank = 0; rank < 2; ++rank) {
+    std::map<stage_instance, std::vector<std::uint32_t>> uses;
+    for (auto i = of.first_op[std::size_t(rank)];
+         i < of.first_op[std::size_t(rank) + 1]; ++i) {
+      const auto& what = of.ops[i];
+      auto& since = uses[instance_of(what)];
+      if (is_compute(what.kind))
+        since.push_back(i);
+      if (what.kind != plan_op_kind::release)
+        continue;
+      const auto inputs = of.dependencies_of(what);
+      for (const auto use : since)
+        CHECK(std::ranges::count(inputs, use) == 1);
+      since.clear();
+    }
+  }
+}
+
+TEST_CASE("sharded updates are followed by gathers, which nothing releases") {
+  for (const auto& row : builtin_schedules()) {
+    const schedule_shape shape{
+      .ranks = 4,
+      .stages_per_rank = row.stages_per_rank.most == 1 ? 1 : 2,
+      .microbatches = 8,
+      .slices = row.has_slices ? 2 : 1};
+    const auto lanes = make_schedule(row.name, shape);
+    if (lanes.update.every > 0 || !is_training(lanes))
+      continue;
+    CAPTURE(row.name);
+    const auto of = sharded_updates(compile(lanes, {.data_parallel = 2}));
+    std::size_t gathers = 0;
+    for (const auto& what : of.ops) {
+      CHECK(what.kind != plan_op_kind::release);
+      if (what.kind != plan_op_kind::gather)
+        continue;
+      ++gathers;
+      CHECK(follows_update(of, what));
+      for_each_output(of, what, [](const value&) { FAIL("makes a value"); });
+    }
+    CHECK(gathers == of.placement.instances().size());
+    for (const auto& model : testing::all_transports)
+      CHECK(verify(of, model).progress);
+    CHECK(plan_from_text(to_text(of)) == of);
+  }
+}
+
+TEST_CASE("whole parameters are held from a gather to its release") {
+  const auto of = sharded(
+    compile(
+      make_schedule("breadth_first",
+                    {.ranks = 1, .stages_per_rank = 4, .microbatches = 2}),
+      {.data_parallel = 2}),
+    2);
+  CHECK(peak_bytes(of, simulate(of), parse_sizes("parameters=3,whole=10"))
+        == std::vector<double>{4 * 3 + 2 * 10});
 }
 
 TEST_CASE("what can't be sharded is refused") {
