@@ -65,7 +65,8 @@ def peer(a, case):
     return {"step": out["step_s"]["median"], "memory": sum(out["rss_peak_mib"])}
 
 
-def troupe(a, case):
+def troupe(a, case, more=()):
+    """`more`: further flags, which replace earlier ones."""
     shape, _, schedule, per_rank, steps = CASES[case]
     with tempfile.TemporaryDirectory() as folder:
         log = os.path.join(folder, "log")
@@ -74,8 +75,10 @@ def troupe(a, case):
         if schedule == "plain":
             command += ["--plain", "--threads", "2"]
             return plain_step(run(command), shape)
-        command += ["--schedule", schedule, "--ranks", "2"]
-        command += ["--stages-per-rank", str(per_rank), "--log-json", log]
+        own = {"--schedule": schedule, "--ranks": "2", "--stages-per-rank": str(per_rank)}
+        own.update(zip(more[::2], more[1::2]))
+        command += [word for flag in own.items() for word in flag]
+        command += ["--log-json", log]
         if a.processes > 1:
             launch = [a.troupe, "launch", "--processes", str(a.processes), "--"]
             command = launch + command[1:] + ["--link", a.link]

@@ -8,6 +8,7 @@
 #include "../engine/transport/joined_meshes.hpp"
 #include "../random_delays.hpp"
 #include "../says.hpp"
+#include "graph_run.hpp"
 #include "small_model.hpp"
 #include "troupe/base/error.hpp"
 #include "troupe/schedules/text_form.hpp"
@@ -23,13 +24,6 @@ std::vector<schedule> orders_of(const small_case& what) {
   for (const auto* name : {"gpipe", "zb_h1", "eager_1f1b", "zb_h2", "1f1b"})
     all.push_back(make_schedule(name, shape_of(what)));
   return all;
-}
-
-parameter_list copies_of(const parameter_list& parameters) {
-  parameter_list copies;
-  for (const auto& [name, value] : parameters)
-    copies.emplace_back(name, value.clone());
-  return copies;
 }
 
 parameter_list trained_without(const small_case& what, int steps) {

@@ -1,0 +1,90 @@
+"""Train the byte GPT with PyTorch's data parallelism on CPU over gloo.
+
+One process per replica: DistributedDataParallel, or FSDP2 (`fully_shard`, each
+block a unit). Microbatches are accumulated, gradients synchronised with the last
+one. The last line printed is one JSON object.
+"""
+
+import argparse
+import contextlib
+import json
+import time
+
+import torch
+from torch.nn.parallel import DistributedDataParallel
+
+import gpt
+import measure
+from peer_torch_pipelining import put_result, rank_of_group, run_ranks
+
+
+def shard(model):
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+
+    mesh = init_device_mesh("cpu", (torch.distributed.get_world_size(),))
+    for block in model.blocks:
+        fully_shard(block, mesh=mesh)
+    return fully_shard(model, mesh=mesh)
+
+
+def accumulate(model, a, x, y):
+    pieces = list(zip(x.split(a.microbatch_size), y.split(a.microbatch_size)))
+    for k, (xs, ys) in enumerate(pieces):
+        last = k + 1 == len(pieces)
+        quiet = contextlib.nullcontext()
+        if a.kind == "fsdp2":
+            model.set_requires_gradient_sync(last)
+        elif not last:
+            quiet = model.no_sync()
+        with quiet:
+            (gpt.loss_fn(model(xs), ys) / a.microbatches).backward()
+
+
+def rank_main(rank, ranks, tmp, a):
+    with rank_of_group(rank, ranks, tmp, 1, 300):
+        model = gpt.GPTStage(a.d_model, a.layers, a.heads, a.seq)
+        model = DistributedDataParallel(model) if a.kind == "ddp" else shard(model)
+        # The fused update does not take FSDP2's sharded tensors on a CPU.
+        opt = (
+            gpt.make_optimizer("adamw", model.parameters())
+            if a.kind == "ddp"
+            else torch.optim.AdamW(model.parameters(), lr=3e-4, foreach=True)
+        )
+        rows = a.microbatches * a.microbatch_size
+        data = gpt.load_bytes(a.text)
+        times = []
+        for x, y in gpt.make_batches(data, a.steps + 1, rows, a.seq, 1 + rank):
+            torch.distributed.barrier()
+            begin = time.perf_counter()
+            accumulate(model, a, x, y)
+            opt.step()
+            opt.zero_grad(set_to_none=True)
+            times.append(time.perf_counter() - begin)
+        peak = measure.status_mib("VmHWM")
+        put_result(tmp, rank, {"times": times[1:], "rss_peak_mib": peak})
+        torch.distributed.barrier()
+
+
+def main():
+    ap = argparse.ArgumentParser(description=__doc__)
+    ap.add_argument("--kind", choices=("ddp", "fsdp2"), default="ddp")
+    ap.add_argument("--microbatches", type=int, default=8)
+    ap.add_argument("--microbatch-size", type=int, default=4)
+    ap.add_argument("--seq", type=int, default=128)
+    ap.add_argument("--d-model", type=int, default=256)
+    ap.add_argument("--layers", type=int, default=8)
+    ap.add_argument("--heads", type=int, default=8)
+    ap.add_argument("--steps", type=int, default=4)
+    ap.add_argument("--text", default=None)
+    a = ap.parse_args()
+    results, error = run_ranks(rank_main, a, 2, 300)
+    if error:
+        raise SystemExit(error)
+    slowest = max(measure.spread(r["times"])["median"] for r in results)
+    print(json.dumps({"step_s": slowest,
+                      "rss_peak_mib": [r["rss_peak_mib"] for r in results]}))
+
+
+if __name__ == "__main__":
+    main()
