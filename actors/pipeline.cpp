@@ -194,6 +194,7 @@ step_report pipeline::run_part(const step_settings& settings,
   step->plan_hash = facts.hash;
   step->settings.splits_backward = facts.splits_backward;
   step->settings.slices = step->plan->slices;
+  step->settings.microbatches = step->plan->microbatches;
   step->settings.loss_gradient =
     settings.loss_scale
     / (static_cast<double>(microbatches_of_update(*step->plan))

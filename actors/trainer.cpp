@@ -62,6 +62,30 @@ void step_range::iterator::next() {
   range_->current_ = range_->run_->step(range_->source_).summary;
 }
 
+namespace {
+
+/// The first microbatches of a source, and then the last one of them again, of
+/// no tokens: where a step needs more.
+source_pointer filled_up(const source_pointer& source, std::int64_t count) {
+  if (source->size() >= 0 && source->size() < count)
+    return source;  // its end is an error
+  return make_source([source, count](std::int64_t index) {
+    auto data = source->at(std::min(index, count - 1));
+    if (index >= count)
+      data.tokens = 0;
+    return data;
+  });
+}
+
+/// Losses are sums of fp32 values in double, grouped by steps and replicas:
+/// rounded, so that all groupings give the same number.
+void round_losses(step_event& total) {
+  for (auto& loss : total.losses)
+    loss.value = static_cast<float>(loss.value);
+}
+
+}  // namespace
+
 step_event trainer::evaluate(const source_pointer& source,
                              std::int64_t microbatches) {
   require_source(source);
@@ -70,10 +94,13 @@ step_event trainer::evaluate(const source_pointer& source,
   settings.phase = phase::validation;
   const auto at_once = std::int64_t{impl_->options.data_parallel}
                        * impl_->evaluation->microbatches;
+  const auto read =
+    microbatches % at_once == 0 ? source : filled_up(source, microbatches);
   step_event total;
   for (std::int64_t done = 0; done < microbatches; done += at_once) {
     settings.first_microbatch = done;
-    const auto report = impl_->actors->run(settings, impl_->evaluation, source);
+    settings.counted = microbatches - done;
+    const auto report = impl_->actors->run(settings, impl_->evaluation, read);
     impl_->replans |= report.replans;
     const auto& part = report.summary;
     total.source = part.source;
@@ -85,6 +112,7 @@ step_event trainer::evaluate(const source_pointer& source,
     if (ended() && done + at_once < microbatches)
       return total;
   }
+  round_losses(total);
   impl_->actors->publish(total);
   return total;
 }

@@ -69,8 +69,10 @@ class trainer {
   step_range train(source_pointer source, std::int64_t steps);
   /// One step; with `skip_update` all but the update.
   step_report step(const source_pointer& source, bool skip_update = false);
-  /// Mean losses over at least so many microbatches from the source's start,
-  /// without gradients; rounded up to whole steps of all replicas.
+  /// Mean losses over so many microbatches from the source's start, without
+  /// gradients, rounded to fp32: the same number for every schedule, number of
+  /// microbatches of a step, and of replicas. The last step is filled up with
+  /// microbatches that don't count.
   step_event evaluate(const source_pointer& source, std::int64_t microbatches);
   /// The last stage's outputs for these inputs, in the host's memory, without
   /// gradients, run by the calling thread; in all processes of a job the same.

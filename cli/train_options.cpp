@@ -51,8 +51,9 @@ void add_data_flags(CLI::App& app, data_options& o, loading_options& loading) {
     ->check(number(0, 0.9));
   app
     .add_option("--validation-microbatches", o.validation_microbatches,
-                "microbatches of a validation, rounded up to whole steps")
-    ->check(whole_number(1));
+                "microbatches of a validation, each counted once; 0: all of "
+                "the text that is held out")
+    ->check(whole_number(0));
   app
     .add_option("--validate-every", o.validate_every,
                 "steps between validations; 0: at the end alone")

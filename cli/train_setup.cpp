@@ -12,6 +12,7 @@
 #include "troupe/cli/plan/schedule_options.hpp"
 #include "troupe/cli/train_devices.hpp"
 #include "troupe/cli/train_output.hpp"
+#include "troupe/engine/data/rows_once.hpp"
 #include "troupe/engine/device/memory.hpp"
 #include "troupe/engine/launch/environment.hpp"
 #include "troupe/engine/plan/costs.hpp"
@@ -263,7 +264,7 @@ std::vector<split_text> texts_of(const data_options& o) {
 }
 
 void add_data(train_setup& setup, const data_options& o) {
-  auto batches = o.batches;
+  const auto& batches = o.batches;
   std::vector<weighted_text> training;
   std::vector<std::shared_ptr<const token_source>> held_out_parts;
   std::string sizes;
@@ -281,18 +282,13 @@ void add_data(train_setup& setup, const data_options& o) {
                          {"seed", std::to_string(batches.seed)},
                          {"tokens", sizes}};
   const auto held_out_text = join_tokens(std::move(held_out_parts));
-  const auto held_out = held_out_text->size();
-  const auto needed = batches.rows * batches.length + 1;
-  if (held_out < needed)
-    return;  // too little for one microbatch: no validation
-  batches.shuffle = false;
-  setup.validation = text_batches(held_out_text, batches);
-  const auto there = std::max<std::int64_t>(1, (held_out - 1) / (needed - 1));
-  const auto wanted = std::min(o.validation_microbatches, there);
-  // Rounded for the plain loop, too, so that both give the same result.
-  const auto at_once = std::int64_t{setup.trainer.schedule.microbatches}
-                       * setup.trainer.data_parallel;
-  setup.validation_microbatches = (wanted + at_once - 1) / at_once * at_once;
+  if (held_out_text->size() < 2)
+    return;  // no token follows another: no validation
+  setup.validation = rows_once(held_out_text, batches);
+  const auto all = setup.validation->size();
+  setup.validation_microbatches = o.validation_microbatches == 0
+                                    ? all
+                                    : std::min(o.validation_microbatches, all);
 }
 
 /// Whether a run can look for other orders of its ops.

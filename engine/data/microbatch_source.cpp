@@ -53,7 +53,7 @@ class text_rows {
   /// Reads the tokens of a row, and the one after them.
   void read(std::int64_t row, std::vector<std::int64_t>& into) const {
     tokens_->read(start_of(row), options_.length + 1, into.data());
-    require_known(into);
+    require_known(*tokens_, into, options_.vocabulary);
   }
 
  private:
@@ -67,15 +67,6 @@ class text_rows {
     const auto offset = static_cast<std::int64_t>(
       mix_bits(key) % static_cast<std::uint64_t>(slack_ + 1));
     return permutation(windows_, key)(window) * options_.length + offset;
-  }
-
-  void require_known(const std::vector<std::int64_t>& row) const {
-    for (const auto id : row)
-      if (id < 0 || id >= options_.vocabulary)
-        fail(error_code::invalid_data,
-             "{}: token id {} is beyond the vocabulary of "
-             "{}; give a text in the model's vocabulary",
-             tokens_->name(), id, options_.vocabulary);
   }
 
   std::shared_ptr<const token_source> tokens_;
@@ -160,12 +151,27 @@ std::shared_ptr<const microbatch_source> text_batches(
     if (!text.tokens)
       throw error(error_code::invalid_argument,
                   "text_batches needs tokens; they are null");
+  require_rows(options);
+  return std::make_shared<text_source>(texts, options);
+}
+
+void require_rows(const text_batch_options& options) {
   if (options.rows < 1 || options.length < 1)
     fail(error_code::invalid_argument,
          "a microbatch of {} rows of {} tokens can't be made; use 1 or more of "
          "each",
          options.rows, options.length);
-  return std::make_shared<text_source>(texts, options);
+}
+
+void require_known(const token_source& tokens,
+                   const std::vector<std::int64_t>& ids,
+                   std::int64_t vocabulary) {
+  for (const auto id : ids)
+    if (id < 0 || id >= vocabulary)
+      fail(error_code::invalid_data,
+           "{}: token id {} is beyond the vocabulary of {}; give a text in the "
+           "model's vocabulary",
+           tokens.name(), id, vocabulary);
 }
 
 std::int64_t first_outside(const token_source& tokens,

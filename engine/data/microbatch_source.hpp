@@ -60,6 +60,14 @@ struct weighted_text {
 std::shared_ptr<const microbatch_source> text_batches(
   const std::vector<weighted_text>& texts, const text_batch_options& options);
 
+/// Throws `invalid_argument` for microbatches without rows or tokens.
+void require_rows(const text_batch_options& options);
+/// Throws `invalid_data`, naming the source, for an id outside
+/// [0, vocabulary).
+void require_known(const token_source& tokens,
+                   const std::vector<std::int64_t>& ids,
+                   std::int64_t vocabulary);
+
 /// The position of the first token id outside [0, vocabulary); -1 if all
 /// are inside. Reads the whole source.
 std::int64_t first_outside(const token_source& tokens, std::int64_t vocabulary);

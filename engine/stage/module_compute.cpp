@@ -171,6 +171,13 @@ event_source module_compute::source_of(microbatch_key key) const {
   return source;
 }
 
+/// Whether the microbatch is not there only to fill the step up.
+bool module_compute::counts(microbatch_key key) const {
+  return std::int64_t{options_.data_rank} * settings_.microbatches
+           + key.microbatch
+         < settings_.counted;
+}
+
 module_compute::outcome module_compute::run_observed(
   microbatch_key key, const tensor_lists& inputs, const microbatch_data& data,
   const slice_carry_pointer& earlier, observer::pass pass) {
@@ -206,8 +213,12 @@ op_outputs module_compute::forward_slice(microbatch_key key,
                                          slice_carry_pointer earlier) {
   const bool keeps_graph = settings_.training() && !options_.numerics.recompute;
   const at::AutoGradMode mode(keeps_graph);
-  auto done = run_observed(key, inputs, data, earlier, observer::pass::forward);
-  count_losses(done.losses);
+  const bool counted = counts(key);
+  auto done = run_observed(
+    key, inputs, data, earlier,
+    counted ? observer::pass::forward : observer::pass::forward_again);
+  if (counted)
+    count_losses(done.losses);
   observer_.end_op();
   op_outputs outputs;
   if (done.saved.slice)

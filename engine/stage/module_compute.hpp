@@ -80,6 +80,7 @@ class module_compute final : public stage_compute {
   tensor_lists by_crossing(const tensor_lists& leaves,
                            const tensor_list& gradients) const;
   event_source source_of(microbatch_key key) const;
+  bool counts(microbatch_key key) const;
   void count_losses(const std::vector<loss_term>& terms);
   void count_loss(const std::string& name, double value, double count);
   void take_losses();

@@ -279,7 +279,7 @@ double plain_loop::evaluate(const data_function& load, std::int64_t count) {
   for (std::int64_t k = 0; k < count; ++k)
     for (const auto& loss : losses_of_microbatch(load(k)))
       note_loss(loss);
-  return take_losses();
+  return static_cast<float>(take_losses());
 }
 
 tensor_list plain_loop::infer(const tensor_list& inputs) {

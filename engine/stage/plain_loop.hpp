@@ -69,7 +69,8 @@ class plain_loop {
   /// Makes one update; `load(k)` gives global microbatch k of this step, in
   /// host memory.
   result step(const data_function& load);
-  /// Mean loss over `count` microbatches, as in a step, without gradients.
+  /// Mean loss over `count` microbatches, as in a step, without gradients;
+  /// rounded to fp32, as `trainer::evaluate` does.
   double evaluate(const data_function& load, std::int64_t count);
 
   /// Handles, on the device: the next step changes them.

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <vector>
 
@@ -28,8 +29,12 @@ struct step_settings {
   /// Copies of the pipeline, whose gradients are averaged.
   std::int32_t data_ranks = 1;
   bool skip_update = false;
-  bool splits_backward = false;  // some backwards are I and W
-  std::int32_t slices = 1;       // of a microbatch
+  bool splits_backward = false;   // some backwards are I and W
+  std::int32_t slices = 1;        // of a microbatch
+  std::int32_t microbatches = 1;  // of each replica
+  /// Microbatches of all replicas from here on fill the step up: their losses
+  /// and metrics don't count.
+  std::int64_t counted = std::numeric_limits<std::int64_t>::max();
   /// The step's tensors that monitors want; null: nothing.
   std::shared_ptr<const tensor_interest> interest;
   bool tells_messages = false;  // a monitor wants messages_events,
