@@ -21,13 +21,8 @@ trainer::trainer(trainer&&) noexcept = default;
 step_report trainer::step(const source_pointer& source, bool skip_update) {
   require_source(source);
   impl_->actors->require_not_ended();
-  // A gather from shards gives all replicas of a group the same.
-  const auto& options = impl_->options;
   if (impl_->step == 0
-      && (options.data_parallel > impl_->shards()
-          || options.sharding.mode != shard_mode::all
-          || impl_->places().copies() > 1)
-      && (options.data_parallel > 1 || impl_->places().copies() > 1))
+      && (impl_->options.data_parallel > 1 || impl_->places().copies() > 1))
     check_replicas();
   if (skip_update && impl_->training->update.every > 0)
     fail(error_code::invalid_argument,

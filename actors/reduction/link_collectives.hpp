@@ -51,7 +51,6 @@ class link_collectives final : public collectives {
                                  std::int32_t piece) const;
   bool needs(collective_kind kind, std::int32_t piece) const;
   void require_legal(const collective_part& part) const;
-  call_state& state_of(const collective_part& part);
   void give_gradients(std::int32_t member, const collective_request& from);
   void give_shards(std::int32_t member, const collective_request& from);
   void add(const collective_part& part);
