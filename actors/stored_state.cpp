@@ -3,6 +3,7 @@
 #include <ATen/core/grad_mode.h>
 
 #include "troupe/base/error.hpp"
+#include "troupe/engine/stage/update_rule.hpp"
 
 namespace troupe {
 
@@ -31,8 +32,11 @@ parameter_list host_copies(const parameter_list& parameters,
 void restore_parameters(const stored_checkpoint& from,
                         const parameter_list& parameters) {
   parameter_list values;
-  for (const auto& [name, value] : parameters)
-    values.emplace_back(name, from.read(name));
+  for (const auto& [name, value] : parameters) {
+    const auto master = state_name(std::string(master_state_name), name);
+    const bool in_full = value.scalar_type() == at::kFloat && from.find(master);
+    values.emplace_back(name, from.read(in_full ? master : name));
+  }
   load_parameters(parameters, values, from.folder());
 }
 

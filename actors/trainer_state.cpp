@@ -56,6 +56,7 @@ module_stage_options trainer::impl::stage_options(std::int32_t data_rank,
   if (options.sharding.shards())
     made.shards = {.shard = data_rank % shards(),
                    .shards = shards(),
+                   .multiple = options.sharding.multiple,
                    .releases = options.sharding.mode == shard_mode::all};
   made.publish = [to = to_monitors](tensors_event observed) {
     to->publish(std::move(observed));
@@ -75,6 +76,7 @@ void trainer::impl::make_stages(const model& layers) {
       }
       modules.push_back(
         std::make_shared<layer_sequence>(layers, ranges, each.stage));
+      modules.back()->convert(options.numerics.dtypes);
       made.push_back(make_stage(d, each, modules.back()));
     }
     require_own_names(parameters_of(modules, places().stages()));
@@ -135,7 +137,8 @@ void trainer::impl::start_actors(const model& layers) {
   if (options.job && !devices.empty() && options.device_links)
     running.links = links = std::make_shared<device_links>(
       layout, options.schedule.placement, edges_between_ranks(*training),
-      devices, options.execution.limits.stall);
+      devices, gradient_mean(options.data_parallel, options.numerics.division),
+      options.execution.limits.stall);
   for (std::int32_t s = 0; s < training->stages(); ++s)
     running.needs_data.push_back(reads_microbatch(layers, ranges, s)
                                  || reads_data(s));

@@ -83,10 +83,26 @@ void add_replica_flags(CLI::App& app, partition_options& o) {
                 "replicas that share the shards of a stage; 0: all")
     ->check(whole_number(0, 1 << 16));
   app
+    .add_option("--shard-multiple", o.sharding.multiple,
+                "pad the parameters of a stage to a multiple of shards x so "
+                "many elements")
+    ->check(whole_number(1, largest_shard_multiple));
+  app
     .add_option("--shard-whole", o.sharding.most_whole,
                 "stages of a rank whose parameters are whole at once; as many "
                 "as it has: they stay whole between forward and backward")
     ->check(whole_number(1, 1 << 16));
+  app
+    .add_option("--divide-gradients", o.division,
+                "factors by which gradients of replicas are divided before and "
+                "after they are added, as PRE,POST (1,1: the sum), or mean "
+                "(1,D) or balanced (near the square root of D twice)")
+    ->type_name("HOW");
+  app
+    .add_option("--reduce-dtype", o.reduce_dtype,
+                "add 16-bit gradients of replicas in fp32, or in their own "
+                "dtype (same)")
+    ->check(CLI::IsMember({"fp32", "same"}));
 }
 
 void add_pipeline_flags(CLI::App& app, train_options& o) {
@@ -227,6 +243,15 @@ void add_optimisation_flags(CLI::App& app, train_options& o) {
                 "compute in bf16 or fp16 where that gains; parameters stay "
                 "fp32")
     ->check(CLI::IsMember({"none", "bf16", "fp16"}));
+  app
+    .add_option("--dtype", o.optimisation.dtype,
+                "of parameters, activations and gradients; with bf16 and fp16 "
+                "the optimizer updates fp32 copies (masters)")
+    ->check(CLI::IsMember({"fp32", "bf16", "fp16"}));
+  app
+    .add_option("--buffer-dtype", o.optimisation.buffer_dtype,
+                "of the model's buffers")
+    ->check(CLI::IsMember({"fp32", "bf16", "fp16"}));
   app
     .add_option("--loss-scale", o.numerics.loss_scale.initial,
                 "initial loss scale")

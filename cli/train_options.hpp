@@ -35,6 +35,8 @@ struct partition_options {
   std::int32_t data_parallel = 1;
   std::string shard = "replicate";
   sharding_options sharding{};  // but for the mode
+  std::string division = "mean";
+  std::string reduce_dtype = "fp32";
   std::string schedule = usual_schedule;
   search_inputs searching{};
   std::string plan;  // empty: compiled from the schedule
@@ -54,6 +56,8 @@ struct optimisation_options {
   std::string decay = "constant";
   std::string clip_norm_type = "2";
   std::string autocast = "none";
+  std::string dtype = "fp32";
+  std::string buffer_dtype = "as --dtype";
   std::string weight_split = "automatic";
 };
 

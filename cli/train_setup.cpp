@@ -100,6 +100,34 @@ stage_split split_for(const train_options& o, const built_model& model,
   return made;
 }
 
+std::optional<at::ScalarType> dtype_of(const std::string& word) {
+  static const std::map<std::string, at::ScalarType> known{
+    {"fp32", at::kFloat}, {"bf16", at::kBFloat16}, {"fp16", at::kHalf}};
+  const auto found = known.find(word);
+  return found == known.end() ? std::nullopt : std::optional(found->second);
+}
+
+gradient_division division_of(const partition_options& o) {
+  gradient_division made;
+  if (o.division == "balanced")
+    made = balanced_division(o.data_parallel);
+  else if (o.division != "mean") {
+    const auto comma = o.division.find(',');
+    const auto before = parse_number<double>(o.division.substr(0, comma));
+    const auto after = comma == std::string::npos
+                         ? std::nullopt
+                         : parse_number<double>(o.division.substr(comma + 1));
+    if (!before || !after || *after == 0)
+      fail(error_code::invalid_argument,
+           "--divide-gradients {}: use mean, balanced or two factors, such as "
+           "2,4",
+           printable(o.division));
+    made = {.before = *before, .after = *after};
+  }
+  made.in_fp32 = o.reduce_dtype == "fp32";
+  return made;
+}
+
 /// With the model's loss.
 numerics numerics_for(const train_options& o, const built_model& model) {
   using shape = learning_rate_schedule::shape;
@@ -116,8 +144,9 @@ numerics numerics_for(const train_options& o, const built_model& model) {
                    : words.clip_norm_type == "1" ? norm_type::one
                    : words.clip_norm_type == "3" ? norm_type::three
                                                  : norm_type::two;
-  if (words.autocast != "none")
-    made.autocast = words.autocast == "bf16" ? at::kBFloat16 : at::kHalf;
+  made.division = division_of(o.partition);
+  made.autocast = dtype_of(words.autocast);
+  made.dtypes = {dtype_of(words.dtype), dtype_of(words.buffer_dtype)};
   made.weight_split = words.weight_split == "layers"  ? weight_split::layers
                       : words.weight_split == "graph" ? weight_split::graph
                                                       : weight_split::automatic;
@@ -150,7 +179,13 @@ void warn_of_idle_flags(const train_options& o) {
     warn("--temperature", "--sample");
   if (o.partition.searching.given() && o.partition.schedule != search_name)
     warn("--costs, --sizes and --memory-limit", "--schedule search");
+  if (o.optimisation.dtype == "fp32"
+      && o.partition.reduce_dtype != unchanged.partition.reduce_dtype)
+    warn("--reduce-dtype", "--dtype bf16 or fp16");
   const auto& sharding = o.partition.sharding;
+  if (sharding.multiple != unchanged.partition.sharding.multiple
+      && o.partition.shard == "replicate")
+    warn("--shard-multiple", "--shard gradients, all or hybrid");
   if (sharding.group != 0 && o.partition.shard == "replicate")
     warn("--shard-group", "--shard gradients, all or hybrid");
   if (sharding.most_whole != unchanged.partition.sharding.most_whole

@@ -18,11 +18,12 @@ using steady = std::chrono::steady_clock;
 
 device_links::device_links(job_layout layout, placement stages,
                            std::vector<stage_edge> edges, run_devices devices,
-                           double stall_seconds)
+                           gradient_mean mean, double stall_seconds)
   : layout_(layout),
     stages_(std::move(stages)),
     edges_(std::move(edges)),
     devices_(std::move(devices)),
+    mean_(mean),
     stall_seconds_(stall_seconds > 0 ? stall_seconds : 1e9) {}
 
 bool device_links::reduces(std::int32_t stage) const {
@@ -99,20 +100,16 @@ device_stream& device_links::reduction_stream(std::int32_t stage) {
   return *at({.sender = stage, .receiver = stage}).stream;
 }
 
-void device_links::all_reduce(std::int32_t stage, const tensor_list& tensors) {
+void device_links::all_reduce(std::int32_t stage, tensor_list& gradients) {
   auto& on = at({.sender = stage, .receiver = stage});
-  for (const auto& values : tensors) {
-    if (values.numel() == 0)
-      continue;
-    const auto row = values.contiguous();
-    enqueue(on,
-            {transfer_kind::all_reduce, row, row, -1, reduce_kind::mean,
-             fmt::format("{}REDUCE_GRAD", stage)},
-            *on.stream);
-    if (stages_.copies() > 1)  // whose gradients are added, not averaged
-      row.mul_(stages_.copies());
-    if (!row.is_same(values))
-      values.copy_(row);
+  for (auto& each : gradients) {
+    const auto row = mean_.addend(each).contiguous();
+    if (row.numel() > 0)
+      enqueue(on,
+              {transfer_kind::all_reduce, row, row, -1, reduce_kind::sum,
+               fmt::format("{}REDUCE_GRAD", stage)},
+              *on.stream);
+    each = mean_.divided(row);
   }
 }
 

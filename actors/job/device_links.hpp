@@ -32,7 +32,7 @@ class device_links {
   /// `edges`: between stages of different ranks, both ways.
   device_links(job_layout layout, placement stages,
                std::vector<stage_edge> edges, run_devices devices,
-               double stall_seconds);
+               gradient_mean mean, double stall_seconds);
 
   /// All processes of the job call it at once; waits until all communicators
   /// are made and have moved something, or the run has ended. Throws
@@ -46,9 +46,9 @@ class device_links {
   /// Tensors of the forms that were announced, there at `ready`.
   tensor_list receive(const envelope& announced, const std::string& op,
                       event_handle& ready);
-  /// Replaces tensors by their sum over the group of a stage, divided by the
-  /// number of replicas, in place, on the stage's stream for reductions.
-  void all_reduce(std::int32_t stage, const tensor_list& tensors);
+  /// Replaces gradients by their mean over the group of a stage, on the stage's
+  /// stream for reductions.
+  void all_reduce(std::int32_t stage, tensor_list& gradients);
   device_stream& reduction_stream(std::int32_t stage);
   /// Whether the group of a stage lives in several processes.
   bool reduces(std::int32_t stage) const;
@@ -105,6 +105,7 @@ class device_links {
   placement stages_;
   std::vector<stage_edge> edges_;
   run_devices devices_;
+  gradient_mean mean_;
   double stall_seconds_;
   std::atomic<bool> ended_ = false;
   std::mutex making_;  // links_, until all are made

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "troupe/actors/messages.hpp"
+#include "troupe/engine/stage/gradient_mean.hpp"
 
 namespace troupe {
 
@@ -24,8 +25,8 @@ class collectives {
   /// this process, by data rank, then copy, all of one kind; gradients have the
   /// same shapes everywhere and are defined, and where the group spans
   /// processes one more tensor than there are parameters, which a
-  /// reduce-scatter gives to all. Sums are added by ascending data rank and
-  /// copy, and divided by the number of replicas. `call`: its number in the
+  /// reduce-scatter gives to all. Means are added by ascending data rank and
+  /// copy, as `gradient_mean` describes. `call`: its number in the
   /// run, the same in all processes. Returns whether it is done (on a device:
   /// launched); otherwise parts from other processes do it, and `members` must
   /// live until then.
@@ -38,6 +39,6 @@ class collectives {
 };
 
 /// All members live in this process.
-std::unique_ptr<collectives> make_local_collectives(std::int32_t replicas);
+std::unique_ptr<collectives> make_local_collectives(gradient_mean mean);
 
 }  // namespace troupe

@@ -9,7 +9,6 @@
 #include <utility>
 
 #include "troupe/base/error.hpp"
-#include "troupe/engine/stage/mean_gradient.hpp"
 
 namespace troupe {
 
@@ -28,22 +27,26 @@ at::Tensor row_of(std::span<const at::Tensor> tensors, std::int32_t stage) {
   return flat.empty() ? at::empty({0}) : at::cat(flat);
 }
 
-void copy_row(const at::Tensor& row, const tensor_list& tensors) {
+void copy_row(const at::Tensor& row, tensor_list& tensors) {
   std::int64_t begin = 0;
-  for (const auto& each : tensors) {
-    each.copy_(row.narrow(0, begin, each.numel()).view(each.sizes()));
+  for (auto& each : tensors) {
+    const auto part = row.narrow(0, begin, each.numel()).view(each.sizes());
     begin += each.numel();
+    if (each.scalar_type() == row.scalar_type())
+      each.copy_(part);
+    else
+      each = part.clone();
   }
 }
 
 }  // namespace
 
 link_collectives::link_collectives(std::vector<std::int32_t> owners,
-                                   std::int32_t replicas, std::int32_t process,
+                                   gradient_mean mean, std::int32_t process,
                                    sender send)
   : owners_(std::move(owners)),
-    replicas_(replicas),
-    copies_(std::max(1, count() / std::max(1, replicas))),
+    mean_(mean),
+    copies_(std::max(1, count() / std::max(1, mean.replicas()))),
     process_(process),
     send_(std::move(send)) {}
 
@@ -149,7 +152,7 @@ void link_collectives::give_shards(std::int32_t member,
 
 void link_collectives::require_legal(const collective_part& part) const {
   const auto pieces =
-    part.kind == collective_kind::reduce_scatter ? replicas_ : count();
+    part.kind == collective_kind::reduce_scatter ? mean_.replicas() : count();
   const bool is_result = part.member == none;
   if (part.piece < 0 || part.piece >= pieces || part.member < none
       || part.member >= count()
@@ -205,7 +208,7 @@ void link_collectives::add(const collective_part& part) {
            part.stage, describe(parts[0]), describe(each));
   collective_part result{part.serial, part.stage, none,     part.piece,
                          {},          part.call,  part.kind};
-  result.values = mean_gradient(parts, replicas_);
+  result.values = mean_.of(parts);
   parts.clear();
   for (const auto process : readers(part.kind, part.piece))
     if (process != process_)

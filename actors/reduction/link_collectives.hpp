@@ -22,7 +22,7 @@ class link_collectives final : public collectives {
     std::function<void(std::int32_t process, collective_part part)>;
 
   /// `owners`: the process of each member; `process`: this one.
-  link_collectives(std::vector<std::int32_t> owners, std::int32_t replicas,
+  link_collectives(std::vector<std::int32_t> owners, gradient_mean mean,
                    std::int32_t process, sender send);
 
   bool spans_processes() const override { return true; }
@@ -59,7 +59,7 @@ class link_collectives final : public collectives {
   void take_results(collective_request& into, call_state& from) const;
 
   std::vector<std::int32_t> owners_;
-  std::int32_t replicas_;
+  gradient_mean mean_;
   std::int32_t copies_;
   std::int32_t process_;
   sender send_;

@@ -2,7 +2,6 @@
 
 #include "troupe/actors/reduction/collectives.hpp"
 #include "troupe/base/error.hpp"
-#include "troupe/engine/stage/mean_gradient.hpp"
 
 namespace troupe {
 
@@ -20,7 +19,7 @@ tensor_list nth_of(const member_list& members, std::size_t i) {
 
 class local_collectives final : public collectives {
  public:
-  explicit local_collectives(std::int32_t replicas) : replicas_(replicas) {}
+  explicit local_collectives(gradient_mean mean) : mean_(mean) {}
 
   bool spans_processes() const override { return false; }
 
@@ -46,12 +45,16 @@ class local_collectives final : public collectives {
   }
 
  private:
-  void all_reduce(const member_list& members) const {
+  void all_reduce(member_list& members) const {
     for (std::size_t i = 0; i < members.front().work.tensors.size(); ++i) {
-      const auto same = nth_of(members, i);
-      const auto mean = mean_gradient(same, replicas_);
-      for (std::size_t r = 1; r < same.size(); ++r)
-        same[r].copy_(mean);
+      const auto mean = mean_.of(nth_of(members, i));
+      for (std::size_t r = 0; r < members.size(); ++r) {
+        auto& own = members[r].work.tensors[i];
+        if (own.scalar_type() != mean.scalar_type())
+          own = r == 0 ? mean : mean.clone();
+        else if (!own.is_same(mean))
+          own.copy_(mean);
+      }
     }
   }
 
@@ -64,7 +67,7 @@ class local_collectives final : public collectives {
         tensor_list same;
         for (const auto& whole : nth_of(members, piece.parameter))
           same.push_back(whole.reshape(-1).narrow(0, piece.begin, piece.count));
-        const auto mean = mean_gradient(same, replicas_);
+        const auto mean = mean_.of(same);
         for (std::size_t m = 0; m < members.size(); ++m)
           if (members[m].data_rank % layout.shards() == shard)
             results[m].push_back(mean.clone());
@@ -95,7 +98,7 @@ class local_collectives final : public collectives {
       each.work.tensors.clear();
   }
 
-  std::int32_t replicas_;
+  gradient_mean mean_;
   std::unique_ptr<device_stream> stream_;  // on the first member's device
 };
 
@@ -108,8 +111,8 @@ bool collectives::on(collective_part part) {
        to_text(part.kind), part.stage);
 }
 
-std::unique_ptr<collectives> make_local_collectives(std::int32_t replicas) {
-  return std::make_unique<local_collectives>(replicas);
+std::unique_ptr<collectives> make_local_collectives(gradient_mean mean) {
+  return std::make_unique<local_collectives>(mean);
 }
 
 }  // namespace troupe

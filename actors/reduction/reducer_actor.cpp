@@ -31,17 +31,16 @@ struct reducer_state {
 };
 
 reducer_core make_core(const std::vector<std::int32_t>& owners,
-                       std::int32_t replicas,
-                       const address_book_pointer& book) {
+                       gradient_mean mean, const address_book_pointer& book) {
   const auto process = book->links ? book->links->layout().process : 0;
   const auto here =
     static_cast<std::size_t>(std::ranges::count(owners, process));
   if (here == owners.size())
-    return {make_local_collectives(replicas), here};
+    return {make_local_collectives(mean), here};
   const auto send = [book](std::int32_t receiver, collective_part part) {
     book->links->send(receiver, std::move(part));
   };
-  return {std::make_unique<link_collectives>(owners, replicas, process, send),
+  return {std::make_unique<link_collectives>(owners, mean, process, send),
           here};
 }
 
@@ -49,11 +48,11 @@ reducer_core make_core(const std::vector<std::int32_t>& owners,
 
 caf::behavior reducer_actor(caf::event_based_actor* self,
                             const std::vector<std::int32_t>& owners,
-                            std::int32_t replicas,
+                            gradient_mean mean,
                             const address_book_pointer& book,
                             const handler_hook& hook) {
   auto state = std::make_shared<reducer_state>(
-    reducer_state{self, book, {hook}, make_core(owners, replicas, book)});
+    reducer_state{self, book, {hook}, make_core(owners, mean, book)});
   return behavior_of<reducer_handle>(
     [state](collective_request& request) {
       state->handle(request.owner.stage, request);

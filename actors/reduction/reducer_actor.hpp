@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "troupe/actors/system/address_book.hpp"
+#include "troupe/engine/stage/gradient_mean.hpp"
 
 namespace troupe {
 
@@ -12,7 +13,7 @@ namespace troupe {
 /// process of each member, by replica, then copy.
 caf::behavior reducer_actor(caf::event_based_actor* self,
                             const std::vector<std::int32_t>& owners,
-                            std::int32_t replicas,
+                            gradient_mean mean,
                             const address_book_pointer& book,
                             const handler_hook& hook);
 

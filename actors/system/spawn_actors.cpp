@@ -149,14 +149,14 @@ void actor_spawner::spawn_replica(std::int32_t data_rank) {
 
 void actor_spawner::spawn_reducers() {
   const auto copies = static_cast<std::int8_t>(options_.placement.copies());
+  const gradient_mean mean(data_ranks(), options_.numerics.division);
   for (std::int32_t s = 0; s < stages(); ++s) {
     std::vector<std::int32_t> owners;
     for (std::int32_t d = 0; d < data_ranks(); ++d)
       for (std::int8_t copy = 0; copy < copies; ++copy)
         owners.push_back(book_->process_of(d, {s, copy}));
-    book_->reducers.push_back(caf::actor_cast<reducer_handle>(
-      system_.spawn(reducer_actor, owners, data_ranks(), book_,
-                    options_.execution.handler_hook)));
+    book_->reducers.push_back(caf::actor_cast<reducer_handle>(system_.spawn(
+      reducer_actor, owners, mean, book_, options_.execution.handler_hook)));
   }
 }
 

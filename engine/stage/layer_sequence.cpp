@@ -204,7 +204,7 @@ tensor_list layer_sequence::inputs_of(const part& which,
                            : given.at(each.number);
     const bool shared =
       each.from == source::kind::part && parts_[each.number].shared;
-    auto read = values;
+    auto read = of_model ? converted(values, input_dtype_) : values;
     if (each.index != layer_read::all)
       read = {tensor_at(values, each.index, which.label,
                         of_model ? "the model's inputs"
@@ -306,6 +306,14 @@ tensor_list layer_sequence::run(const part& which, const tensor_list& inputs,
          which.label,
          outputs.empty() ? "an empty list" : "undefined tensors alone");
   return outputs;
+}
+
+void layer_sequence::convert(const parameter_dtypes& to) {
+  input_dtype_ = to.parameters;
+  for (auto& each : parameters())
+    each.set_data(converted(each.detach(), to.parameters));
+  for (auto& each : buffers())
+    each.set_data(converted(each, to.buffers ? to.buffers : to.parameters));
 }
 
 bool layer_sequence::reads_model_inputs() const {

@@ -1,12 +1,14 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "troupe/engine/events/observer.hpp"
 #include "troupe/engine/stage/layer_graph.hpp"
 #include "troupe/engine/stage/model.hpp"
+#include "troupe/engine/stage/parameter_dtypes.hpp"
 #include "troupe/engine/stage/stage_module.hpp"
 
 namespace troupe {
@@ -40,6 +42,10 @@ class layer_sequence final : public stage_module {
   /// no losses are computed.
   result run(const tensor_lists& given, const microbatch_data& data,
              const loss_function* last_loss = nullptr);
+
+  /// Converts floating-point parameters and buffers, in place; the model's
+  /// floating-point inputs are converted to `parameters` as they are read.
+  void convert(const parameter_dtypes& to);
 
   /// `inputs`: the model's, or what a stage in front gives.
   tensor_list forward(const tensor_list& inputs) override;
@@ -94,6 +100,7 @@ class layer_sequence final : public stage_module {
   stage_interface interface_;
   std::int32_t first_ = 0;  // layer
   bool has_last_ = false;   // the model's last layer
+  std::optional<at::ScalarType> input_dtype_;
   std::vector<part> parts_;
 };
 

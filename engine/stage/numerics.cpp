@@ -13,6 +13,13 @@ void require_legal(const numerics& options) {
   require_legal(options.optimizer);
   require_legal(options.parameters);
   require_legal(options.learning_rate);
+  require_legal(options.dtypes);
+  require_legal(options.division);
+  if (options.autocast
+      && options.dtypes.parameters.value_or(at::kFloat) != at::kFloat)
+    throw error(error_code::invalid_argument,
+                "autocast casts parameters of fp32 for each operator; leave it "
+                "out where parameters have 16 bits");
   if (!(options.clip >= 0))
     fail(error_code::invalid_argument,
          "clip is {}; use 0 (no clipping) or a largest gradient norm",

@@ -3,10 +3,12 @@
 #include <optional>
 
 #include "troupe/engine/device/norm_type.hpp"
+#include "troupe/engine/stage/gradient_mean.hpp"
 #include "troupe/engine/stage/learning_rate.hpp"
 #include "troupe/engine/stage/loss.hpp"
 #include "troupe/engine/stage/loss_scale.hpp"
 #include "troupe/engine/stage/optimizer_options.hpp"
+#include "troupe/engine/stage/parameter_dtypes.hpp"
 #include "troupe/engine/stage/parameter_groups.hpp"
 
 namespace troupe {
@@ -34,11 +36,15 @@ struct numerics {
   parameter_groups parameters{};  // settings of some of them
   learning_rate_schedule learning_rate{};
   loss_scale_options loss_scale{};
+  gradient_division division{};  // of the gradients of replicas
   double clip = 0;  // largest gradient norm; 0: no clipping
   troupe::norm_type norm_type = troupe::norm_type::two;  // of the gradients
   /// The dtype of autocast forwards (bf16, fp16); see autocast_scope. fp16
   /// wants a dynamic loss scale.
   std::optional<at::ScalarType> autocast{};
+  /// bf16 or fp16: activations and gradients have that dtype, too, and updates
+  /// are made in fp32, of masters (optimizer.hpp).
+  parameter_dtypes dtypes{};
   /// Stages keep only the inputs of forwards, and run them again in backward
   /// (Chen et al.), to save memory. The bits are the same, as modules draw no
   /// random numbers.

@@ -87,22 +87,48 @@ void optimizer::step(double learning_rate) {
   }
 }
 
+/// With the master last, if the parameter has one.
+parameter_list optimizer::fresh_state(const update_rule& rule,
+                                      const member& of) {
+  if (!at::isReducedFloatingType(of.parameter.scalar_type()))
+    return rule.fresh_state(of.parameter);
+  auto master = of.parameter.detach().to(at::kFloat);
+  auto state = rule.fresh_state(master);
+  state.emplace_back(master_state_name, std::move(master));
+  return state;
+}
+
+at::Tensor optimizer::master_of(const member& which) {
+  return !which.state.empty() && which.state.back().first == master_state_name
+           ? which.state.back().second
+           : at::Tensor{};
+}
+
 /// Those parameters that have a state, or those whose first gradient this is.
 void optimizer::update(const group& which, bool first, double learning_rate) {
   update_lists lists;
   lists.first = first;
+  std::vector<std::pair<at::Tensor, at::Tensor>> rounded;
   for (const auto index : which.members) {
     auto& each = members_[index];
-    if (!each.parameter.grad().defined() || each.state.empty() != first)
+    const auto& gradient = each.parameter.grad();
+    if (!gradient.defined() || each.state.empty() != first)
       continue;
     if (first)
-      each.state = which.rule->fresh_state(each.parameter);
-    lists.parameters.push_back(each.parameter);
-    lists.gradients.push_back(each.parameter.grad());
+      each.state = fresh_state(*which.rule, each);
+    const auto master = master_of(each);
+    if (master.defined())
+      rounded.emplace_back(each.parameter, master);
+    lists.parameters.push_back(master.defined() ? master : each.parameter);
+    lists.gradients.push_back(master.defined() ? gradient.to(at::kFloat)
+                                               : gradient);
     lists.state.push_back(values_of(each.state));
   }
-  if (!lists.parameters.empty())
-    which.rule->update(lists, learning_rate);
+  if (lists.parameters.empty())
+    return;
+  which.rule->update(lists, learning_rate);
+  for (auto& [parameter, master] : rounded)
+    parameter.copy_(master);
 }
 
 optimizer_state optimizer::state() const {
@@ -148,10 +174,11 @@ parameter_list optimizer::loaded(const update_rule& rule, const member& into,
                                  const parameter_list& tensors) const {
   if (tensors.empty())
     return {};
-  auto state = rule.fresh_state(into.parameter);
+  auto state = fresh_state(rule, into);
   for (const auto& [name, value] : tensors)
-    if (std::ranges::find(state, name, &parameter_list::value_type::first)
-        == state.end())
+    if (name != master_state_name
+        && std::ranges::find(state, name, &parameter_list::value_type::first)
+             == state.end())
       refuse_state(into.name,
                    fmt::format("has a tensor '{}', which the optimizer does "
                                "not keep",
@@ -159,6 +186,8 @@ parameter_list optimizer::loaded(const update_rule& rule, const member& into,
   for (auto& [name, own] : state) {
     const auto count =
       std::ranges::count(tensors, name, &parameter_list::value_type::first);
+    if (count == 0 && name == master_state_name)
+      continue;
     if (count != 1)
       refuse_state(into.name, fmt::format("has the tensor '{}' {}", name,
                                           count == 0 ? "missing" : "twice"));

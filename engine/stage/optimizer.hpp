@@ -26,6 +26,11 @@ using optimizer_state = std::vector<parameter_state>;
 /// spread over stages. Leaves parameters without a gradient, and their state,
 /// unchanged. Works on the parameters' device, within the entered stream, and
 /// never waits for it. Not thread-safe.
+///
+/// Parameters of a 16-bit dtype have masters: copies in fp32, made at their
+/// first update, which the rule updates from the gradient in fp32, and which are
+/// then rounded into the parameter (mixed precision training, Micikevicius et
+/// al., 2018). A master is a tensor of the state, `master_state_name`.
 class optimizer {
  public:
   /// `groups`: for some parameters another learning rate and weight decay.
@@ -44,7 +49,8 @@ class optimizer {
   /// with the parameters' values, further steps give the bits that they would
   /// have given there. Before changing anything, throws `invalid_checkpoint`
   /// naming the parameter and the tensor that is missing, unknown, there twice,
-  /// or of another shape or dtype.
+  /// or of another shape or dtype. A master that is missing, as in the state of
+  /// a run in fp32, is made of the parameter; one that is not needed is left.
   void load(const optimizer_state& state);
 
  private:
@@ -59,6 +65,10 @@ class optimizer {
     double learning_rate;  // times the run's
     std::vector<std::size_t> members;
   };
+  static parameter_list fresh_state(const update_rule& rule,
+                                    const member& of);
+  /// Undefined: the parameter itself is updated.
+  static at::Tensor master_of(const member& which);
   void update(const group& which, bool first, double learning_rate);
   parameter_list loaded(const update_rule& rule, const member& into,
                         const parameter_list& tensors) const;

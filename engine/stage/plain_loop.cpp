@@ -12,9 +12,9 @@
 #include "troupe/base/error.hpp"
 #include "troupe/engine/stage/autocast.hpp"
 #include "troupe/engine/stage/gradient_lists.hpp"
+#include "troupe/engine/stage/gradient_mean.hpp"
 #include "troupe/engine/stage/gradient_norm.hpp"
 #include "troupe/engine/stage/layer_sequence.hpp"
-#include "troupe/engine/stage/mean_gradient.hpp"
 #include "troupe/engine/stage/on_device.hpp"
 #include "troupe/engine/stage/slices.hpp"
 
@@ -67,6 +67,7 @@ plain_loop::plain_loop(const model& layers, plain_options options)
          "{} slices of a microbatch, and {} does not run in slices "
          "(stage_module::runs_in_slices)",
          options_.slices, label);
+  module_->convert(options_.numerics.dtypes);
   const auto scope = enter();
   if (options_.device)
     bring(*module_, options_.device->compute());
@@ -197,12 +198,12 @@ double plain_loop::take_losses() {
 
 void plain_loop::average(std::vector<tensor_list> members) {
   const at::NoGradGuard no_grad;
+  const gradient_mean mean(options_.data_parallel, options_.numerics.division);
   for (std::size_t i = 0; i < values_.size(); ++i) {
     tensor_list gradients;
     for (const auto& member : members)
       gradients.push_back(member[i]);
-    values_[i].mutable_grad() =
-      mean_gradient(gradients, options_.data_parallel);
+    values_[i].mutable_grad() = mean.of(gradients);
   }
 }
 

@@ -56,8 +56,8 @@ sharded_parameters::row sharded_parameters::make_row(
     sizes.push_back(value.numel());
     made.parameters.push_back(value);
   }
-  made.layout =
-    std::make_shared<const shard_layout>(std::move(sizes), place.shards);
+  made.layout = std::make_shared<const shard_layout>(
+    std::move(sizes), place.shards, place.multiple);
   made.whole =
     at::zeros({made.layout->padded()},
               parameters.empty() ? at::TensorOptions()

@@ -17,6 +17,7 @@ namespace troupe {
 struct shard_place {
   std::int32_t shard = 0;
   std::int32_t shards = 1;
+  std::int64_t multiple = 128;  // see shard_layout
   /// Whole parameters are freed by the plan's releases; otherwise gradients and
   /// the optimizer's state alone are sharded.
   bool releases = true;

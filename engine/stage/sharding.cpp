@@ -39,6 +39,10 @@ void require_legal(const sharding_options& options, std::int32_t replicas) {
     fail(error_code::invalid_argument,
          "{} whole stages at once are too few; use 1 or more",
          options.most_whole);
+  if (options.multiple < 1 || options.multiple > largest_shard_multiple)
+    fail(error_code::invalid_argument,
+         "shards can't be padded to a multiple of {} elements; use 1 to {}",
+         options.multiple, largest_shard_multiple);
 }
 
 }  // namespace troupe

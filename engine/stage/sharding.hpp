@@ -17,6 +17,8 @@ std::string_view to_text(shard_mode mode);
 /// Throws `invalid_argument` with the known names.
 shard_mode parse_shard_mode(std::string_view name);
 
+inline constexpr std::int64_t largest_shard_multiple = 1 << 20;
+
 struct sharding_options {
   shard_mode mode = shard_mode::replicate;
   /// Replicas that share the shards of a stage; groups of so many hold the same
@@ -26,6 +28,9 @@ struct sharding_options {
   /// as many as it has: each is gathered once in a step, and stays whole
   /// between its forwards and backwards.
   std::int32_t most_whole = 3;
+
+  /// A row of parameters is padded to a multiple of shards x so many elements.
+  std::int64_t multiple = 128;
 
   bool shards() const { return mode != shard_mode::replicate; }
   std::int32_t shards_of(std::int32_t replicas) const {

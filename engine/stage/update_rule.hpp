@@ -12,10 +12,13 @@ namespace troupe {
 /// whatever the parameter's shape.
 inline constexpr std::string_view step_state_name = "step";
 
+/// The fp32 copy of a parameter of a 16-bit dtype: the last tensor of its state.
+inline constexpr std::string_view master_state_name = "master";
+
 /// What an update reads and writes: lists by parameter.
 struct update_lists {
   tensor_list parameters, gradients;
-  tensor_lists state;  // of each, as fresh_state lists them
+  tensor_lists state;  // of each, as fresh_state lists them, then the master
   bool first = false;  // the state was made for this update
 };
 

@@ -150,3 +150,59 @@ TEST_CASE("in bf16 the pipeline is the plain loop too, and learns") {
   for (const auto& [name, value] : halves.parameters())
     CHECK(value.scalar_type() == at::kFloat);
 }
+
+TEST_CASE("parameters of 16 bits train the plain loop's bits, and learn") {
+  for (auto what :
+       {small_case{.schedule = "zb_v", .stages_per_rank = 2},
+        small_case{.schedule = "interleaved_1f1b",
+        .stages_per_rank = 2,
+        .data_parallel = 2},
+        small_case{.schedule = "dualpipe"},
+        small_case{.schedule = "seq_1f1b", .slices = 2, .recompute = true},
+        small_case{.data_parallel = 2,
+        .division = {.before = 2, .in_fp32 = false}},
+        small_case{.data_parallel = 4,
+        .sharding = {.mode = shard_mode::all, .group = 2}},
+        small_case{.data_parallel = 2,
+        .sharding = {.mode = shard_mode::gradients}}}) {
+    what.dtypes.parameters = at::kBFloat16;
+    INFO(describe(what));
+    CHECK(compare_with_plain(what, 3) == "");
+  }
+}
+
+TEST_CASE("masters keep what 16-bit parameters would round away") {
+  small_case what{.use_sgd = true};
+  what.dtypes.parameters = at::kBFloat16;
+  trainer halves(model_for(what), options_for(what));
+  auto other = what;
+  other.dtypes = {};
+  trainer whole(model_for(other), options_for(other));
+  double first = 0, last = 0;
+  for (int i = 0; i < 10; ++i) {
+    last = halves.step(small_text()).summary.losses.at(0).value;
+    if (i == 0)
+      first = last;
+    const auto wanted = whole.step(small_text()).summary.losses.at(0).value;
+    CHECK(std::abs(last - wanted) < 0.05);
+  }
+  CHECK(last < first);
+  for (const auto& [name, value] : halves.parameters())
+    CHECK(value.scalar_type() == at::kBFloat16);
+}
+
+TEST_CASE("gradients of replicas are divided as the options say") {
+  small_case what{.data_parallel = 4,
+                  .division = {.before = 4, .after = 2},
+                  .sharding = {.mode = shard_mode::all}};
+  CHECK(compare_with_plain(what, 2) == "");
+  // Powers of two change no bit of the mean.
+  auto other = what;
+  other.division = {};
+  what.division = balanced_division(4);
+  trainer a(model_for(what), options_for(what));
+  trainer b(model_for(other), options_for(other));
+  a.step(small_text());
+  b.step(small_text());
+  CHECK(first_difference(a.parameters(), b.parameters()) == "");
+}

@@ -84,6 +84,8 @@ numerics numerics_for(const small_case& what) {
   made.clip = what.clip;
   made.recompute = what.recompute;
   made.autocast = what.autocast;
+  made.dtypes = what.dtypes;
+  made.division = what.division;
   made.weight_split = what.weight_split;
   return made;
 }

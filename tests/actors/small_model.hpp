@@ -35,6 +35,8 @@ struct small_case {
   bool recompute = false;
   double clip = 0;
   std::optional<at::ScalarType> autocast = {};
+  parameter_dtypes dtypes = {};
+  gradient_division division = {};
   lane_order order = lane_order::strict;
   bool overlaps = true;  // reductions with compute ops
   troupe::weight_split weight_split = troupe::weight_split::automatic;

@@ -373,3 +373,46 @@ TEST_CASE("two parameters of an optimizer have different names") {
   CHECK_THROWS_MATCHES(optimizer(sgd{}, {{"a", value}, {"a", value}}), error,
                        MessageMatches(ContainsSubstring("named 'a'")));
 }
+
+TEST_CASE("parameters of 16 bits are updated by way of fp32 masters") {
+  for (const optimizer_options& options :
+       {optimizer_options{sgd{.learning_rate = 0.1}},
+        optimizer_options{adamw{.learning_rate = 1e-2}},
+        optimizer_options{lion{.learning_rate = 1e-2}},
+        optimizer_options{adafactor{}}, optimizer_options{muon{}}}) {
+    parameter_list full, halves;
+    for (const auto& [name, value] : initial()) {
+      const auto rounded = value.detach().to(at::kBFloat16);
+      halves.emplace_back(name, rounded.clone());
+      full.emplace_back(name, rounded.to(at::kFloat));
+    }
+    optimizer wanted(options, full), own(options, halves);
+    for (std::int64_t step = 1; step < 4; ++step) {
+      give_gradients(full, step);
+      for (std::size_t i = 0; i < full.size(); ++i) {
+        auto& gradient = full[i].second.mutable_grad();
+        if (!gradient.defined())
+          continue;
+        auto rounded = gradient.to(at::kBFloat16);
+        gradient = rounded.to(at::kFloat);
+        halves[i].second.mutable_grad() = std::move(rounded);
+      }
+      wanted.step(1e-2);
+      own.step(1e-2);
+    }
+    const auto state = own.state();
+    for (std::size_t i = 0; i < full.size(); ++i) {
+      CHECK(state[i].tensors.back().first == "master");
+      CHECK(state[i].tensors.back().second.equal(full[i].second));
+      CHECK(halves[i].second.equal(full[i].second.to(at::kBFloat16)));
+    }
+    // With and without masters: of a run in fp32, and for one.
+    optimizer next(options, halves);
+    next.load(wanted.state());
+    CHECK(next.state()[0].tensors.back().second.equal(
+      halves[0].second.to(at::kFloat)));
+    optimizer back(options, full);
+    back.load(own.state());
+    CHECK(back.state()[0].tensors.size() + 1 == state[0].tensors.size());
+  }
+}
