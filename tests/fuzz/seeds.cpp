@@ -11,6 +11,7 @@
 #include "../temporary_folder.hpp"
 #include "troupe/actors/job/job_parameters.hpp"
 #include "troupe/actors/job/wire_messages.hpp"
+#include "troupe/engine/checkpoint/manifest.hpp"
 #include "troupe/engine/checkpoint/safetensors.hpp"
 #include "troupe/engine/launch/rendezvous_messages.hpp"
 #include "troupe/engine/plan/compile.hpp"
@@ -321,6 +322,37 @@ void add_texts(seed_list& to) {
   to.emplace_back("configurations", "ranks = 99\n[table]\na = 1979-05-27\n");
 }
 
+void add_manifests(seed_list& to) {
+  const manifest full{
+    .run = "5e1d",
+    .progress = {20, 160, 1024, 3},
+    .settings = {{"seed", "1"}, {"microbatch-size", "2"}},
+    .aliases = {{"head.weight", "tok.weight"}},
+    .files = {{"part-00000.safetensors", 4096, std::string(64, 'a')},
+              {"part-00001.safetensors", 0, std::string(64, '0')}}};
+  to.emplace_back("manifests", to_json(full));
+  to.emplace_back("manifests", to_json({}));
+}
+
+/// Three sequences of 16-bit tokens, in two documents.
+void add_megatron_index(seed_list& to) {
+  std::string bytes("MMIDIDX\0\0", 9);
+  const auto append = [&](auto value) {
+    bytes.append(reinterpret_cast<const char*>(&value), sizeof(value));
+  };
+  append(std::uint64_t{1});
+  append(std::uint8_t{8});
+  append(std::uint64_t{3});
+  append(std::uint64_t{2});
+  for (const std::int32_t length : {3, 0, 2})
+    append(length);
+  for (const std::int64_t offset : {0, 6, 6})
+    append(offset);
+  for (const std::int64_t document : {0, 3})
+    append(document);
+  to.emplace_back("token_files", with_choice(5, bytes));
+}
+
 }  // namespace
 
 std::vector<std::pair<std::string, std::string>> seeds() {
@@ -328,7 +360,7 @@ std::vector<std::pair<std::string, std::string>> seeds() {
   for (const auto add :
        {add_frames, add_proofs, add_rendezvous, add_job_messages, add_lists,
         add_rings, add_live, add_addresses, add_schedules, add_token_files,
-        add_files, add_texts})
+        add_files, add_texts, add_manifests, add_megatron_index})
     add(all);
   return all;
 }
