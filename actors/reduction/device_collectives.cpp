@@ -18,7 +18,7 @@ class device_collectives final : public collectives {
     return &links_->reduction_stream(stage_);
   }
   bool run(std::int64_t, std::vector<collective_request>& members) override {
-    for (const auto& each : members) {
+    for (auto& each : members) {
       if (each.work.kind != collective_kind::all_reduce)
         fail(error_code::internal, "{} can't go from device to device",
              to_text(each.work.kind));

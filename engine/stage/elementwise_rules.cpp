@@ -5,7 +5,7 @@
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 
-#include "troupe/engine/stage/update_rule.hpp"
+#include "troupe/engine/stage/optimizer_rule.hpp"
 
 namespace troupe {
 
@@ -19,7 +19,7 @@ tensor_list nth(const tensor_lists& state, std::size_t index) {
   return found;
 }
 
-class sgd_rule final : public update_rule {
+class sgd_rule final : public optimizer_rule {
  public:
   explicit sgd_rule(const sgd& options) : options_(options) {}
 
@@ -41,7 +41,7 @@ class sgd_rule final : public update_rule {
   sgd options_;
 };
 
-class adamw_rule final : public update_rule {
+class adamw_rule final : public optimizer_rule {
  public:
   explicit adamw_rule(const adamw& options) : options_(options) {}
 
@@ -65,7 +65,7 @@ class adamw_rule final : public update_rule {
   adamw options_;
 };
 
-class lion_rule final : public update_rule {
+class lion_rule final : public optimizer_rule {
  public:
   explicit lion_rule(const lion& options) : options_(options) {}
 
@@ -91,15 +91,15 @@ class lion_rule final : public update_rule {
 
 }  // namespace
 
-std::unique_ptr<update_rule> make_rule(const sgd& options) {
+std::unique_ptr<optimizer_rule> make_rule(const sgd& options) {
   return std::make_unique<sgd_rule>(options);
 }
 
-std::unique_ptr<update_rule> make_rule(const adamw& options) {
+std::unique_ptr<optimizer_rule> make_rule(const adamw& options) {
   return std::make_unique<adamw_rule>(options);
 }
 
-std::unique_ptr<update_rule> make_rule(const lion& options) {
+std::unique_ptr<optimizer_rule> make_rule(const lion& options) {
   return std::make_unique<lion_rule>(options);
 }
 

@@ -12,7 +12,7 @@
 #include <cmath>
 #include <limits>
 
-#include "troupe/engine/stage/update_rule.hpp"
+#include "troupe/engine/stage/optimizer_rule.hpp"
 
 namespace troupe {
 
@@ -46,7 +46,7 @@ at::Tensor mean_square(const at::Tensor& tensor, std::int64_t dimension) {
     .div_(static_cast<double>(tensor.size(dimension)));
 }
 
-class adafactor_rule final : public update_rule {
+class adafactor_rule final : public optimizer_rule {
  public:
   explicit adafactor_rule(const adafactor& options) : options_(options) {}
 
@@ -111,7 +111,7 @@ class adafactor_rule final : public update_rule {
   adafactor options_;
 };
 
-class muon_rule final : public update_rule {
+class muon_rule final : public optimizer_rule {
  public:
   explicit muon_rule(const muon& options) : options_(options) {}
 
@@ -161,11 +161,11 @@ class muon_rule final : public update_rule {
 
 }  // namespace
 
-std::unique_ptr<update_rule> make_rule(const adafactor& options) {
+std::unique_ptr<optimizer_rule> make_rule(const adafactor& options) {
   return std::make_unique<adafactor_rule>(options);
 }
 
-std::unique_ptr<update_rule> make_rule(const muon& options) {
+std::unique_ptr<optimizer_rule> make_rule(const muon& options) {
   return std::make_unique<muon_rule>(options);
 }
 

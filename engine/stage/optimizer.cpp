@@ -11,7 +11,7 @@
 #include "troupe/base/printable.hpp"
 #include "troupe/engine/events/subscription.hpp"
 #include "troupe/engine/stage/gradient_lists.hpp"
-#include "troupe/engine/stage/update_rule.hpp"
+#include "troupe/engine/stage/optimizer_rule.hpp"
 
 namespace troupe {
 
@@ -88,7 +88,7 @@ void optimizer::step(double learning_rate) {
 }
 
 /// With the master last, if the parameter has one.
-parameter_list optimizer::fresh_state(const update_rule& rule,
+parameter_list optimizer::fresh_state(const optimizer_rule& rule,
                                       const member& of) {
   if (!at::isReducedFloatingType(of.parameter.scalar_type()))
     return rule.fresh_state(of.parameter);
@@ -139,8 +139,8 @@ optimizer_state optimizer::state() const {
 }
 
 /// By parameter.
-std::vector<const update_rule*> optimizer::rules() const {
-  std::vector<const update_rule*> rules(members_.size());
+std::vector<const optimizer_rule*> optimizer::rules() const {
+  std::vector<const optimizer_rule*> rules(members_.size());
   for (const auto& each : groups_)
     for (const auto index : each.members)
       rules[index] = each.rule.get();
@@ -170,7 +170,7 @@ void optimizer::load(const optimizer_state& state) {
 }
 
 /// A copy, with the tensors in the rule's order.
-parameter_list optimizer::loaded(const update_rule& rule, const member& into,
+parameter_list optimizer::loaded(const optimizer_rule& rule, const member& into,
                                  const parameter_list& tensors) const {
   if (tensors.empty())
     return {};

@@ -10,7 +10,7 @@
 
 namespace troupe {
 
-class update_rule;
+class optimizer_rule;
 
 /// What an optimizer keeps of a parameter: tensors by name, as their options
 /// list them, or none before the parameter's first gradient.
@@ -28,9 +28,9 @@ using optimizer_state = std::vector<parameter_state>;
 /// never waits for it. Not thread-safe.
 ///
 /// Parameters of a 16-bit dtype have masters: copies in fp32, made at their
-/// first update, which the rule updates from the gradient in fp32, and which are
-/// then rounded into the parameter (mixed precision training, Micikevicius et
-/// al., 2018). A master is a tensor of the state, `master_state_name`.
+/// first update, which the rule updates from the gradient in fp32, and which
+/// are then rounded into the parameter (mixed precision training, Micikevicius
+/// et al., 2018). A master is a tensor of the state, `master_state_name`.
 class optimizer {
  public:
   /// `groups`: for some parameters another learning rate and weight decay.
@@ -61,18 +61,18 @@ class optimizer {
   };
   /// Parameters that are updated alike.
   struct group {
-    std::unique_ptr<update_rule> rule;
+    std::unique_ptr<optimizer_rule> rule;
     double learning_rate;  // times the run's
     std::vector<std::size_t> members;
   };
-  static parameter_list fresh_state(const update_rule& rule,
+  static parameter_list fresh_state(const optimizer_rule& rule,
                                     const member& of);
   /// Undefined: the parameter itself is updated.
   static at::Tensor master_of(const member& which);
   void update(const group& which, bool first, double learning_rate);
-  parameter_list loaded(const update_rule& rule, const member& into,
+  parameter_list loaded(const optimizer_rule& rule, const member& into,
                         const parameter_list& tensors) const;
-  std::vector<const update_rule*> rules() const;
+  std::vector<const optimizer_rule*> rules() const;
 
   std::vector<member> members_;
   std::vector<group> groups_;

@@ -13,7 +13,7 @@
 #include "troupe/engine/device/storage_memory.hpp"
 #include "troupe/engine/stage/gradient_lists.hpp"
 #include "troupe/engine/stage/gradient_norm.hpp"
-#include "troupe/engine/stage/update_rule.hpp"
+#include "troupe/engine/stage/optimizer_rule.hpp"
 
 namespace troupe {
 

@@ -12,7 +12,8 @@ namespace troupe {
 /// whatever the parameter's shape.
 inline constexpr std::string_view step_state_name = "step";
 
-/// The fp32 copy of a parameter of a 16-bit dtype: the last tensor of its state.
+/// The fp32 copy of a parameter of a 16-bit dtype: the last tensor of its
+/// state.
 inline constexpr std::string_view master_state_name = "master";
 
 /// What an update reads and writes: lists by parameter.
@@ -23,9 +24,9 @@ struct update_lists {
 };
 
 /// The formula of an optimizer, without its bookkeeping (optimizer.hpp).
-class update_rule {
+class optimizer_rule {
  public:
-  virtual ~update_rule() = default;
+  virtual ~optimizer_rule() = default;
 
   /// The state of a parameter before its first update.
   virtual parameter_list fresh_state(const at::Tensor& parameter) const = 0;
@@ -34,11 +35,11 @@ class update_rule {
                       double learning_rate) const = 0;
 };
 
-std::unique_ptr<update_rule> make_rule(const sgd& options);
-std::unique_ptr<update_rule> make_rule(const adamw& options);
-std::unique_ptr<update_rule> make_rule(const lion& options);
-std::unique_ptr<update_rule> make_rule(const adafactor& options);
+std::unique_ptr<optimizer_rule> make_rule(const sgd& options);
+std::unique_ptr<optimizer_rule> make_rule(const adamw& options);
+std::unique_ptr<optimizer_rule> make_rule(const lion& options);
+std::unique_ptr<optimizer_rule> make_rule(const adafactor& options);
 /// Of matrices alone.
-std::unique_ptr<update_rule> make_rule(const muon& options);
+std::unique_ptr<optimizer_rule> make_rule(const muon& options);
 
 }  // namespace troupe
