@@ -9,6 +9,7 @@
 
 #include "troupe/base/error.hpp"
 #include "troupe/base/parse_number.hpp"
+#include "troupe/base/printable.hpp"
 #include "troupe/cli/plan/schedule_options.hpp"
 #include "troupe/cli/train_devices.hpp"
 #include "troupe/cli/train_output.hpp"

@@ -11,8 +11,8 @@
 #include "../random_delays.hpp"
 #include "../temporary_folder.hpp"
 #include "catalogue_cases.hpp"
+#include "saved_run.hpp"
 #include "troupe/base/error.hpp"
-#include "troupe/engine/checkpoint/checkpoint_folder.hpp"
 #include "troupe/engine/checkpoint/stored_checkpoint.hpp"
 
 using namespace troupe;
@@ -39,19 +39,6 @@ small_case sharded_case(small_case what, std::size_t way) {
   what.sharding = ways[way % ways.size()];
   what.data_parallel = what.sharding.group > 0 ? 4 : 2;
   return what;
-}
-
-/// Returns where the checkpoint is.
-std::string save(const trainer& run, const std::string& path) {
-  const checkpoint_folder folder(path);
-  folder.prepare();
-  const auto step = run.progress().step;
-  const auto parts = run.snapshot();
-  for (const auto& [part, tensors] : parts)
-    folder.write_part(step, part, tensors);
-  folder.complete({.run = "a run", .progress = run.progress()},
-                  static_cast<std::int32_t>(parts.size()), {});
-  return folder.path_of(step);
 }
 
 void check(const small_case& what) {
@@ -182,7 +169,7 @@ TEST_CASE("a sharded run goes on from a checkpoint in any other shards") {
     trainer first(model_for(shape), options_for(shape));
     first.step(text);
     first.step(text);
-    const auto place = save(first, folder / std::to_string(way));
+    const auto place = saved_run(first, folder / std::to_string(way));
     trainer second(model_for(resumed), options_for(resumed));
     second.restore(stored_checkpoint(place));
     second.step(text);

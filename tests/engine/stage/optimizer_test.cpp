@@ -376,7 +376,7 @@ TEST_CASE("two parameters of an optimizer have different names") {
 
 TEST_CASE("parameters of 16 bits are updated by way of fp32 masters") {
   for (const optimizer_options& options :
-       {optimizer_options{sgd{.learning_rate = 0.1}},
+       {optimizer_options{sgd{.learning_rate = 0.1, .momentum = 0.9}},
         optimizer_options{adamw{.learning_rate = 1e-2}},
         optimizer_options{lion{.learning_rate = 1e-2}},
         optimizer_options{adafactor{}}, optimizer_options{muon{}}}) {
@@ -391,6 +391,7 @@ TEST_CASE("parameters of 16 bits are updated by way of fp32 masters") {
       give_gradients(full, step);
       for (std::size_t i = 0; i < full.size(); ++i) {
         auto& gradient = full[i].second.mutable_grad();
+        halves[i].second.mutable_grad().reset();
         if (!gradient.defined())
           continue;
         auto rounded = gradient.to(at::kBFloat16);
@@ -402,6 +403,8 @@ TEST_CASE("parameters of 16 bits are updated by way of fp32 masters") {
     }
     const auto state = own.state();
     for (std::size_t i = 0; i < full.size(); ++i) {
+      CAPTURE(options.index(), full[i].first);
+      REQUIRE_FALSE(state[i].tensors.empty());
       CHECK(state[i].tensors.back().first == "master");
       CHECK(state[i].tensors.back().second.equal(full[i].second));
       CHECK(halves[i].second.equal(full[i].second.to(at::kBFloat16)));
