@@ -12,10 +12,10 @@
 #include <algorithm>
 #include <chrono>
 #include <map>
-#include <thread>
 #include <tuple>
 
 #include "troupe/actors/pipeline.hpp"
+#include "troupe/bench/precise_wait.hpp"
 #include "troupe/engine/plan/compile.hpp"
 #include "troupe/engine/plan/simulate.hpp"
 #include "troupe/schedules/builtin.hpp"
@@ -25,19 +25,9 @@ using namespace troupe;
 
 namespace {
 
-using steady = std::chrono::steady_clock;
-
 /// By kind, microbatch and slice: how long an op of a stage takes.
 using op_times = std::map<std::tuple<plan_op_kind, std::int32_t, std::int16_t>,
                           std::chrono::nanoseconds>;
-
-/// Keeps no core while it waits, but for the last moment.
-void wait_for(std::chrono::nanoseconds time) {
-  const auto until = steady::now() + time;
-  std::this_thread::sleep_until(until - std::chrono::microseconds(150));
-  while (steady::now() < until) {
-  }
-}
 
 class waiting_stage final : public stage_compute, public stage_parameters {
  public:

@@ -58,6 +58,7 @@ std::vector<std::string> path_texts(const plan& plan, const simulation& times) {
 struct simulated_plan {
   simulation times;
   std::vector<double> bytes{};      // most held, by rank; empty without sizes
+  double joint_bytes = 0;           // most held by all ranks at once
   std::vector<double> step_ends{};  // empty without --steps
 };
 
@@ -77,7 +78,8 @@ std::string to_json(const plan& plan, const simulated_plan& found) {
                               {"critical_path", path_texts(plan, times)},
                               {"messages", plan.messages.size()}};
   if (!found.bytes.empty())
-    json["peak_bytes"] = found.bytes;
+    json.update(
+      {{"peak_bytes", found.bytes}, {"joint_peak_bytes", found.joint_bytes}});
   if (!found.step_ends.empty()) {
     json["step_ends"] = found.step_ends;
     json["total"] = found.step_ends.back();
@@ -87,7 +89,7 @@ std::string to_json(const plan& plan, const simulated_plan& found) {
 }
 
 std::string to_table(const plan& plan, const simulated_plan& found) {
-  const auto& [times, bytes, step_ends] = found;
+  const auto& [times, bytes, joint_bytes, step_ends] = found;
   auto text = fmt::format(
     "{}: {}\n"
     "makespan {:.6g}, period {:.6g}, idle {:.1f} % ({:.1f} % between a "
@@ -100,6 +102,9 @@ std::string to_table(const plan& plan, const simulated_plan& found) {
       "{:>4} {:>6.1f} % {:>10}{}\n", rank, 100 * times.idle[rank],
       times.in_flight[rank],
       bytes.empty() ? "" : fmt::format(" {:>10.1f}", bytes[rank] / (1 << 20)));
+  if (!bytes.empty())
+    text +=
+      fmt::format("all ranks at once {:.1f} MiB\n", joint_bytes / (1 << 20));
   text += "\ncritical path:";
   for (const auto& op : path_texts(plan, times))
     text += ' ' + op;
@@ -111,16 +116,17 @@ std::string to_table(const plan& plan, const simulated_plan& found) {
   return text;
 }
 
-std::vector<double> find_bytes(const plan& plan, const simulation& times,
-                               const std::string& text) {
+void find_bytes(const plan& plan, const std::string& text,
+                simulated_plan& found) {
   if (text.empty())
-    return {};
+    return;
   const auto sizes = load_sizes(text);
   for (const auto& [stage, unused] : sizes.of_stage)
     if (stage >= plan.stages())
       spdlog::warn("--sizes: those of stage {} have no effect; {} has {}",
                    stage, plan.schedule_name, plan.stages());
-  return peak_bytes(plan, times, sizes);
+  found.bytes = peak_bytes(plan, found.times, sizes);
+  found.joint_bytes = joint_peak_bytes(plan, found.times, sizes);
 }
 
 bool disturbs(const disturbance& how) {
@@ -151,7 +157,7 @@ void run(const simulate_options& options) {
   };
   const auto order = parse_lane_order(options.order);
   simulated_plan found{.times = simulate(plan, costs_of(0), order)};
-  found.bytes = find_bytes(plan, found.times, options.source.searching.sizes);
+  find_bytes(plan, options.source.searching.sizes, found);
   found.step_ends = step_ends(
     plan, costs_of,
     {.steps = options.steps, .barrier = options.barrier, .order = order});
@@ -217,10 +223,11 @@ void add_simulate_command(CLI::App& app) {
   add_what_if_flags(*command, *options);
   command->add_flag("--atomic-pairs", options->atomic_pairs,
                     "an overlapped pair is one op");
-  command->add_flag("--json", options->json,
-                    "makespan, period, idle, in_flight, critical_path, "
-                    "messages; with --sizes peak_bytes; with --steps "
-                    "step_ends, total, step_period");
+  command->add_flag(
+    "--json", options->json,
+    "makespan, period, idle, in_flight, critical_path, "
+    "messages; with --sizes peak_bytes, joint_peak_bytes; with --steps "
+    "step_ends, total, step_period");
   command->footer(list_schedules() +
                   "\nExample:\n  troupe simulate --schedule interleaved_1f1b "
                   "--ranks 4 --stages-per-rank 2 --microbatches 8 --costs "

@@ -41,21 +41,35 @@ class held_bytes {
     for (std::uint32_t i = 0; i < plan.ops.size(); ++i)
       if (is_compute(plan.ops[i].kind))
         reader(plan.ops[i], pass_of(plan.ops[i].kind)) = i;
-  }
-
-  std::vector<double> peaks() {
     for (std::uint32_t i = 0; i < plan_.ops.size(); ++i)
       add_op(i);
     for (const auto& each : plan_.messages)
       add_message(each);
     add_versions();
+  }
+
+  std::vector<double> peaks() const {
     std::vector<double> all;
     for (std::int32_t rank = 0; rank < plan_.ranks(); ++rank)
-      all.push_back(parameters_of(rank) + peak_of(rank));
+      all.push_back(parameters_of(rank)
+                    + peak_of(changes_[static_cast<std::size_t>(rank)]));
     return all;
   }
 
+  double joint_peak() const {
+    change_list all;
+    double parameters = 0;
+    for (std::int32_t rank = 0; rank < plan_.ranks(); ++rank) {
+      parameters += parameters_of(rank);
+      const auto& own = changes_[static_cast<std::size_t>(rank)];
+      all.insert(all.end(), own.begin(), own.end());
+    }
+    return parameters + peak_of(std::move(all));
+  }
+
  private:
+  using change_list = std::vector<std::pair<double, double>>;  // time, bytes
+
   static constexpr auto absent = static_cast<std::uint32_t>(none);
 
   enum class pass : std::uint8_t { forward, backward, weights };
@@ -171,8 +185,7 @@ class held_bytes {
   }
 
   /// At one time, what is released makes room for what comes.
-  double peak_of(std::int32_t rank) {
-    auto& changes = changes_[static_cast<std::size_t>(rank)];
+  static double peak_of(change_list changes) {
     std::ranges::sort(changes);
     double held = 0, most = 0;
     for (const auto& [time, bytes] : changes)
@@ -183,7 +196,7 @@ class held_bytes {
   const plan& plan_;
   const simulation& times_;
   const value_sizes& sizes_;
-  std::vector<std::vector<std::pair<double, double>>> changes_;  // by rank
+  std::vector<change_list> changes_;    // by rank
   std::vector<std::uint32_t> readers_;  // by pass and op_slot
 };
 
@@ -237,6 +250,11 @@ value_sizes load_sizes(const std::string& path_or_text) {
 std::vector<double> peak_bytes(const plan& plan, const simulation& times,
                                const value_sizes& sizes) {
   return held_bytes{plan, times, sizes}.peaks();
+}
+
+double joint_peak_bytes(const plan& plan, const simulation& times,
+                        const value_sizes& sizes) {
+  return held_bytes{plan, times, sizes}.joint_peak();
 }
 
 }  // namespace troupe

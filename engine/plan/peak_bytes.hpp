@@ -49,4 +49,9 @@ value_sizes load_sizes(const std::string& path_or_text);
 std::vector<double> peak_bytes(const plan& plan, const simulation& times,
                                const value_sizes& sizes);
 
+/// The most bytes that all ranks together hold at once: what a process that
+/// runs all of them needs.
+double joint_peak_bytes(const plan& plan, const simulation& times,
+                        const value_sizes& sizes);
+
 }  // namespace troupe

@@ -1,0 +1,199 @@
+// The most bytes of activations and gradients that a step holds, beside what
+// the simulator says, for every schedule that trains. Two ranks, whose stages
+// make tensors of given sizes and wait for as long as their ops cost. A
+// Markdown table.
+//   held_bytes [--steps N] [--ms X]
+
+#include <ATen/ops/from_blob.h>
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <vector>
+
+#include "troupe/actors/pipeline.hpp"
+#include "troupe/bench/precise_wait.hpp"
+#include "troupe/engine/plan/compile.hpp"
+#include "troupe/engine/plan/costs.hpp"
+#include "troupe/engine/plan/peak_bytes.hpp"
+#include "troupe/engine/plan/simulate.hpp"
+#include "troupe/schedules/builtin.hpp"
+#include "troupe/schedules/validate.hpp"
+
+using namespace troupe;
+
+namespace {
+
+constexpr std::int64_t unit = 1 << 16;
+/// What a forward keeps, beyond its input, an I defers, and messages hold.
+constexpr std::int64_t kept = 6 * unit, deferred = 4 * unit,
+                       activation = 2 * unit, gradient = 3 * unit;
+
+/// Of a forward, in units of time; odd figures, so that no two ops end at once.
+op_costs costs() {
+  return parse_costs("f=1,b=2.13,i=1.17,w=0.89");
+}
+
+/// Bytes of the tensors that are alive, over all threads.
+class counted_bytes {
+ public:
+  static at::Tensor make(std::int64_t bytes) {
+    auto* const memory = new std::vector<char>(static_cast<std::size_t>(bytes));
+    const auto now = held() += bytes;
+    auto most = peak().load();
+    while (most < now && !peak().compare_exchange_weak(most, now)) {
+    }
+    return at::from_blob(
+      memory->data(), {bytes},
+      [memory, bytes](void*) {
+        held() -= bytes;
+        delete memory;
+      },
+      at::kByte);
+  }
+  static std::int64_t take_peak() { return peak().exchange(held()); }
+
+ private:
+  static std::atomic<std::int64_t>& held() {
+    static std::atomic<std::int64_t> bytes{0};
+    return bytes;
+  }
+  static std::atomic<std::int64_t>& peak() {
+    static std::atomic<std::int64_t> bytes{0};
+    return bytes;
+  }
+};
+
+struct held_state final : stage_state {
+  explicit held_state(std::int64_t bytes, at::Tensor also = {})
+    : own(counted_bytes::make(bytes)), input(std::move(also)) {}
+  at::Tensor own, input;
+};
+
+/// Keeps what a forward has read, as a stage does.
+class sized_stage final : public stage_compute, public stage_parameters {
+ public:
+  sized_stage(bool first, bool last, double ms)
+    : first_(first), last_(last), ms_(ms) {}
+
+  void begin_step(const step_settings&) override {}
+  op_outputs forward(microbatch_key, tensor_lists inputs,
+                     const microbatch_data&, stage_states) override {
+    op_outputs made;
+    const auto read =
+      inputs.empty() || inputs[0].empty() ? at::Tensor{} : inputs[0][0];
+    made.states.context = std::make_shared<held_state>(kept, read);
+    if (!last_)
+      made.tensors = {{counted_bytes::make(activation)}};
+    inputs.clear();
+    take_time(plan_op_kind::forward);
+    return made;
+  }
+  op_outputs backward(op_kind kind, microbatch_key, tensor_lists,
+                      stage_states states) override {
+    op_outputs made;
+    if (kind != op_kind::weight_backward && !first_)
+      made.tensors = {{counted_bytes::make(gradient)}};
+    take_time(to_plan_kind(kind));
+    states = {};
+    if (kind == op_kind::input_backward)
+      made.states.deferred = std::make_shared<held_state>(deferred);
+    return made;
+  }
+  stage_result end_step() override { return {}; }
+  const tensor_list& parameters() const override { return none_; }
+  tensor_list take_gradients() override { return {}; }
+  void put_gradients(tensor_list) override {}
+  std::vector<double> norm_powers() override { return {}; }
+  void update(double) override {}
+  std::shared_ptr<stage_state> read_version(std::int32_t, bool) override {
+    return {};
+  }
+  void read_again(const std::shared_ptr<stage_state>&) override {}
+
+ private:
+  void take_time(plan_op_kind kind) const {
+    const auto units = costs().of_kind[static_cast<std::size_t>(kind)];
+    wait_for(
+      std::chrono::nanoseconds(static_cast<std::int64_t>(units * ms_ * 1e6)));
+  }
+
+  bool first_, last_;
+  double ms_;
+  tensor_list none_;
+};
+
+pipeline pipeline_of(const plan& of, double ms) {
+  pipeline_options options;
+  options.placement = of.placement;
+  std::vector<stage> stages;
+  for (const auto& each : of.placement.instances()) {
+    const auto work = std::make_shared<sized_stage>(
+      each.stage == 0, each.stage + 1 == of.stages(), ms);
+    stages.push_back({work, work});
+  }
+  options.stages = {std::move(stages)};
+  options.needs_data.assign(static_cast<std::size_t>(of.stages()), false);
+  return pipeline(std::move(options));
+}
+
+/// The middle of the steps' peaks: a step that the machine delays holds others.
+double measured(const std::shared_ptr<const plan>& of, int steps, double ms) {
+  auto run = pipeline_of(*of, ms);
+  std::vector<std::int64_t> peaks;
+  counted_bytes::take_peak();
+  for (int i = 1; i <= steps; ++i) {
+    step_settings step;
+    step.step = i;
+    run.run(step, of, nullptr);
+    peaks.push_back(counted_bytes::take_peak());
+  }
+  std::ranges::sort(peaks);
+  return static_cast<double>(peaks[peaks.size() / 2]);
+}
+
+double on_paper(const plan& of) {
+  value_sizes sizes;
+  // A forward that reads a message keeps it.
+  sizes.usual = {.kept = kept + activation,
+                 .deferred = deferred,
+                 .activation = activation,
+                 .gradient = gradient};
+  sizes.of_stage[0] = sizes.usual;
+  sizes.of_stage[0].kept = kept;
+  return joint_peak_bytes(of, simulate(of, costs()), sizes);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  int steps = 5;
+  double ms = 4;
+  CLI::App app;
+  app.add_option("--steps", steps);
+  app.add_option("--ms", ms);
+  CLI11_PARSE(app, argc, argv);
+  fmt::print(
+    "| schedule | measured KiB | on paper KiB | measured / paper |\n"
+    "|---|---|---|---|\n");
+  double worst = 0;
+  for (const auto& row : builtin_schedules()) {
+    const auto lanes = make_schedule(
+      row.name, {.ranks = 2,
+                 .stages_per_rank = std::min(2, row.stages_per_rank.most),
+                 .microbatches = 8,
+                 .slices = row.has_slices ? 2 : 1});
+    if (!is_training(lanes))
+      continue;
+    const auto of = std::make_shared<const plan>(compile(lanes));
+    const auto took = measured(of, steps, ms);
+    const auto paper = on_paper(*of);
+    worst = std::max(worst, std::abs(took / paper - 1));
+    fmt::print("| {} | {:.0f} | {:.0f} | {:.3f} |\n", row.name, took / 1024,
+               paper / 1024, took / paper);
+    std::fflush(stdout);
+  }
+  fmt::print("\nat most {:.1f} % apart\n", 100 * worst);
+}
