@@ -207,6 +207,7 @@ void trainer::load(const parameter_list& values, const std::string& origin) {
                       origin);
     }
   impl_->take_shards();
+  impl_->read_parameters();
 }
 
 void trainer::check_replicas() const {

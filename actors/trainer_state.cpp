@@ -126,6 +126,20 @@ bool trainer::impl::reads_data(std::int32_t stage) const {
   return std::ranges::any_of(replicas, reads);
 }
 
+/// On a device, each stage's behind the work of its compute stream.
+void trainer::impl::read_parameters() {
+  for (std::int32_t d = 0; d < options.data_parallel; ++d)
+    for (const auto& which : places().instances()) {
+      const auto& here =
+        stages[static_cast<std::size_t>(d)][places().index_of(which)];
+      if (!here)
+        continue;
+      const auto device = devices.of(d, which);
+      const auto scope = device ? device->compute().enter() : nullptr;
+      here.parameters->read_parameters();
+    }
+}
+
 void trainer::impl::start_actors(const model& layers) {
   pipeline_options running;
   running.placement = options.schedule.placement;

@@ -52,6 +52,7 @@ struct trainer::impl {
   parameter_list kept(parameter_list whole) const;
   /// Takes up what was written to whole parameters.
   void take_shards();
+  void read_parameters();
   /// Of whole parameters of the first replica, empty where it lives elsewhere;
   /// where they are sharded, all processes of a job make the call.
   optimizer_state optimizer_state_of(stage_instance which) const;

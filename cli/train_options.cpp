@@ -248,6 +248,9 @@ void add_optimisation_flags(CLI::App& app, train_options& o) {
                 "of parameters, activations and gradients; with bf16 and fp16 "
                 "the optimizer updates fp32 copies (masters)")
     ->check(CLI::IsMember({"fp32", "bf16", "fp16"}));
+  app.add_flag("--offload-optimizer", o.numerics.offload_optimizer,
+               "keep the optimizer's state in host memory and update there, to "
+               "save a device's memory");
   app
     .add_option("--buffer-dtype", o.optimisation.buffer_dtype,
                 "of the model's buffers")

@@ -180,6 +180,8 @@ void warn_of_idle_flags(const train_options& o) {
     warn("--temperature", "--sample");
   if (o.partition.searching.given() && o.partition.schedule != search_name)
     warn("--costs, --sizes and --memory-limit", "--schedule search");
+  if (o.numerics.offload_optimizer && o.devices.device == "cpu")
+    warn("--offload-optimizer", "--device cuda");
   if (o.optimisation.dtype == "fp32"
       && o.partition.reduce_dtype != unchanged.partition.reduce_dtype)
     warn("--reduce-dtype", "--dtype bf16 or fp16");

@@ -20,7 +20,8 @@ module_parameters::module_parameters(const parameter_list& parameters,
                                      std::shared_ptr<rank_device> device,
                                      std::function<void()> publish)
   : parameters_(values_of(parameters)),
-    optimizer_(options.optimizer, std::move(values), options.parameters),
+    optimizer_(options.optimizer, std::move(values), options.parameters,
+               options.offload_optimizer ? device : nullptr),
     device_(std::move(device)),
     publish_(std::move(publish)),
     norm_type_(options.norm_type) {}

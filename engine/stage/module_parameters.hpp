@@ -31,6 +31,7 @@ class module_parameters : public stage_parameters {
   void load_state(const optimizer_state& state) override {
     optimizer_.load(state);
   }
+  void read_parameters() override { optimizer_.read_parameters(); }
   void keep_gradients() override;
   void drop_kept() override;
 

@@ -34,6 +34,9 @@ struct numerics {
   loss_function loss = cross_entropy_loss();
   optimizer_options optimizer = adamw{};
   parameter_groups parameters{};  // settings of some of them
+  /// Parameters on a device are updated on the host, which keeps the
+  /// optimizer's state. Without effect on CPUs.
+  bool offload_optimizer = false;
   learning_rate_schedule learning_rate{};
   loss_scale_options loss_scale{};
   gradient_division division{};  // of the gradients of replicas

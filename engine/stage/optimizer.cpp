@@ -51,8 +51,9 @@ optimizer_options options_for(const optimizer_options& all,
 }  // namespace
 
 optimizer::optimizer(const optimizer_options& options,
-                     parameter_list parameters,
-                     const parameter_groups& groups) {
+                     parameter_list parameters, const parameter_groups& groups,
+                     std::shared_ptr<rank_device> offload_from)
+  : offload_from_(std::move(offload_from)) {
   require_legal(options);
   require_legal(groups);
   // By settings and kind of options: the group.
@@ -72,7 +73,7 @@ optimizer::optimizer(const optimizer_options& options,
          settings ? settings->learning_rate : 1,
          {}});
     groups_[found->second].members.push_back(members_.size());
-    members_.push_back({std::move(name), std::move(parameter), {}});
+    members_.push_back({std::move(name), std::move(parameter), {}, {}});
   }
 }
 
@@ -87,48 +88,85 @@ void optimizer::step(double learning_rate) {
   }
 }
 
-/// With the master last, if the parameter has one.
+bool optimizer::needs_master(const member& of) const {
+  return offload_from_ || at::isReducedFloatingType(of.parameter.scalar_type());
+}
+
+at::Tensor optimizer::fresh_master(const member& of) const {
+  auto value = of.parameter.detach();
+  if (offload_from_) {
+    const auto copy = to_host(value, offload_from_->compute());
+    copy.ready->wait();
+    value = copy.tensor;
+  }
+  return at::isReducedFloatingType(value.scalar_type()) ? value.to(at::kFloat)
+                                                        : value;
+}
+
 parameter_list optimizer::fresh_state(const optimizer_rule& rule,
-                                      const member& of) {
-  if (!at::isReducedFloatingType(of.parameter.scalar_type()))
-    return rule.fresh_state(of.parameter);
-  auto master = of.parameter.detach().to(at::kFloat);
-  auto state = rule.fresh_state(master);
-  state.emplace_back(master_state_name, std::move(master));
+                                      const member& of,
+                                      const at::Tensor& master) const {
+  auto state = rule.fresh_state(master.defined() ? master : of.parameter);
+  if (at::isReducedFloatingType(of.parameter.scalar_type()))
+    state.emplace_back(master_state_name, master);
   return state;
 }
 
-at::Tensor optimizer::master_of(const member& which) {
-  return !which.state.empty() && which.state.back().first == master_state_name
-           ? which.state.back().second
-           : at::Tensor{};
+/// Where they are updated, in the dtype in which they are.
+tensor_list optimizer::gradients_of(const std::vector<member*>& members) const {
+  tensor_list gradients;
+  event_handle last;
+  for (const auto* each : members) {
+    gradients.push_back(each->parameter.grad());
+    if (!offload_from_)
+      continue;
+    auto copy = to_host(gradients.back(), offload_from_->compute());
+    gradients.back() = std::move(copy.tensor);
+    last = std::move(copy.ready);
+  }
+  if (last)
+    last->wait();
+  for (std::size_t i = 0; i < members.size(); ++i)
+    if (members[i]->master.defined())
+      gradients[i] = gradients[i].to(members[i]->master.scalar_type());
+  return gradients;
 }
 
 /// Those parameters that have a state, or those whose first gradient this is.
 void optimizer::update(const group& which, bool first, double learning_rate) {
+  std::vector<member*> updated;
+  for (const auto index : which.members)
+    if (auto& each = members_[index];
+        each.parameter.grad().defined() && each.state.empty() == first)
+      updated.push_back(&each);
+  if (updated.empty())
+    return;
   update_lists lists;
   lists.first = first;
-  std::vector<std::pair<at::Tensor, at::Tensor>> rounded;
-  for (const auto index : which.members) {
-    auto& each = members_[index];
-    const auto& gradient = each.parameter.grad();
-    if (!gradient.defined() || each.state.empty() != first)
-      continue;
+  for (auto* each : updated) {
+    if (needs_master(*each) && !each->master.defined())
+      each->master = fresh_master(*each);
     if (first)
-      each.state = fresh_state(*which.rule, each);
-    const auto master = master_of(each);
-    if (master.defined())
-      rounded.emplace_back(each.parameter, master);
-    lists.parameters.push_back(master.defined() ? master : each.parameter);
-    lists.gradients.push_back(master.defined() ? gradient.to(at::kFloat)
-                                               : gradient);
-    lists.state.push_back(values_of(each.state));
+      each->state = fresh_state(*which.rule, *each, each->master);
+    lists.parameters.push_back(each->master.defined() ? each->master
+                                                      : each->parameter);
+    lists.state.push_back(values_of(each->state));
   }
-  if (lists.parameters.empty())
-    return;
+  lists.gradients = gradients_of(updated);
   which.rule->update(lists, learning_rate);
-  for (auto& [parameter, master] : rounded)
-    parameter.copy_(master);
+  for (auto* each : updated)
+    if (offload_from_)
+      copy_to_device(each->master.to(each->parameter.scalar_type()),
+                     each->parameter, offload_from_->compute());
+    else if (each->master.defined())
+      each->parameter.copy_(each->master);
+}
+
+void optimizer::read_parameters() {
+  const at::NoGradGuard no_grad;
+  for (auto& each : members_)
+    if (each.master.defined())
+      each.master.copy_(fresh_master(each));
 }
 
 optimizer_state optimizer::state() const {
@@ -165,8 +203,13 @@ void optimizer::load(const optimizer_state& state) {
   if (!given.empty())
     refuse_state(given.begin()->first,
                  "is there, and the model has no such parameter");
-  for (std::size_t i = 0; i < members_.size(); ++i)
-    members_[i].state = std::move(states[i]);
+  for (std::size_t i = 0; i < members_.size(); ++i) {
+    auto& into = members_[i];
+    into.state = std::move(states[i]);
+    const bool holds_master =
+      !into.state.empty() && into.state.back().first == master_state_name;
+    into.master = holds_master ? into.state.back().second : at::Tensor{};
+  }
 }
 
 /// A copy, with the tensors in the rule's order.
@@ -174,7 +217,8 @@ parameter_list optimizer::loaded(const optimizer_rule& rule, const member& into,
                                  const parameter_list& tensors) const {
   if (tensors.empty())
     return {};
-  auto state = fresh_state(rule, into);
+  const auto master = needs_master(into) ? fresh_master(into) : at::Tensor{};
+  auto state = fresh_state(rule, into, master);
   for (const auto& [name, value] : tensors)
     if (name != master_state_name
         && std::ranges::find(state, name, &parameter_list::value_type::first)

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "troupe/engine/device/rank_device.hpp"
 #include "troupe/engine/device/tensor.hpp"
 #include "troupe/engine/stage/optimizer_options.hpp"
 #include "troupe/engine/stage/parameter_groups.hpp"
@@ -31,13 +32,20 @@ using optimizer_state = std::vector<parameter_state>;
 /// first update, which the rule updates from the gradient in fp32, and which
 /// are then rounded into the parameter (mixed precision training, Micikevicius
 /// et al., 2018). A master is a tensor of the state, `master_state_name`.
+///
+/// An optimizer that offloads from a device keeps all state, and masters of all
+/// parameters, in host memory, where it updates them (ZeRO-Offload, Ren et al.,
+/// 2021): a step then waits for the device's gradients. Masters of fp32
+/// parameters are no part of the state.
 class optimizer {
  public:
   /// `groups`: for some parameters another learning rate and weight decay.
+  /// `offload_from`: the parameters' device, if the optimizer offloads from it.
   /// Throws `invalid_argument` for options that make no sense and for
   /// parameters of one name.
   optimizer(const optimizer_options& options, parameter_list parameters,
-            const parameter_groups& groups = {});
+            const parameter_groups& groups = {},
+            std::shared_ptr<rank_device> offload_from = nullptr);
   ~optimizer();
   optimizer(optimizer&&) noexcept;
 
@@ -52,12 +60,15 @@ class optimizer {
   /// or of another shape or dtype. A master that is missing, as in the state of
   /// a run in fp32, is made of the parameter; one that is not needed is left.
   void load(const optimizer_state& state);
+  /// Parameters were written to: masters take their values.
+  void read_parameters();
 
  private:
   struct member {
     std::string name;
     at::Tensor parameter;
     parameter_list state;  // empty before its first gradient
+    at::Tensor master;     // likewise undefined; or the parameter needs none
   };
   /// Parameters that are updated alike.
   struct group {
@@ -65,15 +76,18 @@ class optimizer {
     double learning_rate;  // times the run's
     std::vector<std::size_t> members;
   };
-  static parameter_list fresh_state(const optimizer_rule& rule,
-                                    const member& of);
-  /// Undefined: the parameter itself is updated.
-  static at::Tensor master_of(const member& which);
+  bool needs_master(const member& of) const;
+  at::Tensor fresh_master(const member& of) const;
+  /// With the master last, if it is part of the state.
+  parameter_list fresh_state(const optimizer_rule& rule, const member& of,
+                             const at::Tensor& master) const;
+  tensor_list gradients_of(const std::vector<member*>& members) const;
   void update(const group& which, bool first, double learning_rate);
   parameter_list loaded(const optimizer_rule& rule, const member& into,
                         const parameter_list& tensors) const;
   std::vector<const optimizer_rule*> rules() const;
 
+  std::shared_ptr<rank_device> offload_from_;
   std::vector<member> members_;
   std::vector<group> groups_;
 };

@@ -73,8 +73,9 @@ plain_loop::plain_loop(const model& layers, plain_options options)
     bring(*module_, options_.device->compute());
   const auto own = trained(*module_);
   values_ = values_of(own);
-  optimizer_ = std::make_unique<optimizer>(options_.numerics.optimizer, own,
-                                           options_.numerics.parameters);
+  optimizer_ = std::make_unique<optimizer>(
+    options_.numerics.optimizer, own, options_.numerics.parameters,
+    options_.numerics.offload_optimizer ? options_.device : nullptr);
   for (std::size_t s = 0; s < options_.updates.stages.size(); ++s)
     stage_of_.resize(
       stage_of_.size()

@@ -106,8 +106,9 @@ void sharded_parameters::make_pieces(const parameter_list& trained,
     values_.push_back(of.shard.narrow(0, piece.row - first, piece.count));
     named.emplace_back(names_[piece.parameter], values_.back());
   }
-  optimizer_ = std::make_unique<optimizer>(options.optimizer, std::move(named),
-                                           options.parameters);
+  optimizer_ = std::make_unique<optimizer>(
+    options.optimizer, std::move(named), options.parameters,
+    options.offload_optimizer ? device_ : nullptr);
 }
 
 void sharded_parameters::begin_step(const step_settings& settings) {

@@ -51,6 +51,8 @@ class sharded_parameters final : public stage_parameters {
   optimizer_state state() const override { return optimizer_->state(); }
   /// Of whole parameters.
   void load_state(const optimizer_state& state) override;
+  /// After `take_shards`.
+  void read_parameters() override { optimizer_->read_parameters(); }
 
   const shard_place& place() const { return place_; }
   /// Of the row of parameters that are trained.

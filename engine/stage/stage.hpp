@@ -147,6 +147,10 @@ class stage_parameters {
   /// Copies such a state. Throws `invalid_checkpoint`.
   virtual void load_state(const optimizer_state&) {}
 
+  /// Parameters were written to between two steps: what the optimizer keeps of
+  /// their values is made anew.
+  virtual void read_parameters() {}
+
   /// Where parameters are updated within a step: lets the ops that follow read
   /// a version, 0 of the step's begin or n of its n-th update. Versions ascend;
   /// those before are kept only by who holds them, and `last` tells that none

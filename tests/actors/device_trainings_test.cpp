@@ -45,6 +45,26 @@ TEST_CASE("the plain loop on a device is the pipeline's oracle there") {
   CHECK(device->races() == std::vector<std::string>{});
 }
 
+TEST_CASE("an optimizer on the host trains the bits of one on the device") {
+  const auto device = std::make_shared<faked_accelerator>();
+  for (auto what : {small_case{.clip = 0.5}, small_case{.use_sgd = true},
+                    small_case{.schedule = "zb_v", .stages_per_rank = 2},
+                    small_case{.dtypes = {.parameters = at::kBFloat16}},
+                    small_case{.data_parallel = 2, .optimizer = lion{}},
+                    small_case{.data_parallel = 2,
+                    .sharding = {.mode = shard_mode::gradients}},
+                    small_case{.data_parallel = 2,
+                    .sharding = {.mode = shard_mode::all}}}) {
+    INFO(describe(what));
+    const auto once = train(what, device);
+    what.offload_optimizer = true;
+    CHECK(different_bits(once, train(what, device)) == "");
+    if (!what.sharding.shards())
+      CHECK(different_bits(once, train_plainly(what, device)) == "");
+  }
+  CHECK(device->races() == std::vector<std::string>{});
+}
+
 TEST_CASE("outcomes that differ are told apart") {
   const auto once = train({.microbatches = 2}, nullptr);
   auto other = once;

@@ -1,5 +1,6 @@
 // Parameters of 16 bits, their masters, and the sums of their gradients.
 #include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
 
 #include <cmath>
 
@@ -90,4 +91,25 @@ TEST_CASE("a run in 16 bits is saved with its masters, and goes on in fp32") {
   for (const auto& [name, value] : back.parameters())
     CHECK(value.equal(whole.read(name).to(at::kBFloat16)));
   back.step(text);
+}
+
+TEST_CASE("values that are loaded replace the masters") {
+  small_case what;
+  what.dtypes.parameters = at::kBFloat16;
+  if (GENERATE(false, true)) {
+    what.data_parallel = 2;
+    what.sharding.mode = shard_mode::all;
+  }
+  trainer run(model_for(what), options_for(what));
+  parameter_list initial;
+  for (const auto& [name, value] : run.parameters())
+    initial.emplace_back(name, value.clone());
+  run.step(small_text());
+  run.step(small_text());
+  run.load(initial, "test");
+  for (const auto& [part, tensors] : run.snapshot())
+    for (const auto& [name, value] : tensors)
+      for (const auto& [own, wanted] : initial)
+        if (name == "optimizer/master/" + own)
+          CHECK(value.equal(wanted.to(at::kFloat)));
 }

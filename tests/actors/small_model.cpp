@@ -86,6 +86,7 @@ numerics numerics_for(const small_case& what) {
   made.autocast = what.autocast;
   made.dtypes = what.dtypes;
   made.division = what.division;
+  made.offload_optimizer = what.offload_optimizer;
   made.weight_split = what.weight_split;
   return made;
 }

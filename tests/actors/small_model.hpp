@@ -45,6 +45,7 @@ struct small_case {
   troupe::norm_type norm_type = troupe::norm_type::two;
   loss_scale_options loss_scale = {};
   sharding_options sharding = {};
+  bool offload_optimizer = false;
 };
 
 schedule_shape shape_of(const small_case& what);

@@ -3,6 +3,9 @@
 #include <catch2/catch_approx.hpp>
 #include <catch2/catch_test_macros.hpp>
 
+#include <algorithm>
+#include <numeric>
+
 #include "../../says.hpp"
 #include "support.hpp"
 #include "troupe/base/error.hpp"
@@ -101,4 +104,28 @@ TEST_CASE("sizes are read as costs are") {
   CHECK_THROWS_MATCHES(parse_sizes("kept=-1"), error,
                        says("not a number of at least 0"));
   CHECK_THROWS_MATCHES(load_sizes("kept"), error, says("form key=number"));
+}
+
+TEST_CASE("all ranks at once hold no more than their peaks together") {
+  for (const auto* name : {"gpipe", "1f1b", "zb_h1", "eager_1f1b"}) {
+    CAPTURE(name);
+    const auto made =
+      compile(make_schedule(name, {.ranks = 3, .microbatches = 6}));
+    const auto times = simulate(made);
+    const auto sizes = parse_sizes("kept=5,activation=2,gradient=3,deferred=1");
+    const auto each = peak_bytes(made, times, sizes);
+    const auto joint = joint_peak_bytes(made, times, sizes);
+    CHECK(joint <= std::accumulate(each.begin(), each.end(), 0.0));
+    CHECK(joint >= std::ranges::max(each));
+  }
+  const auto made =
+    compile(make_schedule("gpipe", {.ranks = 2, .microbatches = 3}));
+  CHECK(joint_peak_bytes(made, simulate(made),
+                         parse_sizes("kept=1,activation=0,parameters=10"))
+        == 26);
+  // The second rank's forward waits for the first one's.
+  const auto one =
+    compile(make_schedule("forward_only", {.ranks = 2, .microbatches = 1}));
+  CHECK(joint_peak_bytes(one, simulate(one), parse_sizes("kept=1,activation=0"))
+        == 1);
 }
