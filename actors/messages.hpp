@@ -86,12 +86,28 @@ struct want_data {
   std::int32_t microbatch = 0;
 };
 struct loaded_data {
+  static constexpr std::int16_t all_slices = -1;
+
   std::int64_t serial = 0;
   stage_instance reader;
   std::int32_t microbatch = 0;
   std::int64_t sent = 0;
   std::shared_ptr<const microbatch_data> data;
+  /// In generation each slice has data of its own.
+  std::int16_t slice = all_slices;
 };
+
+// ---- rank of the last stage -> rank of the first one
+/// In generation: the tokens with which a microbatch's slice begins, chosen at
+/// the end of the slice before, row by row; none: its sequences have ended.
+struct chosen_tokens {
+  std::int64_t serial = 0;
+  std::int32_t data_rank = 0;
+  microbatch_key key;
+  std::int64_t sent = 0;
+  std::vector<std::int64_t> ids;
+};
+TROUPE_FIELDS(chosen_tokens, serial, data_rank, key, sent, ids)
 
 // ---- coordinator -> rank
 struct norm_known {
@@ -124,6 +140,7 @@ struct op_launched {
   std::uint32_t op = 0;
   tensor_lists outputs;  // as `for_each_output` names them
   stage_states states = {};
+  at::Tensor chosen = {};  // as in op_outputs
   collective_work work = {};              // of a gather or a reduction
   event_handle ready;                     // when a device has made them
   std::int64_t begin = 0, end = 0;        // host ns

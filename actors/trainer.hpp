@@ -10,6 +10,7 @@
 
 #include "troupe/actors/pipeline.hpp"
 #include "troupe/engine/checkpoint/manifest.hpp"
+#include "troupe/engine/generation/generation.hpp"
 #include "troupe/engine/stage/model.hpp"
 #include "troupe/schedules/schedule.hpp"
 
@@ -77,6 +78,22 @@ class trainer {
   /// The last stage's outputs for these inputs, in the host's memory, without
   /// gradients, run by the calling thread; in all processes of a job the same.
   tensor_list infer(const tensor_list& inputs);
+
+  /// Continues sequences of tokens, several at once: the ranks work in a
+  /// pipeline over microbatches of prompts, and stages keep what earlier
+  /// positions leave for later ones (keys and values), so that a token costs
+  /// one position. The model maps ids int64 [rows, t] to logits [rows, t,
+  /// vocabulary], its layers run in slices (stage_module::runs_in_slices), and
+  /// its first stage alone reads the ids. A prompt's tokens depend on its
+  /// request alone, for options.rows of 1 bit for bit. `told` is called by this
+  /// thread between two steps, in all processes of a job, which all get the
+  /// same results. Throws `invalid_argument` as `require_legal` of the requests
+  /// does, and what a step throws; `interrupted` once the run has ended
+  /// (`stop`).
+  std::vector<generated> generate(
+    const std::vector<generation_request>& requests,
+    const generation_options& options = {},
+    const generation_listener& told = {});
 
   /// From any thread, also while a step runs: it sees whole steps. Throws
   /// `invalid_argument` for a subscription that can't be meant.

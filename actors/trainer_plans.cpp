@@ -8,6 +8,7 @@
 #include "troupe/engine/plan/plan_text.hpp"
 #include "troupe/engine/plan/shard.hpp"
 #include "troupe/schedules/forward_part.hpp"
+#include "troupe/schedules/generation.hpp"
 
 namespace troupe {
 
@@ -72,6 +73,15 @@ std::shared_ptr<const plan> evaluation_plan(const trainer_options& options,
   return options.sharding.mode == shard_mode::all
            ? sharded_for(std::move(made), options)
            : made;
+}
+
+std::shared_ptr<const plan> compile_generation(const trainer_options& options,
+                                               const stage_graph& graph,
+                                               std::int32_t microbatches,
+                                               std::int32_t positions) {
+  return compile_for(generation_schedule(options.schedule.placement,
+                                         microbatches, positions),
+                     options, graph);
 }
 
 }  // namespace troupe

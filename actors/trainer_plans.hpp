@@ -22,4 +22,11 @@ std::shared_ptr<const plan> share_plan(mesh& job,
 std::shared_ptr<const plan> evaluation_plan(const trainer_options& options,
                                             const stage_graph& graph);
 
+/// A step that generates so many tokens for each microbatch; sharded parameters
+/// are whole meanwhile.
+std::shared_ptr<const plan> compile_generation(const trainer_options& options,
+                                               const stage_graph& graph,
+                                               std::int32_t microbatches,
+                                               std::int32_t positions);
+
 }  // namespace troupe

@@ -1,7 +1,9 @@
 #pragma once
 
+#include <map>
 #include <memory>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 #include "troupe/actors/job/job_layout.hpp"
@@ -14,6 +16,8 @@
 
 namespace troupe {
 
+class sequence_batches;
+
 /// What a trainer holds, and how that is made of its options.
 struct trainer::impl {
   impl(const model& layers, trainer_options given);
@@ -24,6 +28,14 @@ struct trainer::impl {
   stage make_stage(std::int32_t data_rank, stage_instance which,
                    const std::shared_ptr<layer_sequence>& module) const;
   void require_slices() const;
+  /// Throws `invalid_argument` for a model that can't continue sequences.
+  void require_generation() const;
+  std::shared_ptr<const troupe::plan> generation_plan(
+    std::int32_t microbatches, std::int32_t positions);
+  void share_chosen(sequence_batches& work, std::int32_t microbatches) const;
+  bool generation_step_of(sequence_batches& work,
+                          const generation_listener& told);
+  void forget_sequences();
   void start_actors(const model& layers);
   void prepare_graphs();
   step_settings next_settings() const;
@@ -77,6 +89,11 @@ struct trainer::impl {
   std::shared_ptr<job_plans> known_plans;
   bool replans = false;  // all processes know that there is a next one
   std::shared_ptr<const troupe::plan> evaluation;
+  /// By microbatches and positions.
+  std::map<std::pair<std::int32_t, std::int32_t>,
+           std::shared_ptr<const troupe::plan>>
+    generation_plans;
+  std::int64_t next_batch = 0;  // of sequences
   run_devices devices;
   std::shared_ptr<troupe::device_links> links;
   std::vector<replica> replicas;

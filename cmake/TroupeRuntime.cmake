@@ -37,13 +37,15 @@ troupe_component(stage DIRECTORY engine/stage
 troupe_component(models DIRECTORY engine/models DEPENDS troupe::data PCH modules)
 troupe_model_table(troupe_models engine/models)
 troupe_component(data DIRECTORY engine/data DEPENDS troupe::stage PCH tensors)
+troupe_component(generation DIRECTORY engine/generation
+  DEPENDS troupe::data PCH tensors)
 troupe_component(checkpoint DIRECTORY engine/checkpoint
   DEPENDS troupe::data PRIVATE nlohmann_json::nlohmann_json PCH tensors)
 target_link_libraries(troupe_checkpoint PRIVATE OpenSSL::Crypto)
 troupe_component(actors DIRECTORY actors
   SUBFOLDERS system step rank reduction job recording monitoring
-  DEPENDS troupe::plan troupe::data troupe::checkpoint troupe::transport
-    CAF::core spdlog::spdlog PCH actors)
+  DEPENDS troupe::plan troupe::data troupe::generation troupe::checkpoint
+    troupe::transport CAF::core spdlog::spdlog PCH actors)
 
 # Actors with fake stages. The thread sanitizer can't run more than these, as
 # LibTorch is not built with it.
@@ -109,7 +111,7 @@ if(TROUPE_TESTS)
       <catch2/matchers/catch_matchers_exception.hpp>
       <catch2/matchers/catch_matchers_string.hpp>)
 endif()
-foreach(name device transport launch events data checkpoint)
+foreach(name device transport launch events data generation checkpoint)
   troupe_tests(${name} DIRECTORY tests/engine/${name}
     DEPENDS troupe::${name} troupe::models PCH tensors)
 endforeach()

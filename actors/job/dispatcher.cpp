@@ -131,6 +131,13 @@ class dispatcher {
       shift(each.sent, each.left, each.arrived, each.taken);
     caf::anon_send(book_->coordinator, std::move(message));
   }
+  void hand_on(std::int32_t sender, chosen_tokens message) const {
+    obey(*book_, [&] { book_->links->check(sender, message); });
+    if (message.sent != 0)
+      message.sent += book_->links->mesh().clock_offset(sender);
+    const auto& first = stage(message.data_rank, {});
+    caf::anon_send(first, std::move(message));
+  }
   void hand_on(std::int32_t, interrupt_run message) const {
     caf::anon_send(book_->coordinator, stop_run{std::move(message.reason)});
   }

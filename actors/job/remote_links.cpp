@@ -95,6 +95,10 @@ void remote_links::send(std::int32_t process, collective_part part) {
   mesh_->send(process, to_frame(std::move(part)));
 }
 
+void remote_links::send(std::int32_t process, chosen_tokens tokens) {
+  mesh_->send(process, to_frame(control_message(std::move(tokens))));
+}
+
 void remote_links::tell(const frame& control) {
   mesh_->broadcast(control);
 }
@@ -160,6 +164,19 @@ void remote_links::check(std::int32_t sender, const event& told) const {
          "process {} tells of rank {}, stage {}, microbatch {} of replica {}, "
          "which the plan does not have",
          sender, place.rank, place.stage, place.microbatch, place.data_rank);
+}
+
+void remote_links::check(std::int32_t sender,
+                         const chosen_tokens& tokens) const {
+  const auto& places = plans_->places();
+  const auto last = places.rank_of(places.stages() - 1);
+  if (!is_below(tokens.data_rank, layout_.data_ranks)
+      || layout_.process_of(tokens.data_rank, last) != sender
+      || !plans_->has_microbatch(tokens.key.microbatch) || tokens.key.slice < 1)
+    fail(error_code::mismatch,
+         "process {} tells of tokens for slice {} of microbatch {} of replica "
+         "{}, which it does not choose",
+         sender, tokens.key.slice, tokens.key.microbatch, tokens.data_rank);
 }
 
 stage_tensors remote_links::receive(std::int32_t sender, frame what) {

@@ -33,6 +33,7 @@ class remote_links : public std::enable_shared_from_this<remote_links> {
   void deliver(std::int32_t process, stage_tensors message);
   void on(const credit_back& credit);
   void send(std::int32_t process, collective_part part);
+  void send(std::int32_t process, chosen_tokens tokens);
   /// To all others, if this is the leader; else to the leader.
   void tell(const frame& control);
 
@@ -44,6 +45,8 @@ class remote_links : public std::enable_shared_from_this<remote_links> {
   /// the plan does not have, for monitors, and of ranks that live elsewhere.
   void check(std::int32_t sender, const rank_done& report);
   void check(std::int32_t sender, const event& told) const;
+  /// Refuses tokens that the last stage of the replica has not chosen.
+  void check(std::int32_t sender, const chosen_tokens& tokens) const;
   /// Tensors as the stage gets them, times by this process's clock; its credit
   /// goes back when they are consumed.
   stage_tensors receive(std::int32_t sender, frame what);

@@ -30,17 +30,23 @@ void microbatch_queue::put(loaded_data message) {
     fail(error_code::internal,
          "stage {} was handed microbatch {} of another step",
          message.reader.stage, message.microbatch);
-  if (has(message.reader, message.microbatch))
+  if (has(message.reader, message.microbatch, message.slice))
     fail(error_code::internal, "stage {} was handed microbatch {} twice",
          message.reader.stage, message.microbatch);
   held_.push_back({message.reader, message.microbatch, message.sent,
-                   std::move(message.data)});
+                   std::move(message.data), message.slice});
 }
 
-bool microbatch_queue::has(stage_instance reader,
-                           std::int32_t microbatch) const {
+bool microbatch_queue::is_for(const held_data& item, stage_instance reader,
+                              std::int32_t microbatch, std::int16_t slice) {
+  return item.reader == reader && item.microbatch == microbatch
+         && (item.slice == loaded_data::all_slices || item.slice == slice);
+}
+
+bool microbatch_queue::has(stage_instance reader, std::int32_t microbatch,
+                           std::int16_t slice) const {
   return std::ranges::any_of(held_, [&](const held_data& item) {
-    return item.reader == reader && item.microbatch == microbatch;
+    return is_for(item, reader, microbatch, slice);
   });
 }
 
@@ -55,17 +61,19 @@ void microbatch_queue::bring(const stage_device& device) {
 
 held_data microbatch_queue::take(const plan_op& forward) {
   const auto found = std::ranges::find_if(held_, [&](const held_data& item) {
-    return item.reader == instance_of(forward)
-           && item.microbatch == forward.microbatch;
+    return is_for(item, instance_of(forward), forward.microbatch,
+                  forward.slice);
   });
   if (found == held_.end())
     fail(error_code::internal, "microbatch {} is not there for stage {}",
          forward.microbatch, forward.stage);
-  if (forward.slice + 1 < step_->plan->slices)
+  const bool of_all = found->slice == loaded_data::all_slices;
+  if (of_all && forward.slice + 1 < step_->plan->slices)
     return *found;
   auto taken = std::move(*found);
   held_.erase(found);
-  ask(taken.reader);
+  if (of_all || taken.slice == 0)  // others don't come from the loader
+    ask(taken.reader);
   return taken;
 }
 

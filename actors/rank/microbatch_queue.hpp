@@ -14,8 +14,9 @@ namespace troupe {
 struct held_data {
   stage_instance reader;
   std::int32_t microbatch = 0;
-  std::int64_t sent = 0;  // by the loader
+  std::int64_t sent = 0;  // by the loader, or the last stage
   std::shared_ptr<const microbatch_data> data;
+  std::int16_t slice = loaded_data::all_slices;
   event_handle ready = {};
   bool brought = false;
 };
@@ -37,7 +38,9 @@ class microbatch_queue {
   /// A microbatch of this step. Throws `internal` if it is of another one, or
   /// there.
   void put(loaded_data message);
-  bool has(stage_instance reader, std::int32_t microbatch) const;
+  /// Of all slices, or of that one.
+  bool has(stage_instance reader, std::int32_t microbatch,
+           std::int16_t slice) const;
   /// Starts the way to the device of all data that is here.
   void bring(const stage_device& device);
   /// The microbatch that a forward reads; its last slice takes it, and asks for
@@ -47,6 +50,8 @@ class microbatch_queue {
   std::size_t size() const { return held_.size(); }
 
  private:
+  static bool is_for(const held_data& item, stage_instance reader,
+                     std::int32_t microbatch, std::int16_t slice);
   void ask(stage_instance reader);
 
   const rank_setup& setup_;

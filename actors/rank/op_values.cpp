@@ -110,7 +110,7 @@ op_values::missing_input op_values::missing(const plan_op& op) const {
     ++index;
   });
   found.data = !found.value && reads_data(op)
-               && !data_.has(instance_of(op), op.microbatch);
+               && !data_.has(instance_of(op), op.microbatch, op.slice);
   return found;
 }
 

@@ -37,13 +37,15 @@ void executed_plan::begin(std::span<const std::uint32_t> order) {
       executor_.hold(op);
 }
 
-void executed_plan::data_arrived(std::int32_t stage, std::int32_t microbatch) {
+void executed_plan::data_arrived(std::int32_t stage, std::int32_t microbatch,
+                                 std::int16_t slice) {
   const auto readers = std::ranges::equal_range(
     readers_, std::pair{stage, microbatch}, {}, [this](std::uint32_t index) {
       return std::pair{plan_->ops[index].stage, plan_->ops[index].microbatch};
     });
   for (const auto op : readers)
-    executor_.release(op);
+    if (slice == loaded_data::all_slices || slice == plan_->ops[op].slice)
+      executor_.release(op);
 }
 
 void executed_plan::norm_arrived() {

@@ -23,7 +23,9 @@ class executed_plan {
   /// Begins a step: forwards that read data wait for it, and updates for the
   /// norm, if the rank is to wait. `order` as lane_executor::begin takes it.
   void begin(std::span<const std::uint32_t> order);
-  void data_arrived(std::int32_t stage, std::int32_t microbatch);
+  /// `slice`: loaded_data::all_slices, or the only one that has it.
+  void data_arrived(std::int32_t stage, std::int32_t microbatch,
+                    std::int16_t slice);
   /// By instance of a stage on this rank: the microbatches that it reads data
   /// of, in lane order.
   const std::map<stage_instance, std::vector<std::int32_t>>& data_orders()

@@ -77,6 +77,12 @@ class rank_members final : public rank_ports, public stage_ports {
       book_->links->deliver(book_->process_of(data_rank_, stage),
                             std::move(message));
   }
+  void feed(chosen_tokens tokens) override {
+    if (const auto& target = book_->stage(data_rank_, {}))
+      self_->send(target, std::move(tokens));
+    else
+      book_->links->send(book_->process_of(data_rank_, {}), std::move(tokens));
+  }
   void want(want_data request) override {
     self_->send(book_->loaders[static_cast<std::size_t>(data_rank_)],
                 std::move(request));

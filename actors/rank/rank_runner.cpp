@@ -1,5 +1,6 @@
 #include "troupe/actors/rank/rank_runner.hpp"
 
+#include <ATen/ops/tensor.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -10,6 +11,7 @@
 #include "troupe/engine/plan/op_text.hpp"
 #include "troupe/engine/plan/op_traits.hpp"
 #include "troupe/engine/plan/overlapped_pairs.hpp"
+#include "troupe/engine/stage/generation_step.hpp"
 
 namespace troupe {
 
@@ -88,9 +90,43 @@ void rank_runner::on(stage_tensors message) {
 void rank_runner::on(loaded_data message) {
   const auto stage = message.reader.stage;
   const auto microbatch = message.microbatch;
+  if (step_ && step_->settings.generation && stage == 0
+      && message.slice == loaded_data::all_slices)
+    message.slice = 0;
+  const auto slice = message.slice;
   data_.put(std::move(message));
-  plan_->data_arrived(stage, microbatch);
+  plan_->data_arrived(stage, microbatch, slice);
   advance();
+}
+
+void rank_runner::on(const chosen_tokens& message) {
+  microbatch_data data;
+  if (!message.ids.empty())
+    data.inputs = {at::tensor(message.ids, at::kLong).unsqueeze(1)};
+  on(loaded_data{message.serial,
+                 {},
+                 message.key.microbatch,
+                 message.sent,
+                 std::make_shared<const microbatch_data>(std::move(data)),
+                 message.key.slice});
+}
+
+/// What the last stage has chosen is what the first one's next slice reads.
+void rank_runner::feed_back(const op_launched& answer) {
+  const auto& op = op_at(answer.op);
+  const auto& plan = *step_->plan;
+  if (!step_->settings.generation || op.kind != plan_op_kind::forward
+      || op.stage + 1 < plan.stages() || op.slice + 1 == plan.slices)
+    return;
+  chosen_tokens tokens{
+    step_->serial, setup_.data_rank,
+    {op.microbatch, static_cast<std::int16_t>(op.slice + 1)}, answer.end, {}};
+  if (answer.chosen.defined()) {
+    const auto ids = answer.chosen.contiguous();
+    const auto* first = ids.const_data_ptr<std::int64_t>();
+    tokens.ids.assign(first, first + ids.numel());
+  }
+  ports_.feed(std::move(tokens));
 }
 
 void rank_runner::on(collective_result message) {
@@ -180,6 +216,7 @@ void rank_runner::on(op_launched answer) {
   device_.note(report_.ops.size() - 1, answer);
   executor_->launched(op);
   if (!is_joint(op_at(op).kind)) {
+    feed_back(answer);
     op_values_.keep(answer);
     executor_->ended(op);
   } else if (collectives_.start(answer)) {

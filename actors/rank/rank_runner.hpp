@@ -32,6 +32,7 @@ class rank_runner {
   void on(op_launched answer);
   void on(stage_tensors message);
   void on(loaded_data message);
+  void on(const chosen_tokens& message);
   void on(collective_result message);
   void on(const norm_known& message);
   void on(stage_done report);
@@ -49,6 +50,7 @@ class rank_runner {
   void transfer(std::uint32_t op);
   void launch(std::uint32_t op);
   bool runs_beside(std::uint32_t op);
+  void feed_back(const op_launched& answer);
   void wait();
   void end_stages();
   void finish();

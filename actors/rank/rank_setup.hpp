@@ -42,6 +42,8 @@ class rank_ports {
   virtual void end(stage_instance stage, end_step message) = 0;
   /// To the stage of another rank of the replica.
   virtual void deliver(stage_tensors message) = 0;
+  /// To the first stage of the replica.
+  virtual void feed(chosen_tokens tokens) = 0;
   virtual void reduce(collective_request request) = 0;
   virtual void want(want_data request) = 0;
   virtual void done(rank_done report) = 0;

@@ -14,6 +14,7 @@ caf::behavior stage_actor(caf::event_based_actor* self, stage_instance stage,
     },
     [receive](stage_tensors& message) { receive(message); },
     [receive](loaded_data& message) { receive(message); },
+    [receive](chosen_tokens& message) { receive(message); },
     [receive](collective_result& message) { receive(message); },
     [self, members, stage](end_step& message) {
       members->handle(self, stage, [&] {

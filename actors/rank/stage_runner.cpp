@@ -158,6 +158,7 @@ void stage_runner::backward(run_op& request, op_launched& answer) {
 void stage_runner::give(op_outputs made, op_launched& answer) const {
   answer.outputs = std::move(made.tensors);
   answer.states = std::move(made.states);
+  answer.chosen = std::move(made.chosen);
   if (leaves_rank(*step_->plan, *running_))
     answer.ready = device_.mark();
 }

@@ -51,10 +51,10 @@ struct attention : torch::nn::Module {
       observe(qkv, x).view({b, t, 3, heads, d / heads}).unbind(2);
     const auto keys = with_earlier_slices(parts[1].transpose(1, 2), 2);
     const auto values = with_earlier_slices(parts[2].transpose(1, 2), 2);
-    const bool first = keys.size(2) == t;
+    const bool first = keys.size(2) == t && t > 1;
     const auto y = at::scaled_dot_product_attention(
       parts[0].transpose(1, 2), keys, values,
-      first ? std::optional<at::Tensor>{} : causal_mask(keys, t),
+      first || t == 1 ? std::optional<at::Tensor>{} : causal_mask(keys, t),
       /*dropout_p=*/0.0, /*is_causal=*/first);
     return observe(out, y.transpose(1, 2).reshape({b, t, d}));
   }

@@ -104,6 +104,7 @@ void module_compute::begin_step(const step_settings& settings) {
   observer_.begin_step(settings.interest,
                        1 / (settings.loss_scale * settings.data_ranks));
   module_->train(settings.training());
+  keep_batches();
   if (settings.part == step_part::update)
     on_device_ = kept_;
 }
@@ -111,6 +112,7 @@ void module_compute::begin_step(const step_settings& settings) {
 void module_compute::drop_kept() {
   kept_.clear();
   on_device_.clear();
+  sequences_.clear();
 }
 
 /// For each use of an input its own leaves.
@@ -135,7 +137,7 @@ module_compute::outcome module_compute::run(tensor_lists leaves,
   // gradients in the lower precision; in an unsplit model these are no leaves.
   auto ran =
     module_->run(options_.numerics.autocast ? aliases_of(leaves) : leaves, data,
-                 &options_.numerics.loss);
+                 settings_.generation ? nullptr : &options_.numerics.loss);
   outcome done;
   const bool keeps_graph = at::GradMode::is_enabled();
   for (const auto& terms : ran.losses) {
@@ -155,6 +157,8 @@ module_compute::outcome module_compute::run(tensor_lists leaves,
     done.saved.inputs = std::move(leaves);
   }
   done.sent = std::move(ran.sent);
+  if (settings_.generation && module_->has_last())
+    done.outputs = std::move(ran.outputs);
   return done;
 }
 
@@ -188,8 +192,9 @@ module_compute::outcome module_compute::run_observed(
   auto store = splits ? c10::make_intrusive<weight_gradients>() : nullptr;
   const weight_gradients_scope layers(store);
   std::optional<slice_pass> slice;
-  if (settings_.slices > 1)
-    slice.emplace(key.slice, settings_.slices, earlier, sequence_length(first));
+  if (settings_.slices > 1 || settings_.generation)
+    slice.emplace(key.slice, settings_.slices, earlier, sequence_length(first),
+                  settings_.training());
   const slice_scope sliced(slice ? &*slice : nullptr);
   auto done = observed(observer_, [&] { return run(leaves_of(inputs), data); });
   done.saved.store = std::move(store);
@@ -200,10 +205,13 @@ module_compute::outcome module_compute::run_observed(
 op_outputs module_compute::forward(microbatch_key key, tensor_lists inputs,
                                    const microbatch_data& data,
                                    stage_states states) {
+  auto earlier = std::dynamic_pointer_cast<slice_carry>(states.carry);
+  if (settings_.generation)
+    return continue_sequences(key, inputs, data, std::move(earlier));
   if (settings_.slices > 1)
     return forward_slice(key, std::move(inputs),
                          slice_of(data, key.slice, settings_.slices),
-                         std::dynamic_pointer_cast<slice_carry>(states.carry));
+                         std::move(earlier));
   return forward_slice(key, std::move(inputs), data, nullptr);
 }
 

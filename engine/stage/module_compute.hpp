@@ -1,5 +1,6 @@
 #pragma once
 
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -52,6 +53,7 @@ class module_compute final : public stage_compute {
  private:
   struct outcome {
     tensor_lists sent;
+    tensor_list outputs;  // of the model's last layer, in generation
     saved_forward saved;
     std::vector<loss_term> losses;
   };
@@ -63,6 +65,12 @@ class module_compute final : public stage_compute {
   outcome run_observed(microbatch_key key, const tensor_lists& inputs,
                        const microbatch_data& data,
                        const slice_carry_pointer& earlier, observer::pass pass);
+  op_outputs continue_sequences(microbatch_key key, const tensor_lists& inputs,
+                                const microbatch_data& data,
+                                slice_carry_pointer earlier);
+  void keep_batches();
+  slice_carry_pointer take_sequences(std::int64_t batch);
+  at::Tensor choose(std::int64_t batch, const tensor_list& outputs);
   void run_again(microbatch_key key, saved_forward& saved);
   backward_roots roots_of(const saved_forward& saved,
                           const tensor_lists& gradients,
@@ -103,6 +111,7 @@ class module_compute final : public stage_compute {
   stage_result result_;
   std::vector<loss_term> on_device_;  // losses whose values are not read yet
   std::vector<loss_term> kept_;  // that each launch of a recorded step writes
+  std::map<std::int64_t, slice_carry_pointer> sequences_;  // by batch
 };
 
 /// A stage of LibTorch modules, whose frozen parameters get no gradients. Make

@@ -64,29 +64,43 @@ microbatch_data slice_of(const microbatch_data& data, std::int32_t index,
 }
 
 slice_pass::slice_pass(std::int32_t index, std::int32_t count,
-                       slice_carry_pointer earlier, std::int64_t length)
+                       slice_carry_pointer earlier, std::int64_t length,
+                       bool gradients)
   : place_{index, count, earlier ? earlier->positions : 0},
+    gradients_(gradients),
     earlier_(std::move(earlier)),
-    positions_(place_.first + length) {}
+    positions_(place_.first + length) {
+  if (!gradients_ && !earlier_)
+    earlier_ = std::make_shared<slice_carry>();
+}
+
+std::size_t slice_pass::earlier_calls() const {
+  return gradients_ ? earlier_->of_call.size() : earlier_->cache.calls();
+}
 
 void slice_pass::refuse_calls(std::size_t calls) const {
   fail(error_code::invalid_argument,
        "slice {} of a microbatch reads the tensors of earlier slices {} times, "
        "and those before did so {} times",
-       place_.index, calls, earlier_->of_call.size());
+       place_.index, calls, earlier_calls());
 }
 
 at::Tensor slice_pass::with_earlier(const at::Tensor& own,
                                     std::int64_t dimension) {
-  const auto call = own_.size();
+  const auto call = calls_++;
+  if (!gradients_) {
+    if (place_.first > 0 && call >= earlier_calls())
+      refuse_calls(calls_);
+    return earlier_->cache.append(call, own, dimension);
+  }
   own_edges_.push_back(own.requires_grad()
                          ? torch::autograd::impl::gradient_edge(own)
                          : torch::autograd::Edge{});
   own_.push_back(own.detach());
   if (!earlier_)
     return own;
-  if (call >= earlier_->of_call.size())
-    refuse_calls(call + 1);
+  if (call >= earlier_calls())
+    refuse_calls(calls_);
   tensor_list parts;
   for (const auto& each : earlier_->of_call[call]) {
     auto leaf = each.detach();
@@ -99,9 +113,13 @@ at::Tensor slice_pass::with_earlier(const at::Tensor& own,
 }
 
 slice_carry_pointer slice_pass::for_later() const {
+  if (earlier_ && earlier_calls() > calls_)
+    refuse_calls(calls_);
+  if (!gradients_) {
+    earlier_->positions = positions_;
+    return earlier_;
+  }
   auto carry = std::make_shared<slice_carry>();
-  if (earlier_ && earlier_->of_call.size() > own_.size())
-    refuse_calls(own_.size());
   if (earlier_)
     carry->of_call = earlier_->of_call;
   carry->of_call.resize(own_.size());

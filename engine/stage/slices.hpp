@@ -6,11 +6,13 @@
 #include <memory>
 
 #include "troupe/engine/stage/microbatch.hpp"
+#include "troupe/engine/stage/position_cache.hpp"
 #include "troupe/engine/stage/split_backward.hpp"
 
 namespace troupe {
 
-/// Which part of a microbatch's sequence runs: slices cut dimension 1.
+/// Which part of a microbatch's sequence runs: slices cut dimension 1. Of a
+/// sequence that is generated, `index` and `count` are those of the step.
 struct slice_place {
   std::int32_t index = 0;
   std::int32_t count = 1;
@@ -30,10 +32,12 @@ std::int64_t sequence_length(const tensor_list& tensors);
 
 /// What the slices of a microbatch hand on, by call of `with_earlier` and by
 /// slice: in forwards its tensors, in backwards their gradients, summed over
-/// the later slices, the last one first. Constant once handed on.
+/// the later slices, the last one first. Constant once handed on. Without
+/// gradients: one buffer a call, to which each slice adds.
 struct slice_carry final : stage_state {
   std::int64_t positions = 0;  // so far
   std::vector<tensor_list> of_call;
+  position_cache cache;
 };
 using slice_carry_pointer = std::shared_ptr<slice_carry>;
 
@@ -44,8 +48,11 @@ using slice_carry_pointer = std::shared_ptr<slice_carry>;
 class slice_pass {
  public:
   /// `earlier`: what the slice before handed on; null: it is the first one.
+  /// Without `gradients` it is handed on itself, with this slice's part, and
+  /// there is no backward.
   slice_pass(std::int32_t index, std::int32_t count,
-             slice_carry_pointer earlier, std::int64_t length);
+             slice_carry_pointer earlier, std::int64_t length,
+             bool gradients = true);
 
   const slice_place& place() const { return place_; }
   at::Tensor with_earlier(const at::Tensor& own, std::int64_t dimension);
@@ -63,13 +70,16 @@ class slice_pass {
 
  private:
   [[noreturn]] void refuse_calls(std::size_t calls) const;
+  std::size_t earlier_calls() const;
 
   slice_place place_;
+  bool gradients_;
   slice_carry_pointer earlier_;
   std::int64_t positions_;  // with this slice
   tensor_list leaves_;
   std::vector<torch::autograd::Edge> own_edges_;  // by call
   tensor_list own_;                               // without a graph
+  std::size_t calls_ = 0;
 };
 
 /// Makes a pass, or none, current on this thread.

@@ -12,6 +12,8 @@
 
 namespace troupe {
 
+struct generation_step;
+
 /// A step runs whole or in two consecutive parts: the work up to the gradients
 /// is recorded, to be launched as a whole in later steps; the update is not
 /// (engine/plan/part.hpp).
@@ -41,6 +43,8 @@ struct step_settings {
   bool tells_memory = false;    // memory_events
   bool tells_ops = false;       // ops_events
   std::int64_t epoch = -1;      // see event_source
+  /// The sequences that a step of inference continues; else null.
+  std::shared_ptr<const generation_step> generation = {};
   /// Index in the data source of microbatch 0 of data rank 0.
   std::int64_t first_microbatch = 0;
   step_part part = step_part::whole;
@@ -82,6 +86,9 @@ struct stage_states {
 struct op_outputs {
   tensor_lists tensors;
   stage_states states = {};
+  /// Of a forward of the last stage in generation: the tokens that it has
+  /// chosen; undefined: there are none any more.
+  at::Tensor chosen = {};
 };
 
 /// One stage's forwards and backwards. All calls come from one thread at a
@@ -95,7 +102,8 @@ class stage_compute {
   /// `inputs`: what the stages give that this one reads, by ascending stage.
   /// Returns what it gives to the stages that read it, by ascending stage,
   /// without a graph, and in training a context; keeps its losses. `states`:
-  /// of a later slice the carry. `data`: of the whole microbatch.
+  /// of a later slice the carry. `data`: of the whole microbatch, but in
+  /// generation of the slice.
   virtual op_outputs forward(microbatch_key key, tensor_lists inputs,
                              const microbatch_data& data,
                              stage_states states) = 0;
@@ -115,7 +123,7 @@ class stage_compute {
   virtual stage_result end_step() = 0;
 
   /// Drops what the last step in parts has left, or a step that could not be
-  /// recorded.
+  /// recorded, and what is kept of generated sequences.
   virtual void drop_kept() {}
 };
 

@@ -1,0 +1,89 @@
+#include "troupe/engine/generation/generation.hpp"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/tensor.h>
+
+#include <algorithm>
+
+#include "troupe/base/error.hpp"
+#include "troupe/engine/generation/continuation.hpp"
+
+namespace troupe {
+
+namespace {
+
+void require_legal(const generation_options& options) {
+  const auto refuse = [](const char* what, std::int64_t given,
+                         std::int64_t least) {
+    if (given < least)
+      fail(error_code::invalid_argument, "{} are {}; give {} or more", what,
+           given, least);
+  };
+  refuse("the positions that a model knows", options.length, 0);
+  refuse("rows of a microbatch", options.rows, 1);
+  refuse("microbatches in flight", options.microbatches, 0);
+  refuse("positions of a step", options.positions, 1);
+  if (std::ranges::any_of(options.stops, [](const auto& s) { return s.empty(); }))
+    throw error(error_code::invalid_argument,
+                "a text at which a continuation is to stop is empty");
+}
+
+void require_legal(const generation_request& request, std::size_t number,
+                   const generation_options& options) {
+  const auto refuse = [&](const std::string& what) {
+    fail(error_code::invalid_argument, "prompt {} {}", number, what);
+  };
+  if (request.ids.empty())
+    refuse("is empty; give at least one token");
+  if (*std::ranges::min_element(request.ids) < 0)
+    refuse("has a negative id; ids are numbers from 0 up");
+  if (options.length > 0 && std::ssize(request.ids) > options.length)
+    refuse(fmt::format("has {} tokens, and the model knows {} positions; give "
+                       "a shorter one",
+                       request.ids.size(), options.length));
+  if (request.tokens < 0)
+    refuse(fmt::format("is to get {} tokens; give 0 or more", request.tokens));
+  try {
+    require_legal(request.sampling);
+  } catch (const error& reason) {
+    refuse(fmt::format("has {}", reason.what()));
+  }
+}
+
+}  // namespace
+
+std::string_view to_text(generation_end end) {
+  switch (end) {
+    case generation_end::tokens:
+      return "tokens";
+    case generation_end::stop:
+      return "stop";
+    case generation_end::context:
+      return "context";
+  }
+  return "end";
+}
+
+void require_legal(const std::vector<generation_request>& requests,
+                   const generation_options& options) {
+  require_legal(options);
+  for (std::size_t i = 0; i < requests.size(); ++i)
+    require_legal(requests[i], i + 1, options);
+}
+
+generated generate_plainly(
+  const std::function<at::Tensor(const at::Tensor& ids)>& logits_of,
+  const generation_request& request, const generation_options& options) {
+  require_legal({request}, options);
+  const at::NoGradGuard no_grad;
+  continuation made(request, options);
+  auto ids = request.ids;
+  while (!made.ended()) {
+    const auto logits = logits_of(at::tensor(ids, at::kLong).unsqueeze(0));
+    ids.push_back(made.choose(logits.select(0, 0).select(0, -1)));
+    made.append(ids.back());
+  }
+  return made.so_far();
+}
+
+}  // namespace troupe
