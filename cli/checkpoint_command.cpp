@@ -16,6 +16,7 @@
 #include "troupe/cli/plan/checks.hpp"
 #include "troupe/cli/plan/commands.hpp"
 #include "troupe/cli/plan/program.hpp"
+#include "troupe/cli/stored_model.hpp"
 #include "troupe/engine/checkpoint/checkpoint_folder.hpp"
 #include "troupe/engine/checkpoint/stored_checkpoint.hpp"
 
@@ -40,18 +41,6 @@ struct file_settings {
   bool optimizer = false;
   bool json = false;
 };
-
-std::string checkpoint_in(const std::string& path) {
-  if (is_checkpoint(path))
-    return path;
-  const checkpoint_folder folder(path);
-  const auto steps = folder.steps();
-  if (steps.empty())
-    fail(error_code::invalid_checkpoint,
-         "{}: is no checkpoint, and holds none: there is no {}",
-         printable(path), manifest_name);
-  return folder.path_of(steps.front());
-}
 
 struct totals {
   std::int64_t tensors = 0, parameters = 0;
@@ -97,6 +86,8 @@ void inspect(const file_settings& given) {
     about.files.size());
   for (const auto& [name, value] : about.settings)
     text += fmt::format("{}: {}\n", printable(name), printable(value));
+  for (const auto& [name, value] : about.model)
+    text += fmt::format("model's {}: {}\n", printable(name), printable(value));
   for (const auto& [alias, owner] : about.aliases)
     text += fmt::format("{} is {}\n", printable(alias), printable(owner));
   print_now(text);
@@ -109,25 +100,10 @@ void verify(const file_settings& given) {
                         printable(found.folder()), found.about().files.size()));
 }
 
-/// Of a checkpoint, or of a single safetensors file.
-parameter_list tensors_of(const std::string& path, bool optimizer) {
-  if (path.ends_with(".safetensors"))
-    return read_safetensors(path);
-  const stored_checkpoint found(checkpoint_in(path));
-  found.verify();
-  parameter_list tensors;
-  for (const auto& name : found.names())
-    if (optimizer || !is_state_name(name))
-      tensors.emplace_back(name, found.read(name));
-  for (const auto& [alias, owner] : found.about().aliases)
-    tensors.emplace_back(alias, found.read(owner));
-  return tensors;
-}
-
 void consolidate(const file_settings& given) {
-  const auto tensors = tensors_of(given.path, given.optimizer);
-  const auto written =
-    write_safetensors(given.output, tensors, {{"format", "pt"}});
+  const auto tensors = stored_tensors(given.path, given.optimizer);
+  const auto written = write_safetensors(
+    given.output, tensors, model_metadata(stored_texts(given.path)));
   print_now(fmt::format("{}: {} tensors, {} bytes\n", printable(given.output),
                         tensors.size(), written.bytes));
 }
@@ -150,8 +126,8 @@ std::vector<parameter_list> parts_of(const parameter_list& tensors,
 }
 
 manifest manifest_for(const std::string& path) {
-  if (path.ends_with(".safetensors"))
-    return {.run = new_run_name()};
+  if (is_tensor_file(path))
+    return {.run = new_run_name(), .model = stored_texts(path)};
   auto about = stored_checkpoint(checkpoint_in(path)).about();
   about.aliases.clear();  // stored under each name
   return about;
@@ -166,7 +142,7 @@ void split(const file_settings& given) {
     fail(error_code::invalid_argument,
          "-o {}: holds a checkpoint of step {}; give another folder",
          printable(given.output), steps.front());
-  const auto parts = parts_of(tensors_of(given.path, true), given.parts);
+  const auto parts = parts_of(stored_tensors(given.path, true), given.parts);
   to.prepare();
   for (std::int32_t part = 0; part < given.parts; ++part)
     to.write_part(step, part, parts[static_cast<std::size_t>(part)]);

@@ -104,7 +104,9 @@ checkpoint_saver::checkpoint_saver(const train_options& options,
                                    std::string run_name)
   : options_(options.checkpoints),
     folder_(options_.folder),
-    about_{.run = std::move(run_name), .settings = setup.data_settings},
+    about_{.run = std::move(run_name),
+           .settings = setup.data_settings,
+           .model = setup.model_texts},
     parts_(options.plain ? 1 : setup.trainer.schedule.ranks()),
     leads_(leads(setup.trainer.job)) {
   if (options_.folder.empty())

@@ -97,9 +97,10 @@ void finish_after_failure(trainer& run) {
 }
 
 /// Saves the whole model in the leading process; all processes take part.
-void save_all(const std::string& path, const trainer& run) {
+void save_all(const std::string& path, const trainer& run,
+              const train_setup& setup) {
   if (!path.empty())
-    save(path, run.gather_parameters());
+    save(path, run.gather_parameters(), setup);
 }
 
 /// A run's outputs for users: in a job, process 0 provides them for all.
@@ -200,7 +201,7 @@ void train_pipeline(const train_options& options, const train_setup& setup,
   signals.finish_first();
   if (!options.model.initial.empty())
     run.load(read_safetensors(options.model.initial), options.model.initial);
-  save_all(options.output.save_initial, run);
+  save_all(options.output.save_initial, run, setup);
   signals.require_none("the start");
   require_replay(run, options, setup);
   auto run_name = resume(options, setup, [&](const stored_checkpoint& from) {
@@ -214,16 +215,19 @@ void train_pipeline(const train_options& options, const train_setup& setup,
   saver.after_step(
     run.progress(), [&] { return run.snapshot(); }, true);
   // Saves the trained parameters first: a failing picture must not lose them.
-  save_all(options.output.save_parameters, run);
+  save_all(options.output.save_parameters, run, setup);
   saver.finish();
   if (leads(setup.trainer.job))
     losses.conclude(options.output.save_parameters);
   conclude_early(run, options, setup, signals);
   run.finish_monitors();
-  print_sample(options, leads(setup.trainer.job), [&](const at::Tensor& ids) {
-    signals.require_none("sampling");
-    return run.infer({ids}).at(0);
-  });
+  print_sample(
+    options, leads(setup.trainer.job), [&](const wanted_sample& what) {
+      const auto told = [&](std::size_t, const generated&) {
+        signals.require_none("sampling");
+      };
+      return run.generate({what.request}, what.options, told).at(0);
+    });
   end_together(setup.trainer.job);
 }
 

@@ -12,8 +12,8 @@
 #include "troupe/cli/plan/usual.hpp"
 #include "troupe/engine/checkpoint/checkpoint_folder.hpp"
 #include "troupe/engine/data/microbatch_source.hpp"
+#include "troupe/engine/generation/sampling.hpp"
 #include "troupe/engine/launch/job.hpp"
-#include "troupe/engine/models/sample.hpp"
 #include "troupe/engine/stage/numerics.hpp"
 #include "troupe/engine/stage/sharding.hpp"
 
@@ -72,7 +72,8 @@ struct output_options {
   std::string save_initial;
   std::string save_parameters;
   std::string prompt = "And ";
-  sample_options sampling{.tokens = 0};
+  std::int64_t sample = 0;  // tokens
+  sampling_options sampling{};
 };
 
 /// In which order ranks start their ops.

@@ -1,6 +1,5 @@
 #include "troupe/cli/train_output.hpp"
 
-#include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <spdlog/spdlog.h>
@@ -8,25 +7,24 @@
 
 #include <algorithm>
 #include <numeric>
-#include <sstream>
 
 #include "troupe/actors/trainer_plans.hpp"
 #include "troupe/base/error.hpp"
-#include "troupe/base/parse_number.hpp"
 #include "troupe/base/printable.hpp"
+#include "troupe/cli/stored_model.hpp"
 #include "troupe/engine/checkpoint/safetensors.hpp"
 #include "troupe/engine/data/token_file.hpp"
 #include "troupe/engine/device/memory.hpp"
-#include "troupe/engine/models/sample.hpp"
 #include "troupe/engine/plan/simulate.hpp"
 #include "troupe/engine/stage/layer_graph.hpp"
 #include "troupe/engine/stage/split.hpp"
 
 namespace troupe::cli {
 
-void save(const std::string& path, const parameter_list& parameters) {
+void save(const std::string& path, const parameter_list& parameters,
+          const train_setup& setup) {
   if (!path.empty() && !parameters.empty())
-    write_safetensors(path, parameters, {{"format", "pt"}});
+    write_safetensors(path, parameters, model_metadata(setup.model_texts));
 }
 
 void log_tensors(std::int64_t step, const parameter_list& parameters) {
@@ -53,6 +51,9 @@ bool validates_at(const train_options& options, const train_setup& setup,
   return setup.validation && due;
 }
 
+namespace {
+
+/// Otherwise a sample is a list of ids.
 bool tokens_are_text(const data_options& options) {
   return options.batches.vocabulary <= 256
          && std::ranges::all_of(options.text, [&](const std::string& path) {
@@ -62,41 +63,47 @@ bool tokens_are_text(const data_options& options) {
             });
 }
 
-std::vector<std::int64_t> prompt_ids(const train_options& options) {
-  if (options.output.prompt == output_options{}.prompt)
-    return {0};
-  std::vector<std::int64_t> ids;
-  std::istringstream words(options.output.prompt);
-  for (std::string word; words >> word;) {
-    const auto id = parse_number<std::int64_t>(word);
-    if (!id || *id < 0 || *id >= options.data.batches.vocabulary)
-      fail(
-        error_code::invalid_argument,
-        "--prompt '{}': the tokens are no bytes of text, so that a prompt is "
-        "a list of ids from 0 to {}, such as '5 17'",
-        options.output.prompt, options.data.batches.vocabulary - 1);
-    ids.push_back(*id);
-  }
-  return ids.empty() ? std::vector<std::int64_t>{0} : ids;
+}  // namespace
+
+std::optional<wanted_sample> sample_of(const train_options& options) {
+  const auto& output = options.output;
+  if (output.sample == 0)
+    return std::nullopt;
+  wanted_sample made;
+  made.tokens = {options.data.batches.vocabulary,
+                 tokens_are_text(options.data)};
+  made.options.length = options.data.batches.length;
+  auto& request = made.request;
+  const bool is_usual = output.prompt == output_options{}.prompt;
+  if (made.tokens.bytes || !is_usual)
+    request.ids = made.tokens.ids_of(output.prompt, "--prompt");
+  if (request.ids.empty())
+    request.ids = {made.tokens.bytes ? '\n' : 0};
+  request.tokens = output.sample;
+  request.sampling = output.sampling;
+  request.sampling.seed = options.data.batches.seed;
+  require_legal({request}, made.options);
+  return made;
 }
 
 void print_sample(
   const train_options& options, bool shows,
-  const std::function<at::Tensor(const at::Tensor& ids)>& logits_of) {
-  if (options.output.sampling.tokens == 0)
+  const std::function<generated(const wanted_sample& what)>& generate) {
+  const auto wanted = sample_of(options);
+  if (!wanted)
     return;
-  const at::NoGradGuard no_grad;
-  auto sampling = options.output.sampling;
-  sampling.length = options.data.batches.length;
-  sampling.seed = options.data.batches.seed;
-  const auto sampled =
-    tokens_are_text(options.data)
-      ? sample_text(logits_of, options.output.prompt, sampling)
-      : fmt::format(
-        "{}",
-        fmt::join(sample_ids(logits_of, prompt_ids(options), sampling), " "));
-  if (shows)
-    fmt::print("sample: {}\n", sampled);
+  const auto made = generate(*wanted);
+  auto ids = wanted->request.ids;
+  ids.insert(ids.end(), made.ids.begin(), made.ids.end());
+  auto text = wanted->tokens.text_of(ids);
+  std::ranges::replace_if(
+    text, [](char c) { return c != '\n' && (c < ' ' || c > '~'); }, '?');
+  if (!shows)
+    return;
+  fmt::print("sample: {}\n", text);
+  if (made.end == generation_end::context)
+    spdlog::warn("the sample ends after {} tokens: the model knows {} positions "
+                 "(--seq)", made.ids.size(), wanted->options.length);
 }
 
 namespace {

@@ -176,7 +176,7 @@ void train_plain(const train_options& options, const train_setup& setup,
   plain_run run(options, setup);
   auto& loop = run.loop();
   signals.finish_first();
-  save(options.output.save_initial, loop.parameters());
+  save(options.output.save_initial, loop.parameters(), setup);
   signals.require_none("the start");
   signals.on_signal([](const char* name) {
     return fmt::format("{}: the run ends after this step", name);
@@ -202,7 +202,7 @@ void train_plain(const train_options& options, const train_setup& setup,
   }
   signals.finish_first();
   run.save(true);
-  save(options.output.save_parameters, loop.parameters());
+  save(options.output.save_parameters, loop.parameters(), setup);
   run.finish();
   losses.conclude(options.output.save_parameters);
   if (!ended.empty() && !options.output.save_parameters.empty())
@@ -210,9 +210,13 @@ void train_plain(const train_options& options, const train_setup& setup,
                          options.output.save_parameters);
   if (!ended.empty())
     throw error(error_code::interrupted, ended);
-  print_sample(options, true, [&](const at::Tensor& ids) {
-    signals.require_none("sampling");
-    return loop.infer({ids}).at(0);
+  print_sample(options, true, [&](const wanted_sample& what) {
+    return generate_plainly(
+      [&](const at::Tensor& ids) {
+        signals.require_none("sampling");
+        return loop.infer({ids}).at(0);
+      },
+      what.request, what.options);
   });
 }
 

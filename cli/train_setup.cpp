@@ -11,6 +11,7 @@
 #include "troupe/base/parse_number.hpp"
 #include "troupe/base/printable.hpp"
 #include "troupe/cli/plan/schedule_options.hpp"
+#include "troupe/cli/stored_model.hpp"
 #include "troupe/cli/train_devices.hpp"
 #include "troupe/cli/train_output.hpp"
 #include "troupe/engine/data/rows_once.hpp"
@@ -176,7 +177,7 @@ void warn_of_idle_flags(const train_options& o) {
       && o.optimisation.decay == "constant")
     warn("--final-lr", "--decay cosine or linear");
   if (o.output.sampling.temperature != unchanged.output.sampling.temperature
-      && o.output.sampling.tokens == 0)
+      && o.output.sample == 0)
     warn("--temperature", "--sample");
   if (o.partition.searching.given() && o.partition.schedule != search_name)
     warn("--costs, --sizes and --memory-limit", "--schedule search");
@@ -197,7 +198,7 @@ void warn_of_idle_flags(const train_options& o) {
   if (o.order.slow_from != unchanged.order.slow_from && o.order.slow.empty())
     warn("--slow-from", "--slow");
   if (o.output.prompt != unchanged.output.prompt
-      && o.output.sampling.tokens == 0)
+      && o.output.sample == 0)
     warn("--prompt", "--sample");
 }
 
@@ -253,19 +254,6 @@ void require_threads(std::int32_t ranks, std::int32_t replicas) {
          "each; use fewer --ranks or a smaller --data-parallel, or more "
          "processes",
          ranks, replicas, processes, most);
-}
-
-void require_known_prompt(const train_options& o) {
-  if (o.output.sampling.tokens > 0 && !tokens_are_text(o.data)) {
-    prompt_ids(o);
-    return;
-  }
-  for (const auto c : o.output.prompt)
-    if (o.output.sampling.tokens > 0
-        && static_cast<unsigned char>(c) >= o.data.batches.vocabulary)
-      fail(error_code::invalid_argument,
-           "--prompt '{}' has a byte beyond the vocabulary of {}",
-           o.output.prompt, o.data.batches.vocabulary);
 }
 
 /// A text's tokens, and how many of them are for training.
@@ -374,7 +362,8 @@ train_setup make_setup(const train_options& o) {
   if (sizes_file(parts).empty())
     require_threads(parts.shape.ranks, parts.data_parallel);
   require_memory(parts.data_parallel, setup.model.parameters);
-  require_known_prompt(o);
+  sample_of(o);  // which may refuse the prompt
+  setup.model_texts = model_texts(o.model, o.data.batches);
   auto& run = setup.trainer;
   if (!parts.plan.empty()) {
     run.plan = std::make_shared<const plan>(plan_from_file(parts.plan));

@@ -20,6 +20,8 @@ struct train_setup {
   /// The settings that decide the order of the training data; checkpoints
   /// hold them.
   std::map<std::string, std::string> data_settings;
+  /// What it takes to make the model again (stored_model.hpp).
+  std::map<std::string, std::string> model_texts;
 };
 
 /// The file that decides the sizes of the pipeline, a plan or a schedule; empty

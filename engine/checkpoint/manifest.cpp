@@ -23,6 +23,8 @@ constexpr std::string_view state_prefix = "optimizer/";
 /// Beyond, other programs round them.
 constexpr auto largest_number = std::uint64_t{1} << 53;
 
+using texts_by_name = std::map<std::string, std::string>;
+
 /// Reads fields of an object, and refuses what is not as it should be.
 class manifest_reader {
  public:
@@ -38,6 +40,7 @@ class manifest_reader {
       refuse_checkpoint(source_, fmt::format("lacks the field '{}'", name));
     return *found;
   }
+  bool has(const char* name) const { return object_.contains(name); }
   std::string text(const char* name) const {
     const auto& value = field(name);
     if (!value.is_string())
@@ -59,8 +62,8 @@ class manifest_reader {
       refuse(name, "no number above 0");
     return value.get<double>();
   }
-  std::map<std::string, std::string> texts(const char* name) const {
-    std::map<std::string, std::string> found;
+  texts_by_name texts(const char* name) const {
+    texts_by_name found;
     const auto& value = field(name);
     if (!value.is_object())
       refuse(name, "no object of texts");
@@ -143,6 +146,7 @@ std::string to_json(const manifest& what) {
                   {"loss_scale", what.progress.loss_scale},
                   {"good_steps", what.progress.good_steps},
                   {"settings", json(what.settings)},
+                  {"model", json(what.model)},
                   {"aliases", json(what.aliases)},
                   {"files", files}};
   return made.dump(2, ' ', false, json::error_handler_t::replace) + "\n";
@@ -163,6 +167,7 @@ manifest parse_manifest(std::string_view text, const std::string& source) {
                  .loss_scale = fields.positive("loss_scale"),
                  .good_steps = fields.whole<std::int64_t>("good_steps")},
     .settings = fields.texts("settings"),
+    .model = fields.has("model") ? fields.texts("model") : texts_by_name{},
     .aliases = fields.texts("aliases"),
     .files = files_of(fields, source)};
 }

@@ -119,7 +119,7 @@ safetensors_file::safetensors_file(const std::string& path) : file_(path) {
   const std::string_view text(
     reinterpret_cast<const char*>(bytes.data()) + sizeof(length), length);
   data_begin_ = sizeof(length) + length;
-  entries_ = parse_safetensors_header(path, text, bytes.size() - data_begin_);
+  header_ = parse_safetensors_header(path, text, bytes.size() - data_begin_);
 }
 
 at::Tensor safetensors_file::read(const safetensors_entry& entry) const {

@@ -33,7 +33,12 @@ class safetensors_file {
   explicit safetensors_file(const std::string& path);
 
   /// In the order of their data.
-  const std::vector<safetensors_entry>& entries() const { return entries_; }
+  const std::vector<safetensors_entry>& entries() const {
+    return header_.entries;
+  }
+  const std::map<std::string, std::string>& metadata() const {
+    return header_.metadata;
+  }
   /// A copy of the tensor of one of the entries. Throws `io` if the file was
   /// shortened meanwhile.
   at::Tensor read(const safetensors_entry& entry) const;
@@ -43,7 +48,7 @@ class safetensors_file {
  private:
   mapped_file file_;
   std::size_t data_begin_ = 0;
-  std::vector<safetensors_entry> entries_;
+  safetensors_header header_;
 };
 
 /// All tensors of a file. Throws as `safetensors_file`.

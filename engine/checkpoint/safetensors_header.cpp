@@ -43,7 +43,9 @@ class header_reader {
 
   explicit header_reader(const std::string& path) : path_(path) {}
 
-  std::vector<entry> take() { return std::move(entries_); }
+  safetensors_header take() {
+    return {std::move(entries_), std::move(metadata_)};
+  }
 
   bool start_object(std::size_t) {
     require_plain_field();
@@ -85,7 +87,9 @@ class header_reader {
   }
   bool string(string_t& value) {
     require_field();
-    if (depth_ == 2 && field_ == "dtype" && !is_metadata_)
+    if (is_metadata_)
+      metadata_[field_] = value;
+    else if (depth_ == 2 && field_ == "dtype")
       dtype_ = value;
     else if (is_wanted_list())
       refuse(fmt::format("has a {} that is no list of whole numbers", field_));
@@ -196,6 +200,7 @@ class header_reader {
   std::vector<std::int64_t> shape_;
   std::vector<std::uint64_t> offsets_;
   std::vector<entry> entries_;
+  std::map<std::string, std::string> metadata_;
 };
 
 /// A tensor's bytes. Also refuses strides that overflow: without elements, they
@@ -252,7 +257,7 @@ std::string safetensors_dtype(const std::string& path, at::ScalarType type) {
                                       c10::toString(type)));
 }
 
-std::vector<entry> parse_safetensors_header(const std::string& path,
+safetensors_header parse_safetensors_header(const std::string& path,
                                             std::string_view text,
                                             std::uint64_t data_bytes) {
   // The parser would accept both.
@@ -263,9 +268,9 @@ std::vector<entry> parse_safetensors_header(const std::string& path,
       "safetensors file?");
   header_reader reader(path);
   nlohmann::json::sax_parse(text, &reader);
-  auto entries = reader.take();
-  require_no_holes(path, entries, data_bytes);
-  return entries;
+  auto header = reader.take();
+  require_no_holes(path, header.entries, data_bytes);
+  return header;
 }
 
 }  // namespace troupe

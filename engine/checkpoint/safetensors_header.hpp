@@ -4,6 +4,7 @@
 #include <c10/util/accumulate.h>
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -27,10 +28,16 @@ struct safetensors_entry {
 /// safetensors' name for a dtype. Throws `invalid_checkpoint` if it has none.
 std::string safetensors_dtype(const std::string& path, at::ScalarType type);
 
-/// The tensors in the order of their data, which they cover without holes.
-/// Throws `invalid_checkpoint`, naming the file, the tensor, and the problem.
-/// Memory is proportional to the number of tensors.
-std::vector<safetensors_entry> parse_safetensors_header(
+/// A file's header: the tensors in the order of their data, and texts by name.
+struct safetensors_header {
+  std::vector<safetensors_entry> entries;
+  std::map<std::string, std::string> metadata;
+};
+
+/// The tensors cover the data without holes. Throws `invalid_checkpoint`,
+/// naming the file, the tensor, and the problem. Memory is proportional to the
+/// number of tensors, and to the metadata.
+safetensors_header parse_safetensors_header(
   const std::string& path, std::string_view text, std::uint64_t data_bytes);
 
 }  // namespace troupe

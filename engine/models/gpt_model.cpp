@@ -1,7 +1,36 @@
+#include <fmt/format.h>
+
 #include "troupe/engine/models/gpt.hpp"
 #include "troupe/engine/models/registry.hpp"
 
 namespace troupe {
+
+namespace {
+
+/// The number of heads leaves no trace in them.
+told_sizes sizes_of_gpt(const tensor_sizes& tensors) {
+  told_sizes told;
+  const auto size = [&](const char* name, std::size_t dimension) {
+    const auto found = tensors.find(name);
+    return found == tensors.end() || found->second.size() != 2
+             ? std::int64_t{0}
+             : found->second[dimension];
+  };
+  const auto tell = [&](const char* option, std::int64_t value) {
+    if (value > 0)
+      told.values.emplace(option, value);
+  };
+  std::int64_t blocks = 0;
+  while (tensors.contains(fmt::format("blocks.{}.attn.qkv.weight", blocks)))
+    ++blocks;
+  tell("d-model", size("tok.weight", 1));
+  tell("layers", blocks);
+  told.vocabulary = size("tok.weight", 0);
+  told.length = size("pos.weight", 0);
+  return told;
+}
+
+}  // namespace
 
 model_entry gpt_model() {
   const gpt_options usual;
@@ -17,7 +46,8 @@ model_entry gpt_model() {
                               data.vocabulary,          data.seed};
       const auto blocks = static_cast<std::int32_t>(sizes.layers);
       return built_model{gpt(sizes), {1, 1 + blocks}, parameter_count(sizes)};
-    }};
+    },
+    sizes_of_gpt};
 }
 
 }  // namespace troupe

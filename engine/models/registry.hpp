@@ -34,6 +34,16 @@ struct built_model {
   loss_function loss = cross_entropy_loss();
 };
 
+/// Sizes of a stored model's tensors, by name.
+using tensor_sizes = std::map<std::string, std::vector<std::int64_t>>;
+
+/// What those tell of the model: some of its options, and of the data's; 0: not
+/// told.
+struct told_sizes {
+  option_values values;
+  std::int64_t length = 0, vocabulary = 0;
+};
+
 /// A model that the program offers under a name, with its options as flags.
 struct model_entry {
   std::string name;
@@ -45,6 +55,8 @@ struct model_entry {
   std::function<built_model(const option_values& values,
                             const text_batch_options& data)>
     build;
+  /// Of any tensors; null: they tell nothing.
+  std::function<told_sizes(const tensor_sizes&)> sizes_of{};
 };
 
 /// All models, by default one for each file NAME_model.cpp of this folder,

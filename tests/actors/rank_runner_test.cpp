@@ -37,6 +37,7 @@ struct recorded_ports final : rank_ports, stage_ports {
   void want(want_data request) override {
     wanted.push_back(request.microbatch);
   }
+  void feed(chosen_tokens) override {}
   void done(rank_done report) override { reports.push_back(std::move(report)); }
   void reduce(collective_request request) override {
     reduced.push_back(request.owner.stage);

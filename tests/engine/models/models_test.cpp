@@ -1,10 +1,8 @@
 #include <ATen/ops/equal.h>
 #include <ATen/ops/full.h>
-#include <ATen/ops/zeros.h>
 #include <catch2/catch_test_macros.hpp>
 
 #include "troupe/engine/models/gpt.hpp"
-#include "troupe/engine/models/sample.hpp"
 #include "troupe/engine/stage/layer_sequence.hpp"
 
 using namespace troupe;
@@ -53,24 +51,4 @@ TEST_CASE("a token's logits depend on what came before alone") {
   const auto a = whole.forward({ids()}).at(0).slice(1, 0, 7);
   const auto b = whole.forward({changed}).at(0).slice(1, 0, 7);
   CHECK(at::equal(a, b));
-}
-
-TEST_CASE("sampling follows the logits, and the seed") {
-  const auto next_letter = [](const at::Tensor& text) {
-    auto logits = at::zeros({1, text.size(1), 256});
-    const auto last = text.select(1, -1).item<std::int64_t>();
-    logits.select(1, -1).select(1, last + 1).fill_(50);
-    return logits;
-  };
-  sample_options options{.tokens = 3, .length = 4, .temperature = 0};
-  CHECK(sample_text(next_letter, "a", options) == "abcd");
-  const auto flat = [](const at::Tensor& text) {
-    return at::zeros({1, text.size(1), 256});
-  };
-  options.tokens = 30;
-  options.temperature = 1;
-  const auto first = sample_text(flat, "a", options);
-  CHECK(first == sample_text(flat, "a", options));
-  options.seed = 2;
-  CHECK(first != sample_text(flat, "a", options));
 }

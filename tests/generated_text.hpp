@@ -1,0 +1,23 @@
+#pragma once
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <string>
+#include <vector>
+
+#include "troupe/engine/generation/generation.hpp"
+
+namespace troupe::testing {
+
+/// "5 17 (stop); 3 (tokens)": for messages of tests that compare.
+inline std::string text_of(const std::vector<generated>& all) {
+  std::string text;
+  for (const auto& each : all)
+    text += fmt::format("{}{} ({})", text.empty() ? "" : "; ",
+                        fmt::join(each.ids, " "),
+                        each.end ? to_text(*each.end) : "goes on");
+  return text;
+}
+
+}  // namespace troupe::testing
