@@ -13,6 +13,7 @@
 #include "troupe/cli/checkpoint_command.hpp"
 #include "troupe/cli/config_file.hpp"
 #include "troupe/cli/events_command.hpp"
+#include "troupe/cli/generate_command.hpp"
 #include "troupe/cli/lab_command.hpp"
 #include "troupe/cli/launch_command.hpp"
 #include "troupe/cli/plan/checks.hpp"
@@ -46,6 +47,7 @@ argument_list expanded(const argument_list& arguments, CLI::App& app) {
 int run(const argument_list& arguments) {
   const auto app = make_app();
   add_train_command(*app);
+  add_generate_command(*app);
   add_attach_command(*app);
   add_detach_command(*app);
   add_events_command(*app);

@@ -48,15 +48,13 @@ void add_flag(CLI::App& app, const model_option& option, option_value& value) {
 
 void add_model_flags(CLI::App& app, model_flags& flags) {
   std::vector<std::string> names;
-  std::string help = "what is trained:\n";
+  std::string help = "the model:\n";
   for (const auto& entry : registered_models()) {
     names.push_back(entry.name);
     help += fmt::format("  {:14} {}\n", entry.name, entry.summary);
   }
   app.option_defaults()->group("Model");
   app.add_option("--model", flags.name, help)->check(CLI::IsMember(names));
-  app.add_option("--initial", flags.initial,
-                 "start from these parameters (safetensors)");
   for (const auto& entry : registered_models())
     for (const auto& option : entry.options)
       if (!flags.values.contains(option.name))

@@ -14,7 +14,7 @@ struct model_flags {
   std::string initial;
 };
 
-/// Declares a flag for each option of the registered models, grouped by the
+/// Declares --model, and a flag for each option of the registered models, grouped by the
 /// models that have it.
 void add_model_flags(CLI::App& app, model_flags& flags);
 

@@ -365,6 +365,8 @@ void add_train_flags(CLI::App& app, train_options& options) {
   app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   add_data_flags(app, options.data, options.execution.loading);
   add_model_flags(app, options.model);
+  app.add_option("--initial", options.model.initial,
+                 "start from these parameters (safetensors)");
   add_pipeline_flags(app, options);
   add_device_flags(app, options.devices);
   add_order_flags(app, options.order);

@@ -354,17 +354,13 @@ std::string sizes_file(const partition_options& o) {
   return !o.plan.empty() ? o.plan : names_file(o.schedule) ? o.schedule : "";
 }
 
-train_setup make_setup(const train_options& o) {
-  train_setup setup;
+trainer_options pipeline_of(const train_options& o, const built_model& model) {
+  trainer_options run;
   const auto& parts = o.partition;
-  setup.model = find_model(o.model.name).build(o.model.values, o.data.batches);
-  require_enough_layers(parts, setup.model);
+  require_enough_layers(parts, model);
   if (sizes_file(parts).empty())
     require_threads(parts.shape.ranks, parts.data_parallel);
-  require_memory(parts.data_parallel, setup.model.parameters);
-  sample_of(o);  // which may refuse the prompt
-  setup.model_texts = model_texts(o.model, o.data.batches);
-  auto& run = setup.trainer;
+  require_memory(parts.data_parallel, model.parameters);
   if (!parts.plan.empty()) {
     run.plan = std::make_shared<const plan>(plan_from_file(parts.plan));
     run.schedule = schedule_of(*run.plan);
@@ -374,17 +370,27 @@ train_setup make_setup(const train_options& o) {
         ? searched_schedule(parts.shape, parts.searching, parts.data_parallel)
         : find_schedule(parts.schedule, parts.shape);
   require_threads(run.schedule.ranks(), parts.data_parallel);
+  run.split = split_for(o, model, run.schedule.stages());
+  run.data_parallel = parts.data_parallel;
+  run.execution = o.execution;
+  run.overlap = overlap_of(o.devices);
+  return run;
+}
+
+train_setup make_setup(const train_options& o) {
+  train_setup setup;
+  const auto& parts = o.partition;
+  setup.model = find_model(o.model.name).build(o.model.values, o.data.batches);
+  setup.model_texts = model_texts(o.model, o.data.batches);
+  sample_of(o);  // which may refuse the prompt
+  auto& run = setup.trainer = pipeline_of(o, setup.model);
   warn_of_breadth(parts.plan.empty() ? parts.schedule : parts.plan,
                   parts.shape.breadth);
   warn_of_idle_flags(o);
-  run.split = split_for(o, setup.model, run.schedule.stages());
-  run.data_parallel = parts.data_parallel;
   run.sharding = sharding_of(o);
   run.numerics = numerics_for(o, setup.model);
-  run.execution = o.execution;
   set_order(run.execution, o.order, run.schedule.ranks());
   require_searchable(o, run);
-  run.overlap = overlap_of(o.devices);
   run.cuda_graphs = o.devices.cuda_graphs;
   if (!run.overlap.data)  // loading ahead is overlap, too
     run.execution.loading.prefetch = 0;

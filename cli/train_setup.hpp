@@ -28,6 +28,11 @@ struct train_setup {
 /// if flags do.
 std::string sizes_file(const partition_options& options);
 
+/// The pipeline that the flags ask for: schedule or plan, split, execution; no
+/// numerics. Throws `invalid_argument` and schedules' errors.
+trainer_options pipeline_of(const train_options& options,
+                            const built_model& model);
+
 /// Throws `invalid_argument`, `invalid_data`, `io` and schedules' errors.
 train_setup make_setup(const train_options& options);
 

@@ -177,5 +177,7 @@ troupe_fuzz(DIRECTORY tests/fuzz PCH actors
   HARNESS replay_test.cpp waiting_job_test.cpp seeds.cpp largest_allocation.cpp
   NEEDS troupe
   SOURCES ${PROJECT_SOURCE_DIR}/cli/config_file.cpp
-  DEPENDS troupe::lab troupe::live troupe::sinks troupe::launch CLI11::CLI11
+    ${PROJECT_SOURCE_DIR}/cli/prompts.cpp
+  DEPENDS troupe::lab troupe::live troupe::sinks troupe::launch
+    troupe::generation CLI11::CLI11
     tomlplusplus::tomlplusplus)

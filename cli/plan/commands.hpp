@@ -15,6 +15,7 @@ struct runtime_command {
 /// In the order of `troupe --help`.
 inline constexpr std::array runtime_commands{
   runtime_command{"train", "train a model on text, cut into pipeline stages"},
+  runtime_command{"generate", "continue prompts by a trained model"},
   runtime_command{"attach", "attach monitors to a live job"},
   runtime_command{"detach", "detach a monitor from a live job"},
   runtime_command{"events", "print a live job's events"},

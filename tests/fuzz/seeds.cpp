@@ -105,7 +105,8 @@ void add_job_messages(seed_list& to) {
   begin.interest.emplace_back();
   for (const control_message& each : std::vector<control_message>{
          begin, stage_powers{1, 0, {2.5}}, norm_known{1, 2}, report(),
-         remote_outcome{}, op_failure{{}, "0F1", "why"}, interrupt_run{"why"}})
+         remote_outcome{}, op_failure{{}, "0F1", "why"}, interrupt_run{"why"},
+         chosen_tokens{1, 0, {2, 1}, 3, {4, 5}}})
     add(0, to_frame(each));
   std::mt19937_64 random(3);
   for (const auto& each : sample_events(random))
@@ -320,6 +321,12 @@ void add_texts(seed_list& to) {
                   "ranks = 4\nlr = 1e-3\nplain = true\nschedule = \"1f1b\"\n"
                   "text = [\"a\", 'b'] # two\n");
   to.emplace_back("configurations", "ranks = 99\n[table]\na = 1979-05-27\n");
+  to.emplace_back(
+    "prompts",
+    with_choice(0, "{\"text\": \"In the\", \"max_tokens\": 20, \"top_k\": 5}\n"
+                   "{\"ids\": [73, 110], \"temperature\": 0.5, \"top_p\": 0.9, "
+                   "\"seed\": 3}\n"));
+  to.emplace_back("prompts", with_choice(3, "5 17\n\n999\r\n"));
 }
 
 void add_manifests(seed_list& to) {

@@ -54,7 +54,7 @@ struct generating_stage {
   at::Tensor run(microbatch_key key, const at::Tensor& ids) {
     microbatch_data data;
     data.inputs = {ids};
-    logits = {};
+    logits = at::Tensor{};
     driven.forward(key, {}, data);
     return logits;
   }
