@@ -73,8 +73,8 @@ void trainer::impl::share_chosen(sequence_batches& work,
   for (std::int32_t d = 0; options.job && d < options.data_parallel; ++d) {
     const auto owner = layout.process_of(d, last);
     const auto begin = static_cast<std::size_t>(d * microbatches);
-    const auto end = std::min(
-      work.slots(), begin + static_cast<std::size_t>(microbatches));
+    const auto end =
+      std::min(work.slots(), begin + static_cast<std::size_t>(microbatches));
     tensor_list chosen;
     for (auto slot = begin; slot < end && owner == layout.process; ++slot)
       chosen.push_back(work.chosen(slot));
@@ -116,9 +116,8 @@ std::vector<generated> trainer::generate(
   state.require_generation();
   state.actors->require_not_ended();
   const auto replicas = state.options.data_parallel;
-  const auto in_flight = options.microbatches > 0
-                           ? options.microbatches
-                           : 2 * state.places().ranks;
+  const auto in_flight =
+    options.microbatches > 0 ? options.microbatches : 2 * state.places().ranks;
   sequence_batches work(requests, options,
                         static_cast<std::size_t>(in_flight * replicas),
                         state.next_batch);
@@ -136,7 +135,7 @@ void trainer::impl::forget_sequences() {
   for (const auto& replica : stages)
     for (const auto& each : replica)
       if (each)
-        each.compute->drop_kept();
+        each.compute->forget_sequences();
 }
 
 }  // namespace troupe

@@ -79,9 +79,9 @@ std::shared_ptr<const plan> compile_generation(const trainer_options& options,
                                                const stage_graph& graph,
                                                std::int32_t microbatches,
                                                std::int32_t positions) {
-  return compile_for(generation_schedule(options.schedule.placement,
-                                         microbatches, positions),
-                     options, graph);
+  return compile_for(
+    generation_schedule(options.schedule.placement, microbatches, positions),
+    options, graph);
 }
 
 }  // namespace troupe

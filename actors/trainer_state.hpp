@@ -30,8 +30,8 @@ struct trainer::impl {
   void require_slices() const;
   /// Throws `invalid_argument` for a model that can't continue sequences.
   void require_generation() const;
-  std::shared_ptr<const troupe::plan> generation_plan(
-    std::int32_t microbatches, std::int32_t positions);
+  std::shared_ptr<const troupe::plan> generation_plan(std::int32_t microbatches,
+                                                      std::int32_t positions);
   void share_chosen(sequence_batches& work, std::int32_t microbatches) const;
   bool generation_step_of(sequence_batches& work,
                           const generation_listener& told);

@@ -61,14 +61,14 @@ std::shared_ptr<trainer> trainer_of(std::int32_t ranks) {
 row cached(const settings& s, std::int32_t ranks, std::size_t prompts,
            generation_options how) {
   how.length = sizes.length;
-  return {fmt::format("cache, {} rank{}, {} prompt{}, rows {}, positions {}",
-                      ranks, ranks == 1 ? "" : "s", prompts,
-                      prompts == 1 ? "" : "s", how.rows, how.positions),
-          [=, run = trainer_of(ranks),
-           requests = requests_of(prompts, s.tokens)] {
-            run->generate(requests, how);
-          },
-          static_cast<std::int64_t>(prompts) * s.tokens};
+  return {
+    fmt::format("cache, {} rank{}, {} prompt{}, rows {}, positions {}", ranks,
+                ranks == 1 ? "" : "s", prompts, prompts == 1 ? "" : "s",
+                how.rows, how.positions),
+    [=, run = trainer_of(ranks), requests = requests_of(prompts, s.tokens)] {
+      run->generate(requests, how);
+    },
+    static_cast<std::int64_t>(prompts) * s.tokens};
 }
 
 row plain(const settings& s) {
@@ -109,13 +109,13 @@ void measure(const settings& s) {
   for (auto& each : rows) {
     std::ranges::sort(each.seconds);
     const auto median = each.seconds[each.seconds.size() / 2];
-    fmt::print("{}\n", nlohmann::ordered_json{
-                         {"what", each.name},
-                         {"tokens_per_second",
-                          static_cast<double>(each.tokens) / median},
-                         {"ms_per_token", 1000 * median
-                                            / static_cast<double>(each.tokens)}}
-                         .dump());
+    fmt::print(
+      "{}\n",
+      nlohmann::ordered_json{
+        {"what", each.name},
+        {"tokens_per_second", static_cast<double>(each.tokens) / median},
+        {"ms_per_token", 1000 * median / static_cast<double>(each.tokens)}}
+        .dump());
   }
 }
 

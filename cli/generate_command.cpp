@@ -106,12 +106,12 @@ void run_to_end(const generate_options& o, const generate_setup& setup,
   if (shows)
     output.emplace(setup.requests, setup.tokens, longest_stop(setup.generation),
                    o.json);
-  const auto results = run.generate(
-    setup.requests, setup.generation,
-    [&](std::size_t request, const generated& so_far) {
-      if (output)
-        output->see(request, so_far);
-    });
+  const auto results =
+    run.generate(setup.requests, setup.generation,
+                 [&](std::size_t request, const generated& so_far) {
+                   if (output)
+                     output->see(request, so_far);
+                 });
   signals.finish_first();
   if (output)
     output->finish(results);
@@ -121,8 +121,8 @@ void run_to_end(const generate_options& o, const generate_setup& setup,
 
 void generate(const CLI::App& command, generate_options& o) {
   const auto level = spdlog::level::from_str(o.run.output.log_level);
-  spdlog::set_level(shows_what_all_would() ? level
-                                           : std::max(level, spdlog::level::err));
+  spdlog::set_level(
+    shows_what_all_would() ? level : std::max(level, spdlog::level::err));
   for (const auto* option : command.get_options())
     if (option->count() > 0)
       o.model.given.push_back(option->get_single_name());

@@ -32,8 +32,7 @@ void add_prompt_flags(CLI::App& app, generate_options& o) {
 void add_sampling_flags(CLI::App& app, generate_options& o) {
   auto& sampling = o.usual.sampling;
   app.option_defaults()->group("Tokens");
-  app
-    .add_option("--max-tokens", o.usual.tokens, "tokens behind each prompt")
+  app.add_option("--max-tokens", o.usual.tokens, "tokens behind each prompt")
     ->check(whole_number(0, 1 << 30));
   app
     .add_option("--temperature", sampling.temperature,
@@ -100,7 +99,8 @@ void add_stored_flags(CLI::App& app, generate_options& o) {
   add_model_flags(app, o.model.flags);
   app.add_option("--seq", o.model.length, "positions that the model knows")
     ->check(whole_number(1, 1 << 24));
-  app.add_option("--vocabulary", o.model.vocabulary, "token ids are below this")
+  app
+    .add_option("--vocabulary", o.model.vocabulary, "token ids are below this")
     ->check(whole_number(1, 1 << 24));
   app.option_defaults()->always_capture_default();
 }
@@ -119,8 +119,9 @@ void add_generate_flags(CLI::App& app, generate_options& options) {
     ->type_name("PATH");
   app.add_flag("--json", options.json,
                "a JSON line for each prompt: ids, text, and figures");
-  app.add_option("--log-level", options.run.output.log_level,
-                 "of messages on stderr")
+  app
+    .add_option("--log-level", options.run.output.log_level,
+                "of messages on stderr")
     ->check(CLI::IsMember({"debug", "info", "warn", "error", "off"}));
   add_prompt_flags(app, options);
   add_sampling_flags(app, options);

@@ -30,8 +30,8 @@ std::size_t unfinished_bytes(std::string_view text) {
 }  // namespace
 
 generated_output::generated_output(std::vector<generation_request> requests,
-                                   token_texts tokens,
-                                   std::size_t longest_stop, bool json)
+                                   token_texts tokens, std::size_t longest_stop,
+                                   bool json)
   : requests_(std::move(requests)),
     tokens_(tokens),
     longest_stop_(longest_stop),

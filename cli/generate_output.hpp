@@ -36,10 +36,10 @@ class generated_output {
   bool json_;
   std::int64_t began_;  // host ns
   std::vector<generated> made_;
-  std::vector<double> seconds_;   // to each one's end
-  std::size_t next_ = 0;          // to be shown
-  std::size_t streamed_ = 0;      // tokens
-  std::string unfinished_;        // bytes of a character that goes on
+  std::vector<double> seconds_;  // to each one's end
+  std::size_t next_ = 0;         // to be shown
+  std::size_t streamed_ = 0;     // tokens
+  std::string unfinished_;       // bytes of a character that goes on
 };
 
 }  // namespace troupe::cli

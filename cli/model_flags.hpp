@@ -14,8 +14,8 @@ struct model_flags {
   std::string initial;
 };
 
-/// Declares --model, and a flag for each option of the registered models, grouped by the
-/// models that have it.
+/// Declares --model, and a flag for each option of the registered models,
+/// grouped by the models that have it.
 void add_model_flags(CLI::App& app, model_flags& flags);
 
 /// The long names of the flags that the chosen model does not have.

@@ -159,8 +159,7 @@ std::vector<generation_request> read_prompts(std::string_view content,
     requests.push_back(std::move(made));
   }
   if (requests.empty())
-    fail(error_code::invalid_argument, "{} holds no prompt",
-         printable(source));
+    fail(error_code::invalid_argument, "{} holds no prompt", printable(source));
   return requests;
 }
 

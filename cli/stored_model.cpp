@@ -60,8 +60,7 @@ class model_finder {
   }
   std::optional<std::string> text(const std::string& name) const {
     const auto found = texts_.find(name);
-    return found == texts_.end() ? std::nullopt
-                                 : std::optional{found->second};
+    return found == texts_.end() ? std::nullopt : std::optional{found->second};
   }
   /// A number of the model's texts.
   template <class Number>
@@ -71,33 +70,30 @@ class model_finder {
       return std::nullopt;
     const auto value = parse_number<Number>(*found);
     if (!value)
-      refuse_checkpoint(path_,
-                        fmt::format("tells of a model whose {} is '{}'",
-                                    printable(name), printable(*found)));
+      refuse_checkpoint(path_, fmt::format("tells of a model whose {} is '{}'",
+                                           printable(name), printable(*found)));
     return value;
   }
 
   std::string name() const {
-    return agreed("model", text("model"),
-                  is_given("model") ? std::optional{wanted_.flags.name}
-                                    : std::nullopt);
+    return agreed(
+      "model", text("model"),
+      is_given("model") ? std::optional{wanted_.flags.name} : std::nullopt);
   }
   option_value option_of(const model_option& option,
                          const option_values& told) const {
     return std::visit(
       [&]<class Number>(Number) -> option_value {
         const auto by_tensors = told.find(option.name);
-        const auto known = by_tensors != told.end()
-                             ? std::optional{std::get<Number>(
-                               by_tensors->second)}
-                             : number<Number>(option.name);
+        const auto known =
+          by_tensors != told.end()
+            ? std::optional{std::get<Number>(by_tensors->second)}
+            : number<Number>(option.name);
         return in_range(
-          option,
-          agreed(option.name, known,
-                 is_given(option.name)
-                   ? std::optional{std::get<Number>(
-                     wanted_.flags.values.at(option.name))}
-                   : std::nullopt));
+          option, agreed(option.name, known,
+                         is_given(option.name) ? std::optional{std::get<Number>(
+                           wanted_.flags.values.at(option.name))}
+                                               : std::nullopt));
       },
       option.usual);
   }
@@ -111,11 +107,11 @@ class model_finder {
   }
   std::int64_t size(const char* name, std::int64_t given,
                     std::int64_t by_tensors) const {
-    const auto known = by_tensors > 0 ? std::optional{by_tensors}
-                                      : number<std::int64_t>(name);
+    const auto known =
+      by_tensors > 0 ? std::optional{by_tensors} : number<std::int64_t>(name);
     constexpr auto most = std::int64_t{1} << 24;
-    const auto value = agreed(
-      name, known, given > 0 ? std::optional{given} : std::nullopt);
+    const auto value =
+      agreed(name, known, given > 0 ? std::optional{given} : std::nullopt);
     if (value < 1 || value > most)
       refuse_checkpoint(
         path_, fmt::format("tells of a model whose {} is {}", name, value));
@@ -168,9 +164,7 @@ std::map<std::string, std::string> model_texts(const model_flags& flags,
     {"vocabulary", std::to_string(data.vocabulary)}};
   for (const auto& option : find_model(flags.name).options)
     std::visit(
-      [&](auto value) {
-        texts.emplace(option.name, fmt::format("{}", value));
-      },
+      [&](auto value) { texts.emplace(option.name, fmt::format("{}", value)); },
       flags.values.at(option.name));
   return texts;
 }

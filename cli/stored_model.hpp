@@ -17,13 +17,14 @@ std::string checkpoint_in(const std::string& path);
 /// one's.
 bool is_tensor_file(const std::string& path);
 
-/// Of a checkpoint, a folder of them, or a safetensors file. Checkpoints are compared with their sums first;
-/// `optimizer`: with its state. Throws `io` and `invalid_checkpoint`.
+/// Of a checkpoint, a folder of them, or a safetensors file. Checkpoints are
+/// compared with their sums first; `optimizer`: with its state. Throws `io` and
+/// `invalid_checkpoint`.
 parameter_list stored_tensors(const std::string& path, bool optimizer = false);
 
 /// A model's name and options as texts, for manifests and files' metadata.
-std::map<std::string, std::string> model_texts(
-  const model_flags& flags, const text_batch_options& data);
+std::map<std::string, std::string> model_texts(const model_flags& flags,
+                                               const text_batch_options& data);
 /// Those that are stored at a path; empty if none are.
 std::map<std::string, std::string> stored_texts(const std::string& path);
 /// The same as a safetensors file's metadata, besides the usual one.
@@ -33,7 +34,7 @@ std::map<std::string, std::string> model_metadata(
 /// The flags of a model, which a checkpoint may make superfluous.
 struct wanted_model {
   model_flags flags;
-  std::vector<std::string> given;  // of the flags, by their long names
+  std::vector<std::string> given;           // of the flags, by their long names
   std::int64_t length = 0, vocabulary = 0;  // 0: as the checkpoint says
 };
 

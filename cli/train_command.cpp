@@ -221,13 +221,13 @@ void train_pipeline(const train_options& options, const train_setup& setup,
     losses.conclude(options.output.save_parameters);
   conclude_early(run, options, setup, signals);
   run.finish_monitors();
-  print_sample(
-    options, leads(setup.trainer.job), [&](const wanted_sample& what) {
-      const auto told = [&](std::size_t, const generated&) {
-        signals.require_none("sampling");
-      };
-      return run.generate({what.request}, what.options, told).at(0);
-    });
+  print_sample(options, leads(setup.trainer.job),
+               [&](const wanted_sample& what) {
+                 const auto told = [&](std::size_t, const generated&) {
+                   signals.require_none("sampling");
+                 };
+                 return run.generate({what.request}, what.options, told).at(0);
+               });
   end_together(setup.trainer.job);
 }
 

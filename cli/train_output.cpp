@@ -102,8 +102,10 @@ void print_sample(
     return;
   fmt::print("sample: {}\n", text);
   if (made.end == generation_end::context)
-    spdlog::warn("the sample ends after {} tokens: the model knows {} positions "
-                 "(--seq)", made.ids.size(), wanted->options.length);
+    spdlog::warn(
+      "the sample ends after {} tokens: the model knows {} positions "
+      "(--seq)",
+      made.ids.size(), wanted->options.length);
 }
 
 namespace {

@@ -197,8 +197,7 @@ void warn_of_idle_flags(const train_options& o) {
     warn("--shard-whole", "--shard all or hybrid");
   if (o.order.slow_from != unchanged.order.slow_from && o.order.slow.empty())
     warn("--slow-from", "--slow");
-  if (o.output.prompt != unchanged.output.prompt
-      && o.output.sample == 0)
+  if (o.output.prompt != unchanged.output.prompt && o.output.sample == 0)
     warn("--prompt", "--sample");
 }
 

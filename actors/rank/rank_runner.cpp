@@ -116,11 +116,13 @@ void rank_runner::feed_back(const op_launched& answer) {
   const auto& op = op_at(answer.op);
   const auto& plan = *step_->plan;
   if (!step_->settings.generation || op.kind != plan_op_kind::forward
-      || op.stage + 1 < plan.stages() || op.slice + 1 == plan.slices)
+      || op.stage != plan.stages() - 1 || op.slice + 1 == plan.slices)
     return;
-  chosen_tokens tokens{
-    step_->serial, setup_.data_rank,
-    {op.microbatch, static_cast<std::int16_t>(op.slice + 1)}, answer.end, {}};
+  chosen_tokens tokens{step_->serial,
+                       setup_.data_rank,
+                       {op.microbatch, static_cast<std::int16_t>(op.slice + 1)},
+                       answer.end,
+                       {}};
   if (answer.chosen.defined()) {
     const auto ids = answer.chosen.contiguous();
     const auto* first = ids.const_data_ptr<std::int64_t>();

@@ -37,7 +37,8 @@ struct safetensors_header {
 /// The tensors cover the data without holes. Throws `invalid_checkpoint`,
 /// naming the file, the tensor, and the problem. Memory is proportional to the
 /// number of tensors, and to the metadata.
-safetensors_header parse_safetensors_header(
-  const std::string& path, std::string_view text, std::uint64_t data_bytes);
+safetensors_header parse_safetensors_header(const std::string& path,
+                                            std::string_view text,
+                                            std::uint64_t data_bytes);
 
 }  // namespace troupe

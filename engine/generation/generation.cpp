@@ -2,6 +2,7 @@
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/tensor.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 
@@ -23,7 +24,8 @@ void require_legal(const generation_options& options) {
   refuse("rows of a microbatch", options.rows, 1);
   refuse("microbatches in flight", options.microbatches, 0);
   refuse("positions of a step", options.positions, 1);
-  if (std::ranges::any_of(options.stops, [](const auto& s) { return s.empty(); }))
+  if (std::ranges::any_of(options.stops,
+                          [](const auto& s) { return s.empty(); }))
     throw error(error_code::invalid_argument,
                 "a text at which a continuation is to stop is empty");
 }
@@ -38,9 +40,10 @@ void require_legal(const generation_request& request, std::size_t number,
   if (*std::ranges::min_element(request.ids) < 0)
     refuse("has a negative id; ids are numbers from 0 up");
   if (options.length > 0 && std::ssize(request.ids) > options.length)
-    refuse(fmt::format("has {} tokens, and the model knows {} positions; give "
-                       "a shorter one",
-                       request.ids.size(), options.length));
+    refuse(
+      fmt::format("has {} tokens, and the model knows {} positions; give "
+                  "a shorter one",
+                  request.ids.size(), options.length));
   if (request.tokens < 0)
     refuse(fmt::format("is to get {} tokens; give 0 or more", request.tokens));
   try {

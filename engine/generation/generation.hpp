@@ -45,7 +45,7 @@ enum class generation_end : std::uint8_t { tokens, stop, context };
 std::string_view to_text(generation_end end);
 
 struct generated {
-  std::vector<std::int64_t> ids;  // behind the prompt
+  std::vector<std::int64_t> ids;        // behind the prompt
   std::optional<generation_end> end{};  // none: it goes on
 
   friend bool operator==(const generated&, const generated&) = default;

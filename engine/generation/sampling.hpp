@@ -11,7 +11,7 @@ namespace troupe {
 struct sampling_options {
   double temperature = 0.8;  // 0: always the most likely token
   std::int64_t top_k = 0;    // of so many, the most likely ones; 0: of all
-  double top_p = 1;  // of the fewest whose probabilities sum up to this
+  double top_p = 1;          // of the fewest whose probabilities sum up to this
   std::uint64_t seed = 1;
 
   friend bool operator==(const sampling_options&,

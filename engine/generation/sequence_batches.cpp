@@ -129,9 +129,8 @@ microbatch_data sequence_batches::data(std::size_t slot) const {
   const auto& here = of_slot(slot);
   std::vector<std::vector<std::int64_t>> rows;
   for (std::size_t i = 0; i < here.rows.size(); ++i)
-    rows.push_back(here.last.empty()
-                     ? sequences_[here.rows[i]].prompt()
-                     : std::vector<std::int64_t>{here.last[i]});
+    rows.push_back(here.last.empty() ? sequences_[here.rows[i]].prompt()
+                                     : std::vector<std::int64_t>{here.last[i]});
   made.inputs = {tensor_of(rows)};
   made.tokens = made.inputs[0].numel();
   return made;

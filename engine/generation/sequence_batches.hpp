@@ -51,7 +51,7 @@ class sequence_batches {
 
  private:
   struct batch {
-    std::vector<std::size_t> rows;  // requests
+    std::vector<std::size_t> rows;                  // requests
     std::vector<std::vector<std::int64_t>> chosen;  // by position: of each row
     std::vector<std::int64_t> last;  // token of each row; empty: none yet
   };

@@ -112,7 +112,6 @@ void module_compute::begin_step(const step_settings& settings) {
 void module_compute::drop_kept() {
   kept_.clear();
   on_device_.clear();
-  sequences_.clear();
 }
 
 /// For each use of an input its own leaves.

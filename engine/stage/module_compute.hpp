@@ -47,6 +47,7 @@ class module_compute final : public stage_compute {
                       stage_states states) override;
   stage_result end_step() override;
   void drop_kept() override;
+  void forget_sequences() override { sequences_.clear(); }
   /// Publishes parameters and gradients, if monitors want them.
   void show_parameters();
 

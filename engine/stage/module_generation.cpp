@@ -71,8 +71,7 @@ op_outputs module_compute::continue_sequences(microbatch_key key,
   const auto& given =
     module_->interface().inputs.empty() ? data.inputs : inputs.at(0);
   if (batch != generation_step::no_batch && !given.empty()) {
-    auto done =
-      run_observed(key, inputs, data, kept, observer::pass::forward);
+    auto done = run_observed(key, inputs, data, kept, observer::pass::forward);
     observer_.end_op();
     kept = done.saved.slice->for_later();
     if (module_->has_last())

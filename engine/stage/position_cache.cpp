@@ -62,9 +62,8 @@ void position_cache::keep_rows(const std::vector<std::int64_t>& rows) {
 std::int64_t position_cache::bytes() const {
   std::int64_t sum = 0;
   for (const auto& each : buffers_)
-    sum += each.whole.defined()
-             ? static_cast<std::int64_t>(each.whole.nbytes())
-             : 0;
+    sum +=
+      each.whole.defined() ? static_cast<std::int64_t>(each.whole.nbytes()) : 0;
   return sum;
 }
 

@@ -123,8 +123,11 @@ class stage_compute {
   virtual stage_result end_step() = 0;
 
   /// Drops what the last step in parts has left, or a step that could not be
-  /// recorded, and what is kept of generated sequences.
+  /// recorded.
   virtual void drop_kept() {}
+
+  /// Frees what is kept of generated sequences.
+  virtual void forget_sequences() {}
 };
 
 /// One stage's parameters and their gradients; threads as `stage_compute`.

@@ -93,9 +93,9 @@ TEST_CASE("any number of ranks and stages generates the plain loop's tokens") {
 TEST_CASE("placements, copies, replicas and shards generate the same tokens") {
   const auto layers = longer_model();
   const auto expected = plainly(layers);
-  std::vector cases{shape("zb_v", 2, 2), shape("dualpipe", 2),
-                    shape("hanayo", 2, 2), shape("1f1b", 2), shape("1f1b", 2),
-                    shape("gpipe", 2)};
+  std::vector cases{shape("zb_v", 2, 2),   shape("dualpipe", 2),
+                    shape("hanayo", 2, 2), shape("1f1b", 2),
+                    shape("1f1b", 2),      shape("gpipe", 2)};
   cases[3].data_parallel = 3;
   cases[4].data_parallel = 2;
   cases[4].sharding.mode = shard_mode::all;
@@ -170,7 +170,8 @@ TEST_CASE("the processes of a job get the same tokens") {
          in_all(meshes, [&](const std::shared_ptr<mesh>& job) {
            auto run = trainer_of(layers, what, job);
            auto options = usual;
-           CHECK(text_of(run.generate(several(), options)) == text_of(expected));
+           CHECK(text_of(run.generate(several(), options))
+                 == text_of(expected));
            options.rows = 2;
            CHECK(run.generate(several(), options).size() == expected.size());
          }))

@@ -72,9 +72,9 @@ TEST_CASE("any number of ranks continues a prompt by the same text") {
   CHECK(one.starts_with("in the"));
   CHECK(one.size() >= 27);
   CHECK(one.ends_with('\n'));
-  for (const auto* more : {"--ranks 2", "--ranks 3", "--stages-per-rank 2",
-                           "--ranks 2 --stages-per-rank 2 --positions 1",
-                           "--ranks 2 --split 1,5"})
+  for (const auto* more :
+       {"--ranks 2", "--ranks 3", "--stages-per-rank 2",
+        "--ranks 2 --stages-per-rank 2 --positions 1", "--ranks 2 --split 1,5"})
     CHECK(model.text(flags + more) == one);
   CHECK(model.text(flags + "--seed 4") != one);
   const auto greedy = model.text(flags + "--temperature 0");
@@ -120,10 +120,11 @@ TEST_CASE("an old checkpoint needs the flags that its tensors don't tell") {
                 {"vocabulary", "256"}});
   about.erase("model");
   std::ofstream(path) << about;
-  model.refuses(flags, 2,
-                "run does not tell the model's --model; give it as in training");
-  model.refuses(flags + "--model u_net", 2,
-                "run does not tell the model's --heads; give it as in training");
+  model.refuses(
+    flags, 2, "run does not tell the model's --model; give it as in training");
+  model.refuses(
+    flags + "--model u_net", 2,
+    "run does not tell the model's --heads; give it as in training");
   CHECK(model.text(flags + "--model u_net --heads 2") == text);
   model.refuses(flags + "--model u_net --heads 3", 2,
                 "--d-model 16 is no multiple of --heads 3");
@@ -146,9 +147,9 @@ TEST_CASE("several prompts get what each gets alone, in their order") {
   for (const auto& each : prompts)
     file += each + "\n\n";
   const auto path = model.at.write("prompts.txt", file);
-  CHECK(model.text("--max-tokens 12 --ranks 3 --microbatches 1 --prompts "
-                   + path)
-        == expected);
+  CHECK(
+    model.text("--max-tokens 12 --ranks 3 --microbatches 1 --prompts " + path)
+    == expected);
 }
 
 TEST_CASE("JSON lines tell of each prompt, and take settings of its own") {
@@ -171,8 +172,9 @@ TEST_CASE("JSON lines tell of each prompt, and take settings of its own") {
   CHECK(lines[2].at("prompt_tokens") == 2);
   CHECK(lines[2].at("end") == "context");
   CHECK(lines[2].at("tokens") == 31);
-  const auto ids = model.lines("--ids --prompt '105 110' --max-tokens 31 "
-                               "--temperature 0");
+  const auto ids = model.lines(
+    "--ids --prompt '105 110' --max-tokens 31 "
+    "--temperature 0");
   CHECK(ids.at(0).at("ids") == lines[2].at("ids"));
   CHECK_FALSE(ids.at(0).contains("text"));
 }
@@ -204,15 +206,16 @@ TEST_CASE("tokens that are no bytes are given and printed as ids") {
 
 TEST_CASE("what can't be continued is refused before anything runs") {
   const trained_model model("--seq 16 --vocabulary 128");
-  model.refuses("", 2, "there is nothing to continue; give --prompt TEXT or "
-                       "--prompts FILE");
-  model.refuses("--prompt ''", 2,
-                "prompt 1 is empty; give at least one token");
+  model.refuses("", 2,
+                "there is nothing to continue; give --prompt TEXT or "
+                "--prompts FILE");
+  model.refuses("--prompt ''", 2, "prompt 1 is empty; give at least one token");
   model.refuses("--prompt aaaaaaaaaaaaaaaaa", 2,
                 "prompt 1 has 17 tokens, and the model knows 16 positions; "
                 "give a shorter one");
-  model.refuses("--prompt \xc3\xa9", 2,
-                "--prompt '\\xC3\\xA9' has a byte beyond the vocabulary of 128");
+  model.refuses(
+    "--prompt \xc3\xa9", 2,
+    "--prompt '\\xC3\\xA9' has a byte beyond the vocabulary of 128");
   model.refuses("--prompt a --temperature -1", 2,
                 "--temperature: -1 is no number from 0 up");
   model.refuses("--prompt a --top-p 0", 2, "--top-p: 0 is no number above 0");
@@ -221,20 +224,20 @@ TEST_CASE("what can't be continued is refused before anything runs") {
                 "--model u_net: " + model.checkpoints
                   + " is of a model with gpt; leave the flag out");
   model.refuses("--prompt a --ranks 9", 2, "can't be cut into 9 stages");
-  const auto missing = run_troupe(
-    "generate", "--prompt a --checkpoint " + (model.at / "none"));
+  const auto missing =
+    run_troupe("generate", "--prompt a --checkpoint " + (model.at / "none"));
   CHECK(missing.exit_code == 1);
   CHECK_THAT(missing.output, ContainsSubstring("none"));
   CHECK(run_troupe("generate", "--prompt a").exit_code == 2);
   const auto lines = [&](const char* line, const std::string& sentence) {
     const auto path = model.at.write("bad.jsonl", line);
-    model.refuses("--prompts " + path, 1,
-                  "bad.jsonl, line 1: " + sentence);
+    model.refuses("--prompts " + path, 1, "bad.jsonl, line 1: " + sentence);
   };
   lines("in the", "is no JSON object");
   lines("{}", "has both or none of 'text' and 'ids'");
-  lines("{\"ids\": [128]}", "has 'ids' that are no list of numbers from 0 to "
-                            "127");
+  lines("{\"ids\": [128]}",
+        "has 'ids' that are no list of numbers from 0 to "
+        "127");
   lines("{\"text\": \"a\", \"sed\": 1}", "has the unknown field 'sed'");
   lines("{\"text\": \"a\", \"seed\": -1}", "has a 'seed' that is no whole");
   lines("{\"text\": \"a\", \"top_p\": \"x\"}", "has a 'top_p' that is no");

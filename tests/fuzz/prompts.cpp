@@ -1,6 +1,6 @@
 // Files of prompts, as text and as JSON lines.
-#include "parse.hpp"
 #include "troupe/cli/prompts.hpp"
+#include "parse.hpp"
 
 using namespace troupe;
 

@@ -323,9 +323,10 @@ void add_texts(seed_list& to) {
   to.emplace_back("configurations", "ranks = 99\n[table]\na = 1979-05-27\n");
   to.emplace_back(
     "prompts",
-    with_choice(0, "{\"text\": \"In the\", \"max_tokens\": 20, \"top_k\": 5}\n"
-                   "{\"ids\": [73, 110], \"temperature\": 0.5, \"top_p\": 0.9, "
-                   "\"seed\": 3}\n"));
+    with_choice(0,
+                "{\"text\": \"In the\", \"max_tokens\": 20, \"top_k\": 5}\n"
+                "{\"ids\": [73, 110], \"temperature\": 0.5, \"top_p\": 0.9, "
+                "\"seed\": 3}\n"));
   to.emplace_back("prompts", with_choice(3, "5 17\n\n999\r\n"));
 }
 

@@ -23,10 +23,9 @@ TEST_CASE("every rank runs a position of all microbatches before the next") {
 }
 
 TEST_CASE("generation is a legal order on every placement") {
-  for (const auto& places :
-       {placement::looped(1, 1), placement::looped(3, 6),
-        placement::v_shaped(2), placement::waves(2, 8),
-        placement::two_directions(4)})
+  for (const auto& places : {placement::looped(1, 1), placement::looped(3, 6),
+                             placement::v_shaped(2), placement::waves(2, 8),
+                             placement::two_directions(4)})
     for (const std::int32_t microbatches : {1, 2, 7}) {
       const auto lanes = generation_schedule(places, microbatches, 3);
       CHECK_NOTHROW(validate(lanes));

@@ -33,12 +33,14 @@ const auto logits =
 
 }  // namespace
 
-TEST_CASE("a temperature of 0 takes the most likely token, the first of equals") {
+TEST_CASE(
+  "a temperature of 0 takes the most likely token, the first of equals") {
   CHECK(next_token(logits, {.temperature = 0}, 7) == 1);
   CHECK(next_token(at::zeros({5}), {.temperature = 0}, 0) == 0);
 }
 
-TEST_CASE("tokens come as often as they are likely, sharper when it is colder") {
+TEST_CASE(
+  "tokens come as often as they are likely, sharper when it is colder") {
   const auto counts = drawn(logits, {.temperature = 1});
   CHECK(std::abs(counts.at(0) - 400) < 100);
   CHECK(std::abs(counts.at(1) - 1600) < 150);
@@ -61,13 +63,15 @@ TEST_CASE("top-k leaves the most likely tokens, of equals the first ones") {
   CHECK(equal.rbegin()->first == 2);
 }
 
-TEST_CASE("top-p leaves the fewest tokens that make up that much, behind top-k") {
+TEST_CASE(
+  "top-p leaves the fewest tokens that make up that much, behind top-k") {
   CHECK(drawn(logits, {.temperature = 1, .top_p = 0.39}).size() == 1);
   CHECK(drawn(logits, {.temperature = 1, .top_p = 0.6}).size() == 2);
   CHECK(drawn(logits, {.temperature = 1, .top_p = 0.8}).size() == 3);
   CHECK(drawn(logits, {.temperature = 1, .top_p = 1}).size() == 4);
   // Of 0.4 and 0.3 alone the first makes up 0.57.
-  CHECK(drawn(logits, {.temperature = 1, .top_k = 2, .top_p = 0.5}).size() == 1);
+  CHECK(drawn(logits, {.temperature = 1, .top_k = 2, .top_p = 0.5}).size()
+        == 1);
   CHECK(drawn(logits, {.temperature = 1, .top_p = 1e-9}).size() == 1);
 }
 

@@ -71,7 +71,8 @@ TEST_CASE("prompts of one length share rows, and slots are taken in order") {
   const auto step = work.begin_step();
   CHECK(step.batches == std::vector<std::int64_t>{10, 11});
   CHECK(work.positions() == 1);
-  CHECK(at::equal(work.data(0).inputs.at(0), at::tensor({1, 4}, at::kLong).view({2, 1})));
+  CHECK(at::equal(work.data(0).inputs.at(0),
+                  at::tensor({1, 4}, at::kLong).view({2, 1})));
   CHECK(at::equal(work.data(1).inputs.at(0),
                   at::tensor({2, 3, 5, 6}, at::kLong).view({2, 2})));
   CHECK(work.data(1).tokens == 4);
@@ -88,10 +89,13 @@ TEST_CASE("a batch that ends leaves its slot to one that waits") {
           {.rows = rows, .positions = positions}, slots);
         const auto made = run(work);
         CHECK(text_of({made[0]}) == text_of({{{2}, generation_end::tokens}}));
-        CHECK(text_of({made[1]}) == text_of({{from_to(3, 11), generation_end::tokens}}));
-        CHECK(text_of({made[2]}) == text_of({{from_to(5, 9), generation_end::tokens}}));
+        CHECK(text_of({made[1]})
+              == text_of({{from_to(3, 11), generation_end::tokens}}));
+        CHECK(text_of({made[2]})
+              == text_of({{from_to(5, 9), generation_end::tokens}}));
         CHECK(text_of({made[3]}) == text_of({{{}, generation_end::tokens}}));
-        CHECK(text_of({made[4]}) == text_of({{from_to(7, 10), generation_end::tokens}}));
+        CHECK(text_of({made[4]})
+              == text_of({{from_to(7, 10), generation_end::tokens}}));
       }
 }
 
@@ -119,7 +123,8 @@ TEST_CASE("a sequence ends within a step: nothing is chosen behind that") {
   sequence_batches work({request({1}, 50)}, {.stops = {{7}}, .positions = 16},
                         1);
   CHECK(run_step(work) + run_step(work) + run_step(work) == 6);
-  CHECK(text_of({work.results()[0]}) == text_of({{from_to(2, 6), generation_end::stop}}));
+  CHECK(text_of({work.results()[0]})
+        == text_of({{from_to(2, 6), generation_end::stop}}));
 }
 
 TEST_CASE("stops of several tokens end a sequence before them") {
@@ -137,15 +142,16 @@ TEST_CASE("the model's positions end a sequence, with one token behind them") {
   sequence_batches work({request({1, 2, 3}, 50), request(from_to(1, 8), 50)},
                         {.length = 8}, 2);
   const auto made = run(work);
-  CHECK(text_of({made[0]}) == text_of({{from_to(4, 9), generation_end::context}}));
+  CHECK(text_of({made[0]})
+        == text_of({{from_to(4, 9), generation_end::context}}));
   CHECK(text_of({made[1]}) == text_of({{{9}, generation_end::context}}));
 }
 
 TEST_CASE("another process takes up the tokens, and decides alike") {
   const std::vector requests{request({1}, 3), request({2, 3}, 7),
                              request({4}, 5)};
-  sequence_batches chooser(requests, {.rows = 2}, 2), other(requests,
-                                                            {.rows = 2}, 2);
+  sequence_batches chooser(requests, {.rows = 2}, 2),
+    other(requests, {.rows = 2}, 2);
   while (!chooser.finished()) {
     const auto theirs = other.begin_step();
     run_step(chooser);

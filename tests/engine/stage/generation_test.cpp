@@ -114,7 +114,7 @@ TEST_CASE("batches keep apart, rows leave, and ended batches are forgotten") {
               stage.whole(rows.slice(1, 0, 2)));
   check_close(stage.run({0, 0}, b.slice(1, 3, 4)),
               stage.whole(b.slice(1, 0, 4)));
-  stage.compute.drop_kept();
+  stage.compute.forget_sequences();
   stage.begin(1, {1});
   check_close(stage.run({0, 0}, b.slice(1, 0, 4)),
               stage.whole(b.slice(1, 0, 4)));
