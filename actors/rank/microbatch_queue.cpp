@@ -13,9 +13,14 @@ void microbatch_queue::begin(const step_pointer& step, const orders& wanted) {
   asked_.clear();
   if (step->settings.part == step_part::update)
     return;  // which needs no data
-  for (const auto& [reader, order] : wanted)
-    for (std::int32_t ahead = 0; ahead < setup_.prefetch; ++ahead)
+  // A step that generates runs a slice of all microbatches before the next one.
+  for (const auto& [reader, order] : wanted) {
+    const auto ahead = step->settings.generation
+                         ? std::ssize(order)
+                         : std::int64_t{setup_.prefetch};
+    for (std::int64_t i = 0; i < ahead; ++i)
       ask(reader);
+  }
 }
 
 void microbatch_queue::ask(stage_instance reader) {
