@@ -25,7 +25,7 @@ namespace troupe::cli {
 
 namespace {
 
-constexpr auto example = R"(
+constexpr auto generate_help = R"(
 Examples:
   troupe generate --checkpoint run --prompt "In the beginning" --max-tokens 100
   troupe generate --checkpoint model.safetensors --model gpt --heads 4 \
@@ -148,7 +148,7 @@ void add_generate_command(CLI::App& app) {
   auto options = std::make_shared<generate_options>();
   auto* command = app.add_subcommand("generate", summary_of("generate"));
   add_generate_flags(*command, *options);
-  command->footer(example);
+  command->footer(generate_help);
   command->callback([command, options] { generate(*command, *options); });
 }
 

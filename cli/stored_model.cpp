@@ -172,8 +172,9 @@ std::map<std::string, std::string> model_texts(const model_flags& flags,
 std::map<std::string, std::string> stored_texts(const std::string& path) {
   if (!is_tensor_file(path))
     return stored_checkpoint(checkpoint_in(path)).about().model;
+  const safetensors_file file(path);
   std::map<std::string, std::string> texts;
-  for (const auto& [name, value] : safetensors_file(path).metadata())
+  for (const auto& [name, value] : file.metadata())
     if (name.starts_with(metadata_prefix))
       texts.emplace(name.substr(metadata_prefix.size()), value);
   return texts;

@@ -81,8 +81,6 @@ TEST_CASE("any number of ranks continues a prompt by the same text") {
   CHECK(model.text(flags + "--temperature 0 --seed 9") == greedy);
   CHECK(model.text(flags + "--top-k 1") == greedy);
   CHECK(model.text(flags + "--top-p 0.0001") == greedy);
-  // Trained on one sentence, it has learned some of it.
-  CHECK_THAT(greedy, ContainsSubstring("in the beginn"));
 }
 
 TEST_CASE("a checkpoint, its folder and a file of parameters are one model") {
