@@ -155,8 +155,8 @@ struct end_step {
 };
 
 // ---- rank -> reducer -> rank
-/// A member's part of a collective of its stage's group. All members ask for
-/// the same ones in the same order.
+/// A member's part of a collective of its group (collective_kind). All members
+/// ask for the same ones in the same order.
 struct collective_request {
   std::int64_t serial = 0;
   stage_instance owner;
@@ -179,19 +179,26 @@ struct collective_result {
 };
 
 /// A part of a collective on its way between processes. The members of a
-/// stage's group are its copies in all replicas, by replica, then copy.
+/// stage's group are its copies in all replicas, by replica, then copy. Of a
+/// sum of tied gradients, the stages that hold tied parameters, of one replica
+/// and copy, are a group.
 struct collective_part {
   std::int64_t serial = 0;
   std::int32_t stage = 0;
   std::int32_t member = 0;  // whose part; none: the result of all
   /// Of an all-reduce, as many as there are members; of a reduce-scatter, the
-  /// shard; of a gather, the member.
+  /// shard; of a gather, the member; of a sum, the holder, by tie, then in
+  /// model order.
   std::int32_t piece = 0;
   at::Tensor values;      // one dimension
   std::int64_t call = 0;  // the number of the group's collective in this run
   collective_kind kind = collective_kind::all_reduce;
+  /// Of a sum: whose group.
+  std::int32_t data_rank = 0;
+  std::int8_t copy = 0;
 };
-TROUPE_FIELDS(collective_part, serial, stage, member, piece, call, kind)
+TROUPE_FIELDS(collective_part, serial, stage, member, piece, call, kind,
+              data_rank, copy)
 
 // ---- stage -> coordinator
 struct stage_powers {

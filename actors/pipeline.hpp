@@ -38,6 +38,8 @@ struct pipeline_options {
   std::vector<std::vector<stage>> stages;
   /// By stage: whether it reads a microbatch's inputs, targets or arguments.
   std::vector<bool> needs_data;
+  /// By trained tie: the stages of its holders, in model order.
+  std::vector<std::vector<std::int32_t>> ties;
   run_devices devices;  // of the stages; empty: the CPU
   /// To devices of other processes; null: tensors go there by the host.
   std::shared_ptr<device_links> links;

@@ -5,6 +5,7 @@
 
 #include "troupe/actors/job/job_parameters.hpp"
 #include "troupe/engine/stage/model.hpp"
+#include "troupe/engine/stage/ties.hpp"
 #include "troupe/schedules/schedule.hpp"
 
 namespace troupe {
@@ -22,6 +23,7 @@ parameter_list parameters_of(const replica& instances, std::int32_t stages,
 
 /// By replica, copy, then in model order. `stages`: of each copy.
 std::vector<parameter_here> parameters_of(const std::vector<replica>& replicas,
-                                          const placement& stages);
+                                          const placement& stages,
+                                          const alias_names& aliases);
 
 }  // namespace troupe

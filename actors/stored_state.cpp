@@ -14,6 +14,12 @@ at::Tensor copied_to_host(const at::Tensor& value) {
                            /*non_blocking=*/false, /*copy=*/true);
 }
 
+const std::string& stored_name(const std::string& name,
+                               const alias_names& aliases) {
+  const auto found = aliases.find(name);
+  return found == aliases.end() ? name : found->second;
+}
+
 }  // namespace
 
 parameter_list host_copies(const parameter_list& parameters,
@@ -30,24 +36,26 @@ parameter_list host_copies(const parameter_list& parameters,
 }
 
 void restore_parameters(const stored_checkpoint& from,
-                        const parameter_list& parameters) {
+                        const parameter_list& parameters,
+                        const alias_names& aliases) {
   parameter_list values;
   for (const auto& [name, value] : parameters) {
-    const auto master = state_name(std::string(master_state_name), name);
+    const auto& stored = stored_name(name, aliases);
+    const auto master = state_name(std::string(master_state_name), stored);
     const bool in_full = value.scalar_type() == at::kFloat && from.find(master);
-    values.emplace_back(name, from.read(in_full ? master : name));
+    values.emplace_back(name, from.read(in_full ? master : stored));
   }
   load_parameters(parameters, values, from.folder());
 }
 
-optimizer_state stored_state(const stored_checkpoint& from,
-                             optimizer_state own) {
+optimizer_state stored_state(const stored_checkpoint& from, optimizer_state own,
+                             const alias_names& aliases) {
   std::map<std::string, parameter_list> stored;
   for (const auto& name : from.names())
     if (const auto parts = split_state_name(name))
       stored[parts->parameter].emplace_back(parts->tensor, from.read(name));
   for (auto& of : own)
-    of.tensors = std::move(stored[of.parameter]);
+    of.tensors = stored[stored_name(of.parameter, aliases)];
   return own;
 }
 

@@ -2,6 +2,7 @@
 
 #include "troupe/engine/checkpoint/stored_checkpoint.hpp"
 #include "troupe/engine/stage/optimizer.hpp"
+#include "troupe/engine/stage/ties.hpp"
 
 namespace troupe {
 
@@ -11,15 +12,17 @@ namespace troupe {
 parameter_list host_copies(const parameter_list& parameters,
                            const optimizer_state& state);
 
-/// Copies stored values into parameters. Before changing anything, throws
+/// Copies stored values into parameters; those of tied ones are their owners'.
+/// Before changing anything, throws
 /// `invalid_checkpoint` naming a tensor that is missing or differently shaped.
 void restore_parameters(const stored_checkpoint& from,
-                        const parameter_list& parameters);
+                        const parameter_list& parameters,
+                        const alias_names& aliases);
 
 /// The stored state of the parameters that an optimizer updates; `own`: its
 /// state now.
-optimizer_state stored_state(const stored_checkpoint& from,
-                             optimizer_state own);
+optimizer_state stored_state(const stored_checkpoint& from, optimizer_state own,
+                             const alias_names& aliases);
 
 /// Throws `invalid_checkpoint` unless the checkpoint holds as many elements of
 /// parameters as the model.

@@ -183,7 +183,8 @@ run_health trainer::health() const {
 parameter_list trainer::parameters() const {
   const impl::whole_scope whole(*impl_);
   return impl_->kept(
-    parameters_of(impl_->replicas[0], impl_->places().stages()));
+    without_aliases(parameters_of(impl_->replicas[0], impl_->places().stages()),
+                    impl_->aliases));
 }
 
 std::int64_t trainer::parameter_count() const {
@@ -199,12 +200,12 @@ parameter_list trainer::gather_parameters() const {
 
 void trainer::load(const parameter_list& values, const std::string& origin) {
   const auto& places = impl_->places();
+  const auto all = with_aliases(values, impl_->aliases, origin);
   const impl::whole_scope whole(*impl_);
   for (const auto& replica : impl_->replicas)
     for (std::int8_t copy = 0; copy < places.copies(); ++copy) {
       const auto own = parameters_of(replica, places.stages(), copy);
-      load_parameters(own, impl_->options.job ? only(own, values) : values,
-                      origin);
+      load_parameters(own, impl_->options.job ? only(own, all) : all, origin);
     }
   impl_->take_shards();
   impl_->read_parameters();

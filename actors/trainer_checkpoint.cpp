@@ -23,7 +23,10 @@ std::map<std::int32_t, parameter_list> trainer::snapshot() const {
     const auto state = impl_->optimizer_state_of(which);
     if (!module)
       continue;
-    auto copies = host_copies(module->parameters_by_name(), state);
+    const auto& aliases = impl_->aliases;
+    auto copies =
+      host_copies(without_aliases(module->parameters_by_name(), aliases),
+                  without_aliases(state, aliases));
     auto& tensors = ranks[places.rank_of(which)];
     std::ranges::move(copies, std::back_inserter(tensors));
   }
@@ -40,9 +43,9 @@ void trainer::impl::restore(const stored_checkpoint& from,
   const auto own = module->parameters_by_name();
   const auto device = devices.of(data_rank, which);
   const auto scope = device ? device->compute().enter() : nullptr;
-  restore_parameters(from, own);
+  restore_parameters(from, own, aliases);
   auto& parameters = *stages[d][index].parameters;
-  parameters.load_state(stored_state(from, parameters.state()));
+  parameters.load_state(stored_state(from, parameters.state(), aliases));
   if (device)
     device->compute().drain();
 }

@@ -1,5 +1,7 @@
 #include "troupe/actors/trainer_plans.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "troupe/base/error.hpp"
@@ -9,6 +11,7 @@
 #include "troupe/engine/plan/shard.hpp"
 #include "troupe/schedules/forward_part.hpp"
 #include "troupe/schedules/generation.hpp"
+#include "troupe/schedules/validate.hpp"
 
 namespace troupe {
 
@@ -16,8 +19,10 @@ namespace {
 
 std::shared_ptr<const plan> compile_for(const schedule& order,
                                         const trainer_options& options,
-                                        const stage_graph& graph) {
+                                        const stage_graph& graph,
+                                        const std::vector<std::int32_t>& tied) {
   compile_options compiling;
+  compiling.tied = tied;
   compiling.graph = graph;
   compiling.data_parallel = options.data_parallel;
   compiling.global_norm = options.numerics.needs_norm();
@@ -37,10 +42,32 @@ std::shared_ptr<const plan> sharded_for(std::shared_ptr<const plan> whole,
       : sharded_updates(*whole));
 }
 
+/// Each copy of a stage that holds tied parameters sums their gradients, once
+/// for each update, and no other does.
+void require_tied_sums(const plan& given,
+                       const std::vector<std::int32_t>& tied) {
+  const auto each = given.placement.copies() * updates_of(given);
+  for (std::int32_t s = 0; s < given.stages(); ++s) {
+    const auto sums = std::ranges::count_if(given.ops, [&](const plan_op& op) {
+      return op.kind == plan_op_kind::sum_tied && op.stage == s;
+    });
+    const bool needs = std::ranges::binary_search(tied, s);
+    if (sums != (needs ? each : 0))
+      fail(error_code::invalid_argument, "plan {}: stage {} {}",
+           given.schedule_name, s,
+           needs ? fmt::format("holds tied parameters, and needs a SUM_TIED in "
+                               "each copy and update; it has {} of {}",
+                               sums, each)
+                 : "sums tied gradients (SUM_TIED), and the model ties no "
+                   "parameter of it to one of another layer");
+  }
+}
+
 }  // namespace
 
-std::shared_ptr<const plan> training_plan(const trainer_options& options,
-                                          const stage_graph& graph) {
+std::shared_ptr<const plan> training_plan(
+  const trainer_options& options, const stage_graph& graph,
+  const std::vector<std::int32_t>& tied) {
   if (options.plan && options.plan->graph != graph)
     fail(
       error_code::invalid_argument,
@@ -48,8 +75,11 @@ std::shared_ptr<const plan> training_plan(const trainer_options& options,
       "it for this model, or give its `edges`",
       options.plan->schedule_name, to_text(options.plan->graph),
       to_text(graph));
-  auto made =
-    options.plan ? options.plan : compile_for(options.schedule, options, graph);
+  if (options.plan)
+    require_tied_sums(*options.plan, tied);
+  auto made = options.plan
+                ? options.plan
+                : compile_for(options.schedule, options, graph, tied);
   made = sharded_for(std::move(made), options);
   if (options.overlap.reduce)
     return made;
@@ -68,7 +98,7 @@ std::shared_ptr<const plan> share_plan(mesh& job,
 
 std::shared_ptr<const plan> evaluation_plan(const trainer_options& options,
                                             const stage_graph& graph) {
-  auto made = compile_for(forward_part(options.schedule), options, graph);
+  auto made = compile_for(forward_part(options.schedule), options, graph, {});
   // Parameters are whole between steps where only gradients are sharded.
   return options.sharding.mode == shard_mode::all
            ? sharded_for(std::move(made), options)
@@ -81,7 +111,7 @@ std::shared_ptr<const plan> compile_generation(const trainer_options& options,
                                                std::int32_t positions) {
   return compile_for(
     generation_schedule(options.schedule.placement, microbatches, positions),
-    options, graph);
+    options, graph, {});
 }
 
 }  // namespace troupe

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "troupe/actors/trainer.hpp"
 
@@ -9,9 +11,10 @@ namespace troupe {
 // The plans that a trainer runs, of its options.
 
 /// The one that trains: the given one, or the schedule's, with the overlap that
-/// the options want.
-std::shared_ptr<const plan> training_plan(const trainer_options& options,
-                                          const stage_graph& graph);
+/// the options want. `tied`: the stages that hold tied parameters, ascending.
+std::shared_ptr<const plan> training_plan(
+  const trainer_options& options, const stage_graph& graph,
+  const std::vector<std::int32_t>& tied);
 
 /// The leading process's plan, on all processes of a job, each of which calls
 /// it; null on all if the leading process has none. Throws `transport`.

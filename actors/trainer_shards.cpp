@@ -139,7 +139,7 @@ optimizer_state trainer::impl::optimizer_state_of(stage_instance which) const {
       stage ? packed(stage.parameters->state()) : tensor_list{}, which, d);
     if (first)
       states.push_back(
-        unpacked(tensors, first.shards->layout()->pieces(d).size()));
+        unpacked(tensors, pieces_of(first.shards->layouts(), d).size()));
   }
   return first ? first.shards->joined(states) : optimizer_state{};
 }

@@ -8,6 +8,7 @@
 #include "troupe/actors/trainer_plans.hpp"
 #include "troupe/base/error.hpp"
 #include "troupe/engine/device/threads.hpp"
+#include "troupe/engine/plan/compile.hpp"
 #include "troupe/engine/plan/part.hpp"
 #include "troupe/engine/plan/values.hpp"
 #include "troupe/engine/stage/on_device.hpp"
@@ -28,21 +29,36 @@ trainer::impl::impl(const model& layers, trainer_options given)
   : options(std::move(given)), scale(options.numerics.loss_scale) {
   if (options.plan)
     options.schedule = schedule_of(*options.plan);
+  const auto settings = options.numerics.parameters;
   require_legal(options);
   require_legal(layers);
   layout = layout_of(options);
   ranges = split_for(layers, options);
   set_intra_op_threads(options.execution.intra_op_threads);
+  take_ties(layers);
   const auto graph = graph_of(layers, ranges);
-  training = training_plan(options, graph);
+  training =
+    training_plan(options, graph, joined(holding_stages(ties, ranges)));
   evaluation = evaluation_plan(options, graph);
   devices = run_devices(options.devices, options.overlap, layout, *training);
   make_stages(layers);
-  require_matching(options.job.get(), held(), options.numerics.parameters);
+  require_matching(options.job.get(), held(), settings);
   require_slices();
   start_actors(layers);
   prepare_graphs();
   parameter_count = count_parameters(options.job.get(), held());
+}
+
+void trainer::impl::take_ties(const model& layers) {
+  ties = ties_of(layers);
+  aliases = aliases_of(ties);
+  options.numerics = with_settings_of_owners(options.numerics, ties);
+  ties = trained_ties(std::move(ties), options.numerics.parameters);
+  if (!ties.empty() && !options.devices.empty() && options.job
+      && !options.device_links)
+    throw error(error_code::invalid_argument,
+                "tied gradients of several processes go from device to device; "
+                "leave device_links on, or use the CPU");
 }
 
 module_stage_options trainer::impl::stage_options(std::int32_t data_rank,
@@ -52,6 +68,7 @@ module_stage_options trainer::impl::stage_options(std::int32_t data_rank,
   made.index = which.stage;
   made.rank = places().rank_of(which);
   made.numerics = options.numerics;
+  made.ties = ties;
   made.keeps_versions = training->update.every > 0;
   if (options.sharding.shards())
     made.shards = {.shard = data_rank % shards(),
@@ -147,11 +164,13 @@ void trainer::impl::start_actors(const model& layers) {
   known_plans = std::make_shared<job_plans>(std::vector{training, evaluation});
   running.plans = known_plans;
   running.stages = stages;
+  running.ties = holding_stages(ties, ranges);
   running.devices = devices;
   if (options.job && !devices.empty() && options.device_links)
     running.links = links = std::make_shared<device_links>(
       layout, options.schedule.placement, edges_between_ranks(*training),
-      devices, gradient_mean(options.data_parallel, options.numerics.division),
+      holding_stages(ties, ranges), devices,
+      gradient_mean(options.data_parallel, options.numerics.division),
       options.execution.limits.stall);
   for (std::int32_t s = 0; s < training->stages(); ++s)
     running.needs_data.push_back(reads_microbatch(layers, ranges, s)
@@ -177,7 +196,7 @@ void trainer::impl::replan(const schedule& order) {
   auto wanted = options;
   wanted.plan = nullptr;
   wanted.schedule = order;
-  next = training_plan(wanted, training->graph);
+  next = training_plan(wanted, training->graph, tied_stages(*training));
   if (options.job)
     actors->announce_plan();
 }

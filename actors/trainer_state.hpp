@@ -13,6 +13,7 @@
 #include "troupe/actors/trainer.hpp"
 #include "troupe/engine/stage/layer_sequence.hpp"
 #include "troupe/engine/stage/module_compute.hpp"
+#include "troupe/engine/stage/ties.hpp"
 
 namespace troupe {
 
@@ -22,6 +23,7 @@ class sequence_batches;
 struct trainer::impl {
   impl(const model& layers, trainer_options given);
 
+  void take_ties(const model& layers);
   module_stage_options stage_options(std::int32_t data_rank,
                                      stage_instance which) const;
   void make_stages(const model& layers);
@@ -76,12 +78,15 @@ struct trainer::impl {
   bool reads_data(std::int32_t stage) const;
   const placement& places() const { return options.schedule.placement; }
   std::vector<parameter_here> held() const {
-    return parameters_of(replicas, places());
+    return parameters_of(replicas, places(), aliases);
   }
 
   trainer_options options;
   job_layout layout;
   stage_split ranges;
+  parameter_ties ties;  // that are trained
+  /// Of tied parameters: the owner's name by that of each other holder.
+  alias_names aliases;
   /// Of `training`, which the thread that runs steps changes, and `next`.
   mutable std::mutex planning;
   std::shared_ptr<const troupe::plan> training;

@@ -128,9 +128,7 @@ std::vector<parameter_list> parts_of(const parameter_list& tensors,
 manifest manifest_for(const std::string& path) {
   if (is_tensor_file(path))
     return {.run = new_run_name(), .model = stored_texts(path)};
-  auto about = stored_checkpoint(checkpoint_in(path)).about();
-  about.aliases.clear();  // stored under each name
-  return about;
+  return stored_checkpoint(checkpoint_in(path)).about();
 }
 
 void split(const file_settings& given) {

@@ -35,11 +35,15 @@ CLI::Validator in_range(double least, double most) {
 void add_flag(CLI::App& app, const model_option& option, option_value& value) {
   value = option.usual;
   std::visit(
-    [&]<class Number>(Number& chosen) {
-      app.add_option("--" + option.name, chosen, option.help)
-        ->check(in_range(std::get<Number>(option.least),
-                         std::get<Number>(option.most)))
-        ->group(group_of(option.name));
+    [&]<class Value>(Value& chosen) {
+      const auto flag = "--" + option.name;
+      if constexpr (std::is_same_v<Value, bool>)
+        app.add_flag(flag, chosen, option.help)->group(group_of(option.name));
+      else
+        app.add_option(flag, chosen, option.help)
+          ->check(in_range(std::get<Value>(option.least),
+                           std::get<Value>(option.most)))
+          ->group(group_of(option.name));
     },
     value);
 }

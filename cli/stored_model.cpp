@@ -62,13 +62,22 @@ class model_finder {
     const auto found = texts_.find(name);
     return found == texts_.end() ? std::nullopt : std::optional{found->second};
   }
-  /// A number of the model's texts.
+  template <class Value>
+  static std::optional<Value> read(const std::string& text) {
+    if constexpr (!std::is_same_v<Value, bool>)
+      return parse_number<Value>(text);
+    else
+      return text == "true"    ? std::optional{true}
+             : text == "false" ? std::optional{false}
+                               : std::nullopt;
+  }
+  /// A number, or truth value, of the model's texts.
   template <class Number>
   std::optional<Number> number(const std::string& name) const {
     const auto found = text(name);
     if (!found)
       return std::nullopt;
-    const auto value = parse_number<Number>(*found);
+    const auto value = read<Number>(*found);
     if (!value)
       refuse_checkpoint(path_, fmt::format("tells of a model whose {} is '{}'",
                                            printable(name), printable(*found)));
@@ -99,6 +108,8 @@ class model_finder {
   }
   template <class Number>
   Number in_range(const model_option& option, Number value) const {
+    if (std::is_same_v<Number, bool>)
+      return value;
     if (!(value >= std::get<Number>(option.least)
           && value <= std::get<Number>(option.most)))
       refuse_checkpoint(path_, fmt::format("tells of a model whose {} is {}",
@@ -151,8 +162,6 @@ parameter_list stored_tensors(const std::string& path, bool optimizer) {
   for (const auto& name : found.names())
     if (optimizer || !is_state_name(name))
       tensors.emplace_back(name, found.read(name));
-  for (const auto& [alias, owner] : found.about().aliases)
-    tensors.emplace_back(alias, found.read(owner));
   return tensors;
 }
 

@@ -12,6 +12,7 @@
 #include "troupe/base/printable.hpp"
 #include "troupe/cli/train_job.hpp"
 #include "troupe/engine/checkpoint/stored_checkpoint.hpp"
+#include "troupe/engine/stage/ties.hpp"
 
 namespace troupe::cli {
 
@@ -106,7 +107,8 @@ checkpoint_saver::checkpoint_saver(const train_options& options,
     folder_(options_.folder),
     about_{.run = std::move(run_name),
            .settings = setup.data_settings,
-           .model = setup.model_texts},
+           .model = setup.model_texts,
+           .aliases = aliases_of(ties_of(setup.model.layers))},
     parts_(options.plain ? 1 : setup.trainer.schedule.ranks()),
     leads_(leads(setup.trainer.job)) {
   if (options_.folder.empty())

@@ -18,6 +18,7 @@
 #include "troupe/engine/plan/simulate.hpp"
 #include "troupe/engine/stage/layer_graph.hpp"
 #include "troupe/engine/stage/split.hpp"
+#include "troupe/engine/stage/ties.hpp"
 
 namespace troupe::cli {
 
@@ -155,8 +156,9 @@ void print_summary_json(const train_options& options, const train_setup& setup,
 void print_plan_summary(const train_options& options,
                         const train_setup& setup) {
   const auto& run = setup.trainer;
-  const auto made =
-    *training_plan(run, graph_of(setup.model.layers, run.split));
+  const auto made = *training_plan(
+    run, graph_of(setup.model.layers, run.split),
+    tied_stages(setup.model.layers, run.split, run.numerics.parameters));
   const auto paper = simulate(made);
   if (options.json)
     return print_summary_json(options, setup, made, paper);

@@ -22,8 +22,11 @@ namespace troupe::cli {
 namespace {
 
 /// The versions of the parameters that the schedule's plan reads.
-plain_updates updates_of(const trainer_options& run) {
-  const auto versions = versions_of(compile(run.schedule));
+plain_updates updates_of(const train_setup& setup) {
+  const auto& run = setup.trainer;
+  const auto versions = versions_of(
+    compile(run.schedule, {.tied = tied_stages(setup.model.layers, run.split,
+                                               run.numerics.parameters)}));
   return {run.schedule.update.every, run.split,
           [versions](std::int32_t stage, std::int32_t microbatch) {
             return versions[static_cast<std::size_t>(stage)]
@@ -38,7 +41,7 @@ plain_options options_of(const train_setup& setup) {
   plain.slices = run.schedule.slices;
   plain.copy_of = copies_taken(run.schedule);
   if (run.schedule.update.every > 0)
-    plain.updates = updates_of(run);
+    plain.updates = updates_of(setup);
   plain.data_parallel = run.data_parallel;
   plain.numerics = run.numerics;
   if (!run.devices.empty())
@@ -83,6 +86,12 @@ step_event validate(plain_loop& loop, const train_setup& setup,
   return event;
 }
 
+void load_initial(const plain_loop& loop, const std::string& path) {
+  load_parameters(loop.holders(),
+                  with_aliases(read_safetensors(path), loop.aliases(), path),
+                  path);
+}
+
 /// The loop, where it stands in the data, and its checkpoints.
 class plain_run {
  public:
@@ -92,9 +101,7 @@ class plain_run {
       per_step_(std::int64_t{setup.trainer.schedule.microbatches}
                 * setup.trainer.data_parallel) {
     if (!options.model.initial.empty())
-      load_parameters(loop_.parameters(),
-                      read_safetensors(options.model.initial),
-                      options.model.initial);
+      load_initial(loop_, options.model.initial);
   }
 
   plain_loop& loop() { return loop_; }
@@ -130,8 +137,8 @@ class plain_run {
     for (const auto& [name, value] : loop_.parameters())
       elements += value.numel();
     require_elements(from, elements);
-    restore_parameters(from, loop_.parameters());
-    loop_.load_state(stored_state(from, loop_.state()));
+    restore_parameters(from, loop_.holders(), loop_.aliases());
+    loop_.load_state(stored_state(from, loop_.state(), loop_.aliases()));
     const auto& progress = from.about().progress;
     loop_.go_on_from(progress.step, progress.loss_scale, progress.good_steps);
     position_ = position_after(from.about(), setup_);
@@ -164,10 +171,8 @@ void require_model(const train_options& options, const train_setup& setup) {
       && setup.trainer.numerics.parameters.empty())
     return;
   const plain_loop loop(setup.model.layers, options_of(setup));
-  if (options.model.initial.empty())
-    return;
-  load_parameters(loop.parameters(), read_safetensors(options.model.initial),
-                  options.model.initial);
+  if (!options.model.initial.empty())
+    load_initial(loop, options.model.initial);
 }
 
 void train_plain(const train_options& options, const train_setup& setup,

@@ -150,7 +150,8 @@ class timeline_builder {
       };
       if (what.kind == plan_op_kind::send)
         add("send", what.stream, to_text(plan_, i), op.begin, op.end, host);
-      else if (what.kind == plan_op_kind::reduce)
+      else if (what.kind == plan_op_kind::reduce
+               || what.kind == plan_op_kind::sum_tied)
         add("reduce", what.stream, to_text(plan_, i), op.begin,
             std::max(op.end, reduced_at(i, done)), host);
       else if (what.kind == plan_op_kind::receive) {
@@ -170,8 +171,8 @@ class timeline_builder {
     return plan_.messages[static_cast<std::size_t>(receive.message)].consumer;
   }
 
-  /// The norm of a stage's gradients waits for their reduction; 0: nothing
-  /// tells.
+  /// The norm of a stage's gradients waits for their reduction, or the sum of
+  /// tied ones; 0: nothing tells.
   std::int64_t reduced_at(std::uint32_t reduce,
                           const done_of_plan& done) const {
     for (auto i = reduce + 1; i < done.size(); ++i)

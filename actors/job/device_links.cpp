@@ -3,10 +3,12 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
 #include "troupe/base/error.hpp"
+#include "troupe/engine/stage/ties.hpp"
 
 namespace troupe {
 
@@ -17,14 +19,25 @@ using steady = std::chrono::steady_clock;
 }  // namespace
 
 device_links::device_links(job_layout layout, placement stages,
-                           std::vector<stage_edge> edges, run_devices devices,
-                           gradient_mean mean, double stall_seconds)
+                           std::vector<stage_edge> edges,
+                           const std::vector<std::vector<std::int32_t>>& ties,
+                           run_devices devices, gradient_mean mean,
+                           double stall_seconds)
   : layout_(layout),
     stages_(std::move(stages)),
     edges_(std::move(edges)),
+    tied_(joined(ties)),
     devices_(std::move(devices)),
     mean_(mean),
-    stall_seconds_(stall_seconds > 0 ? stall_seconds : 1e9) {}
+    stall_seconds_(stall_seconds > 0 ? stall_seconds : 1e9) {
+  for (const auto& each : ties)
+    if (joined({each}) != tied_)
+      fail(error_code::invalid_argument,
+           "parameters are tied between stages {}, and others between stages "
+           "{}; from device to device of several processes all have to be of "
+           "the same stages",
+           fmt::join(joined({each}), " and "), fmt::join(tied_, " and "));
+}
 
 bool device_links::reduces(std::int32_t stage) const {
   return spans_processes(members_of({.sender = stage, .receiver = stage}));
@@ -103,13 +116,37 @@ device_stream& device_links::reduction_stream(std::int32_t stage) {
 void device_links::all_reduce(std::int32_t stage, tensor_list& gradients) {
   auto& on = at({.sender = stage, .receiver = stage});
   for (auto& each : gradients) {
-    const auto row = mean_.addend(each).contiguous();
-    if (row.numel() > 0)
-      enqueue(on,
-              {transfer_kind::all_reduce, row, row, -1, reduce_kind::sum,
-               fmt::format("{}REDUCE_GRAD", stage)},
-              *on.stream);
-    each = mean_.divided(row);
+    each = mean_.addend(each);
+    add_up(on, each, fmt::format("{}REDUCE_GRAD", stage));
+    each = mean_.divided(each);
+  }
+}
+
+bool device_links::sums_tied(std::int32_t data_rank, std::int8_t copy) const {
+  return !tied_.empty()
+         && spans_processes(members_of(tied_key(data_rank, copy)));
+}
+
+device_stream& device_links::tied_stream(std::int32_t data_rank,
+                                         std::int8_t copy) {
+  return *at(tied_key(data_rank, copy)).stream;
+}
+
+void device_links::sum_tied(std::int32_t data_rank, std::int8_t copy,
+                            tensor_list& gradients) {
+  auto& on = at(tied_key(data_rank, copy));
+  for (auto& each : gradients) {
+    each = gradient_mean(1).addend(each);
+    add_up(on, each, "SUM_TIED");
+  }
+}
+
+void device_links::add_up(link& on, at::Tensor& values, const std::string& op) {
+  values = values.contiguous();
+  if (values.numel() > 0) {
+    enqueue(
+      on, {transfer_kind::all_reduce, values, values, -1, reduce_kind::sum, op},
+      *on.stream);
   }
 }
 

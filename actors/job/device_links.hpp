@@ -20,20 +20,24 @@ namespace troupe {
 
 /// How tensors get from devices of this process to those of others without
 /// the host: a communicator for each direction between two stages of an edge
-/// that live in different processes, and one for the group of a stage: its
-/// copies in all replicas. What
-/// a stage sends is announced by a message over the links of the host; its
-/// receiver makes the matching call when that is here, so that both ends make
-/// the same calls in the same order, of sizes that were checked.
+/// that live in different processes, one for the group of a stage: its
+/// copies in all replicas, and one for the stages of a replica and copy that
+/// hold tied parameters. What a stage sends is announced by a message over the
+/// links of the host; its receiver makes the matching call when that is here,
+/// so that both ends make the same calls in the same order, of sizes that were
+/// checked.
 ///
 /// Calls for a stage come from the actors of its rank, in turn. `abort` and
 /// `stuck` may come from any thread.
 class device_links {
  public:
-  /// `edges`: between stages of different ranks, both ways.
+  /// `edges`: between stages of different ranks, both ways. `ties`: by tied
+  /// parameter the stages that hold it. Throws `invalid_argument` if ties are
+  /// of different stages and processes.
   device_links(job_layout layout, placement stages,
-               std::vector<stage_edge> edges, run_devices devices,
-               gradient_mean mean, double stall_seconds);
+               std::vector<stage_edge> edges,
+               const std::vector<std::vector<std::int32_t>>& ties,
+               run_devices devices, gradient_mean mean, double stall_seconds);
 
   /// All processes of the job call it at once; waits until all communicators
   /// are made and have moved something, or the run has ended. Throws
@@ -53,6 +57,12 @@ class device_links {
   device_stream& reduction_stream(std::int32_t stage);
   /// Whether the group of a stage lives in several processes.
   bool reduces(std::int32_t stage) const;
+  /// The same for the stages that hold tied parameters: their sum, of 16 bits
+  /// in fp32.
+  void sum_tied(std::int32_t data_rank, std::int8_t copy,
+                tensor_list& gradients);
+  device_stream& tied_stream(std::int32_t data_rank, std::int8_t copy);
+  bool sums_tied(std::int32_t data_rank, std::int8_t copy) const;
 
   /// Ends all calls in flight, so that nobody waits for a rank that is gone.
   void abort() noexcept;
@@ -60,7 +70,8 @@ class device_links {
   std::vector<std::string> stuck();
 
  private:
-  /// From a stage to another, or (`sender` is `receiver`) the group of a stage.
+  /// From a stage to another, or (`sender` is `receiver`) the group of a stage;
+  /// of no stage: of those that hold tied parameters.
   struct key {
     std::int32_t data_rank = 0;
     std::int8_t copy = 0;
@@ -68,6 +79,7 @@ class device_links {
     std::int32_t receiver = 0;
 
     bool is_group() const { return sender == receiver; }
+    bool is_tied() const { return sender == none; }
     friend auto operator<=>(const key&, const key&) = default;
   };
   struct member {
@@ -84,8 +96,14 @@ class device_links {
     std::timed_mutex mutex = {};  // a call may take its time on the host
   };
 
+  static std::string in_words(const key& group);
   void require_one_member_here() const;
+  static key tied_key(std::int32_t data_rank, std::int8_t copy) {
+    return {data_rank, copy, none, none};
+  }
+  std::vector<key> all_groups() const;
   std::vector<key> all_links() const;
+  void add_up(link& on, at::Tensor& values, const std::string& op);
   communicator_options options_of(const key& link_key,
                                   communicator_id id) const;
   /// In the order of the communicator's ranks.
@@ -105,6 +123,7 @@ class device_links {
   job_layout layout_;
   placement stages_;
   std::vector<stage_edge> edges_;
+  std::vector<std::int32_t> tied_;  // stages
   run_devices devices_;
   gradient_mean mean_;
   double stall_seconds_;

@@ -13,24 +13,42 @@ namespace troupe {
 
 /// A communicator has a rank a process.
 void device_links::require_one_member_here() const {
-  for (std::int32_t s = 0; s < stages_.stages(); ++s) {
-    const auto group = members_of({.sender = s, .receiver = s});
+  for (const auto& each : all_groups()) {
+    const auto group = members_of(each);
     const auto here = std::ranges::count_if(
       group, [this](const member& one) { return is_here(one); });
     if (here > 1 && here < std::ssize(group))
       fail(error_code::invalid_argument,
-           "this process holds {} of {} replicas and copies of stage {}, which "
-           "devices can't reduce together; start more processes, or one",
-           here, group.size(), s);
+           "this process holds {} of {} {}, which devices can't reduce "
+           "together; start more processes, or one",
+           here, group.size(), in_words(each));
   }
+}
+
+/// The same in all processes.
+std::vector<device_links::key> device_links::all_groups() const {
+  std::vector<key> all;
+  for (std::int32_t s = 0; s < stages_.stages(); ++s)
+    all.push_back({.sender = s, .receiver = s});
+  for (std::int32_t d = 0; d < layout_.data_ranks && !tied_.empty(); ++d)
+    for (std::int8_t copy = 0; copy < stages_.copies(); ++copy)
+      all.push_back(tied_key(d, copy));
+  return all;
+}
+
+std::string device_links::in_words(const key& group) {
+  return group.is_tied()
+           ? fmt::format("stages with tied parameters of replica {}",
+                         group.data_rank)
+           : fmt::format("replicas and copies of stage {}", group.sender);
 }
 
 /// The same in all processes, which make them in this order.
 std::vector<device_links::key> device_links::all_links() const {
   std::vector<key> all;
-  for (std::int32_t s = 0; s < stages_.stages(); ++s)
-    if (spans_processes(members_of({.sender = s, .receiver = s})))
-      all.push_back({.sender = s, .receiver = s});
+  for (const auto& each : all_groups())
+    if (spans_processes(members_of(each)))
+      all.push_back(each);
   for (std::int32_t d = 0; d < layout_.data_ranks; ++d)
     for (std::int8_t copy = 0; copy < stages_.copies(); ++copy)
       for (const auto& [sender, receiver] : edges_)
@@ -46,6 +64,11 @@ std::vector<device_links::member> device_links::members_of(
   if (!link_key.is_group())
     return {{data_rank, {sender, copy}}, {data_rank, {receiver, copy}}};
   std::vector<member> group;
+  if (link_key.is_tied()) {
+    for (const auto stage : tied_)
+      group.push_back({data_rank, {stage, copy}});
+    return group;
+  }
   for (std::int32_t d = 0; d < layout_.data_ranks; ++d)
     for (std::int8_t c = 0; c < stages_.copies(); ++c)
       group.push_back({d, {sender, c}});
@@ -78,7 +101,8 @@ communicator_options device_links::options_of(const key& link_key,
   options.id = std::move(id);
   options.rank = own_rank(link_key);
   options.size = static_cast<std::int32_t>(members_of(link_key).size());
-  options.name = link_key.is_group()
+  options.name = link_key.is_tied() ? in_words(link_key)
+                 : link_key.is_group()
                    ? fmt::format("replicas of stage {}", sender)
                    : fmt::format("edge of replica {} from stage {} to {}",
                                  data_rank, sender, receiver);

@@ -75,8 +75,16 @@ class dispatcher {
         auto part = read_collective_part(std::move(what));
         if (part.stage < 0 || part.stage >= book_->placement.stages())
           fail(error_code::mismatch, "there is no stage {}", part.stage);
-        caf::anon_send(book_->reducers[static_cast<std::size_t>(part.stage)],
-                       std::move(part));
+        if (part.kind == collective_kind::tied_sum
+            && (book_->tied_reducers.empty() || part.copy < 0
+                || part.copy >= book_->placement.copies() || part.data_rank < 0
+                || part.data_rank >= book_->data_ranks()))
+          fail(error_code::mismatch,
+               "there are no tied parameters in copy {} of replica {}",
+               part.copy, part.data_rank);
+        const auto& target =
+          book_->reducer(part.kind, part.data_rank, {part.stage, part.copy});
+        caf::anon_send(target, std::move(part));
         break;
       }
       default:

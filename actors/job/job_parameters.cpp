@@ -21,8 +21,10 @@ std::vector<held_parameter> read_held(const frame& part, bool values) {
 
 namespace {
 
-bool is_first(std::int32_t data_rank, stage_instance stage) {
-  return data_rank == 0 && stage.copy == 0;
+/// Whether files have it: of the first replica and copy, the owner.
+template <class Parameter>
+bool is_first(const Parameter& each) {
+  return each.data_rank == 0 && each.stage.copy == 0 && each.name == each.owner;
 }
 
 /// Throws `mismatch` naming the first parameter in which replicas differ.
@@ -30,10 +32,15 @@ void require_equal(std::vector<held_parameter> all) {
   std::ranges::stable_sort(all, {}, [](const held_parameter& each) {
     return std::tuple(each.data_rank, each.stage.copy, each.stage.stage);
   });
-  std::map<std::string, std::uint64_t> first;
+  std::map<std::string, std::uint64_t> first;  // by owner
   for (const auto& each : all) {
-    if (first.emplace(each.name, each.hash).first->second == each.hash)
+    if (first.emplace(each.owner, each.hash).first->second == each.hash)
       continue;
+    if (each.name != each.owner)
+      fail(error_code::mismatch,
+           "{} holds other values in stage {} of replica {} than {}, to which "
+           "it is tied",
+           each.name, each.stage.stage, each.data_rank, each.owner);
     if (each.stage.copy > 0)
       fail(error_code::mismatch,
            "the copies of stage {} in replica {} hold different values of {}",
@@ -41,6 +48,10 @@ void require_equal(std::vector<held_parameter> all) {
     fail(error_code::mismatch, "replicas 0 and {} hold different values of {}",
          each.data_rank, each.name);
   }
+}
+
+held_parameter described(const parameter_here& each) {
+  return {each.stage, each.data_rank, each.name, each.owner};
 }
 
 /// Tensors on their way between the threads that call trainers.
@@ -64,11 +75,11 @@ std::vector<held_parameter> gather_hashes(
 parameter_list gather(mesh& job, const std::vector<parameter_here>& own) {
   std::vector<held_parameter> names;
   tensor_list values;
-  for (const auto& [stage, data_rank, name, value] : own) {
-    if (!is_first(data_rank, stage))
+  for (const auto& each : own) {
+    if (!is_first(each))
       continue;
-    names.push_back({stage, data_rank, name, 0});
-    values.push_back(value);
+    names.push_back(described(each));
+    values.push_back(each.value);
   }
   std::multimap<std::int32_t, std::pair<std::string, at::Tensor>> by_stage;
   for (auto& part : job.gather(in_mail(to_wire(names), values))) {
@@ -87,7 +98,7 @@ std::int64_t count_parameters(mesh* job,
                               const std::vector<parameter_here>& own) {
   std::int64_t count = 0;
   for (const auto& each : own)
-    if (is_first(each.data_rank, each.stage))
+    if (is_first(each))
       count += each.value.numel();
   if (!job)
     return count;
@@ -100,8 +111,10 @@ std::int64_t count_parameters(mesh* job,
 
 void require_equal_replicas(mesh* job, const std::vector<parameter_here>& own) {
   std::vector<held_parameter> hashes;
-  for (const auto& [stage, data_rank, name, value] : own)
-    hashes.push_back({stage, data_rank, name, content_hash(value)});
+  for (const auto& each : own) {
+    hashes.push_back(described(each));
+    hashes.back().hash = content_hash(each.value);
+  }
   if (!job)
     return require_equal(std::move(hashes));
   std::string trouble;
@@ -120,9 +133,9 @@ void require_matching(mesh* job, const std::vector<parameter_here>& own,
   if (groups.empty())
     return;
   std::vector<held_parameter> held;
-  for (const auto& [stage, data_rank, name, value] : own)
-    if (is_first(data_rank, stage))
-      held.push_back({stage, data_rank, name, 0});
+  for (const auto& each : own)
+    if (is_first(each))
+      held.push_back(described(each));
   if (job)
     held = gather_hashes(*job, held);
   std::vector<std::string> names;

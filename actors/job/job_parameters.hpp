@@ -17,6 +17,7 @@ struct parameter_here {
   stage_instance stage;
   std::int32_t data_rank = 0;
   std::string name;
+  std::string owner;  // of a tied parameter, whose values it has; or itself
   at::Tensor value;
 };
 
@@ -25,9 +26,10 @@ struct held_parameter {
   stage_instance stage;
   std::int32_t data_rank = 0;
   std::string name;
+  std::string owner;
   std::uint64_t hash = 0;
 };
-TROUPE_FIELDS(held_parameter, stage, data_rank, name, hash)
+TROUPE_FIELDS(held_parameter, stage, data_rank, name, owner, hash)
 
 /// Another process's parameters; with `values`, a tensor for each. Throws
 /// `transport`.
@@ -37,8 +39,8 @@ std::vector<held_parameter> read_held(const frame& part, bool values);
 // make each of them. They throw `transport` when one is gone.
 
 /// The first copy of the first replica's parameters of all processes, in
-/// model order, for the
-/// leader; empty for the others.
+/// model order, for the leader; empty for the others. Tied ones are there once,
+/// as in the other functions.
 parameter_list gather(mesh& job, const std::vector<parameter_here>& own);
 
 /// Elements of all of the first replica's parameters; a null job: of those
@@ -47,7 +49,8 @@ std::int64_t count_parameters(mesh* job,
                               const std::vector<parameter_here>& own);
 
 /// Throws `mismatch`, in all processes, naming the first parameter in which
-/// replicas or copies differ. A null job: this process alone.
+/// replicas or copies differ, or both if those that are tied do. A null job:
+/// this process alone.
 void require_equal_replicas(mesh* job, const std::vector<parameter_here>& own);
 
 /// Throws `invalid_argument`, in all processes, as the function of the stages

@@ -15,7 +15,8 @@ void collective_ops::begin(const step_pointer& step) {
 bool collective_ops::start(op_launched& answer) {
   const auto owner = instance_of(step_->plan->ops[answer.op]);
   const auto stage = owner.stage;
-  if (!setup_.reduces) {
+  const bool sums = answer.work.kind == collective_kind::tied_sum;
+  if (!setup_.reduces && !sums) {
     keep(answer.op, {answer.serial, owner, setup_.data_rank,
                      std::move(answer.work.tensors), answer.end, answer.ready});
     return true;
@@ -27,21 +28,31 @@ bool collective_ops::start(op_launched& answer) {
                              setup_.device ? setup_.device->on() : nullptr,
                              answer.ready,
                              step_->recorded};
-  if (!setup_.links || !setup_.links->reduces(stage)) {
+  const bool by_device =
+    setup_.links
+    && (sums ? setup_.links->sums_tied(setup_.data_rank, owner.copy)
+             : setup_.links->reduces(stage));
+  if (!by_device) {
     asked_.emplace(owner, answer.op);
     ports_.reduce(std::move(request));
     return false;
   }
-  auto known = reducers_.find(stage);
-  if (known == reducers_.end())
-    known =
-      reducers_
-        .emplace(stage,
-                 reducer_core{make_device_collectives(setup_.links, stage), 1})
-        .first;
-  for (auto& reduced : known->second.on(std::move(request)))
+  for (auto& reduced : reducer_of(owner, sums).on(std::move(request)))
     keep(answer.op, std::move(reduced));
   return true;
+}
+
+reducer_core& collective_ops::reducer_of(stage_instance owner, bool sums) {
+  const auto key =
+    sums ? stage_instance{none, owner.copy} : stage_instance{owner.stage, 0};
+  auto known = reducers_.find(key);
+  if (known == reducers_.end()) {
+    auto calls = sums ? make_tied_device_collectives(
+                   setup_.links, setup_.data_rank, owner.copy)
+                      : make_device_collectives(setup_.links, owner.stage);
+    known = reducers_.emplace(key, reducer_core{std::move(calls), 1}).first;
+  }
+  return known->second;
 }
 
 std::uint32_t collective_ops::on(collective_result message) {

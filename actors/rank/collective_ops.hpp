@@ -38,6 +38,7 @@ class collective_ops {
   std::optional<held_value> take_unread(stage_instance stage);
 
  private:
+  reducer_core& reducer_of(stage_instance owner, bool sums);
   void keep(std::uint32_t op, collective_result message);
 
   const rank_setup& setup_;
@@ -47,8 +48,9 @@ class collective_ops {
   std::map<stage_instance, std::uint32_t> asked_;  // op by stage
   std::vector<event_handle> awaited_;  // for the compute stream's next op
   std::map<stage_instance, event_handle> gathered_;  // for its stage's next op
-  /// By stage: of those whose replicas are in reach of the rank's device.
-  std::map<std::int32_t, reducer_core> reducers_;
+  /// Of groups that are in reach of the rank's device: by stage, or by copy for
+  /// tied gradients.
+  std::map<stage_instance, reducer_core> reducers_;
 };
 
 }  // namespace troupe

@@ -27,6 +27,7 @@ std::string what_it_waits_for(const plan& plan, const plan_op& op,
     return found;
   switch (op.kind) {
     case plan_op_kind::reduce:
+    case plan_op_kind::sum_tied:
     case plan_op_kind::gradient_norm:
       return "the reducer";
     default:

@@ -91,8 +91,9 @@ class rank_members final : public rank_ports, public stage_ports {
     self_->send(book_->coordinator, std::move(report));
   }
   void reduce(collective_request request) override {
-    self_->send(book_->reducers[static_cast<std::size_t>(request.owner.stage)],
-                std::move(request));
+    const auto& target =
+      book_->reducer(request.work.kind, request.data_rank, request.owner);
+    self_->send(target, std::move(request));
   }
   void powers(stage_powers powers) override {
     self_->send(book_->coordinator, std::move(powers));

@@ -101,6 +101,8 @@ void stage_runner::run(run_op& request, op_launched& answer) {
       return release(request);
     case plan_op_kind::reduce:
       return hand_on_gradients(answer);
+    case plan_op_kind::sum_tied:
+      return sum_tied(request, answer);
     case plan_op_kind::gradient_norm:
       return tell_norm(request);
     case plan_op_kind::update:
@@ -169,8 +171,16 @@ void stage_runner::hand_on_gradients(op_launched& answer) {
                  parameters.parameters()};
   if (const auto& shards = setup_.work.shards) {
     answer.work.kind = collective_kind::reduce_scatter;
-    answer.work.layouts = {shards->layout()};
+    answer.work.layouts = shards->layouts();
   }
+  answer.ready = device_.mark();
+}
+
+void stage_runner::sum_tied(run_op& request, op_launched& answer) {
+  auto& parameters = *setup_.work.parameters;
+  for (auto& reduced : take(request))
+    parameters.put_gradients(std::move(reduced));
+  answer.work = parameters.begin_tied_sum();
   answer.ready = device_.mark();
 }
 

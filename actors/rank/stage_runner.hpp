@@ -39,6 +39,7 @@ class stage_runner {
   void backward(run_op& request, op_launched& answer);
   void give(op_outputs made, op_launched& answer) const;
   void hand_on_gradients(op_launched& answer);
+  void sum_tied(run_op& request, op_launched& answer);
   sharded_parameters& shards() const;
   void gather(op_launched& answer);
   void release(run_op& request);

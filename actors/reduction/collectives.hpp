@@ -9,9 +9,8 @@
 
 namespace troupe {
 
-/// The collectives of the members of a stage's group, its copies in all
-/// replicas: within a process, over links, or from device to device. One thread
-/// at a time.
+/// The collectives of the members of a group (collective_kind): within a
+/// process, over links, or from device to device. One thread at a time.
 class collectives {
  public:
   virtual ~collectives() = default;
@@ -22,7 +21,8 @@ class collectives {
   virtual device_stream* stream(const collective_request&) { return nullptr; }
 
   /// Does what `collective_work` describes. `members`: the requests of those in
-  /// this process, by data rank, then copy, all of one kind; gradients have the
+  /// this process, by data rank, copy, then stage, all of one kind; gradients
+  /// that are reduced have the
   /// same shapes everywhere and are defined, and where the group spans
   /// processes one more tensor than there are parameters, which a
   /// reduce-scatter gives to all. Means are added by ascending data rank and

@@ -1,8 +1,14 @@
 #include "troupe/actors/reduction/device_collectives.hpp"
 
+#include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros_like.h>
+
+#include <algorithm>
+#include <map>
 #include <utility>
 
 #include "troupe/base/error.hpp"
+#include "troupe/engine/stage/ties.hpp"
 
 namespace troupe {
 
@@ -32,7 +38,82 @@ class device_collectives final : public collectives {
   std::int32_t stage_;
 };
 
+class tied_device_collectives final : public collectives {
+ public:
+  tied_device_collectives(std::shared_ptr<device_links> links,
+                          std::int32_t data_rank, std::int8_t copy)
+    : links_(std::move(links)), data_rank_(data_rank), copy_(copy) {}
+
+  bool spans_processes() const override { return true; }
+  device_stream* stream(const collective_request&) override {
+    return &links_->tied_stream(data_rank_, copy_);
+  }
+  bool run(std::int64_t, std::vector<collective_request>& members) override {
+    for (auto& each : members)
+      sum(each.work);
+    return true;
+  }
+
+ private:
+  /// Holders within a stage are added before. The last tensor that travels
+  /// tells, by tie, whether there is a gradient.
+  void sum(collective_work& work) {
+    auto held = holders_of(work);
+    const bool has_all = std::ranges::all_of(
+      work.tensors, [](const auto& each) { return each.defined(); });
+    tensor_list sums;
+    std::vector<float> has;
+    for (auto& [tie, holders] : held) {
+      sum_tied(holders);
+      auto& own = *holders.gradients.front();
+      has.push_back(own.defined() ? 1 : 0);
+      if (!own.defined())
+        own = at::zeros_like(holders.like.front());
+      sums.push_back(own);
+    }
+    sums.push_back(
+      to_device(at::tensor(has), links_->tied_stream(data_rank_, copy_)));
+    links_->sum_tied(data_rank_, copy_, sums);
+    std::size_t next = 0;
+    for (auto& [tie, holders] : held) {
+      const auto& total = sums[next++];
+      for (auto* each : holders.gradients)
+        *each = each == holders.gradients.front() ? total : total.clone();
+    }
+    if (!has_all)
+      work.tensors.push_back(presence_row(work, sums.back()));
+  }
+
+  /// By parameter, as `put_gradients` takes it. `there`: by tie.
+  at::Tensor presence_row(const collective_work& work,
+                          const at::Tensor& there) {
+    std::vector<float> has;
+    for (const auto& each : work.tensors)
+      has.push_back(each.defined() ? 1 : 0);
+    auto row =
+      to_device(at::tensor(has), links_->tied_stream(data_rank_, copy_));
+    std::map<std::int32_t, std::int64_t> number;
+    for (const auto& each : work.tied)
+      number.emplace(each.tie, std::ssize(number));
+    for (const auto& each : work.tied)
+      row.narrow(0, static_cast<std::int64_t>(each.position), 1)
+        .copy_(there.narrow(0, number.at(each.tie), 1));
+    return row;
+  }
+
+  std::shared_ptr<device_links> links_;
+  std::int32_t data_rank_;
+  std::int8_t copy_;
+};
+
 }  // namespace
+
+std::unique_ptr<collectives> make_tied_device_collectives(
+  std::shared_ptr<device_links> links, std::int32_t data_rank,
+  std::int8_t copy) {
+  return std::make_unique<tied_device_collectives>(std::move(links), data_rank,
+                                                   copy);
+}
 
 std::unique_ptr<collectives> make_device_collectives(
   std::shared_ptr<device_links> links, std::int32_t stage) {

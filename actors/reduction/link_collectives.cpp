@@ -5,7 +5,6 @@
 #include <ATen/ops/empty.h>
 
 #include <algorithm>
-#include <span>
 #include <utility>
 
 #include "troupe/base/error.hpp"
@@ -14,7 +13,7 @@ namespace troupe {
 
 namespace {
 
-at::Tensor row_of(std::span<const at::Tensor> tensors, std::int32_t stage) {
+at::Tensor row_of(const tensor_list& tensors, std::int32_t stage) {
   tensor_list flat;
   for (const auto& each : tensors) {
     if (each.scalar_type() != tensors[0].scalar_type())
@@ -25,6 +24,19 @@ at::Tensor row_of(std::span<const at::Tensor> tensors, std::int32_t stage) {
     flat.push_back(each.reshape(-1));
   }
   return flat.empty() ? at::empty({0}) : at::cat(flat);
+}
+
+/// Of a shard. All members of it get the row of presence, which is the last
+/// tensor.
+tensor_list pieces_with_presence(const collective_work& work,
+                                 std::int32_t shard) {
+  tensor_list parts;
+  for (const auto& piece : pieces_of(work.layouts, shard))
+    parts.push_back(work.tensors[piece.parameter].reshape(-1).narrow(
+      0, piece.begin, piece.count));
+  if (!work.tensors.empty())
+    parts.push_back(work.tensors.back());
+  return parts;
 }
 
 void copy_row(const at::Tensor& row, tensor_list& tensors) {
@@ -107,20 +119,13 @@ void link_collectives::give_gradients(std::int32_t member,
   const auto& work = from.work;
   const bool scatters = work.kind == collective_kind::reduce_scatter;
   const auto pieces = scatters ? shards_ : count();
-  // All members of a shard get the row of presence, which is the last tensor.
-  const auto cut =
-    std::span(work.tensors)
-      .first(work.tensors.size() - (scatters && !work.tensors.empty() ? 1 : 0));
-  const auto row = row_of(cut, from.owner.stage);
+  const auto row =
+    scatters ? at::Tensor{} : row_of(work.tensors, from.owner.stage);
   for (std::int32_t p = 0; p < pieces; ++p) {
     collective_part part{from.serial, from.owner.stage, member, p, {},
                          call_,       work.kind};
     if (scatters) {
-      const auto& layout = *work.layouts[0];
-      part.values = row.narrow(0, std::min(layout.begin(p), row.numel()),
-                               layout.content(p));
-      if (!work.tensors.empty())
-        part.values = at::cat({part.values, work.tensors.back()});
+      part.values = row_of(pieces_with_presence(work, p), from.owner.stage);
     } else {
       const auto begin = row.numel() * p / pieces;
       part.values =
@@ -262,20 +267,19 @@ void link_collectives::take_results(collective_request& into,
   }
   if (work.kind == collective_kind::reduce_scatter) {
     const auto shard = into.data_rank % shards_;
-    const auto& layout = *work.layouts[0];
     // Other members of the shard change theirs.
     const auto values = from.results.at(shard).clone();
-    const auto content = layout.content(shard);
-    tensor_list pieces;
-    const auto presence =
-      work.tensors.empty() ? at::Tensor{} : work.tensors.back();
-    require(values, content + (presence.defined() ? presence.numel() : 0));
-    for (const auto& piece : layout.pieces(shard))
-      pieces.push_back(
-        values.narrow(0, piece.row - layout.begin(shard), piece.count));
-    if (presence.defined())
-      pieces.push_back(values.narrow(0, content, presence.numel()));
-    work.tensors = std::move(pieces);
+    tensor_list parts = pieces_with_presence(work, shard);
+    std::int64_t elements = 0;
+    for (const auto& each : parts)
+      elements += each.numel();
+    require(values, elements);
+    std::int64_t begin = 0;
+    for (auto& each : parts) {
+      each = values.narrow(0, begin, each.numel());
+      begin += each.numel();
+    }
+    work.tensors = std::move(parts);
     return;
   }
   for (const auto& [member, values] : from.results) {

@@ -1,7 +1,11 @@
+#include <algorithm>
+#include <iterator>
+#include <map>
 #include <utility>
 
 #include "troupe/actors/reduction/collectives.hpp"
 #include "troupe/base/error.hpp"
+#include "troupe/engine/stage/ties.hpp"
 
 namespace troupe {
 
@@ -40,6 +44,9 @@ class local_collectives final : public collectives {
       case collective_kind::all_gather:
         all_gather(members);
         break;
+      case collective_kind::tied_sum:
+        sum_tied_of(members);
+        break;
     }
     return true;
   }
@@ -60,16 +67,17 @@ class local_collectives final : public collectives {
 
   /// Whole gradients are freed: a member's pieces are copies.
   void reduce_scatter(member_list& members) const {
-    const auto& layout = *members.front().work.layouts.at(0);
+    const auto& layouts = members.front().work.layouts;
+    const auto shards = layouts.at(0)->shards();
     std::vector<tensor_list> results(members.size());
-    for (std::int32_t shard = 0; shard < layout.shards(); ++shard)
-      for (const auto& piece : layout.pieces(shard)) {
+    for (std::int32_t shard = 0; shard < shards; ++shard)
+      for (const auto& piece : pieces_of(layouts, shard)) {
         tensor_list same;
         for (const auto& whole : nth_of(members, piece.parameter))
           same.push_back(whole.reshape(-1).narrow(0, piece.begin, piece.count));
         const auto mean = mean_.of(same);
         for (std::size_t m = 0; m < members.size(); ++m)
-          if (members[m].data_rank % layout.shards() == shard)
+          if (members[m].data_rank % shards == shard)
             results[m].push_back(mean.clone());
       }
     for (std::size_t m = 0; m < members.size(); ++m)
@@ -96,6 +104,19 @@ class local_collectives final : public collectives {
       }
     for (auto& each : members)
       each.work.tensors.clear();
+  }
+
+  /// Members are by stage, so that holders are in model order.
+  static void sum_tied_of(member_list& members) {
+    std::map<std::int32_t, tied_holders> held;
+    for (auto& member : members)
+      for (auto& [tie, own] : holders_of(member.work)) {
+        auto& all = held[tie];
+        std::ranges::move(own.gradients, std::back_inserter(all.gradients));
+        std::ranges::move(own.like, std::back_inserter(all.like));
+      }
+    for (const auto& [tie, holders] : held)
+      sum_tied(holders);
   }
 
   gradient_mean mean_;

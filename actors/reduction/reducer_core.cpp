@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <tuple>
 #include <utility>
 
 #include "troupe/actors/recording/recording.hpp"
@@ -15,20 +16,28 @@
 
 namespace troupe {
 
+namespace {
+
+bool reduces(collective_kind kind) {
+  return kind == collective_kind::all_reduce
+         || kind == collective_kind::reduce_scatter;
+}
+
+}  // namespace
+
 reducer_core::reducer_core(std::unique_ptr<collectives> calls,
                            std::size_t members)
   : calls_(std::move(calls)), members_(members) {}
 
 std::vector<collective_result> reducer_core::on(collective_request request) {
   const auto member_of = [](const collective_request& each) {
-    return std::pair(each.data_rank, each.owner.copy);
+    return std::tuple(each.data_rank, each.owner.copy, each.owner.stage);
   };
   const auto place =
     std::ranges::lower_bound(waiting_, member_of(request), {}, member_of);
   if (place != waiting_.end() && member_of(*place) == member_of(request))
-    fail(error_code::internal,
-         "replica {} asked twice for the reduction of stage {}",
-         request.data_rank, request.owner.stage);
+    fail(error_code::internal, "replica {} asked twice for {} of stage {}",
+         request.data_rank, to_text(request.work.kind), request.owner.stage);
   require_same(request);
   waiting_.insert(place, std::move(request));
   if (waiting_.size() < members_)
@@ -37,7 +46,10 @@ std::vector<collective_result> reducer_core::on(collective_request request) {
   bool done = true;
   if (!launch(
         first.recorded,
-        [&] { return fmt::format("reduce {}", first.owner.stage); },
+        [&] {
+          return fmt::format("{} of stage {}", to_text(first.work.kind),
+                             first.owner.stage);
+        },
         [&] { done = run(); }))
     for (auto& each : waiting_)
       each.work.tensors.clear();
@@ -81,7 +93,7 @@ bool reducer_core::run() {
       if (member.work.kind == collective_kind::all_gather)
         take_over(*stream, member.work.targets, member.ready);
     }
-    if (member.work.kind != collective_kind::all_gather)
+    if (reduces(member.work.kind))
       complete(member, stream);
   }
   const bool done = calls_->run(call_++, waiting_);
@@ -154,8 +166,9 @@ void reducer_core::remove_absent(std::size_t member) {
         gradients[i].reset();
     return;
   }
-  const auto& layout = *request.work.layouts.at(0);
-  const auto pieces = layout.pieces(request.data_rank % layout.shards());
+  const auto& layouts = request.work.layouts;
+  const auto pieces =
+    pieces_of(layouts, request.data_rank % layouts.at(0)->shards());
   for (std::size_t i = 0; i < pieces.size(); ++i)
     if (is_absent(pieces[i].parameter))
       gradients[i].reset();

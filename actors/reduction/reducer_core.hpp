@@ -8,11 +8,11 @@
 
 namespace troupe {
 
-/// The collectives of a stage's group, its copies in all replicas: reduces its
-/// gradients, gathers its parameters. A member without a gradient of a
-/// parameter counts as zeros; where no member has one, there is no result.
-/// Before a collective the members' requests are compared. One thread at a
-/// time.
+/// The collectives of a group: reduces a stage's gradients, gathers its
+/// parameters, or sums tied gradients. Where one is reduced, a member without a
+/// gradient of a parameter counts as zeros; where no member has one, there is
+/// no result. Before a collective the members' requests are compared. One
+/// thread at a time.
 class reducer_core {
  public:
   /// `members`: how many live in this process.
@@ -39,7 +39,7 @@ class reducer_core {
 
   std::unique_ptr<collectives> calls_;
   std::size_t members_;
-  std::vector<collective_request> waiting_;  // by data rank, then copy
+  std::vector<collective_request> waiting_;  // by data rank, copy, stage
   std::vector<presence> has_;
   std::int64_t call_ = 0;  // collectives so far
   event_handle ready_;

@@ -20,6 +20,8 @@ struct address_book {
   std::vector<rank_handle> rank_actors;    // by data rank, then rank
   std::vector<loader_handle> loaders;      // by data rank
   std::vector<reducer_handle> reducers;    // by stage
+  /// By data rank, then copy; empty: no parameters are tied.
+  std::vector<reducer_handle> tied_reducers;
   coordinator_handle coordinator;
   follower_handle follower;  // the same; null in the leading process
   event_hub_handle hub;
@@ -29,9 +31,21 @@ struct address_book {
   /// Between devices of different processes; null without.
   std::shared_ptr<troupe::device_links> device_links;
 
+  std::int32_t data_ranks() const {
+    return static_cast<std::int32_t>(loaders.size());
+  }
   const stage_handle& stage(std::int32_t data_rank,
                             stage_instance which) const {
     return stage_actors[stage_index(data_rank, which)];
+  }
+  /// The reducer of a member's collective.
+  const reducer_handle& reducer(collective_kind kind, std::int32_t data_rank,
+                                stage_instance which) const {
+    const auto group = kind == collective_kind::tied_sum
+                         ? data_rank * placement.copies() + which.copy
+                         : which.stage;
+    return (kind == collective_kind::tied_sum ? tied_reducers : reducers)
+      .at(static_cast<std::size_t>(group));
   }
   /// The process where an instance of a stage lives.
   std::int32_t process_of(std::int32_t data_rank, stage_instance which) const {

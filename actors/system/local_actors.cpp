@@ -55,6 +55,7 @@ void dismiss(address_book& book) {
   std::ranges::for_each(book.rank_actors, end);
   std::ranges::for_each(book.loaders, end);
   std::ranges::for_each(book.reducers, end);
+  std::ranges::for_each(book.tied_reducers, end);
   end(book.coordinator);
   end(book.hub);
 }

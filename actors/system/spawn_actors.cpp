@@ -45,6 +45,7 @@ class actor_spawner {
   }
   std::vector<std::int32_t> consumers(std::int32_t data_rank) const;
   void spawn_reducers();
+  void spawn_tied_reducers();
   void spawn_coordinator();
 
   caf::actor_system& system_;
@@ -155,9 +156,25 @@ void actor_spawner::spawn_reducers() {
     for (std::int32_t d = 0; d < data_ranks(); ++d)
       for (std::int8_t copy = 0; copy < copies; ++copy)
         owners.push_back(book_->process_of(d, {s, copy}));
-    book_->reducers.push_back(caf::actor_cast<reducer_handle>(system_.spawn(
-      reducer_actor, owners, mean, book_, options_.execution.handler_hook)));
+    book_->reducers.push_back(caf::actor_cast<reducer_handle>(
+      system_.spawn(reducer_actor, stage_group{owners, mean}, book_,
+                    options_.execution.handler_hook)));
   }
+}
+
+void actor_spawner::spawn_tied_reducers() {
+  const auto copies = static_cast<std::int8_t>(options_.placement.copies());
+  if (options_.ties.empty())
+    return;
+  for (std::int32_t d = 0; d < data_ranks(); ++d)
+    for (std::int8_t copy = 0; copy < copies; ++copy) {
+      tied_group group{d, copy, options_.ties, {}};
+      for (std::int32_t s = 0; s < stages(); ++s)
+        group.owners.push_back(book_->process_of(d, {s, copy}));
+      book_->tied_reducers.push_back(
+        caf::actor_cast<reducer_handle>(system_.spawn(
+          tied_reducer_actor, group, book_, options_.execution.handler_hook)));
+    }
 }
 
 void actor_spawner::spawn_coordinator() {
@@ -184,6 +201,7 @@ void actor_spawner::spawn_all() {
     system_.spawn(event_hub_actor, watch_.events));
   spawn_coordinator();
   spawn_reducers();
+  spawn_tied_reducers();
   for (std::int32_t d = 0; d < data_ranks(); ++d)
     spawn_replica(d);
 }

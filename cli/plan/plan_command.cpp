@@ -103,7 +103,8 @@ plan compiled(const schedule& lanes, const plan_options& options) {
   const auto least_replicas = options.sharded ? 2 : 1;
   auto made = compile(lanes, {.data_parallel = std::max(
                                 options.source.data_parallel, least_replicas),
-                              .global_norm = options.global_norm});
+                              .global_norm = options.global_norm,
+                              .tied = options.source.tied(lanes)});
   return options.sharded ? sharded(made) : std::move(made);
 }
 

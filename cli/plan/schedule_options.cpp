@@ -58,11 +58,23 @@ void schedule_options::add_to(CLI::App& command) {
                 "replicas; more than one adds reductions")
     ->type_name("D")
     ->check(whole_number(1, 1 << 20));
+  command.add_flag("--tie-embeddings", ties_embeddings,
+                   "the first and the last stage hold one parameter, whose "
+                   "gradients are added (SUM_TIED)");
+}
+
+std::vector<std::int32_t> schedule_options::tied(
+  const troupe::schedule& lanes) const {
+  if (!ties_embeddings)
+    return {};
+  return lanes.stages() == 1 ? std::vector{0}
+                             : std::vector{0, lanes.stages() - 1};
 }
 
 void schedule_options::warn_beside(const std::string& what) const {
-  for (const auto* flag : {"--ranks", "--microbatches", "--stages-per-rank",
-                           "--breadth", "--slices", "--data-parallel"})
+  for (const auto* flag :
+       {"--ranks", "--microbatches", "--stages-per-rank", "--breadth",
+        "--slices", "--data-parallel", "--tie-embeddings"})
     if (command_->count(flag) > 0)
       spdlog::warn("{} has no effect with {}", flag, what);
 }

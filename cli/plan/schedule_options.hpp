@@ -17,6 +17,7 @@ struct schedule_options {
   std::string schedule;  // empty: the default
   schedule_shape shape = usual_shape;
   std::int32_t data_parallel = 1;
+  bool ties_embeddings = false;
   search_inputs searching{};
 
   void add_to(CLI::App& command);
@@ -24,6 +25,8 @@ struct schedule_options {
   /// invalid_argument if a flag contradicts the file. Warns of flags without
   /// effect.
   troupe::schedule find() const;
+  /// The stages of a schedule that hold tied parameters.
+  std::vector<std::int32_t> tied(const troupe::schedule& lanes) const;
   /// Warns of every given flag that is overridden by `what`.
   void warn_beside(const std::string& what) const;
 

@@ -38,9 +38,11 @@ struct simulate_options {
 };
 
 plan find_plan(const simulate_options& options) {
-  if (options.path.empty())
-    return compile(options.source.find(),
-                   {.data_parallel = options.source.data_parallel});
+  if (options.path.empty()) {
+    const auto lanes = options.source.find();
+    return compile(lanes, {.data_parallel = options.source.data_parallel,
+                           .tied = options.source.tied(lanes)});
+  }
   if (!options.source.schedule.empty())
     fail(error_code::invalid_argument, "give a file or --schedule, not both");
   options.source.warn_beside(options.path);

@@ -186,6 +186,8 @@ model gpt(const gpt_options& options) {
        }});
   layers.push_back(
     {"", [options] { return std::make_shared<head_layer>(options); }});
+  if (options.tie_embeddings)
+    layers.back().ties = {{"head.weight", "tok.weight"}};
   return layers;
 }
 
@@ -194,7 +196,7 @@ double parameter_count(const gpt_options& options) {
   const auto vocabulary = static_cast<double>(options.vocabulary);
   const auto block = 12 * d * d + 13 * d;
   const auto tables = (vocabulary + static_cast<double>(options.length)) * d;
-  const auto head = 2 * d + (d + 1) * vocabulary;
+  const auto head = 2 * d + (options.tie_embeddings ? 1 : d + 1) * vocabulary;
   return tables + static_cast<double>(options.layers) * block + head;
 }
 

@@ -7,8 +7,8 @@
 namespace troupe {
 
 /// A GPT over bytes: learned token and position embeddings, pre-LayerNorm
-/// blocks (causal attention, 4x GELU MLP), a final LayerNorm and an untied
-/// head; biases everywhere, no dropout.
+/// blocks (causal attention, 4x GELU MLP), a final LayerNorm and a head; biases
+/// everywhere, no dropout.
 struct gpt_options {
   std::int64_t width = 256;  // d_model
   std::int64_t layers = 8;   // blocks
@@ -16,6 +16,8 @@ struct gpt_options {
   std::int64_t length = 128;  // longest sequence
   std::int64_t vocabulary = 256;
   std::uint64_t seed = 1;
+  /// `head.weight` is tied to `tok.weight` (Press and Wolf).
+  bool tie_embeddings = false;
 };
 
 /// Layers: the embeddings (`tok`, `pos`), `blocks.0` ..., and the final norm
@@ -25,7 +27,8 @@ struct gpt_options {
 /// `invalid_argument` on sizes that don't divide.
 model gpt(const gpt_options& options);
 
-/// The number of its parameters' elements, without making them.
+/// The number of its parameters' elements, without making them; tied ones count
+/// once.
 double parameter_count(const gpt_options& options);
 
 }  // namespace troupe

@@ -25,6 +25,8 @@ told_sizes sizes_of_gpt(const tensor_sizes& tensors) {
     ++blocks;
   tell("d-model", size("tok.weight", 1));
   tell("layers", blocks);
+  if (tensors.contains("tok.weight"))
+    told.values.emplace("tie-embeddings", !tensors.contains("head.weight"));
   told.vocabulary = size("tok.weight", 0);
   told.length = size("pos.weight", 0);
   return told;
@@ -39,11 +41,17 @@ model_entry gpt_model() {
     "a GPT; its layers are the embeddings, the blocks and the head",
     {{"d-model", "width", usual.width, 1, 1 << 20},
      {"layers", "transformer blocks", usual.layers, 1, 1 << 16},
-     {"heads", "attention heads", usual.heads, 1, 1 << 20}},
+     {"heads", "attention heads", usual.heads, 1, 1 << 20},
+     {"tie-embeddings", "the head's weight is the token embedding's",
+      usual.tie_embeddings}},
     [](const option_values& values, const text_batch_options& data) {
-      const gpt_options sizes{whole(values, "d-model"), whole(values, "layers"),
-                              whole(values, "heads"),   data.length,
-                              data.vocabulary,          data.seed};
+      const gpt_options sizes{whole(values, "d-model"),
+                              whole(values, "layers"),
+                              whole(values, "heads"),
+                              data.length,
+                              data.vocabulary,
+                              data.seed,
+                              std::get<bool>(values.at("tie-embeddings"))};
       const auto blocks = static_cast<std::int32_t>(sizes.layers);
       return built_model{gpt(sizes), {1, 1 + blocks}, parameter_count(sizes)};
     },

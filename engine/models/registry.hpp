@@ -13,16 +13,17 @@
 
 namespace troupe {
 
-using option_value = std::variant<std::int64_t, double>;
+using option_value = std::variant<std::int64_t, double, bool>;
 /// Values by their options' names.
 using option_values = std::map<std::string, option_value>;
 
-/// An option of a model; its values are of the type of `usual`. Options of
+/// An option of a model; its values are of the type of `usual`, and a truth
+/// value is a flag without a number. Options of
 /// several models that share a name are one option: the first one described.
 struct model_option {
   std::string name;  // as a long flag: d-model
   std::string help;
-  option_value usual, least, most;
+  option_value usual{}, least{}, most{};
 };
 
 /// A model with chosen options, for the rows of text_batches: token ids int64

@@ -115,6 +115,7 @@ class lane_checker {
       case plan_op_kind::release:
         return check_shard(what);
       case plan_op_kind::reduce:
+      case plan_op_kind::sum_tied:
       case plan_op_kind::gradient_norm:
       case plan_op_kind::update:
         return check_closing(what);
@@ -141,6 +142,7 @@ class lane_checker {
   // updates, and none otherwise.
   void check_microbatch(const plan_op& what) const {
     const bool ends = what.kind == plan_op_kind::reduce
+                      || what.kind == plan_op_kind::sum_tied
                       || traits_of(what).type == op_class::closing;
     const bool named = what.microbatch != none;
     const bool has_several = ends && plan_.update.every > 0;
@@ -233,13 +235,32 @@ class lane_checker {
     if ((own.closed & bit) != 0)
       refuse(what, "stands twice; remove one");
     if (own.closed > bit)
-      refuse(what, "stands after its stage's norm or update");
+      refuse(what,
+             what.kind == plan_op_kind::reduce
+               ? "stands after its stage's sum of tied gradients, norm or "
+                 "update"
+               : "stands after its stage's norm or update");
     if (own.backwards_left != 0)
       refuse(what, fmt::format("stands before {} backwards of its stage",
                                own.backwards_left));
+    if (what.kind == plan_op_kind::sum_tied)
+      check_sum(what);
     own.closed |= bit;
     if (what.kind == plan_op_kind::update)
       ++state(what).updated;
+  }
+
+  // Ranks that make the sums of two copies in different orders would wait for
+  // each other.
+  void check_sum(const plan_op& what) {
+    const sum_place place{rank_, update_number(plan_, what.microbatch),
+                          what.copy};
+    if (place < last_sum_)
+      refuse(
+        what,
+        "stands behind the sum of a later copy; on each rank those of copy "
+        "0 come first");
+    last_sum_ = place;
   }
 
   void check_sent(const plan_op& what) {
@@ -341,6 +362,8 @@ class lane_checker {
   std::vector<stage_state> states_;
   std::vector<gradient_state> gradients_;  // by stage and update
   bool sharded_ = false;
+  using sum_place = std::tuple<std::int32_t, std::int32_t, std::int8_t>;
+  sum_place last_sum_{none, none, 0};  // rank, update and copy
   std::int32_t rank_ = 0;
   std::size_t index_ = 0;
 };

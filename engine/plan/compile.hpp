@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "troupe/engine/plan/plan.hpp"
 
@@ -17,16 +18,21 @@ struct compile_options {
   bool global_norm = false;
   /// Which stages read whose outputs; of no stages: a chain.
   stage_graph graph{};
+  /// The stages that hold tied parameters; empty: none are tied.
+  std::vector<std::int32_t> tied{};
 };
 
 /// Lowers a schedule into a plan for one data replica: checks the lanes, places
 /// transfers and closing ops, connects messages and dependencies, and bounds
 /// messages in flight. Throws `error`: invalid_schedule if an op is missing or
-/// misplaced, invalid_argument if the graph has other stages, deadlock with the
-/// cycle if the lanes wait for each other. Time and memory are linear in the
-/// number of ops. Any lanes that are legal for a chain are so for every graph
-/// of its stages.
+/// misplaced, invalid_argument if the graph has other stages, or a tied one
+/// does not exist, deadlock with the cycle if the lanes wait for each other.
+/// Time and memory are linear in the number of ops. Any lanes that are legal
+/// for a chain are so for every graph of its stages.
 plan compile(const schedule& lanes, const compile_options& options = {});
+
+/// The stages that sum tied gradients in a plan, ascending.
+std::vector<std::int32_t> tied_stages(const plan& of);
 
 /// Those with which another schedule of a plan's stages is compiled for the
 /// same run; without credits.

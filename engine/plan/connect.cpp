@@ -63,6 +63,7 @@ class connector {
     const auto updates = stages * static_cast<std::size_t>(updates_of(plan_));
     last_backward_ = table(updates);
     reduce_ = table(updates);
+    sum_tied_ = table(updates);
     norm_ = table(updates);
     update_ = table(updates);
     shard_ = table(stages);
@@ -93,6 +94,9 @@ class connector {
         break;
       case plan_op_kind::reduce:
         reduce_[update_slot(op)] = i;
+        break;
+      case plan_op_kind::sum_tied:
+        sum_tied_[update_slot(op)] = i;
         break;
       case plan_op_kind::gradient_norm:
         norm_[update_slot(op)] = i;
@@ -292,9 +296,6 @@ class connector {
 
   void other_depends(const plan_op& op) {
     const auto message = static_cast<std::size_t>(op.message);
-    const auto gradients_of = [&](std::size_t slot) {
-      return reduce_[slot] != absent ? reduce_[slot] : last_backward_[slot];
-    };
     switch (op.kind) {
       case plan_op_kind::send:
         return depend_on(plan_.messages[message].producer);
@@ -313,8 +314,15 @@ class connector {
         return for_each_copy(op, [&](const plan_op& each) {
           depend_on(last_backward_[update_slot(each)]);
         });
+      case plan_op_kind::sum_tied:
+        return for_each_stage(op, [&](const plan_op& each) {
+          if (sum_tied_[update_slot(each)] != absent)
+            depend_on(gradients_of(update_slot(each)));
+        });
       case plan_op_kind::gradient_norm:
-        return depend_on(gradients_of(update_slot(op)));
+        return depend_on(sum_tied_[update_slot(op)] != absent
+                           ? sum_tied_[update_slot(op)]
+                           : gradients_of(update_slot(op)));
       case plan_op_kind::update:
         if (!plan_.global_norm)
           depend_on(norm_[update_slot(op)]);
@@ -322,6 +330,17 @@ class connector {
       default:
         return;
     }
+  }
+
+  std::uint32_t gradients_of(std::size_t slot) const {
+    return reduce_[slot] != absent ? reduce_[slot] : last_backward_[slot];
+  }
+
+  // Tied gradients are summed over the stages of a copy.
+  template <class Visit>
+  void for_each_stage(plan_op op, Visit visit) const {
+    for (op.stage = 0; op.stage < plan_.stages(); ++op.stage)
+      visit(op);
   }
 
   // The gradients of a stage's copies are reduced together.
@@ -350,6 +369,7 @@ class connector {
   op_table receive_[2];     // of activations; of gradients; by edge_slots
   op_table last_backward_;  // by update_slot
   op_table reduce_;
+  op_table sum_tied_;
   op_table norm_;
   op_table update_;
   op_table shard_;  // so far in the lane: the last gather or release

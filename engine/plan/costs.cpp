@@ -13,7 +13,7 @@ namespace troupe {
 namespace {
 
 constexpr std::string_view keys =
-  "f, b, i, w, unshard, reshard, reduce, norm, update and message";
+  "f, b, i, w, unshard, reshard, reduce, sum_tied, norm, update and message";
 
 op_costs::entry to_entry(const keyed_number& read) {
   const auto* found =

@@ -54,8 +54,9 @@ struct op_costs {
 };
 
 /// Reads "f=1,b=2,i=1,w=1,message=0.25": keys f, b, i, w, unshard, reshard,
-/// reduce, norm, update, message; "f.3=1.5" is for stage 3 only. Of b, i and w
-/// the halves that are not given follow from the whole, or the whole from them.
+/// reduce, sum_tied, norm, update, message; "f.3=1.5" is for stage 3 only. Of
+/// b, i and w the halves that are not given follow from the whole, or the whole
+/// from them.
 /// Entries end in a comma or a new line; '#' begins a comment. A cost is in
 /// 0..1e15. Throws `error` (malformed_text) with the entry.
 op_costs parse_costs(std::string_view text);

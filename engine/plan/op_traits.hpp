@@ -10,7 +10,7 @@ namespace troupe {
 enum class op_class : std::uint8_t {
   compute,     // F, B, I, W: an op of the schedule
   transfer,    // one half of a message
-  collective,  // of a stage's parameters or gradients, over the data ranks
+  collective,  // of parameters or gradients: of a stage, or tied ones
   closing,     // after all gradients of a stage
 };
 
@@ -57,6 +57,9 @@ inline constexpr std::array op_actions{
             plain_colour},
   op_traits{plan_op_kind::reduce, op_class::collective, stream_kind::collective,
             "REDUCE_GRAD", "reduce", "reduce", 0, plain_colour},
+  op_traits{plan_op_kind::sum_tied, op_class::collective,
+            stream_kind::collective, "SUM_TIED", "sum of tied gradients",
+            "sum_tied", 0, plain_colour},
   op_traits{plan_op_kind::gradient_norm, op_class::closing,
             stream_kind::compute, "NORM", "norm and update", "norm", 0,
             plain_colour},
@@ -96,7 +99,7 @@ inline constexpr std::array op_actions{
             {272, 46, 68, "\x1b[30;43m"}},
 };
 
-inline constexpr std::size_t op_kinds = 11;
+inline constexpr std::size_t op_kinds = 12;
 
 /// Of a kind; for a transfer, of its activations.
 constexpr const op_traits& traits_of(plan_op_kind kind) {

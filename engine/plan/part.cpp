@@ -107,7 +107,7 @@ plan update_of(const plan& whole) {
 
 plan without_overlapped_reductions(plan whole) {
   for (auto& op : whole.ops)
-    if (op.kind == plan_op_kind::reduce)
+    if (op.kind == plan_op_kind::reduce)  // nothing runs beside sums of tied
       op.stream = stream_kind::compute;
   return whole;
 }

@@ -9,7 +9,9 @@ namespace troupe {
 /// Writes every rank's ops: compute ops in lane order; each send right after
 /// its producer; each receive at the point where its message is sent when all
 /// ranks advance in lockstep, one op per turn; a stage's reductions after
-/// the last backward of all its copies; norms and updates at the end.
+/// the last backward of all its copies; sums of tied gradients, norms and
+/// updates at the end. With updates within a step these three follow the last
+/// backward of the stage, or of all stages that hold tied parameters.
 ///
 /// In that order every transfer, and every reduction over copies, can take
 /// place with all its ends present, so a plan makes progress even if they

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -33,6 +34,7 @@ class placer {
     result_.update = lanes.update;
     take_graph(options.graph);
     result_.training = is_training(lanes);
+    take_tied(options.tied);
     result_.global_norm = result_.training && options.global_norm;
     if (result_.global_norm && lanes.update.every > 0)
       fail(
@@ -83,9 +85,29 @@ class placer {
       given.stages() == 0 ? stage_graph::chain(lanes_.stages()) : given;
   }
 
+  void take_tied(const std::vector<std::int32_t>& stages) {
+    for (const auto stage : stages)
+      if (stage < 0 || stage >= lanes_.stages())
+        fail(error_code::invalid_argument,
+             "{} has {} stages, and stage {} is to hold tied parameters",
+             lanes_.name, lanes_.stages(), stage);
+    if (!result_.training)
+      return;
+    tied_ = stages;
+    std::ranges::sort(tied_);
+    tied_.erase(std::ranges::unique(tied_).begin(), tied_.end());
+  }
+
+  bool is_tied(std::int32_t stage) const {
+    return std::ranges::binary_search(tied_, stage);
+  }
+
   std::int32_t& backwards_left(const op& what) {
-    return backwards_left_[slot(what.stage) * slot(updates_of(lanes_))
-                           + slot(update_number(lanes_, what.microbatch))];
+    return backwards_left_[update_slot(what.stage,
+                                       update_number(lanes_, what.microbatch))];
+  }
+  std::size_t update_slot(std::int32_t stage, std::int32_t update) const {
+    return slot(stage) * slot(updates_of(lanes_)) + slot(update);
   }
 
   // The number of ops that a compute op adds to its own lane.
@@ -107,10 +129,11 @@ class placer {
   void measure_lanes() {
     std::vector<std::uint32_t> closing(lanes_.lanes.size(), 0);
     if (result_.training)
-      for (const auto& ranks : lanes_.placement.rank_by_stage)
-        for (const auto rank : ranks)
-          closing[slot(rank)] +=
-            static_cast<std::uint32_t>((reduces_ ? 3 : 2) * updates_of(lanes_));
+      for (const auto& each : lanes_.placement.instances())
+        closing[slot(lanes_.placement.rank_of(each))] +=
+          static_cast<std::uint32_t>(
+            ((reduces_ ? 3 : 2) + (is_tied(each.stage) ? 1 : 0))
+            * updates_of(lanes_));
     std::uint32_t total = 0;
     for (std::int32_t rank = 0; rank < lanes_.ranks(); ++rank) {
       result_.first_op.push_back(total);
@@ -149,8 +172,14 @@ class placer {
     return slice >= 0 && slice < lanes_.slices && !has(missing, bit);
   }
 
-  // The last backward of an update whose parameters a forward reads.
+  // The last backward of an update whose parameters a forward reads, or behind
+  // which a backward begins new gradients: that of a stage which holds tied
+  // parameters waits for others.
   bool missing_update(const op& what, op& missing) const {
+    if (is_backward(what.kind))
+      return lanes_.update.every > 0 && is_tied(what.stage)
+             && missing_holder(update_number(lanes_, what.microbatch) - 1,
+                               missing);
     if (what.kind != op_kind::forward
         || lanes_.update.lag == update_rule::newest)
       return false;
@@ -160,6 +189,20 @@ class placer {
       return false;
     missing.kind = op_kind::backward;
     missing.microbatch = last_of_update(lanes_, needed - 1);
+    return true;
+  }
+
+  // The last backward of an update on a stage that has not run all of them.
+  bool missing_holder(std::int32_t update, op& missing) const {
+    if (update < 0)
+      return false;
+    const auto found = std::ranges::find_if(tied_, [&](std::int32_t stage) {
+      return backwards_left_[update_slot(stage, update)] != 0;
+    });
+    if (found == tied_.end())
+      return false;
+    missing.stage = *found;
+    missing.microbatch = last_of_update(lanes_, update);
     return true;
   }
 
@@ -213,21 +256,46 @@ class placer {
       close(plan_op_kind::reduce, last.stage, microbatch);
     if (!updates)
       return;
-    close(plan_op_kind::gradient_norm, last.stage, microbatch);
-    close(plan_op_kind::update, last.stage, microbatch);
-    ++updated_[slot(last.stage)];
+    if (!is_tied(last.stage))
+      return update({last.stage}, microbatch);
+    op missing;
+    if (!missing_holder(update_number(lanes_, last.microbatch), missing)) {
+      sum_tied(microbatch);
+      update(tied_, microbatch);
+    }
+  }
+
+  void update(const std::vector<std::int32_t>& stages,
+              std::int32_t microbatch) {
+    for (const auto stage : stages) {
+      close(plan_op_kind::gradient_norm, stage, microbatch);
+      close(plan_op_kind::update, stage, microbatch);
+      ++updated_[slot(stage)];
+    }
+  }
+
+  // One copy after the other: on all ranks in one order, as each is a
+  // collective of its own.
+  void sum_tied(std::int32_t microbatch) {
+    const auto copies = static_cast<std::int8_t>(lanes_.placement.copies());
+    for (std::int8_t copy = 0; copy < copies; ++copy)
+      for (const auto stage : tied_)
+        close(plan_op_kind::sum_tied, {stage, copy}, microbatch);
   }
 
   // An op of each copy of a stage.
   void close(plan_op_kind kind, std::int32_t stage, std::int32_t microbatch) {
     const auto copies = static_cast<std::int8_t>(lanes_.placement.copies());
     for (std::int8_t copy = 0; copy < copies; ++copy)
-      append(lanes_.placement.rank_of(stage, copy),
-             {.kind = kind,
-              .stream = traits_of(kind).stream,
-              .copy = copy,
-              .stage = stage,
-              .microbatch = microbatch});
+      close(kind, stage_instance{stage, copy}, microbatch);
+  }
+
+  void close(plan_op_kind kind, stage_instance which, std::int32_t microbatch) {
+    append(lanes_.placement.rank_of(which), {.kind = kind,
+                                             .stream = traits_of(kind).stream,
+                                             .copy = which.copy,
+                                             .stage = which.stage,
+                                             .microbatch = microbatch});
   }
 
   void transfer(std::int32_t rank, const plan_op& what, bool backward) {
@@ -242,6 +310,7 @@ class placer {
   }
 
   void close_lanes() {
+    sum_tied(none);
     for (const auto kind : {plan_op_kind::gradient_norm, plan_op_kind::update})
       for (std::int32_t stage = 0; stage < lanes_.stages(); ++stage)
         close(kind, stage, none);
@@ -287,6 +356,7 @@ class placer {
   std::vector<std::uint8_t> done_;            // by op_slot
   std::vector<std::int32_t> backwards_left_;  // by stage and update, all copies
   std::vector<std::int32_t> updated_;         // by stage: so often
+  std::vector<std::int32_t> tied_;            // stages; empty: none
 };
 
 }  // namespace

@@ -23,6 +23,7 @@ enum class plan_op_kind : std::uint8_t {
   gather,   // unshards the parameters of a stage
   release,  // ... and drops them again
   reduce,   // gradients of a stage are reduced over the data ranks
+  sum_tied,       // ... and tied ones summed over the stages that hold them
   gradient_norm,  // a stage's part of the norm of all gradients
   update,         // the optimizer, for one stage
 };
@@ -30,7 +31,7 @@ enum class plan_op_kind : std::uint8_t {
 /// The stream on which an op runs. On a CPU all run on the rank's thread.
 enum class stream_kind : std::uint8_t {
   compute,
-  collective,    // gather, release and reduce
+  collective,    // gather, release, reduce and sum_tied
   send_forward,  // one per direction of transfer
   send_backward,
   receive_forward,
@@ -142,9 +143,11 @@ constexpr bool is_transfer(plan_op_kind kind) {
   return kind == plan_op_kind::send || kind == plan_op_kind::receive;
 }
 
-/// Ops that all members of a stage's group make together; a release is not.
+/// Ops that all members of a group make together: the instances of a stage, or
+/// the stages of a replica that hold tied parameters. A release is not.
 constexpr bool is_joint(plan_op_kind kind) {
-  return kind == plan_op_kind::gather || kind == plan_op_kind::reduce;
+  return kind == plan_op_kind::gather || kind == plan_op_kind::reduce
+         || kind == plan_op_kind::sum_tied;
 }
 
 /// Backwards that need the gradient of the stage's outputs.

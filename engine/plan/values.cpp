@@ -53,10 +53,11 @@ bool follows_update(const plan& plan, const plan_op& gather) {
     });
 }
 
-bool reads_reduction(const plan& plan, const plan_op& norm) {
+bool reads_gradients(const plan& plan, const plan_op& op) {
   return std::ranges::any_of(
-    plan.dependencies_of(norm), [&](std::uint32_t dependency) {
-      return plan.ops[dependency].kind == plan_op_kind::reduce;
+    plan.dependencies_of(op), [&](std::uint32_t dependency) {
+      return plan.ops[dependency].kind == plan_op_kind::reduce
+             || plan.ops[dependency].kind == plan_op_kind::sum_tied;
     });
 }
 

@@ -19,7 +19,7 @@ enum class value_kind : std::uint8_t {
   deferred,         // what an I keeps for its W
   carry,            // what a slice's forward keeps for the next slice's
   carry_gradient,   // ... and its B or I for that of the slice before
-  weight_gradient,  // of a stage, over all microbatches and replicas: reduced
+  weight_gradient,  // of a stage: reduced, or with sums of tied ones
   parameters,       // of a stage, whole: from a gather to its release
 };
 
@@ -73,8 +73,9 @@ inline value parameters_of(const plan_op& op) {
 /// frees what it makes whole.
 bool follows_update(const plan& plan, const plan_op& gather);
 
-/// Whether a norm comes after the reduction in this plan, or in an earlier one.
-bool reads_reduction(const plan& plan, const plan_op& norm);
+/// Whether a norm, or a sum of tied gradients, reads gradients that were
+/// reduced or summed in this plan: otherwise the stage has them.
+bool reads_gradients(const plan& plan, const plan_op& op);
 
 /// Visits the values that an op of a stage reads: of other stages, by ascending
 /// stage, then of its own.
@@ -96,7 +97,9 @@ void for_each_input(const plan& plan, const plan_op& op, Visit visit) {
     visit(own_value(value_kind::carry_gradient, op, 1));
   if (op.kind == plan_op_kind::weight_backward)
     visit(own_value(value_kind::deferred, op));
-  if (op.kind == plan_op_kind::gradient_norm && reads_reduction(plan, op))
+  if ((op.kind == plan_op_kind::gradient_norm
+       || op.kind == plan_op_kind::sum_tied)
+      && reads_gradients(plan, op))
     visit(weight_gradient_of(op));
   if (op.kind == plan_op_kind::release)
     visit(parameters_of(op));
@@ -121,7 +124,7 @@ void for_each_output(const plan& plan, const plan_op& op, Visit visit) {
     visit(own_value(value_kind::deferred, op));
   if (backward && op.slice > 0)
     visit(own_value(value_kind::carry_gradient, op));
-  if (op.kind == plan_op_kind::reduce)
+  if (op.kind == plan_op_kind::reduce || op.kind == plan_op_kind::sum_tied)
     visit(weight_gradient_of(op));
   if (op.kind == plan_op_kind::gather && !follows_update(plan, op))
     visit(parameters_of(op));

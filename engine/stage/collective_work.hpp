@@ -12,16 +12,18 @@
 namespace troupe {
 
 /// What the members of a stage's group, its copies in all replicas, do
-/// together.
+/// together; or, of a sum of tied gradients, the stages of a replica and copy
+/// that hold tied parameters.
 enum class collective_kind : std::uint8_t {
   all_reduce,      // gradients: each member gets the mean of all
   reduce_scatter,  // gradients: each member gets its shard of the mean
   all_gather,      // parameters: each member gets the shards of its group
+  tied_sum,        // gradients of tied parameters: each holder gets the sum
 };
 
 template <>
 inline constexpr collective_kind largest_value<collective_kind> =
-  collective_kind::all_gather;
+  collective_kind::tied_sum;
 
 constexpr std::string_view to_text(collective_kind kind) {
   switch (kind) {
@@ -30,10 +32,19 @@ constexpr std::string_view to_text(collective_kind kind) {
     case collective_kind::reduce_scatter:
       return "a reduce-scatter of gradients";
     case collective_kind::all_gather:
+      return "an all-gather of parameters";
+    case collective_kind::tied_sum:
       break;
   }
-  return "an all-gather of parameters";
+  return "a sum of tied gradients";
 }
+
+/// A gradient among those of a stage that is added to others.
+struct tied_gradient {
+  std::size_t position = 0;  // in the list of the stage's gradients
+  std::int32_t tie = 0;      // which of the model's
+  bool counts = true;        // the owner's
+};
 
 /// A member's part of a collective, which owns the tensors until it is done.
 /// With shards, the member of data rank d has shard d mod shards; its group are
@@ -43,14 +54,18 @@ struct collective_work {
   collective_kind kind = collective_kind::all_reduce;
   /// Of a reduction: the gradients by parameter, undefined where there is none;
   /// then, as `put_gradients` takes them, the result: by parameter, or of the
-  /// pieces of the member's shard, each in one dimension. Of a gather: the
-  /// member's shards by row.
+  /// pieces of the member's shard, each in one dimension. Of a sum: all of the
+  /// stage's as the result, of which the tied ones are replaced. Of a gather:
+  /// the member's shards by row.
   tensor_list tensors;
-  /// Of a reduction: the parameters, for their shapes. Of a gather: the rows to
-  /// fill.
+  /// Of a reduction or sum: the parameters, or pieces, for their shapes. Of a
+  /// gather: the rows to fill.
   tensor_list targets;
-  /// By row; a reduction uses the first. None for an all-reduce.
-  std::vector<std::shared_ptr<const shard_layout>> layouts = {};
+  /// By row; of a reduction those of trained parameters, whose order is the
+  /// rows'. None for an all-reduce or a sum.
+  row_layouts layouts = {};
+  /// Of a sum: by tie, then in model order.
+  std::vector<tied_gradient> tied = {};
 };
 
 }  // namespace troupe

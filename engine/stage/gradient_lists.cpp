@@ -40,6 +40,15 @@ tensor_list values_of(const parameter_list& parameters) {
   return values;
 }
 
+tensor_list counted_of(tensor_list parameters,
+                       const std::vector<tied_gradient>& tied) {
+  for (const auto& each : tied)
+    if (!each.counts)
+      parameters[each.position].reset();
+  std::erase_if(parameters, [](const auto& each) { return !each.defined(); });
+  return parameters;
+}
+
 tensor_list take_gradients(const tensor_list& parameters) {
   tensor_list gradients;
   gradients.reserve(parameters.size());

@@ -2,6 +2,7 @@
 
 #include "troupe/engine/device/rank_device.hpp"
 #include "troupe/engine/device/tensor.hpp"
+#include "troupe/engine/stage/collective_work.hpp"
 
 namespace troupe {
 
@@ -10,6 +11,10 @@ namespace troupe {
 
 /// The tensors, without their names.
 tensor_list values_of(const parameter_list& parameters);
+
+/// Those that count in norms: tied parameters as their owners alone.
+tensor_list counted_of(tensor_list parameters,
+                       const std::vector<tied_gradient>& tied);
 
 /// Moves the gradients out of the parameters.
 tensor_list take_gradients(const tensor_list& parameters);

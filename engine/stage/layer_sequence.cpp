@@ -8,6 +8,7 @@
 
 #include "troupe/base/error.hpp"
 #include "troupe/engine/stage/error_context.hpp"
+#include "troupe/engine/stage/ties.hpp"
 
 namespace troupe {
 
@@ -48,6 +49,14 @@ std::shared_ptr<stage_module> make_layer(const model& layers,
     fail(error_code::invalid_argument, "{}: its `make` gave a null pointer",
          label_of(layers, index));
   return made;
+}
+
+parameter_list parameters_of(const std::string& layer_name,
+                             const stage_module& made) {
+  parameter_list all;
+  for (const auto& item : made.named_parameters())
+    all.emplace_back(join(layer_name, item.key()), item.value());
+  return all;
 }
 
 void require_legal(const model& layers) {
@@ -134,6 +143,7 @@ layer_sequence::layer_sequence(const model& layers, const stage_split& split,
     auto& made = parts_.emplace_back();
     made.name = layers.at(index).name;
     made.module = make_layer(layers, index);
+    take_tied_values(layers, index, *made.module);
     made.label = labels_[index];
     made.loss = layers[index].loss;
     register_module(std::to_string(i), made.module);
@@ -338,8 +348,8 @@ std::string layer_sequence::layer_without_slices() const {
 parameter_list layer_sequence::parameters_by_name() const {
   parameter_list all;
   for (const auto& part : parts_)
-    for (const auto& item : part.module->named_parameters())
-      all.emplace_back(join(part.name, item.key()), item.value());
+    for (auto& named : parameters_of(part.name, *part.module))
+      all.push_back(std::move(named));
   return all;
 }
 

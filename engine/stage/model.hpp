@@ -23,6 +23,15 @@ inline layer_output model_input(std::int32_t index = 0) {
   return {{}, index};
 }
 
+/// A layer's parameter that is another layer's, too, as a GPT's head may be its
+/// embedding. Each of the layers holds a tensor of its own; the values stay
+/// equal, as the sum of all their gradients updates each (ties.hpp). Names are
+/// those of the unsplit model.
+struct tied_parameter {
+  std::string name;
+  std::string owner;  // of the same layer or an earlier one
+};
+
 /// One layer of an unsplit model: the smallest part that a stage can hold.
 struct layer {
   /// Dotted prefix of its parameters' names; empty: no prefix.
@@ -37,6 +46,9 @@ struct layer {
   /// and "loss": "tower.loss"). Null: none, or for the last layer those of the
   /// trainer's options, which keep their names.
   loss_function loss{};
+  /// Its parameters that are tied to others, whose values, settings and place
+  /// in files they have.
+  std::vector<tied_parameter> ties{};
 };
 
 /// An unsplit model: its layers in the order in which they run. Without `reads`
@@ -52,6 +64,10 @@ std::shared_ptr<stage_module> make_layer(const model& layers,
 /// reads what no earlier layer gives, or if one with a loss, but the last, has
 /// no name.
 void require_legal(const model& layers);
+
+/// The parameters of a layer that was made, under their unsplit names.
+parameter_list parameters_of(const std::string& layer_name,
+                             const stage_module& made);
 
 /// Throws `invalid_argument` if two parameters have one name.
 void require_own_names(const parameter_list& parameters);

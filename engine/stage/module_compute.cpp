@@ -357,9 +357,10 @@ stage make_module_stage(const std::shared_ptr<layer_sequence>& module,
   const auto all = module->parameters_by_name();
   freeze(all, options.numerics.parameters);
   auto compute = std::make_shared<module_compute>(module, options);
+  const auto tied = tied_among(options.ties, trainable(all));
   const auto make = [&]<class Parameters>(std::type_identity<Parameters>) {
     return std::make_shared<Parameters>(
-      trainable(all), options.numerics, options.device,
+      trainable(all), options.numerics, tied, options.device,
       [compute] { compute->show_parameters(); });
   };
   if (options.shards) {
@@ -368,7 +369,7 @@ stage make_module_stage(const std::shared_ptr<layer_sequence>& module,
       if (!each.second.requires_grad())
         frozen.push_back(each);
     const auto shards = std::make_shared<sharded_parameters>(
-      trainable(all), frozen, options.numerics, *options.shards,
+      trainable(all), frozen, tied, options.numerics, *options.shards,
       options.device);
     return {compute, shards, shards};
   }

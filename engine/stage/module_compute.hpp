@@ -11,6 +11,7 @@
 #include "troupe/engine/stage/saved_forward.hpp"
 #include "troupe/engine/stage/sharded_parameters.hpp"
 #include "troupe/engine/stage/split_backward.hpp"
+#include "troupe/engine/stage/ties.hpp"
 
 namespace troupe {
 
@@ -25,6 +26,8 @@ struct module_stage_options {
   bool keeps_versions = false;
   /// The shard of the parameters that is kept; none: all of them.
   std::optional<shard_place> shards = {};
+  /// The model's trained ties; `numerics` has their owners' settings.
+  parameter_ties ties = {};
   /// The device of its parameters and tensors; null: the CPU. Make the stage,
   /// and call its ops, within the device's compute stream.
   std::shared_ptr<rank_device> device = {};

@@ -9,17 +9,21 @@ namespace troupe {
 
 module_parameters::module_parameters(const parameter_list& parameters,
                                      const numerics& options,
+                                     std::vector<tied_gradient> tied,
                                      std::shared_ptr<rank_device> device,
                                      std::function<void()> publish)
-  : module_parameters(parameters, parameters, options, std::move(device),
-                      std::move(publish)) {}
+  : module_parameters(parameters, parameters, options, std::move(tied),
+                      std::move(device), std::move(publish)) {}
 
 module_parameters::module_parameters(const parameter_list& parameters,
                                      parameter_list values,
                                      const numerics& options,
+                                     std::vector<tied_gradient> tied,
                                      std::shared_ptr<rank_device> device,
                                      std::function<void()> publish)
   : parameters_(values_of(parameters)),
+    counted_(counted_of(parameters_, tied)),
+    tied_(std::move(tied)),
     optimizer_(options.optimizer, std::move(values), options.parameters,
                options.offload_optimizer ? device : nullptr),
     device_(std::move(device)),
@@ -44,8 +48,17 @@ void module_parameters::put_gradients(tensor_list gradients) {
   troupe::put_gradients(parameters_, std::move(gradients), device_.get());
 }
 
+collective_work module_parameters::begin_tied_sum() {
+  if (tied_.empty())
+    return stage_parameters::begin_tied_sum();
+  return {.kind = collective_kind::tied_sum,
+          .tensors = take_gradients(),
+          .targets = parameters_,
+          .tied = tied_};
+}
+
 std::vector<double> module_parameters::norm_powers() {
-  return gradient_powers(parameters_, norm_type_, device_.get());
+  return gradient_powers(counted_, norm_type_, device_.get());
 }
 
 void module_parameters::update(double factor) {

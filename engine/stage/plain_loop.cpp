@@ -51,12 +51,15 @@ void set_values(const tensor_list& parameters, const tensor_list& values) {
 plain_loop::plain_loop(const model& layers, plain_options options)
   : options_(std::move(options)),
     module_(std::make_shared<layer_sequence>(layers, all_of(layers))),
+    ties_(ties_of(layers)),
+    aliases_(troupe::aliases_of(ties_)),
     scale_(options_.numerics.loss_scale) {
   require_legal(layers);
   require_own_names(module_->parameters_by_name());
   require_legal(options_.numerics);
-  require_matching(options_.numerics.parameters,
-                   names_of(module_->parameters_by_name()));
+  const auto settings = options_.numerics.parameters;
+  options_.numerics = with_settings_of_owners(options_.numerics, ties_);
+  require_matching(settings, names_of(parameters()));
   if (options_.updates.every > 0 && options_.numerics.needs_norm())
     fail(error_code::invalid_argument,
          "updates within a step use their own gradients alone; clipping and a "
@@ -73,6 +76,9 @@ plain_loop::plain_loop(const model& layers, plain_options options)
     bring(*module_, options_.device->compute());
   const auto own = trained(*module_);
   values_ = values_of(own);
+  ties_ = trained_ties(std::move(ties_), options_.numerics.parameters);
+  tied_ = tied_among(ties_, own);
+  counted_ = counted_of(values_, tied_);
   optimizer_ = std::make_unique<optimizer>(
     options_.numerics.optimizer, own, options_.numerics.parameters,
     options_.numerics.offload_optimizer ? options_.device : nullptr);
@@ -208,6 +214,16 @@ void plain_loop::average(std::vector<tensor_list> members) {
   }
 }
 
+void plain_loop::sum_tied() {
+  collective_work work{.kind = collective_kind::tied_sum,
+                       .tensors = take_gradients(values_),
+                       .targets = values_,
+                       .tied = tied_};
+  for (const auto& [tie, holders] : holders_of(work))
+    troupe::sum_tied(holders);
+  put_gradients(values_, std::move(work.tensors), nullptr);
+}
+
 plain_loop::result plain_loop::step(const data_function& load) {
   const at::AutoGradMode with_graph(true);
   const auto scope = enter();
@@ -242,6 +258,7 @@ void plain_loop::accumulate_update(const data_function& load,
       members.push_back(take_gradients(values_));
     }
   average(std::move(members));
+  sum_tied();
   update(outcome);
 }
 
@@ -250,7 +267,7 @@ void plain_loop::update(result& outcome) {
     set_values(values_, versions_.back());
   const auto type = options_.numerics.norm_type;
   outcome.gradient_norm =
-    norm_of(gradient_powers(values_, type, options_.device.get()), type)
+    norm_of(gradient_powers(counted_, type, options_.device.get()), type)
     / scale_.value();
   outcome.updated = !scale_.dynamic() || std::isfinite(outcome.gradient_norm);
   if (outcome.updated) {
@@ -289,6 +306,10 @@ tensor_list plain_loop::infer(const tensor_list& inputs) {
 }
 
 parameter_list plain_loop::parameters() const {
+  return without_aliases(holders(), aliases_);
+}
+
+parameter_list plain_loop::holders() const {
   return module_->parameters_by_name();
 }
 

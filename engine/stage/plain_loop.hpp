@@ -10,6 +10,7 @@
 #include "troupe/engine/stage/model.hpp"
 #include "troupe/engine/stage/numerics.hpp"
 #include "troupe/engine/stage/optimizer.hpp"
+#include "troupe/engine/stage/ties.hpp"
 
 namespace troupe {
 
@@ -45,8 +46,9 @@ struct plain_options {
 /// The oracle: the unsplit model in a plain loop with gradient accumulation,
 /// one thread, no actors, no plan. Replicas and copies are emulated one after
 /// the other: each one's microbatches are summed separately, then added in
-/// ascending order and divided by the number of replicas. Every pipelined run
-/// must give the same bits.
+/// ascending order and divided by the number of replicas; then those of the
+/// layers that hold a tied parameter are added. Every pipelined run must give
+/// the same bits.
 ///
 /// On a device the host enqueues a step's work without waiting, up to the
 /// gradients' norm; the work is done when `step` returns. The calling thread
@@ -73,11 +75,19 @@ class plain_loop {
   /// rounded to fp32, as `trainer::evaluate` does.
   double evaluate(const data_function& load, std::int64_t count);
 
-  /// Handles, on the device: the next step changes them.
+  /// Handles, on the device: the next step changes them. Of tied parameters the
+  /// owner's; or those of all holders, who writes to one writes to all.
   parameter_list parameters() const;
-  /// As those of `stage_parameters`.
-  optimizer_state state() const { return optimizer_->state(); }
-  void load_state(const optimizer_state& state) { optimizer_->load(state); }
+  parameter_list holders() const;
+  /// As those of `stage_parameters`; of tied parameters the owner's.
+  optimizer_state state() const {
+    return without_aliases(optimizer_->state(), aliases_);
+  }
+  void load_state(const optimizer_state& state) {
+    optimizer_->load(with_aliases(state, aliases_));
+  }
+  /// Of tied parameters: the owner's name by that of each other holder.
+  const alias_names& aliases() const { return aliases_; }
   /// Steps made, and the loss scale after them: for checkpoints.
   std::int64_t steps() const { return step_; }
   const troupe::loss_scale& scale() const { return scale_; }
@@ -113,10 +123,15 @@ class plain_loop {
   double take_losses();
   /// By replica and copy.
   void average(std::vector<tensor_list> members);
+  void sum_tied();
 
   plain_options options_;
   std::shared_ptr<layer_sequence> module_;
-  tensor_list values_;  // of the parameters that are trained
+  parameter_ties ties_;  // those that are trained
+  alias_names aliases_;
+  tensor_list values_;   // of the parameters that are trained
+  tensor_list counted_;  // ... in the norm
+  std::vector<tied_gradient> tied_;
   std::unique_ptr<optimizer> optimizer_;
   troupe::loss_scale scale_;
   std::int64_t step_ = 0;

@@ -40,4 +40,18 @@ std::vector<shard_layout::piece> shard_layout::pieces(
   return found;
 }
 
+std::vector<shard_layout::piece> pieces_of(const row_layouts& rows,
+                                           std::int32_t shard) {
+  std::vector<shard_layout::piece> all;
+  std::size_t first = 0;  // parameter of the row
+  for (const auto& row : rows) {
+    for (auto piece : row->pieces(shard)) {
+      piece.parameter += first;
+      all.push_back(piece);
+    }
+    first += row->sizes().size();
+  }
+  return all;
+}
+
 }  // namespace troupe

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 namespace troupe {
@@ -45,5 +46,13 @@ class shard_layout {
   std::int64_t elements_ = 0;
   std::int64_t length_ = 0;
 };
+
+/// Several rows that are cut alike.
+using row_layouts = std::vector<std::shared_ptr<const shard_layout>>;
+
+/// The pieces of a shard of all rows, row by row; parameters count on from one
+/// row to the next.
+std::vector<shard_layout::piece> pieces_of(const row_layouts& rows,
+                                           std::int32_t shard);
 
 }  // namespace troupe

@@ -78,6 +78,7 @@ sharded_parameters::row sharded_parameters::make_row(
 
 sharded_parameters::sharded_parameters(const parameter_list& trained,
                                        const parameter_list& frozen,
+                                       const std::vector<tied_gradient>& tied,
                                        const numerics& options,
                                        shard_place place,
                                        std::shared_ptr<rank_device> device)
@@ -85,24 +86,48 @@ sharded_parameters::sharded_parameters(const parameter_list& trained,
   const at::NoGradGuard no_grad;
   require_shardable(trained, options.optimizer);
   require_shardable(frozen, options.optimizer);
-  rows_.push_back(make_row(trained, place_));
+  make_rows(trained, tied);
   // Frozen parameters stay whole where only gradients are sharded.
   if (!frozen.empty() && place_.releases)
     rows_.push_back(make_row(frozen, place_));
-  make_pieces(trained, options);
+  make_pieces(tied, options);
   if (place_.releases)
     release();
 }
 
-void sharded_parameters::make_pieces(const parameter_list& trained,
+void sharded_parameters::make_rows(const parameter_list& trained,
+                                   const std::vector<tied_gradient>& tied) {
+  std::vector<parameter_list> by_row(1 + tied.size());
+  const auto is_tied = [&](std::size_t i) {
+    return std::ranges::count(tied, i, &tied_gradient::position) > 0;
+  };
+  for (std::size_t i = 0; i < trained.size(); ++i)
+    if (!is_tied(i))
+      by_row[0].push_back(trained[i]);
+  for (std::size_t t = 0; t < tied.size(); ++t)
+    by_row[1 + t] = {trained[tied[t].position]};
+  for (const auto& parameters : by_row) {
+    rows_.push_back(make_row(parameters, place_));
+    layouts_.push_back(rows_.back().layout);
+    for (const auto& [name, value] : parameters) {
+      names_.push_back(name);
+      parameters_.push_back(value);
+    }
+  }
+}
+
+void sharded_parameters::make_pieces(const std::vector<tied_gradient>& tied,
                                      const numerics& options) {
-  const auto& of = rows_[0];
-  const auto first = of.layout->begin(place_.shard);
-  pieces_ = of.layout->pieces(place_.shard);
-  for (const auto& [name, value] : trained)
-    names_.push_back(name);
+  pieces_ = pieces_of(layouts_, place_.shard);
+  const auto first_tied = names_.size() - tied.size();
   parameter_list named;
   for (const auto& piece : pieces_) {
+    const bool is_tied = piece.parameter >= first_tied;
+    const auto t = piece.parameter - first_tied;
+    if (is_tied)
+      tied_.push_back({values_.size(), tied[t].tie, tied[t].counts});
+    const auto& of = rows_[is_tied ? 1 + t : 0];
+    const auto first = of.layout->begin(place_.shard);
     values_.push_back(of.shard.narrow(0, piece.row - first, piece.count));
     named.emplace_back(names_[piece.parameter], values_.back());
   }
@@ -134,11 +159,24 @@ void sharded_parameters::put_gradients(tensor_list gradients) {
   troupe::put_gradients(values_, std::move(gradients), nullptr);
 }
 
+/// Also of a shard that has none of them.
+collective_work sharded_parameters::begin_tied_sum() {
+  if (layouts_.size() == 1)
+    return stage_parameters::begin_tied_sum();
+  return {.kind = collective_kind::tied_sum,
+          .tensors = troupe::take_gradients(values_),
+          .targets = values_,
+          .tied = tied_};
+}
+
 std::vector<double> sharded_parameters::norm_powers() {
   const auto of_pieces = gradient_powers(values_, norm_type_, device_.get());
   std::vector<double> powers(parameters().size());
   for (std::size_t i = 0; i < pieces_.size(); ++i)
     powers[pieces_[i].parameter] = of_pieces[i];
+  for (const auto& each : tied_)
+    if (!each.counts)
+      powers[pieces_[each.position].parameter] = 0;
   return powers;
 }
 
@@ -220,7 +258,7 @@ optimizer_state sharded_parameters::joined(
     whole.push_back({name});
   std::map<std::pair<std::size_t, std::string>, tensor_list> parts;
   for (std::size_t q = 0; q < shards.size(); ++q) {
-    const auto pieces = layout()->pieces(static_cast<std::int32_t>(q));
+    const auto pieces = pieces_of(layouts_, static_cast<std::int32_t>(q));
     for (std::size_t i = 0; i < pieces.size(); ++i)
       for (const auto& [name, tensor] : shards[q].at(i).tensors) {
         auto& of = parts[{pieces[i].parameter, name}];

@@ -25,26 +25,33 @@ struct shard_place {
 
 /// The parameters of a stage, of which each replica holds, updates and keeps
 /// optimizer state for a shard (ZeRO; XLA's fully sharded data parallel). All
-/// parameters lie in one row of memory (frozen ones in a second), which a
+/// parameters lie in one row of memory, which a
 /// gather fills and a release frees; graphs of LibTorch refer to its storage,
-/// so a backward reads what was gathered last. Optimizers must treat elements
-/// one by one. Threads as `stage_parameters`.
+/// so a backward reads what was gathered last. A tied parameter has a row of
+/// its own, so that a shard is the same part of it in all stages that hold it;
+/// frozen ones have the last. Optimizers must treat elements one by one.
+/// Threads as `stage_parameters`.
 class sharded_parameters final : public stage_parameters {
  public:
   /// Cuts the shards from the parameters' values, and frees those if the plan
-  /// releases. `trained` and `frozen`: in model order. Throws
+  /// releases. `trained` and `frozen`: in model order; `tied`: among the first,
+  /// with settings as in module_parameters. Throws
   /// `invalid_argument` for a parameter of another dtype than the first, one
   /// that is not floating point, and an optimizer that looks at whole
   /// parameters.
   sharded_parameters(const parameter_list& trained,
-                     const parameter_list& frozen, const numerics& options,
-                     shard_place place, std::shared_ptr<rank_device> device);
+                     const parameter_list& frozen,
+                     const std::vector<tied_gradient>& tied,
+                     const numerics& options, shard_place place,
+                     std::shared_ptr<rank_device> device);
 
   void begin_step(const step_settings& settings) override;
-  const tensor_list& parameters() const override { return rows_[0].parameters; }
+  /// In the order of the rows.
+  const tensor_list& parameters() const override { return parameters_; }
   tensor_list take_gradients() override;
   /// By piece of the shard.
   void put_gradients(tensor_list gradients) override;
+  collective_work begin_tied_sum() override;
   std::vector<double> norm_powers() override;
   void update(double factor) override;
   /// Of the shard: tensors of a parameter's shape have one dimension here.
@@ -55,10 +62,8 @@ class sharded_parameters final : public stage_parameters {
   void read_parameters() override { optimizer_->read_parameters(); }
 
   const shard_place& place() const { return place_; }
-  /// Of the row of parameters that are trained.
-  const std::shared_ptr<const shard_layout>& layout() const {
-    return rows_[0].layout;
-  }
+  /// Of the rows of parameters that are trained.
+  const row_layouts& layouts() const { return layouts_; }
   /// Bytes of all parameters.
   std::int64_t bytes() const;
 
@@ -88,12 +93,18 @@ class sharded_parameters final : public stage_parameters {
   };
   static row make_row(const parameter_list& parameters,
                       const shard_place& place);
-  void make_pieces(const parameter_list& trained, const numerics& options);
+  void make_rows(const parameter_list& trained,
+                 const std::vector<tied_gradient>& tied);
+  void make_pieces(const std::vector<tied_gradient>& tied,
+                   const numerics& options);
 
   shard_place place_;
   std::shared_ptr<rank_device> device_;
   troupe::norm_type norm_type_;
-  std::vector<row> rows_;  // trained; frozen, if there are any
+  std::vector<row> rows_;  // trained, each tied one; frozen, if there are any
+  row_layouts layouts_;    // but for the frozen
+  tensor_list parameters_;
+  std::vector<tied_gradient> tied_;  // of the pieces
   std::vector<shard_layout::piece> pieces_;
   std::vector<std::string> names_;  // of the parameters that are trained
   tensor_list values_;              // of the pieces: views of the shard

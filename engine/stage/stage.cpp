@@ -4,6 +4,10 @@
 
 namespace troupe {
 
+collective_work stage_parameters::begin_tied_sum() {
+  fail(error_code::internal, "the stage holds no tied parameters");
+}
+
 std::shared_ptr<stage_state> stage_parameters::read_version(std::int32_t,
                                                             bool) {
   fail(error_code::internal, "the stage keeps no versions of its parameters");

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "troupe/engine/events/interest.hpp"
+#include "troupe/engine/stage/collective_work.hpp"
 #include "troupe/engine/stage/microbatch.hpp"
 #include "troupe/engine/stage/optimizer.hpp"
 #include "troupe/schedules/op.hpp"
@@ -143,8 +144,11 @@ class stage_parameters {
   virtual const tensor_list& parameters() const = 0;
   /// Moves the gradients out: by parameter, undefined where there is none.
   virtual tensor_list take_gradients() = 0;
-  /// Moves them back, as `put_gradients` (gradient_lists.hpp).
+  /// Moves them back, reduced or not, as `put_gradients` (gradient_lists.hpp).
   virtual void put_gradients(tensor_list gradients) = 0;
+  /// Moves them out for the sum of those that are tied, after their reduction;
+  /// `put_gradients` takes the result. Throws `internal` if none are.
+  virtual collective_work begin_tied_sum();
 
   /// The powers of gradient_norm.hpp, for the norm of all stages.
   virtual std::vector<double> norm_powers() = 0;

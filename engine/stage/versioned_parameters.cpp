@@ -37,18 +37,21 @@ parameter_list aliases_of(parameter_list parameters) {
 
 versioned_parameters::versioned_parameters(const parameter_list& parameters,
                                            const numerics& options,
+                                           std::vector<tied_gradient> tied,
                                            std::shared_ptr<rank_device> device,
                                            std::function<void()> publish)
   : versioned_parameters(parameters, aliases_of(parameters), options,
-                         std::move(device), std::move(publish)) {}
+                         std::move(tied), std::move(device),
+                         std::move(publish)) {}
 
 versioned_parameters::versioned_parameters(const parameter_list& parameters,
                                            parameter_list values,
                                            const numerics& options,
+                                           std::vector<tied_gradient> tied,
                                            std::shared_ptr<rank_device> device,
                                            std::function<void()> publish)
-  : module_parameters(parameters, values, options, std::move(device),
-                      std::move(publish)),
+  : module_parameters(parameters, values, options, std::move(tied),
+                      std::move(device), std::move(publish)),
     values_(values_of(values)) {}
 
 void versioned_parameters::begin_step(const step_settings& settings) {

@@ -20,7 +20,7 @@ class versioned_parameters final : public module_parameters {
  public:
   /// As module_parameters.
   versioned_parameters(const parameter_list& parameters,
-                       const numerics& options,
+                       const numerics& options, std::vector<tied_gradient> tied,
                        std::shared_ptr<rank_device> device,
                        std::function<void()> publish);
 
@@ -35,7 +35,7 @@ class versioned_parameters final : public module_parameters {
   struct version;
 
   versioned_parameters(const parameter_list& parameters, parameter_list values,
-                       const numerics& options,
+                       const numerics& options, std::vector<tied_gradient> tied,
                        std::shared_ptr<rank_device> device,
                        std::function<void()> publish);
 

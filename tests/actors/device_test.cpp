@@ -259,6 +259,15 @@ TEST_CASE("replicas on devices of several processes train the same bits") {
   compare_job({.ranks = 1, .data_parallel = 3}, 3, true);
 }
 
+TEST_CASE("tied gradients are summed from device to device") {
+  compare_job({.ranks = 2, .clip = 0.5, .tied = true}, 2, true);
+  compare_job({.data_parallel = 2, .tied = true}, 4, true);
+  compare_job({.data_parallel = 2, .tied = true}, 2, true);
+  compare_job({.schedule = "dualpipe", .tied = true}, 2, true);
+  compare_job({.schedule = "zb_v", .stages_per_rank = 2, .tied = true}, 2,
+              true);
+}
+
 TEST_CASE("without overlap links keep streams of their own") {
   compare_job({.schedule = "interleaved_1f1b", .stages_per_rank = 2}, 2, true,
               {.data = false, .reduce = false, .transfers = false});

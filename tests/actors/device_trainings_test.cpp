@@ -34,8 +34,12 @@ TEST_CASE("the plain loop on a device is the pipeline's oracle there") {
        {small_case{.clip = 0.5}, small_case{.data_parallel = 2},
         small_case{.use_sgd = true, .recompute = true},
         small_case{.autocast = at::kBFloat16}, small_case{.optimizer = lion{}},
-        small_case{.optimizer = adafactor{}},
-        small_case{.optimizer = muon{}}}) {
+        small_case{.optimizer = adafactor{}}, small_case{.optimizer = muon{}},
+        small_case{.data_parallel = 2, .clip = 0.5, .tied = true},
+        small_case{.schedule = "zb_v",
+        .stages_per_rank = 2,
+        .clip = 0.5,
+        .tied = true}}) {
     INFO(describe(what));
     const auto plain = train_plainly(what, device);
     CHECK(different_bits(plain, train(what, device)) == "");
@@ -83,6 +87,7 @@ TEST_CASE("a disturbed device trains the same bits, without a race") {
   const auto device = std::make_shared<faked_accelerator>();
   check_disturbed({.clip = 0.5}, device, rough);
   check_disturbed({.data_parallel = 2}, device, rough);
+  check_disturbed({.data_parallel = 2, .tied = true}, device, rough);
   check_disturbed({.schedule = "interleaved_1f1b", .stages_per_rank = 2},
                   device, rough);
   CHECK(device->races() == std::vector<std::string>{});

@@ -115,7 +115,7 @@ class faked_communicator final : public communicator {
       case transfer_kind::receive:
         return receive(what.output);
       case transfer_kind::all_reduce:
-        return average(what.input);
+        return reduce(what.input, what.how);
       default:
         throw error(error_code::internal, "no such faked call");
     }
@@ -158,7 +158,7 @@ class faked_communicator final : public communicator {
     active_watch()->uses(current_stream, from.tensor);
     to.copy_(from.tensor);
   }
-  void average(at::Tensor values) {
+  void reduce(at::Tensor values, reduce_kind how) {
     auto parcel = parcel_of(values);
     std::unique_lock lock(place_->mutex);
     wait(lock, [&] { return place_->taken == 0; });
@@ -178,7 +178,8 @@ class faked_communicator final : public communicator {
       active_watch()->uses(current_stream, all.at(rank).tensor);
       values.add_(all.at(rank).tensor);
     }
-    values.div_(double(options_.size));
+    if (how == reduce_kind::mean)
+      values.div_(double(options_.size));
   }
 
   communicator_options options_;

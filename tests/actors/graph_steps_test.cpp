@@ -39,6 +39,11 @@ TEST_CASE("steps that are launched whole train the same bits") {
 TEST_CASE("replicas are averaged within the recorded steps") {
   compare_graphs({.schedule = "1f1b", .data_parallel = 2, .clip = 0.5});
   compare_graphs({.schedule = "gpipe", .ranks = 2, .data_parallel = 2});
+  compare_graphs({.schedule = "1f1b", .clip = 0.5, .tied = true});
+  compare_graphs({.schedule = "interleaved_1f1b",
+                  .stages_per_rank = 2,
+                  .data_parallel = 2,
+                  .tied = true});
   compare_graphs({.schedule = "interleaved_1f1b",
                   .ranks = 2,
                   .stages_per_rank = 2,

@@ -17,6 +17,7 @@ namespace {
 const std::vector<small_case> cases{
   {.data_parallel = 2, .sharding = {.mode = shard_mode::all}},
   {.data_parallel = 2, .sharding = {.mode = shard_mode::gradients}},
+  {.data_parallel = 2, .sharding = {.mode = shard_mode::all}, .tied = true},
   {.schedule = "zb_v",
    .stages_per_rank = 2,
    .data_parallel = 2,

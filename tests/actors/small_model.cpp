@@ -9,6 +9,7 @@
 #include "troupe/engine/plan/compile.hpp"
 #include "troupe/engine/plan/versions.hpp"
 #include "troupe/engine/stage/split.hpp"
+#include "troupe/engine/stage/ties.hpp"
 #include "troupe/schedules/validate.hpp"
 
 namespace troupe::testing {
@@ -60,12 +61,12 @@ small_case catalogue_case(const builtin_schedule& row,
 
 std::string describe(const small_case& what) {
   return fmt::format(
-    "{} P{} V{} m{} K{} D{} {}{}{}{} shard {} {}", what.schedule, what.ranks,
+    "{} P{} V{} m{} K{} D{} {}{}{}{} shard {} {}{}", what.schedule, what.ranks,
     what.stages_per_rank, what.microbatches, what.slices, what.data_parallel,
     what.use_sgd ? "sgd" : "adamw", what.recompute ? " recompute" : "",
     what.clip > 0 ? " clip" : "",
     what.order == lane_order::strict ? "" : " ready first",
-    to_text(what.sharding.mode), what.sharding.group);
+    to_text(what.sharding.mode), what.sharding.group, what.tied ? " tied" : "");
 }
 
 namespace {
@@ -115,9 +116,11 @@ namespace {
 plain_updates updates_for(const small_case& what, const schedule& lanes) {
   if (lanes.update.every == 0)
     return {};
-  return {lanes.update.every, split(model_for(what), lanes.stages()),
-          [versions = versions_of(compile(lanes))](std::int32_t stage,
-                                                   std::int32_t microbatch) {
+  const auto ranges = split(model_for(what), lanes.stages());
+  const auto versions = versions_of(compile(
+    lanes, {.tied = tied_stages(model_for(what), ranges, what.groups)}));
+  return {lanes.update.every, ranges,
+          [versions](std::int32_t stage, std::int32_t microbatch) {
             return versions[std::size_t(stage)][std::size_t(microbatch)];
           }};
 }
@@ -140,8 +143,10 @@ plain_options plain_options_for(const small_case& what, const schedule& lanes) {
 }
 
 model model_for(const small_case& what) {
-  return gpt(
-    small_gpt(std::max<std::int64_t>(2, what.ranks * what.stages_per_rank)));
+  auto sizes =
+    small_gpt(std::max<std::int64_t>(2, what.ranks * what.stages_per_rank));
+  sizes.tie_embeddings = what.tied;
+  return gpt(sizes);
 }
 
 std::string compare_with_plain(const small_case& what, int steps,

@@ -46,6 +46,7 @@ struct small_case {
   loss_scale_options loss_scale = {};
   sharding_options sharding = {};
   bool offload_optimizer = false;
+  bool tied = false;  // the head's weight is the embedding's
 };
 
 schedule_shape shape_of(const small_case& what);

@@ -112,6 +112,42 @@ TEST_CASE("a resumed run trains the bytes of one that was not interrupted") {
   }
 }
 
+TEST_CASE("tied embeddings are saved once, and taken up in all shapes") {
+  const runs here;
+  const std::string flags = "--tie-embeddings --microbatches 4 ";
+  const auto whole = here.trained(flags + "--steps 5 --plain");
+  CHECK(here.trained(flags + "--steps 5 --ranks 2") == whole);
+  here.trained(flags + "--steps 3 --ranks 2 --checkpoints " + (here.at / "c"));
+  const auto manifest =
+    nlohmann::json::parse(content(here.at / "c/step-00000003/manifest.json"));
+  CHECK(manifest["aliases"] == nlohmann::json{{"head.weight", "tok.weight"}});
+  for (const std::string shape :
+       {"--plain", "--ranks 4 --schedule gpipe",
+        "--ranks 2 --stages-per-rank 2 --schedule zb_v"})
+    CHECK(here.trained(fmt::format("{} --steps 5 {} --resume {}", flags, shape,
+                                   here.at / "c"))
+          == whole);
+  const auto file = here.at / "all.safetensors";
+  const auto run = run_troupe(
+    "checkpoint", fmt::format("consolidate {} -o {}", here.at / "c", file));
+  CHECK(run.exit_code == 0);
+  CHECK(content(file).find("head.weight") == std::string::npos);
+  const auto begun =
+    here.trained(fmt::format("{} --steps 1 --plain --initial {}", flags, file));
+  CHECK(begun
+        == here.trained(
+          fmt::format("{} --steps 1 --ranks 2 --initial {}", flags, file)));
+  run_troupe("checkpoint", fmt::format("split {} --parts 3 -o {}",
+                                       here.at / "c", here.at / "s"));
+  CHECK(here.trained(flags + "--steps 5 --ranks 2 --resume " + (here.at / "s"))
+        == whole);
+  const auto refused =
+    here.train("--steps 1 --parameters head.weight:frozen " + flags);
+  CHECK(refused.exit_code == 2);
+  CHECK_THAT(refused.output,
+             ContainsSubstring("'head.weight' is tied to 'tok.weight'"));
+}
+
 TEST_CASE("a checkpoint is taken up at other ranks, replicas and schedules") {
   const runs here;
   const std::string sgd = " --optimizer sgd --momentum 0.5 --steps ";

@@ -126,7 +126,7 @@ void add_lists(seed_list& to) {
                                           {0, 1},
                                           {at::ScalarType::Float, {2, 3}}}));
   const auto parameters = to_wire(std::vector<held_parameter>{
-    {{1}, 0, "a.weight", 5}, {{1}, 0, "b.bias", 5}});
+    {{1}, 0, "a.weight", "a.weight", 5}, {{1}, 0, "b.bias", "a.bias", 5}});
   for (const int kind : {0, 1})
     to.emplace_back("job_lists", with_choice(kind, parameters));
   to.emplace_back("job_lists",
@@ -219,9 +219,11 @@ void add_schedules(seed_list& to) {
     to.emplace_back("plans", to_text(without_overlapped_reductions(
                                compile(lanes, {.data_parallel = 2}))));
     to.emplace_back("plans", to_lowered_csv(lowered));
-    if (lanes.stages() > 2)
+    if (lanes.stages() > 2) {
       to.emplace_back("plans",
                       to_text(compile(lanes, {.graph = skipping(lanes)})));
+      to.emplace_back("plans", to_text(compile(lanes, {.tied = {0, 3}})));
+    }
   }
   for (const char* each :
        {"2F3", "0B11", "0I4", "0W4", "(0F7;7B3)OVERLAP_F_B", "0SEND_F1",

@@ -155,7 +155,7 @@ TEST_CASE("a copy's ops are its own, and closings follow what they close") {
           "0W0@1 is of copy 1 of its stage, and other ops of microbatch 0 are "
           "of copy 0");
   refuses("placement 0\n", "rank 0: 0F0 0B0 0UPDATE 0REDUCE_GRAD\ncredits\n",
-          "op 3: 0REDUCE_GRAD stands after its stage's norm or update");
+          "op 3: 0REDUCE_GRAD stands after its stage's sum");
   refuses("placement 0\n", "rank 0: 0F0 0NORM 0UPDATE\ncredits\n",
           "0NORM stands where nothing is trained");
 }

@@ -171,8 +171,8 @@ TEST_CASE("costs are read strictly") {
     CHECK_THROWS_MATCHES(
       parse_costs(text), error,
       Message(std::string{"costs '"} + text + "': " + why
-              + "; known keys are f, b, i, w, unshard, reshard, reduce, norm, "
-                "update and message"));
+              + "; known keys are f, b, i, w, unshard, reshard, reduce, "
+                "sum_tied, norm, update and message"));
 }
 
 namespace {

@@ -1,0 +1,52 @@
+// Sums of tied gradients on devices.
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+
+#include "../engine/transport/joined_meshes.hpp"
+#include "device_trainings.hpp"
+#include "faked_accelerator.hpp"
+
+using namespace troupe;
+using namespace troupe::testing;
+
+namespace {
+
+/// What each of two processes with a device throws.
+std::vector<std::string> refusals(const model& layers, bool device_links) {
+  joined_meshes meshes(2);
+  return in_all(meshes, [&](const std::shared_ptr<mesh>& job) {
+    auto options = options_for({});
+    options.job = job;
+    options.devices = {std::make_shared<faked_accelerator>()};
+    options.device_links = device_links;
+    const trainer training(layers, options);
+  });
+}
+
+}  // namespace
+
+TEST_CASE("each schedule trains tied embeddings on a device, without a race") {
+  const auto device = std::make_shared<faked_accelerator>();
+  for (auto what : trained_schedules()) {
+    what.tied = true;
+    INFO(describe(what));
+    CHECK(different_bits(train(what, device), train(what, nullptr)) == "");
+  }
+  CHECK(device->races() == std::vector<std::string>{});
+}
+
+TEST_CASE("tied gradients don't take the host between devices") {
+  const auto layers = model_for({.tied = true});
+  for (const auto& error : refusals(layers, false))
+    CHECK_THAT(error,
+               Catch::Matchers::ContainsSubstring("leave device_links on"));
+  for (const auto& error : refusals(layers, true))
+    CHECK(error == "");
+}
+
+TEST_CASE("between devices all ties have to be of the same stages") {
+  auto layers = model_for({.tied = true});
+  layers[1].ties = {{"blocks.0.ln2.bias", "blocks.0.ln1.bias"}};
+  for (const auto& error : refusals(layers, true))
+    CHECK_THAT(error, Catch::Matchers::ContainsSubstring("between stages"));
+}
