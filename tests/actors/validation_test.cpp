@@ -8,6 +8,7 @@
 #include <map>
 
 #include "small_model.hpp"
+#include "troupe/base/error.hpp"
 #include "troupe/engine/data/rows_once.hpp"
 
 using namespace troupe;
