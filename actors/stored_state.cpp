@@ -49,13 +49,22 @@ void restore_parameters(const stored_checkpoint& from,
 }
 
 optimizer_state stored_state(const stored_checkpoint& from, optimizer_state own,
-                             const alias_names& aliases) {
+                             const alias_names& aliases,
+                             const parameter_dtypes& dtypes) {
+  const std::string master(master_state_name);
+  const bool with_masters =
+    dtypes.parameters.value_or(at::kFloat) != at::kFloat;
   std::map<std::string, parameter_list> stored;
   for (const auto& name : from.names())
     if (const auto parts = split_state_name(name))
       stored[parts->parameter].emplace_back(parts->tensor, from.read(name));
-  for (auto& of : own)
-    of.tensors = stored[stored_name(of.parameter, aliases)];
+  for (auto& of : own) {
+    const auto& name = stored_name(of.parameter, aliases);
+    of.tensors = stored[name];
+    if (with_masters && !of.tensors.empty()
+        && from.find(state_name(master, name)) == nullptr)
+      of.tensors.emplace_back(master, from.read(name).to(at::kFloat));
+  }
   return own;
 }
 

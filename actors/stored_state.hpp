@@ -2,6 +2,7 @@
 
 #include "troupe/engine/checkpoint/stored_checkpoint.hpp"
 #include "troupe/engine/stage/optimizer.hpp"
+#include "troupe/engine/stage/parameter_dtypes.hpp"
 #include "troupe/engine/stage/ties.hpp"
 
 namespace troupe {
@@ -20,9 +21,11 @@ void restore_parameters(const stored_checkpoint& from,
                         const alias_names& aliases);
 
 /// The stored state of the parameters that an optimizer updates; `own`: its
-/// state now.
+/// state now. For parameters of 16 bits (`dtypes`) without a stored master the
+/// stored value is it.
 optimizer_state stored_state(const stored_checkpoint& from, optimizer_state own,
-                             const alias_names& aliases);
+                             const alias_names& aliases,
+                             const parameter_dtypes& dtypes);
 
 /// Throws `invalid_checkpoint` unless the checkpoint holds as many elements of
 /// parameters as the model.

@@ -45,7 +45,8 @@ void trainer::impl::restore(const stored_checkpoint& from,
   const auto scope = device ? device->compute().enter() : nullptr;
   restore_parameters(from, own, aliases);
   auto& parameters = *stages[d][index].parameters;
-  parameters.load_state(stored_state(from, parameters.state(), aliases));
+  parameters.load_state(
+    stored_state(from, parameters.state(), aliases, options.numerics.dtypes));
   if (device)
     device->compute().drain();
 }

@@ -105,7 +105,13 @@ bool trainer::impl::generation_step_of(sequence_batches& work,
                 prompts_of(work));
   replans |= report.replans;
   share_chosen(work, microbatches);
-  work.end_step(told);
+  next_batch = work.next_batch();
+  try {
+    work.end_step(told);
+  } catch (...) {  // the listener's; the run goes on
+    forget_sequences();
+    throw;
+  }
   return actors->ended().has_value();
 }
 
@@ -122,11 +128,9 @@ std::vector<generated> trainer::generate(
                         static_cast<std::size_t>(in_flight * replicas),
                         state.next_batch);
   const impl::whole_scope whole(state);
-  while (!work.finished()) {
+  while (!work.finished())
     if (state.generation_step_of(work, told))
       state.actors->require_not_ended();
-    state.next_batch = work.next_batch();
-  }
   state.forget_sequences();
   return work.results();
 }

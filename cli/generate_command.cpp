@@ -101,6 +101,9 @@ void run_to_end(const generate_options& o, const generate_setup& setup,
     run.stop(name);
     return std::string{};
   });
+  // The handler must not outlive the run.
+  const std::shared_ptr<void> unset(nullptr,
+                                    [&](void*) { signals.finish_first(); });
   const bool shows = leads(setup.trainer.job);
   std::optional<generated_output> output;
   if (shows)
@@ -112,7 +115,6 @@ void run_to_end(const generate_options& o, const generate_setup& setup,
                    if (output)
                      output->see(request, so_far);
                  });
-  signals.finish_first();
   if (output)
     output->finish(results);
   if (setup.trainer.job)  // none succeeds before process 0 has

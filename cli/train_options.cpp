@@ -86,7 +86,7 @@ void add_replica_flags(CLI::App& app, partition_options& o) {
   app
     .add_option("--shard-multiple", o.sharding.multiple,
                 "pad the parameters of a stage to a multiple of shards x so "
-                "many elements")
+                "many elements; a multiple of 32")
     ->check(whole_number(1, largest_shard_multiple));
   app
     .add_option("--shard-whole", o.sharding.most_whole,
@@ -254,8 +254,8 @@ void add_optimisation_flags(CLI::App& app, train_options& o) {
                "save a device's memory");
   app
     .add_option("--buffer-dtype", o.optimisation.buffer_dtype,
-                "of the model's buffers")
-    ->check(CLI::IsMember({"fp32", "bf16", "fp16"}));
+                "of the model's buffers; same: that of the parameters")
+    ->check(CLI::IsMember({"same", "fp32", "bf16", "fp16"}));
   app
     .add_option("--loss-scale", o.numerics.loss_scale.initial,
                 "initial loss scale")

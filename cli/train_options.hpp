@@ -57,7 +57,7 @@ struct optimisation_options {
   std::string clip_norm_type = "2";
   std::string autocast = "none";
   std::string dtype = "fp32";
-  std::string buffer_dtype = "as --dtype";
+  std::string buffer_dtype = "same";
   std::string weight_split = "automatic";
 };
 

@@ -138,7 +138,8 @@ class plain_run {
       elements += value.numel();
     require_elements(from, elements);
     restore_parameters(from, loop_.holders(), loop_.aliases());
-    loop_.load_state(stored_state(from, loop_.state(), loop_.aliases()));
+    loop_.load_state(stored_state(from, loop_.state(), loop_.aliases(),
+                                  setup_.trainer.numerics.dtypes));
     const auto& progress = from.about().progress;
     loop_.go_on_from(progress.step, progress.loss_scale, progress.good_steps);
     position_ = position_after(from.about(), setup_);

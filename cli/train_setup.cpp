@@ -181,6 +181,16 @@ void warn_of_idle_flags(const train_options& o) {
     warn("--temperature", "--sample");
   if (o.partition.searching.given() && o.partition.schedule != search_name)
     warn("--costs, --sizes and --memory-limit", "--schedule search");
+  if (o.partition.division != unchanged.partition.division
+      && o.partition.data_parallel == 1)
+    warn("--divide-gradients", "--data-parallel");
+  const bool fp16 =
+    o.optimisation.dtype == "fp16" || o.optimisation.autocast == "fp16";
+  if (fp16 && !o.numerics.loss_scale.dynamic
+      && o.numerics.loss_scale.initial == 1)
+    spdlog::warn(
+      "small gradients are 0 in fp16; use --dynamic-loss-scale, or a "
+      "--loss-scale");
   if (o.numerics.offload_optimizer && o.devices.device == "cpu")
     warn("--offload-optimizer", "--device cuda");
   if (o.optimisation.dtype == "fp32"

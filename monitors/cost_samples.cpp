@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
+#include <utility>
 
 #include "troupe/base/atomic_file.hpp"
 #include "troupe/engine/plan/op_traits.hpp"
@@ -17,6 +19,11 @@ namespace troupe {
 namespace {
 
 constexpr double ms = 1e-6;  // of a nanosecond
+
+double mean(const std::deque<double>& samples) {
+  return std::accumulate(samples.begin(), samples.end(), 0.0)
+         / static_cast<double>(samples.size());
+}
 
 double middle(const std::deque<double>& samples) {
   return median_of({samples.begin(), samples.end()});
@@ -34,6 +41,11 @@ void cost_samples::add(samples& to, double value) {
 void cost_samples::add(const std::vector<ops_event>& step) {
   if (plan_ != step.front().plan) {
     plan_ = step.front().plan;
+    steps_.clear();
+  }
+  if (std::exchange(only_first_, of_stage_.empty())) {
+    of_stage_.clear();
+    messages_.clear();
     steps_.clear();
   }
   auto first = std::numeric_limits<std::int64_t>::max();
@@ -62,7 +74,7 @@ std::string cost_samples::entries() const {
   std::string lines;
   for (const auto& [key, samples] : of_stage_)
     lines += fmt::format("{}.{}={:.6g}\n", traits_of(key.second).cost_key,
-                         key.first, middle(samples));
+                         key.first, mean(samples));
   if (!plan_->messages.empty())
     lines += fmt::format("message={:.6g}\n",
                          messages_.empty() ? 0 : middle(messages_));
@@ -73,7 +85,7 @@ std::string cost_samples::text() const {
   if (steps_.empty())
     return {};
   const auto lines = entries();
-  const auto step = middle(steps_);
+  const auto step = mean(steps_);
   const auto on_paper = simulate(*plan_, parse_costs(lines)).makespan;
   return fmt::format(
     "# ms, measured over {} steps of {}\n"

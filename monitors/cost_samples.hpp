@@ -13,17 +13,19 @@
 
 namespace troupe {
 
-/// How long a run's ops take, in ms: of each stage and kind the median of the
-/// last thousand, of messages between processes likewise. What `simulate
-/// --costs` takes. Ops whose end the plan alone doesn't give (reductions) are
-/// left out.
+/// How long a run's ops take, in ms: of each stage and kind the mean of the
+/// last thousand, as means add up to the mean step where medians do not; of
+/// messages between processes the median, as some wait for their reader.
+/// Without the first step, which allocates, once there is another. What
+/// `simulate --costs` takes. Ops whose end the plan alone doesn't give
+/// (reductions) are left out.
 class cost_samples {
  public:
   /// The ops of a step, by all ranks. Costs outlive a change of the plan.
   void add(const std::vector<ops_event>& step);
   /// The costs, an entry a line; empty before the first step.
   std::string entries() const;
-  /// The same, with the median step beside what the simulator makes of
+  /// The same, with the mean step beside what the simulator makes of
   /// the costs; empty before the first step.
   std::string text() const;
 
@@ -35,6 +37,7 @@ class cost_samples {
   std::map<std::pair<std::int32_t, plan_op_kind>, samples> of_stage_;
   samples messages_;
   samples steps_;
+  bool only_first_ = false;  // step
 };
 
 /// Writes the costs to a file when it finishes, whole or not at all.

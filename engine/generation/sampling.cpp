@@ -74,9 +74,10 @@ std::int64_t next_token(const at::Tensor& logits,
   const auto row = logits.to(at::kDouble).contiguous();
   const auto* first = row.const_data_ptr<double>();
   const std::vector<double> values(first, first + row.numel());
-  if (std::ranges::any_of(values, [](double v) { return std::isnan(v); }))
+  if (!std::isfinite(*std::ranges::max_element(values))
+      || std::ranges::any_of(values, [](double v) { return std::isnan(v); }))
     fail(error_code::invalid_data,
-         "the model's logits are not numbers (nan); look into its parameters");
+         "the model's logits are not finite; look into its parameters");
   if (options.temperature == 0)
     return std::ranges::max_element(values) - values.begin();
   auto weights = weights_of(values, options.temperature);

@@ -3,7 +3,6 @@
 #include <ATen/ops/zeros_like.h>
 
 #include <algorithm>
-#include <cmath>
 
 #include "troupe/base/error.hpp"
 
@@ -18,12 +17,12 @@ gradient_division balanced_division(std::int32_t replicas) {
 
 void require_legal(const gradient_division& division) {
   const auto is_factor = [](double value) {
-    return std::isfinite(value) && value > 0;
+    return value >= 1e-6 && value <= 1e6;
   };
   if (!is_factor(division.before)
       || (division.after != 0 && !is_factor(division.after)))
     fail(error_code::invalid_argument,
-         "gradients can't be divided by {} and {}; use finite numbers above 0",
+         "gradients can't be divided by {} and {}; use 1e-6 to 1e6",
          division.before, division.after);
 }
 

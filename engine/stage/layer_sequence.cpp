@@ -216,7 +216,7 @@ tensor_list layer_sequence::inputs_of(const part& which,
       each.from == source::kind::part && parts_[each.number].shared;
     auto read = of_model ? converted(values, input_dtype_) : values;
     if (each.index != layer_read::all)
-      read = {tensor_at(values, each.index, which.label,
+      read = {tensor_at(read, each.index, which.label,
                         of_model ? "the model's inputs"
                                  : parts_[each.number].label + "'s outputs")};
     std::ranges::move(shared ? own_use(read) : read,

@@ -8,6 +8,30 @@
 
 namespace troupe {
 
+namespace {
+
+/// Optimizers of LibTorch round whole vectors and what is left of a tensor in
+/// different ways: as all cuts are at multiples of this, the same elements are
+/// in vectors, whatever the shards.
+constexpr std::int64_t alignment = 32;
+
+constexpr std::int64_t aligned(std::int64_t elements) {
+  return (elements + alignment - 1) / alignment * alignment;
+}
+
+/// Up to the end of the last parameter that has an element.
+std::int64_t extent_of(const std::vector<std::int64_t>& sizes) {
+  std::int64_t row = 0, extent = 0;
+  for (const auto size : sizes) {
+    if (size > 0)
+      extent = row + size;
+    row += aligned(size);
+  }
+  return extent;
+}
+
+}  // namespace
+
 shard_layout::shard_layout(std::vector<std::int64_t> sizes, std::int32_t shards,
                            std::int64_t multiple)
   : sizes_(std::move(sizes)), shards_(shards) {
@@ -18,11 +42,11 @@ shard_layout::shard_layout(std::vector<std::int64_t> sizes, std::int32_t shards,
          shards, multiple);
   elements_ = std::accumulate(sizes_.begin(), sizes_.end(), std::int64_t{0});
   const auto unit = shards * multiple;
-  length_ = (elements_ + unit - 1) / unit * multiple;
+  length_ = (extent_of(sizes_) + unit - 1) / unit * multiple;
 }
 
 std::int64_t shard_layout::content(std::int32_t shard) const {
-  return std::clamp(elements_ - begin(shard), std::int64_t{0}, length_);
+  return std::clamp(extent_of(sizes_) - begin(shard), std::int64_t{0}, length_);
 }
 
 std::vector<shard_layout::piece> shard_layout::pieces(
@@ -35,7 +59,7 @@ std::vector<shard_layout::piece> shard_layout::pieces(
     const auto to = std::min(last, row + sizes_[i]);
     if (from < to)
       found.push_back({i, from - row, to - from, from});
-    row += sizes_[i];
+    row += aligned(sizes_[i]);
   }
   return found;
 }

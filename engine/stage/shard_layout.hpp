@@ -7,8 +7,8 @@
 
 namespace troupe {
 
-/// How the parameters of a stage, flattened one after the other into a row, are
-/// cut into equal shards, as XLA's fully sharded data parallel cuts a flat
+/// How the parameters of a stage, flattened into a row where each begins at a
+/// multiple of 32, are cut into equal shards, as XLA's FSDP cuts a flat
 /// parameter: the row is padded to a multiple of shards x `multiple` elements,
 /// and shard r is [r length, (r + 1) length). Counts are elements.
 class shard_layout {

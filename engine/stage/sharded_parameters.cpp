@@ -37,6 +37,15 @@ void require_shardable(const parameter_list& parameters,
            describe(parameters[0].second));
 }
 
+/// Where each parameter begins in the row; 0 for those without an element.
+std::vector<std::int64_t> begins_of(const shard_layout& layout) {
+  std::vector<std::int64_t> begins(layout.sizes().size(), 0);
+  for (std::int32_t shard = 0; shard < layout.shards(); ++shard)
+    for (const auto& piece : layout.pieces(shard))
+      begins[piece.parameter] = piece.row - piece.begin;
+  return begins;
+}
+
 /// Of an optimizer's tensor of a whole parameter the part for a piece; tensors
 /// of other shapes (a number of steps) are the same for all pieces.
 at::Tensor part_of(const at::Tensor& tensor, const shard_layout::piece& piece,
@@ -62,13 +71,13 @@ sharded_parameters::row sharded_parameters::make_row(
     at::zeros({made.layout->padded()},
               parameters.empty() ? at::TensorOptions()
                                  : parameters[0].second.detach().options());
-  std::int64_t begin = 0;
-  for (const auto& value : made.parameters) {
+  const auto begins = begins_of(*made.layout);
+  for (std::size_t i = 0; i < made.parameters.size(); ++i) {
+    const auto& value = made.parameters[i];
     const auto view =
-      made.whole.narrow(0, begin, value.numel()).view(value.sizes());
+      made.whole.narrow(0, begins[i], value.numel()).view(value.sizes());
     view.copy_(value);
     at::Tensor{value}.set_data(view);
-    begin += value.numel();
   }
   const auto own = made.whole.narrow(0, made.layout->begin(place.shard),
                                      made.layout->length());

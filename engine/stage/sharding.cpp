@@ -39,9 +39,11 @@ void require_legal(const sharding_options& options, std::int32_t replicas) {
     fail(error_code::invalid_argument,
          "{} whole stages at once are too few; use 1 or more",
          options.most_whole);
-  if (options.multiple < 1 || options.multiple > largest_shard_multiple)
+  if (options.multiple < 1 || options.multiple > largest_shard_multiple
+      || options.multiple % 32 != 0)  // see shard_layout.cpp
     fail(error_code::invalid_argument,
-         "shards can't be padded to a multiple of {} elements; use 1 to {}",
+         "shards can't be padded to a multiple of {} elements; use a multiple "
+         "of 32, up to {}",
          options.multiple, largest_shard_multiple);
 }
 

@@ -3,6 +3,8 @@
 #include <catch2/matchers/catch_matchers_exception.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 
+#include <stdexcept>
+
 #include "../engine/transport/joined_meshes.hpp"
 #include "../generated_text.hpp"
 #include "../random_delays.hpp"
@@ -221,4 +223,15 @@ TEST_CASE("an id beyond the vocabulary fails with its op") {
   auto run = trainer_of(longer_model(), shape("1f1b", 2));
   CHECK_THROWS_MATCHES(run.generate({{{99}, 3}}), error,
                        MessageMatches(ContainsSubstring("0F0")));
+}
+
+TEST_CASE("a listener that throws leaves nothing to the next prompts") {
+  const auto layers = longer_model();
+  auto run = trainer_of(layers, shape("1f1b", 2));
+  CHECK_THROWS_AS(run.generate(several(), usual,
+                               [](std::size_t, const generated&) {
+                                 throw std::runtime_error("enough");
+                               }),
+                  std::runtime_error);
+  CHECK(text_of(run.generate(several(), usual)) == text_of(plainly(layers)));
 }

@@ -69,7 +69,7 @@ TEST_CASE("parameters of every size train the plain loop's bits in shards") {
     .microbatches = 2,
     .data_parallel = data_parallel,
     .sharding = {.mode = GENERATE(shard_mode::gradients, shard_mode::all),
-                 .multiple = GENERATE(1, 128)}};
+                 .multiple = GENERATE(32, 128)}};
   INFO(describe(what) << " padded to " << what.sharding.multiple);
   auto options = options_for(what);
   auto plain = plain_options_for(what);

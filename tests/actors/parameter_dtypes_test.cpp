@@ -3,6 +3,7 @@
 #include <catch2/generators/catch_generators.hpp>
 
 #include <cmath>
+#include <map>
 
 #include "../temporary_folder.hpp"
 #include "saved_run.hpp"
@@ -84,13 +85,25 @@ TEST_CASE("a run in 16 bits is saved with its masters, and goes on in fp32") {
   for (const auto& [name, value] : in_full.parameters())
     CHECK(value.equal(saved.read("optimizer/master/" + name)));
   in_full.step(text);
-  // And back.
+  // And back, in any shards.
   const stored_checkpoint whole(saved_run(in_full, folder / "full"));
-  trainer back(model_for(halves), options_for(halves));
-  back.restore(whole);
-  for (const auto& [name, value] : back.parameters())
-    CHECK(value.equal(whole.read(name).to(at::kBFloat16)));
-  back.step(text);
+  for (const auto mode :
+       {shard_mode::replicate, shard_mode::gradients, shard_mode::all}) {
+    CAPTURE(to_text(mode));
+    auto shards = halves;
+    shards.data_parallel = 2;
+    shards.sharding.mode = mode;
+    trainer back(model_for(shards), options_for(shards));
+    back.restore(whole);
+    std::map<std::string, at::Tensor> masters;
+    for (const auto& [part, tensors] : back.snapshot())
+      for (const auto& [name, value] : tensors)
+        masters.emplace(name, value);
+    for (const auto& [name, value] : back.parameters()) {
+      CHECK(value.equal(whole.read(name).to(at::kBFloat16)));
+      CHECK(masters.at("optimizer/master/" + name).equal(whole.read(name)));
+    }
+  }
 }
 
 TEST_CASE("values that are loaded replace the masters") {

@@ -115,7 +115,8 @@ TEST_CASE("an old checkpoint needs the flags that its tensors don't tell") {
                 {"layers", "4"},
                 {"heads", "2"},
                 {"seq", "16"},
-                {"vocabulary", "256"}});
+                {"vocabulary", "256"},
+                {"tie-embeddings", "false"}});
   about.erase("model");
   std::ofstream(path) << about;
   model.refuses(

@@ -21,12 +21,13 @@ TEST_CASE("10 elements in 4 shards: the first holds them, the others padding") {
 }
 
 TEST_CASE("a parameter may lie in several shards") {
-  const shard_layout layout({3, 0, 4, 1}, 2, 1);
-  CHECK(layout.length() == 4);
+  const shard_layout layout({3, 0, 40, 1}, 2, 32);
+  CHECK(layout.length() == 64);
   CHECK((layout.pieces(0)
-         == std::vector<shard_layout::piece>{{0, 0, 3, 0}, {2, 0, 1, 3}}));
+         == std::vector<shard_layout::piece>{{0, 0, 3, 0}, {2, 0, 32, 32}}));
   CHECK((layout.pieces(1)
-         == std::vector<shard_layout::piece>{{2, 1, 3, 4}, {3, 0, 1, 7}}));
+         == std::vector<shard_layout::piece>{{2, 32, 8, 64}, {3, 0, 1, 96}}));
+  CHECK(layout.content(1) == 33);
 }
 
 TEST_CASE("the pieces of all shards are all elements, each once") {
@@ -39,20 +40,25 @@ TEST_CASE("the pieces of all shards are all elements, each once") {
       size = usual[random() % usual.size()];
     const shard_layout layout(sizes, 1 + std::int32_t(random() % 9),
                               random() % 2 == 0 ? 128 : 1 + random() % 5);
+    const bool aligned_cuts = layout.length() % 32 == 0;
     std::vector<std::int64_t> next(sizes.size(), 0);
     std::int64_t total = 0;
     for (std::int32_t q = 0; q < layout.shards(); ++q) {
-      std::int64_t content = 0;
+      std::int64_t end = layout.begin(q);
       for (const auto& piece : layout.pieces(q)) {
         CHECK(piece.count > 0);
         CHECK(piece.begin == next[piece.parameter]);
-        CHECK(piece.row == total + content);
+        CHECK((piece.row - piece.begin) % 32 == 0);
+        CHECK((!aligned_cuts || piece.begin % 32 == 0));
+        CHECK(piece.row >= end);
+        CHECK(piece.row < end + 32);
+        end = piece.row + piece.count;
         next[piece.parameter] += piece.count;
-        content += piece.count;
+        total += piece.count;
       }
-      CHECK(content == layout.content(q));
-      CHECK(content <= layout.length());
-      total += content;
+      CHECK(layout.content(q) <= layout.length());
+      if (!layout.pieces(q).empty())
+        CHECK(end <= layout.begin(q) + layout.content(q));
     }
     CHECK(next == sizes);
     CHECK(layout.elements() == total);
