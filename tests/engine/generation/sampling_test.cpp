@@ -103,5 +103,5 @@ TEST_CASE("options and logits that can't be meant are refused") {
   refuses({.top_p = NAN}, "a top-p of nan");
   CHECK_NOTHROW(require_legal(sampling_options{}));
   CHECK_THROWS_MATCHES(next_token(at::tensor({1.0, NAN}), {}, 0), error,
-                       MessageMatches(ContainsSubstring("not numbers")));
+                       MessageMatches(ContainsSubstring("not finite")));
 }
