@@ -40,7 +40,7 @@ struct numerics {
   learning_rate_schedule learning_rate{};
   loss_scale_options loss_scale{};
   gradient_division division{};  // of the gradients of replicas
-  double clip = 0;  // largest gradient norm; 0: no clipping
+  double clip = 0;               // largest gradient norm; 0: no clipping
   troupe::norm_type norm_type = troupe::norm_type::two;  // of the gradients
   /// The dtype of autocast forwards (bf16, fp16); see autocast_scope. fp16
   /// wants a dynamic loss scale.
