@@ -56,6 +56,7 @@ class Runner:
         (folder / "book.txt").write_text(words)
         (folder / "schedule.csv").write_text("0F0,0B0\n1F0,1B0\n")
         (folder / "stuck.csv").write_text("0F0,0B0\n1F0,1B0\n")
+        (folder / "prompts.txt").write_text("In the\nword\n")
         self.job, self.endpoint = None, ""
 
     def check(self, place, holds, why):
@@ -85,6 +86,12 @@ class Runner:
                 time.sleep(0.02)
         return self.endpoint
 
+    def trained_run(self):
+        """A run whose checkpoint prompts can be given to."""
+        if not (self.folder / "run").exists():
+            self.call("run", [self.troupe, "train", "--text", "book.txt", *TINY,
+                              "--seq", "64", "--checkpoints", "run"])
+
     def shell(self, place, text):
         lines = re.sub(r"\\\n\s*", " ", text).splitlines()
         for line in lines:
@@ -107,7 +114,9 @@ class Runner:
         command = words[0]
         if command == "train":
             words = [*words, *TINY, "--dry-run"]
-        if command == "launch":
+        if "generate" in words:
+            self.trained_run()
+        elif command == "launch":
             words = [*words, *TINY]
         if command in ("top", "attach", "events", "detach"):
             words = [re.sub(r"^(unix:\S+|ENDPOINT)$", self.live_job(), word)
