@@ -11,7 +11,7 @@ namespace troupe {
 
 namespace {
 
-/// What each slot's batch begins the step with; the source of one step.
+/// The source of one step: the input of each slot's batch.
 source_pointer prompts_of(const sequence_batches& work) {
   std::vector<microbatch_data> made;
   for (std::size_t slot = 0; slot < work.slots(); ++slot)

@@ -20,7 +20,7 @@ struct train_setup {
   /// The settings that decide the order of the training data; checkpoints
   /// hold them.
   std::map<std::string, std::string> data_settings;
-  /// What it takes to make the model again (stored_model.hpp).
+  /// The model's name and options (stored_model.hpp).
   std::map<std::string, std::string> model_texts;
 };
 

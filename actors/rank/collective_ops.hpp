@@ -48,7 +48,7 @@ class collective_ops {
   std::map<stage_instance, std::uint32_t> asked_;  // op by stage
   std::vector<event_handle> awaited_;  // for the compute stream's next op
   std::map<stage_instance, event_handle> gathered_;  // for its stage's next op
-  /// Of groups that are in reach of the rank's device: by stage, or by copy for
+  /// The groups in reach of the rank's device: by stage, or by copy for
   /// tied gradients.
   std::map<stage_instance, reducer_core> reducers_;
 };

@@ -33,7 +33,7 @@ class sequence_batches {
   generation_step begin_step();
   /// Positions of the step that has begun.
   std::int32_t positions() const { return positions_; }
-  /// What a slot's batch begins the step with: ids [rows, positions]; nothing
+  /// The input of a slot's batch in this step: ids [rows, positions]; nothing
   /// without a batch.
   microbatch_data data(std::size_t slot) const;
 

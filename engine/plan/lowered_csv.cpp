@@ -128,6 +128,13 @@ std::string to_lowered_csv(const plan& plan) {
          "{}: CSV has no room for updates within a step; write a plan "
          "(--format plan)",
          plan.schedule_name);
+  if (std::ranges::any_of(plan.ops, [](const plan_op& each) {
+        return each.kind == plan_op_kind::sum_tied;
+      }))
+    fail(error_code::invalid_argument,
+         "{}: CSV has no room for sums of tied gradients; write a plan "
+         "(--format plan)",
+         plan.schedule_name);
   if (!plan.graph.is_chain())
     fail(error_code::invalid_argument,
          "{}: CSV has no room for stages that read others than the one before; "

@@ -37,7 +37,7 @@ struct trained_model {
     return run_troupe("generate", "--checkpoint " + checkpoints + " " + flags,
                       more);
   }
-  /// What it prints, but for its log.
+  /// Its output without its log.
   std::string text(const std::string& flags) const {
     const auto run = generate(flags + " --log-level error");
     INFO(run.output);

@@ -168,7 +168,7 @@ TEST_CASE("another process takes up the tokens, and decides alike") {
   CHECK_THROWS_AS(third.take(0, at::zeros({1, 1})), error);
 }
 
-TEST_CASE("a listener is told of each request that has got tokens") {
+TEST_CASE("a listener receives each request that has new tokens") {
   sequence_batches work({request({1}, 1), request({2}, 3)}, {}, 2);
   std::vector<std::pair<std::size_t, std::size_t>> told;
   while (!work.finished()) {

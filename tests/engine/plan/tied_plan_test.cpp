@@ -10,6 +10,7 @@
 #include "troupe/engine/plan/compile.hpp"
 #include "troupe/engine/plan/costs.hpp"
 #include "troupe/engine/plan/draw.hpp"
+#include "troupe/engine/plan/lowered_csv.hpp"
 #include "troupe/engine/plan/op_text.hpp"
 #include "troupe/engine/plan/plan_json.hpp"
 #include "troupe/engine/plan/plan_text.hpp"
@@ -164,4 +165,10 @@ TEST_CASE("a stage that does not exist can't be tied") {
     compile(make_schedule("1f1b", {.ranks = 2, .microbatches = 2}),
             {.tied = {0, 2}}),
     error);
+}
+
+TEST_CASE("sums of tied gradients are not written to a lowered CSV") {
+  CHECK_THROWS_MATCHES(
+    to_lowered_csv(tied_plan("zb_h1", {.ranks = 2, .microbatches = 2})), error,
+    Catch::Matchers::MessageMatches(ContainsSubstring("--format plan")));
 }
