@@ -10,12 +10,8 @@ namespace troupe {
 
 namespace {
 
-/// Optimizers of LibTorch round whole vectors and what is left of a tensor in
-/// different ways: as all cuts are at multiples of this, the same elements are
-/// in vectors, whatever the shards.
-constexpr std::int64_t alignment = 32;
-
 constexpr std::int64_t aligned(std::int64_t elements) {
+  constexpr auto alignment = shard_layout::alignment;
   return (elements + alignment - 1) / alignment * alignment;
 }
 

@@ -8,11 +8,16 @@
 namespace troupe {
 
 /// How the parameters of a stage, flattened into a row where each begins at a
-/// multiple of 32, are cut into equal shards, as XLA's FSDP cuts a flat
-/// parameter: the row is padded to a multiple of shards x `multiple` elements,
-/// and shard r is [r length, (r + 1) length). Counts are elements.
+/// multiple of `alignment`, are cut into equal shards, as XLA's FSDP cuts a
+/// flat parameter: the row is padded to a multiple of shards x `multiple`
+/// elements, and shard r is [r length, (r + 1) length). Counts are elements.
 class shard_layout {
  public:
+  /// Of the parameters in a row, and of the cuts if `multiple` is a multiple of
+  /// it: LibTorch's optimizers round whole vectors and the rest of a tensor in
+  /// different ways, so that otherwise bits would depend on the shards.
+  static constexpr std::int64_t alignment = 32;
+
   /// A part of a parameter that a shard holds.
   struct piece {
     std::size_t parameter = 0;

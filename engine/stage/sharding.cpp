@@ -2,6 +2,7 @@
 
 #include "troupe/base/error.hpp"
 #include "troupe/base/printable.hpp"
+#include "troupe/engine/stage/shard_layout.hpp"
 
 namespace troupe {
 
@@ -40,11 +41,11 @@ void require_legal(const sharding_options& options, std::int32_t replicas) {
          "{} whole stages at once are too few; use 1 or more",
          options.most_whole);
   if (options.multiple < 1 || options.multiple > largest_shard_multiple
-      || options.multiple % 32 != 0)  // see shard_layout.cpp
+      || options.multiple % shard_layout::alignment != 0)
     fail(error_code::invalid_argument,
          "shards can't be padded to a multiple of {} elements; use a multiple "
-         "of 32, up to {}",
-         options.multiple, largest_shard_multiple);
+         "of {}, up to {}",
+         options.multiple, shard_layout::alignment, largest_shard_multiple);
 }
 
 }  // namespace troupe
