@@ -13,6 +13,7 @@
 #include "troupe/cli/plan/checks.hpp"
 #include "troupe/cli/plan/commands.hpp"
 #include "troupe/cli/plan/program.hpp"
+#include "troupe/cli/plan/searched_schedule.hpp"
 #include "troupe/engine/plan/entries.hpp"
 #include "troupe/engine/plan/peak_bytes.hpp"
 #include "troupe/monitors/live/json_fields.hpp"
@@ -46,7 +47,11 @@ struct replan_options {
   bool json = false;
 };
 
-nlohmann::json request_of(const replan_options& options) {
+nlohmann::json request_of(replan_options options) {
+  if (options.schedule == search_name) {
+    options.schedule.clear();
+    options.search = true;
+  }
   if (options.search == !options.schedule.empty())
     throw error(error_code::invalid_argument,
                 "give --schedule or --search, one of them");

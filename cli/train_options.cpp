@@ -192,8 +192,10 @@ void add_order_flags(CLI::App& app, order_options& o) {
                 "and step")
     ->type_name("FILE");
   app
-    .add_option("--replay", o.replay,
-                "start the ops as an --order-log says, which has as many steps")
+    .add_option(
+      "--replay", o.replay,
+      "start the ops as an --order-log says, which has at least as many "
+      "steps")
     ->type_name("FILE");
   app
     .add_option("--replan-every", o.replan_every,

@@ -321,10 +321,8 @@ trainer_options pipeline_of(const train_options& o, const built_model& model) {
     run.plan = std::make_shared<const plan>(plan_from_file(parts.plan));
     run.schedule = schedule_of(*run.plan);
   } else
-    run.schedule =
-      parts.schedule == search_name
-        ? searched_schedule(parts.shape, parts.searching, parts.data_parallel)
-        : find_schedule(parts.schedule, parts.shape);
+    run.schedule = named_schedule(parts.schedule, parts.shape, parts.searching,
+                                  parts.data_parallel);
   require_threads(run.schedule.ranks(), parts.data_parallel);
   run.split = split_for(o, model, run.schedule.stages());
   run.data_parallel = parts.data_parallel;

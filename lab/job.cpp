@@ -170,7 +170,9 @@ lane_rules rules_of(const job& job) {
     .forward = cost(plan_op_kind::forward),
     .input_backward = cost(plan_op_kind::input_backward),
     .weight_backward = cost(plan_op_kind::weight_backward),
-    .message = job.costs.message,
+  };
+  rules.message_between = [costs = job.costs](auto rank, auto other) {
+    return costs.message_between(rank, other).total();
   };
   if (job.rules.in_flight > 0)
     rules.in_flight_limit = [limit = job.rules.in_flight,

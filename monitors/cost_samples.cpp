@@ -38,6 +38,19 @@ void cost_samples::add(samples& to, double value) {
     to.pop_front();
 }
 
+void cost_samples::add_message(const plan_op& reader, double ms) {
+  add(messages_, ms);
+  for (const auto input : plan_->dependencies_of(reader)) {
+    const auto number = plan_->ops[input].message;
+    if (number == none)
+      continue;
+    const auto& message = plan_->messages[static_cast<std::size_t>(number)];
+    const auto& link =
+      plan_->channels[static_cast<std::size_t>(message.channel)];
+    return add(of_link_[std::minmax(link.from_rank, link.to_rank)], ms);
+  }
+}
+
 void cost_samples::add(const std::vector<ops_event>& step) {
   if (plan_ != step.front().plan) {
     plan_ = step.front().plan;
@@ -46,6 +59,7 @@ void cost_samples::add(const std::vector<ops_event>& step) {
   if (std::exchange(only_first_, of_stage_.empty())) {
     of_stage_.clear();
     messages_.clear();
+    of_link_.clear();
     steps_.clear();
   }
   auto first = std::numeric_limits<std::int64_t>::max();
@@ -61,7 +75,7 @@ void cost_samples::add(const std::vector<ops_event>& step) {
         continue;
       add(of_stage_[{op.stage, op.kind}], static_cast<double>(times[i]) * ms);
       if (done.arrived > 0)
-        add(messages_, static_cast<double>(done.arrived - done.ready) * ms);
+        add_message(op, static_cast<double>(done.arrived - done.ready) * ms);
     }
   }
   if (first < last)
@@ -78,6 +92,10 @@ std::string cost_samples::entries() const {
   if (!plan_->messages.empty())
     lines += fmt::format("message={:.6g}\n",
                          messages_.empty() ? 0 : middle(messages_));
+  for (const auto& [link, samples] : of_link_)
+    if (of_link_.size() > 1)
+      lines += fmt::format("message.{}-{}={:.6g}\n", link.first, link.second,
+                           middle(samples));
   return lines;
 }
 

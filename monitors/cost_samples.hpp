@@ -15,7 +15,8 @@ namespace troupe {
 
 /// How long a run's ops take, in ms: of each stage and kind the mean of the
 /// last thousand, as means add up to the mean step where medians do not; of
-/// messages between processes the median, as some wait for their reader.
+/// messages between processes the median, of each link and of all, as some wait
+/// for their reader.
 /// Without the first step, which allocates, once there is another. What
 /// `simulate --costs` takes. Ops whose end the plan alone doesn't give
 /// (reductions) are left out.
@@ -32,10 +33,12 @@ class cost_samples {
  private:
   using samples = std::deque<double>;
   static void add(samples& to, double ms);
+  void add_message(const plan_op& reader, double ms);
 
   std::shared_ptr<const plan> plan_;  // that the last step ran
   std::map<std::pair<std::int32_t, plan_op_kind>, samples> of_stage_;
-  samples messages_;
+  samples messages_;  // of all links
+  std::map<rank_pair, samples> of_link_;
   samples steps_;
   bool only_first_ = false;  // step
 };

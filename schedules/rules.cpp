@@ -102,13 +102,18 @@ class paper_run {
     return slot(microbatch) < times.size() ? times[slot(microbatch)] : never;
   }
 
+  double message(std::int32_t rank, std::int32_t other) const {
+    return rank == other            ? 0
+           : rules_.message_between ? rules_.message_between(rank, other)
+                                    : rules_.message;
+  }
+
   // When a result of `sender` reaches the rank of `receiver`.
   double arrival(std::int32_t sender, std::int32_t receiver, op_kind kind,
                  std::int32_t microbatch) {
     const auto& placement = lanes_.placement;
-    const auto crosses =
-      placement.rank_of(sender) != placement.rank_of(receiver);
-    return end_of(sender, kind, microbatch) + (crosses ? rules_.message : 0);
+    return end_of(sender, kind, microbatch)
+           + message(placement.rank_of(sender), placement.rank_of(receiver));
   }
 
   double ready_at(const op& what) {
@@ -180,7 +185,7 @@ class paper_run {
     if (target < 0 || target >= lanes_.stages())
       return;
     const auto other = lanes_.placement.rank_of(target);
-    looks_.emplace(end + (other != rank ? rules_.message : 0), other);
+    looks_.emplace(end + message(rank, other), other);
   }
 
   void check_finished() {

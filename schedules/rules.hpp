@@ -41,8 +41,11 @@ struct lane_rules {
   double input_backward = 1;
   double weight_backward = 1;
   double message = 0;
-  /// Durations of single ops, in place of those above; not if empty.
+  /// Durations of single ops, and of messages between two ranks, in place of
+  /// those above; not if empty.
   std::function<double(const op&)> duration{};
+  std::function<double(std::int32_t rank, std::int32_t other)>
+    message_between{};
 };
 
 /// Generates the lanes by these rules. Each stage takes its microbatches in

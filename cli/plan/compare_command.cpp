@@ -4,13 +4,16 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
 
 #include "troupe/base/error.hpp"
+#include "troupe/cli/plan/byte_unit.hpp"
 #include "troupe/cli/plan/checks.hpp"
 #include "troupe/cli/plan/schedule_options.hpp"
+#include "troupe/cli/plan/searched_schedule.hpp"
 #include "troupe/engine/plan/compare.hpp"
 
 namespace troupe::cli {
@@ -27,8 +30,29 @@ struct compare_options {
   std::string costs;
   std::string sizes;
   double memory_limit = 0;  // bytes; 0: none
+  bool searches = false;
   bool json = false;
 };
+
+// The schedule that `search` finds, where it finds one.
+compared_schedule searched_row(const compare_options& options) {
+  const auto& job = options.job;
+  auto shape = job.shape;
+  shape.slices = 1;
+  compared_schedule row{.name = std::string{search_name}, .shape = shape};
+  search_problem problem{.microbatches = shape.microbatches,
+                         .costs = divided(job.costs, shape),
+                         .compiling = {.data_parallel = job.data_parallel},
+                         .memory_limit = options.memory_limit};
+  if (job.sizes)
+    problem.sizes = {.usual = divided(*job.sizes, shape), .of_stage = {}};
+  try {
+    return compared(search_placements(problem, shape).result.found, job, row);
+  } catch (const error& reason) {
+    row.refused = reason.what();
+    return row;
+  }
+}
 
 bool fits(const compared_schedule& row, const compare_options& options) {
   return row.refused.empty()
@@ -63,23 +87,29 @@ std::string to_json(const std::vector<compared_schedule>& rows,
 std::string to_table(const std::vector<compared_schedule>& rows,
                      const compare_options& options) {
   const bool has_sizes = options.job.sizes.has_value();
-  auto text =
-    fmt::format("{:<17} {:>2} {:>2} {:>9} {:>9} {:>7} {:>10}{} {:>9}\n",
-                "schedule", "V", "K", "period", "makespan", "idle", "in flight",
-                has_sizes ? "   peak MiB" : "", "messages");
+  double most = 0;
+  for (const auto& row : rows)
+    most = std::max(most, row.peak_bytes);
+  const byte_unit unit{most};
+  auto text = fmt::format(
+    "{:<17} {:>2} {:>2} {:>9} {:>9} {:>7} {:>10}{} {:>9}\n", "schedule", "V",
+    "K", "period", "makespan", "idle", "in flight",
+    has_sizes ? fmt::format(" {:>10}", fmt::format("peak {}", unit.name()))
+              : "",
+    "messages");
   std::string refused;
   for (const auto& row : rows) {
     if (!row.refused.empty())
       refused += row.refused + '\n';
     else if (!fits(row, options))
-      refused += fmt::format("{}: {:.1f} MiB are beyond the memory limit\n",
-                             row.name, row.peak_bytes / (1 << 20));
+      refused += fmt::format("{}: {} are beyond the memory limit\n", row.name,
+                             unit.text(row.peak_bytes));
     else
       text += fmt::format(
         "{:<17} {:>2} {:>2} {:>9.6g} {:>9.6g} {:>5.1f} % {:>10.4g}{} {:>9}\n",
         row.name, row.shape.stages_per_rank, row.shape.slices, row.period,
         row.makespan, 100 * row.idle, row.in_flight,
-        has_sizes ? fmt::format(" {:>10.1f}", row.peak_bytes / (1 << 20)) : "",
+        has_sizes ? fmt::format(" {:>10}", unit.figure(row.peak_bytes)) : "",
         row.messages);
   }
   return text + (refused.empty() ? "" : "\n" + refused);
@@ -98,7 +128,9 @@ void run(compare_options options) {
   if (options.memory_limit > 0 && !options.job.sizes)
     throw error(error_code::invalid_argument,
                 "--memory-limit needs --sizes, of one rank's layers");
-  const auto rows = compare_schedules(options.job);
+  auto rows = compare_schedules(options.job);
+  if (options.searches)
+    rows.insert(rows.begin(), searched_row(options));
   write_output("",
                options.json ? to_json(rows, options) : to_table(rows, options));
 }
@@ -130,6 +162,9 @@ void add_compare_command(CLI::App& app) {
                  "bytes of a rank; schedules beyond it are listed apart")
     ->check(number(0))
     ->type_name("BYTES");
+  command->add_flag("--search", options->searches,
+                    "the schedule that search finds, too, first in the table; "
+                    "takes seconds");
   command->add_flag("--json", options->json, "an array, a schedule each");
   command->footer(
     "Example:\n  troupe compare --ranks 8 --microbatches 16 "

@@ -100,9 +100,7 @@ void require_sizes_of_file(const CLI::App& command, const std::string& path,
 
 troupe::schedule schedule_options::find() const {
   const auto name = schedule.empty() ? std::string{usual_schedule} : schedule;
-  auto found = name == search_name
-                 ? searched_schedule(shape, searching, data_parallel)
-                 : find_schedule(name, shape);
+  auto found = named_schedule(name, shape, searching, data_parallel);
   if (names_file(name))
     require_sizes_of_file(*command_, name, found);
   warn_of_breadth(name, shape.breadth);

@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "troupe/base/error.hpp"
+#include "troupe/cli/plan/byte_unit.hpp"
 #include "troupe/cli/plan/checks.hpp"
 #include "troupe/cli/plan/schedule_options.hpp"
 #include "troupe/cli/plan/searched_schedule.hpp"
@@ -22,6 +23,7 @@
 #include "troupe/engine/plan/search.hpp"
 #include "troupe/engine/plan/timeline.hpp"
 #include "troupe/schedules/csv.hpp"
+#include "troupe/schedules/text_form.hpp"
 
 namespace troupe::cli {
 
@@ -55,6 +57,7 @@ std::string to_json(const placed_search& found, bool has_sizes) {
     json["peak_bytes"] = result.peak_bytes;
   if (!result.known.empty()) {
     json["known"] = result.known;
+    json["known_placement"] = found.known_placement;
     json["known_period"] = result.known_period;
   }
   return json.dump(2) + '\n';
@@ -64,20 +67,19 @@ std::string to_table(const placed_search& found, bool has_sizes) {
   const auto& result = found.result;
   auto text = fmt::format(
     "placement {}, period {:.6g}, makespan {:.6g}\n"
-    "lower bound {:.6g}: the period is {:.2f} % above it\n",
+    "lower bound on this placement {:.6g}: the period is {:.2f} % above it\n",
     found.placement, result.period, result.makespan, result.lower_bound,
     percent_above(result.period, result.lower_bound));
   text += result.known.empty()
             ? std::string{"no schedule of the catalogue fits\n"}
             : fmt::format(
-              "best of the catalogue: {}, period {:.6g}, {:.2f} % "
-              "above the one found\n",
-              result.known, result.known_period,
+              "best of the catalogue: {}, placement {}, period {:.6g}, {:.2f} "
+              "% above the one found\n",
+              result.known, found.known_placement, result.known_period,
               percent_above(result.known_period, result.period));
   if (has_sizes)
-    text += result.peak_bytes < 1 << 20
-              ? fmt::format("peak {:.6g} bytes\n", result.peak_bytes)
-              : fmt::format("peak {:.1f} MiB\n", result.peak_bytes / (1 << 20));
+    text += fmt::format("peak {}\n",
+                        byte_unit{result.peak_bytes}.text(result.peak_bytes));
   return text;
 }
 
@@ -89,6 +91,22 @@ std::string drawing(const schedule& lanes, const search_problem& problem,
 
 bool writes_csv(const search_options& options) {
   return options.output.ends_with(".csv");
+}
+
+std::string written(const search_options& options, const schedule& found,
+                    const search_problem& problem) {
+  if (writes_csv(options)) {
+    if (found.placement.copies() > 1)
+      fail(error_code::invalid_argument,
+           "-o {}: the schedule found has two copies of each stage, for which "
+           "CSV has no words; write it under a name that ends in .schedule, or "
+           "give --placement looped or waves",
+           options.output);
+    return to_csv(found);
+  }
+  return options.output.ends_with(".schedule")
+           ? to_text_form(found)
+           : to_text(compile(found, problem.compiling));
 }
 
 /// Ends a search at its time limit, and tells a user who waits for long about
@@ -122,16 +140,13 @@ void run(const search_options& options) {
   const bool has_sizes = problem.sizes.has_value();
   if (writes_csv(options) && problem.slices > 1)
     fail(error_code::invalid_argument,
-         "-o {}: CSV has no slices; write a plan, under a name that does not "
-         "end in .csv",
+         "-o {}: CSV has no slices; write it under a name that ends in "
+         ".schedule",
          options.output);
   const auto found =
     search_placements(problem, options.shape, options.placement);
   if (!options.output.empty())
-    write_output(options.output,
-                 writes_csv(options)
-                   ? to_csv(found.result.found)
-                   : to_text(compile(found.result.found, problem.compiling)));
+    write_output(options.output, written(options, found.result.found, problem));
   auto text =
     options.json ? to_json(found, has_sizes) : to_table(found, has_sizes);
   if (options.draw)
@@ -159,8 +174,9 @@ void add_search_command(CLI::App& app) {
   command
     ->add_option("--placement", options->placement,
                  "looped: stage s on rank s mod P; waves: down the ranks and "
-                 "up again, a V with two stages a rank; best: the better one")
-    ->check(CLI::IsMember({"best", "looped", "waves"}))
+                 "up again, a V with two stages a rank; bidirectional: two "
+                 "copies of each stage, as dualpipe; best: the best of them")
+    ->check(CLI::IsMember({"best", "looped", "waves", "bidirectional"}))
     ->capture_default_str()
     ->type_name("PLACEMENT");
   command->add_flag("--full-backward", options->full_backward,
@@ -185,7 +201,7 @@ void add_search_command(CLI::App& app) {
     ->type_name("N");
   command->add_flag("--json", options->json,
                     "placement, period, makespan, lower_bound, known, "
-                    "known_period; with --sizes peak_bytes");
+                    "known_placement, known_period; with --sizes peak_bytes");
   auto* draw = command->add_flag("--draw", options->draw, "the step, too");
   draw->excludes("--json");
   command->add_option("--width", options->style.width, "columns of the drawing")
@@ -195,8 +211,8 @@ void add_search_command(CLI::App& app) {
     ->type_name("N");
   command
     ->add_option("-o,--output", options->output,
-                 "FILE.csv: the schedule, for --schedule; another name: the "
-                 "plan, for --plan")
+                 "FILE.csv or FILE.schedule: the schedule, for --schedule; "
+                 "another name: the plan, for --plan")
     ->type_name("FILE");
   command->footer(
     "Example:\n  troupe search --ranks 8 --stages-per-rank 2 --microbatches 32 "

@@ -10,22 +10,44 @@
 
 #include "troupe/base/error.hpp"
 #include "troupe/cli/plan/checks.hpp"
+#include "troupe/schedules/builtin.hpp"
+#include "troupe/schedules/find_schedule.hpp"
 
 namespace troupe::cli {
 
 namespace {
 
-std::vector<std::pair<std::string, placement>> placements(
-  std::int32_t ranks, std::int32_t per_rank, const std::string& wanted) {
-  if (wanted == "waves" && per_rank % 2 != 0)
+using placements = std::vector<std::pair<std::string, placement>>;
+
+// dualpipe's, which refuses the shapes that it does not take.
+placement bidirectional(const schedule_shape& shape) {
+  return make_schedule("dualpipe", shape).placement;
+}
+
+placements placements_of(const schedule_shape& shape) {
+  const auto stages = shape.ranks * shape.stages_per_rank;
+  placements all{{"looped", placement::looped(shape.ranks, stages)}};
+  if (shape.stages_per_rank % 2 == 0)
+    all.emplace_back("waves", placement::waves(shape.ranks, stages));
+  try {
+    all.emplace_back("bidirectional", bidirectional(shape));
+  } catch (const error&) {
+  }
+  return all;
+}
+
+placements placements_of(const schedule_shape& shape,
+                         const std::string& wanted) {
+  auto all = placements_of(shape);
+  if (wanted == "best")
+    return all;
+  std::erase_if(all, [&](const auto& each) { return each.first != wanted; });
+  if (all.empty() && wanted == "waves")
     fail(error_code::invalid_argument,
          "--placement waves: --stages-per-rank must be even, but is {}",
-         per_rank);
-  std::vector<std::pair<std::string, placement>> all;
-  if (wanted != "waves")
-    all.emplace_back("looped", placement::looped(ranks, ranks * per_rank));
-  if (wanted != "looped" && per_rank % 2 == 0)
-    all.emplace_back("waves", placement::waves(ranks, ranks * per_rank));
+         shape.stages_per_rank);
+  if (all.empty())
+    all.emplace_back(wanted, bidirectional(shape));  // says why it can't be
   return all;
 }
 
@@ -88,19 +110,15 @@ placed_search search_placements(const search_problem& problem,
                                 const std::string& placement) {
   std::optional<placed_search> best;
   std::optional<error> refused;
-  std::string known;
-  double known_period = 0;
-  for (auto& [name, where] :
-       placements(shape.ranks, shape.stages_per_rank, placement)) {
+  std::optional<placed_search> known;
+  for (auto& [name, where] : placements_of(shape, placement)) {
     auto placed = problem;
     placed.placement = std::move(where);
     try {
       placed_search found{name, search(placed)};
       if (!found.result.known.empty()
-          && (known.empty() || found.result.known_period < known_period)) {
-        known = found.result.known;
-        known_period = found.result.known_period;
-      }
+          && (!known || found.result.known_period < known->result.known_period))
+        known = found;
       if (!best || shorter(found, *best))
         best = std::move(found);
     } catch (const error& reason) {
@@ -109,9 +127,26 @@ placed_search search_placements(const search_problem& problem,
   }
   if (!best)
     throw *refused;
-  best->result.known = known;
-  best->result.known_period = known_period;
+  if (known) {
+    best->result.known = known->result.known;
+    best->result.known_period = known->result.known_period;
+    best->known_placement = known->placement;
+  }
   return std::move(*best);
+}
+
+schedule named_schedule(const std::string& name, const schedule_shape& shape,
+                        const search_inputs& inputs,
+                        std::int32_t data_parallel) {
+  if (name == search_name)
+    return searched_schedule(shape, inputs, data_parallel);
+  try {
+    return find_schedule(name, shape);
+  } catch (const error& reason) {
+    if (reason.code() != error_code::unknown_schedule)
+      throw;
+    fail(reason.code(), "{}; '{}' looks for one", reason.what(), search_name);
+  }
 }
 
 schedule searched_schedule(const schedule_shape& shape,

@@ -24,8 +24,10 @@ struct search_inputs {
 
 /// A search on one placement.
 struct placed_search {
-  std::string placement;  // "looped" or "waves"
+  std::string placement;  // "looped", "waves" or "bidirectional"
   search_result result;
+  /// That of the best schedule of the catalogue, which `result` names.
+  std::string known_placement{};
 };
 
 /// A row of the list of schedules.
@@ -39,12 +41,19 @@ constexpr std::string_view search_accepts = "any P, V, M";
 search_problem problem_of(const schedule_shape& shape,
                           const search_inputs& inputs);
 
-/// Searches on the placements "looped", "waves" or, with "best", on both; the
-/// better result, with the best schedule of the catalogue on any of them.
-/// Throws as `search`, and for waves of an odd number of stages a rank.
+/// Searches on the placements "looped", "waves", "bidirectional" (two copies of
+/// each stage, as dualpipe has) or, with "best", on all that the shape takes;
+/// the best result, with the best schedule of the catalogue on any of them.
+/// Throws as `search`, and for a placement that the shape does not take.
 placed_search search_placements(const search_problem& problem,
                                 const schedule_shape& shape,
                                 const std::string& placement = "best");
+
+/// What --schedule names: a file, a schedule of the catalogue or "search".
+/// Throws as these do.
+schedule named_schedule(const std::string& name, const schedule_shape& shape,
+                        const search_inputs& inputs,
+                        std::int32_t data_parallel);
 
 /// What `--schedule search` names. Throws as the functions above.
 schedule searched_schedule(const schedule_shape& shape,

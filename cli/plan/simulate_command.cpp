@@ -6,12 +6,14 @@
 #include <fmt/ranges.h>
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
 
 #include "troupe/base/error.hpp"
 #include "troupe/base/printable.hpp"
+#include "troupe/cli/plan/byte_unit.hpp"
 #include "troupe/cli/plan/checks.hpp"
 #include "troupe/cli/plan/schedule_options.hpp"
 #include "troupe/engine/plan/compile.hpp"
@@ -30,6 +32,7 @@ struct simulate_options {
   std::string path;
   std::string slow;
   disturbance disturbing;
+  CLI::Option* seeded = nullptr;  // --seed
   std::string order = "strict";
   std::int32_t steps = 0;  // 0: not asked for
   bool barrier = false;
@@ -92,21 +95,23 @@ std::string to_json(const plan& plan, const simulated_plan& found) {
 
 std::string to_table(const plan& plan, const simulated_plan& found) {
   const auto& [times, bytes, joint_bytes, step_ends] = found;
+  const byte_unit unit{bytes.empty() ? 0 : std::ranges::max(bytes)};
   auto text = fmt::format(
     "{}: {}\n"
     "makespan {:.6g}, period {:.6g}, idle {:.1f} % ({:.1f} % between a "
     "rank's first and last op)\n\n{:>4} {:>8} {:>10}{}\n",
     printable(plan.schedule_name), sizes_of(plan), times.makespan, times.period,
     100 * times.bubble, 100 * times.span_bubble, "rank", "idle", "in flight",
-    bytes.empty() ? "" : "   peak MiB");
+    bytes.empty()
+      ? ""
+      : fmt::format(" {:>10}", fmt::format("peak {}", unit.name())));
   for (std::size_t rank = 0; rank < times.idle.size(); ++rank)
     text += fmt::format(
       "{:>4} {:>6.1f} % {:>10}{}\n", rank, 100 * times.idle[rank],
       times.in_flight[rank],
-      bytes.empty() ? "" : fmt::format(" {:>10.1f}", bytes[rank] / (1 << 20)));
+      bytes.empty() ? "" : fmt::format(" {:>10}", unit.figure(bytes[rank])));
   if (!bytes.empty())
-    text +=
-      fmt::format("all ranks at once {:.1f} MiB\n", joint_bytes / (1 << 20));
+    text += fmt::format("all ranks at once {}\n", unit.text(joint_bytes));
   text += "\ncritical path:";
   for (const auto& op : path_texts(plan, times))
     text += ' ' + op;
@@ -140,6 +145,8 @@ void run(const simulate_options& options) {
   costs.atomic_pairs = options.atomic_pairs;
   if (options.barrier && options.steps == 0)
     fail(error_code::invalid_argument, "--barrier is of several --steps");
+  if (options.seeded->count() > 0 && options.disturbing.jitter == 0)
+    spdlog::warn("--seed has no effect without --jitter");
   const auto plan = find_plan(options);
   if (options.source.searching.memory_limit > 0
       && options.source.schedule != search_name)
@@ -177,9 +184,10 @@ void add_what_if_flags(CLI::App& command, simulate_options& options) {
                 "what if each op's time varied: sigma of a log-normal factor")
     ->check(number(0, 10))
     ->type_name("SIGMA");
-  command.add_option("--seed", options.disturbing.seed, "of the jitter")
-    ->capture_default_str()
-    ->type_name("N");
+  options.seeded =
+    command.add_option("--seed", options.disturbing.seed, "of the jitter")
+      ->capture_default_str()
+      ->type_name("N");
   command
     .add_option(
       "--order", options.order,
@@ -210,7 +218,9 @@ void add_simulate_command(CLI::App& app) {
   options->source.add_to(*command);
   command
     ->add_option("--costs", options->source.searching.costs,
-                 "times of ops, and of a message; f.2=3 is for stage 2. "
+                 "times of ops, and of a message (its latency, and "
+                 "bytes / bandwidth, during which its channel is busy); f.2=3 "
+                 "is for stage 2, message.0-1=3 for the link of ranks 0 and 1. "
                  "Also a file of such entries, a line each. Default: "
                  "f=1,b=2,i=1,w=1,message=0")
     ->type_name("ENTRIES|FILE");

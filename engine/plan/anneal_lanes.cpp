@@ -55,7 +55,7 @@ class lane_annealer {
     const auto choice = random_.below(10);
     if (choice < 4)
       return critical_move();
-    if (choice < 9 || problem_.slices > 1)
+    if (choice < 9 || !takes_rules(problem_))
       return random_move();
     return rescheduled_now();
   }

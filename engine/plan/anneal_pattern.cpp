@@ -138,8 +138,9 @@ class pattern_annealer {
 
 trial annealed_pattern(const search_problem& problem, const trial& first,
                        std::int32_t tries, std::uint64_t seed) {
-  return problem.slices > 1 ? first
-                            : pattern_annealer{problem, first, seed}.run(tries);
+  return takes_rules(problem)
+           ? pattern_annealer{problem, first, seed}.run(tries)
+           : first;
 }
 
 }  // namespace troupe

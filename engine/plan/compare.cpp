@@ -25,8 +25,10 @@ schedule_shape shape_for(const builtin_schedule& row, schedule_shape shape) {
   return shape;
 }
 
-compared_schedule priced(const schedule& lanes, const comparison& job,
-                         compared_schedule row) {
+}  // namespace
+
+compared_schedule compared(const schedule& lanes, const comparison& job,
+                           compared_schedule row) {
   const auto step = compile(lanes, {.data_parallel = job.data_parallel});
   const auto times = simulate(step, divided(job.costs, row.shape));
   row.makespan = times.makespan;
@@ -41,8 +43,6 @@ compared_schedule priced(const schedule& lanes, const comparison& job,
   return row;
 }
 
-}  // namespace
-
 op_costs divided(op_costs costs, const schedule_shape& shape) {
   for (const auto kind :
        {plan_op_kind::forward, plan_op_kind::backward,
@@ -53,6 +53,9 @@ op_costs divided(op_costs costs, const schedule_shape& shape) {
                           plan_op_kind::gradient_norm, plan_op_kind::update})
     costs.of_kind[static_cast<std::size_t>(kind)] /= shape.stages_per_rank;
   costs.message /= shape.slices;
+  costs.transfer /= shape.slices;
+  for (auto& [link, time] : costs.of_link)
+    time = {time.transfer / shape.slices, time.latency / shape.slices};
   return costs;
 }
 
@@ -78,7 +81,7 @@ std::vector<compared_schedule> compare_schedules(const comparison& job) {
       const auto lanes = make_schedule(known.name, row.shape);
       if (!is_training(lanes))
         continue;
-      row = priced(lanes, job, std::move(row));
+      row = compared(lanes, job, std::move(row));
     } catch (const error& reason) {
       row.refused = reason.what();
     }

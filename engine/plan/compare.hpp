@@ -41,6 +41,10 @@ struct compared_schedule {
   std::string refused{};  // why there is none for this shape; empty: there is
 };
 
+/// A schedule of the job, in a row with its name and shape.
+compared_schedule compared(const schedule& lanes, const comparison& job,
+                           compared_schedule row);
+
 /// The catalogue's schedules for training, the shortest period first, of equal
 /// ones that with fewer activations; then those that are refused. Throws
 /// `error` (invalid_argument) for costs of single stages or ops.

@@ -2,14 +2,26 @@
 
 #include <array>
 #include <cstdint>
+#include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "troupe/engine/plan/entries.hpp"
 #include "troupe/engine/plan/op_traits.hpp"
 #include "troupe/engine/plan/plan.hpp"
 
 namespace troupe {
+
+/// How long a message takes from the end of its producer, or from the end of
+/// the transfer before it on its channel, until it can be consumed.
+struct message_time {
+  double transfer = 0;  // bytes / bandwidth: the channel's next one waits
+  double latency = 0;   // after the transfer
+
+  double total() const { return transfer + latency; }
+};
 
 /// How long ops take, in any one unit of time. The most specific figure wins:
 /// for an op, a stage, a kind. Unit of the defaults: one forward.
@@ -20,8 +32,11 @@ struct op_costs {
   by_kind of_kind = default_costs();
   std::vector<by_kind> of_stage{};  // rows of the first stages
   std::vector<double> of_op{};      // empty, or one figure per op of the plan
-  /// From the end of a message's producer until it can be consumed.
+  /// The latency of messages, and how long each occupies its channel.
   double message = 0;
+  double transfer = 0;
+  /// Of single links, in place of these two; both ways.
+  std::map<rank_pair, message_time> of_link{};
   /// An overlapped pair is one op: it waits for both inputs and delivers
   /// both results at its end. Otherwise F, then B, each at its own end.
   bool atomic_pairs = false;
@@ -32,10 +47,17 @@ struct op_costs {
   struct entry {
     std::string text;
     plan_op_kind kind = plan_op_kind::send;
-    std::int32_t stage = none;  // none: for all stages
+    std::int32_t stage = none;        // none: for all stages
+    std::optional<rank_pair> link{};  // of a message; none: for all links
     double value = 0;
   };
   std::vector<entry> entries{};
+
+  message_time message_between(std::int32_t rank, std::int32_t other) const {
+    const auto found = of_link.find(std::minmax(rank, other));
+    return found != of_link.end() ? found->second
+                                  : message_time{transfer, message};
+  }
 
   static constexpr by_kind default_costs() {
     by_kind costs{};
@@ -54,9 +76,12 @@ struct op_costs {
 };
 
 /// Reads "f=1,b=2,i=1,w=1,message=0.25": keys f, b, i, w, unshard, reshard,
-/// reduce, sum_tied, norm, update, message; "f.3=1.5" is for stage 3 only. Of
-/// b, i and w the halves that are not given follow from the whole, or the whole
-/// from them.
+/// reduce, sum_tied, norm, update, message, bytes, bandwidth; "f.3=1.5" is for
+/// stage 3 only. Of b, i and w the halves that are not given follow from the
+/// whole, or the whole from them. `message` is the latency of one; with `bytes`
+/// (of a message) and `bandwidth` (bytes in a unit of time) it also occupies
+/// its channel. These three also for single links: "bandwidth.3-4=1e6" for
+/// ranks 3 and 4, both ways.
 /// Entries end in a comma or a new line; '#' begins a comment. A cost is in
 /// 0..1e15. Throws `error` (malformed_text) with the entry.
 op_costs parse_costs(std::string_view text);
@@ -71,6 +96,23 @@ struct disturbance {
   /// Sigma of a log-normal factor, of median 1, of each op by itself.
   double jitter = 0;
   std::uint64_t seed = 1;
+};
+
+/// Of a plan's channels, when each message leaves and arrives.
+class channel_times {
+ public:
+  channel_times(const plan& plan, const op_costs& costs);
+
+  /// A message that is ready at some time, after those before it on its
+  /// channel.
+  struct passage {
+    double leaves = 0, sent = 0, arrives = 0;
+  };
+  passage pass(std::int32_t channel, double ready);
+
+ private:
+  std::vector<message_time> times_;
+  std::vector<double> free_from_;
 };
 
 /// Throws `error` (invalid_argument) if costs of single ops don't fit the plan.

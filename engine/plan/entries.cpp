@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <set>
 #include <system_error>
+#include <tuple>
 
 #include "troupe/base/parse_number.hpp"
 #include "troupe/base/printable.hpp"
@@ -14,6 +16,7 @@ namespace troupe {
 namespace {
 
 constexpr std::int32_t most_stages = 1 << 16;  // a row of figures each
+constexpr std::int32_t most_ranks = 1 << 16;
 // Sums keep a relative precision of 1e-9.
 constexpr double most = 1e15;
 
@@ -27,8 +30,8 @@ std::string_view trim(std::string_view text) {
 
 class entry_parser {
  public:
-  entry_parser(std::string_view what, std::string_view keys)
-    : what_(what), keys_(keys) {}
+  entry_parser(std::string_view what, std::string_view keys, entry_form form)
+    : what_(what), keys_(keys), form_(form) {}
 
   keyed_number parse(std::string_view text) const {
     const auto equals = text.find('=');
@@ -36,17 +39,42 @@ class entry_parser {
       refuse(text, "it is not of the form key=number");
     const auto key = text.substr(0, equals);
     const auto dot = key.find('.');
-    keyed_number read{std::string{text}, std::string{key.substr(0, dot)},
-                      std::nullopt, value_of(text, text.substr(equals + 1))};
-    if (dot != std::string_view::npos) {
-      read.stage = parse_number<std::int32_t>(key.substr(dot + 1));
-      if (!read.stage || *read.stage < 0 || *read.stage >= most_stages)
-        refuse(text, "the stage is not a number");
-    }
+    keyed_number read{.text = std::string{text},
+                      .key = std::string{key.substr(0, dot)},
+                      .stage = {},
+                      .link = {},
+                      .value = value_of(text, text.substr(equals + 1))};
+    if (dot != std::string_view::npos)
+      read_place(key.substr(dot + 1), read);
     return read;
   }
 
  private:
+  void read_place(std::string_view place, keyed_number& read) const {
+    if (form_ == entry_form::of_stages_and_links
+        && place.find('-') != std::string_view::npos) {
+      read.link = link_of(place);
+      if (!read.link)
+        refuse(read.text, "the link is not two ranks, as in 0-1");
+      return;
+    }
+    read.stage = number_below(most_stages, place);
+    if (!read.stage)
+      refuse(read.text, "the stage is not a number");
+  }
+  static std::optional<std::int32_t> number_below(std::int32_t end,
+                                                  std::string_view text) {
+    const auto number = parse_number<std::int32_t>(text);
+    return number && *number >= 0 && *number < end ? number : std::nullopt;
+  }
+  static std::optional<rank_pair> link_of(std::string_view text) {
+    const auto dash = text.find('-');
+    const auto a = number_below(most_ranks, text.substr(0, dash));
+    const auto b = number_below(most_ranks, text.substr(dash + 1));
+    if (!a || !b || *a == *b)
+      return std::nullopt;
+    return std::minmax(*a, *b);
+  }
   double value_of(std::string_view entry, std::string_view text) const {
     const auto value = parse_number<double>(text);
     if (!value || !std::isfinite(*value) || *value < 0)
@@ -61,7 +89,18 @@ class entry_parser {
   }
 
   std::string_view what_, keys_;
+  entry_form form_;
 };
+
+void require_once(const std::vector<keyed_number>& entries,
+                  std::string_view what, std::string_view known_keys) {
+  std::set<std::tuple<std::string_view, std::optional<std::int32_t>,
+                      std::optional<rank_pair>>>
+    seen;
+  for (const auto& each : entries)
+    if (!seen.emplace(each.key, each.stage, each.link).second)
+      refuse_entry(each.text, "the key is there twice", what, known_keys);
+}
 
 }  // namespace
 
@@ -73,8 +112,9 @@ void refuse_entry(std::string_view entry, std::string_view reason,
 
 std::vector<keyed_number> parse_entries(std::string_view text,
                                         std::string_view what,
-                                        std::string_view known_keys) {
-  const entry_parser parser(what, known_keys);
+                                        std::string_view known_keys,
+                                        entry_form form) {
+  const entry_parser parser(what, known_keys, form);
   std::vector<keyed_number> entries;
   while (!text.empty()) {
     auto line = text.substr(0, text.find('\n'));
@@ -87,6 +127,7 @@ std::vector<keyed_number> parse_entries(std::string_view text,
         entries.push_back(parser.parse(trim(entry)));
     }
   }
+  require_once(entries, what, known_keys);
   return entries;
 }
 

@@ -4,26 +4,34 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "troupe/base/error.hpp"
 
 namespace troupe {
 
-/// "key=number" or "key.stage=number".
+/// Two ranks that exchange messages, the lower one first.
+using rank_pair = std::pair<std::int32_t, std::int32_t>;
+
+/// "key=number", "key.stage=number" or "key.rank-rank=number".
 struct keyed_number {
   std::string text;  // as written
   std::string key;
   std::optional<std::int32_t> stage;
+  std::optional<rank_pair> link;
   double value = 0;
 };
 
+enum class entry_form : std::uint8_t { of_stages, of_stages_and_links };
+
 /// Reads entries that end in a comma or a new line; '#' begins a comment.
 /// `what` is for messages: "costs". Throws `error` (malformed_text) naming an
-/// entry that is of another form, or whose value is not in 0..1e15.
-std::vector<keyed_number> parse_entries(std::string_view text,
-                                        std::string_view what,
-                                        std::string_view known_keys);
+/// entry that is of another form, whose value is not in 0..1e15, or whose key
+/// stands there twice.
+std::vector<keyed_number> parse_entries(
+  std::string_view text, std::string_view what, std::string_view known_keys,
+  entry_form form = entry_form::of_stages);
 
 /// Throws malformed_text: "costs 'x=1': the key is unknown; known keys are
 /// ...".

@@ -15,7 +15,8 @@ executor_clock::executor_clock(const plan& plan, const op_costs& costs,
     end(plan.ops.size()),
     started(static_cast<std::size_t>(plan.ranks())),
     plan_{plan},
-    costs_{costs} {
+    costs_{costs},
+    channels_{plan, costs} {
   require_costs_of(plan, costs);
   if (costs.atomic_pairs)
     fail(error_code::invalid_argument,
@@ -167,11 +168,12 @@ void executor_clock::start_transfer(std::uint32_t op, std::size_t rank) {
       executors_[rank].ended(op);
     return;
   }
-  start[op] = end[op] = now_;
-  start[moved.receive] = now_;
-  end[moved.receive] = now_ + costs_.message;
+  const auto passage = channels_.pass(moved.channel, now_);
+  start[op] = passage.leaves;
+  start[moved.receive] = end[op] = passage.sent;
+  end[moved.receive] = passage.arrives;
   executors_[rank].ended(op);
-  expect(end[moved.receive], event_kind::message_arrives, moved.receive);
+  expect(passage.arrives, event_kind::message_arrives, moved.receive);
 }
 
 }  // namespace troupe

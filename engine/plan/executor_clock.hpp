@@ -65,8 +65,9 @@ class executor_clock {
 
   const plan& plan_;
   const op_costs& costs_;
-  std::vector<lane_executor> executors_;       // by rank
-  std::vector<message_state> messages_;        // by message
+  std::vector<lane_executor> executors_;  // by rank
+  std::vector<message_state> messages_;   // by message
+  channel_times channels_;
   std::vector<char> ended_;                    // by op
   std::vector<std::uint32_t> collecting_;      // begun at some of their ranks
   std::vector<char> begun_, woken_;            // by rank

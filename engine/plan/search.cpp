@@ -20,11 +20,6 @@ void check(const search_problem& problem) {
     fail(error_code::invalid_argument,
          "schedules are searched by costs of stages and kinds; omit those of "
          "single ops");
-  if (problem.placement.copies() != 1)
-    fail(error_code::invalid_argument,
-         "schedules are searched for one copy of each stage, and the placement "
-         "has {}",
-         problem.placement.copies());
   if (problem.memory_limit > 0 && !problem.sizes)
     fail(error_code::invalid_argument,
          "a memory limit needs the sizes of what stages hold");
@@ -50,13 +45,6 @@ std::vector<schedule> known_schedules(const search_problem& problem) {
   return all;
 }
 
-[[noreturn]] void refuse_limit(const search_problem& problem, double least) {
-  fail(error_code::invalid_argument,
-       "no schedule was found that holds at most {:.6g} bytes on every rank; "
-       "the least found holds {:.6g}",
-       problem.memory_limit, least);
-}
-
 class searcher {
  public:
   explicit searcher(const search_problem& problem) : problem_{problem} {}
@@ -68,12 +56,24 @@ class searcher {
       if (!is_stopped(problem_))
         start_from(list_schedule(problem_, rules));
     if (starts_.empty())
-      refuse_limit(problem_, least_bytes_);
+      refuse();
     improve();
     return result();
   }
 
  private:
+  [[noreturn]] void refuse() const {
+    if (least_bytes_ == none_held)
+      fail(error_code::invalid_argument,
+           "no schedule of the catalogue starts a search on this placement for "
+           "{} microbatches in {} slices",
+           problem_.microbatches, problem_.slices);
+    fail(error_code::invalid_argument,
+         "no schedule was found that holds at most {:.6g} bytes on every rank; "
+         "the least found holds {:.6g}",
+         problem_.memory_limit, least_bytes_);
+  }
+
   // Of large jobs a trial is large.
   void keep(trial found) {
     starts_.push_back(std::move(found));
@@ -160,13 +160,14 @@ class searcher {
   }
 
   static constexpr std::size_t most_starts = 4;
+  static constexpr auto none_held = std::numeric_limits<double>::infinity();
 
   const search_problem& problem_;
   std::vector<trial> starts_;  // the best so far
   trial best_;
   std::string known_;
   double known_period_ = 0;
-  double least_bytes_ = std::numeric_limits<double>::infinity();
+  double least_bytes_ = none_held;
 };
 
 }  // namespace

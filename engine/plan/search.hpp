@@ -14,7 +14,7 @@ namespace troupe {
 /// The job for which `search` looks for a schedule. A live job gives its own
 /// placement and slices, and the costs that it has measured.
 struct search_problem {
-  troupe::placement placement{};  // of one copy
+  troupe::placement placement{};
   std::int32_t microbatches = 1;
   std::int32_t slices = 1;
   op_costs costs{};  // of kinds and stages, for a slice; not of single ops
@@ -54,17 +54,21 @@ struct search_result {
 /// et al., 2023). It starts from the catalogue's schedules on this placement
 /// and from list schedules by rules, and improves them by moves within lanes
 /// (simulated annealing): what holds a rank up on the critical path is moved,
-/// or any op. Each is simulated. The result is never worse than the catalogue's
-/// best under the same limit; every stage takes its microbatches in ascending
-/// order. Results depend on the problem alone, its seed included: no clock.
+/// or any op. Each is simulated. Slices, and several copies of the stages, have
+/// no rules: there single ops of the catalogue's schedules are moved. The
+/// result is never worse than the catalogue's best under the same limit; every
+/// stage takes its microbatches in ascending order. Results depend on the
+/// problem alone, its seed included: no clock.
 ///
-/// Throws `error` (invalid_argument) for costs of single ops, several copies,
-/// a limit without sizes, and a limit that no schedule found keeps, with the
-/// least that one needs.
+/// Throws `error` (invalid_argument) for costs of single ops, a limit without
+/// sizes, a limit that no schedule found keeps, with the least that one needs,
+/// and copies for which the catalogue has no schedule.
 search_result search(const search_problem& problem);
 
 /// No schedule on the placement has a shorter period: the longest of
-/// - what a rank computes in a step;
+/// - what a rank computes in a step, or on average the ranks that share
+///   copies of stages;
+/// - how long a step's messages occupy a channel of a chain;
 /// - in a chain, the time from a rank's first forward of its first stage s to
 ///   its update: the forwards from s to a later stage k, with messages; the
 ///   forwards and gradients of all microbatches of the stages from k on that

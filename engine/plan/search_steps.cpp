@@ -74,9 +74,13 @@ bool has_split_backward(const schedule& lanes) {
   return std::ranges::any_of(lanes.lanes, has_input_backward);
 }
 
+bool takes_rules(const search_problem& problem) {
+  return problem.slices == 1 && problem.placement.copies() == 1;
+}
+
 std::vector<lane_rules> search_rules(const search_problem& problem) {
   std::vector<lane_rules> all;
-  if (problem.slices > 1)
+  if (!takes_rules(problem))
     return all;
   using enum preference;
   const std::vector<std::vector<preference>> orders{
@@ -94,7 +98,9 @@ std::vector<lane_rules> search_rules(const search_problem& problem) {
 std::optional<schedule> list_schedule(const search_problem& problem,
                                       const lane_rules& rules) {
   auto timed = rules;
-  timed.message = problem.costs.message;
+  timed.message_between = [&](std::int32_t rank, std::int32_t other) {
+    return problem.costs.message_between(rank, other).total();
+  };
   timed.duration = [&](const op& what) {
     return problem.costs.cost_of(
       0, {.kind = to_plan_kind(what.kind), .stage = what.stage});
@@ -124,7 +130,7 @@ std::vector<std::int32_t> most_of_stages(const trial& of) {
 std::optional<schedule> rescheduled(const search_problem& problem,
                                     const trial& like, double part,
                                     const std::function<double()>& noise) {
-  if (problem.slices > 1)
+  if (!takes_rules(problem))
     return std::nullopt;
   constexpr std::size_t kinds = 4;
   std::vector<double> starts(slot_count(like.lanes) * kinds);

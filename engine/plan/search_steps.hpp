@@ -31,9 +31,11 @@ std::optional<trial> try_lanes(const search_problem& problem, schedule lanes);
 bool is_stopped(const search_problem& problem);
 bool within_limit(const search_problem& problem, const trial& found);
 bool has_split_backward(const schedule& lanes);
+/// Rules know neither slices nor copies of stages.
+bool takes_rules(const search_problem& problem);
 
 /// Rules by which list schedules start the search: memory limits and
-/// preferences. None for slices, which rules don't know.
+/// preferences. None without `takes_rules`.
 std::vector<lane_rules> search_rules(const search_problem& problem);
 /// None if the rules deadlock.
 std::optional<schedule> list_schedule(const search_problem& problem,
@@ -43,8 +45,8 @@ std::optional<schedule> list_schedule(const search_problem& problem,
 std::vector<std::int32_t> most_of_stages(const trial& of);
 
 /// A list schedule whose priorities are the starts of another, each delayed by
-/// `noise`, with a part of its activations. None if that deadlocks, and for
-/// slices.
+/// `noise`, with a part of its activations. None if that deadlocks, and without
+/// `takes_rules`.
 std::optional<schedule> rescheduled(const search_problem& problem,
                                     const trial& like, double part,
                                     const std::function<double()>& noise);
@@ -54,7 +56,7 @@ std::optional<schedule> rescheduled(const search_problem& problem,
 /// Moves ops within lanes.
 trial annealed_lanes(const search_problem& problem, const trial& first,
                      std::int32_t tries, std::uint64_t seed);
-/// Changes the order of all microbatches alike; for slices, none.
+/// Changes the order of all microbatches alike; none without `takes_rules`.
 trial annealed_pattern(const search_problem& problem, const trial& first,
                        std::int32_t tries, std::uint64_t seed);
 

@@ -1,9 +1,9 @@
 #include "troupe/engine/plan/simulate.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <limits>
+#include <map>
 #include <utility>
 
 #include "troupe/engine/plan/executor_clock.hpp"
@@ -139,10 +139,20 @@ class path_finder {
     const auto first =
       plan_.first_op[static_cast<std::size_t>(plan_.rank_of(op))];
     for (auto previous = op; previous-- > first;)
-      if (plan_.ops[previous].stream == plan_.ops[op].stream
-          && !(times_.end[previous] > start))
+      if (share_a_queue(previous, op) && !(times_.end[previous] > start))
         return times_.end[previous] == start ? previous : nothing;
     return nothing;
+  }
+
+  std::int32_t channel_of(std::uint32_t op) const {
+    const auto message = plan_.ops[op].message;
+    return message == none
+             ? none
+             : plan_.messages[static_cast<std::size_t>(message)].channel;
+  }
+  bool share_a_queue(std::uint32_t a, std::uint32_t b) const {
+    return plan_.ops[a].stream == plan_.ops[b].stream
+           && channel_of(a) == channel_of(b);
   }
 
   const plan& plan_;
@@ -169,11 +179,17 @@ op_order predecessors(const plan& plan, const std::vector<op_order>& started) {
   constexpr auto nothing = static_cast<std::uint32_t>(none);
   op_order before(plan.ops.size(), nothing);
   for (const auto& order : started) {
-    std::array<std::uint32_t, 2> last{nothing, nothing};
-    for (const auto op : order)
-      if (!is_transfer(plan.ops[op].kind))
-        before[op] = std::exchange(
-          last[plan.ops[op].stream == stream_kind::compute ? 0 : 1], op);
+    // By stream, and of sends by channel.
+    std::map<std::pair<stream_kind, std::int32_t>, std::uint32_t> last;
+    for (const auto op : order) {
+      const auto& what = plan.ops[op];
+      const auto channel =
+        what.message == none
+          ? none
+          : plan.messages[static_cast<std::size_t>(what.message)].channel;
+      before[op] = std::exchange(
+        last.try_emplace({what.stream, channel}, nothing).first->second, op);
+    }
   }
   return before;
 }

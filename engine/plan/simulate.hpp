@@ -12,7 +12,8 @@ namespace troupe {
 
 /// Results of `simulate`; times are in the unit of the costs.
 struct simulation {
-  /// By plan op. A send starts and ends with its producer; a receive ends
+  /// By plan op. A send starts with its producer's end, or when the messages
+  /// before it have left its channel, and ends when its own has; a receive ends
   /// when its message has arrived.
   std::vector<double> start{};
   std::vector<double> end{};
@@ -35,10 +36,10 @@ struct simulation {
 
 /// Simulates a plan: a rank's compute ops run one after the other in lane
 /// order, reductions and gathers concurrently in their own order; messages
-/// occupy no rank and never queue. In another order than the lane's each rank's
-/// `lane_executor` decides, as in a run. Throws `error` (invalid_argument) if
-/// costs of single ops don't fit the plan, or atomic pairs the order;
-/// (deadlock) if the plan stalls.
+/// occupy no rank, but for their transfer their channel. In another order than
+/// the lane's each rank's `lane_executor` decides, as in a run. Throws `error`
+/// (invalid_argument) if costs of single ops don't fit the plan, or atomic
+/// pairs the order; (deadlock) if the plan stalls.
 simulation simulate(const plan& plan, const op_costs& costs = {},
                     lane_order order = lane_order::strict);
 

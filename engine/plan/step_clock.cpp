@@ -18,7 +18,11 @@ void fail_stalled() {
 }
 
 step_clock::step_clock(const plan& plan, const op_costs& costs)
-  : start(plan.ops.size()), end(plan.ops.size()), plan_{plan}, costs_{costs} {
+  : start(plan.ops.size()),
+    end(plan.ops.size()),
+    plan_{plan},
+    costs_{costs},
+    channels_{plan, costs} {
   require_costs_of(plan, costs);
 }
 
@@ -129,11 +133,12 @@ bool step_clock::attempt_transfer(std::uint32_t op) {
     return true;
   const auto& sent =
     plan_.messages[static_cast<std::size_t>(plan_.ops[op].message)];
-  auto left = end[sent.producer];
-  if (costs_.credits && !credit_there(plan_.ops[op].message, left))
+  auto ready = end[sent.producer];
+  if (costs_.credits && !credit_there(plan_.ops[op].message, ready))
     return false;
-  set(op, left, left);
-  set(sent.receive, left, left + costs_.message);
+  const auto moved = channels_.pass(sent.channel, ready);
+  set(op, moved.leaves, moved.sent);
+  set(sent.receive, moved.sent, moved.arrives);
   return true;
 }
 

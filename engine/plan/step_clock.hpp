@@ -12,8 +12,8 @@ namespace troupe {
 /// Throws `error` (deadlock): no clock can end a step of the plan.
 [[noreturn]] void fail_stalled();
 
-/// The timing of one step of `simulate`. A send takes no time of its rank: its
-/// message arrives a message's cost after its producer's end.
+/// The timing of one step of `simulate`. A send takes no time of its rank: it
+/// ends when its message has been transferred, and the receive a latency later.
 class step_clock {
  public:
   step_clock(const plan& plan, const op_costs& costs);
@@ -40,6 +40,7 @@ class step_clock {
   std::vector<std::uint32_t> next_;  // by rank
   std::vector<double> compute_;      // by rank: when the stream is free
   std::vector<double> collective_;
+  channel_times channels_;
   std::int32_t blocker_ = none;
 };
 

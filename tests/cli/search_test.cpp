@@ -29,7 +29,7 @@ TEST_CASE("search writes a schedule that simulate takes") {
     small_job, fmt::format("--costs message=0.5,f.3=2 --json -o {}", path));
   CHECK(run.exit_code == 0);
   const auto json = nlohmann::json::parse(run.output);
-  CHECK(json.size() == 6);
+  CHECK(json.size() == 7);
   CHECK(json["period"].get<double>() * (1 + 1e-12)
         >= json["lower_bound"].get<double>());
   CHECK(json["period"] <= json["known_period"]);
@@ -93,6 +93,32 @@ TEST_CASE("a schedule is searched for by its name") {
     == found);
   CHECK_THAT(run_troupe("plan", "--schedule 1f1b --costs f=2").output,
              ContainsSubstring("no effect without --schedule search"));
+}
+
+TEST_CASE("search finds the catalogue's best on every placement") {
+  constexpr std::string_view job =
+    "--ranks 8 --microbatches 32 --effort 100 --costs "
+    "f=1,b=2,message=0.1,f.7=2.5,i.7=2.5,w.7=2.5,b.7=5";
+  const temporary_folder folder;
+  const auto path = folder / "found.schedule";
+  const auto found = nlohmann::json::parse(
+    search(job, fmt::format("--json -o {}", path)).output);
+  const auto dualpipe = nlohmann::json::parse(
+    run_troupe("simulate --json --schedule dualpipe", job.substr(0, 27),
+               job.substr(job.find("--costs")))
+      .output);
+  CHECK(found["placement"] == "bidirectional");
+  CHECK(found["known"] == "dualpipe");
+  CHECK(found["known_placement"] == "bidirectional");
+  CHECK(found["known_period"] == dualpipe["period"]);
+  CHECK(nlohmann::json::parse(run_troupe("simulate --json --schedule", path,
+                                         job.substr(job.find("--costs")))
+                                .output)["period"]
+        == found["period"]);
+  CHECK_THAT(search(job, "-o x.csv").output,
+             ContainsSubstring("a name that ends in .schedule"));
+  CHECK_THAT(search("--ranks 3", "--placement bidirectional").output,
+             ContainsSubstring("dualpipe: ranks must be even"));
 }
 
 TEST_CASE("search ends at a time limit") {

@@ -56,7 +56,7 @@ TEST_CASE("simulate warns of flags without effect") {
     CHECK_THAT(run.output, ContainsSubstring("warning: " + of));
   };
   const auto file = case_file("gpipe_p2_v1_m4.compute.csv");
-  warns(two_ranks + std::string{"--costs w=1,f.2=1,f=1"},
+  warns(two_ranks + std::string{"--costs b=2,w=1,f.2=1,f=1"},
         "--costs: w=1, f.2=1 has no effect, as 1f1b has no such op");
   warns(two_ranks + std::string{"--breadth 2"},
         "--breadth 2 has no effect with --schedule 1f1b");

@@ -235,6 +235,9 @@ void add_schedules(seed_list& to) {
   to.emplace_back("sizes", "kept=4e6,activation=1e6\ngradient.2=5 # all\n");
   to.emplace_back("sizes", "parameters=1e9,kept.0=0");
   to.emplace_back("costs", "unshard=1e3,reshard=2,reduce=1,norm=1,update=.5");
+  to.emplace_back("costs",
+                  "message=0.1,bytes=4e6,bandwidth=1e8,bandwidth.3-4=1e7,"
+                  "message.0-1=2");
 }
 
 std::string npy(const std::string& type, int width) {

@@ -50,6 +50,28 @@ TEST_CASE(
   CHECK_THAT(text, ContainsSubstring("over 2 steps of 1f1b"));
 }
 
+TEST_CASE("messages are measured on each link") {
+  const auto of = std::make_shared<const plan>(
+    compile(make_schedule("1f1b", {.ranks = 3, .microbatches = 1})));
+  std::vector<ops_event> step(3);
+  for (std::size_t rank = 0; rank < 3; ++rank) {
+    step[rank].plan = of;
+    for (auto i = of->first_op[rank]; i < of->first_op[rank + 1]; ++i) {
+      op_record done{.op = i, .begin = 0, .end = 1'000'000};
+      if (of->ops[i].kind == plan_op_kind::forward && rank > 0) {
+        done.ready = 1'000'000;
+        done.arrived = rank == 1 ? 2'000'000 : 6'000'000;
+      }
+      step[rank].ops.push_back(done);
+    }
+  }
+  cost_samples costs;
+  costs.add(step);
+  const auto read = parse_costs(costs.entries());
+  CHECK(read.message_between(0, 1).total() == Approx(1));
+  CHECK(read.message_between(2, 1).total() == Approx(5));
+}
+
 TEST_CASE("a run writes the costs of its ops, which the simulator takes") {
   const temporary_folder folder;
   const auto path = folder / "costs";

@@ -123,6 +123,48 @@ TEST_CASE("receives end when their message has arrived") {
   CHECK(times.start[first.consumer] == Approx(1.5));
 }
 
+TEST_CASE("messages occupy their channel for bytes / bandwidth") {
+  // Rank 1 is fast: the channel is busy from the first forward's end on.
+  const auto of = testing::make_plan("gpipe", {.ranks = 2, .microbatches = 3});
+  const auto costs = parse_costs("f=1,b=1,bytes=6,bandwidth=2,message=0.5");
+  for (const auto order : {lane_order::strict, lane_order::ready_first}) {
+    const auto times = simulate(of, costs, order);
+    double left = 1;
+    for (const auto& each : of.messages) {
+      if (each.channel != of.messages[0].channel)
+        continue;
+      CHECK(times.start[each.send] == left);
+      CHECK(times.end[each.send] == left + 3);
+      CHECK(times.end[each.receive] == left + 3.5);
+      left += 3;
+    }
+    // The last forward arrives at 10.5; B at 13.5, 14.5 and 15.5 would arrive
+    // at 15, 18 and 21, each 3 after the other.
+    CHECK(times.makespan == 11.5 + 3 * 1 + 2 * 2 + 3.5 + 1);
+    CHECK(path_text(of, times) == "0F0 1F2 1B0 0B2");
+  }
+}
+
+TEST_CASE("links have latencies and bandwidths of their own") {
+  const auto costs = parse_costs(
+    "message=1,bytes=8,bandwidth=4,message.2-1=3,bandwidth.0-1=16,bytes.2-3=2");
+  const auto is = [&](int rank, int other, double transfer, double latency) {
+    const auto time = costs.message_between(rank, other);
+    CHECK(time.transfer == transfer);
+    CHECK(time.latency == latency);
+    CHECK(costs.message_between(other, rank).total() == time.total());
+  };
+  is(0, 1, 0.5, 1);
+  is(1, 2, 2, 3);
+  is(2, 3, 0.5, 1);
+  is(3, 4, 2, 1);
+  const auto of = testing::make_plan("1f1b", {.ranks = 4, .microbatches = 1});
+  CHECK(simulate(of, costs).makespan
+        == 4 * 3 + 2 * ((0.5 + 1) + (2 + 3) + (0.5 + 1)));
+  CHECK(without_effect(parse_costs("message.0-1=1,message.0-2=1"), of)
+        == std::vector<std::string>{"message.0-2=1"});
+}
+
 TEST_CASE("the largest costs give finite figures") {
   const auto of = testing::make_plan("1f1b", {.ranks = 8, .microbatches = 64});
   const auto times = simulate(of, parse_costs("f=1e15,b=1e15,message=1e15"));
@@ -134,8 +176,14 @@ TEST_CASE("the largest costs give finite figures") {
 
 TEST_CASE("costs of what a plan lacks are found") {
   const auto one = testing::make_plan("gpipe", {.ranks = 1, .microbatches = 2});
-  CHECK(without_effect(parse_costs("f=2,w=1,b.1=3,message=1"), one)
+  CHECK(without_effect(parse_costs("f=2,b=2,w=1,b.1=3,message=1"), one)
         == std::vector<std::string>{"w=1", "b.1=3", "message=1"});
+  const auto split =
+    testing::make_plan("zb_h1", {.ranks = 2, .microbatches = 4});
+  CHECK(without_effect(parse_costs("f=1,b=4,b.1=3"), split).empty());
+  CHECK(without_effect(parse_costs("b=4,i=2,w=2"), split)
+        == std::vector<std::string>{"b=4"});
+  CHECK(without_effect(parse_costs("i=4"), one).empty());
   const auto two = testing::make_plan("gpipe", {.ranks = 2, .microbatches = 2});
   CHECK(without_effect(parse_costs("b.1=3,message=1,norm=1"), two).empty());
 }
@@ -166,13 +214,25 @@ TEST_CASE("costs are read strictly") {
         std::pair{"message=1e308",
                   "the value is larger than 1e15; take a larger unit"},
         std::pair{"g=1", "the key is unknown"},
-        std::pair{"message.1=1", "the key is unknown"},
+        std::pair{"message.1=1",
+                  "messages are of a link, as in message.0-1=2 for ranks 0 and "
+                  "1"},
+        std::pair{"message.1-1=1", "the link is not two ranks, as in 0-1"},
+        std::pair{"message.1-=1", "the link is not two ranks, as in 0-1"},
+        std::pair{"message.1-65536=1", "the link is not two ranks, as in 0-1"},
+        std::pair{"f.0-1=1", "only messages are of a link; give a stage"},
+        std::pair{"bytes=1", "it has no effect without bandwidth"},
+        std::pair{"bandwidth=1", "it has no effect without bytes"},
         std::pair{"f.x=1", "the stage is not a number"}})
     CHECK_THROWS_MATCHES(
       parse_costs(text), error,
       Message(std::string{"costs '"} + text + "': " + why
               + "; known keys are f, b, i, w, unshard, reshard, reduce, "
-                "sum_tied, norm, update and message"));
+                "sum_tied, norm, update, message, bytes and bandwidth"));
+  for (const auto* text :
+       {"bandwidth=0,bytes=1", "f=1,f=2", "f.1=1,f.01=1",
+        "message.0-1=1,message.1-0=1", "bytes.0-1=1,bandwidth.1-2=1"})
+    CHECK_THROWS_AS(parse_costs(text), error);
 }
 
 namespace {
