@@ -113,11 +113,11 @@ void require_shardable(const trainer_options& options) {
          "schedule {} updates within a step, and keeps versions of whole "
          "parameters; don't shard, or use another schedule",
          options.schedule.name);
-  if (!options.devices.empty() && options.job
+  if (!options.devices.empty() && options.job && !options.device_links
       && options.job->place().processes > 1)
     throw error(error_code::invalid_argument,
-                "shards travel between processes by the host, not from device "
-                "to device yet; use the CPU, or one process");
+                "shards of several processes go from device to device; leave "
+                "device_links on, or use the CPU");
 }
 
 bool shows_anything(const std::string& glob, const stage_modules& stages) {

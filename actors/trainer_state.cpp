@@ -169,7 +169,7 @@ void trainer::impl::start_actors(const model& layers) {
   if (options.job && !devices.empty() && options.device_links)
     running.links = links = std::make_shared<device_links>(
       layout, options.schedule.placement, edges_between_ranks(*training),
-      holding_stages(ties, ranges), devices,
+      holding_stages(ties, ranges), shards(), devices,
       gradient_mean(options.data_parallel, options.numerics.division),
       options.execution.limits.stall);
   for (std::int32_t s = 0; s < training->stages(); ++s)

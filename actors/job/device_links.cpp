@@ -21,12 +21,13 @@ using steady = std::chrono::steady_clock;
 device_links::device_links(job_layout layout, placement stages,
                            std::vector<stage_edge> edges,
                            const std::vector<std::vector<std::int32_t>>& ties,
-                           run_devices devices, gradient_mean mean,
-                           double stall_seconds)
+                           std::int32_t shards, run_devices devices,
+                           gradient_mean mean, double stall_seconds)
   : layout_(layout),
     stages_(std::move(stages)),
     edges_(std::move(edges)),
     tied_(joined(ties)),
+    shards_(shards),
     devices_(std::move(devices)),
     mean_(mean),
     stall_seconds_(stall_seconds > 0 ? stall_seconds : 1e9) {
@@ -120,6 +121,52 @@ void device_links::all_reduce(std::int32_t stage, tensor_list& gradients) {
     add_up(on, each, fmt::format("{}REDUCE_GRAD", stage));
     each = mean_.divided(each);
   }
+}
+
+at::Tensor device_links::reduce_scatter(std::int32_t stage,
+                                        std::int32_t data_rank,
+                                        const at::Tensor& row) {
+  auto& on = at({.sender = stage, .receiver = stage});
+  const auto length = row.numel() / shards_;
+  auto values = mean_.addend(row);
+  const auto op = fmt::format("{}REDUCE_GRAD", stage);
+  if (length == 0)
+    return values;
+  if (!shards_are_groups()) {
+    add_up(on, values, op);
+    return mean_.divided(
+      values.narrow(0, data_rank % shards_ * length, length));
+  }
+  const auto own = at::empty({length}, values.options());
+  enqueue(
+    on, {transfer_kind::reduce_scatter, values, own, -1, reduce_kind::sum, op},
+    *on.stream);
+  return mean_.divided(own);
+}
+
+device_links::key device_links::gather_key(std::int32_t stage,
+                                           std::int32_t data_rank,
+                                           std::int8_t copy) const {
+  if (shards_are_groups())
+    return {.sender = stage, .receiver = stage};
+  return {data_rank / shards_ * shards_, copy, stage, stage, true};
+}
+
+device_stream& device_links::gather_stream(std::int32_t stage,
+                                           std::int32_t data_rank,
+                                           std::int8_t copy) {
+  return *at(gather_key(stage, data_rank, copy)).stream;
+}
+
+void device_links::all_gather(std::int32_t stage, std::int32_t data_rank,
+                              std::int8_t copy, const at::Tensor& own,
+                              const at::Tensor& into) {
+  auto& on = at(gather_key(stage, data_rank, copy));
+  if (own.numel() > 0)
+    enqueue(on,
+            {transfer_kind::all_gather, own, into, -1, reduce_kind::sum,
+             fmt::format("{}UNSHARD", stage)},
+            *on.stream);
 }
 
 bool device_links::sums_tied(std::int32_t data_rank, std::int8_t copy) const {

@@ -21,23 +21,26 @@ namespace troupe {
 /// How tensors get from devices of this process to those of others without
 /// the host: a communicator for each direction between two stages of an edge
 /// that live in different processes, one for the group of a stage: its
-/// copies in all replicas, and one for the stages of a replica and copy that
-/// hold tied parameters. What a stage sends is announced by a message over the
-/// links of the host; its receiver makes the matching call when that is here,
-/// so that both ends make the same calls in the same order, of sizes that were
-/// checked.
+/// copies in all replicas, one for those that hold the shards of a copy, where
+/// they are not the whole group, and one for the stages of a replica and copy
+/// that hold tied parameters. What a stage sends is announced by a message over
+/// the links of the host; its receiver makes the matching call when that is
+/// here, so that both ends make the same calls in the same order, of sizes that
+/// were checked.
 ///
 /// Calls for a stage come from the actors of its rank, in turn. `abort` and
 /// `stuck` may come from any thread.
 class device_links {
  public:
   /// `edges`: between stages of different ranks, both ways. `ties`: by tied
-  /// parameter the stages that hold it. Throws `invalid_argument` if ties are
-  /// of different stages and processes.
+  /// parameter the stages that hold it. `shards`: replicas that share those of
+  /// a stage; 1: none do. Throws `invalid_argument` if ties are of different
+  /// stages and processes.
   device_links(job_layout layout, placement stages,
                std::vector<stage_edge> edges,
                const std::vector<std::vector<std::int32_t>>& ties,
-               run_devices devices, gradient_mean mean, double stall_seconds);
+               std::int32_t shards, run_devices devices, gradient_mean mean,
+               double stall_seconds);
 
   /// All processes of the job call it at once; waits until all communicators
   /// are made and have moved something, or the run has ended. Throws
@@ -54,7 +57,18 @@ class device_links {
   /// Replaces gradients by their mean over the group of a stage, on the stage's
   /// stream for reductions.
   void all_reduce(std::int32_t stage, tensor_list& gradients);
+  /// The mean over the group of a stage of equal rows: of as many equal parts
+  /// as there are shards, the one of this process's member. Any group of shards
+  /// that is not the stage's whole group adds the whole rows.
+  at::Tensor reduce_scatter(std::int32_t stage, std::int32_t data_rank,
+                            const at::Tensor& row);
   device_stream& reduction_stream(std::int32_t stage);
+  /// Fills a row with the shards of the group of a member, on the stream of
+  /// gathers.
+  void all_gather(std::int32_t stage, std::int32_t data_rank, std::int8_t copy,
+                  const at::Tensor& own, const at::Tensor& into);
+  device_stream& gather_stream(std::int32_t stage, std::int32_t data_rank,
+                               std::int8_t copy);
   /// Whether the group of a stage lives in several processes.
   bool reduces(std::int32_t stage) const;
   /// The same for the stages that hold tied parameters: their sum, of 16 bits
@@ -70,13 +84,15 @@ class device_links {
   std::vector<std::string> stuck();
 
  private:
-  /// From a stage to another, or (`sender` is `receiver`) the group of a stage;
-  /// of no stage: of those that hold tied parameters.
+  /// From a stage to another, or (`sender` is `receiver`) the group of a stage,
+  /// or of its shards from a data rank on; of no stage: of those that hold tied
+  /// parameters.
   struct key {
     std::int32_t data_rank = 0;
     std::int8_t copy = 0;
     std::int32_t sender = 0;
     std::int32_t receiver = 0;
+    bool shares = false;  // shards
 
     bool is_group() const { return sender == receiver; }
     bool is_tied() const { return sender == none; }
@@ -98,6 +114,11 @@ class device_links {
 
   static std::string in_words(const key& group);
   void require_one_member_here() const;
+  key gather_key(std::int32_t stage, std::int32_t data_rank,
+                 std::int8_t copy) const;
+  bool shards_are_groups() const {
+    return shards_ == layout_.data_ranks && stages_.copies() == 1;
+  }
   static key tied_key(std::int32_t data_rank, std::int8_t copy) {
     return {data_rank, copy, none, none};
   }
@@ -124,6 +145,7 @@ class device_links {
   placement stages_;
   std::vector<stage_edge> edges_;
   std::vector<std::int32_t> tied_;  // stages
+  std::int32_t shards_;
   run_devices devices_;
   gradient_mean mean_;
   double stall_seconds_;

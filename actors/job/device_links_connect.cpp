@@ -30,6 +30,11 @@ std::vector<device_links::key> device_links::all_groups() const {
   std::vector<key> all;
   for (std::int32_t s = 0; s < stages_.stages(); ++s)
     all.push_back({.sender = s, .receiver = s});
+  for (std::int32_t s = 0; s < stages_.stages() && shards_ > 1; ++s)
+    for (std::int32_t d = 0; d < layout_.data_ranks; d += shards_)
+      for (std::int8_t copy = 0; copy < stages_.copies(); ++copy)
+        if (const auto each = gather_key(s, d, copy); each.shares)
+          all.push_back(each);
   for (std::int32_t d = 0; d < layout_.data_ranks && !tied_.empty(); ++d)
     for (std::int8_t copy = 0; copy < stages_.copies(); ++copy)
       all.push_back(tied_key(d, copy));
@@ -37,8 +42,10 @@ std::vector<device_links::key> device_links::all_groups() const {
 }
 
 std::string device_links::in_words(const key& group) {
-  return group.is_tied()
-           ? fmt::format("stages with tied parameters of replica {}",
+  return group.is_tied() ? fmt::format(
+           "stages with tied parameters of replica {}", group.data_rank)
+         : group.shares
+           ? fmt::format("shards of stage {} from replica {} on", group.sender,
                          group.data_rank)
            : fmt::format("replicas and copies of stage {}", group.sender);
 }
@@ -60,7 +67,7 @@ std::vector<device_links::key> device_links::all_links() const {
 
 std::vector<device_links::member> device_links::members_of(
   const key& link_key) const {
-  const auto& [data_rank, copy, sender, receiver] = link_key;
+  const auto& [data_rank, copy, sender, receiver, shares] = link_key;
   if (!link_key.is_group())
     return {{data_rank, {sender, copy}}, {data_rank, {receiver, copy}}};
   std::vector<member> group;
@@ -69,7 +76,9 @@ std::vector<device_links::member> device_links::members_of(
       group.push_back({data_rank, {stage, copy}});
     return group;
   }
-  for (std::int32_t d = 0; d < layout_.data_ranks; ++d)
+  for (auto d = data_rank; shares && d < data_rank + shards_; ++d)
+    group.push_back({d, {sender, copy}});
+  for (std::int32_t d = 0; !shares && d < layout_.data_ranks; ++d)
     for (std::int8_t c = 0; c < stages_.copies(); ++c)
       group.push_back({d, {sender, c}});
   return group;
@@ -96,16 +105,16 @@ std::int32_t device_links::own_rank(const key& link_key) const {
 
 communicator_options device_links::options_of(const key& link_key,
                                               communicator_id id) const {
-  const auto& [data_rank, copy, sender, receiver] = link_key;
   communicator_options options;
   options.id = std::move(id);
   options.rank = own_rank(link_key);
   options.size = static_cast<std::int32_t>(members_of(link_key).size());
-  options.name = link_key.is_tied() ? in_words(link_key)
-                 : link_key.is_group()
-                   ? fmt::format("replicas of stage {}", sender)
-                   : fmt::format("edge of replica {} from stage {} to {}",
-                                 data_rank, sender, receiver);
+  options.name =
+    link_key.is_tied() || link_key.shares ? in_words(link_key)
+    : link_key.is_group()
+      ? fmt::format("replicas of stage {}", link_key.sender)
+      : fmt::format("edge of replica {} from stage {} to {}",
+                    link_key.data_rank, link_key.sender, link_key.receiver);
   options.cancelled = [this] { return ended_.load(); };
   return options;
 }

@@ -1,6 +1,7 @@
 #include "troupe/actors/reduction/device_collectives.hpp"
 
 #include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 
 #include <algorithm>
@@ -20,20 +21,81 @@ class device_collectives final : public collectives {
     : links_(std::move(links)), stage_(stage) {}
 
   bool spans_processes() const override { return true; }
-  device_stream* stream(const collective_request&) override {
-    return &links_->reduction_stream(stage_);
+  device_stream* stream(const collective_request& own) override {
+    return gathers_between_processes(own)
+             ? &links_->gather_stream(stage_, own.data_rank, own.owner.copy)
+             : &links_->reduction_stream(stage_);
   }
   bool run(std::int64_t, std::vector<collective_request>& members) override {
-    for (auto& each : members) {
-      if (each.work.kind != collective_kind::all_reduce)
-        fail(error_code::internal, "{} can't go from device to device",
-             to_text(each.work.kind));
-      links_->all_reduce(stage_, each.work.tensors);
-    }
+    for (auto& each : members)
+      switch (each.work.kind) {
+        case collective_kind::all_reduce:
+          links_->all_reduce(stage_, each.work.tensors);
+          break;
+        case collective_kind::reduce_scatter:
+          reduce_scatter(each);
+          break;
+        case collective_kind::all_gather:
+          all_gather(each);
+          break;
+        case collective_kind::tied_sum:
+          fail(error_code::internal, "stage {} makes no sum of ties alone",
+               stage_);
+      }
     return true;
   }
 
  private:
+  static bool gathers_between_processes(const collective_request& own) {
+    return own.work.kind == collective_kind::all_gather
+           && own.work.layouts.at(0)->shards() > 1;
+  }
+
+  /// The row of presence, behind the gradients, is for all.
+  void reduce_scatter(collective_request& own) {
+    auto& work = own.work;
+    if (work.tensors.empty())
+      return;
+    tensor_list results;
+    std::size_t first = 0;  // parameter of the row
+    for (const auto& layout : work.layouts) {
+      const auto shard = own.data_rank % layout->shards();
+      const auto part = links_->reduce_scatter(
+        stage_, own.data_rank, packed(*layout, first, work.tensors));
+      for (const auto& piece : layout->pieces(shard))
+        results.push_back(
+          part.narrow(0, piece.row - layout->begin(shard), piece.count));
+      first += layout->sizes().size();
+    }
+    tensor_list presence{work.tensors.back()};
+    links_->all_reduce(stage_, presence);
+    results.push_back(presence.front());
+    work.tensors = std::move(results);
+  }
+
+  static at::Tensor packed(const shard_layout& layout, std::size_t first,
+                           const tensor_list& gradients) {
+    const auto row =
+      at::zeros({layout.padded()}, gradients.at(first).options());
+    for (std::int32_t shard = 0; shard < layout.shards(); ++shard)
+      for (const auto& piece : layout.pieces(shard))
+        row.narrow(0, piece.row, piece.count)
+          .copy_(gradients[first + piece.parameter].reshape(-1).narrow(
+            0, piece.begin, piece.count));
+    return row;
+  }
+
+  void all_gather(collective_request& own) {
+    auto& work = own.work;
+    for (std::size_t row = 0; row < work.targets.size(); ++row)
+      if (gathers_between_processes(own))
+        links_->all_gather(stage_, own.data_rank, own.owner.copy,
+                           work.tensors[row], work.targets[row]);
+      else if (!work.targets[row].is_alias_of(work.tensors[row]))
+        work.targets[row].copy_(work.tensors[row]);
+    work.tensors.clear();
+  }
+
   std::shared_ptr<device_links> links_;
   std::int32_t stage_;
 };

@@ -116,6 +116,10 @@ class faked_communicator final : public communicator {
         return receive(what.output);
       case transfer_kind::all_reduce:
         return reduce(what.input, what.how);
+      case transfer_kind::reduce_scatter:
+        return reduce_scatter(what);
+      case transfer_kind::all_gather:
+        return gather(what.input, what.output);
       default:
         throw error(error_code::internal, "no such faked call");
     }
@@ -158,8 +162,9 @@ class faked_communicator final : public communicator {
     active_watch()->uses(current_stream, from.tensor);
     to.copy_(from.tensor);
   }
-  void reduce(at::Tensor values, reduce_kind how) {
-    auto parcel = parcel_of(values);
+  /// What all ranks give, by rank.
+  std::map<int, exchange_place::parcel> exchanged(const at::Tensor& own) {
+    auto parcel = parcel_of(own);
     std::unique_lock lock(place_->mutex);
     wait(lock, [&] { return place_->taken == 0; });
     place_->given[options_.rank] = std::move(parcel);
@@ -171,7 +176,10 @@ class faked_communicator final : public communicator {
       place_->given.clear();
       place_->changed.notify_all();
     }
-    lock.unlock();
+    return all;
+  }
+  void reduce(at::Tensor values, reduce_kind how) {
+    const auto all = exchanged(values);
     take(all.at(0), values);
     for (int rank = 1; rank < options_.size; ++rank) {
       active_watch()->wait_for(current_stream, all.at(rank).clock);
@@ -180,6 +188,19 @@ class faked_communicator final : public communicator {
     }
     if (how == reduce_kind::mean)
       values.div_(double(options_.size));
+  }
+  void reduce_scatter(const transfer& what) {
+    auto sum = what.input.clone();
+    reduce(sum, what.how);
+    const auto length = sum.numel() / options_.size;
+    auto own = what.output;
+    own.copy_(sum.narrow(0, options_.rank * length, length));
+  }
+  void gather(const at::Tensor& own, const at::Tensor& into) {
+    for (const auto& [rank, parcel] : exchanged(own)) {
+      auto place = into.narrow(0, rank * own.numel(), own.numel());
+      take(parcel, place);
+    }
   }
 
   communicator_options options_;
