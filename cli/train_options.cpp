@@ -115,9 +115,11 @@ void add_pipeline_flags(CLI::App& app, train_options& o) {
                 "stages V of a rank (interleaved schedules)")
     ->check(whole_number(1, 1 << 16));
   add_replica_flags(app, o.partition);
-  app.add_option(
-    "--schedule", o.partition.schedule,
-    schedule_names() + ", search (the shortest found), or a FILE.csv");
+  app
+    .add_option(
+      "--schedule", o.partition.schedule,
+      schedule_names() + ", search (the shortest found), or a FILE.csv")
+    ->default_str(usual_schedules);
   o.partition.searching.add_to(app);
   app
     .add_option("--plan", o.partition.plan,

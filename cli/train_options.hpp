@@ -37,7 +37,7 @@ struct partition_options {
   sharding_options sharding{};  // but for the mode
   std::string division = "mean";
   std::string reduce_dtype = "fp32";
-  std::string schedule = usual_schedule;
+  std::string schedule{};  // empty: the usual one
   search_inputs searching{};
   std::string plan;  // empty: compiled from the schedule
   std::string split = "even";

@@ -338,7 +338,9 @@ train_setup make_setup(const train_options& o) {
   setup.model_texts = model_texts(o.model, o.data.batches);
   sample_of(o);  // which may refuse the prompt
   auto& run = setup.trainer = pipeline_of(o, setup.model);
-  warn_of_breadth(parts.plan.empty() ? parts.schedule : parts.plan,
+  warn_of_breadth(!parts.plan.empty()      ? parts.plan
+                  : parts.schedule.empty() ? setup.trainer.schedule.name
+                                           : parts.schedule,
                   parts.shape.breadth);
   warn_of_idle_flags(o);
   run.sharding = sharding_of(o);

@@ -175,7 +175,12 @@ std::string read_file(const std::string& path) {
   if (!is_regular_file(status))
     fail(error_code::io, "{}: is not a regular file", path);
   std::ifstream file{path, std::ios::binary};
-  std::string text{std::istreambuf_iterator<char>{file}, {}};
+  std::string text;
+  try {
+    text.assign(std::istreambuf_iterator<char>{file}, {});
+  } catch (const std::exception& reason) {  // a device's error in mid-file
+    fail(error_code::io, "{}: can't be read: {}", path, reason.what());
+  }
   if (!file || file.bad())
     fail(error_code::io, "{}: can't be read: {}", path, std::strerror(errno));
   if (text.starts_with(byte_order_mark))

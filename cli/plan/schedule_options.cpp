@@ -45,7 +45,7 @@ void schedule_options::add_to(CLI::App& command) {
     .add_option("--schedule", schedule,
                 "a schedule's name (listed below), or a file: CSV as PyTorch "
                 "writes it, compute only, or the text form that plan writes")
-    ->default_str(usual_schedule)
+    ->default_str(usual_schedules)
     ->type_name("NAME|FILE.csv");
   add_shape_flags(command, shape);
   command
@@ -99,11 +99,10 @@ void require_sizes_of_file(const CLI::App& command, const std::string& path,
 }
 
 troupe::schedule schedule_options::find() const {
-  const auto name = schedule.empty() ? std::string{usual_schedule} : schedule;
-  auto found = named_schedule(name, shape, searching, data_parallel);
-  if (names_file(name))
-    require_sizes_of_file(*command_, name, found);
-  warn_of_breadth(name, shape.breadth);
+  auto found = named_schedule(schedule, shape, searching, data_parallel);
+  if (names_file(schedule))
+    require_sizes_of_file(*command_, schedule, found);
+  warn_of_breadth(schedule.empty() ? found.name : schedule, shape.breadth);
   return found;
 }
 

@@ -10,6 +10,7 @@
 
 #include "troupe/base/error.hpp"
 #include "troupe/cli/plan/checks.hpp"
+#include "troupe/cli/plan/usual.hpp"
 #include "troupe/schedules/builtin.hpp"
 #include "troupe/schedules/find_schedule.hpp"
 
@@ -140,6 +141,9 @@ schedule named_schedule(const std::string& name, const schedule_shape& shape,
                         std::int32_t data_parallel) {
   if (name == search_name)
     return searched_schedule(shape, inputs, data_parallel);
+  if (name.empty())
+    return find_schedule(
+      shape.slices > 1 ? usual_schedule_of_slices : usual_schedule, shape);
   try {
     return find_schedule(name, shape);
   } catch (const error& reason) {

@@ -49,8 +49,8 @@ placed_search search_placements(const search_problem& problem,
                                 const schedule_shape& shape,
                                 const std::string& placement = "best");
 
-/// What --schedule names: a file, a schedule of the catalogue or "search".
-/// Throws as these do.
+/// What --schedule names: a file, a schedule of the catalogue or "search";
+/// empty: the usual one of the shape. Throws as these do.
 schedule named_schedule(const std::string& name, const schedule_shape& shape,
                         const search_inputs& inputs,
                         std::int32_t data_parallel);

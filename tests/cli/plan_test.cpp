@@ -36,6 +36,11 @@ TEST_CASE("plan takes slices, and the width of its table") {
   const auto run = plan("--schedule seq_1f1b --ranks 2 --microbatches 1",
                         "--slices 2 --width 30");
   CHECK_THAT(run.output, ContainsSubstring("rank 0  F─F─······B0.1B0.0\n"));
+  const auto sliced = plan("--ranks 2", "--slices 2 --format schedule").output;
+  CHECK_THAT(sliced, ContainsSubstring("seq_1f1b"));
+  CHECK(
+    plan("--ranks 2 --schedule seq_1f1b", "--slices 2 --format schedule").output
+    == sliced);
   CHECK_THAT(plan(two_ranks, "--slices 2").output,
              ContainsSubstring("1f1b: slices must be 1, but is 2: the nearest "
                                "legal value is 1"));

@@ -59,6 +59,9 @@ TEST_CASE("a pipelined run saves the same bytes as the plain one") {
         == 0);
   CHECK(content(a) == content(b));
   CHECK(content(a) == content(c));
+  CHECK(at.train("--plain --slices 2 --save-parameters " + a).exit_code == 0);
+  CHECK(at.train("--ranks 2 --slices 2 --save-parameters " + b).exit_code == 0);
+  CHECK(content(a) == content(b));
 }
 
 TEST_CASE("a validation of less than a step gives the plain loop's loss") {

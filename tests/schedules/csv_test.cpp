@@ -3,6 +3,7 @@
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
 #include <catch2/matchers/catch_matchers_exception.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
 #include <troupe_paths.hpp>
 
 #include "../temporary_folder.hpp"
@@ -63,6 +64,13 @@ TEST_CASE("a file is found by a dot or a slash in its name") {
     find_schedule("./absent.csv", {}), error,
     Catch::Matchers::Message(
       "./absent.csv: can't be read: No such file or directory"));
+}
+
+TEST_CASE("an error in the middle of a file names it") {
+  CHECK_THROWS_MATCHES(
+    read_file("/proc/self/mem"), error,
+    Catch::Matchers::MessageMatches(
+      Catch::Matchers::StartsWith("/proc/self/mem: can't be read: ")));
 }
 
 TEST_CASE("a byte order mark is passed over") {
