@@ -23,7 +23,7 @@ constexpr auto rows_setting = "microbatch-size";
 constexpr auto longest_wait = std::chrono::minutes(10);
 
 void warn_of_damage(const std::string& sentence) {
-  spdlog::warn("a damaged checkpoint is passed over: {}", sentence);
+  spdlog::warn("skipping a damaged checkpoint: {}", sentence);
 }
 
 /// A checkpoint, or the last one of a folder.
@@ -100,6 +100,17 @@ std::int64_t position_after(const manifest& about, const train_setup& setup) {
   return 0;
 }
 
+std::unique_ptr<folder_lock> lock_checkpoints(const train_options& options,
+                                              const train_setup& setup) {
+  const auto& folder = options.checkpoints.folder;
+  if (folder.empty() || !leads(setup.trainer.job))
+    return nullptr;
+  auto made = std::make_unique<folder_lock>(folder);
+  if (!made->problem().empty())
+    spdlog::warn("{}; no other job may use the folder", made->problem());
+  return made;
+}
+
 checkpoint_saver::checkpoint_saver(const train_options& options,
                                    const train_setup& setup,
                                    std::string run_name)
@@ -145,10 +156,19 @@ void checkpoint_saver::after_step(const run_progress& progress,
 void checkpoint_saver::write(const run_progress& progress,
                              const snapshot& parts,
                              const std::stop_token& ended) {
-  for (const auto& [part, tensors] : parts)
-    folder_.write_part(progress.step, part, tensors);
-  if (!leads_)
-    return;
+  try {
+    for (const auto& [part, tensors] : parts)
+      folder_.write_part(progress.step, part, tensors);
+    if (leads_)
+      complete(progress, ended);
+  } catch (...) {
+    folder_.discard(progress.step);
+    throw;
+  }
+}
+
+void checkpoint_saver::complete(const run_progress& progress,
+                                const std::stop_token& ended) {
   auto about = about_;
   about.progress = progress;
   using clock = std::chrono::steady_clock;
@@ -178,9 +198,14 @@ std::string resume(
     return shared(job, new_run_name());
   const stored_checkpoint from(path);
   restore(from);
+  const auto step = from.about().progress.step;
   if (leads(job))
-    spdlog::info("goes on from {}, step {}", printable(path),
-                 from.about().progress.step);
+    spdlog::info("resuming from {}, step {}", printable(path), step);
+  if (leads(job) && step >= options.steps)
+    spdlog::warn(
+      "nothing to train: the checkpoint is of step {}, and --steps "
+      "is {}",
+      step, options.steps);
   return from.about().run;
 }
 

@@ -9,6 +9,7 @@
 #include "troupe/cli/train_options.hpp"
 #include "troupe/cli/train_setup.hpp"
 #include "troupe/engine/checkpoint/checkpoint_folder.hpp"
+#include "troupe/engine/checkpoint/folder_lock.hpp"
 #include "troupe/engine/checkpoint/stored_checkpoint.hpp"
 
 namespace troupe::cli {
@@ -19,6 +20,12 @@ void require_checkpoints(const checkpoint_options& options);
 /// Where a run with these flags reads on after a checkpoint: microbatches of
 /// its own size. Warns and begins anew if the data differs.
 std::int64_t position_after(const manifest& about, const train_setup& setup);
+
+/// Keeps the folder of --checkpoints for this job, from before --resume looks
+/// into it: held by the process that leads; null without a folder. Throws `io`
+/// if another job has it.
+std::unique_ptr<folder_lock> lock_checkpoints(const train_options& options,
+                                              const train_setup& setup);
 
 /// Saves checkpoints of a run, if --checkpoints is given: copies of its tensors
 /// are made between two steps, and written by a thread of its own meanwhile.
@@ -48,6 +55,7 @@ class checkpoint_saver {
  private:
   void write(const run_progress& progress, const snapshot& parts,
              const std::stop_token& ended);
+  void complete(const run_progress& progress, const std::stop_token& ended);
 
   checkpoint_options options_;
   checkpoint_folder folder_;

@@ -204,6 +204,7 @@ void train_pipeline(const train_options& options, const train_setup& setup,
   save_all(options.output.save_initial, run, setup);
   signals.require_none("the start");
   require_replay(run, options, setup);
+  const auto lock = lock_checkpoints(options, setup);
   auto run_name = resume(options, setup, [&](const stored_checkpoint& from) {
     run.restore(from);
     run.set_position(position_after(from.about(), setup));

@@ -107,6 +107,7 @@ class plain_run {
   plain_loop& loop() { return loop_; }
 
   void start(const train_options& options) {
+    lock_ = lock_checkpoints(options, setup_);
     saver_.emplace(
       options, setup_,
       resume(options, setup_,
@@ -149,6 +150,7 @@ class plain_run {
   plain_loop loop_;
   std::int64_t per_step_;  // microbatches
   std::int64_t position_ = 0;
+  std::unique_ptr<folder_lock> lock_;
   std::optional<checkpoint_saver> saver_;
 };
 

@@ -95,6 +95,10 @@ checkpoint_file wait_for_part(const std::string& folder, std::int32_t part,
        pause = std::min(2 * pause, std::chrono::milliseconds(100))) {
     if (auto found = receipt(folder, part))
       return *found;
+    if (std::error_code trouble; !fs::exists(folder, trouble))
+      fail(error_code::io,
+           "{}: another process could not write its part, and removed it",
+           folder);
     if (give_up && give_up())
       fail(error_code::interrupted,
            "{}: part {} was not written; no checkpoint is made", folder, part);
@@ -103,6 +107,12 @@ checkpoint_file wait_for_part(const std::string& folder, std::int32_t part,
 }
 
 }  // namespace
+
+std::optional<std::int64_t> step_of_folder(const std::string& path) {
+  const fs::path folder(path);
+  return step_of(
+    (folder.has_filename() ? folder : folder.parent_path()).filename());
+}
 
 std::string checkpoint_folder::path_of(std::int64_t step) const {
   return (fs::path(path_) / name_of(step)).string();
@@ -182,7 +192,31 @@ void checkpoint_folder::complete(manifest what, std::int32_t parts,
   rename_path(folder, path);
   synchronise(path_);
   remove_path(hidden(step, "replaced"));
+  remove_abandoned(step);
   remove_old(kept);
+}
+
+// All processes are beyond the steps before: what one wrote of a checkpoint
+// after others had given it up stays no longer.
+void checkpoint_folder::remove_abandoned(std::int64_t step) const {
+  std::error_code trouble;
+  std::vector<std::string> left;
+  for (const auto& entry : fs::directory_iterator(path_, trouble)) {
+    const auto name = entry.path().filename().string();
+    constexpr std::string_view end = ".partial";
+    if (!name.starts_with('.') || !name.ends_with(end))
+      continue;
+    const auto of = step_of(name.substr(1, name.size() - 1 - end.size()));
+    if (of && *of < step)
+      left.push_back(entry.path().string());
+  }
+  for (const auto& path : left)
+    remove_path(path);
+}
+
+void checkpoint_folder::discard(std::int64_t step) const noexcept {
+  std::error_code trouble;
+  fs::remove_all(hidden(step, "partial"), trouble);
 }
 
 // Renamed first: a process that is killed leaves no half of a checkpoint under

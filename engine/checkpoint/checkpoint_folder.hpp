@@ -11,6 +11,9 @@
 
 namespace troupe {
 
+/// The step that the name of a checkpoint's folder tells; none for other names.
+std::optional<std::int64_t> step_of_folder(const std::string& path);
+
 /// Which checkpoints of a folder outlive a new one.
 struct kept_checkpoints {
   std::int32_t last = 2;   // at least 1
@@ -42,9 +45,14 @@ class checkpoint_folder {
                   const parameter_list& tensors) const;
   /// Waits until all parts are written, asking `give_up` meanwhile; then names
   /// them in the manifest, makes the checkpoint appear, and removes those that
-  /// need not be kept. Throws `io`; `interrupted` where it gave up.
+  /// need not be kept. Throws `io`, also where another process discarded them;
+  /// `interrupted` where it gave up.
   void complete(manifest what, std::int32_t parts, const kept_checkpoints& kept,
                 const std::function<bool()>& give_up = {}) const;
+
+  /// Removes the parts of a checkpoint that is not completed; `complete` of
+  /// another process gives up then. Never throws.
+  void discard(std::int64_t step) const noexcept;
 
   /// The last checkpoint whose files are all as its manifest says; `refused`
   /// gets a sentence for each later one that is damaged. None if there is none.
@@ -54,6 +62,7 @@ class checkpoint_folder {
  private:
   std::string hidden(std::int64_t step, const char* what) const;
   void put_back_or_remove(const std::string& name) const;
+  void remove_abandoned(std::int64_t step) const;
   void remove_old(const kept_checkpoints& kept) const;
 
   std::string path_;

@@ -7,10 +7,12 @@
 #include <nlohmann/json.hpp>
 #include <random>
 #include <set>
+#include <span>
 #include <utility>
 
 #include "troupe/base/printable.hpp"
 #include "troupe/engine/checkpoint/safetensors_header.hpp"
+#include "troupe/engine/checkpoint/sha256.hpp"
 
 namespace troupe {
 
@@ -107,6 +109,23 @@ bool is_digest(const std::string& text) {
          && text.find_first_not_of("0123456789abcdef") == std::string::npos;
 }
 
+// Of the manifest itself, without this field.
+constexpr auto digest_name = "sha256";
+
+std::string digest_of(json fields) {
+  fields.erase(digest_name);
+  const auto text = fields.dump(-1, ' ', false, json::error_handler_t::replace);
+  return sha256_of(std::as_bytes(std::span(text)));
+}
+
+// Older programs wrote none.
+void require_digest(const manifest_reader& fields, const json& parsed,
+                    const std::string& source) {
+  if (fields.has(digest_name) && fields.text(digest_name) != digest_of(parsed))
+    refuse_checkpoint(source,
+                      "is damaged: its own SHA-256 does not match its fields");
+}
+
 std::vector<checkpoint_file> files_of(const manifest_reader& fields,
                                       const std::string& source) {
   const auto& list = fields.field("files");
@@ -139,16 +158,17 @@ std::string to_json(const manifest& what) {
   for (const auto& file : what.files)
     files.push_back(
       {{"name", file.name}, {"bytes", file.bytes}, {"sha256", file.sha256}});
-  const json made{{"format", format_name},
-                  {"run", what.run},
-                  {"step", what.progress.step},
-                  {"microbatches", what.progress.microbatches},
-                  {"loss_scale", what.progress.loss_scale},
-                  {"good_steps", what.progress.good_steps},
-                  {"settings", json(what.settings)},
-                  {"model", json(what.model)},
-                  {"aliases", json(what.aliases)},
-                  {"files", files}};
+  json made{{"format", format_name},
+            {"run", what.run},
+            {"step", what.progress.step},
+            {"microbatches", what.progress.microbatches},
+            {"loss_scale", what.progress.loss_scale},
+            {"good_steps", what.progress.good_steps},
+            {"settings", json(what.settings)},
+            {"model", json(what.model)},
+            {"aliases", json(what.aliases)},
+            {"files", files}};
+  made[digest_name] = digest_of(made);
   return made.dump(2, ' ', false, json::error_handler_t::replace) + "\n";
 }
 
@@ -160,7 +180,7 @@ manifest parse_manifest(std::string_view text, const std::string& source) {
                       fmt::format("has the format '{}'; this program reads "
                                   "'{}'",
                                   printable(format), format_name));
-  return {
+  manifest read{
     .run = fields.text("run"),
     .progress = {.step = fields.whole<std::int64_t>("step"),
                  .microbatches = fields.whole<std::int64_t>("microbatches"),
@@ -170,6 +190,8 @@ manifest parse_manifest(std::string_view text, const std::string& source) {
     .model = fields.has("model") ? fields.texts("model") : texts_by_name{},
     .aliases = fields.texts("aliases"),
     .files = files_of(fields, source)};
+  require_digest(fields, parsed, source);
+  return read;
 }
 
 std::string state_name(const std::string& tensor,

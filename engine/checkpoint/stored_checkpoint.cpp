@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "troupe/base/printable.hpp"
+#include "troupe/engine/checkpoint/checkpoint_folder.hpp"
 
 namespace troupe {
 
@@ -42,6 +43,12 @@ std::unique_ptr<safetensors_file> open(const std::string& folder,
 
 stored_checkpoint::stored_checkpoint(const std::string& folder)
   : folder_(folder), about_(read_manifest(folder)) {
+  if (const auto step = step_of_folder(folder);
+      step && *step != about_.progress.step)
+    refuse_checkpoint(in(folder, manifest_name),
+                      fmt::format("is of step {}, but lies in a folder of "
+                                  "step {}",
+                                  about_.progress.step, *step));
   for (const auto& file : about_.files) {
     files_.push_back(open(folder, file));
     for (const auto& entry : files_.back()->entries()) {
@@ -87,7 +94,7 @@ void stored_checkpoint::verify() const {
   for (std::size_t i = 0; i < files_.size(); ++i)
     if (files_[i]->digest() != about_.files[i].sha256)
       refuse_checkpoint(in(folder_, about_.files[i].name),
-                        "is damaged: its SHA-256 is not the manifest's");
+                        "is damaged: its SHA-256 does not match the manifest");
 }
 
 bool is_checkpoint(const std::string& folder) {

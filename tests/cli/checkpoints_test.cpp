@@ -194,7 +194,31 @@ TEST_CASE("a folder of checkpoints is not mixed with another run's") {
   CHECK(here.train("--resume " + (here.at / "absent")).exit_code == 1);
 }
 
-TEST_CASE("a damaged checkpoint is passed over with a warning") {
+TEST_CASE("two jobs don't share a folder of checkpoints") {
+  const runs here;
+  const std::string flags =
+    "--ranks 1 --microbatches 1 --checkpoint-every 1 --resume auto "
+    "--checkpoints "
+    + (here.at / "c");
+  background_program first(
+    fmt::format("{} train --text {} {} {} --steps 1000000", TROUPE_PROGRAM,
+                here.text, model, flags),
+    here.at / "log");
+  REQUIRE(first.writes("step-00000002"));
+  for (const auto* kind : {"", "--plain "}) {
+    const auto second = here.train(kind + flags + " --steps 3");
+    CHECK(second.exit_code == 1);
+    CHECK_THAT(second.output,
+               ContainsSubstring(fmt::format("process {} on ", first.pid())));
+  }
+  first.end(SIGKILL);
+  const auto third = here.train(flags + " --steps 1");
+  CHECK(third.exit_code == 0);
+  CHECK_THAT(third.output, ContainsSubstring("nothing to train"));
+  CHECK_FALSE(std::filesystem::exists(here.at / "c/.lock"));
+}
+
+TEST_CASE("a damaged checkpoint is skipped with a warning") {
   const runs here;
   const std::string flags = "--ranks 1 --microbatches 1 --checkpoints "
                             + (here.at / "c") + " --checkpoint-every 1 ";
@@ -206,8 +230,9 @@ TEST_CASE("a damaged checkpoint is passed over with a warning") {
   CHECK(run_troupe("checkpoint verify", here.at / "c").exit_code == 1);
   const auto run = here.train(flags + "--steps 4 --resume auto");
   CHECK(run.exit_code == 0);
-  CHECK_THAT(run.output, ContainsSubstring("its SHA-256 is not the manifest's")
-                           && ContainsSubstring("goes on from "));
+  CHECK_THAT(run.output,
+             ContainsSubstring("its SHA-256 does not match the manifest")
+               && ContainsSubstring("resuming from "));
   CHECK(run_troupe("checkpoint verify", here.at / "c").exit_code == 0);
 }
 

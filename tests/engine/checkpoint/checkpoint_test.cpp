@@ -4,6 +4,9 @@
 #include <ATen/ops/full.h>
 #include <catch2/catch_test_macros.hpp>
 
+#include <fmt/format.h>
+#include <unistd.h>
+
 #include <filesystem>
 #include <thread>
 
@@ -12,6 +15,7 @@
 #include "../../temporary_folder.hpp"
 #include "troupe/base/error.hpp"
 #include "troupe/engine/checkpoint/checkpoint_folder.hpp"
+#include "troupe/engine/checkpoint/folder_lock.hpp"
 #include "troupe/engine/checkpoint/sha256.hpp"
 #include "troupe/engine/checkpoint/stored_checkpoint.hpp"
 
@@ -130,6 +134,58 @@ TEST_CASE("a checkpoint that was being replaced is put back") {
   CHECK(entries_in(at / "all") == 1);
 }
 
+TEST_CASE("a folder is one job's until its lock goes") {
+  const temporary_folder at;
+  const auto folder = at / "all";
+  {
+    const folder_lock own(folder);
+    CHECK_THROWS_MATCHES(folder_lock{folder}, error,
+                         says(fmt::format("process {} on ", ::getpid())));
+    CHECK(entries_in(folder) == 1);
+  }
+  CHECK(entries_in(folder) == 0);
+  // A dead owner's file is no lock.
+  write_file(folder + "/.lock", "process 1 on elsewhere");
+  const folder_lock again(folder);
+  CHECK(entries_in(folder) == 1);
+}
+
+TEST_CASE("a checkpoint that fails leaves nothing, and nobody waits for it") {
+  const prepared_folder made;
+  const auto& [at, folder] = made;
+  folder.write_part(5, 0, part_of(5, 0));
+  std::jthread other([&] { folder.discard(5); });
+  CHECK_THROWS_MATCHES(folder.complete(manifest_of(5), 2, {}), error,
+                       says("could not write its part"));
+  CHECK(entries_in(at / "all") == 0);
+  folder.write_part(5, 1, part_of(5, 1));  // late
+  save(folder, 6);
+  CHECK(entries_in(at / "all") == 1);
+}
+
+TEST_CASE("a manifest that was edited is refused") {
+  const prepared_folder made;
+  const auto& [at, folder] = made;
+  save(folder, 4);
+  const auto path = folder.path_of(4) + "/manifest.json";
+  auto text = content(path);
+  const auto step = text.find("\"microbatches\": 32");
+  REQUIRE(step != std::string::npos);
+  write_file(path, text.replace(step, 18, "\"microbatches\": 33"));
+  CHECK_THROWS_MATCHES(stored_checkpoint(folder.path_of(4)), error,
+                       says("its own SHA-256 does not match"));
+}
+
+TEST_CASE("a checkpoint in the folder of another step is refused") {
+  const prepared_folder made;
+  const auto& [at, folder] = made;
+  save(folder, 4);
+  std::filesystem::rename(folder.path_of(4), folder.path_of(9));
+  CHECK_THROWS_MATCHES(stored_checkpoint(folder.path_of(9)), error,
+                       says("is of step 4, but lies in a folder of step 9"));
+  CHECK_FALSE(folder.last_valid([](const std::string&) {}));
+}
+
 TEST_CASE("a part that can't be written is an error that names its folder") {
   const prepared_folder made;
   const auto& [at, folder] = made;
@@ -149,7 +205,8 @@ TEST_CASE("a damaged checkpoint is refused by name, the one before is taken") {
   const std::vector<
     std::tuple<std::string, std::string, std::function<void(std::string&)>>>
     cases{
-      {part, "its SHA-256 is not", [](auto& bytes) { bytes.back() ^= 1; }},
+      {part, "its SHA-256 does not match",
+       [](auto& bytes) { bytes.back() ^= 1; }},
       {part, "has 3 bytes; the manifest", [](auto& bytes) { bytes.resize(3); }},
       {"/manifest.json", "is no JSON",
        [](auto& bytes) {

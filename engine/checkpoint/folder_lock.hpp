@@ -1,0 +1,29 @@
+#pragma once
+
+#include <string>
+
+namespace troupe {
+
+/// Keeps a folder for one job while it lives: a record lock (fcntl) on a hidden
+/// file in it, which the kernel releases when its process ends, also after
+/// kill -9, and which network file systems know. On file systems without
+/// record locks nothing is kept. Any thread.
+class folder_lock {
+ public:
+  /// Throws `io` if another job has the folder, with the process and host that
+  /// hold it; and if the folder can't be made or written to.
+  explicit folder_lock(const std::string& folder);
+  ~folder_lock();
+  folder_lock(const folder_lock&) = delete;
+  folder_lock& operator=(const folder_lock&) = delete;
+
+  /// Why the folder is not locked, or its owner not named in it; empty if all
+  /// is well.
+  const std::string& problem() const { return problem_; }
+
+ private:
+  std::string path_, problem_;
+  int file_ = -1;
+};
+
+}  // namespace troupe
