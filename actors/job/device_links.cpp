@@ -181,10 +181,22 @@ device_stream& device_links::tied_stream(std::int32_t data_rank,
 
 void device_links::sum_tied(std::int32_t data_rank, std::int8_t copy,
                             tensor_list& gradients) {
-  auto& on = at(tied_key(data_rank, copy));
+  const auto group = tied_key(data_rank, copy);
+  auto& on = at(group);
+  const auto holders = std::ssize(members_of(group));
   for (auto& each : gradients) {
-    each = gradient_mean(1).addend(each);
-    add_up(on, each, "SUM_TIED");
+    const auto own = gradient_mean(1).addend(each).reshape(-1).contiguous();
+    const auto all = at::empty({holders * own.numel()}, own.options());
+    if (own.numel() > 0)
+      enqueue(
+        on,
+        {transfer_kind::all_gather, own, all, -1, reduce_kind::sum, "SUM_TIED"},
+        *on.stream);
+    const auto rows = all.view({holders, own.numel()});
+    auto sum = rows[0].clone();  // `all` is freed
+    for (std::int64_t i = 1; i < holders; ++i)
+      sum.add_(rows[i]);
+    each = sum.view(each.sizes());
   }
 }
 

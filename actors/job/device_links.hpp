@@ -72,7 +72,8 @@ class device_links {
   /// Whether the group of a stage lives in several processes.
   bool reduces(std::int32_t stage) const;
   /// The same for the stages that hold tied parameters: their sum, of 16 bits
-  /// in fp32.
+  /// in fp32. Each process gathers all gradients, and adds them by ascending
+  /// stage, as a reduction may add in any order.
   void sum_tied(std::int32_t data_rank, std::int8_t copy,
                 tensor_list& gradients);
   device_stream& tied_stream(std::int32_t data_rank, std::int8_t copy);

@@ -1,3 +1,6 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <string>
 #include <vector>
@@ -327,8 +330,18 @@ class placer {
     std::string text;
     for (const auto rank : cycle)
       text += fmt::format("{}{}", text.empty() ? "" : "; ", wait_of(rank));
-    fail(error_code::deadlock, "{}: the lanes wait for each other: {}",
-         lanes_.name, text);
+    fail(error_code::deadlock, "{}: the lanes wait for each other: {}{}",
+         lanes_.name, text, hint_of_ties());
+  }
+
+  std::string hint_of_ties() const {
+    if (tied_.empty() || lanes_.update.every == 0)
+      return {};
+    return fmt::format(
+      "; stages {} hold tied parameters, and update together: on each of them "
+      "all backwards of an update have to stand before the first one of the "
+      "next update on any",
+      fmt::join(tied_, " and "));
   }
 
   std::string wait_of(std::int32_t rank) const {

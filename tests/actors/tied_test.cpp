@@ -17,6 +17,7 @@
 #include "troupe/base/error.hpp"
 #include "troupe/engine/checkpoint/checkpoint_folder.hpp"
 #include "troupe/engine/checkpoint/stored_checkpoint.hpp"
+#include "troupe/engine/plan/compile.hpp"
 #include "troupe/engine/plan/plan_text.hpp"
 #include "troupe/engine/stage/split.hpp"
 #include "troupe/engine/stage/stage_module.hpp"
@@ -208,6 +209,40 @@ TEST_CASE("the sum does not depend on the split, however many layers hold it") {
     run.check_replicas();
     CHECK(first_difference(run.parameters(), oracle.parameters()) == "");
   }
+}
+
+TEST_CASE("updates within a step where a rank holds both holders") {
+  // Stages 0 and 3 are on rank 0.
+  const small_case what{.schedule = "hanayo", .stages_per_rank = 2};
+  auto lanes = make_schedule("hanayo", shape_of(what));
+  lanes.update.every = 2;
+  const auto refused = refusal([&] { compile(lanes, {.tied = {0, 3}}); });
+  CHECK_THAT(refused, ContainsSubstring("stages 0 and 3 hold tied parameters"));
+
+  auto tied = what;
+  tied.tied = true;
+  tied.microbatches = 2;
+  auto half = make_schedule("hanayo", shape_of(tied));
+  auto whole = half;
+  whole.microbatches = 4;
+  for (std::size_t r = 0; r < half.lanes.size(); ++r)
+    for (auto op : half.lanes[r]) {
+      op.microbatch += 2;
+      whole.lanes[r].push_back(op);
+    }
+  whole.update.every = 2;
+  auto options = options_for(what);
+  options.schedule = whole;
+  auto four = tied;
+  four.microbatches = 4;
+  trainer run(model_for(four), options);
+  plain_loop oracle(model_for(four), plain_options_for(four, whole));
+  for (int i = 0; i < 2; ++i) {
+    run.step(small_text());
+    oracle.step([&](std::int64_t k) { return small_text()->at(4 * i + k); });
+  }
+  run.check_replicas();
+  CHECK(first_difference(run.parameters(), oracle.parameters()) == "");
 }
 
 TEST_CASE("tied parameters are there once, and all holders are loaded") {
