@@ -108,7 +108,24 @@ plan compiled(const schedule& lanes, const plan_options& options) {
   return options.sharded ? sharded(made) : std::move(made);
 }
 
+void warn_of_dropped(const plan_options& options) {
+  const auto& format = options.format;
+  const bool of_lanes = format == "cpp" || format == "schedule"
+                        || (format == "csv" && !options.lower);
+  if (options.global_norm && (of_lanes || format == "csv"))
+    spdlog::warn(
+      "--global-norm has no effect with --format {}, which holds no norms and "
+      "updates; --format plan does",
+      format);
+  if (options.sharded && of_lanes)
+    spdlog::warn(
+      "--sharded has no effect with --format {}, which holds no gathers; "
+      "--format plan does",
+      format);
+}
+
 std::string render(const plan_options& options) {
+  warn_of_dropped(options);
   if (options.source.searching.given()
       && options.source.schedule != search_name)
     spdlog::warn(

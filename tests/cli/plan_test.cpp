@@ -54,6 +54,27 @@ TEST_CASE("plan writes CSV, compute only and lowered") {
            "1RECV_F0,1F0,1RECV_F1,1B0,1SEND_B0,1F1,1B1,1SEND_B1\r\n");
 }
 
+TEST_CASE("plan warns of flags that a format drops") {
+  for (const auto* flags : {"csv", "csv --lower", "cpp", "schedule"}) {
+    INFO(flags);
+    const std::string_view all = flags;
+    const auto format = all.substr(0, all.find(' '));
+    const auto run =
+      plan(two_ranks, fmt::format("--global-norm --format {}", flags));
+    CHECK(run.exit_code == 0);
+    CHECK_THAT(
+      run.output,
+      ContainsSubstring(fmt::format(
+        "--global-norm has no effect with --format {}, which holds", format)));
+  }
+  CHECK_THAT(plan(two_ranks, "--sharded --format csv").output,
+             ContainsSubstring("--sharded has no effect with --format csv"));
+  for (const auto* flags :
+       {"--global-norm --format plan", "--sharded --format csv --lower"})
+    CHECK_THAT(plan(two_ranks, flags).output,
+               !ContainsSubstring("has no effect"));
+}
+
 TEST_CASE("plan writes JSON and traces that parse, and an SVG file") {
   const temporary_folder folder;
   const auto json =
