@@ -132,8 +132,9 @@ tensor_list trainer::infer(const tensor_list& inputs) {
     const auto& stage = state.replicas[0][static_cast<std::size_t>(s)];
     if (!stage)
       continue;
-    auto made = run_on_host(*stage, inputs, given,
-                            state.devices.of(0, stage_instance{s}).get());
+    auto made =
+      run_on_host(*stage, inputs, given, state.options.numerics.autocast,
+                  state.devices.of(0, stage_instance{s}).get());
     outputs = std::move(made.outputs);
     std::size_t next = 0;
     for (const auto& [reader, edge] : graph.outputs(s, false))

@@ -10,7 +10,6 @@
 #include "troupe/engine/checkpoint/safetensors.hpp"
 #include "troupe/engine/device/clock.hpp"
 #include "troupe/engine/device/memory.hpp"
-#include "troupe/engine/device/threads.hpp"
 #include "troupe/engine/plan/compile.hpp"
 #include "troupe/engine/plan/versions.hpp"
 #include "troupe/engine/stage/plain_loop.hpp"
@@ -44,6 +43,7 @@ plain_options options_of(const train_setup& setup) {
     plain.updates = updates_of(setup);
   plain.data_parallel = run.data_parallel;
   plain.numerics = run.numerics;
+  plain.intra_op_threads = run.execution.intra_op_threads;
   if (!run.devices.empty())
     plain.device =
       std::make_shared<rank_device>(run.devices.at(0), run.overlap);
@@ -180,7 +180,6 @@ void require_model(const train_options& options, const train_setup& setup) {
 
 void train_plain(const train_options& options, const train_setup& setup,
                  signal_watch& signals) {
-  set_intra_op_threads(options.execution.intra_op_threads);
   plain_run run(options, setup);
   auto& loop = run.loop();
   signals.finish_first();

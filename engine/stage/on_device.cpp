@@ -2,6 +2,7 @@
 
 #include <ATen/core/grad_mode.h>
 
+#include "troupe/engine/stage/autocast.hpp"
 #include "troupe/engine/stage/layer_sequence.hpp"
 
 namespace troupe {
@@ -28,12 +29,15 @@ void bring(torch::nn::Module& module, device_stream& stream) {
 }
 
 tensor_list outputs_on_host(layer_sequence& module, const tensor_list& inputs,
+                            std::optional<at::ScalarType> autocast,
                             rank_device* device) {
-  return run_on_host(module, inputs, {}, device).outputs;
+  return run_on_host(module, inputs, {}, autocast, device).outputs;
 }
 
 stage_outputs run_on_host(layer_sequence& module, const tensor_list& inputs,
-                          const tensor_lists& given, rank_device* device) {
+                          const tensor_lists& given,
+                          std::optional<at::ScalarType> autocast,
+                          rank_device* device) {
   const at::NoGradGuard no_grad;
   module.eval();
   auto* stream = device ? &device->compute() : nullptr;
@@ -60,6 +64,8 @@ stage_outputs run_on_host(layer_sequence& module, const tensor_list& inputs,
     for (auto& tensors : module.by_use(crossings[c], brought(given.at(c))))
       by_use.push_back(std::move(tensors));
   const auto scope = stream ? stream->enter() : nullptr;
+  const autocast_scope casts(autocast,
+                             device ? device->device().type() : c10::kCPU);
   auto done = module.run(by_use, data);
   stage_outputs made{std::move(done.sent), {}};
   if (module.has_last())

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <optional>
+
 #include "troupe/engine/device/rank_device.hpp"
 #include "troupe/engine/stage/microbatch.hpp"
 #include "troupe/engine/stage/model.hpp"
@@ -21,10 +23,12 @@ microbatch_data to_device(const microbatch_data& data, device_stream& stream);
 void bring(torch::nn::Module& module, device_stream& stream);
 
 /// The module's outputs for these inputs, without gradients, in host memory;
-/// inputs are in any memory, and must be ready. On a device they run after all
+/// inputs are in any memory, and must be ready. `autocast` as in numerics. On a
+/// device they run after all
 /// earlier work of its compute stream, and the host waits for them; null: the
 /// CPU. Call it on the device's launching thread.
 tensor_list outputs_on_host(layer_sequence& module, const tensor_list& inputs,
+                            std::optional<at::ScalarType> autocast,
                             rank_device* device);
 
 /// The same for a stage: `given` by the stages that it reads, ascending.
@@ -33,6 +37,8 @@ struct stage_outputs {
   tensor_list outputs;  // of the model's last layer, if that is here
 };
 stage_outputs run_on_host(layer_sequence& module, const tensor_list& inputs,
-                          const tensor_lists& given, rank_device* device);
+                          const tensor_lists& given,
+                          std::optional<at::ScalarType> autocast,
+                          rank_device* device);
 
 }  // namespace troupe

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "troupe/base/error.hpp"
+#include "troupe/engine/device/threads.hpp"
 #include "troupe/engine/stage/autocast.hpp"
 #include "troupe/engine/stage/gradient_lists.hpp"
 #include "troupe/engine/stage/gradient_mean.hpp"
@@ -21,6 +22,12 @@
 namespace troupe {
 
 namespace {
+
+/// Before the model is made.
+plain_options with_threads(plain_options options) {
+  set_intra_op_threads(options.intra_op_threads);
+  return options;
+}
 
 layer_range all_of(const model& layers) {
   return {0, static_cast<std::int32_t>(layers.size())};
@@ -49,7 +56,7 @@ void set_values(const tensor_list& parameters, const tensor_list& values) {
 }  // namespace
 
 plain_loop::plain_loop(const model& layers, plain_options options)
-  : options_(std::move(options)),
+  : options_(with_threads(std::move(options))),
     module_(std::make_shared<layer_sequence>(layers, all_of(layers))),
     ties_(ties_of(layers)),
     aliases_(troupe::aliases_of(ties_)),
@@ -302,7 +309,8 @@ double plain_loop::evaluate(const data_function& load, std::int64_t count) {
 }
 
 tensor_list plain_loop::infer(const tensor_list& inputs) {
-  return outputs_on_host(*module_, inputs, options_.device.get());
+  return outputs_on_host(*module_, inputs, options_.numerics.autocast,
+                         options_.device.get());
 }
 
 parameter_list plain_loop::parameters() const {

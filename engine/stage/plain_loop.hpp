@@ -41,14 +41,16 @@ struct plain_options {
   troupe::numerics numerics;  // but for what a stage keeps and halts on
   /// The device, on whose compute stream it runs; null: the CPU.
   std::shared_ptr<rank_device> device;
+  /// Of LibTorch, in the thread that makes the loop, from then on.
+  int intra_op_threads = 1;
 };
 
-/// The oracle: the unsplit model in a plain loop with gradient accumulation,
-/// one thread, no actors, no plan. Replicas and copies are emulated one after
-/// the other: each one's microbatches are summed separately, then added in
-/// ascending order and divided by the number of replicas; then those of the
-/// layers that hold a tied parameter are added. Every pipelined run must give
-/// the same bits.
+/// The oracle: the unsplit model in a plain loop with gradient accumulation, in
+/// the thread that makes it, no actors, no plan. Replicas and copies are
+/// emulated one after the other: each one's microbatches are summed separately,
+/// then added in ascending order and divided by the number of replicas; then
+/// those of the layers that hold a tied parameter are added. Every pipelined
+/// run must give the same bits.
 ///
 /// On a device the host enqueues a step's work without waiting, up to the
 /// gradients' norm; the work is done when `step` returns. The calling thread

@@ -1,3 +1,4 @@
+#include <ATen/Parallel.h>
 #include <catch2/catch_test_macros.hpp>
 
 #include <array>
@@ -149,4 +150,16 @@ TEST_CASE("in bf16 the pipeline is the plain loop too, and learns") {
   }
   for (const auto& [name, value] : halves.parameters())
     CHECK(value.scalar_type() == at::kFloat);
+}
+
+TEST_CASE("the oracle takes no more threads than a trainer") {
+  at::set_num_threads(2);
+  const plain_loop by_default(model_for({}), {});
+  CHECK(at::get_num_threads() == 1);
+  plain_options two;
+  two.intra_op_threads = 2;
+  const plain_loop of_two(model_for({}), two);
+  CHECK(at::get_num_threads() == 2);
+  const trainer run(model_for({}), options_for({}));
+  CHECK(at::get_num_threads() == 1);
 }

@@ -9,7 +9,6 @@
 #include <limits>
 
 #include "../schedules/shapes.hpp"
-#include "troupe/engine/device/threads.hpp"
 #include "troupe/schedules/validate.hpp"
 
 namespace troupe::testing {
@@ -67,7 +66,6 @@ training_outcome train(const small_case& what, const device_pointer& on,
 
 training_outcome train_plainly(const small_case& what,
                                const device_pointer& on) {
-  set_intra_op_threads(1);
   auto options = plain_options_for(what);
   if (on)
     options.device = std::make_shared<rank_device>(on, overlap_options{});

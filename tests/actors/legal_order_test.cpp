@@ -114,7 +114,6 @@ parameter_list trained(const small_case& what, const schedule& lanes,
 /// Checks strict order and any ready op first against the plain loop.
 void check_orders(const small_case& what, const schedule& lanes,
                   std::uint32_t seed) {
-  // A trainer first: it sets how many threads an operator uses.
   const auto strict =
     trained(what, lanes, lane_order::strict, random_delays(seed));
   const auto any_ready =
