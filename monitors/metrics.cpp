@@ -25,11 +25,12 @@ json values_of(const std::vector<named_value>& values) {
 
 /// The model's own, and the losses under the names that sinks give them.
 json metrics_of(const step_event& step) {
-  const std::string group =
-    step.source.phase == phase::training ? "train/" : "validation/";
+  const std::string group = step.source.phase == phase::training
+                              ? "train"
+                              : phase_name(step.source.phase);
   auto object = values_of(step.metrics);
   for (const auto& loss : step.losses)
-    object[group + loss.name] = json_number<json>(loss.value);
+    object[group + "/" + loss.name] = json_number<json>(loss.value);
   return object;
 }
 
@@ -44,16 +45,19 @@ json line_of(const step_event& step, const step_times* times) {
   line["losses"] = values_of(step.losses);
   line["metrics"] = metrics_of(step);
   line["tokens"] = step.tokens;
-  if (step.source.phase != phase::training)
+  if (step.source.phase == phase::validation)
     return line;
-  line["grad_norm"] = json_number<json>(step.gradient_norm);
-  line["lr"] = step.learning_rate;
-  line["loss_scale"] = step.loss_scale;
-  line["updated"] = step.updated;
+  const bool training = step.source.phase == phase::training;
+  if (training) {
+    line["grad_norm"] = json_number<json>(step.gradient_norm);
+    line["lr"] = step.learning_rate;
+    line["loss_scale"] = step.loss_scale;
+    line["updated"] = step.updated;
+  }
   line["seconds"] = seconds;
   line["tokens_per_second"] =
     json_number<json>(static_cast<double>(step.tokens) / seconds);
-  if (times) {
+  if (times && training) {
     line["bubble"] = times->bubble;
     line["plan_bubble"] = times->plan_bubble;
     line["lane_seconds"] = times->seconds;

@@ -13,9 +13,10 @@ namespace troupe {
 /// loss_scale, updated, tokens, seconds, tokens_per_second, bubble and
 /// plan_bubble (shares), lane_seconds (first op to last op) and plan_seconds
 /// (the same on paper with the same costs), ended_at (monotonic clock),
-/// memory_bytes, peak_memory_bytes; slow loads and failures as objects of
-/// their own. Throws `io` if the file can't be made; a later failure (a full
-/// disk) is told when the monitor finishes.
+/// memory_bytes, peak_memory_bytes; of a validation up to `tokens`, of a step
+/// that generates those that are not of training; slow loads and failures as
+/// objects of their own. Throws `io` if the file can't be made; a later failure
+/// (a full disk) is told when the monitor finishes.
 monitor metrics_monitor(const std::string& path);
 
 }  // namespace troupe

@@ -45,6 +45,11 @@ std::string losses_text(const step_event& step) {
   return text;
 }
 
+std::string rate_text(const step_event& step) {
+  return fmt::format(" tok/s {}", short_count(static_cast<double>(step.tokens)
+                                              / seconds_of(step)));
+}
+
 std::string bar(std::int64_t done, std::int64_t steps) {
   constexpr std::int64_t width = 20;
   const auto filled = steps > 0 ? done * width / steps : 0;
@@ -63,7 +68,10 @@ std::string duration(double seconds) {
 
 std::string progress_line(const step_event& step, std::int64_t steps,
                           const step_times* times) {
-  if (step.source.phase != phase::training)
+  if (step.source.phase == phase::inference)
+    return fmt::format("inference at step {} tokens {}{}", step.source.step,
+                       step.tokens, rate_text(step));
+  if (step.source.phase == phase::validation)
     return fmt::format("validation at step {}{}", step.source.step,
                        losses_text(step));
   auto line = fmt::format("step {}/{}{} grad_norm {:.4g} lr {}",
@@ -73,8 +81,7 @@ std::string progress_line(const step_event& step, std::int64_t steps,
     line += fmt::format(" loss_scale {}", short_number(step.loss_scale));
   if (!step.updated)
     line += " (update skipped)";
-  line += fmt::format(" tok/s {}", short_count(static_cast<double>(step.tokens)
-                                               / seconds_of(step)));
+  line += rate_text(step);
   if (times)
     line += fmt::format(" bubble {:.0f} % (plan {:.0f} %)", 100 * times->bubble,
                         100 * times->plan_bubble);

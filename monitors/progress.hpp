@@ -10,7 +10,8 @@
 namespace troupe {
 
 /// "step 12/200 loss 2.31 grad_norm 0.81 lr 3e-4 tok/s 41.2k bubble 18 %
-/// (plan 16 %) mem 412 MiB"; a validation as "validation at step 12 loss ...".
+/// (plan 16 %) mem 412 MiB"; a validation as "validation at step 12 loss ...";
+/// a step of generation as "inference at step 12 tokens 64 tok/s 1.9k".
 /// `times` may be null (no pipeline); `steps` of the whole run.
 std::string progress_line(const step_event& step, std::int64_t steps,
                           const step_times* times);

@@ -1,5 +1,6 @@
 #include "troupe/monitors/step_metrics.hpp"
 
+#include "troupe/monitors/phase_name.hpp"
 #include "troupe/monitors/step_collector.hpp"
 #include "troupe/monitors/step_times.hpp"
 
@@ -10,18 +11,21 @@ namespace {
 metrics_record record_of(const step_event& step,
                          const std::vector<ops_event>& ops) {
   const bool training = step.source.phase == phase::training;
-  const std::string group = training ? "train/" : "validation/";
+  const auto group =
+    (training ? std::string("train") : phase_name(step.source.phase)) + "/";
   metrics_record record{step.source};
   for (const auto& values : {step.losses, step.metrics})
     for (const auto& [name, value, count] : values)
       record.values.push_back({group + name, value});
-  if (!training)
+  if (step.source.phase == phase::validation)
     return record;
   const auto seconds = static_cast<double>(step.end - step.begin) * 1e-9;
+  record.values.push_back(
+    {group + "tokens_per_second", static_cast<double>(step.tokens) / seconds});
+  if (!training)
+    return record;
   record.values.push_back({"train/grad_norm", step.gradient_norm});
   record.values.push_back({"train/lr", step.learning_rate});
-  record.values.push_back(
-    {"train/tokens_per_second", static_cast<double>(step.tokens) / seconds});
   record.values.push_back(
     {"train/memory_mib", static_cast<double>(step.resident_bytes) / (1 << 20)});
   if (!ops.empty())

@@ -47,7 +47,8 @@ class throughput_state {
     const auto lanes = static_cast<double>(ops->size());
     if (options_.parameters > 0 && options_.peak_flops > 0)
       record.values.push_back(
-        {"throughput/mfu", 6.0 * static_cast<double>(options_.parameters)
+        {"throughput/mfu", operations_of(step.source.phase)
+                             * static_cast<double>(options_.parameters)
                              * tokens_per_second(step)
                              / (options_.peak_flops * lanes)});
     find_stragglers(step.source, *ops, record);
@@ -57,6 +58,10 @@ class throughput_state {
   }
 
  private:
+  /// Of a parameter and token: a forward has two, a backward four.
+  static double operations_of(phase phase) {
+    return phase == phase::training ? 6 : 2;
+  }
   static double tokens_per_second(const step_event& step) {
     return static_cast<double>(step.tokens)
            / seconds_between(step.begin, step.end);

@@ -24,7 +24,7 @@ struct throughput_options {
 /// observe_share}` and `throughput/rank{r}/{busy_seconds|received_mib|
 /// message_wait_seconds|memory_mib}`; memory is that of the rank's process.
 /// MFU counts 6 operations a parameter and token (Chowdhery et al., PaLM,
-/// without attention).
+/// without attention), and 2 where there are forwards alone.
 ///
 /// Alerts name stragglers: ranks whose forwards, or whose backwards of a kind,
 /// take longer than `straggler` times the median of the other ranks', in 8 of

@@ -67,7 +67,8 @@ void op_values::take_data(const plan_op& op, run_op& request,
     record.ready = held.sent;
     record.left = record.arrived = 0;
   }
-  if (op.stage == 0 && op.slice == 0)  // every microbatch passes it once
+  // Every microbatch passes it once; in generation each slice has data.
+  if (op.stage == 0 && (op.slice == 0 || step_->settings.generation))
     tokens_ += held.data->tokens;
   request.data = std::move(held.data);
   request.data_ready = std::move(held.ready);

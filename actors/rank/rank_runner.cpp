@@ -103,6 +103,7 @@ void rank_runner::on(const chosen_tokens& message) {
   microbatch_data data;
   if (!message.ids.empty())
     data.inputs = {at::tensor(message.ids, at::kLong).unsqueeze(1)};
+  data.tokens = std::ssize(message.ids);
   on(loaded_data{message.serial,
                  {},
                  message.key.microbatch,

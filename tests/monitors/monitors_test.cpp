@@ -105,6 +105,13 @@ TEST_CASE("the progress line reads as promised") {
   validation.source.phase = phase::validation;
   CHECK(progress_line(validation, 9, nullptr)
         == "validation at step 7 loss 2.5000");
+  auto generated = summary(7);
+  generated.source.phase = phase::inference;
+  generated.losses.clear();
+  generated.tokens = 64;
+  CHECK_THAT(
+    progress_line(generated, 9, nullptr),
+    Catch::Matchers::StartsWith("inference at step 7 tokens 64 tok/s "));
 }
 
 TEST_CASE("the timeline monitor draws the last step and traces the last ones") {

@@ -30,6 +30,18 @@ TEST_CASE("a step's outcome is metrics of its phase") {
   CHECK(values.size() == 7);
 }
 
+TEST_CASE("a step that generates has its rate of tokens") {
+  const auto sink = std::make_shared<recording_sink>();
+  const auto watch = step_metrics_monitor(sink);
+  auto step = step_with(3, 1.5, 2);
+  step.source.phase = phase::inference;
+  step.losses.clear();
+  step.tokens = 50;
+  watch.see(step);
+  CHECK(sink->steps[3].size() == 1);
+  CHECK(sink->steps[3].at("inference/tokens_per_second") == Approx(50));
+}
+
 TEST_CASE("without ops there is no bubble to tell") {
   const auto sink = std::make_shared<recording_sink>();
   const auto watch = step_metrics_monitor(sink);

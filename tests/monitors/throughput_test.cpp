@@ -67,6 +67,14 @@ TEST_CASE("throughput, MFU and a straggler, from what ranks executed") {
   CHECK(values.at("throughput/rank1/received_mib") == 3);
   CHECK(values.at("throughput/rank1/message_wait_seconds") == Approx(0.75));
   CHECK(values.at("throughput/rank1/memory_mib") == 5);
+  auto generated = step_with(13, 1);
+  generated.source.phase = phase::inference;
+  generated.tokens = 50;
+  for (const std::int32_t rank : {0, 1, 2})
+    watch.see(ops_of(of, rank, 13, 10, 10));
+  watch.see(generated);
+  CHECK(sink->steps[13].at("throughput/mfu")
+        == Approx(2 * 1000 * 50 / (3 * 1e6)));
   REQUIRE(sink->alerts.size() == 1);  // once, not in every step
   CHECK(sink->alerts[0].source.rank == 1);
   CHECK_THAT(sink->alerts[0].text,
