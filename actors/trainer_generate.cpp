@@ -53,10 +53,11 @@ void trainer::impl::require_generation() const {
 /// make the call.
 std::shared_ptr<const plan> trainer::impl::generation_plan(
   std::int32_t microbatches, std::int32_t positions) {
-  auto& made = generation_plans[{microbatches, positions}];
-  if (made)
-    return made;
-  made = compile_generation(options, training->graph, microbatches, positions);
+  if (auto known = generation_plans.find(microbatches, positions))
+    return known;
+  auto made =
+    compile_generation(options, training->graph, microbatches, positions);
+  generation_plans.keep(made);
   if (options.job) {
     known_plans->add(*made);
     options.job->gather({frame_type::mail, {}, {}});
@@ -89,9 +90,10 @@ bool trainer::impl::generation_step_of(sequence_batches& work,
                                        const generation_listener& told) {
   const auto microbatches = share_of(work.slots(), options.data_parallel);
   auto step = std::make_shared<generation_step>(work.begin_step());
-  step->batches.resize(
-    static_cast<std::size_t>(options.data_parallel * microbatches),
-    generation_step::no_batch);
+  const auto all =
+    static_cast<std::size_t>(options.data_parallel * microbatches);
+  step->batches.resize(all, generation_step::no_batch);
+  step->rows.resize(all, 0);
   step->choose = [&work](std::int64_t batch, const at::Tensor& logits) {
     return work.choose(batch, logits);
   };

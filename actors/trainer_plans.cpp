@@ -114,4 +114,21 @@ std::shared_ptr<const plan> compile_generation(const trainer_options& options,
     options, graph, {});
 }
 
+std::shared_ptr<const plan> generation_plans::find(std::int32_t microbatches,
+                                                   std::int32_t positions) {
+  const auto found = std::ranges::find_if(kept_, [&](const auto& each) {
+    return each->microbatches == microbatches && each->slices == positions;
+  });
+  if (found == kept_.end())
+    return nullptr;
+  std::rotate(kept_.begin(), found, found + 1);
+  return kept_.front();
+}
+
+void generation_plans::keep(std::shared_ptr<const plan> made) {
+  if (kept_.size() == most)
+    kept_.pop_back();
+  kept_.insert(kept_.begin(), std::move(made));
+}
+
 }  // namespace troupe

@@ -32,4 +32,21 @@ std::shared_ptr<const plan> compile_generation(const trainer_options& options,
                                                std::int32_t microbatches,
                                                std::int32_t positions);
 
+/// Those plans that ran last. All processes of a job keep the same ones, as
+/// they generate the same.
+class generation_plans {
+ public:
+  static constexpr std::size_t most = 16;
+
+  /// Null: it is not there.
+  std::shared_ptr<const plan> find(std::int32_t microbatches,
+                                   std::int32_t positions);
+  /// Forgets the one whose last use is longest ago, if there are too many.
+  void keep(std::shared_ptr<const plan> made);
+  std::size_t size() const { return kept_.size(); }
+
+ private:
+  std::vector<std::shared_ptr<const plan>> kept_;  // the last one first
+};
+
 }  // namespace troupe

@@ -1,9 +1,7 @@
 #pragma once
 
-#include <map>
 #include <memory>
 #include <mutex>
-#include <utility>
 #include <vector>
 
 #include "troupe/actors/job/job_layout.hpp"
@@ -11,6 +9,7 @@
 #include "troupe/actors/recording/graph_steps.hpp"
 #include "troupe/actors/replica.hpp"
 #include "troupe/actors/trainer.hpp"
+#include "troupe/actors/trainer_plans.hpp"
 #include "troupe/engine/stage/layer_sequence.hpp"
 #include "troupe/engine/stage/module_compute.hpp"
 #include "troupe/engine/stage/ties.hpp"
@@ -94,10 +93,7 @@ struct trainer::impl {
   std::shared_ptr<job_plans> known_plans;
   bool replans = false;  // all processes know that there is a next one
   std::shared_ptr<const troupe::plan> evaluation;
-  /// By microbatches and positions.
-  std::map<std::pair<std::int32_t, std::int32_t>,
-           std::shared_ptr<const troupe::plan>>
-    generation_plans;
+  troupe::generation_plans generation_plans;
   std::int64_t next_batch = 0;  // of sequences
   run_devices devices;
   std::shared_ptr<troupe::device_links> links;

@@ -40,7 +40,8 @@ SIGHUP / SIGINT / SIGTERM.)";
 
 /// All prompts, in the order of the flags.
 std::vector<generation_request> requests_of(const generate_options& o,
-                                            const token_texts& tokens) {
+                                            const token_texts& tokens,
+                                            const generation_options& options) {
   std::vector<generation_request> requests;
   for (const auto& text : o.prompts) {
     auto made = o.usual;
@@ -49,7 +50,7 @@ std::vector<generation_request> requests_of(const generate_options& o,
   }
   if (!o.prompts_file.empty())
     for (auto& each : read_prompts(read_file(o.prompts_file), o.prompts_file,
-                                   tokens, o.usual))
+                                   tokens, o.usual, options))
       requests.push_back(std::move(each));
   if (requests.empty())
     fail(error_code::invalid_argument,
@@ -71,11 +72,11 @@ generate_setup make_setup(const generate_options& o) {
   setup.model = open_model(o.checkpoint, o.model);
   const auto& data = setup.model.data;
   setup.tokens = {data.vocabulary, !o.ids && data.vocabulary <= 256};
-  setup.requests = requests_of(o, setup.tokens);
   setup.generation = o.generation;
   setup.generation.length = data.length;
   for (const auto& stop : o.stops)
     setup.generation.stops.push_back(setup.tokens.ids_of(stop, "--stop"));
+  setup.requests = requests_of(o, setup.tokens, setup.generation);
   require_legal(setup.requests, setup.generation);
   auto run = o.run;
   run.data.batches = data;
@@ -99,7 +100,9 @@ void run_to_end(const generate_options& o, const generate_setup& setup,
   signals.require_none("the start");
   signals.on_signal([&](const char* name) {
     run.stop(name);
-    return std::string{};
+    return fmt::format(
+      "{}: the run ends after this step; a second signal ends it at once",
+      name);
   });
   // The handler must not outlive the run.
   const std::shared_ptr<void> unset(nullptr,
@@ -119,6 +122,7 @@ void run_to_end(const generate_options& o, const generate_setup& setup,
     output->finish(results);
   if (setup.trainer.job)  // none succeeds before process 0 has
     setup.trainer.job->share({frame_type::mail, {}, {}});
+  signals.require_none("the output");
 }
 
 void generate(const CLI::App& command, generate_options& o) {

@@ -135,10 +135,10 @@ std::string token_texts::text_of(const std::vector<std::int64_t>& ids) const {
   return text;
 }
 
-std::vector<generation_request> read_prompts(std::string_view content,
-                                             const std::string& source,
-                                             const token_texts& tokens,
-                                             const generation_request& usual) {
+std::vector<generation_request> read_prompts(
+  std::string_view content, const std::string& source,
+  const token_texts& tokens, const generation_request& usual,
+  const generation_options& options) {
   const bool objects = source.ends_with(".jsonl");
   std::vector<generation_request> requests;
   for (std::int64_t number = 1; !content.empty(); ++number) {
@@ -156,6 +156,7 @@ std::vector<generation_request> read_prompts(std::string_view content,
       made = prompt_line(line, place).request(tokens, usual);
     else
       made.ids = tokens.ids_of(line, place);
+    require_legal(made, place, options);
     requests.push_back(std::move(made));
   }
   if (requests.empty())

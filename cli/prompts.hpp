@@ -27,10 +27,11 @@ struct token_texts {
 /// "text" or "ids", and what it has of "max_tokens", "temperature", "top_k",
 /// "top_p" and "seed", in place of those of `usual`. Empty lines are passed
 /// over. Throws `invalid_argument` or `invalid_data`, naming `source` and the
-/// line.
+/// line, for requests that are not legal with these options, too.
 std::vector<generation_request> read_prompts(std::string_view content,
                                              const std::string& source,
                                              const token_texts& tokens,
-                                             const generation_request& usual);
+                                             const generation_request& usual,
+                                             const generation_options& options);
 
 }  // namespace troupe::cli

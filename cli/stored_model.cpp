@@ -84,6 +84,19 @@ class model_finder {
     return value;
   }
 
+  /// As the tensors tell, else the texts, which must not contradict.
+  template <class Number>
+  std::optional<Number> known_of(const std::string& name,
+                                 std::optional<Number> by_tensors) const {
+    const auto by_text = number<Number>(name);
+    if (by_tensors && by_text && *by_tensors != *by_text)
+      refuse_checkpoint(
+        path_, fmt::format("tells of a model whose {} is {}, and its tensors "
+                           "are those of one with {}",
+                           name, *by_text, *by_tensors));
+    return by_tensors ? by_tensors : by_text;
+  }
+
   std::string name() const {
     return agreed(
       "model", text("model"),
@@ -94,10 +107,10 @@ class model_finder {
     return std::visit(
       [&]<class Number>(Number) -> option_value {
         const auto by_tensors = told.find(option.name);
-        const auto known =
-          by_tensors != told.end()
-            ? std::optional{std::get<Number>(by_tensors->second)}
-            : number<Number>(option.name);
+        const auto known = known_of(
+          option.name, by_tensors == told.end()
+                         ? std::nullopt
+                         : std::optional{std::get<Number>(by_tensors->second)});
         return in_range(
           option, agreed(option.name, known,
                          is_given(option.name) ? std::optional{std::get<Number>(
@@ -119,7 +132,7 @@ class model_finder {
   std::int64_t size(const char* name, std::int64_t given,
                     std::int64_t by_tensors) const {
     const auto known =
-      by_tensors > 0 ? std::optional{by_tensors} : number<std::int64_t>(name);
+      known_of(name, by_tensors > 0 ? std::optional{by_tensors} : std::nullopt);
     constexpr auto most = std::int64_t{1} << 24;
     const auto value =
       agreed(name, known, given > 0 ? std::optional{given} : std::nullopt);

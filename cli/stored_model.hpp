@@ -40,7 +40,8 @@ struct wanted_model {
 
 /// The model whose parameters are at a path: as the tensors tell, else the
 /// checkpoint, else the flags; and its parameters. Throws `invalid_argument`
-/// for a flag that is needed, or that contradicts.
+/// for a flag that is needed, or that contradicts, and `invalid_checkpoint`
+/// where the checkpoint contradicts its tensors.
 struct stored_model {
   built_model model;
   text_batch_options data;  // the length of rows, and the vocabulary

@@ -1,7 +1,10 @@
 #include "troupe/actors/job/remote_links.hpp"
 
+#include <algorithm>
+
 #include "troupe/base/error.hpp"
 #include "troupe/engine/device/clock.hpp"
+#include "troupe/engine/stage/generation_step.hpp"
 
 namespace troupe {
 
@@ -166,17 +169,34 @@ void remote_links::check(std::int32_t sender, const event& told) const {
          sender, place.rank, place.stage, place.microbatch, place.data_rank);
 }
 
-void remote_links::check(std::int32_t sender,
-                         const chosen_tokens& tokens) const {
+void remote_links::check(std::int32_t sender, const chosen_tokens& tokens) {
+  const auto& [microbatch, slice] = tokens.key;
+  const std::scoped_lock lock(mutex_);
+  if (step_ && tokens.serial < step_->serial)
+    return;  // of a step that is over
   const auto& places = plans_->places();
-  const auto last = places.rank_of(places.stages() - 1);
-  if (!is_below(tokens.data_rank, layout_.data_ranks)
-      || layout_.process_of(tokens.data_rank, last) != sender
-      || !plans_->has_microbatch(tokens.key.microbatch) || tokens.key.slice < 1)
+  const bool chooses =
+    step_ && tokens.serial == step_->serial && step_->settings.generation
+    && is_below(tokens.data_rank, layout_.data_ranks)
+    && layout_.process_of(tokens.data_rank, places.rank_of(places.stages() - 1))
+         == sender
+    && is_below(microbatch, step_->plan->microbatches) && slice >= 1
+    && slice < step_->plan->slices;
+  if (!chooses)
     fail(error_code::mismatch,
          "process {} tells of tokens for slice {} of microbatch {} of replica "
          "{}, which it does not choose",
-         sender, tokens.key.slice, tokens.key.microbatch, tokens.data_rank);
+         sender, slice, microbatch, tokens.data_rank);
+  const auto rows =
+    step_->settings.generation->rows.at(static_cast<std::size_t>(
+      tokens.data_rank * step_->plan->microbatches + microbatch));
+  const auto count = std::ssize(tokens.ids);
+  if ((count != 0 && count != rows)
+      || std::ranges::any_of(tokens.ids, [](auto id) { return id < 0; }))
+    fail(error_code::mismatch,
+         "process {} tells of {} tokens, or of some below 0, for {} sequences "
+         "of microbatch {} of replica {}",
+         sender, count, rows, microbatch, tokens.data_rank);
 }
 
 stage_tensors remote_links::receive(std::int32_t sender, frame what) {

@@ -45,8 +45,9 @@ class remote_links : public std::enable_shared_from_this<remote_links> {
   /// the plan does not have, for monitors, and of ranks that live elsewhere.
   void check(std::int32_t sender, const rank_done& report);
   void check(std::int32_t sender, const event& told) const;
-  /// Refuses tokens that the last stage of the replica has not chosen.
-  void check(std::int32_t sender, const chosen_tokens& tokens) const;
+  /// Refuses tokens that the last stage of the replica can't have chosen: of
+  /// another process, step, microbatch or slice, or for other rows.
+  void check(std::int32_t sender, const chosen_tokens& tokens);
   /// Tensors as the stage gets them, times by this process's clock; its credit
   /// goes back when they are consumed.
   stage_tensors receive(std::int32_t sender, frame what);

@@ -30,10 +30,24 @@ void require_legal(const generation_options& options) {
                 "a text at which a continuation is to stop is empty");
 }
 
-void require_legal(const generation_request& request, std::size_t number,
+}  // namespace
+
+std::string_view to_text(generation_end end) {
+  switch (end) {
+    case generation_end::tokens:
+      return "tokens";
+    case generation_end::stop:
+      return "stop";
+    case generation_end::context:
+      return "context";
+  }
+  return "end";
+}
+
+void require_legal(const generation_request& request, const std::string& name,
                    const generation_options& options) {
   const auto refuse = [&](const std::string& what) {
-    fail(error_code::invalid_argument, "prompt {} {}", number, what);
+    fail(error_code::invalid_argument, "{} {}", name, what);
   };
   if (request.ids.empty())
     refuse("is empty; give at least one token");
@@ -53,25 +67,11 @@ void require_legal(const generation_request& request, std::size_t number,
   }
 }
 
-}  // namespace
-
-std::string_view to_text(generation_end end) {
-  switch (end) {
-    case generation_end::tokens:
-      return "tokens";
-    case generation_end::stop:
-      return "stop";
-    case generation_end::context:
-      return "context";
-  }
-  return "end";
-}
-
 void require_legal(const std::vector<generation_request>& requests,
                    const generation_options& options) {
   require_legal(options);
   for (std::size_t i = 0; i < requests.size(); ++i)
-    require_legal(requests[i], i + 1, options);
+    require_legal(requests[i], fmt::format("prompt {}", i + 1), options);
 }
 
 generated generate_plainly(

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -33,7 +34,8 @@ struct generation_options {
   std::int32_t microbatches = 0;
   /// Positions of a step, at most: what is between two steps (the listener,
   /// an end of the run, prompts that waited) waits for that many tokens. The
-  /// first step has one, each further one up to twice as many.
+  /// first step has one, each further one up to twice as many: powers of two,
+  /// and this.
   std::int32_t positions = 16;
 };
 
@@ -59,6 +61,9 @@ using generation_listener =
 /// empty or too long prompt, negative ids, fewer than 0 tokens and illegal
 /// sampling, and for options below their least values.
 void require_legal(const std::vector<generation_request>& requests,
+                   const generation_options& options);
+/// The same for one request, named otherwise: "prompts.jsonl, line 3:".
+void require_legal(const generation_request& request, const std::string& name,
                    const generation_options& options);
 
 /// The oracle: one prompt, whose whole sequence is run again for each token.

@@ -4,6 +4,7 @@
 #include <ATen/ops/tensor.h>
 
 #include <algorithm>
+#include <bit>
 #include <utility>
 
 #include "troupe/base/error.hpp"
@@ -99,10 +100,14 @@ generation_step sequence_batches::begin_step() {
     if (slot != none_there)
       longest = std::max(longest, left(running_.at(slot)));
     step.batches.push_back(slot);
+    step.rows.push_back(
+      slot == none_there ? 0 : std::ssize(running_.at(slot).rows));
   }
-  const auto most = std::min<std::int64_t>(options_->positions, longest);
-  positions_ = static_cast<std::int32_t>(
-    std::clamp<std::int64_t>(2 * positions_, 1, most));
+  // Powers of two, so that few plans do; sequences that end before do nothing.
+  const auto most =
+    std::min(static_cast<std::uint64_t>(options_->positions),
+             std::bit_ceil(static_cast<std::uint64_t>(longest)));
+  positions_ = std::clamp(2 * positions_, 1, static_cast<std::int32_t>(most));
   return step;
 }
 

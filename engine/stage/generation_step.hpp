@@ -22,15 +22,17 @@ struct generation_step {
   /// The batch of replica d's microbatch m, at d x microbatches + m: any number
   /// that no other batch of the run has; no_batch: its ops do nothing.
   std::vector<std::int64_t> batches;
+  /// How many rows each of these has in this step; 0 without a batch.
+  std::vector<std::int64_t> rows = {};
   /// Rows that a batch still has, of those of the step before, ascending; all,
   /// if the batch is not here.
-  std::map<std::int64_t, std::vector<std::int64_t>> kept_rows;
+  std::map<std::int64_t, std::vector<std::int64_t>> kept_rows = {};
   /// Given the logits of a batch's last position ([rows, vocabulary], in host
   /// memory), chooses the tokens that come next (int64 [rows, 1]); undefined:
   /// all rows have ended, and the further slices do nothing. Called by the
   /// threads of last stages: several batches at once.
   std::function<at::Tensor(std::int64_t batch, const at::Tensor& logits)>
-    choose;
+    choose = {};
 };
 
 }  // namespace troupe

@@ -1,3 +1,4 @@
+#include <ATen/ops/equal.h>
 #include <ATen/ops/tensor.h>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_exception.hpp>
@@ -143,6 +144,45 @@ TEST_CASE("delays of actors change no token") {
   what.execution.handler_hook = random_delays(7);
   trainer run(layers, what);
   CHECK(text_of(run.generate(several(), usual)) == text_of(plainly(layers)));
+}
+
+TEST_CASE("monitors are told of each token that enters the model") {
+  auto run = trainer_of(longer_model(), shape("interleaved_1f1b", 2, 2));
+  std::int64_t tokens = 0;
+  monitor watch;
+  watch.name = "tokens";
+  watch.see = [&](const event& what) {
+    if (const auto* step = std::get_if<step_event>(&what)) {
+      tokens += step->tokens;
+      expect(step->source.phase == phase::inference, "it is inference");
+    }
+  };
+  run.attach(watch);
+  run.generate({{{1, 2, 3}, 12}, {{4}, 5}, {{5, 6}, 1}}, usual);
+  run.finish_monitors();
+  // The last token of each is read by nothing.
+  CHECK(tokens == (3 + 11) + (1 + 4) + 2);
+}
+
+TEST_CASE("generating in bf16 chooses the plain loop's tokens") {
+  const auto layers = longer_model();
+  auto what = shape("1f1b", 2);
+  what.autocast = at::kBFloat16;
+  plain_options plain;
+  plain.numerics.autocast = what.autocast;
+  plain_loop loop(layers, plain);
+  plain_loop in_fp32(layers, {});
+  const auto ids = at::tensor({1, 2, 3, 4}, at::kLong).unsqueeze(0);
+  const auto logits = loop.infer({ids}).at(0);
+  CHECK(logits.scalar_type() == at::kBFloat16);
+  CHECK_FALSE(at::equal(logits.to(at::kFloat), in_fp32.infer({ids}).at(0)));
+  auto run = trainer_of(layers, what);
+  CHECK(at::equal(run.infer({ids}).at(0), logits));
+  const generation_request greedy{{1, 2, 3}, 12, {.temperature = 0}};
+  CHECK(text_of(run.generate({greedy}, usual))
+        == text_of({generate_plainly(
+          [&](const at::Tensor& all) { return loop.infer({all}).at(0); },
+          greedy, usual)}));
 }
 
 TEST_CASE("training goes on after generating, with the same bits") {

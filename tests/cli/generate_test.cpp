@@ -7,9 +7,11 @@
 #include <csignal>
 #include <filesystem>
 #include <sstream>
+#include <tuple>
 
 #include "../files.hpp"
 #include "background_program.hpp"
+#include "stalled_pipe.hpp"
 #include "troupe_program.hpp"
 
 using Catch::Matchers::ContainsSubstring;
@@ -241,8 +243,37 @@ TEST_CASE("what can't be continued is refused before anything runs") {
   lines("{\"text\": \"a\", \"sed\": 1}", "has the unknown field 'sed'");
   lines("{\"text\": \"a\", \"seed\": -1}", "has a 'seed' that is no whole");
   lines("{\"text\": \"a\", \"top_p\": \"x\"}", "has a 'top_p' that is no");
+  const auto refuses_line = [&](const char* line, const std::string& sentence) {
+    const auto path = model.at.write("bad.jsonl", line);
+    model.refuses("--prompts " + path, 2, "bad.jsonl, line 2: " + sentence);
+  };
+  refuses_line("\n{\"text\": \"a\", \"top_p\": 2}", "has a top-p of 2");
+  refuses_line("\n{\"text\": \"\"}", "is empty; give at least one token");
+  refuses_line("\n{\"text\": \"aaaaaaaaaaaaaaaaa\"}",
+               "has 17 tokens, and the model knows 16 positions");
+  model.refuses(
+    "--prompts " + model.at.write("long.txt", "a\naaaaaaaaaaaaaaaaa\n"), 2,
+    "long.txt, line 2: has 17 tokens");
   model.refuses("--prompts " + model.at.write("empty", "\n\n"), 2,
                 "empty holds no prompt");
+}
+
+TEST_CASE("a checkpoint that contradicts its own tensors is refused") {
+  const trained_model model;
+  const auto path = model.checkpoints + "/step-00000020/manifest.json";
+  const auto about = json::parse(content(path));
+  for (const auto& [name, value, there] :
+       {std::tuple{"layers", "5", "4"}, std::tuple{"seq", "64", "32"},
+        std::tuple{"vocabulary", "255", "256"},
+        std::tuple{"tie-embeddings", "true", "false"}}) {
+    auto changed = about;
+    changed.at("model").at(name) = value;
+    std::ofstream(path) << changed;
+    model.refuses("--prompt a", 1,
+                  fmt::format("tells of a model whose {} is {}, and its "
+                              "tensors are those of one with {}",
+                              name, value, there));
+  }
 }
 
 TEST_CASE("damaged parameters are refused") {
@@ -289,4 +320,23 @@ TEST_CASE("an interrupt ends the program in the middle of its prompts") {
   REQUIRE(run.writes("--- prompt 1\n"));
   CHECK(run.end(SIGINT) == 130);
   CHECK_THAT(run.output(), ContainsSubstring("SIGINT"));
+}
+
+TEST_CASE("a signal that follows the last token is the program's exit code") {
+  const trained_model model;
+  std::string prompts;
+  for (int i = 0; i < 10'000; ++i)
+    prompts += "in the beginning\n";
+  const stalled_pipe pipe(model.at / "pipe");
+  background_program run(
+    fmt::format("{} generate --checkpoint {} --max-tokens 0 --prompts {} > {}",
+                TROUPE_PROGRAM, model.checkpoints,
+                model.at.write("prompts", prompts), pipe.path()),
+    model.at / "output");
+  REQUIRE(pipe.fills());
+  ::kill(run.pid(), SIGINT);
+  REQUIRE(run.writes("SIGINT"));
+  const background_program reader("cat " + pipe.path(), model.at / "read");
+  CHECK(run.end(0) == 130);
+  CHECK_THAT(content(model.at / "read"), ContainsSubstring("prompt 9990"));
 }

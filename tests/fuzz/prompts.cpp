@@ -11,7 +11,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data,
     const cli::token_texts tokens{choice % 2 == 0 ? 256 : 1000,
                                   choice % 2 == 0};
     const auto* name = choice % 4 < 2 ? "prompts.jsonl" : "prompts.txt";
-    for (const auto& each : cli::read_prompts(text, name, tokens, {}))
+    for (const auto& each :
+         cli::read_prompts(text, name, tokens, {}, {.length = 64}))
       for (const auto id : each.ids)
         testing::require(id >= 0 && id < tokens.vocabulary);
   });

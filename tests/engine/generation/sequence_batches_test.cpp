@@ -109,14 +109,19 @@ TEST_CASE("rows that have ended are left out of the next step") {
                   at::tensor({3, 4}, at::kLong).view({2, 1})));
 }
 
-TEST_CASE("positions of a step double, up to what is left") {
-  sequence_batches work({request({1}, 40)}, {.positions = 16}, 1);
-  std::vector<std::int32_t> positions;
-  while (!work.finished()) {
-    run_step(work);
-    positions.push_back(work.positions());
-  }
-  CHECK(positions == std::vector<std::int32_t>{1, 2, 4, 8, 16, 9});
+TEST_CASE("positions of a step are powers of two, up to what is left") {
+  const auto positions_of = [](std::int64_t tokens, std::int32_t most) {
+    sequence_batches work({request({1}, tokens)}, {.positions = most}, 1);
+    std::vector<std::int32_t> positions;
+    while (!work.finished()) {
+      run_step(work);
+      positions.push_back(work.positions());
+    }
+    return positions;
+  };
+  CHECK(positions_of(40, 16) == std::vector{1, 2, 4, 8, 16, 16});
+  CHECK(positions_of(23, 5) == std::vector{1, 2, 4, 5, 5, 5, 1});
+  CHECK(positions_of(35, 5) == std::vector{1, 2, 4, 5, 5, 5, 5, 5, 4});
 }
 
 TEST_CASE("a sequence ends within a step: nothing is chosen behind that") {

@@ -38,11 +38,13 @@ struct generating_stage {
   /// Begins a step of so many slices.
   void begin(std::int32_t slices, std::vector<std::int64_t> batches,
              std::map<std::int64_t, std::vector<std::int64_t>> kept = {}) {
-    generation_step step{std::move(batches), std::move(kept),
-                         [this](std::int64_t, const at::Tensor& last) {
-                           logits = last;
-                           return at::Tensor{};
-                         }};
+    generation_step step{
+      .batches = std::move(batches),
+      .kept_rows = std::move(kept),
+      .choose = [this](std::int64_t, const at::Tensor& last) {
+        logits = last;
+        return at::Tensor{};
+      }};
     step_settings settings;
     settings.phase = phase::inference;
     settings.slices = slices;
