@@ -50,7 +50,7 @@ class golden_table {
   std::map<std::string, at::Tensor> values_;
 };
 
-const golden_table& table() {
+const golden_table& shards_table() {
   static const golden_table read;
   return read;
 }
@@ -65,7 +65,7 @@ struct differences {
   double losses = 0, norms = 0, parameters = 0;
 };
 
-differences compare(const std::string& name, small_case what) {
+differences compare_golden(const std::string& name, small_case what) {
   what.microbatches =
     static_cast<std::int32_t>(microbatches_of_step) / what.data_parallel;
   what.clip = 0.5;
@@ -73,32 +73,32 @@ differences compare(const std::string& name, small_case what) {
   trainer run(gpt(small_gpt(2)), options_for(what));
   parameter_list initial;
   for (const auto& [parameter, value] : run.gather_parameters())
-    initial.emplace_back(parameter, table().at(parameter));
+    initial.emplace_back(parameter, shards_table().at(parameter));
   run.load(initial, "golden");
-  const auto source = table().source();
+  const auto source = shards_table().source();
   differences most;
-  for (std::int64_t step = 0; step < table().steps(); ++step) {
+  for (std::int64_t step = 0; step < shards_table().steps(); ++step) {
     const auto made = run.step(source).summary;
     most.losses = std::max(
-      most.losses,
-      difference(made.losses[0].value, table().number(name + ".losses", step)));
+      most.losses, difference(made.losses[0].value,
+                              shards_table().number(name + ".losses", step)));
     most.norms = std::max(
-      most.norms,
-      difference(made.gradient_norm, table().number(name + ".norms", step)));
+      most.norms, difference(made.gradient_norm,
+                             shards_table().number(name + ".norms", step)));
   }
   run.check_replicas();
   for (const auto& [parameter, value] : run.gather_parameters())
     most.parameters = std::max(
       most.parameters,
-      at::abs(value.to(at::kFloat) - table().at(name + "." + parameter))
+      at::abs(value.to(at::kFloat) - shards_table().at(name + "." + parameter))
         .max()
         .item<double>());
   return most;
 }
 
-void check(const std::string& name, const small_case& what) {
+void check_golden(const std::string& name, const small_case& what) {
   INFO(name << ": " << describe(what));
-  const auto most = compare(name, what);
+  const auto most = compare_golden(name, what);
   CAPTURE(most.losses, most.norms, most.parameters);
   CHECK(most.losses < 1e-6);
   CHECK(most.norms < 1e-6);
@@ -107,15 +107,15 @@ void check(const std::string& name, const small_case& what) {
 
 /// Each with one stage a rank, and with several in a V.
 void check_shapes(const std::string& name, small_case what) {
-  check(name, what);
+  check_golden(name, what);
   what.schedule = "zb_v";
   what.stages_per_rank = 2;
-  check(name, what);
+  check_golden(name, what);
   what = {.ranks = 1,
           .data_parallel = what.data_parallel,
           .division = what.division,
           .sharding = what.sharding};
-  check(name, what);
+  check_golden(name, what);
 }
 
 small_case in_shards(std::int32_t data_parallel, sharding_options sharding,
@@ -154,7 +154,7 @@ TEST_CASE(
   "shards in bf16 train as PyTorch's FSDP, within that type's rounding") {
   auto what = in_shards(4, {.mode = shard_mode::all});
   what.dtypes.parameters = at::kBFloat16;
-  const auto most = compare("fsdp4_bf16", what);
+  const auto most = compare_golden("fsdp4_bf16", what);
   CAPTURE(most.losses, most.norms, most.parameters);
   CHECK(most.losses < 2e-2);
   CHECK(most.norms < 2e-2);

@@ -28,20 +28,20 @@ using Catch::Matchers::ContainsSubstring;
 
 namespace {
 
-const std::vector<sharding_options> ways = {
+const std::vector<sharding_options> tied_ways = {
   {.mode = shard_mode::gradients},
   {.mode = shard_mode::all},
   {.mode = shard_mode::all, .most_whole = 1},
   {.mode = shard_mode::gradients, .group = 2},
   {.mode = shard_mode::all, .group = 2}};
 
-small_case sharded_case(small_case what, std::size_t way) {
-  what.sharding = ways[way % ways.size()];
+small_case in_shards_tied(small_case what, std::size_t way) {
+  what.sharding = tied_ways[way % tied_ways.size()];
   what.data_parallel = what.sharding.group > 0 ? 4 : 2;
   return what;
 }
 
-bool can_shard(const small_case& what) {
+bool may_shard(const small_case& what) {
   return make_schedule(what.schedule, shape_of(what)).update.every == 0;
 }
 
@@ -110,7 +110,7 @@ std::vector<std::string> names_of(const plain_loop& loop) {
   return names;
 }
 
-void check(small_case what) {
+void check_tied(small_case what) {
   what.tied = true;
   INFO(describe(what));
   CHECK(compare_with_plain(what, 2) == "");
@@ -127,61 +127,62 @@ TEST_CASE(
   std::size_t turn = 3;
   for (const auto& [name, cases] : by_name)
     for (int i = 0; i < 3; ++i)
-      check(cases[(turn += 7) % cases.size()]);
+      check_tied(cases[(turn += 7) % cases.size()]);
 }
 
 TEST_CASE("each schedule trains tied embeddings to the plain loop's bits",
           "[.full]") {
   for (const auto& each : catalogue_cases())
-    check(each);
+    check_tied(each);
 }
 
 TEST_CASE("a sample of each schedule trains tied embeddings in shards") {
   std::map<std::string, std::vector<small_case>> by_name;
   for (const auto& each : catalogue_cases())
-    if (can_shard(each))
+    if (may_shard(each))
       by_name[each.schedule].push_back(each);
   CHECK(by_name.size() > 15);
   std::size_t turn = 2;
   for (const auto& [name, cases] : by_name)
     for (int i = 0; i < 2; ++i, turn += 7)
-      check(sharded_case(cases[turn % std::min(cases.size(), std::size_t{12})],
-                         turn));
+      check_tied(in_shards_tied(
+        cases[turn % std::min(cases.size(), std::size_t{12})], turn));
 }
 
 TEST_CASE("each schedule trains tied embeddings in shards of each way",
           "[.full]") {
   for (const auto& each : catalogue_cases())
-    if (each.data_parallel == 2 && can_shard(each))
-      for (std::size_t way = 0; way < ways.size(); ++way)
-        check(sharded_case(each, way));
+    if (each.data_parallel == 2 && may_shard(each))
+      for (std::size_t way = 0; way < tied_ways.size(); ++way)
+        check_tied(in_shards_tied(each, way));
 }
 
 TEST_CASE("numerics of every kind train tied embeddings to the plain bits") {
   const small_case deep{.schedule = "interleaved_1f1b", .stages_per_rank = 2};
-  check({.clip = 0.5});
-  check({.data_parallel = 2, .clip = 0.1, .norm_type = norm_type::infinity});
-  check({.autocast = at::kBFloat16});
-  check({.data_parallel = 2, .recompute = true});
-  check({.schedule = "zb_h1", .weight_split = weight_split::graph});
-  check({.schedule = "seq_1f1b", .slices = 2, .clip = 0.5});
-  check({.data_parallel = 2, .overlaps = false});
-  check({.ranks = 1});
-  check({.ranks = 1, .data_parallel = 3});
-  check({.schedule = "dualpipe", .data_parallel = 2, .clip = 0.5});
-  check({.order = lane_order::any_ready, .optimizer = muon{}});
-  check(
+  check_tied({.clip = 0.5});
+  check_tied(
+    {.data_parallel = 2, .clip = 0.1, .norm_type = norm_type::infinity});
+  check_tied({.autocast = at::kBFloat16});
+  check_tied({.data_parallel = 2, .recompute = true});
+  check_tied({.schedule = "zb_h1", .weight_split = weight_split::graph});
+  check_tied({.schedule = "seq_1f1b", .slices = 2, .clip = 0.5});
+  check_tied({.data_parallel = 2, .overlaps = false});
+  check_tied({.ranks = 1});
+  check_tied({.ranks = 1, .data_parallel = 3});
+  check_tied({.schedule = "dualpipe", .data_parallel = 2, .clip = 0.5});
+  check_tied({.order = lane_order::any_ready, .optimizer = muon{}});
+  check_tied(
     {.loss_scale = {.initial = 1e38, .dynamic = true, .growth_interval = 2}});
   auto what = deep;
   what.groups = {{.names = "tok.*", .learning_rate = 0.5, .weight_decay = 0.0},
                  {.names = "*.ln*", .weight_decay = 0.0}};
-  check(what);
-  check(sharded_case(what, 1));
+  check_tied(what);
+  check_tied(in_shards_tied(what, 1));
   what.groups = {{.names = "tok.*", .frozen = true}};
-  check(what);
-  check(sharded_case(what, 1));
+  check_tied(what);
+  check_tied(in_shards_tied(what, 1));
   what.groups = {{.names = "head.*", .learning_rate = 3}};
-  check(what);
+  check_tied(what);
 }
 
 TEST_CASE("the sum does not depend on the split, however many layers hold it") {
@@ -329,13 +330,13 @@ TEST_CASE("a tied run goes on from its checkpoint in any other shape") {
   trainer straight(model_for(shape), options_for(shape));
   for (int i = 0; i < 3; ++i)
     straight.step(text);
-  for (std::size_t way = 0; way < ways.size(); ++way) {
+  for (std::size_t way = 0; way < tied_ways.size(); ++way) {
     const temporary_folder folder;
     const checkpoint_folder to(folder / "saved");
     to.prepare();
     {
       auto first = shape;
-      first.sharding = ways[way];
+      first.sharding = tied_ways[way];
       trainer run(model_for(first), options_for(first));
       for (int i = 0; i < 2; ++i)
         run.step(text);
@@ -351,7 +352,7 @@ TEST_CASE("a tied run goes on from its checkpoint in any other shape") {
     CHECK(from.find("tok.weight") != nullptr);
     auto resumed = shape;
     resumed.schedule = "interleaved_1f1b";
-    resumed.sharding = way == 4 ? sharding_options{} : ways[way + 1];
+    resumed.sharding = way == 4 ? sharding_options{} : tied_ways[way + 1];
     trainer run(model_for(resumed), options_for(resumed));
     run.restore(from);
     run.step(text);
@@ -368,8 +369,8 @@ TEST_CASE("processes sum tied gradients over links to the same bits") {
     {.schedule = "dualpipe", .data_parallel = 2},
     {.schedule = "zb_v", .ranks = 4, .stages_per_rank = 2},
     {.schedule = "two_bw", .ranks = 3, .microbatches = 7},
-    sharded_case({}, 1),
-    sharded_case({.schedule = "interleaved_1f1b", .stages_per_rank = 2}, 4)};
+    in_shards_tied({}, 1),
+    in_shards_tied({.schedule = "interleaved_1f1b", .stages_per_rank = 2}, 4)};
   for (auto& what : cases) {
     what.tied = true;
     INFO(describe(what));
