@@ -11,6 +11,7 @@
 #include "troupe/actors/pipeline.hpp"
 #include "troupe/engine/checkpoint/manifest.hpp"
 #include "troupe/engine/generation/generation.hpp"
+#include "troupe/engine/plan/offload.hpp"
 #include "troupe/engine/stage/model.hpp"
 #include "troupe/schedules/schedule.hpp"
 
@@ -46,6 +47,10 @@ struct trainer_options {
   /// What replicas hold shards of. The trained parameters are the same, but for
   /// the rounding of the norm where gradients are clipped.
   sharding_options sharding{};
+  /// Which activations wait for their backward in the host's memory; the
+  /// trained parameters are the same. A plan that offloads by itself is left as
+  /// it is.
+  offload_options offload{};
   troupe::numerics numerics{};
   execution_options execution{};
 };

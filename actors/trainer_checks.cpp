@@ -120,6 +120,16 @@ void require_shardable(const trainer_options& options) {
                 "device_links on, or use the CPU");
 }
 
+void require_offloadable(const trainer_options& options) {
+  require_legal(options.offload, options.schedule.stages());
+  const bool copies =
+    offloads(options.offload) || (options.plan && offloads(*options.plan));
+  if (copies && options.cuda_graphs)
+    throw error(error_code::invalid_argument,
+                "cuda_graphs records steps whose tensors stay where they are; "
+                "don't offload activations, or leave cuda_graphs off");
+}
+
 bool shows_anything(const std::string& glob, const stage_modules& stages) {
   const auto matches = [&](const std::string& name) {
     return matches_glob(glob, name);
@@ -234,6 +244,7 @@ void require_replannable(const schedule& order, const trainer_options& options,
 void require_legal(const trainer_options& options) {
   require_legal(options.numerics);
   require_shardable(options);
+  require_offloadable(options);
   if (options.data_parallel < 1)
     fail(error_code::invalid_argument,
          "data_parallel is {}; use 1 or more replicas", options.data_parallel);

@@ -6,6 +6,7 @@
 
 #include "troupe/base/error.hpp"
 #include "troupe/engine/plan/compile.hpp"
+#include "troupe/engine/plan/offload.hpp"
 #include "troupe/engine/plan/part.hpp"
 #include "troupe/engine/plan/plan_text.hpp"
 #include "troupe/engine/plan/shard.hpp"
@@ -40,6 +41,14 @@ std::shared_ptr<const plan> sharded_for(std::shared_ptr<const plan> whole,
     options.sharding.mode == shard_mode::all
       ? sharded(*whole, options.sharding.most_whole)
       : sharded_updates(*whole));
+}
+
+/// A plan that offloads by itself stays as it is.
+std::shared_ptr<const plan> offloaded_for(std::shared_ptr<const plan> made,
+                                          const trainer_options& options) {
+  if (!offloads(options.offload) || offloads(*made))
+    return made;
+  return std::make_shared<const plan>(offloaded(*made, options.offload));
 }
 
 /// Each copy of a stage that holds tied parameters sums their gradients, once
@@ -80,7 +89,7 @@ std::shared_ptr<const plan> training_plan(
   auto made = options.plan
                 ? options.plan
                 : compile_for(options.schedule, options, graph, tied);
-  made = sharded_for(std::move(made), options);
+  made = sharded_for(offloaded_for(std::move(made), options), options);
   if (options.overlap.reduce)
     return made;
   return std::make_shared<const plan>(without_overlapped_reductions(*made));

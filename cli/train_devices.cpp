@@ -102,13 +102,13 @@ std::vector<std::shared_ptr<accelerator>> open_devices(
 overlap_options overlap_of(const device_options& options) {
   if (options.overlap == "all")
     return {};
-  overlap_options made{false, false, false, false};
+  overlap_options made{false, false, false, false, false};
   if (options.overlap == "none")
     return made;
   if (options.overlap.empty() || options.overlap.back() == ',')
     fail(error_code::invalid_argument,
          "--overlap '{}': write all, none, or some of "
-         "data,reduce,transfers,pairs",
+         "data,reduce,transfers,pairs,copies",
          printable(options.overlap));
   std::istringstream list(options.overlap);
   for (std::string part; std::getline(list, part, ',');) {
@@ -120,10 +120,12 @@ overlap_options overlap_of(const device_options& options) {
       made.transfers = true;
     else if (part == "pairs")
       made.pairs = true;
+    else if (part == "copies")
+      made.copies = true;
     else
       fail(error_code::invalid_argument,
            "--overlap: '{}' is no kind of work; write some of "
-           "data,reduce,transfers,pairs, or all or none alone",
+           "data,reduce,transfers,pairs,copies, or all or none alone",
            printable(part));
   }
   return made;

@@ -144,6 +144,7 @@ void add_pipeline_flags(CLI::App& app, train_options& o) {
     "measured, or by hand: 5,5; --model says what the layers are");
   app.add_flag("--recompute", o.numerics.recompute,
                "run forwards again in backward, to save memory");
+  o.partition.offload.add_to(app);
   app
     .add_option("--weight-split", o.optimisation.weight_split,
                 "what an input backward (I) leaves to W: gradients of layers "
@@ -168,7 +169,8 @@ void add_device_flags(CLI::App& app, device_options& o) {
     .add_option(
       "--overlap", o.overlap,
       "what runs beside computing: data,reduce,transfers,pairs (of ops "
-      "that overlap), or all or none; the results are the same")
+      "that overlap),copies (of activations), or all or none; the results "
+      "are the same")
     ->type_name("KINDS");
   app.add_flag("--cuda-graphs", o.cuda_graphs,
                "launch all of a step up to its gradients at once, as it was "

@@ -8,6 +8,7 @@
 #include "troupe/cli/model_flags.hpp"
 #include "troupe/cli/optimizer_flags.hpp"
 #include "troupe/cli/plan/fwd.hpp"
+#include "troupe/cli/plan/offload_flags.hpp"
 #include "troupe/cli/plan/searched_schedule.hpp"
 #include "troupe/cli/plan/usual.hpp"
 #include "troupe/engine/checkpoint/checkpoint_folder.hpp"
@@ -40,6 +41,7 @@ struct partition_options {
   std::string schedule{};  // empty: the usual one
   search_inputs searching{};
   std::string plan;  // empty: compiled from the schedule
+  offload_flags offload{};
   std::string split = "even";
 };
 

@@ -138,6 +138,10 @@ void warn_of_idle_flags(const train_options& o) {
     spdlog::warn(
       "small gradients are 0 in fp16; use --dynamic-loss-scale, or a "
       "--loss-scale");
+  if (o.partition.offload.given() && o.devices.device == "cpu")
+    spdlog::warn(
+      "--offload-activations copies within one memory on a CPU, and saves "
+      "none; it takes effect with --device cuda");
   if (o.numerics.offload_optimizer && o.devices.device == "cpu")
     warn("--offload-optimizer", "--device cuda");
   if (o.optimisation.dtype == "fp32"
@@ -326,6 +330,7 @@ trainer_options pipeline_of(const train_options& o, const built_model& model) {
   require_threads(run.schedule.ranks(), parts.data_parallel);
   run.split = split_for(o, model, run.schedule.stages());
   run.data_parallel = parts.data_parallel;
+  run.offload = parts.offload.options();
   run.execution = o.execution;
   run.overlap = overlap_of(o.devices);
   return run;

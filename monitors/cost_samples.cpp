@@ -71,7 +71,7 @@ void cost_samples::add(const std::vector<ops_event>& step) {
       first = std::min(first, done.begin);
       last = std::max(last, done.end);
       const auto& op = plan_->ops.at(done.op);
-      if (!takes_time(op.kind))
+      if (!takes_time(op.kind) && !is_copy(op.kind))
         continue;
       add(of_stage_[{op.stage, op.kind}], static_cast<double>(times[i]) * ms);
       if (done.arrived > 0)

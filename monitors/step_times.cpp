@@ -13,6 +13,15 @@ double to_seconds(std::int64_t ns) {
   return static_cast<double>(ns) * 1e-9;
 }
 
+/// Without copies that a device makes beside the rank's compute ops.
+std::vector<op_record> on_own_time(const plan& plan,
+                                   std::vector<op_record> ops) {
+  std::erase_if(ops, [&](const op_record& op) {
+    return op.host_begin != 0 && is_copy(plan.ops[op.op].kind);
+  });
+  return ops;
+}
+
 }  // namespace
 
 std::int64_t busy_time(std::vector<op_record> ops) {
@@ -66,7 +75,7 @@ step_times times_of(const plan& plan, const std::vector<ops_event>& ops) {
       begin = std::min(begin, op.begin);
       end = std::max(end, op.end);
     }
-    busy += busy_time(rank.ops);
+    busy += busy_time(on_own_time(plan, rank.ops));
   }
   step_times times;
   if (ops.empty() || end <= begin)

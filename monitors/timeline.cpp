@@ -150,6 +150,9 @@ class timeline_builder {
       };
       if (what.kind == plan_op_kind::send)
         add("send", what.stream, to_text(plan_, i), op.begin, op.end, host);
+      else if (is_copy(what.kind))
+        add(traits_of(what).name.data(), what.stream, to_text(plan_, i),
+            op.begin, op.end, host);
       else if (what.kind == plan_op_kind::reduce
                || what.kind == plan_op_kind::sum_tied)
         add("reduce", what.stream, to_text(plan_, i), op.begin,

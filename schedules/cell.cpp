@@ -25,6 +25,8 @@ constexpr std::array actions{
   action_name{"RECV_F", cell_kind::receive_forward},
   action_name{"SEND_B", cell_kind::send_backward},
   action_name{"RECV_B", cell_kind::receive_backward},
+  action_name{"OFFLOAD", cell_kind::offload},
+  action_name{"RELOAD", cell_kind::reload},
   action_name{"UNSHARD", cell_kind::unshard},
   action_name{"RESHARD", cell_kind::reshard},
   action_name{"REDUCE_GRAD", cell_kind::reduce},
@@ -109,8 +111,8 @@ class cell_reader {
     refuse(rest_.empty()
              ? "the action is missing after the stage"
              : fmt::format("'{}' is no action: known are F, B, I, W, "
-                           "SEND_F, RECV_F, SEND_B, RECV_B, UNSHARD, "
-                           "RESHARD and REDUCE_GRAD",
+                           "SEND_F, RECV_F, SEND_B, RECV_B, OFFLOAD, "
+                           "RELOAD, UNSHARD, RESHARD and REDUCE_GRAD",
                            printable(rest_)));
   }
 

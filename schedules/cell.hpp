@@ -18,6 +18,8 @@ enum class cell_kind : std::uint8_t {
   receive_forward,   // 1RECV_F1
   send_backward,     // 1SEND_B1
   receive_backward,  // 0RECV_B1
+  offload,           // 0OFFLOAD1: what 0F1 keeps goes to the host's memory
+  reload,            // 0RELOAD1: ... and returns; both are troupe's own
   unshard,           // 0UNSHARD: the stage's parameters are made whole
   reshard,           // 0RESHARD
   reduce,            // 0REDUCE_GRAD

@@ -1,5 +1,8 @@
 #include "troupe/actors/rank/collective_ops.hpp"
 
+#include <algorithm>
+#include <iterator>
+
 #include "troupe/actors/reduction/device_collectives.hpp"
 #include "troupe/base/error.hpp"
 
@@ -80,7 +83,8 @@ void collective_ops::keep(std::uint32_t op, collective_result message) {
 void collective_ops::add_waits(const plan_op& op, run_op& request) {
   if (op.stream != stream_kind::compute)
     return;
-  request.after = std::exchange(awaited_, {});
+  std::ranges::move(std::exchange(awaited_, {}),
+                    std::back_inserter(request.after));
   if (auto gathered = take_gathered(instance_of(op)))
     request.after.push_back(std::move(gathered));
 }

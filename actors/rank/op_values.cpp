@@ -14,7 +14,8 @@ std::int64_t bytes_of(const tensor_list& tensors) {
 }
 
 std::shared_ptr<stage_state>& own_state(stage_states& states, value_kind kind) {
-  return kind == value_kind::context    ? states.context
+  return kind == value_kind::context || kind == value_kind::hosted
+           ? states.context
          : kind == value_kind::version  ? states.version
          : kind == value_kind::deferred ? states.deferred
                                         : states.carry;
@@ -45,6 +46,8 @@ void op_values::take(const plan_op& op, run_op& request, op_record& record,
     auto taken = values_.take(input);
     if (is_own(input.kind)) {
       own_state(request.states, input.kind) = std::move(taken.own);
+      if (taken.ready)  // copied on another stream
+        request.after.push_back(std::move(taken.ready));
       return;
     }
     if (taken.sent >= record.ready) {
@@ -91,7 +94,8 @@ void op_values::keep(op_launched& answer) {
     if (is_own(output.kind))
       return values_.put(
         output, {.tensors = {},
-                 .own = std::move(own_state(answer.states, output.kind))});
+                 .own = std::move(own_state(answer.states, output.kind)),
+                 .ready = is_copy(op.kind) ? answer.ready : nullptr});
     // An op that could not be recorded made none.
     auto tensors = next < answer.outputs.size()
                      ? std::move(answer.outputs[next++])

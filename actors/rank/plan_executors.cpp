@@ -22,6 +22,8 @@ executed_plan::executed_plan(std::shared_ptr<const troupe::plan> plan,
     }
     if (op.kind == plan_op_kind::update)
       updates_.push_back(place);
+    if (op.kind == plan_op_kind::offload)
+      offloaded_.insert(plan_->dependencies_of(op).front());
   }
   std::ranges::sort(readers_, {}, [this](std::uint32_t index) {
     return std::pair{plan_->ops[index].stage, plan_->ops[index].microbatch};

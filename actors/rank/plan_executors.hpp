@@ -4,6 +4,7 @@
 #include <map>
 #include <memory>
 #include <span>
+#include <unordered_set>
 #include <vector>
 
 #include "troupe/actors/rank/rank_setup.hpp"
@@ -32,6 +33,10 @@ class executed_plan {
     const {
     return data_orders_;
   }
+  /// Whether what a forward keeps will be offloaded.
+  bool offloads(std::uint32_t forward) const {
+    return offloaded_.contains(forward);
+  }
   /// All norms have ended, those of other ranks among them.
   void norm_arrived();
 
@@ -43,6 +48,7 @@ class executed_plan {
   std::vector<std::uint32_t> readers_;  // of data; by stage and microbatch
   std::map<stage_instance, std::vector<std::int32_t>> data_orders_;
   std::vector<std::uint32_t> updates_;
+  std::unordered_set<std::uint32_t> offloaded_;  // forwards
 };
 
 /// The plans that a rank used last: those of training and evaluation, or of a

@@ -197,6 +197,7 @@ void rank_runner::launch(std::uint32_t op) {
   collectives_.add_waits(what, request);
   closing_.add_norm(what, request, report_.ops.back());
   request.beside = runs_beside(op);
+  request.states.offloads = plan_->offloads(op);
   waits_since_ = 0;
   ports_.run(instance_of(what), std::move(request));
 }

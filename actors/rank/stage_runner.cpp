@@ -62,6 +62,8 @@ op_launched stage_runner::on(run_op request) {
 /// Only a step that runs whole and at once has times on the device.
 void stage_runner::run_timed(run_op& request, op_launched& answer) {
   const auto scope = device_.enter();
+  if (is_copy(running_->kind))
+    return copy(request, answer);
   for (const auto& event : request.after)
     device_.wait_for(event);
   if (!request.beside)
@@ -163,6 +165,30 @@ void stage_runner::give(op_outputs made, op_launched& answer) const {
   answer.chosen = std::move(made.chosen);
   if (leaves_rank(*step_->plan, *running_))
     answer.ready = device_.mark();
+}
+
+/// On the stream of its kind, behind all that the stage's compute stream was
+/// given: values to copy are there, and memory to copy to is free.
+void stage_runner::copy(run_op& request, op_launched& answer) {
+  auto context = std::move(request.states.context);
+  auto* const device = device_.get();
+  const bool goes = running_->kind == plan_op_kind::offload;
+  auto* const stream =
+    device ? &(goes ? device->offloads() : device->reloads()) : nullptr;
+  if (stream) {
+    request.after.push_back(device_.mark());
+    for (const auto& event : request.after)
+      stream->wait_for(*event);
+    answer.device_begin = stream->record();
+  }
+  answer.begin = now_ns();
+  if (goes)
+    context->offload(device);
+  else
+    context->reload(device);
+  if (stream)
+    answer.ready = answer.device_end = stream->record();
+  answer.states.context = std::move(context);
 }
 
 void stage_runner::hand_on_gradients(op_launched& answer) {

@@ -38,6 +38,7 @@ class stage_runner {
   std::shared_ptr<stage_state> read_version();
   void backward(run_op& request, op_launched& answer);
   void give(op_outputs made, op_launched& answer) const;
+  void copy(run_op& request, op_launched& answer);
   void hand_on_gradients(op_launched& answer);
   void sum_tied(run_op& request, op_launched& answer);
   sharded_parameters& shards() const;

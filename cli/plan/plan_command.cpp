@@ -13,6 +13,7 @@
 
 #include "troupe/base/printable.hpp"
 #include "troupe/cli/plan/checks.hpp"
+#include "troupe/cli/plan/offload_flags.hpp"
 #include "troupe/cli/plan/schedule_options.hpp"
 #include "troupe/engine/plan/compile.hpp"
 #include "troupe/engine/plan/draw.hpp"
@@ -35,6 +36,7 @@ struct plan_options {
   schedule_options source;
   bool global_norm = false;
   bool sharded = false;
+  offload_flags offload;
   bool lower = false;
   std::string format = "table";
   std::string theme = "auto";
@@ -105,6 +107,7 @@ plan compiled(const schedule& lanes, const plan_options& options) {
                                 options.source.data_parallel, least_replicas),
                               .global_norm = options.global_norm,
                               .tied = options.source.tied(lanes)});
+  made = options.offload.apply(std::move(made));
   return options.sharded ? sharded(made) : std::move(made);
 }
 
@@ -168,6 +171,7 @@ void add_plan_command(CLI::App& app) {
     "--sharded", options->sharded,
     "stages are sharded over the replicas: UNSHARD, RESHARD and "
     "REDUCE_GRAD as PyTorch's pipelining places them");
+  options->offload.add_to(*command);
   command->add_flag("--lower", options->lower,
                     "with table and csv: the transfers too");
   command

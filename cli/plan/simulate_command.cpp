@@ -15,6 +15,7 @@
 #include "troupe/base/printable.hpp"
 #include "troupe/cli/plan/byte_unit.hpp"
 #include "troupe/cli/plan/checks.hpp"
+#include "troupe/cli/plan/offload_flags.hpp"
 #include "troupe/cli/plan/schedule_options.hpp"
 #include "troupe/engine/plan/compile.hpp"
 #include "troupe/engine/plan/entries.hpp"
@@ -30,6 +31,7 @@ namespace {
 struct simulate_options {
   schedule_options source;
   std::string path;
+  offload_flags offload;
   std::string slow;
   disturbance disturbing;
   CLI::Option* seeded = nullptr;  // --seed
@@ -40,7 +42,7 @@ struct simulate_options {
   bool json = false;
 };
 
-plan find_plan(const simulate_options& options) {
+plan given_plan(const simulate_options& options) {
   if (options.path.empty()) {
     const auto lanes = options.source.find();
     return compile(lanes, {.data_parallel = options.source.data_parallel,
@@ -50,6 +52,10 @@ plan find_plan(const simulate_options& options) {
     fail(error_code::invalid_argument, "give a file or --schedule, not both");
   options.source.warn_beside(options.path);
   return load_plan(options.path);
+}
+
+plan find_plan(const simulate_options& options) {
+  return options.offload.apply(given_plan(options));
 }
 
 std::vector<std::string> path_texts(const plan& plan, const simulation& times) {
@@ -62,9 +68,10 @@ std::vector<std::string> path_texts(const plan& plan, const simulation& times) {
 /// What `simulate` prints.
 struct simulated_plan {
   simulation times;
-  std::vector<double> bytes{};      // most held, by rank; empty without sizes
-  double joint_bytes = 0;           // most held by all ranks at once
-  std::vector<double> step_ends{};  // empty without --steps
+  std::vector<double> bytes{};       // most held, by rank; empty without sizes
+  std::vector<double> host_bytes{};  // the same, offloaded; empty without
+  double joint_bytes = 0;            // most held by all ranks at once
+  std::vector<double> step_ends{};   // empty without --steps
 };
 
 /// Mean time from one step's end to the next; of one step, its duration.
@@ -85,6 +92,8 @@ std::string to_json(const plan& plan, const simulated_plan& found) {
   if (!found.bytes.empty())
     json.update(
       {{"peak_bytes", found.bytes}, {"joint_peak_bytes", found.joint_bytes}});
+  if (!found.host_bytes.empty())
+    json["host_peak_bytes"] = found.host_bytes;
   if (!found.step_ends.empty()) {
     json["step_ends"] = found.step_ends;
     json["total"] = found.step_ends.back();
@@ -93,23 +102,33 @@ std::string to_json(const plan& plan, const simulated_plan& found) {
   return json.dump(2) + '\n';
 }
 
+/// Columns of bytes; nothing without figures.
+std::string column_name(const char* of, const byte_unit& unit,
+                        const std::vector<double>& bytes) {
+  return bytes.empty()
+           ? ""
+           : fmt::format(" {:>10}", fmt::format("{} {}", of, unit.name()));
+}
+std::string column(const byte_unit& unit, const std::vector<double>& bytes,
+                   std::size_t rank) {
+  return bytes.empty() ? "" : fmt::format(" {:>10}", unit.figure(bytes[rank]));
+}
+
 std::string to_table(const plan& plan, const simulated_plan& found) {
-  const auto& [times, bytes, joint_bytes, step_ends] = found;
+  const auto& [times, bytes, host_bytes, joint_bytes, step_ends] = found;
   const byte_unit unit{bytes.empty() ? 0 : std::ranges::max(bytes)};
   auto text = fmt::format(
     "{}: {}\n"
     "makespan {:.6g}, period {:.6g}, idle {:.1f} % ({:.1f} % between a "
-    "rank's first and last op)\n\n{:>4} {:>8} {:>10}{}\n",
+    "rank's first and last op)\n\n{:>4} {:>8} {:>10}{}{}\n",
     printable(plan.schedule_name), sizes_of(plan), times.makespan, times.period,
     100 * times.bubble, 100 * times.span_bubble, "rank", "idle", "in flight",
-    bytes.empty()
-      ? ""
-      : fmt::format(" {:>10}", fmt::format("peak {}", unit.name())));
+    column_name("peak", unit, bytes), column_name("host", unit, host_bytes));
   for (std::size_t rank = 0; rank < times.idle.size(); ++rank)
-    text += fmt::format(
-      "{:>4} {:>6.1f} % {:>10}{}\n", rank, 100 * times.idle[rank],
-      times.in_flight[rank],
-      bytes.empty() ? "" : fmt::format(" {:>10}", unit.figure(bytes[rank])));
+    text +=
+      fmt::format("{:>4} {:>6.1f} % {:>10}{}{}\n", rank, 100 * times.idle[rank],
+                  times.in_flight[rank], column(unit, bytes, rank),
+                  column(unit, host_bytes, rank));
   if (!bytes.empty())
     text += fmt::format("all ranks at once {}\n", unit.text(joint_bytes));
   text += "\ncritical path:";
@@ -134,6 +153,8 @@ void find_bytes(const plan& plan, const std::string& text,
                    stage, plan.schedule_name, plan.stages());
   found.bytes = peak_bytes(plan, found.times, sizes);
   found.joint_bytes = joint_peak_bytes(plan, found.times, sizes);
+  if (offloads(plan))
+    found.host_bytes = host_peak_bytes(plan, found.times, sizes);
 }
 
 bool disturbs(const disturbance& how) {
@@ -232,14 +253,15 @@ void add_simulate_command(CLI::App& app) {
                  "stage 2. Also a file of such entries")
     ->type_name("ENTRIES|FILE");
   options->source.searching.add_memory_limit(*command);
+  options->offload.add_to(*command);
   add_what_if_flags(*command, *options);
   command->add_flag("--atomic-pairs", options->atomic_pairs,
                     "an overlapped pair is one op");
   command->add_flag(
     "--json", options->json,
     "makespan, period, idle, in_flight, critical_path, "
-    "messages; with --sizes peak_bytes, joint_peak_bytes; with --steps "
-    "step_ends, total, step_period");
+    "messages; with --sizes peak_bytes, joint_peak_bytes, of offloaded "
+    "activations host_peak_bytes; with --steps step_ends, total, step_period");
   command->footer(list_schedules() +
                   "\nExample:\n  troupe simulate --schedule interleaved_1f1b "
                   "--ranks 4 --stages-per-rank 2 --microbatches 8 --costs "

@@ -24,11 +24,14 @@ struct rank_device::shared {
       data(own_stream(*on, overlap.data)),
       sends(own_stream(*on, overlap.transfers)),
       receives(own_stream(*on, overlap.transfers)),
+      copies(overlap.copies),
       ahead(static_cast<std::size_t>(most_ahead)) {}
 
   std::shared_ptr<accelerator> on;
   std::unique_ptr<device_stream> first, data, sends, receives;
-  std::unique_ptr<device_stream> second;  // null: no ops run at once
+  std::unique_ptr<device_stream> second;             // null: no ops run at once
+  bool copies;                                       // run beside compute ops
+  std::unique_ptr<device_stream> offloads, reloads;  // null: none so far
   std::size_t ahead;
   std::deque<event_handle> running;
   std::int64_t serial = 0;
@@ -64,6 +67,18 @@ device_stream& rank_device::sends() {
 
 device_stream& rank_device::receives() {
   return rank_->receives ? *rank_->receives : *compute_;
+}
+
+device_stream& rank_device::offloads() {
+  if (rank_->copies && !rank_->offloads)
+    rank_->offloads = own_stream(*rank_->on, true);
+  return rank_->copies ? *rank_->offloads : *compute_;
+}
+
+device_stream& rank_device::reloads() {
+  if (rank_->copies && !rank_->reloads)
+    rank_->reloads = own_stream(*rank_->on, true);
+  return rank_->copies ? *rank_->reloads : *compute_;
 }
 
 bool rank_device::overlaps_transfers() const {

@@ -14,6 +14,7 @@ struct overlap_options {
   bool reduce = true;     // gradients of replicas
   bool transfers = true;  // tensors between devices
   bool pairs = true;      // the two ops of a pair
+  bool copies = true;     // activations to the host's memory and back
 
   friend bool operator==(const overlap_options&,
                          const overlap_options&) = default;
@@ -44,6 +45,10 @@ class rank_device {
   device_stream& sends();
   device_stream& receives();
   bool overlaps_transfers() const;
+  /// Streams for activations to the host's memory, and back; the first call
+  /// makes each.
+  device_stream& offloads();
+  device_stream& reloads();
 
   /// Work given to the rank's compute streams afterwards runs after all that
   /// they were given before. Does nothing where there is one.

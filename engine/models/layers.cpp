@@ -13,6 +13,7 @@
 #include <ATen/ops/zeros.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include "troupe/engine/stage/saved_tensors.hpp"
 #include "troupe/engine/stage/weight_gradients.hpp"
 
 namespace troupe {
@@ -40,7 +41,7 @@ struct accumulating_linear : torch::autograd::Function<accumulating_linear> {
                                 const variable_list& gradients) {
     const auto saved = context->get_saved_variables();
     const auto& x = saved[0];
-    const auto weight = saved[1], bias = saved[2];
+    const auto weight = parameter_of(saved[1]), bias = parameter_of(saved[2]);
     const auto rows = gradients[0].reshape({-1, weight.size(0)});
     at::Tensor before;
     if (context->needs_input_grad(0))
@@ -88,7 +89,8 @@ struct accumulating_embedding
                                 const variable_list& gradients) {
     const auto saved = context->get_saved_variables();
     add_weight_gradients(
-      *context, [ids = saved[0], weight = saved[1], rows = gradients[0]] {
+      *context,
+      [ids = saved[0], weight = parameter_of(saved[1]), rows = gradients[0]] {
         accumulate_gradient(
           weight, at::embedding_dense_backward(rows, ids, weight.size(0),
                                                /*padding_idx=*/-1,

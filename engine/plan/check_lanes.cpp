@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "troupe/base/error.hpp"
+#include "troupe/engine/plan/check_copies.hpp"
 #include "troupe/engine/plan/op_text.hpp"
 #include "troupe/engine/plan/op_traits.hpp"
 #include "troupe/engine/plan/routes.hpp"
@@ -54,6 +55,7 @@ class lane_checker {
       check_sent(what);
     for_each_op([&](const plan_op& what) { check_used(what); });
     check_order();
+    check_copies(plan_, locate_);
   }
 
  private:
@@ -119,6 +121,9 @@ class lane_checker {
       case plan_op_kind::gradient_norm:
       case plan_op_kind::update:
         return check_closing(what);
+      case plan_op_kind::offload:
+      case plan_op_kind::reload:
+        return;  // check_copies
       default:
         return check_compute(what);
     }
@@ -146,7 +151,7 @@ class lane_checker {
                       || traits_of(what).type == op_class::closing;
     const bool named = what.microbatch != none;
     const bool has_several = ends && plan_.update.every > 0;
-    if (is_compute(what.kind) || is_transfer(what.kind))
+    if (is_of_microbatch(what.kind))
       return;
     if (named && !has_several)
       refuse(what, "is of a whole stage; omit the microbatch");

@@ -1,10 +1,13 @@
 #include <algorithm>
+#include <array>
+#include <set>
 #include <tuple>
 #include <utility>
 #include <vector>
 
 #include "troupe/base/error.hpp"
 #include "troupe/engine/plan/op_text.hpp"
+#include "troupe/engine/plan/op_traits.hpp"
 #include "troupe/engine/plan/passes.hpp"
 #include "troupe/engine/plan/routes.hpp"
 #include "troupe/schedules/validate.hpp"
@@ -57,15 +60,20 @@ class connector {
     return receive_[backward ? 1 : 0][edges_(edge, op)];
   }
 
+  // An op at the end of a stage's gradients, by update_slot; a copy, by
+  // op_slot.
+  std::uint32_t single(plan_op_kind kind, std::size_t slot) const {
+    return singles_[static_cast<std::size_t>(kind)][slot];
+  }
+
   void index_ops() {
     const auto copies = static_cast<std::size_t>(plan_.placement.copies());
     const auto stages = static_cast<std::size_t>(plan_.stages()) * copies;
     const auto updates = stages * static_cast<std::size_t>(updates_of(plan_));
     last_backward_ = table(updates);
-    reduce_ = table(updates);
-    sum_tied_ = table(updates);
-    norm_ = table(updates);
-    update_ = table(updates);
+    for (std::size_t kind = 0; kind < op_kinds; ++kind)
+      singles_[kind] = table(
+        is_copy(static_cast<plan_op_kind>(kind)) ? slot_count(plan_) : updates);
     shard_ = table(stages);
     uses_.resize(stages);
     last_update_ = table(stages);
@@ -92,20 +100,12 @@ class connector {
         ++receives_left_;
         receive(is_gradient(op.stream), edge_of(plan_, op), op) = i;
         break;
-      case plan_op_kind::reduce:
-        reduce_[update_slot(op)] = i;
-        break;
-      case plan_op_kind::sum_tied:
-        sum_tied_[update_slot(op)] = i;
-        break;
-      case plan_op_kind::gradient_norm:
-        norm_[update_slot(op)] = i;
-        break;
-      case plan_op_kind::update:
-        update_[update_slot(op)] = i;
+      case plan_op_kind::gather:
+      case plan_op_kind::release:
         break;
       default:
-        break;
+        singles_[static_cast<std::size_t>(op.kind)]
+                [is_copy(op.kind) ? op_slot(plan_, op) : update_slot(op)] = i;
     }
   }
 
@@ -185,15 +185,11 @@ class connector {
                       send.message - first[channel]);
     }
     if (receives_left_ > 0)
-      refuse_unsent();
-  }
-
-  [[noreturn]] void refuse_unsent() const {
-    const auto unsent = std::ranges::find_if(plan_.ops, [](const auto& op) {
-      return op.kind == plan_op_kind::receive && op.message == none;
-    });
-    fail(error_code::internal, "{}: {} is sent by no op", plan_.schedule_name,
-         to_text(plan_, *unsent));
+      fail(error_code::internal, "{}: {} is sent by no op", plan_.schedule_name,
+           to_text(plan_, *std::ranges::find_if(plan_.ops, [](const auto& op) {
+                     return op.kind == plan_op_kind::receive
+                            && op.message == none;
+                   })));
   }
 
   void connect_message(std::uint32_t send_index, std::int32_t channel,
@@ -227,8 +223,7 @@ class connector {
   }
 
   void list_dependencies() {
-    // A transfer has one; most compute ops have two, and a transfer beside
-    // them.
+    // Most compute ops have two, and a transfer beside them.
     plan_.dependencies.reserve(
       std::min(2 * plan_.ops.size(), most_dependencies_));
     for (std::uint32_t i = 0; i < plan_.ops.size(); ++i) {
@@ -250,6 +245,8 @@ class connector {
 
   // Ops are visited in lane order: what a stage's parameters are at this point.
   void note_parameters(std::uint32_t i, const plan_op& op) {
+    if (is_compute(op.kind))
+      last_compute_ = i;
     if (is_compute(op.kind) && shard_[stage_copy(op)] != absent)
       uses_[stage_copy(op)].push_back(i);
     else if (op.kind == plan_op_kind::update)
@@ -264,8 +261,10 @@ class connector {
     if (op.kind == plan_op_kind::weight_backward)
       return depend_on(producer(true, op));
     const auto backward = op.kind != plan_op_kind::forward;
-    if (backward)
+    if (backward) {
       depend_on(producer(false, op));
+      depend_on(single(plan_op_kind::reload, op_slot(plan_, op)));
+    }
     if (plan_.update.every > 0)
       depend_on(update_before(op));
     auto source = op;
@@ -291,7 +290,9 @@ class connector {
       return absent;
     const auto before =
       update_number(plan_, op.microbatch) - (reads ? plan_.update.lag : 0);
-    return before > 0 ? update_[update_slot(op, before - 1)] : absent;
+    return before > 0
+             ? single(plan_op_kind::update, update_slot(op, before - 1))
+             : absent;
   }
 
   void other_depends(const plan_op& op) {
@@ -301,14 +302,23 @@ class connector {
         return depend_on(plan_.messages[message].producer);
       case plan_op_kind::receive:
         return depend_on(plan_.messages[message].send);
+      case plan_op_kind::offload:
+      case plan_op_kind::reload:
+        // Nothing leaves, and no memory is taken, before its turn.
+        for (const auto each :
+             std::set{op.kind == plan_op_kind::offload
+                        ? producer(false, op)
+                        : single(plan_op_kind::offload, op_slot(plan_, op)),
+                      last_compute_})
+          depend_on(each);
+        return;
       case plan_op_kind::gather:
         depend_on(last_update_[stage_copy(op)]);
         return depend_on(shard_[stage_copy(op)]);
       case plan_op_kind::release:
         depend_on(shard_[stage_copy(op)]);
-        // Some may overtake others.
         for (const auto use : std::exchange(uses_[stage_copy(op)], {}))
-          depend_on(use);
+          depend_on(use);  // some may overtake others
         return;
       case plan_op_kind::reduce:
         return for_each_copy(op, [&](const plan_op& each) {
@@ -316,16 +326,14 @@ class connector {
         });
       case plan_op_kind::sum_tied:
         return for_each_stage(op, [&](const plan_op& each) {
-          if (sum_tied_[update_slot(each)] != absent)
+          if (single(plan_op_kind::sum_tied, update_slot(each)) != absent)
             depend_on(gradients_of(update_slot(each)));
         });
       case plan_op_kind::gradient_norm:
-        return depend_on(sum_tied_[update_slot(op)] != absent
-                           ? sum_tied_[update_slot(op)]
-                           : gradients_of(update_slot(op)));
+        return depend_on(tied_gradients_of(update_slot(op)));
       case plan_op_kind::update:
         if (!plan_.global_norm)
-          depend_on(norm_[update_slot(op)]);
+          depend_on(single(plan_op_kind::gradient_norm, update_slot(op)));
         return;
       default:
         return;
@@ -333,7 +341,12 @@ class connector {
   }
 
   std::uint32_t gradients_of(std::size_t slot) const {
-    return reduce_[slot] != absent ? reduce_[slot] : last_backward_[slot];
+    const auto reduce = single(plan_op_kind::reduce, slot);
+    return reduce != absent ? reduce : last_backward_[slot];
+  }
+  std::uint32_t tied_gradients_of(std::size_t slot) const {
+    const auto sum = single(plan_op_kind::sum_tied, slot);
+    return sum != absent ? sum : gradients_of(slot);
   }
 
   // Tied gradients are summed over the stages of a copy.
@@ -352,7 +365,8 @@ class connector {
 
   void share_norms() {
     const auto begin = static_cast<std::uint32_t>(plan_.dependencies.size());
-    for (const auto norm : norm_)
+    for (const auto norm :
+         singles_[static_cast<std::size_t>(plan_op_kind::gradient_norm)])
       depend_on(norm);
     for (auto& op : plan_.ops)
       if (op.kind == plan_op_kind::update) {
@@ -368,12 +382,10 @@ class connector {
   op_table producer_[2];    // F; B or I; by op_slot
   op_table receive_[2];     // of activations; of gradients; by edge_slots
   op_table last_backward_;  // by update_slot
-  op_table reduce_;
-  op_table sum_tied_;
-  op_table norm_;
-  op_table update_;
-  op_table shard_;  // so far in the lane: the last gather or release
-  std::vector<op_table> uses_;  // ... and the compute ops since
+  std::array<op_table, op_kinds> singles_;
+  std::uint32_t last_compute_ = absent;  // so far in the lane
+  op_table shard_;                       // ... and the last gather or release
+  std::vector<op_table> uses_;           // ... and the compute ops since
   op_table last_update_;
   std::vector<std::int32_t> channel_of_[2];  // by route
   std::size_t receives_left_ = 0;            // of no message

@@ -15,8 +15,8 @@ namespace troupe {
 namespace {
 
 constexpr std::string_view keys =
-  "f, b, i, w, unshard, reshard, reduce, sum_tied, norm, update, message, "
-  "bytes and bandwidth";
+  "f, b, i, w, unshard, reshard, offload, reload, reduce, sum_tied, norm, "
+  "update, message, bytes and bandwidth";
 
 [[noreturn]] void refuse(std::string_view entry, std::string_view reason) {
   refuse_entry(entry, reason, "costs", keys);

@@ -39,7 +39,7 @@ double axis_step(double duration) {
 
 // Ops beside the compute ops, which would hide them.
 bool is_strip(plan_op_kind kind) {
-  return traits_of(kind).stream == stream_kind::collective;
+  return traits_of(kind).stream != stream_kind::compute;
 }
 
 std::string label_of(const timeline_span& span) {
@@ -296,7 +296,7 @@ class svg_drawing {
     for (std::size_t i = 0; i < spans.size(); ++i) {
       const auto from = y(spans[i].rank);
       if (is_strip(spans[i].kind)) {
-        box(spans[i], from - strip_height - 1, strip_height);
+        strip(spans[i], from);
       } else if (i + 1 < spans.size() && are_at_once(spans[i], spans[i + 1])) {
         box(spans[i], from, row / 2);
         ++i;
@@ -307,6 +307,14 @@ class svg_drawing {
           underline(spans[i], spans[i + 1]);
       }
     }
+  }
+
+  /// Above the row; offloads and reloads, which run at once, in halves.
+  void strip(const timeline_span& span, double row_y) {
+    const auto height = is_copy(span.kind) ? strip_height / 2.0 : strip_height;
+    const auto above =
+      span.kind == plan_op_kind::reload ? height : strip_height;
+    box(span, row_y - above - 1, height);
   }
 
   bool is_pair(std::size_t first) const {

@@ -24,7 +24,8 @@ bool names_stages(const timeline& timeline) {
 }
 
 char fill_of(plan_op_kind kind) {
-  constexpr std::string_view fills = "FBIW..UURNO";
+  constexpr std::string_view fills = "FBIW..UU..RTNO";
+  static_assert(fills.size() == op_kinds);
   return fills[static_cast<std::size_t>(kind)];
 }
 
@@ -55,7 +56,7 @@ double columns_per_time(const timeline& timeline, const terminal_style& style) {
     return 0;
   double shortest = duration;
   for (const auto& span : timeline.spans)
-    if (span.end > span.start)
+    if (span.end > span.start && !is_copy(span.kind))
       shortest = std::min(shortest, span.end - span.start);
   const auto room = std::max(style.width - label_width - 2, 10);
   const auto fit = room / duration;
@@ -133,7 +134,8 @@ std::string draw_terminal(const timeline& timeline,
                           tiles(width));
   const bool with_stage = names_stages(timeline);
   for (const auto& span : timeline.spans)
-    place(rows[static_cast<std::size_t>(span.rank)], span, scale, with_stage);
+    if (!is_copy(span.kind))  // beside the ops of the row
+      place(rows[static_cast<std::size_t>(span.rank)], span, scale, with_stage);
   std::string text;
   for (std::size_t rank = 0; rank < rows.size(); ++rank)
     text += fmt::format("{:<{}}{}\n", fmt::format("rank {}", rank), label_width,

@@ -31,6 +31,10 @@ const char* thread_text(stream_kind stream) {
       return "";
     case stream_kind::collective:
       return ", data";
+    case stream_kind::offload:
+      return ", offloads to the host";
+    case stream_kind::reload:
+      return ", reloads from the host";
     case stream_kind::send_forward:
       return ", pipeline: sends activations";
     case stream_kind::send_backward:
@@ -45,7 +49,9 @@ const char* thread_text(stream_kind stream) {
 const char* stream_text(stream_kind stream) {
   return stream == stream_kind::compute      ? "compute"
          : stream == stream_kind::collective ? "data"
-                                             : "pipeline";
+         : stream == stream_kind::offload || stream == stream_kind::reload
+           ? "copy"
+           : "pipeline";
 }
 
 json name_event(const char* what, std::int32_t thread,
@@ -84,13 +90,21 @@ std::vector<std::int32_t> threads_of_spans(const timeline& timeline,
   std::set<std::int32_t> named;
   for (const auto& span : timeline.spans) {
     threads.push_back(span.rank);
+    if (is_copy(span.kind)) {
+      const auto stream = traits_of(span.kind).stream;
+      threads.back() = thread_of(timeline, span.rank, stream);
+      if (named.insert(threads.back()).second)
+        events.push_back(name_event(
+          "thread_name", threads.back(),
+          "rank " + std::to_string(span.rank) + thread_text(stream)));
+    }
     if (!is_compute(span.kind))
       continue;
     const auto* last = std::exchange(before[span.rank], &span);
     if (!last || span.start >= last->end || span.start == last->start)
       continue;
     threads.back() += timeline.ranks * streams;
-    if (named.insert(span.rank).second)
+    if (named.insert(threads.back()).second)
       events.push_back(name_event(
         "thread_name", threads.back(),
         "rank " + std::to_string(span.rank) + ", second compute stream"));
@@ -99,15 +113,18 @@ std::vector<std::int32_t> threads_of_spans(const timeline& timeline,
 }
 
 json span_event(const timeline_span& span, std::int32_t thread) {
-  return {
-    {"ph", "X"},
-    {"pid", 0},
-    {"tid", thread},
-    {"name", to_text(span)},
-    {"cat", is_compute(span.kind) ? "compute" : "update"},
-    {"ts", span.start * microseconds},
-    {"dur", (span.end - span.start) * microseconds},
-    {"args", row_of(span, traits_of(span.kind).name, stream_kind::compute)}};
+  return {{"ph", "X"},
+          {"pid", 0},
+          {"tid", thread},
+          {"name", to_text(span)},
+          {"cat", is_compute(span.kind) ? "compute"
+                  : is_copy(span.kind)  ? "copy"
+                                        : "update"},
+          {"ts", span.start * microseconds},
+          {"dur", (span.end - span.start) * microseconds},
+          {"args", row_of(span, traits_of(span.kind).name,
+                          is_copy(span.kind) ? traits_of(span.kind).stream
+                                             : stream_kind::compute)}};
 }
 
 /// Transfers of a stream may overlap, but a thread's events may not: each is

@@ -51,7 +51,10 @@ void executor_clock::begin(const std::vector<double>& free_from) {
   collecting_.clear();
   begun_.assign(ranks, 0);
   woken_.assign(ranks, 0);
-  collective_ = last_end_ = free_from;
+  last_end_ = free_from;
+  free_.resize(ranks);
+  for (std::size_t rank = 0; rank < ranks; ++rank)
+    free_[rank].fill(free_from[rank]);
   for (std::size_t rank = 0; rank < ranks; ++rank) {
     executors_[rank].begin();
     started[rank].clear();
@@ -149,12 +152,9 @@ void executor_clock::start_op(std::uint32_t op, std::size_t rank) {
 
 void executor_clock::run_op(std::uint32_t op, std::size_t rank) {
   const auto& what = plan_.ops[op];
-  start[op] = what.stream == stream_kind::collective
-                ? std::max(now_, collective_[rank])
-                : now_;
-  end[op] = start[op] + costs_.cost_of(op, what);
-  if (what.stream == stream_kind::collective)
-    collective_[rank] = end[op];
+  auto& free = free_[rank][static_cast<std::size_t>(what.stream)];
+  start[op] = std::max(now_, free);
+  free = end[op] = start[op] + costs_.cost_of(op, what);
   last_end_[rank] = std::max(last_end_[rank], end[op]);
   expect(end[op], event_kind::op_ends, op);
 }

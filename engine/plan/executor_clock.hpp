@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <queue>
@@ -14,7 +15,8 @@ namespace troupe {
 /// The timing of one step of `simulate` in which each rank's `lane_executor`
 /// decides what starts next, as in a run: an event simulation. Events of one
 /// time reach all ranks before any rank starts a compute op. In strict order
-/// its times are those of `step_clock`, which is several times faster.
+/// its times are those of `step_clock`, which is several times faster, but that
+/// an op that waits for a collective or a copy holds up all behind it.
 class executor_clock {
  public:
   /// Throws `error` (invalid_argument) if costs of single ops don't fit the
@@ -68,11 +70,13 @@ class executor_clock {
   std::vector<lane_executor> executors_;  // by rank
   std::vector<message_state> messages_;   // by message
   channel_times channels_;
-  std::vector<char> ended_;                    // by op
-  std::vector<std::uint32_t> collecting_;      // begun at some of their ranks
-  std::vector<char> begun_, woken_;            // by rank
-  std::vector<std::size_t> to_wake_;           // ranks
-  std::vector<double> collective_, last_end_;  // by rank
+  std::vector<char> ended_;                // by op
+  std::vector<std::uint32_t> collecting_;  // begun at some of their ranks
+  std::vector<char> begun_, woken_;        // by rank
+  std::vector<std::size_t> to_wake_;       // ranks
+  /// By rank: when each stream is free; the compute stream's ops start then.
+  std::vector<std::array<double, clocked_streams>> free_;
+  std::vector<double> last_end_;  // by rank
   std::priority_queue<event, std::vector<event>, std::greater<>> events_;
   std::uint64_t events_so_far_ = 0;
   double now_ = 0;

@@ -12,12 +12,13 @@ namespace troupe {
 
 namespace {
 
-/// Ops that keep their order among themselves: transfers of a stream;
-/// collectives, which other replicas make in the same order; on the compute
-/// stream those of a stage and kind, where all that add to gradients are alike.
+/// Ops that keep their order among themselves: transfers and copies of a
+/// stream; collectives, which other replicas make in the same order; on the
+/// compute stream those of a stage and kind, where all that add to gradients
+/// are alike.
 auto series_of(const plan_op& op) {
   const auto type = traits_of(op).type;
-  if (type == op_class::transfer)
+  if (type == op_class::transfer || type == op_class::copy)
     return std::tuple{type, static_cast<int>(op.stream), none, std::int8_t{0}};
   if (type == op_class::collective)
     return std::tuple{type, 0, none, std::int8_t{0}};
@@ -70,10 +71,7 @@ void lane_executor::describe_ops() {
     ops_[i].computes = op.stream == stream_kind::compute;
     ops_[i].leads =
       is_compute(op.kind) && op.kind != plan_op_kind::weight_backward;
-    if (op.kind == plan_op_kind::forward)
-      ops_[i].kept = 1;
-    if (frees_activation(op.kind))
-      ops_[i].kept = -1;
+    ops_[i].kept = static_cast<std::int8_t>(activations_added(op.kind));
     const auto number = static_cast<std::uint32_t>(stages.size());
     ops_[i].stage =
       stages.emplace(std::pair{op.stage, op.copy}, number).first->second;

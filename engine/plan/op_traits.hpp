@@ -11,6 +11,7 @@ enum class op_class : std::uint8_t {
   compute,     // F, B, I, W: an op of the schedule
   transfer,    // one half of a message
   collective,  // of parameters or gradients: of a stage, or tied ones
+  copy,        // of activations, between the device's memory and the host's
   closing,     // after all gradients of a stage
 };
 
@@ -36,6 +37,7 @@ struct op_traits {
 };
 
 inline constexpr op_colour plain_colour{212, 9, 58, "\x1b[30;47m"};
+inline constexpr op_colour copy_colour{338, 44, 66, "\x1b[30;47m"};
 
 /// One row an action: a transfer's two directions are two actions. No action is
 /// a prefix of a later one.
@@ -55,6 +57,10 @@ inline constexpr std::array op_actions{
   op_traits{plan_op_kind::release, op_class::collective,
             stream_kind::collective, "RESHARD", "release", "reshard", 0,
             plain_colour},
+  op_traits{plan_op_kind::offload, op_class::copy, stream_kind::offload,
+            "OFFLOAD", "offload", "offload", 0, copy_colour},
+  op_traits{plan_op_kind::reload, op_class::copy, stream_kind::reload, "RELOAD",
+            "reload", "reload", 0, copy_colour},
   op_traits{plan_op_kind::reduce, op_class::collective, stream_kind::collective,
             "REDUCE_GRAD", "reduce", "reduce", 0, plain_colour},
   op_traits{plan_op_kind::sum_tied, op_class::collective,
@@ -99,7 +105,7 @@ inline constexpr std::array op_actions{
             {272, 46, 68, "\x1b[30;43m"}},
 };
 
-inline constexpr std::size_t op_kinds = 12;
+inline constexpr std::size_t op_kinds = 14;
 
 /// Of a kind; for a transfer, of its activations.
 constexpr const op_traits& traits_of(plan_op_kind kind) {

@@ -12,6 +12,7 @@
 #include "troupe/base/printable.hpp"
 #include "troupe/engine/plan/lane_executor.hpp"
 #include "troupe/engine/plan/op_text.hpp"
+#include "troupe/schedules/csv.hpp"
 #include "troupe/schedules/text_form.hpp"
 
 namespace troupe {

@@ -37,15 +37,23 @@ class held_bytes {
       times_{times},
       sizes_{sizes},
       changes_(static_cast<std::size_t>(plan.ranks())),
-      readers_(slot_count(plan) * 3, absent) {
+      host_changes_(changes_.size()),
+      readers_(slot_count(plan) * passes, absent) {
     for (std::uint32_t i = 0; i < plan.ops.size(); ++i)
-      if (is_compute(plan.ops[i].kind))
+      if (is_compute(plan.ops[i].kind) || is_copy(plan.ops[i].kind))
         reader(plan.ops[i], pass_of(plan.ops[i].kind)) = i;
     for (std::uint32_t i = 0; i < plan_.ops.size(); ++i)
       add_op(i);
     for (const auto& each : plan_.messages)
       add_message(each);
     add_versions();
+  }
+
+  std::vector<double> host_peaks() const {
+    std::vector<double> all;
+    for (const auto& each : host_changes_)
+      all.push_back(peak_of(each));
+    return all;
   }
 
   std::vector<double> peaks() const {
@@ -70,13 +78,29 @@ class held_bytes {
  private:
   using change_list = std::vector<std::pair<double, double>>;  // time, bytes
 
+  static void hold(std::vector<change_list>& where, std::int32_t rank,
+                   double begin, double end, double bytes) {
+    auto& changes = where[static_cast<std::size_t>(rank)];
+    changes.emplace_back(begin, bytes);
+    changes.emplace_back(end, -bytes);
+  }
+
   static constexpr auto absent = static_cast<std::uint32_t>(none);
 
-  enum class pass : std::uint8_t { forward, backward, weights };
+  enum class pass : std::uint8_t {
+    forward,
+    backward,
+    weights,
+    offload,
+    reload
+  };
+  static constexpr std::size_t passes = 5;
   static pass pass_of(plan_op_kind kind) {
-    return kind == plan_op_kind::forward ? pass::forward
-           : takes_gradient(kind)        ? pass::backward
-                                         : pass::weights;
+    return kind == plan_op_kind::forward   ? pass::forward
+           : kind == plan_op_kind::offload ? pass::offload
+           : kind == plan_op_kind::reload  ? pass::reload
+           : takes_gradient(kind)          ? pass::backward
+                                           : pass::weights;
   }
   std::uint32_t& reader(const plan_op& op, pass which) {
     return readers_[static_cast<std::size_t>(which) * slot_count(plan_)
@@ -97,9 +121,18 @@ class held_bytes {
   }
 
   void hold(std::int32_t rank, double begin, double end, double bytes) {
-    auto& changes = changes_[static_cast<std::size_t>(rank)];
-    changes.emplace_back(begin, bytes);
-    changes.emplace_back(end, -bytes);
+    hold(changes_, rank, begin, end, bytes);
+  }
+
+  /// What a forward keeps leaves by its offload, and is here again from its
+  /// reload on.
+  void hold_context(std::int32_t rank, std::uint32_t made_by) {
+    const auto& op = plan_.ops[made_by];
+    const auto offload = reader(op, pass::offload);
+    const bool leaves = op.kind == plan_op_kind::forward && offload != absent;
+    hold(rank, times_.start[made_by],
+         times_.end[leaves ? offload : reader(op, pass::backward)],
+         sizes_.row(op.stage).kept);
   }
 
   /// Of an edge: the sizes of the stage whose outputs travel on it.
@@ -123,8 +156,10 @@ class held_bytes {
       hold(rank, times_.start[i], times_.end[i], sizes_.row(op.stage).kept);
     for_each_output(plan_, op, [&](const value& made) {
       if (made.kind == value_kind::context)
-        hold(rank, times_.start[i], times_.end[reader(op, pass::backward)],
-             sizes_.row(op.stage).kept);
+        hold_context(rank, i);
+      else if (made.kind == value_kind::hosted)
+        hold(host_changes_, rank, times_.start[i],
+             times_.end[reader(op, pass::reload)], sizes_.row(op.stage).kept);
       else if (made.kind == value_kind::deferred)
         hold(rank, times_.end[i], times_.end[reader(op, pass::weights)],
              sizes_.row(op.stage).deferred);
@@ -196,7 +231,8 @@ class held_bytes {
   const plan& plan_;
   const simulation& times_;
   const value_sizes& sizes_;
-  std::vector<change_list> changes_;    // by rank
+  std::vector<change_list> changes_;  // by rank
+  std::vector<change_list> host_changes_;
   std::vector<std::uint32_t> readers_;  // by pass and op_slot
 };
 
@@ -250,6 +286,11 @@ value_sizes load_sizes(const std::string& path_or_text) {
 std::vector<double> peak_bytes(const plan& plan, const simulation& times,
                                const value_sizes& sizes) {
   return held_bytes{plan, times, sizes}.peaks();
+}
+
+std::vector<double> host_peak_bytes(const plan& plan, const simulation& times,
+                                    const value_sizes& sizes) {
+  return held_bytes{plan, times, sizes}.host_peaks();
 }
 
 double joint_peak_bytes(const plan& plan, const simulation& times,

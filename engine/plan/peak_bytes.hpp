@@ -44,13 +44,19 @@ value_sizes load_sizes(const std::string& path_or_text);
 /// start to the start of the one that reads it (which keeps it), on the
 /// sender's rank until its message has arrived; a gradient from its backward's
 /// start to the end of the one that reads it; what a forward keeps until its B
-/// or I has ended, what an I keeps from there to the end of its W. With updates
+/// or I has ended, what an I keeps from there to the end of its W; but for the
+/// time from the end of its offload to the start of its reload. With updates
 /// within a step, parameters live until the last backward that reads them.
 std::vector<double> peak_bytes(const plan& plan, const simulation& times,
                                const value_sizes& sizes);
 
+/// By rank: the most bytes of activations in the host's memory at once, each
+/// from the start of its offload to the end of its reload.
+std::vector<double> host_peak_bytes(const plan& plan, const simulation& times,
+                                    const value_sizes& sizes);
+
 /// The most bytes that all ranks together hold at once: what a process that
-/// runs all of them needs.
+/// runs all of them needs, but for the host's memory beside devices.
 double joint_peak_bytes(const plan& plan, const simulation& times,
                         const value_sizes& sizes);
 

@@ -22,6 +22,8 @@ enum class plan_op_kind : std::uint8_t {
   receive,  // posts the buffer of a message, never blocks
   gather,   // unshards the parameters of a stage
   release,  // ... and drops them again
+  offload,  // what a forward keeps goes to the host's memory
+  reload,   // ... and comes back for its backward
   reduce,   // gradients of a stage are reduced over the data ranks
   sum_tied,       // ... and tied ones summed over the stages that hold them
   gradient_norm,  // a stage's part of the norm of all gradients
@@ -32,11 +34,17 @@ enum class plan_op_kind : std::uint8_t {
 enum class stream_kind : std::uint8_t {
   compute,
   collective,    // gather, release, reduce and sum_tied
+  offload,       // to the host's memory
+  reload,        // ... and back
   send_forward,  // one per direction of transfer
   send_backward,
   receive_forward,
   receive_backward,
 };
+
+/// The first streams, on which ops take time one after the other; transfers
+/// have others.
+inline constexpr std::size_t clocked_streams = 4;
 
 inline constexpr std::int32_t none = -1;
 
@@ -150,6 +158,16 @@ constexpr bool is_joint(plan_op_kind kind) {
          || kind == plan_op_kind::sum_tied;
 }
 
+/// Offload and reload.
+constexpr bool is_copy(plan_op_kind kind) {
+  return kind == plan_op_kind::offload || kind == plan_op_kind::reload;
+}
+
+/// Ops of a microbatch and slice; others are of whole stages.
+constexpr bool is_of_microbatch(plan_op_kind kind) {
+  return is_compute(kind) || is_transfer(kind) || is_copy(kind);
+}
+
 /// Backwards that need the gradient of the stage's outputs.
 constexpr bool takes_gradient(plan_op_kind kind) {
   return kind == plan_op_kind::backward || kind == plan_op_kind::input_backward;
@@ -159,6 +177,14 @@ constexpr bool takes_gradient(plan_op_kind kind) {
 constexpr bool frees_activation(plan_op_kind kind) {
   return kind == plan_op_kind::backward
          || kind == plan_op_kind::weight_backward;
+}
+
+/// How many activations more an op leaves in the rank's memory: of a stage, a
+/// microbatch and a slice.
+constexpr int activations_added(plan_op_kind kind) {
+  return kind == plan_op_kind::forward || kind == plan_op_kind::reload ? 1
+         : frees_activation(kind) || kind == plan_op_kind::offload     ? -1
+                                                                       : 0;
 }
 
 /// The plan's kind for a schedule's op; both enumerate F, B, I, W first.

@@ -13,10 +13,9 @@ namespace {
 using json = nlohmann::ordered_json;
 
 std::string_view name_of(stream_kind stream) {
-  constexpr std::array<std::string_view, 6> names{
-    "compute",         "data",
-    "send_forward",    "send_backward",
-    "receive_forward", "receive_backward"};
+  constexpr std::array<std::string_view, 8> names{
+    "compute",      "data",          "offload",         "reload",
+    "send_forward", "send_backward", "receive_forward", "receive_backward"};
   return names[static_cast<std::size_t>(stream)];
 }
 

@@ -81,8 +81,8 @@ plan_op read_word(std::string_view text) {
     transfers ? take_peer(rest, as->kind == plan_op_kind::send ? '>' : '<')
               : none;
   // Behind an update within a step stands its last microbatch.
-  const auto whole_stage = !is_compute(as->kind) && !transfers
-                           && (rest.empty() || rest.front() == '@');
+  const auto whole_stage =
+    !is_of_microbatch(as->kind) && (rest.empty() || rest.front() == '@');
   const auto place =
     parse_cell(fmt::format("{}F{}{}", stage, whole_stage ? "0" : "", rest),
                spelling::project);

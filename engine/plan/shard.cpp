@@ -146,40 +146,26 @@ void require_shardable(const plan& whole) {
          whole.schedule_name);
 }
 
-/// `lane_of(rank)` gives the ops of each rank.
+/// `lane_of(lane)` gives the ops of each rank.
 template <class Lane>
-plan with_lanes(const plan& whole, const Lane& lane_of) {
+plan rewritten(const plan& whole, const Lane& lane_of) {
   require_shardable(whole);
-  plan result{.schedule_name = whole.schedule_name,
-              .microbatches = whole.microbatches,
-              .slices = whole.slices,
-              .training = whole.training,
-              .global_norm = whole.global_norm,
-              .placement = whole.placement,
-              .graph = whole.graph};
-  for (std::int32_t rank = 0; rank < whole.ranks(); ++rank) {
-    result.first_op.push_back(static_cast<std::uint32_t>(result.ops.size()));
-    for (auto& what : lane_of(whole.lane(rank))) {
-      what.message = none;  // numbered anew
-      result.ops.push_back(what);
-    }
-  }
-  result.first_op.push_back(static_cast<std::uint32_t>(result.ops.size()));
-  connect(result);
-  grant_credits(result, 0);
-  return result;
+  std::vector<std::vector<plan_op>> lanes;
+  for (std::int32_t rank = 0; rank < whole.ranks(); ++rank)
+    lanes.push_back(lane_of(whole.lane(rank)));
+  return with_lanes(whole, lanes);
 }
 
 }  // namespace
 
 plan sharded(const plan& whole, std::int32_t most_whole) {
-  return with_lanes(whole, [&](std::span<const plan_op> lane) {
+  return rewritten(whole, [&](std::span<const plan_op> lane) {
     return lane_sharder{lane, most_whole}.run();
   });
 }
 
 plan sharded_updates(const plan& whole) {
-  return with_lanes(whole, [](std::span<const plan_op> lane) {
+  return rewritten(whole, [](std::span<const plan_op> lane) {
     std::vector<plan_op> ops(lane.begin(), lane.end());
     for (const auto& what : lane)
       if (what.kind == plan_op_kind::update)

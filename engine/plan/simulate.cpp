@@ -167,10 +167,8 @@ std::int32_t peak_of(const plan& plan, const op_order& order) {
   std::int32_t peak = 0;
   for (const auto op : order) {
     const auto kind = plan.ops[op].kind;
-    if (kind == plan_op_kind::forward)
-      peak = std::max(peak, ++held);
-    if (frees_activation(kind))
-      --held;
+    held += activations_added(kind);
+    peak = std::max(peak, held);
   }
   return peak;
 }
@@ -218,10 +216,8 @@ std::vector<std::int32_t> peak_in_flight(const plan& plan) {
     std::int32_t held = 0;
     auto& peak = peaks.emplace_back(0);
     for (const auto& what : plan.lane(rank)) {
-      if (what.kind == plan_op_kind::forward)
-        peak = std::max(peak, ++held);
-      if (frees_activation(what.kind))
-        --held;
+      held += activations_added(what.kind);
+      peak = std::max(peak, held);
     }
   }
   return peaks;

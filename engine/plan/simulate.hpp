@@ -27,7 +27,8 @@ struct simulation {
   std::vector<double> idle{};
   /// The same, counting each rank only from its first start to its last end.
   double span_bubble = 0;
-  /// By rank: most (stage, microbatch, slice) forwarded and not yet freed.
+  /// By rank: most (stage, microbatch, slice) forwarded and not yet freed, but
+  /// for those in the host's memory.
   std::vector<std::int32_t> in_flight{};
   /// Ops from the start to the makespan, each of which begins when its
   /// predecessor has ended or its message has arrived.
@@ -35,7 +36,8 @@ struct simulation {
 };
 
 /// Simulates a plan: a rank's compute ops run one after the other in lane
-/// order, reductions and gathers concurrently in their own order; messages
+/// order, reductions and gathers concurrently in their own order, as offloads
+/// and reloads in theirs; messages
 /// occupy no rank, but for their transfer their channel. In another order than
 /// the lane's each rank's `lane_executor` decides, as in a run. Throws `error`
 /// (invalid_argument) if costs of single ops don't fit the plan, or atomic
@@ -60,7 +62,8 @@ std::vector<double> step_ends(
   const step_series& how);
 
 /// By rank: the most activations held at once in lane order. An activation is
-/// freed by B, or by W if the backward is split.
+/// freed by B, or by W if the backward is split, and away between its offload
+/// and its reload.
 std::vector<std::int32_t> peak_in_flight(const plan& plan);
 
 }  // namespace troupe

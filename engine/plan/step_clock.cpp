@@ -29,15 +29,16 @@ step_clock::step_clock(const plan& plan, const op_costs& costs)
 void step_clock::run_step(std::vector<double>& free_from) {
   std::fill(end.begin(), end.end(), not_yet);
   next_.assign(plan_.first_op.begin(), plan_.first_op.end() - 1);
-  compute_ = free_from;
-  collective_ = free_from;
+  free_.resize(free_from.size());
+  for (std::size_t rank = 0; rank < free_from.size(); ++rank)
+    free_[rank].fill(free_from[rank]);
   turn_queue turns{plan_.ranks()};
   while (!turns.empty())
     run_lane(turns.pop_last(), turns);
   if (!std::equal(next_.begin(), next_.end(), plan_.first_op.begin() + 1))
     fail_stalled();
   for (std::size_t rank = 0; rank < free_from.size(); ++rank)
-    free_from[rank] = std::max(compute_[rank], collective_[rank]);
+    free_from[rank] = std::ranges::max(free_[rank]);
 }
 
 void step_clock::run_lane(std::int32_t rank, turn_queue& turns) {
@@ -87,8 +88,7 @@ bool step_clock::attempt(std::uint32_t op, std::size_t rank) {
     return true;
   if (what.overlaps_next && costs_.atomic_pairs)
     return attempt_pair(op, rank);
-  auto& clock =
-    what.stream == stream_kind::collective ? collective_[rank] : compute_[rank];
+  auto& clock = clock_of(what, rank);
   double ready = clock;
   if (!inputs_there(op, ready))
     return false;
@@ -101,13 +101,14 @@ bool step_clock::attempt_pair(std::uint32_t op, std::size_t rank) {
   auto second = op + 1;
   while (!is_compute(plan_.ops[second].kind))
     ++second;
-  double ready = compute_[rank];
+  auto& clock = clock_of(plan_.ops[op], rank);
+  double ready = clock;
   if (!inputs_there(op, ready) || !inputs_there(second, ready))
     return false;
-  compute_[rank] = ready + costs_.cost_of(op, plan_.ops[op])
-                   + costs_.cost_of(second, plan_.ops[second]);
-  set(op, ready, compute_[rank]);
-  set(second, ready, compute_[rank]);
+  clock = ready + costs_.cost_of(op, plan_.ops[op])
+          + costs_.cost_of(second, plan_.ops[second]);
+  set(op, ready, clock);
+  set(second, ready, clock);
   return true;
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <vector>
 
@@ -38,8 +39,12 @@ class step_clock {
   const plan& plan_;
   const op_costs& costs_;
   std::vector<std::uint32_t> next_;  // by rank
-  std::vector<double> compute_;      // by rank: when the stream is free
-  std::vector<double> collective_;
+  using stream_clocks = std::array<double, clocked_streams>;
+  double& clock_of(const plan_op& op, std::size_t rank) {
+    return free_[rank][static_cast<std::size_t>(op.stream)];
+  }
+
+  std::vector<stream_clocks> free_;  // by rank: when each stream is
   channel_times channels_;
   std::int32_t blocker_ = none;
 };

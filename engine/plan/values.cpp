@@ -17,6 +17,8 @@ std::string_view to_text(value_kind kind) {
       return "gradient";
     case value_kind::context:
       return "context";
+    case value_kind::hosted:
+      return "context in the host's memory";
     case value_kind::version:
       return "version of the parameters";
     case value_kind::deferred:

@@ -15,6 +15,7 @@ enum class value_kind : std::uint8_t {
   activation,       // outputs of a forward, for another stage
   gradient,         // of those: what a B or an I gives back
   context,          // what a forward keeps for its B or I
+  hosted,           // ... in the host's memory: from its offload to its reload
   version,          // of the parameters, which its B or I reads again
   deferred,         // what an I keeps for its W
   carry,            // what a slice's forward keeps for the next slice's
@@ -97,6 +98,10 @@ void for_each_input(const plan& plan, const plan_op& op, Visit visit) {
     visit(own_value(value_kind::carry_gradient, op, 1));
   if (op.kind == plan_op_kind::weight_backward)
     visit(own_value(value_kind::deferred, op));
+  if (is_copy(op.kind))
+    visit(own_value(op.kind == plan_op_kind::offload ? value_kind::context
+                                                     : value_kind::hosted,
+                    op));
   if ((op.kind == plan_op_kind::gradient_norm
        || op.kind == plan_op_kind::sum_tied)
       && reads_gradients(plan, op))
@@ -122,6 +127,10 @@ void for_each_output(const plan& plan, const plan_op& op, Visit visit) {
     visit(own_value(value_kind::carry, op));
   if (op.kind == plan_op_kind::input_backward)
     visit(own_value(value_kind::deferred, op));
+  if (is_copy(op.kind))
+    visit(own_value(op.kind == plan_op_kind::offload ? value_kind::hosted
+                                                     : value_kind::context,
+                    op));
   if (backward && op.slice > 0)
     visit(own_value(value_kind::carry_gradient, op));
   if (op.kind == plan_op_kind::reduce || op.kind == plan_op_kind::sum_tied)

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <iterator>
 #include <utility>
 
 #include "troupe/base/error.hpp"
@@ -210,17 +211,20 @@ op_outputs module_compute::forward(microbatch_key key, tensor_lists inputs,
   if (settings_.slices > 1)
     return forward_slice(key, std::move(inputs),
                          slice_of(data, key.slice, settings_.slices),
-                         std::move(earlier));
-  return forward_slice(key, std::move(inputs), data, nullptr);
+                         std::move(earlier), states.offloads);
+  return forward_slice(key, std::move(inputs), data, nullptr, states.offloads);
 }
 
 op_outputs module_compute::forward_slice(microbatch_key key,
                                          tensor_lists inputs,
                                          const microbatch_data& data,
-                                         slice_carry_pointer earlier) {
+                                         slice_carry_pointer earlier,
+                                         bool offloads) {
   const bool keeps_graph = settings_.training() && !options_.numerics.recompute;
   const at::AutoGradMode mode(keeps_graph);
   const bool counted = counts(key);
+  auto saved = offloads ? saved_for_offload() : nullptr;
+  const saved_tensors_scope saves(keeps_graph ? saved : nullptr);
   auto done = run_observed(
     key, inputs, data, earlier,
     counted ? observer::pass::forward : observer::pass::forward_again);
@@ -238,6 +242,8 @@ op_outputs module_compute::forward_slice(microbatch_key key,
       done.saved.earlier = std::move(earlier);
       done.saved.recompute = true;
     }
+    done.saved.saved = std::move(saved);
+    done.saved.note_inputs();
     outputs.states.context =
       std::make_shared<saved_forward>(std::move(done.saved));
   }
@@ -246,6 +252,12 @@ op_outputs module_compute::forward_slice(microbatch_key key,
       each = each.defined() ? each.detach() : each;
   outputs.tensors = std::move(done.sent);
   return outputs;
+}
+
+std::shared_ptr<saved_tensors> module_compute::saved_for_offload() const {
+  auto stays = values_of(module_->parameters_by_name());
+  std::ranges::move(module_->buffers(), std::back_inserter(stays));
+  return std::make_shared<saved_tensors>(stays);
 }
 
 void module_compute::run_again(microbatch_key key, saved_forward& saved) {

@@ -65,7 +65,8 @@ class module_compute final : public stage_compute {
   outcome run(tensor_lists leaves, const microbatch_data& data);
   op_outputs forward_slice(microbatch_key key, tensor_lists inputs,
                            const microbatch_data& data,
-                           slice_carry_pointer earlier);
+                           slice_carry_pointer earlier, bool offloads);
+  std::shared_ptr<saved_tensors> saved_for_offload() const;
   outcome run_observed(microbatch_key key, const tensor_lists& inputs,
                        const microbatch_data& data,
                        const slice_carry_pointer& earlier, observer::pass pass);

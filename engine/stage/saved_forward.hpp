@@ -4,6 +4,7 @@
 
 #include <optional>
 
+#include "troupe/engine/stage/saved_tensors.hpp"
 #include "troupe/engine/stage/slices.hpp"
 #include "troupe/engine/stage/stage.hpp"
 #include "troupe/engine/stage/weight_gradients.hpp"
@@ -34,6 +35,14 @@ struct saved_forward final : stage_state {
   slice_carry_pointer earlier;
   bool recompute = false;
   std::int64_t samples = 1;
+  /// Of a forward whose context is offloaded: what its graph has saved. Null:
+  /// it stays.
+  std::shared_ptr<saved_tensors> saved = {};
+
+  /// Once all of the above are there, and the carry is handed on.
+  void note_inputs();
+  void offload(rank_device* device) override;
+  void reload(rank_device* device) override;
 };
 
 }  // namespace troupe

@@ -129,6 +129,13 @@ slice_carry_pointer slice_pass::for_later() const {
   return carry;
 }
 
+void slice_pass::drop_data_with(saved_tensors& saved) {
+  earlier_ = nullptr;
+  own_.clear();
+  for (const auto& each : leaves_)
+    saved.drop_later(each);
+}
+
 void slice_pass::add_roots(backward_roots& roots,
                            const slice_carry* later) const {
   if (later)

@@ -7,6 +7,7 @@
 
 #include "troupe/engine/stage/microbatch.hpp"
 #include "troupe/engine/stage/position_cache.hpp"
+#include "troupe/engine/stage/saved_tensors.hpp"
 #include "troupe/engine/stage/split_backward.hpp"
 
 namespace troupe {
@@ -59,6 +60,10 @@ class slice_pass {
   /// After the forward: for the next slice. Throws `invalid_argument` if the
   /// slice has made fewer calls than those before.
   slice_carry_pointer for_later() const;
+
+  /// After `for_later`: what is left needs shapes alone, once the saved tensors
+  /// have left.
+  void drop_data_with(saved_tensors& saved);
 
   /// Leaves of the graph, of earlier slices: the backward gives their
   /// gradients to `gradients_for_earlier`, in this order.

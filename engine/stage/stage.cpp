@@ -4,6 +4,17 @@
 
 namespace troupe {
 
+void stage_state::offload(rank_device*) {
+  fail(error_code::internal,
+       "what a forward keeps is to be offloaded, and the forward was not told");
+}
+
+void stage_state::reload(rank_device*) {
+  fail(error_code::internal,
+       "what a forward keeps is to be reloaded, and the "
+       "forward was not told");
+}
+
 collective_work stage_parameters::begin_tied_sum() {
   fail(error_code::internal, "the stage holds no tied parameters");
 }

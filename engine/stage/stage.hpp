@@ -14,6 +14,7 @@
 namespace troupe {
 
 struct generation_step;
+class rank_device;
 
 /// A step runs whole or in two consecutive parts: the work up to the gradients
 /// is recorded, to be launched as a whole in later steps; the update is not
@@ -68,6 +69,13 @@ struct stage_result {
 class stage_state {
  public:
   virtual ~stage_state() = default;
+  /// Of a context: gives its tensors to the host's memory, by the device's
+  /// `offloads` stream, and takes them back, by `reloads`, to memory of the
+  /// compute stream, within whose scope both are called. The streams have
+  /// waited for what they read. Null: a CPU. Throws `internal` where nothing is
+  /// to be offloaded.
+  virtual void offload(rank_device* device);
+  virtual void reload(rank_device* device);
 };
 
 /// What an op reads of the stage's own values, or leaves; null: none.
@@ -81,6 +89,8 @@ struct stage_states {
   /// Of a slice's forward for the next slice's, of its B or I for that of the
   /// slice before.
   std::shared_ptr<stage_state> carry = {};
+  /// Of a forward: its context will be offloaded.
+  bool offloads = false;
 };
 
 /// What an op gives to other stages, and what it leaves for its own.

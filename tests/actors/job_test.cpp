@@ -80,6 +80,11 @@ TEST_CASE("several processes train the same bits as one") {
   check_same({.schedule = "seq_1f1b", .ranks = 3, .slices = 3}, 3);
   check_same({.schedule = "dualpipe", .ranks = 4, .microbatches = 8}, 2);
   check_same({.schedule = "two_bw", .ranks = 3, .microbatches = 7}, 3);
+  check_same({.schedule = "zb_h1",
+              .ranks = 3,
+              .microbatches = 6,
+              .offload = {.fraction = 1}},
+             3);
   check_same({.schedule = "breadth_first",
               .ranks = 4,
               .stages_per_rank = 2,

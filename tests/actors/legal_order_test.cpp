@@ -150,7 +150,9 @@ TEST_CASE("lanes drawn at random train the plain loop's bits in both orders") {
                           .data_parallel = 1 + std::int32_t(seed % 3 == 0),
                           .recompute = seed % 5 == 0,
                           .clip = seed % 4 == 0 ? 0.5 : 0,
-                          .tied = seed % 2 == 1};
+                          .tied = seed % 2 == 1,
+                          .offload = {.fraction = double(seed % 3) / 2,
+                                      .ahead = 1 + std::int32_t(seed % 2)}};
     const auto lanes =
       lane_drawer(2, 2 * what.stages_per_rank, 4, what.slices, seed).draw();
     CAPTURE(seed);
@@ -167,7 +169,8 @@ TEST_CASE("sharded replicas of random lanes train the plain loop's bits") {
                     .slices = 1 + std::int32_t(seed / 8),
                     .data_parallel = seed % 4 == 0 ? 4 : 2,
                     .recompute = seed % 5 == 0,
-                    .tied = seed % 2 == 1};
+                    .tied = seed % 2 == 1,
+                    .offload = {.fraction = double(seed % 3) / 2}};
     what.sharding = {
       .mode = seed % 3 == 0 ? shard_mode::gradients : shard_mode::all,
       .group = seed % 8 == 0 ? 2 : 0,
@@ -217,7 +220,8 @@ TEST_CASE(
                           .data_parallel = 1 + std::int32_t(seed % 3 == 0),
                           .recompute = seed % 5 == 0,
                           // With more stages a rank would wait for itself.
-                          .tied = seed % 4 == 2};
+                          .tied = seed % 4 == 2,
+                          .offload = {.fraction = double(seed % 3) / 2}};
     auto lanes =
       lane_drawer(2, 2 * what.stages_per_rank, 5, 1, seed, false).draw();
     lanes.update = {.every = 1 + std::int32_t(seed % 3),

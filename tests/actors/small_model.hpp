@@ -47,6 +47,7 @@ struct small_case {
   sharding_options sharding = {};
   bool offload_optimizer = false;
   bool tied = false;  // the head's weight is the embedding's
+  offload_options offload = {};
 };
 
 schedule_shape shape_of(const small_case& what);

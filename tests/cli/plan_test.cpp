@@ -103,6 +103,23 @@ TEST_CASE("plan shards stages as PyTorch's pipelining does") {
            "1UNSHARD,1RECV_F0,1F0,1B0,1SEND_B0,1REDUCE_GRAD,1RESHARD\r\n");
 }
 
+TEST_CASE("plan shows activations that are offloaded") {
+  const auto csv = [](const char* how) {
+    return plan("--schedule gpipe --ranks 1 --microbatches 4",
+                fmt::format("--lower --format csv {}", how))
+      .output;
+  };
+  CHECK(csv("--offload-activations")
+        == "0F0,0OFFLOAD0,0F1,0OFFLOAD1,0F2,0OFFLOAD2,0RELOAD0,0F3,0OFFLOAD3,"
+           "0RELOAD1,0B0,0RELOAD2,0B1,0RELOAD3,0B2,0B3\r\n");
+  CHECK(csv("--offload-activations 0.25 --offload-ahead 2 "
+            "--offload-least-stay 3")
+        == "0F0,0F1,0F2,0F3,0OFFLOAD3,0B0,0RELOAD3,0B1,0B2,0B3\r\n");
+  CHECK(csv("--offload-activations stage.0=0") == csv(""));
+  CHECK_THAT(csv("--offload-ahead 2"),
+             ContainsSubstring("have no effect without --offload-activations"));
+}
+
 TEST_CASE("plan takes a file as its schedule") {
   const temporary_folder folder;
   const auto path = folder.write("own.csv", "0F0,0B0\n1F0,1B0\n");
@@ -120,7 +137,9 @@ TEST_CASE("plan refuses wrong usage with exit code 2") {
         "--schedule gpipe --theme pink", "--json --format svg",
         "--schedule gpipe --rank 2", "--schedule gpipe --ranks 5000000",
         "--schedule gpipe --ranks 65536 --microbatches 1048576",
-        "--schedule gpipe --ranks two"}) {
+        "--schedule gpipe --ranks two", "--offload-activations 2",
+        "--offload-activations stage.9=1", "--offload-activations half",
+        "--offload-activations --offload-ahead 0"}) {
     INFO(flags);
     CHECK(plan(flags).exit_code == 2);
   }

@@ -33,6 +33,27 @@ TEST_CASE("simulate prints the figures as JSON") {
   CHECK(json.size() == 6);
 }
 
+TEST_CASE("simulate tells what offloads save and cost") {
+  const auto figures = [](const std::string& flags) {
+    return nlohmann::json::parse(
+      simulate("--schedule gpipe --ranks 1 --microbatches 8 --json "
+               "--sizes kept=10 "
+               + flags)
+        .output);
+  };
+  CHECK(figures("")["peak_bytes"] == std::vector{80});
+  CHECK_FALSE(figures("").contains("host_peak_bytes"));
+  const auto with = figures("--offload-activations --costs offload=1,reload=1");
+  CHECK(with["peak_bytes"] == std::vector{30});
+  CHECK(with["host_peak_bytes"] == std::vector{70});
+  CHECK(with["makespan"] == figures("")["makespan"]);
+  CHECK(with["in_flight"] == std::vector{2});
+  CHECK_THAT(
+    simulate("--schedule gpipe --sizes kept=4e6", "--offload-activations")
+      .output,
+    ContainsSubstring("host MiB"));
+}
+
 TEST_CASE("simulate takes a CSV of either form, and costs") {
   for (const std::string form : {"compute", "comms"}) {
     const auto run =

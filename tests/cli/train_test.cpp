@@ -53,7 +53,8 @@ TEST_CASE("a pipelined run saves the same bytes as the plain one") {
       .exit_code
     == 0);
   CHECK(at.train("--ranks 2 --stages-per-rank 2 --schedule interleaved_1f1b "
-                 "--recompute --save-parameters "
+                 "--recompute --offload-activations all=0.5,stage.0=1 "
+                 "--save-parameters "
                  + c)
           .exit_code
         == 0);

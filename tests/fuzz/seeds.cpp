@@ -16,6 +16,7 @@
 #include "troupe/engine/launch/rendezvous_messages.hpp"
 #include "troupe/engine/plan/compile.hpp"
 #include "troupe/engine/plan/lowered_csv.hpp"
+#include "troupe/engine/plan/offload.hpp"
 #include "troupe/engine/plan/part.hpp"
 #include "troupe/engine/plan/plan_text.hpp"
 #include "troupe/engine/transport/certificates.hpp"
@@ -219,22 +220,28 @@ void add_schedules(seed_list& to) {
     to.emplace_back("plans", to_text(without_overlapped_reductions(
                                compile(lanes, {.data_parallel = 2}))));
     to.emplace_back("plans", to_lowered_csv(lowered));
+    to.emplace_back("plans", to_text(offloaded(
+                               lowered, {.fraction = 0.75, .least_stay = 2})));
     if (lanes.stages() > 2) {
       to.emplace_back("plans",
                       to_text(compile(lanes, {.graph = skipping(lanes)})));
       to.emplace_back("plans", to_text(compile(lanes, {.tied = {0, 3}})));
     }
   }
-  for (const char* each :
-       {"2F3", "0B11", "0I4", "0W4", "(0F7;7B3)OVERLAP_F_B", "0SEND_F1",
-        "1RECV_B1", "0UNSHARD", "0RESHARD", "0REDUCE_GRAD"})
+  for (const char* each : {"2F3", "0B11", "0I4", "0W4", "(0F7;7B3)OVERLAP_F_B",
+                           "0SEND_F1", "1RECV_B1", "0OFFLOAD2", "1RELOAD0",
+                           "0UNSHARD", "0RESHARD", "0REDUCE_GRAD"})
     to.emplace_back("cells", with_choice(0, each));
   for (const char* each : {"2F3.1", "2F3@1", "(0F7.1@1;7B3)"})
     to.emplace_back("cells", with_choice(1, each));
   to.emplace_back("costs", "f=1,b=2,i=1,w=1,message=0.25\nf.3=1.5 # all\n");
   to.emplace_back("sizes", "kept=4e6,activation=1e6\ngradient.2=5 # all\n");
   to.emplace_back("sizes", "parameters=1e9,kept.0=0");
-  to.emplace_back("costs", "unshard=1e3,reshard=2,reduce=1,norm=1,update=.5");
+  to.emplace_back("offloads", "0.5");
+  to.emplace_back("offloads", "all=0.25,stage.0=1\nstage.3=0 # none\n");
+  to.emplace_back(
+    "costs",
+    "unshard=1e3,reshard=2,offload=1,reload.0=2,reduce=1,norm=1,update=.5");
   to.emplace_back("costs",
                   "message=0.1,bytes=4e6,bandwidth=1e8,bandwidth.3-4=1e7,"
                   "message.0-1=2");

@@ -52,7 +52,8 @@ const refused_text refused[]{
    "x.csv, line 1, cell 1 (column 1) 'F0': a stage number is missing"},
   {"0X0\n", error_code::malformed_text,
    "x.csv, line 1, cell 1 (column 1) '0X0': 'X0' is no action: known are F, B, "
-   "I, W, SEND_F, RECV_F, SEND_B, RECV_B, UNSHARD, RESHARD and REDUCE_GRAD"},
+   "I, W, SEND_F, RECV_F, SEND_B, RECV_B, OFFLOAD, RELOAD, UNSHARD, RESHARD "
+   "and REDUCE_GRAD"},
   {"0\n", error_code::malformed_text,
    "x.csv, line 1, cell 1 (column 1) '0': the action is missing after the "
    "stage"},

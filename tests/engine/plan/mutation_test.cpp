@@ -7,6 +7,7 @@
 #include "support.hpp"
 #include "troupe/base/error.hpp"
 #include "troupe/engine/plan/lowered_csv.hpp"
+#include "troupe/engine/plan/offload.hpp"
 #include "troupe/engine/plan/plan_text.hpp"
 #include "troupe/engine/plan/simulate.hpp"
 #include "troupe/schedules/csv.hpp"
@@ -98,4 +99,16 @@ TEST_CASE("damaged plans of graphs are refused or replayed to an end") {
     plans += survives(random.damage(text)) ? 1 : 0;
   CHECK(plans > 50);
   CHECK(plans < 10000);
+}
+
+TEST_CASE("damaged plans that offload are refused or replayed to an end") {
+  damager random;
+  const auto text = to_text(
+    offloaded(testing::make_plan("dualpipe", {.ranks = 4, .microbatches = 8}),
+              {.fraction = 1}));
+  int plans = 0;
+  for (int i = 0; i < 10000; ++i)
+    plans += survives(random.damage(text)) ? 1 : 0;
+  CHECK(plans > 50);
+  CHECK(plans < 5000);
 }

@@ -109,6 +109,27 @@ const refused_text misplaced[]{
   {"0F0,0B0,7REDUCE_GRAD\n", error_code::invalid_schedule,
    "x.csv, line 1, cell 3 (rank 0): 7REDUCE_GRAD is outside the 1 stages, 1 "
    "microbatches, 1 slices and 1 copies"},
+  {"0OFFLOAD0,0F0,0B0\n", error_code::invalid_schedule,
+   "x.csv, line 1, cell 1 (rank 0): 0OFFLOAD0 stands before the forward whose "
+   "activation it copies"},
+  {"0F0,0OFFLOAD0,0B0\n", error_code::invalid_schedule,
+   "x.csv, line 1, cell 3 (rank 0): 0B0 needs what its forward kept, which is "
+   "in the host's memory; RELOAD it before"},
+  {"0F0,0RELOAD0,0B0\n", error_code::invalid_schedule,
+   "x.csv, line 1, cell 2 (rank 0): 0RELOAD0 stands before the OFFLOAD of its "
+   "activation"},
+  {"0F0,0OFFLOAD0,0RELOAD0,0OFFLOAD0,0RELOAD0,0B0\n",
+   error_code::invalid_schedule,
+   "x.csv, line 1, cell 4 (rank 0): 0OFFLOAD0 stands twice; remove one"},
+  {"0F0,0B0,0OFFLOAD0,0RELOAD0\n", error_code::invalid_schedule,
+   "x.csv, line 1, cell 3 (rank 0): 0OFFLOAD0 stands after the backward of its "
+   "activation"},
+  {"0F0,0OFFLOAD0\n", error_code::invalid_schedule,
+   "x.csv, line 1, cell 2 (rank 0): 0OFFLOAD0 stands where nothing is trained: "
+   "no op is a backward"},
+  {"0F0,0OFFLOAD,0B0\n", error_code::malformed_text,
+   "x.csv, line 1, cell 2 (column 5) '0OFFLOAD': a microbatch number is "
+   "missing"},
   {"7UNSHARD,0F0,0B0\n", error_code::invalid_schedule,
    "x.csv, line 1, cell 1 (rank 0): 7UNSHARD is outside the 1 stages, 1 "
    "microbatches, 1 slices and 1 copies"},

@@ -226,9 +226,10 @@ TEST_CASE("costs are read strictly") {
         std::pair{"f.x=1", "the stage is not a number"}})
     CHECK_THROWS_MATCHES(
       parse_costs(text), error,
-      Message(std::string{"costs '"} + text + "': " + why
-              + "; known keys are f, b, i, w, unshard, reshard, reduce, "
-                "sum_tied, norm, update, message, bytes and bandwidth"));
+      Message(
+        std::string{"costs '"} + text + "': " + why
+        + "; known keys are f, b, i, w, unshard, reshard, offload, reload, "
+          "reduce, sum_tied, norm, update, message, bytes and bandwidth"));
   for (const auto* text :
        {"bandwidth=0,bytes=1", "f=1,f=2", "f.1=1,f.01=1",
         "message.0-1=1,message.1-0=1", "bytes.0-1=1,bandwidth.1-2=1"})

@@ -1,0 +1,72 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <memory>
+#include <unordered_set>
+#include <vector>
+
+#include "troupe/engine/device/rank_device.hpp"
+#include "troupe/engine/device/tensor.hpp"
+
+namespace troupe {
+
+/// What LibTorch's graph of one forward has saved for its backward, so that it
+/// can wait in the host's memory: saved tensors of the forward that ran within
+/// a `saved_tensors_scope` (PyTorch's saved tensor hooks). Tensors that share
+/// memory are copied once, and share the copy. Lives as long as the graph, at
+/// least; whatever the graph frees is not copied any more. One thread at a
+/// time, but the engine's threads may differ from the forward's.
+class saved_tensors {
+ public:
+  /// `stays`: parameters and buffers, whose memory is never copied.
+  explicit saved_tensors(const tensor_list& stays);
+  ~saved_tensors();
+  saved_tensors(const saved_tensors&) = delete;
+  saved_tensors& operator=(const saved_tensors&) = delete;
+
+  /// A handle of the same values, without a graph, that is copied with the
+  /// others, or, of memory that stays and of parameters, only shared.
+  at::Tensor keep(const at::Tensor& tensor);
+  /// A handle that nothing reads any more once the others have left: its memory
+  /// is let go of. Its shape stays.
+  void drop_later(const at::Tensor& handle);
+
+  /// Copies to the host's memory and lets go of the device's; the device's
+  /// `offloads` stream, null: the CPU, must have waited for the values.
+  void to_host(rank_device* device);
+  /// Copies back, by the device's `reloads` stream, to memory of the compute
+  /// stream, within whose scope this is called.
+  void to_device(rank_device* device);
+  /// In the host's memory now.
+  std::int64_t bytes_on_host() const;
+
+ private:
+  struct copied_memory;
+
+  std::unordered_set<const void*> stays_;  // storages
+  std::vector<
+    c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>>
+    handles_;
+  tensor_list dropped_;
+  std::vector<copied_memory> on_host_;
+};
+
+/// Makes an object, or none, current on this thread: graphs save to it.
+class saved_tensors_scope {
+ public:
+  explicit saved_tensors_scope(std::shared_ptr<saved_tensors> into);
+  ~saved_tensors_scope();
+  saved_tensors_scope(const saved_tensors_scope&) = delete;
+  saved_tensors_scope& operator=(const saved_tensors_scope&) = delete;
+
+ private:
+  std::shared_ptr<saved_tensors> before_;
+};
+
+/// For functions of layers that add to a parameter's `.grad` themselves: the
+/// parameter that a function has saved. A graph that saves to `saved_tensors`
+/// unpacks another handle of it, with a `.grad` of its own.
+at::Tensor parameter_of(const at::Tensor& saved);
+
+}  // namespace troupe
