@@ -105,6 +105,7 @@ bool trainer::impl::generation_step_of(sequence_batches& work,
   const auto report =
     actors->run(settings, generation_plan(microbatches, work.positions()),
                 prompts_of(work));
+  actors->publish(report.summary);
   replans |= report.replans;
   share_chosen(work, microbatches);
   next_batch = work.next_batch();
