@@ -27,7 +27,7 @@ constexpr auto all = [](small_case what) {
   return what;
 };
 
-void check(const small_case& what) {
+void check_offloaded(const small_case& what) {
   INFO(describe(what));
   CHECK(compare_with_plain(what, 2) == "");
 }
@@ -69,7 +69,7 @@ using stream_pair = std::pair<int, int>;
 
 TEST_CASE("runs that offload activations train the plain loop's bits") {
   for (const auto& what : cases) {
-    check(what);
+    check_offloaded(what);
     CHECK(offloads_of(what) > 0);
   }
 }
@@ -77,7 +77,7 @@ TEST_CASE("runs that offload activations train the plain loop's bits") {
 TEST_CASE("each schedule that offloads trains the plain loop's bits") {
   for (auto what : trained_schedules()) {
     what.clip = 0;
-    check(all(what));
+    check_offloaded(all(what));
   }
 }
 
@@ -88,7 +88,7 @@ TEST_CASE("a sample of shapes that offload trains the plain loop's bits",
     if (++turn % 3 == 0) {
       what.offload = {.fraction = turn % 2 == 0 ? 0.5 : 1,
                       .ahead = 1 + std::int32_t(turn / 3 % 3)};
-      check(what);
+      check_offloaded(what);
     }
 }
 
@@ -96,10 +96,10 @@ TEST_CASE("offloaded activations in lower precision give the same bits") {
   for (auto what : {small_case{.schedule = "gpipe"},
                     small_case{.schedule = "zb_v", .stages_per_rank = 2}}) {
     what.autocast = at::kBFloat16;
-    check(all(what));
+    check_offloaded(all(what));
     what.autocast = {};
     what.dtypes = {.parameters = at::kBFloat16};
-    check(all(what));
+    check_offloaded(all(what));
   }
 }
 
