@@ -149,7 +149,8 @@ std::string to_csv(const schedule& lanes) {
   if (lanes.slices != 1 || lanes.placement.copies() != 1
       || lanes.update.every > 0)
     fail(error_code::invalid_argument,
-         "{}: CSV has no room for slices and copies; write the text form",
+         "{}: CSV has no room for slices, copies and updates within a step; "
+         "write the text form",
          lanes.name);
   std::string text;
   for (const auto& ops : lanes.lanes) {

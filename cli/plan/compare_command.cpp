@@ -7,7 +7,11 @@
 #include <algorithm>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <set>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "troupe/base/error.hpp"
 #include "troupe/cli/plan/byte_unit.hpp"
@@ -34,16 +38,30 @@ struct compare_options {
   bool json = false;
 };
 
-// The schedule that `search` finds, where it finds one.
-compared_schedule searched_row(const compare_options& options) {
-  const auto& job = options.job;
-  auto shape = job.shape;
-  shape.slices = 1;
+// Those that the schedules of the catalogue have.
+std::vector<schedule_shape> searched_shapes(const schedule_shape& job) {
+  std::vector<schedule_shape> all;
+  const auto given = job.stages_per_rank;
+  for (const auto stages : std::set{1, 2, given, given + given % 2}) {
+    auto& shape = all.emplace_back(job);
+    shape.stages_per_rank = stages;
+    shape.slices = 1;
+  }
+  if (job.slices > 1) {
+    auto& sliced = all.emplace_back(job);
+    sliced.stages_per_rank = 1;
+  }
+  return all;
+}
+
+compared_schedule searched(const comparison& job, double memory_limit,
+                           const schedule_shape& shape) {
   compared_schedule row{.name = std::string{search_name}, .shape = shape};
   search_problem problem{.microbatches = shape.microbatches,
+                         .slices = shape.slices,
                          .costs = divided(job.costs, shape),
                          .compiling = {.data_parallel = job.data_parallel},
-                         .memory_limit = options.memory_limit};
+                         .memory_limit = memory_limit};
   if (job.sizes)
     problem.sizes = {.usual = divided(*job.sizes, shape), .of_stage = {}};
   try {
@@ -52,6 +70,22 @@ compared_schedule searched_row(const compare_options& options) {
     row.refused = reason.what();
     return row;
   }
+}
+
+// In the order of `compare_schedules`.
+void add_searched(const compare_options& options,
+                  std::vector<compared_schedule>& rows) {
+  const auto order = [](const compared_schedule& row) {
+    return std::pair(!row.refused.empty(), row.period);
+  };
+  std::optional<compared_schedule> best;
+  for (const auto& shape : searched_shapes(options.job.shape)) {
+    auto row = searched(options.job, options.memory_limit, shape);
+    if (!best || order(row) < order(*best))
+      best = std::move(row);
+  }
+  rows.insert(std::ranges::lower_bound(rows, order(*best), {}, order),
+              std::move(*best));
 }
 
 bool fits(const compared_schedule& row, const compare_options& options) {
@@ -130,7 +164,7 @@ void run(compare_options options) {
                 "--memory-limit needs --sizes, of one rank's layers");
   auto rows = compare_schedules(options.job);
   if (options.searches)
-    rows.insert(rows.begin(), searched_row(options));
+    add_searched(options, rows);
   write_output("",
                options.json ? to_json(rows, options) : to_table(rows, options));
 }
@@ -163,8 +197,8 @@ void add_compare_command(CLI::App& app) {
     ->check(number(0))
     ->type_name("BYTES");
   command->add_flag("--search", options->searches,
-                    "the schedule that search finds, too, first in the table; "
-                    "takes seconds");
+                    "the schedule that search finds, too, with 1, 2 or V "
+                    "stages a rank, or slices; takes seconds");
   command->add_flag("--json", options->json, "an array, a schedule each");
   command->footer(
     "Example:\n  troupe compare --ranks 8 --microbatches 16 "

@@ -185,7 +185,7 @@ void add_search_command(CLI::App& app) {
     ->add_option("--effort", options->problem.effort,
                  "schedules that are simulated on each placement, beside the "
                  "catalogue's")
-    ->capture_default_str()
+    ->default_str("3000, for large jobs fewer")
     ->check(whole_number(0, 1 << 30))
     ->type_name("N");
   command

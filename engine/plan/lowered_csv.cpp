@@ -121,7 +121,8 @@ plan from_lowered_csv(std::string_view text, std::string_view source) {
 std::string to_lowered_csv(const plan& plan) {
   if (plan.slices != 1 || plan.placement.copies() != 1)
     fail(error_code::invalid_argument,
-         "{}: CSV has no room for slices and copies; write the text form",
+         "{}: CSV has no room for slices, copies and updates within a step; "
+         "write the text form",
          plan.schedule_name);
   if (plan.update.every > 0)
     fail(error_code::invalid_argument,

@@ -45,6 +45,15 @@ std::vector<schedule> known_schedules(const search_problem& problem) {
   return all;
 }
 
+std::int32_t effort_of(const search_problem& problem) {
+  if (problem.effort != search_problem::automatic)
+    return problem.effort;
+  constexpr double usual = 3000, slots_then = 8 * 2 * 32;
+  const auto slots = static_cast<double>(problem.placement.stages())
+                     * problem.microbatches * problem.slices;
+  return static_cast<std::int32_t>(usual * std::min(1.0, slots_then / slots));
+}
+
 class searcher {
  public:
   explicit searcher(const search_problem& problem) : problem_{problem} {}
@@ -98,7 +107,8 @@ class searcher {
   // as the limit allows.
   void start_from_less(const trial& beyond) {
     const auto most = std::ranges::max(beyond.times.in_flight);
-    for (auto limit = most - 1; limit > 0; --limit) {
+    for (auto limit = most - 1; limit > 0 && !is_stopped(problem_);
+         limit -= std::max(1, limit / 8)) {
       auto lanes =
         rescheduled(problem_, beyond, static_cast<double>(limit) / most,
                     [] { return 0.0; });
@@ -139,13 +149,13 @@ class searcher {
   // Half of the effort goes into patterns of all microbatches, of the best
   // starts; the rest into single ops.
   void improve() {
-    const auto share =
-      problem_.effort / 2 / static_cast<std::int32_t>(starts_.size());
+    const auto effort = effort_of(problem_);
+    const auto share = effort / 2 / static_cast<std::int32_t>(starts_.size());
     for (std::size_t i = 0; i < starts_.size(); ++i)
       starts_[i] = annealed_pattern(problem_, starts_[i], share,
                                     problem_.seed * most_starts + i);
     const auto& best = *std::ranges::min_element(starts_, better);
-    best_ = annealed_lanes(problem_, best, problem_.effort / 2, problem_.seed);
+    best_ = annealed_lanes(problem_, best, effort / 2, problem_.seed);
   }
 
   search_result result() {

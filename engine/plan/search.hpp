@@ -28,9 +28,11 @@ struct search_problem {
   bool split_backward = true;
   std::uint64_t seed = 1;
   /// Schedules that are simulated beside the catalogue's and about a hundred
-  /// list schedules: 3000 of 8 ranks, 2 stages a rank and 32 microbatches take
-  /// 2 to 4 s, and the time of each is linear in the ops.
-  std::int32_t effort = 3000;
+  /// list schedules. `automatic`: 3000 of 8 ranks, 2 stages a rank and 32
+  /// microbatches, which take 2 to 4 s, and fewer of larger jobs, whose
+  /// simulation takes longer.
+  static constexpr std::int32_t automatic = -1;
+  std::int32_t effort = automatic;
   /// Asked before each trial; true ends the search with the best so far. Any
   /// answer but false leaves the result to chance.
   std::function<bool()> stopped{};

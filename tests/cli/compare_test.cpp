@@ -37,6 +37,20 @@ TEST_CASE("compare prints the schedules that fit a job") {
       CHECK(row["fits"] == false);
 }
 
+TEST_CASE("compare shows what search finds, which no schedule beats") {
+  for (const auto* job :
+       {"--ranks 2 --microbatches 2 --costs f=1,b=2,message=2",
+        "--ranks 4 --microbatches 4 --costs f=1,b=2,message=1 --sizes "
+        "kept=4,activation=1 --memory-limit 16"}) {
+    const auto rows = nlohmann::json::parse(
+      run_troupe("compare", job, "--search --json").output);
+    CHECK(rows[0]["schedule"] == "search");
+    for (const auto& row : rows)
+      if (row["fits"] == true)
+        CHECK(row["period"] >= rows[0]["period"]);
+  }
+}
+
 TEST_CASE("compare refuses what it can't compare") {
   CHECK_THAT(run_troupe("compare", "--memory-limit 1e9").output,
              ContainsSubstring("--memory-limit needs --sizes"));
