@@ -11,6 +11,7 @@
 #include <memory>
 
 #include "troupe/base/error.hpp"
+#include "troupe/base/patient_write.hpp"
 #include "troupe/cli/plan/checks.hpp"
 #include "troupe/cli/plan/commands.hpp"
 #include "troupe/cli/plan/process_start.hpp"
@@ -35,10 +36,18 @@ struct launch_settings {
   std::vector<std::string> command;
 };
 
-void print_line(std::int32_t process, std::string_view line, bool is_error) {
-  fmt::print(is_error ? stderr : stdout, "[{}] {}\n", process, line);
-  std::fflush(is_error ? stderr : stdout);
-}
+/// Prints lines; once a reader is given up after a signal, none.
+class line_printer {
+ public:
+  void operator()(std::int32_t process, std::string_view line, bool is_error) {
+    if (!given_up_)
+      given_up_ = !print_all(is_error ? stderr : stdout,
+                             fmt::format("[{}] {}\n", process, line));
+  }
+
+ private:
+  bool given_up_ = false;
+};
 
 /// Whether the stream's reader has left room.
 bool takes_line(bool is_error) {
@@ -50,7 +59,7 @@ bool takes_line(bool is_error) {
 local_launch launch_of(const CLI::App& app, const launch_settings& settings) {
   local_launch made;
   made.processes = settings.processes;
-  made.output = print_line;
+  made.output = line_printer{};
   made.takes_output = takes_line;
   const auto& first = settings.command.front();
   const auto commands = app.get_subcommands(
@@ -78,6 +87,7 @@ void launch(const CLI::App& app, const launch_settings& settings) {
   what.signal = &signal;
   signals.on_signal([&](const char*) {
     signal = signals.exit_code() - 128;
+    end_patience();
     return std::string{};
   });
   const auto outcome = launch_locally(what);
