@@ -27,11 +27,11 @@ namespace {
 constexpr auto help = R"(
 The job goes on by the new order from its next step on, with the same stages on
 the same ranks and the same microbatches: the parameters get the same bits.
---search takes the best order for the costs that the job has measured, unless
-that is less than 2 % better than the one that runs.
+An order that is not better than the one that runs by 2 %, for the costs that
+the job has measured, is taken with --force alone.
 
 Example:
-  troupe replan --schedule zb_h1
+  troupe replan --schedule zb_h1 --force
   troupe replan unix:/tmp/x.sock --search
   troupe replan --search --sizes kept=4e6,activation=1e6 --memory-limit 6e7
 
@@ -42,6 +42,7 @@ struct replan_options {
   live_options job;
   std::string schedule;
   bool search = false;
+  bool force = false;
   std::string sizes;
   double memory_limit = 0;
   bool json = false;
@@ -52,6 +53,9 @@ nlohmann::json request_of(replan_options options) {
     options.schedule.clear();
     options.search = true;
   }
+  if (options.search && options.force)
+    throw error(error_code::invalid_argument,
+                "--force is for an order that --schedule names");
   if (options.search == !options.schedule.empty())
     throw error(error_code::invalid_argument,
                 "give --schedule or --search, one of them");
@@ -79,6 +83,8 @@ nlohmann::json request_of(replan_options options) {
   } else {
     request["schedule"] = options.schedule;
   }
+  if (options.force)
+    request["force"] = true;
   return request;
 }
 
@@ -91,9 +97,9 @@ std::string in_words(const nlohmann::json& answer) {
                        then.get<double>(), now.get<double>())
                                                          : std::string{};
   if (flag_of(answer, "taken"))
-    return fmt::format("the job goes on by {}{}\n", name, times);
-  return fmt::format("no order is better by 2 %{}: the job goes on as it was\n",
-                     times);
+    return fmt::format("the job switches to {}{}\n", name, times);
+  return fmt::format("{} is not better by 2 %{}: the job keeps its order\n",
+                     name, times);
 }
 
 void run(const replan_options& options) {
@@ -118,6 +124,8 @@ void add_replan_command(CLI::App& app) {
     ->type_name("NAME|FILE");
   command->add_flag("--search", options->search,
                     "the best order for the measured costs");
+  command->add_flag("--force", options->force,
+                    "take the schedule even if it is not better");
   command
     ->add_option("--sizes", options->sizes,
                  "bytes of a microbatch in a stage, as simulate takes them")

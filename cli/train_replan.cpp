@@ -40,10 +40,12 @@ schedule order_of(const json& request, const plan& current) {
 }  // namespace
 
 json replan(const replanner& orders, const plan& current, const json& request) {
-  const bool searches =
-    request.contains("search") && flag_of(request, "search");
-  const auto found = searches ? orders.search(bound_of(request))
-                              : orders.take(order_of(request, current));
+  const auto asks = [&](const char* flag) {
+    return request.contains(flag) && flag_of(request, flag);
+  };
+  const auto found = asks("search")
+                       ? orders.search(bound_of(request))
+                       : orders.take(order_of(request, current), asks("force"));
   const auto ms = [](double value) { return value > 0 ? json(value) : json(); };
   return {{"schedule", found.order.name},
           {"taken", found.taken},

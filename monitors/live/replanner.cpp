@@ -119,17 +119,23 @@ struct replanner::state {
     return best;
   }
 
-  outcome take(const schedule& order) {
+  outcome take(const schedule& order, bool force) {
+    const auto current = run.shared_plan();
+    // Others are refused by the run.
+    const bool same_shape = order.placement == current->placement
+                            && order.microbatches == current->microbatches
+                            && order.slices == current->slices;
     outcome wish;
     wish.order = order;
-    wish.taken = true;
-    const auto current = run.shared_plan();
-    replan(order);
-    if (const auto known = costs_now()) {
+    const auto known = same_shape ? costs_now() : std::nullopt;
+    if (known) {
       wish.now = simulate(*current, *known).makespan;
       wish.then =
         simulate(compile(order, options_like(*current)), *known).makespan;
     }
+    wish.taken = force || !known || wish.then < share_of_now * wish.now;
+    if (wish.taken)
+      replan(order);
     return wish;
   }
 };
@@ -155,8 +161,8 @@ replanner::outcome replanner::search(const memory_bound& bound) const {
   return state_->search(bound);
 }
 
-replanner::outcome replanner::take(const schedule& order) const {
-  return state_->take(order);
+replanner::outcome replanner::take(const schedule& order, bool force) const {
+  return state_->take(order, force);
 }
 
 }  // namespace troupe

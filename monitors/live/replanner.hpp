@@ -17,8 +17,8 @@ struct memory_bound {
 
 /// Finds other orders for the ops of a live run, from the costs that it
 /// measures: when asked, or after every so many steps. The run takes an order
-/// up at a step boundary. A search takes none that is not better by 2 %, on
-/// paper. Any thread.
+/// up at a step boundary. None is taken that is not better by 2 %, on paper.
+/// Any thread.
 class replanner {
  public:
   /// `every`: steps between two searches; 0: only when asked. The run
@@ -41,8 +41,9 @@ class replanner {
   /// last 16 steps. Throws `error`: as `search`; invalid_argument before the
   /// first step, interrupted once the run is over.
   outcome search(const memory_bound& bound = {}) const;
-  /// An order that was chosen otherwise. Throws as `trainer::replan`.
-  outcome take(const schedule& order) const;
+  /// An order that was chosen otherwise; with `force`, and before the first
+  /// step has been measured, whatever it costs. Throws as `trainer::replan`.
+  outcome take(const schedule& order, bool force = false) const;
 
  private:
   struct state;

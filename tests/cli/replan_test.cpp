@@ -19,10 +19,10 @@ TEST_CASE("a live job takes up a schedule by name and by file") {
                            + "--steps 100000000 --ranks 2 --endpoint " + socket,
                          at.folder / "job");
   REQUIRE(job.writes("attach with: troupe top "));
-  const auto named = run_troupe("replan", socket, "--schedule zb_h1");
+  const auto named = run_troupe("replan", socket, "--schedule zb_h1 --force");
   INFO(named.output);
   CHECK(named.exit_code == 0);
-  CHECK_THAT(named.output, ContainsSubstring("the job goes on by zb_h1"));
+  CHECK_THAT(named.output, ContainsSubstring("the job switches to zb_h1"));
   CHECK(job.writes("runs by zb_h1"));
   const auto csv = at.folder / "own.csv";
   CHECK(run_troupe("plan", "",
@@ -31,17 +31,22 @@ TEST_CASE("a live job takes up a schedule by name and by file") {
                      + csv)
           .exit_code
         == 0);
-  CHECK(run_troupe("replan", socket, "--schedule " + csv).exit_code == 0);
+  CHECK(run_troupe("replan", socket, "--force --schedule " + csv).exit_code
+        == 0);
   CHECK(job.writes("own.csv"));
+  // As good as itself, and no better.
+  const auto same = run_troupe("replan", socket, "--schedule gpipe");
+  CHECK(same.exit_code == 0);
+  CHECK_THAT(same.output, ContainsSubstring("gpipe is not better by 2 %"));
   const auto refused = run_troupe("replan", socket, "--schedule zb_v");
   CHECK(refused.exit_code == 2);
   CHECK_THAT(refused.output, ContainsSubstring("stages per rank must be 2"));
   CHECK(run_troupe("replan", socket, "").exit_code == 2);
   CHECK(run_troupe("replan", socket, "--search --memory-limit 5").exit_code
         == 2);
-  CHECK(
-    run_troupe("replan", socket, "--schedule gpipe --sizes kept=1").exit_code
-    == 2);
+  for (const auto* flags :
+       {"--schedule gpipe --sizes kept=1", "--search --force"})
+    CHECK(run_troupe("replan", socket, flags).exit_code == 2);
   const auto searched = run_troupe("replan", socket, "--search --json");
   INFO(searched.output);
   CHECK(searched.exit_code == 0);
