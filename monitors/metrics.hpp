@@ -16,7 +16,7 @@ namespace troupe {
 /// memory_bytes, peak_memory_bytes; of a validation up to `tokens`, of a step
 /// that generates those that are not of training; slow loads and failures as
 /// objects of their own. Throws `io` if the file can't be made; a later failure
-/// (a full disk) is told when the monitor finishes.
+/// (a full disk) is reported when the monitor finishes.
 monitor metrics_monitor(const std::string& path);
 
 }  // namespace troupe

@@ -23,9 +23,9 @@ namespace troupe {
 /// that live in different processes, one for the group of a stage: its
 /// copies in all replicas, one for those that hold the shards of a copy, where
 /// they are not the whole group, and one for the stages of a replica and copy
-/// that hold tied parameters. What a stage sends is announced by a message over
-/// the links of the host; its receiver makes the matching call when that is
-/// here, so that both ends make the same calls in the same order, of sizes that
+/// that hold tied parameters. A message over the links of the host announces
+/// each send; the receiver makes the matching call once that has arrived, so
+/// that both ends make the same calls in the same order, of sizes that
 /// were checked.
 ///
 /// Calls for a stage come from the actors of its rank, in turn. `abort` and

@@ -119,8 +119,7 @@ class tied_device_collectives final : public collectives {
  private:
   /// Holders within a stage are added before: a stage that is not the first and
   /// has several of one parameter makes the sum equal within rounding only. The
-  /// last tensor that travels
-  /// tells, by tie, whether there is a gradient.
+  /// last tensor that travels tells, by tie, whether there is a gradient.
   void sum(collective_work& work) {
     auto held = holders_of(work);
     const bool has_all = std::ranges::all_of(

@@ -34,6 +34,12 @@ std::optional<std::int64_t> step_of(const std::string& name) {
   return step && *step >= 0 && name_of(*step) == name ? step : std::nullopt;
 }
 
+// Of ".step-00000120.partial" and the like.
+std::optional<std::int64_t> step_of_hidden(const std::string& name) {
+  return name.starts_with('.') ? step_of(name.substr(1, name.rfind('.') - 1))
+                               : std::nullopt;
+}
+
 std::string part_name(std::int32_t part) {
   return fmt::format("part-{:05}.safetensors", part);
 }
@@ -142,8 +148,7 @@ void checkpoint_folder::prepare() const {
 // checkpoint.
 void checkpoint_folder::put_back_or_remove(const std::string& name) const {
   const auto path = (fs::path(path_) / name).string();
-  const auto own = name.substr(1, name.rfind('.') - 1);
-  const auto step = step_of(own);
+  const auto step = step_of_hidden(name);
   if (step && name.ends_with(".replaced") && !is_checkpoint(path_of(*step)))
     return rename_path(path, path_of(*step));
   remove_path(path);
@@ -196,18 +201,15 @@ void checkpoint_folder::complete(manifest what, std::int32_t parts,
   remove_old(kept);
 }
 
-// All processes are beyond the steps before: what one wrote of a checkpoint
-// after others had given it up stays no longer.
+// All processes are beyond the steps before: removes parts that one wrote after
+// the others had given up the checkpoint.
 void checkpoint_folder::remove_abandoned(std::int64_t step) const {
   std::error_code trouble;
   std::vector<std::string> left;
   for (const auto& entry : fs::directory_iterator(path_, trouble)) {
     const auto name = entry.path().filename().string();
-    constexpr std::string_view end = ".partial";
-    if (!name.starts_with('.') || !name.ends_with(end))
-      continue;
-    const auto of = step_of(name.substr(1, name.size() - 1 - end.size()));
-    if (of && *of < step)
+    if (const auto of = step_of_hidden(name);
+        of && *of < step && name.ends_with(".partial"))
       left.push_back(entry.path().string());
   }
   for (const auto& path : left)

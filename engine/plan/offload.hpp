@@ -11,8 +11,8 @@ namespace troupe {
 
 /// Which activations wait for their backward in the host's memory.
 struct offload_options {
-  /// Of those of each stage that stay long enough: 0 none, 1 all. What is left
-  /// out is spread evenly over the microbatches.
+  /// The part of each stage's long-lived activations that is copied: 0 none,
+  /// 1 all. The others are spread evenly over the microbatches.
   double fraction = 0;
   std::map<std::int32_t, double> of_stage{};  // stages that differ
   /// A reload begins so many compute ops (a pair counts as one) of its rank

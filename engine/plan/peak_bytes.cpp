@@ -124,8 +124,8 @@ class held_bytes {
     hold(changes_, rank, begin, end, bytes);
   }
 
-  /// What a forward keeps leaves by its offload, and is here again from its
-  /// reload on.
+  /// A forward's context occupies the device until its offload has ended, and
+  /// from its reload on.
   void hold_context(std::int32_t rank, std::uint32_t made_by) {
     const auto& op = plan_.ops[made_by];
     const auto offload = reader(op, pass::offload);

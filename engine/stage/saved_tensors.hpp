@@ -29,10 +29,10 @@ class saved_tensors {
   /// others, or, of memory that stays and of parameters, only shared.
   at::Tensor keep(const at::Tensor& tensor);
   /// A handle that nothing reads any more once the others have left: its memory
-  /// is let go of. Its shape stays.
+  /// is freed, and its shape stays.
   void drop_later(const at::Tensor& handle);
 
-  /// Copies to the host's memory and lets go of the device's; the device's
+  /// Copies to the host's memory and frees the device's; the device's
   /// `offloads` stream, null: the CPU, must have waited for the values.
   void to_host(rank_device* device);
   /// Copies back, by the device's `reloads` stream, to memory of the compute

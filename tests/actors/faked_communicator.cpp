@@ -162,7 +162,7 @@ class faked_communicator final : public communicator {
     active_watch()->uses(current_stream, from.tensor);
     to.copy_(from.tensor);
   }
-  /// What all ranks give, by rank.
+  /// The contributions of all ranks, by rank.
   std::map<int, exchange_place::parcel> exchanged(const at::Tensor& own) {
     auto parcel = parcel_of(own);
     std::unique_lock lock(place_->mutex);
