@@ -148,8 +148,6 @@ std::int64_t trainer::attach(monitor watcher) {
   // Names of stages in other processes are not known here.
   if (impl_->layout.processes == 1)
     warn_of_unknown_names(watcher, impl_->replicas.front());
-  if (impl_->options.sharding.shards())
-    warn_of_shards(watcher);
   return impl_->actors->attach(std::move(watcher));
 }
 

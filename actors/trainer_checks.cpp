@@ -189,15 +189,6 @@ void warn_of_unknown_names(const monitor& watcher,
                    watcher.name, printable(glob));
 }
 
-void warn_of_shards(const monitor& watcher) {
-  if (has(watcher.wants.tensors, tensor_kind::parameter)
-      || has(watcher.wants.tensors, tensor_kind::gradient))
-    spdlog::warn(
-      "monitor {}: parameters and their gradients are not observed where they "
-      "are sharded",
-      watcher.name);
-}
-
 void require_source(const source_pointer& source) {
   if (!source)
     throw error(error_code::invalid_argument,

@@ -20,7 +20,6 @@ void require_replannable(const schedule& order, const trainer_options& options,
 
 /// Throws `invalid_argument` for a null source.
 /// Monitors that want parameters or their gradients: shards are not observed.
-void warn_of_shards(const monitor& watcher);
 
 void require_source(const source_pointer& source);
 

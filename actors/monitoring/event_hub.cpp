@@ -6,6 +6,7 @@
 
 #include "troupe/actors/system/handles.hpp"
 #include "troupe/engine/device/thrown.hpp"
+#include "troupe/engine/events/shard_joiner.hpp"
 
 namespace troupe {
 
@@ -20,6 +21,7 @@ struct hub_state {
 
   std::shared_ptr<event_board> board;
   std::map<std::int64_t, entry> monitors = {};
+  shard_joiner joiner = {};
 
   std::int64_t tell_board() const {
     std::vector<subscription> all;
@@ -43,13 +45,26 @@ struct hub_state {
     }
   }
 
-  void publish(const publish_event& message) {
+  /// The event as monitors see it; null: parts of it are yet to come.
+  event_pointer whole(const event_pointer& what) {
+    const auto* part = std::get_if<tensors_event>(what.get());
+    if (!part || part->shards == 1)
+      return what;
+    auto made = joiner.add(*part);
+    return made && !made->tensors.empty()
+             ? std::make_shared<const event>(*std::move(made))
+             : nullptr;
+  }
+
+  void publish(const event_pointer& what) {
+    if (!what)
+      return;
     bool changed = false;
     for (auto& [id, monitor] : monitors) {
-      const auto epoch = source_of(*message.what).epoch;
+      const auto epoch = source_of(*what).epoch;
       if (monitor.gone || (epoch >= 0 && epoch < monitor.since))
         continue;
-      const auto trouble = push(*monitor.what, message.what);
+      const auto trouble = push(*monitor.what, what);
       if (trouble.empty())
         continue;
       if (!monitor.what->stopped())  // else the run's error tells
@@ -81,7 +96,9 @@ caf::behavior event_hub_actor(caf::event_based_actor*,
     [state](const detach_monitor& request) {
       return state->detach(request.id);
     },
-    [state](const publish_event& message) { state->publish(message); });
+    [state](const publish_event& message) {
+      state->publish(state->whole(message.what));
+    });
 }
 
 }  // namespace troupe

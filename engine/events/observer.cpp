@@ -21,18 +21,13 @@ std::string class_name_of(const torch::nn::Module& module) {
   return colon == std::string::npos ? name : name.substr(colon + 2);
 }
 
-std::shared_ptr<const tensor_owner> owner_of(std::string name,
-                                             std::string class_name = {}) {
-  return std::make_shared<const tensor_owner>(
-    tensor_owner{std::move(name), std::move(class_name)});
+std::shared_ptr<const tensor_owner> shared(tensor_owner subject) {
+  return std::make_shared<const tensor_owner>(std::move(subject));
 }
 
 tensor_record record_of(tensor_kind kind,
                         std::shared_ptr<const tensor_owner> owner) {
-  tensor_record made;
-  made.kind = kind;
-  made.owner = std::move(owner);
-  return made;
+  return {.kind = kind, .owner = std::move(owner)};
 }
 
 depth depth_of(tensor_needs needs) {
@@ -79,16 +74,27 @@ observer::observer(const std::vector<module_entry>& modules,
   if (device_)
     on_device_.emplace(device_->on()->kernels(), device_->device());
   for (const auto& [module, name] : modules) {
-    watched made{owner_of(name, class_name_of(*module)), {}, {}, {}, {}, {}};
+    watched made{shared({name, class_name_of(*module)}), {}, {}, {}, {}, {}};
     for (const auto& item : module->named_parameters(/*recurse=*/false))
       made.weights.emplace_back(item.key(), item.value());
     modules_.emplace(module, std::move(made));
   }
   for (auto& [name, value] : parameters)
-    parameters_.push_back({owner_of(name), value, {}, {}});
+    parameters_.push_back({shared({name}), value, {}, {}});
 }
 
 observer::~observer() = default;
+
+void observer::observe_shard(const std::vector<parameter_part>& parts,
+                             std::int32_t shard, std::int32_t shards) {
+  parameters_.clear();
+  for (const auto& part : parts)
+    parameters_.push_back(
+      {shared({part.name, {}, part.shape}), part.value, {}, {}});
+  shard_ = shard;
+  shards_ = shards;
+  known_interest_.reset();
+}
 
 void observer::begin_step(std::shared_ptr<const tensor_interest> interest,
                           double unscale) {
@@ -137,7 +143,7 @@ void observer::begin_op(const event_source& source, pass pass,
 void observer::end_op() {
   watches_ = false;
   op_memory_->clear();
-  if (event_.tensors.empty())
+  if (event_.tensors.empty() && event_.shards == 1)
     return;
   const stopwatch cost(cost_);
   if (!device_)
@@ -211,7 +217,11 @@ void observer::record(tensor_record made, const at::Tensor& tensor,
   made.call = calls_;
   bool looks = tensor.defined() && depth_of(needs) != depth::none;
   if (tensor.defined()) {
-    made.dimensions = static_cast<std::int32_t>(tensor.dim());
+    const bool is_part =
+      shards_ > 1
+      && has(tensor_kind::parameter | tensor_kind::gradient, made.kind);
+    made.dimensions = static_cast<std::int32_t>(
+      is_part ? std::ssize(made.owner->shape) : tensor.dim());
     made.dtype = tensor.scalar_type();
     if (has(needs, tensor_needs::handle))
       made.tensor =
@@ -336,7 +346,7 @@ void observer::loss(const std::string& name, const at::Tensor& value) {
     return;
   auto& owner = losses_[name];
   if (!owner)
-    owner = owner_of(name);
+    owner = shared({name});
   record(record_of(tensor_kind::loss, owner), value, loss_needs_, *op_memory_);
   ++calls_;
 }
@@ -345,6 +355,8 @@ void observer::parameters(double unscale) {
   if (!interest_)
     return;
   const stopwatch cost(cost_);
+  event_.shard = shard_;
+  event_.shards = shards_;
   for (const auto& parameter : parameters_) {
     if (parameter.parameter != tensor_needs::none)
       record(record_of(tensor_kind::parameter, parameter.owner),

@@ -24,6 +24,14 @@ struct module_entry {
   std::string name;
 };
 
+/// The part of a parameter that a shard holds, flattened; its gradient is that
+/// of the part.
+struct parameter_part {
+  std::string name;
+  at::Tensor value;
+  std::vector<std::int64_t> shape;  // of the whole parameter
+};
+
 /// A value that entered or left a module, with its index in the list.
 struct observed_value {
   at::Tensor tensor{};
@@ -48,6 +56,11 @@ class observer {
   ~observer();
   observer(const observer&) = delete;
   observer& operator=(const observer&) = delete;
+
+  /// The parameters are sharded: `parameters` publishes these parts from the
+  /// next step on, as those of `shard` of `shards`.
+  void observe_shard(const std::vector<parameter_part>& parts,
+                     std::int32_t shard, std::int32_t shards);
 
   /// Sets the interest for the ops of a step; null: nobody wants tensors.
   /// Gradients of activations are multiplied by `unscale`.
@@ -110,6 +123,7 @@ class observer {
     leaves_;
   std::unordered_map<const torch::nn::Module*, watched> modules_;
   std::vector<watched_parameter> parameters_;
+  std::int32_t shard_ = 0, shards_ = 1;  // of the parameters
   std::unordered_map<std::string, std::shared_ptr<const tensor_owner>> losses_;
   publisher publish_;
   std::shared_ptr<const tensor_interest> interest_;

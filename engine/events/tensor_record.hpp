@@ -1,10 +1,12 @@
 #pragma once
 
+#include <algorithm>
 #include <bit>
 #include <cstdint>
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "troupe/base/fields.hpp"
 #include "troupe/engine/device/tensor.hpp"
@@ -75,6 +77,7 @@ TROUPE_FIELDS(tensor_kinds, set)
 struct tensor_owner {
   std::string name;        // dotted
   std::string class_name;  // of a module, without namespaces; else empty
+  std::vector<std::int64_t> shape = {};  // of a parameter that is sharded
 };
 
 /// The kind of value in a tensor's position.
@@ -107,9 +110,13 @@ void fields(Archive& archive, tensor_record& v) {
   TROUPE_EACH_FIELD(v, kind, content)
   archive("name", owner.name);
   archive("class", owner.class_name);
+  archive.within_job("shape", owner.shape);
   TROUPE_EACH_FIELD(v, index, inner, part, call, dimensions, dtype, statistics)
   if constexpr (Archive::reads) {
     archive.require(is_one(v.kind), "kind");
+    archive.require(
+      std::ranges::all_of(owner.shape, [](auto size) { return size >= 0; }),
+      "shape");
     v.owner = std::make_shared<const tensor_owner>(std::move(owner));
   }
 }

@@ -22,6 +22,10 @@ struct tensors_event {
   /// Only for monitors that are exempt from a budget: others don't see this
   /// step's tensors.
   bool for_exempt = false;
+  /// Sharded parameters and gradients are published in parts, flattened, one by
+  /// each member of a group (also one that holds nothing); the hub joins them
+  /// (shard_joiner.hpp), and monitors see whole ones.
+  std::int32_t shard = 0, shards = 1;
 
   static constexpr auto list = &tensors_event::tensors;
 
@@ -38,6 +42,10 @@ template <class Archive>
 void fields(Archive& archive, tensors_event& v) {
   TROUPE_EACH_FIELD(v, source, backward, samples, tensors)
   archive.within_job("for_exempt", v.for_exempt);
+  archive.within_job("shard", v.shard);
+  archive.within_job("shards", v.shards);
+  if constexpr (Archive::reads)
+    archive.require(v.shard >= 0 && v.shard < v.shards, "shard");
 }
 
 }  // namespace troupe

@@ -382,7 +382,8 @@ stage make_module_stage(const std::shared_ptr<layer_sequence>& module,
         frozen.push_back(each);
     const auto shards = std::make_shared<sharded_parameters>(
       trainable(all), frozen, tied, options.numerics, *options.shards,
-      options.device);
+      options.device, [compute] { compute->show_parameters(); });
+    compute->observe_shard(shards->parts(), *options.shards);
     return {compute, shards, shards};
   }
   if (options.keeps_versions)

@@ -51,6 +51,11 @@ class module_compute final : public stage_compute {
   stage_result end_step() override;
   void drop_kept() override;
   void forget_sequences() override { sequences_.clear(); }
+  /// Makes `show_parameters` publish the parts of a shard.
+  void observe_shard(const std::vector<parameter_part>& parts,
+                     const shard_place& place) {
+    observer_.observe_shard(parts, place.shard, place.shards);
+  }
   /// Publishes parameters and gradients, if monitors want them.
   void show_parameters();
 

@@ -90,8 +90,13 @@ sharded_parameters::sharded_parameters(const parameter_list& trained,
                                        const std::vector<tied_gradient>& tied,
                                        const numerics& options,
                                        shard_place place,
-                                       std::shared_ptr<rank_device> device)
-  : place_(place), device_(std::move(device)), norm_type_(options.norm_type) {
+                                       std::shared_ptr<rank_device> device,
+                                       std::function<void()> publish)
+  : place_(place),
+    device_(std::move(device)),
+    publish_(std::move(publish)),
+    norm_type_(options.norm_type),
+    frozen_(frozen) {
   const at::NoGradGuard no_grad;
   require_shardable(trained, options.optimizer);
   require_shardable(frozen, options.optimizer);
@@ -192,6 +197,32 @@ std::vector<double> sharded_parameters::norm_powers() {
 void sharded_parameters::update(double factor) {
   scale_gradients(values_, factor);
   optimizer_->step(learning_rate_);
+}
+
+std::vector<parameter_part> sharded_parameters::parts() const {
+  std::vector<parameter_part> all;
+  const auto add = [&](const std::string& name, const at::Tensor& value,
+                       const at::Tensor& whole) {
+    all.push_back({name, value, whole.sizes().vec()});
+  };
+  for (std::size_t i = 0; i < pieces_.size(); ++i)
+    add(names_[pieces_[i].parameter], values_[i],
+        parameters_[pieces_[i].parameter]);
+  if (frozen_.empty())
+    return all;
+  if (!place_.releases) {
+    if (place_.shard == 0)
+      for (const auto& [name, value] : frozen_)
+        add(name, value, value);
+    return all;
+  }
+  const auto& row = rows_.back();
+  const auto first = row.layout->begin(place_.shard);
+  for (const auto& piece : row.layout->pieces(place_.shard))
+    add(frozen_[piece.parameter].first,
+        row.shard.narrow(0, piece.row - first, piece.count),
+        frozen_[piece.parameter].second);
+  return all;
 }
 
 void sharded_parameters::load_state(const optimizer_state& state) {

@@ -1,11 +1,13 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "troupe/engine/device/rank_device.hpp"
+#include "troupe/engine/events/observer.hpp"
 #include "troupe/engine/stage/collective_work.hpp"
 #include "troupe/engine/stage/numerics.hpp"
 #include "troupe/engine/stage/optimizer.hpp"
@@ -43,7 +45,8 @@ class sharded_parameters final : public stage_parameters {
                      const parameter_list& frozen,
                      const std::vector<tied_gradient>& tied,
                      const numerics& options, shard_place place,
-                     std::shared_ptr<rank_device> device);
+                     std::shared_ptr<rank_device> device,
+                     std::function<void()> publish);
 
   void begin_step(const step_settings& settings) override;
   /// In the order of the rows.
@@ -60,6 +63,12 @@ class sharded_parameters final : public stage_parameters {
   void load_state(const optimizer_state& state) override;
   /// After `take_shards`.
   void read_parameters() override { optimizer_->read_parameters(); }
+
+  /// Publishes the shard's parameters and gradients.
+  void show() override { publish_(); }
+  /// What `publish` shows: the pieces of the shard. Parameters that are whole
+  /// in all members are the first's.
+  std::vector<parameter_part> parts() const;
 
   const shard_place& place() const { return place_; }
   /// Of the rows of parameters that are trained.
@@ -100,7 +109,9 @@ class sharded_parameters final : public stage_parameters {
 
   shard_place place_;
   std::shared_ptr<rank_device> device_;
+  std::function<void()> publish_;
   troupe::norm_type norm_type_;
+  parameter_list frozen_;
   std::vector<row> rows_;  // trained, each tied one; frozen, if there are any
   row_layouts layouts_;    // but for the frozen
   tensor_list parameters_;

@@ -94,6 +94,27 @@ TEST_CASE("gap's golden numbers hold for every schedule") {
   check(values, "grads/head.weight", 1.75, .5, 3.125);
 }
 
+TEST_CASE(
+  "of sharded parameters gap's golden numbers are those of whole ones") {
+  const auto mode = GENERATE(shard_mode::gradients, shard_mode::all);
+  // Groups of `hybrid`, and shards that hold nothing, among them.
+  const auto replicas = GENERATE(2, 4);
+  const auto group = GENERATE(0, 2);
+  // 1: head.weight is cut into shards of one value.
+  const auto multiple = GENERATE(1, 128);
+  auto options = options_g(2, 1, replicas);
+  options.sharding = {mode, group};
+  options.sharding.multiple = multiple;
+  const auto values = first_step(options, replicas);
+  CAPTURE(mode, replicas, group, multiple);
+  check(values, "params/fc.weight", 4, .875, 6.0625);
+  check(values, "params/fc.bias", 1, -.5, .5);
+  check(values, "params/head.weight", 3, -.5, 12.5);
+  check(values, "grads/fc.weight", 1.875, -.28125, 2.670573);
+  check(values, "grads/fc.bias", 3, -.5, 12.5);
+  check(values, "grads/head.weight", 1.75, .5, 3.125);
+}
+
 TEST_CASE("steps that the interval leaves out, and evaluations, are not seen") {
   gap_run seen;
   trainer run(model_g(), options_g(2, 2));

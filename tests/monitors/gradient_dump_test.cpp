@@ -20,8 +20,11 @@ using Catch::Matchers::ContainsSubstring;
 namespace {
 
 void run_steps(const gradient_dump_options& options, int steps,
-               std::int32_t data_parallel = 1) {
-  trainer run(model_g(), options_g(2, 1, data_parallel));
+               std::int32_t data_parallel = 1,
+               const sharding_options& sharding = {}) {
+  auto training = options_g(2, 1, data_parallel);
+  training.sharding = sharding;
+  trainer run(model_g(), training);
   run.attach(gradient_dump_monitor(options));
   for (int i = 0; i < steps; ++i)
     run.step(source_g(data_parallel));
@@ -67,6 +70,20 @@ TEST_CASE("full gradients, a file a stage, in the steps asked for") {
           .at(0)
           .first
         == "head.weight");
+}
+
+TEST_CASE("the dump of sharded gradients is that of whole ones") {
+  const temporary_folder folder;
+  sharding_options sharded{shard_mode::all};
+  sharded.multiple = 1;  // cuts head.weight
+  run_steps({.folder = folder / "whole", .start = 1, .end = 1}, 1, 2);
+  run_steps({.folder = folder / "shards", .start = 1, .end = 1}, 1, 2, sharded);
+  for (const auto* stage : {"stage0", "stage1"}) {
+    const auto path =
+      fmt::format("gradients/step1/full_gradients/{}.safetensors", stage);
+    CHECK(content(folder / ("shards/" + path))
+          == content(folder / ("whole/" + path)));
+  }
 }
 
 TEST_CASE("a dump that can't be meant is refused, naming the field") {
