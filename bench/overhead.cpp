@@ -206,6 +206,23 @@ json measure(const settings& use) {
     {"device_us", spread(seen.device)}};
 }
 
+void print_table(settings use) {
+  fmt::print(
+    "| schedule | within p50 | p90 | p99 | across p50 | p90 | p99 "
+    "| overhead |\n|---|---|---|---|---|---|---|---|\n");
+  for (const auto& [schedule, stages] :
+       {std::pair{"1f1b", 1}, std::pair{"interleaved_1f1b", 2}}) {
+    use.schedule = schedule;
+    use.stages_per_rank = stages;
+    const auto seen = measure(use);
+    fmt::print("| {}, V = {} |", schedule, stages);
+    for (const auto* where : {"within_rank_us", "across_ranks_us"})
+      for (const auto* quantile : {"p50", "p90", "p99"})
+        fmt::print(" {:.2f} |", seen[where][quantile].get<double>());
+    fmt::print(" {:.2f} |\n", seen["overhead_us_per_action"].get<double>());
+  }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -216,10 +233,15 @@ int main(int argc, char** argv) {
   app.add_option("--schedule", use.schedule);
   app.add_option("--microbatches", use.microbatches);
   app.add_option("--steps", use.steps);
+  bool table = false;
+  app.add_flag("--table", table, "Markdown, of 1f1b and interleaved_1f1b");
   app.add_flag("--cuda", use.cuda, "on the first GPU, which all ranks share");
   CLI11_PARSE(app, argc, argv);
   return run_benchmark([&] {
     use.devices = one_gpu(use.cuda);
-    fmt::print("{}\n", measure(use).dump());
+    if (table)
+      print_table(use);
+    else
+      fmt::print("{}\n", measure(use).dump());
   });
 }

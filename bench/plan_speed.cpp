@@ -1,7 +1,8 @@
 // Processor seconds that compile, verify and simulate take, best of five, and
 // the peak of the process:
 //   plan_speed [SCHEDULE RANKS STAGES_PER_RANK MICROBATCHES]
-// By default 1f1b 4096 1 512, whose goal is 2 s and 1.5 GiB.
+// By default two plans: zb_v on 64 ranks, whose goal is 0.5 s, and 1f1b on
+// 4096, whose goal is 2 s and 1.5 GiB.
 #include <fmt/format.h>
 #include <sys/resource.h>
 
@@ -44,17 +45,8 @@ double total(const steps& subject) {
   return subject[0] + subject[1] + subject[2];
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
-  const std::string name = argc > 1 ? argv[1] : "1f1b";
-  const auto number = [&](int index, int otherwise) {
-    return argc > index ? std::atoi(argv[index]) : otherwise;
-  };
-  const auto lanes =
-    troupe::make_schedule(name, {.ranks = number(2, 4096),
-                                 .stages_per_rank = number(3, 1),
-                                 .microbatches = number(4, 512)});
+void print_row(const std::string& name, const troupe::schedule_shape& shape) {
+  const auto lanes = troupe::make_schedule(name, shape);
   auto best = measure(lanes);
   for (int i = 1; i < 5; ++i)
     best = std::min(best, measure(lanes), [](const auto& a, const auto& b) {
@@ -63,7 +55,27 @@ int main(int argc, char** argv) {
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
   fmt::print(
-    "{} compile {:.3f} s, verify {:.3f} s, simulate {:.3f} s, total "
-    "{:.3f} s, peak {} MiB\n",
-    name, best[0], best[1], best[2], total(best), usage.ru_maxrss / 1024);
+    "| {}, {} ranks, m = {} | {:.2f} | {:.2f} | {:.2f} | {:.2f} | {} |\n", name,
+    shape.ranks, shape.microbatches, best[0], best[1], best[2], total(best),
+    usage.ru_maxrss / 1024);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  fmt::print(
+    "| plan | compile, s | verify, s | simulate, s | together, s | peak, MiB "
+    "|\n"
+    "|---|---|---|---|---|---|\n");
+  const auto number = [&](int index) {
+    return argc > index ? std::atoi(argv[index]) : 1;
+  };
+  if (argc > 1) {
+    print_row(argv[1], {.ranks = number(2),
+                        .stages_per_rank = number(3),
+                        .microbatches = number(4)});
+    return 0;
+  }
+  print_row("zb_v", {.ranks = 64, .stages_per_rank = 2, .microbatches = 512});
+  print_row("1f1b", {.ranks = 4096, .microbatches = 512});
 }

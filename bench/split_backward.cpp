@@ -1,8 +1,8 @@
 // What a split backward costs beside a full one: a stage of GPT blocks between
 // two others, its F, B, I and W in turn within one run, split by the layers and
 // by the graph.
-//   split_backward [--d-model N] [--blocks N] [--tokens N] [--rounds N]
-// One JSON object on stdout, times in ms, the median round's.
+//   split_backward [--d-model N,...] [--blocks N] [--tokens N] [--rounds N]
+// Prints a Markdown table: times of the median round in ms.
 
 #include <ATen/ops/randn.h>
 #include <c10/core/CPUAllocator.h>
@@ -10,7 +10,9 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <nlohmann/json.hpp>
+#include <map>
+#include <string>
+#include <vector>
 
 #include "troupe/engine/device/clock.hpp"
 #include "troupe/engine/device/threads.hpp"
@@ -19,7 +21,6 @@
 #include "troupe/engine/stage/module_compute.hpp"
 
 using namespace troupe;
-using json = nlohmann::ordered_json;
 
 namespace {
 
@@ -89,42 +90,44 @@ class measured_stage {
   std::map<std::string, std::vector<double>> times_;
 };
 
-json measure(const settings& what) {
+void print_row(const settings& what) {
   measured_stage full(what, false, weight_split::layers);
   measured_stage layers(what, true, weight_split::layers);
   measured_stage graph(what, true, weight_split::graph);
   for (int i = 0; i < what.rounds; ++i)
     for (auto* each : {&full, &layers, &graph})
       each->round();
-  json result{{"d_model", what.width},
-              {"blocks", what.blocks},
-              {"tokens", what.tokens},
-              {"f", full.median("f")},
-              {"b", full.median("b")}};
-  for (auto& [name, stage] :
-       {std::pair<std::string, measured_stage&>{"layers", layers},
-        {"graph", graph}}) {
-    const auto i = stage.median("i"), w = stage.median("w");
-    result[name] = {{"f", stage.median("f")},
-                    {"i", i},
-                    {"w", w},
-                    {"i_to_b", i / full.median("b")},
-                    {"i_and_w_to_b", (i + w) / full.median("b")}};
+  const auto b = full.median("b");
+  fmt::print("| {} | {:.2f} |", what.width, b);
+  for (auto* each : {&layers, &graph}) {
+    const auto i = each->median("i"), w = each->median("w");
+    fmt::print(" {:.2f} | {:.2f} | {:.3f} | {:.2f} |", i, w, (i + w) / b,
+               i / b);
   }
-  return result;
+  fmt::print("\n");
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
   settings what;
+  std::vector<std::int64_t> widths{64, 256, 512};
   CLI::App app{"what a split backward costs beside a full one"};
-  app.add_option("--d-model", what.width)->check(CLI::Range(8, 1 << 14));
+  app.add_option("--d-model", widths)
+    ->delimiter(',')
+    ->check(CLI::Range(8, 1 << 14));
   app.add_option("--blocks", what.blocks)->check(CLI::Range(1, 100));
   app.add_option("--tokens", what.tokens)->check(CLI::Range(1, 1 << 16));
   app.add_option("--rounds", what.rounds)->check(CLI::Range(1, 10000));
   CLI11_PARSE(app, argc, argv);
   set_intra_op_threads(1);
-  fmt::print("{}\n", measure(what).dump(2));
+  fmt::print(
+    "| d_model | B | I, layers | W, layers | (I + W) / B | I / B | I, graph "
+    "| W, graph | (I + W) / B | I / B "
+    "|\n|---|---|---|---|---|---|---|---|---|---|\n");
+  for (const auto width : widths) {
+    what.width = width;
+    print_row(what);
+  }
   return 0;
 }
