@@ -68,9 +68,12 @@ class message_entries {
     const auto* latency = find("message", link);
     const auto* bytes = find("bytes", link);
     const auto* bandwidth = find("bandwidth", link);
-    return {
-      .transfer = bytes && bandwidth ? bytes->value / bandwidth->value : 0,
-      .latency = latency ? latency->value : 0};
+    const auto transfer =
+      bytes && bandwidth ? bytes->value / bandwidth->value : 0;
+    if (transfer > largest_entry)
+      refuse(bandwidth->text,
+             "a message takes longer than 1e15; take other units");
+    return {.transfer = transfer, .latency = latency ? latency->value : 0};
   }
 
  private:

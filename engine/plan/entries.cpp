@@ -7,9 +7,9 @@
 #include <system_error>
 #include <tuple>
 
+#include "troupe/base/input_file.hpp"
 #include "troupe/base/parse_number.hpp"
 #include "troupe/base/printable.hpp"
-#include "troupe/schedules/csv.hpp"
 
 namespace troupe {
 
@@ -17,8 +17,6 @@ namespace {
 
 constexpr std::int32_t most_stages = 1 << 16;  // a row of figures each
 constexpr std::int32_t most_ranks = 1 << 16;
-// Sums keep a relative precision of 1e-9.
-constexpr double most = 1e15;
 
 std::string_view trim(std::string_view text) {
   constexpr std::string_view blanks = " \t\r";
@@ -52,7 +50,7 @@ class entry_parser {
  private:
   void read_place(std::string_view place, keyed_number& read) const {
     if (form_ == entry_form::of_stages_and_links
-        && place.find('-') != std::string_view::npos) {
+        && place.find('-', 1) != std::string_view::npos) {
       read.link = link_of(place);
       if (!read.link)
         refuse(read.text, "the link is not two ranks, as in 0-1");
@@ -79,7 +77,7 @@ class entry_parser {
     const auto value = parse_number<double>(text);
     if (!value || !std::isfinite(*value) || *value < 0)
       refuse(entry, "the value is not a number of at least 0");
-    if (*value > most)
+    if (*value > largest_entry)
       refuse(entry, "the value is larger than 1e15; take a larger unit");
     return *value;
   }
@@ -120,11 +118,10 @@ std::vector<keyed_number> parse_entries(std::string_view text,
     auto line = text.substr(0, text.find('\n'));
     text.remove_prefix(std::min(line.size() + 1, text.size()));
     line = line.substr(0, line.find('#'));
-    while (!line.empty()) {
+    for (line = trim(line); !line.empty();) {
       const auto entry = line.substr(0, line.find(','));
       line.remove_prefix(std::min(entry.size() + 1, line.size()));
-      if (!trim(entry).empty())
-        entries.push_back(parser.parse(trim(entry)));
+      entries.push_back(parser.parse(trim(entry)));
     }
   }
   require_once(entries, what, known_keys);

@@ -14,6 +14,9 @@ namespace troupe {
 /// Two ranks that exchange messages, the lower one first.
 using rank_pair = std::pair<std::int32_t, std::int32_t>;
 
+/// Sums of entries up to this one keep a relative precision of 1e-9.
+inline constexpr double largest_entry = 1e15;
+
 /// "key=number", "key.stage=number" or "key.rank-rank=number".
 struct keyed_number {
   std::string text;  // as written

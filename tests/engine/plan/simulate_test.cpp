@@ -223,7 +223,8 @@ TEST_CASE("costs are read strictly") {
         std::pair{"f.0-1=1", "only messages are of a link; give a stage"},
         std::pair{"bytes=1", "it has no effect without bandwidth"},
         std::pair{"bandwidth=1", "it has no effect without bytes"},
-        std::pair{"f.x=1", "the stage is not a number"}})
+        std::pair{"f.x=1", "the stage is not a number"},
+        std::pair{"f.-1=1", "the stage is not a number"}})
     CHECK_THROWS_MATCHES(
       parse_costs(text), error,
       Message(
@@ -232,7 +233,8 @@ TEST_CASE("costs are read strictly") {
           "reduce, sum_tied, norm, update, message, bytes and bandwidth"));
   for (const auto* text :
        {"bandwidth=0,bytes=1", "f=1,f=2", "f.1=1,f.01=1",
-        "message.0-1=1,message.1-0=1", "bytes.0-1=1,bandwidth.1-2=1"})
+        "message.0-1=1,message.1-0=1", "bytes.0-1=1,bandwidth.1-2=1",
+        "bytes=1,bandwidth=1e-300", "f=1,,b=2", ","})
     CHECK_THROWS_AS(parse_costs(text), error);
 }
 
