@@ -8,6 +8,7 @@
 #include <string>
 
 #include "troupe/base/error.hpp"
+#include "troupe/base/input_file.hpp"
 #include "troupe/base/printable.hpp"
 #include "troupe/cli/live_options.hpp"
 #include "troupe/cli/plan/checks.hpp"
@@ -17,7 +18,6 @@
 #include "troupe/engine/plan/entries.hpp"
 #include "troupe/engine/plan/peak_bytes.hpp"
 #include "troupe/monitors/live/json_fields.hpp"
-#include "troupe/schedules/csv.hpp"
 #include "troupe/schedules/find_schedule.hpp"
 
 namespace troupe::cli {
@@ -92,10 +92,12 @@ std::string in_words(const nlohmann::json& answer) {
   const auto name = printable(text_of(answer, "schedule"));
   const auto& now = field_of(answer, "now");
   const auto& then = field_of(answer, "then");
-  const auto times = now.is_number() && then.is_number() ? fmt::format(
-                       " ({:.4g} ms a step on paper, {:.4g} before)",
-                       then.get<double>(), now.get<double>())
-                                                         : std::string{};
+  const auto times =
+    now.is_number() && then.is_number()
+      ? fmt::format(" ({:.4g} ms a step predicted, +-{:.0f} %; {:.4g} now)",
+                    then.get<double>(), 100 * number_of(answer, "uncertainty"),
+                    now.get<double>())
+      : std::string{};
   if (flag_of(answer, "taken"))
     return fmt::format("the job switches to {}{}\n", name, times);
   return fmt::format("{} is not better by 2 %{}: the job keeps its order\n",
@@ -104,7 +106,7 @@ std::string in_words(const nlohmann::json& answer) {
 
 void run(const replan_options& options) {
   const auto request = request_of(options);
-  constexpr double search_seconds = 60;
+  constexpr double search_seconds = 120;
   auto client = options.job.connect(search_seconds);
   until_signal(client, [&] {
     const auto answer = client.request(request);

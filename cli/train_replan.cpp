@@ -50,7 +50,8 @@ json replan(const replanner& orders, const plan& current, const json& request) {
   return {{"schedule", found.order.name},
           {"taken", found.taken},
           {"now", ms(found.now)},
-          {"then", ms(found.then)}};
+          {"then", ms(found.then)},
+          {"uncertainty", found.uncertainty}};
 }
 
 }  // namespace troupe::cli

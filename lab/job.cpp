@@ -12,9 +12,9 @@
 #include "troupe/base/printable.hpp"
 #include "troupe/engine/plan/compare.hpp"
 #include "troupe/engine/plan/compile.hpp"
-#include "troupe/engine/plan/lane_plan.hpp"
 #include "troupe/engine/plan/lowered_csv.hpp"
 #include "troupe/engine/plan/op_traits.hpp"
+#include "troupe/engine/plan/part.hpp"
 #include "troupe/engine/plan/plan_text.hpp"
 #include "troupe/lab/fields.hpp"
 #include "troupe/schedules/builtin.hpp"
@@ -191,7 +191,7 @@ bool has_plan_text(const job& job) {
 
 plan plan_of_text(const job& job) {
   auto made = plan_from_any_text(job.text, pasted);
-  require_few_cells(made.schedule_name, lanes_of(made));
+  require_few_cells(made.schedule_name, schedule_of(made));
   return made;
 }
 
@@ -204,7 +204,7 @@ void require_text(const job& job) {
 schedule lanes_of_text(const job& job) {
   require_text(job);
   if (has_plan_text(job))
-    return lanes_of(plan_of_text(job));
+    return schedule_of(plan_of_text(job));
   return limited(is_text_form(job.text) ? from_text_form(job.text, pasted)
                                         : from_csv(job.text, pasted));
 }

@@ -3,14 +3,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <numeric>
 #include <utility>
+#include <vector>
 
 #include "troupe/base/atomic_file.hpp"
 #include "troupe/engine/plan/op_traits.hpp"
 #include "troupe/engine/plan/simulate.hpp"
-#include "troupe/monitors/median.hpp"
 #include "troupe/monitors/step_collector.hpp"
 #include "troupe/monitors/step_times.hpp"
 
@@ -25,8 +26,11 @@ double mean(const std::deque<double>& samples) {
          / static_cast<double>(samples.size());
 }
 
-double middle(const std::deque<double>& samples) {
-  return median_of({samples.begin(), samples.end()});
+double lower_quartile(const std::deque<double>& samples) {
+  std::vector<double> sorted(samples.begin(), samples.end());
+  const auto quarter = sorted.begin() + std::ssize(sorted) / 4;
+  std::ranges::nth_element(sorted, quarter);
+  return *quarter;
 }
 
 }  // namespace
@@ -52,9 +56,12 @@ void cost_samples::add_message(const plan_op& reader, double ms) {
 }
 
 void cost_samples::add(const std::vector<ops_event>& step) {
-  if (plan_ != step.front().plan) {
+  const bool changes = plan_ != step.front().plan;
+  if (changes) {
     plan_ = step.front().plan;
     steps_.clear();
+    if (!of_stage_.empty())
+      return;
   }
   if (std::exchange(only_first_, of_stage_.empty())) {
     of_stage_.clear();
@@ -75,15 +82,39 @@ void cost_samples::add(const std::vector<ops_event>& step) {
         continue;
       add(of_stage_[{op.stage, op.kind}], static_cast<double>(times[i]) * ms);
       if (done.arrived > 0)
-        add_message(op, static_cast<double>(done.arrived - done.ready) * ms);
+        add_message(op, static_cast<double>(done.arrived - done.left) * ms);
     }
   }
   if (first < last)
     add(steps_, static_cast<double>(last - first) * ms);
 }
 
+bool cost_samples::covers_split() const {
+  return std::ranges::all_of(of_stage_, [this](const auto& entry) {
+    const auto& [stage, kind] = entry.first;
+    return kind != plan_op_kind::backward
+           || (of_stage_.contains({stage, plan_op_kind::input_backward})
+               && of_stage_.contains({stage, plan_op_kind::weight_backward}));
+  });
+}
+
+double cost_samples::step() const {
+  return steps_.empty() ? 0 : mean(steps_);
+}
+
+double cost_samples::step_error() const {
+  if (steps_.size() < 2)
+    return 0;
+  const auto center = mean(steps_);
+  double squares = 0;
+  for (const auto each : steps_)
+    squares += (each - center) * (each - center);
+  const auto count = static_cast<double>(steps_.size());
+  return std::sqrt(squares / (count - 1) / count) / center;
+}
+
 std::string cost_samples::entries() const {
-  if (steps_.empty())
+  if (of_stage_.empty())
     return {};
   std::string lines;
   for (const auto& [key, samples] : of_stage_)
@@ -91,18 +122,18 @@ std::string cost_samples::entries() const {
                          key.first, mean(samples));
   if (!plan_->messages.empty())
     lines += fmt::format("message={:.6g}\n",
-                         messages_.empty() ? 0 : middle(messages_));
+                         messages_.empty() ? 0 : lower_quartile(messages_));
   for (const auto& [link, samples] : of_link_)
     if (of_link_.size() > 1)
       lines += fmt::format("message.{}-{}={:.6g}\n", link.first, link.second,
-                           middle(samples));
+                           lower_quartile(samples));
   return lines;
 }
 
 std::string cost_samples::text() const {
-  if (steps_.empty())
-    return {};
   const auto lines = entries();
+  if (steps_.empty())
+    return lines;
   const auto step = mean(steps_);
   const auto on_paper = simulate(*plan_, parse_costs(lines)).makespan;
   return fmt::format(

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "troupe/engine/plan/annealing.hpp"
+#include "troupe/engine/plan/lane_moves.hpp"
 
 namespace troupe {
 

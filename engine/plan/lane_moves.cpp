@@ -66,6 +66,13 @@ void split_backwards(schedule& lanes) {
       split_backward(ops, i);
 }
 
+bool has_split_backward(const schedule& lanes) {
+  return std::ranges::any_of(lanes.lanes, [](const lane& ops) {
+    return std::ranges::find(ops, op_kind::input_backward, &op::kind)
+           != ops.end();
+  });
+}
+
 void end_pairs(schedule& lanes) {
   for (auto& ops : lanes.lanes)
     for (auto& each : ops)

@@ -22,6 +22,8 @@ bool split_backward(lane& ops, std::size_t at);
 bool join_backward(lane& ops, std::size_t at);
 /// Splits all B.
 void split_backwards(schedule& lanes);
+/// Whether any backward is I and W.
+bool has_split_backward(const schedule& lanes);
 
 /// Ends all overlapped pairs: their ops run one after the other.
 void end_pairs(schedule& lanes);

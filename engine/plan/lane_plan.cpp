@@ -76,25 +76,4 @@ plan lane_plan(const schedule& lanes) {
   return result;
 }
 
-schedule lanes_of(const plan& plan) {
-  schedule result{.name = plan.schedule_name,
-                  .microbatches = plan.microbatches,
-                  .slices = plan.slices,
-                  .placement = plan.placement,
-                  .lanes = {},
-                  .update = plan.update};
-  for (std::int32_t rank = 0; rank < plan.ranks(); ++rank) {
-    auto& lane = result.lanes.emplace_back();
-    for (const auto& what : plan.lane(rank))
-      if (is_compute(what.kind))
-        lane.push_back({.stage = what.stage,
-                        .microbatch = what.microbatch,
-                        .slice = what.slice,
-                        .copy = what.copy,
-                        .kind = static_cast<op_kind>(what.kind),
-                        .overlaps_next = what.overlaps_next});
-  }
-  return result;
-}
-
 }  // namespace troupe

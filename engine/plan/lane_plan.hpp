@@ -11,7 +11,4 @@ namespace troupe {
 /// their cycle.
 plan lane_plan(const schedule& lanes);
 
-/// The compute ops of a plan, as a schedule.
-schedule lanes_of(const plan& plan);
-
 }  // namespace troupe

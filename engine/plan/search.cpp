@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "troupe/base/error.hpp"
+#include "troupe/engine/plan/lane_moves.hpp"
 #include "troupe/engine/plan/search_steps.hpp"
 #include "troupe/schedules/builtin.hpp"
 #include "troupe/schedules/validate.hpp"

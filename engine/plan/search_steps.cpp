@@ -5,16 +5,12 @@
 #include <utility>
 
 #include "troupe/base/error.hpp"
+#include "troupe/engine/plan/lane_moves.hpp"
 #include "troupe/schedules/validate.hpp"
 
 namespace troupe {
 
 namespace {
-
-bool has_input_backward(const lane& ops) {
-  return std::ranges::any_of(
-    ops, [](const op& each) { return each.kind == op_kind::input_backward; });
-}
 
 // Limits of activations on a rank: the same on all ranks, or fewer the later
 // the rank.
@@ -68,10 +64,6 @@ std::optional<trial> try_lanes(const search_problem& problem, schedule lanes) {
 
 bool within_limit(const search_problem& problem, const trial& found) {
   return problem.memory_limit == 0 || found.bytes <= problem.memory_limit;
-}
-
-bool has_split_backward(const schedule& lanes) {
-  return std::ranges::any_of(lanes.lanes, has_input_backward);
 }
 
 bool takes_rules(const search_problem& problem) {

@@ -30,7 +30,6 @@ bool better(const trial& a, const trial& b);
 std::optional<trial> try_lanes(const search_problem& problem, schedule lanes);
 bool is_stopped(const search_problem& problem);
 bool within_limit(const search_problem& problem, const trial& found);
-bool has_split_backward(const schedule& lanes);
 /// Rules know neither slices nor copies of stages.
 bool takes_rules(const search_problem& problem);
 

@@ -3,9 +3,13 @@
 #include <spdlog/spdlog.h>
 
 #include <atomic>
+#include <chrono>
+#include <cmath>
+#include <condition_variable>
 #include <deque>
 #include <mutex>
 #include <optional>
+#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -14,6 +18,8 @@
 #include "troupe/engine/device/thrown.hpp"
 #include "troupe/engine/plan/compile.hpp"
 #include "troupe/engine/plan/costs.hpp"
+#include "troupe/engine/plan/lane_moves.hpp"
+#include "troupe/engine/plan/part.hpp"
 #include "troupe/engine/plan/search.hpp"
 #include "troupe/engine/plan/simulate.hpp"
 #include "troupe/monitors/cost_samples.hpp"
@@ -23,10 +29,22 @@ namespace troupe {
 
 namespace {
 
-/// An order is taken up if its step, on paper, takes at most this share.
+/// An order is taken if its step is predicted to take at most this share.
 constexpr double share_of_now = 0.98;
+/// Steps with split backwards, of which the first does not count; a slow run is
+/// not waited for.
+constexpr int trial_steps = 4;
+constexpr std::chrono::seconds longest_trial{40};
 /// Costs are those of so many steps, the last ones.
 constexpr std::size_t most_steps = 16;
+
+/// What the last steps tell.
+struct measurement {
+  op_costs costs{};
+  double step = 0;  // ms, of the current plan; 0: not known
+  double step_error = 0;
+  bool covers_split = false;
+};
 
 }  // namespace
 
@@ -35,12 +53,17 @@ struct replanner::state {
 
   trainer& run;
   std::int64_t every;
+  std::mutex deciding;  // one request at a time
+  std::shared_ptr<const plan> before_trial;
   std::mutex replanning;  // while the run is asked, or ends
   std::atomic<bool> over = false;
   std::mutex mutex;  // of what follows
   step_collector collector;
   std::deque<std::vector<ops_event>> recent;  // steps
   std::int64_t seen = 0;                      // steps
+  std::string trial_name;                     // of a plan with split backwards
+  int trial_seen = 0;                         // its steps
+  std::condition_variable step_seen;
   std::atomic<bool> searching = false;
   std::jthread searcher;  // of the thread that calls `see`
 
@@ -53,6 +76,9 @@ struct replanner::state {
       recent.push_back(*step);
       if (recent.size() > most_steps)
         recent.pop_front();
+      if (step->front().plan->schedule_name == trial_name)
+        ++trial_seen;
+      step_seen.notify_all();
       if (every == 0 || ++seen % every != 0 || searching.exchange(true))
         return;
     }
@@ -64,8 +90,10 @@ struct replanner::state {
     try {
       const auto found = search({});
       if (found.taken)
-        spdlog::info("{}: {:.3g} ms a step on paper instead of {:.3g}",
-                     found.order.name, found.then, found.now);
+        spdlog::info(
+          "{}: {:.3g} ms a step predicted (+-{:.0f} %) instead of "
+          "{:.3g}",
+          found.order.name, found.then, 100 * found.uncertainty, found.now);
     } catch (const error& reason) {
       if (reason.code() != error_code::interrupted)  // the run is over
         spdlog::warn("no other order was looked for: {}", reason.what());
@@ -75,7 +103,15 @@ struct replanner::state {
     searching = false;
   }
 
-  std::optional<op_costs> costs_now() {
+  void end() {
+    {
+      const std::scoped_lock lock(mutex);
+      over = true;
+    }
+    step_seen.notify_all();
+  }
+
+  std::optional<measurement> measured() {
     cost_samples costs;
     {
       const std::scoped_lock lock(mutex);
@@ -83,7 +119,10 @@ struct replanner::state {
         costs.add(step);
     }
     const auto entries = costs.entries();
-    return entries.empty() ? std::nullopt : std::optional{parse_costs(entries)};
+    if (entries.empty())
+      return std::nullopt;
+    return measurement{parse_costs(entries), costs.step(), costs.step_error(),
+                       costs.covers_split()};
   }
 
   void replan(const schedule& order) {
@@ -93,50 +132,102 @@ struct replanner::state {
     run.replan(order);
   }
 
+  /// The plan of the run, also while it measures with split backwards.
+  std::shared_ptr<const plan> current() {
+    auto runs = run.shared_plan();
+    if (!before_trial || runs->schedule_name != trial_name)
+      before_trial = runs;
+    return before_trial;
+  }
+
+  /// Lets the run split backwards for some steps. Whether they were measured.
+  bool run_trial(const plan& usual) {
+    auto trial = schedule_of(usual);
+    trial.name += " with split backwards";
+    split_backwards(trial);
+    {
+      const std::scoped_lock lock(mutex);
+      trial_name = trial.name;
+      trial_seen = 0;
+    }
+    replan(trial);
+    std::unique_lock lock(mutex);
+    step_seen.wait_for(lock, longest_trial,
+                       [&] { return over || trial_seen >= trial_steps; });
+    return trial_seen >= trial_steps;
+  }
+
+  /// Takes the order that `choose` makes of the costs, if it is faster or
+  /// `force`. `splits`: it may have I and W.
+  template <class Choose>
+  outcome decide(bool splits, bool force, Choose choose) {
+    const std::scoped_lock one_by_one(deciding);
+    const auto usual = current();
+    const auto before = measured();
+    const bool tries = before && splits && !before->covers_split;
+    const bool tried = tries && run_trial(*usual);
+    try {
+      const auto known = tried ? measured() : before;
+      auto made = choose(*usual, known);
+      if (known)
+        predict(made, *usual, *before, known->costs, tries && !tried);
+      made.taken = force || !known || made.then < share_of_now * made.now;
+      if (made.taken || tries)
+        replan(made.taken ? made.order : schedule_of(*usual));
+      return made;
+    } catch (...) {
+      if (tries && !over)
+        replan(schedule_of(*usual));
+      throw;
+    }
+  }
+
+  /// Completes a prediction whose `then` is the step on paper.
+  static void predict(outcome& made, const plan& usual,
+                      const measurement& before, const op_costs& costs,
+                      bool guesses_split) {
+    const auto paper = simulate(usual, costs).makespan;
+    made.now = before.step > 0 ? before.step : paper;
+    const auto factor = paper > 0 ? made.now / paper : 1;
+    made.then *= factor;
+    made.uncertainty =
+      std::hypot(factor - 1, before.step_error, guesses_split ? 0.1 : 0);
+  }
+
   /// The best order of the run's stages on their ranks.
   outcome search(const memory_bound& bound) {
-    const auto current = run.shared_plan();
-    const auto known = costs_now();
-    if (!known)
-      throw error(error_code::invalid_argument,
-                  "no step has been measured yet; ask again later");
-    outcome best;
-    best.now = simulate(*current, *known).makespan;
-    auto found = troupe::search({.placement = current->placement,
-                                 .microbatches = current->microbatches,
-                                 .slices = current->slices,
-                                 .costs = *known,
-                                 .compiling = options_like(*current),
-                                 .barrier = true,
-                                 .sizes = bound.sizes,
-                                 .memory_limit = bound.bytes,
-                                 .stopped = [this] { return over.load(); }});
-    best.then = found.makespan;
-    best.order = std::move(found.found);
-    best.taken = best.then < share_of_now * best.now;
-    if (best.taken)
-      replan(best.order);
-    return best;
+    return decide(true, false, [&](const plan& usual, const auto& known) {
+      if (!known)
+        throw error(error_code::invalid_argument,
+                    "no step has been measured yet; ask again later");
+      auto found = troupe::search({.placement = usual.placement,
+                                   .microbatches = usual.microbatches,
+                                   .slices = usual.slices,
+                                   .costs = known->costs,
+                                   .compiling = options_like(usual),
+                                   .barrier = true,
+                                   .sizes = bound.sizes,
+                                   .memory_limit = bound.bytes,
+                                   .stopped = [this] { return over.load(); }});
+      return outcome{.order = std::move(found.found), .then = found.makespan};
+    });
   }
 
   outcome take(const schedule& order, bool force) {
-    const auto current = run.shared_plan();
+    const auto usual = current();
     // Others are refused by the run.
-    const bool same_shape = order.placement == current->placement
-                            && order.microbatches == current->microbatches
-                            && order.slices == current->slices;
-    outcome wish;
-    wish.order = order;
-    const auto known = same_shape ? costs_now() : std::nullopt;
-    if (known) {
-      wish.now = simulate(*current, *known).makespan;
-      wish.then =
-        simulate(compile(order, options_like(*current)), *known).makespan;
-    }
-    wish.taken = force || !known || wish.then < share_of_now * wish.now;
-    if (wish.taken)
-      replan(order);
-    return wish;
+    const bool same_shape = order.placement == usual->placement
+                            && order.microbatches == usual->microbatches
+                            && order.slices == usual->slices;
+    const bool splits = same_shape && has_split_backward(order);
+    return decide(
+      splits, force || !same_shape, [&](const plan& runs, const auto& known) {
+        outcome made{.order = order};
+        if (known && same_shape)
+          made.then =
+            simulate(compile(order, options_like(runs)), known->costs).makespan;
+        return made;
+      });
   }
 };
 
@@ -144,7 +235,7 @@ replanner::replanner(trainer& run, std::int64_t every)
   : state_(std::make_shared<state>(run, every)) {}
 
 replanner::~replanner() {
-  state_->over = true;  // a search ends
+  state_->end();  // also a search
   const std::scoped_lock lock(state_->replanning);
 }
 
@@ -154,6 +245,7 @@ monitor replanner::watch() const {
   made.wants.ops = true;
   made.wants.warnings = false;
   made.see = [kept = state_](const event& what) { kept->see(what); };
+  made.finish = [kept = state_] { kept->end(); };
   return made;
 }
 

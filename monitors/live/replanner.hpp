@@ -16,9 +16,11 @@ struct memory_bound {
 };
 
 /// Finds other orders for the ops of a live run, from the costs that it
-/// measures: when asked, or after every so many steps. The run takes an order
-/// up at a step boundary. None is taken that is not better by 2 %, on paper.
-/// Any thread.
+/// measures: when asked, or after every so many steps. The run adopts an order
+/// at a step boundary. None is taken that is not predicted to be better by 2 %.
+/// Where an order splits backwards and the run has not, the run first takes a
+/// few steps of its own order with split backwards, which measures I and W and
+/// changes no bit. Any thread; two requests are served one after the other.
 class replanner {
  public:
   /// `every`: steps between two searches; 0: only when asked. The run
@@ -35,7 +37,14 @@ class replanner {
   struct outcome {
     schedule order{};
     bool taken = false;
-    double now = 0, then = 0;  // of a step on paper, in ms; 0: not known yet
+    /// ms of a step: measured, and predicted for the order: what the simulator
+    /// makes of the costs, times how much longer the current order's steps take
+    /// than on paper. 0: not measured yet.
+    double now = 0, then = 0;
+    /// How far `then` may be off, as a share of it: how far the simulator is
+    /// off for the current order, the steps' spread, and where I and W could
+    /// not be measured, what they usually differ by from halves of B.
+    double uncertainty = 0;
   };
   /// The best order of the run's stages on their ranks, for the costs of the
   /// last 16 steps. Throws `error`: as `search`; invalid_argument before the

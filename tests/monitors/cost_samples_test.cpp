@@ -33,7 +33,7 @@ TEST_CASE(
         now += (forward ? 2'000'000 : 1'000'000) * slower;
         done.end = now;
         if (forward && rank == 1) {
-          done.ready = 1'000'000;
+          done.left = 1'000'000;
           done.arrived = 1'250'000;
         }
         step[rank].ops.push_back(done);
@@ -59,7 +59,7 @@ TEST_CASE("messages are measured on each link") {
     for (auto i = of->first_op[rank]; i < of->first_op[rank + 1]; ++i) {
       op_record done{.op = i, .begin = 0, .end = 1'000'000};
       if (of->ops[i].kind == plan_op_kind::forward && rank > 0) {
-        done.ready = 1'000'000;
+        done.left = 1'000'000;
         done.arrived = rank == 1 ? 2'000'000 : 6'000'000;
       }
       step[rank].ops.push_back(done);

@@ -1,0 +1,112 @@
+"""Predictions for orders that a live run has not executed yet, beside what they take.
+
+    python bench/replanned.py --text book.txt [--processes 2] [--steps 24]
+        [--d-model 128] [--troupe build/release/bin/troupe]
+
+For each pair of schedules of one placement: a run by the first, `troupe replan
+--force` to the second, the step that the answer predicts, and the mean step after
+that. Prints a Markdown table: the worst and the mean difference by schedule.
+"""
+
+import argparse
+import json
+import os
+import signal
+import statistics
+import subprocess
+import tempfile
+import time
+
+SHAPES = {1: ["gpipe", "1f1b", "eager_1f1b", "zb_h1", "zb_h2"],
+          2: ["interleaved_1f1b", "breadth_first", "depth_first", "interleaved_zb"],
+          "v": ["zb_v", "v_half", "v_min", "dualpipe_v"]}
+
+
+class Run:
+    """A live run in the background, and its steps."""
+
+    def __init__(self, a, schedule, stages, folder):
+        self.a, self.folder = a, folder
+        self.log = os.path.join(folder, "steps.jsonl")
+        self.socket = "unix:" + os.path.join(folder, "socket")
+        command = [a.troupe]
+        if a.processes > 1:
+            command += ["launch", "--processes", str(a.processes), "--"]
+        command += ["train", "--text", a.text, "--ranks", str(a.ranks),
+                    "--schedule", schedule, "--stages-per-rank", str(stages),
+                    "--microbatches", str(a.microbatches), "--steps", "1000000",
+                    "--d-model", str(a.d_model), "--layers", "8", "--heads", "4",
+                    "--seq", "128", "--microbatch-size", "4",
+                    "--endpoint", self.socket, "--log-json", self.log]
+        self.output = open(os.path.join(folder, "output"), "w")
+        self.process = subprocess.Popen(command, stdout=self.output, stderr=self.output)
+
+    def steps(self):
+        if not os.path.exists(self.log):
+            return []
+        with open(self.log) as lines:
+            rows = [json.loads(line) for line in lines if line.endswith("\n")]
+        return [1000 * row["lane_seconds"] for row in rows if "lane_seconds" in row]
+
+    def wait_for(self, count, seconds=300):
+        until = time.monotonic() + seconds
+        while len(self.steps()) < count:
+            if time.monotonic() > until or self.process.poll() is not None:
+                raise SystemExit(open(self.output.name).read()[-2000:])
+            time.sleep(0.02)
+
+    def replan(self, schedule):
+        done = subprocess.run([self.a.troupe, "replan", self.socket, "--schedule", schedule,
+                               "--force", "--json"], capture_output=True, text=True)
+        if done.returncode != 0:
+            raise SystemExit(done.stderr)
+        return json.loads(done.stdout)
+
+    def end(self):
+        self.process.send_signal(signal.SIGTERM)
+        self.process.wait()
+        os.remove(self.log)
+
+
+def pairs(a, names, stages):
+    """(from, to, predicted, stated error, measured) of all ordered pairs, in fresh runs."""
+    for first in names:
+        for second in names:
+            if first == second:
+                continue
+            with tempfile.TemporaryDirectory() as folder:
+                run = Run(a, first, stages, folder)
+                run.wait_for(a.steps)
+                answer = run.replan(second)
+                begin = len(run.steps()) + 3
+                run.wait_for(begin + a.steps)
+                took = statistics.mean(run.steps()[begin:begin + a.steps])
+                run.end()
+                yield first, second, answer["then"], answer["uncertainty"], took
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--text", required=True)
+    parser.add_argument("--ranks", type=int, default=2)
+    parser.add_argument("--processes", type=int, default=1)
+    parser.add_argument("--microbatches", type=int, default=8)
+    parser.add_argument("--d-model", type=int, default=128)
+    parser.add_argument("--steps", type=int, default=24)
+    parser.add_argument("--shapes", default="1,2,v")
+    parser.add_argument("--troupe", default="build/release/bin/troupe")
+    a = parser.parse_args()
+    print("| from | to | predicted ms | +- | measured ms | difference |\n|---|---|---|---|---|---|")
+    off = []
+    for shape in a.shapes.split(","):
+        names = SHAPES[int(shape) if shape.isdigit() else shape]
+        for first, second, then, error, took in pairs(a, names, 1 if shape == "1" else 2):
+            off.append(then / took - 1)
+            print(f"| {first} | {second} | {then:.1f} | {100 * error:.0f} % | {took:.1f} "
+                  f"| {100 * off[-1]:+.1f} % |", flush=True)
+    within = sum(abs(each) <= 0.05 for each in off)
+    print(f"\n{within} of {len(off)} within 5 %, at most {100 * max(map(abs, off)):.1f} %")
+
+
+main()
