@@ -11,6 +11,7 @@
 #include <sstream>
 
 #include "troupe/base/error.hpp"
+#include "troupe/base/input_file.hpp"
 #include "troupe/base/parse_number.hpp"
 #include "troupe/base/printable.hpp"
 
@@ -109,30 +110,22 @@ void require_known(const std::string& path, const toml::key& key,
          fmt::join(known, ", "));
 }
 
-void require_file(const std::string& path) {
-  constexpr std::uintmax_t most_bytes = 1 << 20;
-  const auto refuse = [&](const std::string& reason) {
-    fail(error_code::invalid_argument, "--config {}: {}", printable(path),
-         reason);
-  };
-  std::error_code trouble;
-  const auto status = std::filesystem::status(path, trouble);
-  if (status.type() == std::filesystem::file_type::not_found)
-    refuse("there is no such file");
-  if (trouble)
-    refuse(trouble.message());
-  if (is_directory(status))
-    refuse("it is a folder; give a TOML file");
-  if (!is_regular_file(status))
-    refuse("it is no regular file; give a TOML file");
-  if (std::filesystem::file_size(path, trouble) > most_bytes && !trouble)
-    refuse("it is larger than 1 MiB, which no configuration is");
+std::string text_of(const std::string& path) {
+  constexpr std::size_t most_bytes = 1 << 20;
+  try {
+    input_file file(path);
+    if (file.size() > most_bytes)
+      file.refuse("is larger than 1 MiB; give a TOML file");
+    return file.read();
+  } catch (const error& reason) {
+    fail(error_code::invalid_argument, "--config {}", reason.what());
+  }
 }
 
 toml::table parse(const std::string& path) {
-  require_file(path);
+  const auto text = text_of(path);
   try {
-    return toml::parse_file(path);
+    return toml::parse(text, path);
   } catch (const toml::parse_error& reason) {
     fail(error_code::invalid_argument, "{}: {}", where(path, reason.source()),
          reason.description());

@@ -10,6 +10,7 @@
 
 #include "troupe/actors/trainer.hpp"
 #include "troupe/base/error.hpp"
+#include "troupe/base/input_file.hpp"
 #include "troupe/base/printable.hpp"
 #include "troupe/cli/generate_options.hpp"
 #include "troupe/cli/generate_output.hpp"
@@ -19,7 +20,6 @@
 #include "troupe/cli/train_failure.hpp"
 #include "troupe/cli/train_job.hpp"
 #include "troupe/cli/train_setup.hpp"
-#include "troupe/schedules/csv.hpp"
 
 namespace troupe::cli {
 

@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <array>
-#include <fstream>
 #include <sstream>
 
 #include "troupe/base/error.hpp"
@@ -15,6 +14,7 @@
 #include "troupe/cli/config_file.hpp"
 #include "troupe/cli/live_options.hpp"
 #include "troupe/cli/train_setup.hpp"
+#include "troupe/engine/data/mapped_file.hpp"
 #include "troupe/engine/launch/meeting_point.hpp"
 #include "troupe/engine/transport/endpoint.hpp"
 #include "troupe/engine/transport/tls_context.hpp"
@@ -50,20 +50,20 @@ constexpr std::array own_settings{"announce",
 
 /// A file's size, and a hash of it; for a long one, of parts all over it.
 std::string contents(const std::string& path) {
-  constexpr std::int64_t block = 64 * 1024, most_blocks = 256;
-  std::ifstream file(path, std::ios::binary | std::ios::ate);
-  const auto size = static_cast<std::int64_t>(file.tellg());
+  constexpr std::size_t block = 64 * 1024, most_blocks = 256;
+  const mapped_file file(path);
+  const auto bytes = file.bytes();
+  const auto blocks = std::min((bytes.size() + block - 1) / block, most_blocks);
   fnv_hash hash;
-  std::string bytes(static_cast<std::size_t>(block), 0);
-  const auto blocks = std::min((size + block - 1) / block, most_blocks);
-  for (std::int64_t i = 0; i < blocks; ++i) {
-    file.clear();
-    file.seekg(blocks < most_blocks ? i * block
-                                    : (size - block) / (blocks - 1) * i);
-    file.read(bytes.data(), block);
-    hash.add({bytes.data(), static_cast<std::size_t>(file.gcount())});
+  for (std::size_t i = 0; i < blocks; ++i) {
+    const auto begin = blocks < most_blocks
+                         ? i * block
+                         : (bytes.size() - block) / (blocks - 1) * i;
+    const auto part =
+      bytes.subspan(begin, std::min(block, bytes.size() - begin));
+    hash.add({reinterpret_cast<const char*>(part.data()), part.size()});
   }
-  return fmt::format("{} bytes with hash {:016x}", size, hash.value());
+  return fmt::format("{} bytes with hash {:016x}", bytes.size(), hash.value());
 }
 
 /// Adds the content of files that all processes read: equal paths may have

@@ -3,15 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
-#include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <tuple>
 #include <utility>
 
 #include "troupe/base/error.hpp"
+#include "troupe/base/input_file.hpp"
 #include "troupe/schedules/op_text.hpp"
 #include "troupe/schedules/text_form.hpp"
 
@@ -20,8 +16,6 @@ namespace troupe {
 namespace {
 
 using cell_rows = std::vector<std::vector<cell>>;
-
-constexpr std::string_view byte_order_mark = "\xEF\xBB\xBF";  // of UTF-8
 
 std::size_t op_count_of(const cell& what) {
   return what.kind == cell_kind::pair      ? 2
@@ -165,27 +159,6 @@ std::string to_csv(const schedule& lanes) {
     }
     text += "\r\n";
   }
-  return text;
-}
-
-std::string read_file(const std::string& path) {
-  std::error_code trouble;
-  const auto status = std::filesystem::status(path, trouble);
-  if (trouble)
-    fail(error_code::io, "{}: can't be read: {}", path, trouble.message());
-  if (!is_regular_file(status))
-    fail(error_code::io, "{}: is not a regular file", path);
-  std::ifstream file{path, std::ios::binary};
-  std::string text;
-  try {
-    text.assign(std::istreambuf_iterator<char>{file}, {});
-  } catch (const std::exception& reason) {  // a device's error in mid-file
-    fail(error_code::io, "{}: can't be read: {}", path, reason.what());
-  }
-  if (!file || file.bad())
-    fail(error_code::io, "{}: can't be read: {}", path, std::strerror(errno));
-  if (text.starts_with(byte_order_mark))
-    text.erase(0, byte_order_mark.size());
   return text;
 }
 

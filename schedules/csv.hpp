@@ -35,8 +35,4 @@ std::string locate_cell(const std::vector<std::vector<cell>>& rows,
 /// its first line. Throws `error`; io if it can't be read.
 schedule load_schedule(const std::string& path);
 
-/// The whole content of a text file, without the byte order mark that some
-/// editors write. Throws `error` (io).
-std::string read_file(const std::string& path);
-
 }  // namespace troupe

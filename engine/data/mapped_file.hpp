@@ -5,6 +5,8 @@
 #include <span>
 #include <string>
 
+#include "troupe/base/input_file.hpp"
+
 namespace troupe {
 
 /// A file mapped read-only into memory. Movable, not copyable; several threads
@@ -19,18 +21,16 @@ class mapped_file {
   mapped_file& operator=(mapped_file&&) = delete;
   ~mapped_file();
 
-  const std::string& path() const { return path_; }
-  std::span<const std::byte> bytes() const { return {data_, size_}; }
+  const std::string& path() const { return file_.path(); }
+  std::span<const std::byte> bytes() const { return {data_, file_.size()}; }
 
   /// Throws `io` if the file was deleted or shortened since it was opened:
   /// reading on would give garbage or a bus error.
   void require_unchanged() const;
 
  private:
-  std::string path_;
-  int descriptor_ = -1;
+  input_file file_;
   const std::byte* data_ = nullptr;
-  std::size_t size_ = 0;
 };
 
 }  // namespace troupe

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "troupe/base/error.hpp"
+#include "troupe/base/input_file.hpp"
 #include "troupe/engine/plan/check_lanes.hpp"
 #include "troupe/engine/plan/compile.hpp"
 #include "troupe/engine/plan/op_text.hpp"

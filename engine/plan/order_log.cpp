@@ -8,11 +8,11 @@
 
 #include "troupe/base/atomic_file.hpp"
 #include "troupe/base/error.hpp"
+#include "troupe/base/input_file.hpp"
 #include "troupe/base/parse_number.hpp"
 #include "troupe/base/printable.hpp"
 #include "troupe/engine/plan/lane_executor.hpp"
 #include "troupe/engine/plan/op_text.hpp"
-#include "troupe/schedules/csv.hpp"
 #include "troupe/schedules/text_form.hpp"
 
 namespace troupe {

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "troupe/base/error.hpp"
+#include "troupe/base/input_file.hpp"
 #include "troupe/base/parse_number.hpp"
 #include "troupe/base/printable.hpp"
 #include "troupe/engine/plan/check_lanes.hpp"
@@ -14,7 +15,6 @@
 #include "troupe/engine/plan/passes.hpp"
 #include "troupe/engine/plan/routes.hpp"
 #include "troupe/schedules/cell.hpp"
-#include "troupe/schedules/csv.hpp"
 #include "troupe/schedules/text_form.hpp"
 
 namespace troupe {

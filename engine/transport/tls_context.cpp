@@ -2,12 +2,12 @@
 
 #include <openssl/err.h>
 #include <openssl/ssl.h>
-#include <sys/stat.h>
 
 #include <cstring>
 #include <memory>
 
 #include "troupe/base/error.hpp"
+#include "troupe/base/input_file.hpp"
 
 namespace troupe {
 
@@ -64,15 +64,14 @@ int find_key(::SSL* session, const unsigned char* name, std::size_t size,
 }
 
 void require_file(const std::string& path, bool is_secret) {
-  struct stat found {};
-  if (::stat(path.c_str(), &found) != 0)
-    fail(error_code::io, "{}: {}; `troupe certificates FOLDER` makes a new set",
-         path, std::strerror(errno));
-  if (is_secret && (found.st_mode & 077U) != 0)
-    fail(error_code::io,
-         "{}: others than its owner may read or write this key; set its mode "
-         "to 600",
-         path);
+  try {
+    const input_file file(path);
+    if (is_secret && (file.mode() & 077U) != 0)
+      file.refuse("others may read or write this key; chmod 600 it");
+  } catch (const error& reason) {
+    fail(error_code::io, "{}; `troupe certificates FOLDER` makes a new set",
+         reason.what());
+  }
 }
 
 }  // namespace

@@ -168,7 +168,7 @@ TEST_CASE("a dashboard that can't be is refused before any work") {
   refused("--dry-run --dashboard nonsense", 2, "'nonsense' is no address");
   refused("--dry-run --dashboard 127.0.0.1:99999", 2, "is no address");
   refused("--dry-run --dashboard 0.0.0.0:0 --dashboard-token-file /no/such", 2,
-          "/no/such: the token can't be read: No such");
+          "the token: /no/such: can't be read: No such");
   refused("--dry-run --dashboard-token-file /no/such", 2,
           "--dashboard-token-file is for --dashboard");
   refused("--plain --dashboard 127.0.0.1:0", 2, "nothing for --dashboard");

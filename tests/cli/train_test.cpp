@@ -186,7 +186,7 @@ TEST_CASE("bad input is refused before any work") {
   const auto u16 = at.folder.write("t.bin", std::string(400, '\x7f'));
   const auto cut_csv = at.folder.write("c.csv", "0F0,0B0\r\n1F0\r\n");
   const auto stuck_csv = at.folder.write("d.csv", "0B0,0F0\r\n1F0,1B0\r\n");
-  at.refuses("--text /no/such/file", 1, "/no/such/file: can't be opened: No");
+  at.refuses("--text /no/such/file", 1, "/no/such/file: can't be read: No");
   at.refuses("--text " + at.folder.write("empty", ""), 1, "is empty");
   at.refuses("--text " + u16, 1, "is beyond the vocabulary of 256");
   at.refuses("--seq 5000 --validation-fraction 0", 1,
@@ -235,9 +235,9 @@ TEST_CASE("files and values that can't be are refused before any work") {
   at.refuses("--ranks 60000", 2, "can't be cut into 60000 stages");
   at.refuses("--save-parameters " + at.text, 2, "is the file of --text too");
   at.refuses("--trace a --timeline a", 2, "is the file of --trace too");
-  at.refuses("--config /dev/zero", 2, "it is no regular file");
-  at.refuses("--config /", 2, "it is a folder; give a TOML file");
-  at.refuses("--config /no/such", 2, "there is no such file");
+  at.refuses("--config /dev/zero", 2, "/dev/zero: is a device");
+  at.refuses("--config /", 2, "/: is a folder, not a regular file");
+  at.refuses("--config /no/such", 2, "/no/such: can't be read: No such file");
   at.refuses("--sample 9 --vocabulary 128 --prompt \xc3\xa9", 2, "--prompt");
   at.refuses("--dry-run --endpoint-token-file /no/such", 2, "/no/such: ");
   at.refuses("--dry-run --job-token-file /no/such", 2, "/no/such: ");

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "../temporary_folder.hpp"
+#include "troupe/base/input_file.hpp"
 #include "troupe/schedules/csv.hpp"
 #include "troupe_program.hpp"
 

@@ -10,6 +10,7 @@
 
 #include "../temporary_folder.hpp"
 #include "fixture_g.hpp"
+#include "troupe/base/input_file.hpp"
 #include "troupe/engine/plan/compile.hpp"
 #include "troupe/engine/plan/draw.hpp"
 #include "troupe/schedules/csv.hpp"

@@ -8,6 +8,7 @@
 #include "cases/seq_1f1b_p2_m2_call.inc"
 #include "cases/two_bw_p2_m4.inc"
 #include "troupe/base/error.hpp"
+#include "troupe/base/input_file.hpp"
 #include "troupe/schedules/builtin.hpp"
 #include "troupe/schedules/csv.hpp"
 #include "troupe_paths.hpp"

@@ -8,6 +8,7 @@
 
 #include "../temporary_folder.hpp"
 #include "troupe/base/error.hpp"
+#include "troupe/base/input_file.hpp"
 #include "troupe/schedules/find_schedule.hpp"
 
 using namespace troupe;
@@ -64,13 +65,6 @@ TEST_CASE("a file is found by a dot or a slash in its name") {
     find_schedule("./absent.csv", {}), error,
     Catch::Matchers::Message(
       "./absent.csv: can't be read: No such file or directory"));
-}
-
-TEST_CASE("an error in the middle of a file names it") {
-  CHECK_THROWS_MATCHES(
-    read_file("/proc/self/mem"), error,
-    Catch::Matchers::MessageMatches(
-      Catch::Matchers::StartsWith("/proc/self/mem: can't be read: ")));
 }
 
 TEST_CASE("a byte order mark is passed over") {

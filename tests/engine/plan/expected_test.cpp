@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "support.hpp"
+#include "troupe/base/input_file.hpp"
 #include "troupe/engine/plan/lowered_csv.hpp"
 #include "troupe/engine/plan/simulate.hpp"
 #include "troupe/schedules/csv.hpp"

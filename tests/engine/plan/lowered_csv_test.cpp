@@ -4,6 +4,7 @@
 
 #include "support.hpp"
 #include "troupe/base/error.hpp"
+#include "troupe/base/input_file.hpp"
 #include "troupe/engine/plan/plan_text.hpp"
 #include "troupe/schedules/csv.hpp"
 

@@ -6,6 +6,7 @@
 
 #include "support.hpp"
 #include "troupe/base/error.hpp"
+#include "troupe/base/input_file.hpp"
 #include "troupe/engine/plan/lowered_csv.hpp"
 #include "troupe/engine/plan/offload.hpp"
 #include "troupe/engine/plan/plan_text.hpp"

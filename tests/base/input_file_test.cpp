@@ -1,0 +1,52 @@
+#include "troupe/base/input_file.hpp"
+
+#include <sys/stat.h>
+
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_exception.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+
+#include "../temporary_folder.hpp"
+#include "troupe/base/error.hpp"
+
+using namespace troupe;
+using Catch::Matchers::MessageMatches;
+using Catch::Matchers::StartsWith;
+
+namespace {
+
+void refuses(const std::string& path, const std::string& why) {
+  CHECK_THROWS_MATCHES(read_file(path), error,
+                       MessageMatches(StartsWith(path + ": " + why)));
+}
+
+}  // namespace
+
+TEST_CASE("a file is read in parts or as a whole") {
+  const testing::temporary_folder folder;
+  const auto bytes = std::string(3 << 20, 'x') + "end";
+  const auto path = folder.write("long", bytes);
+  CHECK(read_file(path) == bytes);
+  input_file file(path);
+  CHECK(file.size() == bytes.size());
+  CHECK(file.read(2) == "xx");
+  CHECK(file.read() == bytes.substr(2));
+  CHECK(file.read().empty());
+  CHECK(read_file(folder.write("empty", "")).empty());
+}
+
+TEST_CASE("a byte order mark is no part of a text") {
+  const testing::temporary_folder folder;
+  CHECK(read_file(folder.write("bom.txt", "\xEF\xBB\xBFtext")) == "text");
+}
+
+TEST_CASE("what can't be read is refused at once, by its name") {
+  const testing::temporary_folder folder;
+  refuses(folder / "absent", "can't be read: No such file or directory");
+  refuses("/tmp", "is a folder, not a regular file");
+  refuses("/dev/zero", "is a device or a socket, not a regular file");
+  refuses("/proc/self/mem", "can't be read: ");  // in mid-file
+  const auto pipe = folder / "pipe";
+  REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
+  refuses(pipe, "is a pipe, not a regular file");
+}
