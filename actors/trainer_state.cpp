@@ -42,9 +42,9 @@ trainer::impl::impl(const model& layers, trainer_options given)
   evaluation = evaluation_plan(options, graph);
   devices = run_devices(options.devices, options.overlap, layout, *training);
   make_stages(layers);
-  require_matching(options.job.get(), held(), settings);
   require_slices();
-  start_actors(layers);
+  start_actors(layers);  // from here on processes exchange mail
+  require_matching(options.job.get(), held(), settings);
   prepare_graphs();
   parameter_count = count_parameters(options.job.get(), held());
 }

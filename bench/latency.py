@@ -117,6 +117,7 @@ def paper_ms(options, schedule, of_ops):
 
 def main():
     options = arguments()
+    print("| schedule | ms a step | on paper | to it | by op | to it |\n|---|---|---|---|---|---|")
     for schedule in options.schedules.split(","):
         with tempfile.TemporaryDirectory() as folder:
             folder = pathlib.Path(folder)
@@ -127,10 +128,8 @@ def main():
         paper = paper_ms(options, schedule, of_ops)
         by_op = sum(by_op_ms(lanes, options.delay) for lanes in steps)
         by_op /= len(steps)
-        ops = ", ".join(f"{what} {ms:.2f}" for what, ms in of_ops.items())
-        print(f"{schedule}: step {measured:.1f} ms, paper {paper:.1f}, "
-              f"{measured / paper:.3f} x; by op {by_op:.1f}, "
-              f"{measured / by_op:.3f} x; ops {ops}", flush=True)
+        print(f"| {schedule} | {measured:.1f} | {paper:.1f} | {measured / paper:.2f} "
+              f"| {by_op:.1f} | {measured / by_op:.2f} |", flush=True)
 
 
 if __name__ == "__main__":

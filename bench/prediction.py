@@ -4,8 +4,8 @@
         [--schedules 1f1b,zb_v] [--troupe build/release/bin/troupe]
 
 Runs every schedule of the catalogue for a while (`train --costs-out`) on a GPT of
-d_model 256, and prints a Markdown table: the median step, the simulator's step
-with the median cost of each stage's ops, and their difference.
+d_model 256, and prints a Markdown table: the mean step, the simulator's step with
+the mean cost of each stage's ops, and their difference.
 """
 
 import argparse

@@ -12,6 +12,7 @@ import argparse
 import datetime
 import os
 import re
+import shlex
 import subprocess
 import sys
 import time
@@ -22,26 +23,30 @@ BIN = "build/release/bin/bench/"
 
 # name: the command; {text} is the file of --text
 TABLES = {
-    "torch": "python bench/versus_torch.py --text {text} --pairs 5",
-    "torch-two-processes": "python bench/versus_torch.py --text {text} --pairs 5 --processes 2 "
-                           "--cases small,medium",
+    "torch": "python bench/versus_torch.py --text {text} --pairs 3",
+    "torch-two-processes": "python bench/versus_torch.py --text {text} --pairs 3 --processes 2 "
+                           "--cases 'small 1f1b,medium 1f1b'",
     "data-parallel": "python bench/versus_data_parallel.py --text {text} --pairs 3",
     "hidden-reductions": "python bench/hidden_reductions.py --text {text}",
     "overhead": BIN + "overhead --table",
     "split-backward": BIN + "split_backward --tokens 128",
     "monitors": "python bench/versus_monitors.py",
     "plans": BIN + "plan_speed",
-    "checkpoints": "python bench/checkpoints.py --text {text} --pairs 5",
+    "checkpoints": "python bench/checkpoints.py --text {text} --pairs 3",
     "orders-on-paper": "python bench/orders.py",
     "orders": BIN + "orders --seeds 3 --steps 3",
+    "search": "python bench/search.py",
     "replan": BIN + "replan",
     "replanned": "python bench/replanned.py --text {text}",
     "generation": BIN + "generation --tokens 64 --runs 3",
     "steps-on-paper": BIN + "orders --catalogue --steps 3",
     "prediction": "python bench/prediction.py --text {text}",
+    "zero-bubble": "python bench/prediction.py --text {text} --schedules 1f1b,zb_h1 "
+                   "--microbatches 2 --steps 32",
     "held-bytes": BIN + "held_bytes --ms 3",
     "statistics": BIN + "statistics",
     "links": BIN + "links --rounds 7",
+    "latency": "python bench/latency.py --text {text}",
 }
 
 
@@ -65,13 +70,14 @@ def commit():
 
 
 def run(command, text):
-    words = command.format(text=text).split()
+    words = shlex.split(command.format(text=text))
     if words[0] == "python":
         words[0] = sys.executable
     done = subprocess.run(words, cwd=ROOT, stdout=subprocess.PIPE, text=True)
     if done.returncode != 0:
         raise SystemExit(f"{command}: ends with {done.returncode}; its table stays as it was")
-    return done.stdout.strip()
+    log = re.compile(r"^\[\d{4}-\d\d-\d\d .*\n", re.MULTILINE)
+    return log.sub("", done.stdout).strip()
 
 
 def replace(name, content):

@@ -115,7 +115,7 @@ checkpoint_saver::checkpoint_saver(const train_options& options,
                                    const train_setup& setup,
                                    std::string run_name)
   : options_(options.checkpoints),
-    folder_(options_.folder),
+    folder_(options_.folder, shared(setup.trainer.job, new_run_name())),
     about_{.run = std::move(run_name),
            .settings = setup.data_settings,
            .model = setup.model_texts,

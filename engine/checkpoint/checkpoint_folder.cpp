@@ -34,9 +34,9 @@ std::optional<std::int64_t> step_of(const std::string& name) {
   return step && *step >= 0 && name_of(*step) == name ? step : std::nullopt;
 }
 
-// Of ".step-00000120.partial" and the like.
+// Of ".step-00000120.replaced" and the like.
 std::optional<std::int64_t> step_of_hidden(const std::string& name) {
-  return name.starts_with('.') ? step_of(name.substr(1, name.rfind('.') - 1))
+  return name.starts_with('.') ? step_of(name.substr(1, name.find('.', 1) - 1))
                                : std::nullopt;
 }
 
@@ -130,6 +130,10 @@ std::string checkpoint_folder::hidden(std::int64_t step,
     .string();
 }
 
+std::string checkpoint_folder::partial(std::int64_t step) const {
+  return hidden(step, (attempt_ + ".partial").c_str());
+}
+
 void checkpoint_folder::prepare() const {
   require_writable_folder(path_);
   std::error_code trouble;
@@ -167,7 +171,7 @@ std::vector<std::int64_t> checkpoint_folder::steps() const {
 
 void checkpoint_folder::write_part(std::int64_t step, std::int32_t part,
                                    const parameter_list& tensors) const {
-  const auto folder = hidden(step, "partial");
+  const auto folder = partial(step);
   std::error_code trouble;
   fs::create_directories(folder, trouble);
   if (trouble)
@@ -182,7 +186,7 @@ void checkpoint_folder::complete(manifest what, std::int32_t parts,
                                  const kept_checkpoints& kept,
                                  const std::function<bool()>& give_up) const {
   const auto step = what.progress.step;
-  const auto folder = hidden(step, "partial");
+  const auto folder = partial(step);
   what.files.clear();
   for (std::int32_t part = 0; part < parts; ++part)
     what.files.push_back(wait_for_part(folder, part, give_up));
@@ -202,14 +206,16 @@ void checkpoint_folder::complete(manifest what, std::int32_t parts,
 }
 
 // All processes are beyond the steps before: removes parts that one wrote after
-// the others had given up the checkpoint.
+// the others had given up the checkpoint, and those of processes that an
+// earlier attempt has left running.
 void checkpoint_folder::remove_abandoned(std::int64_t step) const {
   std::error_code trouble;
   std::vector<std::string> left;
   for (const auto& entry : fs::directory_iterator(path_, trouble)) {
     const auto name = entry.path().filename().string();
-    if (const auto of = step_of_hidden(name);
-        of && *of < step && name.ends_with(".partial"))
+    const auto of = step_of_hidden(name);
+    if (of && name.ends_with(".partial")
+        && (*of < step || entry.path() != partial(*of)))
       left.push_back(entry.path().string());
   }
   for (const auto& path : left)
@@ -218,7 +224,7 @@ void checkpoint_folder::remove_abandoned(std::int64_t step) const {
 
 void checkpoint_folder::discard(std::int64_t step) const noexcept {
   std::error_code trouble;
-  fs::remove_all(hidden(step, "partial"), trouble);
+  fs::remove_all(partial(step), trouble);
 }
 
 // Renamed first: a process that is killed leaves no half of a checkpoint under

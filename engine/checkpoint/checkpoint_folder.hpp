@@ -28,7 +28,11 @@ struct kept_checkpoints {
 /// process 0 completes it. One thread of a process at a time.
 class checkpoint_folder {
  public:
-  explicit checkpoint_folder(std::string path) : path_(std::move(path)) {}
+  /// `attempt`: the same in all processes that write together, and different
+  /// for each start of a run: a process that an earlier one left running can't
+  /// mix its parts with theirs.
+  explicit checkpoint_folder(std::string path, std::string attempt = "one")
+    : path_(std::move(path)), attempt_(std::move(attempt)) {}
 
   const std::string& path() const { return path_; }
 
@@ -61,11 +65,13 @@ class checkpoint_folder {
 
  private:
   std::string hidden(std::int64_t step, const char* what) const;
+  std::string partial(std::int64_t step) const;
   void put_back_or_remove(const std::string& name) const;
   void remove_abandoned(std::int64_t step) const;
   void remove_old(const kept_checkpoints& kept) const;
 
   std::string path_;
+  std::string attempt_;
 };
 
 }  // namespace troupe

@@ -3,13 +3,16 @@
 #include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>
 
+#include <catch2/catch_approx.hpp>
 #include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 
 #include <atomic>
 #include <map>
 #include <mutex>
 #include <set>
+#include <string>
 
 #include "../engine/transport/joined_meshes.hpp"
 #include "small_model.hpp"
@@ -18,6 +21,7 @@
 
 using namespace troupe;
 using namespace troupe::testing;
+using Catch::Approx;
 using Catch::Matchers::ContainsSubstring;
 
 TEST_CASE("monitors of the leader see the ranks of all processes") {
@@ -156,6 +160,72 @@ TEST_CASE("tensors that can't be sent are left out of events") {
   const auto& told = std::get<tensors_event>(std::get<event>(read)).tensors;
   CHECK_FALSE(told[0].tensor.defined());
   CHECK(at::equal(told[1].tensor, at::full({2}, -1.0)));
+}
+
+namespace {
+
+/// Parameters and gradients of two steps, by step, kind and name.
+struct seen_parameters {
+  std::map<std::string, at::Tensor> tensors;
+  std::map<std::string, tensor_statistics> statistics;
+
+  monitor watch() {
+    monitor watcher;
+    watcher.wants.tensors = tensor_kind::parameter | tensor_kind::gradient;
+    watcher.wants.needs = tensor_needs::handle | tensor_needs::statistics;
+    watcher.see = [this](const event& what) {
+      if (const auto* op = std::get_if<tensors_event>(&what))
+        for (const auto& record : op->tensors) {
+          const auto key = std::to_string(op->source.step) + ' '
+                           + to_text(record.kind) + ' ' + record.owner->name;
+          tensors[key] = record.tensor;
+          statistics[key] = record.statistics;
+        }
+    };
+    return watcher;
+  }
+};
+
+seen_parameters seen_in(const small_case& what, std::size_t processes) {
+  seen_parameters seen;
+  joined_meshes meshes(processes);
+  const auto errors = in_all(meshes, [&](const auto& job) {
+    auto run = trainer_for(what, processes == 1 ? nullptr : job);
+    if (job->place().leads())
+      run.attach(seen.watch());
+    for (int i = 0; i < 2; ++i)
+      run.step(small_text());
+    run.finish_monitors();
+  });
+  CHECK(errors == std::vector<std::string>(processes));
+  return seen;
+}
+
+}  // namespace
+
+TEST_CASE("monitors see whole parameters and gradients, however sharded") {
+  small_case what{.microbatches = 2, .data_parallel = 2, .use_sgd = true};
+  what.groups = {{.names = "blocks.1.*", .frozen = true}};
+  const auto whole = seen_in(what, 1);
+  CHECK(whole.tensors.size() == 96);
+  const auto mode = GENERATE(shard_mode::gradients, shard_mode::all);
+  const auto processes = GENERATE(1, 4);
+  CAPTURE(mode, processes);
+  what.sharding.mode = mode;
+  what.sharding.multiple = 32;
+  const auto sharded = seen_in(what, static_cast<std::size_t>(processes));
+  REQUIRE(sharded.tensors.size() == whole.tensors.size());
+  for (const auto& [name, tensor] : whole.tensors) {
+    INFO(name);
+    REQUIRE(sharded.tensors.contains(name));
+    CHECK(at::equal(sharded.tensors.at(name), tensor));
+    const auto& found = sharded.statistics.at(name);
+    const auto& expected = whole.statistics.at(name);
+    CHECK(found.count == expected.count);
+    CHECK(found.max_abs == expected.max_abs);
+    CHECK(found.mean == Approx(expected.mean).margin(1e-9));
+    CHECK(found.variance() == Approx(expected.variance()).margin(1e-12));
+  }
 }
 
 TEST_CASE("slow loads of all processes are reported") {

@@ -73,6 +73,9 @@ bool receives(const mesh& at, std::int32_t from, std::int64_t bytes) {
 TEST_CASE("several processes train the same bits as one") {
   check_same({}, 2);
   check_same({.schedule = "gpipe", .ranks = 3, .clip = 0.5}, 3);
+  small_case groups;
+  groups.groups = {{.names = "blocks.0.*", .frozen = true}};
+  check_same(groups, 2);
   check_same({.schedule = "interleaved_1f1b", .stages_per_rank = 2}, 2);
   check_same({.schedule = "eager_1f1b", .ranks = 4, .microbatches = 8}, 2);
   check_same({.schedule = "zb_h1", .ranks = 3, .microbatches = 7}, 3);

@@ -122,6 +122,21 @@ TEST_CASE("what a killed process left is removed, and never read") {
   CHECK(entries_in(at / "all") == 1);
 }
 
+TEST_CASE("parts of an earlier attempt's processes are never taken") {
+  const prepared_folder made;
+  const auto& [at, folder] = made;
+  const checkpoint_folder earlier(at / "all", "earlier");
+  earlier.write_part(4, 1, part_of(4, 1));
+  folder.write_part(4, 0, part_of(4, 0));
+  CHECK_THROWS_MATCHES(
+    folder.complete(manifest_of(4), 2, {}, [] { return true; }), error,
+    says("part 1 was not written"));
+  earlier.write_part(9, 1, part_of(9, 1));
+  save(folder, 4);
+  CHECK(folder.steps() == std::vector<std::int64_t>{4});
+  CHECK(entries_in(at / "all") == 1);
+}
+
 TEST_CASE("a checkpoint that was being replaced is put back") {
   const prepared_folder made;
   const auto& [at, folder] = made;
@@ -189,9 +204,9 @@ TEST_CASE("a checkpoint in the folder of another step is refused") {
 TEST_CASE("a part that can't be written is an error that names its folder") {
   const prepared_folder made;
   const auto& [at, folder] = made;
-  write_file(at / "all/.step-00000004.partial", "a file");
+  write_file(at / "all/.step-00000004.one.partial", "a file");
   CHECK_THROWS_MATCHES(folder.write_part(4, 0, part_of(4, 0)), error,
-                       says(".step-00000004.partial"));
+                       says(".step-00000004.one.partial"));
 }
 
 TEST_CASE("a damaged checkpoint is refused by name, the one before is taken") {
