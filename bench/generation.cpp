@@ -1,6 +1,6 @@
 // Tokens a second: a GPT of d_model 256 with untrained parameters, greedily,
-// one thread a rank. Each row is the median of several runs, in turns. A JSON
-// line a row on stdout.
+// one thread a rank. Each row is the median of several runs, in turns. Prints a
+// Markdown table.
 //   generation [--prompts N] [--tokens N] [--runs N]
 
 #include <fmt/format.h>
@@ -8,7 +8,6 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <memory>
-#include <nlohmann/json.hpp>
 
 #include "troupe/actors/trainer.hpp"
 #include "troupe/engine/device/clock.hpp"
@@ -106,16 +105,13 @@ void measure(const settings& s) {
       if (i > 0)  // the first one warms up
         each.seconds.push_back(static_cast<double>(now_ns() - begin) * 1e-9);
     }
+  fmt::print("| what | tokens/s | ms a token |\n|---|---|---|\n");
   for (auto& each : rows) {
     std::ranges::sort(each.seconds);
     const auto median = each.seconds[each.seconds.size() / 2];
-    fmt::print(
-      "{}\n",
-      nlohmann::ordered_json{
-        {"what", each.name},
-        {"tokens_per_second", static_cast<double>(each.tokens) / median},
-        {"ms_per_token", 1000 * median / static_cast<double>(each.tokens)}}
-        .dump());
+    fmt::print("| {} | {:.0f} | {:.2f} |\n", each.name,
+               static_cast<double>(each.tokens) / median,
+               1000 * median / static_cast<double>(each.tokens));
   }
 }
 

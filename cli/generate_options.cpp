@@ -13,47 +13,48 @@ void add_prompt_flags(CLI::App& app, generate_options& o) {
   app.option_defaults()->group("Prompts");
   app
     .add_option("--prompt", o.prompts,
-                "text to continue, or ids such as '5 17' where tokens are no "
-                "bytes; may be given several times")
+                "text to continue, or ids such as '5 17' if tokens are not "
+                "bytes; repeatable")
     ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
     ->allow_extra_args(false)
     ->type_name("TEXT");
   app
     .add_option("--prompts", o.prompts_file,
-                "a file with a prompt a line; a .jsonl has objects with "
-                "\"text\" or \"ids\", and perhaps max_tokens, temperature, "
+                "file with one prompt per line; a .jsonl holds objects with "
+                "\"text\" or \"ids\", and optionally max_tokens, temperature, "
                 "top_k, top_p, seed")
     ->type_name("FILE");
   app.add_flag("--ids", o.ids,
-               "prompts, stops and output are lists of ids, as they always are "
-               "where the vocabulary has more than 256");
+               "prompts, stops and output are lists of ids; always so if the "
+               "vocabulary has more than 256 ids");
 }
 
 void add_sampling_flags(CLI::App& app, generate_options& o) {
   auto& sampling = o.usual.sampling;
   app.option_defaults()->group("Tokens");
-  app.add_option("--max-tokens", o.usual.tokens, "tokens behind each prompt")
+  app
+    .add_option("--max-tokens", o.usual.tokens, "tokens to generate per prompt")
     ->check(whole_number(0, 1 << 30));
   app
     .add_option("--temperature", sampling.temperature,
-                "of the choice; 0: always the most likely token")
+                "sampling temperature; 0: always the most likely token")
     ->check(number(0));
   app
     .add_option("--top-k", sampling.top_k,
-                "choose among so many, the most likely ones; 0: all")
+                "sample from the K most likely tokens; 0: all")
     ->check(whole_number(0));
   app
-    .add_option("--top-p", sampling.top_p,
-                "choose among the fewest that are that likely together")
+    .add_option(
+      "--top-p", sampling.top_p,
+      "sample from the fewest tokens that together have this probability")
     ->check(number_above(0, 1));
   app
-    .add_option("--seed", sampling.seed,
-                "of the choices; each prompt begins with it")
+    .add_option("--seed", sampling.seed, "seed of the sampling of each prompt")
     ->check(whole_number(0));
   app
-    .add_option("--stop", o.stops,
-                "end a continuation before this text (ids: as --prompt); may "
-                "be given several times")
+    .add_option(
+      "--stop", o.stops,
+      "end a continuation before this text (ids: as --prompt); repeatable")
     ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
     ->allow_extra_args(false)
     ->type_name("TEXT");
@@ -69,21 +70,21 @@ void add_run_flags(CLI::App& app, generate_options& o) {
                 "stages V of a rank")
     ->check(whole_number(1, 1 << 16));
   app.add_option("--split", run.partition.split,
-                 "layers on stages, as train has it: even, parameters, "
-                 "measured, or by hand: 5,5");
+                 "layers on stages, as for train: even, parameters, measured, "
+                 "or by hand: 5,5");
   app
     .add_option("--microbatches", o.generation.microbatches,
                 "prompts, or groups of them, in flight; 0: 2 P")
     ->check(whole_number(0, 1 << 16));
   app
     .add_option("--microbatch-size", o.generation.rows,
-                "prompts of equal length that run as one microbatch: more are "
-                "faster, and may round otherwise")
+                "prompts of equal length that form a microbatch: more is "
+                "faster, but may round differently")
     ->check(whole_number(1, 1 << 16));
   app
     .add_option("--positions", o.generation.positions,
-                "tokens of a step, at most: between two, text is printed, and "
-                "prompts that waited begin")
+                "most tokens per step; between steps text is printed and "
+                "waiting prompts begin")
     ->check(whole_number(1, INT16_MAX));
   app
     .add_option("--threads", run.execution.intra_op_threads,
@@ -97,10 +98,9 @@ void add_run_flags(CLI::App& app, generate_options& o) {
 void add_stored_flags(CLI::App& app, generate_options& o) {
   app.option_defaults()->always_capture_default(false);
   add_model_flags(app, o.model.flags);
-  app.add_option("--seq", o.model.length, "positions that the model knows")
+  app.add_option("--seq", o.model.length, "positions of the model")
     ->check(whole_number(1, 1 << 24));
-  app
-    .add_option("--vocabulary", o.model.vocabulary, "token ids are below this")
+  app.add_option("--vocabulary", o.model.vocabulary, "number of token ids")
     ->check(whole_number(1, 1 << 24));
   app.option_defaults()->always_capture_default();
 }
@@ -118,7 +118,7 @@ void add_generate_flags(CLI::App& app, generate_options& options) {
     ->required()
     ->type_name("PATH");
   app.add_flag("--json", options.json,
-               "a JSON line for each prompt: ids, text, and figures");
+               "print one JSON line per prompt: ids, text, and figures");
   app
     .add_option("--log-level", options.run.output.log_level,
                 "of messages on stderr")

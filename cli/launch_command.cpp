@@ -110,7 +110,7 @@ void add_launch_command(CLI::App& app) {
     ->check(whole_number(1, 1024));
   command
     ->add_option("command", settings->command,
-                 "after --: what each of them runs, such as train ...")
+                 "the command of each process, after --: train ...")
     ->required();
   command->footer(example);
   command->callback([&app, settings] { launch(app, *settings); });

@@ -58,16 +58,14 @@ std::string only_job(const std::string& token) {
 void live_options::add_to(CLI::App& command) {
   command
     .add_option("endpoint", endpoint,
-                "where the job can be reached: unix:PATH or tcp:HOST:PORT, as "
-                "it logs at its start; else the only job of yours here")
+                "endpoint of the job: unix:PATH or tcp:HOST:PORT, as logged at "
+                "its start; by default your only job on this machine")
     ->type_name("ENDPOINT");
   add_token_to(command);
 }
 
 void live_options::add_token_to(CLI::App& command) {
-  command
-    .add_option("--token-file", token_file,
-                "the file with the secret that the job was given")
+  command.add_option("--token-file", token_file, "file with the job's secret")
     ->type_name("FILE");
 }
 

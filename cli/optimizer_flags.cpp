@@ -103,10 +103,10 @@ void add_shared_flags(CLI::App& app, optimizer_flags& o) {
 
 void add_optimizer_flags(CLI::App& app, optimizer_flags& o) {
   app
-    .add_option("--optimizer", o.optimizer,
-                "adamw, sgd, lion, adafactor, or muon: for parameters of two "
-                "dimensions, but those of --muon-except; AdamW updates the "
-                "others")
+    .add_option(
+      "--optimizer", o.optimizer,
+      "adamw, sgd, lion, adafactor, or muon, which updates two-dimensional "
+      "parameters except those of --muon-except; AdamW updates the others")
     ->check(CLI::IsMember({"adamw", "sgd", "lion", "adafactor", "muon"}));
   add_shared_flags(app, o);
   app.add_option("--dampening", o.dampening, "of sgd's momentum: 0")
@@ -115,23 +115,22 @@ void add_optimizer_flags(CLI::App& app, optimizer_flags& o) {
   app.add_flag("--nesterov", o.nesterov, "Nesterov's momentum, of sgd");
   app
     .add_option("--muon-scale", o.muon_scale,
-                "how muon's learning rate depends on a matrix's shape A x B: "
-                "match_rms_adamw: 0.2 sqrt(max(A, B)), so that a rate suits "
-                "AdamW too; original: sqrt(max(1, A / B))")
+                "how muon scales the learning rate with a matrix's shape A x "
+                "B: match_rms_adamw: 0.2 sqrt(max(A, B)), so that one rate "
+                "suits AdamW too; original: sqrt(max(1, A / B))")
     ->check(CLI::IsMember({"match_rms_adamw", "original"}))
     ->type_name("HOW");
   app
     .add_option("--muon-except", o.muon_except,
-                "globs of parameters' names, joined by commas, that AdamW "
-                "updates too: embeddings and heads")
+                "comma-separated globs of parameter names that AdamW updates "
+                "as well: embeddings and heads")
     ->type_name("GLOBS");
   app
     .add_option("--parameters", o.parameters,
-                "settings of the parameters whose names match, as "
-                "GLOBS:SETTING,...: lr*FACTOR, weight-decay=NUMBER, or frozen "
-                "(no gradient, no state, no update): "
-                "'tok.*,pos.*:lr*0.5,weight-decay=0'. May be given several "
-                "times: the last one that matches counts, alone")
+                "settings of parameters by name, as GLOBS:SETTING,...: "
+                "lr*FACTOR, weight-decay=NUMBER, or frozen (no gradient, state "
+                "or update): 'tok.*,pos.*:lr*0.5,weight-decay=0'. Repeatable; "
+                "only the last match applies")
     ->allow_extra_args(false)
     ->type_name("GROUP");
 }

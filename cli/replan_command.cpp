@@ -25,10 +25,10 @@ namespace troupe::cli {
 namespace {
 
 constexpr auto help = R"(
-The job goes on by the new order from its next step on, with the same stages on
+The job uses the new order from its next step on, with the same stages on
 the same ranks and the same microbatches: the parameters get the same bits.
-An order that is not better than the one that runs by 2 %, for the costs that
-the job has measured, is taken with --force alone.
+With the costs that the job has measured, an order that is not predicted to be
+better by 2 % is refused, unless --force is given.
 
 Example:
   troupe replan --schedule zb_h1 --force
@@ -125,16 +125,16 @@ void add_replan_command(CLI::App& app) {
                  "a built-in schedule, or a file: CSV or the text form")
     ->type_name("NAME|FILE");
   command->add_flag("--search", options->search,
-                    "the best order for the measured costs");
+                    "search for the best order for the measured costs");
   command->add_flag("--force", options->force,
                     "take the schedule even if it is not better");
   command
     ->add_option("--sizes", options->sizes,
-                 "bytes of a microbatch in a stage, as simulate takes them")
+                 "bytes of a microbatch in a stage, as for simulate")
     ->type_name("ENTRIES|FILE");
   command
     ->add_option("--memory-limit", options->memory_limit,
-                 "bytes of a rank that a search may use")
+                 "most bytes that a rank may hold, for --search")
     ->check(number(0))
     ->type_name("BYTES");
   command->add_flag("--json", options->json, "the job's answer");

@@ -25,10 +25,10 @@ std::string schedule_names() {
 void add_data_flags(CLI::App& app, data_options& o, loading_options& loading) {
   app.option_defaults()->group("Data");
   app.add_option("--text", o.text,
-                 "text files to train on, read in a row, or by --mix");
+                 "text files to train on, concatenated, or mixed by --mix");
   app
     .add_option("--mix", o.mix,
-                "mix the rows of the texts: a weight for each, as 0.7,0.3")
+                "mix rows of the texts by these weights, one per text: 0.7,0.3")
     ->delimiter(',')
     ->check(number_above(0))
     ->type_name("WEIGHTS");
@@ -38,32 +38,31 @@ void add_data_flags(CLI::App& app, data_options& o, loading_options& loading) {
                 "or auto")
     ->check(
       CLI::IsMember({"auto", "bytes", "llm_c", "megatron", "nano_gpt", "npy"}));
-  app
-    .add_option("--vocabulary", o.batches.vocabulary,
-                "token ids are below this")
+  app.add_option("--vocabulary", o.batches.vocabulary, "number of token ids")
     ->check(whole_number(1, 1 << 24));
   app.add_option("--microbatch-size", o.batches.rows, "rows of a microbatch")
     ->check(whole_number(1, 1 << 20));
   app.add_option("--seq", o.batches.length, "tokens of a row")
     ->check(whole_number(1, 1 << 20));
   app
-    .add_option("--validation-fraction", o.validation_fraction,
-                "end of the text that is held out; 0: none")
+    .add_option(
+      "--validation-fraction", o.validation_fraction,
+      "share of the text, at its end, held out for validation; 0: none")
     ->check(number(0, 0.9));
   app
-    .add_option("--validation-microbatches", o.validation_microbatches,
-                "microbatches of a validation, each counted once; 0: all of "
-                "the text that is held out")
+    .add_option(
+      "--validation-microbatches", o.validation_microbatches,
+      "microbatches per validation, each counted once; 0: all held-out text")
     ->check(whole_number(0));
   app
     .add_option("--validate-every", o.validate_every,
-                "steps between validations; 0: at the end alone")
+                "steps between validations; 0: only at the end")
     ->check(whole_number(0));
-  app.add_option("--prefetch", loading.prefetch, "microbatches made ahead")
+  app.add_option("--prefetch", loading.prefetch, "microbatches loaded ahead")
     ->check(whole_number(1, 1024));
   app
     .add_option("--slow-load", loading.slow_seconds,
-                "warn of a microbatch that takes longer, in seconds")
+                "warn if loading a microbatch takes longer, in seconds")
     ->check(number(0));
 }
 
@@ -74,35 +73,35 @@ void add_replica_flags(CLI::App& app, partition_options& o) {
     ->check(whole_number(1, 1 << 16));
   app
     .add_option("--shard", o.shard,
-                "what replicas hold shards of: nothing (replicate), gradients "
-                "and the optimizer's state (gradients), parameters too (all), "
-                "or within groups of replicas (hybrid)")
+                "what to shard over replicas: nothing (replicate), gradients "
+                "and optimizer state (gradients), parameters as well (all), or "
+                "all within groups of replicas (hybrid)")
     ->check(CLI::IsMember({"replicate", "gradients", "all", "hybrid"}))
     ->type_name("WHAT");
   app
     .add_option("--shard-group", o.sharding.group,
-                "replicas that share the shards of a stage; 0: all")
+                "replicas in a sharding group; 0: all")
     ->check(whole_number(0, 1 << 16));
   app
     .add_option("--shard-multiple", o.sharding.multiple,
-                "pad the parameters of a stage to a multiple of shards x so "
+                "pad the parameters of a stage to a multiple of shards x this "
                 "many elements; a multiple of 32")
     ->check(whole_number(1, largest_shard_multiple));
   app
     .add_option("--shard-whole", o.sharding.most_whole,
-                "stages of a rank whose parameters are whole at once; as many "
-                "as it has: they stay whole between forward and backward")
+                "most stages of a rank whose parameters are gathered at once; "
+                "at least V: they stay gathered between forward and backward")
     ->check(whole_number(1, 1 << 16));
   app
     .add_option("--divide-gradients", o.division,
-                "factors by which gradients of replicas are divided before and "
-                "after they are added, as PRE,POST (1,1: the sum), or mean "
-                "(1,D) or balanced (near the square root of D twice)")
+                "divisors of the replicas' gradients before and after the sum: "
+                "PRE,POST (1,1: the sum), mean (1,D), or balanced (both near "
+                "the square root of D)")
     ->type_name("HOW");
   app
-    .add_option("--reduce-dtype", o.reduce_dtype,
-                "add 16-bit gradients of replicas in fp32, or in their own "
-                "dtype (same)")
+    .add_option(
+      "--reduce-dtype", o.reduce_dtype,
+      "sum 16-bit gradients of replicas in fp32, or in their own dtype (same)")
     ->check(CLI::IsMember({"fp32", "same"}));
 }
 
@@ -123,8 +122,8 @@ void add_pipeline_flags(CLI::App& app, train_options& o) {
   o.partition.searching.add_to(app);
   app
     .add_option("--plan", o.partition.plan,
-                "a compiled plan, as troupe plan --format plan writes it: in "
-                "place of --schedule")
+                "a compiled plan, as written by troupe plan --format plan, "
+                "instead of --schedule")
     ->excludes("--schedule");
   app
     .add_option("--microbatches", o.partition.shape.microbatches,
@@ -143,21 +142,22 @@ void add_pipeline_flags(CLI::App& app, train_options& o) {
     "layers on stages: blocks spread evenly (even), by parameters, "
     "measured, or by hand: 5,5; --model says what the layers are");
   app.add_flag("--recompute", o.numerics.recompute,
-               "run forwards again in backward, to save memory");
+               "recompute forwards in the backward, to save memory");
   o.partition.offload.add_to(app);
   app
-    .add_option("--weight-split", o.optimisation.weight_split,
-                "what an input backward (I) leaves to W: gradients of layers "
-                "that support it (layers), or, for any module, of nodes of the "
-                "autograd graph (graph)")
+    .add_option(
+      "--weight-split", o.optimisation.weight_split,
+      "how I and W split a backward: by layers that support it (layers), or, "
+      "for any module, by nodes of the autograd graph (graph)")
     ->check(CLI::IsMember({"automatic", "layers", "graph"}))
     ->type_name("HOW");
   app
     .add_option("--threads", o.execution.intra_op_threads,
                 "intra-op threads of a rank")
     ->check(whole_number(1, 1024));
-  app.add_flag("--plain", o.plain,
-               "the same model in a plain loop, without actors: the oracle");
+  app.add_flag(
+    "--plain", o.plain,
+    "train the same model in a plain loop without actors, as a reference");
 }
 
 void add_device_flags(CLI::App& app, device_options& o) {
@@ -168,54 +168,51 @@ void add_device_flags(CLI::App& app, device_options& o) {
   app
     .add_option(
       "--overlap", o.overlap,
-      "what runs beside computing: data,reduce,transfers,pairs (of ops "
-      "that overlap),copies (of activations), or all or none; the results "
-      "are the same")
+      "what overlaps with compute: data,reduce,transfers,pairs (of overlapped "
+      "ops),copies (of activations), all or none; results do not change")
     ->type_name("KINDS");
   app.add_flag("--cuda-graphs", o.cuda_graphs,
-               "launch all of a step up to its gradients at once, as it was "
-               "recorded before: for one GPU, in one process");
-  app.add_flag(
-    "--deterministic", o.deterministic,
-    "equal bits from run to run on a GPU too, which is slower there; "
-    "CPUs give them anyway");
+               "launch a recorded step, up to its gradients, at once; for one "
+               "GPU and one process");
+  app.add_flag("--deterministic", o.deterministic,
+               "bitwise reproducible runs on a GPU as well, which is slower; "
+               "CPU runs always are");
 }
 
 void add_order_flags(CLI::App& app, order_options& o) {
   app.option_defaults()->group("Order of ops");
   app
-    .add_option("--order", o.order,
-                "strict: as the schedule has them; ready_first: weight "
-                "backwards and updates that can run overtake ops of their rank "
-                "that wait; any_ready: all ops. The results are the same")
+    .add_option(
+      "--order", o.order,
+      "strict: in the schedule's order; ready_first: weight backwards and "
+      "updates that are ready overtake waiting ops of their rank; any_ready: "
+      "any ready op does. Results do not change")
     ->check(CLI::IsMember({"strict", "ready_first", "any_ready"}))
     ->type_name("ORDER");
   app
     .add_option("--order-log", o.log,
-                "the order in which each rank started its ops, a line a rank "
-                "and step")
+                "write the order in which each rank started its ops, one line "
+                "per rank and step")
     ->type_name("FILE");
   app
     .add_option(
       "--replay", o.replay,
-      "start the ops as an --order-log says, which has at least as many "
-      "steps")
+      "start ops in the order of an --order-log with at least as many steps")
     ->type_name("FILE");
   app
-    .add_option("--replan-every", o.replan_every,
-                "after so many steps look for a better order of the ops, by "
-                "the costs that they have had; 0: never. `troupe replan` asks "
-                "a live job")
+    .add_option(
+      "--replan-every", o.replan_every,
+      "every N steps search for a faster order of ops, using measured costs; "
+      "0: never. `troupe replan` does so for a live job")
     ->check(whole_number(0))
     ->type_name("N");
   app
     .add_option("--slow", o.slow,
-                "a straggler, to try what it does: rank.1=1.5 lets the compute "
-                "ops of rank 1 take so much longer")
+                "simulate a straggler: rank.1=1.5 makes the compute ops of "
+                "rank 1 take 1.5 times as long")
     ->type_name("ENTRIES");
   app
-    .add_option("--slow-from", o.slow_from,
-                "the first step that is slowed down")
+    .add_option("--slow-from", o.slow_from, "first step that --slow applies to")
     ->check(whole_number(1))
     ->type_name("STEP");
 }
@@ -233,7 +230,7 @@ void add_optimisation_flags(CLI::App& app, train_options& o) {
     ->check(CLI::IsMember({"constant", "cosine", "linear"}));
   app
     .add_option("--final-lr", o.numerics.learning_rate.final_fraction,
-                "fraction of the learning rate that decay ends at")
+                "learning rate at the end of the decay, as a fraction of --lr")
     ->check(number(0, 1));
   app
     .add_option("--clip", o.numerics.clip,
@@ -241,26 +238,26 @@ void add_optimisation_flags(CLI::App& app, train_options& o) {
     ->check(number(0));
   app
     .add_option("--clip-norm-type", o.optimisation.clip_norm_type,
-                "p of the gradients' p-norm, as it is clipped and reported: "
-                "1, 2, 3, or inf (the largest value)")
+                "p of the gradient p-norm that is clipped and reported: 1, 2, "
+                "3, or inf (the largest value)")
     ->check(CLI::IsMember({"1", "2", "3", "inf"}))
     ->type_name("P");
   app
-    .add_option("--autocast", o.optimisation.autocast,
-                "compute in bf16 or fp16 where that gains; parameters stay "
-                "fp32")
+    .add_option(
+      "--autocast", o.optimisation.autocast,
+      "autocast to bf16 or fp16 where it is faster; parameters stay fp32")
     ->check(CLI::IsMember({"none", "bf16", "fp16"}));
   app
     .add_option("--dtype", o.optimisation.dtype,
-                "of parameters, activations and gradients; with bf16 and fp16 "
-                "the optimizer updates fp32 copies (masters)")
+                "dtype of parameters, activations and gradients; with bf16 and "
+                "fp16 the optimizer updates fp32 master weights")
     ->check(CLI::IsMember({"fp32", "bf16", "fp16"}));
   app.add_flag("--offload-optimizer", o.numerics.offload_optimizer,
-               "keep the optimizer's state in host memory and update there, to "
-               "save a device's memory");
+               "keep optimizer state in host memory and update there, to save "
+               "device memory");
   app
     .add_option("--buffer-dtype", o.optimisation.buffer_dtype,
-                "of the model's buffers; same: that of the parameters")
+                "dtype of the model's buffers; same: that of the parameters")
     ->check(CLI::IsMember({"same", "fp32", "bf16", "fp16"}));
   app
     .add_option("--loss-scale", o.numerics.loss_scale.initial,
@@ -270,10 +267,10 @@ void add_optimisation_flags(CLI::App& app, train_options& o) {
                "halve the scale and skip the update on an overflow");
   app
     .add_option("--seed", o.data.batches.seed,
-                "of weights, data order and sampling")
+                "seed of weights, data order and sampling")
     ->check(whole_number(0));
   app.add_flag("--halt-on-nan", o.numerics.halt_on_nan,
-               "fail on a loss that is not finite");
+               "stop with an error when the loss is not finite");
 }
 
 void add_output_flags(CLI::App& app, output_options& o) {
@@ -285,18 +282,17 @@ void add_output_flags(CLI::App& app, output_options& o) {
   app.add_option("--timeline", o.timeline,
                  "picture of the last step's timeline (SVG)");
   app.add_option("--costs-out", o.costs_out,
-                 "measured times of ops, for simulate --costs");
-  app.add_option("--log-json", o.log_json, "metrics, a JSON line a step");
+                 "write measured costs of ops, for simulate --costs");
+  app.add_option("--log-json", o.log_json,
+                 "write metrics, one JSON line per step");
   app
     .add_option("--monitor", o.monitor,
-                "watch the run with NAME or NAME:key=value,...; may be given "
-                "several times:\n"
+                "attach a monitor: NAME or NAME:key=value,...; repeatable:\n"
                   + monitor_help())
     ->allow_extra_args(false);
   app
     .add_option("--sink", o.sink,
-                "where steps and monitors write their metrics; may be given "
-                "several times:\n"
+                "where steps and monitors write their metrics; repeatable:\n"
                   + sink_help())
     ->allow_extra_args(false);
   app.add_option("--save-initial", o.save_initial,
@@ -305,12 +301,11 @@ void add_output_flags(CLI::App& app, output_options& o) {
                  "write the parameters after the last step (safetensors)");
   app
     .add_option("--sample", o.sample,
-                "tokens to generate at the end: text, or ids where "
-                "tokens are no bytes; no more than fit into --seq")
+                "tokens to generate at the end, at most --seq with the prompt: "
+                "text, or ids if tokens are not bytes")
     ->check(whole_number(0));
   app.add_option("--prompt", o.prompt,
-                 "what the sample begins with: text, or ids such as "
-                 "'5 17'");
+                 "prompt of the sample: text, or ids such as '5 17'");
   app
     .add_option("--temperature", o.sampling.temperature,
                 "of sampling; 0: the most likely byte")
@@ -322,27 +317,27 @@ void add_checkpoint_flags(CLI::App& app, checkpoint_options& o) {
   app
     .add_option(
       "--checkpoints", o.folder,
-      "a folder, in which the run is saved: parameters, optimizer and "
-      "position, at its end and every --checkpoint-every steps")
+      "folder for checkpoints (parameters, optimizer and data position), "
+      "written at the end and every --checkpoint-every steps")
     ->type_name("DIR");
   app
     .add_option("--checkpoint-every", o.every,
-                "steps between two checkpoints; 0: at the end alone")
+                "steps between checkpoints; 0: only at the end")
     ->check(whole_number(0))
     ->type_name("N");
-  app.add_option("--keep", o.kept.last, "checkpoints that are kept, the last")
+  app.add_option("--keep", o.kept.last, "number of latest checkpoints to keep")
     ->check(whole_number(1, 1 << 20))
     ->type_name("K");
   app
     .add_option("--keep-every", o.kept.every,
-                "keep those of every so many steps, too; 0: none")
+                "also keep checkpoints of every N-th step; 0: none")
     ->check(whole_number(0))
     ->type_name("N");
   app
-    .add_option("--resume", o.resume,
-                "go on from the last whole checkpoint in --checkpoints, if "
-                "there is one (auto), or from this one; ranks, schedule and "
-                "replicas may differ")
+    .add_option(
+      "--resume", o.resume,
+      "resume from the last intact checkpoint in --checkpoints, if any (auto), "
+      "or from this one; ranks, schedule and replicas may differ")
     ->type_name("auto|DIR");
 }
 
@@ -350,18 +345,18 @@ void add_access_flags(CLI::App& app, access_options& o) {
   app.option_defaults()->group("Attaching to it while it runs");
   app
     .add_option("--endpoint", o.endpoint,
-                "where others may attach: unix:PATH, tcp:HOST:PORT (port 0: "
-                "any) or none; else a socket of your own, which is logged")
+                "where clients attach: unix:PATH, tcp:HOST:PORT (port 0: any) "
+                "or none; by default a private socket, which is logged")
     ->default_str(description("the user's own socket"));
   app.add_option(
     "--endpoint-token-file", o.endpoint_token_file,
-    "a file with a secret that others must know; for tcp required");
+    "file with a secret that clients must present; required for tcp");
   app.add_option("--dashboard", o.dashboard,
                  "serve a page that shows the run at HOST:PORT, such as "
-                 "127.0.0.1:8080 (port 0: any), which is logged");
+                 "127.0.0.1:8080 (port 0: any); the address is logged");
   app.add_option("--dashboard-token-file", o.dashboard_token_file,
-                 "a file with a secret that the page asks for, as a password; "
-                 "required unless HOST is this machine's own");
+                 "file with a password for the page; required unless HOST is a "
+                 "loopback address");
 }
 
 }  // namespace
@@ -383,9 +378,9 @@ void add_train_flags(CLI::App& app, train_options& options) {
   add_process_flags(app, options.processes);
   app.option_defaults()->group("Options");
   app.add_flag("--print-config", options.print_config,
-               "print all settings as TOML, for --config, and end");
+               "print all settings as TOML, for --config, and exit");
   app.add_flag("--dry-run", options.dry_run,
-               "check everything, show the plan, and end");
+               "check everything, show the plan, and exit");
   app.add_flag("--json", options.json, "with --dry-run: the plan as JSON")
     ->needs("--dry-run");
 }

@@ -15,13 +15,13 @@ struct runtime_command {
 /// In the order of `troupe --help`.
 inline constexpr std::array runtime_commands{
   runtime_command{"train", "train a model on text, cut into pipeline stages"},
-  runtime_command{"generate", "continue prompts by a trained model"},
+  runtime_command{"generate", "continue prompts with a trained model"},
   runtime_command{"attach", "attach monitors to a live job"},
   runtime_command{"detach", "detach a monitor from a live job"},
   runtime_command{"events", "print a live job's events"},
   runtime_command{"top", "watch a live job"},
-  runtime_command{"replan", "give a live job another order of ops"},
-  runtime_command{"launch", "run several processes of a job on this machine"},
+  runtime_command{"replan", "change the order of ops of a live job"},
+  runtime_command{"launch", "run the processes of a job on this machine"},
   runtime_command{"checkpoint", "look into checkpoints, or change their files"},
   runtime_command{"certificates",
                   "make certificates for a job on several machines"},

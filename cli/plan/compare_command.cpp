@@ -198,7 +198,7 @@ void add_compare_command(CLI::App& app) {
     ->type_name("BYTES");
   command->add_flag("--search", options->searches,
                     "the schedule that search finds, too, with 1, 2 or V "
-                    "stages a rank, or slices; takes seconds");
+                    "stages per rank, or slices; takes seconds");
   command->add_flag("--json", options->json, "an array, a schedule each");
   command->footer(
     "Example:\n  troupe compare --ranks 8 --microbatches 16 "

@@ -15,22 +15,22 @@ void offload_flags::add_to(CLI::App& command) {
     .add_option_function<std::string>(
       "--offload-activations",
       [this](const std::string& text) { what_ = text.empty() ? "1" : text; },
-      "copy what forwards keep for their backwards to the host's memory "
-      "meanwhile (OFFLOAD, RELOAD): all, a fraction, or by stage, as "
-      "all=0.5,stage.0=1. Also a file of such entries")
+      "offload activations that forwards keep for their backwards to host "
+      "memory (OFFLOAD, RELOAD): all, a fraction, or by stage: "
+      "all=0.5,stage.0=1; or a file of such entries")
     ->expected(0, 1)
     ->type_name("[FRACTION|ENTRIES|FILE]");
   command
     .add_option("--offload-ahead", ahead_,
-                "begin reloads so many ops of the rank ahead of the backward: "
-                "more hide a slower copy, and hold memory for longer")
+                "start reloads this many ops of the rank before the backward: "
+                "more hides a slower copy and holds memory longer")
     ->capture_default_str()
     ->check(whole_number(1, 1 << 20))
     ->type_name("N");
   command
     .add_option("--offload-least-stay", least_stay_,
-                "ops of the rank between a forward and its backward from "
-                "which on a copy is made; 0: two more than --offload-ahead")
+                "least number of ops between a forward and its backward for an "
+                "offload; 0: two more than --offload-ahead")
     ->check(whole_number(0, 1 << 20))
     ->type_name("N");
 }

@@ -22,12 +22,12 @@ void add_shape_flags(CLI::App& command, schedule_shape& shape) {
     ->check(whole_number(1, 1 << 16))
     ->type_name("P");
   command
-    .add_option("--stages-per-rank", shape.stages_per_rank, "stages a rank")
+    .add_option("--stages-per-rank", shape.stages_per_rank, "stages per rank")
     ->capture_default_str()
     ->check(whole_number(1, 1 << 16))
     ->type_name("V");
   command
-    .add_option("--microbatches", shape.microbatches, "microbatches a step")
+    .add_option("--microbatches", shape.microbatches, "microbatches per step")
     ->capture_default_str()
     ->check(whole_number(1, 1 << 20))
     ->type_name("M");
@@ -59,8 +59,8 @@ void schedule_options::add_to(CLI::App& command) {
     ->type_name("D")
     ->check(whole_number(1, 1 << 20));
   command.add_flag("--tie-embeddings", ties_embeddings,
-                   "the first and the last stage hold one parameter, whose "
-                   "gradients are added (SUM_TIED)");
+                   "the first and the last stage share a parameter, whose "
+                   "gradients are summed (SUM_TIED)");
 }
 
 std::vector<std::int32_t> schedule_options::tied(
@@ -122,7 +122,8 @@ std::string sizes_of(const plan& plan) {
 }
 
 std::string list_schedules() {
-  std::string text = "Schedules (P ranks, V stages a rank, M microbatches):\n";
+  std::string text =
+    "Schedules (P ranks, V stages per rank, M microbatches):\n";
   for (const auto& row : builtin_schedules())
     text +=
       fmt::format("  {:<17} {} ({})\n", row.name, row.summary, row.accepts);

@@ -168,35 +168,36 @@ void add_job_flags(CLI::App& command, search_options& options) {
 
 void add_search_command(CLI::App& app) {
   auto* command = app.add_subcommand(
-    "search", "the shortest schedule for measured costs and a memory limit");
+    "search",
+    "search for the shortest schedule for given costs and a memory limit");
   const auto options = std::make_shared<search_options>();
   add_job_flags(*command, *options);
   command
     ->add_option("--placement", options->placement,
                  "looped: stage s on rank s mod P; waves: down the ranks and "
-                 "up again, a V with two stages a rank; bidirectional: two "
+                 "up again, a V with two stages per rank; bidirectional: two "
                  "copies of each stage, as dualpipe; best: the best of them")
     ->check(CLI::IsMember({"best", "looped", "waves", "bidirectional"}))
     ->capture_default_str()
     ->type_name("PLACEMENT");
   command->add_flag("--full-backward", options->full_backward,
-                    "no backward is split into I and W");
+                    "do not split backwards into I and W");
   command
     ->add_option("--effort", options->problem.effort,
-                 "schedules that are simulated on each placement, beside the "
-                 "catalogue's")
+                 "schedules to simulate per placement, besides the catalogue")
     ->default_str("3000, for large jobs fewer")
     ->check(whole_number(0, 1 << 30))
     ->type_name("N");
   command
-    ->add_option("--time-limit", options->time_limit,
-                 "seconds, after which the best schedule so far is taken; 0: "
-                 "none")
+    ->add_option(
+      "--time-limit", options->time_limit,
+      "seconds after which the best schedule so far is taken; 0: no limit")
     ->check(number(0))
     ->type_name("S");
   command
-    ->add_option("--seed", options->problem.seed,
-                 "of the random moves; the same seed finds the same schedule")
+    ->add_option(
+      "--seed", options->problem.seed,
+      "seed of the random moves; the same seed finds the same schedule")
     ->capture_default_str()
     ->type_name("N");
   command->add_flag("--json", options->json,

@@ -197,12 +197,12 @@ void run(const simulate_options& options) {
 void add_what_if_flags(CLI::App& command, simulate_options& options) {
   command
     .add_option("--slow", options.slow,
-                "what if ranks were slower: rank.2=1.3 multiplies the times "
-                "of rank 2's ops. Also a file of such entries")
+                "slow down ranks: rank.2=1.3 multiplies the times of rank 2's "
+                "ops; or a file of such entries")
     ->type_name("ENTRIES|FILE");
   command
     .add_option("--jitter", options.disturbing.jitter,
-                "what if each op's time varied: sigma of a log-normal factor")
+                "vary each op's time by a log-normal factor with this sigma")
     ->check(number(0, 10))
     ->type_name("SIGMA");
   options.seeded =
@@ -210,32 +210,32 @@ void add_what_if_flags(CLI::App& command, simulate_options& options) {
       ->capture_default_str()
       ->type_name("N");
   command
-    .add_option(
-      "--order", options.order,
-      "strict: the lane's; ready_first: W and updates overtake ops "
-      "that wait, as train --order ready_first runs; any_ready: all do")
+    .add_option("--order", options.order,
+                "strict: in the lane's order; ready_first: W and updates "
+                "overtake waiting ops, as with train --order ready_first; "
+                "any_ready: any ready op does")
     ->capture_default_str()
     ->type_name("ORDER");
   command
-    .add_option("--steps", options.steps,
-                "steps one after the other, each rank beginning the next one "
-                "when its own update is done, or with --barrier when all are; "
-                "each step has its own jitter")
+    .add_option(
+      "--steps", options.steps,
+      "consecutive steps; a rank begins the next one after its own update, or "
+      "with --barrier after those of all ranks; each step has its own jitter")
     ->check(whole_number(1, 1 << 20))
     ->type_name("N");
   command.add_flag("--barrier", options.barrier,
-                   "with --steps: all ranks begin a step together");
+                   "with --steps: all ranks begin each step together");
 }
 
 }  // namespace
 
 void add_simulate_command(CLI::App& app) {
   auto* command = app.add_subcommand(
-    "simulate", "how long a step takes on paper, and what it holds");
+    "simulate", "simulate a step: its time and the memory it holds");
   const auto options = std::make_shared<simulate_options>();
   add_plan_file(
     *command, options->path,
-    "a plan, or CSV, compute only or lowered; in place of --schedule");
+    "a plan, or CSV, compute only or lowered, instead of --schedule");
   options->source.add_to(*command);
   command
     ->add_option("--costs", options->source.searching.costs,
@@ -256,7 +256,7 @@ void add_simulate_command(CLI::App& app) {
   options->offload.add_to(*command);
   add_what_if_flags(*command, *options);
   command->add_flag("--atomic-pairs", options->atomic_pairs,
-                    "an overlapped pair is one op");
+                    "treat an overlapped pair as one op");
   command->add_flag(
     "--json", options->json,
     "makespan, period, idle, in_flight, critical_path, "

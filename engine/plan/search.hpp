@@ -28,7 +28,7 @@ struct search_problem {
   bool split_backward = true;
   std::uint64_t seed = 1;
   /// Schedules that are simulated beside the catalogue's and about a hundred
-  /// list schedules. `automatic`: 3000 of 8 ranks, 2 stages a rank and 32
+  /// list schedules. `automatic`: 3000 of 8 ranks, 2 stages per rank and 32
   /// microbatches, which take 2 to 4 s, and fewer of larger jobs, whose
   /// simulation takes longer.
   static constexpr std::int32_t automatic = -1;
