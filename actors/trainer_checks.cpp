@@ -200,7 +200,7 @@ void require_monitor(const monitor& watcher) {
   require_legal(watcher.wants);
   if (!watcher.see)
     fail(error_code::invalid_argument,
-         "monitor '{}' has no `see`, so that it would see nothing",
+         "monitor '{}' has no `see` function, so it would receive no events",
          watcher.name);
 }
 

@@ -219,7 +219,7 @@ void trainer::impl::take_up_plan() {
   lock.lock();
   training = std::move(taken);
   if (layout.process == 0)
-    spdlog::info("step {} runs by {}", step + 1, training->schedule_name);
+    spdlog::info("step {} switches to {}", step + 1, training->schedule_name);
 }
 
 step_settings trainer::impl::next_settings() const {

@@ -134,7 +134,7 @@ void require_writable_folder(const std::string& path) {
     troupe::fail(error_code::io, "{}: can't be created: {}", path,
                  trouble.message());
   if (!std::filesystem::is_directory(path))
-    troupe::fail(error_code::io, "{}: is no folder", path);
+    troupe::fail(error_code::io, "{}: is not a folder", path);
   // Access rights aren't enough: some file systems take no files.
   atomic_file probe((std::filesystem::path(path) / "probe").string());
 }

@@ -161,7 +161,7 @@ std::int64_t id_in(const std::vector<std::string>& words) {
                                     : std::nullopt;
   if (!id)
     fail(error_code::invalid_argument,
-         "which monitor? Give its id; --list prints all");
+         "no monitor given; give its id (--list prints all)");
   return *id;
 }
 
@@ -195,7 +195,7 @@ void add_attach_command(CLI::App& app) {
     options->job.take_endpoint(options->specs);
     if (options->specs.empty())
       fail(error_code::invalid_argument,
-           "which monitor? Name one, such as overflow or gap:interval=10");
+           "no monitor given; name one, such as overflow or gap:interval=10");
     run_attach(*options);
   });
 }

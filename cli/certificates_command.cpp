@@ -60,19 +60,24 @@ void add_certificates_command(CLI::App& app) {
     app.add_subcommand("certificates", summary_of("certificates"));
   const auto given = std::make_shared<settings>();
   command
-    ->add_option("folder", given->folder,
-                 "where the files go; made if missing, never overwritten")
+    ->add_option(
+      "folder", given->folder,
+      "output folder; created if missing, existing files are never overwritten")
     ->required()
     ->type_name("DIR");
-  command->add_option("--days", given->options.days, "how long they are valid")
+  command
+    ->add_option("--days", given->options.days,
+                 "validity of the certificates, in days")
     ->check(whole_number(1, 3650))
     ->capture_default_str()
     ->type_name("N");
   command->add_flag("--keep-authority-key", given->options.keep_authority_key,
-                    "also write authority.key, which makes further members");
+                    "also write authority.key, which is needed to create more "
+                    "member certificates");
   command
     ->add_option("--authority", given->options.authority,
-                 "make a further member of this folder's authority")
+                 "create another member certificate, signed by the authority "
+                 "in this folder")
     ->type_name("DIR");
   command->add_flag("--json", given->json,
                     "print folder, files and days as JSON");

@@ -138,7 +138,7 @@ void split(const file_settings& given) {
   const auto steps = to.steps();
   if (!steps.empty())
     fail(error_code::invalid_argument,
-         "-o {}: holds a checkpoint of step {}; give another folder",
+         "-o {}: already holds a checkpoint of step {}; give another folder",
          printable(given.output), steps.front());
   const auto parts = parts_of(stored_tensors(given.path, true), given.parts);
   to.prepare();
@@ -166,25 +166,24 @@ void add_checkpoint_command(CLI::App& app) {
   const auto given = std::make_shared<file_settings>();
   constexpr auto folder = "a checkpoint, or a folder of them";
   constexpr auto any = "a checkpoint, a folder of them, or a .safetensors file";
-  add_action(*command, "inspect", "what a checkpoint holds", given, inspect,
-             folder)
+  add_action(*command, "inspect", "show the contents of a checkpoint", given,
+             inspect, folder)
     ->add_flag("--json", given->json,
                "its manifest, and folder, tensors, parameters, bytes");
   add_action(*command, "verify", "compare all files with their sums", given,
              verify, folder);
-  auto* whole =
-    add_action(*command, "consolidate",
-               "write the parameters into one file, for train --initial and "
-               "other programs",
-               given, consolidate, any);
+  auto* whole = add_action(
+    *command, "consolidate",
+    "write all parameters to one file, for train --initial and other programs",
+    given, consolidate, any);
   whole->add_option("-o,--output", given->output, "the file")
     ->required()
     ->type_name("FILE.safetensors");
   whole->add_flag("--optimizer", given->optimizer,
-                  "the optimizer's state, too");
+                  "include the optimizer state");
   auto* parts = add_action(*command, "split",
-                           "write a checkpoint of several files, for train "
-                           "--resume",
+                           "split a checkpoint or a parameter file into "
+                           "several files, for train --resume",
                            given, split, any);
   parts->add_option("-o,--output", given->output, "a folder; made if missing")
     ->required()

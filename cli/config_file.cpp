@@ -115,7 +115,7 @@ std::string text_of(const std::string& path) {
   try {
     input_file file(path);
     if (file.size() > most_bytes)
-      file.refuse("is larger than 1 MiB; give a TOML file");
+      file.refuse("is larger than 1 MiB; is it a TOML file?");
     return file.read();
   } catch (const error& reason) {
     fail(error_code::invalid_argument, "--config {}", reason.what());

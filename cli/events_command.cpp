@@ -88,11 +88,12 @@ void stream(live_client& client, const events_options& options) {
 }
 
 void add_flags(CLI::App& command, events_options& options) {
-  command.add_flag("--json", options.json, "a JSON object a line");
-  command.add_flag("--ops", options.wants.ops, "what each rank executed");
+  command.add_flag("--json", options.json, "print events as JSON lines");
+  command.add_flag("--ops", options.wants.ops, "ops that each rank executed");
   command.add_flag("--messages", options.wants.messages,
                    "what each rank received, with bytes and waits");
-  command.add_flag("--memory", options.wants.memory, "of each rank's process");
+  command.add_flag("--memory", options.wants.memory,
+                   "memory of each rank's process");
   command
     .add_option("--tensors", options.tensors,
                 "statistics of these kinds: activation, input, weight, "
@@ -106,7 +107,9 @@ void add_flags(CLI::App& command, events_options& options) {
     ->type_name("GLOBS");
   command.add_option("--every", options.wants.every, "every so many steps")
     ->check(whole_number(1));
-  command.add_option("--steps", options.steps, "end after so many; 0: never")
+  command
+    .add_option("--steps", options.steps,
+                "stop after this many steps; 0: never")
     ->check(whole_number(0));
 }
 

@@ -58,7 +58,7 @@ nlohmann::json request_of(replan_options options) {
                 "--force is for an order that --schedule names");
   if (options.search == !options.schedule.empty())
     throw error(error_code::invalid_argument,
-                "give --schedule or --search, one of them");
+                "give either --schedule or --search");
   if (!options.search && (!options.sizes.empty() || options.memory_limit > 0))
     throw error(error_code::invalid_argument,
                 "--sizes and --memory-limit bound a search; omit them with "
@@ -77,7 +77,7 @@ nlohmann::json request_of(replan_options options) {
     constexpr std::size_t most = std::size_t{60} << 10;
     if (text_of(request, "text").size() > most)
       fail(error_code::invalid_argument,
-           "{} is too long for an endpoint, which takes {} bytes",
+           "{} is too large for the endpoint, which accepts {} bytes",
            printable(options.schedule), most);
     request["source"] = printable(options.schedule);
   } else {

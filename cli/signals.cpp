@@ -23,7 +23,7 @@ const char* name_of(int signal) {
     case SIGINT:
       return "interrupted by Ctrl-C (SIGINT)";
     case SIGHUP:
-      return "ended as its terminal was closed (SIGHUP)";
+      return "ended because its terminal was closed (SIGHUP)";
     default:
       return "ended by SIGTERM";
   }

@@ -160,9 +160,10 @@ std::string checkpoint_in(const std::string& path) {
   const checkpoint_folder folder(path);
   const auto steps = folder.steps();
   if (steps.empty())
-    fail(error_code::invalid_checkpoint,
-         "{}: is no checkpoint, and holds none: there is no {}",
-         printable(path), manifest_name);
+    fail(
+      error_code::invalid_checkpoint,
+      "{}: is neither a checkpoint nor a folder of checkpoints: there is no {}",
+      printable(path), manifest_name);
   return folder.path_of(steps.front());
 }
 

@@ -71,7 +71,7 @@ std::string shared(const std::shared_ptr<mesh>& job, std::string text) {
 void require_checkpoints(const checkpoint_options& options) {
   const auto without = [&](bool given, const char* flag) {
     if (given && options.folder.empty())
-      fail(error_code::invalid_argument, "{} needs --checkpoints DIR", flag);
+      fail(error_code::invalid_argument, "{} requires --checkpoints DIR", flag);
   };
   without(options.every > 0, "--checkpoint-every");
   without(options.resume == "auto", "--resume auto");
@@ -140,7 +140,7 @@ void checkpoint_saver::after_step(const run_progress& progress,
   try {
     finish();
   } catch (const error& reason) {  // training goes on; the next one may do
-    spdlog::error("a checkpoint is lost: {}", reason.what());
+    spdlog::error("a checkpoint could not be written: {}", reason.what());
   }
   saved_ = progress.step;
   writer_ = std::jthread(

@@ -124,8 +124,8 @@ overlap_options overlap_of(const device_options& options) {
       made.copies = true;
     else
       fail(error_code::invalid_argument,
-           "--overlap: '{}' is no kind of work; write some of "
-           "data,reduce,transfers,pairs,copies, or all or none alone",
+           "--overlap: unknown kind of work '{}'; give all, none, or some of "
+           "data,reduce,transfers,pairs,copies",
            printable(part));
   }
   return made;

@@ -342,7 +342,7 @@ void add_checkpoint_flags(CLI::App& app, checkpoint_options& o) {
 }
 
 void add_access_flags(CLI::App& app, access_options& o) {
-  app.option_defaults()->group("Attaching to it while it runs");
+  app.option_defaults()->group("Attaching to a running job");
   app
     .add_option("--endpoint", o.endpoint,
                 "where clients attach: unix:PATH, tcp:HOST:PORT (port 0: any) "

@@ -136,12 +136,12 @@ void warn_of_idle_flags(const train_options& o) {
   if (fp16 && !o.numerics.loss_scale.dynamic
       && o.numerics.loss_scale.initial == 1)
     spdlog::warn(
-      "small gradients are 0 in fp16; use --dynamic-loss-scale, or a "
+      "small gradients underflow to 0 in fp16; use --dynamic-loss-scale, or a "
       "--loss-scale");
   if (o.partition.offload.given() && o.devices.device == "cpu")
     spdlog::warn(
-      "--offload-activations copies within one memory on a CPU, and saves "
-      "none; it takes effect with --device cuda");
+      "--offload-activations saves no memory on a CPU, where host and device "
+      "memory are the same; use it with --device cuda");
   if (o.numerics.offload_optimizer && o.devices.device == "cpu")
     warn("--offload-optimizer", "--device cuda");
   if (o.optimisation.dtype == "fp32"
@@ -300,7 +300,7 @@ void set_order(execution_options& execution, const order_options& o,
   for (const auto factor : execution.slow)
     if (!(factor >= 1 && factor <= 1000))
       fail(error_code::invalid_argument,
-           "--slow {}: {} is no factor in 1..1000", o.slow, factor);
+           "--slow {}: {} is not a factor in 1..1000", o.slow, factor);
   if (std::ssize(execution.slow) > ranks)
     fail(error_code::invalid_argument,
          "--slow {}: rank {} is not one of the {} ranks", o.slow,

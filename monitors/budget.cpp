@@ -66,13 +66,13 @@ class budget_state {
   }
 
   void change(const event_source& source, double share, std::int64_t next) {
-    sink_->write(alert{
-      source, "budget",
-      fmt::format("step {}: monitors take {:.2f} % of the time (budget: {:.2f} "
-                  "%); tensors are observed in one of {} steps now, but for "
-                  "monitors that "
-                  "detect (overflow, retro, gradient_dump)",
-                  source.step, 100 * share, 100 * options_.share, next)});
+    sink_->write(
+      alert{source, "budget",
+            fmt::format(
+              "step {}: monitors take {:.2f} % of the time (budget: {:.2f} %); "
+              "tensors are now observed in one of {} steps, except by monitors "
+              "that detect failures (overflow, retro, gradient_dump)",
+              source.step, 100 * share, 100 * options_.share, next)});
     every_ = next;
     began_ = false;
     observe_every_(next);

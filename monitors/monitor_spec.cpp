@@ -144,12 +144,12 @@ constexpr std::array entries{
   entry{"overflow", make_overflow,
         "match=* every=1 frames=21 trace= abort_after= underflow_share=0 "
         "stop=true",
-        "the first NaN or infinity, with what led to it; stops the run, unless "
-        "a dynamic loss scale takes care of it"},
+        "the first NaN or infinity, and the module calls before it; stops the "
+        "run, unless a dynamic loss scale handles the overflow"},
   entry{"stability", make_stability, "window=128 rolling=10000 sigmas=6",
         "spikes of the loss and the gradient norm"},
   entry{"throughput", make_throughput, "interval=1 peak_flops=0 straggler=1.25",
-        "tokens a second, MFU, memory, stragglers"},
+        "tokens per second, MFU, memory, stragglers"},
   entry{"timeline",
         make_timeline,
         "svg= trace= steps=32 anomalies=false",
@@ -162,7 +162,7 @@ constexpr std::array entries{
         "the statistics of the last steps, written when a rule fires",
         {{{"folder", "/retro/"}}}},
   entry{"budget", make_budget, "share=0.02 longest=1000",
-        "keeps what monitors cost below a share of the step time"},
+        "limits the cost of monitors to a share of the step time"},
 };
 
 struct chosen_monitor {

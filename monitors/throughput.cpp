@@ -132,10 +132,10 @@ class throughput_state {
       if (!slow.empty())
         sink_->write(alert{
           ops[i].source, "throughput",
-          fmt::format("step {}: {} is a straggler in most of the last steps{}; "
-                      "its device is slow, or its stages cost more than others "
-                      "(see --split)",
-                      source.step, name_of(ops[i].source), slow)});
+          fmt::format(
+            "step {}: {} has been a straggler in most of the last steps{}; its "
+            "device is slow, or its stages cost more than others (see --split)",
+            source.step, name_of(ops[i].source), slow)});
     }
   }
 

@@ -83,10 +83,11 @@ std::vector<builtin_schedule> whole_backwards() {
      .make = two_bw,
      .stages_per_rank = one,
      .has_breadth = true},
-    {"interleaved_1f1b", "1f1b over several stages a rank", any_shape,
+    {"interleaved_1f1b", "1f1b over several stages per rank", any_shape,
      interleaved_1f1b},
-    {"breadth_first", "all microbatches of a stage before its next stage",
-     any_shape, breadth_first},
+    {"breadth_first",
+     "all microbatches of a stage before the rank's next stage", any_shape,
+     breadth_first},
     {.name = "depth_first",
      .summary = "groups of --breadth microbatches, one after the other",
      .accepts = any_shape,
@@ -102,7 +103,7 @@ std::vector<builtin_schedule> split_backwards_and_others() {
   // So that 2 P microbatches are within `most_slots`.
   constexpr size_rule few_ranks{.most = 1024};
   return {
-    {"zb_h1", "split backwards, the memory of 1f1b", one_stage, zb_h1, one},
+    {"zb_h1", "split backwards, memory of 1f1b", one_stage, zb_h1, one},
     {"zb_h2", "split backwards, no idle time, twice the memory", one_stage,
      zb_h2, one},
     {"interleaved_zb", "interleaved with split backwards", any_shape,
@@ -134,7 +135,7 @@ std::vector<builtin_schedule> split_backwards_and_others() {
      .make = seq_1f1b,
      .stages_per_rank = one,
      .has_slices = true},
-    {"hanayo", "stages in waves, two stages a rank for each",
+    {"hanayo", "stages in waves, two stages per rank and wave",
      "any P and m; even V", hanayo, even},
     {"forward_only", "validation and inference", any_shape, forward_only},
   };

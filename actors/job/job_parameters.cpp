@@ -14,7 +14,7 @@ namespace troupe {
 std::vector<held_parameter> read_held(const frame& part, bool values) {
   auto held = from_wire<std::vector<held_parameter>>(part.head);
   if (values && part.tensors.size() != held.size())
-    fail(error_code::transport, "a process tells of {} parameters and sent {}",
+    fail(error_code::transport, "a process announced {} parameters but sent {}",
          held.size(), part.tensors.size());
   return held;
 }

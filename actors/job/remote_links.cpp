@@ -120,7 +120,7 @@ envelope remote_links::admit(std::int32_t sender, const frame_head& announced) {
   const auto most = plans_->most_credits() * layout_.data_ranks;
   if (held > most)
     fail(error_code::mismatch,
-         "process {} has {} tensors under way; the plan's credits allow {}",
+         "process {} has {} tensors in flight, but the plan's credits allow {}",
          sender, held, most);
   return header;
 }

@@ -24,7 +24,7 @@ void send_to(const caf::actor& watcher, const event& what, double seconds) {
       [&](const caf::error& reason) {
         throw std::runtime_error(
           reason == caf::sec::request_timeout
-            ? fmt::format("the actor has not answered for {:.3g} s", seconds)
+            ? fmt::format("the actor has not responded for {:.3g} s", seconds)
             : "the actor is gone: " + caf::to_string(reason));
       });
 }

@@ -60,7 +60,7 @@ struct monitor_thread::state {
   std::atomic<bool> stopped{false};
 
   std::string why_stuck() const {
-    return fmt::format("it has not returned for {} s",
+    return fmt::format("a call has not returned for {} s",
                        what.limits.stuck_seconds);
   }
   bool stuck() const {

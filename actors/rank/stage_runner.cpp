@@ -258,7 +258,8 @@ void stage_runner::update(const std::optional<norm_known>& norm) {
 
 stage_done stage_runner::on(end_step message) {
   if (!step_ || message.serial != step_->serial)
-    fail(error_code::internal, "stage {} is to end step {}, which it is not at",
+    fail(error_code::internal,
+         "stage {} was asked to end step {}, which it is not running",
          setup_.stage.stage, message.serial);
   const auto scope = device_.enter();
   stage_done done{step_->serial, setup_.stage, {}};

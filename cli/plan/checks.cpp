@@ -18,8 +18,9 @@ CLI::Validator validator(const std::string& what, const std::string& in_short,
                          const std::function<bool(Number)>& is_legal) {
   const auto check = [=](const std::string& text) {
     const auto value = parse_number<Number>(text);
-    return value && is_legal(*value) ? std::string{}
-                                     : fmt::format("{} is no {}", text, what);
+    return value && is_legal(*value)
+             ? std::string{}
+             : fmt::format("{} is not a {}", text, what);
   };
   return CLI::Validator{check, in_short};
 }

@@ -193,12 +193,13 @@ void add_compare_command(CLI::App& app) {
     ->type_name("ENTRIES|FILE");
   command
     ->add_option("--memory-limit", options->memory_limit,
-                 "bytes of a rank; schedules beyond it are listed apart")
+                 "memory limit per rank, in bytes; schedules that exceed it "
+                 "are listed separately")
     ->check(number(0))
     ->type_name("BYTES");
   command->add_flag("--search", options->searches,
-                    "the schedule that search finds, too, with 1, 2 or V "
-                    "stages per rank, or slices; takes seconds");
+                    "also search for a schedule, with 1, 2 or V stages per "
+                    "rank, or with slices; takes seconds");
   command->add_flag("--json", options->json, "an array, a schedule each");
   command->footer(
     "Example:\n  troupe compare --ranks 8 --microbatches 16 "

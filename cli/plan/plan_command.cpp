@@ -165,15 +165,15 @@ void add_plan_command(CLI::App& app) {
   options->source.add_to(*command);
   options->source.searching.add_to(*command);
   command->add_flag("--global-norm", options->global_norm,
-                    "updates wait for the norm of all stages, as clipping and "
-                    "a dynamic loss scale need");
+                    "make updates wait for the gradient norm over all stages, "
+                    "as required by clipping and a dynamic loss scale");
   command->add_flag(
     "--sharded", options->sharded,
-    "stages are sharded over the replicas: UNSHARD, RESHARD and "
-    "REDUCE_GRAD as PyTorch's pipelining places them");
+    "shard the stages' parameters over the replicas: adds UNSHARD, RESHARD and "
+    "REDUCE_GRAD where PyTorch's pipelining does");
   options->offload.add_to(*command);
   command->add_flag("--lower", options->lower,
-                    "with table and csv: the transfers too");
+                    "with table and csv: include the transfers");
   command
     ->add_option("--format", options->format,
                  "table, csv, json, svg, trace (Chrome, Perfetto), cpp (a "

@@ -40,12 +40,12 @@ void require_room_for_runtime() {
   if (kib < least_kib)
     fail(error_code::device,
          "the address space of this process is limited to {} KiB (ulimit -v), "
-         "and loading LibTorch takes up to {} KiB; raise the limit",
+         "but loading LibTorch takes up to {} KiB; raise the limit",
          kib, least_kib);
   const auto files = limit_of(RLIMIT_NOFILE);
   if (!has_room_for(least_files, files))
     fail(error_code::device,
-         "too many open files (ulimit -n is {}): this command may open {} "
+         "too many open files (ulimit -n is {}): this command may need {} "
          "more; raise the limit",
          files, least_files);
 }

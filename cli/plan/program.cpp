@@ -121,7 +121,7 @@ void tell_of_dashes(const argument_list& arguments) {
 
 std::unique_ptr<CLI::App> make_app() {
   auto app = std::make_unique<CLI::App>(
-    "troupe: pipeline-parallel training by actors", "troupe");
+    "troupe: pipeline-parallel training with actors", "troupe");
   app->require_subcommand(1);
   app->set_version_flag("--version", TROUPE_VERSION);
   return app;
@@ -155,7 +155,7 @@ void print_now(std::string_view text) {
   std::fwrite(text.data(), 1, text.size(), stdout);
   if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0)
     fail(error_code::io, "standard output can't be written: {}",
-         errno != 0 ? std::strerror(errno) : "a part of it is lost");
+         errno != 0 ? std::strerror(errno) : "some of the output was lost");
 }
 
 int complain(const char* kind, const char* what, int code) {
@@ -181,7 +181,7 @@ int report_errors(const std::function<int()>& work) {
   } catch (const std::exception& reason) {
     return complain("error: ", reason.what(), 1);
   } catch (...) {
-    return complain("error: ", "an exception of no known type", 1);
+    return complain("error: ", "an exception of unknown type", 1);
   }
 }
 

@@ -20,8 +20,8 @@ void become_runtime(char** argv) {
   const auto reason = errno;
   if (reason == ENOENT)
     fail(error_code::io,
-         "{} is missing: this command needs the part of troupe that trains; "
-         "build or install all of it",
+         "{} is missing: this command needs troupe's training program; build "
+         "or install the complete project",
          program.string());
   fail(error_code::io, "{} can't be started: {}", program.string(),
        std::strerror(reason));

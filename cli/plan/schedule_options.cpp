@@ -33,7 +33,7 @@ void add_shape_flags(CLI::App& command, schedule_shape& shape) {
     ->type_name("M");
   command
     .add_option("--slices", shape.slices,
-                "slices of a microbatch, for schedules that take them")
+                "slices per microbatch, for schedules that support them")
     ->capture_default_str()
     ->check(whole_number(1, INT16_MAX))
     ->type_name("K");

@@ -71,7 +71,7 @@ std::string to_table(const placed_search& found, bool has_sizes) {
     found.placement, result.period, result.makespan, result.lower_bound,
     percent_above(result.period, result.lower_bound));
   text += result.known.empty()
-            ? std::string{"no schedule of the catalogue fits\n"}
+            ? std::string{"no built-in schedule fits\n"}
             : fmt::format(
               "best of the catalogue: {}, placement {}, period {:.6g}, {:.2f} "
               "% above the one found\n",
@@ -140,8 +140,7 @@ void run(const search_options& options) {
   const bool has_sizes = problem.sizes.has_value();
   if (writes_csv(options) && problem.slices > 1)
     fail(error_code::invalid_argument,
-         "-o {}: CSV has no slices; write it under a name that ends in "
-         ".schedule",
+         "-o {}: CSV cannot express slices; use a name that ends in .schedule",
          options.output);
   const auto found =
     search_placements(problem, options.shape, options.placement);
@@ -203,7 +202,7 @@ void add_search_command(CLI::App& app) {
   command->add_flag("--json", options->json,
                     "placement, period, makespan, lower_bound, known, "
                     "known_placement, known_period; with --sizes peak_bytes");
-  auto* draw = command->add_flag("--draw", options->draw, "the step, too");
+  auto* draw = command->add_flag("--draw", options->draw, "also draw the step");
   draw->excludes("--json");
   command->add_option("--width", options->style.width, "columns of the drawing")
     ->needs(draw)

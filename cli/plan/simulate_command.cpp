@@ -165,7 +165,7 @@ void run(const simulate_options& options) {
   auto costs = load_costs(options.source.searching.costs);
   costs.atomic_pairs = options.atomic_pairs;
   if (options.barrier && options.steps == 0)
-    fail(error_code::invalid_argument, "--barrier is of several --steps");
+    fail(error_code::invalid_argument, "--barrier requires --steps");
   if (options.seeded->count() > 0 && options.disturbing.jitter == 0)
     spdlog::warn("--seed has no effect without --jitter");
   const auto plan = find_plan(options);
@@ -206,7 +206,7 @@ void add_what_if_flags(CLI::App& command, simulate_options& options) {
     ->check(number(0, 10))
     ->type_name("SIGMA");
   options.seeded =
-    command.add_option("--seed", options.disturbing.seed, "of the jitter")
+    command.add_option("--seed", options.disturbing.seed, "seed of the jitter")
       ->capture_default_str()
       ->type_name("N");
   command

@@ -186,24 +186,28 @@ void add_verify_command(CLI::App& app) {
   add_plan_file(*command, options->path,
                 "a plan, or CSV as PyTorch writes it, compute only or lowered");
   command
-    ->add_option("--transport", options->transport,
-                 "buffered: sends never wait; credited: for a credit of "
-                 "their channel; rendezvous: for the receiver")
+    ->add_option(
+      "--transport", options->transport,
+      "buffered: sends never wait; credited: sends wait for a credit of their "
+      "channel; rendezvous: sends wait for the receiver")
     ->check(CLI::IsMember({"buffered", "credited", "rendezvous"}))
     ->type_name("MODEL");
-  command->add_flag("--shared-fifo", options->shared_fifo,
-                    "transfers of a pair of ranks keep one order, both ways");
+  command->add_flag(
+    "--shared-fifo", options->shared_fifo,
+    "transfers between two ranks share one FIFO, in both directions");
   command
-    ->add_option("--credits", options->credits,
-                 "most credits of a channel; else what the plan needs")
+    ->add_option(
+      "--credits", options->credits,
+      "maximum credits per channel; default: as many as the plan needs")
     ->check(whole_number(1, 1 << 20))
     ->type_name("N");
   command->add_flag("--least-credits", options->least_credits,
-                    "of each channel, the fewest credits that keep the "
-                    "makespan, and that keep progress");
+                    "print, for each channel, the fewest credits that preserve "
+                    "the makespan, and the fewest that preserve progress");
   command
-    ->add_option("--costs", options->costs,
-                 "for --least-credits: times of ops, as simulate takes them")
+    ->add_option(
+      "--costs", options->costs,
+      "op times for --least-credits, in the format of simulate --costs")
     ->type_name("ENTRIES|FILE");
   command
     ->add_option("--svg", options->svg,
@@ -216,9 +220,9 @@ void add_verify_command(CLI::App& app) {
     ->check(CLI::IsMember({"auto", "light", "dark"}))
     ->capture_default_str()
     ->type_name("THEME");
-  command->add_flag("--json", options->json,
-                    "file, transport, shared_fifo, progress, cycle, sizes; for "
-                    "a deadlock too");
+  command->add_flag(
+    "--json", options->json,
+    "file, transport, shared_fifo, progress, cycle, sizes; also on a deadlock");
   command->footer(
     "Exit code 1 with the cycle of waits where there is no progress.\n\n"
     "Example:\n  troupe plan --schedule 1f1b --ranks 4 --microbatches 8 "

@@ -67,8 +67,8 @@ folder_lock::folder_lock(const std::string& folder)
       const auto owner = text_of(file_);
       ::close(file_);
       fail(error_code::io,
-           "{}: {} saves its checkpoints there; wait until it has ended, or "
-           "give another folder",
+           "{}: in use: {} saves checkpoints there; wait until it has ended, "
+           "or give another folder",
            folder, owner);
     }
     if (trouble != 0) {

@@ -54,7 +54,7 @@ class manifest_reader {
     const auto& value = field(name);
     if (!value.is_number_unsigned()
         || value.get<std::uint64_t>() > largest_number)
-      refuse(name, "no whole number, 0 to 2^53");
+      refuse(name, "not a whole number in 0..2^53");
     return static_cast<Whole>(value.get<std::uint64_t>());
   }
   double positive(const char* name) const {

@@ -56,7 +56,7 @@ stored_checkpoint::stored_checkpoint(const std::string& folder)
       if (!places_.emplace(entry.name, place{files_.back().get(), &entry})
              .second)
         refuse_checkpoint(in(folder, file.name),
-                          fmt::format("has '{}', which another file has, too",
+                          fmt::format("has '{}', which is also in another file",
                                       printable(entry.name)));
     }
   }

@@ -38,7 +38,7 @@ class cuda_library final : public accelerator_library {
   int devices() const override { return devices_; }
   std::unique_ptr<accelerator> open(int device) override {
     if (device < 0 || device >= devices_)
-      fail(error_code::device, "there is no device cuda:{}, only {} of them",
+      fail(error_code::device, "there is no device cuda:{}; the machine has {}",
            device, devices_);
     at::globalContext().lazyInitDevice(c10::kCUDA);
     return std::make_unique<cuda_accelerator>(device);

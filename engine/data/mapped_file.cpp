@@ -32,7 +32,7 @@ void mapped_file::require_unchanged() const {
   struct stat status = {};
   if (::fstat(file_.descriptor(), &status) != 0 || status.st_nlink == 0)
     file_.refuse(
-      "was deleted while it was being read; put it back and start again");
+      "was deleted while it was being read; restore it and start again");
   if (static_cast<std::size_t>(status.st_size) < file_.size())
     file_.refuse(
       fmt::format("was shortened from {} to {} bytes while it was being read",

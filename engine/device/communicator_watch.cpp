@@ -5,8 +5,8 @@
 namespace troupe {
 
 std::string describe(const std::string& communicator, const stuck_call& stuck) {
-  auto text = fmt::format("{} is stuck: {} for {:.0f} s", communicator,
-                          stuck.call, stuck.seconds);
+  auto text = fmt::format("{} is stuck: {} has been running for {:.0f} s",
+                          communicator, stuck.call, stuck.seconds);
   if (stuck.behind > 0)
     text += fmt::format(", with {} call{} behind it", stuck.behind,
                         stuck.behind == 1 ? "" : "s");

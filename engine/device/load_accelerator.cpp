@@ -25,7 +25,8 @@ accelerator_lookup found_in(void* library, const std::string& name) {
   accelerator_lookup result;
   reinterpret_cast<accelerator_factory*>(symbol)(accelerator_interface, result);
   if (!result && result.why_not.empty())
-    result.why_not = fmt::format("{} is of another version of troupe", name);
+    result.why_not =
+      fmt::format("{} belongs to another version of troupe", name);
   return result;
 }
 

@@ -34,8 +34,8 @@ Number number_of(const std::string& name, const std::string& text) {
   const auto value = parse_number<Number>(text);
   if (!value)
     fail(error_code::invalid_argument,
-         "the environment says {}={}, which is no whole number in range", name,
-         printable(text));
+         "the environment has {}={}, which is not a whole number in range",
+         name, printable(text));
   return *value;
 }
 
@@ -95,8 +95,8 @@ class reading {
     if (made.processes < 1 || made.process < 0
         || made.process >= made.processes)
       fail(error_code::invalid_argument,
-           "the environment says {}={} and {}={}; the first has to be from 0 "
-           "up to below the second",
+           "the environment has {}={} and {}={}; the first must be at least 0 "
+           "and less than the second",
            names_.process, made.process, names_.processes, made.processes);
     if (made.local_processes < 1 || made.local_processes > made.processes)
       fail(error_code::invalid_argument,

@@ -175,7 +175,8 @@ class meeting {
 
   void hear(std::int32_t process, const rendezvous_message& said) {
     if (!may_say(said, process == 0))
-      fail(error_code::transport, "process {} may not say that", process);
+      fail(error_code::transport,
+           "process {} is not allowed to send that message", process);
     if (const auto* refusal = std::get_if<join_refusal>(&said))
       fail_all(error_code::mismatch, refusal->reason);
     else if (const auto* all = std::get_if<join_welcome>(&said))
@@ -191,7 +192,7 @@ class meeting {
 
   void begin_lines(const join_welcome& all) {
     if (run_ != 0 || all.run == 0 || all.addresses.size() != members_.size())
-      fail(error_code::transport, "process 0 welcomes to another job");
+      fail(error_code::transport, "process 0 sent the welcome of another job");
     run_ = all.run;
     mesh_.set_run(run_);
     one_clock_ =
@@ -281,13 +282,13 @@ class meeting {
     const auto seconds = 1e-3 * static_cast<double>(options_.patience.count());
     if (place_.process == 0 && run_ == 0)
       fail_all(error_code::transport,
-               fmt::format("{} of {} did not come to {} within {:.3g} s; do "
-                           "they run, with the same {}?{}",
+               fmt::format("{} of {} did not connect to {} within {:.3g} s; "
+                           "are they running, with the same {}?{}",
                            missing_of(members_), place_.processes, point_.where,
                            seconds, point_.known_by,
                            turned_away_.empty()
                              ? ""
-                             : " Somebody was turned away: " + turned_away_));
+                             : " A connection was rejected: " + turned_away_));
     fail_all(error_code::transport,
              fmt::format("the job did not begin within {:.3g} s: a process "
                          "waits for another one, or for process 0 at {}",

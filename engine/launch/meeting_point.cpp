@@ -69,7 +69,7 @@ std::string address_towards(const endpoint& there) {
     && ::getsockname(handle, reinterpret_cast<sockaddr*>(&own), &size) == 0;
   ::close(handle);
   if (!found)
-    fail(error_code::transport, "this machine has no way to {}",
+    fail(error_code::transport, "this machine has no route to {}",
          to_text(there));
   std::array<char, INET6_ADDRSTRLEN> text{};
   const bool is_v6 = own.ss_family == AF_INET6;

@@ -185,7 +185,7 @@ class connector {
                       send.message - first[channel]);
     }
     if (receives_left_ > 0)
-      fail(error_code::internal, "{}: {} is sent by no op", plan_.schedule_name,
+      fail(error_code::internal, "{}: no op sends {}", plan_.schedule_name,
            to_text(plan_, *std::ranges::find_if(plan_.ops, [](const auto& op) {
                      return op.kind == plan_op_kind::receive
                             && op.message == none;

@@ -163,7 +163,7 @@ void lane_executor::release(std::uint32_t op) {
 
 void lane_executor::input_ended(std::uint32_t index) {
   if (waits_.at(index) == 0)
-    fail(error_code::internal, "{} waits for nothing that could come",
+    fail(error_code::internal, "{} waits for something that can never arrive",
          to_text(plan_, plan_.ops[first_ + index]));
   --waits_[index];
 }

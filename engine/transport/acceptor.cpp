@@ -87,7 +87,7 @@ class acceptor::impl : public std::enable_shared_from_this<impl> {
 
   void begin(int socket) {
     if (pending_.size() >= options_.pending)
-      drop_oldest("too many were showing at once who they are");
+      drop_oldest("too many connections were authenticating at once");
     const auto found = pending_.insert(pending_.end(), nullptr);
     const auto left = std::make_shared<bool>(false);
     const std::weak_ptr<impl> weak = weak_from_this();

@@ -154,8 +154,7 @@ member read_authority(const std::string& folder) {
       || ::X509_check_private_key(found.certificate.get(), found.key.get())
            != 1)
     fail(error_code::io,
-         "{}: authority.pem and authority.key are none that belong together",
-         folder);
+         "{}: authority.pem and authority.key do not belong together", folder);
   return found;
 }
 

@@ -24,9 +24,10 @@ namespace troupe {
 namespace {
 
 [[noreturn]] void refuse(const std::string& text, const std::string& why) {
-  fail(error_code::invalid_argument,
-       "'{}' is no endpoint: {}; write unix:/path/of/socket or tcp:HOST:PORT",
-       printable(text), why);
+  fail(
+    error_code::invalid_argument,
+    "'{}' is not an endpoint: {}; write unix:/path/of/socket or tcp:HOST:PORT",
+    printable(text), why);
 }
 
 endpoint parse_tcp(const std::string& text, const std::string& rest) {

@@ -200,8 +200,8 @@ struct mesh::impl : std::enable_shared_from_this<mesh::impl> {
   void cut_off(std::int32_t process, connection& peer) {
     peer.abort();
     lose(process,
-         fmt::format("its machine has not answered for {:.3g} s: a cable is "
-                     "cut, or it is down",
+         fmt::format("its machine has not responded for {:.3g} s: the network "
+                     "is cut, or the machine is down",
                      std::chrono::duration<double>(patience.cut_off).count()));
   }
 

@@ -23,7 +23,8 @@ std::string bytes_of(const std::string& path) {
   try {
     input_file file(path);
     if ((file.mode() & 077U) != 0)
-      file.refuse("others may read or write this secret; chmod 600 it");
+      file.refuse(
+        "other users can read or write this secret; run chmod 600 on it");
     return file.read(longest + 1);
   } catch (const error& reason) {
     fail(error_code::invalid_argument, "the token: {}", reason.what());

@@ -60,7 +60,7 @@ int find_key(::SSL* session, const unsigned char* name, std::size_t size,
   ::ERR_clear_error();
   fail(error_code::io,
        "{}: can't be used: {}; `troupe certificates FOLDER` makes a new set",
-       path, why == nullptr ? "OpenSSL says not why" : why);
+       path, why == nullptr ? "OpenSSL gives no reason" : why);
 }
 
 void require_file(const std::string& path, bool is_secret) {

@@ -31,8 +31,9 @@ trust_kind choose_off_loopback(const endpoint& address,
     return trust_kind::pre_shared_key;
   if (!shown.token.empty())
     fail(error_code::invalid_argument,
-         "{}: others reach this address, and could guess a token of less than "
-         "{} characters; take a longer one (32 random bytes in hex will do)",
+         "{}: the address can be reached from other machines, where a token of "
+         "fewer than {} characters could be guessed; use a longer one (such as "
+         "32 random bytes in hex)",
          to_text(address), shortest_key);
   if (shown.insecure)
     return trust_kind::none;

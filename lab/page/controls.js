@@ -96,16 +96,16 @@ const jobControls = () => {
   put("costs", ...[["forward F", "f"], ["inputs I", "i"], ["weights W", "w"], ["message", "message"]].map(
     ([label, key]) => slider(label, {least: 0, most: 4, step: .05, ...inState(key)})),
   check("of a rank's layers", {...inState("of_rank"),
-    title: "Costs and sizes are of all layers of a rank: several stages a rank, and slices, divide them"}),
-  check("a pair is one op", {...inState("atomic"), title: "An overlapped pair waits for both inputs and delivers both results at its end"}));
-  put("memory", ...[["kept MiB", "kept", "by a forward for its backward, of a microbatch"],
+    title: "Costs and sizes are those of all layers of a rank; they are divided among its stages and slices"}),
+  check("pairs as one op", {...inState("atomic"), title: "An overlapped pair waits for both inputs and delivers both results at its end"}));
+  put("memory", ...[["kept MiB", "kept", "kept by a forward for its backward, per microbatch"],
     ["outputs MiB", "activation", "given to the next stage"],
-    ["weights MiB", "parameters", "with gradients and the optimizer's state"],
-    ["limit MiB", "limit", "of a rank; 0: none"]].map(
+    ["weights MiB", "parameters", "including gradients and optimizer state"],
+    ["limit MiB", "limit", "per rank; 0: no limit"]].map(
     ([label, key, title]) => slider(label, {least: 0, most: 4096, step: 16, title, ...inState(key)})));
   put("transport", choice("transport", [["buffered", "buffered"], ["credited", "credited"], ["rendezvous", "rendezvous"]], inState("transport")),
     check("one FIFO for each pair of ranks", inState("shared_fifo")),
-    slider("credits", {least: 0, most: 16, title: "most of a channel; 0: what the plan needs", ...inState("credits")}));
-  put("view", check("critical path", inState("critical")), check("one time scale", inState("scale")));
+    slider("credits", {least: 0, most: 16, title: "maximum per channel; 0: as many as the plan needs", ...inState("credits")}));
+  put("view", check("critical path", inState("critical")), check("same time scale", inState("scale")));
   return all;
 };

@@ -3,7 +3,7 @@ const post = async (path, request) => {
     const response = await fetch(path, {method: "POST", headers: {"Content-Type": "application/json"}, body: JSON.stringify(request)});
     return await response.json();
   } catch {
-    return {error: "troupe lab does not answer; is it still running?"};
+    return {error: "no response from troupe lab; is it still running?"};
   }
 };
 const prefersDark = matchMedia("(prefers-color-scheme: dark)");

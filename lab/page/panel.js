@@ -41,7 +41,7 @@ class Panel {
     this.message = element("div", {className: "message", role: "alert"});
     this.tiles = element("div", {className: "tiles"});
     this.canvas = element("canvas", {tabIndex: 0, data: {ops: 0}, "aria-label":
-      "Timeline: arrow keys go from op to op, + and - zoom; with a mouse, Ctrl and the wheel zoom, dragging moves"});
+      "Timeline: arrow keys move between ops, + and - zoom; with a mouse, Ctrl+wheel zooms and dragging pans"});
     this.frame = element("div", {className: "canvas"}, this.canvas);
     this.legend = element("div", {className: "legend"});
     this.picture = element("img", {className: "deadlock", alt: "The cycle of waits", hidden: true});
@@ -57,8 +57,8 @@ class Panel {
   buildRules(keep, mine) {
     this.prefer = element("div", {className: "prefer"});
     return element("div", {className: "rules"}, element("span", {className: "quiet", textContent: "prefer"}), this.prefer,
-      keep(slider("in flight", {least: 0, most: 32, title: "most activations of rank 0; 0: unlimited", ...mine("in_flight")})),
-      keep(check("one less each rank", mine("falls"))), keep(check("split backward", mine("split"))),
+      keep(slider("in flight", {least: 0, most: 32, title: "maximum activations on rank 0; 0: no limit", ...mine("in_flight")})),
+      keep(check("one less on each further rank", mine("falls"))), keep(check("split backward", mine("split"))),
       keep(choice("placement", [["looped", "looped"], ["v_shaped", "V"], ["waves", "waves"]], mine("placement"))));
   }
 
@@ -169,7 +169,7 @@ class Panel {
   take(answer) {
     const verdict = answer.error ? "error" : answer.verdict.progress ? "progress" : "deadlock";
     this.root.dataset.verdict = verdict;
-    this.pill.textContent = {error: "not possible", progress: "progress is proved", deadlock: "deadlock"}[verdict];
+    this.pill.textContent = {error: "not possible", progress: "makes progress", deadlock: "deadlock"}[verdict];
     this.message.textContent = answer.error || (verdict === "deadlock" ? answer.verdict.text : "");
     this.picture.hidden = verdict !== "deadlock";
     if (verdict === "deadlock") this.picture.src = `data:image/svg+xml,${encodeURIComponent(answer.verdict.svg)}`;
@@ -208,11 +208,11 @@ class Panel {
       tile("period", (a) => a.period, number(answer.period), "between steps"),
       tile("makespan", (a) => a.makespan, number(answer.makespan), "of a step"),
       tile("idle", (a) => a.idle, percent(answer.idle), `${percent(answer.span_idle)} within`),
-      tile("in flight", (a) => most(a.in_flight), `${most(answer.in_flight)}`, "most activations"),
+      tile("in flight", (a) => most(a.in_flight), `${most(answer.in_flight)}`, "peak activations"),
       tile("messages", (a) => a.messages, `${answer.messages}`, `${answer.channels.length} channels`),
-      ...(answer.staleness > 0 ? [tile("staleness", (a) => a.staleness, `${answer.staleness}`, "updates, at most")] : []),
+      ...(answer.staleness > 0 ? [tile("staleness", (a) => a.staleness, `${answer.staleness}`, "updates of lag, at most")] : []),
       ...(answer.peak_bytes ? [tile("memory", (a) => most(a.peak_bytes), memory(most(answer.peak_bytes)),
-        answer.fits ? "of the fullest rank" : "beyond the limit", !answer.fits)] : []));
+        answer.fits ? "on the rank that holds most" : "beyond the limit", !answer.fits)] : []));
   }
 
   showLegend() {

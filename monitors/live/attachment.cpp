@@ -86,10 +86,10 @@ std::string attachment::trouble() const {
 attachment attach(const std::string& endpoint, monitor watcher,
                   const std::string& token) {
   if (has(watcher.wants.needs, tensor_needs::handle))
-    fail(error_code::invalid_argument,
-         "monitor {}: tensors don't travel to another process; ask for "
-         "statistics",
-         watcher.name);
+    fail(
+      error_code::invalid_argument,
+      "monitor {}: tensors are not sent to another process; request statistics",
+      watcher.name);
   return attachment(
     std::make_unique<attachment::state>(endpoint, std::move(watcher), token));
 }

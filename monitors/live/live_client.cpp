@@ -96,7 +96,7 @@ live_frame live_client::read_answer(live_type wanted, const deadline& until) {
     if (frame->type == wanted)
       return *frame;
     if (frame->type == live_type::refusal)
-      fail(error_code::transport, "the job refuses: {}",
+      fail(error_code::transport, "the job refused: {}",
            text_of(parse_json(frame->payload), "error"));
     keep(*frame);
   }

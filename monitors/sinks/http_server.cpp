@@ -77,13 +77,14 @@ http_response refusal(const http_request& request,
   if (!token.empty() && !knows_token(request, options))
     return {.status = 401,
             .type = "text/plain",
-            .body = "a token is needed\n",
+            .body = "token required\n",
             .headers = {{"WWW-Authenticate", options.for_browsers
                                                ? "Basic realm=\"troupe\""
                                                : "Bearer"}}};
   if (token.empty() && request.count(http::field::host) > 0
       && !is_plain_host(request[http::field::host]))
-    return {403, "text/plain", "ask for 127.0.0.1 or localhost\n"};
+    return {403, "text/plain",
+            "host not allowed; use 127.0.0.1 or localhost\n"};
   const bool posts = request.method() == http::verb::post && options.post;
   if ((posts || token.empty()) && is_foreign_page(request))
     return {403, "text/plain", "a page of another host asks\n"};
@@ -96,8 +97,8 @@ http_response refusal(const http_request& request,
     return {
       .status = 405,
       .type = "text/plain",
-      .body =
-        options.post ? "only GET, HEAD and POST\n" : "only GET and HEAD\n",
+      .body = options.post ? "only GET, HEAD and POST are supported\n"
+                           : "only GET and HEAD\n",
       .headers = {{"Allow", options.post ? "GET, HEAD, POST" : "GET, HEAD"}}};
   return {};
 }

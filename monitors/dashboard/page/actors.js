@@ -147,7 +147,7 @@ const draw_edges = (place, nodes) => {
 const draw_actor_legend = () => {
   const legend = by_id("actors-legend");
   legend.replaceChildren();
-  for (const [text, name] of [["at work", "running"], ["waits, or is waited for", "waiting"],
+  for (const [text, name] of [["working", "running"], ["waits, or is waited for", "waiting"],
     ["idle, or ended", ""], ["failed", "failed"]]) {
     const key = make("span", "key");
     key.append(make("span", "dot " + name), text);

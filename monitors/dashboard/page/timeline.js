@@ -1,7 +1,7 @@
 // The last steps, a row for each rank. A span is [row, kind, stage,
 // microbatch, start, end], a wait [row, kind, start, end], in microseconds.
 const timeline_view = {left: 78, right: 8, top: 24, gap: 14, panels: []};
-const wait_names = ["waits for what was not computed yet", "waits for transport",
+const wait_names = ["waits for an input that is not computed yet", "waits for transport",
   "waits for credit", "waits for its thread"];
 const kind_names = {F: "forward", B: "backward", I: "input backward",
   W: "weight backward", NORM: "gradient norm", UPDATE: "update"};
