@@ -5,8 +5,8 @@
 #include <memory>
 #include <vector>
 
+#include "troupe/engine/plan/check/order_log.hpp"
 #include "troupe/engine/plan/lane_executor.hpp"
-#include "troupe/engine/plan/order_log.hpp"
 
 namespace troupe {
 

@@ -10,7 +10,7 @@
 #include "troupe/base/fields.hpp"
 #include "troupe/engine/device/accelerator.hpp"
 #include "troupe/engine/events/event.hpp"
-#include "troupe/engine/plan/order_log.hpp"
+#include "troupe/engine/plan/check/order_log.hpp"
 #include "troupe/engine/plan/plan.hpp"
 #include "troupe/engine/stage/collective_work.hpp"
 #include "troupe/engine/stage/microbatch.hpp"

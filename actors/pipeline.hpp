@@ -17,7 +17,7 @@
 #include "troupe/engine/events/monitor.hpp"
 #include "troupe/engine/events/observer.hpp"
 #include "troupe/engine/stage/numerics.hpp"
-#include "troupe/engine/stage/sharding.hpp"
+#include "troupe/engine/stage/sharding/sharding.hpp"
 #include "troupe/engine/stage/stage.hpp"
 #include "troupe/engine/transport/mesh.hpp"
 

@@ -5,7 +5,7 @@
 
 #include "troupe/actors/job/job_parameters.hpp"
 #include "troupe/engine/stage/model.hpp"
-#include "troupe/engine/stage/ties.hpp"
+#include "troupe/engine/stage/sharding/ties.hpp"
 #include "troupe/schedules/schedule.hpp"
 
 namespace troupe {

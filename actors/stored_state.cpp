@@ -3,7 +3,7 @@
 #include <ATen/core/grad_mode.h>
 
 #include "troupe/base/error.hpp"
-#include "troupe/engine/stage/optimizer_rule.hpp"
+#include "troupe/engine/stage/update/optimizer_rule.hpp"
 
 namespace troupe {
 

@@ -1,9 +1,9 @@
 #pragma once
 
 #include "troupe/engine/checkpoint/stored_checkpoint.hpp"
-#include "troupe/engine/stage/optimizer.hpp"
-#include "troupe/engine/stage/parameter_dtypes.hpp"
-#include "troupe/engine/stage/ties.hpp"
+#include "troupe/engine/stage/sharding/ties.hpp"
+#include "troupe/engine/stage/update/optimizer.hpp"
+#include "troupe/engine/stage/update/parameter_dtypes.hpp"
 
 namespace troupe {
 

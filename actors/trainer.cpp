@@ -8,7 +8,7 @@
 #include "troupe/actors/trainer_state.hpp"
 #include "troupe/base/error.hpp"
 #include "troupe/engine/checkpoint/safetensors.hpp"
-#include "troupe/engine/stage/on_device.hpp"
+#include "troupe/engine/stage/module/on_device.hpp"
 
 namespace troupe {
 

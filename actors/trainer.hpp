@@ -11,7 +11,7 @@
 #include "troupe/actors/pipeline.hpp"
 #include "troupe/engine/checkpoint/manifest.hpp"
 #include "troupe/engine/generation/generation.hpp"
-#include "troupe/engine/plan/offload.hpp"
+#include "troupe/engine/plan/compile/offload.hpp"
 #include "troupe/engine/stage/model.hpp"
 #include "troupe/schedules/schedule.hpp"
 

@@ -8,7 +8,7 @@
 #include "troupe/base/error.hpp"
 #include "troupe/base/printable.hpp"
 #include "troupe/engine/events/globs.hpp"
-#include "troupe/engine/plan/verify.hpp"
+#include "troupe/engine/plan/check/verify.hpp"
 #include "troupe/engine/stage/layer_sequence.hpp"
 #include "troupe/engine/stage/split.hpp"
 #include "troupe/schedules/op_text.hpp"

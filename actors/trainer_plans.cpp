@@ -5,11 +5,11 @@
 #include <algorithm>
 
 #include "troupe/base/error.hpp"
-#include "troupe/engine/plan/compile.hpp"
-#include "troupe/engine/plan/offload.hpp"
+#include "troupe/engine/plan/compile/compile.hpp"
+#include "troupe/engine/plan/compile/offload.hpp"
+#include "troupe/engine/plan/compile/shard.hpp"
 #include "troupe/engine/plan/part.hpp"
-#include "troupe/engine/plan/plan_text.hpp"
-#include "troupe/engine/plan/shard.hpp"
+#include "troupe/engine/plan/text/plan_text.hpp"
 #include "troupe/schedules/forward_part.hpp"
 #include "troupe/schedules/generation.hpp"
 #include "troupe/schedules/validate.hpp"

@@ -7,7 +7,7 @@
 
 #include "troupe/actors/trainer_state.hpp"
 #include "troupe/base/error.hpp"
-#include "troupe/engine/stage/sharded_parameters.hpp"
+#include "troupe/engine/stage/sharding/sharded_parameters.hpp"
 
 namespace troupe {
 

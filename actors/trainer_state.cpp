@@ -8,10 +8,10 @@
 #include "troupe/actors/trainer_plans.hpp"
 #include "troupe/base/error.hpp"
 #include "troupe/engine/device/threads.hpp"
-#include "troupe/engine/plan/compile.hpp"
+#include "troupe/engine/plan/compile/compile.hpp"
 #include "troupe/engine/plan/part.hpp"
 #include "troupe/engine/plan/values.hpp"
-#include "troupe/engine/stage/on_device.hpp"
+#include "troupe/engine/stage/module/on_device.hpp"
 
 namespace troupe {
 

@@ -11,8 +11,8 @@
 #include "troupe/actors/trainer.hpp"
 #include "troupe/actors/trainer_plans.hpp"
 #include "troupe/engine/stage/layer_sequence.hpp"
-#include "troupe/engine/stage/module_compute.hpp"
-#include "troupe/engine/stage/ties.hpp"
+#include "troupe/engine/stage/module/module_compute.hpp"
+#include "troupe/engine/stage/sharding/ties.hpp"
 
 namespace troupe {
 

@@ -16,11 +16,11 @@
 
 #include "troupe/actors/pipeline.hpp"
 #include "troupe/bench/precise_wait.hpp"
-#include "troupe/engine/plan/compile.hpp"
-#include "troupe/engine/plan/costs.hpp"
-#include "troupe/engine/plan/offload.hpp"
-#include "troupe/engine/plan/peak_bytes.hpp"
-#include "troupe/engine/plan/simulate.hpp"
+#include "troupe/engine/plan/compile/compile.hpp"
+#include "troupe/engine/plan/compile/offload.hpp"
+#include "troupe/engine/plan/cost/costs.hpp"
+#include "troupe/engine/plan/cost/peak_bytes.hpp"
+#include "troupe/engine/plan/cost/simulate.hpp"
 #include "troupe/schedules/builtin.hpp"
 #include "troupe/schedules/validate.hpp"
 

@@ -18,9 +18,9 @@
 #include "troupe/actors/trainer.hpp"
 #include "troupe/engine/models/gpt.hpp"
 #include "troupe/engine/stage/stage_module.hpp"
-#include "troupe/monitors/gap.hpp"
-#include "troupe/monitors/overflow.hpp"
-#include "troupe/monitors/timeline.hpp"
+#include "troupe/monitors/tensors/gap.hpp"
+#include "troupe/monitors/tensors/overflow.hpp"
+#include "troupe/monitors/timing/timeline.hpp"
 #include "troupe/schedules/builtin.hpp"
 
 using namespace troupe;

@@ -16,8 +16,8 @@
 
 #include "troupe/actors/pipeline.hpp"
 #include "troupe/bench/precise_wait.hpp"
-#include "troupe/engine/plan/compile.hpp"
-#include "troupe/engine/plan/simulate.hpp"
+#include "troupe/engine/plan/compile/compile.hpp"
+#include "troupe/engine/plan/cost/simulate.hpp"
 #include "troupe/schedules/builtin.hpp"
 #include "troupe/schedules/validate.hpp"
 

@@ -12,9 +12,9 @@
 #include <ctime>
 #include <string>
 
-#include "troupe/engine/plan/compile.hpp"
-#include "troupe/engine/plan/simulate.hpp"
-#include "troupe/engine/plan/verify.hpp"
+#include "troupe/engine/plan/check/verify.hpp"
+#include "troupe/engine/plan/compile/compile.hpp"
+#include "troupe/engine/plan/cost/simulate.hpp"
 #include "troupe/schedules/builtin.hpp"
 
 namespace {

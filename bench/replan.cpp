@@ -18,10 +18,10 @@
 #include <vector>
 
 #include "troupe/actors/trainer.hpp"
-#include "troupe/engine/plan/search.hpp"
-#include "troupe/engine/plan/simulate.hpp"
+#include "troupe/engine/plan/cost/simulate.hpp"
+#include "troupe/engine/plan/search/search.hpp"
+#include "troupe/engine/stage/module/weight_gradients.hpp"
 #include "troupe/engine/stage/stage_module.hpp"
-#include "troupe/engine/stage/weight_gradients.hpp"
 #include "troupe/monitors/live/replanner.hpp"
 #include "troupe/schedules/builtin.hpp"
 

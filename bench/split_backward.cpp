@@ -18,7 +18,7 @@
 #include "troupe/engine/device/threads.hpp"
 #include "troupe/engine/models/gpt.hpp"
 #include "troupe/engine/stage/layer_sequence.hpp"
-#include "troupe/engine/stage/module_compute.hpp"
+#include "troupe/engine/stage/module/module_compute.hpp"
 
 using namespace troupe;
 

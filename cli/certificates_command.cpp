@@ -12,7 +12,7 @@
 #include "troupe/cli/plan/checks.hpp"
 #include "troupe/cli/plan/commands.hpp"
 #include "troupe/cli/plan/process_start.hpp"
-#include "troupe/engine/transport/certificates.hpp"
+#include "troupe/engine/transport/trust/certificates.hpp"
 
 namespace troupe::cli {
 

@@ -13,10 +13,10 @@
 
 #include "troupe/base/error.hpp"
 #include "troupe/base/printable.hpp"
+#include "troupe/cli/generate/stored_model.hpp"
 #include "troupe/cli/plan/checks.hpp"
 #include "troupe/cli/plan/commands.hpp"
 #include "troupe/cli/plan/program.hpp"
-#include "troupe/cli/stored_model.hpp"
 #include "troupe/engine/checkpoint/checkpoint_folder.hpp"
 #include "troupe/engine/checkpoint/stored_checkpoint.hpp"
 

@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "troupe/cli/plan/fwd.hpp"
-#include "troupe/engine/stage/optimizer_options.hpp"
-#include "troupe/engine/stage/parameter_groups.hpp"
+#include "troupe/engine/stage/update/optimizer_options.hpp"
+#include "troupe/engine/stage/update/parameter_groups.hpp"
 
 namespace troupe::cli {
 

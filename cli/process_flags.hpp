@@ -1,7 +1,7 @@
 #pragma once
 
 #include "troupe/cli/plan/fwd.hpp"
-#include "troupe/cli/train_options.hpp"
+#include "troupe/cli/train/train_options.hpp"
 
 namespace troupe::cli {
 

@@ -21,7 +21,7 @@ troupe_precompiled_header(actors
 
 troupe_component(device DIRECTORY engine/device
   DEPENDS troupe::base torch::cpu ${CMAKE_DL_LIBS} PCH tensors)
-troupe_component(transport DIRECTORY engine/transport
+troupe_component(transport DIRECTORY engine/transport SUBFOLDERS stream trust
   DEPENDS troupe::device PRIVATE Boost::headers PCH tensors)
 target_link_libraries(troupe_transport PRIVATE OpenSSL::SSL)
 troupe_component(launch DIRECTORY engine/launch
@@ -33,6 +33,7 @@ if(TROUPE_CUDA)
   include(TroupeCudaPlugin)
 endif()
 troupe_component(stage DIRECTORY engine/stage
+  SUBFOLDERS module update sharding
   DEPENDS troupe::schedules troupe::device troupe::events PCH modules)
 troupe_component(models DIRECTORY engine/models DEPENDS troupe::data PCH modules)
 troupe_model_table(troupe_models engine/models)
@@ -55,7 +56,7 @@ if(TROUPE_SANITIZER STREQUAL thread)
   return()
 endif()
 
-troupe_component(monitors DIRECTORY monitors
+troupe_component(monitors DIRECTORY monitors SUBFOLDERS tensors timing
   DEPENDS troupe::actors nlohmann_json::nlohmann_json PCH actors)
 troupe_component(live DIRECTORY monitors/live
   DEPENDS troupe::monitors troupe::transport nlohmann_json::nlohmann_json
@@ -77,7 +78,9 @@ troupe_page(dashboard FOLDER monitors/dashboard/page
 troupe_precompiled_header(runtime_commands
   DEPENDS torch::cpu fmt::fmt CAF::core spdlog::spdlog CLI11::CLI11
   HEADERS ${of_actors} <CLI/CLI.hpp>)
-file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/cli/*.cpp)
+file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/cli/*.cpp
+  ${PROJECT_SOURCE_DIR}/cli/train/*.cpp ${PROJECT_SOURCE_DIR}/cli/generate/*.cpp
+  ${PROJECT_SOURCE_DIR}/cli/live/*.cpp)
 troupe_program(troupe-runtime SOURCES ${sources} PCH runtime_commands
   DEPENDS troupe::plan_commands troupe::lab troupe::dashboard troupe::live troupe::launch
     troupe::models tomlplusplus::tomlplusplus)
@@ -164,8 +167,8 @@ troupe_tests(dashboard DIRECTORY tests/monitors/dashboard
 troupe_tests(cli DIRECTORY tests/cli DEPENDS troupe::sinks troupe::live
   troupe::launch troupe::models troupe::plan_commands PCH actors NEEDS troupe)
 if(TROUPE_TESTS)
-  target_sources(tests_cli PRIVATE cli/model_flags.cpp cli/top_view.cpp
-    cli/train_files.cpp)
+  target_sources(tests_cli PRIVATE cli/model_flags.cpp cli/live/top_view.cpp
+    cli/train/train_files.cpp)
 endif()
 if(TROUPE_TESTS)
   include(TroupeSnippets)
@@ -177,7 +180,7 @@ troupe_fuzz(DIRECTORY tests/fuzz PCH actors
   HARNESS replay_test.cpp waiting_job_test.cpp seeds.cpp largest_allocation.cpp
   NEEDS troupe
   SOURCES ${PROJECT_SOURCE_DIR}/cli/config_file.cpp
-    ${PROJECT_SOURCE_DIR}/cli/prompts.cpp
+    ${PROJECT_SOURCE_DIR}/cli/generate/prompts.cpp
   DEPENDS troupe::lab troupe::live troupe::sinks troupe::launch
     troupe::generation CLI11::CLI11
     tomlplusplus::tomlplusplus)

@@ -11,10 +11,10 @@
 #include <string_view>
 
 #include "troupe/actors/trainer.hpp"
-#include "troupe/engine/plan/compile.hpp"
-#include "troupe/engine/plan/draw.hpp"
-#include "troupe/engine/plan/simulate.hpp"
-#include "troupe/engine/plan/verify.hpp"
+#include "troupe/engine/plan/check/verify.hpp"
+#include "troupe/engine/plan/compile/compile.hpp"
+#include "troupe/engine/plan/cost/simulate.hpp"
+#include "troupe/engine/plan/draw/draw.hpp"
 #include "troupe/engine/stage/stage_module.hpp"
 #include "troupe/schedules/builtin.hpp"
 #include "troupe/schedules/lane_builder.hpp"

@@ -6,10 +6,10 @@
 
 #include "troupe/base/error.hpp"
 #include "troupe/base/printable.hpp"
-#include "troupe/engine/plan/lane_plan.hpp"
-#include "troupe/engine/plan/op_text.hpp"
+#include "troupe/engine/plan/compile/lane_plan.hpp"
+#include "troupe/engine/plan/cost/simulate.hpp"
 #include "troupe/engine/plan/op_traits.hpp"
-#include "troupe/engine/plan/simulate.hpp"
+#include "troupe/engine/plan/text/op_text.hpp"
 #include "troupe/engine/plan/versions.hpp"
 
 namespace troupe::lab {

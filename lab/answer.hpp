@@ -3,7 +3,7 @@
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 
-#include "troupe/engine/plan/draw.hpp"
+#include "troupe/engine/plan/draw/draw.hpp"
 #include "troupe/lab/job.hpp"
 
 namespace troupe::lab {

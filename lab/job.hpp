@@ -6,10 +6,10 @@
 #include <optional>
 #include <string>
 
-#include "troupe/engine/plan/costs.hpp"
-#include "troupe/engine/plan/peak_bytes.hpp"
+#include "troupe/engine/plan/check/verify.hpp"
+#include "troupe/engine/plan/cost/costs.hpp"
+#include "troupe/engine/plan/cost/peak_bytes.hpp"
 #include "troupe/engine/plan/plan.hpp"
-#include "troupe/engine/plan/verify.hpp"
 #include "troupe/schedules/rules.hpp"
 
 namespace troupe::lab {

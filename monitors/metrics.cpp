@@ -7,8 +7,8 @@
 #include "troupe/monitors/append_file.hpp"
 #include "troupe/monitors/json_number.hpp"
 #include "troupe/monitors/phase_name.hpp"
-#include "troupe/monitors/step_collector.hpp"
-#include "troupe/monitors/step_times.hpp"
+#include "troupe/monitors/timing/step_collector.hpp"
+#include "troupe/monitors/timing/step_times.hpp"
 
 namespace troupe {
 

@@ -10,14 +10,14 @@
 #include "troupe/base/atomic_file.hpp"
 #include "troupe/base/error.hpp"
 #include "troupe/monitors/budget.hpp"
-#include "troupe/monitors/gap.hpp"
-#include "troupe/monitors/gradient_dump.hpp"
-#include "troupe/monitors/overflow.hpp"
-#include "troupe/monitors/retro.hpp"
 #include "troupe/monitors/settings.hpp"
 #include "troupe/monitors/stability.hpp"
-#include "troupe/monitors/throughput.hpp"
-#include "troupe/monitors/timeline.hpp"
+#include "troupe/monitors/tensors/gap.hpp"
+#include "troupe/monitors/tensors/gradient_dump.hpp"
+#include "troupe/monitors/tensors/overflow.hpp"
+#include "troupe/monitors/tensors/retro.hpp"
+#include "troupe/monitors/timing/throughput.hpp"
+#include "troupe/monitors/timing/timeline.hpp"
 
 namespace troupe {
 

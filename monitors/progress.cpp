@@ -8,7 +8,7 @@
 
 #include "troupe/base/error.hpp"
 #include "troupe/base/patient_write.hpp"
-#include "troupe/monitors/step_collector.hpp"
+#include "troupe/monitors/timing/step_collector.hpp"
 
 namespace troupe {
 

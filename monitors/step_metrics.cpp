@@ -1,8 +1,8 @@
 #include "troupe/monitors/step_metrics.hpp"
 
 #include "troupe/monitors/phase_name.hpp"
-#include "troupe/monitors/step_collector.hpp"
-#include "troupe/monitors/step_times.hpp"
+#include "troupe/monitors/timing/step_collector.hpp"
+#include "troupe/monitors/timing/step_times.hpp"
 
 namespace troupe {
 

@@ -12,7 +12,7 @@
 #include "troupe/actors/messages.hpp"
 #include "troupe/engine/device/communicator_watch.hpp"
 #include "troupe/engine/plan/values.hpp"
-#include "troupe/engine/stage/gradient_mean.hpp"
+#include "troupe/engine/stage/update/gradient_mean.hpp"
 #include "troupe/engine/transport/mesh.hpp"
 #include "troupe/schedules/schedule.hpp"
 

@@ -6,7 +6,7 @@
 
 #include "troupe/base/fields.hpp"
 #include "troupe/engine/device/tensor.hpp"
-#include "troupe/engine/stage/parameter_groups.hpp"
+#include "troupe/engine/stage/update/parameter_groups.hpp"
 #include "troupe/engine/transport/mesh.hpp"
 #include "troupe/schedules/schedule.hpp"
 

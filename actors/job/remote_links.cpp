@@ -4,7 +4,7 @@
 
 #include "troupe/base/error.hpp"
 #include "troupe/engine/device/clock.hpp"
-#include "troupe/engine/stage/generation_step.hpp"
+#include "troupe/engine/stage/module/generation_step.hpp"
 
 namespace troupe {
 

@@ -1,6 +1,6 @@
 #include "troupe/actors/job/run_devices.hpp"
 
-#include "troupe/engine/plan/overlapped_pairs.hpp"
+#include "troupe/engine/plan/compile/overlapped_pairs.hpp"
 
 namespace troupe {
 

@@ -8,10 +8,10 @@
 #include "troupe/base/error.hpp"
 #include "troupe/engine/device/clock.hpp"
 #include "troupe/engine/device/memory.hpp"
-#include "troupe/engine/plan/op_text.hpp"
+#include "troupe/engine/plan/compile/overlapped_pairs.hpp"
 #include "troupe/engine/plan/op_traits.hpp"
-#include "troupe/engine/plan/overlapped_pairs.hpp"
-#include "troupe/engine/stage/generation_step.hpp"
+#include "troupe/engine/plan/text/op_text.hpp"
+#include "troupe/engine/stage/module/generation_step.hpp"
 
 namespace troupe {
 

@@ -4,7 +4,7 @@
 
 #include <utility>
 
-#include "troupe/engine/stage/on_device.hpp"
+#include "troupe/engine/stage/module/on_device.hpp"
 
 namespace troupe {
 

@@ -7,11 +7,11 @@
 #include "troupe/actors/recording/recording.hpp"
 #include "troupe/base/error.hpp"
 #include "troupe/engine/device/clock.hpp"
-#include "troupe/engine/plan/op_text.hpp"
 #include "troupe/engine/plan/op_traits.hpp"
+#include "troupe/engine/plan/text/op_text.hpp"
 #include "troupe/engine/plan/values.hpp"
 #include "troupe/engine/plan/versions.hpp"
-#include "troupe/engine/stage/sharded_parameters.hpp"
+#include "troupe/engine/stage/sharding/sharded_parameters.hpp"
 
 namespace troupe {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "troupe/engine/stage/microbatch.hpp"
-#include "troupe/engine/stage/on_device.hpp"
+#include "troupe/engine/stage/module/on_device.hpp"
 
 namespace troupe {
 

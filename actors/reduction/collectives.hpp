@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "troupe/actors/messages.hpp"
-#include "troupe/engine/stage/gradient_mean.hpp"
+#include "troupe/engine/stage/update/gradient_mean.hpp"
 
 namespace troupe {
 

@@ -4,7 +4,7 @@
 
 #include "troupe/actors/reduction/link_collectives.hpp"
 #include "troupe/actors/reduction/reducer_core.hpp"
-#include "troupe/engine/stage/ties.hpp"
+#include "troupe/engine/stage/sharding/ties.hpp"
 
 namespace troupe {
 

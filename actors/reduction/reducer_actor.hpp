@@ -5,7 +5,7 @@
 
 #include "troupe/actors/reduction/tied_links.hpp"
 #include "troupe/actors/system/address_book.hpp"
-#include "troupe/engine/stage/gradient_mean.hpp"
+#include "troupe/engine/stage/update/gradient_mean.hpp"
 
 namespace troupe {
 

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "troupe/base/error.hpp"
-#include "troupe/engine/stage/gradient_mean.hpp"
+#include "troupe/engine/stage/update/gradient_mean.hpp"
 
 namespace troupe {
 

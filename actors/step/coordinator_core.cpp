@@ -6,7 +6,7 @@
 #include "troupe/base/error.hpp"
 #include "troupe/engine/device/clock.hpp"
 #include "troupe/engine/device/memory.hpp"
-#include "troupe/engine/stage/gradient_norm.hpp"
+#include "troupe/engine/stage/update/gradient_norm.hpp"
 
 namespace troupe {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <atomic>
 
-#include "troupe/engine/stage/sharded_parameters.hpp"
+#include "troupe/engine/stage/sharding/sharded_parameters.hpp"
 
 namespace troupe {
 

@@ -6,7 +6,7 @@
 #include <memory>
 #include <vector>
 
-#include "troupe/engine/transport/tls_context.hpp"
+#include "troupe/engine/transport/trust/tls_context.hpp"
 
 /// Seconds that blocking calls take for so many bytes so many times over, into
 /// one reused buffer; both ends are new.

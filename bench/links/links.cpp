@@ -12,8 +12,8 @@
 #include "bare.hpp"
 #include "over_links.hpp"
 #include "troupe/engine/transport/io_loop.hpp"
-#include "troupe/engine/transport/shared_stream.hpp"
-#include "troupe/engine/transport/tls_stream.hpp"
+#include "troupe/engine/transport/stream/shared_stream.hpp"
+#include "troupe/engine/transport/stream/tls_stream.hpp"
 #include "two_processes.hpp"
 
 using namespace troupe;

@@ -6,8 +6,8 @@
 #include <functional>
 #include <vector>
 
-#include "troupe/engine/transport/byte_stream.hpp"
-#include "troupe/engine/transport/token_proof.hpp"
+#include "troupe/engine/transport/stream/byte_stream.hpp"
+#include "troupe/engine/transport/trust/token_proof.hpp"
 
 /// Makes a stream over a connected socket.
 using make_stream =

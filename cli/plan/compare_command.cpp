@@ -18,7 +18,7 @@
 #include "troupe/cli/plan/checks.hpp"
 #include "troupe/cli/plan/schedule_options.hpp"
 #include "troupe/cli/plan/searched_schedule.hpp"
-#include "troupe/engine/plan/compare.hpp"
+#include "troupe/engine/plan/cost/compare.hpp"
 
 namespace troupe::cli {
 

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "troupe/cli/plan/fwd.hpp"
-#include "troupe/engine/plan/offload.hpp"
+#include "troupe/engine/plan/compile/offload.hpp"
 
 namespace troupe::cli {
 

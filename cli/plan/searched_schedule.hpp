@@ -4,7 +4,7 @@
 #include <string_view>
 
 #include "troupe/cli/plan/fwd.hpp"
-#include "troupe/engine/plan/search.hpp"
+#include "troupe/engine/plan/search/search.hpp"
 
 namespace troupe::cli {
 

@@ -17,12 +17,12 @@
 #include "troupe/cli/plan/checks.hpp"
 #include "troupe/cli/plan/offload_flags.hpp"
 #include "troupe/cli/plan/schedule_options.hpp"
-#include "troupe/engine/plan/compile.hpp"
-#include "troupe/engine/plan/entries.hpp"
-#include "troupe/engine/plan/lowered_csv.hpp"
-#include "troupe/engine/plan/op_text.hpp"
-#include "troupe/engine/plan/peak_bytes.hpp"
-#include "troupe/engine/plan/simulate.hpp"
+#include "troupe/engine/plan/compile/compile.hpp"
+#include "troupe/engine/plan/cost/entries.hpp"
+#include "troupe/engine/plan/cost/peak_bytes.hpp"
+#include "troupe/engine/plan/cost/simulate.hpp"
+#include "troupe/engine/plan/text/lowered_csv.hpp"
+#include "troupe/engine/plan/text/op_text.hpp"
 
 namespace troupe::cli {
 

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "troupe/engine/generation/continuation.hpp"
-#include "troupe/engine/stage/generation_step.hpp"
 #include "troupe/engine/stage/microbatch.hpp"
+#include "troupe/engine/stage/module/generation_step.hpp"
 
 namespace troupe {
 

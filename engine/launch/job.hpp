@@ -8,7 +8,7 @@
 #include "troupe/engine/launch/environment.hpp"
 #include "troupe/engine/launch/job_description.hpp"
 #include "troupe/engine/transport/mesh.hpp"
-#include "troupe/engine/transport/trust.hpp"
+#include "troupe/engine/transport/trust/trust.hpp"
 
 namespace troupe {
 

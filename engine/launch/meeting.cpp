@@ -14,7 +14,7 @@
 #include "troupe/engine/launch/clock_difference.hpp"
 #include "troupe/engine/launch/meeting_point.hpp"
 #include "troupe/engine/launch/tensor_lines.hpp"
-#include "troupe/engine/transport/dial.hpp"
+#include "troupe/engine/transport/stream/dial.hpp"
 
 namespace troupe {
 

@@ -15,8 +15,8 @@
 #include "troupe/base/error.hpp"
 #include "troupe/base/fnv_hash.hpp"
 #include "troupe/engine/launch/agent_store.hpp"
-#include "troupe/engine/transport/listener.hpp"
 #include "troupe/engine/transport/loopback.hpp"
+#include "troupe/engine/transport/stream/listener.hpp"
 
 namespace troupe {
 

@@ -4,8 +4,8 @@
 
 #include <utility>
 
-#include "troupe/engine/transport/dial.hpp"
-#include "troupe/engine/transport/shared_stream.hpp"
+#include "troupe/engine/transport/stream/dial.hpp"
+#include "troupe/engine/transport/stream/shared_stream.hpp"
 
 namespace troupe {
 

@@ -9,9 +9,9 @@
 
 #include "troupe/engine/launch/meeting_point.hpp"
 #include "troupe/engine/launch/pending_connections.hpp"
-#include "troupe/engine/transport/acceptor.hpp"
 #include "troupe/engine/transport/mesh.hpp"
-#include "troupe/engine/transport/token_proof.hpp"
+#include "troupe/engine/transport/stream/acceptor.hpp"
+#include "troupe/engine/transport/trust/token_proof.hpp"
 
 namespace troupe {
 

@@ -13,8 +13,8 @@
 #include <ATen/ops/zeros.h>
 #include <torch/csrc/autograd/custom_function.h>
 
-#include "troupe/engine/stage/saved_tensors.hpp"
-#include "troupe/engine/stage/weight_gradients.hpp"
+#include "troupe/engine/stage/module/saved_tensors.hpp"
+#include "troupe/engine/stage/module/weight_gradients.hpp"
 
 namespace troupe {
 

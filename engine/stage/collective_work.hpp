@@ -7,7 +7,7 @@
 
 #include "troupe/base/fields.hpp"
 #include "troupe/engine/device/tensor.hpp"
-#include "troupe/engine/stage/shard_layout.hpp"
+#include "troupe/engine/stage/sharding/shard_layout.hpp"
 
 namespace troupe {
 

@@ -8,7 +8,7 @@
 
 #include "troupe/base/error.hpp"
 #include "troupe/engine/stage/error_context.hpp"
-#include "troupe/engine/stage/ties.hpp"
+#include "troupe/engine/stage/sharding/ties.hpp"
 
 namespace troupe {
 

@@ -8,8 +8,8 @@
 #include "troupe/engine/events/observer.hpp"
 #include "troupe/engine/stage/layer_graph.hpp"
 #include "troupe/engine/stage/model.hpp"
-#include "troupe/engine/stage/parameter_dtypes.hpp"
 #include "troupe/engine/stage/stage_module.hpp"
+#include "troupe/engine/stage/update/parameter_dtypes.hpp"
 
 namespace troupe {
 

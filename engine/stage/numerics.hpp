@@ -3,13 +3,13 @@
 #include <optional>
 
 #include "troupe/engine/device/norm_type.hpp"
-#include "troupe/engine/stage/gradient_mean.hpp"
-#include "troupe/engine/stage/learning_rate.hpp"
 #include "troupe/engine/stage/loss.hpp"
-#include "troupe/engine/stage/loss_scale.hpp"
-#include "troupe/engine/stage/optimizer_options.hpp"
-#include "troupe/engine/stage/parameter_dtypes.hpp"
-#include "troupe/engine/stage/parameter_groups.hpp"
+#include "troupe/engine/stage/update/gradient_mean.hpp"
+#include "troupe/engine/stage/update/learning_rate.hpp"
+#include "troupe/engine/stage/update/loss_scale.hpp"
+#include "troupe/engine/stage/update/optimizer_options.hpp"
+#include "troupe/engine/stage/update/parameter_dtypes.hpp"
+#include "troupe/engine/stage/update/parameter_groups.hpp"
 
 namespace troupe {
 

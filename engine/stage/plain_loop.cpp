@@ -11,13 +11,13 @@
 
 #include "troupe/base/error.hpp"
 #include "troupe/engine/device/threads.hpp"
-#include "troupe/engine/stage/autocast.hpp"
-#include "troupe/engine/stage/gradient_lists.hpp"
-#include "troupe/engine/stage/gradient_mean.hpp"
-#include "troupe/engine/stage/gradient_norm.hpp"
 #include "troupe/engine/stage/layer_sequence.hpp"
-#include "troupe/engine/stage/on_device.hpp"
+#include "troupe/engine/stage/module/autocast.hpp"
+#include "troupe/engine/stage/module/on_device.hpp"
 #include "troupe/engine/stage/slices.hpp"
+#include "troupe/engine/stage/update/gradient_lists.hpp"
+#include "troupe/engine/stage/update/gradient_mean.hpp"
+#include "troupe/engine/stage/update/gradient_norm.hpp"
 
 namespace troupe {
 

@@ -9,8 +9,8 @@
 #include "troupe/engine/device/rank_device.hpp"
 #include "troupe/engine/stage/model.hpp"
 #include "troupe/engine/stage/numerics.hpp"
-#include "troupe/engine/stage/optimizer.hpp"
-#include "troupe/engine/stage/ties.hpp"
+#include "troupe/engine/stage/sharding/ties.hpp"
+#include "troupe/engine/stage/update/optimizer.hpp"
 
 namespace troupe {
 

@@ -6,9 +6,9 @@
 #include <memory>
 
 #include "troupe/engine/stage/microbatch.hpp"
-#include "troupe/engine/stage/position_cache.hpp"
-#include "troupe/engine/stage/saved_tensors.hpp"
-#include "troupe/engine/stage/split_backward.hpp"
+#include "troupe/engine/stage/module/position_cache.hpp"
+#include "troupe/engine/stage/module/saved_tensors.hpp"
+#include "troupe/engine/stage/module/split_backward.hpp"
 
 namespace troupe {
 

@@ -8,7 +8,7 @@
 #include "troupe/engine/events/interest.hpp"
 #include "troupe/engine/stage/collective_work.hpp"
 #include "troupe/engine/stage/microbatch.hpp"
-#include "troupe/engine/stage/optimizer.hpp"
+#include "troupe/engine/stage/update/optimizer.hpp"
 #include "troupe/schedules/op.hpp"
 
 namespace troupe {

@@ -6,9 +6,9 @@
 #include <memory>
 #include <string>
 
-#include "troupe/engine/transport/byte_stream.hpp"
 #include "troupe/engine/transport/frame.hpp"
 #include "troupe/engine/transport/io_loop.hpp"
+#include "troupe/engine/transport/stream/byte_stream.hpp"
 
 namespace troupe {
 

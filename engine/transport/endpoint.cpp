@@ -17,7 +17,7 @@
 #include "troupe/base/error.hpp"
 #include "troupe/base/parse_number.hpp"
 #include "troupe/base/printable.hpp"
-#include "troupe/engine/transport/listener.hpp"
+#include "troupe/engine/transport/stream/listener.hpp"
 
 namespace troupe {
 

@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include "troupe/engine/transport/byte_stream.hpp"
 #include "troupe/engine/transport/connection.hpp"
+#include "troupe/engine/transport/stream/byte_stream.hpp"
 
 namespace troupe {
 

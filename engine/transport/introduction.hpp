@@ -3,9 +3,9 @@
 #include <optional>
 #include <string>
 
-#include "troupe/engine/transport/byte_stream.hpp"
-#include "troupe/engine/transport/token_proof.hpp"
-#include "troupe/engine/transport/trust.hpp"
+#include "troupe/engine/transport/stream/byte_stream.hpp"
+#include "troupe/engine/transport/trust/token_proof.hpp"
+#include "troupe/engine/transport/trust/trust.hpp"
 
 namespace troupe {
 

@@ -7,8 +7,8 @@
 
 #include "troupe/engine/plan/op_traits.hpp"
 #include "troupe/monitors/json_number.hpp"
-#include "troupe/monitors/step_times.hpp"
-#include "troupe/monitors/timeline.hpp"
+#include "troupe/monitors/timing/step_times.hpp"
+#include "troupe/monitors/timing/timeline.hpp"
 
 namespace troupe {
 

@@ -5,7 +5,7 @@
 #include <boost/asio/posix/stream_descriptor.hpp>
 #include <string_view>
 
-#include "troupe/engine/transport/byte_stream.hpp"
+#include "troupe/engine/transport/stream/byte_stream.hpp"
 
 namespace troupe {
 

@@ -21,7 +21,7 @@
 #include <thread>
 
 #include "troupe/base/error.hpp"
-#include "troupe/engine/transport/listener.hpp"
+#include "troupe/engine/transport/stream/listener.hpp"
 #include "troupe/monitors/live/live_trust.hpp"
 #include "troupe/monitors/live/session.hpp"
 #include "troupe/monitors/live/workers.hpp"

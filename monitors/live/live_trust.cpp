@@ -1,7 +1,7 @@
 #include "troupe/monitors/live/live_trust.hpp"
 
 #include "troupe/base/error.hpp"
-#include "troupe/engine/transport/tls_context.hpp"
+#include "troupe/engine/transport/trust/tls_context.hpp"
 
 namespace troupe {
 

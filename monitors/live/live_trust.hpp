@@ -3,7 +3,7 @@
 #include <string>
 
 #include "troupe/engine/transport/endpoint.hpp"
-#include "troupe/engine/transport/trust.hpp"
+#include "troupe/engine/transport/trust/trust.hpp"
 
 namespace troupe {
 

@@ -16,14 +16,14 @@
 
 #include "troupe/base/error.hpp"
 #include "troupe/engine/device/thrown.hpp"
-#include "troupe/engine/plan/compile.hpp"
-#include "troupe/engine/plan/costs.hpp"
-#include "troupe/engine/plan/lane_moves.hpp"
+#include "troupe/engine/plan/compile/compile.hpp"
+#include "troupe/engine/plan/cost/costs.hpp"
+#include "troupe/engine/plan/cost/simulate.hpp"
 #include "troupe/engine/plan/part.hpp"
-#include "troupe/engine/plan/search.hpp"
-#include "troupe/engine/plan/simulate.hpp"
-#include "troupe/monitors/cost_samples.hpp"
-#include "troupe/monitors/step_collector.hpp"
+#include "troupe/engine/plan/search/lane_moves.hpp"
+#include "troupe/engine/plan/search/search.hpp"
+#include "troupe/monitors/timing/cost_samples.hpp"
+#include "troupe/monitors/timing/step_collector.hpp"
 
 namespace troupe {
 

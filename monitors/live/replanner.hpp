@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "troupe/actors/trainer.hpp"
-#include "troupe/engine/plan/peak_bytes.hpp"
+#include "troupe/engine/plan/cost/peak_bytes.hpp"
 
 namespace troupe {
 
@@ -20,8 +20,8 @@ struct memory_bound {
 /// at a step boundary. None is taken that is not predicted to be better by 2 %.
 /// Where an order splits backwards and the run has not, the run first takes a
 /// few steps of its own order with split backwards, which measures I and W and
-/// changes no bit; afterwards the order is compiled again, also where a plan was
-/// given. Any thread; two requests are served one after the other.
+/// changes no bit; afterwards the order is compiled again, also where a plan
+/// was given. Any thread; two requests are served one after the other.
 class replanner {
  public:
   /// `every`: steps between two searches; 0: only when asked. The run

@@ -4,7 +4,7 @@
 
 #include <atomic>
 
-#include "troupe/engine/plan/plan_text.hpp"
+#include "troupe/engine/plan/text/plan_text.hpp"
 
 namespace troupe {
 

@@ -10,7 +10,7 @@
 
 #include "troupe/base/deadline.hpp"
 #include "troupe/engine/transport/introduction.hpp"
-#include "troupe/engine/transport/tls_stream.hpp"
+#include "troupe/engine/transport/stream/tls_stream.hpp"
 #include "troupe/monitors/live/json_fields.hpp"
 #include "troupe/monitors/live/live_trust.hpp"
 

@@ -8,7 +8,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "troupe/engine/transport/trust.hpp"
+#include "troupe/engine/transport/trust/trust.hpp"
 #include "troupe/monitors/live/awaited_stream.hpp"
 #include "troupe/monitors/live/frame.hpp"
 #include "troupe/monitors/live/outbox.hpp"

@@ -11,7 +11,7 @@
 
 #include "troupe/base/error.hpp"
 #include "troupe/engine/transport/introduction.hpp"
-#include "troupe/engine/transport/tls_stream.hpp"
+#include "troupe/engine/transport/stream/tls_stream.hpp"
 #include "troupe/monitors/live/live_trust.hpp"
 
 namespace troupe {

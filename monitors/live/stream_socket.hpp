@@ -4,9 +4,9 @@
 #include <string_view>
 
 #include "troupe/base/deadline.hpp"
-#include "troupe/engine/transport/byte_stream.hpp"
 #include "troupe/engine/transport/endpoint.hpp"
-#include "troupe/engine/transport/trust.hpp"
+#include "troupe/engine/transport/stream/byte_stream.hpp"
+#include "troupe/engine/transport/trust/trust.hpp"
 
 namespace troupe {
 

@@ -26,7 +26,7 @@
 #include <thread>
 
 #include "troupe/base/error.hpp"
-#include "troupe/engine/transport/secret_file.hpp"
+#include "troupe/engine/transport/trust/secret_file.hpp"
 #include "troupe/monitors/sinks/http_address.hpp"
 
 namespace troupe {

@@ -14,7 +14,7 @@
 #include "troupe/base/atomic_file.hpp"
 #include "troupe/base/error.hpp"
 #include "troupe/engine/events/globs.hpp"
-#include "troupe/engine/transport/secret_file.hpp"
+#include "troupe/engine/transport/trust/secret_file.hpp"
 #include "troupe/monitors/settings.hpp"
 #include "troupe/monitors/sinks/csv_sink.hpp"
 #include "troupe/monitors/sinks/http_address.hpp"

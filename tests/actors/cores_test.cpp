@@ -12,7 +12,7 @@
 #include "troupe/actors/step/coordinator_core.hpp"
 #include "troupe/actors/step/loader_core.hpp"
 #include "troupe/base/error.hpp"
-#include "troupe/engine/plan/compile.hpp"
+#include "troupe/engine/plan/compile/compile.hpp"
 
 using namespace troupe;
 using Catch::Matchers::ContainsSubstring;

@@ -32,19 +32,7 @@ class golden_table {
   }
   std::int64_t steps() const { return at("ids").size(0); }
 
-  source_pointer source() const {
-    const auto all = at("ids").flatten(0, 1);
-    const auto length = all.size(-1) - 1;
-    return make_source(
-      [all, length](std::int64_t index) {
-        const auto rows = all.select(0, index);
-        return microbatch_data{{rows.slice(1, 0, length).contiguous()},
-                               {rows.slice(1, 1).contiguous()},
-                               {},
-                               rows.size(0) * length};
-      },
-      all.size(0));
-  }
+  source_pointer source() const { return rows_of(at("ids")); }
 
  private:
   std::map<std::string, at::Tensor> values_;

@@ -37,20 +37,6 @@ golden load_golden() {
   return read;
 }
 
-source_pointer source_of(const at::Tensor& ids) {
-  const auto all = ids.flatten(0, 1);
-  const auto length = ids.size(-1) - 1;
-  return make_source(
-    [all, length](std::int64_t index) {
-      const auto rows = all.select(0, index);
-      return microbatch_data{{rows.slice(1, 0, length).contiguous()},
-                             {rows.slice(1, 1).contiguous()},
-                             {},
-                             rows.size(0) * length};
-    },
-    all.size(0));
-}
-
 double loss_at(const golden& expected, std::int64_t step) {
   return expected.losses.const_data_ptr<double>()[step];
 }
@@ -65,7 +51,7 @@ TEST_CASE("the plain loop gives the losses that PyTorch gives in Python") {
   options.numerics.clip = 0.5;
   plain_loop loop(gpt(small_gpt(2)), options);
   load_parameters(loop.parameters(), expected.initial, "golden");
-  const auto source = source_of(expected.ids);
+  const auto source = rows_of(expected.ids);
   for (std::int64_t step = 0; step < expected.losses.numel(); ++step) {
     const auto loss =
       loop.step([&](std::int64_t k) { return source->at(step * 4 + k); }).loss;
@@ -82,7 +68,7 @@ TEST_CASE("a pipeline of two stages gives PyTorch's losses too") {
   small_case what{.clip = 0.5};
   trainer run(gpt(small_gpt(2)), options_for(what));
   run.load(expected.initial, "golden");
-  const auto source = source_of(expected.ids);
+  const auto source = rows_of(expected.ids);
   for (std::int64_t step = 0; step < expected.losses.numel(); ++step)
     CHECK(std::abs(run.step(source).summary.losses[0].value
                    - loss_at(expected, step))

@@ -1,6 +1,6 @@
 // The bytes that a rank holds on paper, and those that LibTorch's allocator
 // saw.
-#include "troupe/engine/plan/peak_bytes.hpp"
+#include "troupe/engine/plan/cost/peak_bytes.hpp"
 
 #include <ATen/ops/mean.h>
 #include <ATen/ops/ones.h>

@@ -6,8 +6,8 @@
 
 #include "../random_delays.hpp"
 #include "small_model.hpp"
-#include "troupe/engine/plan/op_text.hpp"
-#include "troupe/engine/plan/plan_text.hpp"
+#include "troupe/engine/plan/text/op_text.hpp"
+#include "troupe/engine/plan/text/plan_text.hpp"
 
 using namespace troupe;
 using namespace troupe::testing;

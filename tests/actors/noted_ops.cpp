@@ -6,8 +6,8 @@
 #include <catch2/catch_test_macros.hpp>
 #include <map>
 
-#include "troupe/engine/plan/op_text.hpp"
-#include "troupe/engine/plan/overlapped_pairs.hpp"
+#include "troupe/engine/plan/compile/overlapped_pairs.hpp"
+#include "troupe/engine/plan/text/op_text.hpp"
 #include "troupe/engine/stage/split.hpp"
 #include "troupe/engine/stage/stage_module.hpp"
 

@@ -13,7 +13,7 @@
 #include "faked_accelerator.hpp"
 #include "step_trace.hpp"
 #include "troupe/base/error.hpp"
-#include "troupe/engine/plan/compile.hpp"
+#include "troupe/engine/plan/compile/compile.hpp"
 #include "troupe/schedules/validate.hpp"
 
 using namespace troupe;

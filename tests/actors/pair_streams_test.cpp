@@ -10,8 +10,8 @@
 #include "noted_ops.hpp"
 #include "step_trace.hpp"
 #include "troupe/actors/job/run_devices.hpp"
-#include "troupe/engine/plan/compile.hpp"
-#include "troupe/engine/plan/overlapped_pairs.hpp"
+#include "troupe/engine/plan/compile/compile.hpp"
+#include "troupe/engine/plan/compile/overlapped_pairs.hpp"
 
 using namespace troupe;
 using namespace troupe::testing;

@@ -10,9 +10,9 @@
 #include "troupe/actors/rank/stage_runner.hpp"
 #include "troupe/actors/recording/recording.hpp"
 #include "troupe/base/error.hpp"
-#include "troupe/engine/plan/op_text.hpp"
-#include "troupe/engine/plan/overlapped_pairs.hpp"
+#include "troupe/engine/plan/compile/overlapped_pairs.hpp"
 #include "troupe/engine/plan/part.hpp"
+#include "troupe/engine/plan/text/op_text.hpp"
 
 using namespace troupe;
 using Catch::Matchers::ContainsSubstring;

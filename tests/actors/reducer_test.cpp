@@ -20,7 +20,7 @@
 
 #include "troupe/actors/reduction/link_collectives.hpp"
 #include "troupe/base/error.hpp"
-#include "troupe/engine/stage/gradient_lists.hpp"
+#include "troupe/engine/stage/update/gradient_lists.hpp"
 
 using namespace troupe;
 using Catch::Matchers::ContainsSubstring;

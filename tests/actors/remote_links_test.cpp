@@ -6,8 +6,8 @@
 
 #include "../engine/transport/joined_meshes.hpp"
 #include "troupe/base/error.hpp"
-#include "troupe/engine/plan/compile.hpp"
-#include "troupe/engine/stage/generation_step.hpp"
+#include "troupe/engine/plan/compile/compile.hpp"
+#include "troupe/engine/stage/module/generation_step.hpp"
 #include "troupe/schedules/builtin.hpp"
 #include "troupe/schedules/generation.hpp"
 

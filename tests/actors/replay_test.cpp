@@ -6,7 +6,7 @@
 #include "../random_delays.hpp"
 #include "small_model.hpp"
 #include "troupe/base/error.hpp"
-#include "troupe/engine/plan/order_log.hpp"
+#include "troupe/engine/plan/check/order_log.hpp"
 
 using namespace troupe;
 using namespace troupe::testing;

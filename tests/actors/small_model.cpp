@@ -6,10 +6,10 @@
 #include <cstring>
 
 #include "troupe/engine/data/permutation.hpp"
-#include "troupe/engine/plan/compile.hpp"
+#include "troupe/engine/plan/compile/compile.hpp"
 #include "troupe/engine/plan/versions.hpp"
+#include "troupe/engine/stage/sharding/ties.hpp"
 #include "troupe/engine/stage/split.hpp"
-#include "troupe/engine/stage/ties.hpp"
 #include "troupe/schedules/validate.hpp"
 
 namespace troupe::testing {
@@ -27,6 +27,20 @@ source_pointer small_text(std::int64_t rows) {
                            {},
                            rows * length};
   });
+}
+
+source_pointer rows_of(const at::Tensor& ids) {
+  const auto all = ids.flatten(0, 1);
+  const auto length = ids.size(-1) - 1;
+  return make_source(
+    [all, length](std::int64_t index) {
+      const auto rows = all.select(0, index);
+      return microbatch_data{{rows.slice(1, 0, length).contiguous()},
+                             {rows.slice(1, 1).contiguous()},
+                             {},
+                             rows.size(0) * length};
+    },
+    all.size(0));
 }
 
 std::string first_difference(const parameter_list& a, const parameter_list& b) {

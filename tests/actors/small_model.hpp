@@ -20,6 +20,9 @@ inline gpt_options small_gpt(std::int64_t layers = 4) {
 
 /// Deterministic token rows; microbatch i depends on i alone.
 source_pointer small_text(std::int64_t rows = 2);
+/// Each microbatch of each step in `ids` [steps, microbatches, rows, length +
+/// 1]: its tokens, and as targets the next ones.
+source_pointer rows_of(const at::Tensor& ids);
 
 /// Whether two runs hold the same bits; on a difference says where.
 std::string first_difference(const parameter_list& a, const parameter_list& b);

@@ -9,11 +9,11 @@
 #include "../engine/transport/joined_meshes.hpp"
 #include "small_model.hpp"
 #include "troupe/base/error.hpp"
-#include "troupe/engine/plan/compile.hpp"
-#include "troupe/engine/plan/op_text.hpp"
-#include "troupe/engine/plan/plan_text.hpp"
+#include "troupe/engine/plan/compile/compile.hpp"
+#include "troupe/engine/plan/text/op_text.hpp"
+#include "troupe/engine/plan/text/plan_text.hpp"
+#include "troupe/engine/stage/module/weight_gradients.hpp"
 #include "troupe/engine/stage/stage_module.hpp"
-#include "troupe/engine/stage/weight_gradients.hpp"
 
 using namespace troupe;
 using namespace troupe::testing;

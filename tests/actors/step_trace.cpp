@@ -10,8 +10,8 @@
 #include <set>
 
 #include "race_watch.hpp"
-#include "troupe/engine/plan/op_text.hpp"
-#include "troupe/engine/plan/overlapped_pairs.hpp"
+#include "troupe/engine/plan/compile/overlapped_pairs.hpp"
+#include "troupe/engine/plan/text/op_text.hpp"
 #include "troupe/engine/stage/stage_module.hpp"
 
 namespace troupe::testing {

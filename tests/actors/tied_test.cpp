@@ -17,8 +17,8 @@
 #include "troupe/base/error.hpp"
 #include "troupe/engine/checkpoint/checkpoint_folder.hpp"
 #include "troupe/engine/checkpoint/stored_checkpoint.hpp"
-#include "troupe/engine/plan/compile.hpp"
-#include "troupe/engine/plan/plan_text.hpp"
+#include "troupe/engine/plan/compile/compile.hpp"
+#include "troupe/engine/plan/text/plan_text.hpp"
 #include "troupe/engine/stage/split.hpp"
 #include "troupe/engine/stage/stage_module.hpp"
 

@@ -10,7 +10,7 @@
 
 #include "../temporary_folder.hpp"
 #include "background_program.hpp"
-#include "troupe/engine/transport/listener.hpp"
+#include "troupe/engine/transport/stream/listener.hpp"
 #include "troupe/monitors/live/frame.hpp"
 #include "troupe_program.hpp"
 

@@ -1,11 +1,11 @@
-#include "troupe/cli/top_view.hpp"
+#include "troupe/cli/live/top_view.hpp"
 
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <sstream>
 
-#include "troupe/engine/plan/compile.hpp"
+#include "troupe/engine/plan/compile/compile.hpp"
 #include "troupe/schedules/builtin.hpp"
 
 using namespace troupe;

@@ -1,4 +1,4 @@
-#include "troupe/cli/train_output.hpp"
+#include "troupe/cli/train/train_output.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>

@@ -6,11 +6,11 @@
 
 #include "troupe/actors/trainer.hpp"
 #include "troupe/engine/models/gpt.hpp"
-#include "troupe/monitors/gap.hpp"
 #include "troupe/monitors/live/attachment.hpp"
 #include "troupe/monitors/live/endpoint_server.hpp"
 #include "troupe/monitors/live/serve.hpp"
 #include "troupe/monitors/progress.hpp"
+#include "troupe/monitors/tensors/gap.hpp"
 #include "troupe/schedules/lane_builder.hpp"
 #include "troupe/schedules/rules.hpp"
 

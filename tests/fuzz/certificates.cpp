@@ -9,8 +9,8 @@
 
 #include "../temporary_folder.hpp"
 #include "parse.hpp"
-#include "troupe/engine/transport/certificates.hpp"
-#include "troupe/engine/transport/tls_context.hpp"
+#include "troupe/engine/transport/trust/certificates.hpp"
+#include "troupe/engine/transport/trust/tls_context.hpp"
 
 using namespace troupe;
 

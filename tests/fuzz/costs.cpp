@@ -1,5 +1,5 @@
 // How long ops take.
-#include "troupe/engine/plan/costs.hpp"
+#include "troupe/engine/plan/cost/costs.hpp"
 #include "parse.hpp"
 
 using namespace troupe;

@@ -1,6 +1,6 @@
 // Which activations are offloaded.
 #include "parse.hpp"
-#include "troupe/engine/plan/offload.hpp"
+#include "troupe/engine/plan/compile/offload.hpp"
 
 using namespace troupe;
 

@@ -1,7 +1,7 @@
 // Logs of the orders in which ops started, held against a plan.
 #include "parse.hpp"
-#include "troupe/engine/plan/compile.hpp"
-#include "troupe/engine/plan/order_log.hpp"
+#include "troupe/engine/plan/check/order_log.hpp"
+#include "troupe/engine/plan/compile/compile.hpp"
 #include "troupe/schedules/builtin.hpp"
 
 using namespace troupe;

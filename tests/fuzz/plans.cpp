@@ -1,12 +1,12 @@
 // Plans: lowered CSV and the text form; what is read is verified on every kind
 // of transport, simulated, drawn and written.
 #include "parse.hpp"
+#include "troupe/engine/plan/check/verify.hpp"
 #include "troupe/engine/plan/content_hash.hpp"
-#include "troupe/engine/plan/draw.hpp"
-#include "troupe/engine/plan/lowered_csv.hpp"
-#include "troupe/engine/plan/plan_json.hpp"
-#include "troupe/engine/plan/plan_text.hpp"
-#include "troupe/engine/plan/verify.hpp"
+#include "troupe/engine/plan/draw/draw.hpp"
+#include "troupe/engine/plan/text/lowered_csv.hpp"
+#include "troupe/engine/plan/text/plan_json.hpp"
+#include "troupe/engine/plan/text/plan_text.hpp"
 
 using namespace troupe;
 

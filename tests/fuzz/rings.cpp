@@ -4,7 +4,7 @@
 #include <new>
 
 #include "parse.hpp"
-#include "troupe/engine/transport/byte_ring.hpp"
+#include "troupe/engine/transport/stream/byte_ring.hpp"
 #include "troupe/engine/transport/wire.hpp"
 
 using namespace troupe;

@@ -8,8 +8,8 @@
 #include <cstring>
 
 #include "parse.hpp"
-#include "troupe/engine/transport/byte_ring.hpp"
-#include "troupe/engine/transport/shared_memory.hpp"
+#include "troupe/engine/transport/stream/byte_ring.hpp"
+#include "troupe/engine/transport/stream/shared_memory.hpp"
 
 using namespace troupe;
 

@@ -1,6 +1,6 @@
 // How many bytes ops keep and make.
 #include "parse.hpp"
-#include "troupe/engine/plan/peak_bytes.hpp"
+#include "troupe/engine/plan/cost/peak_bytes.hpp"
 
 using namespace troupe;
 

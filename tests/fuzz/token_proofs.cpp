@@ -1,6 +1,6 @@
 // Hellos and proofs of a token, at either end.
 #include "parse.hpp"
-#include "troupe/engine/transport/token_proof.hpp"
+#include "troupe/engine/transport/trust/token_proof.hpp"
 
 using namespace troupe;
 

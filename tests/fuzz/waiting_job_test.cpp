@@ -15,7 +15,7 @@
 #include "mutate.hpp"
 #include "troupe/base/error.hpp"
 #include "troupe/engine/launch/rendezvous_messages.hpp"
-#include "troupe/engine/transport/listener.hpp"
+#include "troupe/engine/transport/stream/listener.hpp"
 
 using namespace troupe;
 using namespace troupe::testing;

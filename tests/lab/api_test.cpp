@@ -6,10 +6,10 @@
 #include <chrono>
 #include <nlohmann/json.hpp>
 
-#include "troupe/engine/plan/compile.hpp"
-#include "troupe/engine/plan/lowered_csv.hpp"
-#include "troupe/engine/plan/simulate.hpp"
-#include "troupe/engine/plan/verify.hpp"
+#include "troupe/engine/plan/check/verify.hpp"
+#include "troupe/engine/plan/compile/compile.hpp"
+#include "troupe/engine/plan/cost/simulate.hpp"
+#include "troupe/engine/plan/text/lowered_csv.hpp"
 #include "troupe/engine/plan/versions.hpp"
 #include "troupe/lab/job.hpp"
 #include "troupe/schedules/builtin.hpp"

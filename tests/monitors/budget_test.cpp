@@ -7,8 +7,8 @@
 #include "fixture_g.hpp"
 #include "recording_sink.hpp"
 #include "troupe/base/error.hpp"
-#include "troupe/monitors/gap.hpp"
-#include "troupe/monitors/overflow.hpp"
+#include "troupe/monitors/tensors/gap.hpp"
+#include "troupe/monitors/tensors/overflow.hpp"
 
 using namespace troupe;
 using namespace troupe::testing;

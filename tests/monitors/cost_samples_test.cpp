@@ -1,4 +1,4 @@
-#include "troupe/monitors/cost_samples.hpp"
+#include "troupe/monitors/timing/cost_samples.hpp"
 
 #include <catch2/catch_approx.hpp>
 #include <catch2/catch_test_macros.hpp>
@@ -7,8 +7,8 @@
 #include "../files.hpp"
 #include "../temporary_folder.hpp"
 #include "fixture_g.hpp"
-#include "troupe/engine/plan/compile.hpp"
-#include "troupe/engine/plan/simulate.hpp"
+#include "troupe/engine/plan/compile/compile.hpp"
+#include "troupe/engine/plan/cost/simulate.hpp"
 
 using namespace troupe;
 using namespace troupe::testing;

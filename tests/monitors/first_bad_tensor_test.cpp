@@ -1,5 +1,5 @@
 #include "troupe/engine/stage/stage_module.hpp"
-#include "troupe/monitors/overflow.hpp"
+#include "troupe/monitors/tensors/overflow.hpp"
 
 #include <ATen/ops/full.h>
 #include <ATen/ops/tensor.h>

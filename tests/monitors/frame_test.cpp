@@ -1,4 +1,4 @@
-#include "troupe/monitors/frame.hpp"
+#include "troupe/monitors/tensors/frame.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 

@@ -1,4 +1,4 @@
-#include "troupe/monitors/gap.hpp"
+#include "troupe/monitors/tensors/gap.hpp"
 
 #include <catch2/catch_approx.hpp>
 #include <catch2/catch_test_macros.hpp>

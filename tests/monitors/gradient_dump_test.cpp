@@ -1,4 +1,4 @@
-#include "troupe/monitors/gradient_dump.hpp"
+#include "troupe/monitors/tensors/gradient_dump.hpp"
 
 #include <fmt/format.h>
 #include <catch2/catch_test_macros.hpp>

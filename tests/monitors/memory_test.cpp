@@ -7,11 +7,11 @@
 #include "../allocated_bytes.hpp"
 #include "fixture_g.hpp"
 #include "recording_sink.hpp"
-#include "troupe/monitors/gap.hpp"
-#include "troupe/monitors/overflow.hpp"
 #include "troupe/monitors/stability.hpp"
-#include "troupe/monitors/throughput.hpp"
-#include "troupe/monitors/timeline.hpp"
+#include "troupe/monitors/tensors/gap.hpp"
+#include "troupe/monitors/tensors/overflow.hpp"
+#include "troupe/monitors/timing/throughput.hpp"
+#include "troupe/monitors/timing/timeline.hpp"
 
 using namespace troupe;
 using namespace troupe::testing;

@@ -9,11 +9,11 @@
 #include "../files.hpp"
 #include "../temporary_folder.hpp"
 #include "troupe/base/error.hpp"
-#include "troupe/engine/plan/compile.hpp"
+#include "troupe/engine/plan/compile/compile.hpp"
 #include "troupe/monitors/metrics.hpp"
 #include "troupe/monitors/progress.hpp"
-#include "troupe/monitors/step_times.hpp"
-#include "troupe/monitors/timeline.hpp"
+#include "troupe/monitors/timing/step_times.hpp"
+#include "troupe/monitors/timing/timeline.hpp"
 #include "troupe/schedules/builtin.hpp"
 
 using namespace troupe;

@@ -1,4 +1,4 @@
-#include "troupe/monitors/order_log_monitor.hpp"
+#include "troupe/monitors/timing/order_log_monitor.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 
@@ -6,7 +6,7 @@
 #include "../temporary_folder.hpp"
 #include "fixture_g.hpp"
 #include "troupe/base/error.hpp"
-#include "troupe/engine/plan/order_log.hpp"
+#include "troupe/engine/plan/check/order_log.hpp"
 
 using namespace troupe;
 using namespace troupe::testing;

@@ -5,7 +5,7 @@
 
 #include "fixture_g.hpp"
 #include "troupe/base/error.hpp"
-#include "troupe/monitors/overflow.hpp"
+#include "troupe/monitors/tensors/overflow.hpp"
 
 namespace troupe::testing {
 

@@ -1,4 +1,4 @@
-#include "troupe/monitors/overflow.hpp"
+#include "troupe/monitors/tensors/overflow.hpp"
 #include "troupe/engine/stage/stage_module.hpp"
 
 #include <ATen/ops/full.h>

@@ -1,4 +1,4 @@
-#include "troupe/monitors/step_times.hpp"
+#include "troupe/monitors/timing/step_times.hpp"
 
 #include <algorithm>
 #include <catch2/catch_approx.hpp>
@@ -6,11 +6,11 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "troupe/engine/plan/compile.hpp"
-#include "troupe/engine/plan/draw.hpp"
-#include "troupe/engine/plan/overlapped_pairs.hpp"
-#include "troupe/monitors/cost_samples.hpp"
-#include "troupe/monitors/timeline.hpp"
+#include "troupe/engine/plan/compile/compile.hpp"
+#include "troupe/engine/plan/compile/overlapped_pairs.hpp"
+#include "troupe/engine/plan/draw/draw.hpp"
+#include "troupe/monitors/timing/cost_samples.hpp"
+#include "troupe/monitors/timing/timeline.hpp"
 #include "troupe/schedules/builtin.hpp"
 
 using namespace troupe;

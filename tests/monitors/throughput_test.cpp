@@ -1,4 +1,4 @@
-#include "troupe/monitors/throughput.hpp"
+#include "troupe/monitors/timing/throughput.hpp"
 
 #include <catch2/catch_approx.hpp>
 #include <catch2/catch_test_macros.hpp>
@@ -9,7 +9,7 @@
 
 #include "recording_sink.hpp"
 #include "troupe/base/error.hpp"
-#include "troupe/engine/plan/compile.hpp"
+#include "troupe/engine/plan/compile/compile.hpp"
 #include "troupe/schedules/builtin.hpp"
 
 using namespace troupe;

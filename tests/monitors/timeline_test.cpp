@@ -1,4 +1,4 @@
-#include "troupe/monitors/timeline.hpp"
+#include "troupe/monitors/timing/timeline.hpp"
 
 #include <algorithm>
 #include <catch2/catch_approx.hpp>
@@ -11,8 +11,8 @@
 #include "../temporary_folder.hpp"
 #include "fixture_g.hpp"
 #include "troupe/base/input_file.hpp"
-#include "troupe/engine/plan/compile.hpp"
-#include "troupe/engine/plan/draw.hpp"
+#include "troupe/engine/plan/compile/compile.hpp"
+#include "troupe/engine/plan/draw/draw.hpp"
 #include "troupe/schedules/csv.hpp"
 
 using namespace troupe;

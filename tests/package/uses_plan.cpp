@@ -1,7 +1,7 @@
 #include <cstdio>
 
-#include "troupe/engine/plan/compile.hpp"
-#include "troupe/engine/plan/simulate.hpp"
+#include "troupe/engine/plan/compile/compile.hpp"
+#include "troupe/engine/plan/cost/simulate.hpp"
 #include "troupe/schedules/builtin.hpp"
 
 int main() {

@@ -4,7 +4,7 @@
 #include <stdexcept>
 
 #include "troupe/actors/pipeline.hpp"
-#include "troupe/engine/plan/compile.hpp"
+#include "troupe/engine/plan/compile/compile.hpp"
 #include "troupe/schedules/builtin.hpp"
 #include "troupe/schedules/forward_part.hpp"
 

@@ -9,7 +9,7 @@
 #include "../../temporary_folder.hpp"
 #include "joined_processes.hpp"
 #include "troupe/engine/launch/rendezvous_messages.hpp"
-#include "troupe/engine/transport/certificates.hpp"
+#include "troupe/engine/transport/trust/certificates.hpp"
 
 using namespace troupe;
 using namespace troupe::testing;

@@ -1,4 +1,4 @@
-#include "troupe/engine/plan/compare.hpp"
+#include "troupe/engine/plan/cost/compare.hpp"
 
 #include <catch2/catch_approx.hpp>
 #include <catch2/catch_test_macros.hpp>

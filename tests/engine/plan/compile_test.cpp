@@ -1,12 +1,12 @@
-#include "troupe/engine/plan/compile.hpp"
+#include "troupe/engine/plan/compile/compile.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 #include <string>
 
 #include "../../schedules/shapes.hpp"
 #include "support.hpp"
-#include "troupe/engine/plan/op_text.hpp"
-#include "troupe/engine/plan/plan_text.hpp"
+#include "troupe/engine/plan/text/op_text.hpp"
+#include "troupe/engine/plan/text/plan_text.hpp"
 
 using namespace troupe;
 using testing::make_plan;

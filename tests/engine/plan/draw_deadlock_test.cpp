@@ -4,9 +4,9 @@
 
 #include "support.hpp"
 #include "troupe/base/error.hpp"
-#include "troupe/engine/plan/draw.hpp"
-#include "troupe/engine/plan/lane_plan.hpp"
-#include "troupe/engine/plan/lowered_csv.hpp"
+#include "troupe/engine/plan/compile/lane_plan.hpp"
+#include "troupe/engine/plan/draw/draw.hpp"
+#include "troupe/engine/plan/text/lowered_csv.hpp"
 #include "troupe/schedules/csv.hpp"
 #include "troupe/schedules/text_form.hpp"
 

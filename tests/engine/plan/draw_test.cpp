@@ -1,4 +1,4 @@
-#include "troupe/engine/plan/draw.hpp"
+#include "troupe/engine/plan/draw/draw.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_exception.hpp>
@@ -9,7 +9,7 @@
 
 #include "support.hpp"
 #include "troupe/base/error.hpp"
-#include "troupe/engine/plan/plan_json.hpp"
+#include "troupe/engine/plan/text/plan_json.hpp"
 
 using namespace troupe;
 using Catch::Matchers::ContainsSubstring;

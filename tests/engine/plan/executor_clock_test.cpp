@@ -1,4 +1,4 @@
-#include "troupe/engine/plan/executor_clock.hpp"
+#include "troupe/engine/plan/cost/executor_clock.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 
@@ -8,8 +8,8 @@
 #include "../../schedules/shapes.hpp"
 #include "support.hpp"
 #include "troupe/base/error.hpp"
-#include "troupe/engine/plan/simulate.hpp"
-#include "troupe/engine/plan/step_clock.hpp"
+#include "troupe/engine/plan/cost/simulate.hpp"
+#include "troupe/engine/plan/cost/step_clock.hpp"
 
 using namespace troupe;
 

@@ -10,8 +10,8 @@
 
 #include "support.hpp"
 #include "troupe/base/input_file.hpp"
-#include "troupe/engine/plan/lowered_csv.hpp"
-#include "troupe/engine/plan/simulate.hpp"
+#include "troupe/engine/plan/cost/simulate.hpp"
+#include "troupe/engine/plan/text/lowered_csv.hpp"
 #include "troupe/schedules/csv.hpp"
 
 using namespace troupe;

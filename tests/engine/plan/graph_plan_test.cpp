@@ -8,11 +8,11 @@
 #include "../../says.hpp"
 #include "support.hpp"
 #include "troupe/base/error.hpp"
+#include "troupe/engine/plan/cost/simulate.hpp"
 #include "troupe/engine/plan/lane_executor.hpp"
-#include "troupe/engine/plan/lowered_csv.hpp"
-#include "troupe/engine/plan/op_text.hpp"
-#include "troupe/engine/plan/plan_text.hpp"
-#include "troupe/engine/plan/simulate.hpp"
+#include "troupe/engine/plan/text/lowered_csv.hpp"
+#include "troupe/engine/plan/text/op_text.hpp"
+#include "troupe/engine/plan/text/plan_text.hpp"
 #include "troupe/engine/plan/values.hpp"
 
 using namespace troupe;

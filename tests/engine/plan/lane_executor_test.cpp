@@ -13,10 +13,10 @@
 #include "../../schedules/shapes.hpp"
 #include "support.hpp"
 #include "troupe/base/error.hpp"
-#include "troupe/engine/plan/offload.hpp"
-#include "troupe/engine/plan/op_text.hpp"
+#include "troupe/engine/plan/compile/offload.hpp"
 #include "troupe/engine/plan/part.hpp"
-#include "troupe/engine/plan/plan_text.hpp"
+#include "troupe/engine/plan/text/op_text.hpp"
+#include "troupe/engine/plan/text/plan_text.hpp"
 
 using namespace troupe;
 

@@ -1,4 +1,4 @@
-#include "troupe/engine/plan/least_credits.hpp"
+#include "troupe/engine/plan/compile/least_credits.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 
@@ -6,7 +6,7 @@
 
 #include "../../schedules/shapes.hpp"
 #include "support.hpp"
-#include "troupe/engine/plan/simulate.hpp"
+#include "troupe/engine/plan/cost/simulate.hpp"
 
 using namespace troupe;
 using namespace troupe::testing;

@@ -1,11 +1,11 @@
-#include "troupe/engine/plan/lowered_csv.hpp"
+#include "troupe/engine/plan/text/lowered_csv.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 
 #include "support.hpp"
 #include "troupe/base/error.hpp"
 #include "troupe/base/input_file.hpp"
-#include "troupe/engine/plan/plan_text.hpp"
+#include "troupe/engine/plan/text/plan_text.hpp"
 #include "troupe/schedules/csv.hpp"
 
 using namespace troupe;

@@ -7,10 +7,10 @@
 #include "support.hpp"
 #include "troupe/base/error.hpp"
 #include "troupe/base/input_file.hpp"
-#include "troupe/engine/plan/lowered_csv.hpp"
-#include "troupe/engine/plan/offload.hpp"
-#include "troupe/engine/plan/plan_text.hpp"
-#include "troupe/engine/plan/simulate.hpp"
+#include "troupe/engine/plan/compile/offload.hpp"
+#include "troupe/engine/plan/cost/simulate.hpp"
+#include "troupe/engine/plan/text/lowered_csv.hpp"
+#include "troupe/engine/plan/text/plan_text.hpp"
 #include "troupe/schedules/csv.hpp"
 
 using namespace troupe;

@@ -1,4 +1,4 @@
-#include "troupe/engine/plan/order_log.hpp"
+#include "troupe/engine/plan/check/order_log.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 

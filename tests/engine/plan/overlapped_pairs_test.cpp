@@ -1,9 +1,9 @@
-#include "troupe/engine/plan/overlapped_pairs.hpp"
+#include "troupe/engine/plan/compile/overlapped_pairs.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 
 #include "support.hpp"
-#include "troupe/engine/plan/op_text.hpp"
+#include "troupe/engine/plan/text/op_text.hpp"
 #include "troupe/schedules/lane_builder.hpp"
 
 using namespace troupe;

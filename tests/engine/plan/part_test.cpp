@@ -2,9 +2,9 @@
 
 #include <catch2/catch_test_macros.hpp>
 
-#include "troupe/engine/plan/compile.hpp"
-#include "troupe/engine/plan/op_text.hpp"
-#include "troupe/engine/plan/verify.hpp"
+#include "troupe/engine/plan/check/verify.hpp"
+#include "troupe/engine/plan/compile/compile.hpp"
+#include "troupe/engine/plan/text/op_text.hpp"
 #include "troupe/schedules/builtin.hpp"
 
 using namespace troupe;

@@ -1,4 +1,4 @@
-#include "troupe/engine/plan/peak_bytes.hpp"
+#include "troupe/engine/plan/cost/peak_bytes.hpp"
 
 #include <catch2/catch_approx.hpp>
 #include <catch2/catch_test_macros.hpp>

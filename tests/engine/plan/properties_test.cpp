@@ -5,7 +5,7 @@
 
 #include "../../schedules/shapes.hpp"
 #include "support.hpp"
-#include "troupe/engine/plan/simulate.hpp"
+#include "troupe/engine/plan/cost/simulate.hpp"
 
 using namespace troupe;
 

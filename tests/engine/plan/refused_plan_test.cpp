@@ -2,10 +2,10 @@
 #include <catch2/matchers/catch_matchers_exception.hpp>
 
 #include "../../schedules/refused.hpp"
-#include "troupe/engine/plan/compile.hpp"
-#include "troupe/engine/plan/lowered_csv.hpp"
-#include "troupe/engine/plan/passes.hpp"
-#include "troupe/engine/plan/plan_text.hpp"
+#include "troupe/engine/plan/compile/compile.hpp"
+#include "troupe/engine/plan/compile/passes.hpp"
+#include "troupe/engine/plan/text/lowered_csv.hpp"
+#include "troupe/engine/plan/text/plan_text.hpp"
 #include "troupe/schedules/csv.hpp"
 
 using namespace troupe;

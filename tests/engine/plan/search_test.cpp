@@ -1,4 +1,4 @@
-#include "troupe/engine/plan/search.hpp"
+#include "troupe/engine/plan/search/search.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_exception.hpp>
@@ -9,7 +9,7 @@
 
 #include "support.hpp"
 #include "troupe/base/error.hpp"
-#include "troupe/engine/plan/lane_moves.hpp"
+#include "troupe/engine/plan/search/lane_moves.hpp"
 #include "troupe/schedules/validate.hpp"
 
 using namespace troupe;

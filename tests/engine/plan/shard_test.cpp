@@ -1,4 +1,4 @@
-#include "troupe/engine/plan/shard.hpp"
+#include "troupe/engine/plan/compile/shard.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_exception.hpp>
@@ -10,12 +10,12 @@
 #include "support.hpp"
 #include "troupe/base/error.hpp"
 #include "troupe/base/input_file.hpp"
-#include "troupe/engine/plan/lowered_csv.hpp"
-#include "troupe/engine/plan/op_text.hpp"
+#include "troupe/engine/plan/cost/peak_bytes.hpp"
+#include "troupe/engine/plan/cost/simulate.hpp"
 #include "troupe/engine/plan/op_traits.hpp"
-#include "troupe/engine/plan/peak_bytes.hpp"
-#include "troupe/engine/plan/plan_text.hpp"
-#include "troupe/engine/plan/simulate.hpp"
+#include "troupe/engine/plan/text/lowered_csv.hpp"
+#include "troupe/engine/plan/text/op_text.hpp"
+#include "troupe/engine/plan/text/plan_text.hpp"
 #include "troupe/engine/plan/values.hpp"
 #include "troupe/schedules/builtin.hpp"
 #include "troupe/schedules/csv.hpp"

@@ -1,4 +1,4 @@
-#include "troupe/engine/plan/simulate.hpp"
+#include "troupe/engine/plan/cost/simulate.hpp"
 
 #include <fmt/format.h>
 #include <catch2/catch_approx.hpp>
@@ -9,8 +9,8 @@
 
 #include "support.hpp"
 #include "troupe/base/error.hpp"
-#include "troupe/engine/plan/lowered_csv.hpp"
-#include "troupe/engine/plan/op_text.hpp"
+#include "troupe/engine/plan/text/lowered_csv.hpp"
+#include "troupe/engine/plan/text/op_text.hpp"
 #include "troupe/schedules/builtin.hpp"
 #include "troupe/schedules/csv.hpp"
 #include "troupe/schedules/validate.hpp"

@@ -3,7 +3,7 @@
 #include <ctime>
 
 #include "support.hpp"
-#include "troupe/engine/plan/simulate.hpp"
+#include "troupe/engine/plan/cost/simulate.hpp"
 
 using namespace troupe;
 

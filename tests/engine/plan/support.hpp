@@ -3,8 +3,8 @@
 #include <string>
 #include <vector>
 
-#include "troupe/engine/plan/compile.hpp"
-#include "troupe/engine/plan/verify.hpp"
+#include "troupe/engine/plan/check/verify.hpp"
+#include "troupe/engine/plan/compile/compile.hpp"
 #include "troupe/schedules/builtin.hpp"
 
 namespace troupe::testing {

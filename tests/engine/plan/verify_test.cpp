@@ -1,15 +1,15 @@
-#include "troupe/engine/plan/verify.hpp"
+#include "troupe/engine/plan/check/verify.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_exception.hpp>
 
 #include "support.hpp"
 #include "troupe/base/error.hpp"
-#include "troupe/engine/plan/lane_plan.hpp"
-#include "troupe/engine/plan/lowered_csv.hpp"
-#include "troupe/engine/plan/op_text.hpp"
-#include "troupe/engine/plan/plan_text.hpp"
-#include "troupe/engine/plan/wait_graph.hpp"
+#include "troupe/engine/plan/check/wait_graph.hpp"
+#include "troupe/engine/plan/compile/lane_plan.hpp"
+#include "troupe/engine/plan/text/lowered_csv.hpp"
+#include "troupe/engine/plan/text/op_text.hpp"
+#include "troupe/engine/plan/text/plan_text.hpp"
 #include "troupe/schedules/csv.hpp"
 #include "troupe/schedules/lane_builder.hpp"
 #include "troupe/schedules/text_form.hpp"

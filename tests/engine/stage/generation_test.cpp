@@ -6,9 +6,9 @@
 
 #include "driven_stage.hpp"
 #include "troupe/engine/models/registry.hpp"
-#include "troupe/engine/stage/generation_step.hpp"
 #include "troupe/engine/stage/layer_sequence.hpp"
-#include "troupe/engine/stage/module_compute.hpp"
+#include "troupe/engine/stage/module/generation_step.hpp"
+#include "troupe/engine/stage/module/module_compute.hpp"
 
 using namespace troupe;
 using namespace troupe::testing;

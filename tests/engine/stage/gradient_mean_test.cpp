@@ -1,4 +1,4 @@
-#include "troupe/engine/stage/gradient_mean.hpp"
+#include "troupe/engine/stage/update/gradient_mean.hpp"
 
 #include <ATen/ops/full.h>
 #include <ATen/ops/tensor.h>

@@ -1,4 +1,4 @@
-#include "troupe/engine/stage/module_compute.hpp"
+#include "troupe/engine/stage/module/module_compute.hpp"
 #include "troupe/engine/stage/layer_sequence.hpp"
 
 #include <ATen/ops/allclose.h>

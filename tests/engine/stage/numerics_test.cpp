@@ -15,9 +15,9 @@
 #include <map>
 
 #include "troupe/engine/checkpoint/safetensors.hpp"
-#include "troupe/engine/stage/gradient_norm.hpp"
-#include "troupe/engine/stage/learning_rate.hpp"
-#include "troupe/engine/stage/loss_scale.hpp"
+#include "troupe/engine/stage/update/gradient_norm.hpp"
+#include "troupe/engine/stage/update/learning_rate.hpp"
+#include "troupe/engine/stage/update/loss_scale.hpp"
 #include "troupe_paths.hpp"
 
 using namespace troupe;

@@ -15,7 +15,7 @@
 #include "driven_stage.hpp"
 #include "troupe/engine/models/layers.hpp"
 #include "troupe/engine/stage/layer_sequence.hpp"
-#include "troupe/engine/stage/module_compute.hpp"
+#include "troupe/engine/stage/module/module_compute.hpp"
 
 using namespace troupe;
 using troupe::testing::driven_stage;

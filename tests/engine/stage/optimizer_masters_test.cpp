@@ -3,7 +3,7 @@
 #include <ATen/ops/randn.h>
 #include <catch2/catch_test_macros.hpp>
 
-#include "troupe/engine/stage/optimizer.hpp"
+#include "troupe/engine/stage/update/optimizer.hpp"
 
 using namespace troupe;
 

@@ -1,4 +1,4 @@
-#include "troupe/engine/stage/optimizer.hpp"
+#include "troupe/engine/stage/update/optimizer.hpp"
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/core/grad_mode.h>

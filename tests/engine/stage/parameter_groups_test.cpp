@@ -1,4 +1,4 @@
-#include "troupe/engine/stage/parameter_groups.hpp"
+#include "troupe/engine/stage/update/parameter_groups.hpp"
 
 #include <ATen/ops/equal.h>
 #include <ATen/ops/full.h>
@@ -10,7 +10,7 @@
 #include <functional>
 
 #include "troupe/base/error.hpp"
-#include "troupe/engine/stage/optimizer.hpp"
+#include "troupe/engine/stage/update/optimizer.hpp"
 
 using namespace troupe;
 using Catch::Matchers::ContainsSubstring;

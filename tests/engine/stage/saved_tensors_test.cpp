@@ -1,4 +1,4 @@
-#include "troupe/engine/stage/saved_tensors.hpp"
+#include "troupe/engine/stage/module/saved_tensors.hpp"
 
 #include <ATen/ops/mm.h>
 #include <ATen/ops/ones.h>

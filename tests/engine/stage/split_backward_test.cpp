@@ -1,5 +1,5 @@
 // A split backward is the full one, bit for bit, whatever the module.
-#include "troupe/engine/stage/split_backward.hpp"
+#include "troupe/engine/stage/module/split_backward.hpp"
 
 #include <ATen/ops/arange.h>
 #include <ATen/ops/equal.h>
@@ -15,7 +15,7 @@
 #include "driven_stage.hpp"
 #include "troupe/engine/models/layers.hpp"
 #include "troupe/engine/stage/layer_sequence.hpp"
-#include "troupe/engine/stage/module_compute.hpp"
+#include "troupe/engine/stage/module/module_compute.hpp"
 
 using namespace troupe;
 using troupe::testing::driven_stage;

@@ -1,4 +1,4 @@
-#include "troupe/engine/stage/ties.hpp"
+#include "troupe/engine/stage/sharding/ties.hpp"
 
 #include <ATen/ops/allclose.h>
 #include <ATen/ops/arange.h>

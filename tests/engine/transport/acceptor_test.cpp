@@ -1,4 +1,4 @@
-#include "troupe/engine/transport/acceptor.hpp"
+#include "troupe/engine/transport/stream/acceptor.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
@@ -9,7 +9,7 @@
 #include "link_ends.hpp"
 #include "stream_kinds.hpp"
 #include "troupe/base/error.hpp"
-#include "troupe/engine/transport/listener.hpp"
+#include "troupe/engine/transport/stream/listener.hpp"
 
 using namespace troupe;
 using namespace troupe::testing;

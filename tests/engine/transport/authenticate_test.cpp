@@ -1,4 +1,4 @@
-#include "troupe/engine/transport/authenticate.hpp"
+#include "troupe/engine/transport/trust/authenticate.hpp"
 
 #include <poll.h>
 

@@ -1,4 +1,4 @@
-#include "troupe/engine/transport/certificates.hpp"
+#include "troupe/engine/transport/trust/certificates.hpp"
 
 #include <sys/stat.h>
 
@@ -12,7 +12,7 @@
 #include "../../files.hpp"
 #include "../../temporary_folder.hpp"
 #include "troupe/base/error.hpp"
-#include "troupe/engine/transport/tls_context.hpp"
+#include "troupe/engine/transport/trust/tls_context.hpp"
 
 using namespace troupe;
 using namespace troupe::testing;

@@ -13,7 +13,7 @@
 #include "../../files.hpp"
 #include "../../temporary_folder.hpp"
 #include "troupe/base/error.hpp"
-#include "troupe/engine/transport/listener.hpp"
+#include "troupe/engine/transport/stream/listener.hpp"
 
 using namespace troupe;
 using namespace troupe::testing;

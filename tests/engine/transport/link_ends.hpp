@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "stream_kinds.hpp"
-#include "troupe/engine/transport/acceptor.hpp"
-#include "troupe/engine/transport/authenticate.hpp"
-#include "troupe/engine/transport/dial.hpp"
+#include "troupe/engine/transport/stream/acceptor.hpp"
+#include "troupe/engine/transport/stream/dial.hpp"
+#include "troupe/engine/transport/trust/authenticate.hpp"
 
 namespace troupe::testing {
 

@@ -1,4 +1,4 @@
-#include "troupe/engine/transport/secret_file.hpp"
+#include "troupe/engine/transport/trust/secret_file.hpp"
 
 #include <sys/stat.h>
 

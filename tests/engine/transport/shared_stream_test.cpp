@@ -1,4 +1,4 @@
-#include "troupe/engine/transport/shared_stream.hpp"
+#include "troupe/engine/transport/stream/shared_stream.hpp"
 
 #include <poll.h>
 #include <sys/eventfd.h>
@@ -14,8 +14,8 @@
 
 #include "stream_kinds.hpp"
 #include "troupe/base/error.hpp"
-#include "troupe/engine/transport/byte_ring.hpp"
-#include "troupe/engine/transport/shared_memory.hpp"
+#include "troupe/engine/transport/stream/byte_ring.hpp"
+#include "troupe/engine/transport/stream/shared_memory.hpp"
 
 using namespace troupe;
 using namespace troupe::testing;

@@ -8,9 +8,9 @@
 
 #include "../../temporary_folder.hpp"
 #include "socket_pair.hpp"
-#include "troupe/engine/transport/certificates.hpp"
-#include "troupe/engine/transport/shared_stream.hpp"
-#include "troupe/engine/transport/tls_stream.hpp"
+#include "troupe/engine/transport/stream/shared_stream.hpp"
+#include "troupe/engine/transport/stream/tls_stream.hpp"
+#include "troupe/engine/transport/trust/certificates.hpp"
 
 namespace troupe::testing {
 

@@ -1,4 +1,4 @@
-#include "troupe/engine/transport/tls_stream.hpp"
+#include "troupe/engine/transport/stream/tls_stream.hpp"
 
 #include <poll.h>
 #include <unistd.h>

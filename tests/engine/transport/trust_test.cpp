@@ -1,4 +1,4 @@
-#include "troupe/engine/transport/trust.hpp"
+#include "troupe/engine/transport/trust/trust.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_exception.hpp>

@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "troupe/engine/plan/compile.hpp"
+#include "troupe/engine/plan/compile/compile.hpp"
 #include "troupe/schedules/builtin.hpp"
 
 using namespace troupe;

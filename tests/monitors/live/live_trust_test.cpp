@@ -13,7 +13,7 @@
 
 #include "../../says.hpp"
 #include "faked_job.hpp"
-#include "troupe/engine/transport/listener.hpp"
+#include "troupe/engine/transport/stream/listener.hpp"
 
 using namespace troupe;
 using namespace troupe::testing;

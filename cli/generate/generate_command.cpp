@@ -1,0 +1,161 @@
+#include "troupe/cli/generate/generate_command.hpp"
+
+#include <CLI/CLI.hpp>
+
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <memory>
+
+#include "troupe/actors/trainer.hpp"
+#include "troupe/base/error.hpp"
+#include "troupe/base/input_file.hpp"
+#include "troupe/base/printable.hpp"
+#include "troupe/cli/generate/generate_options.hpp"
+#include "troupe/cli/generate/generate_output.hpp"
+#include "troupe/cli/plan/commands.hpp"
+#include "troupe/cli/signals.hpp"
+#include "troupe/cli/train/train_devices.hpp"
+#include "troupe/cli/train/train_failure.hpp"
+#include "troupe/cli/train/train_job.hpp"
+#include "troupe/cli/train/train_setup.hpp"
+
+namespace troupe::cli {
+
+namespace {
+
+constexpr auto generate_help = R"(
+Examples:
+  troupe generate --checkpoint run --prompt "In the beginning" --max-tokens 100
+  troupe generate --checkpoint model.safetensors --model gpt --heads 4 \
+    --prompts prompts.jsonl --ranks 2 --json
+  troupe launch --processes 2 -- generate --checkpoint run --ranks 2 \
+    --prompts prompts.txt
+
+The same prompt, seed and model give the same tokens for any number of ranks,
+processes and other prompts.
+Exit codes: 0 done; 1 it failed; 2 wrong usage; 129 / 130 / 143 stopped by
+SIGHUP / SIGINT / SIGTERM.)";
+
+/// All prompts, in the order of the flags.
+std::vector<generation_request> requests_of(const generate_options& o,
+                                            const token_texts& tokens,
+                                            const generation_options& options) {
+  std::vector<generation_request> requests;
+  for (const auto& text : o.prompts) {
+    auto made = o.usual;
+    made.ids = tokens.ids_of(text, "--prompt");
+    requests.push_back(std::move(made));
+  }
+  if (!o.prompts_file.empty())
+    for (auto& each : read_prompts(read_file(o.prompts_file), o.prompts_file,
+                                   tokens, o.usual, options))
+      requests.push_back(std::move(each));
+  if (requests.empty())
+    fail(error_code::invalid_argument,
+         "there is nothing to continue; give --prompt TEXT or --prompts FILE");
+  return requests;
+}
+
+struct generate_setup {
+  stored_model model;
+  token_texts tokens;
+  std::vector<generation_request> requests;
+  generation_options generation;
+  trainer_options trainer;
+};
+
+/// Everything is checked before any work.
+generate_setup make_setup(const generate_options& o) {
+  generate_setup setup;
+  setup.model = open_model(o.checkpoint, o.model);
+  const auto& data = setup.model.data;
+  setup.tokens = {data.vocabulary, !o.ids && data.vocabulary <= 256};
+  setup.generation = o.generation;
+  setup.generation.length = data.length;
+  for (const auto& stop : o.stops)
+    setup.generation.stops.push_back(setup.tokens.ids_of(stop, "--stop"));
+  setup.requests = requests_of(o, setup.tokens, setup.generation);
+  require_legal(setup.requests, setup.generation);
+  auto run = o.run;
+  run.data.batches = data;
+  run.partition.schedule = "breadth_first";
+  run.partition.shape.microbatches = 1;
+  setup.trainer = pipeline_of(run, setup.model.model);
+  return setup;
+}
+
+std::size_t longest_stop(const generation_options& options) {
+  std::size_t longest = 0;
+  for (const auto& stop : options.stops)
+    longest = std::max(longest, stop.size());
+  return longest;
+}
+
+void run_to_end(const generate_options& o, const generate_setup& setup,
+                signal_watch& signals) {
+  trainer run(setup.model.model.layers, setup.trainer);
+  run.load(setup.model.parameters, o.checkpoint);
+  signals.require_none("the start");
+  signals.on_signal([&](const char* name) {
+    run.stop(name);
+    return fmt::format(
+      "{}: the run ends after this step; a second signal ends it at once",
+      name);
+  });
+  // The handler must not outlive the run.
+  const std::shared_ptr<void> unset(nullptr,
+                                    [&](void*) { signals.finish_first(); });
+  const bool shows = leads(setup.trainer.job);
+  std::optional<generated_output> output;
+  if (shows)
+    output.emplace(setup.requests, setup.tokens, longest_stop(setup.generation),
+                   o.json);
+  const auto results =
+    run.generate(setup.requests, setup.generation,
+                 [&](std::size_t request, const generated& so_far) {
+                   if (output)
+                     output->see(request, so_far);
+                 });
+  if (output)
+    output->finish(results);
+  if (setup.trainer.job)  // none succeeds before process 0 has
+    setup.trainer.job->share({frame_type::mail, {}, {}});
+  signals.require_none("the output");
+}
+
+void generate(const CLI::App& command, generate_options& o) {
+  const auto level = spdlog::level::from_str(o.run.output.log_level);
+  spdlog::set_level(
+    shows_what_all_would() ? level : std::max(level, spdlog::level::err));
+  for (const auto* option : command.get_options())
+    if (option->count() > 0)
+      o.model.given.push_back(option->get_single_name());
+  signal_watch signals;
+  auto devices = open_devices(o.run.devices, false);
+  auto setup = make_setup(o);
+  setup.trainer.devices = std::move(devices);
+  require_job(o.run);
+  try {
+    setup.trainer.job = join_job(command, o.run, signals);
+    run_to_end(o, setup, signals);
+  } catch (const error& reason) {
+    if (signals.exit_code() == 0)
+      throw;
+    end_soon(signals.exit_code());
+    throw stopped_by_signal(reason.what(), signals.exit_code());
+  }
+}
+
+}  // namespace
+
+void add_generate_command(CLI::App& app) {
+  auto options = std::make_shared<generate_options>();
+  auto* command = app.add_subcommand("generate", summary_of("generate"));
+  add_generate_flags(*command, *options);
+  command->footer(generate_help);
+  command->callback([command, options] { generate(*command, *options); });
+}
+
+}  // namespace troupe::cli

@@ -1,0 +1,230 @@
+#include "troupe/cli/live/attach_command.hpp"
+
+#include <CLI/CLI.hpp>
+
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+
+#include <memory>
+#include <set>
+
+#include "troupe/base/error.hpp"
+#include "troupe/base/parse_number.hpp"
+#include "troupe/base/plain_text.hpp"
+#include "troupe/cli/live/live_options.hpp"
+#include "troupe/cli/plan/commands.hpp"
+#include "troupe/cli/plan/program.hpp"
+#include "troupe/monitors/live/event_json.hpp"
+#include "troupe/monitors/live/json_fields.hpp"
+
+namespace troupe::cli {
+
+namespace {
+
+constexpr auto attach_help = R"(
+Whatever else begins with -- is a setting of the monitor before it, as in a
+spec: `overflow --match 'blocks.*' --every 10` and
+`overflow:match=blocks.*,every=10` are one.
+
+Example:
+  troupe attach overflow
+  troupe attach unix:/tmp/x.sock overflow --match 'blocks.*.mlp*' --every 10
+  troupe attach unix:/tmp/x.sock gap --interval 10 stability
+
+Without an endpoint it is the only job of yours on this machine.
+Prints what the monitors find until Ctrl-C, which detaches them, or until the
+run ends.
+Exit codes: 0 done, 1 failed, 2 wrong usage.)";
+
+constexpr auto detach_help = R"(
+Example:
+  troupe attach stability --keep
+  troupe detach --list
+  troupe detach unix:/tmp/x.sock 1
+
+Without an endpoint it is the only job of yours on this machine.
+
+Exit codes: 0 done, 1 failed, 2 wrong usage.)";
+
+struct attach_options {
+  live_options job;
+  std::vector<std::string> specs;
+  bool keep = false;
+  bool json = false;
+};
+
+struct detach_options {
+  live_options job;
+  std::vector<std::string> words;
+  bool list = false;
+  bool json = false;
+};
+
+void print_metrics(const metrics_record& record) {
+  for (const auto& each : record.values)
+    fmt::print("step {} {} {:.6g}\n", record.source.step, plain_text(each.name),
+               each.value);
+}
+
+void print_found(const live_message& message) {
+  if (message.type == live_type::alert) {
+    const auto found = alert_of(message.content);
+    fmt::print("{}", plain_text(fmt::format("step {} alert of {}: {}\n",
+                                            found.source.step, found.monitor,
+                                            found.text)));
+  } else if (message.type == live_type::metrics) {
+    print_metrics(metrics_of(message.content));
+  } else if (message.type == live_type::printed) {
+    fmt::print("{}", plain_text(text_of(message.content, "text")));
+  }
+  print_now("");
+}
+
+/// {"found": "alert", "metrics" or "printed", "id": the monitor's, ...}
+void print_json(const live_message& message) {
+  auto line = message.content;
+  line["found"] = message.type == live_type::alert     ? "alert"
+                  : message.type == live_type::metrics ? "metrics"
+                                                       : "printed";
+  line["id"] = message.monitor;
+  print_now(json_text(line) + "\n");
+}
+
+/// Throws the error that ended a monitor; none for the run's or its own end.
+void check_end(const live_message& message) {
+  const auto reason = text_of(message.content, "reason");
+  if (reason.empty())
+    return;
+  if (!flag_of(message.content, "stops_run"))
+    fail(error_code::transport, "monitor {}: {}", message.monitor, reason);
+  spdlog::warn("monitor {} stops the run: {}", message.monitor, reason);
+}
+
+void print_all(live_client& client, std::set<std::int64_t> ids, bool json) {
+  client.stream([&](const live_message& message) {
+    if (message.type == live_type::ended) {
+      check_end(message);
+      ids.erase(message.monitor);
+    } else if (json) {
+      print_json(message);
+    } else {
+      print_found(message);
+    }
+    return !ids.empty();
+  });
+  spdlog::info("nothing is attached any more");
+}
+
+/// Attaches all monitors, or none.
+std::vector<std::int64_t> attach_all(live_client& client,
+                                     const attach_options& options) {
+  std::vector<std::int64_t> ids;
+  try {
+    for (const auto& spec : options.specs) {
+      ids.push_back(client.attach(spec, options.keep));
+      if (!options.keep)
+        spdlog::info("attached {} as {}", spec, ids.back());
+    }
+  } catch (...) {
+    for (const auto id : ids)
+      client.detach(id);
+    throw;
+  }
+  return ids;
+}
+
+void run_attach(const attach_options& options) {
+  auto client = options.job.connect();
+  until_signal(client, [&] {
+    const auto ids = attach_all(client, options);
+    if (!options.keep)
+      return print_all(client, {ids.begin(), ids.end()}, options.json);
+    if (options.json)
+      return print_now(json_text(ids) + "\n");
+    for (const auto id : ids)
+      fmt::print("{}\n", id);
+  });
+}
+
+void print_attached(live_client& client, bool json) {
+  const auto all = client.request({{"do", "list"}});
+  if (json)
+    return print_now(json_text(field_of(all, "monitors")) + "\n");
+  for (const auto& each : field_of(all, "monitors"))
+    fmt::print("{} {}{}\n", whole_of<std::int64_t>(field_of(each, "id"), "id"),
+               plain_text(text_of(each, "spec")),
+               flag_of(each, "keep") ? " (kept)" : "");
+}
+
+std::int64_t id_in(const std::vector<std::string>& words) {
+  const auto id = words.size() == 1 ? parse_number<std::int64_t>(words.front())
+                                    : std::nullopt;
+  if (!id)
+    fail(error_code::invalid_argument,
+         "no monitor given; give its id (--list prints all)");
+  return *id;
+}
+
+void run_detach(const detach_options& options) {
+  auto client = options.job.connect();
+  if (options.list)
+    print_attached(client, options.json);
+  else
+    client.detach(id_in(options.words));
+}
+
+}  // namespace
+
+void add_attach_command(CLI::App& app) {
+  auto* command = app.add_subcommand("attach", summary_of("attach"));
+  const auto options = std::make_shared<attach_options>();
+  command
+    ->add_option("spec", options->specs,
+                 "the job's endpoint, unless there is one job; then monitors, "
+                 "such as overflow or gap:interval=10")
+    ->required()
+    ->type_name("[ENDPOINT] SPEC");
+  options->job.add_token_to(*command);
+  command->add_flag("--keep", options->keep,
+                    "leave them attached; print their ids and return");
+  command->add_flag("--json", options->json,
+                    "a JSON object a line for what monitors find; with --keep "
+                    "a list of the ids");
+  command->footer(attach_help);
+  command->callback([options] {
+    options->job.take_endpoint(options->specs);
+    if (options->specs.empty())
+      fail(error_code::invalid_argument,
+           "no monitor given; name one, such as overflow or gap:interval=10");
+    run_attach(*options);
+  });
+}
+
+void add_detach_command(CLI::App& app) {
+  auto* command = app.add_subcommand("detach", summary_of("detach"));
+  const auto options = std::make_shared<detach_options>();
+  command
+    ->add_option("id", options->words,
+                 "the job's endpoint, unless there is one job; then an id, as "
+                 "attach printed it")
+    ->type_name("[ENDPOINT] ID");
+  options->job.add_token_to(*command);
+  command->add_flag("--list", options->list,
+                    "print what is attached over the endpoint, each with its "
+                    "id");
+  command
+    ->add_flag("--json", options->json,
+               "with --list: a list of objects, each with id, spec, keep")
+    ->needs("--list");
+  command->footer(detach_help);
+  command->callback([options] {
+    options->job.take_endpoint(options->words);
+    if (options->list && !options->words.empty())
+      fail(error_code::invalid_argument, "give an id or --list, not both");
+    if (!options->list)
+      id_in(options->words);
+    run_detach(*options);
+  });
+}
+
+}  // namespace troupe::cli

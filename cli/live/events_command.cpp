@@ -1,0 +1,134 @@
+#include "troupe/cli/live/events_command.hpp"
+
+#include <CLI/CLI.hpp>
+
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+
+#include <memory>
+
+#include "troupe/base/error.hpp"
+#include "troupe/base/plain_text.hpp"
+#include "troupe/cli/live/live_options.hpp"
+#include "troupe/cli/plan/checks.hpp"
+#include "troupe/cli/plan/commands.hpp"
+#include "troupe/cli/plan/program.hpp"
+#include "troupe/monitors/live/event_json.hpp"
+#include "troupe/monitors/live/event_parts.hpp"
+#include "troupe/monitors/live/json_fields.hpp"
+#include "troupe/monitors/live/subscription_json.hpp"
+#include "troupe/monitors/progress.hpp"
+
+namespace troupe::cli {
+
+namespace {
+
+constexpr auto help = R"(
+Example:
+  troupe events --ops
+  troupe events unix:/tmp/x.sock --tensors activation,gradient \
+    --match 'blocks.0.*' --every 10 --json
+
+Without an endpoint it is the only job of yours on this machine. Ends with
+Ctrl-C, or with the run.
+Exit codes: 0 done, 1 failed, 2 wrong usage.)";
+
+struct events_options {
+  live_options job;
+  bool json = false, histogram = false;
+  std::string tensors;
+  subscription wants;  // besides tensors and histograms
+  std::int64_t steps = 0;
+};
+
+subscription wanted(const events_options& options) {
+  auto wants = options.wants;
+  wants.tensors = tensor_kinds_of(options.tensors);
+  if (options.histogram)
+    wants.needs = wants.needs | tensor_needs::histogram;
+  return wants;
+}
+
+std::string lines_of(const event& what, std::int64_t steps) {
+  return std::visit(
+    [&]<class Event>(const Event& held) -> std::string {
+      if constexpr (requires { held.text(); })
+        return held.text();
+      else if constexpr (std::is_same_v<Event, step_event>)
+        return progress_line(held, steps, nullptr) + "\n";
+      else
+        return {};
+    },
+    what);
+}
+
+void print(const event& what, const events_options& options,
+           std::int64_t steps) {
+  print_now(options.json ? json_text(json_of(what)) + "\n"
+                         : plain_text(lines_of(what, steps)));
+}
+
+void stream(live_client& client, const events_options& options) {
+  const auto info = client.request({{"do", "info"}});
+  const auto steps = whole_of<std::int64_t>(field_of(info, "steps"), "steps");
+  client.watch(wanted(options));
+  event_joiner joiner;
+  std::int64_t seen = 0;
+  client.stream([&](const live_message& message) {
+    if (message.type != live_type::event)
+      return message.type != live_type::ended;
+    if (const auto what = joiner.add(message.content)) {
+      print(*what, options, steps);
+      seen += std::holds_alternative<step_event>(*what) ? 1 : 0;
+    }
+    return options.steps == 0 || seen < options.steps;
+  });
+  if (options.steps == 0 || seen < options.steps)
+    spdlog::info("the job has ended the stream");
+}
+
+void add_flags(CLI::App& command, events_options& options) {
+  command.add_flag("--json", options.json, "print events as JSON lines");
+  command.add_flag("--ops", options.wants.ops, "ops that each rank executed");
+  command.add_flag("--messages", options.wants.messages,
+                   "what each rank received, with bytes and waits");
+  command.add_flag("--memory", options.wants.memory,
+                   "memory of each rank's process");
+  command
+    .add_option("--tensors", options.tensors,
+                "statistics of these kinds: activation, input, weight, "
+                "activation_gradient, parameter, gradient, loss; or all")
+    ->type_name("KINDS");
+  command.add_flag("--histogram", options.histogram,
+                   "with histograms (in JSON)");
+  command
+    .add_option("--match", options.wants.names,
+                "globs over the names of modules and parameters")
+    ->type_name("GLOBS");
+  command.add_option("--every", options.wants.every, "every so many steps")
+    ->check(whole_number(1));
+  command
+    .add_option("--steps", options.steps,
+                "stop after this many steps; 0: never")
+    ->check(whole_number(0));
+}
+
+}  // namespace
+
+void add_events_command(CLI::App& app) {
+  auto* command = app.add_subcommand("events", summary_of("events"));
+  const auto options = std::make_shared<events_options>();
+  options->job.add_to(*command);
+  add_flags(*command, *options);
+  command->footer(help);
+  command->callback([options, command] {
+    for (const auto* flag : {"--match", "--histogram"})
+      if (options->tensors.empty() && command->count(flag) > 0)
+        spdlog::warn("{} without --tensors has no effect", flag);
+    wanted(*options);  // reports wrong usage before asking the job
+    auto client = options->job.connect();
+    until_signal(client, [&] { stream(client, *options); });
+  });
+}
+
+}  // namespace troupe::cli

@@ -1,0 +1,107 @@
+#include "troupe/cli/live/live_options.hpp"
+
+#include <CLI/CLI.hpp>
+
+#include <fmt/ranges.h>
+
+#include <optional>
+
+#include "troupe/base/error.hpp"
+#include "troupe/cli/signals.hpp"
+#include "troupe/engine/transport/endpoint.hpp"
+#include "troupe/engine/transport/trust/secret_file.hpp"
+#include "troupe/monitors/live/json_fields.hpp"
+
+namespace troupe::cli {
+
+namespace {
+
+constexpr double patience_of_a_look = 2;
+
+/// Describes the job that answers there; none if none does.
+std::optional<std::string> look_at(const std::string& where,
+                                   const std::string& token) {
+  try {
+    live_client client(where, token, patience_of_a_look);
+    const auto info = client.request({{"do", "info"}});
+    return fmt::format("{}: {}, {} ranks, step {}", where,
+                       text_of(info, "schedule"),
+                       whole_of<std::int64_t>(field_of(info, "ranks"), "ranks"),
+                       whole_of<std::int64_t>(field_of(info, "step"), "step"));
+  } catch (const error& reason) {
+    if (reason.code() == error_code::interrupted)
+      throw;
+    return {};
+  }
+}
+
+std::string only_job(const std::string& token) {
+  std::vector<std::string> found, lines;
+  for (const auto& where : own_endpoints())
+    if (const auto line = look_at(where, token)) {
+      found.push_back(where);
+      lines.push_back("  " + *line);
+    }
+  if (found.empty())
+    fail(error_code::invalid_argument,
+         "no job of yours answers on this machine; name its endpoint, "
+         "unix:PATH or tcp:HOST:PORT, as it logs at its start");
+  if (found.size() > 1)
+    fail(error_code::invalid_argument,
+         "there are {} jobs of yours; name the endpoint of one:\n{}",
+         found.size(), fmt::join(lines, "\n"));
+  return found.front();
+}
+
+}  // namespace
+
+void live_options::add_to(CLI::App& command) {
+  command
+    .add_option("endpoint", endpoint,
+                "endpoint of the job: unix:PATH or tcp:HOST:PORT, as logged at "
+                "its start; by default your only job on this machine")
+    ->type_name("ENDPOINT");
+  add_token_to(command);
+}
+
+void live_options::add_token_to(CLI::App& command) {
+  command.add_option("--token-file", token_file, "file with the job's secret")
+    ->type_name("FILE");
+}
+
+void live_options::take_endpoint(std::vector<std::string>& words) {
+  if (words.empty() || !is_endpoint(words.front()))
+    return;
+  endpoint = words.front();
+  words.erase(words.begin());
+}
+
+bool is_endpoint(const std::string& word) {
+  return word.starts_with("unix:") || word.starts_with("tcp:");
+}
+
+live_client live_options::connect(double patience) const {
+  const auto token = read_token(token_file);
+  return live_client(endpoint.empty() ? only_job(token) : endpoint, token,
+                     patience);
+}
+
+std::string read_token(const std::string& path) {
+  return path.empty() ? std::string{} : read_secret(path);
+}
+
+void until_signal(live_client& client, const std::function<void()>& part) {
+  signal_watch signals;
+  signals.on_signal([&](const char*) {
+    client.interrupt();
+    return std::string{};
+  });
+  try {
+    part();
+  } catch (const error& reason) {
+    if (reason.code() != error_code::interrupted)
+      throw;
+  }
+}
+
+}  // namespace troupe::cli

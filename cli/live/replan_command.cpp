@@ -1,0 +1,145 @@
+#include "troupe/cli/live/replan_command.hpp"
+
+#include <CLI/CLI.hpp>
+
+#include <fmt/format.h>
+
+#include <memory>
+#include <string>
+
+#include "troupe/base/error.hpp"
+#include "troupe/base/input_file.hpp"
+#include "troupe/base/printable.hpp"
+#include "troupe/cli/live/live_options.hpp"
+#include "troupe/cli/plan/checks.hpp"
+#include "troupe/cli/plan/commands.hpp"
+#include "troupe/cli/plan/program.hpp"
+#include "troupe/cli/plan/searched_schedule.hpp"
+#include "troupe/engine/plan/cost/entries.hpp"
+#include "troupe/engine/plan/cost/peak_bytes.hpp"
+#include "troupe/monitors/live/json_fields.hpp"
+#include "troupe/schedules/find_schedule.hpp"
+
+namespace troupe::cli {
+
+namespace {
+
+constexpr auto help = R"(
+The job uses the new order from its next step on, with the same stages on
+the same ranks and the same microbatches: the parameters get the same bits.
+With the costs that the job has measured, an order that is not predicted to be
+better by 2 % is refused, unless --force is given.
+
+Example:
+  troupe replan --schedule zb_h1 --force
+  troupe replan unix:/tmp/x.sock --search
+  troupe replan --search --sizes kept=4e6,activation=1e6 --memory-limit 6e7
+
+Without an endpoint it is the only job of yours on this machine.
+Exit codes: 0 done, 1 failed, 2 wrong usage.)";
+
+struct replan_options {
+  live_options job;
+  std::string schedule;
+  bool search = false;
+  bool force = false;
+  std::string sizes;
+  double memory_limit = 0;
+  bool json = false;
+};
+
+nlohmann::json request_of(replan_options options) {
+  if (options.schedule == search_name) {
+    options.schedule.clear();
+    options.search = true;
+  }
+  if (options.search && options.force)
+    throw error(error_code::invalid_argument,
+                "--force is for an order that --schedule names");
+  if (options.search == !options.schedule.empty())
+    throw error(error_code::invalid_argument,
+                "give either --schedule or --search");
+  if (!options.search && (!options.sizes.empty() || options.memory_limit > 0))
+    throw error(error_code::invalid_argument,
+                "--sizes and --memory-limit bound a search; omit them with "
+                "--schedule");
+  nlohmann::json request{{"do", "replan"}};
+  if (options.search) {
+    request["search"] = true;
+    if (!options.sizes.empty()) {
+      load_sizes(options.sizes);  // refuses what it can't read
+      request["sizes"] = find_entries(options.sizes, "sizes").text;
+    }
+    if (options.memory_limit > 0)
+      request["memory_limit"] = options.memory_limit;
+  } else if (names_file(options.schedule)) {
+    request["text"] = read_file(options.schedule);
+    constexpr std::size_t most = std::size_t{60} << 10;
+    if (text_of(request, "text").size() > most)
+      fail(error_code::invalid_argument,
+           "{} is too large for the endpoint, which accepts {} bytes",
+           printable(options.schedule), most);
+    request["source"] = printable(options.schedule);
+  } else {
+    request["schedule"] = options.schedule;
+  }
+  if (options.force)
+    request["force"] = true;
+  return request;
+}
+
+std::string in_words(const nlohmann::json& answer) {
+  const auto name = printable(text_of(answer, "schedule"));
+  const auto& now = field_of(answer, "now");
+  const auto& then = field_of(answer, "then");
+  const auto times =
+    now.is_number() && then.is_number()
+      ? fmt::format(" ({:.4g} ms a step predicted, +-{:.0f} %; {:.4g} now)",
+                    then.get<double>(), 100 * number_of(answer, "uncertainty"),
+                    now.get<double>())
+      : std::string{};
+  if (flag_of(answer, "taken"))
+    return fmt::format("the job switches to {}{}\n", name, times);
+  return fmt::format("{} is not better by 2 %{}: the job keeps its order\n",
+                     name, times);
+}
+
+void run(const replan_options& options) {
+  const auto request = request_of(options);
+  constexpr double search_seconds = 120;
+  auto client = options.job.connect(search_seconds);
+  until_signal(client, [&] {
+    const auto answer = client.request(request);
+    print_now(options.json ? json_text(answer) + "\n" : in_words(answer));
+  });
+}
+
+}  // namespace
+
+void add_replan_command(CLI::App& app) {
+  auto* command = app.add_subcommand("replan", summary_of("replan"));
+  const auto options = std::make_shared<replan_options>();
+  options->job.add_to(*command);
+  command
+    ->add_option("--schedule", options->schedule,
+                 "a built-in schedule, or a file: CSV or the text form")
+    ->type_name("NAME|FILE");
+  command->add_flag("--search", options->search,
+                    "search for the best order for the measured costs");
+  command->add_flag("--force", options->force,
+                    "take the schedule even if it is not better");
+  command
+    ->add_option("--sizes", options->sizes,
+                 "bytes of a microbatch in a stage, as for simulate")
+    ->type_name("ENTRIES|FILE");
+  command
+    ->add_option("--memory-limit", options->memory_limit,
+                 "most bytes that a rank may hold, for --search")
+    ->check(number(0))
+    ->type_name("BYTES");
+  command->add_flag("--json", options->json, "the job's answer");
+  command->footer(help);
+  command->callback([options] { run(*options); });
+}
+
+}  // namespace troupe::cli

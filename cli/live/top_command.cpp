@@ -1,0 +1,138 @@
+#include "troupe/cli/live/top_command.hpp"
+
+#include <CLI/CLI.hpp>
+
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <memory>
+
+#include "troupe/base/error.hpp"
+#include "troupe/base/plain_text.hpp"
+#include "troupe/cli/live/keys.hpp"
+#include "troupe/cli/live/live_options.hpp"
+#include "troupe/cli/live/top_view.hpp"
+#include "troupe/cli/plan/checks.hpp"
+#include "troupe/cli/plan/commands.hpp"
+#include "troupe/cli/plan/program.hpp"
+#include "troupe/engine/plan/text/plan_text.hpp"
+#include "troupe/monitors/live/event_parts.hpp"
+#include "troupe/monitors/live/json_fields.hpp"
+
+namespace troupe::cli {
+
+namespace {
+
+constexpr auto top_help = R"(
+Shows the last finished step: loss, tokens a second, bubble and memory, and of
+each rank how busy it was, its last forward or backward and how long it was idle
+from there to the step's end, its slowest op, what it received and waited for,
+and the memory of its process. In a terminal it is drawn anew in place, and q
+ends it; elsewhere it is printed again.
+
+Example:
+  troupe top
+  troupe top unix:/tmp/x.sock
+  troupe top unix:/tmp/x.sock --once
+
+Without an endpoint it is the only job of yours on this machine. Ends with
+Ctrl-C, or with the run.
+Exit codes: 0 done, 1 failed, 2 wrong usage.)";
+
+struct top_options {
+  live_options job;
+  bool once = false;
+  bool json = false;
+  double interval = 1;
+};
+
+/// None if the plan is too long for the endpoint.
+std::optional<plan> plan_of(live_client& client) {
+  try {
+    return plan_from_text(text_of(client.request({{"do", "plan"}}), "plan"),
+                          "the job's plan");
+  } catch (const error& reason) {
+    if (reason.code() == error_code::interrupted)
+      throw;
+    spdlog::debug("no plan: {}", reason.what());
+    return {};
+  }
+}
+
+void draw(const top_view& view, bool terminal, bool json) {
+  if (json)
+    return print_now(json_text(view.json()) + "\n");
+  print_now((terminal ? "\033[H\033[2J" : "")
+            + plain_text(view.text(terminal)));
+}
+
+enum class outcome : std::uint8_t { fresh, nothing, quit, ended };
+
+/// Takes events until it is time to draw.
+outcome gather(live_client& client, event_joiner& joiner, top_view& view,
+               const top_options& options, const keys& typed) {
+  constexpr double look_at_keys = 0.1;
+  const deadline until(options.once ? HUGE_VAL : options.interval);
+  const auto due = [&] { return !options.once && until.milliseconds() == 0; };
+  auto found = outcome::nothing;
+  while (!due() && !(options.once && found == outcome::fresh)) {
+    if (typed.has_q())
+      return outcome::quit;
+    const auto message = client.next(look_at_keys);
+    if (message ? message->type == live_type::ended : client.ended())
+      return outcome::ended;
+    if (!message || message->type != live_type::event)
+      continue;
+    if (const auto what = joiner.add(message->content); what && view.add(*what))
+      found = outcome::fresh;
+  }
+  return found;
+}
+
+void watch(live_client& client, const top_options& options) {
+  top_view view(client.request({{"do", "info"}}), plan_of(client));
+  subscription wants;
+  wants.ops = wants.messages = wants.memory = true;
+  wants.warnings = false;
+  client.watch(wants);
+  const bool terminal =
+    ::isatty(STDOUT_FILENO) == 1 && !options.once && !options.json;
+  const keys typed(terminal);
+  if (terminal)
+    draw(view, terminal, options.json);
+  event_joiner joiner;
+  for (;;) {
+    const auto found = gather(client, joiner, view, options, typed);
+    if (found == outcome::quit)
+      return;
+    if (found == outcome::ended)
+      break;
+    if (found == outcome::fresh)
+      draw(view, terminal, options.json);
+    if (options.once)
+      return;
+  }
+  spdlog::info("the job has ended the stream");
+}
+
+}  // namespace
+
+void add_top_command(CLI::App& app) {
+  auto* command = app.add_subcommand("top", summary_of("top"));
+  const auto options = std::make_shared<top_options>();
+  options->job.add_to(*command);
+  command->add_flag("--once", options->once, "show the next step, and end");
+  command->add_flag("--json", options->json,
+                    "a JSON object a line for each view");
+  command->add_option("--interval", options->interval, "seconds between views")
+    ->check(number(0.01, 3600));
+  command->footer(top_help);
+  command->callback([options] {
+    auto client = options->job.connect();
+    until_signal(client, [&] { watch(client, *options); });
+  });
+}
+
+}  // namespace troupe::cli

@@ -1,0 +1,54 @@
+#pragma once
+
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "troupe/engine/plan/plan.hpp"
+#include "troupe/monitors/timing/step_collector.hpp"
+
+namespace troupe::cli {
+
+/// The display of `troupe top` for a live job: its last step.
+class top_view {
+ public:
+  /// `info` is the job's answer; the plan is given if known.
+  top_view(nlohmann::json info, std::optional<plan> given);
+
+  /// Returns true if a training step is complete.
+  bool add(const event& what);
+  /// Lines of at most 80 columns, each with a newline; with bars if wanted.
+  std::string text(bool bars) const;
+  /// The same: the job's sizes, the last step (times in seconds), and
+  /// `by_rank`.
+  nlohmann::json json() const;
+
+ private:
+  std::string head() const;
+  std::string row(const ops_event& rank, bool bars) const;
+  nlohmann::json rank_json(const ops_event& rank) const;
+  std::string op_name(std::uint32_t op) const;
+  const op_record& last_of(const ops_event& rank) const;
+  bool fits_plan() const;
+
+  nlohmann::json info_;
+  std::optional<plan> plan_;
+  step_collector collector_;
+  std::optional<step_event> step_;
+  std::vector<ops_event> ops_;
+  struct traffic {
+    std::int64_t bytes = 0, wait = 0, resident_bytes = 0;
+    std::vector<message_record> messages{};
+  };
+  /// The most messages in flight at one time.
+  std::int64_t most_in_flight() const;
+
+  using place = std::pair<std::int32_t, std::int32_t>;  // replica and rank
+  std::map<place, traffic> gathering_, traffic_;
+
+  traffic traffic_of(const ops_event& rank) const;
+};
+
+}  // namespace troupe::cli

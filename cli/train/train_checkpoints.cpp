@@ -1,0 +1,212 @@
+#include "troupe/cli/train/train_checkpoints.hpp"
+
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+
+#include <chrono>
+#include <optional>
+#include <utility>
+
+#include "troupe/base/error.hpp"
+#include "troupe/base/parse_number.hpp"
+#include "troupe/base/printable.hpp"
+#include "troupe/cli/train/train_job.hpp"
+#include "troupe/engine/checkpoint/stored_checkpoint.hpp"
+#include "troupe/engine/stage/sharding/ties.hpp"
+
+namespace troupe::cli {
+
+namespace {
+
+constexpr auto rows_setting = "microbatch-size";
+/// For other processes to write their parts.
+constexpr auto longest_wait = std::chrono::minutes(10);
+
+void warn_of_damage(const std::string& sentence) {
+  spdlog::warn("skipping a damaged checkpoint: {}", sentence);
+}
+
+/// A checkpoint, or the last one of a folder.
+std::string named_checkpoint(const std::string& path) {
+  if (is_checkpoint(path)) {
+    stored_checkpoint(path).verify();
+    return path;
+  }
+  const checkpoint_folder folder(path);
+  if (auto found = folder.last_valid(warn_of_damage))
+    return *found;
+  fail(error_code::invalid_checkpoint,
+       "--resume {}: is no checkpoint, and holds none that is whole",
+       printable(path));
+}
+
+/// The checkpoint that --resume means, in the process that leads: none to begin
+/// anew. Warns of damaged ones that were passed over. Throws `io` and
+/// `invalid_checkpoint`; invalid_argument if --checkpoints holds some already
+/// and --resume was not given.
+std::optional<std::string> checkpoint_to_resume(
+  const checkpoint_options& options) {
+  if (!options.resume.empty() && options.resume != "auto")
+    return named_checkpoint(options.resume);
+  if (options.folder.empty())
+    return std::nullopt;
+  const checkpoint_folder folder(options.folder);
+  if (options.resume == "auto")
+    return folder.last_valid(warn_of_damage);
+  if (const auto steps = folder.steps(); !steps.empty())
+    fail(error_code::invalid_argument,
+         "--checkpoints {} holds a checkpoint of step {}; go on from it with "
+         "--resume auto, or give another folder",
+         printable(options.folder), steps.front());
+  return std::nullopt;
+}
+
+/// The choice of the leading process, in all.
+std::string shared(const std::shared_ptr<mesh>& job, std::string text) {
+  return job ? job->share({frame_type::mail, std::move(text)}).head : text;
+}
+
+}  // namespace
+
+void require_checkpoints(const checkpoint_options& options) {
+  const auto without = [&](bool given, const char* flag) {
+    if (given && options.folder.empty())
+      fail(error_code::invalid_argument, "{} requires --checkpoints DIR", flag);
+  };
+  without(options.every > 0, "--checkpoint-every");
+  without(options.resume == "auto", "--resume auto");
+  if (options.kept.last != kept_checkpoints{}.last
+      || options.kept.every != kept_checkpoints{}.every)
+    without(true, "--keep and --keep-every");
+}
+
+std::int64_t position_after(const manifest& about, const train_setup& setup) {
+  auto then = about.settings, now = setup.data_settings;
+  const auto rows_of = [](std::map<std::string, std::string>& settings) {
+    const auto rows = parse_number<std::int32_t>(settings[rows_setting]);
+    settings.erase(rows_setting);
+    return std::int64_t{rows.value_or(0)};
+  };
+  const auto rows_then = rows_of(then), rows_now = rows_of(now);
+  std::int64_t rows = 0;
+  const bool counted =
+    !__builtin_mul_overflow(rows_then, about.progress.microbatches, &rows);
+  if (then == now && counted && rows_now > 0 && rows % rows_now == 0)
+    return rows / rows_now;
+  if (!about.settings.empty())
+    spdlog::warn(
+      "the checkpoint is of a run on other data (text, seed or length of "
+      "rows): the data is read from its start");
+  return 0;
+}
+
+std::unique_ptr<folder_lock> lock_checkpoints(const train_options& options,
+                                              const train_setup& setup) {
+  const auto& folder = options.checkpoints.folder;
+  if (folder.empty() || !leads(setup.trainer.job))
+    return nullptr;
+  auto made = std::make_unique<folder_lock>(folder);
+  if (!made->problem().empty())
+    spdlog::warn("{}; no other job may use the folder", made->problem());
+  return made;
+}
+
+checkpoint_saver::checkpoint_saver(const train_options& options,
+                                   const train_setup& setup,
+                                   std::string run_name)
+  : options_(options.checkpoints),
+    folder_(options_.folder, shared(setup.trainer.job, new_run_name())),
+    about_{.run = std::move(run_name),
+           .settings = setup.data_settings,
+           .model = setup.model_texts,
+           .aliases = aliases_of(ties_of(setup.model.layers))},
+    parts_(options.plain ? 1 : setup.trainer.schedule.ranks()),
+    leads_(leads(setup.trainer.job)) {
+  if (options_.folder.empty())
+    return;
+  if (leads_)
+    folder_.prepare();
+  shared(setup.trainer.job, {});  // before others write
+}
+
+checkpoint_saver::~checkpoint_saver() = default;
+
+void checkpoint_saver::after_step(const run_progress& progress,
+                                  const std::function<snapshot()>& copies,
+                                  bool last) {
+  const bool due = options_.every > 0 && progress.step % options_.every == 0;
+  if (options_.folder.empty() || progress.step == saved_ || (!due && !last))
+    return;
+  try {
+    finish();
+  } catch (const error& reason) {  // training goes on; the next one may do
+    spdlog::error("a checkpoint could not be written: {}", reason.what());
+  }
+  saved_ = progress.step;
+  writer_ = std::jthread(
+    [this, progress, parts = copies()](const std::stop_token& ended) {
+      try {
+        write(progress, parts, ended);
+      } catch (...) {
+        failure_ = std::current_exception();
+      }
+    });
+}
+
+void checkpoint_saver::write(const run_progress& progress,
+                             const snapshot& parts,
+                             const std::stop_token& ended) {
+  try {
+    for (const auto& [part, tensors] : parts)
+      folder_.write_part(progress.step, part, tensors);
+    if (leads_)
+      complete(progress, ended);
+  } catch (...) {
+    folder_.discard(progress.step);
+    throw;
+  }
+}
+
+void checkpoint_saver::complete(const run_progress& progress,
+                                const std::stop_token& ended) {
+  auto about = about_;
+  about.progress = progress;
+  using clock = std::chrono::steady_clock;
+  const auto until = clock::now() + longest_wait;
+  folder_.complete(std::move(about), parts_, options_.kept, [&] {
+    return ended.stop_requested() || clock::now() > until;
+  });
+  spdlog::info("checkpoint {}", printable(folder_.path_of(progress.step)));
+}
+
+void checkpoint_saver::finish() {
+  if (writer_.joinable())
+    writer_.join();
+  if (failure_)
+    std::rethrow_exception(std::exchange(failure_, nullptr));
+}
+
+std::string resume(
+  const train_options& options, const train_setup& setup,
+  const std::function<void(const stored_checkpoint&)>& restore) {
+  const auto& job = setup.trainer.job;
+  std::string path;
+  if (leads(job))
+    path = checkpoint_to_resume(options.checkpoints).value_or("");
+  path = shared(job, std::move(path));
+  if (path.empty())
+    return shared(job, new_run_name());
+  const stored_checkpoint from(path);
+  restore(from);
+  const auto step = from.about().progress.step;
+  if (leads(job))
+    spdlog::info("resuming from {}, step {}", printable(path), step);
+  if (leads(job) && step >= options.steps)
+    spdlog::warn(
+      "nothing to train: the checkpoint is of step {}, and --steps "
+      "is {}",
+      step, options.steps);
+  return from.about().run;
+}
+
+}  // namespace troupe::cli

@@ -1,0 +1,76 @@
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "troupe/cli/train/train_options.hpp"
+#include "troupe/cli/train/train_setup.hpp"
+#include "troupe/engine/checkpoint/checkpoint_folder.hpp"
+#include "troupe/engine/checkpoint/folder_lock.hpp"
+#include "troupe/engine/checkpoint/stored_checkpoint.hpp"
+
+namespace troupe::cli {
+
+/// Throws `invalid_argument` for flags of checkpoints that contradict.
+void require_checkpoints(const checkpoint_options& options);
+
+/// Where a run with these flags reads on after a checkpoint: microbatches of
+/// its own size. Warns and begins anew if the data differs.
+std::int64_t position_after(const manifest& about, const train_setup& setup);
+
+/// Keeps the folder of --checkpoints for this job, from before --resume looks
+/// into it: held by the process that leads; null without a folder. Throws `io`
+/// if another job has it.
+std::unique_ptr<folder_lock> lock_checkpoints(const train_options& options,
+                                              const train_setup& setup);
+
+/// Saves checkpoints of a run, if --checkpoints is given: copies of its tensors
+/// are made between two steps, and written by a thread of its own meanwhile.
+/// All processes of a job have one, and call the same members in the same
+/// order.
+class checkpoint_saver {
+ public:
+  /// `run_name`: of the run that began. Removes what killed processes have left
+  /// in the folder.
+  checkpoint_saver(const train_options& options, const train_setup& setup,
+                   std::string run_name);
+  /// Waits for what this process writes, not for the parts of others.
+  ~checkpoint_saver();
+  checkpoint_saver(const checkpoint_saver&) = delete;
+  checkpoint_saver& operator=(const checkpoint_saver&) = delete;
+
+  /// By part: the tensors that this process writes.
+  using snapshot = std::map<std::int32_t, parameter_list>;
+  /// Saves if a checkpoint is due after this step, or with `last` unless that
+  /// step is saved already. `copies` is called at once, by this thread. If the
+  /// one before could not be written, the log tells so.
+  void after_step(const run_progress& progress,
+                  const std::function<snapshot()>& copies, bool last = false);
+  /// Waits for the last checkpoint. Throws `io` if it could not be written.
+  void finish();
+
+ private:
+  void write(const run_progress& progress, const snapshot& parts,
+             const std::stop_token& ended);
+  void complete(const run_progress& progress, const std::stop_token& ended);
+
+  checkpoint_options options_;
+  checkpoint_folder folder_;
+  manifest about_;
+  std::int32_t parts_;  // that all processes write
+  bool leads_;
+  std::int64_t saved_ = -1;  // step
+  std::jthread writer_;
+  std::exception_ptr failure_;  // of `writer_`, once it has ended
+};
+
+/// Opens the checkpoint that --resume means, if any, and gives it to `restore`;
+/// all processes of a job call it. Returns the name of the run.
+std::string resume(
+  const train_options& options, const train_setup& setup,
+  const std::function<void(const stored_checkpoint&)>& restore);
+
+}  // namespace troupe::cli

@@ -1,0 +1,338 @@
+#include "troupe/cli/train/train_command.hpp"
+
+#include <CLI/CLI.hpp>
+
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+
+#include "troupe/actors/trainer_checks.hpp"
+#include "troupe/base/error.hpp"
+#include "troupe/base/patient_write.hpp"
+#include "troupe/base/plain_text.hpp"
+#include "troupe/cli/config_file.hpp"
+#include "troupe/cli/loss_watch.hpp"
+#include "troupe/cli/plan/commands.hpp"
+#include "troupe/cli/plan/process_start.hpp"
+#include "troupe/cli/plan/program.hpp"
+#include "troupe/cli/plan/schedule_options.hpp"
+#include "troupe/cli/signals.hpp"
+#include "troupe/cli/train/train_checkpoints.hpp"
+#include "troupe/cli/train/train_dashboard.hpp"
+#include "troupe/cli/train/train_devices.hpp"
+#include "troupe/cli/train/train_endpoint.hpp"
+#include "troupe/cli/train/train_failure.hpp"
+#include "troupe/cli/train/train_files.hpp"
+#include "troupe/cli/train/train_job.hpp"
+#include "troupe/cli/train/train_monitors.hpp"
+#include "troupe/cli/train/train_output.hpp"
+#include "troupe/cli/train/train_plain.hpp"
+#include "troupe/cli/train/train_replan.hpp"
+#include "troupe/cli/train/train_setup.hpp"
+#include "troupe/engine/checkpoint/safetensors.hpp"
+#include "troupe/schedules/find_schedule.hpp"
+
+namespace troupe::cli {
+
+namespace {
+
+constexpr auto example = R"(
+Example:
+  troupe train --text book.txt --ranks 2 --schedule 1f1b --microbatches 8 \
+    --steps 200 --timeline step.svg --sample 200
+
+A CSV schedule or a plan brings its own ranks, stages and microbatches.
+Exit codes: 0 done, or ended early by a monitor as a success; 1 the run failed;
+2 wrong usage; 129 / 130 / 143 stopped by SIGHUP / SIGINT / SIGTERM: after the
+step that runs, and what is asked for is saved.)";
+
+void run_steps(trainer& run, const train_options& options,
+               const train_setup& setup, loss_watch& losses,
+               checkpoint_saver& saver) {
+  const auto done = run.progress().step;
+  log_tensors(done, run.parameters());
+  for (const auto& step : run.train(setup.training, options.steps - done)) {
+    losses.see(step);
+    log_tensors(step.source.step, run.parameters());
+    saver.after_step(run.progress(), [&] { return run.snapshot(); });
+    if (!run.ended() && validates_at(options, setup, step.source.step))
+      run.evaluate(setup.validation, setup.validation_microbatches);
+  }
+}
+
+/// Reports that a failed or interrupted step leaves no parameters to save.
+void tell_of_lost(const train_options& options, const train_setup& setup) {
+  if (!options.output.save_parameters.empty() && leads(setup.trainer.job))
+    spdlog::error(
+      "{} is not written: the last step was cut off halfway, and the "
+      "parameters may be of two steps",
+      options.output.save_parameters);
+}
+
+/// Lets monitors write their files although the run failed; neither errors
+/// doing so nor a stalled reader of our output must hide the reason.
+void finish_after_failure(trainer& run) {
+  end_patience();
+  try {
+    run.finish_monitors();
+  } catch (const error& reason) {
+    spdlog::error(reason.what());
+  }
+}
+
+/// Reports at once why a run failed: an op that still runs may take longer than
+/// others wait for this process, or never return.
+[[noreturn]] void end_failed_run(trainer& run, const error& reason,
+                                 const signal_watch& signals) {
+  const bool by_signal =
+    reason.code() == error_code::interrupted && signals.exit_code() != 0;
+  const auto code = by_signal ? signals.exit_code() : exit_code(reason.code());
+  const auto* kind = by_signal ? "" : "error: ";
+  const auto text = fmt::format("troupe: {}{}\n", kind, reason.what());
+  std::fputs(plain_text(text).c_str(), stderr);
+  finish_after_failure(run);
+  end_soon(code);
+  throw told_failure(reason.what(), code);
+}
+
+/// Saves the whole model in the leading process; all processes take part.
+void save_all(const std::string& path, const trainer& run,
+              const train_setup& setup) {
+  if (!path.empty())
+    save(path, run.gather_parameters(), setup);
+}
+
+/// A run's outputs for users: in a job, process 0 provides them for all.
+class shown_run {
+ public:
+  shown_run(trainer& run, const train_options& options,
+            const train_setup& setup) {
+    if (!leads(setup.trainer.job))
+      return;
+    page_ = open_dashboard(run, options);
+    attach_monitors(run, options, setup, page_.get());
+    // A recorded step, or one that is replayed, has its order for good.
+    if (!options.devices.cuda_graphs && options.order.replay.empty()
+        && setup.trainer.schedule.update.every == 0) {
+      orders_.emplace(run, options.order.replan_every);
+      run.attach(orders_->watch());
+    }
+    endpoint_ =
+      open_endpoint(run, options, setup, orders_ ? &*orders_ : nullptr);
+  }
+
+ private:
+  std::unique_ptr<dashboard> page_;
+  std::optional<replanner> orders_;
+  std::unique_ptr<endpoint_server> endpoint_;
+};
+
+/// Keeps processes of a job from succeeding before process 0 has.
+void end_together(const std::shared_ptr<mesh>& job) {
+  if (job)
+    job->share({frame_type::mail, {}, {}});
+}
+
+/// Reports a run that a signal or a monitor has ended after a step, once its
+/// outputs are saved. Throws unless it is a success.
+void conclude_early(trainer& run, const train_options& options,
+                    const train_setup& setup, const signal_watch& signals) {
+  const auto end = run.ended();
+  if (!end)
+    return;
+  auto text = end->reason;
+  if (!options.output.save_parameters.empty() && leads(setup.trainer.job))
+    text += fmt::format("; its parameters are saved in {}",
+                        options.output.save_parameters);
+  if (end->why == run_end::kind::success) {
+    if (leads(setup.trainer.job))
+      spdlog::warn("the run has ended early: {}", text);
+    return;
+  }
+  finish_after_failure(run);
+  end_together(setup.trainer.job);
+  if (end->why == run_end::kind::asked && signals.exit_code() != 0) {
+    end_soon(signals.exit_code());  // a reader of our output may be stuck
+    throw stopped_by_signal(text, signals.exit_code());
+  }
+  throw error(error_code::op_failed, text);
+}
+
+/// Runs all steps, or until a signal or a monitor asks for an end.
+void run_to_end(trainer& run, const train_options& options,
+                const train_setup& setup, signal_watch& signals,
+                loss_watch& losses, checkpoint_saver& saver) {
+  signals.on_signal([&](const char* name) {
+    run.stop(name);
+    return fmt::format(
+      "{}: the run ends after this step; a second signal ends it at once",
+      name);
+  });
+  if (signals.exit_code() != 0)  // before the handler was set
+    run.stop(signals.name());
+  try {
+    run_steps(run, options, setup, losses, saver);
+  } catch (const error& reason) {
+    signals.finish_first();
+    if (run.ended())
+      return;
+    tell_of_lost(options, setup);
+    end_failed_run(run, reason, signals);
+  } catch (...) {
+    signals.finish_first();
+    finish_after_failure(run);
+    throw;
+  }
+  signals.finish_first();
+}
+
+/// Before the first step, so that no step is lost by a log that ends early.
+void require_replay(const trainer& run, const train_options& options,
+                    const train_setup& setup) {
+  const auto& log = setup.trainer.execution.replay;
+  for (std::int64_t step = 1; log && step <= options.steps; ++step)
+    log->orders_of(run.plan(), setup.trainer.data_parallel, step);
+}
+
+void train_pipeline(const train_options& options, const train_setup& setup,
+                    signal_watch& signals) {
+  trainer run(setup.model.layers, setup.trainer);
+  signals.finish_first();
+  if (!options.model.initial.empty())
+    run.load(read_safetensors(options.model.initial), options.model.initial);
+  save_all(options.output.save_initial, run, setup);
+  signals.require_none("the start");
+  require_replay(run, options, setup);
+  const auto lock = lock_checkpoints(options, setup);
+  auto run_name = resume(options, setup, [&](const stored_checkpoint& from) {
+    run.restore(from);
+    run.set_position(position_after(from.about(), setup));
+  });
+  checkpoint_saver saver(options, setup, std::move(run_name));
+  const shown_run shown(run, options, setup);
+  loss_watch losses;
+  run_to_end(run, options, setup, signals, losses, saver);
+  saver.after_step(
+    run.progress(), [&] { return run.snapshot(); }, true);
+  // Saves the trained parameters first: a failing picture must not lose them.
+  save_all(options.output.save_parameters, run, setup);
+  saver.finish();
+  if (leads(setup.trainer.job))
+    losses.conclude(options.output.save_parameters);
+  conclude_early(run, options, setup, signals);
+  run.finish_monitors();
+  print_sample(options, leads(setup.trainer.job),
+               [&](const wanted_sample& what) {
+                 const auto told = [&](std::size_t, const generated&) {
+                   signals.require_none("sampling");
+                 };
+                 return run.generate({what.request}, what.options, told).at(0);
+               });
+  end_together(setup.trainer.job);
+}
+
+void require_actors(const train_options& o) {
+  if (!o.output.trace.empty() || !o.output.timeline.empty()
+      || !o.output.costs_out.empty() || !o.output.monitor.empty()
+      || !o.output.sink.empty())
+    fail(error_code::invalid_argument,
+         "--plain runs no actors, so that there is nothing for --trace, "
+         "--timeline, --costs-out, --monitor or --sink; leave them out");
+  if (!o.order.log.empty() || !o.order.replay.empty() || !o.order.slow.empty()
+      || o.order.replan_every > 0)
+    fail(error_code::invalid_argument,
+         "--plain runs one op after the other, so that there is nothing for "
+         "--order-log, --replay, --replan-every or --slow; leave them out");
+  if (!o.access.dashboard.empty())
+    fail(error_code::invalid_argument,
+         "--plain runs no actors, so that there is nothing for --dashboard to "
+         "show; leave it out");
+  if (!o.access.endpoint.empty() && o.access.endpoint != "none")
+    fail(error_code::invalid_argument,
+         "--plain runs no actors, so that there is nothing to attach to; leave "
+         "--endpoint out");
+}
+
+/// The flags that --print-config omits, as a schedule's or plan's file decides
+/// them, or as the model has no such option.
+argument_list moot_flags(const train_options& options) {
+  auto flags = flags_of_other_models(options.model);
+  if (!sizes_file(options.partition).empty())
+    std::ranges::copy(sizes_in_file(), std::back_inserter(flags));
+  if (!options.partition.plan.empty())
+    flags.emplace_back("schedule");
+  return flags;
+}
+
+void warn_of_other_models(const CLI::App& command, const model_flags& flags) {
+  for (const auto& name : flags_of_other_models(flags))
+    if (command.count("--" + name) > 0)
+      spdlog::warn("--{} has no effect with --model {}", name, flags.name);
+}
+
+void train(const CLI::App& command, const train_options& options) {
+  const bool shows = shows_what_all_would();
+  if (options.print_config) {
+    if (shows)
+      fmt::print("{}", config_text(command, moot_flags(options)));
+    return;
+  }
+  if (!options.dry_run)
+    drop_closed_output();
+  const auto level = spdlog::level::from_str(options.output.log_level);
+  spdlog::set_level(shows ? level : std::max(level, spdlog::level::err));
+  if (options.plain)
+    require_actors(options);
+  warn_of_other_models(command, options.model);
+  signal_watch signals;
+  auto devices = open_devices(options.devices, options.plain);
+  auto setup = make_setup(options);
+  if (const auto file = sizes_file(options.partition); !file.empty())
+    require_sizes_of_file(command, file, setup.trainer.schedule);
+  setup.trainer.devices = std::move(devices);
+  require_outputs(options);
+  require_monitors(options);
+  require_dashboard(options.access);
+  require_endpoint(options.access);
+  require_job(options);
+  require_checkpoints(options.checkpoints);
+  if (!options.plain)
+    require_legal(setup.trainer);
+  if (options.dry_run) {
+    require_model(options, setup);
+    return shows ? print_plan_summary(options, setup) : void();
+  }
+  try {
+    setup.trainer.job = join_job(command, options, signals);
+    if (options.plain)
+      train_plain(options, setup, signals);
+    else
+      train_pipeline(options, setup, signals);
+  } catch (const error& reason) {
+    if (reason.code() != error_code::interrupted)
+      throw;
+    end_soon(signals.exit_code());
+    throw stopped_by_signal(reason.what(), signals.exit_code());
+  }
+  if (signals.exit_code() != 0) {
+    end_soon(signals.exit_code());
+    throw stopped_by_signal("stopped by a signal after the last step",
+                            signals.exit_code());
+  }
+}
+
+}  // namespace
+
+void add_train_command(CLI::App& app) {
+  auto options = std::make_shared<train_options>();
+  auto* command = app.add_subcommand("train", summary_of("train"));
+  add_train_flags(*command, *options);
+  command->add_option("--config",
+                      "settings from a TOML file; its keys are "
+                      "the long flags, which override it");
+  command->footer(example);
+  command->callback([command, options] { train(*command, *options); });
+}
+
+}  // namespace troupe::cli

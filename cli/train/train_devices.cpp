@@ -1,0 +1,134 @@
+#include "troupe/cli/train/train_devices.hpp"
+
+#include <spdlog/spdlog.h>
+
+#include <sstream>
+
+#include "troupe/base/error.hpp"
+#include "troupe/base/parse_number.hpp"
+#include "troupe/base/printable.hpp"
+#include "troupe/engine/device/determinism.hpp"
+#include "troupe/engine/device/load_accelerator.hpp"
+#include "troupe/engine/launch/environment.hpp"
+
+namespace troupe::cli {
+
+namespace {
+
+[[noreturn]] void refuse(const std::string& device) {
+  fail(error_code::invalid_argument,
+       "--device {}: write cpu, cuda (all devices), or some by number: "
+       "cuda:0,2",
+       printable(device));
+}
+
+/// "cuda:0,2" gives 0 and 2; "cuda" none.
+std::vector<int> numbers_in(const std::string& device) {
+  const std::string prefix = "cuda";
+  if (!device.starts_with(prefix))
+    refuse(device);
+  auto rest = device.substr(prefix.size());
+  if (rest.empty())
+    return {};
+  if (rest[0] != ':' || rest.size() == 1 || rest.back() == ',')
+    refuse(device);
+  std::vector<int> numbers;
+  std::istringstream list(rest.substr(1));
+  for (std::string part; std::getline(list, part, ',');) {
+    const auto number = parse_number<int>(part);
+    if (!number || *number < 0)
+      refuse(device);
+    numbers.push_back(*number);
+  }
+  return numbers;
+}
+
+/// All devices; processes that share a machine take one each.
+std::vector<int> all_devices(int devices) {
+  const auto place = read_environment();
+  if (place.local_processes > devices)
+    fail(error_code::invalid_argument,
+         "{} processes of this machine would share {} GPUs, but NCCL takes one "
+         "rank a GPU; start at most {} on each machine",
+         place.local_processes, devices, devices);
+  if (place.local_processes > 1)
+    return {place.local_process};
+  std::vector<int> all;
+  for (int i = 0; i < devices; ++i)
+    all.push_back(i);
+  return all;
+}
+
+}  // namespace
+
+std::vector<std::shared_ptr<accelerator>> open_devices(
+  const device_options& options, bool plain) {
+  if (options.device == "cpu" && options.cuda_graphs)
+    throw error(error_code::invalid_argument,
+                "--cuda-graphs launches steps on a GPU; give --device cuda:0, "
+                "or leave --cuda-graphs out");
+  if (options.device == "cpu")
+    return {};
+  auto numbers = numbers_in(options.device);
+  if (plain && numbers.size() > 1)
+    fail(error_code::invalid_argument,
+         "--device {}: --plain is one loop on one device; name one of them",
+         options.device);
+  if (options.deterministic)
+    use_deterministic_operators();
+  const auto& found = load_accelerators();
+  if (!found)
+    fail(error_code::device, "--device {}: {}", options.device, found.why_not);
+  const auto devices = found.library->devices();
+  if (numbers.empty())
+    numbers = plain ? std::vector{0} : all_devices(devices);
+  std::vector<std::shared_ptr<accelerator>> opened;
+  for (const auto number : numbers) {
+    if (number >= devices)
+      fail(error_code::device, "--device {}: there {} here", options.device,
+           devices == 1 ? "is one device, number 0,"
+                        : fmt::format("are {} devices", devices));
+    opened.push_back(found.library->open(number));
+    spdlog::info("device {}", describe(opened.back()->description()));
+  }
+  if (options.cuda_graphs && opened.size() > 1)
+    fail(error_code::invalid_argument,
+         "--cuda-graphs records the steps of one GPU, and --device {} is {}; "
+         "name one (--device cuda:0), or leave --cuda-graphs out",
+         options.device, opened.size());
+  return opened;
+}
+
+overlap_options overlap_of(const device_options& options) {
+  if (options.overlap == "all")
+    return {};
+  overlap_options made{false, false, false, false, false};
+  if (options.overlap == "none")
+    return made;
+  if (options.overlap.empty() || options.overlap.back() == ',')
+    fail(error_code::invalid_argument,
+         "--overlap '{}': write all, none, or some of "
+         "data,reduce,transfers,pairs,copies",
+         printable(options.overlap));
+  std::istringstream list(options.overlap);
+  for (std::string part; std::getline(list, part, ',');) {
+    if (part == "data")
+      made.data = true;
+    else if (part == "reduce")
+      made.reduce = true;
+    else if (part == "transfers")
+      made.transfers = true;
+    else if (part == "pairs")
+      made.pairs = true;
+    else if (part == "copies")
+      made.copies = true;
+    else
+      fail(error_code::invalid_argument,
+           "--overlap: unknown kind of work '{}'; give all, none, or some of "
+           "data,reduce,transfers,pairs,copies",
+           printable(part));
+  }
+  return made;
+}
+
+}  // namespace troupe::cli

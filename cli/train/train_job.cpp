@@ -1,0 +1,168 @@
+#include "troupe/cli/train/train_job.hpp"
+
+#include <CLI/CLI.hpp>
+
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <array>
+#include <sstream>
+
+#include "troupe/base/error.hpp"
+#include "troupe/base/fnv_hash.hpp"
+#include "troupe/cli/config_file.hpp"
+#include "troupe/cli/live/live_options.hpp"
+#include "troupe/cli/train/train_setup.hpp"
+#include "troupe/engine/data/mapped_file.hpp"
+#include "troupe/engine/launch/meeting_point.hpp"
+#include "troupe/engine/transport/endpoint.hpp"
+#include "troupe/engine/transport/trust/tls_context.hpp"
+#include "troupe_version.hpp"
+
+namespace troupe::cli {
+
+namespace {
+
+/// Settings that may differ between processes.
+constexpr std::array own_settings{"announce",
+                                  "certificates",
+                                  "costs-out",
+                                  "dashboard",
+                                  "dashboard-token-file",
+                                  "endpoint",
+                                  "endpoint-token-file",
+                                  "job-token-file",
+                                  "listen",
+                                  "log-json",
+                                  "log-level",
+                                  "monitor",
+                                  "order-log",
+                                  "patience",
+                                  "rendezvous",
+                                  "replan-every",
+                                  "save-initial",
+                                  "save-parameters",
+                                  "sink",
+                                  "slow-load",
+                                  "timeline",
+                                  "trace"};
+
+/// A file's size, and a hash of it; for a long one, of parts all over it.
+std::string contents(const std::string& path) {
+  constexpr std::size_t block = 64 * 1024, most_blocks = 256;
+  const mapped_file file(path);
+  const auto bytes = file.bytes();
+  const auto blocks = std::min((bytes.size() + block - 1) / block, most_blocks);
+  fnv_hash hash;
+  for (std::size_t i = 0; i < blocks; ++i) {
+    const auto begin = blocks < most_blocks
+                         ? i * block
+                         : (bytes.size() - block) / (blocks - 1) * i;
+    const auto part =
+      bytes.subspan(begin, std::min(block, bytes.size() - begin));
+    hash.add({reinterpret_cast<const char*>(part.data()), part.size()});
+  }
+  return fmt::format("{} bytes with hash {:016x}", bytes.size(), hash.value());
+}
+
+/// Adds the content of files that all processes read: equal paths may have
+/// different content.
+void add_contents(job_description& description, const train_options& options) {
+  auto paths = options.data.text;
+  if (const auto file = sizes_file(options.partition); !file.empty())
+    paths.push_back(file);
+  if (!options.model.initial.empty())
+    paths.push_back(options.model.initial);
+  if (!options.order.replay.empty())
+    paths.push_back(options.order.replay);
+  for (const auto& path : paths)
+    description.emplace_back("what " + path + " holds", contents(path));
+}
+
+/// All processes take part if one saves parameters.
+void add_savings(job_description& description, const train_options& options) {
+  const auto add = [&](const char* name, const std::string& path) {
+    description.emplace_back(name, path.empty() ? "not given" : "given");
+  };
+  add("--save-initial", options.output.save_initial);
+  add("--save-parameters", options.output.save_parameters);
+}
+
+/// All other settings, each with its value.
+job_description describe(const CLI::App& command) {
+  job_description made{{"troupe", TROUPE_VERSION}};
+  std::istringstream lines(config_text(command));
+  for (std::string line; std::getline(lines, line);) {
+    const auto equals = line.find(" = ");
+    if (equals == std::string::npos)
+      continue;
+    const auto name = line.substr(0, equals);
+    auto value = line.substr(equals + 3);
+    if (name == "device")  // which one of a kind is each process's own affair
+      value = value.substr(0, value.find(':'));
+    if (std::ranges::find(own_settings, name) == own_settings.end())
+      made.emplace_back("--" + name, std::move(value));
+  }
+  return made;
+}
+
+}  // namespace
+
+bool leads(const std::shared_ptr<mesh>& job) {
+  return !job || job->place().leads();
+}
+
+bool shows_what_all_would() {
+  return read_environment().process == 0;
+}
+
+void require_job(const train_options& options) {
+  const auto place = read_environment();
+  if (options.plain && !place.is_alone())
+    fail(error_code::invalid_argument,
+         "--plain runs in one process, and {} started {}; start it alone",
+         place.launcher, place.processes);
+  read_token(options.processes.token_file);
+  for (const auto& where :
+       {options.processes.joining.rendezvous, options.processes.joining.listens,
+        options.processes.joining.announced})
+    if (!where.empty())
+      parse_endpoint(as_endpoint(where));
+  if (!options.processes.joining.shown.certificates.empty())
+    tls_context::of_certificates(options.processes.joining.shown.certificates);
+}
+
+std::shared_ptr<mesh> join_job(const CLI::App& command,
+                               const train_options& options,
+                               signal_watch& signals) {
+  auto joining = options.processes.joining;
+  joining.place = read_environment();
+  if (joining.place.is_alone())
+    return nullptr;
+  joining.lines = options.processes.link == "shared" ? line_kind::shared_memory
+                                                     : line_kind::socket;
+  joining.shown.token = read_token(options.processes.token_file);
+  joining.description = describe(command);
+  add_savings(joining.description, options);
+  add_contents(joining.description, options);
+  joining.patience = std::chrono::milliseconds(
+    static_cast<std::int64_t>(options.processes.patience * 1000));
+  joining.news = [](const std::string& whom) { spdlog::warn(whom); };
+  const auto& place = joining.place;
+  if (place.process > 0) {
+    spdlog::set_level(std::max(
+      spdlog::level::from_str(options.output.log_level), spdlog::level::warn));
+    spdlog::set_pattern(fmt::format("process {}: %v", place.process));
+  }
+  joining.stopped = [&] { return signals.exit_code() != 0; };
+  signals.finish_first();  // so that sockets are removed
+  auto job = troupe::join_job(joining);
+  signals.on_signal({});
+  if (signals.exit_code() != 0)
+    fail(error_code::interrupted, "stopped by a signal as the job began");
+  spdlog::info("{} processes ({})", place.processes, place.launcher);
+  return job;
+}
+
+}  // namespace troupe::cli

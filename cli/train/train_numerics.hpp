@@ -1,0 +1,12 @@
+#pragma once
+
+#include "troupe/cli/train/train_options.hpp"
+#include "troupe/engine/models/registry.hpp"
+
+namespace troupe::cli {
+
+/// How steps compute, as the flags say, with the model's loss. Throws
+/// `invalid_argument` naming a flag.
+numerics numerics_for(const train_options& options, const built_model& model);
+
+}  // namespace troupe::cli

@@ -1,0 +1,139 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "troupe/actors/execution_options.hpp"
+#include "troupe/cli/model_flags.hpp"
+#include "troupe/cli/optimizer_flags.hpp"
+#include "troupe/cli/plan/fwd.hpp"
+#include "troupe/cli/plan/offload_flags.hpp"
+#include "troupe/cli/plan/searched_schedule.hpp"
+#include "troupe/cli/plan/usual.hpp"
+#include "troupe/engine/checkpoint/checkpoint_folder.hpp"
+#include "troupe/engine/data/microbatch_source.hpp"
+#include "troupe/engine/generation/sampling.hpp"
+#include "troupe/engine/launch/job.hpp"
+#include "troupe/engine/stage/numerics.hpp"
+#include "troupe/engine/stage/sharding/sharding.hpp"
+
+namespace troupe::cli {
+
+struct data_options {
+  std::vector<std::string> text;
+  std::string text_format = "auto";
+  std::vector<double> mix;  // a weight for each text; empty: in a row
+  text_batch_options batches;
+  double validation_fraction = 0.05;
+  std::int64_t validation_microbatches = 16;
+  std::int64_t validate_every = 0;
+};
+
+/// How the model is cut, and in which order its parts run.
+struct partition_options {
+  schedule_shape shape = usual_shape;
+  std::int32_t data_parallel = 1;
+  std::string shard = "replicate";
+  sharding_options sharding{};  // but for the mode
+  std::string division = "mean";
+  std::string reduce_dtype = "fp32";
+  std::string schedule{};  // empty: the usual one
+  search_inputs searching{};
+  std::string plan;  // empty: compiled from the schedule
+  offload_flags offload{};
+  std::string split = "even";
+};
+
+struct device_options {
+  std::string device = "cpu";
+  std::string overlap = "all";
+  bool cuda_graphs = false;
+  bool deterministic = false;
+};
+
+/// Parts of `numerics`, as words.
+struct optimisation_options {
+  optimizer_flags optimizer;
+  std::string decay = "constant";
+  std::string clip_norm_type = "2";
+  std::string autocast = "none";
+  std::string dtype = "fp32";
+  std::string buffer_dtype = "same";
+  std::string weight_split = "automatic";
+};
+
+struct output_options {
+  std::string log_level = "info";
+  std::string trace;
+  std::string timeline;
+  std::string costs_out;
+  std::string log_json;
+  std::vector<std::string> monitor;
+  std::vector<std::string> sink;
+  std::string save_initial;
+  std::string save_parameters;
+  std::string prompt = "And ";
+  std::int64_t sample = 0;  // tokens
+  sampling_options sampling{};
+};
+
+/// In which order ranks start their ops.
+struct order_options {
+  std::string order = "strict";
+  std::string log;
+  std::string replay;
+  std::string slow;  // entries
+  std::int64_t slow_from = 1;
+  std::int64_t replan_every = 0;  // steps; 0: only when asked
+};
+
+/// Saving a run, and going on from what was saved.
+struct checkpoint_options {
+  std::string folder;      // empty: nothing is saved
+  std::int64_t every = 0;  // steps; 0: at the end alone
+  kept_checkpoints kept{};
+  std::string resume;  // empty, "auto" or a path
+};
+
+/// Attaching during the run.
+struct access_options {
+  std::string endpoint;  // empty: the default one
+  std::string endpoint_token_file;
+  std::string dashboard;  // empty: none
+  std::string dashboard_token_file;
+};
+
+/// Processes of a job.
+struct process_options {
+  job_options joining;
+  std::string link = "auto";
+  std::string token_file;
+  double patience = 60;  // seconds
+};
+
+/// The flags of `troupe train`; a TOML file's keys are the long flags.
+struct train_options {
+  data_options data;
+  model_flags model;
+  partition_options partition;
+  order_options order;
+  device_options devices;
+  optimisation_options optimisation;
+  troupe::numerics numerics;
+  execution_options execution;
+  output_options output;
+  checkpoint_options checkpoints;
+  access_options access;
+  process_options processes;
+  std::int64_t steps = 100;
+  bool plain = false;
+  bool print_config = false;
+  bool dry_run = false;
+  bool json = false;  // of the dry run
+};
+
+/// Declares the flags, with their help, on a subcommand.
+void add_train_flags(CLI::App& app, train_options& options);
+
+}  // namespace troupe::cli

@@ -1,0 +1,182 @@
+#include "troupe/cli/train/train_output.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <spdlog/spdlog.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "troupe/actors/trainer_plans.hpp"
+#include "troupe/base/error.hpp"
+#include "troupe/base/printable.hpp"
+#include "troupe/cli/generate/stored_model.hpp"
+#include "troupe/engine/checkpoint/safetensors.hpp"
+#include "troupe/engine/data/token_file.hpp"
+#include "troupe/engine/device/memory.hpp"
+#include "troupe/engine/plan/cost/simulate.hpp"
+#include "troupe/engine/stage/layer_graph.hpp"
+#include "troupe/engine/stage/sharding/ties.hpp"
+#include "troupe/engine/stage/split.hpp"
+
+namespace troupe::cli {
+
+void save(const std::string& path, const parameter_list& parameters,
+          const train_setup& setup) {
+  if (!path.empty() && !parameters.empty())
+    write_safetensors(path, parameters, model_metadata(setup.model_texts));
+}
+
+void log_tensors(std::int64_t step, const parameter_list& parameters) {
+  if (!spdlog::should_log(spdlog::level::debug))
+    return;
+  spdlog::debug("step {}: memory {} MiB", step, resident_bytes() >> 20);
+  for (const auto& [name, value] : parameters) {
+    const auto& gradient = value.grad();
+    spdlog::debug("step {}: {} norm {:.6g} gradient norm {:.6g}", step, name,
+                  value.norm().item<double>(),
+                  gradient.defined() ? gradient.norm().item<double>() : 0.0);
+  }
+}
+
+progress_options progress_to(const train_options& options) {
+  return {options.steps, stdout, ::isatty(STDOUT_FILENO) == 1};
+}
+
+bool validates_at(const train_options& options, const train_setup& setup,
+                  std::int64_t step) {
+  const bool due = step == options.steps
+                   || (options.data.validate_every > 0
+                       && step % options.data.validate_every == 0);
+  return setup.validation && due;
+}
+
+namespace {
+
+/// Otherwise a sample is a list of ids.
+bool tokens_are_text(const data_options& options) {
+  return options.batches.vocabulary <= 256
+         && std::ranges::all_of(options.text, [&](const std::string& path) {
+              return options.text_format == "auto"
+                       ? guess_token_format(path) == token_format::bytes
+                       : options.text_format == "bytes";
+            });
+}
+
+}  // namespace
+
+std::optional<wanted_sample> sample_of(const train_options& options) {
+  const auto& output = options.output;
+  if (output.sample == 0)
+    return std::nullopt;
+  wanted_sample made;
+  made.tokens = {options.data.batches.vocabulary,
+                 tokens_are_text(options.data)};
+  made.options.length = options.data.batches.length;
+  auto& request = made.request;
+  const bool is_usual = output.prompt == output_options{}.prompt;
+  if (made.tokens.bytes || !is_usual)
+    request.ids = made.tokens.ids_of(output.prompt, "--prompt");
+  if (request.ids.empty())
+    request.ids = {made.tokens.bytes ? '\n' : 0};
+  request.tokens = output.sample;
+  request.sampling = output.sampling;
+  request.sampling.seed = options.data.batches.seed;
+  require_legal({request}, made.options);
+  return made;
+}
+
+void print_sample(
+  const train_options& options, bool shows,
+  const std::function<generated(const wanted_sample& what)>& generate) {
+  const auto wanted = sample_of(options);
+  if (!wanted)
+    return;
+  const auto made = generate(*wanted);
+  auto ids = wanted->request.ids;
+  ids.insert(ids.end(), made.ids.begin(), made.ids.end());
+  auto text = wanted->tokens.text_of(ids);
+  std::ranges::replace_if(
+    text, [](char c) { return c != '\n' && (c < ' ' || c > '~'); }, '?');
+  if (!shows)
+    return;
+  fmt::print("sample: {}\n", text);
+  if (made.end == generation_end::context)
+    spdlog::warn(
+      "the sample ends after {} tokens: the model knows {} positions "
+      "(--seq)",
+      made.ids.size(), wanted->options.length);
+}
+
+namespace {
+
+/// A stage's rank and layers.
+struct placed_stage {
+  std::int32_t rank = 0;
+  layer_range layers{};
+  double parameters = 0;
+};
+
+std::vector<placed_stage> placed_stages(const plan& made,
+                                        const train_setup& setup) {
+  const auto counts = parameter_counts(setup.model.layers);
+  std::vector<placed_stage> stages;
+  for (std::int32_t s = 0; s < made.stages(); ++s) {
+    const auto& range = setup.trainer.split[static_cast<std::size_t>(s)];
+    stages.push_back({made.placement.rank_of(s), range,
+                      std::accumulate(counts.begin() + range.first,
+                                      counts.begin() + range.last, 0.0)});
+  }
+  return stages;
+}
+
+void print_summary_json(const train_options& options, const train_setup& setup,
+                        const plan& made, const simulation& paper) {
+  const auto& run = setup.trainer;
+  nlohmann::ordered_json report{{"schedule", printable(run.schedule.name)},
+                                {"ranks", made.ranks()},
+                                {"replicas", run.data_parallel},
+                                {"microbatches", made.microbatches},
+                                {"rows", options.data.batches.rows},
+                                {"length", options.data.batches.length},
+                                {"messages", made.messages.size()},
+                                {"idle", paper.bubble},
+                                {"in_flight", paper.in_flight}};
+  for (const auto& stage : placed_stages(made, setup))
+    report["stages"].push_back({{"rank", stage.rank},
+                                {"first_layer", stage.layers.first},
+                                {"last_layer", stage.layers.last - 1},
+                                {"parameters", stage.parameters}});
+  fmt::print("{}\n", report.dump(2));
+}
+
+}  // namespace
+
+void print_plan_summary(const train_options& options,
+                        const train_setup& setup) {
+  const auto& run = setup.trainer;
+  const auto made = *training_plan(
+    run, graph_of(setup.model.layers, run.split),
+    tied_stages(setup.model.layers, run.split, run.numerics.parameters));
+  const auto paper = simulate(made);
+  if (options.json)
+    return print_summary_json(options, setup, made, paper);
+  std::int32_t s = 0;
+  for (const auto& stage : placed_stages(made, setup))
+    fmt::print("stage {} on rank {}: layers {} to {}, {:.0f} parameters\n", s++,
+               stage.rank, stage.layers.first, stage.layers.last - 1,
+               stage.parameters);
+  fmt::print(
+    "schedule {}: {} ranks x {} replicas, {} microbatches of {} x {} "
+    "tokens; {} messages a step\n",
+    printable(run.schedule.name), made.ranks(), run.data_parallel,
+    made.microbatches, options.data.batches.rows, options.data.batches.length,
+    made.messages.size());
+  fmt::print(
+    "on paper (backward = 2 forwards): bubble {:.1f} %, activations "
+    "in flight by rank: {}\n",
+    100 * paper.bubble, fmt::join(paper.in_flight, ", "));
+}
+
+}  // namespace troupe::cli

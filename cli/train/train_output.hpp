@@ -1,0 +1,44 @@
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "troupe/cli/generate/prompts.hpp"
+#include "troupe/cli/train/train_setup.hpp"
+#include "troupe/monitors/progress.hpp"
+
+namespace troupe::cli {
+
+/// Saves parameters to a safetensors file, with what it takes to make their
+/// model; does nothing if the path is empty.
+void save(const std::string& path, const parameter_list& parameters,
+          const train_setup& setup);
+
+/// With --log-level debug: logs memory, and every parameter's and gradient's l2
+/// norm, after a step.
+void log_tensors(std::int64_t step, const parameter_list& parameters);
+
+progress_options progress_to(const train_options& options);
+
+bool validates_at(const train_options& options, const train_setup& setup,
+                  std::int64_t step);
+
+/// What --sample asks of the trained model, if it does. Throws
+/// `invalid_argument` for a prompt that the model can't continue.
+struct wanted_sample {
+  token_texts tokens;
+  generation_request request;
+  generation_options options;
+};
+std::optional<wanted_sample> sample_of(const train_options& options);
+
+/// Prints what `generate` makes of it; one process of a job shows it.
+void print_sample(
+  const train_options& options, bool shows,
+  const std::function<generated(const wanted_sample& what)>& generate);
+
+/// Prints the output of --dry-run: stages, ranks and the simulated plan.
+void print_plan_summary(const train_options& options, const train_setup& setup);
+
+}  // namespace troupe::cli

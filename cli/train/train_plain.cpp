@@ -1,0 +1,230 @@
+#include "troupe/cli/train/train_plain.hpp"
+
+#include <fmt/format.h>
+
+#include "troupe/actors/stored_state.hpp"
+#include "troupe/base/error.hpp"
+#include "troupe/cli/loss_watch.hpp"
+#include "troupe/cli/train/train_checkpoints.hpp"
+#include "troupe/cli/train/train_output.hpp"
+#include "troupe/engine/checkpoint/safetensors.hpp"
+#include "troupe/engine/device/clock.hpp"
+#include "troupe/engine/device/memory.hpp"
+#include "troupe/engine/plan/compile/compile.hpp"
+#include "troupe/engine/plan/versions.hpp"
+#include "troupe/engine/stage/plain_loop.hpp"
+#include "troupe/monitors/metrics.hpp"
+#include "troupe/schedules/validate.hpp"
+
+namespace troupe::cli {
+
+namespace {
+
+/// The versions of the parameters that the schedule's plan reads.
+plain_updates updates_of(const train_setup& setup) {
+  const auto& run = setup.trainer;
+  const auto versions = versions_of(
+    compile(run.schedule, {.tied = tied_stages(setup.model.layers, run.split,
+                                               run.numerics.parameters)}));
+  return {run.schedule.update.every, run.split,
+          [versions](std::int32_t stage, std::int32_t microbatch) {
+            return versions[static_cast<std::size_t>(stage)]
+                           [static_cast<std::size_t>(microbatch)];
+          }};
+}
+
+plain_options options_of(const train_setup& setup) {
+  const auto& run = setup.trainer;
+  plain_options plain;
+  plain.microbatches = run.schedule.microbatches;
+  plain.slices = run.schedule.slices;
+  plain.copy_of = copies_taken(run.schedule);
+  if (run.schedule.update.every > 0)
+    plain.updates = updates_of(setup);
+  plain.data_parallel = run.data_parallel;
+  plain.numerics = run.numerics;
+  plain.intra_op_threads = run.execution.intra_op_threads;
+  if (!run.devices.empty())
+    plain.device =
+      std::make_shared<rank_device>(run.devices.at(0), run.overlap);
+  return plain;
+}
+
+step_event one_step(plain_loop& loop, const train_setup& setup,
+                    std::int64_t step, std::int64_t first) {
+  step_event event;
+  event.begin = now_ns();
+  const auto result =
+    loop.step([&](std::int64_t k) { return setup.training->at(first + k); });
+  event.end = now_ns();
+  event.source.step = step;
+  event.losses = {{"loss", result.loss, 1}};
+  event.gradient_norm = result.gradient_norm;
+  const auto& run = setup.trainer.numerics;
+  event.learning_rate =
+    run.learning_rate.at(step, base_learning_rate(run.optimizer));
+  event.updated = result.updated;
+  event.tokens = result.tokens;
+  event.resident_bytes = resident_bytes();
+  return event;
+}
+
+/// Throws `interrupted` on a signal.
+step_event validate(plain_loop& loop, const train_setup& setup,
+                    std::int64_t step, const signal_watch& signals) {
+  step_event event;
+  event.source.step = step;
+  event.source.phase = phase::validation;
+  event.losses = {{"loss",
+                   loop.evaluate(
+                     [&](std::int64_t k) {
+                       signals.require_none("validation");
+                       return setup.validation->at(k);
+                     },
+                     setup.validation_microbatches),
+                   1}};
+  return event;
+}
+
+void load_initial(const plain_loop& loop, const std::string& path) {
+  load_parameters(loop.holders(),
+                  with_aliases(read_safetensors(path), loop.aliases(), path),
+                  path);
+}
+
+/// The loop, where it stands in the data, and its checkpoints.
+class plain_run {
+ public:
+  plain_run(const train_options& options, const train_setup& setup)
+    : setup_(setup),
+      loop_(setup.model.layers, options_of(setup)),
+      per_step_(std::int64_t{setup.trainer.schedule.microbatches}
+                * setup.trainer.data_parallel) {
+    if (!options.model.initial.empty())
+      load_initial(loop_, options.model.initial);
+  }
+
+  plain_loop& loop() { return loop_; }
+
+  void start(const train_options& options) {
+    lock_ = lock_checkpoints(options, setup_);
+    saver_.emplace(
+      options, setup_,
+      resume(options, setup_,
+             [this](const stored_checkpoint& from) { restore(from); }));
+  }
+  step_event step() {
+    const auto done = one_step(loop_, setup_, loop_.steps() + 1, position_);
+    position_ += per_step_;
+    return done;
+  }
+  void save(bool last) {
+    saver_->after_step(
+      {.step = loop_.steps(),
+       .microbatches = position_,
+       .loss_scale = loop_.scale().value(),
+       .good_steps = loop_.scale().good_steps()},
+      [this] {
+        return checkpoint_saver::snapshot{
+          {0, host_copies(loop_.parameters(), loop_.state())}};
+      },
+      last);
+  }
+  void finish() { saver_->finish(); }
+
+ private:
+  void restore(const stored_checkpoint& from) {
+    std::int64_t elements = 0;
+    for (const auto& [name, value] : loop_.parameters())
+      elements += value.numel();
+    require_elements(from, elements);
+    restore_parameters(from, loop_.holders(), loop_.aliases());
+    loop_.load_state(stored_state(from, loop_.state(), loop_.aliases(),
+                                  setup_.trainer.numerics.dtypes));
+    const auto& progress = from.about().progress;
+    loop_.go_on_from(progress.step, progress.loss_scale, progress.good_steps);
+    position_ = position_after(from.about(), setup_);
+  }
+
+  const train_setup& setup_;
+  plain_loop loop_;
+  std::int64_t per_step_;  // microbatches
+  std::int64_t position_ = 0;
+  std::unique_ptr<folder_lock> lock_;
+  std::optional<checkpoint_saver> saver_;
+};
+
+/// Prints each step, and logs it if wanted; there is no plan to log.
+std::function<void(const step_event&)> teller_of(const train_options& options) {
+  monitor log;
+  if (!options.output.log_json.empty())
+    log = metrics_monitor(options.output.log_json);
+  return
+    [log = std::move(log), to = progress_to(options)](const step_event& step) {
+      print_progress(to, step, nullptr);
+      if (log.see)
+        log.see(step);
+    };
+}
+
+}  // namespace
+
+void require_model(const train_options& options, const train_setup& setup) {
+  if (options.model.initial.empty()
+      && setup.trainer.numerics.parameters.empty())
+    return;
+  const plain_loop loop(setup.model.layers, options_of(setup));
+  if (!options.model.initial.empty())
+    load_initial(loop, options.model.initial);
+}
+
+void train_plain(const train_options& options, const train_setup& setup,
+                 signal_watch& signals) {
+  plain_run run(options, setup);
+  auto& loop = run.loop();
+  signals.finish_first();
+  save(options.output.save_initial, loop.parameters(), setup);
+  signals.require_none("the start");
+  signals.on_signal([](const char* name) {
+    return fmt::format("{}: the run ends after this step", name);
+  });
+  run.start(options);
+  const auto tell = teller_of(options);
+  loss_watch losses;
+  std::string ended;
+  while (loop.steps() < options.steps && ended.empty()) {
+    const auto done = run.step();
+    tell(done);
+    losses.see(done);
+    run.save(false);
+    try {
+      signals.require_none("the step");
+      if (validates_at(options, setup, loop.steps()))
+        tell(validate(loop, setup, loop.steps(), signals));
+    } catch (const error& reason) {
+      if (reason.code() != error_code::interrupted)
+        throw;
+      ended = fmt::format("{} after step {}", signals.name(), loop.steps());
+    }
+  }
+  signals.finish_first();
+  run.save(true);
+  save(options.output.save_parameters, loop.parameters(), setup);
+  run.finish();
+  losses.conclude(options.output.save_parameters);
+  if (!ended.empty() && !options.output.save_parameters.empty())
+    ended += fmt::format("; its parameters are saved in {}",
+                         options.output.save_parameters);
+  if (!ended.empty())
+    throw error(error_code::interrupted, ended);
+  print_sample(options, true, [&](const wanted_sample& what) {
+    return generate_plainly(
+      [&](const at::Tensor& ids) {
+        signals.require_none("sampling");
+        return loop.infer({ids}).at(0);
+      },
+      what.request, what.options);
+  });
+}
+
+}  // namespace troupe::cli

@@ -1,0 +1,362 @@
+#include "troupe/cli/train/train_setup.hpp"
+
+#include <ATen/ops/zeros.h>
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <map>
+#include <sstream>
+
+#include "troupe/base/error.hpp"
+#include "troupe/base/parse_number.hpp"
+#include "troupe/cli/generate/stored_model.hpp"
+#include "troupe/cli/plan/schedule_options.hpp"
+#include "troupe/cli/train/train_devices.hpp"
+#include "troupe/cli/train/train_numerics.hpp"
+#include "troupe/cli/train/train_output.hpp"
+#include "troupe/engine/data/rows_once.hpp"
+#include "troupe/engine/device/memory.hpp"
+#include "troupe/engine/launch/environment.hpp"
+#include "troupe/engine/plan/cost/costs.hpp"
+#include "troupe/engine/plan/cost/entries.hpp"
+#include "troupe/engine/plan/part.hpp"
+#include "troupe/engine/plan/text/plan_text.hpp"
+#include "troupe/engine/stage/split.hpp"
+#include "troupe/schedules/find_schedule.hpp"
+
+namespace troupe::cli {
+
+namespace {
+
+std::vector<std::shared_ptr<const token_source>> open_texts(
+  const data_options& o) {
+  static const std::map<std::string, token_format> formats = {
+    {"bytes", token_format::bytes},
+    {"llm_c", token_format::llm_c},
+    {"megatron", token_format::megatron},
+    {"nano_gpt", token_format::nano_gpt},
+    {"npy", token_format::npy}};
+  if (o.text.empty())
+    fail(error_code::invalid_argument,
+         "no text to train on; give --text FILE (any file will do)");
+  std::vector<std::shared_ptr<const token_source>> parts;
+  for (const auto& path : o.text)
+    parts.push_back(o.text_format == "auto"
+                      ? open_tokens(path)
+                      : open_tokens(path, formats.at(o.text_format)));
+  return parts;
+}
+
+void require_in_vocabulary(const token_source& tokens,
+                           std::int64_t vocabulary) {
+  const auto place = first_outside(tokens, vocabulary);
+  if (place < 0)
+    return;
+  std::int64_t id = 0;
+  tokens.read(place, 1, &id);
+  if (id < 0)
+    fail(error_code::invalid_data,
+         "{}: token {} has the id {}; ids are numbers from 0 up", tokens.name(),
+         place, id);
+  fail(error_code::invalid_data,
+       "{}: token {} has the id {}, which is beyond the vocabulary of {}; "
+       "give --vocabulary {} or more",
+       tokens.name(), place, id, vocabulary, id + 1);
+}
+
+std::vector<std::int32_t> parse_counts(const std::string& text) {
+  std::vector<std::int32_t> counts;
+  std::istringstream input(text);
+  for (std::string part; std::getline(input, part, ',');) {
+    const auto count = parse_number<std::int32_t>(part);
+    if (!count)
+      fail(error_code::invalid_argument,
+           "--split '{}': '{}' is no number of layers; give even, parameters, "
+           "measured, or a list such as 5,5 (--model says what the layers "
+           "are)",
+           text, part);
+    counts.push_back(*count);
+  }
+  return counts;
+}
+
+stage_split split_for(const train_options& o, const built_model& model,
+                      std::int32_t stages) {
+  const auto& how = o.partition.split;
+  const auto& layers = model.layers;
+  const auto count = static_cast<std::int32_t>(layers.size());
+  if (how == "even")
+    return split_evenly(count, model.blocks, stages);
+  if (how == "parameters")
+    return split(layers, stages);
+  if (how == "measured")
+    return split_by_cost(
+      measured_costs(
+        layers,
+        {at::zeros({o.data.batches.rows, o.data.batches.length}, at::kLong)}),
+      stages);
+  auto made = split_by_hand(count, parse_counts(how));
+  if (static_cast<std::int32_t>(made.size()) != stages)
+    fail(error_code::invalid_argument,
+         "--split gives {} stages, the schedule has {}", made.size(), stages);
+  return made;
+}
+
+sharding_options sharding_of(const train_options& o) {
+  auto made = o.partition.sharding;
+  const bool hybrid = o.partition.shard == "hybrid";
+  if (hybrid && made.group == 0)
+    throw error(error_code::invalid_argument,
+                "--shard hybrid shards within groups of replicas; give their "
+                "size by --shard-group");
+  made.mode = hybrid ? shard_mode::all : parse_shard_mode(o.partition.shard);
+  return made;
+}
+
+/// Warns of given flags that have no effect.
+void warn_of_idle_flags(const train_options& o) {
+  const train_options unchanged;
+  const auto warn = [](const char* flag, const char* without) {
+    spdlog::warn("{} has no effect without {}", flag, without);
+  };
+  if (o.numerics.learning_rate.final_fraction
+        != unchanged.numerics.learning_rate.final_fraction
+      && o.optimisation.decay == "constant")
+    warn("--final-lr", "--decay cosine or linear");
+  if (o.output.sampling.temperature != unchanged.output.sampling.temperature
+      && o.output.sample == 0)
+    warn("--temperature", "--sample");
+  if (o.partition.searching.given() && o.partition.schedule != search_name)
+    warn("--costs, --sizes and --memory-limit", "--schedule search");
+  if (o.partition.division != unchanged.partition.division
+      && o.partition.data_parallel == 1)
+    warn("--divide-gradients", "--data-parallel");
+  const bool fp16 =
+    o.optimisation.dtype == "fp16" || o.optimisation.autocast == "fp16";
+  if (fp16 && !o.numerics.loss_scale.dynamic
+      && o.numerics.loss_scale.initial == 1)
+    spdlog::warn(
+      "small gradients underflow to 0 in fp16; use --dynamic-loss-scale, or a "
+      "--loss-scale");
+  if (o.partition.offload.given() && o.devices.device == "cpu")
+    spdlog::warn(
+      "--offload-activations saves no memory on a CPU, where host and device "
+      "memory are the same; use it with --device cuda");
+  if (o.numerics.offload_optimizer && o.devices.device == "cpu")
+    warn("--offload-optimizer", "--device cuda");
+  if (o.optimisation.dtype == "fp32"
+      && o.partition.reduce_dtype != unchanged.partition.reduce_dtype)
+    warn("--reduce-dtype", "--dtype bf16 or fp16");
+  const auto& sharding = o.partition.sharding;
+  if (sharding.multiple != unchanged.partition.sharding.multiple
+      && o.partition.shard == "replicate")
+    warn("--shard-multiple", "--shard gradients, all or hybrid");
+  if (sharding.group != 0 && o.partition.shard == "replicate")
+    warn("--shard-group", "--shard gradients, all or hybrid");
+  if (sharding.most_whole != unchanged.partition.sharding.most_whole
+      && (o.partition.shard == "replicate" || o.partition.shard == "gradients"))
+    warn("--shard-whole", "--shard all or hybrid");
+  if (o.order.slow_from != unchanged.order.slow_from && o.order.slow.empty())
+    warn("--slow-from", "--slow");
+  if (o.output.prompt != unchanged.output.prompt && o.output.sample == 0)
+    warn("--prompt", "--sample");
+}
+
+/// "1 block", "2 blocks".
+std::string counted(std::int64_t count, const char* what) {
+  return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
+}
+
+/// Called before a schedule of that size is made.
+void require_enough_layers(const partition_options& o,
+                           const built_model& model) {
+  const auto stages = std::int64_t{o.shape.ranks} * o.shape.stages_per_rank;
+  const auto layers = std::ssize(model.layers);
+  const std::int64_t blocks = model.blocks.last - model.blocks.first;
+  const auto others = o.split == "even" ? 0 : layers - blocks;
+  if (sizes_file(o).empty() && stages > blocks + others)
+    fail(error_code::invalid_argument,
+         "{}{} can't be cut into {} ({} x {} a rank); use at most {} or more "
+         "blocks (--layers)",
+         counted(blocks, "block"),
+         others > 0 ? " and " + counted(others, "other layer") : "",
+         counted(stages, "stage"), counted(o.shape.ranks, "rank"),
+         counted(o.shape.stages_per_rank, "stage"),
+         counted(blocks + others, "stage"));
+}
+
+/// Counts values and gradients only: updates and activations need more. This
+/// machine holds its processes' share of the job's.
+void require_memory(std::int32_t replicas, double parameters) {
+  constexpr double gib = 1 << 30;
+  const auto place = read_environment();
+  const auto bytes =
+    8.0 * parameters * replicas * place.local_processes / place.processes;
+  const auto there = static_cast<double>(physical_bytes());
+  if (there > 0 && bytes > there)
+    fail(
+      error_code::invalid_argument,
+      "the model has {:.3g} parameters; with their gradients {} of {} "
+      "processes with {} replicas need {:.3g} GiB, and this machine has "
+      "{:.3g}; use a smaller model, --vocabulary, --seq or --data-parallel, or "
+      "more machines",
+      parameters, place.local_processes, place.processes, replicas, bytes / gib,
+      there / gib);
+}
+
+/// Each rank of this process is a thread.
+void require_threads(std::int32_t ranks, std::int32_t replicas) {
+  constexpr std::int64_t most = 1024;
+  const auto processes = read_environment().processes;
+  if (std::int64_t{ranks} * replicas > most * processes)
+    fail(error_code::invalid_argument,
+         "{} ranks x {} replicas in {} processes are more than {} threads "
+         "each; use fewer --ranks or a smaller --data-parallel, or more "
+         "processes",
+         ranks, replicas, processes, most);
+}
+
+/// A text's tokens, and how many of them are for training.
+struct split_text {
+  std::shared_ptr<const token_source> tokens;
+  std::int64_t kept = 0;
+
+  std::int64_t held_out() const { return tokens->size() - kept; }
+};
+
+split_text split_off(std::shared_ptr<const token_source> tokens,
+                     double held_out) {
+  const auto size = tokens->size();
+  return {
+    std::move(tokens),
+    size - static_cast<std::int64_t>(static_cast<double>(size) * held_out)};
+}
+
+/// The texts of a mixture; without one all of them as one.
+std::vector<split_text> texts_of(const data_options& o) {
+  auto files = open_texts(o);
+  if (!o.mix.empty() && o.mix.size() != files.size())
+    fail(error_code::invalid_argument,
+         "--mix gives {} weights for {} texts; give one for each --text",
+         o.mix.size(), files.size());
+  if (o.mix.empty())
+    files = {join_tokens(std::move(files))};
+  std::vector<split_text> texts;
+  for (auto& file : files) {
+    require_in_vocabulary(*file, o.batches.vocabulary);
+    texts.push_back(split_off(std::move(file), o.validation_fraction));
+  }
+  return texts;
+}
+
+void add_data(train_setup& setup, const data_options& o) {
+  const auto& batches = o.batches;
+  std::vector<weighted_text> training;
+  std::vector<std::shared_ptr<const token_source>> held_out_parts;
+  std::string sizes;
+  for (const auto& text : texts_of(o)) {
+    const auto weight = o.mix.empty() ? 1 : o.mix[training.size()];
+    training.push_back({part_of(text.tokens, 0, text.kept), weight});
+    held_out_parts.push_back(part_of(text.tokens, text.kept, text.held_out()));
+    sizes += fmt::format("{}{}", sizes.empty() ? "" : ",", text.kept);
+    if (!o.mix.empty())
+      sizes += fmt::format("*{}", weight);
+  }
+  setup.training = text_batches(training, batches);
+  setup.data_settings = {{"microbatch-size", std::to_string(batches.rows)},
+                         {"seq", std::to_string(batches.length)},
+                         {"seed", std::to_string(batches.seed)},
+                         {"tokens", sizes}};
+  const auto held_out_text = join_tokens(std::move(held_out_parts));
+  if (held_out_text->size() < 2)
+    return;  // no token follows another: no validation
+  setup.validation = rows_once(held_out_text, batches);
+  const auto all = setup.validation->size();
+  setup.validation_microbatches = o.validation_microbatches == 0
+                                    ? all
+                                    : std::min(o.validation_microbatches, all);
+}
+
+/// Whether a run can look for other orders of its ops.
+void require_searchable(const train_options& o, const trainer_options& run) {
+  if (o.order.replan_every > 0
+      && (run.schedule.update.every > 0 || run.schedule.placement.copies() > 1
+          || o.devices.cuda_graphs || !o.order.replay.empty()))
+    fail(error_code::invalid_argument,
+         "--replan-every {}: no other order is looked for where a schedule "
+         "updates within a step or has two copies of a stage, nor with "
+         "--cuda-graphs or --replay; omit it",
+         o.order.replan_every);
+}
+
+void set_order(execution_options& execution, const order_options& o,
+               std::int32_t ranks) {
+  execution.order = parse_lane_order(o.order);
+  if (!o.replay.empty())
+    execution.replay =
+      std::make_shared<const order_log>(load_order_log(o.replay));
+  if (!o.slow.empty())
+    execution.slow = load_entries(o.slow, "slow ranks", parse_slow_ranks);
+  for (const auto factor : execution.slow)
+    if (!(factor >= 1 && factor <= 1000))
+      fail(error_code::invalid_argument,
+           "--slow {}: {} is not a factor in 1..1000", o.slow, factor);
+  if (std::ssize(execution.slow) > ranks)
+    fail(error_code::invalid_argument,
+         "--slow {}: rank {} is not one of the {} ranks", o.slow,
+         std::ssize(execution.slow) - 1, ranks);
+  execution.slow_from = o.slow_from;
+}
+
+}  // namespace
+
+std::string sizes_file(const partition_options& o) {
+  return !o.plan.empty() ? o.plan : names_file(o.schedule) ? o.schedule : "";
+}
+
+trainer_options pipeline_of(const train_options& o, const built_model& model) {
+  trainer_options run;
+  const auto& parts = o.partition;
+  require_enough_layers(parts, model);
+  if (sizes_file(parts).empty())
+    require_threads(parts.shape.ranks, parts.data_parallel);
+  require_memory(parts.data_parallel, model.parameters);
+  if (!parts.plan.empty()) {
+    run.plan = std::make_shared<const plan>(plan_from_file(parts.plan));
+    run.schedule = schedule_of(*run.plan);
+  } else
+    run.schedule = named_schedule(parts.schedule, parts.shape, parts.searching,
+                                  parts.data_parallel);
+  require_threads(run.schedule.ranks(), parts.data_parallel);
+  run.split = split_for(o, model, run.schedule.stages());
+  run.data_parallel = parts.data_parallel;
+  run.offload = parts.offload.options();
+  run.execution = o.execution;
+  run.overlap = overlap_of(o.devices);
+  return run;
+}
+
+train_setup make_setup(const train_options& o) {
+  train_setup setup;
+  const auto& parts = o.partition;
+  setup.model = find_model(o.model.name).build(o.model.values, o.data.batches);
+  setup.model_texts = model_texts(o.model, o.data.batches);
+  sample_of(o);  // which may refuse the prompt
+  auto& run = setup.trainer = pipeline_of(o, setup.model);
+  warn_of_breadth(!parts.plan.empty()      ? parts.plan
+                  : parts.schedule.empty() ? setup.trainer.schedule.name
+                                           : parts.schedule,
+                  parts.shape.breadth);
+  warn_of_idle_flags(o);
+  run.sharding = sharding_of(o);
+  run.numerics = numerics_for(o, setup.model);
+  set_order(run.execution, o.order, run.schedule.ranks());
+  require_searchable(o, run);
+  run.cuda_graphs = o.devices.cuda_graphs;
+  if (!run.overlap.data)  // loading ahead is overlap, too
+    run.execution.loading.prefetch = 0;
+  add_data(setup, o.data);
+  return setup;
+}
+
+}  // namespace troupe::cli

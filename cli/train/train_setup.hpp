@@ -1,0 +1,39 @@
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "troupe/actors/trainer.hpp"
+#include "troupe/cli/train/train_options.hpp"
+#include "troupe/engine/models/registry.hpp"
+
+namespace troupe::cli {
+
+/// Everything that a run needs, made from the flags and checked before any
+/// work.
+struct train_setup {
+  built_model model;
+  troupe::trainer_options trainer;
+  source_pointer training;
+  source_pointer validation;  // null: no text is held out
+  std::int64_t validation_microbatches = 0;
+  /// The settings that decide the order of the training data; checkpoints
+  /// hold them.
+  std::map<std::string, std::string> data_settings;
+  /// The model's name and options (stored_model.hpp).
+  std::map<std::string, std::string> model_texts;
+};
+
+/// The file that decides the sizes of the pipeline, a plan or a schedule; empty
+/// if flags do.
+std::string sizes_file(const partition_options& options);
+
+/// The pipeline that the flags ask for: schedule or plan, split, execution; no
+/// numerics. Throws `invalid_argument` and schedules' errors.
+trainer_options pipeline_of(const train_options& options,
+                            const built_model& model);
+
+/// Throws `invalid_argument`, `invalid_data`, `io` and schedules' errors.
+train_setup make_setup(const train_options& options);
+
+}  // namespace troupe::cli

@@ -1,0 +1,97 @@
+#include "troupe/engine/plan/compile/check_copies.hpp"
+
+#include <fmt/format.h>
+
+#include <string_view>
+#include <vector>
+
+#include "troupe/base/error.hpp"
+#include "troupe/engine/plan/text/op_text.hpp"
+#include "troupe/schedules/validate.hpp"
+
+namespace troupe {
+
+namespace {
+
+/// Where what a forward keeps is, so far in the lane.
+enum class whereabouts : std::uint8_t { nowhere, device, host, back, used };
+
+class copy_checker {
+ public:
+  copy_checker(const plan& plan, const op_locator& locate)
+    : plan_{plan}, locate_{locate}, kept_(slot_count(plan)) {}
+
+  void run() {
+    for (rank_ = 0; rank_ < plan_.ranks(); ++rank_) {
+      index_ = 0;
+      within_pair_ = false;
+      for (const auto& what : plan_.lane(rank_)) {
+        if (is_compute(what.kind))
+          pass(what);
+        else if (is_copy(what.kind))
+          check(what);
+        ++index_;
+      }
+    }
+  }
+
+ private:
+  struct kept {
+    whereabouts where = whereabouts::nowhere;
+    std::int8_t copy = 0;
+  };
+  kept& of(const plan_op& what) { return kept_[op_slot(plan_, what)]; }
+
+  void pass(const plan_op& what) {
+    within_pair_ = what.overlaps_next && !within_pair_;
+    auto& own = of(what);
+    if (what.kind == plan_op_kind::forward)
+      own = {whereabouts::device, what.copy};
+    if (!takes_gradient(what.kind))
+      return;
+    if (own.where == whereabouts::host)
+      refuse(what,
+             "needs what its forward kept, which is in the host's memory; "
+             "RELOAD it before");
+    own.where = whereabouts::used;
+  }
+
+  void check(const plan_op& what) {
+    if (!plan_.training)
+      refuse(what, "stands where nothing is trained: no op is a backward");
+    if (within_pair_)
+      refuse(what, "stands between the ops of a pair; put it before or behind");
+    auto& own = of(what);
+    if (own.where == whereabouts::nowhere || own.copy != what.copy)
+      refuse(what, "stands before the forward whose activation it copies");
+    if (own.where == whereabouts::used)
+      refuse(what, "stands after the backward of its activation");
+    const bool goes = what.kind == plan_op_kind::offload;
+    if (own.where == whereabouts::back
+        || (goes && own.where == whereabouts::host))
+      refuse(what, "stands twice; remove one");
+    if (!goes && own.where == whereabouts::device)
+      refuse(what, "stands before the OFFLOAD of its activation");
+    own.where = goes ? whereabouts::host : whereabouts::back;
+  }
+
+  [[noreturn]] void refuse(const plan_op& what, std::string_view reason) const {
+    fail(error_code::invalid_schedule, "{}: {} {}", locate_(rank_, index_),
+         to_text(plan_, what), reason);
+  }
+
+  const plan& plan_;
+  const op_locator& locate_;
+  std::vector<kept> kept_;  // by op_slot
+  std::int32_t rank_ = 0;
+  std::size_t index_ = 0;
+  bool within_pair_ = false;
+};
+
+}  // namespace
+
+void check_copies(const plan& plan, const op_locator& locate) {
+  copy_checker{plan, locate}.run();
+}
+
+}  // namespace troupe

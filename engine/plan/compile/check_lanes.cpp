@@ -1,0 +1,382 @@
+#include "troupe/engine/plan/compile/check_lanes.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "troupe/base/error.hpp"
+#include "troupe/engine/plan/compile/check_copies.hpp"
+#include "troupe/engine/plan/op_traits.hpp"
+#include "troupe/engine/plan/routes.hpp"
+#include "troupe/engine/plan/text/op_text.hpp"
+#include "troupe/schedules/validate.hpp"
+
+namespace troupe {
+
+namespace {
+
+// What a lane has done so far with the message of an edge.
+enum : std::uint8_t { sent = 1, received = 2 };
+
+struct stage_state {
+  bool whole = false;
+  bool has_update = false;
+  std::int32_t updated = 0;  // within a step
+};
+
+// Of a stage's gradients for one update.
+struct gradient_state {
+  std::uint32_t closed = 0;  // a bit for each kind of op at its end
+  std::int32_t backwards_left = 0;
+};
+
+class lane_checker {
+ public:
+  lane_checker(const plan& plan, const op_locator& locate)
+    : plan_{plan},
+      locate_{locate},
+      edges_(plan),
+      made_{marks(slot_count(plan)), marks(slot_count(plan))},
+      moved_{marks(edges_.size()), marks(edges_.size())},
+      states_(
+        static_cast<std::size_t>(plan.stages() * plan.placement.copies())),
+      gradients_(states_.size() * static_cast<std::size_t>(updates_of(plan))) {}
+
+  void run() {
+    for_each_op([&](const plan_op& what) {
+      check_range(what);
+      count(what);
+    });
+    for_each_op([&](const plan_op& what) { check(what); });
+    for (const auto& what : plan_.ops)
+      check_sent(what);
+    for_each_op([&](const plan_op& what) { check_used(what); });
+    check_order();
+    check_copies(plan_, locate_);
+  }
+
+ private:
+  using marks = std::vector<std::uint8_t>;
+
+  template <class Visit>
+  void for_each_op(Visit visit) {
+    for (rank_ = 0; rank_ < plan_.ranks(); ++rank_) {
+      index_ = 0;
+      for (const auto& what : plan_.lane(rank_)) {
+        visit(what);
+        ++index_;
+      }
+    }
+  }
+
+  void count(const plan_op& what) {
+    // Gathers behind updates alone leave parameters whole.
+    state(what).has_update |= what.kind == plan_op_kind::update;
+    sharded_ |=
+      what.kind == plan_op_kind::release
+      || (what.kind == plan_op_kind::gather && !state(what).has_update);
+    if (frees_activation(what.kind))
+      ++gradients(what).backwards_left;
+  }
+
+  std::uint8_t& made(bool backward, const plan_op& what) {
+    return made_[backward ? 1 : 0][op_slot(plan_, what)];
+  }
+  std::uint8_t& moved(bool backward, std::int32_t edge, const plan_op& what) {
+    return moved_[backward ? 1 : 0][edges_(edge, what)];
+  }
+
+  stage_state& state(const plan_op& what) {
+    return states_[static_cast<std::size_t>(what.copy * plan_.stages()
+                                            + what.stage)];
+  }
+
+  gradient_state& gradients(const plan_op& what) {
+    const auto stage =
+      static_cast<std::size_t>(what.copy * plan_.stages() + what.stage);
+    return gradients_[stage * static_cast<std::size_t>(updates_of(plan_))
+                      + static_cast<std::size_t>(
+                        update_number(plan_, what.microbatch))];
+  }
+
+  [[noreturn]] void refuse(const plan_op& what, std::string_view reason) const {
+    fail(error_code::invalid_schedule, "{}: {} {}", locate_(rank_, index_),
+         to_text(plan_, what), reason);
+  }
+
+  void check(const plan_op& what) {
+    switch (what.kind) {
+      case plan_op_kind::send:
+        return check_send(what);
+      case plan_op_kind::receive:
+        return check_receive(what);
+      case plan_op_kind::gather:
+      case plan_op_kind::release:
+        return check_shard(what);
+      case plan_op_kind::reduce:
+      case plan_op_kind::sum_tied:
+      case plan_op_kind::gradient_norm:
+      case plan_op_kind::update:
+        return check_closing(what);
+      case plan_op_kind::offload:
+      case plan_op_kind::reload:
+        return;  // check_copies
+      default:
+        return check_compute(what);
+    }
+  }
+
+  void check_range(const plan_op& what) const {
+    if (what.stage >= plan_.stages() || what.microbatch >= plan_.microbatches
+        || what.slice >= plan_.slices || what.copy >= plan_.placement.copies())
+      refuse(what, fmt::format("is outside the {} stages, {} microbatches, {} "
+                               "slices and {} copies",
+                               plan_.stages(), plan_.microbatches, plan_.slices,
+                               plan_.placement.copies()));
+    check_microbatch(what);
+    const auto home = plan_.placement.rank_of(what.stage, what.copy);
+    if (home != rank_)
+      refuse(what, fmt::format("stands on rank {}, but stage {} is on rank {}",
+                               rank_, what.stage, home));
+  }
+
+  // An op that ends gradients names their last microbatch if there are several
+  // updates, and none otherwise.
+  void check_microbatch(const plan_op& what) const {
+    const bool ends = what.kind == plan_op_kind::reduce
+                      || what.kind == plan_op_kind::sum_tied
+                      || traits_of(what).type == op_class::closing;
+    const bool named = what.microbatch != none;
+    const bool has_several = ends && plan_.update.every > 0;
+    if (is_of_microbatch(what.kind))
+      return;
+    if (named && !has_several)
+      refuse(what, "is of a whole stage; omit the microbatch");
+    if (has_several
+        && (!named
+            || what.microbatch
+                 != last_of_update(plan_,
+                                   update_number(plan_, what.microbatch))))
+      refuse(what, fmt::format("names no update's last microbatch, of {} each",
+                               plan_.update.every));
+  }
+
+  // The edge of a transfer; refuses one that no edge takes.
+  std::int32_t check_route(const plan_op& what) const {
+    const auto edge = edge_of(plan_, what);
+    const bool upwards = what.peer > what.stage;
+    const bool sends = what.kind == plan_op_kind::send;
+    if (edge == none || (sends == is_gradient(what.stream)) == upwards)
+      refuse(what, "has no stage at its other end; remove it");
+    if (!crosses(plan_.placement, what.stage, what.peer, what.copy))
+      refuse(what, fmt::format("does not leave the rank: stage {} is on rank "
+                               "{} too; remove it",
+                               what.peer, rank_));
+    if (!edges_.has(what))
+      refuse(what, "is of another copy than its microbatch's compute ops");
+    return edge;
+  }
+
+  void check_send(const plan_op& what) {
+    const auto backward = is_gradient(what.stream);
+    auto& seen = moved(backward, check_route(what), what);
+    if ((seen & sent) != 0)
+      refuse(what, "stands twice; remove one");
+    if (made(backward, what) == 0)
+      refuse(what, "stands before the op whose result it sends");
+    seen |= sent;
+  }
+
+  void check_receive(const plan_op& what) {
+    const auto backward = is_gradient(what.stream);
+    auto& seen = moved(backward, check_route(what), what);
+    if ((seen & received) != 0)
+      refuse(what, "stands twice; remove one");
+    if (made(backward, what) != 0)
+      refuse(what, "stands after the op that needs it");
+    seen |= received;
+  }
+
+  void check_compute(const plan_op& what) {
+    if (sharded_ && !state(what).whole)
+      refuse(what, "stands where its stage is sharded; UNSHARD it before");
+    if (what.kind != plan_op_kind::forward
+        && update_number(plan_, what.microbatch) != state(what).updated
+        && plan_.update.every > 0)
+      refuse(what, "stands before the update of the microbatches before it");
+    if (frees_activation(what.kind))
+      --gradients(what).backwards_left;
+    if (what.kind == plan_op_kind::weight_backward)
+      return;
+    const auto backward = what.kind != plan_op_kind::forward;
+    for (const auto& [giver, edge] : plan_.graph.inputs(what.stage, backward))
+      if (crosses(plan_.placement, what.stage, giver, what.copy)
+          && (moved(backward, edge, what) & received) == 0)
+        refuse(what, fmt::format(
+                       "needs {}, which does not stand before it",
+                       to_text(plan_, transfer_of(what, plan_op_kind::receive,
+                                                  backward, giver))));
+    made(backward, what) = 1;
+  }
+
+  void check_shard(const plan_op& what) {
+    auto& whole = state(what).whole;
+    const auto gathers = what.kind == plan_op_kind::gather;
+    if (whole == gathers)
+      refuse(what, gathers ? "stands where the stage is whole already"
+                           : "stands where the stage is sharded already");
+    whole = gathers;
+  }
+
+  // Checks that ops on a stage's gradients run once, after the last of them.
+  void check_closing(const plan_op& what) {
+    auto& own = gradients(what);
+    const auto bit = 1U << static_cast<unsigned>(what.kind);
+    if (!plan_.training)
+      refuse(what, "stands where nothing is trained: no op is a backward");
+    if ((own.closed & bit) != 0)
+      refuse(what, "stands twice; remove one");
+    if (own.closed > bit)
+      refuse(what,
+             what.kind == plan_op_kind::reduce
+               ? "stands after its stage's sum of tied gradients, norm or "
+                 "update"
+               : "stands after its stage's norm or update");
+    if (own.backwards_left != 0)
+      refuse(what, fmt::format("stands before {} backwards of its stage",
+                               own.backwards_left));
+    if (what.kind == plan_op_kind::sum_tied)
+      check_sum(what);
+    own.closed |= bit;
+    if (what.kind == plan_op_kind::update)
+      ++state(what).updated;
+  }
+
+  // Ranks that make the sums of two copies in different orders would wait for
+  // each other.
+  void check_sum(const plan_op& what) {
+    const sum_place place{rank_, update_number(plan_, what.microbatch),
+                          what.copy};
+    if (place < last_sum_)
+      refuse(
+        what,
+        "stands behind the sum of a later copy; on each rank those of copy "
+        "0 come first");
+    last_sum_ = place;
+  }
+
+  void check_sent(const plan_op& what) {
+    if (!is_compute(what.kind) || what.kind == plan_op_kind::weight_backward)
+      return;
+    const auto backward = what.kind != plan_op_kind::forward;
+    for (const auto& [reader, edge] :
+         plan_.graph.outputs(what.stage, backward)) {
+      if (!crosses(plan_.placement, what.stage, reader, what.copy)
+          || (moved(backward, edge, what) & sent) != 0)
+        continue;
+      rank_ = plan_.placement.rank_of(what.stage, what.copy);
+      index_ = plan_.lane(rank_).size();
+      refuse(transfer_of(what, plan_op_kind::send, backward, reader),
+             "is missing");
+    }
+  }
+
+  void check_used(const plan_op& what) {
+    if (what.kind == plan_op_kind::receive
+        && made(is_gradient(what.stream), what) == 0)
+      refuse(what, "brings what no op of its rank takes; remove it");
+  }
+
+  // One end of a message: by ranks, in lane order; with the receiver's name.
+  struct transfer {
+    std::int32_t from;
+    std::int32_t to;
+    std::uint32_t op;
+    plan_op received;
+  };
+
+  std::vector<transfer> transfers(plan_op_kind kind) const {
+    std::vector<transfer> found;
+    for (std::int32_t rank = 0; rank < plan_.ranks(); ++rank)
+      for (auto i = plan_.first_op[static_cast<std::size_t>(rank)];
+           i < plan_.first_op[static_cast<std::size_t>(rank) + 1]; ++i)
+        if (plan_.ops[i].kind == kind)
+          found.push_back(transfer_at(i, rank));
+    std::stable_sort(found.begin(), found.end(),
+                     [](const auto& a, const auto& b) {
+                       return std::tie(a.from, a.to) < std::tie(b.from, b.to);
+                     });
+    return found;
+  }
+
+  transfer transfer_at(std::uint32_t i, std::int32_t rank) const {
+    const auto& what = plan_.ops[i];
+    const auto peer = plan_.placement.rank_of(what.peer, what.copy);
+    return what.kind == plan_op_kind::send
+             ? transfer{rank, peer, i, other_half(what)}
+             : transfer{peer, rank, i, what};
+  }
+
+  [[noreturn]] void refuse_transfer(const transfer& end,
+                                    std::string_view reason) {
+    rank_ = plan_.ops[end.op].kind == plan_op_kind::send ? end.from : end.to;
+    index_ = end.op - plan_.first_op[static_cast<std::size_t>(rank_)];
+    refuse(plan_.ops[end.op], reason);
+  }
+
+  [[noreturn]] void refuse_order(const transfer& send,
+                                 const transfer& receive) {
+    refuse_transfer(
+      receive,
+      fmt::format("stands where rank {} sends {} to rank "
+                  "{}: both ends need one order",
+                  send.from, to_text(plan_, plan_.ops[send.op]), send.to));
+  }
+
+  // Both lists are ordered by ranks, so the k-th send must match the k-th
+  // receive.
+  void check_order() {
+    const auto sends = transfers(plan_op_kind::send);
+    const auto receives = transfers(plan_op_kind::receive);
+    const auto ranks = [](const transfer& end) {
+      return std::tie(end.from, end.to);
+    };
+    for (std::size_t i = 0; i < std::max(sends.size(), receives.size()); ++i) {
+      const bool no_receive =
+        i >= receives.size()
+        || (i < sends.size() && ranks(sends[i]) < ranks(receives[i]));
+      if (no_receive)
+        refuse_transfer(sends[i], fmt::format("is received by no op of rank {}",
+                                              sends[i].to));
+      if (i >= sends.size() || ranks(receives[i]) < ranks(sends[i]))
+        refuse_transfer(receives[i], fmt::format("is sent by no op of rank {}",
+                                                 receives[i].from));
+      if (sends[i].received != receives[i].received)
+        refuse_order(sends[i], receives[i]);
+    }
+  }
+
+  const plan& plan_;
+  const op_locator& locate_;
+  edge_slots edges_;
+  marks made_[2];   // results of forwards; of backwards; by op_slot
+  marks moved_[2];  // activations; gradients; by edge_slots
+  std::vector<stage_state> states_;
+  std::vector<gradient_state> gradients_;  // by stage and update
+  bool sharded_ = false;
+  using sum_place = std::tuple<std::int32_t, std::int32_t, std::int8_t>;
+  sum_place last_sum_{none, none, 0};  // rank, update and copy
+  std::int32_t rank_ = 0;
+  std::size_t index_ = 0;
+};
+
+}  // namespace
+
+void check_lanes(const plan& plan, const op_locator& locate) {
+  lane_checker{plan, locate}.run();
+}
+
+}  // namespace troupe

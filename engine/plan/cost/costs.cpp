@@ -1,0 +1,280 @@
+#include "troupe/engine/plan/cost/costs.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+#include <random>
+
+#include "troupe/engine/plan/cost/entries.hpp"
+#include "troupe/engine/plan/op_traits.hpp"
+
+namespace troupe {
+
+namespace {
+
+constexpr std::string_view cost_keys =
+  "f, b, i, w, unshard, reshard, offload, reload, reduce, sum_tied, norm, "
+  "update, message, bytes and bandwidth";
+
+[[noreturn]] void refuse(std::string_view entry, std::string_view reason) {
+  refuse_entry(entry, reason, "costs", cost_keys);
+}
+
+bool is_of_messages(std::string_view key) {
+  return key == traits_of(plan_op_kind::send).cost_key || key == "bytes"
+         || key == "bandwidth";
+}
+
+plan_op_kind kind_of(const keyed_number& read) {
+  if (is_of_messages(read.key)) {
+    if (read.stage)
+      refuse(read.text,
+             "messages are of a link, as in message.0-1=2 for ranks 0 and 1");
+    return plan_op_kind::send;
+  }
+  const auto* found =
+    std::ranges::find(op_actions, read.key, &op_traits::cost_key);
+  if (found == op_actions.end() || found->cost_key.empty())
+    refuse(read.text, "the key is unknown");
+  if (read.link)
+    refuse(read.text, "only messages are of a link; give a stage");
+  return found->kind;
+}
+
+op_costs::entry to_entry(const keyed_number& read) {
+  return {.text = read.text,
+          .kind = kind_of(read),
+          .stage = read.stage.value_or(none),
+          .link = read.link,
+          .value = read.value};
+}
+
+/// Latency, bytes and bandwidth: of a link, or of all where it has none.
+class message_entries {
+ public:
+  explicit message_entries(const std::vector<keyed_number>& all) : all_{all} {
+    for (const auto& each : all)
+      if (each.key == "bandwidth" && each.value == 0)
+        refuse(each.text, "no message would ever arrive");
+      else if (each.key == "bytes")
+        require(each, "bandwidth");
+      else if (each.key == "bandwidth")
+        require(each, "bytes");
+  }
+
+  message_time of(std::optional<rank_pair> link) const {
+    const auto* latency = find("message", link);
+    const auto* bytes = find("bytes", link);
+    const auto* bandwidth = find("bandwidth", link);
+    const auto transfer =
+      bytes && bandwidth ? bytes->value / bandwidth->value : 0;
+    if (transfer > largest_entry)
+      refuse(bandwidth->text,
+             "a message takes longer than 1e15; take other units");
+    return {.transfer = transfer, .latency = latency ? latency->value : 0};
+  }
+
+ private:
+  const keyed_number* find(std::string_view key,
+                           std::optional<rank_pair> link) const {
+    const keyed_number* found = nullptr;
+    for (const auto& each : all_)
+      if (each.key == key && (each.link == link || (!each.link && !found)))
+        found = &each;
+    return found;
+  }
+
+  // One without the other would have no effect.
+  void require(const keyed_number& given, std::string_view other) const {
+    const auto fits = [&](const keyed_number& each) {
+      return each.key == other
+             && (!each.link || !given.link || each.link == given.link);
+    };
+    if (std::ranges::none_of(all_, fits))
+      refuse(given.text, fmt::format("it has no effect without {}", other));
+  }
+
+  const std::vector<keyed_number>& all_;
+};
+
+void set_messages(const std::vector<keyed_number>& read, op_costs& costs) {
+  const message_entries entries{read};
+  const auto all = entries.of(std::nullopt);
+  costs.message = all.latency;
+  costs.transfer = all.transfer;
+  for (const auto& each : read)
+    if (each.link)
+      costs.of_link[*each.link] = entries.of(each.link);
+}
+
+// Halves of a full backward, or their sum, that no entry gives, from those that
+// one does. `stage`: of a row; none: of all stages.
+void complete_backwards(op_costs::by_kind& row, std::int32_t stage,
+                        const std::vector<op_costs::entry>& entries) {
+  const auto given = [&](plan_op_kind kind) {
+    return std::ranges::any_of(entries, [&](const op_costs::entry& each) {
+      return each.kind == kind && each.stage == stage;
+    });
+  };
+  using enum plan_op_kind;
+  const auto cost = [&](plan_op_kind kind) -> double& {
+    return row[static_cast<std::size_t>(kind)];
+  };
+  const bool halves = given(input_backward) || given(weight_backward);
+  if (given(backward) && !halves)
+    cost(input_backward) = cost(weight_backward) = cost(backward) / 2;
+  if (halves && !given(backward))
+    cost(backward) = cost(input_backward) + cost(weight_backward);
+}
+
+// A stage's row starts from the figures for all stages, which may come later in
+// the text: so single stages are handled last.
+op_costs make_costs(std::vector<op_costs::entry> entries) {
+  op_costs costs;
+  for (const auto& each : entries)
+    if (each.stage == none && each.kind != plan_op_kind::send)
+      costs.of_kind[static_cast<std::size_t>(each.kind)] = each.value;
+  complete_backwards(costs.of_kind, none, entries);
+  for (const auto& each : entries) {
+    if (each.stage == none)
+      continue;
+    const auto row = static_cast<std::size_t>(each.stage);
+    if (costs.of_stage.size() <= row)
+      costs.of_stage.resize(row + 1, costs.of_kind);
+    costs.of_stage[row][static_cast<std::size_t>(each.kind)] = each.value;
+  }
+  for (std::size_t row = 0; row < costs.of_stage.size(); ++row)
+    complete_backwards(costs.of_stage[row], static_cast<std::int32_t>(row),
+                       entries);
+  costs.entries = std::move(entries);
+  return costs;
+}
+
+rank_pair link_of(const channel& each) {
+  return std::minmax(each.from_rank, each.to_rank);
+}
+
+// A half of a backward that no entry gives follows from the whole, and the
+// whole from its halves.
+bool follows_from(plan_op_kind kind, const op_costs::entry& entry,
+                  const std::vector<op_costs::entry>& entries) {
+  using enum plan_op_kind;
+  const auto is_half = [](plan_op_kind each) {
+    return each == input_backward || each == weight_backward;
+  };
+  const auto given = [&](plan_op_kind wanted) {
+    return std::ranges::any_of(entries, [&](const op_costs::entry& each) {
+      return each.kind == wanted && each.stage == entry.stage;
+    });
+  };
+  if (entry.kind == backward)
+    return is_half(kind) && !given(input_backward) && !given(weight_backward);
+  return is_half(entry.kind) && kind == backward && !given(backward);
+}
+
+bool uses(const plan_op& op, const op_costs::entry& entry,
+          const std::vector<op_costs::entry>& entries) {
+  return (op.kind == entry.kind || follows_from(op.kind, entry, entries))
+         && (entry.stage == none || op.stage == entry.stage);
+}
+
+}  // namespace
+
+op_costs parse_costs(std::string_view text) {
+  const auto read =
+    parse_entries(text, "costs", cost_keys, entry_form::of_stages_and_links);
+  std::vector<op_costs::entry> entries;
+  for (const auto& each : read)
+    entries.push_back(to_entry(each));
+  auto costs = make_costs(std::move(entries));
+  set_messages(read, costs);
+  return costs;
+}
+
+op_costs load_costs(const std::string& path_or_text) {
+  return load_entries(path_or_text, "costs", parse_costs);
+}
+
+channel_times::channel_times(const plan& plan, const op_costs& costs)
+  : free_from_(plan.channels.size(), 0) {
+  times_.reserve(plan.channels.size());
+  for (const auto& each : plan.channels)
+    times_.push_back(costs.message_between(each.from_rank, each.to_rank));
+}
+
+channel_times::passage channel_times::pass(std::int32_t channel, double ready) {
+  const auto& time = times_[static_cast<std::size_t>(channel)];
+  auto& free_from = free_from_[static_cast<std::size_t>(channel)];
+  const auto leaves = std::max(ready, free_from);
+  free_from = leaves + time.transfer;
+  return {leaves, free_from, free_from + time.latency};
+}
+
+void require_costs_of(const plan& plan, const op_costs& costs) {
+  if (!costs.of_op.empty() && costs.of_op.size() != plan.ops.size())
+    fail(error_code::invalid_argument,
+         "{} costs are given for a plan of {} ops; measure the plan that you "
+         "simulate",
+         costs.of_op.size(), plan.ops.size());
+}
+
+std::vector<double> parse_slow_ranks(std::string_view text) {
+  constexpr std::string_view what = "slow ranks",
+                             known = "rank.N, as in rank.2=1.3";
+  std::vector<double> factors;
+  for (const auto& each : parse_entries(text, what, known)) {
+    if (each.key != "rank" || !each.stage)
+      refuse_entry(each.text, "the key is unknown", what, known);
+    const auto rank = static_cast<std::size_t>(*each.stage);
+    factors.resize(std::max(factors.size(), rank + 1), 1);
+    factors[rank] = each.value;
+  }
+  return factors;
+}
+
+op_costs disturbed(op_costs costs, const plan& plan, const disturbance& how) {
+  if (std::ssize(how.of_rank) > plan.ranks())
+    fail(error_code::invalid_argument,
+         "rank {} is to be slow, and {} has {} ranks", how.of_rank.size() - 1,
+         plan.schedule_name, plan.ranks());
+  std::mt19937_64 random(how.seed);
+  // In (0, 1], as the standard's distributions differ between libraries.
+  const auto uniform = [&] {
+    return (static_cast<double>(random() >> 11) + 1) * 0x1p-53;
+  };
+  std::vector<double> all;
+  all.reserve(plan.ops.size());
+  for (std::int32_t rank = 0; rank < plan.ranks(); ++rank) {
+    const auto r = static_cast<std::size_t>(rank);
+    const auto slower = r < how.of_rank.size() ? how.of_rank[r] : 1;
+    for (auto op = plan.first_op[r]; op < plan.first_op[r + 1]; ++op) {
+      auto cost = costs.cost_of(op, plan.ops[op]) * slower;
+      if (how.jitter > 0)  // Box and Muller's transform
+        cost *= std::exp(how.jitter * std::sqrt(-2 * std::log(uniform()))
+                         * std::cos(2 * std::numbers::pi * uniform()));
+      all.push_back(cost);
+    }
+  }
+  costs.of_op = std::move(all);
+  return costs;
+}
+
+std::vector<std::string> without_effect(const op_costs& costs,
+                                        const plan& plan) {
+  const auto has_effect = [&](const op_costs::entry& entry) {
+    return entry.link ? std::ranges::find(plan.channels, *entry.link, link_of)
+                          != plan.channels.end()
+                      : std::ranges::any_of(plan.ops, [&](const plan_op& op) {
+                          return uses(op, entry, costs.entries);
+                        });
+  };
+  std::vector<std::string> unused;
+  for (const auto& entry : costs.entries)
+    if (!has_effect(entry))
+      unused.push_back(entry.text);
+  return unused;
+}
+
+}  // namespace troupe

@@ -1,0 +1,301 @@
+#include "troupe/engine/plan/cost/peak_bytes.hpp"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "troupe/engine/plan/cost/entries.hpp"
+#include "troupe/engine/plan/routes.hpp"
+#include "troupe/engine/plan/values.hpp"
+#include "troupe/engine/plan/versions.hpp"
+#include "troupe/schedules/validate.hpp"
+
+namespace troupe {
+
+namespace {
+
+constexpr std::string_view size_keys =
+  "kept, deferred, activation, gradient, parameters, version and whole";
+
+double stage_sizes::*member_of(std::string_view key) {
+  return key == "kept"         ? &stage_sizes::kept
+         : key == "deferred"   ? &stage_sizes::deferred
+         : key == "activation" ? &stage_sizes::activation
+         : key == "gradient"   ? &stage_sizes::gradient
+         : key == "parameters" ? &stage_sizes::parameters
+         : key == "version"    ? &stage_sizes::version
+         : key == "whole"      ? &stage_sizes::whole
+                               : nullptr;
+}
+
+/// What ranks come to hold, and release, at which times.
+class held_bytes {
+ public:
+  held_bytes(const plan& plan, const simulation& times,
+             const value_sizes& sizes)
+    : plan_{plan},
+      times_{times},
+      sizes_{sizes},
+      changes_(static_cast<std::size_t>(plan.ranks())),
+      host_changes_(changes_.size()),
+      readers_(slot_count(plan) * passes, absent) {
+    for (std::uint32_t i = 0; i < plan.ops.size(); ++i)
+      if (is_compute(plan.ops[i].kind) || is_copy(plan.ops[i].kind))
+        reader(plan.ops[i], pass_of(plan.ops[i].kind)) = i;
+    for (std::uint32_t i = 0; i < plan_.ops.size(); ++i)
+      add_op(i);
+    for (const auto& each : plan_.messages)
+      add_message(each);
+    add_versions();
+  }
+
+  std::vector<double> host_peaks() const {
+    std::vector<double> all;
+    for (const auto& each : host_changes_)
+      all.push_back(peak_of(each));
+    return all;
+  }
+
+  std::vector<double> peaks() const {
+    std::vector<double> all;
+    for (std::int32_t rank = 0; rank < plan_.ranks(); ++rank)
+      all.push_back(parameters_of(rank)
+                    + peak_of(changes_[static_cast<std::size_t>(rank)]));
+    return all;
+  }
+
+  double joint_peak() const {
+    change_list all;
+    double parameters = 0;
+    for (std::int32_t rank = 0; rank < plan_.ranks(); ++rank) {
+      parameters += parameters_of(rank);
+      const auto& own = changes_[static_cast<std::size_t>(rank)];
+      all.insert(all.end(), own.begin(), own.end());
+    }
+    return parameters + peak_of(std::move(all));
+  }
+
+ private:
+  using change_list = std::vector<std::pair<double, double>>;  // time, bytes
+
+  static void hold(std::vector<change_list>& where, std::int32_t rank,
+                   double begin, double end, double bytes) {
+    auto& changes = where[static_cast<std::size_t>(rank)];
+    changes.emplace_back(begin, bytes);
+    changes.emplace_back(end, -bytes);
+  }
+
+  static constexpr auto absent = static_cast<std::uint32_t>(none);
+
+  enum class pass : std::uint8_t {
+    forward,
+    backward,
+    weights,
+    offload,
+    reload
+  };
+  static constexpr std::size_t passes = 5;
+  static pass pass_of(plan_op_kind kind) {
+    return kind == plan_op_kind::forward   ? pass::forward
+           : kind == plan_op_kind::offload ? pass::offload
+           : kind == plan_op_kind::reload  ? pass::reload
+           : takes_gradient(kind)          ? pass::backward
+                                           : pass::weights;
+  }
+  std::uint32_t& reader(const plan_op& op, pass which) {
+    return readers_[static_cast<std::size_t>(which) * slot_count(plan_)
+                    + op_slot(plan_, op)];
+  }
+
+  /// The op of its rank that frees what a gather makes whole; the gather
+  /// itself if there is none.
+  std::uint32_t release_of(std::uint32_t gather) const {
+    const auto rank = static_cast<std::size_t>(plan_.rank_of(gather));
+    const auto& made = plan_.ops[gather];
+    for (auto i = gather + 1; i < plan_.first_op[rank + 1]; ++i)
+      if (const auto& op = plan_.ops[i];
+          op.kind == plan_op_kind::release
+          && instance_of(op) == instance_of(made))
+        return i;
+    return gather;
+  }
+
+  void hold(std::int32_t rank, double begin, double end, double bytes) {
+    hold(changes_, rank, begin, end, bytes);
+  }
+
+  /// A forward's context occupies the device until its offload has ended, and
+  /// from its reload on.
+  void hold_context(std::int32_t rank, std::uint32_t made_by) {
+    const auto& op = plan_.ops[made_by];
+    const auto offload = reader(op, pass::offload);
+    const bool leaves = op.kind == plan_op_kind::forward && offload != absent;
+    hold(rank, times_.start[made_by],
+         times_.end[leaves ? offload : reader(op, pass::backward)],
+         sizes_.row(op.stage).kept);
+  }
+
+  /// Of an edge: the sizes of the stage whose outputs travel on it.
+  double bytes_of(bool gradient, std::int32_t sender,
+                  std::int32_t receiver) const {
+    return gradient ? sizes_.row(receiver).gradient
+                    : sizes_.row(sender).activation;
+  }
+
+  /// Until when the op that reads a value holds it by itself.
+  double read_by(std::uint32_t reading) const {
+    return plan_.ops[reading].kind == plan_op_kind::forward
+             ? times_.start[reading]
+             : times_.end[reading];
+  }
+
+  void add_op(std::uint32_t i) {
+    const auto& op = plan_.ops[i];
+    const auto rank = plan_.placement.rank_of(op.stage, op.copy);
+    if (op.kind == plan_op_kind::forward && !plan_.training)
+      hold(rank, times_.start[i], times_.end[i], sizes_.row(op.stage).kept);
+    for_each_output(plan_, op, [&](const value& made) {
+      if (made.kind == value_kind::context)
+        hold_context(rank, i);
+      else if (made.kind == value_kind::hosted)
+        hold(host_changes_, rank, times_.start[i],
+             times_.end[reader(op, pass::reload)], sizes_.row(op.stage).kept);
+      else if (made.kind == value_kind::deferred)
+        hold(rank, times_.end[i], times_.end[reader(op, pass::weights)],
+             sizes_.row(op.stage).deferred);
+      else if (made.kind == value_kind::parameters)
+        hold(rank, times_.start[i], times_.end[release_of(i)],
+             sizes_.row(op.stage).whole);
+      if (is_own(made.kind) || made.kind == value_kind::parameters
+          || made.kind == value_kind::weight_gradient  // part of the parameters
+          || crosses(plan_.placement, made.from, made.to, made.copy))
+        return;
+      const bool gradient = made.kind == value_kind::gradient;
+      auto reading = op;
+      reading.stage = made.to;
+      hold(rank, times_.start[i],
+           read_by(reader(reading, gradient ? pass::backward : pass::forward)),
+           bytes_of(gradient, made.from, made.to));
+    });
+  }
+
+  void add_message(const message& each) {
+    const auto& send = plan_.ops[each.send];
+    const auto moved = moved_by(send);
+    const auto bytes = bytes_of(is_gradient(send.stream), moved.from, moved.to);
+    const auto& channel =
+      plan_.channels[static_cast<std::size_t>(each.channel)];
+    const auto arrival = times_.end[each.receive];
+    hold(channel.from_rank, times_.start[each.producer], arrival, bytes);
+    hold(channel.to_rank, arrival, read_by(each.consumer), bytes);
+  }
+
+  /// An update makes new parameters; those before it live on for the backwards
+  /// that read them again.
+  void add_versions() {
+    if (plan_.update.every == 0)
+      return;
+    std::map<std::pair<std::int32_t, std::int32_t>, double> last_read;
+    for (const auto& op : plan_.ops)
+      if (op.kind == plan_op_kind::forward) {
+        auto& last = last_read[{op.stage, version_of(plan_, op)}];
+        last = std::max(last, times_.end[reader(op, pass::backward)]);
+      }
+    for (std::uint32_t i = 0; i < plan_.ops.size(); ++i)
+      if (const auto& op = plan_.ops[i]; op.kind == plan_op_kind::update) {
+        const auto last =
+          last_read[{op.stage, update_number(plan_, op.microbatch)}];
+        hold(plan_.placement.rank_of(op.stage, op.copy), times_.start[i],
+             std::max(last, times_.end[i]), sizes_.row(op.stage).version);
+      }
+  }
+
+  double parameters_of(std::int32_t rank) const {
+    double bytes = 0;
+    for (std::int32_t copy = 0; copy < plan_.placement.copies(); ++copy)
+      for (std::int32_t stage = 0; stage < plan_.stages(); ++stage)
+        if (plan_.placement.rank_of(stage, copy) == rank)
+          bytes += sizes_.row(stage).parameters;
+    return bytes;
+  }
+
+  /// At one time, what is released makes room for what comes.
+  static double peak_of(change_list changes) {
+    std::ranges::sort(changes);
+    double held = 0, most = 0;
+    for (const auto& [time, bytes] : changes)
+      most = std::max(most, held += bytes);
+    return most;
+  }
+
+  const plan& plan_;
+  const simulation& times_;
+  const value_sizes& sizes_;
+  std::vector<change_list> changes_;  // by rank
+  std::vector<change_list> host_changes_;
+  std::vector<std::uint32_t> readers_;  // by pass and op_slot
+};
+
+}  // namespace
+
+value_sizes parse_sizes(std::string_view text) {
+  const auto entries = parse_entries(text, "sizes", size_keys);
+  value_sizes sizes;
+  const auto set = [&](stage_sizes& row, const keyed_number& entry) {
+    const auto member = member_of(entry.key);
+    if (member == nullptr)
+      refuse_entry(entry.text, "the key is unknown", "sizes", size_keys);
+    row.*member = entry.value;
+  };
+  const auto has = [&](std::string_view key,
+                       std::optional<std::int32_t> stage) {
+    return std::ranges::any_of(entries, [&](const auto& each) {
+      return each.key == key && each.stage == stage;
+    });
+  };
+  // A figure missing for the row and for all stages equals another figure.
+  const auto complete = [&](stage_sizes& row, std::optional<std::int32_t> of) {
+    const auto given = [&](std::string_view key) {
+      return has(key, of) || has(key, std::nullopt);
+    };
+    if (!given("gradient"))
+      row.gradient = row.activation;
+    if (!given("deferred"))
+      row.deferred = row.kept;
+    if (!given("version"))
+      row.version = row.parameters;
+  };
+  // A stage's row starts from the figures for all, which may come later.
+  for (const auto& entry : entries)
+    if (!entry.stage)
+      set(sizes.usual, entry);
+  complete(sizes.usual, std::nullopt);
+  for (const auto& entry : entries)
+    if (entry.stage)
+      set(sizes.of_stage.try_emplace(*entry.stage, sizes.usual).first->second,
+          entry);
+  for (auto& [stage, row] : sizes.of_stage)
+    complete(row, stage);
+  return sizes;
+}
+
+value_sizes load_sizes(const std::string& path_or_text) {
+  return load_entries(path_or_text, "sizes", parse_sizes);
+}
+
+std::vector<double> peak_bytes(const plan& plan, const simulation& times,
+                               const value_sizes& sizes) {
+  return held_bytes{plan, times, sizes}.peaks();
+}
+
+std::vector<double> host_peak_bytes(const plan& plan, const simulation& times,
+                                    const value_sizes& sizes) {
+  return held_bytes{plan, times, sizes}.host_peaks();
+}
+
+double joint_peak_bytes(const plan& plan, const simulation& times,
+                        const value_sizes& sizes) {
+  return held_bytes{plan, times, sizes}.joint_peak();
+}
+
+}  // namespace troupe

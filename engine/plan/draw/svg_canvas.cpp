@@ -1,0 +1,126 @@
+#include "troupe/engine/plan/draw/svg_canvas.hpp"
+
+#include <algorithm>
+#include <array>
+
+#include "troupe/base/error.hpp"
+#include "troupe/base/printable.hpp"
+#include "troupe/engine/plan/op_traits.hpp"
+
+namespace troupe {
+
+namespace {
+
+struct tone_row {
+  std::string_view name;
+  std::string_view attribute;
+  std::string_view light;
+  std::string_view dark;
+};
+
+// By svg_tone.
+constexpr std::array tones{
+  tone_row{"ground", "fill", "#ffffff", "#12181f"},
+  tone_row{"row", "fill", "#f1f4f7", "#1d262f"},
+  tone_row{"grid", "stroke", "#dde3e9", "#2f3b47"},
+  tone_row{"edge", "stroke", "#ffffff", "#12181f"},
+  tone_row{"ink", "fill", "#1c2733", "#e8edf2"},
+  tone_row{"soft", "fill", "#5b6875", "#96a5b4"},
+};
+
+constexpr std::string_view anchors[]{"start", "middle", "end"};
+
+// Attributes give the light colours, which a style overrides where the reader
+// prefers dark ones: programs that know no media queries draw the light ones.
+std::string dark_style() {
+  std::string rules;
+  for (const auto& each : tones)
+    rules += fmt::format(".{}{{{}:{}}}", each.name, each.attribute, each.dark);
+  return fmt::format(
+    "<style>@media (prefers-color-scheme:dark){{{}}}</style>\n", rules);
+}
+
+}  // namespace
+
+svg_theme parse_theme(std::string_view name) {
+  if (name == "auto")
+    return svg_theme::automatic;
+  if (name == "light")
+    return svg_theme::light;
+  if (name == "dark")
+    return svg_theme::dark;
+  fail(error_code::invalid_argument,
+       "unknown theme '{}': the known ones are auto, light, dark",
+       printable(name));
+}
+
+svg_paint paint_of(plan_op_kind kind, std::size_t chunk, std::size_t chunks) {
+  constexpr int darkening = 26;  // of the last stage, in percent
+  constexpr int legible = 56;    // dark text on lighter boxes
+  const auto& colour = traits_of(kind).colour;
+  const auto steps = std::max<std::size_t>(chunks, 2) - 1;
+  const auto lightness =
+    colour.lightness
+    - darkening * static_cast<int>(chunk) / static_cast<int>(steps);
+  return {
+    fmt::format("hsl({},{}%,{}%)", colour.hue, colour.saturation, lightness),
+    lightness >= legible ? "#16202b" : "#ffffff",
+    fmt::format("hsl({},{}%,{}%)", colour.hue, colour.saturation,
+                lightness >= legible ? 24 : 88)};
+}
+
+std::string xml_text(std::string_view text) {
+  std::string result;
+  for (const auto c : printable(text, text.size()))
+    switch (c) {
+      case '<':
+        result += "&lt;";
+        break;
+      case '>':
+        result += "&gt;";
+        break;
+      case '&':
+        result += "&amp;";
+        break;
+      default:
+        result += c;
+    }
+  return result;
+}
+
+svg_canvas::svg_canvas(svg_theme theme, double width, double height)
+  : theme_{theme} {
+  add(
+    "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0:.0f} "
+    "{1:.0f}\" width=\"{0:.0f}\" height=\"{1:.0f}\" "
+    "font-family=\"Helvetica,Arial,sans-serif\" font-size=\"12\">\n{2}"
+    "<rect width=\"100%\" height=\"100%\" {3}/>\n",
+    width, height, theme == svg_theme::automatic ? dark_style() : "",
+    tone(svg_tone::ground));
+}
+
+std::string svg_canvas::tone(svg_tone which) const {
+  const auto& row = tones[static_cast<std::size_t>(which)];
+  const auto colour = theme_ == svg_theme::dark ? row.dark : row.light;
+  if (theme_ == svg_theme::automatic)
+    return fmt::format("class=\"{}\" {}=\"{}\"", row.name, row.attribute,
+                       colour);
+  return fmt::format("{}=\"{}\"", row.attribute, colour);
+}
+
+void svg_canvas::text(double x, double y, std::string_view words,
+                      svg_tone which, svg_anchor anchor, double size) {
+  add("<text x=\"{:.1f}\" y=\"{:.1f}\" {}", x, y, tone(which));
+  if (anchor != svg_anchor::start)
+    add(" text-anchor=\"{}\"", anchors[static_cast<std::size_t>(anchor)]);
+  if (size != 12)
+    add(" font-size=\"{}\" font-weight=\"600\"", size);
+  add(">{}</text>\n", xml_text(words));
+}
+
+std::string svg_canvas::finish() {
+  text_ += "</svg>\n";
+  return std::move(text_);
+}
+
+}  // namespace troupe

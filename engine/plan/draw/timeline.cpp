@@ -1,0 +1,78 @@
+#include "troupe/engine/plan/draw/timeline.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "troupe/engine/plan/text/op_text.hpp"
+
+namespace troupe {
+
+namespace {
+
+constexpr std::int16_t no_slice = none;
+
+}  // namespace
+
+double timeline::duration() const {
+  double last = 0;
+  for (const auto& each : spans)
+    last = std::max(last, each.end);
+  return last;
+}
+
+timeline to_timeline(const plan& plan, const simulation& times) {
+  timeline result{.title = plan.schedule_name, .ranks = plan.ranks()};
+  std::vector<std::size_t> span_of(plan.ops.size(), 0);
+  for (std::int32_t rank = 0; rank < plan.ranks(); ++rank)
+    for (auto op = plan.first_op[static_cast<std::size_t>(rank)];
+         op < plan.first_op[static_cast<std::size_t>(rank) + 1]; ++op) {
+      const auto& what = plan.ops[op];
+      const auto takes_time = times.end[op] > times.start[op];
+      if (is_transfer(what.kind) || !(is_compute(what.kind) || takes_time))
+        continue;
+      span_of[op] = result.spans.size();
+      result.spans.push_back({.rank = rank,
+                              .kind = what.kind,
+                              .stage = what.stage,
+                              .microbatch = what.microbatch,
+                              .start = times.start[op],
+                              .end = times.end[op],
+                              .host_start = times.start[op],
+                              .slice = plan.slices > 1 ? what.slice : no_slice,
+                              .copy = what.copy,
+                              .overlaps_next = what.overlaps_next});
+    }
+  for (const auto& each : plan.messages)
+    result.flows.push_back(
+      {.from = span_of[each.producer],
+       .to = span_of[each.consumer],
+       .backward =
+         plan.channels[static_cast<std::size_t>(each.channel)].backward});
+  return result;
+}
+
+std::string to_text(const timeline_span& span) {
+  const bool whole = span.slice == none;
+  return to_text(plan{.slices = whole ? 1 : 2},
+                 plan_op{.kind = span.kind,
+                         .copy = span.copy,
+                         .slice = whole ? std::int16_t{0} : span.slice,
+                         .stage = span.stage,
+                         .microbatch = span.microbatch});
+}
+
+const char* to_text(wait_kind kind) {
+  switch (kind) {
+    case wait_kind::bubble:
+      return "bubble";
+    case wait_kind::transport:
+      return "wait for transport";
+    case wait_kind::credit:
+      return "wait for credit";
+    case wait_kind::host:
+      break;
+  }
+  return "wait for host";
+}
+
+}  // namespace troupe

@@ -1,0 +1,160 @@
+#include "troupe/engine/plan/search/search_steps.hpp"
+
+#include <algorithm>
+#include <tuple>
+#include <utility>
+
+#include "troupe/base/error.hpp"
+#include "troupe/engine/plan/search/lane_moves.hpp"
+#include "troupe/schedules/validate.hpp"
+
+namespace troupe {
+
+namespace {
+
+// Limits of activations on a rank: the same on all ranks, or fewer the later
+// the rank.
+void add_limited(const search_problem& problem, const lane_rules& rules,
+                 std::vector<lane_rules>& all) {
+  const auto ranks = problem.placement.ranks;
+  const auto stages = problem.placement.stages() / ranks;
+  const auto most = stages * problem.microbatches;
+  for (auto limit = stages; limit < most; limit += std::max(1, limit / 4)) {
+    auto limited = rules;
+    limited.in_flight_limit = [=](auto) { return limit; };
+    all.push_back(limited);
+    if (limit > 2 * stages * ranks)
+      break;
+    limited.in_flight_limit = [=](std::int32_t rank) {
+      return std::max(stages, limit - rank);
+    };
+    all.push_back(std::move(limited));
+  }
+  all.push_back(rules);
+}
+
+}  // namespace
+
+bool better(const trial& a, const trial& b) {
+  return std::pair{a.period, a.makespan} < std::pair{b.period, b.makespan};
+}
+
+bool is_stopped(const search_problem& problem) {
+  return problem.stopped && problem.stopped();
+}
+
+std::optional<trial> try_lanes(const search_problem& problem, schedule lanes) {
+  trial found;
+  try {
+    found.step = compile(lanes, problem.compiling);
+  } catch (const error& reason) {
+    if (reason.code() != error_code::deadlock)
+      throw;
+    return std::nullopt;
+  }
+  found.lanes = std::move(lanes);
+  found.times = simulate(found.step, problem.costs);
+  found.period = problem.barrier ? found.times.makespan : found.times.period;
+  found.makespan = found.times.makespan;
+  if (problem.sizes)
+    found.bytes =
+      std::ranges::max(peak_bytes(found.step, found.times, *problem.sizes));
+  return found;
+}
+
+bool within_limit(const search_problem& problem, const trial& found) {
+  return problem.memory_limit == 0 || found.bytes <= problem.memory_limit;
+}
+
+bool takes_rules(const search_problem& problem) {
+  return problem.slices == 1 && problem.placement.copies() == 1;
+}
+
+std::vector<lane_rules> search_rules(const search_problem& problem) {
+  std::vector<lane_rules> all;
+  if (!takes_rules(problem))
+    return all;
+  using enum preference;
+  const std::vector<std::vector<preference>> orders{
+    {weight_backward_last, backward, deep_stage},
+    {weight_backward_last, backward, early_microbatch},
+    {weight_backward_last, forward, shallow_stage},
+    {backward, deep_stage}};
+  for (const bool split : {false, true})
+    for (const auto& order : orders)
+      if (!split || problem.split_backward)
+        add_limited(problem, {.prefer = order, .split_backward = split}, all);
+  return all;
+}
+
+std::optional<schedule> list_schedule(const search_problem& problem,
+                                      const lane_rules& rules) {
+  auto timed = rules;
+  timed.message_between = [&](std::int32_t rank, std::int32_t other) {
+    return problem.costs.message_between(rank, other).total();
+  };
+  timed.duration = [&](const op& what) {
+    return problem.costs.cost_of(
+      0, {.kind = to_plan_kind(what.kind), .stage = what.stage});
+  };
+  try {
+    return build_by_rules(problem.placement, problem.microbatches, timed);
+  } catch (const error& reason) {
+    if (reason.code() != error_code::deadlock)
+      throw;
+    return std::nullopt;
+  }
+}
+
+std::vector<std::int32_t> most_of_stages(const trial& of) {
+  const auto stages = static_cast<std::size_t>(of.lanes.stages());
+  std::vector<std::int32_t> held(stages, 0), most(stages, 0);
+  for (const auto& what : of.step.ops) {
+    const auto stage = static_cast<std::size_t>(what.stage);
+    if (what.kind == plan_op_kind::forward)
+      most[stage] = std::max(most[stage], ++held[stage]);
+    else if (takes_gradient(what.kind))
+      --held[stage];
+  }
+  return most;
+}
+
+std::optional<schedule> rescheduled(const search_problem& problem,
+                                    const trial& like, double part,
+                                    const std::function<double()>& noise) {
+  if (!takes_rules(problem))
+    return std::nullopt;
+  constexpr std::size_t kinds = 4;
+  std::vector<double> starts(slot_count(like.lanes) * kinds);
+  const auto start = [&](const op& what) -> double& {
+    return starts[op_slot(like.lanes, what) * kinds
+                  + static_cast<std::size_t>(what.kind)];
+  };
+  const auto split = has_split_backward(like.lanes);
+  for (std::uint32_t i = 0; i < like.step.ops.size(); ++i)
+    if (const auto& what = like.step.ops[i]; is_compute(what.kind)) {
+      op each{.stage = what.stage,
+              .microbatch = what.microbatch,
+              .kind = static_cast<op_kind>(what.kind)};
+      if (split && each.kind == op_kind::backward) {
+        each.kind = op_kind::weight_backward;
+        start(each) = like.times.end[i];
+        each.kind = op_kind::input_backward;
+      }
+      start(each) = like.times.start[i] + noise();
+    }
+  const auto of_stage = most_of_stages(like);
+  const auto limit = [part](const std::vector<std::int32_t>& most) {
+    return [&most, part](std::int32_t index) {
+      const auto scaled = part * most[static_cast<std::size_t>(index)];
+      return std::max(1, static_cast<std::int32_t>(scaled + 1e-9));
+    };
+  };
+  return list_schedule(problem, {.in_flight_limit = limit(like.times.in_flight),
+                                 .stage_limit = limit(of_stage),
+                                 .start = start,
+                                 .prefer = {preference::early_start},
+                                 .split_backward = split});
+}
+
+}  // namespace troupe

@@ -1,0 +1,62 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <vector>
+
+#include "troupe/engine/plan/search/lane_moves.hpp"
+#include "troupe/engine/plan/search/search.hpp"
+#include "troupe/schedules/rules.hpp"
+
+namespace troupe {
+
+// The steps of `search`.
+
+/// A simulated schedule.
+struct trial {
+  schedule lanes{};
+  plan step{};
+  simulation times{};
+  double period = 0;
+  double makespan = 0;
+  double bytes = 0;  // most that a rank holds; 0 without sizes
+};
+
+/// The shorter period, then the shorter makespan.
+bool better(const trial& a, const trial& b);
+
+/// None if the lanes wait for each other.
+std::optional<trial> try_lanes(const search_problem& problem, schedule lanes);
+bool is_stopped(const search_problem& problem);
+bool within_limit(const search_problem& problem, const trial& found);
+/// Rules know neither slices nor copies of stages.
+bool takes_rules(const search_problem& problem);
+
+/// Rules by which list schedules start the search: memory limits and
+/// preferences. None without `takes_rules`.
+std::vector<lane_rules> search_rules(const search_problem& problem);
+/// None if the rules deadlock.
+std::optional<schedule> list_schedule(const search_problem& problem,
+                                      const lane_rules& rules);
+
+/// By stage: the most microbatches forwarded and not yet passed back.
+std::vector<std::int32_t> most_of_stages(const trial& of);
+
+/// A list schedule whose priorities are the starts of another, each delayed by
+/// `noise`, with a part of its activations. None if that deadlocks, and without
+/// `takes_rules`.
+std::optional<schedule> rescheduled(const search_problem& problem,
+                                    const trial& like, double part,
+                                    const std::function<double()>& noise);
+
+// Simulated annealing: the best of `tries` schedules and the first one.
+
+/// Moves ops within lanes.
+trial annealed_lanes(const search_problem& problem, const trial& first,
+                     std::int32_t tries, std::uint64_t seed);
+/// Changes the order of all microbatches alike; none without `takes_rules`.
+trial annealed_pattern(const search_problem& problem, const trial& first,
+                       std::int32_t tries, std::uint64_t seed);
+
+}  // namespace troupe

@@ -1,0 +1,122 @@
+// How a stage's backwards run LibTorch's engine, whole and split.
+#include <ATen/ops/full_like.h>
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+#include "troupe/base/error.hpp"
+#include "troupe/engine/stage/layer_sequence.hpp"
+#include "troupe/engine/stage/module/module_compute.hpp"
+
+namespace troupe {
+
+namespace {
+
+tensor_list flat(const tensor_lists& lists) {
+  tensor_list all;
+  for (const auto& each : lists)
+    all.insert(all.end(), each.begin(), each.end());
+  return all;
+}
+
+}  // namespace
+
+backward_roots module_compute::roots_of(const saved_forward& saved,
+                                        const tensor_lists& gradients,
+                                        const slice_carry* later) const {
+  backward_roots roots;
+  for (const auto& each : output_uses_) {
+    const auto& edges = saved.roots.at(each.use);
+    const auto& given = gradients.at(each.crossing);
+    for (std::size_t i = 0; i < edges.size(); ++i)
+      roots.add(edges[i], given.at(each.first + i));
+  }
+  for (std::size_t i = 0; i < saved.losses.size(); ++i)
+    roots.add(saved.losses[i],
+              at::full_like(saved.losses_like[i], settings_.loss_gradient));
+  if (saved.slice)
+    saved.slice->add_roots(roots, later);
+  return roots;
+}
+
+op_outputs module_compute::run_engine(op_kind kind, saved_forward& saved,
+                                      const tensor_lists& gradients,
+                                      const slice_carry* later) {
+  op_outputs outputs;
+  auto leaves = flat(saved.inputs);
+  const auto of_slices = std::ssize(leaves);
+  if (saved.slice)
+    std::ranges::copy(saved.slice->leaves(), std::back_inserter(leaves));
+  auto roots = roots_of(saved, gradients, later);
+  tensor_list found;
+  if (kind == op_kind::input_backward) {
+    found = input_gradients(saved, std::move(roots), leaves, outputs.states);
+  } else {
+    roots.run();
+    for (const auto& leaf : leaves)
+      found.push_back(requires_gradient(leaf) ? std::move(leaf.mutable_grad())
+                                              : at::Tensor{});
+  }
+  outputs.tensors = by_crossing(saved.inputs, found);
+  if (saved.slice)
+    outputs.states.carry = saved.slice->gradients_for_earlier(
+      {found.begin() + of_slices, found.end()}, later);
+  return outputs;
+}
+
+tensor_list module_compute::input_gradients(saved_forward& saved,
+                                            backward_roots roots,
+                                            const tensor_list& leaves,
+                                            stage_states& states) {
+  if (!saved.store)
+    fail(error_code::internal,
+         "stage {} is given an input backward (I), and the step was to have "
+         "none",
+         options_.index);
+  auto left = std::make_shared<deferred_backward>();
+  left->store = saved.store;
+  // The graph lives on in the roots alone, so that it is freed as it is used.
+  saved.roots.clear();
+  saved.losses.clear();
+  const auto split = split_of(*saved.store, leaves);
+  auto found =
+    run_input_backward(std::move(roots), leaves, parameters_, split, *left);
+  states.deferred = std::move(left);
+  return found;
+}
+
+weight_split module_compute::split_of(const weight_gradients& store,
+                                      const tensor_list& leaves) const {
+  // Off the way to the inputs W would run a layer again, out of its turn.
+  if (std::ranges::none_of(leaves, requires_gradient)
+      || store.shares_parameters())
+    return weight_split::layers;
+  const auto wish = options_.numerics.weight_split;
+  if (wish != weight_split::automatic)
+    return wish;
+  std::int64_t all = 0, by_layers = 0;
+  for (const auto& each : parameters_) {
+    all += each.numel();
+    by_layers += store.has(each) ? each.numel() : 0;
+  }
+  return 2 * by_layers >= all ? weight_split::layers : weight_split::graph;
+}
+
+/// Of each crossing, by use; undefined where no loss depends on an input.
+tensor_lists module_compute::by_crossing(const tensor_lists& leaves,
+                                         const tensor_list& gradients) const {
+  tensor_lists lists;
+  std::size_t use = 0, next = 0;
+  for (const auto& input : module_->interface().inputs) {
+    std::size_t count = 0;
+    for (std::size_t u = 0; u < input.uses.size(); ++u)
+      count += leaves.at(use++).size();
+    const auto first = gradients.begin() + static_cast<std::ptrdiff_t>(next);
+    lists.emplace_back(first, first + static_cast<std::ptrdiff_t>(count));
+    next += count;
+  }
+  return lists;
+}
+
+}  // namespace troupe

@@ -1,0 +1,394 @@
+#include "troupe/engine/stage/module/module_compute.hpp"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/alias.h>
+#include <ATen/ops/stack.h>
+#include <ATen/ops/zeros_like.h>
+#include <fmt/format.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <iterator>
+#include <utility>
+
+#include "troupe/base/error.hpp"
+#include "troupe/engine/stage/layer_sequence.hpp"
+#include "troupe/engine/stage/module/autocast.hpp"
+#include "troupe/engine/stage/module/module_parameters.hpp"
+#include "troupe/engine/stage/module/versioned_parameters.hpp"
+#include "troupe/engine/stage/update/gradient_lists.hpp"
+
+namespace troupe {
+
+namespace {
+
+/// A leaf of this stage's own graph, sharing storage with an input.
+at::Tensor make_leaf(const at::Tensor& input) {
+  if (!input.defined())
+    return input;
+  auto leaf = input.detach();
+  if (at::GradMode::is_enabled() && leaf.is_floating_point())
+    leaf.requires_grad_(true);
+  return leaf;
+}
+
+tensor_lists aliases_of(tensor_lists leaves) {
+  for (auto& use : leaves)
+    for (auto& each : use)
+      if (requires_gradient(each))
+        each = at::alias(each);
+  return leaves;
+}
+
+const tensor_list& first_of(const tensor_lists& inputs,
+                            const microbatch_data& data) {
+  return inputs.empty() ? data.inputs : inputs.front();
+}
+
+std::int64_t samples_of(const tensor_list& inputs) {
+  return inputs.empty() || !inputs[0].defined() || inputs[0].dim() == 0
+           ? 1
+           : inputs[0].size(0);
+}
+
+torch::autograd::Edge edge_of(const at::Tensor& output) {
+  return output.defined() && output.requires_grad()
+           ? torch::autograd::impl::gradient_edge(output)
+           : torch::autograd::Edge{};
+}
+
+/// Shows monitors what led to a failure; a failed device may be unable to.
+void show_what_is_known(observer& observer) noexcept {
+  try {
+    observer.end_op();
+    observer.flush();
+  } catch (...) {
+  }
+}
+
+/// Does an op's work; if it fails, monitors see what it has shown so far.
+template <class Work>
+auto observed(observer& observer, const Work& work) {
+  try {
+    return work();
+  } catch (...) {
+    show_what_is_known(observer);
+    throw;
+  }
+}
+
+}  // namespace
+
+module_compute::module_compute(std::shared_ptr<layer_sequence> module,
+                               module_stage_options options)
+  : module_(std::move(module)),
+    options_(std::move(options)),
+    parameters_(values_of(trainable(module_->parameters_by_name()))),
+    observer_(module_->modules_by_name(), module_->parameters_by_name(),
+              options_.publish, options_.device.get()) {
+  std::size_t use = 0;
+  const auto& outputs = module_->interface().outputs;
+  for (std::size_t c = 0; c < outputs.size(); ++c)
+    for (std::size_t u = 0; u < outputs[c].uses.size(); ++u)
+      output_uses_.push_back({outputs[c].uses[u].reader, use++, c, u});
+  std::ranges::sort(output_uses_, std::greater{}, [](const output_use& each) {
+    return std::pair(each.reader, each.use);
+  });
+}
+
+void module_compute::begin_step(const step_settings& settings) {
+  settings_ = settings;
+  result_ = {};
+  on_device_.clear();
+  observer_.begin_step(settings.interest,
+                       1 / (settings.loss_scale * settings.data_ranks));
+  module_->train(settings.training());
+  keep_batches();
+  if (settings.part == step_part::update)
+    on_device_ = kept_;
+}
+
+void module_compute::drop_kept() {
+  kept_.clear();
+  on_device_.clear();
+}
+
+/// For each use of an input its own leaves.
+tensor_lists module_compute::leaves_of(const tensor_lists& inputs) const {
+  tensor_lists leaves;
+  const auto& crossings = module_->interface().inputs;
+  for (std::size_t c = 0; c < crossings.size(); ++c)
+    for (const auto& tensors : module_->by_use(crossings[c], inputs.at(c))) {
+      auto& of_use = leaves.emplace_back();
+      for (const auto& each : tensors)
+        of_use.push_back(make_leaf(each));
+    }
+  return leaves;
+}
+
+module_compute::outcome module_compute::run(tensor_lists leaves,
+                                            const microbatch_data& data) {
+  const autocast_scope casts(
+    options_.numerics.autocast,
+    options_.device ? options_.device->device().type() : c10::kCPU);
+  // Autocast shares one cast of a leaf among its uses, and would add up their
+  // gradients in the lower precision; in an unsplit model these are no leaves.
+  auto ran =
+    module_->run(options_.numerics.autocast ? aliases_of(leaves) : leaves, data,
+                 settings_.generation ? nullptr : &options_.numerics.loss);
+  outcome done;
+  const bool keeps_graph = at::GradMode::is_enabled();
+  for (const auto& terms : ran.losses) {
+    const auto optimised = weighted_sum(terms);
+    done.saved.losses.push_back(edge_of(optimised));
+    done.saved.losses_like.push_back(optimised.detach());
+    done.losses.insert(done.losses.end(), terms.begin(), terms.end());
+  }
+  if (keeps_graph) {
+    const auto& crossings = module_->interface().outputs;
+    for (std::size_t c = 0; c < crossings.size(); ++c)
+      for (const auto& tensors : module_->by_use(crossings[c], ran.sent[c])) {
+        auto& edges = done.saved.roots.emplace_back();
+        for (const auto& each : tensors)
+          edges.push_back(edge_of(each));
+      }
+    done.saved.inputs = std::move(leaves);
+  }
+  done.sent = std::move(ran.sent);
+  if (settings_.generation && module_->has_last())
+    done.outputs = std::move(ran.outputs);
+  return done;
+}
+
+event_source module_compute::source_of(microbatch_key key) const {
+  event_source source;
+  source.step = settings_.step;
+  source.phase = settings_.phase;
+  source.data_rank = options_.data_rank;
+  source.rank = options_.rank;
+  source.stage = options_.index;
+  source.microbatch = key.microbatch;
+  source.slice = key.slice;
+  source.epoch = settings_.epoch;
+  return source;
+}
+
+/// Whether the microbatch is not there only to fill the step up.
+bool module_compute::counts(microbatch_key key) const {
+  return std::int64_t{options_.data_rank} * settings_.microbatches
+           + key.microbatch
+         < settings_.counted;
+}
+
+module_compute::outcome module_compute::run_observed(
+  microbatch_key key, const tensor_lists& inputs, const microbatch_data& data,
+  const slice_carry_pointer& earlier, observer::pass pass) {
+  const auto& first = first_of(inputs, data);
+  observer_.begin_op(source_of(key), pass, samples_of(first));
+  const observer_scope scope(&observer_);
+  const bool splits = at::GradMode::is_enabled() && settings_.splits_backward;
+  auto store = splits ? c10::make_intrusive<weight_gradients>() : nullptr;
+  const weight_gradients_scope layers(store);
+  std::optional<slice_pass> slice;
+  if (settings_.slices > 1 || settings_.generation)
+    slice.emplace(key.slice, settings_.slices, earlier, sequence_length(first),
+                  settings_.training());
+  const slice_scope sliced(slice ? &*slice : nullptr);
+  auto done = observed(observer_, [&] { return run(leaves_of(inputs), data); });
+  done.saved.store = std::move(store);
+  done.saved.slice = std::move(slice);
+  return done;
+}
+
+op_outputs module_compute::forward(microbatch_key key, tensor_lists inputs,
+                                   const microbatch_data& data,
+                                   stage_states states) {
+  auto earlier = std::dynamic_pointer_cast<slice_carry>(states.carry);
+  if (settings_.generation)
+    return continue_sequences(key, inputs, data, std::move(earlier));
+  if (settings_.slices > 1)
+    return forward_slice(key, std::move(inputs),
+                         slice_of(data, key.slice, settings_.slices),
+                         std::move(earlier), states.offloads);
+  return forward_slice(key, std::move(inputs), data, nullptr, states.offloads);
+}
+
+op_outputs module_compute::forward_slice(microbatch_key key,
+                                         tensor_lists inputs,
+                                         const microbatch_data& data,
+                                         slice_carry_pointer earlier,
+                                         bool offloads) {
+  const bool keeps_graph = settings_.training() && !options_.numerics.recompute;
+  const at::AutoGradMode mode(keeps_graph);
+  const bool counted = counts(key);
+  auto saved = offloads ? saved_for_offload() : nullptr;
+  const saved_tensors_scope saves(keeps_graph ? saved : nullptr);
+  auto done = run_observed(
+    key, inputs, data, earlier,
+    counted ? observer::pass::forward : observer::pass::forward_again);
+  if (counted)
+    count_losses(done.losses);
+  observer_.end_op();
+  op_outputs outputs;
+  if (done.saved.slice)
+    outputs.states.carry = done.saved.slice->for_later();
+  if (settings_.training()) {
+    done.saved.samples = samples_of(first_of(inputs, data));
+    if (options_.numerics.recompute) {
+      done.saved.inputs = std::move(inputs);
+      done.saved.data = data;
+      done.saved.earlier = std::move(earlier);
+      done.saved.recompute = true;
+    }
+    done.saved.saved = std::move(saved);
+    done.saved.note_inputs();
+    outputs.states.context =
+      std::make_shared<saved_forward>(std::move(done.saved));
+  }
+  for (auto& sent : done.sent)
+    for (auto& each : sent)
+      each = each.defined() ? each.detach() : each;
+  outputs.tensors = std::move(done.sent);
+  return outputs;
+}
+
+std::shared_ptr<saved_tensors> module_compute::saved_for_offload() const {
+  auto stays = values_of(module_->parameters_by_name());
+  std::ranges::move(module_->buffers(), std::back_inserter(stays));
+  return std::make_shared<saved_tensors>(stays);
+}
+
+void module_compute::run_again(microbatch_key key, saved_forward& saved) {
+  const at::AutoGradMode with_graph(true);
+  auto again = run_observed(key, saved.inputs, saved.data, saved.earlier,
+                            observer::pass::forward_again);
+  again.saved.samples = saved.samples;
+  saved = std::move(again.saved);
+}
+
+op_outputs module_compute::backward(op_kind kind, microbatch_key key,
+                                    tensor_lists output_gradients,
+                                    stage_states states) {
+  if (kind == op_kind::weight_backward) {
+    const at::NoGradGuard no_grad;
+    run_weight_backward(state_of<deferred_backward>(states.deferred, key));
+    return {};
+  }
+  auto& saved = state_of<saved_forward>(states.context, key);
+  if (saved.recompute)
+    run_again(key, saved);
+  const at::NoGradGuard no_grad;
+  observer_.begin_op(source_of(key), observer::pass::backward, saved.samples);
+  auto outputs = observed(observer_, [&] {
+    return run_engine(kind, saved, output_gradients,
+                      dynamic_cast<const slice_carry*>(states.carry.get()));
+  });
+  observer_.end_op();
+  return outputs;
+}
+
+template <class State>
+State& module_compute::state_of(const std::shared_ptr<stage_state>& given,
+                                microbatch_key key) const {
+  auto* state = dynamic_cast<State*>(given.get());
+  if (state == nullptr)
+    fail(error_code::internal,
+         "stage {}: backward of microbatch {} slice {} without what its "
+         "forward, or input backward, has left",
+         options_.index, key.microbatch, key.slice);
+  return *state;
+}
+
+void module_compute::count_losses(const std::vector<loss_term>& terms) {
+  const at::NoGradGuard no_grad;
+  for (const auto& term : terms) {
+    observer_.loss(term.name, term.value);
+    if (options_.device)
+      on_device_.push_back(
+        {term.name, term.value.detach().to(at::kDouble), term.count, 0,
+         term.counted.defined() ? term.counted.to(at::kDouble) : at::Tensor{}});
+    else
+      count_loss(term.name, term.value.item<double>(), count_of(term));
+  }
+}
+
+void module_compute::count_loss(const std::string& name, double value,
+                                double count) {
+  if (options_.numerics.halt_on_nan && !std::isfinite(value)) {
+    show_what_is_known(observer_);
+    fail(error_code::op_failed, "the loss '{}' is {}", name, value);
+  }
+  merge(result_.losses, {name, value, count});
+}
+
+/// Reads losses from the device, once a step.
+void module_compute::take_losses() {
+  if (on_device_.empty())
+    return;
+  tensor_list values;
+  for (const auto& term : on_device_) {
+    values.push_back(term.value);
+    if (term.counted.defined())
+      values.push_back(term.counted);
+  }
+  const auto copy = to_host(at::stack(values), options_.device->compute());
+  copy.ready->wait();
+  const auto* next = copy.tensor.const_data_ptr<double>();
+  for (const auto& term : std::exchange(on_device_, {})) {
+    const auto value = *next++;
+    count_loss(term.name, value, term.counted.defined() ? *next++ : term.count);
+  }
+}
+
+void module_compute::show_parameters() {
+  observer_.begin_op(source_of({-1, 0}), observer::pass::update, 0);
+  observer_.parameters(1 / settings_.loss_scale);
+  observer_.end_op();
+}
+
+stage_result module_compute::end_step() {
+  const bool keeps = settings_.part == step_part::gradients;
+  if (keeps)
+    kept_ = std::exchange(on_device_, {});
+  else
+    take_losses();
+  observer_.flush();
+  result_.metrics = observer_.take_metrics();
+  if (keeps && !result_.metrics.empty())
+    fail(error_code::invalid_argument,
+         "the model reports '{}', which the host computes",
+         result_.metrics.front().name);
+  result_.observe_ns = observer_.take_cost();
+  return std::move(result_);
+}
+
+stage make_module_stage(const std::shared_ptr<layer_sequence>& module,
+                        const module_stage_options& options) {
+  const auto all = module->parameters_by_name();
+  freeze(all, options.numerics.parameters);
+  auto compute = std::make_shared<module_compute>(module, options);
+  const auto tied = tied_among(options.ties, trainable(all));
+  const auto make = [&]<class Parameters>(std::type_identity<Parameters>) {
+    return std::make_shared<Parameters>(
+      trainable(all), options.numerics, tied, options.device,
+      [compute] { compute->show_parameters(); });
+  };
+  if (options.shards) {
+    parameter_list frozen;
+    for (const auto& each : all)
+      if (!each.second.requires_grad())
+        frozen.push_back(each);
+    const auto shards = std::make_shared<sharded_parameters>(
+      trainable(all), frozen, tied, options.numerics, *options.shards,
+      options.device, [compute] { compute->show_parameters(); });
+    compute->observe_shard(shards->parts(), *options.shards);
+    return {compute, shards, shards};
+  }
+  if (options.keeps_versions)
+    return {compute, make(std::type_identity<versioned_parameters>())};
+  return {compute, make(std::type_identity<module_parameters>())};
+}
+
+}  // namespace troupe

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <torch/csrc/autograd/edge.h>
+
+#include <optional>
+
+#include "troupe/engine/stage/module/saved_tensors.hpp"
+#include "troupe/engine/stage/module/weight_gradients.hpp"
+#include "troupe/engine/stage/slices.hpp"
+#include "troupe/engine/stage/stage.hpp"
+
+namespace troupe {
+
+/// A stage's data of a microbatch between its forward and its B or I: without
+/// the outputs, whose memory is free once they are sent.
+struct saved_forward final : stage_state {
+  using edges = std::vector<torch::autograd::Edge>;
+
+  /// Leaves of the graph, by use of an input; backward sends their gradients
+  /// on. With recompute: the messages that they come from.
+  tensor_lists inputs;
+  /// Where backward starts, by use of an output; invalid without a gradient.
+  std::vector<edges> roots;
+  /// The optimised losses, where backward starts too, and a 0-d tensor with the
+  /// options of each.
+  edges losses;
+  tensor_list losses_like;
+  /// Of its layers, if the backward may be split; null: it is not.
+  weight_gradients::pointer store;
+  /// Of a microbatch in slices.
+  std::optional<slice_pass> slice;
+  /// With recompute: for the second forward. Shared handles; the data of the
+  /// slice alone.
+  microbatch_data data;
+  slice_carry_pointer earlier;
+  bool recompute = false;
+  std::int64_t samples = 1;
+  /// Of a forward whose context is offloaded: what its graph has saved. Null:
+  /// it stays.
+  std::shared_ptr<saved_tensors> saved = {};
+
+  /// Once all of the above are there, and the carry is handed on.
+  void note_inputs();
+  void offload(rank_device* device) override;
+  void reload(rank_device* device) override;
+};
+
+}  // namespace troupe

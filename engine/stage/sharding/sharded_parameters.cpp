@@ -1,0 +1,317 @@
+#include "troupe/engine/stage/sharding/sharded_parameters.hpp"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/zeros.h>
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "troupe/base/error.hpp"
+#include "troupe/base/printable.hpp"
+#include "troupe/engine/device/storage_memory.hpp"
+#include "troupe/engine/stage/update/gradient_lists.hpp"
+#include "troupe/engine/stage/update/gradient_norm.hpp"
+#include "troupe/engine/stage/update/optimizer_rule.hpp"
+
+namespace troupe {
+
+namespace {
+
+void require_shardable(const parameter_list& parameters,
+                       const optimizer_options& optimizer) {
+  if (std::holds_alternative<muon>(optimizer)
+      || std::holds_alternative<adafactor>(optimizer))
+    fail(error_code::invalid_argument,
+         "muon and adafactor compute with whole matrices, and sharded "
+         "parameters are updated in shards; use sgd, adamw or lion, or don't "
+         "shard");
+  for (const auto& [name, value] : parameters)
+    if (!value.is_floating_point()
+        || value.scalar_type() != parameters[0].second.scalar_type())
+      fail(error_code::invalid_argument,
+           "parameter '{}' is {} and '{}' {}: the parameters of a stage that "
+           "is sharded need one floating-point dtype",
+           printable(name), describe(value), printable(parameters[0].first),
+           describe(parameters[0].second));
+}
+
+/// Where each parameter begins in the row; 0 for those without an element.
+std::vector<std::int64_t> begins_of(const shard_layout& layout) {
+  std::vector<std::int64_t> begins(layout.sizes().size(), 0);
+  for (std::int32_t shard = 0; shard < layout.shards(); ++shard)
+    for (const auto& piece : layout.pieces(shard))
+      begins[piece.parameter] = piece.row - piece.begin;
+  return begins;
+}
+
+/// Of an optimizer's tensor of a whole parameter the part for a piece; tensors
+/// of other shapes (a number of steps) are the same for all pieces.
+at::Tensor part_of(const at::Tensor& tensor, const shard_layout::piece& piece,
+                   const at::Tensor& parameter, std::string_view name) {
+  if (name == step_state_name || tensor.sizes() != parameter.sizes())
+    return tensor;
+  return tensor.reshape(-1).narrow(0, piece.begin, piece.count);
+}
+
+}  // namespace
+
+sharded_parameters::row sharded_parameters::make_row(
+  const parameter_list& parameters, const shard_place& place) {
+  row made;
+  std::vector<std::int64_t> sizes;
+  for (const auto& [name, value] : parameters) {
+    sizes.push_back(value.numel());
+    made.parameters.push_back(value);
+  }
+  made.layout = std::make_shared<const shard_layout>(
+    std::move(sizes), place.shards, place.multiple);
+  made.whole =
+    at::zeros({made.layout->padded()},
+              parameters.empty() ? at::TensorOptions()
+                                 : parameters[0].second.detach().options());
+  const auto begins = begins_of(*made.layout);
+  for (std::size_t i = 0; i < made.parameters.size(); ++i) {
+    const auto& value = made.parameters[i];
+    const auto view =
+      made.whole.narrow(0, begins[i], value.numel()).view(value.sizes());
+    view.copy_(value);
+    at::Tensor{value}.set_data(view);
+  }
+  const auto own = made.whole.narrow(0, made.layout->begin(place.shard),
+                                     made.layout->length());
+  made.shard = place.releases ? own.clone() : own;
+  return made;
+}
+
+sharded_parameters::sharded_parameters(const parameter_list& trained,
+                                       const parameter_list& frozen,
+                                       const std::vector<tied_gradient>& tied,
+                                       const numerics& options,
+                                       shard_place place,
+                                       std::shared_ptr<rank_device> device,
+                                       std::function<void()> publish)
+  : place_(place),
+    device_(std::move(device)),
+    publish_(std::move(publish)),
+    norm_type_(options.norm_type),
+    frozen_(frozen) {
+  const at::NoGradGuard no_grad;
+  require_shardable(trained, options.optimizer);
+  require_shardable(frozen, options.optimizer);
+  make_rows(trained, tied);
+  // Frozen parameters stay whole where only gradients are sharded.
+  if (!frozen.empty() && place_.releases)
+    rows_.push_back(make_row(frozen, place_));
+  make_pieces(tied, options);
+  if (place_.releases)
+    release();
+}
+
+void sharded_parameters::make_rows(const parameter_list& trained,
+                                   const std::vector<tied_gradient>& tied) {
+  std::vector<parameter_list> by_row(1 + tied.size());
+  const auto is_tied = [&](std::size_t i) {
+    return std::ranges::count(tied, i, &tied_gradient::position) > 0;
+  };
+  for (std::size_t i = 0; i < trained.size(); ++i)
+    if (!is_tied(i))
+      by_row[0].push_back(trained[i]);
+  for (std::size_t t = 0; t < tied.size(); ++t)
+    by_row[1 + t] = {trained[tied[t].position]};
+  for (const auto& parameters : by_row) {
+    rows_.push_back(make_row(parameters, place_));
+    layouts_.push_back(rows_.back().layout);
+    for (const auto& [name, value] : parameters) {
+      names_.push_back(name);
+      parameters_.push_back(value);
+    }
+  }
+}
+
+void sharded_parameters::make_pieces(const std::vector<tied_gradient>& tied,
+                                     const numerics& options) {
+  pieces_ = pieces_of(layouts_, place_.shard);
+  const auto first_tied = names_.size() - tied.size();
+  parameter_list named;
+  for (const auto& piece : pieces_) {
+    const bool is_tied = piece.parameter >= first_tied;
+    const auto t = piece.parameter - first_tied;
+    if (is_tied)
+      tied_.push_back({values_.size(), tied[t].tie, tied[t].counts});
+    const auto& of = rows_[is_tied ? 1 + t : 0];
+    const auto first = of.layout->begin(place_.shard);
+    values_.push_back(of.shard.narrow(0, piece.row - first, piece.count));
+    named.emplace_back(names_[piece.parameter], values_.back());
+  }
+  optimizer_ = std::make_unique<optimizer>(
+    options.optimizer, std::move(named), options.parameters,
+    options.offload_optimizer ? device_ : nullptr);
+}
+
+void sharded_parameters::begin_step(const step_settings& settings) {
+  learning_rate_ = settings.learning_rate;
+  if (!settings.training())
+    return;
+  take_gradients();
+  troupe::take_gradients(values_);
+}
+
+tensor_list sharded_parameters::take_gradients() {
+  return troupe::take_gradients(parameters());
+}
+
+void sharded_parameters::put_gradients(tensor_list gradients) {
+  if (gradients.size() == pieces_.size() + 1) {
+    const auto present = presence(gradients.back(), device_.get());
+    gradients.pop_back();
+    for (std::size_t i = 0; i < pieces_.size(); ++i)
+      if (!present.at(pieces_[i].parameter))
+        gradients[i].reset();
+  }
+  troupe::put_gradients(values_, std::move(gradients), nullptr);
+}
+
+/// Also of a shard that has none of them.
+collective_work sharded_parameters::begin_tied_sum() {
+  if (layouts_.size() == 1)
+    return stage_parameters::begin_tied_sum();
+  return {.kind = collective_kind::tied_sum,
+          .tensors = troupe::take_gradients(values_),
+          .targets = values_,
+          .tied = tied_};
+}
+
+std::vector<double> sharded_parameters::norm_powers() {
+  const auto of_pieces = gradient_powers(values_, norm_type_, device_.get());
+  std::vector<double> powers(parameters().size());
+  for (std::size_t i = 0; i < pieces_.size(); ++i)
+    powers[pieces_[i].parameter] = of_pieces[i];
+  for (const auto& each : tied_)
+    if (!each.counts)
+      powers[pieces_[each.position].parameter] = 0;
+  return powers;
+}
+
+void sharded_parameters::update(double factor) {
+  scale_gradients(values_, factor);
+  optimizer_->step(learning_rate_);
+}
+
+std::vector<parameter_part> sharded_parameters::parts() const {
+  std::vector<parameter_part> all;
+  const auto add = [&](const std::string& name, const at::Tensor& value,
+                       const at::Tensor& whole) {
+    all.push_back({name, value, whole.sizes().vec()});
+  };
+  for (std::size_t i = 0; i < pieces_.size(); ++i)
+    add(names_[pieces_[i].parameter], values_[i],
+        parameters_[pieces_[i].parameter]);
+  if (frozen_.empty())
+    return all;
+  if (!place_.releases) {
+    if (place_.shard == 0)
+      for (const auto& [name, value] : frozen_)
+        add(name, value, value);
+    return all;
+  }
+  const auto& row = rows_.back();
+  const auto first = row.layout->begin(place_.shard);
+  for (const auto& piece : row.layout->pieces(place_.shard))
+    add(frozen_[piece.parameter].first,
+        row.shard.narrow(0, piece.row - first, piece.count),
+        frozen_[piece.parameter].second);
+  return all;
+}
+
+void sharded_parameters::load_state(const optimizer_state& state) {
+  std::map<std::string, const parameter_list*> given;
+  for (const auto& each : state)
+    given[each.parameter] = &each.tensors;
+  optimizer_state own;
+  for (const auto& piece : pieces_) {
+    auto& part = own.emplace_back(parameter_state{names_[piece.parameter]});
+    const auto found = given.find(part.parameter);
+    if (found == given.end())
+      continue;
+    for (const auto& [name, tensor] : *found->second)
+      part.tensors.emplace_back(
+        name, part_of(tensor, piece, parameters()[piece.parameter], name));
+  }
+  optimizer_->load(own);
+}
+
+std::int64_t sharded_parameters::bytes() const {
+  std::int64_t bytes = 0;
+  for (const auto& row : rows_)
+    bytes += row.layout->elements()
+             * static_cast<std::int64_t>(row.shard.element_size());
+  return bytes;
+}
+
+tensor_list sharded_parameters::own_shards() const {
+  tensor_list shards;
+  for (const auto& row : rows_)
+    shards.push_back(row.shard);
+  return shards;
+}
+
+collective_work sharded_parameters::begin_gather() {
+  collective_work work{collective_kind::all_gather, own_shards(), {}};
+  for (const auto& row : rows_) {
+    if (!whole_)
+      allocate_storage(row.whole);
+    work.targets.push_back(row.whole);
+    work.layouts.push_back(row.layout);
+  }
+  whole_ = true;
+  return work;
+}
+
+void sharded_parameters::release() {
+  require_whole("a release");
+  for (const auto& row : rows_)
+    free_storage(row.whole);
+  whole_ = false;
+}
+
+void sharded_parameters::require_whole(const std::string& op) const {
+  if (!whole_)
+    fail(error_code::internal,
+         "{} runs while the stage's parameters are sharded, not whole", op);
+}
+
+void sharded_parameters::take_shards() {
+  require_whole("a cut into shards");
+  const at::NoGradGuard no_grad;
+  for (const auto& row : rows_)
+    if (place_.releases)
+      row.shard.copy_(row.whole.narrow(0, row.layout->begin(place_.shard),
+                                       row.layout->length()));
+}
+
+optimizer_state sharded_parameters::joined(
+  const std::vector<optimizer_state>& shards) const {
+  optimizer_state whole;
+  for (const auto& name : names_)
+    whole.push_back({name});
+  std::map<std::pair<std::size_t, std::string>, tensor_list> parts;
+  for (std::size_t q = 0; q < shards.size(); ++q) {
+    const auto pieces = pieces_of(layouts_, static_cast<std::int32_t>(q));
+    for (std::size_t i = 0; i < pieces.size(); ++i)
+      for (const auto& [name, tensor] : shards[q].at(i).tensors) {
+        auto& of = parts[{pieces[i].parameter, name}];
+        if (of.empty())
+          whole[pieces[i].parameter].tensors.emplace_back(name, tensor);
+        of.push_back(tensor);
+      }
+  }
+  for (std::size_t i = 0; i < whole.size(); ++i)
+    for (auto& [name, tensor] : whole[i].tensors)
+      if (name != step_state_name)
+        tensor = at::cat(parts[{i, name}]).view(parameters()[i].sizes());
+  return whole;
+}
+
+}  // namespace troupe

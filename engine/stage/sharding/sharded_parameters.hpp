@@ -1,0 +1,127 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "troupe/engine/device/rank_device.hpp"
+#include "troupe/engine/events/observer.hpp"
+#include "troupe/engine/stage/collective_work.hpp"
+#include "troupe/engine/stage/numerics.hpp"
+#include "troupe/engine/stage/stage.hpp"
+#include "troupe/engine/stage/update/optimizer.hpp"
+
+namespace troupe {
+
+/// Which shard of a stage's parameters a member holds.
+struct shard_place {
+  std::int32_t shard = 0;
+  std::int32_t shards = 1;
+  std::int64_t multiple = 128;  // see shard_layout
+  /// Whole parameters are freed by the plan's releases; otherwise gradients and
+  /// the optimizer's state alone are sharded.
+  bool releases = true;
+};
+
+/// The parameters of a stage, of which each replica holds, updates and keeps
+/// optimizer state for a shard (ZeRO; XLA's fully sharded data parallel). All
+/// parameters lie in one row of memory, which a
+/// gather fills and a release frees; graphs of LibTorch refer to its storage,
+/// so a backward reads what was gathered last. A tied parameter has a row of
+/// its own, so that a shard is the same part of it in all stages that hold it;
+/// frozen ones have the last. Optimizers must treat elements one by one.
+/// Threads as `stage_parameters`.
+class sharded_parameters final : public stage_parameters {
+ public:
+  /// Cuts the shards from the parameters' values, and frees those if the plan
+  /// releases. `trained` and `frozen`: in model order; `tied`: among the first,
+  /// with settings as in module_parameters. Throws
+  /// `invalid_argument` for a parameter of another dtype than the first, one
+  /// that is not floating point, and an optimizer that looks at whole
+  /// parameters.
+  sharded_parameters(const parameter_list& trained,
+                     const parameter_list& frozen,
+                     const std::vector<tied_gradient>& tied,
+                     const numerics& options, shard_place place,
+                     std::shared_ptr<rank_device> device,
+                     std::function<void()> publish);
+
+  void begin_step(const step_settings& settings) override;
+  /// In the order of the rows.
+  const tensor_list& parameters() const override { return parameters_; }
+  tensor_list take_gradients() override;
+  /// By piece of the shard.
+  void put_gradients(tensor_list gradients) override;
+  collective_work begin_tied_sum() override;
+  std::vector<double> norm_powers() override;
+  void update(double factor) override;
+  /// Of the shard: tensors of a parameter's shape have one dimension here.
+  optimizer_state state() const override { return optimizer_->state(); }
+  /// Of whole parameters.
+  void load_state(const optimizer_state& state) override;
+  /// After `take_shards`.
+  void read_parameters() override { optimizer_->read_parameters(); }
+
+  /// Publishes the shard's parameters and gradients.
+  void show() override { publish_(); }
+  /// What `publish` shows: the pieces of the shard. Parameters that are whole
+  /// in all members are the first's.
+  std::vector<parameter_part> parts() const;
+
+  const shard_place& place() const { return place_; }
+  /// Of the rows of parameters that are trained.
+  const row_layouts& layouts() const { return layouts_; }
+  /// Bytes of all parameters.
+  std::int64_t bytes() const;
+
+  /// By row; handles.
+  tensor_list own_shards() const;
+  /// The member's part of a gather; allocates the rows if they were released.
+  /// Parameters are whole once it is done.
+  collective_work begin_gather();
+  /// Frees the whole parameters. Throws `internal` if they are not whole.
+  void release();
+  /// Throws `internal` naming the op if the parameters are not whole.
+  void require_whole(const std::string& op) const;
+  bool is_whole() const { return whole_; }
+  /// Cuts the shards anew from whole parameters that were written to.
+  void take_shards();
+
+  /// The optimizer's state of whole parameters, from that of all shards, in
+  /// their order.
+  optimizer_state joined(const std::vector<optimizer_state>& shards) const;
+
+ private:
+  struct row {
+    std::shared_ptr<const shard_layout> layout;
+    tensor_list parameters;
+    at::Tensor whole;  // padded
+    at::Tensor shard;
+  };
+  static row make_row(const parameter_list& parameters,
+                      const shard_place& place);
+  void make_rows(const parameter_list& trained,
+                 const std::vector<tied_gradient>& tied);
+  void make_pieces(const std::vector<tied_gradient>& tied,
+                   const numerics& options);
+
+  shard_place place_;
+  std::shared_ptr<rank_device> device_;
+  std::function<void()> publish_;
+  troupe::norm_type norm_type_;
+  parameter_list frozen_;
+  std::vector<row> rows_;  // trained, each tied one; frozen, if there are any
+  row_layouts layouts_;    // but for the frozen
+  tensor_list parameters_;
+  std::vector<tied_gradient> tied_;  // of the pieces
+  std::vector<shard_layout::piece> pieces_;
+  std::vector<std::string> names_;  // of the parameters that are trained
+  tensor_list values_;              // of the pieces: views of the shard
+  std::unique_ptr<optimizer> optimizer_;
+  double learning_rate_ = 0;
+  bool whole_ = true;
+};
+
+}  // namespace troupe

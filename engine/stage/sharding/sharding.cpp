@@ -1,0 +1,51 @@
+#include "troupe/engine/stage/sharding/sharding.hpp"
+
+#include "troupe/base/error.hpp"
+#include "troupe/base/printable.hpp"
+#include "troupe/engine/stage/sharding/shard_layout.hpp"
+
+namespace troupe {
+
+std::string_view to_text(shard_mode mode) {
+  return mode == shard_mode::replicate   ? "replicate"
+         : mode == shard_mode::gradients ? "gradients"
+                                         : "all";
+}
+
+shard_mode parse_shard_mode(std::string_view name) {
+  for (const auto mode :
+       {shard_mode::replicate, shard_mode::gradients, shard_mode::all})
+    if (name == to_text(mode))
+      return mode;
+  fail(error_code::invalid_argument,
+       "'{}' can't be sharded; known are replicate, gradients and all",
+       printable(name));
+}
+
+void require_legal(const sharding_options& options, std::int32_t replicas) {
+  if (!options.shards())
+    return;
+  if (replicas < 2)
+    fail(error_code::invalid_argument,
+         "sharding ({}) spreads a stage over replicas, and there is one; use a "
+         "data_parallel of 2 or more",
+         to_text(options.mode));
+  if (options.group < 0 || options.group == 1
+      || replicas % options.shards_of(replicas) != 0)
+    fail(error_code::invalid_argument,
+         "{} replicas can't be cut into groups of {} that share shards; use a "
+         "divisor of their number, from 2 on",
+         replicas, options.group);
+  if (options.most_whole < 1)
+    fail(error_code::invalid_argument,
+         "{} whole stages at once are too few; use 1 or more",
+         options.most_whole);
+  if (options.multiple < 1 || options.multiple > largest_shard_multiple
+      || options.multiple % shard_layout::alignment != 0)
+    fail(error_code::invalid_argument,
+         "shards can't be padded to a multiple of {} elements; use a multiple "
+         "of {}, up to {}",
+         options.multiple, shard_layout::alignment, largest_shard_multiple);
+}
+
+}  // namespace troupe

@@ -1,0 +1,72 @@
+#include "troupe/engine/stage/update/gradient_lists.hpp"
+
+#include <utility>
+
+#include "troupe/base/error.hpp"
+
+namespace troupe {
+
+namespace {
+
+void remove_absent(tensor_list& gradients, rank_device* device) {
+  const auto present = presence(std::move(gradients.back()), device);
+  gradients.pop_back();
+  for (std::size_t i = 0; i < gradients.size(); ++i)
+    if (!present[i])
+      gradients[i].reset();
+}
+
+}  // namespace
+
+std::vector<bool> presence(at::Tensor row, rank_device* device) {
+  if (device) {
+    const auto copy = to_host(row, device->compute());
+    copy.ready->wait();
+    row = copy.tensor;
+  }
+  row = row.to(at::kFloat).contiguous();
+  const auto* values = row.const_data_ptr<float>();
+  std::vector<bool> present;
+  for (std::int64_t i = 0; i < row.numel(); ++i)
+    present.push_back(values[i] != 0);
+  return present;
+}
+
+tensor_list values_of(const parameter_list& parameters) {
+  tensor_list values;
+  values.reserve(parameters.size());
+  for (const auto& [name, value] : parameters)
+    values.push_back(value);
+  return values;
+}
+
+tensor_list counted_of(tensor_list parameters,
+                       const std::vector<tied_gradient>& tied) {
+  for (const auto& each : tied)
+    if (!each.counts)
+      parameters[each.position].reset();
+  std::erase_if(parameters, [](const auto& each) { return !each.defined(); });
+  return parameters;
+}
+
+tensor_list take_gradients(const tensor_list& parameters) {
+  tensor_list gradients;
+  gradients.reserve(parameters.size());
+  for (auto parameter : parameters)
+    gradients.push_back(std::exchange(parameter.mutable_grad(), {}));
+  return gradients;
+}
+
+void put_gradients(const tensor_list& parameters, tensor_list gradients,
+                   rank_device* device) {
+  const auto size = static_cast<std::int64_t>(parameters.size());
+  if (std::ssize(gradients) == size + 1 && gradients.back().numel() == size)
+    remove_absent(gradients, device);
+  if (gradients.size() != parameters.size())
+    fail(error_code::internal, "there are {} gradients of {} parameters",
+         gradients.size(), parameters.size());
+  for (std::size_t i = 0; i < parameters.size(); ++i)
+    at::Tensor{parameters[i]}.mutable_grad() = std::move(gradients[i]);
+}
+
+}  // namespace troupe

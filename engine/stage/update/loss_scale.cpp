@@ -1,0 +1,17 @@
+#include "troupe/engine/stage/update/loss_scale.hpp"
+
+namespace troupe {
+
+void loss_scale::update(bool finite) {
+  if (!options_.dynamic)
+    return;
+  if (!finite) {
+    value_ /= 2;
+    good_steps_ = 0;
+  } else if (++good_steps_ == options_.growth_interval) {
+    value_ *= 2;
+    good_steps_ = 0;
+  }
+}
+
+}  // namespace troupe

@@ -1,0 +1,250 @@
+#include "troupe/engine/stage/update/optimizer.hpp"
+
+#include <ATen/core/grad_mode.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "troupe/base/error.hpp"
+#include "troupe/base/printable.hpp"
+#include "troupe/engine/events/subscription.hpp"
+#include "troupe/engine/stage/update/gradient_lists.hpp"
+#include "troupe/engine/stage/update/optimizer_rule.hpp"
+
+namespace troupe {
+
+namespace {
+
+/// Of parameters that Muon does not update.
+adamw adamw_beside(const muon& options) {
+  return {.learning_rate = options.learning_rate,
+          .beta1 = options.beta1,
+          .beta2 = options.beta2,
+          .epsilon = options.adamw_epsilon,
+          .weight_decay = options.weight_decay};
+}
+
+/// The options of the formula that updates this parameter.
+optimizer_options options_for(const optimizer_options& all,
+                              const parameter_group* settings,
+                              const std::string& name,
+                              const at::Tensor& parameter) {
+  auto own = all;
+  const auto* matrices = std::get_if<muon>(&all);
+  if (matrices
+      && (parameter.dim() != 2 || matches_glob(matrices->except, name)))
+    own = adamw_beside(*matrices);
+  if (settings && settings->weight_decay)
+    std::visit([&](auto& kind) { kind.weight_decay = *settings->weight_decay; },
+               own);
+  return own;
+}
+
+[[noreturn]] void refuse_state(const std::string& parameter,
+                               const std::string& why) {
+  fail(error_code::invalid_checkpoint, "the optimizer's state of '{}' {}",
+       printable(parameter), why);
+}
+
+}  // namespace
+
+optimizer::optimizer(const optimizer_options& options,
+                     parameter_list parameters, const parameter_groups& groups,
+                     std::shared_ptr<rank_device> offload_from)
+  : offload_from_(std::move(offload_from)) {
+  require_legal(options);
+  require_legal(groups);
+  // By settings and kind of options: the group.
+  std::map<std::pair<const parameter_group*, std::size_t>, std::size_t> known;
+  std::set<std::string> names;
+  for (auto& [name, parameter] : parameters) {
+    if (!names.insert(name).second)
+      fail(error_code::invalid_argument, "two parameters are named '{}'",
+           printable(name));
+    const auto* settings = group_of(groups, name);
+    const auto own = options_for(options, settings, name, parameter);
+    const auto [found, is_new] =
+      known.emplace(std::pair(settings, own.index()), groups_.size());
+    if (is_new)
+      groups_.push_back(
+        {std::visit([](const auto& kind) { return make_rule(kind); }, own),
+         settings ? settings->learning_rate : 1,
+         {}});
+    groups_[found->second].members.push_back(members_.size());
+    members_.push_back({std::move(name), std::move(parameter), {}, {}});
+  }
+}
+
+optimizer::~optimizer() = default;
+optimizer::optimizer(optimizer&&) noexcept = default;
+
+void optimizer::step(double learning_rate) {
+  const at::NoGradGuard no_grad;
+  for (const auto& each : groups_) {
+    update(each, false, learning_rate * each.learning_rate);
+    update(each, true, learning_rate * each.learning_rate);
+  }
+}
+
+bool optimizer::needs_master(const member& of) const {
+  return offload_from_ || at::isReducedFloatingType(of.parameter.scalar_type());
+}
+
+at::Tensor optimizer::fresh_master(const member& of) const {
+  auto value = of.parameter.detach();
+  if (offload_from_) {
+    const auto copy = to_host(value, offload_from_->compute());
+    copy.ready->wait();
+    value = copy.tensor;
+  }
+  return at::isReducedFloatingType(value.scalar_type()) ? value.to(at::kFloat)
+                                                        : value;
+}
+
+parameter_list optimizer::fresh_state(const optimizer_rule& rule,
+                                      const member& of,
+                                      const at::Tensor& master) const {
+  auto state = rule.fresh_state(master.defined() ? master : of.parameter);
+  if (at::isReducedFloatingType(of.parameter.scalar_type()))
+    state.emplace_back(master_state_name, master);
+  return state;
+}
+
+/// Where they are updated, in the dtype in which they are.
+tensor_list optimizer::gradients_of(const std::vector<member*>& members) const {
+  tensor_list gradients;
+  event_handle last;
+  for (const auto* each : members) {
+    gradients.push_back(each->parameter.grad());
+    if (!offload_from_)
+      continue;
+    auto copy = to_host(gradients.back(), offload_from_->compute());
+    gradients.back() = std::move(copy.tensor);
+    last = std::move(copy.ready);
+  }
+  if (last)
+    last->wait();
+  for (std::size_t i = 0; i < members.size(); ++i)
+    if (members[i]->master.defined())
+      gradients[i] = gradients[i].to(members[i]->master.scalar_type());
+  return gradients;
+}
+
+/// Those parameters that have a state, or those whose first gradient this is.
+void optimizer::update(const group& which, bool first, double learning_rate) {
+  std::vector<member*> updated;
+  for (const auto index : which.members)
+    if (auto& each = members_[index];
+        each.parameter.grad().defined() && each.state.empty() == first)
+      updated.push_back(&each);
+  if (updated.empty())
+    return;
+  update_lists lists;
+  lists.first = first;
+  for (auto* each : updated) {
+    if (needs_master(*each) && !each->master.defined())
+      each->master = fresh_master(*each);
+    if (first)
+      each->state = fresh_state(*which.rule, *each, each->master);
+    lists.parameters.push_back(each->master.defined() ? each->master
+                                                      : each->parameter);
+    lists.state.push_back(values_of(each->state));
+  }
+  lists.gradients = gradients_of(updated);
+  which.rule->update(lists, learning_rate);
+  for (auto* each : updated)
+    if (offload_from_)
+      copy_to_device(each->master.to(each->parameter.scalar_type()),
+                     each->parameter, offload_from_->compute());
+    else if (each->master.defined())
+      each->parameter.copy_(each->master);
+}
+
+void optimizer::read_parameters() {
+  const at::NoGradGuard no_grad;
+  for (auto& each : members_)
+    if (each.master.defined())
+      each.master.copy_(fresh_master(each));
+}
+
+optimizer_state optimizer::state() const {
+  optimizer_state state;
+  for (const auto& each : members_)
+    state.push_back({each.name, each.state});
+  return state;
+}
+
+/// By parameter.
+std::vector<const optimizer_rule*> optimizer::rules() const {
+  std::vector<const optimizer_rule*> rules(members_.size());
+  for (const auto& each : groups_)
+    for (const auto index : each.members)
+      rules[index] = each.rule.get();
+  return rules;
+}
+
+void optimizer::load(const optimizer_state& state) {
+  const at::NoGradGuard no_grad;
+  std::map<std::string, const parameter_list*> given;
+  for (const auto& each : state)
+    if (!given.emplace(each.parameter, &each.tensors).second)
+      refuse_state(each.parameter, "is there twice");
+  const auto of = rules();
+  std::vector<parameter_list> states;
+  for (std::size_t i = 0; i < members_.size(); ++i) {
+    const auto found = given.find(members_[i].name);
+    if (found == given.end())
+      refuse_state(members_[i].name, "is missing");
+    states.push_back(loaded(*of[i], members_[i], *found->second));
+    given.erase(found);
+  }
+  if (!given.empty())
+    refuse_state(given.begin()->first,
+                 "is there, and the model has no such parameter");
+  for (std::size_t i = 0; i < members_.size(); ++i) {
+    auto& into = members_[i];
+    into.state = std::move(states[i]);
+    const bool holds_master =
+      !into.state.empty() && into.state.back().first == master_state_name;
+    into.master = holds_master ? into.state.back().second : at::Tensor{};
+  }
+}
+
+/// A copy, with the tensors in the rule's order.
+parameter_list optimizer::loaded(const optimizer_rule& rule, const member& into,
+                                 const parameter_list& tensors) const {
+  if (tensors.empty())
+    return {};
+  const auto master = needs_master(into) ? fresh_master(into) : at::Tensor{};
+  auto state = fresh_state(rule, into, master);
+  for (const auto& [name, value] : tensors)
+    if (name != master_state_name
+        && std::ranges::find(state, name, &parameter_list::value_type::first)
+             == state.end())
+      refuse_state(into.name,
+                   fmt::format("has a tensor '{}', which the optimizer does "
+                               "not keep",
+                               printable(name)));
+  for (auto& [name, own] : state) {
+    const auto count =
+      std::ranges::count(tensors, name, &parameter_list::value_type::first);
+    if (count == 0 && name == master_state_name)
+      continue;
+    if (count != 1)
+      refuse_state(into.name, fmt::format("has the tensor '{}' {}", name,
+                                          count == 0 ? "missing" : "twice"));
+    const auto& value =
+      std::ranges::find(tensors, name, &parameter_list::value_type::first)
+        ->second;
+    if (!value.defined() || value.sizes() != own.sizes()
+        || value.scalar_type() != own.scalar_type())
+      refuse_state(into.name, fmt::format("has '{}' as {}, and needs {}", name,
+                                          describe(value), describe(own)));
+    own.copy_(value);
+  }
+  return state;
+}
+
+}  // namespace troupe

@@ -1,0 +1,95 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "troupe/engine/device/rank_device.hpp"
+#include "troupe/engine/device/tensor.hpp"
+#include "troupe/engine/stage/update/optimizer_options.hpp"
+#include "troupe/engine/stage/update/parameter_groups.hpp"
+
+namespace troupe {
+
+class optimizer_rule;
+
+/// What an optimizer keeps of a parameter: tensors by name, as their options
+/// list them, or none before the parameter's first gradient.
+struct parameter_state {
+  std::string parameter;
+  parameter_list tensors{};
+};
+/// In the order of the parameters.
+using optimizer_state = std::vector<parameter_state>;
+
+/// Updates a fixed list of parameters in place from their gradients. Each is
+/// updated by itself, so a model gives the same bits however its parameters are
+/// spread over stages. Leaves parameters without a gradient, and their state,
+/// unchanged. Works on the parameters' device, within the entered stream, and
+/// never waits for it. Not thread-safe.
+///
+/// Parameters of a 16-bit dtype have masters: copies in fp32, made at their
+/// first update, which the rule updates from the gradient in fp32, and which
+/// are then rounded into the parameter (mixed precision training, Micikevicius
+/// et al., 2018). A master is a tensor of the state, `master_state_name`.
+///
+/// An optimizer that offloads from a device keeps all state, and masters of all
+/// parameters, in host memory, where it updates them (ZeRO-Offload, Ren et al.,
+/// 2021): a step then waits for the device's gradients. Masters of fp32
+/// parameters are no part of the state.
+class optimizer {
+ public:
+  /// `groups`: for some parameters another learning rate and weight decay.
+  /// `offload_from`: the parameters' device, if the optimizer offloads from it.
+  /// Throws `invalid_argument` for options that make no sense and for
+  /// parameters of one name.
+  optimizer(const optimizer_options& options, parameter_list parameters,
+            const parameter_groups& groups = {},
+            std::shared_ptr<rank_device> offload_from = nullptr);
+  ~optimizer();
+  optimizer(optimizer&&) noexcept;
+
+  void step(double learning_rate);
+
+  /// Shared handles: the next step changes them.
+  optimizer_state state() const;
+  /// Copies another optimizer's state of the same parameters, in any order:
+  /// with the parameters' values, further steps give the bits that they would
+  /// have given there. Before changing anything, throws `invalid_checkpoint`
+  /// naming the parameter and the tensor that is missing, unknown, there twice,
+  /// or of another shape or dtype. A master that is missing, as in the state of
+  /// a run in fp32, is made of the parameter; one that is not needed is left.
+  void load(const optimizer_state& state);
+  /// Parameters were written to: masters take their values.
+  void read_parameters();
+
+ private:
+  struct member {
+    std::string name;
+    at::Tensor parameter;
+    parameter_list state;  // empty before its first gradient
+    at::Tensor master;     // likewise undefined; or the parameter needs none
+  };
+  /// Parameters that are updated alike.
+  struct group {
+    std::unique_ptr<optimizer_rule> rule;
+    double learning_rate;  // times the run's
+    std::vector<std::size_t> members;
+  };
+  bool needs_master(const member& of) const;
+  at::Tensor fresh_master(const member& of) const;
+  /// With the master last, if it is part of the state.
+  parameter_list fresh_state(const optimizer_rule& rule, const member& of,
+                             const at::Tensor& master) const;
+  tensor_list gradients_of(const std::vector<member*>& members) const;
+  void update(const group& which, bool first, double learning_rate);
+  parameter_list loaded(const optimizer_rule& rule, const member& into,
+                        const parameter_list& tensors) const;
+  std::vector<const optimizer_rule*> rules() const;
+
+  std::shared_ptr<rank_device> offload_from_;
+  std::vector<member> members_;
+  std::vector<group> groups_;
+};
+
+}  // namespace troupe

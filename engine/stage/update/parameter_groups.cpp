@@ -1,0 +1,132 @@
+#include "troupe/engine/stage/update/parameter_groups.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <ranges>
+
+#include "troupe/base/closest_names.hpp"
+#include "troupe/base/error.hpp"
+#include "troupe/base/parse_number.hpp"
+#include "troupe/base/printable.hpp"
+#include "troupe/engine/events/globs.hpp"
+#include "troupe/engine/events/subscription.hpp"
+
+namespace troupe {
+
+namespace {
+
+void require_number(const parameter_group& group, const char* what,
+                    double value) {
+  if (!std::isfinite(value) || value < 0)
+    fail(error_code::invalid_argument,
+         "the {} of parameters '{}' is {}; use a finite number, 0 or more",
+         what, printable(group.names), value);
+}
+
+constexpr std::string_view rate_prefix = "lr*", decay_prefix = "weight-decay=";
+
+/// Throws nothing: false for a setting that does not exist.
+bool read_setting(std::string_view part, parameter_group& into) {
+  if (part == "frozen")
+    return into.frozen = true;
+  const bool is_rate = part.starts_with(rate_prefix);
+  if (!is_rate && !part.starts_with(decay_prefix))
+    return false;
+  part.remove_prefix(is_rate ? rate_prefix.size() : decay_prefix.size());
+  const auto number = parse_number<double>(part);
+  if (number && is_rate)
+    into.learning_rate = *number;
+  else if (number)
+    into.weight_decay = number;
+  return number.has_value();
+}
+
+std::string advice_for(const std::string& glob,
+                       const std::vector<std::string>& names) {
+  const auto closest = closest_names(glob, names);
+  if (!closest.empty())
+    return fmt::format("close to it: {}", fmt::join(closest, ", "));
+  constexpr std::size_t most = 5;
+  const auto first = names | std::views::take(most);
+  return fmt::format("there are {}{}", fmt::join(first, ", "),
+                     names.size() > most ? " and others" : "");
+}
+
+}  // namespace
+
+parameter_group parse_parameter_group(const std::string& text) {
+  const auto refuse = [&](const std::string& why) {
+    fail(error_code::invalid_argument,
+         "'{}' gives parameters no settings: {}; write globs of names, a "
+         "colon, and lr*FACTOR, weight-decay=NUMBER or frozen, such as "
+         "tok.*,pos.*:lr*0.5,weight-decay=0",
+         printable(text), why);
+  };
+  const auto colon = text.rfind(':');
+  if (colon == std::string::npos)
+    refuse("there is no colon");
+  parameter_group group{text.substr(0, colon)};
+  const auto settings = globs_of(text.substr(colon + 1));
+  for (const auto& part : settings)
+    if (!read_setting(part, group))
+      refuse(fmt::format("'{}' is no setting", printable(part)));
+  if (group.frozen && settings.size() > 1)
+    refuse("frozen parameters have no other settings");
+  require_legal({group});
+  return group;
+}
+
+const parameter_group* group_of(const parameter_groups& groups,
+                                const std::string& name) {
+  for (const auto& group : groups | std::views::reverse)
+    if (matches_glob(group.names, name))
+      return &group;
+  return nullptr;
+}
+
+void require_legal(const parameter_groups& groups) {
+  for (const auto& group : groups) {
+    require_globs(group.names);
+    require_number(group, "learning rate's factor", group.learning_rate);
+    if (group.weight_decay)
+      require_number(group, "weight decay", *group.weight_decay);
+  }
+}
+
+void require_matching(const parameter_groups& groups,
+                      const std::vector<std::string>& names) {
+  for (const auto& group : groups)
+    for (const auto& glob : globs_of(group.names))
+      if (std::ranges::none_of(names, [&](const std::string& name) {
+            return matches_glob(glob, name);
+          }))
+        fail(error_code::invalid_argument,
+             "no parameter's name matches '{}'; {}", printable(glob),
+             advice_for(glob, names));
+  const auto is_frozen = [&](const std::string& name) {
+    const auto* group = group_of(groups, name);
+    return group && group->frozen;
+  };
+  if (!groups.empty() && std::ranges::all_of(names, is_frozen))
+    throw error(error_code::invalid_argument,
+                "all parameters are frozen, so that nothing would be trained");
+}
+
+void freeze(const parameter_list& parameters, const parameter_groups& groups) {
+  for (const auto& [name, value] : parameters)
+    if (const auto* group = group_of(groups, name); group && group->frozen)
+      at::Tensor{value}.requires_grad_(false);
+}
+
+parameter_list trainable(const parameter_list& parameters) {
+  parameter_list found;
+  for (const auto& each : parameters)
+    if (each.second.requires_grad())
+      found.push_back(each);
+  return found;
+}
+
+}  // namespace troupe

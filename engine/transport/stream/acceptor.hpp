@@ -1,0 +1,51 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "troupe/engine/transport/endpoint.hpp"
+#include "troupe/engine/transport/io_loop.hpp"
+#include "troupe/engine/transport/stream/byte_stream.hpp"
+#include "troupe/engine/transport/trust/trust.hpp"
+
+namespace troupe {
+
+struct acceptor_options {
+  /// Time that a new connection has to authenticate.
+  std::chrono::milliseconds within = std::chrono::seconds(10);
+  /// How many may authenticate at a time; one more, and the oldest is dropped.
+  std::size_t pending = 64;
+};
+
+/// Listens at an endpoint and hands on authenticated connections. A silent
+/// client costs a file descriptor for a while, but delays nobody.
+class acceptor {
+ public:
+  struct events {
+    std::function<void(stream_pointer)> arrived;
+    /// Why a connection was refused.
+    std::function<void(const std::string& reason)> refused = {};
+  };
+
+  /// Events are called on the loop's thread; the loop must outlive the
+  /// acceptor. Throws as `listener` and `make_trust` do.
+  acceptor(io_loop& loop, const endpoint& address, const credentials& shown,
+           events then, const acceptor_options& options = {});
+  /// Don't destroy within an event. No event is called afterwards.
+  ~acceptor();
+  acceptor(const acceptor&) = delete;
+  acceptor& operator=(const acceptor&) = delete;
+
+  /// The endpoint, with the port that was taken.
+  const endpoint& where() const;
+
+ private:
+  class impl;
+  io_loop& loop_;
+  std::shared_ptr<impl> impl_;
+};
+
+}  // namespace troupe

@@ -1,0 +1,137 @@
+#include "troupe/engine/transport/stream/listener.hpp"
+
+#include <fmt/format.h>
+#include <netinet/in.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <ctime>
+#include <filesystem>
+
+#include "troupe/base/error.hpp"
+
+namespace troupe {
+
+namespace {
+
+constexpr int stream = SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC;
+
+/// Whether a process answers at a unix socket.
+bool is_alive(const socket_address& address) {
+  const auto handle = ::socket(AF_UNIX, stream, 0);
+  const auto code = ::connect(handle, address.get(), address.size);
+  const auto reason = errno;
+  ::close(handle);
+  return code == 0 || reason == EAGAIN;
+}
+
+void replace_stale(const std::string& path, const socket_address& address) {
+  struct stat found {};
+  if (::lstat(path.c_str(), &found) != 0)
+    return;
+  if (!S_ISSOCK(found.st_mode))
+    fail(error_code::io, "{}: is there already, and is no socket", path);
+  if (is_alive(address))
+    fail(error_code::io,
+         "{}: a live job listens there already; choose another path", path);
+  ::unlink(path.c_str());
+}
+
+void make_folder(const std::string& path) {
+  const auto folder = std::filesystem::path(path).parent_path().string();
+  if (!folder.empty() && ::mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST)
+    fail(error_code::io, "{}: can't be made: {}", folder, std::strerror(errno));
+}
+
+std::uint16_t port_of(int handle) {
+  sockaddr_storage bytes{};
+  socklen_t size = sizeof(bytes);
+  ::getsockname(handle, reinterpret_cast<sockaddr*>(&bytes), &size);
+  return ntohs(bytes.ss_family == AF_INET6
+                 ? reinterpret_cast<sockaddr_in6*>(&bytes)->sin6_port
+                 : reinterpret_cast<sockaddr_in*>(&bytes)->sin_port);
+}
+
+/// Whether it is this user's socket and not brand-new: a socket is bound before
+/// it listens.
+bool is_old_socket(const std::string& path) {
+  struct stat found {};
+  return path.size() < sizeof(sockaddr_un{}.sun_path)
+         && ::lstat(path.c_str(), &found) == 0 && S_ISSOCK(found.st_mode)
+         && found.st_uid == ::getuid()
+         && std::time(nullptr) - found.st_mtime >= 10;
+}
+
+}  // namespace
+
+void remove_dead_sockets(const std::string& folder, std::string_view begins,
+                         std::string_view ends) {
+  std::error_code trouble;
+  for (const auto& entry :
+       std::filesystem::directory_iterator(folder, trouble)) {
+    const auto path = entry.path().string();
+    const auto name = entry.path().filename().string();
+    if (name.starts_with(begins) && name.ends_with(ends) && is_old_socket(path)
+        && !is_alive(addresses_of({true, path, {}, 0}).front()))
+      ::unlink(path.c_str());
+  }
+}
+
+listener::listener(const endpoint& address) : where_(address) {
+  try {
+    address.is_unix ? bind_unix() : bind_tcp();
+    if (::listen(handle_, SOMAXCONN) != 0)
+      fail_with("be listened at");
+  } catch (...) {
+    ::close(handle_);
+    throw;
+  }
+}
+
+listener::~listener() {
+  ::close(handle_);
+  struct stat found {};
+  const auto* path = where_.path.c_str();
+  if (where_.is_unix && ::lstat(path, &found) == 0 && found.st_dev == device_
+      && found.st_ino == inode_)
+    ::unlink(path);
+}
+
+void listener::bind_unix() {
+  const auto address = addresses_of(where_).front();
+  make_folder(where_.path);
+  replace_stale(where_.path, address);
+  family_ = address.family();
+  handle_ = ::socket(family_, stream, 0);
+  // Set before the socket has a name, so that nobody else can ever open it.
+  ::fchmod(handle_, 0600);
+  if (::bind(handle_, address.get(), address.size) != 0)
+    fail_with("be made");
+  struct stat found {};
+  if (::chmod(where_.path.c_str(), 0600) != 0
+      || ::lstat(where_.path.c_str(), &found) != 0)
+    fail_with("be made");
+  device_ = found.st_dev;
+  inode_ = found.st_ino;
+}
+
+void listener::bind_tcp() {
+  const auto address = addresses_of(where_).front();
+  family_ = address.family();
+  handle_ = ::socket(family_, stream, 0);
+  const int yes = 1;
+  ::setsockopt(handle_, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
+  if (::bind(handle_, address.get(), address.size) != 0)
+    fail_with("be taken");
+  where_.port = port_of(handle_);
+}
+
+void listener::fail_with(const char* doing) const {
+  fail(error_code::io, "{}: can't {}: {}", to_text(where_), doing,
+       std::strerror(errno));
+}
+
+}  // namespace troupe

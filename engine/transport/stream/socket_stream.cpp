@@ -1,0 +1,86 @@
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "troupe/base/error.hpp"
+#include "troupe/engine/transport/stream/byte_stream.hpp"
+
+namespace troupe {
+
+namespace {
+
+class socket_bytes final : public byte_stream {
+ public:
+  using state = stream_progress::state;
+
+  explicit socket_bytes(int descriptor) : descriptor_(descriptor) {
+    ::fcntl(descriptor_, F_SETFL, ::fcntl(descriptor_, F_GETFL) | O_NONBLOCK);
+    const int yes = 1;  // fails on a unix socket, which has no such delay
+    ::setsockopt(descriptor_, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof(yes));
+  }
+  socket_bytes(const socket_bytes&) = delete;
+  socket_bytes& operator=(const socket_bytes&) = delete;
+  ~socket_bytes() override { ::close(descriptor_); }
+
+  stream_progress read(void* buffer, std::size_t size) override {
+    for (;;) {
+      const auto got = ::recv(descriptor_, buffer, size, 0);
+      if (got > 0)
+        return {state::moved, static_cast<std::size_t>(got)};
+      if (got == 0)
+        return {state::ended};
+      if (!again())
+        return {state::needs_read};
+    }
+  }
+
+  stream_progress write(std::span<const iovec> parts) override {
+    msghdr message{};
+    message.msg_iov = const_cast<iovec*>(parts.data());
+    message.msg_iovlen = parts.size();
+    for (;;) {
+      const auto sent = ::sendmsg(descriptor_, &message, MSG_NOSIGNAL);
+      if (sent >= 0)
+        return {state::moved, static_cast<std::size_t>(sent)};
+      if (!again())
+        return {state::needs_write};
+    }
+  }
+
+  stream_progress finish_writing() override {
+    ::shutdown(descriptor_, SHUT_WR);
+    return {state::moved};
+  }
+  void close() override { ::shutdown(descriptor_, SHUT_RDWR); }
+
+  wait_handle handle_to(state need) const override {
+    return {descriptor_, need == state::needs_read};
+  }
+  int tcp_socket() const override { return descriptor_; }
+
+ private:
+  /// Returns true to retry at once, false to wait. Throws on other errors.
+  static bool again() {
+    if (errno == EINTR)
+      return true;
+    if (errno == EAGAIN || errno == EWOULDBLOCK)
+      return false;
+    fail(error_code::transport, "the connection failed: {}",
+         std::strerror(errno));
+  }
+
+  int descriptor_;
+};
+
+}  // namespace
+
+stream_pointer socket_stream(int descriptor) {
+  return std::make_unique<socket_bytes>(descriptor);
+}
+
+}  // namespace troupe

@@ -1,0 +1,52 @@
+#include "troupe/engine/transport/trust/keys.hpp"
+
+#include <openssl/evp.h>
+#include <openssl/hmac.h>
+#include <openssl/rand.h>
+
+#include <algorithm>
+
+#include "troupe/base/error.hpp"
+
+namespace troupe {
+
+namespace {
+
+secret_key hash(std::string_view key, std::string_view bytes) {
+  secret_key made{};
+  unsigned size = 0;
+  if (::HMAC(::EVP_sha256(), key.data(), static_cast<int>(key.size()),
+             reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size(),
+             made.data(), &size)
+        == nullptr
+      || size != made.size())
+    fail(error_code::internal, "OpenSSL has no HMAC with SHA-256");
+  return made;
+}
+
+std::string_view text(const secret_key& key) {
+  return {reinterpret_cast<const char*>(key.data()), key.size()};
+}
+
+}  // namespace
+
+secret_key derive_key(std::string_view secret, std::string_view salt,
+                      std::string_view purpose) {
+  // One round of expansion yields one hash length.
+  return hash(text(hash(salt, secret)), std::string(purpose) + '\x01');
+}
+
+std::string keyed_hash(const secret_key& key, std::string_view bytes) {
+  return std::string(text(hash(text(key), bytes)));
+}
+
+std::string random_bytes(std::size_t count) {
+  std::string made(count, '\0');
+  if (::RAND_bytes(reinterpret_cast<unsigned char*>(made.data()),
+                   static_cast<int>(count))
+      != 1)
+    fail(error_code::internal, "the system gives no random bytes");
+  return made;
+}
+
+}  // namespace troupe

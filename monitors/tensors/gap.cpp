@@ -1,0 +1,186 @@
+#include "troupe/monitors/tensors/gap.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+#include <map>
+
+#include "troupe/base/error.hpp"
+#include "troupe/monitors/metric_table.hpp"
+#include "troupe/monitors/monitor_of.hpp"
+
+namespace troupe {
+
+namespace {
+
+constexpr auto per_instance =
+  tensor_kind::activation | tensor_kind::activation_gradient;
+
+/// Where a tensor stands among a step's metrics.
+struct place {
+  std::int32_t data_rank, stage;
+  tensor_kind kind;
+  std::string name;
+  friend auto operator<=>(const place&, const place&) = default;
+};
+
+/// A tensor's statistics, summed over the microbatches of a rank.
+struct gathered {
+  double max = 0, mean = 0, variance = 0;
+  std::int64_t nans = 0, infs = 0;
+  tensor_statistics whole;
+};
+
+const char* group_of(tensor_kind kind) {
+  switch (kind) {
+    case tensor_kind::activation:
+      return "activations";
+    case tensor_kind::activation_gradient:
+      return "activation_grads";
+    case tensor_kind::parameter:
+      return "params";
+    default:
+      return "grads";
+  }
+}
+
+/// The first value of a list or tuple counts, as in the original.
+bool counts(const tensor_record& record) {
+  if (record.index > 0 || record.inner > 0)
+    return false;
+  if (record.content == tensor_content::other)
+    fail(error_code::invalid_argument,
+         "module {} returns something that is no tensor, so that gap has "
+         "nothing to measure; leave it out with match=",
+         record.owner->name);
+  const auto values = record.statistics.count;
+  if (record.content == tensor_content::nothing || values == 1)
+    return false;
+  return !has(per_instance, record.kind)
+         || (values > 1 && record.dimensions > 1);
+}
+
+class gap_state {
+ public:
+  gap_state(bool histogram, sink_pointer sink)
+    : histogram_(histogram), sink_(std::move(sink)) {}
+
+  void see(const event& what) {
+    if (const auto* op = std::get_if<tensors_event>(&what))
+      add(*op);
+    else if (const auto* step = std::get_if<step_event>(&what))
+      conclude(step->source);
+    else if (std::holds_alternative<dropped_event>(what))
+      forget();
+  }
+
+ private:
+  void add(const tensors_event& op) {
+    const auto& place = op.source;
+    if (place.microbatch >= 0 && !op.backward)
+      batch_[{place.data_rank, place.stage}] += op.samples;
+    for (const auto& record : op.tensors)
+      if (counts(record))
+        add({place.data_rank, place.stage, record.kind, record.owner->name},
+            record);
+  }
+
+  void add(const place& where, const tensor_record& record) {
+    const auto& s = record.statistics;
+    const auto [found, is_new] = sums_.try_emplace(where);
+    if (is_new)
+      order_.push_back(where);
+    auto& sum = found->second;
+    const bool instances = has(per_instance, record.kind);
+    sum.max =
+      std::max(sum.max, s.infs > 0 ? std::numeric_limits<double>::infinity()
+                                   : s.max_abs);
+    sum.mean += instances ? s.instance_mean_sum : s.mean;
+    sum.variance += instances ? s.instance_variance_sum : s.variance();
+    sum.nans += s.nans;
+    sum.infs += s.infs;
+    if (histogram_)
+      sum.whole = is_new ? s : merge(sum.whole, s);
+  }
+
+  void conclude(const event_source& source) {
+    // Microbatches of several stages arrive interleaved; by stage they come
+    // out in the same order for every schedule.
+    std::ranges::stable_sort(order_, {}, [](const place& position) {
+      return std::tuple(position.kind, position.stage, position.data_rank);
+    });
+    metrics_record record{source};
+    for (const auto& where : order_)
+      tell(where, record);
+    record.values = table_.reduce();
+    if (!record.values.empty())
+      sink_->write(record);
+    forget();
+  }
+
+  void tell(const place& where, metrics_record& record) {
+    const auto& sum = sums_.at(where);
+    const double batch =
+      has(per_instance, where.kind)
+        ? static_cast<double>(batch_[{where.data_rank, where.stage}])
+        : 1;
+    const auto prefix =
+      fmt::format("gap/{}/{}", group_of(where.kind), where.name);
+    const auto put = [&](const char* what, double value, reduction how) {
+      table_.record(where.data_rank, fmt::format("{}/{}", prefix, what), value,
+                    how, merging::warn);
+    };
+    put("max", sum.max, reduction::max);
+    put("mean", sum.mean / batch, reduction::mean);
+    put("var", sum.variance / batch, reduction::mean);
+    if (sum.nans > 0)
+      put("nans", static_cast<double>(sum.nans), reduction::sum);
+    if (sum.infs > 0)
+      put("infs", static_cast<double>(sum.infs), reduction::sum);
+    if (histogram_)
+      add_histogram(where.kind, {prefix, sum.whole}, record);
+  }
+
+  /// Replicas have activations of their own, and the same parameters.
+  static void add_histogram(tensor_kind kind, metric_histogram added,
+                            metrics_record& record) {
+    const auto same =
+      std::ranges::find(record.histograms, added.name, &metric_histogram::name);
+    if (same == record.histograms.end())
+      record.histograms.push_back(std::move(added));
+    else if (has(per_instance, kind))
+      same->statistics = merge(same->statistics, added.statistics);
+  }
+
+  void forget() {
+    sums_.clear();
+    order_.clear();
+    batch_.clear();
+  }
+
+  bool histogram_;
+  sink_pointer sink_;
+  std::map<place, gathered> sums_;
+  std::vector<place> order_;
+  std::map<std::pair<std::int32_t, std::int32_t>, std::int64_t> batch_;
+  metric_table table_;
+};
+
+}  // namespace
+
+monitor gap_monitor(const gap_options& options, sink_pointer sink) {
+  require_steps("gap: interval", options.interval);
+  auto made = monitor_of(
+    "gap", std::make_shared<gap_state>(options.histogram, sink), sink);
+  made.wants.warnings = false;
+  made.wants.tensors =
+    per_instance | tensor_kind::parameter | tensor_kind::gradient;
+  made.wants.needs =
+    options.histogram ? tensor_needs::histogram : tensor_needs::statistics;
+  made.wants.names = options.match;
+  made.wants.every = options.interval;
+  return made;
+}
+
+}  // namespace troupe

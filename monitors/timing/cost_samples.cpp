@@ -1,0 +1,168 @@
+#include "troupe/monitors/timing/cost_samples.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+#include <utility>
+#include <vector>
+
+#include "troupe/base/atomic_file.hpp"
+#include "troupe/engine/plan/cost/simulate.hpp"
+#include "troupe/engine/plan/op_traits.hpp"
+#include "troupe/monitors/timing/step_collector.hpp"
+#include "troupe/monitors/timing/step_times.hpp"
+
+namespace troupe {
+
+namespace {
+
+constexpr double ms = 1e-6;  // of a nanosecond
+
+double mean(const std::deque<double>& samples) {
+  return std::accumulate(samples.begin(), samples.end(), 0.0)
+         / static_cast<double>(samples.size());
+}
+
+double lower_quartile(const std::deque<double>& samples) {
+  std::vector<double> sorted(samples.begin(), samples.end());
+  const auto quarter = sorted.begin() + std::ssize(sorted) / 4;
+  std::ranges::nth_element(sorted, quarter);
+  return *quarter;
+}
+
+}  // namespace
+
+void cost_samples::add(samples& to, double value) {
+  constexpr std::size_t most = 1000;
+  to.push_back(value);
+  if (to.size() > most)
+    to.pop_front();
+}
+
+void cost_samples::add_message(const plan_op& reader, double ms) {
+  add(messages_, ms);
+  for (const auto input : plan_->dependencies_of(reader)) {
+    const auto number = plan_->ops[input].message;
+    if (number == none)
+      continue;
+    const auto& message = plan_->messages[static_cast<std::size_t>(number)];
+    const auto& link =
+      plan_->channels[static_cast<std::size_t>(message.channel)];
+    return add(of_link_[std::minmax(link.from_rank, link.to_rank)], ms);
+  }
+}
+
+void cost_samples::add(const std::vector<ops_event>& step) {
+  const bool changes = plan_ != step.front().plan;
+  if (changes) {
+    plan_ = step.front().plan;
+    steps_.clear();
+    if (!of_stage_.empty())
+      return;
+  }
+  if (std::exchange(only_first_, of_stage_.empty())) {
+    of_stage_.clear();
+    messages_.clear();
+    of_link_.clear();
+    steps_.clear();
+  }
+  auto first = std::numeric_limits<std::int64_t>::max();
+  auto last = std::numeric_limits<std::int64_t>::min();
+  for (const auto& rank : step) {
+    const auto times = op_times(*plan_, rank);
+    for (std::size_t i = 0; i < times.size(); ++i) {
+      const auto& done = rank.ops[i];
+      first = std::min(first, done.begin);
+      last = std::max(last, done.end);
+      const auto& op = plan_->ops.at(done.op);
+      if (!takes_time(op.kind) && !is_copy(op.kind))
+        continue;
+      add(of_stage_[{op.stage, op.kind}], static_cast<double>(times[i]) * ms);
+      if (done.arrived > 0)
+        add_message(op, static_cast<double>(done.arrived - done.left) * ms);
+    }
+  }
+  if (first < last)
+    add(steps_, static_cast<double>(last - first) * ms);
+}
+
+bool cost_samples::covers_split() const {
+  return std::ranges::all_of(of_stage_, [this](const auto& entry) {
+    const auto& [stage, kind] = entry.first;
+    return kind != plan_op_kind::backward
+           || (of_stage_.contains({stage, plan_op_kind::input_backward})
+               && of_stage_.contains({stage, plan_op_kind::weight_backward}));
+  });
+}
+
+double cost_samples::step() const {
+  return steps_.empty() ? 0 : mean(steps_);
+}
+
+double cost_samples::step_error() const {
+  if (steps_.size() < 2)
+    return 0;
+  const auto center = mean(steps_);
+  double squares = 0;
+  for (const auto each : steps_)
+    squares += (each - center) * (each - center);
+  const auto count = static_cast<double>(steps_.size());
+  return std::sqrt(squares / (count - 1) / count) / center;
+}
+
+std::string cost_samples::entries() const {
+  if (of_stage_.empty())
+    return {};
+  std::string lines;
+  for (const auto& [key, samples] : of_stage_)
+    lines += fmt::format("{}.{}={:.6g}\n", traits_of(key.second).cost_key,
+                         key.first, mean(samples));
+  if (!plan_->messages.empty())
+    lines += fmt::format("message={:.6g}\n",
+                         messages_.empty() ? 0 : lower_quartile(messages_));
+  for (const auto& [link, samples] : of_link_)
+    if (of_link_.size() > 1)
+      lines += fmt::format("message.{}-{}={:.6g}\n", link.first, link.second,
+                           lower_quartile(samples));
+  return lines;
+}
+
+std::string cost_samples::text() const {
+  const auto lines = entries();
+  if (steps_.empty())
+    return lines;
+  const auto step = mean(steps_);
+  const auto on_paper = simulate(*plan_, parse_costs(lines)).makespan;
+  return fmt::format(
+    "# ms, measured over {} steps of {}\n"
+    "# a step took {:.6g}, and takes {:.6g} on paper: {:+.1f} "
+    "%\n{}",
+    steps_.size(), plan_->schedule_name, step, on_paper,
+    100 * (on_paper / step - 1), lines);
+}
+
+monitor cost_monitor(std::string path) {
+  struct state {
+    cost_samples costs;
+    step_collector collector = {};
+  };
+  auto kept = std::make_shared<state>();
+  monitor made;
+  made.name = "costs";
+  made.wants.ops = true;
+  made.wants.warnings = false;
+  made.see = [kept](const event& what) {
+    if (const auto* step = kept->collector.add(what); step && !step->empty())
+      kept->costs.add(*step);
+  };
+  made.finish = [kept, path = std::move(path)] {
+    if (const auto text = kept->costs.text(); !text.empty())
+      write_file_atomically(path, text);
+  };
+  return made;
+}
+
+}  // namespace troupe

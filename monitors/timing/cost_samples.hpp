@@ -1,0 +1,55 @@
+#pragma once
+
+#include <deque>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "troupe/engine/events/monitor.hpp"
+#include "troupe/engine/plan/cost/costs.hpp"
+#include "troupe/engine/plan/plan.hpp"
+
+namespace troupe {
+
+/// How long a run's ops take, in ms: of each stage and kind the mean of the
+/// last thousand, as means add up to the mean step where medians do not; of
+/// messages between processes the lower quartile of the time from when they
+/// left, of each link and of all, as the others also wait for a busy reader.
+/// The first step of each plan, which allocates, does not count if another one
+/// has been measured. What `simulate --costs` takes. Ops whose end the plan
+/// alone doesn't give (reductions) are left out.
+class cost_samples {
+ public:
+  /// The ops of a step, by all ranks. Costs outlive a change of the plan.
+  void add(const std::vector<ops_event>& step);
+  /// The costs, an entry a line; empty before the first step.
+  std::string entries() const;
+  /// Whether I and W of each stage that has run backwards have been measured.
+  bool covers_split() const;
+  /// The mean step of the last plan in ms, and its standard error relative to
+  /// it; 0 before the second step.
+  double step() const;
+  double step_error() const;
+  /// The same, with the mean step beside what the simulator makes of
+  /// the costs; empty before the first step.
+  std::string text() const;
+
+ private:
+  using samples = std::deque<double>;
+  static void add(samples& to, double ms);
+  void add_message(const plan_op& reader, double ms);
+
+  std::shared_ptr<const plan> plan_;  // that the last step ran
+  std::map<std::pair<std::int32_t, plan_op_kind>, samples> of_stage_;
+  samples messages_;  // of all links
+  std::map<rank_pair, samples> of_link_;
+  samples steps_;
+  bool only_first_ = false;  // step
+};
+
+/// Writes the costs to a file when it finishes, whole or not at all.
+monitor cost_monitor(std::string path);
+
+}  // namespace troupe

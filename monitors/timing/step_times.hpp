@@ -1,0 +1,38 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "troupe/engine/events/event.hpp"
+#include "troupe/engine/plan/cost/simulate.hpp"
+#include "troupe/engine/plan/plan.hpp"
+
+namespace troupe {
+
+/// Where a step's time went, from what its ranks executed.
+struct step_times {
+  double seconds = 0;       // first op's begin to last op's end
+  double bubble = 0;        // share of all ranks' time without an op
+  double plan_seconds = 0;  // the same ops and costs, on paper
+  double plan_bubble = 0;
+};
+
+/// `ops`: one event a rank and replica, of one step. All replicas count; the
+/// paper figures are the slowest replica's.
+step_times times_of(const plan& plan, const std::vector<ops_event>& ops);
+
+/// The time in which at least one of these ops of a rank ran, in ns: those of
+/// an overlapped pair run at once on a device.
+std::int64_t busy_time(std::vector<op_record> ops);
+
+/// The time that each op of a rank took, in ns, as its record lists them. The
+/// second op of an overlapped pair took what it ran without the first, so that
+/// the sum is the pair's time.
+std::vector<std::int64_t> op_times(const plan& plan, const ops_event& rank);
+
+/// The measured cost of each op of the plan, in seconds, for `simulate`:
+/// `op_times` of one replica.
+op_costs measured_costs(const plan& plan, const std::vector<ops_event>& ops,
+                        std::int32_t data_rank);
+
+}  // namespace troupe

@@ -1,0 +1,203 @@
+#include "troupe/monitors/timing/throughput.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "troupe/base/error.hpp"
+#include "troupe/engine/plan/op_traits.hpp"
+#include "troupe/monitors/median.hpp"
+#include "troupe/monitors/monitor_of.hpp"
+#include "troupe/monitors/timing/pace.hpp"
+#include "troupe/monitors/timing/step_collector.hpp"
+#include "troupe/monitors/timing/step_times.hpp"
+
+namespace troupe {
+
+namespace {
+
+double seconds_between(std::int64_t begin, std::int64_t end) {
+  return static_cast<double>(end - begin) * 1e-9;
+}
+
+double mib(std::int64_t bytes) {
+  return static_cast<double>(bytes) / (1 << 20);
+}
+
+class throughput_state {
+ public:
+  throughput_state(const throughput_options& options, sink_pointer sink)
+    : options_(options), sink_(std::move(sink)) {}
+
+  void see(const event& what) {
+    if (const auto* messages = std::get_if<messages_event>(&what))
+      add_messages(*messages);
+    else if (const auto* memory = std::get_if<memory_event>(&what))
+      of_ranks_.push_back(
+        {metric_of(memory->source, "memory_mib"), mib(memory->resident_bytes)});
+    else if (std::holds_alternative<dropped_event>(what))
+      of_ranks_.clear();
+    const auto* ops = collector_.add(what);
+    if (!ops || ops->empty())
+      return;
+    const auto& step = std::get<step_event>(what);
+    metrics_record record{step.source};
+    add_totals(step, *ops, record);
+    const auto lanes = static_cast<double>(ops->size());
+    if (options_.parameters > 0 && options_.peak_flops > 0)
+      record.values.push_back(
+        {"throughput/mfu", operations_of(step.source.phase)
+                             * static_cast<double>(options_.parameters)
+                             * tokens_per_second(step)
+                             / (options_.peak_flops * lanes)});
+    find_stragglers(step.source, *ops, record);
+    std::ranges::move(of_ranks_, std::back_inserter(record.values));
+    of_ranks_.clear();
+    sink_->write(record);
+  }
+
+ private:
+  /// Of a parameter and token: a forward has two, a backward four.
+  static double operations_of(phase phase) {
+    return phase == phase::training ? 6 : 2;
+  }
+  static double tokens_per_second(const step_event& step) {
+    return static_cast<double>(step.tokens)
+           / seconds_between(step.begin, step.end);
+  }
+
+  void add_totals(const step_event& step, const std::vector<ops_event>& ops,
+                  metrics_record& record) const {
+    const auto times = times_of(*ops.front().plan, ops);
+    const auto lanes = static_cast<double>(ops.size());
+    record.values = {
+      {"throughput/tokens_per_second", tokens_per_second(step)},
+      {"throughput/memory_mib", mib(step.resident_bytes)},
+      {"throughput/bubble", times.bubble},
+      {"throughput/plan_bubble", times.plan_bubble},
+      {"throughput/observe_share",
+       (step.observe_seconds + step.monitor_seconds)
+         / (seconds_between(step.begin, step.end) * lanes)},
+    };
+  }
+
+  void add_messages(const messages_event& received) {
+    std::int64_t bytes = 0, wait = 0;
+    for (const auto& each : received.messages) {
+      bytes += each.bytes;
+      wait += each.wait;
+    }
+    of_ranks_.push_back(
+      {metric_of(received.source, "received_mib"), mib(bytes)});
+    of_ranks_.push_back({metric_of(received.source, "message_wait_seconds"),
+                         seconds_between(0, wait)});
+  }
+
+  static double busy_seconds(const ops_event& rank) {
+    auto computing = rank.ops;
+    std::erase_if(computing, [&](const op_record& op) {
+      return !is_compute(rank.plan->ops[op.op].kind);
+    });
+    return seconds_between(0, busy_time(std::move(computing)));
+  }
+
+  using seconds_by_kind = std::map<plan_op_kind, double>;
+
+  /// Seconds of a typical microbatch: the median for each of a rank's stages,
+  /// so that an interrupted op doesn't count.
+  static seconds_by_kind usual_of(const ops_event& rank) {
+    std::map<std::pair<plan_op_kind, std::int32_t>, std::vector<double>> ops;
+    for (const auto& op : rank.ops)
+      if (const auto& planned = rank.plan->ops[op.op]; is_compute(planned.kind))
+        ops[{planned.kind, planned.stage}].push_back(
+          seconds_between(op.begin, op.end));
+    seconds_by_kind usual;
+    for (auto& [key, seconds] : ops)
+      usual[key.first] += median_of(std::move(seconds));
+    return usual;
+  }
+
+  void find_stragglers(const event_source& source,
+                       const std::vector<ops_event>& ops,
+                       metrics_record& record) {
+    std::vector<seconds_by_kind> usual;
+    for (const auto& rank : ops) {
+      usual.push_back(usual_of(rank));
+      record.values.push_back(
+        {metric_of(rank.source, "busy_seconds"), busy_seconds(rank)});
+    }
+    for (std::size_t i = 0; i < ops.size(); ++i) {
+      const auto slow = slowness_of(ops[i].source, i, usual);
+      if (!slow.empty())
+        sink_->write(alert{
+          ops[i].source, "throughput",
+          fmt::format(
+            "step {}: {} has been a straggler in most of the last steps{}; its "
+            "device is slow, or its stages cost more than others (see --split)",
+            source.step, name_of(ops[i].source), slow)});
+    }
+  }
+
+  /// Empty: it is not, or is known for it.
+  std::string slowness_of(const event_source& source, std::size_t rank,
+                          const std::vector<seconds_by_kind>& usual) {
+    std::string slow;
+    for (const auto& [kind, seconds] : usual[rank]) {
+      std::vector<double> others;
+      for (std::size_t i = 0; i < usual.size(); ++i)
+        if (const auto found = usual[i].find(kind);
+            i != rank && found != usual[i].end())
+          others.push_back(found->second);
+      if (others.empty())
+        continue;
+      const auto median = median_of(std::move(others));
+      auto& known =
+        paces_.try_emplace({name_of(source), kind}, options_.straggler)
+          .first->second;
+      if (const auto times = known.add(seconds / median))
+        slow += fmt::format(
+          "; {} ops take {:.2f} times what they take on other ranks (now "
+          "{:.3g} "
+          "ms and {:.3g} ms)",
+          traits_of(kind).name, *times, seconds * 1e3, median * 1e3);
+    }
+    return slow;
+  }
+
+  static std::string name_of(const event_source& source) {
+    if (source.data_rank == 0)
+      return fmt::format("rank{}", source.rank);
+    return fmt::format("replica{}_rank{}", source.data_rank, source.rank);
+  }
+
+  static std::string metric_of(const event_source& source, const char* what) {
+    return fmt::format("throughput/{}/{}", name_of(source), what);
+  }
+
+  throughput_options options_;
+  sink_pointer sink_;
+  step_collector collector_;
+  std::vector<metric> of_ranks_;  // of messages and memory, for the step's end
+  /// How a rank's ops of a kind compare with the others'.
+  std::map<std::pair<std::string, plan_op_kind>, pace> paces_;
+};
+
+}  // namespace
+
+monitor throughput_monitor(const throughput_options& options,
+                           sink_pointer sink) {
+  require_steps("throughput: interval", options.interval);
+  if (!(options.straggler > 1) || options.peak_flops < 0)
+    throw error(error_code::invalid_argument,
+                "throughput: use a straggler factor above 1 and a peak_flops "
+                "of 0 or more");
+  auto made = monitor_of(
+    "throughput", std::make_shared<throughput_state>(options, sink), sink);
+  made.wants.ops = made.wants.messages = made.wants.memory = true;
+  made.wants.warnings = false;
+  made.wants.every = options.interval;
+  return made;
+}
+
+}  // namespace troupe
