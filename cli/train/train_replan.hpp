@@ -8,8 +8,9 @@ namespace troupe::cli {
 
 /// Answers `troupe replan`: `{"schedule": NAME}`, `{"text": FORM, "source":
 /// NAME}` or `{"search": true}`, with `{"sizes": ENTRIES, "memory_limit":
-/// BYTES}` for a search -> `{"schedule", "taken", "now", "then"}`: times of a
-/// step on paper, in ms, null before the first step. `current`: the plan that
+/// BYTES}` for a search -> `{"schedule", "taken", "now", "then",
+/// "uncertainty"}`: times of a step in ms, measured and predicted, null before
+/// the first step. `current`: the plan that
 /// the run executes. Throws `error`.
 nlohmann::json replan(const replanner& orders, const plan& current,
                       const nlohmann::json& request);
