@@ -24,7 +24,7 @@ namespace troupe::cli {
 
 namespace {
 
-constexpr auto help = R"(
+constexpr auto replan_help = R"(
 The job uses the new order from its next step on, with the same stages on
 the same ranks and the same microbatches: the parameters get the same bits.
 With the costs that the job has measured, an order that is not predicted to be
@@ -138,7 +138,7 @@ void add_replan_command(CLI::App& app) {
     ->check(number(0))
     ->type_name("BYTES");
   command->add_flag("--json", options->json, "the job's answer");
-  command->footer(help);
+  command->footer(replan_help);
   command->callback([options] { run(*options); });
 }
 
