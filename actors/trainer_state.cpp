@@ -44,6 +44,7 @@ trainer::impl::impl(const model& layers, trainer_options given)
   make_stages(layers);
   require_slices();
   start_actors(layers);  // from here on processes exchange mail
+  require_same_split(options.job.get(), ranges);
   require_matching(options.job.get(), held(), settings);
   prepare_graphs();
   parameter_count = count_parameters(options.job.get(), held());

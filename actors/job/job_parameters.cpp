@@ -1,5 +1,7 @@
 #include "troupe/actors/job/job_parameters.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <iterator>
 #include <map>
@@ -7,6 +9,7 @@
 #include <tuple>
 
 #include "troupe/base/error.hpp"
+#include "troupe/base/printable.hpp"
 #include "troupe/engine/transport/wire_fields.hpp"
 
 namespace troupe {
@@ -123,6 +126,26 @@ void require_equal_replicas(mesh* job, const std::vector<parameter_here>& own) {
   } catch (const error& reason) {
     trouble = reason.what();
   }
+  trouble = job->share({frame_type::mail, trouble, {}}).head;
+  if (!trouble.empty())
+    throw error(error_code::mismatch, trouble);
+}
+
+void require_same_split(mesh* job, const stage_split& own) {
+  if (!job)
+    return;
+  std::string mine;
+  for (const auto& each : own)
+    mine +=
+      fmt::format("{}{}", mine.empty() ? "" : ",", each.last - each.first);
+  const auto all = job->gather({frame_type::mail, mine, {}});
+  std::string trouble;
+  for (std::size_t p = 1; p < all.size() && trouble.empty(); ++p)
+    if (all[p].head != mine)
+      trouble = fmt::format(
+        "process {} has {} layers in its stages and process 0 {}; give all "
+        "processes the same split",
+        p, printable(all[p].head), mine);
   trouble = job->share({frame_type::mail, trouble, {}}).head;
   if (!trouble.empty())
     throw error(error_code::mismatch, trouble);

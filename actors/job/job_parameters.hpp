@@ -6,6 +6,7 @@
 
 #include "troupe/base/fields.hpp"
 #include "troupe/engine/device/tensor.hpp"
+#include "troupe/engine/stage/model.hpp"
 #include "troupe/engine/stage/update/parameter_groups.hpp"
 #include "troupe/engine/transport/mesh.hpp"
 #include "troupe/schedules/schedule.hpp"
@@ -52,6 +53,10 @@ std::int64_t count_parameters(mesh* job,
 /// replicas or copies differ, or both if those that are tied do. A null job:
 /// this process alone.
 void require_equal_replicas(mesh* job, const std::vector<parameter_here>& own);
+
+/// Throws `mismatch`, in all processes, if one cuts the layers into other
+/// stages.
+void require_same_split(mesh* job, const stage_split& own);
 
 /// Throws `invalid_argument`, in all processes, as the function of the stages
 /// does (parameter_groups.hpp). A null job: this process alone.

@@ -291,8 +291,12 @@ void link_collectives::take_results(collective_request& into,
     for (std::size_t row = 0; row < work.targets.size(); ++row) {
       const auto& layout = *work.layouts[row];
       const auto elements = layout.content(shard);
-      if (begin + elements <= values.numel()
-          && values.scalar_type() == work.targets[row].scalar_type())
+      if (values.scalar_type() != work.targets[row].scalar_type())
+        fail(error_code::mismatch,
+             "another process sent {} for {} of stage {}, which has {}",
+             at::toString(values.scalar_type()), to_text(work.kind),
+             into.owner.stage, at::toString(work.targets[row].scalar_type()));
+      if (begin + elements <= values.numel())
         work.targets[row]
           .narrow(0, std::min(layout.begin(shard), layout.padded()), elements)
           .copy_(values.narrow(0, begin, elements));

@@ -12,7 +12,7 @@ namespace troupe::cli {
 
 namespace {
 
-/// "0 is no whole number in 1..8"; --help shows the range briefly.
+/// "0 is not a whole number in 1..8"; --help shows the range briefly.
 template <class Number>
 CLI::Validator validator(const std::string& what, const std::string& in_short,
                          const std::function<bool(Number)>& is_legal) {

@@ -4,6 +4,7 @@
 #include <spdlog/spdlog.h>
 
 #include <chrono>
+#include <filesystem>
 #include <optional>
 #include <utility>
 
@@ -19,6 +20,7 @@ namespace troupe::cli {
 namespace {
 
 constexpr auto rows_setting = "microbatch-size";
+constexpr auto optimizer_setting = "optimizer";
 /// For other processes to write their parts.
 constexpr auto longest_wait = std::chrono::minutes(10);
 
@@ -40,25 +42,78 @@ std::string named_checkpoint(const std::string& path) {
        printable(path));
 }
 
+/// The last intact checkpoint of the run's own folder; later ones, which are
+/// damaged, are renamed. None if the folder has none at all.
+std::optional<std::string> last_of(const checkpoint_folder& folder) {
+  const auto found = folder.last_valid(warn_of_damage);
+  if (found)
+    folder.set_aside_after(*step_of_folder(*found));
+  else if (!folder.steps().empty())
+    fail(error_code::invalid_checkpoint,
+         "--resume auto: all checkpoints in {} are damaged; move them away to "
+         "train from the beginning",
+         printable(folder.path()));
+  return found;
+}
+
+/// A run in the folder of its own checkpoints would mix with later ones.
+void require_last(const std::string& path, const checkpoint_folder& folder) {
+  const auto step = step_of_folder(path);
+  const auto all = folder.steps();
+  std::error_code trouble;
+  if (step && !all.empty() && all.front() > *step
+      && std::filesystem::equivalent(path, folder.path_of(*step), trouble))
+    fail(error_code::invalid_argument,
+         "--resume {}: {} also holds a checkpoint of step {}, which would mix "
+         "with those of this run; give another folder to --checkpoints, or "
+         "move the later ones away",
+         printable(path), printable(folder.path()), all.front());
+}
+
 /// The checkpoint that --resume means, in the process that leads: none to begin
-/// anew. Warns of damaged ones that were passed over. Throws `io` and
-/// `invalid_checkpoint`; invalid_argument if --checkpoints holds some already
-/// and --resume was not given.
+/// anew. Throws `io` and `invalid_checkpoint`; invalid_argument if
+/// --checkpoints holds some already and --resume was not given.
 std::optional<std::string> checkpoint_to_resume(
   const checkpoint_options& options) {
-  if (!options.resume.empty() && options.resume != "auto")
-    return named_checkpoint(options.resume);
+  const checkpoint_folder folder(options.folder);
+  if (!options.resume.empty() && options.resume != "auto") {
+    auto path = named_checkpoint(options.resume);
+    if (!options.folder.empty())
+      require_last(path, folder);
+    return path;
+  }
   if (options.folder.empty())
     return std::nullopt;
-  const checkpoint_folder folder(options.folder);
   if (options.resume == "auto")
-    return folder.last_valid(warn_of_damage);
+    return last_of(folder);
   if (const auto steps = folder.steps(); !steps.empty())
     fail(error_code::invalid_argument,
          "--checkpoints {} holds a checkpoint of step {}; go on from it with "
          "--resume auto, or give another folder",
          printable(options.folder), steps.front());
   return std::nullopt;
+}
+
+/// Settings that the parameters alone do not tell apart.
+void require_same_model(const stored_checkpoint& from,
+                        const train_options& options,
+                        const train_setup& setup) {
+  const auto require = [&](const std::string& what, const std::string& then,
+                           const std::string& now) {
+    if (then != now)
+      fail(error_code::invalid_checkpoint,
+           "{}: was saved with --{} {}, and this run has {}", from.folder(),
+           what, printable(then), now);
+  };
+  for (const auto& [name, now] : setup.model_texts)
+    if (const auto then = from.about().model.find(name);
+        then != from.about().model.end() && name != "seq")
+      require(name, then->second, now);
+  const auto& settings = from.about().settings;
+  if (const auto then = settings.find(optimizer_setting);
+      then != settings.end())
+    require(optimizer_setting, then->second,
+            options.optimisation.optimizer.optimizer);
 }
 
 /// The choice of the leading process, in all.
@@ -82,6 +137,9 @@ void require_checkpoints(const checkpoint_options& options) {
 
 std::int64_t position_after(const manifest& about, const train_setup& setup) {
   auto then = about.settings, now = setup.data_settings;
+  then.erase(optimizer_setting);
+  if (!then.contains("text"))  // of an older program
+    now.erase("text");
   const auto rows_of = [](std::map<std::string, std::string>& settings) {
     const auto rows = parse_number<std::int32_t>(settings[rows_setting]);
     settings.erase(rows_setting);
@@ -124,6 +182,7 @@ checkpoint_saver::checkpoint_saver(const train_options& options,
     leads_(leads(setup.trainer.job)) {
   if (options_.folder.empty())
     return;
+  about_.settings[optimizer_setting] = options.optimisation.optimizer.optimizer;
   if (leads_)
     folder_.prepare();
   shared(setup.trainer.job, {});  // before others write
@@ -197,6 +256,7 @@ std::string resume(
   if (path.empty())
     return shared(job, new_run_name());
   const stored_checkpoint from(path);
+  require_same_model(from, options, setup);
   restore(from);
   const auto step = from.about().progress.step;
   if (leads(job))

@@ -48,24 +48,6 @@ constexpr std::array own_settings{"announce",
                                   "timeline",
                                   "trace"};
 
-/// A file's size, and a hash of it; for a long one, of parts all over it.
-std::string contents(const std::string& path) {
-  constexpr std::size_t block = 64 * 1024, most_blocks = 256;
-  const mapped_file file(path);
-  const auto bytes = file.bytes();
-  const auto blocks = std::min((bytes.size() + block - 1) / block, most_blocks);
-  fnv_hash hash;
-  for (std::size_t i = 0; i < blocks; ++i) {
-    const auto begin = blocks < most_blocks
-                         ? i * block
-                         : (bytes.size() - block) / (blocks - 1) * i;
-    const auto part =
-      bytes.subspan(begin, std::min(block, bytes.size() - begin));
-    hash.add({reinterpret_cast<const char*>(part.data()), part.size()});
-  }
-  return fmt::format("{} bytes with hash {:016x}", bytes.size(), hash.value());
-}
-
 /// Adds the content of files that all processes read: equal paths may have
 /// different content.
 void add_contents(job_description& description, const train_options& options) {
@@ -77,7 +59,7 @@ void add_contents(job_description& description, const train_options& options) {
   if (!options.order.replay.empty())
     paths.push_back(options.order.replay);
   for (const auto& path : paths)
-    description.emplace_back("what " + path + " holds", contents(path));
+    description.emplace_back("what " + path + " holds", content_text(path));
 }
 
 /// All processes take part if one saves parameters.

@@ -14,6 +14,7 @@
 #include "troupe/cli/train/train_devices.hpp"
 #include "troupe/cli/train/train_numerics.hpp"
 #include "troupe/cli/train/train_output.hpp"
+#include "troupe/engine/data/mapped_file.hpp"
 #include "troupe/engine/data/rows_once.hpp"
 #include "troupe/engine/device/memory.hpp"
 #include "troupe/engine/launch/environment.hpp"
@@ -89,6 +90,11 @@ stage_split split_for(const train_options& o, const built_model& model,
     return split_evenly(count, model.blocks, stages);
   if (how == "parameters")
     return split(layers, stages);
+  if (how == "measured" && read_environment().processes > 1)
+    fail(error_code::invalid_argument,
+         "--split measured is for one process, as others would measure other "
+         "times; run `troupe train --dry-run --split measured` once, and give "
+         "all processes its split as a list, such as 5,5");
   if (how == "measured")
     return split_by_cost(
       measured_costs(
@@ -151,6 +157,10 @@ void warn_of_idle_flags(const train_options& o) {
   if (sharding.multiple != unchanged.partition.sharding.multiple
       && o.partition.shard == "replicate")
     warn("--shard-multiple", "--shard gradients, all or hybrid");
+  if (o.plain && o.partition.shard != "replicate")
+    spdlog::warn("--shard has no effect with --plain");
+  if (o.data.validate_every > 0 && o.data.validation_fraction == 0)
+    warn("--validate-every", "a --validation-fraction above 0");
   if (sharding.group != 0 && o.partition.shard == "replicate")
     warn("--shard-group", "--shard gradients, all or hybrid");
   if (sharding.most_whole != unchanged.partition.sharding.most_whole
@@ -253,7 +263,9 @@ void add_data(train_setup& setup, const data_options& o) {
   const auto& batches = o.batches;
   std::vector<weighted_text> training;
   std::vector<std::shared_ptr<const token_source>> held_out_parts;
-  std::string sizes;
+  std::string sizes, content;
+  for (const auto& path : o.text)
+    content += (content.empty() ? "" : ", ") + content_text(path);
   for (const auto& text : texts_of(o)) {
     const auto weight = o.mix.empty() ? 1 : o.mix[training.size()];
     training.push_back({part_of(text.tokens, 0, text.kept), weight});
@@ -266,6 +278,7 @@ void add_data(train_setup& setup, const data_options& o) {
   setup.data_settings = {{"microbatch-size", std::to_string(batches.rows)},
                          {"seq", std::to_string(batches.length)},
                          {"seed", std::to_string(batches.seed)},
+                         {"text", content},
                          {"tokens", sizes}};
   const auto held_out_text = join_tokens(std::move(held_out_parts));
   if (held_out_text->size() < 2)

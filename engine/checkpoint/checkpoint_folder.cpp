@@ -222,6 +222,15 @@ void checkpoint_folder::remove_abandoned(std::int64_t step) const {
     remove_path(path);
 }
 
+void checkpoint_folder::set_aside_after(std::int64_t step) const {
+  for (const auto later : steps())
+    if (later > step) {
+      const auto aside = path_of(later) + ".damaged";
+      remove_path(aside);
+      rename_path(path_of(later), aside);
+    }
+}
+
 void checkpoint_folder::discard(std::int64_t step) const noexcept {
   std::error_code trouble;
   fs::remove_all(partial(step), trouble);

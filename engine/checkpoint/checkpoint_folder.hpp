@@ -54,6 +54,10 @@ class checkpoint_folder {
   void complete(manifest what, std::int32_t parts, const kept_checkpoints& kept,
                 const std::function<bool()>& give_up = {}) const;
 
+  /// Renames the checkpoints of later steps to `step-00000140.damaged`: a run
+  /// that begins again before them will write others of the same steps.
+  void set_aside_after(std::int64_t step) const;
+
   /// Removes the parts of a checkpoint that is not completed; `complete` of
   /// another process gives up then. Never throws.
   void discard(std::int64_t step) const noexcept;

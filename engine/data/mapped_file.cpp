@@ -4,9 +4,12 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <utility>
+
+#include "troupe/base/fnv_hash.hpp"
 
 namespace troupe {
 
@@ -37,6 +40,23 @@ void mapped_file::require_unchanged() const {
     file_.refuse(
       fmt::format("was shortened from {} to {} bytes while it was being read",
                   file_.size(), status.st_size));
+}
+
+std::string content_text(const std::string& path) {
+  constexpr std::size_t block = 64 * 1024, most_blocks = 256;
+  const mapped_file file(path);
+  const auto bytes = file.bytes();
+  const auto blocks = std::min((bytes.size() + block - 1) / block, most_blocks);
+  fnv_hash hash;
+  for (std::size_t i = 0; i < blocks; ++i) {
+    const auto begin = blocks < most_blocks
+                         ? i * block
+                         : (bytes.size() - block) / (blocks - 1) * i;
+    const auto part =
+      bytes.subspan(begin, std::min(block, bytes.size() - begin));
+    hash.add({reinterpret_cast<const char*>(part.data()), part.size()});
+  }
+  return fmt::format("{} bytes with hash {:016x}", bytes.size(), hash.value());
 }
 
 }  // namespace troupe

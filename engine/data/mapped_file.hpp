@@ -33,4 +33,7 @@ class mapped_file {
   const std::byte* data_ = nullptr;
 };
 
+/// A file's size, and a hash of it; for a long one, of parts all over it.
+std::string content_text(const std::string& path);
+
 }  // namespace troupe

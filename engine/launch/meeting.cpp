@@ -119,8 +119,10 @@ class meeting {
   }
 
   void welcome_if_all_are_there() {
-    if (!std::ranges::all_of(members_, [](const auto& m) { return !!m; }))
+    if (welcomed_
+        || !std::ranges::all_of(members_, [](const auto& m) { return !!m; }))
       return;
+    welcomed_ = true;
     join_welcome all{new_run_id(), {}};
     for (const auto& member : members_)
       all.addresses.push_back(member->address);
@@ -317,6 +319,7 @@ class meeting {
   clock_difference clock_;
   bool one_clock_ = false;  // process 0's
   std::vector<std::int64_t> offsets_;
+  bool welcomed_ = false;
   bool told_ = false, is_ready_ = false, failed_ = false, finished_ = false;
   std::promise<void> ready_;
   // These may call the members above, so they come last.

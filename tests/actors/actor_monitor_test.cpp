@@ -103,7 +103,7 @@ TEST_CASE("an actor that ends, fails or does not answer is detached") {
       }};
     });
   CHECK_THAT(train_beside(silent, 5, {.stuck_seconds = 0.05}),
-             ContainsSubstring("has not answered for 0.05 s"));
+             ContainsSubstring("has not responded for 0.05 s"));
   CHECK_THAT(log.text(), ContainsSubstring("monitor own sees nothing further"));
   caf::anon_send_exit(silent, caf::exit_reason::user_shutdown);
   CHECK_THROWS_MATCHES(actor_monitor("none", {}, {}), error,

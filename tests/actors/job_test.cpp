@@ -179,6 +179,29 @@ TEST_CASE("a failure in one process is reported in all") {
                                        "today"));
 }
 
+TEST_CASE("processes that cut the model otherwise are told so") {
+  joined_meshes meshes(2);
+  const auto errors = in_all(meshes, [](const auto& job) {
+    auto options = options_for({});
+    options.job = job;
+    const auto layers = model_for({});
+    const auto count = static_cast<std::int32_t>(layers.size());
+    const auto first = job->place().leads() ? 1 : 2;
+    options.split = {{0, first}, {first, count}};
+    trainer run(layers, std::move(options));
+  });
+  for (const auto& each : errors)
+    CHECK_THAT(each, ContainsSubstring("the same split"));
+}
+
+TEST_CASE("16-bit shards of a frozen stage travel between processes") {
+  small_case what{.ranks = 4, .microbatches = 4, .data_parallel = 2};
+  what.dtypes.parameters = at::kBFloat16;
+  what.groups = {{.names = "blocks.1.*", .frozen = true}};
+  what.sharding.mode = shard_mode::all;
+  check_same(what, 2);
+}
+
 TEST_CASE("programs that part are stopped with what differs") {
   joined_meshes meshes(2);
   const auto errors = in_all(meshes, [](const auto& job) {

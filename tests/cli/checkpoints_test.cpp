@@ -4,6 +4,7 @@
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <filesystem>
@@ -234,6 +235,57 @@ TEST_CASE("a damaged checkpoint is skipped with a warning") {
              ContainsSubstring("its SHA-256 does not match the manifest")
                && ContainsSubstring("resuming from "));
   CHECK(run_troupe("checkpoint verify", here.at / "c").exit_code == 0);
+}
+
+TEST_CASE("a resumed run keeps its own checkpoints, not later damaged ones") {
+  const runs here;
+  const auto folder = here.at / "c";
+  const auto step = [&](int n) {
+    return std::filesystem::path(folder) / fmt::format("step-{:08}", n);
+  };
+  const auto flags =
+    "--microbatches 2 --checkpoint-every 2 --keep 3 --checkpoints " + folder;
+  here.trained(flags + " --steps 6");
+  const auto branch =
+    here.train(flags + " --steps 8 --resume " + step(2).string());
+  CHECK(branch.exit_code == 2);
+  CHECK_THAT(branch.output,
+             ContainsSubstring("also holds a checkpoint of step 6"));
+  for (const int n : {4, 6})
+    std::filesystem::resize_file(step(n) / "part-00000.safetensors", 100);
+  here.trained(flags + " --steps 3 --resume auto");
+  CHECK(std::filesystem::exists(step(2)));
+  CHECK(std::filesystem::exists(step(3)));
+  CHECK_FALSE(std::filesystem::exists(step(6)));
+  for (const int n : {2, 3})
+    std::filesystem::resize_file(step(n) / "part-00000.safetensors", 100);
+  const auto none = here.train(flags + " --steps 3 --resume auto");
+  CHECK(none.exit_code == 1);
+  CHECK_THAT(none.output, ContainsSubstring("are damaged; move them away"));
+}
+
+TEST_CASE("a checkpoint of another model, optimizer or text is noticed") {
+  const runs here;
+  const auto flags =
+    fmt::format("--microbatches 2 --checkpoints {} --steps 2 ", here.at / "c");
+  here.trained(flags);
+  const auto refused = [&](const std::string& others, const std::string& why) {
+    const auto run = here.train(flags + "--resume auto " + others);
+    INFO(run.output);
+    CHECK(run.exit_code == 1);
+    CHECK_THAT(run.output, ContainsSubstring(why));
+  };
+  refused("--heads 4", "was saved with --heads 2, and this run has 4");
+  refused("--optimizer lion",
+          "was saved with --optimizer adamw, and this run has lion");
+  auto bytes = content(here.text);
+  std::ranges::reverse(bytes);
+  const auto other = here.at.write("reversed", bytes);
+  const auto run =
+    run_troupe("train", fmt::format("--text {} {}", other, model),
+               flags + "--resume auto");
+  CHECK(run.exit_code == 0);
+  CHECK_THAT(run.output, ContainsSubstring("other data"));
 }
 
 TEST_CASE("checkpoints are looked into, joined and split") {

@@ -158,7 +158,7 @@ TEST_CASE("a setting of the wrong type is reported with file, line and key") {
   refused("prompt = 42", "prompt is of type integer, but must be a string");
   refused("text = [\"a\", 1]",
           "text is of type integer, but must be a string or a list");
-  refused("prefetch = 0", "prefetch: 0 is no whole number in 1..1024");
+  refused("prefetch = 0", "prefetch: 0 is not a whole number in 1..1024");
   refused("[train]", "unknown key 'train'");
 }
 
@@ -217,21 +217,24 @@ TEST_CASE("files and values that can't be are refused before any work") {
   at.refuses("--device gpu", 2, "cuda:0,2");
   at.refuses("--initial " + at.text, 1, "announces a header");
   at.refuses("--dry-run --initial " + at.text, 1, "announces a header");
-  at.refuses("--patience 1e18", 2, "1e18 is no number above 0, up to 1e+06");
+  at.refuses("--patience 1e18", 2, "1e18 is not a number above 0, up to 1e+06");
   at.refuses("--dashboard 127.0.0.1:0:0", 2, "is no address to listen at");
   at.refuses("--ranks 65536 --layers 65536", 2, "more than 1024 threads");
   at.refuses("--split 1,2", 2, "hold 3 layers together, the model has 6");
   at.refuses("--clip -1", 2, "--clip");
-  at.refuses("--lr nan", 2, "nan is no number");
-  at.refuses("--seed -1", 2, "--seed: -1 is no whole number from 0 up");
-  at.refuses("--vocabulary 0", 2, "--vocabulary: 0 is no whole number in 1..");
-  at.refuses("--steps 99999999999999999999", 2, "is no whole number from 0 up");
-  at.refuses("--loss-scale 0", 2, "--loss-scale: 0 is no number above 0");
+  at.refuses("--lr nan", 2, "nan is not a number");
+  at.refuses("--seed -1", 2, "--seed: -1 is not a whole number from 0 up");
+  at.refuses("--vocabulary 0", 2,
+             "--vocabulary: 0 is not a whole number in 1..");
+  at.refuses("--steps 99999999999999999999", 2,
+             "is not a whole number from 0 up");
+  at.refuses("--loss-scale 0", 2, "--loss-scale: 0 is not a number above 0");
   at.refuses("--d-model 1048576 --heads 1", 2, "GiB, and this machine has");
-  at.refuses("--d-model 2000000000", 2, "--d-model: 2000000000 is no whole");
-  at.refuses("--layers 2000000000", 2, "--layers: 2000000000 is no whole");
+  at.refuses("--d-model 2000000000", 2, "--d-model: 2000000000 is not a whole");
+  at.refuses("--layers 2000000000", 2, "--layers: 2000000000 is not a whole");
   at.refuses("--layers 60000 --ranks 2000", 2, "more than 1024 threads");
-  at.refuses("--threads 100000", 2, "--threads: 100000 is no whole number in");
+  at.refuses("--threads 100000", 2,
+             "--threads: 100000 is not a whole number in");
   at.refuses("--ranks 60000", 2, "can't be cut into 60000 stages");
   at.refuses("--save-parameters " + at.text, 2, "is the file of --text too");
   at.refuses("--trace a --timeline a", 2, "is the file of --trace too");
@@ -254,6 +257,15 @@ TEST_CASE("files and values that can't be are refused before any work") {
   at.refuses("--save-initial w.st --save-parameters ./w.st", 2,
              "is the file of --save-initial too");
   at.refuses("--plain --trace t.json", 2, "--plain runs no actors");
+}
+
+TEST_CASE("several processes don't measure a split, each by itself") {
+  const trained_files at;
+  const auto run =
+    run_program("env RANK=0 WORLD_SIZE=2 " + program
+                + " train --dry-run --split measured --text " + at.text);
+  CHECK(run.exit_code == 2);
+  CHECK_THAT(run.output, ContainsSubstring("--split measured is for one"));
 }
 
 TEST_CASE("a process needs no more than its share of memory and threads") {

@@ -78,7 +78,7 @@ TEST_CASE("throughput, MFU and a straggler, from what ranks executed") {
   REQUIRE(sink->alerts.size() == 1);  // once, not in every step
   CHECK(sink->alerts[0].source.rank == 1);
   CHECK_THAT(sink->alerts[0].text,
-             Catch::Matchers::ContainsSubstring("rank1 is a straggler"));
+             Catch::Matchers::ContainsSubstring("rank1 has been a straggler"));
   CHECK_THROWS_AS(throughput_monitor({.straggler = 1}, sink), error);
 }
 

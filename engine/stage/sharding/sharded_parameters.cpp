@@ -58,7 +58,8 @@ at::Tensor part_of(const at::Tensor& tensor, const shard_layout::piece& piece,
 }  // namespace
 
 sharded_parameters::row sharded_parameters::make_row(
-  const parameter_list& parameters, const shard_place& place) {
+  const parameter_list& parameters, const shard_place& place,
+  const at::TensorOptions& kind) {
   row made;
   std::vector<std::int64_t> sizes;
   for (const auto& [name, value] : parameters) {
@@ -67,10 +68,7 @@ sharded_parameters::row sharded_parameters::make_row(
   }
   made.layout = std::make_shared<const shard_layout>(
     std::move(sizes), place.shards, place.multiple);
-  made.whole =
-    at::zeros({made.layout->padded()},
-              parameters.empty() ? at::TensorOptions()
-                                 : parameters[0].second.detach().options());
+  made.whole = at::zeros({made.layout->padded()}, kind);
   const auto begins = begins_of(*made.layout);
   for (std::size_t i = 0; i < made.parameters.size(); ++i) {
     const auto& value = made.parameters[i];
@@ -100,16 +98,18 @@ sharded_parameters::sharded_parameters(const parameter_list& trained,
   const at::NoGradGuard no_grad;
   require_shardable(trained, options.optimizer);
   require_shardable(frozen, options.optimizer);
-  make_rows(trained, tied);
+  make_rows(trained, frozen, tied);
   // Frozen parameters stay whole where only gradients are sharded.
   if (!frozen.empty() && place_.releases)
-    rows_.push_back(make_row(frozen, place_));
+    rows_.push_back(
+      make_row(frozen, place_, frozen[0].second.detach().options()));
   make_pieces(tied, options);
   if (place_.releases)
     release();
 }
 
 void sharded_parameters::make_rows(const parameter_list& trained,
+                                   const parameter_list& frozen,
                                    const std::vector<tied_gradient>& tied) {
   std::vector<parameter_list> by_row(1 + tied.size());
   const auto is_tied = [&](std::size_t i) {
@@ -120,8 +120,12 @@ void sharded_parameters::make_rows(const parameter_list& trained,
       by_row[0].push_back(trained[i]);
   for (std::size_t t = 0; t < tied.size(); ++t)
     by_row[1 + t] = {trained[tied[t].position]};
+  // Of an empty row too, as rows are sent in one piece.
+  const auto kind = !trained.empty()  ? trained[0].second.detach().options()
+                    : !frozen.empty() ? frozen[0].second.detach().options()
+                                      : at::TensorOptions();
   for (const auto& parameters : by_row) {
-    rows_.push_back(make_row(parameters, place_));
+    rows_.push_back(make_row(parameters, place_, kind));
     layouts_.push_back(rows_.back().layout);
     for (const auto& [name, value] : parameters) {
       names_.push_back(name);

@@ -100,9 +100,10 @@ class sharded_parameters final : public stage_parameters {
     at::Tensor whole;  // padded
     at::Tensor shard;
   };
+  /// `kind`: dtype and device of the row.
   static row make_row(const parameter_list& parameters,
-                      const shard_place& place);
-  void make_rows(const parameter_list& trained,
+                      const shard_place& place, const at::TensorOptions& kind);
+  void make_rows(const parameter_list& trained, const parameter_list& frozen,
                  const std::vector<tied_gradient>& tied);
   void make_pieces(const std::vector<tied_gradient>& tied,
                    const numerics& options);

@@ -149,6 +149,19 @@ TEST_CASE("a checkpoint that was being replaced is put back") {
   CHECK(entries_in(at / "all") == 1);
 }
 
+TEST_CASE("later checkpoints are set aside, and outlive none of the new ones") {
+  const prepared_folder made;
+  const auto& [at, folder] = made;
+  for (const std::int64_t step : {2, 4, 6})
+    save(folder, step, {.last = 3});
+  folder.set_aside_after(2);
+  CHECK(folder.steps() == std::vector<std::int64_t>{2});
+  CHECK(std::filesystem::exists(folder.path_of(6) + ".damaged"));
+  for (const std::int64_t step : {3, 4})
+    save(folder, step);
+  CHECK(folder.steps() == std::vector<std::int64_t>{4, 3});
+}
+
 TEST_CASE("a folder is one job's until its lock goes") {
   const temporary_folder at;
   const auto folder = at / "all";
@@ -234,7 +247,7 @@ TEST_CASE("a damaged checkpoint is refused by name, the one before is taken") {
        }},
       {"/manifest.json", "lacks the field 'run'",
        [](auto& bytes) { bytes.replace(bytes.find("\"run\""), 5, "\"ran\""); }},
-      {"/manifest.json", "'step' is no whole number",
+      {"/manifest.json", "'step' is not a whole number",
        [](auto& bytes) {
          bytes.replace(bytes.find("\"step\": 2"), 9,
                        "\"step\": 9999999999999999");

@@ -48,7 +48,7 @@ TEST_CASE("a watch names the call that a communicator is stuck on") {
   const auto stuck = calls.watch.look(calls.begin + 22s);
   REQUIRE(stuck);
   CHECK(describe("edge 0->1", *stuck)
-        == "edge 0->1 is stuck: call 1 for 11 s, with 1 call behind it");
+        == "edge 0->1 is stuck: call 1 has been running for 11 s, with 1 call behind it");
 }
 
 TEST_CASE("a watch forgets finished calls, and time without calls") {

@@ -151,7 +151,7 @@ TEST_CASE("a process that does not come is named") {
   };
   const auto made = join_all(all);
   CHECK_THAT(made.errors[0],
-             ContainsSubstring("process 1, process 3 of 4 did not come"));
+             ContainsSubstring("process 1, process 3 of 4 did not connect"));
   CHECK(news == "waiting for process 1, process 3 of 4 at " + where);
   CHECK(made.errors[1] != "");
 }
