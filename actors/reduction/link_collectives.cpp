@@ -39,6 +39,14 @@ tensor_list pieces_with_presence(const collective_work& work,
   return parts;
 }
 
+void require_dtype(const at::Tensor& values, const collective_work& work) {
+  for (const auto& target : work.targets)
+    if (values.scalar_type() != target.scalar_type())
+      fail(error_code::mismatch, "another process sent {} for {}, which has {}",
+           at::toString(values.scalar_type()), to_text(work.kind),
+           at::toString(target.scalar_type()));
+}
+
 void copy_row(const at::Tensor& row, tensor_list& tensors) {
   std::int64_t begin = 0;
   for (auto& each : tensors) {
@@ -287,15 +295,11 @@ void link_collectives::take_results(collective_request& into,
     if (member % copies_ != into.owner.copy
         || data_rank(member) / shards_ != into.data_rank / shards_)
       continue;
+    require_dtype(values, work);
     std::int64_t begin = 0;
     for (std::size_t row = 0; row < work.targets.size(); ++row) {
       const auto& layout = *work.layouts[row];
       const auto elements = layout.content(shard);
-      if (values.scalar_type() != work.targets[row].scalar_type())
-        fail(error_code::mismatch,
-             "another process sent {} for {} of stage {}, which has {}",
-             at::toString(values.scalar_type()), to_text(work.kind),
-             into.owner.stage, at::toString(work.targets[row].scalar_type()));
       if (begin + elements <= values.numel())
         work.targets[row]
           .narrow(0, std::min(layout.begin(shard), layout.padded()), elements)

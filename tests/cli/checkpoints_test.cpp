@@ -189,7 +189,7 @@ TEST_CASE("a folder of checkpoints is not mixed with another run's") {
     "--layers 2 --resume "
     + (here.at / "c"));
   CHECK(other.exit_code == 1);
-  CHECK_THAT(other.output, ContainsSubstring("check the model's flags"));
+  CHECK_THAT(other.output, ContainsSubstring("saved with --layers 4, and this"));
   CHECK(here.train("--keep 3").exit_code == 2);
   CHECK(here.train("--resume auto").exit_code == 2);
   CHECK(here.train("--resume " + (here.at / "absent")).exit_code == 1);

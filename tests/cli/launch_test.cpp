@@ -139,3 +139,12 @@ TEST_CASE("processes say whom they wait for, and end when one has died") {
   CHECK_THAT(all.output, ContainsSubstring("waiting for process 1 of 2"));
   CHECK_THAT(all.output, ContainsSubstring("process 1 was the first to fail"));
 }
+
+TEST_CASE("several processes don't measure a split, each by itself") {
+  const tiny_training at;
+  const auto run =
+    run_program("env RANK=0 WORLD_SIZE=2 " + program
+                + " train --dry-run --split measured --text " + at.text);
+  CHECK(run.exit_code == 2);
+  CHECK_THAT(run.output, ContainsSubstring("--split measured is for one"));
+}

@@ -23,7 +23,7 @@ TEST_CASE("a live job takes up a schedule by name and by file") {
   INFO(named.output);
   CHECK(named.exit_code == 0);
   CHECK_THAT(named.output, ContainsSubstring("the job switches to zb_h1"));
-  CHECK(job.writes("runs by zb_h1"));
+  CHECK(job.writes("switches to zb_h1"));
   const auto csv = at.folder / "own.csv";
   CHECK(run_troupe("plan", "",
                    "--schedule gpipe --ranks 2 --microbatches 4 --format csv "

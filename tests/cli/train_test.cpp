@@ -259,15 +259,6 @@ TEST_CASE("files and values that can't be are refused before any work") {
   at.refuses("--plain --trace t.json", 2, "--plain runs no actors");
 }
 
-TEST_CASE("several processes don't measure a split, each by itself") {
-  const trained_files at;
-  const auto run =
-    run_program("env RANK=0 WORLD_SIZE=2 " + program
-                + " train --dry-run --split measured --text " + at.text);
-  CHECK(run.exit_code == 2);
-  CHECK_THAT(run.output, ContainsSubstring("--split measured is for one"));
-}
-
 TEST_CASE("a process needs no more than its share of memory and threads") {
   const trained_files at;
   const auto dry_run = [&](const std::string& world, const std::string& flags) {
