@@ -136,7 +136,13 @@ void require_writable_folder(const std::string& path) {
   if (!std::filesystem::is_directory(path))
     troupe::fail(error_code::io, "{}: is not a folder", path);
   // Access rights aren't enough: some file systems take no files.
-  atomic_file probe((std::filesystem::path(path) / "probe").string());
+  try {
+    atomic_file probe((std::filesystem::path(path) / "probe").string());
+  } catch (const error& reason) {
+    const std::string text = reason.what();  // names the probe
+    troupe::fail(error_code::io, "{}: can't create files in this folder: {}",
+                 path, text.substr(text.rfind(": ") + 2));
+  }
 }
 
 }  // namespace troupe

@@ -6,6 +6,7 @@
 
 #include <map>
 #include <type_traits>
+#include <utility>
 
 #include "troupe/cli/config_file.hpp"
 #include "troupe/cli/plan/checks.hpp"
@@ -58,6 +59,13 @@ optimizer_options made_of(const optimizer_flags& o) {
     made.scale = o.muon_scale == "original" ? muon_scale::original
                                             : muon_scale::match_rms_adamw;
     made.except = o.muon_except;
+  } else {
+    const optimizer_flags usual;
+    for (const auto& [flag, is_given] :
+         {std::pair{"--muon-scale", o.muon_scale != usual.muon_scale},
+          std::pair{"--muon-except", o.muon_except != usual.muon_except}})
+      if (is_given)
+        spdlog::warn("{} has no effect with --optimizer {}", flag, o.optimizer);
   }
   return made;
 }

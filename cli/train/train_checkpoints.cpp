@@ -50,8 +50,8 @@ std::optional<std::string> last_of(const checkpoint_folder& folder) {
     folder.set_aside_after(*step_of_folder(*found));
   else if (!folder.steps().empty())
     fail(error_code::invalid_checkpoint,
-         "--resume auto: all checkpoints in {} are damaged; move them away to "
-         "train from the beginning",
+         "--resume: all checkpoints in {} are damaged; move them away to train "
+         "from the beginning",
          printable(folder.path()));
   return found;
 }
@@ -76,7 +76,11 @@ void require_last(const std::string& path, const checkpoint_folder& folder) {
 std::optional<std::string> checkpoint_to_resume(
   const checkpoint_options& options) {
   const checkpoint_folder folder(options.folder);
-  if (!options.resume.empty() && options.resume != "auto") {
+  std::error_code trouble;
+  const bool is_own =
+    options.resume == "auto"
+    || std::filesystem::equivalent(options.resume, options.folder, trouble);
+  if (!options.resume.empty() && !is_own) {
     auto path = named_checkpoint(options.resume);
     if (!options.folder.empty())
       require_last(path, folder);
@@ -84,7 +88,7 @@ std::optional<std::string> checkpoint_to_resume(
   }
   if (options.folder.empty())
     return std::nullopt;
-  if (options.resume == "auto")
+  if (is_own)
     return last_of(folder);
   if (const auto steps = folder.steps(); !steps.empty())
     fail(error_code::invalid_argument,

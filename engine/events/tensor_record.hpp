@@ -75,7 +75,7 @@ TROUPE_FIELDS(tensor_kinds, set)
 
 /// A module, parameter or loss, by its name in the unsplit model.
 struct tensor_owner {
-  std::string name;        // dotted
+  std::string name;             // dotted
   std::string class_name = {};  // of a module, without namespaces, or empty
   std::vector<std::int64_t> shape = {};  // of a parameter that is sharded
 };

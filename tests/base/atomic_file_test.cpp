@@ -96,6 +96,11 @@ TEST_CASE("a file that can't be finished leaves nothing, old bytes stay") {
   CHECK(std::distance(begin(left), end(left)) == 1);
 }
 
+TEST_CASE("a folder that takes no files is named, not a file in it") {
+  CHECK_THROWS_MATCHES(require_writable_folder("/proc"), error,
+                       says("/proc: can't create files in this folder: "));
+}
+
 TEST_CASE("a pipe without a reader is given up") {
   const temporary_folder folder;
   const auto path = folder / "pipe";

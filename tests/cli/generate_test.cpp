@@ -221,7 +221,8 @@ TEST_CASE("what can't be continued is refused before anything runs") {
     "--prompt '\\xC3\\xA9' has a byte beyond the vocabulary of 128");
   model.refuses("--prompt a --temperature -1", 2,
                 "--temperature: -1 is not a number from 0 up");
-  model.refuses("--prompt a --top-p 0", 2, "--top-p: 0 is not a number above 0");
+  model.refuses("--prompt a --top-p 0", 2,
+                "--top-p: 0 is not a number above 0");
   model.refuses("--prompt a --d-model 32", 2, "run is of a model with 16");
   model.refuses("--prompt a --model u_net", 2,
                 "--model u_net: " + model.checkpoints

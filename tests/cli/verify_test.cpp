@@ -65,7 +65,8 @@ TEST_CASE("verify warns of credits that the transport does not have") {
              !ContainsSubstring("warning"));
   const auto none = verify(path, "--credits 0 --transport credited");
   CHECK(none.exit_code == 2);
-  CHECK_THAT(none.output, ContainsSubstring("--credits: 0 is not a whole number"));
+  CHECK_THAT(none.output,
+             ContainsSubstring("--credits: 0 is not a whole number"));
 }
 
 TEST_CASE("verify draws the cycle of waits") {
