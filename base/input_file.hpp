@@ -8,10 +8,9 @@
 
 namespace troupe {
 
-/// A regular file that is open for reading: all files that troupe reads are
-/// opened here. Opening never waits, also not for a pipe. Throws `io` with the
-/// path and the system's reason, as all members do. Movable; one thread at a
-/// time.
+/// A regular file, open for reading; troupe opens all files that it reads here.
+/// Opening never blocks, not even on a pipe. All members throw `io` with the
+/// path and the system's reason. Movable; one thread at a time.
 class input_file {
  public:
   explicit input_file(std::string path);

@@ -28,9 +28,9 @@ struct kept_checkpoints {
 /// process 0 completes it. One thread of a process at a time.
 class checkpoint_folder {
  public:
-  /// `attempt`: the same in all processes that write together, and different
-  /// for each start of a run: a process that an earlier one left running can't
-  /// mix its parts with theirs.
+  /// `attempt`: the same in all processes of a run, and different for each
+  /// start of it, so that a process left over from an earlier start cannot mix
+  /// its parts with theirs.
   explicit checkpoint_folder(std::string path, std::string attempt = "one")
     : path_(std::move(path)), attempt_(std::move(attempt)) {}
 
@@ -54,8 +54,8 @@ class checkpoint_folder {
   void complete(manifest what, std::int32_t parts, const kept_checkpoints& kept,
                 const std::function<bool()>& give_up = {}) const;
 
-  /// Renames the checkpoints of later steps to `step-00000140.damaged`: a run
-  /// that begins again before them will write others of the same steps.
+  /// Renames the checkpoints of later steps to `step-00000140.damaged`, because
+  /// a run that resumes before them writes others of the same steps.
   void set_aside_after(std::int64_t step) const;
 
   /// Removes the parts of a checkpoint that is not completed; `complete` of

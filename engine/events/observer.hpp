@@ -57,8 +57,8 @@ class observer {
   observer(const observer&) = delete;
   observer& operator=(const observer&) = delete;
 
-  /// The parameters are sharded: `parameters` publishes these parts from the
-  /// next step on, as those of `shard` of `shards`.
+  /// Marks the parameters as sharded: from the next step on `parameters`
+  /// publishes these parts, as those of `shard` of `shards`.
   void observe_shard(const std::vector<parameter_part>& parts,
                      std::int32_t shard, std::int32_t shards);
 

@@ -9,15 +9,15 @@
 
 namespace troupe {
 
-/// Joins what the members of a group tell of their shards of a stage's
-/// parameters and gradients into one event of whole ones, as a stage without
-/// shards publishes it: statistics are those of the whole tensor (without
-/// those of instances, which are 0), handles are whole tensors. The event is
-/// that of the group's first replica. One thread at a time.
+/// Joins the parts that the members of a sharding group publish of a stage's
+/// parameters and gradients into the event that an unsharded stage publishes:
+/// statistics are those of the complete tensor (except those of instances,
+/// which are 0), and handles are complete tensors. The event's source is the
+/// first replica of the group. One thread at a time.
 class shard_joiner {
  public:
-  /// The joined event when the last part of a step has come, else nothing.
-  /// Parts of a step that never ends are forgotten with the step after next.
+  /// Returns the joined event with the last part of a step, otherwise nothing.
+  /// Parts of a step that never ends are dropped two steps later.
   std::optional<tensors_event> add(tensors_event part);
 
  private:

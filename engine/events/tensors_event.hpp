@@ -22,9 +22,9 @@ struct tensors_event {
   /// Only for monitors that are exempt from a budget: others don't see this
   /// step's tensors.
   bool for_exempt = false;
-  /// Sharded parameters and gradients are published in parts, flattened, one by
-  /// each member of a group (also one that holds nothing); the hub joins them
-  /// (shard_joiner.hpp), and monitors see whole ones.
+  /// Each member of a sharding group publishes its part of sharded parameters
+  /// and gradients, flattened, even if it holds none; the hub joins the parts
+  /// (shard_joiner.hpp), so that monitors see complete tensors.
   std::int32_t shard = 0, shards = 1;
 
   static constexpr auto list = &tensors_event::tensors;

@@ -17,7 +17,7 @@ struct memory_bound {
 
 /// Finds other orders for the ops of a live run, from the costs that it
 /// measures: when asked, or after every so many steps. The run adopts an order
-/// at a step boundary. None is taken that is not predicted to be better by 2 %.
+/// at a step boundary, if it is predicted to be better by 2 %.
 /// Where an order splits backwards and the run has not, the run first takes a
 /// few steps of its own order with split backwards, which measures I and W and
 /// changes no bit; afterwards the order is compiled again, also where a plan
@@ -38,13 +38,13 @@ class replanner {
   struct outcome {
     schedule order{};
     bool taken = false;
-    /// ms of a step: measured, and predicted for the order: what the simulator
-    /// makes of the costs, times how much longer the current order's steps take
-    /// than on paper. 0: not measured yet.
+    /// ms of a step: `now` measured, `then` predicted: the simulated step times
+    /// the ratio of measured to simulated time of the current order. 0: not
+    /// measured yet.
     double now = 0, then = 0;
-    /// How far `then` may be off, as a share of it: how far the simulator is
-    /// off for the current order, the steps' spread, and where I and W could
-    /// not be measured, what they usually differ by from halves of B.
+    /// The relative uncertainty of `then`: the simulator's error for the
+    /// current order, the spread of the steps, and, where I and W could not be
+    /// measured, their usual difference from halves of B.
     double uncertainty = 0;
   };
   /// The best order of the run's stages on their ranks, for the costs of the

@@ -13,13 +13,14 @@
 
 namespace troupe {
 
-/// How long a run's ops take, in ms: of each stage and kind the mean of the
-/// last thousand, as means add up to the mean step where medians do not; of
-/// messages between processes the lower quartile of the time from when they
-/// left, of each link and of all, as the others also wait for a busy reader.
-/// The first step of each plan, which allocates, does not count if another one
-/// has been measured. What `simulate --costs` takes. Ops whose end the plan
-/// alone doesn't give (reductions) are left out.
+/// The costs of a run's ops in ms: for each stage and kind the mean of the last
+/// thousand, because means add up to the mean step and medians do not; for
+/// messages between processes, of each link and of all, the lower quartile of
+/// the time from departure to arrival, because longer times include waits for a
+/// busy receiver. The first step of each plan, which allocates memory, does not
+/// count once another one has been measured. In the form that `simulate
+/// --costs` reads. Ops whose end the plan alone does not determine (reductions)
+/// are left out.
 class cost_samples {
  public:
   /// The ops of a step, by all ranks. Costs outlive a change of the plan.

@@ -66,8 +66,8 @@ class sharded_parameters final : public stage_parameters {
 
   /// Publishes the shard's parameters and gradients.
   void show() override { publish_(); }
-  /// What `publish` shows: the pieces of the shard. Parameters that are whole
-  /// in all members are the first's.
+  /// The pieces of the shard, for `publish`. The first member also has the
+  /// parameters that all members hold completely.
   std::vector<parameter_part> parts() const;
 
   const shard_place& place() const { return place_; }
