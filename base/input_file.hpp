@@ -8,7 +8,7 @@
 
 namespace troupe {
 
-/// A regular file, open for reading; troupe opens all files that it reads here.
+/// A regular file, open for reading; troupe opens all its input files here.
 /// Opening never blocks, not even on a pipe. All members throw `io` with the
 /// path and the system's reason. Movable; one thread at a time.
 class input_file {
