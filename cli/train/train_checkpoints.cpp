@@ -142,8 +142,6 @@ void require_checkpoints(const checkpoint_options& options) {
 std::int64_t position_after(const manifest& about, const train_setup& setup) {
   auto then = about.settings, now = setup.data_settings;
   then.erase(optimizer_setting);
-  if (!then.contains("text"))  // of an older program
-    now.erase("text");
   const auto rows_of = [](std::map<std::string, std::string>& settings) {
     const auto rows = parse_number<std::int32_t>(settings[rows_setting]);
     settings.erase(rows_setting);

@@ -55,7 +55,7 @@ void add_data_flags(CLI::App& app, data_options& o, loading_options& loading) {
       "microbatches per validation, each counted once; 0: all held-out text")
     ->check(whole_number(0));
   app
-    .add_option("--validate-every", o.validate_every,
+    .add_option("--eval-every", o.eval_every,
                 "steps between validations; 0: only at the end")
     ->check(whole_number(0));
   app.add_option("--prefetch", loading.prefetch, "microbatches loaded ahead")

@@ -27,7 +27,7 @@ struct data_options {
   text_batch_options batches;
   double validation_fraction = 0.05;
   std::int64_t validation_microbatches = 16;
-  std::int64_t validate_every = 0;
+  std::int64_t eval_every = 0;
 };
 
 /// How the model is cut, and in which order its parts run.

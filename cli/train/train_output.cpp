@@ -47,8 +47,8 @@ progress_options progress_to(const train_options& options) {
 bool validates_at(const train_options& options, const train_setup& setup,
                   std::int64_t step) {
   const bool due = step == options.steps
-                   || (options.data.validate_every > 0
-                       && step % options.data.validate_every == 0);
+                   || (options.data.eval_every > 0
+                       && step % options.data.eval_every == 0);
   return setup.validation && due;
 }
 

@@ -159,8 +159,8 @@ void warn_of_idle_flags(const train_options& o) {
     warn("--shard-multiple", "--shard gradients, all or hybrid");
   if (o.plain && o.partition.shard != "replicate")
     spdlog::warn("--shard has no effect with --plain");
-  if (o.data.validate_every > 0 && o.data.validation_fraction == 0)
-    warn("--validate-every", "a --validation-fraction above 0");
+  if (o.data.eval_every > 0 && o.data.validation_fraction == 0)
+    warn("--eval-every", "a --validation-fraction above 0");
   if (sharding.group != 0 && o.partition.shard == "replicate")
     warn("--shard-group", "--shard gradients, all or hybrid");
   if (sharding.most_whole != unchanged.partition.sharding.most_whole

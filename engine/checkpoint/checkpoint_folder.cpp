@@ -163,7 +163,7 @@ std::vector<std::int64_t> checkpoint_folder::steps() const {
   std::error_code trouble;
   for (const auto& entry : fs::directory_iterator(path_, trouble))
     if (const auto step = step_of(entry.path().filename().string());
-        step && is_checkpoint(entry.path().string()))
+        step && entry.is_directory(trouble))
       found.push_back(*step);
   std::ranges::sort(found, std::ranges::greater{});
   return found;

@@ -40,7 +40,7 @@ class checkpoint_folder {
   /// For process 0, before any process writes. Throws `io`.
   void prepare() const;
 
-  /// Steps of complete checkpoints, the last one first.
+  /// Steps of the checkpoints, damaged ones too; the last one first.
   std::vector<std::int64_t> steps() const;
   std::string path_of(std::int64_t step) const;
 
@@ -63,7 +63,8 @@ class checkpoint_folder {
   void discard(std::int64_t step) const noexcept;
 
   /// The last checkpoint whose files are all as its manifest says; `refused`
-  /// gets a sentence for each later one that is damaged. None if there is none.
+  /// receives a sentence for each later one, which is damaged. Returns none if
+  /// there is none.
   std::optional<std::string> last_valid(
     const std::function<void(const std::string&)>& refused) const;
 

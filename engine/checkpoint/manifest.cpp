@@ -42,7 +42,6 @@ class manifest_reader {
       refuse_checkpoint(source_, fmt::format("lacks the field '{}'", name));
     return *found;
   }
-  bool has(const char* name) const { return object_.contains(name); }
   std::string text(const char* name) const {
     const auto& value = field(name);
     if (!value.is_string())
@@ -118,10 +117,9 @@ std::string digest_of(json fields) {
   return sha256_of(std::as_bytes(std::span(text)));
 }
 
-// Older programs wrote none.
 void require_digest(const manifest_reader& fields, const json& parsed,
                     const std::string& source) {
-  if (fields.has(digest_name) && fields.text(digest_name) != digest_of(parsed))
+  if (fields.text(digest_name) != digest_of(parsed))
     refuse_checkpoint(source,
                       "is damaged: its own SHA-256 does not match its fields");
 }
@@ -187,7 +185,7 @@ manifest parse_manifest(std::string_view text, const std::string& source) {
                  .loss_scale = fields.positive("loss_scale"),
                  .good_steps = fields.whole<std::int64_t>("good_steps")},
     .settings = fields.texts("settings"),
-    .model = fields.has("model") ? fields.texts("model") : texts_by_name{},
+    .model = fields.texts("model"),
     .aliases = fields.texts("aliases"),
     .files = files_of(fields, source)};
   require_digest(fields, parsed, source);

@@ -37,8 +37,8 @@ struct manifest {
   run_progress progress{};
   /// Settings of the data, which a resumed run compares with its own.
   std::map<std::string, std::string> settings{};
-  /// The model's name ("model"), its options, "seq" and "vocabulary"; empty in
-  /// checkpoints of older programs.
+  /// The model's name ("model"), its options, "seq" and "vocabulary"; empty for
+  /// a model that no name stands for.
   std::map<std::string, std::string> model{};
   /// Names that share the tensor of another: alias -> the name that is stored.
   std::map<std::string, std::string> aliases{};

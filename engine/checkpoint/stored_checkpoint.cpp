@@ -32,7 +32,9 @@ std::unique_ptr<safetensors_file> open(const std::string& folder,
   std::error_code trouble;
   const auto bytes = std::filesystem::file_size(path, trouble);
   if (trouble)
-    refuse_checkpoint(path, "is missing: " + trouble.message());
+    refuse_checkpoint(path, trouble == std::errc::no_such_file_or_directory
+                              ? "is missing"
+                              : "is not a readable file: " + trouble.message());
   if (bytes != file.bytes)
     refuse_checkpoint(path, fmt::format("has {} bytes; the manifest says {}",
                                         bytes, file.bytes));

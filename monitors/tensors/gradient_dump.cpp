@@ -52,6 +52,8 @@ void dump(const tensors_event& op, const gradient_dump_options& options) {
       gradients.emplace_back(record.owner->name, record.tensor);
   if (gradients.empty())
     return;
+  // Sharded parameters arrive in another order.
+  std::ranges::sort(gradients, {}, &parameter_list::value_type::first);
   if (!options.save_first_n) {
     const auto folder = made_folder(options, op.source.step, "full_gradients");
     write_safetensors(

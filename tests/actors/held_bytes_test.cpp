@@ -9,6 +9,7 @@
 #include <catch2/catch_test_macros.hpp>
 
 #include <atomic>
+#include <cmath>
 
 #include "faked_accelerator.hpp"
 #include "small_model.hpp"
@@ -157,9 +158,9 @@ struct heavy_layer final : stage_module {
 };
 
 /// The most bytes of a step of four replicas on one rank each, with eight
-/// stages of 1 MiB; and what they hold between two steps.
+/// stages of 1 MiB; what they hold between two steps; and on paper.
 struct replicas_memory {
-  double most = 0, between = 0;
+  double most = 0, between = 0, on_paper = 0;
 };
 replicas_memory memory_of(const sharding_options& sharding) {
   model layers;
@@ -182,7 +183,13 @@ replicas_memory memory_of(const sharding_options& sharding) {
   const auto between = counted_memory::now() - before;
   counted_memory::begin();
   run.step(source);
-  return {double(counted_memory::most() - before), double(between)};
+  value_sizes sizes;
+  sizes.usual.parameters =
+    4.0 * mebibyte / (sharding.mode == shard_mode::all ? 4 : 1);
+  if (sharding.mode == shard_mode::all)
+    sizes.usual.whole = sizes.usual.whole_gradient = mebibyte;
+  return {double(counted_memory::most() - before), double(between),
+          4 * peak_bytes(run.plan(), simulate(run.plan()), sizes).at(0)};
 }
 
 /// Forwards and I of one microbatch after the other, then all W.
@@ -272,8 +279,11 @@ TEST_CASE("four replicas in shards hold a quarter, and two whole stages") {
   CHECK(whole.most >= 4 * 8 * 4 * mebibyte);
   const double units = 4 * 2 * 2 * mebibyte;  // parameters and gradients
   INFO("whole " << whole.most / mebibyte << " MiB, sharded "
-                << sharded.most / mebibyte << ", between two steps "
+                << sharded.most / mebibyte << ", on paper "
+                << sharded.on_paper / mebibyte << ", between two steps "
                 << sharded.between / mebibyte);
+  CHECK(std::abs(whole.on_paper / whole.most - 1) < 0.05);
+  CHECK(std::abs(sharded.on_paper / sharded.most - 1) < 0.05);
   CHECK(sharded.most <= (whole.most / 4 + units) * 1.05);
   CHECK(sharded.between <= whole.most / 4 * 1.05);
   const auto moments = memory_of({.mode = shard_mode::gradients});

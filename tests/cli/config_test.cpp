@@ -47,7 +47,7 @@ TEST_CASE("every printed configuration can be read") {
   print("--monitor gap --text a --sink terminal");
   print("--prompt ''");
   print("--prompt '-a \"quoted\" \\ text' --endpoint none --listen 1.2.3.4:5");
-  print("--plain --recompute --lr 1e-4 --patience 1.5 --validate-every 3");
+  print("--plain --recompute --lr 1e-4 --patience 1.5 --eval-every 3");
   CHECK_THAT(print("--schedule " + csv), !ContainsSubstring("ranks ="));
   CHECK_THAT(print("--plan step.plan"),
              !ContainsSubstring("schedule =") && !ContainsSubstring("ranks ="));

@@ -33,7 +33,7 @@ std::string train_command(const temporary_folder& folder,
 struct shown_run {
   explicit shown_run(const std::string& flags = {})
     : job(train_command(folder,
-                        "--steps 100000000 --validate-every 5 "
+                        "--steps 100000000 --eval-every 5 "
                         "--monitor stability --dashboard 127.0.0.1:0 "
                           + flags),
           folder / "job") {

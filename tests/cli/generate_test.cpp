@@ -12,6 +12,7 @@
 #include "../files.hpp"
 #include "background_program.hpp"
 #include "stalled_pipe.hpp"
+#include "troupe/engine/checkpoint/manifest.hpp"
 #include "troupe_program.hpp"
 
 using Catch::Matchers::ContainsSubstring;
@@ -19,6 +20,13 @@ using nlohmann::json;
 using namespace troupe::testing;
 
 namespace {
+
+/// Edits what a manifest says of the model.
+void change_model(const std::string& path, const auto& change) {
+  auto about = troupe::parse_manifest(content(path), path);
+  change(about.model);
+  std::ofstream(path) << to_json(about);
+}
 
 /// A tiny model after a short training, as a checkpoint and as a file.
 struct trained_model {
@@ -105,13 +113,13 @@ TEST_CASE("a checkpoint, its folder and a file of parameters are one model") {
   CHECK(content(consolidated) == content(model.file));
 }
 
-TEST_CASE("an old checkpoint needs the flags that its tensors don't tell") {
+TEST_CASE(
+  "a checkpoint without a model needs the flags that tensors don't tell") {
   const trained_model model("--seq 16 --model u_net");
   const auto path = model.checkpoints + "/step-00000020/manifest.json";
   const std::string flags = "--prompt in --max-tokens 9 ";
   const auto text = model.text(flags);
-  auto about = json::parse(content(path));
-  CHECK(about.at("model")
+  CHECK(json::parse(content(path)).at("model")
         == json{{"model", "u_net"},
                 {"d-model", "16"},
                 {"layers", "4"},
@@ -119,9 +127,7 @@ TEST_CASE("an old checkpoint needs the flags that its tensors don't tell") {
                 {"seq", "16"},
                 {"vocabulary", "256"},
                 {"tie-embeddings", "false"}});
-  about.erase("model");
-  about.erase("sha256");  // older programs wrote neither
-  std::ofstream(path) << about;
+  change_model(path, [](auto& of) { of.clear(); });
   model.refuses(
     flags, 2, "run does not tell the model's --model; give it as in training");
   model.refuses(
@@ -263,15 +269,13 @@ TEST_CASE("what can't be continued is refused before anything runs") {
 TEST_CASE("a checkpoint that contradicts its own tensors is refused") {
   const trained_model model;
   const auto path = model.checkpoints + "/step-00000020/manifest.json";
-  auto about = json::parse(content(path));
-  about.erase("sha256");
+  const auto about = content(path);
   for (const auto& [name, value, there] :
        {std::tuple{"layers", "5", "4"}, std::tuple{"seq", "64", "32"},
         std::tuple{"vocabulary", "255", "256"},
         std::tuple{"tie-embeddings", "true", "false"}}) {
-    auto changed = about;
-    changed.at("model").at(name) = value;
-    std::ofstream(path) << changed;
+    std::ofstream(path) << about;
+    change_model(path, [&](auto& of) { of.at(name) = value; });
     model.refuses("--prompt a", 1,
                   fmt::format("tells of a model whose {} is {}, and its "
                               "tensors are those of one with {}",

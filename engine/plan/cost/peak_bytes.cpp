@@ -15,17 +15,19 @@ namespace troupe {
 namespace {
 
 constexpr std::string_view size_keys =
-  "kept, deferred, activation, gradient, parameters, version and whole";
+  "kept, deferred, activation, gradient, parameters, version, whole and "
+  "whole_gradient";
 
 double stage_sizes::*member_of(std::string_view key) {
-  return key == "kept"         ? &stage_sizes::kept
-         : key == "deferred"   ? &stage_sizes::deferred
-         : key == "activation" ? &stage_sizes::activation
-         : key == "gradient"   ? &stage_sizes::gradient
-         : key == "parameters" ? &stage_sizes::parameters
-         : key == "version"    ? &stage_sizes::version
-         : key == "whole"      ? &stage_sizes::whole
-                               : nullptr;
+  return key == "kept"             ? &stage_sizes::kept
+         : key == "deferred"       ? &stage_sizes::deferred
+         : key == "activation"     ? &stage_sizes::activation
+         : key == "gradient"       ? &stage_sizes::gradient
+         : key == "parameters"     ? &stage_sizes::parameters
+         : key == "version"        ? &stage_sizes::version
+         : key == "whole"          ? &stage_sizes::whole
+         : key == "whole_gradient" ? &stage_sizes::whole_gradient
+                                   : nullptr;
 }
 
 /// What ranks come to hold, and release, at which times.
@@ -135,6 +137,19 @@ class held_bytes {
          sizes_.row(op.stage).kept);
   }
 
+  /// From the first op of a rank that adds to the gradient of a stage.
+  void hold_whole_gradient(std::int32_t rank, std::uint32_t i) {
+    const auto& op = plan_.ops[i];
+    const std::pair key{op.stage, op.copy};
+    if (op.kind == plan_op_kind::backward
+        || op.kind == plan_op_kind::weight_backward)
+      first_gradient_.try_emplace(key, times_.start[i]);
+    else if (const auto first = first_gradient_.find(key);
+             op.kind == plan_op_kind::reduce && first != first_gradient_.end())
+      hold(rank, first->second, times_.end[i],
+           sizes_.row(op.stage).whole_gradient);
+  }
+
   /// Of an edge: the sizes of the stage whose outputs travel on it.
   double bytes_of(bool gradient, std::int32_t sender,
                   std::int32_t receiver) const {
@@ -152,6 +167,7 @@ class held_bytes {
   void add_op(std::uint32_t i) {
     const auto& op = plan_.ops[i];
     const auto rank = plan_.placement.rank_of(op.stage, op.copy);
+    hold_whole_gradient(rank, i);
     if (op.kind == plan_op_kind::forward && !plan_.training)
       hold(rank, times_.start[i], times_.end[i], sizes_.row(op.stage).kept);
     for_each_output(plan_, op, [&](const value& made) {
@@ -234,6 +250,7 @@ class held_bytes {
   std::vector<change_list> changes_;  // by rank
   std::vector<change_list> host_changes_;
   std::vector<std::uint32_t> readers_;  // by pass and op_slot
+  std::map<std::pair<std::int32_t, std::int8_t>, double> first_gradient_;
 };
 
 }  // namespace
@@ -264,6 +281,8 @@ value_sizes parse_sizes(std::string_view text) {
       row.deferred = row.kept;
     if (!given("version"))
       row.version = row.parameters;
+    if (!given("whole_gradient"))
+      row.whole_gradient = row.whole;
   };
   // A stage's row starts from the figures for all, which may come later.
   for (const auto& entry : entries)

@@ -19,6 +19,8 @@ struct stage_sizes {
   double parameters = 0;  // with gradients and the optimizer's state: all along
   double version = 0;  // of the parameters alone, where a stage keeps several
   double whole = 0;    // of sharded parameters, from a gather to its release
+  double whole_gradient =
+    0;  // of those, from the first B or W to the reduction
 };
 
 /// Of all stages, and of those that differ.
@@ -35,7 +37,8 @@ struct value_sizes {
 /// Reads "kept=4e6,activation=1e6,gradient.2=5e5,parameters=1e8", in the form
 /// of costs; without `gradient` it is as large as the activation, without
 /// `deferred` as what a forward keeps, without `version` as all that belongs to
-/// the parameters. Throws `error` (malformed_text) with the entry.
+/// the parameters, without `whole_gradient` as `whole`. Throws `error`
+/// (malformed_text) with the entry.
 value_sizes parse_sizes(std::string_view text);
 /// Of a file if one has this name, else of the text; as `load_costs`.
 value_sizes load_sizes(const std::string& path_or_text);

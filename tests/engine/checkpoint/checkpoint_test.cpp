@@ -202,6 +202,28 @@ TEST_CASE("a manifest that was edited is refused") {
   write_file(path, text.replace(step, 18, "\"microbatches\": 33"));
   CHECK_THROWS_MATCHES(stored_checkpoint(folder.path_of(4)), error,
                        says("its own SHA-256 does not match"));
+  text.replace(text.rfind("\"sha256\""), 8, "\"sha255\"");
+  write_file(path, text);
+  CHECK_THROWS_MATCHES(stored_checkpoint(folder.path_of(4)), error,
+                       says("lacks the field 'sha256'"));
+}
+
+TEST_CASE("a folder where a file should be is refused, one without too") {
+  const prepared_folder made;
+  const auto& [at, folder] = made;
+  for (const std::int64_t step : {2, 4, 6})
+    save(folder, step, {.last = 3});
+  std::filesystem::remove(folder.path_of(6) + "/manifest.json");
+  std::filesystem::remove(folder.path_of(4) + "/part-00001.safetensors");
+  std::filesystem::create_directory(folder.path_of(4)
+                                    + "/part-00001.safetensors");
+  std::vector<std::string> refused;
+  const auto found = folder.last_valid(
+    [&](const std::string& sentence) { refused.push_back(sentence); });
+  CHECK(found == folder.path_of(2));
+  REQUIRE(refused.size() == 2);
+  CHECK(refused[0].starts_with(folder.path_of(6) + "/manifest.json"));
+  CHECK(refused[1].find("is not a readable file") != std::string::npos);
 }
 
 TEST_CASE("a checkpoint in the folder of another step is refused") {

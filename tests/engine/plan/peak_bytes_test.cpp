@@ -100,7 +100,8 @@ TEST_CASE("sizes are read as costs are") {
   CHECK_THROWS_MATCHES(parse_sizes("keep=1"), error,
                        says("sizes 'keep=1': the key is unknown; known keys "
                             "are kept, deferred, activation, gradient, "
-                            "parameters, version and whole"));
+                            "parameters, version, whole and "
+                            "whole_gradient"));
   CHECK_THROWS_MATCHES(parse_sizes("kept=-1"), error,
                        says("not a number of at least 0"));
   CHECK_THROWS_MATCHES(load_sizes("kept"), error, says("form key=number"));

@@ -162,8 +162,12 @@ TEST_CASE("whole parameters are held from a gather to its release") {
                     {.ranks = 1, .stages_per_rank = 4, .microbatches = 2}),
       {.data_parallel = 2}),
     2);
-  CHECK(peak_bytes(of, simulate(of), parse_sizes("parameters=3,whole=10"))
-        == std::vector<double>{4 * 3 + 2 * 10});
+  const auto peak = [&](const char* sizes) {
+    return peak_bytes(of, simulate(of), parse_sizes(sizes)).at(0);
+  };
+  CHECK(peak("parameters=3,whole=10,whole_gradient=0") == 4 * 3 + 2 * 10);
+  CHECK(peak("parameters=3,whole=10") == 4 * 3 + 2 * 10 + 10);
+  CHECK(peak("parameters=3,whole_gradient=10") == 4 * 3 + 10);
 }
 
 TEST_CASE("what can't be sharded is refused") {
