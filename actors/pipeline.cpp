@@ -129,7 +129,7 @@ Answer ask(caf::actor_system& system, const Handle& whom,
   self->request(whom, caf::infinite, std::forward<Request>(request)...)
     .receive([&](Answer& given) { answer = std::move(given); },
              [&](const caf::error& reason) {
-               fail(error_code::internal, "an actor is gone: {}",
+               fail(error_code::internal, "an actor has terminated: {}",
                     caf::to_string(reason));
              });
   return answer;

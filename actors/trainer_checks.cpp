@@ -22,7 +22,7 @@ namespace {
 void require_runnable(const schedule& order) {
   if (!is_training(order))
     fail(error_code::invalid_argument,
-         "schedule {} has no backwards, so that nothing would be trained",
+         "schedule {} has no backwards, so nothing would be trained",
          order.name);
   for (std::size_t rank = 0; rank < order.lanes.size(); ++rank)
     if (order.lanes[rank].empty())
@@ -32,8 +32,8 @@ void require_runnable(const schedule& order) {
            order.name, rank);
   if (const auto late = first_out_of_order(order))
     fail(error_code::invalid_argument,
-         "schedule {} runs the microbatches of a stage out of order ({} stands "
-         "behind a later one), so that its gradients would not be the plain "
+         "schedule {} runs the microbatches of a stage out of order ({} comes "
+         "after a later one), so that its gradients would not be the plain "
          "loop's; let them ascend within each stage and kind of op, B and W "
          "being one, and slices descend in backwards (PyTorch's LoopedBFS does "
          "not; breadth_first is the same schedule in ascending order)",
@@ -54,11 +54,11 @@ void require_matching(const plan& given, const trainer_options& options) {
   if (count_of(given, plan_op_kind::gather) > 0
       && options.sharding.mode != shard_mode::all)
     refuse(
-      "it gathers parameters (UNSHARD), which this run does not shard "
+      "it gathers parameters (UNSHARD), but this run does not shard them "
       "(`--shard all`)");
   if (count_of(given, plan_op_kind::update) != stages
       || count_of(given, plan_op_kind::gradient_norm) != stages)
-    refuse("each stage needs a NORM and an UPDATE, so that it is trained");
+    refuse("each stage needs a NORM and an UPDATE to be trained");
   const auto proof = verify(given, {.kind = transport_kind::credited});
   if (!proof.progress)
     throw error(error_code::deadlock,
@@ -69,8 +69,8 @@ void require_matching(const plan& given, const trainer_options& options) {
       "each copy of a stage needs a REDUCE_GRAD, which adds their gradients");
   if (options.data_parallel > 1 && reduces != stages)
     refuse(
-      fmt::format("data_parallel is {}, so that each stage needs a "
-                  "REDUCE_GRAD; compile it with as many replicas",
+      fmt::format("data_parallel is {}, so each stage needs a REDUCE_GRAD; "
+                  "compile the plan with that many replicas",
                   options.data_parallel));
   if (options.data_parallel == 1 && copies == 1 && reduces > 0)
     refuse("it reduces gradients (REDUCE_GRAD), and data_parallel is 1");
@@ -79,7 +79,7 @@ void require_matching(const plan& given, const trainer_options& options) {
     refuse(needs_norm ? "clipping and a dynamic loss scale need the norm of "
                         "all stages; write `global_norm 1`"
                       : "its updates wait for the norm of all stages, which "
-                        "nothing here needs; write `global_norm 0`");
+                        "this run does not need; write `global_norm 0`");
 }
 
 /// A recording is of one device, by the process that has it.
@@ -87,16 +87,16 @@ void require_recordable(const trainer_options& options) {
   if (options.devices.empty())
     throw error(error_code::invalid_argument,
                 "cuda_graphs launches steps on a GPU, and this run has none; "
-                "give it one (--device cuda:0), or leave cuda_graphs off");
+                "give it one (--device cuda:0), or turn cuda_graphs off");
   if (options.job && options.job->place().processes > 1)
     fail(error_code::invalid_argument,
          "cuda_graphs records steps of one process, and the job has {}; run "
-         "all ranks in one process, or leave cuda_graphs off",
+         "all ranks in one process, or turn cuda_graphs off",
          options.job->place().processes);
   if (options.devices.size() > 1)
     fail(error_code::invalid_argument,
          "cuda_graphs records steps of one device, and the run has {}; name "
-         "one (--device cuda:0), or leave cuda_graphs off",
+         "one (--device cuda:0), or turn cuda_graphs off",
          options.devices.size());
 }
 
@@ -107,7 +107,7 @@ void require_shardable(const trainer_options& options) {
   if (options.cuda_graphs)
     throw error(error_code::invalid_argument,
                 "cuda_graphs records gradients of whole stages; don't shard, "
-                "or leave cuda_graphs off");
+                "or turn cuda_graphs off");
   if (options.schedule.update.every > 0)
     fail(error_code::invalid_argument,
          "schedule {} updates within a step, and keeps versions of whole "
@@ -116,7 +116,7 @@ void require_shardable(const trainer_options& options) {
   if (!options.devices.empty() && options.job && !options.device_links
       && options.job->place().processes > 1)
     throw error(error_code::invalid_argument,
-                "shards of several processes go from device to device; leave "
+                "shards of several processes go from device to device; keep "
                 "device_links on, or use the CPU");
 }
 
@@ -127,7 +127,7 @@ void require_offloadable(const trainer_options& options) {
   if (copies && options.cuda_graphs)
     throw error(error_code::invalid_argument,
                 "cuda_graphs records steps whose tensors stay where they are; "
-                "don't offload activations, or leave cuda_graphs off");
+                "don't offload activations, or turn cuda_graphs off");
 }
 
 bool shows_anything(const std::string& glob, const stage_modules& stages) {
@@ -208,15 +208,15 @@ void require_replannable(const schedule& order, const trainer_options& options,
                          const plan& running) {
   const auto& now = options.schedule;
   const auto refuse = [&](const std::string& why) {
-    fail(error_code::invalid_argument, "{} can't take the place of {}: {}",
+    fail(error_code::invalid_argument, "can't switch from {1} to {0}: {2}",
          order.name, running.schedule_name, why);
   };
   if (options.job && !options.job->place().leads())
-    refuse("in a job the leading process asks for another plan");
+    refuse("in a job, only the leading process may request another plan");
   if (options.cuda_graphs)
-    refuse("steps are recorded (cuda_graphs)");
+    refuse("steps are recorded as graphs (cuda_graphs)");
   if (options.execution.replay)
-    refuse("the run replays the orders of another one");
+    refuse("the run replays the op orders of another run");
   if (order.placement != now.placement)
     refuse("its stages are on other ranks");
   if (order.microbatches != now.microbatches || order.slices != now.slices)
@@ -225,7 +225,7 @@ void require_replannable(const schedule& order, const trainer_options& options,
                        now.slices));
   if (copies_taken(order) != copies_taken(now))
     refuse(
-      "a microbatch takes another copy of the stages, which would be "
+      "a microbatch uses another copy of the stages, so gradients would be "
       "summed in another order");
   if (now.update.every > 0 || order.update.every > 0)
     refuse("updates within a step read other parameters in another order");
@@ -241,16 +241,15 @@ void require_legal(const trainer_options& options) {
          "data_parallel is {}; use 1 or more replicas", options.data_parallel);
   if (std::ranges::count(options.devices, nullptr) > 0)
     throw error(error_code::invalid_argument,
-                "one of the devices is null; leave it out");
+                "one of the devices is null; omit it");
   const bool reduces =
     options.data_parallel > 1 || options.schedule.placement.copies() > 1;
   if (!options.devices.empty() && options.job && reduces
       && !options.device_links)
-    throw error(
-      error_code::invalid_argument,
-      "the gradients of replicas, and of copies of a stage, in several "
-      "processes go from device to device; leave device_links on, or use the "
-      "CPU");
+    throw error(error_code::invalid_argument,
+                "the gradients of replicas, and of copies of a stage, in "
+                "several processes go from device to device; keep device_links "
+                "on, or use the CPU");
   if (options.cuda_graphs)
     require_recordable(options);
   if (options.schedule.update.every > 0

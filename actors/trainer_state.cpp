@@ -59,7 +59,7 @@ void trainer::impl::take_ties(const model& layers) {
       && !options.device_links)
     throw error(error_code::invalid_argument,
                 "tied gradients of several processes go from device to device; "
-                "leave device_links on, or use the CPU");
+                "keep device_links on, or use the CPU");
 }
 
 module_stage_options trainer::impl::stage_options(std::int32_t data_rank,
@@ -83,6 +83,7 @@ module_stage_options trainer::impl::stage_options(std::int32_t data_rank,
 }
 
 void trainer::impl::make_stages(const model& layers) {
+  distinct_parameters made_so_far;
   for (std::int32_t d = 0; d < options.data_parallel; ++d) {
     replica modules;
     std::vector<stage> made;
@@ -94,6 +95,7 @@ void trainer::impl::make_stages(const model& layers) {
       }
       modules.push_back(
         std::make_shared<layer_sequence>(layers, ranges, each.stage));
+      made_so_far.add(modules.back()->parameters_by_name());
       modules.back()->convert(options.numerics.dtypes);
       made.push_back(make_stage(d, each, modules.back()));
     }

@@ -101,9 +101,9 @@ bool write_all(int descriptor, std::string_view bytes, double patience) {
 
 std::string write_problem(int reason) {
   if (reason == ENXIO)
-    return "nobody reads this pipe; start its reader first";
+    return "this pipe has no reader; start the reader first";
   if (reason == ETIMEDOUT)
-    return "the reader of this pipe takes nothing";
+    return "the reader of this pipe does not read";
   return std::strerror(reason);
 }
 

@@ -41,15 +41,15 @@ void run(const settings& given) {
   if (given.json)
     return print_json(given);
   fmt::print(
-    "{0}: authority.pem, member.pem and member.key, valid for {1} days\n"
-    "Copy the folder with these three files to every machine of the job, its "
-    "mode 700 and that of member.key 600 (scp -rp does so). Who has member.key "
-    "belongs to the job.\n",
+    "{0}: authority.pem, member.pem and member.key, valid for {1} days\nCopy "
+    "the folder with these three files to every machine of the job, its mode "
+    "700 and that of member.key 600 (scp -rp does so). Whoever holds "
+    "member.key can join the job.\n",
     folder, given.options.days);
   if (given.options.keep_authority_key)
     fmt::print(
-      "Keep {0}/authority.key here alone: it makes further members, by `troupe "
-      "certificates OTHER --authority {0}`.\n",
+      "Keep {0}/authority.key on this machine only: it creates further members "
+      "with `troupe certificates OTHER --authority {0}`.\n",
       folder);
 }
 

@@ -96,7 +96,7 @@ void inspect(const file_settings& given) {
 void verify(const file_settings& given) {
   const stored_checkpoint found(checkpoint_in(given.path));
   found.verify();
-  print_now(fmt::format("{}: {} files are as they were written\n",
+  print_now(fmt::format("{}: {} files match the manifest\n",
                         printable(found.folder()), found.about().files.size()));
 }
 
@@ -170,7 +170,7 @@ void add_checkpoint_command(CLI::App& app) {
              inspect, folder)
     ->add_flag("--json", given->json,
                "its manifest, and folder, tensors, parameters, bytes");
-  add_action(*command, "verify", "compare all files with their sums", given,
+  add_action(*command, "verify", "verify the SHA-256 of every file", given,
              verify, folder);
   auto* whole = add_action(
     *command, "consolidate",
@@ -185,7 +185,8 @@ void add_checkpoint_command(CLI::App& app) {
                            "split a checkpoint or a parameter file into "
                            "several files, for train --resume",
                            given, split, any);
-  parts->add_option("-o,--output", given->output, "a folder; made if missing")
+  parts
+    ->add_option("-o,--output", given->output, "a folder; created if missing")
     ->required()
     ->type_name("DIR");
   parts->add_option("--parts", given->parts, "files")

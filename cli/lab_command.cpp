@@ -53,16 +53,16 @@ void add_lab_command(CLI::App& app) {
   auto* command = app.add_subcommand("lab", summary_of("lab"));
   const auto port = std::make_shared<std::int32_t>(0);
   command
-    ->add_option("--port", *port,
-                 "of 127.0.0.1, where the page is served; 0: one that is free, "
-                 "which is printed")
+    ->add_option(
+      "--port", *port,
+      "port on 127.0.0.1 that serves the page; 0: a free one, which is printed")
     ->check(whole_number(0, UINT16_MAX))
     ->capture_default_str()
     ->type_name("N");
   command->footer(
     "Open the printed address in a browser of this machine; Ctrl-C ends it. "
-    "The page asks nobody else, and nothing is kept: its address holds what it "
-    "shows. docs/lab.md explains the page and its requests.");
+    "The page loads nothing from the network and stores nothing: its address "
+    "holds its state. docs/lab.md explains the page and its requests.");
   command->callback([port] { run(*port); });
 }
 

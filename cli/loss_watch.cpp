@@ -14,8 +14,7 @@ void loss_watch::see(const step_event& step) {
     if (count_++ == 0) {
       first_ = step.source.step;
       spdlog::warn(
-        "step {}: the {} is {}; the run goes on, and --halt-on-nan would end "
-        "it",
+        "step {}: the {} is {}; the run continues; --halt-on-nan would stop it",
         first_, loss.name, loss.value);
     }
     return;
@@ -29,9 +28,9 @@ void loss_watch::conclude(const std::string& saved) const {
     saved.empty() ? std::string{} : fmt::format(", as saved in {},", saved);
   spdlog::error(
     "the loss was not finite in {} steps, first in step {}: the trained "
-    "parameters{} are likely of no use; lower --lr, or give --clip; "
-    "--halt-on-nan ends a run at the first such loss, and --monitor overflow "
-    "names the tensor that it came from",
+    "parameters{} are likely useless; lower --lr, or give --clip; "
+    "--halt-on-nan stops a run at the first such loss, and --monitor overflow "
+    "names the tensor where it arose",
     count_, first_, where);
 }
 

@@ -73,7 +73,7 @@ std::string text_of(const ordered_json& made) {
 
 reply answer(const std::string& path, std::string_view body) {
   if (path != "/api/schedules" && path != "/api/draw" && path != "/api/export")
-    return {404, text_of({{"error", "there is no such path"}})};
+    return {404, text_of({{"error", "no such path"}})};
   try {
     return {200, text_of(respond(path, body))};
   } catch (const error& refusal) {

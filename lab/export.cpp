@@ -89,7 +89,7 @@ exported export_as(const job& job, const std::string& format, svg_theme theme) {
     known += fmt::format("{}{}", known.empty() ? "" : ", ", row.name);
   }
   fail(error_code::invalid_argument,
-       "unknown format '{}': the known ones are {}", printable(format), known);
+       "unknown format '{}': known formats are {}", printable(format), known);
 }
 
 }  // namespace troupe::lab

@@ -43,10 +43,10 @@ nlohmann::json parse_request(std::string_view text, std::size_t most_bytes) {
          "the request has {} bytes; the lab takes {}", text.size(), most_bytes);
   if (depth_of(text) > most_levels)
     fail(error_code::invalid_argument,
-         "the request is nested by more than {} levels", most_levels);
+         "the request is nested more than {} levels deep", most_levels);
   auto request = nlohmann::json::parse(text, nullptr, false);
   if (request.is_discarded())
-    fail(error_code::invalid_argument, "the request is no JSON");
+    fail(error_code::invalid_argument, "the request is not JSON");
   return request;
 }
 
@@ -123,7 +123,7 @@ void fields::read(std::string_view name, std::vector<std::string>& values) {
   if (!found->is_array() || !std::ranges::all_of(*found, [](const auto& each) {
         return each.is_string();
       }))
-    refuse(name, "a list of texts");
+    refuse(name, "a list of strings");
   values = found->get<std::vector<std::string>>();
 }
 

@@ -48,7 +48,7 @@ preference parse_preference(const std::string& name) {
     known += fmt::format("{}{}", known.empty() ? "" : ", ", row.name);
   }
   fail(error_code::invalid_argument,
-       "rules.prefer: unknown preference '{}': the known ones are {}",
+       "rules.prefer: unknown preference '{}': known preferences are {}",
        printable(name), known);
 }
 
@@ -152,7 +152,7 @@ placement placement_of(const job& job) {
     return placement::waves(ranks, stages);
   if (name == "v_shaped" || name == "waves")
     fail(error_code::invalid_argument,
-         "rules.placement: {} needs {} stages a rank, but there are {}", name,
+         "rules.placement: {} needs {} stages per rank, but there are {}", name,
          name == "waves" ? "an even number of" : "2",
          job.shape.stages_per_rank);
   fail(error_code::invalid_argument,

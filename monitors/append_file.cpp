@@ -50,8 +50,7 @@ append_file::append_file(std::string path)
   ::close(file_);
   if (taken)
     fail(error_code::io,
-         "{}: another job writes this file; give this one a file of its own",
-         path_);
+         "{}: another job writes this file; give this job its own file", path_);
   fail_with(path_, "created", reason);
 }
 

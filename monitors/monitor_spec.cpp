@@ -179,8 +179,9 @@ chosen_monitor chosen(const std::string& spec) {
     std::vector<const char*> names;
     for (const auto& each : entries)
       names.push_back(each.name);
-    fail(error_code::invalid_argument, "there is no monitor '{}'; there are {}",
-         name, fmt::join(names, ", "));
+    fail(error_code::invalid_argument,
+         "unknown monitor '{}'; known monitors are {}", name,
+         fmt::join(names, ", "));
   }
   return {found, settings("monitor " + name,
                           colon < spec.size() ? spec.substr(colon + 1) : "")};

@@ -21,7 +21,7 @@ settings::settings(std::string owner, const std::string& text)
       *last += "," + part;
     else if (equals == std::string::npos)
       fail(error_code::invalid_argument,
-           "{}: '{}' is no setting; write key=value", owner_, part);
+           "{}: '{}' is not a setting; write key=value", owner_, part);
     else
       last = &(values_[part.substr(0, equals)] = part.substr(equals + 1));
   }
@@ -85,7 +85,7 @@ const std::string* settings::find(const char* key) {
 const std::string& settings::given(const char* key,
                                    const std::string& text) const {
   if (text == "true")
-    refuse(key, text, "a text; was its value left out?");
+    refuse(key, text, "a string; is its value missing?");
   return text;
 }
 

@@ -162,8 +162,8 @@ schedule make_schedule(std::string_view name, const schedule_shape& shape) {
     known += fmt::format("{}{}", known.empty() ? "" : ", ", row.name);
   }
   fail(error_code::unknown_schedule,
-       "unknown schedule '{}': the known ones are {}; or give a CSV file", name,
-       known);
+       "unknown schedule '{}': known schedules are {}; or give a CSV file",
+       name, known);
 }
 
 }  // namespace troupe

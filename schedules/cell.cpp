@@ -60,8 +60,8 @@ class cell_reader {
     else
       read_action(result);
     if (!rest_.empty())
-      refuse(fmt::format("'{}' stands after the action; remove it",
-                         printable(rest_)));
+      refuse(
+        fmt::format("'{}' follows the action; remove it", printable(rest_)));
     return result;
   }
 
@@ -75,7 +75,7 @@ class cell_reader {
 
   void refuse_blank() const {
     if (rest_.starts_with(' ') || rest_.starts_with('\t'))
-      refuse("there is a blank in it; remove it");
+      refuse("it contains a blank; remove it");
   }
 
   std::int32_t read_number(std::string_view what, std::int32_t most) {
@@ -110,8 +110,8 @@ class cell_reader {
     refuse_blank();
     refuse(rest_.empty()
              ? "the action is missing after the stage"
-             : fmt::format("'{}' is no action: known are F, B, I, W, "
-                           "SEND_F, RECV_F, SEND_B, RECV_B, OFFLOAD, "
+             : fmt::format("'{}' is not an action; known actions are F, B, I, "
+                           "W, SEND_F, RECV_F, SEND_B, RECV_B, OFFLOAD, "
                            "RELOAD, UNSHARD, RESHARD and REDUCE_GRAD",
                            printable(rest_)));
   }
@@ -148,7 +148,7 @@ class cell_reader {
       refuse("';' is missing in the overlapped pair");
     result.second = read_part(op_kind::backward);
     if (!accept(style_ == spelling::pytorch ? pair_end : ")"))
-      refuse(fmt::format("an overlapped pair ends in '{}'", pair_end));
+      refuse(fmt::format("the overlapped pair must end with '{}'", pair_end));
   }
 
   std::string_view rest_;

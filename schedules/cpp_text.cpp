@@ -82,7 +82,7 @@ std::string cpp_sizes(const schedule& lanes) {
                       .slices = lanes.slices});
   if (lanes.slices > 1)
     fail(error_code::invalid_argument,
-         "{}: schedule::build has no room for slices on stages that are not "
+         "{}: schedule::build can't express slices on stages that are not "
          "placed looped; write the text form",
          lanes.name);
   return fmt::format("{}, {}", cpp_placement(lanes.placement),

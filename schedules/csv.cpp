@@ -53,7 +53,7 @@ void check_dense(const schedule& lanes, std::string_view source) {
   }
   if (expected.first < lanes.stages())
     fail(error_code::invalid_schedule,
-         "{}: {}F{} is missing; the file's numbers ask for {} stages and {} "
+         "{}: {}F{} is missing; the numbers in the file imply {} stages and {} "
          "microbatches",
          source, expected.first, expected.second, lanes.stages(),
          lanes.microbatches);
@@ -112,9 +112,10 @@ schedule compute_lanes(const cell_rows& rows, std::string_view source) {
     }
   }
   if (static_cast<std::size_t>(last_stage) >= ops)
-    fail(error_code::invalid_schedule,
-         "{}: stage {} stands in a file of {} ops, so other stages are missing",
-         source, last_stage, ops);
+    fail(
+      error_code::invalid_schedule,
+      "{}: stage {} appears in a file of {} ops, so other stages are missing",
+      source, last_stage, ops);
   result.placement = infer_placement(result.lanes, ops);
   if (ops < slot_count(result) || slot_count(result) == 0
       || std::count(result.placement.rank_by_stage[0].begin(),
@@ -143,7 +144,7 @@ std::string to_csv(const schedule& lanes) {
   if (lanes.slices != 1 || lanes.placement.copies() != 1
       || lanes.update.every > 0)
     fail(error_code::invalid_argument,
-         "{}: CSV has no room for slices, copies and updates within a step; "
+         "{}: CSV can't express slices, copies and updates within a step; "
          "write the text form",
          lanes.name);
   std::string text;

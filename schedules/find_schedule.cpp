@@ -10,8 +10,8 @@ schedule find_schedule(const std::string& name_or_path,
                        const schedule_shape& shape) {
   if (name_or_path == "search")
     fail(error_code::unknown_schedule,
-         "'search' is no schedule of the catalogue; troupe::search finds one "
-         "for measured costs");
+         "'search' is not a built-in schedule; troupe::search finds one for "
+         "measured costs");
   return names_file(name_or_path) ? load_schedule(name_or_path)
                                   : make_schedule(name_or_path, shape);
 }

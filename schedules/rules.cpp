@@ -198,7 +198,7 @@ class paper_run {
     for (std::int32_t rank = 0; rank < lanes_.ranks(); ++rank)
       if (stuck(rank))
         fail(error_code::deadlock,
-             "the rules leave rank {} nothing to start after {} ops, where it "
+             "the rules leave rank {} nothing to start after {} ops, when it "
              "holds {} activations; raise its limit",
              rank, lanes_.lanes[slot(rank)].size(), held_[slot(rank)]);
   }

@@ -31,8 +31,8 @@ stage_graph::stage_graph(std::int32_t stages, std::vector<stage_edge> edges)
     const auto [giver, reader] = edges_[i];
     if (giver < 0 || giver >= reader || reader >= stages)
       fail(error_code::invalid_argument,
-           "stage {} can't read stage {}: of {} stages, each reads earlier "
-           "ones; the order of the layers decides",
+           "stage {} can't read stage {}: of {} stages, each reads only "
+           "earlier ones, in the order of the layers",
            reader, giver, stages);
     if (i > 0 && edges_[i] == edges_[i - 1])
       fail(error_code::invalid_argument, "the edge {}>{} is given twice", giver,

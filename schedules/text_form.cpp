@@ -25,7 +25,7 @@ lane read_lane(line_reader& lines, std::int32_t rank) {
     try {
       const auto what = parse_cell(text, spelling::project);
       if (what.kind != cell_kind::compute && what.kind != cell_kind::pair)
-        fail(error_code::malformed_text, "only compute ops stand in a lane");
+        fail(error_code::malformed_text, "a lane holds only compute ops");
       ops.push_back(what.first);
       if (what.kind == cell_kind::pair)
         ops.push_back(what.second);
@@ -50,7 +50,7 @@ std::vector<std::string_view> split_words(std::string_view text) {
 std::string_view line_reader::next_line() {
   ++line_;
   if (rest_.empty())
-    refuse("the text ends too early");
+    refuse("the text ends unexpectedly");
   const auto end = std::min(rest_.find('\n'), rest_.size());
   auto line = rest_.substr(0, end);
   rest_.remove_prefix(std::min(end + 1, rest_.size()));
@@ -107,7 +107,7 @@ placement read_placement(line_reader& lines) {
         || ranks.size() != result.rank_by_stage[0].size())
       lines.refuse("each copy has one rank, from 0, for each stage");
     if (result.copies() > 2)
-      lines.refuse("a stage has two copies at most");
+      lines.refuse("a stage has at most two copies");
     const auto last = *std::max_element(ranks.begin(), ranks.end());
     if (last >= 1 << 28)
       lines.refuse("a rank's number is too large");
@@ -183,8 +183,8 @@ schedule from_text_form(std::string_view text, std::string_view source) {
     lines.refuse("text after the last rank");
   if (ops < slot_count(result))
     fail(error_code::invalid_schedule,
-         "{}: {} ops stand where {} stages x {} microbatches x {} slices "
-         "need at least {}",
+         "{}: has {} ops, but {} stages x {} microbatches x {} slices need at "
+         "least {}",
          source, ops, result.stages(), result.microbatches, result.slices,
          slot_count(result));
   validate(result);

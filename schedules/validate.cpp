@@ -59,16 +59,17 @@ class validator {
     auto& seen = seen_[op_slot(lanes_, what)];
     if ((seen & bit(what.kind)) != 0)
       refuse(rank, index,
-             fmt::format("{} stands twice; remove one", text(what)));
+             fmt::format("{} appears twice; remove one", text(what)));
     const auto conflict = what.kind == op_kind::backward
                             ? split_backward & ~full_backward
                           : is_backward(what.kind) ? bit(op_kind::backward)
                                                    : 0;
     if ((seen & conflict) != 0)
-      refuse(rank, index,
-             fmt::format("{} stands beside an op that it excludes: a "
-                         "microbatch has either B, or I and W",
-                         text(what)));
+      refuse(
+        rank, index,
+        fmt::format(
+          "{} conflicts with another op: a microbatch has either B, or I and W",
+          text(what)));
     check_order(rank, index, what, seen);
     seen |= bit(what.kind);
     check_copy(rank, index, what);
@@ -91,7 +92,7 @@ class validator {
     const auto home = lanes_.placement.rank_of(what.stage, what.copy);
     if (home != rank)
       refuse(rank, index,
-             fmt::format("{} stands on rank {}, but stage {} is on rank {}",
+             fmt::format("{} is on rank {}, but stage {} is on rank {}",
                          text(what), rank, what.stage, home));
   }
 
@@ -103,7 +104,7 @@ class validator {
                           : bit(op_kind::forward);
     if ((seen & needed) != needed)
       refuse(rank, index,
-             fmt::format("{} stands before its {}", text(what),
+             fmt::format("{} comes before its {}", text(what),
                          what.kind == op_kind::weight_backward ? 'I' : 'F'));
   }
 
@@ -111,10 +112,11 @@ class validator {
   void check_copy(std::int32_t rank, std::size_t index, const op& what) {
     auto& copy = copies_[static_cast<std::size_t>(what.microbatch)];
     if (copy != any_copy && copy != what.copy)
-      refuse(rank, index,
-             fmt::format("{} is of copy {} of its stage, and other ops of "
-                         "microbatch {} are of copy {}; a microbatch takes one",
-                         text(what), what.copy, what.microbatch, copy));
+      refuse(
+        rank, index,
+        fmt::format("{} is in copy {} of its stage, but other ops of "
+                    "microbatch {} are in copy {}; a microbatch uses one copy",
+                    text(what), what.copy, what.microbatch, copy));
     copy = what.copy;
   }
 
@@ -126,13 +128,13 @@ class validator {
     if (what.kind != op_kind::forward || next == nullptr
         || next->kind != op_kind::backward || next->overlaps_next)
       refuse(rank, index,
-             fmt::format("{} opens an overlapped pair that is not F, then B",
+             fmt::format("{} begins an overlapped pair that is not F, then B",
                          text(what)));
     if (next->stage == what.stage && next->copy == what.copy)
-      refuse(rank, index,
-             fmt::format("the overlapped pair {}, {} is of one stage; it "
-                         "takes two",
-                         text(what), text(*next)));
+      refuse(
+        rank, index,
+        fmt::format("the overlapped pair {}, {} has one stage; it needs two",
+                    text(what), text(*next)));
   }
 
   void check_complete() const {
@@ -183,7 +185,7 @@ void require_legal(const update_rule& rule, const schedule& lanes) {
 void require_updates(const schedule& lanes) {
   if (!is_training(lanes))
     fail(error_code::invalid_schedule,
-         "{}: it updates parameters, and has no backwards", lanes.name);
+         "{}: it updates parameters, but has no backwards", lanes.name);
   if (lanes.slices > 1 || lanes.placement.copies() > 1)
     fail(error_code::invalid_schedule,
          "{}: a schedule that updates within a step has one copy of each "
@@ -191,15 +193,15 @@ void require_updates(const schedule& lanes) {
          lanes.name);
   if (const auto late = first_out_of_order(lanes))
     fail(error_code::invalid_schedule,
-         "{}: {} stands behind a later microbatch; with updates within a step "
-         "they ascend",
+         "{}: {} comes after a later microbatch; with updates within a step "
+         "they must ascend",
          lanes.name, to_text(*late));
   for (const auto& ops : lanes.lanes)
     for (const auto& what : ops)
       if (what.kind == op_kind::input_backward)
         fail(error_code::invalid_schedule,
-             "{}: {} splits a backward, which an update within the step can't "
-             "follow; use B",
+             "{}: {} splits a backward, which updates within a step do not "
+             "allow; use B",
              lanes.name, to_text(what));
 }
 

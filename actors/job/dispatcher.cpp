@@ -38,11 +38,11 @@ class dispatcher {
       [layout = book_->links->layout()](std::int32_t process, double seconds) {
         if (seconds > 0)
           spdlog::warn(
-            "{} has not been heard for {:.3g} s: it is "
-            "stopped, or very slow; the run waits for it",
+            "no message from {} for {:.3g} s: it is stopped or very slow; the "
+            "run is waiting for it",
             in_words(process, layout), seconds);
         else
-          spdlog::warn("{} is heard again", in_words(process, layout));
+          spdlog::warn("{} is responding again", in_words(process, layout));
       }};
   }
 
@@ -121,7 +121,7 @@ class dispatcher {
     obey(*book_, [&] {
       if (!book_->follower)
         fail(error_code::mismatch,
-             "another process told the leading one what to do");
+             "another process sent a command to the leading one");
     });
     caf::anon_send(book_->follower, std::move(message));
   }

@@ -41,8 +41,8 @@ void require_equal(std::vector<held_parameter> all) {
       continue;
     if (each.name != each.owner)
       fail(error_code::mismatch,
-           "{} holds other values in stage {} of replica {} than {}, to which "
-           "it is tied",
+           "{} has different values in stage {} of replica {} than {}, to "
+           "which it is tied",
            each.name, each.stage.stage, each.data_rank, each.owner);
     if (each.stage.copy > 0)
       fail(error_code::mismatch,

@@ -137,8 +137,8 @@ void remote_links::check(std::int32_t sender, const rank_done& report) {
     refuse("rank", report.rank);
   if (layout_.process_of(report.data_rank, report.rank) != sender)
     fail(error_code::mismatch,
-         "process {} reports the end of rank {} of replica {}, which lives "
-         "elsewhere",
+         "process {} reports the end of rank {} of replica {}, which belongs "
+         "to another process",
          sender, report.rank, report.data_rank);
   const std::scoped_lock lock(mutex_);
   if (!step_ || report.serial != step_->serial)
@@ -164,7 +164,7 @@ void remote_links::check(std::int32_t sender, const event& told) const {
     && (place.microbatch == none || plans_->has_microbatch(place.microbatch));
   if (!is_known)
     fail(error_code::mismatch,
-         "process {} tells of rank {}, stage {}, microbatch {} of replica {}, "
+         "process {} names rank {}, stage {}, microbatch {} of replica {}, "
          "which the plan does not have",
          sender, place.rank, place.stage, place.microbatch, place.data_rank);
 }
@@ -184,8 +184,8 @@ void remote_links::check(std::int32_t sender, const chosen_tokens& tokens) {
     && slice < step_->plan->slices;
   if (!chooses)
     fail(error_code::mismatch,
-         "process {} tells of tokens for slice {} of microbatch {} of replica "
-         "{}, which it does not choose",
+         "process {} sends tokens for slice {} of microbatch {} of replica {}, "
+         "which it does not choose",
          sender, slice, microbatch, tokens.data_rank);
   const auto rows =
     step_->settings.generation->rows.at(static_cast<std::size_t>(
@@ -194,8 +194,8 @@ void remote_links::check(std::int32_t sender, const chosen_tokens& tokens) {
   if ((count != 0 && count != rows)
       || std::ranges::any_of(tokens.ids, [](auto id) { return id < 0; }))
     fail(error_code::mismatch,
-         "process {} tells of {} tokens, or of some below 0, for {} sequences "
-         "of microbatch {} of replica {}",
+         "process {} sends {} tokens, or negative ones, for {} sequences of "
+         "microbatch {} of replica {}",
          sender, count, rows, microbatch, tokens.data_rank);
 }
 

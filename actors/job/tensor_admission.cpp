@@ -24,8 +24,8 @@ void tensor_admission::check_part(
   const auto bytes = static_cast<std::int64_t>(bytes_of(announced));
   if (bytes > parameter_bytes_)
     fail(error_code::mismatch,
-         "process {} announces {} bytes of gradients; the parameters that are "
-         "here have {}",
+         "process {} announces {} bytes of gradients; the parameters of this "
+         "process have {}",
          sender, bytes, parameter_bytes_);
 }
 
@@ -43,7 +43,7 @@ void tensor_admission::require_place(std::int32_t sender,
       || !lives(header.to_stage, layout_.process))
     fail(error_code::mismatch,
          "process {} sent a tensor from stage {} to stage {} of replica {}, "
-         "which do not live there and here",
+         "which are not stages of that process and this one",
          sender, header.from_stage, header.to_stage, header.data_rank);
   if (!plans_->has_message(header.message))
     fail(error_code::mismatch,
@@ -62,8 +62,8 @@ void tensor_admission::require_size(std::int32_t sender, const envelope& header,
   const auto most = std::max(first * most_times, always);
   if (bytes > most)
     fail(error_code::mismatch,
-         "process {} announces {} bytes from stage {} to stage {}; after the "
-         "first one's {} at most {} are taken",
+         "process {} announces {} bytes from stage {} to stage {}; after {} in "
+         "the first one, at most {} are accepted",
          sender, bytes, header.from_stage, header.to_stage, first, most);
 }
 

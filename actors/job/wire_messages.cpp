@@ -57,7 +57,7 @@ control_message read_control(frame what) {
   if (auto* held = std::get_if<event>(&message))
     if (auto* records = records_of(*held)) {
       if (what.tensors.size() != records->size())
-        wire_reader::refuse("other tensors than it tells of");
+        wire_reader::refuse("other tensors than it announces");
       for (std::size_t i = 0; i < records->size(); ++i)
         (*records)[i].tensor = std::move(what.tensors[i]);
     }
@@ -78,7 +78,8 @@ stage_tensors read_stage_tensors(frame what) {
   stage_tensors message{read_envelope(what.head), std::move(what.tensors)};
   if (message.header.by_device == message.header.tensors.empty()
       || (message.header.by_device && !message.tensors.empty()))
-    wire_reader::refuse("tensors both with it and from device to device");
+    wire_reader::refuse(
+      "tensors both in the message and from device to device");
   return message;
 }
 
@@ -94,7 +95,7 @@ collective_part read_collective_part(frame what) {
   auto message = from_wire<collective_part>(what.head);
   if (what.tensors.size() != 1 || !what.tensors[0].defined()
       || what.tensors[0].dim() != 1)
-    wire_reader::refuse("no single row of gradients");
+    wire_reader::refuse("not one row of gradients");
   message.values = std::move(what.tensors[0]);
   return message;
 }

@@ -25,7 +25,7 @@ void send_to(const caf::actor& watcher, const event& what, double seconds) {
         throw std::runtime_error(
           reason == caf::sec::request_timeout
             ? fmt::format("the actor has not responded for {:.3g} s", seconds)
-            : "the actor is gone: " + caf::to_string(reason));
+            : "the actor has terminated: " + caf::to_string(reason));
       });
 }
 

@@ -68,7 +68,7 @@ struct hub_state {
       if (trouble.empty())
         continue;
       if (!monitor.what->stopped())  // else the run's error tells
-        spdlog::warn("monitor {} sees nothing further: {}",
+        spdlog::warn("monitor {} receives no further events: {}",
                      monitor.what->name(), trouble);
       monitor.gone = changed = true;
     }

@@ -102,7 +102,8 @@ void monitor_thread::state::call(std::unique_lock<std::mutex>& lock,
     stop({end->why, fmt::format("monitor {}: {}", what.name, end->reason)});
   }
   if (thrown && trouble.empty())
-    trouble = thrown->empty() ? "it threw without a reason" : *thrown;
+    trouble =
+      thrown->empty() ? "it threw an exception without a message" : *thrown;
 }
 
 /// For what is not its own word: it is shown nothing further.
@@ -116,7 +117,7 @@ void monitor_thread::state::give_up(const std::string& reason) {
   try {
     what.given_up(reason);
   } catch (...) {
-    spdlog::warn("monitor {}: it threw when it was given up: {}", what.name,
+    spdlog::warn("monitor {}: it threw while being abandoned: {}", what.name,
                  thrown_text());
   }
 }
@@ -258,7 +259,7 @@ void monitor_thread::wait_for_end() {
     s.changed.wait_for(lock, std::chrono::milliseconds(100));
   if (!s.done) {
     s.stop = nullptr;  // what it reaches may be gone when it returns
-    s.trouble = s.why_stuck() + "; its thread is left behind";
+    s.trouble = s.why_stuck() + "; its thread is abandoned";
     if (thread_.joinable())
       thread_.detach();
   }

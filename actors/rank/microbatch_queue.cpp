@@ -70,7 +70,7 @@ held_data microbatch_queue::take(const plan_op& forward) {
                   forward.slice);
   });
   if (found == held_.end())
-    fail(error_code::internal, "microbatch {} is not there for stage {}",
+    fail(error_code::internal, "microbatch {} is missing for stage {}",
          forward.microbatch, forward.stage);
   const bool of_all = found->slice == loaded_data::all_slices;
   if (of_all && forward.slice + 1 < step_->plan->slices)

@@ -14,7 +14,7 @@ namespace {
 std::string what_it_waits_for(const plan& plan, const plan_op& op,
                               bool for_data, std::uint8_t missing) {
   if (for_data)
-    return "its data from the loader";
+    return "data from the loader";
   std::string found;
   std::uint8_t index = 0;
   for_each_input(plan, op, [&](const value& input) {

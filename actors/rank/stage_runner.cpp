@@ -110,7 +110,7 @@ void stage_runner::run(run_op& request, op_launched& answer) {
     case plan_op_kind::update:
       return update(request.norm);
     default:
-      fail(error_code::invalid_argument, "a stage can't run {}",
+      fail(error_code::invalid_argument, "a stage cannot run {}",
            to_text(*step_->plan, *running_));
   }
 }

@@ -45,7 +45,7 @@ void value_store::put(const value& name, held_value held) {
 held_value value_store::take(const value& name) {
   auto node = held_.extract(name);
   if (node.empty())
-    fail(error_code::internal, "the {} is not there", to_text(name));
+    fail(error_code::internal, "the {} is missing", to_text(name));
   auto held = std::exchange(node.mapped(), {});
   spare_.push_back(std::move(node));
   return held;

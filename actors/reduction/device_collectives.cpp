@@ -39,8 +39,8 @@ class device_collectives final : public collectives {
           all_gather(each);
           break;
         case collective_kind::tied_sum:
-          fail(error_code::internal, "stage {} makes no sum of ties alone",
-               stage_);
+          fail(error_code::internal,
+               "stage {} does not sum tied gradients alone", stage_);
       }
     return true;
   }

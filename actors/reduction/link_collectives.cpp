@@ -178,9 +178,10 @@ void link_collectives::require_legal(const collective_part& part) const {
   constexpr std::int64_t most_ahead = 1 << 16;
   const auto next = members_ ? call_ : call_ + 1;
   if (part.call < next || part.call > next + most_ahead)
-    fail(error_code::mismatch,
-         "a part of collective {} of stage {} came while this process is at {}",
-         part.call, part.stage, next);
+    fail(
+      error_code::mismatch,
+      "a part of collective {} of stage {} arrived while this process is at {}",
+      part.call, part.stage, next);
 }
 
 bool link_collectives::on(collective_part part) {
@@ -208,7 +209,7 @@ void link_collectives::add(const collective_part& part) {
   auto& place = parts[static_cast<std::size_t>(part.member)];
   if (place.defined())
     fail(error_code::mismatch,
-         "piece {} of stage {}'s gradients came twice from member {}",
+         "piece {} of stage {}'s gradients arrived twice from member {}",
          part.piece, part.stage, part.member);
   place = part.values;
   if (!std::ranges::all_of(parts, [](const auto& p) { return p.defined(); }))
@@ -232,7 +233,7 @@ void link_collectives::add(const collective_part& part) {
 
 void link_collectives::put(const collective_part& result) {
   if (!calls_[result.call].results.emplace(result.piece, result.values).second)
-    fail(error_code::mismatch, "piece {} of {} of stage {} came twice",
+    fail(error_code::mismatch, "piece {} of {} of stage {} arrived twice",
          result.piece, to_text(result.kind), result.stage);
 }
 

@@ -127,7 +127,7 @@ class local_collectives final : public collectives {
 
 bool collectives::on(collective_part part) {
   fail(error_code::mismatch,
-       "a part of {} of stage {} came from another process, which has no "
+       "a part of {} of stage {} arrived from another process, which has no "
        "member of its group",
        to_text(part.kind), part.stage);
 }

@@ -62,7 +62,7 @@ void tied_links::give(const collective_request& from) {
 
 void tied_links::put(const collective_part& part) {
   if (!parts_[part.call].emplace(part.piece, part.values).second)
-    fail(error_code::mismatch, "a part of {} of stage {} came twice",
+    fail(error_code::mismatch, "a part of {} of stage {} arrived twice",
          to_text(part.kind), part.stage);
 }
 
@@ -76,7 +76,7 @@ bool tied_links::on(collective_part part) {
   if (!belongs || part.call < next || part.call > call_ + 1)
     fail(error_code::mismatch,
          "a part of {} of stage {} (call {} of holder {}) belongs elsewhere, "
-         "or came while this process is at call {}",
+         "or arrived while this process is at call {}",
          to_text(part.kind), part.stage, part.call, part.piece, next);
   put(part);
   return finish();

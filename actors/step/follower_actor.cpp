@@ -53,7 +53,7 @@ struct follower_state : step_supervisor {
     const auto serial = (*wanted)->serial;
     if (std::exchange(awaited, serial) == serial)
       spdlog::warn(
-        "step {} waits for process 0, which has not begun it for {} s",
+        "step {}: waiting for process 0, which has not begun it for {} s",
         (*wanted)->settings.step, watch.limits.stall);
     look_later();
   }
@@ -73,8 +73,8 @@ struct follower_state : step_supervisor {
     if (!parted.empty()) {
       on(op_failure{{},
                     {},
-                    "this process runs another step than process 0, "
-                    "though their programs should be the same; "
+                    "this process runs a different step from process 0; do "
+                    "both run the same program? "
                       + parted});
       return;
     }

@@ -63,8 +63,8 @@ std::int64_t loader_core::after(std::int64_t index) const {
 std::shared_ptr<const microbatch_data> loader_core::load(std::int64_t index) {
   if (source_->size() >= 0 && index >= source_->size())
     fail(error_code::invalid_data,
-         "the data source has {} microbatches and number {} (from 0) was "
-         "wanted; give more data or take fewer steps",
+         "the data source has {} microbatches, but number {} (from 0) was "
+         "requested; give more data or train fewer steps",
          source_->size(), index);
   const auto begin = now_ns();
   const load_board::call running(setup_.board.get(), setup_.data_rank, index);

@@ -140,7 +140,7 @@ void local_actors::leave_behind() {
     who = last_ ? waits_of(*watch_.progress, *last_) : "an actor is busy";
   spdlog::error(
     "the run has ended, but not all of its actors within {:.3g} s: {}; its "
-    "threads and what they hold are left behind",
+    "threads and their memory are abandoned",
     leave_seconds_, who);
   static_cast<void>(state_.release());
 }

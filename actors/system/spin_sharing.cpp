@@ -31,12 +31,11 @@ spin_sharing_scheduler& scheduler_of(caf::actor_system& system) {
 
 void spin_sharing_scheduler::refuse(std::size_t workers,
                                     const std::string& reason) {
-  fail(
-    error_code::device,
-    "this process can't start the {} threads that a run needs: {}; raise "
-    "the limits of processes (ulimit -u, the cgroup's pids.max) or of memory "
-    "(ulimit -v), or use fewer ranks",
-    workers, reason);
+  fail(error_code::device,
+       "can't start the {} threads of a run: {}; raise the limit of processes "
+       "(ulimit -u, the cgroup's pids.max) or of memory (ulimit -v), or use "
+       "fewer ranks",
+       workers, reason);
 }
 
 void spin_sharing_scheduler::require_started() const {

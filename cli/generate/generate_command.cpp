@@ -54,7 +54,7 @@ std::vector<generation_request> requests_of(const generate_options& o,
       requests.push_back(std::move(each));
   if (requests.empty())
     fail(error_code::invalid_argument,
-         "there is nothing to continue; give --prompt TEXT or --prompts FILE");
+         "no prompt given; give --prompt TEXT or --prompts FILE");
   return requests;
 }
 
@@ -101,7 +101,7 @@ void run_to_end(const generate_options& o, const generate_setup& setup,
   signals.on_signal([&](const char* name) {
     run.stop(name);
     return fmt::format(
-      "{}: the run ends after this step; a second signal ends it at once",
+      "{}: the run stops after this step; a second signal stops it at once",
       name);
   });
   // The handler must not outlive the run.

@@ -115,8 +115,8 @@ void generated_output::warn_of_context(std::size_t request) const {
   const auto& made = made_[request];
   if (made.end == generation_end::context)
     spdlog::warn(
-      "prompt {} ends after {} tokens: the model knows {} positions, those of "
-      "the prompt among them",
+      "prompt {} ends after {} tokens: the model has {} positions, including "
+      "the prompt's",
       request + 1, made.ids.size(),
       requests_[request].ids.size() + made.ids.size() - 1);
 }

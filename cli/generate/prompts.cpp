@@ -25,7 +25,7 @@ class prompt_line {
     : place_(std::move(place)),
       object_(json::parse(text, only_shallow(), /*allow_exceptions=*/false)) {
     if (!object_.is_object())
-      refuse("is no JSON object such as {\"text\": \"In the beginning\"}");
+      refuse("is not a JSON object such as {\"text\": \"In the beginning\"}");
   }
 
   generation_request request(const token_texts& tokens,
@@ -59,7 +59,7 @@ class prompt_line {
   std::vector<std::int64_t> ids_of_text(const token_texts& tokens) const {
     const auto& value = object_.at("text");
     if (!value.is_string())
-      refuse("has a 'text' that is none");
+      refuse("has a 'text' that is not a string");
     return tokens.ids_of(value.get<std::string>(), place_);
   }
   std::vector<std::int64_t> ids(const token_texts& tokens) const {
@@ -69,8 +69,9 @@ class prompt_line {
       if (!list.is_array() || !each.is_number_unsigned()
           || each.get<std::uint64_t>()
                >= static_cast<std::uint64_t>(tokens.vocabulary))
-        refuse(fmt::format("has 'ids' that are no list of numbers from 0 to {}",
-                           tokens.vocabulary - 1));
+        refuse(
+          fmt::format("has 'ids' that are not a list of numbers from 0 to {}",
+                      tokens.vocabulary - 1));
       made.push_back(each.get<std::int64_t>());
     }
     return made;
@@ -82,7 +83,8 @@ class prompt_line {
       return;
     if (!found->is_number_unsigned()
         || found->get<std::uint64_t>() > static_cast<std::uint64_t>(INT64_MAX))
-      refuse(fmt::format("has a '{}' that is no whole number from 0 up", name));
+      refuse(fmt::format("has a '{}' that is not a whole number of at least 0",
+                         name));
     target = static_cast<Whole>(found->get<std::uint64_t>());
   }
   void real(const char* name, double& target) const {
@@ -90,7 +92,7 @@ class prompt_line {
     if (found == object_.end())
       return;
     if (!found->is_number() || !std::isfinite(found->get<double>()))
-      refuse(fmt::format("has a '{}' that is no number", name));
+      refuse(fmt::format("has a '{}' that is not a number", name));
     target = found->get<double>();
   }
 
@@ -118,8 +120,8 @@ std::vector<std::int64_t> token_texts::ids_of(std::string_view text,
     const auto id = parse_number<std::int64_t>(word);
     if (!id || *id < 0 || *id >= vocabulary)
       fail(error_code::invalid_argument,
-           "{} '{}': the tokens are no bytes of text, so that it is a list of "
-           "ids from 0 to {}, such as '5 17'",
+           "{} '{}': the tokens are not bytes, so give a list of ids from 0 to "
+           "{}, such as '5 17'",
            what, printable(text), vocabulary - 1);
     ids.push_back(*id);
   }

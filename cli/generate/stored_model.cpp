@@ -49,13 +49,14 @@ class model_finder {
   Value agreed(const std::string& flag, const std::optional<Value>& told,
                const std::optional<Value>& given) const {
     if (!told && !given)
-      fail(error_code::invalid_argument,
-           "{} does not tell the model's --{}; give it as in training", path_,
-           flag);
+      fail(
+        error_code::invalid_argument,
+        "{} does not record the model's --{}; give the value used in training",
+        path_, flag);
     if (told && given && *told != *given)
       fail(error_code::invalid_argument,
-           "--{} {}: {} is of a model with {}; leave the flag out", flag,
-           *given, path_, *told);
+           "--{} {}: {} is of a model with {}; omit the flag", flag, *given,
+           path_, *told);
     return told ? *told : *given;
   }
   std::optional<std::string> text(const std::string& name) const {
@@ -79,7 +80,7 @@ class model_finder {
       return std::nullopt;
     const auto value = read<Number>(*found);
     if (!value)
-      refuse_checkpoint(path_, fmt::format("tells of a model whose {} is '{}'",
+      refuse_checkpoint(path_, fmt::format("describes a model whose {} is '{}'",
                                            printable(name), printable(*found)));
     return value;
   }
@@ -91,9 +92,9 @@ class model_finder {
     const auto by_text = number<Number>(name);
     if (by_tensors && by_text && *by_tensors != *by_text)
       refuse_checkpoint(
-        path_, fmt::format("tells of a model whose {} is {}, and its tensors "
-                           "are those of one with {}",
-                           name, *by_text, *by_tensors));
+        path_,
+        fmt::format("describes a model whose {} is {}, but its tensors have {}",
+                    name, *by_text, *by_tensors));
     return by_tensors ? by_tensors : by_text;
   }
 
@@ -125,7 +126,7 @@ class model_finder {
       return value;
     if (!(value >= std::get<Number>(option.least)
           && value <= std::get<Number>(option.most)))
-      refuse_checkpoint(path_, fmt::format("tells of a model whose {} is {}",
+      refuse_checkpoint(path_, fmt::format("describes a model whose {} is {}",
                                            option.name, value));
     return value;
   }
@@ -138,7 +139,7 @@ class model_finder {
       agreed(name, known, given > 0 ? std::optional{given} : std::nullopt);
     if (value < 1 || value > most)
       refuse_checkpoint(
-        path_, fmt::format("tells of a model whose {} is {}", name, value));
+        path_, fmt::format("describes a model whose {} is {}", name, value));
     return value;
   }
 

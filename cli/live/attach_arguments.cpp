@@ -40,8 +40,8 @@ std::vector<std::string> fold_settings(std::vector<std::string> arguments) {
     } else {
       if (specs.empty())
         fail(error_code::invalid_argument,
-             "{} is no flag of attach, and belongs to no monitor: settings "
-             "stand behind the monitor's name",
+             "{} is not a flag of attach and follows no monitor: write "
+             "settings after the monitor's name",
              argument);
       const bool has_value = more && argument.find('=') == std::string::npos
                              && !arguments[i + 1].starts_with("--");

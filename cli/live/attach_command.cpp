@@ -112,7 +112,7 @@ void print_all(live_client& client, std::set<std::int64_t> ids, bool json) {
     }
     return !ids.empty();
   });
-  spdlog::info("nothing is attached any more");
+  spdlog::info("no monitors are attached any more");
 }
 
 /// Attaches all monitors, or none.
@@ -186,7 +186,7 @@ void add_attach_command(CLI::App& app) {
     ->type_name("[ENDPOINT] SPEC");
   options->job.add_token_to(*command);
   command->add_flag("--keep", options->keep,
-                    "leave them attached; print their ids and return");
+                    "keep them attached; print their ids and return");
   command->add_flag("--json", options->json,
                     "a JSON object a line for what monitors find; with --keep "
                     "a list of the ids");

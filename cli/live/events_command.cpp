@@ -84,7 +84,7 @@ void stream(live_client& client, const events_options& options) {
     return options.steps == 0 || seen < options.steps;
   });
   if (options.steps == 0 || seen < options.steps)
-    spdlog::info("the job has ended the stream");
+    spdlog::info("the job ended the stream");
 }
 
 void add_flags(CLI::App& command, events_options& options) {

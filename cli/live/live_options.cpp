@@ -44,12 +44,12 @@ std::string only_job(const std::string& token) {
     }
   if (found.empty())
     fail(error_code::invalid_argument,
-         "no job of yours answers on this machine; name its endpoint, "
-         "unix:PATH or tcp:HOST:PORT, as it logs at its start");
+         "none of your jobs on this machine responds; give its endpoint, "
+         "unix:PATH or tcp:HOST:PORT, as logged at its start");
   if (found.size() > 1)
     fail(error_code::invalid_argument,
-         "there are {} jobs of yours; name the endpoint of one:\n{}",
-         found.size(), fmt::join(lines, "\n"));
+         "you have {} jobs; give the endpoint of one:\n{}", found.size(),
+         fmt::join(lines, "\n"));
   return found.front();
 }
 

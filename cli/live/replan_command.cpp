@@ -54,8 +54,7 @@ nlohmann::json request_of(replan_options options) {
     options.search = true;
   }
   if (options.search && options.force)
-    throw error(error_code::invalid_argument,
-                "--force is for an order that --schedule names");
+    throw error(error_code::invalid_argument, "--force requires --schedule");
   if (options.search == !options.schedule.empty())
     throw error(error_code::invalid_argument,
                 "give either --schedule or --search");
@@ -94,14 +93,14 @@ std::string in_words(const nlohmann::json& answer) {
   const auto& then = field_of(answer, "then");
   const auto times =
     now.is_number() && then.is_number()
-      ? fmt::format(" ({:.4g} ms a step predicted, +-{:.0f} %; {:.4g} now)",
+      ? fmt::format(" ({:.4g} ms per step predicted, +-{:.0f} %; {:.4g} now)",
                     then.get<double>(), 100 * number_of(answer, "uncertainty"),
                     now.get<double>())
       : std::string{};
   if (flag_of(answer, "taken"))
     return fmt::format("the job switches to {}{}\n", name, times);
-  return fmt::format("{} is not better by 2 %{}: the job keeps its order\n",
-                     name, times);
+  return fmt::format(
+    "{} is not at least 2 % faster{}: the job keeps its order\n", name, times);
 }
 
 void run(const replan_options& options) {

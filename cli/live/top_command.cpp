@@ -114,7 +114,7 @@ void watch(live_client& client, const top_options& options) {
     if (options.once)
       return;
   }
-  spdlog::info("the job has ended the stream");
+  spdlog::info("the job ended the stream");
 }
 
 }  // namespace

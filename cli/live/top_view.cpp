@@ -115,11 +115,12 @@ std::string top_view::op_name(std::uint32_t op) const {
 }
 
 std::string top_view::head() const {
-  return wrapped(fmt::format(
-    "{}: {} ranks, {} stages, {} microbatches, {} messages a step; process {}",
-    text_of(info_, "schedule"), number(info_, "ranks"), number(info_, "stages"),
-    number(info_, "microbatches"), number(info_, "messages"),
-    number(info_, "pid")));
+  return wrapped(
+    fmt::format("{}: {} ranks, {} stages, {} microbatches, {} messages per "
+                "step; process {}",
+                text_of(info_, "schedule"), number(info_, "ranks"),
+                number(info_, "stages"), number(info_, "microbatches"),
+                number(info_, "messages"), number(info_, "pid")));
 }
 
 /// The last compute op: later ops are the same in each step.

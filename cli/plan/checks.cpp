@@ -30,7 +30,7 @@ CLI::Validator validator(const std::string& what, const std::string& in_short,
 CLI::Validator whole_number(std::int64_t least, std::int64_t most) {
   const bool open = most == INT64_MAX;
   return validator<std::int64_t>(
-    open ? fmt::format("whole number from {} up", least)
+    open ? fmt::format("whole number of at least {}", least)
          : fmt::format("whole number in {}..{}", least, most),
     open ? fmt::format("{}..", least) : fmt::format("{}..{}", least, most),
     [=](std::int64_t value) { return value >= least && value <= most; });
@@ -39,7 +39,7 @@ CLI::Validator whole_number(std::int64_t least, std::int64_t most) {
 CLI::Validator number(double least, double most) {
   const bool open = std::isinf(most);
   return validator<double>(
-    open ? fmt::format("number from {:g} up", least)
+    open ? fmt::format("number of at least {:g}", least)
          : fmt::format("number in {:g}..{:g}", least, most),
     open ? fmt::format("{:g}..", least)
          : fmt::format("{:g}..{:g}", least, most),
@@ -60,10 +60,9 @@ CLI::Validator number_above(double limit, double most) {
 void require_values(CLI::App& app) {
   const CLI::Validator not_empty{
     [](const std::string& text) {
-      return text.empty() ? std::string(
-               "the value is empty; give one, or leave "
-               "the flag out")
-                          : std::string{};
+      return text.empty()
+               ? std::string("the value is empty; give one, or omit the flag")
+               : std::string{};
     },
     ""};
   for (auto* option : app.get_options())

@@ -136,7 +136,7 @@ std::string to_table(const std::vector<compared_schedule>& rows,
     if (!row.refused.empty())
       refused += row.refused + '\n';
     else if (!fits(row, options))
-      refused += fmt::format("{}: {} are beyond the memory limit\n", row.name,
+      refused += fmt::format("{}: {} exceed the memory limit\n", row.name,
                              unit.text(row.peak_bytes));
     else
       text += fmt::format(

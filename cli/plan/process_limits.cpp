@@ -40,7 +40,7 @@ void require_room_for_runtime() {
   if (kib < least_kib)
     fail(error_code::device,
          "the address space of this process is limited to {} KiB (ulimit -v), "
-         "but loading LibTorch takes up to {} KiB; raise the limit",
+         "but loading LibTorch needs up to {} KiB; raise the limit",
          kib, least_kib);
   const auto files = limit_of(RLIMIT_NOFILE);
   if (!has_room_for(least_files, files))

@@ -30,8 +30,7 @@ int throw_again() {
   try {
     report_uncaught(throw_again);
   } catch (...) {
-    constexpr std::string_view text =
-      "troupe: error: the memory that this process may take is used up\n";
+    constexpr std::string_view text = "troupe: error: out of memory\n";
     [[maybe_unused]] const auto written =
       ::write(STDERR_FILENO, text.data(), text.size());
   }

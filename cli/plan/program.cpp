@@ -82,7 +82,7 @@ void require_given_values(const argument_list& arguments, const CLI::App& app) {
            printable(arguments[i]));
     if (i + 1 < arguments.size() && option_of(arguments[i + 1]) != nullptr
         && arguments[i].find('=') == std::string::npos)
-      fail(error_code::invalid_argument, "{} needs a value, and {} follows",
+      fail(error_code::invalid_argument, "{} needs a value, but {} follows",
            printable(arguments[i]), printable(arguments[i + 1]));
   }
 }
@@ -95,8 +95,9 @@ void require_given_values(const argument_list& arguments, const CLI::App& app) {
     extras, [](const std::string& text) { return text.starts_with('-'); });
   if (flag == extras.end())
     fail(error_code::invalid_argument,
-         "{} takes no '{}' there; see troupe {} --help", command.get_name(),
-         printable(extras.empty() ? "" : extras.front()), command.get_name());
+         "{} does not accept '{}' there; see troupe {} --help",
+         command.get_name(), printable(extras.empty() ? "" : extras.front()),
+         command.get_name());
   const auto name = flag->substr(0, flag->find('='));
   fail(error_code::invalid_argument, "{} has no flag {}{} See troupe {} --help",
        command.get_name(), printable(name), suggestion(name, flags_of(command)),
@@ -112,7 +113,7 @@ bool misses_dashes(const argument_list& arguments) {
 void tell_of_dashes(const argument_list& arguments) {
   if (misses_dashes(arguments))
     complain("",
-             "what each process runs stands after --, as in troupe launch "
+             "give the command of each process after --, as in troupe launch "
              "--processes 2 -- train ...",
              wrong_usage);
 }
@@ -174,10 +175,9 @@ int report_errors(const std::function<int()>& work) {
                                   reason.code().message());
     return complain("error: ", text.c_str(), 1);
   } catch (const std::bad_alloc&) {
-    return complain("error: ",
-                    "the memory of this machine, or what this process may take "
-                    "of it (ulimit -v), is used up",
-                    1);
+    return complain(
+      "error: ",
+      "out of memory: the machine's, or this process's limit (ulimit -v)", 1);
   } catch (const std::exception& reason) {
     return complain("error: ", reason.what(), 1);
   } catch (...) {

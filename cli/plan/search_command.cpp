@@ -98,8 +98,8 @@ std::string written(const search_options& options, const schedule& found,
   if (writes_csv(options)) {
     if (found.placement.copies() > 1)
       fail(error_code::invalid_argument,
-           "-o {}: the schedule found has two copies of each stage, for which "
-           "CSV has no words; write it under a name that ends in .schedule, or "
+           "-o {}: the schedule found has two copies of each stage, which CSV "
+           "can't express; write it to a file whose name ends in .schedule, or "
            "give --placement looped or waves",
            options.output);
     return to_csv(found);

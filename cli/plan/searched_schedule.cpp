@@ -149,7 +149,8 @@ schedule named_schedule(const std::string& name, const schedule_shape& shape,
   } catch (const error& reason) {
     if (reason.code() != error_code::unknown_schedule)
       throw;
-    fail(reason.code(), "{}; '{}' looks for one", reason.what(), search_name);
+    fail(reason.code(), "{}; '{}' searches for one", reason.what(),
+         search_name);
   }
 }
 

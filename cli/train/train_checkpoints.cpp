@@ -38,7 +38,7 @@ std::string named_checkpoint(const std::string& path) {
   if (auto found = folder.last_valid(warn_of_damage))
     return *found;
   fail(error_code::invalid_checkpoint,
-       "--resume {}: is no checkpoint, and holds none that is whole",
+       "--resume {}: is not a checkpoint, and holds no intact one",
        printable(path));
 }
 
@@ -92,8 +92,8 @@ std::optional<std::string> checkpoint_to_resume(
     return last_of(folder);
   if (const auto steps = folder.steps(); !steps.empty())
     fail(error_code::invalid_argument,
-         "--checkpoints {} holds a checkpoint of step {}; go on from it with "
-         "--resume auto, or give another folder",
+         "--checkpoints {} holds a checkpoint of step {}; continue from it "
+         "with --resume auto, or give another folder",
          printable(options.folder), steps.front());
   return std::nullopt;
 }
@@ -155,8 +155,8 @@ std::int64_t position_after(const manifest& about, const train_setup& setup) {
     return rows / rows_now;
   if (!about.settings.empty())
     spdlog::warn(
-      "the checkpoint is of a run on other data (text, seed or length of "
-      "rows): the data is read from its start");
+      "the checkpoint is from a run on other data (text, seed or length of "
+      "rows): reading the data from its start");
   return 0;
 }
 

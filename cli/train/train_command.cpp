@@ -65,8 +65,8 @@ void run_steps(trainer& run, const train_options& options,
 void tell_of_lost(const train_options& options, const train_setup& setup) {
   if (!options.output.save_parameters.empty() && leads(setup.trainer.job))
     spdlog::error(
-      "{} is not written: the last step was cut off halfway, and the "
-      "parameters may be of two steps",
+      "{} is not written: the last step was interrupted, so parameters may be "
+      "of two different steps",
       options.output.save_parameters);
 }
 
@@ -166,7 +166,7 @@ void run_to_end(trainer& run, const train_options& options,
   signals.on_signal([&](const char* name) {
     run.stop(name);
     return fmt::format(
-      "{}: the run ends after this step; a second signal ends it at once",
+      "{}: the run stops after this step; a second signal stops it at once",
       name);
   });
   if (signals.exit_code() != 0)  // before the handler was set
@@ -237,21 +237,20 @@ void require_actors(const train_options& o) {
       || !o.output.costs_out.empty() || !o.output.monitor.empty()
       || !o.output.sink.empty())
     fail(error_code::invalid_argument,
-         "--plain runs no actors, so that there is nothing for --trace, "
-         "--timeline, --costs-out, --monitor or --sink; leave them out");
+         "--plain runs no actors, so it has nothing for --trace, --timeline, "
+         "--costs-out, --monitor or --sink; omit them");
   if (!o.order.log.empty() || !o.order.replay.empty() || !o.order.slow.empty()
       || o.order.replan_every > 0)
     fail(error_code::invalid_argument,
-         "--plain runs one op after the other, so that there is nothing for "
-         "--order-log, --replay, --replan-every or --slow; leave them out");
+         "--plain runs one op after the other, so it has nothing for "
+         "--order-log, --replay, --replan-every or --slow; omit them");
   if (!o.access.dashboard.empty())
     fail(error_code::invalid_argument,
-         "--plain runs no actors, so that there is nothing for --dashboard to "
-         "show; leave it out");
+         "--plain runs no actors, so --dashboard has nothing to show; omit it");
   if (!o.access.endpoint.empty() && o.access.endpoint != "none")
     fail(error_code::invalid_argument,
-         "--plain runs no actors, so that there is nothing to attach to; leave "
-         "--endpoint out");
+         "--plain runs no actors, so there is nothing to attach to; omit "
+         "--endpoint");
 }
 
 /// The flags that --print-config omits, as a schedule's or plan's file decides

@@ -14,8 +14,7 @@ void require_dashboard(const access_options& options) {
                      read_token(options.dashboard_token_file));
   else if (!options.dashboard_token_file.empty())
     throw error(error_code::invalid_argument,
-                "--dashboard-token-file is for --dashboard HOST:PORT; give "
-                "that too");
+                "--dashboard-token-file requires --dashboard HOST:PORT");
 }
 
 std::unique_ptr<dashboard> open_dashboard(const trainer& run,

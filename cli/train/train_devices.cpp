@@ -66,14 +66,13 @@ std::vector<std::shared_ptr<accelerator>> open_devices(
   if (options.device == "cpu" && options.cuda_graphs)
     throw error(error_code::invalid_argument,
                 "--cuda-graphs launches steps on a GPU; give --device cuda:0, "
-                "or leave --cuda-graphs out");
+                "or omit --cuda-graphs");
   if (options.device == "cpu")
     return {};
   auto numbers = numbers_in(options.device);
   if (plain && numbers.size() > 1)
     fail(error_code::invalid_argument,
-         "--device {}: --plain is one loop on one device; name one of them",
-         options.device);
+         "--device {}: --plain runs on one device; name one", options.device);
   if (options.deterministic)
     use_deterministic_operators();
   const auto& found = load_accelerators();
@@ -94,7 +93,7 @@ std::vector<std::shared_ptr<accelerator>> open_devices(
   if (options.cuda_graphs && opened.size() > 1)
     fail(error_code::invalid_argument,
          "--cuda-graphs records the steps of one GPU, and --device {} is {}; "
-         "name one (--device cuda:0), or leave --cuda-graphs out",
+         "name one (--device cuda:0), or omit --cuda-graphs",
          options.device, opened.size());
   return opened;
 }

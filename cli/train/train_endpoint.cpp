@@ -74,7 +74,7 @@ std::unique_ptr<endpoint_server> open_endpoint(trainer& run,
   try {
     return serve(run, default_endpoint(), options, setup, orders);
   } catch (const error& reason) {
-    spdlog::warn("nobody can attach to this run: {}", reason.what());
+    spdlog::warn("clients cannot attach to this run: {}", reason.what());
     return nullptr;
   }
 }

@@ -80,7 +80,7 @@ void require_outputs(const train_options& o) {
       taken, [&](const used_file& other) { return meet(file, other); });
     if (known != taken.end() && !file.path.starts_with("/dev/"))
       fail(error_code::invalid_argument,
-           "{} {} is the file of {} too; give it one of its own", file.flag,
+           "{} {} is also the file of {}; give each its own", file.flag,
            file.path, known->flag);
     if (!file.is_folder())
       require_writable(file.path);

@@ -57,8 +57,8 @@ void add_default_sinks(std::vector<sink_pointer>& target,
     return;
   constexpr auto* shown = "terminal:match=gap/*,top=5";
   spdlog::info(
-    "no --sink is given: the largest values of --monitor gap are "
-    "printed, as by --sink '{}'",
+    "no --sink given: printing the largest values of --monitor gap, as --sink "
+    "'{}' does",
     shown);
   target.push_back(make_sink(shown));
 }

@@ -46,9 +46,9 @@ progress_options progress_to(const train_options& options) {
 
 bool validates_at(const train_options& options, const train_setup& setup,
                   std::int64_t step) {
-  const bool due = step == options.steps
-                   || (options.data.eval_every > 0
-                       && step % options.data.eval_every == 0);
+  const bool due =
+    step == options.steps
+    || (options.data.eval_every > 0 && step % options.data.eval_every == 0);
   return setup.validation && due;
 }
 
@@ -168,8 +168,8 @@ void print_plan_summary(const train_options& options,
                stage.rank, stage.layers.first, stage.layers.last - 1,
                stage.parameters);
   fmt::print(
-    "schedule {}: {} ranks x {} replicas, {} microbatches of {} x {} "
-    "tokens; {} messages a step\n",
+    "schedule {}: {} ranks x {} replicas, {} microbatches of {} x {} tokens; "
+    "{} messages per step\n",
     printable(run.schedule.name), made.ranks(), run.data_parallel,
     made.microbatches, options.data.batches.rows, options.data.batches.length,
     made.messages.size());

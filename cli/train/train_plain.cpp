@@ -186,7 +186,7 @@ void train_plain(const train_options& options, const train_setup& setup,
   save(options.output.save_initial, loop.parameters(), setup);
   signals.require_none("the start");
   signals.on_signal([](const char* name) {
-    return fmt::format("{}: the run ends after this step", name);
+    return fmt::format("{}: the run stops after this step", name);
   });
   run.start(options);
   const auto tell = teller_of(options);

@@ -71,11 +71,11 @@ std::vector<std::int32_t> parse_counts(const std::string& text) {
   for (std::string part; std::getline(input, part, ',');) {
     const auto count = parse_number<std::int32_t>(part);
     if (!count)
-      fail(error_code::invalid_argument,
-           "--split '{}': '{}' is no number of layers; give even, parameters, "
-           "measured, or a list such as 5,5 (--model says what the layers "
-           "are)",
-           text, part);
+      fail(
+        error_code::invalid_argument,
+        "--split '{}': '{}' is not a number of layers; give even, parameters, "
+        "measured, or a list such as 5,5 (--model lists the layers)",
+        text, part);
     counts.push_back(*count);
   }
   return counts;
@@ -91,10 +91,11 @@ stage_split split_for(const train_options& o, const built_model& model,
   if (how == "parameters")
     return split(layers, stages);
   if (how == "measured" && read_environment().processes > 1)
-    fail(error_code::invalid_argument,
-         "--split measured is for one process, as others would measure other "
-         "times; run `troupe train --dry-run --split measured` once, and give "
-         "all processes its split as a list, such as 5,5");
+    fail(
+      error_code::invalid_argument,
+      "--split measured requires one process, because each process would "
+      "measure different times; run `troupe train --dry-run --split measured` "
+      "once, and give all processes its split as a list, such as 5,5");
   if (how == "measured")
     return split_by_cost(
       measured_costs(
@@ -186,7 +187,7 @@ void require_enough_layers(const partition_options& o,
   const auto others = o.split == "even" ? 0 : layers - blocks;
   if (sizes_file(o).empty() && stages > blocks + others)
     fail(error_code::invalid_argument,
-         "{}{} can't be cut into {} ({} x {} a rank); use at most {} or more "
+         "{}{} can't be cut into {} ({} x {} per rank); use at most {} or more "
          "blocks (--layers)",
          counted(blocks, "block"),
          others > 0 ? " and " + counted(others, "other layer") : "",
@@ -296,8 +297,8 @@ void require_searchable(const train_options& o, const trainer_options& run) {
       && (run.schedule.update.every > 0 || run.schedule.placement.copies() > 1
           || o.devices.cuda_graphs || !o.order.replay.empty()))
     fail(error_code::invalid_argument,
-         "--replan-every {}: no other order is looked for where a schedule "
-         "updates within a step or has two copies of a stage, nor with "
+         "--replan-every {}: replanning is not supported for schedules that "
+         "update within a step or have two copies of a stage, nor with "
          "--cuda-graphs or --replay; omit it",
          o.order.replan_every);
 }

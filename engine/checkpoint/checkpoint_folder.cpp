@@ -103,7 +103,8 @@ checkpoint_file wait_for_part(const std::string& folder, std::int32_t part,
       return *found;
     if (std::error_code trouble; !fs::exists(folder, trouble))
       fail(error_code::io,
-           "{}: another process could not write its part, and removed it",
+           "{}: another process could not write its part, and discarded the "
+           "checkpoint",
            folder);
     if (give_up && give_up())
       fail(error_code::interrupted,

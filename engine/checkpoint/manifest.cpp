@@ -33,7 +33,7 @@ class manifest_reader {
   manifest_reader(const json& object, const std::string& source)
     : object_(object), source_(source) {
     if (!object.is_object())
-      refuse_checkpoint(source_, "holds no JSON object where one is needed");
+      refuse_checkpoint(source_, "has a value that must be a JSON object");
   }
 
   const json& field(const char* name) const {
@@ -60,17 +60,17 @@ class manifest_reader {
     const auto& value = field(name);
     if (!value.is_number() || !(value.get<double>() > 0)
         || !std::isfinite(value.get<double>()))
-      refuse(name, "no number above 0");
+      refuse(name, "not a number above 0");
     return value.get<double>();
   }
   texts_by_name texts(const char* name) const {
     texts_by_name found;
     const auto& value = field(name);
     if (!value.is_object())
-      refuse(name, "no object of texts");
+      refuse(name, "not an object of strings");
     for (const auto& [key, each] : value.items()) {
       if (!each.is_string())
-        refuse(name, "no object of texts");
+        refuse(name, "not an object of strings");
       found.emplace(key, each.get<std::string>());
     }
     return found;
@@ -93,7 +93,8 @@ json parse_shallow(std::string_view text, const std::string& source) {
   };
   auto parsed = json::parse(text, keep, /*allow_exceptions=*/false);
   if (too_deep || parsed.is_discarded())
-    refuse_checkpoint(source, "is no JSON of a checkpoint; is it damaged?");
+    refuse_checkpoint(source,
+                      "is not the JSON of a checkpoint; is it damaged?");
   return parsed;
 }
 
@@ -138,8 +139,9 @@ std::vector<checkpoint_file> files_of(const manifest_reader& fields,
                      of_file.text("sha256")});
     const auto& file = files.back();
     if (!is_file_name(file.name))
-      refuse_checkpoint(source, fmt::format("'{}' is no name of a file in it",
-                                            printable(file.name)));
+      refuse_checkpoint(
+        source, fmt::format("'{}' is not the name of a file in the checkpoint",
+                            printable(file.name)));
     if (!names.insert(file.name).second)
       refuse_checkpoint(
         source, fmt::format("names the file '{}' twice", printable(file.name)));

@@ -65,7 +65,7 @@ class header_reader {
       refuse_checkpoint(
         path_, "its header is not a JSON object; is it a safetensors file?");
     if (depth_ == 1)
-      refuse("is no object");
+      refuse("is not an object");
     if (depth_ > 2 || is_metadata_)
       require_plain_field();
     descend();
@@ -92,7 +92,8 @@ class header_reader {
     else if (depth_ == 2 && field_ == "dtype")
       dtype_ = value;
     else if (is_wanted_list())
-      refuse(fmt::format("has a {} that is no list of whole numbers", field_));
+      refuse(
+        fmt::format("has a {} that is not a list of whole numbers", field_));
     return true;
   }
   bool number_unsigned(number_unsigned_t value) {
@@ -141,7 +142,7 @@ class header_reader {
       refuse_checkpoint(
         path_, "its header is not a JSON object; is it a safetensors file?");
     if (depth_ == 1)
-      refuse("is no object");
+      refuse("is not an object");
   }
   /// Checks that a new level may begin.
   void require_plain_field() const {
@@ -156,8 +157,8 @@ class header_reader {
   bool other(const std::string& what) const {
     require_field();
     if (is_metadata_)
-      refuse_checkpoint(
-        path_, fmt::format("its metadata '{}' is no text", printable(field_)));
+      refuse_checkpoint(path_, fmt::format("its metadata '{}' is not a string",
+                                           printable(field_)));
     if (is_wanted_list() || (depth_ == 2 && field_ == "dtype"))
       refuse(fmt::format("has {} in its {}", what, field_));
     return true;
@@ -180,7 +181,7 @@ class header_reader {
   }
   void finish_entry() {
     if (!dtype_ || !keys_.contains("shape") || offsets_.size() != 2)
-      refuse("lacks a dtype, a shape or its offsets");
+      refuse("lacks its dtype, shape or offsets");
     entry made{name_, dtype_of(*dtype_), shape_, offsets_[0], offsets_[1]};
     entries_.push_back(std::move(made));
   }

@@ -47,10 +47,10 @@ stored_checkpoint::stored_checkpoint(const std::string& folder)
   : folder_(folder), about_(read_manifest(folder)) {
   if (const auto step = step_of_folder(folder);
       step && *step != about_.progress.step)
-    refuse_checkpoint(in(folder, manifest_name),
-                      fmt::format("is of step {}, but lies in a folder of "
-                                  "step {}",
-                                  about_.progress.step, *step));
+    refuse_checkpoint(
+      in(folder, manifest_name),
+      fmt::format("is of step {}, but its folder is named for step {}",
+                  about_.progress.step, *step));
   for (const auto& file : about_.files) {
     files_.push_back(open(folder, file));
     for (const auto& entry : files_.back()->entries()) {

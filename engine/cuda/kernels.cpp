@@ -47,7 +47,8 @@ void cuda_kernels::require_measurable(const at::Tensor& tensor) const {
   if (!device_type_of(tensor)
       && !at::isIntegralType(tensor.scalar_type(), true))
     fail(error_code::invalid_argument,
-         "no statistics of a tensor of this kind: {}", describe(tensor));
+         "can't compute statistics of this kind of tensor: {}",
+         describe(tensor));
 }
 
 void cuda_kernels::require_floats(const at::Tensor& tensor) const {
@@ -157,7 +158,7 @@ void cuda_kernels::scale(const tensor_list& tensors, const at::Tensor& factor) {
       || (factor.scalar_type() != at::kFloat
           && factor.scalar_type() != at::kDouble))
     fail(error_code::invalid_argument,
-         "{} is no factor: one fp32 or fp64 is wanted", describe(factor));
+         "{} is not a factor: give one fp32 or fp64 value", describe(factor));
   const c10::cuda::CUDAGuard guard{index_of(device_)};
   flat_table table;
   table.factor = factor.const_data_ptr();
@@ -171,7 +172,7 @@ void cuda_kernels::scale(const tensor_list& tensors, const at::Tensor& factor) {
 
 void cuda_kernels::delay(double seconds) {
   if (seconds < 0 || seconds > 10)
-    fail(error_code::invalid_argument, "no delay of {} s: at most 10 s",
+    fail(error_code::invalid_argument, "can't delay by {} s; at most 10 s",
          seconds);
   const c10::cuda::CUDAGuard guard{index_of(device_)};
   check(launch_delay(seconds, current(device_)), "launching a delay");

@@ -62,8 +62,7 @@ std::string misfit_of(const at::Tensor& tensor, const char* name, int device) {
                        tensor.device().str(), device);
   if (!tensor.is_contiguous() || !type_of(tensor.scalar_type()))
     return fmt::format(
-      "the {} is not contiguous, or of a type that NCCL does "
-      "not know: {}",
+      "the {} is not contiguous, or of a dtype that NCCL does not support: {}",
       name, describe(tensor));
   return {};
 }
@@ -146,7 +145,7 @@ ncclResult_t call_nccl(const transfer& transfer, ncclComm_t communicator,
       return ncclReduceScatter(input, output, count, type, how, communicator,
                                stream);
   }
-  fail(error_code::internal, "no kind of transfer");
+  fail(error_code::internal, "not a kind of transfer");
 }
 
 }  // namespace troupe

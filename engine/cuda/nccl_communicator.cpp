@@ -100,8 +100,8 @@ void nccl_communicator::settle(const std::string& call) {
       fail(error_code::transport, "{}: the run has ended", named(call));
     if (clock_type::now() - begin > time_out)
       fail(error_code::transport,
-           "{}: not taken within {:.0f} s: a peer is missing, or makes another "
-           "call",
+           "{}: not accepted within {:.0f} s: a peer is missing, or makes "
+           "another call",
            named(call), options_.time_out);
     rest(begin);
   }

@@ -36,8 +36,8 @@ void set_type(megatron_index& index, int code, const std::string& path) {
                                {4, 4, true},  {5, 8, true}, {8, 2, false}};
   const auto* const found = std::ranges::find(types, code, &token_type::code);
   if (found == std::end(types))
-    refuse(path, fmt::format("its tokens have type {}, which is no type of "
-                             "whole numbers (1, 2, 3, 4, 5 or 8)",
+    refuse(path, fmt::format("its tokens have type {}, which is not an integer "
+                             "type (1, 2, 3, 4, 5 or 8)",
                              code));
   index.width = found->width;
   index.is_signed = found->is_signed;
@@ -61,7 +61,7 @@ bool is_megatron_index(std::span<const std::byte> bytes) {
 megatron_index parse_megatron_index(const std::string& path,
                                     std::span<const std::byte> bytes) {
   if (!is_megatron_index(bytes) || bytes.size() < header_bytes)
-    refuse(path, "is no index of Megatron-LM (magic MMIDIDX)");
+    refuse(path, "is not an index of Megatron-LM (magic MMIDIDX)");
   auto at = index_magic.size();
   if (const auto version = number_at<std::uint64_t>(bytes, at); version != 1)
     refuse(path,

@@ -43,9 +43,9 @@ class text_rows {
     slack_ = usable - windows_ * options_.length;
     if (windows_ < options_.rows)
       fail(error_code::invalid_data,
-           "{}: {} tokens are less than one microbatch of {} rows of "
-           "{} tokens ({} are needed); give a longer text, or a "
-           "smaller --microbatch-size or --seq",
+           "{}: {} tokens are fewer than one microbatch of {} rows of {} "
+           "tokens ({} are needed); give a longer text, or a smaller "
+           "--microbatch-size or --seq",
            tokens_->name(), tokens_->size(), options_.rows, options_.length,
            options_.rows * options_.length + 1);
   }

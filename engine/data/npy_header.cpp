@@ -49,9 +49,10 @@ header_text read_header_text(const std::string& path,
   const auto version = static_cast<unsigned>(bytes[6]);
   const auto minor = static_cast<unsigned>(bytes[7]);
   if (version < 1 || version > 3 || minor != 0)
-    bad(path, fmt::format("is a .npy file of version {}.{}; 1.0, 2.0 and 3.0 "
-                          "are known",
-                          version, minor));
+    bad(path,
+        fmt::format(
+          "is a .npy file of version {}.{}; troupe reads 1.0, 2.0 and 3.0",
+          version, minor));
   const std::size_t length_bytes = version == 1 ? 2 : 4;
   const auto begin = magic.size() + 2 + length_bytes;
   std::uint32_t length = 0;
@@ -112,7 +113,7 @@ npy_header parse_npy_header(const std::string& path,
   const auto need =
     static_cast<std::size_t>(parsed.count) * item_bytes(path, parsed.descr);
   if (bytes.size() - parsed.data_offset != need)
-    bad(path, fmt::format("announces {} bytes of data and has {}", need,
+    bad(path, fmt::format("announces {} bytes of data, but has {}", need,
                           bytes.size() - parsed.data_offset));
   return parsed;
 }

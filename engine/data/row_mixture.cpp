@@ -37,7 +37,7 @@ row_mixture::row_mixture(const std::vector<double>& weights) {
   for (const auto weight : weights)
     if (!(weight > 0) || !std::isfinite(weight))
       fail(error_code::invalid_argument,
-           "{} is no weight of a source; use a number above 0", weight);
+           "a source's weight is {}; use a number above 0", weight);
   shares_ = shares_of(weights);
   for (std::size_t s = 0; s < weights.size(); ++s)
     if (shares_[s] == 0)

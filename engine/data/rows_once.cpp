@@ -71,7 +71,8 @@ std::shared_ptr<const microbatch_source> rows_once(
   require_rows(options);
   if (tokens->size() < 2)
     fail(error_code::invalid_data,
-         "{}: {} tokens have no token that follows another; give a longer text",
+         "{}: {} tokens are too few to predict one from another; give a longer "
+         "text",
          tokens->name(), tokens->size());
   return std::make_shared<once_source>(std::move(tokens), options);
 }

@@ -21,7 +21,7 @@ const char* name_of(transfer_kind kind) {
     case transfer_kind::reduce_scatter:
       return "reduce-scatter";
   }
-  fail(error_code::internal, "no kind of transfer");
+  fail(error_code::internal, "not a kind of transfer");
 }
 
 std::string peer_of(const transfer& transfer) {

@@ -20,13 +20,12 @@ std::string last_problem() {
 accelerator_lookup found_in(void* library, const std::string& name) {
   auto* symbol = dlsym(library, accelerator_symbol);
   if (!symbol)
-    return {nullptr, fmt::format("{}: no library of accelerators: {}", name,
-                                 last_problem())};
+    return {nullptr, fmt::format("{}: can't load the accelerator library: {}",
+                                 name, last_problem())};
   accelerator_lookup result;
   reinterpret_cast<accelerator_factory*>(symbol)(accelerator_interface, result);
   if (!result && result.why_not.empty())
-    result.why_not =
-      fmt::format("{} belongs to another version of troupe", name);
+    result.why_not = fmt::format("{} is from another version of troupe", name);
   return result;
 }
 
@@ -36,10 +35,10 @@ accelerator_lookup look_up() {
   const auto file = accelerator_file();
   if (file.empty())
     return {nullptr,
-            fmt::format("there is no {} beside the program or in ../lib, and "
-                        "TROUPE_CUDA_PLUGIN names none: troupe was built "
-                        "without CUDA",
-                        file_name)};
+            fmt::format(
+              "{} is neither beside the program nor in ../lib, and "
+              "TROUPE_CUDA_PLUGIN is not set: troupe was built without CUDA",
+              file_name)};
   return load_accelerators(file);
 }
 

@@ -54,12 +54,13 @@ std::string thrown_text() {
   } catch (const std::exception& reason) {
     return reason.what();
   } catch (const char* reason) {
-    return reason == nullptr ? "a null text was thrown" : reason;
+    return reason == nullptr ? "a null string was thrown" : reason;
   } catch (const std::string& reason) {
     return reason;
   } catch (...) {
-    return fmt::format("an exception {} was thrown, which is no std::exception",
-                       thrown_type());
+    return fmt::format(
+      "an exception {} was thrown, which is not a std::exception",
+      thrown_type());
   }
 }
 

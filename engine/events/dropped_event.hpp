@@ -19,8 +19,9 @@ struct dropped_event {
 
   bool wanted_by(const subscription&) const { return true; }
   std::string text() const {
-    return fmt::format("{}: too slow here, {} events were dropped\n",
-                       source_text(source), count);
+    return fmt::format(
+      "{}: {} events were dropped here: the receiver is too slow\n",
+      source_text(source), count);
   }
 };
 TROUPE_FIELDS(dropped_event, source, count)

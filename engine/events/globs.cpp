@@ -50,7 +50,7 @@ void require_globs(const std::string& patterns) {
   for (const auto& glob : globs_of(patterns))
     if (const auto* trouble = trouble_with(glob))
       fail(error_code::invalid_argument,
-           "'{}' can't choose names: '{}' {}; write globs such as "
+           "'{}' can't select names: '{}' {}; write globs such as "
            "blocks.*.mlp*, joined by commas",
            printable(patterns), printable(glob), trouble);
 }

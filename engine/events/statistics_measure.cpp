@@ -209,8 +209,8 @@ bool is_float(at::ScalarType type) {
 void require_measurable(const at::Tensor& tensor) {
   if (!is_measurable(tensor))
     fail(error_code::invalid_argument,
-         "no statistics of a tensor of this kind: {}; convert it to a dense "
-         "float tensor",
+         "can't compute statistics of this kind of tensor: {}; convert it to a "
+         "dense float tensor",
          describe(tensor));
 }
 

@@ -20,14 +20,13 @@ void require_legal(const generation_options& options) {
       fail(error_code::invalid_argument, "{} are {}; give {} or more", what,
            given, least);
   };
-  refuse("the positions that a model knows", options.length, 0);
+  refuse("the model's positions", options.length, 0);
   refuse("rows of a microbatch", options.rows, 1);
   refuse("microbatches in flight", options.microbatches, 0);
   refuse("positions of a step", options.positions, 1);
   if (std::ranges::any_of(options.stops,
                           [](const auto& s) { return s.empty(); }))
-    throw error(error_code::invalid_argument,
-                "a text at which a continuation is to stop is empty");
+    throw error(error_code::invalid_argument, "a stop text is empty");
 }
 
 }  // namespace
@@ -54,12 +53,12 @@ void require_legal(const generation_request& request, const std::string& name,
   if (*std::ranges::min_element(request.ids) < 0)
     refuse("has a negative id; ids are numbers from 0 up");
   if (options.length > 0 && std::ssize(request.ids) > options.length)
-    refuse(
-      fmt::format("has {} tokens, and the model knows {} positions; give "
-                  "a shorter one",
-                  request.ids.size(), options.length));
+    refuse(fmt::format(
+      "has {} tokens, but the model has {} positions; give a shorter one",
+      request.ids.size(), options.length));
   if (request.tokens < 0)
-    refuse(fmt::format("is to get {} tokens; give 0 or more", request.tokens));
+    refuse(
+      fmt::format("has {} tokens to generate; give 0 or more", request.tokens));
   try {
     require_legal(request.sampling);
   } catch (const error& reason) {

@@ -77,7 +77,7 @@ std::int64_t next_token(const at::Tensor& logits,
   if (!std::isfinite(*std::ranges::max_element(values))
       || std::ranges::any_of(values, [](double v) { return std::isnan(v); }))
     fail(error_code::invalid_data,
-         "the model's logits are not finite; look into its parameters");
+         "the model's logits are not finite; check its parameters");
   if (options.temperature == 0)
     return std::ranges::max_element(values) - values.begin();
   auto weights = weights_of(values, options.temperature);

@@ -179,8 +179,7 @@ void sequence_batches::take(std::size_t slot, const at::Tensor& chosen) {
   if (chosen.dim() != 2 || chosen.scalar_type() != at::kLong
       || (chosen.size(0) > 0 && chosen.size(1) != rows))
     fail(error_code::transport,
-         "another process tells of tokens in another form than those of {} "
-         "sequences",
+         "another process sent tokens whose shape does not fit {} sequences",
          rows);
   const auto all = chosen.contiguous();
   const auto* next = all.const_data_ptr<std::int64_t>();

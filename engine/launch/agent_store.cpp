@@ -27,8 +27,8 @@ auto with_store(const launch_environment& place,
   } catch (const std::exception& reason) {
     const std::string text = reason.what();
     fail(error_code::transport,
-         "the store of torchrun's agent at {}:{} does not help the processes "
-         "to meet: {}; give --rendezvous HOST:PORT instead",
+         "the store of torchrun's agent at {}:{} can't be used for the "
+         "rendezvous: {}; give --rendezvous HOST:PORT instead",
          place.host, place.port, text.substr(0, text.find('\n')));
   }
 }

@@ -60,8 +60,8 @@ class reading {
     const auto text = read_(name);
     if (!text)
       fail(error_code::invalid_argument,
-           "{} is missing in the environment, though {} is there; start the "
-           "processes by one launcher, or by `troupe launch`",
+           "{} is missing in the environment, although {} is set; start the "
+           "processes with one launcher, or with `troupe launch`",
            name,
            name == std::string(names_.process) ? names_.processes
                                                : names_.process);
@@ -90,7 +90,7 @@ class reading {
     constexpr std::int32_t most_processes = 1 << 16;
     if (made.processes > most_processes)
       fail(error_code::invalid_argument,
-           "the environment says {}={}; a job has at most {} processes",
+           "the environment has {}={}; a job has at most {} processes",
            names_.processes, made.processes, most_processes);
     if (made.processes < 1 || made.process < 0
         || made.process >= made.processes)
@@ -100,8 +100,8 @@ class reading {
            names_.process, made.process, names_.processes, made.processes);
     if (made.local_processes < 1 || made.local_processes > made.processes)
       fail(error_code::invalid_argument,
-           "the environment says {}={} and {}={}; the first has to be from 1 "
-           "up to the second",
+           "the environment has {}={} and {}={}; the first must be from 1 to "
+           "the second",
            names_.local_processes, made.local_processes, names_.processes,
            made.processes);
   }

@@ -17,7 +17,7 @@ std::string difference(const job_description& leader,
   for (const auto* either : {&here, &there})
     for (const auto& [name, ignored] : *either)
       if (value(here, name) != value(there, name))
-        return fmt::format("{} is {} there, and {} in process 0", name,
+        return fmt::format("{} is {} there, but {} in process 0", name,
                            value(there, name), value(here, name));
   return {};
 }

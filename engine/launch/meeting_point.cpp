@@ -90,8 +90,8 @@ void require_reachable(const job_options& options, const std::string& where) {
     options.place.is_one_machine() || names_loopback(address.host);
   if (!is_own && is_loopback(addresses_of(address).front()))
     fail(error_code::invalid_argument,
-         "{} is an address of loopback on this machine ({}), which no other "
-         "one reaches; give --rendezvous HOST:PORT with an IP address of "
+         "{} is a loopback address of this machine ({}), which other machines "
+         "can't reach; give --rendezvous HOST:PORT with an IP address of "
          "process 0's machine",
          address.host, host_name());
 }
@@ -110,8 +110,8 @@ meeting_point over_tcp(const job_options& options, const std::string& where,
 void require_no_lines_of_tcp(const job_options& options) {
   if (!options.listens.empty() || !options.announced.empty())
     fail(error_code::invalid_argument,
-         "--listen and --announce are for processes that meet over TCP; give "
-         "--rendezvous HOST:PORT too, or leave them out");
+         "--listen and --announce require a rendezvous over TCP; give "
+         "--rendezvous HOST:PORT too, or omit them");
 }
 
 /// MASTER_PORT is used by the agent's store, which gives another address.
@@ -179,7 +179,7 @@ meeting_point meeting_point_of(const job_options& options) {
   }
   if (place.host.empty() || place.port == 0)
     fail(error_code::invalid_argument,
-         "{} does not say where process 0 of the {} processes can be met; give "
+         "{} does not give the address of process 0 of the {} processes; give "
          "--rendezvous HOST:PORT of the first machine, or set MASTER_ADDR and "
          "MASTER_PORT",
          place.launcher, place.processes);

@@ -37,22 +37,21 @@ std::string objection_to(
   const std::vector<std::pair<std::string, std::string>>& description) {
   const auto processes = static_cast<std::int32_t>(known.size());
   if (who.processes != processes)
-    return fmt::format("{} is of a job of {} processes, this one has {}",
+    return fmt::format("{} belongs to a job of {} processes, this one has {}",
                        in_words(who), who.processes, processes);
   if (who.process < 1 || who.process >= processes)
-    return fmt::format("{} can't be: there are {} processes", in_words(who),
+    return fmt::format("{} can't exist: there are {} processes", in_words(who),
                        processes);
   const auto& same = known[static_cast<std::size_t>(who.process)];
   if (same)
     return fmt::format(
-      "{} and {} both say that they are process {}; start "
-      "each with a RANK of its own",
+      "{} and {} both claim to be process {}; start each with its own RANK",
       in_words(*same), in_words(who), who.process);
   const auto differs = difference(description, who.description);
   return differs.empty() ? ""
                          : fmt::format(
-                           "{} was started otherwise than process 0: {}; start "
-                           "all processes alike",
+                           "{} was started differently from process 0: {}; "
+                           "start all processes with the same flags",
                            in_words(who), differs);
 }
 
@@ -71,7 +70,8 @@ frame to_frame(const rendezvous_message& message) {
 
 rendezvous_message read_rendezvous(const frame& what) {
   if (what.type != frame_type::control || !what.tensors.empty())
-    wire_reader::refuse("another kind than a process says when it joins");
+    wire_reader::refuse(
+      "a kind of message that a joining process does not send");
   return from_wire<rendezvous_message>(what.head);
 }
 

@@ -75,8 +75,8 @@ void tensor_lines::begin(std::uint64_t run,
   if (!may_share && options_.lines == line_kind::shared_memory
       && tells_for_machine())
     options_.news(
-      "--link shared has no effect here: this process meets all others over "
-      "TCP");
+      "--link shared has no effect here: this process is connected to all "
+      "others over TCP");
   for (auto& [hello, peer] : std::exchange(early_, {}))
     take(hello, peer);
 }

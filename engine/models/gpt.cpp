@@ -165,7 +165,7 @@ void require_sizes(const gpt_options& options) {
                 "d-model, layers, heads and seq must be at least 1");
   if (options.width % options.heads != 0)
     fail(error_code::invalid_argument,
-         "--d-model {} is no multiple of --heads {}", options.width,
+         "--d-model {} is not a multiple of --heads {}", options.width,
          options.heads);
 }
 

@@ -48,7 +48,7 @@ lane_order parse_lane_order(std::string_view name) {
     if (to_text(order) == name)
       return order;
   fail(error_code::invalid_argument,
-       "the order '{}' is unknown; known are strict, ready_first and any_ready",
+       "unknown order '{}'; known orders are strict, ready_first and any_ready",
        name);
 }
 
@@ -163,7 +163,7 @@ void lane_executor::release(std::uint32_t op) {
 
 void lane_executor::input_ended(std::uint32_t index) {
   if (waits_.at(index) == 0)
-    fail(error_code::internal, "{} waits for something that can never arrive",
+    fail(error_code::internal, "{} waits for a message that can never arrive",
          to_text(plan_, plan_.ops[first_ + index]));
   --waits_[index];
 }

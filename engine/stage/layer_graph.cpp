@@ -71,8 +71,7 @@ std::vector<std::int32_t> path(const model& layers,
   const auto back = path(layers, numbers, later, reader);
   if (back.empty())
     fail(error_code::invalid_argument,
-         "{} reads {}, which runs after it; list layers in the order in which "
-         "they run",
+         "{} reads {}, which runs after it; list layers in execution order",
          label(reader), label(later));
   std::vector<std::string> cycle{label(reader)};
   for (const auto each : back)
@@ -172,7 +171,7 @@ tensor_lists stage_crossing::by_use(
   const auto singles = tensors.size() - (has_whole ? 1 : 0);
   if (message.size() < singles || (!has_whole && message.size() > singles))
     fail(error_code::mismatch,
-         "stage {} gave {} tensors where {} are read; do all processes have "
+         "stage {} returned {} tensors, but {} are read; do all processes have "
          "the same model?",
          stage, message.size(), singles);
   tensor_lists all;
@@ -187,7 +186,7 @@ tensor_lists stage_crossing::by_use(
                             : singles + static_cast<std::size_t>(each.index);
     if (position >= message.size())
       fail(error_code::invalid_argument,
-           "{} reads output {} of {}, which gave {}",
+           "{} reads output {} of {}, which returned {}",
            labels[static_cast<std::size_t>(each.reader)], each.index,
            labels[static_cast<std::size_t>(tensors[each.tensor].layer)],
            message.size() - singles);

@@ -1,5 +1,6 @@
 #include "troupe/engine/stage/layer_sequence.hpp"
 
+#include <ATen/MemoryOverlap.h>
 #include <ATen/ops/alias.h>
 
 #include <algorithm>
@@ -42,11 +43,10 @@ std::shared_ptr<stage_module> make_layer(const model& layers,
   const auto& layer = layers.at(index);
   if (!layer.make)
     fail(error_code::invalid_argument,
-         "{} has no function that makes it; set its `make`",
-         label_of(layers, index));
+         "{} has no factory function; set its `make`", label_of(layers, index));
   auto made = layer.make();
   if (!made)
-    fail(error_code::invalid_argument, "{}: its `make` gave a null pointer",
+    fail(error_code::invalid_argument, "{}: its `make` returned a null pointer",
          label_of(layers, index));
   return made;
 }
@@ -64,8 +64,8 @@ void require_legal(const model& layers) {
   for (std::size_t i = 0; i < layers.size(); ++i)
     if (!layers[i].name.empty() && !names.insert(layers[i].name).second)
       fail(error_code::invalid_argument,
-           "{} has the name of another layer; its parameters would be taken "
-           "for the other's; give each layer a name of its own",
+           "{} has the name of another layer, so their parameters could not be "
+           "told apart; give each layer its own name",
            label_of(layers, i));
   if (layers.empty())
     throw error(error_code::invalid_argument, "the model has no layer");
@@ -81,10 +81,28 @@ void require_own_names(const parameter_list& parameters) {
   std::set<std::string> names;
   for (const auto& [name, value] : parameters)
     if (!names.insert(name).second)
+      fail(
+        error_code::invalid_argument,
+        "two parameters have the name '{}'; give their layers different names",
+        name);
+}
+
+void distinct_parameters::add(const parameter_list& parameters) {
+  for (const auto& [name, value] : parameters) {
+    if (at::has_internal_overlap(value) == at::MemOverlap::Yes)
       fail(error_code::invalid_argument,
-           "two parameters have the name '{}'; give their layers names of "
-           "their own",
+           "elements of the parameter '{}' share memory, as those of an "
+           "expanded tensor do; make it contiguous",
            name);
+    const auto [first, is_new] =
+      names_.emplace(value.unsafeGetTensorImpl(), name);
+    if (!is_new)
+      fail(error_code::invalid_argument,
+           "the parameters '{}' and '{}' are the same tensor; return a new "
+           "module from each call of `make`, register a submodule once, and "
+           "share weights between layers with `ties`",
+           first->second, name);
+  }
 }
 
 namespace {
@@ -99,7 +117,7 @@ stage_split cut_out(const model& layers, layer_range range) {
       split.push_back(each);
   if (range.last <= range.first || range.last > size)
     fail(error_code::invalid_argument,
-         "layers {} to {} of a model of {} are no stage", range.first,
+         "layers {} to {} of a model of {} are not a stage", range.first,
          range.last - 1, size);
   return split;
 }
@@ -198,7 +216,8 @@ layer_sequence::source layer_sequence::source_of(
               layer_read::all};
     first += start.uses.size();
   }
-  fail(error_code::internal, "layer {} crosses to no stage", read.layer);
+  fail(error_code::internal, "layer {} does not cross into a stage",
+       read.layer);
 }
 
 tensor_list layer_sequence::inputs_of(const part& which,
@@ -304,17 +323,17 @@ tensor_list layer_sequence::run(const part& which, const tensor_list& inputs,
                                 const tensor_arguments& arguments) {
   if (!holds_a_tensor(inputs) && !which.module->reads_arguments())
     fail(error_code::invalid_argument,
-         "{} is given no tensor: the data source makes microbatches without "
+         "{} receives no tensor: the data source makes microbatches without "
          "inputs",
          which.label);
   auto outputs = with_context(
     which.label, [&] { return which.module->forward(inputs, arguments); });
   if (!holds_a_tensor(outputs))
     fail(error_code::invalid_argument,
-         "{} returned {} instead of a tensor; its forward has to return what "
-         "the next layer, or the loss, is given",
+         "{} returned {} instead of a tensor; its forward must return the "
+         "input of the next layer, or of the loss",
          which.label,
-         outputs.empty() ? "an empty list" : "undefined tensors alone");
+         outputs.empty() ? "an empty list" : "only undefined tensors");
   return outputs;
 }
 

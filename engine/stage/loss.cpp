@@ -27,7 +27,7 @@ loss_function cross_entropy_loss() {
     if (outputs.empty() || data.targets.empty())
       throw error(error_code::invalid_argument,
                   "cross_entropy_loss needs an output and a target; the last "
-                  "stage gave "
+                  "stage returned "
                     + describe(outputs) + ", the loader "
                     + describe(data.targets));
     const auto& logits = outputs[0];
@@ -59,8 +59,8 @@ at::Tensor weighted_sum(const std::vector<loss_term>& terms) {
   for (const auto& term : terms) {
     if (!term.value.defined() || term.value.numel() != 1)
       fail(error_code::invalid_argument,
-           "the loss '{}' is {}; a loss function gives each as a tensor of one "
-           "value",
+           "the loss '{}' is {}; a loss function must return each loss as a "
+           "tensor of one value",
            term.name, describe(term.value));
     if (term.weight == 0)
       continue;
@@ -69,13 +69,12 @@ at::Tensor weighted_sum(const std::vector<loss_term>& terms) {
   }
   if (!sum.defined())
     throw error(error_code::invalid_argument,
-                "the loss function gave no term with a weight other than 0; "
-                "give at least one to optimise");
+                "the loss function returned no term with a weight other than "
+                "0; return at least one to optimise");
   if (at::GradMode::is_enabled() && !sum.requires_grad())
     fail(error_code::invalid_argument,
-         "the loss '{}' has no gradient, so that nothing would be trained: it "
-         "does not depend on a parameter, or was computed from detached "
-         "values",
+         "the loss '{}' has no gradient, so nothing would be trained: it does "
+         "not depend on a parameter, or was computed from detached values",
          terms.front().name);
   return sum;
 }

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -71,6 +72,19 @@ parameter_list parameters_of(const std::string& layer_name,
 
 /// Throws `invalid_argument` if two parameters have one name.
 void require_own_names(const parameter_list& parameters);
+
+/// The parameters of a run's modules, which have to be different tensors: one
+/// that two stages or replicas held would be updated by both at once.
+class distinct_parameters {
+ public:
+  /// Throws `invalid_argument` with the names if a parameter was there already
+  /// (a `make` that returned one module twice, or a submodule under two names),
+  /// or if elements of one overlap in memory (an expanded tensor).
+  void add(const parameter_list& parameters);
+
+ private:
+  std::map<const void*, std::string> names_;
+};
 
 /// Contiguous layers [first, last) of a model.
 struct layer_range {

@@ -9,7 +9,7 @@ namespace troupe {
 void require_legal(const numerics& options) {
   if (!options.loss)
     fail(error_code::invalid_argument,
-         "there is no loss function; leave the default, or set `loss` to one");
+         "there is no loss function; keep the default, or set `loss`");
   require_legal(options.optimizer);
   require_legal(options.parameters);
   require_legal(options.learning_rate);
@@ -18,8 +18,8 @@ void require_legal(const numerics& options) {
   if (options.autocast
       && options.dtypes.parameters.value_or(at::kFloat) != at::kFloat)
     throw error(error_code::invalid_argument,
-                "autocast casts parameters of fp32 for each operator; leave it "
-                "out where parameters have 16 bits");
+                "autocast casts parameters of fp32 for each operator; omit it "
+                "for 16-bit parameters");
   if (!(options.clip >= 0))
     fail(error_code::invalid_argument,
          "clip is {}; use 0 (no clipping) or a largest gradient norm",

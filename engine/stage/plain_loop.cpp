@@ -63,6 +63,7 @@ plain_loop::plain_loop(const model& layers, plain_options options)
     scale_(options_.numerics.loss_scale) {
   require_legal(layers);
   require_own_names(module_->parameters_by_name());
+  distinct_parameters().add(module_->parameters_by_name());
   require_legal(options_.numerics);
   const auto settings = options_.numerics.parameters;
   options_.numerics = with_settings_of_owners(options_.numerics, ties_);

@@ -45,7 +45,7 @@ microbatch_data slice_of(const microbatch_data& data, std::int32_t index,
   if (!sequence)
     fail(error_code::invalid_argument,
          "a microbatch is cut into {} slices along dimension 1 of its tensors, "
-         "and none has two dimensions",
+         "but none has two dimensions",
          count);
   const auto length = sequence->size(1);
   if (length < count)
@@ -81,7 +81,7 @@ std::size_t slice_pass::earlier_calls() const {
 void slice_pass::refuse_calls(std::size_t calls) const {
   fail(error_code::invalid_argument,
        "slice {} of a microbatch reads the tensors of earlier slices {} times, "
-       "and those before did so {} times",
+       "but earlier slices did so {} times",
        place_.index, calls, earlier_calls());
 }
 

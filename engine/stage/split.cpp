@@ -19,9 +19,8 @@ namespace {
 void require_enough_layers(std::size_t layers, std::int32_t stages) {
   if (stages < 1 || static_cast<std::size_t>(stages) > layers)
     fail(error_code::invalid_argument,
-         "{} layers can't be cut into {} stages: each "
-         "stage needs a layer; use 1 to {} stages (ranks x "
-         "stages a rank) or more layers",
+         "{} layers can't be cut into {} stages: each stage needs a layer; use "
+         "1 to {} stages (ranks x stages per rank) or more layers",
          layers, stages, layers);
 }
 
@@ -98,9 +97,8 @@ stage_split split_evenly(std::int32_t layers, layer_range blocks,
   const auto count = blocks.last - blocks.first;
   if (stages < 1 || stages > count)
     fail(error_code::invalid_argument,
-         "{} blocks can't be cut into {} stages (ranks x "
-         "stages a rank); use at most {} stages or more "
-         "blocks (--layers)",
+         "{} blocks can't be cut into {} stages (ranks x stages per rank); use "
+         "at most {} stages or more blocks (--layers)",
          count, stages, count);
   std::vector<std::int32_t> counts(static_cast<std::size_t>(stages),
                                    count / stages);
@@ -143,8 +141,9 @@ tensor_list detached(const tensor_list& values) {
   tensor_list copies;
   for (const auto& value : values) {
     auto copy = value.detach();
-    copies.push_back(copy.is_floating_point() ? copy.requires_grad_(true)
-                                              : copy);
+    copies.push_back(copy.is_floating_point() || copy.is_complex()
+                       ? copy.requires_grad_(true)
+                       : copy);
   }
   return copies;
 }

@@ -6,13 +6,14 @@ namespace troupe {
 
 void stage_state::offload(rank_device*) {
   fail(error_code::internal,
-       "what a forward keeps is to be offloaded, and the forward was not told");
+       "an activation is to be offloaded, but its forward was not prepared for "
+       "it");
 }
 
 void stage_state::reload(rank_device*) {
-  fail(error_code::internal,
-       "what a forward keeps is to be reloaded, and the "
-       "forward was not told");
+  fail(
+    error_code::internal,
+    "an activation is to be reloaded, but its forward was not prepared for it");
 }
 
 collective_work stage_parameters::begin_tied_sum() {

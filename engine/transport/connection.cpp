@@ -57,7 +57,7 @@ class readiness_watch {
   static int own_copy(int descriptor) {
     const int copy = ::fcntl(descriptor, F_DUPFD_CLOEXEC, 0);
     if (copy < 0)
-      fail(error_code::transport, "a connection can't be waited for: {}",
+      fail(error_code::transport, "can't wait for a connection: {}",
            std::strerror(errno));
     return copy;
   }

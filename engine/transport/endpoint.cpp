@@ -36,7 +36,7 @@ endpoint parse_tcp(const std::string& text, const std::string& rest) {
     refuse(text, "the port is missing");
   const auto port = parse_number<std::uint16_t>(rest.substr(colon + 1));
   if (!port)
-    refuse(text, "the port is no number from 0 to 65535");
+    refuse(text, "the port is not a number from 0 to 65535");
   auto host = rest.substr(0, colon);
   if (host.starts_with('[') && host.ends_with(']'))
     host = host.substr(1, host.size() - 2);
@@ -100,9 +100,7 @@ std::string own_socket(const std::string& name) {
   if (::mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST)
     fail(error_code::io, "{}: can't be made: {}", folder, std::strerror(errno));
   if (!is_own_folder(folder))
-    fail(error_code::io,
-         "{}: must be a folder of yours that nobody else may enter (mode 700)",
-         folder);
+    fail(error_code::io, "{}: must be your own folder with mode 700", folder);
   remove_dead_sockets(folder);
   return fmt::format("unix:{}/{}.sock", folder, name);
 }
@@ -142,8 +140,8 @@ std::vector<socket_address> addresses_of(const endpoint& what) {
   const auto code = ::getaddrinfo(
     what.host.c_str(), std::to_string(what.port).c_str(), &hints, &found);
   if (code != 0)
-    fail(error_code::transport, "the host {} is not known: {}",
-         printable(what.host), ::gai_strerror(code));
+    fail(error_code::transport, "unknown host {}: {}", printable(what.host),
+         ::gai_strerror(code));
   const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> list(
     found, &::freeaddrinfo);
   std::vector<socket_address> all;

@@ -27,10 +27,10 @@ void put_tensor(wire_writer& target, const at::Tensor& tensor) {
     tensor.defined() ? tensor.scalar_type() : at::ScalarType::Undefined;
   const auto code = std::ranges::find(dtypes, dtype);
   if (code == dtypes.end())
-    fail(error_code::transport, "a {} can't travel between processes",
+    fail(error_code::transport, "a {} can't be sent between processes",
          describe(tensor));
   if (tensor.defined() && !(tensor.is_cpu() && tensor.is_contiguous()))
-    fail(error_code::internal, "a {} was to be sent that is not contiguous",
+    fail(error_code::internal, "can't send a {} that is not contiguous",
          describe(tensor));
   target.put(static_cast<std::uint8_t>(code - dtypes.begin()));
   const auto sizes = tensor.defined() ? tensor.sizes() : at::IntArrayRef{};
@@ -44,7 +44,7 @@ tensor_form get_tensor(wire_reader& source) {
   const auto dimensions = source.get<std::uint8_t>();
   if (code >= dtypes.size() || dimensions > most_dimensions
       || (code == 0 && dimensions > 0))
-    wire_reader::refuse("a tensor of no known kind");
+    wire_reader::refuse("a tensor of an unknown kind");
   tensor_form form{dtypes[code], std::vector<std::int64_t>(dimensions)};
   for (auto& size : form.sizes)
     size = source.get<std::int64_t>();
@@ -61,7 +61,7 @@ std::uint64_t bytes_of(const tensor_form& form) {
     if (size < 0
         || __builtin_mul_overflow(bytes, std::max<std::int64_t>(size, 1),
                                   &bytes))
-      wire_reader::refuse("a tensor with a size that can't be");
+      wire_reader::refuse("a tensor with an impossible size");
   const bool empty = std::ranges::count(form.sizes, 0) > 0;
   return empty ? 0 : static_cast<std::uint64_t>(bytes);
 }
@@ -104,7 +104,7 @@ frame_header read_frame_header(std::string_view bytes,
                                const frame_limits& limits) {
   wire_reader source(bytes);
   if (source.get<std::uint32_t>() != magic)
-    fail(error_code::transport, "the peer is no process of a troupe job");
+    fail(error_code::transport, "the peer is not a process of a troupe job");
   const auto version = source.get<std::uint16_t>();
   if (version != frame_version)
     fail(error_code::transport,
@@ -118,12 +118,12 @@ frame_header read_frame_header(std::string_view bytes,
   frame_header header{static_cast<frame_type>(type),
                       source.get<std::uint32_t>(), 0};
   if (source.get<std::uint32_t>() != 0)
-    wire_reader::refuse("something where zeros belong");
+    wire_reader::refuse("nonzero reserved bytes");
   header.tensor_bytes = source.get<std::uint64_t>();
   const auto most = has_no_tensors(header.type) ? 0 : limits.tensor_bytes;
   if (header.head_bytes > limits.head_bytes || header.tensor_bytes > most)
     fail(error_code::transport,
-         "the peer announces {} and {} bytes; at most {} and {} are taken",
+         "the peer announces {} and {} bytes; at most {} and {} are accepted",
          header.head_bytes, header.tensor_bytes, limits.head_bytes, most);
   return header;
 }
@@ -142,7 +142,7 @@ std::uint64_t bytes_of(const std::vector<tensor_form>& forms) {
   std::uint64_t total = 0;
   for (const auto& form : forms)
     if (__builtin_add_overflow(total, bytes_of(form), &total))
-      wire_reader::refuse("tensors whose sizes can't be");
+      wire_reader::refuse("tensors with impossible sizes");
   return total;
 }
 

@@ -56,11 +56,11 @@ state introduction::advance(byte_stream& over) {
 
 std::string introduction::at_end() const {
   return answered_
-           ? "the other side closed the connection in place of its proof: it "
-             "probably has another token; give all processes of the job the "
-             "same one"
-           : "the other side closed the connection before it said anything: "
-             "it is no process of this job, or was given other credentials";
+           ? "the other side closed the connection instead of proving its "
+             "token: it probably has another token; give all processes of the "
+             "job the same one"
+           : "the other side closed the connection before sending anything: it "
+             "is not a process of this job, or has other credentials";
 }
 
 state introduction::send(byte_stream& over) {
@@ -91,8 +91,8 @@ void introduction::take(const std::string& bytes) {
   got_ = 0;
   if (!proof_ && bytes != expected_)
     fail(error_code::transport,
-         "the other side doesn't begin as a process of a troupe job; run the "
-         "same program");
+         "the other side does not start like a process of a troupe job; run "
+         "the same program");
   if (!proof_)
     return;
   proof_->take(bytes);

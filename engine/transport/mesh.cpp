@@ -130,7 +130,7 @@ struct mesh::impl : std::enable_shared_from_this<mesh::impl> {
     // Lets the lost process end first, so that launchers report its own reason.
     constexpr std::chrono::milliseconds courtesy{300};
     if (!changed.wait_for(lock, courtesy, is_there))
-      fail(error_code::transport, "process {} is gone: {}", sender,
+      fail(error_code::transport, "process {} has left: {}", sender,
            peer.lost.value_or("its program has ended"));
     auto first = std::move((peer.*queue).front());
     (peer.*queue).pop_front();

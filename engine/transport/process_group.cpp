@@ -61,8 +61,8 @@ process_group::process_group(mesh& job, std::vector<std::int32_t> members)
   if (own == members_.end() || !ascending || members_.front() < 0
       || members_.back() >= job_.place().processes)
     fail(error_code::invalid_argument,
-         "a group of processes {} in process {} of {}: give numbers of "
-         "processes, ascending, with this one among them",
+         "a group of processes {} in process {} of {}: give process numbers in "
+         "ascending order, including this one",
          fmt::join(members_, ", "), job_.place().process,
          job_.place().processes);
   rank_ = static_cast<std::int32_t>(own - members_.begin());
@@ -74,7 +74,8 @@ at::Tensor process_group::all_gather(const at::Tensor& mine) {
   begin(transfer_kind::all_gather, mine);
   if (mine.dim() == 0)
     fail(error_code::invalid_argument,
-         "all_gather of a scalar: give it a dimension, as by reshape({{1}})");
+         "all_gather of a scalar: give it a dimension, for example with "
+         "reshape({{1}})");
   const auto kept = mine.clone();  // the sent memory may be in use later
   for (std::int32_t r = 0; r < size(); ++r)
     send(r, kept);
@@ -90,8 +91,8 @@ at::Tensor process_group::reduce_scatter(const at::Tensor& mine,
   begin(transfer_kind::reduce_scatter, mine, how);
   if (mine.dim() == 0 || mine.size(0) % size() != 0)
     fail(error_code::invalid_argument,
-         "reduce_scatter of {} over {} processes: its first dimension has to "
-         "be a multiple of that",
+         "reduce_scatter of {} over {} processes: its first dimension must be "
+         "a multiple of that",
          describe(mine), size());
   return reduce(mine.clone().chunk(size()));
 }
@@ -136,7 +137,7 @@ void process_group::begin(transfer_kind kind, const at::Tensor& given,
                           reduce_kind how, std::int32_t root) {
   if (given.defined() && !given.device().is_cpu())
     fail(error_code::invalid_argument,
-         "a collective of {} over links: bring it to the CPU, or use a "
+         "a collective of {} over links: move it to the CPU, or use a "
          "communicator of its device",
          describe(given));
   if (!given.defined() && (kind != transfer_kind::broadcast || root == rank_))

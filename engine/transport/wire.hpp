@@ -62,7 +62,7 @@ class wire_reader {
   requires std::is_enum_v<T> T get_up_to(T largest) {
     const auto value = get<std::underlying_type_t<T>>();
     if (value < 0 || value > static_cast<std::underlying_type_t<T>>(largest))
-      refuse_field("a value that is none of its kind");
+      refuse_field("an invalid value");
     return static_cast<T>(value);
   }
   bool get_flag() {

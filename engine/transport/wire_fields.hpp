@@ -91,7 +91,7 @@ class wire_input {
   void require(bool is_valid, const char* name) {
     reader_.at(name);
     if (!is_valid)
-      reader_.refuse_field("a value that is none of its kind");
+      reader_.refuse_field("an invalid value");
   }
   void finish() const { reader_.finish(); }
 
@@ -133,7 +133,7 @@ class wire_input {
   void get(std::variant<Kinds...>& one) {
     const std::size_t kind = reader_.get<std::uint8_t>();
     if (kind >= sizeof...(Kinds))
-      reader_.refuse_field("a kind that is not known");
+      reader_.refuse_field("an unknown kind");
     get_kind(one, kind, std::index_sequence_for<Kinds...>{});
   }
 

@@ -91,7 +91,7 @@ void dashboard_data::see(const event& what) {
     collector_ = {};
     add_alert(
       dropped->source, "dropped", "dashboard",
-      fmt::format("{} events came too fast to be shown", dropped->count));
+      fmt::format("{} events arrived too fast to be shown", dropped->count));
   }
   if (const auto* ops = collector_.add(what))
     add_step(std::get<step_event>(what), *ops);

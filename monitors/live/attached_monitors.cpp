@@ -34,7 +34,8 @@ json answer_of(const Make& make) {
   } catch (const std::exception& reason) {
     return {{"error", reason.what()}, {"usage", false}};
   } catch (...) {
-    return {{"error", "the request failed without a reason"}, {"usage", false}};
+    return {{"error", "the request failed without a message"},
+            {"usage", false}};
   }
 }
 
@@ -50,7 +51,7 @@ void detach_all_of(const job_operations& operations,
     } catch (const std::exception& reason) {
       warn(reason.what());
     } catch (...) {
-      warn("no reason is given");
+      warn("no reason given");
     }
   }
 }
@@ -92,7 +93,7 @@ request_reply attached_monitors::detach(const json& request) {
 request_reply attached_monitors::replan(const json& request) const {
   if (!operations_->replan)
     throw error(error_code::invalid_argument,
-                "this job takes up no other order of its ops");
+                "this job does not support replanning");
   request_reply made;
   made.slow = [operations = operations_, request] {
     return answer_of([&] { return operations->replan(request); });
@@ -115,8 +116,8 @@ json attached_monitors::dispatch(std::int64_t client,
   if (wanted == "plan")
     return plan();
   fail(error_code::invalid_argument,
-       "'{}' is no request; there are attach, detach, list, events, info, plan "
-       "and replan",
+       "unknown request '{}'; known requests are attach, detach, list, events, "
+       "info, plan and replan",
        printable(wanted));
 }
 
@@ -175,7 +176,8 @@ void attached_monitors::require_room(std::int64_t client) const {
   });
   if (own >= monitors_of_a_client || entries_.size() >= monitors_in_all)
     fail(error_code::invalid_argument,
-         "a client may attach {} monitors, and all together {}; detach one",
+         "a client may attach {} monitors, and all clients together {}; detach "
+         "one",
          monitors_of_a_client, monitors_in_all);
 }
 

@@ -100,7 +100,7 @@ void endpoint_server::impl::run() {
     } catch (const std::exception& reason) {
       spdlog::warn("endpoint {}: {}", to_text(where), reason.what());
     } catch (...) {
-      spdlog::warn("endpoint {}: a failure without a reason", to_text(where));
+      spdlog::warn("endpoint {}: a failure without a message", to_text(where));
     }
   }
 }
@@ -136,7 +136,7 @@ void endpoint_server::impl::admit(session& who) {
   if (closing)
     fail(error_code::transport, "the run is over");
   if (clients.size() >= clients_allowed)
-    fail(error_code::transport, "there are {} clients already", clients.size());
+    fail(error_code::transport, "there are already {} clients", clients.size());
   const auto own = who.shared_from_this();
   strangers.remove(own);
   clients.push_back(own);

@@ -25,7 +25,7 @@ void check_magic(std::string_view bytes) {
   const auto there = std::min(bytes.size(), magic.size());
   if (bytes.substr(0, there) != magic.substr(0, there))
     fail(error_code::transport,
-         "this is no frame of troupe's protocol for live jobs");
+         "not a frame of troupe's protocol for live jobs");
 }
 
 void check_version(std::uint32_t version) {
@@ -64,8 +64,8 @@ std::optional<live_frame> frame_parser::next() {
     fail(error_code::transport, "a frame of the unknown type {}", type);
   const auto length = number_at<std::uint32_t>(waiting_, 8);
   if (length > limit_)
-    fail(error_code::transport, "a payload of {} bytes, where {} are allowed",
-         length, limit_);
+    fail(error_code::transport, "a payload of {} bytes; {} are allowed", length,
+         limit_);
   const auto end = live_header_bytes + length;
   if (waiting_.size() < end)
     return {};

@@ -32,7 +32,7 @@ log2_histogram histogram_of(const json& list) {
   log2_histogram made{};
   for (const auto& each : list) {
     if (!each.is_array() || each.size() != 2)
-      fail(error_code::malformed_text, "'histogram' is no list of bins");
+      fail(error_code::malformed_text, "'histogram' is not a list of bins");
     const auto bin = whole_of<std::size_t>(each[0], "histogram");
     if (bin >= made.size())
       fail(error_code::malformed_text, "'histogram' has no bin {}", bin);

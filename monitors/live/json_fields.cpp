@@ -34,7 +34,7 @@ json parse_json(std::string_view text) {
     fail(error_code::malformed_text, "JSON of more than 32 levels");
   auto parsed = json::parse(text, nullptr, false);
   if (parsed.is_discarded())
-    fail(error_code::malformed_text, "the text is no JSON");
+    fail(error_code::malformed_text, "the text is not JSON");
   return parsed;
 }
 
@@ -52,12 +52,12 @@ double as_number(const json& value, const std::string& field) {
     return limits::infinity();
   if (value == "-Infinity")
     return -limits::infinity();
-  fail(error_code::malformed_text, "'{}' is no number", field);
+  fail(error_code::malformed_text, "'{}' is not a number", field);
 }
 
 const json& field_of(const json& object, const char* name) {
   if (!object.is_object())
-    fail(error_code::malformed_text, "'{}' is not there: this is no object",
+    fail(error_code::malformed_text, "'{}' is missing: this is not an object",
          name);
   const auto found = object.find(name);
   if (found == object.end())
@@ -67,13 +67,13 @@ const json& field_of(const json& object, const char* name) {
 
 const json& as_list(const json& value, const std::string& field) {
   if (!value.is_array())
-    fail(error_code::malformed_text, "'{}' is no list", field);
+    fail(error_code::malformed_text, "'{}' is not a list", field);
   return value;
 }
 
 std::string as_text(const json& value, const std::string& field) {
   if (!value.is_string())
-    fail(error_code::malformed_text, "'{}' is no text", field);
+    fail(error_code::malformed_text, "'{}' is not a string", field);
   return value.get<std::string>();
 }
 

@@ -44,7 +44,8 @@ Whole whole_of(const nlohmann::json& value, const std::string& field) {
     if (std::in_range<Whole>(found))
       return static_cast<Whole>(found);
   }
-  fail(error_code::malformed_text, "'{}' is no whole number in range", field);
+  fail(error_code::malformed_text, "'{}' is not a whole number in range",
+       field);
 }
 
 }  // namespace troupe

@@ -101,15 +101,14 @@ live_frame live_client::read_answer(live_type wanted, const deadline& until) {
     keep(*frame);
   }
   if (ended_)
-    fail(error_code::transport, "{}: the job has ended the connection",
-         endpoint_);
-  fail(error_code::transport, "{}: the job does not answer within {:g} s",
+    fail(error_code::transport, "{}: the job closed the connection", endpoint_);
+  fail(error_code::transport, "{}: the job did not answer within {:g} s",
        endpoint_, patience_);
 }
 
 void live_client::keep(const live_frame& frame) {
   if (!welcomed_ || !is_streamed(frame.type))
-    fail(error_code::transport, "the job sends what nobody asked for");
+    fail(error_code::transport, "the job sent an unexpected message");
   auto content = parse_json(frame.payload);
   const auto monitor = whole_of<std::int64_t>(field_of(content, "id"), "id");
   waiting_.push_back({frame.type, monitor, std::move(content)});

@@ -17,8 +17,8 @@ trust live_trust(const endpoint& address, const std::string& token) {
     return token.empty() ? trust{} : trust{trust_kind::token, token};
   if (token.size() < shortest_token)
     fail(error_code::invalid_argument,
-         "{}: an endpoint of tcp needs a token of at least {} characters, as "
-         "anybody could attach; give the job's (--endpoint-token-file, and "
+         "{}: a TCP endpoint needs a token of at least {} characters, because "
+         "anyone could attach; give the job's (--endpoint-token-file, and "
          "--token-file to attach), or use unix:/path",
          to_text(address), shortest_token);
   return {trust_kind::pre_shared_key, {}, tls_context::of_token(token)};

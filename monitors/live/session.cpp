@@ -141,7 +141,7 @@ asio::awaitable<void> session::serve() {
   while (!leaving_) {
     const auto frame = co_await next_frame();
     if (frame.type != live_type::request)
-      fail(error_code::transport, "after the hello only requests may come");
+      fail(error_code::transport, "only requests may follow the hello");
     const auto answer =
       co_await host_.answer(shared_from_this(), parse_json(frame.payload));
     out_->put(frame_bytes(live_type::answer, json_text(answer)));
@@ -165,7 +165,7 @@ asio::awaitable<live_frame> session::next_frame() {
     chunk_.resize(chunk_bytes);
     const auto got = co_await stream_.read_some(chunk_.data(), chunk_.size());
     if (got == 0)
-      throw std::runtime_error("the client has left");
+      throw std::runtime_error("the client disconnected");
     parser_.add(std::string_view(chunk_).substr(0, got));
   }
 }

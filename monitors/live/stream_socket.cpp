@@ -24,8 +24,8 @@ stream_socket::stream_socket(const endpoint& address, const deadline& until,
   try {
     if (!connect_any(address, until))
       fail(error_code::transport,
-           "nobody answers at {}: {}; does the job still run?",
-           to_text(address), std::strerror(errno));
+           "no answer at {}: {}; is the job still running?", to_text(address),
+           std::strerror(errno));
     stream_ = trusted.tls ? tls_stream(handle_, trusted.tls, link_side::client)
                           : socket_stream(handle_);
     if (introduces(trusted))
@@ -67,8 +67,7 @@ void stream_socket::introduce(const endpoint& address, const trust& trusted,
     why = reason.what();
   }
   fail(error_code::transport,
-       "{}: this client and the job have not shown each other the same token: "
-       "{}",
+       "{}: this client and the job do not have the same token: {}",
        to_text(address), why);
 }
 
@@ -145,9 +144,9 @@ void stream_socket::write(std::string_view bytes, const deadline& until) {
     if (progress.what == state::moved)
       bytes.remove_prefix(progress.bytes);
     else if (progress.what == state::ended)
-      fail(error_code::transport, "the job has ended the connection");
+      fail(error_code::transport, "the job closed the connection");
     else if (!wait_for(progress.what, until))
-      fail(error_code::transport, "the job takes nothing");
+      fail(error_code::transport, "the job does not read");
   }
 }
 

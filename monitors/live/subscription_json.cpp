@@ -33,8 +33,8 @@ tensor_kind kind_of(const std::string& wanted) {
   });
   if (found == tensor_kind::none)
     fail(error_code::invalid_argument,
-         "'{}' is no kind of tensors; there are {}, and all", printable(wanted),
-         names_of(largest_value<tensor_kind>));
+         "unknown kind of tensors '{}'; known kinds are {}, and all",
+         printable(wanted), names_of(largest_value<tensor_kind>));
   return found;
 }
 

@@ -85,7 +85,7 @@ class findings {
     if (missed_ == 0)
       return;
     const auto text = fmt::format(
-      "here {} findings are missing, as there was no room for them\n", missed_);
+      "{} findings are missing here because the queue was full\n", missed_);
     if (outbox_->offer({frame_of(live_type::printed, id_, {{"text", text}})}))
       missed_ = 0;
   }

@@ -57,7 +57,7 @@ http_address parse_http_address(const std::string& text) {
   const auto port = port_of(text);
   if (!address || !port)
     fail(error_code::invalid_argument,
-         "'{}' is no address to listen at; write NUMBER:PORT or "
+         "'{}' is not an address to listen at; write NUMBER:PORT or "
          "localhost:PORT, such as 127.0.0.1:9464; port 0 takes a free one",
          text);
   return {address->to_string(), *port, address->is_loopback()};

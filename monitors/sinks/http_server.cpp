@@ -87,7 +87,7 @@ http_response refusal(const http_request& request,
             "host not allowed; use 127.0.0.1 or localhost\n"};
   const bool posts = request.method() == http::verb::post && options.post;
   if ((posts || token.empty()) && is_foreign_page(request))
-    return {403, "text/plain", "a page of another host asks\n"};
+    return {403, "text/plain", "request from a page of another host\n"};
   if (posts)
     return request[http::field::content_type] == "application/json"
              ? http_response{}

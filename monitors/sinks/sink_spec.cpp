@@ -119,8 +119,8 @@ chosen_sink chosen(const std::string& spec) {
   const auto more = spec.substr(std::min(name.size() + 1, spec.size()));
   const auto* found = std::ranges::find(kinds, name, &sink_kind::name);
   if (found == kinds.end())
-    fail(error_code::invalid_argument, "no sink '{}'; there are:\n{}", name,
-         sink_help());
+    fail(error_code::invalid_argument,
+         "unknown sink '{}'; known sinks are:\n{}", name, sink_help());
   if (found->needs_more && more.empty())
     fail(error_code::invalid_argument, "sink {}: write {}", name, found->form);
   return {found, more};

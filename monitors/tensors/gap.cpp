@@ -51,8 +51,8 @@ bool counts(const tensor_record& record) {
     return false;
   if (record.content == tensor_content::other)
     fail(error_code::invalid_argument,
-         "module {} returns something that is no tensor, so that gap has "
-         "nothing to measure; leave it out with match=",
+         "module {} returns something that is not a tensor, so gap has nothing "
+         "to measure; exclude it with match=",
          record.owner->name);
   const auto values = record.statistics.count;
   if (record.content == tensor_content::nothing || values == 1)

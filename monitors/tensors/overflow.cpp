@@ -107,7 +107,7 @@ class overflow_state {
         first->in_forward |= !op.backward && op.source.microbatch >= 0;
       }
     if (first && how == ending::overflowed && !first->in_forward)
-      tell(*first, "; the update was left out, and the loss scale halves");
+      tell(*first, "; the update is skipped, and the loss scale halved");
     else if (first)
       report(source, *first, how == ending::failed);
     keep_last_frames();

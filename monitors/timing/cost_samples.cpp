@@ -137,9 +137,8 @@ std::string cost_samples::text() const {
   const auto step = mean(steps_);
   const auto on_paper = simulate(*plan_, parse_costs(lines)).makespan;
   return fmt::format(
-    "# ms, measured over {} steps of {}\n"
-    "# a step took {:.6g}, and takes {:.6g} on paper: {:+.1f} "
-    "%\n{}",
+    "# ms, measured over {} steps of {}\n# a step took {:.6g}, predicted "
+    "{:.6g}: {:+.1f} %\n{}",
     steps_.size(), plan_->schedule_name, step, on_paper,
     100 * (on_paper / step - 1), lines);
 }

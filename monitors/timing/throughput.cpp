@@ -133,7 +133,7 @@ class throughput_state {
         sink_->write(alert{
           ops[i].source, "throughput",
           fmt::format(
-            "step {}: {} has been a straggler in most of the last steps{}; its "
+            "step {}: {} has been a straggler in most recent steps{}; its "
             "device is slow, or its stages cost more than others (see --split)",
             source.step, name_of(ops[i].source), slow)});
     }

@@ -88,12 +88,14 @@ TEST_CASE("an actor that ends, fails or does not answer is detached") {
     own.system->spawn([](caf::event_based_actor* self) -> caf::behavior {
       return {[self](const monitor_event&) { self->quit(); }};
     });
-  CHECK_THAT(train_beside(ends, 5), ContainsSubstring("the actor is gone"));
+  CHECK_THAT(train_beside(ends, 5),
+             ContainsSubstring("the actor has terminated"));
   const auto throws =
     own.system->spawn([](caf::event_based_actor*) -> caf::behavior {
       return {[](const monitor_event&) { throw std::runtime_error("bad"); }};
     });
-  CHECK_THAT(train_beside(throws, 3), ContainsSubstring("the actor is gone"));
+  CHECK_THAT(train_beside(throws, 3),
+             ContainsSubstring("the actor has terminated"));
   std::vector<caf::response_promise> kept;
   const auto silent =
     own.system->spawn([&](caf::event_based_actor* self) -> caf::behavior {
@@ -104,7 +106,8 @@ TEST_CASE("an actor that ends, fails or does not answer is detached") {
     });
   CHECK_THAT(train_beside(silent, 5, {.stuck_seconds = 0.05}),
              ContainsSubstring("has not responded for 0.05 s"));
-  CHECK_THAT(log.text(), ContainsSubstring("monitor own sees nothing further"));
+  CHECK_THAT(log.text(),
+             ContainsSubstring("monitor own receives no further events"));
   caf::anon_send_exit(silent, caf::exit_reason::user_shutdown);
   CHECK_THROWS_MATCHES(actor_monitor("none", {}, {}), error,
                        says("'none' is a null actor"));

@@ -103,7 +103,7 @@ TEST_CASE("a loader tells how long a slow load took, and where data ends") {
   CHECK_FALSE(loader.prefetch());
   CHECK_THROWS_MATCHES(
     loader.on(want_data{step, {0}, 1}), error,
-    MessageMatches(ContainsSubstring("has 1 microbatches and number 1")));
+    MessageMatches(ContainsSubstring("has 1 microbatches, but number 1")));
 }
 
 TEST_CASE(

@@ -131,7 +131,7 @@ TEST_CASE("shards don't take the host between devices") {
     const trainer training(model_for(what), options);
   });
   for (const auto& error : errors)
-    CHECK_THAT(error, ContainsSubstring("leave device_links on"));
+    CHECK_THAT(error, ContainsSubstring("keep device_links on"));
 }
 
 TEST_CASE("without overlap links keep streams of their own") {

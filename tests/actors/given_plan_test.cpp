@@ -145,7 +145,7 @@ TEST_CASE("a plan that contradicts the options is refused") {
   CHECK(refusal_of(options_with(given)) == "none");
   CHECK_THAT(
     refusal_of(options_with(given, {.microbatches = 2, .data_parallel = 2})),
-    ContainsSubstring("plan own: data_parallel is 2, so that each stage needs "
+    ContainsSubstring("plan own: data_parallel is 2, so each stage needs "
                       "a REDUCE_GRAD"));
   CHECK_THAT(
     refusal_of(options_with(given, {.microbatches = 2, .clip = 1})),

@@ -308,7 +308,7 @@ TEST_CASE("what graphs can't do yet is refused, with what to do") {
   };
   auto options = options_for({.ranks = 2});
   CHECK_THAT(refused(options), ContainsSubstring("--device cuda:0")
-                                 && ContainsSubstring("leave cuda_graphs off"));
+                                 && ContainsSubstring("turn cuda_graphs off"));
   options.devices = {std::make_shared<faked_accelerator>(),
                      std::make_shared<faked_accelerator>()};
   CHECK_THAT(refused(options), ContainsSubstring("of one device, and the run "

@@ -213,7 +213,7 @@ TEST_CASE("programs that part are stopped with what differs") {
       run.step(small_text(), true);
   });
   for (const auto& each : errors)
-    CHECK_THAT(each, ContainsSubstring("another step than process 0")
+    CHECK_THAT(each, ContainsSubstring("a different step from process 0")
                        && ContainsSubstring("skip_update: false there, true"));
 }
 
@@ -264,7 +264,8 @@ TEST_CASE("tensors that the plan has no place for are refused unread") {
   };
   const std::int64_t large = std::int64_t{1} << 28;
   const std::vector<std::pair<frame, std::string>> strays{
-    {tensors(0, 1, 0, 1), "from stage 0 to stage 1 of replica 0, which do not"},
+    {tensors(0, 1, 0, 1),
+     "from stage 0 to stage 1 of replica 0, which are not"},
     {tensors(1, 7, 0, 1), "from stage 1 to stage 7"},
     {tensors(1, 0, 999, 1), "sent message 999"},
     {tensors(1, 0, 0, large), "announces 268435456 bytes from stage 1"},
@@ -298,11 +299,13 @@ TEST_CASE(
     {{far(0), far(1), far(2), far(3)}, "process 1 reports op 999"},
     {{to_frame(control_message(rank_done{1, 7}))}, "reports replica 7"},
     {{to_frame(control_message(rank_done{2, 0, 0}))}, "of rank 0 of replica 0"},
-    {{told({.rank = 1, .stage = 5})}, "tells of rank 1, stage 5"},
-    {{told({.rank = 9, .stage = 0})}, "tells of rank 9, stage 0"},
-    {{to_frame(event(ops_event{}))}, "tells of rank -1"},
-    {{to_frame(control_message(norm_known{1}))}, "told the leading one"},
-    {{to_frame(control_message(remote_begin{9}))}, "told the leading one"}};
+    {{told({.rank = 1, .stage = 5})}, "names rank 1, stage 5"},
+    {{told({.rank = 9, .stage = 0})}, "names rank 9, stage 0"},
+    {{to_frame(event(ops_event{}))}, "names rank -1"},
+    {{to_frame(control_message(norm_known{1}))},
+     "sent a command to the leading one"},
+    {{to_frame(control_message(remote_begin{9}))},
+     "sent a command to the leading one"}};
   for (const auto& [frames, answer] : lies) {
     joined_meshes meshes(2);
     const auto errors = in_all(meshes, [&](const auto& job) {
@@ -323,8 +326,10 @@ TEST_CASE("ranks that processes can't share equally are refused") {
   const auto errors =
     in_all(meshes, [](const auto& job) { trainer_for({.ranks = 3}, job); });
   for (const auto& each : errors)
-    CHECK_THAT(each, ContainsSubstring("3 pipeline ranks x 1 replicas are 3 "
-                                       "ranks, which 2 processes can't share"));
+    CHECK_THAT(each,
+               ContainsSubstring(
+                 "3 pipeline ranks x 1 replicas are 3 "
+                 "ranks, which can't be divided equally among 2 processes"));
 }
 
 TEST_CASE("a process that waits for the leader's next step says so") {
@@ -339,12 +344,12 @@ TEST_CASE("a process that waits for the leader's next step says so") {
          const auto until =
            std::chrono::steady_clock::now() + std::chrono::seconds(30);
          while (job->place().leads()
-                && log.text().find("step 2 waits for process 0")
+                && log.text().find("step 2: waiting for process 0")
                      == std::string::npos
                 && std::chrono::steady_clock::now() < until)
            std::this_thread::yield();
          run.step(small_text());
        }))
     CHECK(problem == "");
-  CHECK_THAT(log.text(), ContainsSubstring("step 2 waits for process 0"));
+  CHECK_THAT(log.text(), ContainsSubstring("step 2: waiting for process 0"));
 }

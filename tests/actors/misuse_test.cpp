@@ -38,6 +38,20 @@ model with_layer(const told_layer::function& what) {
   return layers;
 }
 
+/// A layer with the weights that it is given.
+struct scaling_layer final : stage_module {
+  explicit scaling_layer(const at::Tensor& values)
+    : weight(register_parameter("weight", values)) {}
+  tensor_list forward(const tensor_list& inputs) override {
+    return {inputs[0] * weight};
+  }
+  at::Tensor weight;
+};
+
+model scaled_by(const std::function<std::shared_ptr<stage_module>()>& make) {
+  return {{"first", make}, {"last", make}};
+}
+
 /// The error of a run's first step.
 std::string failure_of(const model& layers, trainer_options options,
                        const source_pointer& source) {
@@ -71,6 +85,49 @@ bool lets_go(const std::weak_ptr<Held>& of) {
 }
 
 }  // namespace
+
+TEST_CASE("a module that several stages or replicas would share is refused") {
+  const auto only = std::make_shared<scaling_layer>(at::ones({1}));
+  const auto shared = scaled_by([=] { return only; });
+  trainer_options options;
+  options.schedule = make_schedule("1f1b", {.ranks = 2, .microbatches = 2});
+  const auto same = ContainsSubstring(
+    "'first.weight' and 'last.weight' are the same tensor; return a new module "
+    "from each call of `make`");
+  CHECK_THAT(refusal_of(shared, options), same);
+  CHECK_THROWS_MATCHES(plain_loop(shared, {}), error, MessageMatches(same));
+  options.schedule = make_schedule("1f1b", {.ranks = 1, .microbatches = 2});
+  options.data_parallel = 2;
+  CHECK_THAT(refusal_of({shared[0]}, options),
+             ContainsSubstring("'first.weight' and 'first.weight'"));
+}
+
+TEST_CASE("a parameter whose elements share memory is refused") {
+  const auto expanded = scaled_by([] {
+    return std::make_shared<scaling_layer>(at::ones({4, 1}).expand({4, 4}));
+  });
+  trainer_options options;
+  options.schedule = make_schedule("1f1b", {.ranks = 2, .microbatches = 2});
+  CHECK_THAT(refusal_of(expanded, options),
+             ContainsSubstring("'first.weight' share memory"));
+  CHECK_THROWS_MATCHES(plain_loop(expanded, {}), error,
+                       MessageMatches(ContainsSubstring("share memory")));
+}
+
+TEST_CASE("a module with one submodule under two names is refused") {
+  const auto doubled = scaled_by([] {
+    const auto inner = std::make_shared<scaling_layer>(at::ones({1}));
+    auto outer = std::make_shared<told_layer>(
+      [=](const tensor_list& inputs) { return inner->forward(inputs); });
+    outer->register_module("a", inner);
+    outer->register_module("b", inner);
+    return outer;
+  });
+  trainer_options options;
+  options.schedule = make_schedule("1f1b", {.ranks = 2, .microbatches = 2});
+  CHECK_THAT(refusal_of(doubled, options),
+             ContainsSubstring("'first.a.weight' and 'first.b.weight'"));
+}
 
 TEST_CASE(
   "a thrown value that is no std::exception fails a step and is reported") {
@@ -187,7 +244,7 @@ TEST_CASE("a layer that never returns is named and left behind") {
     CHECK_THROWS_AS(run.step(small_text()), error);
     other.join();
   }
-  CHECK_THAT(log.text(), ContainsSubstring("left behind")
+  CHECK_THAT(log.text(), ContainsSubstring("abandoned")
                            && ContainsSubstring("rank 1 runs 1F0"));
   held.reset();
   *stuck = false;
@@ -231,7 +288,7 @@ TEST_CASE("a layer or a source without tensors fails the step by name") {
   CHECK_THAT(
     failure_of(with_layer([](const tensor_list&) { return tensor_list(1); }),
                options_for(what), small_text()),
-    ContainsSubstring("layer 4 ('own') returned undefined tensors"));
+    ContainsSubstring("layer 4 ('own') returned only undefined tensors"));
   CHECK_THAT(
     failure_of(model_for(what), options_for(what),
                make_source([](std::int64_t) { return microbatch_data{}; })),

@@ -188,8 +188,8 @@ TEST_CASE("whatever a monitor throws ends it alone") {
       CHECK_THAT(said.what(), ContainsSubstring(reason));
     }
   };
-  ends_with(odd, "no std::exception");
-  ends_with(mute, "without a reason");
+  ends_with(odd, "not a std::exception");
+  ends_with(mute, "without a message");
   CHECK(calls == 1);
 }
 

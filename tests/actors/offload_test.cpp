@@ -166,11 +166,10 @@ TEST_CASE("a plan that offloads is run as it is, and recordings are refused") {
   CHECK_THROWS_MATCHES(
     trainer(model_for(what), options), error,
     Message("cuda_graphs records steps whose tensors stay where they are; "
-            "don't offload activations, or leave cuda_graphs off"));
+            "don't offload activations, or turn cuda_graphs off"));
   options.cuda_graphs = false;
   options.offload.of_stage = {{7, 1}};
   CHECK_THROWS_MATCHES(
     trainer(model_for(what), options), error,
-    Message("activations of stage 7 are to be offloaded, and there are 2 "
-            "stages"));
+    Message("can't offload activations of stage 7: there are 2 stages"));
 }

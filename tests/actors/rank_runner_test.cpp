@@ -286,7 +286,7 @@ TEST_CASE("values are made once and taken once") {
   values.take(name);
   CHECK(values.left().empty());
   CHECK_THROWS_MATCHES(values.take(name), error,
-                       MessageMatches(ContainsSubstring("is not there")));
+                       MessageMatches(ContainsSubstring("is missing")));
 }
 
 TEST_CASE("messages that the envelope does not fit are refused") {

@@ -57,7 +57,7 @@ TEST_CASE("tokens that another process can't have chosen are refused") {
   late.serial = 4;
   job.links->check(1, late);
 
-  job.refuses(job.good, "process 0 tells of tokens for slice 3", 0);
+  job.refuses(job.good, "process 0 sends tokens for slice 3", 0);
   const auto with = [&](auto change) {
     auto bad = job.good;
     change(bad);
@@ -70,9 +70,8 @@ TEST_CASE("tokens that another process can't have chosen are refused") {
   job.refuses(with([](auto& bad) { bad.key.microbatch = -1; }), not_chosen);
   job.refuses(with([](auto& bad) { bad.key.slice = 0; }), not_chosen);
   job.refuses(with([](auto& bad) { bad.key.slice = 4; }), not_chosen);
-  job.refuses(with([](auto& bad) { bad.ids.push_back(4); }),
-              "tells of 4 tokens");
-  job.refuses(with([](auto& bad) { bad.ids[1] = -1; }), "some below 0");
+  job.refuses(with([](auto& bad) { bad.ids.push_back(4); }), "sends 4 tokens");
+  job.refuses(with([](auto& bad) { bad.ids[1] = -1; }), "negative ones");
   job.refuses(with([](auto& bad) { bad.key.microbatch = 1; }),
               "for 0 sequences of microbatch 1");
 }

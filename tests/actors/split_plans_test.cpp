@@ -96,24 +96,24 @@ TEST_CASE("a weight backward that was moved runs there, with the same bits") {
 
 TEST_CASE("weight backwards out of place are refused by name") {
   const auto text = text_of(split_case);
-  CHECK_THAT(refusal(split_case, moved(text, "0W0", "0I0")),
-             ContainsSubstring("rank 0")
-               && ContainsSubstring("0W0 stands before its I"));
+  CHECK_THAT(
+    refusal(split_case, moved(text, "0W0", "0I0")),
+    ContainsSubstring("rank 0") && ContainsSubstring("0W0 comes before its I"));
   auto without = text;
   without.erase(without.find(" 0W1"), 4);
   CHECK_THAT(refusal(split_case, without), ContainsSubstring("0W1 is missing"));
   without = text;
   without.erase(without.find(" 0I1"), 4);
   CHECK_THAT(refusal(split_case, without),
-             ContainsSubstring("0W1 stands before its I"));
+             ContainsSubstring("0W1 comes before its I"));
   CHECK_THAT(refusal(split_case, moved(text, "0W0", "0W1", true)),
-             ContainsSubstring("out of order (0W0 stands"));
+             ContainsSubstring("out of order (0W0 comes"));
   auto whole = moved(text, "0W0", "0W1", true);
   whole.replace(whole.find("0I1 0W1"), 7, "0B1");
   CHECK_THAT(refusal(split_case, whole),
-             ContainsSubstring("out of order (0W0 stands"));
+             ContainsSubstring("out of order (0W0 comes"));
   CHECK_THAT(refusal(split_case, moved(text, "0W2", "0NORM", true)),
-             ContainsSubstring("0NORM stands before"));
+             ContainsSubstring("0NORM comes before"));
   CHECK_THAT(
     refusal(sliced_case, moved(text_of(sliced_case), "0B1.0", "0B1.1")),
     ContainsSubstring("out of order"));

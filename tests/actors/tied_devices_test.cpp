@@ -40,7 +40,7 @@ TEST_CASE("tied gradients don't take the host between devices") {
   const auto layers = model_for({.tied = true});
   for (const auto& error : refusals(layers, false))
     CHECK_THAT(error,
-               Catch::Matchers::ContainsSubstring("leave device_links on"));
+               Catch::Matchers::ContainsSubstring("keep device_links on"));
   for (const auto& error : refusals(layers, true))
     CHECK(error == "");
 }

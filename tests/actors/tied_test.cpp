@@ -286,7 +286,7 @@ TEST_CASE("a holder with other values is named") {
         parameter.value().add_(1);
   }
   CHECK(refusal([&] { run.check_replicas(); })
-        == "head.weight holds other values in stage 1 of replica 0 than "
+        == "head.weight has different values in stage 1 of replica 0 than "
            "tok.weight, to which it is tied");
 }
 

@@ -242,7 +242,7 @@ TEST_CASE("a source that ends is an error that names the microbatch") {
   run.step(short_source);
   CHECK_THAT(failure_of(run, short_source),
              ContainsSubstring("microbatch 2")
-               && ContainsSubstring("has 6 microbatches and number 6"));
+               && ContainsSubstring("has 6 microbatches, but number 6"));
 }
 
 TEST_CASE("an interrupt ends a step that waits, and says who waits") {

@@ -107,12 +107,12 @@ TEST_CASE("a pipe without a reader is given up") {
   REQUIRE(::mkfifo(path.c_str(), 0600) == 0);
   errno = 0;
   CHECK(open_in_place(path.c_str(), 0.01) == -1);
-  CHECK_THAT(write_problem(errno), ContainsSubstring("nobody reads"));
+  CHECK_THAT(write_problem(errno), ContainsSubstring("has no reader"));
   const auto reader = ::open(path.c_str(), O_RDONLY | O_NONBLOCK);
   const auto writer = open_in_place(path.c_str(), 0.01);
   REQUIRE(writer >= 0);
   CHECK_FALSE(write_all(writer, std::string(1 << 20, 'x'), 0.01));
-  CHECK_THAT(write_problem(errno), ContainsSubstring("takes nothing"));
+  CHECK_THAT(write_problem(errno), ContainsSubstring("does not read"));
   ::close(reader);
   ::close(writer);
 }
@@ -122,7 +122,7 @@ TEST_CASE("a file that is a pipe waits two seconds for its reader") {
   const auto path = folder / "pipe";
   REQUIRE(::mkfifo(path.c_str(), 0600) == 0);
   const auto begin = std::chrono::steady_clock::now();
-  CHECK_THROWS_MATCHES(atomic_file(path), error, says("nobody reads"));
+  CHECK_THROWS_MATCHES(atomic_file(path), error, says("has no reader"));
   const auto waited = std::chrono::steady_clock::now() - begin;
   CHECK(waited >= std::chrono::milliseconds(1900));
   CHECK(waited < std::chrono::seconds(8));

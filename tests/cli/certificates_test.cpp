@@ -21,7 +21,7 @@ TEST_CASE("certificates are made once, and say where to copy them") {
   CHECK_FALSE(std::filesystem::exists(set + "/authority.key"));
   const auto again = run_troupe("certificates", set);
   CHECK(again.exit_code == 1);
-  CHECK_THAT(again.output, ContainsSubstring("is there already"));
+  CHECK_THAT(again.output, ContainsSubstring("already exists"));
   CHECK(run_troupe("certificates", folder / "x", "--days 0").exit_code == 2);
   const auto other = run_troupe("certificates", folder / "other", "--json");
   CHECK(

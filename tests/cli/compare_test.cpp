@@ -26,7 +26,7 @@ TEST_CASE("compare prints the schedules that fit a job") {
     run_troupe("compare", "--ranks 4 --microbatches 7 --sizes kept=1048576",
                "--memory-limit 5e6");
   CHECK_THAT(limited.output,
-             ContainsSubstring("\ngpipe: 7.0 MiB are beyond the memory limit")
+             ContainsSubstring("\ngpipe: 7.0 MiB exceed the memory limit")
                && ContainsSubstring("\ndualpipe: microbatches must be"));
   const auto rows = nlohmann::json::parse(
     run_troupe("compare", "--ranks 4 --microbatches 7 --json",

@@ -165,13 +165,14 @@ TEST_CASE("a dashboard that can't be is refused before any work") {
                ContainsSubstring(reason) && !ContainsSubstring("step 1/"));
   };
   refused("--dry-run --dashboard 0.0.0.0:0", 2, "give a token");
-  refused("--dry-run --dashboard nonsense", 2, "'nonsense' is no address");
-  refused("--dry-run --dashboard 127.0.0.1:99999", 2, "is no address");
+  refused("--dry-run --dashboard nonsense", 2, "'nonsense' is not an address");
+  refused("--dry-run --dashboard 127.0.0.1:99999", 2, "is not an address");
   refused("--dry-run --dashboard 0.0.0.0:0 --dashboard-token-file /no/such", 2,
           "the token: /no/such: can't be read: No such");
   refused("--dry-run --dashboard-token-file /no/such", 2,
-          "--dashboard-token-file is for --dashboard");
-  refused("--plain --dashboard 127.0.0.1:0", 2, "nothing for --dashboard");
+          "--dashboard-token-file requires --dashboard");
+  refused("--plain --dashboard 127.0.0.1:0", 2,
+          "--dashboard has nothing to show");
   const shown_run first;
   refused("--dashboard " + first.address(), 1, "can't listen at");
 }

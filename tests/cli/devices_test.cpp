@@ -40,7 +40,7 @@ TEST_CASE("a device that makes no sense is wrong usage") {
              ContainsSubstring("2: ") && ContainsSubstring("one device"));
 }
 
-TEST_CASE("a device that is not there is named, with the reason") {
+TEST_CASE("a device that is missing is named, with the reason") {
   if (std::filesystem::exists("/dev/nvidia0"))
     SKIP("there is one");
   for (const std::string plain : {"", "--plain "})

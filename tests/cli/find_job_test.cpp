@@ -45,7 +45,8 @@ TEST_CASE("a job is found by itself where it is the user's only one") {
   const some_user user;
   const auto none = user.run("top --once");
   CHECK(none.exit_code == 2);
-  CHECK_THAT(none.output, ContainsSubstring("no job of yours answers"));
+  CHECK_THAT(none.output,
+             ContainsSubstring("none of your jobs on this machine responds"));
   const background_program first(user.job(), user.folder / "first");
   REQUIRE(first.writes("attach with:"));
   const auto top = user.run("top --once");
@@ -73,7 +74,7 @@ TEST_CASE("of several jobs one is to be named") {
   INFO(run.output);
   CHECK(run.exit_code == 2);
   CHECK_THAT(run.output,
-             ContainsSubstring("there are 2 jobs of yours")
+             ContainsSubstring("you have 2 jobs")
                && ContainsSubstring(
                  fmt::format("/{}.sock: 1f1b, 2 ranks, step ", first.pid()))
                && ContainsSubstring(fmt::format("/{}.sock: ", second.pid())));

@@ -129,13 +129,14 @@ TEST_CASE(
                 {"tie-embeddings", "false"}});
   change_model(path, [](auto& of) { of.clear(); });
   model.refuses(
-    flags, 2, "run does not tell the model's --model; give it as in training");
+    flags, 2,
+    "run does not record the model's --model; give the value used in training");
   model.refuses(
     flags + "--model u_net", 2,
-    "run does not tell the model's --heads; give it as in training");
+    "run does not record the model's --heads; give the value used in training");
   CHECK(model.text(flags + "--model u_net --heads 2") == text);
   model.refuses(flags + "--model u_net --heads 3", 2,
-                "--d-model 16 is no multiple of --heads 3");
+                "--d-model 16 is not a multiple of --heads 3");
 }
 
 TEST_CASE("several prompts get what each gets alone, in their order") {
@@ -198,8 +199,8 @@ TEST_CASE("a continuation ends before a stop, and with the model's positions") {
   const auto run = model.generate(flags + "--max-tokens 100");
   CHECK(run.exit_code == 0);
   CHECK_THAT(run.output,
-             ContainsSubstring("prompt 1 ends after 25 tokens: the model knows "
-                               "32 positions, those of the prompt among them")
+             ContainsSubstring("prompt 1 ends after 25 tokens: the model has "
+                               "32 positions, including the prompt's")
                && ContainsSubstring("25 tokens for 1 prompt in"));
 }
 
@@ -208,31 +209,29 @@ TEST_CASE("tokens that are no bytes are given and printed as ids") {
   CHECK_THAT(model.text("--prompt '5 299' --max-tokens 3"),
              ContainsSubstring("5 299 "));
   model.refuses("--prompt '5 x'", 2,
-                "--prompt '5 x': the tokens are no bytes of text, so that it "
-                "is a list of ids from 0 to 299, such as '5 17'");
+                "--prompt '5 x': the tokens are not bytes, so give a list of "
+                "ids from 0 to 299, such as '5 17'");
   model.refuses("--prompt '300'", 2, "ids from 0 to 299");
 }
 
 TEST_CASE("what can't be continued is refused before anything runs") {
   const trained_model model("--seq 16 --vocabulary 128");
-  model.refuses("", 2,
-                "there is nothing to continue; give --prompt TEXT or "
-                "--prompts FILE");
+  model.refuses("", 2, "no prompt given; give --prompt TEXT or --prompts FILE");
   model.refuses("--prompt ''", 2, "prompt 1 is empty; give at least one token");
   model.refuses("--prompt aaaaaaaaaaaaaaaaa", 2,
-                "prompt 1 has 17 tokens, and the model knows 16 positions; "
-                "give a shorter one");
+                "prompt 1 has 17 tokens, but the model has 16 positions; give "
+                "a shorter one");
   model.refuses(
     "--prompt \xc3\xa9", 2,
     "--prompt '\\xC3\\xA9' has a byte beyond the vocabulary of 128");
   model.refuses("--prompt a --temperature -1", 2,
-                "--temperature: -1 is not a number from 0 up");
+                "--temperature: -1 is not a number of at least 0");
   model.refuses("--prompt a --top-p 0", 2,
                 "--top-p: 0 is not a number above 0");
   model.refuses("--prompt a --d-model 32", 2, "run is of a model with 16");
   model.refuses("--prompt a --model u_net", 2,
                 "--model u_net: " + model.checkpoints
-                  + " is of a model with gpt; leave the flag out");
+                  + " is of a model with gpt; omit the flag");
   model.refuses("--prompt a --ranks 9", 2, "can't be cut into 9 stages");
   const auto missing =
     run_troupe("generate", "--prompt a --checkpoint " + (model.at / "none"));
@@ -243,13 +242,12 @@ TEST_CASE("what can't be continued is refused before anything runs") {
     const auto path = model.at.write("bad.jsonl", line);
     model.refuses("--prompts " + path, 1, "bad.jsonl, line 1: " + sentence);
   };
-  lines("in the", "is no JSON object");
+  lines("in the", "is not a JSON object");
   lines("{}", "has both or none of 'text' and 'ids'");
   lines("{\"ids\": [128]}",
-        "has 'ids' that are no list of numbers from 0 to "
-        "127");
+        "has 'ids' that are not a list of numbers from 0 to 127");
   lines("{\"text\": \"a\", \"sed\": 1}", "has the unknown field 'sed'");
-  lines("{\"text\": \"a\", \"seed\": -1}", "has a 'seed' that is no whole");
+  lines("{\"text\": \"a\", \"seed\": -1}", "has a 'seed' that is not a whole");
   lines("{\"text\": \"a\", \"top_p\": \"x\"}", "has a 'top_p' that is no");
   const auto refuses_line = [&](const char* line, const std::string& sentence) {
     const auto path = model.at.write("bad.jsonl", line);
@@ -258,7 +256,7 @@ TEST_CASE("what can't be continued is refused before anything runs") {
   refuses_line("\n{\"text\": \"a\", \"top_p\": 2}", "has a top-p of 2");
   refuses_line("\n{\"text\": \"\"}", "is empty; give at least one token");
   refuses_line("\n{\"text\": \"aaaaaaaaaaaaaaaaa\"}",
-               "has 17 tokens, and the model knows 16 positions");
+               "has 17 tokens, but the model has 16 positions");
   model.refuses(
     "--prompts " + model.at.write("long.txt", "a\naaaaaaaaaaaaaaaaa\n"), 2,
     "long.txt, line 2: has 17 tokens");
@@ -276,10 +274,10 @@ TEST_CASE("a checkpoint that contradicts its own tensors is refused") {
         std::tuple{"tie-embeddings", "true", "false"}}) {
     std::ofstream(path) << about;
     change_model(path, [&](auto& of) { of.at(name) = value; });
-    model.refuses("--prompt a", 1,
-                  fmt::format("tells of a model whose {} is {}, and its "
-                              "tensors are those of one with {}",
-                              name, value, there));
+    model.refuses(
+      "--prompt a", 1,
+      fmt::format("describes a model whose {} is {}, but its tensors have {}",
+                  name, value, there));
   }
 }
 

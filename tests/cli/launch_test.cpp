@@ -113,7 +113,7 @@ TEST_CASE("launch says what it can't run") {
   const auto words =
     run_program(program + " launch --processes 2 train --ranks 2");
   CHECK(words.exit_code == 2);
-  CHECK_THAT(words.output, ContainsSubstring("stands after --"));
+  CHECK_THAT(words.output, ContainsSubstring("of each process after --"));
 }
 
 TEST_CASE("common output of all processes is printed once") {
@@ -146,5 +146,5 @@ TEST_CASE("several processes don't measure a split, each by itself") {
     run_program("env RANK=0 WORLD_SIZE=2 " + program
                 + " train --dry-run --split measured --text " + at.text);
   CHECK(run.exit_code == 2);
-  CHECK_THAT(run.output, ContainsSubstring("--split measured is for one"));
+  CHECK_THAT(run.output, ContainsSubstring("--split measured requires one"));
 }

@@ -57,7 +57,7 @@ TEST_CASE("top shows a live run once, and its ranks") {
   CHECK(seen.exit_code == 0);
   CHECK_THAT(seen.output,
              ContainsSubstring("1f1b: 2 ranks, 2 stages, 4 microbatches, 8 "
-                               "messages a step")
+                               "messages per step")
                && ContainsSubstring("/100000000 loss ")
                && ContainsSubstring("(plan ") && ContainsSubstring("     0B3 ")
                && ContainsSubstring("     1B3 "));
@@ -162,7 +162,7 @@ TEST_CASE("of several monitors all are attached, or none") {
   const auto refused =
     run_troupe("attach", at.where(), "--keep throughput gap --match");
   CHECK(refused.exit_code == 2);
-  CHECK_THAT(refused.output, ContainsSubstring("was its value left out?"));
+  CHECK_THAT(refused.output, ContainsSubstring("is its value missing?"));
   CHECK(run_troupe("detach", at.where(), "--list 2>/dev/null").output == "");
   CHECK(run_troupe("top", at.where(), "--once").exit_code == 0);
 }
@@ -175,7 +175,7 @@ TEST_CASE("what watches a run ends with it") {
     at.folder / "watcher");
   CHECK(watcher.writes("throughput/bubble"));
   CHECK(at.job.end(SIGTERM) == 143);
-  CHECK(watcher.writes("nothing is attached any more"));
+  CHECK(watcher.writes("no monitors are attached any more"));
   CHECK(watcher.end(0) == 0);
   CHECK_FALSE(std::filesystem::exists(at.folder / "socket"));
 }
@@ -220,7 +220,8 @@ TEST_CASE("the default endpoint is the user's alone, or is done without") {
   CHECK(::chmod((own + "/troupe").c_str(), 0755) == 0);
   run = train();
   CHECK(run.exit_code == 0);
-  CHECK_THAT(run.output, ContainsSubstring("nobody can attach to this run"));
+  CHECK_THAT(run.output,
+             ContainsSubstring("clients cannot attach to this run"));
 }
 
 TEST_CASE("wrong endpoints are wrong usage, or fail") {
@@ -238,7 +239,7 @@ TEST_CASE("wrong endpoints are wrong usage, or fail") {
   CHECK(run_troupe("events", "unix:/x --tensors none").exit_code == 2);
   const auto nobody = run_troupe("top", "unix:" + (folder / "nobody"));
   CHECK(nobody.exit_code == 1);
-  CHECK_THAT(nobody.output, ContainsSubstring("nobody answers at"));
+  CHECK_THAT(nobody.output, ContainsSubstring("no answer at"));
   for (const auto* command : {"attach", "detach", "events", "top"}) {
     const auto help = run_troupe(command, "--help");
     CHECK(help.exit_code == 0);

@@ -58,7 +58,7 @@ TEST_CASE("groups that fit no parameter are refused before any work") {
   }
   const auto run = at.train("--parameters 'head.*:lr=3'");
   CHECK(run.exit_code == 2);
-  CHECK_THAT(run.output, ContainsSubstring("'lr=3' is no setting"));
+  CHECK_THAT(run.output, ContainsSubstring("'lr=3' is not a setting"));
 }
 
 TEST_CASE("train warns of an optimizer's flags that another does not use") {

@@ -68,5 +68,5 @@ TEST_CASE("a plan that is not legal is refused before any work") {
   at.edit("troupe plan 1", "troupe plan 7");
   refused("", "line 1", 1);
   at.folder.write("step.plan", "0F0,0B0\n");
-  refused("", "it is no plan", 1);
+  refused("", "not a plan", 1);
 }

@@ -158,13 +158,13 @@ TEST_CASE("an uncaught exception is reported and dumps no core") {
   const temporary_folder folder;
   const auto told = end_uncaught(troupe::cli::report_errors, folder / "told");
   CHECK(told.exit_code == 1);
-  CHECK_THAT(told.output, ContainsSubstring("troupe: error: the memory of")
-                            && ContainsSubstring("(ulimit -v), is used up\n"));
+  CHECK_THAT(told.output,
+             ContainsSubstring("troupe: error: out of memory: the machine")
+               && ContainsSubstring("(ulimit -v)\n"));
   const auto untold = end_uncaught(
     [](const std::function<int()>& work) { return work(); }, folder / "untold");
   CHECK(untold.exit_code == 1);
-  CHECK_THAT(untold.output,
-             ContainsSubstring("memory") && ContainsSubstring("is used up\n"));
+  CHECK_THAT(untold.output, ContainsSubstring("out of memory\n"));
 }
 
 TEST_CASE("a reader that leaves does not end the training, and is reported") {
@@ -279,7 +279,7 @@ TEST_CASE("one signal ends a run whose output is not read, in seconds") {
   CHECK(std::chrono::steady_clock::now() - signalled
         < std::chrono::seconds(15));
   CHECK_THAT(content(at.folder / "errors"),
-             ContainsSubstring("the reader of this pipe takes nothing")
+             ContainsSubstring("the reader of this pipe does not read")
                && ContainsSubstring("ended by SIGTERM"));
 }
 

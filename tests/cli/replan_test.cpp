@@ -37,7 +37,8 @@ TEST_CASE("a live job takes up a schedule by name and by file") {
   // As good as itself, and no better.
   const auto same = run_troupe("replan", socket, "--schedule gpipe");
   CHECK(same.exit_code == 0);
-  CHECK_THAT(same.output, ContainsSubstring("gpipe is not better by 2 %"));
+  CHECK_THAT(same.output,
+             ContainsSubstring("gpipe is not at least 2 % faster"));
   const auto refused = run_troupe("replan", socket, "--schedule zb_v");
   CHECK(refused.exit_code == 2);
   CHECK_THAT(refused.output, ContainsSubstring("stages per rank must be 2"));
@@ -52,7 +53,7 @@ TEST_CASE("a live job takes up a schedule by name and by file") {
   CHECK(searched.exit_code == 0);
   const auto answer = nlohmann::json::parse(searched.output);
   CHECK(answer.at("now").get<double>() > 0);
-  CHECK(answer.at("uncertainty").get<double>() >= 0);
+  CHECK(answer.at("uncertainty").get<double>() >= 0.05);
   CHECK(job.end(SIGTERM) == 143);
 }
 
@@ -83,7 +84,7 @@ TEST_CASE("a log is replayed, and one that ends too early is refused") {
   const auto longer = at.train("--ranks 2 --steps 5 --replay " + first);
   CHECK(longer.exit_code == 2);
   CHECK_THAT(longer.output,
-             ContainsSubstring("step 4: there is no order of replica 0"));
+             ContainsSubstring("step 4: the log has no order for replica 0"));
   CHECK(at.train("--ranks 2 --slow rank.2=2").exit_code == 2);
 }
 

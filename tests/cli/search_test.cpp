@@ -116,7 +116,7 @@ TEST_CASE("search finds the catalogue's best on every placement") {
                                 .output)["period"]
         == found["period"]);
   CHECK_THAT(search(job, "-o x.csv").output,
-             ContainsSubstring("a name that ends in .schedule"));
+             ContainsSubstring("name ends in .schedule"));
   CHECK_THAT(search("--ranks 3", "--placement bidirectional").output,
              ContainsSubstring("dualpipe: ranks must be even"));
 }

@@ -97,7 +97,7 @@ TEST_CASE("simulate makes ranks slower and times vary") {
   CHECK(simulate(two_ranks, "--jitter 0.3").output
         != simulate(two_ranks, "--jitter 0.3 --seed 2").output);
   CHECK_THAT(simulate(two_ranks, "--slow rank.2=2").output,
-             ContainsSubstring("rank 2 is to be slow, and 1f1b has 2 ranks"));
+             ContainsSubstring("rank 2: 1f1b has 2 ranks"));
   CHECK_THAT(simulate(two_ranks, "--slow f.1=2").output,
              ContainsSubstring("slow ranks 'f.1=2': the key is unknown"));
 }
@@ -116,7 +116,7 @@ TEST_CASE("simulate runs steps, and ops that overtake") {
         != simulate(zb_v, "--jitter 0.3").output);
   CHECK(simulate(zb_v, "--barrier").exit_code == 2);
   CHECK_THAT(simulate(zb_v, "--order random").output,
-             ContainsSubstring("the order 'random' is unknown; known are"));
+             ContainsSubstring("unknown order 'random'; known orders are"));
 }
 
 TEST_CASE("simulate refuses what it can't take") {

@@ -91,11 +91,10 @@ TEST_CASE("a non-finite loss is reported at once and at the end") {
                               + (at.folder / "saved"));
     INFO(run.output);
     CHECK(run.exit_code == 0);
-    const auto warning =
-      run.output.find("; the run goes on, and --halt-on-nan");
+    const auto warning = run.output.find("; the run continues; --halt-on-nan");
     const auto last = run.output.find("the loss was not finite in ");
     REQUIRE(warning != std::string::npos);
-    CHECK(run.output.find("; the run goes on", warning + 1)
+    CHECK(run.output.find("; the run continues", warning + 1)
           == std::string::npos);
     REQUIRE(last != std::string::npos);
     CHECK(warning < last);

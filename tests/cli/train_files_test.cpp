@@ -54,30 +54,30 @@ TEST_CASE("circular links are refused") {
 
 TEST_CASE("a sink that would replace what the run reads or writes is refused") {
   const watched_files at;
-  at.refused(at.writing({}, {"csv:" + at.text}), "is the file of --text too");
+  at.refused(at.writing({}, {"csv:" + at.text}), "is also the file of --text");
   at.refused(at.writing({}, {"json:" + at.folder / "./retro/../token"}),
-             "is the file of --endpoint-token-file too");
+             "is also the file of --endpoint-token-file");
   const auto shared = at.folder / "a";
   at.refused(at.writing({}, {"json:" + shared, "csv:" + shared}),
-             "is the file of --sink too");
+             "is also the file of --sink");
   auto logged = at.writing({}, {"json:" + shared});
   logged.output.log_json = shared;
-  at.refused(logged, "is the file of --log-json too");
+  at.refused(logged, "is also the file of --log-json");
 }
 
 TEST_CASE("a monitor that would replace what the run reads is refused") {
   const watched_files at;
   at.refused(at.writing({"timeline:trace=" + at.text}, {}),
-             "is the file of --text too");
+             "is also the file of --text");
   at.refused(at.writing({"timeline:svg=" + at.text}, {}),
-             "is the file of --text too");
+             "is also the file of --text");
   at.refused(at.writing({"retro:folder=" + at.made}, {}),
-             "is the file of --text too");
+             "is also the file of --text");
   auto dumped = at.writing({"gradient_dump:folder=" + at.made}, {});
   std::filesystem::create_directory(at.folder / "gradients");
   dumped.output.trace = at.folder / "gradients/t.json";
-  at.refused(dumped, "is the file of --trace too");
-  at.refused(at.writing({"nope"}, {}), "there is no monitor 'nope'");
+  at.refused(dumped, "is also the file of --trace");
+  at.refused(at.writing({"nope"}, {}), "unknown monitor 'nope'");
 }
 
 TEST_CASE("files of their own, and folders that are shared, are fine") {

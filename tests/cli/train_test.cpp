@@ -148,8 +148,8 @@ TEST_CASE("a setting of the wrong type is reported with file, line and key") {
     CHECK(run.exit_code == 2);
     CHECK_THAT(run.output, ContainsSubstring("bad.toml:2: " + why));
   };
-  refused("validate-every = \"two\"",
-          "validate-every is of type string, but must be a whole number");
+  refused("eval-every = \"two\"",
+          "eval-every is of type string, but must be a whole number");
   refused("warmup = 1.5", "warmup is of type floating-point, but must be a wh");
   refused("lr = true", "lr is of type boolean, but must be a number");
   refused("plain = 1", "plain is of type integer, but must be true or false");
@@ -190,13 +190,13 @@ TEST_CASE("bad input is refused before any work") {
   at.refuses("--text " + at.folder.write("empty", ""), 1, "is empty");
   at.refuses("--text " + u16, 1, "is beyond the vocabulary of 256");
   at.refuses("--seq 5000 --validation-fraction 0", 1,
-             "less than one microbatch");
-  at.refuses("--heads 3", 2, "--d-model 16 is no multiple of --heads 3");
+             "fewer than one microbatch");
+  at.refuses("--heads 3", 2, "--d-model 16 is not a multiple of --heads 3");
   at.refuses("--layers 1", 2,
-             "1 block can't be cut into 2 stages (2 ranks x 1 stage a rank)");
+             "1 block can't be cut into 2 stages (2 ranks x 1 stage per rank)");
   at.refuses("--layers 1 --ranks 4 --split parameters", 2,
              "1 block and 2 other layers can't be cut into 4 stages");
-  at.refuses("--split 5,x", 2, "'x' is no number of layers");
+  at.refuses("--split 5,x", 2, "'x' is not a number of layers");
   at.refuses("--schedule 2f2b", 2, "interleaved_1f1b");
   at.refuses("--schedule 1f1b --stages-per-rank 2", 2, "stage");
   at.refuses("--schedule " + cut_csv, 1, "1");
@@ -218,16 +218,16 @@ TEST_CASE("files and values that can't be are refused before any work") {
   at.refuses("--initial " + at.text, 1, "announces a header");
   at.refuses("--dry-run --initial " + at.text, 1, "announces a header");
   at.refuses("--patience 1e18", 2, "1e18 is not a number above 0, up to 1e+06");
-  at.refuses("--dashboard 127.0.0.1:0:0", 2, "is no address to listen at");
+  at.refuses("--dashboard 127.0.0.1:0:0", 2, "is not an address to listen at");
   at.refuses("--ranks 65536 --layers 65536", 2, "more than 1024 threads");
   at.refuses("--split 1,2", 2, "hold 3 layers together, the model has 6");
   at.refuses("--clip -1", 2, "--clip");
   at.refuses("--lr nan", 2, "nan is not a number");
-  at.refuses("--seed -1", 2, "--seed: -1 is not a whole number from 0 up");
+  at.refuses("--seed -1", 2, "--seed: -1 is not a whole number of at least 0");
   at.refuses("--vocabulary 0", 2,
              "--vocabulary: 0 is not a whole number in 1..");
   at.refuses("--steps 99999999999999999999", 2,
-             "is not a whole number from 0 up");
+             "is not a whole number of at least 0");
   at.refuses("--loss-scale 0", 2, "--loss-scale: 0 is not a number above 0");
   at.refuses("--d-model 1048576 --heads 1", 2, "GiB, and this machine has");
   at.refuses("--d-model 2000000000", 2, "--d-model: 2000000000 is not a whole");
@@ -236,8 +236,8 @@ TEST_CASE("files and values that can't be are refused before any work") {
   at.refuses("--threads 100000", 2,
              "--threads: 100000 is not a whole number in");
   at.refuses("--ranks 60000", 2, "can't be cut into 60000 stages");
-  at.refuses("--save-parameters " + at.text, 2, "is the file of --text too");
-  at.refuses("--trace a --timeline a", 2, "is the file of --trace too");
+  at.refuses("--save-parameters " + at.text, 2, "is also the file of --text");
+  at.refuses("--trace a --timeline a", 2, "is also the file of --trace");
   at.refuses("--config /dev/zero", 2, "/dev/zero: is a device");
   at.refuses("--config /", 2, "/: is a folder, not a regular file");
   at.refuses("--config /no/such", 2, "/no/such: can't be read: No such file");
@@ -253,9 +253,9 @@ TEST_CASE("files and values that can't be are refused before any work") {
   at.refuses("--dry-run --sink tensorboard:/proc/x", 1, "/proc/x");
   at.refuses("--save-parameters= --dry-run", 2, "--save-parameters= is empty");
   at.refuses("--save-parameters --dry-run", 2,
-             "--save-parameters needs a value, and --dry-run follows");
+             "--save-parameters needs a value, but --dry-run follows");
   at.refuses("--save-initial w.st --save-parameters ./w.st", 2,
-             "is the file of --save-initial too");
+             "is also the file of --save-initial");
   at.refuses("--plain --trace t.json", 2, "--plain runs no actors");
 }
 
@@ -377,7 +377,7 @@ TEST_CASE("monitors and sinks are made from the command line") {
                && !ContainsSubstring("1,training,gap/"));
   const auto unknown = at.train("--monitor nope");
   CHECK(unknown.exit_code == 2);
-  CHECK_THAT(unknown.output, ContainsSubstring("there is no monitor 'nope'"));
+  CHECK_THAT(unknown.output, ContainsSubstring("unknown monitor 'nope'"));
 }
 
 TEST_CASE("a sink that can't be is refused before any work") {

@@ -25,9 +25,10 @@ TEST_CASE("verify proves PyTorch's lowered schedules") {
   const auto run =
     verify(case_file("zbv_p2_v2_m2.comms.csv"), "--transport rendezvous");
   CHECK(run.exit_code == 0);
-  CHECK_THAT(run.output,
-             ContainsSubstring("(rendezvous, one FIFO for each edge): "
-                               "progress: every op takes place"));
+  CHECK_THAT(
+    run.output,
+    ContainsSubstring(
+      "(rendezvous, one FIFO for each edge): progress: every op completes"));
 }
 
 TEST_CASE("verify's verdict depends on the transport") {
@@ -40,7 +41,7 @@ TEST_CASE("verify's verdict depends on the transport") {
   CHECK(shared.exit_code == 1);
   CHECK_THAT(shared.output,
              ContainsSubstring("deadlock: rank 1 at 1F0 waits for 0SEND_F0 of "
-                               "rank 0, which stands behind 0RECV_B0"));
+                               "rank 0, which is behind 0RECV_B0"));
   const auto blocking = verify(path, "--transport rendezvous");
   CHECK(blocking.exit_code == 1);
   CHECK_THAT(blocking.output,

@@ -97,7 +97,7 @@ TEST_CASE("the lab's files are accepted by verify") {
       const auto is_csv = std::string{format}.ends_with("csv");
       if (is_csv && !fits_csv(row, shape)) {
         CHECK_THAT(refusal(request, "/api/export"),
-                   ContainsSubstring(": CSV has no room for "));
+                   ContainsSubstring(": CSV can't express "));
         continue;
       }
       const auto made = ask("/api/export", request);
@@ -187,12 +187,13 @@ TEST_CASE("the lab generates lanes by rules") {
   // 1F1B: preference for backwards within its limits.
   CHECK(made["makespan"] == 3 * (8 + 3));
   CHECK(made["in_flight"] == json({4, 3, 2, 1}));
-  CHECK(refusal({{"source", "rules"},
-                 {"ranks", 2},
-                 {"rules", {{"placement", "v_shaped"}}}})
-        == "rules.placement: v_shaped needs 2 stages a rank, but there are 1");
+  CHECK(
+    refusal({{"source", "rules"},
+             {"ranks", 2},
+             {"rules", {{"placement", "v_shaped"}}}})
+    == "rules.placement: v_shaped needs 2 stages per rank, but there are 1");
   CHECK(refusal({{"source", "rules"}, {"rules", {{"prefer", {"luck"}}}}})
-        == "rules.prefer: unknown preference 'luck': the known ones are "
+        == "rules.prefer: unknown preference 'luck': known preferences are "
            "backward, forward, deep_stage, shallow_stage, early_microbatch, "
            "weight_backward_last");
 }
@@ -205,13 +206,15 @@ TEST_CASE("the lab says exactly what is wrong") {
   CHECK(refusal({{"rank", 4}})
         == "a request has no field 'rank'; its fields are source, name, text, "
            "rules, ranks, stages_per_rank, microbatches, slices, breadth, "
-           "costs, atomic_pairs, sizes, costs_of_rank, memory_limit, transport, "
+           "costs, atomic_pairs, sizes, costs_of_rank, memory_limit, "
+           "transport, "
            "shared_fifo, credits");
   CHECK(refusal({{"name", "gpipe"}, {"stages_per_rank", 2}})
-        == "gpipe: stages per rank must be 1, but is 2: the nearest legal value "
+        == "gpipe: stages per rank must be 1, but is 2: the nearest legal "
+           "value "
            "is 1");
   CHECK_THAT(refusal({{"name", "2f2b"}}),
-             ContainsSubstring("unknown schedule '2f2b': the known ones are"));
+             ContainsSubstring("unknown schedule '2f2b': known schedules are"));
   CHECK(refusal({{"ranks", 64}, {"microbatches", 65}})
         == "1f1b has 4160 stages x microbatches x slices; the lab takes 4096: "
            "use fewer, or troupe plan");
@@ -229,20 +232,20 @@ TEST_CASE("the lab says exactly what is wrong") {
   CHECK(refusal({{"memory_limit", -1}})
         == "memory_limit must be a number in 0..1e+18, but is -1");
   CHECK_THAT(refusal({{"format", "png"}}, "/api/export"),
-             ContainsSubstring("unknown format 'png': the known ones are csv"));
+             ContainsSubstring("unknown format 'png': known formats are csv"));
   CHECK(refusal(json::array()) == "the request must be a JSON object");
 }
 
 TEST_CASE("what is no request is refused") {
   CHECK(lab::answer("/api/draw", "{").body
-        == R"({"error":"the request is no JSON"})");
+        == R"({"error":"the request is not JSON"})");
   CHECK(lab::answer("/api/pictures", "{}").status == 404);
   const auto long_text =
     lab::answer("/api/draw", std::string(lab::most_request_bytes + 1, ' '));
   CHECK(long_text.status == 400);
   CHECK_THAT(long_text.body, ContainsSubstring("the lab takes 262144"));
   CHECK(lab::answer("/api/draw", R"({"ranks":)" + std::string(100000, '[')).body
-        == R"({"error":"the request is nested by more than 16 levels"})");
+        == R"({"error":"the request is nested more than 16 levels deep"})");
   CHECK(
     refusal({{"rules", {{"prefer", std::vector<std::string>(7, "forward")}}}})
     == "rules.prefer has 7 preferences; there are 6");

@@ -45,7 +45,7 @@ TEST_CASE("a monitor is made of its name and settings") {
 }
 
 TEST_CASE("a spec that can't be meant says what is wrong and what there is") {
-  refused("nope", "there are gap, gradient_dump, overflow");
+  refused("nope", "known monitors are gap, gradient_dump, overflow");
   refused("gap:intreval=3", "has interval, match, histogram");
   refused("gap:10", "write key=value");
   refused("gap:interval=ten", "interval=ten is not a whole number");
@@ -54,9 +54,9 @@ TEST_CASE("a spec that can't be meant says what is wrong and what there is") {
   refused("overflow:trace=1,x", "trace=x is not whole numbers");
   refused("timeline", "svg=FILE");
   refused("timeline:trace=x,steps=0", "steps is 0; use 1 or more");
-  refused("gap:match=true", "was its value left out?");
+  refused("gap:match=true", "is its value missing?");
   refused("budget:share=nan", "share");
-  refused("", "there is no monitor ''");
+  refused("", "unknown monitor ''");
 }
 
 TEST_CASE("gradient_dump may hold the gradients of any model") {

@@ -259,7 +259,7 @@ TEST_CASE("gradients that a dynamic loss scale takes care of are told of") {
   CHECK(seen.alerts[1].source.step == 2);
   CHECK_THAT(seen.alerts[0].text,
              ContainsSubstring("gradient of output of between")
-               && ContainsSubstring("the loss scale halves"));
+               && ContainsSubstring("the loss scale halved"));
 }
 
 TEST_CASE("a scale that has come down to one takes the blame no longer") {

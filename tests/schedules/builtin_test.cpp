@@ -177,11 +177,11 @@ TEST_CASE("other shapes are refused") {
 TEST_CASE("an unknown schedule is answered with the known ones") {
   CHECK_THROWS_MATCHES(
     make_schedule("2f2b", {}), error,
-    Message("unknown schedule '2f2b': the known ones are gpipe, 1f1b, "
-            "eager_1f1b, weight_stash, two_bw, interleaved_1f1b, "
-            "breadth_first, depth_first, zb_h1, "
-            "zb_h2, interleaved_zb, zb_v, v_half, v_min, dualpipe_v, dualpipe, "
-            "seq_1f1b, hanayo, forward_only; or give a CSV file"));
+    Message(
+      "unknown schedule '2f2b': known schedules are gpipe, 1f1b, eager_1f1b, "
+      "weight_stash, two_bw, interleaved_1f1b, breadth_first, depth_first, "
+      "zb_h1, zb_h2, interleaved_zb, zb_v, v_half, v_min, dualpipe_v, "
+      "dualpipe, seq_1f1b, hanayo, forward_only; or give a CSV file"));
 }
 
 TEST_CASE("an illegal shape is answered with the rule and a legal value") {

@@ -56,6 +56,6 @@ TEST_CASE("code has no room for slices on stages placed otherwise") {
   CHECK_THROWS_MATCHES(
     to_cpp(lanes), error,
     Catch::Matchers::Message(
-      "seq_1f1b: schedule::build has no room for slices on stages that are not "
+      "seq_1f1b: schedule::build can't express slices on stages that are not "
       "placed looped; write the text form"));
 }

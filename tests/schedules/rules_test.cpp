@@ -64,6 +64,6 @@ TEST_CASE("a limit that no step can keep is refused") {
                    {.in_flight_limit = [](auto) { return 1; }}),
     error,
     Catch::Matchers::Message(
-      "the rules leave rank 0 nothing to start after 1 ops, where it "
-      "holds 1 activations; raise its limit"));
+      "the rules leave rank 0 nothing to start after 1 ops, when it holds 1 "
+      "activations; raise its limit"));
 }

@@ -65,9 +65,9 @@ TEST_CASE("a malformed text form is refused with its line") {
   refused(with(slices, "placement 0 1", "placement 0 -1"),
           "x, line 5: each copy has one rank, from 0, for each stage");
   refused(with(slices, "0F0.1", "0F0,1"),
-          "x, line 6: '0F0,1': ',1' stands after the action; remove it");
+          "x, line 6: '0F0,1': ',1' follows the action; remove it");
   refused(with(slices, "0F0.1", "0SEND_F0"),
-          "x, line 6: '0SEND_F0': only compute ops stand in a lane");
+          "x, line 6: '0SEND_F0': a lane holds only compute ops");
   refused(with(slices, "0F0.1", "0F0.2"),
           "rank 0, op 1: 0F0.2 is outside the 2 stages, 1 microbatches, 2 "
           "slices and 1 copies");
@@ -112,9 +112,9 @@ TEST_CASE("a microbatch takes one copy of the stages") {
                    "rank 0: 0F0 1F0@1 1B0@1 0B0\nrank 1: \n",
                    "x"),
     error,
-    Catch::Matchers::Message("rank 0, op 1: 1F0@1 is of copy 1 of its stage, "
-                             "and other ops of microbatch 0 are of copy 0; a "
-                             "microbatch takes one"));
+    Catch::Matchers::Message(
+      "rank 0, op 1: 1F0@1 is in copy 1 of its stage, but other ops of "
+      "microbatch 0 are in copy 0; a microbatch uses one copy"));
 }
 
 TEST_CASE("what is missing is named with its copy, and that copy's rank") {

@@ -107,7 +107,7 @@ std::optional<wait> replay::lane_wait(std::int32_t rank,
     if (first == op)
       return {};
     return wait{rank, op, first,
-                fmt::format("{} stands behind {} in its FIFO", position,
+                fmt::format("{} is behind {} in its FIFO", position,
                             to_text(plan_, first))};
   }
   const auto inputs = plan_.dependencies_of(plan_.ops[op]);
@@ -124,7 +124,7 @@ std::optional<wait> replay::lane_wait(std::int32_t rank,
   if (first == dependency)
     return {};
   return wait{rank, op, first,
-              fmt::format("{} waits for {}, which stands behind {} in its FIFO",
+              fmt::format("{} waits for {}, which is behind {} in its FIFO",
                           position, missing, to_text(plan_, first))};
 }
 
@@ -155,8 +155,8 @@ wait replay::fifo_wait(std::size_t index) const {
     fmt::format(" waits for {} of rank {}", to_text(plan_, other), peer_of(op));
   const auto first = head(fifos_[fifo_of(other)]);
   if (is_issued(other) && first != other)
-    found.text += fmt::format(", which stands behind {} in its FIFO",
-                              to_text(plan_, first));
+    found.text +=
+      fmt::format(", which is behind {} in its FIFO", to_text(plan_, first));
   return found;
 }
 

@@ -83,7 +83,7 @@ order_log::order_log(std::string_view text, std::string_view source)
     auto& ops = lines_[{*step, static_cast<std::int32_t>(*replica),
                         static_cast<std::int32_t>(*rank)}];
     if (!ops.empty())
-      lines.refuse("the rank's order of this step stands twice");
+      lines.refuse("the rank's order of this step is given twice");
     for (const auto word : split_words(line.substr(colon + 2)))
       ops.emplace_back(word);
   }
@@ -100,10 +100,10 @@ step_orders order_log::orders_of(const plan& plan, std::int32_t data_ranks,
     for (std::int32_t r = 0; r < plan.ranks(); ++r) {
       const auto line = lines_.find({step, d, r});
       if (line == lines_.end())
-        refuse(fmt::format(
-          "there is no order of replica {}, rank {}; replay as many steps, "
-          "replicas and ranks as were logged",
-          d, r));
+        refuse(
+          fmt::format("the log has no order for replica {}, rank {}; replay "
+                      "with the logged numbers of steps, replicas and ranks",
+                      d, r));
       const auto first = plan.first_op[static_cast<std::size_t>(r)];
       std::unordered_map<std::string, std::uint32_t> numbers;
       for (std::uint32_t i = 0; i < plan.lane(r).size(); ++i)
@@ -112,7 +112,7 @@ step_orders order_log::orders_of(const plan& plan, std::int32_t data_ranks,
       for (const auto& word : line->second) {
         const auto found = numbers.extract(word);
         if (found.empty())
-          refuse(fmt::format("'{}' is no further op of rank {} in {}",
+          refuse(fmt::format("'{}' is not a remaining op of rank {} in {}",
                              printable(word), r, plan.schedule_name));
         order.push_back(found.mapped());
       }

@@ -27,7 +27,7 @@ verdict verify(const plan& plan, const transport_model& model) {
 
 std::string verdict::text() const {
   if (progress)
-    return "progress: every op takes place";
+    return "progress: every op completes";
   std::string sentences;
   for (const auto& each : cycle)
     sentences += (sentences.empty() ? "" : "; ") + each.text;
@@ -40,7 +40,7 @@ transport_kind parse_transport(std::string_view name) {
     if (to_text(kind) == name)
       return kind;
   fail(error_code::invalid_argument,
-       "unknown transport '{}': the known ones are {}", name,
+       "unknown transport '{}': known transports are {}", name,
        fmt::join(names, ", "));
 }
 

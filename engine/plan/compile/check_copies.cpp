@@ -51,27 +51,28 @@ class copy_checker {
       return;
     if (own.where == whereabouts::host)
       refuse(what,
-             "needs what its forward kept, which is in the host's memory; "
-             "RELOAD it before");
+             "needs its forward's activations, which are in host memory; "
+             "RELOAD them first");
     own.where = whereabouts::used;
   }
 
   void check(const plan_op& what) {
     if (!plan_.training)
-      refuse(what, "stands where nothing is trained: no op is a backward");
+      refuse(what, "has no use where nothing is trained: no op is a backward");
     if (within_pair_)
-      refuse(what, "stands between the ops of a pair; put it before or behind");
+      refuse(what,
+             "is between the ops of a pair; put it before or after the pair");
     auto& own = of(what);
     if (own.where == whereabouts::nowhere || own.copy != what.copy)
-      refuse(what, "stands before the forward whose activation it copies");
+      refuse(what, "comes before the forward whose activation it copies");
     if (own.where == whereabouts::used)
-      refuse(what, "stands after the backward of its activation");
+      refuse(what, "comes after the backward of its activation");
     const bool goes = what.kind == plan_op_kind::offload;
     if (own.where == whereabouts::back
         || (goes && own.where == whereabouts::host))
-      refuse(what, "stands twice; remove one");
+      refuse(what, "appears twice; remove one");
     if (!goes && own.where == whereabouts::device)
-      refuse(what, "stands before the OFFLOAD of its activation");
+      refuse(what, "comes before the OFFLOAD of its activation");
     own.where = goes ? whereabouts::host : whereabouts::back;
   }
 

@@ -139,7 +139,7 @@ class lane_checker {
     check_microbatch(what);
     const auto home = plan_.placement.rank_of(what.stage, what.copy);
     if (home != rank_)
-      refuse(what, fmt::format("stands on rank {}, but stage {} is on rank {}",
+      refuse(what, fmt::format("is on rank {}, but stage {} is on rank {}",
                                rank_, what.stage, home));
   }
 
@@ -154,14 +154,16 @@ class lane_checker {
     if (is_of_microbatch(what.kind))
       return;
     if (named && !has_several)
-      refuse(what, "is of a whole stage; omit the microbatch");
+      refuse(what, "applies to a whole stage; omit the microbatch");
     if (has_several
         && (!named
             || what.microbatch
                  != last_of_update(plan_,
                                    update_number(plan_, what.microbatch))))
-      refuse(what, fmt::format("names no update's last microbatch, of {} each",
-                               plan_.update.every));
+      refuse(what,
+             fmt::format(
+               "does not name the last microbatch of an update, of {} each",
+               plan_.update.every));
   }
 
   // The edge of a transfer; refuses one that no edge takes.
@@ -176,7 +178,7 @@ class lane_checker {
                                "{} too; remove it",
                                what.peer, rank_));
     if (!edges_.has(what))
-      refuse(what, "is of another copy than its microbatch's compute ops");
+      refuse(what, "is in another copy than the compute ops of its microbatch");
     return edge;
   }
 
@@ -184,9 +186,9 @@ class lane_checker {
     const auto backward = is_gradient(what.stream);
     auto& seen = moved(backward, check_route(what), what);
     if ((seen & sent) != 0)
-      refuse(what, "stands twice; remove one");
+      refuse(what, "appears twice; remove one");
     if (made(backward, what) == 0)
-      refuse(what, "stands before the op whose result it sends");
+      refuse(what, "comes before the op whose result it sends");
     seen |= sent;
   }
 
@@ -194,19 +196,19 @@ class lane_checker {
     const auto backward = is_gradient(what.stream);
     auto& seen = moved(backward, check_route(what), what);
     if ((seen & received) != 0)
-      refuse(what, "stands twice; remove one");
+      refuse(what, "appears twice; remove one");
     if (made(backward, what) != 0)
-      refuse(what, "stands after the op that needs it");
+      refuse(what, "comes after the op that needs it");
     seen |= received;
   }
 
   void check_compute(const plan_op& what) {
     if (sharded_ && !state(what).whole)
-      refuse(what, "stands where its stage is sharded; UNSHARD it before");
+      refuse(what, "runs while its stage is sharded; UNSHARD it first");
     if (what.kind != plan_op_kind::forward
         && update_number(plan_, what.microbatch) != state(what).updated
         && plan_.update.every > 0)
-      refuse(what, "stands before the update of the microbatches before it");
+      refuse(what, "comes before the update of the preceding microbatches");
     if (frees_activation(what.kind))
       --gradients(what).backwards_left;
     if (what.kind == plan_op_kind::weight_backward)
@@ -216,7 +218,7 @@ class lane_checker {
       if (crosses(plan_.placement, what.stage, giver, what.copy)
           && (moved(backward, edge, what) & received) == 0)
         refuse(what, fmt::format(
-                       "needs {}, which does not stand before it",
+                       "needs {}, which does not come before it",
                        to_text(plan_, transfer_of(what, plan_op_kind::receive,
                                                   backward, giver))));
     made(backward, what) = 1;
@@ -226,8 +228,8 @@ class lane_checker {
     auto& whole = state(what).whole;
     const auto gathers = what.kind == plan_op_kind::gather;
     if (whole == gathers)
-      refuse(what, gathers ? "stands where the stage is whole already"
-                           : "stands where the stage is sharded already");
+      refuse(what, gathers ? "has no effect: the stage is whole already"
+                           : "has no effect: the stage is sharded already");
     whole = gathers;
   }
 
@@ -236,17 +238,16 @@ class lane_checker {
     auto& own = gradients(what);
     const auto bit = 1U << static_cast<unsigned>(what.kind);
     if (!plan_.training)
-      refuse(what, "stands where nothing is trained: no op is a backward");
+      refuse(what, "has no use where nothing is trained: no op is a backward");
     if ((own.closed & bit) != 0)
-      refuse(what, "stands twice; remove one");
+      refuse(what, "appears twice; remove one");
     if (own.closed > bit)
       refuse(what,
              what.kind == plan_op_kind::reduce
-               ? "stands after its stage's sum of tied gradients, norm or "
-                 "update"
-               : "stands after its stage's norm or update");
+               ? "comes after its stage's sum of tied gradients, norm or update"
+               : "comes after its stage's norm or update");
     if (own.backwards_left != 0)
-      refuse(what, fmt::format("stands before {} backwards of its stage",
+      refuse(what, fmt::format("comes before {} backwards of its stage",
                                own.backwards_left));
     if (what.kind == plan_op_kind::sum_tied)
       check_sum(what);
@@ -261,10 +262,9 @@ class lane_checker {
     const sum_place place{rank_, update_number(plan_, what.microbatch),
                           what.copy};
     if (place < last_sum_)
-      refuse(
-        what,
-        "stands behind the sum of a later copy; on each rank those of copy "
-        "0 come first");
+      refuse(what,
+             "comes after the sum of a later copy; on each rank those of copy "
+             "0 come first");
     last_sum_ = place;
   }
 
@@ -287,7 +287,7 @@ class lane_checker {
   void check_used(const plan_op& what) {
     if (what.kind == plan_op_kind::receive
         && made(is_gradient(what.stream), what) == 0)
-      refuse(what, "brings what no op of its rank takes; remove it");
+      refuse(what, "receives a value that no op of its rank reads; remove it");
   }
 
   // One end of a message: by ranks, in lane order; with the receiver's name.
@@ -331,9 +331,9 @@ class lane_checker {
                                  const transfer& receive) {
     refuse_transfer(
       receive,
-      fmt::format("stands where rank {} sends {} to rank "
-                  "{}: both ends need one order",
-                  send.from, to_text(plan_, plan_.ops[send.op]), send.to));
+      fmt::format(
+        "is where rank {} sends {} to rank {}: both ends need the same order",
+        send.from, to_text(plan_, plan_.ops[send.op]), send.to));
   }
 
   // Both lists are ordered by ranks, so the k-th send must match the k-th

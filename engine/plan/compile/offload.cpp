@@ -168,7 +168,7 @@ void require_legal(const offload_options& options, std::int32_t stages) {
   const auto require_fraction = [](double fraction) {
     if (!(fraction >= 0 && fraction <= 1))
       fail(error_code::invalid_argument,
-           "a fraction {} of the activations is to be offloaded; use 0 to 1",
+           "the fraction of activations to offload is {}; use 0 to 1",
            fraction);
   };
   require_fraction(options.fraction);
@@ -176,18 +176,17 @@ void require_legal(const offload_options& options, std::int32_t stages) {
     require_fraction(fraction);
     if (stage < 0 || stage >= stages)
       fail(error_code::invalid_argument,
-           "activations of stage {} are to be offloaded, and there are {} "
-           "stages",
-           stage, stages);
+           "can't offload activations of stage {}: there are {} stages", stage,
+           stages);
   }
   if (options.ahead < 1)
     fail(error_code::invalid_argument,
-         "reloads are to begin {} ops ahead of the backward; use 1 or more",
+         "reloads begin {} ops before the backward; use 1 or more",
          options.ahead);
   if (least_stay_of(options) <= options.ahead)
     fail(error_code::invalid_argument,
-         "activations that stay for {} ops are to be offloaded, and reloaded "
-         "{} ops ahead; let them stay for more",
+         "activations that stay for {} ops are offloaded, and reloaded {} ops "
+         "ahead; offload only those that stay longer",
          options.least_stay, options.ahead);
 }
 
@@ -195,7 +194,7 @@ plan offloaded(const plan& before, const offload_options& options) {
   require_legal(options, before.stages());
   if (offloads(before))
     fail(error_code::invalid_argument,
-         "{}: the plan offloads activations already", before.schedule_name);
+         "{}: the plan already offloads activations", before.schedule_name);
   copy_placer placer{before, options};
   std::vector<std::vector<plan_op>> lanes;
   for (std::int32_t rank = 0; rank < before.ranks(); ++rank)

@@ -40,11 +40,10 @@ class placer {
     take_tied(options.tied);
     result_.global_norm = result_.training && options.global_norm;
     if (result_.global_norm && lanes.update.every > 0)
-      fail(
-        error_code::invalid_argument,
-        "{}: its stages update by themselves, which a norm of all (clipping, "
-        "a dynamic loss scale) can't wait for",
-        lanes.name);
+      fail(error_code::invalid_argument,
+           "{}: its stages update independently, so a norm of all stages "
+           "(clipping, a dynamic loss scale) is not available",
+           lanes.name);
     reduces_ = result_.training
                && (options.data_parallel > 1 || lanes.placement.copies() > 1);
     backwards_left_.assign(slot(lanes.stages()) * slot(updates_of(lanes)), 0);
@@ -82,7 +81,7 @@ class placer {
   void take_graph(const stage_graph& given) {
     if (given.stages() != 0 && given.stages() != lanes_.stages())
       fail(error_code::invalid_argument,
-           "{} has {} stages, the graph of the model's {}", lanes_.name,
+           "{} has {} stages, the model's graph {}", lanes_.name,
            lanes_.stages(), given.stages());
     result_.graph =
       given.stages() == 0 ? stage_graph::chain(lanes_.stages()) : given;
@@ -92,7 +91,7 @@ class placer {
     for (const auto stage : stages)
       if (stage < 0 || stage >= lanes_.stages())
         fail(error_code::invalid_argument,
-             "{} has {} stages, and stage {} is to hold tied parameters",
+             "{} has {} stages, but stage {} holds tied parameters",
              lanes_.name, lanes_.stages(), stage);
     if (!result_.training)
       return;
@@ -338,9 +337,9 @@ class placer {
     if (tied_.empty() || lanes_.update.every == 0)
       return {};
     return fmt::format(
-      "; stages {} hold tied parameters, and update together: on each of them "
-      "all backwards of an update have to stand before the first one of the "
-      "next update on any",
+      "; stages {} hold tied parameters, and update together: on each of them, "
+      "all backwards of an update must come before the first one of the next "
+      "update on any of them",
       fmt::join(tied_, " and "));
   }
 
@@ -355,7 +354,7 @@ class placer {
           && what.kind != op_kind::weight_backward)
         missing.kind = what.kind;
     return fmt::format(
-      "rank {} at {} waits for {}, which stands later on rank {}", rank,
+      "rank {} at {} waits for {}, which comes later on rank {}", rank,
       to_text(lane_of(rank)[next_[slot(rank)]], lanes_.slices > 1),
       to_text(missing, lanes_.slices > 1), blocker);
   }

@@ -138,7 +138,7 @@ void require_shardable(const plan& whole) {
   };
   if (std::ranges::any_of(whole.ops, gathers))
     fail(error_code::invalid_argument,
-         "{}: the plan gathers and releases parameters already",
+         "{}: the plan already gathers and releases parameters",
          whole.schedule_name);
   if (whole.update.every > 0)
     fail(error_code::invalid_argument,

@@ -70,9 +70,10 @@ stage_sizes divided(stage_sizes sizes, const schedule_shape& shape) {
 
 std::vector<compared_schedule> compare_schedules(const comparison& job) {
   if (!job.costs.of_stage.empty() || !job.costs.of_op.empty())
-    throw error(error_code::invalid_argument,
-                "schedules are compared by costs of kinds of ops, which each "
-                "divides among its stages; omit those of single stages");
+    throw error(
+      error_code::invalid_argument,
+      "schedules are compared by costs per kind of op, which each schedule "
+      "divides among its stages; omit costs of single stages");
   std::vector<compared_schedule> all;
   for (const auto& known : builtin_schedules()) {
     compared_schedule row{.name = std::string{known.name},

@@ -30,8 +30,9 @@ bool is_of_messages(std::string_view key) {
 plan_op_kind kind_of(const keyed_number& read) {
   if (is_of_messages(read.key)) {
     if (read.stage)
-      refuse(read.text,
-             "messages are of a link, as in message.0-1=2 for ranks 0 and 1");
+      refuse(
+        read.text,
+        "a message belongs to a link, as in message.0-1=2 for ranks 0 and 1");
     return plan_op_kind::send;
   }
   const auto* found =
@@ -39,7 +40,7 @@ plan_op_kind kind_of(const keyed_number& read) {
   if (found == op_actions.end() || found->cost_key.empty())
     refuse(read.text, "the key is unknown");
   if (read.link)
-    refuse(read.text, "only messages are of a link; give a stage");
+    refuse(read.text, "only messages belong to a link; give a stage");
   return found->kind;
 }
 
@@ -72,7 +73,7 @@ class message_entries {
       bytes && bandwidth ? bytes->value / bandwidth->value : 0;
     if (transfer > largest_entry)
       refuse(bandwidth->text,
-             "a message takes longer than 1e15; take other units");
+             "a message takes longer than 1e15; use other units");
     return {.transfer = transfer, .latency = latency ? latency->value : 0};
   }
 
@@ -214,10 +215,10 @@ channel_times::passage channel_times::pass(std::int32_t channel, double ready) {
 
 void require_costs_of(const plan& plan, const op_costs& costs) {
   if (!costs.of_op.empty() && costs.of_op.size() != plan.ops.size())
-    fail(error_code::invalid_argument,
-         "{} costs are given for a plan of {} ops; measure the plan that you "
-         "simulate",
-         costs.of_op.size(), plan.ops.size());
+    fail(
+      error_code::invalid_argument,
+      "got {} costs for a plan of {} ops; measure the plan that you simulate",
+      costs.of_op.size(), plan.ops.size());
 }
 
 std::vector<double> parse_slow_ranks(std::string_view text) {
@@ -236,9 +237,8 @@ std::vector<double> parse_slow_ranks(std::string_view text) {
 
 op_costs disturbed(op_costs costs, const plan& plan, const disturbance& how) {
   if (std::ssize(how.of_rank) > plan.ranks())
-    fail(error_code::invalid_argument,
-         "rank {} is to be slow, and {} has {} ranks", how.of_rank.size() - 1,
-         plan.schedule_name, plan.ranks());
+    fail(error_code::invalid_argument, "can't slow rank {}: {} has {} ranks",
+         how.of_rank.size() - 1, plan.schedule_name, plan.ranks());
   std::mt19937_64 random(how.seed);
   // In (0, 1], as the standard's distributions differ between libraries.
   const auto uniform = [&] {

@@ -34,7 +34,7 @@ class entry_parser {
   keyed_number parse(std::string_view text) const {
     const auto equals = text.find('=');
     if (equals == std::string_view::npos)
-      refuse(text, "it is not of the form key=number");
+      refuse(text, "it does not have the form key=number");
     const auto key = text.substr(0, equals);
     const auto dot = key.find('.');
     keyed_number read{.text = std::string{text},
@@ -78,7 +78,7 @@ class entry_parser {
     if (!value || !std::isfinite(*value) || *value < 0)
       refuse(entry, "the value is not a number of at least 0");
     if (*value > largest_entry)
-      refuse(entry, "the value is larger than 1e15; take a larger unit");
+      refuse(entry, "the value is larger than 1e15; use a larger unit");
     return *value;
   }
   [[noreturn]] void refuse(std::string_view entry,
@@ -97,7 +97,7 @@ void require_once(const std::vector<keyed_number>& entries,
     seen;
   for (const auto& each : entries)
     if (!seen.emplace(each.key, each.stage, each.link).second)
-      refuse_entry(each.text, "the key is there twice", what, known_keys);
+      refuse_entry(each.text, "the key appears twice", what, known_keys);
 }
 
 }  // namespace
@@ -135,8 +135,8 @@ entries_text find_entries(const std::string& path_or_text,
     return {read_file(path_or_text), true};
   if (std::filesystem::exists(path_or_text, failure))
     fail(error_code::invalid_argument,
-         "{} '{}': it is no regular file; give a file of entries such as f=1, "
-         "or the entries",
+         "{} '{}': it is not a regular file; give a file of entries such as "
+         "f=1, or the entries themselves",
          what, printable(path_or_text));
   return {path_or_text, false};
 }

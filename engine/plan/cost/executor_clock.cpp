@@ -20,8 +20,8 @@ executor_clock::executor_clock(const plan& plan, const op_costs& costs,
   require_costs_of(plan, costs);
   if (costs.atomic_pairs)
     fail(error_code::invalid_argument,
-         "ops that overtake start one by one, so that no overlapped pair is "
-         "one op; simulate pairs in strict order");
+         "with overtaking, ops start one at a time, so an overlapped pair "
+         "can't be one op; simulate pairs in strict order");
   executors_.reserve(started.size());
   for (std::int32_t rank = 0; rank < plan.ranks(); ++rank)
     executors_.emplace_back(plan, rank, order);

@@ -324,10 +324,10 @@ class deadlock_drawing {
       canvas_->text(at + 20, legend_y() + 10.5, label, svg_tone::soft);
       at += 38 + 6.2 * static_cast<double>(label.size());
     };
-    entry(op_state::done, "has taken place");
-    entry(op_state::standing, "the lane stands here");
+    entry(op_state::done, "has completed");
+    entry(op_state::standing, "the lane is here");
     if (!posted_.empty())
-      entry(op_state::posted, "posted, has not taken place");
+      entry(op_state::posted, "posted, not completed");
     entry(op_state::ahead, "not reached");
   }
 
@@ -347,7 +347,7 @@ std::string draw_deadlock(const plan& plan, const verdict& found,
                           svg_theme theme) {
   if (found.progress)
     fail(error_code::invalid_argument,
-         "{}: every op takes place: there is no deadlock to draw",
+         "{}: every op completes: there is no deadlock to draw",
          plan.schedule_name);
   return deadlock_drawing{plan, found, theme}.draw();
 }

@@ -50,7 +50,7 @@ svg_theme parse_theme(std::string_view name) {
   if (name == "dark")
     return svg_theme::dark;
   fail(error_code::invalid_argument,
-       "unknown theme '{}': the known ones are auto, light, dark",
+       "unknown theme '{}': known themes are auto, light, dark",
        printable(name));
 }
 

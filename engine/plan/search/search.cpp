@@ -19,11 +19,11 @@ namespace {
 void check(const search_problem& problem) {
   if (!problem.costs.of_op.empty())
     fail(error_code::invalid_argument,
-         "schedules are searched by costs of stages and kinds; omit those of "
+         "a search needs costs of stages and kinds of ops; omit those of "
          "single ops");
   if (problem.memory_limit > 0 && !problem.sizes)
     fail(error_code::invalid_argument,
-         "a memory limit needs the sizes of what stages hold");
+         "a memory limit requires sizes of stages' values");
 }
 
 // The catalogue's schedules on the placement.
@@ -75,8 +75,8 @@ class searcher {
   [[noreturn]] void refuse() const {
     if (least_bytes_ == none_held)
       fail(error_code::invalid_argument,
-           "no schedule of the catalogue starts a search on this placement for "
-           "{} microbatches in {} slices",
+           "no built-in schedule can start a search on this placement for {} "
+           "microbatches in {} slices",
            problem_.microbatches, problem_.slices);
     fail(error_code::invalid_argument,
          "no schedule was found that holds at most {:.6g} bytes on every rank; "

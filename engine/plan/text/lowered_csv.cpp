@@ -122,24 +122,24 @@ plan from_lowered_csv(std::string_view text, std::string_view source) {
 std::string to_lowered_csv(const plan& plan) {
   if (plan.slices != 1 || plan.placement.copies() != 1)
     fail(error_code::invalid_argument,
-         "{}: CSV has no room for slices, copies and updates within a step; "
+         "{}: CSV can't express slices, copies and updates within a step; "
          "write the text form",
          plan.schedule_name);
   if (plan.update.every > 0)
     fail(error_code::invalid_argument,
-         "{}: CSV has no room for updates within a step; write a plan "
-         "(--format plan)",
+         "{}: CSV can't express updates within a step; write a plan (--format "
+         "plan)",
          plan.schedule_name);
   if (std::ranges::any_of(plan.ops, [](const plan_op& each) {
         return each.kind == plan_op_kind::sum_tied;
       }))
     fail(error_code::invalid_argument,
-         "{}: CSV has no room for sums of tied gradients; write a plan "
-         "(--format plan)",
+         "{}: CSV can't express sums of tied gradients; write a plan (--format "
+         "plan)",
          plan.schedule_name);
   if (!plan.graph.is_chain())
     fail(error_code::invalid_argument,
-         "{}: CSV has no room for stages that read others than the one before; "
+         "{}: CSV can't express stages that read others than the one before; "
          "write a plan (--format plan)",
          plan.schedule_name);
   std::string text;

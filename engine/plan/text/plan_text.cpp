@@ -47,7 +47,7 @@ std::int32_t take_peer(std::string_view& text, char mark) {
          "stage that sends");
   const auto peer = parse_number<std::int32_t>(text.substr(position + 1));
   if (!peer || *peer < 0)
-    fail(error_code::malformed_text, "'{}' is followed by no stage", mark);
+    fail(error_code::malformed_text, "'{}' is not followed by a stage", mark);
   text = text.substr(0, position);
   return *peer;
 }
@@ -65,7 +65,7 @@ plan_op read_word(std::string_view text) {
   auto rest = text.substr(digits);
   const auto* as = action_at(rest);
   if (as == nullptr)
-    fail(error_code::malformed_text, "it is no op of a plan");
+    fail(error_code::malformed_text, "it is not an op of a plan");
   if (overlaps && !is_compute(as->kind))
     fail(error_code::malformed_text, "only a compute op overlaps another");
   if (alone && as->kind == plan_op_kind::sum_tied)
@@ -109,7 +109,8 @@ stage_graph read_graph(line_reader& lines, std::int32_t stages) {
     const auto giver = parse_number<std::int32_t>(word.substr(0, arrow));
     const auto reader = parse_number<std::int32_t>(word.substr(arrow + 1));
     if (!giver || !reader)
-      lines.refuse(fmt::format("'{}' is no edge such as 0>2", printable(word)));
+      lines.refuse(
+        fmt::format("'{}' is not an edge such as 0>2", printable(word)));
     edges.push_back({*giver, *reader});
   }
   try {
@@ -146,7 +147,7 @@ std::size_t lane_index(const plan& plan, std::int32_t rank,
 void require_ops(const plan& plan, std::size_t least, std::string_view source) {
   if (plan.ops.size() < least)
     fail(error_code::invalid_schedule,
-         "{}: {} ops stand where its sizes ask for at least {}", source,
+         "{}: has {} ops, but its sizes require at least {}", source,
          plan.ops.size(), least);
 }
 
@@ -225,7 +226,7 @@ plan plan_from_file(const std::string& path) {
   const auto text = read_file(path);
   if (!is_plan_text(text))
     fail(error_code::malformed_text,
-         "{}: it is no plan, whose first line is '{}'; --schedule takes a "
+         "{}: not a plan: its first line must be '{}'; --schedule takes a "
          "schedule's CSV",
          printable(path), heading);
   return plan_from_text(text, printable(path));

@@ -71,8 +71,7 @@ tensor_list module_compute::input_gradients(saved_forward& saved,
                                             stage_states& states) {
   if (!saved.store)
     fail(error_code::internal,
-         "stage {} is given an input backward (I), and the step was to have "
-         "none",
+         "stage {} has an input backward (I) in a step that should have none",
          options_.index);
   auto left = std::make_shared<deferred_backward>();
   left->store = saved.store;

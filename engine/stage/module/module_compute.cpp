@@ -29,7 +29,8 @@ at::Tensor make_leaf(const at::Tensor& input) {
   if (!input.defined())
     return input;
   auto leaf = input.detach();
-  if (at::GradMode::is_enabled() && leaf.is_floating_point())
+  if (at::GradMode::is_enabled()
+      && (leaf.is_floating_point() || leaf.is_complex()))
     leaf.requires_grad_(true);
   return leaf;
 }
@@ -295,8 +296,8 @@ State& module_compute::state_of(const std::shared_ptr<stage_state>& given,
   auto* state = dynamic_cast<State*>(given.get());
   if (state == nullptr)
     fail(error_code::internal,
-         "stage {}: backward of microbatch {} slice {} without what its "
-         "forward, or input backward, has left",
+         "stage {}: backward of microbatch {} slice {} without its forward's, "
+         "or input backward's, context",
          options_.index, key.microbatch, key.slice);
   return *state;
 }
@@ -358,7 +359,7 @@ stage_result module_compute::end_step() {
   result_.metrics = observer_.take_metrics();
   if (keeps && !result_.metrics.empty())
     fail(error_code::invalid_argument,
-         "the model reports '{}', which the host computes",
+         "the model reports '{}', which is computed on the host",
          result_.metrics.front().name);
   result_.observe_ns = observer_.take_cost();
   return std::move(result_);

@@ -39,8 +39,8 @@ at::Tensor position_cache::append(std::size_t call, const at::Tensor& own,
     if (own.sizes() != expected
         || own.scalar_type() != target.whole.scalar_type())
       fail(error_code::invalid_argument,
-           "a layer keeps tensors of {} for later positions, and then one of "
-           "{}; they may differ in dimension {} alone",
+           "a layer cached tensors of {} for later positions, then one of {}; "
+           "they may differ only in dimension {}",
            fmt::join(expected, " x "), fmt::join(own.sizes(), " x "),
            dimension);
   }

@@ -108,7 +108,8 @@ void versioned_parameters::read_again(
   const std::shared_ptr<stage_state>& version) {
   const auto* held = dynamic_cast<const struct version*>(version.get());
   if (held == nullptr)
-    fail(error_code::internal, "a backward has no version of its parameters");
+    fail(error_code::internal,
+         "a backward lacks its version of the parameters");
   set(held->values);
 }
 

@@ -24,9 +24,8 @@ void require_shardable(const parameter_list& parameters,
   if (std::holds_alternative<muon>(optimizer)
       || std::holds_alternative<adafactor>(optimizer))
     fail(error_code::invalid_argument,
-         "muon and adafactor compute with whole matrices, and sharded "
-         "parameters are updated in shards; use sgd, adamw or lion, or don't "
-         "shard");
+         "muon and adafactor need whole matrices, but sharded parameters are "
+         "updated in shards; use sgd, adamw or lion, or don't shard");
   for (const auto& [name, value] : parameters)
     if (!value.is_floating_point()
         || value.scalar_type() != parameters[0].second.scalar_type())

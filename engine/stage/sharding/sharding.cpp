@@ -33,12 +33,12 @@ void require_legal(const sharding_options& options, std::int32_t replicas) {
   if (options.group < 0 || options.group == 1
       || replicas % options.shards_of(replicas) != 0)
     fail(error_code::invalid_argument,
-         "{} replicas can't be cut into groups of {} that share shards; use a "
-         "divisor of their number, from 2 on",
+         "{} replicas can't be divided into sharding groups of {}; use a "
+         "divisor of their number, at least 2",
          replicas, options.group);
   if (options.most_whole < 1)
     fail(error_code::invalid_argument,
-         "{} whole stages at once are too few; use 1 or more",
+         "the number of whole stages at once is {}; use 1 or more",
          options.most_whole);
   if (options.multiple < 1 || options.multiple > largest_shard_multiple
       || options.multiple % shard_layout::alignment != 0)

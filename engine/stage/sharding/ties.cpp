@@ -180,7 +180,7 @@ void require_no_alias(const parameter_groups& groups,
     for (const auto& glob : globs_of(group.names))
       if (const auto found = aliases.find(glob); found != aliases.end())
         fail(error_code::invalid_argument,
-             "'{}' is tied to '{}', and has its settings; give them to that "
+             "'{}' is tied to '{}', and has its settings; assign them to that "
              "name",
              printable(found->first), printable(found->second));
 }

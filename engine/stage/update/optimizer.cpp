@@ -202,7 +202,7 @@ void optimizer::load(const optimizer_state& state) {
   }
   if (!given.empty())
     refuse_state(given.begin()->first,
-                 "is there, and the model has no such parameter");
+                 "is present, but the model has no such parameter");
   for (std::size_t i = 0; i < members_.size(); ++i) {
     auto& into = members_[i];
     into.state = std::move(states[i]);
@@ -240,7 +240,7 @@ parameter_list optimizer::loaded(const optimizer_rule& rule, const member& into,
         ->second;
     if (!value.defined() || value.sizes() != own.sizes()
         || value.scalar_type() != own.scalar_type())
-      refuse_state(into.name, fmt::format("has '{}' as {}, and needs {}", name,
+      refuse_state(into.name, fmt::format("has '{}' as {}, but needs {}", name,
                                           describe(value), describe(own)));
     own.copy_(value);
   }

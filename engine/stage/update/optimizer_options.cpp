@@ -34,8 +34,8 @@ void require_own(const sgd& options) {
   require_fraction("dampening", options.dampening);
   if (options.nesterov && (options.momentum == 0 || options.dampening != 0))
     fail(error_code::invalid_argument,
-         "Nesterov's momentum wants a momentum and no dampening; they are {} "
-         "and {}",
+         "Nesterov's momentum requires a momentum and no dampening; they are "
+         "{} and {}",
          options.momentum, options.dampening);
 }
 

@@ -60,19 +60,19 @@ std::string advice_for(const std::string& glob,
 parameter_group parse_parameter_group(const std::string& text) {
   const auto refuse = [&](const std::string& why) {
     fail(error_code::invalid_argument,
-         "'{}' gives parameters no settings: {}; write globs of names, a "
-         "colon, and lr*FACTOR, weight-decay=NUMBER or frozen, such as "
+         "'{}' is not a parameter group: {}; write globs of names, a colon, "
+         "and lr*FACTOR, weight-decay=NUMBER or frozen, such as "
          "tok.*,pos.*:lr*0.5,weight-decay=0",
          printable(text), why);
   };
   const auto colon = text.rfind(':');
   if (colon == std::string::npos)
-    refuse("there is no colon");
+    refuse("the colon is missing");
   parameter_group group{text.substr(0, colon)};
   const auto settings = globs_of(text.substr(colon + 1));
   for (const auto& part : settings)
     if (!read_setting(part, group))
-      refuse(fmt::format("'{}' is no setting", printable(part)));
+      refuse(fmt::format("'{}' is not a setting", printable(part)));
   if (group.frozen && settings.size() > 1)
     refuse("frozen parameters have no other settings");
   require_legal({group});
@@ -112,7 +112,7 @@ void require_matching(const parameter_groups& groups,
   };
   if (!groups.empty() && std::ranges::all_of(names, is_frozen))
     throw error(error_code::invalid_argument,
-                "all parameters are frozen, so that nothing would be trained");
+                "all parameters are frozen, so nothing would be trained");
 }
 
 void freeze(const parameter_list& parameters, const parameter_groups& groups) {

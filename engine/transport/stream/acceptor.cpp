@@ -77,7 +77,7 @@ class acceptor::impl : public std::enable_shared_from_this<impl> {
 
   /// No file descriptor is left: drops the oldest, then accepts after a moment.
   void make_room() {
-    drop_oldest("no file descriptor is left; raise the limit (ulimit -n)");
+    drop_oldest("out of file descriptors; raise the limit (ulimit -n)");
     pause_.expires_after(std::chrono::milliseconds(20));
     pause_.async_wait([self = shared_from_this()](const auto& problem) {
       if (!problem && !self->stopped_)

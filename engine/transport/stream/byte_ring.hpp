@@ -48,7 +48,7 @@ class ring_end {
   std::size_t checked(std::uint64_t difference) const {
     if (difference > size_)
       fail(error_code::transport,
-           "the other side counts bytes in shared memory that can't be there");
+           "the other side has an impossible count of bytes in shared memory");
     return static_cast<std::size_t>(difference);
   }
   /// The byte of this count; `straight` ends where the ring wraps.

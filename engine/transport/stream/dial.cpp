@@ -105,8 +105,7 @@ class dialling : public std::enable_shared_from_this<dialling> {
       return give_up(
         {fmt::format("no link within {} s ({}); check that the process there "
                      "runs and listens at this address, that both were given "
-                     "the same credentials, and that no firewall stands "
-                     "between",
+                     "the same credentials, and that no firewall blocks it",
                      static_cast<double>(within_.count()) / 1000, why)});
     timer_.expires_after(next_ == 0 ? pause_ : milliseconds(0));
     timer_.async_wait([self = shared_from_this()](const auto& problem) {

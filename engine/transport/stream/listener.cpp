@@ -33,10 +33,10 @@ void replace_stale(const std::string& path, const socket_address& address) {
   if (::lstat(path.c_str(), &found) != 0)
     return;
   if (!S_ISSOCK(found.st_mode))
-    fail(error_code::io, "{}: is there already, and is no socket", path);
+    fail(error_code::io, "{}: already exists, and is not a socket", path);
   if (is_alive(address))
     fail(error_code::io,
-         "{}: a live job listens there already; choose another path", path);
+         "{}: a live job already listens there; choose another path", path);
   ::unlink(path.c_str());
 }
 

@@ -89,7 +89,7 @@ void require_sealed(int memory, std::size_t ring_bytes) {
   const auto seals = ::fcntl(memory, F_GET_SEALS);
   if (seals < 0 || (seals & F_SEAL_SHRINK) == 0 || ::fstat(memory, &found) != 0
       || static_cast<std::size_t>(found.st_size) != size_of(ring_bytes))
-    refuse("it is not sealed, or of another size than announced");
+    refuse("it is not sealed, or not of the announced size");
 }
 
 }  // namespace
@@ -159,7 +159,7 @@ bool shared_memory::receive(int socket) {
     return false;
   auto found = descriptors_of(input.message);
   if (got == 0)
-    refuse("the other side closed the connection before it gave any");
+    refuse("the other side closed the connection before sending any");
   const announcement expected;
   const auto announced = input.what.ring_bytes;
   if (got != static_cast<ssize_t>(sizeof(input.what))
@@ -167,7 +167,7 @@ bool shared_memory::receive(int socket) {
       || input.what.version != expected.version
       || !std::has_single_bit(announced) || announced < least_bytes
       || announced > most_bytes)
-    refuse("what the other side sent is none; run the same program");
+    refuse("the other side sent something else; run the same program");
   require_sealed(found[0].get(), announced);
   ring_bytes = announced;
   map(found[0].get());

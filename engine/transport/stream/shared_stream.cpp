@@ -27,7 +27,7 @@ void add_to(int waits, int descriptor) {
   event.events = EPOLLIN;
   event.data.fd = descriptor;
   if (::epoll_ctl(waits, EPOLL_CTL_ADD, descriptor, &event) != 0)
-    fail(error_code::transport, "shared memory can't be waited for: {}",
+    fail(error_code::transport, "can't wait for shared memory: {}",
          std::strerror(errno));
 }
 

@@ -168,7 +168,7 @@ class tls_bytes final : public byte_stream {
  private:
   void prepare() {
     if (failed_)
-      fail(error_code::transport, "the connection has failed before");
+      fail(error_code::transport, "the connection has already failed");
     ::ERR_clear_error();
     errno = 0;
   }

@@ -62,9 +62,9 @@ class running final : public authentication {
     timer_.async_wait([weak = weak_from_this(), within](const auto& problem) {
       const auto self = std::static_pointer_cast<running>(weak.lock());
       if (!problem && self)
-        self->give_up(fmt::format(
-          "the other side did not show within {} s that it belongs to the job",
-          static_cast<double>(within.count()) / 1000));
+        self->give_up(
+          fmt::format("the other side did not authenticate within {} s",
+                      static_cast<double>(within.count()) / 1000));
     });
     advance();
   }

@@ -37,7 +37,7 @@ using extension_pointer =
 
 void require(bool success) {
   if (!success)
-    fail(error_code::internal, "OpenSSL makes no certificate");
+    fail(error_code::internal, "OpenSSL could not create a certificate");
 }
 
 key_pointer make_key() {
@@ -136,8 +136,7 @@ memory_pointer open(const std::string& path) {
   memory_pointer file(::BIO_new_file(path.c_str(), "r"));
   if (!file)
     fail(error_code::io,
-         "{}: can't be read; the folder has to be one that was made with "
-         "--keep-authority-key",
+         "{}: can't be read; give a folder created with --keep-authority-key",
          path);
   return file;
 }
@@ -171,14 +170,12 @@ void prepare_folder(const std::string& folder,
   struct stat found {};
   if (::stat(folder.c_str(), &found) != 0 || !S_ISDIR(found.st_mode)
       || (found.st_mode & 077U) != 0)
-    fail(error_code::io,
-         "{}: must be a folder that nobody but you may enter (mode 700), or be "
-         "missing",
+    fail(error_code::io, "{}: must be missing, or a folder with mode 700",
          folder);
   for (const auto& [name, bytes, is_secret] : files)
     if (std::filesystem::exists(folder + '/' + name))
       fail(error_code::io,
-           "{}/{}: is there already, and processes may be using it; choose "
+           "{}/{}: already exists, and processes may be using it; choose "
            "another folder",
            folder, name);
 }
@@ -192,7 +189,7 @@ void write_all(const std::string& folder, const std::vector<new_file>& files) {
       write_file_atomically(path, bytes);
       written.push_back(path);
       if (::chmod(path.c_str(), is_secret ? 0600 : 0644) != 0)
-        fail(error_code::io, "{}: can't be made its owner's alone: {}", path,
+        fail(error_code::io, "{}: can't restrict access to its owner: {}", path,
              std::strerror(errno));
     }
   } catch (...) {

@@ -45,7 +45,7 @@ std::string random_bytes(std::size_t count) {
   if (::RAND_bytes(reinterpret_cast<unsigned char*>(made.data()),
                    static_cast<int>(count))
       != 1)
-    fail(error_code::internal, "the system gives no random bytes");
+    fail(error_code::internal, "the system provides no random bytes");
   return made;
 }
 

@@ -43,7 +43,7 @@ std::string without_white_space(const std::string& bytes) {
 std::string read_secret(const std::string& path) {
   if (path.empty())
     fail(error_code::invalid_argument,
-         "the name of the file with the token is empty; name one");
+         "the name of the token file is empty; give one");
   const auto bytes = bytes_of(path);
   if (bytes.size() > longest)
     refuse(path,
@@ -56,7 +56,7 @@ std::string read_secret(const std::string& path) {
                        token.size(), shortest));
   if (token.find_first_of(white_space) != std::string::npos
       || token.find('\0') != std::string::npos)
-    refuse(path, "holds more than one word; write the token alone");
+    refuse(path, "holds more than one word; write only the token");
   return token;
 }
 

@@ -60,14 +60,15 @@ int find_key(::SSL* session, const unsigned char* name, std::size_t size,
   ::ERR_clear_error();
   fail(error_code::io,
        "{}: can't be used: {}; `troupe certificates FOLDER` makes a new set",
-       path, why == nullptr ? "OpenSSL gives no reason" : why);
+       path, why == nullptr ? "OpenSSL reports no reason" : why);
 }
 
 void require_file(const std::string& path, bool is_secret) {
   try {
     const input_file file(path);
     if (is_secret && (file.mode() & 077U) != 0)
-      file.refuse("others may read or write this key; chmod 600 it");
+      file.refuse(
+        "other users can read or write this key; run chmod 600 on it");
   } catch (const error& reason) {
     fail(error_code::io, "{}; `troupe certificates FOLDER` makes a new set",
          reason.what());
@@ -131,7 +132,7 @@ std::shared_ptr<tls_context> tls_context::of_token(const std::string& token) {
 ssl_st* tls_context::make_session(bool is_server) const {
   auto* session = ::SSL_new(context_);
   if (session == nullptr)
-    fail(error_code::internal, "OpenSSL makes no session");
+    fail(error_code::internal, "OpenSSL could not create a session");
   is_server ? ::SSL_set_accept_state(session)
             : ::SSL_set_connect_state(session);
   // A client with only a key trusts no certificate, so only the key passes.

@@ -17,8 +17,8 @@ constexpr const char* same_set =
   "copy the files of one `troupe certificates FOLDER` to all machines of the "
   "job";
 constexpr const char* same_token =
-  "give all processes of the job the same token, and no certificates to one "
-  "alone";
+  "give all processes of the job the same token, and certificates to all or "
+  "none";
 
 std::string refused_certificate(const ssl_st* session) {
   const auto why = ::SSL_get_verify_result(session);
@@ -30,7 +30,8 @@ std::string refused_certificate(const ssl_st* session) {
       "`troupe certificates FOLDER`",
       ::X509_verify_cert_error_string(why));
   return fmt::format(
-    "the other side's certificate is not of this job's authority ({}); {}",
+    "the other side's certificate was not signed by this job's authority ({}); "
+    "{}",
     ::X509_verify_cert_error_string(why), same_set);
 }
 
@@ -51,11 +52,10 @@ std::string explain(const ssl_st* session, int reason, bool has_certificates,
                     bool was_shaken) {
   const auto* advice = has_certificates ? same_set : same_token;
   if (reason == SSL_R_UNEXPECTED_EOF_WHILE_READING)
-    return was_shaken
-             ? "the connection was cut off: it ended without the other side "
-               "saying so, and the last bytes may be missing"
-             : "the other side closed the connection before both had shown who "
-               "they are";
+    return was_shaken ? "the connection was cut off: it ended without a proper "
+                        "close, and the last bytes may be missing"
+                      : "the other side closed the connection before both "
+                        "sides had authenticated";
   if (reason == SSL_R_CERTIFICATE_VERIFY_FAILED)
     return refused_certificate(session);
   if (reason == SSL_R_PEER_DID_NOT_RETURN_A_CERTIFICATE)
@@ -63,13 +63,13 @@ std::string explain(const ssl_st* session, int reason, bool has_certificates,
   if (reason == SSL_R_BINDER_DOES_NOT_VERIFY)
     return fmt::format("the other side has another token; {}", advice);
   if (is_no_tls(reason))
-    return fmt::format("the other side speaks no TLS 1.3; {}", advice);
+    return fmt::format("the other side does not speak TLS 1.3; {}", advice);
   const auto* name = ::ERR_reason_error_string(
     ERR_PACK(ERR_LIB_SSL, 0, static_cast<unsigned long>(reason)));
   return fmt::format("{} ({}); {}",
-                     is_alert(reason) ? "the other side refused what this one "
-                                        "has shown"
-                                      : "no TLS with the other side",
+                     is_alert(reason)
+                       ? "the other side rejected this side's credentials"
+                       : "TLS with the other side failed",
                      name == nullptr ? "unknown reason" : name, advice);
 }
 

@@ -33,11 +33,11 @@ link_side other(link_side own) {
   const bool is_tls = bytes.front() == 0x15 || bytes.front() == 0x16;
   if (is_tls)
     fail(error_code::transport,
-         "the other side speaks TLS, and this one the proof of a token: give "
-         "both the same address, token and certificates");
+         "the other side uses TLS, this side a token: give both the same "
+         "address, token and certificates");
   fail(error_code::transport,
-       "what is at the other side has not begun with the proof of a token: it "
-       "is no process of a troupe job, or was given no token");
+       "the other side did not start by proving a token: it is not a process "
+       "of a troupe job, or has no token");
 }
 
 }  // namespace
@@ -69,7 +69,7 @@ void token_proof::look_at(std::string_view begun) const {
 
 void token_proof::take(std::string_view bytes) {
   if (bytes.size() != wanted())
-    fail(error_code::internal, "a proof is taken in other parts");
+    fail(error_code::internal, "a proof arrives in other parts");
   waits_for_ == stage::hello ? take_hello(bytes) : take_proof(bytes);
 }
 
@@ -80,15 +80,14 @@ void token_proof::take_hello(std::string_view bytes) {
   const auto found = reader.get<std::uint16_t>();
   if (found != version)
     fail(error_code::transport,
-         "the other side proves its token by version {}, this program by {}; "
-         "run the same program",
+         "the other side proves its token with version {}, this program with "
+         "{}; run the same program",
          found, version);
   const auto side = reader.get<std::uint8_t>();
   if (side != static_cast<std::uint8_t>(other(own_))
       || reader.get<std::uint8_t>() != 0)
     fail(error_code::transport,
-         "the other side proves its token for an end of the link that is not "
-         "its own");
+         "the other side proves its token for the wrong end of the link");
   other_hello_ = bytes;
   to_send_ = own_ == link_side::server ? own_hello_ : proof_of(own_);
   waits_for_ = stage::proof;

@@ -38,8 +38,8 @@ trust_kind choose_off_loopback(const endpoint& address,
   if (shown.insecure)
     return trust_kind::none;
   fail(error_code::invalid_argument,
-       "{}: others reach this address; give the job certificates (`troupe "
-       "certificates FOLDER` makes them) or a token",
+       "{}: other machines can reach this address; give the job certificates "
+       "(`troupe certificates FOLDER` creates them) or a token",
        to_text(address));
 }
 

@@ -231,8 +231,9 @@ TEST_CASE("a checkpoint in the folder of another step is refused") {
   const auto& [at, folder] = made;
   save(folder, 4);
   std::filesystem::rename(folder.path_of(4), folder.path_of(9));
-  CHECK_THROWS_MATCHES(stored_checkpoint(folder.path_of(9)), error,
-                       says("is of step 4, but lies in a folder of step 9"));
+  CHECK_THROWS_MATCHES(
+    stored_checkpoint(folder.path_of(9)), error,
+    says("is of step 4, but its folder is named for step 9"));
   CHECK_FALSE(folder.last_valid([](const std::string&) {}));
 }
 
@@ -258,7 +259,7 @@ TEST_CASE("a damaged checkpoint is refused by name, the one before is taken") {
       {part, "its SHA-256 does not match",
        [](auto& bytes) { bytes.back() ^= 1; }},
       {part, "has 3 bytes; the manifest", [](auto& bytes) { bytes.resize(3); }},
-      {"/manifest.json", "is no JSON",
+      {"/manifest.json", "is not the JSON",
        [](auto& bytes) {
          bytes.pop_back();
          bytes.pop_back();
@@ -274,7 +275,7 @@ TEST_CASE("a damaged checkpoint is refused by name, the one before is taken") {
          bytes.replace(bytes.find("\"step\": 2"), 9,
                        "\"step\": 9999999999999999");
        }},
-      {"/manifest.json", "no name of a file",
+      {"/manifest.json", "not the name of a file",
        [](auto& bytes) {
          bytes.replace(bytes.find("part-00001"), 10, "../../../e");
        }},

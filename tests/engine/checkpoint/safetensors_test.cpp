@@ -163,8 +163,8 @@ TEST_CASE(
                  "lacks");
   refused_header(tensor(R"("dtype":"F32","shape":{"x":0},"data_offsets":[])"),
                  "in its shape");
-  refused_header(R"({"__metadata__":{"a":1}})", "metadata 'a' is no text");
-  refused_header(R"({"a":3})", "'a' is no object");
+  refused_header(R"({"__metadata__":{"a":1}})", "metadata 'a' is not a string");
+  refused_header(R"({"a":3})", "'a' is not an object");
 }
 
 TEST_CASE("a shape whose strides overflow is refused by name") {

@@ -86,7 +86,7 @@ TEST_CASE("indexes that can't be meant are refused by what is wrong") {
   refused({.offsets = {0, 6, 8}}, "sequence 2 begins at byte 8, not at 6");
   refused({.documents = std::uint64_t{1} << 62}, "announces 3 sequences");
   refused({.lengths = std::vector<std::int32_t>(99)}, "announces 99 sequences");
-  CHECK_THROWS_MATCHES(parse("MMIDIDX"), error, says("is no index"));
+  CHECK_THROWS_MATCHES(parse("MMIDIDX"), error, says("is not an index"));
   const auto whole = index_text{}.bytes();
   for (std::size_t size = 0; size < whole.size(); ++size)
     CHECK_THROWS_AS(parse(whole.substr(0, size)), error);

@@ -107,11 +107,10 @@ TEST_CASE("a preprocess hook changes what stages get") {
 TEST_CASE("texts that don't do are refused") {
   const temporary_folder folder;
   const auto tokens = counting(folder, 40);
-  CHECK_THROWS_MATCHES(
-    text_batches(tokens, {.rows = 4, .length = 10}), error,
-    MessageMatches(ContainsSubstring("40 tokens are less than one microbatch "
-                                     "of 4 rows of 10 tokens (41 are "
-                                     "needed)")));
+  CHECK_THROWS_MATCHES(text_batches(tokens, {.rows = 4, .length = 10}), error,
+                       MessageMatches(ContainsSubstring(
+                         "40 tokens are fewer than one microbatch of 4 rows of "
+                         "10 tokens (41 are needed)")));
   CHECK_NOTHROW(text_batches(tokens, {.rows = 3, .length = 10}));
   const auto narrow =
     text_batches(tokens, {.rows = 1, .length = 8, .vocabulary = 20});

@@ -39,8 +39,8 @@ TEST_CASE("weights that can't be meant are refused") {
     CHECK_THROWS_MATCHES(row_mixture(weights), error, says(why));
   };
   refused({}, "needs a source");
-  refused({1, 0}, "0 is no weight");
-  refused({1, -2}, "-2 is no weight");
-  refused({1, NAN}, "nan is no weight");
+  refused({1, 0}, "weight is 0;");
+  refused({1, -2}, "weight is -2;");
+  refused({1, NAN}, "weight is nan;");
   refused({1, 1e-9}, "less than one row of 1024");
 }

@@ -18,7 +18,7 @@ TEST_CASE("without a library of accelerators, a sentence says why") {
   CHECK(&found == &load_accelerators());
 }
 
-TEST_CASE("a library that is not there is named") {
+TEST_CASE("a library that is missing is named") {
   const auto found = load_accelerators("/nowhere/libtroupe_cuda.so");
   CHECK_FALSE(found);
   CHECK_THAT(found.why_not, StartsWith("libtroupe_cuda.so: "));
@@ -29,7 +29,7 @@ TEST_CASE("a library of something else is refused") {
   const auto found = load_accelerators("libm.so.6");
   CHECK_FALSE(found);
   CHECK_THAT(found.why_not,
-             StartsWith("libm.so.6: no library of accelerators"));
+             StartsWith("libm.so.6: can't load the accelerator library"));
 }
 
 TEST_CASE("the environment names a library of accelerators") {

@@ -194,9 +194,9 @@ TEST_CASE("requests that can't be meant are refused by number") {
   };
   refuses(request({}), "prompt 2 is empty");
   refuses(request({-1}), "prompt 2 has a negative id");
-  refuses(request({1, 2, 3}), "prompt 2 has 3 tokens, and the model knows 2",
+  refuses(request({1, 2, 3}), "prompt 2 has 3 tokens, but the model has 2",
           {.length = 2});
-  refuses(request({1}, -1), "prompt 2 is to get -1 tokens");
+  refuses(request({1}, -1), "prompt 2 has -1 tokens to generate");
   refuses({{1}, 1, {.temperature = -1}}, "prompt 2 has a temperature of -1");
   refuses(request({1}), "rows of a microbatch are 0", {.rows = 0});
   refuses(request({1}), "positions of a step are 0", {.positions = 0});

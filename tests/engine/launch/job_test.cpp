@@ -131,8 +131,9 @@ TEST_CASE("a setting that differs is named in all processes") {
   other.description = {{"version", "1"}, {"microbatches", "8"}};
   const auto made = join_all({leader, other});
   for (const auto& each : made.errors)
-    CHECK_THAT(each, ContainsSubstring("microbatches is 8 there, and 4 in "
-                                       "process 0; start all processes alike"));
+    CHECK_THAT(each,
+               ContainsSubstring("microbatches is 8 there, but 4 in process 0; "
+                                 "start all processes with the same flags"));
 }
 
 TEST_CASE("a process that does not come is named") {
@@ -161,8 +162,7 @@ TEST_CASE("two processes of one number are an error") {
   const auto where = "unix:" + (folder / "job");
   const auto made = join_all({options_of(0, 3, where), options_of(1, 3, where),
                               options_of(1, 3, where)});
-  CHECK_THAT(made.errors[0], ContainsSubstring("both say that they are process "
-                                               "1"));
+  CHECK_THAT(made.errors[0], ContainsSubstring("both claim to be process 1"));
 }
 
 TEST_CASE("a host's name that is loopback to itself is refused") {
@@ -173,7 +173,7 @@ TEST_CASE("a host's name that is loopback to itself is refused") {
   options.shown.token = std::string(32, 't');
   const auto check_refused = [&] {
     CHECK_THAT(join_all({options}).errors[0],
-               ContainsSubstring("an address of loopback on this")
+               ContainsSubstring("a loopback address of this")
                  && ContainsSubstring("--rendezvous HOST:PORT"));
   };
   check_refused();
@@ -191,7 +191,8 @@ TEST_CASE("machines without a meeting point learn which setting to give") {
     join_job(options);
     FAIL("it was taken");
   } catch (const error& reason) {
-    CHECK_THAT(reason.what(), ContainsSubstring("Slurm does not say where")
-                                && ContainsSubstring("--rendezvous HOST:PORT"));
+    CHECK_THAT(reason.what(),
+               ContainsSubstring("Slurm does not give the address")
+                 && ContainsSubstring("--rendezvous HOST:PORT"));
   }
 }

@@ -66,5 +66,5 @@ TEST_CASE("memory and messages of a comparison are those of the rank's sizes") {
   comparison single = job;
   single.costs = parse_costs("f.1=3");
   CHECK_THROWS_MATCHES(compare_schedules(single), error,
-                       says("omit those of single stages"));
+                       says("omit costs of single stages"));
 }

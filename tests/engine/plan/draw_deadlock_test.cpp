@@ -47,7 +47,7 @@ TEST_CASE("a rendezvous deadlock is drawn up to where the lanes stand") {
   CHECK(standing(svg) == 2);
   CHECK_THAT(svg, ContainsSubstring("deadlock: CSV")
                     && ContainsSubstring("2 of 2 ranks are in the cycle")
-                    && !ContainsSubstring(">posted, has not taken place<"));
+                    && !ContainsSubstring(">posted, not completed<"));
 }
 
 TEST_CASE("transfers that lanes have passed are drawn as posted") {
@@ -55,7 +55,7 @@ TEST_CASE("transfers that lanes have passed are drawn as posted") {
     drawn(from_lowered_csv(early_receive), {transport_kind::buffered, true});
   CHECK(standing(svg) == 2);
   CHECK(count(svg, "stroke-dasharray=\"4 3\"") == 3 + 1);  // the legend's
-  CHECK_THAT(svg, ContainsSubstring(">posted, has not taken place<"));
+  CHECK_THAT(svg, ContainsSubstring(">posted, not completed<"));
 }
 
 TEST_CASE("a wait for a credit points at what has not been consumed") {
@@ -104,5 +104,5 @@ TEST_CASE("the drawing of a deadlock has themes, and needs a deadlock") {
   CHECK_THROWS_MATCHES(
     draw_deadlock(of, verify(of)), error,
     Catch::Matchers::Message(
-      "CSV: every op takes place: there is no deadlock to draw"));
+      "CSV: every op completes: there is no deadlock to draw"));
 }

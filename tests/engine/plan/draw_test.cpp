@@ -146,7 +146,7 @@ TEST_CASE("the SVG is light, dark, or as its reader prefers") {
   CHECK_THROWS_MATCHES(
     parse_theme("pink"), error,
     Catch::Matchers::Message(
-      "unknown theme 'pink': the known ones are auto, light, dark"));
+      "unknown theme 'pink': known themes are auto, light, dark"));
 }
 
 TEST_CASE("each microbatch of a long step has room for its number") {

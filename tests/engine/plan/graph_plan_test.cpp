@@ -129,10 +129,10 @@ TEST_CASE("a plan that does not fit its graph is refused, with the op") {
   for (const std::string edge :
        {"0-2", "0>x", "0>", ">1", "0>1>1", "0>99999999999"})
     CHECK_THAT(refusal("edges 0>1 " + edge + "\n", lanes),
-               ContainsSubstring("line 7: '" + edge + "' is no edge"));
+               ContainsSubstring("line 7: '" + edge + "' is not an edge"));
   CHECK_THAT(
     refusal("edges 0>1 0>2 1>2\n", "rank 0: 0F0 0SEND_F0 0SEND_F0>x\n" + lanes),
-    ContainsSubstring("'0SEND_F0>x': '>' is followed by no stage"));
+    ContainsSubstring("'0SEND_F0>x': '>' is not followed by a stage"));
 }
 
 TEST_CASE("a copy's ops are its own, and closings follow what they close") {
@@ -144,20 +144,20 @@ TEST_CASE("a copy's ops are its own, and closings follow what they close") {
     CHECK_THROWS_MATCHES(plan_from_text(text), error, says(why));
   };
   const std::string crossed = "placement 0 1\nplacement 1 0\n";
-  refuses(crossed,
-          "rank 0: 0F0 1RECV_F0@1\nrank 1: 0SEND_F0@1 1F0\ncredits 1 1\n",
-          "1RECV_F0@1 is of another copy than its microbatch's compute ops");
+  refuses(
+    crossed, "rank 0: 0F0 1RECV_F0@1\nrank 1: 0SEND_F0@1 1F0\ncredits 1 1\n",
+    "1RECV_F0@1 is in another copy than the compute ops of its microbatch");
   refuses("placement 0\nplacement 1\n", "rank 0: 0F0\nrank 1: 0B0@1\ncredits\n",
-          "0B0@1 is of copy 1 of its stage, and other ops of microbatch 0 are "
-          "of copy 0");
+          "0B0@1 is in copy 1 of its stage, but other ops of microbatch 0 are "
+          "in copy 0");
   refuses("placement 0\nplacement 1\n",
           "rank 0: 0F0 0I0\nrank 1: 0W0@1\ncredits\n",
-          "0W0@1 is of copy 1 of its stage, and other ops of microbatch 0 are "
-          "of copy 0");
+          "0W0@1 is in copy 1 of its stage, but other ops of microbatch 0 are "
+          "in copy 0");
   refuses("placement 0\n", "rank 0: 0F0 0B0 0UPDATE 0REDUCE_GRAD\ncredits\n",
-          "op 3: 0REDUCE_GRAD stands after its stage's sum");
+          "op 3: 0REDUCE_GRAD comes after its stage's sum");
   refuses("placement 0\n", "rank 0: 0F0 0NORM 0UPDATE\ncredits\n",
-          "0NORM stands where nothing is trained");
+          "0NORM has no use where nothing is trained");
 }
 
 TEST_CASE("a plan has the messages of the copy that a microbatch takes") {
@@ -177,12 +177,12 @@ TEST_CASE("a plan's errors count all ops of a lane") {
                    "global_norm 0\nplacement 0 1\n"
                    "rank 0: 0F0 0SEND_F0 0F1 0SEND_F1 0F1\n"
                    "rank 1: 1RECV_F0 1F0 1RECV_F1 1F1\ncredits 2\n"),
-    error, says("rank 0, op 4: 0F1 stands twice"));
+    error, says("rank 0, op 4: 0F1 appears twice"));
 }
 
 TEST_CASE("a graph of another number of stages is refused") {
   CHECK_THROWS_MATCHES(
     compile(make_schedule("1f1b", {.ranks = 3, .microbatches = 4}),
             {.graph = stage_graph::chain(4)}),
-    error, MessageMatches(ContainsSubstring("the graph of the model's 4")));
+    error, MessageMatches(ContainsSubstring("the model's graph 4")));
 }

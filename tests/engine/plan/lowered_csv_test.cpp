@@ -29,7 +29,7 @@ TEST_CASE("PyTorch's lowering and ours are safe under every transport") {
     for (const auto form : {".compute.csv", ".comms.csv"}) {
       const auto of = load_plan(testing::case_path(name + form));
       for (const auto& model : testing::all_transports)
-        CHECK(verify(of, model).text() == "progress: every op takes place");
+        CHECK(verify(of, model).text() == "progress: every op completes");
     }
 }
 
@@ -59,7 +59,7 @@ TEST_CASE("our 1f1b is lowered as PyTorch lowers it, but for sharding") {
   CHECK(ours.substr(0, ours.find('\n')) == theirs.substr(0, theirs.find('\n')));
 }
 
-TEST_CASE("lowering refuses what CSV has no room for") {
+TEST_CASE("lowering refuses what CSV can't express") {
   plan sliced;
   sliced.slices = 2;
   CHECK_THROWS_AS(to_lowered_csv(sliced), error);

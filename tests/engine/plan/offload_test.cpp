@@ -168,16 +168,16 @@ TEST_CASE("wrong fractions, stages and distances are refused") {
     CHECK_THROWS_MATCHES(offloaded(of, options), error, Message(why));
   };
   refuses({.fraction = 1.5},
-          "a fraction 1.5 of the activations is to be offloaded; use 0 to 1");
+          "the fraction of activations to offload is 1.5; use 0 to 1");
   refuses({.of_stage = {{2, 1}}},
-          "activations of stage 2 are to be offloaded, and there are 2 stages");
+          "can't offload activations of stage 2: there are 2 stages");
   refuses({.fraction = 1, .ahead = 0},
-          "reloads are to begin 0 ops ahead of the backward; use 1 or more");
+          "reloads begin 0 ops before the backward; use 1 or more");
   refuses({.fraction = 1, .ahead = 2, .least_stay = 2},
-          "activations that stay for 2 ops are to be offloaded, and reloaded 2 "
-          "ops ahead; let them stay for more");
+          "activations that stay for 2 ops are offloaded, and reloaded 2 ops "
+          "ahead; offload only those that stay longer");
   CHECK_THROWS_MATCHES(offloaded(offloaded(of, {.fraction = 1}), {}), error,
-                       Message("gpipe: the plan offloads activations already"));
+                       Message("gpipe: the plan already offloads activations"));
   for (const auto* text : {"all.0-1=1", "stage.0-1=1", "all=0,all=1", "0,5"})
     CHECK_THROWS_AS(parse_offload(text), error);
   CHECK_THROWS_MATCHES(parse_offload("stage=1"), error,

@@ -70,10 +70,11 @@ TEST_CASE("a log that does not fit the run is refused by step and cause") {
     text.replace(text.find(what), what.size(), other);
     return text;
   };
-  refused(whole, "x, step 3: there is no order of replica 0, rank 0", 1, 3);
-  refused(whole, "there is no order of replica 1, rank 0", 2);
-  refused(with(" 0F1", " 7F1"), "'7F1' is no further op of rank 0 in 1f1b");
-  refused(with(" 0F1", " 0F0"), "'0F0' is no further op of rank 0");
+  refused(whole, "x, step 3: the log has no order for replica 0, rank 0", 1, 3);
+  refused(whole, "the log has no order for replica 1, rank 0", 2);
+  refused(with(" 0F1", " 7F1"),
+          "'7F1' is not a remaining op of rank 0 in 1f1b");
+  refused(with(" 0F1", " 0F0"), "'0F0' is not a remaining op of rank 0");
   refused(with(" 0F1", ""), "0F1 of rank 0 is missing");
   refused(with("0F0 0SEND_F0", "0SEND_F0 0F0"),
           "rank 0 could not run its ops in this order");
@@ -86,7 +87,7 @@ TEST_CASE("a log that does not fit the run is refused by step and cause") {
   malformed(order_log_heading() + "step 1 replica 0 rank -1: 0F0\n",
             "x, line 2: expected");
   malformed(order_log_heading() + whole + whole,
-            "x, line 4: the rank's order of this step stands twice");
+            "x, line 4: the rank's order of this step is given twice");
 }
 
 TEST_CASE("words in any order, doubled or dropped, are read or refused") {

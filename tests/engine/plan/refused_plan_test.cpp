@@ -18,44 +18,44 @@ namespace {
 const refused_text deadlocks[]{
   {"0F0,0B0,1F0,1B0\n", error_code::deadlock,
    "x.csv: the lanes wait for each other: rank 0 at 0B0 waits for 1B0, which "
-   "stands later on rank 0"},
+   "comes later on rank 0"},
   {"0F0,2F0,2B0,0B0\n3F0,1F0,1B0,3B0\n", error_code::deadlock,
    "x.csv: the lanes wait for each other: rank 0 at 2F0 waits for 1F0, which "
-   "stands later on rank 1; rank 1 at 3F0 waits for 2F0, which stands later on "
+   "comes later on rank 1; rank 1 at 3F0 waits for 2F0, which comes later on "
    "rank 0"},
   {"2F0,0F0,0B0,2B0\n1F0,1B0\n", error_code::deadlock,
    "x.csv: the lanes wait for each other: rank 0 at 2F0 waits for 1F0, which "
-   "stands later on rank 1; rank 1 at 1F0 waits for 0F0, which stands later on "
+   "comes later on rank 1; rank 1 at 1F0 waits for 0F0, which comes later on "
    "rank 0"},
 };
 
 const refused_text misplaced[]{
   {"0F0,0B0\n1RECV_F0,1F0,1B0\n", error_code::invalid_schedule,
-   "x.csv, line 1, cell 2 (rank 0): 0B0 needs 0RECV_B0, which does not stand "
+   "x.csv, line 1, cell 2 (rank 0): 0B0 needs 0RECV_B0, which does not come "
    "before it"},
   {"0F0,0SEND_F0,0RECV_B0,0B0\n1F0,1B0,1SEND_B0\n",
    error_code::invalid_schedule,
-   "x.csv, line 2, cell 1 (rank 1): 1F0 needs 1RECV_F0, which does not stand "
+   "x.csv, line 2, cell 1 (rank 1): 1F0 needs 1RECV_F0, which does not come "
    "before it"},
   {"0F0,0SEND_F0,0B0\n1RECV_F0,1F0,1B0,1SEND_B0\n",
    error_code::invalid_schedule,
-   "x.csv, line 1, cell 3 (rank 0): 0B0 needs 0RECV_B0, which does not stand "
+   "x.csv, line 1, cell 3 (rank 0): 0B0 needs 0RECV_B0, which does not come "
    "before it"},
   {"0F0,0SEND_F0,0RECV_B0,0B0\n1RECV_F0,1F0,1B0\n",
    error_code::invalid_schedule, "x.csv, line 2 (rank 1): 1SEND_B0 is missing"},
   {"0F0,0SEND_F0,0SEND_F0,0RECV_B0,0B0\n1RECV_F0,1F0,1B0,1SEND_B0\n",
    error_code::invalid_schedule,
-   "x.csv, line 1, cell 3 (rank 0): 0SEND_F0 stands twice; remove one"},
+   "x.csv, line 1, cell 3 (rank 0): 0SEND_F0 appears twice; remove one"},
   {"0F0,0SEND_F0,0RECV_B0,0B0\n1RECV_F0,1RECV_F0,1F0,1B0,1SEND_B0\n",
    error_code::invalid_schedule,
-   "x.csv, line 2, cell 2 (rank 1): 1RECV_F0 stands twice; remove one"},
+   "x.csv, line 2, cell 2 (rank 1): 1RECV_F0 appears twice; remove one"},
   {"0SEND_F0,0F0,0RECV_B0,0B0\n1RECV_F0,1F0,1B0,1SEND_B0\n",
    error_code::invalid_schedule,
-   "x.csv, line 1, cell 1 (rank 0): 0SEND_F0 stands before the op whose result "
+   "x.csv, line 1, cell 1 (rank 0): 0SEND_F0 comes before the op whose result "
    "it sends"},
   {"0F0,0SEND_F0,0RECV_B0,0B0\n1F0,1RECV_F0,1B0,1SEND_B0\n",
    error_code::invalid_schedule,
-   "x.csv, line 2, cell 1 (rank 1): 1F0 needs 1RECV_F0, which does not stand "
+   "x.csv, line 2, cell 1 (rank 1): 1F0 needs 1RECV_F0, which does not come "
    "before it"},
   {"0F0,0SEND_F0,0RECV_B0,0B0\n1RECV_F0,1F0,1SEND_F0,1B0,1SEND_B0\n",
    error_code::invalid_schedule,
@@ -70,7 +70,7 @@ const refused_text misplaced[]{
    "is on rank 0 too; remove it"},
   {"0F0,1SEND_F0,0RECV_B0,0B0\n1RECV_F0,1F0,1B0,1SEND_B0\n",
    error_code::invalid_schedule,
-   "x.csv, line 1, cell 2 (rank 0): 1SEND_F0 stands on rank 0, but stage 1 is "
+   "x.csv, line 1, cell 2 (rank 0): 1SEND_F0 is on rank 0, but stage 1 is "
    "on rank 1"},
   {"0F0,0SEND_F1,0RECV_B0,0B0\n1RECV_F0,1F0,1B0,1SEND_B0\n",
    error_code::invalid_schedule,
@@ -82,51 +82,51 @@ const refused_text misplaced[]{
    "microbatches, 1 slices and 1 copies"},
   {"0F0,0SEND_F0,0F1,0SEND_F1\n1RECV_F1,1RECV_F0,1F0,1F1\n",
    error_code::invalid_schedule,
-   "x.csv, line 2, cell 1 (rank 1): 1RECV_F1 stands where rank 0 sends "
-   "0SEND_F0 to rank 1: both ends need one order"},
+   "x.csv, line 2, cell 1 (rank 1): 1RECV_F1 is where rank 0 sends 0SEND_F0 to "
+   "rank 1: both ends need the same order"},
   {"0F0,0SEND_F0,0RECV_B0\n1RECV_F0,1F0\n", error_code::invalid_schedule,
-   "x.csv, line 1, cell 3 (rank 0): 0RECV_B0 brings what no op of its rank "
-   "takes; remove it"},
+   "x.csv, line 1, cell 3 (rank 0): 0RECV_B0 receives a value that no op of "
+   "its rank reads; remove it"},
   {"0F0,0SEND_F0,0RECV_B0,0RECV_B0\n1RECV_F0,1F0\n",
    error_code::invalid_schedule,
-   "x.csv, line 1, cell 4 (rank 0): 0RECV_B0 stands twice; remove one"},
+   "x.csv, line 1, cell 4 (rank 0): 0RECV_B0 appears twice; remove one"},
   {"0F0\n1RECV_F0,1F0\n", error_code::invalid_schedule,
    "x.csv, line 1 (rank 0): 0SEND_F0 is missing"},
   {"0UNSHARD,0F0,0RESHARD,0B0\n", error_code::invalid_schedule,
-   "x.csv, line 1, cell 4 (rank 0): 0B0 stands where its stage is sharded; "
-   "UNSHARD it before"},
+   "x.csv, line 1, cell 4 (rank 0): 0B0 runs while its stage is sharded; "
+   "UNSHARD it first"},
   {"0UNSHARD,0UNSHARD,0F0,0B0\n", error_code::invalid_schedule,
-   "x.csv, line 1, cell 2 (rank 0): 0UNSHARD stands where the stage is whole "
+   "x.csv, line 1, cell 2 (rank 0): 0UNSHARD has no effect: the stage is whole "
    "already"},
   {"0RESHARD,0F0,0B0\n", error_code::invalid_schedule,
-   "x.csv, line 1, cell 1 (rank 0): 0RESHARD stands where the stage is sharded "
-   "already"},
+   "x.csv, line 1, cell 1 (rank 0): 0RESHARD has no effect: the stage is "
+   "sharded already"},
   {"0UNSHARD,0F0,0REDUCE_GRAD,0B0,0RESHARD\n", error_code::invalid_schedule,
-   "x.csv, line 1, cell 3 (rank 0): 0REDUCE_GRAD stands before 1 backwards of "
+   "x.csv, line 1, cell 3 (rank 0): 0REDUCE_GRAD comes before 1 backwards of "
    "its stage"},
   {"0F0,0B0,0REDUCE_GRAD,0REDUCE_GRAD\n", error_code::invalid_schedule,
-   "x.csv, line 1, cell 4 (rank 0): 0REDUCE_GRAD stands twice; remove one"},
+   "x.csv, line 1, cell 4 (rank 0): 0REDUCE_GRAD appears twice; remove one"},
   {"0F0,0B0,7REDUCE_GRAD\n", error_code::invalid_schedule,
    "x.csv, line 1, cell 3 (rank 0): 7REDUCE_GRAD is outside the 1 stages, 1 "
    "microbatches, 1 slices and 1 copies"},
   {"0OFFLOAD0,0F0,0B0\n", error_code::invalid_schedule,
-   "x.csv, line 1, cell 1 (rank 0): 0OFFLOAD0 stands before the forward whose "
+   "x.csv, line 1, cell 1 (rank 0): 0OFFLOAD0 comes before the forward whose "
    "activation it copies"},
   {"0F0,0OFFLOAD0,0B0\n", error_code::invalid_schedule,
-   "x.csv, line 1, cell 3 (rank 0): 0B0 needs what its forward kept, which is "
-   "in the host's memory; RELOAD it before"},
+   "x.csv, line 1, cell 3 (rank 0): 0B0 needs its forward's activations, which "
+   "are in host memory; RELOAD them first"},
   {"0F0,0RELOAD0,0B0\n", error_code::invalid_schedule,
-   "x.csv, line 1, cell 2 (rank 0): 0RELOAD0 stands before the OFFLOAD of its "
+   "x.csv, line 1, cell 2 (rank 0): 0RELOAD0 comes before the OFFLOAD of its "
    "activation"},
   {"0F0,0OFFLOAD0,0RELOAD0,0OFFLOAD0,0RELOAD0,0B0\n",
    error_code::invalid_schedule,
-   "x.csv, line 1, cell 4 (rank 0): 0OFFLOAD0 stands twice; remove one"},
+   "x.csv, line 1, cell 4 (rank 0): 0OFFLOAD0 appears twice; remove one"},
   {"0F0,0B0,0OFFLOAD0,0RELOAD0\n", error_code::invalid_schedule,
-   "x.csv, line 1, cell 3 (rank 0): 0OFFLOAD0 stands after the backward of its "
+   "x.csv, line 1, cell 3 (rank 0): 0OFFLOAD0 comes after the backward of its "
    "activation"},
   {"0F0,0OFFLOAD0\n", error_code::invalid_schedule,
-   "x.csv, line 1, cell 2 (rank 0): 0OFFLOAD0 stands where nothing is trained: "
-   "no op is a backward"},
+   "x.csv, line 1, cell 2 (rank 0): 0OFFLOAD0 has no use where nothing is "
+   "trained: no op is a backward"},
   {"0F0,0OFFLOAD,0B0\n", error_code::malformed_text,
    "x.csv, line 1, cell 2 (column 5) '0OFFLOAD': a microbatch number is "
    "missing"},
@@ -137,8 +137,8 @@ const refused_text misplaced[]{
    "x.csv, line 1, cell 1 (rank 0): 0RECV_F0 has no stage at its other end; "
    "remove it"},
   {"0SEND_F0,0F0,0B0,0REDUCE_GRAD1\n", error_code::malformed_text,
-   "x.csv, line 1, cell 4 (column 18) '0REDUCE_GRAD1': '1' stands after the "
-   "action; remove it"},
+   "x.csv, line 1, cell 4 (column 18) '0REDUCE_GRAD1': '1' follows the action; "
+   "remove it"},
 };
 
 }  // namespace
@@ -180,16 +180,16 @@ TEST_CASE("a plan's text whose ops don't fit together is refused") {
   const std::string second = "1RECV_F0 1F0 1B0 1SEND_B0 1NORM 1UPDATE";
   CHECK_NOTHROW(plan_from_text(plan_text(first, second), "x"));
   check_refused_plan("0F0 0SEND_F0 0RECV_B0", "1RECV_F0 1F0",
-                     "x, rank 0, op 2: 0RECV_B0 brings what no op of its rank "
-                     "takes; remove it");
+                     "x, rank 0, op 2: 0RECV_B0 receives a value that no op of "
+                     "its rank reads; remove it");
   check_refused_plan(first + " 0UPDATE", second,
-                     "x, rank 0, op 6: 0UPDATE stands twice; remove one");
+                     "x, rank 0, op 6: 0UPDATE appears twice; remove one");
   check_refused_plan("0F0 0SEND_F0 0RECV_B0.1 0B0 0NORM 0UPDATE", second,
                      "x, rank 0, op 2: 0RECV_B0.1 is outside the 2 stages, 1 "
                      "microbatches, 1 slices and 1 copies");
-  check_refused_plan(first, "1RECV_F0 1F0 1NORM 1B0 1SEND_B0 1UPDATE",
-                     "x, rank 1, op 2: 1NORM stands before 1 backwards of its "
-                     "stage");
+  check_refused_plan(
+    first, "1RECV_F0 1F0 1NORM 1B0 1SEND_B0 1UPDATE",
+    "x, rank 1, op 2: 1NORM comes before 1 backwards of its stage");
 }
 
 TEST_CASE("a transfer's arrow points to its receiver") {
@@ -237,7 +237,7 @@ TEST_CASE("ops without their other end can't be connected") {
   CHECK_THROWS_AS(connect(built), error);
 }
 
-TEST_CASE("only compute ops overlap, and a stage has two copies at most") {
+TEST_CASE("only compute ops overlap, and a stage has at most two copies") {
   const auto refusal = [](const std::string& placements,
                           const std::string& lane) -> std::string {
     try {
@@ -257,5 +257,5 @@ TEST_CASE("only compute ops overlap, and a stage has two copies at most") {
   for (int i = 0; i < 128; ++i)
     many += "placement 0\n";
   CHECK(refusal(many, "0F0 0B0 0NORM 0UPDATE")
-        == "text, line 8: a stage has two copies at most");
+        == "text, line 8: a stage has at most two copies");
 }

@@ -281,18 +281,18 @@ TEST_CASE("search refuses what it can't search") {
   };
   auto problem = job(placement::looped(2, 2), 2, 1);
   problem.memory_limit = 1;
-  refuses(problem, "a memory limit needs the sizes of what stages hold");
+  refuses(problem, "a memory limit requires sizes of stages' values");
   problem.sizes = parse_sizes("kept=4,activation=0");
   refuses(problem,
           "no schedule was found that holds at most 1 bytes on every rank; the "
           "least found holds 4");
   refuses(job(placement::two_directions(2), 3, 1),
-          "no schedule of the catalogue starts a search on this placement for "
-          "3 microbatches in 1 slices");
+          "no built-in schedule can start a search on this placement for 3 "
+          "microbatches in 1 slices");
   problem = job(placement::looped(2, 2), 2, 1);
   problem.costs.of_op = {1};
   refuses(problem,
-          "schedules are searched by costs of stages and kinds; omit those of "
+          "a search needs costs of stages and kinds of ops; omit those of "
           "single ops");
 }
 

@@ -175,7 +175,7 @@ TEST_CASE("what can't be sharded is refused") {
   CHECK_THROWS_MATCHES(
     sharded(of), error,
     Catch::Matchers::Message(
-      "1f1b: the plan gathers and releases parameters already"));
+      "1f1b: the plan already gathers and releases parameters"));
   CHECK_THROWS_MATCHES(
     sharded_plan("two_bw", {.ranks = 2, .microbatches = 4}), error,
     Catch::Matchers::Message(

@@ -80,8 +80,8 @@ TEST_CASE("costs are taken by kind, by stage, or by op") {
   measured.of_op.pop_back();
   CHECK_THROWS_MATCHES(
     simulate(of, measured), error,
-    Message("5 costs are given for a plan of 6 ops; measure the plan that you "
-            "simulate"));
+    Message(
+      "got 5 costs for a plan of 6 ops; measure the plan that you simulate"));
 }
 
 TEST_CASE("reductions run beside the compute ops") {
@@ -206,21 +206,21 @@ TEST_CASE("costs are read strictly") {
   CHECK(costs.of_kind[0] == 1.5);
   CHECK(costs.message == 0.001);
   for (const auto& [text, why] :
-       {std::pair{"f", "it is not of the form key=number"},
+       {std::pair{"f", "it does not have the form key=number"},
         std::pair{"f=", "the value is not a number of at least 0"},
         std::pair{"f=-1", "the value is not a number of at least 0"},
         std::pair{"f=nan", "the value is not a number of at least 0"},
         std::pair{"f=1x", "the value is not a number of at least 0"},
         std::pair{"message=1e308",
-                  "the value is larger than 1e15; take a larger unit"},
+                  "the value is larger than 1e15; use a larger unit"},
         std::pair{"g=1", "the key is unknown"},
-        std::pair{"message.1=1",
-                  "messages are of a link, as in message.0-1=2 for ranks 0 and "
-                  "1"},
+        std::pair{
+          "message.1=1",
+          "a message belongs to a link, as in message.0-1=2 for ranks 0 and 1"},
         std::pair{"message.1-1=1", "the link is not two ranks, as in 0-1"},
         std::pair{"message.1-=1", "the link is not two ranks, as in 0-1"},
         std::pair{"message.1-65536=1", "the link is not two ranks, as in 0-1"},
-        std::pair{"f.0-1=1", "only messages are of a link; give a stage"},
+        std::pair{"f.0-1=1", "only messages belong to a link; give a stage"},
         std::pair{"bytes=1", "it has no effect without bandwidth"},
         std::pair{"bandwidth=1", "it has no effect without bytes"},
         std::pair{"f.x=1", "the stage is not a number"},

@@ -135,15 +135,15 @@ TEST_CASE("a sum out of its place is refused") {
   const auto text =
     to_text(tied_plan("1f1b", {.ranks = 2, .microbatches = 2}, 2));
   CHECK_THAT(refusal_of(replaced(text, "0SUM_TIED 0NORM", "0NORM 0SUM_TIED")),
-             ContainsSubstring("0SUM_TIED stands after its stage's norm"));
+             ContainsSubstring("0SUM_TIED comes after its stage's norm"));
   CHECK_THAT(refusal_of(replaced(text, "0REDUCE_GRAD 0SUM_TIED",
                                  "0SUM_TIED 0REDUCE_GRAD")),
-             ContainsSubstring("0REDUCE_GRAD stands after its stage's sum"));
+             ContainsSubstring("0REDUCE_GRAD comes after its stage's sum"));
   CHECK_THAT(refusal_of(replaced(text, "0SUM_TIED", "0SUM_TIED 0SUM_TIED")),
-             ContainsSubstring("0SUM_TIED stands twice"));
+             ContainsSubstring("0SUM_TIED appears twice"));
   CHECK_THAT(refusal_of(replaced(replaced(text, "0SUM_TIED ", ""), "0B1",
                                  "0SUM_TIED 0B1")),
-             ContainsSubstring("0SUM_TIED stands before 1 backwards"));
+             ContainsSubstring("0SUM_TIED comes before 1 backwards"));
   CHECK_THAT(refusal_of(replaced(text, "0SUM_TIED", "0SUM_TIED!")),
              ContainsSubstring("omit the '!'"));
   CHECK_THAT(refusal_of(replaced(text, "0SUM_TIED", "0SUM_TIED1")),
@@ -157,7 +157,7 @@ TEST_CASE("sums of two copies come in one order on all ranks") {
   CHECK_THAT(text, ContainsSubstring("1SUM_TIED 0SUM_TIED@1 "));
   CHECK_THAT(refusal_of(replaced(text, "0SUM_TIED 1SUM_TIED@1",
                                  "1SUM_TIED@1 0SUM_TIED")),
-             ContainsSubstring("behind the sum of a later copy"));
+             ContainsSubstring("after the sum of a later copy"));
 }
 
 TEST_CASE("a stage that does not exist can't be tied") {

@@ -18,7 +18,7 @@ using namespace troupe;
 
 namespace {
 
-const std::string progress = "progress: every op takes place";
+const std::string progress = "progress: every op completes";
 
 constexpr transport_model buffered{transport_kind::buffered};
 constexpr transport_model buffered_shared{transport_kind::buffered, true};
@@ -46,7 +46,7 @@ TEST_CASE("a receive posted early blocks a shared FIFO and a rendezvous") {
   CHECK(verify(of, buffered).text() == progress);
   CHECK(verify(of, credited).text() == progress);
   CHECK(verify(of, buffered_shared).text()
-        == "deadlock: rank 1 at 1F0 waits for 0SEND_F0 of rank 0, which stands "
+        == "deadlock: rank 1 at 1F0 waits for 0SEND_F0 of rank 0, which is "
            "behind 0RECV_B0 in its FIFO; rank 0 at 0B0 waits for 1SEND_B0 of "
            "rank 1");
   CHECK(verify(of, rendezvous).text()
@@ -84,7 +84,8 @@ TEST_CASE("too few credits stop a lane, and the sentence says who has them") {
   CHECK(verify(two, buffered).text() == progress);
   CHECK(verify(two, credited).text()
         == "deadlock: rank 1 at 1F1 waits for 0SEND_F1 of rank 0; rank 0 at "
-           "0SEND_F1 waits for a credit from rank 0 to 1, held by 0F0, which rank "
+           "0SEND_F1 waits for a credit from rank 0 to 1, held by 0F0, which "
+           "rank "
            "1 has not consumed");
 }
 
@@ -193,8 +194,8 @@ TEST_CASE("lanes that can't be compiled have a cycle too") {
 
 TEST_CASE("transports have names") {
   CHECK(parse_transport("credited") == transport_kind::credited);
-  CHECK_THROWS_MATCHES(
-    parse_transport("telepathy"), error,
-    Catch::Matchers::Message("unknown transport 'telepathy': the known ones "
-                             "are buffered, credited, rendezvous"));
+  CHECK_THROWS_MATCHES(parse_transport("telepathy"), error,
+                       Catch::Matchers::Message(
+                         "unknown transport 'telepathy': known transports are "
+                         "buffered, credited, rendezvous"));
 }

@@ -75,8 +75,9 @@ TEST_CASE("updates within a step survive the text forms, and no CSV") {
       CHECK(plan_from_text(to_text(of)) == of);
       const auto lanes = make_schedule(name, shape);
       CHECK(from_text_form(to_text_form(lanes), "x") == lanes);
-      CHECK_THROWS_MATCHES(to_csv(lanes), error, says("CSV has no room"));
-      CHECK_THROWS_MATCHES(to_lowered_csv(of), error, says("CSV has no room"));
+      CHECK_THROWS_MATCHES(to_csv(lanes), error, says("CSV can't express"));
+      CHECK_THROWS_MATCHES(to_lowered_csv(of), error,
+                           says("CSV can't express"));
     }
   CHECK(to_text(make_plan("weight_stash", {.ranks = 1, .microbatches = 2}))
         == "troupe plan 1\nname weight_stash\nmicrobatches 2\nslices 1\n"
@@ -117,8 +118,8 @@ TEST_CASE("what updates within a step can't have is refused by name") {
   auto lanes = make_schedule("zb_h1", {.ranks = 2, .microbatches = 4});
   lanes.update = {.every = 1};
   CHECK(refusal(lanes)
-        == "zb_h1: 0I0 splits a backward, which an update within the step "
-           "can't follow; use B");
+        == "zb_h1: 0I0 splits a backward, which updates within a step do not "
+           "allow; use B");
   lanes =
     make_schedule("seq_1f1b", {.ranks = 2, .microbatches = 4, .slices = 2});
   lanes.update = {.every = 2};
@@ -133,14 +134,14 @@ TEST_CASE("what updates within a step can't have is refused by name") {
   lanes.update = {.every = 1, .lag = 0};
   CHECK(refusal(lanes)
         == "gpipe: the lanes wait for each other: rank 0 at 0F1 waits for 0B0, "
-           "which stands later on rank 0");
+           "which comes later on rank 0");
   std::ranges::swap(lanes.lanes[0][0], lanes.lanes[0][1]);
   CHECK(refusal(lanes)
-        == "gpipe: 0F0 stands behind a later microbatch; with updates within a "
-           "step they ascend");
+        == "gpipe: 0F0 comes after a later microbatch; with updates within a "
+           "step they must ascend");
   lanes = make_schedule("weight_stash", {.ranks = 2, .microbatches = 2});
   CHECK_THROWS_MATCHES(compile(lanes, {.global_norm = true}), error,
-                       says("weight_stash: its stages update by themselves"));
+                       says("weight_stash: its stages update independently"));
 }
 
 TEST_CASE("plans whose updates stand in the wrong place are refused") {
@@ -157,13 +158,13 @@ TEST_CASE("plans whose updates stand in the wrong place are refused") {
   };
   CHECK(refusal("0F0 0F1 0B0 0NORM0 0UPDATE0 0B1 0NORM1 0UPDATE1") == "none");
   CHECK(refusal("0F0 0F1 0B0 0B1 0NORM0 0UPDATE0 0NORM1 0UPDATE1")
-        == "text, rank 0, op 3: 0B1 stands before the update of the "
-           "microbatches before it");
+        == "text, rank 0, op 3: 0B1 comes before the update of the preceding "
+           "microbatches");
   CHECK(refusal("0F0 0F1 0NORM0 0B0 0UPDATE0 0B1 0NORM1 0UPDATE1")
-        == "text, rank 0, op 2: 0NORM0 stands before 1 backwards of its stage");
+        == "text, rank 0, op 2: 0NORM0 comes before 1 backwards of its stage");
   CHECK(refusal("0F0 0F1 0B0 0NORM0 0UPDATE0 0B1 0NORM 0UPDATE1")
-        == "text, rank 0, op 6: 0NORM names no update's last microbatch, of 1 "
-           "each");
+        == "text, rank 0, op 6: 0NORM does not name the last microbatch of an "
+           "update, of 1 each");
   CHECK(refusal("0F0 0F1 0B0 0NORM0 0UPDATE0 0UPDATE0 0B1")
-        == "text, rank 0, op 5: 0UPDATE0 stands twice; remove one");
+        == "text, rank 0, op 5: 0UPDATE0 appears twice; remove one");
 }

@@ -120,7 +120,7 @@ TEST_CASE("the stages of a split model give the whole model's outputs") {
   }
 }
 
-TEST_CASE("an output that is not there is named, with its reader") {
+TEST_CASE("an output that is missing is named, with its reader") {
   layer_sequence both({sum("a"), sum("b", {{"a", 5}})}, {0, 2});
   CHECK_THROWS_MATCHES(
     both.forward({at::ones({2})}), error,

@@ -253,7 +253,7 @@ TEST_CASE("a backward without what its forward has left is refused") {
   refused(op_kind::backward, {4, 0}, "backward of microbatch 4 slice 0");
   refused(op_kind::weight_backward, {3, 0}, "of microbatch 3 slice 0 without");
   ops.forward({3, 0}, {{input()}});
-  refused(op_kind::input_backward, {3, 0}, "the step was to have none");
+  refused(op_kind::input_backward, {3, 0}, "in a step that should have none");
 }
 
 TEST_CASE("validation keeps nothing for a backward") {

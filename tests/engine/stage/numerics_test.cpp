@@ -62,7 +62,7 @@ TEST_CASE("the gradient norm is that of all gradients together") {
   CHECK(norm_of({0, 0}, type) == 0);
 }
 
-TEST_CASE("a NaN among the gradients is the norm, whatever stands behind it") {
+TEST_CASE("a NaN among the gradients is the norm, whatever is behind it") {
   for (const auto type :
        {norm_type::infinity, norm_type::one, norm_type::two, norm_type::three})
     for (const auto place : {0, 5, 20}) {

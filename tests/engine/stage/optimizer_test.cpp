@@ -265,8 +265,9 @@ TEST_CASE("a state that does not fit is refused whole, by name") {
   CHECK(refusal([](auto&) {}).empty());
   CHECK_THAT(refusal([](auto& s) { s.erase(s.begin() + 1); }),
              ContainsSubstring("state of 'wide' is missing"));
-  CHECK_THAT(refusal([](auto& s) { s.push_back({"other"}); }),
-             ContainsSubstring("'other' is there, and the model has no such"));
+  CHECK_THAT(
+    refusal([](auto& s) { s.push_back({"other"}); }),
+    ContainsSubstring("'other' is present, but the model has no such"));
   CHECK_THAT(refusal([](auto& s) { s.push_back(s[2]); }),
              ContainsSubstring("state of 'vector' is there twice"));
   CHECK_THAT(refusal([](auto& s) { s[4].tensors.pop_back(); }),
@@ -278,12 +279,12 @@ TEST_CASE("a state that does not fit is refused whole, by name") {
   CHECK_THAT(refusal([](auto& s) {
                s[4].tensors[1].second = at::zeros({2, 3, 5});
              }),
-             ContainsSubstring("'exp_avg' as Float[2, 3, 5], and needs "
+             ContainsSubstring("'exp_avg' as Float[2, 3, 5], but needs "
                                "Float[2, 3, 4]"));
   CHECK_THAT(refusal([](auto& s) {
                s[4].tensors[1].second = at::zeros({2, 3, 4}, at::kDouble);
              }),
-             ContainsSubstring("Double[2, 3, 4], and needs Float[2, 3, 4]"));
+             ContainsSubstring("Double[2, 3, 4], but needs Float[2, 3, 4]"));
 }
 
 TEST_CASE("a parameter without a gradient stays as it is") {
@@ -351,9 +352,9 @@ TEST_CASE("options of optimizers that make no sense are refused") {
     return {};
   };
   CHECK_THAT(refusal(sgd{.nesterov = true}),
-             ContainsSubstring("wants a momentum and no dampening"));
+             ContainsSubstring("requires a momentum and no dampening"));
   CHECK_THAT(refusal(sgd{.momentum = 0.9, .dampening = 0.1, .nesterov = true}),
-             ContainsSubstring("wants a momentum and no dampening"));
+             ContainsSubstring("requires a momentum and no dampening"));
   CHECK_THAT(refusal(sgd{.momentum = 0.9, .dampening = 1}),
              ContainsSubstring("dampening"));
   CHECK_THAT(refusal(lion{.beta2 = 1}), ContainsSubstring("beta2"));

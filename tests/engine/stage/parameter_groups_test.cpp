@@ -55,10 +55,12 @@ TEST_CASE("a group's text that says nothing is refused") {
   const auto refusal = [](const std::string& text) {
     return message_of([&] { parse_parameter_group(text); });
   };
-  CHECK_THAT(refusal("tok.*"), ContainsSubstring("there is no colon"));
-  CHECK_THAT(refusal("tok.*:"), ContainsSubstring("'' is no setting"));
-  CHECK_THAT(refusal("tok.*:lr=3"), ContainsSubstring("'lr=3' is no setting"));
-  CHECK_THAT(refusal("tok.*:lr*x"), ContainsSubstring("'lr*x' is no setting"));
+  CHECK_THAT(refusal("tok.*"), ContainsSubstring("the colon is missing"));
+  CHECK_THAT(refusal("tok.*:"), ContainsSubstring("'' is not a setting"));
+  CHECK_THAT(refusal("tok.*:lr=3"),
+             ContainsSubstring("'lr=3' is not a setting"));
+  CHECK_THAT(refusal("tok.*:lr*x"),
+             ContainsSubstring("'lr*x' is not a setting"));
   CHECK_THAT(refusal("tok.*:frozen,lr*2"),
              ContainsSubstring("frozen parameters have no other settings"));
   CHECK_THAT(refusal("tok.*:lr*-1"), ContainsSubstring("0 or more"));

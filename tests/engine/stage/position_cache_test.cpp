@@ -9,7 +9,7 @@
 
 using namespace troupe;
 
-TEST_CASE("a position stands behind those before, in each call's own buffer") {
+TEST_CASE("a position is behind those before, in each call's own buffer") {
   position_cache cache;
   std::vector<tensor_list> given(2);
   for (const std::int64_t length : {3, 1, 1, 4, 1, 1, 1})

@@ -92,5 +92,5 @@ TEST_CASE("splits that can't be are refused") {
   CHECK_THROWS_MATCHES(split_by_hand(6, {6, 0}), error,
                        says("stage 1 has 0 layers"));
   CHECK_THROWS_MATCHES(gpt({.width = 10, .heads = 4}), error,
-                       says("--d-model 10 is no multiple of --heads 4"));
+                       says("--d-model 10 is not a multiple of --heads 4"));
 }

@@ -165,8 +165,8 @@ TEST_CASE("all holders have the owner's settings") {
   CHECK(group_of(made.parameters, "head.bias")->frozen);
   given.parameters = {{.names = "head.weight", .frozen = true}};
   CHECK(refusal([&] { with_settings_of_owners(given, ties); })
-        == "'head.weight' is tied to 'tok.weight', and has its settings; give "
-           "them to that name");
+        == "'head.weight' is tied to 'tok.weight', and has its settings; "
+           "assign them to that name");
   given.parameters = {};
   given.optimizer = muon{.except = "tok.*"};
   CHECK_THAT(refusal([&] { with_settings_of_owners(given, ties); }),

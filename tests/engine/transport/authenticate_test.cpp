@@ -114,7 +114,7 @@ TEST_CASE("a foreign certificate is refused by an alert, on either side") {
   const temporary_folder folder;
   const auto own = by_certificates(folder / "own");
   const auto foreign = by_certificates(folder / "foreign");
-  check_refused(meet(tcp_sockets(), foreign, own), "not of this job's",
+  check_refused(meet(tcp_sockets(), foreign, own), "not signed by this job's",
                 "one `troupe certificates FOLDER`");
   // The server's passes, the client's does not.
   std::filesystem::create_directory(folder / "mixed");
@@ -127,22 +127,22 @@ TEST_CASE("a foreign certificate is refused by an alert, on either side") {
                     {},
                     tls_context::of_certificates(folder / "mixed")};
   check_refused(meet(tcp_sockets(), mixed, own),
-                "refused what this one has shown", "not of this job's");
+                "rejected this side's credentials", "not signed by this job's");
 }
 
 TEST_CASE("an absent certificate is refused") {
   const temporary_folder folder;
   const auto own = by_certificates(folder / "own");
   check_refused(meet(tcp_sockets(), by_key(), own), "certificate",
-                "refused what this one has shown");
+                "rejected this side's credentials");
   check_refused(meet(tcp_sockets(), own, by_key()),
-                "refused what this one has shown", "same token");
+                "rejected this side's credentials", "same token");
 }
 
 TEST_CASE("plain text and TLS don't meet, and say so") {
   check_refused(meet(tcp_sockets(), by_token(), by_key()),
-                "was given other credentials", "speaks no TLS");
-  check_refused(meet(tcp_sockets(), by_key(), by_token()), "", "speaks TLS");
+                "has other credentials", "does not speak TLS");
+  check_refused(meet(tcp_sockets(), by_key(), by_token()), "", "uses TLS");
 }
 
 TEST_CASE("a client without the token gets only the close") {
@@ -153,7 +153,8 @@ TEST_CASE("a client without the token gets only the close") {
                server.failed());
   const std::string text(100, 'x');
   ::send(ends[0], text.data(), text.size(), MSG_NOSIGNAL);
-  CHECK_THAT(server.wait().reason, ContainsSubstring("no process of a troupe"));
+  CHECK_THAT(server.wait().reason,
+             ContainsSubstring("not a process of a troupe"));
   char byte = 0;
   CHECK(::recv(ends[0], &byte, 1, 0) <= 0);
   ::close(ends[0]);

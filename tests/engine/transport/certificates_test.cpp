@@ -78,7 +78,7 @@ TEST_CASE("nothing is overwritten, and no folder that is open to others") {
   const temporary_folder folder;
   const auto set = folder / "set";
   make_certificates(set);
-  check_refused(set, "is there already");
+  check_refused(set, "already exists");
   std::filesystem::create_directory(folder / "open");
   ::chmod((folder / "open").c_str(), 0755);
   check_refused(folder / "open", "mode 700");

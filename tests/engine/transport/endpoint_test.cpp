@@ -111,7 +111,7 @@ TEST_CASE("a path that is no socket is left alone") {
   const temporary_folder folder;
   const auto path = folder.write("precious", "text");
   CHECK_THROWS_MATCHES(listener(at_path(path)), error,
-                       MessageMatches(ContainsSubstring("no socket")));
+                       MessageMatches(ContainsSubstring("not a socket")));
   CHECK(std::filesystem::file_size(path) == 4);
   CHECK_THROWS_AS(listener(at_path(folder / "no/such/folder")), error);
 }

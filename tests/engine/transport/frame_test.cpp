@@ -58,29 +58,30 @@ TEST_CASE("a frame announces its tensors and carries its head") {
 
 TEST_CASE("frames that are none are refused, each with its reason") {
   const auto good = frame_start(sample());
-  check_refused(with(good, 0, 'X'), "no process of a troupe job");
+  check_refused(with(good, 0, 'X'), "not a process of a troupe job");
   check_refused(with(good, 4, 9),
                 "version 9 of the link protocol, this "
                 "program 2; run the same program");
   check_refused(with(good, 6, 77), "of type 77");
-  check_refused(with(good, 12, 1), "something where zeros belong");
+  check_refused(with(good, 12, 1), "nonzero reserved bytes");
   check_refused(with(good, 16, 25), "other sizes than it announces");
   check_refused(with(good, frame_header::bytes, 100), "more items than bytes");
-  check_refused(with(good, frame_header::bytes + 4, 99), "no known kind");
+  check_refused(with(good, frame_header::bytes + 4, 99), "an unknown kind");
   // A size of -1, and one whose bytes overflow.
-  check_refused(with(good, frame_header::bytes + 13, '\xff'), "can't be");
+  check_refused(with(good, frame_header::bytes + 13, '\xff'),
+                "impossible size");
   // Nothing, times 2^48, times 2^48.
   const auto empty =
     frame_start({frame_type::tensors, {}, {at::zeros({0, 1, 1})}});
   const auto vast = with(empty, frame_header::bytes + 20, 1);
   CHECK(read(vast).tensors[0].sizes[1] > std::int64_t{1} << 40);
-  check_refused(with(vast, frame_header::bytes + 28, 1), "can't be");
+  check_refused(with(vast, frame_header::bytes + 28, 1), "impossible size");
   CHECK_THROWS_MATCHES(
     read(good, {.tensor_bytes = 8}), error,
-    MessageMatches(ContainsSubstring("at most 67108864 and 8 are taken")));
+    MessageMatches(ContainsSubstring("at most 67108864 and 8 are accepted")));
   // More than is ever taken, and a beat of the heart (6) with tensors.
   check_refused(with(good, 22, 1), "bytes; at most 67108864 and");
-  check_refused(with(good, 6, 6), "at most 67108864 and 0 are taken");
+  check_refused(with(good, 6, 6), "at most 67108864 and 0 are accepted");
   CHECK_THROWS_MATCHES(
     frame_start({frame_type::tensors, {}, {at::zeros({2, 3}).transpose(0, 1)}}),
     error, MessageMatches(ContainsSubstring("not contiguous")));

@@ -172,7 +172,7 @@ TEST_CASE("a member that leaves is named, whichever it is") {
     });
     for (std::int32_t p = 0; p < 3; ++p)
       CHECK(errors[static_cast<std::size_t>(p)].starts_with(
-              fmt::format("process {} is gone", leaves))
+              fmt::format("process {} has left", leaves))
             == (p != leaves));
   }
 }

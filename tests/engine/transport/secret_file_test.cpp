@@ -43,7 +43,7 @@ TEST_CASE("a secret is read without the white space around it") {
 
 TEST_CASE("files that are no secret files are refused, each with its reason") {
   const some_files files;
-  refuses("", "name of the file with the token is empty");
+  refuses("", "name of the token file is empty");
   refuses(files / "missing", "No such file");
   refuses(files / "", "is a folder");
   refuses("/dev/zero", "is a device");

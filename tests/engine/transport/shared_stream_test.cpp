@@ -141,8 +141,9 @@ TEST_CASE("counts that can't be end the stream, and touch nothing") {
   for (int i = 0; i < 200; ++i) {
     beside_liar pair;
     pair.ring(0).written = random() | 0x10000;
-    CHECK_THROWS_MATCHES(read(*pair.client), error,
-                         MessageMatches(ContainsSubstring("can't be there")));
+    CHECK_THROWS_MATCHES(
+      read(*pair.client), error,
+      MessageMatches(ContainsSubstring("impossible count of bytes")));
     pair.ring(1).taken = random() | 0x10000;
     CHECK_THROWS_AS(write(*pair.client, "x"), error);
     CHECK_THROWS_AS(pair.client->handle_to(state::needs_write), error);
@@ -162,7 +163,7 @@ TEST_CASE("memory that could be cut short, or none at all, is refused") {
   auto client = shared_stream(socket_stream(ends[0]), link_side::client);
   ::send(ends[1], "TRPM\1\0\0\0\0\20\0\0\0\0\0\0", 16, MSG_NOSIGNAL);
   CHECK_THROWS_MATCHES(read(*client), error,
-                       MessageMatches(ContainsSubstring("is none")));
+                       MessageMatches(ContainsSubstring("something else")));
   ::close(ends[1]);
 
   ends = unix_sockets();

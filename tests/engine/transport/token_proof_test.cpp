@@ -80,7 +80,7 @@ TEST_CASE("no token, another token, and proofs of others are refused") {
 
   // A client that is sent its own bytes back.
   token_proof alone(link_side::client, "token");
-  check_refused(alone, alone.to_send(), "not its own");
+  check_refused(alone, alone.to_send(), "wrong end of the link");
   // A proof that was right for other random bytes.
   token_proof later(link_side::server, "token");
   later.take(hello);
@@ -91,9 +91,9 @@ TEST_CASE("hellos that are none say what to do") {
   const auto good = token_proof(link_side::client, "token").to_send();
   token_proof server(link_side::server, "token");
   check_refused(server, "GET / HTTP/1.1" + std::string(26, ' '),
-                "no process of a troupe job");
-  check_refused(server, '\x16' + std::string(39, ' '), "speaks TLS");
+                "not a process of a troupe job");
+  check_refused(server, '\x16' + std::string(39, ' '), "uses TLS");
   auto newer = good;
   newer[4] = 9;
-  check_refused(server, newer, "by version 9, this program by 1");
+  check_refused(server, newer, "with version 9, this program with 1");
 }

@@ -55,7 +55,7 @@ TEST_CASE("what a message can't have is refused by the name of its field") {
   check_refused("\2" + good.substr(1),
                 "a flag that is neither 0 nor 1 at its field 'flag'");
   check_refused(good.substr(0, 1) + "\2" + good.substr(2),
-                "a value that is none of its kind at its field 'paint'");
+                "an invalid value at its field 'paint'");
   check_refused(good.substr(0, 4), "announces at its field 'size'");
   check_refused(good.substr(0, 6) + "\xff" + good.substr(7),
                 "more items than bytes at its field 'words'");

@@ -140,7 +140,7 @@ TEST_CASE("warnings, failures and lost events are alerts") {
   const auto state = data.since(0);
   REQUIRE(state["alerts"].size() == 3);
   CHECK(state["alerts"][0]["kind"] == "slow load");
-  CHECK(state["alerts"][1]["text"] == "17 events came too fast to be shown");
+  CHECK(state["alerts"][1]["text"] == "17 events arrived too fast to be shown");
   CHECK(state["alerts"][2]["from"] == "1F0");
   CHECK(state["failure"] == "out of memory");
   CHECK(state["actors"]["slow_loads"] == json::array({1}));

@@ -76,7 +76,7 @@ TEST_CASE("rows with disturbed values are refused") {
   refused({{1, "2", 3, 4, 5, 6, 7, 8, 9}}, "'sequence'");
   refused({{-1, 2, 3, 4, 5, 6, 7, 8, 9}}, "'op'");
   refused({{"op", 1}}, "");
-  refused({1}, "'ops' is no list of rows");
+  refused({1}, "'ops' is not a list of rows");
 }
 
 TEST_CASE("a record of several kinds of tensors is refused") {

@@ -53,7 +53,7 @@ TEST_CASE("frames come out of bytes that come one at a time") {
 }
 
 TEST_CASE("what is no frame is refused at its header") {
-  check_refused("GET", "no frame");
+  check_refused("GET", "not a frame");
   check_refused(header(9, 1, 0), "version 9 of the protocol");
   check_refused(header(9, 1, 0), "speaks version 1");
   check_refused(header(1, 0, 0), "unknown type 0");

@@ -33,7 +33,7 @@ TEST_CASE("a plain host is a number or localhost") {
     CHECK_FALSE(is_plain_host(other));
 }
 
-TEST_CASE("a password is what stands behind the user's name") {
+TEST_CASE("a password is what follows the user's name") {
   CHECK(password_of("Basic dTpzZXNhbWU=") == "sesame");    // u:sesame
   CHECK(password_of("Basic OnNlc2FtZQ==") == "sesame");    // :sesame
   CHECK(password_of("Basic dTphOmIv/w==") == "a:b/\xff");  // u:a:b/

@@ -42,12 +42,13 @@ TEST_CASE("what isn't known is refused with what is") {
     CHECK_THROWS_MATCHES(require_sink(spec), error,
                          MessageMatches(ContainsSubstring(with)));
   };
-  refuses("graphite:x", "no sink 'graphite'; there are:\n" + sink_help());
-  refuses("", "no sink ''");
+  refuses("graphite:x",
+          "unknown sink 'graphite'; known sinks are:\n" + sink_help());
+  refuses("", "unknown sink ''");
   refuses("json", "sink json: write json:FILE");
   refuses("csv:", "sink csv: write csv:FILE");
   refuses("terminal:colour=1", "no setting 'colour'; it has match, top");
-  refuses("terminal:gap", "'gap' is no setting");
+  refuses("terminal:gap", "'gap' is not a setting");
   refuses("terminal:top=x", "top=x is not a whole number");
   refuses("terminal:top=0", "top is 0");
   refuses("prometheus:localhost:0,token=x", "no setting 'token'");
