@@ -162,8 +162,8 @@ void read_json(const nlohmann::json& source, const char* name, T& target) {
       read_json(each, name, target.emplace_back());
   } else {
     if (source.is_array() != travels_as_row<T> || !source.is_structured())
-      fail(error_code::malformed_text, "'{}' is no {}", name,
-           travels_as_row<T> ? "list of rows" : "object");
+      fail(error_code::malformed_text, "'{}' is not {}", name,
+           travels_as_row<T> ? "a list of rows" : "an object");
     json_input other(source, may_lack_fields<T>);
     fields(other, target);
     other.finish(name);

@@ -57,5 +57,5 @@ TEST_CASE("compare refuses what it can't compare") {
   CHECK_THAT(run_troupe("compare", "--sizes kept.1=3").output,
              ContainsSubstring("omit those of single stages"));
   CHECK_THAT(run_troupe("compare", "--costs f.1=3").output,
-             ContainsSubstring("omit those of single stages"));
+             ContainsSubstring("omit costs of single stages"));
 }

@@ -383,7 +383,7 @@ TEST_CASE("monitors and sinks are made from the command line") {
 TEST_CASE("a sink that can't be is refused before any work") {
   const trained_files at;
   for (const auto& [sink, code, reason] :
-       {std::tuple{"graphite:x", 2, "no sink 'graphite'"},
+       {std::tuple{"graphite:x", 2, "unknown sink 'graphite'"},
         {"csv:/no/such/folder/x", 1, "can't be created"},
         {"prometheus:0.0.0.0:0", 2, "give a token"}}) {
     const auto run = at.train(std::string("--dry-run --sink ") + sink);
