@@ -19,15 +19,13 @@ void require_replannable(const schedule& order, const trainer_options& options,
                          const plan& running);
 
 /// Throws `invalid_argument` for a null source.
-/// Monitors that want parameters or their gradients: shards are not observed.
-
 void require_source(const source_pointer& source);
 
 /// Throws `invalid_argument` for a monitor that can't be meant.
 void require_monitor(const monitor& watcher);
 
-/// The layers of each stage: as the options say, else spread evenly. Throws
-/// `invalid_argument` for a split of another number of stages.
+/// The layers of each stage: as the options say, else balanced by parameters.
+/// Throws `invalid_argument` for a split of another number of stages.
 stage_split split_for(const model& layers, const trainer_options& options);
 
 using stage_modules = std::vector<std::shared_ptr<layer_sequence>>;

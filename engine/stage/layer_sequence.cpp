@@ -8,6 +8,7 @@
 #include <set>
 
 #include "troupe/base/error.hpp"
+#include "troupe/engine/device/thrown.hpp"
 #include "troupe/engine/stage/error_context.hpp"
 #include "troupe/engine/stage/sharding/ties.hpp"
 
@@ -44,7 +45,15 @@ std::shared_ptr<stage_module> make_layer(const model& layers,
   if (!layer.make)
     fail(error_code::invalid_argument,
          "{} has no factory function; set its `make`", label_of(layers, index));
-  auto made = layer.make();
+  std::shared_ptr<stage_module> made;
+  try {
+    made = layer.make();
+  } catch (const error&) {
+    throw;
+  } catch (...) {
+    fail(error_code::invalid_argument, "{}: its `make` failed: {}",
+         label_of(layers, index), thrown_text());
+  }
   if (!made)
     fail(error_code::invalid_argument, "{}: its `make` returned a null pointer",
          label_of(layers, index));

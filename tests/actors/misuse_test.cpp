@@ -114,6 +114,17 @@ TEST_CASE("a parameter whose elements share memory is refused") {
                        MessageMatches(ContainsSubstring("share memory")));
 }
 
+TEST_CASE("a `make` that fails is named with its layer") {
+  const auto broken = scaled_by([]() -> std::shared_ptr<stage_module> {
+    throw std::runtime_error("no weights file");
+  });
+  trainer_options options;
+  options.schedule = make_schedule("1f1b", {.ranks = 2, .microbatches = 2});
+  CHECK_THAT(refusal_of(broken, options),
+             ContainsSubstring("('first'): its `make` failed: ")
+               && ContainsSubstring("no weights file"));
+}
+
 TEST_CASE("a module with one submodule under two names is refused") {
   const auto doubled = scaled_by([] {
     const auto inner = std::make_shared<scaling_layer>(at::ones({1}));
