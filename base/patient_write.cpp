@@ -103,7 +103,7 @@ std::string write_problem(int reason) {
   if (reason == ENXIO)
     return "this pipe has no reader; start the reader first";
   if (reason == ETIMEDOUT)
-    return "the reader of this pipe does not read";
+    return "this pipe is full, and its reader is not reading";
   return std::strerror(reason);
 }
 

@@ -43,8 +43,8 @@ void run(const settings& given) {
   fmt::print(
     "{0}: authority.pem, member.pem and member.key, valid for {1} days\nCopy "
     "the folder with these three files to every machine of the job, its mode "
-    "700 and that of member.key 600 (scp -rp does so). Whoever holds "
-    "member.key can join the job.\n",
+    "700 and that of member.key 600 (scp -rp does so). Any process "
+    "with member.key can join the job.\n",
     folder, given.options.days);
   if (given.options.keep_authority_key)
     fmt::print(

@@ -240,7 +240,9 @@ void checkpoint_folder::discard(std::int64_t step) const noexcept {
 // Renamed first: a process that is killed leaves no half of a checkpoint under
 // its name.
 void checkpoint_folder::remove_old(const kept_checkpoints& kept) const {
-  const auto all = steps();
+  auto all = steps();
+  // Another program's folder may have such a name.
+  std::erase_if(all, [&](auto step) { return !is_checkpoint(path_of(step)); });
   for (auto i = static_cast<std::size_t>(std::max(1, kept.last));
        i < all.size(); ++i)
     if (kept.every == 0 || all[i] % kept.every != 0) {

@@ -45,7 +45,7 @@ class manifest_reader {
   std::string text(const char* name) const {
     const auto& value = field(name);
     if (!value.is_string())
-      refuse(name, "no text");
+      refuse(name, "not a string");
     return value.get<std::string>();
   }
   template <class Whole>
@@ -129,7 +129,7 @@ std::vector<checkpoint_file> files_of(const manifest_reader& fields,
                                       const std::string& source) {
   const auto& list = fields.field("files");
   if (!list.is_array())
-    fields.refuse("files", "no list");
+    fields.refuse("files", "not a list");
   std::vector<checkpoint_file> files;
   std::set<std::string> names;
   for (const auto& each : list) {
@@ -146,7 +146,7 @@ std::vector<checkpoint_file> files_of(const manifest_reader& fields,
       refuse_checkpoint(
         source, fmt::format("names the file '{}' twice", printable(file.name)));
     if (!is_digest(file.sha256))
-      of_file.refuse("sha256", "no SHA-256");
+      of_file.refuse("sha256", "not a SHA-256");
   }
   return files;
 }

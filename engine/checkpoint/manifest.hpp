@@ -38,7 +38,7 @@ struct manifest {
   /// Settings of the data, which a resumed run compares with its own.
   std::map<std::string, std::string> settings{};
   /// The model's name ("model"), its options, "seq" and "vocabulary"; empty for
-  /// a model that no name stands for.
+  /// a model without a registered name.
   std::map<std::string, std::string> model{};
   /// Names that share the tensor of another: alias -> the name that is stored.
   std::map<std::string, std::string> aliases{};

@@ -74,7 +74,8 @@ parameter_list parameters_of(const std::string& layer_name,
 void require_own_names(const parameter_list& parameters);
 
 /// The parameters of a run's modules, which have to be different tensors: one
-/// that two stages or replicas held would be updated by both at once.
+/// that two stages or replicas held would be updated by both at once. One
+/// thread.
 class distinct_parameters {
  public:
   /// Throws `invalid_argument` with the names if a parameter was there already

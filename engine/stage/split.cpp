@@ -10,6 +10,7 @@
 #include "troupe/base/error.hpp"
 #include "troupe/engine/device/clock.hpp"
 #include "troupe/engine/stage/layer_graph.hpp"
+#include "troupe/engine/stage/module/split_backward.hpp"
 #include "troupe/engine/stage/stage_module.hpp"
 
 namespace troupe {
@@ -141,9 +142,8 @@ tensor_list detached(const tensor_list& values) {
   tensor_list copies;
   for (const auto& value : values) {
     auto copy = value.detach();
-    copies.push_back(copy.is_floating_point() || copy.is_complex()
-                       ? copy.requires_grad_(true)
-                       : copy);
+    copies.push_back(may_require_gradient(copy) ? copy.requires_grad_(true)
+                                                : copy);
   }
   return copies;
 }

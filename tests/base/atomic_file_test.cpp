@@ -112,7 +112,7 @@ TEST_CASE("a pipe without a reader is given up") {
   const auto writer = open_in_place(path.c_str(), 0.01);
   REQUIRE(writer >= 0);
   CHECK_FALSE(write_all(writer, std::string(1 << 20, 'x'), 0.01));
-  CHECK_THAT(write_problem(errno), ContainsSubstring("does not read"));
+  CHECK_THAT(write_problem(errno), ContainsSubstring("is not reading"));
   ::close(reader);
   ::close(writer);
 }

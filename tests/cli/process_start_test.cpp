@@ -278,9 +278,10 @@ TEST_CASE("one signal ends a run whose output is not read, in seconds") {
   CHECK(run.end(SIGTERM) == 128 + SIGTERM);
   CHECK(std::chrono::steady_clock::now() - signalled
         < std::chrono::seconds(15));
-  CHECK_THAT(content(at.folder / "errors"),
-             ContainsSubstring("the reader of this pipe does not read")
-               && ContainsSubstring("ended by SIGTERM"));
+  CHECK_THAT(
+    content(at.folder / "errors"),
+    ContainsSubstring("this pipe is full, and its reader is not reading")
+      && ContainsSubstring("ended by SIGTERM"));
 }
 
 TEST_CASE("launch forwards a signal even if its output is not read") {

@@ -19,8 +19,7 @@ struct stage_sizes {
   double parameters = 0;  // with gradients and the optimizer's state: all along
   double version = 0;  // of the parameters alone, where a stage keeps several
   double whole = 0;    // of sharded parameters, from a gather to its release
-  double whole_gradient =
-    0;  // of those, from the first B or W to the reduction
+  double whole_gradient = 0;  // of those, from the first B or W to the REDUCE
 };
 
 /// Of all stages, and of those that differ.

@@ -29,8 +29,7 @@ at::Tensor make_leaf(const at::Tensor& input) {
   if (!input.defined())
     return input;
   auto leaf = input.detach();
-  if (at::GradMode::is_enabled()
-      && (leaf.is_floating_point() || leaf.is_complex()))
+  if (at::GradMode::is_enabled() && may_require_gradient(leaf))
     leaf.requires_grad_(true);
   return leaf;
 }

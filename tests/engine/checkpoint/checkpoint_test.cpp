@@ -96,10 +96,13 @@ TEST_CASE("a checkpoint is read by name, whichever file holds a tensor") {
 TEST_CASE("the last checkpoints are kept, and every n-th") {
   const prepared_folder made;
   const auto& [at, folder] = made;
+  const auto foreign = folder.path_of(5);
+  std::filesystem::create_directory(foreign);
   for (std::int64_t step = 10; step <= 70; step += 10)
     save(folder, step, {.last = 2, .every = 30});
-  CHECK(folder.steps() == std::vector<std::int64_t>{70, 60, 30});
-  CHECK(entries_in(at / "all") == 3);
+  CHECK(folder.steps() == std::vector<std::int64_t>{70, 60, 30, 5});
+  CHECK(entries_in(at / "all") == 4);
+  CHECK(std::filesystem::exists(foreign));
 }
 
 TEST_CASE("a checkpoint of a step that is saved again takes its place") {
