@@ -15,6 +15,15 @@ parameter_list parameters_of(const replica& instances, std::int32_t stages,
   return all;
 }
 
+parameter_list state_dict_of(const replica& instances, std::int32_t stages) {
+  parameter_list all;
+  for (std::int32_t s = 0; s < stages; ++s)
+    if (const auto& module = instances[static_cast<std::size_t>(s)])
+      for (auto& named : module->state_dict())
+        all.push_back(std::move(named));
+  return all;
+}
+
 std::vector<parameter_here> parameters_of(const std::vector<replica>& replicas,
                                           const placement& stages,
                                           const alias_names& aliases) {

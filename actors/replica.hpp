@@ -20,6 +20,8 @@ using replica = std::vector<std::shared_ptr<layer_sequence>>;
 /// names, in model order.
 parameter_list parameters_of(const replica& instances, std::int32_t stages,
                              std::int8_t copy = 0);
+/// Those of the first copy, and its buffers.
+parameter_list state_dict_of(const replica& instances, std::int32_t stages);
 
 /// By replica, copy, then in model order. `stages`: of each copy.
 std::vector<parameter_here> parameters_of(const std::vector<replica>& replicas,

@@ -22,11 +22,11 @@ const std::string& stored_name(const std::string& name,
 
 }  // namespace
 
-parameter_list host_copies(const parameter_list& parameters,
+parameter_list host_copies(const parameter_list& model_state,
                            const optimizer_state& state) {
   const at::NoGradGuard no_grad;
   parameter_list copies;
-  for (const auto& [name, value] : parameters)
+  for (const auto& [name, value] : model_state)
     copies.emplace_back(name, copied_to_host(value));
   for (const auto& of : state)
     for (const auto& [name, value] : of.tensors)
@@ -35,17 +35,17 @@ parameter_list host_copies(const parameter_list& parameters,
   return copies;
 }
 
-void restore_parameters(const stored_checkpoint& from,
-                        const parameter_list& parameters,
-                        const alias_names& aliases) {
+void restore_model(const stored_checkpoint& from,
+                   const parameter_list& model_state,
+                   const alias_names& aliases) {
   parameter_list values;
-  for (const auto& [name, value] : parameters) {
+  for (const auto& [name, value] : model_state) {
     const auto& stored = stored_name(name, aliases);
     const auto master = state_name(std::string(master_state_name), stored);
     const bool in_full = value.scalar_type() == at::kFloat && from.find(master);
     values.emplace_back(name, from.read(in_full ? master : stored));
   }
-  load_parameters(parameters, values, from.folder());
+  load_parameters(model_state, values, from.folder());
 }
 
 optimizer_state stored_state(const stored_checkpoint& from, optimizer_state own,
@@ -68,6 +68,14 @@ optimizer_state stored_state(const stored_checkpoint& from, optimizer_state own,
   return own;
 }
 
+std::int64_t elements_of(const parameter_list& model_state,
+                         const alias_names& aliases) {
+  std::int64_t elements = 0;
+  for (const auto& [name, value] : without_aliases(model_state, aliases))
+    elements += value.numel();
+  return elements;
+}
+
 void require_elements(const stored_checkpoint& from, std::int64_t elements) {
   std::int64_t stored = 0;
   for (const auto& name : from.names())
@@ -75,7 +83,8 @@ void require_elements(const stored_checkpoint& from, std::int64_t elements) {
       stored += from.find(name)->elements();
   if (stored != elements)
     fail(error_code::invalid_checkpoint,
-         "{}: holds {} parameters, the model has {}; check the model's flags",
+         "{}: holds {} elements of parameters and buffers, the model has {}; "
+         "check the model's flags",
          from.folder(), stored, elements);
 }
 

@@ -7,18 +7,19 @@
 
 namespace troupe {
 
-// Parameters and optimizers' state under the names that checkpoints use.
+// A model's parameters and buffers (`model_state`), and optimizers' state,
+// under the names that checkpoints use.
 
 /// Copies in host memory.
-parameter_list host_copies(const parameter_list& parameters,
+parameter_list host_copies(const parameter_list& model_state,
                            const optimizer_state& state);
 
-/// Copies stored values into parameters; those of tied ones are their owners'.
-/// Before changing anything, throws
+/// Copies stored values into parameters and buffers; those of tied parameters
+/// are their owners'. Before changing anything, throws
 /// `invalid_checkpoint` naming a tensor that is missing or differently shaped.
-void restore_parameters(const stored_checkpoint& from,
-                        const parameter_list& parameters,
-                        const alias_names& aliases);
+void restore_model(const stored_checkpoint& from,
+                   const parameter_list& model_state,
+                   const alias_names& aliases);
 
 /// The stored state of the parameters that an optimizer updates; `own`: its
 /// state now. For parameters of 16 bits (`dtypes`) without a stored master the
@@ -28,7 +29,9 @@ optimizer_state stored_state(const stored_checkpoint& from, optimizer_state own,
                              const parameter_dtypes& dtypes);
 
 /// Throws `invalid_checkpoint` unless the checkpoint holds as many elements of
-/// parameters as the model.
+/// parameters and buffers as the model; those of tied parameters count once.
 void require_elements(const stored_checkpoint& from, std::int64_t elements);
+std::int64_t elements_of(const parameter_list& model_state,
+                         const alias_names& aliases);
 
 }  // namespace troupe

@@ -139,9 +139,9 @@ class trainer {
   // For checkpoints, between two steps.
 
   run_progress progress() const;
-  /// Copies in host memory, by rank, of the parameters and the optimizer's
-  /// state of the first replica's ranks that live here; names as manifest.hpp
-  /// has them.
+  /// Copies in host memory, by rank, of the parameters, the buffers and the
+  /// optimizer's state of the first replica's ranks that live here; names as
+  /// manifest.hpp has them.
   std::map<std::int32_t, parameter_list> snapshot() const;
   /// Goes on from a checkpoint, whatever the shape of the run that made it; all
   /// processes of a job call it. Steps then have the bits that they would have

@@ -24,9 +24,8 @@ std::map<std::int32_t, parameter_list> trainer::snapshot() const {
     if (!module)
       continue;
     const auto& aliases = impl_->aliases;
-    auto copies =
-      host_copies(without_aliases(module->parameters_by_name(), aliases),
-                  without_aliases(state, aliases));
+    auto copies = host_copies(without_aliases(module->state_dict(), aliases),
+                              without_aliases(state, aliases));
     auto& tensors = ranks[places.rank_of(which)];
     std::ranges::move(copies, std::back_inserter(tensors));
   }
@@ -40,10 +39,9 @@ void trainer::impl::restore(const stored_checkpoint& from,
   const auto& module = replicas[d][index];
   if (!module)
     return;
-  const auto own = module->parameters_by_name();
   const auto device = devices.of(data_rank, which);
   const auto scope = device ? device->compute().enter() : nullptr;
-  restore_parameters(from, own, aliases);
+  restore_model(from, module->state_dict(), aliases);
   auto& parameters = *stages[d][index].parameters;
   parameters.load_state(
     stored_state(from, parameters.state(), aliases, options.numerics.dtypes));
@@ -52,8 +50,12 @@ void trainer::impl::restore(const stored_checkpoint& from,
 }
 
 void trainer::restore(const stored_checkpoint& from) {
-  require_elements(from, impl_->parameter_count);
   const impl::whole_scope whole(*impl_);
+  require_elements(
+    from, sum_of(impl_->options.job.get(),
+                 elements_of(
+                   state_dict_of(impl_->replicas[0], impl_->places().stages()),
+                   impl_->aliases)));
   for (std::int32_t d = 0; d < impl_->options.data_parallel; ++d)
     for (const auto& which : impl_->places().instances())
       impl_->restore(from, d, which);

@@ -99,7 +99,7 @@ void trainer::impl::make_stages(const model& layers) {
       modules.back()->convert(options.numerics.dtypes);
       made.push_back(make_stage(d, each, modules.back()));
     }
-    require_own_names(parameters_of(modules, places().stages()));
+    require_own_names(state_dict_of(modules, places().stages()));
     replicas.push_back(std::move(modules));
     stages.push_back(std::move(made));
   }

@@ -97,19 +97,23 @@ parameter_list gather(mesh& job, const std::vector<parameter_here>& own) {
   return all;
 }
 
+std::int64_t sum_of(mesh* job, std::int64_t own) {
+  if (!job)
+    return own;
+  std::int64_t total = 0;
+  for (const auto& part : job->gather({frame_type::mail, to_wire(own), {}}))
+    total += from_wire<std::int64_t>(part.head);
+  return from_wire<std::int64_t>(
+    job->share({frame_type::mail, to_wire(total), {}}).head);
+}
+
 std::int64_t count_parameters(mesh* job,
                               const std::vector<parameter_here>& own) {
   std::int64_t count = 0;
   for (const auto& each : own)
     if (is_first(each))
       count += each.value.numel();
-  if (!job)
-    return count;
-  std::int64_t total = 0;
-  for (const auto& part : job->gather({frame_type::mail, to_wire(count), {}}))
-    total += from_wire<std::int64_t>(part.head);
-  return from_wire<std::int64_t>(
-    job->share({frame_type::mail, to_wire(total), {}}).head);
+  return sum_of(job, count);
 }
 
 void require_equal_replicas(mesh* job, const std::vector<parameter_here>& own) {

@@ -44,6 +44,9 @@ std::vector<held_parameter> read_held(const frame& part, bool values);
 /// as in the other functions.
 parameter_list gather(mesh& job, const std::vector<parameter_here>& own);
 
+/// The sum of what the processes give, for all; a null job: this one's.
+std::int64_t sum_of(mesh* job, std::int64_t own);
+
 /// Elements of all of the first replica's parameters; a null job: of those
 /// here.
 std::int64_t count_parameters(mesh* job,

@@ -126,7 +126,8 @@ class plain_run {
        .good_steps = loop_.scale().good_steps()},
       [this] {
         return checkpoint_saver::snapshot{
-          {0, host_copies(loop_.parameters(), loop_.state())}};
+          {0, host_copies(without_aliases(loop_.state_dict(), loop_.aliases()),
+                          loop_.state())}};
       },
       last);
   }
@@ -134,11 +135,9 @@ class plain_run {
 
  private:
   void restore(const stored_checkpoint& from) {
-    std::int64_t elements = 0;
-    for (const auto& [name, value] : loop_.parameters())
-      elements += value.numel();
-    require_elements(from, elements);
-    restore_parameters(from, loop_.holders(), loop_.aliases());
+    const auto own = loop_.state_dict();
+    require_elements(from, elements_of(own, loop_.aliases()));
+    restore_model(from, own, loop_.aliases());
     loop_.load_state(stored_state(from, loop_.state(), loop_.aliases(),
                                   setup_.trainer.numerics.dtypes));
     const auto& progress = from.about().progress;

@@ -76,7 +76,8 @@ void require_same_names(const parameter_list& parameters,
   for (const auto& [name, parameter] : parameters) {
     const auto* value = find(values, name);
     if (!value)
-      refuse_checkpoint(path, fmt::format("lacks the parameter '{}'", name));
+      refuse_checkpoint(path,
+                        fmt::format("lacks '{}', which the model has", name));
     if (value->sizes() != parameter.sizes())
       refuse_checkpoint(
         path, fmt::format("'{}' is {}, the model's is {}; check --d-model, "

@@ -20,7 +20,7 @@ namespace {
 
 using entry = safetensors_entry;
 
-constexpr std::array<std::pair<const char*, at::ScalarType>, 9> dtypes = {
+constexpr std::array<std::pair<const char*, at::ScalarType>, 11> dtypes = {
   {{"F64", at::kDouble},
    {"F32", at::kFloat},
    {"F16", at::kHalf},
@@ -28,8 +28,10 @@ constexpr std::array<std::pair<const char*, at::ScalarType>, 9> dtypes = {
    {"I64", at::kLong},
    {"I32", at::kInt},
    {"I16", at::kShort},
+   {"I8", at::kChar},
    {"U8", at::kByte},
-   {"BOOL", at::kBool}}};
+   {"BOOL", at::kBool},
+   {"C64", at::kComplexFloat}}};
 
 /// Parses a header incrementally, so that an invalid one fails at its first
 /// wrong token. The functions are called by nlohmann's parser.

@@ -1,11 +1,9 @@
 #include "troupe/engine/stage/layer_sequence.hpp"
 
-#include <ATen/MemoryOverlap.h>
 #include <ATen/ops/alias.h>
 
 #include <algorithm>
 #include <iterator>
-#include <set>
 
 #include "troupe/base/error.hpp"
 #include "troupe/engine/device/thrown.hpp"
@@ -15,12 +13,6 @@
 namespace troupe {
 
 namespace {
-
-std::string join(const std::string& prefix, const std::string& name) {
-  if (prefix.empty() || name.empty())
-    return prefix + name;
-  return prefix + "." + name;
-}
 
 /// Observes a single output as itself, not as a list of one.
 observed_values as_observed(const tensor_list& tensors, bool indexed) {
@@ -36,85 +28,6 @@ bool holds_a_tensor(const tensor_list& values) {
   return std::ranges::any_of(values,
                              [](const auto& each) { return each.defined(); });
 }
-
-}  // namespace
-
-std::shared_ptr<stage_module> make_layer(const model& layers,
-                                         std::size_t index) {
-  const auto& layer = layers.at(index);
-  if (!layer.make)
-    fail(error_code::invalid_argument,
-         "{} has no factory function; set its `make`", label_of(layers, index));
-  std::shared_ptr<stage_module> made;
-  try {
-    made = layer.make();
-  } catch (const error&) {
-    throw;
-  } catch (...) {
-    fail(error_code::invalid_argument, "{}: its `make` failed: {}",
-         label_of(layers, index), thrown_text());
-  }
-  if (!made)
-    fail(error_code::invalid_argument, "{}: its `make` returned a null pointer",
-         label_of(layers, index));
-  return made;
-}
-
-parameter_list parameters_of(const std::string& layer_name,
-                             const stage_module& made) {
-  parameter_list all;
-  for (const auto& item : made.named_parameters())
-    all.emplace_back(join(layer_name, item.key()), item.value());
-  return all;
-}
-
-void require_legal(const model& layers) {
-  std::set<std::string> names;
-  for (std::size_t i = 0; i < layers.size(); ++i)
-    if (!layers[i].name.empty() && !names.insert(layers[i].name).second)
-      fail(error_code::invalid_argument,
-           "{} has the name of another layer, so their parameters could not be "
-           "told apart; give each layer its own name",
-           label_of(layers, i));
-  if (layers.empty())
-    throw error(error_code::invalid_argument, "the model has no layer");
-  for (std::size_t i = 0; i + 1 < layers.size(); ++i)
-    if (layers[i].loss && layers[i].name.empty())
-      fail(error_code::invalid_argument,
-           "{} has a loss and no name to report it under; name the layer",
-           label_of(layers, i));
-  reads_of(layers);
-}
-
-void require_own_names(const parameter_list& parameters) {
-  std::set<std::string> names;
-  for (const auto& [name, value] : parameters)
-    if (!names.insert(name).second)
-      fail(
-        error_code::invalid_argument,
-        "two parameters have the name '{}'; give their layers different names",
-        name);
-}
-
-void distinct_parameters::add(const parameter_list& parameters) {
-  for (const auto& [name, value] : parameters) {
-    if (at::has_internal_overlap(value) == at::MemOverlap::Yes)
-      fail(error_code::invalid_argument,
-           "elements of the parameter '{}' share memory, as those of an "
-           "expanded tensor do; make it contiguous",
-           name);
-    const auto [first, is_new] =
-      names_.emplace(value.unsafeGetTensorImpl(), name);
-    if (!is_new)
-      fail(error_code::invalid_argument,
-           "the parameters '{}' and '{}' are the same tensor; return a new "
-           "module from each call of `make`, register a submodule once, and "
-           "share weights between layers with `ties`",
-           first->second, name);
-  }
-}
-
-namespace {
 
 /// The layers before a range, the range, and those behind, as stages.
 stage_split cut_out(const model& layers, layer_range range) {
@@ -307,7 +220,7 @@ void layer_sequence::add_losses(const part& subject, bool is_last,
                                 std::vector<loss_term> terms, result& target) {
   if (!is_last)
     for (auto& term : terms)
-      term.name = join(subject.name, term.name);
+      term.name = dotted_name(subject.name, term.name);
   target.losses.insert(is_last ? target.losses.begin() : target.losses.end(),
                        std::move(terms));
 }
@@ -350,8 +263,8 @@ void layer_sequence::convert(const parameter_dtypes& to) {
   input_dtype_ = to.parameters;
   for (auto& each : parameters())
     each.set_data(converted(each.detach(), to.parameters));
-  for (auto& each : buffers())
-    each.set_data(converted(each, to.buffers ? to.buffers : to.parameters));
+  for (auto& [name, buffer] : buffers_by_name())
+    buffer.set_data(converted(buffer, to.buffers ? to.buffers : to.parameters));
 }
 
 bool layer_sequence::reads_model_inputs() const {
@@ -376,8 +289,22 @@ std::string layer_sequence::layer_without_slices() const {
 parameter_list layer_sequence::parameters_by_name() const {
   parameter_list all;
   for (const auto& part : parts_)
-    for (auto& named : parameters_of(part.name, *part.module))
-      all.push_back(std::move(named));
+    std::ranges::move(parameters_of(part.name, *part.module),
+                      std::back_inserter(all));
+  return all;
+}
+
+parameter_list layer_sequence::buffers_by_name() const {
+  parameter_list all;
+  for (const auto& part : parts_)
+    std::ranges::move(buffers_of(part.name, *part.module),
+                      std::back_inserter(all));
+  return all;
+}
+
+parameter_list layer_sequence::state_dict() const {
+  auto all = parameters_by_name();
+  std::ranges::move(buffers_by_name(), std::back_inserter(all));
   return all;
 }
 
@@ -385,7 +312,7 @@ std::vector<module_entry> layer_sequence::modules_by_name() const {
   std::vector<module_entry> all;
   for (const auto& part : parts_)
     for (const auto& item : part.module->named_modules())
-      if (auto name = join(part.name, item.key()); !name.empty())
+      if (auto name = dotted_name(part.name, item.key()); !name.empty())
         all.push_back({item.value().get(), std::move(name)});
   return all;
 }

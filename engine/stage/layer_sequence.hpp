@@ -60,6 +60,10 @@ class layer_sequence final : public stage_module {
 
   /// Parameters in model order, under their unsplit names.
   parameter_list parameters_by_name() const;
+  /// Buffers that are defined, likewise.
+  parameter_list buffers_by_name() const;
+  /// Both, as PyTorch's `state_dict`.
+  parameter_list state_dict() const;
   /// Modules with a name of their own, also those inside unnamed layers.
   std::vector<module_entry> modules_by_name() const;
 

@@ -66,12 +66,18 @@ std::shared_ptr<stage_module> make_layer(const model& layers,
 /// no name.
 void require_legal(const model& layers);
 
+/// "blocks.0" and "weight": "blocks.0.weight"; or the one that is not empty.
+std::string dotted_name(const std::string& prefix, const std::string& name);
+
 /// The parameters of a layer that was made, under their unsplit names.
 parameter_list parameters_of(const std::string& layer_name,
                              const stage_module& made);
+/// Its buffers that are defined, likewise.
+parameter_list buffers_of(const std::string& layer_name,
+                          const stage_module& made);
 
-/// Throws `invalid_argument` if two parameters have one name.
-void require_own_names(const parameter_list& parameters);
+/// Throws `invalid_argument` if two parameters or buffers have one name.
+void require_own_names(const parameter_list& tensors);
 
 /// The parameters of a run's modules, which have to be different tensors: one
 /// that two stages or replicas held would be updated by both at once. One

@@ -62,7 +62,7 @@ plain_loop::plain_loop(const model& layers, plain_options options)
     aliases_(troupe::aliases_of(ties_)),
     scale_(options_.numerics.loss_scale) {
   require_legal(layers);
-  require_own_names(module_->parameters_by_name());
+  require_own_names(state_dict());
   distinct_parameters().add(module_->parameters_by_name());
   require_legal(options_.numerics);
   const auto settings = options_.numerics.parameters;
@@ -320,6 +320,10 @@ parameter_list plain_loop::parameters() const {
 
 parameter_list plain_loop::holders() const {
   return module_->parameters_by_name();
+}
+
+parameter_list plain_loop::state_dict() const {
+  return module_->state_dict();
 }
 
 }  // namespace troupe

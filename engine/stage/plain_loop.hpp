@@ -81,6 +81,8 @@ class plain_loop {
   /// owner's; or those of all holders, who writes to one writes to all.
   parameter_list parameters() const;
   parameter_list holders() const;
+  /// The holders' parameters, and the buffers.
+  parameter_list state_dict() const;
   /// As those of `stage_parameters`; of tied parameters the owner's.
   optimizer_state state() const {
     return without_aliases(optimizer_->state(), aliases_);

@@ -353,7 +353,7 @@ TEST_CASE("two layers of one name are refused") {
   for (auto& each : layers)
     each.name = "";
   CHECK_THAT(refusal_of(layers, options_for({})),
-             ContainsSubstring("two parameters have the name"));
+             ContainsSubstring("two parameters or buffers have the name"));
 }
 
 TEST_CASE("numbers that can't be meant are refused by the trainer") {

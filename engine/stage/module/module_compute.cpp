@@ -256,7 +256,8 @@ op_outputs module_compute::forward_slice(microbatch_key key,
 
 std::shared_ptr<saved_tensors> module_compute::saved_for_offload() const {
   auto stays = values_of(module_->parameters_by_name());
-  std::ranges::move(module_->buffers(), std::back_inserter(stays));
+  std::ranges::move(values_of(module_->buffers_by_name()),
+                    std::back_inserter(stays));
   return std::make_shared<saved_tensors>(stays);
 }
 

@@ -25,7 +25,8 @@ void bring(torch::nn::Module& module, device_stream& stream) {
   for (auto& parameter : module.parameters())
     parameter.set_data(to_device(parameter, stream));
   for (auto& buffer : module.buffers())
-    buffer.set_data(to_device(buffer, stream));
+    if (buffer.defined())
+      buffer.set_data(to_device(buffer, stream));
 }
 
 tensor_list outputs_on_host(layer_sequence& module, const tensor_list& inputs,

@@ -238,7 +238,7 @@ TEST_CASE("parameters that don't fit are named and nothing is changed") {
                          MessageMatches(ContainsSubstring(reason)));
     CHECK(at::equal(model[0].second, at::ones({2})));
   };
-  refused({{"a", at::rand({2})}}, "lacks the parameter 'b'");
+  refused({{"a", at::rand({2})}}, "lacks 'b', which the model has");
   refused({{"a", at::rand({2})}, {"b", at::rand({4})}},
           "'b' is Float[4], the model's is Float[3]");
   refused({{"a", at::rand({2})}, {"b", at::rand({3})}, {"c", at::rand({1})}},

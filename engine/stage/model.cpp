@@ -1,0 +1,104 @@
+#include "troupe/engine/stage/model.hpp"
+
+#include <ATen/MemoryOverlap.h>
+
+#include <set>
+
+#include "troupe/base/error.hpp"
+#include "troupe/engine/device/thrown.hpp"
+#include "troupe/engine/stage/layer_graph.hpp"
+#include "troupe/engine/stage/stage_module.hpp"
+
+namespace troupe {
+
+std::string dotted_name(const std::string& prefix, const std::string& name) {
+  if (prefix.empty() || name.empty())
+    return prefix + name;
+  return prefix + "." + name;
+}
+
+std::shared_ptr<stage_module> make_layer(const model& layers,
+                                         std::size_t index) {
+  const auto& layer = layers.at(index);
+  if (!layer.make)
+    fail(error_code::invalid_argument,
+         "{} has no factory function; set its `make`", label_of(layers, index));
+  std::shared_ptr<stage_module> made;
+  try {
+    made = layer.make();
+  } catch (const error&) {
+    throw;
+  } catch (...) {
+    fail(error_code::invalid_argument, "{}: its `make` failed: {}",
+         label_of(layers, index), thrown_text());
+  }
+  if (!made)
+    fail(error_code::invalid_argument, "{}: its `make` returned a null pointer",
+         label_of(layers, index));
+  return made;
+}
+
+parameter_list parameters_of(const std::string& layer_name,
+                             const stage_module& made) {
+  parameter_list all;
+  for (const auto& item : made.named_parameters())
+    all.emplace_back(dotted_name(layer_name, item.key()), item.value());
+  return all;
+}
+
+parameter_list buffers_of(const std::string& layer_name,
+                          const stage_module& made) {
+  parameter_list all;
+  for (const auto& item : made.named_buffers())
+    if (item.value().defined())
+      all.emplace_back(dotted_name(layer_name, item.key()), item.value());
+  return all;
+}
+
+void require_legal(const model& layers) {
+  std::set<std::string> names;
+  for (std::size_t i = 0; i < layers.size(); ++i)
+    if (!layers[i].name.empty() && !names.insert(layers[i].name).second)
+      fail(error_code::invalid_argument,
+           "{} has the name of another layer, so their parameters could not be "
+           "told apart; give each layer its own name",
+           label_of(layers, i));
+  if (layers.empty())
+    throw error(error_code::invalid_argument, "the model has no layer");
+  for (std::size_t i = 0; i + 1 < layers.size(); ++i)
+    if (layers[i].loss && layers[i].name.empty())
+      fail(error_code::invalid_argument,
+           "{} has a loss and no name to report it under; name the layer",
+           label_of(layers, i));
+  reads_of(layers);
+}
+
+void require_own_names(const parameter_list& tensors) {
+  std::set<std::string> names;
+  for (const auto& [name, value] : tensors)
+    if (!names.insert(name).second)
+      fail(error_code::invalid_argument,
+           "two parameters or buffers have the name '{}'; give their layers "
+           "different names",
+           name);
+}
+
+void distinct_parameters::add(const parameter_list& parameters) {
+  for (const auto& [name, value] : parameters) {
+    if (at::has_internal_overlap(value) == at::MemOverlap::Yes)
+      fail(error_code::invalid_argument,
+           "elements of the parameter '{}' share memory, as those of an "
+           "expanded tensor do; make it contiguous",
+           name);
+    const auto [first, is_new] =
+      names_.emplace(value.unsafeGetTensorImpl(), name);
+    if (!is_new)
+      fail(error_code::invalid_argument,
+           "the parameters '{}' and '{}' are the same tensor; return a new "
+           "module from each call of `make`, register a submodule once, and "
+           "share weights between layers with `ties`",
+           first->second, name);
+  }
+}
+
+}  // namespace troupe
