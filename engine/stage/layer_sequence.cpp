@@ -67,6 +67,15 @@ const at::Tensor& tensor_at(const tensor_list& values, std::int32_t index,
 
 }  // namespace
 
+std::vector<std::int64_t> versions_of(const tensor_list& tensors) {
+  std::vector<std::int64_t> versions;
+  versions.reserve(tensors.size());
+  for (const auto& each : tensors)
+    versions.push_back(each.defined() && !each.is_inference() ? each._version()
+                                                              : 0);
+  return versions;
+}
+
 layer_sequence::layer_sequence(const model& layers, layer_range range)
   : layer_sequence(layers, cut_out(layers, range), range.first > 0 ? 1 : 0) {}
 
@@ -248,8 +257,14 @@ tensor_list layer_sequence::run(const part& which, const tensor_list& inputs,
          "{} receives no tensor: the data source makes microbatches without "
          "inputs",
          which.label);
+  const auto before = versions_of(inputs);
   auto outputs = with_context(
     which.label, [&] { return which.module->forward(inputs, arguments); });
+  if (versions_of(inputs) != before)
+    fail(error_code::invalid_argument,
+         "{} changes its inputs in place, which other layers and the backward "
+         "may read; its forward must return new tensors",
+         which.label);
   if (!holds_a_tensor(outputs))
     fail(error_code::invalid_argument,
          "{} returned {} instead of a tensor; its forward must return the "

@@ -13,6 +13,9 @@
 
 namespace troupe {
 
+/// By tensor, how often it, or a view of its memory, was written in place.
+std::vector<std::int64_t> versions_of(const tensor_list& tensors);
+
 /// A stage's module: its layers, run one after the other. Parameters and
 /// modules keep the names that they have in the unsplit model. Throws
 /// `invalid_argument` naming a layer whose input or output has no tensor.

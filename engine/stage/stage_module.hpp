@@ -9,9 +9,9 @@ namespace troupe {
 
 /// A part of a model that can be used in a pipeline: maps tensors to tensors.
 /// Its outputs are the inputs of the next part's `forward`. It must not change
-/// them in place, as others may read them. Tensors that carry gradients must be
-/// floating point or complex; integer tensors (token ids) pass through without.
-/// Called by one thread at a time, not always the same one.
+/// its inputs in place, as others may read them. Tensors that carry gradients
+/// must be floating point or complex; integer tensors (token ids) pass through
+/// without. Called by one thread at a time, not always the same one.
 class stage_module : public torch::nn::Module {
  public:
   virtual tensor_list forward(const tensor_list& inputs) = 0;

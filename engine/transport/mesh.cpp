@@ -259,6 +259,11 @@ mesh::~mesh() {
     if (const auto now = moved(); now != std::exchange(bytes, now))
       until = clock::now() + longest_goodbye;
   }
+  // A connection that could not close keeps its events, which hold this.
+  impl_->loop.run([this] {
+    for (auto& peer : impl_->peers)
+      peer.lines.clear();
+  });
 }
 
 const job_place& mesh::place() const {

@@ -131,6 +131,17 @@ TEST_CASE("each replica resumes with the buffers of the first") {
   }
 }
 
+TEST_CASE("recompute, which would change buffers twice, is refused") {
+  trainer_options options;
+  options.schedule = make_schedule("1f1b", {.ranks = 2, .microbatches = 2});
+  options.numerics.loss = mean_of;
+  options.numerics.recompute = true;
+  trainer run(scales(2), options);
+  CHECK_THROWS_MATCHES(
+    run.step(rows()), error,
+    says("the forward of stage 0 changes the buffer 'scale0.mean'"));
+}
+
 TEST_CASE("a checkpoint of other buffers is refused") {
   const temporary_folder folder;
   auto begun = run_of("gpipe", {.ranks = 1, .microbatches = 1});

@@ -11,17 +11,6 @@
 
 namespace troupe {
 
-namespace {
-
-tensor_list flat(const tensor_lists& lists) {
-  tensor_list all;
-  for (const auto& each : lists)
-    all.insert(all.end(), each.begin(), each.end());
-  return all;
-}
-
-}  // namespace
-
 backward_roots module_compute::roots_of(const saved_forward& saved,
                                         const tensor_lists& gradients,
                                         const slice_carry* later) const {

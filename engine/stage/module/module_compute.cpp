@@ -86,6 +86,7 @@ module_compute::module_compute(std::shared_ptr<layer_sequence> module,
   : module_(std::move(module)),
     options_(std::move(options)),
     parameters_(values_of(trainable(module_->parameters_by_name()))),
+    buffers_(values_of(module_->buffers_by_name())),
     observer_(module_->modules_by_name(), module_->parameters_by_name(),
               options_.publish, options_.device.get()) {
   std::size_t use = 0;
@@ -225,6 +226,7 @@ op_outputs module_compute::forward_slice(microbatch_key key,
   const bool counted = counts(key);
   auto saved = offloads ? saved_for_offload() : nullptr;
   const saved_tensors_scope saves(keeps_graph ? saved : nullptr);
+  const auto buffers = versions_of(buffers_);
   auto done = run_observed(
     key, inputs, data, earlier,
     counted ? observer::pass::forward : observer::pass::forward_again);
@@ -237,10 +239,12 @@ op_outputs module_compute::forward_slice(microbatch_key key,
   if (settings_.training()) {
     done.saved.samples = samples_of(first_of(inputs, data));
     if (options_.numerics.recompute) {
+      require_kept_buffers(buffers);
       done.saved.inputs = std::move(inputs);
       done.saved.data = data;
       done.saved.earlier = std::move(earlier);
       done.saved.recompute = true;
+      done.saved.sent = describe(flat(done.sent));
     }
     done.saved.saved = std::move(saved);
     done.saved.note_inputs();
@@ -256,17 +260,8 @@ op_outputs module_compute::forward_slice(microbatch_key key,
 
 std::shared_ptr<saved_tensors> module_compute::saved_for_offload() const {
   auto stays = values_of(module_->parameters_by_name());
-  std::ranges::move(values_of(module_->buffers_by_name()),
-                    std::back_inserter(stays));
+  stays.insert(stays.end(), buffers_.begin(), buffers_.end());
   return std::make_shared<saved_tensors>(stays);
-}
-
-void module_compute::run_again(microbatch_key key, saved_forward& saved) {
-  const at::AutoGradMode with_graph(true);
-  auto again = run_observed(key, saved.inputs, saved.data, saved.earlier,
-                            observer::pass::forward_again);
-  again.saved.samples = saved.samples;
-  saved = std::move(again.saved);
 }
 
 op_outputs module_compute::backward(op_kind kind, microbatch_key key,

@@ -72,6 +72,7 @@ class module_compute final : public stage_compute {
                            const microbatch_data& data,
                            slice_carry_pointer earlier, bool offloads);
   std::shared_ptr<saved_tensors> saved_for_offload() const;
+  void require_kept_buffers(const std::vector<std::int64_t>& versions) const;
   outcome run_observed(microbatch_key key, const tensor_lists& inputs,
                        const microbatch_data& data,
                        const slice_carry_pointer& earlier, observer::pass pass);
@@ -116,6 +117,7 @@ class module_compute final : public stage_compute {
   /// gradients.
   std::vector<output_use> output_uses_;
   tensor_list parameters_;  // that are trained
+  tensor_list buffers_;
   observer observer_;
   step_settings settings_;
   stage_result result_;

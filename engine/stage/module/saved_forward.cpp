@@ -2,6 +2,13 @@
 
 namespace troupe {
 
+tensor_list flat(const tensor_lists& lists) {
+  tensor_list all;
+  for (const auto& each : lists)
+    all.insert(all.end(), each.begin(), each.end());
+  return all;
+}
+
 void saved_forward::note_inputs() {
   if (!saved)
     return;

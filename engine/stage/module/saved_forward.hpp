@@ -3,6 +3,7 @@
 #include <torch/csrc/autograd/edge.h>
 
 #include <optional>
+#include <string>
 
 #include "troupe/engine/stage/module/saved_tensors.hpp"
 #include "troupe/engine/stage/module/weight_gradients.hpp"
@@ -10,6 +11,8 @@
 #include "troupe/engine/stage/stage.hpp"
 
 namespace troupe {
+
+tensor_list flat(const tensor_lists& lists);
 
 /// A stage's data of a microbatch between its forward and its B or I: without
 /// the outputs, whose memory is free once they are sent.
@@ -34,6 +37,7 @@ struct saved_forward final : stage_state {
   microbatch_data data;
   slice_carry_pointer earlier;
   bool recompute = false;
+  std::string sent = {};  // by the first one: dtypes and shapes
   std::int64_t samples = 1;
   /// Of a forward whose context is offloaded: what its graph has saved. Null:
   /// it stays.

@@ -63,6 +63,11 @@ optimizer::optimizer(const optimizer_options& options,
     if (!names.insert(name).second)
       fail(error_code::invalid_argument, "two parameters are named '{}'",
            printable(name));
+    if (!parameter.is_floating_point())
+      fail(error_code::invalid_argument,
+           "the parameter '{}' is {}; optimizers update real floating-point "
+           "numbers: freeze it, or hold its real and imaginary parts",
+           printable(name), describe(parameter));
     const auto* settings = group_of(groups, name);
     const auto own = options_for(options, settings, name, parameter);
     const auto [found, is_new] =
