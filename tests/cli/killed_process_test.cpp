@@ -69,7 +69,7 @@ TEST_CASE("a run waits for a process that is stopped, and keeps its bits",
   const job at(2, flags + (saved / "job"));
   REQUIRE(at.processes[0]->writes("step 20/"));
   at.signal(1, SIGSTOP);
-  CHECK(at.processes[0]->writes(named(1) + "no message from"));
+  CHECK(at.processes[0]->writes("no message from " + named(1)));
   at.signal(1, SIGCONT);
   for (const auto& each : at.processes)
     CHECK(each->end(0) == 0);
@@ -86,7 +86,7 @@ TEST_CASE("a process that waited for a killed one says for what", "[.full]") {
   const job at(2, " --steps 1000000");
   REQUIRE(at.processes[0]->writes("step 20/"));
   at.signal(1, SIGSTOP);  // so that the other one waits for certain
-  REQUIRE(at.processes[0]->writes(named(1) + "no message from"));
+  REQUIRE(at.processes[0]->writes("no message from " + named(1)));
   at.signal(1, SIGKILL);
   CHECK(at.processes[0]->end(0) == 1);
   CHECK_THAT(at.processes[0]->output(), ContainsSubstring(named(1) + "is gone")
