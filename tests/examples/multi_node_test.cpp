@@ -125,9 +125,9 @@ TEST_CASE("a cut cable ends all, whenever it is cut", "[.full]") {
     CHECK(run.exit_code == 1);
     for (const std::string gone :
          {"[host 0] troupe: error: process 1 (rank 1) is gone: its machine has "
-          "not answered",
+          "not responded",
           "[host 1] troupe: error: process 0 (rank 0) is gone: its machine has "
-          "not answered"})
+          "not responded"})
       CHECK_THAT(run.output, ContainsSubstring(gone));
   }
 }
