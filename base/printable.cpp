@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
+#include <limits>
+
 namespace troupe {
 
 std::string printable(std::string_view text, std::size_t most) {
@@ -12,6 +15,10 @@ std::string printable(std::string_view text, std::size_t most) {
     else
       shown += fmt::format("\\x{:02X}", static_cast<unsigned char>(c));
   return text.size() > most ? shown + "..." : shown;
+}
+
+double printable(double value) {
+  return std::isnan(value) ? std::numeric_limits<double>::quiet_NaN() : value;
 }
 
 }  // namespace troupe

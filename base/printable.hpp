@@ -10,4 +10,7 @@ namespace troupe {
 /// ASCII, and "..." after `most` bytes.
 std::string printable(std::string_view text, std::size_t most = 80);
 
+/// A number for a message: NaN without its sign, which says nothing.
+double printable(double value);
+
 }  // namespace troupe

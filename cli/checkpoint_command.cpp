@@ -100,7 +100,23 @@ void verify(const file_settings& given) {
                         printable(found.folder()), found.about().files.size()));
 }
 
+/// A file of the checkpoint itself would be lost.
+void require_outside(const std::string& output, const std::string& path) {
+  if (is_tensor_file(path))
+    return;
+  std::error_code trouble;
+  auto folder = std::filesystem::path(output).parent_path();
+  if (folder.empty())
+    folder = ".";
+  if (std::filesystem::equivalent(folder, checkpoint_in(path), trouble))
+    fail(error_code::invalid_argument,
+         "-o {}: is in the folder of the checkpoint itself; write the file "
+         "elsewhere",
+         printable(output));
+}
+
 void consolidate(const file_settings& given) {
+  require_outside(given.output, given.path);
   const auto tensors = stored_tensors(given.path, given.optimizer);
   const auto written = write_safetensors(
     given.output, tensors, model_metadata(stored_texts(given.path)));
@@ -140,11 +156,22 @@ void split(const file_settings& given) {
     fail(error_code::invalid_argument,
          "-o {}: already holds a checkpoint of step {}; give another folder",
          printable(given.output), steps.front());
-  const auto parts = parts_of(stored_tensors(given.path, true), given.parts);
+  const auto tensors = stored_tensors(given.path, true);
+  if (given.parts > std::max<std::int64_t>(1, std::ssize(tensors)))
+    fail(error_code::invalid_argument,
+         "--parts {}: there are {} tensors, each of which is in one part; use "
+         "at most {}",
+         given.parts, tensors.size(), tensors.size());
+  const auto parts = parts_of(tensors, given.parts);
   to.prepare();
-  for (std::int32_t part = 0; part < given.parts; ++part)
-    to.write_part(step, part, parts[static_cast<std::size_t>(part)]);
-  to.complete(std::move(about), given.parts, {});
+  try {
+    for (std::int32_t part = 0; part < given.parts; ++part)
+      to.write_part(step, part, parts[static_cast<std::size_t>(part)]);
+    to.complete(std::move(about), given.parts, {});
+  } catch (...) {
+    to.discard(step);
+    throw;
+  }
   print_now(
     fmt::format("{}: {} parts\n", printable(to.path_of(step)), given.parts));
 }

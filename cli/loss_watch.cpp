@@ -5,6 +5,8 @@
 
 #include <cmath>
 
+#include "troupe/base/printable.hpp"
+
 namespace troupe::cli {
 
 void loss_watch::see(const step_event& step) {
@@ -15,7 +17,7 @@ void loss_watch::see(const step_event& step) {
       first_ = step.source.step;
       spdlog::warn(
         "step {}: the {} is {}; the run continues; --halt-on-nan would stop it",
-        first_, loss.name, loss.value);
+        first_, loss.name, printable(loss.value));
     }
     return;
   }

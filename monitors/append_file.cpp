@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 
 #include "troupe/base/error.hpp"
@@ -35,7 +36,7 @@ int open_for_appending(const char* path) {
 
 }  // namespace
 
-append_file::append_file(std::string path)
+append_file::append_file(std::string path, bool keeps)
   : path_(std::move(path)), file_(open_for_appending(path_.c_str())) {
   if (file_ < 0)
     fail_with(path_, "created", errno);
@@ -44,6 +45,10 @@ append_file::append_file(std::string path)
   // File systems without locks pass.
   const bool taken =
     ::flock(file_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+  if (!taken && keeps) {
+    size_ = std::max<std::int64_t>(::lseek(file_, 0, SEEK_END), 0);
+    return;
+  }
   if (!taken && ::ftruncate(file_, 0) == 0)
     return;
   const auto reason = errno;

@@ -13,8 +13,9 @@ namespace troupe {
 /// any thread. Throws `io`.
 class append_file {
  public:
-  /// Replaces what was there, unless somebody else is writing it.
-  explicit append_file(std::string path);
+  /// Replaces what was there, or with `keeps` continues it; unless somebody
+  /// else is writing it.
+  explicit append_file(std::string path, bool keeps = false);
   append_file(const append_file&) = delete;
   append_file& operator=(const append_file&) = delete;
   ~append_file();

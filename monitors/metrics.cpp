@@ -87,11 +87,11 @@ json line_of(const failure_event& failure) {
 
 }  // namespace
 
-monitor metrics_monitor(const std::string& path) {
+monitor metrics_monitor(const std::string& path, bool continues) {
   monitor made;
   made.name = "metrics";
   made.wants.ops = true;
-  made.see = [file = std::make_shared<append_file>(path),
+  made.see = [file = std::make_shared<append_file>(path, continues),
               steps = std::make_shared<step_collector>()](const event& what) {
     const auto write = [&](const json& line) {
       constexpr auto replace = json::error_handler_t::replace;

@@ -15,8 +15,9 @@ namespace troupe {
 /// (the same on paper with the same costs), ended_at (monotonic clock),
 /// memory_bytes, peak_memory_bytes; of a validation up to `tokens`, of a step
 /// that generates those that are not of training; slow loads and failures as
-/// objects of their own. Throws `io` if the file can't be made; a later failure
+/// objects of their own. With `continues` the lines that are there stay, for a
+/// run that resumes. Throws `io` if the file can't be made; a later failure
 /// (a full disk) is reported when the monitor finishes.
-monitor metrics_monitor(const std::string& path);
+monitor metrics_monitor(const std::string& path, bool continues = false);
 
 }  // namespace troupe

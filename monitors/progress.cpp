@@ -8,6 +8,7 @@
 
 #include "troupe/base/error.hpp"
 #include "troupe/base/patient_write.hpp"
+#include "troupe/base/printable.hpp"
 #include "troupe/monitors/timing/step_collector.hpp"
 
 namespace troupe {
@@ -39,9 +40,9 @@ std::string short_count(double value) {
 std::string losses_text(const step_event& step) {
   std::string text;
   for (const auto& loss : step.losses)
-    text += fmt::format(" {} {:.4f}", loss.name, loss.value);
+    text += fmt::format(" {} {:.4f}", loss.name, printable(loss.value));
   for (const auto& metric : step.metrics)
-    text += fmt::format(" {} {:.4g}", metric.name, metric.value);
+    text += fmt::format(" {} {:.4g}", metric.name, printable(metric.value));
   return text;
 }
 
@@ -74,9 +75,10 @@ std::string progress_line(const step_event& step, std::int64_t steps,
   if (step.source.phase == phase::validation)
     return fmt::format("validation at step {}{}", step.source.step,
                        losses_text(step));
-  auto line = fmt::format("step {}/{}{} grad_norm {:.4g} lr {}",
-                          step.source.step, steps, losses_text(step),
-                          step.gradient_norm, short_number(step.learning_rate));
+  auto line =
+    fmt::format("step {}/{}{} grad_norm {:.4g} lr {}", step.source.step, steps,
+                losses_text(step), printable(step.gradient_norm),
+                short_number(step.learning_rate));
   if (step.loss_scale != 1)
     line += fmt::format(" loss_scale {}", short_number(step.loss_scale));
   if (!step.updated)

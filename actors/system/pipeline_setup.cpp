@@ -14,6 +14,7 @@ job_layout layout_of(const pipeline_options& options) {
                      options.placement.ranks);
 }
 
+/// Bytes of the gradients of the largest stage that lives here.
 std::int64_t largest_stage(const pipeline_options& options) {
   std::int64_t most = 0;
   for (const auto& replica : options.stages)
@@ -21,10 +22,13 @@ std::int64_t largest_stage(const pipeline_options& options) {
       std::int64_t bytes = 0;
       if (!stage)
         continue;
-      // With a number for each parameter that tells whether it has a gradient.
+      // Sums of 16-bit gradients are fp32; with a number for each parameter
+      // that tells whether it has a gradient.
       for (const auto& parameter : stage.parameters->parameters())
-        bytes += static_cast<std::int64_t>(parameter.nbytes())
-                 + static_cast<std::int64_t>(sizeof(double));
+        bytes +=
+          parameter.numel()
+            * std::max<std::int64_t>(parameter.element_size(), sizeof(float))
+          + static_cast<std::int64_t>(sizeof(double));
       if (stage.shards)
         bytes += stage.shards->bytes();  // frozen ones, too
       most = std::max(most, bytes);

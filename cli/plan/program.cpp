@@ -89,19 +89,24 @@ void require_given_values(const argument_list& arguments, const CLI::App& app) {
 
 /// Reports arguments unknown to the command: its first flag, rather than a
 /// value before it.
-[[noreturn]] void refuse_extras(const CLI::App& command) {
-  const auto extras = command.remaining();
+[[noreturn]] void refuse_extras(const CLI::App& app) {
+  const auto extras = app.remaining(/*recurse=*/true);
+  const auto* command = &app;
+  std::string full_name;
+  while (!command->get_subcommands().empty()) {
+    command = command->get_subcommands().front();
+    full_name += (full_name.empty() ? "" : " ") + command->get_name();
+  }
   const auto flag = std::ranges::find_if(
     extras, [](const std::string& text) { return text.starts_with('-'); });
   if (flag == extras.end())
     fail(error_code::invalid_argument,
-         "{} does not accept '{}' there; see troupe {} --help",
-         command.get_name(), printable(extras.empty() ? "" : extras.front()),
-         command.get_name());
+         "{} does not accept '{}' there; see troupe {} --help", full_name,
+         printable(extras.empty() ? "" : extras.front()), full_name);
   const auto name = flag->substr(0, flag->find('='));
   fail(error_code::invalid_argument, "{} has no flag {}{} See troupe {} --help",
-       command.get_name(), printable(name), suggestion(name, flags_of(command)),
-       command.get_name());
+       full_name, printable(name), suggestion(name, flags_of(*command)),
+       full_name);
 }
 
 /// For `troupe launch`: another command's flags would be taken for its own.
@@ -136,8 +141,7 @@ int run_command(CLI::App& app, const argument_list& arguments) {
     app.parse(std::move(reversed));
   } catch (const CLI::ExtrasError&) {
     tell_of_dashes(arguments);
-    const auto parsed = app.get_subcommands();
-    refuse_extras(parsed.empty() ? app : *parsed.front());
+    refuse_extras(app);
   } catch (const CLI::ParseError& reason) {
     std::ostringstream help, message;  // which quotes the arguments
     if (app.exit(reason, help, message) != 0) {

@@ -130,13 +130,15 @@ std::string shared(const std::shared_ptr<mesh>& job, std::string text) {
 void require_checkpoints(const checkpoint_options& options) {
   const auto without = [&](bool given, const char* flag) {
     if (given && options.folder.empty())
-      fail(error_code::invalid_argument, "{} requires --checkpoints DIR", flag);
+      fail(error_code::invalid_argument,
+           "{} has no effect without "
+           "--checkpoints DIR",
+           flag);
   };
   without(options.every > 0, "--checkpoint-every");
   without(options.resume == "auto", "--resume auto");
-  if (options.kept.last != kept_checkpoints{}.last
-      || options.kept.every != kept_checkpoints{}.every)
-    without(true, "--keep and --keep-every");
+  without(options.kept.last != kept_checkpoints{}.last, "--keep");
+  without(options.kept.every != kept_checkpoints{}.every, "--keep-every");
 }
 
 std::int64_t position_after(const manifest& about, const train_setup& setup) {
@@ -151,7 +153,13 @@ std::int64_t position_after(const manifest& about, const train_setup& setup) {
   std::int64_t rows = 0;
   const bool counted =
     !__builtin_mul_overflow(rows_then, about.progress.microbatches, &rows);
-  if (then == now && counted && rows_now > 0 && rows % rows_now == 0)
+  const bool continues = then == now && counted && rows_now > 0;
+  if (continues && rows % rows_now != 0)
+    fail(error_code::invalid_argument,
+         "--microbatch-size {}: the checkpoint was saved after {} rows, which "
+         "{} does not divide; use {}, as the run that saved it",
+         rows_now, rows, rows_now, rows_then);
+  if (continues)
     return rows / rows_now;
   if (!about.settings.empty())
     spdlog::warn(

@@ -102,7 +102,9 @@ void attach_monitors(trainer& run, const train_options& options,
   run.attach(warning_monitor());
   run.attach(of_each_step(progress_monitor(progress_to(options)), options));
   if (!options.output.log_json.empty())
-    run.attach(of_each_step(metrics_monitor(options.output.log_json), options));
+    run.attach(of_each_step(
+      metrics_monitor(options.output.log_json, run.progress().step > 0),
+      options));
   if (!options.output.timeline.empty() || !options.output.trace.empty())
     run.attach(
       timeline_monitor({options.output.timeline, options.output.trace}));

@@ -284,7 +284,8 @@ void add_output_flags(CLI::App& app, output_options& o) {
   app.add_option("--costs-out", o.costs_out,
                  "write measured costs of ops, for simulate --costs");
   app.add_option("--log-json", o.log_json,
-                 "write metrics, one JSON line per step");
+                 "write metrics, one JSON line per step; a resumed run\n"
+                 "appends to the file");
   app
     .add_option("--monitor", o.monitor,
                 "attach a monitor: NAME or NAME:key=value,...; repeatable:\n"

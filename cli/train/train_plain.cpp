@@ -53,6 +53,7 @@ plain_options options_of(const train_setup& setup) {
 step_event one_step(plain_loop& loop, const train_setup& setup,
                     std::int64_t step, std::int64_t first) {
   step_event event;
+  const auto scale = loop.scale().value();
   event.begin = now_ns();
   const auto result =
     loop.step([&](std::int64_t k) { return setup.training->at(first + k); });
@@ -63,6 +64,7 @@ step_event one_step(plain_loop& loop, const train_setup& setup,
   const auto& run = setup.trainer.numerics;
   event.learning_rate =
     run.learning_rate.at(step, base_learning_rate(run.optimizer));
+  event.loss_scale = scale;
   event.updated = result.updated;
   event.tokens = result.tokens;
   event.resident_bytes = resident_bytes();
@@ -154,10 +156,11 @@ class plain_run {
 };
 
 /// Prints each step, and logs it if wanted; there is no plan to log.
-std::function<void(const step_event&)> teller_of(const train_options& options) {
+std::function<void(const step_event&)> teller_of(const train_options& options,
+                                                 bool resumes) {
   monitor log;
   if (!options.output.log_json.empty())
-    log = metrics_monitor(options.output.log_json);
+    log = metrics_monitor(options.output.log_json, resumes);
   return
     [log = std::move(log), to = progress_to(options)](const step_event& step) {
       print_progress(to, step, nullptr);
@@ -188,7 +191,7 @@ void train_plain(const train_options& options, const train_setup& setup,
     return fmt::format("{}: the run stops after this step", name);
   });
   run.start(options);
-  const auto tell = teller_of(options);
+  const auto tell = teller_of(options, loop.steps() > 0);
   loss_watch losses;
   std::string ended;
   while (loop.steps() < options.steps && ended.empty()) {

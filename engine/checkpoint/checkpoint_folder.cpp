@@ -259,6 +259,8 @@ std::optional<std::string> checkpoint_folder::last_valid(
       found.verify();
       return found.folder();
     } catch (const error& reason) {
+      if (reason.code() != error_code::invalid_checkpoint)
+        throw;
       refused(reason.what());
     }
   }

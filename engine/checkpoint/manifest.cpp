@@ -20,6 +20,7 @@ namespace {
 
 using json = nlohmann::ordered_json;
 
+constexpr auto format_prefix = "troupe checkpoint ";
 constexpr auto format_name = "troupe checkpoint 1";
 constexpr std::string_view state_prefix = "optimizer/";
 /// Beyond, other programs round them.
@@ -175,7 +176,13 @@ std::string to_json(const manifest& what) {
 manifest parse_manifest(std::string_view text, const std::string& source) {
   const auto parsed = parse_shallow(text, source);
   const manifest_reader fields(parsed, source);
-  if (const auto format = fields.text("format"); format != format_name)
+  const auto format = fields.text("format");
+  if (format != format_name && format.starts_with(format_prefix))
+    fail(error_code::mismatch,
+         "{}: has the format '{}', and this program reads '{}'; use the "
+         "version of troupe that wrote it",
+         source, printable(format), format_name);
+  if (format != format_name)
     refuse_checkpoint(source,
                       fmt::format("has the format '{}'; this program reads "
                                   "'{}'",

@@ -50,7 +50,8 @@ struct manifest {
 constexpr std::string_view manifest_name = "manifest.json";
 
 std::string to_json(const manifest& what);
-/// Throws `invalid_checkpoint`, naming `source` and the field.
+/// Throws `invalid_checkpoint`, naming `source` and the field; `mismatch` for
+/// the format of another version.
 manifest parse_manifest(std::string_view text, const std::string& source);
 
 /// "optimizer/exp_avg/blocks.0.weight": the state `tensor` of a parameter.

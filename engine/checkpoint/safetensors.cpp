@@ -78,6 +78,11 @@ void require_same_names(const parameter_list& parameters,
     if (!value)
       refuse_checkpoint(path,
                         fmt::format("lacks '{}', which the model has", name));
+    if (value->is_floating_point() != parameter.is_floating_point()
+        || value->is_complex() != parameter.is_complex())
+      refuse_checkpoint(path,
+                        fmt::format("'{}' is {}, the model's is {}", name,
+                                    describe(*value), describe(parameter)));
     if (value->sizes() != parameter.sizes())
       refuse_checkpoint(
         path, fmt::format("'{}' is {}, the model's is {}; check --d-model, "

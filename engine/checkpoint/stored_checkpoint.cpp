@@ -4,6 +4,7 @@
 
 #include <filesystem>
 
+#include "troupe/base/error.hpp"
 #include "troupe/base/printable.hpp"
 #include "troupe/engine/checkpoint/checkpoint_folder.hpp"
 
@@ -17,6 +18,9 @@ std::string in(const std::string& folder, std::string_view name) {
 
 manifest read_manifest(const std::string& folder) {
   const auto path = in(folder, manifest_name);
+  std::error_code trouble;
+  if (!std::filesystem::exists(path, trouble) && !trouble)
+    refuse_checkpoint(path, "is missing");
   constexpr std::size_t most = std::size_t{64} << 20;
   const mapped_file file(path);
   if (file.bytes().size() > most)
@@ -31,6 +35,9 @@ std::unique_ptr<safetensors_file> open(const std::string& folder,
   const auto path = in(folder, file.name);
   std::error_code trouble;
   const auto bytes = std::filesystem::file_size(path, trouble);
+  if (trouble == std::errc::permission_denied || trouble == std::errc::io_error)
+    fail(error_code::io, "{}: can't be read: {}", printable(path),
+         trouble.message());
   if (trouble)
     refuse_checkpoint(path, trouble == std::errc::no_such_file_or_directory
                               ? "is missing"

@@ -15,8 +15,9 @@ namespace troupe {
 /// whichever file holds them. Several threads may read it.
 class stored_checkpoint {
  public:
-  /// Reads the manifest and the files' headers. Throws `io` and, naming the
-  /// file, `invalid_checkpoint` for a file that is missing, of another size or
+  /// Reads the manifest and the files' headers. Throws `io` for a file that
+  /// can't be read, `mismatch` for another format and, naming the file,
+  /// `invalid_checkpoint` for a file that is missing, of another size or
   /// damaged, and for a tensor that is there twice.
   explicit stored_checkpoint(const std::string& folder);
 

@@ -24,11 +24,11 @@ void require_legal(const numerics& options) {
     fail(error_code::invalid_argument,
          "clip is {}; use 0 (no clipping) or a largest gradient norm",
          options.clip);
-  if (!std::isfinite(options.loss_scale.initial)
-      || options.loss_scale.initial <= 0)
+  if (!(options.loss_scale.initial > 0
+        && options.loss_scale.initial <= largest_loss_scale))
     fail(error_code::invalid_argument,
-         "the loss scale is {}; use a finite number above 0",
-         options.loss_scale.initial);
+         "the loss scale is {}; use a number above 0, and at most {:.4g}",
+         options.loss_scale.initial, largest_loss_scale);
 }
 
 }  // namespace troupe

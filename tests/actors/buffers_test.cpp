@@ -131,6 +131,21 @@ TEST_CASE("each replica resumes with the buffers of the first") {
   }
 }
 
+TEST_CASE("buffers have a dtype of their own") {
+  trainer_options options;
+  options.schedule = make_schedule("1f1b", {.ranks = 2, .microbatches = 2});
+  options.numerics.loss = mean_of;
+  options.numerics.dtypes = {.parameters = at::kBFloat16,
+                             .buffers = at::kFloat};
+  trainer run(scales(2), options);
+  run.step(rows());
+  const auto all = tensors_of(run);
+  CHECK(all.at("scale1.weight").scalar_type() == at::kBFloat16);
+  CHECK(all.at("scale1.mean").scalar_type() == at::kFloat);
+  CHECK(all.at("scale1.count").scalar_type() == at::kLong);
+  CHECK(all.at("scale1.table").scalar_type() == at::kComplexFloat);
+}
+
 TEST_CASE("recompute, which would change buffers twice, is refused") {
   trainer_options options;
   options.schedule = make_schedule("1f1b", {.ranks = 2, .microbatches = 2});

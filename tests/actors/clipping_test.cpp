@@ -98,6 +98,38 @@ TEST_CASE("stages without gradients count as nothing in a norm") {
           == "");
 }
 
+TEST_CASE("shards without gradients count as nothing in a norm") {
+  for (const auto type : all_types) {
+    CAPTURE(static_cast<int>(type));
+    small_case what{.ranks = 2,
+                    .data_parallel = 2,
+                    .clip = 0.1,
+                    .groups = {{"tok.*,pos.*,blocks.0.*", 1, {}, true}},
+                    .norm_type = type};
+    trainer whole(model_for(what), options_for(what));
+    what.sharding.mode = shard_mode::all;
+    trainer shards(model_for(what), options_for(what));
+    for (int i = 0; i < 2; ++i) {
+      const auto norm = shards.step(small_text()).summary.gradient_norm;
+      const auto wanted = whole.step(small_text()).summary.gradient_norm;
+      CHECK(std::abs(norm / wanted - 1) < 1e-6);
+    }
+  }
+}
+
+TEST_CASE("norms that are not finite clip shards as whole parameters") {
+  for (const auto type : all_types) {
+    CAPTURE(static_cast<int>(type));
+    CHECK(difference({.ranks = 2,
+                      .data_parallel = 2,
+                      .clip = 0.1,
+                      .norm_type = type,
+                      .sharding = {.mode = shard_mode::all}},
+                     INFINITY)
+          == "");
+  }
+}
+
 TEST_CASE("norms that are not finite give the plain loop's bits") {
   const auto weight = GENERATE(INFINITY, 1e38);
   for (const auto type : all_types) {

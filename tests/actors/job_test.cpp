@@ -202,6 +202,24 @@ TEST_CASE("16-bit shards of a frozen stage travel between processes") {
   check_same(what, 2);
 }
 
+TEST_CASE("gradients of tied 16-bit weights travel in fp32") {
+  small_case what{.microbatches = 2, .data_parallel = 2, .tied = true};
+  what.dtypes.parameters = at::kBFloat16;
+  auto sizes = small_gpt(2);
+  sizes.vocabulary = 4096;  // the tied weight is nearly all of a stage
+  sizes.tie_embeddings = true;
+  joined_meshes meshes(4);
+  const auto errors = in_all(meshes, [&](const auto& job) {
+    auto options = options_for(what);
+    options.job = job;
+    trainer run(gpt(sizes), std::move(options));
+    run.step(small_text());
+    run.check_replicas();
+  });
+  for (const auto& each : errors)
+    CHECK(each == "");
+}
+
 TEST_CASE("programs that part are stopped with what differs") {
   joined_meshes meshes(2);
   const auto errors = in_all(meshes, [](const auto& job) {

@@ -5,11 +5,8 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <filesystem>
-#include <random>
-#include <thread>
 
 #include "../files.hpp"
 #include "background_program.hpp"
@@ -41,47 +38,7 @@ struct runs {
   }
 };
 
-/// Kills a run at a moment of its life, goes on, and compares the bytes with
-/// those of a run that was not killed; nothing but checkpoints may be left.
-void check_kills(int count, std::uint32_t seed) {
-  using clock = std::chrono::steady_clock;
-  const runs here;
-  const std::string flags =
-    "--ranks 2 --microbatches 2 --steps 20 --checkpoint-every 1 --resume auto ";
-  const auto begin = clock::now();
-  const auto whole = here.trained(flags + "--checkpoints " + (here.at / "w"));
-  const auto life =
-    std::chrono::duration_cast<std::chrono::microseconds>(clock::now() - begin);
-  std::mt19937 random(seed);
-  for (int i = 0; i < count; ++i) {
-    const auto name = fmt::format("c{}", i);
-    const auto saved = fmt::format("--checkpoints {}", here.at / name);
-    const auto moment = life * (random() % 1000) / 1000;
-    CAPTURE(i, moment.count());
-    {
-      background_program run(
-        fmt::format("{} train --text {} {} {} {}", TROUPE_PROGRAM, here.text,
-                    model, flags, saved),
-        here.at / "log");
-      std::this_thread::sleep_for(moment);
-    }  // SIGKILL
-    CHECK(here.trained(flags + saved) == whole);
-    for (const auto& entry :
-         std::filesystem::directory_iterator(here.at / name))
-      CHECK(entry.path().filename().string().starts_with("step-000"));
-    std::filesystem::remove_all(here.at / name);
-  }
-}
-
 }  // namespace
-
-TEST_CASE("runs that are killed at random moments lose nothing") {
-  check_kills(10, 1);
-}
-
-TEST_CASE("runs that are killed 200 times lose nothing", "[.full]") {
-  check_kills(200, 2);
-}
 
 TEST_CASE("a resumed run trains the bytes of one that was not interrupted") {
   const runs here;
@@ -289,6 +246,27 @@ TEST_CASE("a checkpoint of another model, optimizer or text is noticed") {
   CHECK_THAT(run.output, ContainsSubstring("other data"));
 }
 
+TEST_CASE("another microbatch size continues at the same row, or is refused") {
+  const runs here;
+  const auto flags = [&](int rows) {
+    return fmt::format(
+      "--ranks 1 --microbatches 2 --checkpoints {} --resume auto --log-json {} "
+      "--microbatch-size {}",
+      here.at / "c", here.at / "log", rows);
+  };
+  CHECK(here.train(flags(2) + " --steps 1").exit_code == 0);  // 4 rows
+  const auto refused = here.train(flags(3) + " --steps 2");
+  CHECK(refused.exit_code == 2);
+  CHECK_THAT(refused.output,
+             ContainsSubstring("--microbatch-size 3: the checkpoint was saved "
+                               "after 4 rows"));
+  CHECK(here.train(flags(1) + " --steps 2").exit_code == 0);
+  // The log goes on, too.
+  const auto log = content(here.at / "log");
+  CHECK_THAT(log, ContainsSubstring(R"({"step":1,"phase":"training")")
+                    && ContainsSubstring(R"({"step":2,"phase":"training")"));
+}
+
 TEST_CASE("checkpoints are looked into, joined and split") {
   const runs here;
   const std::string flags = "--ranks 2 --microbatches 2 --steps 2 ";
@@ -311,4 +289,19 @@ TEST_CASE("checkpoints are looked into, joined and split") {
   CHECK(here.trained("--ranks 2 --microbatches 2 --steps 0 --resume " + split)
         == parameters);
   CHECK(run_troupe("checkpoint inspect", here.at / "absent").exit_code == 1);
+  const auto refused = [&](const char* command, const std::string& more,
+                           const char* why) {
+    const auto run = run_troupe(command, here.at / "c", more);
+    CHECK(run.exit_code == 2);
+    CHECK_THAT(run.output, ContainsSubstring(why));
+  };
+  refused("checkpoint consolidate",
+          "-o " + (here.at / "c/step-00000002/part-00000.safetensors"),
+          "is in the folder of the checkpoint itself");
+  refused("checkpoint split", "--parts 1000 -o " + (here.at / "many"),
+          "each of which is in one part; use at most");
+  refused("checkpoint inspect", "--bogus",
+          "checkpoint inspect has no flag --bogus");
+  refused("checkpoint verify", "other",
+          "checkpoint verify does not accept 'other' there");
 }

@@ -2,10 +2,9 @@
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 
-#include <memory>
 #include <random>
 
-#include "background_program.hpp"
+#include "background_job.hpp"
 #include "troupe_program.hpp"
 
 using Catch::Matchers::ContainsSubstring;
@@ -13,27 +12,18 @@ using namespace troupe::testing;
 
 namespace {
 
-/// The processes of a job, a rank each, which meet in a folder of the test's.
-struct job {
-  job(int count, const std::string& flags) {
-    for (int p = 0; p < count; ++p)
-      processes.push_back(std::make_unique<background_program>(
-        fmt::format("env RANK={} WORLD_SIZE={} LOCAL_WORLD_SIZE={} {} --ranks "
-                    "{} --rendezvous unix:{}{}",
-                    p, count, count, training, count, folder / "job", flags),
-        folder / std::to_string(p)));
-  }
-
-  void signal(std::size_t process, int number) const {
-    ::kill(processes[process]->pid(), number);
-  }
+/// A job with a rank in each process.
+struct small_job {
+  small_job(int count, const std::string& flags)
+    : run(count, fmt::format("{} --ranks {} {}", training, count, flags),
+          folder / ".") {}
 
   temporary_folder folder;
   std::string training = fmt::format(
     "{} train --text {} --d-model 16 --layers 4 --heads 2 --seq 8"
     " --microbatch-size 2 --microbatches 4 --clip 0.5 --endpoint none",
     TROUPE_PROGRAM, write_text(folder));
-  std::vector<std::unique_ptr<background_program>> processes;
+  background_job run;
 };
 
 std::string named(std::size_t process) {
@@ -45,17 +35,17 @@ std::string named(std::size_t process) {
 TEST_CASE("a process that is killed is named by the others, which end") {
   std::mt19937 random(11);
   for (const std::size_t victim : {0, 1, 2}) {
-    const job at(3, " --steps 1000000");
+    const small_job at(3, " --steps 1000000");
     const auto step = 1 + random() % 40;
     INFO("process " << victim << " is killed after step " << step);
-    REQUIRE(at.processes[0]->writes("step " + std::to_string(step) + "/"));
-    at.signal(victim, SIGKILL);
+    REQUIRE(at.run.processes[0]->writes("step " + std::to_string(step) + "/"));
+    at.run.signal(victim, SIGKILL);
     const auto killed = std::chrono::steady_clock::now();
     for (std::size_t p = 0; p < 3; ++p) {
-      const auto code = at.processes[p]->end(0);
+      const auto code = at.run.processes[p]->end(0);
       CHECK(code == (p == victim ? 128 + SIGKILL : 1));
       if (p != victim)
-        CHECK_THAT(at.processes[p]->output(),
+        CHECK_THAT(at.run.processes[p]->output(),
                    ContainsSubstring(named(victim) + "is gone"));
     }
     CHECK(std::chrono::steady_clock::now() - killed < std::chrono::seconds(5));
@@ -66,14 +56,14 @@ TEST_CASE("a run waits for a process that is stopped, and keeps its bits",
           "[.full]") {
   const temporary_folder saved;
   const std::string flags = " --steps 2000 --save-parameters ";
-  const job at(2, flags + (saved / "job"));
-  REQUIRE(at.processes[0]->writes("step 20/"));
-  at.signal(1, SIGSTOP);
-  CHECK(at.processes[0]->writes("no message from " + named(1)));
-  at.signal(1, SIGCONT);
-  for (const auto& each : at.processes)
+  const small_job at(2, flags + (saved / "job"));
+  REQUIRE(at.run.processes[0]->writes("step 20/"));
+  at.run.signal(1, SIGSTOP);
+  CHECK(at.run.processes[0]->writes("no message from " + named(1)));
+  at.run.signal(1, SIGCONT);
+  for (const auto& each : at.run.processes)
     CHECK(each->end(0) == 0);
-  CHECK_THAT(at.processes[0]->output(),
+  CHECK_THAT(at.run.processes[0]->output(),
              ContainsSubstring("is responding again"));
   CHECK(
     run_program(at.training + " --plain --ranks 2" + flags + (saved / "plain"))
@@ -83,12 +73,13 @@ TEST_CASE("a run waits for a process that is stopped, and keeps its bits",
 }
 
 TEST_CASE("a process that waited for a killed one says for what", "[.full]") {
-  const job at(2, " --steps 1000000");
-  REQUIRE(at.processes[0]->writes("step 20/"));
-  at.signal(1, SIGSTOP);  // so that the other one waits for certain
-  REQUIRE(at.processes[0]->writes("no message from " + named(1)));
-  at.signal(1, SIGKILL);
-  CHECK(at.processes[0]->end(0) == 1);
-  CHECK_THAT(at.processes[0]->output(), ContainsSubstring(named(1) + "is gone")
-                                          && ContainsSubstring("; rank 0 "));
+  const small_job at(2, " --steps 1000000");
+  REQUIRE(at.run.processes[0]->writes("step 20/"));
+  at.run.signal(1, SIGSTOP);  // so that the other one waits for certain
+  REQUIRE(at.run.processes[0]->writes("no message from " + named(1)));
+  at.run.signal(1, SIGKILL);
+  CHECK(at.run.processes[0]->end(0) == 1);
+  CHECK_THAT(
+    at.run.processes[0]->output(),
+    ContainsSubstring(named(1) + "is gone") && ContainsSubstring("; rank 0 "));
 }

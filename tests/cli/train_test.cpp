@@ -229,6 +229,8 @@ TEST_CASE("files and values that can't be are refused before any work") {
   at.refuses("--steps 99999999999999999999", 2,
              "is not a whole number of at least 0");
   at.refuses("--loss-scale 0", 2, "--loss-scale: 0 is not a number above 0");
+  at.refuses("--loss-scale 1e39", 2,
+             "use a number above 0, and at most 1.701e+38");
   at.refuses("--d-model 1048576 --heads 1", 2, "GiB, and this machine has");
   at.refuses("--d-model 2000000000", 2, "--d-model: 2000000000 is not a whole");
   at.refuses("--layers 2000000000", 2, "--layers: 2000000000 is not a whole");

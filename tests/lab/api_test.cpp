@@ -264,6 +264,11 @@ TEST_CASE("the catalogue is told with the shapes that it takes") {
 }
 
 TEST_CASE("the largest requests take less than a second") {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  constexpr std::chrono::seconds most{30};
+#else
+  constexpr std::chrono::seconds most{1};
+#endif
   for (const auto& row : builtin_schedules())
     for (const std::int32_t ranks : {4, 16, 32}) {
       auto shape = shape_for(row, ranks, 1);
@@ -275,7 +280,6 @@ TEST_CASE("the largest requests take less than a second") {
       request["transport"] = "rendezvous";
       const auto begin = std::chrono::steady_clock::now();
       drawn(request);
-      CHECK(std::chrono::steady_clock::now() - begin
-            < std::chrono::milliseconds(1000));
+      CHECK(std::chrono::steady_clock::now() - begin < most);
     }
 }

@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "troupe/base/error.hpp"
+#include "troupe/base/printable.hpp"
 #include "troupe/engine/stage/layer_sequence.hpp"
 #include "troupe/engine/stage/module/autocast.hpp"
 #include "troupe/engine/stage/module/module_parameters.hpp"
@@ -314,7 +315,7 @@ void module_compute::count_loss(const std::string& name, double value,
                                 double count) {
   if (options_.numerics.halt_on_nan && !std::isfinite(value)) {
     show_what_is_known(observer_);
-    fail(error_code::op_failed, "the loss '{}' is {}", name, value);
+    fail(error_code::op_failed, "the loss '{}' is {}", name, printable(value));
   }
   merge(result_.losses, {name, value, count});
 }

@@ -27,8 +27,8 @@ void require_legal(const sharding_options& options, std::int32_t replicas) {
     return;
   if (replicas < 2)
     fail(error_code::invalid_argument,
-         "sharding ({}) spreads a stage over replicas, and there is one; use a "
-         "data_parallel of 2 or more",
+         "sharding ({}) spreads a stage over replicas, and there is one; use "
+         "data_parallel (--data-parallel) of 2 or more",
          to_text(options.mode));
   if (options.group < 0 || options.group == 1
       || replicas % options.shards_of(replicas) != 0)

@@ -9,7 +9,7 @@ void loss_scale::update(bool finite) {
     value_ /= 2;
     good_steps_ = 0;
   } else if (++good_steps_ == options_.growth_interval) {
-    value_ *= 2;
+    value_ = std::min(2 * value_, largest_loss_scale);
     good_steps_ = 0;
   }
 }

@@ -1,14 +1,18 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 namespace troupe {
 
 /// Keeps small gradients of half-precision training from underflowing
 /// (Micikevicius et al.): the loss is multiplied before the backward pass and
-/// the gradients are divided before the update. A dynamic scale halves and
+/// the gradients are divided before the update. At most
+/// `largest_loss_scale`. A dynamic scale halves and
 /// skips the update when a gradient is not finite, and doubles after
 /// `growth_interval` good steps.
+constexpr double largest_loss_scale = 0x1p127;  // in fp32
+
 struct loss_scale_options {
   double initial = 1;
   bool dynamic = false;
@@ -28,7 +32,7 @@ class loss_scale {
   void restore(double value, std::int64_t good_steps) {
     if (!options_.dynamic)
       return;
-    value_ = value;
+    value_ = std::min(value, largest_loss_scale);
     good_steps_ = good_steps;
   }
   /// Call after a step; `finite` is whether its gradient norm was finite.

@@ -5,6 +5,7 @@
 #include <catch2/catch_test_macros.hpp>
 
 #include <fmt/format.h>
+#include <sys/fsuid.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -227,6 +228,48 @@ TEST_CASE("a folder where a file should be is refused, one without too") {
   REQUIRE(refused.size() == 2);
   CHECK(refused[0].starts_with(folder.path_of(6) + "/manifest.json"));
   CHECK(refused[1].find("is not a readable file") != std::string::npos);
+}
+
+TEST_CASE("a checkpoint of another version is not taken for a damaged one") {
+  const prepared_folder made;
+  const auto& [at, folder] = made;
+  save(folder, 4);
+  const auto path = folder.path_of(4) + "/manifest.json";
+  auto text = content(path);
+  text.replace(text.find("troupe checkpoint 1"), 19, "troupe checkpoint 2");
+  write_file(path, text);
+  CHECK_THROWS_MATCHES(folder.last_valid([](const std::string&) {}), error,
+                       says("has the format 'troupe checkpoint 2'"));
+}
+
+TEST_CASE("a checkpoint that can't be read is not taken for a damaged one") {
+  const prepared_folder made;
+  const auto& [at, folder] = made;
+  std::filesystem::permissions(at / ".", std::filesystem::perms(0755));
+  for (const std::string file : {"/manifest.json", "/part-00001.safetensors"}) {
+    save(folder, 4);
+    std::filesystem::permissions(folder.path_of(4) + file,
+                                 std::filesystem::perms::none);
+    // Root could read it: this thread's files are another user's meanwhile.
+    const auto own = ::setfsuid(65534);
+    CHECK_THROWS_MATCHES(folder.last_valid([](const std::string&) {}), error,
+                         says("can't be read: Permission denied"));
+    ::setfsuid(static_cast<uid_t>(own));
+    std::filesystem::remove_all(folder.path_of(4));
+  }
+}
+
+TEST_CASE("parts that were exchanged are refused") {
+  const prepared_folder made;
+  const auto& [at, folder] = made;
+  save(folder, 4);
+  const auto part = [&](int p) {
+    return fmt::format("{}/part-0000{}.safetensors", folder.path_of(4), p);
+  };
+  const auto first = content(part(0)), second = content(part(1));
+  write_file(part(0), second);
+  write_file(part(1), first);
+  CHECK_FALSE(folder.last_valid([](const std::string&) {}));
 }
 
 TEST_CASE("a checkpoint in the folder of another step is refused") {

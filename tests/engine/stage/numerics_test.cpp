@@ -139,6 +139,11 @@ TEST_CASE("a dynamic loss scale halves on an overflow and grows back") {
   loss_scale fixed({8, false, 1});
   fixed.update(false);
   CHECK(fixed.value() == 8);
+  loss_scale largest({largest_loss_scale, true, 1});
+  largest.update(true);
+  CHECK(largest.value() == largest_loss_scale);
+  largest.restore(1e308, 0);
+  CHECK(largest.value() == largest_loss_scale);
 }
 
 TEST_CASE("learning rates warm up and decay") {
