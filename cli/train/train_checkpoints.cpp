@@ -131,9 +131,7 @@ void require_checkpoints(const checkpoint_options& options) {
   const auto without = [&](bool given, const char* flag) {
     if (given && options.folder.empty())
       fail(error_code::invalid_argument,
-           "{} has no effect without "
-           "--checkpoints DIR",
-           flag);
+           "{} has no effect without --checkpoints DIR", flag);
   };
   without(options.every > 0, "--checkpoint-every");
   without(options.resume == "auto", "--resume auto");
