@@ -54,7 +54,7 @@ class killed_runs {
   void kill(double moment, std::size_t victim) {
     CAPTURE(shape_.flags, moment, victim);
     {
-      const auto run = started("killed");
+      const auto run = started("killed", 5);
       std::this_thread::sleep_for(life_ * moment);
       run.signal(victim, SIGKILL);
       for (const auto& each : run.processes)
@@ -68,20 +68,22 @@ class killed_runs {
   }
 
  private:
-  background_job started(const std::string& checkpoints) const {
+  /// `patience`: seconds for which processes wait for one that was killed
+  /// before they met.
+  background_job started(const std::string& checkpoints, int patience) const {
     return {shape_.processes,
             fmt::format(
               "{} train --text {} --d-model 16 --layers 4 --heads 2 --seq 8 "
               "--microbatch-size 2 --lr 0.01 --endpoint none --steps 20 "
               "--checkpoint-every 1 --resume auto --checkpoints {} "
-              "--save-parameters {} {}",
+              "--save-parameters {} --patience {} {}",
               TROUPE_PROGRAM, text_, at_ / checkpoints, at_ / "parameters",
-              shape_.flags),
+              patience, shape_.flags),
             at_ / "."};
   }
   /// The parameters' bytes after a run that must succeed.
   std::string trained(const std::string& checkpoints) const {
-    const auto run = started(checkpoints);
+    const auto run = started(checkpoints, 60);
     for (const auto& each : run.processes) {
       const auto code = each->end(0);
       INFO(each->output());
