@@ -55,8 +55,11 @@ optimizer_state stored_state(const stored_checkpoint& from, optimizer_state own,
   const bool with_masters =
     dtypes.parameters.value_or(at::kFloat) != at::kFloat;
   std::map<std::string, parameter_list> stored;
+  for (const auto& of : own)
+    stored[stored_name(of.parameter, aliases)];
   for (const auto& name : from.names())
-    if (const auto parts = split_state_name(name))
+    if (const auto parts = split_state_name(name);
+        parts && stored.contains(parts->parameter))
       stored[parts->parameter].emplace_back(parts->tensor, from.read(name));
   for (auto& of : own) {
     const auto& name = stored_name(of.parameter, aliases);

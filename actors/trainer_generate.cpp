@@ -86,16 +86,19 @@ void trainer::impl::share_chosen(sequence_batches& work,
 }
 
 /// Returns whether the run has ended with it.
-bool trainer::impl::generation_step_of(sequence_batches& work,
-                                       const generation_listener& told) {
+bool trainer::impl::generation_step_of(
+  const std::shared_ptr<sequence_batches>& batches,
+  const generation_listener& told) {
+  auto& work = *batches;
   const auto microbatches = share_of(work.slots(), options.data_parallel);
   auto step = std::make_shared<generation_step>(work.begin_step());
   const auto all =
     static_cast<std::size_t>(options.data_parallel * microbatches);
   step->batches.resize(all, generation_step::no_batch);
   step->rows.resize(all, 0);
-  step->choose = [&work](std::int64_t batch, const at::Tensor& logits) {
-    return work.choose(batch, logits);
+  // An op that hangs may outlive a failed call.
+  step->choose = [batches](std::int64_t batch, const at::Tensor& logits) {
+    return batches->choose(batch, logits);
   };
   auto settings = next_settings();
   settings.step = this->step;
@@ -127,15 +130,15 @@ std::vector<generated> trainer::generate(
   const auto replicas = state.options.data_parallel;
   const auto in_flight =
     options.microbatches > 0 ? options.microbatches : 2 * state.places().ranks;
-  sequence_batches work(requests, options,
-                        static_cast<std::size_t>(in_flight * replicas),
-                        state.next_batch);
+  const auto work = std::make_shared<sequence_batches>(
+    requests, options, static_cast<std::size_t>(in_flight * replicas),
+    state.next_batch);
   const impl::whole_scope whole(state);
-  while (!work.finished())
+  while (!work->finished())
     if (state.generation_step_of(work, told))
       state.actors->require_not_ended();
   state.forget_sequences();
-  return work.results();
+  return work->results();
 }
 
 void trainer::impl::forget_sequences() {

@@ -34,7 +34,7 @@ struct trainer::impl {
   std::shared_ptr<const troupe::plan> generation_plan(std::int32_t microbatches,
                                                       std::int32_t positions);
   void share_chosen(sequence_batches& work, std::int32_t microbatches) const;
-  bool generation_step_of(sequence_batches& work,
+  bool generation_step_of(const std::shared_ptr<sequence_batches>& batches,
                           const generation_listener& told);
   void forget_sequences();
   void start_actors(const model& layers);

@@ -10,6 +10,7 @@
 
 #include "troupe/actors/trainer.hpp"
 #include "troupe/base/error.hpp"
+#include "troupe/base/fnv_hash.hpp"
 #include "troupe/base/input_file.hpp"
 #include "troupe/base/printable.hpp"
 #include "troupe/cli/generate/generate_options.hpp"
@@ -20,6 +21,8 @@
 #include "troupe/cli/train/train_failure.hpp"
 #include "troupe/cli/train/train_job.hpp"
 #include "troupe/cli/train/train_setup.hpp"
+#include "troupe/engine/checkpoint/manifest.hpp"
+#include "troupe/engine/data/mapped_file.hpp"
 
 namespace troupe::cli {
 
@@ -125,6 +128,24 @@ void run_to_end(const generate_options& o, const generate_setup& setup,
   signals.require_none("the output");
 }
 
+/// Equal paths may have different content, on several machines or while a run
+/// saves checkpoints.
+job_description contents_of(const generate_options& o,
+                            const generate_setup& setup) {
+  const auto file =
+    is_tensor_file(o.checkpoint)
+      ? o.checkpoint
+      : fmt::format("{}/{}", checkpoint_in(o.checkpoint), manifest_name);
+  fnv_hash hash;
+  for (const auto& request : setup.requests)
+    for (const auto id : request.ids)
+      hash.add({reinterpret_cast<const char*>(&id), sizeof id});
+  return {
+    {"what " + o.checkpoint + " holds", content_text(file)},
+    {"what the prompts are",
+     fmt::format("{} with hash {:016x}", setup.requests.size(), hash.value())}};
+}
+
 void generate(const CLI::App& command, generate_options& o) {
   const auto level = spdlog::level::from_str(o.run.output.log_level);
   spdlog::set_level(
@@ -138,7 +159,8 @@ void generate(const CLI::App& command, generate_options& o) {
   setup.trainer.devices = std::move(devices);
   require_job(o.run);
   try {
-    setup.trainer.job = join_job(command, o.run, signals);
+    setup.trainer.job =
+      join_job(command, o.run, signals, contents_of(o, setup));
     run_to_end(o, setup, signals);
   } catch (const error& reason) {
     if (signals.exit_code() == 0)

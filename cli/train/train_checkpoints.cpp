@@ -13,6 +13,7 @@
 #include "troupe/base/printable.hpp"
 #include "troupe/cli/train/train_job.hpp"
 #include "troupe/engine/checkpoint/stored_checkpoint.hpp"
+#include "troupe/engine/device/thrown.hpp"
 #include "troupe/engine/stage/sharding/ties.hpp"
 
 namespace troupe::cli {
@@ -206,8 +207,8 @@ void checkpoint_saver::after_step(const run_progress& progress,
     return;
   try {
     finish();
-  } catch (const error& reason) {  // training goes on; the next one may do
-    spdlog::error("a checkpoint could not be written: {}", reason.what());
+  } catch (...) {  // training goes on; the next one may do
+    spdlog::error("a checkpoint could not be written: {}", thrown_text());
   }
   saved_ = progress.step;
   writer_ = std::jthread(

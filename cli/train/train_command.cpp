@@ -51,10 +51,14 @@ void run_steps(trainer& run, const train_options& options,
                const train_setup& setup, loss_watch& losses,
                checkpoint_saver& saver) {
   const auto done = run.progress().step;
-  log_tensors(done, run.parameters());
+  // Sharded parameters are gathered for it, by all processes or none.
+  const bool logs = logs_tensors(setup.trainer.job);
+  if (logs)
+    log_tensors(done, run.parameters());
   for (const auto& step : run.train(setup.training, options.steps - done)) {
     losses.see(step);
-    log_tensors(step.source.step, run.parameters());
+    if (logs)
+      log_tensors(step.source.step, run.parameters());
     saver.after_step(run.progress(), [&] { return run.snapshot(); });
     if (!run.ended() && validates_at(options, setup, step.source.step))
       run.evaluate(setup.validation, setup.validation_microbatches);

@@ -117,7 +117,7 @@ void require_job(const train_options& options) {
 
 std::shared_ptr<mesh> join_job(const CLI::App& command,
                                const train_options& options,
-                               signal_watch& signals) {
+                               signal_watch& signals, job_description more) {
   auto joining = options.processes.joining;
   joining.place = read_environment();
   if (joining.place.is_alone())
@@ -126,6 +126,7 @@ std::shared_ptr<mesh> join_job(const CLI::App& command,
                                                      : line_kind::socket;
   joining.shown.token = read_token(options.processes.token_file);
   joining.description = describe(command);
+  std::ranges::move(more, std::back_inserter(joining.description));
   add_savings(joining.description, options);
   add_contents(joining.description, options);
   joining.patience = std::chrono::milliseconds(

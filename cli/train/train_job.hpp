@@ -10,12 +10,13 @@
 namespace troupe::cli {
 
 /// Meets the other processes of the job that the launcher started, and checks
-/// that all have equal settings; null if this process is alone. Processes other
-/// than 0 log warnings and errors only, with their number. A signal ends the
-/// meeting: throws `interrupted`.
+/// that all have equal settings, `more` among them; null if this process is
+/// alone. Processes other than 0 log warnings and errors only, with their
+/// number. A signal ends the meeting: throws `interrupted`.
 std::shared_ptr<mesh> join_job(const CLI::App& command,
                                const train_options& options,
-                               signal_watch& signals);
+                               signal_watch& signals,
+                               job_description more = {});
 
 /// Throws `invalid_argument` for flags that make no sense without other
 /// processes, or with them.

@@ -28,6 +28,11 @@ void save(const std::string& path, const parameter_list& parameters,
     write_safetensors(path, parameters, model_metadata(setup.model_texts));
 }
 
+bool logs_tensors(const std::shared_ptr<mesh>& job) {
+  const bool own = spdlog::should_log(spdlog::level::debug);
+  return job ? job->share({frame_type::mail, own ? "1" : ""}).head == "1" : own;
+}
+
 void log_tensors(std::int64_t step, const parameter_list& parameters) {
   if (!spdlog::should_log(spdlog::level::debug))
     return;

@@ -17,6 +17,9 @@ void save(const std::string& path, const parameter_list& parameters,
 
 /// With --log-level debug: logs memory, and every parameter's and gradient's l2
 /// norm, after a step.
+/// Whether process 0 logs in enough detail for `log_tensors`; all processes of
+/// a job call it.
+bool logs_tensors(const std::shared_ptr<mesh>& job);
 void log_tensors(std::int64_t step, const parameter_list& parameters);
 
 progress_options progress_to(const train_options& options);

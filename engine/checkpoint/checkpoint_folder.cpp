@@ -197,6 +197,11 @@ void checkpoint_folder::complete(manifest what, std::int32_t parts,
                         to_json(what));
   const auto path = path_of(step);
   std::error_code trouble;
+  if (fs::exists(path, trouble) && !is_checkpoint(path))
+    fail(error_code::io,
+         "{}: exists and is not a checkpoint; move it away, or give another "
+         "folder",
+         path);
   if (fs::exists(path, trouble))
     rename_path(path, hidden(step, "replaced"));
   rename_path(folder, path);

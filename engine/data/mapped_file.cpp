@@ -35,7 +35,8 @@ void mapped_file::require_unchanged() const {
   struct stat status = {};
   if (::fstat(file_.descriptor(), &status) != 0 || status.st_nlink == 0)
     file_.refuse(
-      "was deleted while it was being read; restore it and start again");
+      "was deleted or replaced while it was being read; start again with a "
+      "file that does not change");
   if (static_cast<std::size_t>(status.st_size) < file_.size())
     file_.refuse(
       fmt::format("was shortened from {} to {} bytes while it was being read",

@@ -38,6 +38,10 @@ row_mixture::row_mixture(const std::vector<double>& weights) {
     if (!(weight > 0) || !std::isfinite(weight))
       fail(error_code::invalid_argument,
            "a source's weight is {}; use a number above 0", weight);
+  if (!std::isfinite(std::accumulate(weights.begin(), weights.end(), 0.0)))
+    throw error(
+      error_code::invalid_argument,
+      "the sum of the sources' weights is too large; use smaller ones");
   shares_ = shares_of(weights);
   for (std::size_t s = 0; s < weights.size(); ++s)
     if (shares_[s] == 0)

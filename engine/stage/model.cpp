@@ -90,6 +90,12 @@ void distinct_parameters::add(const parameter_list& parameters) {
            "elements of the parameter '{}' share memory, as those of an "
            "expanded tensor do; make it contiguous",
            name);
+    if (!value.is_non_overlapping_and_dense())
+      fail(
+        error_code::invalid_argument,
+        "the elements of the parameter '{}' have gaps between them, as those "
+        "of a part of another tensor do; make it contiguous",
+        name);
     const auto [first, is_new] =
       names_.emplace(value.unsafeGetTensorImpl(), name);
     if (!is_new)

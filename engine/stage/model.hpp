@@ -86,7 +86,8 @@ class distinct_parameters {
  public:
   /// Throws `invalid_argument` with the names if a parameter was there already
   /// (a `make` that returned one module twice, or a submodule under two names),
-  /// or if elements of one overlap in memory (an expanded tensor).
+  /// or if elements of one overlap in memory (an expanded tensor) or have gaps
+  /// between them (a view).
   void add(const parameter_list& parameters);
 
  private:

@@ -108,6 +108,20 @@ TEST_CASE("a forward that differs when it is recomputed is refused") {
                        says("was recomputed and returned (Float["));
 }
 
+TEST_CASE("a parameter that is a part of another tensor is refused") {
+  struct narrow final : stage_module {
+    tensor_list forward(const tensor_list& inputs) override {
+      return {inputs[0] * weight.sum()};
+    }
+    at::Tensor weight =
+      register_parameter("weight", at::ones({4, 4}).narrow(1, 0, 2));
+  };
+  CHECK_THROWS_MATCHES(
+    trainer({layer_of<scale>("first"), layer_of<narrow>("last")},
+            options_of(2)),
+    error, says("the parameter 'last.weight' have gaps between them"));
+}
+
 TEST_CASE("complex parameters are refused by name, unless they are frozen") {
   const model layers = {layer_of<scale>("first"), layer_of<rotation>("last")};
   auto options = options_of(2);

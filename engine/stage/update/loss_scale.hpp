@@ -8,10 +8,11 @@ namespace troupe {
 /// Keeps small gradients of half-precision training from underflowing
 /// (Micikevicius et al.): the loss is multiplied before the backward pass and
 /// the gradients are divided before the update. At most
-/// `largest_loss_scale`. A dynamic scale halves and
-/// skips the update when a gradient is not finite, and doubles after
-/// `growth_interval` good steps.
-constexpr double largest_loss_scale = 0x1p127;  // in fp32
+/// `largest_loss_scale`; a dynamic one at least `smallest_loss_scale`. A
+/// dynamic scale halves and skips the update when a gradient is not finite, and
+/// doubles after `growth_interval` good steps.
+// Of those in fp32.
+constexpr double largest_loss_scale = 0x1p127, smallest_loss_scale = 0x1p-126;
 
 struct loss_scale_options {
   double initial = 1;

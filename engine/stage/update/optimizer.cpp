@@ -1,6 +1,7 @@
 #include "troupe/engine/stage/update/optimizer.hpp"
 
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty_like.h>
 
 #include <algorithm>
 #include <map>
@@ -46,6 +47,14 @@ optimizer_options options_for(const optimizer_options& all,
                                const std::string& why) {
   fail(error_code::invalid_checkpoint, "the optimizer's state of '{}' {}",
        printable(parameter), why);
+}
+
+/// Optimizers walk gradients and parameters alike, whatever their strides.
+at::Tensor laid_out_as(const at::Tensor& parameter, at::Tensor gradient) {
+  if ((gradient.is_contiguous() && parameter.is_contiguous())
+      || gradient.strides() == parameter.strides())
+    return gradient;
+  return at::empty_like(parameter, gradient.options()).copy_(gradient);
 }
 
 }  // namespace
@@ -122,7 +131,7 @@ tensor_list optimizer::gradients_of(const std::vector<member*>& members) const {
   tensor_list gradients;
   event_handle last;
   for (const auto* each : members) {
-    gradients.push_back(each->parameter.grad());
+    gradients.push_back(laid_out_as(each->parameter, each->parameter.grad()));
     if (!offload_from_)
       continue;
     auto copy = to_host(gradients.back(), offload_from_->compute());

@@ -142,6 +142,9 @@ TEST_CASE("a dynamic loss scale halves on an overflow and grows back") {
   loss_scale largest({largest_loss_scale, true, 1});
   largest.update(true);
   CHECK(largest.value() == largest_loss_scale);
+  loss_scale smallest({smallest_loss_scale, true, 1});
+  smallest.update(false);
+  CHECK(smallest.value() == smallest_loss_scale);
   largest.restore(1e308, 0);
   CHECK(largest.value() == largest_loss_scale);
 }
