@@ -15,11 +15,11 @@ namespace troupe::cli {
 void save(const std::string& path, const parameter_list& parameters,
           const train_setup& setup);
 
-/// With --log-level debug: logs memory, and every parameter's and gradient's l2
-/// norm, after a step.
 /// Whether process 0 logs in enough detail for `log_tensors`; all processes of
 /// a job call it.
 bool logs_tensors(const std::shared_ptr<mesh>& job);
+/// With --log-level debug: logs memory, and every parameter's and gradient's l2
+/// norm, after a step.
 void log_tensors(std::int64_t step, const parameter_list& parameters);
 
 progress_options progress_to(const train_options& options);

@@ -12,7 +12,7 @@
 #include "../says.hpp"
 #include "../temporary_folder.hpp"
 #include "saved_run.hpp"
-#include "small_model.hpp"
+#include "small_modules.hpp"
 #include "troupe/engine/checkpoint/stored_checkpoint.hpp"
 #include "troupe/engine/stage/stage_module.hpp"
 
@@ -45,20 +45,6 @@ model scales(std::int32_t layers) {
     made.push_back({"scale" + std::to_string(i),
                     [] { return std::make_shared<running_scale>(); }});
   return made;
-}
-
-std::vector<loss_term> mean_of(const tensor_list& outputs,
-                               const microbatch_data&) {
-  return {{"loss", at::mean(outputs[0])}};
-}
-
-source_pointer rows() {
-  return make_source([](std::int64_t index) {
-    microbatch_data data;
-    data.inputs = {at::arange(1, 9, at::kFloat).reshape({2, 4})
-                   + static_cast<double>(index)};
-    return data;
-  });
 }
 
 trainer run_of(const char* schedule, const schedule_shape& shape,
@@ -97,9 +83,9 @@ TEST_CASE("a run resumed from a checkpoint continues its buffers") {
   auto straight = run_of("1f1b", {.ranks = 2, .microbatches = 2});
   auto begun = run_of("zb_h1", {.ranks = 4, .microbatches = 2});
   for (int step = 0; step < 4; ++step)
-    straight.step(rows());
+    straight.step(small_rows());
   for (int step = 0; step < 2; ++step)
-    begun.step(rows());
+    begun.step(small_rows());
   const stored_checkpoint saved(saved_run(begun, folder / "saved"));
   CHECK(saved.read("scale3.count").item<std::int64_t>() == 4);
   CHECK(saved.read("scale0.table").is_complex());
@@ -107,14 +93,14 @@ TEST_CASE("a run resumed from a checkpoint continues its buffers") {
   auto resumed = run_of("gpipe", {.ranks = 1, .microbatches = 2});
   resumed.restore(saved);
   for (int step = 0; step < 2; ++step)
-    resumed.step(rows());
+    resumed.step(small_rows());
   check_equal(resumed, straight);
 }
 
 TEST_CASE("each replica resumes with the buffers of the first") {
   const temporary_folder folder;
   auto begun = run_of("gpipe", {.ranks = 2, .microbatches = 2});
-  begun.step(rows());
+  begun.step(small_rows());
   const stored_checkpoint saved(saved_run(begun, folder / "saved"));
   for (const auto mode : {shard_mode::replicate, shard_mode::all}) {
     auto resumed = run_of("1f1b", {.ranks = 2, .microbatches = 2},
@@ -122,7 +108,8 @@ TEST_CASE("each replica resumes with the buffers of the first") {
     resumed.restore(saved);
     check_equal(resumed, begun);
     // Both replicas get the same rows, and take the same scales.
-    const auto same = make_source([](std::int64_t) { return rows()->at(0); });
+    const auto same =
+      make_source([](std::int64_t) { return small_rows()->at(0); });
     resumed.step(same);
     auto alone = run_of("1f1b", {.ranks = 2, .microbatches = 2});
     alone.restore(saved);
@@ -138,7 +125,7 @@ TEST_CASE("buffers have a dtype of their own") {
   options.numerics.dtypes = {.parameters = at::kBFloat16,
                              .buffers = at::kFloat};
   trainer run(scales(2), options);
-  run.step(rows());
+  run.step(small_rows());
   const auto all = tensors_of(run);
   CHECK(all.at("scale1.weight").scalar_type() == at::kBFloat16);
   CHECK(all.at("scale1.mean").scalar_type() == at::kFloat);
@@ -153,7 +140,7 @@ TEST_CASE("recompute, which would change buffers twice, is refused") {
   options.numerics.recompute = true;
   trainer run(scales(2), options);
   CHECK_THROWS_MATCHES(
-    run.step(rows()), error,
+    run.step(small_rows()), error,
     says("the forward of stage 0 changes the buffer 'scale0.mean'"));
 }
 

@@ -9,7 +9,7 @@
 #include <catch2/catch_test_macros.hpp>
 
 #include "../says.hpp"
-#include "small_model.hpp"
+#include "small_modules.hpp"
 #include "troupe/engine/stage/stage_module.hpp"
 
 using namespace troupe;
@@ -53,20 +53,6 @@ layer layer_of(const char* name) {
   return {name, [] { return std::make_shared<Module>(); }};
 }
 
-std::vector<loss_term> mean_of(const tensor_list& outputs,
-                               const microbatch_data&) {
-  return {{"loss", at::mean(outputs[0])}};
-}
-
-source_pointer rows() {
-  return make_source([](std::int64_t index) {
-    microbatch_data data;
-    data.inputs = {at::arange(1, 9, at::kFloat).reshape({2, 4})
-                   + static_cast<double>(index)};
-    return data;
-  });
-}
-
 trainer_options options_of(std::int32_t ranks, bool recompute = false) {
   trainer_options options;
   options.schedule = make_schedule("1f1b", {.ranks = ranks, .microbatches = 2});
@@ -85,26 +71,27 @@ TEST_CASE("a layer that changes its inputs is refused wherever it is cut") {
   for (const bool recompute : {false, true}) {
     auto options = options_of(1, recompute);
     trainer run(layers, options);
-    CHECK_THROWS_MATCHES(run.step(rows()), error,
+    CHECK_THROWS_MATCHES(run.step(small_rows()), error,
                          says("('relu') changes its inputs in place"));
   }
   plain_options plain;
   plain.numerics = options_of(1).numerics;
   plain_loop oracle(layers, plain);
   CHECK_THROWS_MATCHES(
-    oracle.step([](std::int64_t k) { return rows()->at(k); }), error,
+    oracle.step([](std::int64_t k) { return small_rows()->at(k); }), error,
     says("('relu') changes its inputs in place"));
   // At the front of a stage its inputs are leaves, which LibTorch guards.
   trainer cut(layers, options_of(3));
-  CHECK_THROWS_MATCHES(cut.step(rows()), error, says("in-place operation"));
+  CHECK_THROWS_MATCHES(cut.step(small_rows()), error,
+                       says("in-place operation"));
 }
 
 TEST_CASE("a forward that differs when it is recomputed is refused") {
   const model layers = {layer_of<growing>("first"), layer_of<scale>("last")};
   trainer once(layers, options_of(2));
-  once.step(rows());
+  once.step(small_rows());
   trainer twice(layers, options_of(2, /*recompute=*/true));
-  CHECK_THROWS_MATCHES(twice.step(rows()), error,
+  CHECK_THROWS_MATCHES(twice.step(small_rows()), error,
                        says("was recomputed and returned (Float["));
 }
 
@@ -128,5 +115,5 @@ TEST_CASE("complex parameters are refused by name, unless they are frozen") {
   CHECK_THROWS_MATCHES(trainer(layers, options), error,
                        says("the parameter 'last.weight' is ComplexFloat[4]"));
   options.numerics.parameters = {{.names = "last.*", .frozen = true}};
-  trainer(layers, options).step(rows());
+  trainer(layers, options).step(small_rows());
 }

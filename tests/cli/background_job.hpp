@@ -12,7 +12,7 @@
 namespace troupe::testing {
 
 /// The processes of a job, started as a batch system starts them, which meet in
-/// a folder. What process p writes is in the folder's file "p".
+/// a folder. Process p writes its output to the file "p" of that folder.
 struct background_job {
   background_job(int count, const std::string& command,
                  const std::string& folder) {

@@ -311,6 +311,32 @@ TEST_CASE("launched processes generate what one does") {
   CHECK(run.output == expected);
 }
 
+TEST_CASE("processes that hold different models of one name are refused") {
+  const trained_model model;
+  const auto whole = model.at / "whole.safetensors";
+  REQUIRE(run_troupe("checkpoint consolidate", model.checkpoints, "-o " + whole)
+            .exit_code
+          == 0);
+  auto bytes = content(whole);
+  std::vector<std::unique_ptr<background_program>> processes;
+  for (int p = 0; p < 2; ++p) {
+    const auto folder = model.at / std::to_string(p);
+    std::filesystem::create_directory(folder);
+    bytes.back() = static_cast<char>(bytes.back() ^ p);
+    std::ofstream(folder + "/m.safetensors", std::ios::binary) << bytes;
+    processes.push_back(std::make_unique<background_program>(
+      fmt::format("env -C {} RANK={} WORLD_SIZE=2 LOCAL_WORLD_SIZE=2 {} "
+                  "generate --checkpoint m.safetensors --prompt a --ranks 2 "
+                  "--max-tokens 3 --rendezvous unix:{}",
+                  folder, p, TROUPE_PROGRAM, model.at / "job"),
+      folder + "/output"));
+  }
+  for (const auto& each : processes) {
+    CHECK(each->end(0) != 0);
+    CHECK_THAT(each->output(), ContainsSubstring("what m.safetensors holds"));
+  }
+}
+
 TEST_CASE("an interrupt ends the program in the middle of its prompts") {
   const trained_model model("--seq 2000 --microbatch-size 1 --steps 1");
   std::string prompts;

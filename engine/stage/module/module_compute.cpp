@@ -227,7 +227,9 @@ op_outputs module_compute::forward_slice(microbatch_key key,
   const bool counted = counts(key);
   auto saved = offloads ? saved_for_offload() : nullptr;
   const saved_tensors_scope saves(keeps_graph ? saved : nullptr);
-  const auto buffers = versions_of(buffers_);
+  const bool recomputes = settings_.training() && options_.numerics.recompute;
+  const auto buffers =
+    recomputes ? versions_of(buffers_) : std::vector<std::int64_t>{};
   auto done = run_observed(
     key, inputs, data, earlier,
     counted ? observer::pass::forward : observer::pass::forward_again);

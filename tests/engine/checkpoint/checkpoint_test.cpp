@@ -259,6 +259,16 @@ TEST_CASE("a checkpoint that can't be read is not taken for a damaged one") {
   }
 }
 
+TEST_CASE("a folder that is not a checkpoint is not replaced by one") {
+  const prepared_folder made;
+  const auto& [at, folder] = made;
+  std::filesystem::create_directory(folder.path_of(4));
+  write_file(folder.path_of(4) + "/notes", "another program's");
+  CHECK_THROWS_MATCHES(save(folder, 4), error,
+                       says("exists and is not a checkpoint"));
+  CHECK(content(folder.path_of(4) + "/notes") == "another program's");
+}
+
 TEST_CASE("parts that were exchanged are refused") {
   const prepared_folder made;
   const auto& [at, folder] = made;

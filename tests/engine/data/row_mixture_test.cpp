@@ -42,5 +42,6 @@ TEST_CASE("weights that can't be meant are refused") {
   refused({1, 0}, "weight is 0;");
   refused({1, -2}, "weight is -2;");
   refused({1, NAN}, "weight is nan;");
+  refused({1e308, 1e308}, "the sum of the sources' weights is too large");
   refused({1, 1e-9}, "less than one row of 1024");
 }

@@ -205,6 +205,24 @@ TEST_CASE("a state without a parameter's first gradient is restored") {
   CHECK(at::equal(a.at(2).second, b.at(2).second));
 }
 
+TEST_CASE("gradients of other strides than their parameter's update it alike") {
+  for (const auto& each : all_cases()) {
+    CAPTURE(each.name);
+    const auto plain = initial();
+    auto transposed = initial();
+    for (auto& [name, value] : transposed)
+      if (value.dim() == 2)
+        value =
+          value.detach().t().contiguous().t().clone().requires_grad_(true);
+    optimizer first(each.options, plain), second(each.options, transposed);
+    run(first, plain, 0, 5, 0.1);
+    run(second, transposed, 0, 5, 0.1);
+    for (std::size_t i = 0; i < plain.size(); ++i)
+      CHECK(largest_difference(plain[i].second, transposed[i].second.detach())
+            < 1e-5);
+  }
+}
+
 TEST_CASE("a loaded state is a copy") {
   const auto parameters = initial();
   optimizer first(lion{}, parameters), second(lion{}, parameters);

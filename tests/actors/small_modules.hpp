@@ -1,0 +1,30 @@
+#pragma once
+
+#include <ATen/ops/arange.h>
+#include <ATen/ops/mean.h>
+
+#include <vector>
+
+#include "small_model.hpp"
+
+namespace troupe::testing {
+
+// Data and loss of models that a test makes of its own modules.
+
+/// The mean of the first output.
+inline std::vector<loss_term> mean_of(const tensor_list& outputs,
+                                      const microbatch_data&) {
+  return {{"loss", at::mean(outputs[0])}};
+}
+
+/// Microbatch i: 1 to 8 plus i, fp32 [2, 4].
+inline source_pointer small_rows() {
+  return make_source([](std::int64_t index) {
+    microbatch_data data;
+    data.inputs = {at::arange(1, 9, at::kFloat).reshape({2, 4})
+                   + static_cast<double>(index)};
+    return data;
+  });
+}
+
+}  // namespace troupe::testing
