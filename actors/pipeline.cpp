@@ -80,6 +80,16 @@ struct pipeline::impl {
     return failed || told_end;
   }
 
+  /// A monitor that waits for its own end would wait for ever.
+  static void require_other_thread(const std::weak_ptr<monitor_thread>& ends) {
+    const auto monitor = ends.lock();
+    if (monitor && monitor->runs_this())
+      fail(error_code::invalid_argument,
+           "monitor {} can't be detached by one of its own calls, which would "
+           "have to end first; detach it from another thread",
+           monitor->name());
+  }
+
   std::optional<std::int64_t> last_monitor() {
     const std::scoped_lock lock(mutex);
     return monitors.empty() ? std::nullopt
@@ -233,7 +243,11 @@ std::int64_t pipeline::attach(monitor watcher) {
 void pipeline::detach(std::int64_t id) {
   {
     const std::scoped_lock lock(impl_->mutex);
-    impl_->monitors.erase(id);
+    if (const auto found = impl_->monitors.find(id);
+        found != impl_->monitors.end()) {
+      impl::require_other_thread(found->second);
+      impl_->monitors.erase(found);
+    }
   }
   const auto monitor =
     ask<detached_monitor>(impl_->actors.system(), impl_->book().hub,
@@ -248,6 +262,11 @@ void pipeline::detach(std::int64_t id) {
 }
 
 void pipeline::finish_monitors() {
+  {
+    const std::scoped_lock lock(impl_->mutex);
+    for (const auto& [id, known] : impl_->monitors)
+      impl::require_other_thread(known);
+  }
   std::string trouble;
   while (const auto last = impl_->last_monitor()) {
     try {

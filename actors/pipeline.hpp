@@ -92,7 +92,8 @@ class pipeline {
   /// Returns an id for `detach`. It sees whole steps, from the next one on.
   std::int64_t attach(monitor watcher);
   /// Waits until the monitor has seen all its events and has finished.
-  /// Throws `io` with what went wrong while finishing.
+  /// Throws `io` with what went wrong while finishing, and `invalid_argument`
+  /// in a call of that monitor.
   void detach(std::int64_t id);
   /// Detaches all monitors; throws the first trouble after trying all.
   void finish_monitors();

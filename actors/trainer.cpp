@@ -104,7 +104,9 @@ step_event trainer::evaluate(const source_pointer& source,
       merge(total.losses, loss);
     for (const auto& metric : part.metrics)
       merge(total.metrics, metric);
-    if (ended() && done + at_once < microbatches)
+    const auto end = ended();
+    if (end && end->why != run_end::kind::success
+        && done + at_once < microbatches)
       return total;
   }
   round_losses(total);

@@ -103,6 +103,9 @@ class trainer {
   /// From any thread, also while a step runs: it sees whole steps. Throws
   /// `invalid_argument` for a subscription that can't be meant.
   std::int64_t attach(monitor watcher);
+  /// Waits until the monitor has seen its events and has finished. Throws `io`
+  /// with what went wrong there, and `invalid_argument` in a call of that
+  /// monitor, as `finish_monitors` does in a call of any.
   void detach(std::int64_t id);
   /// Lets all monitors finish what they write; throws `io` if one can't.
   void finish_monitors();

@@ -217,6 +217,10 @@ void require_replannable(const schedule& order, const trainer_options& options,
     refuse("steps are recorded as graphs (cuda_graphs)");
   if (options.execution.replay)
     refuse("the run replays the op orders of another run");
+  if (options.plan && offloads(*options.plan) && order != now)
+    refuse(
+      "the plan that was given has its own OFFLOAD and RELOAD, which another "
+      "order would lose; use the option `offload` instead (--offload)");
   if (order.placement != now.placement)
     refuse("its stages are on other ranks");
   if (order.microbatches != now.microbatches || order.slices != now.slices)

@@ -194,12 +194,18 @@ void trainer::impl::prepare_graphs() {
 }
 
 void trainer::impl::replan(const schedule& order) {
-  const std::scoped_lock lock(planning);
-  require_replannable(order, options, *training);
+  std::unique_lock lock(planning);
+  const auto now = training;
+  lock.unlock();  // steps go on while this compiles
+  require_replannable(order, options, *now);
   auto wanted = options;
-  wanted.plan = nullptr;
+  if (order != options.schedule)  // else the plan that was given, as it is
+    wanted.plan = nullptr;
   wanted.schedule = order;
-  next = training_plan(wanted, training->graph, tied_stages(*training));
+  auto made = training_plan(wanted, now->graph, tied_stages(*now));
+  lock.lock();
+  next = std::move(made);
+  lock.unlock();
   if (options.job)
     actors->announce_plan();
 }

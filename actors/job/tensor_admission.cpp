@@ -51,20 +51,23 @@ void tensor_admission::require_place(std::int32_t sender,
          header.message);
 }
 
-/// Lengths may differ from one microbatch to the next, but not without bound.
+/// Lengths differ from one microbatch to the next, most where a prompt is of
+/// one token and the next one of thousands, but not without bound.
 void tensor_admission::require_size(std::int32_t sender, const envelope& header,
                                     std::int64_t bytes) {
-  constexpr std::int64_t most_times = 256, always = std::int64_t{1} << 24;
+  constexpr std::int64_t most_times = 256, always = std::int64_t{1} << 26;
   if (bytes == 0)
     return;
   const route subject(header.data_rank, header.from_stage, header.to_stage);
-  const auto first = first_.emplace(subject, bytes).first->second;
-  const auto most = std::max(first * most_times, always);
+  auto& largest = largest_.emplace(subject, bytes).first->second;
+  const auto most =
+    std::max({largest * most_times, always, 4 * parameter_bytes_});
   if (bytes > most)
     fail(error_code::mismatch,
-         "process {} announces {} bytes from stage {} to stage {}; after {} in "
-         "the first one, at most {} are accepted",
-         sender, bytes, header.from_stage, header.to_stage, first, most);
+         "process {} announces {} bytes from stage {} to stage {}; after at "
+         "most {} so far, up to {} are accepted",
+         sender, bytes, header.from_stage, header.to_stage, largest, most);
+  largest = std::max(largest, bytes);
 }
 
 }  // namespace troupe

@@ -21,7 +21,8 @@ class tensor_admission {
                    std::int64_t parameter_bytes);
 
   /// Throws `mismatch` for tensors from or for a stage that lives elsewhere, of
-  /// a message that no plan has, or far larger than the first of their kind.
+  /// a message that no plan has, or far larger than those of their kind so far
+  /// and than the parameters that are here.
   void check(std::int32_t sender, const envelope& header,
              const std::vector<tensor_form>& announced);
   /// Throws `mismatch` for gradients of more bytes than the parameters that are
@@ -39,8 +40,8 @@ class tensor_admission {
   std::int64_t parameter_bytes_;
   /// Replica, giving stage, taking stage; a gradient is given by the later one.
   using route = std::tuple<std::int32_t, std::int32_t, std::int32_t>;
-  /// Bytes of the first message that had any.
-  std::map<route, std::int64_t> first_;
+  /// Bytes of the largest message so far.
+  std::map<route, std::int64_t> largest_;
 };
 
 }  // namespace troupe

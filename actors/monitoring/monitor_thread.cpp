@@ -169,6 +169,10 @@ const std::string& monitor_thread::name() const {
   return state_->what.name;
 }
 
+bool monitor_thread::runs_this() const {
+  return id_ == std::this_thread::get_id();
+}
+
 const subscription& monitor_thread::wants() const {
   return state_->what.wants;
 }

@@ -31,6 +31,8 @@ class monitor_thread {
 
   const std::string& name() const;
   const subscription& wants() const;
+  /// Whether the caller is a call of the monitor.
+  bool runs_this() const;
 
   /// Hands an event over, or drops it; takes no longer than another one's
   /// push or pop. Returns why the monitor is to be detached; empty: it goes
@@ -53,6 +55,7 @@ class monitor_thread {
 
   std::shared_ptr<state> state_;
   std::thread thread_;
+  std::thread::id id_ = thread_.get_id();  // also once it is joined
 };
 
 }  // namespace troupe

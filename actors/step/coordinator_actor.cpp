@@ -58,9 +58,9 @@ struct coordinator_state : step_supervisor {
         static_cast<double>(watch.events->take_spent()) * 1e-9;
       publish(outcome->event);
     }
-    if (ends)
-      outcome->end = {ends->why,
-                      fmt::format("{} after step {}", ends->reason, last_step)};
+    if (const auto end = std::exchange(ends, std::nullopt))
+      outcome->end = {end->why,
+                      fmt::format("{} after step {}", end->reason, last_step)};
     answer(std::move(*outcome));
   }
 
@@ -116,11 +116,11 @@ struct coordinator_state : step_supervisor {
   }
 
   void on(const finish_run& request) {
-    if (!ends) {
+    if (request.overdue == 0 && !ends) {
       ends = request.end;
       if (core.running())
         hurry(*core.step());
-    } else if (current(request.overdue)) {
+    } else if (ends && current(request.overdue)) {
       if (ends->why == run_end::kind::failed)
         on(stop_run{ends->reason});
       else

@@ -36,12 +36,12 @@ struct follower_state : step_supervisor {
   /// Process 0 ends the run for all, after a step that all do.
   void on(const finish_run& request) {
     const auto& step = wanted ? *wanted : running;
-    if (!ends) {
+    if (request.overdue == 0 && !ends) {
       ends = request.end;
       book->links->tell(to_frame(request));
       if (step)
         hurry(*step);
-    } else if (step && step->serial == request.overdue) {
+    } else if (ends && step && step->serial == request.overdue) {
       on(interrupt_run{ends->reason});
     }
   }
@@ -106,6 +106,8 @@ struct follower_state : step_supervisor {
       step_outcome outcome;
       outcome.event = std::move(message.event);
       outcome.end = std::move(message.end);
+      if (outcome.end)
+        ends.reset();  // told
       outcome.replans = message.replans;
       answer(std::move(outcome));
     }

@@ -34,7 +34,8 @@ struct step_supervisor {
   std::string failed = {};  // why the run can't go on
   bool interrupted = false;
   bool will_look = false;
-  std::optional<run_end> ends = {};  // after the step that runs
+  /// After the step that runs; told with it, and then over.
+  std::optional<run_end> ends = {};
 
   /// Lets the ranks that live here begin, and looks after them from now on.
   void begin_here(const step_pointer& step) {

@@ -125,6 +125,14 @@ class shown_run {
     endpoint_ =
       open_endpoint(run, options, setup, orders_ ? &*orders_ : nullptr);
   }
+  shown_run(const shown_run&) = delete;
+  shown_run& operator=(const shown_run&) = delete;
+  /// The endpoint answers all requests before it closes: a replan that waits
+  /// for steps gives up.
+  ~shown_run() {
+    if (orders_)
+      orders_->end();
+  }
 
  private:
   std::unique_ptr<dashboard> page_;
@@ -179,9 +187,11 @@ void run_to_end(trainer& run, const train_options& options,
     run_steps(run, options, setup, losses, saver);
   } catch (const error& reason) {
     signals.finish_first();
-    if (run.ended())
+    const auto end = run.ended();
+    if (end && end->reason == reason.what())  // after its last step
       return;
-    tell_of_lost(options, setup);
+    if (!run.health().failure.empty())
+      tell_of_lost(options, setup);
     end_failed_run(run, reason, signals);
   } catch (...) {
     signals.finish_first();

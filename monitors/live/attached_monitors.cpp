@@ -95,6 +95,7 @@ request_reply attached_monitors::replan(const json& request) const {
     throw error(error_code::invalid_argument,
                 "this job does not support replanning");
   request_reply made;
+  made.searches = true;
   made.slow = [operations = operations_, request] {
     return answer_of([&] { return operations->replan(request); });
   };

@@ -38,6 +38,8 @@ struct request_reply {
   nlohmann::json answer;
   /// Makes the answer, in place of `answer`. Never throws.
   std::function<nlohmann::json()> slow;
+  /// `slow` searches for an order: that takes long, one after the other.
+  bool searches = false;
   /// Detaches monitors that have ended: no answer waits for that.
   std::function<void()> tidy;
 };

@@ -21,6 +21,7 @@
 #include <thread>
 
 #include "troupe/base/error.hpp"
+#include "troupe/engine/device/thrown.hpp"
 #include "troupe/engine/transport/stream/listener.hpp"
 #include "troupe/monitors/live/live_trust.hpp"
 #include "troupe/monitors/live/session.hpp"
@@ -82,6 +83,7 @@ struct endpoint_server::impl {
   /// Where monitors are waited for that end: one that is slow to must not keep
   /// other clients waiting.
   workers ends{4};
+  workers replans{1};  // which take as long as a search
   asio::basic_socket_acceptor<stream_protocol> acceptor{io};
   // Used by the thread of `io` only; `strangers` have not said hello, oldest
   // first.
@@ -97,10 +99,8 @@ void endpoint_server::impl::run() {
     try {
       io.run();
       return;
-    } catch (const std::exception& reason) {
-      spdlog::warn("endpoint {}: {}", to_text(where), reason.what());
     } catch (...) {
-      spdlog::warn("endpoint {}: a failure without a message", to_text(where));
+      spdlog::warn("endpoint {}: {}", to_text(where), thrown_text());
     }
   }
 }
@@ -168,7 +168,8 @@ void endpoint_server::impl::serve(const session& who, const json& request,
                                   const std::function<void(json)>& resume) {
   auto reply = attached.answer(who.id(), who.out(), request);
   if (reply.slow)
-    end([slow = std::move(reply.slow), resume] { resume(slow()); });
+    (reply.searches ? replans : ends)
+      .post([slow = std::move(reply.slow), resume] { resume(slow()); });
   else
     resume(std::move(reply.answer));
   end(std::move(reply.tidy));
@@ -189,8 +190,12 @@ void endpoint_server::impl::left(session& who) {
 
 void endpoint_server::impl::on_thread(const std::function<void()>& part) {
   const auto done = std::make_shared<std::promise<void>>();
-  asio::post(io, [&part, done] {
-    part();
+  asio::post(io, [this, &part, done] {
+    try {
+      part();
+    } catch (...) {
+      spdlog::warn("endpoint {}: {}", to_text(where), thrown_text());
+    }
     done->set_value();
   });
   done->get_future().wait();
@@ -209,6 +214,7 @@ void endpoint_server::impl::close() {
   // that does not end is left behind by the run, so that these joins end.
   work.post([&] { end(attached.detach_all()); });
   work.join();
+  replans.join();
   ends.join();
   on_thread([&] {
     keep_running.reset();

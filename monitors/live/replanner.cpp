@@ -253,6 +253,10 @@ monitor replanner::watch() const {
   return made;
 }
 
+void replanner::end() {
+  state_->end();
+}
+
 replanner::outcome replanner::search(const memory_bound& bound) const {
   return state_->search(bound);
 }

@@ -32,6 +32,10 @@ class replanner {
   replanner(const replanner&) = delete;
   replanner& operator=(const replanner&) = delete;
 
+  /// Ends a search that runs, and a wait for steps; further requests throw
+  /// `interrupted`. Any thread.
+  void end();
+
   /// To be attached to the run: gathers the costs, and searches.
   monitor watch() const;
 

@@ -156,10 +156,12 @@ class last_word {
         live_type::ended, id_,
         {{"reason", reason.substr(0, text_of_a_frame)}, {"stops_run", stops}}));
   }
-  /// Runs a part of the monitor; what it throws is told.
+  /// Runs a part of the monitor; a failure is told.
   void guard(const std::function<void()>& part) const {
     try {
       part();
+    } catch (const end_training&) {
+      throw;  // the monitor sees the run's end
     } catch (const stop_training& reason) {
       tell(reason.what(), true);
       throw;
@@ -195,8 +197,13 @@ monitor told_monitor(std::int64_t id, monitor what, outbox_pointer outbox,
     end.guard([&] { see(seen); });
   };
   wrapped.finish = [end, finish = std::move(what.finish)] {
-    if (finish)
-      end.guard(finish);
+    try {
+      if (finish)
+        end.guard(finish);
+    } catch (const end_training&) {
+      end.tell({}, false);
+      throw;
+    }
     end.tell({}, false);
   };
   wrapped.given_up = [end](const std::string& reason) {

@@ -193,6 +193,31 @@ TEST_CASE("whatever a monitor throws ends it alone") {
   CHECK(calls == 1);
 }
 
+TEST_CASE("a monitor can't wait for its own end") {
+  const small_case what{};
+  std::atomic<trainer*> run = nullptr;
+  std::atomic<std::int64_t> id = 0;
+  std::vector<std::string> refusals;
+  auto watcher = watcher_of(tensor_kind::none, [&](const event&) {
+    for (const auto end : {true, false})
+      try {
+        end ? (*run).detach(id) : (*run).finish_monitors();
+      } catch (const error& refused) {
+        refusals.emplace_back(refused.what());
+      }
+  });
+  watcher.name = "quitter";
+  trainer made(model_for(what), options_for(what));
+  run = &made;
+  id = made.attach(watcher);
+  made.step(small_text());
+  made.detach(id);
+  REQUIRE(refusals.size() >= 2);
+  for (const auto& each : refusals)
+    CHECK_THAT(each, ContainsSubstring("monitor quitter can't be detached by "
+                                       "one of its own calls"));
+}
+
 TEST_CASE("a run that is thrown away waits for its monitors' calls") {
   const small_case what{};
   std::atomic<bool> inside = false, left = false;

@@ -8,12 +8,14 @@
 #include <mutex>
 #include <set>
 
+#include "../says.hpp"
 #include "catalogue_cases.hpp"
 #include "device_trainings.hpp"
 #include "faked_accelerator.hpp"
 #include "step_trace.hpp"
 #include "troupe/base/error.hpp"
 #include "troupe/engine/plan/compile/compile.hpp"
+#include "troupe/engine/plan/part.hpp"
 #include "troupe/schedules/validate.hpp"
 
 using namespace troupe;
@@ -160,7 +162,16 @@ TEST_CASE("a plan that offloads is run as it is, and recordings are refused") {
   const auto own = std::make_shared<const plan>(
     offloaded(compile(options.schedule), {.fraction = 0.5}));
   options.plan = own;
-  CHECK(trainer(model_for(what), options).plan() == *own);
+  {
+    trainer run(model_for(what), options);
+    CHECK(run.plan() == *own);
+    CHECK_THROWS_MATCHES(
+      run.replan(make_schedule("1f1b", shape_of(what))), error,
+      says("the plan that was given has its own OFFLOAD and RELOAD"));
+    run.replan(schedule_of(*own));
+    run.step(small_text());
+    CHECK(run.plan() == *own);
+  }
   options.plan = nullptr;
   options.cuda_graphs = true;
   CHECK_THROWS_MATCHES(

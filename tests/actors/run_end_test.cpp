@@ -80,6 +80,29 @@ TEST_CASE("a monitor ends a run as a success") {
   CHECK(finished);
 }
 
+TEST_CASE("after a success, steps and evaluations run without haste") {
+  auto options = options_for({});
+  options.execution.limits.finish = 0.5;
+  trainer run(model_for({}), options);
+  run.attach(ender<end_training>());
+  for (const auto& step : run.train(small_text(), many))
+    CHECK(step.updated);
+  const auto end = run.ended().value().reason;
+  const auto whole = run.evaluate(small_text(), 16);
+  CHECK(whole.tokens
+        == trainer(model_for({}), options_for({}))
+             .evaluate(small_text(), 16)
+             .tokens);
+  const auto begun = std::chrono::steady_clock::now();
+  const auto slow = make_source([begun](std::int64_t index) {
+    while (std::chrono::steady_clock::now() < begun + std::chrono::seconds(1))
+      std::this_thread::yield();
+    return small_text()->at(index);
+  });
+  run.step(slow);
+  CHECK(run.ended().value().reason == end);
+}
+
 TEST_CASE("a monitor fails a run with a step, whose parameters it holds") {
   trainer run(model_for({}), options_for({}));
   run.attach(ender<stop_training>());

@@ -5,6 +5,7 @@
 #include <catch2/matchers/catch_matchers_exception.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 
@@ -68,6 +69,28 @@ TEST_CASE("each schedule trains the plain loop's bits in shards of each way",
     if (each.data_parallel == 2 && can_shard(each))
       for (std::size_t way = 0; way < ways.size(); ++way)
         check(sharded_case(each, way));
+}
+
+// XLA's no_sync: k backwards that do not reduce, and one that does.
+TEST_CASE(
+  "microbatches add up unsharded, and the last one's backward reduces") {
+  for (const std::int32_t without : {0, 1, 2, 3})
+    for (const auto mode : {shard_mode::gradients, shard_mode::all}) {
+      small_case what{
+        .microbatches = without + 1, .data_parallel = 2, .use_sgd = true};
+      check(what);
+      what.sharding.mode = mode;
+      check(what);
+      const trainer run(model_for(what), options_for(what));
+      const auto& ops = run.plan().ops;
+      CHECK(std::ranges::count(ops, plan_op_kind::reduce, &plan_op::kind) == 2);
+      for (auto op = ops.begin(); op != ops.end(); ++op)
+        if (op->kind == plan_op_kind::reduce)
+          CHECK(std::none_of(op, ops.end(), [&](const plan_op& later) {
+            return later.stage == op->stage
+                   && later.kind == plan_op_kind::backward;
+          }));
+    }
 }
 
 TEST_CASE("sharded optimizers, frozen parameters and groups: the same bits") {

@@ -3,6 +3,7 @@
 #include <catch2/catch_test_macros.hpp>
 
 #include <atomic>
+#include <future>
 #include <memory>
 #include <thread>
 
@@ -31,6 +32,56 @@ TEST_CASE("a monitor that fails tells the client why") {
   CHECK(message->type == live_type::ended);
   CHECK(message->content["reason"] == "a bad tensor");
   CHECK(message->content["stops_run"] == true);
+}
+
+TEST_CASE("a monitor that ends the run as a success stays attached") {
+  faked_job job;
+  const temporary_folder folder;
+  endpoint_options options;
+  options.operations = job.operations();
+  options.operations.make = [](const std::string&, const sink_pointer&,
+                               const job_operations::printer&) {
+    monitor made;
+    made.see = [](const event&) { throw end_training("good enough"); };
+    return made;
+  };
+  endpoint_server server("unix:" + (folder / "s"), std::move(options));
+  live_client client(server.where());
+  const auto id = client.attach("any");
+  CHECK_THROWS_AS(job.feed(step_number(1)), end_training);
+  CHECK(client.request({{"do", "list"}})["monitors"].size() == 1);
+  client.detach(id);
+  const auto message = client.next(10);
+  REQUIRE(message);
+  CHECK(message->type == live_type::ended);
+  CHECK(message->content["stops_run"] == false);
+}
+
+TEST_CASE("monitors detach while orders are searched") {
+  faked_job job;
+  const temporary_folder folder;
+  std::atomic<int> searching = 0;
+  std::promise<void> may_end;
+  const auto end = may_end.get_future().share();
+  endpoint_options options;
+  options.operations = job.operations();
+  options.operations.replan = [&](const nlohmann::json&) {
+    ++searching;
+    end.wait();
+    return nlohmann::json::object();
+  };
+  endpoint_server server("unix:" + (folder / "s"), std::move(options));
+  std::vector<std::jthread> searchers;
+  for (int i = 0; i < 5; ++i)
+    searchers.emplace_back([&] {
+      live_client searcher(server.where());
+      searcher.request({{"do", "replan"}});
+    });
+  CHECK(becomes([&] { return searching > 0; }));
+  live_client client(server.where());
+  client.detach(client.attach("echo"));
+  CHECK(searching == 1);  // the others wait for it
+  may_end.set_value();
 }
 
 TEST_CASE("a monitor that the run gave up is reported, and forgotten") {
