@@ -305,3 +305,32 @@ TEST_CASE("checkpoints are looked into, joined and split") {
   refused("checkpoint verify", "other",
           "checkpoint verify does not accept 'other' there");
 }
+
+TEST_CASE("a split that fails leaves no folder of its own") {
+  const runs here;
+  here.trained("--ranks 2 --microbatches 2 --steps 0");
+  const auto split = [&](const std::string& to) {
+    // No file may exceed a block of 512 bytes.
+    return run_program(
+      fmt::format("ulimit -f 1; {} checkpoint split {} --parts 2 -o {}",
+                  TROUPE_PROGRAM, here.at / "out.safetensors", to));
+  };
+  const auto run = split(here.at / "new/split");
+  CHECK(run.exit_code == 1);
+  CHECK_THAT(run.output, ContainsSubstring("File too large"));
+  CHECK_FALSE(std::filesystem::exists(here.at / "new"));
+  std::filesystem::create_directory(here.at / "old");
+  CHECK(split(here.at / "old/").exit_code == 1);
+  CHECK(std::filesystem::is_empty(here.at / "old"));
+}
+
+TEST_CASE("a path whose file can't be looked up is refused by name") {
+  const runs here;
+  const auto name = std::string(300, 'x');
+  const auto run = run_troupe("checkpoint consolidate", name,
+                              "-o " + (here.at / "out.safetensors"));
+  CHECK(run.exit_code == 1);
+  CHECK_THAT(run.output,
+             ContainsSubstring("xxx")
+               && ContainsSubstring("can't be read: File name too long"));
+}
