@@ -310,7 +310,7 @@ TEST_CASE("a split that fails leaves no folder of its own") {
   const runs here;
   here.trained("--ranks 2 --microbatches 2 --steps 0");
   const auto split = [&](const std::string& to) {
-    // No file may exceed a block of 512 bytes.
+    // No file may be longer than a block.
     return run_program(
       fmt::format("ulimit -f 1; {} checkpoint split {} --parts 2 -o {}",
                   TROUPE_PROGRAM, here.at / "out.safetensors", to));
