@@ -8,9 +8,12 @@
 #include <cerrno>
 #include <filesystem>
 #include <random>
+#include <string_view>
 #include <utility>
+#include <vector>
 
 #include "troupe/base/error.hpp"
+#include "troupe/base/file_lock.hpp"
 #include "troupe/base/patient_write.hpp"
 
 namespace troupe {
@@ -36,9 +39,52 @@ std::string without_links(std::string path) {
   return target.string();
 }
 
+constexpr std::string_view temporary_mark = ".troupe-";
+
 std::string random_suffix() {
   std::random_device random;
-  return fmt::format(".{:08x}", random());
+  return fmt::format("{}{:08x}", temporary_mark, random());
+}
+
+bool is_temporary_of(const std::string& target, std::string_view name) {
+  constexpr std::string_view digits = "0123456789abcdef";
+  const auto mark = target + std::string(temporary_mark);
+  return name.starts_with(mark) && name.size() == mark.size() + 8
+         && name.find_first_not_of(digits, mark.size()) == name.npos;
+}
+
+/// Opens a new file beside `path`, and tells its name. -1: see errno. Leaves
+/// access rights to the system: reading the process's mask would mean changing
+/// it for all threads.
+int open_beside(const std::string& path, std::string& name) {
+  constexpr auto flags = O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC;
+  int descriptor = -1;
+  for (int i = 0; i < 100 && descriptor < 0; ++i) {
+    name = path + random_suffix();
+    descriptor = ::open(name.c_str(), flags, 0666);
+    if (descriptor < 0 && errno != EEXIST)
+      break;
+    // Another process may be looking whether this one is abandoned.
+    if (descriptor >= 0
+        && (lock_file(descriptor) == EAGAIN
+            || ::access(name.c_str(), F_OK) != 0)) {
+      ::close(std::exchange(descriptor, -1));
+      ::unlink(name.c_str());
+      errno = EEXIST;
+    }
+  }
+  return descriptor;
+}
+
+/// Removes the file unless its writer lives, which holds its lock.
+void remove_if_abandoned(const std::string& path) {
+  const auto file =
+    ::open(path.c_str(), O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+  if (file < 0)
+    return;
+  if (lock_file(file) == 0 && is_file_at(file, path))
+    ::unlink(path.c_str());
+  ::close(file);
 }
 
 /// A rename is durable once its folder is synchronised. Skipped where the
@@ -64,22 +110,10 @@ atomic_file::atomic_file(std::string path)
   if (in_place_)
     descriptor_ = open_in_place(path_.c_str());
   else
-    create();
+    descriptor_ = open_beside(path_, temporary_);
   if (descriptor_ < 0) {
     temporary_.clear();
     fail("created");
-  }
-}
-
-/// Leaves access rights to the system: reading the process's mask would mean
-/// changing it for all threads.
-void atomic_file::create() {
-  for (int i = 0; i < 100 && descriptor_ < 0; ++i) {
-    temporary_ = path_ + random_suffix();
-    descriptor_ =
-      ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    if (descriptor_ < 0 && errno != EEXIST)
-      return;
   }
 }
 
@@ -95,13 +129,20 @@ void atomic_file::write(std::string_view bytes) {
     fail("written");
 }
 
+// A second descriptor keeps the lock until the file is in place.
 void atomic_file::commit() {
   if (!in_place_ && ::fsync(descriptor_) != 0)
     fail("written");
-  if (::close(std::exchange(descriptor_, -1)) != 0)
-    fail("written");
-  if (!in_place_ && ::rename(temporary_.c_str(), path_.c_str()) != 0)
-    fail("put in place");
+  const auto lock = in_place_ ? -1 : ::fcntl(descriptor_, F_DUPFD_CLOEXEC, 0);
+  const bool closed = ::close(std::exchange(descriptor_, -1)) == 0;
+  const bool done =
+    closed && (in_place_ || ::rename(temporary_.c_str(), path_.c_str()) == 0);
+  const auto reason = errno;
+  if (lock >= 0)
+    ::close(lock);
+  errno = reason;
+  if (!done)
+    fail(closed ? "put in place" : "written");
   temporary_.clear();
   if (!in_place_ && !synchronise_folder_of(path_))
     fail("put on the disk");
@@ -118,12 +159,30 @@ void write_file_atomically(const std::string& path, std::string_view bytes) {
   file.commit();
 }
 
+void remove_abandoned_temporaries(const std::string& path) noexcept {
+  try {
+    const std::filesystem::path target(without_links(path));
+    const auto folder = target.has_parent_path() ? target.parent_path() : ".";
+    std::vector<std::string> found;
+    std::error_code trouble;
+    for (std::filesystem::directory_iterator at(folder, trouble), end;
+         !trouble && at != end; at.increment(trouble))
+      if (is_temporary_of(target.filename(), at->path().filename().string()))
+        found.push_back(at->path().string());
+    for (const auto& name : found)
+      remove_if_abandoned(name);
+  } catch (...) {  // they are left, then
+  }
+}
+
 void require_writable(const std::string& path) {
   if (!is_special(path)) {
     atomic_file probe(path);
     return;
   }
-  if (::access(path.c_str(), W_OK) != 0 || std::filesystem::is_directory(path))
+  std::error_code trouble;
+  if (::access(path.c_str(), W_OK) != 0
+      || std::filesystem::is_directory(path, trouble))
     troupe::fail(error_code::io, "{}: can't be written", path);
 }
 
@@ -133,16 +192,17 @@ void require_writable_folder(const std::string& path) {
   if (trouble)
     troupe::fail(error_code::io, "{}: can't be created: {}", path,
                  trouble.message());
-  if (!std::filesystem::is_directory(path))
+  if (!std::filesystem::is_directory(path, trouble))
     troupe::fail(error_code::io, "{}: is not a folder", path);
   // Access rights aren't enough: some file systems take no files.
-  try {
-    atomic_file probe((std::filesystem::path(path) / "probe").string());
-  } catch (const error& reason) {
-    const std::string text = reason.what();  // names the probe
+  std::string name;
+  const auto probe =
+    open_beside((std::filesystem::path(path) / "probe").string(), name);
+  if (probe < 0)
     troupe::fail(error_code::io, "{}: can't create files in this folder: {}",
-                 path, text.substr(text.rfind(": ") + 2));
-  }
+                 path, write_problem(errno));
+  ::close(probe);
+  ::unlink(name.c_str());
 }
 
 }  // namespace troupe

@@ -6,10 +6,12 @@
 namespace troupe {
 
 /// A file that appears whole or not at all: written under a temporary name
-/// beside its path, synchronised, and renamed, and the folder synchronised. A
-/// link's target is replaced, not the link. Access rights are those of any new
-/// file. A path that can't be renamed over (a pipe, a device) is written in
-/// place. Use one object from one thread; different objects are independent.
+/// beside its path, `PATH.troupe-1a2b3c4d`, synchronised, and renamed, and the
+/// folder synchronised. The temporary file is locked as long as it is written,
+/// where the file system has locks. A link's target is replaced, not the link.
+/// Access rights are those of any new file. A path that can't be renamed over
+/// (a pipe, a device) is written in place. Use one object from one thread;
+/// different objects are independent.
 class atomic_file {
  public:
   /// Throws `io` with the path and the system's reason, as all members do
@@ -24,7 +26,6 @@ class atomic_file {
   void commit();
 
  private:
-  void create();
   [[noreturn]] void fail(const char* doing) const;
 
   std::string path_;
@@ -34,6 +35,11 @@ class atomic_file {
 };
 
 void write_file_atomically(const std::string& path, std::string_view bytes);
+
+/// Removes the temporary files that writers of `path` have left because they
+/// were killed. Those of writers that live are kept, and all where the file
+/// system has no locks. Never throws.
+void remove_abandoned_temporaries(const std::string& path) noexcept;
 
 /// Throws `io` unless a file can be created at `path`; leaves nothing behind.
 void require_writable(const std::string& path);

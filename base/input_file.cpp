@@ -34,7 +34,12 @@ input_file::input_file(std::string path) : path_(std::move(path)) {
   if (descriptor_ < 0)
     refuse(std::string("can't be read: ") + std::strerror(errno));
   struct stat status = {};
-  if (::fstat(descriptor_, &status) != 0 || !S_ISREG(status.st_mode)) {
+  if (::fstat(descriptor_, &status) != 0) {
+    const auto reason = errno;
+    ::close(descriptor_);
+    refuse(std::string("can't be read: ") + std::strerror(reason));
+  }
+  if (!S_ISREG(status.st_mode)) {
     ::close(descriptor_);
     refuse(std::string("is ") + kind_of(status.st_mode)
            + ", not a regular file");

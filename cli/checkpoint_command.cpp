@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 
 #include <fmt/format.h>
+#include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -147,6 +148,24 @@ manifest manifest_for(const std::string& path) {
   return stored_checkpoint(checkpoint_in(path)).about();
 }
 
+/// A path and those of its parents that don't exist, the innermost first.
+std::vector<std::filesystem::path> absent_folders(std::filesystem::path path) {
+  if (!path.has_filename())
+    path = path.parent_path();
+  std::vector<std::filesystem::path> absent;
+  std::error_code trouble;
+  for (; !path.empty() && !std::filesystem::exists(path, trouble) && !trouble;
+       path = path.parent_path())
+    absent.push_back(path);
+  return absent;
+}
+
+void remove_empty(const std::vector<std::filesystem::path>& folders) {
+  std::error_code trouble;
+  for (const auto& folder : folders)
+    std::filesystem::remove(folder, trouble);
+}
+
 void split(const file_settings& given) {
   const checkpoint_folder to(given.output);
   auto about = manifest_for(given.path);
@@ -163,13 +182,17 @@ void split(const file_settings& given) {
          "at most {}",
          given.parts, tensors.size(), tensors.size());
   const auto parts = parts_of(tensors, given.parts);
-  to.prepare();
+  const auto absent = absent_folders(given.output);
   try {
+    to.prepare();
     for (std::int32_t part = 0; part < given.parts; ++part)
       to.write_part(step, part, parts[static_cast<std::size_t>(part)]);
-    to.complete(std::move(about), given.parts, {});
+    const auto problem = to.complete(std::move(about), given.parts, {});
+    if (!problem.empty())
+      spdlog::warn("{}", problem);
   } catch (...) {
     to.discard(step);
+    remove_empty(absent);
     throw;
   }
   print_now(

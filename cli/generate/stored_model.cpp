@@ -151,8 +151,14 @@ class model_finder {
 }  // namespace
 
 bool is_tensor_file(const std::string& path) {
-  return path.ends_with(".safetensors")
-         || std::filesystem::is_regular_file(path);
+  if (path.ends_with(".safetensors"))
+    return true;
+  std::error_code trouble;
+  const auto type = std::filesystem::status(path, trouble).type();
+  if (type == std::filesystem::file_type::none)
+    fail(error_code::io, "{}: can't be read: {}", printable(path),
+         trouble.message());
+  return type == std::filesystem::file_type::regular;
 }
 
 std::string checkpoint_in(const std::string& path) {

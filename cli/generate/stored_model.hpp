@@ -14,7 +14,7 @@ namespace troupe::cli {
 std::string checkpoint_in(const std::string& path);
 
 /// Whether a path means a safetensors file: it is a file, or its name ends like
-/// one's.
+/// one's. Throws `io` if this can't be found out.
 bool is_tensor_file(const std::string& path);
 
 /// Of a checkpoint, a folder of them, or a safetensors file. Checkpoints are

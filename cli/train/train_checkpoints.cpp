@@ -188,6 +188,7 @@ checkpoint_saver::checkpoint_saver(const train_options& options,
            .model = setup.model_texts,
            .aliases = aliases_of(ties_of(setup.model.layers))},
     parts_(options.plain ? 1 : setup.trainer.schedule.ranks()),
+    is_alone_(!setup.trainer.job),
     leads_(leads(setup.trainer.job)) {
   if (options_.folder.empty())
     return;
@@ -230,7 +231,10 @@ void checkpoint_saver::write(const run_progress& progress,
     if (leads_)
       complete(progress, ended);
   } catch (...) {
-    folder_.discard(progress.step);
+    if (is_alone_)
+      folder_.discard(progress.step);
+    else
+      folder_.discard_for_all(progress.step);
     throw;
   }
 }
@@ -241,10 +245,13 @@ void checkpoint_saver::complete(const run_progress& progress,
   about.progress = progress;
   using clock = std::chrono::steady_clock;
   const auto until = clock::now() + longest_wait;
-  folder_.complete(std::move(about), parts_, options_.kept, [&] {
-    return ended.stop_requested() || clock::now() > until;
-  });
+  const auto problem = folder_.complete(
+    std::move(about), parts_, options_.kept,
+    [&] { return ended.stop_requested() || clock::now() > until; });
   spdlog::info("checkpoint {}", printable(folder_.path_of(progress.step)));
+  if (!problem.empty())
+    spdlog::warn("the checkpoint is complete, but an older file remains: {}",
+                 problem);
 }
 
 void checkpoint_saver::finish() {

@@ -61,7 +61,7 @@ class checkpoint_saver {
   checkpoint_folder folder_;
   manifest about_;
   std::int32_t parts_;  // that all processes write
-  bool leads_;
+  bool is_alone_, leads_;
   std::int64_t saved_ = -1;  // step
   std::jthread writer_;
   std::exception_ptr failure_;  // of `writer_`, once it has ended

@@ -82,8 +82,10 @@ void require_outputs(const train_options& o) {
       fail(error_code::invalid_argument,
            "{} {} is also the file of {}; give each its own", file.flag,
            file.path, known->flag);
-    if (!file.is_folder())
+    if (!file.is_folder()) {
       require_writable(file.path);
+      remove_abandoned_temporaries(file.path);
+    }
     taken.push_back(file);
   }
 }

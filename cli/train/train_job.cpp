@@ -8,6 +8,9 @@
 #include <algorithm>
 #include <array>
 #include <sstream>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "troupe/base/error.hpp"
 #include "troupe/base/fnv_hash.hpp"
@@ -51,7 +54,12 @@ constexpr std::array own_settings{"announce",
 /// Adds the content of files that all processes read: equal paths may have
 /// different content.
 void add_contents(job_description& description, const train_options& options) {
-  auto paths = options.data.text;
+  const auto add = [&](const std::string& path, std::string content) {
+    description.emplace_back("what " + path + " holds", std::move(content));
+  };
+  for (const auto& path : options.data.text)
+    add(path, content_of_text(path, options.data));
+  std::vector<std::string> paths;
   if (const auto file = sizes_file(options.partition); !file.empty())
     paths.push_back(file);
   if (!options.model.initial.empty())
@@ -59,7 +67,7 @@ void add_contents(job_description& description, const train_options& options) {
   if (!options.order.replay.empty())
     paths.push_back(options.order.replay);
   for (const auto& path : paths)
-    description.emplace_back("what " + path + " holds", content_text(path));
+    add(path, content_text(path));
 }
 
 /// All processes take part if one saves parameters.

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <sstream>
 
 #include "troupe/base/error.hpp"
@@ -14,8 +15,8 @@
 #include "troupe/cli/train/train_devices.hpp"
 #include "troupe/cli/train/train_numerics.hpp"
 #include "troupe/cli/train/train_output.hpp"
-#include "troupe/engine/data/mapped_file.hpp"
 #include "troupe/engine/data/rows_once.hpp"
+#include "troupe/engine/data/token_file.hpp"
 #include "troupe/engine/device/memory.hpp"
 #include "troupe/engine/launch/environment.hpp"
 #include "troupe/engine/plan/cost/costs.hpp"
@@ -29,22 +30,28 @@ namespace troupe::cli {
 
 namespace {
 
-std::vector<std::shared_ptr<const token_source>> open_texts(
-  const data_options& o) {
+/// None: each file tells its own.
+std::optional<token_format> format_of(const data_options& o) {
   static const std::map<std::string, token_format> formats = {
     {"bytes", token_format::bytes},
     {"llm_c", token_format::llm_c},
     {"megatron", token_format::megatron},
     {"nano_gpt", token_format::nano_gpt},
     {"npy", token_format::npy}};
+  if (o.text_format == "auto")
+    return std::nullopt;
+  return formats.at(o.text_format);
+}
+
+std::vector<std::shared_ptr<const token_source>> open_texts(
+  const data_options& o) {
   if (o.text.empty())
     fail(error_code::invalid_argument,
          "no text to train on; give --text FILE (any file will do)");
+  const auto format = format_of(o);
   std::vector<std::shared_ptr<const token_source>> parts;
   for (const auto& path : o.text)
-    parts.push_back(o.text_format == "auto"
-                      ? open_tokens(path)
-                      : open_tokens(path, formats.at(o.text_format)));
+    parts.push_back(format ? open_tokens(path, *format) : open_tokens(path));
   return parts;
 }
 
@@ -266,7 +273,7 @@ void add_data(train_setup& setup, const data_options& o) {
   std::vector<std::shared_ptr<const token_source>> held_out_parts;
   std::string sizes, content;
   for (const auto& path : o.text)
-    content += (content.empty() ? "" : ", ") + content_text(path);
+    content += (content.empty() ? "" : ", ") + content_of_text(path, o);
   for (const auto& text : texts_of(o)) {
     const auto weight = o.mix.empty() ? 1 : o.mix[training.size()];
     training.push_back({part_of(text.tokens, 0, text.kept), weight});
@@ -327,6 +334,11 @@ void set_order(execution_options& execution, const order_options& o,
 
 std::string sizes_file(const partition_options& o) {
   return !o.plan.empty() ? o.plan : names_file(o.schedule) ? o.schedule : "";
+}
+
+std::string content_of_text(const std::string& path, const data_options& o) {
+  const auto format = format_of(o);
+  return format ? content_of_tokens(path, *format) : content_of_tokens(path);
 }
 
 trainer_options pipeline_of(const train_options& o, const built_model& model) {

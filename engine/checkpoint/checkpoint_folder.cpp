@@ -63,6 +63,17 @@ void remove_path(const std::string& path) {
     fail_on(path, "removed", trouble);
 }
 
+std::vector<fs::directory_entry> entries_of(const std::string& folder) {
+  std::error_code trouble;
+  std::vector<fs::directory_entry> found;
+  for (fs::directory_iterator at(folder, trouble), end; !trouble && at != end;
+       at.increment(trouble))
+    found.push_back(*at);
+  if (trouble)
+    fail_on(folder, "read", trouble);
+  return found;
+}
+
 void synchronise(const std::string& folder) {
   const auto handle =
     ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -95,17 +106,24 @@ std::optional<checkpoint_file> receipt(const std::string& folder,
   return checkpoint_file{part_name(part), *bytes, text.substr(space + 1)};
 }
 
-checkpoint_file wait_for_part(const std::string& folder, std::int32_t part,
+void require_not_discarded(const std::string& folder, bool discarded) {
+  if (discarded)
+    fail(error_code::io,
+         "{}: another process could not write its part, and discarded the "
+         "checkpoint",
+         folder);
+}
+
+checkpoint_file wait_for_part(const std::string& folder,
+                              const std::string& discarded, std::int32_t part,
                               const std::function<bool()>& give_up) {
   for (auto pause = std::chrono::milliseconds(1);;
        pause = std::min(2 * pause, std::chrono::milliseconds(100))) {
     if (auto found = receipt(folder, part))
       return *found;
-    if (std::error_code trouble; !fs::exists(folder, trouble))
-      fail(error_code::io,
-           "{}: another process could not write its part, and discarded the "
-           "checkpoint",
-           folder);
+    std::error_code trouble;
+    require_not_discarded(
+      folder, !fs::exists(folder, trouble) || fs::exists(discarded, trouble));
     if (give_up && give_up())
       fail(error_code::interrupted,
            "{}: part {} was not written; no checkpoint is made", folder, part);
@@ -135,18 +153,16 @@ std::string checkpoint_folder::partial(std::int64_t step) const {
   return hidden(step, (attempt_ + ".partial").c_str());
 }
 
+std::string checkpoint_folder::discarded(std::int64_t step) const {
+  return hidden(step, (attempt_ + ".discarded").c_str());
+}
+
 void checkpoint_folder::prepare() const {
   require_writable_folder(path_);
-  std::error_code trouble;
-  std::vector<std::string> left;
-  for (const auto& entry : fs::directory_iterator(path_, trouble))
-    if (auto name = entry.path().filename().string();
+  for (const auto& entry : entries_of(path_))
+    if (const auto name = entry.path().filename().string();
         name.starts_with(fmt::format(".{}", prefix)))
-      left.push_back(std::move(name));
-  if (trouble)
-    fail_on(path_, "read", trouble);
-  for (const auto& name : left)
-    put_back_or_remove(name);
+      put_back_or_remove(name);
 }
 
 // A process may have been killed between the two renames that replace a
@@ -162,7 +178,10 @@ void checkpoint_folder::put_back_or_remove(const std::string& name) const {
 std::vector<std::int64_t> checkpoint_folder::steps() const {
   std::vector<std::int64_t> found;
   std::error_code trouble;
-  for (const auto& entry : fs::directory_iterator(path_, trouble))
+  if (const auto kind = fs::status(path_, trouble).type();
+      kind != fs::file_type::directory && kind != fs::file_type::none)
+    return found;
+  for (const auto& entry : entries_of(path_))
     if (const auto step = step_of(entry.path().filename().string());
         step && entry.is_directory(trouble))
       found.push_back(*step);
@@ -174,6 +193,7 @@ void checkpoint_folder::write_part(std::int64_t step, std::int32_t part,
                                    const parameter_list& tensors) const {
   const auto folder = partial(step);
   std::error_code trouble;
+  require_not_discarded(folder, fs::exists(discarded(step), trouble));
   fs::create_directories(folder, trouble);
   if (trouble)
     fail_on(folder, "created", trouble);
@@ -183,49 +203,84 @@ void checkpoint_folder::write_part(std::int64_t step, std::int32_t part,
                         fmt::format("{} {}", written.bytes, written.sha256));
 }
 
-void checkpoint_folder::complete(manifest what, std::int32_t parts,
-                                 const kept_checkpoints& kept,
-                                 const std::function<bool()>& give_up) const {
+std::string checkpoint_folder::complete(
+  manifest what, std::int32_t parts, const kept_checkpoints& kept,
+  const std::function<bool()>& give_up) const {
   const auto step = what.progress.step;
   const auto folder = partial(step);
   what.files.clear();
   for (std::int32_t part = 0; part < parts; ++part)
-    what.files.push_back(wait_for_part(folder, part, give_up));
+    what.files.push_back(wait_for_part(folder, discarded(step), part, give_up));
   for (std::int32_t part = 0; part < parts; ++part)
     remove_path(receipt_path(folder, part));
   write_file_atomically((fs::path(folder) / manifest_name).string(),
                         to_json(what));
-  const auto path = path_of(step);
+  put_in_place(step);
+  synchronise(path_);
+  return clean_up(step, kept);
+}
+
+std::string checkpoint_folder::clean_up(std::int64_t step,
+                                        const kept_checkpoints& kept) const {
+  std::string problem;
+  const auto attempt = [&](const auto& work) {
+    try {
+      work();
+    } catch (const error& reason) {
+      if (problem.empty())
+        problem = reason.what();
+    }
+  };
+  attempt([&] { remove_path(hidden(step, "replaced")); });
+  attempt([&] {
+    for (const auto& path : abandoned(step))
+      attempt([&] { remove_path(path); });
+  });
+  attempt([&] {
+    for (const auto old : outlived(kept))
+      attempt([&] { remove(old); });
+  });
+  return problem;
+}
+
+void checkpoint_folder::put_in_place(std::int64_t step) const {
+  const auto path = path_of(step), replaced = hidden(step, "replaced");
   std::error_code trouble;
-  if (fs::exists(path, trouble) && !is_checkpoint(path))
+  const bool exists = fs::exists(path, trouble);
+  if (exists && !is_checkpoint(path))
     fail(error_code::io,
          "{}: exists and is not a checkpoint; move it away, or give another "
          "folder",
          path);
-  if (fs::exists(path, trouble))
-    rename_path(path, hidden(step, "replaced"));
-  rename_path(folder, path);
-  synchronise(path_);
-  remove_path(hidden(step, "replaced"));
-  remove_abandoned(step);
-  remove_old(kept);
+  if (exists) {
+    remove_path(replaced);
+    rename_path(path, replaced);
+  }
+  fs::rename(partial(step), path, trouble);
+  if (!trouble)
+    return;
+  if (std::error_code again; exists)
+    fs::rename(replaced, path, again);
+  fail_on(partial(step), "renamed", trouble);
 }
 
-// All processes are beyond the steps before: removes parts that one wrote after
-// the others had given up the checkpoint, and those of processes that an
-// earlier attempt has left running.
-void checkpoint_folder::remove_abandoned(std::int64_t step) const {
-  std::error_code trouble;
+// All processes are beyond the steps before: parts that one wrote after the
+// others had given up the checkpoint, and those of processes that an earlier
+// attempt has left running.
+std::vector<std::string> checkpoint_folder::abandoned(std::int64_t step) const {
   std::vector<std::string> left;
-  for (const auto& entry : fs::directory_iterator(path_, trouble)) {
+  for (const auto& entry : entries_of(path_)) {
     const auto name = entry.path().filename().string();
     const auto of = step_of_hidden(name);
-    if (of && name.ends_with(".partial")
-        && (*of < step || entry.path() != partial(*of)))
+    const bool is_of_writers =
+      name.ends_with(".partial") || name.ends_with(".discarded");
+    if (of && is_of_writers
+        && (*of < step
+            || (entry.path() != partial(*of)
+                && entry.path() != discarded(*of))))
       left.push_back(entry.path().string());
   }
-  for (const auto& path : left)
-    remove_path(path);
+  return left;
 }
 
 void checkpoint_folder::set_aside_after(std::int64_t step) const {
@@ -242,18 +297,32 @@ void checkpoint_folder::discard(std::int64_t step) const noexcept {
   fs::remove_all(partial(step), trouble);
 }
 
-// Renamed first: a process that is killed leaves no half of a checkpoint under
-// its name.
-void checkpoint_folder::remove_old(const kept_checkpoints& kept) const {
+void checkpoint_folder::discard_for_all(std::int64_t step) const noexcept {
+  discard(step);
+  std::error_code trouble;
+  fs::create_directory(discarded(step), trouble);
+}
+
+std::vector<std::int64_t> checkpoint_folder::outlived(
+  const kept_checkpoints& kept) const {
   auto all = steps();
   // Another program's folder may have such a name.
   std::erase_if(all, [&](auto step) { return !is_checkpoint(path_of(step)); });
-  for (auto i = static_cast<std::size_t>(std::max(1, kept.last));
-       i < all.size(); ++i)
-    if (kept.every == 0 || all[i] % kept.every != 0) {
-      rename_path(path_of(all[i]), hidden(all[i], "removed"));
-      remove_path(hidden(all[i], "removed"));
-    }
+  all.erase(all.begin(), all.begin()
+                           + std::min(std::ssize(all),
+                                      std::ptrdiff_t{std::max(1, kept.last)}));
+  std::erase_if(
+    all, [&](auto step) { return kept.every != 0 && step % kept.every == 0; });
+  return all;
+}
+
+// Renamed first: a process that is killed leaves no half of a checkpoint under
+// its name.
+void checkpoint_folder::remove(std::int64_t step) const {
+  const auto removed = hidden(step, "removed");
+  remove_path(removed);
+  rename_path(path_of(step), removed);
+  remove_path(removed);
 }
 
 std::optional<std::string> checkpoint_folder::last_valid(

@@ -40,27 +40,35 @@ class checkpoint_folder {
   /// For process 0, before any process writes. Throws `io`.
   void prepare() const;
 
-  /// Steps of the checkpoints, damaged ones too; the last one first.
+  /// Steps of the checkpoints, damaged ones too; the last one first. None if
+  /// there is no folder; throws `io` for one that can't be read.
   std::vector<std::int64_t> steps() const;
   std::string path_of(std::int64_t step) const;
 
-  /// Writes part `part` of a checkpoint. Throws `io`.
+  /// Writes part `part` of a checkpoint. Throws `io`, also where another
+  /// process discarded the checkpoint.
   void write_part(std::int64_t step, std::int32_t part,
                   const parameter_list& tensors) const;
   /// Waits until all parts are written, asking `give_up` meanwhile; then names
   /// them in the manifest, makes the checkpoint appear, and removes those that
   /// need not be kept. Throws `io`, also where another process discarded them;
-  /// `interrupted` where it gave up.
-  void complete(manifest what, std::int32_t parts, const kept_checkpoints& kept,
-                const std::function<bool()>& give_up = {}) const;
+  /// `interrupted` where it gave up: then there is no checkpoint, and one of
+  /// this step that was there before still is. Returns a sentence if the
+  /// checkpoint is complete, but something older could not be removed; empty if
+  /// all is well.
+  std::string complete(manifest what, std::int32_t parts,
+                       const kept_checkpoints& kept,
+                       const std::function<bool()>& give_up = {}) const;
 
   /// Renames the checkpoints of later steps to `step-00000140.damaged`, because
   /// a run that resumes before them writes others of the same steps.
   void set_aside_after(std::int64_t step) const;
 
-  /// Removes the parts of a checkpoint that is not completed; `complete` of
-  /// another process gives up then. Never throws.
+  /// Removes the parts of a checkpoint that is not completed. Never throws.
   void discard(std::int64_t step) const noexcept;
+  /// Also tells the other processes, whose `write_part` and `complete` of this
+  /// step fail from then on. Never throws.
+  void discard_for_all(std::int64_t step) const noexcept;
 
   /// The last checkpoint whose files are all as its manifest says; `refused`
   /// receives a sentence for each later one, which is damaged. Returns none if
@@ -72,9 +80,13 @@ class checkpoint_folder {
  private:
   std::string hidden(std::int64_t step, const char* what) const;
   std::string partial(std::int64_t step) const;
+  std::string discarded(std::int64_t step) const;
   void put_back_or_remove(const std::string& name) const;
-  void remove_abandoned(std::int64_t step) const;
-  void remove_old(const kept_checkpoints& kept) const;
+  void put_in_place(std::int64_t step) const;
+  std::string clean_up(std::int64_t step, const kept_checkpoints& kept) const;
+  std::vector<std::string> abandoned(std::int64_t step) const;
+  std::vector<std::int64_t> outlived(const kept_checkpoints& kept) const;
+  void remove(std::int64_t step) const;
 
   std::string path_;
   std::string attempt_;

@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <array>
@@ -12,6 +11,7 @@
 
 #include "troupe/base/atomic_file.hpp"
 #include "troupe/base/error.hpp"
+#include "troupe/base/file_lock.hpp"
 #include "troupe/base/printable.hpp"
 
 namespace troupe {
@@ -37,22 +37,6 @@ std::string text_of(int file) {
            : "another process";
 }
 
-/// 0, or an errno.
-int lock(int file) {
-  struct flock whole {};
-  whole.l_type = F_WRLCK;
-  whole.l_whence = SEEK_SET;
-  return ::fcntl(file, F_OFD_SETLK, &whole) == 0 ? 0 : errno;
-}
-
-/// Its last owner may have removed the file meanwhile.
-bool is_at(int file, const std::string& path) {
-  struct stat own {
-  }, there{};
-  return ::fstat(file, &own) == 0 && ::stat(path.c_str(), &there) == 0
-         && own.st_dev == there.st_dev && own.st_ino == there.st_ino;
-}
-
 }  // namespace
 
 folder_lock::folder_lock(const std::string& folder)
@@ -62,7 +46,7 @@ folder_lock::folder_lock(const std::string& folder)
     file_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
     if (file_ < 0)
       fail(error_code::io, "{}: can't be opened: {}", path_, reason(errno));
-    const auto trouble = lock(file_);
+    const auto trouble = lock_file(file_);
     if (trouble == EAGAIN || trouble == EACCES) {
       const auto owner = text_of(file_);
       ::close(file_);
@@ -75,7 +59,7 @@ folder_lock::folder_lock(const std::string& folder)
       problem_ = fmt::format("{}: can't be locked: {}", path_, reason(trouble));
       return;
     }
-    if (is_at(file_, path_))
+    if (is_file_at(file_, path_))
       break;
     ::close(file_);
   }
@@ -86,7 +70,7 @@ folder_lock::folder_lock(const std::string& folder)
 }
 
 folder_lock::~folder_lock() {
-  if (is_at(file_, path_))
+  if (is_file_at(file_, path_))
     ::unlink(path_.c_str());
   ::close(file_);
 }

@@ -2,6 +2,8 @@
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/isfinite.h>
+#include <ATen/ops/isinf.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -11,6 +13,7 @@
 
 #include "troupe/base/atomic_file.hpp"
 #include "troupe/base/error.hpp"
+#include "troupe/base/printable.hpp"
 #include "troupe/engine/checkpoint/safetensors_header.hpp"
 #include "troupe/engine/checkpoint/sha256.hpp"
 
@@ -39,6 +42,11 @@ std::string header_of(const std::string& path, const parameter_list& tensors,
   }
   auto text = header.dump();
   text.append((8 - text.size() % 8) % 8, ' ');
+  if (text.size() > max_header_bytes)
+    refuse_checkpoint(
+      path, fmt::format("names and shapes of {} tensors need a header of {} "
+                        "bytes; readers of safetensors accept at most {}",
+                        tensors.size(), text.size(), max_header_bytes));
   return text;
 }
 
@@ -93,6 +101,28 @@ void require_same_names(const parameter_list& parameters,
     if (!find(parameters, name))
       refuse_checkpoint(path,
                         fmt::format("has '{}', which the model lacks", name));
+}
+
+/// Whether a finite number becomes infinite in another dtype.
+bool overflows(const at::Tensor& value, at::ScalarType to) {
+  const auto from = value.scalar_type();
+  if (!value.is_floating_point() || c10::promoteTypes(from, to) == to)
+    return false;
+  return value.isfinite().logical_and_(value.to(to).isinf()).any().item<bool>();
+}
+
+void require_range(const parameter_list& parameters,
+                   const parameter_list& values, const std::string& path) {
+  for (const auto& [name, parameter] : parameters) {
+    const auto& value = *find(values, name);
+    const auto dtype = parameter.scalar_type();
+    if (overflows(value, dtype))
+      refuse_checkpoint(
+        path,
+        fmt::format("'{}' is {} with values beyond the range of {}, "
+                    "which the model has",
+                    printable(name), describe(value), c10::toString(dtype)));
+  }
 }
 
 }  // namespace
@@ -155,6 +185,7 @@ void load_parameters(const parameter_list& parameters,
                      const parameter_list& values, const std::string& path) {
   require_same_names(parameters, values, path);
   const at::NoGradGuard no_grad;
+  require_range(parameters, values, path);
   for (const auto& [name, parameter] : parameters) {
     auto target = parameter;
     target.copy_(*find(values, name));

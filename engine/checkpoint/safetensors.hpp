@@ -19,7 +19,9 @@ struct written_file {
 
 /// Writes tensors in Hugging Face's safetensors format: u64 header length,
 /// JSON header padded with spaces to 8 bytes, then the data in the given
-/// order, without holes. The file appears whole or not at all. Throws `io`.
+/// order, without holes. The file appears whole or not at all. Throws `io`, and
+/// `invalid_checkpoint` for a header of more than 100 MB, which no reader
+/// accepts.
 written_file write_safetensors(
   const std::string& path, const parameter_list& tensors,
   const std::map<std::string, std::string>& metadata = {});
@@ -55,7 +57,8 @@ class safetensors_file {
 parameter_list read_safetensors(const std::string& path);
 
 /// Copies values into parameters by name. Before changing anything, throws
-/// `invalid_checkpoint` naming a missing, unknown or differently shaped tensor.
+/// `invalid_checkpoint` naming a missing, unknown or differently shaped tensor,
+/// or one with finite values that would become infinite in the model's dtype.
 void load_parameters(const parameter_list& parameters,
                      const parameter_list& values, const std::string& path);
 

@@ -124,12 +124,17 @@ std::shared_ptr<const token_source> open_npy(mapped_file file) {
   return tokens_after<std::int64_t>(std::move(file), index, n);
 }
 
+/// The file of tokens beside an index.
+std::string megatron_tokens_path(const std::string& index_path) {
+  constexpr std::size_t suffix = 4;
+  return index_path.substr(0, index_path.size() - suffix) + ".bin";
+}
+
 std::shared_ptr<const token_source> open_megatron(const std::string& path) {
   const auto index_path = megatron_index_path(path);
   const mapped_file index_file(index_path);
   const auto index = parse_megatron_index(index_path, index_file.bytes());
-  constexpr std::size_t suffix = 4;
-  mapped_file file(index_path.substr(0, index_path.size() - suffix) + ".bin");
+  mapped_file file(megatron_tokens_path(index_path));
   const auto need = static_cast<std::uint64_t>(index.tokens)
                     * static_cast<std::uint64_t>(index.width);
   if (file.bytes().size() != need)
@@ -252,6 +257,19 @@ std::shared_ptr<const token_source> open_tokens(const std::string& path,
 
 std::shared_ptr<const token_source> open_tokens(const std::string& path) {
   return open_tokens(path, guess_token_format(path));
+}
+
+std::string content_of_tokens(const std::string& path, token_format format) {
+  const auto index_path = megatron_index_path(path);
+  if (format != token_format::megatron || !index_path.ends_with(".idx"))
+    return content_text(path);
+  const auto index = content_text(index_path);
+  return fmt::format("{}, indexed by {}",
+                     content_text(megatron_tokens_path(index_path)), index);
+}
+
+std::string content_of_tokens(const std::string& path) {
+  return content_of_tokens(path, guess_token_format(path));
 }
 
 std::shared_ptr<const token_source> join_tokens(

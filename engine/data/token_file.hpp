@@ -38,6 +38,11 @@ std::shared_ptr<const token_source> open_tokens(const std::string& path,
                                                 token_format format);
 std::shared_ptr<const token_source> open_tokens(const std::string& path);
 
+/// Sizes and hashes (`content_text`) of all files that hold the tokens: both of
+/// Megatron's. Throws `io`.
+std::string content_of_tokens(const std::string& path, token_format format);
+std::string content_of_tokens(const std::string& path);
+
 /// Several files, one after the other.
 std::shared_ptr<const token_source> join_tokens(
   std::vector<std::shared_ptr<const token_source>> parts);

@@ -22,6 +22,12 @@ std::int64_t first_of(std::int64_t length, std::int64_t index,
   return index * (length / count) + std::min(index, length % count);
 }
 
+/// total * part / whole, without overflow: 0 <= part <= whole.
+std::int64_t share_of(std::int64_t total, std::int64_t part,
+                      std::int64_t whole) {
+  return total / whole * part + total % whole * part / whole;
+}
+
 const at::Tensor* sequence_of(const tensor_list& tensors) {
   const auto found = std::ranges::find_if(tensors, [](const at::Tensor& each) {
     return each.defined() && each.dim() >= 2;
@@ -59,7 +65,9 @@ microbatch_data slice_of(const microbatch_data& data, std::int32_t index,
              ? whole.slice(1, first, end)
              : whole;
   });
-  part.tokens = data.tokens * (end - first) / length;
+  // Rounded so that the slices' counts add up to the microbatch's.
+  part.tokens =
+    share_of(data.tokens, end, length) - share_of(data.tokens, first, length);
   return part;
 }
 

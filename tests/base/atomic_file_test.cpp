@@ -14,6 +14,8 @@
 #include <csignal>
 #include <filesystem>
 #include <future>
+#include <string>
+#include <vector>
 
 #include "../files.hpp"
 #include "../says.hpp"
@@ -96,9 +98,40 @@ TEST_CASE("a file that can't be finished leaves nothing, old bytes stay") {
   CHECK(std::distance(begin(left), end(left)) == 1);
 }
 
+TEST_CASE("temporary files of dead writers are removed, no others") {
+  const temporary_folder folder;
+  const auto path = folder / "a";
+  const auto dead = folder.write("a.troupe-0123abcd", "half");
+  const std::vector<std::string> others{
+    folder.write("b.troupe-0123abcd", "another file's"),
+    folder.write("a.troupe-0123abcd.old", "a user's"),
+    folder.write("a.20261125", "a user's")};
+  atomic_file alive(path);
+  alive.write("new");
+  remove_abandoned_temporaries(path);
+  CHECK_FALSE(std::filesystem::exists(dead));
+  for (const auto& other : others)
+    CHECK(std::filesystem::exists(other));
+  alive.commit();
+  CHECK(content(path) == "new");
+  const auto left = std::filesystem::directory_iterator(folder / "");
+  CHECK(std::distance(begin(left), end(left)) == 4);
+  remove_abandoned_temporaries(folder / "absent/a");
+}
+
+TEST_CASE("temporary files of a link's target are removed, too") {
+  const temporary_folder folder;
+  folder.write("a", "old");
+  std::filesystem::create_symlink("a", folder / "link");
+  const auto dead = folder.write("a.troupe-0123abcd", "half");
+  remove_abandoned_temporaries(folder / "link");
+  CHECK_FALSE(std::filesystem::exists(dead));
+}
+
 TEST_CASE("a folder that takes no files is named, not a file in it") {
   CHECK_THROWS_MATCHES(require_writable_folder("/proc"), error,
-                       says("/proc: can't create files in this folder: "));
+                       says("/proc: can't create files in this folder: "
+                            "No such file or directory"));
 }
 
 TEST_CASE("a pipe without a reader is given up") {

@@ -1,6 +1,11 @@
 #include "troupe/base/input_file.hpp"
 
+#include <fcntl.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cerrno>
 
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_exception.hpp>
@@ -15,12 +20,24 @@ using Catch::Matchers::StartsWith;
 
 namespace {
 
+thread_local bool files_have_no_status = false;
+
 void refuses(const std::string& path, const std::string& why) {
   CHECK_THROWS_MATCHES(read_file(path), error,
                        MessageMatches(StartsWith(path + ": " + why)));
 }
 
 }  // namespace
+
+// In place of the system's, which a test can't make fail.
+extern "C" int fstat(int file, struct stat* status) {
+  if (files_have_no_status) {
+    errno = ESTALE;
+    return -1;
+  }
+  return static_cast<int>(
+    ::syscall(SYS_newfstatat, file, "", status, AT_EMPTY_PATH));
+}
 
 TEST_CASE("a file is read in parts or as a whole") {
   const testing::temporary_folder folder;
@@ -49,4 +66,12 @@ TEST_CASE("what can't be read is refused at once, by its name") {
   const auto pipe = folder / "pipe";
   REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
   refuses(pipe, "is a pipe, not a regular file");
+}
+
+TEST_CASE("a file without a status is refused for the system's reason") {
+  const testing::temporary_folder folder;
+  const auto path = folder.write("a", "text");
+  files_have_no_status = true;
+  refuses(path, "can't be read: Stale file handle");
+  files_have_no_status = false;
 }

@@ -6,7 +6,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <filesystem>
+#include <vector>
 
 #include "../files.hpp"
 #include "background_program.hpp"
@@ -304,4 +306,79 @@ TEST_CASE("checkpoints are looked into, joined and split") {
           "checkpoint inspect has no flag --bogus");
   refused("checkpoint verify", "other",
           "checkpoint verify does not accept 'other' there");
+}
+
+TEST_CASE("a split that fails leaves no folder of its own") {
+  const runs here;
+  here.trained("--ranks 2 --microbatches 2 --steps 0");
+  const auto split = [&](const std::string& to) {
+    // No file may be longer than a block.
+    return run_program(
+      fmt::format("ulimit -f 1; {} checkpoint split {} --parts 2 -o {}",
+                  TROUPE_PROGRAM, here.at / "out.safetensors", to));
+  };
+  const auto run = split(here.at / "new/split");
+  CHECK(run.exit_code == 1);
+  CHECK_THAT(run.output, ContainsSubstring("File too large"));
+  CHECK_FALSE(std::filesystem::exists(here.at / "new"));
+  std::filesystem::create_directory(here.at / "old");
+  CHECK(split(here.at / "old/").exit_code == 1);
+  CHECK(std::filesystem::is_empty(here.at / "old"));
+}
+
+TEST_CASE("a path whose file can't be looked up is refused by name") {
+  const runs here;
+  const auto name = std::string(300, 'x');
+  const auto run = run_troupe("checkpoint consolidate", name,
+                              "-o " + (here.at / "out.safetensors"));
+  CHECK(run.exit_code == 1);
+  CHECK_THAT(run.output,
+             ContainsSubstring("xxx")
+               && ContainsSubstring("can't be read: File name too long"));
+}
+
+namespace {
+
+/// The index of a Megatron corpus of bytes, in sequences of these lengths.
+std::string megatron_index_of(const std::vector<std::int32_t>& lengths) {
+  std::string text("MMIDIDX\0\0", 9);
+  const auto append = [&](auto value) {
+    text.append(reinterpret_cast<const char*>(&value), sizeof(value));
+  };
+  append(std::uint64_t{1});
+  append(std::uint8_t{1});
+  append(std::uint64_t{lengths.size()});
+  append(std::uint64_t{2});
+  for (const auto length : lengths)
+    append(length);
+  std::int64_t offset = 0;
+  for (const auto length : lengths) {
+    append(offset);
+    offset += length;
+  }
+  for (std::int64_t document = 0; document < 2; ++document)
+    append(document);
+  return text;
+}
+
+}  // namespace
+
+TEST_CASE("another index of the same Megatron corpus is noticed") {
+  const runs here;
+  const auto size = static_cast<std::int32_t>(content(here.text).size());
+  const auto text = here.at.write("corpus.bin", content(here.text));
+  const auto trained = [&] {
+    const auto run = run_troupe(
+      "train", fmt::format("--text {} {}", text, model),
+      fmt::format("--microbatches 2 --steps 2 --resume auto --checkpoints {}",
+                  here.at / "c"));
+    INFO(run.output);
+    CHECK(run.exit_code == 0);
+    return run.output;
+  };
+  here.at.write("corpus.idx", megatron_index_of({size - 5, 5}));
+  trained();
+  CHECK_THAT(trained(), !ContainsSubstring("other data"));
+  here.at.write("corpus.idx", megatron_index_of({size - 6, 6}));
+  CHECK_THAT(trained(), ContainsSubstring("other data"));
 }

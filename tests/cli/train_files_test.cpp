@@ -90,3 +90,14 @@ TEST_CASE("files of their own, and folders that are shared, are fine") {
                {"csv:" + at.folder / "c", "terminal", "csv:/dev/stdout",
                 "json:/dev/stdout", "tensorboard:" + at.made}));
 }
+
+TEST_CASE("what a killed run left of the parameters it saved is removed") {
+  const watched_files at;
+  auto options = at.writing({}, {});
+  options.output.save_parameters = at.folder / "saved.safetensors";
+  const auto dead =
+    at.folder.write("saved.safetensors.troupe-0123abcd", "half");
+  cli::require_outputs(options);
+  CHECK_FALSE(std::filesystem::exists(dead));
+  CHECK_FALSE(std::filesystem::exists(options.output.save_parameters));
+}

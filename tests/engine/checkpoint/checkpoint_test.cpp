@@ -1,7 +1,6 @@
 // Folders of checkpoints: complete or not there, checked when read.
 #include <ATen/ops/arange.h>
 #include <ATen/ops/equal.h>
-#include <ATen/ops/full.h>
 #include <catch2/catch_test_macros.hpp>
 
 #include <fmt/format.h>
@@ -14,6 +13,7 @@
 #include "../../files.hpp"
 #include "../../says.hpp"
 #include "../../temporary_folder.hpp"
+#include "prepared_folder.hpp"
 #include "troupe/base/error.hpp"
 #include "troupe/engine/checkpoint/checkpoint_folder.hpp"
 #include "troupe/engine/checkpoint/folder_lock.hpp"
@@ -22,49 +22,6 @@
 
 using namespace troupe;
 using namespace troupe::testing;
-
-namespace {
-
-manifest manifest_of(std::int64_t step) {
-  return {.run = "abc",
-          .progress = {.step = step, .microbatches = 8 * step},
-          .settings = {{"seed", "7"}},
-          .aliases = {{"head.weight", "embedding.weight"}},
-          .files = {}};
-}
-
-parameter_list part_of(std::int64_t step, std::int32_t part) {
-  const auto value = static_cast<float>(100 * part + step);
-  parameter_list tensors{
-    {part == 0 ? "embedding.weight" : "last.weight", at::full({2, 3}, value)}};
-  tensors.emplace_back(state_name("exp_avg", tensors[0].first),
-                       at::full({2, 3}, -value));
-  return tensors;
-}
-
-void save(const checkpoint_folder& to, std::int64_t step,
-          const kept_checkpoints& kept = {}) {
-  for (std::int32_t part = 0; part < 2; ++part)
-    to.write_part(step, part, part_of(step, part));
-  to.complete(manifest_of(step), 2, kept);
-}
-
-void write_file(const std::string& path, const std::string& bytes) {
-  std::ofstream(path, std::ios::binary) << bytes;
-}
-
-struct prepared_folder {
-  prepared_folder() { folder.prepare(); }
-  temporary_folder at{};
-  checkpoint_folder folder{at / "all"};
-};
-
-std::size_t entries_in(const std::string& folder) {
-  return static_cast<std::size_t>(
-    std::distance(std::filesystem::directory_iterator(folder), {}));
-}
-
-}  // namespace
 
 TEST_CASE("SHA-256 is that of the standard's example") {
   const std::string text = "abc";

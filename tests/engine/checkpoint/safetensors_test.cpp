@@ -5,12 +5,14 @@
 #include <ATen/ops/ones.h>
 #include <ATen/ops/rand.h>
 #include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros.h>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_exception.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 
 #include <cstring>
 #include <iterator>
+#include <limits>
 #include <random>
 
 #include "../../files.hpp"
@@ -243,6 +245,34 @@ TEST_CASE("parameters that don't fit are named and nothing is changed") {
           "'b' is Float[4], the model's is Float[3]");
   refused({{"a", at::rand({2})}, {"b", at::rand({3})}, {"c", at::rand({1})}},
           "has 'c', which the model lacks");
+}
+
+TEST_CASE("values beyond the range of the model's dtype are refused by name") {
+  for (const auto dtype : {at::kFloat, at::kHalf, at::kBFloat16}) {
+    const parameter_list model = {{"a", at::ones({2}, dtype)},
+                                  {"b", at::ones({2}, dtype)}};
+    const auto infinity = std::numeric_limits<double>::infinity();
+    const auto wide = at::tensor({1.0, -1e300}, at::kDouble);
+    CHECK_THROWS_MATCHES(
+      load_parameters(model, {{"a", at::zeros({2})}, {"b", wide}}, "file"),
+      error,
+      MessageMatches(ContainsSubstring(
+        "file: 'b' is Double[2] with values beyond the range of ")));
+    CHECK(at::equal(model[0].second, at::ones({2}, dtype)));
+    const auto narrow = at::tensor({0.5, infinity}, at::kDouble);
+    load_parameters(model, {{"a", at::zeros({2})}, {"b", narrow}}, "file");
+    CHECK(at::equal(model[1].second.to(at::kDouble), narrow));
+  }
+}
+
+TEST_CASE("a header that no reader accepts is not written") {
+  const temporary_folder folder;
+  const std::string longest(100'000'000, 'x');
+  CHECK_THROWS_MATCHES(
+    write_safetensors(folder / "a", {{longest, at::ones({1})}}), error,
+    MessageMatches(ContainsSubstring(folder / "a")
+                   && ContainsSubstring("accept at most 100000000")));
+  CHECK(folder.empty());
 }
 
 TEST_CASE("a file that can't be written leaves nothing behind") {

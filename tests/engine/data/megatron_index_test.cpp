@@ -9,6 +9,7 @@
 #include "../../says.hpp"
 #include "../../temporary_folder.hpp"
 #include "troupe/base/error.hpp"
+#include "troupe/engine/data/mapped_file.hpp"
 #include "troupe/engine/data/token_file.hpp"
 
 using namespace troupe;
@@ -68,6 +69,24 @@ TEST_CASE("a Megatron corpus is read by either of its paths") {
   folder.write("corpus.bin", tokens.substr(2));
   CHECK_THROWS_MATCHES(open_tokens(bin), error,
                        says("announces 5 tokens of 2 bytes"));
+}
+
+TEST_CASE("the content of a Megatron corpus is that of both files") {
+  const temporary_folder folder;
+  const auto bin = folder.write("corpus.bin", "0123456789");
+  const auto idx = folder.write("corpus.idx", index_text{}.bytes());
+  const auto before = content_of_tokens(bin);
+  CHECK(content_of_tokens(idx) == before);
+  CHECK(content_of_tokens(idx, token_format::megatron) == before);
+  // Each of the sizes that they had.
+  folder.write("corpus.idx", index_text{.lengths = {2, 1, 2}}.bytes());
+  const auto other_index = content_of_tokens(bin);
+  CHECK(other_index != before);
+  folder.write("corpus.bin", "0123456780");
+  CHECK(content_of_tokens(bin) != other_index);
+  CHECK(content_of_tokens(idx) != other_index);
+  const auto text = folder.write("text", "abc");
+  CHECK(content_of_tokens(text) == content_text(text));
 }
 
 TEST_CASE("a .bin without an index is nanoGPT's") {

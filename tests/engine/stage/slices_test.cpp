@@ -49,6 +49,23 @@ TEST_CASE(
     MessageMatches(ContainsSubstring("none has two dimensions")));
 }
 
+TEST_CASE(
+  "the tokens of slices add up to the microbatch's, whatever they count") {
+  microbatch_data data;
+  data.inputs = {at::ones({2, 7})};
+  for (const std::int64_t tokens :
+       {std::int64_t{13}, std::int64_t{2}, std::int64_t{1} << 61}) {
+    data.tokens = tokens;
+    std::int64_t sum = 0;
+    for (std::int32_t i = 0; i < 3; ++i) {
+      const auto part = slice_of(data, i, 3).tokens;
+      CHECK(part >= 0);
+      sum += part;
+    }
+    CHECK(sum == tokens);
+  }
+}
+
 TEST_CASE("a GPT in slices learns what it learns as a whole, within rounding") {
   const gpt_options size{
     .width = 16, .layers = 2, .heads = 2, .length = 9, .vocabulary = 32};
