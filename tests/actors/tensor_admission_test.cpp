@@ -6,7 +6,7 @@
 #include "../says.hpp"
 #include "troupe/base/error.hpp"
 #include "troupe/engine/plan/compile/compile.hpp"
-#include "troupe/schedules/find_schedule.hpp"
+#include "troupe/schedules/builtin.hpp"
 
 using namespace troupe;
 using namespace troupe::testing;
