@@ -1,0 +1,80 @@
+"""What the parts of scripts/tokenize share."""
+
+import json
+import os
+import sys
+from array import array
+
+# array's code for the types that token files have, by NumPy's names
+TYPES = {"|u1": "B", "<u2": "H", "<i4": "i", "<u4": "I", "<i8": "q"}
+
+
+class Problem(Exception):
+    """What is wrong, for the user."""
+
+
+def little_endian(code, values):
+    """An array of them: from numbers for a file, or from a file's bytes."""
+    numbers = array(code, values)
+    if sys.byteorder == "big":
+        numbers.byteswap()
+    return numbers
+
+
+def load_tokenizer(path):
+    from tokenizers import Tokenizer
+
+    file = os.path.join(path, "tokenizer.json") if os.path.isdir(path) else path
+    if not os.path.exists(file):
+        raise Problem(
+            f"{file}: there is no such file. transformers makes it from other forms: "
+            "AutoTokenizer.from_pretrained(FOLDER).save_pretrained(FOLDER)"
+        )
+    try:
+        tokenizer = Tokenizer.from_file(file)
+    except Exception as error:
+        raise Problem(f"{file}: is no tokenizer: {error}") from None
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    return tokenizer, os.path.dirname(os.path.abspath(file))
+
+
+def greatest_token(tokenizer):
+    return max(tokenizer.get_vocab(with_added_tokens=True).values())
+
+
+def read_json(path):
+    try:
+        with open(path, encoding="utf-8") as f:
+            return json.load(f)
+    except FileNotFoundError:
+        return {}
+    except ValueError as error:
+        raise Problem(f"{path}: {error}") from None
+
+
+def end_of_text(given, tokenizer, folder, most):
+    """Its id, or None for no such token."""
+    if given == "none":
+        return None
+    if given is None:
+        named = read_json(os.path.join(folder, "tokenizer_config.json")).get("eos_token")
+        named = named.get("content") if isinstance(named, dict) else named
+        if named is None:
+            id = read_json(os.path.join(folder, "config.json")).get("eos_token_id")
+            id = id[0] if isinstance(id, list) and id else id
+            named = None if id is None else str(id)
+        if named is None:
+            raise Problem(
+                "the tokenizer's folder names no end-of-text token: choose one with "
+                "--end-of-text ID_OR_TOKEN, or none"
+            )
+        given = named
+    if given.isascii() and given.isdecimal():
+        if int(given) > most:
+            raise Problem(f"end of text {given}: the greatest token is {most}")
+        return int(given)
+    id = tokenizer.token_to_id(given)
+    if id is None:
+        raise Problem(f"end of text '{given}': the tokenizer has no such token")
+    return id

@@ -1,0 +1,104 @@
+"""Token files, for scripts/tokenize."""
+
+import os
+import struct
+from array import array
+
+from .common import TYPES, Problem, little_endian
+
+NPY_HEADER = 128
+PARTIAL = ".partial"
+
+
+def put(file, code, values):
+    little_endian(code, values).tofile(file)
+
+
+def npy_header(descr, count):
+    text = f"{{'descr': '{descr}', 'fortran_order': False, 'shape': ({count},), }}"
+    text = text.ljust(NPY_HEADER - 11) + "\n"
+    return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(text)) + text.encode()
+
+
+class Writer:
+    """Writes beside the results' names, and renames at the end."""
+
+    def __init__(self, path, descr, end, masked, progress):
+        self.path, self.descr, self.end, self.progress = path, descr, end, progress
+        self.megatron = path.endswith(".bin")
+        stem = os.path.splitext(path)[0]
+        self.index, self.mask = stem + ".idx", stem + ".mask.npy"
+        self.count = self.documents = self.length = 0
+        self.files = {}
+        self.tokens = self.open(path)
+        self.lengths = self.open(self.index) if self.megatron else None
+        self.masks = self.open(self.mask) if masked else None
+        if not self.megatron:
+            self.tokens.write(npy_header(descr, 0))
+        if masked:
+            self.masks.write(npy_header("|u1", 0))
+
+    def open(self, path):
+        self.files[path] = open(f"{path}.{os.getpid()}{PARTIAL}", "w+b")
+        return self.files[path]
+
+    def add(self, ids, counts=1):
+        put(self.tokens, TYPES[self.descr], ids)
+        if self.masks:
+            self.masks.write(bytes([counts]) * len(ids))
+        self.count += len(ids)
+        self.length += len(ids)
+        self.progress.tokens = self.count
+        self.progress.show()
+
+    def end_document(self):
+        if self.end is not None:
+            self.add([self.end])
+        if self.lengths:
+            if self.length >= 2**31:
+                raise Problem("a document has 2^31 tokens or more; write .npy instead")
+            put(self.lengths, "i", [self.length])
+        self.documents, self.length = self.documents + 1, 0
+
+    def finish_index(self):
+        """Puts the header before the lengths, and offsets and documents behind."""
+        width = array(TYPES[self.descr]).itemsize
+        kind = {"<u2": 8, "<u4": 4}[self.descr]  # ids below 2^31 are int32's as well
+        count = self.documents
+        head = b"MMIDIDX\0\0" + struct.pack("<QBQQ", 1, kind, count, count + 1)
+        lengths = self.lengths
+        whole = self.files[self.index] = open(lengths.name + "2", "w+b")
+        whole.write(head)
+        for rewrite in (lambda n, at: n, lambda n, at: at):
+            lengths.seek(0)
+            at = 0
+            while block := lengths.read(1 << 16):
+                out = []
+                for n in little_endian("i", block):
+                    out.append(rewrite(n, at * width))
+                    at += n
+                put(whole, "i" if rewrite(1, 0) else "q", out)
+        for first in range(0, count + 1, 1 << 16):
+            put(whole, "q", range(first, min(first + (1 << 16), count + 1)))
+        lengths.close()
+        os.remove(lengths.name)
+
+    def finish(self):
+        for file, descr in ((self.tokens, self.descr), (self.masks, "|u1")):
+            if file and not (self.megatron and file is self.tokens):
+                file.seek(0)
+                file.write(npy_header(descr, self.count))
+        if self.megatron:
+            self.finish_index()
+            if os.path.exists(self.path):  # never the old one with the new index
+                os.remove(self.path)
+        for path, file in reversed(self.files.items()):
+            file.close()
+            os.replace(file.name, path)
+
+    def abandon(self):
+        for file in [*self.files.values(), self.lengths]:
+            if file:
+                file.close()
+                if os.path.exists(file.name):
+                    os.remove(file.name)

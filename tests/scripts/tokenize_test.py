@@ -1,0 +1,331 @@
+"""Tests of scripts/tokenize, with tokenizers that they make.
+
+    python3 tests/scripts/tokenize_test.py
+
+They are skipped where the package `tokenizers` cannot be imported.
+"""
+
+import ast
+import gzip
+import json
+import os
+import random
+import struct
+import subprocess
+import sys
+import tempfile
+import unittest
+from array import array
+
+try:
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+except ImportError:
+    Tokenizer = None
+try:
+    import pyarrow
+    from pyarrow import parquet
+except ImportError:
+    pyarrow = None
+
+SCRIPTS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../scripts")
+SCRIPT = os.path.join(SCRIPTS, "tokenize")
+LINES = [
+    "The quick brown fox jumps over the lazy dog.",
+    "Troupes of actors travel, play, and travel on.\n\nThen they rest...",
+    "Zwölf Boxkämpfer jagen Viktor quer über den großen Sylter Deich. 東京は夜。",
+    "def add(a, b):\n    return a + b  # 12345 + 67890",
+]
+END = "<|endoftext|>"
+
+
+def byte_level():
+    made = Tokenizer(models.BPE())
+    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    made.decoder = decoders.ByteLevel()
+    made.train_from_iterator(
+        LINES * 4,
+        trainers.BpeTrainer(
+            vocab_size=400,
+            special_tokens=[END],
+            initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+            show_progress=False,
+        ),
+    )
+    return made
+
+
+def word_pieces_with_prefix():
+    """As SentencePiece: a prefix before the text, words not apart."""
+    made = Tokenizer(models.BPE(unk_token="<unk>", fuse_unk=True))
+    made.pre_tokenizer = pre_tokenizers.Metaspace(split=False)
+    made.decoder = decoders.Metaspace()
+    made.train_from_iterator(
+        " ".join(LINES).split(" "),
+        trainers.BpeTrainer(
+            vocab_size=300, special_tokens=["<unk>", END], show_progress=False
+        ),
+    )
+    return made
+
+
+def many_words(count):
+    made = Tokenizer(models.WordLevel({f"w{i}": i for i in range(count)}, "w0"))
+    made.pre_tokenizer = pre_tokenizers.Whitespace()
+    return made
+
+
+def long_text(characters):
+    draw, words = random.Random(1), " ".join(LINES).split()
+    out, size = [], 0
+    while size < characters:
+        out.append(draw.choice(words) + draw.choice([" ", " ", "  ", "\n", "\n\n"]))
+        size += len(out[-1])
+    return "".join(out)
+
+
+def read_npy(path):
+    with open(path, "rb") as f:
+        assert f.read(8) == b"\x93NUMPY\x01\x00"
+        (size,) = struct.unpack("<H", f.read(2))
+        assert (10 + size) % 64 == 0
+        header = ast.literal_eval(f.read(size).decode())
+        data = f.read()
+    code = {"<u2": "H", "<u4": "I", "|u1": "B"}[header["descr"]]
+    values = array(code, data)
+    assert header["shape"] == (len(values),) and not header["fortran_order"]
+    return header["descr"], values.tolist()
+
+
+@unittest.skipIf(Tokenizer is None, "the package tokenizers is not installed")
+class TokenizeTest(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+        self.made = byte_level()
+        self.save(self.made)
+        self.out = self.path("out.npy")
+
+    def path(self, name):
+        return os.path.join(self.folder, name)
+
+    def save(self, tokenizer):
+        self.model = self.path("model")
+        os.makedirs(self.model, exist_ok=True)
+        tokenizer.save(os.path.join(self.model, "tokenizer.json"))
+        self.end = tokenizer.token_to_id(END)
+
+    def write(self, name, data):
+        data = data if isinstance(data, bytes) else data.encode()
+        with (gzip.open if name.endswith(".gz") else open)(self.path(name), "wb") as f:
+            f.write(data)
+        return self.path(name)
+
+    def objects(self, name, *objects):
+        return self.write(name, "".join(json.dumps(o) + "\n" for o in objects))
+
+    def run_script(self, *arguments, input=None):
+        command = [sys.executable, SCRIPT, "--tokenizer", self.model, *arguments]
+        return subprocess.run(command, input=input, capture_output=True)
+
+    def tokenize(self, *arguments, out=None, end=END):
+        out = out or self.out
+        made = self.run_script("--out", out, "--end-of-text", end, *arguments)
+        self.assertEqual(made.returncode, 0, made.stderr.decode())
+        return made.stdout.decode()
+
+    def refused(self, *arguments, end=END):
+        """Its message; nothing is left behind."""
+        before = sorted(os.listdir(self.folder))
+        ending = [] if end is None else ["--end-of-text", end]
+        made = self.run_script("--out", self.out, *ending, *arguments)
+        self.assertEqual(made.returncode, 1, made.stderr.decode())
+        self.assertEqual(sorted(os.listdir(self.folder)), before)
+        return made.stderr.decode()
+
+    def ids(self, *texts):
+        out = []
+        for text in texts:
+            out += self.made.encode(text, add_special_tokens=False).ids + [self.end]
+        return out
+
+    def test_text_files(self):
+        files = [self.write(f"{i}.txt", text) for i, text in enumerate(LINES)]
+        said = self.tokenize(*files)
+        expected = self.ids(*LINES)
+        self.assertEqual(read_npy(self.out), ("<u2", expected))
+        self.assertIn(f"{len(expected)} tokens of 16 bits, 4 documents", said)
+        self.assertNotIn(".partial", " ".join(os.listdir(self.folder)))
+
+    def test_lines_of_json(self):
+        rows = [{"id": i, "body": text} for i, text in enumerate(LINES)]
+        plain = self.objects("a.jsonl", *rows)
+        packed = self.objects("b.json.gz", *rows)
+        self.tokenize("--text-field", "body", plain, packed)
+        self.assertEqual(read_npy(self.out)[1], self.ids(*LINES, *LINES))
+
+    def test_empty_lines_and_documents(self):
+        file = self.write("a.jsonl", '\ufeff{"text": ""}\n\n{"text": "a"}')
+        self.tokenize(file)
+        self.assertEqual(read_npy(self.out)[1], self.ids("", "a"))
+
+    def test_named_special_tokens_are_read(self):
+        self.tokenize(self.write("a.txt", f"a{END}b"), end="none")
+        self.assertEqual(read_npy(self.out)[1].count(self.end), 1)
+
+    def test_long_documents_are_as_encoded_at_once(self):
+        text = long_text(700_000)
+        for tokenizer in byte_level(), word_pieces_with_prefix():
+            self.made = tokenizer
+            self.save(tokenizer)
+            file = self.write("a.txt", text)
+            other = self.objects("b.jsonl", {"text": text}, {"text": "more"})
+            self.tokenize(file, other)
+            self.assertTrue(read_npy(self.out)[1] == self.ids(text, text, "more"))
+
+    def test_text_without_a_place_to_join_keeps_its_characters(self):
+        text = "travel" * 100_000 + "l" * 100_001
+        self.tokenize(self.write("a.txt", text), end="none")
+        decoded = self.run_script("--decode", self.out).stdout.decode()
+        self.assertTrue(decoded == text)
+
+    def test_parquet(self):
+        file = self.path("a.parquet")
+        if pyarrow is None:
+            self.write("a.parquet", "")
+            self.assertIn("pip install pyarrow", self.refused(file))
+            return
+        parquet.write_table(pyarrow.table({"text": LINES}), file)
+        self.tokenize(file)
+        self.assertEqual(read_npy(self.out)[1], self.ids(*LINES))
+        self.assertIn("has no column 'body' (its columns: text)",
+                      self.refused("--text-field", "body", file))
+        parquet.write_table(pyarrow.table({"text": ["a", None]}), file)
+        self.assertIn("row 2: field 'text' is a NoneType", self.refused(file))
+        self.write("a.parquet", "no parquet")
+        self.assertIn("a.parquet: ", self.refused(file))
+
+    def test_megatron(self):
+        file = self.objects("a.jsonl", *({"text": text} for text in LINES))
+        out = self.path("corpus.bin")
+        self.tokenize(file, out=out)
+        self.tokenize(file, out=out)  # over the ones that are there
+        with open(out, "rb") as f:
+            self.assertEqual(array("H", f.read()).tolist(), self.ids(*LINES))
+        with open(self.path("corpus.idx"), "rb") as f:
+            index = f.read()
+        self.assertEqual(index[:9], b"MMIDIDX\0\0")
+        self.assertEqual(struct.unpack_from("<QBQQ", index, 9), (1, 8, 4, 5))
+        lengths = [len(self.ids(text)) for text in LINES]
+        offsets = [2 * sum(lengths[:i]) for i in range(4)]
+        self.assertEqual(list(struct.unpack_from("<4i", index, 34)), lengths)
+        self.assertEqual(list(struct.unpack_from("<4q", index, 50)), offsets)
+        self.assertEqual(struct.unpack_from("<5q", index, 82), (0, 1, 2, 3, 4))
+        self.assertEqual(len(index), 82 + 40)
+        decoded = self.run_script("--decode", out).stdout.decode()
+        self.assertEqual(decoded, "".join(text + END for text in LINES))
+
+    def test_types_of_tokens(self):
+        self.made = many_words(70_000)
+        self.save(self.made)
+        file = self.write("a.txt", "w69999 w1")
+        self.tokenize(file, end="69998")
+        self.assertEqual(read_npy(self.out), ("<u4", [69999, 1, 69998]))
+        out = self.path("c.bin")
+        self.tokenize(file, out=out, end="none")
+        with open(self.path("c.idx"), "rb") as f:
+            self.assertEqual(struct.unpack("<QBQQ", f.read(34)[9:]), (1, 4, 1, 2))
+        self.assertEqual(os.path.getsize(out), 8)
+        os.remove(self.out)
+        self.assertIn("tokens up to 69999", self.refused("--dtype", "uint16", file,
+                                                         end="none"))
+        self.save(byte_level())
+        self.tokenize("--dtype", "uint32", file)
+        self.assertEqual(read_npy(self.out)[0], "<u4")
+
+    def test_end_of_text(self):
+        file = self.write("a.txt", "a")
+        self.assertIn("no such token", self.refused(file, end="</s>"))
+        self.assertIn("greatest token", self.refused(file, end="400"))
+        self.assertIn("choose one", self.refused(file, end=None))
+        for name, content, expected in (
+            ("config.json", {"eos_token_id": [0, 9]}, 0),
+            ("config.json", {"eos_token_id": 7}, 7),
+            ("tokenizer_config.json", {"eos_token": {"content": "b"}}, None),
+            ("tokenizer_config.json", {"eos_token": END}, self.end),
+        ):
+            self.objects(os.path.join("model", name), content)
+            made = self.run_script("--out", self.out, file)
+            self.assertEqual(made.returncode, 0, made.stderr.decode())
+            expected = self.made.token_to_id("b") if expected is None else expected
+            self.assertEqual(read_npy(self.out)[1][-1], expected)
+
+    def test_prompts_and_completions(self):
+        pairs = [("Question: 2+2?", " Four."), ("trav", "el"), ("", "a"), ("b", "")]
+        rows = [{"prompt": p, "completion": c} for p, c in pairs]
+        fields = "--prompt-field", "prompt", "--completion-field", "completion"
+        self.tokenize(*fields, self.objects("a.jsonl", *rows))
+        tokens, mask = read_npy(self.out)[1], read_npy(self.path("out.mask.npy"))
+        self.assertEqual(mask[0], "|u1")
+        expected, counted = [], []
+        for prompt, completion in pairs:
+            first = self.ids(prompt)[:-1]
+            both = self.ids(prompt + completion)
+            rest = both[len(first):] if both[:len(first)] == first else (
+                self.ids(completion))
+            expected += first + rest
+            counted += [0] * len(first) + [1] * len(rest)
+        self.assertEqual(tokens, expected)
+        self.assertEqual(mask[1], counted)
+        self.tokenize(*fields, self.objects("a.jsonl", *rows), out=self.path("x.bin"))
+        self.assertEqual(read_npy(self.path("x.mask.npy"))[1], counted)
+        self.assertIn("no prompts", self.refused(*fields, self.write("a.txt", "a")))
+
+    def test_wrong_rows_are_named(self):
+        good = json.dumps({"text": "a"}) + "\n"
+        for line, said in (
+            ('{"body": "a", "id": 1}', "has no field 'text' (its fields: body, id)"),
+            ('{"text": 1}', "field 'text' is a int, not a string"),
+            ('{"text": "a"', "is not JSON"),
+            ("[1]", "is not a JSON object"),
+        ):
+            message = self.refused(self.write("a.jsonl", good * 2 + "\n" + line))
+            self.assertIn("a.jsonl:4: " + said, message)
+        message = self.refused(self.write("a.jsonl", good.encode() + b'{"text": "\xff"}'))
+        self.assertIn("a.jsonl:2: ", message)
+
+    def test_wrong_files_are_named(self):
+        for name in "a.txt.gz", "a.jsonl.gz":
+            packed = gzip.compress(b'{"text": "some"}\n' * 99)
+            for wrong in packed[:-12], packed[:30] + b"?" + packed[31:], b"plain":
+                with open(self.path(name), "wb") as f:
+                    f.write(wrong)
+                self.assertIn(name, self.refused(self.path(name)))
+        self.assertIn("not UTF-8", self.refused(self.write("a.txt", b"a\xffb")))
+        self.assertIn("not UTF-8", self.refused(self.write("a.txt", b"\xc3")))
+        self.assertIn("none of .txt", self.refused(self.write("a.csv", "a")))
+        self.assertIn("missing.txt", self.refused(self.path("missing.txt")))
+        self.assertIn("no text", self.refused(self.write("a.txt", ""), end="none"))
+        self.write("model/tokenizer.json", "{}")
+        self.assertIn("is no tokenizer", self.refused(self.path("a.csv")))
+        self.model = self.folder
+        self.assertIn("AutoTokenizer", self.refused(self.path("a.csv")))
+
+    def test_decoding(self):
+        text = long_text(60_000)
+        self.tokenize(self.write("a.txt", text))
+        decoded = self.run_script("--decode", self.out).stdout.decode()
+        self.assertTrue(decoded == text + END)
+        ids = " ".join(map(str, self.ids(LINES[2]))).replace(" ", "\n", 3).encode()
+        decoded = self.run_script("--decode", input=ids)
+        self.assertEqual(decoded.stdout.decode(), LINES[2] + END)
+        for wrong, said in (b"1 x", b"'x'"), (b"1 400", b"token 1 is 400"):
+            made = self.run_script("--decode", input=wrong)
+            self.assertEqual(made.returncode, 1)
+            self.assertIn(said, made.stderr)
+        made = self.run_script("--decode", self.write("a.npy", "text"))
+        self.assertIn(b"is not a .npy file", made.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
