@@ -35,7 +35,8 @@ endif()
 troupe_component(stage DIRECTORY engine/stage
   SUBFOLDERS module update sharding
   DEPENDS troupe::schedules troupe::device troupe::events PCH modules)
-troupe_component(models DIRECTORY engine/models DEPENDS troupe::data PCH modules)
+troupe_component(models DIRECTORY engine/models SUBFOLDERS decoders
+  DEPENDS troupe::checkpoint nlohmann_json::nlohmann_json PCH modules)
 troupe_model_table(troupe_models engine/models)
 troupe_component(data DIRECTORY engine/data DEPENDS troupe::stage PCH tensors)
 troupe_component(generation DIRECTORY engine/generation

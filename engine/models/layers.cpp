@@ -10,8 +10,11 @@
 #include <ATen/ops/linear.h>
 #include <ATen/ops/mm.h>
 #include <ATen/ops/ones.h>
+#include <ATen/ops/rms_norm.h>
 #include <ATen/ops/zeros.h>
 #include <torch/csrc/autograd/custom_function.h>
+
+#include <optional>
 
 #include "troupe/engine/stage/module/saved_tensors.hpp"
 #include "troupe/engine/stage/module/weight_gradients.hpp"
@@ -29,28 +32,42 @@ using torch::autograd::variable_list;
 struct accumulating_linear : torch::autograd::Function<accumulating_linear> {
   static at::Tensor forward(torch::autograd::AutogradContext* context,
                             const at::Tensor& x, const at::Tensor& weight,
-                            const at::Tensor& bias) {
-    note_store(*context, {weight, bias});
+                            const std::optional<at::Tensor>& bias,
+                            bool transposed) {
+    note_store(*context,
+               bias ? tensor_list{weight, *bias} : tensor_list{weight});
     const auto type = compute_type(x);
     const auto input = x.to(type);
-    context->save_for_backward({input, weight, bias});
-    return at::linear(input, weight.to(type), bias.to(type));
+    context->save_for_backward({input, weight, bias.value_or(at::Tensor())});
+    context->saved_data["transposed"] = transposed;
+    const auto factor = weight.to(type);
+    return at::linear(input, transposed ? factor.t() : factor,
+                      bias ? bias->to(type) : bias);
   }
 
   static variable_list backward(torch::autograd::AutogradContext* context,
                                 const variable_list& gradients) {
     const auto saved = context->get_saved_variables();
     const auto& x = saved[0];
-    const auto weight = parameter_of(saved[1]), bias = parameter_of(saved[2]);
-    const auto rows = gradients[0].reshape({-1, weight.size(0)});
+    const bool transposed = context->saved_data["transposed"].toBool();
+    const auto weight = parameter_of(saved[1]);
+    const auto bias = saved[2].defined() ? parameter_of(saved[2]) : saved[2];
+    const auto rows = gradients[0].reshape({-1, gradients[0].size(-1)});
     at::Tensor before;
-    if (context->needs_input_grad(0))
-      before = rows.mm(weight.to(rows.scalar_type())).view(x.sizes());
+    if (context->needs_input_grad(0)) {
+      const auto factor = weight.to(rows.scalar_type());
+      before = rows.mm(transposed ? factor.t() : factor).view(x.sizes());
+    }
     add_weight_gradients(*context, [=] {
-      add_product(weight, rows.t(), x.reshape({-1, weight.size(1)}));
-      accumulate_gradient(bias, rows.sum(0, false, bias.scalar_type()));
+      const auto inputs = x.reshape({-1, x.size(-1)});
+      if (transposed)
+        add_product(weight, inputs.t(), rows);
+      else
+        add_product(weight, rows.t(), inputs);
+      if (bias.defined())
+        accumulate_gradient(bias, rows.sum(0, false, bias.scalar_type()));
     });
-    return {before, {}, {}};
+    return {before, {}, {}, {}};
   }
 
  private:
@@ -79,9 +96,11 @@ struct accumulating_linear : torch::autograd::Function<accumulating_linear> {
 struct accumulating_embedding
   : torch::autograd::Function<accumulating_embedding> {
   static at::Tensor forward(torch::autograd::AutogradContext* context,
-                            const at::Tensor& ids, const at::Tensor& weight) {
+                            const at::Tensor& ids, const at::Tensor& weight,
+                            std::int64_t padding) {
     note_store(*context, {weight});
     context->save_for_backward({ids, weight});
+    context->saved_data["padding"] = padding;
     return at::embedding(weight, ids);
   }
 
@@ -90,59 +109,81 @@ struct accumulating_embedding
     const auto saved = context->get_saved_variables();
     add_weight_gradients(
       *context,
-      [ids = saved[0], weight = parameter_of(saved[1]), rows = gradients[0]] {
-        accumulate_gradient(
-          weight, at::embedding_dense_backward(rows, ids, weight.size(0),
-                                               /*padding_idx=*/-1,
-                                               /*scale_grad_by_freq=*/false));
+      [ids = saved[0], weight = parameter_of(saved[1]), rows = gradients[0],
+       padding = context->saved_data["padding"].toInt()] {
+        accumulate_gradient(weight, at::embedding_dense_backward(
+                                      rows, ids, weight.size(0), padding,
+                                      /*scale_grad_by_freq=*/false));
       });
-    return {{}, {}};
+    return {{}, {}, {}};
   }
 };
 
 }  // namespace
 
-linear_layer::linear_layer(std::int64_t inputs, std::int64_t outputs) {
-  weight = register_parameter("weight", at::empty({outputs, inputs}));
-  bias = register_parameter("bias", at::empty({outputs}));
+linear_layer::linear_layer(std::int64_t inputs, std::int64_t outputs,
+                           linear_options options)
+  : transposed(options.transposed) {
+  weight = register_parameter(
+    "weight", transposed ? at::empty({inputs, outputs}, options.kind)
+                         : at::empty({outputs, inputs}, options.kind));
+  if (options.bias)
+    bias = register_parameter("bias", at::empty({outputs}, options.kind));
 }
 
 at::Tensor linear_layer::forward(const at::Tensor& x) const {
   const bool accumulates = at::GradMode::is_enabled() && weight.requires_grad()
-                           && bias.requires_grad();
+                           && (!bias.defined() || bias.requires_grad());
   if (!accumulates)
-    return at::linear(x, weight, bias);
-  return accumulating_linear::apply(x, weight, bias);
+    return at::linear(x, transposed ? weight.t() : weight, bias);
+  return accumulating_linear::apply(
+    x, weight, bias.defined() ? std::optional(bias) : std::nullopt, transposed);
 }
 
 void linear_layer::fill(double deviation, at::Generator generator) {
   const at::NoGradGuard no_grad;
   weight.normal_(0.0, deviation, std::move(generator));
-  bias.zero_();
+  if (bias.defined())
+    bias.zero_();
 }
 
-norm_layer::norm_layer(std::int64_t width) {
-  weight = register_parameter("weight", at::ones({width}));
-  bias = register_parameter("bias", at::zeros({width}));
+norm_layer::norm_layer(std::int64_t width, double eps,
+                       const at::TensorOptions& kind)
+  : epsilon(eps) {
+  weight = register_parameter("weight", at::ones({width}, kind));
+  bias = register_parameter("bias", at::zeros({width}, kind));
 }
 
 at::Tensor norm_layer::forward(const at::Tensor& x) const {
-  return at::layer_norm(x, weight.sizes(), weight, bias);
+  return at::layer_norm(x, weight.sizes(), weight, bias, epsilon);
+}
+
+rms_norm_layer::rms_norm_layer(std::int64_t width, double eps,
+                               const at::TensorOptions& kind)
+  : epsilon(eps) {
+  weight = register_parameter("weight", at::ones({width}, kind));
+}
+
+at::Tensor rms_norm_layer::forward(const at::Tensor& x) const {
+  return at::rms_norm(x, weight.sizes(), weight, epsilon);
 }
 
 at::Tensor gelu_layer::forward(const at::Tensor& x) const {
   return at::gelu(x);
 }
 
-embedding_layer::embedding_layer(std::int64_t entries, std::int64_t width) {
-  weight = register_parameter("weight", at::empty({entries, width}));
+embedding_layer::embedding_layer(std::int64_t entries, std::int64_t width,
+                                 const at::TensorOptions& kind,
+                                 std::int64_t pad)
+  : padding(pad) {
+  weight = register_parameter("weight", at::empty({entries, width}, kind));
 }
 
 at::Tensor embedding_layer::forward(const at::Tensor& ids) const {
   const bool accumulates = at::GradMode::is_enabled() && weight.requires_grad();
   if (!accumulates)
-    return at::embedding(weight, ids);
-  return accumulating_embedding::apply(ids, weight);
+    return at::embedding(weight, ids, padding);
+  return accumulating_embedding::apply(ids, weight, padding);
 }
 
 void embedding_layer::fill(double deviation, at::Generator generator) {

@@ -7,22 +7,50 @@
 namespace troupe {
 
 /// Small modules over ATen functions, like their namesakes in torch.nn. Their
-/// parameters are float32 and uninitialised until `fill`.
+/// parameters are uninitialised until `fill`, but for those of norms; float32
+/// unless `kind` says otherwise, which may also be the meta device.
+
+struct linear_options {
+  at::TensorOptions kind{};
+  bool bias = true;
+  /// The weight is [inputs, outputs], as that of GPT-2's Conv1D.
+  bool transposed = false;
+};
 
 struct linear_layer : torch::nn::Module {
-  linear_layer(std::int64_t inputs, std::int64_t outputs);
+  linear_layer(std::int64_t inputs, std::int64_t outputs,
+               linear_options options = {});
   at::Tensor forward(const at::Tensor& x) const;
   /// Normal weights with that standard deviation, zero biases.
   void fill(double deviation, at::Generator generator);
 
-  at::Tensor weight, bias;
+  at::Tensor weight, bias;  // bias: may be undefined
+  bool transposed;
 };
 
-struct norm_layer : torch::nn::Module {
-  explicit norm_layer(std::int64_t width);
-  at::Tensor forward(const at::Tensor& x) const;
+/// A norm over the last dimension.
+struct any_norm : torch::nn::Module {
+  virtual at::Tensor forward(const at::Tensor& x) const = 0;
+};
+
+/// LayerNorm.
+struct norm_layer final : any_norm {
+  explicit norm_layer(std::int64_t width, double epsilon = 1e-5,
+                      const at::TensorOptions& kind = {});
+  at::Tensor forward(const at::Tensor& x) const override;
 
   at::Tensor weight, bias;
+  double epsilon;
+};
+
+/// x / sqrt(mean(x^2) + epsilon) * weight (Zhang and Sennrich, 2019).
+struct rms_norm_layer final : any_norm {
+  rms_norm_layer(std::int64_t width, double epsilon,
+                 const at::TensorOptions& kind = {});
+  at::Tensor forward(const at::Tensor& x) const override;
+
+  at::Tensor weight;
+  double epsilon;
 };
 
 /// The exact GELU, by the error function.
@@ -31,11 +59,15 @@ struct gelu_layer : torch::nn::Module {
 };
 
 struct embedding_layer : torch::nn::Module {
-  embedding_layer(std::int64_t entries, std::int64_t width);
+  /// `padding`: an entry that has no gradient; -1: all have.
+  embedding_layer(std::int64_t entries, std::int64_t width,
+                  const at::TensorOptions& kind = {},
+                  std::int64_t padding = -1);
   at::Tensor forward(const at::Tensor& ids) const;
   void fill(double deviation, at::Generator generator);
 
   at::Tensor weight;
+  std::int64_t padding;
 };
 
 }  // namespace troupe

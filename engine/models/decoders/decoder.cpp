@@ -1,0 +1,197 @@
+#include "troupe/engine/models/decoders/decoder.hpp"
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/arange.h>
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "troupe/base/error.hpp"
+#include "troupe/base/fnv_hash.hpp"
+#include "troupe/engine/events/observe.hpp"
+#include "troupe/engine/models/decoders/decoder_parts.hpp"
+#include "troupe/engine/stage/slices.hpp"
+#include "troupe/engine/stage/stage_module.hpp"
+
+namespace troupe {
+
+namespace {
+
+struct folder final : torch::nn::Module {};
+
+/// A module under a dotted name, in modules that only give their names.
+template <class Module>
+std::shared_ptr<Module> nest(torch::nn::Module& outer, const std::string& name,
+                             const std::shared_ptr<Module>& made) {
+  const auto dot = name.find('.');
+  if (dot == std::string::npos)
+    return outer.register_module(name, made);
+  const auto first = name.substr(0, dot);
+  for (const auto& each : outer.named_children())
+    if (each.key() == first)
+      return nest(*each.value(), name.substr(dot + 1), made);
+  return nest(*outer.register_module(first, std::make_shared<folder>()),
+              name.substr(dot + 1), made);
+}
+
+/// What the layers of a decoder have in common.
+struct decoder_layer : stage_module {
+  explicit decoder_layer(const decoder_options& options) : o(options) {}
+  bool runs_in_slices() const override { return !o.rotary.depends_on_length(); }
+
+  decoder_options o;
+};
+
+struct embeddings final : decoder_layer {
+  embeddings(const decoder_options& options, const at::TensorOptions& kind)
+    : decoder_layer(options),
+      tokens(nest(*this, o.names.tokens,
+                  std::make_shared<embedding_layer>(o.vocabulary, o.width, kind,
+                                                    o.padding))) {
+    if (!o.names.positions.empty())
+      positions =
+        nest(*this, o.names.positions,
+             std::make_shared<embedding_layer>(o.length, o.width, kind));
+  }
+
+  tensor_list forward(const tensor_list& inputs) override {
+    const auto& ids = inputs.at(0);
+    const auto x = observe(tokens, ids);
+    if (!positions)
+      return {x};
+    const auto first = current_slice().first;
+    const auto places =
+      at::arange(first, first + ids.size(1), ids.options().dtype(at::kLong));
+    return {x + observe(positions, places)};
+  }
+
+  std::shared_ptr<embedding_layer> tokens, positions;
+};
+
+struct block final : decoder_layer {
+  block(const decoder_options& options, std::size_t layer,
+        const at::TensorOptions& kind)
+    : decoder_layer(options),
+      attention(
+        register_module(o.names.attention, make_attention(o, layer, kind))),
+      mlp(register_module(o.names.mlp, make_mlp(o, kind))),
+      first_norm(
+        register_module(o.names.first_norm, make_norm(o, o.width, kind))),
+      second_norm(
+        register_module(o.names.second_norm, make_norm(o, o.width, kind))) {}
+
+  tensor_list forward(const tensor_list& inputs) override {
+    using enum decoder_options::norm_place;
+    const auto& x = inputs.at(0);
+    if (o.place == after) {
+      const auto y = x + observe(first_norm, observe(attention, x));
+      return {y + observe(second_norm, observe(mlp, y))};
+    }
+    const auto attended = observe(attention, observe(first_norm, x));
+    if (o.place == parallel)
+      return {observe(mlp, observe(second_norm, x)) + attended + x};
+    const auto y = x + attended;
+    return {y + observe(mlp, observe(second_norm, y))};
+  }
+
+  std::shared_ptr<decoder_attention> attention;
+  std::shared_ptr<decoder_mlp> mlp;
+  std::shared_ptr<any_norm> first_norm, second_norm;
+};
+
+struct head_layer final : decoder_layer {
+  head_layer(const decoder_options& options, const at::TensorOptions& kind)
+    : decoder_layer(options),
+      norm(nest(*this, o.names.last_norm, make_norm(o, o.width, kind))),
+      head(nest(*this, o.names.head,
+                std::make_shared<linear_layer>(o.width, o.vocabulary,
+                                               linear_options{kind, false}))) {}
+
+  tensor_list forward(const tensor_list& inputs) override {
+    return {observe(head, observe(norm, inputs.at(0)))};
+  }
+
+  std::shared_ptr<any_norm> norm;
+  std::shared_ptr<linear_layer> head;
+};
+
+void require_sizes(const decoder_options& o) {
+  const auto require = [](bool holds, const char* what) {
+    if (!holds)
+      throw error(error_code::invalid_argument, what);
+  };
+  require(o.vocabulary > 0 && o.width > 0 && o.layers > 0 && o.heads > 0
+            && o.key_heads > 0 && o.head_size > 0 && o.inner > 0,
+          "the sizes of a decoder must be at least 1");
+  require(o.heads % o.key_heads == 0,
+          "attention heads must be a multiple of the key and value heads");
+  require(o.rotary.dimensions >= 0
+            && (o.rotary.dimensions + 1) / 2 * 2 <= o.head_size,
+          "there are more rotated dimensions than a head has");
+  require(o.names.positions.empty() || o.length > 0,
+          "learned positions need the length of the longest sequence");
+}
+
+bool ends_with(const std::string& name, const std::string& module) {
+  return name.ends_with("." + module + ".weight");
+}
+
+}  // namespace
+
+model decoder(const decoder_options& options, parameter_filler fill,
+              const at::TensorOptions& kind) {
+  auto o = options;
+  const auto layers = static_cast<std::size_t>(o.layers);
+  require_sizes(o);
+  require_activation(o.activation);
+  if (o.scales.empty())
+    o.scales.assign(layers, 1 / std::sqrt(static_cast<double>(o.head_size)));
+  const auto filled = [fill = std::move(fill)](const std::string& layer,
+                                               auto made) {
+    const at::NoGradGuard no_grad;
+    if (fill)
+      for (auto& each : made->named_parameters())
+        fill(dotted_name(layer, each.key()), each.value());
+    return made;
+  };
+  model made;
+  made.push_back({"", [o, kind, filled] {
+                    return filled("", std::make_shared<embeddings>(o, kind));
+                  }});
+  for (std::size_t i = 0; i < layers; ++i) {
+    const auto name = fmt::format("{}.{}", o.names.blocks, i);
+    made.push_back({name, [o, kind, filled, name, i] {
+                      return filled(name, std::make_shared<block>(o, i, kind));
+                    }});
+  }
+  made.push_back({"", [o, kind, filled] {
+                    return filled("", std::make_shared<head_layer>(o, kind));
+                  }});
+  if (o.tied)
+    made.back().ties = {{o.names.head + ".weight", o.names.tokens + ".weight"}};
+  return made;
+}
+
+parameter_filler fresh_parameters(const decoder_options& options,
+                                  std::uint64_t seed) {
+  return [o = options, seed](const std::string& name, at::Tensor& parameter) {
+    if (parameter.dim() == 1) {
+      parameter.fill_(name.ends_with(".weight") ? 1 : 0);
+      return;
+    }
+    // The tied head draws as its owner does.
+    const bool is_head = o.tied && name == o.names.head + ".weight";
+    const auto& drawn = is_head ? o.names.tokens + ".weight" : name;
+    fnv_hash hash;
+    hash.add(drawn);
+    hash.add(seed);
+    const bool residual =
+      ends_with(name, o.names.output) || ends_with(name, o.names.down);
+    parameter.normal_(
+      0.0, residual ? o.residual_deviation : o.deviation,
+      at::make_generator<at::CPUGeneratorImpl>(hash.value() & 0x7FFFFFFF));
+  };
+}
+
+}  // namespace troupe

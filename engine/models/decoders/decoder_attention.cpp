@@ -1,0 +1,127 @@
+#include <ATen/ops/arange.h>
+#include <ATen/ops/scaled_dot_product_attention.h>
+
+#include <array>
+
+#include "troupe/engine/events/observe.hpp"
+#include "troupe/engine/models/decoders/decoder_parts.hpp"
+#include "troupe/engine/stage/slices.hpp"
+
+namespace troupe {
+
+namespace {
+
+using heads_of_three = std::array<at::Tensor, 3>;  // query, key, value
+
+/// Which of the keys, the last of which are those of the queries, a query sees.
+at::Tensor mask_of(std::int64_t queries, std::int64_t keys, std::int64_t window,
+                   at::Device device) {
+  const auto kind = at::TensorOptions(device).dtype(at::kLong);
+  const auto back = at::arange(keys - queries, keys, kind).unsqueeze(1)
+                    - at::arange(keys, kind).unsqueeze(0);
+  return window > 0 ? (back >= 0).logical_and(back < window) : back >= 0;
+}
+
+struct attention final : decoder_attention {
+  attention(const decoder_options& options, std::size_t layer,
+            const at::TensorOptions& kind)
+    : o_(options),
+      scale_(options.scales.at(layer)),
+      window_(options.windows.empty() ? 0 : options.windows.at(layer)) {
+    const auto& names = o_.names;
+    const linear_options inputs{kind, o_.query_bias, o_.transposed};
+    const auto all = o_.heads * o_.head_size;
+    const auto keys = o_.key_heads * o_.head_size;
+    if (!names.fused.empty()) {
+      fused_ = add(names.fused, all + 2 * keys, inputs);
+    } else {
+      query_ = add(names.query, all, inputs);
+      key_ = add(names.key, keys, inputs);
+      value_ = add(names.value, keys, inputs);
+    }
+    output_ = register_module(
+      names.output,
+      std::make_shared<linear_layer>(
+        all, o_.width, linear_options{kind, o_.output_bias, o_.transposed}));
+    if (o_.query_norms == decoder_options::query_norm::none)
+      return;
+    const bool by_head = o_.query_norms == decoder_options::query_norm::head;
+    query_norm_ = register_module(
+      "q_norm", make_norm(o_, by_head ? o_.head_size : all, kind));
+    key_norm_ = register_module(
+      "k_norm", make_norm(o_, by_head ? o_.head_size : keys, kind));
+  }
+
+  at::Tensor forward(const at::Tensor& x) override {
+    const auto b = x.size(0), t = x.size(1);
+    auto [q, k, v] = projected(x);
+    if (o_.rotary.dimensions > 0) {
+      const auto by =
+        rotation_of(o_.rotary, current_slice().first, t, x.device());
+      q = rotated(q, by);
+      k = rotated(k, by);
+    }
+    const auto keys = with_earlier_slices(k, 2);
+    const auto values = with_earlier_slices(v, 2);
+    const auto all = keys.size(2);
+    const bool sees_all = window_ == 0 || all <= window_;
+    const bool causal = sees_all && all == t && t > 1;
+    const auto y = at::scaled_dot_product_attention(
+      q, keys, values,
+      causal || (sees_all && t == 1) ? std::optional<at::Tensor>{}
+                                     : mask_of(t, all, window_, x.device()),
+      /*dropout_p=*/0.0, causal, scale_,
+      /*enable_gqa=*/o_.heads != o_.key_heads);
+    return observe(output_,
+                   y.transpose(1, 2).reshape({b, t, o_.heads * o_.head_size}));
+  }
+
+ private:
+  std::shared_ptr<linear_layer> add(const std::string& name, std::int64_t size,
+                                    const linear_options& options) {
+    return register_module(
+      name, std::make_shared<linear_layer>(o_.width, size, options));
+  }
+
+  /// [rows, heads, positions, head size].
+  heads_of_three projected(const at::Tensor& x) {
+    const auto b = x.size(0), t = x.size(1), size = o_.head_size;
+    if (fused_ && o_.fused == decoder_options::fusion::thirds) {
+      const auto parts =
+        observe(fused_, x).view({b, t, 3, o_.heads, size}).unbind(2);
+      return {parts[0].transpose(1, 2), parts[1].transpose(1, 2),
+              parts[2].transpose(1, 2)};
+    }
+    if (fused_) {
+      const auto parts =
+        observe(fused_, x).view({b, t, o_.heads, 3, size}).unbind(3);
+      return {parts[0].transpose(1, 2), parts[1].transpose(1, 2),
+              parts[2].transpose(1, 2)};
+    }
+    const auto heads = [&](const at::Tensor& y, const auto& norm) {
+      const bool by_head = o_.query_norms == decoder_options::query_norm::head;
+      const auto whole = norm && !by_head ? observe(norm, y) : y;
+      const auto split = whole.view({b, t, -1, size});
+      return (norm && by_head ? observe(norm, split) : split).transpose(1, 2);
+    };
+    return {heads(observe(query_, x), query_norm_),
+            heads(observe(key_, x), key_norm_),
+            heads(observe(value_, x), std::shared_ptr<any_norm>{})};
+  }
+
+  decoder_options o_;
+  double scale_;
+  std::int64_t window_;
+  std::shared_ptr<linear_layer> fused_, query_, key_, value_, output_;
+  std::shared_ptr<any_norm> query_norm_, key_norm_;
+};
+
+}  // namespace
+
+std::shared_ptr<decoder_attention> make_attention(
+  const decoder_options& options, std::size_t layer,
+  const at::TensorOptions& kind) {
+  return std::make_shared<attention>(options, layer, kind);
+}
+
+}  // namespace troupe

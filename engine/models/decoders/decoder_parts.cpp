@@ -1,0 +1,126 @@
+#include "troupe/engine/models/decoders/decoder_parts.hpp"
+
+#include <ATen/ops/clamp.h>
+#include <ATen/ops/erf.h>
+#include <ATen/ops/gelu.h>
+#include <ATen/ops/hardswish.h>
+#include <ATen/ops/leaky_relu.h>
+#include <ATen/ops/mish.h>
+#include <ATen/ops/relu.h>
+#include <ATen/ops/relu6.h>
+#include <ATen/ops/sigmoid.h>
+#include <ATen/ops/silu.h>
+#include <ATen/ops/square.h>
+#include <ATen/ops/tanh.h>
+#include <fmt/ranges.h>
+
+#include <array>
+#include <cmath>
+#include <utility>
+#include <vector>
+
+#include "troupe/base/error.hpp"
+#include "troupe/base/printable.hpp"
+#include "troupe/engine/events/observe.hpp"
+
+namespace troupe {
+
+namespace {
+
+using function = at::Tensor (*)(const at::Tensor&);
+
+/// Hugging Face's names (`hidden_act`).
+constexpr std::array<std::pair<const char*, function>, 20> functions{{
+  {"gelu", [](const at::Tensor& x) { return at::gelu(x); }},
+  {"gelu_new", [](const at::Tensor& x) { return at::gelu(x, "tanh"); }},
+  {"gelu_fast", [](const at::Tensor& x) { return at::gelu(x, "tanh"); }},
+  {"gelu_pytorch_tanh",
+   [](const at::Tensor& x) { return at::gelu(x, "tanh"); }},
+  {"quick_gelu",
+   [](const at::Tensor& x) { return x * at::sigmoid(1.702 * x); }},
+  {"relu", [](const at::Tensor& x) { return at::relu(x); }},
+  {"relu2", [](const at::Tensor& x) { return at::square(at::relu(x)); }},
+  {"relu6", [](const at::Tensor& x) { return at::relu6(x); }},
+  {"sigmoid", [](const at::Tensor& x) { return at::sigmoid(x); }},
+  {"silu", [](const at::Tensor& x) { return at::silu(x); }},
+  {"swish", [](const at::Tensor& x) { return at::silu(x); }},
+  {"tanh", [](const at::Tensor& x) { return at::tanh(x); }},
+  {"mish", [](const at::Tensor& x) { return at::mish(x); }},
+  {"linear", [](const at::Tensor& x) { return x; }},
+  {"leaky_relu", [](const at::Tensor& x) { return at::leaky_relu(x); }},
+  {"hardswish", [](const at::Tensor& x) { return at::hardswish(x); }},
+  {"gelu_python", [](const at::Tensor& x) { return at::gelu(x); }},
+  {"gelu_accurate", [](const at::Tensor& x) { return at::gelu(x, "tanh"); }},
+  {"gelu_10",
+   [](const at::Tensor& x) { return at::clamp(at::gelu(x), -10, 10); }},
+  {"laplace",
+   [](const at::Tensor& x) {
+     return 0.5 * (1 + at::erf((x - 0.707107) / (0.282095 * std::sqrt(2.0))));
+   }},
+}};
+
+function function_of(const std::string& name) {
+  for (const auto& [known, what] : functions)
+    if (name == known)
+      return what;
+  std::vector<std::string> names;
+  for (const auto& each : functions)
+    names.emplace_back(each.first);
+  fail(error_code::invalid_argument,
+       "there is no activation function '{}'; those known are {}",
+       printable(name), fmt::join(names, ", "));
+}
+
+struct activation_layer final : torch::nn::Module {
+  explicit activation_layer(function what) : run(what) {}
+  at::Tensor forward(const at::Tensor& x) const { return run(x); }
+
+  function run;
+};
+
+struct mlp_layer final : decoder_mlp {
+  mlp_layer(const decoder_options& o, const at::TensorOptions& kind)
+    : act(register_module(
+      "act", std::make_shared<activation_layer>(function_of(o.activation)))) {
+    const linear_options options{kind, o.mlp_bias, o.transposed};
+    const auto add = [&](const std::string& name, std::int64_t inputs,
+                         std::int64_t outputs) {
+      return register_module(
+        name, std::make_shared<linear_layer>(inputs, outputs, options));
+    };
+    if (o.gated)
+      gate = add(o.names.gate, o.width, o.inner);
+    up = add(o.names.up, o.width, o.inner);
+    down = add(o.names.down, o.inner, o.width);
+  }
+
+  at::Tensor forward(const at::Tensor& x) override {
+    const auto y = gate ? observe(act, observe(gate, x)) * observe(up, x)
+                        : observe(act, observe(up, x));
+    return observe(down, y);
+  }
+
+  std::shared_ptr<activation_layer> act;
+  std::shared_ptr<linear_layer> gate, up, down;
+};
+
+}  // namespace
+
+void require_activation(const std::string& name) {
+  function_of(name);
+}
+
+std::shared_ptr<any_norm> make_norm(const decoder_options& options,
+                                    std::int64_t width,
+                                    const at::TensorOptions& kind) {
+  if (options.norm == decoder_options::norm_kind::rms)
+    return std::make_shared<rms_norm_layer>(width, options.epsilon, kind);
+  return std::make_shared<norm_layer>(width, options.epsilon, kind);
+}
+
+std::shared_ptr<decoder_mlp> make_mlp(const decoder_options& options,
+                                      const at::TensorOptions& kind) {
+  return std::make_shared<mlp_layer>(options, kind);
+}
+
+}  // namespace troupe

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <torch/nn/module.h>
+
+#include <memory>
+#include <string>
+
+#include "troupe/engine/models/decoders/decoder.hpp"
+#include "troupe/engine/models/layers.hpp"
+
+namespace troupe {
+
+std::shared_ptr<any_norm> make_norm(const decoder_options& options,
+                                    std::int64_t width,
+                                    const at::TensorOptions& kind);
+
+/// Causal attention of all heads, over earlier slices and positions too.
+struct decoder_attention : torch::nn::Module {
+  virtual at::Tensor forward(const at::Tensor& x) = 0;
+};
+std::shared_ptr<decoder_attention> make_attention(
+  const decoder_options& options, std::size_t layer,
+  const at::TensorOptions& kind);
+
+struct decoder_mlp : torch::nn::Module {
+  virtual at::Tensor forward(const at::Tensor& x) = 0;
+};
+std::shared_ptr<decoder_mlp> make_mlp(const decoder_options& options,
+                                      const at::TensorOptions& kind);
+
+}  // namespace troupe

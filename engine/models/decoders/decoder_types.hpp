@@ -1,0 +1,54 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "troupe/engine/models/decoders/decoder.hpp"
+#include "troupe/engine/models/decoders/model_config.hpp"
+
+namespace troupe {
+
+/// A model type of Hugging Face's transformers (`model_type` of config.json).
+struct decoder_type {
+  std::string name;
+  /// Reads the fields that are the type's own and those that types share;
+  /// throws `invalid_checkpoint` for values that are not supported.
+  decoder_options (*read)(model_config& config);
+};
+
+/// All that can be read. To add one: a file in this folder that reads its
+/// fields, and a row in decoder_types.cpp.
+const std::vector<decoder_type>& decoder_types();
+
+/// Of a config.json, all of whose fields must be understood. Throws
+/// `invalid_checkpoint`.
+decoder_options read_decoder(model_config& config);
+
+// One for each row.
+decoder_options read_llama(model_config& config);
+decoder_options read_mistral(model_config& config);
+decoder_options read_qwen2(model_config& config);
+decoder_options read_qwen3(model_config& config);
+decoder_options read_olmo2(model_config& config);
+decoder_options read_gpt2(model_config& config);
+decoder_options read_gpt_neox(model_config& config);
+
+// What the types have in common.
+
+/// Sizes, norms, the activation, rotary embeddings and ties of a decoder with
+/// RMSNorms and gated MLPs. `head_size`: if the fields don't say; 0: the
+/// heads' share of the width.
+decoder_options read_gated(model_config& config, std::int64_t head_size = 0);
+/// Where transformers has a default of its own for a missing field.
+void require_key_heads(const model_config& config);
+/// `use_sliding_window` with `layer_types` or `max_window_layers`.
+void read_windows(model_config& config, decoder_options& options);
+/// `rope_parameters`, or the older `rope_theta` and `rope_scaling`; `share`: of
+/// each head's dimensions that are rotated, unless the fields say.
+rotary_options read_rotary(model_config& config, std::int64_t head_size,
+                           double base, double share = 1);
+/// A probability of dropout, which must be 0: troupe trains without.
+void require_no_dropout(model_config& config,
+                        std::initializer_list<const char*> names);
+
+}  // namespace troupe

@@ -1,0 +1,233 @@
+#include "troupe/engine/models/decoders/model_config.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "troupe/base/error.hpp"
+#include "troupe/base/printable.hpp"
+
+namespace troupe {
+
+namespace {
+
+using nlohmann::json;
+
+json parsed(const std::string& text, const std::string& origin) {
+  auto fields = json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!fields.is_object())
+    fail(error_code::invalid_checkpoint, "{}: is not a JSON object",
+         printable(origin));
+  return fields;
+}
+
+/// Of transformers' own, and of generation: nothing that training computes.
+constexpr auto without_effect = {"_attn_implementation",
+                                 "_attn_implementation_autoset",
+                                 "_name_or_path",
+                                 "architectures",
+                                 "attn_implementation",
+                                 "auto_map",
+                                 "bad_words_ids",
+                                 "begin_suppress_tokens",
+                                 "bos_token_id",
+                                 "decoder_start_token_id",
+                                 "diversity_penalty",
+                                 "do_sample",
+                                 "dtype",
+                                 "early_stopping",
+                                 "encoder_no_repeat_ngram_size",
+                                 "eos_token_id",
+                                 "exponential_decay_length_penalty",
+                                 "finetuning_task",
+                                 "forced_bos_token_id",
+                                 "forced_eos_token_id",
+                                 "id2label",
+                                 "keys_to_ignore_at_inference",
+                                 "label2id",
+                                 "length_penalty",
+                                 "max_length",
+                                 "min_length",
+                                 "model_type",
+                                 "no_repeat_ngram_size",
+                                 "num_beam_groups",
+                                 "num_beams",
+                                 "num_return_sequences",
+                                 "output_attentions",
+                                 "output_hidden_states",
+                                 "output_scores",
+                                 "pad_token_id",
+                                 "prefix",
+                                 "pretraining_tp",
+                                 "problem_type",
+                                 "remove_invalid_values",
+                                 "repetition_penalty",
+                                 "return_dict",
+                                 "return_dict_in_generate",
+                                 "sep_token_id",
+                                 "suppress_tokens",
+                                 "task_specific_params",
+                                 "temperature",
+                                 "tf_legacy_loss",
+                                 "tokenizer_class",
+                                 "top_k",
+                                 "top_p",
+                                 "torch_dtype",
+                                 "torchscript",
+                                 "transformers_version",
+                                 "typical_p",
+                                 "use_bfloat16",
+                                 "use_cache"};
+
+}  // namespace
+
+model_config::model_config(const std::string& text, std::string origin)
+  : model_config(parsed(text, origin), std::move(origin), {}) {
+  known_.insert(without_effect.begin(), without_effect.end());
+  require("add_cross_attention", {false});
+  require("chunk_size_feed_forward", {0});
+  require("is_decoder", {false, true});
+  require("is_encoder_decoder", {false});
+  require("pruned_heads", {json::object()});
+  require("tie_encoder_decoder", {false});
+  ignore({"cross_attention_hidden_size"});
+}
+
+model_config::model_config(json fields, std::string origin, std::string path)
+  : fields_(std::move(fields)),
+    origin_(std::move(origin)),
+    path_(std::move(path)) {}
+
+void model_config::refuse(const std::string& name,
+                          const std::string& why) const {
+  fail(error_code::invalid_checkpoint, "{}: {}{} {}", printable(origin_), path_,
+       printable(name), why);
+}
+
+const json* model_config::find(const std::string& name) {
+  known_.insert(name);
+  const auto found = fields_.find(name);
+  return found == fields_.end() || found->is_null() ? nullptr : &*found;
+}
+
+const json& model_config::get(const std::string& name) {
+  if (const auto* found = find(name))
+    return *found;
+  refuse(name, "is missing");
+}
+
+bool model_config::has(const std::string& name) const {
+  const auto found = fields_.find(name);
+  return found != fields_.end() && !found->is_null();
+}
+
+std::int64_t model_config::whole(const std::string& name,
+                                 std::optional<std::int64_t> usual,
+                                 std::int64_t least) {
+  constexpr std::int64_t most = std::int64_t{1} << 40;
+  const auto* found = usual ? find(name) : &get(name);
+  if (!found)
+    return *usual;
+  const auto value =
+    found->is_number_integer() ? found->get<std::int64_t>() : least - 1;
+  if (value < least || value > most)
+    refuse(name, fmt::format("is {}, not a whole number from {} up",
+                             printable(found->dump()), least));
+  return value;
+}
+
+double model_config::number(const std::string& name,
+                            std::optional<double> usual) {
+  const auto* found = usual ? find(name) : &get(name);
+  if (!found)
+    return *usual;
+  if (!found->is_number() || !std::isfinite(found->get<double>()))
+    refuse(name, fmt::format("is {}, not a number", printable(found->dump())));
+  return found->get<double>();
+}
+
+std::optional<double> model_config::optional_number(const std::string& name) {
+  return has(name) ? std::optional{number(name)} : (find(name), std::nullopt);
+}
+
+bool model_config::flag(const std::string& name, std::optional<bool> usual) {
+  const auto* found = usual ? find(name) : &get(name);
+  if (!found)
+    return *usual;
+  if (!found->is_boolean())
+    refuse(name,
+           fmt::format("is {}, not true or false", printable(found->dump())));
+  return found->get<bool>();
+}
+
+std::string model_config::text(const std::string& name,
+                               std::optional<std::string> usual) {
+  const auto* found = usual ? find(name) : &get(name);
+  if (!found)
+    return *usual;
+  if (!found->is_string())
+    refuse(name, fmt::format("is {}, not a text", printable(found->dump())));
+  return found->get<std::string>();
+}
+
+std::vector<double> model_config::numbers(const std::string& name) {
+  const auto& found = get(name);
+  std::vector<double> all;
+  for (const auto& each : found) {
+    if (!each.is_number() || !std::isfinite(each.get<double>()))
+      refuse(name, "is not a list of numbers");
+    all.push_back(each.get<double>());
+  }
+  if (!found.is_array() || all.empty())
+    refuse(name, "is not a list of numbers");
+  return all;
+}
+
+std::vector<std::string> model_config::texts(const std::string& name) {
+  const auto& found = get(name);
+  std::vector<std::string> all;
+  for (const auto& each : found) {
+    if (!each.is_string())
+      refuse(name, "is not a list of texts");
+    all.push_back(each.get<std::string>());
+  }
+  if (!found.is_array())
+    refuse(name, "is not a list of texts");
+  return all;
+}
+
+model_config model_config::inner(const std::string& name) {
+  const auto& found = get(name);
+  if (!found.is_object())
+    refuse(name, "is not an object");
+  return {found, origin_, path_ + name + "."};
+}
+
+void model_config::require(const std::string& name,
+                           std::initializer_list<json> values) {
+  const auto* found = find(name);
+  if (!found || std::ranges::find(values, *found) != values.end())
+    return;
+  std::vector<std::string> texts;
+  for (const auto& each : values)
+    texts.push_back(each.dump());
+  refuse(name, fmt::format("is {}; supported: {}", printable(found->dump()),
+                           fmt::join(texts, ", ")));
+}
+
+void model_config::ignore(std::initializer_list<const char*> names) {
+  known_.insert(names.begin(), names.end());
+}
+
+void model_config::finish() const {
+  for (const auto& [name, value] : fields_.items())
+    if (!known_.contains(name) && !value.is_null())
+      refuse(name,
+             "is not understood: it may change what the model computes; remove "
+             "it if it does not");
+}
+
+}  // namespace troupe

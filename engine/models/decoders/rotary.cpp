@@ -1,0 +1,144 @@
+#include "troupe/engine/models/decoders/rotary.hpp"
+
+#include <ATen/ops/arange.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/ones_like.h>
+#include <ATen/ops/outer.h>
+#include <ATen/ops/pow.h>
+#include <ATen/ops/tensor.h>
+#include <ATen/ops/where.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+namespace troupe {
+
+namespace {
+
+/// base^(2 i / dimensions).
+at::Tensor powers(double base, std::int64_t dimensions) {
+  const auto exponents = at::arange(0, dimensions, 2, at::kLong).to(at::kFloat)
+                         / static_cast<double>(dimensions);
+  return at::pow(base, exponents);
+}
+
+double magnitude(double factor, double scale) {
+  return factor <= 1 ? 1 : 0.1 * scale * std::log(factor) + 1;
+}
+
+/// NTK-aware scaling, by the length of the sequence.
+at::Tensor dynamic_frequencies(const rotary_options& o, std::int64_t length) {
+  const auto longest = static_cast<double>(o.length);
+  const auto ratio = std::max(static_cast<double>(length), longest) / longest;
+  const auto size = static_cast<double>(o.dimensions);
+  const auto base =
+    o.base * std::pow(o.factor * ratio - (o.factor - 1), size / (size - 2));
+  return 1 / powers(base, o.dimensions);
+}
+
+at::Tensor llama3_frequencies(const rotary_options& o) {
+  const auto plain = 1 / powers(o.base, o.dimensions);
+  const auto original = static_cast<double>(o.original_length);
+  const auto lengths = 2 * std::numbers::pi / plain;
+  const auto slow = lengths > original / o.low_frequency;
+  const auto fast = lengths < original / o.high_frequency;
+  const auto smooth = (original / lengths - o.low_frequency)
+                      / (o.high_frequency - o.low_frequency);
+  const auto between = (1 - smooth) * plain / o.factor + smooth * plain;
+  return at::where(slow, plain / o.factor, at::where(fast, plain, between));
+}
+
+/// Peng et al., 2023.
+at::Tensor yarn_frequencies(const rotary_options& o) {
+  const auto size = static_cast<double>(o.dimensions);
+  const auto dimension_of = [&](double rotations) {
+    return size
+           * std::log(static_cast<double>(o.original_length)
+                      / (rotations * 2 * std::numbers::pi))
+           / (2 * std::log(o.base));
+  };
+  auto low = dimension_of(o.beta_fast), high = dimension_of(o.beta_slow);
+  if (o.truncate) {
+    low = std::floor(low);
+    high = std::ceil(high);
+  }
+  low = std::max(low, 0.0);
+  high = std::min(high, size - 1);
+  if (low == high)
+    high += 0.001;
+  const auto ramp =
+    ((at::arange(o.dimensions / 2, at::kFloat) - low) / (high - low))
+      .clamp(0, 1);
+  const auto extrapolated = 1 / powers(o.base, o.dimensions);
+  const auto interpolated = 1 / (o.factor * powers(o.base, o.dimensions));
+  return interpolated * ramp + extrapolated * (1 - ramp);
+}
+
+at::Tensor longrope_frequencies(const rotary_options& o, std::int64_t length) {
+  const auto& factors =
+    length > o.original_length ? o.long_factor : o.short_factor;
+  return 1 / (at::tensor(factors, at::kFloat) * powers(o.base, o.dimensions));
+}
+
+}  // namespace
+
+at::Tensor rotary_frequencies(const rotary_options& options,
+                              std::int64_t length) {
+  using enum rotary_options::scaling;
+  switch (options.kind) {
+    case dynamic:
+      return dynamic_frequencies(options, length);
+    case llama3:
+      return llama3_frequencies(options);
+    case yarn:
+      return yarn_frequencies(options);
+    case longrope:
+      return longrope_frequencies(options, length);
+    case linear:
+      return 1 / powers(options.base, options.dimensions) / options.factor;
+    case none:
+      break;
+  }
+  return 1 / powers(options.base, options.dimensions);
+}
+
+double rotary_attention_factor(const rotary_options& options) {
+  using enum rotary_options::scaling;
+  if (options.attention_factor)
+    return *options.attention_factor;
+  if (options.kind == yarn && options.mscale && options.mscale_all_dim)
+    return magnitude(options.factor, *options.mscale)
+           / magnitude(options.factor, *options.mscale_all_dim);
+  if (options.kind == yarn)
+    return magnitude(options.factor, 1);
+  if (options.kind == longrope && options.factor > 1)
+    return std::sqrt(
+      1
+      + std::log(options.factor)
+          / std::log(static_cast<double>(options.original_length)));
+  return 1;
+}
+
+rotation rotation_of(const rotary_options& options, std::int64_t first,
+                     std::int64_t count, at::Device device) {
+  const auto angles = at::outer(at::arange(first, first + count, at::kFloat),
+                                rotary_frequencies(options, first + count));
+  const auto factor = rotary_attention_factor(options);
+  return {(angles.cos() * factor).to(device),
+          (angles.sin() * factor).to(device)};
+}
+
+at::Tensor rotated(const at::Tensor& x, const rotation& by) {
+  const auto half = by.cosines.size(-1);
+  const auto cosines = by.cosines.to(x.scalar_type());
+  const auto sines = by.sines.to(x.scalar_type());
+  const auto a = x.narrow(-1, 0, half), b = x.narrow(-1, half, half);
+  std::vector<at::Tensor> parts{a * cosines - b * sines,
+                                b * cosines + a * sines};
+  if (x.size(-1) > 2 * half)
+    parts.push_back(x.narrow(-1, 2 * half, x.size(-1) - 2 * half));
+  return at::cat(parts, -1);
+}
+
+}  // namespace troupe

@@ -1,0 +1,57 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "troupe/engine/device/tensor.hpp"
+
+namespace troupe {
+
+/// How queries and keys are rotated by their positions (RoFormer, Su et al.,
+/// 2021), and how that is stretched to sequences longer than the model was
+/// trained on. Fields have the meaning of those of Hugging Face configurations
+/// (`rope_parameters`, `rope_scaling`).
+struct rotary_options {
+  enum class scaling { none, linear, dynamic, llama3, yarn, longrope };
+
+  /// Of each head, from its first; 0: none. Of an odd number, one more turns.
+  std::int64_t dimensions = 0;
+  double base = 10'000;  // rope_theta
+  scaling kind = scaling::none;
+  double factor = 1;
+  std::int64_t length = 0;           // max_position_embeddings
+  std::int64_t original_length = 0;  // original_max_position_embeddings
+  /// Of the cosines and sines; none: what `kind` derives from `factor`.
+  std::optional<double> attention_factor{};
+
+  double low_frequency = 1, high_frequency = 4;  // llama3
+  double beta_fast = 32, beta_slow = 1;          // yarn
+  std::optional<double> mscale{}, mscale_all_dim{};
+  bool truncate = true;
+  std::vector<double> short_factor{}, long_factor{};  // longrope
+
+  /// Whether the frequencies depend on the length of the whole sequence.
+  bool depends_on_length() const {
+    return kind == scaling::dynamic || kind == scaling::longrope;
+  }
+};
+
+/// fp32 [pairs of dimensions], for sequences of that length.
+at::Tensor rotary_frequencies(const rotary_options& options,
+                              std::int64_t length);
+/// The factor of cosines and sines.
+double rotary_attention_factor(const rotary_options& options);
+
+/// Cosines and sines, fp32 [positions, pairs of dimensions] each.
+struct rotation {
+  at::Tensor cosines, sines;
+};
+/// Of `count` positions from `first` on, in a sequence that ends with them.
+rotation rotation_of(const rotary_options& options, std::int64_t first,
+                     std::int64_t count, at::Device device);
+/// Rotates `x` [..., positions, head size]: its first dimensions, of which the
+/// first half is paired with the second.
+at::Tensor rotated(const at::Tensor& x, const rotation& by);
+
+}  // namespace troupe

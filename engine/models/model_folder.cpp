@@ -1,0 +1,129 @@
+#include "troupe/engine/models/model_folder.hpp"
+
+#include <ATen/core/grad_mode.h>
+#include <fmt/ranges.h>
+
+#include <filesystem>
+#include <utility>
+
+#include "troupe/base/error.hpp"
+#include "troupe/base/input_file.hpp"
+#include "troupe/base/printable.hpp"
+#include "troupe/engine/models/decoders/decoder_types.hpp"
+
+namespace troupe {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr auto config_name = "config.json";
+
+decoder_options options_of(const std::string& text, const std::string& origin) {
+  model_config config(text, origin);
+  return read_decoder(config);
+}
+
+/// What published files hold besides parameters: masks, frequencies.
+bool is_buffer(const std::string& name) {
+  for (const auto* end : {".attn.bias", ".attn.masked_bias", ".attention.bias",
+                          ".attention.masked_bias", ".rotary_emb.inv_freq"})
+    if (name.ends_with(end))
+      return true;
+  return false;
+}
+
+/// Shapes by name, without memory for them; a tied head is left out.
+parameter_list shapes_of(const decoder_options& options) {
+  const auto layers = decoder(options, nullptr, at::Device(at::kMeta));
+  parameter_list all;
+  for (std::size_t i = 0; i < layers.size(); ++i)
+    for (auto& each : parameters_of(layers[i].name, *make_layer(layers, i)))
+      if (!options.tied || each.first != options.names.head + ".weight")
+        all.push_back(std::move(each));
+  return all;
+}
+
+}  // namespace
+
+model_folder::model_folder(std::string path, bool from_scratch)
+  : path_(std::move(path)) {
+  const auto config = (fs::path(path_) / config_name).string();
+  config_ = read_file(config);
+  options_ = options_of(config_, config);
+  if (from_scratch)
+    return;
+  weights_ = std::make_shared<const stored_weights>(path_);
+  // Published files of GPT-2 name the model's inside alone.
+  if (const auto dot = options_.names.tokens.find('.');
+      !weights_->find(options_.names.tokens + ".weight"))
+    left_out_ = options_.names.tokens.substr(0, dot + 1);
+  require_weights();
+}
+
+std::string model_folder::stored_name(const std::string& name) const {
+  return !left_out_.empty() && name.starts_with(left_out_)
+           ? name.substr(left_out_.size())
+           : name;
+}
+
+void model_folder::require_weights() const {
+  std::size_t found = 0;
+  const auto& origin = weights_->origin();
+  for (const auto& [name, value] : shapes_of(options_)) {
+    const auto* entry = weights_->find(stored_name(name));
+    if (!entry)
+      refuse_checkpoint(origin, fmt::format("has no {}", stored_name(name)));
+    if (entry->shape != value.sizes().vec())
+      refuse_checkpoint(
+        origin, fmt::format("has {} of shape [{}], and {} describes one of "
+                            "[{}]",
+                            entry->name, fmt::join(entry->shape, ", "),
+                            config_name, fmt::join(value.sizes(), ", ")));
+    if (!at::isFloatingType(entry->dtype))
+      refuse_checkpoint(origin,
+                        fmt::format("has {} of {}; a parameter is of "
+                                    "floating-point numbers",
+                                    entry->name, at::toString(entry->dtype)));
+    ++found;
+  }
+  const auto head = options_.names.head + ".weight";
+  if (weights_->entries().size() == found)
+    return;
+  parameter_list known = shapes_of(options_);
+  for (const auto& entry : weights_->entries()) {
+    const bool is_parameter = std::ranges::any_of(known, [&](const auto& each) {
+      return stored_name(each.first) == entry.name;
+    });
+    if (!is_parameter && !is_buffer(entry.name)
+        && !(options_.tied && entry.name == head))
+      refuse_checkpoint(origin,
+                        fmt::format("has {}, which the model of {} does "
+                                    "not have",
+                                    printable(entry.name), config_name));
+  }
+}
+
+built_model model_folder::build(at::ScalarType dtype,
+                                std::uint64_t seed) const {
+  parameter_filler fill;
+  if (!weights_)
+    fill = fresh_parameters(options_, seed);
+  else
+    fill = [from = weights_, self = *this, dtype](const std::string& name,
+                                                  at::Tensor& parameter) {
+      const auto& o = self.options_;
+      const bool is_tied = o.tied && name == o.names.head + ".weight";
+      const auto stored =
+        self.stored_name(is_tied ? o.names.tokens + ".weight" : name);
+      parameter.set_data(from->read(stored).to(dtype));
+    };
+  built_model made;
+  made.layers = decoder(options_, std::move(fill), dtype);
+  made.blocks = {1, 1 + static_cast<std::int32_t>(options_.layers)};
+  for (const auto& [name, value] : shapes_of(options_))
+    made.parameters += static_cast<double>(value.numel());
+  return made;
+}
+
+}  // namespace troupe

@@ -1,0 +1,50 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "troupe/engine/models/decoders/decoder.hpp"
+#include "troupe/engine/models/registry.hpp"
+#include "troupe/engine/models/stored_weights.hpp"
+
+namespace troupe {
+
+/// A model as Hugging Face's transformers stores it: config.json and, unless it
+/// is to be trained from scratch, its weights; other files (of a tokenizer) are
+/// carried along.
+class model_folder {
+ public:
+  /// Reads config.json and the headers of the weights. Throws `io` and
+  /// `invalid_checkpoint` naming what is missing, of another shape, not known
+  /// to the model, or not understood. `from_scratch`: no weights are read.
+  model_folder(std::string path, bool from_scratch);
+
+  const std::string& path() const { return path_; }
+  const decoder_options& options() const { return options_; }
+  /// Each layer reads its weights from the files as it is made, or draws fresh
+  /// ones from `seed`. `dtype`: of the parameters.
+  built_model build(at::ScalarType dtype, std::uint64_t seed) const;
+
+  /// A copy of the folder with these parameters (of all the model, with the
+  /// names of its layers), in files of at most `most_bytes` (but one tensor
+  /// more): `dtype` none: as they are. The names are those of the files that
+  /// were read. The folder appears whole or not at all; throws `io`, also if
+  /// one is there that is not empty.
+  void save(const std::string& path, const parameter_list& parameters,
+            std::optional<at::ScalarType> dtype, std::int64_t most_bytes) const;
+
+ private:
+  void require_weights() const;
+  /// The name in the files of a parameter.
+  std::string stored_name(const std::string& name) const;
+
+  std::string path_;
+  std::string config_;  // the file's text
+  decoder_options options_;
+  std::shared_ptr<const stored_weights> weights_;  // null: from scratch
+  std::string left_out_;  // a prefix of names, which the files lack
+};
+
+}  // namespace troupe
