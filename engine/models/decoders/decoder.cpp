@@ -75,7 +75,9 @@ struct block final : decoder_layer {
     : decoder_layer(options),
       attention(
         register_module(o.names.attention, make_attention(o, layer, kind))),
-      mlp(register_module(o.names.mlp, make_mlp(o, kind))),
+      mlp(register_module(o.names.mlp, has_experts(layer)
+                                         ? make_experts(o, kind)
+                                         : make_dense_mlp(o, kind))),
       first_norm(
         register_module(o.names.first_norm, make_norm(o, o.width, kind))),
       second_norm(
@@ -93,6 +95,10 @@ struct block final : decoder_layer {
       return {observe(mlp, observe(second_norm, x)) + attended + x};
     const auto y = x + attended;
     return {y + observe(mlp, observe(second_norm, y))};
+  }
+
+  bool has_experts(std::size_t layer) const {
+    return o.experts.count > 0 && o.experts.layers.at(layer);
   }
 
   std::shared_ptr<decoder_attention> attention;

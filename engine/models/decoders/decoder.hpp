@@ -29,6 +29,16 @@ struct decoder_names {
   std::string gate = "gate_proj", up = "up_proj", down = "down_proj";
 };
 
+/// MLPs among which a router chooses for each token, in place of one.
+struct expert_options {
+  std::int64_t count = 0;  // 0: none
+  std::int64_t chosen = 0;
+  std::int64_t inner = 0;      // width of each
+  bool normalised = false;     // the weights of those chosen sum to 1
+  decoder_names names{};       // of each: gate, up, down
+  std::vector<bool> layers{};  // that have experts
+};
+
 /// A decoder-only transformer in the variants that Hugging Face's model types
 /// are made of: see the files NAME_decoder.cpp for the types.
 struct decoder_options {
@@ -59,6 +69,7 @@ struct decoder_options {
   bool query_bias = false, output_bias = false, mlp_bias = false;
   bool gated = true;  // down(act(gate(x)) * up(x)), else down(act(up(x)))
   std::string activation = "silu";
+  expert_options experts{};
   rotary_options rotary{};
   /// By layer: a position sees so many last ones, itself included; 0: all.
   std::vector<std::int64_t> windows{};

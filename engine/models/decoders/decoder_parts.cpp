@@ -118,8 +118,8 @@ std::shared_ptr<any_norm> make_norm(const decoder_options& options,
   return std::make_shared<norm_layer>(width, options.epsilon, kind);
 }
 
-std::shared_ptr<decoder_mlp> make_mlp(const decoder_options& options,
-                                      const at::TensorOptions& kind) {
+std::shared_ptr<decoder_mlp> make_dense_mlp(const decoder_options& options,
+                                            const at::TensorOptions& kind) {
   return std::make_shared<mlp_layer>(options, kind);
 }
 

@@ -25,7 +25,9 @@ std::shared_ptr<decoder_attention> make_attention(
 struct decoder_mlp : torch::nn::Module {
   virtual at::Tensor forward(const at::Tensor& x) = 0;
 };
-std::shared_ptr<decoder_mlp> make_mlp(const decoder_options& options,
-                                      const at::TensorOptions& kind);
+std::shared_ptr<decoder_mlp> make_dense_mlp(const decoder_options& options,
+                                            const at::TensorOptions& kind);
+std::shared_ptr<decoder_mlp> make_experts(const decoder_options& options,
+                                          const at::TensorOptions& kind);
 
 }  // namespace troupe

@@ -79,10 +79,11 @@ void read_scaling(model_config& config, rotary_options& r) {
 
 const std::vector<decoder_type>& decoder_types() {
   static const std::vector<decoder_type> types{
-    {"llama", read_llama},      {"mistral", read_mistral},
-    {"qwen2", read_qwen2},      {"qwen3", read_qwen3},
-    {"olmo2", read_olmo2},      {"gpt2", read_gpt2},
-    {"gpt_neox", read_gpt_neox}};
+    {"llama", read_llama},        {"mistral", read_mistral},
+    {"qwen2", read_qwen2},        {"qwen3", read_qwen3},
+    {"olmo2", read_olmo2},        {"gpt2", read_gpt2},
+    {"gpt_neox", read_gpt_neox},  {"mixtral", read_mixtral},
+    {"qwen3_moe", read_qwen3_moe}};
   return types;
 }
 
@@ -143,7 +144,8 @@ void require_no_dropout(model_config& config,
                                       share));
 }
 
-decoder_options read_gated(model_config& config, std::int64_t head_size) {
+decoder_options read_gated(model_config& config, std::int64_t head_size,
+                           double base) {
   decoder_options o;
   o.vocabulary = config.whole("vocab_size");
   o.width = config.whole("hidden_size");
@@ -159,7 +161,7 @@ decoder_options read_gated(model_config& config, std::int64_t head_size) {
   o.deviation = o.residual_deviation = config.number("initializer_range", 0.02);
   o.tied = config.flag("tie_word_embeddings", false);
   o.padding = config.whole("pad_token_id", -1, -1);
-  o.rotary = read_rotary(config, o.head_size, 10'000);
+  o.rotary = read_rotary(config, o.head_size, base);
   if (o.rotary.dimensions != o.head_size)
     config.refuse("partial_rotary_factor", "must be 1 in this type of model");
   require_no_dropout(config, {"attention_dropout"});

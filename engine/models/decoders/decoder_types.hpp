@@ -32,13 +32,16 @@ decoder_options read_qwen3(model_config& config);
 decoder_options read_olmo2(model_config& config);
 decoder_options read_gpt2(model_config& config);
 decoder_options read_gpt_neox(model_config& config);
+decoder_options read_mixtral(model_config& config);
+decoder_options read_qwen3_moe(model_config& config);
 
 // What the types have in common.
 
 /// Sizes, norms, the activation, rotary embeddings and ties of a decoder with
 /// RMSNorms and gated MLPs. `head_size`: if the fields don't say; 0: the
-/// heads' share of the width.
-decoder_options read_gated(model_config& config, std::int64_t head_size = 0);
+/// heads' share of the width. `base`: of rotary embeddings, likewise.
+decoder_options read_gated(model_config& config, std::int64_t head_size = 0,
+                           double base = 10'000);
 /// Where transformers has a default of its own for a missing field.
 void require_key_heads(const model_config& config);
 /// `use_sliding_window` with `layer_types` or `max_window_layers`.

@@ -186,6 +186,21 @@ std::vector<double> model_config::numbers(const std::string& name) {
   return all;
 }
 
+std::vector<std::int64_t> model_config::wholes(const std::string& name) {
+  std::vector<std::int64_t> all;
+  const auto* found = find(name);
+  if (!found)
+    return all;
+  for (const auto& each : *found) {
+    if (!each.is_number_integer())
+      refuse(name, "is not a list of whole numbers");
+    all.push_back(each.get<std::int64_t>());
+  }
+  if (!found->is_array())
+    refuse(name, "is not a list of whole numbers");
+  return all;
+}
+
 std::vector<std::string> model_config::texts(const std::string& name) {
   const auto& found = get(name);
   std::vector<std::string> all;

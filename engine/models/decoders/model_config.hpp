@@ -31,6 +31,8 @@ class model_config {
   std::string text(const std::string& name,
                    std::optional<std::string> usual = {});
   std::vector<double> numbers(const std::string& name);
+  /// Empty if the field is missing.
+  std::vector<std::int64_t> wholes(const std::string& name);
   std::vector<std::string> texts(const std::string& name);
   /// An object within; its fields are noted apart. Call its `finish`, too.
   model_config inner(const std::string& name);
