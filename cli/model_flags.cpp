@@ -1,11 +1,14 @@
 #include "troupe/cli/model_flags.hpp"
 
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
 
+#include "troupe/base/error.hpp"
+#include "troupe/base/printable.hpp"
 #include "troupe/cli/plan/checks.hpp"
+#include "troupe/engine/models/model_folder.hpp"
 
 namespace troupe::cli {
 
@@ -58,20 +61,48 @@ void add_model_flags(CLI::App& app, model_flags& flags) {
     help += fmt::format("  {:14} {}\n", entry.name, entry.summary);
   }
   app.option_defaults()->group("Model");
-  app.add_option("--model", flags.name, help)->check(CLI::IsMember(names));
+  help += "or a folder of Hugging Face's transformers: config.json and weights";
+  app.add_option("--model", flags.name, help)
+    ->type_name("NAME|DIR")
+    ->check([names](const std::string& given) {
+      model_flags chosen;
+      chosen.name = given;
+      return chosen.is_folder() || std::ranges::count(names, given) > 0
+               ? std::string{}
+               : fmt::format(
+                 "there is no model, and no folder with a "
+                 "config.json, called {}; the models are {}",
+                 printable(given), fmt::join(names, ", "));
+    });
   for (const auto& entry : registered_models())
     for (const auto& option : entry.options)
       if (!flags.values.contains(option.name))
         add_flag(app, option, flags.values[option.name]);
 }
 
+bool model_flags::is_folder() const {
+  return name.find('/') != name.npos || is_model_folder(name);
+}
+
 std::vector<std::string> flags_of_other_models(const model_flags& flags) {
   std::vector<std::string> names;
-  const auto& chosen = find_model(flags.name);
+  const auto* chosen = flags.is_folder() ? nullptr : &find_model(flags.name);
   for (const auto& [name, value] : flags.values)
-    if (!has_option(chosen, name))
+    if (!chosen || !has_option(*chosen, name))
       names.push_back(name);
   return names;
+}
+
+built_model build_model(const model_flags& flags,
+                        const text_batch_options& data, at::ScalarType dtype) {
+  if (flags.is_folder())
+    return model_folder(flags.name, flags.from_scratch).build(dtype, data.seed);
+  if (flags.from_scratch)
+    fail(error_code::invalid_argument,
+         "--from-scratch is for a --model that is a folder; {} always begins "
+         "with fresh parameters",
+         flags.name);
+  return find_model(flags.name).build(flags.values, data);
 }
 
 }  // namespace troupe::cli

@@ -9,9 +9,13 @@
 namespace troupe::cli {
 
 struct model_flags {
-  std::string name = "gpt";
-  option_values values;  // of the options of all models
+  std::string name = "gpt";  // or the path of a model_folder
+  option_values values;      // of the options of all models
+  bool from_scratch = false;
   std::string initial;
+
+  /// Whether the name is that of a folder.
+  bool is_folder() const;
 };
 
 /// Declares --model, and a flag for each option of the registered models,
@@ -20,5 +24,10 @@ void add_model_flags(CLI::App& app, model_flags& flags);
 
 /// The long names of the flags that the chosen model does not have.
 std::vector<std::string> flags_of_other_models(const model_flags& flags);
+
+/// The chosen model; `dtype`: of the parameters of one from a folder, which
+/// are read in it. Throws as the registry's entries and `model_folder` do.
+built_model build_model(const model_flags& flags,
+                        const text_batch_options& data, at::ScalarType dtype);
 
 }  // namespace troupe::cli

@@ -99,7 +99,8 @@ std::size_t longest_stop(const generation_options& options) {
 void run_to_end(const generate_options& o, const generate_setup& setup,
                 signal_watch& signals) {
   trainer run(setup.model.model.layers, setup.trainer);
-  run.load(setup.model.parameters, o.checkpoint);
+  if (!setup.model.model.folder)
+    run.load(setup.model.parameters, o.checkpoint);
   signals.require_none("the start");
   signals.on_signal([&](const char* name) {
     run.stop(name);

@@ -113,8 +113,9 @@ void add_generate_flags(CLI::App& app, generate_options& options) {
   app.option_defaults()->group("Options");
   app
     .add_option("--checkpoint", options.checkpoint,
-                "a checkpoint, a folder of them (its last one), or a "
-                ".safetensors file of parameters")
+                "a checkpoint, a folder of them (its last one), a "
+                ".safetensors file of parameters, or a model folder of Hugging "
+                "Face's transformers")
     ->required()
     ->type_name("PATH");
   app.add_flag("--json", options.json,

@@ -9,12 +9,15 @@
 #include "troupe/base/parse_number.hpp"
 #include "troupe/base/printable.hpp"
 #include "troupe/engine/checkpoint/checkpoint_folder.hpp"
+#include "troupe/engine/models/model_folder.hpp"
 
 namespace troupe::cli {
 
 namespace {
 
 constexpr std::string_view metadata_prefix = "troupe.";
+/// In place of a model's name, and the text that then describes it.
+constexpr auto from_folder = "transformers", config_text = "config.json";
 
 /// Finds out a model's settings, and refuses flags that contradict.
 class model_finder {
@@ -23,6 +26,8 @@ class model_finder {
     : path_(printable(path)), wanted_(wanted), texts_(stored_texts(path)) {}
 
   stored_model find(parameter_list parameters) const {
+    if (text("model") == from_folder)
+      return of_config(std::move(parameters));
     const auto& entry = find_model(name());
     tensor_sizes sizes;
     for (const auto& [of, value] : parameters)
@@ -41,6 +46,15 @@ class model_finder {
   }
 
  private:
+  /// A model that was once read from a folder.
+  stored_model of_config(parameter_list parameters) const {
+    stored_model made;
+    made.data.length = size("seq", wanted_.length, 0);
+    made.data.vocabulary = size("vocabulary", wanted_.vocabulary, 0);
+    made.model = model_of_config(text(config_text).value_or(""), path_);
+    made.parameters = std::move(parameters);
+    return made;
+  }
   bool is_given(const std::string& flag) const {
     return std::ranges::count(wanted_.given, flag) > 0;
   }
@@ -187,11 +201,16 @@ parameter_list stored_tensors(const std::string& path, bool optimizer) {
 }
 
 std::map<std::string, std::string> model_texts(const model_flags& flags,
-                                               const text_batch_options& data) {
+                                               const text_batch_options& data,
+                                               const built_model& model) {
   std::map<std::string, std::string> texts{
-    {"model", flags.name},
+    {"model", model.folder ? from_folder : flags.name},
     {"seq", std::to_string(data.length)},
     {"vocabulary", std::to_string(data.vocabulary)}};
+  if (model.folder) {
+    texts.emplace(config_text, model.folder->config());
+    return texts;
+  }
   for (const auto& option : find_model(flags.name).options)
     std::visit(
       [&](auto value) { texts.emplace(option.name, fmt::format("{}", value)); },
@@ -218,7 +237,25 @@ std::map<std::string, std::string> model_metadata(
   return metadata;
 }
 
+namespace {
+
+/// Its layers read the weights themselves.
+stored_model open_folder(const std::string& path, const wanted_model& wanted) {
+  const model_folder folder(path, false);
+  const auto& o = folder.options();
+  stored_model made;
+  const auto longest = o.length > 0 ? o.length : o.rotary.length;
+  made.data.length = wanted.length > 0 ? wanted.length : longest;
+  made.data.vocabulary = o.vocabulary;
+  made.model = folder.build(at::kFloat, made.data.seed);
+  return made;
+}
+
+}  // namespace
+
 stored_model open_model(const std::string& path, const wanted_model& wanted) {
+  if (is_model_folder(path))
+    return open_folder(path, wanted);
   return model_finder(path, wanted).find(stored_tensors(path));
 }
 

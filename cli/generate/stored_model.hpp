@@ -24,7 +24,8 @@ parameter_list stored_tensors(const std::string& path, bool optimizer = false);
 
 /// A model's name and options as texts, for manifests and files' metadata.
 std::map<std::string, std::string> model_texts(const model_flags& flags,
-                                               const text_batch_options& data);
+                                               const text_batch_options& data,
+                                               const built_model& model);
 /// Those that are stored at a path; empty if none are.
 std::map<std::string, std::string> stored_texts(const std::string& path);
 /// The same as a safetensors file's metadata, besides the usual one.

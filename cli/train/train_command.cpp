@@ -11,6 +11,7 @@
 #include "troupe/base/error.hpp"
 #include "troupe/base/patient_write.hpp"
 #include "troupe/base/plain_text.hpp"
+#include "troupe/base/printable.hpp"
 #include "troupe/cli/config_file.hpp"
 #include "troupe/cli/loss_watch.hpp"
 #include "troupe/cli/plan/commands.hpp"
@@ -31,6 +32,7 @@
 #include "troupe/cli/train/train_replan.hpp"
 #include "troupe/cli/train/train_setup.hpp"
 #include "troupe/engine/checkpoint/safetensors.hpp"
+#include "troupe/engine/models/model_folder.hpp"
 #include "troupe/schedules/find_schedule.hpp"
 
 namespace troupe::cli {
@@ -231,6 +233,8 @@ void train_pipeline(const train_options& options, const train_setup& setup,
     run.progress(), [&] { return run.snapshot(); }, true);
   // Saves the trained parameters first: a failing picture must not lose them.
   save_all(options.output.save_parameters, run, setup);
+  if (!options.output.save_model.empty())
+    save_model(options, run.gather_parameters(), setup);
   saver.finish();
   if (leads(setup.trainer.job))
     losses.conclude(options.output.save_parameters);
@@ -284,7 +288,27 @@ void warn_of_other_models(const CLI::App& command, const model_flags& flags) {
       spdlog::warn("--{} has no effect with --model {}", name, flags.name);
 }
 
-void train(const CLI::App& command, const train_options& options) {
+/// A model that comes from a folder decides about the vocabulary.
+void fit_data(const CLI::App& command, train_options& options) {
+  if (!options.model.is_folder())
+    return;
+  const model_folder folder(options.model.name, true);
+  auto& data = options.data.batches;
+  const auto vocabulary = folder.options().vocabulary;
+  if (command.count("--vocabulary") > 0 && data.vocabulary != vocabulary)
+    fail(error_code::invalid_argument,
+         "--vocabulary {}: the model in {} has {}; omit the flag",
+         data.vocabulary, printable(folder.path()), vocabulary);
+  data.vocabulary = vocabulary;
+  if (const auto longest = folder.options().length;
+      longest > 0 && data.length > longest)
+    fail(error_code::invalid_argument,
+         "--seq {}: the model in {} has {} positions", data.length,
+         printable(folder.path()), longest);
+}
+
+void train(const CLI::App& command, train_options options) {
+  fit_data(command, options);
   const bool shows = shows_what_all_would();
   if (options.print_config) {
     if (shows)

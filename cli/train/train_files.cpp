@@ -5,6 +5,7 @@
 
 #include "troupe/base/atomic_file.hpp"
 #include "troupe/base/error.hpp"
+#include "troupe/engine/models/model_folder.hpp"
 #include "troupe/monitors/monitor_spec.hpp"
 #include "troupe/monitors/sinks/sink_spec.hpp"
 
@@ -46,6 +47,8 @@ std::vector<used_file> read_by(const train_options& o) {
   for (const auto& path : o.data.text)
     all.push_back({"--text", path});
   all.push_back({"--initial", o.model.initial});
+  if (o.model.is_folder())
+    all.push_back({"--model", o.model.name + "/config.json"});
   all.push_back({"--schedule", o.partition.schedule});
   all.push_back({"--plan", o.partition.plan});
   all.push_back({"--endpoint-token-file", o.access.endpoint_token_file});
@@ -61,6 +64,8 @@ std::vector<used_file> written_by(const train_options& o) {
                              {"--log-json", o.output.log_json},
                              {"--save-initial", o.output.save_initial},
                              {"--save-parameters", o.output.save_parameters}};
+  if (!o.output.save_model.empty())
+    all.push_back({"--save-model", o.output.save_model + "/"});
   for (const auto& spec : o.output.monitor)
     for (const auto& path : monitor_outputs(spec))
       all.push_back({"--monitor", path});
@@ -82,6 +87,8 @@ void require_outputs(const train_options& o) {
       fail(error_code::invalid_argument,
            "{} {} is also the file of {}; give each its own", file.flag,
            file.path, known->flag);
+    if (file.path == o.output.save_model + "/")
+      require_free(o.output.save_model);
     if (!file.is_folder()) {
       require_writable(file.path);
       remove_abandoned_temporaries(file.path);

@@ -19,6 +19,7 @@
 #include "troupe/cli/train/train_setup.hpp"
 #include "troupe/engine/data/mapped_file.hpp"
 #include "troupe/engine/launch/meeting_point.hpp"
+#include "troupe/engine/models/model_folder.hpp"
 #include "troupe/engine/transport/endpoint.hpp"
 #include "troupe/engine/transport/trust/tls_context.hpp"
 #include "troupe_version.hpp"
@@ -43,8 +44,11 @@ constexpr std::array own_settings{"announce",
                                   "order-log",
                                   "patience",
                                   "rendezvous",
+                                  "max-shard-size",
                                   "replan-every",
+                                  "save-dtype",
                                   "save-initial",
+                                  "save-model",
                                   "save-parameters",
                                   "sink",
                                   "slow-load",
@@ -66,6 +70,10 @@ void add_contents(job_description& description, const train_options& options) {
     paths.push_back(options.model.initial);
   if (!options.order.replay.empty())
     paths.push_back(options.order.replay);
+  if (options.model.is_folder())
+    for (auto& path :
+         model_folder(options.model.name, options.model.from_scratch).files())
+      paths.push_back(std::move(path));
   for (const auto& path : paths)
     add(path, content_text(path));
 }
@@ -77,6 +85,7 @@ void add_savings(job_description& description, const train_options& options) {
   };
   add("--save-initial", options.output.save_initial);
   add("--save-parameters", options.output.save_parameters);
+  add("--save-model", options.output.save_model);
 }
 
 /// All other settings, each with its value.

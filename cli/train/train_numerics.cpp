@@ -12,13 +12,6 @@ namespace troupe::cli {
 
 namespace {
 
-std::optional<at::ScalarType> dtype_of(const std::string& word) {
-  static const std::map<std::string, at::ScalarType> known{
-    {"fp32", at::kFloat}, {"bf16", at::kBFloat16}, {"fp16", at::kHalf}};
-  const auto found = known.find(word);
-  return found == known.end() ? std::nullopt : std::optional(found->second);
-}
-
 gradient_division division_of(const partition_options& o) {
   gradient_division made;
   if (o.division == "balanced")
@@ -41,6 +34,13 @@ gradient_division division_of(const partition_options& o) {
 }
 
 }  // namespace
+
+std::optional<at::ScalarType> dtype_of(const std::string& word) {
+  static const std::map<std::string, at::ScalarType> known{
+    {"fp32", at::kFloat}, {"bf16", at::kBFloat16}, {"fp16", at::kHalf}};
+  const auto found = known.find(word);
+  return found == known.end() ? std::nullopt : std::optional(found->second);
+}
 
 numerics numerics_for(const train_options& o, const built_model& model) {
   using shape = learning_rate_schedule::shape;

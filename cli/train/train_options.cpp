@@ -301,6 +301,19 @@ void add_output_flags(CLI::App& app, output_options& o) {
   app.add_option("--save-parameters", o.save_parameters,
                  "write the parameters after the last step (safetensors)");
   app
+    .add_option("--save-model", o.save_model,
+                "write the model after the last step as a folder of Hugging "
+                "Face's transformers; for a --model that was one")
+    ->type_name("DIR");
+  app
+    .add_option("--save-dtype", o.save_dtype,
+                "of --save-model: same as in --model, fp32, bf16 or fp16")
+    ->check(CLI::IsMember({"same", "fp32", "bf16", "fp16"}));
+  app
+    .add_option("--max-shard-size", o.shard_bytes,
+                "most bytes of a file of --save-model, such as 5GB")
+    ->transform(CLI::AsSizeValue(true));
+  app
     .add_option("--sample", o.sample,
                 "tokens to generate at the end, at most --seq with the prompt: "
                 "text, or ids if tokens are not bytes")

@@ -73,6 +73,9 @@ struct output_options {
   std::vector<std::string> sink;
   std::string save_initial;
   std::string save_parameters;
+  std::string save_model;           // a folder
+  std::string save_dtype = "same";  // of its weights
+  std::uint64_t shard_bytes = 5'000'000'000;
   std::string prompt = "And ";
   std::int64_t sample = 0;  // tokens
   sampling_options sampling{};

@@ -12,9 +12,11 @@
 #include "troupe/base/error.hpp"
 #include "troupe/base/printable.hpp"
 #include "troupe/cli/generate/stored_model.hpp"
+#include "troupe/cli/train/train_numerics.hpp"
 #include "troupe/engine/checkpoint/safetensors.hpp"
 #include "troupe/engine/data/token_file.hpp"
 #include "troupe/engine/device/memory.hpp"
+#include "troupe/engine/models/model_folder.hpp"
 #include "troupe/engine/plan/cost/simulate.hpp"
 #include "troupe/engine/stage/layer_graph.hpp"
 #include "troupe/engine/stage/sharding/ties.hpp"
@@ -26,6 +28,14 @@ void save(const std::string& path, const parameter_list& parameters,
           const train_setup& setup) {
   if (!path.empty() && !parameters.empty())
     write_safetensors(path, parameters, model_metadata(setup.model_texts));
+}
+
+void save_model(const train_options& options, const parameter_list& parameters,
+                const train_setup& setup) {
+  const auto& o = options.output;
+  if (!o.save_model.empty() && !parameters.empty())
+    setup.model.folder->save(o.save_model, parameters, dtype_of(o.save_dtype),
+                             static_cast<std::int64_t>(o.shard_bytes));
 }
 
 bool logs_tensors(const std::shared_ptr<mesh>& job) {

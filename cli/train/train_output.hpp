@@ -15,6 +15,11 @@ namespace troupe::cli {
 void save(const std::string& path, const parameter_list& parameters,
           const train_setup& setup);
 
+/// Writes --save-model, if it is given, from all parameters; does nothing where
+/// there are none.
+void save_model(const train_options& options, const parameter_list& parameters,
+                const train_setup& setup);
+
 /// Whether process 0 logs in enough detail for `log_tensors`; all processes of
 /// a job call it.
 bool logs_tensors(const std::shared_ptr<mesh>& job);

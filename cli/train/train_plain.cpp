@@ -212,6 +212,7 @@ void train_plain(const train_options& options, const train_setup& setup,
   signals.finish_first();
   run.save(true);
   save(options.output.save_parameters, loop.parameters(), setup);
+  save_model(options, loop.parameters(), setup);
   run.finish();
   losses.conclude(options.output.save_parameters);
   if (!ended.empty() && !options.output.save_parameters.empty())

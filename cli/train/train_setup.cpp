@@ -366,8 +366,14 @@ trainer_options pipeline_of(const train_options& o, const built_model& model) {
 train_setup make_setup(const train_options& o) {
   train_setup setup;
   const auto& parts = o.partition;
-  setup.model = find_model(o.model.name).build(o.model.values, o.data.batches);
-  setup.model_texts = model_texts(o.model, o.data.batches);
+  setup.model =
+    build_model(o.model, o.data.batches,
+                dtype_of(o.optimisation.dtype).value_or(at::kFloat));
+  setup.model_texts = model_texts(o.model, o.data.batches, setup.model);
+  if (!o.output.save_model.empty() && !setup.model.folder)
+    throw error(error_code::invalid_argument,
+                "--save-model needs a --model that is a folder of Hugging "
+                "Face's transformers; use --save-parameters");
   sample_of(o);  // which may refuse the prompt
   auto& run = setup.trainer = pipeline_of(o, setup.model);
   warn_of_breadth(!parts.plan.empty()      ? parts.plan

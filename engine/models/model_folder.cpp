@@ -44,7 +44,22 @@ parameter_list shapes_of(const decoder_options& options) {
   return all;
 }
 
+built_model built(const decoder_options& options, parameter_filler fill,
+                  at::ScalarType dtype) {
+  built_model made;
+  made.layers = decoder(options, std::move(fill), dtype);
+  made.blocks = {1, 1 + static_cast<std::int32_t>(options.layers)};
+  for (const auto& [name, value] : shapes_of(options))
+    made.parameters += static_cast<double>(value.numel());
+  return made;
+}
+
 }  // namespace
+
+bool is_model_folder(const std::string& path) {
+  std::error_code trouble;
+  return fs::is_regular_file(fs::path(path) / config_name, trouble);
+}
 
 model_folder::model_folder(std::string path, bool from_scratch)
   : path_(std::move(path)) {
@@ -106,24 +121,31 @@ void model_folder::require_weights() const {
 
 built_model model_folder::build(at::ScalarType dtype,
                                 std::uint64_t seed) const {
-  parameter_filler fill;
-  if (!weights_)
-    fill = fresh_parameters(options_, seed);
-  else
-    fill = [from = weights_, self = *this, dtype](const std::string& name,
-                                                  at::Tensor& parameter) {
+  auto fill = fresh_parameters(options_, seed);
+  if (weights_)
+    fill = [self = *this, dtype](const std::string& name,
+                                 at::Tensor& parameter) {
       const auto& o = self.options_;
       const bool is_tied = o.tied && name == o.names.head + ".weight";
-      const auto stored =
-        self.stored_name(is_tied ? o.names.tokens + ".weight" : name);
-      parameter.set_data(from->read(stored).to(dtype));
+      parameter.set_data(
+        self.weights_
+          ->read(self.stored_name(is_tied ? o.names.tokens + ".weight" : name))
+          .to(dtype));
     };
-  built_model made;
-  made.layers = decoder(options_, std::move(fill), dtype);
-  made.blocks = {1, 1 + static_cast<std::int32_t>(options_.layers)};
-  for (const auto& [name, value] : shapes_of(options_))
-    made.parameters += static_cast<double>(value.numel());
+  auto made = built(options_, std::move(fill), dtype);
+  made.folder = std::make_shared<const model_folder>(*this);
   return made;
+}
+
+built_model model_of_config(const std::string& config,
+                            const std::string& origin) {
+  return built(options_of(config, origin), nullptr, at::kFloat);
+}
+
+std::vector<std::string> model_folder::files() const {
+  auto all = weights_ ? weights_->paths() : std::vector<std::string>{};
+  all.insert(all.begin(), (fs::path(path_) / config_name).string());
+  return all;
 }
 
 }  // namespace troupe

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,20 +23,26 @@ class model_folder {
   model_folder(std::string path, bool from_scratch);
 
   const std::string& path() const { return path_; }
+  /// The text of config.json.
+  const std::string& config() const { return config_; }
   const decoder_options& options() const { return options_; }
+  /// The files that the model is read from.
+  std::vector<std::string> files() const;
   /// Each layer reads its weights from the files as it is made, or draws fresh
   /// ones from `seed`. `dtype`: of the parameters.
   built_model build(at::ScalarType dtype, std::uint64_t seed) const;
 
-  /// A copy of the folder with these parameters (of all the model, with the
-  /// names of its layers), in files of at most `most_bytes` (but one tensor
-  /// more): `dtype` none: as they are. The names are those of the files that
-  /// were read. The folder appears whole or not at all; throws `io`, also if
-  /// one is there that is not empty.
+  /// A copy of the folder with these parameters (of the whole model, under the
+  /// names of its layers), in files of at most `most_bytes`, or of one tensor.
+  /// `dtype`: none: that of the files that were read, else the parameters'.
+  /// Names are those of the files. The folder appears whole or not at all;
+  /// throws `io`, also as `require_free`.
   void save(const std::string& path, const parameter_list& parameters,
             std::optional<at::ScalarType> dtype, std::int64_t most_bytes) const;
 
  private:
+  parameter_list stored(const parameter_list& parameters,
+                        std::optional<at::ScalarType> dtype) const;
   void require_weights() const;
   /// The name in the files of a parameter.
   std::string stored_name(const std::string& name) const;
@@ -46,5 +53,16 @@ class model_folder {
   std::shared_ptr<const stored_weights> weights_;  // null: from scratch
   std::string left_out_;  // a prefix of names, which the files lack
 };
+
+/// Whether a path is a folder with a config.json.
+bool is_model_folder(const std::string& path);
+/// Throws `io` unless a folder can be made at `path`: there is none yet, or an
+/// empty one.
+void require_free(const std::string& path);
+
+/// The model of a config.json alone, without values: for parameters that are
+/// loaded by name. `origin`: for errors.
+built_model model_of_config(const std::string& config,
+                            const std::string& origin);
 
 }  // namespace troupe

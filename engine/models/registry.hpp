@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <string>
 #include <variant>
 #include <vector>
@@ -26,6 +27,8 @@ struct model_option {
   option_value usual{}, least{}, most{};
 };
 
+class model_folder;
+
 /// A model with chosen options, for the rows of text_batches: token ids int64
 /// [rows, length] in, logits [rows, length, vocabulary] out.
 struct built_model {
@@ -33,6 +36,9 @@ struct built_model {
   layer_range blocks;     // that an even split spreads, see split_evenly
   double parameters = 0;  // how many; 0: unknown before they are made
   loss_function loss = cross_entropy_loss();
+  /// Where the model comes from, if from a folder of Hugging Face's
+  /// transformers.
+  std::shared_ptr<const model_folder> folder{};
 };
 
 /// Sizes of a stored model's tensors, by name.

@@ -21,6 +21,7 @@ class stored_weights {
 
   /// The folder, or its only file, for errors.
   const std::string& origin() const { return origin_; }
+  const std::vector<std::string>& paths() const { return paths_; }
   /// In the order of the files, and of each file's data.
   std::vector<safetensors_entry> entries() const;
   /// Null: there is none.

@@ -1,0 +1,202 @@
+// Saving of a model_folder.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <random>
+#include <system_error>
+
+#include "troupe/base/atomic_file.hpp"
+#include "troupe/base/error.hpp"
+#include "troupe/base/printable.hpp"
+#include "troupe/engine/models/model_folder.hpp"
+
+namespace troupe {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+[[noreturn]] void fail_on(const fs::path& path, const char* doing,
+                          const std::error_code& trouble) {
+  fail(error_code::io, "{}: can't be {}: {}", printable(path.string()), doing,
+       trouble.message());
+}
+
+/// What a copy does not take over as it is.
+bool is_replaced(const std::string& name) {
+  return name == "config.json" || name.ends_with(".safetensors")
+         || name.ends_with(".safetensors.index.json") || name.ends_with(".bin")
+         || name.ends_with(".bin.index.json") || name.ends_with(".pt")
+         || name.ends_with(".pth") || name.ends_with(".msgpack")
+         || name.ends_with(".h5") || name.ends_with(".gguf");
+}
+
+/// Files of a tokenizer, of generation settings, licences.
+void copy_others(const fs::path& from, const fs::path& to) {
+  std::error_code trouble;
+  for (fs::directory_iterator at(from, trouble), end; !trouble && at != end;
+       at.increment(trouble)) {
+    const auto name = at->path().filename().string();
+    if (name.starts_with('.') || is_replaced(name)
+        || !at->is_regular_file(trouble))
+      continue;
+    fs::copy_file(at->path(), to / name, trouble);
+    if (trouble)
+      fail_on(to / name, "written", trouble);
+  }
+  if (trouble)
+    fail_on(from, "read", trouble);
+}
+
+/// Which tensors go into which file: in order, as many as fit.
+std::vector<parameter_list> parts_of(const parameter_list& tensors,
+                                     std::int64_t most_bytes) {
+  std::vector<parameter_list> parts(1);
+  std::int64_t bytes = 0;
+  for (const auto& each : tensors) {
+    const auto more = static_cast<std::int64_t>(each.second.nbytes());
+    if (!parts.back().empty() && bytes + more > most_bytes) {
+      parts.emplace_back();
+      bytes = 0;
+    }
+    parts.back().push_back(each);
+    bytes += more;
+  }
+  return parts;
+}
+
+void write_weights(const fs::path& folder, const parameter_list& tensors,
+                   std::int64_t most_bytes) {
+  const auto parts = parts_of(tensors, most_bytes);
+  const std::map<std::string, std::string> metadata{{"format", "pt"}};
+  if (parts.size() == 1) {
+    write_safetensors((folder / "model.safetensors").string(), tensors,
+                      metadata);
+    return;
+  }
+  nlohmann::json index;
+  std::size_t bytes = 0;
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    const auto name =
+      fmt::format("model-{:05}-of-{:05}.safetensors", i + 1, parts.size());
+    write_safetensors((folder / name).string(), parts[i], metadata);
+    for (const auto& [tensor, value] : parts[i]) {
+      index["weight_map"][tensor] = name;
+      bytes += value.nbytes();
+    }
+  }
+  index["metadata"]["total_size"] = bytes;
+  write_file_atomically((folder / "model.safetensors.index.json").string(),
+                        index.dump(2) + "\n");
+}
+
+/// With the dtype of what is saved, in the field that the file has for it.
+std::string config_with(const std::string& config, at::ScalarType dtype) {
+  auto fields = nlohmann::ordered_json::parse(config);
+  const auto* name = dtype == at::kBFloat16 ? "bfloat16"
+                     : dtype == at::kHalf   ? "float16"
+                                            : "float32";
+  const auto* field = fields.contains("torch_dtype") ? "torch_dtype" : "dtype";
+  if (fields.contains(field) && fields[field] == name)
+    return config;
+  fields[field] = name;
+  return fields.dump(2) + "\n";
+}
+
+/// A folder that is there until `keep`.
+class fresh_folder {
+ public:
+  explicit fresh_folder(const fs::path& target) {
+    std::random_device random;
+    path_ = target.string() + fmt::format(".troupe-{:08x}", random());
+    std::error_code trouble;
+    if (target.has_parent_path())
+      fs::create_directories(target.parent_path(), trouble);
+    fs::create_directory(path_, trouble);
+    if (trouble)
+      fail_on(path_, "created", trouble);
+  }
+  ~fresh_folder() {
+    std::error_code ignored;
+    if (!path_.empty())
+      fs::remove_all(path_, ignored);
+  }
+  fresh_folder(const fresh_folder&) = delete;
+  fresh_folder& operator=(const fresh_folder&) = delete;
+
+  const fs::path& path() const { return path_; }
+  void keep_as(const fs::path& target) {
+    std::error_code trouble;
+    fs::rename(path_, target, trouble);
+    if (trouble)
+      fail_on(target, "put in place", trouble);
+    path_.clear();
+  }
+
+ private:
+  fs::path path_;
+};
+
+fs::path without_slash(const std::string& path) {
+  const fs::path given(path);
+  return given.has_filename() ? given : given.parent_path();
+}
+
+}  // namespace
+
+void require_free(const std::string& path) {
+  std::error_code trouble;
+  const auto target = without_slash(path);
+  if (fs::exists(target, trouble)
+      && !(fs::is_directory(target, trouble) && fs::is_empty(target, trouble)))
+    fail(error_code::io,
+         "{}: exists already; move it away, or give another folder",
+         printable(path));
+  const fresh_folder probe(target);
+}
+
+parameter_list model_folder::stored(const parameter_list& parameters,
+                                    std::optional<at::ScalarType> dtype) const {
+  parameter_list tensors;
+  const auto add = [&](const std::string& name, const at::Tensor& value) {
+    const auto* entry = weights_ ? weights_->find(name) : nullptr;
+    const auto type = dtype   ? *dtype
+                      : entry ? entry->dtype
+                              : value.scalar_type();
+    tensors.emplace_back(name, value.to(type));
+  };
+  for (const auto& [name, value] : parameters) {
+    add(stored_name(name), value);
+    const auto head = options_.names.head + ".weight";
+    if (options_.tied && name == options_.names.tokens + ".weight" && weights_
+        && weights_->find(head))
+      add(head, value);  // some files hold it twice
+  }
+  for (const auto& entry :
+       weights_ ? weights_->entries() : std::vector<safetensors_entry>{})
+    if (std::ranges::none_of(
+          tensors, [&](const auto& each) { return each.first == entry.name; }))
+      tensors.emplace_back(entry.name, weights_->read(entry.name));
+  return tensors;
+}
+
+void model_folder::save(const std::string& path,
+                        const parameter_list& parameters,
+                        std::optional<at::ScalarType> dtype,
+                        std::int64_t most_bytes) const {
+  require_free(path);
+  const auto target = without_slash(path);
+  const auto tensors = stored(parameters, dtype);
+  fresh_folder made(target);
+  copy_others(path_, made.path());
+  write_weights(made.path(), tensors, most_bytes);
+  const auto type = dtype.value_or(
+    tensors.empty() ? at::kFloat : tensors.front().second.scalar_type());
+  write_file_atomically((made.path() / "config.json").string(),
+                        config_with(config_, type));
+  made.keep_as(target);
+}
+
+}  // namespace troupe
