@@ -70,9 +70,10 @@ model_folder::model_folder(std::string path, bool from_scratch)
     return;
   weights_ = std::make_shared<const stored_weights>(path_);
   // Published files of GPT-2 name the model's inside alone.
-  if (const auto dot = options_.names.tokens.find('.');
-      !weights_->find(options_.names.tokens + ".weight"))
-    left_out_ = options_.names.tokens.substr(0, dot + 1);
+  const auto tokens = options_.names.tokens + ".weight";
+  const auto inside = tokens.find('.') + 1;
+  if (!weights_->find(tokens) && weights_->find(tokens.substr(inside)))
+    left_out_ = tokens.substr(0, inside);
   require_weights();
 }
 

@@ -167,11 +167,13 @@ parameter_list model_folder::stored(const parameter_list& parameters,
                               : value.scalar_type();
     tensors.emplace_back(name, value.to(type));
   };
+  const auto tokens = options_.names.tokens + ".weight",
+             head = options_.names.head + ".weight";
   for (const auto& [name, value] : parameters) {
+    if (options_.tied && name == head)
+      continue;
     add(stored_name(name), value);
-    const auto head = options_.names.head + ".weight";
-    if (options_.tied && name == options_.names.tokens + ".weight" && weights_
-        && weights_->find(head))
+    if (options_.tied && name == tokens && weights_ && weights_->find(head))
       add(head, value);  // some files hold it twice
   }
   for (const auto& entry :

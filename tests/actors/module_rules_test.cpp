@@ -10,6 +10,7 @@
 
 #include "../says.hpp"
 #include "small_modules.hpp"
+#include "troupe/base/error.hpp"
 #include "troupe/engine/stage/stage_module.hpp"
 
 using namespace troupe;

@@ -167,10 +167,15 @@ model model_for(const small_case& what) {
 
 std::string compare_with_plain(const small_case& what, int steps,
                                std::function<void()> hook) {
+  return compare_with_plain(model_for(what), what, steps, std::move(hook));
+}
+
+std::string compare_with_plain(const model& layers, const small_case& what,
+                               int steps, std::function<void()> hook) {
   auto options = options_for(what);
   options.execution.handler_hook = std::move(hook);
-  trainer run(model_for(what), std::move(options));
-  plain_loop oracle(model_for(what), plain_options_for(what));
+  trainer run(layers, std::move(options));
+  plain_loop oracle(layers, plain_options_for(what));
   const auto text = small_text();
   const auto per_step = what.microbatches * what.data_parallel;
   for (int i = 0; i < steps; ++i) {

@@ -70,5 +70,8 @@ model model_for(const small_case& what);
 /// Trains `steps` steps both ways; empty if the parameters are bit-identical.
 std::string compare_with_plain(const small_case& what, int steps = 5,
                                std::function<void()> hook = {});
+/// Of another model that reads `small_text`.
+std::string compare_with_plain(const model& layers, const small_case& what,
+                               int steps, std::function<void()> hook = {});
 
 }  // namespace troupe::testing

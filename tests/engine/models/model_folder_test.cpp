@@ -1,0 +1,245 @@
+#include "troupe/engine/models/model_folder.hpp"
+
+#include <ATen/ops/zeros.h>
+#include <fmt/format.h>
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_exception.hpp>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "../../files.hpp"
+#include "../../says.hpp"
+#include "../../temporary_folder.hpp"
+#include "troupe/base/error.hpp"
+#include "troupe/engine/stage/stage_module.hpp"
+
+using namespace troupe;
+using namespace troupe::testing;
+using nlohmann::json;
+
+namespace {
+
+json llama_config() {
+  return {{"model_type", "llama"},
+          {"vocab_size", 11},
+          {"hidden_size", 8},
+          {"intermediate_size", 12},
+          {"num_hidden_layers", 2},
+          {"num_attention_heads", 2},
+          {"max_position_embeddings", 16},
+          {"torch_dtype", "bfloat16"}};
+}
+
+void write(const std::string& path, const std::string& text) {
+  std::ofstream(path, std::ios::binary) << text;
+}
+
+parameter_list all_of(const model& layers) {
+  parameter_list all;
+  for (std::size_t i = 0; i < layers.size(); ++i) {
+    const auto made = make_layer(layers, i);
+    for (const auto& [name, value] : parameters_of(layers[i].name, *made))
+      all.emplace_back(name, value.detach());
+  }
+  return all;
+}
+
+/// A folder with a fresh model, and a tokenizer of no sense.
+struct sample_folder {
+  explicit sample_folder(const json& config = llama_config()) {
+    path.write("config.json", config.dump(2));
+    path.write("tokenizer.json", "{}");
+    const model_folder folder(path / "", true);
+    folder.save(path / "made", all_of(folder.build(at::kFloat, 1).layers),
+                at::kBFloat16, 1 << 30);
+  }
+  std::string made() const { return path / "made"; }
+  std::string file(const std::string& name) const {
+    return made() + "/" + name;
+  }
+  parameter_list tensors() const {
+    return read_safetensors(file("model.safetensors"));
+  }
+  void rewrite(const parameter_list& tensors) const {
+    write_safetensors(file("model.safetensors"), tensors);
+  }
+  void refused(const std::string& why) const {
+    INFO(why);
+    CHECK_THROWS_MATCHES(model_folder(made(), false), error, says(why));
+  }
+
+  temporary_folder path;
+};
+
+}  // namespace
+
+TEST_CASE("a model that was read and saved has the same bytes") {
+  const sample_folder at;
+  for (const std::int64_t most : {std::int64_t{1} << 30, std::int64_t{300}}) {
+    const model_folder folder(at.made(), false);
+    const auto target = at.path / fmt::format("copy{}", most);
+    folder.save(target, all_of(folder.build(at::kFloat, 1).layers), {}, most);
+    const stored_weights copy(target);
+    CHECK((copy.paths().size() == 1) == (most > 1000));
+    for (const auto& [name, value] : at.tensors()) {
+      INFO(name);
+      REQUIRE(copy.find(name));
+      CHECK(copy.read(name).equal(value));
+      CHECK(copy.read(name).scalar_type() == at::kBFloat16);
+    }
+    CHECK(copy.entries().size() == at.tensors().size());
+    CHECK(content(target + "/config.json") == content(at.file("config.json")));
+    CHECK(content(target + "/tokenizer.json") == "{}");
+  }
+}
+
+TEST_CASE("weights are converted, and the configuration says so") {
+  const sample_folder at;
+  const model_folder folder(at.made(), false);
+  const auto layers = folder.build(at::kFloat, 1).layers;
+  CHECK(all_of(layers)[0].second.scalar_type() == at::kFloat);
+  CHECK(
+    all_of(layers)[0].second.to(at::kBFloat16).equal(at.tensors()[0].second));
+  folder.save(at.path / "fp16", all_of(layers), at::kHalf, 1 << 30);
+  CHECK(json::parse(content(at.path / "fp16/config.json"))["torch_dtype"]
+        == "float16");
+  CHECK_THROWS_MATCHES(folder.save(at.path / "fp16", {}, {}, 1), error,
+                       says("exists already"));
+}
+
+TEST_CASE("published names without the model's prefix are found and kept") {
+  const sample_folder at({{"model_type", "gpt2"},
+                          {"vocab_size", 11},
+                          {"n_embd", 8},
+                          {"n_layer", 1},
+                          {"n_head", 2},
+                          {"n_positions", 8},
+                          {"attn_pdrop", 0},
+                          {"embd_pdrop", 0},
+                          {"resid_pdrop", 0}});
+  parameter_list tensors;
+  for (const auto& [name, value] : at.tensors())
+    tensors.emplace_back(name.substr(name.find('.') + 1), value);
+  tensors.emplace_back("h.0.attn.bias", at::zeros({1, 1, 8, 8}));
+  at.rewrite(tensors);
+  const model_folder folder(at.made(), false);
+  folder.save(at.path / "copy", all_of(folder.build(at::kFloat, 1).layers), {},
+              1 << 30);
+  const stored_weights copy(at.path / "copy");
+  CHECK(copy.entries().size() == tensors.size());
+  for (const auto& [name, value] : tensors) {
+    REQUIRE(copy.find(name));
+    CHECK(copy.read(name).equal(value));
+  }
+}
+
+TEST_CASE("broken weights are refused by name, before any work") {
+  const sample_folder at;
+  const auto good = at.tensors();
+  for (std::size_t i = 0; i < good.size(); ++i) {
+    auto bad = good;
+    bad.erase(bad.begin() + static_cast<std::ptrdiff_t>(i));
+    at.rewrite(bad);
+    at.refused("has no " + good[i].first);
+    bad = good;
+    bad[i].second = at::zeros({3, 2});
+    at.rewrite(bad);
+    at.refused("has " + good[i].first + " of shape [3, 2]");
+    bad = good;
+    bad[i].second = bad[i].second.to(at::kInt);
+    at.rewrite(bad);
+    at.refused("has " + good[i].first + " of Int");
+  }
+  auto more = good;
+  more.emplace_back("model.layers.2.x.weight", at::zeros({1}));
+  at.rewrite(more);
+  at.refused(
+    "has model.layers.2.x.weight, which the model of config.json does");
+  write(at.file("model.safetensors"), "short");
+  at.refused("model.safetensors");
+  std::filesystem::remove(at.file("model.safetensors"));
+  at.refused("has neither model.safetensors nor");
+}
+
+TEST_CASE("an index that does not fit its parts is refused") {
+  const sample_folder at;
+  const auto good = at.tensors();
+  const auto half = good.begin() + static_cast<std::ptrdiff_t>(good.size() / 2);
+  std::filesystem::remove(at.file("model.safetensors"));
+  write_safetensors(at.file("a.safetensors"), {good.begin(), half});
+  write_safetensors(at.file("b.safetensors"), {half, good.end()});
+  json map;
+  for (const auto& [name, value] : good)
+    map[name] = name == half->first ? "b.safetensors" : "a.safetensors";
+  for (auto each = half; each != good.end(); ++each)
+    map[each->first] = "b.safetensors";
+  const auto index = [&](const json& fields) {
+    write(at.file("model.safetensors.index.json"), fields.dump());
+  };
+  index({{"weight_map", map}});
+  CHECK_NOTHROW(model_folder(at.made(), false));
+  index(json::array());
+  at.refused("has no weight_map");
+  index({{"weight_map", {{"x", 1}}}});
+  at.refused("names '' as the part of x");
+  index({{"weight_map", {{"x", "../a.safetensors"}}}});
+  at.refused("names '../a.safetensors' as the part of x");
+  auto lies = map;
+  lies[good[0].first] = "b.safetensors";
+  index({{"weight_map", lies}});
+  at.refused("says that " + good[0].first + " is in b.safetensors");
+  lies = map;
+  lies["nobody"] = "a.safetensors";
+  index({{"weight_map", lies}});
+  at.refused("says that nobody is in a.safetensors");
+  lies = map;
+  lies[good[0].first] = "c.safetensors";
+  index({{"weight_map", lies}});
+  at.refused("c.safetensors");
+  write_safetensors(at.file("c.safetensors"), {good[0]});
+  at.refused("as");
+}
+
+TEST_CASE("fields that are wrong or not understood are refused by name") {
+  const auto refused = [](const std::string& name, const json& value,
+                          const std::string& why) {
+    auto fields = llama_config();
+    if (value.is_discarded())
+      fields.erase(name);
+    else
+      fields[name] = value;
+    INFO(name << " " << value.dump());
+    CHECK_THROWS_MATCHES(model_of_config(fields.dump(), "config.json"), error,
+                         says(why));
+  };
+  for (const auto* name :
+       {"vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers",
+        "num_attention_heads", "max_position_embeddings"})
+    for (const json& value :
+         {json(json::value_t::discarded), json(nullptr), json(0), json(-3),
+          json(1.5), json("8"), json(true), json(std::int64_t{1} << 50)})
+      refused(name, value, std::string("config.json: ") + name);
+  for (const auto* name : {"tie_word_embeddings", "attention_bias", "mlp_bias"})
+    refused(name, 1, std::string(name) + " is 1, not true or false");
+  refused("model_type", "bert", "model_type is 'bert'; supported: llama");
+  refused("model_type", json(json::value_t::discarded),
+          "model_type is missing");
+  refused("hidden_act", "prelu", "there is no activation function 'prelu'");
+  refused("attention_dropout", 0.1, "attention_dropout is 0.1: troupe trains");
+  refused("quantization_config", json::object(),
+          "quantization_config is not understood");
+  refused("num_key_value_heads", 3, "multiple of the key and value heads");
+  refused("rope_scaling", json{{"type", "su"}}, "rope_type is 'su'");
+  refused("rope_scaling", json{{"type", "linear"}}, "factor is missing");
+  refused("rope_scaling", json{{"type", "linear"}, {"factor", 0.5}},
+          "less than 1");
+  refused("rope_scaling", json{{"type", "linear"}, {"factor", 2}, {"x", 1}},
+          "rope_scaling.x is not understood");
+  refused("rope_scaling", json{{"type", "longrope"}, {"short_factor", {1}}},
+          "short_factor has 1 numbers, not 2");
+  refused("is_encoder_decoder", true, "is_encoder_decoder is true; supported");
+  CHECK_THROWS_MATCHES(model_of_config("[]", "config.json"), error,
+                       says("is not a JSON object"));
+}
