@@ -23,6 +23,7 @@
 #include "troupe/cli/train/train_setup.hpp"
 #include "troupe/engine/checkpoint/manifest.hpp"
 #include "troupe/engine/data/mapped_file.hpp"
+#include "troupe/engine/models/model_folder.hpp"
 
 namespace troupe::cli {
 
@@ -133,18 +134,23 @@ void run_to_end(const generate_options& o, const generate_setup& setup,
 /// saves checkpoints.
 job_description contents_of(const generate_options& o,
                             const generate_setup& setup) {
-  const auto file =
-    is_tensor_file(o.checkpoint)
-      ? o.checkpoint
-      : fmt::format("{}/{}", checkpoint_in(o.checkpoint), manifest_name);
+  std::vector<std::string> files;
+  if (const auto& folder = setup.model.model.folder)
+    files = folder->files();
+  else if (is_tensor_file(o.checkpoint))
+    files = {o.checkpoint};
+  else
+    files = {fmt::format("{}/{}", checkpoint_in(o.checkpoint), manifest_name)};
   fnv_hash hash;
   for (const auto& request : setup.requests)
     for (const auto id : request.ids)
       hash.add({reinterpret_cast<const char*>(&id), sizeof id});
-  return {
-    {"what " + o.checkpoint + " holds", content_text(file)},
+  job_description contents{
     {"what the prompts are",
      fmt::format("{} with hash {:016x}", setup.requests.size(), hash.value())}};
+  for (const auto& file : files)
+    contents.emplace_back("what " + file + " holds", content_text(file));
+  return contents;
 }
 
 void generate(const CLI::App& command, generate_options& o) {

@@ -199,18 +199,23 @@ layer_sequence::result layer_sequence::run(const tensor_lists& given,
   for (std::size_t p = 0; p < parts_.size(); ++p) {
     const auto& part = parts_[p];
     const auto inputs = inputs_of(part, outputs, given, data);
-    outputs[p] = run(part, inputs, data.arguments);
-    if (auto* seen_by = current_observer(); seen_by && seen_by->watches())
-      seen_by->called(*part.module, as_observed(inputs, true),
-                      as_observed(outputs[p], outputs[p].size() > 1));
     const bool is_last = has_last_ && p + 1 == parts_.size();
     const auto* loss =
       last_loss && is_last && !part.loss ? last_loss : &part.loss;
-    if (last_loss && *loss)
-      add_losses(
-        part, is_last,
-        losses_of(*loss, part.shared ? own_use(outputs[p]) : outputs[p], data),
-        done);
+    auto terms = loss == last_loss && last_loss
+                   ? part.module->losses(inputs, data)
+                   : std::nullopt;
+    if (!terms) {
+      outputs[p] = run(part, inputs, data.arguments);
+      if (auto* seen_by = current_observer(); seen_by && seen_by->watches())
+        seen_by->called(*part.module, as_observed(inputs, true),
+                        as_observed(outputs[p], outputs[p].size() > 1));
+      if (last_loss && *loss)
+        terms = losses_of(*loss, part.shared ? own_use(outputs[p]) : outputs[p],
+                          data);
+    }
+    if (terms)
+      add_losses(part, is_last, std::move(*terms), done);
     for (const auto& read : part.sources)
       if (read.from == source::kind::part
           && parts_[read.number].last_reader == p)

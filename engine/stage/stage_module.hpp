@@ -2,8 +2,12 @@
 
 #include <torch/nn/module.h>
 
+#include <optional>
+#include <vector>
+
 #include "troupe/engine/device/tensor.hpp"
 #include "troupe/engine/events/observe.hpp"
+#include "troupe/engine/stage/loss.hpp"
 
 namespace troupe {
 
@@ -21,6 +25,14 @@ class stage_module : public torch::nn::Module {
   virtual tensor_list forward(const tensor_list& inputs,
                               const tensor_arguments&) {
     return forward(inputs);
+  }
+
+  /// Of a model's last layer, in place of `forward` and the trainer's loss
+  /// function: its losses, where it computes them without holding all of its
+  /// outputs at once, as those of a large vocabulary. None: it does not.
+  virtual std::optional<std::vector<loss_term>> losses(
+    const tensor_list& /*inputs*/, const microbatch_data& /*data*/) {
+    return std::nullopt;
   }
 
   /// Whether the module may be given a microbatch in slices along dimension 1

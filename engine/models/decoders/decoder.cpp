@@ -10,6 +10,7 @@
 #include "troupe/base/error.hpp"
 #include "troupe/base/fnv_hash.hpp"
 #include "troupe/engine/events/observe.hpp"
+#include "troupe/engine/models/cross_entropy_in_parts.hpp"
 #include "troupe/engine/models/decoders/decoder_parts.hpp"
 #include "troupe/engine/stage/slices.hpp"
 #include "troupe/engine/stage/stage_module.hpp"
@@ -116,6 +117,19 @@ struct head_layer final : decoder_layer {
 
   tensor_list forward(const tensor_list& inputs) override {
     return {observe(head, observe(norm, inputs.at(0)))};
+  }
+
+  std::optional<std::vector<loss_term>> losses(
+    const tensor_list& inputs, const microbatch_data& data) override {
+    const auto& x = inputs.at(0);
+    const auto most =
+      o.loss_positions > 0
+        ? o.loss_positions
+        : std::max((std::int64_t{1} << 22) / o.vocabulary, std::int64_t{1});
+    if (x.size(0) * x.size(1) <= most || data.targets.empty())
+      return std::nullopt;
+    return std::vector{cross_entropy_in_parts(observe(norm, x), head->weight,
+                                              data.targets.at(0), most)};
   }
 
   std::shared_ptr<any_norm> norm;

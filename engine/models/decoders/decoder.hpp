@@ -79,6 +79,10 @@ struct decoder_options {
   bool tied = false;
   std::int64_t padding = -1;  // a token whose embedding is not trained
 
+  /// The head makes the logits of so many positions at once where a loss is all
+  /// that is wanted; 0: of 16 MiB of them.
+  std::int64_t loss_positions = 0;
+
   double deviation = 0.02;           // of fresh weights
   double residual_deviation = 0.02;  // of those in front of a residual sum
 };
