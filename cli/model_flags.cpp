@@ -95,13 +95,17 @@ std::vector<std::string> flags_of_other_models(const model_flags& flags) {
 
 built_model build_model(const model_flags& flags,
                         const text_batch_options& data, at::ScalarType dtype) {
-  if (flags.is_folder())
-    return model_folder(flags.name, flags.from_scratch).build(dtype, data.seed);
-  if (flags.from_scratch)
+  if (flags.is_folder()) {
+    auto lora = flags.lora;
+    lora.seed = data.seed;
+    return model_folder(flags.name, flags.from_scratch)
+      .build(dtype, data.seed, lora);
+  }
+  if (flags.from_scratch || flags.lora.rank > 0)
     fail(error_code::invalid_argument,
-         "--from-scratch is for a --model that is a folder; {} always begins "
-         "with fresh parameters",
-         flags.name);
+         "--{} is for a --model that is a folder of Hugging Face's "
+         "transformers, and {} is not",
+         flags.from_scratch ? "from-scratch" : "lora-rank", flags.name);
   return find_model(flags.name).build(flags.values, data);
 }
 

@@ -51,7 +51,11 @@ class model_finder {
     stored_model made;
     made.data.length = size("seq", wanted_.length, 0);
     made.data.vocabulary = size("vocabulary", wanted_.vocabulary, 0);
-    made.model = model_of_config(text(config_text).value_or(""), path_);
+    lora_options lora;
+    lora.rank = number<std::int64_t>("lora-rank").value_or(0);
+    lora.alpha = number<double>("lora-alpha").value_or(lora.alpha);
+    lora.modules = text("lora-modules").value_or(lora.modules);
+    made.model = model_of_config(text(config_text).value_or(""), path_, lora);
     made.parameters = std::move(parameters);
     return made;
   }
@@ -209,6 +213,11 @@ std::map<std::string, std::string> model_texts(const model_flags& flags,
     {"vocabulary", std::to_string(data.vocabulary)}};
   if (model.folder) {
     texts.emplace(config_text, model.folder->config());
+    if (flags.lora.rank > 0) {
+      texts.emplace("lora-rank", std::to_string(flags.lora.rank));
+      texts.emplace("lora-alpha", fmt::format("{}", flags.lora.alpha));
+      texts.emplace("lora-modules", flags.lora.modules);
+    }
     return texts;
   }
   for (const auto& option : find_model(flags.name).options)

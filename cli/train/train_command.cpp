@@ -233,7 +233,8 @@ void train_pipeline(const train_options& options, const train_setup& setup,
     run.progress(), [&] { return run.snapshot(); }, true);
   // Saves the trained parameters first: a failing picture must not lose them.
   save_all(options.output.save_parameters, run, setup);
-  if (!options.output.save_model.empty())
+  if (!options.output.save_model.empty()
+      || !options.output.save_adapter.empty())
     save_model(options, run.gather_parameters(), setup);
   saver.finish();
   if (leads(setup.trainer.job))

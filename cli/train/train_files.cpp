@@ -2,10 +2,11 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <string_view>
 
 #include "troupe/base/atomic_file.hpp"
 #include "troupe/base/error.hpp"
-#include "troupe/engine/models/model_folder.hpp"
+#include "troupe/engine/models/fresh_folder.hpp"
 #include "troupe/monitors/monitor_spec.hpp"
 #include "troupe/monitors/sinks/sink_spec.hpp"
 
@@ -66,6 +67,8 @@ std::vector<used_file> written_by(const train_options& o) {
                              {"--save-parameters", o.output.save_parameters}};
   if (!o.output.save_model.empty())
     all.push_back({"--save-model", o.output.save_model + "/"});
+  if (!o.output.save_adapter.empty())
+    all.push_back({"--save-adapter", o.output.save_adapter + "/"});
   for (const auto& spec : o.output.monitor)
     for (const auto& path : monitor_outputs(spec))
       all.push_back({"--monitor", path});
@@ -87,8 +90,9 @@ void require_outputs(const train_options& o) {
       fail(error_code::invalid_argument,
            "{} {} is also the file of {}; give each its own", file.flag,
            file.path, known->flag);
-    if (file.path == o.output.save_model + "/")
-      require_free(o.output.save_model);
+    if (file.flag == std::string_view("--save-model")
+        || file.flag == std::string_view("--save-adapter"))
+      require_free(file.path);
     if (!file.is_folder()) {
       require_writable(file.path);
       remove_abandoned_temporaries(file.path);

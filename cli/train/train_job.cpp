@@ -46,6 +46,7 @@ constexpr std::array own_settings{"announce",
                                   "rendezvous",
                                   "max-shard-size",
                                   "replan-every",
+                                  "save-adapter",
                                   "save-dtype",
                                   "save-initial",
                                   "save-model",
@@ -86,6 +87,7 @@ void add_savings(job_description& description, const train_options& options) {
   add("--save-initial", options.output.save_initial);
   add("--save-parameters", options.output.save_parameters);
   add("--save-model", options.output.save_model);
+  add("--save-adapter", options.output.save_adapter);
 }
 
 /// All other settings, each with its value.

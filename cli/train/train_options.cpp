@@ -314,6 +314,11 @@ void add_output_flags(CLI::App& app, output_options& o) {
                 "most bytes of a file of --save-model, such as 5GB")
     ->transform(CLI::AsSizeValue(true));
   app
+    .add_option("--save-adapter", o.save_adapter,
+                "write the adapters of --lora-rank after the last step as a "
+                "folder of Hugging Face's PEFT")
+    ->type_name("DIR");
+  app
     .add_option("--sample", o.sample,
                 "tokens to generate at the end, at most --seq with the prompt: "
                 "text, or ids if tokens are not bytes")
@@ -380,6 +385,23 @@ void add_train_flags(CLI::App& app, train_options& options) {
   app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   add_data_flags(app, options.data, options.execution.loading);
   add_model_flags(app, options.model);
+  app.add_flag("--from-scratch", options.model.from_scratch,
+               "a --model that is a folder begins with fresh parameters: its "
+               "config.json is all that is read");
+  app
+    .add_option("--lora-rank", options.model.lora.rank,
+                "train low-rank adapters of this rank alone, for a --model "
+                "that is a folder; 0: none")
+    ->check(whole_number(0, 1 << 16));
+  app
+    .add_option("--lora-alpha", options.model.lora.alpha,
+                "adapters are multiplied by this over their rank")
+    ->check(number_above(0));
+  app
+    .add_option("--lora-modules", options.model.lora.modules,
+                "modules that get adapters: globs of names or their last "
+                "parts, joined by commas")
+    ->type_name("GLOBS");
   app.add_option("--initial", options.model.initial,
                  "start from these parameters (safetensors)");
   add_pipeline_flags(app, options);

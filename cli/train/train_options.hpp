@@ -76,6 +76,7 @@ struct output_options {
   std::string save_model;           // a folder
   std::string save_dtype = "same";  // of its weights
   std::uint64_t shard_bytes = 5'000'000'000;
+  std::string save_adapter;  // a folder
   std::string prompt = "And ";
   std::int64_t sample = 0;  // tokens
   sampling_options sampling{};

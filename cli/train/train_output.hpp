@@ -15,8 +15,8 @@ namespace troupe::cli {
 void save(const std::string& path, const parameter_list& parameters,
           const train_setup& setup);
 
-/// Writes --save-model, if it is given, from all parameters; does nothing where
-/// there are none.
+/// Writes --save-model and --save-adapter, if they are given, from all
+/// parameters; does nothing where there are none.
 void save_model(const train_options& options, const parameter_list& parameters,
                 const train_setup& setup);
 

@@ -374,6 +374,9 @@ train_setup make_setup(const train_options& o) {
     throw error(error_code::invalid_argument,
                 "--save-model needs a --model that is a folder of Hugging "
                 "Face's transformers; use --save-parameters");
+  if (!o.output.save_adapter.empty() && o.model.lora.rank == 0)
+    throw error(error_code::invalid_argument,
+                "--save-adapter needs adapters; give their --lora-rank");
   sample_of(o);  // which may refuse the prompt
   auto& run = setup.trainer = pipeline_of(o, setup.model);
   warn_of_breadth(!parts.plan.empty()      ? parts.plan

@@ -14,8 +14,10 @@
 #include <ATen/ops/zeros.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include <cmath>
 #include <optional>
 
+#include "troupe/engine/events/observe.hpp"
 #include "troupe/engine/stage/module/saved_tensors.hpp"
 #include "troupe/engine/stage/module/weight_gradients.hpp"
 
@@ -132,6 +134,29 @@ linear_layer::linear_layer(std::int64_t inputs, std::int64_t outputs,
 }
 
 at::Tensor linear_layer::forward(const at::Tensor& x) const {
+  const auto y = base(x);
+  return lora_a_ ? y + lora_scale_ * observe(lora_b_, observe(lora_a_, x)) : y;
+}
+
+void linear_layer::add_adapter(std::int64_t rank, double scale,
+                               at::Generator generator) {
+  const auto inputs = weight.size(transposed ? 0 : 1);
+  const auto outputs = weight.size(transposed ? 1 : 0);
+  const linear_options plain{weight.options().requires_grad(false), false};
+  lora_scale_ = scale;
+  lora_a_ = register_module(
+    "lora_A", std::make_shared<linear_layer>(inputs, rank, plain));
+  lora_b_ = register_module(
+    "lora_B", std::make_shared<linear_layer>(rank, outputs, plain));
+  const at::NoGradGuard no_grad;
+  if (weight.is_meta())
+    return;
+  const auto bound = 1 / std::sqrt(static_cast<double>(inputs));
+  lora_a_->weight.uniform_(-bound, bound, std::move(generator));
+  lora_b_->weight.zero_();
+}
+
+at::Tensor linear_layer::base(const at::Tensor& x) const {
   const bool accumulates = at::GradMode::is_enabled() && weight.requires_grad()
                            && (!bias.defined() || bias.requires_grad());
   if (!accumulates)

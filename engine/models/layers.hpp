@@ -23,9 +23,18 @@ struct linear_layer : torch::nn::Module {
   at::Tensor forward(const at::Tensor& x) const;
   /// Normal weights with that standard deviation, zero biases.
   void fill(double deviation, at::Generator generator);
+  /// Adds `scale` B(A x) to what it computes, with modules lora_A and lora_B of
+  /// that rank: A uniform as a new Linear of PyTorch, B zeros (LoRA).
+  void add_adapter(std::int64_t rank, double scale, at::Generator generator);
 
   at::Tensor weight, bias;  // bias: may be undefined
   bool transposed;
+
+ private:
+  at::Tensor base(const at::Tensor& x) const;
+
+  std::shared_ptr<linear_layer> lora_a_, lora_b_;
+  double lora_scale_ = 1;
 };
 
 /// A norm over the last dimension.

@@ -3,7 +3,9 @@
 #include <ATen/core/grad_mode.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <filesystem>
+#include <set>
 #include <utility>
 
 #include "troupe/base/error.hpp"
@@ -44,8 +46,28 @@ parameter_list shapes_of(const decoder_options& options) {
   return all;
 }
 
-built_model built(const decoder_options& options, parameter_filler fill,
-                  at::ScalarType dtype) {
+/// Throws `invalid_argument` if adapters are wanted, and no module is meant.
+void require_adapted(const decoder_options& options) {
+  const auto shapes = shapes_of(options);
+  if (options.lora.rank == 0
+      || std::ranges::any_of(
+        shapes, [](const auto& each) { return is_adapter(each.first); }))
+    return;
+  std::set<std::string> names;
+  for (const auto& [name, value] : shapes)
+    if (value.dim() == 2 && name.starts_with(options.names.blocks)) {
+      const auto module = name.substr(0, name.rfind('.'));
+      names.insert(module.substr(module.rfind('.') + 1));
+    }
+  fail(error_code::invalid_argument,
+       "--lora-modules {}: matches no linear module; they are {}",
+       printable(options.lora.modules), fmt::join(names, ", "));
+}
+
+built_model built(decoder_options options, const lora_options& lora,
+                  parameter_filler fill, at::ScalarType dtype) {
+  options.lora = lora;
+  require_adapted(options);
   built_model made;
   made.layers = decoder(options, std::move(fill), dtype);
   made.blocks = {1, 1 + static_cast<std::int32_t>(options.layers)};
@@ -120,8 +142,8 @@ void model_folder::require_weights() const {
   }
 }
 
-built_model model_folder::build(at::ScalarType dtype,
-                                std::uint64_t seed) const {
+built_model model_folder::build(at::ScalarType dtype, std::uint64_t seed,
+                                const lora_options& lora) const {
   auto fill = fresh_parameters(options_, seed);
   if (weights_)
     fill = [self = *this, dtype](const std::string& name,
@@ -133,14 +155,15 @@ built_model model_folder::build(at::ScalarType dtype,
           ->read(self.stored_name(is_tied ? o.names.tokens + ".weight" : name))
           .to(dtype));
     };
-  auto made = built(options_, std::move(fill), dtype);
+  auto made = built(options_, lora, std::move(fill), dtype);
   made.folder = std::make_shared<const model_folder>(*this);
   return made;
 }
 
 built_model model_of_config(const std::string& config,
-                            const std::string& origin) {
-  return built(options_of(config, origin), nullptr, at::kFloat);
+                            const std::string& origin,
+                            const lora_options& lora) {
+  return built(options_of(config, origin), lora, nullptr, at::kFloat);
 }
 
 std::vector<std::string> model_folder::files() const {

@@ -29,16 +29,19 @@ class model_folder {
   /// The files that the model is read from.
   std::vector<std::string> files() const;
   /// Each layer reads its weights from the files as it is made, or draws fresh
-  /// ones from `seed`. `dtype`: of the parameters.
-  built_model build(at::ScalarType dtype, std::uint64_t seed) const;
+  /// ones from `seed`. `dtype`: of the parameters. Throws `invalid_argument` if
+  /// adapters are wanted, and no module is meant.
+  built_model build(at::ScalarType dtype, std::uint64_t seed,
+                    const lora_options& lora = {}) const;
 
   /// A copy of the folder with these parameters (of the whole model, under the
   /// names of its layers), in files of at most `most_bytes`, or of one tensor.
   /// `dtype`: none: that of the files that were read, else the parameters'.
-  /// Names are those of the files. The folder appears whole or not at all;
-  /// throws `io`, also as `require_free`.
+  /// Names are those of the files; adapters are merged. The folder appears
+  /// whole or not at all; throws `io`, also as `require_free`.
   void save(const std::string& path, const parameter_list& parameters,
-            std::optional<at::ScalarType> dtype, std::int64_t most_bytes) const;
+            const lora_options& lora, std::optional<at::ScalarType> dtype,
+            std::int64_t most_bytes) const;
 
  private:
   parameter_list stored(const parameter_list& parameters,
@@ -56,13 +59,10 @@ class model_folder {
 
 /// Whether a path is a folder with a config.json.
 bool is_model_folder(const std::string& path);
-/// Throws `io` unless a folder can be made at `path`: there is none yet, or an
-/// empty one.
-void require_free(const std::string& path);
-
 /// The model of a config.json alone, without values: for parameters that are
 /// loaded by name. `origin`: for errors.
 built_model model_of_config(const std::string& config,
-                            const std::string& origin);
+                            const std::string& origin,
+                            const lora_options& lora = {});
 
 }  // namespace troupe

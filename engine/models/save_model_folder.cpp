@@ -4,12 +4,12 @@
 #include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
-#include <random>
 #include <system_error>
 
 #include "troupe/base/atomic_file.hpp"
 #include "troupe/base/error.hpp"
 #include "troupe/base/printable.hpp"
+#include "troupe/engine/models/fresh_folder.hpp"
 #include "troupe/engine/models/model_folder.hpp"
 
 namespace troupe {
@@ -105,57 +105,7 @@ std::string config_with(const std::string& config, at::ScalarType dtype) {
   return fields.dump(2) + "\n";
 }
 
-/// A folder that is there until `keep`.
-class fresh_folder {
- public:
-  explicit fresh_folder(const fs::path& target) {
-    std::random_device random;
-    path_ = target.string() + fmt::format(".troupe-{:08x}", random());
-    std::error_code trouble;
-    if (target.has_parent_path())
-      fs::create_directories(target.parent_path(), trouble);
-    fs::create_directory(path_, trouble);
-    if (trouble)
-      fail_on(path_, "created", trouble);
-  }
-  ~fresh_folder() {
-    std::error_code ignored;
-    if (!path_.empty())
-      fs::remove_all(path_, ignored);
-  }
-  fresh_folder(const fresh_folder&) = delete;
-  fresh_folder& operator=(const fresh_folder&) = delete;
-
-  const fs::path& path() const { return path_; }
-  void keep_as(const fs::path& target) {
-    std::error_code trouble;
-    fs::rename(path_, target, trouble);
-    if (trouble)
-      fail_on(target, "put in place", trouble);
-    path_.clear();
-  }
-
- private:
-  fs::path path_;
-};
-
-fs::path without_slash(const std::string& path) {
-  const fs::path given(path);
-  return given.has_filename() ? given : given.parent_path();
-}
-
 }  // namespace
-
-void require_free(const std::string& path) {
-  std::error_code trouble;
-  const auto target = without_slash(path);
-  if (fs::exists(target, trouble)
-      && !(fs::is_directory(target, trouble) && fs::is_empty(target, trouble)))
-    fail(error_code::io,
-         "{}: exists already; move it away, or give another folder",
-         printable(path));
-  const fresh_folder probe(target);
-}
 
 parameter_list model_folder::stored(const parameter_list& parameters,
                                     std::optional<at::ScalarType> dtype) const {
@@ -186,19 +136,19 @@ parameter_list model_folder::stored(const parameter_list& parameters,
 
 void model_folder::save(const std::string& path,
                         const parameter_list& parameters,
+                        const lora_options& lora,
                         std::optional<at::ScalarType> dtype,
                         std::int64_t most_bytes) const {
   require_free(path);
-  const auto target = without_slash(path);
-  const auto tensors = stored(parameters, dtype);
-  fresh_folder made(target);
-  copy_others(path_, made.path());
-  write_weights(made.path(), tensors, most_bytes);
+  const auto tensors =
+    stored(merged(parameters, lora, options_.transposed), dtype);
+  fresh_folder made(path);
+  copy_others(path_, made.file(""));
+  write_weights(made.file(""), tensors, most_bytes);
   const auto type = dtype.value_or(
     tensors.empty() ? at::kFloat : tensors.front().second.scalar_type());
-  write_file_atomically((made.path() / "config.json").string(),
-                        config_with(config_, type));
-  made.keep_as(target);
+  write_file_atomically(made.file("config.json"), config_with(config_, type));
+  made.keep();
 }
 
 }  // namespace troupe

@@ -62,6 +62,8 @@ TEST_CASE("decoders of all types train the plain loop's bits") {
       const bool tied = each.schedule != "dualpipe";
       auto options = small_decoder(type.name, tied);
       options.loss_positions = each.slices > 1 ? 3 : 5;  // of 16, in parts
+      if (each.stages_per_rank > 1)
+        options.lora = {.rank = 2, .modules = "*proj,c_*,dense*,*.mlp.*"};
       const auto layers = decoder(options, fresh_parameters(options, 3));
       INFO(type.name << ": " << describe(each));
       CHECK(compare_with_plain(layers, each, 2) == "");

@@ -167,12 +167,13 @@ model decoder(const decoder_options& options, parameter_filler fill,
   require_activation(o.activation);
   if (o.scales.empty())
     o.scales.assign(layers, 1 / std::sqrt(static_cast<double>(o.head_size)));
-  const auto filled = [fill = std::move(fill)](const std::string& layer,
-                                               auto made) {
+  const auto filled = [fill = std::move(fill), lora = o.lora](
+                        const std::string& layer, auto made) {
     const at::NoGradGuard no_grad;
     if (fill)
       for (auto& each : made->named_parameters())
         fill(dotted_name(layer, each.key()), each.value());
+    add_adapters(*made, layer, lora);
     return made;
   };
   model made;
@@ -211,6 +212,9 @@ parameter_filler fresh_parameters(const decoder_options& options,
     parameter.normal_(
       0.0, residual ? o.residual_deviation : o.deviation,
       at::make_generator<at::CPUGeneratorImpl>(hash.value() & 0x7FFFFFFF));
+    if (o.padding >= 0 && o.padding < o.vocabulary
+        && drawn == o.names.tokens + ".weight")
+      parameter.select(0, o.padding).zero_();
   };
 }
 

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "troupe/engine/models/decoders/lora.hpp"
 #include "troupe/engine/models/decoders/rotary.hpp"
 #include "troupe/engine/stage/model.hpp"
 
@@ -77,6 +78,7 @@ struct decoder_options {
   std::vector<double> scales{};
   /// `head` has the weight of `tokens`.
   bool tied = false;
+  lora_options lora{};
   std::int64_t padding = -1;  // a token whose embedding is not trained
 
   /// The head makes the logits of so many positions at once where a loss is all
@@ -87,7 +89,8 @@ struct decoder_options {
   double residual_deviation = 0.02;  // of those in front of a residual sum
 };
 
-/// Fills a parameter, whose name is that in the whole model.
+/// Fills a parameter, whose name is that in the whole model; not those of
+/// adapters, which are fresh.
 using parameter_filler =
   std::function<void(const std::string& name, at::Tensor& parameter)>;
 

@@ -1,5 +1,7 @@
 #include "troupe/engine/models/model_folder.hpp"
 
+#include <ATen/ops/allclose.h>
+#include <ATen/ops/mm.h>
 #include <ATen/ops/zeros.h>
 #include <fmt/format.h>
 #include <catch2/catch_test_macros.hpp>
@@ -52,7 +54,7 @@ struct sample_folder {
     path.write("config.json", config.dump(2));
     path.write("tokenizer.json", "{}");
     const model_folder folder(path / "", true);
-    folder.save(path / "made", all_of(folder.build(at::kFloat, 1).layers),
+    folder.save(path / "made", all_of(folder.build(at::kFloat, 1).layers), {},
                 at::kBFloat16, 1 << 30);
   }
   std::string made() const { return path / "made"; }
@@ -80,7 +82,8 @@ TEST_CASE("a model that was read and saved has the same bytes") {
   for (const std::int64_t most : {std::int64_t{1} << 30, std::int64_t{300}}) {
     const model_folder folder(at.made(), false);
     const auto target = at.path / fmt::format("copy{}", most);
-    folder.save(target, all_of(folder.build(at::kFloat, 1).layers), {}, most);
+    folder.save(target, all_of(folder.build(at::kFloat, 1).layers), {}, {},
+                most);
     const stored_weights copy(target);
     CHECK((copy.paths().size() == 1) == (most > 1000));
     for (const auto& [name, value] : at.tensors()) {
@@ -102,10 +105,10 @@ TEST_CASE("weights are converted, and the configuration says so") {
   CHECK(all_of(layers)[0].second.scalar_type() == at::kFloat);
   CHECK(
     all_of(layers)[0].second.to(at::kBFloat16).equal(at.tensors()[0].second));
-  folder.save(at.path / "fp16", all_of(layers), at::kHalf, 1 << 30);
+  folder.save(at.path / "fp16", all_of(layers), {}, at::kHalf, 1 << 30);
   CHECK(json::parse(content(at.path / "fp16/config.json"))["torch_dtype"]
         == "float16");
-  CHECK_THROWS_MATCHES(folder.save(at.path / "fp16", {}, {}, 1), error,
+  CHECK_THROWS_MATCHES(folder.save(at.path / "fp16", {}, {}, {}, 1), error,
                        says("exists already"));
 }
 
@@ -126,13 +129,64 @@ TEST_CASE("published names without the model's prefix are found and kept") {
   at.rewrite(tensors);
   const model_folder folder(at.made(), false);
   folder.save(at.path / "copy", all_of(folder.build(at::kFloat, 1).layers), {},
-              1 << 30);
+              {}, 1 << 30);
   const stored_weights copy(at.path / "copy");
   CHECK(copy.entries().size() == tensors.size());
   for (const auto& [name, value] : tensors) {
     REQUIRE(copy.find(name));
     CHECK(copy.read(name).equal(value));
   }
+}
+
+TEST_CASE("adapters are saved as PEFT does, or merged") {
+  const sample_folder at;
+  const model_folder folder(at.made(), false);
+  const lora_options lora{
+    .rank = 2, .alpha = 6, .modules = "*.1.*.q_proj,up_proj"};
+  const auto layers = folder.build(at::kFloat, 1, lora).layers;
+  auto all = all_of(layers);
+  for (const auto& [name, value] : all)
+    if (name.ends_with(".lora_B.weight"))
+      value.fill_(0.5);
+  for (std::size_t i = 0; i < layers.size(); ++i)
+    for (const auto& [name, value] :
+         parameters_of(layers[i].name, *make_layer(layers, i)))
+      CHECK(value.requires_grad() == is_adapter(name));
+
+  save_adapter(at.path / "adapter", all, lora, false, folder.path());
+  const safetensors_file file(at.path / "adapter/adapter_model.safetensors");
+  std::vector<std::string> names;
+  for (const auto& entry : file.entries())
+    names.push_back(entry.name);
+  CHECK(names
+        == std::vector<std::string>{
+          "base_model.model.model.layers.0.mlp.up_proj.lora_A.weight",
+          "base_model.model.model.layers.0.mlp.up_proj.lora_B.weight",
+          "base_model.model.model.layers.1.self_attn.q_proj.lora_A.weight",
+          "base_model.model.model.layers.1.self_attn.q_proj.lora_B.weight",
+          "base_model.model.model.layers.1.mlp.up_proj.lora_A.weight",
+          "base_model.model.model.layers.1.mlp.up_proj.lora_B.weight"});
+  const auto config =
+    json::parse(content(at.path / "adapter/adapter_config.json"));
+  CHECK(config["r"] == 2);
+  CHECK(config["lora_alpha"] == 6);
+  CHECK(config["target_modules"].size() == 3);
+
+  folder.save(at.path / "merged", all, lora, at::kFloat, 1 << 30);
+  const stored_weights merged(at.path / "merged");
+  CHECK(merged.entries().size() == at.tensors().size());
+  const std::map<std::string, at::Tensor> by_name(all.begin(), all.end());
+  const std::string q = "model.layers.1.self_attn.q_proj";
+  const auto change =
+    by_name.at(q + ".lora_B.weight").mm(by_name.at(q + ".lora_A.weight"));
+  CHECK(at::allclose(merged.read(q + ".weight"),
+                     by_name.at(q + ".weight") + 3 * change));
+  CHECK(merged.read("model.layers.0.self_attn.q_proj.weight")
+          .equal(by_name.at("model.layers.0.self_attn.q_proj.weight")));
+  CHECK_THROWS_MATCHES(folder.build(at::kFloat, 1, {.rank = 1, .modules = "x"}),
+                       error,
+                       says("--lora-modules x: matches no linear module; they "
+                            "are down_proj, gate_proj"));
 }
 
 TEST_CASE("broken weights are refused by name, before any work") {

@@ -1,0 +1,127 @@
+#include "troupe/engine/models/decoders/lora.hpp"
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/core/grad_mode.h>
+#include <fnmatch.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string_view>
+#include <vector>
+
+#include "troupe/base/atomic_file.hpp"
+#include "troupe/base/fnv_hash.hpp"
+#include "troupe/engine/checkpoint/safetensors.hpp"
+#include "troupe/engine/events/globs.hpp"
+#include "troupe/engine/models/fresh_folder.hpp"
+#include "troupe/engine/models/layers.hpp"
+#include "troupe/engine/stage/model.hpp"
+
+namespace troupe {
+
+namespace {
+
+constexpr std::string_view first_part = ".lora_A.weight",
+                           second_part = ".lora_B.weight";
+
+bool matches(const std::vector<std::string>& globs, const std::string& name) {
+  const auto last = name.substr(name.rfind('.') + 1);
+  return std::ranges::any_of(globs, [&](const std::string& glob) {
+    return ::fnmatch(glob.c_str(), name.c_str(), 0) == 0
+           || ::fnmatch(glob.c_str(), last.c_str(), 0) == 0;
+  });
+}
+
+at::Generator generator_of(const std::string& name, std::uint64_t seed) {
+  fnv_hash hash;
+  hash.add(name);
+  hash.add(seed);
+  return at::make_generator<at::CPUGeneratorImpl>(hash.value() & 0x7FFFFFFF);
+}
+
+}  // namespace
+
+bool is_adapter(const std::string& parameter) {
+  return parameter.ends_with(first_part) || parameter.ends_with(second_part);
+}
+
+void add_adapters(torch::nn::Module& layer, const std::string& layer_name,
+                  const lora_options& options) {
+  if (options.rank == 0)
+    return;
+  const at::NoGradGuard no_grad;
+  for (auto& parameter : layer.parameters())
+    parameter.set_requires_grad(false);
+  const auto globs = globs_of(options.modules);
+  for (const auto& each : layer.named_modules({}, /*include_self=*/false)) {
+    const auto module = std::dynamic_pointer_cast<linear_layer>(each.value());
+    const auto name = dotted_name(layer_name, each.key());
+    if (module && matches(globs, name))
+      module->add_adapter(options.rank, options.scale(),
+                          generator_of(name, options.seed));
+  }
+}
+
+parameter_list merged(const parameter_list& parameters,
+                      const lora_options& options, bool transposed) {
+  const std::map<std::string, at::Tensor> all(parameters.begin(),
+                                              parameters.end());
+  parameter_list made;
+  for (const auto& [name, value] : parameters) {
+    if (is_adapter(name))
+      continue;
+    constexpr std::string_view end = ".weight";
+    const auto module =
+      name.ends_with(end) ? name.substr(0, name.size() - end.size()) : name;
+    const auto a = all.find(module + std::string(first_part));
+    const auto b = all.find(module + std::string(second_part));
+    if (a == all.end() || b == all.end()) {
+      made.emplace_back(name, value);
+      continue;
+    }
+    const auto change = b->second.to(at::kFloat).mm(a->second.to(at::kFloat));
+    made.emplace_back(name,
+                      (value.to(at::kFloat)
+                       + options.scale() * (transposed ? change.t() : change))
+                        .to(value.scalar_type()));
+  }
+  return made;
+}
+
+void save_adapter(const std::string& path, const parameter_list& parameters,
+                  const lora_options& options, bool transposed,
+                  const std::string& base) {
+  parameter_list adapters;
+  std::vector<std::string> modules;
+  for (const auto& [name, value] : parameters) {
+    if (!is_adapter(name))
+      continue;
+    adapters.emplace_back("base_model.model." + name, value);
+    if (name.ends_with(first_part))
+      modules.push_back(name.substr(0, name.size() - first_part.size()));
+  }
+  const nlohmann::ordered_json config{{"base_model_name_or_path", base},
+                                      {"bias", "none"},
+                                      {"fan_in_fan_out", transposed},
+                                      {"inference_mode", true},
+                                      {"init_lora_weights", true},
+                                      {"lora_alpha", options.alpha},
+                                      {"lora_dropout", 0.0},
+                                      {"modules_to_save", nullptr},
+                                      {"peft_type", "LORA"},
+                                      {"r", options.rank},
+                                      {"target_modules", modules},
+                                      {"task_type", "CAUSAL_LM"}};
+  require_free(path);
+  fresh_folder made(path);
+  write_safetensors(made.file("adapter_model.safetensors"), adapters,
+                    {{"format", "pt"}});
+  write_file_atomically(made.file("adapter_config.json"),
+                        config.dump(2) + "\n");
+  made.keep();
+}
+
+}  // namespace troupe

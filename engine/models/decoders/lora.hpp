@@ -1,0 +1,44 @@
+#pragma once
+
+#include <torch/nn/module.h>
+
+#include <cstdint>
+#include <string>
+
+#include "troupe/engine/device/tensor.hpp"
+
+namespace troupe {
+
+/// Low-rank adapters (LoRA, Hu et al., 2021): beside chosen linear modules,
+/// y += alpha / rank * B(A x); these alone are trained. Names and files are
+/// those of Hugging Face's PEFT.
+struct lora_options {
+  std::int64_t rank = 0;  // 0: none
+  double alpha = 16;
+  /// Globs joined by commas, of whole module names or of their last parts.
+  std::string modules = "q_proj,v_proj";
+  std::uint64_t seed = 1;  // of A; B begins with zeros
+
+  double scale() const { return alpha / static_cast<double>(rank); }
+};
+
+/// Adds adapters to the linear modules of a layer whose names match, with
+/// initial values, and freezes all else. Nothing for rank 0.
+void add_adapters(torch::nn::Module& layer, const std::string& layer_name,
+                  const lora_options& options);
+/// Whether a parameter is an adapter's.
+bool is_adapter(const std::string& parameter);
+
+/// The parameters without adapters, which are added to their modules' weights;
+/// `transposed`: those are [inputs, outputs].
+parameter_list merged(const parameter_list& parameters,
+                      const lora_options& options, bool transposed);
+
+/// adapter_config.json and adapter_model.safetensors, which PEFT reads.
+/// `base`: the folder of the model that was adapted. The folder appears whole
+/// or not at all; throws `io`, also as `require_free`.
+void save_adapter(const std::string& path, const parameter_list& parameters,
+                  const lora_options& options, bool transposed,
+                  const std::string& base);
+
+}  // namespace troupe

@@ -1,0 +1,30 @@
+#pragma once
+
+#include <string>
+
+namespace troupe {
+
+/// Throws `io` unless a folder can be made at `path`: there is none yet, or an
+/// empty one.
+void require_free(const std::string& path);
+
+/// A folder that appears whole or not at all: files are written into one of
+/// another name beside it, which is removed unless `keep` renames it. One
+/// thread.
+class fresh_folder {
+ public:
+  /// Throws `io`, as `keep` does.
+  explicit fresh_folder(const std::string& path);
+  ~fresh_folder();
+  fresh_folder(const fresh_folder&) = delete;
+  fresh_folder& operator=(const fresh_folder&) = delete;
+
+  /// The path of a file in it, until `keep`.
+  std::string file(const std::string& name) const;
+  void keep();
+
+ private:
+  std::string path_, temporary_;
+};
+
+}  // namespace troupe
