@@ -96,16 +96,21 @@ std::vector<std::string> flags_of_other_models(const model_flags& flags) {
 built_model build_model(const model_flags& flags,
                         const text_batch_options& data, at::ScalarType dtype) {
   if (flags.is_folder()) {
-    auto lora = flags.lora;
-    lora.seed = data.seed;
+    auto choices = flags.choices;
+    choices.lora.seed = data.seed;
     return model_folder(flags.name, flags.from_scratch)
-      .build(dtype, data.seed, lora);
+      .build(dtype, data.seed, choices);
   }
-  if (flags.from_scratch || flags.lora.rank > 0)
+  const auto* given = flags.from_scratch                 ? "from-scratch"
+                      : flags.choices.lora.rank > 0      ? "lora-rank"
+                      : flags.choices.documents          ? "document-end"
+                      : flags.choices.loss_positions > 0 ? "loss-positions"
+                                                         : nullptr;
+  if (given)
     fail(error_code::invalid_argument,
          "--{} is for a --model that is a folder of Hugging Face's "
          "transformers, and {} is not",
-         flags.from_scratch ? "from-scratch" : "lora-rank", flags.name);
+         given, flags.name);
   return find_model(flags.name).build(flags.values, data);
 }
 

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "troupe/cli/plan/fwd.hpp"
-#include "troupe/engine/models/decoders/lora.hpp"
+#include "troupe/engine/models/decoders/decoder.hpp"
 #include "troupe/engine/models/registry.hpp"
 
 namespace troupe::cli {
@@ -13,7 +13,7 @@ struct model_flags {
   std::string name = "gpt";  // or the path of a model_folder
   option_values values;      // of the options of all models
   bool from_scratch = false;
-  lora_options lora;  // but for the seed
+  decoder_choices choices;  // but for the adapters' seed
   std::string initial;
 
   /// Whether the name is that of a folder.

@@ -55,7 +55,8 @@ class model_finder {
     lora.rank = number<std::int64_t>("lora-rank").value_or(0);
     lora.alpha = number<double>("lora-alpha").value_or(lora.alpha);
     lora.modules = text("lora-modules").value_or(lora.modules);
-    made.model = model_of_config(text(config_text).value_or(""), path_, lora);
+    made.model =
+      model_of_config(text(config_text).value_or(""), path_, {.lora = lora});
     made.parameters = std::move(parameters);
     return made;
   }
@@ -213,10 +214,10 @@ std::map<std::string, std::string> model_texts(const model_flags& flags,
     {"vocabulary", std::to_string(data.vocabulary)}};
   if (model.folder) {
     texts.emplace(config_text, model.folder->config());
-    if (flags.lora.rank > 0) {
-      texts.emplace("lora-rank", std::to_string(flags.lora.rank));
-      texts.emplace("lora-alpha", fmt::format("{}", flags.lora.alpha));
-      texts.emplace("lora-modules", flags.lora.modules);
+    if (flags.choices.lora.rank > 0) {
+      texts.emplace("lora-rank", std::to_string(flags.choices.lora.rank));
+      texts.emplace("lora-alpha", fmt::format("{}", flags.choices.lora.alpha));
+      texts.emplace("lora-modules", flags.choices.lora.modules);
     }
     return texts;
   }

@@ -33,6 +33,18 @@ void add_data_flags(CLI::App& app, data_options& o, loading_options& loading) {
     ->check(number_above(0))
     ->type_name("WEIGHTS");
   app
+    .add_option(
+      "--loss-mask", o.loss_mask,
+      "for each text a file of as many numbers as it has tokens: 1 if "
+      "the token counts in the loss, 0 if not, as a prompt's "
+      "(scripts/tokenize writes it)")
+    ->type_name("FILES");
+  app
+    .add_option("--document-end", o.document_end,
+                "id of the token that ends a document: tokens attend to those "
+                "of their own document only; -1: to all of the row")
+    ->check(whole_number(-1));
+  app
     .add_option("--text-format", o.text_format,
                 "bytes, llm_c, nano_gpt, megatron (.bin with its .idx), npy, "
                 "or auto")
@@ -389,16 +401,21 @@ void add_train_flags(CLI::App& app, train_options& options) {
                "a --model that is a folder begins with fresh parameters: its "
                "config.json is all that is read");
   app
-    .add_option("--lora-rank", options.model.lora.rank,
+    .add_option("--loss-positions", options.model.choices.loss_positions,
+                "positions whose logits are made at once, for the loss of a "
+                "--model that is a folder; 0: of 16 MiB of logits")
+    ->check(whole_number(0));
+  app
+    .add_option("--lora-rank", options.model.choices.lora.rank,
                 "train low-rank adapters of this rank alone, for a --model "
                 "that is a folder; 0: none")
     ->check(whole_number(0, 1 << 16));
   app
-    .add_option("--lora-alpha", options.model.lora.alpha,
+    .add_option("--lora-alpha", options.model.choices.lora.alpha,
                 "adapters are multiplied by this over their rank")
     ->check(number_above(0));
   app
-    .add_option("--lora-modules", options.model.lora.modules,
+    .add_option("--lora-modules", options.model.choices.lora.modules,
                 "modules that get adapters: globs of names or their last "
                 "parts, joined by commas")
     ->type_name("GLOBS");

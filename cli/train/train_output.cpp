@@ -34,11 +34,11 @@ void save_model(const train_options& options, const parameter_list& parameters,
                 const train_setup& setup) {
   const auto& o = options.output;
   if (!o.save_model.empty() && !parameters.empty())
-    setup.model.folder->save(o.save_model, parameters, options.model.lora,
-                             dtype_of(o.save_dtype),
+    setup.model.folder->save(o.save_model, parameters,
+                             options.model.choices.lora, dtype_of(o.save_dtype),
                              static_cast<std::int64_t>(o.shard_bytes));
   if (!o.save_adapter.empty() && !parameters.empty())
-    save_adapter(o.save_adapter, parameters, options.model.lora,
+    save_adapter(o.save_adapter, parameters, options.model.choices.lora,
                  setup.model.folder->options().transposed,
                  setup.model.folder->path());
 }

@@ -43,18 +43,6 @@ std::optional<token_format> format_of(const data_options& o) {
   return formats.at(o.text_format);
 }
 
-std::vector<std::shared_ptr<const token_source>> open_texts(
-  const data_options& o) {
-  if (o.text.empty())
-    fail(error_code::invalid_argument,
-         "no text to train on; give --text FILE (any file will do)");
-  const auto format = format_of(o);
-  std::vector<std::shared_ptr<const token_source>> parts;
-  for (const auto& path : o.text)
-    parts.push_back(format ? open_tokens(path, *format) : open_tokens(path));
-  return parts;
-}
-
 void require_in_vocabulary(const token_source& tokens,
                            std::int64_t vocabulary) {
   const auto place = first_outside(tokens, vocabulary);
@@ -70,6 +58,28 @@ void require_in_vocabulary(const token_source& tokens,
        "{}: token {} has the id {}, which is beyond the vocabulary of {}; "
        "give --vocabulary {} or more",
        tokens.name(), place, id, vocabulary, id + 1);
+}
+
+std::vector<std::shared_ptr<const token_source>> open_texts(
+  const data_options& o) {
+  if (o.text.empty())
+    fail(error_code::invalid_argument,
+         "no text to train on; give --text FILE (any file will do)");
+  const auto format = format_of(o);
+  std::vector<std::shared_ptr<const token_source>> parts;
+  for (const auto& path : o.text)
+    parts.push_back(format ? open_tokens(path, *format) : open_tokens(path));
+  for (const auto& part : parts)
+    require_in_vocabulary(*part, o.batches.vocabulary);
+  if (o.loss_mask.empty())
+    return parts;
+  if (o.loss_mask.size() != parts.size())
+    fail(error_code::invalid_argument,
+         "--loss-mask gives {} files for {} texts; give one for each --text",
+         o.loss_mask.size(), parts.size());
+  for (std::size_t i = 0; i < parts.size(); ++i)
+    parts[i] = with_mask(parts[i], open_tokens(o.loss_mask[i]));
+  return parts;
 }
 
 std::vector<std::int32_t> parse_counts(const std::string& text) {
@@ -261,7 +271,6 @@ std::vector<split_text> texts_of(const data_options& o) {
     files = {join_tokens(std::move(files))};
   std::vector<split_text> texts;
   for (auto& file : files) {
-    require_in_vocabulary(*file, o.batches.vocabulary);
     texts.push_back(split_off(std::move(file), o.validation_fraction));
   }
   return texts;
@@ -274,6 +283,8 @@ void add_data(train_setup& setup, const data_options& o) {
   std::string sizes, content;
   for (const auto& path : o.text)
     content += (content.empty() ? "" : ", ") + content_of_text(path, o);
+  for (const auto& path : o.loss_mask)
+    content += ", mask " + content_of_text(path, {});
   for (const auto& text : texts_of(o)) {
     const auto weight = o.mix.empty() ? 1 : o.mix[training.size()];
     training.push_back({part_of(text.tokens, 0, text.kept), weight});
@@ -282,16 +293,23 @@ void add_data(train_setup& setup, const data_options& o) {
     if (!o.mix.empty())
       sizes += fmt::format("*{}", weight);
   }
-  setup.training = text_batches(training, batches);
+  const auto with_documents = [&](auto source) {
+    return o.document_end < 0
+             ? source
+             : with_document_starts(std::move(source), o.document_end);
+  };
+  setup.training = with_documents(text_batches(training, batches));
   setup.data_settings = {{"microbatch-size", std::to_string(batches.rows)},
                          {"seq", std::to_string(batches.length)},
                          {"seed", std::to_string(batches.seed)},
                          {"text", content},
                          {"tokens", sizes}};
+  if (o.document_end >= 0)
+    setup.data_settings.emplace("document-end", std::to_string(o.document_end));
   const auto held_out_text = join_tokens(std::move(held_out_parts));
   if (held_out_text->size() < 2)
     return;  // no token follows another: no validation
-  setup.validation = rows_once(held_out_text, batches);
+  setup.validation = with_documents(rows_once(held_out_text, batches));
   const auto all = setup.validation->size();
   setup.validation_microbatches = o.validation_microbatches == 0
                                     ? all
@@ -374,7 +392,7 @@ train_setup make_setup(const train_options& o) {
     throw error(error_code::invalid_argument,
                 "--save-model needs a --model that is a folder of Hugging "
                 "Face's transformers; use --save-parameters");
-  if (!o.output.save_adapter.empty() && o.model.lora.rank == 0)
+  if (!o.output.save_adapter.empty() && o.model.choices.lora.rank == 0)
     throw error(error_code::invalid_argument,
                 "--save-adapter needs adapters; give their --lora-rank");
   sample_of(o);  // which may refuse the prompt

@@ -1,6 +1,7 @@
 #include "troupe/engine/data/microbatch_source.hpp"
 
 #include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -93,10 +94,8 @@ class text_source final : public microbatch_source {
     for (std::int64_t r = 0; r < rows; ++r) {
       const auto from = mixture_.of(index * rows + r);
       texts_[from.source].read(from.row, row);
-      std::copy_n(row.begin(), length,
-                  inputs.mutable_data_ptr<std::int64_t>() + r * length);
-      std::copy_n(row.begin() + 1, length,
-                  targets.mutable_data_ptr<std::int64_t>() + r * length);
+      put_row(row, inputs.mutable_data_ptr<std::int64_t>() + r * length,
+              targets.mutable_data_ptr<std::int64_t>() + r * length);
     }
     return {{inputs}, {targets}, {}, rows * length};
   }
@@ -155,6 +154,37 @@ std::shared_ptr<const microbatch_source> text_batches(
   return std::make_shared<text_source>(texts, options);
 }
 
+std::shared_ptr<const microbatch_source> with_document_starts(
+  std::shared_ptr<const microbatch_source> source, std::int64_t end) {
+  return preprocess(
+    std::move(source), [end](microbatch_data data, std::int64_t) {
+      const auto ids = data.inputs.at(0).contiguous();
+      auto starts = at::empty_like(ids);
+      const auto* id = ids.const_data_ptr<std::int64_t>();
+      auto* start = starts.mutable_data_ptr<std::int64_t>();
+      const auto length = ids.size(1);
+      for (std::int64_t r = 0; r < ids.size(0); ++r) {
+        std::int64_t first = 0;
+        for (std::int64_t i = 0; i < length; ++i) {
+          start[r * length + i] = first;
+          if (id[r * length + i] == end)
+            first = i + 1;
+        }
+      }
+      data.arguments.emplace(document_starts, std::move(starts));
+      return data;
+    });
+}
+
+void put_row(const std::vector<std::int64_t>& ids, std::int64_t* inputs,
+             std::int64_t* targets) {
+  constexpr std::int64_t ignored_target = -100;
+  for (std::size_t i = 0; i + 1 < ids.size(); ++i) {
+    inputs[i] = token_of(ids[i]);
+    targets[i] = is_unpredicted(ids[i + 1]) ? ignored_target : ids[i + 1];
+  }
+}
+
 void require_rows(const text_batch_options& options) {
   if (options.rows < 1 || options.length < 1)
     fail(error_code::invalid_argument,
@@ -166,8 +196,8 @@ void require_rows(const text_batch_options& options) {
 void require_known(const token_source& tokens,
                    const std::vector<std::int64_t>& ids,
                    std::int64_t vocabulary) {
-  for (const auto id : ids)
-    if (id < 0 || id >= vocabulary)
+  for (const auto given : ids)
+    if (const auto id = token_of(given); id < 0 || id >= vocabulary)
       fail(error_code::invalid_data,
            "{}: token id {} is beyond the vocabulary of {}; give a text in the "
            "model's vocabulary",
@@ -182,7 +212,7 @@ std::int64_t first_outside(const token_source& tokens,
     const auto count = std::min(chunk, tokens.size() - index);
     tokens.read(index, count, ids.data());
     for (std::int64_t i = 0; i < count; ++i) {
-      const auto id = ids[static_cast<std::size_t>(i)];
+      const auto id = token_of(ids[static_cast<std::size_t>(i)]);
       if (id < 0 || id >= vocabulary)
         return index + i;
     }

@@ -60,6 +60,18 @@ struct weighted_text {
 std::shared_ptr<const microbatch_source> text_batches(
   const std::vector<weighted_text>& texts, const text_batch_options& options);
 
+/// Adds the argument `document_starts`, int64 of the inputs' shape: of each
+/// position, that of the first token of its document within the row; each token
+/// `end` ends one. Models that read it attend to a document's own tokens only.
+std::shared_ptr<const microbatch_source> with_document_starts(
+  std::shared_ptr<const microbatch_source> source, std::int64_t end);
+constexpr auto document_starts = "document_starts";
+
+/// Writes a row: each token but the last to the inputs, each but the first to
+/// the targets, or -100 (ignored) if it is not to be predicted.
+void put_row(const std::vector<std::int64_t>& ids, std::int64_t* inputs,
+             std::int64_t* targets);
+
 /// Throws `invalid_argument` for microbatches without rows or tokens.
 void require_rows(const text_batch_options& options);
 /// Throws `invalid_data`, naming the source, for an id outside

@@ -53,8 +53,7 @@ class once_source final : public microbatch_source {
     std::vector<std::int64_t> ids(static_cast<std::size_t>(labels + 1));
     tokens_->read(begin, labels + 1, ids.data());
     require_known(*tokens_, ids, options_.vocabulary);
-    std::copy_n(ids.begin(), labels, inputs);
-    std::copy_n(ids.begin() + 1, labels, targets);
+    put_row(ids, inputs, targets);
     return labels;
   }
 

@@ -167,6 +167,38 @@ bool has_megatron_index(const std::string& path) {
          && is_megatron_index(mapped_file(index).bytes());
 }
 
+class masked_tokens final : public token_source {
+ public:
+  masked_tokens(std::shared_ptr<const token_source> tokens,
+                std::shared_ptr<const token_source> mask)
+    : tokens_(std::move(tokens)), mask_(std::move(mask)) {
+    if (mask_->size() != tokens_->size())
+      fail(error_code::invalid_data,
+           "{}: has {} values, for the {} tokens of {}", mask_->name(),
+           mask_->size(), tokens_->size(), tokens_->name());
+  }
+
+  std::int64_t size() const override { return tokens_->size(); }
+  std::string name() const override { return tokens_->name(); }
+
+  void read(std::int64_t first, std::int64_t count,
+            std::int64_t* out) const override {
+    std::vector<std::int64_t> counts(static_cast<std::size_t>(count));
+    tokens_->read(first, count, out);
+    mask_->read(first, count, counts.data());
+    for (std::size_t i = 0; i < counts.size(); ++i) {
+      if (counts[i] != 0 && counts[i] != 1)
+        fail(error_code::invalid_data, "{}: value {} is {}, neither 0 nor 1",
+             mask_->name(), first + static_cast<std::int64_t>(i), counts[i]);
+      if (counts[i] == 0)
+        out[i] += unpredicted_tokens;
+    }
+  }
+
+ private:
+  std::shared_ptr<const token_source> tokens_, mask_;
+};
+
 class joined_tokens final : public token_source {
  public:
   explicit joined_tokens(std::vector<std::shared_ptr<const token_source>> parts)
@@ -270,6 +302,12 @@ std::string content_of_tokens(const std::string& path, token_format format) {
 
 std::string content_of_tokens(const std::string& path) {
   return content_of_tokens(path, guess_token_format(path));
+}
+
+std::shared_ptr<const token_source> with_mask(
+  std::shared_ptr<const token_source> tokens,
+  std::shared_ptr<const token_source> mask) {
+  return std::make_shared<masked_tokens>(std::move(tokens), std::move(mask));
 }
 
 std::shared_ptr<const token_source> join_tokens(

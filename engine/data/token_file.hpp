@@ -43,6 +43,23 @@ std::shared_ptr<const token_source> open_tokens(const std::string& path);
 std::string content_of_tokens(const std::string& path, token_format format);
 std::string content_of_tokens(const std::string& path);
 
+constexpr std::int64_t unpredicted_tokens = -(std::int64_t{1} << 62);
+/// A source gives a token that is not to be predicted, as a prompt's in
+/// supervised fine-tuning, as `unpredicted_tokens` plus its id.
+constexpr bool is_unpredicted(std::int64_t given) {
+  return given < unpredicted_tokens / 2;
+}
+/// The id of a token, in either form.
+constexpr std::int64_t token_of(std::int64_t given) {
+  return is_unpredicted(given) ? given - unpredicted_tokens : given;
+}
+/// Of these tokens, those are to be predicted where `mask` is 1, and not where
+/// it is 0. Throws `invalid_data` if it has another length, and, as it is read,
+/// for other values.
+std::shared_ptr<const token_source> with_mask(
+  std::shared_ptr<const token_source> tokens,
+  std::shared_ptr<const token_source> mask);
+
 /// Several files, one after the other.
 std::shared_ptr<const token_source> join_tokens(
   std::vector<std::shared_ptr<const token_source>> parts);

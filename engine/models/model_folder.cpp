@@ -49,7 +49,7 @@ parameter_list shapes_of(const decoder_options& options) {
 /// Throws `invalid_argument` if adapters are wanted, and no module is meant.
 void require_adapted(const decoder_options& options) {
   const auto shapes = shapes_of(options);
-  if (options.lora.rank == 0
+  if (options.choices.lora.rank == 0
       || std::ranges::any_of(
         shapes, [](const auto& each) { return is_adapter(each.first); }))
     return;
@@ -61,12 +61,12 @@ void require_adapted(const decoder_options& options) {
     }
   fail(error_code::invalid_argument,
        "--lora-modules {}: matches no linear module; they are {}",
-       printable(options.lora.modules), fmt::join(names, ", "));
+       printable(options.choices.lora.modules), fmt::join(names, ", "));
 }
 
-built_model built(decoder_options options, const lora_options& lora,
+built_model built(decoder_options options, const decoder_choices& choices,
                   parameter_filler fill, at::ScalarType dtype) {
-  options.lora = lora;
+  options.choices = choices;
   require_adapted(options);
   built_model made;
   made.layers = decoder(options, std::move(fill), dtype);
@@ -143,7 +143,7 @@ void model_folder::require_weights() const {
 }
 
 built_model model_folder::build(at::ScalarType dtype, std::uint64_t seed,
-                                const lora_options& lora) const {
+                                const decoder_choices& choices) const {
   auto fill = fresh_parameters(options_, seed);
   if (weights_)
     fill = [self = *this, dtype](const std::string& name,
@@ -155,15 +155,15 @@ built_model model_folder::build(at::ScalarType dtype, std::uint64_t seed,
           ->read(self.stored_name(is_tied ? o.names.tokens + ".weight" : name))
           .to(dtype));
     };
-  auto made = built(options_, lora, std::move(fill), dtype);
+  auto made = built(options_, choices, std::move(fill), dtype);
   made.folder = std::make_shared<const model_folder>(*this);
   return made;
 }
 
 built_model model_of_config(const std::string& config,
                             const std::string& origin,
-                            const lora_options& lora) {
-  return built(options_of(config, origin), lora, nullptr, at::kFloat);
+                            const decoder_choices& choices) {
+  return built(options_of(config, origin), choices, nullptr, at::kFloat);
 }
 
 std::vector<std::string> model_folder::files() const {

@@ -32,7 +32,7 @@ class model_folder {
   /// ones from `seed`. `dtype`: of the parameters. Throws `invalid_argument` if
   /// adapters are wanted, and no module is meant.
   built_model build(at::ScalarType dtype, std::uint64_t seed,
-                    const lora_options& lora = {}) const;
+                    const decoder_choices& choices = {}) const;
 
   /// A copy of the folder with these parameters (of the whole model, under the
   /// names of its layers), in files of at most `most_bytes`, or of one tensor.
@@ -63,6 +63,6 @@ bool is_model_folder(const std::string& path);
 /// loaded by name. `origin`: for errors.
 built_model model_of_config(const std::string& config,
                             const std::string& origin,
-                            const lora_options& lora = {});
+                            const decoder_choices& choices = {});
 
 }  // namespace troupe

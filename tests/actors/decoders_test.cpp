@@ -61,11 +61,17 @@ TEST_CASE("decoders of all types train the plain loop's bits") {
     for (const auto& each : cases) {
       const bool tied = each.schedule != "dualpipe";
       auto options = small_decoder(type.name, tied);
-      options.loss_positions = each.slices > 1 ? 3 : 5;  // of 16, in parts
+      options.choices.loss_positions =
+        each.slices > 1 ? 3 : 5;  // of 16, in parts
+      options.choices.documents = each.stages_per_rank == 1;
       if (each.stages_per_rank > 1)
-        options.lora = {.rank = 2, .modules = "*proj,c_*,dense*,*.mlp.*"};
+        options.choices.lora = {.rank = 2,
+                                .modules = "*proj,c_*,dense*,*.mlp.*"};
       const auto layers = decoder(options, fresh_parameters(options, 3));
       INFO(type.name << ": " << describe(each));
-      CHECK(compare_with_plain(layers, each, 2) == "");
+      const auto text = options.choices.documents
+                          ? with_document_starts(small_text(), 3)
+                          : small_text();
+      CHECK(compare_with_plain(layers, each, 2, {}, text) == "");
     }
 }

@@ -171,12 +171,12 @@ std::string compare_with_plain(const small_case& what, int steps,
 }
 
 std::string compare_with_plain(const model& layers, const small_case& what,
-                               int steps, std::function<void()> hook) {
+                               int steps, std::function<void()> hook,
+                               const source_pointer& text) {
   auto options = options_for(what);
   options.execution.handler_hook = std::move(hook);
   trainer run(layers, std::move(options));
   plain_loop oracle(layers, plain_options_for(what));
-  const auto text = small_text();
   const auto per_step = what.microbatches * what.data_parallel;
   for (int i = 0; i < steps; ++i) {
     run.step(text);

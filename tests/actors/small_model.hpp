@@ -70,8 +70,9 @@ model model_for(const small_case& what);
 /// Trains `steps` steps both ways; empty if the parameters are bit-identical.
 std::string compare_with_plain(const small_case& what, int steps = 5,
                                std::function<void()> hook = {});
-/// Of another model that reads `small_text`.
+/// Of another model, and perhaps another text.
 std::string compare_with_plain(const model& layers, const small_case& what,
-                               int steps, std::function<void()> hook = {});
+                               int steps, std::function<void()> hook = {},
+                               const source_pointer& text = small_text());
 
 }  // namespace troupe::testing

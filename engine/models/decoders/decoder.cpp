@@ -9,6 +9,7 @@
 
 #include "troupe/base/error.hpp"
 #include "troupe/base/fnv_hash.hpp"
+#include "troupe/engine/data/microbatch_source.hpp"
 #include "troupe/engine/events/observe.hpp"
 #include "troupe/engine/models/cross_entropy_in_parts.hpp"
 #include "troupe/engine/models/decoders/decoder_parts.hpp"
@@ -84,14 +85,26 @@ struct block final : decoder_layer {
       second_norm(
         register_module(o.names.second_norm, make_norm(o, o.width, kind))) {}
 
+  bool reads_arguments() const override { return o.choices.documents; }
+
   tensor_list forward(const tensor_list& inputs) override {
+    return forward(inputs, {});
+  }
+
+  /// In generation there are no arguments.
+  tensor_list forward(const tensor_list& inputs,
+                      const tensor_arguments& arguments) override {
     using enum decoder_options::norm_place;
     const auto& x = inputs.at(0);
+    const auto found = arguments.find(document_starts);
+    const auto starts = o.choices.documents && found != arguments.end()
+                          ? found->second
+                          : at::Tensor();
     if (o.place == after) {
-      const auto y = x + observe(first_norm, observe(attention, x));
+      const auto y = x + observe(first_norm, observe(attention, x, starts));
       return {y + observe(second_norm, observe(mlp, y))};
     }
-    const auto attended = observe(attention, observe(first_norm, x));
+    const auto attended = observe(attention, observe(first_norm, x), starts);
     if (o.place == parallel)
       return {observe(mlp, observe(second_norm, x)) + attended + x};
     const auto y = x + attended;
@@ -123,8 +136,8 @@ struct head_layer final : decoder_layer {
     const tensor_list& inputs, const microbatch_data& data) override {
     const auto& x = inputs.at(0);
     const auto most =
-      o.loss_positions > 0
-        ? o.loss_positions
+      o.choices.loss_positions > 0
+        ? o.choices.loss_positions
         : std::max((std::int64_t{1} << 22) / o.vocabulary, std::int64_t{1});
     if (x.size(0) * x.size(1) <= most || data.targets.empty())
       return std::nullopt;
@@ -167,7 +180,7 @@ model decoder(const decoder_options& options, parameter_filler fill,
   require_activation(o.activation);
   if (o.scales.empty())
     o.scales.assign(layers, 1 / std::sqrt(static_cast<double>(o.head_size)));
-  const auto filled = [fill = std::move(fill), lora = o.lora](
+  const auto filled = [fill = std::move(fill), lora = o.choices.lora](
                         const std::string& layer, auto made) {
     const at::NoGradGuard no_grad;
     if (fill)

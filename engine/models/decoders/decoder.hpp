@@ -40,6 +40,17 @@ struct expert_options {
   std::vector<bool> layers{};  // that have experts
 };
 
+/// What a run decides, and not the model.
+struct decoder_choices {
+  lora_options lora{};
+  /// Tokens attend to those of their own document only: blocks read the
+  /// argument `document_starts` of microbatches (microbatch_source.hpp).
+  bool documents = false;
+  /// The head makes the logits of so many positions at once where a loss is all
+  /// that is wanted; 0: of 16 MiB of them.
+  std::int64_t loss_positions = 0;
+};
+
 /// A decoder-only transformer in the variants that Hugging Face's model types
 /// are made of: see the files NAME_decoder.cpp for the types.
 struct decoder_options {
@@ -78,12 +89,9 @@ struct decoder_options {
   std::vector<double> scales{};
   /// `head` has the weight of `tokens`.
   bool tied = false;
-  lora_options lora{};
   std::int64_t padding = -1;  // a token whose embedding is not trained
 
-  /// The head makes the logits of so many positions at once where a loss is all
-  /// that is wanted; 0: of 16 MiB of them.
-  std::int64_t loss_positions = 0;
+  decoder_choices choices{};
 
   double deviation = 0.02;           // of fresh weights
   double residual_deviation = 0.02;  // of those in front of a residual sum

@@ -14,12 +14,17 @@ namespace {
 using heads_of_three = std::array<at::Tensor, 3>;  // query, key, value
 
 /// Which of the keys, the last of which are those of the queries, a query sees.
+/// [queries, keys], or with documents [rows, 1, queries, keys].
 at::Tensor mask_of(std::int64_t queries, std::int64_t keys, std::int64_t window,
-                   at::Device device) {
+                   const at::Tensor& starts, at::Device device) {
   const auto kind = at::TensorOptions(device).dtype(at::kLong);
-  const auto back = at::arange(keys - queries, keys, kind).unsqueeze(1)
-                    - at::arange(keys, kind).unsqueeze(0);
-  return window > 0 ? (back >= 0).logical_and(back < window) : back >= 0;
+  const auto places = at::arange(keys, kind).unsqueeze(0);
+  const auto back =
+    at::arange(keys - queries, keys, kind).unsqueeze(1) - places;
+  auto sees = window > 0 ? (back >= 0).logical_and(back < window) : back >= 0;
+  return starts.defined()
+           ? sees.logical_and(places >= starts.unsqueeze(1).unsqueeze(3))
+           : sees;
 }
 
 struct attention final : decoder_attention {
@@ -52,7 +57,7 @@ struct attention final : decoder_attention {
       "k_norm", make_norm(o_, by_head ? o_.head_size : keys, kind));
   }
 
-  at::Tensor forward(const at::Tensor& x) override {
+  at::Tensor forward(const at::Tensor& x, const at::Tensor& starts) override {
     const auto b = x.size(0), t = x.size(1);
     auto [q, k, v] = projected(x);
     if (o_.rotary.dimensions > 0) {
@@ -65,11 +70,12 @@ struct attention final : decoder_attention {
     const auto values = with_earlier_slices(v, 2);
     const auto all = keys.size(2);
     const bool sees_all = window_ == 0 || all <= window_;
-    const bool causal = sees_all && all == t && t > 1;
+    const bool causal = sees_all && all == t && t > 1 && !starts.defined();
     const auto y = at::scaled_dot_product_attention(
       q, keys, values,
-      causal || (sees_all && t == 1) ? std::optional<at::Tensor>{}
-                                     : mask_of(t, all, window_, x.device()),
+      causal || (sees_all && t == 1 && !starts.defined())
+        ? std::optional<at::Tensor>{}
+        : mask_of(t, all, window_, starts, x.device()),
       /*dropout_p=*/0.0, causal, scale_,
       /*enable_gqa=*/o_.heads != o_.key_heads);
     return observe(output_,

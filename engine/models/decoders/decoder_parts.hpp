@@ -15,8 +15,10 @@ std::shared_ptr<any_norm> make_norm(const decoder_options& options,
                                     const at::TensorOptions& kind);
 
 /// Causal attention of all heads, over earlier slices and positions too.
+/// `starts`: the argument `document_starts`, or undefined: all are of one
+/// document.
 struct decoder_attention : torch::nn::Module {
-  virtual at::Tensor forward(const at::Tensor& x) = 0;
+  virtual at::Tensor forward(const at::Tensor& x, const at::Tensor& starts) = 0;
 };
 std::shared_ptr<decoder_attention> make_attention(
   const decoder_options& options, std::size_t layer,

@@ -11,9 +11,11 @@
 #include <numeric>
 #include <set>
 
+#include "../../says.hpp"
 #include "../../temporary_folder.hpp"
 #include "troupe/base/error.hpp"
 #include "troupe/engine/data/permutation.hpp"
+#include "troupe/engine/data/rows_once.hpp"
 
 using namespace troupe;
 using Catch::Matchers::ContainsSubstring;
@@ -122,4 +124,68 @@ TEST_CASE("texts that don't do are refused") {
     error, MessageMatches(ContainsSubstring("beyond the vocabulary of 20")));
   CHECK(first_outside(*tokens, 20) == 20);
   CHECK(first_outside(*tokens, 40) == -1);
+}
+
+namespace {
+
+class listed_tokens final : public token_source {
+ public:
+  explicit listed_tokens(std::vector<std::int64_t> all)
+    : all_(std::move(all)) {}
+  std::int64_t size() const override { return std::ssize(all_); }
+  void read(std::int64_t first, std::int64_t count,
+            std::int64_t* out) const override {
+    std::copy_n(all_.begin() + first, count, out);
+  }
+  std::string name() const override { return "list"; }
+
+ private:
+  std::vector<std::int64_t> all_;
+};
+
+std::shared_ptr<const token_source> listed(std::vector<std::int64_t> all) {
+  return std::make_shared<listed_tokens>(std::move(all));
+}
+
+std::vector<std::int64_t> values_of(const at::Tensor& from) {
+  const auto* first = from.const_data_ptr<std::int64_t>();
+  return {first, first + from.numel()};
+}
+
+using numbers = std::vector<std::int64_t>;
+
+}  // namespace
+
+TEST_CASE("masked tokens are read, and not predicted") {
+  const auto tokens =
+    with_mask(listed({7, 8, 0, 9, 7}), listed({1, 0, 1, 0, 1}));
+  const text_batch_options options{
+    .rows = 1, .length = 4, .vocabulary = 10, .shuffle = false};
+  for (const auto& source :
+       {text_batches(tokens, options), rows_once(tokens, options)}) {
+    const auto data = source->at(0);
+    CHECK(values_of(data.inputs[0]) == numbers{7, 8, 0, 9});
+    CHECK(values_of(data.targets[0]) == numbers{-100, 0, -100, 7});
+  }
+  CHECK(first_outside(*tokens, 9) == 3);
+  CHECK(first_outside(*tokens, 10) == -1);
+  CHECK(first_outside(*listed({1, -1}), 10) == 1);
+}
+
+TEST_CASE("masks that don't do are refused") {
+  CHECK_THROWS_MATCHES(with_mask(listed({1, 2}), listed({1})), error,
+                       testing::says("has 1 values, for the 2 tokens"));
+  const auto odd = with_mask(listed({1, 2}), listed({1, 2}));
+  std::int64_t out[2];
+  CHECK_THROWS_MATCHES(odd->read(0, 2, out), error,
+                       testing::says("value 1 is 2, neither 0 nor 1"));
+}
+
+TEST_CASE("documents start behind the token that ends one") {
+  const text_batch_options options{
+    .rows = 2, .length = 4, .vocabulary = 10, .shuffle = false};
+  const auto source = with_document_starts(
+    text_batches(listed({5, 1, 5, 5, 2, 3, 4, 5, 1}), options), 5);
+  CHECK(values_of(source->at(0).arguments.at(document_starts))
+        == numbers{0, 1, 1, 3, 0, 0, 0, 0});
 }

@@ -16,6 +16,7 @@
 #include "troupe/base/error.hpp"
 #include "troupe/base/fnv_hash.hpp"
 #include "troupe/engine/checkpoint/safetensors.hpp"
+#include "troupe/engine/data/microbatch_source.hpp"
 #include "troupe/engine/models/decoders/decoder_types.hpp"
 #include "troupe/engine/stage/plain_loop.hpp"
 #include "troupe/engine/stage/stage_module.hpp"
@@ -234,6 +235,42 @@ void check_case(golden_case wanted) {
 }
 
 }  // namespace
+
+TEST_CASE("documents of a row are computed as if they were alone") {
+  const auto type =
+    GENERATE(as<std::string>(), "llama", "mistral", "qwen3", "gpt_neox");
+  const safetensors_file file(
+    fmt::format(TROUPE_SOURCE_DIR "/tests/golden/models/{}.safetensors", type));
+  model_config config(file.metadata().at("config.0"), "config.json");
+  auto options = read_decoder(config);
+  options.rotary.kind = rotary_options::scaling::none;
+  options.choices.documents = true;
+  const auto layers = decoder(options, fresh_parameters(options, 1));
+  const auto logits_of = [&](const at::Tensor& ids, bool documents) {
+    const at::NoGradGuard no_grad;
+    auto source = make_source([&](std::int64_t) {
+      return microbatch_data{{ids}, {}, {}, 0};
+    });
+    if (documents)
+      source = with_document_starts(source, 5);
+    auto data = source->at(0);
+    tensor_list values{data.inputs};
+    for (std::size_t i = 0; i < layers.size(); ++i)
+      values = make_layer(layers, i)->forward(values, data.arguments);
+    return values.at(0);
+  };
+  auto ids = ids_of(0, 12, options.vocabulary).narrow(0, 0, 1).clone();
+  ids.masked_fill_(ids == 5, 6);
+  ids[0][4] = 5;
+  ids[0][5] = 5;
+  const auto all = logits_of(ids, true);
+  for (const auto& [first, count] :
+       {std::pair{0, 5}, std::pair{5, 1}, std::pair{6, 6}}) {
+    const auto alone = logits_of(ids.narrow(1, first, count), false);
+    CHECK(distance(all.narrow(1, first, count), alone) < 1e-4);
+  }
+  CHECK(distance(logits_of(ids, false), all) > 1e-3);
+}
 
 TEST_CASE("decoders compute what transformers does") {
   const auto type =

@@ -143,7 +143,7 @@ TEST_CASE("adapters are saved as PEFT does, or merged") {
   const model_folder folder(at.made(), false);
   const lora_options lora{
     .rank = 2, .alpha = 6, .modules = "*.1.*.q_proj,up_proj"};
-  const auto layers = folder.build(at::kFloat, 1, lora).layers;
+  const auto layers = folder.build(at::kFloat, 1, {.lora = lora}).layers;
   auto all = all_of(layers);
   for (const auto& [name, value] : all)
     if (name.ends_with(".lora_B.weight"))
@@ -183,10 +183,10 @@ TEST_CASE("adapters are saved as PEFT does, or merged") {
                      by_name.at(q + ".weight") + 3 * change));
   CHECK(merged.read("model.layers.0.self_attn.q_proj.weight")
           .equal(by_name.at("model.layers.0.self_attn.q_proj.weight")));
-  CHECK_THROWS_MATCHES(folder.build(at::kFloat, 1, {.rank = 1, .modules = "x"}),
-                       error,
-                       says("--lora-modules x: matches no linear module; they "
-                            "are down_proj, gate_proj"));
+  CHECK_THROWS_MATCHES(
+    folder.build(at::kFloat, 1, {.lora = {.rank = 1, .modules = "x"}}), error,
+    says("--lora-modules x: matches no linear module; they "
+         "are down_proj, gate_proj"));
 }
 
 TEST_CASE("broken weights are refused by name, before any work") {
