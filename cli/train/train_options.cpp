@@ -7,6 +7,7 @@
 #include "troupe/cli/config_file.hpp"
 #include "troupe/cli/plan/checks.hpp"
 #include "troupe/cli/process_flags.hpp"
+#include "troupe/cli/train/folder_flags.hpp"
 #include "troupe/monitors/monitor_spec.hpp"
 #include "troupe/monitors/sinks/sink_spec.hpp"
 #include "troupe/schedules/builtin.hpp"
@@ -39,11 +40,6 @@ void add_data_flags(CLI::App& app, data_options& o, loading_options& loading) {
       "the token counts in the loss, 0 if not, as a prompt's "
       "(scripts/tokenize writes it)")
     ->type_name("FILES");
-  app
-    .add_option("--document-end", o.document_end,
-                "id of the token that ends a document: tokens attend to those "
-                "of their own document only; -1: to all of the row")
-    ->check(whole_number(-1));
   app
     .add_option("--text-format", o.text_format,
                 "bytes, llm_c, nano_gpt, megatron (.bin with its .idx), npy, "
@@ -313,24 +309,6 @@ void add_output_flags(CLI::App& app, output_options& o) {
   app.add_option("--save-parameters", o.save_parameters,
                  "write the parameters after the last step (safetensors)");
   app
-    .add_option("--save-model", o.save_model,
-                "write the model after the last step as a folder of Hugging "
-                "Face's transformers; for a --model that was one")
-    ->type_name("DIR");
-  app
-    .add_option("--save-dtype", o.save_dtype,
-                "of --save-model: same as in --model, fp32, bf16 or fp16")
-    ->check(CLI::IsMember({"same", "fp32", "bf16", "fp16"}));
-  app
-    .add_option("--max-shard-size", o.shard_bytes,
-                "most bytes of a file of --save-model, such as 5GB")
-    ->transform(CLI::AsSizeValue(true));
-  app
-    .add_option("--save-adapter", o.save_adapter,
-                "write the adapters of --lora-rank after the last step as a "
-                "folder of Hugging Face's PEFT")
-    ->type_name("DIR");
-  app
     .add_option("--sample", o.sample,
                 "tokens to generate at the end, at most --seq with the prompt: "
                 "text, or ids if tokens are not bytes")
@@ -397,28 +375,7 @@ void add_train_flags(CLI::App& app, train_options& options) {
   app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   add_data_flags(app, options.data, options.execution.loading);
   add_model_flags(app, options.model);
-  app.add_flag("--from-scratch", options.model.from_scratch,
-               "a --model that is a folder begins with fresh parameters: its "
-               "config.json is all that is read");
-  app
-    .add_option("--loss-positions", options.model.choices.loss_positions,
-                "positions whose logits are made at once, for the loss of a "
-                "--model that is a folder; 0: of 16 MiB of logits")
-    ->check(whole_number(0));
-  app
-    .add_option("--lora-rank", options.model.choices.lora.rank,
-                "train low-rank adapters of this rank alone, for a --model "
-                "that is a folder; 0: none")
-    ->check(whole_number(0, 1 << 16));
-  app
-    .add_option("--lora-alpha", options.model.choices.lora.alpha,
-                "adapters are multiplied by this over their rank")
-    ->check(number_above(0));
-  app
-    .add_option("--lora-modules", options.model.choices.lora.modules,
-                "modules that get adapters: globs of names or their last "
-                "parts, joined by commas")
-    ->type_name("GLOBS");
+  add_folder_flags(app, options);
   app.add_option("--initial", options.model.initial,
                  "start from these parameters (safetensors)");
   add_pipeline_flags(app, options);

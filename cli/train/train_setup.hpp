@@ -28,10 +28,6 @@ struct train_setup {
 /// if flags do.
 std::string sizes_file(const partition_options& options);
 
-/// Sizes and hashes of all files of one --text. Throws `io`.
-std::string content_of_text(const std::string& path,
-                            const data_options& options);
-
 /// The pipeline that the flags ask for: schedule or plan, split, execution; no
 /// numerics. Throws `invalid_argument` and schedules' errors.
 trainer_options pipeline_of(const train_options& options,

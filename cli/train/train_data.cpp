@@ -1,0 +1,150 @@
+#include "troupe/cli/train/train_data.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "troupe/base/error.hpp"
+#include "troupe/engine/data/rows_once.hpp"
+#include "troupe/engine/data/token_file.hpp"
+
+namespace troupe::cli {
+
+namespace {
+
+/// None: each file tells its own.
+std::optional<token_format> format_of(const data_options& o) {
+  static const std::map<std::string, token_format> formats = {
+    {"bytes", token_format::bytes},
+    {"llm_c", token_format::llm_c},
+    {"megatron", token_format::megatron},
+    {"nano_gpt", token_format::nano_gpt},
+    {"npy", token_format::npy}};
+  if (o.text_format == "auto")
+    return std::nullopt;
+  return formats.at(o.text_format);
+}
+
+void require_in_vocabulary(const token_source& tokens,
+                           std::int64_t vocabulary) {
+  const auto place = first_outside(tokens, vocabulary);
+  if (place < 0)
+    return;
+  std::int64_t id = 0;
+  tokens.read(place, 1, &id);
+  if (id < 0)
+    fail(error_code::invalid_data,
+         "{}: token {} has the id {}; ids are numbers from 0 up", tokens.name(),
+         place, id);
+  fail(error_code::invalid_data,
+       "{}: token {} has the id {}, which is beyond the vocabulary of {}; "
+       "give --vocabulary {} or more",
+       tokens.name(), place, id, vocabulary, id + 1);
+}
+
+std::vector<std::shared_ptr<const token_source>> open_texts(
+  const data_options& o) {
+  if (o.text.empty())
+    fail(error_code::invalid_argument,
+         "no text to train on; give --text FILE (any file will do)");
+  const auto format = format_of(o);
+  std::vector<std::shared_ptr<const token_source>> parts;
+  for (const auto& path : o.text)
+    parts.push_back(format ? open_tokens(path, *format) : open_tokens(path));
+  for (const auto& part : parts)
+    require_in_vocabulary(*part, o.batches.vocabulary);
+  if (o.loss_mask.empty())
+    return parts;
+  if (o.loss_mask.size() != parts.size())
+    fail(error_code::invalid_argument,
+         "--loss-mask gives {} files for {} texts; give one for each --text",
+         o.loss_mask.size(), parts.size());
+  for (std::size_t i = 0; i < parts.size(); ++i)
+    parts[i] = with_mask(parts[i], open_tokens(o.loss_mask[i]));
+  return parts;
+}
+
+/// A text's tokens, and how many of them are for training.
+struct split_text {
+  std::shared_ptr<const token_source> tokens;
+  std::int64_t kept = 0;
+
+  std::int64_t held_out() const { return tokens->size() - kept; }
+};
+
+split_text split_off(std::shared_ptr<const token_source> tokens,
+                     double held_out) {
+  const auto size = tokens->size();
+  return {
+    std::move(tokens),
+    size - static_cast<std::int64_t>(static_cast<double>(size) * held_out)};
+}
+
+/// The texts of a mixture; without one all of them as one.
+std::vector<split_text> texts_of(const data_options& o) {
+  auto files = open_texts(o);
+  if (!o.mix.empty() && o.mix.size() != files.size())
+    fail(error_code::invalid_argument,
+         "--mix gives {} weights for {} texts; give one for each --text",
+         o.mix.size(), files.size());
+  if (o.mix.empty())
+    files = {join_tokens(std::move(files))};
+  std::vector<split_text> texts;
+  for (auto& file : files) {
+    texts.push_back(split_off(std::move(file), o.validation_fraction));
+  }
+  return texts;
+}
+
+}  // namespace
+
+std::string content_of_text(const std::string& path, const data_options& o) {
+  const auto format = format_of(o);
+  return format ? content_of_tokens(path, *format) : content_of_tokens(path);
+}
+
+void add_data(train_setup& setup, const data_options& o) {
+  const auto& batches = o.batches;
+  std::vector<weighted_text> training;
+  std::vector<std::shared_ptr<const token_source>> held_out_parts;
+  std::string sizes, content;
+  for (const auto& path : o.text)
+    content += (content.empty() ? "" : ", ") + content_of_text(path, o);
+  for (const auto& path : o.loss_mask)
+    content += ", mask " + content_of_text(path, {});
+  for (const auto& text : texts_of(o)) {
+    const auto weight = o.mix.empty() ? 1 : o.mix[training.size()];
+    training.push_back({part_of(text.tokens, 0, text.kept), weight});
+    held_out_parts.push_back(part_of(text.tokens, text.kept, text.held_out()));
+    sizes += fmt::format("{}{}", sizes.empty() ? "" : ",", text.kept);
+    if (!o.mix.empty())
+      sizes += fmt::format("*{}", weight);
+  }
+  const auto with_documents = [&](auto source) {
+    return o.document_end < 0
+             ? source
+             : with_document_starts(std::move(source), o.document_end);
+  };
+  setup.training = with_documents(text_batches(training, batches));
+  setup.data_settings = {{"microbatch-size", std::to_string(batches.rows)},
+                         {"seq", std::to_string(batches.length)},
+                         {"seed", std::to_string(batches.seed)},
+                         {"text", content},
+                         {"tokens", sizes}};
+  if (o.document_end >= 0)
+    setup.data_settings.emplace("document-end", std::to_string(o.document_end));
+  const auto held_out_text = join_tokens(std::move(held_out_parts));
+  if (held_out_text->size() < 2)
+    return;  // no token follows another: no validation
+  setup.validation = with_documents(rows_once(held_out_text, batches));
+  const auto all = setup.validation->size();
+  setup.validation_microbatches = o.validation_microbatches == 0
+                                    ? all
+                                    : std::min(o.validation_microbatches, all);
+}
+
+}  // namespace troupe::cli

@@ -1,0 +1,139 @@
+// troupe train and generate with a folder of Hugging Face's transformers.
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+
+#include <filesystem>
+#include <string>
+
+#include "../files.hpp"
+#include "../temporary_folder.hpp"
+#include "troupe_program.hpp"
+
+using namespace troupe::testing;
+using Catch::Matchers::ContainsSubstring;
+
+namespace {
+
+/// A fresh Qwen 3 with tied embeddings, made by the program.
+struct saved_qwen {
+  saved_qwen() {
+    std::filesystem::create_directory(folder / "config");
+    folder.write("config/config.json", R"({
+      "model_type": "qwen3", "vocab_size": 256, "hidden_size": 16,
+      "intermediate_size": 24, "num_hidden_layers": 4, "head_dim": 8,
+      "num_attention_heads": 2, "num_key_value_heads": 1,
+      "max_position_embeddings": 64, "tie_word_embeddings": true,
+      "torch_dtype": "float32"})");
+    folder.write("config/tokenizer.json", "{\"a\": 1}");
+    folder.write("book", std::string(3000, 'a') + std::string(3000, 'b'));
+    const auto made = run("train --from-scratch --steps 0 --model "
+                          + (folder / "config") + " --save-model " + model());
+    INFO(made.output);
+    REQUIRE(made.exit_code == 0);
+  }
+  std::string model() const { return folder / "model"; }
+  program_result run(const std::string& what) const {
+    const bool trains = what.starts_with("train");
+    return run_program(
+      std::string(TROUPE_PROGRAM) + " " + what
+      + (trains ? " --seq 8 --microbatch-size 1 --microbatches 4 --log-level "
+                  "warn --endpoint none --text "
+                    + (folder / "book")
+                : std::string()));
+  }
+  program_result train(const std::string& more) const {
+    auto done = run("train --steps 3 --model " + model() + " " + more);
+    INFO(done.output);
+    CHECK(done.exit_code == 0);
+    return done;
+  }
+  void refused(const std::string& command, const std::string& why) const {
+    const auto done = run(command);
+    INFO(command);
+    CHECK(done.exit_code != 0);
+    CHECK_THAT(done.output, ContainsSubstring(why));
+  }
+
+  temporary_folder folder;
+};
+
+}  // namespace
+
+TEST_CASE("a model folder trains the plain loop's bits, also with adapters") {
+  const saved_qwen at;
+  const auto a = at.folder / "a.safetensors", b = at.folder / "b.safetensors";
+  for (const std::string flags :
+       {"--schedule zb_h1",
+        "--schedule 1f1b --document-end 98 "
+        "--loss-positions 3",
+        "--schedule interleaved_1f1b --stages-per-rank 2 --lora-rank 2"}) {
+    at.train(flags + " --save-parameters " + a);
+    at.train(flags + " --plain --save-parameters " + b);
+    INFO(flags);
+    CHECK(content(a) == content(b));
+  }
+}
+
+TEST_CASE("a trained model folder is one again") {
+  const saved_qwen at;
+  const auto out = at.folder / "out", resumed = at.folder / "resumed";
+  at.train("--save-model " + out + " --max-shard-size 4KB --save-dtype bf16");
+  CHECK(content(out + "/tokenizer.json") == "{\"a\": 1}");
+  CHECK_THAT(content(out + "/config.json"),
+             ContainsSubstring("\"torch_dtype\": \"bfloat16\""));
+  CHECK_THAT(content(out + "/model.safetensors.index.json"),
+             ContainsSubstring("model-00001-of-"));
+  const auto checkpoints = " --checkpoints " + (at.folder / "run");
+  at.train("--checkpoint-every 2" + checkpoints);
+  for (const auto& source : {out, at.folder / "run"}) {
+    const auto done = at.run(
+      "generate --ids --prompt '97 97' --max-tokens 4 "
+      "--checkpoint "
+      + source);
+    INFO(done.output);
+    CHECK(done.exit_code == 0);
+  }
+  CHECK(at.run("train --steps 4 --resume auto --model " + at.model()
+               + checkpoints + " --save-model " + resumed)
+          .exit_code
+        == 0);
+  const auto straight = at.folder / "straight";
+  CHECK(at.run("train --steps 4 --model " + at.model() + " --save-model "
+               + straight)
+          .exit_code
+        == 0);
+  CHECK(content(resumed + "/model.safetensors")
+        == content(straight + "/model.safetensors"));
+  at.refused("train --steps 1 --model " + at.model() + " --save-model " + out,
+             "exists already");
+}
+
+TEST_CASE("masked tokens do not count in a program's loss") {
+  const saved_qwen at;
+  at.folder.write("mask", std::string(6000, '\0'));
+  const auto done =
+    at.train("--validation-fraction 0 --loss-mask " + (at.folder / "mask"));
+  CHECK_THAT(done.output, ContainsSubstring("loss 0.0000"));
+  at.folder.write("mask", "short");
+  at.refused(
+    "train --model " + at.model() + " --loss-mask " + (at.folder / "mask"),
+    "has 5 values, for the 6000 tokens");
+}
+
+TEST_CASE("flags that a model folder contradicts are refused") {
+  const saved_qwen at;
+  const auto model = " --model " + at.model();
+  at.refused("train --vocabulary 300" + model, "has 256; omit the flag");
+  at.refused("train --lora-rank 2 --lora-modules x" + model,
+             "matches no linear module");
+  at.refused("train --save-adapter " + (at.folder / "x") + model,
+             "give their --lora-rank");
+  at.refused("train --save-model " + (at.folder / "x"),
+             "--save-model needs a --model that is a folder");
+  at.refused("train --lora-rank 2", "--lora-rank is for a --model that is");
+  at.refused("train --document-end 3", "--document-end is for a --model");
+  at.refused("train --model " + (at.folder / "none/"), "none/config.json");
+  at.refused("train --model nobody", "there is no model, and no folder");
+  std::filesystem::remove(at.model() + "/model.safetensors");
+  at.refused("train" + model, "has neither model.safetensors nor");
+}
