@@ -92,6 +92,23 @@ class Runner:
             self.call("run", [self.troupe, "train", "--text", "book.txt", *TINY,
                               "--seq", "64", "--checkpoints", "run"])
 
+    def transformers_model(self, name):
+        """A folder as transformers writes it, and tokens for it."""
+        if (self.folder / name).exists():
+            return
+        config = {"model_type": "llama", "vocab_size": 99, "hidden_size": 8,
+                  "intermediate_size": 8, "num_hidden_layers": 4,
+                  "num_attention_heads": 2, "max_position_embeddings": 64}
+        (self.folder / "fresh").mkdir()
+        (self.folder / "fresh/config.json").write_text(json.dumps(config))
+        header = "{'descr': '|u1', 'fortran_order': False, 'shape': (500,), }\n"
+        (self.folder / "corpus.npy").write_bytes(
+            b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little")
+            + header.encode() + bytes(500))
+        self.call("model", [self.troupe, "train", "--text", "corpus.npy", *TINY,
+                            "--model", "fresh/", "--from-scratch", "--steps", "0",
+                            "--save-model", name])
+
     def shell(self, place, text):
         lines = re.sub(r"\\\n\s*", " ", text).splitlines()
         for line in lines:
@@ -113,6 +130,8 @@ class Runner:
     def command(self, place, words):
         command = words[0]
         if command == "train":
+            if "--save-model" in words:
+                self.transformers_model(words[words.index("--model") + 1])
             words = [*words, *TINY, "--dry-run"]
         if "generate" in words:
             self.trained_run()
