@@ -196,8 +196,9 @@ void require_writable_folder(const std::string& path) {
     troupe::fail(error_code::io, "{}: is not a folder", path);
   // Access rights aren't enough: some file systems take no files.
   std::string name;
-  const auto probe =
-    open_beside((std::filesystem::path(path) / "probe").string(), name);
+  const auto target = (std::filesystem::path(path) / "probe").string();
+  remove_abandoned_temporaries(target);
+  const auto probe = open_beside(target, name);
   if (probe < 0)
     troupe::fail(error_code::io, "{}: can't create files in this folder: {}",
                  path, write_problem(errno));

@@ -3,11 +3,14 @@
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <chrono>
 #include <filesystem>
 #include <optional>
+#include <system_error>
 #include <utility>
 
+#include "troupe/base/atomic_file.hpp"
 #include "troupe/base/error.hpp"
 #include "troupe/base/parse_number.hpp"
 #include "troupe/base/printable.hpp"
@@ -24,6 +27,8 @@ constexpr auto rows_setting = "microbatch-size";
 constexpr auto optimizer_setting = "optimizer";
 /// For other processes to write their parts.
 constexpr auto longest_wait = std::chrono::minutes(10);
+/// For what they have written to be seen here.
+constexpr auto longest_delay = std::chrono::seconds(10);
 
 void warn_of_damage(const std::string& sentence) {
   spdlog::warn("skipping a damaged checkpoint: {}", sentence);
@@ -175,27 +180,25 @@ std::unique_ptr<folder_lock> lock_checkpoints(const train_options& options,
   auto made = std::make_unique<folder_lock>(folder);
   if (!made->problem().empty())
     spdlog::warn("{}; no other job may use the folder", made->problem());
+  checkpoint_folder(folder).prepare();
   return made;
 }
 
 checkpoint_saver::checkpoint_saver(const train_options& options,
-                                   const train_setup& setup,
-                                   std::string run_name)
+                                   const train_setup& setup, resumed_run from)
   : options_(options.checkpoints),
     folder_(options_.folder, shared(setup.trainer.job, new_run_name())),
-    about_{.run = std::move(run_name),
+    about_{.run = std::move(from.name),
            .settings = setup.data_settings,
            .model = setup.model_texts,
            .aliases = aliases_of(ties_of(setup.model.layers))},
     parts_(options.plain ? 1 : setup.trainer.schedule.ranks()),
-    is_alone_(!setup.trainer.job),
-    leads_(leads(setup.trainer.job)) {
+    job_(setup.trainer.job),
+    saved_(from.saved) {
   if (options_.folder.empty())
     return;
   about_.settings[optimizer_setting] = options.optimisation.optimizer.optimizer;
-  if (leads_)
-    folder_.prepare();
-  shared(setup.trainer.job, {});  // before others write
+  require_writable_folder(options_.folder);
 }
 
 checkpoint_saver::~checkpoint_saver() = default;
@@ -228,13 +231,17 @@ void checkpoint_saver::write(const run_progress& progress,
   try {
     for (const auto& [part, tensors] : parts)
       folder_.write_part(progress.step, part, tensors);
-    if (leads_)
+    if (leads(job_))
       complete(progress, ended);
+    else
+      job_->note(0, fmt::format("{} ", progress.step));
   } catch (...) {
-    if (is_alone_)
+    if (!job_)
       folder_.discard(progress.step);
     else
       folder_.discard_for_all(progress.step);
+    if (!leads(job_))
+      job_->note(0, fmt::format("{} {}", progress.step, thrown_text()));
     throw;
   }
 }
@@ -244,14 +251,44 @@ void checkpoint_saver::complete(const run_progress& progress,
   auto about = about_;
   about.progress = progress;
   using clock = std::chrono::steady_clock;
-  const auto until = clock::now() + longest_wait;
-  const auto problem = folder_.complete(
-    std::move(about), parts_, options_.kept,
-    [&] { return ended.stop_requested() || clock::now() > until; });
+  const auto begun = clock::now();
+  const auto problem =
+    folder_.complete(std::move(about), parts_, options_.kept, [&] {
+      require_writers(progress.step, begun);
+      return ended.stop_requested() || clock::now() > begun + longest_wait;
+    });
+  notes_.erase(notes_.begin(), notes_.upper_bound(progress.step));
   spdlog::info("checkpoint {}", printable(folder_.path_of(progress.step)));
   if (!problem.empty())
     spdlog::warn("the checkpoint is complete, but an older file remains: {}",
                  problem);
+}
+
+/// While parts are missing: throws once they can't come any more.
+void checkpoint_saver::require_writers(
+  std::int64_t step, std::chrono::steady_clock::time_point begun) {
+  if (!job_)
+    return;
+  const auto others = job_->place().processes - 1;
+  for (std::int32_t p = 1; p <= others; ++p)
+    while (const auto note = job_->take_note(p)) {
+      const auto space = std::min(note->find(' '), note->size() - 1);
+      const auto of = parse_number<std::int64_t>(note->substr(0, space));
+      notes_[of.value_or(-1)][p] = note->substr(space + 1);
+    }
+  const auto& told = notes_[step];
+  for (const auto& [process, problem] : told)
+    if (!problem.empty())
+      fail(error_code::io, "process {} could not write its part: {}", process,
+           problem);
+  if (const auto lost = job_->lost())
+    fail(error_code::transport, "its part is missing: {}", *lost);
+  if (std::ssize(told) == others
+      && std::chrono::steady_clock::now() > begun + longest_delay)
+    fail(error_code::io,
+         "{}: all processes have written their parts, and some are not there; "
+         "was it moved, or do the processes see different folders?",
+         printable(options_.folder));
 }
 
 void checkpoint_saver::finish() {
@@ -261,7 +298,7 @@ void checkpoint_saver::finish() {
     std::rethrow_exception(std::exchange(failure_, nullptr));
 }
 
-std::string resume(
+resumed_run resume(
   const train_options& options, const train_setup& setup,
   const std::function<void(const stored_checkpoint&)>& restore) {
   const auto& job = setup.trainer.job;
@@ -270,7 +307,7 @@ std::string resume(
     path = checkpoint_to_resume(options.checkpoints).value_or("");
   path = shared(job, std::move(path));
   if (path.empty())
-    return shared(job, new_run_name());
+    return {shared(job, new_run_name())};
   const stored_checkpoint from(path);
   require_same_model(from, options, setup);
   restore(from);
@@ -282,7 +319,14 @@ std::string resume(
       "nothing to train: the checkpoint is of step {}, and --steps "
       "is {}",
       step, options.steps);
-  return from.about().run;
+  std::error_code trouble;
+  const bool is_here =
+    leads(job) && !options.checkpoints.folder.empty()
+    && std::filesystem::equivalent(
+      path, checkpoint_folder(options.checkpoints.folder).path_of(step),
+      trouble);
+  const bool is_saved = !shared(job, is_here ? "1" : "").empty();
+  return {from.about().run, is_saved ? step : -1};
 }
 
 }  // namespace troupe::cli

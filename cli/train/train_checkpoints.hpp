@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <map>
 #include <memory>
@@ -21,9 +22,16 @@ void require_checkpoints(const checkpoint_options& options);
 /// its own size. Warns and begins anew if the data differs.
 std::int64_t position_after(const manifest& about, const train_setup& setup);
 
+/// What a run goes on from.
+struct resumed_run {
+  std::string name;         // of the run that began
+  std::int64_t saved = -1;  // the step, if it is in the folder of --checkpoints
+};
+
 /// Keeps the folder of --checkpoints for this job, from before --resume looks
-/// into it: held by the process that leads; null without a folder. Throws `io`
-/// if another job has it.
+/// into it, and removes or completes what killed processes have left there:
+/// held by the process that leads; null without a folder. Throws `io` if
+/// another job has it.
 std::unique_ptr<folder_lock> lock_checkpoints(const train_options& options,
                                               const train_setup& setup);
 
@@ -33,10 +41,9 @@ std::unique_ptr<folder_lock> lock_checkpoints(const train_options& options,
 /// order.
 class checkpoint_saver {
  public:
-  /// `run_name`: of the run that began. Removes what killed processes have left
-  /// in the folder.
+  /// Throws `io` if this process can't write to the folder.
   checkpoint_saver(const train_options& options, const train_setup& setup,
-                   std::string run_name);
+                   resumed_run from);
   /// Waits for what this process writes, not for the parts of others.
   ~checkpoint_saver();
   checkpoint_saver(const checkpoint_saver&) = delete;
@@ -53,6 +60,8 @@ class checkpoint_saver {
   void finish();
 
  private:
+  void require_writers(std::int64_t step,
+                       std::chrono::steady_clock::time_point begun);
   void write(const run_progress& progress, const snapshot& parts,
              const std::stop_token& ended);
   void complete(const run_progress& progress, const std::stop_token& ended);
@@ -60,16 +69,19 @@ class checkpoint_saver {
   checkpoint_options options_;
   checkpoint_folder folder_;
   manifest about_;
-  std::int32_t parts_;  // that all processes write
-  bool is_alone_, leads_;
-  std::int64_t saved_ = -1;  // step
+  std::int32_t parts_;         // that all processes write
+  std::shared_ptr<mesh> job_;  // null: this process is alone
+  std::int64_t saved_;         // step
+  /// In process 0: by step and process, why a part was not written; empty: it
+  /// was.
+  std::map<std::int64_t, std::map<std::int32_t, std::string>> notes_;
   std::jthread writer_;
   std::exception_ptr failure_;  // of `writer_`, once it has ended
 };
 
 /// Opens the checkpoint that --resume means, if any, and gives it to `restore`;
-/// all processes of a job call it. Returns the name of the run.
-std::string resume(
+/// all processes of a job call it.
+resumed_run resume(
   const train_options& options, const train_setup& setup,
   const std::function<void(const stored_checkpoint&)>& restore);
 

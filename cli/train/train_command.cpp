@@ -221,11 +221,11 @@ void train_pipeline(const train_options& options, const train_setup& setup,
   signals.require_none("the start");
   require_replay(run, options, setup);
   const auto lock = lock_checkpoints(options, setup);
-  auto run_name = resume(options, setup, [&](const stored_checkpoint& from) {
+  auto resumed = resume(options, setup, [&](const stored_checkpoint& from) {
     run.restore(from);
     run.set_position(position_after(from.about(), setup));
   });
-  checkpoint_saver saver(options, setup, std::move(run_name));
+  checkpoint_saver saver(options, setup, std::move(resumed));
   const shown_run shown(run, options, setup);
   loss_watch losses;
   run_to_end(run, options, setup, signals, losses, saver);

@@ -22,6 +22,7 @@ enum class frame_type : std::uint16_t {
   heartbeat,
   goodbye,     // nothing follows: an orderly end
   collective,  // for a process_group
+  note,        // that no thread waits for
 };
 
 /// A message: bytes in a format given by its type, and tensors.

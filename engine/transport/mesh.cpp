@@ -43,7 +43,7 @@ struct mesh::impl : std::enable_shared_from_this<mesh::impl> {
   struct peer {
     std::map<line, connection_pointer> lines;
     std::vector<std::shared_ptr<early_frames>> early;
-    std::deque<frame> mail, given;
+    std::deque<frame> mail, given, notes;
     std::optional<std::string> lost;  // why
     bool gives_no_more = false;       // the peer's tensor line has ended
     clock::time_point heard = clock::now();
@@ -91,11 +91,14 @@ struct mesh::impl : std::enable_shared_from_this<mesh::impl> {
   // Called on the loop's thread.
   void arrived(std::int32_t sender, frame what) {
     at(sender).heard = clock::now();
-    if (what.type == frame_type::mail || what.type == frame_type::collective) {
+    auto& from = at(sender);
+    auto* queue = what.type == frame_type::mail         ? &from.mail
+                  : what.type == frame_type::collective ? &from.given
+                  : what.type == frame_type::note       ? &from.notes
+                                                        : nullptr;
+    if (queue) {
       const std::scoped_lock lock(mutex);
-      auto& peer = at(sender);
-      (what.type == frame_type::mail ? peer.mail : peer.given)
-        .push_back(std::move(what));
+      queue->push_back(std::move(what));
       changed.notify_all();
     } else if (what.type != frame_type::heartbeat && events.arrived) {
       events.arrived(sender, std::move(what));
@@ -347,6 +350,28 @@ frame mesh::take(std::int32_t sender) {
   return impl_->take(sender, &impl::peer::mail);
 }
 
+void mesh::note(std::int32_t receiver, std::string text) {
+  impl_->send(receiver, line::control, {frame_type::note, std::move(text), {}});
+}
+
+std::optional<std::string> mesh::take_note(std::int32_t sender) {
+  const std::scoped_lock lock(impl_->mutex);
+  auto& notes = impl_->at(sender).notes;
+  if (notes.empty())
+    return std::nullopt;
+  auto first = std::move(notes.front().head);
+  notes.pop_front();
+  return first;
+}
+
+std::optional<std::string> mesh::lost() const {
+  const std::scoped_lock lock(impl_->mutex);
+  for (std::int32_t p = 0; p < place().processes; ++p)
+    if (const auto& why = impl_->at(p).lost)
+      return fmt::format("process {} has left: {}", p, *why);
+  return std::nullopt;
+}
+
 void mesh::give(std::int32_t receiver, frame what) {
   what.type = frame_type::collective;
   impl_->send(receiver, line::outgoing, std::move(what));
@@ -354,26 +379,6 @@ void mesh::give(std::int32_t receiver, frame what) {
 
 frame mesh::take_given(std::int32_t sender) {
   return impl_->take(sender, &impl::peer::given);
-}
-
-std::vector<frame> mesh::gather(frame mine) {
-  if (!place().leads()) {
-    mail(0, std::move(mine));
-    return {};
-  }
-  std::vector<frame> all;
-  all.push_back(std::move(mine));
-  for (std::int32_t p = 1; p < place().processes; ++p)
-    all.push_back(take(p));
-  return all;
-}
-
-frame mesh::share(frame of_leader) {
-  if (!place().leads())
-    return take(0);
-  for (std::int32_t p = 1; p < place().processes; ++p)
-    mail(p, of_leader);
-  return of_leader;
 }
 
 std::int64_t mesh::bytes_sent(std::int32_t process) const {

@@ -103,6 +103,13 @@ class mesh {
   /// The leader's frame, on all processes.
   frame share(frame of_leader);
 
+  /// Leaves a text for `take_note` of process `receiver`.
+  void note(std::int32_t receiver, std::string text);
+  /// The next note of a process; none: there is none yet. Never waits.
+  std::optional<std::string> take_note(std::int32_t sender);
+  /// Why a process is lost, in words, if one is.
+  std::optional<std::string> lost() const;
+
   /// Sends a part of a collective, on the tensor line, to the thread that calls
   /// `take_given` there, which waits like `take`.
   void give(std::int32_t receiver, frame what);

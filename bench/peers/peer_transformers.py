@@ -1,0 +1,106 @@
+"""Train a Llama of transformers with torch.distributed.pipelining over gloo.
+
+One process per rank, on the CPU. Needs transformers in addition to PyTorch. The last
+line printed is one JSON object.
+"""
+
+import argparse
+import json
+import statistics
+import time
+
+import measure
+import torch
+import torch.nn.functional as F
+from peer_torch_pipelining import (
+    build_schedule,
+    make_stage,
+    put_result,
+    rank_of_group,
+    run_ranks,
+)
+
+
+class LlamaStage(torch.nn.Module):
+    """An equal share of the blocks; the embeddings are in front, the head behind."""
+
+    def __init__(self, model, index, total):
+        super().__init__()
+        inner = model.model
+        share = len(inner.layers) // total
+        self.blocks = torch.nn.ModuleList(inner.layers[index * share : (index + 1) * share])
+        self.rotary = inner.rotary_emb
+        self.tokens = inner.embed_tokens if index == 0 else None
+        self.norm = inner.norm if index == total - 1 else None
+        self.head = model.lm_head if index == total - 1 else None
+
+    def forward(self, x):
+        if self.tokens is not None:
+            x = self.tokens(x)
+        places = torch.arange(x.shape[1], device=x.device).unsqueeze(0)
+        angles = self.rotary(x, places)
+        for block in self.blocks:
+            x = block(x, position_ids=places, position_embeddings=angles)
+            x = x[0] if isinstance(x, tuple) else x
+        return x if self.head is None else self.head(self.norm(x))
+
+
+def loss_of(logits, targets):
+    return F.cross_entropy(logits.flatten(0, 1), targets.flatten())
+
+
+def rank_main(rank, ranks, tmp, a):
+    from transformers import AutoModelForCausalLM
+
+    with rank_of_group(rank, ranks, tmp, 1, a.timeout):
+        base = measure.status_mib("VmRSS")
+        model = AutoModelForCausalLM.from_pretrained(a.model, attn_implementation="sdpa")
+        part = LlamaStage(model, rank, ranks)
+        del model
+        stage = make_stage(part, rank, ranks, False)
+        sched = build_schedule(a.schedule, [stage], a.microbatches, loss_of)
+        opt = torch.optim.AdamW(part.parameters(), lr=3e-4)
+        random = torch.Generator().manual_seed(1)
+        times, losses = [], []
+        for _ in range(a.warmup + a.steps):
+            shape = (a.microbatches * a.microbatch_size, a.seq + 1)
+            ids = torch.randint(0, a.vocabulary, shape, generator=random)
+            begin, found = time.perf_counter(), []
+            if rank == 0:
+                sched.step(ids[:, :-1].contiguous())
+            else:
+                sched.step(target=ids[:, 1:].contiguous(), losses=found)
+            opt.step()
+            opt.zero_grad(set_to_none=True)
+            torch.distributed.barrier()
+            times.append(time.perf_counter() - begin)
+            losses += [statistics.mean(x.item() for x in found)] if found else []
+        put_result(tmp, rank, {
+            "times": times[a.warmup :],
+            "losses": losses,
+            "rss_base_mib": base,
+            "rss_peak_mib": measure.status_mib("VmHWM"),
+        })
+
+
+def main():
+    ap = argparse.ArgumentParser(description=__doc__)
+    ap.add_argument("--model", required=True, help="a folder")
+    ap.add_argument("--schedule", default="1f1b", choices=("gpipe", "1f1b"))
+    ap.add_argument("--vocabulary", type=int, default=256)
+    for name in ("microbatches", "microbatch-size", "seq", "steps", "warmup"):
+        ap.add_argument("--" + name, type=int, required=True)
+    ap.add_argument("--timeout", type=float, default=600)
+    a = ap.parse_args()
+    ranks, error = run_ranks(rank_main, a, 2, a.timeout)
+    if error:
+        raise SystemExit(error)
+    print(json.dumps({
+        "step_s": statistics.median(ranks[0]["times"]),
+        "losses": ranks[1]["losses"],
+        "rss_peak_mib": [r["rss_peak_mib"] for r in ranks],
+    }))
+
+
+if __name__ == "__main__":
+    main()
