@@ -1,6 +1,8 @@
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 
+#include <cstdlib>
+
 #include "../run_program.hpp"
 #include "../temporary_folder.hpp"
 #include "troupe_paths.hpp"
@@ -22,8 +24,8 @@ TEST_CASE("example: train a GPT") {
 }
 
 TEST_CASE("each example's --help prints its usage") {
-  for (const std::string name :
-       {"train_gpt", "own_schedule", "own_monitor", "stage_graphs"}) {
+  for (const std::string name : {"train_gpt", "own_schedule", "own_monitor",
+                                 "stage_graphs", "vision_transformer"}) {
     const auto program = TROUPE_EXAMPLES "/" + name;
     const auto help = run_program(program + " --help");
     CHECK(help.exit_code == 0);
@@ -45,6 +47,19 @@ TEST_CASE("example: models that are no chain") {
              ContainsSubstring("u_net: stages read 0>1 0>2")
                && ContainsSubstring("step 20 left.1.loss ")
                && !ContainsSubstring("lacks the plain loop's bits"));
+}
+
+TEST_CASE("example: a vision transformer, the same under two schedules") {
+  const std::string program = TROUPE_EXAMPLES "/vision_transformer";
+  const auto result = run_program(program);
+  INFO(result.output);
+  CHECK(result.exit_code == 0);
+  CHECK_THAT(result.output, ContainsSubstring("step 40 loss "));
+  const auto accuracy = result.output.find("accuracy ");
+  REQUIRE(accuracy != std::string::npos);
+  CHECK(std::atof(result.output.c_str() + accuracy + 9) > 0.9);
+  CHECK(run_program(program + " interleaved_1f1b 2").output == result.output);
+  CHECK(run_program(program + " 1f2b").exit_code == 2);
 }
 
 TEST_CASE("example: a schedule of one's own") {
