@@ -169,7 +169,7 @@ troupe_tests(cli DIRECTORY tests/cli DEPENDS troupe::sinks troupe::live
   troupe::launch troupe::models troupe::plan_commands PCH actors NEEDS troupe)
 if(TROUPE_TESTS)
   target_sources(tests_cli PRIVATE cli/model_flags.cpp cli/live/top_view.cpp
-    cli/train/train_files.cpp)
+    cli/train/train_checkpoints.cpp cli/train/train_files.cpp)
 endif()
 if(TROUPE_TESTS)
   include(TroupeSnippets)

@@ -29,6 +29,8 @@ constexpr auto optimizer_setting = "optimizer";
 constexpr auto longest_wait = std::chrono::minutes(10);
 /// For what they have written to be seen here.
 constexpr auto longest_delay = std::chrono::seconds(10);
+/// For another process to tell why it failed first.
+constexpr auto longest_courtesy = std::chrono::milliseconds(300);
 
 void warn_of_damage(const std::string& sentence) {
   spdlog::warn("skipping a damaged checkpoint: {}", sentence);
@@ -236,12 +238,14 @@ void checkpoint_saver::write(const run_progress& progress,
     else
       job_->note(0, fmt::format("{} ", progress.step));
   } catch (...) {
+    if (!leads(job_))  // before the others meet the consequences
+      job_->note(0, fmt::format("{} {}", progress.step, thrown_text()));
     if (!job_)
       folder_.discard(progress.step);
     else
       folder_.discard_for_all(progress.step);
-    if (!leads(job_))
-      job_->note(0, fmt::format("{} {}", progress.step, thrown_text()));
+    if (leads(job_))
+      throw_first_cause(progress.step);
     throw;
   }
 }
@@ -262,6 +266,15 @@ void checkpoint_saver::complete(const run_progress& progress,
   if (!problem.empty())
     spdlog::warn("the checkpoint is complete, but an older file remains: {}",
                  problem);
+}
+
+/// After a failure: throws that of another process, if it caused this one.
+void checkpoint_saver::throw_first_cause(std::int64_t step) {
+  using clock = std::chrono::steady_clock;
+  for (const auto begun = clock::now();
+       job_ && clock::now() < begun + longest_courtesy;
+       std::this_thread::sleep_for(std::chrono::milliseconds(10)))
+    require_writers(step, begun);
 }
 
 /// While parts are missing: throws once they can't come any more.

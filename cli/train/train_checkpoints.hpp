@@ -62,6 +62,7 @@ class checkpoint_saver {
  private:
   void require_writers(std::int64_t step,
                        std::chrono::steady_clock::time_point begun);
+  void throw_first_cause(std::int64_t step);
   void write(const run_progress& progress, const snapshot& parts,
              const std::stop_token& ended);
   void complete(const run_progress& progress, const std::stop_token& ended);

@@ -110,10 +110,6 @@ job_description describe(const CLI::App& command) {
 
 }  // namespace
 
-bool leads(const std::shared_ptr<mesh>& job) {
-  return !job || job->place().leads();
-}
-
 bool shows_what_all_would() {
   return read_environment().process == 0;
 }

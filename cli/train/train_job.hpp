@@ -26,6 +26,8 @@ void require_job(const train_options& options);
 bool shows_what_all_would();
 
 /// Whether this process prints, serves and writes for the whole job.
-bool leads(const std::shared_ptr<mesh>& job);
+inline bool leads(const std::shared_ptr<mesh>& job) {
+  return !job || job->place().leads();
+}
 
 }  // namespace troupe::cli
