@@ -81,7 +81,10 @@ void add_model_flags(CLI::App& app, model_flags& flags) {
 }
 
 bool model_flags::is_folder() const {
-  return name.find('/') != name.npos || is_model_folder(name);
+  return name.find('/') != name.npos
+         || (std::ranges::count(registered_models(), name, &model_entry::name)
+               == 0
+             && is_model_folder(name));
 }
 
 std::vector<std::string> flags_of_other_models(const model_flags& flags) {

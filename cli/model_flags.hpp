@@ -16,7 +16,7 @@ struct model_flags {
   decoder_choices choices;  // but for the adapters' seed
   std::string initial;
 
-  /// Whether the name is that of a folder.
+  /// Whether the name is that of a folder, and not of a registered model.
   bool is_folder() const;
 };
 

@@ -255,6 +255,9 @@ stored_model open_folder(const std::string& path, const wanted_model& wanted) {
   const auto& o = folder.options();
   stored_model made;
   const auto longest = o.length > 0 ? o.length : o.rotary.length;
+  if (o.length > 0 && wanted.length > o.length)
+    fail(error_code::invalid_argument, "--seq {}: {} has {} positions",
+         wanted.length, printable(path), o.length);
   made.data.length = wanted.length > 0 ? wanted.length : longest;
   made.data.vocabulary = o.vocabulary;
   made.model = folder.build(at::kFloat, made.data.seed);

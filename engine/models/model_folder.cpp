@@ -106,7 +106,6 @@ std::string model_folder::stored_name(const std::string& name) const {
 }
 
 void model_folder::require_weights() const {
-  std::size_t found = 0;
   const auto& origin = weights_->origin();
   for (const auto& [name, value] : shapes_of(options_)) {
     const auto* entry = weights_->find(stored_name(name));
@@ -123,23 +122,23 @@ void model_folder::require_weights() const {
                         fmt::format("has {} of {}; a parameter is of "
                                     "floating-point numbers",
                                     entry->name, at::toString(entry->dtype)));
-    ++found;
   }
-  const auto head = options_.names.head + ".weight";
-  if (weights_->entries().size() == found)
-    return;
-  parameter_list known = shapes_of(options_);
-  for (const auto& entry : weights_->entries()) {
-    const bool is_parameter = std::ranges::any_of(known, [&](const auto& each) {
-      return stored_name(each.first) == entry.name;
-    });
-    if (!is_parameter && !is_buffer(entry.name)
-        && !(options_.tied && entry.name == head))
-      refuse_checkpoint(origin,
-                        fmt::format("has {}, which the model of {} does "
-                                    "not have",
-                                    printable(entry.name), config_name));
-  }
+  if (const auto extra = unknown_tensor(); !extra.empty())
+    refuse_checkpoint(origin,
+                      fmt::format("has {}, which the model of {} does not have",
+                                  printable(extra), config_name));
+}
+
+std::string model_folder::unknown_tensor() const {
+  std::set<std::string> known;
+  for (const auto& [name, value] : shapes_of(options_))
+    known.insert(stored_name(name));
+  if (options_.tied)
+    known.insert(options_.names.head + ".weight");
+  for (const auto& entry : weights_->entries())
+    if (!known.contains(entry.name) && !is_buffer(entry.name))
+      return entry.name;
+  return {};
 }
 
 built_model model_folder::build(at::ScalarType dtype, std::uint64_t seed,

@@ -47,6 +47,8 @@ class model_folder {
   parameter_list stored(const parameter_list& parameters,
                         std::optional<at::ScalarType> dtype) const;
   void require_weights() const;
+  /// The name of one that the model does not have; empty: there is none.
+  std::string unknown_tensor() const;
   /// The name in the files of a parameter.
   std::string stored_name(const std::string& name) const;
 

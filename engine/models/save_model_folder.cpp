@@ -1,9 +1,9 @@
 // Saving of a model_folder.
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <system_error>
 
 #include "troupe/base/atomic_file.hpp"
@@ -126,10 +126,13 @@ parameter_list model_folder::stored(const parameter_list& parameters,
     if (options_.tied && name == tokens && weights_ && weights_->find(head))
       add(head, value);  // some files hold it twice
   }
-  for (const auto& entry :
-       weights_ ? weights_->entries() : std::vector<safetensors_entry>{})
-    if (std::ranges::none_of(
-          tensors, [&](const auto& each) { return each.first == entry.name; }))
+  std::set<std::string> names;
+  for (const auto& [name, value] : tensors)
+    names.insert(name);
+  const auto entries =
+    weights_ ? weights_->entries() : std::vector<safetensors_entry>{};
+  for (const auto& entry : entries)
+    if (!names.contains(entry.name))  // masks, in some files
       tensors.emplace_back(entry.name, weights_->read(entry.name));
   return tensors;
 }
