@@ -20,6 +20,7 @@
 #include "troupe/cli/train/train_devices.hpp"
 #include "troupe/cli/train/train_failure.hpp"
 #include "troupe/cli/train/train_job.hpp"
+#include "troupe/cli/train/train_numerics.hpp"
 #include "troupe/cli/train/train_setup.hpp"
 #include "troupe/engine/checkpoint/manifest.hpp"
 #include "troupe/engine/data/mapped_file.hpp"
@@ -73,7 +74,13 @@ struct generate_setup {
 /// Everything is checked before any work.
 generate_setup make_setup(const generate_options& o) {
   generate_setup setup;
-  setup.model = open_model(o.checkpoint, o.model);
+  auto wanted = o.model;
+  wanted.dtype = dtype_of(o.run.optimisation.dtype).value_or(at::kFloat);
+  setup.model = open_model(o.checkpoint, wanted);
+  if (wanted.dtype != at::kFloat && !setup.model.model.folder)
+    fail(error_code::invalid_argument,
+         "--dtype {} is for a --checkpoint that is a model folder",
+         o.run.optimisation.dtype);
   const auto& data = setup.model.data;
   setup.tokens = {data.vocabulary, !o.ids && data.vocabulary <= 256};
   setup.generation = o.generation;

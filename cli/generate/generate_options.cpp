@@ -90,6 +90,11 @@ void add_run_flags(CLI::App& app, generate_options& o) {
     .add_option("--threads", run.execution.intra_op_threads,
                 "intra-op threads of a rank")
     ->check(whole_number(1, 1024));
+  app
+    .add_option("--dtype", run.optimisation.dtype,
+                "dtype of the parameters of a model folder, and of what is "
+                "computed")
+    ->check(CLI::IsMember({"fp32", "bf16", "fp16"}));
   app.add_option("--device", run.devices.device,
                  "cpu, cuda (ranks take all devices in turns), or cuda:0,2");
 }

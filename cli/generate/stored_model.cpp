@@ -260,7 +260,7 @@ stored_model open_folder(const std::string& path, const wanted_model& wanted) {
          wanted.length, printable(path), o.length);
   made.data.length = wanted.length > 0 ? wanted.length : longest;
   made.data.vocabulary = o.vocabulary;
-  made.model = folder.build(at::kFloat, made.data.seed);
+  made.model = folder.build(wanted.dtype, made.data.seed);
   return made;
 }
 

@@ -37,6 +37,7 @@ struct wanted_model {
   model_flags flags;
   std::vector<std::string> given;           // of the flags, by their long names
   std::int64_t length = 0, vocabulary = 0;  // 0: as the checkpoint says
+  at::ScalarType dtype = at::kFloat;        // of a folder's parameters
 };
 
 /// The model whose parameters are at a path: as the tensors tell, else the

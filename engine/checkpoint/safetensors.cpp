@@ -161,10 +161,9 @@ safetensors_file::safetensors_file(const std::string& path) : file_(path) {
 at::Tensor safetensors_file::read(const safetensors_entry& entry) const {
   file_.require_unchanged();
   auto tensor = at::empty(entry.shape, entry.dtype);
-  if (tensor.numel() > 0)
-    std::memcpy(tensor.mutable_data_ptr(),
-                file_.bytes().data() + data_begin_ + entry.begin,
-                entry.end - entry.begin);
+  file_.copy(data_begin_ + entry.begin,
+             {static_cast<std::byte*>(tensor.mutable_data_ptr()),
+              entry.end - entry.begin});
   return tensor;
 }
 

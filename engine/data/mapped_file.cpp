@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -29,6 +30,23 @@ mapped_file::mapped_file(mapped_file&& other) noexcept
 mapped_file::~mapped_file() {
   if (data_)
     ::munmap(const_cast<std::byte*>(data_), file_.size());
+}
+
+void mapped_file::copy(std::size_t first, std::span<std::byte> out) const {
+  while (!out.empty()) {
+    const auto got = ::pread(file_.descriptor(), out.data(), out.size(),
+                             static_cast<off_t>(first));
+    if (got < 0 && errno == EINTR)
+      continue;
+    if (got < 0)
+      file_.refuse(std::string("can't be read: ") + std::strerror(errno));
+    if (got == 0) {
+      require_unchanged();
+      file_.refuse("ended while it was being read");
+    }
+    first += static_cast<std::size_t>(got);
+    out = out.subspan(static_cast<std::size_t>(got));
+  }
 }
 
 void mapped_file::require_unchanged() const {

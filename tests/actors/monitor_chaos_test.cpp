@@ -198,6 +198,7 @@ TEST_CASE("a monitor can't wait for its own end") {
   std::atomic<trainer*> run = nullptr;
   std::atomic<std::int64_t> id = 0;
   std::vector<std::string> refusals;
+  std::atomic<bool> tried = false;
   auto watcher = watcher_of(tensor_kind::none, [&](const event&) {
     for (const auto end : {true, false})
       try {
@@ -205,12 +206,15 @@ TEST_CASE("a monitor can't wait for its own end") {
       } catch (const error& refused) {
         refusals.emplace_back(refused.what());
       }
+    tried = true;
   });
   watcher.name = "quitter";
   trainer made(model_for(what), options_for(what));
   run = &made;
   id = made.attach(watcher);
   made.step(small_text());
+  while (!tried)
+    std::this_thread::yield();
   made.detach(id);
   REQUIRE(refusals.size() >= 2);
   for (const auto& each : refusals)

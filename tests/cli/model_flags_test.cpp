@@ -57,5 +57,6 @@ TEST_CASE("a U-Net trains to the same bytes in a pipeline and plainly") {
   CHECK(content(a) == content(b));
   const auto unknown = at.train("--model v_net");
   CHECK(unknown.exit_code == 2);
-  CHECK_THAT(unknown.output, ContainsSubstring("v_net not in {gpt,u_net}"));
+  CHECK_THAT(unknown.output,
+             ContainsSubstring("called v_net; the models are gpt, u_net"));
 }
