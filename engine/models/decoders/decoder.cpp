@@ -157,6 +157,16 @@ void require_sizes(const decoder_options& o) {
   require(o.vocabulary > 0 && o.width > 0 && o.layers > 0 && o.heads > 0
             && o.key_heads > 0 && o.head_size > 0 && o.inner > 0,
           "the sizes of a decoder must be at least 1");
+  // Far beyond all models, so that no product of sizes overflows and no list of
+  // modules fills the memory.
+  constexpr std::int64_t most = 1 << 24, most_modules = 1 << 16;
+  require(o.vocabulary <= most && o.width <= most && o.heads <= most / 64
+            && o.head_size <= most / 64 && o.inner <= most
+            && o.experts.inner <= most && o.length <= most,
+          "the sizes of a decoder are too large");
+  require(
+    o.layers <= most_modules && o.experts.count <= most_modules / o.layers,
+    "a decoder has at most 65,536 blocks, or experts in all of them");
   require(o.heads % o.key_heads == 0,
           "attention heads must be a multiple of the key and value heads");
   require(o.rotary.dimensions >= 0

@@ -150,7 +150,7 @@ decoder_options read_gated(model_config& config, std::int64_t head_size,
   o.vocabulary = config.whole("vocab_size");
   o.width = config.whole("hidden_size");
   o.inner = config.whole("intermediate_size");
-  o.layers = config.whole("num_hidden_layers");
+  o.layers = config.whole("num_hidden_layers", {}, 1, most_layers);
   o.heads = config.whole("num_attention_heads");
   o.key_heads = config.whole("num_key_value_heads", o.heads);
   if (head_size == 0)

@@ -37,6 +37,8 @@ decoder_options read_qwen3_moe(model_config& config);
 
 // What the types have in common.
 
+constexpr std::int64_t most_layers = 1 << 16;
+
 /// Sizes, norms, the activation, rotary embeddings and ties of a decoder with
 /// RMSNorms and gated MLPs. `head_size`: if the fields don't say; 0: the
 /// heads' share of the width. `base`: of rotary embeddings, likewise.

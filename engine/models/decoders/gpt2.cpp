@@ -22,7 +22,7 @@ decoder_options read_gpt2(model_config& config) {
   names.down = "c_proj";
   o.vocabulary = config.whole("vocab_size", 50257);
   o.width = config.whole("n_embd", 768);
-  o.layers = config.whole("n_layer", 12);
+  o.layers = config.whole("n_layer", 12, 1, most_layers);
   o.heads = o.key_heads = config.whole("n_head", 12);
   o.head_size = o.width / o.heads;
   o.inner = config.whole("n_inner", 4 * o.width);

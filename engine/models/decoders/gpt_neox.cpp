@@ -17,7 +17,7 @@ decoder_options read_gpt_neox(model_config& config) {
   names.down = "dense_4h_to_h";
   o.vocabulary = config.whole("vocab_size", 50432);
   o.width = config.whole("hidden_size", 6144);
-  o.layers = config.whole("num_hidden_layers", 44);
+  o.layers = config.whole("num_hidden_layers", 44, 1, most_layers);
   o.heads = o.key_heads = config.whole("num_attention_heads", 64);
   o.head_size = o.width / o.heads;
   o.inner = config.whole("intermediate_size", 24576);

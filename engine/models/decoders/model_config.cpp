@@ -126,16 +126,15 @@ bool model_config::has(const std::string& name) const {
 
 std::int64_t model_config::whole(const std::string& name,
                                  std::optional<std::int64_t> usual,
-                                 std::int64_t least) {
-  constexpr std::int64_t most = std::int64_t{1} << 40;
+                                 std::int64_t least, std::int64_t most) {
   const auto* found = usual ? find(name) : &get(name);
   if (!found)
     return *usual;
   const auto value =
     found->is_number_integer() ? found->get<std::int64_t>() : least - 1;
   if (value < least || value > most)
-    refuse(name, fmt::format("is {}, not a whole number from {} up",
-                             printable(found->dump()), least));
+    refuse(name, fmt::format("is {}, not a whole number from {} to {}",
+                             printable(found->dump()), least, most));
   return value;
 }
 

@@ -24,7 +24,8 @@ class model_config {
   bool lists(const std::string& name) const { return fields_.contains(name); }
   std::int64_t whole(const std::string& name,
                      std::optional<std::int64_t> usual = {},
-                     std::int64_t least = 1);
+                     std::int64_t least = 1,
+                     std::int64_t most = std::int64_t{1} << 31);
   double number(const std::string& name, std::optional<double> usual = {});
   std::optional<double> optional_number(const std::string& name);
   bool flag(const std::string& name, std::optional<bool> usual = {});

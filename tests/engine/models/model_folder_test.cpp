@@ -10,12 +10,17 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <random>
+#include <utility>
+#include <vector>
 
 #include "../../files.hpp"
 #include "../../says.hpp"
 #include "../../temporary_folder.hpp"
 #include "troupe/base/error.hpp"
+#include "troupe/engine/models/decoders/decoder_types.hpp"
 #include "troupe/engine/stage/stage_module.hpp"
+#include "troupe_paths.hpp"
 
 using namespace troupe;
 using namespace troupe::testing;
@@ -296,4 +301,85 @@ TEST_CASE("fields that are wrong or not understood are refused by name") {
   refused("is_encoder_decoder", true, "is_encoder_decoder is true; supported");
   CHECK_THROWS_MATCHES(model_of_config("[]", "config.json"), error,
                        says("is not a JSON object"));
+}
+
+namespace {
+
+/// A field's value, or one that it should not have.
+json odd_value(const json& other, std::mt19937& random) {
+  const json values[] = {nullptr,
+                         -1,
+                         0,
+                         1,
+                         3,
+                         1.5,
+                         std::int64_t{1} << 39,
+                         1e300,
+                         "x",
+                         "",
+                         true,
+                         json::array(),
+                         json::array({1, "a"}),
+                         json::object(),
+                         other};
+  return values[random() % std::size(values)];
+}
+
+/// Drops, swaps and replaces fields, also of an object within.
+void mutate(json& fields, std::mt19937& random) {
+  std::vector<std::string> names;
+  for (const auto& each : fields.items())
+    names.push_back(each.key());
+  if (names.empty())
+    return;
+  const auto& name = names[random() % names.size()];
+  const auto& other = names[random() % names.size()];
+  auto& value = fields[name];
+  switch (random() % 4) {
+    case 0:
+      fields.erase(name);
+      break;
+    case 1:
+      std::swap(value, fields[other]);
+      break;
+    case 2:
+      if (value.is_object())
+        return mutate(value, random);
+      [[fallthrough]];
+    default:
+      value = odd_value(fields[other], random);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("configurations with odd fields are refused or make a model") {
+  std::mt19937 random(1);
+  int made = 0, refused = 0;
+  for (const auto* type : {"llama", "mistral", "qwen2", "qwen3", "olmo2",
+                           "gpt2", "gpt_neox", "mixtral", "qwen3_moe"}) {
+    const safetensors_file file(fmt::format(
+      TROUPE_SOURCE_DIR "/tests/golden/models/{}.safetensors", type));
+    for (int i = 0; i < 150; ++i) {
+      auto fields = json::parse(file.metadata().at(
+        fmt::format("{}.{}", i % 2 ? "config" : "config_v4", i / 2 % 10)));
+      for (auto count = random() % 4 + 1; count > 0; --count)
+        mutate(fields, random);
+      const auto text = fields.dump();
+      INFO(text);
+      try {
+        model_config config(text, "config.json");
+        const auto options = read_decoder(config);
+        const auto layers = decoder(options, nullptr, at::Device(at::kMeta));
+        make_layer(layers, 0);
+        make_layer(layers, 1);
+        ++made;
+      } catch (const error& why) {
+        ++refused;
+        CHECK(std::string(why.what()).size() > 10);
+      }
+    }
+  }
+  CHECK(made > 50);
+  CHECK(refused > 500);
 }
