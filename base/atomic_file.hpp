@@ -36,9 +36,9 @@ class atomic_file {
 
 void write_file_atomically(const std::string& path, std::string_view bytes);
 
-/// Removes the temporary files that writers of `path` have left because they
-/// were killed. Those of writers that live are kept, and all where the file
-/// system has no locks. Never throws.
+/// Removes the temporary files of killed writers of `path`. Keeps those of
+/// writers that are alive, and removes none where the file system has no locks.
+/// Never throws.
 void remove_abandoned_temporaries(const std::string& path) noexcept;
 
 /// Throws `io` unless a file can be created at `path`; leaves nothing behind.

@@ -1,6 +1,5 @@
 #include "troupe/engine/models/cross_entropy_in_parts.hpp"
 
-#include <ATen/autocast_mode.h>
 #include <ATen/core/Reduction.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/cross_entropy_loss.h>
@@ -14,6 +13,7 @@
 #include <algorithm>
 #include <functional>
 
+#include "troupe/engine/stage/module/autocast.hpp"
 #include "troupe/engine/stage/module/saved_tensors.hpp"
 #include "troupe/engine/stage/module/weight_gradients.hpp"
 
@@ -24,14 +24,6 @@ namespace {
 constexpr std::int64_t ignored_target = -100;
 
 using torch::autograd::variable_list;
-
-/// The dtype of matrix products.
-at::ScalarType compute_type(const at::Tensor& x) {
-  const auto device = x.device().type();
-  return at::autocast::is_autocast_enabled(device)
-           ? at::autocast::get_autocast_dtype(device)
-           : x.scalar_type();
-}
 
 struct part {
   std::int64_t first, count;
@@ -103,19 +95,14 @@ struct parted_loss : torch::autograd::Function<parted_loss> {
   }
 };
 
-at::Tensor sum_of(const at::Tensor& x, const at::Tensor& weight,
-                  const at::Tensor& targets, std::int64_t positions) {
-  return parted_loss::apply(x, weight, targets, positions);
-}
-
 }  // namespace
 
 loss_term cross_entropy_in_parts(const at::Tensor& x, const at::Tensor& weight,
                                  const at::Tensor& targets,
                                  std::int64_t positions) {
   const auto count = targets.ne(ignored_target).sum();
-  const auto sum = sum_of(x.reshape({-1, x.size(-1)}), weight,
-                          targets.reshape({-1}), positions);
+  const at::Tensor sum = parted_loss::apply(x.reshape({-1, x.size(-1)}), weight,
+                                            targets.reshape({-1}), positions);
   return {"loss", sum / count.clamp_min(1), 0, 1, count};
 }
 

@@ -1,6 +1,5 @@
 #include "troupe/engine/models/layers.hpp"
 
-#include <ATen/autocast_mode.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/embedding.h>
 #include <ATen/ops/embedding_dense_backward.h>
@@ -18,6 +17,7 @@
 #include <optional>
 
 #include "troupe/engine/events/observe.hpp"
+#include "troupe/engine/stage/module/autocast.hpp"
 #include "troupe/engine/stage/module/saved_tensors.hpp"
 #include "troupe/engine/stage/module/weight_gradients.hpp"
 
@@ -30,18 +30,18 @@ using torch::autograd::variable_list;
 /// x W^T + b whose backward adds the weight's gradient straight into `.grad`
 /// within the matrix product: no temporary as large as the weight, and no extra
 /// pass over it per microbatch (Megatron-LM's gradient accumulation fusion);
-/// in a split backward, in W.
-struct accumulating_linear : torch::autograd::Function<accumulating_linear> {
+/// in a split backward, in W. `transposed`: W is [inputs, outputs].
+template <bool transposed>
+struct accumulating_linear
+  : torch::autograd::Function<accumulating_linear<transposed>> {
   static at::Tensor forward(torch::autograd::AutogradContext* context,
                             const at::Tensor& x, const at::Tensor& weight,
-                            const std::optional<at::Tensor>& bias,
-                            bool transposed) {
+                            const std::optional<at::Tensor>& bias) {
     note_store(*context,
                bias ? tensor_list{weight, *bias} : tensor_list{weight});
     const auto type = compute_type(x);
     const auto input = x.to(type);
     context->save_for_backward({input, weight, bias.value_or(at::Tensor())});
-    context->saved_data["transposed"] = transposed;
     const auto factor = weight.to(type);
     return at::linear(input, transposed ? factor.t() : factor,
                       bias ? bias->to(type) : bias);
@@ -51,7 +51,6 @@ struct accumulating_linear : torch::autograd::Function<accumulating_linear> {
                                 const variable_list& gradients) {
     const auto saved = context->get_saved_variables();
     const auto& x = saved[0];
-    const bool transposed = context->saved_data["transposed"].toBool();
     const auto weight = parameter_of(saved[1]);
     const auto bias = saved[2].defined() ? parameter_of(saved[2]) : saved[2];
     const auto rows = gradients[0].reshape({-1, gradients[0].size(-1)});
@@ -69,18 +68,10 @@ struct accumulating_linear : torch::autograd::Function<accumulating_linear> {
       if (bias.defined())
         accumulate_gradient(bias, rows.sum(0, false, bias.scalar_type()));
     });
-    return {before, {}, {}, {}};
+    return {before, {}, {}};
   }
 
  private:
-  /// Within an autocast_scope it may differ from the input's.
-  static at::ScalarType compute_type(const at::Tensor& x) {
-    const auto device = x.device().type();
-    return at::autocast::is_autocast_enabled(device)
-             ? at::autocast::get_autocast_dtype(device)
-             : x.scalar_type();
-  }
-
   static void add_product(const at::Tensor& weight, const at::Tensor& a,
                           const at::Tensor& b) {
     auto& sum = weight.mutable_grad();
@@ -161,8 +152,9 @@ at::Tensor linear_layer::base(const at::Tensor& x) const {
                            && (!bias.defined() || bias.requires_grad());
   if (!accumulates)
     return at::linear(x, transposed ? weight.t() : weight, bias);
-  return accumulating_linear::apply(
-    x, weight, bias.defined() ? std::optional(bias) : std::nullopt, transposed);
+  const auto given = bias.defined() ? std::optional(bias) : std::nullopt;
+  return transposed ? accumulating_linear<true>::apply(x, weight, given)
+                    : accumulating_linear<false>::apply(x, weight, given);
 }
 
 void linear_layer::fill(double deviation, at::Generator generator) {

@@ -156,7 +156,7 @@ class last_word {
         live_type::ended, id_,
         {{"reason", reason.substr(0, text_of_a_frame)}, {"stops_run", stops}}));
   }
-  /// Runs a part of the monitor; a failure is told.
+  /// Runs a part of the monitor, and tells the client if it fails.
   void guard(const std::function<void()>& part) const {
     try {
       part();

@@ -26,4 +26,11 @@ autocast_scope::~autocast_scope() {
   at::autocast::set_autocast_dtype(device_, dtype_before_);
 }
 
+at::ScalarType compute_type(const at::Tensor& x) {
+  const auto device = x.device().type();
+  return at::autocast::is_autocast_enabled(device)
+           ? at::autocast::get_autocast_dtype(device)
+           : x.scalar_type();
+}
+
 }  // namespace troupe

@@ -26,4 +26,8 @@ class autocast_scope {
   at::ScalarType dtype_before_ = at::kBFloat16;
 };
 
+/// In which matrix products of `x` are computed: within a scope it may differ
+/// from that of `x`.
+at::ScalarType compute_type(const at::Tensor& x);
+
 }  // namespace troupe

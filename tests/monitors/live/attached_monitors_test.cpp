@@ -12,21 +12,36 @@
 using namespace troupe;
 using namespace troupe::testing;
 
-TEST_CASE("a monitor that fails tells the client why") {
+namespace {
+
+/// An endpoint whose monitors throw at the first event.
+template <class Thrown>
+struct throwing_endpoint {
+  explicit throwing_endpoint(const std::string& reason) {
+    endpoint_options options;
+    options.operations = job.operations();
+    options.operations.make = [reason](const std::string&, const sink_pointer&,
+                                       const job_operations::printer&) {
+      monitor made;
+      made.see = [reason](const event&) { throw Thrown(reason); };
+      return made;
+    };
+    server = std::make_unique<endpoint_server>("unix:" + (folder / "s"),
+                                               std::move(options));
+  }
+
   faked_job job;
-  const temporary_folder folder;
-  endpoint_options options;
-  options.operations = job.operations();
-  options.operations.make = [](const std::string&, const sink_pointer&,
-                               const job_operations::printer&) {
-    monitor made;
-    made.see = [](const event&) { throw stop_training("a bad tensor"); };
-    return made;
-  };
-  endpoint_server server("unix:" + (folder / "s"), std::move(options));
-  live_client client(server.where());
+  temporary_folder folder;
+  std::unique_ptr<endpoint_server> server;
+};
+
+}  // namespace
+
+TEST_CASE("a monitor that fails tells the client why") {
+  throwing_endpoint<stop_training> at("a bad tensor");
+  live_client client(at.server->where());
   client.attach("any");
-  CHECK_THROWS_AS(job.feed(step_number(1)), stop_training);
+  CHECK_THROWS_AS(at.job.feed(step_number(1)), stop_training);
   const auto message = client.next(10);
   REQUIRE(message);
   CHECK(message->type == live_type::ended);
@@ -35,20 +50,10 @@ TEST_CASE("a monitor that fails tells the client why") {
 }
 
 TEST_CASE("a monitor that ends the run as a success stays attached") {
-  faked_job job;
-  const temporary_folder folder;
-  endpoint_options options;
-  options.operations = job.operations();
-  options.operations.make = [](const std::string&, const sink_pointer&,
-                               const job_operations::printer&) {
-    monitor made;
-    made.see = [](const event&) { throw end_training("good enough"); };
-    return made;
-  };
-  endpoint_server server("unix:" + (folder / "s"), std::move(options));
-  live_client client(server.where());
+  throwing_endpoint<end_training> at("good enough");
+  live_client client(at.server->where());
   const auto id = client.attach("any");
-  CHECK_THROWS_AS(job.feed(step_number(1)), end_training);
+  CHECK_THROWS_AS(at.job.feed(step_number(1)), end_training);
   CHECK(client.request({{"do", "list"}})["monitors"].size() == 1);
   client.detach(id);
   const auto message = client.next(10);
