@@ -5,6 +5,8 @@
 
 #include <optional>
 
+#include "troupe/engine/device/tensor.hpp"
+
 namespace troupe {
 
 /// While it lives, on this thread: operators that gain from it compute in
