@@ -66,7 +66,7 @@ ${listed}
   endforeach()
   troupe_program(tests_fuzz OUTPUT tests/fuzz PCH "${arg_PCH}"
     SOURCES ${arg_HARNESS} ${arg_SOURCES} ${objects}
-    DEPENDS ${arg_DEPENDS} Catch2::Catch2WithMain)
+    DEPENDS ${arg_DEPENDS} troupe_test_main)
   if(arg_NEEDS)
     add_dependencies(tests_fuzz ${arg_NEEDS})
   endif()

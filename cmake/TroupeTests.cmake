@@ -6,6 +6,9 @@
 if(TROUPE_TESTS)
   enable_testing()
   include(Catch)
+  add_library(troupe_test_main OBJECT tests/assertion_threads.cpp)
+  target_link_libraries(troupe_test_main PUBLIC Catch2::Catch2WithMain
+    PRIVATE troupe_flags)
   # Paths that tests need; in a header, as paths in compiler flags would keep
   # another clone from using this one's ccache.
   set(cuda_code "")
@@ -31,7 +34,7 @@ function(troupe_tests name)
   endif()
   set(target tests_${name})
   troupe_program(${target} OUTPUT tests/${name} SOURCES ${sources}
-    DEPENDS ${arg_DEPENDS} Catch2::Catch2WithMain PCH "${arg_PCH}")
+    DEPENDS ${arg_DEPENDS} troupe_test_main PCH "${arg_PCH}")
   # Tests spend their time in the libraries: less optimisation compiles faster.
   target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)
   if(arg_NEEDS)

@@ -212,10 +212,12 @@ TEST_CASE("the processes of a job get the same tokens") {
          in_all(meshes, [&](const std::shared_ptr<mesh>& job) {
            auto run = trainer_of(layers, what, job);
            auto options = usual;
-           CHECK(text_of(run.generate(several(), options))
-                 == text_of(expected));
+           expect(
+             text_of(run.generate(several(), options)) == text_of(expected),
+             "the plain loop's tokens are generated");
            options.rows = 2;
-           CHECK(run.generate(several(), options).size() == expected.size());
+           expect(run.generate(several(), options).size() == expected.size(),
+                  "each prompt is answered");
          }))
       CHECK(error == "");
   }

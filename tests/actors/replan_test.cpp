@@ -121,10 +121,12 @@ TEST_CASE("all processes of a job take up an order at the same step") {
       if (job->place().leads())
         parameters = copies_of(all);
       else
-        CHECK_THROWS_MATCHES(run.replan(orders[0]), error,
-                             says("only the leading process may request"));
+        run.replan(orders[0]);
     });
-    CHECK(errors == std::vector<std::string>(std::size_t(processes)));
+    CHECK(errors[0] == "");
+    for (std::size_t p = 1; p < errors.size(); ++p)
+      CHECK(errors[p].find("only the leading process may request")
+            != std::string::npos);
     CHECK(last == std::vector<std::string>(std::size_t(processes), "1f1b"));
     CHECK(first_difference(trained_without(what, steps), parameters) == "");
   }

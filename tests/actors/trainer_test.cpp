@@ -7,6 +7,7 @@
 #include <limits>
 #include <thread>
 
+#include "../expect.hpp"
 #include "small_model.hpp"
 #include "troupe/base/error.hpp"
 #include "troupe/engine/data/token_file.hpp"
@@ -277,7 +278,7 @@ TEST_CASE("observed tensors reach a monitor under their unsplit names") {
   watcher.wants.names = "blocks.3.mlp.*";
   watcher.see = [names](const event& seen) {
     const auto& op = std::get<tensors_event>(seen);
-    CHECK(op.source.stage == 1);
+    expect(op.source.stage == 1, "it is stage 1");
     for (const auto& record : op.tensors)
       names->push_back(record.owner->name + (op.backward ? "'" : ""));
   };

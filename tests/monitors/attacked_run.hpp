@@ -4,8 +4,9 @@
 
 #include <catch2/catch_test_macros.hpp>
 
-#include <atomic>
+#include <exception>
 #include <functional>
+#include <stop_token>
 #include <thread>
 #include <vector>
 
@@ -24,18 +25,23 @@ struct attacked_run {
 
   double step() { return run.step(rows).summary.losses.at(0).value; }
 
-  /// Trains while `part` runs beside it, on a thread of its own; returns the
-  /// losses.
+  /// Trains on a thread of its own while `part` runs; returns the losses.
   std::vector<double> train_beside(const std::function<void()>& part) {
-    std::atomic<bool> done{false};
-    std::thread other([&] {
-      part();
-      done = true;
-    });
     std::vector<double> losses;
-    while (!done || losses.size() < 5)
-      losses.push_back(step());
-    other.join();
+    std::exception_ptr failure;
+    {
+      const std::jthread training([&](const std::stop_token& stop) {
+        try {
+          while (!stop.stop_requested() || losses.size() < 5)
+            losses.push_back(step());
+        } catch (...) {
+          failure = std::current_exception();
+        }
+      });
+      part();
+    }
+    if (failure)
+      std::rethrow_exception(failure);
     return losses;
   }
 

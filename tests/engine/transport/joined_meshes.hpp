@@ -5,11 +5,11 @@
 #include <array>
 #include <functional>
 #include <memory>
-#include <stdexcept>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "../../expect.hpp"
 #include "troupe/engine/transport/mesh.hpp"
 
 namespace troupe::testing {
@@ -62,29 +62,24 @@ class joined_meshes {
   std::vector<std::shared_ptr<mesh>> all;  // by process
 };
 
-/// For the programs of `in_all`: they run beside each other, which Catch2's
-/// macros may not.
-inline void expect(bool holds, const std::string& what) {
-  if (!holds)
-    throw std::runtime_error("it does not hold that " + what);
-}
-
-/// Runs the same program for each process; what it throws, as text.
+/// Runs the same program for each process, the first in the calling thread;
+/// what it throws, as text.
 inline std::vector<std::string> in_all(
   joined_meshes& meshes,
   const std::function<void(std::shared_ptr<mesh>)>& run) {
   std::vector<std::string> errors(meshes.all.size());
-  std::vector<std::thread> processes;
-  for (std::size_t p = 0; p < errors.size(); ++p)
-    processes.emplace_back([&, p] {
-      try {
-        run(std::move(meshes.all[p]));
-      } catch (const std::exception& reason) {
-        errors[p] = reason.what();
-      }
-    });
-  for (auto& each : processes)
-    each.join();
+  const auto run_one = [&](std::size_t p) {
+    try {
+      run(std::move(meshes.all[p]));
+    } catch (const std::exception& reason) {
+      errors[p] = reason.what();
+    }
+  };
+  std::vector<std::jthread> processes;
+  for (std::size_t p = 1; p < errors.size(); ++p)
+    processes.emplace_back(run_one, p);
+  run_one(0);
+  processes.clear();
   return errors;
 }
 

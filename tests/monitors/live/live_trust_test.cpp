@@ -11,6 +11,7 @@
 #include <array>
 #include <future>
 
+#include "../../expect.hpp"
 #include "../../says.hpp"
 #include "faked_job.hpp"
 #include "troupe/engine/transport/stream/listener.hpp"
@@ -98,7 +99,7 @@ class eavesdropper {
   int connected() const {
     const auto to = addresses_of(parse_endpoint(server_)).front();
     const int made = ::socket(to.family(), SOCK_STREAM, 0);
-    REQUIRE(::connect(made, to.get(), to.size) == 0);
+    expect(::connect(made, to.get(), to.size) == 0, "the endpoint answers");
     return made;
   }
   void pass(int to, std::string_view bytes) {
