@@ -8,8 +8,13 @@
 
 namespace troupe {
 
-void collective_ops::begin(const step_pointer& step) {
+void collective_ops::begin(const step_pointer& step, executed_plan& plan) {
   step_ = step;
+  plan_ = &plan;
+  if (norm_ && norm_->serial == step_->serial)
+    plan_->norm_arrived();
+  else
+    norm_.reset();
   asked_.clear();
   awaited_.clear();
   gathered_.clear();
@@ -67,6 +72,15 @@ std::uint32_t collective_ops::on(collective_result message) {
   return asked.mapped();
 }
 
+void collective_ops::on(const norm_known& message) {
+  if ((step_ && message.serial < step_->serial)
+      || (norm_ && norm_->serial == message.serial))
+    return;
+  norm_ = message;
+  if (step_ && message.serial == step_->serial)
+    plan_->norm_arrived();
+}
+
 void collective_ops::keep(std::uint32_t op, collective_result message) {
   const auto& call = step_->plan->ops[op];
   if (message.ready && call.stream == stream_kind::compute)
@@ -80,7 +94,14 @@ void collective_ops::keep(std::uint32_t op, collective_result message) {
   });
 }
 
-void collective_ops::add_waits(const plan_op& op, run_op& request) {
+void collective_ops::add_waits(const plan_op& op, run_op& request,
+                               op_record& record) {
+  if (op.kind == plan_op_kind::update && norm_
+      && norm_->serial == step_->serial) {
+    request.norm = norm_;
+    if (setup_.waits_for_norm)
+      record.ready = norm_->sent;
+  }
   if (op.stream != stream_kind::compute)
     return;
   std::ranges::move(std::exchange(awaited_, {}),

@@ -23,7 +23,6 @@ rank_runner::rank_runner(rank_setup setup, rank_ports& ports)
     op_values_(setup_, values_, data_, device_),
     transfers_(setup_, ports_, values_, device_),
     collectives_(setup_, ports_, values_),
-    closing_(setup_),
     plans_(setup_) {}
 
 event_source rank_runner::source() const {
@@ -63,13 +62,12 @@ void rank_runner::on(const begin_step& message) {
   ending_ = false;
   waits_since_ = 0;
   transfers_.begin(step_);
-  collectives_.begin(step_);
   if (stages_.empty())  // all plans of a run place them alike
     stages_ = step_->plan->placement.instances_of(setup_.rank);
   for (const auto stage : stages_)
     ports_.begin(stage, message);
   data_.begin(step_, plan_->data_orders());
-  closing_.begin(step_, *plan_);
+  collectives_.begin(step_, *plan_);
   for (auto& each : std::exchange(early_, {}))
     on(std::move(each));
   advance();
@@ -139,7 +137,7 @@ void rank_runner::on(collective_result message) {
 }
 
 void rank_runner::on(const norm_known& message) {
-  closing_.on(message);
+  collectives_.on(message);
   advance();
 }
 
@@ -194,8 +192,7 @@ void rank_runner::launch(std::uint32_t op) {
   run_op request;
   request.op = op;
   op_values_.take(what, request, report_.ops.back(), waits_since_);
-  collectives_.add_waits(what, request);
-  closing_.add_norm(what, request, report_.ops.back());
+  collectives_.add_waits(what, request, report_.ops.back());
   request.beside = runs_beside(op);
   request.states.offloads = plan_->offloads(op);
   waits_since_ = 0;

@@ -4,7 +4,6 @@
 #include <string>
 #include <vector>
 
-#include "troupe/actors/rank/closing_ops.hpp"
 #include "troupe/actors/rank/collective_ops.hpp"
 #include "troupe/actors/rank/microbatch_queue.hpp"
 #include "troupe/actors/rank/op_values.hpp"
@@ -12,7 +11,6 @@
 #include "troupe/actors/rank/rank_setup.hpp"
 #include "troupe/actors/rank/stage_device.hpp"
 #include "troupe/actors/rank/transfer_ops.hpp"
-#include "troupe/actors/rank/value_store.hpp"
 
 namespace troupe {
 
@@ -65,7 +63,6 @@ class rank_runner {
   op_values op_values_;
   transfer_ops transfers_;
   collective_ops collectives_;
-  closing_ops closing_;
   plan_executors plans_;
 
   step_pointer step_;

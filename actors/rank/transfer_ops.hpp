@@ -4,9 +4,9 @@
 #include <string>
 #include <vector>
 
+#include "troupe/actors/rank/op_values.hpp"
 #include "troupe/actors/rank/rank_setup.hpp"
 #include "troupe/actors/rank/stage_device.hpp"
-#include "troupe/actors/rank/value_store.hpp"
 
 namespace troupe {
 

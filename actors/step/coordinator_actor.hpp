@@ -1,16 +1,64 @@
 #pragma once
 
 #include <atomic>
+#include <cstdint>
 #include <memory>
+#include <optional>
+#include <string>
+#include <vector>
 
 #include "troupe/actors/execution_options.hpp"
+#include "troupe/actors/messages.hpp"
 #include "troupe/actors/monitoring/event_board.hpp"
 #include "troupe/actors/rank/progress_board.hpp"
-#include "troupe/actors/step/coordinator_core.hpp"
 #include "troupe/actors/step/load_board.hpp"
 #include "troupe/actors/system/address_book.hpp"
+#include "troupe/engine/stage/numerics.hpp"
 
 namespace troupe {
+
+struct coordinator_setup {
+  std::int32_t data_ranks = 1;
+  std::int32_t ranks = 1;
+  std::int32_t stages = 1;
+  std::int32_t shards = 1;  // of each stage's gradients
+  troupe::numerics numerics;
+};
+
+/// The coordinator's state of the running step: gathers the ranks' reports and
+/// decides from the gradient norm whether and how to update.
+class coordinator_core {
+ public:
+  explicit coordinator_core(coordinator_setup setup);
+
+  void begin(step_pointer step);
+  bool running() const { return step_ != nullptr; }
+  const step_pointer& step() const { return step_; }
+
+  /// The verdict, once the powers of all stages are here.
+  std::optional<norm_known> on(stage_powers message);
+  /// Throws `mismatch` for a rank that was done before.
+  void require_first(const rank_done& report) const;
+  /// The outcome, once all ranks are done; throws as `require_first` does.
+  std::optional<step_outcome> on(rank_done report);
+  /// The outcome of a step that can't be finished.
+  step_outcome abandon(std::string reason, bool interrupted);
+
+ private:
+  std::size_t place_of(const rank_done& report) const;
+  step_outcome conclude();
+  step_event summary() const;
+
+  coordinator_setup setup_;
+  step_pointer step_;
+  std::int64_t begin_ = 0;
+  std::vector<std::optional<std::vector<double>>>
+    powers_;  // by stage, then shard
+  double norm_ = 0;
+  bool finite_ = true;
+  std::vector<std::optional<rank_done>> reports_;
+  std::size_t reported_ = 0;
+};
 
 struct supervision {
   std::shared_ptr<progress_board> progress;

@@ -1,11 +1,113 @@
 #include "troupe/actors/step/loader_actor.hpp"
 
+#include <algorithm>
 #include <optional>
 
 #include "troupe/actors/system/spin_sharing.hpp"
+#include "troupe/base/error.hpp"
 #include "troupe/engine/device/clock.hpp"
 
 namespace troupe {
+
+void loader_core::begin(const step_context& step, source_pointer source) {
+  const auto microbatches = step.plan->microbatches;
+  const auto first = index_of(step, 0);
+  // Prefetched microbatches are used only if the run continues where it was.
+  if (source != source_ || microbatches != microbatches_
+      || !ready_.contains(first))
+    ready_.clear();
+  source_ = std::move(source);
+  training_ = step.settings.training();
+  microbatches_ = microbatches;
+  first_ = first;
+  count_consumers(step.plan);
+  next_ = ready_.empty() ? first : after(ready_.rbegin()->first);
+}
+
+/// A microbatch runs through one copy of the stages.
+void loader_core::count_consumers(const std::shared_ptr<const plan>& plan) {
+  if (plan == counted_)
+    return;
+  counted_ = plan;
+  consumers_.assign(static_cast<std::size_t>(microbatches_),
+                    setup_.consumers.front());
+  if (plan->placement.copies() == 1)
+    return;
+  for (const auto& op : plan->ops)
+    if (op.kind == plan_op_kind::forward)
+      consumers_[static_cast<std::size_t>(op.microbatch)] =
+        setup_.consumers.at(static_cast<std::size_t>(op.copy));
+}
+
+std::int32_t loader_core::consumers_of(std::int64_t index) const {
+  return consumers_[static_cast<std::size_t>(place_of(index).microbatch
+                                             % microbatches_)];
+}
+
+std::int64_t loader_core::index_of(const step_context& step,
+                                   std::int32_t microbatch) const {
+  return step.settings.first_microbatch
+         + std::int64_t{setup_.data_rank} * step.plan->microbatches
+         + microbatch;
+}
+
+/// The next one that a stage here takes.
+std::int64_t loader_core::after(std::int64_t index) const {
+  const auto others = std::int64_t{setup_.data_ranks - 1} * microbatches_;
+  do {
+    const bool ends_step =
+      (index + 1 - first_) % (microbatches_ + others) == microbatches_;
+    index += 1 + (ends_step ? others : 0);
+  } while (consumers_of(index) == 0);
+  return index;
+}
+
+std::shared_ptr<const microbatch_data> loader_core::load(std::int64_t index) {
+  if (source_->size() >= 0 && index >= source_->size())
+    fail(error_code::invalid_data,
+         "the data source has {} microbatches, but number {} (from 0) was "
+         "requested; give more data or train fewer steps",
+         source_->size(), index);
+  const auto begin = now_ns();
+  const load_board::call running(setup_.board.get(), setup_.data_rank, index);
+  auto data = std::make_shared<const microbatch_data>(source_->at(index));
+  const auto seconds = static_cast<double>(now_ns() - begin) * 1e-9;
+  if (seconds > setup_.loading.slow_seconds)
+    report_slow_(place_of(index), seconds);
+  return data;
+}
+
+loader_core::place loader_core::place_of(std::int64_t index) const {
+  const auto period = std::int64_t{setup_.data_ranks} * microbatches_;
+  return {(index - first_) / period,
+          static_cast<std::int32_t>((index - first_) % period)};
+}
+
+loaded_data loader_core::on(const want_data& request) {
+  const auto index = index_of(*request.step, request.microbatch);
+  auto found = ready_.find(index);
+  if (found == ready_.end()) {
+    found = ready_.emplace(index, item{load(index), 0}).first;
+    next_ = std::max(next_, after(index));
+  }
+  loaded_data answer{request.step->serial, request.reader, request.microbatch,
+                     now_ns(), found->second.data};
+  if (++found->second.taken == consumers_of(index))
+    ready_.erase(found);
+  return answer;
+}
+
+bool loader_core::prefetch() {
+  const auto untouched = std::ranges::count_if(
+    ready_, [](const auto& entry) { return entry.second.taken == 0; });
+  const bool past_end = source_->size() >= 0 && next_ >= source_->size();
+  const bool past_step = !training_ && next_ >= first_ + microbatches_;
+  if (untouched >= setup_.loading.prefetch || past_end || past_step)
+    return false;
+  ready_.emplace(next_, item{load(next_), 0});
+  next_ = after(next_);
+  return true;
+}
 
 namespace {
 

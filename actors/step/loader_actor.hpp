@@ -1,9 +1,78 @@
 #pragma once
 
-#include "troupe/actors/step/loader_core.hpp"
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "troupe/actors/execution_options.hpp"
+#include "troupe/actors/messages.hpp"
+#include "troupe/actors/step/load_board.hpp"
 #include "troupe/actors/system/address_book.hpp"
+#include "troupe/engine/data/microbatch_source.hpp"
 
 namespace troupe {
+
+struct loader_setup {
+  std::int32_t data_rank = 0;
+  std::int32_t data_ranks = 1;
+  /// By copy of the stages: how many stages here take each of its microbatches.
+  std::vector<std::int32_t> consumers = {1};
+  loading_options loading = {};
+  std::shared_ptr<load_board> board = {};  // null: nobody looks
+};
+
+/// One replica's data: makes microbatches when they are wanted, and ahead of
+/// that, holding at most `prefetch` that nobody has asked for. One thread.
+class loader_core {
+ public:
+  using source_pointer = std::shared_ptr<const microbatch_source>;
+  /// A microbatch, by its number in its step; prefetching, that may be one of
+  /// the steps to come.
+  struct place {
+    std::int64_t steps_ahead = 0;
+    std::int32_t microbatch = 0;
+  };
+  using slow_report =
+    std::function<void(const place& position, double seconds)>;
+
+  loader_core(loader_setup setup, slow_report report_slow)
+    : setup_(setup), report_slow_(std::move(report_slow)) {}
+
+  /// Another source drops what was prefetched.
+  void begin(const step_context& step, source_pointer source);
+  /// Throws what the source throws; `invalid_data` past a source's end.
+  loaded_data on(const want_data& request);
+  /// Makes one microbatch ahead; false if enough are ready.
+  bool prefetch();
+  std::size_t ready() const { return ready_.size(); }
+  /// Global index of a step's microbatch for this replica.
+  std::int64_t index_of(const step_context& step,
+                        std::int32_t microbatch) const;
+
+ private:
+  struct item {
+    std::shared_ptr<const microbatch_data> data;
+    std::int32_t taken = 0;
+  };
+  std::shared_ptr<const microbatch_data> load(std::int64_t index);
+  std::int64_t after(std::int64_t index) const;
+  void count_consumers(const std::shared_ptr<const plan>& plan);
+  std::int32_t consumers_of(std::int64_t index) const;
+  place place_of(std::int64_t index) const;
+
+  loader_setup setup_;
+  slow_report report_slow_;
+  source_pointer source_;
+  bool training_ = true;
+  std::int32_t microbatches_ = 1;
+  std::shared_ptr<const plan> counted_;
+  std::vector<std::int32_t> consumers_;  // by microbatch of that plan
+  std::int64_t first_ = 0;
+  std::int64_t next_ = 0;
+  std::map<std::int64_t, item> ready_;
+};
 
 /// One replica's data loader. See `loader_core` for what it does.
 caf::behavior loader_actor(caf::event_based_actor* self, loader_setup setup,

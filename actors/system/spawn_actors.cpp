@@ -3,8 +3,7 @@
 #include <algorithm>
 
 #include "troupe/actors/monitoring/event_hub.hpp"
-#include "troupe/actors/rank/rank_actor.hpp"
-#include "troupe/actors/rank/stage_actor.hpp"
+#include "troupe/actors/rank/rank_actors.hpp"
 #include "troupe/actors/reduction/reducer_actor.hpp"
 #include "troupe/actors/step/coordinator_actor.hpp"
 #include "troupe/actors/step/follower_actor.hpp"

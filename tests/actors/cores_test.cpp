@@ -9,8 +9,8 @@
 
 #include "small_model.hpp"
 #include "troupe/actors/rank/progress_board.hpp"
-#include "troupe/actors/step/coordinator_core.hpp"
-#include "troupe/actors/step/loader_core.hpp"
+#include "troupe/actors/step/coordinator_actor.hpp"
+#include "troupe/actors/step/loader_actor.hpp"
 #include "troupe/base/error.hpp"
 #include "troupe/engine/plan/compile/compile.hpp"
 

@@ -122,4 +122,13 @@ class rank_members final : public rank_ports, public stage_ports {
 
 using rank_members_pointer = std::shared_ptr<rank_members>;
 
+/// One rank of one replica: begins its steps and ends them. See `rank_runner`.
+caf::behavior rank_actor(caf::event_based_actor* self,
+                         const rank_members_pointer& members);
+
+/// One stage of one replica: runs the ops that `stage_runner` describes. What
+/// others send it for them goes to its rank's `rank_runner`.
+caf::behavior stage_actor(caf::event_based_actor* self, stage_instance stage,
+                          const rank_members_pointer& members);
+
 }  // namespace troupe
