@@ -4,8 +4,6 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/cross_entropy_loss.h>
 #include <ATen/ops/empty_like.h>
-#include <ATen/ops/linear.h>
-#include <ATen/ops/mm.h>
 #include <ATen/ops/softmax.h>
 #include <ATen/ops/zeros.h>
 #include <torch/csrc/autograd/custom_function.h>
@@ -13,6 +11,7 @@
 #include <algorithm>
 #include <functional>
 
+#include "troupe/engine/device/matrix_product.hpp"
 #include "troupe/engine/stage/module/autocast.hpp"
 #include "troupe/engine/stage/module/saved_tensors.hpp"
 #include "troupe/engine/stage/module/weight_gradients.hpp"
@@ -55,7 +54,8 @@ struct parted_loss : torch::autograd::Function<parted_loss> {
     auto sum = at::zeros({}, x.options().dtype(at::kFloat));
     for_each_part(x.size(0), positions, [&](part p) {
       const auto logits =
-        at::linear(input.narrow(0, p.first, p.count), factor).to(at::kFloat);
+        linear_product(input.narrow(0, p.first, p.count), factor)
+          .to(at::kFloat);
       sum += at::cross_entropy_loss(logits, targets.narrow(0, p.first, p.count),
                                     {}, at::Reduction::Sum, ignored_target);
     });
@@ -77,15 +77,15 @@ struct parted_loss : torch::autograd::Function<parted_loss> {
     at::Tensor of_weight;
     for_each_part(x.size(0), positions, [&](part p) {
       const auto rows = x.narrow(0, p.first, p.count);
-      const auto of_logits = (gradient_of(at::linear(rows, factor),
+      const auto of_logits = (gradient_of(linear_product(rows, factor),
                                           targets.narrow(0, p.first, p.count))
                               * gradients[0])
                                .to(x.scalar_type());
-      before.narrow(0, p.first, p.count).copy_(of_logits.mm(factor));
+      before.narrow(0, p.first, p.count)
+        .copy_(matrix_product(of_logits, factor));
       if (!trains)
         return;
-      const auto product = of_logits.t().mm(rows).to(weight.scalar_type());
-      of_weight = of_weight.defined() ? of_weight.add_(product) : product;
+      add_matrix_product(of_weight, of_logits.t(), rows, weight.scalar_type());
     });
     if (trains)
       add_weight_gradients(*context, [weight, of_weight] {

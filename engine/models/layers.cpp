@@ -6,8 +6,6 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/gelu.h>
 #include <ATen/ops/layer_norm.h>
-#include <ATen/ops/linear.h>
-#include <ATen/ops/mm.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/rms_norm.h>
 #include <ATen/ops/zeros.h>
@@ -16,6 +14,7 @@
 #include <cmath>
 #include <optional>
 
+#include "troupe/engine/device/matrix_product.hpp"
 #include "troupe/engine/events/observe.hpp"
 #include "troupe/engine/stage/module/autocast.hpp"
 #include "troupe/engine/stage/module/saved_tensors.hpp"
@@ -43,8 +42,8 @@ struct accumulating_linear
     const auto input = x.to(type);
     context->save_for_backward({input, weight, bias.value_or(at::Tensor())});
     const auto factor = weight.to(type);
-    return at::linear(input, transposed ? factor.t() : factor,
-                      bias ? bias->to(type) : bias);
+    return linear_product(input, transposed ? factor.t() : factor,
+                          bias ? bias->to(type) : bias);
   }
 
   static variable_list backward(torch::autograd::AutogradContext* context,
@@ -57,31 +56,21 @@ struct accumulating_linear
     at::Tensor before;
     if (context->needs_input_grad(0)) {
       const auto factor = weight.to(rows.scalar_type());
-      before = rows.mm(transposed ? factor.t() : factor).view(x.sizes());
+      before =
+        matrix_product(rows, transposed ? factor.t() : factor).view(x.sizes());
     }
     add_weight_gradients(*context, [=] {
       const auto inputs = x.reshape({-1, x.size(-1)});
       if (transposed)
-        add_product(weight, inputs.t(), rows);
+        add_matrix_product(weight.mutable_grad(), inputs.t(), rows,
+                           weight.scalar_type());
       else
-        add_product(weight, rows.t(), inputs);
+        add_matrix_product(weight.mutable_grad(), rows.t(), inputs,
+                           weight.scalar_type());
       if (bias.defined())
         accumulate_gradient(bias, rows.sum(0, false, bias.scalar_type()));
     });
     return {before, {}, {}};
-  }
-
- private:
-  static void add_product(const at::Tensor& weight, const at::Tensor& a,
-                          const at::Tensor& b) {
-    auto& sum = weight.mutable_grad();
-    const bool same_type = a.scalar_type() == weight.scalar_type();
-    if (sum.defined() && same_type)
-      sum.addmm_(a, b);
-    else if (sum.defined())
-      sum.add_(a.mm(b));
-    else
-      sum = a.mm(b).to(weight.scalar_type());
   }
 };
 
@@ -151,7 +140,7 @@ at::Tensor linear_layer::base(const at::Tensor& x) const {
   const bool accumulates = at::GradMode::is_enabled() && weight.requires_grad()
                            && (!bias.defined() || bias.requires_grad());
   if (!accumulates)
-    return at::linear(x, transposed ? weight.t() : weight, bias);
+    return linear_product(x, transposed ? weight.t() : weight, bias);
   const auto given = bias.defined() ? std::optional(bias) : std::nullopt;
   return transposed ? accumulating_linear<true>::apply(x, weight, given)
                     : accumulating_linear<false>::apply(x, weight, given);
