@@ -292,6 +292,7 @@ void warn_of_other_models(const CLI::App& command, const model_flags& flags) {
 /// A model that comes from a folder decides about the vocabulary.
 void fit_data(const CLI::App& command, train_options& options) {
   options.model.choices.documents = options.data.document_end >= 0;
+  options.model.choices.router_loss = true;
   if (!options.model.is_folder())
     return;
   const model_folder folder(options.model.name, true);

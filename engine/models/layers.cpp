@@ -26,21 +26,25 @@ namespace {
 
 using torch::autograd::variable_list;
 
-/// x W^T + b whose backward adds the weight's gradient straight into `.grad`
-/// within the matrix product: no temporary as large as the weight, and no extra
-/// pass over it per microbatch (Megatron-LM's gradient accumulation fusion);
-/// in a split backward, in W. `transposed`: W is [inputs, outputs].
+/// x W^T + b whose backward adds the weight's gradient straight into `.grad`,
+/// without a temporary as large as the weight (Megatron-LM's gradient
+/// accumulation fusion); in a split backward, in W. A frozen weight keeps no x.
+/// `transposed`: W is [inputs, outputs].
 template <bool transposed>
 struct accumulating_linear
   : torch::autograd::Function<accumulating_linear<transposed>> {
   static at::Tensor forward(torch::autograd::AutogradContext* context,
                             const at::Tensor& x, const at::Tensor& weight,
                             const std::optional<at::Tensor>& bias) {
-    note_store(*context,
-               bias ? tensor_list{weight, *bias} : tensor_list{weight});
     const auto type = compute_type(x);
     const auto input = x.to(type);
-    context->save_for_backward({input, weight, bias.value_or(at::Tensor())});
+    if (weight.requires_grad()) {
+      note_store(*context,
+                 bias ? tensor_list{weight, *bias} : tensor_list{weight});
+      context->save_for_backward({input, weight, bias.value_or(at::Tensor())});
+    } else {
+      context->save_for_backward({{}, weight, {}});
+    }
     const auto factor = weight.to(type);
     return linear_product(input, transposed ? factor.t() : factor,
                           bias ? bias->to(type) : bias);
@@ -56,9 +60,13 @@ struct accumulating_linear
     at::Tensor before;
     if (context->needs_input_grad(0)) {
       const auto factor = weight.to(rows.scalar_type());
+      auto sizes = gradients[0].sizes().vec();
+      sizes.back() = weight.size(transposed ? 0 : 1);
       before =
-        matrix_product(rows, transposed ? factor.t() : factor).view(x.sizes());
+        matrix_product(rows, transposed ? factor.t() : factor).view(sizes);
     }
+    if (!weight.requires_grad())
+      return {before, {}, {}};
     add_weight_gradients(*context, [=] {
       const auto inputs = x.reshape({-1, x.size(-1)});
       if (transposed)
@@ -137,9 +145,9 @@ void linear_layer::add_adapter(std::int64_t rank, double scale,
 }
 
 at::Tensor linear_layer::base(const at::Tensor& x) const {
-  const bool accumulates = at::GradMode::is_enabled() && weight.requires_grad()
-                           && (!bias.defined() || bias.requires_grad());
-  if (!accumulates)
+  const bool trains_as_one =
+    !bias.defined() || bias.requires_grad() == weight.requires_grad();
+  if (!at::GradMode::is_enabled() || !trains_as_one)
     return linear_product(x, transposed ? weight.t() : weight, bias);
   const auto given = bias.defined() ? std::optional(bias) : std::nullopt;
   return transposed ? accumulating_linear<true>::apply(x, weight, given)

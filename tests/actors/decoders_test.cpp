@@ -36,7 +36,10 @@ decoder_options small_decoder(const std::string& type, bool tied) {
   if (type == "mistral")
     fields.update({{"sliding_window", 3}});
   if (type == "mixtral" || type == "qwen3_moe")
-    fields.update({{"num_local_experts", 3}, {"num_experts_per_tok", 2}});
+    fields.update({{"num_local_experts", 3},
+                   {"num_experts_per_tok", 2},
+                   {"output_router_logits", true},
+                   {"router_aux_loss_coef", 0.5}});
   if (type == "qwen3_moe")
     fields.update({{"moe_intermediate_size", 6}, {"decoder_sparse_step", 2}});
   model_config config(fields.dump(), type);
@@ -64,6 +67,7 @@ TEST_CASE("decoders of all types train the plain loop's bits") {
       options.choices.loss_positions =
         each.slices > 1 ? 3 : 5;  // of 16, in parts
       options.choices.documents = each.stages_per_rank == 1;
+      options.choices.router_loss = each.slices == 1;
       if (each.stages_per_rank > 1)
         options.choices.lora = {.rank = 2,
                                 .modules = "*proj,c_*,dense*,*.mlp.*"};

@@ -3,8 +3,10 @@
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/arange.h>
+#include <ATen/ops/zeros.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "troupe/base/error.hpp"
@@ -37,10 +39,13 @@ std::shared_ptr<Module> nest(torch::nn::Module& outer, const std::string& name,
               name.substr(dot + 1), made);
 }
 
-/// What the layers of a decoder have in common.
+/// What the layers of a decoder have in common. With a router's loss they hand
+/// on, behind what each computes, the sums of `take_routes` so far.
 struct decoder_layer : stage_module {
   explicit decoder_layer(const decoder_options& options) : o(options) {}
-  bool runs_in_slices() const override { return !o.rotary.depends_on_length(); }
+  bool runs_in_slices() const override {
+    return !o.rotary.depends_on_length() && !o.has_router_loss();
+  }
 
   decoder_options o;
 };
@@ -59,13 +64,17 @@ struct embeddings final : decoder_layer {
 
   tensor_list forward(const tensor_list& inputs) override {
     const auto& ids = inputs.at(0);
-    const auto x = observe(tokens, ids);
-    if (!positions)
-      return {x};
-    const auto first = current_slice().first;
-    const auto places =
-      at::arange(first, first + ids.size(1), ids.options().dtype(at::kLong));
-    return {x + observe(positions, places)};
+    tensor_list made{observe(tokens, ids)};
+    if (positions) {
+      const auto first = current_slice().first;
+      const auto places =
+        at::arange(first, first + ids.size(1), ids.options().dtype(at::kLong));
+      made[0] = made[0] + observe(positions, places);
+    }
+    if (o.has_router_loss())
+      made.push_back(
+        at::zeros({2, o.experts.count}, ids.options().dtype(at::kFloat)));
+    return made;
   }
 
   std::shared_ptr<embedding_layer> tokens, positions;
@@ -94,21 +103,29 @@ struct block final : decoder_layer {
   /// In generation there are no arguments.
   tensor_list forward(const tensor_list& inputs,
                       const tensor_arguments& arguments) override {
-    using enum decoder_options::norm_place;
-    const auto& x = inputs.at(0);
     const auto found = arguments.find(document_starts);
     const auto starts = o.choices.documents && found != arguments.end()
                           ? found->second
                           : at::Tensor();
+    tensor_list made{compute(inputs.at(0), starts)};
+    if (o.has_router_loss()) {
+      const auto routes = mlp->take_routes();
+      made.push_back(routes.defined() ? inputs.at(1) + routes : inputs.at(1));
+    }
+    return made;
+  }
+
+  at::Tensor compute(const at::Tensor& x, const at::Tensor& starts) {
+    using enum decoder_options::norm_place;
     if (o.place == after) {
       const auto y = x + observe(first_norm, observe(attention, x, starts));
-      return {y + observe(second_norm, observe(mlp, y))};
+      return y + observe(second_norm, observe(mlp, y));
     }
     const auto attended = observe(attention, observe(first_norm, x), starts);
     if (o.place == parallel)
-      return {observe(mlp, observe(second_norm, x)) + attended + x};
+      return observe(mlp, observe(second_norm, x)) + attended + x;
     const auto y = x + attended;
-    return {y + observe(mlp, observe(second_norm, y))};
+    return y + observe(mlp, observe(second_norm, y));
   }
 
   bool has_experts(std::size_t layer) const {
@@ -139,10 +156,25 @@ struct head_layer final : decoder_layer {
       o.choices.loss_positions > 0
         ? o.choices.loss_positions
         : std::max((std::int64_t{1} << 22) / o.vocabulary, std::int64_t{1});
-    if (x.size(0) * x.size(1) <= most || data.targets.empty())
+    const bool in_parts = x.size(0) * x.size(1) > most;
+    if ((!in_parts && !o.has_router_loss()) || data.targets.empty())
       return std::nullopt;
-    return std::vector{cross_entropy_in_parts(observe(norm, x), head->weight,
-                                              data.targets.at(0), most)};
+    std::vector terms{cross_entropy_in_parts(observe(norm, x), head->weight,
+                                             data.targets.at(0), most)};
+    if (o.has_router_loss())
+      terms.push_back(router_loss(inputs.at(1), x.size(0) * x.size(1)));
+    return terms;
+  }
+
+  /// The balance of experts of the Switch Transformer (Fedus et al., 2022),
+  /// over the tokens of all layers together.
+  loss_term router_loss(const at::Tensor& routes, std::int64_t tokens) const {
+    const auto routers = std::ranges::count(o.experts.layers, true);
+    const auto choices = static_cast<double>(tokens * routers);
+    const auto shares = routes / choices;
+    const auto experts = static_cast<double>(o.experts.count);
+    return {"router_loss",
+            (shares[0] * shares[1]).sum() * (o.experts.balance * experts)};
   }
 
   std::shared_ptr<any_norm> norm;

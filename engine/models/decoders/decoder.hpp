@@ -36,6 +36,7 @@ struct expert_options {
   std::int64_t chosen = 0;
   std::int64_t inner = 0;      // width of each
   bool normalised = false;     // the weights of those chosen sum to 1
+  double balance = 0;          // factor of the loss that balances their use
   decoder_names names{};       // of each: gate, up, down
   std::vector<bool> layers{};  // that have experts
 };
@@ -46,6 +47,9 @@ struct decoder_choices {
   /// Tokens attend to those of their own document only: blocks read the
   /// argument `document_starts` of microbatches (microbatch_source.hpp).
   bool documents = false;
+  /// The model has the loss that balances its experts, if its configuration
+  /// does. That is of a whole microbatch, which can't run in slices.
+  bool router_loss = false;
   /// The head makes the logits of so many positions at once where a loss is all
   /// that is wanted; 0: of 16 MiB of them.
   std::int64_t loss_positions = 0;
@@ -95,6 +99,10 @@ struct decoder_options {
 
   double deviation = 0.02;           // of fresh weights
   double residual_deviation = 0.02;  // of those in front of a residual sum
+
+  bool has_router_loss() const {
+    return choices.router_loss && experts.balance != 0;
+  }
 };
 
 /// Fills a parameter, whose name is that in the whole model; not those of

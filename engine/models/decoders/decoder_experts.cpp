@@ -1,8 +1,10 @@
 #include <ATen/ops/softmax.h>
+#include <ATen/ops/stack.h>
 #include <ATen/ops/topk.h>
 #include <ATen/ops/zeros_like.h>
 #include <fmt/format.h>
 
+#include <utility>
 #include <vector>
 
 #include "troupe/engine/events/observe.hpp"
@@ -22,6 +24,7 @@ struct module_list final : torch::nn::Module {};
 struct experts final : decoder_mlp {
   experts(const decoder_options& options, const at::TensorOptions& kind)
     : o_(options.experts),
+      notes_routes_(options.has_router_loss()),
       gate_(register_module(
         "gate", std::make_shared<linear_layer>(options.width, o_.count,
                                                linear_options{kind, false}))),
@@ -38,6 +41,9 @@ struct experts final : decoder_mlp {
     const auto rows = x.reshape({-1, x.size(-1)});
     const auto shares = observe(gate_, rows).softmax(-1, at::kFloat);
     auto [weights, chosen] = shares.topk(o_.chosen, -1);
+    if (notes_routes_)
+      routes_ = at::stack(
+        {shares.sum(0), at::zeros_like(shares).scatter(1, chosen, 1).sum(0)});
     if (o_.normalised)
       weights = weights / weights.sum(-1, true);
     auto sum = at::zeros_like(rows);
@@ -52,8 +58,12 @@ struct experts final : decoder_mlp {
     return sum.view(x.sizes());
   }
 
+  at::Tensor take_routes() override { return std::exchange(routes_, {}); }
+
  private:
   expert_options o_;
+  bool notes_routes_;
+  at::Tensor routes_;
   std::shared_ptr<linear_layer> gate_;
   std::shared_ptr<module_list> list_;
   std::vector<std::shared_ptr<decoder_mlp>> experts_;

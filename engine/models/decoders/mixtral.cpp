@@ -1,22 +1,21 @@
+#include <algorithm>
+
 #include "troupe/engine/models/decoders/decoder_types.hpp"
 
 namespace troupe {
 
 namespace {
 
-/// The balance of experts is a loss of all tokens of a batch, and of all layers
-/// together: no microbatch's.
-void require_no_router_loss(model_config& config) {
-  config.require("output_router_logits", {false});
-  config.require("router_jitter_noise", {0, 0.0});
-  config.ignore({"router_aux_loss_coef"});
-}
-
 void read_experts(model_config& config, decoder_options& o) {
   o.experts.chosen = config.whole("num_experts_per_tok");
   if (o.experts.count > 0 && o.experts.chosen > o.experts.count)
     config.refuse("num_experts_per_tok", "is more than there are experts");
-  require_no_router_loss(config);
+  config.require("router_jitter_noise", {0, 0.0});
+  const auto factor = config.number("router_aux_loss_coef", 0.001);
+  const bool any =
+    std::ranges::find(o.experts.layers, true) != o.experts.layers.end();
+  if (config.flag("output_router_logits", false) && any)
+    o.experts.balance = factor;
 }
 
 }  // namespace

@@ -10,10 +10,7 @@
 #include <catch2/generators/catch_generators.hpp>
 
 #include <cmath>
-#include <nlohmann/json.hpp>
 
-#include "../../says.hpp"
-#include "troupe/base/error.hpp"
 #include "troupe/base/fnv_hash.hpp"
 #include "troupe/engine/checkpoint/safetensors.hpp"
 #include "troupe/engine/data/microbatch_source.hpp"
@@ -157,19 +154,17 @@ void check_all(const gathered_tensors& found, const golden_case& wanted,
 }
 
 void check_forward(const golden_case& wanted, const model& layers,
-                   const decoder_options& options, bool with_loss) {
+                   const decoder_options& options) {
   std::vector<std::shared_ptr<stage_module>> modules;
-  tensor_list values{wanted.at("ids")};
+  tensor_list before, values{wanted.at("ids")};
   for (std::size_t i = 0; i < layers.size(); ++i) {
     modules.push_back(make_layer(layers, i));
-    values = modules.back()->forward(values);
+    before = std::exchange(values, modules.back()->forward(values));
   }
   CHECK(distance(samples_of(values.at(0)), wanted.at("logits")) < 1e-5);
-  if (!with_loss)
-    return;
-  cross_entropy_loss()(values, microbatch_of(wanted.at("ids")))
-    .at(0)
-    .value.backward();
+  const auto data = microbatch_of(wanted.at("ids"));
+  const auto own = modules.back()->losses(before, data);
+  weighted_sum(own ? *own : cross_entropy_loss()(values, data)).backward();
   gathered_tensors gradients;
   for (std::size_t i = 0; i < layers.size(); ++i)
     for (const auto& [name, value] : parameters_of(layers[i].name, *modules[i]))
@@ -203,25 +198,10 @@ void check_training(const golden_case& wanted, const model& layers,
   }
 }
 
-/// Without the loss of a router, which is refused by name; whether it had one.
-bool drop_router_loss(std::string& text) {
-  auto fields = nlohmann::json::parse(text);
-  auto& flag = fields["output_router_logits"];
-  if (!flag.is_boolean() || !flag.get<bool>())
-    return false;
-  model_config config(text, "config.json");
-  CHECK_THROWS_MATCHES(
-    read_decoder(config), error,
-    testing::says("output_router_logits is true; supported: false"));
-  flag = false;
-  text = fields.dump();
-  return true;
-}
-
-void check_case(golden_case wanted) {
-  const bool routes = drop_router_loss(wanted.config);
+void check_case(const golden_case& wanted) {
   model_config config(wanted.config, "config.json");
-  const auto options = read_decoder(config);
+  auto options = read_decoder(config);
+  options.choices.router_loss = true;
   const auto layers =
     decoder(options, [&](const std::string& name, at::Tensor& parameter) {
       const auto place = place_of(name, options);
@@ -229,9 +209,8 @@ void check_case(golden_case wanted) {
     });
   CHECK(ids_of(0, wanted.at("ids").size(1), options.vocabulary)
           .equal(wanted.at("ids")));
-  check_forward(wanted, layers, options, !routes);
-  if (!routes)
-    check_training(wanted, layers, options);
+  check_forward(wanted, layers, options);
+  check_training(wanted, layers, options);
 }
 
 }  // namespace
