@@ -10,6 +10,7 @@
 #include "troupe/base/printable.hpp"
 #include "troupe/engine/checkpoint/checkpoint_folder.hpp"
 #include "troupe/engine/models/model_folder.hpp"
+#include "troupe/engine/models/text_ends.hpp"
 
 namespace troupe::cli {
 
@@ -55,8 +56,9 @@ class model_finder {
     lora.rank = number<std::int64_t>("lora-rank").value_or(0);
     lora.alpha = number<double>("lora-alpha").value_or(lora.alpha);
     lora.modules = text("lora-modules").value_or(lora.modules);
-    made.model =
-      model_of_config(text(config_text).value_or(""), path_, {.lora = lora});
+    const auto config = text(config_text).value_or("");
+    made.model = model_of_config(config, path_, {.lora = lora});
+    made.text_ends = text_ends_of(config, path_);
     made.parameters = std::move(parameters);
     return made;
   }
@@ -261,6 +263,7 @@ stored_model open_folder(const std::string& path, const wanted_model& wanted) {
   made.data.length = wanted.length > 0 ? wanted.length : longest;
   made.data.vocabulary = o.vocabulary;
   made.model = folder.build(wanted.dtype, made.data.seed);
+  made.text_ends = text_ends_in(path);
   return made;
 }
 

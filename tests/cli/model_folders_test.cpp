@@ -2,7 +2,9 @@
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 
+#include <algorithm>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <string>
 
 #include "../files.hpp"
@@ -106,6 +108,45 @@ TEST_CASE("a trained model folder is one again") {
         == content(straight + "/model.safetensors"));
   at.refused("train --steps 1 --model " + at.model() + " --save-model " + out,
              "exists already");
+}
+
+TEST_CASE("a continuation ends before the end of text that a folder names") {
+  const saved_qwen at;
+  const auto generated = [&](const std::string& more) {
+    const auto done = at.run(
+      "generate --ids --prompt '97 97' --max-tokens 4 --temperature 0 --json "
+      "--log-level warn --checkpoint "
+      + more);
+    INFO(done.output);
+    CHECK(done.exit_code == 0);
+    return nlohmann::json::parse(done.output);
+  };
+  const auto all = generated(at.model())["ids"];
+  REQUIRE(all.size() == 4);
+  const auto end = all[2].dump();
+  const auto before =
+    std::ranges::find(all, all[2]) - all.begin();  // it may repeat
+  const auto check_ends = [&](const std::string& source) {
+    const auto made = generated(source);
+    CHECK(made["end"] == "stop");
+    CHECK(std::ssize(made["ids"]) == before);
+    CHECK(generated(source + " --ignore-end-of-text")["ids"] == all);
+  };
+  auto config = nlohmann::json::parse(content(at.model() + "/config.json"));
+  config["eos_token_id"] = all[2];
+  at.folder.write("model/config.json", config.dump());
+  check_ends(at.model());
+  at.run("train --steps 0 --model " + at.model() + " --checkpoints "
+         + (at.folder / "run"));
+  check_ends(at.folder / "run");
+  at.folder.write("model/generation_config.json", "{}");
+  CHECK(generated(at.model())["ids"] == all);
+  at.folder.write("model/generation_config.json",
+                  "{\"eos_token_id\": [" + end + ", 1000000]}");
+  check_ends(at.model());
+  at.folder.write("model/generation_config.json", "{\"eos_token_id\": \"x\"}");
+  at.refused("generate --prompt 97 --checkpoint " + at.model(),
+             "generation_config.json: eos_token_id is \"x\", not an id");
 }
 
 TEST_CASE("masked tokens do not count in a program's loss") {
