@@ -57,7 +57,8 @@ class model_finder {
     lora.alpha = number<double>("lora-alpha").value_or(lora.alpha);
     lora.modules = text("lora-modules").value_or(lora.modules);
     const auto config = text(config_text).value_or("");
-    made.model = model_of_config(config, path_, {.lora = lora});
+    made.model = model_of_config(config, path_,
+                                 {.lora = lora, .length = made.data.length});
     made.text_ends = text_ends_of(config, path_);
     made.parameters = std::move(parameters);
     return made;
@@ -256,13 +257,16 @@ stored_model open_folder(const std::string& path, const wanted_model& wanted) {
   const model_folder folder(path, false);
   const auto& o = folder.options();
   stored_model made;
-  const auto longest = o.length > 0 ? o.length : o.rotary.length;
+  const auto longest = o.length > 0
+                         ? o.length
+                         : o.rotary.steady_length().value_or(o.rotary.length);
   if (o.length > 0 && wanted.length > o.length)
     fail(error_code::invalid_argument, "--seq {}: {} has {} positions",
          wanted.length, printable(path), o.length);
   made.data.length = wanted.length > 0 ? wanted.length : longest;
   made.data.vocabulary = o.vocabulary;
-  made.model = folder.build(wanted.dtype, made.data.seed);
+  made.model =
+    folder.build(wanted.dtype, made.data.seed, {.length = made.data.length});
   made.text_ends = text_ends_in(path);
   return made;
 }

@@ -24,13 +24,17 @@ namespace {
        trouble.message());
 }
 
-/// What a copy does not take over as it is.
+/// What a copy does not take over as it is: weights, also in the formats of
+/// other programs.
 bool is_replaced(const std::string& name) {
-  return name == "config.json" || name.ends_with(".safetensors")
-         || name.ends_with(".safetensors.index.json") || name.ends_with(".bin")
-         || name.ends_with(".bin.index.json") || name.ends_with(".pt")
-         || name.ends_with(".pth") || name.ends_with(".msgpack")
-         || name.ends_with(".h5") || name.ends_with(".gguf");
+  if (name == "config.json")
+    return true;
+  for (const auto* end :
+       {".safetensors", ".safetensors.index.json", ".bin", ".bin.index.json",
+        ".pt", ".pth", ".ot", ".msgpack", ".h5", ".gguf", ".onnx", ".tflite"})
+    if (name.ends_with(end))
+      return true;
+  return false;
 }
 
 /// Files of a tokenizer, of generation settings, licences.
@@ -115,6 +119,10 @@ parameter_list model_folder::stored(const parameter_list& parameters,
     const auto type = dtype   ? *dtype
                       : entry ? entry->dtype
                               : value.scalar_type();
+    if (type == at::kHalf && overflows(value, type))
+      fail(error_code::invalid_argument,
+           "{} has values beyond the range of fp16; save it in another dtype",
+           name);
     tensors.emplace_back(name, value.to(type));
   };
   const auto tokens = options_.names.tokens + ".weight",

@@ -8,6 +8,7 @@
 #include "troupe/base/input_file.hpp"
 #include "troupe/base/printable.hpp"
 #include "troupe/engine/checkpoint/safetensors_header.hpp"
+#include "troupe/engine/models/decoders/model_config.hpp"
 
 namespace troupe {
 
@@ -15,9 +16,7 @@ namespace fs = std::filesystem;
 
 std::vector<std::int64_t> text_ends_of(const std::string& fields,
                                        const std::string& origin) {
-  const auto parsed = nlohmann::json::parse(fields, nullptr, false);
-  if (!parsed.is_object())
-    refuse_checkpoint(origin, "is not a JSON object");
+  const auto parsed = parsed_object(fields, origin);
   const auto found = parsed.find("eos_token_id");
   if (found == parsed.end() || found->is_null())
     return {};

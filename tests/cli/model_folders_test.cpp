@@ -149,6 +149,27 @@ TEST_CASE("a continuation ends before the end of text that a folder names") {
              "generation_config.json: eos_token_id is \"x\", not an id");
 }
 
+TEST_CASE("rotary embeddings that depend on the length of long texts") {
+  const saved_qwen at;
+  auto config = nlohmann::json::parse(content(at.model() + "/config.json"));
+  const std::string generate =
+    "generate --ids --prompt '97 98 97' --max-tokens 9 --temperature 0 "
+    "--log-level error --checkpoint "
+    + at.model();
+  const auto plain = at.run(generate);
+  CHECK(plain.exit_code == 0);
+  config["max_position_embeddings"] = 16;
+  config["rope_parameters"] = {
+    {"rope_type", "dynamic"}, {"factor", 2}, {"rope_theta", 10000}};
+  at.folder.write("model/config.json", config.dump());
+  CHECK(at.run(generate).output == plain.output);
+  at.refused(generate + " --seq 17", "slices");
+  at.train("--slices 2");
+  config["max_position_embeddings"] = 7;
+  at.folder.write("model/config.json", config.dump());
+  at.refused("train --steps 1 --slices 2 --model " + at.model(), "slices");
+}
+
 TEST_CASE("masked tokens do not count in a program's loss") {
   const saved_qwen at;
   at.folder.write("mask", std::string(6000, '\0'));

@@ -14,14 +14,13 @@ the program on their folders and compares:
 - `adapter`: PEFT loads it, and its logits are those of the merged model, within 1e-5
   of the largest;
 - `bf16`: rows' losses of the model in bf16. Against those of its weights in fp32, the
-  program may be off by at most 1.5 times as much as the package in bf16 (root mean
-  square over all cases of a type).
+  program may be off by at most 1.5 times as much as the package in bf16, in the median
+  of all rows of a type (in some, rounding chooses another expert).
 
 Prints a line for each case, and ends with 1 if anything differs.
 """
 
 import json
-import math
 import os
 import random
 import subprocess
@@ -38,7 +37,7 @@ from safetensors import safe_open
 from transformers import AutoConfig, AutoModelForCausalLM
 from transformers.utils import logging
 
-ROWS, STEPS, PROMPT, MOST_TOKENS = 8, 3, 4, 12
+ROWS, STEPS, PROMPT, MOST_TOKENS = 8, 3, 2, 12
 TOLERANCE, BF16_RATIO = 1e-5, 1.5
 ADAPTED = {"gpt2": "c_attn,*.mlp.*", "gpt_neox": "query_key_value,*.mlp.*"}
 
@@ -173,7 +172,11 @@ class Case:
 
     def generate(self):
         prompt = self.rows[0, :PROMPT].tolist()
-        last = self.model.config.max_position_embeddings
+        config = self.model.config
+        last = config.max_position_embeddings
+        rope = getattr(config, "rope_parameters", None) or {}
+        if rope.get("rope_type") == "longrope":  # others depend on the length
+            last = rope["original_max_position_embeddings"]
         count = min(MOST_TOKENS, last - PROMPT)
         plain = self.both_continue(prompt, count, None)
         middle = plain[len(plain) // 2]
@@ -200,8 +203,12 @@ class Case:
             )
         )
         with torch.no_grad():
+            ids = torch.tensor([prompt])
             ids = load(self.base).generate(
-                torch.tensor([prompt]), do_sample=False, max_new_tokens=count
+                ids,
+                attention_mask=torch.ones_like(ids),  # padding is a token like others
+                do_sample=False,
+                max_new_tokens=count,
             )
         wanted = ids[0, len(prompt) :].tolist()
         ends = end if isinstance(end, list) else [end]
@@ -227,14 +234,14 @@ class Case:
         require(moved > 1e-2, "the adapter changes nothing")
 
     def bf16(self):
-        """Squares of errors, of the program and of transformers."""
+        """The errors of the program and of transformers."""
         half = self.path("half")
         load(self.base, "bfloat16").save_pretrained(half)
         exact = np.array(self.row_losses(load(half)))
         near(self.single_rows(half), exact, "losses of bf16 weights in fp32")
         ours = self.single_rows(half, "--dtype", "bf16")
         theirs = self.row_losses(load(half, "bfloat16"))
-        return np.square([ours - exact, theirs - exact]).mean(1)
+        return np.abs([ours - exact, theirs - exact])
 
 
 def tensors_of(folder):
@@ -256,10 +263,9 @@ def compare(program, kind, k):
     said, errors = [], None
     with tempfile.TemporaryDirectory() as folder:
         case = Case(program, kind, k, folder)
-        rope = getattr(case.model.config, "rope_parameters", None) or {}
         checks = ["round_trip", "losses", "training", "generate", "adapter", "bf16"]
-        if rope.get("rope_type") in ("dynamic", "longrope"):
-            checks.remove("generate")  # which the program refuses
+        if getattr(case.model.config, "num_experts_per_tok", 0) == 1:
+            checks.remove("training")  # a router's gradients are rounding errors
         for check in checks:
             try:
                 result = getattr(case, check)()
@@ -280,7 +286,7 @@ def main():
     for kind in kinds or TYPES:
         results = [compare(program, kind, k) for k in range(CASES)]
         errors = [each for _, each in results if each is not None]
-        ours, theirs = (math.sqrt(x) for x in np.mean(errors or [[0, 0]], 0))
+        ours, theirs = np.median(np.hstack(errors or [[[0], [0]]]), 1)
         close = ours <= BF16_RATIO * theirs
         failed += sum(not passed for passed, _ in results) + (not close)
         cases += len(results)
