@@ -252,10 +252,26 @@ std::map<std::string, std::string> model_metadata(
 
 namespace {
 
+/// Flags of models that C++ code defines, and a vocabulary that it hasn't.
+void require_no_contradiction(const std::string& path,
+                              const wanted_model& wanted,
+                              std::int64_t vocabulary) {
+  for (const auto& name : wanted.given)
+    if (name == "model" || wanted.flags.values.contains(name))
+      fail(error_code::invalid_argument,
+           "--{}: {} describes its model in {}; omit the flag", name,
+           printable(path), config_text);
+  if (wanted.vocabulary > 0 && wanted.vocabulary != vocabulary)
+    fail(error_code::invalid_argument,
+         "--vocabulary {}: {} is of a model with {}; omit the flag",
+         wanted.vocabulary, printable(path), vocabulary);
+}
+
 /// Its layers read the weights themselves.
 stored_model open_folder(const std::string& path, const wanted_model& wanted) {
   const model_folder folder(path, false);
   const auto& o = folder.options();
+  require_no_contradiction(path, wanted, o.vocabulary);
   stored_model made;
   const auto longest = o.length > 0
                          ? o.length

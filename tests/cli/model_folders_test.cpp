@@ -195,6 +195,14 @@ TEST_CASE("flags that a model folder contradicts are refused") {
   at.refused("train --lora-rank 2", "--lora-rank is for a --model that is");
   at.refused("train --document-end 3", "--document-end is for a --model");
   at.refused("train --model " + (at.folder / "none/"), "none/config.json");
+  at.refused("train --save-model x --max-shard-size 0" + model,
+             "--max-shard-size");
+  at.refused("train --save-model x --max-shard-size -1" + model,
+             "--max-shard-size");
+  const auto generate = "generate --prompt 97 --checkpoint " + at.model();
+  at.refused(generate + " --model gpt", "--model: ");
+  at.refused(generate + " --heads 3", "config.json; omit the flag");
+  at.refused(generate + " --vocabulary 300", "is of a model with 256");
   at.refused("train --model nobody", "there is no model, and no folder");
   std::filesystem::remove(at.model() + "/model.safetensors");
   at.refused("train" + model, "has neither model.safetensors nor");

@@ -197,13 +197,18 @@ model decoder(const decoder_options& options, parameter_filler fill,
   require_legal(o);
   if (o.scales.empty())
     o.scales.assign(layers, 1 / std::sqrt(static_cast<double>(o.head_size)));
-  const auto filled = [fill = std::move(fill), lora = o.choices.lora](
+  // A merged adapter of a tied head would be the embeddings', too, and one of
+  // another name than transformers' module has would not be found.
+  const auto plain = o.tied || o.names.head != decoder_names{}.head
+                       ? o.names.head
+                       : std::string();
+  const auto filled = [fill = std::move(fill), lora = o.choices.lora, plain](
                         const std::string& layer, auto made) {
     const at::NoGradGuard no_grad;
     if (fill)
       for (auto& each : made->named_parameters())
         fill(dotted_name(layer, each.key()), each.value());
-    add_adapters(*made, layer, lora);
+    add_adapters(*made, layer, lora, plain);
     return made;
   };
   model made;

@@ -49,7 +49,7 @@ bool is_adapter(const std::string& parameter) {
 }
 
 void add_adapters(torch::nn::Module& layer, const std::string& layer_name,
-                  const lora_options& options) {
+                  const lora_options& options, const std::string& except) {
   if (options.rank == 0)
     return;
   const at::NoGradGuard no_grad;
@@ -59,7 +59,7 @@ void add_adapters(torch::nn::Module& layer, const std::string& layer_name,
   for (const auto& each : layer.named_modules({}, /*include_self=*/false)) {
     const auto module = std::dynamic_pointer_cast<linear_layer>(each.value());
     const auto name = dotted_name(layer_name, each.key());
-    if (module && matches(globs, name))
+    if (module && name != except && matches(globs, name))
       module->add_adapter(options.rank, options.scale(),
                           generator_of(name, options.seed));
   }

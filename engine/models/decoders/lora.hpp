@@ -22,10 +22,10 @@ struct lora_options {
   double scale() const { return alpha / static_cast<double>(rank); }
 };
 
-/// Adds adapters to the linear modules of a layer whose names match, with
-/// initial values, and freezes all else. Nothing for rank 0.
+/// Adds adapters to the linear modules of a layer whose names match, but for
+/// `except`, with initial values, and freezes all else. Nothing for rank 0.
 void add_adapters(torch::nn::Module& layer, const std::string& layer_name,
-                  const lora_options& options);
+                  const lora_options& options, const std::string& except = {});
 /// Whether a parameter is an adapter's.
 bool is_adapter(const std::string& parameter);
 

@@ -91,3 +91,21 @@ TEST_CASE("other files are copied, but not weights in other formats") {
                                     "model.safetensors", "tokenizer.model"});
   CHECK(content(at / "out/link.txt") == "merges.txt");
 }
+
+TEST_CASE("a tied head gets no adapter, which the embeddings would need too") {
+  const temporary_folder at;
+  at.write("config.json", small_gpt2);
+  const model_folder fresh(at / "", true);
+  plain_loop loop(
+    fresh.build(at::kFloat, 1, {.lora = {.rank = 2, .modules = "*"}}).layers,
+    {});
+  int adapters = 0;
+  for (const auto& [name, value] : loop.parameters()) {
+    CHECK(!name.starts_with("lm_head.lora"));
+    adapters += is_adapter(name) ? 1 : 0;
+  }
+  CHECK(adapters == 8);
+  CHECK_THROWS_MATCHES(
+    fresh.build(at::kFloat, 1, {.lora = {.rank = 2, .modules = "lm_head"}}),
+    error, says("--lora-modules lm_head: matches no linear module"));
+}

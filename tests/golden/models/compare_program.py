@@ -7,6 +7,8 @@ the program on their folders and compares:
 
 - `round trip`: what --save-model writes without training has the same bytes of every
   tensor and file, and AutoModelForCausalLM gives the same logits for it;
+- `fresh`: parameters of --from-scratch have the deviations of the package's, and the
+  same constants (biases, norms, the row of the padding token);
 - `losses` of single rows, and `training`: of the steps before, between and behind 3
   updates by AdamW, within 1e-5;
 - `generate`: the greedy continuations, also where they meet an end-of-text id of
@@ -21,8 +23,10 @@ Prints a line for each case, and ends with 1 if anything differs.
 """
 
 import json
+import math
 import os
 import random
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -34,12 +38,13 @@ from make_models import make_model, mixed
 from model_configs import CASES, TYPES, random_config
 from peft import PeftModel
 from safetensors import safe_open
+from safetensors.torch import load_file
 from transformers import AutoConfig, AutoModelForCausalLM
 from transformers.utils import logging
 
 ROWS, STEPS, PROMPT, MOST_TOKENS = 8, 3, 2, 12
 TOLERANCE, BF16_RATIO = 1e-5, 1.5
-ADAPTED = {"gpt2": "c_attn,*.mlp.*", "gpt_neox": "query_key_value,*.mlp.*"}
+ADAPTED = ["*", "*_proj,c_*,query_key_value,w2", "*.0.*"]  # in turn
 
 
 class Difference(Exception):
@@ -77,7 +82,7 @@ def load(folder, dtype="float32"):
 
 class Case:
     def __init__(self, program, kind, k, folder):
-        self.program, self.kind, self.folder = program, kind, folder
+        self.program, self.number, self.folder = program, k, folder
         fields, self.length = random_config(random.Random(f"{kind}.{k}"), kind, k)
         vocabulary = fields["vocab_size"]
         z = mixed(0x5EED + k, ROWS * (self.length + 1)) >> np.uint64(33)
@@ -145,6 +150,22 @@ class Case:
                     require(a.read() == b.read(), f"{name} differs")
         same = torch.equal(self.logits(load(out)), self.logits(self.model))
         require(same, "logits differ")
+
+    def fresh(self):
+        config, theirs = self.path("config"), self.path("theirs")
+        os.mkdir(config)
+        shutil.copy(os.path.join(self.base, "config.json"), config)
+        model = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(config))
+        model.save_pretrained(theirs)
+        out = self.path("fresh")
+        self.train(config, "--from-scratch", "--steps", "0", "--save-model", out)
+        found, wanted = (load_tensors(folder) for folder in (out, theirs))
+        require(found.keys() == wanted.keys(), "names of fresh tensors differ")
+        for name, value in wanted.items():
+            a, b = statistics(found[name]), statistics(value)
+            spread = 6 / math.sqrt(2 * value.numel())
+            near(a[0], b[0], f"shares of zeros and ones in fresh {name}")
+            require(abs(a[1] - b[1]) <= spread * b[1], f"{name} deviates by {a}, {b}")
 
     def losses(self):
         near(self.single_rows(self.base), self.row_losses(self.model), "losses")
@@ -222,7 +243,7 @@ class Case:
         self.train(
             *(self.base, "--steps", "3", "--microbatches", "2", "--lr", "0.05"),
             *("--lora-rank", "2", "--save-model", merged, "--save-adapter", adapter),
-            *("--lora-modules", ADAPTED.get(self.kind, "q_proj,o_proj")),
+            *("--lora-modules", ADAPTED[self.number % len(ADAPTED)]),
         )
         wanted = self.logits(load(merged))
         near(
@@ -258,12 +279,24 @@ def tensors_of(folder):
     return tensors
 
 
+def load_tensors(folder):
+    return load_file(os.path.join(folder, "model.safetensors"))
+
+
+def statistics(tensor):
+    """The shares of zeros and ones, and the deviation of all others from zero."""
+    constants = [(tensor == value).double().mean().item() for value in (0, 1)]
+    others = tensor[(tensor != 0) & (tensor != 1)].double()
+    return constants, others.square().mean().sqrt().item() if len(others) else 0.0
+
+
 def compare(program, kind, k):
     """Whether a case passes, and its errors in bf16."""
     said, errors = [], None
     with tempfile.TemporaryDirectory() as folder:
         case = Case(program, kind, k, folder)
-        checks = ["round_trip", "losses", "training", "generate", "adapter", "bf16"]
+        checks = ["round_trip", "fresh", "losses", "training", "generate", "adapter"]
+        checks.append("bf16")
         if getattr(case.model.config, "num_experts_per_tok", 0) == 1:
             checks.remove("training")  # a router's gradients are rounding errors
         for check in checks:
