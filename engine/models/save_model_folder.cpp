@@ -37,12 +37,19 @@ bool is_replaced(const std::string& name) {
   return false;
 }
 
+/// Of a tokenizer with several templates.
+constexpr auto template_folder = "additional_chat_templates";
+
 /// Files of a tokenizer, of generation settings, licences.
 void copy_others(const fs::path& from, const fs::path& to) {
   std::error_code trouble;
   for (fs::directory_iterator at(from, trouble), end; !trouble && at != end;
        at.increment(trouble)) {
     const auto name = at->path().filename().string();
+    if (name == template_folder && at->is_directory(trouble))
+      fs::copy(at->path(), to / name, trouble);  // its files
+    if (trouble)
+      fail_on(to / name, "written", trouble);
     if (name.starts_with('.') || is_replaced(name)
         || !at->is_regular_file(trouble))
       continue;

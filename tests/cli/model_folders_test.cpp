@@ -195,6 +195,7 @@ TEST_CASE("flags that a model folder contradicts are refused") {
   at.refused("train --lora-rank 2", "--lora-rank is for a --model that is");
   at.refused("train --document-end 3", "--document-end is for a --model");
   at.refused("train --model " + (at.folder / "none/"), "none/config.json");
+  at.refused("train --document-end 256" + model, "has ids up to 255");
   at.refused("train --save-model x --max-shard-size 0" + model,
              "--max-shard-size");
   at.refused("train --save-model x --max-shard-size -1" + model,

@@ -285,7 +285,7 @@ class TokenizeTest(unittest.TestCase):
         good = json.dumps({"text": "a"}) + "\n"
         for line, said in (
             ('{"body": "a", "id": 1}', "has no field 'text' (its fields: body, id)"),
-            ('{"text": 1}', "field 'text' is a int, not a string"),
+            ('{"text": 1}', "field 'text' is of type int, not a string"),
             ('{"text": "a"', "is not JSON"),
             ("[1]", "is not a JSON object"),
         ):

@@ -77,6 +77,10 @@ TEST_CASE("other files are copied, but not weights in other formats") {
         "rust_model.ot", "64.tflite", "pytorch_model.bin", "tf_model.h5"})
     at.write(name, name);
   std::filesystem::create_symlink("nowhere", at / "dangling.txt");
+  for (const auto* folder : {"additional_chat_templates", "onnx"}) {
+    std::filesystem::create_directory(at / folder);
+    at.write(std::string(folder) + "/tool.jinja", folder);
+  }
   std::filesystem::create_symlink("merges.txt", at / "link.txt");
   const model_folder fresh(at / "", true);
   plain_loop loop(fresh.build(at::kFloat, 1).layers, {});
@@ -86,10 +90,12 @@ TEST_CASE("other files are copied, but not weights in other formats") {
     names.push_back(each.path().filename());
   std::ranges::sort(names);
   CHECK(names
-        == std::vector<std::string>{"chat_template.jinja", "config.json",
-                                    "link.txt", "merges.txt",
-                                    "model.safetensors", "tokenizer.model"});
+        == std::vector<std::string>{
+          "additional_chat_templates", "chat_template.jinja", "config.json",
+          "link.txt", "merges.txt", "model.safetensors", "tokenizer.model"});
   CHECK(content(at / "out/link.txt") == "merges.txt");
+  CHECK(content(at / "out/additional_chat_templates/tool.jinja")
+        == "additional_chat_templates");
 }
 
 TEST_CASE("a tied head gets no adapter, which the embeddings would need too") {
