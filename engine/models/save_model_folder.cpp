@@ -158,8 +158,9 @@ void model_folder::save(const std::string& path,
                         std::optional<at::ScalarType> dtype,
                         std::int64_t most_bytes) const {
   require_free(path);
-  const auto tensors =
-    stored(merged(parameters, lora, options_.transposed), dtype);
+  const auto transposed =
+    options_.transposed ? options_.names.blocks + "." : std::string();
+  const auto tensors = stored(merged(parameters, lora, transposed), dtype);
   fresh_folder made(path);
   copy_others(path_, made.file(""));
   write_weights(made.file(""), tensors, most_bytes);

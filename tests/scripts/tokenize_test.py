@@ -201,7 +201,7 @@ class TokenizeTest(unittest.TestCase):
         self.assertIn("has no column 'body' (its columns: text)",
                       self.refused("--text-field", "body", file))
         parquet.write_table(pyarrow.table({"text": ["a", None]}), file)
-        self.assertIn("row 2: field 'text' is a NoneType", self.refused(file))
+        self.assertIn("row 2: field 'text' is of type NoneType", self.refused(file))
         self.write("a.parquet", "no parquet")
         self.assertIn("a.parquet: ", self.refused(file))
 

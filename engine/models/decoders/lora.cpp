@@ -66,7 +66,8 @@ void add_adapters(torch::nn::Module& layer, const std::string& layer_name,
 }
 
 parameter_list merged(const parameter_list& parameters,
-                      const lora_options& options, bool transposed) {
+                      const lora_options& options,
+                      const std::string& transposed) {
   const std::map<std::string, at::Tensor> all(parameters.begin(),
                                               parameters.end());
   parameter_list made;
@@ -83,10 +84,10 @@ parameter_list merged(const parameter_list& parameters,
       continue;
     }
     const auto change = b->second.to(at::kFloat).mm(a->second.to(at::kFloat));
-    made.emplace_back(name,
-                      (value.to(at::kFloat)
-                       + options.scale() * (transposed ? change.t() : change))
-                        .to(value.scalar_type()));
+    const bool turn = !transposed.empty() && name.starts_with(transposed);
+    made.emplace_back(name, (value.to(at::kFloat)
+                             + options.scale() * (turn ? change.t() : change))
+                              .to(value.scalar_type()));
   }
   return made;
 }

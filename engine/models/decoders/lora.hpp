@@ -29,10 +29,12 @@ void add_adapters(torch::nn::Module& layer, const std::string& layer_name,
 /// Whether a parameter is an adapter's.
 bool is_adapter(const std::string& parameter);
 
-/// The parameters without adapters, which are added to their modules' weights;
-/// `transposed`: those are [inputs, outputs].
+/// The parameters without adapters, which are added to their modules' weights.
+/// `transposed`: the weights in modules whose names begin so are [inputs,
+/// outputs]; empty: there are none.
 parameter_list merged(const parameter_list& parameters,
-                      const lora_options& options, bool transposed);
+                      const lora_options& options,
+                      const std::string& transposed = {});
 
 /// adapter_config.json and adapter_model.safetensors, which PEFT reads.
 /// `base`: the folder of the model that was adapted. The folder appears whole

@@ -102,7 +102,12 @@ model_config::model_config(const std::string& text, std::string origin)
   require("is_encoder_decoder", {false});
   require("pruned_heads", {json::object()});
   require("tie_encoder_decoder", {false});
-  ignore({"cross_attention_hidden_size"});
+  // Of published models; transformers reads none of them.
+  require("is_llama_config", {true});
+  require("rope_interleaved", {false});
+  require("use_mrope", {false});
+  ignore({"cross_attention_hidden_size", "transformers.js_config",
+          "unsloth_fixed", "unsloth_version"});
 }
 
 model_config::model_config(json fields, std::string origin, std::string path)

@@ -1,9 +1,13 @@
 // What saving a model's folder does besides writing its weights.
+#include <ATen/ops/allclose.h>
 #include <ATen/ops/full.h>
+#include <ATen/ops/mm.h>
 #include <catch2/catch_test_macros.hpp>
 
 #include <algorithm>
 #include <filesystem>
+#include <map>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -13,6 +17,7 @@
 #include "troupe/base/error.hpp"
 #include "troupe/engine/models/fresh_folder.hpp"
 #include "troupe/engine/models/model_folder.hpp"
+#include "troupe/engine/models/stored_weights.hpp"
 #include "troupe/engine/stage/model.hpp"
 #include "troupe/engine/stage/plain_loop.hpp"
 
@@ -98,6 +103,21 @@ TEST_CASE("other files are copied, but not weights in other formats") {
         == "additional_chat_templates");
 }
 
+TEST_CASE("fields of published models that switch nothing on are accepted") {
+  auto fields = nlohmann::json::parse(small_gpt2);
+  for (const auto& [name, value] :
+       std::map<std::string, bool>{{"is_llama_config", true},    // SmolLM2
+                                   {"rope_interleaved", false},  // SmolLM2
+                                   {"use_mrope", false}}) {      // Qwen2.5
+    fields[name] = value;
+    CHECK_NOTHROW(model_of_config(fields.dump(), "config.json"));
+    auto other = fields;
+    other[name] = !value;
+    CHECK_THROWS_MATCHES(model_of_config(other.dump(), "config.json"), error,
+                         says("config.json: " + name + " is "));
+  }
+}
+
 TEST_CASE("a tied head gets no adapter, which the embeddings would need too") {
   const temporary_folder at;
   at.write("config.json", small_gpt2);
@@ -114,4 +134,32 @@ TEST_CASE("a tied head gets no adapter, which the embeddings would need too") {
   CHECK_THROWS_MATCHES(
     fresh.build(at::kFloat, 1, {.lora = {.rank = 2, .modules = "lm_head"}}),
     error, says("--lora-modules lm_head: matches no linear module"));
+}
+
+TEST_CASE("an adapter of GPT-2's head is merged, which is not transposed") {
+  const temporary_folder at;
+  auto fields = nlohmann::json::parse(small_gpt2);
+  fields["tie_word_embeddings"] = false;
+  at.write("config.json", fields.dump());
+  const model_folder fresh(at / "", true);
+  const lora_options lora{.rank = 2, .modules = "lm_head,c_fc"};
+  plain_loop loop(fresh.build(at::kFloat, 1, {.lora = lora}).layers, {});
+  auto parameters = loop.parameters();
+  std::map<std::string, at::Tensor> by_name;
+  for (const auto& [name, value] : parameters) {
+    if (name.ends_with("lora_B.weight"))
+      value.detach().fill_(0.5);
+    by_name[name] = value.detach();
+  }
+  fresh.save(at / "out", parameters, lora, {}, 1 << 20);
+  for (const std::string module : {"lm_head", "transformer.h.0.mlp.c_fc"}) {
+    const auto change = (lora.scale()
+                         * by_name.at(module + ".lora_B.weight")
+                             .mm(by_name.at(module + ".lora_A.weight")));
+    const auto weight = by_name.at(module + ".weight");
+    const auto merged =
+      stored_weights(at / "out").read(module + ".weight") - weight;
+    CHECK(at::allclose(merged, module == "lm_head" ? change : change.t(), 1e-4,
+                       1e-5));
+  }
 }
