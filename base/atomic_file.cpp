@@ -41,18 +41,6 @@ std::string without_links(std::string path) {
 
 constexpr std::string_view temporary_mark = ".troupe-";
 
-std::string random_suffix() {
-  std::random_device random;
-  return fmt::format("{}{:08x}", temporary_mark, random());
-}
-
-bool is_temporary_of(const std::string& target, std::string_view name) {
-  constexpr std::string_view digits = "0123456789abcdef";
-  const auto mark = target + std::string(temporary_mark);
-  return name.starts_with(mark) && name.size() == mark.size() + 8
-         && name.find_first_not_of(digits, mark.size()) == name.npos;
-}
-
 /// Opens a new file beside `path`, and tells its name. -1: see errno. Leaves
 /// access rights to the system: reading the process's mask would mean changing
 /// it for all threads.
@@ -60,7 +48,7 @@ int open_beside(const std::string& path, std::string& name) {
   constexpr auto flags = O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC;
   int descriptor = -1;
   for (int i = 0; i < 100 && descriptor < 0; ++i) {
-    name = path + random_suffix();
+    name = temporary_name(path);
     descriptor = ::open(name.c_str(), flags, 0666);
     if (descriptor < 0 && errno != EEXIST)
       break;
@@ -103,6 +91,18 @@ bool synchronise_folder_of(const std::string& path) {
 }
 
 }  // namespace
+
+std::string temporary_name(const std::string& path) {
+  std::random_device random;
+  return fmt::format("{}{}{:08x}", path, temporary_mark, random());
+}
+
+bool is_temporary_of(const std::string& target, std::string_view name) {
+  constexpr std::string_view digits = "0123456789abcdef";
+  const auto mark = target + std::string(temporary_mark);
+  return name.starts_with(mark) && name.size() == mark.size() + 8
+         && name.find_first_not_of(digits, mark.size()) == name.npos;
+}
 
 atomic_file::atomic_file(std::string path)
   : path_(without_links(std::move(path))) {

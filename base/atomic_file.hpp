@@ -36,6 +36,11 @@ class atomic_file {
 
 void write_file_atomically(const std::string& path, std::string_view bytes);
 
+/// A name for a temporary of `path`: PATH.troupe-1a2b3c4d, at random.
+std::string temporary_name(const std::string& path);
+/// Whether a file's name is that of a temporary of another one.
+bool is_temporary_of(const std::string& target, std::string_view name);
+
 /// Removes the temporary files of killed writers of `path`. Keeps those of
 /// writers that are alive, and removes none where the file system has no locks.
 /// Never throws.

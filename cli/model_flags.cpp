@@ -101,6 +101,7 @@ built_model build_model(const model_flags& flags,
   if (flags.is_folder()) {
     auto choices = flags.choices;
     choices.lora.seed = data.seed;
+    choices.length = data.length;
     return model_folder(flags.name, flags.from_scratch)
       .build(dtype, data.seed, choices);
   }

@@ -87,6 +87,9 @@ generate_setup make_setup(const generate_options& o) {
   setup.generation.length = data.length;
   for (const auto& stop : o.stops)
     setup.generation.stops.push_back(setup.tokens.ids_of(stop, "--stop"));
+  if (!o.past_text_ends)
+    for (const auto id : setup.model.text_ends)
+      setup.generation.stops.push_back({id});
   setup.requests = requests_of(o, setup.tokens, setup.generation);
   require_legal(setup.requests, setup.generation);
   auto run = o.run;

@@ -58,6 +58,9 @@ void add_sampling_flags(CLI::App& app, generate_options& o) {
     ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
     ->allow_extra_args(false)
     ->type_name("TEXT");
+  app.add_flag("--ignore-end-of-text", o.past_text_ends,
+               "go on behind the end-of-text tokens that a model folder names "
+               "(eos_token_id), before which a continuation ends otherwise");
 }
 
 void add_run_flags(CLI::App& app, generate_options& o) {

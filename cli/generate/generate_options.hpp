@@ -20,6 +20,7 @@ struct generate_options {
   std::vector<std::string> stops;
   generation_request usual;  // but for its ids
   generation_options generation;
+  bool past_text_ends = false;
   bool ids = false;
   bool json = false;
   /// The pipeline, its devices and processes, as train has them.

@@ -10,6 +10,7 @@
 #include "troupe/base/printable.hpp"
 #include "troupe/engine/checkpoint/checkpoint_folder.hpp"
 #include "troupe/engine/models/model_folder.hpp"
+#include "troupe/engine/models/text_ends.hpp"
 
 namespace troupe::cli {
 
@@ -55,8 +56,10 @@ class model_finder {
     lora.rank = number<std::int64_t>("lora-rank").value_or(0);
     lora.alpha = number<double>("lora-alpha").value_or(lora.alpha);
     lora.modules = text("lora-modules").value_or(lora.modules);
-    made.model =
-      model_of_config(text(config_text).value_or(""), path_, {.lora = lora});
+    const auto config = text(config_text).value_or("");
+    made.model = model_of_config(config, path_,
+                                 {.lora = lora, .length = made.data.length});
+    made.text_ends = text_ends_of(config, path_);
     made.parameters = std::move(parameters);
     return made;
   }
@@ -249,18 +252,38 @@ std::map<std::string, std::string> model_metadata(
 
 namespace {
 
+/// Flags of models that C++ code defines, and a vocabulary that it hasn't.
+void require_no_contradiction(const std::string& path,
+                              const wanted_model& wanted,
+                              std::int64_t vocabulary) {
+  for (const auto& name : wanted.given)
+    if (name == "model" || wanted.flags.values.contains(name))
+      fail(error_code::invalid_argument,
+           "--{}: {} describes its model in {}; omit the flag", name,
+           printable(path), config_text);
+  if (wanted.vocabulary > 0 && wanted.vocabulary != vocabulary)
+    fail(error_code::invalid_argument,
+         "--vocabulary {}: {} is of a model with {}; omit the flag",
+         wanted.vocabulary, printable(path), vocabulary);
+}
+
 /// Its layers read the weights themselves.
 stored_model open_folder(const std::string& path, const wanted_model& wanted) {
   const model_folder folder(path, false);
   const auto& o = folder.options();
+  require_no_contradiction(path, wanted, o.vocabulary);
   stored_model made;
-  const auto longest = o.length > 0 ? o.length : o.rotary.length;
+  const auto longest = o.length > 0
+                         ? o.length
+                         : o.rotary.steady_length().value_or(o.rotary.length);
   if (o.length > 0 && wanted.length > o.length)
     fail(error_code::invalid_argument, "--seq {}: {} has {} positions",
          wanted.length, printable(path), o.length);
   made.data.length = wanted.length > 0 ? wanted.length : longest;
   made.data.vocabulary = o.vocabulary;
-  made.model = folder.build(wanted.dtype, made.data.seed);
+  made.model =
+    folder.build(wanted.dtype, made.data.seed, {.length = made.data.length});
+  made.text_ends = text_ends_in(path);
   return made;
 }
 

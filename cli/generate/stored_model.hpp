@@ -48,6 +48,7 @@ struct stored_model {
   built_model model;
   text_batch_options data;  // the length of rows, and the vocabulary
   parameter_list parameters;
+  std::vector<std::int64_t> text_ends;  // tokens, of a model folder
 };
 stored_model open_model(const std::string& path, const wanted_model& wanted);
 

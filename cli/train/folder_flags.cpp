@@ -44,7 +44,8 @@ void add_folder_flags(CLI::App& app, train_options& options) {
   app
     .add_option("--max-shard-size", output.shard_bytes,
                 "most bytes of a file of --save-model, such as 5GB")
-    ->transform(CLI::AsSizeValue(true));
+    ->transform(CLI::AsSizeValue(true))
+    ->check(whole_number(1));
   app
     .add_option("--save-adapter", output.save_adapter,
                 "write the adapters of --lora-rank after the last step as a "

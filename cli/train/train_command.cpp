@@ -303,6 +303,10 @@ void fit_data(const CLI::App& command, train_options& options) {
          "--vocabulary {}: the model in {} has {}; omit the flag",
          data.vocabulary, printable(folder.path()), vocabulary);
   data.vocabulary = vocabulary;
+  if (options.data.document_end >= vocabulary)
+    fail(error_code::invalid_argument,
+         "--document-end {}: the model in {} has ids up to {}",
+         options.data.document_end, printable(folder.path()), vocabulary - 1);
   if (const auto longest = folder.options().length;
       longest > 0 && data.length > longest)
     fail(error_code::invalid_argument,

@@ -42,7 +42,7 @@ void require_in_vocabulary(const token_source& tokens,
          place, id);
   fail(error_code::invalid_data,
        "{}: token {} has the id {}, which is beyond the vocabulary of {}; "
-       "give --vocabulary {} or more",
+       "give --vocabulary {} or more, or a text in the tokens of the --model",
        tokens.name(), place, id, vocabulary, id + 1);
 }
 

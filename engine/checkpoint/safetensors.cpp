@@ -103,14 +103,6 @@ void require_same_names(const parameter_list& parameters,
                         fmt::format("has '{}', which the model lacks", name));
 }
 
-/// Whether a finite number becomes infinite in another dtype.
-bool overflows(const at::Tensor& value, at::ScalarType to) {
-  const auto from = value.scalar_type();
-  if (!value.is_floating_point() || c10::promoteTypes(from, to) == to)
-    return false;
-  return value.isfinite().logical_and_(value.to(to).isinf()).any().item<bool>();
-}
-
 void require_range(const parameter_list& parameters,
                    const parameter_list& values, const std::string& path) {
   for (const auto& [name, parameter] : parameters) {
@@ -178,6 +170,13 @@ parameter_list read_safetensors(const std::string& path) {
   for (const auto& entry : file.entries())
     tensors.emplace_back(entry.name, file.read(entry));
   return tensors;
+}
+
+bool overflows(const at::Tensor& value, at::ScalarType to) {
+  const auto from = value.scalar_type();
+  if (!value.is_floating_point() || c10::promoteTypes(from, to) == to)
+    return false;
+  return value.isfinite().logical_and_(value.to(to).isinf()).any().item<bool>();
 }
 
 void load_parameters(const parameter_list& parameters,

@@ -56,6 +56,9 @@ class safetensors_file {
 /// All tensors of a file. Throws as `safetensors_file`.
 parameter_list read_safetensors(const std::string& path);
 
+/// Whether a finite number becomes infinite in another dtype.
+bool overflows(const at::Tensor& value, at::ScalarType to);
+
 /// Copies values into parameters by name. Before changing anything, throws
 /// `invalid_checkpoint` naming a missing, unknown or differently shaped tensor,
 /// or one with finite values that would become infinite in the model's dtype.

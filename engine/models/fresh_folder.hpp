@@ -9,8 +9,9 @@ namespace troupe {
 void require_free(const std::string& path);
 
 /// A folder that appears whole or not at all: files are written into one of
-/// another name beside it, which is removed unless `keep` renames it. One
-/// thread.
+/// another name beside it, which is removed unless `keep` renames it, and is
+/// locked until then. Those that killed writers of the same path have left are
+/// removed, unless the file system has no locks. One thread.
 class fresh_folder {
  public:
   /// Throws `io`, as `keep` does.
@@ -24,7 +25,10 @@ class fresh_folder {
   void keep();
 
  private:
+  bool create();
+
   std::string path_, temporary_;
+  int lock_ = -1;
 };
 
 }  // namespace troupe

@@ -1,10 +1,11 @@
 #include "troupe/engine/models/model_folder.hpp"
 
 #include <ATen/core/grad_mode.h>
+#include <c10/util/accumulate.h>
 #include <fmt/ranges.h>
 
-#include <algorithm>
 #include <filesystem>
+#include <functional>
 #include <set>
 #include <utility>
 
@@ -23,7 +24,13 @@ constexpr auto config_name = "config.json";
 
 decoder_options options_of(const std::string& text, const std::string& origin) {
   model_config config(text, origin);
-  return read_decoder(config);
+  auto options = read_decoder(config);
+  try {
+    require_legal(options);
+  } catch (const error& why) {
+    refuse_checkpoint(origin, why.what());
+  }
+  return options;
 }
 
 /// What published files hold besides parameters: masks, frequencies.
@@ -35,33 +42,36 @@ bool is_buffer(const std::string& name) {
   return false;
 }
 
-/// Shapes by name, without memory for them; a tied head is left out.
-parameter_list shapes_of(const decoder_options& options) {
+using shape_visitor =
+  std::function<void(const std::string& name, at::IntArrayRef shape)>;
+
+/// Layer by layer, without memory for values; a tied head is left out.
+void visit_shapes(const decoder_options& options, const shape_visitor& visit) {
   const auto layers = decoder(options, nullptr, at::Device(at::kMeta));
-  parameter_list all;
   for (std::size_t i = 0; i < layers.size(); ++i)
-    for (auto& each : parameters_of(layers[i].name, *make_layer(layers, i)))
-      if (!options.tied || each.first != options.names.head + ".weight")
-        all.push_back(std::move(each));
-  return all;
+    for (const auto& [name, value] :
+         parameters_of(layers[i].name, *make_layer(layers, i)))
+      if (!options.tied || name != options.names.head + ".weight")
+        visit(name, value.sizes());
 }
 
 /// Throws `invalid_argument` if adapters are wanted, and no module is meant.
 void require_adapted(const decoder_options& options) {
-  const auto shapes = shapes_of(options);
-  if (options.choices.lora.rank == 0
-      || std::ranges::any_of(
-        shapes, [](const auto& each) { return is_adapter(each.first); }))
+  if (options.choices.lora.rank == 0)
     return;
+  bool found = false;
   std::set<std::string> names;
-  for (const auto& [name, value] : shapes)
-    if (value.dim() == 2 && name.starts_with(options.names.blocks)) {
+  visit_shapes(options, [&](const std::string& name, at::IntArrayRef shape) {
+    found = found || is_adapter(name);
+    if (shape.size() == 2 && name.starts_with(options.names.blocks)) {
       const auto module = name.substr(0, name.rfind('.'));
       names.insert(module.substr(module.rfind('.') + 1));
     }
-  fail(error_code::invalid_argument,
-       "--lora-modules {}: matches no linear module; they are {}",
-       printable(options.choices.lora.modules), fmt::join(names, ", "));
+  });
+  if (!found)
+    fail(error_code::invalid_argument,
+         "--lora-modules {}: matches no linear module; they are {}",
+         printable(options.choices.lora.modules), fmt::join(names, ", "));
 }
 
 built_model built(decoder_options options, const decoder_choices& choices,
@@ -71,8 +81,9 @@ built_model built(decoder_options options, const decoder_choices& choices,
   built_model made;
   made.layers = decoder(options, std::move(fill), dtype);
   made.blocks = {1, 1 + static_cast<std::int32_t>(options.layers)};
-  for (const auto& [name, value] : shapes_of(options))
-    made.parameters += static_cast<double>(value.numel());
+  visit_shapes(options, [&](const std::string&, at::IntArrayRef shape) {
+    made.parameters += static_cast<double>(c10::multiply_integers(shape));
+  });
   return made;
 }
 
@@ -106,39 +117,53 @@ std::string model_folder::stored_name(const std::string& name) const {
 }
 
 void model_folder::require_weights() const {
-  const auto& origin = weights_->origin();
-  for (const auto& [name, value] : shapes_of(options_)) {
-    const auto* entry = weights_->find(stored_name(name));
-    if (!entry)
-      refuse_checkpoint(origin, fmt::format("has no {}", stored_name(name)));
-    if (entry->shape != value.sizes().vec())
-      refuse_checkpoint(
-        origin, fmt::format("has {} of shape [{}], and {} describes one of "
-                            "[{}]",
-                            entry->name, fmt::join(entry->shape, ", "),
-                            config_name, fmt::join(value.sizes(), ", ")));
-    if (!at::isFloatingType(entry->dtype))
-      refuse_checkpoint(origin,
-                        fmt::format("has {} of {}; a parameter is of "
-                                    "floating-point numbers",
-                                    entry->name, at::toString(entry->dtype)));
-  }
-  if (const auto extra = unknown_tensor(); !extra.empty())
-    refuse_checkpoint(origin,
-                      fmt::format("has {}, which the model of {} does not have",
-                                  printable(extra), config_name));
-}
-
-std::string model_folder::unknown_tensor() const {
   std::set<std::string> known;
-  for (const auto& [name, value] : shapes_of(options_))
+  visit_shapes(options_, [&](const std::string& name, at::IntArrayRef shape) {
+    require_stored(stored_name(name), shape);
     known.insert(stored_name(name));
+  });
   if (options_.tied)
-    known.insert(options_.names.head + ".weight");
+    known.insert(require_same_head());
   for (const auto& entry : weights_->entries())
     if (!known.contains(entry.name) && !is_buffer(entry.name))
-      return entry.name;
-  return {};
+      refuse_checkpoint(
+        weights_->path_of(entry.name),
+        fmt::format("has {}, which the model of {} does not have",
+                    printable(entry.name), config_name));
+}
+
+void model_folder::require_stored(const std::string& name,
+                                  at::IntArrayRef shape) const {
+  const auto* entry = weights_->find(name);
+  if (!entry)
+    refuse_checkpoint(weights_->origin(), fmt::format("has no {}", name));
+  if (at::IntArrayRef(entry->shape) != shape)
+    refuse_checkpoint(
+      weights_->path_of(name),
+      fmt::format("has {} of shape [{}], and {} describes one of [{}]", name,
+                  fmt::join(entry->shape, ", "), config_name,
+                  fmt::join(shape, ", ")));
+  if (!at::isFloatingType(entry->dtype))
+    refuse_checkpoint(
+      weights_->path_of(name),
+      fmt::format("has {} of {}; a parameter is of floating-point numbers",
+                  name, at::toString(entry->dtype)));
+}
+
+std::string model_folder::require_same_head() const {
+  const auto head = options_.names.head + ".weight";
+  if (const auto* entry = weights_->find(head)) {
+    const auto tokens = stored_name(options_.names.tokens + ".weight");
+    require_stored(head, weights_->find(tokens)->shape);
+    if (entry->dtype != weights_->find(tokens)->dtype
+        || !weights_->read(head).equal(weights_->read(tokens)))
+      refuse_checkpoint(
+        weights_->path_of(head),
+        fmt::format("has {} that differs from {}, though {} ties them; set its "
+                    "tie_word_embeddings to false, or remove {}",
+                    head, tokens, config_name, head));
+  }
+  return head;
 }
 
 built_model model_folder::build(at::ScalarType dtype, std::uint64_t seed,
@@ -149,10 +174,14 @@ built_model model_folder::build(at::ScalarType dtype, std::uint64_t seed,
                                  at::Tensor& parameter) {
       const auto& o = self.options_;
       const bool is_tied = o.tied && name == o.names.head + ".weight";
-      parameter.set_data(
-        self.weights_
-          ->read(self.stored_name(is_tied ? o.names.tokens + ".weight" : name))
-          .to(dtype));
+      const auto stored =
+        self.stored_name(is_tied ? o.names.tokens + ".weight" : name);
+      const auto value = self.weights_->read(stored);
+      if (dtype == at::kHalf && overflows(value, dtype))
+        refuse_checkpoint(
+          self.weights_->path_of(stored),
+          fmt::format("has {} with values beyond the range of fp16", stored));
+      parameter.set_data(value.to(dtype));
     };
   auto made = built(options_, choices, std::move(fill), dtype);
   made.folder = std::make_shared<const model_folder>(*this);

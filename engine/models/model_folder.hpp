@@ -30,7 +30,8 @@ class model_folder {
   std::vector<std::string> files() const;
   /// Each layer reads its weights from the files as it is made, or draws fresh
   /// ones from `seed`. `dtype`: of the parameters. Throws `invalid_argument` if
-  /// adapters are wanted, and no module is meant.
+  /// adapters are wanted, and no module is meant. A layer throws
+  /// `invalid_checkpoint` for values beyond the range of fp16, if that is it.
   built_model build(at::ScalarType dtype, std::uint64_t seed,
                     const decoder_choices& choices = {}) const;
 
@@ -38,7 +39,8 @@ class model_folder {
   /// names of its layers), in files of at most `most_bytes`, or of one tensor.
   /// `dtype`: none: that of the files that were read, else the parameters'.
   /// Names are those of the files; adapters are merged. The folder appears
-  /// whole or not at all; throws `io`, also as `require_free`.
+  /// whole or not at all; throws `io`, also as `require_free`, and
+  /// `invalid_argument` for values beyond the range of fp16, if that is it.
   void save(const std::string& path, const parameter_list& parameters,
             const lora_options& lora, std::optional<at::ScalarType> dtype,
             std::int64_t most_bytes) const;
@@ -47,8 +49,9 @@ class model_folder {
   parameter_list stored(const parameter_list& parameters,
                         std::optional<at::ScalarType> dtype) const;
   void require_weights() const;
-  /// The name of one that the model does not have; empty: there is none.
-  std::string unknown_tensor() const;
+  void require_stored(const std::string& name, at::IntArrayRef shape) const;
+  /// A tied head that files hold nevertheless; returns its name.
+  std::string require_same_head() const;
   /// The name in the files of a parameter.
   std::string stored_name(const std::string& name) const;
 

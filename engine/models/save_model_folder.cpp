@@ -24,14 +24,21 @@ namespace {
        trouble.message());
 }
 
-/// What a copy does not take over as it is.
+/// What a copy does not take over as it is: weights, also in the formats of
+/// other programs.
 bool is_replaced(const std::string& name) {
-  return name == "config.json" || name.ends_with(".safetensors")
-         || name.ends_with(".safetensors.index.json") || name.ends_with(".bin")
-         || name.ends_with(".bin.index.json") || name.ends_with(".pt")
-         || name.ends_with(".pth") || name.ends_with(".msgpack")
-         || name.ends_with(".h5") || name.ends_with(".gguf");
+  if (name == "config.json")
+    return true;
+  for (const auto* end :
+       {".safetensors", ".safetensors.index.json", ".bin", ".bin.index.json",
+        ".pt", ".pth", ".ot", ".msgpack", ".h5", ".gguf", ".onnx", ".tflite"})
+    if (name.ends_with(end))
+      return true;
+  return false;
 }
+
+/// Of a tokenizer with several templates.
+constexpr auto template_folder = "additional_chat_templates";
 
 /// Files of a tokenizer, of generation settings, licences.
 void copy_others(const fs::path& from, const fs::path& to) {
@@ -39,6 +46,10 @@ void copy_others(const fs::path& from, const fs::path& to) {
   for (fs::directory_iterator at(from, trouble), end; !trouble && at != end;
        at.increment(trouble)) {
     const auto name = at->path().filename().string();
+    if (name == template_folder && at->is_directory(trouble))
+      fs::copy(at->path(), to / name, trouble);  // its files
+    if (trouble)
+      fail_on(to / name, "written", trouble);
     if (name.starts_with('.') || is_replaced(name)
         || !at->is_regular_file(trouble))
       continue;
@@ -115,6 +126,10 @@ parameter_list model_folder::stored(const parameter_list& parameters,
     const auto type = dtype   ? *dtype
                       : entry ? entry->dtype
                               : value.scalar_type();
+    if (type == at::kHalf && overflows(value, type))
+      fail(error_code::invalid_argument,
+           "{} has values beyond the range of fp16; save it in another dtype",
+           name);
     tensors.emplace_back(name, value.to(type));
   };
   const auto tokens = options_.names.tokens + ".weight",
@@ -143,8 +158,9 @@ void model_folder::save(const std::string& path,
                         std::optional<at::ScalarType> dtype,
                         std::int64_t most_bytes) const {
   require_free(path);
-  const auto tensors =
-    stored(merged(parameters, lora, options_.transposed), dtype);
+  const auto transposed =
+    options_.transposed ? options_.names.blocks + "." : std::string();
+  const auto tensors = stored(merged(parameters, lora, transposed), dtype);
   fresh_folder made(path);
   copy_others(path_, made.file(""));
   write_weights(made.file(""), tensors, most_bytes);

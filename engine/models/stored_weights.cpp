@@ -5,10 +5,12 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <string_view>
 
 #include "troupe/base/error.hpp"
 #include "troupe/base/input_file.hpp"
 #include "troupe/base/printable.hpp"
+#include "troupe/engine/models/decoders/model_config.hpp"
 
 namespace troupe {
 
@@ -21,16 +23,15 @@ constexpr auto index_name = "model.safetensors.index.json";
 
 /// The part of each tensor, by an index.
 std::map<std::string, std::string> parts_of(const std::string& index) {
-  const auto text = read_file(index);
-  const auto fields = nlohmann::json::parse(text, nullptr, false);
-  const auto map =
-    fields.is_object() ? fields.find("weight_map") : fields.end();
+  const auto fields = parsed_object(read_file(index), index);
+  const auto map = fields.find("weight_map");
   if (map == fields.end() || !map->is_object() || map->empty())
     refuse_checkpoint(index, "has no weight_map");
   std::map<std::string, std::string> parts;
   for (const auto& [name, part] : map->items()) {
     const auto file = part.is_string() ? part.get<std::string>() : "";
-    if (file.empty() || file.find('/') != file.npos || file.front() == '.')
+    if (file.empty() || file.front() == '.'
+        || file.find_first_of(std::string_view("/\0", 2)) != file.npos)
       refuse_checkpoint(index, fmt::format("names '{}' as the part of {}",
                                            printable(file), printable(name)));
     parts.emplace(name, file);
@@ -52,6 +53,7 @@ stored_weights::stored_weights(const std::string& folder) : origin_(folder) {
   if (!fs::exists(index, trouble))
     fail(error_code::io, "{}: has neither {} nor {}", printable(folder),
          single_name, index_name);
+  origin_ = index;
   const auto parts = parts_of(index);
   std::set<std::string> names;
   for (const auto& [name, part] : parts)
@@ -64,7 +66,7 @@ stored_weights::stored_weights(const std::string& folder) : origin_(folder) {
         || fs::path(paths_[found->second.file]).filename() != part)
       refuse_checkpoint(index, fmt::format("says that {} is in {}, which it is "
                                            "not",
-                                           printable(name), part));
+                                           printable(name), printable(part)));
   }
 }
 
@@ -90,6 +92,10 @@ std::vector<safetensors_entry> stored_weights::entries() const {
 const safetensors_entry* stored_weights::find(const std::string& name) const {
   const auto found = places_.find(name);
   return found == places_.end() ? nullptr : found->second.entry;
+}
+
+const std::string& stored_weights::path_of(const std::string& name) const {
+  return paths_[places_.at(name).file];
 }
 
 at::Tensor stored_weights::read(const std::string& name) const {

@@ -19,13 +19,15 @@ class stored_weights {
   /// the part that the index says.
   explicit stored_weights(const std::string& folder);
 
-  /// The folder, or its only file, for errors.
+  /// The index, or the only file, for errors.
   const std::string& origin() const { return origin_; }
   const std::vector<std::string>& paths() const { return paths_; }
   /// In the order of the files, and of each file's data.
   std::vector<safetensors_entry> entries() const;
   /// Null: there is none.
   const safetensors_entry* find(const std::string& name) const;
+  /// The file of a tensor that there is.
+  const std::string& path_of(const std::string& name) const;
   /// A copy. Throws `io` if the file was shortened meanwhile.
   at::Tensor read(const std::string& name) const;
 

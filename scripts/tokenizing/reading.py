@@ -51,7 +51,7 @@ def strings(row, fields, where):
             raise Problem(f"{where}: has no field '{field}' (its fields: {has})")
         if not isinstance(row[field], str):
             kind = type(row[field]).__name__
-            raise Problem(f"{where}: field '{field}' is a {kind}, not a string")
+            raise Problem(f"{where}: field '{field}' is of type {kind}, not a string")
     return [row[field] for field in fields]
 
 

@@ -2,7 +2,9 @@
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 
+#include <algorithm>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <string>
 
 #include "../files.hpp"
@@ -108,6 +110,66 @@ TEST_CASE("a trained model folder is one again") {
              "exists already");
 }
 
+TEST_CASE("a continuation ends before the end of text that a folder names") {
+  const saved_qwen at;
+  const auto generated = [&](const std::string& more) {
+    const auto done = at.run(
+      "generate --ids --prompt '97 97' --max-tokens 4 --temperature 0 --json "
+      "--log-level warn --checkpoint "
+      + more);
+    INFO(done.output);
+    CHECK(done.exit_code == 0);
+    return nlohmann::json::parse(done.output);
+  };
+  const auto all = generated(at.model())["ids"];
+  REQUIRE(all.size() == 4);
+  const auto end = all[2].dump();
+  const auto before =
+    std::ranges::find(all, all[2]) - all.begin();  // it may repeat
+  const auto check_ends = [&](const std::string& source) {
+    const auto made = generated(source);
+    CHECK(made["end"] == "stop");
+    CHECK(std::ssize(made["ids"]) == before);
+    CHECK(generated(source + " --ignore-end-of-text")["ids"] == all);
+  };
+  auto config = nlohmann::json::parse(content(at.model() + "/config.json"));
+  config["eos_token_id"] = all[2];
+  at.folder.write("model/config.json", config.dump());
+  check_ends(at.model());
+  at.run("train --steps 0 --model " + at.model() + " --checkpoints "
+         + (at.folder / "run"));
+  check_ends(at.folder / "run");
+  at.folder.write("model/generation_config.json", "{}");
+  CHECK(generated(at.model())["ids"] == all);
+  at.folder.write("model/generation_config.json",
+                  "{\"eos_token_id\": [" + end + ", 1000000]}");
+  check_ends(at.model());
+  at.folder.write("model/generation_config.json", "{\"eos_token_id\": \"x\"}");
+  at.refused("generate --prompt 97 --checkpoint " + at.model(),
+             "generation_config.json: eos_token_id is \"x\", not an id");
+}
+
+TEST_CASE("rotary embeddings that depend on the length of long texts") {
+  const saved_qwen at;
+  auto config = nlohmann::json::parse(content(at.model() + "/config.json"));
+  const std::string generate =
+    "generate --ids --prompt '97 98 97' --max-tokens 9 --temperature 0 "
+    "--log-level error --checkpoint "
+    + at.model();
+  const auto plain = at.run(generate);
+  CHECK(plain.exit_code == 0);
+  config["max_position_embeddings"] = 16;
+  config["rope_parameters"] = {
+    {"rope_type", "dynamic"}, {"factor", 2}, {"rope_theta", 10000}};
+  at.folder.write("model/config.json", config.dump());
+  CHECK(at.run(generate).output == plain.output);
+  at.refused(generate + " --seq 17", "slices");
+  at.train("--slices 2");
+  config["max_position_embeddings"] = 7;
+  at.folder.write("model/config.json", config.dump());
+  at.refused("train --steps 1 --slices 2 --model " + at.model(), "slices");
+}
+
 TEST_CASE("masked tokens do not count in a program's loss") {
   const saved_qwen at;
   at.folder.write("mask", std::string(6000, '\0'));
@@ -133,6 +195,15 @@ TEST_CASE("flags that a model folder contradicts are refused") {
   at.refused("train --lora-rank 2", "--lora-rank is for a --model that is");
   at.refused("train --document-end 3", "--document-end is for a --model");
   at.refused("train --model " + (at.folder / "none/"), "none/config.json");
+  at.refused("train --document-end 256" + model, "has ids up to 255");
+  at.refused("train --save-model x --max-shard-size 0" + model,
+             "--max-shard-size");
+  at.refused("train --save-model x --max-shard-size -1" + model,
+             "--max-shard-size");
+  const auto generate = "generate --prompt 97 --checkpoint " + at.model();
+  at.refused(generate + " --model gpt", "--model: ");
+  at.refused(generate + " --heads 3", "config.json; omit the flag");
+  at.refused(generate + " --vocabulary 300", "is of a model with 256");
   at.refused("train --model nobody", "there is no model, and no folder");
   std::filesystem::remove(at.model() + "/model.safetensors");
   at.refused("train" + model, "has neither model.safetensors nor");

@@ -12,49 +12,14 @@ The result holds `ids` [steps, microbatches, rows, length + 1] (int64) and
 tests/actors/golden_test.cpp reads it. Made once, with torch 2.11.0.
 """
 
-import json
-import struct
 import sys
 
 import torch
 import torch.nn.functional as F
+from tensor_files import read_safetensors, write_safetensors
 
 STEPS, MICROBATCHES, ROWS, LENGTH = 3, 4, 2, 8
 HEADS, VOCABULARY = 2, 32
-DTYPES = {"F32": torch.float32, "F64": torch.float64, "I64": torch.int64}
-
-
-def read_safetensors(path):
-    with open(path, "rb") as f:
-        (size,) = struct.unpack("<Q", f.read(8))
-        header = json.loads(f.read(size))
-        data = f.read()
-    out = {}
-    for name, entry in header.items():
-        if name == "__metadata__":
-            continue
-        begin, end = entry["data_offsets"]
-        flat = torch.frombuffer(bytearray(data[begin:end]), dtype=DTYPES[entry["dtype"]])
-        out[name] = flat.reshape(entry["shape"])
-    return out
-
-
-def write_safetensors(path, tensors):
-    names = {v: k for k, v in DTYPES.items()}
-    header, blobs, at = {}, [], 0
-    for name, t in tensors.items():
-        blob = t.contiguous().numpy().tobytes()
-        header[name] = {
-            "dtype": names[t.dtype],
-            "shape": list(t.shape),
-            "data_offsets": [at, at + len(blob)],
-        }
-        at += len(blob)
-        blobs.append(blob)
-    text = json.dumps(header, separators=(",", ":")).encode()
-    text += b" " * (-len(text) % 8)
-    with open(path, "wb") as f:
-        f.write(struct.pack("<Q", len(text)) + text + b"".join(blobs))
 
 
 def attention(p, prefix, x):

@@ -14,7 +14,7 @@ is inf or NaN. tests/engine/stage reads it. Made once, with torch 2.11.0.
 import sys
 
 import torch
-from make_golden import write_safetensors
+from tensor_files import write_safetensors
 from torch.optim import SGD, AdamW, Adafactor, Muon
 
 STEPS = 10

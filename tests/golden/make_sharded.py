@@ -22,7 +22,8 @@ import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
 import torch.nn.functional as F
-from make_golden import HEADS, VOCABULARY, write_safetensors
+from make_golden import HEADS, VOCABULARY
+from tensor_files import write_safetensors
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard

@@ -201,7 +201,7 @@ class TokenizeTest(unittest.TestCase):
         self.assertIn("has no column 'body' (its columns: text)",
                       self.refused("--text-field", "body", file))
         parquet.write_table(pyarrow.table({"text": ["a", None]}), file)
-        self.assertIn("row 2: field 'text' is a NoneType", self.refused(file))
+        self.assertIn("row 2: field 'text' is of type NoneType", self.refused(file))
         self.write("a.parquet", "no parquet")
         self.assertIn("a.parquet: ", self.refused(file))
 
@@ -285,7 +285,7 @@ class TokenizeTest(unittest.TestCase):
         good = json.dumps({"text": "a"}) + "\n"
         for line, said in (
             ('{"body": "a", "id": 1}', "has no field 'text' (its fields: body, id)"),
-            ('{"text": 1}', "field 'text' is a int, not a string"),
+            ('{"text": 1}', "field 'text' is of type int, not a string"),
             ('{"text": "a"', "is not JSON"),
             ("[1]", "is not a JSON object"),
         ):

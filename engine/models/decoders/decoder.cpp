@@ -44,7 +44,10 @@ std::shared_ptr<Module> nest(torch::nn::Module& outer, const std::string& name,
 struct decoder_layer : stage_module {
   explicit decoder_layer(const decoder_options& options) : o(options) {}
   bool runs_in_slices() const override {
-    return !o.rotary.depends_on_length() && !o.has_router_loss();
+    const auto steady = o.rotary.steady_length();
+    return !o.has_router_loss()
+           && (!steady
+               || (o.choices.length > 0 && o.choices.length <= *steady));
   }
 
   decoder_options o;
@@ -181,7 +184,9 @@ struct head_layer final : decoder_layer {
   std::shared_ptr<linear_layer> head;
 };
 
-void require_sizes(const decoder_options& o) {
+}  // namespace
+
+void require_legal(const decoder_options& o) {
   const auto require = [](bool holds, const char* what) {
     if (!holds)
       throw error(error_code::invalid_argument, what);
@@ -206,7 +211,10 @@ void require_sizes(const decoder_options& o) {
           "there are more rotated dimensions than a head has");
   require(o.names.positions.empty() || o.length > 0,
           "learned positions need the length of the longest sequence");
+  require_activation(o.activation);
 }
+
+namespace {
 
 bool ends_with(const std::string& name, const std::string& module) {
   return name.ends_with("." + module + ".weight");
@@ -218,31 +226,38 @@ model decoder(const decoder_options& options, parameter_filler fill,
               const at::TensorOptions& kind) {
   auto o = options;
   const auto layers = static_cast<std::size_t>(o.layers);
-  require_sizes(o);
-  require_activation(o.activation);
+  require_legal(o);
   if (o.scales.empty())
     o.scales.assign(layers, 1 / std::sqrt(static_cast<double>(o.head_size)));
-  const auto filled = [fill = std::move(fill), lora = o.choices.lora](
+  // A merged adapter of a tied head would be the embeddings', too, and one of
+  // another name than transformers' module has would not be found.
+  const auto plain = o.tied || o.names.head != decoder_names{}.head
+                       ? o.names.head
+                       : std::string();
+  const auto filled = [fill = std::move(fill), lora = o.choices.lora, plain](
                         const std::string& layer, auto made) {
     const at::NoGradGuard no_grad;
     if (fill)
       for (auto& each : made->named_parameters())
         fill(dotted_name(layer, each.key()), each.value());
-    add_adapters(*made, layer, lora);
+    add_adapters(*made, layer, lora, plain);
     return made;
   };
   model made;
-  made.push_back({"", [o, kind, filled] {
-                    return filled("", std::make_shared<embeddings>(o, kind));
+  // One for all: it has lists with an entry for each layer.
+  const auto all = std::make_shared<const decoder_options>(o);
+  made.push_back({"", [all, kind, filled] {
+                    return filled("", std::make_shared<embeddings>(*all, kind));
                   }});
   for (std::size_t i = 0; i < layers; ++i) {
     const auto name = fmt::format("{}.{}", o.names.blocks, i);
-    made.push_back({name, [o, kind, filled, name, i] {
-                      return filled(name, std::make_shared<block>(o, i, kind));
+    made.push_back({name, [all, kind, filled, name, i] {
+                      return filled(name,
+                                    std::make_shared<block>(*all, i, kind));
                     }});
   }
-  made.push_back({"", [o, kind, filled] {
-                    return filled("", std::make_shared<head_layer>(o, kind));
+  made.push_back({"", [all, kind, filled] {
+                    return filled("", std::make_shared<head_layer>(*all, kind));
                   }});
   if (o.tied)
     made.back().ties = {{o.names.head + ".weight", o.names.tokens + ".weight"}};

@@ -53,6 +53,8 @@ struct decoder_choices {
   /// The head makes the logits of so many positions at once where a loss is all
   /// that is wanted; 0: of 16 MiB of them.
   std::int64_t loss_positions = 0;
+  /// Of the longest sequence; 0: not known.
+  std::int64_t length = 0;
 };
 
 /// A decoder-only transformer in the variants that Hugging Face's model types
@@ -122,6 +124,9 @@ model decoder(const decoder_options& options, parameter_filler fill,
 parameter_filler fresh_parameters(const decoder_options& options,
                                   std::uint64_t seed);
 
+/// Throws `invalid_argument` for sizes that don't go together, and as
+/// `require_activation`.
+void require_legal(const decoder_options& options);
 /// Throws `invalid_argument` for an activation function (Hugging Face's names)
 /// that is not known.
 void require_activation(const std::string& name);

@@ -38,7 +38,9 @@ decoder_options read_gpt_neox(model_config& config) {
   const auto share = config.number("rotary_pct", 0.25);
   o.rotary = read_rotary(config, o.head_size,
                          config.number("rotary_emb_base", 10'000), share);
-  require_no_dropout(config, {"attention_dropout", "hidden_dropout"});
+  require_no_dropout(config,
+                     {"attention_dropout", "hidden_dropout",
+                      "attention_probs_dropout_prob", "hidden_dropout_prob"});
   config.ignore({"classifier_dropout"});
   return o;
 }

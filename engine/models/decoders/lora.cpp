@@ -49,7 +49,7 @@ bool is_adapter(const std::string& parameter) {
 }
 
 void add_adapters(torch::nn::Module& layer, const std::string& layer_name,
-                  const lora_options& options) {
+                  const lora_options& options, const std::string& except) {
   if (options.rank == 0)
     return;
   const at::NoGradGuard no_grad;
@@ -59,14 +59,15 @@ void add_adapters(torch::nn::Module& layer, const std::string& layer_name,
   for (const auto& each : layer.named_modules({}, /*include_self=*/false)) {
     const auto module = std::dynamic_pointer_cast<linear_layer>(each.value());
     const auto name = dotted_name(layer_name, each.key());
-    if (module && matches(globs, name))
+    if (module && name != except && matches(globs, name))
       module->add_adapter(options.rank, options.scale(),
                           generator_of(name, options.seed));
   }
 }
 
 parameter_list merged(const parameter_list& parameters,
-                      const lora_options& options, bool transposed) {
+                      const lora_options& options,
+                      const std::string& transposed) {
   const std::map<std::string, at::Tensor> all(parameters.begin(),
                                               parameters.end());
   parameter_list made;
@@ -83,10 +84,10 @@ parameter_list merged(const parameter_list& parameters,
       continue;
     }
     const auto change = b->second.to(at::kFloat).mm(a->second.to(at::kFloat));
-    made.emplace_back(name,
-                      (value.to(at::kFloat)
-                       + options.scale() * (transposed ? change.t() : change))
-                        .to(value.scalar_type()));
+    const bool turn = !transposed.empty() && name.starts_with(transposed);
+    made.emplace_back(name, (value.to(at::kFloat)
+                             + options.scale() * (turn ? change.t() : change))
+                              .to(value.scalar_type()));
   }
   return made;
 }

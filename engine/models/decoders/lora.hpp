@@ -22,17 +22,19 @@ struct lora_options {
   double scale() const { return alpha / static_cast<double>(rank); }
 };
 
-/// Adds adapters to the linear modules of a layer whose names match, with
-/// initial values, and freezes all else. Nothing for rank 0.
+/// Adds adapters to the linear modules of a layer whose names match, but for
+/// `except`, with initial values, and freezes all else. Nothing for rank 0.
 void add_adapters(torch::nn::Module& layer, const std::string& layer_name,
-                  const lora_options& options);
+                  const lora_options& options, const std::string& except = {});
 /// Whether a parameter is an adapter's.
 bool is_adapter(const std::string& parameter);
 
-/// The parameters without adapters, which are added to their modules' weights;
-/// `transposed`: those are [inputs, outputs].
+/// The parameters without adapters, which are added to their modules' weights.
+/// `transposed`: the weights in modules whose names begin so are [inputs,
+/// outputs]; empty: there are none.
 parameter_list merged(const parameter_list& parameters,
-                      const lora_options& options, bool transposed);
+                      const lora_options& options,
+                      const std::string& transposed = {});
 
 /// adapter_config.json and adapter_model.safetensors, which PEFT reads.
 /// `base`: the folder of the model that was adapted. The folder appears whole

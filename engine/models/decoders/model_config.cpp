@@ -16,14 +16,6 @@ namespace {
 
 using nlohmann::json;
 
-json parsed(const std::string& text, const std::string& origin) {
-  auto fields = json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (!fields.is_object())
-    fail(error_code::invalid_checkpoint, "{}: is not a JSON object",
-         printable(origin));
-  return fields;
-}
-
 /// Of transformers' own, and of generation: nothing that training computes.
 constexpr auto without_effect = {"_attn_implementation",
                                  "_attn_implementation_autoset",
@@ -84,8 +76,25 @@ constexpr auto without_effect = {"_attn_implementation",
 
 }  // namespace
 
+json parsed_object(const std::string& text, const std::string& origin) {
+  constexpr int deepest = 32;
+  bool is_deep = false;
+  const auto watch = [&](int depth, json::parse_event_t, json&) {
+    is_deep = is_deep || depth > deepest;
+    return !is_deep;
+  };
+  auto fields = json::parse(text, watch, /*allow_exceptions=*/false);
+  if (is_deep)
+    fail(error_code::invalid_checkpoint, "{}: is nested in more than {} levels",
+         printable(origin), deepest);
+  if (!fields.is_object())
+    fail(error_code::invalid_checkpoint, "{}: is not a JSON object",
+         printable(origin));
+  return fields;
+}
+
 model_config::model_config(const std::string& text, std::string origin)
-  : model_config(parsed(text, origin), std::move(origin), {}) {
+  : model_config(parsed_object(text, origin), origin, {}) {
   known_.insert(without_effect.begin(), without_effect.end());
   require("add_cross_attention", {false});
   require("chunk_size_feed_forward", {0});
@@ -93,7 +102,12 @@ model_config::model_config(const std::string& text, std::string origin)
   require("is_encoder_decoder", {false});
   require("pruned_heads", {json::object()});
   require("tie_encoder_decoder", {false});
-  ignore({"cross_attention_hidden_size"});
+  // Of published models; transformers reads none of them.
+  require("is_llama_config", {true});
+  require("rope_interleaved", {false});
+  require("use_mrope", {false});
+  ignore({"cross_attention_hidden_size", "transformers.js_config",
+          "unsloth_fixed", "unsloth_version"});
 }
 
 model_config::model_config(json fields, std::string origin, std::string path)

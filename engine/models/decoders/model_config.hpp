@@ -10,6 +10,11 @@
 
 namespace troupe {
 
+/// The object that a text of JSON is. Throws `invalid_checkpoint`, naming
+/// `origin`, also for one nested so deeply that no stack would hold it.
+nlohmann::json parsed_object(const std::string& text,
+                             const std::string& origin);
+
 /// A model's config.json, as Hugging Face's transformers writes it. Each field
 /// that is read is noted, so that `finish` can refuse those that nobody read:
 /// they may change what the model computes. A field that is null counts as

@@ -31,9 +31,13 @@ struct rotary_options {
   bool truncate = true;
   std::vector<double> short_factor{}, long_factor{};  // longrope
 
-  /// Whether the frequencies depend on the length of the whole sequence.
-  bool depends_on_length() const {
-    return kind == scaling::dynamic || kind == scaling::longrope;
+  /// The longest sequence, up to which the frequencies are the same for all
+  /// lengths; none: there are no others.
+  std::optional<std::int64_t> steady_length() const {
+    if (kind == scaling::dynamic)
+      return length;
+    return kind == scaling::longrope ? std::optional(original_length)
+                                     : std::nullopt;
   }
 };
 

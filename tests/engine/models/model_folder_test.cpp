@@ -240,6 +240,8 @@ TEST_CASE("an index that does not fit its parts is refused") {
   index({{"weight_map", map}});
   CHECK_NOTHROW(model_folder(at.made(), false));
   index(json::array());
+  at.refused("is not a JSON object");
+  index(json::object());
   at.refused("has no weight_map");
   index({{"weight_map", {{"x", 1}}}});
   at.refused("names '' as the part of x");

@@ -33,7 +33,6 @@ import json
 import math
 import os
 import random
-import struct
 import sys
 import tempfile
 import warnings
@@ -44,35 +43,12 @@ from model_configs import CASES, TYPES, older_fields, random_config
 from transformers import AutoConfig, AutoModelForCausalLM
 from transformers.utils import logging
 
+sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+from tensor_files import safetensors_shapes, write_safetensors
+
 ROWS, STEPS, SAMPLES = 2, 3, 24
 FAINT = 3e-7  # gradients below are mostly rounding errors
 GOLDEN_RATIO = 0x9E3779B97F4A7C15
-DTYPES = {"F32": torch.float32, "F64": torch.float64, "I64": torch.int64}
-
-
-def write_safetensors(path, tensors, metadata):
-    names = {v: k for k, v in DTYPES.items()}
-    header, blobs, at = {"__metadata__": metadata}, [], 0
-    for name, t in tensors.items():
-        blob = t.contiguous().numpy().tobytes()
-        header[name] = {
-            "dtype": names[t.dtype],
-            "shape": list(t.shape),
-            "data_offsets": [at, at + len(blob)],
-        }
-        at += len(blob)
-        blobs.append(blob)
-    text = json.dumps(header, separators=(",", ":")).encode()
-    text += b" " * (-len(text) % 8)
-    with open(path, "wb") as f:
-        f.write(struct.pack("<Q", len(text)) + text + b"".join(blobs))
-
-
-def safetensors_shapes(path):
-    with open(path, "rb") as f:
-        (size,) = struct.unpack("<Q", f.read(8))
-        header = json.loads(f.read(size))
-    return [[k, v["shape"]] for k, v in header.items() if k != "__metadata__"]
 
 
 def mixed(seed, count):

@@ -1,0 +1,165 @@
+// What saving a model's folder does besides writing its weights.
+#include <ATen/ops/allclose.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/mm.h>
+#include <catch2/catch_test_macros.hpp>
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "../../files.hpp"
+#include "../../says.hpp"
+#include "../../temporary_folder.hpp"
+#include "troupe/base/error.hpp"
+#include "troupe/engine/models/fresh_folder.hpp"
+#include "troupe/engine/models/model_folder.hpp"
+#include "troupe/engine/models/stored_weights.hpp"
+#include "troupe/engine/stage/model.hpp"
+#include "troupe/engine/stage/plain_loop.hpp"
+
+using namespace troupe;
+using namespace troupe::testing;
+
+namespace {
+
+constexpr auto small_gpt2 =
+  R"({"model_type": "gpt2", "vocab_size": 11, "n_embd": 8, "n_layer": 1,
+      "n_head": 2, "n_positions": 8, "attn_pdrop": 0, "embd_pdrop": 0,
+      "resid_pdrop": 0})";
+
+}  // namespace
+
+TEST_CASE("what a killed writer of a folder has left is removed") {
+  const temporary_folder at;
+  std::filesystem::create_directories(at / "out.troupe-0123abcd/inside");
+  at.write("out.troupe-0123abcd/model.safetensors", "x");
+  for (const auto* other :
+       {"out.troupe-0123abc", "out.troupe-0123abcg", "out2.troupe-0123abcd"})
+    std::filesystem::create_directory(at / other);
+  fresh_folder first(at / "out/");
+  CHECK(!std::filesystem::exists(at / "out.troupe-0123abcd"));
+  CHECK(std::filesystem::exists(at / "out.troupe-0123abc"));
+  CHECK(std::filesystem::exists(at / "out.troupe-0123abcg"));
+  CHECK(std::filesystem::exists(at / "out2.troupe-0123abcd"));
+  {
+    const fresh_folder second(at / "out");
+    CHECK(std::filesystem::exists(first.file("")));
+    CHECK(second.file("") != first.file(""));
+  }
+  first.keep();
+  CHECK(std::filesystem::is_directory(at / "out"));
+}
+
+TEST_CASE("values beyond the range of fp16 are refused") {
+  const temporary_folder at;
+  at.write("config.json", small_gpt2);
+  const model_folder fresh(at / "", true);
+  plain_loop loop(fresh.build(at::kFloat, 1).layers, {});
+  auto parameters = loop.parameters();
+  parameters[0].second = at::full({11, 8}, 1e6);
+  const auto name = parameters[0].first;
+  CHECK_THROWS_MATCHES(
+    fresh.save(at / "half", parameters, {}, at::kHalf, 1 << 20), error,
+    says(name + " has values beyond the range of fp16"));
+  CHECK(!std::filesystem::exists(at / "half"));
+  fresh.save(at / "wide", parameters, {}, at::kBFloat16, 1 << 20);
+  const model_folder wide(at / "wide", false);
+  CHECK_NOTHROW(make_layer(wide.build(at::kFloat, 1).layers, 0));
+  CHECK_THROWS_MATCHES(make_layer(wide.build(at::kHalf, 1).layers, 0), error,
+                       says("model.safetensors: has " + name
+                            + " with values beyond the range of fp16"));
+}
+
+TEST_CASE("other files are copied, but not weights in other formats") {
+  const temporary_folder at;
+  at.write("config.json", small_gpt2);
+  for (const auto* name :
+       {"tokenizer.model", "merges.txt", "chat_template.jinja", "x.onnx",
+        "rust_model.ot", "64.tflite", "pytorch_model.bin", "tf_model.h5"})
+    at.write(name, name);
+  std::filesystem::create_symlink("nowhere", at / "dangling.txt");
+  for (const auto* folder : {"additional_chat_templates", "onnx"}) {
+    std::filesystem::create_directory(at / folder);
+    at.write(std::string(folder) + "/tool.jinja", folder);
+  }
+  std::filesystem::create_symlink("merges.txt", at / "link.txt");
+  const model_folder fresh(at / "", true);
+  plain_loop loop(fresh.build(at::kFloat, 1).layers, {});
+  fresh.save(at / "out", loop.parameters(), {}, {}, 1 << 20);
+  std::vector<std::string> names;
+  for (const auto& each : std::filesystem::directory_iterator(at / "out"))
+    names.push_back(each.path().filename());
+  std::ranges::sort(names);
+  CHECK(names
+        == std::vector<std::string>{
+          "additional_chat_templates", "chat_template.jinja", "config.json",
+          "link.txt", "merges.txt", "model.safetensors", "tokenizer.model"});
+  CHECK(content(at / "out/link.txt") == "merges.txt");
+  CHECK(content(at / "out/additional_chat_templates/tool.jinja")
+        == "additional_chat_templates");
+}
+
+TEST_CASE("fields of published models that switch nothing on are accepted") {
+  auto fields = nlohmann::json::parse(small_gpt2);
+  for (const auto& [name, value] :
+       std::map<std::string, bool>{{"is_llama_config", true},    // SmolLM2
+                                   {"rope_interleaved", false},  // SmolLM2
+                                   {"use_mrope", false}}) {      // Qwen2.5
+    fields[name] = value;
+    CHECK_NOTHROW(model_of_config(fields.dump(), "config.json"));
+    auto other = fields;
+    other[name] = !value;
+    CHECK_THROWS_MATCHES(model_of_config(other.dump(), "config.json"), error,
+                         says("config.json: " + name + " is "));
+  }
+}
+
+TEST_CASE("a tied head gets no adapter, which the embeddings would need too") {
+  const temporary_folder at;
+  at.write("config.json", small_gpt2);
+  const model_folder fresh(at / "", true);
+  plain_loop loop(
+    fresh.build(at::kFloat, 1, {.lora = {.rank = 2, .modules = "*"}}).layers,
+    {});
+  int adapters = 0;
+  for (const auto& [name, value] : loop.parameters()) {
+    CHECK(!name.starts_with("lm_head.lora"));
+    adapters += is_adapter(name) ? 1 : 0;
+  }
+  CHECK(adapters == 8);
+  CHECK_THROWS_MATCHES(
+    fresh.build(at::kFloat, 1, {.lora = {.rank = 2, .modules = "lm_head"}}),
+    error, says("--lora-modules lm_head: matches no linear module"));
+}
+
+TEST_CASE("an adapter of GPT-2's head is merged, which is not transposed") {
+  const temporary_folder at;
+  auto fields = nlohmann::json::parse(small_gpt2);
+  fields["tie_word_embeddings"] = false;
+  at.write("config.json", fields.dump());
+  const model_folder fresh(at / "", true);
+  const lora_options lora{.rank = 2, .modules = "lm_head,c_fc"};
+  plain_loop loop(fresh.build(at::kFloat, 1, {.lora = lora}).layers, {});
+  auto parameters = loop.parameters();
+  std::map<std::string, at::Tensor> by_name;
+  for (const auto& [name, value] : parameters) {
+    if (name.ends_with("lora_B.weight"))
+      value.detach().fill_(0.5);
+    by_name[name] = value.detach();
+  }
+  fresh.save(at / "out", parameters, lora, {}, 1 << 20);
+  for (const std::string module : {"lm_head", "transformer.h.0.mlp.c_fc"}) {
+    const auto change = (lora.scale()
+                         * by_name.at(module + ".lora_B.weight")
+                             .mm(by_name.at(module + ".lora_A.weight")));
+    const auto weight = by_name.at(module + ".weight");
+    const auto merged =
+      stored_weights(at / "out").read(module + ".weight") - weight;
+    CHECK(at::allclose(merged, module == "lm_head" ? change : change.t(), 1e-4,
+                       1e-5));
+  }
+}
