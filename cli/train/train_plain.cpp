@@ -4,7 +4,6 @@
 
 #include "troupe/actors/stored_state.hpp"
 #include "troupe/base/error.hpp"
-#include "troupe/cli/loss_watch.hpp"
 #include "troupe/cli/train/train_checkpoints.hpp"
 #include "troupe/cli/train/train_output.hpp"
 #include "troupe/engine/checkpoint/safetensors.hpp"
