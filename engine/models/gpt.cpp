@@ -8,7 +8,6 @@
 #include <ATen/ops/tril.h>
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cmath>
 
 #include "troupe/base/error.hpp"

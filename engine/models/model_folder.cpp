@@ -1,10 +1,12 @@
 #include "troupe/engine/models/model_folder.hpp"
 
 #include <ATen/core/grad_mode.h>
+#include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <set>
 #include <utility>
 
@@ -169,6 +171,89 @@ std::vector<std::string> model_folder::files() const {
   auto all = weights_ ? weights_->paths() : std::vector<std::string>{};
   all.insert(all.begin(), (fs::path(path_) / config_name).string());
   return all;
+}
+
+namespace {
+
+constexpr auto single_name = "model.safetensors";
+constexpr auto index_name = "model.safetensors.index.json";
+
+/// The part of each tensor, by an index.
+std::map<std::string, std::string> parts_of(const std::string& index) {
+  const auto text = read_file(index);
+  const auto fields = nlohmann::json::parse(text, nullptr, false);
+  const auto map =
+    fields.is_object() ? fields.find("weight_map") : fields.end();
+  if (map == fields.end() || !map->is_object() || map->empty())
+    refuse_checkpoint(index, "has no weight_map");
+  std::map<std::string, std::string> parts;
+  for (const auto& [name, part] : map->items()) {
+    const auto file = part.is_string() ? part.get<std::string>() : "";
+    if (file.empty() || file.find('/') != file.npos || file.front() == '.')
+      refuse_checkpoint(index, fmt::format("names '{}' as the part of {}",
+                                           printable(file), printable(name)));
+    parts.emplace(name, file);
+  }
+  return parts;
+}
+
+}  // namespace
+
+stored_weights::stored_weights(const std::string& folder) : origin_(folder) {
+  std::error_code trouble;
+  const auto single = (fs::path(folder) / single_name).string();
+  const auto index = (fs::path(folder) / index_name).string();
+  if (fs::exists(single, trouble)) {
+    origin_ = single;
+    add(single);
+    return;
+  }
+  if (!fs::exists(index, trouble))
+    fail(error_code::io, "{}: has neither {} nor {}", printable(folder),
+         single_name, index_name);
+  const auto parts = parts_of(index);
+  std::set<std::string> names;
+  for (const auto& [name, part] : parts)
+    names.insert(part);
+  for (const auto& part : names)
+    add((fs::path(folder) / part).string());
+  for (const auto& [name, part] : parts) {
+    const auto found = places_.find(name);
+    if (found == places_.end()
+        || fs::path(paths_[found->second.file]).filename() != part)
+      refuse_checkpoint(index, fmt::format("says that {} is in {}, which it is "
+                                           "not",
+                                           printable(name), part));
+  }
+}
+
+void stored_weights::add(const std::string& path) {
+  files_.push_back(std::make_unique<safetensors_file>(path));
+  paths_.push_back(path);
+  for (const auto& entry : files_.back()->entries())
+    if (const auto [other, is_new] =
+          places_.emplace(entry.name, place{files_.size() - 1, &entry});
+        !is_new)
+      refuse_checkpoint(path,
+                        fmt::format("has {}, as {} does", printable(entry.name),
+                                    paths_[other->second.file]));
+}
+
+std::vector<safetensors_entry> stored_weights::entries() const {
+  std::vector<safetensors_entry> all;
+  for (const auto& file : files_)
+    all.insert(all.end(), file->entries().begin(), file->entries().end());
+  return all;
+}
+
+const safetensors_entry* stored_weights::find(const std::string& name) const {
+  const auto found = places_.find(name);
+  return found == places_.end() ? nullptr : found->second.entry;
+}
+
+at::Tensor stored_weights::read(const std::string& name) const {
+  const auto& from = places_.at(name);
+  return files_[from.file]->read(*from.entry);
 }
 
 }  // namespace troupe

@@ -92,15 +92,11 @@ struct attention final : decoder_attention {
   /// [rows, heads, positions, head size].
   heads_of_three projected(const at::Tensor& x) {
     const auto b = x.size(0), t = x.size(1), size = o_.head_size;
-    if (fused_ && o_.fused == decoder_options::fusion::thirds) {
-      const auto parts =
-        observe(fused_, x).view({b, t, 3, o_.heads, size}).unbind(2);
-      return {parts[0].transpose(1, 2), parts[1].transpose(1, 2),
-              parts[2].transpose(1, 2)};
-    }
     if (fused_) {
-      const auto parts =
-        observe(fused_, x).view({b, t, o_.heads, 3, size}).unbind(3);
+      const bool thirds = o_.fused == decoder_options::fusion::thirds;
+      const auto y = observe(fused_, x);
+      const auto parts = thirds ? y.view({b, t, 3, o_.heads, size}).unbind(2)
+                                : y.view({b, t, o_.heads, 3, size}).unbind(3);
       return {parts[0].transpose(1, 2), parts[1].transpose(1, 2),
               parts[2].transpose(1, 2)};
     }

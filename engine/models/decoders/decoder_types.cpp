@@ -197,4 +197,55 @@ void read_windows(model_config& config, decoder_options& options) {
   }
 }
 
+/// Llama 2, 3 and 3.1 (Touvron et al., 2023; Dubey et al., 2024).
+decoder_options read_llama(model_config& config) {
+  auto o = read_gated(config);
+  o.query_bias = o.output_bias = config.flag("attention_bias", false);
+  o.mlp_bias = config.flag("mlp_bias", false);
+  return o;
+}
+
+/// Mistral 7B (Jiang et al., 2023): Llama with a sliding window.
+decoder_options read_mistral(model_config& config) {
+  require_key_heads(config);
+  auto o = read_gated(config);
+  const auto window = config.whole(
+    "sliding_window", config.lists("sliding_window") ? 0 : 4096, 0);
+  o.windows.assign(static_cast<std::size_t>(o.layers), window);
+  return o;
+}
+
+/// Qwen 2 and 2.5 (Yang et al., 2024): biases of queries, keys and values.
+decoder_options read_qwen2(model_config& config) {
+  require_key_heads(config);
+  auto o = read_gated(config);
+  o.query_bias = true;
+  read_windows(config, o);
+  return o;
+}
+
+/// Qwen 3 (Yang et al., 2025): norms of each head's queries and keys.
+decoder_options read_qwen3(model_config& config) {
+  auto o = read_gated(config, 128);
+  o.query_norms = decoder_options::query_norm::head;
+  o.query_bias = o.output_bias = config.flag("attention_bias", false);
+  read_windows(config, o);
+  return o;
+}
+
+/// OLMo 2 (OLMo et al., 2025): norms behind attention and MLP, and of all
+/// heads' queries and keys together.
+decoder_options read_olmo2(model_config& config) {
+  auto o = read_gated(config);
+  o.place = decoder_options::norm_place::after;
+  o.query_norms = decoder_options::query_norm::all;
+  o.padding =
+    config.whole("pad_token_id", config.lists("pad_token_id") ? -1 : 1, -1);
+  o.epsilon = config.number("rms_norm_eps", 1e-5);
+  o.query_bias = o.output_bias = config.flag("attention_bias", false);
+  o.names.first_norm = "post_attention_layernorm";
+  o.names.second_norm = "post_feedforward_layernorm";
+  return o;
+}
+
 }  // namespace troupe

@@ -5,9 +5,7 @@
 #include <fnmatch.h>
 
 #include <algorithm>
-#include <cmath>
 #include <map>
-#include <memory>
 #include <nlohmann/json.hpp>
 #include <string_view>
 #include <vector>

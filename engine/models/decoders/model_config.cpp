@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <sstream>
+#include <type_traits>
 #include <utility>
 
 #include "troupe/base/error.hpp"
@@ -24,69 +26,40 @@ json parsed(const std::string& text, const std::string& origin) {
   return fields;
 }
 
+/// None if it is of another type.
+template <class Value>
+std::optional<Value> value_of(const json& given) {
+  const bool fits = std::is_same_v<Value, bool>          ? given.is_boolean()
+                    : std::is_same_v<Value, std::string> ? given.is_string()
+                    : std::is_same_v<Value, double>
+                      ? given.is_number() && std::isfinite(given.get<double>())
+                      : given.is_number_integer();
+  return fits ? std::optional{given.get<Value>()} : std::nullopt;
+}
+
 /// Of transformers' own, and of generation: nothing that training computes.
-constexpr auto without_effect = {"_attn_implementation",
-                                 "_attn_implementation_autoset",
-                                 "_name_or_path",
-                                 "architectures",
-                                 "attn_implementation",
-                                 "auto_map",
-                                 "bad_words_ids",
-                                 "begin_suppress_tokens",
-                                 "bos_token_id",
-                                 "decoder_start_token_id",
-                                 "diversity_penalty",
-                                 "do_sample",
-                                 "dtype",
-                                 "early_stopping",
-                                 "encoder_no_repeat_ngram_size",
-                                 "eos_token_id",
-                                 "exponential_decay_length_penalty",
-                                 "finetuning_task",
-                                 "forced_bos_token_id",
-                                 "forced_eos_token_id",
-                                 "id2label",
-                                 "keys_to_ignore_at_inference",
-                                 "label2id",
-                                 "length_penalty",
-                                 "max_length",
-                                 "min_length",
-                                 "model_type",
-                                 "no_repeat_ngram_size",
-                                 "num_beam_groups",
-                                 "num_beams",
-                                 "num_return_sequences",
-                                 "output_attentions",
-                                 "output_hidden_states",
-                                 "output_scores",
-                                 "pad_token_id",
-                                 "prefix",
-                                 "pretraining_tp",
-                                 "problem_type",
-                                 "remove_invalid_values",
-                                 "repetition_penalty",
-                                 "return_dict",
-                                 "return_dict_in_generate",
-                                 "sep_token_id",
-                                 "suppress_tokens",
-                                 "task_specific_params",
-                                 "temperature",
-                                 "tf_legacy_loss",
-                                 "tokenizer_class",
-                                 "top_k",
-                                 "top_p",
-                                 "torch_dtype",
-                                 "torchscript",
-                                 "transformers_version",
-                                 "typical_p",
-                                 "use_bfloat16",
-                                 "use_cache"};
+constexpr auto without_effect = R"(
+_attn_implementation _attn_implementation_autoset _name_or_path
+architectures attn_implementation auto_map bad_words_ids
+begin_suppress_tokens bos_token_id decoder_start_token_id diversity_penalty
+do_sample dtype early_stopping encoder_no_repeat_ngram_size eos_token_id
+exponential_decay_length_penalty finetuning_task forced_bos_token_id
+forced_eos_token_id id2label keys_to_ignore_at_inference label2id
+length_penalty max_length min_length model_type no_repeat_ngram_size
+num_beam_groups num_beams num_return_sequences output_attentions
+output_hidden_states output_scores pad_token_id prefix pretraining_tp
+problem_type remove_invalid_values repetition_penalty return_dict
+return_dict_in_generate sep_token_id suppress_tokens task_specific_params
+temperature tf_legacy_loss tokenizer_class top_k top_p torch_dtype
+torchscript transformers_version typical_p use_bfloat16 use_cache)";
 
 }  // namespace
 
 model_config::model_config(const std::string& text, std::string origin)
   : model_config(parsed(text, origin), std::move(origin), {}) {
-  known_.insert(without_effect.begin(), without_effect.end());
+  std::istringstream names(without_effect);
+  for (std::string name; names >> name;)
+    known_.insert(name);
   require("add_cross_attention", {false});
   require("chunk_size_feed_forward", {0});
   require("is_decoder", {false, true});
@@ -124,6 +97,28 @@ bool model_config::has(const std::string& name) const {
   return found != fields_.end() && !found->is_null();
 }
 
+template <class Value>
+Value model_config::one(const std::string& name,
+                        const std::optional<Value>& usual, const char* kind) {
+  const auto* found = usual ? find(name) : &get(name);
+  const auto value = found ? value_of<Value>(*found) : usual;
+  if (!value)
+    refuse(name, fmt::format("is {}, not {}", printable(found->dump()), kind));
+  return *value;
+}
+
+template <class Value>
+std::vector<Value> model_config::list(const std::string& name,
+                                      const json& given, const char* kinds) {
+  std::vector<Value> all;
+  for (const auto& each : given)
+    if (const auto value = value_of<Value>(each))
+      all.push_back(*value);
+  if (!given.is_array() || all.size() != given.size())
+    refuse(name, fmt::format("is not a list of {}", kinds));
+  return all;
+}
+
 std::int64_t model_config::whole(const std::string& name,
                                  std::optional<std::int64_t> usual,
                                  std::int64_t least, std::int64_t most) {
@@ -140,12 +135,7 @@ std::int64_t model_config::whole(const std::string& name,
 
 double model_config::number(const std::string& name,
                             std::optional<double> usual) {
-  const auto* found = usual ? find(name) : &get(name);
-  if (!found)
-    return *usual;
-  if (!found->is_number() || !std::isfinite(found->get<double>()))
-    refuse(name, fmt::format("is {}, not a number", printable(found->dump())));
-  return found->get<double>();
+  return one(name, usual, "a number");
 }
 
 std::optional<double> model_config::optional_number(const std::string& name) {
@@ -153,64 +143,29 @@ std::optional<double> model_config::optional_number(const std::string& name) {
 }
 
 bool model_config::flag(const std::string& name, std::optional<bool> usual) {
-  const auto* found = usual ? find(name) : &get(name);
-  if (!found)
-    return *usual;
-  if (!found->is_boolean())
-    refuse(name,
-           fmt::format("is {}, not true or false", printable(found->dump())));
-  return found->get<bool>();
+  return one(name, usual, "true or false");
 }
 
 std::string model_config::text(const std::string& name,
                                std::optional<std::string> usual) {
-  const auto* found = usual ? find(name) : &get(name);
-  if (!found)
-    return *usual;
-  if (!found->is_string())
-    refuse(name, fmt::format("is {}, not a text", printable(found->dump())));
-  return found->get<std::string>();
+  return one(name, usual, "a text");
 }
 
 std::vector<double> model_config::numbers(const std::string& name) {
-  const auto& found = get(name);
-  std::vector<double> all;
-  for (const auto& each : found) {
-    if (!each.is_number() || !std::isfinite(each.get<double>()))
-      refuse(name, "is not a list of numbers");
-    all.push_back(each.get<double>());
-  }
-  if (!found.is_array() || all.empty())
+  auto all = list<double>(name, get(name), "numbers");
+  if (all.empty())
     refuse(name, "is not a list of numbers");
   return all;
 }
 
 std::vector<std::int64_t> model_config::wholes(const std::string& name) {
-  std::vector<std::int64_t> all;
   const auto* found = find(name);
-  if (!found)
-    return all;
-  for (const auto& each : *found) {
-    if (!each.is_number_integer())
-      refuse(name, "is not a list of whole numbers");
-    all.push_back(each.get<std::int64_t>());
-  }
-  if (!found->is_array())
-    refuse(name, "is not a list of whole numbers");
-  return all;
+  return found ? list<std::int64_t>(name, *found, "whole numbers")
+               : std::vector<std::int64_t>{};
 }
 
 std::vector<std::string> model_config::texts(const std::string& name) {
-  const auto& found = get(name);
-  std::vector<std::string> all;
-  for (const auto& each : found) {
-    if (!each.is_string())
-      refuse(name, "is not a list of texts");
-    all.push_back(each.get<std::string>());
-  }
-  if (!found.is_array())
-    refuse(name, "is not a list of texts");
-  return all;
+  return list<std::string>(name, get(name), "texts");
 }
 
 model_config model_config::inner(const std::string& name) {

@@ -54,6 +54,12 @@ class model_config {
   model_config(nlohmann::json fields, std::string origin, std::string path);
   const nlohmann::json* find(const std::string& name);
   const nlohmann::json& get(const std::string& name);
+  template <class Value>
+  Value one(const std::string& name, const std::optional<Value>& usual,
+            const char* kind);
+  template <class Value>
+  std::vector<Value> list(const std::string& name, const nlohmann::json& given,
+                          const char* kinds);
 
   nlohmann::json fields_;
   std::string origin_;

@@ -4,8 +4,6 @@
 #include <optional>
 #include <vector>
 
-#include "troupe/engine/device/tensor.hpp"
-
 namespace troupe {
 
 /// How queries and keys are rotated by their positions (RoFormer, Su et al.,
