@@ -1,6 +1,5 @@
 // `troupe-runtime`: the commands that need LibTorch. `troupe` executes it.
 #include <spdlog/sinks/stdout_color_sinks.h>
-#include <spdlog/spdlog.h>
 
 #include <CLI/CLI.hpp>
 

@@ -4,7 +4,6 @@
 //   links [--rounds N] [--count N] [--mib N] [--spin US] [--ring KIB]
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 

@@ -2,12 +2,10 @@
 
 #include <CLI/CLI.hpp>
 
-#include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
 #include <memory>
 
-#include "troupe/base/error.hpp"
 #include "troupe/base/plain_text.hpp"
 #include "troupe/cli/live/live_options.hpp"
 #include "troupe/cli/plan/checks.hpp"

@@ -18,7 +18,7 @@
 #include "troupe/engine/plan/cost/entries.hpp"
 #include "troupe/engine/plan/cost/peak_bytes.hpp"
 #include "troupe/monitors/live/json_fields.hpp"
-#include "troupe/schedules/find_schedule.hpp"
+#include "troupe/schedules/builtin.hpp"
 
 namespace troupe::cli {
 

@@ -2,7 +2,6 @@
 
 #include <CLI/CLI.hpp>
 
-#include <fmt/format.h>
 #include <poll.h>
 #include <spdlog/spdlog.h>
 #include <termios.h>

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "troupe/engine/plan/text/op_text.hpp"
+#include "troupe/engine/plan/text/plan_text.hpp"
 #include "troupe/monitors/live/json_fields.hpp"
 #include "troupe/monitors/progress.hpp"
 #include "troupe/monitors/timing/step_times.hpp"

@@ -15,7 +15,6 @@
 #include "troupe/cli/plan/checks.hpp"
 #include "troupe/cli/plan/program.hpp"
 #include "troupe/schedules/builtin.hpp"
-#include "troupe/schedules/find_schedule.hpp"
 
 namespace troupe::cli {
 

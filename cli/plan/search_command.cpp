@@ -11,7 +11,6 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
-#include <utility>
 
 #include "troupe/base/error.hpp"
 #include "troupe/cli/plan/byte_unit.hpp"

@@ -15,12 +15,12 @@
 #include "troupe/cli/plan/checks.hpp"
 #include "troupe/cli/plan/schedule_options.hpp"
 #include "troupe/engine/plan/check/verify.hpp"
-#include "troupe/engine/plan/compile/lane_plan.hpp"
+#include "troupe/engine/plan/compile/compile.hpp"
 #include "troupe/engine/plan/compile/least_credits.hpp"
 #include "troupe/engine/plan/cost/costs.hpp"
 #include "troupe/engine/plan/draw/draw.hpp"
 #include "troupe/engine/plan/text/lowered_csv.hpp"
-#include "troupe/engine/plan/text/op_text.hpp"
+#include "troupe/engine/plan/text/plan_text.hpp"
 #include "troupe/schedules/csv.hpp"
 
 namespace troupe::cli {

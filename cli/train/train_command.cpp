@@ -28,7 +28,7 @@
 #include "troupe/cli/train/train_setup.hpp"
 #include "troupe/engine/checkpoint/safetensors.hpp"
 #include "troupe/engine/models/model_folder.hpp"
-#include "troupe/schedules/find_schedule.hpp"
+#include "troupe/schedules/builtin.hpp"
 
 namespace troupe::cli {
 

@@ -3,7 +3,6 @@
 #include <ATen/ops/zeros.h>
 #include <spdlog/spdlog.h>
 
-#include <algorithm>
 #include <map>
 #include <optional>
 #include <sstream>
@@ -24,7 +23,7 @@
 #include "troupe/engine/plan/part.hpp"
 #include "troupe/engine/plan/text/plan_text.hpp"
 #include "troupe/engine/stage/split.hpp"
-#include "troupe/schedules/find_schedule.hpp"
+#include "troupe/schedules/builtin.hpp"
 
 namespace troupe::cli {
 
