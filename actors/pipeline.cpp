@@ -15,7 +15,7 @@
 #include "troupe/actors/step/stall_watch.hpp"
 #include "troupe/actors/system/local_actors.hpp"
 #include "troupe/actors/system/pipeline_setup.hpp"
-#include "troupe/engine/plan/content_hash.hpp"
+#include "troupe/engine/plan/text/plan_text.hpp"
 
 namespace troupe {
 

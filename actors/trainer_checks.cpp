@@ -11,7 +11,7 @@
 #include "troupe/engine/plan/check/verify.hpp"
 #include "troupe/engine/stage/layer_sequence.hpp"
 #include "troupe/engine/stage/split.hpp"
-#include "troupe/schedules/op_text.hpp"
+#include "troupe/schedules/op.hpp"
 #include "troupe/schedules/validate.hpp"
 
 namespace troupe {

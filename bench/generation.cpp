@@ -6,10 +6,10 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
-#include <algorithm>
 #include <memory>
 
 #include "troupe/actors/trainer.hpp"
+#include "troupe/bench/measuring.hpp"
 #include "troupe/engine/device/clock.hpp"
 #include "troupe/engine/device/threads.hpp"
 #include "troupe/engine/models/gpt.hpp"
@@ -106,12 +106,9 @@ void measure(const settings& s) {
         each.seconds.push_back(static_cast<double>(now_ns() - begin) * 1e-9);
     }
   fmt::print("| what | tokens/s | ms a token |\n|---|---|---|\n");
-  for (auto& each : rows) {
-    std::ranges::sort(each.seconds);
-    const auto median = each.seconds[each.seconds.size() / 2];
-    fmt::print("| {} | {:.0f} | {:.2f} |\n", each.name,
-               static_cast<double>(each.tokens) / median,
-               1000 * median / static_cast<double>(each.tokens));
+  for (const auto& each : rows) {
+    const auto rate = static_cast<double>(each.tokens) / median(each.seconds);
+    fmt::print("| {} | {:.0f} | {:.2f} |\n", each.name, rate, 1000 / rate);
   }
 }
 

@@ -14,8 +14,8 @@
 #include <cmath>
 #include <vector>
 
-#include "troupe/actors/pipeline.hpp"
-#include "troupe/bench/precise_wait.hpp"
+#include "troupe/bench/idle_stage.hpp"
+#include "troupe/bench/measuring.hpp"
 #include "troupe/engine/plan/compile/compile.hpp"
 #include "troupe/engine/plan/compile/offload.hpp"
 #include "troupe/engine/plan/cost/costs.hpp"
@@ -90,12 +90,11 @@ struct held_state final : stage_state {
 };
 
 /// Keeps what a forward has read, as a stage does.
-class sized_stage final : public stage_compute, public stage_parameters {
+class sized_stage final : public idle_stage {
  public:
   sized_stage(std::int32_t stage, bool last, double ms)
     : stage_(stage), last_(last), ms_(ms) {}
 
-  void begin_step(const step_settings&) override {}
   op_outputs forward(microbatch_key, tensor_lists inputs,
                      const microbatch_data&, stage_states) override {
     op_outputs made;
@@ -119,16 +118,6 @@ class sized_stage final : public stage_compute, public stage_parameters {
       made.states.deferred = std::make_shared<held_state>(deferred);
     return made;
   }
-  stage_result end_step() override { return {}; }
-  const tensor_list& parameters() const override { return none_; }
-  tensor_list take_gradients() override { return {}; }
-  void put_gradients(tensor_list) override {}
-  std::vector<double> norm_powers() override { return {}; }
-  void update(double) override {}
-  std::shared_ptr<stage_state> read_version(std::int32_t, bool) override {
-    return {};
-  }
-  void read_again(const std::shared_ptr<stage_state>&) override {}
 
  private:
   void take_time(plan_op_kind kind) const {
@@ -141,36 +130,30 @@ class sized_stage final : public stage_compute, public stage_parameters {
   bool last_;
   op_costs costs_ = costs();
   double ms_;
-  tensor_list none_;
 };
 
 pipeline pipeline_of(const plan& of, double ms) {
-  pipeline_options options;
-  options.placement = of.placement;
   std::vector<stage> stages;
   for (const auto& each : of.placement.instances()) {
     const auto work = std::make_shared<sized_stage>(
       each.stage, each.stage + 1 == of.stages(), ms);
     stages.push_back({work, work});
   }
-  options.stages = {std::move(stages)};
-  options.needs_data.assign(static_cast<std::size_t>(of.stages()), false);
-  return pipeline(std::move(options));
+  return pipeline(options_of(of, std::move(stages)));
 }
 
 /// The middle of the steps' peaks: a step that the machine delays holds others.
 double measured(const std::shared_ptr<const plan>& of, int steps, double ms) {
   auto run = pipeline_of(*of, ms);
-  std::vector<std::int64_t> peaks;
+  std::vector<double> peaks;
   counted_bytes::take_peak();
   for (int i = 1; i <= steps; ++i) {
     step_settings step;
     step.step = i;
     run.run(step, of, nullptr);
-    peaks.push_back(counted_bytes::take_peak());
+    peaks.push_back(static_cast<double>(counted_bytes::take_peak()));
   }
-  std::ranges::sort(peaks);
-  return static_cast<double>(peaks[peaks.size() / 2]);
+  return median(std::move(peaks));
 }
 
 double on_paper(const plan& of) {
@@ -200,11 +183,7 @@ int main(int argc, char** argv) {
     "|---|---|---|---|---|---|---|\n");
   double worst = 0;
   for (const auto& row : builtin_schedules()) {
-    const auto lanes = make_schedule(
-      row.name, {.ranks = 2,
-                 .stages_per_rank = std::min(2, row.stages_per_rank.most),
-                 .microbatches = 8,
-                 .slices = row.has_slices ? 2 : 1});
+    const auto lanes = on_two_ranks(row);
     if (!is_training(lanes))
       continue;
     const auto whole = compile(lanes);

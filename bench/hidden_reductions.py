@@ -9,22 +9,20 @@ table of the time of each stage's reductions and the share of it in which the ra
 computes.
 """
 
-import argparse
 import collections
 import json
 import os
 import tempfile
 
-from versus_torch import HERE, MEDIUM, flags, run
+from runs import MEDIUM, flags, heading, parser, row, train
 
 
 def trace_of(a):
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "trace.json")
-        run([a.troupe, "train", "--text", a.text, *flags(MEDIUM), "--ranks", "1",
-             "--stages-per-rank", str(a.stages), "--schedule", "breadth_first",
-             "--data-parallel", str(a.replicas), "--steps", str(a.steps),
-             "--validation-fraction", "0", "--endpoint", "none", "--trace", path])
+        train(a, "--text", a.text, *flags(MEDIUM), "--ranks", 1, "--stages-per-rank", a.stages,
+              "--schedule", "breadth_first", "--data-parallel", a.replicas,
+              "--steps", a.steps, "--endpoint", "none", "--trace", path)
         with open(path) as f:
             return json.load(f)["traceEvents"]
 
@@ -35,15 +33,11 @@ def covered(begin, end, spans):
 
 
 def main():
-    ap = argparse.ArgumentParser(description=__doc__,
-                                 formatter_class=argparse.RawDescriptionHelpFormatter)
-    ap.add_argument("--text", required=True)
-    ap.add_argument("--troupe", default=os.path.join(HERE, "../build/release/bin/troupe"))
+    ap = parser(__doc__)
     ap.add_argument("--replicas", type=int, default=2)
     ap.add_argument("--stages", type=int, default=4)
     ap.add_argument("--steps", type=int, default=4)
     a = ap.parse_args()
-    a.text, a.troupe = os.path.abspath(a.text), os.path.abspath(a.troupe)
     events = trace_of(a)
     lane_of = {e["tid"]: e["args"]["name"] for e in events if e["name"] == "thread_name"}
     computing = collections.defaultdict(list)
@@ -57,13 +51,13 @@ def main():
             computing[rank].append(span)
         elif e.get("args", {}).get("type") == "reduce":
             reductions.append((e["args"]["stage"], rank, span))
-    print("| stage | reductions, ms | beside compute ops |\n|---|---|---|")
+    heading("stage", "reductions, ms", "beside compute ops")
     can, hidden = 0.0, 0.0
     for stage in range(a.stages):
         spans = [(rank, span) for of, rank, span in reductions if of == stage]
         time = sum(end - begin for _, (begin, end) in spans)
         beside = sum(covered(*span, computing[rank]) for rank, span in spans)
-        print(f"| {stage} | {time / 1e3:.1f} | {beside / time:.0%} |")
+        row(stage, f"{time / 1e3:.1f}", f"{beside / time:.0%}")
         if stage > 0:
             can, hidden = can + time, hidden + beside
     print(f"\n{hidden / can:.1%} of what can be hidden is")

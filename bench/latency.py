@@ -9,12 +9,12 @@ cost of a message. Where other programs take the cores now and then, ops of a
 kind do not take equally long, and steps take longer than their mean tells: "by
 op" is what the steps would have taken by each op's own time.
 """
-import argparse
 import collections
 import json
 import pathlib
-import subprocess
 import tempfile
+
+import runs
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 KINDS = {"forward": "f", "backward": "b", "UPDATE": "update", "NORM": "norm"}
@@ -22,10 +22,7 @@ WARM_UP = 3  # steps
 
 
 def arguments():
-    parser = argparse.ArgumentParser(
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--text", required=True)
+    parser = runs.parser(__doc__)
     parser.add_argument("--delay", type=float, default=5, help="ms, one way")
     parser.add_argument("--schedules", default="1f1b,eager_1f1b")
     parser.add_argument("--ranks", type=int, default=2)
@@ -33,23 +30,19 @@ def arguments():
     parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--d-model", type=int, default=128)
     parser.add_argument("--trust", default="certificates")
-    parser.add_argument("--troupe", default=ROOT / "build/release/bin/troupe")
     return parser.parse_args()
 
 
 def run(options, schedule, folder):
-    subprocess.run(
-        [ROOT / "examples/multi_node/run", "--hosts", str(options.ranks),
+    runs.run(
+        [ROOT / "examples/multi_node/run", "--hosts", options.ranks,
          "--delay", f"{options.delay:g}ms", "--trust", options.trust,
          "--troupe", options.troupe, "--", "train", "--text", options.text,
-         "--ranks", str(options.ranks), "--schedule", schedule,
-         "--microbatches", str(options.microbatches),
-         "--steps", str(options.steps), "--d-model", str(options.d_model),
-         "--layers", "4", "--heads", "4", "--seq", "128",
-         "--microbatch-size", "2", "--validation-fraction", "0",
-         "--endpoint", "none", "--trace", folder / "trace",
-         "--log-json", folder / "log"],
-        check=True, stdout=subprocess.DEVNULL)
+         "--ranks", options.ranks, "--schedule", schedule,
+         "--microbatches", options.microbatches, "--steps", options.steps,
+         "--d-model", options.d_model, "--layers", 4, "--heads", 4, "--seq", 128,
+         "--microbatch-size", 2, "--validation-fraction", 0, "--endpoint", "none",
+         "--trace", folder / "trace", "--log-json", folder / "log"])
 
 
 def step_ms(folder):
@@ -106,18 +99,15 @@ def by_op_ms(lanes, delay):
 
 def paper_ms(options, schedule, of_ops):
     entries = [f"{what}={ms:.6g}" for what, ms in of_ops.items()]
-    said = subprocess.run(
-        [options.troupe, "simulate", "--schedule", schedule,
-         "--ranks", str(options.ranks),
-         "--microbatches", str(options.microbatches), "--json",
-         "--costs", ",".join(entries + [f"message={options.delay:g}"])],
-        check=True, capture_output=True, text=True)
-    return json.loads(said.stdout)["period"]
+    return runs.report(
+        [options.troupe, "simulate", "--schedule", schedule, "--ranks", options.ranks,
+         "--microbatches", options.microbatches, "--json",
+         "--costs", ",".join(entries + [f"message={options.delay:g}"])])["period"]
 
 
 def main():
     options = arguments()
-    print("| schedule | ms a step | on paper | to it | by op | to it |\n|---|---|---|---|---|---|")
+    runs.heading("schedule", "ms a step", "on paper", "to it", "by op", "to it")
     for schedule in options.schedules.split(","):
         with tempfile.TemporaryDirectory() as folder:
             folder = pathlib.Path(folder)
@@ -128,8 +118,8 @@ def main():
         paper = paper_ms(options, schedule, of_ops)
         by_op = sum(by_op_ms(lanes, options.delay) for lanes in steps)
         by_op /= len(steps)
-        print(f"| {schedule} | {measured:.1f} | {paper:.1f} | {measured / paper:.2f} "
-              f"| {by_op:.1f} | {measured / by_op:.2f} |", flush=True)
+        runs.row(schedule, f"{measured:.1f}", f"{paper:.1f}", f"{measured / paper:.2f}",
+                 f"{by_op:.1f}", f"{measured / by_op:.2f}")
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@
 
 #include "one_gpu.hpp"
 #include "troupe/actors/trainer.hpp"
+#include "troupe/bench/measuring.hpp"
 #include "troupe/engine/models/gpt.hpp"
 #include "troupe/engine/stage/stage_module.hpp"
 #include "troupe/monitors/tensors/gap.hpp"
@@ -67,11 +68,6 @@ monitor counted(monitor made, tally& target) {
     see(what);
   };
   return made;
-}
-
-double median(std::vector<double> values) {
-  std::ranges::sort(values);
-  return values[values.size() / 2];
 }
 
 struct empty_module : torch::nn::Module {

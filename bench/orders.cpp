@@ -14,8 +14,8 @@
 #include <map>
 #include <tuple>
 
-#include "troupe/actors/pipeline.hpp"
-#include "troupe/bench/precise_wait.hpp"
+#include "troupe/bench/idle_stage.hpp"
+#include "troupe/bench/measuring.hpp"
 #include "troupe/engine/plan/compile/compile.hpp"
 #include "troupe/engine/plan/cost/simulate.hpp"
 #include "troupe/schedules/builtin.hpp"
@@ -29,11 +29,10 @@ namespace {
 using op_times = std::map<std::tuple<plan_op_kind, std::int32_t, std::int16_t>,
                           std::chrono::nanoseconds>;
 
-class waiting_stage final : public stage_compute, public stage_parameters {
+class waiting_stage final : public idle_stage {
  public:
   explicit waiting_stage(op_times times) : times_(std::move(times)) {}
 
-  void begin_step(const step_settings&) override {}
   op_outputs forward(microbatch_key key, tensor_lists, const microbatch_data&,
                      stage_states) override {
     wait_for(times_.at({plan_op_kind::forward, key.microbatch, key.slice}));
@@ -45,20 +44,9 @@ class waiting_stage final : public stage_compute, public stage_parameters {
     return kind == op_kind::weight_backward ? op_outputs{}
                                             : op_outputs{{tensor_list(1)}};
   }
-  stage_result end_step() override { return {}; }
-  const tensor_list& parameters() const override { return none_; }
-  tensor_list take_gradients() override { return {}; }
-  void put_gradients(tensor_list) override {}
-  std::vector<double> norm_powers() override { return {}; }
-  void update(double) override {}
-  std::shared_ptr<stage_state> read_version(std::int32_t, bool) override {
-    return {};
-  }
-  void read_again(const std::shared_ptr<stage_state>&) override {}
 
  private:
   op_times times_;
-  tensor_list none_;
 };
 
 struct settings {
@@ -87,10 +75,7 @@ std::vector<stage> stages_of(const plan& of, const op_costs& costs,
 /// The shortest step of a run, in ms: others were disturbed by the machine.
 double measured(const std::shared_ptr<const plan>& of, const op_costs& costs,
                 lane_order order, const settings& how) {
-  pipeline_options options;
-  options.placement = of->placement;
-  options.stages = {stages_of(*of, costs, how)};
-  options.needs_data.assign(static_cast<std::size_t>(of->stages()), false);
+  auto options = options_of(*of, stages_of(*of, costs, how));
   options.execution.order = order;
   pipeline run(std::move(options));
   double least = 0;
@@ -135,12 +120,7 @@ void predict(const settings& how) {
     "|---|---|---|---|\n");
   double worst = 1;
   for (const auto& row : builtin_schedules()) {
-    const schedule_shape shape{
-      .ranks = 2,
-      .stages_per_rank = std::min(2, row.stages_per_rank.most),
-      .microbatches = 8,
-      .slices = row.has_slices ? 2 : 1};
-    const auto lanes = make_schedule(row.name, shape);
+    const auto lanes = on_two_ranks(row);
     if (!is_training(lanes))
       continue;
     const auto of = std::make_shared<const plan>(compile(lanes));

@@ -6,26 +6,21 @@ any_ready are when ops take varying times, and a rank is slower.
 Makespans of `troupe simulate`, the mean over seeds; 4 microbatches for each rank,
 --jitter 0.3, and one rank in the middle slower by 1.3. Prints a table.
 """
-import argparse
-import json
-import subprocess
+import runs
 
 SCHEDULES = {"1f1b": 1, "interleaved_1f1b": 2, "zb_v": 2}
 ORDERS = ["strict", "ready_first", "any_ready"]
 
 
 def makespan(troupe, schedule, ranks, seed, slow, order):
-    command = [troupe, "simulate", "--schedule", schedule,
-               "--ranks", str(ranks), "--microbatches", str(4 * ranks),
-               "--stages-per-rank", str(SCHEDULES[schedule]),
-               "--jitter", "0.3", "--seed", str(seed), "--order", order, "--json"]
-    if slow:
-        command += ["--slow", f"rank.{ranks // 2}=1.3"]
-    run = subprocess.run(command, capture_output=True, text=True, check=True)
-    return json.loads(run.stdout)["makespan"]
+    slowed = ["--slow", f"rank.{ranks // 2}=1.3"] if slow else []
+    return runs.report([troupe, "simulate", "--schedule", schedule, "--ranks", ranks,
+                        "--microbatches", 4 * ranks,
+                        "--stages-per-rank", SCHEDULES[schedule], "--jitter", "0.3",
+                        "--seed", seed, "--order", order, "--json", *slowed])["makespan"]
 
 
-def row(options, schedule, ranks, slow):
+def show(options, schedule, ranks, slow):
     times = {order: [makespan(options.troupe, schedule, ranks, seed, slow, order)
                      for seed in range(1, options.seeds + 1)]
              for order in ORDERS}
@@ -38,23 +33,21 @@ def row(options, schedule, ranks, slow):
         worst = f"{100 * (max(slower) - 1):.1f} %" if slower else ""
         cells += [f"{strict / sum(times[order]):.3f} x",
                   f"{len(slower)} of {options.seeds}", worst]
-    return "| " + " | ".join(cells) + " |"
+    runs.row(*cells)
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--troupe", default="build/release/bin/troupe")
+    parser = runs.parser(__doc__, text=False)
     parser.add_argument("--ranks", type=int, nargs="+",
                         default=[4, 8, 16, 32, 64])
     parser.add_argument("--seeds", type=int, default=10)
     options = parser.parse_args()
-    print("| schedule | P | slow rank | strict | ready_first | slower seeds "
-          "| by up to | any_ready | slower seeds | by up to |")
-    print("|" + "---|" * 10)
+    runs.heading("schedule", "P", "slow rank", "strict", "ready_first", "slower seeds",
+                 "by up to", "any_ready", "slower seeds", "by up to")
     for schedule in SCHEDULES:
         for ranks in options.ranks:
             for slow in (False, True):
-                print(row(options, schedule, ranks, slow), flush=True)
+                show(options, schedule, ranks, slow)
 
 
 if __name__ == "__main__":

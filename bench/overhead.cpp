@@ -21,6 +21,7 @@
 
 #include "one_gpu.hpp"
 #include "troupe/actors/trainer.hpp"
+#include "troupe/bench/measuring.hpp"
 #include "troupe/engine/device/clock.hpp"
 #include "troupe/engine/stage/plain_loop.hpp"
 #include "troupe/engine/stage/stage_module.hpp"
@@ -71,14 +72,6 @@ source_pointer one_row() {
   return make_source([=](std::int64_t) {
     return microbatch_data{{x}, {y}, {}, 1};
   });
-}
-
-double quantile(std::vector<double> values, double q) {
-  if (values.empty())
-    return 0;
-  std::ranges::sort(values);
-  const auto index = q * static_cast<double>(values.size() - 1);
-  return values[static_cast<std::size_t>(index + 0.5)];
 }
 
 json spread(const std::vector<double>& values) {

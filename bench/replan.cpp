@@ -14,10 +14,10 @@
 #include <algorithm>
 #include <chrono>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "troupe/actors/trainer.hpp"
+#include "troupe/bench/measuring.hpp"
 #include "troupe/engine/plan/cost/simulate.hpp"
 #include "troupe/engine/plan/search/search.hpp"
 #include "troupe/engine/stage/module/weight_gradients.hpp"
@@ -41,13 +41,8 @@ struct settings {
 /// been taken up, and after that.
 constexpr int even_steps = 6, search_steps = 20, last_steps = 6;
 
-/// Keeps no core while it waits, but for the last moment.
-void wait_for(double ms) {
-  const auto until = std::chrono::steady_clock::now()
-                     + std::chrono::nanoseconds(std::int64_t(ms * 1e6));
-  std::this_thread::sleep_until(until - std::chrono::microseconds(150));
-  while (std::chrono::steady_clock::now() < until) {
-  }
+std::chrono::nanoseconds nanoseconds_of(double ms) {
+  return std::chrono::nanoseconds(std::int64_t(ms * 1e6));
 }
 
 struct waiting_function : torch::autograd::Function<waiting_function> {
@@ -57,7 +52,7 @@ struct waiting_function : torch::autograd::Function<waiting_function> {
     note_store(*context, {weight});
     context->save_for_backward({weight});
     context->saved_data["ms"] = ms;
-    wait_for(ms);
+    wait_for(nanoseconds_of(ms));
     return input.clone();
   }
   static torch::autograd::variable_list backward(
@@ -65,9 +60,9 @@ struct waiting_function : torch::autograd::Function<waiting_function> {
     const torch::autograd::variable_list& gradients) {
     const auto weight = context->get_saved_variables()[0];
     const auto ms = context->saved_data["ms"].toDouble();
-    wait_for(ms);
+    wait_for(nanoseconds_of(ms));
     add_weight_gradients(*context, [weight, ms] {
-      wait_for(ms);
+      wait_for(nanoseconds_of(ms));
       accumulate_gradient(weight, at::zeros_like(weight));
     });
     return {gradients[0], {}, {}};

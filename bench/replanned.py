@@ -8,7 +8,6 @@ For each pair of schedules of one placement: a run by the first, `troupe replan
 that. Prints a Markdown table: the worst and the mean difference by schedule.
 """
 
-import argparse
 import json
 import os
 import signal
@@ -16,6 +15,8 @@ import statistics
 import subprocess
 import tempfile
 import time
+
+from runs import heading, parser, report, row
 
 SHAPES = {1: ["gpipe", "1f1b", "eager_1f1b", "zb_h1", "zb_h2"],
           2: ["interleaved_1f1b", "breadth_first", "depth_first", "interleaved_zb"],
@@ -56,11 +57,8 @@ class Run:
             time.sleep(0.02)
 
     def replan(self, schedule):
-        done = subprocess.run([self.a.troupe, "replan", self.socket, "--schedule", schedule,
-                               "--force", "--json"], capture_output=True, text=True)
-        if done.returncode != 0:
-            raise SystemExit(done.stderr)
-        return json.loads(done.stdout)
+        return report([self.a.troupe, "replan", self.socket, "--schedule", schedule,
+                       "--force", "--json"])
 
     def end(self):
         self.process.send_signal(signal.SIGTERM)
@@ -86,25 +84,22 @@ def pairs(a, names, stages):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--text", required=True)
-    parser.add_argument("--ranks", type=int, default=2)
-    parser.add_argument("--processes", type=int, default=1)
-    parser.add_argument("--microbatches", type=int, default=8)
-    parser.add_argument("--d-model", type=int, default=128)
-    parser.add_argument("--steps", type=int, default=24)
-    parser.add_argument("--shapes", default="1,2,v")
-    parser.add_argument("--troupe", default="build/release/bin/troupe")
-    a = parser.parse_args()
-    print("| from | to | predicted ms | +- | measured ms | difference |\n|---|---|---|---|---|---|")
+    ap = parser(__doc__)
+    ap.add_argument("--ranks", type=int, default=2)
+    ap.add_argument("--processes", type=int, default=1)
+    ap.add_argument("--microbatches", type=int, default=8)
+    ap.add_argument("--d-model", type=int, default=128)
+    ap.add_argument("--steps", type=int, default=24)
+    ap.add_argument("--shapes", default="1,2,v")
+    a = ap.parse_args()
+    heading("from", "to", "predicted ms", "+-", "measured ms", "difference")
     off = []
     for shape in a.shapes.split(","):
         names = SHAPES[int(shape) if shape.isdigit() else shape]
         for first, second, then, error, took in pairs(a, names, 1 if shape == "1" else 2):
             off.append(then / took - 1)
-            print(f"| {first} | {second} | {then:.1f} | {100 * error:.0f} % | {took:.1f} "
-                  f"| {100 * off[-1]:+.1f} % |", flush=True)
+            row(first, second, f"{then:.1f}", f"{100 * error:.0f} %", f"{took:.1f}",
+                f"{100 * off[-1]:+.1f} %")
     within = sum(abs(each) <= 0.05 for each in off)
     print(f"\n{within} of {len(off)} within 5 %, at most {100 * max(map(abs, off)):.1f} %")
 

@@ -6,36 +6,30 @@ P = 8, V = 2, m = 32, with and without a limit of the memory; periods in forward
 "heavy": the last stage is half as slow again. Prints a Markdown table.
 """
 
-import argparse
-import json
-import subprocess
 import time
+
+from runs import heading, parser, report, row
 
 COSTS = "f=1,b=2,i=1,w=1,message=0.1"
 HEAVY = COSTS + ",f.15=1.5,b.15=3,i.15=1.5,w.15=1.5"
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--troupe", default="build/release/bin/troupe")
-    a = parser.parse_args()
-    print("| costs | limit | best of the catalogue | found | shorter by | above the bound "
-          "| seconds |\n|---|---|---|---|---|---|---|")
+    a = parser(__doc__, text=False).parse_args()
+    heading("costs", "limit", "best of the catalogue", "found", "shorter by",
+            "above the bound", "seconds")
     for name, costs in (("even", COSTS), ("heavy", HEAVY)):
         for limit in (None, 17, 14, 12, 10):
-            command = [a.troupe, "search", "--ranks", "8", "--stages-per-rank", "2",
-                       "--microbatches", "32", "--costs", costs,
-                       "--sizes", "kept=1,activation=0.1", "--json"]
-            command += ["--memory-limit", str(limit)] if limit else []
             began = time.monotonic()
-            done = subprocess.run(command, capture_output=True, text=True, check=True)
+            found = report([a.troupe, "search", "--ranks", 8, "--stages-per-rank", 2,
+                            "--microbatches", 32, "--costs", costs,
+                            "--sizes", "kept=1,activation=0.1", "--json",
+                            *(["--memory-limit", limit] if limit else [])])
             took = time.monotonic() - began
-            found = json.loads(done.stdout)
             period, known = found["period"], found["known_period"]
-            print(f"| {name} | {limit or 'none'} | {found['known']} {known:.4g} | {period:.4g} "
-                  f"| {100 * (1 - period / known):.1f} % "
-                  f"| {100 * (period / found['lower_bound'] - 1):.1f} % | {took:.1f} |", flush=True)
+            row(name, limit or "none", f"{found['known']} {known:.4g}", f"{period:.4g}",
+                f"{100 * (1 - period / known):.1f} %",
+                f"{100 * (period / found['lower_bound'] - 1):.1f} %", f"{took:.1f}")
 
 
 main()

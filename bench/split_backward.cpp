@@ -9,11 +9,11 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
-#include <algorithm>
 #include <map>
 #include <string>
 #include <vector>
 
+#include "troupe/bench/measuring.hpp"
 #include "troupe/engine/device/clock.hpp"
 #include "troupe/engine/device/threads.hpp"
 #include "troupe/engine/models/gpt.hpp"
@@ -70,11 +70,7 @@ class measured_stage {
     });
   }
 
-  double median(const std::string& op) {
-    auto& all = times_[op];
-    std::ranges::sort(all);
-    return all.empty() ? 0 : all[all.size() / 2];
-  }
+  double median_of(const std::string& op) { return median(times_[op]); }
 
  private:
   template <class Work>
@@ -97,10 +93,10 @@ void print_row(const settings& what) {
   for (int i = 0; i < what.rounds; ++i)
     for (auto* each : {&full, &layers, &graph})
       each->round();
-  const auto b = full.median("b");
+  const auto b = full.median_of("b");
   fmt::print("| {} | {:.2f} |", what.width, b);
   for (auto* each : {&layers, &graph}) {
-    const auto i = each->median("i"), w = each->median("w");
+    const auto i = each->median_of("i"), w = each->median_of("w");
     fmt::print(" {:.2f} | {:.2f} | {:.3f} | {:.2f} |", i, w, (i + w) / b,
                i / b);
   }

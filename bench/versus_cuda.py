@@ -18,11 +18,11 @@ import importlib.util
 import json
 import os
 import statistics
-import subprocess
 import sys
-import tempfile
 
-HERE = os.path.dirname(os.path.abspath(__file__))
+from runs import (HERE, call, flags, heading, peer, plain_rate, report, row, run, step_times,
+                  train)
+
 LARGE = dict(d_model=1024, layers=28, heads=16, seq=1024, microbatch_size=8, microbatches=8)
 TINY = dict(d_model=64, layers=4, heads=4, seq=32, microbatch_size=2, microbatches=4)
 RUNS = ["pytorch", "plain", "1f1b P=2", "1f1b P=4"]
@@ -31,27 +31,11 @@ MONITORS_LIMIT_PCT = 2.0
 OVERHEAD_LIMIT_US = 10.0
 
 
-def flags(shape):
-    return [w for k, v in shape.items() for w in ("--" + k.replace("_", "-"), str(v))]
-
-
 def parameters(shape):
     """Of the byte GPT of engine/models/gpt.hpp and peers/gpt.py."""
     d, vocabulary = shape["d_model"], 256
     block = 12 * d * d + 13 * d
     return (vocabulary + shape["seq"]) * d + shape["layers"] * block + 2 * d + (d + 1) * vocabulary
-
-
-def call(command, cwd=None):
-    env = dict(os.environ, OMP_NUM_THREADS=os.environ.get("OMP_NUM_THREADS", "1"))
-    return subprocess.run(command, cwd=cwd, env=env, capture_output=True, text=True)
-
-
-def run(command, cwd=None):
-    done = call(command, cwd)
-    if done.returncode != 0:
-        sys.exit(f"{' '.join(command)} failed:\n{done.stdout}{done.stderr}")
-    return done.stdout
 
 
 def last_line(text):
@@ -82,41 +66,20 @@ def missing(a):
 
 
 def pytorch(a):
-    command = [sys.executable, "peer_cuda_loop.py", *flags(a.shape), "--text", a.text]
-    command += ["--device", a.device, "--steps", str(a.steps), "--warmup", str(a.warmup)]
-    out = json.loads(run(command, os.path.join(HERE, "peers")).splitlines()[-1])
-    return out["tokens_per_s"]
+    return peer("peer_cuda_loop.py", *flags(a.shape), "--text", a.text, "--device", a.device,
+                "--steps", a.steps, "--warmup", a.warmup)["tokens_per_s"]
 
 
 def troupe(a, name):
-    command = [a.troupe, "train", "--text", a.text, *flags(a.shape)]
-    command += ["--device", a.device, "--autocast", "bf16"]
-    command += ["--steps", str(a.steps + a.warmup), "--validation-fraction", "0"]
+    words = ["--text", a.text, *flags(a.shape), "--device", a.device, "--autocast", "bf16",
+             "--steps", a.steps + a.warmup]
     if name == "plain":
-        return rate_of_plain(a, run(command + ["--plain"]))
-    with tempfile.TemporaryDirectory() as folder:
-        log = os.path.join(folder, "log")
-        words = name.split()
-        command += ["--schedule", words[0], "--ranks", words[1].removeprefix("P=")]
-        command += ["--cuda-graphs"] if "graphs" in words else []
-        run(command + ["--endpoint", "none", "--log-json", log])
-        with open(log) as f:
-            ends = [json.loads(line)["ended_at"] for line in f]
-    steps = [after - before for before, after in zip(ends, ends[1:])]
-    return a.tokens / statistics.median(steps[a.warmup - 1 :])
-
-
-def rate_of_plain(a, output):
-    """The progress lines tell tokens/s to three digits."""
-    scales = {"k": 1e3, "M": 1e6}
-    rates = []
-    for line in output.splitlines():
-        words = line.split()
-        if "tok/s" in words:
-            rate = words[words.index("tok/s") + 1]
-            scale = scales.get(rate[-1], 1)
-            rates.append(float(rate.rstrip("kM")) * scale)
-    return statistics.median(rates[a.warmup :])
+        said = run([a.troupe, "train", *words, "--validation-fraction", 0, "--plain"])
+        return plain_rate(said, a.warmup)
+    schedule, ranks, *graphs = name.split()
+    steps = train(a, *words, "--schedule", schedule, "--ranks", ranks.removeprefix("P="),
+                  *(["--cuda-graphs"] if graphs else []), "--endpoint", "none")
+    return a.tokens / statistics.median(step_times(steps, a.warmup))
 
 
 def measure(a):
@@ -134,14 +97,11 @@ def ratio(rates, name, to):
 
 
 def show_speeds(a, rates):
-    print("| run | tokens/s | ms a step | to the plain loop | to PyTorch |")
-    print("|---|---|---|---|---|")
+    heading("run", "tokens/s", "ms a step", "to the plain loop", "to PyTorch")
     for name in rates:
         rate = statistics.median(rates[name])
-        print(
-            f"| {name} | {rate:.0f} | {a.tokens / rate * 1e3:.1f}"
-            f" | {ratio(rates, name, 'plain'):.3f} | {ratio(rates, name, 'pytorch'):.3f} |"
-        )
+        row(name, f"{rate:.0f}", f"{a.tokens / rate * 1e3:.1f}",
+            f"{ratio(rates, name, 'plain'):.3f}", f"{ratio(rates, name, 'pytorch'):.3f}")
 
 
 def verdict(value, limit):
@@ -149,36 +109,29 @@ def verdict(value, limit):
 
 
 def show_monitors(a):
-    command = [os.path.join(a.build, "bin/bench/monitors"), *flags(a.shape), "--bf16"]
-    command += ["--rounds", str(a.rounds)] + (["--cuda"] if a.on_gpu else [])
-    out = json.loads(run(command).splitlines()[-1])
-    print("\n| monitor | ms a step | adds | limit | |")
-    print("|---|---|---|---|---|")
+    out = report([os.path.join(a.build, "bin/bench/monitors"), *flags(a.shape), "--bf16",
+                  "--rounds", a.rounds, *(["--cuda"] if a.on_gpu else [])])
+    print()
+    heading("monitor", "ms a step", "adds", "limit", "")
     for name, mode in out["modes"].items():
-        if name == "none":
-            continue
-        adds = mode["overhead_pct"]
-        print(
-            f"| {name} | {mode['ms_per_step']:.2f} | {adds:.2f} %"
-            f" | {MONITORS_LIMIT_PCT:g} % | {verdict(adds, MONITORS_LIMIT_PCT)} |"
-        )
+        if name != "none":
+            adds = mode["overhead_pct"]
+            row(name, f"{mode['ms_per_step']:.2f}", f"{adds:.2f} %", f"{MONITORS_LIMIT_PCT:g} %",
+                verdict(adds, MONITORS_LIMIT_PCT))
     return out
 
 
 def show_overhead(a):
-    command = [os.path.join(a.build, "bin/bench/overhead")]
-    command += ["--cuda"] if a.on_gpu else []
-    out = json.loads(run(command).splitlines()[-1])
-    print("\n| overhead of an op, us | p50 | p90 | p99 | limit of p50 | |")
-    print("|---|---|---|---|---|---|")
+    out = report([os.path.join(a.build, "bin/bench/overhead"),
+                  *(["--cuda"] if a.on_gpu else [])])
+    print()
+    heading("overhead of an op, us", "p50", "p90", "p99", "limit of p50", "")
     for key in ("within_rank_us", "across_ranks_us", "device_us"):
         of = out[key]
         if of["count"] > 0:
-            print(
-                f"| {key.removesuffix('_us').replace('_', ' ')} | {of['p50']:.1f}"
-                f" | {of['p90']:.1f} | {of['p99']:.1f} | {OVERHEAD_LIMIT_US:g}"
-                f" | {verdict(of['p50'], OVERHEAD_LIMIT_US)} |"
-            )
+            row(key.removesuffix("_us").replace("_", " "),
+                *(f"{of[q]:.1f}" for q in ("p50", "p90", "p99")), f"{OVERHEAD_LIMIT_US:g}",
+                verdict(of["p50"], OVERHEAD_LIMIT_US))
     return out
 
 

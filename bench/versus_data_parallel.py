@@ -9,65 +9,41 @@ troupe (unless --processes 2); one thread a replica in both. Prints a Markdown
 table.
 """
 
-import argparse
-import json
-import os
-import statistics
-import sys
+from runs import MEDIUM, SMALL, alternated, flags, heading, parser, peer, row
+from versus_torch import of_troupe
 
-import versus_torch
-from versus_torch import HERE, MEDIUM, SMALL, flags, run
-
-# name: shape, the peer, ours, steps
+# name: shape, the peer, our schedule and flags, steps
 CASES = {
-    "medium, DDP": (MEDIUM, "ddp", [], 4),
-    "medium, DDP; gradients in shards": (MEDIUM, "ddp", ["--shard", "gradients"], 4),
-    "medium, FSDP2; all in shards": (
-        MEDIUM, "fsdp2",
-        ["--shard", "all", "--stages-per-rank", "4", "--schedule", "breadth_first"], 4),
-    "small, DDP": (SMALL, "ddp", [], 20),
+    "medium, DDP": (MEDIUM, "ddp", "1f1b", [], 4),
+    "medium, DDP; gradients in shards": (MEDIUM, "ddp", "1f1b", ["--shard", "gradients"], 4),
+    "medium, FSDP2; all in shards": (MEDIUM, "fsdp2", "breadth_first",
+                                     ["--shard", "all", "--stages-per-rank", 4], 4),
+    "small, DDP": (SMALL, "ddp", "1f1b", [], 20),
 }
 
 
-def peer(a, shape, kind, steps):
-    command = [sys.executable, "peer_data_parallel.py", *flags(shape)]
-    command += ["--kind", kind, "--text", a.text, "--steps", str(steps)]
-    out = json.loads(run(command, os.path.join(HERE, "peers")).splitlines()[-1])
+def of_peer(a, shape, kind, steps):
+    out = peer("peer_data_parallel.py", *flags(shape), "--kind", kind, "--text", a.text,
+               "--steps", steps)
     return {"step": out["step_s"], "memory": sum(out["rss_peak_mib"])}
 
 
-def troupe(a, name, shape, ours, steps):
-    versus_torch.CASES[name] = (shape, None, "1f1b", 1, steps)
-    return versus_torch.troupe(a, name, ["--ranks", "1", "--data-parallel", "2", *ours])
-
-
 def main():
-    ap = argparse.ArgumentParser(description=__doc__)
-    ap.add_argument("--text", required=True)
-    ap.add_argument("--troupe", default=os.path.join(HERE, "../build/release/bin/troupe"))
-    ap.add_argument("--pairs", type=int, default=5)
+    ap = parser(__doc__, pairs=5)
     ap.add_argument("--cases", default="|".join(CASES), help="joined by |")
     ap.add_argument("--processes", type=int, default=1, help="of troupe")
     ap.add_argument("--link", default="socket")
     a = ap.parse_args()
-    a.text, a.troupe = os.path.abspath(a.text), os.path.abspath(a.troupe)
-    print("| case | peer ms | troupe ms | tokens/s | peer MiB | troupe MiB |")
-    print("|---|---|---|---|---|---|", flush=True)
+    heading("case", "peer ms", "troupe ms", "tokens/s", "peer MiB", "troupe MiB")
     for name in a.cases.split("|"):
-        shape, kind, ours, steps = CASES[name]
-        theirs, own = [], []
-        for _ in range(a.pairs):
-            theirs.append(peer(a, shape, kind, steps))
-            own.append(troupe(a, name, shape, ours, steps))
-
-        def middle(rows, key):
-            return statistics.median(r[key] for r in rows)
-
-        ratio = middle(theirs, "step") / middle(own, "step")
-        print(f"| {name} | {middle(theirs, 'step') * 1e3:.1f}"
-              f" | {middle(own, 'step') * 1e3:.1f} | {ratio:.2f} x"
-              f" | {middle(theirs, 'memory'):.0f} | {middle(own, 'memory'):.0f} |",
-              flush=True)
+        shape, kind, schedule, ours, steps = CASES[name]
+        theirs, own = alternated(
+            a.pairs, lambda: of_peer(a, shape, kind, steps),
+            lambda: of_troupe(a, shape, schedule, steps, "--ranks", 1, "--data-parallel", 2,
+                              *ours))
+        row(name, f"{theirs['step'] * 1e3:.1f}", f"{own['step'] * 1e3:.1f}",
+            f"{theirs['step'] / own['step']:.2f} x", f"{theirs['memory']:.0f}",
+            f"{own['memory']:.0f}")
 
 
 if __name__ == "__main__":

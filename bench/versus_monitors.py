@@ -8,63 +8,42 @@ tokens), every step, all names. Peer and troupe alternate. Prints a Markdown
 table of medians; "95 %" is where ours lies with that confidence, of a pair.
 """
 
-import argparse
-import json
 import os
 import statistics
-import subprocess
-import sys
 
-HERE = os.path.dirname(os.path.abspath(__file__))
+from runs import HERE, heading, parser, peer, report, row
+
 # ours: the peer's mode
 MODES = {"gap": "gap", "overflow": "range", "timeline": None}
 
 
-def run(command, cwd=None):
-    env = dict(os.environ, OMP_NUM_THREADS="1")
-    done = subprocess.run(command, cwd=cwd, env=env, capture_output=True, text=True)
-    if done.returncode != 0:
-        sys.exit(f"{' '.join(command)} failed:\n{done.stdout}{done.stderr}")
-    return json.loads(done.stdout.splitlines()[-1])
-
-
 def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--pairs", type=int, default=3)
-    parser.add_argument("--rounds", type=int, default=8)
-    parser.add_argument("--build", default=os.path.join(HERE, "../build/release"))
-    a = parser.parse_args()
-    rounds = ["--rounds", str(a.rounds)]
+    ap = parser(__doc__, text=False, pairs=3)
+    ap.add_argument("--rounds", type=int, default=8)
+    ap.add_argument("--build", default=os.path.join(HERE, "../build/release"))
+    a = ap.parse_args()
+    os.environ["OMP_NUM_THREADS"] = "1"
     ours, peers = [], []
     for _ in range(a.pairs):
-        peers.append(
-            run(
-                [sys.executable, "peer_monitors.py", *rounds],
-                os.path.join(HERE, "peers"),
-            )
-        )
-        ours.append(run([os.path.join(a.build, "bin/bench/monitors"), *rounds]))
-    print("| monitor | peer adds | troupe adds | 95 % | tensors a step |")
-    print("|---|---|---|---|---|")
-    for mode, peer_mode in MODES.items():
-        mine, low, high = (
-            statistics.median(o["modes"][mode][key] for o in ours)
-            for key in ("overhead_pct", "overhead_pct_low", "overhead_pct_high")
-        )
-        tensors = ours[0]["modes"][mode]["tensors_per_step"]
-        peer = "-"
-        if peer_mode:
-            added = statistics.median(
-                p["modes"][peer_mode]["overhead_pct"] for p in peers
-            )
-            peer = f"{added:.0f} %"
-        print(f"| {mode} | {peer} | {mine:.1f} % | {low:.1f} to {high:.1f} % | {tensors} |")
-    empty = statistics.median(o["empty_publish_ns"] for o in ours)
-    share = statistics.median(o["empty_publish_pct_of_step"] for o in ours)
-    print(
-        f"\nWithout a monitor a publish takes {empty:.2f} ns, all of a step's "
-        f"{share:.4f} % of it."
-    )
+        peers.append(peer("peer_monitors.py", "--rounds", a.rounds))
+        ours.append(report([os.path.join(a.build, "bin/bench/monitors"), "--rounds", a.rounds]))
+
+    def middle(found, *path):
+        def value(each):
+            for key in path:
+                each = each[key]
+            return each
+        return statistics.median(map(value, found))
+
+    heading("monitor", "peer adds", "troupe adds", "95 %", "tensors a step")
+    for mode, theirs in MODES.items():
+        mine, low, high = (middle(ours, "modes", mode, "overhead_pct" + end)
+                           for end in ("", "_low", "_high"))
+        added = f"{middle(peers, 'modes', theirs, 'overhead_pct'):.0f} %" if theirs else "-"
+        row(mode, added, f"{mine:.1f} %", f"{low:.1f} to {high:.1f} %",
+            ours[0]["modes"][mode]["tensors_per_step"])
+    print(f"\nWithout a monitor a publish takes {middle(ours, 'empty_publish_ns'):.2f} ns, all of "
+          f"a step's {middle(ours, 'empty_publish_pct_of_step'):.4f} % of it.")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-#include "troupe/cli/certificates_command.hpp"
+#include "troupe/cli/commands.hpp"
 
 #include <CLI/CLI.hpp>
 
@@ -59,26 +59,19 @@ void add_certificates_command(CLI::App& app) {
   auto* command =
     app.add_subcommand("certificates", summary_of("certificates"));
   const auto given = std::make_shared<settings>();
-  command
-    ->add_option(
-      "folder", given->folder,
-      "output folder; created if missing, existing files are never overwritten")
-    ->required()
-    ->type_name("DIR");
-  command
-    ->add_option("--days", given->options.days,
-                 "validity of the certificates, in days")
-    ->check(whole_number(1, 3650))
-    ->capture_default_str()
-    ->type_name("N");
+  add_value(
+    *command, "folder DIR", given->folder,
+    "output folder; created if missing, existing files are never overwritten")
+    ->required();
+  add_value(*command, "--days N", given->options.days,
+            "validity of the certificates, in days", whole_number(1, 3650))
+    ->capture_default_str();
   command->add_flag("--keep-authority-key", given->options.keep_authority_key,
                     "also write authority.key, which is needed to create more "
                     "member certificates");
-  command
-    ->add_option("--authority", given->options.authority,
-                 "create another member certificate, signed by the authority "
-                 "in this folder")
-    ->type_name("DIR");
+  add_value(*command, "--authority DIR", given->options.authority,
+            "create another member certificate, signed by the authority in "
+            "this folder");
   command->add_flag("--json", given->json,
                     "print folder, files and days as JSON");
   command->footer("Example:\n  troupe certificates job-certificates --days 30");

@@ -1,4 +1,4 @@
-#include "troupe/cli/checkpoint_command.hpp"
+#include "troupe/cli/commands.hpp"
 
 #include <CLI/CLI.hpp>
 
@@ -203,7 +203,7 @@ CLI::App* add_action(CLI::App& command, const char* name, const char* summary,
                      const std::shared_ptr<file_settings>& given,
                      void (*action)(const file_settings&), const char* what) {
   auto* made = command.add_subcommand(name, summary);
-  made->add_option("path", given->path, what)->required()->type_name("PATH");
+  add_value(*made, "path PATH", given->path, what)->required();
   made->callback([given, action] { action(*given); });
   return made;
 }
@@ -226,23 +226,20 @@ void add_checkpoint_command(CLI::App& app) {
     *command, "consolidate",
     "write all parameters to one file, for train --initial and other programs",
     given, consolidate, any);
-  whole->add_option("-o,--output", given->output, "the file")
-    ->required()
-    ->type_name("FILE.safetensors");
+  add_value(*whole, "-o,--output FILE.safetensors", given->output, "the file")
+    ->required();
   whole->add_flag("--optimizer", given->optimizer,
                   "include the optimizer state");
   auto* parts = add_action(*command, "split",
                            "split a checkpoint or a parameter file into "
                            "several files, for train --resume",
                            given, split, any);
-  parts
-    ->add_option("-o,--output", given->output, "a folder; created if missing")
-    ->required()
-    ->type_name("DIR");
-  parts->add_option("--parts", given->parts, "files")
-    ->check(whole_number(1, 1 << 16))
-    ->required()
-    ->type_name("N");
+  add_value(*parts, "-o,--output DIR", given->output,
+            "a folder; created if missing")
+    ->required();
+  add_value(*parts, "--parts N", given->parts, "files",
+            whole_number(1, 1 << 16))
+    ->required();
   command->footer(checkpoint_help);
 }
 

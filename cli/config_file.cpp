@@ -7,7 +7,6 @@
 #include <toml++/toml.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <sstream>
 
 #include "troupe/base/error.hpp"

@@ -1,4 +1,4 @@
-#include "troupe/cli/lab_command.hpp"
+#include "troupe/cli/commands.hpp"
 
 #include <CLI/CLI.hpp>
 
@@ -52,13 +52,11 @@ void run(std::int32_t port) {
 void add_lab_command(CLI::App& app) {
   auto* command = app.add_subcommand("lab", summary_of("lab"));
   const auto port = std::make_shared<std::int32_t>(0);
-  command
-    ->add_option(
-      "--port", *port,
-      "port on 127.0.0.1 that serves the page; 0: a free one, which is printed")
-    ->check(whole_number(0, UINT16_MAX))
-    ->capture_default_str()
-    ->type_name("N");
+  add_value(
+    *command, "--port N", *port,
+    "port on 127.0.0.1 that serves the page; 0: a free one, which is printed",
+    whole_number(0, UINT16_MAX))
+    ->capture_default_str();
   command->footer(
     "Open the printed address in a browser of this machine; Ctrl-C ends it. "
     "The page loads nothing from the network and stores nothing: its address "

@@ -1,4 +1,4 @@
-#include "troupe/cli/launch_command.hpp"
+#include "troupe/cli/commands.hpp"
 
 #include <CLI/CLI.hpp>
 
@@ -6,7 +6,6 @@
 #include <poll.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <filesystem>
 #include <memory>
 
@@ -105,12 +104,11 @@ void launch(const CLI::App& app, const launch_settings& settings) {
 void add_launch_command(CLI::App& app) {
   auto settings = std::make_shared<launch_settings>();
   auto* command = app.add_subcommand("launch", summary_of("launch"));
-  command->add_option("--processes", settings->processes, "how many")
-    ->capture_default_str()
-    ->check(whole_number(1, 1024));
-  command
-    ->add_option("command", settings->command,
-                 "the command of each process, after --: train ...")
+  add_value(*command, "--processes", settings->processes, "how many",
+            whole_number(1, 1024))
+    ->capture_default_str();
+  add_value(*command, "command", settings->command,
+            "the command of each process, after --: train ...")
     ->required();
   command->footer(example);
   command->callback([&app, settings] { launch(app, *settings); });

@@ -1,30 +1,17 @@
 // `troupe-runtime`: the commands that need LibTorch. `troupe` executes it.
 #include <spdlog/sinks/stdout_color_sinks.h>
-#include <spdlog/spdlog.h>
 
 #include <CLI/CLI.hpp>
 
 #include <filesystem>
 
 #include "troupe/base/error.hpp"
-#include "troupe/cli/certificates_command.hpp"
-#include "troupe/cli/checkpoint_command.hpp"
+#include "troupe/cli/commands.hpp"
 #include "troupe/cli/config_file.hpp"
-#include "troupe/cli/generate/generate_command.hpp"
-#include "troupe/cli/lab_command.hpp"
-#include "troupe/cli/launch_command.hpp"
-#include "troupe/cli/live/attach_arguments.hpp"
-#include "troupe/cli/live/attach_command.hpp"
-#include "troupe/cli/live/events_command.hpp"
-#include "troupe/cli/live/replan_command.hpp"
-#include "troupe/cli/live/top_command.hpp"
 #include "troupe/cli/plan/checks.hpp"
-#include "troupe/cli/plan/log.hpp"
 #include "troupe/cli/plan/process_start.hpp"
 #include "troupe/cli/plan/program.hpp"
 #include "troupe/cli/signals.hpp"
-#include "troupe/cli/train/train_command.hpp"
-#include "troupe/cli/train/train_failure.hpp"
 #include "troupe/engine/device/thrown.hpp"
 
 namespace {

@@ -43,9 +43,9 @@ void add_flag(CLI::App& app, const model_option& option, option_value& value) {
       if constexpr (std::is_same_v<Value, bool>)
         app.add_flag(flag, chosen, option.help)->group(group_of(option.name));
       else
-        app.add_option(flag, chosen, option.help)
-          ->check(in_range(std::get<Value>(option.least),
-                           std::get<Value>(option.most)))
+        add_value(
+          app, flag, chosen, option.help,
+          in_range(std::get<Value>(option.least), std::get<Value>(option.most)))
           ->group(group_of(option.name));
     },
     value);
@@ -62,8 +62,7 @@ void add_model_flags(CLI::App& app, model_flags& flags) {
   }
   app.option_defaults()->group("Model");
   help += "or a folder of Hugging Face's transformers: config.json and weights";
-  app.add_option("--model", flags.name, help)
-    ->type_name("NAME|DIR")
+  add_value(app, "--model NAME|DIR", flags.name, help)
     ->check([names](const std::string& given) {
       model_flags chosen;
       chosen.name = given;

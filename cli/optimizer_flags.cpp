@@ -85,62 +85,51 @@ const std::map<std::string, maker>& makers() {
 /// Options that several optimizers share.
 void add_shared_flags(CLI::App& app, optimizer_flags& o) {
   const auto usual = description("the optimizer's");
-  app
-    .add_option("--lr", o.lr,
-                "learning rate; adamw 3e-4, sgd 0.05, lion 1e-4, adafactor "
-                "0.01, muon 1e-3")
-    ->default_str(usual)
-    ->check(number(0));
-  app
-    .add_option("--weight-decay", o.weight_decay,
-                "adamw 0.01, muon 0.1, others 0")
-    ->default_str(usual)
-    ->check(number(0));
-  app.add_option("--momentum", o.momentum, "sgd 0, muon 0.95")
-    ->default_str(usual)
-    ->check(number(0, 1));
-  app.add_option("--beta1", o.beta1, "adamw, lion, muon's AdamW: 0.9")
-    ->default_str(usual)
-    ->check(number(0, 1));
-  app.add_option("--beta2", o.beta2, "adamw, muon's AdamW: 0.999, lion 0.99")
-    ->default_str(usual)
-    ->check(number(0, 1));
+  add_value(
+    app, "--lr", o.lr,
+    "learning rate; adamw 3e-4, sgd 0.05, lion 1e-4, adafactor 0.01, muon 1e-3",
+    number(0))
+    ->default_str(usual);
+  add_value(app, "--weight-decay", o.weight_decay,
+            "adamw 0.01, muon 0.1, others 0", number(0))
+    ->default_str(usual);
+  add_value(app, "--momentum", o.momentum, "sgd 0, muon 0.95", number(0, 1))
+    ->default_str(usual);
+  add_value(app, "--beta1", o.beta1, "adamw, lion, muon's AdamW: 0.9",
+            number(0, 1))
+    ->default_str(usual);
+  add_value(app, "--beta2", o.beta2, "adamw, muon's AdamW: 0.999, lion 0.99",
+            number(0, 1))
+    ->default_str(usual);
 }
 
 }  // namespace
 
 void add_optimizer_flags(CLI::App& app, optimizer_flags& o) {
-  app
-    .add_option(
-      "--optimizer", o.optimizer,
-      "adamw, sgd, lion, adafactor, or muon, which updates two-dimensional "
-      "parameters except those of --muon-except; AdamW updates the others")
-    ->check(CLI::IsMember({"adamw", "sgd", "lion", "adafactor", "muon"}));
+  add_value(
+    app, "--optimizer", o.optimizer,
+    "adamw, sgd, lion, adafactor, or muon, which updates two-dimensional "
+    "parameters except those of --muon-except; AdamW updates the others",
+    CLI::IsMember({"adamw", "sgd", "lion", "adafactor", "muon"}));
   add_shared_flags(app, o);
-  app.add_option("--dampening", o.dampening, "of sgd's momentum: 0")
-    ->default_str(description("the optimizer's"))
-    ->check(number(0, 1));
+  add_value(app, "--dampening", o.dampening, "of sgd's momentum: 0",
+            number(0, 1))
+    ->default_str(description("the optimizer's"));
   app.add_flag("--nesterov", o.nesterov, "Nesterov's momentum, of sgd");
-  app
-    .add_option("--muon-scale", o.muon_scale,
-                "how muon scales the learning rate with a matrix's shape A x "
-                "B: match_rms_adamw: 0.2 sqrt(max(A, B)), so that one rate "
-                "suits AdamW too; original: sqrt(max(1, A / B))")
-    ->check(CLI::IsMember({"match_rms_adamw", "original"}))
-    ->type_name("HOW");
-  app
-    .add_option("--muon-except", o.muon_except,
-                "comma-separated globs of parameter names that AdamW updates "
-                "as well: embeddings and heads")
-    ->type_name("GLOBS");
-  app
-    .add_option("--parameters", o.parameters,
-                "settings of parameters by name, as GLOBS:SETTING,...: "
-                "lr*FACTOR, weight-decay=NUMBER, or frozen (no gradient, state "
-                "or update): 'tok.*,pos.*:lr*0.5,weight-decay=0'. Repeatable; "
-                "only the last match applies")
-    ->allow_extra_args(false)
-    ->type_name("GROUP");
+  add_value(app, "--muon-scale HOW", o.muon_scale,
+            "how muon scales the learning rate with a matrix's shape A x B: "
+            "match_rms_adamw: 0.2 sqrt(max(A, B)), so that one rate suits "
+            "AdamW too; original: sqrt(max(1, A / B))",
+            CLI::IsMember({"match_rms_adamw", "original"}));
+  add_value(app, "--muon-except GLOBS", o.muon_except,
+            "comma-separated globs of parameter names that AdamW updates as "
+            "well: embeddings and heads");
+  add_value(app, "--parameters GROUP", o.parameters,
+            "settings of parameters by name, as GLOBS:SETTING,...: lr*FACTOR, "
+            "weight-decay=NUMBER, or frozen (no gradient, state or update): "
+            "'tok.*,pos.*:lr*0.5,weight-decay=0'. Repeatable; only the last "
+            "match applies")
+    ->allow_extra_args(false);
 }
 
 optimizer_options optimizer_for(const optimizer_flags& flags) {

@@ -1,5 +1,8 @@
 #pragma once
 
+#include <unistd.h>
+
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <stdexcept>
@@ -23,6 +26,21 @@ class process_end : public std::runtime_error {
 class stopped_by_signal : public process_end {
   using process_end::process_end;
 };
+
+/// A failure that was reported already.
+class told_failure : public process_end {
+  using process_end::process_end;
+};
+
+/// Ends this process with that code after a while, in any case: a running op
+/// can't be interrupted, and its result is no longer needed.
+inline void end_soon(
+  int code, std::chrono::milliseconds patience = std::chrono::seconds(2)) {
+  std::thread([code, patience] {
+    std::this_thread::sleep_for(patience);
+    ::_exit(code);
+  }).detach();
+}
 
 /// Turns the first SIGINT, SIGTERM or SIGHUP (unless that is ignored, as under
 /// nohup) into one call of a handler on a thread of its own; the system ends

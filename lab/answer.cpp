@@ -6,11 +6,11 @@
 
 #include "troupe/base/error.hpp"
 #include "troupe/base/printable.hpp"
-#include "troupe/engine/plan/compile/lane_plan.hpp"
+#include "troupe/engine/plan/compile/compile.hpp"
 #include "troupe/engine/plan/cost/simulate.hpp"
 #include "troupe/engine/plan/op_traits.hpp"
-#include "troupe/engine/plan/text/op_text.hpp"
-#include "troupe/engine/plan/versions.hpp"
+#include "troupe/engine/plan/text/plan_text.hpp"
+#include "troupe/engine/plan/values.hpp"
 
 namespace troupe::lab {
 

@@ -8,7 +8,6 @@
 #include "troupe/engine/plan/compile/compile.hpp"
 #include "troupe/engine/plan/cost/simulate.hpp"
 #include "troupe/engine/plan/text/lowered_csv.hpp"
-#include "troupe/engine/plan/text/plan_json.hpp"
 #include "troupe/engine/plan/text/plan_text.hpp"
 #include "troupe/lab/answer.hpp"
 #include "troupe/lab/rules_code.hpp"

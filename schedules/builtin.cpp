@@ -6,6 +6,7 @@
 
 #include "troupe/base/error.hpp"
 #include "troupe/schedules/catalogue.hpp"
+#include "troupe/schedules/csv.hpp"
 
 namespace troupe {
 
@@ -70,7 +71,8 @@ constexpr size_rule one{.most = 1};
 std::vector<builtin_schedule> whole_backwards() {
   using namespace catalogue;
   return {
-    {"gpipe", "all forwards, then all backwards", one_stage, gpipe, one},
+    {"gpipe", "all forwards, then all backwards", one_stage, all_forwards_first,
+     one},
     {"1f1b", "one forward, one backward, after a warm-up", one_stage,
      one_f_one_b, one},
     {"eager_1f1b", "1f1b with twice the warm-up: hides messages", one_stage,
@@ -87,7 +89,7 @@ std::vector<builtin_schedule> whole_backwards() {
      interleaved_1f1b},
     {"breadth_first",
      "all microbatches of a stage before the rank's next stage", any_shape,
-     breadth_first},
+     all_forwards_first},
     {.name = "depth_first",
      .summary = "groups of --breadth microbatches, one after the other",
      .accepts = any_shape,
@@ -132,7 +134,7 @@ std::vector<builtin_schedule> split_backwards_and_others() {
     {.name = "seq_1f1b",
      .summary = "1f1b over --slices slices of each microbatch",
      .accepts = one_stage,
-     .make = seq_1f1b,
+     .make = one_f_one_b,
      .stages_per_rank = one,
      .has_slices = true},
     {"hanayo", "stages in waves, two stages per rank and wave",
@@ -157,13 +159,29 @@ schedule make_schedule(std::string_view name, const schedule_shape& shape) {
   for (const auto& row : builtin_schedules()) {
     if (row.name == name) {
       check_shape(row, shape);
-      return row.make(shape);
+      auto made = row.make(shape);
+      made.name = row.name;
+      return made;
     }
     known += fmt::format("{}{}", known.empty() ? "" : ", ", row.name);
   }
   fail(error_code::unknown_schedule,
        "unknown schedule '{}': known schedules are {}; or give a CSV file",
        name, known);
+}
+
+schedule find_schedule(const std::string& name_or_path,
+                       const schedule_shape& shape) {
+  if (name_or_path == "search")
+    fail(error_code::unknown_schedule,
+         "'search' is not a built-in schedule; troupe::search finds one for "
+         "measured costs");
+  return names_file(name_or_path) ? load_schedule(name_or_path)
+                                  : make_schedule(name_or_path, shape);
+}
+
+bool names_file(const std::string& name_or_path) {
+  return name_or_path.find_first_of("./") != std::string::npos;
 }
 
 }  // namespace troupe

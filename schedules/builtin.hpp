@@ -1,5 +1,6 @@
 #pragma once
 
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -37,5 +38,13 @@ const std::vector<builtin_schedule>& builtin_schedules();
 /// names; invalid_argument, with the nearest legal values, if the schedule
 /// can't have this shape.
 schedule make_schedule(std::string_view name, const schedule_shape& shape);
+
+/// Resolves `--schedule NAME|FILE.csv`: a built-in schedule of this shape, or
+/// the one in a file, which has its own shape. Throws `error`.
+schedule find_schedule(const std::string& name_or_path,
+                       const schedule_shape& shape);
+
+/// Whether a name is a file's: it has a dot or a slash.
+bool names_file(const std::string& name_or_path);
 
 }  // namespace troupe

@@ -3,19 +3,17 @@
 #include "troupe/schedules/schedule.hpp"
 
 /// Makers of the built-in schedules, for the table in builtin.cpp: it checks
-/// the shapes before.
+/// the shapes before, and names the schedules.
 namespace troupe::catalogue {
 
 // one_forward_one_backward.cpp
-schedule gpipe(const schedule_shape& shape);
+schedule all_forwards_first(const schedule_shape& shape);
 schedule one_f_one_b(const schedule_shape& shape);
 schedule eager_1f1b(const schedule_shape& shape);
 schedule interleaved_1f1b(const schedule_shape& shape);
-schedule breadth_first(const schedule_shape& shape);
 schedule depth_first(const schedule_shape& shape);
 schedule weight_stash(const schedule_shape& shape);
 schedule two_bw(const schedule_shape& shape);
-schedule seq_1f1b(const schedule_shape& shape);
 schedule hanayo(const schedule_shape& shape);
 schedule forward_only(const schedule_shape& shape);
 

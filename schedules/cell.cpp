@@ -7,7 +7,7 @@
 
 #include "troupe/base/error.hpp"
 #include "troupe/base/printable.hpp"
-#include "troupe/schedules/op_text.hpp"
+#include "troupe/schedules/op.hpp"
 
 namespace troupe {
 
@@ -80,8 +80,7 @@ class cell_reader {
 
   std::int32_t read_number(std::string_view what, std::int32_t most) {
     const auto end = std::find_if_not(rest_.begin(), rest_.end(), is_digit);
-    const auto digits =
-      rest_.substr(0, static_cast<std::size_t>(end - rest_.begin()));
+    const auto digits = rest_.substr(0, slot(end - rest_.begin()));
     if (digits.empty())
       refuse_blank();
     if (digits.empty())

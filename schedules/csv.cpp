@@ -3,12 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <tuple>
 #include <utility>
 
 #include "troupe/base/error.hpp"
 #include "troupe/base/input_file.hpp"
-#include "troupe/schedules/op_text.hpp"
+#include "troupe/schedules/op.hpp"
 #include "troupe/schedules/text_form.hpp"
 
 namespace troupe {
@@ -67,7 +66,7 @@ placement infer_placement(const std::vector<lane>& lanes,
   auto& ranks = result.rank_by_stage[0];
   for (std::size_t rank = 0; rank < lanes.size(); ++rank)
     for (const auto& o : lanes[rank]) {
-      const auto stage = static_cast<std::size_t>(o.stage);
+      const auto stage = slot(o.stage);
       if (stage >= most_stages)
         continue;
       if (ranks.size() <= stage)
@@ -85,7 +84,7 @@ std::string locate_cell(const cell_rows& rows, std::string_view source,
                         std::size_t (*ops_in)(const cell&)) {
   std::size_t number = 0;
   std::size_t ops = 0;
-  for (const auto& what : rows[static_cast<std::size_t>(rank)]) {
+  for (const auto& what : rows[slot(rank)]) {
     ++number;
     ops += ops_in(what);
     if (ops > index)
@@ -111,7 +110,7 @@ schedule compute_lanes(const cell_rows& rows, std::string_view source) {
       result.microbatches = std::max(result.microbatches, o.microbatch + 1);
     }
   }
-  if (static_cast<std::size_t>(last_stage) >= ops)
+  if (slot(last_stage) >= ops)
     fail(
       error_code::invalid_schedule,
       "{}: stage {} appears in a file of {} ops, so other stages are missing",

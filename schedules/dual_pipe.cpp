@@ -60,28 +60,26 @@ void run_both(lane_builder& rank, std::int32_t early, std::int32_t late,
 // DeepSeek's DualPipe cut in half: one copy of the stages in a V, both streams
 // on the same microbatches.
 schedule dualpipe_v(const schedule_shape& shape) {
-  return schedule::build(
-    placement::v_shaped(shape.ranks), shape.microbatches,
-    [](lane_builder& rank) {
-      run_both(rank, 0, 1, rank.distance_to_last(), rank.ranks());
-    },
-    "dualpipe_v");
+  return schedule::build(placement::v_shaped(shape.ranks), shape.microbatches,
+                         [](lane_builder& rank) {
+                           run_both(rank, 0, 1, rank.distance_to_last(),
+                                    rank.ranks());
+                         });
 }
 
 // DualPipe (DeepSeek-V3 technical report, 2024): microbatches enter at both
 // ends of the pipeline, each end with its own copy of the stages.
 schedule dualpipe(const schedule_shape& shape) {
-  return schedule::build(
-    placement::two_directions(shape.ranks), shape.microbatches,
-    [](lane_builder& rank) {
-      const auto half = rank.ranks() / 2;
-      const bool first_half = rank.rank() < half;
-      const auto distance_to_end =
-        first_half ? rank.rank() : rank.distance_to_last();
-      run_both(rank, first_half ? 0 : 1, first_half ? 1 : 0,
-               half - 1 - distance_to_end, half);
-    },
-    "dualpipe");
+  return schedule::build(placement::two_directions(shape.ranks),
+                         shape.microbatches, [](lane_builder& rank) {
+                           const auto half = rank.ranks() / 2;
+                           const bool first_half = rank.rank() < half;
+                           const auto distance_to_end =
+                             first_half ? rank.rank() : rank.distance_to_last();
+                           run_both(rank, first_half ? 0 : 1,
+                                    first_half ? 1 : 0,
+                                    half - 1 - distance_to_end, half);
+                         });
 }
 
 }  // namespace troupe::catalogue

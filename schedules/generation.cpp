@@ -11,12 +11,11 @@ schedule generation_schedule(const placement& places, std::int32_t microbatches,
                 .slices = positions,
                 .placement = places,
                 .lanes = {}};
-  made.lanes.resize(static_cast<std::size_t>(places.ranks));
+  made.lanes.resize(slot(places.ranks));
   for (std::int32_t slice = 0; slice < positions; ++slice)
     for (std::int32_t first = 0; first < microbatches; first += places.ranks)
       for (std::int32_t stage = 0; stage < places.stages(); ++stage) {
-        auto& lane =
-          made.lanes[static_cast<std::size_t>(places.rank_of(stage))];
+        auto& lane = made.lanes[slot(places.rank_of(stage))];
         const auto end = std::min(first + places.ranks, microbatches);
         for (auto microbatch = first; microbatch < end; ++microbatch)
           lane.push_back({.stage = stage,

@@ -5,8 +5,7 @@
 namespace troupe {
 
 std::vector<std::int32_t> even_groups(std::int32_t total, std::int32_t groups) {
-  std::vector<std::int32_t> sizes(static_cast<std::size_t>(groups),
-                                  total / groups);
+  std::vector<std::int32_t> sizes(slot(groups), total / groups);
   std::for_each_n(sizes.begin(), total % groups, [](auto& size) { ++size; });
   return sizes;
 }
@@ -42,8 +41,7 @@ void lane_builder::in_groups(const std::vector<std::int32_t>& sizes) {
   if (!lane_.empty())
     fail(error_code::invalid_argument,
          "rank {}: in_groups after the first op; call it at the start", rank_);
-  const auto total = chunks_.size() * static_cast<std::size_t>(microbatches_)
-                     * static_cast<std::size_t>(slices_);
+  const auto total = chunks_.size() * slot(microbatches_) * slot(slices_);
   forwards_.clear();
   backwards_.clear();
   forwards_.reserve(total);
@@ -71,7 +69,7 @@ void lane_builder::in_groups(const std::vector<std::int32_t>& sizes) {
 
 void lane_builder::split_backwards(std::int32_t lag) {
   split_ = true;
-  lag_ = static_cast<std::size_t>(lag);
+  lag_ = slot(lag);
 }
 
 void lane_builder::forward(op_count count) {
@@ -102,7 +100,7 @@ void lane_builder::forward(std::int32_t chunk, op_count count) {
 }
 
 void lane_builder::backward(std::int32_t chunk, op_count count) {
-  const auto& state = chunks_[static_cast<std::size_t>(chunk)];
+  const auto& state = chunks_[slot(chunk)];
   for (; count.limit > 0 && state.next_backward < state.end; --count.limit)
     append_backward(next_of(chunk, op_kind::backward));
 }
@@ -123,12 +121,12 @@ void lane_builder::overlap(std::int32_t forward_chunk,
 }
 
 std::int32_t lane_builder::forwards_left(std::int32_t chunk) const {
-  const auto& state = chunks_[static_cast<std::size_t>(chunk)];
+  const auto& state = chunks_[slot(chunk)];
   return state.end - state.next_forward;
 }
 
 op lane_builder::next_of(std::int32_t chunk, op_kind kind) {
-  auto& state = chunks_[static_cast<std::size_t>(chunk)];
+  auto& state = chunks_[slot(chunk)];
   auto& next = is_backward(kind) ? state.next_backward : state.next_forward;
   return {.stage = state.stage,
           .microbatch = next++,

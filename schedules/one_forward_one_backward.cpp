@@ -12,27 +12,33 @@ std::vector<std::int32_t> groups_to_fill(const schedule_shape& shape) {
                      std::max(1, shape.microbatches / shape.ranks));
 }
 
-// GPipe (Huang et al., 2019).
-schedule gpipe(const schedule_shape& shape) {
-  return schedule::build(
-    shape,
-    [](lane_builder& rank) {
-      rank.forward(rest());
-      rank.backward(rest());
-    },
-    "gpipe");
+// GPipe (Huang et al., 2019), and with several stages a rank breadth-first
+// pipeline parallelism (Lamy-Poirier, 2023).
+schedule all_forwards_first(const schedule_shape& shape) {
+  return schedule::build(shape, [](lane_builder& rank) {
+    rank.forward(rest());
+    rank.backward(rest());
+  });
 }
 
-// PipeDream-flush (Narayanan et al., 2021), known as 1F1B.
+namespace {
+
+// Each rank between this one and the last adds `depth` forwards to the warm-up.
+schedule after_warm_up(const schedule_shape& shape, std::int32_t depth) {
+  return schedule::build(shape, [=](lane_builder& rank) {
+    rank.forward(first(depth * rank.distance_to_last() + rank.slices() - 1));
+    rank.repeat_one_forward_one_backward();
+    rank.backward(rest());
+  });
+}
+
+}  // namespace
+
+// PipeDream-flush (Narayanan et al., 2021), known as 1F1B. Over slices of the
+// sequence, Seq1F1B (Sun et al., 2024): a slice's backward needs those of the
+// later slices, so the last one's comes first.
 schedule one_f_one_b(const schedule_shape& shape) {
-  return schedule::build(
-    shape,
-    [](lane_builder& rank) {
-      rank.forward(first(rank.distance_to_last()));
-      rank.repeat_one_forward_one_backward();
-      rank.backward(rest());
-    },
-    "1f1b");
+  return after_warm_up(shape, 1);
 }
 
 // PipeDream (Narayanan et al., 2019): each stage updates after each of its
@@ -40,7 +46,6 @@ schedule one_f_one_b(const schedule_shape& shape) {
 // ones again, which are kept until then.
 schedule weight_stash(const schedule_shape& shape) {
   auto lanes = one_f_one_b(shape);
-  lanes.name = "weight_stash";
   lanes.update = {.every = 1, .lag = update_rule::newest};
   return lanes;
 }
@@ -50,7 +55,6 @@ schedule weight_stash(const schedule_shape& shape) {
 // read the parameters of one update before, so that there are two versions.
 schedule two_bw(const schedule_shape& shape) {
   auto lanes = one_f_one_b(shape);
-  lanes.name = "two_bw";
   const auto least = std::min(shape.ranks, shape.microbatches);
   const auto group = shape.breadth == 0 ? least : shape.breadth;
   if (group < least || group > shape.microbatches)
@@ -65,41 +69,20 @@ schedule two_bw(const schedule_shape& shape) {
 
 // Twice the warm-up of 1F1B: a message may take one whole op to travel.
 schedule eager_1f1b(const schedule_shape& shape) {
-  return schedule::build(
-    shape,
-    [](lane_builder& rank) {
-      rank.forward(first(2 * rank.distance_to_last()));
-      rank.repeat_one_forward_one_backward();
-      rank.backward(rest());
-    },
-    "eager_1f1b");
+  return after_warm_up(shape, 2);
 }
 
 // Megatron's interleaved 1F1B (Narayanan et al., 2021), with groups of even
 // size instead of a short last one, which could deadlock.
 schedule interleaved_1f1b(const schedule_shape& shape) {
   const auto groups = groups_to_fill(shape);
-  return schedule::build(
-    shape,
-    [&](lane_builder& rank) {
-      rank.in_groups(groups);
-      rank.forward(first((rank.stages_here() - 1) * groups.front()
-                         + 2 * rank.distance_to_last()));
-      rank.repeat_one_forward_one_backward();
-      rank.backward(rest());
-    },
-    "interleaved_1f1b");
-}
-
-// Breadth-first pipeline parallelism (Lamy-Poirier, 2023).
-schedule breadth_first(const schedule_shape& shape) {
-  return schedule::build(
-    shape,
-    [](lane_builder& rank) {
-      rank.forward(rest());
-      rank.backward(rest());
-    },
-    "breadth_first");
+  return schedule::build(shape, [&](lane_builder& rank) {
+    rank.in_groups(groups);
+    rank.forward(first((rank.stages_here() - 1) * groups.front()
+                       + 2 * rank.distance_to_last()));
+    rank.repeat_one_forward_one_backward();
+    rank.backward(rest());
+  });
 }
 
 // Groups of `breadth` microbatches, each forward and backward before the
@@ -115,29 +98,13 @@ schedule depth_first(const schedule_shape& shape) {
          shape.microbatches, breadth,
          std::clamp(breadth, 1, shape.microbatches));
   const auto groups = groups_of(shape.microbatches, breadth);
-  return schedule::build(
-    shape,
-    [&](lane_builder& rank) {
-      rank.in_groups(groups);
-      for (const auto size : groups) {
-        rank.forward(first(size * rank.stages_here()));
-        rank.backward(first(size * rank.stages_here()));
-      }
-    },
-    "depth_first");
-}
-
-// Seq1F1B (Sun et al., 2024): 1F1B over slices of the sequence. A slice's
-// backward needs those of the later slices, so the last one's comes first.
-schedule seq_1f1b(const schedule_shape& shape) {
-  return schedule::build(
-    shape,
-    [](lane_builder& rank) {
-      rank.forward(first(rank.distance_to_last() + rank.slices() - 1));
-      rank.repeat_one_forward_one_backward();
-      rank.backward(rest());
-    },
-    "seq_1f1b");
+  return schedule::build(shape, [&](lane_builder& rank) {
+    rank.in_groups(groups);
+    for (const auto size : groups) {
+      rank.forward(first(size * rank.stages_here()));
+      rank.backward(first(size * rank.stages_here()));
+    }
+  });
 }
 
 // Hanayo (Liu et al., 2023): stages lie in waves. Of the ops that are ready, a
@@ -151,21 +118,18 @@ schedule hanayo(const schedule_shape& shape) {
                 ? 2 * stages + 6 * (stages - 1 - what.stage)
                 : 2 * what.stage);
   };
-  return build_by_rules(
-    placement::waves(shape.ranks, stages), shape.microbatches,
-    {.start = start, .prefer = {preference::early_start}}, "hanayo");
+  return build_by_rules(placement::waves(shape.ranks, stages),
+                        shape.microbatches,
+                        {.start = start, .prefer = {preference::early_start}});
 }
 
 // Validation and inference.
 schedule forward_only(const schedule_shape& shape) {
   const auto groups = groups_to_fill(shape);
-  return schedule::build(
-    shape,
-    [&](lane_builder& rank) {
-      rank.in_groups(groups);
-      rank.forward(rest());
-    },
-    "forward_only");
+  return schedule::build(shape, [&](lane_builder& rank) {
+    rank.in_groups(groups);
+    rank.forward(rest());
+  });
 }
 
 }  // namespace troupe::catalogue

@@ -1,9 +1,17 @@
 #pragma once
 
 #include <compare>
+#include <cstddef>
 #include <cstdint>
+#include <string>
 
 namespace troupe {
+
+/// The place of a number, which is not negative, in an array.
+template <class Number>
+constexpr std::size_t slot(Number number) {
+  return static_cast<std::size_t>(number);
+}
 
 /// A rank's computation for one microbatch of one stage. Letters are those of
 /// torch.distributed.pipelining's CSV.
@@ -44,5 +52,9 @@ constexpr bool is_backward(op_kind kind) {
 constexpr bool frees_activation(op_kind kind) {
   return kind == op_kind::backward || kind == op_kind::weight_backward;
 }
+
+/// "2F3", or "2F3.1" if the schedule splits microbatches into slices; "2F3@1"
+/// on the other copy of the stage.
+std::string to_text(const op& what, bool with_slice = false);
 
 }  // namespace troupe

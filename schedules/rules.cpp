@@ -42,7 +42,7 @@ class paper_run {
   paper_run(schedule& lanes, const lane_rules& rules)
     : lanes_{lanes},
       rules_{rules},
-      done_(static_cast<std::size_t>(lanes.stages())),
+      done_(slot(lanes.stages())),
       free_at_(lanes.lanes.size(), 0),
       held_(lanes.lanes.size(), 0),
       stages_(lanes.lanes.size()) {
@@ -69,12 +69,8 @@ class paper_run {
   // End times of a stage's ops, by kind and microbatch.
   using stage_ends = std::vector<double>;
 
-  static std::size_t slot(std::int32_t index) {
-    return static_cast<std::size_t>(index);
-  }
-
   stage_ends& ends(std::int32_t stage, op_kind kind) {
-    return done_[slot(stage)].ends[static_cast<std::size_t>(kind)];
+    return done_[slot(stage)].ends[slot(kind)];
   }
 
   bool in_use(op_kind kind) const {
@@ -220,11 +216,10 @@ class paper_run {
 
 schedule build_by_rules(const placement& placement, std::int32_t microbatches,
                         const lane_rules& rules, std::string name) {
-  schedule result{
-    .name = std::move(name),
-    .microbatches = microbatches,
-    .placement = placement,
-    .lanes = std::vector<lane>(static_cast<std::size_t>(placement.ranks))};
+  schedule result{.name = std::move(name),
+                  .microbatches = microbatches,
+                  .placement = placement,
+                  .lanes = std::vector<lane>(slot(placement.ranks))};
   paper_run{result, rules}.run();
   validate(result);
   return result;

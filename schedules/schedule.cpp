@@ -38,7 +38,7 @@ placement placement::v_shaped(std::int32_t ranks) {
 placement placement::waves(std::int32_t ranks, std::int32_t stages) {
   auto result = looped(ranks, stages);
   for (std::int32_t stage = 0; stage < stages; ++stage)
-    if (auto& rank = result.rank_by_stage[0][static_cast<std::size_t>(stage)];
+    if (auto& rank = result.rank_by_stage[0][slot(stage)];
         stage / ranks % 2 == 1)
       rank = ranks - 1 - rank;
   return result;

@@ -40,8 +40,7 @@ struct placement {
     return static_cast<std::int32_t>(rank_by_stage.size());
   }
   std::int32_t rank_of(std::int32_t stage, std::int32_t copy = 0) const {
-    return rank_by_stage[static_cast<std::size_t>(copy)]
-                        [static_cast<std::size_t>(stage)];
+    return rank_by_stage[slot(copy)][slot(stage)];
   }
 
   std::int32_t rank_of(stage_instance which) const {
@@ -56,7 +55,7 @@ struct placement {
   /// Those of a rank, in the same order.
   std::vector<stage_instance> instances_of(std::int32_t rank) const;
   std::size_t index_of(stage_instance which) const {
-    return static_cast<std::size_t>(which.copy * stages() + which.stage);
+    return slot(which.copy * stages() + which.stage);
   }
 
   /// Stage s on rank s mod ranks (one stage a rank, or looped).

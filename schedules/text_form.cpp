@@ -9,7 +9,7 @@
 #include "troupe/base/parse_number.hpp"
 #include "troupe/base/printable.hpp"
 #include "troupe/schedules/cell.hpp"
-#include "troupe/schedules/op_text.hpp"
+#include "troupe/schedules/op.hpp"
 #include "troupe/schedules/validate.hpp"
 
 namespace troupe {

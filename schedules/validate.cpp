@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "troupe/base/error.hpp"
-#include "troupe/schedules/op_text.hpp"
+#include "troupe/schedules/op.hpp"
 
 namespace troupe {
 
@@ -30,7 +30,7 @@ class validator {
     : lanes_{lanes},
       locate_{locate},
       seen_(slot_count(lanes)),
-      copies_(static_cast<std::size_t>(lanes.microbatches), any_copy) {}
+      copies_(slot(lanes.microbatches), any_copy) {}
 
   void run() {
     for (std::int32_t rank = 0; rank < lanes_.ranks(); ++rank)
@@ -41,7 +41,7 @@ class validator {
 
  private:
   const lane& lane_of(std::int32_t rank) const {
-    return lanes_.lanes[static_cast<std::size_t>(rank)];
+    return lanes_.lanes[slot(rank)];
   }
 
   [[noreturn]] void refuse(std::int32_t rank, std::size_t index,
@@ -110,7 +110,7 @@ class validator {
 
   // A result goes from a stage to the next one of the same copy.
   void check_copy(std::int32_t rank, std::size_t index, const op& what) {
-    auto& copy = copies_[static_cast<std::size_t>(what.microbatch)];
+    auto& copy = copies_[slot(what.microbatch)];
     if (copy != any_copy && copy != what.copy)
       refuse(
         rank, index,
@@ -145,21 +145,21 @@ class validator {
     };
     const auto bad = std::find_if_not(seen_.begin(), seen_.end(), complete);
     if (bad != seen_.end())
-      refuse_missing(static_cast<std::size_t>(bad - seen_.begin()), *bad);
+      refuse_missing(slot(bad - seen_.begin()), *bad);
   }
 
-  [[noreturn]] void refuse_missing(std::size_t slot, mask seen) const {
-    const auto slices = static_cast<std::size_t>(lanes_.slices);
-    const auto microbatches = static_cast<std::size_t>(lanes_.microbatches);
+  [[noreturn]] void refuse_missing(std::size_t index, mask seen) const {
+    const auto slices = slot(lanes_.slices);
+    const auto microbatches = slot(lanes_.microbatches);
     op missing{
-      .stage = static_cast<std::int32_t>(slot / slices / microbatches),
-      .microbatch = static_cast<std::int32_t>(slot / slices % microbatches),
-      .slice = static_cast<std::int16_t>(slot % slices)};
+      .stage = static_cast<std::int32_t>(index / slices / microbatches),
+      .microbatch = static_cast<std::int32_t>(index / slices % microbatches),
+      .slice = static_cast<std::int16_t>(index % slices)};
     if (seen != 0)
       missing.kind = (seen & bit(op_kind::input_backward)) != 0
                        ? op_kind::weight_backward
                        : op_kind::backward;
-    const auto copy = copies_[static_cast<std::size_t>(missing.microbatch)];
+    const auto copy = copies_[slot(missing.microbatch)];
     missing.copy = std::max(copy, std::int8_t{0});
     const auto rank = lanes_.placement.rank_of(missing.stage, missing.copy);
     refuse(rank, lane_of(rank).size(),
@@ -214,7 +214,7 @@ void validate(const schedule& lanes) {
 }
 
 void validate(const schedule& lanes, const op_locator& locate) {
-  if (lanes.lanes.size() != static_cast<std::size_t>(lanes.ranks()))
+  if (lanes.lanes.size() != slot(lanes.ranks()))
     fail(error_code::invalid_schedule,
          "the placement has {} ranks, but there are {} lanes", lanes.ranks(),
          lanes.lanes.size());
@@ -233,26 +233,22 @@ bool is_training(const schedule& lanes) {
 }
 
 std::vector<std::int8_t> copies_taken(const schedule& lanes) {
-  std::vector<std::int8_t> copies(static_cast<std::size_t>(lanes.microbatches),
-                                  0);
+  std::vector<std::int8_t> copies(slot(lanes.microbatches), 0);
   for (const auto& lane : lanes.lanes)
     for (const auto& what : lane)
-      copies[static_cast<std::size_t>(what.microbatch)] = what.copy;
+      copies[slot(what.microbatch)] = what.copy;
   return copies;
 }
 
 std::optional<op> first_out_of_order(const schedule& lanes) {
-  const auto stages = static_cast<std::size_t>(lanes.stages())
-                      * static_cast<std::size_t>(lanes.placement.copies());
+  const auto stages = slot(lanes.stages()) * slot(lanes.placement.copies());
   constexpr std::size_t series = 3;  // F; I; B and W, which add to gradients
   std::vector<std::int64_t> last(stages * series, -1);
   const auto descends = [&](const op& o) {
     const auto slice =
       is_backward(o.kind) ? lanes.slices - 1 - o.slice : o.slice;
     const auto index = std::int64_t{o.microbatch} * lanes.slices + slice;
-    const auto row = static_cast<std::size_t>(o.copy)
-                       * static_cast<std::size_t>(lanes.stages())
-                     + static_cast<std::size_t>(o.stage);
+    const auto row = slot(o.copy) * slot(lanes.stages()) + slot(o.stage);
     const std::size_t of_kind = frees_activation(o.kind)     ? 2
                                 : o.kind == op_kind::forward ? 0
                                                              : 1;

@@ -63,10 +63,8 @@ std::int32_t last_of_update(const Schedule& order, std::int32_t update) {
 /// overflows, a number larger than any file's ops.
 template <class Schedule>
 std::size_t slot_count(const Schedule& order) {
-  std::size_t count = static_cast<std::size_t>(order.microbatches)
-                      * static_cast<std::size_t>(order.slices);
-  if (__builtin_mul_overflow(count, static_cast<std::size_t>(order.stages()),
-                             &count))
+  std::size_t count = slot(order.microbatches) * slot(order.slices);
+  if (__builtin_mul_overflow(count, slot(order.stages()), &count))
     count = SIZE_MAX;
   return count;
 }
@@ -74,11 +72,9 @@ std::size_t slot_count(const Schedule& order) {
 /// The place of an op's triple in arrays of `slot_count`.
 template <class Schedule, class Op>
 std::size_t op_slot(const Schedule& order, const Op& op) {
-  return (static_cast<std::size_t>(op.stage)
-            * static_cast<std::size_t>(order.microbatches)
-          + static_cast<std::size_t>(op.microbatch))
-           * static_cast<std::size_t>(order.slices)
-         + static_cast<std::size_t>(op.slice);
+  return (slot(op.stage) * slot(order.microbatches) + slot(op.microbatch))
+           * slot(order.slices)
+         + slot(op.slice);
 }
 
 }  // namespace troupe

@@ -10,18 +10,14 @@ namespace {
 
 // Each rank between this one and the last adds `depth` forwards to the warm-up;
 // weight gradients lag by as many microbatches for each rank before it.
-schedule zero_bubble(const schedule_shape& shape, std::int32_t depth,
-                     const char* name) {
-  return schedule::build(
-    shape,
-    [=](lane_builder& rank) {
-      rank.split_backwards(depth * rank.rank());
-      rank.forward(first(depth * rank.distance_to_last()));
-      rank.repeat_one_forward_one_backward();
-      rank.backward(rest());
-      rank.weight_backward(rest());
-    },
-    name);
+schedule zero_bubble(const schedule_shape& shape, std::int32_t depth) {
+  return schedule::build(shape, [=](lane_builder& rank) {
+    rank.split_backwards(depth * rank.rank());
+    rank.forward(first(depth * rank.distance_to_last()));
+    rank.repeat_one_forward_one_backward();
+    rank.backward(rest());
+    rank.weight_backward(rest());
+  });
 }
 
 // The same lanes without the microbatches from `count` on.
@@ -38,8 +34,7 @@ schedule first_microbatches(schedule whole, std::int32_t count) {
 // The next microbatch follows 6 later: three ops of two stages. Ranks keep this
 // order and its memory, and start as early as they can.
 schedule building_blocks(const schedule_shape& shape, std::int32_t step,
-                         std::int32_t gap, std::int32_t chunks,
-                         const char* name) {
+                         std::int32_t gap, std::int32_t chunks) {
   constexpr std::int32_t period = 6;
   const auto last = 2 * shape.ranks - 1;
   const auto forward = [=](std::int32_t stage) {
@@ -63,39 +58,35 @@ schedule building_blocks(const schedule_shape& shape, std::int32_t step,
                                           : forward(what.stage));
        },
      .prefer = {preference::weight_backward_last, preference::early_start},
-     .split_backward = true},
-    name);
+     .split_backward = true});
 }
 
 }  // namespace
 
 // Zero bubble pipeline parallelism (Qi et al., 2023): the memory of 1F1B.
 schedule zb_h1(const schedule_shape& shape) {
-  return zero_bubble(shape, 1, "zb_h1");
+  return zero_bubble(shape, 1);
 }
 
 // The same paper: twice the warm-up, so that a rank is never idle between its
 // first op and its last.
 schedule zb_h2(const schedule_shape& shape) {
-  return zero_bubble(shape, 2, "zb_h2");
+  return zero_bubble(shape, 2);
 }
 
 // Megatron's interleaved 1F1B with the split backwards of Qi et al., 2023, and
 // half its warm-up, as in PyTorch.
 schedule interleaved_zb(const schedule_shape& shape) {
   const auto groups = groups_to_fill(shape);
-  return schedule::build(
-    shape,
-    [&](lane_builder& rank) {
-      rank.in_groups(groups);
-      rank.split_backwards(rank.rank());
-      rank.forward(first((rank.stages_here() - 1) * groups.front()
-                         + rank.distance_to_last()));
-      rank.repeat_one_forward_one_backward();
-      rank.backward(rest());
-      rank.weight_backward(rest());
-    },
-    "interleaved_zb");
+  return schedule::build(shape, [&](lane_builder& rank) {
+    rank.in_groups(groups);
+    rank.split_backwards(rank.rank());
+    rank.forward(first((rank.stages_here() - 1) * groups.front()
+                       + rank.distance_to_last()));
+    rank.repeat_one_forward_one_backward();
+    rank.backward(rest());
+    rank.weight_backward(rest());
+  });
 }
 
 // ZB-V (Qi et al., 2023): the V returns each microbatch to the rank that began
@@ -103,8 +94,7 @@ schedule interleaved_zb(const schedule_shape& shape) {
 schedule zb_v(const schedule_shape& shape) {
   const auto fill = std::max(shape.microbatches, 2 * shape.ranks - 1);
   const auto whole = schedule::build(
-    placement::v_shaped(shape.ranks), fill,
-    [](lane_builder& rank) {
+    placement::v_shaped(shape.ranks), fill, [](lane_builder& rank) {
       const auto ranks_left = rank.distance_to_last() + 1;
       rank.split_backwards(0);
       rank.forward(0, first(2 * ranks_left - 1));
@@ -131,21 +121,20 @@ schedule zb_v(const schedule_shape& shape) {
         rank.weight_backward(first(1));
       }
       rank.weight_backward(rest());
-    },
-    "zb_v");
+    });
   return first_microbatches(whole, shape.microbatches);
 }
 
 // V-Half of "controllable memory".
 schedule v_half(const schedule_shape& shape) {
-  return building_blocks(shape, 2, 3, 2 * ((shape.ranks + 2) / 2), "v_half");
+  return building_blocks(shape, 2, 3, 2 * ((shape.ranks + 2) / 2));
 }
 
 // V-Min of "controllable memory". The gap keeps ops of different microbatches
 // from meeting on a rank.
 schedule v_min(const schedule_shape& shape) {
   return building_blocks(shape, 1, shape.ranks % 3 == 0 ? 2 : 0,
-                         2 * ((shape.ranks + 4) / 3), "v_min");
+                         2 * ((shape.ranks + 4) / 3));
 }
 
 }  // namespace troupe::catalogue

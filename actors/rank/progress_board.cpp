@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "troupe/engine/plan/text/op_text.hpp"
+#include "troupe/engine/plan/text/plan_text.hpp"
 #include "troupe/engine/plan/values.hpp"
 
 namespace troupe {

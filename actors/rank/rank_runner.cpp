@@ -10,7 +10,7 @@
 #include "troupe/engine/device/memory.hpp"
 #include "troupe/engine/plan/compile/overlapped_pairs.hpp"
 #include "troupe/engine/plan/op_traits.hpp"
-#include "troupe/engine/plan/text/op_text.hpp"
+#include "troupe/engine/plan/text/plan_text.hpp"
 #include "troupe/engine/stage/module/generation_step.hpp"
 
 namespace troupe {

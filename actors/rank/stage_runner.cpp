@@ -8,9 +8,8 @@
 #include "troupe/base/error.hpp"
 #include "troupe/engine/device/clock.hpp"
 #include "troupe/engine/plan/op_traits.hpp"
-#include "troupe/engine/plan/text/op_text.hpp"
+#include "troupe/engine/plan/text/plan_text.hpp"
 #include "troupe/engine/plan/values.hpp"
-#include "troupe/engine/plan/versions.hpp"
 #include "troupe/engine/stage/sharding/sharded_parameters.hpp"
 
 namespace troupe {

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "troupe/base/error.hpp"
-#include "troupe/engine/plan/text/op_text.hpp"
+#include "troupe/engine/plan/text/plan_text.hpp"
 
 namespace troupe {
 

@@ -4,13 +4,12 @@
 //   links [--rounds N] [--count N] [--mib N] [--spin US] [--ring KIB]
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <CLI/CLI.hpp>
-#include <algorithm>
 
 #include "bare.hpp"
 #include "over_links.hpp"
+#include "troupe/bench/measuring.hpp"
 #include "troupe/engine/transport/io_loop.hpp"
 #include "troupe/engine/transport/stream/shared_stream.hpp"
 #include "troupe/engine/transport/stream/tls_stream.hpp"
@@ -36,12 +35,6 @@ struct kind {
   make_stream make;
   std::function<double(std::size_t, int)> bare;  // seconds
 };
-
-double quantile(std::vector<double> values, double q) {
-  std::ranges::sort(values);
-  const auto index = q * static_cast<double>(values.size() - 1);
-  return values[static_cast<std::size_t>(index + 0.5)];
-}
 
 std::vector<kind> all_kinds(const settings& given) {
   const auto plain = [](int socket, link_side) {

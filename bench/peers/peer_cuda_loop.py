@@ -5,7 +5,6 @@ AdamW; the host waits once a step, for the loss.  The last line printed is one
 JSON object.
 """
 
-import argparse
 import contextlib
 import json
 import sys
@@ -59,20 +58,9 @@ class Loop:
 
 
 def main():
-    ap = argparse.ArgumentParser(description=__doc__)
-    ap.add_argument("--d-model", type=int, default=256)
-    ap.add_argument("--layers", type=int, default=8)
-    ap.add_argument("--heads", type=int, default=8)
-    ap.add_argument("--seq", type=int, default=128)
-    ap.add_argument("--microbatch-size", type=int, default=4)
-    ap.add_argument("--microbatches", type=int, default=8)
-    ap.add_argument("--steps", type=int, default=20, help="timed steps")
-    ap.add_argument("--warmup", type=int, default=5)
+    ap = measure.parser(__doc__, steps=20, warmup=5)
     ap.add_argument("--device", default="cuda:0")
     ap.add_argument("--autocast", choices=("none", "bf16"), default="bf16")
-    ap.add_argument("--threads", type=int, default=1)
-    ap.add_argument("--text", default=None)
-    ap.add_argument("--seed", type=int, default=1)
     a = ap.parse_args()
     if a.device.startswith("cuda") and not torch.cuda.is_available():
         sys.exit(f"--device {a.device}: PyTorch {torch.__version__} sees no GPU here")

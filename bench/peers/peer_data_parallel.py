@@ -5,7 +5,6 @@ block a unit). Microbatches are accumulated, gradients synchronised with the las
 one. The last line printed is one JSON object.
 """
 
-import argparse
 import contextlib
 import json
 import time
@@ -67,16 +66,8 @@ def rank_main(rank, ranks, tmp, a):
 
 
 def main():
-    ap = argparse.ArgumentParser(description=__doc__)
+    ap = measure.parser(__doc__, steps=4)
     ap.add_argument("--kind", choices=("ddp", "fsdp2"), default="ddp")
-    ap.add_argument("--microbatches", type=int, default=8)
-    ap.add_argument("--microbatch-size", type=int, default=4)
-    ap.add_argument("--seq", type=int, default=128)
-    ap.add_argument("--d-model", type=int, default=256)
-    ap.add_argument("--layers", type=int, default=8)
-    ap.add_argument("--heads", type=int, default=8)
-    ap.add_argument("--steps", type=int, default=4)
-    ap.add_argument("--text", default=None)
     a = ap.parse_args()
     results, error = run_ranks(rank_main, a, 2, 300)
     if error:

@@ -4,7 +4,6 @@ One process per rank, on the CPU. Needs transformers in addition to PyTorch. The
 line printed is one JSON object.
 """
 
-import argparse
 import json
 import statistics
 import time
@@ -84,12 +83,9 @@ def rank_main(rank, ranks, tmp, a):
 
 
 def main():
-    ap = argparse.ArgumentParser(description=__doc__)
+    ap = measure.parser(__doc__, vocabulary=256, steps=4, warmup=1)
     ap.add_argument("--model", required=True, help="a folder")
     ap.add_argument("--schedule", default="1f1b", choices=("gpipe", "1f1b"))
-    ap.add_argument("--vocabulary", type=int, default=256)
-    for name in ("microbatches", "microbatch-size", "seq", "steps", "warmup"):
-        ap.add_argument("--" + name, type=int, required=True)
     ap.add_argument("--timeout", type=float, default=600)
     a = ap.parse_args()
     ranks, error = run_ranks(rank_main, a, 2, a.timeout)

@@ -14,6 +14,7 @@
 #include <limits>
 
 #include "plain_sum.hpp"
+#include "troupe/bench/measuring.hpp"
 #include "troupe/engine/device/clock.hpp"
 #include "troupe/engine/device/threads.hpp"
 #include "troupe/engine/events/statistics.hpp"
@@ -42,11 +43,6 @@ double time_of(const std::function<void()>& call, std::int64_t bytes) {
   for (std::int64_t i = 0; i < calls; ++i)
     call();
   return static_cast<double>(now_ns() - begin) / static_cast<double>(calls);
-}
-
-double median(std::vector<double> values) {
-  std::ranges::sort(values);
-  return values[values.size() / 2];
 }
 
 volatile double sink = 0;

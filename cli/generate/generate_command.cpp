@@ -1,4 +1,4 @@
-#include "troupe/cli/generate/generate_command.hpp"
+#include "troupe/cli/commands.hpp"
 
 #include <CLI/CLI.hpp>
 
@@ -13,17 +13,18 @@
 #include "troupe/base/fnv_hash.hpp"
 #include "troupe/base/input_file.hpp"
 #include "troupe/base/printable.hpp"
-#include "troupe/cli/generate/generate_options.hpp"
 #include "troupe/cli/generate/generate_output.hpp"
+#include "troupe/cli/generate/stored_model.hpp"
+#include "troupe/cli/plan/checks.hpp"
 #include "troupe/cli/plan/commands.hpp"
 #include "troupe/cli/signals.hpp"
 #include "troupe/cli/train/train_devices.hpp"
-#include "troupe/cli/train/train_failure.hpp"
 #include "troupe/cli/train/train_job.hpp"
-#include "troupe/cli/train/train_numerics.hpp"
+#include "troupe/cli/train/train_options.hpp"
 #include "troupe/cli/train/train_setup.hpp"
 #include "troupe/engine/checkpoint/manifest.hpp"
 #include "troupe/engine/data/mapped_file.hpp"
+#include "troupe/engine/generation/generation.hpp"
 #include "troupe/engine/models/model_folder.hpp"
 
 namespace troupe::cli {
@@ -42,6 +43,127 @@ The same prompt, seed and model give the same tokens for any number of ranks,
 processes and other prompts.
 Exit codes: 0 done; 1 it failed; 2 wrong usage; 129 / 130 / 143 stopped by
 SIGHUP / SIGINT / SIGTERM.)";
+
+/// The flags of `troupe generate`.
+struct generate_options {
+  generate_options() { run.partition.shape = {}; }
+
+  std::string checkpoint;
+  wanted_model model;
+  std::vector<std::string> prompts;
+  std::string prompts_file;
+  std::vector<std::string> stops;
+  generation_request usual;  // but for its ids
+  generation_options generation;
+  bool past_text_ends = false;
+  bool ids = false;
+  bool json = false;
+  /// The pipeline, its devices and processes, as train has them.
+  train_options run;
+};
+
+void add_prompt_flags(CLI::App& app, generate_options& o) {
+  app.option_defaults()->group("Prompts");
+  add_value(app, "--prompt TEXT", o.prompts,
+            "text to continue, or ids such as '5 17' if tokens are not bytes; "
+            "repeatable")
+    ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+    ->allow_extra_args(false);
+  add_value(
+    app, "--prompts FILE", o.prompts_file,
+    "file with one prompt per line; a .jsonl holds objects with \"text\" or "
+    "\"ids\", and optionally max_tokens, temperature, top_k, top_p, seed");
+  app.add_flag("--ids", o.ids,
+               "prompts, stops and output are lists of ids; always so if the "
+               "vocabulary has more than 256 ids");
+}
+
+void add_sampling_flags(CLI::App& app, generate_options& o) {
+  auto& sampling = o.usual.sampling;
+  app.option_defaults()->group("Tokens");
+  add_value(app, "--max-tokens", o.usual.tokens,
+            "tokens to generate per prompt", whole_number(0, 1 << 30));
+  add_value(app, "--temperature", sampling.temperature,
+            "sampling temperature; 0: always the most likely token", number(0));
+  add_value(app, "--top-k", sampling.top_k,
+            "sample from the K most likely tokens; 0: all", whole_number(0));
+  add_value(app, "--top-p", sampling.top_p,
+            "sample from the fewest tokens that together have this probability",
+            number_above(0, 1));
+  add_value(app, "--seed", sampling.seed, "seed of the sampling of each prompt",
+            whole_number(0));
+  add_value(
+    app, "--stop TEXT", o.stops,
+    "end a continuation before this text (ids: as --prompt); repeatable")
+    ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+    ->allow_extra_args(false);
+  app.add_flag("--ignore-end-of-text", o.past_text_ends,
+               "go on behind the end-of-text tokens that a model folder names "
+               "(eos_token_id), before which a continuation ends otherwise");
+}
+
+void add_run_flags(CLI::App& app, generate_options& o) {
+  auto& run = o.run;
+  app.option_defaults()->group("Pipeline");
+  add_value(app, "--ranks", run.partition.shape.ranks, "pipeline ranks P",
+            whole_number(1, 1 << 16));
+  add_value(app, "--stages-per-rank", run.partition.shape.stages_per_rank,
+            "stages V of a rank", whole_number(1, 1 << 16));
+  app.add_option("--split", run.partition.split,
+                 "layers on stages, as for train: even, parameters, measured, "
+                 "or by hand: 5,5");
+  add_value(app, "--microbatches", o.generation.microbatches,
+            "prompts, or groups of them, in flight; 0: 2 P",
+            whole_number(0, 1 << 16));
+  add_value(app, "--microbatch-size", o.generation.rows,
+            "prompts of equal length that form a microbatch: more is faster, "
+            "but may round differently",
+            whole_number(1, 1 << 16));
+  add_value(app, "--positions", o.generation.positions,
+            "most tokens per step; between steps text is printed and waiting "
+            "prompts begin",
+            whole_number(1, INT16_MAX));
+  add_value(app, "--threads", run.execution.intra_op_threads,
+            "intra-op threads of a rank", whole_number(1, 1024));
+  add_value(
+    app, "--dtype", run.optimisation.dtype,
+    "dtype of the parameters of a model folder, and of what is computed",
+    CLI::IsMember({"fp32", "bf16", "fp16"}));
+  app.add_option("--device", run.devices.device,
+                 "cpu, cuda (ranks take all devices in turns), or cuda:0,2");
+}
+
+/// Values that the checkpoint has are not asked for.
+void add_stored_flags(CLI::App& app, generate_options& o) {
+  app.option_defaults()->always_capture_default(false);
+  add_model_flags(app, o.model.flags);
+  add_value(app, "--seq", o.model.length, "positions of the model",
+            whole_number(1, 1 << 24));
+  add_value(app, "--vocabulary", o.model.vocabulary, "number of token ids",
+            whole_number(1, 1 << 24));
+  app.option_defaults()->always_capture_default();
+}
+
+void add_generate_flags(CLI::App& app, generate_options& options) {
+  app.option_defaults()->always_capture_default();
+  app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+  app.option_defaults()->group("Options");
+  add_value(
+    app, "--checkpoint PATH", options.checkpoint,
+    "a checkpoint, a folder of them (its last one), a .safetensors file of "
+    "parameters, or a model folder of Hugging Face's transformers")
+    ->required();
+  app.add_flag("--json", options.json,
+               "print one JSON line per prompt: ids, text, and figures");
+  add_value(app, "--log-level", options.run.output.log_level,
+            "of messages on stderr",
+            CLI::IsMember({"debug", "info", "warn", "error", "off"}));
+  add_prompt_flags(app, options);
+  add_sampling_flags(app, options);
+  add_run_flags(app, options);
+  add_stored_flags(app, options);
+  add_process_flags(app, options.run.processes);
+}
 
 /// All prompts, in the order of the flags.
 std::vector<generation_request> requests_of(const generate_options& o,

@@ -1,17 +1,18 @@
-#include "troupe/cli/live/attach_command.hpp"
-
 #include <CLI/CLI.hpp>
 
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <memory>
 #include <set>
 
 #include "troupe/base/error.hpp"
 #include "troupe/base/parse_number.hpp"
 #include "troupe/base/plain_text.hpp"
+#include "troupe/cli/commands.hpp"
 #include "troupe/cli/live/live_options.hpp"
+#include "troupe/cli/plan/checks.hpp"
 #include "troupe/cli/plan/commands.hpp"
 #include "troupe/cli/plan/program.hpp"
 #include "troupe/monitors/live/event_json.hpp"
@@ -178,12 +179,10 @@ void run_detach(const detach_options& options) {
 void add_attach_command(CLI::App& app) {
   auto* command = app.add_subcommand("attach", summary_of("attach"));
   const auto options = std::make_shared<attach_options>();
-  command
-    ->add_option("spec", options->specs,
-                 "the job's endpoint, unless there is one job; then monitors, "
-                 "such as overflow or gap:interval=10")
-    ->required()
-    ->type_name("[ENDPOINT] SPEC");
+  add_value(*command, "spec [ENDPOINT] SPEC", options->specs,
+            "the job's endpoint, unless there is one job; then monitors, such "
+            "as overflow or gap:interval=10")
+    ->required();
   options->job.add_token_to(*command);
   command->add_flag("--keep", options->keep,
                     "keep them attached; print their ids and return");
@@ -203,11 +202,9 @@ void add_attach_command(CLI::App& app) {
 void add_detach_command(CLI::App& app) {
   auto* command = app.add_subcommand("detach", summary_of("detach"));
   const auto options = std::make_shared<detach_options>();
-  command
-    ->add_option("id", options->words,
-                 "the job's endpoint, unless there is one job; then an id, as "
-                 "attach printed it")
-    ->type_name("[ENDPOINT] ID");
+  add_value(*command, "id [ENDPOINT] ID", options->words,
+            "the job's endpoint, unless there is one job; then an id, as "
+            "attach printed it");
   options->job.add_token_to(*command);
   command->add_flag("--list", options->list,
                     "print what is attached over the endpoint, each with its "
@@ -225,6 +222,53 @@ void add_detach_command(CLI::App& app) {
       id_in(options->words);
     run_detach(*options);
   });
+}
+
+namespace {
+
+bool is_own(const std::string& argument) {
+  return argument == "--keep" || argument == "--json" || argument == "--help"
+         || argument.starts_with("--token-file=");
+}
+
+/// Turns "--abort-after=3", or "--abort-after" and "3", into "abort_after=3".
+std::string setting_of(const std::string& flag, const std::string& value) {
+  const auto equals = flag.find('=');
+  auto key = flag.substr(2, equals == std::string::npos ? equals : equals - 2);
+  std::ranges::replace(key, '-', '_');
+  return key + "="
+         + (equals == std::string::npos ? value : flag.substr(equals + 1));
+}
+
+}  // namespace
+
+std::vector<std::string> fold_settings(std::vector<std::string> arguments) {
+  std::vector<std::string> folded;
+  std::vector<std::size_t> specs;
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    const auto& argument = arguments[i];
+    const bool more = i + 1 < arguments.size();
+    if (argument == "--token-file" && more) {
+      folded.insert(folded.end(), {argument, arguments[++i]});
+    } else if (is_own(argument) || !argument.starts_with("--")) {
+      if (!argument.starts_with("-") && !is_endpoint(argument))
+        specs.push_back(folded.size());
+      folded.push_back(argument);
+    } else {
+      if (specs.empty())
+        fail(error_code::invalid_argument,
+             "{} is not a flag of attach and follows no monitor: write "
+             "settings after the monitor's name",
+             argument);
+      const bool has_value = more && argument.find('=') == std::string::npos
+                             && !arguments[i + 1].starts_with("--");
+      auto& spec = folded[specs.back()];
+      spec += spec.find(':') == std::string::npos ? ':' : ',';
+      spec += setting_of(argument, has_value ? arguments[i + 1] : "true");
+      i += has_value ? 1 : 0;
+    }
+  }
+  return folded;
 }
 
 }  // namespace troupe::cli

@@ -1,13 +1,11 @@
-#include "troupe/cli/live/events_command.hpp"
+#include "troupe/cli/commands.hpp"
 
 #include <CLI/CLI.hpp>
 
-#include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
 #include <memory>
 
-#include "troupe/base/error.hpp"
 #include "troupe/base/plain_text.hpp"
 #include "troupe/cli/live/live_options.hpp"
 #include "troupe/cli/plan/checks.hpp"
@@ -94,23 +92,17 @@ void add_flags(CLI::App& command, events_options& options) {
                    "what each rank received, with bytes and waits");
   command.add_flag("--memory", options.wants.memory,
                    "memory of each rank's process");
-  command
-    .add_option("--tensors", options.tensors,
-                "statistics of these kinds: activation, input, weight, "
-                "activation_gradient, parameter, gradient, loss; or all")
-    ->type_name("KINDS");
+  add_value(command, "--tensors KINDS", options.tensors,
+            "statistics of these kinds: activation, input, weight, "
+            "activation_gradient, parameter, gradient, loss; or all");
   command.add_flag("--histogram", options.histogram,
                    "with histograms (in JSON)");
-  command
-    .add_option("--match", options.wants.names,
-                "globs over the names of modules and parameters")
-    ->type_name("GLOBS");
-  command.add_option("--every", options.wants.every, "every so many steps")
-    ->check(whole_number(1));
-  command
-    .add_option("--steps", options.steps,
-                "stop after this many steps; 0: never")
-    ->check(whole_number(0));
+  add_value(command, "--match GLOBS", options.wants.names,
+            "globs over the names of modules and parameters");
+  add_value(command, "--every", options.wants.every, "every so many steps",
+            whole_number(1));
+  add_value(command, "--steps", options.steps,
+            "stop after this many steps; 0: never", whole_number(0));
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "troupe/base/error.hpp"
+#include "troupe/cli/plan/checks.hpp"
 #include "troupe/cli/signals.hpp"
 #include "troupe/engine/transport/endpoint.hpp"
 #include "troupe/engine/transport/trust/secret_file.hpp"
@@ -56,17 +57,15 @@ std::string only_job(const std::string& token) {
 }  // namespace
 
 void live_options::add_to(CLI::App& command) {
-  command
-    .add_option("endpoint", endpoint,
-                "endpoint of the job: unix:PATH or tcp:HOST:PORT, as logged at "
-                "its start; by default your only job on this machine")
-    ->type_name("ENDPOINT");
+  add_value(command, "endpoint ENDPOINT", endpoint,
+            "endpoint of the job: unix:PATH or tcp:HOST:PORT, as logged at its "
+            "start; by default your only job on this machine");
   add_token_to(command);
 }
 
 void live_options::add_token_to(CLI::App& command) {
-  command.add_option("--token-file", token_file, "file with the job's secret")
-    ->type_name("FILE");
+  add_value(command, "--token-file FILE", token_file,
+            "file with the job's secret");
 }
 
 void live_options::take_endpoint(std::vector<std::string>& words) {

@@ -1,4 +1,4 @@
-#include "troupe/cli/live/replan_command.hpp"
+#include "troupe/cli/commands.hpp"
 
 #include <CLI/CLI.hpp>
 
@@ -14,11 +14,11 @@
 #include "troupe/cli/plan/checks.hpp"
 #include "troupe/cli/plan/commands.hpp"
 #include "troupe/cli/plan/program.hpp"
-#include "troupe/cli/plan/searched_schedule.hpp"
+#include "troupe/cli/plan/schedule_options.hpp"
 #include "troupe/engine/plan/cost/entries.hpp"
 #include "troupe/engine/plan/cost/peak_bytes.hpp"
 #include "troupe/monitors/live/json_fields.hpp"
-#include "troupe/schedules/find_schedule.hpp"
+#include "troupe/schedules/builtin.hpp"
 
 namespace troupe::cli {
 
@@ -119,23 +119,16 @@ void add_replan_command(CLI::App& app) {
   auto* command = app.add_subcommand("replan", summary_of("replan"));
   const auto options = std::make_shared<replan_options>();
   options->job.add_to(*command);
-  command
-    ->add_option("--schedule", options->schedule,
-                 "a built-in schedule, or a file: CSV or the text form")
-    ->type_name("NAME|FILE");
+  add_value(*command, "--schedule NAME|FILE", options->schedule,
+            "a built-in schedule, or a file: CSV or the text form");
   command->add_flag("--search", options->search,
                     "search for the best order for the measured costs");
   command->add_flag("--force", options->force,
                     "take the schedule even if it is not better");
-  command
-    ->add_option("--sizes", options->sizes,
-                 "bytes of a microbatch in a stage, as for simulate")
-    ->type_name("ENTRIES|FILE");
-  command
-    ->add_option("--memory-limit", options->memory_limit,
-                 "most bytes that a rank may hold, for --search")
-    ->check(number(0))
-    ->type_name("BYTES");
+  add_value(*command, "--sizes ENTRIES|FILE", options->sizes,
+            "bytes of a microbatch in a stage, as for simulate");
+  add_value(*command, "--memory-limit BYTES", options->memory_limit,
+            "most bytes that a rank may hold, for --search", number(0));
   command->add_flag("--json", options->json, "the job's answer");
   command->footer(replan_help);
   command->callback([options] { run(*options); });

@@ -1,17 +1,19 @@
-#include "troupe/cli/live/top_command.hpp"
+#include "troupe/cli/commands.hpp"
 
 #include <CLI/CLI.hpp>
 
-#include <fmt/format.h>
+#include <poll.h>
 #include <spdlog/spdlog.h>
+#include <termios.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <cmath>
 #include <memory>
 
 #include "troupe/base/error.hpp"
 #include "troupe/base/plain_text.hpp"
-#include "troupe/cli/live/keys.hpp"
 #include "troupe/cli/live/live_options.hpp"
 #include "troupe/cli/live/top_view.hpp"
 #include "troupe/cli/plan/checks.hpp"
@@ -47,6 +49,49 @@ struct top_options {
   bool json = false;
   double interval = 1;
 };
+
+/// Reads typed keys one by one while it lives, if wanted and if standard input
+/// is this process's own terminal.
+class keys {
+ public:
+  explicit keys(bool wanted);
+  keys(const keys&) = delete;
+  keys& operator=(const keys&) = delete;
+  ~keys();
+
+  /// Whether q was typed, or the input has ended. Doesn't wait.
+  bool has_q() const;
+
+ private:
+  bool reads_ = false;
+  termios before_{};
+};
+
+keys::keys(bool wanted) {
+  // A background process would be stopped.
+  if (!wanted || ::tcgetattr(STDIN_FILENO, &before_) != 0
+      || ::tcgetpgrp(STDIN_FILENO) != ::getpgrp())
+    return;
+  auto by_key = before_;
+  by_key.c_lflag &= ~static_cast<tcflag_t>(ICANON | ECHO);
+  reads_ = ::tcsetattr(STDIN_FILENO, TCSANOW, &by_key) == 0;
+}
+
+keys::~keys() {
+  if (reads_)
+    ::tcsetattr(STDIN_FILENO, TCSANOW, &before_);
+}
+
+bool keys::has_q() const {
+  pollfd input{STDIN_FILENO, POLLIN, 0};
+  if (!reads_ || ::poll(&input, 1, 0) <= 0)
+    return false;
+  std::array<char, 64> typed{};
+  const auto count = ::read(STDIN_FILENO, typed.data(), typed.size());
+  return count <= 0
+         || std::find(typed.begin(), typed.begin() + count, 'q')
+              != typed.begin() + count;
+}
 
 /// None if the plan is too long for the endpoint.
 std::optional<plan> plan_of(live_client& client) {
@@ -126,8 +171,8 @@ void add_top_command(CLI::App& app) {
   command->add_flag("--once", options->once, "show the next step, and end");
   command->add_flag("--json", options->json,
                     "a JSON object a line for each view");
-  command->add_option("--interval", options->interval, "seconds between views")
-    ->check(number(0.01, 3600));
+  add_value(*command, "--interval", options->interval, "seconds between views",
+            number(0.01, 3600));
   command->footer(top_help);
   command->callback([options] {
     auto client = options->job.connect();

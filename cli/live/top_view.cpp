@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "troupe/engine/plan/text/op_text.hpp"
+#include "troupe/engine/plan/text/plan_text.hpp"
 #include "troupe/monitors/live/json_fields.hpp"
 #include "troupe/monitors/progress.hpp"
 #include "troupe/monitors/timing/step_times.hpp"
@@ -17,7 +17,7 @@ namespace {
 constexpr int bar_width = 6;
 constexpr std::size_t line_width = 80;
 
-std::int64_t number(const nlohmann::json& info, const char* name) {
+std::int64_t number_in(const nlohmann::json& info, const char* name) {
   return whole_of<std::int64_t>(field_of(info, name), name);
 }
 
@@ -74,7 +74,7 @@ bool top_view::add(const event& what) {
   if (!ops || source_of(what).phase != phase::training)
     return false;
   auto traffic = std::exchange(gathering_, {});
-  if (std::ssize(*ops) < number(info_, "ranks"))
+  if (std::ssize(*ops) < number_in(info_, "ranks"))
     return false;  // the step began before this view was attached
   step_ = std::get<step_event>(what);
   ops_ = *ops;
@@ -118,9 +118,9 @@ std::string top_view::head() const {
   return wrapped(
     fmt::format("{}: {} ranks, {} stages, {} microbatches, {} messages per "
                 "step; process {}",
-                text_of(info_, "schedule"), number(info_, "ranks"),
-                number(info_, "stages"), number(info_, "microbatches"),
-                number(info_, "messages"), number(info_, "pid")));
+                text_of(info_, "schedule"), number_in(info_, "ranks"),
+                number_in(info_, "stages"), number_in(info_, "microbatches"),
+                number_in(info_, "messages"), number_in(info_, "pid")));
 }
 
 /// The last compute op: later ops are the same in each step.
@@ -164,9 +164,9 @@ std::string top_view::text(bool bars) const {
   if (!step_)
     return text
            + fmt::format("step {}: waiting for the next one\n",
-                         number(info_, "step"));
+                         number_in(info_, "step"));
   const auto times = fits_plan() ? times_of(*plan_, ops_) : step_times{};
-  text += wrapped(progress_line(*step_, number(info_, "steps"),
+  text += wrapped(progress_line(*step_, number_in(info_, "steps"),
                                 fits_plan() ? &times : nullptr));
   text += wrapped(fmt::format(
     "step time {:.4f} s; monitors took {:.4f} s of the ranks' time; at most {} "

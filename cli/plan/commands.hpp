@@ -4,7 +4,26 @@
 #include <string>
 #include <string_view>
 
+#include "troupe/cli/plan/fwd.hpp"
+
 namespace troupe::cli {
+
+// The commands of `troupe` itself. They throw `troupe::error`.
+
+/// Compiles a schedule and shows it.
+void add_plan_command(CLI::App& app);
+/// Proves that a schedule or lowered plan makes progress; deadlock with the
+/// cycle of waits.
+void add_verify_command(CLI::App& app);
+/// Durations, idle time and memory of a simulated schedule.
+void add_simulate_command(CLI::App& app);
+/// The built-in schedules, with the shapes that they take.
+void add_schedules_command(CLI::App& app);
+/// All that fit a job, simulated, as a table.
+void add_compare_command(CLI::App& app);
+/// A schedule for measured costs and a memory limit, and how far it is from the
+/// catalogue's best and from a lower bound.
+void add_search_command(CLI::App& app);
 
 /// A command that needs LibTorch: `troupe` starts another program for it.
 struct runtime_command {

@@ -1,4 +1,4 @@
-#include "troupe/cli/plan/compare_command.hpp"
+#include "troupe/cli/plan/commands.hpp"
 
 #include <CLI/CLI.hpp>
 
@@ -17,7 +17,6 @@
 #include "troupe/cli/plan/byte_unit.hpp"
 #include "troupe/cli/plan/checks.hpp"
 #include "troupe/cli/plan/schedule_options.hpp"
-#include "troupe/cli/plan/searched_schedule.hpp"
 #include "troupe/engine/plan/cost/compare.hpp"
 
 namespace troupe::cli {
@@ -176,27 +175,19 @@ void add_compare_command(CLI::App& app) {
     app.add_subcommand("compare", "all schedules for a job, on paper");
   const auto options = std::make_shared<compare_options>();
   add_shape_flags(*command, options->job.shape);
-  command
-    ->add_option("--data-parallel", options->job.data_parallel,
-                 "replicas; more than one adds reductions")
-    ->check(whole_number(1, 1 << 20))
-    ->type_name("D");
-  command
-    ->add_option("--costs", options->costs,
-                 "times of ops on all of a rank's layers, and of a message, as "
-                 "simulate takes them; divided among stages and slices")
-    ->type_name("ENTRIES|FILE");
-  command
-    ->add_option("--sizes", options->sizes,
-                 "bytes of a microbatch on all of a rank's layers, as simulate "
-                 "takes them; divided likewise")
-    ->type_name("ENTRIES|FILE");
-  command
-    ->add_option("--memory-limit", options->memory_limit,
-                 "memory limit per rank, in bytes; schedules that exceed it "
-                 "are listed separately")
-    ->check(number(0))
-    ->type_name("BYTES");
+  add_value(*command, "--data-parallel D", options->job.data_parallel,
+            "replicas; more than one adds reductions",
+            whole_number(1, 1 << 20));
+  add_value(*command, "--costs ENTRIES|FILE", options->costs,
+            "times of ops on all of a rank's layers, and of a message, as "
+            "simulate takes them; divided among stages and slices");
+  add_value(*command, "--sizes ENTRIES|FILE", options->sizes,
+            "bytes of a microbatch on all of a rank's layers, as simulate "
+            "takes them; divided likewise");
+  add_value(*command, "--memory-limit BYTES", options->memory_limit,
+            "memory limit per rank, in bytes; schedules that exceed it are "
+            "listed separately",
+            number(0));
   command->add_flag("--search", options->searches,
                     "also search for a schedule, with 1, 2 or V stages per "
                     "rank, or with slices; takes seconds");

@@ -6,16 +6,8 @@
 
 #include <CLI/CLI.hpp>
 #include "troupe/cli/plan/checks.hpp"
-#include "troupe/cli/plan/compare_command.hpp"
-#include "troupe/cli/plan/log.hpp"
-#include "troupe/cli/plan/plan_command.hpp"
 #include "troupe/cli/plan/process_start.hpp"
 #include "troupe/cli/plan/program.hpp"
-#include "troupe/cli/plan/runtime_program.hpp"
-#include "troupe/cli/plan/schedules_command.hpp"
-#include "troupe/cli/plan/search_command.hpp"
-#include "troupe/cli/plan/simulate_command.hpp"
-#include "troupe/cli/plan/verify_command.hpp"
 
 namespace {
 

@@ -1,4 +1,4 @@
-#include "troupe/cli/plan/plan_command.hpp"
+#include "troupe/cli/plan/commands.hpp"
 
 #include <CLI/CLI.hpp>
 
@@ -13,16 +13,13 @@
 
 #include "troupe/base/printable.hpp"
 #include "troupe/cli/plan/checks.hpp"
-#include "troupe/cli/plan/offload_flags.hpp"
 #include "troupe/cli/plan/schedule_options.hpp"
 #include "troupe/engine/plan/compile/compile.hpp"
 #include "troupe/engine/plan/compile/shard.hpp"
 #include "troupe/engine/plan/draw/draw.hpp"
 #include "troupe/engine/plan/text/lowered_csv.hpp"
-#include "troupe/engine/plan/text/op_text.hpp"
-#include "troupe/engine/plan/text/plan_json.hpp"
 #include "troupe/engine/plan/text/plan_text.hpp"
-#include "troupe/engine/plan/versions.hpp"
+#include "troupe/engine/plan/values.hpp"
 #include "troupe/schedules/cpp_text.hpp"
 #include "troupe/schedules/csv.hpp"
 #include "troupe/schedules/text_form.hpp"
@@ -174,32 +171,26 @@ void add_plan_command(CLI::App& app) {
   options->offload.add_to(*command);
   command->add_flag("--lower", options->lower,
                     "with table and csv: include the transfers");
-  command
-    ->add_option("--format", options->format,
-                 "table, csv, json, svg, trace (Chrome, Perfetto), cpp (a "
-                 "function that makes the schedule), schedule (its text form, "
-                 "with slices and copies) or plan (compiled); `train` reads "
-                 "these two and csv, `verify` and `simulate` plans and csv")
-    ->check(CLI::IsMember({"table", "csv", "json", "svg", "trace", "plan",
-                           "text", "cpp", "schedule"}))
-    ->type_name("FORMAT");
+  add_value(*command, "--format FORMAT", options->format,
+            "table, csv, json, svg, trace (Chrome, Perfetto), cpp (a function "
+            "that makes the schedule), schedule (its text form, with slices "
+            "and copies) or plan (compiled); `train` reads these two and csv, "
+            "`verify` and `simulate` plans and csv",
+            CLI::IsMember({"table", "csv", "json", "svg", "trace", "plan",
+                           "text", "cpp", "schedule"}));
   command
     ->add_flag_callback(
       "--json", [options] { options->format = "json"; }, "as --format json")
     ->excludes("--format");
-  command
-    ->add_option("--width", options->width,
-                 "columns of the table; default: the terminal's, or 100")
-    ->check(whole_number(20, 10000))
-    ->type_name("N");
-  command
-    ->add_option("--theme", options->theme,
-                 "of svg: light, dark, or auto: as the reader's system prefers")
-    ->check(CLI::IsMember({"auto", "light", "dark"}))
-    ->capture_default_str()
-    ->type_name("THEME");
-  command->add_option("-o,--output", options->output, "file; else the terminal")
-    ->type_name("FILE");
+  add_value(*command, "--width N", options->width,
+            "columns of the table; default: the terminal's, or 100",
+            whole_number(20, 10000));
+  add_value(*command, "--theme THEME", options->theme,
+            "of svg: light, dark, or auto: as the reader's system prefers",
+            CLI::IsMember({"auto", "light", "dark"}))
+    ->capture_default_str();
+  add_value(*command, "-o,--output FILE", options->output,
+            "file; else the terminal");
   command->footer(list_schedules() +
                   "\nExample:\n  troupe plan --schedule 1f1b --ranks 4 "
                   "--microbatches 8 --format svg -o 1f1b.svg");

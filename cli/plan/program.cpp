@@ -4,12 +4,15 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <spdlog/sinks/ansicolor_sink.h>
+#include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <memory>
 #include <new>
 #include <sstream>
 
@@ -17,7 +20,7 @@
 #include "troupe/base/error.hpp"
 #include "troupe/base/plain_text.hpp"
 #include "troupe/base/printable.hpp"
-#include "troupe/cli/plan/process_limits.hpp"
+#include "troupe/cli/plan/process_start.hpp"
 #include "troupe_version.hpp"
 
 namespace troupe::cli {
@@ -187,6 +190,27 @@ int report_errors(const std::function<int()>& work) {
   } catch (...) {
     return complain("error: ", "an exception of unknown type", 1);
   }
+}
+
+namespace {
+
+class plain_sink final : public spdlog::sinks::ansicolor_stderr_sink_mt {
+ public:
+  void log(const spdlog::details::log_msg& message) override {
+    const auto text =
+      plain_text({message.payload.data(), message.payload.size()});
+    auto plain = message;
+    plain.payload = text;
+    spdlog::sinks::ansicolor_stderr_sink_mt::log(plain);
+  }
+};
+
+}  // namespace
+
+void open_log() {
+  spdlog::set_default_logger(
+    std::make_shared<spdlog::logger>("troupe", std::make_shared<plain_sink>()));
+  spdlog::set_pattern("troupe: %^%l%$: %v");
 }
 
 }  // namespace troupe::cli

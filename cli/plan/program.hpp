@@ -35,4 +35,8 @@ void print_now(std::string_view text);
 /// code.
 int complain(const char* kind, const char* what, int code);
 
+/// Sends logs to standard error, without characters that control a terminal:
+/// they may quote what another process sent.
+void open_log();
+
 }  // namespace troupe::cli

@@ -6,58 +6,47 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <optional>
+#include <utility>
+#include <vector>
 
 #include "troupe/base/atomic_file.hpp"
 #include "troupe/base/error.hpp"
 #include "troupe/cli/plan/checks.hpp"
 #include "troupe/cli/plan/program.hpp"
 #include "troupe/schedules/builtin.hpp"
-#include "troupe/schedules/find_schedule.hpp"
 
 namespace troupe::cli {
 
 void add_shape_flags(CLI::App& command, schedule_shape& shape) {
-  command.add_option("--ranks", shape.ranks, "pipeline ranks")
-    ->capture_default_str()
-    ->check(whole_number(1, 1 << 16))
-    ->type_name("P");
-  command
-    .add_option("--stages-per-rank", shape.stages_per_rank, "stages per rank")
-    ->capture_default_str()
-    ->check(whole_number(1, 1 << 16))
-    ->type_name("V");
-  command
-    .add_option("--microbatches", shape.microbatches, "microbatches per step")
-    ->capture_default_str()
-    ->check(whole_number(1, 1 << 20))
-    ->type_name("M");
-  command
-    .add_option("--slices", shape.slices,
-                "slices per microbatch, for schedules that support them")
-    ->capture_default_str()
-    ->check(whole_number(1, INT16_MAX))
-    ->type_name("K");
+  add_value(command, "--ranks P", shape.ranks, "pipeline ranks",
+            whole_number(1, 1 << 16))
+    ->capture_default_str();
+  add_value(command, "--stages-per-rank V", shape.stages_per_rank,
+            "stages per rank", whole_number(1, 1 << 16))
+    ->capture_default_str();
+  add_value(command, "--microbatches M", shape.microbatches,
+            "microbatches per step", whole_number(1, 1 << 20))
+    ->capture_default_str();
+  add_value(command, "--slices K", shape.slices,
+            "slices per microbatch, for schedules that support them",
+            whole_number(1, INT16_MAX))
+    ->capture_default_str();
 }
 
 void schedule_options::add_to(CLI::App& command) {
   command_ = &command;
-  command
-    .add_option("--schedule", schedule,
-                "a schedule's name (listed below), or a file: CSV as PyTorch "
-                "writes it, compute only, or the text form that plan writes")
-    ->default_str(usual_schedules)
-    ->type_name("NAME|FILE.csv");
+  add_value(command, "--schedule NAME|FILE.csv", schedule,
+            "a schedule's name (listed below), or a file: CSV as PyTorch "
+            "writes it, compute only, or the text form that plan writes")
+    ->default_str(usual_schedules);
   add_shape_flags(command, shape);
-  command
-    .add_option("--breadth", shape.breadth,
-                "microbatches in a group of depth_first, or two_bw")
-    ->check(whole_number(0, 1 << 20))
-    ->type_name("N");
-  command
-    .add_option("--data-parallel", data_parallel,
-                "replicas; more than one adds reductions")
-    ->type_name("D")
-    ->check(whole_number(1, 1 << 20));
+  add_value(command, "--breadth N", shape.breadth,
+            "microbatches in a group of depth_first, or two_bw",
+            whole_number(0, 1 << 20));
+  add_value(command, "--data-parallel D", data_parallel,
+            "replicas; more than one adds reductions",
+            whole_number(1, 1 << 20));
   command.add_flag("--tie-embeddings", ties_embeddings,
                    "the first and the last stage share a parameter, whose "
                    "gradients are summed (SUM_TIED)");
@@ -133,16 +122,189 @@ std::string list_schedules() {
 }
 
 void add_plan_file(CLI::App& command, std::string& path, const char* help) {
-  command.add_option("file", path, help)->type_name("FILE");
-  command.add_option("--plan", path, "the file, as a flag")
-    ->excludes("file")
-    ->type_name("FILE");
+  add_value(command, "file FILE", path, help);
+  add_value(command, "--plan FILE", path, "the file, as a flag")
+    ->excludes("file");
 }
 
 void write_output(const std::string& path, const std::string& text) {
   if (!path.empty())
     return write_file_atomically(path, text);
   print_now(text);
+}
+
+namespace {
+
+using placements = std::vector<std::pair<std::string, placement>>;
+
+// dualpipe's, which refuses the shapes that it does not take.
+placement bidirectional(const schedule_shape& shape) {
+  return make_schedule("dualpipe", shape).placement;
+}
+
+placements placements_of(const schedule_shape& shape) {
+  const auto stages = shape.ranks * shape.stages_per_rank;
+  placements all{{"looped", placement::looped(shape.ranks, stages)}};
+  if (shape.stages_per_rank % 2 == 0)
+    all.emplace_back("waves", placement::waves(shape.ranks, stages));
+  try {
+    all.emplace_back("bidirectional", bidirectional(shape));
+  } catch (const error&) {
+  }
+  return all;
+}
+
+placements placements_of(const schedule_shape& shape,
+                         const std::string& wanted) {
+  auto all = placements_of(shape);
+  if (wanted == "best")
+    return all;
+  std::erase_if(all, [&](const auto& each) { return each.first != wanted; });
+  if (all.empty() && wanted == "waves")
+    fail(error_code::invalid_argument,
+         "--placement waves: --stages-per-rank must be even, but is {}",
+         shape.stages_per_rank);
+  if (all.empty())
+    all.emplace_back(wanted, bidirectional(shape));  // says why it can't be
+  return all;
+}
+
+bool shorter(const placed_search& a, const placed_search& b) {
+  return std::pair{a.result.period, a.result.makespan}
+         < std::pair{b.result.period, b.result.makespan};
+}
+
+}  // namespace
+
+void search_inputs::add_to(CLI::App& command, const std::string& when) {
+  add_value(command, "--costs ENTRIES|FILE", costs, when + "times of ops, as simulate takes them and `train --costs-out` writes them");
+  add_value(command, "--sizes ENTRIES|FILE", sizes,
+            when + "bytes of a microbatch, as simulate takes them");
+  add_memory_limit(command, when);
+}
+
+void search_inputs::add_memory_limit(CLI::App& command,
+                                     const std::string& when) {
+  add_value(command, "--memory-limit BYTES", memory_limit,
+            when + "most bytes that a rank may hold, by --sizes", number(0));
+}
+
+bool search_inputs::given() const {
+  return !costs.empty() || !sizes.empty() || memory_limit > 0;
+}
+
+search_problem problem_of(const schedule_shape& shape,
+                          const search_inputs& inputs) {
+  search_problem problem{.microbatches = shape.microbatches,
+                         .slices = shape.slices,
+                         .costs = load_costs(inputs.costs),
+                         .memory_limit = inputs.memory_limit};
+  const auto stages =
+    std::int64_t{shape.ranks} * std::int64_t{shape.stages_per_rank};
+  for (const auto& entry : problem.costs.entries)
+    if (entry.stage >= stages)
+      spdlog::warn("--costs: {} has no effect, as there are {} stages",
+                   entry.text, stages);
+  if (!inputs.sizes.empty())
+    problem.sizes = load_sizes(inputs.sizes);
+  else if (problem.memory_limit > 0)
+    fail(error_code::invalid_argument, "--memory-limit needs --sizes");
+  return problem;
+}
+
+placed_search search_placements(const search_problem& problem,
+                                const schedule_shape& shape,
+                                const std::string& placement) {
+  std::optional<placed_search> best;
+  std::optional<error> refused;
+  std::optional<placed_search> known;
+  for (auto& [name, where] : placements_of(shape, placement)) {
+    auto placed = problem;
+    placed.placement = std::move(where);
+    try {
+      placed_search found{name, search(placed)};
+      if (!found.result.known.empty()
+          && (!known || found.result.known_period < known->result.known_period))
+        known = found;
+      if (!best || shorter(found, *best))
+        best = std::move(found);
+    } catch (const error& reason) {
+      refused = reason;
+    }
+  }
+  if (!best)
+    throw *refused;
+  if (known) {
+    best->result.known = known->result.known;
+    best->result.known_period = known->result.known_period;
+    best->known_placement = known->placement;
+  }
+  return std::move(*best);
+}
+
+schedule named_schedule(const std::string& name, const schedule_shape& shape,
+                        const search_inputs& inputs,
+                        std::int32_t data_parallel) {
+  if (name == search_name)
+    return searched_schedule(shape, inputs, data_parallel);
+  if (name.empty())
+    return find_schedule(
+      shape.slices > 1 ? usual_schedule_of_slices : usual_schedule, shape);
+  try {
+    return find_schedule(name, shape);
+  } catch (const error& reason) {
+    if (reason.code() != error_code::unknown_schedule)
+      throw;
+    fail(reason.code(), "{}; '{}' searches for one", reason.what(),
+         search_name);
+  }
+}
+
+schedule searched_schedule(const schedule_shape& shape,
+                           const search_inputs& inputs,
+                           std::int32_t data_parallel) {
+  auto problem = problem_of(shape, inputs);
+  problem.compiling.data_parallel = data_parallel;
+  return search_placements(problem, shape).result.found;
+}
+
+void offload_flags::add_to(CLI::App& command) {
+  command
+    .add_option_function<std::string>(
+      "--offload-activations",
+      [this](const std::string& text) { what_ = text.empty() ? "1" : text; },
+      "offload activations that forwards keep for their backwards to host "
+      "memory (OFFLOAD, RELOAD): all, a fraction, or by stage: "
+      "all=0.5,stage.0=1; or a file of such entries")
+    ->expected(0, 1)
+    ->type_name("[FRACTION|ENTRIES|FILE]");
+  add_value(command, "--offload-ahead N", ahead_,
+            "start reloads this many ops of the rank before the backward: more "
+            "hides a slower copy and holds memory longer",
+            whole_number(1, 1 << 20))
+    ->capture_default_str();
+  add_value(command, "--offload-least-stay N", least_stay_,
+            "least number of ops between a forward and its backward for an "
+            "offload; 0: two more than --offload-ahead",
+            whole_number(0, 1 << 20));
+}
+
+offload_options offload_flags::options() const {
+  auto made = what_.empty() ? offload_options{} : load_offload(what_);
+  made.ahead = ahead_;
+  made.least_stay = least_stay_;
+  if (!offloads(made)
+      && (ahead_ != offload_options{}.ahead
+          || least_stay_ != offload_options{}.least_stay))
+    spdlog::warn(
+      "--offload-ahead and --offload-least-stay have no effect without "
+      "--offload-activations");
+  return made;
+}
+
+plan offload_flags::apply(plan before) const {
+  const auto made = options();
+  return offloads(made) ? offloaded(before, made) : std::move(before);
 }
 
 }  // namespace troupe::cli

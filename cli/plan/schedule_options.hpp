@@ -1,15 +1,76 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "troupe/cli/plan/fwd.hpp"
-#include "troupe/cli/plan/searched_schedule.hpp"
-#include "troupe/cli/plan/usual.hpp"
+#include "troupe/engine/plan/compile/offload.hpp"
 #include "troupe/engine/plan/plan.hpp"
+#include "troupe/engine/plan/search/search.hpp"
 #include "troupe/schedules/schedule.hpp"
 
 namespace troupe::cli {
+
+/// What a search goes by besides the shape of the job.
+struct search_inputs {
+  std::string costs;        // entries or a file; empty: the usual ones
+  std::string sizes;        // the same; empty: memory isn't looked at
+  double memory_limit = 0;  // bytes of a rank, by `sizes`; 0: none
+
+  static constexpr auto by_name = "with --schedule search: ";
+
+  /// --costs, --sizes and --memory-limit; `when` begins their help.
+  void add_to(CLI::App& command, const std::string& when = by_name);
+  void add_memory_limit(CLI::App& command, const std::string& when = by_name);
+  bool given() const;
+};
+
+/// A search on one placement.
+struct placed_search {
+  std::string placement;  // "looped", "waves" or "bidirectional"
+  search_result result;
+  /// That of the best schedule of the catalogue, which `result` names.
+  std::string known_placement{};
+};
+
+/// A row of the list of schedules.
+constexpr std::string_view search_name = "search";
+constexpr std::string_view search_summary =
+  "the shortest found for --costs, --sizes and --memory-limit";
+constexpr std::string_view search_accepts = "any P, V, M";
+
+/// The problem of a job, without its placement. Throws `error`, with the names
+/// of the flags; warns of costs of stages that the job lacks.
+search_problem problem_of(const schedule_shape& shape,
+                          const search_inputs& inputs);
+
+/// Searches on the placements "looped", "waves", "bidirectional" (two copies of
+/// each stage, as dualpipe has) or, with "best", on all that the shape takes;
+/// the best result, with the best schedule of the catalogue on any of them.
+/// Throws as `search`, and for a placement that the shape does not take.
+placed_search search_placements(const search_problem& problem,
+                                const schedule_shape& shape,
+                                const std::string& placement = "best");
+
+/// What --schedule names: a file, a schedule of the catalogue or "search";
+/// empty: the usual one of the shape. Throws as these do.
+schedule named_schedule(const std::string& name, const schedule_shape& shape,
+                        const search_inputs& inputs,
+                        std::int32_t data_parallel);
+
+/// What `--schedule search` names. Throws as the functions above.
+schedule searched_schedule(const schedule_shape& shape,
+                           const search_inputs& inputs,
+                           std::int32_t data_parallel);
+
+/// Defaults of `plan`, `simulate` and `train`.
+inline constexpr auto usual_schedule = "1f1b";
+inline constexpr auto usual_schedule_of_slices = "seq_1f1b";
+inline constexpr auto usual_schedules = "1f1b; with --slices, seq_1f1b";
+inline constexpr schedule_shape usual_shape{
+  .ranks = 2, .stages_per_rank = 1, .microbatches = 8};
 
 /// The flags that name a schedule and its shape, shared by `plan` and
 /// `simulate`.
@@ -59,5 +120,21 @@ void add_plan_file(CLI::App& command, std::string& path, const char* help);
 /// Writes a file, whole or not at all; writes to standard output if the path is
 /// empty.
 void write_output(const std::string& path, const std::string& text);
+
+/// The flags of `train`, `plan` and `simulate` that offload activations.
+struct offload_flags {
+  /// Adds them to the current group.
+  void add_to(CLI::App& command);
+  bool given() const { return !what_.empty(); }
+  /// Throws as `load_offload`; warns of flags without effect.
+  offload_options options() const;
+  /// The plan with them, or as it is.
+  plan apply(plan before) const;
+
+ private:
+  std::string what_;  // a fraction, entries or a file; empty: none
+  std::int32_t ahead_ = offload_options{}.ahead;
+  std::int32_t least_stay_ = offload_options{}.least_stay;
+};
 
 }  // namespace troupe::cli

@@ -1,4 +1,4 @@
-#include "troupe/cli/plan/schedules_command.hpp"
+#include "troupe/cli/plan/commands.hpp"
 
 #include <CLI/CLI.hpp>
 

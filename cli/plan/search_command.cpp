@@ -1,4 +1,4 @@
-#include "troupe/cli/plan/search_command.hpp"
+#include "troupe/cli/plan/commands.hpp"
 
 #include <CLI/CLI.hpp>
 
@@ -11,13 +11,11 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
-#include <utility>
 
 #include "troupe/base/error.hpp"
 #include "troupe/cli/plan/byte_unit.hpp"
 #include "troupe/cli/plan/checks.hpp"
 #include "troupe/cli/plan/schedule_options.hpp"
-#include "troupe/cli/plan/searched_schedule.hpp"
 #include "troupe/engine/plan/draw/draw.hpp"
 #include "troupe/engine/plan/draw/timeline.hpp"
 #include "troupe/engine/plan/search/search.hpp"
@@ -155,11 +153,9 @@ void run(const search_options& options) {
 
 void add_job_flags(CLI::App& command, search_options& options) {
   add_shape_flags(command, options.shape);
-  command
-    .add_option("--data-parallel", options.problem.compiling.data_parallel,
-                "replicas; more than one adds reductions")
-    ->check(whole_number(1, 1 << 20))
-    ->type_name("D");
+  add_value(
+    command, "--data-parallel D", options.problem.compiling.data_parallel,
+    "replicas; more than one adds reductions", whole_number(1, 1 << 20));
   options.inputs.add_to(command, "");
 }
 
@@ -171,49 +167,37 @@ void add_search_command(CLI::App& app) {
     "search for the shortest schedule for given costs and a memory limit");
   const auto options = std::make_shared<search_options>();
   add_job_flags(*command, *options);
-  command
-    ->add_option("--placement", options->placement,
-                 "looped: stage s on rank s mod P; waves: down the ranks and "
-                 "up again, a V with two stages per rank; bidirectional: two "
-                 "copies of each stage, as dualpipe; best: the best of them")
-    ->check(CLI::IsMember({"best", "looped", "waves", "bidirectional"}))
-    ->capture_default_str()
-    ->type_name("PLACEMENT");
+  add_value(*command, "--placement PLACEMENT", options->placement,
+            "looped: stage s on rank s mod P; waves: down the ranks and up "
+            "again, a V with two stages per rank; bidirectional: two copies of "
+            "each stage, as dualpipe; best: the best of them",
+            CLI::IsMember({"best", "looped", "waves", "bidirectional"}))
+    ->capture_default_str();
   command->add_flag("--full-backward", options->full_backward,
                     "do not split backwards into I and W");
-  command
-    ->add_option("--effort", options->problem.effort,
-                 "schedules to simulate per placement, besides the catalogue")
-    ->default_str("3000, for large jobs fewer")
-    ->check(whole_number(0, 1 << 30))
-    ->type_name("N");
-  command
-    ->add_option(
-      "--time-limit", options->time_limit,
-      "seconds after which the best schedule so far is taken; 0: no limit")
-    ->check(number(0))
-    ->type_name("S");
-  command
-    ->add_option(
-      "--seed", options->problem.seed,
-      "seed of the random moves; the same seed finds the same schedule")
-    ->capture_default_str()
-    ->type_name("N");
+  add_value(*command, "--effort N", options->problem.effort,
+            "schedules to simulate per placement, besides the catalogue",
+            whole_number(0, 1 << 30))
+    ->default_str("3000, for large jobs fewer");
+  add_value(
+    *command, "--time-limit S", options->time_limit,
+    "seconds after which the best schedule so far is taken; 0: no limit",
+    number(0));
+  add_value(*command, "--seed N", options->problem.seed,
+            "seed of the random moves; the same seed finds the same schedule")
+    ->capture_default_str();
   command->add_flag("--json", options->json,
                     "placement, period, makespan, lower_bound, known, "
                     "known_placement, known_period; with --sizes peak_bytes");
   auto* draw = command->add_flag("--draw", options->draw, "also draw the step");
   draw->excludes("--json");
-  command->add_option("--width", options->style.width, "columns of the drawing")
+  add_value(*command, "--width N", options->style.width,
+            "columns of the drawing", whole_number(20, 10000))
     ->needs(draw)
-    ->capture_default_str()
-    ->check(whole_number(20, 10000))
-    ->type_name("N");
-  command
-    ->add_option("-o,--output", options->output,
-                 "FILE.csv or FILE.schedule: the schedule, for --schedule; "
-                 "another name: the plan, for --plan")
-    ->type_name("FILE");
+    ->capture_default_str();
+  add_value(*command, "-o,--output FILE", options->output,
+            "FILE.csv or FILE.schedule: the schedule, for --schedule; another "
+            "name: the plan, for --plan");
   command->footer(
     "Example:\n  troupe search --ranks 8 --stages-per-rank 2 --microbatches 32 "
     "--costs costs.txt --sizes kept=4e6,activation=1e6 --memory-limit 6e7 "

@@ -1,4 +1,4 @@
-#include "troupe/cli/plan/simulate_command.hpp"
+#include "troupe/cli/plan/commands.hpp"
 
 #include <CLI/CLI.hpp>
 
@@ -15,14 +15,13 @@
 #include "troupe/base/printable.hpp"
 #include "troupe/cli/plan/byte_unit.hpp"
 #include "troupe/cli/plan/checks.hpp"
-#include "troupe/cli/plan/offload_flags.hpp"
 #include "troupe/cli/plan/schedule_options.hpp"
 #include "troupe/engine/plan/compile/compile.hpp"
 #include "troupe/engine/plan/cost/entries.hpp"
 #include "troupe/engine/plan/cost/peak_bytes.hpp"
 #include "troupe/engine/plan/cost/simulate.hpp"
 #include "troupe/engine/plan/text/lowered_csv.hpp"
-#include "troupe/engine/plan/text/op_text.hpp"
+#include "troupe/engine/plan/text/plan_text.hpp"
 
 namespace troupe::cli {
 
@@ -195,34 +194,25 @@ void run(const simulate_options& options) {
 }
 
 void add_what_if_flags(CLI::App& command, simulate_options& options) {
-  command
-    .add_option("--slow", options.slow,
-                "slow down ranks: rank.2=1.3 multiplies the times of rank 2's "
-                "ops; or a file of such entries")
-    ->type_name("ENTRIES|FILE");
-  command
-    .add_option("--jitter", options.disturbing.jitter,
-                "vary each op's time by a log-normal factor with this sigma")
-    ->check(number(0, 10))
-    ->type_name("SIGMA");
-  options.seeded =
-    command.add_option("--seed", options.disturbing.seed, "seed of the jitter")
-      ->capture_default_str()
-      ->type_name("N");
-  command
-    .add_option("--order", options.order,
-                "strict: in the lane's order; ready_first: W and updates "
-                "overtake waiting ops, as with train --order ready_first; "
-                "any_ready: any ready op does")
-    ->capture_default_str()
-    ->type_name("ORDER");
-  command
-    .add_option(
-      "--steps", options.steps,
-      "consecutive steps; a rank begins the next one after its own update, or "
-      "with --barrier after those of all ranks; each step has its own jitter")
-    ->check(whole_number(1, 1 << 20))
-    ->type_name("N");
+  add_value(command, "--slow ENTRIES|FILE", options.slow,
+            "slow down ranks: rank.2=1.3 multiplies the times of rank 2's ops; "
+            "or a file of such entries");
+  add_value(command, "--jitter SIGMA", options.disturbing.jitter,
+            "vary each op's time by a log-normal factor with this sigma",
+            number(0, 10));
+  options.seeded = add_value(command, "--seed N", options.disturbing.seed,
+                             "seed of the jitter")
+                     ->capture_default_str();
+  add_value(
+    command, "--order ORDER", options.order,
+    "strict: in the lane's order; ready_first: W and updates overtake waiting "
+    "ops, as with train --order ready_first; any_ready: any ready op does")
+    ->capture_default_str();
+  add_value(
+    command, "--steps N", options.steps,
+    "consecutive steps; a rank begins the next one after its own update, or "
+    "with --barrier after those of all ranks; each step has its own jitter",
+    whole_number(1, 1 << 20));
   command.add_flag("--barrier", options.barrier,
                    "with --steps: all ranks begin each step together");
 }
@@ -237,21 +227,16 @@ void add_simulate_command(CLI::App& app) {
     *command, options->path,
     "a plan, or CSV, compute only or lowered, instead of --schedule");
   options->source.add_to(*command);
-  command
-    ->add_option("--costs", options->source.searching.costs,
-                 "times of ops, and of a message (its latency, and "
-                 "bytes / bandwidth, during which its channel is busy); f.2=3 "
-                 "is for stage 2, message.0-1=3 for the link of ranks 0 and 1. "
-                 "Also a file of such entries, a line each. Default: "
-                 "f=1,b=2,i=1,w=1,message=0")
-    ->type_name("ENTRIES|FILE");
-  command
-    ->add_option("--sizes", options->source.searching.sizes,
-                 "bytes of a microbatch, for the most that each rank holds: "
-                 "kept (by a forward for its backward), activation, gradient "
-                 "(as large, if not given), parameters; kept.2=3e6 is for "
-                 "stage 2. Also a file of such entries")
-    ->type_name("ENTRIES|FILE");
+  add_value(*command, "--costs ENTRIES|FILE", options->source.searching.costs,
+            "times of ops, and of a message (its latency, and bytes / "
+            "bandwidth, during which its channel is busy); f.2=3 is for stage "
+            "2, message.0-1=3 for the link of ranks 0 and 1. Also a file of "
+            "such entries, a line each. Default: f=1,b=2,i=1,w=1,message=0");
+  add_value(
+    *command, "--sizes ENTRIES|FILE", options->source.searching.sizes,
+    "bytes of a microbatch, for the most that each rank holds: kept (by a "
+    "forward for its backward), activation, gradient (as large, if not given), "
+    "parameters; kept.2=3e6 is for stage 2. Also a file of such entries");
   options->source.searching.add_memory_limit(*command);
   options->offload.add_to(*command);
   add_what_if_flags(*command, *options);

@@ -1,4 +1,4 @@
-#include "troupe/cli/plan/verify_command.hpp"
+#include "troupe/cli/plan/commands.hpp"
 
 #include <CLI/CLI.hpp>
 
@@ -15,12 +15,12 @@
 #include "troupe/cli/plan/checks.hpp"
 #include "troupe/cli/plan/schedule_options.hpp"
 #include "troupe/engine/plan/check/verify.hpp"
-#include "troupe/engine/plan/compile/lane_plan.hpp"
+#include "troupe/engine/plan/compile/compile.hpp"
 #include "troupe/engine/plan/compile/least_credits.hpp"
 #include "troupe/engine/plan/cost/costs.hpp"
 #include "troupe/engine/plan/draw/draw.hpp"
 #include "troupe/engine/plan/text/lowered_csv.hpp"
-#include "troupe/engine/plan/text/op_text.hpp"
+#include "troupe/engine/plan/text/plan_text.hpp"
 #include "troupe/schedules/csv.hpp"
 
 namespace troupe::cli {
@@ -185,41 +185,27 @@ void add_verify_command(CLI::App& app) {
   const auto options = std::make_shared<verify_options>();
   add_plan_file(*command, options->path,
                 "a plan, or CSV as PyTorch writes it, compute only or lowered");
-  command
-    ->add_option(
-      "--transport", options->transport,
-      "buffered: sends never wait; credited: sends wait for a credit of their "
-      "channel; rendezvous: sends wait for the receiver")
-    ->check(CLI::IsMember({"buffered", "credited", "rendezvous"}))
-    ->type_name("MODEL");
+  add_value(*command, "--transport MODEL", options->transport,
+            "buffered: sends never wait; credited: sends wait for a credit of "
+            "their channel; rendezvous: sends wait for the receiver",
+            CLI::IsMember({"buffered", "credited", "rendezvous"}));
   command->add_flag(
     "--shared-fifo", options->shared_fifo,
     "transfers between two ranks share one FIFO, in both directions");
-  command
-    ->add_option(
-      "--credits", options->credits,
-      "maximum credits per channel; default: as many as the plan needs")
-    ->check(whole_number(1, 1 << 20))
-    ->type_name("N");
+  add_value(*command, "--credits N", options->credits,
+            "maximum credits per channel; default: as many as the plan needs",
+            whole_number(1, 1 << 20));
   command->add_flag("--least-credits", options->least_credits,
                     "print, for each channel, the fewest credits that preserve "
                     "the makespan, and the fewest that preserve progress");
-  command
-    ->add_option(
-      "--costs", options->costs,
-      "op times for --least-credits, in the format of simulate --costs")
-    ->type_name("ENTRIES|FILE");
-  command
-    ->add_option("--svg", options->svg,
-                 "file: draws the cycle of waits, if there is one")
-    ->type_name("FILE");
-  command
-    ->add_option("--theme", options->theme,
-                 "of --svg: light, dark, or auto: as the reader's system "
-                 "prefers")
-    ->check(CLI::IsMember({"auto", "light", "dark"}))
-    ->capture_default_str()
-    ->type_name("THEME");
+  add_value(*command, "--costs ENTRIES|FILE", options->costs,
+            "op times for --least-credits, in the format of simulate --costs");
+  add_value(*command, "--svg FILE", options->svg,
+            "file: draws the cycle of waits, if there is one");
+  add_value(*command, "--theme THEME", options->theme,
+            "of --svg: light, dark, or auto: as the reader's system prefers",
+            CLI::IsMember({"auto", "light", "dark"}))
+    ->capture_default_str();
   command->add_flag(
     "--json", options->json,
     "file, transport, shared_fifo, progress, cycle, sizes; also on a deadlock");

@@ -1,4 +1,4 @@
-#include "troupe/cli/train/train_command.hpp"
+#include "troupe/cli/commands.hpp"
 
 #include <CLI/CLI.hpp>
 
@@ -13,27 +13,22 @@
 #include "troupe/base/plain_text.hpp"
 #include "troupe/base/printable.hpp"
 #include "troupe/cli/config_file.hpp"
-#include "troupe/cli/loss_watch.hpp"
 #include "troupe/cli/plan/commands.hpp"
 #include "troupe/cli/plan/process_start.hpp"
 #include "troupe/cli/plan/program.hpp"
 #include "troupe/cli/plan/schedule_options.hpp"
 #include "troupe/cli/signals.hpp"
 #include "troupe/cli/train/train_checkpoints.hpp"
-#include "troupe/cli/train/train_dashboard.hpp"
 #include "troupe/cli/train/train_devices.hpp"
-#include "troupe/cli/train/train_endpoint.hpp"
-#include "troupe/cli/train/train_failure.hpp"
 #include "troupe/cli/train/train_files.hpp"
 #include "troupe/cli/train/train_job.hpp"
 #include "troupe/cli/train/train_monitors.hpp"
 #include "troupe/cli/train/train_output.hpp"
 #include "troupe/cli/train/train_plain.hpp"
-#include "troupe/cli/train/train_replan.hpp"
 #include "troupe/cli/train/train_setup.hpp"
 #include "troupe/engine/checkpoint/safetensors.hpp"
 #include "troupe/engine/models/model_folder.hpp"
-#include "troupe/schedules/find_schedule.hpp"
+#include "troupe/schedules/builtin.hpp"
 
 namespace troupe::cli {
 

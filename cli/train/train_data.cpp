@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "troupe/base/error.hpp"
-#include "troupe/engine/data/rows_once.hpp"
+#include "troupe/engine/data/microbatch_source.hpp"
 #include "troupe/engine/data/token_file.hpp"
 
 namespace troupe::cli {

@@ -6,9 +6,9 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
-#include <array>
 #include <sstream>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -22,6 +22,7 @@
 #include "troupe/engine/models/model_folder.hpp"
 #include "troupe/engine/transport/endpoint.hpp"
 #include "troupe/engine/transport/trust/tls_context.hpp"
+#include "troupe/schedules/text_form.hpp"
 #include "troupe_version.hpp"
 
 namespace troupe::cli {
@@ -29,32 +30,12 @@ namespace troupe::cli {
 namespace {
 
 /// Settings that may differ between processes.
-constexpr std::array own_settings{"announce",
-                                  "certificates",
-                                  "costs-out",
-                                  "dashboard",
-                                  "dashboard-token-file",
-                                  "endpoint",
-                                  "endpoint-token-file",
-                                  "job-token-file",
-                                  "listen",
-                                  "log-json",
-                                  "log-level",
-                                  "monitor",
-                                  "order-log",
-                                  "patience",
-                                  "rendezvous",
-                                  "max-shard-size",
-                                  "replan-every",
-                                  "save-adapter",
-                                  "save-dtype",
-                                  "save-initial",
-                                  "save-model",
-                                  "save-parameters",
-                                  "sink",
-                                  "slow-load",
-                                  "timeline",
-                                  "trace"};
+constexpr std::string_view own_settings =
+  "announce certificates costs-out dashboard dashboard-token-file endpoint "
+  "endpoint-token-file job-token-file listen log-json log-level "
+  "max-shard-size monitor order-log patience rendezvous replan-every "
+  "save-adapter save-dtype save-initial save-model save-parameters sink "
+  "slow-load timeline trace";
 
 /// Adds the content of files that all processes read: equal paths may have
 /// different content.
@@ -93,6 +74,7 @@ void add_savings(job_description& description, const train_options& options) {
 /// All other settings, each with its value.
 job_description describe(const CLI::App& command) {
   job_description made{{"troupe", TROUPE_VERSION}};
+  const auto own = split_words(own_settings);
   std::istringstream lines(config_text(command));
   for (std::string line; std::getline(lines, line);) {
     const auto equals = line.find(" = ");
@@ -102,7 +84,7 @@ job_description describe(const CLI::App& command) {
     auto value = line.substr(equals + 3);
     if (name == "device")  // which one of a kind is each process's own affair
       value = value.substr(0, value.find(':'));
-    if (std::ranges::find(own_settings, name) == own_settings.end())
+    if (std::ranges::find(own, name) == own.end())
       made.emplace_back("--" + name, std::move(value));
   }
   return made;

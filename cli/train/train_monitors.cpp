@@ -3,18 +3,33 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <nlohmann/json.hpp>
 
+#include "troupe/base/error.hpp"
+#include "troupe/cli/live/live_options.hpp"
 #include "troupe/cli/train/train_output.hpp"
+#include "troupe/engine/transport/endpoint.hpp"
+#include "troupe/monitors/live/json_fields.hpp"
+#include "troupe/monitors/live/live_trust.hpp"
+#include "troupe/monitors/live/serve.hpp"
 #include "troupe/monitors/metrics.hpp"
+#include "troupe/monitors/sinks/http_address.hpp"
 #include "troupe/monitors/sinks/sink_spec.hpp"
 #include "troupe/monitors/step_metrics.hpp"
 #include "troupe/monitors/timing/cost_samples.hpp"
 #include "troupe/monitors/timing/order_log_monitor.hpp"
 #include "troupe/monitors/timing/timeline.hpp"
 #include "troupe/monitors/warnings.hpp"
+#include "troupe/schedules/builtin.hpp"
+#include "troupe/schedules/csv.hpp"
+#include "troupe/schedules/text_form.hpp"
 
 namespace troupe::cli {
 
+namespace {
+
+/// The context of this run's monitors; reports go to the sink.
 monitor_context context_of(trainer& run, const train_setup& setup,
                            sink_pointer sink) {
   monitor_context context;
@@ -27,8 +42,6 @@ monitor_context context_of(trainer& run, const train_setup& setup,
   };
   return context;
 }
-
-namespace {
 
 bool is_called(const std::string& spec, std::string_view name) {
   return std::string_view(spec).substr(0, spec.find(':')) == name;
@@ -63,8 +76,7 @@ void add_default_sinks(std::vector<sink_pointer>& target,
   target.push_back(make_sink(shown));
 }
 
-}  // namespace
-
+/// The sinks for --sink and the page; alerts go to the log too.
 sink_pointer make_sinks(const train_options& options, const dashboard* page) {
   std::vector<sink_pointer> all;
   for (const auto& spec : options.output.sink)
@@ -77,17 +89,6 @@ sink_pointer make_sinks(const train_options& options, const dashboard* page) {
   return join(std::move(all));
 }
 
-void require_monitors(const train_options& options) {
-  monitor_context nothing;
-  nothing.sink = callback_sink({});
-  for (const auto& spec : options.output.monitor)
-    make_monitor(spec, nothing);
-  for (const auto& spec : options.output.sink)
-    require_sink(spec);
-}
-
-namespace {
-
 /// A monitor that shows each step sees no op times, which are unknown for a
 /// step that is launched as a whole.
 monitor of_each_step(monitor made, const train_options& options) {
@@ -96,6 +97,15 @@ monitor of_each_step(monitor made, const train_options& options) {
 }
 
 }  // namespace
+
+void require_monitors(const train_options& options) {
+  monitor_context nothing;
+  nothing.sink = callback_sink({});
+  for (const auto& spec : options.output.monitor)
+    make_monitor(spec, nothing);
+  for (const auto& spec : options.output.sink)
+    require_sink(spec);
+}
 
 void attach_monitors(trainer& run, const train_options& options,
                      const train_setup& setup, const dashboard* page) {
@@ -120,6 +130,146 @@ void attach_monitors(trainer& run, const train_options& options,
   if (page)
     for (const auto& part : page->monitors())
       run.attach(part);
+}
+
+void require_dashboard(const access_options& options) {
+  if (!options.dashboard.empty())
+    require_servable(options.dashboard,
+                     read_token(options.dashboard_token_file));
+  else if (!options.dashboard_token_file.empty())
+    throw error(error_code::invalid_argument,
+                "--dashboard-token-file requires --dashboard HOST:PORT");
+}
+
+std::unique_ptr<dashboard> open_dashboard(const trainer& run,
+                                          const train_options& options) {
+  if (options.access.dashboard.empty())
+    return nullptr;
+  dashboard_subject subject;
+  subject.plan = run.shared_plan();
+  subject.data_parallel = options.partition.data_parallel;
+  subject.steps = options.steps;
+  subject.health = [&run] { return run.health(); };
+  auto made = std::make_unique<dashboard>(
+    std::move(subject),
+    dashboard_options{options.access.dashboard,
+                      read_token(options.access.dashboard_token_file)});
+  spdlog::info("dashboard: {}", made->url());
+  return made;
+}
+
+namespace {
+
+using nlohmann::json;
+
+memory_bound bound_of(const json& request) {
+  memory_bound bound;
+  if (request.contains("memory_limit"))
+    bound.bytes = number_of(request, "memory_limit");
+  if (request.contains("sizes"))
+    bound.sizes = parse_sizes(text_of(request, "sizes"));
+  if (bound.bytes > 0 && !bound.sizes)
+    throw error(error_code::invalid_argument,
+                "a memory limit needs the sizes of the stages' values");
+  return bound;
+}
+
+schedule order_of(const json& request, const plan& current) {
+  if (!request.contains("text"))
+    return make_schedule(text_of(request, "schedule"),
+                         {.ranks = current.ranks(),
+                          .stages_per_rank = current.stages() / current.ranks(),
+                          .microbatches = current.microbatches,
+                          .slices = current.slices});
+  const auto text = text_of(request, "text");
+  const auto source = text_of(request, "source");
+  return is_text_form(text) ? from_text_form(text, source)
+                            : from_csv(text, source);
+}
+
+/// Answers `troupe replan`: `{"schedule": NAME}`, `{"text": FORM, "source":
+/// NAME}` or `{"search": true}`, with `{"sizes": ENTRIES, "memory_limit":
+/// BYTES}` for a search -> `{"schedule", "taken", "now", "then",
+/// "uncertainty"}`: times of a step in ms, measured and predicted, null before
+/// the first step. `current`: the plan that
+/// the run executes. Throws `error`.
+json replan(const replanner& orders, const plan& current, const json& request) {
+  const auto asks = [&](const char* flag) {
+    return request.contains(flag) && flag_of(request, flag);
+  };
+  const auto found = asks("search")
+                       ? orders.search(bound_of(request))
+                       : orders.take(order_of(request, current), asks("force"));
+  const auto ms = [](double value) { return value > 0 ? json(value) : json(); };
+  return {{"schedule", found.order.name},
+          {"taken", found.taken},
+          {"now", ms(found.now)},
+          {"then", ms(found.then)},
+          {"uncertainty", found.uncertainty}};
+}
+
+/// Makes monitors of specs, for clients; the run must outlive them.
+decltype(job_operations::make) factory_for(trainer& run,
+                                           const train_setup& setup) {
+  return [context = context_of(run, setup, nullptr)](
+           const std::string& spec, const sink_pointer& sink,
+           const job_operations::printer& print) {
+    auto of_client = context;
+    of_client.sink = sink;
+    of_client.print = print;
+    return make_monitor(spec, of_client);
+  };
+}
+
+std::unique_ptr<endpoint_server> serve(trainer& run, const std::string& address,
+                                       const train_options& options,
+                                       const train_setup& setup,
+                                       const replanner* orders) {
+  endpoint_options serving;
+  serving.token = read_token(options.access.endpoint_token_file);
+  serving.operations =
+    operations_of(run, factory_for(run, setup), options.steps);
+  if (orders)
+    serving.operations.replan = [&run, orders](const nlohmann::json& what) {
+      return replan(*orders, *run.shared_plan(), what);
+    };
+  auto server = std::make_unique<endpoint_server>(address, std::move(serving));
+  spdlog::info("attach with: troupe top {}{}", server->where(),
+               options.access.endpoint_token_file.empty()
+                 ? ""
+                 : " --token-file " + options.access.endpoint_token_file);
+  return server;
+}
+
+}  // namespace
+
+void require_endpoint(const access_options& options) {
+  const auto token = read_token(options.endpoint_token_file);
+  if (options.endpoint.empty() || options.endpoint == "none")
+    return;
+  const auto where = parse_endpoint(options.endpoint);
+  live_trust(where, token);
+  const auto folder = std::filesystem::path(where.path).parent_path();
+  std::error_code trouble;
+  if (!folder.empty() && !std::filesystem::is_directory(folder, trouble))
+    fail(error_code::io, "--endpoint {}: there is no folder {}",
+         options.endpoint, folder.string());
+}
+
+std::unique_ptr<endpoint_server> open_endpoint(trainer& run,
+                                               const train_options& options,
+                                               const train_setup& setup,
+                                               const replanner* orders) {
+  if (options.access.endpoint == "none")
+    return nullptr;
+  if (!options.access.endpoint.empty())
+    return serve(run, options.access.endpoint, options, setup, orders);
+  try {
+    return serve(run, default_endpoint(), options, setup, orders);
+  } catch (const error& reason) {
+    spdlog::warn("clients cannot attach to this run: {}", reason.what());
+    return nullptr;
+  }
 }
 
 }  // namespace troupe::cli

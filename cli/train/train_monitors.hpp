@@ -1,17 +1,16 @@
 #pragma once
 
+#include <memory>
+
+#include "troupe/actors/trainer.hpp"
+#include "troupe/cli/train/train_options.hpp"
 #include "troupe/cli/train/train_setup.hpp"
 #include "troupe/monitors/dashboard/dashboard.hpp"
+#include "troupe/monitors/live/endpoint_server.hpp"
+#include "troupe/monitors/live/replanner.hpp"
 #include "troupe/monitors/monitor_spec.hpp"
 
 namespace troupe::cli {
-
-/// The context of this run's monitors; reports go to the sink.
-monitor_context context_of(trainer& run, const train_setup& setup,
-                           sink_pointer sink);
-
-/// The sinks for --sink and the page; alerts go to the log too.
-sink_pointer make_sinks(const train_options& options, const dashboard* page);
 
 /// Throws `invalid_argument` and `io` for a --monitor or --sink that can't be
 /// made.
@@ -21,5 +20,26 @@ void require_monitors(const train_options& options);
 /// monitors; the page may be null.
 void attach_monitors(trainer& run, const train_options& options,
                      const train_setup& setup, const dashboard* page);
+
+/// Throws `invalid_argument` for a --dashboard that can't be served.
+void require_dashboard(const access_options& options);
+
+/// Serves the page for --dashboard, and logs its address; null without the
+/// flag. The run must outlive it. Throws `invalid_argument` and `io`.
+std::unique_ptr<dashboard> open_dashboard(const trainer& run,
+                                          const train_options& options);
+
+/// Throws what `open_endpoint` would refuse without opening anything: the
+/// token file and the endpoint's address.
+void require_endpoint(const access_options& options);
+
+/// Lets others attach to the run at --endpoint, and logs how; null if it is
+/// disabled, or if the default one can't be made, which is a warning. Throws
+/// `invalid_argument`, `io`, `transport`. `orders` outlives the server; null
+/// where the run keeps its order.
+std::unique_ptr<endpoint_server> open_endpoint(trainer& run,
+                                               const train_options& options,
+                                               const train_setup& setup,
+                                               const replanner* orders);
 
 }  // namespace troupe::cli

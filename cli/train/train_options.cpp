@@ -1,13 +1,12 @@
 #include "troupe/cli/train/train_options.hpp"
 
+#include <CLI/CLI.hpp>
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <CLI/CLI.hpp>
 
 #include "troupe/cli/config_file.hpp"
 #include "troupe/cli/plan/checks.hpp"
-#include "troupe/cli/process_flags.hpp"
-#include "troupe/cli/train/folder_flags.hpp"
 #include "troupe/monitors/monitor_spec.hpp"
 #include "troupe/monitors/sinks/sink_spec.hpp"
 #include "troupe/schedules/builtin.hpp"
@@ -27,124 +26,131 @@ void add_data_flags(CLI::App& app, data_options& o, loading_options& loading) {
   app.option_defaults()->group("Data");
   app.add_option("--text", o.text,
                  "text files to train on, concatenated, or mixed by --mix");
-  app
-    .add_option("--mix", o.mix,
-                "mix rows of the texts by these weights, one per text: 0.7,0.3")
-    ->delimiter(',')
-    ->check(number_above(0))
-    ->type_name("WEIGHTS");
-  app
-    .add_option(
-      "--loss-mask", o.loss_mask,
-      "for each text a file of as many numbers as it has tokens: 1 if "
-      "the token counts in the loss, 0 if not, as a prompt's "
-      "(scripts/tokenize writes it)")
-    ->type_name("FILES");
-  app
-    .add_option("--text-format", o.text_format,
-                "bytes, llm_c, nano_gpt, megatron (.bin with its .idx), npy, "
-                "or auto")
-    ->check(
-      CLI::IsMember({"auto", "bytes", "llm_c", "megatron", "nano_gpt", "npy"}));
-  app.add_option("--vocabulary", o.batches.vocabulary, "number of token ids")
-    ->check(whole_number(1, 1 << 24));
-  app.add_option("--microbatch-size", o.batches.rows, "rows of a microbatch")
-    ->check(whole_number(1, 1 << 20));
-  app.add_option("--seq", o.batches.length, "tokens of a row")
-    ->check(whole_number(1, 1 << 20));
-  app
-    .add_option(
-      "--validation-fraction", o.validation_fraction,
-      "share of the text, at its end, held out for validation; 0: none")
-    ->check(number(0, 0.9));
-  app
-    .add_option(
-      "--validation-microbatches", o.validation_microbatches,
-      "microbatches per validation, each counted once; 0: all held-out text")
-    ->check(whole_number(0));
-  app
-    .add_option("--eval-every", o.eval_every,
-                "steps between validations; 0: only at the end")
-    ->check(whole_number(0));
-  app.add_option("--prefetch", loading.prefetch, "microbatches loaded ahead")
-    ->check(whole_number(1, 1024));
-  app
-    .add_option("--slow-load", loading.slow_seconds,
-                "warn if loading a microbatch takes longer, in seconds")
-    ->check(number(0));
+  add_value(app, "--mix WEIGHTS", o.mix,
+            "mix rows of the texts by these weights, one per text: 0.7,0.3",
+            number_above(0))
+    ->delimiter(',');
+  add_value(
+    app, "--loss-mask FILES", o.loss_mask,
+    "for each text a file of as many numbers as it has tokens: 1 if the token "
+    "counts in the loss, 0 if not, as a prompt's (scripts/tokenize writes it)");
+  add_value(
+    app, "--text-format", o.text_format,
+    "bytes, llm_c, nano_gpt, megatron (.bin with its .idx), npy, or auto",
+    CLI::IsMember({"auto", "bytes", "llm_c", "megatron", "nano_gpt", "npy"}));
+  add_value(app, "--vocabulary", o.batches.vocabulary, "number of token ids",
+            whole_number(1, 1 << 24));
+  add_value(app, "--microbatch-size", o.batches.rows, "rows of a microbatch",
+            whole_number(1, 1 << 20));
+  add_value(app, "--seq", o.batches.length, "tokens of a row",
+            whole_number(1, 1 << 20));
+  add_value(app, "--validation-fraction", o.validation_fraction,
+            "share of the text, at its end, held out for validation; 0: none",
+            number(0, 0.9));
+  add_value(
+    app, "--validation-microbatches", o.validation_microbatches,
+    "microbatches per validation, each counted once; 0: all held-out text",
+    whole_number(0));
+  add_value(app, "--eval-every", o.eval_every,
+            "steps between validations; 0: only at the end", whole_number(0));
+  add_value(app, "--prefetch", loading.prefetch, "microbatches loaded ahead",
+            whole_number(1, 1024));
+  add_value(app, "--slow-load", loading.slow_seconds,
+            "warn if loading a microbatch takes longer, in seconds", number(0));
+}
+
+void add_folder_flags(CLI::App& app, train_options& options) {
+  auto& model = options.model;
+  auto& output = options.output;
+  app.option_defaults()->group("Model: a folder of transformers");
+  app.add_flag("--from-scratch", model.from_scratch,
+               "a --model that is a folder begins with fresh parameters: its "
+               "config.json is all that is read");
+  add_value(app, "--loss-positions", model.choices.loss_positions,
+            "positions whose logits are made at once, for the loss of a "
+            "--model that is a folder; 0: of 16 MiB of logits",
+            whole_number(0));
+  add_value(app, "--lora-rank", model.choices.lora.rank,
+            "train low-rank adapters of this rank alone, for a --model that is "
+            "a folder; 0: none",
+            whole_number(0, 1 << 16));
+  add_value(app, "--lora-alpha", model.choices.lora.alpha,
+            "adapters are multiplied by this over their rank", number_above(0));
+  add_value(app, "--lora-modules GLOBS", model.choices.lora.modules,
+            "modules that get adapters: globs of names or their last parts, "
+            "joined by commas");
+  add_value(app, "--save-model DIR", output.save_model,
+            "write the model after the last step as a folder of Hugging Face's "
+            "transformers; for a --model that was one");
+  add_value(app, "--save-dtype", output.save_dtype,
+            "of --save-model: same as in --model, fp32, bf16 or fp16",
+            CLI::IsMember({"same", "fp32", "bf16", "fp16"}));
+  add_value(app, "--max-shard-size", output.shard_bytes,
+            "most bytes of a file of --save-model, such as 5GB")
+    ->transform(CLI::AsSizeValue(true))
+    ->check(whole_number(1));
+  add_value(app, "--save-adapter DIR", output.save_adapter,
+            "write the adapters of --lora-rank after the last step as a folder "
+            "of Hugging Face's PEFT");
+  add_value(app, "--document-end", options.data.document_end,
+            "id of the token that ends a document: tokens attend to those of "
+            "their own document only; -1: to all of the row",
+            whole_number(-1));
+  app.option_defaults()->group("Model");
 }
 
 void add_replica_flags(CLI::App& app, partition_options& o) {
-  app
-    .add_option("--data-parallel", o.data_parallel,
-                "replicas D of the pipeline")
-    ->check(whole_number(1, 1 << 16));
-  app
-    .add_option("--shard", o.shard,
-                "what to shard over replicas: nothing (replicate), gradients "
-                "and optimizer state (gradients), parameters as well (all), or "
-                "all within groups of replicas (hybrid)")
-    ->check(CLI::IsMember({"replicate", "gradients", "all", "hybrid"}))
-    ->type_name("WHAT");
-  app
-    .add_option("--shard-group", o.sharding.group,
-                "replicas in a sharding group; 0: all")
-    ->check(whole_number(0, 1 << 16));
-  app
-    .add_option("--shard-multiple", o.sharding.multiple,
-                "pad the parameters of a stage to a multiple of shards x this "
-                "many elements; a multiple of 32")
-    ->check(whole_number(1, largest_shard_multiple));
-  app
-    .add_option("--shard-whole", o.sharding.most_whole,
-                "most stages of a rank whose parameters are gathered at once; "
-                "at least V: they stay gathered between forward and backward")
-    ->check(whole_number(1, 1 << 16));
-  app
-    .add_option("--divide-gradients", o.division,
-                "divisors of the replicas' gradients before and after the sum: "
-                "PRE,POST (1,1: the sum), mean (1,D), or balanced (both near "
-                "the square root of D)")
-    ->type_name("HOW");
-  app
-    .add_option(
-      "--reduce-dtype", o.reduce_dtype,
-      "sum 16-bit gradients of replicas in fp32, or in their own dtype (same)")
-    ->check(CLI::IsMember({"fp32", "same"}));
+  add_value(app, "--data-parallel", o.data_parallel,
+            "replicas D of the pipeline", whole_number(1, 1 << 16));
+  add_value(app, "--shard WHAT", o.shard,
+            "what to shard over replicas: nothing (replicate), gradients and "
+            "optimizer state (gradients), parameters as well (all), or all "
+            "within groups of replicas (hybrid)",
+            CLI::IsMember({"replicate", "gradients", "all", "hybrid"}));
+  add_value(app, "--shard-group", o.sharding.group,
+            "replicas in a sharding group; 0: all", whole_number(0, 1 << 16));
+  add_value(app, "--shard-multiple", o.sharding.multiple,
+            "pad the parameters of a stage to a multiple of shards x this many "
+            "elements; a multiple of 32",
+            whole_number(1, largest_shard_multiple));
+  add_value(app, "--shard-whole", o.sharding.most_whole,
+            "most stages of a rank whose parameters are gathered at once; at "
+            "least V: they stay gathered between forward and backward",
+            whole_number(1, 1 << 16));
+  add_value(
+    app, "--divide-gradients HOW", o.division,
+    "divisors of the replicas' gradients before and after the sum: PRE,POST "
+    "(1,1: the sum), mean (1,D), or balanced (both near the square root of D)");
+  add_value(
+    app, "--reduce-dtype", o.reduce_dtype,
+    "sum 16-bit gradients of replicas in fp32, or in their own dtype (same)",
+    CLI::IsMember({"fp32", "same"}));
 }
 
 void add_pipeline_flags(CLI::App& app, train_options& o) {
   app.option_defaults()->group("Pipeline");
-  app.add_option("--ranks", o.partition.shape.ranks, "pipeline ranks P")
-    ->check(whole_number(1, 1 << 16));
-  app
-    .add_option("--stages-per-rank", o.partition.shape.stages_per_rank,
-                "stages V of a rank (interleaved schedules)")
-    ->check(whole_number(1, 1 << 16));
+  add_value(app, "--ranks", o.partition.shape.ranks, "pipeline ranks P",
+            whole_number(1, 1 << 16));
+  add_value(app, "--stages-per-rank", o.partition.shape.stages_per_rank,
+            "stages V of a rank (interleaved schedules)",
+            whole_number(1, 1 << 16));
   add_replica_flags(app, o.partition);
-  app
-    .add_option(
-      "--schedule", o.partition.schedule,
-      schedule_names() + ", search (the shortest found), or a FILE.csv")
+  add_value(app, "--schedule", o.partition.schedule,
+            schedule_names() + ", search (the shortest found), or a FILE.csv")
     ->default_str(usual_schedules);
   o.partition.searching.add_to(app);
-  app
-    .add_option("--plan", o.partition.plan,
-                "a compiled plan, as written by troupe plan --format plan, "
-                "instead of --schedule")
+  add_value(app, "--plan", o.partition.plan,
+            "a compiled plan, as written by troupe plan --format plan, instead "
+            "of --schedule")
     ->excludes("--schedule");
-  app
-    .add_option("--microbatches", o.partition.shape.microbatches,
-                "microbatches m of a step and replica")
-    ->check(whole_number(1, 1 << 20));
-  app
-    .add_option("--breadth", o.partition.shape.breadth,
-                "microbatches of a group (depth_first, two_bw)")
-    ->check(whole_number(0, 1 << 20));
-  app
-    .add_option("--slices", o.partition.shape.slices,
-                "slices K of a microbatch's sequence (seq_1f1b)")
-    ->check(whole_number(1, INT16_MAX));
+  add_value(app, "--microbatches", o.partition.shape.microbatches,
+            "microbatches m of a step and replica", whole_number(1, 1 << 20));
+  add_value(app, "--breadth", o.partition.shape.breadth,
+            "microbatches of a group (depth_first, two_bw)",
+            whole_number(0, 1 << 20));
+  add_value(app, "--slices", o.partition.shape.slices,
+            "slices K of a microbatch's sequence (seq_1f1b)",
+            whole_number(1, INT16_MAX));
   app.add_option(
     "--split", o.partition.split,
     "layers on stages: blocks spread evenly (even), by parameters, "
@@ -152,17 +158,12 @@ void add_pipeline_flags(CLI::App& app, train_options& o) {
   app.add_flag("--recompute", o.numerics.recompute,
                "recompute forwards in the backward, to save memory");
   o.partition.offload.add_to(app);
-  app
-    .add_option(
-      "--weight-split", o.optimisation.weight_split,
-      "how I and W split a backward: by layers that support it (layers), or, "
-      "for any module, by nodes of the autograd graph (graph)")
-    ->check(CLI::IsMember({"automatic", "layers", "graph"}))
-    ->type_name("HOW");
-  app
-    .add_option("--threads", o.execution.intra_op_threads,
-                "intra-op threads of a rank")
-    ->check(whole_number(1, 1024));
+  add_value(app, "--weight-split HOW", o.optimisation.weight_split,
+            "how I and W split a backward: by layers that support it (layers), "
+            "or, for any module, by nodes of the autograd graph (graph)",
+            CLI::IsMember({"automatic", "layers", "graph"}));
+  add_value(app, "--threads", o.execution.intra_op_threads,
+            "intra-op threads of a rank", whole_number(1, 1024));
   app.add_flag(
     "--plain", o.plain,
     "train the same model in a plain loop without actors, as a reference");
@@ -173,12 +174,10 @@ void add_device_flags(CLI::App& app, device_options& o) {
   app.add_option("--device", o.device,
                  "cpu, cuda (ranks take all devices in turns, --plain the "
                  "first), or cuda:0,2");
-  app
-    .add_option(
-      "--overlap", o.overlap,
-      "what overlaps with compute: data,reduce,transfers,pairs (of overlapped "
-      "ops),copies (of activations), all or none; results do not change")
-    ->type_name("KINDS");
+  add_value(
+    app, "--overlap KINDS", o.overlap,
+    "what overlaps with compute: data,reduce,transfers,pairs (of overlapped "
+    "ops),copies (of activations), all or none; results do not change");
   app.add_flag("--cuda-graphs", o.cuda_graphs,
                "launch a recorded step, up to its gradients, at once; for one "
                "GPU and one process");
@@ -189,102 +188,72 @@ void add_device_flags(CLI::App& app, device_options& o) {
 
 void add_order_flags(CLI::App& app, order_options& o) {
   app.option_defaults()->group("Order of ops");
-  app
-    .add_option(
-      "--order", o.order,
-      "strict: in the schedule's order; ready_first: weight backwards and "
-      "updates that are ready overtake waiting ops of their rank; any_ready: "
-      "any ready op does. Results do not change")
-    ->check(CLI::IsMember({"strict", "ready_first", "any_ready"}))
-    ->type_name("ORDER");
-  app
-    .add_option("--order-log", o.log,
-                "write the order in which each rank started its ops, one line "
-                "per rank and step")
-    ->type_name("FILE");
-  app
-    .add_option(
-      "--replay", o.replay,
-      "start ops in the order of an --order-log with at least as many steps")
-    ->type_name("FILE");
-  app
-    .add_option(
-      "--replan-every", o.replan_every,
-      "every N steps search for a faster order of ops, using measured costs; "
-      "0: never. `troupe replan` does so for a live job")
-    ->check(whole_number(0))
-    ->type_name("N");
-  app
-    .add_option("--slow", o.slow,
-                "simulate a straggler: rank.1=1.5 makes the compute ops of "
-                "rank 1 take 1.5 times as long")
-    ->type_name("ENTRIES");
-  app
-    .add_option("--slow-from", o.slow_from, "first step that --slow applies to")
-    ->check(whole_number(1))
-    ->type_name("STEP");
+  add_value(app, "--order ORDER", o.order,
+            "strict: in the schedule's order; ready_first: weight backwards "
+            "and updates that are ready overtake waiting ops of their rank; "
+            "any_ready: any ready op does. Results do not change",
+            CLI::IsMember({"strict", "ready_first", "any_ready"}));
+  add_value(app, "--order-log FILE", o.log,
+            "write the order in which each rank started its ops, one line per "
+            "rank and step");
+  add_value(
+    app, "--replay FILE", o.replay,
+    "start ops in the order of an --order-log with at least as many steps");
+  add_value(app, "--replan-every N", o.replan_every,
+            "every N steps search for a faster order of ops, using measured "
+            "costs; 0: never. `troupe replan` does so for a live job",
+            whole_number(0));
+  add_value(app, "--slow ENTRIES", o.slow,
+            "simulate a straggler: rank.1=1.5 makes the compute ops of rank 1 "
+            "take 1.5 times as long");
+  add_value(app, "--slow-from STEP", o.slow_from,
+            "first step that --slow applies to", whole_number(1));
 }
 
 void add_optimisation_flags(CLI::App& app, train_options& o) {
   app.option_defaults()->group("Optimisation");
-  app.add_option("--steps", o.steps, "optimizer updates")
-    ->check(whole_number(0));
+  add_value(app, "--steps", o.steps, "optimizer updates", whole_number(0));
   add_optimizer_flags(app, o.optimisation.optimizer);
-  app
-    .add_option("--warmup", o.numerics.learning_rate.warmup_steps,
-                "steps of linear warm-up")
-    ->check(whole_number(0));
-  app.add_option("--decay", o.optimisation.decay, "of the learning rate")
-    ->check(CLI::IsMember({"constant", "cosine", "linear"}));
-  app
-    .add_option("--final-lr", o.numerics.learning_rate.final_fraction,
-                "learning rate at the end of the decay, as a fraction of --lr")
-    ->check(number(0, 1));
-  app
-    .add_option("--clip", o.numerics.clip,
-                "largest gradient norm; 0: no clipping")
-    ->check(number(0));
-  app
-    .add_option("--clip-norm-type", o.optimisation.clip_norm_type,
-                "p of the gradient p-norm that is clipped and reported: 1, 2, "
-                "3, or inf (the largest value)")
-    ->check(CLI::IsMember({"1", "2", "3", "inf"}))
-    ->type_name("P");
-  app
-    .add_option(
-      "--autocast", o.optimisation.autocast,
-      "autocast to bf16 or fp16 where it is faster; parameters stay fp32")
-    ->check(CLI::IsMember({"none", "bf16", "fp16"}));
-  app
-    .add_option("--dtype", o.optimisation.dtype,
-                "dtype of parameters, activations and gradients; with bf16 and "
-                "fp16 the optimizer updates fp32 master weights")
-    ->check(CLI::IsMember({"fp32", "bf16", "fp16"}));
+  add_value(app, "--warmup", o.numerics.learning_rate.warmup_steps,
+            "steps of linear warm-up", whole_number(0));
+  add_value(app, "--decay", o.optimisation.decay, "of the learning rate",
+            CLI::IsMember({"constant", "cosine", "linear"}));
+  add_value(app, "--final-lr", o.numerics.learning_rate.final_fraction,
+            "learning rate at the end of the decay, as a fraction of --lr",
+            number(0, 1));
+  add_value(app, "--clip", o.numerics.clip,
+            "largest gradient norm; 0: no clipping", number(0));
+  add_value(app, "--clip-norm-type P", o.optimisation.clip_norm_type,
+            "p of the gradient p-norm that is clipped and reported: 1, 2, 3, "
+            "or inf (the largest value)",
+            CLI::IsMember({"1", "2", "3", "inf"}));
+  add_value(app, "--autocast", o.optimisation.autocast,
+            "autocast to bf16 or fp16 where it is faster; parameters stay fp32",
+            CLI::IsMember({"none", "bf16", "fp16"}));
+  add_value(app, "--dtype", o.optimisation.dtype,
+            "dtype of parameters, activations and gradients; with bf16 and "
+            "fp16 the optimizer updates fp32 master weights",
+            CLI::IsMember({"fp32", "bf16", "fp16"}));
   app.add_flag("--offload-optimizer", o.numerics.offload_optimizer,
                "keep optimizer state in host memory and update there, to save "
                "device memory");
-  app
-    .add_option("--buffer-dtype", o.optimisation.buffer_dtype,
-                "dtype of the model's buffers; same: that of the parameters")
-    ->check(CLI::IsMember({"same", "fp32", "bf16", "fp16"}));
-  app
-    .add_option("--loss-scale", o.numerics.loss_scale.initial,
-                "initial loss scale")
-    ->check(number_above(0));
+  add_value(app, "--buffer-dtype", o.optimisation.buffer_dtype,
+            "dtype of the model's buffers; same: that of the parameters",
+            CLI::IsMember({"same", "fp32", "bf16", "fp16"}));
+  add_value(app, "--loss-scale", o.numerics.loss_scale.initial,
+            "initial loss scale", number_above(0));
   app.add_flag("--dynamic-loss-scale", o.numerics.loss_scale.dynamic,
                "halve the scale and skip the update on an overflow");
-  app
-    .add_option("--seed", o.data.batches.seed,
-                "seed of weights, data order and sampling")
-    ->check(whole_number(0));
+  add_value(app, "--seed", o.data.batches.seed,
+            "seed of weights, data order and sampling", whole_number(0));
   app.add_flag("--halt-on-nan", o.numerics.halt_on_nan,
                "stop with an error when the loss is not finite");
 }
 
 void add_output_flags(CLI::App& app, output_options& o) {
   app.option_defaults()->group("Output");
-  app.add_option("--log-level", o.log_level, "of messages on stderr")
-    ->check(CLI::IsMember({"debug", "info", "warn", "error", "off"}));
+  add_value(app, "--log-level", o.log_level, "of messages on stderr",
+            CLI::IsMember({"debug", "info", "warn", "error", "off"}));
   app.add_option("--trace", o.trace,
                  "Chrome/Perfetto trace of the last steps (JSON)");
   app.add_option("--timeline", o.timeline,
@@ -294,68 +263,51 @@ void add_output_flags(CLI::App& app, output_options& o) {
   app.add_option("--log-json", o.log_json,
                  "write metrics, one JSON line per step; a resumed run\n"
                  "appends to the file");
-  app
-    .add_option("--monitor", o.monitor,
-                "attach a monitor: NAME or NAME:key=value,...; repeatable:\n"
-                  + monitor_help())
+  add_value(app, "--monitor", o.monitor,
+            "attach a monitor: NAME or NAME:key=value,...; repeatable:\n"
+              + monitor_help())
     ->allow_extra_args(false);
-  app
-    .add_option("--sink", o.sink,
-                "where steps and monitors write their metrics; repeatable:\n"
-                  + sink_help())
+  add_value(
+    app, "--sink", o.sink,
+    "where steps and monitors write their metrics; repeatable:\n" + sink_help())
     ->allow_extra_args(false);
   app.add_option("--save-initial", o.save_initial,
                  "write the parameters before the first step (safetensors)");
   app.add_option("--save-parameters", o.save_parameters,
                  "write the parameters after the last step (safetensors)");
-  app
-    .add_option("--sample", o.sample,
-                "tokens to generate at the end, at most --seq with the prompt: "
-                "text, or ids if tokens are not bytes")
-    ->check(whole_number(0));
+  add_value(app, "--sample", o.sample,
+            "tokens to generate at the end, at most --seq with the prompt: "
+            "text, or ids if tokens are not bytes",
+            whole_number(0));
   app.add_option("--prompt", o.prompt,
                  "prompt of the sample: text, or ids such as '5 17'");
-  app
-    .add_option("--temperature", o.sampling.temperature,
-                "of sampling; 0: the most likely byte")
-    ->check(number(0));
+  add_value(app, "--temperature", o.sampling.temperature,
+            "of sampling; 0: the most likely byte", number(0));
 }
 
 void add_checkpoint_flags(CLI::App& app, checkpoint_options& o) {
   app.option_defaults()->group("Checkpoints");
-  app
-    .add_option(
-      "--checkpoints", o.folder,
-      "folder for checkpoints (parameters, optimizer and data position), "
-      "written at the end and every --checkpoint-every steps")
-    ->type_name("DIR");
-  app
-    .add_option("--checkpoint-every", o.every,
-                "steps between checkpoints; 0: only at the end")
-    ->check(whole_number(0))
-    ->type_name("N");
-  app.add_option("--keep", o.kept.last, "number of latest checkpoints to keep")
-    ->check(whole_number(1, 1 << 20))
-    ->type_name("K");
-  app
-    .add_option("--keep-every", o.kept.every,
-                "also keep checkpoints of every N-th step; 0: none")
-    ->check(whole_number(0))
-    ->type_name("N");
-  app
-    .add_option(
-      "--resume", o.resume,
-      "resume from the last intact checkpoint in --checkpoints, if any (auto), "
-      "or from this one; ranks, schedule and replicas may differ")
-    ->type_name("auto|DIR");
+  add_value(app, "--checkpoints DIR", o.folder,
+            "folder for checkpoints (parameters, optimizer and data position), "
+            "written at the end and every --checkpoint-every steps");
+  add_value(app, "--checkpoint-every N", o.every,
+            "steps between checkpoints; 0: only at the end", whole_number(0));
+  add_value(app, "--keep K", o.kept.last,
+            "number of latest checkpoints to keep", whole_number(1, 1 << 20));
+  add_value(app, "--keep-every N", o.kept.every,
+            "also keep checkpoints of every N-th step; 0: none",
+            whole_number(0));
+  add_value(
+    app, "--resume auto|DIR", o.resume,
+    "resume from the last intact checkpoint in --checkpoints, if any (auto), "
+    "or from this one; ranks, schedule and replicas may differ");
 }
 
 void add_access_flags(CLI::App& app, access_options& o) {
   app.option_defaults()->group("Attaching to a running job");
-  app
-    .add_option("--endpoint", o.endpoint,
-                "where clients attach: unix:PATH, tcp:HOST:PORT (port 0: any) "
-                "or none; by default a private socket, which is logged")
+  add_value(app, "--endpoint", o.endpoint,
+            "where clients attach: unix:PATH, tcp:HOST:PORT (port 0: any) or "
+            "none; by default a private socket, which is logged")
     ->default_str(description("the user's own socket"));
   app.add_option(
     "--endpoint-token-file", o.endpoint_token_file,
@@ -393,6 +345,39 @@ void add_train_flags(CLI::App& app, train_options& options) {
                "check everything, show the plan, and exit");
   app.add_flag("--json", options.json, "with --dry-run: the plan as JSON")
     ->needs("--dry-run");
+}
+
+void add_process_flags(CLI::App& app, process_options& o) {
+  app.option_defaults()->group(
+    "Several processes (RANK and WORLD_SIZE are read)");
+  add_value(app, "--rendezvous", o.joining.rendezvous,
+            "address of process 0: HOST:PORT or unix:PATH; by default from the "
+            "launcher, or on one machine a private folder")
+    ->default_str(description("the launcher's"));
+  add_value(app, "--listen", o.joining.listens,
+            "where this process receives tensors: HOST:PORT, over TCP; by "
+            "default its address towards process 0, any port")
+    ->default_str(description("its address towards process 0, any port"));
+  add_value(app, "--announce", o.joining.announced,
+            "address under which others reach --listen, if different: "
+            "HOST:PORT of a relay, or of a container's host")
+    ->default_str(description("where it listens"));
+  add_value(app, "--link", o.link,
+            "transport between processes of one machine: socket, shared "
+            "(memory), or auto",
+            CLI::IsMember({"auto", "socket", "shared"}));
+  app.add_option(
+    "--job-token-file", o.token_file,
+    "file with the job's secret; TCP requires this or --certificates");
+  app.add_option(
+    "--certificates", o.joining.shown.certificates,
+    "folder made by `troupe certificates`, for TLS between machines");
+  app.add_flag(
+    "--insecure", o.joining.shown.insecure,
+    "no encryption and no authentication: only for private networks");
+  add_value(app, "--patience", o.patience,
+            "seconds to wait for all processes at the start",
+            number_above(0, 1e6));
 }
 
 }  // namespace troupe::cli

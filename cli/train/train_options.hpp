@@ -8,9 +8,7 @@
 #include "troupe/cli/model_flags.hpp"
 #include "troupe/cli/optimizer_flags.hpp"
 #include "troupe/cli/plan/fwd.hpp"
-#include "troupe/cli/plan/offload_flags.hpp"
-#include "troupe/cli/plan/searched_schedule.hpp"
-#include "troupe/cli/plan/usual.hpp"
+#include "troupe/cli/plan/schedule_options.hpp"
 #include "troupe/engine/checkpoint/checkpoint_folder.hpp"
 #include "troupe/engine/data/microbatch_source.hpp"
 #include "troupe/engine/generation/sampling.hpp"
@@ -141,5 +139,9 @@ struct train_options {
 
 /// Declares the flags, with their help, on a subcommand.
 void add_train_flags(CLI::App& app, train_options& options);
+
+/// Declares the flags of commands that several processes run together, in a
+/// group of their own.
+void add_process_flags(CLI::App& app, process_options& options);
 
 }  // namespace troupe::cli

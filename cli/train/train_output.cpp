@@ -6,13 +6,14 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
 #include "troupe/actors/trainer_plans.hpp"
 #include "troupe/base/error.hpp"
 #include "troupe/base/printable.hpp"
 #include "troupe/cli/generate/stored_model.hpp"
-#include "troupe/cli/train/train_numerics.hpp"
+#include "troupe/cli/train/train_setup.hpp"
 #include "troupe/engine/checkpoint/safetensors.hpp"
 #include "troupe/engine/data/token_file.hpp"
 #include "troupe/engine/device/memory.hpp"
@@ -197,6 +198,33 @@ void print_plan_summary(const train_options& options,
     "on paper (backward = 2 forwards): bubble {:.1f} %, activations "
     "in flight by rank: {}\n",
     100 * paper.bubble, fmt::join(paper.in_flight, ", "));
+}
+
+void loss_watch::see(const step_event& step) {
+  for (const auto& loss : step.losses) {
+    if (std::isfinite(loss.value))
+      continue;
+    if (count_++ == 0) {
+      first_ = step.source.step;
+      spdlog::warn(
+        "step {}: the {} is {}; the run continues; --halt-on-nan would stop it",
+        first_, loss.name, printable(loss.value));
+    }
+    return;
+  }
+}
+
+void loss_watch::conclude(const std::string& saved) const {
+  if (count_ == 0)
+    return;
+  const auto where =
+    saved.empty() ? std::string{} : fmt::format(", as saved in {},", saved);
+  spdlog::error(
+    "the loss was not finite in {} steps, first in step {}: the trained "
+    "parameters{} are likely useless; lower --lr, or give --clip; "
+    "--halt-on-nan stops a run at the first such loss, and --monitor overflow "
+    "names the tensor where it arose",
+    count_, first_, where);
 }
 
 }  // namespace troupe::cli

@@ -1,11 +1,13 @@
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <optional>
 #include <string>
 
 #include "troupe/cli/generate/prompts.hpp"
 #include "troupe/cli/train/train_setup.hpp"
+#include "troupe/engine/events/event.hpp"
 #include "troupe/monitors/progress.hpp"
 
 namespace troupe::cli {
@@ -48,5 +50,17 @@ void print_sample(
 
 /// Prints the output of --dry-run: stages, ranks and the simulated plan.
 void print_plan_summary(const train_options& options, const train_setup& setup);
+
+/// Warns of the first loss that is not finite, and once more at the end.
+class loss_watch {
+ public:
+  void see(const step_event& step);
+  /// `saved`: where the parameters were saved; may be empty.
+  void conclude(const std::string& saved) const;
+
+ private:
+  std::int64_t first_ = 0;  // step; 0: all were finite
+  std::int64_t count_ = 0;
+};
 
 }  // namespace troupe::cli

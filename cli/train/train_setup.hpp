@@ -1,6 +1,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 
 #include "troupe/actors/trainer.hpp"
@@ -35,5 +36,12 @@ trainer_options pipeline_of(const train_options& options,
 
 /// Throws `invalid_argument`, `invalid_data`, `io` and schedules' errors.
 train_setup make_setup(const train_options& options);
+
+/// How steps compute, as the flags say, with the model's loss. Throws
+/// `invalid_argument` naming a flag.
+numerics numerics_for(const train_options& options, const built_model& model);
+
+/// "bf16"; none for "same" and "none".
+std::optional<at::ScalarType> dtype_of(const std::string& word);
 
 }  // namespace troupe::cli

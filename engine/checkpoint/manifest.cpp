@@ -2,13 +2,11 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <random>
 #include <set>
 #include <span>
-#include <utility>
 
 #include "troupe/base/printable.hpp"
 #include "troupe/engine/checkpoint/safetensors_header.hpp"

@@ -9,7 +9,6 @@
 #include <algorithm>
 #include <cstring>
 #include <nlohmann/json.hpp>
-#include <utility>
 
 #include "troupe/base/atomic_file.hpp"
 #include "troupe/base/error.hpp"

@@ -2,17 +2,52 @@
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/zeros.h>
 #include <fmt/format.h>
 
 #include <algorithm>
 
 #include "troupe/base/error.hpp"
-#include "troupe/engine/data/permutation.hpp"
 #include "troupe/engine/data/row_mixture.hpp"
 
 namespace troupe {
 
 namespace {
+
+constexpr std::int64_t ignored_target = -100;
+
+/// Writes a row: each token but the last to the inputs, each but the first to
+/// the targets, or -100 (ignored) if it is not to be predicted.
+void put_row(const std::vector<std::int64_t>& ids, std::int64_t* inputs,
+             std::int64_t* targets) {
+  for (std::size_t i = 0; i + 1 < ids.size(); ++i) {
+    inputs[i] = token_of(ids[i]);
+    targets[i] = is_unpredicted(ids[i + 1]) ? ignored_target : ids[i + 1];
+  }
+}
+
+/// Throws `invalid_argument` for microbatches without rows or tokens.
+void require_rows(const text_batch_options& options) {
+  if (options.rows < 1 || options.length < 1)
+    fail(error_code::invalid_argument,
+         "a microbatch of {} rows of {} tokens can't be made; use 1 or more of "
+         "each",
+         options.rows, options.length);
+}
+
+/// Throws `invalid_data`, naming the source, for an id outside
+/// [0, vocabulary).
+void require_known(const token_source& tokens,
+                   const std::vector<std::int64_t>& ids,
+                   std::int64_t vocabulary) {
+  for (const auto given : ids)
+    if (const auto id = token_of(given); id < 0 || id >= vocabulary)
+      fail(error_code::invalid_data,
+           "{}: token id {} is beyond the vocabulary of {}; give a text in the "
+           "model's vocabulary",
+           tokens.name(), id, vocabulary);
+}
 
 using at_function = std::function<microbatch_data(std::int64_t)>;
 
@@ -114,6 +149,55 @@ class text_source final : public microbatch_source {
   text_batch_options options_;
 };
 
+std::int64_t rounded_up(std::int64_t count, std::int64_t by) {
+  return (count + by - 1) / by;
+}
+
+class once_source final : public microbatch_source {
+ public:
+  once_source(std::shared_ptr<const token_source> tokens,
+              const text_batch_options& options)
+    : tokens_(std::move(tokens)),
+      options_(options),
+      labels_(tokens_->size() - 1),
+      rows_(rounded_up(labels_, options.length)) {}
+
+  std::int64_t size() const override {
+    return rounded_up(rows_, options_.rows);
+  }
+
+  microbatch_data at(std::int64_t index) const override {
+    const auto first = index * options_.rows;
+    const auto rows = std::min(options_.rows, rows_ - first);
+    const auto length = options_.length;
+    auto inputs = at::zeros({rows, length}, at::kLong);
+    auto targets = at::full({rows, length}, ignored_target, at::kLong);
+    std::int64_t labels = 0;
+    for (std::int64_t r = 0; r < rows; ++r)
+      labels +=
+        read(first + r, inputs.mutable_data_ptr<std::int64_t>() + r * length,
+             targets.mutable_data_ptr<std::int64_t>() + r * length);
+    return {{inputs}, {targets}, {}, labels};
+  }
+
+ private:
+  /// Returns how many labels the row has.
+  std::int64_t read(std::int64_t row, std::int64_t* inputs,
+                    std::int64_t* targets) const {
+    const auto begin = row * options_.length;
+    const auto labels = std::min(options_.length, labels_ - begin);
+    std::vector<std::int64_t> ids(static_cast<std::size_t>(labels + 1));
+    tokens_->read(begin, labels + 1, ids.data());
+    require_known(*tokens_, ids, options_.vocabulary);
+    put_row(ids, inputs, targets);
+    return labels;
+  }
+
+  std::shared_ptr<const token_source> tokens_;
+  text_batch_options options_;
+  std::int64_t labels_, rows_;
+};
+
 }  // namespace
 
 std::shared_ptr<const microbatch_source> make_source(at_function load,
@@ -176,34 +260,6 @@ std::shared_ptr<const microbatch_source> with_document_starts(
     });
 }
 
-void put_row(const std::vector<std::int64_t>& ids, std::int64_t* inputs,
-             std::int64_t* targets) {
-  constexpr std::int64_t ignored_target = -100;
-  for (std::size_t i = 0; i + 1 < ids.size(); ++i) {
-    inputs[i] = token_of(ids[i]);
-    targets[i] = is_unpredicted(ids[i + 1]) ? ignored_target : ids[i + 1];
-  }
-}
-
-void require_rows(const text_batch_options& options) {
-  if (options.rows < 1 || options.length < 1)
-    fail(error_code::invalid_argument,
-         "a microbatch of {} rows of {} tokens can't be made; use 1 or more of "
-         "each",
-         options.rows, options.length);
-}
-
-void require_known(const token_source& tokens,
-                   const std::vector<std::int64_t>& ids,
-                   std::int64_t vocabulary) {
-  for (const auto given : ids)
-    if (const auto id = token_of(given); id < 0 || id >= vocabulary)
-      fail(error_code::invalid_data,
-           "{}: token id {} is beyond the vocabulary of {}; give a text in the "
-           "model's vocabulary",
-           tokens.name(), id, vocabulary);
-}
-
 std::int64_t first_outside(const token_source& tokens,
                            std::int64_t vocabulary) {
   constexpr std::int64_t chunk = 1 << 16;
@@ -218,6 +274,18 @@ std::int64_t first_outside(const token_source& tokens,
     }
   }
   return -1;
+}
+
+std::shared_ptr<const microbatch_source> rows_once(
+  std::shared_ptr<const token_source> tokens,
+  const text_batch_options& options) {
+  require_rows(options);
+  if (tokens->size() < 2)
+    fail(error_code::invalid_data,
+         "{}: {} tokens are too few to predict one from another; give a longer "
+         "text",
+         tokens->name(), tokens->size());
+  return std::make_shared<once_source>(std::move(tokens), options);
 }
 
 }  // namespace troupe

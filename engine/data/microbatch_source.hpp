@@ -67,21 +67,17 @@ std::shared_ptr<const microbatch_source> with_document_starts(
   std::shared_ptr<const microbatch_source> source, std::int64_t end);
 constexpr auto document_starts = "document_starts";
 
-/// Writes a row: each token but the last to the inputs, each but the first to
-/// the targets, or -100 (ignored) if it is not to be predicted.
-void put_row(const std::vector<std::int64_t>& ids, std::int64_t* inputs,
-             std::int64_t* targets);
-
-/// Throws `invalid_argument` for microbatches without rows or tokens.
-void require_rows(const text_batch_options& options);
-/// Throws `invalid_data`, naming the source, for an id outside
-/// [0, vocabulary).
-void require_known(const token_source& tokens,
-                   const std::vector<std::int64_t>& ids,
-                   std::int64_t vocabulary);
-
 /// The position of the first token id outside [0, vocabulary); -1 if all
 /// are inside. Reads the whole source.
 std::int64_t first_outside(const token_source& tokens, std::int64_t vocabulary);
+
+/// All of a text once, for validation: rows of `length` tokens that follow each
+/// other, so that each token but the first is a target once. The last
+/// microbatch has the rows that are left, and the last row is filled up with
+/// zeros whose targets are ignored (-100). Throws `invalid_data` for a text of
+/// less than two tokens and, as it is read, for ids beyond the vocabulary.
+std::shared_ptr<const microbatch_source> rows_once(
+  std::shared_ptr<const token_source> tokens,
+  const text_batch_options& options);
 
 }  // namespace troupe

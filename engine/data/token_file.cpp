@@ -5,12 +5,10 @@
 #include <algorithm>
 #include <cstring>
 #include <filesystem>
-#include <optional>
 
 #include "troupe/base/error.hpp"
 #include "troupe/engine/data/mapped_file.hpp"
-#include "troupe/engine/data/megatron_index.hpp"
-#include "troupe/engine/data/npy_header.hpp"
+#include "troupe/engine/data/token_headers.hpp"
 
 namespace troupe {
 

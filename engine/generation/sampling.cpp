@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "troupe/base/error.hpp"
-#include "troupe/engine/data/permutation.hpp"
+#include "troupe/engine/data/row_mixture.hpp"
 
 namespace troupe {
 

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "troupe/engine/launch/environment.hpp"
-#include "troupe/engine/launch/job_description.hpp"
+#include "troupe/engine/launch/rendezvous_messages.hpp"
 #include "troupe/engine/transport/mesh.hpp"
 #include "troupe/engine/transport/trust/trust.hpp"
 

@@ -3,7 +3,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "troupe/engine/launch/job_description.hpp"
+#include <map>
+
 #include "troupe/engine/transport/wire_fields.hpp"
 
 namespace troupe {
@@ -31,10 +32,9 @@ std::string missing_of(const std::vector<std::optional<join_request>>& known) {
   return fmt::format("{}", fmt::join(missing, ", "));
 }
 
-std::string objection_to(
-  const join_request& who,
-  const std::vector<std::optional<join_request>>& known,
-  const std::vector<std::pair<std::string, std::string>>& description) {
+std::string objection_to(const join_request& who,
+                         const std::vector<std::optional<join_request>>& known,
+                         const job_description& description) {
   const auto processes = static_cast<std::int32_t>(known.size());
   if (who.processes != processes)
     return fmt::format("{} belongs to a job of {} processes, this one has {}",
@@ -73,6 +73,22 @@ rendezvous_message read_rendezvous(const frame& what) {
     wire_reader::refuse(
       "a kind of message that a joining process does not send");
   return from_wire<rendezvous_message>(what.head);
+}
+
+std::string difference(const job_description& leader,
+                       const job_description& other) {
+  const std::map<std::string, std::string> here(leader.begin(), leader.end());
+  const std::map<std::string, std::string> there(other.begin(), other.end());
+  const auto value = [](const auto& subject, const std::string& name) {
+    const auto found = subject.find(name);
+    return found == subject.end() ? std::string("nothing") : found->second;
+  };
+  for (const auto* either : {&here, &there})
+    for (const auto& [name, ignored] : *either)
+      if (value(here, name) != value(there, name))
+        return fmt::format("{} is {} there, but {} in process 0", name,
+                           value(there, name), value(here, name));
+  return {};
 }
 
 }  // namespace troupe

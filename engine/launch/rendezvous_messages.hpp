@@ -12,6 +12,14 @@
 
 namespace troupe {
 
+/// Properties that must be equal in all processes, by name: settings, the
+/// program's version. Compared before the first step.
+using job_description = std::vector<std::pair<std::string, std::string>>;
+
+/// The first setting that differs, with both values; empty if none does.
+std::string difference(const job_description& leader,
+                       const job_description& other);
+
 // Messages between processes until all are ready, in control frames.
 
 /// Where a process can be reached: endpoints.
@@ -34,7 +42,7 @@ struct join_request {
   std::int64_t pid = 0;
   std::string host;
   process_address address;
-  std::vector<std::pair<std::string, std::string>> description;
+  job_description description;
 };
 TROUPE_FIELDS(join_request, process, processes, pid, host, address, description)
 
@@ -85,10 +93,9 @@ std::string missing_of(const std::vector<std::optional<join_request>>& known);
 
 /// Why a process can't join the known ones, by process, which were started with
 /// these settings; empty: it can.
-std::string objection_to(
-  const join_request& who,
-  const std::vector<std::optional<join_request>>& known,
-  const std::vector<std::pair<std::string, std::string>>& description);
+std::string objection_to(const join_request& who,
+                         const std::vector<std::optional<join_request>>& known,
+                         const job_description& description);
 
 using rendezvous_message =
   std::variant<join_request, join_welcome, join_refusal, line_hello,

@@ -7,13 +7,34 @@
 #include <utility>
 #include <vector>
 
+#include "troupe/engine/launch/loop_guard.hpp"
 #include "troupe/engine/launch/meeting_point.hpp"
-#include "troupe/engine/launch/pending_connections.hpp"
+#include "troupe/engine/launch/rendezvous_messages.hpp"
+#include "troupe/engine/transport/connection.hpp"
+#include "troupe/engine/transport/io_loop.hpp"
 #include "troupe/engine/transport/mesh.hpp"
 #include "troupe/engine/transport/stream/acceptor.hpp"
 #include "troupe/engine/transport/trust/token_proof.hpp"
 
 namespace troupe {
+
+/// Connections of authenticated processes that have not yet identified
+/// themselves. Used on the loop's thread.
+class pending_connections {
+ public:
+  pending_connections(io_loop& loop, const loop_guard& guard)
+    : loop_(loop), guard_(guard) {}
+
+  /// `then` gets the first message, which has no tensors, and takes over the
+  /// connection. A process that leaves before is forgotten.
+  void listen(const connection_pointer& peer,
+              std::function<void(const rendezvous_message&)> then);
+
+ private:
+  io_loop& loop_;
+  loop_guard guard_;
+  std::set<connection_pointer> all_;
+};
 
 /// A process's connections for tensors, two with each other process: one that
 /// it dialled, to send, and one that it accepted. They are unix sockets (or

@@ -6,7 +6,7 @@
 
 #include "troupe/base/error.hpp"
 #include "troupe/engine/plan/op_traits.hpp"
-#include "troupe/engine/plan/text/op_text.hpp"
+#include "troupe/engine/plan/text/plan_text.hpp"
 
 namespace troupe {
 
@@ -39,7 +39,7 @@ bool waits_for_others(const plan_op& op) {
 }  // namespace
 
 std::string_view to_text(lane_order order) {
-  return names[static_cast<std::size_t>(order)];
+  return names[slot(order)];
 }
 
 lane_order parse_lane_order(std::string_view name) {
@@ -56,7 +56,7 @@ lane_executor::lane_executor(const plan& plan, std::int32_t rank,
                              lane_order order)
   : plan_{plan},
     order_{order},
-    first_{plan.first_op[static_cast<std::size_t>(rank)]},
+    first_{plan.first_op[slot(rank)]},
     ops_(plan.lane(rank).size() + 1) {
   describe_ops();
   number_series();

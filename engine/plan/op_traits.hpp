@@ -37,6 +37,10 @@ struct op_traits {
 };
 
 inline constexpr op_colour plain_colour{212, 9, 58, "\x1b[30;47m"};
+inline constexpr op_colour forward_colour{212, 78, 78, "\x1b[30;46m"};
+inline constexpr op_colour backward_colour{28, 86, 66, "\x1b[97;44m"};
+inline constexpr op_colour input_colour{160, 52, 64, "\x1b[97;45m"};
+inline constexpr op_colour weight_colour{272, 46, 68, "\x1b[30;43m"};
 inline constexpr op_colour copy_colour{338, 44, 66, "\x1b[30;47m"};
 
 /// One row an action: a transfer's two directions are two actions. No action is
@@ -71,38 +75,15 @@ inline constexpr std::array op_actions{
             plain_colour},
   op_traits{plan_op_kind::update, op_class::closing, stream_kind::compute,
             "UPDATE", "norm and update", "update", 0, plain_colour},
-  op_traits{plan_op_kind::forward,
-            op_class::compute,
-            stream_kind::compute,
-            "F",
-            "forward",
-            "f",
-            1,
-            {212, 78, 78, "\x1b[30;46m"}},
-  op_traits{plan_op_kind::backward,
-            op_class::compute,
-            stream_kind::compute,
-            "B",
-            "backward",
-            "b",
-            2,
-            {28, 86, 66, "\x1b[97;44m"}},
-  op_traits{plan_op_kind::input_backward,
-            op_class::compute,
-            stream_kind::compute,
-            "I",
-            "input backward",
-            "i",
-            1,
-            {160, 52, 64, "\x1b[97;45m"}},
-  op_traits{plan_op_kind::weight_backward,
-            op_class::compute,
-            stream_kind::compute,
-            "W",
-            "weight backward",
-            "w",
-            1,
-            {272, 46, 68, "\x1b[30;43m"}},
+  op_traits{plan_op_kind::forward, op_class::compute, stream_kind::compute, "F",
+            "forward", "f", 1, forward_colour},
+  op_traits{plan_op_kind::backward, op_class::compute, stream_kind::compute,
+            "B", "backward", "b", 2, backward_colour},
+  op_traits{plan_op_kind::input_backward, op_class::compute,
+            stream_kind::compute, "I", "input backward", "i", 1, input_colour},
+  op_traits{plan_op_kind::weight_backward, op_class::compute,
+            stream_kind::compute, "W", "weight backward", "w", 1,
+            weight_colour},
 };
 
 inline constexpr std::size_t op_kinds = 14;

@@ -121,7 +121,7 @@ struct plan {
   std::int32_t ranks() const { return placement.ranks; }
   std::int32_t stages() const { return placement.stages(); }
   std::span<const plan_op> lane(std::int32_t rank) const {
-    const auto r = static_cast<std::size_t>(rank);
+    const auto r = slot(rank);
     return std::span{ops}.subspan(first_op[r], first_op[r + 1] - first_op[r]);
   }
   std::span<const std::uint32_t> dependencies_of(const plan_op& op) const {

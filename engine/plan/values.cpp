@@ -3,36 +3,26 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <set>
 
-#include "troupe/engine/plan/routes.hpp"
+#include "troupe/schedules/validate.hpp"
 
 namespace troupe {
 
 std::string_view to_text(value_kind kind) {
-  switch (kind) {
-    case value_kind::activation:
-      return "activation";
-    case value_kind::gradient:
-      return "gradient";
-    case value_kind::context:
-      return "context";
-    case value_kind::hosted:
-      return "context in the host's memory";
-    case value_kind::version:
-      return "version of the parameters";
-    case value_kind::deferred:
-      return "deferred weight gradients";
-    case value_kind::carry:
-      return "carry";
-    case value_kind::carry_gradient:
-      return "gradient of the carry";
-    case value_kind::weight_gradient:
-      return "reduced gradients";
-    case value_kind::parameters:
-      return "whole parameters";
-  }
-  return "value";
+  constexpr std::array<std::string_view, 10> texts{
+    "activation",
+    "gradient",
+    "context",
+    "context in the host's memory",
+    "version of the parameters",
+    "deferred weight gradients",
+    "carry",
+    "gradient of the carry",
+    "reduced gradients",
+    "whole parameters"};
+  return texts[slot(kind)];
 }
 
 std::string to_text(const value& value) {
@@ -87,6 +77,73 @@ std::vector<stage_edge> edges_between_ranks(const plan& plan) {
   for (const auto& each : plan.messages)
     edges.insert({plan.ops[each.send].stage, plan.ops[each.receive].stage});
   return {edges.begin(), edges.end()};
+}
+
+std::int32_t version_of(const plan& plan, const plan_op& forward) {
+  for (const auto input : plan.dependencies_of(forward))
+    if (const auto& op = plan.ops[input]; op.kind == plan_op_kind::update)
+      return update_number(plan, op.microbatch) + 1;
+  return 0;
+}
+
+std::vector<std::vector<std::int32_t>> versions_of(const plan& plan) {
+  std::vector<std::vector<std::int32_t>> versions(
+    slot(plan.stages()), std::vector<std::int32_t>(slot(plan.microbatches), 0));
+  for (const auto& op : plan.ops)
+    if (op.kind == plan_op_kind::forward)
+      versions[slot(op.stage)][slot(op.microbatch)] = version_of(plan, op);
+  return versions;
+}
+
+std::vector<std::int32_t> staleness_of(const plan& plan) {
+  std::vector<std::int32_t> most;
+  for (const auto& versions : versions_of(plan)) {
+    most.push_back(0);
+    for (std::int32_t k = 0; k < plan.microbatches; ++k)
+      most.back() =
+        std::max(most.back(), update_number(plan, k) - versions[slot(k)]);
+  }
+  return most;
+}
+
+edge_slots::edge_slots(const plan& plan)
+  : slices_(slot(plan.slices)), edges_(plan.graph.edges().size()) {
+  const auto microbatches = take_places(plan);
+  for (std::int8_t copy = 0; copy < plan.placement.copies(); ++copy)
+    for (const auto [giver, reader] : plan.graph.edges()) {
+      first_.push_back(size_);
+      if (crosses(plan.placement, giver, reader, copy))
+        size_ += microbatches[slot(copy)] * slices_;
+    }
+}
+
+std::vector<std::size_t> edge_slots::take_places(const plan& plan) {
+  const auto count = slot(plan.microbatches);
+  places_.resize(count);
+  if (plan.placement.copies() == 1) {
+    for (std::size_t i = 0; i < count; ++i)
+      places_[i] = {i, 0};
+    return {count};
+  }
+  std::vector<std::size_t> microbatches(slot(plan.placement.copies()), 0);
+  for (const auto& op : plan.ops)
+    if (op.kind == plan_op_kind::forward)
+      if (auto& place = places_[slot(op.microbatch)]; place.copy == none)
+        place = {microbatches[slot(op.copy)]++, op.copy};
+  return microbatches;
+}
+
+std::int32_t edge_of(const plan& plan, const plan_op& transfer) {
+  const auto giver = std::min(transfer.stage, transfer.peer);
+  const auto reader = std::max(transfer.stage, transfer.peer);
+  if (giver < 0 || reader >= plan.stages())
+    return none;
+  // Few stages read the same one; a chain's has a single reader.
+  const auto readers = plan.graph.outputs(giver, false);
+  const auto found = std::lower_bound(
+    readers.begin(), readers.end(), reader,
+    [](const auto& each, std::int32_t stage) { return each.stage < stage; });
+  return found != readers.end() && found->stage == reader ? found->edge : none;
 }
 
 }  // namespace troupe

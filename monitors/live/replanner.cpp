@@ -20,8 +20,8 @@
 #include "troupe/engine/plan/cost/costs.hpp"
 #include "troupe/engine/plan/cost/simulate.hpp"
 #include "troupe/engine/plan/part.hpp"
-#include "troupe/engine/plan/search/lane_moves.hpp"
 #include "troupe/engine/plan/search/search.hpp"
+#include "troupe/engine/plan/search/search_steps.hpp"
 #include "troupe/monitors/timing/cost_samples.hpp"
 #include "troupe/monitors/timing/step_collector.hpp"
 

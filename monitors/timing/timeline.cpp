@@ -12,7 +12,7 @@
 #include "troupe/base/error.hpp"
 #include "troupe/engine/plan/draw/draw.hpp"
 #include "troupe/engine/plan/op_traits.hpp"
-#include "troupe/engine/plan/text/op_text.hpp"
+#include "troupe/engine/plan/text/plan_text.hpp"
 #include "troupe/monitors/timing/step_collector.hpp"
 
 namespace troupe {

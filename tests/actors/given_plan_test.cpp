@@ -6,7 +6,6 @@
 #include "small_model.hpp"
 #include "troupe/base/error.hpp"
 #include "troupe/engine/plan/compile/compile.hpp"
-#include "troupe/engine/plan/text/op_text.hpp"
 #include "troupe/engine/plan/text/plan_text.hpp"
 
 using namespace troupe;

@@ -6,7 +6,6 @@
 
 #include "../random_delays.hpp"
 #include "small_model.hpp"
-#include "troupe/engine/plan/text/op_text.hpp"
 #include "troupe/engine/plan/text/plan_text.hpp"
 
 using namespace troupe;

@@ -7,7 +7,7 @@
 #include <map>
 
 #include "troupe/engine/plan/compile/overlapped_pairs.hpp"
-#include "troupe/engine/plan/text/op_text.hpp"
+#include "troupe/engine/plan/text/plan_text.hpp"
 #include "troupe/engine/stage/split.hpp"
 #include "troupe/engine/stage/stage_module.hpp"
 

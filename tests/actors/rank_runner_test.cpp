@@ -12,7 +12,7 @@
 #include "troupe/base/error.hpp"
 #include "troupe/engine/plan/compile/overlapped_pairs.hpp"
 #include "troupe/engine/plan/part.hpp"
-#include "troupe/engine/plan/text/op_text.hpp"
+#include "troupe/engine/plan/text/plan_text.hpp"
 
 using namespace troupe;
 using Catch::Matchers::ContainsSubstring;

@@ -5,9 +5,9 @@
 
 #include <cstring>
 
-#include "troupe/engine/data/permutation.hpp"
+#include "troupe/engine/data/row_mixture.hpp"
 #include "troupe/engine/plan/compile/compile.hpp"
-#include "troupe/engine/plan/versions.hpp"
+#include "troupe/engine/plan/values.hpp"
 #include "troupe/engine/stage/sharding/ties.hpp"
 #include "troupe/engine/stage/split.hpp"
 #include "troupe/schedules/validate.hpp"

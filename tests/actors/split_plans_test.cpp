@@ -10,7 +10,6 @@
 #include "small_model.hpp"
 #include "troupe/base/error.hpp"
 #include "troupe/engine/plan/compile/compile.hpp"
-#include "troupe/engine/plan/text/op_text.hpp"
 #include "troupe/engine/plan/text/plan_text.hpp"
 #include "troupe/engine/stage/module/weight_gradients.hpp"
 #include "troupe/engine/stage/stage_module.hpp"

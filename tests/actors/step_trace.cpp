@@ -11,7 +11,7 @@
 
 #include "race_watch.hpp"
 #include "troupe/engine/plan/compile/overlapped_pairs.hpp"
-#include "troupe/engine/plan/text/op_text.hpp"
+#include "troupe/engine/plan/text/plan_text.hpp"
 #include "troupe/engine/stage/stage_module.hpp"
 
 namespace troupe::testing {

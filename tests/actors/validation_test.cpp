@@ -9,7 +9,7 @@
 
 #include "small_model.hpp"
 #include "troupe/base/error.hpp"
-#include "troupe/engine/data/rows_once.hpp"
+#include "troupe/engine/data/microbatch_source.hpp"
 
 using namespace troupe;
 using namespace troupe::testing;

@@ -1,4 +1,4 @@
-#include "troupe/cli/train/train_failure.hpp"
+#include "troupe/cli/signals.hpp"
 
 #include <sys/wait.h>
 #include <unistd.h>

@@ -1,6 +1,6 @@
 // Where launchers say that the first host of a job is.
 #include "parse.hpp"
-#include "troupe/engine/launch/first_host.hpp"
+#include "troupe/engine/launch/environment.hpp"
 #include "troupe/engine/transport/loopback.hpp"
 
 using namespace troupe;

@@ -2,10 +2,8 @@
 // of transport, simulated, drawn and written.
 #include "parse.hpp"
 #include "troupe/engine/plan/check/verify.hpp"
-#include "troupe/engine/plan/content_hash.hpp"
 #include "troupe/engine/plan/draw/draw.hpp"
 #include "troupe/engine/plan/text/lowered_csv.hpp"
-#include "troupe/engine/plan/text/plan_json.hpp"
 #include "troupe/engine/plan/text/plan_text.hpp"
 
 using namespace troupe;

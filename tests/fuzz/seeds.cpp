@@ -351,7 +351,7 @@ void add_manifests(seed_list& to) {
     .files = {{"part-00000.safetensors", 4096, std::string(64, 'a')},
               {"part-00001.safetensors", 0, std::string(64, '0')}}};
   to.emplace_back("manifests", to_json(full));
-  to.emplace_back("manifests", to_json({}));
+  to.emplace_back("manifests", to_json(manifest{}));
 }
 
 /// Three sequences of 16-bit tokens, in two documents.

@@ -1,7 +1,7 @@
 // Files of tokens: NumPy's, llm.c's, nanoGPT's, Megatron's index, and plain
 // bytes.
-#include "troupe/engine/data/megatron_index.hpp"
 #include "troupe/engine/data/token_file.hpp"
+#include "troupe/engine/data/token_headers.hpp"
 
 #include "file_of_bytes.hpp"
 #include "parse.hpp"

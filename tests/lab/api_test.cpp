@@ -10,7 +10,7 @@
 #include "troupe/engine/plan/compile/compile.hpp"
 #include "troupe/engine/plan/cost/simulate.hpp"
 #include "troupe/engine/plan/text/lowered_csv.hpp"
-#include "troupe/engine/plan/versions.hpp"
+#include "troupe/engine/plan/values.hpp"
 #include "troupe/lab/job.hpp"
 #include "troupe/schedules/builtin.hpp"
 

@@ -9,7 +9,7 @@
 #include "../temporary_folder.hpp"
 #include "troupe/base/error.hpp"
 #include "troupe/base/input_file.hpp"
-#include "troupe/schedules/find_schedule.hpp"
+#include "troupe/schedules/builtin.hpp"
 
 using namespace troupe;
 

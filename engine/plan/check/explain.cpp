@@ -5,7 +5,7 @@
 
 #include "troupe/engine/plan/check/replay.hpp"
 #include "troupe/engine/plan/check/wait_graph.hpp"
-#include "troupe/engine/plan/text/op_text.hpp"
+#include "troupe/engine/plan/text/plan_text.hpp"
 
 namespace troupe {
 
@@ -24,15 +24,14 @@ std::int32_t replay::node_of(std::uint32_t dependency) const {
 // The edge adds no wait if that of the FIFO is sufficient.
 std::vector<wait_edge> replay::lane_waits(std::int32_t rank) const {
   constexpr std::size_t most = 64;  // an update waits for the norms of all
-  const auto r = static_cast<std::size_t>(rank);
-  const auto op = next_[r];
+  const auto op = next_[slot(rank)];
   std::vector<wait_edge> edges;
   const auto add_fifo = [&](std::uint32_t transfer) {
     const auto index = fifo_of(transfer);
     edges.push_back(
       {fifo_node(index), head(fifos_[index]) == transfer ? 0 : 1});
   };
-  if (op == plan_.first_op[r + 1])
+  if (op == plan_.first_op[slot(rank) + 1])
     return edges;
   if (is_transfer(plan_.ops[op].kind)) {
     add_fifo(op);
@@ -76,8 +75,7 @@ std::vector<wait> replay::explain() const {
   for (std::size_t i = 0; i < cycle.size(); ++i) {
     const auto node = cycle[i];
     if (node >= plan_.ranks())
-      waits.push_back(
-        fifo_wait(static_cast<std::size_t>(node - plan_.ranks())));
+      waits.push_back(fifo_wait(slot(node - plan_.ranks())));
     else if (auto found = lane_wait(node, cycle[(i + 1) % cycle.size()]))
       waits.push_back(std::move(*found));
   }
@@ -89,7 +87,7 @@ std::vector<std::uint32_t> replay::posted() const {
   for (const auto& each : fifos_)
     for (auto i = each.ended; i < each.issued; ++i) {
       const auto op = transfers_[each.first + i];
-      const auto rank = static_cast<std::size_t>(plan_.rank_of(op));
+      const auto rank = slot(plan_.rank_of(op));
       if (op != next_[rank])
         ops.push_back(op);
     }
@@ -100,7 +98,7 @@ std::vector<std::uint32_t> replay::posted() const {
 // sufficient.
 std::optional<wait> replay::lane_wait(std::int32_t rank,
                                       std::int32_t node) const {
-  const auto op = next_[static_cast<std::size_t>(rank)];
+  const auto op = next_[slot(rank)];
   const auto position = fmt::format("rank {} at {}", rank, to_text(plan_, op));
   if (is_transfer(plan_.ops[op].kind)) {
     const auto first = head(fifos_[fifo_of(op)]);
@@ -139,10 +137,9 @@ wait replay::fifo_wait(std::size_t index) const {
   const auto& what = message_of(op);
   const auto rank = plan_.rank_of(op);
   // A lane that needs this transfer is the most useful to name.
-  const auto next = next_[static_cast<std::size_t>(rank)];
+  const auto next = next_[slot(rank)];
   const auto lane_needs_it =
-    next < plan_.first_op[static_cast<std::size_t>(rank) + 1]
-    && needs(next, op);
+    next < plan_.first_op[slot(rank) + 1] && needs(next, op);
   const auto shown = lane_needs_it ? next : op;
   wait found{rank, shown, shown,
              fmt::format("rank {} at {}", rank, to_text(plan_, shown))};

@@ -12,7 +12,7 @@
 #include "troupe/base/parse_number.hpp"
 #include "troupe/base/printable.hpp"
 #include "troupe/engine/plan/lane_executor.hpp"
-#include "troupe/engine/plan/text/op_text.hpp"
+#include "troupe/engine/plan/text/plan_text.hpp"
 #include "troupe/schedules/text_form.hpp"
 
 namespace troupe {
@@ -28,7 +28,7 @@ std::optional<std::int32_t> stuck_rank(
   std::vector<lane_executor> ranks;
   for (std::int32_t r = 0; r < plan.ranks(); ++r) {
     ranks.emplace_back(plan, r);
-    ranks.back().begin(orders[static_cast<std::size_t>(r)]);
+    ranks.back().begin(orders[slot(r)]);
   }
   std::vector<char> ended(plan.ops.size(), 0);
   std::vector<std::uint32_t> running;
@@ -104,7 +104,7 @@ step_orders order_log::orders_of(const plan& plan, std::int32_t data_ranks,
           fmt::format("the log has no order for replica {}, rank {}; replay "
                       "with the logged numbers of steps, replicas and ranks",
                       d, r));
-      const auto first = plan.first_op[static_cast<std::size_t>(r)];
+      const auto first = plan.first_op[slot(r)];
       std::unordered_map<std::string, std::uint32_t> numbers;
       for (std::uint32_t i = 0; i < plan.lane(r).size(); ++i)
         numbers.emplace(to_text(plan, first + i), first + i);

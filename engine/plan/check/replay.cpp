@@ -40,8 +40,8 @@ void replay::make_fifos() {
     from_fifo_.push_back(find(edge, true));
     to_fifo_.push_back(find(edge, false));
     const auto count = static_cast<std::uint32_t>(edge.messages);
-    fifos_[static_cast<std::size_t>(from_fifo_.back())].first += count;
-    fifos_[static_cast<std::size_t>(to_fifo_.back())].first += count;
+    fifos_[slot(from_fifo_.back())].first += count;
+    fifos_[slot(to_fifo_.back())].first += count;
   }
   std::uint32_t total = 0;
   for (auto& each : fifos_)
@@ -50,18 +50,17 @@ void replay::make_fifos() {
 }
 
 const message& replay::message_of(std::uint32_t op) const {
-  return plan_.messages[static_cast<std::size_t>(plan_.ops[op].message)];
+  return plan_.messages[slot(plan_.ops[op].message)];
 }
 
 const channel& replay::channel_of(std::uint32_t op) const {
-  return plan_.channels[static_cast<std::size_t>(message_of(op).channel)];
+  return plan_.channels[slot(message_of(op).channel)];
 }
 
 std::size_t replay::fifo_of(std::uint32_t op) const {
-  const auto channel = static_cast<std::size_t>(message_of(op).channel);
+  const auto channel = slot(message_of(op).channel);
   const auto sends = plan_.ops[op].kind == plan_op_kind::send;
-  return static_cast<std::size_t>(sends ? from_fifo_[channel]
-                                        : to_fifo_[channel]);
+  return slot(sends ? from_fifo_[channel] : to_fifo_[channel]);
 }
 
 std::uint32_t replay::head(const fifo& fifo) const {
@@ -95,9 +94,8 @@ void replay::run() {
 }
 
 void replay::run_lane(std::int32_t rank) {
-  const auto r = static_cast<std::size_t>(rank);
-  auto& next = next_[r];
-  const auto end = plan_.first_op[r + 1];
+  auto& next = next_[slot(rank)];
+  const auto end = plan_.first_op[slot(rank) + 1];
   moved_ = false;
   for (; next < end && attempt(next); ++next)
     moved_ = true;
@@ -147,10 +145,9 @@ bool replay::attempt_compute(std::uint32_t op) {
 void replay::consume(std::int32_t message) {
   if (message == none)
     return;
-  const auto channel = static_cast<std::size_t>(
-    plan_.messages[static_cast<std::size_t>(message)].channel);
+  const auto channel = slot(plan_.messages[slot(message)].channel);
   --in_flight_[channel];
-  pump(static_cast<std::size_t>(from_fifo_[channel]));
+  pump(slot(from_fifo_[channel]));
 }
 
 void replay::pump(std::size_t fifo_index) {
@@ -171,7 +168,7 @@ bool replay::end_first(fifo& fifo) {
   const auto& what = message_of(op);
   if (model_.kind == transport_kind::rendezvous)
     return meet(op, what);
-  const auto channel = static_cast<std::size_t>(what.channel);
+  const auto channel = slot(what.channel);
   if (plan_.ops[op].kind == plan_op_kind::receive) {
     if (ended_[what.send] == 0)
       return false;
@@ -181,7 +178,7 @@ bool replay::end_first(fifo& fifo) {
         return false;
       ++in_flight_[channel];
     }
-    to_pump_.push_back(static_cast<std::size_t>(to_fifo_[channel]));
+    to_pump_.push_back(slot(to_fifo_[channel]));
   }
   moved_ = true;
   ended_[op] = 1;

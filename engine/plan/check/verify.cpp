@@ -45,7 +45,7 @@ transport_kind parse_transport(std::string_view name) {
 }
 
 std::string_view to_text(transport_kind kind) {
-  return names[static_cast<std::size_t>(kind)];
+  return names[slot(kind)];
 }
 
 }  // namespace troupe

@@ -11,7 +11,7 @@ std::vector<std::int32_t> smallest_cycle(
   const std::vector<std::int32_t>& waits_for) {
   std::vector<std::int32_t> seen_by(waits_for.size(), none);
   const auto entry = [](auto& items, std::int32_t i) -> auto& {
-    return items[static_cast<std::size_t>(i)];
+    return items[slot(i)];
   };
   std::vector<std::int32_t> best;
   const auto nodes = static_cast<std::int32_t>(waits_for.size());
@@ -54,10 +54,6 @@ class cycle_search {
 
  private:
   static constexpr std::int32_t unseen = INT32_MAX;
-
-  static std::size_t slot(std::int32_t node) {
-    return static_cast<std::size_t>(node);
-  }
 
   // By breadth: what adds nothing comes before the rest. Stops at the length of
   // the best cycle so far.

@@ -1,4 +1,4 @@
-#include "troupe/engine/plan/compile/check_copies.hpp"
+#include "troupe/engine/plan/compile/check_lanes.hpp"
 
 #include <fmt/format.h>
 
@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "troupe/base/error.hpp"
-#include "troupe/engine/plan/text/op_text.hpp"
+#include "troupe/engine/plan/text/plan_text.hpp"
 #include "troupe/schedules/validate.hpp"
 
 namespace troupe {

@@ -3,15 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <string>
 #include <tuple>
 #include <vector>
 
 #include "troupe/base/error.hpp"
-#include "troupe/engine/plan/compile/check_copies.hpp"
 #include "troupe/engine/plan/op_traits.hpp"
-#include "troupe/engine/plan/routes.hpp"
-#include "troupe/engine/plan/text/op_text.hpp"
+#include "troupe/engine/plan/text/plan_text.hpp"
+#include "troupe/engine/plan/values.hpp"
 #include "troupe/schedules/validate.hpp"
 
 namespace troupe {
@@ -41,9 +39,8 @@ class lane_checker {
       edges_(plan),
       made_{marks(slot_count(plan)), marks(slot_count(plan))},
       moved_{marks(edges_.size()), marks(edges_.size())},
-      states_(
-        static_cast<std::size_t>(plan.stages() * plan.placement.copies())),
-      gradients_(states_.size() * static_cast<std::size_t>(updates_of(plan))) {}
+      states_(slot(plan.stages() * plan.placement.copies())),
+      gradients_(states_.size() * slot(updates_of(plan))) {}
 
   void run() {
     for_each_op([&](const plan_op& what) {
@@ -90,16 +87,13 @@ class lane_checker {
   }
 
   stage_state& state(const plan_op& what) {
-    return states_[static_cast<std::size_t>(what.copy * plan_.stages()
-                                            + what.stage)];
+    return states_[slot(what.copy * plan_.stages() + what.stage)];
   }
 
   gradient_state& gradients(const plan_op& what) {
-    const auto stage =
-      static_cast<std::size_t>(what.copy * plan_.stages() + what.stage);
-    return gradients_[stage * static_cast<std::size_t>(updates_of(plan_))
-                      + static_cast<std::size_t>(
-                        update_number(plan_, what.microbatch))];
+    const auto stage = slot(what.copy * plan_.stages() + what.stage);
+    return gradients_[stage * slot(updates_of(plan_))
+                      + slot(update_number(plan_, what.microbatch))];
   }
 
   [[noreturn]] void refuse(const plan_op& what, std::string_view reason) const {
@@ -301,8 +295,8 @@ class lane_checker {
   std::vector<transfer> transfers(plan_op_kind kind) const {
     std::vector<transfer> found;
     for (std::int32_t rank = 0; rank < plan_.ranks(); ++rank)
-      for (auto i = plan_.first_op[static_cast<std::size_t>(rank)];
-           i < plan_.first_op[static_cast<std::size_t>(rank) + 1]; ++i)
+      for (auto i = plan_.first_op[slot(rank)];
+           i < plan_.first_op[slot(rank) + 1]; ++i)
         if (plan_.ops[i].kind == kind)
           found.push_back(transfer_at(i, rank));
     std::stable_sort(found.begin(), found.end(),
@@ -323,7 +317,7 @@ class lane_checker {
   [[noreturn]] void refuse_transfer(const transfer& end,
                                     std::string_view reason) {
     rank_ = plan_.ops[end.op].kind == plan_op_kind::send ? end.from : end.to;
-    index_ = end.op - plan_.first_op[static_cast<std::size_t>(rank_)];
+    index_ = end.op - plan_.first_op[slot(rank_)];
     refuse(plan_.ops[end.op], reason);
   }
 

@@ -31,6 +31,12 @@ struct compile_options {
 /// for a chain are so for every graph of its stages.
 plan compile(const schedule& lanes, const compile_options& options = {});
 
+/// The compute ops of a schedule alone, of a chain of stages: a dependency is
+/// the op that makes an input, on whatever rank, and there are no messages. For
+/// lanes that `compile` refuses, as they wait for each other: `verify` finds
+/// their cycle.
+plan lane_plan(const schedule& lanes);
+
 /// The stages that sum tied gradients in a plan, ascending.
 std::vector<std::int32_t> tied_stages(const plan& of);
 

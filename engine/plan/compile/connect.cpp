@@ -8,8 +8,8 @@
 #include "troupe/base/error.hpp"
 #include "troupe/engine/plan/compile/passes.hpp"
 #include "troupe/engine/plan/op_traits.hpp"
-#include "troupe/engine/plan/routes.hpp"
-#include "troupe/engine/plan/text/op_text.hpp"
+#include "troupe/engine/plan/text/plan_text.hpp"
+#include "troupe/engine/plan/values.hpp"
 #include "troupe/schedules/validate.hpp"
 
 namespace troupe {
@@ -40,7 +40,7 @@ class connector {
   static op_table table(std::size_t size) { return op_table(size, absent); }
 
   std::size_t stage_copy(const plan_op& op) const {
-    return static_cast<std::size_t>(op.copy * plan_.stages() + op.stage);
+    return slot(op.copy * plan_.stages() + op.stage);
   }
 
   // The stage's update that an op's gradients are part of.
@@ -48,8 +48,7 @@ class connector {
     return update_slot(op, update_number(plan_, op.microbatch));
   }
   std::size_t update_slot(const plan_op& op, std::int32_t update) const {
-    return stage_copy(op) * static_cast<std::size_t>(updates_of(plan_))
-           + static_cast<std::size_t>(update);
+    return stage_copy(op) * slot(updates_of(plan_)) + slot(update);
   }
 
   // Table entries of the ops that make or receive results of a direction.
@@ -62,14 +61,14 @@ class connector {
 
   // An op at the end of a stage's gradients, by update_slot; a copy, by
   // op_slot.
-  std::uint32_t single(plan_op_kind kind, std::size_t slot) const {
-    return singles_[static_cast<std::size_t>(kind)][slot];
+  std::uint32_t single(plan_op_kind kind, std::size_t place) const {
+    return singles_[slot(kind)][place];
   }
 
   void index_ops() {
-    const auto copies = static_cast<std::size_t>(plan_.placement.copies());
-    const auto stages = static_cast<std::size_t>(plan_.stages()) * copies;
-    const auto updates = stages * static_cast<std::size_t>(updates_of(plan_));
+    const auto copies = slot(plan_.placement.copies());
+    const auto stages = slot(plan_.stages()) * copies;
+    const auto updates = stages * slot(updates_of(plan_));
     last_backward_ = table(updates);
     for (std::size_t kind = 0; kind < op_kinds; ++kind)
       singles_[kind] = table(
@@ -104,7 +103,7 @@ class connector {
       case plan_op_kind::release:
         break;
       default:
-        singles_[static_cast<std::size_t>(op.kind)]
+        singles_[slot(op.kind)]
                 [is_copy(op.kind) ? op_slot(plan_, op) : update_slot(op)] = i;
     }
   }
@@ -130,14 +129,13 @@ class connector {
     for (const auto& [sender, receiver, backward] : keys)
       plan_.channels.push_back(
         {.from_rank = sender, .to_rank = receiver, .backward = backward});
-    const auto copies = static_cast<std::size_t>(plan_.placement.copies());
+    const auto copies = slot(plan_.placement.copies());
     for (auto& channels : channel_of_)
       channels.assign(plan_.graph.edges().size() * copies, none);
     for_each_route(
       [&](std::int32_t route, const channel_key& key, bool backward) {
-        channel_of_[backward ? 1 : 0][static_cast<std::size_t>(route)] =
-          static_cast<std::int32_t>(
-            std::lower_bound(keys.begin(), keys.end(), key) - keys.begin());
+        channel_of_[backward ? 1 : 0][slot(route)] = static_cast<std::int32_t>(
+          std::lower_bound(keys.begin(), keys.end(), key) - keys.begin());
       });
   }
 
@@ -153,7 +151,7 @@ class connector {
     for (const auto backward : {false, true})
       for (std::int8_t copy = 0; copy < copies; ++copy)
         for (std::int32_t i = 0; i < std::ssize(edges); ++i)
-          if (const auto edge = edges[static_cast<std::size_t>(i)];
+          if (const auto edge = edges[slot(i)];
               (plan_.training || !backward)
               && crosses(plan_.placement, edge.from, edge.to, copy))
             visit(route_of(i, copy), key_of(edge, copy, backward), backward);
@@ -161,9 +159,7 @@ class connector {
 
   std::size_t channel_of(const plan_op& send) const {
     const auto route = route_of(edge_of(plan_, send), send.copy);
-    return static_cast<std::size_t>(
-      channel_of_[is_gradient(send.stream) ? 1 : 0]
-                 [static_cast<std::size_t>(route)]);
+    return slot(channel_of_[is_gradient(send.stream) ? 1 : 0][slot(route)]);
   }
 
   void number_messages() {
@@ -174,7 +170,7 @@ class connector {
       total += channel.messages;
     }
     const auto first = next;
-    plan_.messages.resize(static_cast<std::size_t>(total));
+    plan_.messages.resize(slot(total));
     for (std::uint32_t i = 0; i < plan_.ops.size(); ++i) {
       auto& send = plan_.ops[i];
       if (send.kind != plan_op_kind::send)
@@ -202,7 +198,7 @@ class connector {
            plan_.schedule_name, to_text(plan_, send));
     if (std::exchange(plan_.ops[receiver].message, send.message) == none)
       --receives_left_;
-    plan_.messages[static_cast<std::size_t>(send.message)] = {
+    plan_.messages[slot(send.message)] = {
       .channel = channel,
       .sequence = sequence,
       .producer = producer(backward, send),
@@ -296,7 +292,7 @@ class connector {
   }
 
   void other_depends(const plan_op& op) {
-    const auto message = static_cast<std::size_t>(op.message);
+    const auto message = slot(op.message);
     switch (op.kind) {
       case plan_op_kind::send:
         return depend_on(plan_.messages[message].producer);
@@ -340,13 +336,13 @@ class connector {
     }
   }
 
-  std::uint32_t gradients_of(std::size_t slot) const {
-    const auto reduce = single(plan_op_kind::reduce, slot);
-    return reduce != absent ? reduce : last_backward_[slot];
+  std::uint32_t gradients_of(std::size_t place) const {
+    const auto reduce = single(plan_op_kind::reduce, place);
+    return reduce != absent ? reduce : last_backward_[place];
   }
-  std::uint32_t tied_gradients_of(std::size_t slot) const {
-    const auto sum = single(plan_op_kind::sum_tied, slot);
-    return sum != absent ? sum : gradients_of(slot);
+  std::uint32_t tied_gradients_of(std::size_t place) const {
+    const auto sum = single(plan_op_kind::sum_tied, place);
+    return sum != absent ? sum : gradients_of(place);
   }
 
   // Tied gradients are summed over the stages of a copy.
@@ -365,8 +361,7 @@ class connector {
 
   void share_norms() {
     const auto begin = static_cast<std::uint32_t>(plan_.dependencies.size());
-    for (const auto norm :
-         singles_[static_cast<std::size_t>(plan_op_kind::gradient_norm)])
+    for (const auto norm : singles_[slot(plan_op_kind::gradient_norm)])
       depend_on(norm);
     for (auto& op : plan_.ops)
       if (op.kind == plan_op_kind::update) {

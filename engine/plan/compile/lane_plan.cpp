@@ -1,4 +1,4 @@
-#include "troupe/engine/plan/compile/lane_plan.hpp"
+#include "troupe/engine/plan/compile/compile.hpp"
 
 #include "troupe/schedules/validate.hpp"
 

@@ -38,7 +38,7 @@ class copy_placer {
       if (!second && what.kind != plan_op_kind::send)
         put(plan_op_kind::offload, waiting_);
       if (begins)
-        put(plan_op_kind::reload, reloads_[static_cast<std::size_t>(++unit)]);
+        put(plan_op_kind::reload, reloads_[slot(++unit)]);
       ops_.push_back(what);
       if (!is_compute(what.kind))
         continue;
@@ -82,7 +82,7 @@ class copy_placer {
       if (takes_gradient(what.kind))
         backwards[op_slot(before_, what)] = unit;
     });
-    reloads_.assign(static_cast<std::size_t>(units), {});
+    reloads_.assign(slot(units), {});
     const auto least = least_stay_of(options_);
     for_each_unit([&](const plan_op& what, auto unit) {
       if (what.kind == plan_op_kind::forward
@@ -93,8 +93,7 @@ class copy_placer {
       choose_of(stage, forwards);
     for_each_unit([&](const plan_op& what, auto unit) {
       if (takes_gradient(what.kind) && mark(what).goes)
-        reloads_[static_cast<std::size_t>(unit - options_.ahead)].push_back(
-          what);
+        reloads_[slot(unit - options_.ahead)].push_back(what);
     });
   }
 

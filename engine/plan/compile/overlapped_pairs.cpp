@@ -13,8 +13,8 @@ using instance_pair = std::pair<std::size_t, std::size_t>;
 
 std::set<instance_pair> pairs_of(const plan& plan, std::int32_t rank) {
   std::set<instance_pair> found;
-  const auto r = static_cast<std::size_t>(rank);
-  for (auto op = plan.first_op[r]; op < plan.first_op[r + 1]; ++op)
+  for (auto op = plan.first_op[slot(rank)]; op < plan.first_op[slot(rank) + 1];
+       ++op)
     if (const auto partner = partner_of(plan, op))
       found.insert(
         std::minmax(plan.placement.index_of(instance_of(plan.ops[op])),
@@ -40,8 +40,7 @@ void spread(const std::set<instance_pair>& pairs, std::size_t from,
 std::optional<std::uint32_t> partner_of(const plan& plan, std::uint32_t first) {
   if (!plan.ops[first].overlaps_next)
     return std::nullopt;
-  const auto end =
-    plan.first_op[static_cast<std::size_t>(plan.rank_of(first)) + 1];
+  const auto end = plan.first_op[slot(plan.rank_of(first)) + 1];
   for (auto op = first + 1; op < end; ++op)
     if (is_compute(plan.ops[op].kind))
       return op;

@@ -10,8 +10,8 @@
 #include "troupe/engine/plan/compile/passes.hpp"
 #include "troupe/engine/plan/cost/turn_queue.hpp"
 #include "troupe/engine/plan/op_traits.hpp"
-#include "troupe/engine/plan/routes.hpp"
-#include "troupe/schedules/op_text.hpp"
+#include "troupe/engine/plan/values.hpp"
+#include "troupe/schedules/op.hpp"
 #include "troupe/schedules/validate.hpp"
 
 namespace troupe {
@@ -70,10 +70,6 @@ class placer {
   }
 
  private:
-  static std::size_t slot(std::int32_t index) {
-    return static_cast<std::size_t>(index);
-  }
-
   const lane& lane_of(std::int32_t rank) const {
     return lanes_.lanes[slot(rank)];
   }

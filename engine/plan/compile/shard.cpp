@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <map>
 #include <set>
-#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -19,7 +18,7 @@ namespace {
 class lane_sharder {
  public:
   lane_sharder(std::span<const plan_op> lane, std::int32_t most_whole)
-    : lane_{lane}, most_whole_{static_cast<std::size_t>(most_whole)} {
+    : lane_{lane}, most_whole_{slot(most_whole)} {
     find_uses();
   }
 

@@ -47,11 +47,10 @@ op_costs divided(op_costs costs, const schedule_shape& shape) {
   for (const auto kind :
        {plan_op_kind::forward, plan_op_kind::backward,
         plan_op_kind::input_backward, plan_op_kind::weight_backward})
-    costs.of_kind[static_cast<std::size_t>(kind)] /=
-      shape.stages_per_rank * shape.slices;
+    costs.of_kind[slot(kind)] /= shape.stages_per_rank * shape.slices;
   for (const auto kind : {plan_op_kind::reduce, plan_op_kind::sum_tied,
                           plan_op_kind::gradient_norm, plan_op_kind::update})
-    costs.of_kind[static_cast<std::size_t>(kind)] /= shape.stages_per_rank;
+    costs.of_kind[slot(kind)] /= shape.stages_per_rank;
   costs.message /= shape.slices;
   costs.transfer /= shape.slices;
   for (auto& [link, time] : costs.of_link)

@@ -121,7 +121,7 @@ void complete_backwards(op_costs::by_kind& row, std::int32_t stage,
   };
   using enum plan_op_kind;
   const auto cost = [&](plan_op_kind kind) -> double& {
-    return row[static_cast<std::size_t>(kind)];
+    return row[slot(kind)];
   };
   const bool halves = given(input_backward) || given(weight_backward);
   if (given(backward) && !halves)
@@ -136,15 +136,15 @@ op_costs make_costs(std::vector<op_costs::entry> entries) {
   op_costs costs;
   for (const auto& each : entries)
     if (each.stage == none && each.kind != plan_op_kind::send)
-      costs.of_kind[static_cast<std::size_t>(each.kind)] = each.value;
+      costs.of_kind[slot(each.kind)] = each.value;
   complete_backwards(costs.of_kind, none, entries);
   for (const auto& each : entries) {
     if (each.stage == none)
       continue;
-    const auto row = static_cast<std::size_t>(each.stage);
+    const auto row = slot(each.stage);
     if (costs.of_stage.size() <= row)
       costs.of_stage.resize(row + 1, costs.of_kind);
-    costs.of_stage[row][static_cast<std::size_t>(each.kind)] = each.value;
+    costs.of_stage[row][slot(each.kind)] = each.value;
   }
   for (std::size_t row = 0; row < costs.of_stage.size(); ++row)
     complete_backwards(costs.of_stage[row], static_cast<std::int32_t>(row),
@@ -206,8 +206,8 @@ channel_times::channel_times(const plan& plan, const op_costs& costs)
 }
 
 channel_times::passage channel_times::pass(std::int32_t channel, double ready) {
-  const auto& time = times_[static_cast<std::size_t>(channel)];
-  auto& free_from = free_from_[static_cast<std::size_t>(channel)];
+  const auto& time = times_[slot(channel)];
+  auto& free_from = free_from_[slot(channel)];
   const auto leaves = std::max(ready, free_from);
   free_from = leaves + time.transfer;
   return {leaves, free_from, free_from + time.latency};
@@ -228,7 +228,7 @@ std::vector<double> parse_slow_ranks(std::string_view text) {
   for (const auto& each : parse_entries(text, what, known)) {
     if (each.key != "rank" || !each.stage)
       refuse_entry(each.text, "the key is unknown", what, known);
-    const auto rank = static_cast<std::size_t>(*each.stage);
+    const auto rank = slot(*each.stage);
     factors.resize(std::max(factors.size(), rank + 1), 1);
     factors[rank] = each.value;
   }
@@ -247,7 +247,7 @@ op_costs disturbed(op_costs costs, const plan& plan, const disturbance& how) {
   std::vector<double> all;
   all.reserve(plan.ops.size());
   for (std::int32_t rank = 0; rank < plan.ranks(); ++rank) {
-    const auto r = static_cast<std::size_t>(rank);
+    const auto r = slot(rank);
     const auto slower = r < how.of_rank.size() ? how.of_rank[r] : 1;
     for (auto op = plan.first_op[r]; op < plan.first_op[r + 1]; ++op) {
       auto cost = costs.cost_of(op, plan.ops[op]) * slower;

@@ -62,13 +62,13 @@ struct op_costs {
   static constexpr by_kind default_costs() {
     by_kind costs{};
     for (const auto& row : op_actions)
-      costs[static_cast<std::size_t>(row.kind)] = row.cost;
+      costs[slot(row.kind)] = row.cost;
     return costs;
   }
 
   double cost_of(std::uint32_t op, const plan_op& what) const {
-    const auto kind = static_cast<std::size_t>(what.kind);
-    const auto stage = static_cast<std::size_t>(what.stage);
+    const auto kind = slot(what.kind);
+    const auto stage = slot(what.stage);
     return !of_op.empty()            ? of_op[op]
            : stage < of_stage.size() ? of_stage[stage][kind]
                                      : of_kind[kind];

@@ -5,9 +5,7 @@
 #include <utility>
 
 #include "troupe/engine/plan/cost/entries.hpp"
-#include "troupe/engine/plan/routes.hpp"
 #include "troupe/engine/plan/values.hpp"
-#include "troupe/engine/plan/versions.hpp"
 #include "troupe/schedules/validate.hpp"
 
 namespace troupe {
@@ -38,7 +36,7 @@ class held_bytes {
     : plan_{plan},
       times_{times},
       sizes_{sizes},
-      changes_(static_cast<std::size_t>(plan.ranks())),
+      changes_(slot(plan.ranks())),
       host_changes_(changes_.size()),
       readers_(slot_count(plan) * passes, absent) {
     for (std::uint32_t i = 0; i < plan.ops.size(); ++i)
@@ -61,8 +59,7 @@ class held_bytes {
   std::vector<double> peaks() const {
     std::vector<double> all;
     for (std::int32_t rank = 0; rank < plan_.ranks(); ++rank)
-      all.push_back(parameters_of(rank)
-                    + peak_of(changes_[static_cast<std::size_t>(rank)]));
+      all.push_back(parameters_of(rank) + peak_of(changes_[slot(rank)]));
     return all;
   }
 
@@ -71,7 +68,7 @@ class held_bytes {
     double parameters = 0;
     for (std::int32_t rank = 0; rank < plan_.ranks(); ++rank) {
       parameters += parameters_of(rank);
-      const auto& own = changes_[static_cast<std::size_t>(rank)];
+      const auto& own = changes_[slot(rank)];
       all.insert(all.end(), own.begin(), own.end());
     }
     return parameters + peak_of(std::move(all));
@@ -82,7 +79,7 @@ class held_bytes {
 
   static void hold(std::vector<change_list>& where, std::int32_t rank,
                    double begin, double end, double bytes) {
-    auto& changes = where[static_cast<std::size_t>(rank)];
+    auto& changes = where[slot(rank)];
     changes.emplace_back(begin, bytes);
     changes.emplace_back(end, -bytes);
   }
@@ -105,14 +102,13 @@ class held_bytes {
                                            : pass::weights;
   }
   std::uint32_t& reader(const plan_op& op, pass which) {
-    return readers_[static_cast<std::size_t>(which) * slot_count(plan_)
-                    + op_slot(plan_, op)];
+    return readers_[slot(which) * slot_count(plan_) + op_slot(plan_, op)];
   }
 
   /// The op of its rank that frees what a gather makes whole; the gather
   /// itself if there is none.
   std::uint32_t release_of(std::uint32_t gather) const {
-    const auto rank = static_cast<std::size_t>(plan_.rank_of(gather));
+    const auto rank = slot(plan_.rank_of(gather));
     const auto& made = plan_.ops[gather];
     for (auto i = gather + 1; i < plan_.first_op[rank + 1]; ++i)
       if (const auto& op = plan_.ops[i];
@@ -199,8 +195,7 @@ class held_bytes {
     const auto& send = plan_.ops[each.send];
     const auto moved = moved_by(send);
     const auto bytes = bytes_of(is_gradient(send.stream), moved.from, moved.to);
-    const auto& channel =
-      plan_.channels[static_cast<std::size_t>(each.channel)];
+    const auto& channel = plan_.channels[slot(each.channel)];
     const auto arrival = times_.end[each.receive];
     hold(channel.from_rank, times_.start[each.producer], arrival, bytes);
     hold(channel.to_rank, arrival, read_by(each.consumer), bytes);

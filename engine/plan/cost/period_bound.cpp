@@ -3,8 +3,8 @@
 #include <numeric>
 #include <vector>
 
-#include "troupe/engine/plan/routes.hpp"
 #include "troupe/engine/plan/search/search.hpp"
+#include "troupe/engine/plan/values.hpp"
 
 namespace troupe {
 
@@ -69,12 +69,11 @@ class bound {
   // By rank, the lowest of those with which it shares copies of stages.
   std::vector<std::int32_t> groups() const {
     const auto& ranks = problem_.placement;
-    std::vector<std::int32_t> group(static_cast<std::size_t>(ranks.ranks));
+    std::vector<std::int32_t> group(slot(ranks.ranks));
     std::iota(group.begin(), group.end(), 0);
     for (const auto each : ranks.instances()) {
-      const auto one = group[static_cast<std::size_t>(ranks.rank_of(each))];
-      const auto other =
-        group[static_cast<std::size_t>(ranks.rank_of(each.stage))];
+      const auto one = group[slot(ranks.rank_of(each))];
+      const auto other = group[slot(ranks.rank_of(each.stage))];
       std::ranges::replace(group, std::max(one, other), std::min(one, other));
     }
     return group;
@@ -86,7 +85,7 @@ class bound {
     const auto group = groups();
     std::map<std::int32_t, double> sums;
     for (const auto each : ranks.instances()) {
-      auto& sum = sums[group[static_cast<std::size_t>(ranks.rank_of(each))]];
+      auto& sum = sums[group[slot(ranks.rank_of(each))]];
       sum += closing(each.stage);
       if (each.copy == 0)
         sum += slots() * (forward(each.stage) + backward(each.stage));

@@ -6,7 +6,6 @@
 #include <map>
 #include <utility>
 
-#include "troupe/engine/plan/cost/executor_clock.hpp"
 #include "troupe/engine/plan/cost/step_clock.hpp"
 
 namespace troupe {
@@ -136,8 +135,7 @@ class path_finder {
       return before_[op] != nothing && times_.end[before_[op]] == start
                ? before_[op]
                : nothing;
-    const auto first =
-      plan_.first_op[static_cast<std::size_t>(plan_.rank_of(op))];
+    const auto first = plan_.first_op[slot(plan_.rank_of(op))];
     for (auto previous = op; previous-- > first;)
       if (share_a_queue(previous, op) && !(times_.end[previous] > start))
         return times_.end[previous] == start ? previous : nothing;
@@ -146,9 +144,7 @@ class path_finder {
 
   std::int32_t channel_of(std::uint32_t op) const {
     const auto message = plan_.ops[op].message;
-    return message == none
-             ? none
-             : plan_.messages[static_cast<std::size_t>(message)].channel;
+    return message == none ? none : plan_.messages[slot(message)].channel;
   }
   bool share_a_queue(std::uint32_t a, std::uint32_t b) const {
     return plan_.ops[a].stream == plan_.ops[b].stream
@@ -182,9 +178,7 @@ op_order predecessors(const plan& plan, const std::vector<op_order>& started) {
     for (const auto op : order) {
       const auto& what = plan.ops[op];
       const auto channel =
-        what.message == none
-          ? none
-          : plan.messages[static_cast<std::size_t>(what.message)].channel;
+        what.message == none ? none : plan.messages[slot(what.message)].channel;
       before[op] = std::exchange(
         last.try_emplace({what.stream, channel}, nothing).first->second, op);
     }
@@ -195,7 +189,7 @@ op_order predecessors(const plan& plan, const std::vector<op_order>& started) {
 simulation simulate_executors(const plan& plan, const op_costs& costs,
                               lane_order order) {
   executor_clock clock{plan, costs, order};
-  std::vector<double> ends(static_cast<std::size_t>(plan.ranks()), 0);
+  std::vector<double> ends(slot(plan.ranks()), 0);
   clock.run_step(ends);
   simulation result{.start = clock.start, .end = clock.end};
   for (const auto& started : clock.started)
@@ -227,7 +221,7 @@ simulation simulate(const plan& plan, const op_costs& costs, lane_order order) {
   if (order != lane_order::strict)
     return simulate_executors(plan, costs, order);
   step_clock clocks{plan, costs};
-  std::vector<double> ends(static_cast<std::size_t>(plan.ranks()), 0);
+  std::vector<double> ends(slot(plan.ranks()), 0);
   clocks.run_step(ends);
   simulation result{.start = std::move(clocks.start),
                     .end = std::move(clocks.end),
@@ -248,7 +242,7 @@ std::vector<double> step_ends(
   const plan& plan, const std::function<op_costs(std::int32_t step)>& costs_of,
   const step_series& how) {
   std::vector<double> ends;
-  std::vector<double> free_from(static_cast<std::size_t>(plan.ranks()), 0);
+  std::vector<double> free_from(slot(plan.ranks()), 0);
   for (std::int32_t step = 0; step < how.steps; ++step) {
     const auto costs = costs_of(step);
     if (how.order == lane_order::strict)

@@ -13,7 +13,7 @@ namespace troupe {
 class turn_queue {
  public:
   explicit turn_queue(std::int32_t ranks)
-    : ring_(static_cast<std::size_t>(ranks)),
+    : ring_(slot(ranks)),
       queued_(ring_.size(), 0),
       first_waiter_(ring_.size(), none),
       next_waiter_(ring_.size(), none) {
@@ -62,9 +62,6 @@ class turn_queue {
   }
 
  private:
-  static std::size_t slot(std::int32_t rank) {
-    return static_cast<std::size_t>(rank);
-  }
   std::size_t place_of(std::size_t turn) const {
     const auto place = head_ + turn;
     return place < ring_.size() ? place : place - ring_.size();

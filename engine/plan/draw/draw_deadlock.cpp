@@ -11,7 +11,7 @@
 #include "troupe/engine/plan/draw/draw.hpp"
 #include "troupe/engine/plan/draw/svg_canvas.hpp"
 #include "troupe/engine/plan/op_traits.hpp"
-#include "troupe/engine/plan/text/op_text.hpp"
+#include "troupe/engine/plan/text/plan_text.hpp"
 
 namespace troupe {
 
@@ -33,8 +33,8 @@ struct lane_cell {
 class standing_lane {
  public:
   standing_lane(const plan& plan, const verdict& found, std::int32_t rank)
-    : plan_{plan}, stands_at_{found.stands_at[static_cast<std::size_t>(rank)]} {
-    const auto r = static_cast<std::size_t>(rank);
+    : plan_{plan}, stands_at_{found.stands_at[slot(rank)]} {
+    const auto r = slot(rank);
     show(stands_at_, 4, 2, plan.first_op[r], plan.first_op[r + 1]);
     for (const auto& wait : found.cycle)
       for (const auto op : {wait.op, wait.for_op})
@@ -134,7 +134,7 @@ class deadlock_drawing {
       posted_{found.posted.begin(), found.posted.end()} {
     choose_rows();
     const auto width = lay_out();
-    write_sentences(static_cast<std::size_t>((width - left) / 6.2));
+    write_sentences(slot((width - left) / 6.2));
     canvas_.emplace(
       theme, width,
       legend_y() + 40 + line * static_cast<double>(lines_.size()));
@@ -209,16 +209,15 @@ class deadlock_drawing {
       ranks.insert(wait.rank);
     canvas_->text(
       left, 43,
-      fmt::format("{} of {} ranks are in the cycle; rows show {}", ranks.size(),
-                  plan_.ranks(),
-                  windows_.size() == static_cast<std::size_t>(plan_.ranks())
-                    ? "all"
-                    : "these alone"),
+      fmt::format(
+        "{} of {} ranks are in the cycle; rows show {}", ranks.size(),
+        plan_.ranks(),
+        windows_.size() == slot(plan_.ranks()) ? "all" : "these alone"),
       svg_tone::soft);
   }
 
   op_state state_of(std::int32_t rank, std::uint32_t op) const {
-    const auto stands = found_.stands_at[static_cast<std::size_t>(rank)];
+    const auto stands = found_.stands_at[slot(rank)];
     if (op == stands)
       return op_state::standing;
     if (op > stands)

@@ -10,7 +10,7 @@
 #include "troupe/engine/plan/draw/draw.hpp"
 #include "troupe/engine/plan/draw/svg_canvas.hpp"
 #include "troupe/engine/plan/op_traits.hpp"
-#include "troupe/engine/plan/text/op_text.hpp"
+#include "troupe/engine/plan/text/plan_text.hpp"
 
 namespace troupe {
 
@@ -228,12 +228,12 @@ class svg_drawing {
   }
 
   double idle() const {
-    std::vector<double> last(static_cast<std::size_t>(timeline_.ranks), 0);
+    std::vector<double> last(slot(timeline_.ranks), 0);
     double busy = 0;
     for (const auto& span : timeline_.spans) {
       if (is_strip(span.kind))
         continue;
-      auto& end = last[static_cast<std::size_t>(span.rank)];
+      auto& end = last[slot(span.rank)];
       busy += std::max(0.0, span.end - std::max(span.start, end));
       end = std::max(end, span.end);
     }

@@ -26,7 +26,7 @@ bool names_stages(const timeline& timeline) {
 char fill_of(plan_op_kind kind) {
   constexpr std::string_view fills = "FBIW..UU..RTNO";
   static_assert(fills.size() == op_kinds);
-  return fills[static_cast<std::size_t>(kind)];
+  return fills[slot(kind)];
 }
 
 /// 2F0, or as much as fits: stage and kind take precedence over microbatch, and
@@ -78,9 +78,8 @@ using tiles = std::vector<tile>;
 
 void place(tiles& row, const timeline_span& span, double scale,
            bool with_stage) {
-  const auto first = static_cast<std::size_t>(std::lround(span.start * scale));
-  const auto last = std::min(
-    row.size(), static_cast<std::size_t>(std::lround(span.end * scale)));
+  const auto first = slot(std::lround(span.start * scale));
+  const auto last = std::min(row.size(), slot(std::lround(span.end * scale)));
   if (first >= last)
     return;
   const auto label = label_of(span, with_stage, last - first);
@@ -128,14 +127,12 @@ std::string render(const tiles& row, const terminal_style& style) {
 std::string draw_terminal(const timeline& timeline,
                           const terminal_style& style) {
   const auto scale = columns_per_time(timeline, style);
-  const auto width =
-    static_cast<std::size_t>(std::lround(timeline.duration() * scale));
-  std::vector<tiles> rows(static_cast<std::size_t>(timeline.ranks),
-                          tiles(width));
+  const auto width = slot(std::lround(timeline.duration() * scale));
+  std::vector<tiles> rows(slot(timeline.ranks), tiles(width));
   const bool with_stage = names_stages(timeline);
   for (const auto& span : timeline.spans)
     if (!is_copy(span.kind))  // beside the ops of the row
-      place(rows[static_cast<std::size_t>(span.rank)], span, scale, with_stage);
+      place(rows[slot(span.rank)], span, scale, with_stage);
   std::string text;
   for (std::size_t rank = 0; rank < rows.size(); ++rank)
     text += fmt::format("{:<{}}{}\n", fmt::format("rank {}", rank), label_width,

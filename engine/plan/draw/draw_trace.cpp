@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <array>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -8,7 +9,7 @@
 
 #include "troupe/engine/plan/draw/draw.hpp"
 #include "troupe/engine/plan/op_traits.hpp"
-#include "troupe/engine/plan/text/op_text.hpp"
+#include "troupe/engine/plan/text/plan_text.hpp"
 
 namespace troupe {
 
@@ -25,42 +26,41 @@ std::int32_t thread_of(const timeline& timeline, std::int32_t rank,
   return rank + timeline.ranks * static_cast<std::int32_t>(stream);
 }
 
-const char* thread_text(stream_kind stream) {
-  switch (stream) {
-    case stream_kind::compute:
-      return "";
-    case stream_kind::collective:
-      return ", data";
-    case stream_kind::offload:
-      return ", offloads to the host";
-    case stream_kind::reload:
-      return ", reloads from the host";
-    case stream_kind::send_forward:
-      return ", pipeline: sends activations";
-    case stream_kind::send_backward:
-      return ", pipeline: sends gradients";
-    case stream_kind::receive_forward:
-      return ", pipeline: receives activations";
-    default:
-      return ", pipeline: receives gradients";
-  }
+/// How a stream's thread is called, and its kind.
+struct stream_texts {
+  const char* thread;
+  const char* kind;
+};
+
+const stream_texts& texts_of(stream_kind stream) {
+  static constexpr std::array<stream_texts, 8> all{
+    {{"", "compute"},
+     {", data", "data"},
+     {", offloads to the host", "copy"},
+     {", reloads from the host", "copy"},
+     {", pipeline: sends activations", "pipeline"},
+     {", pipeline: sends gradients", "pipeline"},
+     {", pipeline: receives activations", "pipeline"},
+     {", pipeline: receives gradients", "pipeline"}}};
+  return all[slot(stream)];
 }
 
-const char* stream_text(stream_kind stream) {
-  return stream == stream_kind::compute      ? "compute"
-         : stream == stream_kind::collective ? "data"
-         : stream == stream_kind::offload || stream == stream_kind::reload
-           ? "copy"
-           : "pipeline";
+/// With what all events have.
+json event_of(const char* type, std::int32_t thread, std::string_view name,
+              json more) {
+  more.update({{"ph", type}, {"pid", 0}, {"tid", thread}, {"name", name}});
+  return more;
 }
 
 json name_event(const char* what, std::int32_t thread,
                 const std::string& name) {
-  return {{"ph", "M"},
-          {"pid", 0},
-          {"tid", thread},
-          {"name", what},
-          {"args", {{"name", name}}}};
+  return event_of("M", thread, what, {{"args", {{"name", name}}}});
+}
+
+/// Names a rank's thread.
+json thread_event(std::int32_t thread, std::int32_t rank, const char* text) {
+  return name_event("thread_name", thread,
+                    "rank " + std::to_string(rank) + text);
 }
 
 /// The arguments of an event: type, step, stream, device and host time.
@@ -68,7 +68,7 @@ template <class Each>
 json row_of(const Each& each, std::string_view type, stream_kind stream) {
   json row{{"type", type},
            {"stage", each.stage},
-           {"stream", stream_text(stream)},
+           {"stream", texts_of(stream).kind},
            {"device_us", each.start * microseconds},
            {"host_us", each.host_start * microseconds}};
   if (each.step != none)
@@ -94,9 +94,8 @@ std::vector<std::int32_t> threads_of_spans(const timeline& timeline,
       const auto stream = traits_of(span.kind).stream;
       threads.back() = thread_of(timeline, span.rank, stream);
       if (named.insert(threads.back()).second)
-        events.push_back(name_event(
-          "thread_name", threads.back(),
-          "rank " + std::to_string(span.rank) + thread_text(stream)));
+        events.push_back(
+          thread_event(threads.back(), span.rank, texts_of(stream).thread));
     }
     if (!is_compute(span.kind))
       continue;
@@ -105,26 +104,23 @@ std::vector<std::int32_t> threads_of_spans(const timeline& timeline,
       continue;
     threads.back() += timeline.ranks * streams;
     if (named.insert(threads.back()).second)
-      events.push_back(name_event(
-        "thread_name", threads.back(),
-        "rank " + std::to_string(span.rank) + ", second compute stream"));
+      events.push_back(
+        thread_event(threads.back(), span.rank, ", second compute stream"));
   }
   return threads;
 }
 
 json span_event(const timeline_span& span, std::int32_t thread) {
-  return {{"ph", "X"},
-          {"pid", 0},
-          {"tid", thread},
-          {"name", to_text(span)},
-          {"cat", is_compute(span.kind) ? "compute"
-                  : is_copy(span.kind)  ? "copy"
-                                        : "update"},
-          {"ts", span.start * microseconds},
-          {"dur", (span.end - span.start) * microseconds},
-          {"args", row_of(span, traits_of(span.kind).name,
-                          is_copy(span.kind) ? traits_of(span.kind).stream
-                                             : stream_kind::compute)}};
+  return event_of(
+    "X", thread, to_text(span),
+    {{"cat", is_compute(span.kind) ? "compute"
+             : is_copy(span.kind)  ? "copy"
+                                   : "update"},
+     {"ts", span.start * microseconds},
+     {"dur", (span.end - span.start) * microseconds},
+     {"args", row_of(span, traits_of(span.kind).name,
+                     is_copy(span.kind) ? traits_of(span.kind).stream
+                                        : stream_kind::compute)}});
 }
 
 /// Transfers of a stream may overlap, but a thread's events may not: each is
@@ -137,41 +133,31 @@ void append_transfers(const timeline& timeline, json& events) {
     const auto thread = thread_of(timeline, each.rank, each.stream);
     const auto [end, is_first] = ends.emplace(thread, 0);
     if (is_first)
-      events.push_back(name_event(
-        "thread_name", thread,
-        "rank " + std::to_string(each.rank) + thread_text(each.stream)));
+      events.push_back(
+        thread_event(thread, each.rank, texts_of(each.stream).thread));
     const auto start = std::max(each.start, end->second);
     end->second = std::max(start, each.end);
-    events.push_back({{"ph", "X"},
-                      {"pid", 0},
-                      {"tid", thread},
-                      {"name", each.name},
-                      {"cat", stream_text(each.stream)},
-                      {"ts", start * microseconds},
-                      {"dur", (end->second - start) * microseconds},
-                      {"args", row_of(each, each.type, each.stream)}});
+    events.push_back(
+      event_of("X", thread, each.name,
+               {{"cat", texts_of(each.stream).kind},
+                {"ts", start * microseconds},
+                {"dur", (end->second - start) * microseconds},
+                {"args", row_of(each, each.type, each.stream)}}));
   }
 }
 
 json wait_event(const timeline_wait& wait) {
-  return {{"ph", "X"},
-          {"pid", 0},
-          {"tid", wait.rank},
-          {"name", to_text(wait.kind)},
-          {"cat", "wait"},
-          {"cname", "grey"},
-          {"ts", wait.start * microseconds},
-          {"dur", (wait.end - wait.start) * microseconds}};
+  return event_of("X", wait.rank, to_text(wait.kind),
+                  {{"cat", "wait"},
+                   {"cname", "grey"},
+                   {"ts", wait.start * microseconds},
+                   {"dur", (wait.end - wait.start) * microseconds}});
 }
 
 json mark_event(const timeline_mark& mark) {
-  return {{"ph", "i"},
-          {"pid", 0},
-          {"tid", mark.rank},
-          {"name", mark.text},
-          {"cat", "anomaly"},
-          {"s", "t"},
-          {"ts", mark.at * microseconds}};
+  return event_of(
+    "i", mark.rank, mark.text,
+    {{"cat", "anomaly"}, {"s", "t"}, {"ts", mark.at * microseconds}});
 }
 
 // An arrow binds to the span that encloses its time on its thread: it starts
@@ -181,14 +167,13 @@ json flow_event(const timeline& timeline,
                 bool start) {
   const auto& flow = timeline.flows[index];
   const auto& span = timeline.spans[start ? flow.from : flow.to];
-  json event{
-    {"ph", start ? "s" : "f"},
-    {"pid", 0},
-    {"tid", threads[start ? flow.from : flow.to]},
-    {"id", index},
-    {"cat", "message"},
-    {"name", flow.backward ? "gradient" : "activation"},
-    {"ts", (start ? (span.start + span.end) / 2 : span.start) * microseconds}};
+  auto event =
+    event_of(start ? "s" : "f", threads[start ? flow.from : flow.to],
+             flow.backward ? "gradient" : "activation",
+             {{"id", index},
+              {"cat", "message"},
+              {"ts", (start ? (span.start + span.end) / 2 : span.start)
+                       * microseconds}});
   if (!start)
     event["bp"] = "e";
   return event;
@@ -200,8 +185,7 @@ std::string draw_trace(const timeline& timeline) {
   auto events = json::array();
   events.push_back(name_event("process_name", 0, timeline.title));
   for (std::int32_t rank = 0; rank < timeline.ranks; ++rank)
-    events.push_back(
-      name_event("thread_name", rank, "rank " + std::to_string(rank)));
+    events.push_back(thread_event(rank, rank, ""));
   const auto threads = threads_of_spans(timeline, events);
   for (std::size_t i = 0; i < timeline.spans.size(); ++i)
     events.push_back(span_event(timeline.spans[i], threads[i]));

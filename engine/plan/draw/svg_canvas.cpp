@@ -43,12 +43,9 @@ std::string dark_style() {
 }  // namespace
 
 svg_theme parse_theme(std::string_view name) {
-  if (name == "auto")
-    return svg_theme::automatic;
-  if (name == "light")
-    return svg_theme::light;
-  if (name == "dark")
-    return svg_theme::dark;
+  constexpr std::array names{"auto", "light", "dark"};
+  if (const auto* found = std::ranges::find(names, name); found != names.end())
+    return static_cast<svg_theme>(found - names.begin());
   fail(error_code::invalid_argument,
        "unknown theme '{}': known themes are auto, light, dark",
        printable(name));
@@ -100,7 +97,7 @@ svg_canvas::svg_canvas(svg_theme theme, double width, double height)
 }
 
 std::string svg_canvas::tone(svg_tone which) const {
-  const auto& row = tones[static_cast<std::size_t>(which)];
+  const auto& row = tones[slot(which)];
   const auto colour = theme_ == svg_theme::dark ? row.dark : row.light;
   if (theme_ == svg_theme::automatic)
     return fmt::format("class=\"{}\" {}=\"{}\"", row.name, row.attribute,
@@ -112,7 +109,7 @@ void svg_canvas::text(double x, double y, std::string_view words,
                       svg_tone which, svg_anchor anchor, double size) {
   add("<text x=\"{:.1f}\" y=\"{:.1f}\" {}", x, y, tone(which));
   if (anchor != svg_anchor::start)
-    add(" text-anchor=\"{}\"", anchors[static_cast<std::size_t>(anchor)]);
+    add(" text-anchor=\"{}\"", anchors[slot(anchor)]);
   if (size != 12)
     add(" font-size=\"{}\" font-weight=\"600\"", size);
   add(">{}</text>\n", xml_text(words));

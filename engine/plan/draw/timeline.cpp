@@ -1,9 +1,9 @@
 #include "troupe/engine/plan/draw/timeline.hpp"
 
 #include <algorithm>
-#include <utility>
+#include <array>
 
-#include "troupe/engine/plan/text/op_text.hpp"
+#include "troupe/engine/plan/text/plan_text.hpp"
 
 namespace troupe {
 
@@ -24,8 +24,8 @@ timeline to_timeline(const plan& plan, const simulation& times) {
   timeline result{.title = plan.schedule_name, .ranks = plan.ranks()};
   std::vector<std::size_t> span_of(plan.ops.size(), 0);
   for (std::int32_t rank = 0; rank < plan.ranks(); ++rank)
-    for (auto op = plan.first_op[static_cast<std::size_t>(rank)];
-         op < plan.first_op[static_cast<std::size_t>(rank) + 1]; ++op) {
+    for (auto op = plan.first_op[slot(rank)];
+         op < plan.first_op[slot(rank) + 1]; ++op) {
       const auto& what = plan.ops[op];
       const auto takes_time = times.end[op] > times.start[op];
       if (is_transfer(what.kind) || !(is_compute(what.kind) || takes_time))
@@ -46,8 +46,7 @@ timeline to_timeline(const plan& plan, const simulation& times) {
     result.flows.push_back(
       {.from = span_of[each.producer],
        .to = span_of[each.consumer],
-       .backward =
-         plan.channels[static_cast<std::size_t>(each.channel)].backward});
+       .backward = plan.channels[slot(each.channel)].backward});
   return result;
 }
 
@@ -62,17 +61,9 @@ std::string to_text(const timeline_span& span) {
 }
 
 const char* to_text(wait_kind kind) {
-  switch (kind) {
-    case wait_kind::bubble:
-      return "bubble";
-    case wait_kind::transport:
-      return "wait for transport";
-    case wait_kind::credit:
-      return "wait for credit";
-    case wait_kind::host:
-      break;
-  }
-  return "wait for host";
+  constexpr std::array texts{"bubble", "wait for transport", "wait for credit",
+                             "wait for host"};
+  return texts[slot(kind)];
 }
 
 }  // namespace troupe

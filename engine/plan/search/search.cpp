@@ -2,12 +2,10 @@
 
 #include <algorithm>
 #include <limits>
-#include <tuple>
 #include <utility>
 #include <vector>
 
 #include "troupe/base/error.hpp"
-#include "troupe/engine/plan/search/lane_moves.hpp"
 #include "troupe/engine/plan/search/search_steps.hpp"
 #include "troupe/schedules/builtin.hpp"
 #include "troupe/schedules/validate.hpp"

@@ -1,11 +1,9 @@
 #include "troupe/engine/plan/search/search_steps.hpp"
 
 #include <algorithm>
-#include <tuple>
 #include <utility>
 
 #include "troupe/base/error.hpp"
-#include "troupe/engine/plan/search/lane_moves.hpp"
 #include "troupe/schedules/validate.hpp"
 
 namespace troupe {
@@ -107,10 +105,10 @@ std::optional<schedule> list_schedule(const search_problem& problem,
 }
 
 std::vector<std::int32_t> most_of_stages(const trial& of) {
-  const auto stages = static_cast<std::size_t>(of.lanes.stages());
+  const auto stages = slot(of.lanes.stages());
   std::vector<std::int32_t> held(stages, 0), most(stages, 0);
   for (const auto& what : of.step.ops) {
-    const auto stage = static_cast<std::size_t>(what.stage);
+    const auto stage = slot(what.stage);
     if (what.kind == plan_op_kind::forward)
       most[stage] = std::max(most[stage], ++held[stage]);
     else if (takes_gradient(what.kind))
@@ -127,8 +125,7 @@ std::optional<schedule> rescheduled(const search_problem& problem,
   constexpr std::size_t kinds = 4;
   std::vector<double> starts(slot_count(like.lanes) * kinds);
   const auto start = [&](const op& what) -> double& {
-    return starts[op_slot(like.lanes, what) * kinds
-                  + static_cast<std::size_t>(what.kind)];
+    return starts[op_slot(like.lanes, what) * kinds + slot(what.kind)];
   };
   const auto split = has_split_backward(like.lanes);
   for (std::uint32_t i = 0; i < like.step.ops.size(); ++i)
@@ -146,7 +143,7 @@ std::optional<schedule> rescheduled(const search_problem& problem,
   const auto of_stage = most_of_stages(like);
   const auto limit = [part](const std::vector<std::int32_t>& most) {
     return [&most, part](std::int32_t index) {
-      const auto scaled = part * most[static_cast<std::size_t>(index)];
+      const auto scaled = part * most[slot(index)];
       return std::max(1, static_cast<std::int32_t>(scaled + 1e-9));
     };
   };
@@ -155,6 +152,81 @@ std::optional<schedule> rescheduled(const search_problem& problem,
                                  .start = start,
                                  .prefer = {preference::early_start},
                                  .split_backward = split});
+}
+
+namespace {
+
+bool gives_gradient(op_kind kind) {
+  return kind == op_kind::backward || kind == op_kind::input_backward;
+}
+
+bool may_pass(const op& a, const op& b) {
+  if (a.stage != b.stage || a.copy != b.copy)
+    return true;
+  return a.kind != b.kind
+         && !(frees_activation(a.kind) && frees_activation(b.kind))
+         && !(gives_gradient(a.kind) && gives_gradient(b.kind))
+         && (a.microbatch != b.microbatch || a.slice != b.slice);
+}
+
+}  // namespace
+
+bool move_op(lane& ops, std::size_t from, std::size_t to) {
+  const auto begin = from;
+  while (from < to && may_pass(ops[from], ops[from + 1])) {
+    std::swap(ops[from], ops[from + 1]);
+    ++from;
+  }
+  while (from > to && may_pass(ops[from - 1], ops[from])) {
+    std::swap(ops[from - 1], ops[from]);
+    --from;
+  }
+  return from != begin;
+}
+
+bool split_backward(lane& ops, std::size_t at) {
+  if (ops[at].kind != op_kind::backward)
+    return false;
+  auto weights = ops[at];
+  weights.kind = op_kind::weight_backward;
+  ops[at].kind = op_kind::input_backward;
+  ops.insert(ops.begin() + static_cast<std::ptrdiff_t>(at) + 1, weights);
+  return true;
+}
+
+bool join_backward(lane& ops, std::size_t at) {
+  if (ops[at].kind != op_kind::input_backward)
+    return false;
+  const auto begin = ops.begin() + static_cast<std::ptrdiff_t>(at);
+  const auto weights = std::find_if(begin, ops.end(), [&](const op& each) {
+    return each.stage == begin->stage && each.copy == begin->copy
+           && frees_activation(each.kind);
+  });
+  if (weights == ops.end() || weights->microbatch != begin->microbatch
+      || weights->slice != begin->slice)
+    return false;
+  begin->kind = op_kind::backward;
+  ops.erase(weights);
+  return true;
+}
+
+void split_backwards(schedule& lanes) {
+  for (auto& ops : lanes.lanes)
+    for (std::size_t i = 0; i < ops.size(); ++i)
+      split_backward(ops, i);
+}
+
+bool has_split_backward(const schedule& lanes) {
+  return std::ranges::any_of(lanes.lanes, [](const lane& ops) {
+    return std::ranges::find(ops, op_kind::input_backward, &op::kind)
+           != ops.end();
+  });
+}
+
+void end_pairs(schedule& lanes) {
+  for (auto& ops : lanes.lanes)
+    for (auto& each : ops)
+      each.overlaps_next = false;
 }
 
 }  // namespace troupe

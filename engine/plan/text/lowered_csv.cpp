@@ -11,9 +11,8 @@
 #include "troupe/engine/plan/compile/compile.hpp"
 #include "troupe/engine/plan/compile/passes.hpp"
 #include "troupe/engine/plan/op_traits.hpp"
-#include "troupe/engine/plan/routes.hpp"
-#include "troupe/engine/plan/text/op_text.hpp"
 #include "troupe/engine/plan/text/plan_text.hpp"
+#include "troupe/engine/plan/values.hpp"
 #include "troupe/schedules/csv.hpp"
 #include "troupe/schedules/text_form.hpp"
 

@@ -3,8 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <nlohmann/json.hpp>
+#include <string_view>
 
 #include "troupe/base/error.hpp"
+#include "troupe/base/fnv_hash.hpp"
 #include "troupe/base/input_file.hpp"
 #include "troupe/base/parse_number.hpp"
 #include "troupe/base/printable.hpp"
@@ -12,8 +16,7 @@
 #include "troupe/engine/plan/compile/passes.hpp"
 #include "troupe/engine/plan/op_traits.hpp"
 #include "troupe/engine/plan/part.hpp"
-#include "troupe/engine/plan/routes.hpp"
-#include "troupe/engine/plan/text/op_text.hpp"
+#include "troupe/engine/plan/values.hpp"
 #include "troupe/schedules/cell.hpp"
 #include "troupe/schedules/text_form.hpp"
 
@@ -234,6 +237,103 @@ plan plan_from_file(const std::string& path) {
 
 bool is_plan_text(std::string_view text) {
   return text.starts_with("troupe plan");
+}
+
+std::string to_text(const plan& plan, const plan_op& what) {
+  auto text = fmt::format("{}{}", what.stage, traits_of(what).action);
+  if (what.microbatch != none)
+    text += std::to_string(what.microbatch);
+  if (what.microbatch != none && (plan.slices > 1 || what.slice != 0))
+    text += fmt::format(".{}", what.slice);
+  if (what.copy != 0)
+    text += fmt::format("@{}", what.copy);
+  if (is_transfer(what.kind) && what.peer != chain_peer(what))
+    text += fmt::format("{}{}", what.kind == plan_op_kind::send ? '>' : '<',
+                        what.peer);
+  return text;
+}
+
+std::string to_text(const plan& plan, std::uint32_t op) {
+  return to_text(plan, plan.ops[op]);
+}
+
+namespace {
+
+using json = nlohmann::ordered_json;
+
+std::string_view name_of(stream_kind stream) {
+  constexpr std::array<std::string_view, 8> names{
+    "compute",      "data",          "offload",         "reload",
+    "send_forward", "send_backward", "receive_forward", "receive_backward"};
+  return names[slot(stream)];
+}
+
+json op_json(const plan& plan, std::uint32_t index) {
+  const auto& what = plan.ops[index];
+  json result{{"index", index},
+              {"op", to_text(plan, what)},
+              {"stream", name_of(what.stream)}};
+  if (what.message != none)
+    result["message"] = what.message;
+  if (what.overlaps_next)
+    result["overlaps_next"] = true;
+  result["depends_on"] = plan.dependencies_of(what);
+  return result;
+}
+
+json lane_json(const plan& plan, std::size_t rank) {
+  auto ops = json::array();
+  for (auto i = plan.first_op[rank]; i < plan.first_op[rank + 1]; ++i)
+    ops.push_back(op_json(plan, i));
+  return ops;
+}
+
+}  // namespace
+
+std::string to_json(const plan& plan) {
+  json result{{"schedule", plan.schedule_name},
+              {"microbatches", plan.microbatches},
+              {"slices", plan.slices},
+              {"training", plan.training},
+              {"rank_by_stage", plan.placement.rank_by_stage}};
+  for (std::size_t rank = 0; rank + 1 < plan.first_op.size(); ++rank)
+    result["ranks"].push_back(lane_json(plan, rank));
+  result["channels"] = json::array();
+  for (const auto& channel : plan.channels)
+    result["channels"].push_back({{"from", channel.from_rank},
+                                  {"to", channel.to_rank},
+                                  {"backward", channel.backward},
+                                  {"messages", channel.messages},
+                                  {"bound", channel.bound},
+                                  {"credits", channel.credits}});
+  // A name may contain any bytes.
+  return result.dump(1, ' ', false, json::error_handler_t::replace) + '\n';
+}
+
+std::uint64_t content_hash(const plan& plan) {
+  fnv_hash hash;
+  const auto add = [&](auto... numbers) {
+    (hash.add(static_cast<std::uint64_t>(numbers)), ...);
+  };
+  add(plan.microbatches, plan.slices, plan.training, plan.global_norm,
+      plan.ranks(), plan.stages(), plan.update.every, plan.update.lag);
+  for (std::int32_t s = 0; s < plan.stages(); ++s)
+    add(plan.placement.rank_of(s));
+  for (const auto [giver, reader] : plan.graph.edges())
+    add(giver, reader);
+  for (const auto first : plan.first_op)
+    add(first);
+  for (const auto& op : plan.ops)
+    add(op.kind, op.stream, op.copy, op.slice, op.stage, op.microbatch, op.peer,
+        op.message, op.overlaps_next, op.first_dependency, op.dependency_count);
+  for (const auto dependency : plan.dependencies)
+    add(dependency);
+  for (const auto& message : plan.messages)
+    add(message.channel, message.sequence, message.producer, message.consumer);
+  for (const auto& channel : plan.channels)
+    add(channel.from_rank, channel.to_rank, channel.backward, channel.messages,
+        channel.credits);
+  return hash.value();
 }
 
 }  // namespace troupe

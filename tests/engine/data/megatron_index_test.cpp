@@ -1,5 +1,5 @@
 // Corpora as Megatron-LM writes them: tokens in a .bin, sequences in a .idx.
-#include "troupe/engine/data/megatron_index.hpp"
+#include "troupe/engine/data/token_headers.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 

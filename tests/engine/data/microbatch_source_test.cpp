@@ -14,8 +14,7 @@
 #include "../../says.hpp"
 #include "../../temporary_folder.hpp"
 #include "troupe/base/error.hpp"
-#include "troupe/engine/data/permutation.hpp"
-#include "troupe/engine/data/rows_once.hpp"
+#include "troupe/engine/data/row_mixture.hpp"
 
 using namespace troupe;
 using Catch::Matchers::ContainsSubstring;

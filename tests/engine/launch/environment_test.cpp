@@ -7,7 +7,6 @@
 #include <map>
 
 #include "troupe/base/error.hpp"
-#include "troupe/engine/launch/first_host.hpp"
 
 using namespace troupe;
 using Catch::Matchers::ContainsSubstring;

@@ -1,4 +1,4 @@
-#include "troupe/engine/launch/first_host.hpp"
+#include "troupe/engine/launch/environment.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 

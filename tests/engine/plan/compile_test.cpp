@@ -5,7 +5,6 @@
 
 #include "../../schedules/shapes.hpp"
 #include "support.hpp"
-#include "troupe/engine/plan/text/op_text.hpp"
 #include "troupe/engine/plan/text/plan_text.hpp"
 
 using namespace troupe;

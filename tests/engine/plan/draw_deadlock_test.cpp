@@ -4,7 +4,7 @@
 
 #include "support.hpp"
 #include "troupe/base/error.hpp"
-#include "troupe/engine/plan/compile/lane_plan.hpp"
+#include "troupe/engine/plan/compile/compile.hpp"
 #include "troupe/engine/plan/draw/draw.hpp"
 #include "troupe/engine/plan/text/lowered_csv.hpp"
 #include "troupe/schedules/csv.hpp"

@@ -9,7 +9,7 @@
 
 #include "support.hpp"
 #include "troupe/base/error.hpp"
-#include "troupe/engine/plan/text/plan_json.hpp"
+#include "troupe/engine/plan/text/plan_text.hpp"
 
 using namespace troupe;
 using Catch::Matchers::ContainsSubstring;

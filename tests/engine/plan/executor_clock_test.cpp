@@ -1,4 +1,4 @@
-#include "troupe/engine/plan/cost/executor_clock.hpp"
+#include "troupe/engine/plan/cost/step_clock.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 
@@ -9,7 +9,6 @@
 #include "support.hpp"
 #include "troupe/base/error.hpp"
 #include "troupe/engine/plan/cost/simulate.hpp"
-#include "troupe/engine/plan/cost/step_clock.hpp"
 
 using namespace troupe;
 

@@ -11,7 +11,6 @@
 #include "troupe/engine/plan/cost/simulate.hpp"
 #include "troupe/engine/plan/lane_executor.hpp"
 #include "troupe/engine/plan/text/lowered_csv.hpp"
-#include "troupe/engine/plan/text/op_text.hpp"
 #include "troupe/engine/plan/text/plan_text.hpp"
 #include "troupe/engine/plan/values.hpp"
 

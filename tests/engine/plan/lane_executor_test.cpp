@@ -15,7 +15,6 @@
 #include "troupe/base/error.hpp"
 #include "troupe/engine/plan/compile/offload.hpp"
 #include "troupe/engine/plan/part.hpp"
-#include "troupe/engine/plan/text/op_text.hpp"
 #include "troupe/engine/plan/text/plan_text.hpp"
 
 using namespace troupe;

@@ -3,7 +3,7 @@
 #include <catch2/catch_test_macros.hpp>
 
 #include "support.hpp"
-#include "troupe/engine/plan/text/op_text.hpp"
+#include "troupe/engine/plan/text/plan_text.hpp"
 #include "troupe/schedules/lane_builder.hpp"
 
 using namespace troupe;

@@ -4,7 +4,7 @@
 
 #include "troupe/engine/plan/check/verify.hpp"
 #include "troupe/engine/plan/compile/compile.hpp"
-#include "troupe/engine/plan/text/op_text.hpp"
+#include "troupe/engine/plan/text/plan_text.hpp"
 #include "troupe/schedules/builtin.hpp"
 
 using namespace troupe;

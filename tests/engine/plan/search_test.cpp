@@ -9,7 +9,7 @@
 
 #include "support.hpp"
 #include "troupe/base/error.hpp"
-#include "troupe/engine/plan/search/lane_moves.hpp"
+#include "troupe/engine/plan/search/search_steps.hpp"
 #include "troupe/schedules/validate.hpp"
 
 using namespace troupe;

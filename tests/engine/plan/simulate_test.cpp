@@ -10,7 +10,7 @@
 #include "support.hpp"
 #include "troupe/base/error.hpp"
 #include "troupe/engine/plan/text/lowered_csv.hpp"
-#include "troupe/engine/plan/text/op_text.hpp"
+#include "troupe/engine/plan/text/plan_text.hpp"
 #include "troupe/schedules/builtin.hpp"
 #include "troupe/schedules/csv.hpp"
 #include "troupe/schedules/validate.hpp"

@@ -15,8 +15,6 @@
 #include "troupe/engine/plan/draw/draw.hpp"
 #include "troupe/engine/plan/draw/timeline.hpp"
 #include "troupe/engine/plan/text/lowered_csv.hpp"
-#include "troupe/engine/plan/text/op_text.hpp"
-#include "troupe/engine/plan/text/plan_json.hpp"
 #include "troupe/engine/plan/text/plan_text.hpp"
 #include "troupe/schedules/builtin.hpp"
 #include "troupe/schedules/validate.hpp"

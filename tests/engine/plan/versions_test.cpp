@@ -1,4 +1,4 @@
-#include "troupe/engine/plan/versions.hpp"
+#include "troupe/engine/plan/values.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 
@@ -10,7 +10,6 @@
 #include "troupe/base/error.hpp"
 #include "troupe/engine/plan/cost/peak_bytes.hpp"
 #include "troupe/engine/plan/text/lowered_csv.hpp"
-#include "troupe/engine/plan/text/op_text.hpp"
 #include "troupe/engine/plan/text/plan_text.hpp"
 #include "troupe/schedules/csv.hpp"
 #include "troupe/schedules/forward_part.hpp"

@@ -1,4 +1,4 @@
-#include "troupe/schedules/op_text.hpp"
+#include "troupe/schedules/op.hpp"
 
 #include <fmt/format.h>
 
