@@ -92,7 +92,7 @@ class Case:
         rows = (z % np.uint64(vocabulary)).astype(np.int64).reshape(ROWS, -1)
         if fields.get("pad_token_id") == "used":
             fields["pad_token_id"] = int(rows[0, 1])
-        if "output_router_logits" in fields:  # which the program refuses
+        if "output_router_logits" in fields:  # an average of all rows
             fields["output_router_logits"] = False
         self.rows = torch.from_numpy(rows)
         # Files of a row each, which --mix takes in turn.
