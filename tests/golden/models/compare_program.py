@@ -158,6 +158,7 @@ class Case:
         config, theirs = self.path("config"), self.path("theirs")
         os.mkdir(config)
         shutil.copy(os.path.join(self.base, "config.json"), config)
+        torch.manual_seed(self.number)
         model = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(config))
         model.save_pretrained(theirs)
         out = self.path("fresh")
