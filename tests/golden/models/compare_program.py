@@ -167,7 +167,7 @@ class Case:
         require(found.keys() == wanted.keys(), "names of fresh tensors differ")
         for name, value in wanted.items():
             a, b = statistics(found[name]), statistics(value)
-            spread = 6 / math.sqrt(2 * value.numel())
+            spread = 6 / math.sqrt(value.numel())  # six deviations of the difference
             near(a[0], b[0], f"shares of zeros and ones in fresh {name}")
             require(abs(a[1] - b[1]) <= spread * b[1], f"{name} deviates by {a}, {b}")
 
