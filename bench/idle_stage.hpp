@@ -38,7 +38,8 @@ inline pipeline_options options_of(const plan& of, std::vector<stage> stages) {
   return options;
 }
 
-/// Two ranks with 8 microbatches, of stages and slices two if it takes them.
+/// Two ranks with 8 microbatches; two stages per rank and two slices where the
+/// schedule takes them.
 inline schedule on_two_ranks(const builtin_schedule& row) {
   return make_schedule(
     row.name, {.ranks = 2,

@@ -9,7 +9,7 @@ namespace troupe::cli {
 
 // The commands of `troupe-runtime`. They throw `troupe::error`.
 
-/// Runs when the subcommand is parsed, as all others.
+/// Trains a model. Runs when the subcommand is parsed, as all others.
 void add_train_command(CLI::App& app);
 /// Continues prompts by a stored model.
 void add_generate_command(CLI::App& app);

@@ -2,7 +2,7 @@
 
 #include <CLI/CLI.hpp>
 
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
@@ -279,7 +279,9 @@ job_description contents_of(const generate_options& o,
       hash.add({reinterpret_cast<const char*>(&id), sizeof id});
   job_description contents{
     {"what the prompts are",
-     fmt::format("{} with hash {:016x}", setup.requests.size(), hash.value())}};
+     fmt::format("{} with hash {:016x}", setup.requests.size(), hash.value())},
+    {"which tokens end a text",
+     fmt::format("{}", fmt::join(setup.model.text_ends, " "))}};
   for (const auto& file : files)
     contents.emplace_back("what " + file + " holds", content_text(file));
   return contents;

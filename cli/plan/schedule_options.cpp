@@ -177,7 +177,9 @@ bool shorter(const placed_search& a, const placed_search& b) {
 }  // namespace
 
 void search_inputs::add_to(CLI::App& command, const std::string& when) {
-  add_value(command, "--costs ENTRIES|FILE", costs, when + "times of ops, as simulate takes them and `train --costs-out` writes them");
+  add_value(command, "--costs ENTRIES|FILE", costs,
+            when + "times of ops, as simulate takes them and "
+                   "`train --costs-out` writes them");
   add_value(command, "--sizes ENTRIES|FILE", sizes,
             when + "bytes of a microbatch, as simulate takes them");
   add_memory_limit(command, when);
@@ -242,6 +244,19 @@ placed_search search_placements(const search_problem& problem,
   return std::move(*best);
 }
 
+namespace {
+
+/// What `--schedule search` names.
+schedule searched_schedule(const schedule_shape& shape,
+                           const search_inputs& inputs,
+                           std::int32_t data_parallel) {
+  auto problem = problem_of(shape, inputs);
+  problem.compiling.data_parallel = data_parallel;
+  return search_placements(problem, shape).result.found;
+}
+
+}  // namespace
+
 schedule named_schedule(const std::string& name, const schedule_shape& shape,
                         const search_inputs& inputs,
                         std::int32_t data_parallel) {
@@ -258,14 +273,6 @@ schedule named_schedule(const std::string& name, const schedule_shape& shape,
     fail(reason.code(), "{}; '{}' searches for one", reason.what(),
          search_name);
   }
-}
-
-schedule searched_schedule(const schedule_shape& shape,
-                           const search_inputs& inputs,
-                           std::int32_t data_parallel) {
-  auto problem = problem_of(shape, inputs);
-  problem.compiling.data_parallel = data_parallel;
-  return search_placements(problem, shape).result.found;
 }
 
 void offload_flags::add_to(CLI::App& command) {

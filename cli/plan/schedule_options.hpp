@@ -60,11 +60,6 @@ schedule named_schedule(const std::string& name, const schedule_shape& shape,
                         const search_inputs& inputs,
                         std::int32_t data_parallel);
 
-/// What `--schedule search` names. Throws as the functions above.
-schedule searched_schedule(const schedule_shape& shape,
-                           const search_inputs& inputs,
-                           std::int32_t data_parallel);
-
 /// Defaults of `plan`, `simulate` and `train`.
 inline constexpr auto usual_schedule = "1f1b";
 inline constexpr auto usual_schedule_of_slices = "seq_1f1b";

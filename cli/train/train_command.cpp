@@ -284,8 +284,9 @@ void warn_of_other_models(const CLI::App& command, const model_flags& flags) {
       spdlog::warn("--{} has no effect with --model {}", name, flags.name);
 }
 
-/// A model that comes from a folder decides about the vocabulary.
-void fit_data(const CLI::App& command, train_options& options) {
+/// What training and its data decide about the model; and of a model that comes
+/// from a folder, its vocabulary.
+void fit_model_and_data(const CLI::App& command, train_options& options) {
   options.model.choices.documents = options.data.document_end >= 0;
   options.model.choices.router_loss = true;
   if (!options.model.is_folder())
@@ -310,7 +311,7 @@ void fit_data(const CLI::App& command, train_options& options) {
 }
 
 void train(const CLI::App& command, train_options options) {
-  fit_data(command, options);
+  fit_model_and_data(command, options);
   const bool shows = shows_what_all_would();
   if (options.print_config) {
     if (shows)

@@ -1,5 +1,6 @@
 #include "troupe/engine/device/matrix_product.hpp"
 
+#include <ATen/autocast_mode.h>
 #include <ATen/core/List.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/grad_mode.h>
@@ -46,13 +47,14 @@ bool is_plain(const at::Tensor& tensor) {
          && tensor.layout() == at::kStrided;
 }
 
-/// Below, what a call costs outweighs the faster product.
+/// Below this, the cost of a call outweighs the faster product.
 constexpr std::int64_t least_multiplications = 1 << 21;
 
 bool takes_onednn(const at::Tensor& a, const at::Tensor& b,
                   std::int64_t results) {
   return is_plain(a) && is_plain(b) && results > 0 && a.dim() > 0
-         && results * a.size(-1) >= least_multiplications && onednn_linear();
+         && results * a.size(-1) >= least_multiplications
+         && !at::autocast::is_autocast_enabled(at::kCPU) && onednn_linear();
 }
 
 at::Tensor by_onednn(const at::Tensor& x, const at::Tensor& weight,
@@ -64,7 +66,8 @@ at::Tensor by_onednn(const at::Tensor& x, const at::Tensor& weight,
 void add_in_parts(const at::Tensor& sum, const at::Tensor& a,
                   const at::Tensor& b) {
   constexpr std::int64_t most_elements = 1 << 22;
-  const auto rows = std::max<std::int64_t>(most_elements / sum.size(1), 1);
+  const auto widest = std::max(sum.size(1), a.size(1));  // a's rows are copied
+  const auto rows = std::max<std::int64_t>(most_elements / widest, 1);
   for (std::int64_t first = 0; first < sum.size(0); first += rows) {
     const auto count = std::min(rows, sum.size(0) - first);
     sum.narrow(0, first, count)

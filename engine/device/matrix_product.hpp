@@ -8,10 +8,11 @@ namespace troupe {
 
 /// Matrix products by the faster of LibTorch's libraries. For fp32 on the host
 /// LibTorch takes MKL, which uses AVX-512 on Intel's processors alone; on
-/// others that have it oneDNN takes half the time (docs/benchmarks.md), and is
-/// used for all but small products. Everything else is ATen's. The choice
-/// depends on the processor and on shapes alone, so that a product has the same
-/// bits each time. Throw what ATen throws. Any thread.
+/// others that have it oneDNN takes half the time (docs/design.md), and is
+/// used for all but small products. Everything else is ATen's, and all within
+/// an `autocast_scope`. The choice depends on the processor and on shapes
+/// alone, so that a product has the same bits each time. Throw what ATen
+/// throws. Any thread.
 
 /// x W^T + b; x: [..., inputs], weight: [outputs, inputs] of any strides, bias:
 /// [outputs]. With a gradient graph if one is wanted, then always by ATen.
@@ -22,7 +23,8 @@ at::Tensor linear_product(const at::Tensor& x, const at::Tensor& weight,
 at::Tensor matrix_product(const at::Tensor& a, const at::Tensor& b);
 
 /// sum += a b, likewise; an undefined sum becomes the product, of that type. In
-/// the sum's own type without a temporary of more than 16 MiB.
+/// the sum's own type in parts of at most 16 MiB, for which an operand that is
+/// not contiguous may be copied.
 void add_matrix_product(at::Tensor& sum, const at::Tensor& a,
                         const at::Tensor& b, at::ScalarType type);
 

@@ -88,7 +88,7 @@ fresh_folder::fresh_folder(const std::string& path)
 }
 
 /// Another process may take the folder for an abandoned one, until it is
-/// locked.
+/// locked. False: it did, and another name is to be tried.
 bool fresh_folder::create() {
   std::error_code trouble;
   auto name = temporary_name(path_);

@@ -27,8 +27,8 @@ namespace {
 using torch::autograd::variable_list;
 
 /// x W^T + b whose backward adds the weight's gradient straight into `.grad`,
-/// without a temporary as large as the weight (Megatron-LM's gradient
-/// accumulation fusion); in a split backward, in W. A frozen weight keeps no x.
+/// in parts of at most 16 MiB (like Megatron-LM's gradient accumulation
+/// fusion); in a split backward, in W. A frozen weight keeps no x.
 /// `transposed`: W is [inputs, outputs].
 template <bool transposed>
 struct accumulating_linear

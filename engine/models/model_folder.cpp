@@ -156,7 +156,7 @@ std::string model_folder::require_same_head() const {
     const auto tokens = stored_name(options_.names.tokens + ".weight");
     require_stored(head, weights_->find(tokens)->shape);
     if (entry->dtype != weights_->find(tokens)->dtype
-        || !weights_->read(head).equal(weights_->read(tokens)))
+        || !weights_->same_bytes(head, tokens))
       refuse_checkpoint(
         weights_->path_of(head),
         fmt::format("has {} that differs from {}, though {} ties them; set its "

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -101,6 +102,29 @@ const std::string& stored_weights::path_of(const std::string& name) const {
 at::Tensor stored_weights::read(const std::string& name) const {
   const auto& from = places_.at(name);
   return files_[from.file]->read(*from.entry);
+}
+
+bool stored_weights::same_bytes(const std::string& name,
+                                const std::string& other) const {
+  const auto &a = places_.at(name), &b = places_.at(other);
+  const auto size = a.entry->end - a.entry->begin;
+  if (size != b.entry->end - b.entry->begin)
+    return false;
+  constexpr std::uint64_t most = 16 << 20;
+  for (std::uint64_t first = 0; first < size; first += most) {
+    const auto count = std::min<std::uint64_t>(most, size - first);
+    const auto piece_of = [&](const place& from) {
+      auto piece = *from.entry;
+      piece.dtype = at::kByte;
+      piece.shape = {static_cast<std::int64_t>(count)};
+      piece.begin += first;
+      piece.end = piece.begin + count;
+      return files_[from.file]->read(piece);
+    };
+    if (!piece_of(a).equal(piece_of(b)))
+      return false;
+  }
+  return true;
 }
 
 }  // namespace troupe

@@ -31,8 +31,8 @@ struct rotary_options {
   bool truncate = true;
   std::vector<double> short_factor{}, long_factor{};  // longrope
 
-  /// The longest sequence, up to which the frequencies are the same for all
-  /// lengths; none: there are no others.
+  /// The longest sequence for which the frequencies do not depend on its
+  /// length; none: they never do.
   std::optional<std::int64_t> steady_length() const {
     if (kind == scaling::dynamic)
       return length;

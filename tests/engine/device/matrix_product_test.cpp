@@ -1,5 +1,7 @@
 #include "troupe/engine/device/matrix_product.hpp"
 
+#include <ATen/autocast_mode.h>
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/allclose.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/linear.h>
@@ -85,4 +87,15 @@ TEST_CASE("a linear product has a gradient graph where one is wanted") {
   CHECK(linear_product(x, weight).requires_grad());
   linear_product(x, weight).sum().backward();
   CHECK(near(weight.grad(), x.sum(0).expand({300, 200})));
+}
+
+TEST_CASE("products within autocast are of its type") {
+  const at::NoGradGuard no_grad;
+  const auto x = at::randn({150, 200}), weight = at::randn({300, 200});
+  at::autocast::set_autocast_dtype(at::kCPU, at::kBFloat16);
+  at::autocast::set_autocast_enabled(at::kCPU, true);
+  const auto made = linear_product(x, weight);
+  at::autocast::set_autocast_enabled(at::kCPU, false);
+  at::autocast::clear_cache();
+  CHECK(made.scalar_type() == at::kBFloat16);
 }

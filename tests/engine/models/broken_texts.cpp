@@ -56,7 +56,8 @@ damage name_other_part(const patient& at) {
   });
 }
 
-/// Of which the part knows: that is harmless, unless the part is no other's.
+/// Drops a tensor: harmless, as its part still holds it, unless no other tensor
+/// names that part.
 damage drop_from_index(const patient& at) {
   auto index = index_of(at);
   std::vector<std::string> names;

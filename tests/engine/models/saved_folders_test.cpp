@@ -33,7 +33,7 @@ constexpr auto small_gpt2 =
 
 }  // namespace
 
-TEST_CASE("what a killed writer of a folder has left is removed") {
+TEST_CASE("leftovers of a killed writer of a folder are removed") {
   const temporary_folder at;
   std::filesystem::create_directories(at / "out.troupe-0123abcd/inside");
   at.write("out.troupe-0123abcd/model.safetensors", "x");
