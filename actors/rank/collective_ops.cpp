@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <utility>
 
 #include "troupe/actors/reduction/device_collectives.hpp"
 #include "troupe/base/error.hpp"

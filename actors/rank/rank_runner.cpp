@@ -1,7 +1,6 @@
 #include "troupe/actors/rank/rank_runner.hpp"
 
 #include <ATen/ops/tensor.h>
-#include <fmt/format.h>
 
 #include <algorithm>
 

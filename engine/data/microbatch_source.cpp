@@ -4,12 +4,11 @@
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>
-#include <fmt/format.h>
 
 #include <algorithm>
 
 #include "troupe/base/error.hpp"
-#include "troupe/engine/data/row_mixture.hpp"
+#include "troupe/engine/data/row_order.hpp"
 
 namespace troupe {
 

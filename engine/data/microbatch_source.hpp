@@ -55,7 +55,7 @@ struct weighted_text {
   double weight = 1;
 };
 
-/// Rows of several texts, in the proportions of row_mixture.hpp; each text has
+/// Rows of several texts, in the proportions of row_order.hpp; each text has
 /// its own epochs. Throws `invalid_data` as above, and `invalid_argument`.
 std::shared_ptr<const microbatch_source> text_batches(
   const std::vector<weighted_text>& texts, const text_batch_options& options);

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "troupe/base/error.hpp"
-#include "troupe/engine/data/row_mixture.hpp"
+#include "troupe/engine/data/row_order.hpp"
 
 namespace troupe {
 

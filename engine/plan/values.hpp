@@ -147,6 +147,8 @@ bool leaves_rank(const plan& plan, const plan_op& op);
 /// too.
 std::vector<stage_edge> edges_between_ranks(const plan& plan);
 
+// Versions of parameters.
+
 /// The version of its stage's parameters that a forward reads: 0 is that of the
 /// step's begin, n that of the stage's n-th update. The plan's dependencies
 /// tell, so that every order of execution reads the same.
@@ -160,6 +162,8 @@ std::vector<std::vector<std::int32_t>> versions_of(const plan& plan);
 /// of a stage. By stage; all 0 where the parameters change at the step's end
 /// only.
 std::vector<std::int32_t> staleness_of(const plan& plan);
+
+// Transfers, and the edges of stages that they follow.
 
 /// Whether a result that `stage` gives to `other` leaves its rank.
 inline bool crosses(const placement& placement, std::int32_t stage,

@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "troupe/base/error.hpp"
-#include "troupe/engine/data/row_mixture.hpp"
+#include "troupe/engine/data/row_order.hpp"
 #include "troupe/engine/device/clock.hpp"
 
 namespace troupe::testing {

@@ -5,7 +5,7 @@
 
 #include <cstring>
 
-#include "troupe/engine/data/row_mixture.hpp"
+#include "troupe/engine/data/row_order.hpp"
 #include "troupe/engine/plan/compile/compile.hpp"
 #include "troupe/engine/plan/values.hpp"
 #include "troupe/engine/stage/sharding/ties.hpp"

@@ -14,7 +14,7 @@
 #include "../../says.hpp"
 #include "../../temporary_folder.hpp"
 #include "troupe/base/error.hpp"
-#include "troupe/engine/data/row_mixture.hpp"
+#include "troupe/engine/data/row_order.hpp"
 
 using namespace troupe;
 using Catch::Matchers::ContainsSubstring;

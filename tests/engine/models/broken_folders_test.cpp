@@ -92,7 +92,7 @@ TEST_CASE("a broken folder is refused by name, or loads as the same model") {
   auto changes = changes_of_weights();
   changes.insert(changes.end(), changes_of_texts().begin(),
                  changes_of_texts().end());
-  const auto memory = peak_kib();
+  [[maybe_unused]] const auto memory = peak_kib();
   std::mt19937 random(1);
   int refused = 0, same = 0;
   for (std::size_t i = 0; i < 30 * changes.size(); ++i) {
@@ -120,5 +120,7 @@ TEST_CASE("a broken folder is refused by name, or loads as the same model") {
   }
   CHECK(refused > 600);
   CHECK(same > 60);
+#ifndef __SANITIZE_ADDRESS__  // which keeps what was freed
   CHECK(peak_kib() - memory < 100'000);
+#endif
 }

@@ -2,9 +2,6 @@
 
 #include <catch2/catch_test_macros.hpp>
 
-#include <algorithm>
-#include <cmath>
-
 #include "../../schedules/shapes.hpp"
 #include "support.hpp"
 #include "troupe/base/error.hpp"

@@ -1,4 +1,4 @@
-#include "troupe/engine/data/row_mixture.hpp"
+#include "troupe/engine/data/row_order.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 

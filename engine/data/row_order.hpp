@@ -5,6 +5,8 @@
 
 namespace troupe {
 
+// Which row of the data comes next: of mixed sources, and shuffled.
+
 /// Which source gives a row of the data, and the number of the row there. Of
 /// every `block` rows each source gives its share by weight, rounded, spread
 /// evenly; and each gives its own rows in ascending order, so that none is

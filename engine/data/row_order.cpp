@@ -1,4 +1,4 @@
-#include "troupe/engine/data/row_mixture.hpp"
+#include "troupe/engine/data/row_order.hpp"
 
 #include <algorithm>
 #include <bit>
