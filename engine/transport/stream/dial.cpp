@@ -24,6 +24,9 @@ using milliseconds = std::chrono::milliseconds;
 constexpr milliseconds first_pause{20}, longest_pause{500};
 /// Time for one address before the next is tried.
 constexpr milliseconds longest_attempt{5000};
+/// And to authenticate there, of a quarter of all time: the other side may be
+/// gone while the packet that says so was lost.
+constexpr milliseconds least_authentication{1000}, most_authentication{15000};
 
 class dialling : public std::enable_shared_from_this<dialling> {
  public:
@@ -83,7 +86,9 @@ class dialling : public std::enable_shared_from_this<dialling> {
 
   void show() {
     authentication::begin(
-      loop_, std::exchange(socket_, -1), link_side::client, trust_, left(),
+      loop_, std::exchange(socket_, -1), link_side::client, trust_,
+      std::min(left(), std::clamp(within_ / 4, least_authentication,
+                                  most_authentication)),
       {[self = shared_from_this()](stream_pointer stream) {
          self->then_.done(std::move(stream));
        },

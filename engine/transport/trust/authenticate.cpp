@@ -64,7 +64,8 @@ class running final : public authentication {
       if (!problem && self)
         self->give_up(
           fmt::format("the other side did not authenticate within {} s",
-                      static_cast<double>(within.count()) / 1000));
+                      static_cast<double>(within.count()) / 1000),
+          false);
     });
     advance();
   }
@@ -112,11 +113,14 @@ class running final : public authentication {
   }
 
   void give_up(const std::string& reason) {
+    give_up(reason, heard_ || introduction_.answered());
+  }
+  void give_up(const std::string& reason, bool answered) {
     const auto self = shared_from_this();
     const auto then = std::exchange(then_, {});
     leave();
     if (then.failed)
-      then.failed({reason, heard_ || introduction_.answered()});
+      then.failed({reason, answered});
   }
 
   /// Releases the socket to the stream.

@@ -15,7 +15,7 @@ namespace troupe {
 /// Why a link could not be established.
 struct refusal {
   std::string reason;
-  /// The other side has sent something, so trying again is useless.
+  /// The other side has sent something wrong, so trying again is useless.
   bool answered = false;
 };
 

@@ -3,7 +3,12 @@
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
 #include <filesystem>
+#include <memory>
 #include <thread>
 
 #include "link_ends.hpp"
@@ -63,6 +68,24 @@ TEST_CASE("a job may start its processes in any order") {
   recorded_arrivals arrivals;
   const acceptor listening(loop, at, shown, arrivals.events());
   CHECK(dialled.wait().stream);
+}
+
+// As one whose last packet, that it is gone, was lost.
+TEST_CASE("a peer that falls silent is asked again") {
+  const temporary_folder folder;
+  io_loop loop;
+  const auto at = parse_endpoint("unix:" + folder / "silent.sock");
+  auto silent = std::make_unique<listener>(at);
+  link_outcome dialled;
+  dial(loop, at, shown, 6s, dialled.done(), dialled.failed());
+  pollfd incoming{silent->handle(), POLLIN, 0};
+  REQUIRE(::poll(&incoming, 1, 10'000) == 1);
+  const int held = ::accept(silent->handle(), nullptr, nullptr);
+  silent.reset();
+  recorded_arrivals arrivals;
+  const acceptor listening(loop, at, shown, arrivals.events());
+  CHECK(dialled.wait().stream);
+  ::close(held);
 }
 
 TEST_CASE("a peer that never answers is named, with advice") {
