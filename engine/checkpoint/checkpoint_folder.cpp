@@ -11,6 +11,7 @@
 
 #include "troupe/base/atomic_file.hpp"
 #include "troupe/base/error.hpp"
+#include "troupe/base/input_file.hpp"
 #include "troupe/base/parse_number.hpp"
 #include "troupe/engine/checkpoint/safetensors.hpp"
 #include "troupe/engine/checkpoint/stored_checkpoint.hpp"
@@ -92,13 +93,16 @@ std::string receipt_path(const std::string& folder, std::int32_t part) {
 
 std::optional<checkpoint_file> receipt(const std::string& folder,
                                        std::int32_t part) {
-  std::error_code trouble;
   const auto path = receipt_path(folder, part);
-  if (!fs::exists(path, trouble))
-    return std::nullopt;
-  const mapped_file file(path);
-  const std::string text(reinterpret_cast<const char*>(file.bytes().data()),
-                         file.bytes().size());
+  std::string text;
+  try {
+    text = read_file(path);
+  } catch (const error&) {
+    std::error_code trouble;
+    if (fs::exists(path, trouble))
+      throw;
+    return std::nullopt;  // not yet, or discarded meanwhile
+  }
   const auto space = text.find(' ');
   const auto bytes = parse_number<std::uint64_t>(text.substr(0, space));
   if (space == std::string::npos || !bytes)
