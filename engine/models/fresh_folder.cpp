@@ -41,7 +41,8 @@ int lock_folder(const std::string& path) {
   return taken ? is_locked : has_no_locks;
 }
 
-/// Of `path`, by killed processes. What can't be removed is left.
+/// Removes the temporary folders that killed writers of `path` left behind, if
+/// possible.
 void remove_abandoned(const std::string& path) {
   const fs::path target(path);
   std::vector<std::string> found;
