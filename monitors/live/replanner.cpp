@@ -34,10 +34,10 @@ constexpr double share_of_now = 0.98;
 /// How far the times of ops differ in another order, as ranks that compute at
 /// once slow each other down (measured: bench/replanned.py).
 constexpr double order_error = 0.05;
-/// ... and where I and W are a guess.
+/// ... and where the times of backwards are a guess.
 constexpr double guess_error = 0.1;
-/// Steps with split backwards, of which the first does not count; a slow run is
-/// not waited for.
+/// Steps that measure other backwards, of which the first does not count; a
+/// slow run is not waited for.
 constexpr int trial_steps = 4;
 constexpr std::chrono::seconds longest_trial{40};
 /// Costs are those of so many steps, the last ones.
@@ -48,7 +48,12 @@ struct measurement {
   op_costs costs{};
   double step = 0;  // ms, of the current plan; 0: not known
   double step_error = 0;
-  bool covers_split = false;
+  bool covers_full = false, covers_split = false;  // backwards
+};
+
+/// Which backwards orders may have.
+struct backward_kinds {
+  bool full = false, split = false;
 };
 
 }  // namespace
@@ -66,7 +71,7 @@ struct replanner::state {
   step_collector collector;
   std::deque<std::vector<ops_event>> recent;  // steps
   std::int64_t seen = 0;                      // steps
-  std::string trial_name;                     // of a plan with split backwards
+  std::string trial_name;                     // of a plan with other backwards
   int trial_seen = 0;                         // its steps
   std::condition_variable step_seen;
   std::atomic<bool> searching = false;
@@ -125,8 +130,10 @@ struct replanner::state {
     const auto entries = costs.entries();
     if (entries.empty())
       return std::nullopt;
+    using enum plan_op_kind;
     return measurement{parse_costs(entries), costs.step(), costs.step_error(),
-                       costs.covers_split()};
+                       costs.covers({backward}),
+                       costs.covers({input_backward, weight_backward})};
   }
 
   void replan(const schedule& order) {
@@ -136,7 +143,7 @@ struct replanner::state {
     run.replan(order);
   }
 
-  /// The plan of the run, also while it measures with split backwards.
+  /// The plan of the run, also while it measures with other backwards.
   std::shared_ptr<const plan> current() {
     auto runs = run.shared_plan();
     if (!before_trial || runs->schedule_name != trial_name)
@@ -144,11 +151,12 @@ struct replanner::state {
     return before_trial;
   }
 
-  /// Lets the run split backwards for some steps. Whether they were measured.
-  bool run_trial(const plan& usual) {
+  /// Lets the run split backwards, or join them, for some steps. Whether they
+  /// were measured.
+  bool run_trial(const plan& usual, bool split) {
     auto trial = schedule_of(usual);
-    trial.name += " with split backwards";
-    split_backwards(trial);
+    trial.name += split ? " with split backwards" : " with joined backwards";
+    split ? split_backwards(trial) : join_backwards(trial);
     {
       const std::scoped_lock lock(mutex);
       trial_name = trial.name;
@@ -162,14 +170,16 @@ struct replanner::state {
   }
 
   /// Takes the order that `choose` makes of the costs, if it is faster or
-  /// `force`. `splits`: it may have I and W.
+  /// `force`. `kinds`: the backwards that it may have.
   template <class Choose>
-  outcome decide(bool splits, bool force, Choose choose) {
+  outcome decide(backward_kinds kinds, bool force, Choose choose) {
     const std::scoped_lock one_by_one(deciding);
     const auto usual = current();
     const auto before = measured();
-    const bool tries = before && splits && !before->covers_split;
-    const bool tried = tries && run_trial(*usual);
+    const bool splits = before && kinds.split && !before->covers_split;
+    const bool joins = before && kinds.full && !before->covers_full;
+    const bool tries = splits || joins;  // a run has measured one of them
+    const bool tried = tries && run_trial(*usual, splits);
     try {
       const auto known = tried ? measured() : before;
       auto made = choose(*usual, known);
@@ -189,18 +199,19 @@ struct replanner::state {
   /// Completes a prediction whose `then` is the step on paper.
   static void predict(outcome& made, const plan& usual,
                       const measurement& before, const op_costs& costs,
-                      bool guesses_split) {
+                      bool guesses) {
     const auto paper = simulate(usual, costs).makespan;
     made.now = before.step > 0 ? before.step : paper;
     const auto factor = paper > 0 ? made.now / paper : 1;
     made.then *= factor;
     made.uncertainty = std::hypot(factor - 1, before.step_error,
-                                  guesses_split ? guess_error : order_error);
+                                  guesses ? guess_error : order_error);
   }
 
   /// The best order of the run's stages on their ranks.
   outcome search(const memory_bound& bound) {
-    return decide(true, false, [&](const plan& usual, const auto& known) {
+    constexpr backward_kinds any{.full = true, .split = true};
+    return decide(any, false, [&](const plan& usual, const auto& known) {
       if (!known)
         throw error(error_code::invalid_argument,
                     "no step has been measured yet; ask again later");
@@ -223,9 +234,12 @@ struct replanner::state {
     const bool same_shape = order.placement == usual->placement
                             && order.microbatches == usual->microbatches
                             && order.slices == usual->slices;
-    const bool splits = same_shape && has_split_backward(order);
+    backward_kinds kinds;
+    if (same_shape)
+      kinds = {.full = has_op(order, op_kind::backward),
+               .split = has_split_backward(order)};
     return decide(
-      splits, force || !same_shape, [&](const plan& runs, const auto& known) {
+      kinds, force || !same_shape, [&](const plan& runs, const auto& known) {
         outcome made{.order = order};
         if (known && same_shape)
           made.then =

@@ -18,10 +18,11 @@ struct memory_bound {
 /// Finds other orders for the ops of a live run, from the costs that it
 /// measures: when asked, or after every so many steps. The run adopts an order
 /// at a step boundary, if it is predicted to be better by 2 %.
-/// Where an order splits backwards and the run has not, the run first takes a
-/// few steps of its own order with split backwards, which measures I and W and
-/// changes no bit; afterwards the order is compiled again, also where a plan
-/// was given. Any thread; two requests are served one after the other.
+/// Where an order splits backwards and the run has not, or has full ones that
+/// the run has not, the run first takes a few steps of its own order with its
+/// backwards split, or joined: this measures I and W, or B, and changes no bit.
+/// Afterwards the order is compiled again, also where a plan was given. Any
+/// thread; two requests are served one after the other.
 class replanner {
  public:
   /// `every`: steps between two searches; 0: only when asked. The run
@@ -47,8 +48,8 @@ class replanner {
     /// measured yet.
     double now = 0, then = 0;
     /// The relative uncertainty of `then`: the simulator's error for the
-    /// current order, the spread of the steps, and, where I and W could not be
-    /// measured, their usual difference from halves of B.
+    /// current order, the spread of the steps, and, where I and W (or B) could
+    /// not be measured, their usual difference from halves of B (their sum).
     double uncertainty = 0;
   };
   /// The best order of the run's stages on their ranks, for the costs of the

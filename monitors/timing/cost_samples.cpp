@@ -89,12 +89,13 @@ void cost_samples::add(const std::vector<ops_event>& step) {
     add(steps_, static_cast<double>(last - first) * ms);
 }
 
-bool cost_samples::covers_split() const {
-  return std::ranges::all_of(of_stage_, [this](const auto& entry) {
+bool cost_samples::covers(std::initializer_list<plan_op_kind> kinds) const {
+  return std::ranges::all_of(of_stage_, [&](const auto& entry) {
     const auto& [stage, kind] = entry.first;
-    return kind != plan_op_kind::backward
-           || (of_stage_.contains({stage, plan_op_kind::input_backward})
-               && of_stage_.contains({stage, plan_op_kind::weight_backward}));
+    return kind != plan_op_kind::forward
+           || std::ranges::all_of(kinds, [&](plan_op_kind each) {
+                return of_stage_.contains({stage, each});
+              });
   });
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <deque>
+#include <initializer_list>
 #include <map>
 #include <memory>
 #include <string>
@@ -27,8 +28,9 @@ class cost_samples {
   void add(const std::vector<ops_event>& step);
   /// The costs, an entry a line; empty before the first step.
   std::string entries() const;
-  /// Whether I and W of each stage that has run backwards have been measured.
-  bool covers_split() const;
+  /// Whether these kinds have been measured of each stage that has run a
+  /// forward.
+  bool covers(std::initializer_list<plan_op_kind> kinds) const;
   /// The mean step of the last plan in ms, and its standard error relative to
   /// it; 0 before the second step.
   double step() const;

@@ -216,11 +216,25 @@ void split_backwards(schedule& lanes) {
       split_backward(ops, i);
 }
 
-bool has_split_backward(const schedule& lanes) {
-  return std::ranges::any_of(lanes.lanes, [](const lane& ops) {
-    return std::ranges::find(ops, op_kind::input_backward, &op::kind)
-           != ops.end();
+void join_backwards(schedule& lanes) {
+  for (auto& ops : lanes.lanes) {
+    for (auto& each : ops)
+      if (each.kind == op_kind::input_backward)
+        each.kind = op_kind::backward;
+    std::erase_if(ops, [](const op& each) {
+      return each.kind == op_kind::weight_backward;
+    });
+  }
+}
+
+bool has_op(const schedule& lanes, op_kind kind) {
+  return std::ranges::any_of(lanes.lanes, [&](const lane& ops) {
+    return std::ranges::find(ops, kind, &op::kind) != ops.end();
   });
+}
+
+bool has_split_backward(const schedule& lanes) {
+  return has_op(lanes, op_kind::input_backward);
 }
 
 void end_pairs(schedule& lanes) {

@@ -48,7 +48,8 @@ struct seen_plans {
 
 }  // namespace
 
-TEST_CASE("I and W are measured before an order that has them is judged") {
+TEST_CASE(
+  "other backwards are measured before an order that has them is judged") {
   trainer run(model_g(), options_g(2, 2));
   const replanner orders(run, 0);
   seen_plans seen;
@@ -60,18 +61,27 @@ TEST_CASE("I and W are measured before an order that has them is judged") {
       run.step(source_g(2));
   });
   CHECK(seen.reaches("1f1b", 8));
-  const auto found =
-    orders.take(make_schedule("zb_h1", {.ranks = 2, .microbatches = 2}), false);
+  const auto take = [&](const std::string& name, bool force) {
+    const schedule_shape shape{.ranks = 2, .microbatches = 2};
+    const auto found = orders.take(make_schedule(name, shape), force);
+    CHECK(found.order.name == name);
+    CHECK(found.now > 0);
+    CHECK(found.then > 0);
+    CHECK(found.uncertainty >= 0.05);
+    CHECK(found.taken == (force || found.then < 0.98 * found.now));
+    return found;
+  };
+  const auto found = take("zb_h1", false);
   // Until the next step.
   const auto wanted = std::string(found.taken ? "zb_h1" : "1f1b");
   CHECK(seen.reaches(wanted, seen.count(wanted) + 2));
+  CHECK(seen.count("1f1b with split backwards") >= 4);
+  take("zb_h1", true);
+  // The costs are those of the last 16 steps, of two ranks.
+  CHECK(seen.reaches("zb_h1", seen.count("zb_h1") + 2 * 17));
+  take("gpipe", false);
+  CHECK(seen.count("zb_h1 with joined backwards") >= 4);
   stops = true;
   steps.join();
   run.finish_monitors();
-  CHECK(seen.count("1f1b with split backwards") >= 4);
-  CHECK(found.order.name == "zb_h1");
-  CHECK(found.now > 0);
-  CHECK(found.then > 0);
-  CHECK(found.uncertainty >= 0.05);
-  CHECK(found.taken == (found.then < 0.98 * found.now));
 }
