@@ -7,13 +7,14 @@
 
 #include <cerrno>
 #include <filesystem>
-#include <random>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "troupe/base/error.hpp"
 #include "troupe/base/file_lock.hpp"
+#include "troupe/base/names.hpp"
+#include "troupe/base/owned_descriptor.hpp"
 #include "troupe/base/patient_write.hpp"
 
 namespace troupe {
@@ -34,8 +35,7 @@ std::string without_links(std::string path) {
     return path;
   const auto target = std::filesystem::weakly_canonical(path, trouble);
   if (trouble)
-    troupe::fail(error_code::io, "{}: can't be created: {}", path,
-                 trouble.message());
+    fail_io(path, "created", trouble.message());
   return target.string();
 }
 
@@ -66,13 +66,10 @@ int open_beside(const std::string& path, std::string& name) {
 
 /// Removes the file unless its writer lives, which holds its lock.
 void remove_if_abandoned(const std::string& path) {
-  const auto file =
-    ::open(path.c_str(), O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-  if (file < 0)
-    return;
-  if (lock_file(file) == 0 && is_file_at(file, path))
+  const owned_descriptor file(
+    ::open(path.c_str(), O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+  if (lock_file(file.get()) == 0 && is_file_at(file.get(), path))
     ::unlink(path.c_str());
-  ::close(file);
 }
 
 /// A rename is durable once its folder is synchronised. Skipped where the
@@ -92,16 +89,31 @@ bool synchronise_folder_of(const std::string& path) {
 
 }  // namespace
 
-std::string temporary_name(const std::string& path) {
-  std::random_device random;
-  return fmt::format("{}{}{:08x}", path, temporary_mark, random());
+void fail_io(const std::string& path, const char* doing,
+             const std::string& reason) {
+  fail(error_code::io, "{}: can't be {}: {}", path, doing, reason);
 }
 
-bool is_temporary_of(const std::string& target, std::string_view name) {
+std::string temporary_name(const std::string& path) {
+  return fmt::format("{}{}{}", path, temporary_mark, random_digits(1));
+}
+
+std::vector<std::string> temporaries_of(const std::string& path) {
   constexpr std::string_view digits = "0123456789abcdef";
-  const auto mark = target + std::string(temporary_mark);
-  return name.starts_with(mark) && name.size() == mark.size() + 8
-         && name.find_first_not_of(digits, mark.size()) == name.npos;
+  const std::filesystem::path target(path);
+  const auto mark = target.filename().string() + std::string(temporary_mark);
+  std::vector<std::string> found;
+  std::error_code trouble;
+  for (std::filesystem::directory_iterator
+         at(target.has_parent_path() ? target.parent_path() : ".", trouble),
+       end;
+       !trouble && at != end; at.increment(trouble)) {
+    const auto name = at->path().filename().string();
+    if (name.starts_with(mark) && name.size() == mark.size() + 8
+        && name.find_first_not_of(digits, mark.size()) == name.npos)
+      found.push_back(at->path().string());
+  }
+  return found;
 }
 
 atomic_file::atomic_file(std::string path)
@@ -149,8 +161,7 @@ void atomic_file::commit() {
 }
 
 void atomic_file::fail(const char* doing) const {
-  troupe::fail(error_code::io, "{}: can't be {}: {}", path_, doing,
-               write_problem(errno));
+  fail_io(path_, doing, write_problem(errno));
 }
 
 void write_file_atomically(const std::string& path, std::string_view bytes) {
@@ -161,15 +172,7 @@ void write_file_atomically(const std::string& path, std::string_view bytes) {
 
 void remove_abandoned_temporaries(const std::string& path) noexcept {
   try {
-    const std::filesystem::path target(without_links(path));
-    const auto folder = target.has_parent_path() ? target.parent_path() : ".";
-    std::vector<std::string> found;
-    std::error_code trouble;
-    for (std::filesystem::directory_iterator at(folder, trouble), end;
-         !trouble && at != end; at.increment(trouble))
-      if (is_temporary_of(target.filename(), at->path().filename().string()))
-        found.push_back(at->path().string());
-    for (const auto& name : found)
+    for (const auto& name : temporaries_of(without_links(path)))
       remove_if_abandoned(name);
   } catch (...) {  // they are left, then
   }
@@ -186,23 +189,26 @@ void require_writable(const std::string& path) {
     troupe::fail(error_code::io, "{}: can't be written", path);
 }
 
-void require_writable_folder(const std::string& path) {
+void make_folder(const std::string& path) {
   std::error_code trouble;
   std::filesystem::create_directories(path, trouble);
   if (trouble)
-    troupe::fail(error_code::io, "{}: can't be created: {}", path,
-                 trouble.message());
+    fail_io(path, "created", trouble.message());
+}
+
+void require_writable_folder(const std::string& path) {
+  make_folder(path);
+  std::error_code trouble;
   if (!std::filesystem::is_directory(path, trouble))
     troupe::fail(error_code::io, "{}: is not a folder", path);
   // Access rights aren't enough: some file systems take no files.
   std::string name;
   const auto target = (std::filesystem::path(path) / "probe").string();
   remove_abandoned_temporaries(target);
-  const auto probe = open_beside(target, name);
-  if (probe < 0)
+  const owned_descriptor probe(open_beside(target, name));
+  if (probe.get() < 0)
     troupe::fail(error_code::io, "{}: can't create files in this folder: {}",
                  path, write_problem(errno));
-  ::close(probe);
   ::unlink(name.c_str());
 }
 

@@ -2,6 +2,7 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace troupe {
 
@@ -34,12 +35,16 @@ class atomic_file {
   bool in_place_ = false;
 };
 
+/// Throws `io`: "PATH: can't be written: REASON".
+[[noreturn]] void fail_io(const std::string& path, const char* doing,
+                          const std::string& reason);
+
 void write_file_atomically(const std::string& path, std::string_view bytes);
 
 /// A name for a temporary of `path`: PATH.troupe-1a2b3c4d, at random.
 std::string temporary_name(const std::string& path);
-/// Whether a file's name is that of a temporary of another one.
-bool is_temporary_of(const std::string& target, std::string_view name);
+/// The temporaries of `path`, files and folders, that can be seen.
+std::vector<std::string> temporaries_of(const std::string& path);
 
 /// Removes the temporary files of killed writers of `path`. Keeps those of
 /// writers that are alive, and removes none where the file system has no locks.
@@ -49,8 +54,9 @@ void remove_abandoned_temporaries(const std::string& path) noexcept;
 /// Throws `io` unless a file can be created at `path`; leaves nothing behind.
 void require_writable(const std::string& path);
 
-/// Makes the folder and its parents if they are missing. Throws `io` unless
-/// files can be created in it.
+/// Makes the folder and its parents if they are missing. Throws `io`; the
+/// latter also unless files can be created in it.
+void make_folder(const std::string& path);
 void require_writable_folder(const std::string& path);
 
 }  // namespace troupe

@@ -30,33 +30,15 @@ const char* kind_of(mode_t mode) {
 
 input_file::input_file(std::string path) : path_(std::move(path)) {
   constexpr auto flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
-  descriptor_ = ::open(path_.c_str(), flags);
-  if (descriptor_ < 0)
-    refuse(std::string("can't be read: ") + std::strerror(errno));
+  descriptor_ = owned_descriptor(::open(path_.c_str(), flags));
   struct stat status = {};
-  if (::fstat(descriptor_, &status) != 0) {
-    const auto reason = errno;
-    ::close(descriptor_);
-    refuse(std::string("can't be read: ") + std::strerror(reason));
-  }
-  if (!S_ISREG(status.st_mode)) {
-    ::close(descriptor_);
+  if (descriptor_.get() < 0 || ::fstat(descriptor_.get(), &status) != 0)
+    refuse(std::string("can't be read: ") + std::strerror(errno));
+  if (!S_ISREG(status.st_mode))
     refuse(std::string("is ") + kind_of(status.st_mode)
            + ", not a regular file");
-  }
   mode_ = status.st_mode & 07777U;
   size_ = static_cast<std::size_t>(status.st_size);
-}
-
-input_file::input_file(input_file&& other) noexcept
-  : path_(std::move(other.path_)),
-    descriptor_(std::exchange(other.descriptor_, -1)),
-    mode_(other.mode_),
-    size_(std::exchange(other.size_, 0)) {}
-
-input_file::~input_file() {
-  if (descriptor_ >= 0)
-    ::close(descriptor_);
 }
 
 std::string input_file::read(std::size_t most) {
@@ -65,7 +47,7 @@ std::string input_file::read(std::size_t most) {
     const auto had = bytes.size();
     bytes.resize(had + std::min(block, most - had));
     const auto count =
-      ::read(descriptor_, bytes.data() + had, bytes.size() - had);
+      ::read(descriptor_.get(), bytes.data() + had, bytes.size() - had);
     const auto reason = errno;
     bytes.resize(had + static_cast<std::size_t>(std::max<ssize_t>(count, 0)));
     if (count < 0 && reason != EINTR)

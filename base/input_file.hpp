@@ -6,6 +6,8 @@
 #include <limits>
 #include <string>
 
+#include "troupe/base/owned_descriptor.hpp"
+
 namespace troupe {
 
 /// A regular file, open for reading; troupe opens all its input files here.
@@ -14,14 +16,9 @@ namespace troupe {
 class input_file {
  public:
   explicit input_file(std::string path);
-  input_file(input_file&& other) noexcept;
-  input_file(const input_file&) = delete;
-  input_file& operator=(const input_file&) = delete;
-  input_file& operator=(input_file&&) = delete;
-  ~input_file();
 
   const std::string& path() const { return path_; }
-  int descriptor() const { return descriptor_; }
+  int descriptor() const { return descriptor_.get(); }
   /// Permission bits and size in bytes, when the file was opened.
   mode_t mode() const { return mode_; }
   std::size_t size() const { return size_; }
@@ -34,7 +31,7 @@ class input_file {
 
  private:
   std::string path_;
-  int descriptor_ = -1;
+  owned_descriptor descriptor_;
   mode_t mode_ = 0;
   std::size_t size_ = 0;
 };

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -19,6 +20,42 @@ std::string printable(std::string_view text, std::size_t most) {
 
 double printable(double value) {
   return std::isnan(value) ? std::numeric_limits<double>::quiet_NaN() : value;
+}
+
+namespace {
+
+/// Bytes of the text's first character; 0 if it must not be shown.
+std::size_t shown_bytes(std::string_view text) {
+  const auto byte = [&](std::size_t i) {
+    return i < text.size() ? static_cast<unsigned char>(text[i]) : 0U;
+  };
+  const auto first = byte(0);
+  if (first < 0x80)
+    return (first >= ' ' && first != 0x7f) || first == '\n' || first == '\t';
+  const std::size_t size = first >= 0xf0 && first <= 0xf4  ? 4
+                           : first >= 0xe0 && first < 0xf0 ? 3
+                           : first >= 0xc2 && first < 0xe0 ? 2
+                                                           : 0;
+  for (std::size_t i = 1; i < size; ++i)
+    if ((byte(i) & 0xc0U) != 0x80)
+      return 0;
+  const bool is_control = first == 0xc2 && byte(1) < 0xa0;
+  return is_control ? 0 : size;
+}
+
+}  // namespace
+
+std::string plain_text(std::string_view text) {
+  std::string shown;
+  while (!text.empty()) {
+    const auto size = shown_bytes(text);
+    if (size > 0)
+      shown += text.substr(0, size);
+    else
+      shown += fmt::format("\\x{:02X}", static_cast<unsigned char>(text[0]));
+    text.remove_prefix(std::max<std::size_t>(size, 1));
+  }
+  return shown;
 }
 
 }  // namespace troupe

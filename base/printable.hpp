@@ -13,4 +13,9 @@ std::string printable(std::string_view text, std::size_t most = 80);
 /// A number for a message: NaN without its sign, which says nothing.
 double printable(double value);
 
+/// Another program's text, safe for a terminal: UTF-8, lines and tabs stay as
+/// they are; other control characters, which could control the terminal, and
+/// bytes that are not UTF-8 become \xNN.
+std::string plain_text(std::string_view text);
+
 }  // namespace troupe

@@ -11,7 +11,7 @@
 #include "troupe/base/printable.hpp"
 #include "troupe/cli/plan/checks.hpp"
 #include "troupe/cli/plan/commands.hpp"
-#include "troupe/cli/plan/process_start.hpp"
+#include "troupe/cli/plan/program.hpp"
 #include "troupe/engine/transport/trust/certificates.hpp"
 
 namespace troupe::cli {

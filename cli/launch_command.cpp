@@ -13,7 +13,7 @@
 #include "troupe/base/patient_write.hpp"
 #include "troupe/cli/plan/checks.hpp"
 #include "troupe/cli/plan/commands.hpp"
-#include "troupe/cli/plan/process_start.hpp"
+#include "troupe/cli/plan/program.hpp"
 #include "troupe/cli/signals.hpp"
 #include "troupe/engine/launch/local_launcher.hpp"
 

@@ -9,7 +9,6 @@
 #include "troupe/cli/commands.hpp"
 #include "troupe/cli/config_file.hpp"
 #include "troupe/cli/plan/checks.hpp"
-#include "troupe/cli/plan/process_start.hpp"
 #include "troupe/cli/plan/program.hpp"
 #include "troupe/cli/signals.hpp"
 #include "troupe/engine/device/thrown.hpp"

@@ -8,49 +8,58 @@
 #include <type_traits>
 #include <utility>
 
+#include "troupe/base/fields.hpp"
 #include "troupe/cli/config_file.hpp"
 #include "troupe/cli/plan/checks.hpp"
+
+namespace troupe {
+
+TROUPE_FIELDS(sgd, learning_rate, weight_decay, momentum, dampening)
+TROUPE_FIELDS(adamw, learning_rate, weight_decay, beta1, beta2)
+TROUPE_FIELDS(lion, learning_rate, weight_decay, beta1, beta2)
+TROUPE_FIELDS(adafactor, learning_rate, weight_decay)
+TROUPE_FIELDS(muon, learning_rate, weight_decay, momentum, beta1, beta2)
+
+}  // namespace troupe
 
 namespace troupe::cli {
 
 namespace {
 
-std::string numbered(const char* flag, double value) {
-  return fmt::format("{} {}", flag, value);
-}
+/// Sets the options of an optimizer that flags give.
+class given_numbers {
+ public:
+  explicit given_numbers(const optimizer_flags& o)
+    : left_{{"learning_rate", {"--lr", o.lr}},
+            {"weight_decay", {"--weight-decay", o.weight_decay}},
+            {"momentum", {"--momentum", o.momentum}},
+            {"dampening", {"--dampening", o.dampening}},
+            {"beta1", {"--beta1", o.beta1}},
+            {"beta2", {"--beta2", o.beta2}}} {}
 
-/// `member`: gives the option that the flag sets, of optimizers that have it.
-template <class Kind, class Member>
-void set(Kind& options, const optimizer_flags& flags, const char* flag,
-         double value, Member member) {
-  if constexpr (requires { member(options); }) {
-    if (value >= 0)
-      member(options) = value;
-  } else if (value > 0) {
-    spdlog::warn("{} has no effect with --optimizer {}", numbered(flag, value),
-                 flags.optimizer);
+  void operator()(const char* name, double& option) {
+    const auto given = left_.extract(name);
+    if (given.mapped().second >= 0)
+      option = given.mapped().second;
   }
-}
+  /// Of flags whose options the optimizer does not have.
+  void warn(const std::string& optimizer) const {
+    for (const auto& [name, given] : left_)
+      if (given.second > 0)
+        spdlog::warn("{} {} has no effect with --optimizer {}", given.first,
+                     given.second, optimizer);
+  }
+
+ private:
+  std::map<std::string, std::pair<const char*, double>> left_;
+};
 
 template <class Kind>
 optimizer_options made_of(const optimizer_flags& o) {
   Kind made;
-  const auto set_one = [&](const char* flag, double value, auto member) {
-    set(made, o, flag, value, member);
-  };
-  set_one("--lr", o.lr, [](auto& k) -> decltype((k.learning_rate)) {
-    return k.learning_rate;
-  });
-  set_one("--weight-decay", o.weight_decay,
-          [](auto& k) -> decltype((k.weight_decay)) { return k.weight_decay; });
-  set_one("--momentum", o.momentum,
-          [](auto& k) -> decltype((k.momentum)) { return k.momentum; });
-  set_one("--dampening", o.dampening,
-          [](auto& k) -> decltype((k.dampening)) { return k.dampening; });
-  set_one("--beta1", o.beta1,
-          [](auto& k) -> decltype((k.beta1)) { return k.beta1; });
-  set_one("--beta2", o.beta2,
-          [](auto& k) -> decltype((k.beta2)) { return k.beta2; });
+  given_numbers numbers(o);
+  fields(numbers, made);
+  numbers.warn(o.optimizer);
   if constexpr (std::is_same_v<Kind, sgd>)
     made.nesterov = o.nesterov;
   else if (o.nesterov)

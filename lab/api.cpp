@@ -65,19 +65,15 @@ ordered_json respond(const std::string& path, std::string_view body) {
                              : written(parse_request(body, most_request_bytes));
 }
 
-std::string text_of(const ordered_json& made) {
-  return made.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-}
-
 }  // namespace
 
 reply answer(const std::string& path, std::string_view body) {
   if (path != "/api/schedules" && path != "/api/draw" && path != "/api/export")
-    return {404, text_of({{"error", "no such path"}})};
+    return {404, json_text(ordered_json{{"error", "no such path"}})};
   try {
-    return {200, text_of(respond(path, body))};
+    return {200, json_text(respond(path, body))};
   } catch (const error& refusal) {
-    return {400, text_of({{"error", refusal.what()}})};
+    return {400, json_text(ordered_json{{"error", refusal.what()}})};
   }
 }
 

@@ -10,7 +10,6 @@
 #include "troupe/engine/plan/text/lowered_csv.hpp"
 #include "troupe/engine/plan/text/plan_text.hpp"
 #include "troupe/lab/answer.hpp"
-#include "troupe/lab/rules_code.hpp"
 #include "troupe/schedules/cpp_text.hpp"
 #include "troupe/schedules/csv.hpp"
 #include "troupe/schedules/text_form.hpp"
@@ -28,6 +27,58 @@ std::string csv_of(const job& job) {
   const auto lanes = make_lanes(job);
   compile(lanes);  // refuses deadlocks
   return to_csv(lanes);
+}
+
+std::string placement_code(const job& job) {
+  const auto ranks = job.shape.ranks;
+  if (job.rules.placement == "v_shaped")
+    return fmt::format("troupe::placement::v_shaped({})", ranks);
+  return fmt::format("troupe::placement::{}({}, {})", job.rules.placement,
+                     ranks, ranks * job.shape.stages_per_rank);
+}
+
+std::string limit_code(const rule_choice& rules) {
+  if (rules.in_flight == 0)
+    return {};
+  return fmt::format(".in_flight_limit = [](int{}) {{ return {}; }},\n     ",
+                     rules.falls_by_rank ? " rank" : "",
+                     rules.falls_by_rank
+                       ? fmt::format("std::max({} - rank, 1)", rules.in_flight)
+                       : std::to_string(rules.in_flight));
+}
+
+std::string preferences_code(const rule_choice& rules) {
+  std::string text;
+  for (const auto each : rules.prefer)
+    text +=
+      fmt::format("{}      troupe::preference::{}", text.empty() ? "" : ",\n",
+                  preference_names[static_cast<std::size_t>(each)]);
+  return text;
+}
+
+/// A C++ function that generates the lanes of a job by its rules.
+std::string rules_code(const job& job) {
+  const auto cost = [&](plan_op_kind kind) {
+    return job.costs.of_kind[static_cast<std::size_t>(kind)];
+  };
+  return fmt::format(
+    "#include <algorithm>\n\n"
+    "#include \"troupe/schedules/rules.hpp\"\n\n"
+    "troupe::schedule schedule_rules() {{\n"
+    "  return troupe::build_by_rules(\n"
+    "    {}, {},\n"
+    "    {{{}.prefer = {{\n{}}},\n"
+    "     .split_backward = {},\n"
+    "     .forward = {},\n"
+    "     .input_backward = {},\n"
+    "     .weight_backward = {},\n"
+    "     .message = {}}},\n"
+    "    \"rules\");\n"
+    "}}\n",
+    placement_code(job), job.shape.microbatches, limit_code(job.rules),
+    preferences_code(job.rules), job.rules.split_backward,
+    cost(plan_op_kind::forward), cost(plan_op_kind::input_backward),
+    cost(plan_op_kind::weight_backward), job.costs.message);
 }
 
 std::string cpp_of(const job& job) {

@@ -1,10 +1,6 @@
 #include "troupe/lab/fields.hpp"
 
-#include <fmt/format.h>
 #include <fmt/ranges.h>
-
-#include <algorithm>
-#include <utility>
 
 #include "troupe/base/error.hpp"
 #include "troupe/base/printable.hpp"
@@ -15,25 +11,6 @@ namespace {
 
 const nlohmann::json nothing = nlohmann::json::object();
 
-// Brackets within texts don't count.
-int depth_of(std::string_view text) {
-  int depth = 0;
-  int most = 0;
-  bool is_text = false;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    const auto c = text[i];
-    if (is_text && c == '\\')
-      ++i;
-    else if (c == '"')
-      is_text = !is_text;
-    else if (!is_text && (c == '[' || c == '{'))
-      most = std::max(most, ++depth);
-    else if (!is_text && (c == ']' || c == '}'))
-      --depth;
-  }
-  return most;
-}
-
 }  // namespace
 
 nlohmann::json parse_request(std::string_view text, std::size_t most_bytes) {
@@ -41,7 +18,7 @@ nlohmann::json parse_request(std::string_view text, std::size_t most_bytes) {
   if (text.size() > most_bytes)
     fail(error_code::invalid_argument,
          "the request has {} bytes; the lab takes {}", text.size(), most_bytes);
-  if (depth_of(text) > most_levels)
+  if (json_levels(text) > most_levels)
     fail(error_code::invalid_argument,
          "the request is nested more than {} levels deep", most_levels);
   auto request = nlohmann::json::parse(text, nullptr, false);
@@ -57,83 +34,15 @@ fields::fields(const nlohmann::json& object, std::string path)
          path_.empty() ? "the request" : path_);
 }
 
-const nlohmann::json* fields::find(std::string_view name) {
-  known_.emplace_back(name);
-  const auto found = object_.find(name);
-  return found == object_.end() ? nullptr : &*found;
-}
-
-void fields::refuse(std::string_view name, std::string_view wanted) const {
+void fields::refuse(const std::string& name, const std::string& wanted) const {
   fail(error_code::invalid_argument, "{}{} must be {}, but is {}",
        path_.empty() ? "" : path_ + '.', name, wanted,
-       printable(object_.at(name).dump(
-         -1, ' ', true, nlohmann::json::error_handler_t::replace)));
+       printable(json_text(object_.at(name))));
 }
 
-void fields::read(std::string_view name, std::int32_t& value,
-                  std::int32_t least, std::int32_t most) {
-  const auto* found = find(name);
-  if (found == nullptr)
-    return;
-  const auto wanted = fmt::format("a whole number in {}..{}", least, most);
-  if (!found->is_number_integer())
-    refuse(name, wanted);
-  const auto given = found->get<double>();
-  if (!(given >= least && given <= most))
-    refuse(name, wanted);
-  value = static_cast<std::int32_t>(given);
-}
-
-void fields::read(std::string_view name, double& value, double least,
-                  double most) {
-  const auto* found = find(name);
-  if (found == nullptr)
-    return;
-  const auto wanted = fmt::format("a number in {:g}..{:g}", least, most);
-  if (!found->is_number())
-    refuse(name, wanted);
-  const auto given = found->get<double>();
-  if (!(given >= least && given <= most))
-    refuse(name, wanted);
-  value = given;
-}
-
-void fields::read(std::string_view name, bool& value) {
-  const auto* found = find(name);
-  if (found == nullptr)
-    return;
-  if (!found->is_boolean())
-    refuse(name, "true or false");
-  value = found->get<bool>();
-}
-
-void fields::read(std::string_view name, std::string& value) {
-  const auto* found = find(name);
-  if (found == nullptr)
-    return;
-  if (!found->is_string())
-    refuse(name, "a text");
-  value = found->get<std::string>();
-}
-
-void fields::read(std::string_view name, std::vector<std::string>& values) {
-  const auto* found = find(name);
-  if (found == nullptr)
-    return;
-  if (!found->is_array() || !std::ranges::all_of(*found, [](const auto& each) {
-        return each.is_string();
-      }))
-    refuse(name, "a list of strings");
-  values = found->get<std::vector<std::string>>();
-}
-
-fields fields::inner(std::string_view name) {
-  const auto* found = find(name);
-  return fields(found == nullptr ? nothing : *found, std::string{name});
-}
-
-bool fields::has(std::string_view name) const {
-  return object_.contains(name);
+fields fields::inner(const std::string& name) {
+  known_.push_back(name);
+  return fields(object_.contains(name) ? object_[name] : nothing, name);
 }
 
 void fields::require_known() const {

@@ -1,10 +1,12 @@
 #pragma once
 
-#include <cstdint>
-#include <nlohmann/json.hpp>
+#include <fmt/format.h>
+#include <concepts>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "troupe/base/json.hpp"
 
 namespace troupe::lab {
 
@@ -20,21 +22,35 @@ class fields {
   /// `path` comes before the names of fields in errors.
   explicit fields(const nlohmann::json& object, std::string path = {});
 
-  void read(std::string_view name, std::int32_t& value, std::int32_t least,
-            std::int32_t most);
-  void read(std::string_view name, double& value, double least, double most);
-  void read(std::string_view name, bool& value);
-  void read(std::string_view name, std::string& value);
-  void read(std::string_view name, std::vector<std::string>& values);
+  template <class T>
+  void read(const std::string& name, T& value) {
+    read_if(name, value, json_kind<T>(), [](const T&) { return true; });
+  }
+  template <class Number>
+  void read(const std::string& name, Number& value, double least, double most) {
+    read_if(name, value,
+            fmt::format("a {}number in {:g}..{:g}",
+                        std::integral<Number> ? "whole " : "", least, most),
+            [=](Number given) { return given >= least && given <= most; });
+  }
   /// An object; an empty one if it is missing.
-  fields inner(std::string_view name);
-  bool has(std::string_view name) const;
+  fields inner(const std::string& name);
   void require_known() const;
 
  private:
-  const nlohmann::json* find(std::string_view name);
-  [[noreturn]] void refuse(std::string_view name,
-                           std::string_view wanted) const;
+  template <class T, class Check>
+  void read_if(const std::string& name, T& value, const std::string& wanted,
+               const Check& is_legal) {
+    known_.push_back(name);
+    if (!object_.contains(name))
+      return;
+    const auto given = json_as<T>(object_[name]);
+    if (!given || !is_legal(*given))
+      refuse(name, wanted);
+    value = *given;
+  }
+  [[noreturn]] void refuse(const std::string& name,
+                           const std::string& wanted) const;
 
   const nlohmann::json& object_;
   std::string path_;

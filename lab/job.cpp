@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <span>
 #include <string_view>
 #include <utility>
 
@@ -27,57 +28,36 @@ namespace {
 
 constexpr auto pasted = "the text";
 
-struct preference_name {
-  std::string_view name;
-  preference value;
-};
-
-constexpr std::array preferences{
-  preference_name{"backward", preference::backward},
-  preference_name{"forward", preference::forward},
-  preference_name{"deep_stage", preference::deep_stage},
-  preference_name{"shallow_stage", preference::shallow_stage},
-  preference_name{"early_microbatch", preference::early_microbatch},
-  preference_name{"weight_backward_last", preference::weight_backward_last}};
-
-preference parse_preference(const std::string& name) {
-  std::string known;
-  for (const auto& row : preferences) {
-    if (row.name == name)
-      return row.value;
-    known += fmt::format("{}{}", known.empty() ? "" : ", ", row.name);
-  }
-  fail(error_code::invalid_argument,
-       "rules.prefer: unknown preference '{}': known preferences are {}",
-       printable(name), known);
+/// The one of these names, by its place among them.
+template <class Enum>
+Enum parse_name(const std::string& name,
+                std::span<const std::string_view> names, const char* field,
+                const char* what) {
+  const auto found = std::ranges::find(names, name);
+  if (found == names.end())
+    fail(error_code::invalid_argument, "{}: unknown {} '{}': known {}s are {}",
+         field, what, printable(name), what, fmt::join(names, ", "));
+  return static_cast<Enum>(found - names.begin());
 }
 
 rule_choice parse_rules(fields given) {
   rule_choice rules;
   std::vector<std::string> names{"backward"};
   given.read("prefer", names);
-  if (names.size() > preferences.size())
+  if (names.size() > preference_names.size())
     fail(error_code::invalid_argument,
          "rules.prefer has {} preferences; there are {}", names.size(),
-         preferences.size());
+         preference_names.size());
   rules.prefer.clear();
   for (const auto& name : names)
-    rules.prefer.push_back(parse_preference(name));
+    rules.prefer.push_back(parse_name<preference>(
+      name, preference_names, "rules.prefer", "preference"));
   given.read("in_flight", rules.in_flight, 0, most_cells);
   given.read("falls_by_rank", rules.falls_by_rank);
   given.read("split_backward", rules.split_backward);
   given.read("placement", rules.placement);
   given.require_known();
   return rules;
-}
-
-schedule_source parse_source(const std::string& name) {
-  constexpr std::array<std::string_view, 3> names{"catalogue", "text", "rules"};
-  const auto found = std::ranges::find(names, name);
-  if (found == names.end())
-    fail(error_code::invalid_argument, "source must be one of {}, but is '{}'",
-         fmt::join(names, ", "), printable(name));
-  return static_cast<schedule_source>(found - names.begin());
 }
 
 void read_shape(fields& given, schedule_shape& shape) {
@@ -235,7 +215,8 @@ job parse_job(const nlohmann::json& request) {
   fields given(request);
   std::string source{"catalogue"};
   given.read("source", source);
-  made.source = parse_source(source);
+  constexpr std::array<std::string_view, 3> names{"catalogue", "text", "rules"};
+  made.source = parse_name<schedule_source>(source, names, "source", "source");
   made.name = "1f1b";
   given.read("name", made.name);
   given.read("text", made.text);

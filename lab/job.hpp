@@ -1,10 +1,12 @@
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "troupe/engine/plan/check/verify.hpp"
 #include "troupe/engine/plan/cost/costs.hpp"
@@ -26,6 +28,11 @@ enum class schedule_source : std::uint8_t {
   text,       // CSV, the text form, or a plan
   rules,      // generated
 };
+
+/// Of those that requests may choose, in the order of their values.
+inline constexpr std::array<std::string_view, 6> preference_names{
+  "backward",      "forward",          "deep_stage",
+  "shallow_stage", "early_microbatch", "weight_backward_last"};
 
 /// What of `lane_rules` a request chooses. Durations are the job's costs.
 struct rule_choice {

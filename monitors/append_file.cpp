@@ -8,18 +8,13 @@
 #include <algorithm>
 #include <cerrno>
 
+#include "troupe/base/atomic_file.hpp"
 #include "troupe/base/error.hpp"
 #include "troupe/base/patient_write.hpp"
 
 namespace troupe {
 
 namespace {
-
-[[noreturn]] void fail_with(const std::string& path, const char* doing,
-                            int reason) {
-  fail(error_code::io, "{}: can't be {}: {}", path, doing,
-       write_problem(reason));
-}
 
 bool is_regular(int file) {
   struct stat status = {};
@@ -38,38 +33,28 @@ int open_for_appending(const char* path) {
 
 append_file::append_file(std::string path, bool keeps)
   : path_(std::move(path)), file_(open_for_appending(path_.c_str())) {
-  if (file_ < 0)
-    fail_with(path_, "created", errno);
-  if (!is_regular(file_))
+  const auto file = file_.get();
+  if (file < 0)
+    fail_io(path_, "created", write_problem(errno));
+  if (!is_regular(file))
     return;
   // File systems without locks pass.
-  const bool taken =
-    ::flock(file_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
-  if (!taken && keeps) {
-    size_ = std::max<std::int64_t>(::lseek(file_, 0, SEEK_END), 0);
-    return;
-  }
-  if (!taken && ::ftruncate(file_, 0) == 0)
-    return;
-  const auto reason = errno;
-  ::close(file_);
-  if (taken)
+  if (::flock(file, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
     fail(error_code::io,
          "{}: another job writes this file; give this job its own file", path_);
-  fail_with(path_, "created", reason);
-}
-
-append_file::~append_file() {
-  ::close(file_);
+  if (keeps)
+    size_ = std::max<std::int64_t>(::lseek(file, 0, SEEK_END), 0);
+  else if (::ftruncate(file, 0) != 0)
+    fail_io(path_, "created", write_problem(errno));
 }
 
 void append_file::write(std::string_view piece) {
   const std::lock_guard lock(mutex_);
-  if (!write_all(file_, piece)) {
+  if (!write_all(file_.get(), piece)) {
     const auto reason = errno;
     // Fails for pipes and devices, where nothing can be taken back.
-    [[maybe_unused]] const auto taken_back = ::ftruncate(file_, size_);
-    fail_with(path_, "written", reason);
+    [[maybe_unused]] const auto taken_back = ::ftruncate(file_.get(), size_);
+    fail_io(path_, "written", write_problem(reason));
   }
   size_ += static_cast<std::int64_t>(piece.size());
 }

@@ -5,6 +5,8 @@
 #include <string>
 #include <string_view>
 
+#include "troupe/base/owned_descriptor.hpp"
+
 namespace troupe {
 
 /// A file that grows by whole pieces (lines, records), each with the system
@@ -16,16 +18,13 @@ class append_file {
   /// Replaces what was there, or with `keeps` continues it; unless somebody
   /// else is writing it.
   explicit append_file(std::string path, bool keeps = false);
-  append_file(const append_file&) = delete;
-  append_file& operator=(const append_file&) = delete;
-  ~append_file();
 
   void write(std::string_view piece);
   const std::string& path() const { return path_; }
 
  private:
   std::string path_;
-  int file_;
+  owned_descriptor file_;
   std::int64_t size_ = 0;
   std::mutex mutex_;
 };

@@ -100,13 +100,8 @@ monitor budget_monitor(const budget_options& options, std::int32_t lanes,
   require_steps("budget: longest", options.longest);
   auto state = std::make_shared<budget_state>(options, lanes,
                                               std::move(observe_every), sink);
-  monitor made;
-  made.name = "budget";
+  auto made = monitor_of("budget", state, std::move(sink));
   made.wants.warnings = false;
-  made.see = [state](const event& what) {
-    if (const auto* step = std::get_if<step_event>(&what))
-      state->see(*step);
-  };
   made.finish = [state] { state->restore(); };
   return made;
 }

@@ -2,10 +2,11 @@
 
 #include <nlohmann/json.hpp>
 
+#include "troupe/base/json.hpp"
 #include "troupe/engine/device/clock.hpp"
 #include "troupe/engine/device/memory.hpp"
 #include "troupe/monitors/append_file.hpp"
-#include "troupe/monitors/json_number.hpp"
+#include "troupe/monitors/monitor_of.hpp"
 #include "troupe/monitors/phase_name.hpp"
 #include "troupe/monitors/timing/step_collector.hpp"
 #include "troupe/monitors/timing/step_times.hpp"
@@ -23,14 +24,19 @@ json values_of(const std::vector<named_value>& values) {
   return object;
 }
 
+/// The beginning of metrics' names.
+std::string group_of(const step_event& step) {
+  const bool training = step.source.phase == phase::training;
+  return (training ? std::string("train") : phase_name(step.source.phase))
+         + "/";
+}
+
 /// The model's own, and the losses under the names that sinks give them.
 json metrics_of(const step_event& step) {
-  const std::string group = step.source.phase == phase::training
-                              ? "train"
-                              : phase_name(step.source.phase);
+  const auto group = group_of(step);
   auto object = values_of(step.metrics);
   for (const auto& loss : step.losses)
-    object[group + "/" + loss.name] = json_number<json>(loss.value);
+    object[group + loss.name] = json_number<json>(loss.value);
   return object;
 }
 
@@ -85,6 +91,31 @@ json line_of(const failure_event& failure) {
           {"op", failure.op}};
 }
 
+metrics_record record_of(const step_event& step,
+                         const std::vector<ops_event>& ops) {
+  const bool training = step.source.phase == phase::training;
+  const auto group = group_of(step);
+  metrics_record record{step.source};
+  for (const auto& values : {step.losses, step.metrics})
+    for (const auto& [name, value, count] : values)
+      record.values.push_back({group + name, value});
+  if (step.source.phase == phase::validation)
+    return record;
+  const auto seconds = static_cast<double>(step.end - step.begin) * 1e-9;
+  record.values.push_back(
+    {group + "tokens_per_second", static_cast<double>(step.tokens) / seconds});
+  if (!training)
+    return record;
+  record.values.push_back({"train/grad_norm", step.gradient_norm});
+  record.values.push_back({"train/lr", step.learning_rate});
+  record.values.push_back(
+    {"train/memory_mib", static_cast<double>(step.resident_bytes) / (1 << 20)});
+  if (!ops.empty())
+    record.values.push_back(
+      {"train/bubble", times_of(*ops.front().plan, ops).bubble});
+  return record;
+}
+
 }  // namespace
 
 monitor metrics_monitor(const std::string& path, bool continues) {
@@ -94,8 +125,7 @@ monitor metrics_monitor(const std::string& path, bool continues) {
   made.see = [file = std::make_shared<append_file>(path, continues),
               steps = std::make_shared<step_collector>()](const event& what) {
     const auto write = [&](const json& line) {
-      constexpr auto replace = json::error_handler_t::replace;
-      file->write(line.dump(-1, ' ', false, replace) + "\n");
+      file->write(json_text(line) + "\n");
     };
     if (const auto* ops = steps->add(what)) {
       const auto& step = std::get<step_event>(what);
@@ -108,6 +138,16 @@ monitor metrics_monitor(const std::string& path, bool continues) {
     else if (const auto* failure = std::get_if<failure_event>(&what))
       write(line_of(*failure));
   };
+  return made;
+}
+
+monitor step_metrics_monitor(sink_pointer sink) {
+  auto made = monitor_of_steps(
+    "step_metrics",
+    [sink](const step_event& step, const std::vector<ops_event>& ops) {
+      sink->write(record_of(step, ops));
+    });
+  made.finish = [sink] { sink->flush(); };
   return made;
 }
 

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "troupe/engine/events/monitor.hpp"
-#include "troupe/engine/plan/plan.hpp"
+#include "troupe/monitors/sink.hpp"
 
 namespace troupe {
 
@@ -19,5 +19,11 @@ namespace troupe {
 /// run that resumes. Throws `io` if the file can't be made; a later failure
 /// (a full disk) is reported when the monitor finishes.
 monitor metrics_monitor(const std::string& path, bool continues = false);
+
+/// Each step's outcome as metrics: `train/{loss|grad_norm|lr|tokens_per_second|
+/// bubble|memory_mib}`, further losses and the model's own metrics under
+/// `train/`, those of a validation under `validation/`; a step that generates
+/// has `inference/tokens_per_second`.
+monitor step_metrics_monitor(sink_pointer sink);
 
 }  // namespace troupe

@@ -33,9 +33,7 @@ TROUPE_FIELDS(budget_options, share, longest)
 namespace {
 
 monitor make_gap(settings& given, const monitor_context& context) {
-  gap_options options;
-  given.read_all(options);
-  return gap_monitor(options, context.sink);
+  return gap_monitor(given.all<gap_options>(), context.sink);
 }
 
 /// Two steps' gradients: one's wait while the other's are written.
@@ -51,13 +49,13 @@ monitor make_gradient_dump(settings& given, const monitor_context& context) {
   options.held_bytes =
     std::max(options.held_bytes, bytes_of_gradients(context));
   auto held_gib = static_cast<double>(options.held_bytes) / gib;
-  given.read("folder", options.folder);
-  given.read("start", options.start);
-  given.read("end", options.end);
-  given.read("every", options.every);
-  given.read("save_first_n", options.save_first_n);
-  given.read("match", options.match);
-  given.read("held_gib", held_gib);
+  given("folder", options.folder);
+  given("start", options.start);
+  given("end", options.end);
+  given("every", options.every);
+  given("save_first_n", options.save_first_n);
+  given("match", options.match);
+  given("held_gib", held_gib);
   given.require_all_read();
   if (!(held_gib > 0 && held_gib < 1e6))
     fail(error_code::invalid_argument,
@@ -70,29 +68,25 @@ monitor make_gradient_dump(settings& given, const monitor_context& context) {
 monitor make_overflow(settings& given, const monitor_context& context) {
   overflow_options options;
   options.print = context.print;
-  given.read_all(options);
-  return overflow_monitor(options, context.sink);
+  return overflow_monitor(given.all(options), context.sink);
 }
 
 monitor make_stability(settings& given, const monitor_context& context) {
-  stability_options options;
-  given.read_all(options);
-  return stability_monitor(options, context.sink);
+  return stability_monitor(given.all<stability_options>(), context.sink);
 }
 
 monitor make_throughput(settings& given, const monitor_context& context) {
   throughput_options options;
   options.parameters = context.parameters;
-  given.read_all(options);
-  return throughput_monitor(options, context.sink);
+  return throughput_monitor(given.all(options), context.sink);
 }
 
 monitor make_timeline(settings& given, const monitor_context&) {
   timeline_files files;
-  given.read("svg", files.svg);
-  given.read("trace", files.trace);
-  given.read("steps", files.trace_steps);
-  given.read("anomalies", files.anomalies);
+  given("svg", files.svg);
+  given("trace", files.trace);
+  given("steps", files.trace_steps);
+  given("anomalies", files.anomalies);
   given.require_all_read();
   if (files.svg.empty() && files.trace.empty())
     throw error(error_code::invalid_argument,
@@ -105,17 +99,14 @@ monitor make_timeline(settings& given, const monitor_context&) {
 }
 
 monitor make_retro(settings& given, const monitor_context& context) {
-  retro_options options;
-  given.read_all(options);
+  const auto options = given.all<retro_options>();
   require_writable_folder(options.folder);
   return retro_monitor(options, context.sink);
 }
 
 monitor make_budget(settings& given, const monitor_context& context) {
-  budget_options options;
-  given.read_all(options);
-  return budget_monitor(options, context.lanes, context.observe_every,
-                        context.sink);
+  return budget_monitor(given.all<budget_options>(), context.lanes,
+                        context.observe_every, context.sink);
 }
 
 /// A setting that says where something is written: a file, or the folder
@@ -200,7 +191,7 @@ std::vector<std::string> monitor_outputs(const std::string& spec) {
   for (const auto& [key, below] : kind->outputs) {
     std::string path = *below ? "." : "";
     if (key)
-      given.read(key, path);
+      given(key, path);
     if (!path.empty())
       paths.push_back(path + below);
   }

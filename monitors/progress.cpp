@@ -9,7 +9,7 @@
 #include "troupe/base/error.hpp"
 #include "troupe/base/patient_write.hpp"
 #include "troupe/base/printable.hpp"
-#include "troupe/monitors/timing/step_collector.hpp"
+#include "troupe/monitors/monitor_of.hpp"
 
 namespace troupe {
 
@@ -105,19 +105,26 @@ void print_progress(const progress_options& options, const step_event& step,
 }
 
 monitor progress_monitor(const progress_options& options) {
+  return monitor_of_steps(
+    "progress",
+    [options](const step_event& step, const std::vector<ops_event>& ops) {
+      const auto times =
+        ops.empty() ? step_times{} : times_of(*ops.front().plan, ops);
+      print_progress(options, step, ops.empty() ? nullptr : &times);
+    });
+}
+
+monitor warning_monitor() {
   monitor made;
-  made.name = "progress";
-  made.wants.ops = true;
-  made.wants.warnings = false;
-  made.see = [options,
-              steps = std::make_shared<step_collector>()](const event& what) {
-    const auto* ops = steps->add(what);
-    if (!ops)
-      return;
-    const auto times =
-      ops->empty() ? step_times{} : times_of(*ops->front().plan, *ops);
-    print_progress(options, std::get<step_event>(what),
-                   ops->empty() ? nullptr : &times);
+  made.name = "warnings";
+  made.wants.steps = false;
+  made.see = [](const event& what) {
+    if (const auto* slow = std::get_if<slow_load_event>(&what))
+      spdlog::warn(
+        "step {}: loading microbatch {} of replica {} took {:.3f} "
+        "s; the pipeline may have waited for it",
+        slow->source.step, slow->source.microbatch, slow->source.data_rank,
+        slow->seconds);
   };
   return made;
 }

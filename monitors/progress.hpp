@@ -30,4 +30,7 @@ monitor progress_monitor(const progress_options& options);
 void print_progress(const progress_options& options, const step_event& step,
                     const step_times* times);
 
+/// Logs slow loads, with the time that they took.
+monitor warning_monitor();
+
 }  // namespace troupe

@@ -27,45 +27,16 @@ settings::settings(std::string owner, const std::string& text)
   }
 }
 
-void settings::read(const char* key, std::string& target) {
-  if (const auto* text = find(key))
-    target = given(key, *text);
-}
-
-void settings::read(const char* key, std::optional<std::string>& target) {
-  if (const auto* text = find(key))
-    target = given(key, *text);
-}
-
-void settings::read(const char* key, bool& target) {
-  const auto* text = find(key);
-  if (!text)
-    return;
-  if (*text != "true" && *text != "false")
-    refuse(key, *text, "true or false");
-  target = *text == "true";
-}
-
-void settings::read(const char* key, double& target) {
-  if (const auto* text = find(key))
-    target = number<double>(key, *text, "a number");
-}
-
-void settings::read(const char* key, std::optional<std::int64_t>& target) {
-  if (const auto* text = find(key))
-    target = number<std::int64_t>(key, *text, "a whole number");
-}
-
-void settings::read(const char* key, std::vector<std::int64_t>& target) {
-  const auto* text = find(key);
-  if (!text)
-    return;
-  for (std::size_t start = 0; start <= text->size();) {
-    const auto end = std::min(text->find(',', start), text->size());
-    target.push_back(number<std::int64_t>(key, text->substr(start, end - start),
-                                          "whole numbers"));
+std::vector<std::int64_t> settings::numbers(const char* key,
+                                            const std::string& text) const {
+  std::vector<std::int64_t> all;
+  for (std::size_t start = 0; start <= text.size();) {
+    const auto end = std::min(text.find(',', start), text.size());
+    all.push_back(number<std::int64_t>(key, text.substr(start, end - start),
+                                       "whole numbers"));
     start = end + 1;
   }
+  return all;
 }
 
 void settings::require_all_read() const {
@@ -79,14 +50,6 @@ const std::string* settings::find(const char* key) {
   known_.emplace_back(key);
   const auto found = values_.find(key);
   return found == values_.end() ? nullptr : &found->second;
-}
-
-/// A flag without a value arrives as `true`, which is no name worth having.
-const std::string& settings::given(const char* key,
-                                   const std::string& text) const {
-  if (text == "true")
-    refuse(key, text, "a string; is its value missing?");
-  return text;
 }
 
 void settings::refuse(const char* key, const std::string& text,

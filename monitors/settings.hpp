@@ -21,27 +21,18 @@ class settings {
   settings(std::string owner, const std::string& text);
 
   /// Leaves `target` as it is where the key is not given.
-  void read(const char* key, std::string& target);
-  void read(const char* key, std::optional<std::string>& target);
-  void read(const char* key, bool& target);
-  void read(const char* key, double& target);
-  void read(const char* key, std::optional<std::int64_t>& target);
-  void read(const char* key, std::vector<std::int64_t>& target);
-  template <std::integral Integer>
-  void read(const char* key, Integer& target) {
+  template <class T>
+  void operator()(const char* key, T& target) {
     if (const auto* text = find(key))
-      target = number<Integer>(key, *text, "a whole number");
+      target = value_of<T>(key, *text);
   }
 
   /// Reads the fields of a type (base/fields.hpp), and no others may be given.
   template <class Options>
-  void read_all(Options& options) {
+  Options all(Options options = {}) {
     fields(*this, options);
     require_all_read();
-  }
-  template <class T>
-  void operator()(const char* key, T& target) {
-    read(key, target);
+    return options;
   }
 
   /// Throws for the first setting that nobody has read.
@@ -49,9 +40,35 @@ class settings {
 
  private:
   const std::string* find(const char* key);
-  const std::string& given(const char* key, const std::string& text) const;
   [[noreturn]] void refuse(const char* key, const std::string& text,
                            const char* wanted) const;
+  std::vector<std::int64_t> numbers(const char* key,
+                                    const std::string& text) const;
+
+  template <class T>
+  T value_of(const char* key, const std::string& text) const {
+    if constexpr (std::same_as<T, std::vector<std::int64_t>>) {
+      return numbers(key, text);
+    } else if constexpr (requires {
+                           typename T::value_type;
+                           T().value();
+                         }) {
+      return value_of<typename T::value_type>(key, text);
+    } else if constexpr (std::same_as<T, std::string>) {
+      // A flag without a value arrives as `true`, which is no name worth
+      // having.
+      if (text == "true")
+        refuse(key, text, "a string; is its value missing?");
+      return text;
+    } else if constexpr (std::same_as<T, bool>) {
+      if (text != "true" && text != "false")
+        refuse(key, text, "true or false");
+      return text == "true";
+    } else {
+      return number<T>(key, text,
+                       std::integral<T> ? "a whole number" : "a number");
+    }
+  }
 
   template <class Number>
   Number number(const char* key, const std::string& text,

@@ -4,32 +4,14 @@ namespace troupe {
 
 namespace {
 
-class joined_sink final : public sink {
- public:
-  explicit joined_sink(std::vector<sink_pointer> sinks)
-    : sinks_(std::move(sinks)) {}
-  void write(const metrics_record& record) override {
-    for (const auto& each : sinks_)
-      each->write(record);
-  }
-  void write(const alert& alert) override {
-    for (const auto& each : sinks_)
-      each->write(alert);
-  }
-  void flush() override {
-    for (const auto& each : sinks_)
-      each->flush();
-  }
-
- private:
-  std::vector<sink_pointer> sinks_;
-};
-
 class calling_sink final : public sink {
  public:
   calling_sink(std::function<void(const metrics_record&)> metrics,
-               std::function<void(const alert&)> alerts)
-    : metrics_(std::move(metrics)), alerts_(std::move(alerts)) {}
+               std::function<void(const alert&)> alerts,
+               std::function<void()> flushes = {})
+    : metrics_(std::move(metrics)),
+      alerts_(std::move(alerts)),
+      flushes_(std::move(flushes)) {}
   void write(const metrics_record& record) override {
     if (metrics_)
       metrics_(record);
@@ -38,16 +20,28 @@ class calling_sink final : public sink {
     if (alerts_)
       alerts_(alert);
   }
+  void flush() override {
+    if (flushes_)
+      flushes_();
+  }
 
  private:
   std::function<void(const metrics_record&)> metrics_;
   std::function<void(const alert&)> alerts_;
+  std::function<void()> flushes_;
 };
 
 }  // namespace
 
 sink_pointer join(std::vector<sink_pointer> sinks) {
-  return std::make_shared<joined_sink>(std::move(sinks));
+  const auto write = [sinks](const auto& what) {
+    for (const auto& each : sinks)
+      each->write(what);
+  };
+  return std::make_shared<calling_sink>(write, write, [sinks] {
+    for (const auto& each : sinks)
+      each->flush();
+  });
 }
 
 sink_pointer callback_sink(std::function<void(const metrics_record&)> metrics,

@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "troupe/base/error.hpp"
+#include "troupe/monitors/monitor_of.hpp"
 
 namespace troupe {
 
@@ -112,15 +113,9 @@ monitor stability_monitor(const stability_options& options, sink_pointer sink) {
     throw error(error_code::invalid_argument,
                 "stability: use a window of 2 or more, a rolling of 1 or more "
                 "steps, and more than 0 sigmas");
-  auto state = std::make_shared<stability_state>(options, sink);
-  monitor made;
-  made.name = "stability";
+  auto made = monitor_of(
+    "stability", std::make_shared<stability_state>(options, sink), sink);
   made.wants.warnings = false;
-  made.see = [state](const event& what) {
-    if (const auto* step = std::get_if<step_event>(&what))
-      state->see(*step);
-  };
-  made.finish = [sink] { sink->flush(); };
   return made;
 }
 

@@ -33,7 +33,7 @@ class Loop:
         torch.manual_seed(a.seed)
         self.model = gpt.GPTStage(a.d_model, a.layers, a.heads, a.seq, 0, 1, a.seed)
         self.model.to(self.device)
-        self.optimizer = gpt.make_optimizer("adamw", self.model.parameters())
+        self.optimizer = gpt.make_optimizer(self.model.parameters())
         self.batches = make_inputs(a, self.device)
 
     def casts(self):
@@ -75,24 +75,9 @@ def main():
         times.append(time.perf_counter() - begin)
     step = measure.spread(times[a.warmup :])
     tokens = a.microbatches * a.microbatch_size * a.seq
-    on_gpu = loop.device.type == "cuda"
-    print(
-        json.dumps(
-            {
-                "bench": "cuda_loop",
-                "torch": torch.__version__,
-                "device": torch.cuda.get_device_name(loop.device) if on_gpu else "cpu",
-                "parameters": sum(p.numel() for p in loop.model.parameters()),
-                "step_s": step,
-                "tokens_per_s": tokens / step["median"],
-                "first_loss": losses[0],
-                "last_loss": losses[-1],
-                "device_peak_bytes": (
-                    torch.cuda.max_memory_allocated(loop.device) if on_gpu else None
-                ),
-            }
-        )
-    )
+    print(json.dumps({"torch": torch.__version__, "step_s": step,
+                      "tokens_per_s": tokens / step["median"],
+                      "first_loss": losses[0], "last_loss": losses[-1]}))
     return 0
 
 

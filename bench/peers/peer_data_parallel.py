@@ -46,7 +46,7 @@ def rank_main(rank, ranks, tmp, a):
         model = DistributedDataParallel(model) if a.kind == "ddp" else shard(model)
         # The fused update does not take FSDP2's sharded tensors on a CPU.
         opt = (
-            gpt.make_optimizer("adamw", model.parameters())
+            gpt.make_optimizer(model.parameters())
             if a.kind == "ddp"
             else torch.optim.AdamW(model.parameters(), lr=3e-4, foreach=True)
         )

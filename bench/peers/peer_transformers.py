@@ -52,7 +52,6 @@ def rank_main(rank, ranks, tmp, a):
     from transformers import AutoModelForCausalLM
 
     with rank_of_group(rank, ranks, tmp, 1, a.timeout):
-        base = measure.status_mib("VmRSS")
         model = AutoModelForCausalLM.from_pretrained(a.model, attn_implementation="sdpa")
         part = LlamaStage(model, rank, ranks)
         del model
@@ -77,7 +76,6 @@ def rank_main(rank, ranks, tmp, a):
         put_result(tmp, rank, {
             "times": times[a.warmup :],
             "losses": losses,
-            "rss_base_mib": base,
             "rss_peak_mib": measure.status_mib("VmHWM"),
         })
 

@@ -18,7 +18,6 @@
 #include "troupe/cli/plan/checks.hpp"
 #include "troupe/cli/plan/commands.hpp"
 #include "troupe/cli/signals.hpp"
-#include "troupe/cli/train/train_devices.hpp"
 #include "troupe/cli/train/train_job.hpp"
 #include "troupe/cli/train/train_options.hpp"
 #include "troupe/cli/train/train_setup.hpp"

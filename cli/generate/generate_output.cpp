@@ -4,10 +4,10 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <utility>
 
-#include "troupe/base/plain_text.hpp"
+#include "troupe/base/json.hpp"
+#include "troupe/base/printable.hpp"
 #include "troupe/cli/plan/program.hpp"
 #include "troupe/engine/device/clock.hpp"
 
@@ -101,9 +101,7 @@ std::string generated_output::json_of(std::size_t request) const {
   line["seconds"] = seconds;
   line["tokens_per_second"] =
     seconds > 0 ? static_cast<double>(count) / seconds : 0.0;
-  return line.dump(-1, ' ', false,
-                   nlohmann::ordered_json::error_handler_t::replace)
-         + "\n";
+  return json_text(line) + "\n";
 }
 
 void generated_output::print_ended() {

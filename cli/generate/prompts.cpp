@@ -4,11 +4,11 @@
 #include <fmt/ranges.h>
 
 #include <cmath>
-#include <nlohmann/json.hpp>
 #include <set>
 #include <sstream>
 
 #include "troupe/base/error.hpp"
+#include "troupe/base/json.hpp"
 #include "troupe/base/parse_number.hpp"
 #include "troupe/base/printable.hpp"
 
@@ -22,8 +22,7 @@ using nlohmann::json;
 class prompt_line {
  public:
   prompt_line(std::string_view text, std::string place)
-    : place_(std::move(place)),
-      object_(json::parse(text, only_shallow(), /*allow_exceptions=*/false)) {
+    : place_(std::move(place)), object_(parsed_json(text, 8)) {
     if (!object_.is_object())
       refuse("is not a JSON object such as {\"text\": \"In the beginning\"}");
   }
@@ -43,57 +42,47 @@ class prompt_line {
     whole("max_tokens", made.tokens);
     whole("top_k", made.sampling.top_k);
     whole("seed", made.sampling.seed);
-    real("temperature", made.sampling.temperature);
-    real("top_p", made.sampling.top_p);
+    read("temperature", made.sampling.temperature);
+    read("top_p", made.sampling.top_p);
     return made;
   }
 
  private:
-  /// An object of numbers, texts and a list.
-  static json::parser_callback_t only_shallow() {
-    return [](int depth, json::parse_event_t, json&) { return depth <= 2; };
-  }
   [[noreturn]] void refuse(const std::string& what) const {
     fail(error_code::invalid_data, "{} {}", place_, what);
   }
   std::vector<std::int64_t> ids_of_text(const token_texts& tokens) const {
-    const auto& value = object_.at("text");
-    if (!value.is_string())
-      refuse("has a 'text' that is not a string");
-    return tokens.ids_of(value.get<std::string>(), place_);
+    std::string text;
+    read("text", text);
+    return tokens.ids_of(text, place_);
   }
   std::vector<std::int64_t> ids(const token_texts& tokens) const {
-    const auto& list = object_.at("ids");
     std::vector<std::int64_t> made;
-    for (const auto& each : list) {
-      if (!list.is_array() || !each.is_number_unsigned()
-          || each.get<std::uint64_t>()
-               >= static_cast<std::uint64_t>(tokens.vocabulary))
+    read("ids", made);
+    for (const auto id : made)
+      if (id < 0 || id >= tokens.vocabulary)
         refuse(
           fmt::format("has 'ids' that are not a list of numbers from 0 to {}",
                       tokens.vocabulary - 1));
-      made.push_back(each.get<std::int64_t>());
-    }
     return made;
+  }
+  template <class T>
+  void read(const char* name, T& target) const {
+    if (!object_.contains(name))
+      return;
+    const auto found = json_as<T>(object_[name]);
+    if (!found)
+      refuse(fmt::format("has a '{}' that is not {}", name, json_kind<T>()));
+    target = *found;
   }
   template <class Whole>
   void whole(const char* name, Whole& target) const {
-    const auto found = object_.find(name);
-    if (found == object_.end())
-      return;
-    if (!found->is_number_unsigned()
-        || found->get<std::uint64_t>() > static_cast<std::uint64_t>(INT64_MAX))
+    auto value = static_cast<std::int64_t>(target);
+    read(name, value);
+    if (value < 0)
       refuse(fmt::format("has a '{}' that is not a whole number of at least 0",
                          name));
-    target = static_cast<Whole>(found->get<std::uint64_t>());
-  }
-  void real(const char* name, double& target) const {
-    const auto found = object_.find(name);
-    if (found == object_.end())
-      return;
-    if (!found->is_number() || !std::isfinite(found->get<double>()))
-      refuse(fmt::format("has a '{}' that is not a number", name));
-    target = found->get<double>();
+    target = static_cast<Whole>(value);
   }
 
   std::string place_;

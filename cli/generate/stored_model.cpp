@@ -10,7 +10,6 @@
 #include "troupe/base/printable.hpp"
 #include "troupe/engine/checkpoint/checkpoint_folder.hpp"
 #include "troupe/engine/models/model_folder.hpp"
-#include "troupe/engine/models/text_ends.hpp"
 
 namespace troupe::cli {
 

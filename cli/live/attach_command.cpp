@@ -9,7 +9,7 @@
 
 #include "troupe/base/error.hpp"
 #include "troupe/base/parse_number.hpp"
-#include "troupe/base/plain_text.hpp"
+#include "troupe/base/printable.hpp"
 #include "troupe/cli/commands.hpp"
 #include "troupe/cli/live/live_options.hpp"
 #include "troupe/cli/plan/checks.hpp"
@@ -76,7 +76,7 @@ void print_found(const live_message& message) {
   } else if (message.type == live_type::metrics) {
     print_metrics(metrics_of(message.content));
   } else if (message.type == live_type::printed) {
-    fmt::print("{}", plain_text(text_of(message.content, "text")));
+    fmt::print("{}", plain_text(field<std::string>(message.content, "text")));
   }
   print_now("");
 }
@@ -93,10 +93,10 @@ void print_json(const live_message& message) {
 
 /// Throws the error that ended a monitor; none for the run's or its own end.
 void check_end(const live_message& message) {
-  const auto reason = text_of(message.content, "reason");
+  const auto reason = field<std::string>(message.content, "reason");
   if (reason.empty())
     return;
-  if (!flag_of(message.content, "stops_run"))
+  if (!field<bool>(message.content, "stops_run"))
     fail(error_code::transport, "monitor {}: {}", message.monitor, reason);
   spdlog::warn("monitor {} stops the run: {}", message.monitor, reason);
 }
@@ -141,7 +141,7 @@ void run_attach(const attach_options& options) {
     if (!options.keep)
       return print_all(client, {ids.begin(), ids.end()}, options.json);
     if (options.json)
-      return print_now(json_text(ids) + "\n");
+      return print_now(json_text<nlohmann::json>(ids) + "\n");
     for (const auto id : ids)
       fmt::print("{}\n", id);
   });
@@ -152,9 +152,9 @@ void print_attached(live_client& client, bool json) {
   if (json)
     return print_now(json_text(field_of(all, "monitors")) + "\n");
   for (const auto& each : field_of(all, "monitors"))
-    fmt::print("{} {}{}\n", whole_of<std::int64_t>(field_of(each, "id"), "id"),
-               plain_text(text_of(each, "spec")),
-               flag_of(each, "keep") ? " (kept)" : "");
+    fmt::print("{} {}{}\n", field<std::int64_t>(each, "id"),
+               plain_text(field<std::string>(each, "spec")),
+               field<bool>(each, "keep") ? " (kept)" : "");
 }
 
 std::int64_t id_in(const std::vector<std::string>& words) {

@@ -6,7 +6,7 @@
 
 #include <memory>
 
-#include "troupe/base/plain_text.hpp"
+#include "troupe/base/printable.hpp"
 #include "troupe/cli/live/live_options.hpp"
 #include "troupe/cli/plan/checks.hpp"
 #include "troupe/cli/plan/commands.hpp"
@@ -14,7 +14,6 @@
 #include "troupe/monitors/live/event_json.hpp"
 #include "troupe/monitors/live/event_parts.hpp"
 #include "troupe/monitors/live/json_fields.hpp"
-#include "troupe/monitors/live/subscription_json.hpp"
 #include "troupe/monitors/progress.hpp"
 
 namespace troupe::cli {
@@ -68,7 +67,7 @@ void print(const event& what, const events_options& options,
 
 void stream(live_client& client, const events_options& options) {
   const auto info = client.request({{"do", "info"}});
-  const auto steps = whole_of<std::int64_t>(field_of(info, "steps"), "steps");
+  const auto steps = field<std::int64_t>(info, "steps");
   client.watch(wanted(options));
   event_joiner joiner;
   std::int64_t seen = 0;

@@ -25,10 +25,9 @@ std::optional<std::string> look_at(const std::string& where,
   try {
     live_client client(where, token, patience_of_a_look);
     const auto info = client.request({{"do", "info"}});
-    return fmt::format("{}: {}, {} ranks, step {}", where,
-                       text_of(info, "schedule"),
-                       whole_of<std::int64_t>(field_of(info, "ranks"), "ranks"),
-                       whole_of<std::int64_t>(field_of(info, "step"), "step"));
+    return fmt::format(
+      "{}: {}, {} ranks, step {}", where, field<std::string>(info, "schedule"),
+      field<std::int64_t>(info, "ranks"), field<std::int64_t>(info, "step"));
   } catch (const error& reason) {
     if (reason.code() == error_code::interrupted)
       throw;

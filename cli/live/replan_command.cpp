@@ -74,7 +74,7 @@ nlohmann::json request_of(replan_options options) {
   } else if (names_file(options.schedule)) {
     request["text"] = read_file(options.schedule);
     constexpr std::size_t most = std::size_t{60} << 10;
-    if (text_of(request, "text").size() > most)
+    if (field<std::string>(request, "text").size() > most)
       fail(error_code::invalid_argument,
            "{} is too large for the endpoint, which accepts {} bytes",
            printable(options.schedule), most);
@@ -88,16 +88,16 @@ nlohmann::json request_of(replan_options options) {
 }
 
 std::string in_words(const nlohmann::json& answer) {
-  const auto name = printable(text_of(answer, "schedule"));
+  const auto name = printable(field<std::string>(answer, "schedule"));
   const auto& now = field_of(answer, "now");
   const auto& then = field_of(answer, "then");
   const auto times =
-    now.is_number() && then.is_number()
-      ? fmt::format(" ({:.4g} ms per step predicted, +-{:.0f} %; {:.4g} now)",
-                    then.get<double>(), 100 * number_of(answer, "uncertainty"),
-                    now.get<double>())
-      : std::string{};
-  if (flag_of(answer, "taken"))
+    now.is_number() && then.is_number() ? fmt::format(
+      " ({:.4g} ms per step predicted, +-{:.0f} %; {:.4g} now)",
+      then.get<double>(), 100 * field<double>(answer, "uncertainty"),
+      now.get<double>())
+                                        : std::string{};
+  if (field<bool>(answer, "taken"))
     return fmt::format("the job switches to {}{}\n", name, times);
   return fmt::format(
     "{} is not at least 2 % faster{}: the job keeps its order\n", name, times);

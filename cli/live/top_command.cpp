@@ -12,7 +12,7 @@
 #include <memory>
 
 #include "troupe/base/error.hpp"
-#include "troupe/base/plain_text.hpp"
+#include "troupe/base/printable.hpp"
 #include "troupe/cli/live/live_options.hpp"
 #include "troupe/cli/live/top_view.hpp"
 #include "troupe/cli/plan/checks.hpp"
@@ -95,8 +95,9 @@ bool keys::has_q() const {
 /// None if the plan is too long for the endpoint.
 std::optional<plan> plan_of(live_client& client) {
   try {
-    return plan_from_text(text_of(client.request({{"do", "plan"}}), "plan"),
-                          "the job's plan");
+    return plan_from_text(
+      field<std::string>(client.request({{"do", "plan"}}), "plan"),
+      "the job's plan");
   } catch (const error& reason) {
     if (reason.code() == error_code::interrupted)
       throw;

@@ -18,7 +18,7 @@ constexpr int bar_width = 6;
 constexpr std::size_t line_width = 80;
 
 std::int64_t number_in(const nlohmann::json& info, const char* name) {
-  return whole_of<std::int64_t>(field_of(info, name), name);
+  return field<std::int64_t>(info, name);
 }
 
 double seconds(std::int64_t ns) {
@@ -115,12 +115,12 @@ std::string top_view::op_name(std::uint32_t op) const {
 }
 
 std::string top_view::head() const {
-  return wrapped(
-    fmt::format("{}: {} ranks, {} stages, {} microbatches, {} messages per "
-                "step; process {}",
-                text_of(info_, "schedule"), number_in(info_, "ranks"),
-                number_in(info_, "stages"), number_in(info_, "microbatches"),
-                number_in(info_, "messages"), number_in(info_, "pid")));
+  return wrapped(fmt::format(
+    "{}: {} ranks, {} stages, {} microbatches, {} messages per "
+    "step; process {}",
+    field<std::string>(info_, "schedule"), number_in(info_, "ranks"),
+    number_in(info_, "stages"), number_in(info_, "microbatches"),
+    number_in(info_, "messages"), number_in(info_, "pid")));
 }
 
 /// The last compute op: later ops are the same in each step.

@@ -6,7 +6,6 @@
 
 #include <CLI/CLI.hpp>
 #include "troupe/cli/plan/checks.hpp"
-#include "troupe/cli/plan/process_start.hpp"
 #include "troupe/cli/plan/program.hpp"
 
 namespace {

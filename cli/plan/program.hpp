@@ -39,4 +39,26 @@ int complain(const char* kind, const char* what, int code);
 /// they may quote what another process sent.
 void open_log();
 
+/// Runs a program's work, reports an exception, and returns the exit code.
+using error_reporter = int (*)(const std::function<int()>& work);
+
+/// Sets up the whole process, before anything else runs. Closed descriptors 0
+/// to 2 become the null device, so that no file opened later is taken for
+/// standard output; printing to a standard output that was closed fails. A pipe
+/// without a reader and a file beyond the limit (`ulimit -f`) make the write
+/// fail, like a full disk, and don't end the process. An exception that no
+/// thread catches, as where memory is used up, is reported and ends the process
+/// with exit code 1.
+void prepare_process(error_reporter report);
+
+/// Lets all output to a standard output that was closed be dropped: for
+/// commands whose purpose is not what they print.
+void drop_closed_output();
+
+/// Replaces this process by the program that has LibTorch, `troupe-runtime`, in
+/// the same folder, with the same arguments. Returns only by throwing `error`
+/// (io): it is missing or can't be started; (device): limits of this process
+/// leave too little for it.
+[[noreturn]] void become_runtime(char** argv);
+
 }  // namespace troupe::cli

@@ -1,4 +1,4 @@
-#include "troupe/cli/train/train_data.hpp"
+#include "troupe/cli/train/train_setup.hpp"
 
 #include <fmt/format.h>
 
@@ -54,7 +54,7 @@ std::vector<std::shared_ptr<const token_source>> open_texts(
   const auto format = format_of(o);
   std::vector<std::shared_ptr<const token_source>> parts;
   for (const auto& path : o.text)
-    parts.push_back(format ? open_tokens(path, *format) : open_tokens(path));
+    parts.push_back(open_tokens(path, format));
   for (const auto& part : parts)
     require_in_vocabulary(*part, o.batches.vocabulary);
   if (o.loss_mask.empty())
@@ -94,17 +94,15 @@ std::vector<split_text> texts_of(const data_options& o) {
   if (o.mix.empty())
     files = {join_tokens(std::move(files))};
   std::vector<split_text> texts;
-  for (auto& file : files) {
+  for (auto& file : files)
     texts.push_back(split_off(std::move(file), o.validation_fraction));
-  }
   return texts;
 }
 
 }  // namespace
 
 std::string content_of_text(const std::string& path, const data_options& o) {
-  const auto format = format_of(o);
-  return format ? content_of_tokens(path, *format) : content_of_tokens(path);
+  return content_of_tokens(path, format_of(o));
 }
 
 void add_data(train_setup& setup, const data_options& o) {

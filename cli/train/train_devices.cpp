@@ -1,4 +1,4 @@
-#include "troupe/cli/train/train_devices.hpp"
+#include "troupe/cli/train/train_setup.hpp"
 
 #include <spdlog/spdlog.h>
 

@@ -14,13 +14,12 @@
 #include "troupe/monitors/live/live_trust.hpp"
 #include "troupe/monitors/live/serve.hpp"
 #include "troupe/monitors/metrics.hpp"
+#include "troupe/monitors/progress.hpp"
 #include "troupe/monitors/sinks/http_address.hpp"
 #include "troupe/monitors/sinks/sink_spec.hpp"
-#include "troupe/monitors/step_metrics.hpp"
 #include "troupe/monitors/timing/cost_samples.hpp"
 #include "troupe/monitors/timing/order_log_monitor.hpp"
 #include "troupe/monitors/timing/timeline.hpp"
-#include "troupe/monitors/warnings.hpp"
 #include "troupe/schedules/builtin.hpp"
 #include "troupe/schedules/csv.hpp"
 #include "troupe/schedules/text_form.hpp"
@@ -165,9 +164,9 @@ using nlohmann::json;
 memory_bound bound_of(const json& request) {
   memory_bound bound;
   if (request.contains("memory_limit"))
-    bound.bytes = number_of(request, "memory_limit");
+    bound.bytes = field<double>(request, "memory_limit");
   if (request.contains("sizes"))
-    bound.sizes = parse_sizes(text_of(request, "sizes"));
+    bound.sizes = parse_sizes(field<std::string>(request, "sizes"));
   if (bound.bytes > 0 && !bound.sizes)
     throw error(error_code::invalid_argument,
                 "a memory limit needs the sizes of the stages' values");
@@ -176,13 +175,13 @@ memory_bound bound_of(const json& request) {
 
 schedule order_of(const json& request, const plan& current) {
   if (!request.contains("text"))
-    return make_schedule(text_of(request, "schedule"),
+    return make_schedule(field<std::string>(request, "schedule"),
                          {.ranks = current.ranks(),
                           .stages_per_rank = current.stages() / current.ranks(),
                           .microbatches = current.microbatches,
                           .slices = current.slices});
-  const auto text = text_of(request, "text");
-  const auto source = text_of(request, "source");
+  const auto text = field<std::string>(request, "text");
+  const auto source = field<std::string>(request, "source");
   return is_text_form(text) ? from_text_form(text, source)
                             : from_csv(text, source);
 }
@@ -194,9 +193,7 @@ schedule order_of(const json& request, const plan& current) {
 /// the first step. `current`: the plan that
 /// the run executes. Throws `error`.
 json replan(const replanner& orders, const plan& current, const json& request) {
-  const auto asks = [&](const char* flag) {
-    return request.contains(flag) && flag_of(request, flag);
-  };
+  const auto asks = [&](const char* flag) { return has_flag(request, flag); };
   const auto found = asks("search")
                        ? orders.search(bound_of(request))
                        : orders.take(order_of(request, current), asks("force"));

@@ -13,8 +13,6 @@
 #include "troupe/base/printable.hpp"
 #include "troupe/cli/generate/stored_model.hpp"
 #include "troupe/cli/plan/schedule_options.hpp"
-#include "troupe/cli/train/train_data.hpp"
-#include "troupe/cli/train/train_devices.hpp"
 #include "troupe/cli/train/train_output.hpp"
 #include "troupe/engine/device/memory.hpp"
 #include "troupe/engine/launch/environment.hpp"

@@ -6,6 +6,7 @@
 
 #include "troupe/actors/trainer.hpp"
 #include "troupe/cli/train/train_options.hpp"
+#include "troupe/engine/device/rank_device.hpp"
 #include "troupe/engine/models/registry.hpp"
 
 namespace troupe::cli {
@@ -43,5 +44,24 @@ numerics numerics_for(const train_options& options, const built_model& model);
 
 /// "bf16"; none for "same" and "none".
 std::optional<at::ScalarType> dtype_of(const std::string& word);
+
+/// Opens the texts, and makes the sources of training and validation, and what
+/// checkpoints hold of them. Throws `io`, `invalid_data` and
+/// `invalid_argument`.
+void add_data(train_setup& setup, const data_options& options);
+
+/// Sizes and hashes of all files of one --text. Throws `io`.
+std::string content_of_text(const std::string& path,
+                            const data_options& options);
+
+/// The accelerators named by `--device`, for this process's ranks; empty for
+/// the CPU. Processes of one machine take turns; `--plain` takes one, by
+/// default the first. Call it before any other use of LibTorch. Throws
+/// `invalid_argument` for an invalid device, `device` for a missing one.
+std::vector<std::shared_ptr<accelerator>> open_devices(
+  const device_options& options, bool plain);
+
+/// The options of `--overlap`. Throws `invalid_argument`.
+overlap_options overlap_of(const device_options& options);
 
 }  // namespace troupe::cli

@@ -12,6 +12,7 @@
 #include "troupe/base/atomic_file.hpp"
 #include "troupe/base/error.hpp"
 #include "troupe/base/input_file.hpp"
+#include "troupe/base/owned_descriptor.hpp"
 #include "troupe/base/parse_number.hpp"
 #include "troupe/engine/checkpoint/safetensors.hpp"
 #include "troupe/engine/checkpoint/stored_checkpoint.hpp"
@@ -45,23 +46,18 @@ std::string part_name(std::int32_t part) {
   return fmt::format("part-{:05}.safetensors", part);
 }
 
-[[noreturn]] void fail_on(const std::string& path, const char* doing,
-                          const std::error_code& why) {
-  fail(error_code::io, "{}: can't be {}: {}", path, doing, why.message());
-}
-
 void rename_path(const std::string& from, const std::string& to) {
   std::error_code trouble;
   fs::rename(from, to, trouble);
   if (trouble)
-    fail_on(from, "renamed", trouble);
+    fail_io(from, "renamed", trouble.message());
 }
 
 void remove_path(const std::string& path) {
   std::error_code trouble;
   fs::remove_all(path, trouble);
   if (trouble)
-    fail_on(path, "removed", trouble);
+    fail_io(path, "removed", trouble.message());
 }
 
 std::vector<fs::directory_entry> entries_of(const std::string& folder) {
@@ -71,19 +67,15 @@ std::vector<fs::directory_entry> entries_of(const std::string& folder) {
        at.increment(trouble))
     found.push_back(*at);
   if (trouble)
-    fail_on(folder, "read", trouble);
+    fail_io(folder, "read", trouble.message());
   return found;
 }
 
 void synchronise(const std::string& folder) {
-  const auto handle =
-    ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  const bool done = handle >= 0 && (::fsync(handle) == 0 || errno == EINVAL);
-  const auto reason = errno;
-  if (handle >= 0)
-    ::close(handle);
-  if (!done)
-    fail_on(folder, "synchronised", {reason, std::system_category()});
+  const owned_descriptor handle(
+    ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (handle.get() < 0 || (::fsync(handle.get()) != 0 && errno != EINVAL))
+    fail_io(folder, "synchronised", std::strerror(errno));
 }
 
 /// A part's size and sum: written beside it, once it is complete.
@@ -198,9 +190,7 @@ void checkpoint_folder::write_part(std::int64_t step, std::int32_t part,
   const auto folder = partial(step);
   std::error_code trouble;
   require_not_discarded(folder, fs::exists(discarded(step), trouble));
-  fs::create_directories(folder, trouble);
-  if (trouble)
-    fail_on(folder, "created", trouble);
+  make_folder(folder);
   const auto written =
     write_safetensors((fs::path(folder) / part_name(part)).string(), tensors);
   write_file_atomically(receipt_path(folder, part),
@@ -265,7 +255,7 @@ void checkpoint_folder::put_in_place(std::int64_t step) const {
     return;
   if (std::error_code again; exists)
     fs::rename(replaced, path, again);
-  fail_on(partial(step), "renamed", trouble);
+  fail_io(partial(step), "renamed", trouble.message());
 }
 
 // All processes are beyond the steps before: parts that one wrote after the

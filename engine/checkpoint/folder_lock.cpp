@@ -12,22 +12,12 @@
 #include "troupe/base/atomic_file.hpp"
 #include "troupe/base/error.hpp"
 #include "troupe/base/file_lock.hpp"
+#include "troupe/base/names.hpp"
 #include "troupe/base/printable.hpp"
 
 namespace troupe {
 
 namespace {
-
-std::string reason(int code) {
-  return std::error_code{code, std::generic_category()}.message();
-}
-
-std::string this_process() {
-  std::array<char, 256> host{};
-  if (::gethostname(host.data(), host.size() - 1) != 0)
-    host[0] = '?';
-  return fmt::format("process {} on {}", ::getpid(), host.data());
-}
 
 std::string text_of(int file) {
   std::array<char, 512> text{};
@@ -43,36 +33,34 @@ folder_lock::folder_lock(const std::string& folder)
   : path_((std::filesystem::path(folder) / ".lock").string()) {
   require_writable_folder(folder);
   for (;;) {
-    file_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-    if (file_ < 0)
-      fail(error_code::io, "{}: can't be opened: {}", path_, reason(errno));
-    const auto trouble = lock_file(file_);
-    if (trouble == EAGAIN || trouble == EACCES) {
-      const auto owner = text_of(file_);
-      ::close(file_);
+    file_ = owned_descriptor(
+      ::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
+    if (file_.get() < 0)
+      fail_io(path_, "opened", std::strerror(errno));
+    const auto trouble = lock_file(file_.get());
+    if (trouble == EAGAIN || trouble == EACCES)
       fail(error_code::io,
            "{}: in use: {} saves checkpoints there; wait until it has ended, "
            "or give another folder",
-           folder, owner);
-    }
+           folder, text_of(file_.get()));
     if (trouble != 0) {
-      problem_ = fmt::format("{}: can't be locked: {}", path_, reason(trouble));
+      problem_ =
+        fmt::format("{}: can't be locked: {}", path_, std::strerror(trouble));
       return;
     }
-    if (is_file_at(file_, path_))
+    if (is_file_at(file_.get(), path_))
       break;
-    ::close(file_);
   }
-  const auto text = this_process();
-  if (::ftruncate(file_, 0) != 0
-      || ::pwrite(file_, text.data(), text.size(), 0) < 0)
-    problem_ = fmt::format("{}: can't be written: {}", path_, reason(errno));
+  const auto text = fmt::format("process {} on {}", ::getpid(), host_name());
+  if (::ftruncate(file_.get(), 0) != 0
+      || ::pwrite(file_.get(), text.data(), text.size(), 0) < 0)
+    problem_ =
+      fmt::format("{}: can't be written: {}", path_, std::strerror(errno));
 }
 
 folder_lock::~folder_lock() {
-  if (is_file_at(file_, path_))
+  if (is_file_at(file_.get(), path_))
     ::unlink(path_.c_str());
-  ::close(file_);
 }
 
 }  // namespace troupe

@@ -2,6 +2,8 @@
 
 #include <string>
 
+#include "troupe/base/owned_descriptor.hpp"
+
 namespace troupe {
 
 /// Keeps a folder for one job while it lives: a record lock (fcntl) on a hidden
@@ -23,7 +25,7 @@ class folder_lock {
 
  private:
   std::string path_, problem_;
-  int file_ = -1;
+  owned_descriptor file_;
 };
 
 }  // namespace troupe

@@ -8,6 +8,7 @@
 #include <set>
 #include <span>
 
+#include "troupe/base/json.hpp"
 #include "troupe/base/printable.hpp"
 #include "troupe/engine/checkpoint/safetensors_header.hpp"
 #include "troupe/engine/checkpoint/sha256.hpp"
@@ -41,40 +42,26 @@ class manifest_reader {
       refuse_checkpoint(source_, fmt::format("lacks the field '{}'", name));
     return *found;
   }
-  std::string text(const char* name) const {
-    const auto& value = field(name);
-    if (!value.is_string())
-      refuse(name, "not a string");
-    return value.get<std::string>();
+  template <class T>
+  T get(const char* name) const {
+    if (auto value = json_as<T>(field(name)))
+      return std::move(*value);
+    refuse(name, "not " + json_kind<T>());
   }
   template <class Whole>
   Whole whole(const char* name) const {
-    const auto& value = field(name);
-    if (!value.is_number_unsigned()
-        || value.get<std::uint64_t>() > largest_number)
+    const auto value = json_as<std::uint64_t>(field(name));
+    if (!value || *value > largest_number)
       refuse(name, "not a whole number in 0..2^53");
-    return static_cast<Whole>(value.get<std::uint64_t>());
+    return static_cast<Whole>(*value);
   }
   double positive(const char* name) const {
-    const auto& value = field(name);
-    if (!value.is_number() || !(value.get<double>() > 0)
-        || !std::isfinite(value.get<double>()))
+    const auto value = get<double>(name);
+    if (!(value > 0))
       refuse(name, "not a number above 0");
-    return value.get<double>();
+    return value;
   }
-  texts_by_name texts(const char* name) const {
-    texts_by_name found;
-    const auto& value = field(name);
-    if (!value.is_object())
-      refuse(name, "not an object of strings");
-    for (const auto& [key, each] : value.items()) {
-      if (!each.is_string())
-        refuse(name, "not an object of strings");
-      found.emplace(key, each.get<std::string>());
-    }
-    return found;
-  }
-  [[noreturn]] void refuse(const char* name, const char* what) const {
+  [[noreturn]] void refuse(const char* name, const std::string& what) const {
     refuse_checkpoint(source_, fmt::format("'{}' is {}", name, what));
   }
 
@@ -82,20 +69,6 @@ class manifest_reader {
   const json& object_;
   const std::string& source_;
 };
-
-json parse_shallow(std::string_view text, const std::string& source) {
-  constexpr int deepest = 4;
-  bool too_deep = false;
-  const auto keep = [&](int depth, json::parse_event_t, json&) {
-    too_deep = too_deep || depth > deepest;
-    return !too_deep;
-  };
-  auto parsed = json::parse(text, keep, /*allow_exceptions=*/false);
-  if (too_deep || parsed.is_discarded())
-    refuse_checkpoint(source,
-                      "is not the JSON of a checkpoint; is it damaged?");
-  return parsed;
-}
 
 bool is_file_name(const std::string& name) {
   return !name.empty() && name[0] != '.' && name.ends_with(".safetensors")
@@ -113,13 +86,13 @@ constexpr auto digest_name = "sha256";
 
 std::string digest_of(json fields) {
   fields.erase(digest_name);
-  const auto text = fields.dump(-1, ' ', false, json::error_handler_t::replace);
+  const auto text = json_text(fields);
   return sha256_of(std::as_bytes(std::span(text)));
 }
 
 void require_digest(const manifest_reader& fields, const json& parsed,
                     const std::string& source) {
-  if (fields.text(digest_name) != digest_of(parsed))
+  if (fields.get<std::string>(digest_name) != digest_of(parsed))
     refuse_checkpoint(source,
                       "is damaged: its own SHA-256 does not match its fields");
 }
@@ -133,9 +106,9 @@ std::vector<checkpoint_file> files_of(const manifest_reader& fields,
   std::set<std::string> names;
   for (const auto& each : list) {
     const manifest_reader of_file(each, source);
-    files.push_back({of_file.text("name"),
+    files.push_back({of_file.get<std::string>("name"),
                      of_file.whole<std::uint64_t>("bytes"),
-                     of_file.text("sha256")});
+                     of_file.get<std::string>("sha256")});
     const auto& file = files.back();
     if (!is_file_name(file.name))
       refuse_checkpoint(
@@ -168,13 +141,16 @@ std::string to_json(const manifest& what) {
             {"aliases", json(what.aliases)},
             {"files", files}};
   made[digest_name] = digest_of(made);
-  return made.dump(2, ' ', false, json::error_handler_t::replace) + "\n";
+  return json_text(made, 2) + "\n";
 }
 
 manifest parse_manifest(std::string_view text, const std::string& source) {
-  const auto parsed = parse_shallow(text, source);
+  const auto parsed = parsed_json<json>(text, 4);
+  if (parsed.is_discarded())
+    refuse_checkpoint(source,
+                      "is not the JSON of a checkpoint; is it damaged?");
   const manifest_reader fields(parsed, source);
-  const auto format = fields.text("format");
+  const auto format = fields.get<std::string>("format");
   if (format != format_name && format.starts_with(format_prefix))
     fail(error_code::mismatch,
          "{}: has the format '{}', and this program reads '{}'; use the "
@@ -186,14 +162,14 @@ manifest parse_manifest(std::string_view text, const std::string& source) {
                                   "'{}'",
                                   printable(format), format_name));
   manifest read{
-    .run = fields.text("run"),
+    .run = fields.get<std::string>("run"),
     .progress = {.step = fields.whole<std::int64_t>("step"),
                  .microbatches = fields.whole<std::int64_t>("microbatches"),
                  .loss_scale = fields.positive("loss_scale"),
                  .good_steps = fields.whole<std::int64_t>("good_steps")},
-    .settings = fields.texts("settings"),
-    .model = fields.texts("model"),
-    .aliases = fields.texts("aliases"),
+    .settings = fields.get<texts_by_name>("settings"),
+    .model = fields.get<texts_by_name>("model"),
+    .aliases = fields.get<texts_by_name>("aliases"),
     .files = files_of(fields, source)};
   require_digest(fields, parsed, source);
   return read;
@@ -213,14 +189,6 @@ std::optional<state_name_parts> split_state_name(std::string_view name) {
     return std::nullopt;
   return state_name_parts{std::string{name.substr(0, end)},
                           std::string{name.substr(end + 1)}};
-}
-
-std::string new_run_name() {
-  std::random_device random;
-  std::string name;
-  for (int i = 0; i < 4; ++i)
-    name += fmt::format("{:08x}", random());
-  return name;
 }
 
 }  // namespace troupe

@@ -7,6 +7,8 @@
 #include <string_view>
 #include <vector>
 
+#include "troupe/base/names.hpp"
+
 namespace troupe {
 
 /// Where a run stands between two steps.
@@ -66,6 +68,8 @@ inline bool is_state_name(std::string_view name) {
 }
 
 /// A text for `manifest::run`: 32 random hexadecimal digits.
-std::string new_run_name();
+inline std::string new_run_name() {
+  return random_digits(4);
+}
 
 }  // namespace troupe

@@ -163,6 +163,62 @@ std::string safetensors_file::digest() const {
   return sha256_of(file_.bytes());
 }
 
+void safetensors_files::add(const std::string& path) {
+  files_.push_back(std::make_unique<safetensors_file>(path));
+  for (const auto& entry : files_.back()->entries())
+    if (const auto [other, is_new] =
+          places_.emplace(entry.name, place{files_.back().get(), &entry});
+        !is_new)
+      refuse_checkpoint(
+        path, fmt::format("has '{}', as {} does", printable(entry.name),
+                          other->second.file->path()));
+}
+
+std::vector<safetensors_entry> safetensors_files::entries() const {
+  std::vector<safetensors_entry> all;
+  for (const auto& file : files_)
+    all.insert(all.end(), file->entries().begin(), file->entries().end());
+  return all;
+}
+
+const safetensors_entry* safetensors_files::find(
+  const std::string& name) const {
+  const auto found = places_.find(name);
+  return found == places_.end() ? nullptr : found->second.entry;
+}
+
+const std::string& safetensors_files::path_of(const std::string& name) const {
+  return places_.at(name).file->path();
+}
+
+at::Tensor safetensors_files::read(const std::string& name) const {
+  const auto& from = places_.at(name);
+  return from.file->read(*from.entry);
+}
+
+bool safetensors_files::same_bytes(const std::string& name,
+                                   const std::string& other) const {
+  const auto &a = places_.at(name), &b = places_.at(other);
+  const auto size = a.entry->end - a.entry->begin;
+  if (size != b.entry->end - b.entry->begin)
+    return false;
+  constexpr std::uint64_t most = 16 << 20;
+  for (std::uint64_t first = 0; first < size; first += most) {
+    const auto count = std::min<std::uint64_t>(most, size - first);
+    const auto piece_of = [&](const place& from) {
+      auto piece = *from.entry;
+      piece.dtype = at::kByte;
+      piece.shape = {static_cast<std::int64_t>(count)};
+      piece.begin += first;
+      piece.end = piece.begin + count;
+      return from.file->read(piece);
+    };
+    if (!piece_of(a).equal(piece_of(b)))
+      return false;
+  }
+  return true;
+}
+
 parameter_list read_safetensors(const std::string& path) {
   const safetensors_file file(path);
   parameter_list tensors;

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -34,6 +35,7 @@ class safetensors_file {
   /// exact size. Throws `io` or `invalid_checkpoint`.
   explicit safetensors_file(const std::string& path);
 
+  const std::string& path() const { return file_.path(); }
   /// In the order of their data.
   const std::vector<safetensors_entry>& entries() const {
     return header_.entries;
@@ -51,6 +53,37 @@ class safetensors_file {
   mapped_file file_;
   std::size_t data_begin_ = 0;
   safetensors_header header_;
+};
+
+/// The tensors of several files, found by name, whichever file holds them.
+/// Several threads may read them.
+class safetensors_files {
+ public:
+  /// Throws as `safetensors_file`, and `invalid_checkpoint` for a tensor that
+  /// is in another file, too.
+  void add(const std::string& path);
+
+  const std::vector<std::unique_ptr<safetensors_file>>& all() const {
+    return files_;
+  }
+  /// Of all files, in their order, and of each file's data.
+  std::vector<safetensors_entry> entries() const;
+  /// Null: there is none.
+  const safetensors_entry* find(const std::string& name) const;
+  /// The file of a tensor that there is; a copy of it.
+  const std::string& path_of(const std::string& name) const;
+  at::Tensor read(const std::string& name) const;
+  /// Reads both in pieces of 16 MiB. Throws as `read`.
+  bool same_bytes(const std::string& name, const std::string& other) const;
+
+ private:
+  struct place {
+    const safetensors_file* file = nullptr;
+    const safetensors_entry* entry = nullptr;
+  };
+
+  std::vector<std::unique_ptr<safetensors_file>> files_;
+  std::map<std::string, place> places_;
 };
 
 /// All tensors of a file. Throws as `safetensors_file`.

@@ -30,9 +30,7 @@ manifest read_manifest(const std::string& folder) {
   return parse_manifest(text, path);
 }
 
-std::unique_ptr<safetensors_file> open(const std::string& folder,
-                                       const checkpoint_file& file) {
-  const auto path = in(folder, file.name);
+void require_size(const std::string& path, const checkpoint_file& file) {
   std::error_code trouble;
   const auto bytes = std::filesystem::file_size(path, trouble);
   if (trouble == std::errc::permission_denied || trouble == std::errc::io_error)
@@ -45,7 +43,6 @@ std::unique_ptr<safetensors_file> open(const std::string& folder,
   if (bytes != file.bytes)
     refuse_checkpoint(path, fmt::format("has {} bytes; the manifest says {}",
                                         bytes, file.bytes));
-  return std::make_unique<safetensors_file>(path);
 }
 
 }  // namespace
@@ -59,18 +56,11 @@ stored_checkpoint::stored_checkpoint(const std::string& folder)
       fmt::format("is of step {}, but its folder is named for step {}",
                   about_.progress.step, *step));
   for (const auto& file : about_.files) {
-    files_.push_back(open(folder, file));
-    for (const auto& entry : files_.back()->entries()) {
-      names_.push_back(entry.name);
-      if (!places_.emplace(entry.name, place{files_.back().get(), &entry})
-             .second)
-        refuse_checkpoint(in(folder, file.name),
-                          fmt::format("has '{}', which is also in another file",
-                                      printable(entry.name)));
-    }
+    require_size(in(folder, file.name), file);
+    files_.add(in(folder, file.name));
   }
   for (const auto& [alias, owner] : about_.aliases)
-    if (places_.contains(alias) || !places_.contains(owner))
+    if (files_.find(alias) || !files_.find(owner))
       refuse_checkpoint(
         in(folder, manifest_name),
         fmt::format("'{}' can't be another name of '{}': one is stored, the "
@@ -78,30 +68,33 @@ stored_checkpoint::stored_checkpoint(const std::string& folder)
                     printable(alias), printable(owner)));
 }
 
-const stored_checkpoint::place* stored_checkpoint::place_of(
+const std::string& stored_checkpoint::stored_name(
   const std::string& name) const {
   const auto alias = about_.aliases.find(name);
-  const auto found =
-    places_.find(alias == about_.aliases.end() ? name : alias->second);
-  return found == places_.end() ? nullptr : &found->second;
+  return alias == about_.aliases.end() ? name : alias->second;
+}
+
+std::vector<std::string> stored_checkpoint::names() const {
+  std::vector<std::string> all;
+  for (const auto& entry : files_.entries())
+    all.push_back(entry.name);
+  return all;
 }
 
 const safetensors_entry* stored_checkpoint::find(
   const std::string& name) const {
-  const auto* where = place_of(name);
-  return where ? where->second : nullptr;
+  return files_.find(stored_name(name));
 }
 
 at::Tensor stored_checkpoint::read(const std::string& name) const {
-  const auto* where = place_of(name);
-  if (where == nullptr)
+  if (!find(name))
     refuse_checkpoint(folder_, fmt::format("lacks '{}'", printable(name)));
-  return where->first->read(*where->second);
+  return files_.read(stored_name(name));
 }
 
 void stored_checkpoint::verify() const {
-  for (std::size_t i = 0; i < files_.size(); ++i)
-    if (files_[i]->digest() != about_.files[i].sha256)
+  for (std::size_t i = 0; i < about_.files.size(); ++i)
+    if (files_.all()[i]->digest() != about_.files[i].sha256)
       refuse_checkpoint(in(folder_, about_.files[i].name),
                         "is damaged: its SHA-256 does not match the manifest");
 }

@@ -1,9 +1,6 @@
 #pragma once
 
-#include <map>
-#include <memory>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "troupe/engine/checkpoint/manifest.hpp"
@@ -25,7 +22,7 @@ class stored_checkpoint {
   const manifest& about() const { return about_; }
 
   /// All names, file by file in the order of the manifest.
-  const std::vector<std::string>& names() const { return names_; }
+  std::vector<std::string> names() const;
   /// The tensor's entry in a file's header; null: there is none. An alias
   /// gives the entry of the tensor it shares.
   const safetensors_entry* find(const std::string& name) const;
@@ -37,14 +34,11 @@ class stored_checkpoint {
   void verify() const;
 
  private:
-  using place = std::pair<const safetensors_file*, const safetensors_entry*>;
-  const place* place_of(const std::string& name) const;
+  const std::string& stored_name(const std::string& name) const;
 
   std::string folder_;
   manifest about_;
-  std::vector<std::unique_ptr<safetensors_file>> files_;
-  std::vector<std::string> names_;
-  std::map<std::string, place> places_;
+  safetensors_files files_;
 };
 
 /// Whether a folder is a checkpoint: it has a manifest.

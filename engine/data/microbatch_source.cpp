@@ -110,92 +110,9 @@ class text_rows {
   std::int64_t slack_ = 0;
 };
 
-class text_source final : public microbatch_source {
- public:
-  text_source(const std::vector<weighted_text>& texts,
-              const text_batch_options& options)
-    : mixture_(weights_of(texts)), options_(options) {
-    for (const auto& text : texts)
-      texts_.emplace_back(text.tokens, options);
-  }
-
-  microbatch_data at(std::int64_t index) const override {
-    const auto rows = options_.rows;
-    const auto length = options_.length;
-    auto inputs = at::empty({rows, length}, at::kLong);
-    auto targets = at::empty({rows, length}, at::kLong);
-    std::vector<std::int64_t> row(static_cast<std::size_t>(length + 1));
-    for (std::int64_t r = 0; r < rows; ++r) {
-      const auto from = mixture_.of(index * rows + r);
-      texts_[from.source].read(from.row, row);
-      put_row(row, inputs.mutable_data_ptr<std::int64_t>() + r * length,
-              targets.mutable_data_ptr<std::int64_t>() + r * length);
-    }
-    return {{inputs}, {targets}, {}, rows * length};
-  }
-
- private:
-  static std::vector<double> weights_of(
-    const std::vector<weighted_text>& texts) {
-    std::vector<double> weights;
-    for (const auto& text : texts)
-      weights.push_back(text.weight);
-    return weights;
-  }
-
-  row_mixture mixture_;
-  std::vector<text_rows> texts_;
-  text_batch_options options_;
-};
-
 std::int64_t rounded_up(std::int64_t count, std::int64_t by) {
   return (count + by - 1) / by;
 }
-
-class once_source final : public microbatch_source {
- public:
-  once_source(std::shared_ptr<const token_source> tokens,
-              const text_batch_options& options)
-    : tokens_(std::move(tokens)),
-      options_(options),
-      labels_(tokens_->size() - 1),
-      rows_(rounded_up(labels_, options.length)) {}
-
-  std::int64_t size() const override {
-    return rounded_up(rows_, options_.rows);
-  }
-
-  microbatch_data at(std::int64_t index) const override {
-    const auto first = index * options_.rows;
-    const auto rows = std::min(options_.rows, rows_ - first);
-    const auto length = options_.length;
-    auto inputs = at::zeros({rows, length}, at::kLong);
-    auto targets = at::full({rows, length}, ignored_target, at::kLong);
-    std::int64_t labels = 0;
-    for (std::int64_t r = 0; r < rows; ++r)
-      labels +=
-        read(first + r, inputs.mutable_data_ptr<std::int64_t>() + r * length,
-             targets.mutable_data_ptr<std::int64_t>() + r * length);
-    return {{inputs}, {targets}, {}, labels};
-  }
-
- private:
-  /// Returns how many labels the row has.
-  std::int64_t read(std::int64_t row, std::int64_t* inputs,
-                    std::int64_t* targets) const {
-    const auto begin = row * options_.length;
-    const auto labels = std::min(options_.length, labels_ - begin);
-    std::vector<std::int64_t> ids(static_cast<std::size_t>(labels + 1));
-    tokens_->read(begin, labels + 1, ids.data());
-    require_known(*tokens_, ids, options_.vocabulary);
-    put_row(ids, inputs, targets);
-    return labels;
-  }
-
-  std::shared_ptr<const token_source> tokens_;
-  text_batch_options options_;
-  std::int64_t labels_, rows_;
-};
 
 }  // namespace
 
@@ -229,12 +146,31 @@ std::shared_ptr<const microbatch_source> text_batches(
 
 std::shared_ptr<const microbatch_source> text_batches(
   const std::vector<weighted_text>& texts, const text_batch_options& options) {
-  for (const auto& text : texts)
+  std::vector<double> weights;
+  for (const auto& text : texts) {
     if (!text.tokens)
       throw error(error_code::invalid_argument,
                   "text_batches needs tokens; they are null");
+    weights.push_back(text.weight);
+  }
   require_rows(options);
-  return std::make_shared<text_source>(texts, options);
+  const row_mixture mixture(weights);
+  std::vector<text_rows> all;
+  for (const auto& text : texts)
+    all.emplace_back(text.tokens, options);
+  return make_source([mixture, all = std::move(all), rows = options.rows,
+                      length = options.length](std::int64_t index) {
+    auto inputs = at::empty({rows, length}, at::kLong);
+    auto targets = at::empty({rows, length}, at::kLong);
+    std::vector<std::int64_t> row(static_cast<std::size_t>(length + 1));
+    for (std::int64_t r = 0; r < rows; ++r) {
+      const auto from = mixture.of(index * rows + r);
+      all[from.source].read(from.row, row);
+      put_row(row, inputs.mutable_data_ptr<std::int64_t>() + r * length,
+              targets.mutable_data_ptr<std::int64_t>() + r * length);
+    }
+    return microbatch_data{{inputs}, {targets}, {}, rows * length};
+  });
 }
 
 std::shared_ptr<const microbatch_source> with_document_starts(
@@ -284,7 +220,27 @@ std::shared_ptr<const microbatch_source> rows_once(
          "{}: {} tokens are too few to predict one from another; give a longer "
          "text",
          tokens->name(), tokens->size());
-  return std::make_shared<once_source>(std::move(tokens), options);
+  const auto labels = tokens->size() - 1;
+  const auto all_rows = rounded_up(labels, options.length);
+  return make_source(
+    [=, tokens = std::move(tokens)](std::int64_t index) {
+      const auto first = index * options.rows, length = options.length;
+      const auto rows = std::min(options.rows, all_rows - first);
+      auto inputs = at::zeros({rows, length}, at::kLong);
+      auto targets = at::full({rows, length}, ignored_target, at::kLong);
+      for (std::int64_t r = 0; r < rows; ++r) {
+        const auto begin = (first + r) * length;
+        std::vector<std::int64_t> ids(
+          static_cast<std::size_t>(std::min(length, labels - begin) + 1));
+        tokens->read(begin, std::ssize(ids), ids.data());
+        require_known(*tokens, ids, options.vocabulary);
+        put_row(ids, inputs.mutable_data_ptr<std::int64_t>() + r * length,
+                targets.mutable_data_ptr<std::int64_t>() + r * length);
+      }
+      const auto counted = std::min(rows * length, labels - first * length);
+      return microbatch_data{{inputs}, {targets}, {}, counted};
+    },
+    rounded_up(all_rows, options.rows));
 }
 
 }  // namespace troupe

@@ -5,6 +5,9 @@
 #include <algorithm>
 #include <cstring>
 #include <filesystem>
+#include <functional>
+#include <utility>
+#include <vector>
 
 #include "troupe/base/error.hpp"
 #include "troupe/engine/data/mapped_file.hpp"
@@ -28,39 +31,72 @@ std::int32_t int_at(std::span<const std::byte> bytes, std::size_t index) {
   fail(error_code::invalid_data, "{}: {}", path, what);
 }
 
-/// Tokens of a fixed width after a header, in a mapped file.
-template <class Token>
-class mapped_tokens final : public token_source {
+using token_reader =
+  std::function<void(std::int64_t first, std::int64_t count, std::int64_t*)>;
+
+class function_tokens final : public token_source {
  public:
-  mapped_tokens(mapped_file file, std::size_t header, std::int64_t count)
-    : file_(std::move(file)), header_(header), count_(count) {}
+  function_tokens(std::string name, std::int64_t size, token_reader read)
+    : name_(std::move(name)), size_(size), read_(std::move(read)) {}
 
-  std::int64_t size() const override { return count_; }
-  std::string name() const override { return file_.path(); }
-
+  std::int64_t size() const override { return size_; }
+  std::string name() const override { return name_; }
   void read(std::int64_t first, std::int64_t count,
             std::int64_t* out) const override {
-    file_.require_unchanged();
-    const auto* start = file_.bytes().data() + header_
-                        + static_cast<std::size_t>(first) * sizeof(Token);
-    for (std::int64_t i = 0; i < count; ++i, start += sizeof(Token)) {
-      Token token{};
-      std::memcpy(&token, start, sizeof(Token));
-      out[i] = static_cast<std::int64_t>(token);
-    }
+    read_(first, count, out);
   }
 
  private:
-  mapped_file file_;
-  std::size_t header_;
-  std::int64_t count_;
+  std::string name_;
+  std::int64_t size_;
+  token_reader read_;
 };
 
+std::shared_ptr<const token_source> tokens_of(std::string name,
+                                              std::int64_t size,
+                                              token_reader read) {
+  return std::make_shared<function_tokens>(std::move(name), size,
+                                           std::move(read));
+}
+
+/// Tokens of a fixed width after a header, in a mapped file.
 template <class Token>
 std::shared_ptr<const token_source> tokens_after(mapped_file file,
                                                  std::size_t header,
                                                  std::int64_t count) {
-  return std::make_shared<mapped_tokens<Token>>(std::move(file), header, count);
+  const auto name = file.path();
+  const auto from = std::make_shared<const mapped_file>(std::move(file));
+  return tokens_of(name, count, [=](auto first, auto many, auto* out) {
+    from->require_unchanged();
+    const auto* start = from->bytes().data() + header
+                        + static_cast<std::size_t>(first) * sizeof(Token);
+    for (std::int64_t i = 0; i < many; ++i, start += sizeof(Token)) {
+      Token token{};
+      std::memcpy(&token, start, sizeof(Token));
+      out[i] = static_cast<std::int64_t>(token);
+    }
+  });
+}
+
+std::shared_ptr<const token_source> tokens_after(mapped_file file,
+                                                 std::size_t header,
+                                                 std::int64_t count,
+                                                 token_type type) {
+  const auto as = [&]<class Signed, class Unsigned>(Signed, Unsigned) {
+    return type.is_signed
+             ? tokens_after<Signed>(std::move(file), header, count)
+             : tokens_after<Unsigned>(std::move(file), header, count);
+  };
+  switch (type.width) {
+    case 1:
+      return as(std::int8_t{}, std::uint8_t{});
+    case 2:
+      return as(std::int16_t{}, std::uint16_t{});
+    case 4:
+      return as(std::int32_t{}, std::uint32_t{});
+    default:
+      return tokens_after<std::int64_t>(std::move(file), header, count);
+  }
 }
 
 template <class Bytes>
@@ -109,17 +145,8 @@ std::shared_ptr<const token_source> open_nano_gpt(mapped_file file) {
 
 std::shared_ptr<const token_source> open_npy(mapped_file file) {
   const auto header = parse_npy_header(file.path(), file.bytes());
-  const auto index = header.data_offset;
-  const auto n = header.count;
-  if (header.descr == "|u1")
-    return tokens_after<std::uint8_t>(std::move(file), index, n);
-  if (header.descr == "<u2")
-    return tokens_after<std::uint16_t>(std::move(file), index, n);
-  if (header.descr == "<i4")
-    return tokens_after<std::int32_t>(std::move(file), index, n);
-  if (header.descr == "<u4")
-    return tokens_after<std::uint32_t>(std::move(file), index, n);
-  return tokens_after<std::int64_t>(std::move(file), index, n);
+  return tokens_after(std::move(file), header.data_offset, header.count,
+                      header.type);
 }
 
 /// The file of tokens beside an index.
@@ -134,27 +161,13 @@ std::shared_ptr<const token_source> open_megatron(const std::string& path) {
   const auto index = parse_megatron_index(index_path, index_file.bytes());
   mapped_file file(megatron_tokens_path(index_path));
   const auto need = static_cast<std::uint64_t>(index.tokens)
-                    * static_cast<std::uint64_t>(index.width);
+                    * static_cast<std::uint64_t>(index.type.width);
   if (file.bytes().size() != need)
-    bad_format(
-      file.path(),
-      fmt::format("has {} bytes; {} announces {} tokens of {} bytes",
-                  file.bytes().size(), index_path, index.tokens, index.width));
-  const auto n = index.tokens;
-  switch (index.width) {
-    case 1:
-      return index.is_signed
-               ? tokens_after<std::int8_t>(std::move(file), 0, n)
-               : tokens_after<std::uint8_t>(std::move(file), 0, n);
-    case 2:
-      return index.is_signed
-               ? tokens_after<std::int16_t>(std::move(file), 0, n)
-               : tokens_after<std::uint16_t>(std::move(file), 0, n);
-    case 4:
-      return tokens_after<std::int32_t>(std::move(file), 0, n);
-    default:
-      return tokens_after<std::int64_t>(std::move(file), 0, n);
-  }
+    bad_format(file.path(),
+               fmt::format("has {} bytes; {} announces {} tokens of {} bytes",
+                           file.bytes().size(), index_path, index.tokens,
+                           index.type.width));
+  return tokens_after(std::move(file), 0, index.tokens, index.type);
 }
 
 bool has_megatron_index(const std::string& path) {
@@ -164,90 +177,6 @@ bool has_megatron_index(const std::string& path) {
          && std::filesystem::is_regular_file(index, trouble)
          && is_megatron_index(mapped_file(index).bytes());
 }
-
-class masked_tokens final : public token_source {
- public:
-  masked_tokens(std::shared_ptr<const token_source> tokens,
-                std::shared_ptr<const token_source> mask)
-    : tokens_(std::move(tokens)), mask_(std::move(mask)) {
-    if (mask_->size() != tokens_->size())
-      fail(error_code::invalid_data,
-           "{}: has {} values, for the {} tokens of {}", mask_->name(),
-           mask_->size(), tokens_->size(), tokens_->name());
-  }
-
-  std::int64_t size() const override { return tokens_->size(); }
-  std::string name() const override { return tokens_->name(); }
-
-  void read(std::int64_t first, std::int64_t count,
-            std::int64_t* out) const override {
-    std::vector<std::int64_t> counts(static_cast<std::size_t>(count));
-    tokens_->read(first, count, out);
-    mask_->read(first, count, counts.data());
-    for (std::size_t i = 0; i < counts.size(); ++i) {
-      if (counts[i] != 0 && counts[i] != 1)
-        fail(error_code::invalid_data, "{}: value {} is {}, neither 0 nor 1",
-             mask_->name(), first + static_cast<std::int64_t>(i), counts[i]);
-      if (counts[i] == 0)
-        out[i] += unpredicted_tokens;
-    }
-  }
-
- private:
-  std::shared_ptr<const token_source> tokens_, mask_;
-};
-
-class joined_tokens final : public token_source {
- public:
-  explicit joined_tokens(std::vector<std::shared_ptr<const token_source>> parts)
-    : parts_(std::move(parts)) {
-    for (const auto& part : parts_)
-      size_ += part->size();
-  }
-
-  std::int64_t size() const override { return size_; }
-  std::string name() const override {
-    return fmt::format("{} and {} more", parts_.front()->name(),
-                       parts_.size() - 1);
-  }
-
-  void read(std::int64_t first, std::int64_t count,
-            std::int64_t* out) const override {
-    for (const auto& part : parts_) {
-      const auto take =
-        std::clamp<std::int64_t>(part->size() - first, 0, count);
-      if (take > 0) {
-        part->read(first, take, out);
-        out += take;
-        count -= take;
-      }
-      first = std::max<std::int64_t>(first - part->size(), 0);
-    }
-  }
-
- private:
-  std::vector<std::shared_ptr<const token_source>> parts_;
-  std::int64_t size_ = 0;
-};
-
-class token_part final : public token_source {
- public:
-  token_part(std::shared_ptr<const token_source> whole, std::int64_t first,
-             std::int64_t count)
-    : whole_(std::move(whole)), first_(first), count_(count) {}
-
-  std::int64_t size() const override { return count_; }
-  std::string name() const override { return whole_->name(); }
-  void read(std::int64_t first, std::int64_t count,
-            std::int64_t* out) const override {
-    whole_->read(first_ + first, count, out);
-  }
-
- private:
-  std::shared_ptr<const token_source> whole_;
-  std::int64_t first_;
-  std::int64_t count_;
-};
 
 }  // namespace
 
@@ -263,8 +192,9 @@ token_format guess_token_format(const std::string& path) {
   return path.ends_with(".bin") ? token_format::nano_gpt : token_format::bytes;
 }
 
-std::shared_ptr<const token_source> open_tokens(const std::string& path,
-                                                token_format format) {
+std::shared_ptr<const token_source> open_tokens(
+  const std::string& path, std::optional<token_format> known) {
+  const auto format = known ? *known : guess_token_format(path);
   if (format == token_format::megatron)
     return open_megatron(path);
   mapped_file file(path);
@@ -285,11 +215,9 @@ std::shared_ptr<const token_source> open_tokens(const std::string& path,
   return tokens_after<std::uint8_t>(std::move(file), 0, size);
 }
 
-std::shared_ptr<const token_source> open_tokens(const std::string& path) {
-  return open_tokens(path, guess_token_format(path));
-}
-
-std::string content_of_tokens(const std::string& path, token_format format) {
+std::string content_of_tokens(const std::string& path,
+                              std::optional<token_format> known) {
+  const auto format = known ? *known : guess_token_format(path);
   const auto index_path = megatron_index_path(path);
   if (format != token_format::megatron || !index_path.ends_with(".idx"))
     return content_text(path);
@@ -298,14 +226,26 @@ std::string content_of_tokens(const std::string& path, token_format format) {
                      content_text(megatron_tokens_path(index_path)), index);
 }
 
-std::string content_of_tokens(const std::string& path) {
-  return content_of_tokens(path, guess_token_format(path));
-}
-
 std::shared_ptr<const token_source> with_mask(
   std::shared_ptr<const token_source> tokens,
   std::shared_ptr<const token_source> mask) {
-  return std::make_shared<masked_tokens>(std::move(tokens), std::move(mask));
+  const auto size = tokens->size();
+  const auto name = tokens->name();
+  if (mask->size() != size)
+    fail(error_code::invalid_data, "{}: has {} values, for the {} tokens of {}",
+         mask->name(), mask->size(), size, name);
+  return tokens_of(name, size, [=](auto first, auto count, auto* out) {
+    std::vector<std::int64_t> counts(static_cast<std::size_t>(count));
+    tokens->read(first, count, out);
+    mask->read(first, count, counts.data());
+    for (std::size_t i = 0; i < counts.size(); ++i) {
+      if (counts[i] != 0 && counts[i] != 1)
+        fail(error_code::invalid_data, "{}: value {} is {}, neither 0 nor 1",
+             mask->name(), first + static_cast<std::int64_t>(i), counts[i]);
+      if (counts[i] == 0)
+        out[i] += unpredicted_tokens;
+    }
+  });
 }
 
 std::shared_ptr<const token_source> join_tokens(
@@ -314,13 +254,31 @@ std::shared_ptr<const token_source> join_tokens(
     throw error(error_code::invalid_argument, "no token files were given");
   if (parts.size() == 1)
     return parts.front();
-  return std::make_shared<joined_tokens>(std::move(parts));
+  std::int64_t size = 0;
+  for (const auto& part : parts)
+    size += part->size();
+  const auto name =
+    fmt::format("{} and {} more", parts.front()->name(), parts.size() - 1);
+  return tokens_of(name, size, [=](auto first, auto count, auto* out) {
+    for (const auto& part : parts) {
+      const auto take =
+        std::clamp<std::int64_t>(part->size() - first, 0, count);
+      if (take > 0) {
+        part->read(first, take, out);
+        out += take;
+        count -= take;
+      }
+      first = std::max<std::int64_t>(first - part->size(), 0);
+    }
+  });
 }
 
 std::shared_ptr<const token_source> part_of(
   std::shared_ptr<const token_source> whole, std::int64_t first,
   std::int64_t count) {
-  return std::make_shared<token_part>(std::move(whole), first, count);
+  return tokens_of(whole->name(), count, [=](auto from, auto many, auto* out) {
+    whole->read(first + from, many, out);
+  });
 }
 
 }  // namespace troupe

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -33,15 +34,15 @@ class token_source {
 /// nano_gpt for another .bin, bytes for the rest. Throws `io`.
 token_format guess_token_format(const std::string& path);
 
-/// Throws `io` (missing, empty) or `invalid_data` (the header is wrong).
-std::shared_ptr<const token_source> open_tokens(const std::string& path,
-                                                token_format format);
-std::shared_ptr<const token_source> open_tokens(const std::string& path);
+/// Without a format, that of `guess_token_format`. Throws `io` (missing, empty)
+/// or `invalid_data` (the header is wrong).
+std::shared_ptr<const token_source> open_tokens(
+  const std::string& path, std::optional<token_format> format = {});
 
 /// Sizes and hashes (`content_text`) of all files that hold the tokens: both of
 /// Megatron's. Throws `io`.
-std::string content_of_tokens(const std::string& path, token_format format);
-std::string content_of_tokens(const std::string& path);
+std::string content_of_tokens(const std::string& path,
+                              std::optional<token_format> format = {});
 
 constexpr std::int64_t unpredicted_tokens = -(std::int64_t{1} << 62);
 /// A source gives a token that is not to be predicted, as a prompt's in

@@ -20,20 +20,23 @@ constexpr std::string_view magic = "\x93NUMPY";
 
 struct item_type {
   std::string_view descr;
-  std::size_t bytes;
+  token_type type;
 };
 
-constexpr std::array<item_type, 5> item_types = {
-  {{"|u1", 1}, {"<u2", 2}, {"<i4", 4}, {"<u4", 4}, {"<i8", 8}}};
+constexpr std::array<item_type, 5> item_types = {{{"|u1", {1, false}},
+                                                  {"<u2", {2, false}},
+                                                  {"<i4", {4, true}},
+                                                  {"<u4", {4, false}},
+                                                  {"<i8", {8, true}}}};
 
 [[noreturn]] void bad(const std::string& path, const std::string& what) {
   fail(error_code::invalid_data, "{}: {}", path, what);
 }
 
-std::size_t item_bytes(const std::string& path, const std::string& descr) {
+token_type type_of(const std::string& path, std::string_view descr) {
   for (const auto& type : item_types)
     if (type.descr == descr)
-      return type.bytes;
+      return type.type;
   bad(path, fmt::format("has items of type '{}'; token files hold u1, u2, "
                         "i4, u4 or i8, little endian",
                         printable(descr)));
@@ -109,9 +112,9 @@ npy_header parse_npy_header(const std::string& path,
   const auto count = shape ? items_of(*shape) : std::nullopt;
   if (!count)
     bad(path, "is not one-dimensional; tokens are one sequence");
-  npy_header parsed{std::string(*descr), *count, header.data_offset};
-  const auto need =
-    static_cast<std::size_t>(parsed.count) * item_bytes(path, parsed.descr);
+  npy_header parsed{type_of(path, *descr), *count, header.data_offset};
+  const auto need = static_cast<std::size_t>(parsed.count)
+                    * static_cast<std::size_t>(parsed.type.width);
   if (bytes.size() - parsed.data_offset != need)
     bad(path, fmt::format("announces {} bytes of data, but has {}", need,
                           bytes.size() - parsed.data_offset));
@@ -123,10 +126,6 @@ namespace {
 constexpr std::string_view index_magic{"MMIDIDX\0\0", 9};
 constexpr std::size_t header_bytes = index_magic.size() + 8 + 1 + 8 + 8;
 
-[[noreturn]] void refuse(const std::string& path, const std::string& what) {
-  fail(error_code::invalid_data, "{}: {}", path, what);
-}
-
 template <class Number>
 Number number_at(std::span<const std::byte> bytes, std::size_t offset) {
   Number value{};
@@ -134,21 +133,20 @@ Number number_at(std::span<const std::byte> bytes, std::size_t offset) {
   return value;
 }
 
-void set_type(megatron_index& index, int code, const std::string& path) {
-  struct token_type {
+token_type megatron_type(int code, const std::string& path) {
+  struct known_type {
     int code;
-    std::int32_t width;
-    bool is_signed;
+    token_type type;
   };
-  constexpr token_type types[]{{1, 1, false}, {2, 1, true}, {3, 2, true},
-                               {4, 4, true},  {5, 8, true}, {8, 2, false}};
-  const auto* const found = std::ranges::find(types, code, &token_type::code);
+  constexpr known_type types[]{{1, {1, false}}, {2, {1, true}},
+                               {3, {2, true}},  {4, {4, true}},
+                               {5, {8, true}},  {8, {2, false}}};
+  const auto* const found = std::ranges::find(types, code, &known_type::code);
   if (found == std::end(types))
-    refuse(path, fmt::format("its tokens have type {}, which is not an integer "
-                             "type (1, 2, 3, 4, 5 or 8)",
-                             code));
-  index.width = found->width;
-  index.is_signed = found->is_signed;
+    bad(path, fmt::format("its tokens have type {}, which is not an integer "
+                          "type (1, 2, 3, 4, 5 or 8)",
+                          code));
+  return found->type;
 }
 
 }  // namespace
@@ -169,23 +167,22 @@ bool is_megatron_index(std::span<const std::byte> bytes) {
 megatron_index parse_megatron_index(const std::string& path,
                                     std::span<const std::byte> bytes) {
   if (!is_megatron_index(bytes) || bytes.size() < header_bytes)
-    refuse(path, "is not an index of Megatron-LM (magic MMIDIDX)");
+    bad(path, "is not an index of Megatron-LM (magic MMIDIDX)");
   auto at = index_magic.size();
   if (const auto version = number_at<std::uint64_t>(bytes, at); version != 1)
-    refuse(path,
-           fmt::format("is an index of version {}; troupe reads version 1",
-                       version));
+    bad(path, fmt::format("is an index of version {}; troupe reads version 1",
+                          version));
   megatron_index index;
-  set_type(index, number_at<std::uint8_t>(bytes, at + 8), path);
+  index.type = megatron_type(number_at<std::uint8_t>(bytes, at + 8), path);
   const auto sequences = number_at<std::uint64_t>(bytes, at + 9);
   const auto documents = number_at<std::uint64_t>(bytes, at + 17);
   const auto rest = bytes.size() - header_bytes;
   constexpr std::size_t bytes_of_sequence = 4 + 8, bytes_of_document = 8;
   if (sequences > rest / bytes_of_sequence
       || documents > (rest - sequences * bytes_of_sequence) / bytes_of_document)
-    refuse(path, fmt::format("announces {} sequences and {} documents; the "
-                             "file has {} bytes",
-                             sequences, documents, bytes.size()));
+    bad(path, fmt::format("announces {} sequences and {} documents; the "
+                          "file has {} bytes",
+                          sequences, documents, bytes.size()));
   index.sequences = static_cast<std::int64_t>(sequences);
   const auto lengths = header_bytes, offsets = lengths + 4 * sequences;
   for (std::size_t i = 0; i < sequences; ++i) {
@@ -193,13 +190,12 @@ megatron_index parse_megatron_index(const std::string& path,
     const auto offset = number_at<std::int64_t>(bytes, offsets + 8 * i);
     constexpr auto most = INT64_MAX / 8 - INT32_MAX;
     if (length < 0 || index.tokens > most)
-      refuse(path, fmt::format("sequence {} has {} tokens, after {}", i, length,
-                               index.tokens));
-    if (offset != index.tokens * index.width)
-      refuse(path,
-             fmt::format("sequence {} begins at byte {}, not at {}, where "
-                         "the one before ends",
-                         i, offset, index.tokens * index.width));
+      bad(path, fmt::format("sequence {} has {} tokens, after {}", i, length,
+                            index.tokens));
+    if (offset != index.tokens * index.type.width)
+      bad(path, fmt::format("sequence {} begins at byte {}, not at {}, where "
+                            "the one before ends",
+                            i, offset, index.tokens * index.type.width));
     index.tokens += length;
   }
   return index;

@@ -7,9 +7,15 @@
 
 namespace troupe {
 
+/// An integer that is a token's id.
+struct token_type {
+  std::int32_t width = 1;  // bytes: 1, 2, 4 or 8
+  bool is_signed = false;
+};
+
 /// A NumPy .npy file's (format 1.0 to 3.0) description of its data.
 struct npy_header {
-  std::string descr;  // "|u1", "<u2", "<i4", "<u4" or "<i8"
+  token_type type{};
   std::int64_t count = 0;
   std::size_t data_offset = 0;
 };
@@ -22,12 +28,11 @@ npy_header parse_npy_header(const std::string& path,
                             std::span<const std::byte> bytes);
 
 /// How the tokens of a Megatron-LM .bin file lie, as the .idx file beside it
-/// says. Their width in bytes and whether they are signed give the type.
+/// says.
 struct megatron_index {
   std::int64_t tokens = 0;
   std::int64_t sequences = 0;
-  std::int32_t width = 0;  // 1, 2, 4 or 8
-  bool is_signed = false;
+  token_type type{};
 };
 
 /// "corpus.idx" for "corpus.bin" or "corpus.idx".

@@ -10,6 +10,7 @@
 #include <set>
 
 #include "troupe/base/error.hpp"
+#include "troupe/base/names.hpp"
 #include "troupe/engine/device/clock.hpp"
 #include "troupe/engine/launch/clock_difference.hpp"
 #include "troupe/engine/launch/meeting_point.hpp"

@@ -14,10 +14,11 @@
 #include <cerrno>
 #include <cstring>
 #include <optional>
-#include <random>
 #include <utility>
 
 #include "troupe/base/error.hpp"
+#include "troupe/base/names.hpp"
+#include "troupe/base/owned_descriptor.hpp"
 
 namespace troupe {
 
@@ -27,28 +28,21 @@ namespace {
 class output_pipe {
  public:
   explicit output_pipe(int handle) : handle_(handle) {}
-  output_pipe(output_pipe&& other) noexcept
-    : handle_(std::exchange(other.handle_, -1)),
-      rest_(std::move(other.rest_)) {}
-  output_pipe& operator=(output_pipe&&) = delete;
-  ~output_pipe() {
-    if (handle_ >= 0)
-      ::close(handle_);
-  }
 
-  int handle() const { return handle_; }
+  /// Below 0: closed.
+  int handle() const { return handle_.get(); }
 
   /// Bytes to read.
   int pending() const {
     int bytes = 0;
-    return handle_ >= 0 && ::ioctl(handle_, FIONREAD, &bytes) == 0 ? bytes : 0;
+    return ::ioctl(handle(), FIONREAD, &bytes) == 0 ? bytes : 0;
   }
 
   /// Returns the bytes that it took off the pipe, at least 1: also at the end.
   template <class Line>
   int read(Line&& line) {
     std::array<char, 2048> chunk;  // no more than `takes_output` allows
-    const auto got = ::read(handle_, chunk.data(), chunk.size());
+    const auto got = ::read(handle(), chunk.data(), chunk.size());
     if (got < 0 && (errno == EINTR || errno == EAGAIN))
       return 1;
     if (got <= 0) {
@@ -73,14 +67,13 @@ class output_pipe {
   void close(Line&& line) {
     if (!rest_.empty())
       line(std::exchange(rest_, {}));
-    if (handle_ >= 0)
-      ::close(std::exchange(handle_, -1));
+    handle_ = {};
   }
 
  private:
   static constexpr std::size_t longest_line = 64 * 1024;
 
-  int handle_;
+  owned_descriptor handle_;
   std::string rest_;
 };
 
@@ -128,11 +121,6 @@ std::array<int, 2> make_pipe() {
   return ends;
 }
 
-std::string new_job_name() {
-  std::random_device device;
-  return fmt::format("{:08x}{:08x}", device(), device());
-}
-
 /// The common environment of all processes, without the variables that another
 /// launcher has set for this one.
 std::vector<std::string> inherited_environment() {
@@ -169,7 +157,7 @@ class launcher {
   }
 
   launch_outcome run() {
-    const auto job = new_job_name();
+    const auto job = random_digits(2);
     for (std::int32_t p = 0; p < what_.processes; ++p)
       start(p, job);
     while (is_busy()) {

@@ -10,10 +10,11 @@
 #include <array>
 #include <filesystem>
 #include <fstream>
-#include <random>
 
 #include "troupe/base/error.hpp"
 #include "troupe/base/fnv_hash.hpp"
+#include "troupe/base/names.hpp"
+#include "troupe/base/owned_descriptor.hpp"
 #include "troupe/engine/launch/agent_store.hpp"
 #include "troupe/engine/transport/loopback.hpp"
 #include "troupe/engine/transport/stream/listener.hpp"
@@ -37,8 +38,7 @@ std::string job_name(const launch_environment& place) {
 /// Unique among this machine's sockets: processes in containers may share a
 /// process id.
 std::string own_suffix() {
-  std::random_device random;
-  return fmt::format("-{}-{:08x}", ::getpid(), random());
+  return fmt::format("-{}-{}", ::getpid(), random_digits(1));
 }
 
 /// Identifies processes that can meet in a folder: the running system, its
@@ -61,13 +61,14 @@ std::string machine_name(const std::string& folder) {
 /// This machine's address on the route to another one; sends nothing.
 std::string address_towards(const endpoint& there) {
   const auto target = addresses_of(there).front();
-  const auto handle = ::socket(target.family(), SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  const owned_descriptor handle(
+    ::socket(target.family(), SOCK_DGRAM | SOCK_CLOEXEC, 0));
   sockaddr_storage own{};
   socklen_t size = sizeof(own);
   const bool found =
-    ::connect(handle, target.get(), target.size) == 0
-    && ::getsockname(handle, reinterpret_cast<sockaddr*>(&own), &size) == 0;
-  ::close(handle);
+    ::connect(handle.get(), target.get(), target.size) == 0
+    && ::getsockname(handle.get(), reinterpret_cast<sockaddr*>(&own), &size)
+         == 0;
   if (!found)
     fail(error_code::transport, "this machine has no route to {}",
          to_text(there));
@@ -152,12 +153,6 @@ void remove_dead_lines(const std::string& path) {
 std::string as_endpoint(const std::string& text) {
   return text.starts_with("tcp:") || text.starts_with("unix:") ? text
                                                                : "tcp:" + text;
-}
-
-std::string host_name() {
-  std::array<char, 256> name{};
-  ::gethostname(name.data(), name.size() - 1);
-  return name.data();
 }
 
 meeting_point meeting_point_of(const job_options& options) {

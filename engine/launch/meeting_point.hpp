@@ -19,8 +19,6 @@ struct meeting_point {
   std::function<void(const std::string& where)> tell = {};
 };
 
-std::string host_name();
-
 /// HOST:PORT as an endpoint of TCP; `tcp:` and `unix:` endpoints as they are.
 std::string as_endpoint(const std::string& text);
 

@@ -2,13 +2,11 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
-#include <unistd.h>
 
 #include <cerrno>
 #include <filesystem>
-#include <system_error>
+#include <optional>
 #include <utility>
-#include <vector>
 
 #include "troupe/base/atomic_file.hpp"
 #include "troupe/base/error.hpp"
@@ -20,44 +18,25 @@ namespace fs = std::filesystem;
 
 namespace {
 
-[[noreturn]] void fail_on(const std::string& path, const char* doing,
-                          const std::error_code& trouble) {
-  fail(error_code::io, "{}: can't be {}: {}", printable(path), doing,
-       trouble.message());
-}
-
-constexpr int has_no_locks = -1, is_locked = -2;
-
-/// A descriptor that holds the lock, or one of the above.
-int lock_folder(const std::string& path) {
-  const auto folder =
-    ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-  if (folder < 0)
-    return errno == ENOENT ? is_locked : has_no_locks;
-  if (::flock(folder, LOCK_EX | LOCK_NB) == 0)
+/// The descriptor that holds the lock, or an empty one if there are no locks.
+/// None: another process has it, or has removed the folder.
+std::optional<owned_descriptor> lock_folder(const std::string& path) {
+  owned_descriptor folder(
+    ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  if (folder.get() >= 0 && ::flock(folder.get(), LOCK_EX | LOCK_NB) == 0)
     return folder;
-  const bool taken = errno == EWOULDBLOCK;
-  ::close(folder);
-  return taken ? is_locked : has_no_locks;
+  if (errno == (folder.get() < 0 ? ENOENT : EWOULDBLOCK))
+    return std::nullopt;
+  return owned_descriptor{};
 }
 
 /// Removes the temporary folders that killed writers of `path` left behind, if
 /// possible.
 void remove_abandoned(const std::string& path) {
-  const fs::path target(path);
-  std::vector<std::string> found;
   std::error_code trouble;
-  for (fs::directory_iterator
-         at(target.has_parent_path() ? target.parent_path() : ".", trouble),
-       end;
-       !trouble && at != end; at.increment(trouble))
-    if (is_temporary_of(target.filename(), at->path().filename().string()))
-      found.push_back(at->path().string());
-  for (const auto& name : found)
-    if (const auto lock = lock_folder(name); lock >= 0) {
+  for (const auto& name : temporaries_of(path))
+    if (const auto lock = lock_folder(name); lock && lock->get() >= 0)
       fs::remove_all(name, trouble);
-      ::close(lock);
-    }
 }
 
 std::string without_slash(const std::string& path) {
@@ -95,13 +74,11 @@ bool fresh_folder::create() {
   auto name = temporary_name(path_);
   fs::create_directory(name, trouble);
   if (trouble)
-    fail_on(name, "created", trouble);
-  lock_ = lock_folder(name);
-  if (lock_ == is_locked || !fs::exists(name, trouble)) {
-    if (lock_ >= 0)
-      ::close(std::exchange(lock_, -1));
+    fail_io(printable(name), "created", trouble.message());
+  auto lock = lock_folder(name);
+  if (!lock || !fs::exists(name, trouble))
     return false;
-  }
+  lock_ = std::move(*lock);
   temporary_ = std::move(name);
   return true;
 }
@@ -110,8 +87,6 @@ fresh_folder::~fresh_folder() {
   std::error_code ignored;
   if (!temporary_.empty())
     fs::remove_all(temporary_, ignored);
-  if (lock_ >= 0)
-    ::close(lock_);
 }
 
 std::string fresh_folder::file(const std::string& name) const {
@@ -122,7 +97,7 @@ void fresh_folder::keep() {
   std::error_code trouble;
   fs::rename(temporary_, path_, trouble);
   if (trouble)
-    fail_on(path_, "put in place", trouble);
+    fail_io(printable(path_), "put in place", trouble.message());
   temporary_.clear();
 }
 

@@ -2,6 +2,8 @@
 
 #include <string>
 
+#include "troupe/base/owned_descriptor.hpp"
+
 namespace troupe {
 
 /// Throws `io` unless a folder can be made at `path`: there is none yet, or an
@@ -28,7 +30,7 @@ class fresh_folder {
   bool create();
 
   std::string path_, temporary_;
-  int lock_ = -1;
+  owned_descriptor lock_;
 };
 
 }  // namespace troupe

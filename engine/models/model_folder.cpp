@@ -21,6 +21,12 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr auto config_name = "config.json";
+constexpr auto single_name = "model.safetensors";
+constexpr auto index_name = "model.safetensors.index.json";
+
+std::string in(const std::string& folder, const std::string& name) {
+  return (fs::path(folder) / name).string();
+}
 
 decoder_options options_of(const std::string& text, const std::string& origin) {
   model_config config(text, origin);
@@ -40,6 +46,24 @@ bool is_buffer(const std::string& name) {
     if (name.ends_with(end))
       return true;
   return false;
+}
+
+/// The part of each tensor, by an index.
+std::map<std::string, std::string> parts_of(const std::string& index) {
+  const auto fields = parsed_object(read_file(index), index);
+  const auto map = fields.find("weight_map");
+  if (map == fields.end() || !map->is_object() || map->empty())
+    refuse_checkpoint(index, "has no weight_map");
+  std::map<std::string, std::string> parts;
+  for (const auto& [name, part] : map->items()) {
+    const auto file = part.is_string() ? part.get<std::string>() : "";
+    if (file.empty() || file.front() == '.'
+        || file.find_first_of(std::string_view("/\0", 2)) != file.npos)
+      refuse_checkpoint(index, fmt::format("names '{}' as the part of {}",
+                                           printable(file), printable(name)));
+    parts.emplace(name, file);
+  }
+  return parts;
 }
 
 using shape_visitor =
@@ -91,17 +115,17 @@ built_model built(decoder_options options, const decoder_choices& choices,
 
 bool is_model_folder(const std::string& path) {
   std::error_code trouble;
-  return fs::is_regular_file(fs::path(path) / config_name, trouble);
+  return fs::is_regular_file(in(path, config_name), trouble);
 }
 
 model_folder::model_folder(std::string path, bool from_scratch)
   : path_(std::move(path)) {
-  const auto config = (fs::path(path_) / config_name).string();
+  const auto config = in(path_, config_name);
   config_ = read_file(config);
   options_ = options_of(config_, config);
   if (from_scratch)
     return;
-  weights_ = std::make_shared<const stored_weights>(path_);
+  weights_ = std::make_shared<const safetensors_files>(open_weights(path_));
   // Published files of GPT-2 name the model's inside alone.
   const auto tokens = options_.names.tokens + ".weight";
   const auto inside = tokens.find('.') + 1;
@@ -136,7 +160,10 @@ void model_folder::require_stored(const std::string& name,
                                   at::IntArrayRef shape) const {
   const auto* entry = weights_->find(name);
   if (!entry)
-    refuse_checkpoint(weights_->origin(), fmt::format("has no {}", name));
+    refuse_checkpoint(weights_->all()[0]->path() == in(path_, single_name)
+                        ? in(path_, single_name)
+                        : in(path_, index_name),
+                      fmt::format("has no {}", name));
   if (at::IntArrayRef(entry->shape) != shape)
     refuse_checkpoint(
       weights_->path_of(name),
@@ -195,9 +222,66 @@ built_model model_of_config(const std::string& config,
 }
 
 std::vector<std::string> model_folder::files() const {
-  auto all = weights_ ? weights_->paths() : std::vector<std::string>{};
-  all.insert(all.begin(), (fs::path(path_) / config_name).string());
+  std::vector<std::string> all{in(path_, config_name)};
+  if (weights_)
+    for (const auto& file : weights_->all())
+      all.push_back(file->path());
   return all;
+}
+
+safetensors_files open_weights(const std::string& folder) {
+  std::error_code trouble;
+  safetensors_files made;
+  if (fs::exists(in(folder, single_name), trouble)) {
+    made.add(in(folder, single_name));
+    return made;
+  }
+  const auto index = in(folder, index_name);
+  if (!fs::exists(index, trouble))
+    fail(error_code::io, "{}: has neither {} nor {}", printable(folder),
+         single_name, index_name);
+  const auto parts = parts_of(index);
+  std::set<std::string> names;
+  for (const auto& [name, part] : parts)
+    names.insert(part);
+  for (const auto& part : names)
+    made.add(in(folder, part));
+  for (const auto& [name, part] : parts)
+    if (!made.find(name) || made.path_of(name) != in(folder, part))
+      refuse_checkpoint(index,
+                        fmt::format("says that {} is in {}, which it is not",
+                                    printable(name), printable(part)));
+  return made;
+}
+
+std::vector<std::int64_t> text_ends_of(const std::string& fields,
+                                       const std::string& origin) {
+  const auto parsed = parsed_object(fields, origin);
+  const auto found = parsed.find("eos_token_id");
+  if (found == parsed.end() || found->is_null())
+    return {};
+  std::vector<std::int64_t> ids;
+  const auto add = [&](const nlohmann::json& id) {
+    if (!id.is_number_integer())
+      refuse_checkpoint(
+        origin, fmt::format("eos_token_id is {}, not an id or a list of them",
+                            printable(found->dump())));
+    ids.push_back(id.get<std::int64_t>());
+  };
+  if (found->is_array())
+    for (const auto& id : *found)
+      add(id);
+  else
+    add(*found);
+  return ids;
+}
+
+std::vector<std::int64_t> text_ends_in(const std::string& folder) {
+  auto source = in(folder, "generation_config.json");
+  std::error_code trouble;
+  if (!fs::exists(source, trouble))
+    source = in(folder, config_name);
+  return text_ends_of(read_file(source), source);
 }
 
 }  // namespace troupe

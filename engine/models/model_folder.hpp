@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
+#include "troupe/engine/checkpoint/safetensors.hpp"
 #include "troupe/engine/models/decoders/decoder.hpp"
 #include "troupe/engine/models/registry.hpp"
-#include "troupe/engine/models/stored_weights.hpp"
 
 namespace troupe {
 
@@ -58,9 +58,16 @@ class model_folder {
   std::string path_;
   std::string config_;  // the file's text
   decoder_options options_;
-  std::shared_ptr<const stored_weights> weights_;  // null: from scratch
+  std::shared_ptr<const safetensors_files> weights_;  // null: from scratch
   std::string left_out_;  // a prefix of names, which the files lack
 };
+
+/// The weights of a folder as Hugging Face's transformers writes it:
+/// model.safetensors, or model.safetensors.index.json and the parts that it
+/// names. Reads the headers. Throws `io` and `invalid_checkpoint`, naming the
+/// file: a part that is missing or broken, a tensor that is in two parts or not
+/// in the part that the index says.
+safetensors_files open_weights(const std::string& folder);
 
 /// Whether a path is a folder with a config.json.
 bool is_model_folder(const std::string& path);
@@ -69,5 +76,14 @@ bool is_model_folder(const std::string& path);
 built_model model_of_config(const std::string& config,
                             const std::string& origin,
                             const decoder_choices& choices = {});
+
+/// The tokens that end a text, by the field `eos_token_id`, an id or a list of
+/// them, of a JSON text; empty: it names none. `origin`: for errors, which are
+/// `invalid_checkpoint`.
+std::vector<std::int64_t> text_ends_of(const std::string& fields,
+                                       const std::string& origin);
+/// Those of a model_folder: generation_config.json says, or config.json if
+/// there is none. Throws `io`, too.
+std::vector<std::int64_t> text_ends_in(const std::string& folder);
 
 }  // namespace troupe

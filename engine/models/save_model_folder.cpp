@@ -18,12 +18,6 @@ namespace fs = std::filesystem;
 
 namespace {
 
-[[noreturn]] void fail_on(const fs::path& path, const char* doing,
-                          const std::error_code& trouble) {
-  fail(error_code::io, "{}: can't be {}: {}", printable(path.string()), doing,
-       trouble.message());
-}
-
 /// What a copy does not take over as it is: weights, also in the formats of
 /// other programs.
 bool is_replaced(const std::string& name) {
@@ -49,16 +43,16 @@ void copy_others(const fs::path& from, const fs::path& to) {
     if (name == template_folder && at->is_directory(trouble))
       fs::copy(at->path(), to / name, trouble);  // its files
     if (trouble)
-      fail_on(to / name, "written", trouble);
+      fail_io(printable((to / name).string()), "written", trouble.message());
     if (name.starts_with('.') || is_replaced(name)
         || !at->is_regular_file(trouble))
       continue;
     fs::copy_file(at->path(), to / name, trouble);
     if (trouble)
-      fail_on(to / name, "written", trouble);
+      fail_io(printable((to / name).string()), "written", trouble.message());
   }
   if (trouble)
-    fail_on(from, "read", trouble);
+    fail_io(printable(from.string()), "read", trouble.message());
 }
 
 /// Which tensors go into which file: in order, as many as fit.

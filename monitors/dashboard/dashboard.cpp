@@ -8,6 +8,7 @@
 #include <thread>
 #include <utility>
 
+#include "troupe/base/json.hpp"
 #include "troupe/base/parse_number.hpp"
 #include "troupe/monitors/dashboard/page.hpp"
 #include "troupe/monitors/sinks/http_server.hpp"
@@ -34,17 +35,6 @@ std::optional<std::int64_t> revision_in(const std::string& path) {
     parse_number<std::int64_t>(std::string_view(path).substr(state.size() + 1));
   return revision && *revision >= 0 ? revision : std::nullopt;
 }
-
-class data_sink final : public sink {
- public:
-  explicit data_sink(std::shared_ptr<dashboard_data> data)
-    : data_(std::move(data)) {}
-  void write(const metrics_record& record) override { data_->add(record); }
-  void write(const alert& what) override { data_->add(what); }
-
- private:
-  std::shared_ptr<dashboard_data> data_;
-};
 
 }  // namespace
 
@@ -88,8 +78,7 @@ class dashboard::service {
       told_the_end_ = told_the_end_ || state.at("over").get<bool>();
     }
     changed_.notify_all();
-    constexpr auto replace = nlohmann::json::error_handler_t::replace;
-    return {200, "application/json", state.dump(-1, ' ', false, replace)};
+    return {200, "application/json", json_text(state)};
   }
 
   std::int64_t statistics_every_;
@@ -128,7 +117,10 @@ std::vector<monitor> dashboard::monitors() const {
 }
 
 sink_pointer dashboard::sink() const {
-  return std::make_shared<data_sink>(service_->data());
+  const auto add = [data = service_->data()](const auto& what) {
+    data->add(what);
+  };
+  return callback_sink(add, add);
 }
 
 std::string dashboard::url() const {

@@ -2,12 +2,12 @@
 
 #include <fmt/format.h>
 
-#include <random>
 #include <utility>
 
+#include "troupe/base/json.hpp"
+#include "troupe/base/names.hpp"
 #include "troupe/engine/device/clock.hpp"
 #include "troupe/monitors/dashboard/dashboard_json.hpp"
-#include "troupe/monitors/json_number.hpp"
 #include "troupe/monitors/phase_name.hpp"
 
 namespace troupe {
@@ -23,11 +23,6 @@ constexpr std::size_t most_alerts = 200;
 constexpr std::size_t alert_bytes = 4096;
 constexpr std::size_t most_metrics = 200;
 constexpr std::size_t most_curves = 16;
-
-std::string random_id() {
-  std::random_device device;
-  return fmt::format("{:08x}{:08x}", device(), device());
-}
 
 std::size_t count_of(const std::vector<ops_event>& ops) {
   std::size_t count = 0;
@@ -47,43 +42,24 @@ std::vector<ops_event> cut(const std::vector<ops_event>& ops) {
 
 }  // namespace
 
-struct dashboard_data::view {
-  std::int64_t revision = 0;
-  std::optional<step_event> step;
-  std::shared_ptr<const troupe::plan> plan;
-  std::deque<kept_step> steps;
-  std::map<std::string, curve::part> curves;
-  std::shared_ptr<const heat_map> heat;
-  std::vector<kept_alert> alerts;
-  std::int64_t alerted = 0;
-  std::map<std::string, latest_value> metrics;
-  std::int64_t unkept_metrics = 0;
-  std::vector<std::int64_t> slow_loads;
-  std::int64_t last_step = 0;
-  std::int64_t last_end = 0;
-  std::string failure;
-  bool over = false;
-  run_health health;
-};
-
 dashboard_data::dashboard_data(dashboard_subject subject)
-  : subject_(std::move(subject)),
-    run_(random_id()),
-    plan_(subject_.plan),
-    slow_loads_(static_cast<std::size_t>(subject_.data_parallel), 0) {}
+  : subject_(std::move(subject)), run_(random_digits(2)) {
+  kept_.plan = subject_.plan;
+  kept_.slow_loads.resize(static_cast<std::size_t>(subject_.data_parallel));
+}
 
 void dashboard_data::see(const event& what) {
   const std::scoped_lock lock(mutex_);
   if (const auto* slow = std::get_if<slow_load_event>(&what)) {
     const auto replica = static_cast<std::size_t>(slow->source.data_rank);
-    if (replica < slow_loads_.size())
-      ++slow_loads_[replica];
+    if (replica < kept_.slow_loads.size())
+      ++kept_.slow_loads[replica];
     add_alert(slow->source, "slow load", "loader",
               fmt::format("loading microbatch {} of replica {} took {:.3f} s",
                           slow->source.microbatch, slow->source.data_rank,
                           slow->seconds));
   } else if (const auto* failure = std::get_if<failure_event>(&what)) {
-    failure_ = failure->reason;
+    kept_.failure = failure->reason;
     add_alert(failure->source, "failure",
               failure->op.empty() ? "coordinator" : failure->op,
               failure->reason);
@@ -99,11 +75,11 @@ void dashboard_data::see(const event& what) {
 
 void dashboard_data::add_step(const step_event& step,
                               const std::vector<ops_event>& ops) {
-  ++revision_;
+  ++kept_.revision;
   const bool training = step.source.phase == phase::training;
   const auto add = [&](const std::string& name, double value) {
-    if (curves_.size() < most_curves || curves_.contains(name))
-      curves_[name].add(step.source.step, value, revision_);
+    if (kept_.curves.size() < most_curves || kept_.curves.contains(name))
+      kept_.curves[name].add(step.source.step, value, kept_.revision);
   };
   for (const auto& [name, value, count] : step.losses)
     add((training ? "train/" : "validation/") + name, value);
@@ -113,8 +89,8 @@ void dashboard_data::add_step(const step_event& step,
   add("tokens_per_second",
       static_cast<double>(step.tokens)
         / (static_cast<double>(step.end - step.begin) * 1e-9));
-  last_step_ = step;
-  stepped_ = revision_;
+  kept_.last_step = step;
+  kept_.stepped = kept_.revision;
   if (!ops.empty())
     keep_ops(ops);
 }
@@ -123,19 +99,19 @@ void dashboard_data::keep_ops(const std::vector<ops_event>& ops) {
   auto kept = cut(ops);
   if (kept.empty())
     return;
-  if (const auto& ran = ops.front().plan; ran && ran != plan_) {
-    plan_ = ran;
-    steps_.clear();
+  if (const auto& ran = ops.front().plan; ran && ran != kept_.plan) {
+    kept_.plan = ran;
+    kept_.steps.clear();
   }
-  steps_.push_back(
+  kept_.steps.push_back(
     std::make_shared<const std::vector<ops_event>>(std::move(kept)));
   std::size_t count = 0;
-  for (const auto& step : steps_)
+  for (const auto& step : kept_.steps)
     count += count_of(*step);
-  while (steps_.size() > most_steps
-         || (steps_.size() > 1 && count > ops_of_steps)) {
-    count -= count_of(*steps_.front());
-    steps_.pop_front();
+  while (kept_.steps.size() > most_steps
+         || (kept_.steps.size() > 1 && count > ops_of_steps)) {
+    count -= count_of(*kept_.steps.front());
+    kept_.steps.pop_front();
   }
 }
 
@@ -151,8 +127,8 @@ void dashboard_data::see_tensors(const event& what) {
   auto seen = std::exchange(next_heat_, {});
   if (!std::holds_alternative<step_event>(what) || seen.step == 0)
     return;
-  heat_ = std::make_shared<const heat_map>(std::move(seen));
-  heated_ = ++revision_;
+  kept_.heat = std::make_shared<const heat_map>(std::move(seen));
+  kept_.heated = ++kept_.revision;
 }
 
 void dashboard_data::add(const alert& what) {
@@ -164,84 +140,56 @@ void dashboard_data::add_alert(const event_source& source, const char* kind,
                                std::string start, std::string text) {
   text.resize(std::min(text.size(), alert_bytes));
   start.resize(std::min(start.size(), alert_bytes));
-  alerts_.push_back(
-    {++revision_, source, kind, std::move(start), std::move(text)});
-  ++alerted_;
-  if (alerts_.size() > most_alerts)
-    alerts_.pop_front();
+  kept_.alerts.push_back(
+    {++kept_.revision, source, kind, std::move(start), std::move(text)});
+  ++kept_.alerted;
+  if (kept_.alerts.size() > most_alerts)
+    kept_.alerts.pop_front();
 }
 
 void dashboard_data::add(const metrics_record& record) {
   const std::scoped_lock lock(mutex_);
-  ++revision_;
+  ++kept_.revision;
   for (const auto& [name, value] : record.values) {
-    const auto found = metrics_.find(name);
-    if (found != metrics_.end())
-      found->second = {revision_, record.source.step, value};
-    else if (metrics_.size() < most_metrics && name.size() < alert_bytes)
-      metrics_[name] = {revision_, record.source.step, value};
+    const auto found = kept_.metrics.find(name);
+    if (found != kept_.metrics.end())
+      found->second = {kept_.revision, record.source.step, value};
+    else if (kept_.metrics.size() < most_metrics && name.size() < alert_bytes)
+      kept_.metrics[name] = {kept_.revision, record.source.step, value};
     else
-      ++unkept_metrics_;
+      ++kept_.unkept_metrics;
   }
 }
 
 void dashboard_data::end() {
   {
     const std::scoped_lock lock(mutex_);
-    if (over_)
+    if (kept_.over)
       return;
   }
   const auto health = subject_.health ? subject_.health() : run_health{};
   const std::scoped_lock lock(mutex_);
-  over_ = true;
-  last_health_ = health;
-  ++revision_;
+  kept_.over = true;
+  kept_.health = health;
+  ++kept_.revision;
 }
 
-dashboard_data::view dashboard_data::look(std::int64_t revision) const {
+dashboard_data::content dashboard_data::look() const {
   const std::scoped_lock lock(mutex_);
-  view now;
-  now.revision = revision_;
-  if (revision > revision_)
-    revision = 0;  // of another run
-  if (last_step_) {
-    now.last_step = last_step_->source.step;
-    now.last_end = last_step_->end;
-  }
-  if (stepped_ > revision) {
-    now.step = last_step_;
-    now.steps = steps_;
-  }
-  for (const auto& [name, each] : curves_)
-    if (auto part = each.since(revision); !part.points.empty())
-      now.curves[name] = std::move(part);
-  if (heated_ > revision)
-    now.heat = heat_;
-  for (const auto& each : alerts_)
-    if (each.revision > revision)
-      now.alerts.push_back(each);
-  now.alerted = alerted_;
-  for (const auto& [name, each] : metrics_)
-    if (each.revision > revision)
-      now.metrics.emplace(name, each);
-  now.unkept_metrics = unkept_metrics_;
-  now.slow_loads = slow_loads_;
-  now.failure = failure_;
-  now.over = over_;
-  now.health = last_health_;
-  now.plan = plan_;
-  return now;
+  return kept_;
 }
 
 json dashboard_data::since(std::int64_t revision) const {
-  auto now = look(revision);
+  auto now = look();
+  if (revision > now.revision)
+    revision = 0;  // of another run
   if (!now.over && subject_.health)
     now.health = subject_.health();
   if (now.failure.empty())
     now.failure = now.health.failure;
   json made = {{"run", run_},
                {"revision", now.revision},
-               {"step", now.last_step},
+               {"step", now.last_step ? now.last_step->source.step : 0},
                {"steps", subject_.steps},
                {"over", now.over},
                {"interrupted", now.health.interrupted},
@@ -254,26 +202,30 @@ json dashboard_data::since(std::int64_t revision) const {
                {"alerts", json::array()},
                {"metrics", json::array()}};
   made["actors"]["slow_loads"] = now.slow_loads;
-  if (now.last_end > 0)
-    made["age"] = static_cast<double>(now_ns() - now.last_end) * 1e-9;
-  if (now.step)
+  if (now.last_step && now.last_step->end > 0)
+    made["age"] = static_cast<double>(now_ns() - now.last_step->end) * 1e-9;
+  if (now.stepped > revision) {
     made["summary"] = summary_json(
-      *now.plan, *now.step,
+      *now.plan, *now.last_step,
       now.steps.empty() ? std::vector<ops_event>{} : *now.steps.back());
-  if (!now.steps.empty())
-    made["timeline"] = timeline_json(*now.plan, now.steps);
-  for (const auto& [name, part] : now.curves)
-    made["curves"][name] = json_of(part);
-  if (now.heat)
+    if (!now.steps.empty())
+      made["timeline"] = timeline_json(*now.plan, now.steps);
+  }
+  for (const auto& [name, each] : now.curves)
+    if (const auto part = each.since(revision); !part.points.empty())
+      made["curves"][name] = json_of(part);
+  if (now.heated > revision)
     made["heat"] = json_of(*now.heat);
   for (const auto& each : now.alerts)
-    made["alerts"].push_back({{"step", each.source.step},
-                              {"phase", phase_name(each.source.phase)},
-                              {"kind", each.kind},
-                              {"from", each.origin},
-                              {"text", each.text}});
+    if (each.revision > revision)
+      made["alerts"].push_back({{"step", each.source.step},
+                                {"phase", phase_name(each.source.phase)},
+                                {"kind", each.kind},
+                                {"from", each.origin},
+                                {"text", each.text}});
   for (const auto& [name, each] : now.metrics)
-    made["metrics"].push_back({name, json_number(each.value), each.step});
+    if (each.revision > revision)
+      made["metrics"].push_back({name, json_number(each.value), each.step});
   made["unkept_metrics"] = now.unkept_metrics;
   return made;
 }

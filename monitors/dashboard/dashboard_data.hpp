@@ -63,37 +63,39 @@ class dashboard_data {
     double value;
   };
   using kept_step = std::shared_ptr<const std::vector<ops_event>>;
-  /// The data that `since` reads: a copy, so that nobody waits while JSON is
-  /// made.
-  struct view;
+  /// The data that `since` reads: from a copy, so that nobody waits while JSON
+  /// is made.
+  struct content {
+    std::int64_t revision = 1;
+    std::optional<step_event> last_step;
+    std::int64_t stepped = 0;                  // revision of the last step
+    std::shared_ptr<const troupe::plan> plan;  // that the kept steps ran
+    std::deque<kept_step> steps;
+    std::map<std::string, curve> curves;
+    std::shared_ptr<const heat_map> heat;
+    std::int64_t heated = 0;
+    std::deque<kept_alert> alerts;
+    std::int64_t alerted = 0;  // alerts in all
+    std::map<std::string, latest_value> metrics;
+    std::int64_t unkept_metrics = 0;
+    std::vector<std::int64_t> slow_loads;  // by replica
+    std::string failure;
+    bool over = false;
+    run_health health;  // once it is over
+  };
 
   void add_step(const step_event& step, const std::vector<ops_event>& ops);
   void keep_ops(const std::vector<ops_event>& ops);
   void add_alert(const event_source& source, const char* kind,
                  std::string start, std::string text);
-  view look(std::int64_t revision) const;
+  content look() const;
 
   const dashboard_subject subject_;
   const std::string run_;  // tells this run from one that had the port before
   mutable std::mutex mutex_;
-  std::int64_t revision_ = 1;
-  std::optional<step_event> last_step_;
-  std::int64_t stepped_ = 0;  // revision of the last step
+  content kept_;
   step_collector collector_;
-  std::shared_ptr<const plan> plan_;  // that the kept steps ran
-  std::deque<kept_step> steps_;
-  std::map<std::string, curve> curves_;
   heat_map next_heat_;  // of the step that runs
-  std::shared_ptr<const heat_map> heat_;
-  std::int64_t heated_ = 0;
-  std::deque<kept_alert> alerts_;
-  std::int64_t alerted_ = 0;  // alerts in all
-  std::map<std::string, latest_value> metrics_;
-  std::int64_t unkept_metrics_ = 0;
-  std::vector<std::int64_t> slow_loads_;  // by replica
-  std::string failure_;
-  bool over_ = false;
-  run_health last_health_;
 };
 
 }  // namespace troupe

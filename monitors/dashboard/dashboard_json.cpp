@@ -3,10 +3,9 @@
 #include <unistd.h>
 
 #include <cmath>
-#include <limits>
 
+#include "troupe/base/json.hpp"
 #include "troupe/engine/plan/op_traits.hpp"
-#include "troupe/monitors/json_number.hpp"
 #include "troupe/monitors/timing/step_times.hpp"
 #include "troupe/monitors/timing/timeline.hpp"
 
@@ -31,14 +30,6 @@ const char* name_of(progress_board::state doing) {
     default:
       return "idle";
   }
-}
-
-std::int64_t begin_of(const std::vector<ops_event>& step) {
-  auto first = std::numeric_limits<std::int64_t>::max();
-  for (const auto& rank : step)
-    for (const auto& op : rank.ops)
-      first = std::min(first, op.begin);
-  return first;
 }
 
 json json_of(const std::vector<heat_cell>& cells) {
@@ -76,7 +67,7 @@ json step_json(const plan& plan, const std::vector<ops_event>& ops,
     waits.push_back({each.rank, static_cast<int>(each.kind),
                      microseconds(each.start), microseconds(each.end)});
   return {{"step", ops.front().source.step},
-          {"begin", static_cast<double>(begin_of(ops) - origin) * 1e-6},
+          {"begin", static_cast<double>(extent_of(ops).begin - origin) * 1e-6},
           {"spans", std::move(spans)},
           {"waits", std::move(waits)}};
 }
@@ -105,7 +96,7 @@ json timeline_json(
   const std::deque<std::shared_ptr<const std::vector<ops_event>>>& steps) {
   auto list = json::array();
   for (const auto& step : steps)
-    list.push_back(step_json(plan, *step, begin_of(*steps.front())));
+    list.push_back(step_json(plan, *step, extent_of(*steps.front()).begin));
   return list;
 }
 

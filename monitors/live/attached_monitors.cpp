@@ -5,8 +5,8 @@
 #include <algorithm>
 
 #include "troupe/base/printable.hpp"
+#include "troupe/monitors/live/event_json.hpp"
 #include "troupe/monitors/live/json_fields.hpp"
-#include "troupe/monitors/live/subscription_json.hpp"
 #include "troupe/monitors/live/told_monitor.hpp"
 
 namespace troupe {
@@ -64,7 +64,7 @@ request_reply attached_monitors::answer(std::int64_t client,
   auto tidy = take_where([](const entry& each) { return each.ended->load(); });
   request_reply made;
   made.answer = answer_of([&]() -> json {
-    const auto wanted = text_of(request, "do");
+    const auto wanted = field<std::string>(request, "do");
     if (wanted == "detach")
       made = detach(request);
     else if (wanted == "replan")
@@ -78,7 +78,7 @@ request_reply attached_monitors::answer(std::int64_t client,
 }
 
 request_reply attached_monitors::detach(const json& request) {
-  auto detached = take(whole_of<std::int64_t>(field_of(request, "id"), "id"));
+  auto detached = take(field<std::int64_t>(request, "id"));
   request_reply made;
   made.slow = [detached = std::move(detached)] {
     return answer_of([&] {
@@ -105,7 +105,7 @@ request_reply attached_monitors::replan(const json& request) const {
 json attached_monitors::dispatch(std::int64_t client,
                                  const outbox_pointer& outbox,
                                  const json& request) {
-  const auto wanted = text_of(request, "do");
+  const auto wanted = field<std::string>(request, "do");
   if (wanted == "attach")
     return attach(client, outbox, request);
   if (wanted == "events")
@@ -125,8 +125,8 @@ json attached_monitors::dispatch(std::int64_t client,
 json attached_monitors::attach(std::int64_t client,
                                const outbox_pointer& outbox,
                                const json& request) {
-  const auto spec = text_of(request, "spec");
-  const bool keep = request.contains("keep") && flag_of(request, "keep");
+  const auto spec = field<std::string>(request, "spec");
+  const bool keep = has_flag(request, "keep");
   if (spec.size() > longest_spec)
     fail(error_code::invalid_argument, "a spec has at most {} bytes",
          longest_spec);

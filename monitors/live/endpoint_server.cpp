@@ -18,14 +18,15 @@
 #include <boost/asio/use_awaitable.hpp>
 #include <future>
 #include <list>
+#include <optional>
 #include <thread>
+#include <vector>
 
 #include "troupe/base/error.hpp"
 #include "troupe/engine/device/thrown.hpp"
 #include "troupe/engine/transport/stream/listener.hpp"
 #include "troupe/monitors/live/live_trust.hpp"
 #include "troupe/monitors/live/session.hpp"
-#include "troupe/monitors/live/workers.hpp"
 
 namespace troupe {
 
@@ -38,13 +39,47 @@ using stream_protocol = asio::generic::stream_protocol;
 
 constexpr std::size_t most_strangers = 64;
 
+/// A fixed number of threads that run jobs. `asio::thread_pool` would hang in
+/// its constructor where only some of its threads can be started.
+class workers {
+ public:
+  /// Throws `std::system_error` if a thread can't be started; then none runs.
+  explicit workers(int threads) {
+    for (int i = 0; i < threads; ++i)
+      threads_.emplace_back([this] { run(); });
+  }
+  /// From any thread. A job's exceptions are logged.
+  void post(std::function<void()> job) { asio::post(jobs_, std::move(job)); }
+  /// Returns once all jobs have ended, those included that jobs post.
+  void join() {
+    keep_running_.reset();
+    threads_.clear();
+  }
+
+ private:
+  void run() {
+    for (;;) {
+      try {
+        jobs_.run();
+        return;
+      } catch (...) {
+        spdlog::warn("endpoint: {}", thrown_text());
+      }
+    }
+  }
+
+  asio::io_context jobs_;
+  std::vector<std::jthread> threads_;
+  std::optional<asio::executor_work_guard<asio::io_context::executor_type>>
+    keep_running_{jobs_.get_executor()};
+};
+
 }  // namespace
 
 struct endpoint_server::impl {
   impl(const std::string& address, endpoint_options given)
     : clients_allowed(given.clients),
-      host{{live_trust(parse_endpoint(address), given.token),
-            given.hello_seconds, given.stalled_seconds, given.queue_bytes},
+      host{live_trust(parse_endpoint(address), given.token), given,
            [this](session& who) { admit(who); },
            [this](session_pointer who, json request) {
              return answer(std::move(who), std::move(request));

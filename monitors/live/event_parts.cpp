@@ -83,7 +83,7 @@ std::optional<event> event_joiner::add(const json& content) {
     begun_ = std::move(part);
   else if (!join(*begun_, std::move(part)))
     fail(error_code::malformed_text, "the parts of an event do not match");
-  if (content.contains("more") && flag_of(content, "more"))
+  if (has_flag(content, "more"))
     return {};
   return std::exchange(begun_, std::nullopt);
 }

@@ -1,13 +1,7 @@
 #pragma once
 
-#include <cstdint>
-#include <nlohmann/json.hpp>
-#include <string>
-#include <string_view>
-#include <utility>
-
 #include "troupe/base/error.hpp"
-#include "troupe/monitors/json_number.hpp"
+#include "troupe/base/json.hpp"
 
 namespace troupe {
 
@@ -15,37 +9,46 @@ namespace troupe {
 // is `malformed_text`, naming the field.
 
 /// Any text to JSON; at most 32 levels deep.
-nlohmann::json parse_json(std::string_view text);
-/// One line; bytes that are no UTF-8 are replaced.
-std::string json_text(const nlohmann::json& value);
+inline nlohmann::json parse_json(std::string_view text) {
+  auto parsed = parsed_json(text, 32);
+  if (parsed.is_discarded())
+    fail(error_code::malformed_text,
+         "the text is not JSON, or of more than 32 levels");
+  return parsed;
+}
 
-/// A number as `json_number` writes it.
-double as_number(const nlohmann::json& value, const std::string& field);
+/// The value of a field; numbers also as `json_number` writes them.
+template <class T>
+T value_of(const nlohmann::json& value, const std::string& field) {
+  if constexpr (std::same_as<T, double>)
+    if (value.is_string())
+      for (const auto each : {HUGE_VAL, -HUGE_VAL, std::nan("")})
+        if (value == json_number(each))
+          return each;
+  if (const auto found = json_as<T>(value))
+    return *found;
+  fail(error_code::malformed_text, "'{}' is not {}", field, json_kind<T>());
+}
 
-std::string as_text(const nlohmann::json& value, const std::string& field);
-bool as_flag(const nlohmann::json& value, const std::string& field);
-const nlohmann::json& as_list(const nlohmann::json& value,
-                              const std::string& field);
+inline const nlohmann::json& field_of(const nlohmann::json& object,
+                                      const char* name) {
+  if (!object.is_object())
+    fail(error_code::malformed_text, "'{}' is missing: this is not an object",
+         name);
+  const auto found = object.find(name);
+  if (found == object.end())
+    fail(error_code::malformed_text, "'{}' is missing", name);
+  return *found;
+}
 
-const nlohmann::json& field_of(const nlohmann::json& object, const char* name);
-const nlohmann::json& list_of(const nlohmann::json& object, const char* name);
-std::string text_of(const nlohmann::json& object, const char* name);
-bool flag_of(const nlohmann::json& object, const char* name);
-double number_of(const nlohmann::json& object, const char* name);
+template <class T>
+T field(const nlohmann::json& object, const char* name) {
+  return value_of<T>(field_of(object, name), name);
+}
 
-template <class Whole>
-Whole whole_of(const nlohmann::json& value, const std::string& field) {
-  if (value.is_number_unsigned()) {
-    const auto found = value.get<std::uint64_t>();
-    if (std::in_range<Whole>(found))
-      return static_cast<Whole>(found);
-  } else if (value.is_number_integer()) {
-    const auto found = value.get<std::int64_t>();
-    if (std::in_range<Whole>(found))
-      return static_cast<Whole>(found);
-  }
-  fail(error_code::malformed_text, "'{}' is not a whole number in range",
-       field);
+/// Whether a truth value is there, and true.
+inline bool has_flag(const nlohmann::json& object, const char* name) {
+  return object.contains(name) && field<bool>(object, name);
 }
 
 }  // namespace troupe

@@ -3,9 +3,9 @@
 #include <limits>
 
 #include "troupe/base/error.hpp"
+#include "troupe/monitors/live/event_json.hpp"
 #include "troupe/monitors/live/json_fields.hpp"
 #include "troupe/monitors/live/live_trust.hpp"
-#include "troupe/monitors/live/subscription_json.hpp"
 
 namespace troupe {
 
@@ -21,9 +21,9 @@ bool is_streamed(live_type type) {
 }
 
 [[noreturn]] void fail_as_answered(const json& answer) {
-  const bool usage = answer.contains("usage") && flag_of(answer, "usage");
+  const bool usage = has_flag(answer, "usage");
   throw error(usage ? error_code::invalid_argument : error_code::transport,
-              text_of(answer, "error"));
+              field<std::string>(answer, "error"));
 }
 
 }  // namespace
@@ -47,7 +47,7 @@ live_client::live_client(const std::string& endpoint, const std::string& token,
   }
   const auto welcome =
     parse_json(read_answer(live_type::welcome, connected).payload);
-  whole_of<std::uint16_t>(field_of(welcome, "version"), "version");
+  field<std::uint16_t>(welcome, "version");
   welcomed_ = true;
   parser_.set_limit(live_payload_limit);
 }
@@ -64,13 +64,13 @@ json live_client::request(const json& what) {
 std::int64_t live_client::attach(const std::string& spec, bool keep) {
   const auto answer =
     request({{"do", "attach"}, {"spec", spec}, {"keep", keep}});
-  return whole_of<std::int64_t>(field_of(answer, "id"), "id");
+  return field<std::int64_t>(answer, "id");
 }
 
 std::int64_t live_client::watch(const subscription& wants) {
   const auto answer =
     request({{"do", "events"}, {"subscription", json_of(wants)}});
-  return whole_of<std::int64_t>(field_of(answer, "id"), "id");
+  return field<std::int64_t>(answer, "id");
 }
 
 void live_client::detach(std::int64_t id) {
@@ -97,7 +97,7 @@ live_frame live_client::read_answer(live_type wanted, const deadline& until) {
       return *frame;
     if (frame->type == live_type::refusal)
       fail(error_code::transport, "the job refused: {}",
-           text_of(parse_json(frame->payload), "error"));
+           field<std::string>(parse_json(frame->payload), "error"));
     keep(*frame);
   }
   if (ended_)
@@ -110,7 +110,7 @@ void live_client::keep(const live_frame& frame) {
   if (!welcomed_ || !is_streamed(frame.type))
     fail(error_code::transport, "the job sent an unexpected message");
   auto content = parse_json(frame.payload);
-  const auto monitor = whole_of<std::int64_t>(field_of(content, "id"), "id");
+  const auto monitor = field<std::int64_t>(content, "id");
   waiting_.push_back({frame.type, monitor, std::move(content)});
 }
 

@@ -31,9 +31,9 @@ session::session(std::int64_t id, const asio::any_io_executor& on, int socket,
   : id_(id),
     on_(on),
     host_(host),
-    stream_(on, host.options.trusted.tls ? tls_stream(
-                  socket, host.options.trusted.tls, link_side::server)
-                                         : socket_stream(socket)),
+    stream_(on, host.trusted.tls
+                  ? tls_stream(socket, host.trusted.tls, link_side::server)
+                  : socket_stream(socket)),
     parser_(hello_limit),
     wake_(on),
     watchdog_(on),
@@ -106,7 +106,7 @@ asio::awaitable<void> session::read() {
 /// A client that fails to prove its token gets a refusal in plain text; within
 /// TLS, the handshake has refused it already.
 asio::awaitable<void> session::introduce() {
-  const auto& means = host_.options.trusted;
+  const auto& means = host_.trusted;
   const auto let_write = [this] {
     may_write_ = true;
     run(&session::write);

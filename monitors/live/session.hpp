@@ -10,6 +10,7 @@
 
 #include "troupe/engine/transport/trust/trust.hpp"
 #include "troupe/monitors/live/awaited_stream.hpp"
+#include "troupe/monitors/live/endpoint_server.hpp"
 #include "troupe/monitors/live/frame.hpp"
 #include "troupe/monitors/live/outbox.hpp"
 
@@ -18,16 +19,10 @@ namespace troupe {
 class session;
 using session_pointer = std::shared_ptr<session>;
 
-struct session_options {
-  trust trusted;  // none: whoever can connect is let in
-  double hello_seconds = 5;
-  double stalled_seconds = 30;
-  std::size_t queue_bytes = std::size_t{4} << 20;
-};
-
 /// A session's view of its server; called on the server's thread.
 struct session_host {
-  session_options options;
+  trust trusted;  // none: whoever can connect is let in
+  endpoint_options options;
   /// A client said hello rightly. Throws the `error` to refuse it with.
   std::function<void(session&)> admit;
   /// Answers a request, on a thread that may wait.

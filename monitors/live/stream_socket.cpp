@@ -21,23 +21,14 @@ using state = stream_progress::state;
 stream_socket::stream_socket(const endpoint& address, const deadline& until,
                              const trust& trusted)
   : wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
-  try {
-    if (!connect_any(address, until))
-      fail(error_code::transport,
-           "no answer at {}: {}; is the job still running?", to_text(address),
-           std::strerror(errno));
-    stream_ = trusted.tls ? tls_stream(handle_, trusted.tls, link_side::client)
-                          : socket_stream(handle_);
-    if (introduces(trusted))
-      introduce(address, trusted, until);
-  } catch (...) {
-    ::close(wake_);
-    throw;
-  }
-}
-
-stream_socket::~stream_socket() {
-  ::close(wake_);
+  if (!connect_any(address, until))
+    fail(error_code::transport,
+         "no answer at {}: {}; is the job still running?", to_text(address),
+         std::strerror(errno));
+  stream_ = trusted.tls ? tls_stream(handle_, trusted.tls, link_side::client)
+                        : socket_stream(handle_);
+  if (introduces(trusted))
+    introduce(address, trusted, until);
 }
 
 bool stream_socket::connect_any(const endpoint& address,
@@ -92,7 +83,7 @@ bool stream_socket::connect(const socket_address& target,
 }
 
 void stream_socket::check_interrupt() const {
-  pollfd wake{wake_, POLLIN, 0};
+  pollfd wake{wake_.get(), POLLIN, 0};
   if (::poll(&wake, 1, 0) > 0)
     fail(error_code::interrupted, "interrupted");
 }
@@ -100,7 +91,7 @@ void stream_socket::check_interrupt() const {
 /// False: the deadline has come.
 bool stream_socket::wait_for(short what, const deadline& until) {
   for (;;) {
-    std::array<pollfd, 2> each{{{handle_, what, 0}, {wake_, POLLIN, 0}}};
+    std::array<pollfd, 2> each{{{handle_, what, 0}, {wake_.get(), POLLIN, 0}}};
     const auto ready = ::poll(each.data(), each.size(), until.milliseconds());
     if (ready < 0 && errno == EINTR)
       continue;
@@ -152,7 +143,7 @@ void stream_socket::write(std::string_view bytes, const deadline& until) {
 
 void stream_socket::interrupt() {
   const std::uint64_t one = 1;
-  [[maybe_unused]] const auto written = ::write(wake_, &one, sizeof(one));
+  [[maybe_unused]] const auto written = ::write(wake_.get(), &one, sizeof(one));
 }
 
 }  // namespace troupe

@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "troupe/base/deadline.hpp"
+#include "troupe/base/owned_descriptor.hpp"
 #include "troupe/engine/transport/endpoint.hpp"
 #include "troupe/engine/transport/stream/byte_stream.hpp"
 #include "troupe/engine/transport/trust/trust.hpp"
@@ -18,9 +19,6 @@ class stream_socket {
   /// trusted.
   stream_socket(const endpoint& address, const deadline& until,
                 const trust& trusted = {});
-  ~stream_socket();
-  stream_socket(const stream_socket&) = delete;
-  stream_socket& operator=(const stream_socket&) = delete;
 
   enum class outcome : std::uint8_t { bytes, late, ended };
   /// Appends what comes. Throws `interrupted`.
@@ -39,7 +37,7 @@ class stream_socket {
   bool wait_for(stream_progress::state need, const deadline& until);
 
   int handle_ = -1;  // the stream's, once that is there
-  int wake_ = -1;
+  owned_descriptor wake_;
   stream_pointer stream_;
 };
 

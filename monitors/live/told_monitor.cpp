@@ -120,30 +120,6 @@ std::vector<std::string> metrics_frames(std::int64_t id,
   return frames;
 }
 
-class told final : public sink {
- public:
-  told(std::int64_t id, outbox_pointer outbox, bool keep)
-    : id_(id), outbox_(std::move(outbox)), keep_(keep), found_(id, outbox_) {}
-
-  void write(const metrics_record& record) override {
-    if (outbox_->is_open())
-      found_.offer(metrics_frames(id_, record));
-  }
-  void write(const alert& what) override {
-    if (keep_ && !outbox_->is_open())
-      spdlog::warn("monitor {}: {}", what.monitor, what.text);
-    auto cut = what;
-    cut.text = what.text.substr(0, text_of_a_frame);
-    found_.offer({frame_of(live_type::alert, id_, json_of(cut))});
-  }
-
- private:
-  std::int64_t id_;
-  outbox_pointer outbox_;
-  bool keep_;
-  findings found_;
-};
-
 /// Tells a client once how its monitor ended.
 class last_word {
  public:
@@ -213,7 +189,18 @@ monitor told_monitor(std::int64_t id, monitor what, outbox_pointer outbox,
 }
 
 sink_pointer told_sink(std::int64_t id, outbox_pointer outbox, bool keep) {
-  return std::make_shared<told>(id, std::move(outbox), keep);
+  const auto found = std::make_shared<findings>(id, outbox);
+  return callback_sink(
+    [id, outbox, found](const metrics_record& record) {
+      if (outbox->is_open())
+        found->offer(metrics_frames(id, record));
+    },
+    [id, outbox, keep, found](alert what) {
+      if (keep && !outbox->is_open())
+        spdlog::warn("monitor {}: {}", what.monitor, what.text);
+      what.text = what.text.substr(0, text_of_a_frame);
+      found->offer({frame_of(live_type::alert, id, json_of(what))});
+    });
 }
 
 std::function<void(const std::string&)> told_print(std::int64_t id,

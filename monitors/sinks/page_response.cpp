@@ -2,17 +2,16 @@
 
 #include <fmt/format.h>
 
-#include <random>
 #include <string>
 #include <utility>
+
+#include "troupe/base/names.hpp"
 
 namespace troupe {
 
 http_response page_response(std::string_view page) {
   constexpr std::string_view place = "@nonce@";
-  std::random_device random;
-  const auto nonce = fmt::format("{:08x}{:08x}{:08x}{:08x}", random(), random(),
-                                 random(), random());
+  const auto nonce = random_digits(4);
   std::string body(page);
   for (auto found = body.find(place); found != std::string::npos;
        found = body.find(place, found))

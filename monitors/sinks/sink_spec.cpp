@@ -16,23 +16,19 @@
 #include "troupe/engine/events/globs.hpp"
 #include "troupe/engine/transport/trust/secret_file.hpp"
 #include "troupe/monitors/settings.hpp"
-#include "troupe/monitors/sinks/csv_sink.hpp"
+#include "troupe/monitors/sinks/file_sinks.hpp"
 #include "troupe/monitors/sinks/http_address.hpp"
-#include "troupe/monitors/sinks/json_lines_sink.hpp"
 #include "troupe/monitors/sinks/prometheus_sink.hpp"
-#include "troupe/monitors/sinks/tensorboard_sink.hpp"
 #include "troupe/monitors/sinks/terminal_sink.hpp"
 
 namespace troupe {
 
+TROUPE_FIELDS(terminal_options, match, top)
+
 namespace {
 
 terminal_options terminal_of(const std::string& text) {
-  terminal_options options;
-  settings given("sink terminal", text);
-  given.read("match", options.match);
-  given.read("top", options.top);
-  given.require_all_read();
+  const auto options = settings("sink terminal", text).all<terminal_options>();
   if (!options.match.empty())
     require_globs(options.match);
   return options;
@@ -53,7 +49,7 @@ prometheus_options prometheus_of(const std::string& text) {
   settings given("sink prometheus",
                  text.substr(std::min(comma + 1, text.size())));
   std::optional<std::string> token_file;
-  given.read("token_file", token_file);
+  given("token_file", token_file);
   given.require_all_read();
   if (token_file)
     options.token = read_secret(*token_file);

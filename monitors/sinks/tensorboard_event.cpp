@@ -1,12 +1,13 @@
 #include "troupe/monitors/sinks/tensorboard_event.hpp"
 
 #include <algorithm>
+#include <boost/crc.hpp>
+
 #include <bit>
 #include <cmath>
 #include <concepts>
 
 #include "troupe/monitors/phase_name.hpp"
-#include "troupe/monitors/sinks/crc32c.hpp"
 
 namespace troupe {
 
@@ -47,8 +48,11 @@ void put_bytes(std::string& out, unsigned field, std::string_view bytes) {
   out += bytes;
 }
 
+/// Of CRC-32C (Castagnoli, RFC 3720 B.4).
 std::uint32_t masked_crc(std::string_view bytes) {
-  return std::rotr(crc32c(bytes), 15) + 0xa282ead8u;
+  boost::crc_optimal<32, 0x1edc6f41, 0xffffffff, 0xffffffff, true, true> sum;
+  sum.process_bytes(bytes.data(), bytes.size());
+  return std::rotr(std::uint32_t{sum.checksum()}, 15) + 0xa282ead8u;
 }
 
 /// A metric's name; of another phase than training it tells the phase.

@@ -1,13 +1,15 @@
 #include "troupe/monitors/tensors/gap.hpp"
 
 #include <fmt/format.h>
+#include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <limits>
 #include <map>
+#include <utility>
+#include <vector>
 
 #include "troupe/base/error.hpp"
-#include "troupe/monitors/metric_table.hpp"
 #include "troupe/monitors/monitor_of.hpp"
 
 namespace troupe {
@@ -61,22 +63,61 @@ bool counts(const tensor_record& record) {
          || (values > 1 && record.dimensions > 1);
 }
 
+/// How a metric's values of several data ranks become one.
+enum class reduction : std::uint8_t { mean, sum, max };
+
+/// Metrics of one step as data ranks record them. Names come out in the order
+/// in which they were first recorded.
+class metric_table {
+ public:
+  void record(std::int32_t rank, const std::string& name, double value,
+              reduction how) {
+    const auto [place, is_new] = places_.try_emplace(name, entries_.size());
+    if (is_new)
+      entries_.push_back({name, how, {}});
+    if (!entries_[place->second].by_rank.try_emplace(rank, value).second)
+      spdlog::warn("metric {} was recorded twice in a step; the first is kept",
+                   name);
+  }
+  /// One value a name; the table is empty then.
+  std::vector<metric> reduce() {
+    std::vector<metric> all;
+    for (const auto& each : std::exchange(entries_, {}))
+      all.push_back({each.name, reduced(each)});
+    places_.clear();
+    return all;
+  }
+
+ private:
+  struct entry {
+    std::string name;
+    reduction how;
+    std::map<std::int32_t, double> by_rank;
+  };
+
+  static double reduced(const entry& of) {
+    double sum = 0, largest = of.by_rank.begin()->second;
+    for (const auto& [rank, value] : of.by_rank) {
+      sum += value;
+      largest = std::max(largest, value);
+    }
+    if (of.how == reduction::max)
+      return largest;
+    return of.how == reduction::sum
+             ? sum
+             : sum / static_cast<double>(of.by_rank.size());
+  }
+
+  std::vector<entry> entries_;
+  std::map<std::string, std::size_t> places_;
+};
+
 class gap_state {
  public:
   gap_state(bool histogram, sink_pointer sink)
     : histogram_(histogram), sink_(std::move(sink)) {}
 
-  void see(const event& what) {
-    if (const auto* op = std::get_if<tensors_event>(&what))
-      add(*op);
-    else if (const auto* step = std::get_if<step_event>(&what))
-      conclude(step->source);
-    else if (std::holds_alternative<dropped_event>(what))
-      forget();
-  }
-
- private:
-  void add(const tensors_event& op) {
+  void see(const tensors_event& op) {
     const auto& place = op.source;
     if (place.microbatch >= 0 && !op.backward)
       batch_[{place.data_rank, place.stage}] += op.samples;
@@ -85,7 +126,10 @@ class gap_state {
         add({place.data_rank, place.stage, record.kind, record.owner->name},
             record);
   }
+  void see(const step_event& step) { conclude(step.source); }
+  void see(const dropped_event&) { forget(); }
 
+ private:
   void add(const place& where, const tensor_record& record) {
     const auto& s = record.statistics;
     const auto [found, is_new] = sums_.try_emplace(where);
@@ -129,7 +173,7 @@ class gap_state {
       fmt::format("gap/{}/{}", group_of(where.kind), where.name);
     const auto put = [&](const char* what, double value, reduction how) {
       table_.record(where.data_rank, fmt::format("{}/{}", prefix, what), value,
-                    how, merging::warn);
+                    how);
     };
     put("max", sum.max, reduction::max);
     put("mean", sum.mean / batch, reduction::mean);

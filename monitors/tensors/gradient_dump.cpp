@@ -92,18 +92,4 @@ monitor gradient_dump_monitor(const gradient_dump_options& options) {
   return made;
 }
 
-gap_parts resolve(const gap_switches& switches) {
-  const gap_parts parts{switches.monitor.value_or(switches.enabled),
-                        switches.dump_gradients.value_or(false)};
-  if (!switches.enabled && (parts.monitor || parts.dump_gradients))
-    fail(error_code::invalid_argument,
-         "gap: {} is on while enabled is false; set enabled to true",
-         parts.monitor ? "monitor" : "dump_gradients");
-  if (switches.enabled && !parts.monitor && !parts.dump_gradients)
-    throw error(error_code::invalid_argument,
-                "gap: enabled is true but monitor and dump_gradients are both "
-                "false; set one of them to true, or enabled to false");
-  return parts;
-}
-
 }  // namespace troupe

@@ -29,17 +29,4 @@ struct gradient_dump_options {
 /// `invalid_argument` naming the field.
 monitor gradient_dump_monitor(const gradient_dump_options& options);
 
-/// OLMo-core's one switch board for both, with its checks: a part that is on
-/// while `enabled` is false, or `enabled` with no part on, is an error.
-struct gap_switches {
-  bool enabled = true;
-  std::optional<bool> monitor{};         // default: as `enabled`
-  std::optional<bool> dump_gradients{};  // default: false
-};
-struct gap_parts {
-  bool monitor = false;
-  bool dump_gradients = false;
-};
-gap_parts resolve(const gap_switches& switches);
-
 }  // namespace troupe

@@ -47,17 +47,15 @@ class overflow_state {
   overflow_state(overflow_options options, sink_pointer sink)
     : options_(std::move(options)), sink_(std::move(sink)) {}
 
-  void see(const event& what) {
-    if (const auto* op = std::get_if<tensors_event>(&what))
-      ops_.push_back(*op);
-    else if (const auto* step = std::get_if<step_event>(&what))
-      conclude(step->source,
-               is_of_loss_scale(*step) ? ending::overflowed : ending::whole);
-    else if (const auto* failure = std::get_if<failure_event>(&what))
-      conclude(failure->source, ending::failed);
-    else if (std::holds_alternative<dropped_event>(what))
-      ops_.clear();
+  void see(const tensors_event& op) { ops_.push_back(op); }
+  void see(const step_event& step) {
+    conclude(step.source,
+             is_of_loss_scale(step) ? ending::overflowed : ending::whole);
   }
+  void see(const failure_event& failure) {
+    conclude(failure.source, ending::failed);
+  }
+  void see(const dropped_event&) { ops_.clear(); }
 
  private:
   enum class ending : std::uint8_t { whole, overflowed, failed };

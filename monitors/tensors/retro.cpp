@@ -12,8 +12,8 @@
 
 #include "troupe/base/atomic_file.hpp"
 #include "troupe/base/error.hpp"
+#include "troupe/base/json.hpp"
 #include "troupe/engine/checkpoint/safetensors.hpp"
-#include "troupe/monitors/json_number.hpp"
 #include "troupe/monitors/monitor_of.hpp"
 #include "troupe/monitors/tensors/frame.hpp"
 
@@ -56,25 +56,29 @@ class retro_state {
   retro_state(retro_options options, sink_pointer sink)
     : options_(std::move(options)), sink_(std::move(sink)) {}
 
-  void see(const event& what) {
-    if (const auto* op = std::get_if<tensors_event>(&what))
-      add(*op);
-    else if (const auto* step = std::get_if<step_event>(&what))
-      conclude(step->source, step->losses.empty() ? 0 : step->losses[0].value);
-    else if (const auto* failure = std::get_if<failure_event>(&what))
-      dump(failure->source, "the run failed: " + failure->reason);
-    else if (const auto* dropped = std::get_if<dropped_event>(&what))
-      forget(dropped->source);
-  }
-
- private:
-  void add(const tensors_event& op) {
+  void see(const tensors_event& op) {
     now_.ops.push_back(op);
     for (const auto& record : op.tensors)
       if (!fired_)
         fired_ = rule_for(op, record);
   }
+  void see(const step_event& step) {
+    conclude(step.source, step.losses.empty() ? 0 : step.losses[0].value);
+  }
+  void see(const failure_event& failure) {
+    dump(failure.source, "the run failed: " + failure.reason);
+  }
+  /// The rest of a step was dropped; what had fired in it is kept.
+  void see(const dropped_event& dropped) {
+    auto source = dropped.source;
+    if (!now_.ops.empty())
+      source.step = now_.ops.front().source.step;
+    if (const auto rule = std::exchange(fired_, std::nullopt))
+      dump(source, *rule + " (the rest of that step was dropped)");
+    now_ = {};
+  }
 
+ private:
   std::optional<std::string> rule_for(const tensors_event& op,
                                       const tensor_record& record) const {
     const auto& s = record.statistics;
@@ -117,16 +121,6 @@ class retro_state {
     now_ = {};
     if (static_cast<std::int64_t>(ring_.size()) > options_.steps)
       ring_.pop_front();
-  }
-
-  /// The rest of a step was dropped; what had fired in it is kept.
-  void forget(const event_source& next) {
-    auto source = next;
-    if (!now_.ops.empty())
-      source.step = now_.ops.front().source.step;
-    if (const auto rule = std::exchange(fired_, std::nullopt))
-      dump(source, *rule + " (the rest of that step was dropped)");
-    now_ = {};
   }
 
   void dump(const event_source& source, const std::string& rule) {

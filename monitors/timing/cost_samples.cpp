@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <numeric>
 #include <utility>
 #include <vector>
@@ -12,7 +11,7 @@
 #include "troupe/base/atomic_file.hpp"
 #include "troupe/engine/plan/cost/simulate.hpp"
 #include "troupe/engine/plan/op_traits.hpp"
-#include "troupe/monitors/timing/step_collector.hpp"
+#include "troupe/monitors/monitor_of.hpp"
 #include "troupe/monitors/timing/step_times.hpp"
 
 namespace troupe {
@@ -69,14 +68,10 @@ void cost_samples::add(const std::vector<ops_event>& step) {
     of_link_.clear();
     steps_.clear();
   }
-  auto first = std::numeric_limits<std::int64_t>::max();
-  auto last = std::numeric_limits<std::int64_t>::min();
   for (const auto& rank : step) {
     const auto times = op_times(*plan_, rank);
     for (std::size_t i = 0; i < times.size(); ++i) {
       const auto& done = rank.ops[i];
-      first = std::min(first, done.begin);
-      last = std::max(last, done.end);
       const auto& op = plan_->ops.at(done.op);
       if (!takes_time(op.kind) && !is_copy(op.kind))
         continue;
@@ -85,8 +80,8 @@ void cost_samples::add(const std::vector<ops_event>& step) {
         add_message(op, static_cast<double>(done.arrived - done.left) * ms);
     }
   }
-  if (first < last)
-    add(steps_, static_cast<double>(last - first) * ms);
+  if (const auto [begin, end] = extent_of(step); begin < end)
+    add(steps_, static_cast<double>(end - begin) * ms);
 }
 
 bool cost_samples::covers(std::initializer_list<plan_op_kind> kinds) const {
@@ -145,21 +140,14 @@ std::string cost_samples::text() const {
 }
 
 monitor cost_monitor(std::string path) {
-  struct state {
-    cost_samples costs;
-    step_collector collector = {};
-  };
-  auto kept = std::make_shared<state>();
-  monitor made;
-  made.name = "costs";
-  made.wants.ops = true;
-  made.wants.warnings = false;
-  made.see = [kept](const event& what) {
-    if (const auto* step = kept->collector.add(what); step && !step->empty())
-      kept->costs.add(*step);
-  };
-  made.finish = [kept, path = std::move(path)] {
-    if (const auto text = kept->costs.text(); !text.empty())
+  const auto costs = std::make_shared<cost_samples>();
+  auto made = monitor_of_steps(
+    "costs", [costs](const step_event&, const std::vector<ops_event>& step) {
+      if (!step.empty())
+        costs->add(step);
+    });
+  made.finish = [costs, path = std::move(path)] {
+    if (const auto text = costs->text(); !text.empty())
       write_file_atomically(path, text);
   };
   return made;

@@ -5,8 +5,6 @@
 #include <numbers>
 #include <vector>
 
-#include "troupe/monitors/median.hpp"
-
 namespace troupe {
 
 namespace {
@@ -20,6 +18,15 @@ constexpr std::ptrdiff_t fast_steps_to_forget = 52;
 constexpr double beyond_noise = 2;
 
 }  // namespace
+
+double median_of(std::vector<double> values) {
+  const auto middle =
+    values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::ranges::nth_element(values, middle);
+  if (values.size() % 2 == 1)
+    return *middle;
+  return (*std::max_element(values.begin(), middle) + *middle) / 2;
+}
 
 pace::pace(double factor) : least_(std::log(factor)) {}
 

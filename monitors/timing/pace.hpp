@@ -3,8 +3,12 @@
 #include <cstddef>
 #include <deque>
 #include <optional>
+#include <vector>
 
 namespace troupe {
+
+/// The middle one, or the mean of two; of at least one value.
+double median_of(std::vector<double> values);
 
 /// How the ops of a rank compare with those of the others, step by step.
 /// Nothing but a lasting difference, beyond the usual noise of this rank, is

@@ -24,6 +24,16 @@ std::vector<op_record> on_own_time(const plan& plan,
 
 }  // namespace
 
+step_extent extent_of(const std::vector<ops_event>& ops) {
+  step_extent all;
+  for (const auto& rank : ops)
+    for (const auto& op : rank.ops) {
+      all.begin = std::min(all.begin, op.begin);
+      all.end = std::max(all.end, op.end);
+    }
+  return all;
+}
+
 std::int64_t busy_time(std::vector<op_record> ops) {
   std::ranges::sort(ops, {}, &op_record::begin);
   auto until = std::numeric_limits<std::int64_t>::min();
@@ -65,16 +75,11 @@ op_costs measured_costs(const plan& plan, const std::vector<ops_event>& ops,
 }
 
 step_times times_of(const plan& plan, const std::vector<ops_event>& ops) {
-  auto begin = std::numeric_limits<std::int64_t>::max();
-  std::int64_t end = 0;
+  const auto [begin, end] = extent_of(ops);
   std::int64_t busy = 0;
   std::int32_t replicas = 0;
   for (const auto& rank : ops) {
     replicas = std::max(replicas, rank.source.data_rank + 1);
-    for (const auto& op : rank.ops) {
-      begin = std::min(begin, op.begin);
-      end = std::max(end, op.end);
-    }
     busy += busy_time(on_own_time(plan, rank.ops));
   }
   step_times times;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 #include "troupe/engine/events/event.hpp"
@@ -20,6 +21,13 @@ struct step_times {
 /// `ops`: one event a rank and replica, of one step. All replicas count; the
 /// paper figures are the slowest replica's.
 step_times times_of(const plan& plan, const std::vector<ops_event>& ops);
+
+/// When the first of a step's ops began and the last one ended, in ns.
+struct step_extent {
+  std::int64_t begin = std::numeric_limits<std::int64_t>::max();
+  std::int64_t end = 0;
+};
+step_extent extent_of(const std::vector<ops_event>& ops);
 
 /// The time in which at least one of these ops of a rank ran, in ns: those of
 /// an overlapped pair run at once on a device.

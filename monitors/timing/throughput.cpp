@@ -7,7 +7,6 @@
 
 #include "troupe/base/error.hpp"
 #include "troupe/engine/plan/op_traits.hpp"
-#include "troupe/monitors/median.hpp"
 #include "troupe/monitors/monitor_of.hpp"
 #include "troupe/monitors/timing/pace.hpp"
 #include "troupe/monitors/timing/step_collector.hpp"

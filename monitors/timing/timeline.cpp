@@ -14,20 +14,13 @@
 #include "troupe/engine/plan/op_traits.hpp"
 #include "troupe/engine/plan/text/plan_text.hpp"
 #include "troupe/monitors/timing/step_collector.hpp"
+#include "troupe/monitors/timing/step_times.hpp"
 
 namespace troupe {
 
 namespace {
 
 constexpr double ms = 1e-6;  // of a nanosecond
-
-std::int64_t first_begin(const std::vector<ops_event>& ops) {
-  auto first = std::numeric_limits<std::int64_t>::max();
-  for (const auto& rank : ops)
-    for (const auto& op : rank.ops)
-      first = std::min(first, op.begin);
-  return first;
-}
 
 /// A tensor that was not finite.
 struct anomaly {
@@ -275,7 +268,7 @@ struct timeline_state {
 
   timeline picture_of(const std::deque<kept_step>& shown) const {
     timeline_builder builder(*plan_of(shown.front()),
-                             first_begin(shown.front().ops));
+                             extent_of(shown.front().ops).begin);
     for (const auto& step : shown) {
       builder.add(step.ops);
       for (const auto& found : step.anomalies)
@@ -296,7 +289,7 @@ struct timeline_state {
 
 timeline measured_timeline(const plan& plan,
                            const std::vector<ops_event>& ops) {
-  timeline_builder builder(plan, first_begin(ops));
+  timeline_builder builder(plan, extent_of(ops).begin);
   builder.add(ops);
   return builder.take();
 }

@@ -1,4 +1,4 @@
-#include "troupe/base/plain_text.hpp"
+#include "troupe/base/printable.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 

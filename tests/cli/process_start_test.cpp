@@ -1,5 +1,4 @@
 // A process with closed descriptors, signals and limits.
-#include "troupe/cli/plan/process_start.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>

@@ -2,8 +2,8 @@
 #include "parse.hpp"
 #include "troupe/engine/events/subscription.hpp"
 #include "troupe/monitors/live/attached_monitors.hpp"
+#include "troupe/monitors/live/event_json.hpp"
 #include "troupe/monitors/live/json_fields.hpp"
-#include "troupe/monitors/live/subscription_json.hpp"
 
 using namespace troupe;
 

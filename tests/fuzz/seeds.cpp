@@ -26,7 +26,6 @@
 #include "troupe/monitors/live/event_json.hpp"
 #include "troupe/monitors/live/frame.hpp"
 #include "troupe/monitors/live/json_fields.hpp"
-#include "troupe/monitors/live/subscription_json.hpp"
 #include "troupe/schedules/builtin.hpp"
 #include "troupe/schedules/csv.hpp"
 #include "troupe/schedules/text_form.hpp"

@@ -15,7 +15,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data,
     if (choice == 5) {
       const auto index = parse_megatron_index(
         "index", std::as_bytes(std::span(bytes.data(), bytes.size())));
-      return testing::require(index.tokens >= 0 && index.width > 0);
+      return testing::require(index.tokens >= 0 && index.type.width > 0);
     }
     const testing::file_of_bytes file(bytes);
     const auto opened =

@@ -10,7 +10,6 @@
 #include "fixture_g.hpp"
 #include "troupe/base/error.hpp"
 #include "troupe/engine/stage/split.hpp"
-#include "troupe/monitors/metric_table.hpp"
 
 using namespace troupe;
 using namespace troupe::testing;
@@ -293,40 +292,4 @@ TEST_CASE("histograms are of all replicas, and of parameters once") {
 
 TEST_CASE("an interval below one is refused") {
   CHECK_THROWS_AS(gap_monitor({.interval = 0}, callback_sink({})), error);
-}
-
-TEST_CASE("metrics are reduced over ranks by their kind") {
-  const auto both = [](reduction how, double a, double b) {
-    metric_table table;
-    table.record(0, "x", a, how, merging::warn);
-    table.record(1, "x", b, how, merging::warn);
-    return table.reduce().at(0).value;
-  };
-  CHECK(both(reduction::mean, 1.5, 2.5) == 2);
-  CHECK(both(reduction::sum, 0, 1) == 1);
-  CHECK(both(reduction::max, 0, 1) == 1);
-  CHECK(both(reduction::l2_norm, 2, 3) == Approx(std::sqrt(13)));
-  CHECK(both(reduction::none, 7, 8) == 7);
-  metric_table one_rank;
-  one_rank.record(1, "lacking elsewhere", -3, reduction::mean, merging::warn);
-  CHECK(one_rank.reduce().at(0).value == -3);
-  CHECK_THROWS_AS(
-    one_rank.record(0, "lacking elsewhere", 1, reduction::sum, merging::warn),
-    error);
-}
-
-TEST_CASE("a metric recorded twice is merged as asked") {
-  const auto twice = [](merging how) {
-    metric_table table;
-    table.record(0, "x", 2, reduction::sum, how);
-    table.record(0, "x", 6, reduction::sum, how);
-    return table.reduce().at(0).value;
-  };
-  CHECK(twice(merging::warn) == 2);
-  CHECK(twice(merging::oldest) == 2);
-  CHECK(twice(merging::latest) == 6);
-  CHECK(twice(merging::mean) == 4);
-  CHECK(twice(merging::sum) == 8);
-  CHECK(twice(merging::max) == 6);
-  CHECK(twice(merging::min) == 2);
 }

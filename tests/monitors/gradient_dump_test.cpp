@@ -102,12 +102,3 @@ TEST_CASE("a dump that can't be meant is refused, naming the field") {
   refused({.every = 0}, "every");
   refused({.save_first_n = 0}, "save_first_n");
 }
-
-TEST_CASE("the switch board refuses what contradicts itself") {
-  CHECK(resolve({}).monitor);
-  CHECK_FALSE(resolve({}).dump_gradients);
-  CHECK_FALSE(resolve({.enabled = false}).monitor);
-  CHECK_THROWS_AS(resolve({.enabled = false, .monitor = true}), error);
-  CHECK_THROWS_AS(resolve({.enabled = false, .dump_gradients = true}), error);
-  CHECK_THROWS_AS(resolve({.monitor = false}), error);
-}

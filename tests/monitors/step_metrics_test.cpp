@@ -1,4 +1,4 @@
-#include "troupe/monitors/step_metrics.hpp"
+#include "troupe/monitors/metrics.hpp"
 
 #include <catch2/catch_approx.hpp>
 #include <catch2/catch_test_macros.hpp>

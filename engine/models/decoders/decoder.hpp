@@ -58,7 +58,7 @@ struct decoder_choices {
 };
 
 /// A decoder-only transformer in the variants that Hugging Face's model types
-/// are made of: see the files NAME_decoder.cpp for the types.
+/// are made of: see decoder_types.cpp for the types.
 struct decoder_options {
   enum class norm_kind { rms, layer };
   /// Where a block has its norms: in front of attention and MLP; behind them

@@ -2,6 +2,7 @@
 #include <ATen/ops/scaled_dot_product_attention.h>
 
 #include <array>
+#include <vector>
 
 #include "troupe/engine/events/observe.hpp"
 #include "troupe/engine/models/decoders/decoder_parts.hpp"
@@ -92,15 +93,11 @@ struct attention final : decoder_attention {
   /// [rows, heads, positions, head size].
   heads_of_three projected(const at::Tensor& x) {
     const auto b = x.size(0), t = x.size(1), size = o_.head_size;
-    if (fused_ && o_.fused == decoder_options::fusion::thirds) {
-      const auto parts =
-        observe(fused_, x).view({b, t, 3, o_.heads, size}).unbind(2);
-      return {parts[0].transpose(1, 2), parts[1].transpose(1, 2),
-              parts[2].transpose(1, 2)};
-    }
     if (fused_) {
-      const auto parts =
-        observe(fused_, x).view({b, t, o_.heads, 3, size}).unbind(3);
+      const auto three = o_.fused == decoder_options::fusion::thirds ? 2 : 3;
+      std::vector<std::int64_t> shape{b, t, o_.heads, size};
+      shape.insert(shape.begin() + three, 3);
+      const auto parts = observe(fused_, x).view(shape).unbind(three);
       return {parts[0].transpose(1, 2), parts[1].transpose(1, 2),
               parts[2].transpose(1, 2)};
     }

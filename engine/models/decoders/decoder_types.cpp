@@ -33,7 +33,7 @@ rotary_options::scaling scaling_of(model_config& config,
 
 std::vector<double> factors_of(model_config& config, const std::string& name,
                                std::int64_t dimensions) {
-  auto factors = config.numbers(name);
+  auto factors = config.read<std::vector<double>>(name);
   if (const auto needed = (dimensions + 1) / 2; std::ssize(factors) != needed)
     config.refuse(
       name, fmt::format("has {} numbers, not {}", factors.size(), needed));
@@ -73,6 +73,83 @@ void read_scaling(model_config& config, rotary_options& r) {
     r.short_factor = factors_of(config, "short_factor", r.dimensions);
     r.long_factor = factors_of(config, "long_factor", r.dimensions);
   }
+}
+
+/// `use_sliding_window` with `layer_types` or `max_window_layers`.
+void read_windows(model_config& config, decoder_options& options) {
+  const auto layers = static_cast<std::size_t>(options.layers);
+  const bool uses = config.flag("use_sliding_window", false);
+  const auto window = uses ? config.whole("sliding_window", 4096) : 0;
+  const auto first = config.whole("max_window_layers", 28, 0);
+  config.ignore({"sliding_window"});
+  options.windows.assign(layers, 0);
+  const bool by_layer = config.has("layer_types");
+  const auto types = by_layer
+                       ? config.read<std::vector<std::string>>("layer_types")
+                       : std::vector<std::string>(layers);
+  if (types.size() != layers)
+    config.refuse("layer_types",
+                  fmt::format("has {} entries, not {}", types.size(), layers));
+  for (std::size_t i = 0; i < layers; ++i) {
+    if (by_layer && types[i] != "sliding_attention"
+        && types[i] != "full_attention")
+      config.refuse("layer_types",
+                    fmt::format("has a layer of '{}'", types[i]));
+    const bool slides = by_layer ? types[i] == "sliding_attention"
+                                 : static_cast<std::int64_t>(i) >= first;
+    options.windows[i] = slides ? window : 0;
+  }
+}
+
+/// Llama 2, 3 and 3.1 (Touvron et al., 2023; Dubey et al., 2024).
+decoder_options read_llama(model_config& config) {
+  auto o = read_gated(config);
+  o.query_bias = o.output_bias = config.flag("attention_bias", false);
+  o.mlp_bias = config.flag("mlp_bias", false);
+  return o;
+}
+
+/// Mistral 7B (Jiang et al., 2023): Llama with a sliding window.
+decoder_options read_mistral(model_config& config) {
+  require_key_heads(config);
+  auto o = read_gated(config);
+  const auto window = config.whole(
+    "sliding_window", config.lists("sliding_window") ? 0 : 4096, 0);
+  o.windows.assign(static_cast<std::size_t>(o.layers), window);
+  return o;
+}
+
+/// Qwen 2 and 2.5 (Yang et al., 2024): biases of queries, keys and values.
+decoder_options read_qwen2(model_config& config) {
+  require_key_heads(config);
+  auto o = read_gated(config);
+  o.query_bias = true;
+  read_windows(config, o);
+  return o;
+}
+
+/// Qwen 3 (Yang et al., 2025): norms of each head's queries and keys.
+decoder_options read_qwen3(model_config& config) {
+  auto o = read_gated(config, 128);
+  o.query_norms = decoder_options::query_norm::head;
+  o.query_bias = o.output_bias = config.flag("attention_bias", false);
+  read_windows(config, o);
+  return o;
+}
+
+/// OLMo 2 (OLMo et al., 2025): norms behind attention and MLP, and of all
+/// heads' queries and keys together.
+decoder_options read_olmo2(model_config& config) {
+  auto o = read_gated(config);
+  o.place = decoder_options::norm_place::after;
+  o.query_norms = decoder_options::query_norm::all;
+  o.padding =
+    config.whole("pad_token_id", config.lists("pad_token_id") ? -1 : 1, -1);
+  o.epsilon = config.number("rms_norm_eps", 1e-5);
+  o.query_bias = o.output_bias = config.flag("attention_bias", false);
+  o.names.first_norm = "post_attention_layernorm";
+  o.names.second_norm = "post_feedforward_layernorm";
+  return o;
 }
 
 }  // namespace
@@ -171,30 +248,6 @@ decoder_options read_gated(model_config& config, std::int64_t head_size,
 void require_key_heads(const model_config& config) {
   if (!config.lists("num_key_value_heads"))
     config.refuse("num_key_value_heads", "is missing");
-}
-
-void read_windows(model_config& config, decoder_options& options) {
-  const auto layers = static_cast<std::size_t>(options.layers);
-  const bool uses = config.flag("use_sliding_window", false);
-  const auto window = uses ? config.whole("sliding_window", 4096) : 0;
-  const auto first = config.whole("max_window_layers", 28, 0);
-  config.ignore({"sliding_window"});
-  options.windows.assign(layers, 0);
-  const bool by_layer = config.has("layer_types");
-  const auto types =
-    by_layer ? config.texts("layer_types") : std::vector<std::string>(layers);
-  if (types.size() != layers)
-    config.refuse("layer_types",
-                  fmt::format("has {} entries, not {}", types.size(), layers));
-  for (std::size_t i = 0; i < layers; ++i) {
-    if (by_layer && types[i] != "sliding_attention"
-        && types[i] != "full_attention")
-      config.refuse("layer_types",
-                    fmt::format("has a layer of '{}'", types[i]));
-    const bool slides = by_layer ? types[i] == "sliding_attention"
-                                 : static_cast<std::int64_t>(i) >= first;
-    options.windows[i] = slides ? window : 0;
-  }
 }
 
 }  // namespace troupe

@@ -16,20 +16,15 @@ struct decoder_type {
   decoder_options (*read)(model_config& config);
 };
 
-/// All that can be read. To add one: a file in this folder that reads its
-/// fields, and a row in decoder_types.cpp.
+/// All that can be read. To add one: a function that reads its fields, and a
+/// row in decoder_types.cpp.
 const std::vector<decoder_type>& decoder_types();
 
 /// Of a config.json, all of whose fields must be understood. Throws
 /// `invalid_checkpoint`.
 decoder_options read_decoder(model_config& config);
 
-// One for each row.
-decoder_options read_llama(model_config& config);
-decoder_options read_mistral(model_config& config);
-decoder_options read_qwen2(model_config& config);
-decoder_options read_qwen3(model_config& config);
-decoder_options read_olmo2(model_config& config);
+// For rows whose fields are read in files of their own.
 decoder_options read_gpt2(model_config& config);
 decoder_options read_gpt_neox(model_config& config);
 decoder_options read_mixtral(model_config& config);
@@ -46,8 +41,6 @@ decoder_options read_gated(model_config& config, std::int64_t head_size = 0,
                            double base = 10'000);
 /// Where transformers has a default of its own for a missing field.
 void require_key_heads(const model_config& config);
-/// `use_sliding_window` with `layer_types` or `max_window_layers`.
-void read_windows(model_config& config, decoder_options& options);
 /// `rope_parameters`, or the older `rope_theta` and `rope_scaling`; `share`: of
 /// each head's dimensions that are rotated, unless the fields say.
 rotary_options read_rotary(model_config& config, std::int64_t head_size,

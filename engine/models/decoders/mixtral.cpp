@@ -40,6 +40,7 @@ decoder_options read_mixtral(model_config& config) {
 /// Qwen 3's mixtures of experts (Yang et al., 2025), with dense MLPs in some
 /// layers.
 decoder_options read_qwen3_moe(model_config& config) {
+  using wholes = std::vector<std::int64_t>;
   auto o = read_gated(config);
   o.query_norms = decoder_options::query_norm::head;
   o.query_bias = o.output_bias = config.flag("attention_bias", false);
@@ -56,7 +57,7 @@ decoder_options read_qwen3_moe(model_config& config) {
   for (std::int64_t i = 0; i < o.layers; ++i)
     o.experts.layers[static_cast<std::size_t>(i)] =
       o.experts.count > 0 && (i + 1) % step == 0;
-  for (const auto i : config.wholes("mlp_only_layers"))
+  for (const auto i : config.read<wholes>("mlp_only_layers", wholes{}))
     if (i >= 0 && i < o.layers)
       o.experts.layers[static_cast<std::size_t>(i)] = false;
   read_experts(config, o);

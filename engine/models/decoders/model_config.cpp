@@ -77,18 +77,10 @@ constexpr auto without_effect = {"_attn_implementation",
 }  // namespace
 
 json parsed_object(const std::string& text, const std::string& origin) {
-  constexpr int deepest = 32;
-  bool is_deep = false;
-  const auto watch = [&](int depth, json::parse_event_t, json&) {
-    is_deep = is_deep || depth > deepest;
-    return !is_deep;
-  };
-  auto fields = json::parse(text, watch, /*allow_exceptions=*/false);
-  if (is_deep)
-    fail(error_code::invalid_checkpoint, "{}: is nested in more than {} levels",
-         printable(origin), deepest);
+  auto fields = parsed_json(text, 32);
   if (!fields.is_object())
-    fail(error_code::invalid_checkpoint, "{}: is not a JSON object",
+    fail(error_code::invalid_checkpoint,
+         "{}: is not a JSON object, or nested in more than 32 levels",
          printable(origin));
   return fields;
 }
@@ -144,87 +136,11 @@ std::int64_t model_config::whole(const std::string& name,
   const auto* found = usual ? find(name) : &get(name);
   if (!found)
     return *usual;
-  const auto value =
-    found->is_number_integer() ? found->get<std::int64_t>() : least - 1;
+  const auto value = json_as<std::int64_t>(*found).value_or(least - 1);
   if (value < least || value > most)
     refuse(name, fmt::format("is {}, not a whole number from {} to {}",
                              printable(found->dump()), least, most));
   return value;
-}
-
-double model_config::number(const std::string& name,
-                            std::optional<double> usual) {
-  const auto* found = usual ? find(name) : &get(name);
-  if (!found)
-    return *usual;
-  if (!found->is_number() || !std::isfinite(found->get<double>()))
-    refuse(name, fmt::format("is {}, not a number", printable(found->dump())));
-  return found->get<double>();
-}
-
-std::optional<double> model_config::optional_number(const std::string& name) {
-  return has(name) ? std::optional{number(name)} : (find(name), std::nullopt);
-}
-
-bool model_config::flag(const std::string& name, std::optional<bool> usual) {
-  const auto* found = usual ? find(name) : &get(name);
-  if (!found)
-    return *usual;
-  if (!found->is_boolean())
-    refuse(name,
-           fmt::format("is {}, not true or false", printable(found->dump())));
-  return found->get<bool>();
-}
-
-std::string model_config::text(const std::string& name,
-                               std::optional<std::string> usual) {
-  const auto* found = usual ? find(name) : &get(name);
-  if (!found)
-    return *usual;
-  if (!found->is_string())
-    refuse(name, fmt::format("is {}, not a text", printable(found->dump())));
-  return found->get<std::string>();
-}
-
-std::vector<double> model_config::numbers(const std::string& name) {
-  const auto& found = get(name);
-  std::vector<double> all;
-  for (const auto& each : found) {
-    if (!each.is_number() || !std::isfinite(each.get<double>()))
-      refuse(name, "is not a list of numbers");
-    all.push_back(each.get<double>());
-  }
-  if (!found.is_array() || all.empty())
-    refuse(name, "is not a list of numbers");
-  return all;
-}
-
-std::vector<std::int64_t> model_config::wholes(const std::string& name) {
-  std::vector<std::int64_t> all;
-  const auto* found = find(name);
-  if (!found)
-    return all;
-  for (const auto& each : *found) {
-    if (!each.is_number_integer())
-      refuse(name, "is not a list of whole numbers");
-    all.push_back(each.get<std::int64_t>());
-  }
-  if (!found->is_array())
-    refuse(name, "is not a list of whole numbers");
-  return all;
-}
-
-std::vector<std::string> model_config::texts(const std::string& name) {
-  const auto& found = get(name);
-  std::vector<std::string> all;
-  for (const auto& each : found) {
-    if (!each.is_string())
-      refuse(name, "is not a list of texts");
-    all.push_back(each.get<std::string>());
-  }
-  if (!found.is_array())
-    refuse(name, "is not a list of texts");
-  return all;
 }
 
 model_config model_config::inner(const std::string& name) {

@@ -1,12 +1,16 @@
 #pragma once
 
+#include <fmt/format.h>
+
 #include <cstdint>
 #include <initializer_list>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
 #include <string>
-#include <vector>
+#include <utility>
+
+#include "troupe/base/json.hpp"
+#include "troupe/base/printable.hpp"
 
 namespace troupe {
 
@@ -31,15 +35,30 @@ class model_config {
                      std::optional<std::int64_t> usual = {},
                      std::int64_t least = 1,
                      std::int64_t most = std::int64_t{1} << 31);
-  double number(const std::string& name, std::optional<double> usual = {});
-  std::optional<double> optional_number(const std::string& name);
-  bool flag(const std::string& name, std::optional<bool> usual = {});
+  /// A number, truth value, text, or list of such; `usual`: if it is missing.
+  template <class T>
+  T read(const std::string& name, std::optional<T> usual = {}) {
+    const auto* found = usual ? find(name) : &get(name);
+    if (!found)
+      return *usual;
+    if (auto value = json_as<T>(*found))
+      return std::move(*value);
+    refuse(name, fmt::format("is {}, not {}", printable(found->dump()),
+                             json_kind<T>()));
+  }
+  double number(const std::string& name, std::optional<double> usual = {}) {
+    return read(name, usual);
+  }
+  bool flag(const std::string& name, bool usual) {
+    return read<bool>(name, usual);
+  }
   std::string text(const std::string& name,
-                   std::optional<std::string> usual = {});
-  std::vector<double> numbers(const std::string& name);
-  /// Empty if the field is missing.
-  std::vector<std::int64_t> wholes(const std::string& name);
-  std::vector<std::string> texts(const std::string& name);
+                   std::optional<std::string> usual = {}) {
+    return read(name, std::move(usual));
+  }
+  std::optional<double> optional_number(const std::string& name) {
+    return has(name) ? std::optional{number(name)} : (find(name), std::nullopt);
+  }
   /// An object within; its fields are noted apart. Call its `finish`, too.
   model_config inner(const std::string& name);
 

@@ -94,20 +94,6 @@ void require_sealed(int memory, std::size_t ring_bytes) {
 
 }  // namespace
 
-owned_descriptor::owned_descriptor(owned_descriptor&& other) noexcept
-  : descriptor_(std::exchange(other.descriptor_, -1)) {}
-
-owned_descriptor& owned_descriptor::operator=(
-  owned_descriptor&& other) noexcept {
-  std::swap(descriptor_, other.descriptor_);
-  return *this;
-}
-
-owned_descriptor::~owned_descriptor() {
-  if (descriptor_ >= 0)
-    ::close(descriptor_);
-}
-
 shared_memory::~shared_memory() {
   if (bytes != nullptr)
     ::munmap(bytes, size_of(ring_bytes));

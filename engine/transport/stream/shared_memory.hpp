@@ -4,22 +4,9 @@
 #include <cstddef>
 #include <optional>
 
+#include "troupe/base/owned_descriptor.hpp"
+
 namespace troupe {
-
-/// Owns a file descriptor.
-class owned_descriptor {
- public:
-  owned_descriptor() = default;
-  explicit owned_descriptor(int descriptor) : descriptor_(descriptor) {}
-  owned_descriptor(owned_descriptor&& other) noexcept;
-  owned_descriptor& operator=(owned_descriptor&& other) noexcept;
-  ~owned_descriptor();
-
-  int get() const { return descriptor_; }
-
- private:
-  int descriptor_ = -1;
-};
 
 /// Memory and doorbells that two processes share, with one ring each way.
 struct shared_memory {

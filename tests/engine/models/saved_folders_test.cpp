@@ -17,7 +17,6 @@
 #include "troupe/base/error.hpp"
 #include "troupe/engine/models/fresh_folder.hpp"
 #include "troupe/engine/models/model_folder.hpp"
-#include "troupe/engine/models/stored_weights.hpp"
 #include "troupe/engine/stage/model.hpp"
 #include "troupe/engine/stage/plain_loop.hpp"
 
@@ -158,7 +157,7 @@ TEST_CASE("an adapter of GPT-2's head is merged, which is not transposed") {
                              .mm(by_name.at(module + ".lora_A.weight")));
     const auto weight = by_name.at(module + ".weight");
     const auto merged =
-      stored_weights(at / "out").read(module + ".weight") - weight;
+      open_weights(at / "out").read(module + ".weight") - weight;
     CHECK(at::allclose(merged, module == "lm_head" ? change : change.t(), 1e-4,
                        1e-5));
   }

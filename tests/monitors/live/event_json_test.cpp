@@ -12,7 +12,6 @@
 #include "sample_events.hpp"
 #include "troupe/monitors/live/event_parts.hpp"
 #include "troupe/monitors/live/json_fields.hpp"
-#include "troupe/monitors/live/subscription_json.hpp"
 
 using namespace troupe;
 using namespace troupe::testing;
@@ -92,12 +91,12 @@ TEST_CASE("numbers keep their bits, and those that are not finite travel") {
   for (const auto value :
        {0.1, -0.0, 1.0 / 3, limits::denorm_min(), limits::max(),
         limits::lowest(), limits::infinity(), -limits::infinity(), 1e22}) {
-    const auto again = as_number(travelled(json_number(value)), "x");
+    const auto again = value_of<double>(travelled(json_number(value)), "x");
     CHECK(again == value);
     CHECK(std::signbit(again) == std::signbit(value));
   }
-  CHECK(
-    std::isnan(as_number(travelled(json_number(limits::quiet_NaN())), "x")));
+  CHECK(std::isnan(
+    value_of<double>(travelled(json_number(limits::quiet_NaN())), "x")));
 }
 
 TEST_CASE("statistics and tensors' names come back equal") {

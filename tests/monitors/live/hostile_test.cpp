@@ -7,8 +7,8 @@
 #include "faked_job.hpp"
 #include "troupe/engine/device/memory.hpp"
 #include "troupe/monitors/live/attachment.hpp"
+#include "troupe/monitors/live/event_json.hpp"
 #include "troupe/monitors/live/serve.hpp"
-#include "troupe/monitors/live/subscription_json.hpp"
 #include "troupe/monitors/stability.hpp"
 
 using namespace troupe;

@@ -1,4 +1,4 @@
-#include "troupe/monitors/sinks/tensorboard_sink.hpp"
+#include "troupe/monitors/sinks/file_sinks.hpp"
 
 #include <ATen/ops/tensor.h>
 
