@@ -310,8 +310,9 @@ double plain_loop::evaluate(const data_function& load, std::int64_t count) {
 }
 
 tensor_list plain_loop::infer(const tensor_list& inputs) {
-  return outputs_on_host(*module_, inputs, options_.numerics.autocast,
-                         options_.device.get());
+  return run_on_host(*module_, inputs, {}, options_.numerics.autocast,
+                     options_.device.get())
+    .outputs;
 }
 
 parameter_list plain_loop::parameters() const {
