@@ -231,11 +231,12 @@ struct rank_done {
 TROUPE_FIELDS(rank_done, serial, data_rank, rank, stages, ops, messages, tokens,
               memory)
 
-/// The ops of a rank, in executed order.
-ops_event to_event(const event_source& step, const rank_done& report,
-                   std::shared_ptr<const troupe::plan> plan);
-/// The messages of a rank, in the order in which it took them.
-messages_event received_in(const event_source& step, const rank_done& report);
+/// The report's rank, in a step.
+inline event_source on_rank(event_source step, const rank_done& report) {
+  step.data_rank = report.data_rank;
+  step.rank = report.rank;
+  return step;
+}
 
 // ---- anyone -> coordinator
 struct op_failure {

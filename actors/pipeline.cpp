@@ -9,15 +9,42 @@
 #include <mutex>
 #include <optional>
 
-#include "troupe/actors/job/dispatcher.hpp"
 #include "troupe/actors/message_types.hpp"
 #include "troupe/actors/monitoring/event_hub.hpp"
-#include "troupe/actors/step/stall_watch.hpp"
+#include "troupe/actors/step/run_texts.hpp"
 #include "troupe/actors/system/local_actors.hpp"
-#include "troupe/actors/system/pipeline_setup.hpp"
 #include "troupe/engine/plan/text/plan_text.hpp"
 
 namespace troupe {
+
+job_layout pipeline_options::layout() const {
+  const auto place = job ? job->place() : job_place{};
+  return make_layout(place.process, place.processes,
+                     static_cast<std::int32_t>(stages.size()), placement.ranks);
+}
+
+namespace {
+
+/// Boards on which ranks of other processes are marked as such.
+supervision make_supervision(const pipeline_options& options) {
+  const auto layout = options.layout();
+  auto board =
+    std::make_shared<progress_board>(layout.data_ranks, layout.ranks);
+  for (std::int32_t d = 0; d < layout.data_ranks; ++d)
+    for (std::int32_t r = 0; r < layout.ranks; ++r)
+      if (!layout.is_here(d, r))
+        board->set(d, r, {0, progress_board::state::elsewhere});
+  return {std::move(board), std::make_shared<event_board>(),
+          std::make_shared<load_board>(layout.data_ranks),
+          options.execution.limits, std::make_shared<std::atomic<bool>>(false)};
+}
+
+/// The job's, or a new one.
+std::uint64_t run_id(const pipeline_options& options) {
+  return options.job ? options.job->place().run : new_run_id();
+}
+
+}  // namespace
 
 struct pipeline::impl {
   explicit impl(pipeline_options given)
@@ -27,9 +54,7 @@ struct pipeline::impl {
     if (!options.job)
       return;
     tell_of_waits();
-    options.job->start(
-      dispatch_to(actors.book(),
-                  {layout_of(options), options.plans, largest_stage(options)}));
+    options.job->start(book().links->events(actors.book()));
   }
 
   /// Monitors are waited for here, as long as they may take: their hub is an
@@ -47,7 +72,7 @@ struct pipeline::impl {
       options.job->tell_of_waits(
         std::chrono::milliseconds(
           static_cast<std::int64_t>(options.execution.limits.stall * 1000)),
-        [layout = layout_of(options)](std::int32_t sender, double seconds) {
+        [layout = options.layout()](std::int32_t sender, double seconds) {
           spdlog::warn("this process has waited {:.3g} s for a message of {}",
                        seconds, in_words(sender, layout));
         });
@@ -156,7 +181,8 @@ step_report to_report(step_outcome outcome,
   for (auto& rank : outcome.ranks) {
     report.reduced.insert(report.reduced.end(), rank.reduced.begin(),
                           rank.reduced.end());
-    report.ops.push_back(to_event(report.summary.source, rank, plan));
+    report.ops.push_back(
+      {on_rank(report.summary.source, rank), std::move(rank.ops), plan});
   }
   return report;
 }

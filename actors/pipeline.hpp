@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "troupe/actors/execution_options.hpp"
+#include "troupe/actors/job/admission.hpp"
 #include "troupe/actors/job/device_links.hpp"
-#include "troupe/actors/job/job_plans.hpp"
 #include "troupe/actors/job/run_devices.hpp"
 #include "troupe/actors/monitoring/event_board.hpp"
 #include "troupe/actors/step/run_end.hpp"
@@ -46,6 +46,8 @@ struct pipeline_options {
   troupe::numerics numerics;
   sharding_options sharding;
   execution_options execution;
+
+  job_layout layout() const;
 };
 
 /// The result of `pipeline::run`: the step's summary and each rank's ops.

@@ -7,7 +7,6 @@
 #include "troupe/actors/job/job_layout.hpp"
 #include "troupe/actors/job/job_parameters.hpp"
 #include "troupe/actors/recording/graph_steps.hpp"
-#include "troupe/actors/replica.hpp"
 #include "troupe/actors/trainer.hpp"
 #include "troupe/actors/trainer_plans.hpp"
 #include "troupe/engine/stage/layer_sequence.hpp"
@@ -17,6 +16,22 @@
 namespace troupe {
 
 class sequence_batches;
+
+/// The layers of each instance of a stage, as `placement::instances` lists
+/// them; null where they live in other processes.
+using replica = std::vector<std::shared_ptr<layer_sequence>>;
+
+/// Parameters of one copy of all stages, as far as they live here, under their
+/// names, in model order.
+parameter_list parameters_of(const replica& instances, std::int32_t stages,
+                             std::int8_t copy = 0);
+/// Those of the first copy, and its buffers.
+parameter_list state_dict_of(const replica& instances, std::int32_t stages);
+
+/// By replica, copy, then in model order. `stages`: of each copy.
+std::vector<parameter_here> parameters_of(const std::vector<replica>& replicas,
+                                          const placement& stages,
+                                          const alias_names& aliases);
 
 /// What a trainer holds, and how that is made of its options.
 struct trainer::impl {

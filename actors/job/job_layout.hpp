@@ -2,6 +2,8 @@
 
 #include <cstdint>
 
+#include "troupe/base/error.hpp"
+
 namespace troupe {
 
 /// Which process holds which ranks: rank r of replica d is number d x ranks + r
@@ -22,7 +24,14 @@ struct job_layout {
 };
 
 /// Throws `invalid_argument` where ranks and processes don't divide.
-job_layout make_layout(std::int32_t process, std::int32_t processes,
-                       std::int32_t data_ranks, std::int32_t ranks);
+inline job_layout make_layout(std::int32_t process, std::int32_t processes,
+                              std::int32_t data_ranks, std::int32_t ranks) {
+  if (data_ranks * ranks % processes != 0)
+    fail(error_code::invalid_argument,
+         "{} pipeline ranks x {} replicas are {} ranks, which can't be divided "
+         "equally among {} processes; start 1, {} or a divisor of that number",
+         ranks, data_ranks, data_ranks * ranks, processes, data_ranks * ranks);
+  return {process, processes, data_ranks, ranks};
+}
 
 }  // namespace troupe

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <iterator>
 #include <map>
 #include <set>
@@ -73,6 +74,21 @@ std::vector<held_parameter> gather_hashes(
   return all;
 }
 
+/// Throws in all processes what a check of the leading one says, or nothing.
+void require_together(mesh& job, error_code code,
+                      const std::function<void()>& check) {
+  std::string trouble;
+  try {
+    if (job.place().leads())
+      check();
+  } catch (const error& reason) {
+    trouble = reason.what();
+  }
+  trouble = job.share({frame_type::mail, trouble, {}}).head;
+  if (!trouble.empty())
+    throw error(code, trouble);
+}
+
 }  // namespace
 
 parameter_list gather(mesh& job, const std::vector<parameter_here>& own) {
@@ -124,15 +140,9 @@ void require_equal_replicas(mesh* job, const std::vector<parameter_here>& own) {
   }
   if (!job)
     return require_equal(std::move(hashes));
-  std::string trouble;
-  try {
-    require_equal(gather_hashes(*job, hashes));
-  } catch (const error& reason) {
-    trouble = reason.what();
-  }
-  trouble = job->share({frame_type::mail, trouble, {}}).head;
-  if (!trouble.empty())
-    throw error(error_code::mismatch, trouble);
+  auto all = gather_hashes(*job, hashes);
+  require_together(*job, error_code::mismatch,
+                   [&] { require_equal(std::move(all)); });
 }
 
 void require_same_split(mesh* job, const stage_split& own) {
@@ -143,16 +153,14 @@ void require_same_split(mesh* job, const stage_split& own) {
     mine +=
       fmt::format("{}{}", mine.empty() ? "" : ",", each.last - each.first);
   const auto all = job->gather({frame_type::mail, mine, {}});
-  std::string trouble;
-  for (std::size_t p = 1; p < all.size() && trouble.empty(); ++p)
-    if (all[p].head != mine)
-      trouble = fmt::format(
-        "process {} has {} layers in its stages and process 0 {}; give all "
-        "processes the same split",
-        p, printable(all[p].head), mine);
-  trouble = job->share({frame_type::mail, trouble, {}}).head;
-  if (!trouble.empty())
-    throw error(error_code::mismatch, trouble);
+  require_together(*job, error_code::mismatch, [&] {
+    for (std::size_t p = 1; p < all.size(); ++p)
+      if (all[p].head != mine)
+        fail(error_code::mismatch,
+             "process {} has {} layers in its stages and process 0 {}; give "
+             "all processes the same split",
+             p, printable(all[p].head), mine);
+  });
 }
 
 void require_matching(mesh* job, const std::vector<parameter_here>& own,
@@ -170,16 +178,8 @@ void require_matching(mesh* job, const std::vector<parameter_here>& own,
     names.push_back(each.name);
   if (!job)
     return require_matching(groups, names);
-  std::string trouble;
-  try {
-    if (job->place().leads())
-      require_matching(groups, names);
-  } catch (const error& reason) {
-    trouble = reason.what();
-  }
-  trouble = job->share({frame_type::mail, trouble, {}}).head;
-  if (!trouble.empty())
-    throw error(error_code::invalid_argument, trouble);
+  require_together(*job, error_code::invalid_argument,
+                   [&] { require_matching(groups, names); });
 }
 
 tensor_list pass_on(mesh* job, tensor_list values, std::int32_t sender,

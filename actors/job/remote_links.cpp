@@ -1,20 +1,14 @@
 #include "troupe/actors/job/remote_links.hpp"
 
-#include <algorithm>
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
 
+#include "troupe/actors/step/run_texts.hpp"
+#include "troupe/actors/system/address_book.hpp"
 #include "troupe/base/error.hpp"
 #include "troupe/engine/device/clock.hpp"
-#include "troupe/engine/stage/module/generation_step.hpp"
 
 namespace troupe {
-
-namespace {
-
-bool is_below(std::int64_t number, std::int64_t end) {
-  return number >= 0 && number < end;
-}
-
-}  // namespace
 
 remote_begin as_remote(const step_context& step) {
   const auto& settings = step.settings;
@@ -35,16 +29,8 @@ remote_begin as_remote(const step_context& step) {
   return made;
 }
 
-remote_links::remote_links(std::shared_ptr<troupe::mesh> mesh,
-                           job_layout layout, std::uint64_t run,
-                           std::shared_ptr<const job_plans> plans)
-  : mesh_(std::move(mesh)),
-    layout_(layout),
-    run_(run),
-    plans_(std::move(plans)),
-    held_(static_cast<std::size_t>(layout.processes)) {}
-
 void remote_links::begin(const step_pointer& step) {
+  checks_.begin(step);
   const std::scoped_lock lock(mutex_);
   step_ = step;
   // Waiting messages are of a step that has failed.
@@ -106,99 +92,6 @@ void remote_links::tell(const frame& control) {
   mesh_->broadcast(control);
 }
 
-envelope remote_links::admit(std::int32_t sender, const frame_head& announced) {
-  auto header = read_envelope(announced.head);
-  if (header.run != run_)
-    fail(error_code::mismatch, "process {} sent a tensor of another run",
-         sender);
-  if (header.data_rank < 0 || header.data_rank >= layout_.data_ranks)
-    fail(error_code::mismatch, "process {} sent a tensor of replica {}", sender,
-         header.data_rank);
-  const std::scoped_lock lock(mutex_);
-  auto& held = held_[static_cast<std::size_t>(sender)];
-  ++held;
-  const auto most = plans_->most_credits() * layout_.data_ranks;
-  if (held > most)
-    fail(error_code::mismatch,
-         "process {} has {} tensors in flight, but the plan's credits allow {}",
-         sender, held, most);
-  return header;
-}
-
-void remote_links::check(std::int32_t sender, const rank_done& report) {
-  const auto refuse = [sender](const char* what, std::int64_t number) {
-    fail(error_code::mismatch,
-         "process {} reports {} {}, which the plan does not have", sender, what,
-         number);
-  };
-  if (!is_below(report.data_rank, layout_.data_ranks))
-    refuse("replica", report.data_rank);
-  if (!is_below(report.rank, plans_->places().ranks))
-    refuse("rank", report.rank);
-  if (layout_.process_of(report.data_rank, report.rank) != sender)
-    fail(error_code::mismatch,
-         "process {} reports the end of rank {} of replica {}, which belongs "
-         "to another process",
-         sender, report.rank, report.data_rank);
-  const std::scoped_lock lock(mutex_);
-  if (!step_ || report.serial != step_->serial)
-    return;  // of a step that is over
-  const auto& given = *step_->plan;
-  const auto rank = static_cast<std::size_t>(report.rank);
-  for (const auto& each : report.ops)
-    if (each.op < given.first_op[rank] || each.op >= given.first_op[rank + 1])
-      refuse("op", each.op);
-  for (const auto& each : report.messages)
-    if (!is_below(each.message, std::ssize(given.messages)))
-      refuse("message", each.message);
-}
-
-void remote_links::check(std::int32_t sender, const event& told) const {
-  const auto& place = source_of(told);
-  const bool is_load = std::holds_alternative<slow_load_event>(told);
-  const bool is_known =
-    (is_load || std::holds_alternative<tensors_event>(told))
-    && is_below(place.data_rank, layout_.data_ranks)
-    && (place.rank == none || is_below(place.rank, plans_->places().ranks))
-    && (is_load || is_below(place.stage, plans_->places().stages()))
-    && (place.microbatch == none || plans_->has_microbatch(place.microbatch));
-  if (!is_known)
-    fail(error_code::mismatch,
-         "process {} names rank {}, stage {}, microbatch {} of replica {}, "
-         "which the plan does not have",
-         sender, place.rank, place.stage, place.microbatch, place.data_rank);
-}
-
-void remote_links::check(std::int32_t sender, const chosen_tokens& tokens) {
-  const auto& [microbatch, slice] = tokens.key;
-  const std::scoped_lock lock(mutex_);
-  if (step_ && tokens.serial < step_->serial)
-    return;  // of a step that is over
-  const auto& places = plans_->places();
-  const bool chooses =
-    step_ && tokens.serial == step_->serial && step_->settings.generation
-    && is_below(tokens.data_rank, layout_.data_ranks)
-    && layout_.process_of(tokens.data_rank, places.rank_of(places.stages() - 1))
-         == sender
-    && is_below(microbatch, step_->plan->microbatches) && slice >= 1
-    && slice < step_->plan->slices;
-  if (!chooses)
-    fail(error_code::mismatch,
-         "process {} sends tokens for slice {} of microbatch {} of replica {}, "
-         "which it does not choose",
-         sender, slice, microbatch, tokens.data_rank);
-  const auto rows =
-    step_->settings.generation->rows.at(static_cast<std::size_t>(
-      tokens.data_rank * step_->plan->microbatches + microbatch));
-  const auto count = std::ssize(tokens.ids);
-  if ((count != 0 && count != rows)
-      || std::ranges::any_of(tokens.ids, [](auto id) { return id < 0; }))
-    fail(error_code::mismatch,
-         "process {} sends {} tokens, or negative ones, for {} sequences of "
-         "microbatch {} of replica {}",
-         sender, count, rows, microbatch, tokens.data_rank);
-}
-
 stage_tensors remote_links::receive(std::int32_t sender, frame what) {
   auto message = read_stage_tensors(std::move(what));
   const auto offset = mesh_->clock_offset(sender);
@@ -208,13 +101,170 @@ stage_tensors remote_links::receive(std::int32_t sender, frame what) {
   const credit_back credit{message.header.serial, message.header.message};
   message.receipt = std::shared_ptr<const void>(
     nullptr, [self = shared_from_this(), sender, credit](const void*) {
-      {
-        const std::scoped_lock lock(self->mutex_);
-        --self->held_[static_cast<std::size_t>(sender)];
-      }
+      self->checks_.consumed(sender);
       self->mesh_->answer(sender, to_frame(credit));
     });
   return message;
+}
+
+namespace {
+
+class dispatcher {
+ public:
+  explicit dispatcher(address_book_pointer book) : book_(std::move(book)) {}
+
+  mesh_events events() const {
+    return {
+      [book = book_](std::int32_t sender, frame_type type,
+                     const frame_head& head) {
+        obey(*book, [&] {
+          if (type == frame_type::tensors)
+            book->links->checks().check(sender, head);
+          else if (type == frame_type::part)
+            book->links->checks().check_part(sender, head.tensors);
+        });
+      },
+      [*this](std::int32_t sender, frame what) {
+        dispatch(sender, std::move(what));
+      },
+      [book = book_](std::int32_t process, const std::string& reason) {
+        caf::anon_send(book->coordinator, peer_lost{process, reason});
+      },
+      [layout = book_->links->layout()](std::int32_t process, double seconds) {
+        if (seconds > 0)
+          spdlog::warn(
+            "no message from {} for {:.3g} s: it is stopped or very slow; the "
+            "run is waiting for it",
+            in_words(process, layout), seconds);
+        else
+          spdlog::warn("{} is responding again", in_words(process, layout));
+      }};
+  }
+
+ private:
+  /// Closes a connection that breaks the protocol; all processes get the
+  /// reason, not only that the connection has ended.
+  static void obey(const address_book& book,
+                   const std::function<void()>& check) {
+    try {
+      check();
+    } catch (const error& reason) {
+      caf::anon_send(book.coordinator, stop_run{reason.what()});
+      throw;
+    }
+  }
+
+  void dispatch(std::int32_t sender, frame what) const {
+    switch (what.type) {
+      case frame_type::tensors: {
+        auto message = book_->links->receive(sender, std::move(what));
+        const auto& header = message.header;
+        caf::anon_send(stage(header.data_rank, {header.to_stage, header.copy}),
+                       std::move(message));
+        break;
+      }
+      case frame_type::credit:
+        book_->links->on(read_credit(what));
+        break;
+      case frame_type::part: {
+        auto part = read_collective_part(std::move(what));
+        if (part.stage < 0 || part.stage >= book_->placement.stages())
+          fail(error_code::mismatch, "there is no stage {}", part.stage);
+        if (part.kind == collective_kind::tied_sum
+            && (book_->tied_reducers.empty() || part.copy < 0
+                || part.copy >= book_->placement.copies() || part.data_rank < 0
+                || part.data_rank >= book_->data_ranks()))
+          fail(error_code::mismatch,
+               "there are no tied parameters in copy {} of replica {}",
+               part.copy, part.data_rank);
+        const auto& target =
+          book_->reducer(part.kind, part.data_rank, {part.stage, part.copy});
+        caf::anon_send(target, std::move(part));
+        break;
+      }
+      default:
+        std::visit(
+          [this, sender](auto&& held) { hand_on(sender, std::move(held)); },
+          read_control(std::move(what)));
+    }
+  }
+
+  const stage_handle& stage(std::int32_t data_rank,
+                            stage_instance which) const {
+    if (!book_->placement.has(which) || !book_->stage(data_rank, which))
+      fail(error_code::mismatch,
+           "stage {} of replica {} does not live in this process", which.stage,
+           data_rank);
+    return book_->stage(data_rank, which);
+  }
+
+  template <class Message>
+  void hand_on(std::int32_t, Message message) const {
+    caf::anon_send(book_->coordinator, std::move(message));
+  }
+  void hand_on(std::int32_t, remote_begin message) const {
+    follow(std::move(message));
+  }
+  void hand_on(std::int32_t, norm_known message) const {
+    follow(std::move(message));
+  }
+  void hand_on(std::int32_t, remote_outcome message) const {
+    follow(std::move(message));
+  }
+  template <class Message>
+  void follow(Message message) const {
+    obey(*book_, [&] {
+      if (!book_->follower)
+        fail(error_code::mismatch,
+             "another process sent a command to the leading one");
+    });
+    caf::anon_send(book_->follower, std::move(message));
+  }
+  /// Its times by this process's clock.
+  void hand_on(std::int32_t sender, rank_done message) const {
+    obey(*book_, [&] { book_->links->checks().check(sender, message); });
+    const auto offset = book_->links->mesh().clock_offset(sender);
+    const auto shift = [offset](auto&... times) {
+      ((times += times != 0 ? offset : 0), ...);  // 0: there is none
+    };
+    for (auto& op : message.ops)
+      shift(op.begin, op.end, op.ready, op.left, op.arrived, op.host_begin,
+            op.host_end);
+    for (auto& each : message.messages)
+      shift(each.sent, each.left, each.arrived, each.taken);
+    caf::anon_send(book_->coordinator, std::move(message));
+  }
+  void hand_on(std::int32_t sender, chosen_tokens message) const {
+    obey(*book_, [&] { book_->links->checks().check(sender, message); });
+    if (message.sent != 0)
+      message.sent += book_->links->mesh().clock_offset(sender);
+    const auto& first = stage(message.data_rank, {});
+    caf::anon_send(first, std::move(message));
+  }
+  void hand_on(std::int32_t, interrupt_run message) const {
+    caf::anon_send(book_->coordinator, stop_run{std::move(message.reason)});
+  }
+  void hand_on(std::int32_t sender, finish_run message) const {
+    message.end = {
+      run_end::kind::asked,
+      fmt::format("{}: {}", in_words(sender, book_->links->layout()),
+                  message.end.reason)};
+    caf::anon_send(book_->coordinator, std::move(message));
+  }
+  void hand_on(std::int32_t sender, event message) const {
+    obey(*book_, [&] { book_->links->checks().check(sender, message); });
+    caf::anon_send(
+      book_->hub,
+      publish_event{std::make_shared<const event>(std::move(message))});
+  }
+
+  address_book_pointer book_;
+};
+
+}  // namespace
+
+mesh_events remote_links::events(const std::shared_ptr<address_book>& book) {
+  return dispatcher(book).events();
 }
 
 }  // namespace troupe

@@ -5,22 +5,28 @@
 #include <mutex>
 #include <vector>
 
-#include "troupe/actors/job/job_layout.hpp"
-#include "troupe/actors/job/job_plans.hpp"
+#include "troupe/actors/job/admission.hpp"
 #include "troupe/actors/job/wire_messages.hpp"
 #include "troupe/engine/transport/mesh.hpp"
 
 namespace troupe {
 
+struct address_book;
+
 /// A step, as the processes of a job compare it.
 remote_begin as_remote(const step_context& step);
 
 /// Sends to the stages, reducers and coordinators of a job's other processes,
-/// and checks received messages against the plan. Thread-safe.
+/// and hands what these send to the actors that it is for. Thread-safe.
 class remote_links : public std::enable_shared_from_this<remote_links> {
  public:
+  /// The others as `admission` takes them.
   remote_links(std::shared_ptr<troupe::mesh> mesh, job_layout layout,
-               std::uint64_t run, std::shared_ptr<const job_plans> plans);
+               std::uint64_t run, std::shared_ptr<const job_plans> plans,
+               std::int64_t parameter_bytes)
+    : mesh_(std::move(mesh)),
+      layout_(layout),
+      checks_(layout, run, std::move(plans), parameter_bytes) {}
 
   const job_layout& layout() const { return layout_; }
   troupe::mesh& mesh() { return *mesh_; }
@@ -37,17 +43,11 @@ class remote_links : public std::enable_shared_from_this<remote_links> {
   /// To all others, if this is the leader; else to the leader.
   void tell(const frame& control);
 
-  /// Refuses tensors that this process does not expect: of another run or
-  /// replica, or more than their channels have credits for. Returns what they
-  /// say of themselves, for further checks (tensor_admission.hpp).
-  envelope admit(std::int32_t sender, const frame_head& announced);
-  /// Refuses what another process tells of ops, messages, ranks and stages that
-  /// the plan does not have, for monitors, and of ranks that live elsewhere.
-  void check(std::int32_t sender, const rank_done& report);
-  void check(std::int32_t sender, const event& told) const;
-  /// Refuses tokens that the last stage of the replica can't have chosen: of
-  /// another process, step, microbatch or slice, or for other rows.
-  void check(std::int32_t sender, const chosen_tokens& tokens);
+  /// What the mesh calls. Messages without a receiver here, or beyond the
+  /// plan's credits, are refused, which ends the connection.
+  mesh_events events(const std::shared_ptr<address_book>& book);
+  /// The checks of what other processes send.
+  admission& checks() { return checks_; }
   /// Tensors as the stage gets them, times by this process's clock; its credit
   /// goes back when they are consumed.
   stage_tensors receive(std::int32_t sender, frame what);
@@ -62,15 +62,10 @@ class remote_links : public std::enable_shared_from_this<remote_links> {
 
   std::shared_ptr<troupe::mesh> mesh_;
   job_layout layout_;
-  std::uint64_t run_;
-  std::mutex mutex_;
+  admission checks_;
+  std::mutex mutex_;  // of what follows
   step_pointer step_;
   std::vector<waiting_channel> channels_;
-  std::shared_ptr<const job_plans> plans_;
-  /// Tensors of each process that are here and not consumed: as many as the
-  /// credits of any plan allow, as the next step's may come before it begins
-  /// here.
-  std::vector<std::int64_t> held_;
 };
 
 }  // namespace troupe

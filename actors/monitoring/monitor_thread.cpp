@@ -1,5 +1,6 @@
 #include "troupe/actors/monitoring/monitor_thread.hpp"
 
+#include <c10/core/StorageImpl.h>
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
 #include <time.h>
@@ -9,9 +10,8 @@
 #include <deque>
 #include <mutex>
 #include <optional>
+#include <unordered_map>
 
-#include "troupe/actors/monitoring/event_filter.hpp"
-#include "troupe/actors/monitoring/lent_storages.hpp"
 #include "troupe/engine/device/clock.hpp"
 #include "troupe/engine/device/threads.hpp"
 #include "troupe/engine/device/thrown.hpp"
@@ -19,6 +19,83 @@
 namespace troupe {
 
 namespace {
+
+/// Takes out of shared tensors_events what one monitor did not ask for, others'
+/// handles among it: what one hoards must not count as another's.
+class event_filter {
+ public:
+  explicit event_filter(subscription wants) : wants_(std::move(wants)) {}
+
+  /// The event itself, or a part of it; null: nothing is left.
+  event_pointer pass(const event_pointer& what) {
+    const auto* tensors = std::get_if<tensors_event>(what.get());
+    if (!tensors)
+      return what;
+    tensors_event part{tensors->source,
+                       tensors->backward,
+                       tensors->samples,
+                       {},
+                       tensors->for_exempt};
+    bool stripped = false;
+    for (const auto& record : tensors->tensors) {
+      if (!wanted(record))
+        continue;
+      part.tensors.push_back(record);
+      if (record.tensor.defined() && !has(wants_.needs, tensor_needs::handle)) {
+        part.tensors.back().tensor = at::Tensor{};
+        stripped = true;
+      }
+    }
+    if (!stripped && part.tensors.size() == tensors->tensors.size())
+      return what;
+    return part.tensors.empty()
+             ? nullptr
+             : std::make_shared<const event>(std::move(part));
+  }
+
+ private:
+  bool wanted(const tensor_record& record) {
+    if (!has(wants_.tensors, record.kind))
+      return false;
+    const auto [entry, added] = known_.try_emplace(record.owner->name);
+    if (added)
+      entry->second = wants_.wants(record.kind, record.owner->name);
+    return entry->second;
+  }
+
+  subscription wants_;
+  /// By name: what comes from other processes has owners of its own.
+  std::unordered_map<std::string, bool> known_;
+};
+
+/// The storages that were handed to a monitor, to see what it holds on to.
+class lent_storages {
+ public:
+  void add(const event& what) {
+    if (const auto* tensors = std::get_if<tensors_event>(&what))
+      for (const auto& record : tensors->tensors)
+        if (record.tensor.defined() && record.tensor.has_storage())
+          lent_.insert_or_assign(
+            record.tensor.storage().unsafeGetStorageImpl(),
+            loan{record.tensor.storage().getWeakStorageImpl(),
+                 static_cast<std::int64_t>(record.tensor.storage().nbytes())});
+  }
+  std::int64_t alive_bytes() {
+    std::erase_if(lent_,
+                  [](const auto& item) { return item.second.what.expired(); });
+    std::int64_t bytes = 0;
+    for (const auto& [storage, loan] : lent_)
+      bytes += loan.bytes;
+    return bytes;
+  }
+
+ private:
+  struct loan {
+    c10::weak_intrusive_ptr<c10::StorageImpl> what;
+    std::int64_t bytes;
+  };
+  std::unordered_map<const c10::StorageImpl*, loan> lent_;
+};
 
 std::int64_t held_by(const event& what) {
   const auto* tensors = std::get_if<tensors_event>(&what);

@@ -83,11 +83,74 @@ std::shared_ptr<stage_state>& own_state(stage_states& states, value_kind kind) {
 
 }  // namespace
 
-void op_values::begin(const step_pointer& step) {
+void op_values::begin(const step_pointer& step, const data_orders& wanted) {
   step_ = step;
+  wanted_ = &wanted;
   tokens_ = 0;
   messages_.clear();
   values_.clear();
+  data_.clear();
+  asked_.clear();
+  if (step->settings.part == step_part::update)
+    return;  // which needs no data
+  // A step that generates runs a slice of all microbatches before the next one.
+  for (const auto& [reader, order] : wanted) {
+    const auto ahead = step->settings.generation
+                         ? std::ssize(order)
+                         : std::int64_t{setup_.prefetch};
+    for (std::int64_t i = 0; i < ahead; ++i)
+      ask(reader);
+  }
+}
+
+void op_values::ask(stage_instance reader) {
+  const auto& order = wanted_->at(reader);
+  auto& asked = asked_[reader];
+  if (asked < order.size())
+    ports_.want({step_, reader, order[asked++]});
+}
+
+void op_values::put(loaded_data message) {
+  const auto refuse = [&](const char* why) {
+    fail(error_code::internal, "stage {} was handed microbatch {} {}",
+         message.reader.stage, message.microbatch, why);
+  };
+  if (!step_ || message.serial != step_->serial)
+    refuse("of another step");
+  for (const auto& each : data_)
+    if (each.is_for(message.reader, message.microbatch, message.slice))
+      refuse("twice");
+  data_.push_back({message.reader, message.microbatch, message.sent,
+                   std::move(message.data), message.slice});
+}
+
+/// Starts the way to the device of all data that is here.
+void op_values::bring_data() {
+  if (!device_ || step_->recorded)
+    return;
+  const auto scope = device_.enter();
+  for (auto& each : data_)
+    if (!std::exchange(each.brought, true))
+      each.data = std::make_shared<const microbatch_data>(
+        device_.bring(*each.data, each.ready));
+}
+
+/// The last slice of a microbatch takes it, and asks for one more.
+op_values::held_data op_values::take_data(const plan_op& forward) {
+  const auto found = std::ranges::find_if(data_, [&](const held_data& each) {
+    return each.is_for(instance_of(forward), forward.microbatch, forward.slice);
+  });
+  if (found == data_.end())
+    fail(error_code::internal, "microbatch {} is missing for stage {}",
+         forward.microbatch, forward.stage);
+  const bool of_all = found->slice == loaded_data::all_slices;
+  if (of_all && forward.slice + 1 < step_->plan->slices)
+    return *found;
+  auto taken = std::move(*found);
+  data_.erase(found);
+  if (of_all || taken.slice == 0)  // others don't come from the loader
+    ask(taken.reader);
+  return taken;
 }
 
 bool op_values::reads_data(const plan_op& op) const {
@@ -98,10 +161,8 @@ bool op_values::reads_data(const plan_op& op) const {
 /// The record tells of the input that came last.
 void op_values::take(const plan_op& op, run_op& request, op_record& record,
                      std::int64_t waits_since) {
-  if (is_compute(op.kind) && !step_->recorded) {
-    const auto scope = device_.enter();
-    data_.bring(device_);
-  }
+  if (is_compute(op.kind))
+    bring_data();
   for_each_input(*step_->plan, op, [&](const value& input) {
     auto taken = values_.take(input);
     if (is_own(input.kind)) {
@@ -125,7 +186,7 @@ void op_values::take(const plan_op& op, run_op& request, op_record& record,
 
 void op_values::take_data(const plan_op& op, run_op& request,
                           op_record& record) {
-  auto held = data_.take(op);
+  auto held = take_data(op);
   if (held.sent > record.ready) {
     record.ready = held.sent;
     record.left = record.arrived = 0;
@@ -174,8 +235,11 @@ op_values::missing_input op_values::missing(const plan_op& op) const {
       found.value = index;
     ++index;
   });
-  found.data = !found.value && reads_data(op)
-               && !data_.has(instance_of(op), op.microbatch, op.slice);
+  found.data =
+    !found.value && reads_data(op)
+    && std::ranges::none_of(data_, [&](const held_data& each) {
+         return each.is_for(instance_of(op), op.microbatch, op.slice);
+       });
   return found;
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -8,7 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include "troupe/actors/rank/microbatch_queue.hpp"
+#include "troupe/actors/rank/rank_setup.hpp"
+#include "troupe/actors/rank/stage_device.hpp"
 #include "troupe/engine/device/accelerator.hpp"
 #include "troupe/engine/device/tensor.hpp"
 #include "troupe/engine/plan/values.hpp"
@@ -51,17 +53,30 @@ class value_store {
 };
 
 /// What the ops of a rank read and make: an op is given its values and its
-/// microbatch, and its outputs are kept. Notes when inputs came, and the
+/// microbatch, and its outputs are kept. Microbatches are asked of the loader
+/// some ahead of the ops that take them. Notes when inputs came, and the
 /// messages that brought them. One thread at a time.
 class op_values {
  public:
-  op_values(const rank_setup& setup, value_store& values,
-            microbatch_queue& data, const stage_device& device)
-    : setup_(setup), values_(values), data_(data), device_(device) {}
+  op_values(const rank_setup& setup, rank_ports& ports, value_store& values,
+            const stage_device& device)
+    : setup_(setup), ports_(ports), values_(values), device_(device) {}
 
-  void begin(const step_pointer& step);
+  /// By instance of a stage that reads data: its microbatches, as it takes
+  /// them.
+  using data_orders = std::map<stage_instance, std::vector<std::int32_t>>;
+
+  /// Asks for the first microbatches of each stage. The orders are the plan's,
+  /// and outlive the step.
+  void begin(const step_pointer& step, const data_orders& wanted);
+  /// A microbatch of this step. Throws `internal` if it is of another one, or
+  /// there.
+  void put(loaded_data message);
+  /// Microbatches that no op has taken.
+  std::size_t data_left() const { return data_.size(); }
   /// Moves what the op reads into the request. `waits_since`: the host's time,
-  /// in ns, since when the rank waits; 0: it does not.
+  /// in ns, since when the rank waits; 0: it does not. Throws `internal` if
+  /// something is not there.
   void take(const plan_op& op, run_op& request, op_record& record,
             std::int64_t waits_since);
   /// Keeps what the op made.
@@ -82,15 +97,38 @@ class op_values {
   }
 
  private:
+  /// A microbatch for a stage: on the device from `ready` on, if there is one.
+  struct held_data {
+    stage_instance reader;
+    std::int32_t microbatch = 0;
+    std::int64_t sent = 0;  // by the loader, or the last stage
+    std::shared_ptr<const microbatch_data> data;
+    std::int16_t slice = loaded_data::all_slices;
+    event_handle ready = {};
+    bool brought = false;
+
+    bool is_for(stage_instance whom, std::int32_t which,
+                std::int16_t part) const {
+      return reader == whom && microbatch == which
+             && (slice == loaded_data::all_slices || slice == part);
+    }
+  };
+
   bool reads_data(const plan_op& op) const;
+  void ask(stage_instance reader);
+  void bring_data();
+  held_data take_data(const plan_op& forward);
   void take_data(const plan_op& op, run_op& request, op_record& record);
   void note_message(const held_value& taken, std::int64_t waits_since);
 
   const rank_setup& setup_;
+  rank_ports& ports_;
   value_store& values_;
-  microbatch_queue& data_;
   const stage_device& device_;
   step_pointer step_;
+  const data_orders* wanted_ = nullptr;
+  std::vector<held_data> data_;                  // few at a time
+  std::map<stage_instance, std::size_t> asked_;  // for so many
   std::int64_t tokens_ = 0;
   std::vector<message_record> messages_;
 };

@@ -3,6 +3,7 @@
 #include <ATen/ops/tensor.h>
 
 #include <algorithm>
+#include <span>
 
 #include "troupe/base/error.hpp"
 #include "troupe/engine/device/clock.hpp"
@@ -18,11 +19,8 @@ rank_runner::rank_runner(rank_setup setup, rank_ports& ports)
   : setup_(std::move(setup)),
     ports_(ports),
     device_(setup_.device),
-    data_(setup_, ports_),
-    op_values_(setup_, values_, data_, device_),
-    transfers_(setup_, ports_, values_, device_),
-    collectives_(setup_, ports_, values_),
-    plans_(setup_) {}
+    op_values_(setup_, ports_, values_, device_),
+    exchanges_(setup_, ports_, values_, device_) {}
 
 event_source rank_runner::source() const {
   event_source source;
@@ -51,22 +49,45 @@ void rank_runner::require_current(std::int64_t serial, const char* what) const {
          what);
 }
 
+/// Of the step's plan, begun.
+lane_executor& rank_runner::begin_executor(const step_context& step) {
+  constexpr std::size_t most = 4;
+  const auto& plan = step.plan;
+  const auto known = std::ranges::find(known_, plan, &known_plan::what);
+  if (known != known_.end()) {
+    known_.splice(known_.begin(), known_, known);
+  } else {
+    if (known_.size() == most)
+      known_.pop_back();
+    known_.push_front(
+      {plan,
+       {*plan,
+        setup_.rank,
+        setup_.order,
+        {.reads_data = setup_.needs_data, .norm = setup_.waits_for_norm}}});
+  }
+  std::span<const std::uint32_t> order;
+  if (step.orders)
+    order = step.orders->at(
+      static_cast<std::size_t>(setup_.data_rank * plan->ranks() + setup_.rank));
+  auto& executor = known_.front().executor;
+  executor.begin(order);
+  return executor;
+}
+
 void rank_runner::on(const begin_step& message) {
-  plan_ = &plans_.begin(*message.step);
-  executor_ = &plan_->executor();
+  executor_ = &begin_executor(*message.step);
   step_ = message.step;
   report_ = {step_->serial, setup_.data_rank, setup_.rank};
-  op_values_.begin(step_);
   last_compute_ = none;
   ending_ = false;
   waits_since_ = 0;
-  transfers_.begin(step_);
   if (stages_.empty())  // all plans of a run place them alike
     stages_ = step_->plan->placement.instances_of(setup_.rank);
   for (const auto stage : stages_)
     ports_.begin(stage, message);
-  data_.begin(step_, plan_->data_orders());
-  collectives_.begin(step_, *plan_);
+  op_values_.begin(step_, executor_->data_orders());
+  exchanges_.begin(step_, *executor_);
   for (auto& each : std::exchange(early_, {}))
     on(std::move(each));
   advance();
@@ -80,7 +101,7 @@ void rank_runner::on(stage_tensors message) {
   if (message.header.serial < step_->serial)
     fail(error_code::mismatch, "rank {} got the {} of a step that is over",
          setup_.rank, summary(message.header));
-  transfers_.on(std::move(message));
+  exchanges_.on(std::move(message));
   advance();
 }
 
@@ -91,8 +112,8 @@ void rank_runner::on(loaded_data message) {
       && message.slice == loaded_data::all_slices)
     message.slice = 0;
   const auto slice = message.slice;
-  data_.put(std::move(message));
-  plan_->data_arrived(stage, microbatch, slice);
+  op_values_.put(std::move(message));
+  executor_->data_arrived(stage, microbatch, slice);
   advance();
 }
 
@@ -131,12 +152,12 @@ void rank_runner::feed_back(const op_launched& answer) {
 
 void rank_runner::on(collective_result message) {
   require_current(message.serial, "reduced gradients");
-  executor_->ended(collectives_.on(std::move(message)));
+  executor_->ended(exchanges_.on(std::move(message)));
   advance();
 }
 
 void rank_runner::on(const norm_known& message) {
-  collectives_.on(message);
+  exchanges_.on(message);
   advance();
 }
 
@@ -157,7 +178,7 @@ void rank_runner::advance() {
 }
 
 void rank_runner::take_messages() {
-  for (const auto receive : transfers_.complete())
+  for (const auto receive : exchanges_.complete())
     executor_->ended(receive);
 }
 
@@ -176,9 +197,9 @@ void rank_runner::transfer(std::uint32_t op) {
   record.begin = now_ns();
   const bool sends = op_at(op).kind == plan_op_kind::send;
   if (sends)
-    transfers_.send(op_at(op), record.begin);
+    exchanges_.send(op_at(op), record.begin);
   else
-    transfers_.post(op);
+    exchanges_.post(op);
   record.end = now_ns();
   executor_->launched(op);
   if (sends)
@@ -191,9 +212,9 @@ void rank_runner::launch(std::uint32_t op) {
   run_op request;
   request.op = op;
   op_values_.take(what, request, report_.ops.back(), waits_since_);
-  collectives_.add_waits(what, request, report_.ops.back());
+  exchanges_.add_waits(what, request, report_.ops.back());
   request.beside = runs_beside(op);
-  request.states.offloads = plan_->offloads(op);
+  request.states.offloads = executor_->offloads(op);
   waits_since_ = 0;
   ports_.run(instance_of(what), std::move(request));
 }
@@ -219,7 +240,7 @@ void rank_runner::on(op_launched answer) {
     feed_back(answer);
     op_values_.keep(answer);
     executor_->ended(op);
-  } else if (collectives_.start(answer)) {
+  } else if (exchanges_.start(answer)) {
     executor_->ended(op);
   }
   advance();
@@ -236,8 +257,8 @@ void rank_runner::end_stages() {
   show(progress_board::state::idle);
   for (const auto stage : stages_) {
     end_step message{step_->serial};
-    message.gathered = collectives_.take_gathered(stage);
-    if (auto reduced = collectives_.take_unread(stage)) {
+    message.gathered = exchanges_.take_gathered(stage);
+    if (auto reduced = exchanges_.take_unread(stage)) {
       message.gradients = std::move(reduced->tensors);
       if (reduced->ready)
         report_.reduced.push_back(std::move(reduced->ready));
@@ -270,11 +291,11 @@ void rank_runner::finish() {
 
 void rank_runner::require_nothing_left() const {
   const auto values = values_.left();
-  if (!values.empty() || transfers_.left() > 0 || !data_.empty())
+  if (!values.empty() || exchanges_.left() > 0 || op_values_.data_left() > 0)
     fail(error_code::internal,
          "rank {}: at the end of the step {} messages and {} microbatches of "
          "data were left{}{}",
-         setup_.rank, transfers_.left(), data_.size(),
+         setup_.rank, exchanges_.left(), op_values_.data_left(),
          values.empty() ? "" : ", and ", values);
 }
 
@@ -287,6 +308,37 @@ void rank_runner::show(progress_board::state state) const {
     setup_.data_rank, setup_.rank,
     {index.value_or(0), state, missing.data, missing.value.value_or(0),
      static_cast<std::uint32_t>(executor_->ended_ops())});
+}
+
+caf::behavior rank_actor(caf::event_based_actor* self,
+                         const rank_members_pointer& members) {
+  const auto handle = [self, members](const auto& message) {
+    members->handle(self, {none}, [&] { members->rank().on(message); });
+  };
+  return behavior_of<rank_handle>(
+    [handle](const begin_step& message) { handle(message); },
+    [handle](const norm_known& message) { handle(message); });
+}
+
+caf::behavior stage_actor(caf::event_based_actor* self, stage_instance stage,
+                          const rank_members_pointer& members) {
+  const auto receive = [self, members, stage](auto& message) {
+    members->receive(self, stage, std::move(message));
+  };
+  return behavior_of<stage_handle>(
+    [self, members, stage](run_op& request) {
+      members->handle(self, stage,
+                      [&] { members->run_op_of(stage, std::move(request)); });
+    },
+    [receive](stage_tensors& message) { receive(message); },
+    [receive](loaded_data& message) { receive(message); },
+    [receive](chosen_tokens& message) { receive(message); },
+    [receive](collective_result& message) { receive(message); },
+    [self, members, stage](end_step& message) {
+      members->handle(self, stage, [&] {
+        members->rank().on(members->stage(stage).on(std::move(message)));
+      });
+    });
 }
 
 }  // namespace troupe

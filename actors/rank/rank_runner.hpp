@@ -1,16 +1,20 @@
 #pragma once
 
 #include <cstdint>
+#include <list>
+#include <map>
+#include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
-#include "troupe/actors/rank/collective_ops.hpp"
-#include "troupe/actors/rank/microbatch_queue.hpp"
+#include "troupe/actors/rank/exchange_ops.hpp"
 #include "troupe/actors/rank/op_values.hpp"
-#include "troupe/actors/rank/plan_executors.hpp"
 #include "troupe/actors/rank/rank_setup.hpp"
 #include "troupe/actors/rank/stage_device.hpp"
-#include "troupe/actors/rank/transfer_ops.hpp"
+#include "troupe/actors/rank/stage_runner.hpp"
+#include "troupe/actors/system/address_book.hpp"
 
 namespace troupe {
 
@@ -41,6 +45,7 @@ class rank_runner {
  private:
   const plan_op& op_at(std::uint32_t op) const { return step_->plan->ops[op]; }
   void require_current(std::int64_t serial, const char* what) const;
+  lane_executor& begin_executor(const step_context& step);
 
   void advance();
   void take_messages();
@@ -59,15 +64,18 @@ class rank_runner {
   rank_ports& ports_;
   stage_device device_;
   value_store values_;
-  microbatch_queue data_;
   op_values op_values_;
-  transfer_ops transfers_;
-  collective_ops collectives_;
-  plan_executors plans_;
+  exchange_ops exchanges_;
+  /// Of the plans that ran last, the latest first: those of training and
+  /// evaluation, or of a step's parts.
+  struct known_plan {
+    std::shared_ptr<const plan> what;
+    lane_executor executor;
+  };
+  std::list<known_plan> known_;
 
   step_pointer step_;
-  executed_plan* plan_ = nullptr;
-  lane_executor* executor_ = nullptr;  // the plan's
+  lane_executor* executor_ = nullptr;  // the step's plan's
   rank_done report_;
   std::vector<stage_instance> stages_;  // of this rank
   std::int64_t last_compute_ = none;    // the op of those streams before
@@ -75,5 +83,125 @@ class rank_runner {
   std::vector<stage_tensors> early_;  // of steps that have not begun here
   std::int64_t waits_since_ = 0;      // 0: an op is being launched
 };
+
+/// What the actors of one rank share, a rank actor and its stages' actors: they
+/// are of one strand, so that one of them runs at a time. Whichever gets a
+/// message tells the rank's runner; the op that starts then runs in its stage's
+/// actor.
+class rank_members final : public rank_ports {
+ public:
+  rank_members(const rank_setup& setup, address_book_pointer book,
+               handler_hook hook)
+    : data_rank_(setup.data_rank),
+      book_(std::move(book)),
+      guard_{std::move(hook)},
+      rank_(setup, *this) {}
+
+  /// Before the first message.
+  void add(const stage_setup& stage) {
+    stages_.emplace(stage.stage, std::make_unique<stage_runner>(stage, *this));
+  }
+  rank_runner& rank() { return rank_; }
+  stage_runner& stage(stage_instance stage) { return *stages_.at(stage); }
+
+  /// Runs a handler of a member, a stage's or (of stage `none`) the rank's own;
+  /// then the op that starts goes to its stage.
+  template <class Work>
+  void handle(caf::event_based_actor* self, stage_instance stage, Work&& work) {
+    self_ = self;
+    guard_.run(
+      self, *book_, [this, stage] { return failure_of(stage); },
+      std::forward<Work>(work));
+    if (auto next = take())
+      self->send(book_->stage(data_rank_, next->first),
+                 std::move(next->second));
+  }
+
+  /// A message for the rank that came to one of its stages: if its own op
+  /// starts, that runs at once.
+  template <class Message>
+  void receive(caf::event_based_actor* self, stage_instance stage,
+               Message&& message) {
+    handle(self, stage, [&] {
+      rank_.on(std::forward<Message>(message));
+      if (next_ && next_->first == stage)
+        run_op_of(stage, std::move(take()->second));
+    });
+  }
+  void run_op_of(stage_instance stage, run_op request) {
+    rank_.on(stages_.at(stage)->on(std::move(request)));
+  }
+
+  // Messages to other actors.
+  void begin(stage_instance stage, const begin_step& message) override {
+    stages_.at(stage)->on(message);
+  }
+  void run(stage_instance stage, run_op request) override {
+    next_.emplace(stage, std::move(request));
+  }
+  void end(stage_instance stage, end_step message) override {
+    self_->send(book_->stage(data_rank_, stage), std::move(message));
+  }
+  void deliver(stage_tensors message) override {
+    const stage_instance stage{message.header.to_stage, message.header.copy};
+    if (const auto& target = book_->stage(data_rank_, stage))
+      self_->send(target, std::move(message));
+    else
+      book_->links->deliver(book_->process_of(data_rank_, stage),
+                            std::move(message));
+  }
+  void feed(chosen_tokens tokens) override {
+    if (const auto& target = book_->stage(data_rank_, {}))
+      self_->send(target, std::move(tokens));
+    else
+      book_->links->send(book_->process_of(data_rank_, {}), std::move(tokens));
+  }
+  void want(want_data request) override {
+    self_->send(book_->loaders[static_cast<std::size_t>(data_rank_)],
+                std::move(request));
+  }
+  void done(rank_done report) override {
+    self_->send(book_->coordinator, std::move(report));
+  }
+  void reduce(collective_request request) override {
+    const auto& target =
+      book_->reducer(request.work.kind, request.data_rank, request.owner);
+    self_->send(target, std::move(request));
+  }
+  void powers(stage_powers powers) override {
+    self_->send(book_->coordinator, std::move(powers));
+  }
+
+ private:
+  std::optional<std::pair<stage_instance, run_op>> take() {
+    return std::exchange(next_, std::nullopt);
+  }
+  /// Where the rank stands: at the op that a stage runs, if one does.
+  op_failure failure_of(stage_instance stage) const {
+    op_failure failure{rank_.source(), rank_.current_op(), {}};
+    if (failure.source.stage == none)
+      failure.source.stage = stage.stage;
+    return failure;
+  }
+
+  std::int32_t data_rank_;
+  address_book_pointer book_;
+  handler_guard guard_;
+  std::map<stage_instance, std::unique_ptr<stage_runner>> stages_;
+  std::optional<std::pair<stage_instance, run_op>> next_;  // not sent yet
+  caf::event_based_actor* self_ = nullptr;  // the member that runs
+  rank_runner rank_;
+};
+
+using rank_members_pointer = std::shared_ptr<rank_members>;
+
+/// One rank of one replica: begins its steps and ends them. See `rank_runner`.
+caf::behavior rank_actor(caf::event_based_actor* self,
+                         const rank_members_pointer& members);
+
+/// One stage of one replica: runs the ops that `stage_runner` describes. What
+/// others send it for them goes to its rank's `rank_runner`.
+caf::behavior stage_actor(caf::event_based_actor* self, stage_instance stage,
+                          const rank_members_pointer& members);
 
 }  // namespace troupe

@@ -32,7 +32,20 @@ struct rank_setup {
   std::function<bool(std::int32_t rank)> is_far;
 };
 
-/// Where a rank's messages go. Calls don't block, and don't call back.
+/// A stage's: what its rank runs ops on.
+struct stage_setup {
+  std::int32_t data_rank = 0;
+  stage_instance stage;
+  troupe::stage work;
+  /// By how much its compute ops take longer, from a step on (tests).
+  double slow = 1;
+  std::int64_t slow_from = 1;
+  /// The rank's device; null: the CPU.
+  std::shared_ptr<rank_device> device;
+};
+
+/// Where the messages of a rank and its stages go, apart from the stages'
+/// answers. Calls don't block, and don't call back.
 class rank_ports {
  public:
   virtual ~rank_ports() = default;
@@ -47,6 +60,8 @@ class rank_ports {
   virtual void reduce(collective_request request) = 0;
   virtual void want(want_data request) = 0;
   virtual void done(rank_done report) = 0;
+  /// Of a stage's gradients, to the coordinator.
+  virtual void powers(stage_powers powers) = 0;
 };
 
 }  // namespace troupe

@@ -28,7 +28,7 @@ microbatch_key key_of(const plan_op& op) {
 
 }  // namespace
 
-stage_runner::stage_runner(stage_setup setup, stage_ports& ports)
+stage_runner::stage_runner(stage_setup setup, rank_ports& ports)
   : setup_(std::move(setup)), ports_(ports), device_(setup_.device) {}
 
 void stage_runner::on(const begin_step& message) {

@@ -5,26 +5,19 @@
 #include <string>
 #include <vector>
 
+#include "troupe/actors/rank/rank_setup.hpp"
 #include "troupe/actors/rank/stage_device.hpp"
-#include "troupe/actors/rank/stage_setup.hpp"
 
 namespace troupe {
 
 class sharded_parameters;
-
-/// Where a stage's messages go, apart from its answers. Calls don't block.
-class stage_ports {
- public:
-  virtual ~stage_ports() = default;
-  virtual void powers(stage_powers powers) = 0;
-};
 
 /// What a stage actor does: runs the ops that its rank gives it, on the stage's
 /// module and the rank's device. Throws what the module throws. One thread at a
 /// time.
 class stage_runner {
  public:
-  stage_runner(stage_setup setup, stage_ports& ports);
+  stage_runner(stage_setup setup, rank_ports& ports);
 
   void on(const begin_step& message);
   op_launched on(run_op request);
@@ -48,7 +41,7 @@ class stage_runner {
   void update(const std::optional<norm_known>& norm);
 
   stage_setup setup_;
-  stage_ports& ports_;
+  rank_ports& ports_;
   stage_device device_;
   step_pointer step_;
   const plan_op* running_ = nullptr;  // the op of `on(run_op)`

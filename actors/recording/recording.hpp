@@ -6,6 +6,8 @@
 #include <string>
 #include <utility>
 
+#include "troupe/engine/device/thrown.hpp"
+
 namespace troupe {
 
 /// A step that is recorded while the actors run it. Those who give work to
@@ -16,11 +18,28 @@ class recording {
  public:
   /// Does `work` in its turn, which is for `op`, unless something has failed
   /// before; returns whether it was done. What it throws is noted.
-  bool attempt(const std::string& op, const std::function<void()>& work);
+  bool attempt(const std::string& op, const std::function<void()>& work) {
+    const std::scoped_lock lock(turn_);
+    if (!problem_.empty())
+      return false;
+    try {
+      work();
+    } catch (...) {
+      problem_ = op + ": " + thrown_text();
+    }
+    return problem_.empty();
+  }
   /// Nothing is recorded any more.
-  void fail(const std::string& why);
+  void fail(const std::string& why) {
+    const std::scoped_lock lock(turn_);
+    if (problem_.empty())
+      problem_ = why;
+  }
   /// The first failure, with its op; empty without one.
-  std::string problem() const;
+  std::string problem() const {
+    const std::scoped_lock lock(turn_);
+    return problem_;
+  }
 
  private:
   mutable std::mutex turn_;

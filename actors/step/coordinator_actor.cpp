@@ -182,14 +182,13 @@ struct coordinator_state : step_supervisor {
   void publish_rank(const rank_done& report) {
     const auto& settings = core.step()->settings;
     if (watch.events->wants_ops() && settings.training())
-      publish(to_event(source(), report, core.step()->plan));
+      publish(
+        ops_event{on_rank(source(), report), report.ops, core.step()->plan});
     if (settings.tells_messages)
-      publish(received_in(source(), report));
+      publish(messages_event{on_rank(source(), report), report.messages});
     if (report.memory) {
       auto memory = *report.memory;
-      memory.source = source();
-      memory.source.data_rank = report.data_rank;
-      memory.source.rank = report.rank;
+      memory.source = on_rank(source(), report);
       publish(memory);
     }
   }

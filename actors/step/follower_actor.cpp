@@ -1,5 +1,3 @@
-#include "troupe/actors/step/follower_actor.hpp"
-
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
@@ -9,7 +7,7 @@
 #include <utility>
 
 #include "troupe/actors/step/step_supervisor.hpp"
-#include "troupe/engine/events/kept_interest.hpp"
+#include "troupe/engine/events/interest.hpp"
 
 namespace troupe {
 

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <spdlog/spdlog.h>
+
 #include <chrono>
 #include <functional>
 #include <optional>
@@ -7,11 +9,18 @@
 #include <utility>
 
 #include "troupe/actors/step/coordinator_actor.hpp"
-#include "troupe/actors/step/stall_watch.hpp"
+#include "troupe/actors/step/run_texts.hpp"
 #include "troupe/actors/system/address_book.hpp"
 #include "troupe/engine/device/thrown.hpp"
 
 namespace troupe {
+
+/// How long a process that is gone waits for the reason to come from
+/// elsewhere.
+inline constexpr std::chrono::milliseconds patience_with_lost_peers{300};
+/// How long a link that failed waits for what its other side, which may well
+/// live, has to tell of that.
+inline constexpr std::chrono::milliseconds patience_with_ended_links{2000};
 
 /// Shared by the coordinators of the leading process and of the others: one
 /// request at a time, a watchdog for a step that doesn't move, and an end of
@@ -22,24 +31,23 @@ struct step_supervisor {
     : self(actor),
       watch(watches),
       book(std::move(everybody)),
-      hook(std::move(before)),
-      stalls(watch.progress, watch.limits.stall) {}
+      hook(std::move(before)) {}
 
   caf::event_based_actor* self;
   supervision watch;
   address_book_pointer book;
   handler_hook hook;
-  stall_watch stalls;
   caf::typed_response_promise<step_outcome> asked = {};
   std::string failed = {};  // why the run can't go on
   bool interrupted = false;
   bool will_look = false;
+  std::vector<progress_board::entry> seen = {};  // at the last look
   /// After the step that runs; told with it, and then over.
   std::optional<run_end> ends = {};
 
   /// Lets the ranks that live here begin, and looks after them from now on.
   void begin_here(const step_pointer& step) {
-    stalls.begin();
+    seen.clear();
     book->begin(self, step);
     look_later();
   }
@@ -63,12 +71,22 @@ struct step_supervisor {
                          finish_run{*ends, step.serial});
   }
 
-  /// `running`: null between steps.
+  /// Logs who waits for whom if no op has ended since the last look, and on
+  /// which calls links between devices are stuck. `running`: null between
+  /// steps.
   void look(const step_pointer& running) {
     will_look = false;
     if (!running)
       return;
-    stalls.look(*running, book->device_links.get());
+    const auto step = running->settings.step;
+    if (book->device_links)
+      for (const auto& text : book->device_links->stuck())
+        spdlog::warn("step {}: {}", step, text);
+    auto now = watch.progress->snapshot();
+    if (now == seen)
+      spdlog::warn("step {}: no op ended in the last {} s: {}", step,
+                   watch.limits.stall, waits_of(*watch.progress, *running));
+    seen = std::move(now);
     look_later();
   }
 

@@ -7,11 +7,15 @@
 #include <system_error>
 #include <thread>
 
-#include "troupe/actors/step/stall_watch.hpp"
-#include "troupe/actors/system/pipeline_setup.hpp"
-#include "troupe/actors/system/spawn_actors.hpp"
+#include "troupe/actors/monitoring/event_hub.hpp"
+#include "troupe/actors/rank/rank_runner.hpp"
+#include "troupe/actors/reduction/reducer.hpp"
+#include "troupe/actors/step/loader_actor.hpp"
+#include "troupe/actors/step/run_texts.hpp"
 #include "troupe/actors/system/spin_sharing.hpp"
+#include "troupe/actors/system/strand.hpp"
 #include "troupe/engine/device/threads.hpp"
+#include "troupe/engine/stage/sharding/sharded_parameters.hpp"
 
 namespace troupe {
 
@@ -42,8 +46,30 @@ struct system_config : caf::actor_system_config {
 
 std::size_t workers_for(const pipeline_options& options) {
   constexpr std::size_t spare_workers = 2;
-  return static_cast<std::size_t>(layout_of(options).ranks_each())
+  return static_cast<std::size_t>(options.layout().ranks_each())
          + spare_workers;
+}
+
+/// Bytes of the gradients of the largest stage that lives here.
+std::int64_t largest_stage(const pipeline_options& options) {
+  std::int64_t most = 0;
+  for (const auto& replica : options.stages)
+    for (const auto& stage : replica) {
+      std::int64_t bytes = 0;
+      if (!stage)
+        continue;
+      // Sums of 16-bit gradients are fp32; with a number for each parameter
+      // that tells whether it has a gradient.
+      for (const auto& parameter : stage.parameters->parameters())
+        bytes +=
+          parameter.numel()
+            * std::max<std::int64_t>(parameter.element_size(), sizeof(float))
+          + static_cast<std::int64_t>(sizeof(double));
+      if (stage.shards)
+        bytes += stage.shards->bytes();  // frozen ones, too
+      most = std::max(most, bytes);
+    }
+  return most;
 }
 
 void dismiss(address_book& book) {
@@ -73,6 +99,177 @@ bool have_ended(caf::actor_system& system, double seconds) {
   }
   return true;
 }
+
+/// One a rank.
+using strand_list = std::vector<std::unique_ptr<strand>>;
+
+/// Spawns the actors of a run that live in this process, and fills the book
+/// with them.
+struct actor_spawner {
+  caf::actor_system& system;
+  const pipeline_options& options;
+  const supervision& watch;
+  std::uint64_t run_id;
+  address_book_pointer book;
+  strand_list& strands;
+
+  std::int32_t data_ranks() const {
+    return static_cast<std::int32_t>(options.stages.size());
+  }
+  std::int32_t stages() const { return options.placement.stages(); }
+  bool is_here(std::int32_t data_rank, std::int32_t rank) const {
+    return !book->links || book->links->layout().is_here(data_rank, rank);
+  }
+
+  coordinator_setup coordination() const {
+    return {data_ranks(), options.placement.ranks, stages(),
+            options.sharding.shards_of(data_ranks()), options.numerics};
+  }
+
+  stage_setup setup_of_stage(std::int32_t data_rank,
+                             stage_instance which) const {
+    stage_setup setup;
+    setup.data_rank = data_rank;
+    setup.stage = which;
+    setup.work = options.stages[static_cast<std::size_t>(data_rank)]
+                               [options.placement.index_of(which)];
+    const auto rank = options.placement.rank_of(which);
+    setup.device = options.devices.of(data_rank, which);
+    const auto& execution = options.execution;
+    if (static_cast<std::size_t>(rank) < execution.slow.size())
+      setup.slow = execution.slow[static_cast<std::size_t>(rank)];
+    setup.slow_from = execution.slow_from;
+    return setup;
+  }
+
+  rank_setup setup_of_rank(std::int32_t data_rank, std::int32_t rank) const {
+    rank_setup setup;
+    setup.run = run_id;
+    setup.data_rank = data_rank;
+    setup.rank = rank;
+    setup.board = watch.progress;
+    setup.needs_data = options.needs_data;
+    setup.prefetch = std::max(1, options.execution.loading.prefetch);
+    setup.waits_for_norm = options.numerics.needs_norm();
+    setup.reduces = data_ranks() > 1 || options.placement.copies() > 1;
+    setup.order = options.execution.order;
+    setup.device = options.devices.of(data_rank, rank);
+    setup.links = options.links;
+    setup.is_far = [this_book = book.get(), data_rank](std::int32_t other) {
+      return this_book->rank(data_rank, other) == nullptr;
+    };
+    return setup;
+  }
+
+  /// By copy: stages of a replica that live here and read data.
+  std::vector<std::int32_t> consumers(std::int32_t data_rank) const {
+    const auto& placement = options.placement;
+    std::vector<std::int32_t> counts(
+      static_cast<std::size_t>(placement.copies()), 0);
+    for (const auto& each : placement.instances())
+      if (options.needs_data[static_cast<std::size_t>(each.stage)]
+          && is_here(data_rank, placement.rank_of(each)))
+        ++counts[static_cast<std::size_t>(each.copy)];
+    return counts;
+  }
+
+  /// The actors of a rank take turns.
+  void spawn_rank(std::int32_t data_rank, std::int32_t rank) {
+    auto* turns = strands.emplace_back(std::make_unique<strand>(system)).get();
+    const auto members = std::make_shared<rank_members>(
+      setup_of_rank(data_rank, rank), book, options.execution.handler_hook);
+    const auto spawn = [&](strand_actor::behavior_maker make) {
+      return system.spawn<strand_actor, caf::lazy_init>(turns, std::move(make));
+    };
+    book->rank_actors.at(book->rank_index(data_rank, rank)) =
+      caf::actor_cast<rank_handle>(
+        spawn([members](auto* self) { return rank_actor(self, members); }));
+    for (const auto& each : options.placement.instances_of(rank)) {
+      members->add(setup_of_stage(data_rank, each));
+      book->stage_actors.at(book->stage_index(data_rank, each)) =
+        caf::actor_cast<stage_handle>(spawn([members, each](auto* self) {
+          return stage_actor(self, each, members);
+        }));
+    }
+  }
+
+  void spawn_replica(std::int32_t data_rank) {
+    const auto& hook = options.execution.handler_hook;
+    for (std::int32_t r = 0; r < options.placement.ranks; ++r)
+      if (is_here(data_rank, r))
+        spawn_rank(data_rank, r);
+    loader_setup loading;
+    loading.data_rank = data_rank;
+    loading.data_ranks = data_ranks();
+    loading.consumers = consumers(data_rank);
+    loading.loading = options.execution.loading;
+    loading.board = watch.loads;
+    book->loaders.emplace_back();
+    if (std::ranges::any_of(loading.consumers,
+                            [](auto count) { return count > 0; }))
+      book->loaders.back() = caf::actor_cast<loader_handle>(
+        system.spawn(loader_actor, loading, book, hook));
+  }
+
+  void spawn_reducers() {
+    const auto copies = static_cast<std::int8_t>(options.placement.copies());
+    const gradient_mean mean(data_ranks(), options.numerics.division);
+    for (std::int32_t s = 0; s < stages(); ++s) {
+      std::vector<std::int32_t> owners;
+      for (std::int32_t d = 0; d < data_ranks(); ++d)
+        for (std::int8_t copy = 0; copy < copies; ++copy)
+          owners.push_back(book->process_of(d, {s, copy}));
+      book->reducers.push_back(caf::actor_cast<reducer_handle>(
+        system.spawn(reducer_actor, stage_group{owners, mean}, book,
+                     options.execution.handler_hook)));
+    }
+  }
+
+  void spawn_tied_reducers() {
+    const auto copies = static_cast<std::int8_t>(options.placement.copies());
+    if (options.ties.empty())
+      return;
+    for (std::int32_t d = 0; d < data_ranks(); ++d)
+      for (std::int8_t copy = 0; copy < copies; ++copy) {
+        tied_group group{d, copy, options.ties, {}};
+        for (std::int32_t s = 0; s < stages(); ++s)
+          group.owners.push_back(book->process_of(d, {s, copy}));
+        book->tied_reducers.push_back(
+          caf::actor_cast<reducer_handle>(system.spawn(
+            tied_reducer_actor, group, book, options.execution.handler_hook)));
+      }
+  }
+
+  void spawn_coordinator() {
+    if (book->links && !book->links->leads()) {
+      book->follower = caf::actor_cast<follower_handle>(system.spawn(
+        follower_actor, watch, book, options.execution.handler_hook));
+      book->coordinator = book->follower;
+    } else {
+      book->coordinator = caf::actor_cast<coordinator_handle>(
+        system.spawn(coordinator_actor, coordination(), watch, book,
+                     options.execution.handler_hook));
+    }
+  }
+
+  void spawn_all() {
+    book->placement = options.placement;
+    book->stage_actors.resize(book->stage_index(data_ranks(), {}));
+    book->rank_actors.resize(book->rank_index(data_ranks(), 0));
+    if (options.job)
+      book->links =
+        std::make_shared<remote_links>(options.job, options.layout(), run_id,
+                                       options.plans, largest_stage(options));
+    book->device_links = options.links;
+    book->hub = caf::actor_cast<event_hub_handle>(
+      system.spawn(event_hub_actor, watch.events));
+    spawn_coordinator();
+    spawn_reducers();
+    spawn_tied_reducers();
+    for (std::int32_t d = 0; d < data_ranks(); ++d)
+      spawn_replica(d);
+  }
+};
 
 }  // namespace
 
@@ -104,8 +301,9 @@ local_actors::local_actors(const pipeline_options& options,
     watch_(watch),
     leave_seconds_(options.execution.limits.leave) {
   try {
-    spawn_actors(state_->system, options, watch, run_id, state_->book,
-                 state_->strands);
+    actor_spawner{state_->system, options,      watch,
+                  run_id,         state_->book, state_->strands}
+      .spawn_all();
   } catch (...) {
     leave_behind();
     throw;

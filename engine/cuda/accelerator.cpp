@@ -4,7 +4,6 @@
 #include <c10/cuda/CUDAGuard.h>
 
 #include "troupe/engine/cuda/check.hpp"
-#include "troupe/engine/cuda/device_index.hpp"
 #include "troupe/engine/cuda/graph.hpp"
 #include "troupe/engine/cuda/nccl_communicator.hpp"
 #include "troupe/engine/cuda/stream.hpp"

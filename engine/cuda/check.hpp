@@ -1,5 +1,6 @@
 #pragma once
 
+#include <c10/core/Device.h>
 #include <cuda_runtime_api.h>
 #include <nccl.h>
 
@@ -13,5 +14,10 @@ void check(cudaError_t result, const char* tried);
 
 /// Throws an `error` (transport) likewise; accepts a call in progress.
 void check(ncclResult_t result, const std::string& tried);
+
+/// A device's number, counted as CUDA does, as LibTorch's type.
+inline c10::DeviceIndex index_of(int device) {
+  return static_cast<c10::DeviceIndex>(device);
+}
 
 }  // namespace troupe

@@ -5,13 +5,78 @@
 #include <ATen/ops/zeros.h>
 #include <c10/cuda/CUDAGuard.h>
 
+#include <optional>
+
 #include "troupe/base/error.hpp"
 #include "troupe/engine/cuda/check.hpp"
-#include "troupe/engine/cuda/device_index.hpp"
-#include "troupe/engine/cuda/entries.hpp"
 
 namespace troupe {
 namespace {
+
+/// fp32, fp64, fp16 or bf16; none for other types.
+std::optional<device_type> device_type_of(const at::Tensor& tensor) {
+  switch (tensor.scalar_type()) {
+    case at::kFloat:
+      return device_type::fp32;
+    case at::kDouble:
+      return device_type::fp64;
+    case at::kHalf:
+      return device_type::fp16;
+    case at::kBFloat16:
+      return device_type::bf16;
+    default:
+      return {};
+  }
+}
+
+/// The tensor, or a copy made on the current stream, in the form that
+/// statistics read: of one of those types, instances one after the other.
+at::Tensor readable(const at::Tensor& tensor) {
+  auto result = tensor.detach().resolve_neg();
+  if (!device_type_of(result))
+    result = result.to(result.element_size() < 4 ? at::kFloat : at::kDouble);
+  return lies_by_instances(result) ? result : result.contiguous();
+}
+
+/// The entry of a readable tensor, which must not be empty.
+statistics_entry statistics_entry_of(const at::Tensor& tensor) {
+  const auto instances = tensor.dim() == 0 ? 1 : tensor.size(0);
+  auto entry = cut(instances, tensor.numel() / instances);
+  entry.data = tensor.const_data_ptr();
+  entry.type = device_type_of(tensor).value();
+  return entry;
+}
+
+/// The entry of a dense tensor of one of the types.
+flat_entry flat_entry_of(const at::Tensor& tensor) {
+  flat_entry entry;
+  entry.data = tensor.data_ptr();
+  entry.count = tensor.numel();
+  entry.type = device_type_of(tensor).value();
+  return entry;
+}
+
+/// Fills tables with entries, numbers their pieces, and passes each full table,
+/// and the last one, to `launch`, with its number of pieces. Changes that
+/// `launch` makes to the table's other fields are kept for the next one.
+template <class Table, class Entry, class Launch>
+void launch_all(const std::vector<Entry>& entries, const Table& empty,
+                Launch launch) {
+  auto table = empty;
+  std::int64_t pieces = 0;
+  for (const auto& entry : entries) {
+    if (table.count == Table::capacity) {
+      launch(table, pieces);
+      table.count = 0;
+      pieces = 0;
+    }
+    auto& added = table.entries[table.count++] = entry;
+    added.first_piece = static_cast<std::int32_t>(pieces);
+    pieces += entry.pieces();
+  }
+  if (table.count > 0)
+    launch(table, pieces);
+}
 
 cudaStream_t current(int device) {
   return c10::cuda::getCurrentCUDAStream(index_of(device)).stream();

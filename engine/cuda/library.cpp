@@ -6,7 +6,6 @@
 #include "troupe/engine/cuda/accelerator.hpp"
 #include "troupe/engine/cuda/check.hpp"
 #include "troupe/engine/cuda/nccl_communicator.hpp"
-#include "troupe/engine/cuda/nccl_group.hpp"
 #include "troupe/engine/device/load_accelerator.hpp"
 
 namespace troupe {

@@ -10,10 +10,6 @@
 namespace troupe {
 namespace {
 
-c10::DeviceIndex index_of(int device) {
-  return static_cast<c10::DeviceIndex>(device);
-}
-
 class cuda_scope final : public stream_scope {
  public:
   explicit cuda_scope(c10::cuda::CUDAStream stream) : guard_{stream} {}

@@ -57,28 +57,6 @@ at::Tensor copied(const tensor_list& launches, device_stream& stream) {
 
 }  // namespace
 
-statistics_batch::statistics_batch(at::Tensor rows, at::Tensor wide_rows,
-                                   event_handle ready, std::vector<bool> wide)
-  : rows_{std::move(rows)},
-    wide_rows_{std::move(wide_rows)},
-    ready_{std::move(ready)},
-    wide_{std::move(wide)} {}
-
-std::vector<tensor_statistics> statistics_batch::read() const {
-  if (ready_)
-    ready_->wait();
-  const auto* row = rows_.defined() ? rows_.const_data_ptr<double>() : nullptr;
-  const auto* wide_row =
-    wide_rows_.defined() ? wide_rows_.const_data_ptr<double>() : nullptr;
-  std::vector<tensor_statistics> result;
-  for (const auto wide : wide_) {
-    auto& next = wide ? wide_row : row;
-    result.push_back(statistics_of(next, wide));
-    next += wide ? wide_statistics_columns : statistics_columns;
-  }
-  return result;
-}
-
 std::size_t device_statistics::measure(const tensor_list& tensors,
                                        bool with_histogram) {
   const at::NoGradGuard no_grad;
@@ -96,12 +74,24 @@ std::size_t device_statistics::measure(const tensor_list& tensors,
   return first;
 }
 
-statistics_batch device_statistics::take(device_stream& stream) {
+std::vector<tensor_statistics> device_statistics::take(device_stream& stream) {
   const at::NoGradGuard no_grad;
-  auto rows = copied(std::exchange(rows_, {}), stream);
-  auto wide_rows = copied(std::exchange(wide_rows_, {}), stream);
-  return {std::move(rows), std::move(wide_rows), stream.record(),
-          std::exchange(wide_, {})};
+  const auto rows = copied(std::exchange(rows_, {}), stream);
+  const auto wide_rows = copied(std::exchange(wide_rows_, {}), stream);
+  if (const auto ready = stream.record())
+    ready->wait();
+  const auto begin_of = [](const at::Tensor& of) {
+    return of.defined() ? of.const_data_ptr<double>() : nullptr;
+  };
+  const auto* row = begin_of(rows);
+  const auto* wide_row = begin_of(wide_rows);
+  std::vector<tensor_statistics> result;
+  for (const auto wide : std::exchange(wide_, {})) {
+    auto& next = wide ? wide_row : row;
+    result.push_back(statistics_of(next, wide));
+    next += wide ? wide_statistics_columns : statistics_columns;
+  }
+  return result;
 }
 
 }  // namespace troupe

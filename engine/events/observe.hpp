@@ -1,11 +1,11 @@
 #pragma once
 
-#include <array>
 #include <optional>
 #include <tuple>
 #include <type_traits>
 #include <utility>
 
+#include "troupe/base/current_scope.hpp"
 #include "troupe/engine/events/observer.hpp"
 
 namespace troupe {
@@ -14,17 +14,7 @@ namespace troupe {
 observer*& current_observer();
 
 /// Sets the calling thread's observer for a scope.
-class observer_scope {
- public:
-  explicit observer_scope(observer* next)
-    : previous_(std::exchange(current_observer(), next)) {}
-  ~observer_scope() { current_observer() = previous_; }
-  observer_scope(const observer_scope&) = delete;
-  observer_scope& operator=(const observer_scope&) = delete;
-
- private:
-  observer* previous_;
-};
+using observer_scope = current_scope<observer*, current_observer>;
 
 /// Collects a value for monitors: tensors, also in lists and tuples and one
 /// level further; nothing for an empty optional or an undefined tensor;

@@ -157,7 +157,7 @@ void observer::flush() {
   if (held_.empty())
     return;
   const stopwatch cost(cost_);
-  const auto rows = on_device_->take(device_->compute()).read();
+  const auto rows = on_device_->take(device_->compute());
   measured_ = 0;
   for (auto& [event, expected] : std::exchange(held_, {})) {
     for (const auto& [record, row, factor] : expected)

@@ -5,7 +5,7 @@
 #include <optional>
 #include <tuple>
 
-#include "troupe/engine/events/tensors_event.hpp"
+#include "troupe/engine/events/event.hpp"
 
 namespace troupe {
 

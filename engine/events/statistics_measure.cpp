@@ -1,17 +1,75 @@
 #include <ATen/core/grad_mode.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
 
 #include "troupe/base/error.hpp"
-#include "troupe/engine/events/log2_counter.hpp"
 #include "troupe/engine/events/moments.hpp"
 #include "troupe/engine/events/statistics.hpp"
 #include "troupe/engine/events/statistics_kernels.hpp"
 
 namespace troupe {
 namespace {
+
+/// Counts the finite values among all into a log2_histogram.
+class log2_counter {
+ public:
+  /// `denormals` may be false if there are none.
+  void add(const float* values, std::int64_t count, bool denormals);
+  void add(const double* values, std::int64_t count, bool denormals);
+
+  log2_histogram histogram() const;
+
+ private:
+  // By fp32's exponent, in four copies: runs of equal values would otherwise
+  // wait for each other. Exponents 0 (zeros and denormals) and 255 (not finite)
+  // are unused.
+  std::array<std::array<std::int64_t, 256>, 4> exponents_{};
+  log2_histogram others_{};
+};
+
+std::uint32_t magnitude(float value) {
+  return std::bit_cast<std::uint32_t>(value) & 0x7fffffff;
+}
+
+void log2_counter::add(const float* values, std::int64_t count,
+                       bool denormals) {
+  auto& [first, second, third, fourth] = exponents_;
+  std::int64_t done = 0;
+  for (; done + 4 <= count; done += 4) {
+    ++first[magnitude(values[done]) >> 23];
+    ++second[magnitude(values[done + 1]) >> 23];
+    ++third[magnitude(values[done + 2]) >> 23];
+    ++fourth[magnitude(values[done + 3]) >> 23];
+  }
+  for (; done < count; ++done)
+    ++first[magnitude(values[done]) >> 23];
+  if (!denormals)
+    return;
+  for (std::int64_t i = 0; i < count; ++i)
+    if (const auto bits = magnitude(values[i]); bits - 1 < 0x007fffff)
+      ++others_[static_cast<std::size_t>(std::bit_width(bits))];
+}
+
+void log2_counter::add(const double* values, std::int64_t count, bool) {
+  for (std::int64_t i = 0; i < count; ++i) {
+    const auto exponent =
+      static_cast<int>(std::bit_cast<std::uint64_t>(values[i]) >> 52 & 0x7ff);
+    if (values[i] != 0 && exponent != 0x7ff)
+      ++others_[static_cast<std::size_t>(
+        std::clamp(exponent - 1023 + 150, 0, 278))];
+  }
+}
+
+log2_histogram log2_counter::histogram() const {
+  auto result = others_;
+  for (const auto& copy : exponents_)
+    for (std::size_t exponent = 1; exponent < 255; ++exponent)
+      result[exponent + 23] += copy[exponent];
+  return result;
+}
 
 // Instances of fewer values share a chunk.
 constexpr std::int64_t narrow = 64;

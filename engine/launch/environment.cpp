@@ -7,7 +7,7 @@
 #include "troupe/base/error.hpp"
 #include "troupe/base/parse_number.hpp"
 #include "troupe/base/printable.hpp"
-#include "troupe/engine/transport/loopback.hpp"
+#include "troupe/engine/transport/endpoint.hpp"
 
 namespace troupe {
 

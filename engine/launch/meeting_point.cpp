@@ -16,7 +16,7 @@
 #include "troupe/base/names.hpp"
 #include "troupe/base/owned_descriptor.hpp"
 #include "troupe/engine/launch/agent_store.hpp"
-#include "troupe/engine/transport/loopback.hpp"
+#include "troupe/engine/transport/endpoint.hpp"
 #include "troupe/engine/transport/stream/listener.hpp"
 
 namespace troupe {

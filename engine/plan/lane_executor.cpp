@@ -53,14 +53,16 @@ lane_order parse_lane_order(std::string_view name) {
 }
 
 lane_executor::lane_executor(const plan& plan, std::int32_t rank,
-                             lane_order order)
+                             lane_order order, const outside_waits& outside)
   : plan_{plan},
     order_{order},
     first_{plan.first_op[slot(rank)]},
-    ops_(plan.lane(rank).size() + 1) {
+    ops_(plan.lane(rank).size() + 1),
+    updates_wait_{outside.norm} {
   describe_ops();
   number_series();
   list_users();
+  list_outside(outside);
   begin();
 }
 
@@ -137,6 +139,25 @@ void lane_executor::list_users() {
   });
 }
 
+void lane_executor::list_outside(const outside_waits& outside) {
+  for (auto i = first_; i + 1 < first_ + ops_.size(); ++i) {
+    const auto& op = plan_.ops[i];
+    if (op.kind == plan_op_kind::forward && !outside.reads_data.empty()
+        && outside.reads_data[slot(op.stage)]) {
+      readers_.push_back(i);
+      if (op.slice == 0)
+        data_orders_[instance_of(op)].push_back(op.microbatch);
+    }
+    if (op.kind == plan_op_kind::update)
+      updates_.push_back(i);
+    if (op.kind == plan_op_kind::offload)
+      offloaded_.insert(plan_.dependencies_of(op).front());
+  }
+  std::ranges::sort(readers_, {}, [this](std::uint32_t op) {
+    return std::pair{plan_.ops[op].stage, plan_.ops[op].microbatch};
+  });
+}
+
 void lane_executor::begin(std::span<const std::uint32_t> order) {
   given_ = order;
   started_ = 0;
@@ -151,6 +172,11 @@ void lane_executor::begin(std::span<const std::uint32_t> order) {
   kept_.all = 0;
   std::ranges::fill(kept_.by_stage, 0);
   launching_ = computing_ = none;
+  for (const auto op : readers_)
+    hold(op);
+  if (updates_wait_)
+    for (const auto op : updates_)
+      hold(op);
 }
 
 void lane_executor::hold(std::uint32_t op) {
@@ -159,6 +185,28 @@ void lane_executor::hold(std::uint32_t op) {
 
 void lane_executor::release(std::uint32_t op) {
   input_ended(op - first_);
+}
+
+void lane_executor::data_arrived(std::int32_t stage, std::int32_t microbatch,
+                                 std::int16_t slice) {
+  const auto readers = std::ranges::equal_range(
+    readers_, std::pair{stage, microbatch}, {}, [this](std::uint32_t op) {
+      return std::pair{plan_.ops[op].stage, plan_.ops[op].microbatch};
+    });
+  for (const auto op : readers)
+    if (slice == none || slice == plan_.ops[op].slice)
+      release(op);
+}
+
+void lane_executor::norm_arrived() {
+  if (updates_.empty())
+    return;
+  for (const auto norm : plan_.dependencies_of(plan_.ops[updates_.front()]))
+    if (!is_here(norm))
+      ended(norm);
+  if (updates_wait_)
+    for (const auto op : updates_)
+      release(op);
 }
 
 void lane_executor::input_ended(std::uint32_t index) {

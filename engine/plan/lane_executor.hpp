@@ -1,9 +1,11 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <span>
 #include <string_view>
+#include <unordered_set>
 #include <vector>
 
 #include "troupe/engine/plan/plan.hpp"
@@ -32,6 +34,12 @@ std::string_view to_text(lane_order order);
 /// Throws `error` (invalid_argument) with the known names.
 lane_order parse_lane_order(std::string_view name);
 
+/// What ops of a rank wait for that no op of the plan gives.
+struct outside_waits {
+  std::vector<bool> reads_data{};  // by stage: its forwards; empty: none do
+  bool norm = false;               // updates, for the verdict on the norm
+};
+
 /// Executes a rank's part of a plan: which op starts next, from the plan's
 /// dependencies and what has ended so far. Knows neither tensors nor threads;
 /// one thread at a time. An op is launched (the host gives it to its stream),
@@ -44,7 +52,8 @@ class lane_executor {
  public:
   /// The plan must outlive this; it is begun.
   lane_executor(const plan& plan, std::int32_t rank,
-                lane_order order = lane_order::strict);
+                lane_order order = lane_order::strict,
+                const outside_waits& outside = {});
 
   /// Begins a step: no op has started. An `order`, of all ops of the rank,
   /// takes the place of the lane's; it must outlive the step.
@@ -55,6 +64,12 @@ class lane_executor {
   /// throws `internal`.
   void hold(std::uint32_t op);
   void release(std::uint32_t op);
+  /// Releases the forwards that wait for a stage's microbatch: all slices, or
+  /// the only one that has it.
+  void data_arrived(std::int32_t stage, std::int32_t microbatch,
+                    std::int16_t slice = none);
+  /// All norms have ended, those of other ranks among them: releases updates.
+  void norm_arrived();
 
   /// Starts the next op; none if one is being launched or all must wait.
   /// Without `compute`, no op of the compute stream.
@@ -71,6 +86,17 @@ class lane_executor {
   /// end the compute stream waits for, else the first that has not started,
   /// else the first that has not ended; none once all have.
   std::optional<std::uint32_t> position() const;
+
+  /// By instance of a stage on this rank: the microbatches that it reads data
+  /// of, in lane order.
+  const std::map<stage_instance, std::vector<std::int32_t>>& data_orders()
+    const {
+    return data_orders_;
+  }
+  /// Whether what a forward keeps will be offloaded.
+  bool offloads(std::uint32_t forward) const {
+    return offloaded_.contains(forward);
+  }
 
  private:
   struct lane_op {
@@ -98,6 +124,7 @@ class lane_executor {
   void describe_ops();
   void number_series();
   void list_users();
+  void list_outside(const outside_waits& outside);
   bool can_start(std::uint32_t index, bool compute) const;
   bool in_order(std::uint32_t index) const;
   bool fits(std::uint32_t index) const;
@@ -114,6 +141,11 @@ class lane_executor {
   std::vector<std::uint32_t> users_;  // by op: those that wait for it
   std::vector<std::vector<std::uint32_t>> series_;
   kept_count most_kept_;
+  std::vector<std::uint32_t> readers_;  // of data
+  std::map<stage_instance, std::vector<std::int32_t>> data_orders_;
+  std::vector<std::uint32_t> updates_;
+  bool updates_wait_;                            // for the norm
+  std::unordered_set<std::uint32_t> offloaded_;  // forwards
   /// Ops of other ranks, ascending, each with one of this rank that waits.
   std::vector<std::pair<std::uint32_t, std::uint32_t>> remote_;
 

@@ -192,6 +192,16 @@ constexpr plan_op_kind to_plan_kind(op_kind kind) {
   return static_cast<plan_op_kind>(kind);
 }
 
+/// A schedule's op, in a plan.
+constexpr plan_op to_plan_op(const op& what) {
+  return {.kind = to_plan_kind(what.kind),
+          .copy = what.copy,
+          .overlaps_next = what.overlaps_next,
+          .slice = what.slice,
+          .stage = what.stage,
+          .microbatch = what.microbatch};
+}
+
 /// Whether the message of a send or receive is a gradient.
 constexpr bool is_gradient(stream_kind stream) {
   return stream == stream_kind::send_backward

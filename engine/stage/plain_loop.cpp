@@ -110,18 +110,18 @@ std::unique_ptr<stream_scope> plain_loop::enter() const {
   return options_.device ? options_.device->compute().enter() : nullptr;
 }
 
-std::vector<plain_loop::counted_loss> plain_loop::losses_of_microbatch(
+std::vector<loss_term> plain_loop::losses_of_microbatch(
   const microbatch_data& source) {
   const auto data =
     options_.device ? to_device(source, options_.device->compute()) : source;
   const autocast_scope casts(
     options_.numerics.autocast,
     options_.device ? options_.device->device().type() : c10::kCPU);
-  std::vector<counted_loss> losses;
+  std::vector<loss_term> losses;
   for (const auto& terms :
        module_->run({}, data, &options_.numerics.loss).losses)
     losses.push_back({std::to_string(losses.size()), weighted_sum(terms),
-                      terms.front().count, terms.front().counted});
+                      terms.front().count, 1, terms.front().counted});
   return losses;
 }
 
@@ -180,9 +180,9 @@ void plain_loop::accumulate(const microbatch_data& data) {
   }
 }
 
-void plain_loop::note_loss(const counted_loss& loss) {
+void plain_loop::note_loss(const loss_term& loss) {
   losses_.push_back(
-    {loss.name, loss.value.detach().to(at::kDouble), loss.count,
+    {loss.name, loss.value.detach().to(at::kDouble), loss.count, 1,
      loss.counted.defined() ? loss.counted.to(at::kDouble) : at::Tensor{}});
 }
 
@@ -190,9 +190,11 @@ void plain_loop::note_loss(const counted_loss& loss) {
 double plain_loop::take_losses() {
   const at::NoGradGuard no_grad;
   tensor_list pairs;
-  for (const auto& [name, value, count, counted] : losses_)
-    pairs.push_back(at::stack(
-      {value, counted.defined() ? counted : at::full_like(value, count)}));
+  for (const auto& loss : losses_)
+    pairs.push_back(
+      at::stack({loss.value, loss.counted.defined()
+                               ? loss.counted
+                               : at::full_like(loss.value, loss.count)}));
   auto numbers = at::stack(pairs);
   if (options_.device) {
     const auto copy = to_host(numbers, options_.device->compute());
@@ -310,8 +312,9 @@ double plain_loop::evaluate(const data_function& load, std::int64_t count) {
 }
 
 tensor_list plain_loop::infer(const tensor_list& inputs) {
-  return outputs_on_host(*module_, inputs, options_.numerics.autocast,
-                         options_.device.get());
+  return run_on_host(*module_, inputs, {}, options_.numerics.autocast,
+                     options_.device.get())
+    .outputs;
 }
 
 parameter_list plain_loop::parameters() const {

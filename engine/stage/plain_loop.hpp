@@ -106,14 +106,8 @@ class plain_loop {
  private:
   parameter_list trained(const layer_sequence& module) const;
   std::unique_ptr<stream_scope> enter() const;
-  /// An optimised sum, and the number of items that it is the mean of.
-  struct counted_loss {
-    std::string name;  // among the model's losses
-    at::Tensor value;
-    double count;
-    at::Tensor counted;  // used instead of `count` if defined
-  };
-  std::vector<counted_loss> losses_of_microbatch(const microbatch_data& data);
+  /// The optimised sum of each loss of the model, by its number.
+  std::vector<loss_term> losses_of_microbatch(const microbatch_data& data);
   void accumulate(const microbatch_data& data);
   /// Microbatches `first` up to `last` that a copy takes, of a replica.
   void accumulate(const data_function& load, std::int32_t replica,
@@ -123,7 +117,7 @@ class plain_loop {
                          std::int32_t last, result& outcome);
   void update(result& outcome);
   void read_versions(std::int32_t microbatch);
-  void note_loss(const counted_loss& loss);
+  void note_loss(const loss_term& loss);
   double take_losses();
   /// By replica and copy.
   void average(std::vector<tensor_list> members);
@@ -139,7 +133,7 @@ class plain_loop {
   std::unique_ptr<optimizer> optimizer_;
   troupe::loss_scale scale_;
   std::int64_t step_ = 0;
-  std::vector<counted_loss> losses_;
+  std::vector<loss_term> losses_;
   std::vector<std::int32_t> stage_of_;  // of each parameter, with versions
   tensor_lists versions_;               // of this step, the newest last
 };

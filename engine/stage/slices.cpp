@@ -10,12 +10,12 @@
 
 namespace troupe {
 
-namespace {
-
 slice_pass*& current_pass() {
   static thread_local slice_pass* pass = nullptr;
   return pass;
 }
+
+namespace {
 
 std::int64_t first_of(std::int64_t length, std::int64_t index,
                       std::int64_t count) {
@@ -170,13 +170,6 @@ slice_carry_pointer slice_pass::gradients_for_earlier(
     }
   }
   return carry;
-}
-
-slice_scope::slice_scope(slice_pass* pass)
-  : before_(std::exchange(current_pass(), pass)) {}
-
-slice_scope::~slice_scope() {
-  current_pass() = before_;
 }
 
 slice_place current_slice() {

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "troupe/base/current_scope.hpp"
 #include "troupe/engine/stage/microbatch.hpp"
 #include "troupe/engine/stage/module/position_cache.hpp"
 #include "troupe/engine/stage/module/saved_tensors.hpp"
@@ -87,17 +88,9 @@ class slice_pass {
   std::size_t calls_ = 0;
 };
 
-/// Makes a pass, or none, current on this thread.
-class slice_scope {
- public:
-  explicit slice_scope(slice_pass* pass);
-  ~slice_scope();
-  slice_scope(const slice_scope&) = delete;
-  slice_scope& operator=(const slice_scope&) = delete;
-
- private:
-  slice_pass* before_;
-};
+/// The pass that is current on this thread, or none.
+slice_pass*& current_pass();
+using slice_scope = current_scope<slice_pass*, current_pass>;
 
 /// For modules that run in slices (stage_module::runs_in_slices): the slice
 /// that runs on this thread; all of the sequence without one.

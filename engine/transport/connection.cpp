@@ -18,8 +18,7 @@
 #include "troupe/base/error.hpp"
 #include "troupe/engine/device/thrown.hpp"
 #include "troupe/engine/transport/acknowledgements.hpp"
-#include "troupe/engine/transport/incoming_frames.hpp"
-#include "troupe/engine/transport/outgoing_frames.hpp"
+#include "troupe/engine/transport/frame_queues.hpp"
 
 namespace troupe {
 

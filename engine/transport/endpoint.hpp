@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace troupe {
@@ -47,5 +48,12 @@ struct socket_address {
 
 /// Returns at least one address. Throws `transport` for an unknown host.
 std::vector<socket_address> addresses_of(const endpoint& what);
+
+/// Whether an IP address can't be reached from other machines.
+bool is_loopback(const socket_address& address);
+
+/// Whether the host is written as a loopback address or `localhost`; looks
+/// nothing up.
+bool names_loopback(std::string_view host);
 
 }  // namespace troupe

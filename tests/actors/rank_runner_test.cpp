@@ -7,7 +7,6 @@
 #include <deque>
 
 #include "pipeline/faked_stage.hpp"
-#include "troupe/actors/rank/stage_runner.hpp"
 #include "troupe/actors/recording/recording.hpp"
 #include "troupe/base/error.hpp"
 #include "troupe/engine/plan/compile/overlapped_pairs.hpp"
@@ -21,7 +20,7 @@ using Catch::Matchers::MessageMatches;
 namespace {
 
 /// Keeps what a rank and its stages send, but for what they say to each other.
-struct recorded_ports final : rank_ports, stage_ports {
+struct recorded_ports final : rank_ports {
   void begin(stage_instance stage, const begin_step& message) override {
     stages.at(stage)->on(message);
   }

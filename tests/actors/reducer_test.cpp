@@ -1,6 +1,6 @@
 // Gradients of replicas are averaged alike within a process and over links.
 
-#include "troupe/actors/reduction/reducer_core.hpp"
+#include "troupe/actors/reduction/reducer.hpp"
 
 #include <ATen/ops/equal.h>
 #include <ATen/ops/full.h>

@@ -1,7 +1,7 @@
 // Frames between processes, as a connection puts them together of what a
 // stream gives in pieces.
 #include "parse.hpp"
-#include "troupe/engine/transport/incoming_frames.hpp"
+#include "troupe/engine/transport/frame_queues.hpp"
 
 using namespace troupe;
 

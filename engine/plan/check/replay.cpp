@@ -1,8 +1,13 @@
 #include "troupe/engine/plan/check/replay.hpp"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <tuple>
 #include <utility>
+
+#include "troupe/base/error.hpp"
 
 namespace troupe {
 
@@ -212,6 +217,46 @@ std::int32_t replay::blocker(std::uint32_t op) const {
 
 bool replay::finished() const {
   return std::equal(next_.begin(), next_.end(), plan_.first_op.begin() + 1);
+}
+
+namespace {
+
+constexpr std::string_view names[]{"buffered", "credited", "rendezvous"};
+
+}  // namespace
+
+verdict verify(const plan& plan, const transport_model& model) {
+  replay run{plan, model};
+  run.run();
+  if (run.finished())
+    return {};
+  return {.progress = false,
+          .cycle = run.explain(),
+          .stands_at = run.positions(),
+          .posted = run.posted()};
+}
+
+std::string verdict::text() const {
+  if (progress)
+    return "progress: every op completes";
+  std::string sentences;
+  for (const auto& each : cycle)
+    sentences += (sentences.empty() ? "" : "; ") + each.text;
+  return "deadlock: " + sentences;
+}
+
+transport_kind parse_transport(std::string_view name) {
+  for (const auto kind : {transport_kind::buffered, transport_kind::credited,
+                          transport_kind::rendezvous})
+    if (to_text(kind) == name)
+      return kind;
+  fail(error_code::invalid_argument,
+       "unknown transport '{}': known transports are {}", name,
+       fmt::join(names, ", "));
+}
+
+std::string_view to_text(transport_kind kind) {
+  return names[slot(kind)];
 }
 
 }  // namespace troupe

@@ -6,15 +6,6 @@ namespace troupe {
 
 namespace {
 
-plan_op to_plan_op(const op& what) {
-  return {.kind = to_plan_kind(what.kind),
-          .copy = what.copy,
-          .overlaps_next = what.overlaps_next,
-          .slice = what.slice,
-          .stage = what.stage,
-          .microbatch = what.microbatch};
-}
-
 class input_finder {
  public:
   explicit input_finder(plan& result)

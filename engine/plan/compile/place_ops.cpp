@@ -229,12 +229,7 @@ class placer {
   }
 
   void place(std::int32_t rank, const op& what) {
-    const plan_op placed{.kind = to_plan_kind(what.kind),
-                         .copy = what.copy,
-                         .overlaps_next = what.overlaps_next,
-                         .slice = what.slice,
-                         .stage = what.stage,
-                         .microbatch = what.microbatch};
+    const auto placed = to_plan_op(what);
     append(rank, placed);
     if (what.kind != op_kind::weight_backward) {
       const auto backward = is_backward(what.kind);

@@ -22,20 +22,13 @@ namespace {
 
 using cell_rows = std::vector<std::vector<cell>>;
 
-plan_op compute_op(const op& what) {
-  return {.kind = to_plan_kind(what.kind),
-          .overlaps_next = what.overlaps_next,
-          .stage = what.stage,
-          .microbatch = what.microbatch};
-}
-
 void append(std::vector<plan_op>& ops, const cell& what) {
   if (what.kind == cell_kind::idle)
     return;
   if (what.kind == cell_kind::compute || what.kind == cell_kind::pair) {
-    ops.push_back(compute_op(what.first));
+    ops.push_back(to_plan_op(what.first));
     if (what.kind == cell_kind::pair)
-      ops.push_back(compute_op(what.second));
+      ops.push_back(to_plan_op(what.second));
     return;
   }
   const auto* as = action_at(action_of(what.kind));

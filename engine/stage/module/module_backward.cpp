@@ -1,4 +1,6 @@
-// How a stage's backwards run LibTorch's engine, whole and split.
+// How a stage's backwards run LibTorch's engine, whole and split, after a
+// second forward where activations are recomputed.
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/full_like.h>
 
 #include <algorithm>
@@ -105,6 +107,35 @@ tensor_lists module_compute::by_crossing(const tensor_lists& leaves,
     next += count;
   }
   return lists;
+}
+
+void module_compute::require_kept_buffers(
+  const std::vector<std::int64_t>& versions) const {
+  const auto after = versions_of(buffers_);
+  const auto [first, changed] = std::ranges::mismatch(versions, after);
+  if (changed != after.end())
+    fail(error_code::invalid_argument,
+         "the forward of stage {} changes the buffer '{}', which recompute "
+         "would change twice; turn recompute off",
+         options_.index,
+         module_->buffers_by_name()
+           .at(static_cast<std::size_t>(changed - after.begin()))
+           .first);
+}
+
+void module_compute::run_again(microbatch_key key, saved_forward& saved) {
+  const at::AutoGradMode with_graph(true);
+  auto again = run_observed(key, saved.inputs, saved.data, saved.earlier,
+                            observer::pass::forward_again);
+  if (const auto sent = describe(flat(again.sent));
+      sent != saved.sent || again.saved.losses.size() != saved.losses.size())
+    fail(error_code::op_failed,
+         "stage {}: the forward of microbatch {} was recomputed and returned "
+         "{}, at first {}; a forward that draws random numbers or keeps a "
+         "state cannot be recomputed",
+         options_.index, key.microbatch, sent, saved.sent);
+  again.saved.samples = saved.samples;
+  saved = std::move(again.saved);
 }
 
 }  // namespace troupe

@@ -7,24 +7,15 @@
 
 namespace troupe {
 
-module_parameters::module_parameters(const parameter_list& parameters,
-                                     const numerics& options,
-                                     std::vector<tied_gradient> tied,
-                                     std::shared_ptr<rank_device> device,
-                                     std::function<void()> publish)
-  : module_parameters(parameters, parameters, options, std::move(tied),
-                      std::move(device), std::move(publish)) {}
-
-module_parameters::module_parameters(const parameter_list& parameters,
-                                     parameter_list values,
-                                     const numerics& options,
-                                     std::vector<tied_gradient> tied,
-                                     std::shared_ptr<rank_device> device,
-                                     std::function<void()> publish)
+module_parameters::module_parameters(
+  const parameter_list& parameters, const numerics& options,
+  std::vector<tied_gradient> tied, std::shared_ptr<rank_device> device,
+  std::function<void()> publish, const std::optional<parameter_list>& values)
   : parameters_(values_of(parameters)),
     counted_(counted_of(parameters_, tied)),
     tied_(std::move(tied)),
-    optimizer_(options.optimizer, std::move(values), options.parameters,
+    optimizer_(options.optimizer, values.value_or(parameters),
+               options.parameters,
                options.offload_optimizer ? device : nullptr),
     device_(std::move(device)),
     publish_(std::move(publish)),

@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "troupe/engine/device/rank_device.hpp"
@@ -17,11 +18,13 @@ class module_parameters : public stage_parameters {
   /// `parameters`: those that are trained. `tied`: which of them are tied; the
   /// settings of all holders are the same (ties.hpp). `publish`: publishes
   /// parameters and gradients. `device`: of the parameters; null: the CPU. Make
-  /// calls within its compute stream.
+  /// calls within its compute stream. `values`: what the optimizer writes in
+  /// place of the parameters.
   module_parameters(const parameter_list& parameters, const numerics& options,
                     std::vector<tied_gradient> tied,
                     std::shared_ptr<rank_device> device,
-                    std::function<void()> publish);
+                    std::function<void()> publish,
+                    const std::optional<parameter_list>& values = {});
 
   void begin_step(const step_settings& settings) override;
   const tensor_list& parameters() const override { return parameters_; }
@@ -40,11 +43,6 @@ class module_parameters : public stage_parameters {
   void drop_kept() override;
 
  protected:
-  /// The optimizer writes `values` in place of the parameters.
-  module_parameters(const parameter_list& parameters, parameter_list values,
-                    const numerics& options, std::vector<tied_gradient> tied,
-                    std::shared_ptr<rank_device> device,
-                    std::function<void()> publish);
   void run_optimizer() { optimizer_.step(learning_rate_); }
 
  private:

@@ -29,12 +29,6 @@ void bring(torch::nn::Module& module, device_stream& stream) {
       buffer.set_data(to_device(buffer, stream));
 }
 
-tensor_list outputs_on_host(layer_sequence& module, const tensor_list& inputs,
-                            std::optional<at::ScalarType> autocast,
-                            rank_device* device) {
-  return run_on_host(module, inputs, {}, autocast, device).outputs;
-}
-
 stage_outputs run_on_host(layer_sequence& module, const tensor_list& inputs,
                           const tensor_lists& given,
                           std::optional<at::ScalarType> autocast,

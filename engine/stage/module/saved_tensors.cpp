@@ -18,12 +18,12 @@
 
 namespace troupe {
 
-namespace {
-
 std::shared_ptr<saved_tensors>& current_saved() {
   static thread_local std::shared_ptr<saved_tensors> current;
   return current;
 }
+
+namespace {
 
 /// Of one tensor that a graph saves.
 class kept_tensor final : public torch::autograd::SavedVariableHooks {
@@ -214,13 +214,6 @@ std::int64_t saved_tensors::bytes_on_host() const {
   for (const auto& each : on_host_)
     bytes += static_cast<std::int64_t>(each.bytes.nbytes());
   return bytes;
-}
-
-saved_tensors_scope::saved_tensors_scope(std::shared_ptr<saved_tensors> into)
-  : before_(std::exchange(current_saved(), std::move(into))) {}
-
-saved_tensors_scope::~saved_tensors_scope() {
-  current_saved() = std::move(before_);
 }
 
 at::Tensor parameter_of(const at::Tensor& saved) {

@@ -6,6 +6,7 @@
 #include <unordered_set>
 #include <vector>
 
+#include "troupe/base/current_scope.hpp"
 #include "troupe/engine/device/rank_device.hpp"
 #include "troupe/engine/device/tensor.hpp"
 
@@ -52,17 +53,10 @@ class saved_tensors {
   std::vector<copied_memory> on_host_;
 };
 
-/// Makes an object, or none, current on this thread: graphs save to it.
-class saved_tensors_scope {
- public:
-  explicit saved_tensors_scope(std::shared_ptr<saved_tensors> into);
-  ~saved_tensors_scope();
-  saved_tensors_scope(const saved_tensors_scope&) = delete;
-  saved_tensors_scope& operator=(const saved_tensors_scope&) = delete;
-
- private:
-  std::shared_ptr<saved_tensors> before_;
-};
+/// The object to which graphs save on this thread, or none.
+std::shared_ptr<saved_tensors>& current_saved();
+using saved_tensors_scope =
+  current_scope<std::shared_ptr<saved_tensors>, current_saved>;
 
 /// For functions of layers that add to a parameter's `.grad` themselves: the
 /// parameter that a function has saved. A graph that saves to `saved_tensors`

@@ -50,8 +50,8 @@ versioned_parameters::versioned_parameters(const parameter_list& parameters,
                                            std::vector<tied_gradient> tied,
                                            std::shared_ptr<rank_device> device,
                                            std::function<void()> publish)
-  : module_parameters(parameters, values, options, std::move(tied),
-                      std::move(device), std::move(publish)),
+  : module_parameters(parameters, options, std::move(tied), std::move(device),
+                      std::move(publish), values),
     values_(values_of(values)) {}
 
 void versioned_parameters::begin_step(const step_settings& settings) {

@@ -11,15 +11,11 @@ namespace {
 
 constexpr auto store_key = "weight_gradients";
 
+}  // namespace
+
 weight_gradients::pointer& current_store() {
   static thread_local weight_gradients::pointer store;
   return store;
-}
-
-}  // namespace
-
-weight_gradients::pointer weight_gradients::current() {
-  return current_store();
 }
 
 void weight_gradients::note(const tensor_list& parameters) {
@@ -41,16 +37,9 @@ void weight_gradients::run() {
     std::exchange(work, nullptr)();
 }
 
-weight_gradients_scope::weight_gradients_scope(weight_gradients::pointer store)
-  : before_(std::exchange(current_store(), std::move(store))) {}
-
-weight_gradients_scope::~weight_gradients_scope() {
-  current_store() = std::move(before_);
-}
-
 void note_store(torch::autograd::AutogradContext& context,
                 const tensor_list& parameters) {
-  auto store = weight_gradients::current();
+  auto store = current_store();
   if (!store)
     return;
   store->note(parameters);

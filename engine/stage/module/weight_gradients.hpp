@@ -6,6 +6,7 @@
 #include <unordered_set>
 #include <vector>
 
+#include "troupe/base/current_scope.hpp"
 #include "troupe/engine/device/tensor.hpp"
 
 namespace torch::autograd {
@@ -24,9 +25,6 @@ namespace troupe {
 class weight_gradients final : public torch::CustomClassHolder {
  public:
   using pointer = c10::intrusive_ptr<weight_gradients>;
-
-  /// The store of the forward that runs on this thread; null: none.
-  static pointer current();
 
   /// A layer's function reads these parameters.
   void note(const tensor_list& parameters);
@@ -59,17 +57,11 @@ class weight_gradients final : public torch::CustomClassHolder {
   std::unordered_set<const at::TensorImpl*> parameters_;
 };
 
-/// Makes a store, or none, current on this thread.
-class weight_gradients_scope {
- public:
-  explicit weight_gradients_scope(weight_gradients::pointer store);
-  ~weight_gradients_scope();
-  weight_gradients_scope(const weight_gradients_scope&) = delete;
-  weight_gradients_scope& operator=(const weight_gradients_scope&) = delete;
-
- private:
-  weight_gradients::pointer before_;
-};
+/// The store that is current on this thread.
+weight_gradients::pointer& current_store();
+/// Makes a store, or none, current.
+using weight_gradients_scope =
+  current_scope<weight_gradients::pointer, current_store>;
 
 /// In the forward of a function that reads these parameters: its backward finds
 /// the current store again.

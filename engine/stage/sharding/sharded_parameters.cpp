@@ -2,6 +2,7 @@
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/cat.h>
+#include <ATen/ops/empty_like.h>
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
@@ -10,7 +11,6 @@
 
 #include "troupe/base/error.hpp"
 #include "troupe/base/printable.hpp"
-#include "troupe/engine/device/storage_memory.hpp"
 #include "troupe/engine/stage/update/gradient_lists.hpp"
 #include "troupe/engine/stage/update/gradient_norm.hpp"
 #include "troupe/engine/stage/update/optimizer_rule.hpp"
@@ -18,6 +18,26 @@
 namespace troupe {
 
 namespace {
+
+/// Frees the memory of a tensor's storage: of all tensors that share it, which
+/// keep their shapes and must not be read until `allocate_storage`. As
+/// PyTorch's FSDP does to parameters that a graph still refers to.
+void free_storage(const at::Tensor& tensor) {
+  const auto& storage = tensor.storage();
+  storage.set_data_ptr(c10::DataPtr(nullptr, tensor.device()));
+  storage.set_nbytes(0);
+}
+
+/// Gives such a storage memory again, of the contents nothing is known; on an
+/// accelerator within the entered stream. `tensor` must span the storage.
+void allocate_storage(const at::Tensor& tensor) {
+  const auto& storage = tensor.storage();
+  const auto fresh = at::empty_like(tensor);
+  storage.set_data_ptr(
+    fresh.storage().set_data_ptr(c10::DataPtr(nullptr, tensor.device())));
+  storage.set_nbytes(tensor.nbytes());
+  fresh.storage().set_nbytes(0);
+}
 
 void require_shardable(const parameter_list& parameters,
                        const optimizer_options& optimizer) {

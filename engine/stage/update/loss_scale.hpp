@@ -37,7 +37,17 @@ class loss_scale {
     good_steps_ = good_steps;
   }
   /// Call after a step; `finite` is whether its gradient norm was finite.
-  void update(bool finite);
+  void update(bool finite) {
+    if (!options_.dynamic)
+      return;
+    if (!finite) {
+      value_ = std::max(value_ / 2, smallest_loss_scale);
+      good_steps_ = 0;
+    } else if (++good_steps_ == options_.growth_interval) {
+      value_ = std::min(2 * value_, largest_loss_scale);
+      good_steps_ = 0;
+    }
+  }
 
  private:
   loss_scale_options options_;

@@ -1,26 +1,162 @@
 #include "troupe/engine/transport/stream/tls_stream.hpp"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <openssl/bio.h>
 #include <openssl/err.h>
 #include <openssl/ssl.h>
+#include <openssl/sslerr.h>
+#include <openssl/x509_vfy.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdint>
 #include <cstring>
 #include <utility>
 
 #include "troupe/base/error.hpp"
-#include "troupe/engine/transport/stream/socket_bio.hpp"
-#include "troupe/engine/transport/trust/tls_problem.hpp"
 
 namespace troupe {
 
 namespace {
+
+constexpr const char* same_set =
+  "copy the files of one `troupe certificates FOLDER` to all machines of the "
+  "job";
+constexpr const char* same_token =
+  "give all processes of the job the same token, and certificates to all or "
+  "none";
+
+std::string refused_certificate(const ::SSL* session) {
+  const auto why = ::SSL_get_verify_result(session);
+  if (why == X509_V_ERR_CERT_HAS_EXPIRED
+      || why == X509_V_ERR_CERT_NOT_YET_VALID)
+    return fmt::format(
+      "the other side's certificate: {}; set the clocks, or make a new set "
+      "with "
+      "`troupe certificates FOLDER`",
+      ::X509_verify_cert_error_string(why));
+  return fmt::format(
+    "the other side's certificate was not signed by this job's authority ({}); "
+    "{}",
+    ::X509_verify_cert_error_string(why), same_set);
+}
+
+bool is_no_tls(int reason) {
+  return reason == SSL_R_WRONG_VERSION_NUMBER || reason == SSL_R_HTTP_REQUEST
+         || reason == SSL_R_HTTPS_PROXY_REQUEST
+         || reason == SSL_R_PACKET_LENGTH_TOO_LONG
+         || reason == SSL_R_BAD_RECORD_TYPE || reason == SSL_R_RECORD_TOO_SMALL
+         || reason == SSL_R_UNEXPECTED_MESSAGE;
+}
+
+/// Alerts from the other side have error numbers of their own.
+bool is_alert(int reason) {
+  return reason >= SSL_AD_REASON_OFFSET && reason < SSL_AD_REASON_OFFSET + 256;
+}
+
+std::string problem_text(const ::SSL* session, int reason,
+                         bool has_certificates, bool was_shaken) {
+  const auto* advice = has_certificates ? same_set : same_token;
+  if (reason == SSL_R_UNEXPECTED_EOF_WHILE_READING)
+    return was_shaken ? "the connection was cut off: it ended without a proper "
+                        "close, and the last bytes may be missing"
+                      : "the other side closed the connection before both "
+                        "sides had authenticated";
+  if (reason == SSL_R_CERTIFICATE_VERIFY_FAILED)
+    return refused_certificate(session);
+  if (reason == SSL_R_PEER_DID_NOT_RETURN_A_CERTIFICATE)
+    return fmt::format("the other side presented no certificate; {}", advice);
+  if (reason == SSL_R_BINDER_DOES_NOT_VERIFY)
+    return fmt::format("the other side has another token; {}", advice);
+  if (is_no_tls(reason))
+    return fmt::format("the other side does not speak TLS 1.3; {}", advice);
+  const auto* name = ::ERR_reason_error_string(
+    ERR_PACK(ERR_LIB_SSL, 0, static_cast<unsigned long>(reason)));
+  return fmt::format("{} ({}); {}",
+                     is_alert(reason)
+                       ? "the other side rejected this side's credentials"
+                       : "TLS with the other side failed",
+                     name == nullptr ? "unknown reason" : name, advice);
+}
+
+/// Why a session has failed and what to do, from this thread's error queue,
+/// which it empties. `was_shaken`: the handshake was complete.
+std::string tls_problem(const ::SSL* session, bool has_certificates,
+                        bool was_shaken) {
+  const auto system = errno;
+  const auto code = ::ERR_peek_error();
+  ::ERR_clear_error();
+  if (code == 0 || ERR_SYSTEM_ERROR(code))
+    return fmt::format("the connection failed: {}",
+                       system == 0 ? "closed" : std::strerror(system));
+  return problem_text(session, ERR_GET_REASON(code), has_certificates,
+                      was_shaken);
+}
+
+int descriptor_of(::BIO* bio) {
+  return static_cast<int>(reinterpret_cast<std::intptr_t>(::BIO_get_data(bio)));
+}
+
+bool is_passing() {
+  return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR;
+}
+
+int write_bytes(::BIO* bio, const char* bytes, int size) {
+  ::BIO_clear_retry_flags(bio);
+  const auto sent = ::send(descriptor_of(bio), bytes,
+                           static_cast<std::size_t>(size), MSG_NOSIGNAL);
+  if (sent < 0 && is_passing())
+    ::BIO_set_retry_write(bio);
+  return static_cast<int>(sent);
+}
+
+int read_bytes(::BIO* bio, char* buffer, int size) {
+  ::BIO_clear_retry_flags(bio);
+  const auto got =
+    ::recv(descriptor_of(bio), buffer, static_cast<std::size_t>(size), 0);
+  if (got < 0 && is_passing())
+    ::BIO_set_retry_read(bio);
+  if (got == 0)
+    ::BIO_set_flags(bio, BIO_FLAGS_IN_EOF);
+  return static_cast<int>(got);
+}
+
+/// Flushing needs no work, and OpenSSL asks whether the socket has ended.
+long control(::BIO* bio, int what, long, void*) {
+  if (what == BIO_CTRL_EOF)
+    return ::BIO_test_flags(bio, BIO_FLAGS_IN_EOF) != 0 ? 1 : 0;
+  return what == BIO_CTRL_FLUSH ? 1 : 0;
+}
+
+const ::BIO_METHOD* make_method() {
+  auto* made = ::BIO_meth_new(
+    ::BIO_get_new_index() | BIO_TYPE_SOURCE_SINK | BIO_TYPE_DESCRIPTOR,
+    "troupe socket");
+  if (made == nullptr)
+    fail(error_code::internal, "OpenSSL can't be used");
+  ::BIO_meth_set_write(made, &write_bytes);
+  ::BIO_meth_set_read(made, &read_bytes);
+  ::BIO_meth_set_ctrl(made, &control);
+  return made;
+}
+
+/// OpenSSL's interface to a socket, without the signal that a write to a closed
+/// one raises. The caller keeps the socket.
+::BIO* make_socket_bio(int descriptor) {
+  static const auto* method = make_method();
+  auto* made = ::BIO_new(method);
+  if (made == nullptr)
+    fail(error_code::internal, "OpenSSL can't be used");
+  ::BIO_set_data(
+    made, reinterpret_cast<void*>(static_cast<std::intptr_t>(descriptor)));
+  ::BIO_set_init(made, 1);
+  return made;
+}
 
 using state = stream_progress::state;
 

@@ -160,16 +160,4 @@ std::shared_ptr<authentication> authentication::begin(
   return made;
 }
 
-void authenticate(io_loop& loop, int socket, link_side own,
-                  const trust& trusted, std::chrono::milliseconds within,
-                  std::function<void(stream_pointer)> done,
-                  std::function<void(std::string reason)> failed) {
-  loop.post([&loop, socket, own, trusted, within, done = std::move(done),
-             failed = std::move(failed)] {
-    authentication::begin(
-      loop, socket, own, trusted, within,
-      {done, [failed](const refusal& why) { failed(why.reason); }});
-  });
-}
-
 }  // namespace troupe

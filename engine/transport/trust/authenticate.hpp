@@ -40,11 +40,4 @@ class authentication : public std::enable_shared_from_this<authentication> {
   virtual void stop() = 0;
 };
 
-/// The same from any thread: `done` gets the stream once both sides are
-/// authenticated; otherwise `failed` gets a sentence, without the token.
-void authenticate(io_loop& loop, int socket, link_side own,
-                  const trust& trusted, std::chrono::milliseconds within,
-                  std::function<void(stream_pointer)> done,
-                  std::function<void(std::string reason)> failed);
-
 }  // namespace troupe

@@ -8,7 +8,7 @@
 
 #include <torch/csrc/autograd/variable.h>
 
-#include "troupe/engine/events/kept_interest.hpp"
+#include "troupe/engine/events/interest.hpp"
 #include "troupe/engine/stage/stage_module.hpp"
 
 using namespace troupe;

@@ -16,6 +16,20 @@
 
 namespace troupe::testing {
 
+/// `authentication::begin` from any thread: `done` gets the stream once both
+/// sides are authenticated; otherwise `failed` gets a sentence.
+inline void authenticate(io_loop& loop, int socket, link_side own,
+                         const trust& trusted, std::chrono::milliseconds within,
+                         std::function<void(stream_pointer)> done,
+                         std::function<void(std::string reason)> failed) {
+  loop.post([&loop, socket, own, trusted, within, done = std::move(done),
+             failed = std::move(failed)] {
+    authentication::begin(
+      loop, socket, own, trusted, within,
+      {done, [failed](const refusal& why) { failed(why.reason); }});
+  });
+}
+
 /// The result of a dial or an authentication: a stream, or a reason.
 class link_outcome {
  public:

@@ -3,28 +3,44 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "troupe/actors/rank/op_values.hpp"
-#include "troupe/actors/rank/plan_executors.hpp"
 #include "troupe/actors/rank/rank_setup.hpp"
-#include "troupe/actors/reduction/reducer_core.hpp"
+#include "troupe/actors/rank/stage_device.hpp"
+#include "troupe/actors/reduction/reducer.hpp"
 
 namespace troupe {
 
-/// What a rank does for collectives: gives a stage's part to the reducer of its
-/// group, and keeps the result as a value of the plan; and gives updates the
-/// verdict on the norm of all stages, if the rank is to wait for it. One thread
-/// at a time.
-class collective_ops {
+/// "gradient of microbatch 3 slice 0 from stage 2 to stage 1".
+std::string summary(const envelope& e);
+
+/// What a rank does for ops that others take part in. A send takes a value out
+/// of the rank's store and gives it to another rank; a receive is posted, and
+/// puts the value there once its message has come. For a collective a stage's
+/// part goes to the reducer of its group, and the result is kept as a value.
+/// Updates get the verdict on the norm of all stages. One thread at a time.
+class exchange_ops {
  public:
-  collective_ops(const rank_setup& setup, rank_ports& ports,
-                 value_store& values)
-    : setup_(setup), ports_(ports), values_(values) {}
+  exchange_ops(const rank_setup& setup, rank_ports& ports, value_store& values,
+               const stage_device& device)
+    : setup_(setup), ports_(ports), values_(values), device_(device) {}
 
   /// Takes a verdict that came before the step began here, as the powers of one
-  /// replica are enough for it.
-  void begin(const step_pointer& step, executed_plan& plan);
+  /// replica are enough for it. The executor is the plan's.
+  void begin(const step_pointer& step, lane_executor& executor);
+
+  /// `now`: in host ns.
+  void send(const plan_op& op, std::int64_t now);
+  void post(std::uint32_t receive);
+  /// A message of the step that runs. Throws `mismatch` for one that the rank
+  /// can't be meant to get.
+  void on(stage_tensors message);
+  /// Takes in messages whose receives are posted, and returns those.
+  std::vector<std::uint32_t> complete();
+  /// Messages that no receive has taken.
+  std::size_t left() const { return arrived_.size(); }
 
   /// A stage has handed on its part. Returns whether the collective has ended;
   /// otherwise `collective_result` will tell.
@@ -44,14 +60,20 @@ class collective_ops {
   std::optional<held_value> take_unread(stage_instance stage);
 
  private:
+  void require_expected(const stage_tensors& message) const;
   reducer_core& reducer_of(stage_instance owner, bool sums);
   void keep(std::uint32_t op, collective_result message);
 
   const rank_setup& setup_;
   rank_ports& ports_;
   value_store& values_;
+  const stage_device& device_;
   step_pointer step_;
-  executed_plan* plan_ = nullptr;
+  lane_executor* executor_ = nullptr;
+  /// Of a message: its receive is posted; it has come.
+  enum : std::uint8_t { posted = 1, seen = 2 };
+  std::vector<std::uint8_t> states_;    // by message
+  std::vector<stage_tensors> arrived_;  // in that order
   std::optional<norm_known> norm_;
   std::map<stage_instance, std::uint32_t> asked_;  // op by stage
   std::vector<event_handle> awaited_;  // for the compute stream's next op

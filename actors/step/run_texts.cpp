@@ -1,8 +1,7 @@
-#include "troupe/actors/step/stall_watch.hpp"
+#include "troupe/actors/step/run_texts.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <spdlog/spdlog.h>
 
 namespace troupe {
 
@@ -57,17 +56,6 @@ std::string to_text(const peer_lost& lost, const job_layout& layout) {
 
 std::string waits_of(const progress_board& board, const step_context& step) {
   return fmt::format("{}", fmt::join(board.describe(*step.plan), "; "));
-}
-
-void stall_watch::look(const step_context& step, device_links* links) {
-  if (links)
-    for (const auto& text : links->stuck())
-      spdlog::warn("step {}: {}", step.settings.step, text);
-  auto now = board_->snapshot();
-  if (now == seen_)
-    spdlog::warn("step {}: no op ended in the last {} s: {}",
-                 step.settings.step, seconds_, waits_of(*board_, step));
-  seen_ = std::move(now);
 }
 
 }  // namespace troupe

@@ -1,7 +1,10 @@
-#include "troupe/actors/rank/transfer_ops.hpp"
+#include "troupe/actors/rank/exchange_ops.hpp"
 
 #include <algorithm>
+#include <iterator>
+#include <utility>
 
+#include "troupe/actors/reduction/device_collectives.hpp"
 #include "troupe/base/error.hpp"
 #include "troupe/engine/plan/text/plan_text.hpp"
 
@@ -32,18 +35,26 @@ std::string summary(const envelope& e) {
           .microbatch = e.key.microbatch});
 }
 
-void transfer_ops::begin(const step_pointer& step) {
+void exchange_ops::begin(const step_pointer& step, lane_executor& executor) {
   step_ = step;
+  executor_ = &executor;
   states_.assign(step->plan->messages.size(), 0);
   arrived_.clear();
+  if (norm_ && norm_->serial == step_->serial)
+    executor_->norm_arrived();
+  else
+    norm_.reset();
+  asked_.clear();
+  awaited_.clear();
+  gathered_.clear();
 }
 
-void transfer_ops::post(std::uint32_t receive) {
+void exchange_ops::post(std::uint32_t receive) {
   states_[static_cast<std::size_t>(step_->plan->ops[receive].message)] |=
     posted;
 }
 
-void transfer_ops::send(const plan_op& op, std::int64_t now) {
+void exchange_ops::send(const plan_op& op, std::int64_t now) {
   const auto& plan = *step_->plan;
   auto held = values_.take(moved_by(op));
   auto& tensors = held.tensors;
@@ -78,7 +89,7 @@ void transfer_ops::send(const plan_op& op, std::int64_t now) {
   ports_.deliver(std::move(packed));
 }
 
-void transfer_ops::on(stage_tensors message) {
+void exchange_ops::on(stage_tensors message) {
   require_expected(message);
   auto& state = states_[static_cast<std::size_t>(message.header.message)];
   if ((state & seen) != 0)
@@ -88,7 +99,7 @@ void transfer_ops::on(stage_tensors message) {
   arrived_.push_back(std::move(message));
 }
 
-void transfer_ops::require_expected(const stage_tensors& message) const {
+void exchange_ops::require_expected(const stage_tensors& message) const {
   const auto& plan = *step_->plan;
   const auto& e = message.header;
   if (e.run != setup_.run || e.data_rank != setup_.data_rank)
@@ -118,7 +129,7 @@ void transfer_ops::require_expected(const stage_tensors& message) const {
 
 /// Calls that match what another device's rank sends are made in the order of
 /// the announcements, as it has made its own.
-std::vector<std::uint32_t> transfer_ops::complete() {
+std::vector<std::uint32_t> exchange_ops::complete() {
   std::vector<std::uint32_t> ended;
   for (auto place = arrived_.begin(); place != arrived_.end();) {
     const auto& e = place->header;
@@ -142,6 +153,107 @@ std::vector<std::uint32_t> transfer_ops::complete() {
     place = arrived_.erase(place);
   }
   return ended;
+}
+
+bool exchange_ops::start(op_launched& answer) {
+  const auto owner = instance_of(step_->plan->ops[answer.op]);
+  const auto stage = owner.stage;
+  const bool sums = answer.work.kind == collective_kind::tied_sum;
+  if (!setup_.reduces && !sums) {
+    keep(answer.op, {answer.serial, owner, setup_.data_rank,
+                     std::move(answer.work.tensors), answer.end, answer.ready});
+    return true;
+  }
+  collective_request request{answer.serial,
+                             owner,
+                             setup_.data_rank,
+                             std::move(answer.work),
+                             setup_.device ? setup_.device->on() : nullptr,
+                             answer.ready,
+                             step_->recorded};
+  const bool by_device =
+    setup_.links
+    && (sums ? setup_.links->sums_tied(setup_.data_rank, owner.copy)
+             : setup_.links->reduces(stage));
+  if (!by_device) {
+    asked_.emplace(owner, answer.op);
+    ports_.reduce(std::move(request));
+    return false;
+  }
+  for (auto& reduced : reducer_of(owner, sums).on(std::move(request)))
+    keep(answer.op, std::move(reduced));
+  return true;
+}
+
+reducer_core& exchange_ops::reducer_of(stage_instance owner, bool sums) {
+  const auto key =
+    sums ? stage_instance{none, owner.copy} : stage_instance{owner.stage, 0};
+  auto known = reducers_.find(key);
+  if (known == reducers_.end()) {
+    auto calls = sums ? make_tied_device_collectives(
+                   setup_.links, setup_.data_rank, owner.copy)
+                      : make_device_collectives(setup_.links, owner.stage);
+    known = reducers_.emplace(key, reducer_core{std::move(calls), 1}).first;
+  }
+  return known->second;
+}
+
+std::uint32_t exchange_ops::on(collective_result message) {
+  const auto asked = asked_.extract(message.owner);
+  if (asked.empty())
+    fail(error_code::internal, "stage {} asked for no collective",
+         message.owner.stage);
+  keep(asked.mapped(), std::move(message));
+  return asked.mapped();
+}
+
+void exchange_ops::on(const norm_known& message) {
+  if ((step_ && message.serial < step_->serial)
+      || (norm_ && norm_->serial == message.serial))
+    return;
+  norm_ = message;
+  if (step_ && message.serial == step_->serial)
+    executor_->norm_arrived();
+}
+
+void exchange_ops::keep(std::uint32_t op, collective_result message) {
+  const auto& call = step_->plan->ops[op];
+  if (message.ready && call.stream == stream_kind::compute)
+    awaited_.push_back(message.ready);
+  if (message.ready && call.kind == plan_op_kind::gather)
+    gathered_[message.owner] = message.ready;
+  for_each_output(*step_->plan, call, [&](const value& made) {
+    values_.put(made, {.tensors = std::move(message.tensors),
+                       .ready = std::move(message.ready),
+                       .sent = message.sent});
+  });
+}
+
+void exchange_ops::add_waits(const plan_op& op, run_op& request,
+                             op_record& record) {
+  if (op.kind == plan_op_kind::update && norm_
+      && norm_->serial == step_->serial) {
+    request.norm = norm_;
+    if (setup_.waits_for_norm)
+      record.ready = norm_->sent;
+  }
+  if (op.stream != stream_kind::compute)
+    return;
+  std::ranges::move(std::exchange(awaited_, {}),
+                    std::back_inserter(request.after));
+  if (auto gathered = take_gathered(instance_of(op)))
+    request.after.push_back(std::move(gathered));
+}
+
+event_handle exchange_ops::take_gathered(stage_instance stage) {
+  auto found = gathered_.extract(stage);
+  return found ? std::move(found.mapped()) : nullptr;
+}
+
+std::optional<held_value> exchange_ops::take_unread(stage_instance stage) {
+  const value name{value_kind::weight_gradient, stage.stage, stage.stage,
+                   stage.copy};
+  return values_.has(name) ? std::optional{values_.take(name)} : std::nullopt;
 }
 
 }  // namespace troupe
