@@ -205,10 +205,11 @@ void require_writable_folder(const std::string& path) {
   std::string name;
   const auto target = (std::filesystem::path(path) / "probe").string();
   remove_abandoned_temporaries(target);
-  const owned_descriptor probe(open_beside(target, name));
+  owned_descriptor probe(open_beside(target, name));
   if (probe.get() < 0)
     troupe::fail(error_code::io, "{}: can't create files in this folder: {}",
                  path, write_problem(errno));
+  { const auto closed = std::move(probe); }  // some systems keep open files
   ::unlink(name.c_str());
 }
 

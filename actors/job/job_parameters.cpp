@@ -74,13 +74,14 @@ std::vector<held_parameter> gather_hashes(
   return all;
 }
 
-/// Throws in all processes what a check of the leading one says, or nothing.
+/// Throws in all processes what a check says in the leading one, or nothing.
+/// All make the check, so that it may gather what it looks at; elsewhere there
+/// is nothing to look at.
 void require_together(mesh& job, error_code code,
                       const std::function<void()>& check) {
   std::string trouble;
   try {
-    if (job.place().leads())
-      check();
+    check();
   } catch (const error& reason) {
     trouble = reason.what();
   }
@@ -140,9 +141,8 @@ void require_equal_replicas(mesh* job, const std::vector<parameter_here>& own) {
   }
   if (!job)
     return require_equal(std::move(hashes));
-  auto all = gather_hashes(*job, hashes);
   require_together(*job, error_code::mismatch,
-                   [&] { require_equal(std::move(all)); });
+                   [&] { require_equal(gather_hashes(*job, hashes)); });
 }
 
 void require_same_split(mesh* job, const stage_split& own) {
@@ -178,8 +178,10 @@ void require_matching(mesh* job, const std::vector<parameter_here>& own,
     names.push_back(each.name);
   if (!job)
     return require_matching(groups, names);
-  require_together(*job, error_code::invalid_argument,
-                   [&] { require_matching(groups, names); });
+  require_together(*job, error_code::invalid_argument, [&] {
+    if (job->place().leads())
+      require_matching(groups, names);
+  });
 }
 
 tensor_list pass_on(mesh* job, tensor_list values, std::int32_t sender,

@@ -18,9 +18,11 @@ namespace troupe {
 /// it sleeps, as long as a core is free for that. Waking a sleeping thread
 /// costs the sender tens of microseconds; a worker that is looking costs it
 /// nothing, and starts within one. For the same reason a worker wakes another
-/// only if there is a core for it: it will itself look for work soon. What
-/// comes from outside always finds a worker, and so does what is left while
-/// one may be `waiting_elsewhere`.
+/// only if there is a core for it: it will itself look for work soon. A third
+/// thread on two busy cores would take the next compute op, and share a core
+/// with another op for a time slice of the system, 4 ms. What comes from
+/// outside, or is sent anonymously, always finds a worker, and so does what is
+/// left while one may be `waiting_elsewhere`.
 class spin_sharing : public caf::policy::unprofiled {
  public:
   static constexpr std::chrono::microseconds longest_spin{2000};
@@ -34,10 +36,11 @@ class spin_sharing : public caf::policy::unprofiled {
     std::atomic<std::size_t> waiting_jobs{0};  // the queue's size, to look at
     std::atomic<std::size_t> spinning{0};      // changed with the lock held
     std::size_t sleeping = 0;
+    std::size_t waking = 0;     // awake, though they may not run yet
     std::size_t elsewhere = 0;  // of those awake: may wait for something else
     std::size_t cores = std::max(1u, std::thread::hardware_concurrency());
 
-    // Both with the lock held.
+    // All with the lock held.
     void push(caf::resumable* job) {
       queue.push_back(job);
       waiting_jobs.store(queue.size(), std::memory_order_release);
@@ -48,11 +51,20 @@ class spin_sharing : public caf::policy::unprofiled {
              > spinning.load(std::memory_order_relaxed);
     }
     bool lacks_lookers() const {
-      return sleeping > 0 && queue.size() > spinning;
+      return sleeping > 0 && queue.size() > spinning + waking;
     }
     bool needs_another(std::size_t workers) const {
       const auto running = workers - sleeping - elsewhere;
       return running < cores && lacks_lookers();
+    }
+    /// Wakes a worker, and releases the lock. It counts as awake at once: the
+    /// system may let it wait for a core for milliseconds, and each job that
+    /// comes meanwhile would wake another one.
+    void wake_one(std::unique_lock<std::mutex>& lock) {
+      --sleeping;
+      ++waking;
+      lock.unlock();
+      wake.notify_one();
     }
   };
 
@@ -65,10 +77,8 @@ class spin_sharing : public caf::policy::unprofiled {
     auto& shared = d(self);
     std::unique_lock lock(shared.mutex);
     shared.push(job);
-    const bool wake = shared.lacks_lookers();
-    lock.unlock();
-    if (wake)
-      shared.wake.notify_one();
+    if (shared.lacks_lookers())
+      shared.wake_one(lock);
   }
 
   template <class Worker>
@@ -81,10 +91,8 @@ class spin_sharing : public caf::policy::unprofiled {
     auto& shared = d(self->parent());
     std::unique_lock lock(shared.mutex);
     shared.push(job);
-    const bool wake = shared.needs_another(self->parent()->num_workers());
-    lock.unlock();
-    if (wake)
-      shared.wake.notify_one();
+    if (shared.needs_another(self->parent()->num_workers()))
+      shared.wake_one(lock);
   }
 
   template <class Worker>
@@ -100,17 +108,15 @@ class spin_sharing : public caf::policy::unprofiled {
       spin(shared, lock, self->parent()->num_workers());
     while (shared.queue.empty()) {
       ++shared.sleeping;
-      shared.wake.wait(lock);
-      --shared.sleeping;
+      shared.wake.wait(lock, [&] { return shared.waking > 0; });
+      --shared.waking;
     }
     auto* job = shared.queue.front();
     shared.queue.pop_front();
     shared.waiting_jobs.store(shared.queue.size(), std::memory_order_release);
     // A thread that left more jobs than lookers counted this one as a looker.
-    const bool wake = shared.needs_another(self->parent()->num_workers());
-    lock.unlock();
-    if (wake)
-      shared.wake.notify_one();
+    if (shared.needs_another(self->parent()->num_workers()))
+      shared.wake_one(lock);
     return job;
   }
 
@@ -194,10 +200,8 @@ class waiting_elsewhere {
     auto& shared = scheduler_->data();
     std::unique_lock lock(shared.mutex);
     apply(shared);
-    const bool wake = shared.needs_another(scheduler_->num_workers());
-    lock.unlock();
-    if (wake)
-      shared.wake.notify_one();
+    if (shared.needs_another(scheduler_->num_workers()))
+      shared.wake_one(lock);
   }
 
   spin_sharing_scheduler* scheduler_;

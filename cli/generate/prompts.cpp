@@ -77,7 +77,9 @@ class prompt_line {
   }
   template <class Whole>
   void whole(const char* name, Whole& target) const {
-    auto value = static_cast<std::int64_t>(target);
+    std::int64_t value = 0;
+    if (!object_.contains(name))
+      return;
     read(name, value);
     if (value < 0)
       refuse(fmt::format("has a '{}' that is not a whole number of at least 0",

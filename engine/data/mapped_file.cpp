@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdint>
 #include <cstring>
 #include <utility>
 
@@ -32,7 +33,24 @@ mapped_file::~mapped_file() {
     ::munmap(const_cast<std::byte*>(data_), file_.size());
 }
 
+namespace {
+
+/// Lets the system back large memory with large pages: filling 2 GiB of fresh
+/// memory in pages of 4 KiB costs half a million page faults, which take longer
+/// than the copy. A system without large pages ignores it.
+void prefer_large_pages(std::span<std::byte> memory) {
+  constexpr std::uintptr_t large = 1 << 21;
+  const auto begin = reinterpret_cast<std::uintptr_t>(memory.data());
+  const auto first = (begin + large - 1) / large * large;
+  const auto last = (begin + memory.size()) / large * large;
+  if (first < last)
+    ::madvise(memory.data() + (first - begin), last - first, MADV_HUGEPAGE);
+}
+
+}  // namespace
+
 void mapped_file::copy(std::size_t first, std::span<std::byte> out) const {
+  prefer_large_pages(out);
   while (!out.empty()) {
     const auto got = ::pread(file_.descriptor(), out.data(), out.size(),
                              static_cast<off_t>(first));

@@ -81,8 +81,10 @@ json bins_of(const log2_histogram& histogram) {
 
 log2_histogram histogram_of(const json& list) {
   log2_histogram made{};
+  if (!list.is_array())
+    fail(error_code::malformed_text, "'histogram' is not a list");
   for (const auto& each : list) {
-    if (!list.is_array() || !each.is_array() || each.size() != 2)
+    if (!each.is_array() || each.size() != 2)
       fail(error_code::malformed_text, "'histogram' is not a list of bins");
     const auto bin = value_of<std::size_t>(each[0], "histogram");
     if (bin >= made.size())

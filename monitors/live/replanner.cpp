@@ -178,13 +178,15 @@ struct replanner::state {
     const auto before = measured();
     const bool splits = before && kinds.split && !before->covers_split;
     const bool joins = before && kinds.full && !before->covers_full;
-    const bool tries = splits || joins;  // a run has measured one of them
+    const bool tries = splits || joins;
     const bool tried = tries && run_trial(*usual, splits);
     try {
       const auto known = tried ? measured() : before;
       auto made = choose(*usual, known);
       if (known)
-        predict(made, *usual, *before, known->costs, tries && !tried);
+        predict(made, *usual, *before, known->costs,
+                (kinds.full && !known->covers_full)
+                  || (kinds.split && !known->covers_split));
       made.taken = force || !known || made.then < share_of_now * made.now;
       if (made.taken || tries)
         replan(made.taken ? made.order : schedule_of(*usual));
@@ -210,8 +212,9 @@ struct replanner::state {
 
   /// The best order of the run's stages on their ranks.
   outcome search(const memory_bound& bound) {
-    constexpr backward_kinds any{.full = true, .split = true};
-    return decide(any, false, [&](const plan& usual, const auto& known) {
+    // It splits backwards, and joins hardly any again.
+    constexpr backward_kinds kinds{.split = true};
+    return decide(kinds, false, [&](const plan& usual, const auto& known) {
       if (!known)
         throw error(error_code::invalid_argument,
                     "no step has been measured yet; ask again later");
