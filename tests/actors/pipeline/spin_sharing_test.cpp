@@ -22,6 +22,22 @@ struct with_spare_workers : caf::actor_system_config {
 
 }  // namespace
 
+TEST_CASE("a worker that was woken, and waits for a core, counts as awake") {
+  constexpr std::size_t workers = 4;
+  spin_sharing::coordinator_data shared(nullptr);
+  shared.cores = 2;
+  shared.sleeping = 3;  // the fourth makes the jobs
+  std::unique_lock lock(shared.mutex);
+  shared.push(nullptr);
+  CHECK(shared.needs_another(workers));
+  shared.wake_one(lock);
+  lock.lock();
+  CHECK_FALSE(shared.lacks_lookers());
+  shared.push(nullptr);
+  CHECK(shared.lacks_lookers());
+  CHECK_FALSE(shared.needs_another(workers));  // both cores have one
+}
+
 TEST_CASE("workers that wait for something else don't hold up the others") {
   caf::core::init_global_meta_objects();
   const auto cores = std::max(1u, std::thread::hardware_concurrency());

@@ -78,6 +78,14 @@ TEST_CASE("rows with disturbed values are refused") {
   refused({1}, "'ops' is not a list of rows");
 }
 
+TEST_CASE("a histogram that is no list is refused") {
+  auto value = json_of(sample_record(1));
+  for (const auto& bad : {nlohmann::json(nullptr), nlohmann::json::object()}) {
+    value["statistics"]["histogram"] = bad;
+    CHECK_THROWS_AS(record_of(value), error);
+  }
+}
+
 TEST_CASE("a record of several kinds of tensors is refused") {
   auto value = json_of(sample_record(1));
   value["kind"] = 3;

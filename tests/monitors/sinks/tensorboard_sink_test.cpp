@@ -50,6 +50,9 @@ std::string python() {
 }  // namespace
 
 TEST_CASE("an event file has records, check sums and fields to the byte") {
+  // CRC-32C's check value, masked as TensorBoard does.
+  CHECK(plain_masked_crc("123456789")
+        == (0xe3069283 >> 15 | 0xe3069283 << 17) + 0xa282ead8);
   const temporary_folder folder;
   const auto before = std::time(nullptr);
   write_run(folder / "runs/a");
