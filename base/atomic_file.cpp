@@ -209,7 +209,7 @@ void require_writable_folder(const std::string& path) {
   if (probe.get() < 0)
     troupe::fail(error_code::io, "{}: can't create files in this folder: {}",
                  path, write_problem(errno));
-  { const auto closed = std::move(probe); }  // some systems keep open files
+  probe = {};  // closed first: some file systems keep open files
   ::unlink(name.c_str());
 }
 

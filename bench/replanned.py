@@ -75,10 +75,11 @@ def visits(a, orders, stages):
     in ms, and the answer to the request for it."""
     with tempfile.TemporaryDirectory() as folder:
         run = Run(a, orders[0], stages, folder)
-        begin, found = 1, []  # the first step allocates memory
+        found = []
         for number, order in enumerate(orders):
             answer = run.replan(order) if number else None
-            begin = begin if not number else len(run.steps()) + 3
+            # The first step allocates memory; others may be of the order before.
+            begin = len(run.steps()) + 3 if number else 1
             run.wait_for(begin + a.steps)
             found.append((statistics.mean(run.steps()[begin:begin + a.steps]), answer))
         run.end()

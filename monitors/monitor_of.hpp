@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <variant>
 
@@ -12,19 +13,32 @@
 
 namespace troupe {
 
+template <class State, class What>
+concept sees = requires(State& state, const What& what) {
+  state.see(what);
+};
+
+/// Whether a state sees events, or one of their kinds.
+template <class State, class What>
+constexpr bool sees_any = sees<State, What>;
+template <class State, class... Kinds>
+constexpr bool sees_any<State, std::variant<Kinds...>> =
+  sees<State, std::variant<Kinds...>> || (... || sees<State, Kinds>);
+
 /// A monitor whose state sees the events, or those alone that it has a `see`
 /// for, and whose sink is flushed at the end.
 template <class State>
 monitor monitor_of(std::string name, std::shared_ptr<State> state,
                    sink_pointer sink) {
+  static_assert(sees_any<State, event>);
   monitor made;
   made.name = std::move(name);
   made.see = [state = std::move(state)](const event& what) {
     const auto show = [&](const auto& each) {
-      if constexpr (requires { state->see(each); })
+      if constexpr (sees<State, std::decay_t<decltype(each)>>)
         state->see(each);
     };
-    if constexpr (requires { state->see(what); })
+    if constexpr (sees<State, event>)
       show(what);
     else
       std::visit(show, what);

@@ -43,8 +43,8 @@ class remote_links : public std::enable_shared_from_this<remote_links> {
   /// To all others, if this is the leader; else to the leader.
   void tell(const frame& control);
 
-  /// What the mesh calls. Messages without a receiver here, or beyond the
-  /// plan's credits, are refused, which ends the connection.
+  /// Handlers of the mesh's events. Messages without a receiver here, or beyond
+  /// the plan's credits, are refused, which ends the connection.
   mesh_events events(const std::shared_ptr<address_book>& book);
   /// The checks of what other processes send.
   admission& checks() { return checks_; }

@@ -19,10 +19,10 @@ namespace troupe {
 /// costs the sender tens of microseconds; a worker that is looking costs it
 /// nothing, and starts within one. For the same reason a worker wakes another
 /// only if there is a core for it: it will itself look for work soon. A third
-/// thread on two busy cores would take the next compute op, and share a core
-/// with another op for a time slice of the system, 4 ms. What comes from
-/// outside, or is sent anonymously, always finds a worker, and so does what is
-/// left while one may be `waiting_elsewhere`.
+/// thread on two busy cores would take the next compute op, and that op would
+/// share a core with another one for a scheduler's time slice (4 ms). What
+/// comes from outside, or is sent anonymously, always finds a worker, and so
+/// does what is left while one may be `waiting_elsewhere`.
 class spin_sharing : public caf::policy::unprofiled {
  public:
   static constexpr std::chrono::microseconds longest_spin{2000};

@@ -43,7 +43,7 @@ struct ops_event {
 
   event_source source;
   std::vector<op_record> ops;
-  /// Whose ops these are; null in other processes, as clients are.
+  /// The plan of these ops; null in other processes, such as clients.
   std::shared_ptr<const troupe::plan> plan = {};
 
   static constexpr auto list = &ops_event::ops;
