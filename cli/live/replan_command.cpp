@@ -27,7 +27,7 @@ namespace {
 constexpr auto replan_help = R"(
 The job uses the new order from its next step on, with the same stages on
 the same ranks and the same microbatches: the parameters get the same bits.
-With the costs that the job has measured, an order that is not predicted to be
+With the costs that the job has measured, an order that is not
 better by 2 % is refused, unless --force is given.
 
 Example:
@@ -93,8 +93,9 @@ std::string in_words(const nlohmann::json& answer) {
   const auto& then = field_of(answer, "then");
   const auto times =
     now.is_number() && then.is_number() ? fmt::format(
-      " ({:.4g} ms per step predicted, +-{:.0f} %; {:.4g} now)",
+      " ({:.4g} ms per step, +-{:.1f} %, {}; {:.4g} before)",
       then.get<double>(), 100 * field<double>(answer, "uncertainty"),
+      field<int>(answer, "trial_steps") > 0 ? "measured" : "predicted",
       now.get<double>())
                                         : std::string{};
   if (field<bool>(answer, "taken"))

@@ -189,9 +189,9 @@ schedule order_of(const json& request, const plan& current) {
 /// Answers `troupe replan`: `{"schedule": NAME}`, `{"text": FORM, "source":
 /// NAME}` or `{"search": true}`, with `{"sizes": ENTRIES, "memory_limit":
 /// BYTES}` for a search -> `{"schedule", "taken", "now", "then",
-/// "uncertainty"}`: times of a step in ms, measured and predicted, null before
-/// the first step. `current`: the plan that
-/// the run executes. Throws `error`.
+/// "uncertainty", "predicted", "trial_steps"}`: times of a step in ms, null
+/// before the first step. `current`: the plan that the run executes. Throws
+/// `error`.
 json replan(const replanner& orders, const plan& current, const json& request) {
   const auto asks = [&](const char* flag) { return has_flag(request, flag); };
   const auto found = asks("search")
@@ -202,7 +202,9 @@ json replan(const replanner& orders, const plan& current, const json& request) {
           {"taken", found.taken},
           {"now", ms(found.now)},
           {"then", ms(found.then)},
-          {"uncertainty", found.uncertainty}};
+          {"uncertainty", found.uncertainty},
+          {"predicted", ms(found.predicted)},
+          {"trial_steps", found.trial_steps}};
 }
 
 /// Makes monitors of specs, for clients; the run must outlive them.

@@ -36,24 +36,25 @@ constexpr double share_of_now = 0.98;
 constexpr double order_error = 0.05;
 /// ... and where the times of backwards are a guess.
 constexpr double guess_error = 0.1;
-/// Steps that measure other backwards, of which the first does not count; a
-/// slow run is not waited for.
-constexpr int trial_steps = 4;
+/// A trial ends when its median step is known as well as this, or after so many
+/// steps. The first does not count; a slow run is not waited for.
+constexpr double trial_error = 0.02;
+constexpr int least_trial_steps = 4, usual_trial_steps = 9,
+              most_trial_steps = 33;
 constexpr std::chrono::seconds longest_trial{40};
 /// Costs are those of so many steps, the last ones.
-constexpr std::size_t most_steps = 16;
+constexpr std::size_t most_steps = 33;
 
 /// What the last steps tell.
 struct measurement {
   op_costs costs{};
-  double step = 0;  // ms, of the current plan; 0: not known
-  double step_error = 0;
+  cost_samples::estimate step{};                   // of the current plan
   bool covers_full = false, covers_split = false;  // backwards
-};
 
-/// Which backwards orders may have.
-struct backward_kinds {
-  bool full = false, split = false;
+  bool covers(const schedule& order) const {
+    return (covers_full || !has_op(order, op_kind::backward))
+           && (covers_split || !has_split_backward(order));
+  }
 };
 
 }  // namespace
@@ -64,14 +65,15 @@ struct replanner::state {
   trainer& run;
   std::int64_t every;
   std::mutex deciding;  // one request at a time
-  std::shared_ptr<const plan> before_trial;
+  std::shared_ptr<const plan> before_trial, after_trial;  // if that was left
   std::mutex replanning;  // while the run is asked, or ends
   std::atomic<bool> over = false;
   std::mutex mutex;  // of what follows
   step_collector collector;
   std::deque<std::vector<ops_event>> recent;  // steps
   std::int64_t seen = 0;                      // steps
-  std::string trial_name;                     // of a plan with other backwards
+  std::string trial_name;                     // of the order that is tried
+  std::shared_ptr<const plan> own_plan;       // of the step before a trial
   int trial_seen = 0;                         // its steps
   std::condition_variable step_seen;
   std::atomic<bool> searching = false;
@@ -86,7 +88,8 @@ struct replanner::state {
       recent.push_back(*step);
       if (recent.size() > most_steps)
         recent.pop_front();
-      if (step->front().plan->schedule_name == trial_name)
+      const auto& ran = step->front().plan;
+      if (ran != own_plan && ran->schedule_name == trial_name)
         ++trial_seen;
       step_seen.notify_all();
       if (every == 0 || ++seen % every != 0 || searching.exchange(true))
@@ -101,8 +104,9 @@ struct replanner::state {
       const auto found = search({});
       if (found.taken)
         spdlog::info(
-          "{}: {:.3g} ms per step predicted (+-{:.0f} %) instead of {:.3g}",
-          found.order.name, found.then, 100 * found.uncertainty, found.now);
+          "{}: {:.3g} ms per step (+-{:.0f} %, {}) instead of {:.3g}",
+          found.order.name, found.then, 100 * found.uncertainty,
+          found.trial_steps > 0 ? "measured" : "predicted", found.now);
     } catch (const error& reason) {
       if (reason.code() != error_code::interrupted)  // the run is over
         spdlog::warn("could not search for another order: {}", reason.what());
@@ -121,17 +125,18 @@ struct replanner::state {
   }
 
   std::optional<measurement> measured() {
+    const std::scoped_lock lock(mutex);
+    return measured_locked();
+  }
+  std::optional<measurement> measured_locked() {
     cost_samples costs;
-    {
-      const std::scoped_lock lock(mutex);
-      for (const auto& step : recent)
-        costs.add(step);
-    }
+    for (const auto& step : recent)
+      costs.add(step);
     const auto entries = costs.entries();
     if (entries.empty())
       return std::nullopt;
     using enum plan_op_kind;
-    return measurement{parse_costs(entries), costs.step(), costs.step_error(),
+    return measurement{parse_costs(entries), costs.step(),
                        costs.covers({backward}),
                        costs.covers({input_backward, weight_backward})};
   }
@@ -143,112 +148,127 @@ struct replanner::state {
     run.replan(order);
   }
 
-  /// The plan of the run, also while it measures with other backwards.
+  /// The plan of the run, also before it has returned from a trial.
   std::shared_ptr<const plan> current() {
     auto runs = run.shared_plan();
-    if (!before_trial || runs->schedule_name != trial_name)
-      before_trial = runs;
-    return before_trial;
+    return after_trial && runs == after_trial ? before_trial : runs;
   }
 
-  /// Lets the run split backwards, or join them, for some steps. Whether they
-  /// were measured.
-  bool run_trial(const plan& usual, bool split) {
-    auto trial = schedule_of(usual);
-    trial.name += split ? " with split backwards" : " with joined backwards";
-    split ? split_backwards(trial) : join_backwards(trial);
+  bool trial_ended() {
+    if (over || trial_seen >= most_trial_steps)
+      return true;
+    return trial_seen >= usual_trial_steps
+           && measured_locked()->step.uncertainty <= trial_error;
+  }
+
+  /// Lets the run take some steps of this order; returns how many count.
+  int run_trial(const schedule& order) {
     {
       const std::scoped_lock lock(mutex);
-      trial_name = trial.name;
+      trial_name = order.name;
+      own_plan = recent.empty() ? nullptr : recent.back().front().plan;
       trial_seen = 0;
     }
-    replan(trial);
+    replan(order);
     std::unique_lock lock(mutex);
-    step_seen.wait_for(lock, longest_trial,
-                       [&] { return over || trial_seen >= trial_steps; });
-    return trial_seen >= trial_steps;
+    step_seen.wait_for(lock, longest_trial, [&] { return trial_ended(); });
+    return trial_seen < least_trial_steps ? 0 : trial_seen - 1;
   }
 
-  /// Takes the order that `choose` makes of the costs, if it is faster or
-  /// `force`. `kinds`: the backwards that it may have.
-  template <class Choose>
-  outcome decide(backward_kinds kinds, bool force, Choose choose) {
-    const std::scoped_lock one_by_one(deciding);
-    const auto usual = current();
-    const auto before = measured();
-    const bool splits = before && kinds.split && !before->covers_split;
-    const bool joins = before && kinds.full && !before->covers_full;
-    const bool tries = splits || joins;
-    const bool tried = tries && run_trial(*usual, splits);
-    try {
-      const auto known = tried ? measured() : before;
-      auto made = choose(*usual, known);
-      if (known)
-        predict(made, *usual, *before, known->costs,
-                (kinds.full && !known->covers_full)
-                  || (kinds.split && !known->covers_split));
-      made.taken = force || !known || made.then < share_of_now * made.now;
-      if (made.taken || tries)
-        replan(made.taken ? made.order : schedule_of(*usual));
-      return made;
-    } catch (...) {
-      if (tries && !over)
-        replan(schedule_of(*usual));
-      throw;
-    }
+  /// Returns from a trial.
+  void leave_trial(const std::shared_ptr<const plan>& usual) {
+    before_trial = usual;
+    after_trial = run.shared_plan();
+    replan(schedule_of(*usual));
   }
 
-  /// Completes a prediction whose `then` is the step on paper.
-  static void predict(outcome& made, const plan& usual,
-                      const measurement& before, const op_costs& costs,
-                      bool guesses) {
-    const auto paper = simulate(usual, costs).makespan;
-    made.now = before.step > 0 ? before.step : paper;
+  /// The step of an order that takes this long on paper.
+  static outcome predicted(schedule order, double on_paper, const plan& usual,
+                           const measurement& known) {
+    outcome made{.order = std::move(order)};
+    const auto paper = simulate(usual, known.costs).makespan;
+    made.now = known.step.ms > 0 ? known.step.ms : paper;
     const auto factor = paper > 0 ? made.now / paper : 1;
-    made.then *= factor;
-    made.uncertainty = std::hypot(factor - 1, before.step_error,
-                                  guesses ? guess_error : order_error);
+    made.then = made.predicted = on_paper * factor;
+    made.uncertainty =
+      std::hypot(factor - 1, known.step.uncertainty,
+                 known.covers(made.order) ? order_error : guess_error);
+    return made;
+  }
+
+  /// Takes an order if a trial shows it to be faster, or `force`.
+  void decide(outcome& made, const std::shared_ptr<const plan>& usual,
+              bool force) {
+    made.trial_steps = run_trial(made.order);
+    if (made.trial_steps > 0) {
+      const auto tried = *measured();
+      made.then = tried.step.ms;
+      made.uncertainty = tried.step.uncertainty;
+    }
+    made.taken = force || made.then < share_of_now * made.now;
+    if (!made.taken)
+      leave_trial(usual);
+  }
+
+  /// What is known of the steps, with split backwards.
+  measurement measured_split(const std::shared_ptr<const plan>& usual) {
+    auto known = measured();
+    if (!known)
+      throw error(error_code::invalid_argument,
+                  "no step has been measured yet; ask again later");
+    if (known->covers_split)
+      return *known;
+    auto trial = schedule_of(*usual);
+    trial.name += " with split backwards";
+    split_backwards(trial);
+    if (run_trial(trial) > 0)
+      known->costs = measured()->costs;
+    leave_trial(usual);
+    return *known;
   }
 
   /// The best order of the run's stages on their ranks.
   outcome search(const memory_bound& bound) {
-    // It splits backwards, and joins hardly any again.
-    constexpr backward_kinds kinds{.split = true};
-    return decide(kinds, false, [&](const plan& usual, const auto& known) {
-      if (!known)
-        throw error(error_code::invalid_argument,
-                    "no step has been measured yet; ask again later");
-      auto found = troupe::search({.placement = usual.placement,
-                                   .microbatches = usual.microbatches,
-                                   .slices = usual.slices,
-                                   .costs = known->costs,
-                                   .compiling = options_like(usual),
-                                   .barrier = true,
-                                   .sizes = bound.sizes,
-                                   .memory_limit = bound.bytes,
-                                   .stopped = [this] { return over.load(); }});
-      return outcome{.order = std::move(found.found), .then = found.makespan};
-    });
+    const std::scoped_lock one_by_one(deciding);
+    const auto usual = current();
+    const auto known = measured_split(usual);
+    auto found = troupe::search({.placement = usual->placement,
+                                 .microbatches = usual->microbatches,
+                                 .slices = usual->slices,
+                                 .costs = known.costs,
+                                 .compiling = options_like(*usual),
+                                 .barrier = true,
+                                 .sizes = bound.sizes,
+                                 .memory_limit = bound.bytes,
+                                 .stopped = [this] { return over.load(); }});
+    auto made =
+      predicted(std::move(found.found), found.makespan, *usual, known);
+    if (made.then < share_of_now * made.now)
+      decide(made, usual, false);
+    return made;
   }
 
   outcome take(const schedule& order, bool force) {
+    const std::scoped_lock one_by_one(deciding);
     const auto usual = current();
+    const auto known = measured();
     // Others are refused by the run.
     const bool same_shape = order.placement == usual->placement
                             && order.microbatches == usual->microbatches
                             && order.slices == usual->slices;
-    backward_kinds kinds;
-    if (same_shape)
-      kinds = {.full = has_op(order, op_kind::backward),
-               .split = has_split_backward(order)};
-    return decide(
-      kinds, force || !same_shape, [&](const plan& runs, const auto& known) {
-        outcome made{.order = order};
-        if (known && same_shape)
-          made.then =
-            simulate(compile(order, options_like(runs)), known->costs).makespan;
-        return made;
-      });
+    if (!known || !same_shape) {
+      replan(order);
+      return {.order = order, .taken = true};
+    }
+    const auto paper =
+      simulate(compile(order, options_like(*usual)), known->costs).makespan;
+    auto made = predicted(order, paper, *usual, *known);
+    const bool same = order.lanes == schedule_of(*usual).lanes;
+    if (force
+        || (!same
+            && made.then * (1 - made.uncertainty) < share_of_now * made.now))
+      decide(made, usual, force);
+    return made;
   }
 };
 

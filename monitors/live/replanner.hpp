@@ -16,13 +16,14 @@ struct memory_bound {
 };
 
 /// Finds other orders for the ops of a live run, from the costs that it
-/// measures: when asked, or after every so many steps. The run adopts an order
-/// at a step boundary, if it is predicted to be better by 2 %.
-/// Where an order splits backwards and the run has not, or has full ones that
-/// the run has not, the run first takes a few steps of its own order with its
-/// backwards split, or joined: this measures I and W, or B, and changes no bit.
-/// Afterwards the order is compiled again, also where a plan was given. Any
-/// thread; two requests are served one after the other.
+/// measures: when asked, or after every so many steps. An order that may be
+/// better by 2 %, as far as the simulator can tell, is tried: the run takes
+/// some steps of it, which changes no bit, and returns to its own order unless
+/// they were faster by 2 %. A search for which the run has no split backwards
+/// first lets it take a few steps of its own order with split ones, which
+/// measures I and W. After a trial the run's own order is compiled again, also
+/// where a plan was given. Any thread; two requests are served one after the
+/// other.
 class replanner {
  public:
   /// `every`: steps between two searches; 0: only when asked. The run
@@ -43,21 +44,26 @@ class replanner {
   struct outcome {
     schedule order{};
     bool taken = false;
-    /// ms of a step: `now` measured, `then` predicted: the simulated step times
-    /// the ratio of measured to simulated time of the current order. 0: not
+    /// ms of a step: `now` measured, `predicted` the simulated step times the
+    /// ratio of measured to simulated time of the current order. 0: not
     /// measured yet.
-    double now = 0, then = 0;
-    /// The relative uncertainty of `then`: the simulator's error for the
-    /// current order, the spread of the steps, and, where I and W (or B) could
-    /// not be measured, their usual difference from halves of B (their sum).
+    double now = 0, predicted = 0;
+    /// ms of a step: the median of `trial_steps`, or `predicted` without any.
+    double then = 0;
+    int trial_steps = 0;
+    /// The relative uncertainty of `then`: after a trial, twice the standard
+    /// error of its median step; otherwise the simulator's error for the
+    /// current order, the spread of its steps, and, where I and W (or B) were
+    /// not measured, their usual difference from halves of B (their sum).
     double uncertainty = 0;
   };
   /// The best order of the run's stages on their ranks, for the costs of the
-  /// last 16 steps. Throws `error`: as `search`; invalid_argument before the
+  /// last 33 steps. Throws `error`: as `search`; invalid_argument before the
   /// first step, interrupted once the run is over.
   outcome search(const memory_bound& bound = {}) const;
   /// An order that was chosen otherwise; with `force`, and before the first
-  /// step has been measured, whatever it costs. Throws as `trainer::replan`.
+  /// step has been measured, whatever it costs: a trial only tells its time.
+  /// Throws as `trainer::replan`.
   outcome take(const schedule& order, bool force = false) const;
 
  private:

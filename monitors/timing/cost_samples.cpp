@@ -25,11 +25,16 @@ double mean(const std::deque<double>& samples) {
          / static_cast<double>(samples.size());
 }
 
-double lower_quartile(const std::deque<double>& samples) {
+/// The sample that one in `part` is below.
+double quantile(const std::deque<double>& samples, std::ptrdiff_t part) {
   std::vector<double> sorted(samples.begin(), samples.end());
-  const auto quarter = sorted.begin() + std::ssize(sorted) / 4;
-  std::ranges::nth_element(sorted, quarter);
-  return *quarter;
+  const auto at = sorted.begin() + std::ssize(sorted) / part;
+  std::ranges::nth_element(sorted, at);
+  return *at;
+}
+
+double lower_quartile(const std::deque<double>& samples) {
+  return quantile(samples, 4);
 }
 
 }  // namespace
@@ -94,19 +99,20 @@ bool cost_samples::covers(std::initializer_list<plan_op_kind> kinds) const {
   });
 }
 
-double cost_samples::step() const {
-  return steps_.empty() ? 0 : mean(steps_);
-}
-
-double cost_samples::step_error() const {
-  if (steps_.size() < 2)
-    return 0;
-  const auto center = mean(steps_);
-  double squares = 0;
-  for (const auto each : steps_)
-    squares += (each - center) * (each - center);
-  const auto count = static_cast<double>(steps_.size());
-  return std::sqrt(squares / (count - 1) / count) / center;
+cost_samples::estimate cost_samples::step() const {
+  if (steps_.empty())
+    return {};
+  const auto median = quantile(steps_, 2);
+  auto deviations = steps_;
+  for (auto& each : deviations)
+    each = std::abs(each - median);
+  // Of a normal distribution: the standard deviation by the median deviation,
+  // and the standard error of the median by that of the mean.
+  constexpr double of_deviation = 1.4826, of_mean = 1.2533;
+  return {.ms = median,
+          .uncertainty = 2 * of_deviation * of_mean * quantile(deviations, 2)
+                         / median
+                         / std::sqrt(static_cast<double>(steps_.size()))};
 }
 
 std::string cost_samples::entries() const {

@@ -216,17 +216,6 @@ void split_backwards(schedule& lanes) {
       split_backward(ops, i);
 }
 
-void join_backwards(schedule& lanes) {
-  for (auto& ops : lanes.lanes) {
-    for (auto& each : ops)
-      if (each.kind == op_kind::input_backward)
-        each.kind = op_kind::backward;
-    std::erase_if(ops, [](const op& each) {
-      return each.kind == op_kind::weight_backward;
-    });
-  }
-}
-
 bool has_op(const schedule& lanes, op_kind kind) {
   return std::ranges::any_of(lanes.lanes, [&](const lane& ops) {
     return std::ranges::find(ops, kind, &op::kind) != ops.end();

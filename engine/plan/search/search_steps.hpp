@@ -76,8 +76,6 @@ bool split_backward(lane& ops, std::size_t at);
 bool join_backward(lane& ops, std::size_t at);
 /// Splits all B.
 void split_backwards(schedule& lanes);
-/// Makes each I with a W a B in its place; the W go.
-void join_backwards(schedule& lanes);
 /// Whether any op is of this kind.
 bool has_op(const schedule& lanes, op_kind kind);
 /// Whether any backward is I and W.
