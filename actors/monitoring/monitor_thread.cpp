@@ -13,7 +13,6 @@
 #include <unordered_map>
 
 #include "troupe/engine/device/clock.hpp"
-#include "troupe/engine/device/threads.hpp"
 #include "troupe/engine/device/thrown.hpp"
 
 namespace troupe {
@@ -266,7 +265,6 @@ bool monitor_thread::stopped() const {
 }
 
 void monitor_thread::run(const std::shared_ptr<state>& shared) {
-  set_intra_op_threads(1);
   std::unique_lock lock(shared->mutex);
   while (shared->trouble.empty()) {
     shared->changed.wait(lock, [&] {

@@ -1,3 +1,4 @@
+#include <ATen/Parallel.h>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 
@@ -8,6 +9,7 @@
 
 #include "small_model.hpp"
 #include "troupe/base/error.hpp"
+#include "troupe/engine/device/threads.hpp"
 
 using namespace troupe;
 using namespace troupe::testing;
@@ -327,4 +329,25 @@ TEST_CASE("a monitor that is attached in a step sees whole steps") {
   }
   ends = true;
   steps.join();
+}
+
+TEST_CASE("monitors leave the number of intra-op threads as it is") {
+  const auto before = at::get_num_threads();
+  auto options = options_for({});
+  options.execution.intra_op_threads = 3;  // no machine's default
+  trainer run(model_for({}), options);
+  monitor watcher;
+  watcher.wants.ops = true;
+  std::atomic<bool> seen = false;
+  watcher.see = [&](const event&) { seen = true; };
+  run.attach(watcher);
+  for (const auto& step : run.train(small_text(), 2))
+    static_cast<void>(step);
+  run.finish_monitors();
+  CHECK(seen);
+  // What a worker that starts now would take.
+  int later = 0;
+  std::thread([&later] { later = at::get_num_threads(); }).join();
+  CHECK(later == 3);
+  set_intra_op_threads(before);
 }

@@ -37,3 +37,16 @@ TEST_CASE("intra-op threads are set for the calling thread") {
   worker.join();
   CHECK(inside == 1);
 }
+
+TEST_CASE("a worker keeps its intra-op threads, whatever another one sets") {
+  const auto before = at::get_num_threads();
+  int inside = 0;
+  std::thread worker([&] {
+    set_intra_op_threads(3);
+    std::thread([] { set_intra_op_threads(1); }).join();
+    inside = at::get_num_threads();
+  });
+  worker.join();
+  CHECK(inside == 3);
+  set_intra_op_threads(before);
+}
