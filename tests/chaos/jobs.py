@@ -1,0 +1,110 @@
+"""Jobs of several processes, for the programs of this folder."""
+
+import argparse
+import os
+import random
+import shutil
+import subprocess
+import tempfile
+
+FLAT = ["gpipe", "1f1b", "eager_1f1b", "zb_h1", "zb_h2", "weight_stash", "two_bw"]
+LOOPED = ["interleaved_1f1b", "breadth_first", "depth_first", "interleaved_zb", "hanayo"]
+VEE = ["zb_v", "v_half", "v_min", "dualpipe_v"]
+
+
+class Hang(Exception):
+    pass
+
+
+def arguments(about):
+    parser = argparse.ArgumentParser(description=about)
+    parser.add_argument("--troupe", default="build/release/bin/troupe")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--count", type=int, default=100)
+    parser.add_argument("--keep", help="a folder for what failed", default="chaos")
+    return parser.parse_args()
+
+
+def random_shape(choice):
+    """Processes and flags of a job of two or three ranks; some are refused."""
+    schedule = choice(FLAT * 2 + LOOPED + VEE + ["dualpipe", "seq_1f1b"])
+    ranks = 2 if schedule == "dualpipe" else choice([2, 2, 2, 3])
+    doubled = schedule == "v_min" or schedule.startswith("dualpipe")
+    copies = choice([1, 1, 2, 4])
+    flags = ["--schedule", schedule, "--ranks", ranks, "--layers", 6,
+             "--stages-per-rank", 2 if schedule in LOOPED + VEE else 1,
+             "--microbatches", ranks * (2 if doubled else choice([1, 2])),
+             "--data-parallel", copies]
+    if schedule == "seq_1f1b":
+        flags += ["--slices", 2]
+    if schedule == "two_bw":
+        flags += ["--breadth", ranks]
+    if copies > 1:
+        flags += choice([["--shard", "replicate"], ["--shard", "gradients"],
+                         ["--shard", "all"]]
+                        + ([["--shard", "hybrid", "--shard-group", 2]]
+                           if copies == 4 else []))
+    for extra in (["--tie-embeddings"], ["--dtype", "bf16"], ["--clip", 0.5],
+                  ["--recompute"], ["--eval-every", 3], ["--threads", 2]):
+        if choice(range(4)) == 0:
+            flags += extra
+    flags += ["--optimizer"] + choice([["adamw"], ["adamw"], ["sgd", "--momentum", 0.9],
+                                       ["lion"], ["adafactor"], ["muon"]])
+    return choice([1, 1, 2, ranks]), [str(each) for each in flags]
+
+
+class Folder:
+    """A temporary folder with a text, for one shape of a job."""
+
+    def __init__(self, seed):
+        self.path = tempfile.mkdtemp(prefix="troupe-chaos-")
+        words = ["in the beginning ", "was the word ", "and the light shineth "]
+        generator = random.Random(seed)
+        with open(self.at("text"), "w") as text:
+            text.write("".join(generator.choice(words) for _ in range(1500)))
+
+    def at(self, name):
+        return os.path.join(self.path, name)
+
+    def content(self, name):
+        with open(self.at(name), "rb") as file:
+            return file.read()
+
+    def clear(self, *names):
+        for name in names:
+            shutil.rmtree(self.at(name), ignore_errors=True)
+            if os.path.exists(self.at(name)):
+                os.remove(self.at(name))
+
+    def keep(self, target):
+        shutil.copytree(self.path, target, dirs_exist_ok=True)
+
+    def remove(self):
+        shutil.rmtree(self.path, ignore_errors=True)
+
+    def start(self, troupe, processes, flags, environments=None):
+        """The processes of `troupe train` with these flags. Process p writes to "outP"
+        and gets environments[p] in addition."""
+        started = []
+        for p in range(processes):
+            environment = dict(os.environ, RANK=str(p), WORLD_SIZE=str(processes),
+                               LOCAL_WORLD_SIZE=str(processes))
+            environment.update((environments or {}).get(p, {}))
+            command = [troupe, "train", "--text", self.at("text"),
+                       "--microbatch-size", "2", "--heads", "2", *flags]
+            if processes > 1:
+                command += ["--rendezvous", "unix:" + self.at("job")]
+            with open(self.at(f"out{p}"), "wb") as output:
+                started.append(subprocess.Popen(command, env=environment, stdout=output,
+                                                stderr=subprocess.STDOUT))
+        return started
+
+
+def join(processes, seconds=120):
+    """Their exit codes; kills them and raises Hang if they take longer than so."""
+    try:
+        return [each.wait(seconds) for each in processes]
+    except subprocess.TimeoutExpired:
+        for each in processes:
+            each.kill()
+        raise Hang
