@@ -82,6 +82,10 @@ class Shape:
         if kind in ("stop", "freeze"):
             time.sleep(random_.random() * 3)
             running[victim].send_signal(signal.SIGCONT)
+        # It may reach the call only now.
+        for _ in range(100 if kind == "freeze" else 0):
+            running[victim].send_signal(signal.SIGCONT)
+            time.sleep(0.1 if running[victim].poll() is None else 0)
         jobs.join(running)
         return f"{kind} of process {victim}, call {call}, {moment:.3f} s"
 
