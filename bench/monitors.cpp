@@ -14,7 +14,6 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
-#include "one_gpu.hpp"
 #include "troupe/actors/trainer.hpp"
 #include "troupe/bench/measuring.hpp"
 #include "troupe/engine/models/gpt.hpp"

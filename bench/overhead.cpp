@@ -19,7 +19,6 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "one_gpu.hpp"
 #include "troupe/actors/trainer.hpp"
 #include "troupe/bench/measuring.hpp"
 #include "troupe/engine/device/clock.hpp"

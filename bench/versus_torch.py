@@ -40,7 +40,7 @@ def of_peer(a, case):
         # gloo refuses the messages that V placements send a rank from itself.
         words += ["--skip-self-p2p"] if schedule in ("zbv", "dualpipev") else []
     out = peer("peer_torch_pipelining.py", *words)
-    return {"step": out["step_s"]["median"], "memory": sum(out["rss_peak_mib"])}
+    return {"step": out["step_s"], "memory": sum(out["rss_peak_mib"])}
 
 
 def of_troupe(a, shape, schedule, steps, *more):

@@ -10,7 +10,6 @@
 
 #include "troupe/base/printable.hpp"
 #include "troupe/cli/plan/checks.hpp"
-#include "troupe/cli/plan/commands.hpp"
 #include "troupe/cli/plan/program.hpp"
 #include "troupe/engine/transport/trust/certificates.hpp"
 
@@ -55,9 +54,7 @@ void run(const settings& given) {
 
 }  // namespace
 
-void add_certificates_command(CLI::App& app) {
-  auto* command =
-    app.add_subcommand("certificates", summary_of("certificates"));
+void add_certificates_command(CLI::App* command) {
   const auto given = std::make_shared<settings>();
   add_value(
     *command, "folder DIR", given->folder,

@@ -16,7 +16,6 @@
 #include "troupe/base/printable.hpp"
 #include "troupe/cli/generate/stored_model.hpp"
 #include "troupe/cli/plan/checks.hpp"
-#include "troupe/cli/plan/commands.hpp"
 #include "troupe/cli/plan/program.hpp"
 #include "troupe/engine/checkpoint/checkpoint_folder.hpp"
 #include "troupe/engine/checkpoint/stored_checkpoint.hpp"
@@ -210,8 +209,7 @@ CLI::App* add_action(CLI::App& command, const char* name, const char* summary,
 
 }  // namespace
 
-void add_checkpoint_command(CLI::App& app) {
-  auto* command = app.add_subcommand("checkpoint", summary_of("checkpoint"));
+void add_checkpoint_command(CLI::App* command) {
   command->require_subcommand(1);
   const auto given = std::make_shared<file_settings>();
   constexpr auto folder = "a checkpoint, or a folder of them";

@@ -9,14 +9,11 @@
 #include <string>
 
 #include "troupe/cli/plan/checks.hpp"
-#include "troupe/cli/plan/commands.hpp"
 #include "troupe/cli/plan/program.hpp"
 #include "troupe/cli/signals.hpp"
 #include "troupe/lab/api.hpp"
 #include "troupe/lab/job.hpp"
-#include "troupe/lab/page.hpp"
 #include "troupe/monitors/sinks/http_server.hpp"
-#include "troupe/monitors/sinks/page_response.hpp"
 
 namespace troupe::cli {
 
@@ -49,8 +46,7 @@ void run(std::int32_t port) {
 
 }  // namespace
 
-void add_lab_command(CLI::App& app) {
-  auto* command = app.add_subcommand("lab", summary_of("lab"));
+void add_lab_command(CLI::App* command) {
   const auto port = std::make_shared<std::int32_t>(0);
   add_value(
     *command, "--port N", *port,

@@ -12,7 +12,6 @@
 #include "troupe/base/error.hpp"
 #include "troupe/base/patient_write.hpp"
 #include "troupe/cli/plan/checks.hpp"
-#include "troupe/cli/plan/commands.hpp"
 #include "troupe/cli/plan/program.hpp"
 #include "troupe/cli/signals.hpp"
 #include "troupe/engine/launch/local_launcher.hpp"
@@ -101,9 +100,8 @@ void launch(const CLI::App& app, const launch_settings& settings) {
 
 }  // namespace
 
-void add_launch_command(CLI::App& app) {
+void add_launch_command(CLI::App* command) {
   auto settings = std::make_shared<launch_settings>();
-  auto* command = app.add_subcommand("launch", summary_of("launch"));
   add_value(*command, "--processes", settings->processes, "how many",
             whole_number(1, 1024))
     ->capture_default_str();
@@ -111,7 +109,8 @@ void add_launch_command(CLI::App& app) {
             "the command of each process, after --: train ...")
     ->required();
   command->footer(example);
-  command->callback([&app, settings] { launch(app, *settings); });
+  command->callback(
+    [command, settings] { launch(*command->get_parent(), *settings); });
 }
 
 }  // namespace troupe::cli

@@ -3,12 +3,14 @@
 
 #include <CLI/CLI.hpp>
 
+#include <array>
 #include <filesystem>
 
 #include "troupe/base/error.hpp"
 #include "troupe/cli/commands.hpp"
 #include "troupe/cli/config_file.hpp"
 #include "troupe/cli/plan/checks.hpp"
+#include "troupe/cli/plan/commands.hpp"
 #include "troupe/cli/plan/program.hpp"
 #include "troupe/cli/signals.hpp"
 #include "troupe/engine/device/thrown.hpp"
@@ -32,17 +34,16 @@ argument_list expanded(const argument_list& arguments, CLI::App& app) {
 
 int run(const argument_list& arguments) {
   const auto app = make_app();
-  add_train_command(*app);
-  add_generate_command(*app);
-  add_attach_command(*app);
-  add_detach_command(*app);
-  add_events_command(*app);
-  add_top_command(*app);
-  add_replan_command(*app);
-  add_launch_command(*app);
-  add_checkpoint_command(*app);
-  add_certificates_command(*app);
-  add_lab_command(*app);
+  // In the order of `runtime_commands`.
+  const std::array add{
+    add_train_command,        add_generate_command, add_attach_command,
+    add_detach_command,       add_events_command,   add_top_command,
+    add_replan_command,       add_launch_command,   add_checkpoint_command,
+    add_certificates_command, add_lab_command};
+  static_assert(add.size() == runtime_commands.size());
+  for (std::size_t i = 0; i < add.size(); ++i)
+    add[i](app->add_subcommand(std::string{runtime_commands[i].name},
+                               std::string{runtime_commands[i].summary}));
   require_values(*app);
   return run_command(*app, expanded(arguments, *app));
 }

@@ -3,12 +3,10 @@
 #include <fmt/format.h>
 #include <pthread.h>
 #include <signal.h>
-#include <unistd.h>
 
 #include <atomic>
 #include <condition_variable>
 #include <cstdio>
-#include <memory>
 #include <mutex>
 #include <utility>
 

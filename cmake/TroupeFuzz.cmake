@@ -21,10 +21,12 @@ function(troupe_fuzz)
   list(TRANSFORM arg_HARNESS PREPEND ${folder}/)
   list(REMOVE_ITEM sources ${arg_HARNESS} ${folder}/coverage.cpp
     ${folder}/custom_mutator.cpp)
-  set(names)
   foreach(source ${sources})
     cmake_path(GET source STEM name)
     list(APPEND names ${name})
+    string(APPEND declared
+      "extern \"C\" int fuzz_${name}(const std::uint8_t*, std::size_t);\n")
+    string(APPEND listed "  {\"${name}\", fuzz_${name}},\n")
   endforeach()
   if(TROUPE_FUZZ)
     troupe_fuzz_programs("${names}" ${ARGN})
@@ -32,26 +34,16 @@ function(troupe_fuzz)
   if(NOT TROUPE_TESTS)
     return()
   endif()
-  list(TRANSFORM names REPLACE "(.+)"
-    "extern \"C\" int fuzz_\\1(const std::uint8_t*, std::size_t)@end@"
-    OUTPUT_VARIABLE declared)
-  list(TRANSFORM names REPLACE "(.+)" "  {\"\\1\", fuzz_\\1}," 
-    OUTPUT_VARIABLE listed)
-  list(JOIN declared "\n" declared)
-  string(REPLACE "@end@" "$<SEMICOLON>" declared "${declared}")
-  list(JOIN listed "\n" listed)
-  file(GENERATE OUTPUT ${troupe_include}/troupe_fuzz_parsers.hpp CONTENT
+  file(CONFIGURE OUTPUT ${troupe_include}/troupe_fuzz_parsers.hpp CONTENT
 "#pragma once
 #include <cstddef>
 #include <cstdint>
 #include <map>
 #include <string>
-${declared}
-namespace troupe::testing {
+${declared}namespace troupe::testing {
 inline const std::map<std::string, int (*)(const std::uint8_t*, std::size_t)>
   fuzzed_parsers{
-${listed}
-}$<SEMICOLON>
+${listed}};
 }
 ")
   set(objects)

@@ -70,9 +70,9 @@ target_link_libraries(troupe_sinks PRIVATE OpenSSL::Crypto)
 
 troupe_component(dashboard DIRECTORY monitors/dashboard
   DEPENDS troupe::sinks nlohmann_json::nlohmann_json PCH actors)
-troupe_page(dashboard FOLDER monitors/dashboard/page
-  HEADER troupe/monitors/dashboard/page.hpp FUNCTION troupe::dashboard_page
-  PARTS page.html style.css draw.js curves.js timeline.js heat_map.js actors.js
+troupe_page(dashboard FOLDER monitors/dashboard/page TITLE troupe
+  HEADER troupe/monitors/dashboard/dashboard.hpp FUNCTION troupe::dashboard_page
+  PARTS body.html style.css draw.js curves.js timeline.js heat_map.js actors.js
     page.js)
 
 # The commands that need LibTorch.
@@ -130,11 +130,9 @@ troupe_tests(cuda DIRECTORY tests/engine/cuda
   DEPENDS troupe::events PCH tensors NEEDS ${plugin})
 if(TROUPE_CUDA)
   troupe_tests(gpu DIRECTORY tests/engine/cuda/gpu
-    DEPENDS troupe::events PCH tensors NEEDS ${plugin})
-  if(TROUPE_TESTS)
-    target_sources(tests_gpu PRIVATE tests/engine/cuda/host_statistics.cpp
+    DEPENDS troupe::events PCH tensors NEEDS ${plugin}
+    SOURCES tests/engine/cuda/host_statistics.cpp
       tests/engine/cuda/same_statistics.cpp)
-  endif()
 endif()
 # The layout of at::RecordFunction depends on NDEBUG, with which LibTorch is built.
 if(CMAKE_BUILD_TYPE STREQUAL "Debug")
@@ -143,19 +141,15 @@ if(CMAKE_BUILD_TYPE STREQUAL "Debug")
     COMPILE_DEFINITIONS NDEBUG SKIP_PRECOMPILE_HEADERS ON)
 endif()
 troupe_tests(actors DIRECTORY tests/actors
-  DEPENDS troupe::actors troupe::models PCH trainings)
-if(TROUPE_TESTS)
-  target_sources(tests_actors PRIVATE examples/stage_graphs/graph_models.cpp)
-endif()
+  DEPENDS troupe::actors troupe::models PCH trainings
+  SOURCES examples/stage_graphs/graph_models.cpp)
 if(TROUPE_CUDA)
   troupe_tests(gpu_training DIRECTORY tests/actors/gpu
-    DEPENDS troupe::actors troupe::models PCH trainings NEEDS ${plugin})
-  if(TROUPE_TESTS)
-    target_sources(tests_gpu_training PRIVATE
-      tests/actors/device_trainings.cpp tests/actors/disturbed_accelerator.cpp
-      tests/actors/noted_ops.cpp tests/actors/race_watch.cpp
-      tests/actors/small_model.cpp tests/actors/step_trace.cpp)
-  endif()
+    DEPENDS troupe::actors troupe::models PCH trainings NEEDS ${plugin}
+    SOURCES tests/actors/device_trainings.cpp
+      tests/actors/disturbed_accelerator.cpp tests/actors/noted_ops.cpp
+      tests/actors/race_watch.cpp tests/actors/small_model.cpp
+      tests/actors/step_trace.cpp)
 endif()
 troupe_tests(monitors DIRECTORY tests/monitors
   DEPENDS troupe::monitors troupe::models PCH trainings)
@@ -166,11 +160,9 @@ troupe_tests(live DIRECTORY tests/monitors/live
 troupe_tests(dashboard DIRECTORY tests/monitors/dashboard
   DEPENDS troupe::dashboard troupe::models PCH trainings)
 troupe_tests(cli DIRECTORY tests/cli DEPENDS troupe::sinks troupe::live
-  troupe::launch troupe::models troupe::plan_commands PCH actors NEEDS troupe)
-if(TROUPE_TESTS)
-  target_sources(tests_cli PRIVATE cli/model_flags.cpp cli/live/top_view.cpp
+  troupe::launch troupe::models troupe::plan_commands PCH actors NEEDS troupe
+  SOURCES cli/model_flags.cpp cli/live/top_view.cpp
     cli/train/train_checkpoints.cpp cli/train/train_files.cpp)
-endif()
 if(TROUPE_TESTS)
   include(TroupeSnippets)
 endif()

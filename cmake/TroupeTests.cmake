@@ -1,6 +1,7 @@
-# troupe_tests(NAME DIRECTORY folder DEPENDS targets [PCH kind] [NEEDS targets])
-# makes the Catch2 executable tests/NAME of the folder's .cpp files, with a
-# CTest entry for each test case, labelled NAME. Test cases tagged
+# troupe_tests(NAME DIRECTORY folder DEPENDS targets [PCH kind] [NEEDS targets]
+#              [SOURCES files])
+# makes the Catch2 executable tests/NAME of the folder's .cpp files, and those
+# sources, with a CTest entry for each test case, labelled NAME. Test cases tagged
 #   [serial]  run alone,
 #   [.full]   are labelled full and run by scripts/test --full only.
 if(TROUPE_TESTS)
@@ -26,14 +27,15 @@ if(TROUPE_TESTS)
 endif()
 
 function(troupe_tests name)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "" "DIRECTORY;PCH" "DEPENDS;NEEDS")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "DIRECTORY;PCH"
+    "DEPENDS;NEEDS;SOURCES")
   file(GLOB sources CONFIGURE_DEPENDS
     ${PROJECT_SOURCE_DIR}/${arg_DIRECTORY}/*.cpp)
   if(NOT TROUPE_TESTS OR NOT sources)
     return()
   endif()
   set(target tests_${name})
-  troupe_program(${target} OUTPUT tests/${name} SOURCES ${sources}
+  troupe_program(${target} OUTPUT tests/${name} SOURCES ${sources} ${arg_SOURCES}
     DEPENDS ${arg_DEPENDS} troupe_test_main PCH "${arg_PCH}")
   # Tests spend their time in the libraries: less optimisation compiles faster.
   target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)

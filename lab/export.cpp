@@ -9,7 +9,7 @@
 #include "troupe/engine/plan/cost/simulate.hpp"
 #include "troupe/engine/plan/text/lowered_csv.hpp"
 #include "troupe/engine/plan/text/plan_text.hpp"
-#include "troupe/lab/answer.hpp"
+#include "troupe/lab/api.hpp"
 #include "troupe/schedules/cpp_text.hpp"
 #include "troupe/schedules/csv.hpp"
 #include "troupe/schedules/text_form.hpp"

@@ -4,12 +4,11 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
 #include <span>
-#include <string_view>
 #include <utility>
 
 #include "troupe/base/error.hpp"
+#include "troupe/base/json_object.hpp"
 #include "troupe/base/printable.hpp"
 #include "troupe/engine/plan/compile/compile.hpp"
 #include "troupe/engine/plan/cost/compare.hpp"
@@ -17,7 +16,6 @@
 #include "troupe/engine/plan/part.hpp"
 #include "troupe/engine/plan/text/lowered_csv.hpp"
 #include "troupe/engine/plan/text/plan_text.hpp"
-#include "troupe/lab/fields.hpp"
 #include "troupe/schedules/builtin.hpp"
 #include "troupe/schedules/csv.hpp"
 #include "troupe/schedules/text_form.hpp"
@@ -40,7 +38,7 @@ Enum parse_name(const std::string& name,
   return static_cast<Enum>(found - names.begin());
 }
 
-rule_choice parse_rules(fields given) {
+rule_choice parse_rules(json_object given) {
   rule_choice rules;
   std::vector<std::string> names{"backward"};
   given.read("prefer", names);
@@ -60,7 +58,7 @@ rule_choice parse_rules(fields given) {
   return rules;
 }
 
-void read_shape(fields& given, schedule_shape& shape) {
+void read_shape(json_object& given, schedule_shape& shape) {
   given.read("ranks", shape.ranks, 1, most_ranks);
   given.read("stages_per_rank", shape.stages_per_rank, 1, most_cells);
   given.read("microbatches", shape.microbatches, 1, most_cells);
@@ -68,7 +66,7 @@ void read_shape(fields& given, schedule_shape& shape) {
   given.read("breadth", shape.breadth, 0, most_cells);
 }
 
-void read_costs(fields& given, job& made) {
+void read_costs(json_object& given, job& made) {
   std::string costs;
   given.read("costs", costs);
   made.costs = parse_costs(costs);
@@ -81,7 +79,7 @@ void read_costs(fields& given, job& made) {
   given.read("memory_limit", made.memory_limit, 0, 1e18);
 }
 
-void read_transport(fields& given, job& made) {
+void read_transport(json_object& given, job& made) {
   std::string transport{"buffered"};
   given.read("transport", transport);
   made.transport.kind = parse_transport(transport);
@@ -210,9 +208,24 @@ void require_divisible(const job& job) {
 
 }  // namespace
 
+nlohmann::json parse_request(std::string_view text) {
+  constexpr int most_levels = 16;
+  if (text.size() > most_request_bytes)
+    fail(error_code::invalid_argument,
+         "the request has {} bytes; the lab takes {}", text.size(),
+         most_request_bytes);
+  if (json_levels(text) > most_levels)
+    fail(error_code::invalid_argument,
+         "the request is nested more than {} levels deep", most_levels);
+  auto request = nlohmann::json::parse(text, nullptr, false);
+  if (request.is_discarded())
+    fail(error_code::invalid_argument, "the request is not JSON");
+  return request;
+}
+
 job parse_job(const nlohmann::json& request) {
   job made;
-  fields given(request);
+  json_object given(request, "the request");
   std::string source{"catalogue"};
   given.read("source", source);
   constexpr std::array<std::string_view, 3> names{"catalogue", "text", "rules"};

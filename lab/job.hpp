@@ -62,6 +62,10 @@ struct job {
   std::int32_t credits = 0;  // of each channel; 0: those of the plan
 };
 
+/// A request's JSON. Throws `error` (invalid_argument) for what is none, more
+/// than `most_request_bytes`, or nested by more than 16 levels.
+nlohmann::json parse_request(std::string_view text);
+
 /// Reads a request. Throws `error` (invalid_argument, malformed_text) that
 /// names the field and what it may be.
 job parse_job(const nlohmann::json& request);

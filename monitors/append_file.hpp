@@ -20,7 +20,6 @@ class append_file {
   explicit append_file(std::string path, bool keeps = false);
 
   void write(std::string_view piece);
-  const std::string& path() const { return path_; }
 
  private:
   std::string path_;

@@ -42,7 +42,7 @@ class budget_state {
   }
 
   /// Leaves it to others, unless it was this one who changed it.
-  void restore() const {
+  void finish() const {
     if (every_ > 1)
       observe_every_(1);
   }
@@ -98,11 +98,10 @@ monitor budget_monitor(const budget_options& options, std::int32_t lanes,
          "budget: share is {}; use a share above 0 and at most 1",
          options.share);
   require_steps("budget: longest", options.longest);
-  auto state = std::make_shared<budget_state>(options, lanes,
-                                              std::move(observe_every), sink);
-  auto made = monitor_of("budget", state, std::move(sink));
+  auto made = monitor_of(
+    "budget", std::make_shared<budget_state>(
+                options, lanes, std::move(observe_every), std::move(sink)));
   made.wants.warnings = false;
-  made.finish = [state] { state->restore(); };
   return made;
 }
 

@@ -1,14 +1,15 @@
 #include "troupe/monitors/metrics.hpp"
 
+#include <algorithm>
+#include <memory>
 #include <nlohmann/json.hpp>
 
 #include "troupe/base/json.hpp"
 #include "troupe/engine/device/clock.hpp"
 #include "troupe/engine/device/memory.hpp"
+#include "troupe/engine/plan/check/order_log.hpp"
 #include "troupe/monitors/append_file.hpp"
 #include "troupe/monitors/monitor_of.hpp"
-#include "troupe/monitors/phase_name.hpp"
-#include "troupe/monitors/timing/step_collector.hpp"
 #include "troupe/monitors/timing/step_times.hpp"
 
 namespace troupe {
@@ -42,7 +43,6 @@ json metrics_of(const step_event& step) {
 
 /// Without the ops' times, where those are not known.
 json line_of(const step_event& step, const step_times* times) {
-  const auto seconds = static_cast<double>(step.end - step.begin) * 1e-9;
   json line = {{"step", step.source.step},
                {"phase", phase_name(step.source.phase)},
                {"time", wall_seconds()}};
@@ -60,9 +60,8 @@ json line_of(const step_event& step, const step_times* times) {
     line["loss_scale"] = step.loss_scale;
     line["updated"] = step.updated;
   }
-  line["seconds"] = seconds;
-  line["tokens_per_second"] =
-    json_number<json>(static_cast<double>(step.tokens) / seconds);
+  line["seconds"] = seconds_of(step);
+  line["tokens_per_second"] = json_number<json>(tokens_per_second(step));
   if (times && training) {
     line["bubble"] = times->bubble;
     line["plan_bubble"] = times->plan_bubble;
@@ -101,9 +100,8 @@ metrics_record record_of(const step_event& step,
       record.values.push_back({group + name, value});
   if (step.source.phase == phase::validation)
     return record;
-  const auto seconds = static_cast<double>(step.end - step.begin) * 1e-9;
   record.values.push_back(
-    {group + "tokens_per_second", static_cast<double>(step.tokens) / seconds});
+    {group + "tokens_per_second", tokens_per_second(step)});
   if (!training)
     return record;
   record.values.push_back({"train/grad_norm", step.gradient_norm});
@@ -142,13 +140,33 @@ monitor metrics_monitor(const std::string& path, bool continues) {
 }
 
 monitor step_metrics_monitor(sink_pointer sink) {
-  auto made = monitor_of_steps(
+  return monitor_of_steps(
     "step_metrics",
     [sink](const step_event& step, const std::vector<ops_event>& ops) {
       sink->write(record_of(step, ops));
     });
-  made.finish = [sink] { sink->flush(); };
-  return made;
+}
+
+monitor order_log_monitor(const std::string& path) {
+  const auto file = std::make_shared<append_file>(path);
+  file->write(order_log_heading());
+  // Ranks end a step in any order.
+  return monitor_of_steps(
+    "order_log", [file](const step_event&, std::vector<ops_event> ranks) {
+      std::ranges::sort(ranks, {}, [](const ops_event& rank) {
+        return std::pair(rank.source.data_rank, rank.source.rank);
+      });
+      std::string lines;
+      for (const auto& rank : ranks) {
+        std::vector<std::uint32_t> ops;
+        for (const auto& op : rank.ops)
+          ops.push_back(op.op);
+        lines += order_log_line(*rank.plan, rank.source.step,
+                                rank.source.data_rank, rank.source.rank, ops);
+      }
+      if (!lines.empty())
+        file->write(lines);
+    });
 }
 
 }  // namespace troupe

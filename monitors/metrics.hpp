@@ -26,4 +26,9 @@ monitor metrics_monitor(const std::string& path, bool continues = false);
 /// has `inference/tokens_per_second`.
 monitor step_metrics_monitor(sink_pointer sink);
 
+/// Writes the order in which each rank started its ops, a line a rank and
+/// training step (engine/plan/check/order_log.hpp): complete after every step.
+/// Throws `io`.
+monitor order_log_monitor(const std::string& path);
+
 }  // namespace troupe

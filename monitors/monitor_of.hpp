@@ -8,8 +8,7 @@
 
 #include "troupe/base/error.hpp"
 #include "troupe/engine/events/monitor.hpp"
-#include "troupe/monitors/sink.hpp"
-#include "troupe/monitors/timing/step_collector.hpp"
+#include "troupe/monitors/timing/step_times.hpp"
 
 namespace troupe {
 
@@ -26,13 +25,14 @@ constexpr bool sees_any<State, std::variant<Kinds...>> =
   sees<State, std::variant<Kinds...>> || (... || sees<State, Kinds>);
 
 /// A monitor whose state sees the events, or those alone that it has a `see`
-/// for, and whose sink is flushed at the end.
+/// for, and may `finish`.
 template <class State>
-monitor monitor_of(std::string name, std::shared_ptr<State> state,
-                   sink_pointer sink) {
+monitor monitor_of(std::string name, std::shared_ptr<State> state) {
   static_assert(sees_any<State, event>);
   monitor made;
   made.name = std::move(name);
+  if constexpr (requires { state->finish(); })
+    made.finish = [state] { state->finish(); };
   made.see = [state = std::move(state)](const event& what) {
     const auto show = [&](const auto& each) {
       if constexpr (sees<State, std::decay_t<decltype(each)>>)
@@ -43,7 +43,6 @@ monitor monitor_of(std::string name, std::shared_ptr<State> state,
     else
       std::visit(show, what);
   };
-  made.finish = [sink = std::move(sink)] { sink->flush(); };
   return made;
 }
 

@@ -15,10 +15,6 @@ namespace troupe {
 
 namespace {
 
-double seconds_of(const step_event& step) {
-  return static_cast<double>(step.end - step.begin) * 1e-9;
-}
-
 /// 3e-4 rather than 0.0003 or 3e-04.
 std::string short_number(double value) {
   if (value == 0)
@@ -47,8 +43,7 @@ std::string losses_text(const step_event& step) {
 }
 
 std::string rate_text(const step_event& step) {
-  return fmt::format(" tok/s {}", short_count(static_cast<double>(step.tokens)
-                                              / seconds_of(step)));
+  return fmt::format(" tok/s {}", short_count(tokens_per_second(step)));
 }
 
 std::string bar(std::int64_t done, std::int64_t steps) {

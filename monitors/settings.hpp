@@ -1,12 +1,18 @@
 #pragma once
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
 #include <concepts>
 #include <cstdint>
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "troupe/base/error.hpp"
 #include "troupe/base/fields.hpp"
 #include "troupe/base/parse_number.hpp"
 
@@ -18,7 +24,23 @@ namespace troupe {
 class settings {
  public:
   /// `owner` for errors: "monitor gap".
-  settings(std::string owner, const std::string& text);
+  settings(std::string owner, const std::string& text)
+    : owner_(std::move(owner)) {
+    std::string* last = nullptr;
+    for (std::size_t start = 0; start < text.size();) {
+      const auto end = std::min(text.find(',', start), text.size());
+      const auto part = text.substr(start, end - start);
+      start = end + 1;
+      const auto equals = part.find('=');
+      if (equals == std::string::npos && last)
+        *last += "," + part;
+      else if (equals == std::string::npos)
+        fail(error_code::invalid_argument,
+             "{}: '{}' is not a setting; write key=value", owner_, part);
+      else
+        last = &(values_[part.substr(0, equals)] = part.substr(equals + 1));
+    }
+  }
 
   /// Leaves `target` as it is where the key is not given.
   template <class T>
@@ -36,14 +58,35 @@ class settings {
   }
 
   /// Throws for the first setting that nobody has read.
-  void require_all_read() const;
+  void require_all_read() const {
+    for (const auto& [key, value] : values_)
+      if (std::ranges::find(known_, key) == known_.end())
+        fail(error_code::invalid_argument, "{} has no setting '{}'; it has {}",
+             owner_, key, fmt::join(known_, ", "));
+  }
 
  private:
-  const std::string* find(const char* key);
+  const std::string* find(const char* key) {
+    known_.emplace_back(key);
+    const auto found = values_.find(key);
+    return found == values_.end() ? nullptr : &found->second;
+  }
   [[noreturn]] void refuse(const char* key, const std::string& text,
-                           const char* wanted) const;
+                           const char* wanted) const {
+    fail(error_code::invalid_argument, "{}: {}={} is not {}", owner_, key, text,
+         wanted);
+  }
   std::vector<std::int64_t> numbers(const char* key,
-                                    const std::string& text) const;
+                                    const std::string& text) const {
+    std::vector<std::int64_t> all;
+    for (std::size_t start = 0; start <= text.size();) {
+      const auto end = std::min(text.find(',', start), text.size());
+      all.push_back(number<std::int64_t>(key, text.substr(start, end - start),
+                                         "whole numbers"));
+      start = end + 1;
+    }
+    return all;
+  }
 
   template <class T>
   T value_of(const char* key, const std::string& text) const {

@@ -9,6 +9,18 @@
 
 namespace troupe {
 
+/// As files name it.
+constexpr const char* phase_name(phase phase) {
+  switch (phase) {
+    case phase::training:
+      return "training";
+    case phase::validation:
+      return "validation";
+    default:
+      return "inference";
+  }
+}
+
 /// A named number of a step, as sinks write it; slashes group names.
 struct metric {
   std::string name;
@@ -50,8 +62,6 @@ class sink {
   virtual ~sink() = default;
   virtual void write(const metrics_record& record) = 0;
   virtual void write(const alert& alert) = 0;
-  /// Nothing is lost of what was written before.
-  virtual void flush() {}
 };
 using sink_pointer = std::shared_ptr<sink>;
 

@@ -114,7 +114,7 @@ monitor stability_monitor(const stability_options& options, sink_pointer sink) {
                 "stability: use a window of 2 or more, a rolling of 1 or more "
                 "steps, and more than 0 sigmas");
   auto made = monitor_of(
-    "stability", std::make_shared<stability_state>(options, sink), sink);
+    "stability", std::make_shared<stability_state>(options, std::move(sink)));
   made.wants.warnings = false;
   return made;
 }

@@ -1,4 +1,4 @@
-#include "bare.hpp"
+#include "ways.hpp"
 
 #include <openssl/ssl.h>
 #include <sys/socket.h>
@@ -9,8 +9,6 @@
 #include <stdexcept>
 #include <thread>
 #include <vector>
-
-#include "two_processes.hpp"
 
 namespace {
 

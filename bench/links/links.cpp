@@ -7,13 +7,11 @@
 
 #include <CLI/CLI.hpp>
 
-#include "bare.hpp"
-#include "over_links.hpp"
 #include "troupe/bench/measuring.hpp"
 #include "troupe/engine/transport/io_loop.hpp"
 #include "troupe/engine/transport/stream/shared_stream.hpp"
 #include "troupe/engine/transport/stream/tls_stream.hpp"
-#include "two_processes.hpp"
+#include "ways.hpp"
 
 using namespace troupe;
 using std::chrono::microseconds;

@@ -1,4 +1,4 @@
-#include "over_links.hpp"
+#include "ways.hpp"
 
 #include <ATen/ops/zeros.h>
 
@@ -6,7 +6,6 @@
 #include <thread>
 
 #include "troupe/engine/transport/connection.hpp"
-#include "two_processes.hpp"
 
 using namespace troupe;
 using clock_type = std::chrono::steady_clock;

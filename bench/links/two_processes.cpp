@@ -1,4 +1,4 @@
-#include "two_processes.hpp"
+#include "ways.hpp"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>

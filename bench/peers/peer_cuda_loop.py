@@ -7,8 +7,8 @@ JSON object.
 
 import contextlib
 import json
+import statistics
 import sys
-import time
 
 import torch
 
@@ -66,20 +66,20 @@ def main():
         sys.exit(f"--device {a.device}: PyTorch {torch.__version__} sees no GPU here")
     torch.set_num_threads(a.threads)
     loop = Loop(a)
-    times, losses = [], []
-    for i in range(a.warmup + a.steps):
-        begin = time.perf_counter()
-        losses.append(loop.step(i))
+    losses = []
+
+    def step(index):
+        losses.append(loop.step(index))
         if loop.device.type == "cuda":
             torch.cuda.synchronize(loop.device)
-        times.append(time.perf_counter() - begin)
-    step = measure.spread(times[a.warmup :])
+
+    times = measure.timed(step, range(a.warmup + a.steps))
+    median = statistics.median(times[a.warmup:])
     tokens = a.microbatches * a.microbatch_size * a.seq
-    print(json.dumps({"torch": torch.__version__, "step_s": step,
-                      "tokens_per_s": tokens / step["median"],
+    print(json.dumps({"torch": torch.__version__, "step_s": median,
+                      "tokens_per_s": tokens / median,
                       "first_loss": losses[0], "last_loss": losses[-1]}))
-    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

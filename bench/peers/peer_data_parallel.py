@@ -7,14 +7,14 @@ one. The last line printed is one JSON object.
 
 import contextlib
 import json
-import time
+import statistics
 
 import torch
 from torch.nn.parallel import DistributedDataParallel
 
 import gpt
 import measure
-from peer_torch_pipelining import put_result, rank_of_group, run_ranks
+from peer_torch_pipelining import rank_of_group, run_ranks
 
 
 def shard(model):
@@ -40,40 +40,33 @@ def accumulate(model, a, x, y):
             (gpt.loss_fn(model(xs), ys) / a.microbatches).backward()
 
 
-def rank_main(rank, ranks, tmp, a):
-    with rank_of_group(rank, ranks, tmp, 1, 300):
+def rank_main(rank, ranks, store, a):
+    with rank_of_group(rank, ranks, store, 300):
         model = gpt.GPTStage(a.d_model, a.layers, a.heads, a.seq)
         model = DistributedDataParallel(model) if a.kind == "ddp" else shard(model)
         # The fused update does not take FSDP2's sharded tensors on a CPU.
-        opt = (
-            gpt.make_optimizer(model.parameters())
-            if a.kind == "ddp"
-            else torch.optim.AdamW(model.parameters(), lr=3e-4, foreach=True)
-        )
+        opt = (gpt.make_optimizer(model.parameters()) if a.kind == "ddp"
+               else torch.optim.AdamW(model.parameters(), lr=3e-4, foreach=True))
         rows = a.microbatches * a.microbatch_size
-        data = gpt.load_bytes(a.text)
-        times = []
-        for x, y in gpt.make_batches(data, a.steps + 1, rows, a.seq, 1 + rank):
-            torch.distributed.barrier()
-            begin = time.perf_counter()
-            accumulate(model, a, x, y)
+        batches = gpt.make_batches(gpt.load_bytes(a.text), a.steps + 1, rows, a.seq, 1 + rank)
+
+        def step(batch):
+            accumulate(model, a, *batch)
             opt.step()
             opt.zero_grad(set_to_none=True)
-            times.append(time.perf_counter() - begin)
-        peak = measure.status_mib("VmHWM")
-        put_result(tmp, rank, {"times": times[1:], "rss_peak_mib": peak})
-        torch.distributed.barrier()
+
+        times = []
+        for batch in batches:
+            torch.distributed.barrier()
+            times += measure.timed(step, [batch])
+        return {"step_s": statistics.median(times[1:]), "rss_peak_mib": measure.peak_mib()}
 
 
 def main():
     ap = measure.parser(__doc__, steps=4)
     ap.add_argument("--kind", choices=("ddp", "fsdp2"), default="ddp")
-    a = ap.parse_args()
-    results, error = run_ranks(rank_main, a, 2, 300)
-    if error:
-        raise SystemExit(error)
-    slowest = max(measure.spread(r["times"])["median"] for r in results)
-    print(json.dumps({"step_s": slowest,
+    results = run_ranks(rank_main, ap.parse_args(), 2, 300)
+    print(json.dumps({"step_s": max(r["step_s"] for r in results),
                       "rss_peak_mib": [r["rss_peak_mib"] for r in results]}))
 
 

@@ -6,18 +6,12 @@ line printed is one JSON object.
 
 import json
 import statistics
-import time
 
-import measure
 import torch
 import torch.nn.functional as F
-from peer_torch_pipelining import (
-    build_schedule,
-    make_stage,
-    put_result,
-    rank_of_group,
-    run_ranks,
-)
+
+import measure
+from peer_torch_pipelining import build_schedule, make_stage, rank_of_group, run_ranks
 
 
 class LlamaStage(torch.nn.Module):
@@ -48,10 +42,10 @@ def loss_of(logits, targets):
     return F.cross_entropy(logits.flatten(0, 1), targets.flatten())
 
 
-def rank_main(rank, ranks, tmp, a):
+def rank_main(rank, ranks, store, a):
     from transformers import AutoModelForCausalLM
 
-    with rank_of_group(rank, ranks, tmp, 1, a.timeout):
+    with rank_of_group(rank, ranks, store, a.timeout):
         model = AutoModelForCausalLM.from_pretrained(a.model, attn_implementation="sdpa")
         part = LlamaStage(model, rank, ranks)
         del model
@@ -59,11 +53,13 @@ def rank_main(rank, ranks, tmp, a):
         sched = build_schedule(a.schedule, [stage], a.microbatches, loss_of)
         opt = torch.optim.AdamW(part.parameters(), lr=3e-4)
         random = torch.Generator().manual_seed(1)
-        times, losses = [], []
-        for _ in range(a.warmup + a.steps):
-            shape = (a.microbatches * a.microbatch_size, a.seq + 1)
-            ids = torch.randint(0, a.vocabulary, shape, generator=random)
-            begin, found = time.perf_counter(), []
+        shape = (a.microbatches * a.microbatch_size, a.seq + 1)
+        batches = [torch.randint(0, a.vocabulary, shape, generator=random)
+                   for _ in range(a.warmup + a.steps)]
+        losses = []
+
+        def step(ids):
+            found = []
             if rank == 0:
                 sched.step(ids[:, :-1].contiguous())
             else:
@@ -71,13 +67,12 @@ def rank_main(rank, ranks, tmp, a):
             opt.step()
             opt.zero_grad(set_to_none=True)
             torch.distributed.barrier()
-            times.append(time.perf_counter() - begin)
-            losses += [statistics.mean(x.item() for x in found)] if found else []
-        put_result(tmp, rank, {
-            "times": times[a.warmup :],
-            "losses": losses,
-            "rss_peak_mib": measure.status_mib("VmHWM"),
-        })
+            if found:
+                losses.append(statistics.mean(x.item() for x in found))
+
+        times = measure.timed(step, batches)
+        return {"step_s": statistics.median(times[a.warmup:]), "losses": losses,
+                "rss_peak_mib": measure.peak_mib()}
 
 
 def main():
@@ -86,14 +81,9 @@ def main():
     ap.add_argument("--schedule", default="1f1b", choices=("gpipe", "1f1b"))
     ap.add_argument("--timeout", type=float, default=600)
     a = ap.parse_args()
-    ranks, error = run_ranks(rank_main, a, 2, a.timeout)
-    if error:
-        raise SystemExit(error)
-    print(json.dumps({
-        "step_s": statistics.median(ranks[0]["times"]),
-        "losses": ranks[1]["losses"],
-        "rss_peak_mib": [r["rss_peak_mib"] for r in ranks],
-    }))
+    ranks = run_ranks(rank_main, a, 2, a.timeout)
+    print(json.dumps({"step_s": ranks[0]["step_s"], "losses": ranks[1]["losses"],
+                      "rss_peak_mib": [r["rss_peak_mib"] for r in ranks]}))
 
 
 if __name__ == "__main__":

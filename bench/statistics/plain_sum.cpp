@@ -1,4 +1,6 @@
-#include "plain_sum.hpp"
+#include <cstdint>
+
+float plain_sum(const void* source, std::int64_t bytes);
 
 float plain_sum(const void* source, std::int64_t bytes) {
   typedef float lanes __attribute__((vector_size(64), aligned(4), may_alias));

@@ -16,9 +16,7 @@
 #include "troupe/cli/generate/generate_output.hpp"
 #include "troupe/cli/generate/stored_model.hpp"
 #include "troupe/cli/plan/checks.hpp"
-#include "troupe/cli/plan/commands.hpp"
 #include "troupe/cli/signals.hpp"
-#include "troupe/cli/train/train_job.hpp"
 #include "troupe/cli/train/train_options.hpp"
 #include "troupe/cli/train/train_setup.hpp"
 #include "troupe/engine/checkpoint/manifest.hpp"
@@ -312,9 +310,8 @@ void generate(const CLI::App& command, generate_options& o) {
 
 }  // namespace
 
-void add_generate_command(CLI::App& app) {
+void add_generate_command(CLI::App* command) {
   auto options = std::make_shared<generate_options>();
-  auto* command = app.add_subcommand("generate", summary_of("generate"));
   add_generate_flags(*command, *options);
   command->footer(generate_help);
   command->callback([command, options] { generate(*command, *options); });

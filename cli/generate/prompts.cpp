@@ -3,12 +3,11 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <cmath>
-#include <set>
+#include <algorithm>
 #include <sstream>
 
 #include "troupe/base/error.hpp"
-#include "troupe/base/json.hpp"
+#include "troupe/base/json_object.hpp"
 #include "troupe/base/parse_number.hpp"
 #include "troupe/base/printable.hpp"
 
@@ -16,80 +15,43 @@ namespace troupe::cli {
 
 namespace {
 
-using nlohmann::json;
-
-/// One line's object.
-class prompt_line {
- public:
-  prompt_line(std::string_view text, std::string place)
-    : place_(std::move(place)), object_(parsed_json(text, 8)) {
-    if (!object_.is_object())
-      refuse("is not a JSON object such as {\"text\": \"In the beginning\"}");
-  }
-
-  generation_request request(const token_texts& tokens,
-                             generation_request usual) const {
-    static const std::set<std::string> known{
-      "text", "ids", "max_tokens", "temperature", "top_k", "top_p", "seed"};
-    for (const auto& [name, value] : object_.items())
-      if (!known.contains(name))
-        refuse(fmt::format("has the unknown field '{}'; known are {}",
-                           printable(name), fmt::join(known, ", ")));
-    if (object_.contains("text") == object_.contains("ids"))
-      refuse("has both or none of 'text' and 'ids'; give one");
-    auto made = std::move(usual);
-    made.ids = object_.contains("text") ? ids_of_text(tokens) : ids(tokens);
-    whole("max_tokens", made.tokens);
-    whole("top_k", made.sampling.top_k);
-    whole("seed", made.sampling.seed);
-    read("temperature", made.sampling.temperature);
-    read("top_p", made.sampling.top_p);
-    return made;
-  }
-
- private:
-  [[noreturn]] void refuse(const std::string& what) const {
-    fail(error_code::invalid_data, "{} {}", place_, what);
-  }
-  std::vector<std::int64_t> ids_of_text(const token_texts& tokens) const {
-    std::string text;
-    read("text", text);
-    return tokens.ids_of(text, place_);
-  }
-  std::vector<std::int64_t> ids(const token_texts& tokens) const {
-    std::vector<std::int64_t> made;
-    read("ids", made);
-    for (const auto id : made)
-      if (id < 0 || id >= tokens.vocabulary)
-        refuse(
-          fmt::format("has 'ids' that are not a list of numbers from 0 to {}",
-                      tokens.vocabulary - 1));
-    return made;
-  }
-  template <class T>
-  void read(const char* name, T& target) const {
-    if (!object_.contains(name))
-      return;
-    const auto found = json_as<T>(object_[name]);
-    if (!found)
-      refuse(fmt::format("has a '{}' that is not {}", name, json_kind<T>()));
-    target = *found;
-  }
-  template <class Whole>
-  void whole(const char* name, Whole& target) const {
-    std::int64_t value = 0;
-    if (!object_.contains(name))
-      return;
-    read(name, value);
-    if (value < 0)
-      refuse(fmt::format("has a '{}' that is not a whole number of at least 0",
-                         name));
-    target = static_cast<Whole>(value);
-  }
-
-  std::string place_;
-  json object_;
-};
+/// That of one line's object.
+generation_request request_of(std::string_view line, const std::string& place,
+                              const token_texts& tokens,
+                              generation_request made) {
+  const auto object = parsed_json(line, 8);
+  if (!object.is_object())
+    fail(error_code::invalid_data,
+         "{} is not a JSON object such as {{\"text\": \"In the beginning\"}}",
+         place);
+  json_object given(object, place, place + ' ', error_code::invalid_data);
+  std::string text;
+  given.read("text", text);
+  given.read_if(
+    "ids", made.ids,
+    fmt::format("a list of numbers from 0 to {}", tokens.vocabulary - 1),
+    [&](const auto& ids) {
+      return std::ranges::all_of(ids, [&](std::int64_t id) {
+        return id >= 0 && id < tokens.vocabulary;
+      });
+    });
+  const auto whole = [&](const char* name, auto& target) {
+    given.read_if(name, target, "a whole number of at least 0",
+                  [](auto value) { return value >= 0; });
+  };
+  whole("max_tokens", made.tokens);
+  whole("top_k", made.sampling.top_k);
+  whole("seed", made.sampling.seed);
+  given.read("temperature", made.sampling.temperature);
+  given.read("top_p", made.sampling.top_p);
+  given.require_known();
+  if (object.contains("text") == object.contains("ids"))
+    fail(error_code::invalid_data,
+         "{} has both or none of 'text' and 'ids'; give one", place);
+  if (object.contains("text"))
+    made.ids = tokens.ids_of(text, place);
+  return made;
+}
 
 }  // namespace
 
@@ -144,10 +106,8 @@ std::vector<generation_request> read_prompts(
     if (line.empty())
       continue;
     const auto place = fmt::format("{}, line {}:", printable(source), number);
-    auto made = usual;
-    if (objects)
-      made = prompt_line(line, place).request(tokens, usual);
-    else
+    auto made = objects ? request_of(line, place, tokens, usual) : usual;
+    if (!objects)
       made.ids = tokens.ids_of(line, place);
     require_legal(made, place, options);
     requests.push_back(std::move(made));

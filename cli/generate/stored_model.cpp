@@ -4,6 +4,9 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <limits>
+#include <optional>
+#include <type_traits>
 
 #include "troupe/base/error.hpp"
 #include "troupe/base/parse_number.hpp"
@@ -19,6 +22,10 @@ constexpr std::string_view metadata_prefix = "troupe.";
 /// In place of a model's name, and the text that then describes it.
 constexpr auto from_folder = "transformers", config_text = "config.json";
 
+std::string text_of(const option_value& value) {
+  return std::visit([](auto held) { return fmt::format("{}", held); }, value);
+}
+
 /// Finds out a model's settings, and refuses flags that contradict.
 class model_finder {
  public:
@@ -28,7 +35,8 @@ class model_finder {
   stored_model find(parameter_list parameters) const {
     if (text("model") == from_folder)
       return of_config(std::move(parameters));
-    const auto& entry = find_model(name());
+    const auto& entry =
+      find_model(agreed("model", {}, given("model", wanted_.flags.name)));
     tensor_sizes sizes;
     for (const auto& [of, value] : parameters)
       sizes.emplace(of, value.sizes().vec());
@@ -46,14 +54,18 @@ class model_finder {
   }
 
  private:
+  using optional_text = std::optional<std::string>;
+
   /// A model that was once read from a folder.
   stored_model of_config(parameter_list parameters) const {
     stored_model made;
     made.data.length = size("seq", wanted_.length, 0);
     made.data.vocabulary = size("vocabulary", wanted_.vocabulary, 0);
     lora_options lora;
-    lora.rank = number<std::int64_t>("lora-rank").value_or(0);
-    lora.alpha = number<double>("lora-alpha").value_or(lora.alpha);
+    if (const auto rank = text("lora-rank"))
+      lora.rank = read<std::int64_t>("lora-rank", *rank);
+    if (const auto alpha = text("lora-alpha"))
+      lora.alpha = read<double>("lora-alpha", *alpha);
     lora.modules = text("lora-modules").value_or(lora.modules);
     const auto config = text(config_text).value_or("");
     made.model = model_of_config(config, path_,
@@ -62,106 +74,80 @@ class model_finder {
     made.parameters = std::move(parameters);
     return made;
   }
-  bool is_given(const std::string& flag) const {
-    return std::ranges::count(wanted_.given, flag) > 0;
+  /// The flag's value, if it is given.
+  optional_text given(const std::string& flag, const std::string& value) const {
+    return std::ranges::count(wanted_.given, flag) > 0 ? optional_text{value}
+                                                       : std::nullopt;
   }
-  /// Whichever is there, if they agree.
-  template <class Value>
-  Value agreed(const std::string& flag, const std::optional<Value>& told,
-               const std::optional<Value>& given) const {
-    if (!told && !given)
-      fail(
-        error_code::invalid_argument,
-        "{} does not record the model's --{}; give the value used in training",
-        path_, flag);
-    if (told && given && *told != *given)
-      fail(error_code::invalid_argument,
-           "--{} {}: {} is of a model with {}; omit the flag", flag, *given,
-           path_, *told);
-    return told ? *told : *given;
-  }
-  std::optional<std::string> text(const std::string& name) const {
+  optional_text text(const std::string& name) const {
     const auto found = texts_.find(name);
-    return found == texts_.end() ? std::nullopt : std::optional{found->second};
+    return found == texts_.end() ? std::nullopt : optional_text{found->second};
   }
-  template <class Value>
-  static std::optional<Value> read(const std::string& text) {
-    if constexpr (!std::is_same_v<Value, bool>)
-      return parse_number<Value>(text);
-    else
-      return text == "true"    ? std::optional{true}
-             : text == "false" ? std::optional{false}
-                               : std::nullopt;
-  }
-  /// A number, or truth value, of the model's texts.
-  template <class Number>
-  std::optional<Number> number(const std::string& name) const {
-    const auto found = text(name);
-    if (!found)
-      return std::nullopt;
-    const auto value = read<Number>(*found);
-    if (!value)
-      refuse_checkpoint(path_, fmt::format("describes a model whose {} is '{}'",
-                                           printable(name), printable(*found)));
-    return value;
-  }
-
-  /// As the tensors tell, else the texts, which must not contradict.
-  template <class Number>
-  std::optional<Number> known_of(const std::string& name,
-                                 std::optional<Number> by_tensors) const {
-    const auto by_text = number<Number>(name);
+  /// As the tensors tell, else the texts, else the flags: whichever are there
+  /// must not contradict.
+  std::string agreed(const std::string& flag, const optional_text& by_tensors,
+                     const optional_text& by_flag) const {
+    const auto by_text = text(flag);
     if (by_tensors && by_text && *by_tensors != *by_text)
       refuse_checkpoint(
         path_,
         fmt::format("describes a model whose {} is {}, but its tensors have {}",
-                    name, *by_text, *by_tensors));
-    return by_tensors ? by_tensors : by_text;
+                    flag, printable(*by_text), *by_tensors));
+    const auto& told = by_tensors ? by_tensors : by_text;
+    if (!told && !by_flag)
+      fail(
+        error_code::invalid_argument,
+        "{} does not record the model's --{}; give the value used in training",
+        path_, flag);
+    if (told && by_flag && *told != *by_flag)
+      fail(error_code::invalid_argument,
+           "--{} {}: {} is of a model with {}; omit the flag", flag, *by_flag,
+           path_, printable(*told));
+    return told ? *told : *by_flag;
   }
-
-  std::string name() const {
-    return agreed(
-      "model", text("model"),
-      is_given("model") ? std::optional{wanted_.flags.name} : std::nullopt);
+  /// A number within its limits, or a truth value.
+  template <class Value>
+  Value read(const std::string& name, const std::string& text,
+             Value least = std::numeric_limits<Value>::lowest(),
+             Value most = std::numeric_limits<Value>::max()) const {
+    std::optional<Value> value;
+    if constexpr (std::is_same_v<Value, bool>) {
+      if (text == "true" || text == "false")
+        return text == "true";
+    } else {
+      value = parse_number<Value>(text);
+    }
+    if (!value || !(*value >= least && *value <= most))
+      refuse_checkpoint(path_, fmt::format("describes a model whose {} is '{}'",
+                                           printable(name), printable(text)));
+    return *value;
   }
   option_value option_of(const model_option& option,
                          const option_values& told) const {
+    const auto& name = option.name;
+    const auto by_tensors = told.find(name);
+    const auto text = agreed(
+      name,
+      by_tensors == told.end() ? optional_text{} : text_of(by_tensors->second),
+      given(name, text_of(wanted_.flags.values.at(name))));
     return std::visit(
-      [&]<class Number>(Number) -> option_value {
-        const auto by_tensors = told.find(option.name);
-        const auto known = known_of(
-          option.name, by_tensors == told.end()
-                         ? std::nullopt
-                         : std::optional{std::get<Number>(by_tensors->second)});
-        return in_range(
-          option, agreed(option.name, known,
-                         is_given(option.name) ? std::optional{std::get<Number>(
-                           wanted_.flags.values.at(option.name))}
-                                               : std::nullopt));
+      [&]<class Value>(Value) -> option_value {
+        if constexpr (std::is_same_v<Value, bool>)
+          return read<bool>(name, text);
+        else
+          return read<Value>(name, text, std::get<Value>(option.least),
+                             std::get<Value>(option.most));
       },
       option.usual);
   }
-  template <class Number>
-  Number in_range(const model_option& option, Number value) const {
-    if (std::is_same_v<Number, bool>)
-      return value;
-    if (!(value >= std::get<Number>(option.least)
-          && value <= std::get<Number>(option.most)))
-      refuse_checkpoint(path_, fmt::format("describes a model whose {} is {}",
-                                           option.name, value));
-    return value;
-  }
-  std::int64_t size(const char* name, std::int64_t given,
+  /// `by_flag` and `by_tensors`: 0 if they tell nothing.
+  std::int64_t size(const char* name, std::int64_t by_flag,
                     std::int64_t by_tensors) const {
-    const auto known =
-      known_of(name, by_tensors > 0 ? std::optional{by_tensors} : std::nullopt);
-    constexpr auto most = std::int64_t{1} << 24;
-    const auto value =
-      agreed(name, known, given > 0 ? std::optional{given} : std::nullopt);
-    if (value < 1 || value > most)
-      refuse_checkpoint(
-        path_, fmt::format("describes a model whose {} is {}", name, value));
-    return value;
+    const auto known = [](std::int64_t value) {
+      return value > 0 ? optional_text{std::to_string(value)} : std::nullopt;
+    };
+    return read<std::int64_t>(
+      name, agreed(name, known(by_tensors), known(by_flag)), 1, 1 << 24);
   }
 
   std::string path_;
@@ -224,9 +210,7 @@ std::map<std::string, std::string> model_texts(const model_flags& flags,
     return texts;
   }
   for (const auto& option : find_model(flags.name).options)
-    std::visit(
-      [&](auto value) { texts.emplace(option.name, fmt::format("{}", value)); },
-      flags.values.at(option.name));
+    texts.emplace(option.name, text_of(flags.values.at(option.name)));
   return texts;
 }
 

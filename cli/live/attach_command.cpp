@@ -13,7 +13,6 @@
 #include "troupe/cli/commands.hpp"
 #include "troupe/cli/live/live_options.hpp"
 #include "troupe/cli/plan/checks.hpp"
-#include "troupe/cli/plan/commands.hpp"
 #include "troupe/cli/plan/program.hpp"
 #include "troupe/monitors/live/event_json.hpp"
 #include "troupe/monitors/live/json_fields.hpp"
@@ -176,8 +175,7 @@ void run_detach(const detach_options& options) {
 
 }  // namespace
 
-void add_attach_command(CLI::App& app) {
-  auto* command = app.add_subcommand("attach", summary_of("attach"));
+void add_attach_command(CLI::App* command) {
   const auto options = std::make_shared<attach_options>();
   add_value(*command, "spec [ENDPOINT] SPEC", options->specs,
             "the job's endpoint, unless there is one job; then monitors, such "
@@ -199,8 +197,7 @@ void add_attach_command(CLI::App& app) {
   });
 }
 
-void add_detach_command(CLI::App& app) {
-  auto* command = app.add_subcommand("detach", summary_of("detach"));
+void add_detach_command(CLI::App* command) {
   const auto options = std::make_shared<detach_options>();
   add_value(*command, "id [ENDPOINT] ID", options->words,
             "the job's endpoint, unless there is one job; then an id, as "

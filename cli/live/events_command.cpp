@@ -9,10 +9,9 @@
 #include "troupe/base/printable.hpp"
 #include "troupe/cli/live/live_options.hpp"
 #include "troupe/cli/plan/checks.hpp"
-#include "troupe/cli/plan/commands.hpp"
 #include "troupe/cli/plan/program.hpp"
 #include "troupe/monitors/live/event_json.hpp"
-#include "troupe/monitors/live/event_parts.hpp"
+#include "troupe/monitors/live/frame.hpp"
 #include "troupe/monitors/live/json_fields.hpp"
 #include "troupe/monitors/progress.hpp"
 
@@ -106,8 +105,7 @@ void add_flags(CLI::App& command, events_options& options) {
 
 }  // namespace
 
-void add_events_command(CLI::App& app) {
-  auto* command = app.add_subcommand("events", summary_of("events"));
+void add_events_command(CLI::App* command) {
   const auto options = std::make_shared<events_options>();
   options->job.add_to(*command);
   add_flags(*command, *options);

@@ -12,7 +12,6 @@
 #include "troupe/base/printable.hpp"
 #include "troupe/cli/live/live_options.hpp"
 #include "troupe/cli/plan/checks.hpp"
-#include "troupe/cli/plan/commands.hpp"
 #include "troupe/cli/plan/program.hpp"
 #include "troupe/cli/plan/schedule_options.hpp"
 #include "troupe/engine/plan/cost/entries.hpp"
@@ -116,8 +115,7 @@ void run(const replan_options& options) {
 
 }  // namespace
 
-void add_replan_command(CLI::App& app) {
-  auto* command = app.add_subcommand("replan", summary_of("replan"));
+void add_replan_command(CLI::App* command) {
   const auto options = std::make_shared<replan_options>();
   options->job.add_to(*command);
   add_value(*command, "--schedule NAME|FILE", options->schedule,

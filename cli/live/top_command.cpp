@@ -16,10 +16,9 @@
 #include "troupe/cli/live/live_options.hpp"
 #include "troupe/cli/live/top_view.hpp"
 #include "troupe/cli/plan/checks.hpp"
-#include "troupe/cli/plan/commands.hpp"
 #include "troupe/cli/plan/program.hpp"
 #include "troupe/engine/plan/text/plan_text.hpp"
-#include "troupe/monitors/live/event_parts.hpp"
+#include "troupe/monitors/live/frame.hpp"
 #include "troupe/monitors/live/json_fields.hpp"
 
 namespace troupe::cli {
@@ -53,44 +52,39 @@ struct top_options {
 /// is this process's own terminal.
 class keys {
  public:
-  explicit keys(bool wanted);
+  explicit keys(bool wanted) {
+    // A background process would be stopped.
+    if (!wanted || ::tcgetattr(STDIN_FILENO, &before_) != 0
+        || ::tcgetpgrp(STDIN_FILENO) != ::getpgrp())
+      return;
+    auto by_key = before_;
+    by_key.c_lflag &= ~static_cast<tcflag_t>(ICANON | ECHO);
+    reads_ = ::tcsetattr(STDIN_FILENO, TCSANOW, &by_key) == 0;
+  }
   keys(const keys&) = delete;
   keys& operator=(const keys&) = delete;
-  ~keys();
+  ~keys() {
+    if (reads_)
+      ::tcsetattr(STDIN_FILENO, TCSANOW, &before_);
+  }
 
   /// Whether q was typed, or the input has ended. Doesn't wait.
-  bool has_q() const;
+  bool has_q() const {
+    pollfd input{STDIN_FILENO, POLLIN, 0};
+    if (!reads_ || ::poll(&input, 1, 0) <= 0)
+      return false;
+    std::array<char, 64> typed{};
+    const auto count = ::read(STDIN_FILENO, typed.data(), typed.size());
+    return count <= 0
+           || std::string_view(typed.data(), static_cast<std::size_t>(count))
+                  .find('q')
+                != std::string_view::npos;
+  }
 
  private:
   bool reads_ = false;
   termios before_{};
 };
-
-keys::keys(bool wanted) {
-  // A background process would be stopped.
-  if (!wanted || ::tcgetattr(STDIN_FILENO, &before_) != 0
-      || ::tcgetpgrp(STDIN_FILENO) != ::getpgrp())
-    return;
-  auto by_key = before_;
-  by_key.c_lflag &= ~static_cast<tcflag_t>(ICANON | ECHO);
-  reads_ = ::tcsetattr(STDIN_FILENO, TCSANOW, &by_key) == 0;
-}
-
-keys::~keys() {
-  if (reads_)
-    ::tcsetattr(STDIN_FILENO, TCSANOW, &before_);
-}
-
-bool keys::has_q() const {
-  pollfd input{STDIN_FILENO, POLLIN, 0};
-  if (!reads_ || ::poll(&input, 1, 0) <= 0)
-    return false;
-  std::array<char, 64> typed{};
-  const auto count = ::read(STDIN_FILENO, typed.data(), typed.size());
-  return count <= 0
-         || std::find(typed.begin(), typed.begin() + count, 'q')
-              != typed.begin() + count;
-}
 
 /// None if the plan is too long for the endpoint.
 std::optional<plan> plan_of(live_client& client) {
@@ -164,8 +158,7 @@ void watch(live_client& client, const top_options& options) {
 
 }  // namespace
 
-void add_top_command(CLI::App& app) {
-  auto* command = app.add_subcommand("top", summary_of("top"));
+void add_top_command(CLI::App* command) {
   const auto options = std::make_shared<top_options>();
   options->job.add_to(*command);
   command->add_flag("--once", options->once, "show the next step, and end");

@@ -8,7 +8,6 @@
 #include "troupe/engine/plan/text/plan_text.hpp"
 #include "troupe/monitors/live/json_fields.hpp"
 #include "troupe/monitors/progress.hpp"
-#include "troupe/monitors/timing/step_times.hpp"
 
 namespace troupe::cli {
 

@@ -1,7 +1,5 @@
 #include "troupe/cli/plan/checks.hpp"
 
-#include <CLI/CLI.hpp>
-
 #include <fmt/format.h>
 
 #include <cmath>

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <array>
-#include <string>
 #include <string_view>
 
 #include "troupe/cli/plan/fwd.hpp"
@@ -46,13 +45,5 @@ inline constexpr std::array runtime_commands{
                   "make certificates for a job on several machines"},
   runtime_command{"lab", "try schedules on a page in a browser"},
 };
-
-/// The command's line in `--help`; for the program that has it.
-inline std::string summary_of(std::string_view name) {
-  for (const auto& command : runtime_commands)
-    if (command.name == name)
-      return std::string{command.summary};
-  return {};
-}
 
 }  // namespace troupe::cli

@@ -8,7 +8,6 @@
 #include <atomic>
 #include <exception>
 #include <stdexcept>
-#include <string_view>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -20,7 +19,6 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
-#include <memory>
 #include <new>
 #include <sstream>
 

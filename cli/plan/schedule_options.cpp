@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <optional>
 #include <utility>
-#include <vector>
 
 #include "troupe/base/atomic_file.hpp"
 #include "troupe/base/error.hpp"

@@ -13,7 +13,6 @@
 
 #include "troupe/base/error.hpp"
 #include "troupe/base/printable.hpp"
-#include "troupe/cli/plan/byte_unit.hpp"
 #include "troupe/cli/plan/checks.hpp"
 #include "troupe/cli/plan/schedule_options.hpp"
 #include "troupe/engine/plan/compile/compile.hpp"

@@ -4,7 +4,6 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
-#include <chrono>
 #include <filesystem>
 #include <optional>
 #include <system_error>
@@ -14,8 +13,7 @@
 #include "troupe/base/error.hpp"
 #include "troupe/base/parse_number.hpp"
 #include "troupe/base/printable.hpp"
-#include "troupe/cli/train/train_job.hpp"
-#include "troupe/engine/checkpoint/stored_checkpoint.hpp"
+#include "troupe/cli/train/train_setup.hpp"
 #include "troupe/engine/device/thrown.hpp"
 #include "troupe/engine/stage/sharding/ties.hpp"
 

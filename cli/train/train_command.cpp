@@ -12,16 +12,11 @@
 #include "troupe/base/patient_write.hpp"
 #include "troupe/base/printable.hpp"
 #include "troupe/cli/config_file.hpp"
-#include "troupe/cli/plan/commands.hpp"
 #include "troupe/cli/plan/program.hpp"
 #include "troupe/cli/plan/schedule_options.hpp"
 #include "troupe/cli/signals.hpp"
 #include "troupe/cli/train/train_checkpoints.hpp"
-#include "troupe/cli/train/train_files.hpp"
-#include "troupe/cli/train/train_job.hpp"
-#include "troupe/cli/train/train_monitors.hpp"
 #include "troupe/cli/train/train_output.hpp"
-#include "troupe/cli/train/train_plain.hpp"
 #include "troupe/cli/train/train_setup.hpp"
 #include "troupe/engine/checkpoint/safetensors.hpp"
 #include "troupe/engine/models/model_folder.hpp"
@@ -361,9 +356,8 @@ void train(const CLI::App& command, train_options options) {
 
 }  // namespace
 
-void add_train_command(CLI::App& app) {
+void add_train_command(CLI::App* command) {
   auto options = std::make_shared<train_options>();
-  auto* command = app.add_subcommand("train", summary_of("train"));
   add_train_flags(*command, *options);
   command->add_option("--config",
                       "settings from a TOML file; its keys are "

@@ -1,4 +1,4 @@
-#include "troupe/cli/train/train_files.hpp"
+#include "troupe/cli/train/train_setup.hpp"
 
 #include <algorithm>
 #include <filesystem>

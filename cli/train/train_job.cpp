@@ -1,4 +1,4 @@
-#include "troupe/cli/train/train_job.hpp"
+#include "troupe/cli/train/train_setup.hpp"
 
 #include <CLI/CLI.hpp>
 
@@ -16,7 +16,6 @@
 #include "troupe/base/fnv_hash.hpp"
 #include "troupe/cli/config_file.hpp"
 #include "troupe/cli/live/live_options.hpp"
-#include "troupe/cli/train/train_setup.hpp"
 #include "troupe/engine/data/mapped_file.hpp"
 #include "troupe/engine/launch/meeting_point.hpp"
 #include "troupe/engine/models/model_folder.hpp"

@@ -1,4 +1,4 @@
-#include "troupe/cli/train/train_monitors.hpp"
+#include "troupe/cli/train/train_output.hpp"
 
 #include <spdlog/spdlog.h>
 
@@ -8,7 +8,6 @@
 
 #include "troupe/base/error.hpp"
 #include "troupe/cli/live/live_options.hpp"
-#include "troupe/cli/train/train_output.hpp"
 #include "troupe/engine/transport/endpoint.hpp"
 #include "troupe/monitors/live/json_fields.hpp"
 #include "troupe/monitors/live/live_trust.hpp"
@@ -18,7 +17,6 @@
 #include "troupe/monitors/sinks/http_address.hpp"
 #include "troupe/monitors/sinks/sink_spec.hpp"
 #include "troupe/monitors/timing/cost_samples.hpp"
-#include "troupe/monitors/timing/order_log_monitor.hpp"
 #include "troupe/monitors/timing/timeline.hpp"
 #include "troupe/schedules/builtin.hpp"
 #include "troupe/schedules/csv.hpp"

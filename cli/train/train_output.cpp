@@ -13,7 +13,6 @@
 #include "troupe/base/error.hpp"
 #include "troupe/base/printable.hpp"
 #include "troupe/cli/generate/stored_model.hpp"
-#include "troupe/cli/train/train_setup.hpp"
 #include "troupe/engine/checkpoint/safetensors.hpp"
 #include "troupe/engine/data/token_file.hpp"
 #include "troupe/engine/device/memory.hpp"

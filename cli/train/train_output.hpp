@@ -2,12 +2,17 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 
 #include "troupe/cli/generate/prompts.hpp"
 #include "troupe/cli/train/train_setup.hpp"
 #include "troupe/engine/events/event.hpp"
+#include "troupe/monitors/dashboard/dashboard.hpp"
+#include "troupe/monitors/live/endpoint_server.hpp"
+#include "troupe/monitors/live/replanner.hpp"
+#include "troupe/monitors/monitor_spec.hpp"
 #include "troupe/monitors/progress.hpp"
 
 namespace troupe::cli {
@@ -62,5 +67,35 @@ class loss_watch {
   std::int64_t first_ = 0;  // step; 0: all were finite
   std::int64_t count_ = 0;
 };
+
+/// Throws `invalid_argument` and `io` for a --monitor or --sink that can't be
+/// made.
+void require_monitors(const train_options& options);
+
+/// Attaches progress, warnings, output files, --monitor, and the page's
+/// monitors; the page may be null.
+void attach_monitors(trainer& run, const train_options& options,
+                     const train_setup& setup, const dashboard* page);
+
+/// Throws `invalid_argument` for a --dashboard that can't be served.
+void require_dashboard(const access_options& options);
+
+/// Serves the page for --dashboard, and logs its address; null without the
+/// flag. The run must outlive it. Throws `invalid_argument` and `io`.
+std::unique_ptr<dashboard> open_dashboard(const trainer& run,
+                                          const train_options& options);
+
+/// Throws what `open_endpoint` would refuse without opening anything: the
+/// token file and the endpoint's address.
+void require_endpoint(const access_options& options);
+
+/// Lets others attach to the run at --endpoint, and logs how; null if it is
+/// disabled, or if the default one can't be made, which is a warning. Throws
+/// `invalid_argument`, `io`, `transport`. `orders` outlives the server; null
+/// where the run keeps its order.
+std::unique_ptr<endpoint_server> open_endpoint(trainer& run,
+                                               const train_options& options,
+                                               const train_setup& setup,
+                                               const replanner* orders);
 
 }  // namespace troupe::cli

@@ -1,9 +1,10 @@
-#include "troupe/cli/train/train_plain.hpp"
+#include "troupe/cli/train/train_setup.hpp"
 
 #include <fmt/format.h>
 
 #include "troupe/actors/stored_state.hpp"
 #include "troupe/base/error.hpp"
+#include "troupe/cli/signals.hpp"
 #include "troupe/cli/train/train_checkpoints.hpp"
 #include "troupe/cli/train/train_output.hpp"
 #include "troupe/engine/checkpoint/safetensors.hpp"

@@ -3,10 +3,7 @@
 #include <ATen/ops/zeros.h>
 #include <spdlog/spdlog.h>
 
-#include <map>
-#include <optional>
 #include <sstream>
-#include <string>
 
 #include "troupe/base/error.hpp"
 #include "troupe/base/parse_number.hpp"
@@ -84,22 +81,50 @@ sharding_options sharding_of(const train_options& o) {
 
 /// Warns of given flags that have no effect.
 void warn_of_idle_flags(const train_options& o) {
-  const train_options unchanged;
-  const auto warn = [](const char* flag, const char* without) {
-    spdlog::warn("{} has no effect without {}", flag, without);
+  struct idle_flag {
+    bool is_given, has_effect;
+    const char *flag, *without;
   };
-  if (o.numerics.learning_rate.final_fraction
-        != unchanged.numerics.learning_rate.final_fraction
-      && o.optimisation.decay == "constant")
-    warn("--final-lr", "--decay cosine or linear");
-  if (o.output.sampling.temperature != unchanged.output.sampling.temperature
-      && o.output.sample == 0)
-    warn("--temperature", "--sample");
-  if (o.partition.searching.given() && o.partition.schedule != search_name)
-    warn("--costs, --sizes and --memory-limit", "--schedule search");
-  if (o.partition.division != unchanged.partition.division
-      && o.partition.data_parallel == 1)
-    warn("--divide-gradients", "--data-parallel");
+  const train_options usual;
+  const auto& parts = o.partition;
+  const auto& sharding = parts.sharding;
+  const bool shards = parts.shard != "replicate";
+  const bool samples = o.output.sample > 0;
+  const bool on_cpu = o.devices.device == "cpu";
+  for (const auto& [is_given, has_effect, flag, without] : {
+         idle_flag{o.numerics.learning_rate.final_fraction
+                     != usual.numerics.learning_rate.final_fraction,
+                   o.optimisation.decay != "constant", "--final-lr",
+                   "--decay cosine or linear"},
+         {o.output.sampling.temperature != usual.output.sampling.temperature,
+          samples, "--temperature", "--sample"},
+         {o.output.prompt != usual.output.prompt, samples, "--prompt",
+          "--sample"},
+         {parts.searching.given(), parts.schedule == search_name,
+          "--costs, --sizes and --memory-limit", "--schedule search"},
+         {parts.division != usual.partition.division, parts.data_parallel > 1,
+          "--divide-gradients", "--data-parallel"},
+         {o.numerics.offload_optimizer, !on_cpu, "--offload-optimizer",
+          "--device cuda"},
+         {parts.reduce_dtype != usual.partition.reduce_dtype,
+          o.optimisation.dtype != "fp32", "--reduce-dtype",
+          "--dtype bf16 or fp16"},
+         {sharding.multiple != usual.partition.sharding.multiple, shards,
+          "--shard-multiple", "--shard gradients, all or hybrid"},
+         {sharding.group != 0, shards, "--shard-group",
+          "--shard gradients, all or hybrid"},
+         {sharding.most_whole != usual.partition.sharding.most_whole,
+          shards && parts.shard != "gradients", "--shard-whole",
+          "--shard all or hybrid"},
+         {o.data.eval_every > 0, o.data.validation_fraction > 0, "--eval-every",
+          "a --validation-fraction above 0"},
+         {o.order.slow_from != usual.order.slow_from, !o.order.slow.empty(),
+          "--slow-from", "--slow"},
+       })
+    if (is_given && !has_effect)
+      spdlog::warn("{} has no effect without {}", flag, without);
+  if (o.plain && shards)
+    spdlog::warn("--shard has no effect with --plain");
   const bool fp16 =
     o.optimisation.dtype == "fp16" || o.optimisation.autocast == "fp16";
   if (fp16 && !o.numerics.loss_scale.dynamic
@@ -107,32 +132,10 @@ void warn_of_idle_flags(const train_options& o) {
     spdlog::warn(
       "small gradients underflow to 0 in fp16; use --dynamic-loss-scale, or a "
       "--loss-scale");
-  if (o.partition.offload.given() && o.devices.device == "cpu")
+  if (parts.offload.given() && on_cpu)
     spdlog::warn(
       "--offload-activations saves no memory on a CPU, where host and device "
       "memory are the same; use it with --device cuda");
-  if (o.numerics.offload_optimizer && o.devices.device == "cpu")
-    warn("--offload-optimizer", "--device cuda");
-  if (o.optimisation.dtype == "fp32"
-      && o.partition.reduce_dtype != unchanged.partition.reduce_dtype)
-    warn("--reduce-dtype", "--dtype bf16 or fp16");
-  const auto& sharding = o.partition.sharding;
-  if (sharding.multiple != unchanged.partition.sharding.multiple
-      && o.partition.shard == "replicate")
-    warn("--shard-multiple", "--shard gradients, all or hybrid");
-  if (o.plain && o.partition.shard != "replicate")
-    spdlog::warn("--shard has no effect with --plain");
-  if (o.data.eval_every > 0 && o.data.validation_fraction == 0)
-    warn("--eval-every", "a --validation-fraction above 0");
-  if (sharding.group != 0 && o.partition.shard == "replicate")
-    warn("--shard-group", "--shard gradients, all or hybrid");
-  if (sharding.most_whole != unchanged.partition.sharding.most_whole
-      && (o.partition.shard == "replicate" || o.partition.shard == "gradients"))
-    warn("--shard-whole", "--shard all or hybrid");
-  if (o.order.slow_from != unchanged.order.slow_from && o.order.slow.empty())
-    warn("--slow-from", "--slow");
-  if (o.output.prompt != unchanged.output.prompt && o.output.sample == 0)
-    warn("--prompt", "--sample");
 }
 
 /// "1 block", "2 blocks".

@@ -1,12 +1,16 @@
 #pragma once
 
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 
 #include "troupe/actors/trainer.hpp"
+#include "troupe/cli/plan/fwd.hpp"
+#include "troupe/cli/signals.hpp"
 #include "troupe/cli/train/train_options.hpp"
 #include "troupe/engine/device/rank_device.hpp"
+#include "troupe/engine/launch/job.hpp"
 #include "troupe/engine/models/registry.hpp"
 
 namespace troupe::cli {
@@ -38,6 +42,19 @@ trainer_options pipeline_of(const train_options& options,
 /// Throws `invalid_argument`, `invalid_data`, `io` and schedules' errors.
 train_setup make_setup(const train_options& options);
 
+/// Throws `invalid_argument` if the run would write a file, by any flag,
+/// monitor or sink, that it also reads or writes otherwise, and `io` if one
+/// can't be written. Removes what killed runs have left beside these files.
+void require_outputs(const train_options& options);
+
+/// Throws what making the model would throw, for --initial and --parameters.
+void require_model(const train_options& options, const train_setup& setup);
+
+/// `troupe train --plain`: the oracle's loop, with the same output, on the CPU
+/// or on the setup's first device.
+void train_plain(const train_options& options, const train_setup& setup,
+                 signal_watch& signals);
+
 /// How steps compute, as the flags say, with the model's loss. Throws
 /// `invalid_argument` naming a flag.
 numerics numerics_for(const train_options& options, const built_model& model);
@@ -63,5 +80,26 @@ std::vector<std::shared_ptr<accelerator>> open_devices(
 
 /// The options of `--overlap`. Throws `invalid_argument`.
 overlap_options overlap_of(const device_options& options);
+
+/// Meets the other processes of the job that the launcher started, and checks
+/// that all have equal settings, `more` among them; null if this process is
+/// alone. Processes other than 0 log warnings and errors only, with their
+/// number. A signal ends the meeting: throws `interrupted`.
+std::shared_ptr<mesh> join_job(const CLI::App& command,
+                               const train_options& options,
+                               signal_watch& signals,
+                               job_description more = {});
+
+/// Throws `invalid_argument` for flags that make no sense without other
+/// processes, or with them.
+void require_job(const train_options& options);
+
+/// Whether this process prints the common output before it has met the others.
+bool shows_what_all_would();
+
+/// Whether this process prints, serves and writes for the whole job.
+inline bool leads(const std::shared_ptr<mesh>& job) {
+  return !job || job->place().leads();
+}
 
 }  // namespace troupe::cli

@@ -90,7 +90,7 @@ const inState = (key) => property(() => state, key);
 
 const jobControls = () => {
   const all = [];
-  const put = (id, ...rows) => { byId(id).append(...rows); all.push(...rows); };
+  const put = (id, ...rows) => { by_id(id).append(...rows); all.push(...rows); };
   put("shape", slider("ranks P", {least: 1, most: 32, ...inState("ranks")}),
     slider("microbatches", {least: 1, most: 64, ...inState("microbatches")}));
   put("costs", ...[["forward F", "f"], ["inputs I", "i"], ["weights W", "w"], ["message", "message"]].map(

@@ -1,14 +1,3 @@
-const element = (tag, properties = {}, ...children) => {
-  const made = document.createElement(tag);
-  for (const [name, value] of Object.entries(properties)) {
-    if (name === "data") Object.assign(made.dataset, value);
-    else if (name.startsWith("aria-") || name === "role" || name === "for") made.setAttribute(name, value);
-    else made[name] = value;
-  }
-  made.append(...children);
-  return made;
-};
-const byId = (id) => document.getElementById(id);
 const number = (value, digits = 4) => Number(value.toPrecision(digits)).toString();
 const percent = (part) => `${(100 * part).toFixed(1)} %`;
 const mebi = 1 << 20;
@@ -54,4 +43,4 @@ const chunksOf = (ops) => {
   }
   return {most, of: (op) => chunk.get(`${op[2]}/${op[5]}`)};
 };
-const say = (text) => { byId("said").textContent = text; };
+const say = (text) => { by_id("said").textContent = text; };

@@ -6,9 +6,6 @@ const post = async (path, request) => {
     return {error: "no response from troupe lab; is it still running?"};
   }
 };
-const prefersDark = matchMedia("(prefers-color-scheme: dark)");
-const themeNow = () => state.theme !== "auto" ? state.theme : prefersDark.matches ? "dark" : "light";
-
 let panels = [];
 let jobRows = [];
 const shown = () => panels.slice(0, state.compare ? 2 : 1);
@@ -25,10 +22,10 @@ const settled = () => {
   if (!panels.some((panel) => panel.busy)) document.body.dataset.state = "ready";
 };
 const update = () => {
-  document.documentElement.dataset.theme = state.theme;
-  byId("theme").value = state.theme;
-  byId("compare").checked = state.compare;
-  byId("panels").classList.toggle("two", state.compare);
+  set_theme(state.theme);
+  by_id("theme").value = state.theme;
+  by_id("compare").checked = state.compare;
+  by_id("panels").classList.toggle("two", state.compare);
   panels.forEach((panel, i) => { panel.root.hidden = i > 0 && !state.compare; });
   for (const row of jobRows) row.update();
   for (const panel of shown()) panel.update();
@@ -46,11 +43,11 @@ const start = async () => {
   restore();
   jobRows = jobControls();
   panels = [new Panel(0, schedules), new Panel(1, schedules)];
-  byId("job").addEventListener("submit", (event) => event.preventDefault());
-  byId("compare").addEventListener("change", (event) => { state.compare = event.target.checked; changed(); });
-  byId("theme").addEventListener("change", (event) => { state.theme = event.target.value; changed(); });
-  byId("link").addEventListener("click", () => navigator.clipboard.writeText(location.href).then(() => say("link copied")));
-  prefersDark.addEventListener("change", changed);
+  by_id("job").addEventListener("submit", (event) => event.preventDefault());
+  by_id("compare").addEventListener("change", (event) => { state.compare = event.target.checked; changed(); });
+  by_id("theme").addEventListener("change", (event) => { state.theme = event.target.value; changed(); });
+  by_id("link").addEventListener("click", () => navigator.clipboard.writeText(location.href).then(() => say("link copied")));
+  prefers_dark.addEventListener("change", changed);
   window.addEventListener("hashchange", () => { restore(); changed(); });
   changed();
 };

@@ -51,7 +51,7 @@ class Panel {
       element("div", {className: "head"}, this.source, this.name, this.stages, this.slices, this.breadth, this.pill, this.summary),
       this.text, this.rules, this.message, this.picture, this.tiles, this.frame, this.legend,
       element("div", {className: "below"}, element("div", {className: "scroll"}, this.tables, this.channels), this.buildExport()));
-    byId("panels").append(this.root);
+    by_id("panels").append(this.root);
   }
 
   buildRules(keep, mine) {
@@ -139,7 +139,7 @@ class Panel {
       slices: source === "catalogue" ? slices : 1,
       costs: `f=${state.f},i=${state.i},w=${state.w},b=${state.i + state.w},message=${state.message}`,
       costs_of_rank: state.of_rank, atomic_pairs: state.atomic, sizes, memory_limit: state.limit * mebi,
-      transport: state.transport, shared_fifo: state.shared_fifo, credits: state.credits, theme: themeNow(),
+      transport: state.transport, shared_fifo: state.shared_fifo, credits: state.credits, theme: theme_of(state.theme),
     };
   }
 

@@ -40,51 +40,40 @@ class Timeline {
   y(rank) { return 4 + rank * (this.rowHeight + this.gap); }
 
   draw() {
-    const width = this.canvas.parentElement.clientWidth;
-    if (!this.answer || !this.answer.op_list || width === 0) return;
-    this.width = width;
+    if (!this.answer || !this.answer.op_list || this.canvas.clientWidth === 0) return;
     const height = this.y(this.answer.ranks) + 22;
-    const ratio = window.devicePixelRatio || 1;
-    this.canvas.width = Math.round(width * ratio);
-    this.canvas.height = Math.round(height * ratio);
-    this.canvas.style.height = `${height}px`;
-    const pen = this.canvas.getContext("2d");
-    pen.scale(ratio, ratio);
+    const [pen, width] = begin_canvas(this.canvas, height);
+    this.width = width;
     pen.font = `${this.rowHeight > 20 ? 11.5 : 10}px Helvetica, Arial, sans-serif`;
-    const style = getComputedStyle(document.documentElement);
-    const tone = (name) => style.getPropertyValue(`--${name}`).trim();
-    this.rows(pen, tone);
+    this.rows(pen);
     pen.save();
     pen.beginPath();
     pen.rect(46, 0, width - 46, height);
     pen.clip();
-    this.answer.op_list.forEach((op, i) => this.box(pen, op, i, tone));
-    if (this.critical) this.line(pen, tone);
-    if (this.chosen >= 0) this.inputs(pen, tone);
+    this.answer.op_list.forEach((op, i) => this.box(pen, op, i));
+    if (this.critical) this.line(pen);
+    if (this.chosen >= 0) this.inputs(pen);
     pen.restore();
   }
 
-  rows(pen, tone) {
+  rows(pen) {
     const bottom = this.y(this.answer.ranks) - this.gap + 3;
-    const raw = this.end / this.zoom / 10;
-    const size = 10 ** Math.floor(Math.log10(raw));
-    const step = [1, 2, 5, 10].map((f) => f * size).find((s) => s >= raw);
-    pen.strokeStyle = tone("line");
-    pen.fillStyle = tone("quiet");
+    pen.strokeStyle = colour_of("--line");
+    pen.fillStyle = colour_of("--quiet");
     pen.textAlign = "center";
-    for (let t = Math.ceil(this.first / step) * step; this.x(t) <= this.width; t += step) {
+    for (const t of ticks(this.first, this.first + this.end / this.zoom, 10)) {
       pen.beginPath();
       pen.moveTo(this.x(t), 0);
       pen.lineTo(this.x(t), bottom);
       pen.stroke();
-      pen.fillText(number(t), Math.min(this.x(t), this.width - 12), bottom + 14);
+      pen.fillText(number(t), Math.min(this.x(t), this.width - 12), bottom + 10);
     }
     for (let rank = 0; rank < this.answer.ranks; ++rank) {
-      pen.fillStyle = tone("row");
+      pen.fillStyle = colour_of("--row");
       pen.fillRect(46, this.y(rank), this.width - 52, this.rowHeight);
-      pen.fillStyle = tone("ink");
+      pen.fillStyle = colour_of("--ink");
       pen.textAlign = "right";
-      pen.fillText(`rank ${rank}`, 40, this.y(rank) + this.rowHeight / 2 + 4);
+      pen.fillText(`rank ${rank}`, 40, this.y(rank) + this.rowHeight / 2);
     }
   }
 
@@ -96,7 +85,7 @@ class Timeline {
     return meets(ops[i - 1], ops[i]) ? [.5, .5] : [0, 1];
   }
 
-  box(pen, op, i, tone) {
+  box(pen, op, i) {
     const left = this.x(op[6]);
     const right = this.x(op[7]);
     if (right < 46 || left > this.width) return;
@@ -109,7 +98,7 @@ class Timeline {
     pen.fillStyle = look.fill;
     pen.fillRect(left, top, wide, height);
     if (wide > 3) {
-      pen.strokeStyle = tone("card");
+      pen.strokeStyle = colour_of("--card");
       pen.lineWidth = 1;
       pen.strokeRect(left, top, wide, height);
     }
@@ -119,23 +108,23 @@ class Timeline {
       pen.strokeRect(left + 1.8, top + 1.8, wide - 3.6, height - 3.6);
     }
     if (op[8] === 1 && share === 1 && this.answer.op_list[i + 1]) {
-      pen.fillStyle = tone("quiet");
+      pen.fillStyle = colour_of("--quiet");
       pen.fillRect(left + 1, top + height + 1.5, this.x(this.answer.op_list[i + 1][7]) - left - 2, 2);
     }
     const label = labelOf(op);
     if (label && wide >= 2 + 6.6 * label.length) {
       pen.fillStyle = look.ink;
       pen.textAlign = "center";
-      pen.fillText(label, left + wide / 2, top + height / 2 + 4);
+      pen.fillText(label, left + wide / 2, top + height / 2);
     }
     pen.globalAlpha = 1;
   }
 
   middle(op, time) { return [this.x(time), this.y(op[0]) + this.rowHeight / 2]; }
 
-  line(pen, tone) {
+  line(pen) {
     const low = (op, time) => [this.x(time), this.y(op[0]) + this.rowHeight - 3];
-    pen.strokeStyle = tone("path");
+    pen.strokeStyle = colour_of("--path");
     pen.lineWidth = 1.6;
     pen.beginPath();
     for (const i of this.answer.critical_path) {
@@ -147,9 +136,9 @@ class Timeline {
   }
 
   // The chosen op, and lines from the ops that make its inputs.
-  inputs(pen, tone) {
+  inputs(pen) {
     const op = this.answer.op_list[this.chosen];
-    pen.strokeStyle = tone("accent");
+    pen.strokeStyle = colour_of("--accent");
     pen.lineWidth = 2;
     for (const [from] of op[9]) {
       const input = this.answer.op_list[from];
@@ -233,13 +222,9 @@ class Timeline {
     if (i === this.chosen && i < 0) return;
     this.chosen = i;
     this.draw();
-    const tip = byId("tip");
-    tip.hidden = i < 0;
-    if (i < 0) return;
-    tip.textContent = this.describe(this.answer, i, this.path.has(i));
-    if (aloud) say(tip.textContent);
-    tip.style.left = `${Math.min(x + 14, window.innerWidth - tip.offsetWidth - 8)}px`;
-    tip.style.top = `${Math.min(y + 16, window.innerHeight - tip.offsetHeight - 8)}px`;
+    const text = i < 0 ? "" : this.describe(this.answer, i, this.path.has(i));
+    show_tip(text, x, y);
+    if (aloud) say(text);
   }
 }
 

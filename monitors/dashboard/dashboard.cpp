@@ -2,17 +2,11 @@
 
 #include <fmt/format.h>
 
-#include <chrono>
-#include <condition_variable>
-#include <mutex>
 #include <thread>
 #include <utility>
 
 #include "troupe/base/json.hpp"
 #include "troupe/base/parse_number.hpp"
-#include "troupe/monitors/dashboard/page.hpp"
-#include "troupe/monitors/sinks/http_server.hpp"
-#include "troupe/monitors/sinks/page_response.hpp"
 
 namespace troupe {
 
@@ -38,59 +32,44 @@ std::optional<std::int64_t> revision_in(const std::string& path) {
 
 }  // namespace
 
-class dashboard::service {
- public:
-  service(dashboard_subject subject, const dashboard_options& options)
-    : statistics_every_(subject.statistics_every),
-      data_(std::make_shared<dashboard_data>(std::move(subject))),
-      server_({.address = options.address,
-               .token = options.token,
-               .for_browsers = true},
-              [this](const std::string& path) { return answer(path); }) {}
+dashboard::dashboard(dashboard_subject subject,
+                     const dashboard_options& options)
+  : statistics_every_(subject.statistics_every),
+    data_(std::make_shared<dashboard_data>(std::move(subject))),
+    server_({.address = options.address,
+             .token = options.token,
+             .for_browsers = true},
+            [this](const std::string& path) { return answer(path); }) {}
 
-  ~service() {
-    data_->end();
-    const auto until = clock::now() + patience;
-    std::unique_lock lock(mutex_);
-    if (!asked_ || clock::now() - *asked_ > page_is_open)
-      return;
-    changed_.wait_until(lock, until, [&] { return told_the_end_; });
-    lock.unlock();
-    while (server_.connections() > 0 && clock::now() < until)
-      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+dashboard::~dashboard() {
+  data_->end();
+  const auto until = clock::now() + patience;
+  std::unique_lock lock(mutex_);
+  if (!asked_ || clock::now() - *asked_ > page_is_open)
+    return;
+  changed_.wait_until(lock, until, [&] { return told_the_end_; });
+  lock.unlock();
+  while (server_.connections() > 0 && clock::now() < until)
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+}
+
+http_response dashboard::answer(const std::string& path) {
+  if (path == "/")
+    return page_response(dashboard_page());
+  const auto revision = revision_in(path);
+  if (!revision)
+    return {404, "text/plain", "the page is at /\n"};
+  const auto state = data_->since(*revision);
+  {
+    const std::scoped_lock lock(mutex_);
+    asked_ = clock::now();
+    told_the_end_ = told_the_end_ || state.at("over").get<bool>();
   }
+  changed_.notify_all();
+  return {200, "application/json", json_text(state)};
+}
 
-  std::vector<monitor> monitors() const;
-  const std::shared_ptr<dashboard_data>& data() const { return data_; }
-  const http_server& server() const { return server_; }
-
- private:
-  http_response answer(const std::string& path) {
-    if (path == "/")
-      return page_response(dashboard_page());
-    const auto revision = revision_in(path);
-    if (!revision)
-      return {404, "text/plain", "the page is at /\n"};
-    const auto state = data_->since(*revision);
-    {
-      const std::scoped_lock lock(mutex_);
-      asked_ = clock::now();
-      told_the_end_ = told_the_end_ || state.at("over").get<bool>();
-    }
-    changed_.notify_all();
-    return {200, "application/json", json_text(state)};
-  }
-
-  std::int64_t statistics_every_;
-  std::shared_ptr<dashboard_data> data_;
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::optional<clock::time_point> asked_;
-  bool told_the_end_ = false;
-  http_server server_;  // the last: its thread uses the others
-};
-
-std::vector<monitor> dashboard::service::monitors() const {
+std::vector<monitor> dashboard::monitors() const {
   monitor steps;
   steps.name = "dashboard";
   steps.wants.ops = true;
@@ -106,29 +85,13 @@ std::vector<monitor> dashboard::service::monitors() const {
   return {std::move(steps), std::move(tensors)};
 }
 
-dashboard::dashboard(dashboard_subject subject,
-                     const dashboard_options& options)
-  : service_(std::make_unique<service>(std::move(subject), options)) {}
-
-dashboard::~dashboard() = default;
-
-std::vector<monitor> dashboard::monitors() const {
-  return service_->monitors();
-}
-
 sink_pointer dashboard::sink() const {
-  const auto add = [data = service_->data()](const auto& what) {
-    data->add(what);
-  };
+  const auto add = [data = data_](const auto& what) { data->add(what); };
   return callback_sink(add, add);
 }
 
 std::string dashboard::url() const {
-  return fmt::format("http://{}/", service_->server().address());
-}
-
-std::size_t dashboard::connections() const {
-  return service_->server().connections();
+  return fmt::format("http://{}/", server_.address());
 }
 
 }  // namespace troupe

@@ -1,12 +1,18 @@
 #pragma once
 
+#include <chrono>
+#include <condition_variable>
 #include <memory>
+#include <mutex>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "troupe/engine/events/monitor.hpp"
 #include "troupe/monitors/dashboard/dashboard_data.hpp"
 #include "troupe/monitors/sink.hpp"
+#include "troupe/monitors/sinks/http_server.hpp"
 
 namespace troupe {
 
@@ -42,11 +48,22 @@ class dashboard {
   sink_pointer sink() const;
   std::string url() const;  // http://127.0.0.1:43211/
   /// Open ones; any thread.
-  std::size_t connections() const;
+  std::size_t connections() const { return server_.connections(); }
 
  private:
-  class service;
-  std::unique_ptr<service> service_;
+  http_response answer(const std::string& path);
+
+  std::int64_t statistics_every_;
+  std::shared_ptr<dashboard_data> data_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::optional<std::chrono::steady_clock::time_point> asked_;
+  bool told_the_end_ = false;
+  http_server server_;  // the last: its thread uses the others
 };
+
+/// The page, made at build time of the files in `page/`: HTML with its style
+/// and script inside. `@nonce@` stands where a response's nonce belongs.
+std::string_view dashboard_page();
 
 }  // namespace troupe

@@ -7,7 +7,6 @@
 #include "troupe/base/printable.hpp"
 #include "troupe/monitors/live/event_json.hpp"
 #include "troupe/monitors/live/json_fields.hpp"
-#include "troupe/monitors/live/told_monitor.hpp"
 
 namespace troupe {
 
@@ -130,27 +129,30 @@ json attached_monitors::attach(std::int64_t client,
   if (spec.size() > longest_spec)
     fail(error_code::invalid_argument, "a spec has at most {} bytes",
          longest_spec);
-  require_room(client);
-  const auto id = ++next_;
-  auto made = operations_->make(spec, told_sink(id, outbox, keep),
-                                told_print(id, outbox, keep));
-  const auto ended = std::make_shared<std::atomic<bool>>(false);
-  const auto attached_as =
-    operations_->attach(told_monitor(id, std::move(made), outbox, ended));
-  entries_.emplace(id, entry{client, attached_as, spec, keep, ended});
-  return {{"id", id}};
+  return add({.client = client, .spec = spec, .keep = keep}, outbox,
+             [&](const monitor_client& to) {
+               return operations_->make(spec, told_sink(to, keep),
+                                        told_print(to, keep));
+             });
 }
 
 json attached_monitors::watch(std::int64_t client, const outbox_pointer& outbox,
                               const json& request) {
   const auto wants = subscription_of(field_of(request, "subscription"));
-  require_room(client);
-  const auto id = ++next_;
-  const auto ended = std::make_shared<std::atomic<bool>>(false);
-  const auto attached_as = operations_->attach(
-    told_monitor(id, event_stream(id, wants, outbox), outbox, ended));
-  entries_.emplace(id, entry{client, attached_as, "events", false, ended});
-  return {{"id", id}};
+  return add({.client = client, .spec = "events"}, outbox,
+             [&](const monitor_client& to) { return event_stream(to, wants); });
+}
+
+json attached_monitors::add(
+  entry made, const outbox_pointer& outbox,
+  const std::function<monitor(const monitor_client&)>& make) {
+  require_room(made.client);
+  const monitor_client to{++next_, outbox};
+  made.ended = std::make_shared<std::atomic<bool>>(false);
+  made.attached_as =
+    operations_->attach(told_monitor(to, make(to), made.ended));
+  entries_.emplace(to.id, std::move(made));
+  return {{"id", to.id}};
 }
 
 json attached_monitors::plan() const {

@@ -7,7 +7,6 @@
 #include <string>
 
 #include "troupe/engine/events/monitor.hpp"
-#include "troupe/monitors/live/outbox.hpp"
 #include "troupe/monitors/live/told_monitor.hpp"
 #include "troupe/monitors/sink.hpp"
 
@@ -70,7 +69,7 @@ class attached_monitors {
     std::int64_t attached_as = 0;
     std::string spec;
     bool keep = false;
-    ended_flag ended;
+    ended_flag ended{};
   };
 
   nlohmann::json dispatch(std::int64_t client, const outbox_pointer& outbox,
@@ -79,6 +78,9 @@ class attached_monitors {
                         const nlohmann::json& request);
   nlohmann::json watch(std::int64_t client, const outbox_pointer& outbox,
                        const nlohmann::json& request);
+  /// Attaches what `make` makes, and answers with its id.
+  nlohmann::json add(entry made, const outbox_pointer& outbox,
+                     const std::function<monitor(const monitor_client&)>& make);
   nlohmann::json plan() const;
   nlohmann::json list(std::int64_t client) const;
   void require_room(std::int64_t client) const;

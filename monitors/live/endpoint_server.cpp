@@ -94,17 +94,136 @@ struct endpoint_server::impl {
     thread = std::thread([this] { run(); });
   }
 
-  void run();
-  asio::awaitable<void> accept();
-  void begin(stream_protocol::socket socket);
-  void admit(session& who);
-  asio::awaitable<json> answer(session_pointer who, json request);
+  void run() {
+    for (;;) {
+      try {
+        io.run();
+        return;
+      } catch (...) {
+        spdlog::warn("endpoint {}: {}", to_text(where), thrown_text());
+      }
+    }
+  }
+
+  asio::awaitable<void> accept() {
+    boost::system::error_code trouble;
+    asio::steady_timer pause(io);
+    while (acceptor.is_open()) {
+      auto socket = co_await acceptor.async_accept(
+        asio::redirect_error(asio::use_awaitable, trouble));
+      if (!trouble && !closing) {
+        begin(std::move(socket));
+      } else if (acceptor.is_open()) {  // out of file descriptors, say
+        pause.expires_after(std::chrono::milliseconds(50));
+        co_await pause.async_wait(
+          asio::redirect_error(asio::use_awaitable, trouble));
+      }
+    }
+  }
+
+  void begin(stream_protocol::socket socket) {
+    // Clients that never say hello must not keep others out.
+    if (strangers.size() >= most_strangers)
+      strangers.front()->close();
+    const auto made = std::make_shared<session>(
+      ++next_session, io.get_executor(), socket.release(), host);
+    strangers.push_back(made);
+    ++connections;
+    made->start();
+  }
+
+  void admit(session& who) {
+    if (closing)
+      fail(error_code::transport, "the run is over");
+    if (clients.size() >= clients_allowed)
+      fail(error_code::transport, "there are already {} clients",
+           clients.size());
+    const auto own = who.shared_from_this();
+    strangers.remove(own);
+    clients.push_back(own);
+  }
+
+  asio::awaitable<json> answer(session_pointer who, json request) {
+    if (closing)
+      co_return json{{"error", "the run is over"}, {"usage", false}};
+    auto begin = [this, &who, &request](auto handler) {
+      using handler_type = decltype(handler);
+      const auto resume = [this, to = std::make_shared<handler_type>(
+                                   std::move(handler))](json answer) {
+        asio::post(io, [to, answer = std::move(answer)]() mutable {
+          std::move (*to)(std::move(answer));
+        });
+      };
+      work.post([this, who, request, resume] { serve(*who, request, resume); });
+    };
+    co_return co_await asio::async_initiate<const asio::use_awaitable_t<>,
+                                            void(json)>(begin,
+                                                        asio::use_awaitable);
+  }
+
+  /// On the thread of `work`. Nothing passes through the thread of `io` before
+  /// the answer is there: once the pools are joined, every request has its
+  /// answer.
   void serve(const session& who, const json& request,
-             const std::function<void(json)>& resume);
-  void end(std::function<void()> part);
-  void left(session& who);
-  void on_thread(const std::function<void()>& part);
-  void close();
+             const std::function<void(json)>& resume) {
+    auto reply = attached.answer(who.id(), who.out(), request);
+    if (reply.slow)
+      (reply.searches ? replans : ends)
+        .post([slow = std::move(reply.slow), resume] { resume(slow()); });
+    else
+      resume(std::move(reply.answer));
+    end(std::move(reply.tidy));
+  }
+
+  void end(std::function<void()> part) {
+    if (part)
+      ends.post(std::move(part));
+  }
+
+  void left(session& who) {
+    const auto own = who.shared_from_this();
+    strangers.remove(own);
+    if (clients.remove(own) > 0 && !closing)
+      work.post([this, id = who.id()] { end(attached.client_left(id)); });
+    --connections;
+  }
+
+  void on_thread(const std::function<void()>& part) {
+    const auto done = std::make_shared<std::promise<void>>();
+    asio::post(io, [this, &part, done] {
+      try {
+        part();
+      } catch (...) {
+        spdlog::warn("endpoint {}: {}", to_text(where), thrown_text());
+      }
+      done->set_value();
+    });
+    done->get_future().wait();
+  }
+
+  void close() {
+    if (!thread.joinable())
+      return;
+    on_thread([&] {
+      closing = true;
+      boost::system::error_code ignored;
+      acceptor.close(ignored);
+      listening.reset();
+    });
+    // From here on no request is taken. Those before are answered: a monitor
+    // that does not end is left behind by the run, so that these joins end.
+    work.post([&] { end(attached.detach_all()); });
+    work.join();
+    replans.join();
+    ends.join();
+    on_thread([&] {
+      keep_running.reset();
+      for (const auto& all : {strangers, clients})
+        for (const auto& each : all)
+          each->leave();
+    });
+    thread.join();  // nothing is left to do when all sessions have ended
+  }
 
   const std::size_t clients_allowed;
   session_host host;
@@ -128,137 +247,6 @@ struct endpoint_server::impl {
   std::atomic<std::size_t> connections{0};
   std::thread thread;
 };
-
-void endpoint_server::impl::run() {
-  for (;;) {
-    try {
-      io.run();
-      return;
-    } catch (...) {
-      spdlog::warn("endpoint {}: {}", to_text(where), thrown_text());
-    }
-  }
-}
-
-asio::awaitable<void> endpoint_server::impl::accept() {
-  boost::system::error_code trouble;
-  asio::steady_timer pause(io);
-  while (acceptor.is_open()) {
-    auto socket = co_await acceptor.async_accept(
-      asio::redirect_error(asio::use_awaitable, trouble));
-    if (!trouble && !closing) {
-      begin(std::move(socket));
-    } else if (acceptor.is_open()) {  // out of file descriptors, say
-      pause.expires_after(std::chrono::milliseconds(50));
-      co_await pause.async_wait(
-        asio::redirect_error(asio::use_awaitable, trouble));
-    }
-  }
-}
-
-void endpoint_server::impl::begin(stream_protocol::socket socket) {
-  // Clients that never say hello must not keep others out.
-  if (strangers.size() >= most_strangers)
-    strangers.front()->close();
-  const auto made = std::make_shared<session>(++next_session, io.get_executor(),
-                                              socket.release(), host);
-  strangers.push_back(made);
-  ++connections;
-  made->start();
-}
-
-void endpoint_server::impl::admit(session& who) {
-  if (closing)
-    fail(error_code::transport, "the run is over");
-  if (clients.size() >= clients_allowed)
-    fail(error_code::transport, "there are already {} clients", clients.size());
-  const auto own = who.shared_from_this();
-  strangers.remove(own);
-  clients.push_back(own);
-}
-
-asio::awaitable<json> endpoint_server::impl::answer(session_pointer who,
-                                                    json request) {
-  if (closing)
-    co_return json{{"error", "the run is over"}, {"usage", false}};
-  auto begin = [this, &who, &request](auto handler) {
-    using handler_type = decltype(handler);
-    const auto resume = [this, to = std::make_shared<handler_type>(
-                                 std::move(handler))](json answer) {
-      asio::post(io, [to, answer = std::move(answer)]() mutable {
-        std::move (*to)(std::move(answer));
-      });
-    };
-    work.post([this, who, request, resume] { serve(*who, request, resume); });
-  };
-  co_return co_await asio::async_initiate<const asio::use_awaitable_t<>,
-                                          void(json)>(begin,
-                                                      asio::use_awaitable);
-}
-
-/// On the thread of `work`. Nothing passes through the thread of `io` before
-/// the answer is there: once the pools are joined, every request has its
-/// answer.
-void endpoint_server::impl::serve(const session& who, const json& request,
-                                  const std::function<void(json)>& resume) {
-  auto reply = attached.answer(who.id(), who.out(), request);
-  if (reply.slow)
-    (reply.searches ? replans : ends)
-      .post([slow = std::move(reply.slow), resume] { resume(slow()); });
-  else
-    resume(std::move(reply.answer));
-  end(std::move(reply.tidy));
-}
-
-void endpoint_server::impl::end(std::function<void()> part) {
-  if (part)
-    ends.post(std::move(part));
-}
-
-void endpoint_server::impl::left(session& who) {
-  const auto own = who.shared_from_this();
-  strangers.remove(own);
-  if (clients.remove(own) > 0 && !closing)
-    work.post([this, id = who.id()] { end(attached.client_left(id)); });
-  --connections;
-}
-
-void endpoint_server::impl::on_thread(const std::function<void()>& part) {
-  const auto done = std::make_shared<std::promise<void>>();
-  asio::post(io, [this, &part, done] {
-    try {
-      part();
-    } catch (...) {
-      spdlog::warn("endpoint {}: {}", to_text(where), thrown_text());
-    }
-    done->set_value();
-  });
-  done->get_future().wait();
-}
-
-void endpoint_server::impl::close() {
-  if (!thread.joinable())
-    return;
-  on_thread([&] {
-    closing = true;
-    boost::system::error_code ignored;
-    acceptor.close(ignored);
-    listening.reset();
-  });
-  // From here on no request is taken. Those before are answered: a monitor
-  // that does not end is left behind by the run, so that these joins end.
-  work.post([&] { end(attached.detach_all()); });
-  work.join();
-  replans.join();
-  ends.join();
-  on_thread([&] {
-    keep_running.reset();
-    for (const auto& all : {strangers, clients})
-      for (const auto& each : all)
-        each->leave();
-  });
-  thread.join();  // nothing is left to do when all sessions have ended
-}
 
 endpoint_server::endpoint_server(const std::string& address,
                                  endpoint_options options)

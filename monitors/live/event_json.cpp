@@ -8,7 +8,6 @@
 
 #include "troupe/base/printable.hpp"
 #include "troupe/monitors/live/json_fields.hpp"
-#include "troupe/monitors/phase_name.hpp"
 
 namespace troupe {
 

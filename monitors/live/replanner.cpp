@@ -8,7 +8,6 @@
 #include <condition_variable>
 #include <deque>
 #include <mutex>
-#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
@@ -23,7 +22,7 @@
 #include "troupe/engine/plan/search/search.hpp"
 #include "troupe/engine/plan/search/search_steps.hpp"
 #include "troupe/monitors/timing/cost_samples.hpp"
-#include "troupe/monitors/timing/step_collector.hpp"
+#include "troupe/monitors/timing/step_times.hpp"
 
 namespace troupe {
 

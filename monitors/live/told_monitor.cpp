@@ -5,9 +5,10 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "troupe/monitors/live/event_json.hpp"
-#include "troupe/monitors/live/event_parts.hpp"
+#include "troupe/monitors/live/frame.hpp"
 #include "troupe/monitors/live/json_fields.hpp"
 
 namespace troupe {
@@ -29,11 +30,10 @@ std::string frame_of(live_type type, std::int64_t id, json content) {
 /// Hands a client events, and remembers how many it missed.
 class stream_state {
  public:
-  stream_state(std::int64_t id, outbox_pointer outbox)
-    : id_(id), outbox_(std::move(outbox)) {}
+  explicit stream_state(monitor_client to) : to_(std::move(to)) {}
 
   void see(const event& what) {
-    if (!outbox_->is_open())
+    if (!to_.outbox->is_open())
       return;
     const auto& place = source_of(what);
     if (place.step != missed_in_.step || place.phase != missed_in_.phase)
@@ -53,14 +53,13 @@ class stream_state {
   }
   bool offer(const event& what) {
     try {
-      return outbox_->offer(event_frames(id_, what));
+      return to_.outbox->offer(event_frames(to_.id, what));
     } catch (const error&) {
       return false;  // longer than any frame
     }
   }
 
-  std::int64_t id_;
-  outbox_pointer outbox_;
+  monitor_client to_;
   std::int64_t missed_ = 0;
   event_source missed_in_;
 };
@@ -69,12 +68,11 @@ class stream_state {
 /// much or too fast, the client is told as soon as that fits.
 class findings {
  public:
-  findings(std::int64_t id, outbox_pointer outbox)
-    : id_(id), outbox_(std::move(outbox)) {}
+  explicit findings(monitor_client to) : to_(std::move(to)) {}
 
   void offer(const std::vector<std::string>& frames) {
     tell_missed();
-    if (missed_ == 0 && outbox_->offer(frames))
+    if (missed_ == 0 && to_.outbox->offer(frames))
       return;
     ++missed_;
     tell_missed();
@@ -86,12 +84,12 @@ class findings {
       return;
     const auto text = fmt::format(
       "{} findings are missing here because the queue was full\n", missed_);
-    if (outbox_->offer({frame_of(live_type::printed, id_, {{"text", text}})}))
+    if (to_.outbox->offer(
+          {frame_of(live_type::printed, to_.id, {{"text", text}})}))
       missed_ = 0;
   }
 
-  std::int64_t id_;
-  outbox_pointer outbox_;
+  monitor_client to_;
   std::int64_t missed_ = 0;
 };
 
@@ -121,15 +119,14 @@ std::vector<std::string> metrics_frames(std::int64_t id,
 }
 
 /// Tells a client once how its monitor ended.
-class last_word {
- public:
-  last_word(std::int64_t id, outbox_pointer outbox, ended_flag ended)
-    : id_(id), outbox_(std::move(outbox)), ended_(std::move(ended)) {}
+struct last_word {
+  monitor_client to;
+  ended_flag ended;
 
   void tell(const std::string& reason, bool stops) const {
-    if (!ended_->exchange(true))
-      outbox_->put(frame_of(
-        live_type::ended, id_,
+    if (!ended->exchange(true))
+      to.outbox->put(frame_of(
+        live_type::ended, to.id,
         {{"reason", reason.substr(0, text_of_a_frame)}, {"stops_run", stops}}));
   }
   /// Runs a part of the monitor, and tells the client if it fails.
@@ -146,28 +143,22 @@ class last_word {
       throw;
     }
   }
-
- private:
-  std::int64_t id_;
-  outbox_pointer outbox_;
-  ended_flag ended_;
 };
 
 }  // namespace
 
-monitor event_stream(std::int64_t id, const subscription& wants,
-                     outbox_pointer outbox) {
+monitor event_stream(const monitor_client& to, const subscription& wants) {
   monitor made;
   made.name = "events";
   made.wants = wants;
-  made.see = [state = std::make_shared<stream_state>(id, std::move(outbox))](
-               const event& what) { state->see(what); };
+  made.see = [state = std::make_shared<stream_state>(to)](const event& what) {
+    state->see(what);
+  };
   return made;
 }
 
-monitor told_monitor(std::int64_t id, monitor what, outbox_pointer outbox,
-                     ended_flag ended) {
-  const last_word end(id, std::move(outbox), std::move(ended));
+monitor told_monitor(const monitor_client& to, monitor what, ended_flag ended) {
+  const last_word end{to, std::move(ended)};
   auto wrapped = what;
   wrapped.see = [end, see = std::move(what.see)](const event& seen) {
     end.guard([&] { see(seen); });
@@ -188,32 +179,31 @@ monitor told_monitor(std::int64_t id, monitor what, outbox_pointer outbox,
   return wrapped;
 }
 
-sink_pointer told_sink(std::int64_t id, outbox_pointer outbox, bool keep) {
-  const auto found = std::make_shared<findings>(id, outbox);
+sink_pointer told_sink(const monitor_client& to, bool keep) {
+  const auto found = std::make_shared<findings>(to);
   return callback_sink(
-    [id, outbox, found](const metrics_record& record) {
-      if (outbox->is_open())
-        found->offer(metrics_frames(id, record));
+    [to, found](const metrics_record& record) {
+      if (to.outbox->is_open())
+        found->offer(metrics_frames(to.id, record));
     },
-    [id, outbox, keep, found](alert what) {
-      if (keep && !outbox->is_open())
+    [to, keep, found](alert what) {
+      if (keep && !to.outbox->is_open())
         spdlog::warn("monitor {}: {}", what.monitor, what.text);
       what.text = what.text.substr(0, text_of_a_frame);
-      found->offer({frame_of(live_type::alert, id, json_of(what))});
+      found->offer({frame_of(live_type::alert, to.id, json_of(what))});
     });
 }
 
-std::function<void(const std::string&)> told_print(std::int64_t id,
-                                                   outbox_pointer outbox,
+std::function<void(const std::string&)> told_print(const monitor_client& to,
                                                    bool keep) {
-  return [id, outbox, keep, found = std::make_shared<findings>(id, outbox)](
-           const std::string& text) {
-    if (keep && !outbox->is_open())
-      spdlog::info("monitor {} prints:\n{}", id, text);
+  return [to, keep,
+          found = std::make_shared<findings>(to)](const std::string& text) {
+    if (keep && !to.outbox->is_open())
+      spdlog::info("monitor {} prints:\n{}", to.id, text);
     std::vector<std::string> frames;
     for (std::size_t start = 0; start < text.size(); start += text_of_a_frame)
       frames.push_back(
-        frame_of(live_type::printed, id,
+        frame_of(live_type::printed, to.id,
                  {{"text", text.substr(start, text_of_a_frame)}}));
     found->offer(frames);
   };

@@ -1,12 +1,7 @@
 #include "troupe/monitors/sinks/http_server.hpp"
 
-#include <utility>
-
+#include <fmt/format.h>
 #include <signal.h>
-
-#include <algorithm>
-#include <array>
-#include <atomic>
 #include <boost/asio/as_tuple.hpp>
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/co_spawn.hpp>
@@ -22,10 +17,15 @@
 #include <boost/beast/http/read.hpp>
 #include <boost/beast/http/string_body.hpp>
 #include <boost/beast/http/write.hpp>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
 #include <deque>
 #include <thread>
 
 #include "troupe/base/error.hpp"
+#include "troupe/base/names.hpp"
 #include "troupe/engine/transport/trust/secret_file.hpp"
 #include "troupe/monitors/sinks/http_address.hpp"
 
@@ -285,6 +285,26 @@ std::string http_server::address() const {
 
 std::size_t http_server::connections() const {
   return loop_->connections();
+}
+
+http_response page_response(std::string_view page) {
+  constexpr std::string_view place = "@nonce@";
+  const auto nonce = random_digits(4);
+  std::string body(page);
+  for (auto found = body.find(place); found != std::string::npos;
+       found = body.find(place, found))
+    body.replace(found, place.size(), nonce);
+  return {
+    .type = "text/html; charset=utf-8",
+    .body = std::move(body),
+    .headers = {
+      {"Content-Security-Policy",
+       fmt::format("default-src 'none'; script-src 'nonce-{0}'; style-src "
+                   "'nonce-{0}'; img-src data:; connect-src 'self'; base-uri "
+                   "'none'; form-action 'none'; frame-ancestors 'none'",
+                   nonce)},
+      {"Referrer-Policy", "no-referrer"},
+      {"Cross-Origin-Resource-Policy", "same-origin"}}};
 }
 
 }  // namespace troupe

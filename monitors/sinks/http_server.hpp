@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -68,5 +69,9 @@ class http_server {
   class loop;
   std::unique_ptr<loop> loop_;
 };
+
+/// A page whose style and script are inside, with a nonce in place of each
+/// `@nonce@`: a browser runs nothing else, and asks this server alone.
+http_response page_response(std::string_view page);
 
 }  // namespace troupe

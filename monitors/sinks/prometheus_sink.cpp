@@ -3,10 +3,135 @@
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
 #include "troupe/monitors/sinks/http_server.hpp"
-#include "troupe/monitors/sinks/prometheus_text.hpp"
 
 namespace troupe {
+
+namespace {
+
+constexpr const char* alerts_name = "troupe_alerts_total";
+
+bool is_legal(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z')
+         || (c >= '0' && c <= '9') || c == '_';
+}
+
+std::string legal_name(const std::string& text) {
+  auto name = "troupe_" + text;
+  std::ranges::replace_if(
+    name, [](char c) { return !is_legal(c); }, '_');
+  return name == alerts_name ? name + "_" : name;
+}
+
+std::string escaped(char c) {
+  switch (c) {
+    case '\\':
+      return "\\\\";
+    case '"':
+      return "\\\"";
+    case '\n':
+      return "\\n";
+    default:  // the text has to be UTF-8; names are ASCII
+      return static_cast<unsigned char>(c) > 127 ? "?" : std::string(1, c);
+  }
+}
+
+std::string label(const char* name, const std::string& value) {
+  std::string text;
+  for (const auto c : value)
+    text += escaped(c);
+  return fmt::format("{}=\"{}\"", name, text);
+}
+
+std::string braced(const std::vector<std::string>& labels) {
+  return labels.empty() ? "" : fmt::format("{{{}}}", fmt::join(labels, ","));
+}
+
+std::string number(double value) {
+  if (std::isnan(value))
+    return "NaN";
+  if (std::isinf(value))
+    return value > 0 ? "+Inf" : "-Inf";
+  return fmt::format("{}", value);
+}
+
+using snapshot = std::vector<std::pair<const prometheus_series*, double>>;
+
+template <class Values>
+snapshot snapshot_of(const Values& values) {
+  snapshot made;
+  made.reserve(values.size());
+  for (const auto& [series, value] : values)
+    made.emplace_back(&series, value);
+  return made;
+}
+
+void put(std::string& text, const snapshot& values, const char* type,
+         const char* help) {
+  const std::string* name = nullptr;
+  for (const auto& [series, value] : values) {
+    if (!name || *name != series->name)
+      text += fmt::format("# HELP {0} {1}\n# TYPE {0} {2}\n", series->name,
+                          help, type);
+    name = &series->name;
+    text +=
+      fmt::format("{}{} {}\n", series->name, series->labels, number(value));
+  }
+}
+
+}  // namespace
+
+prometheus_series prometheus_series_of(const std::string& metric, phase phase) {
+  std::vector<std::string> labels;
+  auto name = metric;
+  const auto first = metric.find('/');
+  const auto last = metric.rfind('/');
+  if (first != last) {
+    const auto between = metric.substr(first + 1, last - first - 1);
+    const auto cut = between.rfind('/');
+    if (cut != std::string::npos)
+      labels.push_back(label("kind", between.substr(0, cut)));
+    labels.push_back(label("name", between.substr(cut + 1)));
+    name = metric.substr(0, first) + metric.substr(last);
+  }
+  if (phase != phase::training)
+    labels.push_back(label("phase", phase_name(phase)));
+  return {legal_name(name), braced(labels)};
+}
+
+void prometheus_table::add(const metrics_record& record) {
+  const auto phase = record.source.phase;
+  values latest;
+  for (const auto& each : record.values)
+    latest[prometheus_series_of(each.name, phase)] = each.value;
+  latest[prometheus_series_of("step", phase)] =
+    static_cast<double>(record.source.step);
+  const std::lock_guard lock(mutex_);
+  for (const auto& [series, value] : latest)
+    gauges_[series] = value;
+}
+
+void prometheus_table::add(const alert& alert) {
+  const std::lock_guard lock(mutex_);
+  ++alerts_[{alerts_name, braced({label("monitor", alert.monitor)})}];
+}
+
+std::string prometheus_table::text() const {
+  snapshot gauges, alerts;
+  {
+    const std::lock_guard lock(mutex_);
+    gauges = snapshot_of(gauges_);
+    alerts = snapshot_of(alerts_);
+  }
+  std::string text;
+  put(text, gauges, "gauge", "The latest value.");
+  put(text, alerts, "counter", "Alerts of a monitor.");
+  return text;
+}
 
 namespace {
 

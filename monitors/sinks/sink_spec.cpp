@@ -16,10 +16,10 @@
 #include "troupe/engine/events/globs.hpp"
 #include "troupe/engine/transport/trust/secret_file.hpp"
 #include "troupe/monitors/settings.hpp"
-#include "troupe/monitors/sinks/file_sinks.hpp"
 #include "troupe/monitors/sinks/http_address.hpp"
 #include "troupe/monitors/sinks/prometheus_sink.hpp"
-#include "troupe/monitors/sinks/terminal_sink.hpp"
+#include "troupe/monitors/sinks/tensorboard_sink.hpp"
+#include "troupe/monitors/sinks/text_sinks.hpp"
 
 namespace troupe {
 

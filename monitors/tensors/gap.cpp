@@ -216,7 +216,7 @@ class gap_state {
 monitor gap_monitor(const gap_options& options, sink_pointer sink) {
   require_steps("gap: interval", options.interval);
   auto made = monitor_of(
-    "gap", std::make_shared<gap_state>(options.histogram, sink), sink);
+    "gap", std::make_shared<gap_state>(options.histogram, std::move(sink)));
   made.wants.warnings = false;
   made.wants.tensors =
     per_instance | tensor_kind::parameter | tensor_kind::gradient;

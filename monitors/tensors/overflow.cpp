@@ -240,8 +240,8 @@ void require_legal(const overflow_options& options) {
 
 monitor overflow_monitor(const overflow_options& options, sink_pointer sink) {
   require_legal(options);
-  auto made = monitor_of("overflow",
-                         std::make_shared<overflow_state>(options, sink), sink);
+  auto made = monitor_of(
+    "overflow", std::make_shared<overflow_state>(options, std::move(sink)));
   made.wants.tensors = module_kinds | tensor_kind::gradient | tensor_kind::loss;
   made.wants.needs = options.underflow_share > 0 ? tensor_needs::statistics
                                                  : tensor_needs::extremes;

@@ -185,8 +185,8 @@ monitor retro_monitor(const retro_options& options, sink_pointer sink) {
   if (options.steps < 1 || options.dumps < 1)
     throw error(error_code::invalid_argument,
                 "retro: use 1 or more steps and 1 or more dumps");
-  auto made =
-    monitor_of("retro", std::make_shared<retro_state>(options, sink), sink);
+  auto made = monitor_of(
+    "retro", std::make_shared<retro_state>(options, std::move(sink)));
   made.wants.tensors =
     tensor_kind::activation | tensor_kind::activation_gradient
     | tensor_kind::parameter | tensor_kind::gradient | tensor_kind::loss;

@@ -5,8 +5,6 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
-#include <utility>
-#include <vector>
 
 #include "troupe/base/atomic_file.hpp"
 #include "troupe/engine/plan/cost/simulate.hpp"

@@ -1,7 +1,6 @@
 #include "troupe/monitors/timing/step_times.hpp"
 
 #include <algorithm>
-#include <limits>
 
 #include "troupe/engine/plan/compile/overlapped_pairs.hpp"
 

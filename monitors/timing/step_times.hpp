@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <limits>
+#include <utility>
 #include <vector>
 
 #include "troupe/engine/events/event.hpp"
@@ -9,6 +10,14 @@
 #include "troupe/engine/plan/plan.hpp"
 
 namespace troupe {
+
+/// From the begin to the end of a step, and what that makes of its tokens.
+inline double seconds_of(const step_event& step) {
+  return static_cast<double>(step.end - step.begin) * 1e-9;
+}
+inline double tokens_per_second(const step_event& step) {
+  return static_cast<double>(step.tokens) / seconds_of(step);
+}
 
 /// Where a step's time went, from what its ranks executed.
 struct step_times {
@@ -42,5 +51,27 @@ std::vector<std::int64_t> op_times(const plan& plan, const ops_event& rank);
 /// `op_times` of one replica.
 op_costs measured_costs(const plan& plan, const std::vector<ops_event>& ops,
                         std::int32_t data_rank);
+
+/// Gathers what the ranks executed until the step's summary comes, which is
+/// always its last event. What was gathered of a step whose rest was dropped
+/// is thrown away.
+class step_collector {
+ public:
+  /// The finished step's ops; null until its summary came.
+  const std::vector<ops_event>* add(const event& what) {
+    if (const auto* ops = std::get_if<ops_event>(&what))
+      gathering_.push_back(*ops);
+    if (std::holds_alternative<dropped_event>(what))
+      gathering_.clear();
+    if (!std::holds_alternative<step_event>(what))
+      return nullptr;
+    finished_ = std::exchange(gathering_, {});
+    return &finished_;
+  }
+
+ private:
+  std::vector<ops_event> gathering_;
+  std::vector<ops_event> finished_;
+};
 
 }  // namespace troupe

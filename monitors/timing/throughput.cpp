@@ -3,18 +3,101 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
+#include <deque>
 #include <map>
+#include <numbers>
+#include <optional>
+#include <vector>
 
 #include "troupe/base/error.hpp"
 #include "troupe/engine/plan/op_traits.hpp"
 #include "troupe/monitors/monitor_of.hpp"
-#include "troupe/monitors/timing/pace.hpp"
-#include "troupe/monitors/timing/step_collector.hpp"
 #include "troupe/monitors/timing/step_times.hpp"
 
 namespace troupe {
 
 namespace {
+
+/// The middle one, or the mean of two; of at least one value.
+double median_of(std::vector<double> values) {
+  const auto middle =
+    values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::ranges::nth_element(values, middle);
+  if (values.size() % 2 == 1)
+    return *middle;
+  return (*std::max_element(values.begin(), middle) + *middle) / 2;
+}
+
+/// How the ops of a rank compare with those of the others, step by step.
+/// Nothing but a lasting difference, beyond the usual noise of this rank, is
+/// told of: once, and again only if it grows, or comes back after the rank was
+/// as fast as the others in 52 of 64 steps.
+class pace {
+ public:
+  /// `factor`, above 1: what counts as slow.
+  explicit pace(double factor) : least_(std::log(factor)) {}
+
+  /// Adds a step in which the ops took `times` as long as the others'. A
+  /// number: this rank is slow, by that factor, and is to be told of now.
+  std::optional<double> add(double times) {
+    if (!(times > 0) || !std::isfinite(times))
+      return {};
+    steps_.push_back(std::log(times));
+    if (steps_.size() > steps_kept)
+      steps_.pop_front();
+    const auto level = threshold();
+    // Far longer, and half the way back, so that no rank that hovers about the
+    // threshold is news again and again.
+    const auto since = last(++steps_since_told_);
+    const auto fast = std::ranges::count_if(
+      since, [this](double each) { return each <= told_level_ / 2; });
+    if (fast >= fast_steps_to_forget)
+      known_for_ = 0;
+    const auto latest = last(steps_looked_at);
+    const auto slow = std::ranges::count_if(
+      latest, [=, this](double each) { return each > known_for_ + level; });
+    if (slow < steps_to_tell)
+      return {};
+    known_for_ = median_of(latest);
+    told_level_ = level;
+    steps_since_told_ = 0;
+    return std::exp(known_for_);
+  }
+
+ private:
+  static constexpr std::size_t steps_looked_at = 10;
+  static constexpr std::ptrdiff_t steps_to_tell = 8;
+  /// From which the noise is known, and whether a slow rank has recovered.
+  static constexpr std::size_t steps_kept = 64;
+  static constexpr std::ptrdiff_t fast_steps_to_forget = 52;
+  /// In standard deviations.
+  static constexpr double beyond_noise = 2;
+
+  std::vector<double> last(std::size_t count) const {
+    const auto there = std::min(count, steps_.size());
+    return {steps_.end() - static_cast<std::ptrdiff_t>(there), steps_.end()};
+  }
+
+  /// The noise is what steps differ by from those before, so that a lasting
+  /// change is none: of a normal distribution with this median difference.
+  double threshold() const {
+    std::vector<double> differences;
+    for (std::size_t i = 1; i < steps_.size(); ++i)
+      differences.push_back(std::abs(steps_[i] - steps_[i - 1]));
+    if (differences.empty())
+      return least_;
+    const auto noise =
+      1.4826 / std::numbers::sqrt2 * median_of(std::move(differences));
+    return std::max(least_, beyond_noise * noise);
+  }
+
+  double least_;              // the factor, as a logarithm, as all are
+  std::deque<double> steps_;  // the latest, with the last one at the end
+  double known_for_ = 0;
+  double told_level_ = 0;  // what counted as slow then
+  std::size_t steps_since_told_ = 0;
+};
 
 double seconds_between(std::int64_t begin, std::int64_t end) {
   return static_cast<double>(end - begin) * 1e-9;
@@ -60,10 +143,6 @@ class throughput_state {
   /// Of a parameter and token: a forward has two, a backward four.
   static double operations_of(phase phase) {
     return phase == phase::training ? 6 : 2;
-  }
-  static double tokens_per_second(const step_event& step) {
-    return static_cast<double>(step.tokens)
-           / seconds_between(step.begin, step.end);
   }
 
   void add_totals(const step_event& step, const std::vector<ops_event>& ops,
@@ -192,7 +271,7 @@ monitor throughput_monitor(const throughput_options& options,
                 "throughput: use a straggler factor above 1 and a peak_flops "
                 "of 0 or more");
   auto made = monitor_of(
-    "throughput", std::make_shared<throughput_state>(options, sink), sink);
+    "throughput", std::make_shared<throughput_state>(options, std::move(sink)));
   made.wants.ops = made.wants.messages = made.wants.memory = true;
   made.wants.warnings = false;
   made.wants.every = options.interval;

@@ -13,14 +13,13 @@
 #include "troupe/engine/plan/draw/draw.hpp"
 #include "troupe/engine/plan/op_traits.hpp"
 #include "troupe/engine/plan/text/plan_text.hpp"
-#include "troupe/monitors/timing/step_collector.hpp"
-#include "troupe/monitors/timing/step_times.hpp"
+#include "troupe/monitors/monitor_of.hpp"
 
 namespace troupe {
 
 namespace {
 
-constexpr double ms = 1e-6;  // of a nanosecond
+constexpr double ms_of_ns = 1e-6;
 
 /// A tensor that was not finite.
 struct anomaly {
@@ -184,7 +183,7 @@ class timeline_builder {
   }
 
   double milliseconds(std::int64_t ns) const {
-    return static_cast<double>(ns - origin_) * ms;
+    return static_cast<double>(ns - origin_) * ms_of_ns;
   }
 
   void add_wait(std::int32_t row, wait_kind kind, std::int64_t begin,
@@ -252,21 +251,21 @@ struct timeline_state {
   void finish() {
     if (steps.empty())
       return;
+    const auto& last = steps.back();
+    const auto& name = plan_of(last)->schedule_name;
     if (!files.svg.empty())
-      write_file_atomically(files.svg, draw_svg(last_step()));
+      write_file_atomically(
+        files.svg, draw_svg(picture_of(
+                     {last}, fmt::format("{}: step {}, measured", name,
+                                         last.ops.front().source.step))));
     if (!files.trace.empty())
-      write_file_atomically(files.trace, draw_trace(all_steps()));
+      write_file_atomically(
+        files.trace,
+        draw_trace(picture_of(steps, fmt::format("{}, measured", name))));
   }
 
-  timeline last_step() const {
-    auto made = picture_of({steps.back()});
-    made.title =
-      fmt::format("{}: step {}, measured", plan_of(steps.back())->schedule_name,
-                  steps.back().ops.front().source.step);
-    return made;
-  }
-
-  timeline picture_of(const std::deque<kept_step>& shown) const {
+  static timeline picture_of(const std::deque<kept_step>& shown,
+                             std::string title) {
     timeline_builder builder(*plan_of(shown.front()),
                              extent_of(shown.front().ops).begin);
     for (const auto& step : shown) {
@@ -274,13 +273,8 @@ struct timeline_state {
       for (const auto& found : step.anomalies)
         builder.add(found);
     }
-    return builder.take();
-  }
-
-  timeline all_steps() const {
-    auto made = picture_of(steps);
-    made.title =
-      fmt::format("{}, measured", plan_of(steps.back())->schedule_name);
+    auto made = builder.take();
+    made.title = std::move(title);
     return made;
   }
 };
@@ -298,17 +292,14 @@ monitor timeline_monitor(const timeline_files& files) {
   if (files.trace_steps < 1)
     throw error(error_code::invalid_argument,
                 "timeline: steps is 0; use 1 or more");
-  auto state = std::make_shared<timeline_state>(timeline_state{files});
-  monitor made;
-  made.name = "timeline";
+  auto made = monitor_of(
+    "timeline", std::make_shared<timeline_state>(timeline_state{files}));
   made.wants.ops = true;
   made.wants.warnings = false;
   if (files.anomalies)
     made.wants.tensors = tensor_kind::activation
                          | tensor_kind::activation_gradient
                          | tensor_kind::gradient | tensor_kind::loss;
-  made.see = [state](const event& what) { state->see(what); };
-  made.finish = [state] { state->finish(); };
   return made;
 }
 

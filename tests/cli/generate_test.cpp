@@ -245,10 +245,10 @@ TEST_CASE("what can't be continued is refused before anything runs") {
   lines("in the", "is not a JSON object");
   lines("{}", "has both or none of 'text' and 'ids'");
   lines("{\"ids\": [128]}",
-        "has 'ids' that are not a list of numbers from 0 to 127");
-  lines("{\"text\": \"a\", \"sed\": 1}", "has the unknown field 'sed'");
-  lines("{\"text\": \"a\", \"seed\": -1}", "has a 'seed' that is not a whole");
-  lines("{\"text\": \"a\", \"top_p\": \"x\"}", "has a 'top_p' that is no");
+        "ids must be a list of numbers from 0 to 127, but is [128]");
+  lines("{\"text\": \"a\", \"sed\": 1}", "has no field 'sed'");
+  lines("{\"text\": \"a\", \"seed\": -1}", "seed must be a whole");
+  lines("{\"text\": \"a\", \"top_p\": \"x\"}", "top_p must be a number");
   const auto refuses_line = [&](const char* line, const std::string& sentence) {
     const auto path = model.at.write("bad.jsonl", line);
     model.refuses("--prompts " + path, 2, "bad.jsonl, line 2: " + sentence);

@@ -1,4 +1,4 @@
-#include "troupe/cli/train/train_files.hpp"
+#include "troupe/cli/train/train_setup.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_exception.hpp>

@@ -1,7 +1,7 @@
 // Events of a live job, as clients read them.
 #include "parse.hpp"
 #include "troupe/monitors/live/event_json.hpp"
-#include "troupe/monitors/live/event_parts.hpp"
+#include "troupe/monitors/live/frame.hpp"
 #include "troupe/monitors/live/json_fields.hpp"
 
 using namespace troupe;

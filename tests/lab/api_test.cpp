@@ -204,7 +204,7 @@ TEST_CASE("the lab says exactly what is wrong") {
   CHECK(refusal({{"ranks", "four"}})
         == "ranks must be a whole number in 1..64, but is \"four\"");
   CHECK(refusal({{"rank", 4}})
-        == "a request has no field 'rank'; its fields are source, name, text, "
+        == "the request has no field 'rank'; its fields are source, name, text, "
            "rules, ranks, stages_per_rank, microbatches, slices, breadth, "
            "costs, atomic_pairs, sizes, costs_of_rank, memory_limit, "
            "transport, "

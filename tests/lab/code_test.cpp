@@ -5,7 +5,6 @@
 #include <sstream>
 
 #include "cases/rules_p4_m8.inc"
-#include "troupe/lab/answer.hpp"
 #include "troupe/lab/api.hpp"
 #include "troupe_paths.hpp"
 

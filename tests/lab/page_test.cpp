@@ -1,4 +1,4 @@
-#include "troupe/lab/page.hpp"
+#include "troupe/lab/api.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>

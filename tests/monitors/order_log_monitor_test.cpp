@@ -1,4 +1,4 @@
-#include "troupe/monitors/timing/order_log_monitor.hpp"
+#include "troupe/monitors/metrics.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 

@@ -61,7 +61,7 @@ const draw_state = ([name, text]) => {
 };
 
 const tile = (name, value, unit, more, is_bad) => {
-  const made = make("div", "tile" + (is_bad ? " bad" : "")), number = make("div", "value", value);
+  const made = make("div", "card tile" + (is_bad ? " bad" : "")), number = make("div", "value", value);
   if (unit) number.append(make("small", "", " " + unit));
   made.append(make("div", "name", name), number, make("div", "more", more ?? "\u00a0"));
   return made;
@@ -182,6 +182,6 @@ for (const id of ["loss", "throughput", "norm"]) add_curve_tip(by_id(id));
 for (const id of ["timeline-steps", "heat-kind", "heat-statistic"])
   by_id(id).addEventListener("change", draw);
 addEventListener("resize", draw);
-matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
+prefers_dark.addEventListener("change", () => { set_theme("auto"); draw(); });
 draw_actor_legend();
 poll();

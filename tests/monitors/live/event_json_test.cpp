@@ -10,7 +10,7 @@
 #include <random>
 
 #include "sample_events.hpp"
-#include "troupe/monitors/live/event_parts.hpp"
+#include "troupe/monitors/live/frame.hpp"
 #include "troupe/monitors/live/json_fields.hpp"
 
 using namespace troupe;

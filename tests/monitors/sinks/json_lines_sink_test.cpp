@@ -1,4 +1,4 @@
-#include "troupe/monitors/sinks/file_sinks.hpp"
+#include "troupe/monitors/sinks/text_sinks.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 #include <limits>

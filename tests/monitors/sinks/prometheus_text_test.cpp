@@ -1,4 +1,4 @@
-#include "troupe/monitors/sinks/prometheus_text.hpp"
+#include "troupe/monitors/sinks/prometheus_sink.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 #include <limits>

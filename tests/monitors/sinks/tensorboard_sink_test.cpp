@@ -1,4 +1,3 @@
-#include "troupe/monitors/sinks/file_sinks.hpp"
 
 #include <ATen/ops/tensor.h>
 
@@ -12,7 +11,7 @@
 #include "event_file_reader.hpp"
 #include "records.hpp"
 #include "troupe/base/error.hpp"
-#include "troupe/monitors/sinks/tensorboard_event.hpp"
+#include "troupe/monitors/sinks/tensorboard_sink.hpp"
 #include "troupe_paths.hpp"
 
 using namespace troupe;

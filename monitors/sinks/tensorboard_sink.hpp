@@ -21,4 +21,10 @@ std::string version_event(double wall_time);
 /// of x. Histograms without finite values are left out.
 std::string summary_event(double wall_time, const metrics_record& record);
 
+/// Writes scalars and histograms to an event file of its own,
+/// `events.out.tfevents.TIME.HOST.PID.N`, in a folder that it makes where it
+/// is missing; `tensorboard --logdir` of that folder or one above shows them.
+/// Alerts are left out. Throws `io`.
+sink_pointer tensorboard_sink(const std::string& folder);
+
 }  // namespace troupe
