@@ -4,7 +4,7 @@
 
 #include <utility>
 
-#include "troupe/engine/transport/wire_fields.hpp"
+#include "troupe/engine/transport/wire.hpp"
 
 namespace troupe {
 
