@@ -5,7 +5,7 @@
 //   void fields(Archive& archive, T& value)
 // which calls `archive("name", value.name)` for each field; TROUPE_FIELDS
 // writes it. All forms derive from it: binary between processes
-// (engine/transport/wire_fields.hpp), JSON to attached clients
+// (engine/transport/wire.hpp), JSON to attached clients
 // (monitors/live/event_json.hpp). `archive.within_job("name", value.name)` is
 // for fields that clients neither get nor give, `archive.for_clients` for those
 // of theirs that follow from others, and `Archive::reads` tells the direction;

@@ -56,13 +56,12 @@ device_links::link& device_links::at(const key& link_key) {
   return *found->second;
 }
 
-void device_links::enqueue(link& on, const transfer& what,
-                           device_stream& stream) {
+void device_links::enqueue(link& on, const transfer& what) {
   const std::scoped_lock lock(on.mutex);
   if (ended_)
     fail(error_code::transport, "{}: the run has ended", on.name);
-  on.calls->enqueue(what, stream);
-  on.watch.note(describe(what), stream.record(), steady::now());
+  on.calls->enqueue(what, *on.stream);
+  on.watch.note(describe(what), on.stream->record(), steady::now());
 }
 
 void device_links::send(const envelope& header, const tensor_list& tensors,
@@ -74,10 +73,7 @@ void device_links::send(const envelope& header, const tensor_list& tensors,
   const auto scope = on.stream->enter();
   for (const auto& tensor : tensors)
     if (tensor.defined() && tensor.numel() > 0)
-      enqueue(
-        on,
-        {transfer_kind::send, tensor.contiguous(), {}, 1, reduce_kind::sum, op},
-        *on.stream);
+      enqueue(on, {.input = tensor.contiguous(), .peer = 1, .name = op});
   auto& device =
     device_of({header.data_rank, {header.from_stage, header.copy}});
   if (!device.overlaps_transfers())
@@ -101,10 +97,10 @@ tensor_list device_links::receive(const envelope& announced,
     tensors.push_back(at::empty(
       sizes, at::TensorOptions().dtype(dtype).device(device.device())));
     if (tensors.back().numel() > 0)
-      enqueue(
-        on,
-        {transfer_kind::receive, {}, tensors.back(), 0, reduce_kind::sum, op},
-        *on.stream);
+      enqueue(on, {.kind = transfer_kind::receive,
+                   .output = tensors.back(),
+                   .peer = 0,
+                   .name = op});
   }
   ready = on.stream->record();
   return tensors;
@@ -138,9 +134,10 @@ at::Tensor device_links::reduce_scatter(std::int32_t stage,
       values.narrow(0, data_rank % shards_ * length, length));
   }
   const auto own = at::empty({length}, values.options());
-  enqueue(
-    on, {transfer_kind::reduce_scatter, values, own, -1, reduce_kind::sum, op},
-    *on.stream);
+  enqueue(on, {.kind = transfer_kind::reduce_scatter,
+               .input = values,
+               .output = own,
+               .name = op});
   return mean_.divided(own);
 }
 
@@ -163,10 +160,10 @@ void device_links::all_gather(std::int32_t stage, std::int32_t data_rank,
                               const at::Tensor& into) {
   auto& on = at(gather_key(stage, data_rank, copy));
   if (own.numel() > 0)
-    enqueue(on,
-            {transfer_kind::all_gather, own, into, -1, reduce_kind::sum,
-             fmt::format("{}UNSHARD", stage)},
-            *on.stream);
+    enqueue(on, {.kind = transfer_kind::all_gather,
+                 .input = own,
+                 .output = into,
+                 .name = fmt::format("{}UNSHARD", stage)});
 }
 
 bool device_links::sums_tied(std::int32_t data_rank, std::int8_t copy) const {
@@ -188,10 +185,10 @@ void device_links::sum_tied(std::int32_t data_rank, std::int8_t copy,
     const auto own = gradient_mean(1).addend(each).reshape(-1).contiguous();
     const auto all = at::empty({holders * own.numel()}, own.options());
     if (own.numel() > 0)
-      enqueue(
-        on,
-        {transfer_kind::all_gather, own, all, -1, reduce_kind::sum, "SUM_TIED"},
-        *on.stream);
+      enqueue(on, {.kind = transfer_kind::all_gather,
+                   .input = own,
+                   .output = all,
+                   .name = "SUM_TIED"});
     const auto rows = all.view({holders, own.numel()});
     auto sum = rows[0].clone();  // `all` is freed
     for (std::int64_t i = 1; i < holders; ++i)
@@ -202,11 +199,11 @@ void device_links::sum_tied(std::int32_t data_rank, std::int8_t copy,
 
 void device_links::add_up(link& on, at::Tensor& values, const std::string& op) {
   values = values.contiguous();
-  if (values.numel() > 0) {
-    enqueue(
-      on, {transfer_kind::all_reduce, values, values, -1, reduce_kind::sum, op},
-      *on.stream);
-  }
+  if (values.numel() > 0)
+    enqueue(on, {.kind = transfer_kind::all_reduce,
+                 .input = values,
+                 .output = values,
+                 .name = op});
 }
 
 void device_links::abort() noexcept {

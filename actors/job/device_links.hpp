@@ -139,7 +139,7 @@ class device_links {
   std::int32_t own_rank(const key& link_key) const;
   rank_device& device_of(const member& one) const;
   link& at(const key& link_key);
-  void enqueue(link& on, const transfer& what, device_stream& stream);
+  void enqueue(link& on, const transfer& what);
   void try_out(const key& link_key);
 
   job_layout layout_;

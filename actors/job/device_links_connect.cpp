@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "troupe/base/error.hpp"
-#include "troupe/engine/transport/wire_fields.hpp"
+#include "troupe/engine/transport/wire.hpp"
 
 // How the links between devices are made.
 namespace troupe {
@@ -158,8 +158,8 @@ void device_links::connect(mesh& job) {
 void device_links::try_out(const key& link_key) {
   const auto own = own_rank(link_key);
   auto& device = device_of(members_of(link_key)[static_cast<std::size_t>(own)]);
-  auto& stream = *at(link_key).stream;
-  const auto scope = stream.enter();
+  auto& on = at(link_key);
+  const auto scope = on.stream->enter();
   const auto small = at::zeros(
     {1}, at::TensorOptions().dtype(at::kFloat).device(device.device()));
   transfer what{.name = "the first call"};
@@ -170,8 +170,8 @@ void device_links::try_out(const key& link_key) {
     what = {transfer_kind::send, small, {}, 1, reduce_kind::sum, what.name};
   else
     what = {transfer_kind::receive, {}, small, 0, reduce_kind::sum, what.name};
-  enqueue(at(link_key), what, stream);
-  stream.drain();
+  enqueue(on, what);
+  on.stream->drain();
 }
 
 }  // namespace troupe

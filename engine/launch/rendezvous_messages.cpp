@@ -5,7 +5,7 @@
 
 #include <map>
 
-#include "troupe/engine/transport/wire_fields.hpp"
+#include "troupe/engine/transport/wire.hpp"
 
 namespace troupe {
 

@@ -81,8 +81,9 @@ bool can_travel(const at::Tensor& tensor) {
 
 std::string frame_start(const frame& what) {
   wire_writer head;
-  head.put_all(what.tensors,
-               [&](const at::Tensor& tensor) { put_tensor(head, tensor); });
+  head.put(static_cast<std::uint32_t>(what.tensors.size()));
+  for (const auto& tensor : what.tensors)
+    put_tensor(head, tensor);
   const auto head_bytes = head.bytes().size() + what.head.size();
   if (head_bytes > std::numeric_limits<std::uint32_t>::max())
     fail(error_code::transport, "a message of {} bytes is too long",
@@ -131,7 +132,8 @@ frame_header read_frame_header(std::string_view bytes,
 frame_head read_frame_head(const frame_header& header, std::string_view bytes) {
   wire_reader source(bytes);
   frame_head read;
-  read.tensors = source.get_all(2, [&] { return get_tensor(source); });
+  for (auto left = source.get_count(2); left > 0; --left)
+    read.tensors.push_back(get_tensor(source));
   if (bytes_of(read.tensors) != header.tensor_bytes)
     wire_reader::refuse("tensors of other sizes than it announces");
   read.head = bytes.substr(bytes.size() - source.left());

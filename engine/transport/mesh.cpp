@@ -381,13 +381,6 @@ frame mesh::take_given(std::int32_t sender) {
   return impl_->take(sender, &impl::peer::given);
 }
 
-std::int64_t mesh::bytes_sent(std::int32_t process) const {
-  std::int64_t bytes = 0;
-  for (const auto& [purpose, peer] : impl_->at(process).lines)
-    bytes += peer->bytes_sent();
-  return bytes;
-}
-
 std::int64_t mesh::bytes_received(std::int32_t process) const {
   std::int64_t bytes = 0;
   for (const auto& [purpose, peer] : impl_->at(process).lines)

@@ -115,8 +115,7 @@ class mesh {
   void give(std::int32_t receiver, frame what);
   frame take_given(std::int32_t sender);
 
-  /// Bytes sent to and received from a process, all lines together.
-  std::int64_t bytes_sent(std::int32_t process) const;
+  /// Bytes received from a process, all lines together.
   std::int64_t bytes_received(std::int32_t process) const;
 
  private:

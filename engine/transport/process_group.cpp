@@ -12,13 +12,9 @@
 #include <utility>
 
 #include "troupe/base/error.hpp"
-#include "troupe/engine/transport/wire_fields.hpp"
+#include "troupe/engine/transport/wire.hpp"
 
 namespace troupe {
-
-collective_call read_collective(std::string_view head) {
-  return from_wire<collective_call>(head);
-}
 
 std::string to_text(const collective_call& call) {
   static constexpr std::array hows{"sum", "mean", "max"};
@@ -76,13 +72,9 @@ at::Tensor process_group::all_gather(const at::Tensor& mine) {
     fail(error_code::invalid_argument,
          "all_gather of a scalar: give it a dimension, for example with "
          "reshape({{1}})");
-  const auto kept = mine.clone();  // the sent memory may be in use later
-  for (std::int32_t r = 0; r < size(); ++r)
-    send(r, kept);
-  std::vector<at::Tensor> all;
-  for (std::int32_t r = 0; r < size(); ++r)
-    all.push_back(r == rank_ ? mine : take(r, mine));
-  return at::cat(all);
+  // Copied, as the sent memory may be in use later.
+  return gathered(mine.clone(),
+                  std::vector(static_cast<std::size_t>(size()), mine));
 }
 
 at::Tensor process_group::reduce_scatter(const at::Tensor& mine,
@@ -107,14 +99,7 @@ at::Tensor process_group::all_reduce(const at::Tensor& mine, reduce_kind how) {
     pieces.push_back(
       row.narrow(0, first, row.numel() * (r + 1) / size() - first));
   }
-  const auto own = reduce(pieces);
-  for (std::int32_t r = 0; r < size(); ++r)
-    send(r, own);
-  std::vector<at::Tensor> all;
-  for (std::int32_t r = 0; r < size(); ++r)
-    all.push_back(r == rank_ ? own
-                             : take(r, pieces[static_cast<std::size_t>(r)]));
-  return at::cat(all).view(mine.sizes());
+  return gathered(reduce(pieces), pieces).view(mine.sizes());
 }
 
 at::Tensor process_group::broadcast(const at::Tensor& given,
@@ -131,6 +116,17 @@ at::Tensor process_group::broadcast(const at::Tensor& given,
   for (std::int32_t r = 0; r < size(); ++r)
     send(r, kept);
   return given.clone();
+}
+
+at::Tensor process_group::gathered(const at::Tensor& own,
+                                   const std::vector<at::Tensor>& like) {
+  std::vector<at::Tensor> all;
+  for (std::int32_t r = 0; r < size(); ++r)
+    send(r, own);
+  for (std::int32_t r = 0; r < size(); ++r)
+    all.push_back(r == rank_ ? own
+                             : take(r, like[static_cast<std::size_t>(r)]));
+  return at::cat(all);
 }
 
 void process_group::begin(transfer_kind kind, const at::Tensor& given,
@@ -165,7 +161,7 @@ void process_group::send(std::int32_t receiver, const at::Tensor& piece) {
 at::Tensor process_group::take(std::int32_t sender, const at::Tensor& like) {
   const auto process = members_[static_cast<std::size_t>(sender)];
   auto came = job_.take_given(process);
-  const auto theirs = read_collective(came.head);
+  const auto theirs = from_wire<collective_call>(came.head);
   if (theirs != call_)
     fail(error_code::mismatch,
          "process {} calls {}; this one, process {}, {}: all members make the "

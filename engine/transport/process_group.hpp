@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "troupe/engine/device/communicator.hpp"
@@ -29,8 +28,6 @@ struct collective_call {
 };
 TROUPE_FIELDS(collective_call, serial, kind, how, root, members, given)
 
-/// Parses the head of another member's frame. Throws `transport`.
-collective_call read_collective(std::string_view head);
 std::string to_text(const collective_call& call);
 
 /// Collectives over some processes of a job, on the links between them, for CPU
@@ -73,6 +70,10 @@ class process_group {
   void send(std::int32_t receiver, const at::Tensor& piece);
   /// Receives a tensor of the sizes and dtype of `like`, if that is defined.
   at::Tensor take(std::int32_t sender, const at::Tensor& like);
+  /// Sends the own part to all; returns those of all ranks, which are of the
+  /// sizes of `like`, joined.
+  at::Tensor gathered(const at::Tensor& own,
+                      const std::vector<at::Tensor>& like);
   /// Sends piece r of `mine` to rank r; returns the reduction of those
   /// received.
   at::Tensor reduce(const std::vector<at::Tensor>& pieces);

@@ -1,37 +1,80 @@
 #pragma once
 
+#include <array>
 #include <bit>
-#include <concepts>
 #include <cstdint>
 #include <cstring>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <type_traits>
+#include <utility>
+#include <variant>
 #include <vector>
 
 #include "troupe/base/error.hpp"
+#include "troupe/base/fields.hpp"
 
 namespace troupe {
 
-/// Appends numbers and texts to bytes: little endian, without padding.
+// The binary form of types that have `fields` (base/fields.hpp), and of
+// numbers, flags, enumerations, texts, vectors, optionals, arrays, pairs and
+// variants of such: little endian, without padding; the fields in the order of
+// their description, without their names.
+
 class wire_writer {
  public:
+  static constexpr bool reads = false;
   template <class T>
-  requires std::is_arithmetic_v<T> || std::is_enum_v<T>
-  void put(T value) {
-    static_assert(std::endian::native == std::endian::little);
-    bytes_.append(reinterpret_cast<const char*>(&value), sizeof(T));
+  void operator()(const char*, const T& value) {
+    put(value);
   }
-  void put(std::string_view text) {
+  template <class T>
+  void within_job(const char*, const T& value) {
+    put(value);
+  }
+  template <class T>
+  void for_clients(const char*, const T&) {}
+
+  template <class T>
+  void put(const T& value) {
+    static_assert(std::endian::native == std::endian::little);
+    if constexpr (std::is_arithmetic_v<T> || std::is_enum_v<T>)
+      bytes_.append(reinterpret_cast<const char*>(&value), sizeof(T));
+    else
+      fields(*this, const_cast<T&>(value));  // fields only reads it
+  }
+  void put(const std::string& text) {
     put(static_cast<std::uint32_t>(text.size()));
     bytes_.append(text);
   }
-  /// Writes a count, and each item by `put_one`.
-  template <class Items, class PutOne>
-  void put_all(const Items& items, PutOne&& put_one) {
-    put(static_cast<std::uint32_t>(std::size(items)));
+  template <class T>
+  void put(const std::vector<T>& items) {
+    put(static_cast<std::uint32_t>(items.size()));
+    for (const T& item : items)
+      put(item);
+  }
+  template <class T>
+  void put(const std::optional<T>& value) {
+    put(value.has_value());
+    if (value)
+      put(*value);
+  }
+  template <class T, std::size_t N>
+  void put(const std::array<T, N>& items) {
     for (const auto& item : items)
-      put_one(item);
+      put(item);
+  }
+  template <class A, class B>
+  void put(const std::pair<A, B>& both) {
+    put(both.first);
+    put(both.second);
+  }
+  /// Writes the index of the alternative, and its value.
+  template <class... Kinds>
+  void put(const std::variant<Kinds...>& one) {
+    put(static_cast<std::uint8_t>(one.index()));
+    std::visit([this](const auto& held) { put(held); }, one);
   }
 
   const std::string& bytes() const { return bytes_; }
@@ -46,34 +89,83 @@ class wire_writer {
 /// the field if it was told.
 class wire_reader {
  public:
+  static constexpr bool reads = true;
   explicit wire_reader(std::string_view bytes) : bytes_(bytes) {}
 
-  /// The field that is read next, for errors.
-  void at(const char* field) { field_ = field; }
+  template <class T>
+  void operator()(const char* name, T& value) {
+    field_ = name;
+    get(value);
+  }
+  template <class T>
+  void within_job(const char* name, T& value) {
+    operator()(name, value);
+  }
+  template <class T>
+  void for_clients(const char*, T&) {}
+  void require(bool is_valid, const char* name) {
+    field_ = name;
+    if (!is_valid)
+      refuse_field("an invalid value");
+  }
 
   template <class T>
-  requires std::is_arithmetic_v<T> || std::is_enum_v<T> T get() {
-    T value;
-    std::memcpy(&value, take(sizeof(T)).data(), sizeof(T));
+  T get() {
+    T value{};
+    get(value);
     return value;
   }
-  /// Reads an enumeration's value that is at most `largest`.
   template <class T>
-  requires std::is_enum_v<T> T get_up_to(T largest) {
-    const auto value = get<std::underlying_type_t<T>>();
-    if (value < 0 || value > static_cast<std::underlying_type_t<T>>(largest))
-      refuse_field("an invalid value");
-    return static_cast<T>(value);
+  void get(T& value) {
+    if constexpr (std::is_same_v<T, bool>) {
+      const auto flag = get<std::uint8_t>();
+      if (flag > 1)
+        refuse_field("a flag that is neither 0 nor 1");
+      value = flag == 1;
+    } else if constexpr (std::is_enum_v<T>) {
+      using number = std::underlying_type_t<T>;
+      const auto found = get<number>();
+      if (found < 0 || found > static_cast<number>(largest_value<T>))
+        refuse_field("an invalid value");
+      value = static_cast<T>(found);
+    } else if constexpr (std::is_arithmetic_v<T>) {
+      std::memcpy(&value, take(sizeof(T)).data(), sizeof(T));
+    } else {
+      fields(*this, value);
+    }
   }
-  bool get_flag() {
-    const auto value = get<std::uint8_t>();
-    if (value > 1)
-      refuse_field("a flag that is neither 0 nor 1");
-    return value == 1;
-  }
-  std::string get_text() {
+  void get(std::string& text) {
     const auto size = get<std::uint32_t>();
-    return std::string(take(size));
+    text = take(size);
+  }
+  template <class T>
+  void get(std::vector<T>& items) {
+    items.clear();
+    for (auto left = get_count(1); left > 0; --left)
+      get(items.emplace_back());
+  }
+  template <class T>
+  void get(std::optional<T>& value) {
+    value.reset();
+    if (get<bool>())
+      get(value.emplace());
+  }
+  template <class T, std::size_t N>
+  void get(std::array<T, N>& items) {
+    for (auto& item : items)
+      get(item);
+  }
+  template <class A, class B>
+  void get(std::pair<A, B>& both) {
+    get(both.first);
+    get(both.second);
+  }
+  template <class... Kinds>
+  void get(std::variant<Kinds...>& one) {
+    const std::size_t kind = get<std::uint8_t>();
+    if (kind >= sizeof...(Kinds))
+      refuse_field("an unknown kind");
+    get_kind(one, kind, std::index_sequence_for<Kinds...>{});
   }
   /// Reads the number of items that follow, of at least so many bytes each.
   std::size_t get_count(std::size_t bytes_each) {
@@ -81,13 +173,6 @@ class wire_reader {
     if (count > bytes_.size() / bytes_each)
       refuse_field("more items than bytes");
     return count;
-  }
-  template <class GetOne>
-  auto get_all(std::size_t bytes_each, GetOne&& get_one) {
-    std::vector<std::invoke_result_t<GetOne>> all(get_count(bytes_each));
-    for (auto& item : all)
-      item = get_one();
-    return all;
   }
 
   std::size_t left() const { return bytes_.size(); }
@@ -99,14 +184,19 @@ class wire_reader {
   [[noreturn]] static void refuse(const char* what) {
     fail(error_code::transport, "a message has {}", what);
   }
+
+ private:
+  template <class Variant, std::size_t... Indices>
+  void get_kind(Variant& one, std::size_t kind,
+                std::index_sequence<Indices...>) {
+    ((kind == Indices ? get(one.template emplace<Indices>()) : void()), ...);
+  }
   [[noreturn]] void refuse_field(const char* what) const {
     if (field_ == nullptr)
       refuse(what);
     fail(error_code::transport, "a message has {} at its field '{}'", what,
          field_);
   }
-
- private:
   std::string_view take(std::size_t size) {
     if (size > bytes_.size())
       refuse_field("fewer bytes than it announces");
@@ -118,5 +208,21 @@ class wire_reader {
   std::string_view bytes_;
   const char* field_ = nullptr;
 };
+
+template <class Message>
+std::string to_wire(const Message& message) {
+  wire_writer out;
+  out.put(message);
+  return out.take();
+}
+
+/// Throws `transport` unless the bytes are exactly one such message.
+template <class Message>
+Message from_wire(std::string_view bytes) {
+  wire_reader in(bytes);
+  auto message = in.get<Message>();
+  in.finish();
+  return message;
+}
 
 }  // namespace troupe

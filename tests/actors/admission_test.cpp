@@ -8,7 +8,7 @@
 #include "troupe/base/error.hpp"
 #include "troupe/engine/plan/compile/compile.hpp"
 #include "troupe/engine/stage/module/generation_step.hpp"
-#include "troupe/engine/transport/wire_fields.hpp"
+#include "troupe/engine/transport/wire.hpp"
 #include "troupe/schedules/builtin.hpp"
 #include "troupe/schedules/generation.hpp"
 

@@ -9,7 +9,7 @@
 
 #include "small_model.hpp"
 #include "troupe/base/error.hpp"
-#include "troupe/engine/device/threads.hpp"
+#include "troupe/engine/device/libtorch_settings.hpp"
 
 using namespace troupe;
 using namespace troupe::testing;

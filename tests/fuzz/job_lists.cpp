@@ -2,7 +2,7 @@
 // and the ids of links between devices.
 #include "parse.hpp"
 #include "troupe/actors/job/job_parameters.hpp"
-#include "troupe/engine/transport/wire_fields.hpp"
+#include "troupe/engine/transport/wire.hpp"
 
 using namespace troupe;
 

@@ -22,7 +22,7 @@
 #include "troupe/engine/transport/process_group.hpp"
 #include "troupe/engine/transport/trust/certificates.hpp"
 #include "troupe/engine/transport/trust/token_proof.hpp"
-#include "troupe/engine/transport/wire_fields.hpp"
+#include "troupe/engine/transport/wire.hpp"
 #include "troupe/monitors/live/event_json.hpp"
 #include "troupe/monitors/live/frame.hpp"
 #include "troupe/monitors/live/json_fields.hpp"

@@ -46,12 +46,10 @@ class acceptor::impl : public std::enable_shared_from_this<impl> {
     listening_.reset();
     for (const auto& each : std::exchange(pending_, {}))
       if (each)
-        each->stop();
+        each();
   }
 
  private:
-  using slot = std::list<std::shared_ptr<authentication>>::iterator;
-
   void wait() {
     waiting_.async_wait(asio::posix::descriptor_base::wait_read,
                         [self = shared_from_this()](const auto& problem) {
@@ -99,7 +97,7 @@ class acceptor::impl : public std::enable_shared_from_this<impl> {
       self->pending_.erase(found);
       call(*self);
     };
-    auto begun = authentication::begin(
+    auto begun = begin_authentication(
       loop_, socket, link_side::server, trust_, options_.within,
       {[then](stream_pointer stream) {
          then([&](impl& self) { self.then_.arrived(std::move(stream)); });
@@ -116,7 +114,7 @@ class acceptor::impl : public std::enable_shared_from_this<impl> {
       return;
     const auto oldest = std::move(pending_.front());
     pending_.pop_front();
-    oldest->stop();
+    oldest();
     tell(why);
   }
 
@@ -133,7 +131,7 @@ class acceptor::impl : public std::enable_shared_from_this<impl> {
   endpoint where_;
   asio::posix::stream_descriptor waiting_;
   asio::steady_timer pause_;
-  std::list<std::shared_ptr<authentication>> pending_;
+  std::list<std::function<void()>> pending_;  // what stops each
   bool stopped_ = false;
 };
 

@@ -31,7 +31,7 @@ constexpr milliseconds least_authentication{1000}, most_authentication{15000};
 class dialling : public std::enable_shared_from_this<dialling> {
  public:
   dialling(io_loop& loop, const endpoint& address, const credentials& shown,
-           milliseconds within, authentication::outcome then)
+           milliseconds within, authentication_outcome then)
     : loop_(loop),
       address_(address),
       trust_(make_trust(address, shown)),
@@ -85,7 +85,7 @@ class dialling : public std::enable_shared_from_this<dialling> {
   }
 
   void show() {
-    authentication::begin(
+    begin_authentication(
       loop_, std::exchange(socket_, -1), link_side::client, trust_,
       std::min(left(), std::clamp(within_ / 4, least_authentication,
                                   most_authentication)),
@@ -129,7 +129,7 @@ class dialling : public std::enable_shared_from_this<dialling> {
   std::vector<socket_address> addresses_;
   milliseconds within_;
   clock::time_point until_;
-  authentication::outcome then_;
+  authentication_outcome then_;
   asio::posix::stream_descriptor waiting_;  // borrows the socket
   asio::steady_timer timer_;
   std::size_t next_ = 0;
@@ -144,10 +144,10 @@ void dial(io_loop& loop, const endpoint& address, const credentials& shown,
           std::function<void(const std::string& reason)> failed) {
   auto made = std::make_shared<dialling>(
     loop, address, shown, within,
-    authentication::outcome{std::move(done),
-                            [failed = std::move(failed)](const refusal& why) {
-                              failed(why.reason);
-                            }});
+    authentication_outcome{std::move(done),
+                           [failed = std::move(failed)](const refusal& why) {
+                             failed(why.reason);
+                           }});
   loop.post([made = std::move(made)] { made->attempt(); });
 }
 

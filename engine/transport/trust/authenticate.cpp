@@ -40,10 +40,10 @@ bool is_unix(int socket) {
   return domain == AF_UNIX;
 }
 
-class running final : public authentication {
+class authentication : public std::enable_shared_from_this<authentication> {
  public:
-  running(io_loop& loop, int socket, link_side own, const trust& trusted,
-          outcome then)
+  authentication(io_loop& loop, int socket, link_side own, const trust& trusted,
+                 authentication_outcome then)
     : own_(own),
       trust_(trusted),
       then_(std::move(then)),
@@ -55,12 +55,14 @@ class running final : public authentication {
     waiting_.assign(socket);
     socket_ = socket;
   }
-  ~running() override { leave(); }
+  authentication(const authentication&) = delete;
+  authentication& operator=(const authentication&) = delete;
+  ~authentication() { leave(); }
 
   void start(std::chrono::milliseconds within) {
     timer_.expires_after(within);
     timer_.async_wait([weak = weak_from_this(), within](const auto& problem) {
-      const auto self = std::static_pointer_cast<running>(weak.lock());
+      const auto self = weak.lock();
       if (!problem && self)
         self->give_up(
           fmt::format("the other side did not authenticate within {} s",
@@ -70,7 +72,7 @@ class running final : public authentication {
     advance();
   }
 
-  void stop() override {
+  void stop() {
     then_ = {};
     leave();
   }
@@ -140,7 +142,7 @@ class running final : public authentication {
 
   link_side own_;
   trust trust_;
-  outcome then_;
+  authentication_outcome then_;
   introduction introduction_;
   asio::steady_timer timer_;
   asio::posix::stream_descriptor waiting_;  // borrows the stream's socket
@@ -151,13 +153,14 @@ class running final : public authentication {
 
 }  // namespace
 
-std::shared_ptr<authentication> authentication::begin(
-  io_loop& loop, int socket, link_side own, const trust& trusted,
-  std::chrono::milliseconds within, outcome then) {
-  auto made =
-    std::make_shared<running>(loop, socket, own, trusted, std::move(then));
+std::function<void()> begin_authentication(io_loop& loop, int socket,
+                                           link_side own, const trust& trusted,
+                                           std::chrono::milliseconds within,
+                                           authentication_outcome then) {
+  auto made = std::make_shared<authentication>(loop, socket, own, trusted,
+                                               std::move(then));
   made->start(within);
-  return made;
+  return [made = std::move(made)] { made->stop(); };
 }
 
 }  // namespace troupe

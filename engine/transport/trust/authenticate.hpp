@@ -2,7 +2,6 @@
 
 #include <chrono>
 #include <functional>
-#include <memory>
 #include <string>
 
 #include "troupe/engine/transport/io_loop.hpp"
@@ -19,25 +18,18 @@ struct refusal {
   bool answered = false;
 };
 
-/// A running authentication of two ends. Calls exactly one of the functions, on
-/// the loop's thread; none after `stop`.
-class authentication : public std::enable_shared_from_this<authentication> {
- public:
-  struct outcome {
-    std::function<void(stream_pointer)> done;
-    std::function<void(const refusal&)> failed;
-  };
-
-  /// Call on the loop's thread. Takes ownership of the connected socket; uses
-  /// bounded memory and no further file descriptor.
-  static std::shared_ptr<authentication> begin(io_loop& loop, int socket,
-                                               link_side own,
-                                               const trust& trusted,
-                                               std::chrono::milliseconds within,
-                                               outcome then);
-  virtual ~authentication() = default;
-  /// Call on the loop's thread; closes the socket.
-  virtual void stop() = 0;
+struct authentication_outcome {
+  std::function<void(stream_pointer)> done;
+  std::function<void(const refusal&)> failed;
 };
+
+/// Begins to authenticate two ends. Call on the loop's thread. Takes ownership
+/// of the connected socket; uses bounded memory and no further file descriptor.
+/// Calls exactly one of the functions, on the loop's thread. Returns what stops
+/// it, on the loop's thread: closes the socket, and none is called any more.
+std::function<void()> begin_authentication(io_loop& loop, int socket,
+                                           link_side own, const trust& trusted,
+                                           std::chrono::milliseconds within,
+                                           authentication_outcome then);
 
 }  // namespace troupe

@@ -16,7 +16,7 @@
 
 namespace troupe::testing {
 
-/// `authentication::begin` from any thread: `done` gets the stream once both
+/// `begin_authentication` from any thread: `done` gets the stream once both
 /// sides are authenticated; otherwise `failed` gets a sentence.
 inline void authenticate(io_loop& loop, int socket, link_side own,
                          const trust& trusted, std::chrono::milliseconds within,
@@ -24,7 +24,7 @@ inline void authenticate(io_loop& loop, int socket, link_side own,
                          std::function<void(std::string reason)> failed) {
   loop.post([&loop, socket, own, trusted, within, done = std::move(done),
              failed = std::move(failed)] {
-    authentication::begin(
+    begin_authentication(
       loop, socket, own, trusted, within,
       {done, [failed](const refusal& why) { failed(why.reason); }});
   });

@@ -1,4 +1,4 @@
-#include "troupe/engine/transport/wire_fields.hpp"
+#include "troupe/engine/transport/wire.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_exception.hpp>
