@@ -1,5 +1,6 @@
 #include "troupe/engine/models/layers.hpp"
 
+#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/embedding.h>
 #include <ATen/ops/embedding_dense_backward.h>
@@ -14,6 +15,7 @@
 #include <cmath>
 #include <optional>
 
+#include "troupe/base/fnv_hash.hpp"
 #include "troupe/engine/device/matrix_product.hpp"
 #include "troupe/engine/events/observe.hpp"
 #include "troupe/engine/stage/module/autocast.hpp"
@@ -111,6 +113,13 @@ struct accumulating_embedding
 
 }  // namespace
 
+at::Generator generator_of(const std::string& name, std::uint64_t seed) {
+  fnv_hash hash;
+  hash.add(name);
+  hash.add(seed);
+  return at::make_generator<at::CPUGeneratorImpl>(hash.value() & 0x7FFFFFFF);
+}
+
 linear_layer::linear_layer(std::int64_t inputs, std::int64_t outputs,
                            linear_options options)
   : transposed(options.transposed) {
@@ -162,24 +171,17 @@ void linear_layer::fill(double deviation, at::Generator generator) {
 }
 
 norm_layer::norm_layer(std::int64_t width, double eps,
-                       const at::TensorOptions& kind)
+                       const at::TensorOptions& kind, bool has_mean)
   : epsilon(eps) {
   weight = register_parameter("weight", at::ones({width}, kind));
-  bias = register_parameter("bias", at::zeros({width}, kind));
+  if (has_mean)
+    bias = register_parameter("bias", at::zeros({width}, kind));
 }
 
 at::Tensor norm_layer::forward(const at::Tensor& x) const {
-  return at::layer_norm(x, weight.sizes(), weight, bias, epsilon);
-}
-
-rms_norm_layer::rms_norm_layer(std::int64_t width, double eps,
-                               const at::TensorOptions& kind)
-  : epsilon(eps) {
-  weight = register_parameter("weight", at::ones({width}, kind));
-}
-
-at::Tensor rms_norm_layer::forward(const at::Tensor& x) const {
-  return at::rms_norm(x, weight.sizes(), weight, epsilon);
+  return bias.defined()
+           ? at::layer_norm(x, weight.sizes(), weight, bias, epsilon)
+           : at::rms_norm(x, weight.sizes(), weight, epsilon);
 }
 
 at::Tensor gelu_layer::forward(const at::Tensor& x) const {
@@ -198,11 +200,6 @@ at::Tensor embedding_layer::forward(const at::Tensor& ids) const {
   if (!accumulates)
     return at::embedding(weight, ids, padding);
   return accumulating_embedding::apply(ids, weight, padding);
-}
-
-void embedding_layer::fill(double deviation, at::Generator generator) {
-  const at::NoGradGuard no_grad;
-  weight.normal_(0.0, deviation, std::move(generator));
 }
 
 }  // namespace troupe

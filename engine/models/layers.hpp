@@ -2,13 +2,17 @@
 
 #include <torch/nn/module.h>
 
+#include <cstdint>
 #include <memory>
+#include <string>
 
 namespace troupe {
 
 /// Small modules over ATen functions, like their namesakes in torch.nn. Their
-/// parameters are uninitialised until `fill`, but for those of norms; float32
-/// unless `kind` says otherwise, which may also be the meta device.
+/// parameters are uninitialised, but for those of norms; float32 unless `kind`
+/// says otherwise, which may also be the meta device.
+/// For the fresh values of a parameter or module: one for each name.
+at::Generator generator_of(const std::string& name, std::uint64_t seed);
 
 struct linear_options {
   at::TensorOptions kind{};
@@ -37,28 +41,14 @@ struct linear_layer : torch::nn::Module {
   double lora_scale_ = 1;
 };
 
-/// A norm over the last dimension.
-struct any_norm : torch::nn::Module {
-  virtual at::Tensor forward(const at::Tensor& x) const = 0;
-};
-
-/// LayerNorm.
-struct norm_layer final : any_norm {
-  explicit norm_layer(std::int64_t width, double epsilon = 1e-5,
-                      const at::TensorOptions& kind = {});
-  at::Tensor forward(const at::Tensor& x) const override;
-
-  at::Tensor weight, bias;
-  double epsilon;
-};
-
+/// LayerNorm over the last dimension; or without a mean, RMSNorm:
 /// x / sqrt(mean(x^2) + epsilon) * weight (Zhang and Sennrich, 2019).
-struct rms_norm_layer final : any_norm {
-  rms_norm_layer(std::int64_t width, double epsilon,
-                 const at::TensorOptions& kind = {});
-  at::Tensor forward(const at::Tensor& x) const override;
+struct norm_layer : torch::nn::Module {
+  explicit norm_layer(std::int64_t width, double epsilon = 1e-5,
+                      const at::TensorOptions& kind = {}, bool has_mean = true);
+  at::Tensor forward(const at::Tensor& x) const;
 
-  at::Tensor weight;
+  at::Tensor weight, bias;  // bias: of LayerNorm
   double epsilon;
 };
 
@@ -73,7 +63,6 @@ struct embedding_layer : torch::nn::Module {
                   const at::TensorOptions& kind = {},
                   std::int64_t padding = -1);
   at::Tensor forward(const at::Tensor& ids) const;
-  void fill(double deviation, at::Generator generator);
 
   at::Tensor weight;
   std::int64_t padding;

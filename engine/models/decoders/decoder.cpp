@@ -1,6 +1,5 @@
 #include "troupe/engine/models/decoders/decoder.hpp"
 
-#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/zeros.h>
@@ -10,7 +9,6 @@
 #include <cmath>
 
 #include "troupe/base/error.hpp"
-#include "troupe/base/fnv_hash.hpp"
 #include "troupe/engine/data/microbatch_source.hpp"
 #include "troupe/engine/events/observe.hpp"
 #include "troupe/engine/models/cross_entropy_in_parts.hpp"
@@ -87,15 +85,15 @@ struct block final : decoder_layer {
   block(const decoder_options& options, std::size_t layer,
         const at::TensorOptions& kind)
     : decoder_layer(options),
-      attention(
-        register_module(o.names.attention, make_attention(o, layer, kind))),
-      mlp(register_module(o.names.mlp, has_experts(layer)
-                                         ? make_experts(o, kind)
-                                         : make_dense_mlp(o, kind))),
       first_norm(
         register_module(o.names.first_norm, make_norm(o, o.width, kind))),
+      attention(
+        register_module(o.names.attention, make_attention(o, layer, kind))),
       second_norm(
-        register_module(o.names.second_norm, make_norm(o, o.width, kind))) {}
+        register_module(o.names.second_norm, make_norm(o, o.width, kind))),
+      mlp(register_module(o.names.mlp, has_experts(layer)
+                                         ? make_experts(o, kind)
+                                         : make_dense_mlp(o, kind))) {}
 
   bool reads_arguments() const override { return o.choices.documents; }
 
@@ -110,12 +108,16 @@ struct block final : decoder_layer {
     const auto starts = o.choices.documents && found != arguments.end()
                           ? found->second
                           : at::Tensor();
-    tensor_list made{compute(inputs.at(0), starts)};
     if (o.has_router_loss()) {
-      const auto routes = mlp->take_routes();
-      made.push_back(routes.defined() ? inputs.at(1) + routes : inputs.at(1));
+      tensor_list made{compute(inputs.at(0), starts), inputs.at(1)};
+      if (const auto routes = mlp->take_routes(); routes.defined())
+        made[1] = made[1] + routes;
+      return made;
     }
-    return made;
+    auto x = inputs.at(0);
+    for (std::size_t i = 1; i < inputs.size(); ++i)
+      x = x + inputs[i];
+    return {compute(x, starts)};
   }
 
   at::Tensor compute(const at::Tensor& x, const at::Tensor& starts) {
@@ -135,9 +137,10 @@ struct block final : decoder_layer {
     return o.experts.count > 0 && o.experts.layers.at(layer);
   }
 
+  std::shared_ptr<norm_layer> first_norm;
   std::shared_ptr<decoder_attention> attention;
+  std::shared_ptr<norm_layer> second_norm;
   std::shared_ptr<decoder_mlp> mlp;
-  std::shared_ptr<any_norm> first_norm, second_norm;
 };
 
 struct head_layer final : decoder_layer {
@@ -145,8 +148,8 @@ struct head_layer final : decoder_layer {
     : decoder_layer(options),
       norm(nest(*this, o.names.last_norm, make_norm(o, o.width, kind))),
       head(nest(*this, o.names.head,
-                std::make_shared<linear_layer>(o.width, o.vocabulary,
-                                               linear_options{kind, false}))) {}
+                std::make_shared<linear_layer>(
+                  o.width, o.vocabulary, linear_options{kind, o.head_bias}))) {}
 
   tensor_list forward(const tensor_list& inputs) override {
     return {observe(head, observe(norm, inputs.at(0)))};
@@ -160,7 +163,8 @@ struct head_layer final : decoder_layer {
         ? o.choices.loss_positions
         : std::max((std::int64_t{1} << 22) / o.vocabulary, std::int64_t{1});
     const bool in_parts = x.size(0) * x.size(1) > most;
-    if ((!in_parts && !o.has_router_loss()) || data.targets.empty())
+    if ((!in_parts && !o.has_router_loss()) || data.targets.empty()
+        || o.head_bias)
       return std::nullopt;
     std::vector terms{cross_entropy_in_parts(observe(norm, x), head->weight,
                                              data.targets.at(0), most)};
@@ -180,7 +184,7 @@ struct head_layer final : decoder_layer {
             (shares[0] * shares[1]).sum() * (o.experts.balance * experts)};
   }
 
-  std::shared_ptr<any_norm> norm;
+  std::shared_ptr<norm_layer> norm;
   std::shared_ptr<linear_layer> head;
 };
 
@@ -197,8 +201,8 @@ void require_legal(const decoder_options& o) {
   // Far beyond all models, so that no product of sizes overflows and no list of
   // modules fills the memory.
   constexpr std::int64_t most = 1 << 24, most_modules = 1 << 16;
-  require(o.vocabulary <= most && o.width <= most && o.heads <= most / 64
-            && o.head_size <= most / 64 && o.inner <= most
+  require(o.vocabulary <= most && o.width <= most && o.head_size <= most
+            && o.heads <= (most << 12) / o.head_size && o.inner <= most
             && o.experts.inner <= most && o.length <= most,
           "the sizes of a decoder are too large");
   require(
@@ -274,14 +278,10 @@ parameter_filler fresh_parameters(const decoder_options& options,
     // The tied head draws as its owner does.
     const bool is_head = o.tied && name == o.names.head + ".weight";
     const auto& drawn = is_head ? o.names.tokens + ".weight" : name;
-    fnv_hash hash;
-    hash.add(drawn);
-    hash.add(seed);
     const bool residual =
       ends_with(name, o.names.output) || ends_with(name, o.names.down);
-    parameter.normal_(
-      0.0, residual ? o.residual_deviation : o.deviation,
-      at::make_generator<at::CPUGeneratorImpl>(hash.value() & 0x7FFFFFFF));
+    parameter.normal_(0.0, residual ? o.residual_deviation : o.deviation,
+                      generator_of(drawn, seed));
     if (o.padding >= 0 && o.padding < o.vocabulary
         && drawn == o.names.tokens + ".weight")
       parameter.select(0, o.padding).zero_();

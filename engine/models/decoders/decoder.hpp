@@ -58,7 +58,7 @@ struct decoder_choices {
 };
 
 /// A decoder-only transformer in the variants that Hugging Face's model types
-/// are made of: see decoder_types.cpp for the types.
+/// are made of: see decoder_types.cpp for the types, and gpt.cpp.
 struct decoder_options {
   enum class norm_kind { rms, layer };
   /// Where a block has its norms: in front of attention and MLP; behind them
@@ -85,6 +85,7 @@ struct decoder_options {
   fusion fused = fusion::thirds;
   bool transposed = false;  // linear weights in blocks are [inputs, outputs]
   bool query_bias = false, output_bias = false, mlp_bias = false;
+  bool head_bias = false;
   bool gated = true;  // down(act(gate(x)) * up(x)), else down(act(up(x)))
   std::string activation = "silu";
   expert_options experts{};
@@ -113,7 +114,8 @@ using parameter_filler =
   std::function<void(const std::string& name, at::Tensor& parameter)>;
 
 /// Layers: the embeddings, each block, and the last norm with the head. Token
-/// ids int64 [rows, length] in, logits [rows, length, vocabulary] out.
+/// ids int64 [rows, length] in, logits [rows, length, vocabulary] out. A block
+/// that reads several outputs (layer::reads) adds them.
 /// `kind`: of the parameters, before `fill`, which may be null. Throws
 /// `invalid_argument` for sizes that don't go together.
 model decoder(const decoder_options& options, parameter_filler fill,

@@ -109,14 +109,14 @@ struct attention final : decoder_attention {
     };
     return {heads(observe(query_, x), query_norm_),
             heads(observe(key_, x), key_norm_),
-            heads(observe(value_, x), std::shared_ptr<any_norm>{})};
+            heads(observe(value_, x), std::shared_ptr<norm_layer>{})};
   }
 
   decoder_options o_;
   double scale_;
   std::int64_t window_;
   std::shared_ptr<linear_layer> fused_, query_, key_, value_, output_;
-  std::shared_ptr<any_norm> query_norm_, key_norm_;
+  std::shared_ptr<norm_layer> query_norm_, key_norm_;
 };
 
 }  // namespace

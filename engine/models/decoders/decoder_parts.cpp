@@ -110,12 +110,12 @@ void require_activation(const std::string& name) {
   function_of(name);
 }
 
-std::shared_ptr<any_norm> make_norm(const decoder_options& options,
-                                    std::int64_t width,
-                                    const at::TensorOptions& kind) {
-  if (options.norm == decoder_options::norm_kind::rms)
-    return std::make_shared<rms_norm_layer>(width, options.epsilon, kind);
-  return std::make_shared<norm_layer>(width, options.epsilon, kind);
+std::shared_ptr<norm_layer> make_norm(const decoder_options& options,
+                                      std::int64_t width,
+                                      const at::TensorOptions& kind) {
+  return std::make_shared<norm_layer>(
+    width, options.epsilon, kind,
+    options.norm == decoder_options::norm_kind::layer);
 }
 
 std::shared_ptr<decoder_mlp> make_dense_mlp(const decoder_options& options,

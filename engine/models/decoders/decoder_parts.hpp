@@ -10,9 +10,9 @@
 
 namespace troupe {
 
-std::shared_ptr<any_norm> make_norm(const decoder_options& options,
-                                    std::int64_t width,
-                                    const at::TensorOptions& kind);
+std::shared_ptr<norm_layer> make_norm(const decoder_options& options,
+                                      std::int64_t width,
+                                      const at::TensorOptions& kind);
 
 /// Causal attention of all heads, over earlier slices and positions too.
 /// `starts`: the argument `document_starts`, or undefined: all are of one

@@ -1,6 +1,5 @@
 #include "troupe/engine/models/decoders/lora.hpp"
 
-#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/core/grad_mode.h>
 #include <fnmatch.h>
 
@@ -13,7 +12,6 @@
 #include <vector>
 
 #include "troupe/base/atomic_file.hpp"
-#include "troupe/base/fnv_hash.hpp"
 #include "troupe/engine/checkpoint/safetensors.hpp"
 #include "troupe/engine/events/globs.hpp"
 #include "troupe/engine/models/fresh_folder.hpp"
@@ -33,13 +31,6 @@ bool matches(const std::vector<std::string>& globs, const std::string& name) {
     return ::fnmatch(glob.c_str(), name.c_str(), 0) == 0
            || ::fnmatch(glob.c_str(), last.c_str(), 0) == 0;
   });
-}
-
-at::Generator generator_of(const std::string& name, std::uint64_t seed) {
-  fnv_hash hash;
-  hash.add(name);
-  hash.add(seed);
-  return at::make_generator<at::CPUGeneratorImpl>(hash.value() & 0x7FFFFFFF);
 }
 
 }  // namespace

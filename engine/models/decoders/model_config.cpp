@@ -12,69 +12,7 @@
 
 namespace troupe {
 
-namespace {
-
 using nlohmann::json;
-
-/// Of transformers' own, and of generation: nothing that training computes.
-constexpr auto without_effect = {"_attn_implementation",
-                                 "_attn_implementation_autoset",
-                                 "_name_or_path",
-                                 "architectures",
-                                 "attn_implementation",
-                                 "auto_map",
-                                 "bad_words_ids",
-                                 "begin_suppress_tokens",
-                                 "bos_token_id",
-                                 "decoder_start_token_id",
-                                 "diversity_penalty",
-                                 "do_sample",
-                                 "dtype",
-                                 "early_stopping",
-                                 "encoder_no_repeat_ngram_size",
-                                 "eos_token_id",
-                                 "exponential_decay_length_penalty",
-                                 "finetuning_task",
-                                 "forced_bos_token_id",
-                                 "forced_eos_token_id",
-                                 "id2label",
-                                 "keys_to_ignore_at_inference",
-                                 "label2id",
-                                 "length_penalty",
-                                 "max_length",
-                                 "min_length",
-                                 "model_type",
-                                 "no_repeat_ngram_size",
-                                 "num_beam_groups",
-                                 "num_beams",
-                                 "num_return_sequences",
-                                 "output_attentions",
-                                 "output_hidden_states",
-                                 "output_scores",
-                                 "pad_token_id",
-                                 "prefix",
-                                 "pretraining_tp",
-                                 "problem_type",
-                                 "remove_invalid_values",
-                                 "repetition_penalty",
-                                 "return_dict",
-                                 "return_dict_in_generate",
-                                 "sep_token_id",
-                                 "suppress_tokens",
-                                 "task_specific_params",
-                                 "temperature",
-                                 "tf_legacy_loss",
-                                 "tokenizer_class",
-                                 "top_k",
-                                 "top_p",
-                                 "torch_dtype",
-                                 "torchscript",
-                                 "transformers_version",
-                                 "typical_p",
-                                 "use_bfloat16",
-                                 "use_cache"};
-
-}  // namespace
 
 json parsed_object(const std::string& text, const std::string& origin) {
   auto fields = parsed_json(text, 32);
@@ -87,7 +25,28 @@ json parsed_object(const std::string& text, const std::string& origin) {
 
 model_config::model_config(const std::string& text, std::string origin)
   : model_config(parsed_object(text, origin), origin, {}) {
-  known_.insert(without_effect.begin(), without_effect.end());
+  // Of transformers' own, of its outputs and other tasks, of the tokenizer, and
+  // of generation: nothing that training computes.
+  ignore({"_attn_implementation", "_attn_implementation_autoset",
+          "_name_or_path", "architectures", "attn_implementation", "auto_map",
+          "dtype", "model_type", "tokenizer_class", "torch_dtype",
+          "torchscript", "transformers_version", "use_bfloat16"});
+  ignore({"finetuning_task", "id2label", "keys_to_ignore_at_inference",
+          "label2id", "output_attentions", "output_hidden_states",
+          "output_scores", "prefix", "pretraining_tp", "problem_type",
+          "return_dict", "task_specific_params", "tf_legacy_loss",
+          "use_cache"});
+  ignore({"bad_words_ids", "begin_suppress_tokens", "bos_token_id",
+          "decoder_start_token_id", "eos_token_id", "forced_bos_token_id",
+          "forced_eos_token_id", "pad_token_id", "sep_token_id",
+          "suppress_tokens"});
+  ignore({"diversity_penalty", "do_sample", "early_stopping",
+          "encoder_no_repeat_ngram_size", "exponential_decay_length_penalty",
+          "length_penalty", "max_length", "min_length", "no_repeat_ngram_size",
+          "num_beam_groups", "num_beams", "num_return_sequences",
+          "remove_invalid_values", "repetition_penalty",
+          "return_dict_in_generate", "temperature", "top_k", "top_p",
+          "typical_p"});
   require("add_cross_attention", {false});
   require("chunk_size_feed_forward", {0});
   require("is_decoder", {false, true});

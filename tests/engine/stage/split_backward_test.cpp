@@ -64,8 +64,10 @@ struct tied_ends final : stage_module {
       register_module("table", std::make_shared<embedding_layer>(8, width))),
       positions(register_module("positions",
                                 std::make_shared<embedding_layer>(4, width))) {
-    table->fill(1, at::make_generator<at::CPUGeneratorImpl>(3));
-    positions->fill(1, at::make_generator<at::CPUGeneratorImpl>(4));
+    const at::NoGradGuard no_grad;
+    table->weight.normal_(0, 1, at::make_generator<at::CPUGeneratorImpl>(3));
+    positions->weight.normal_(0, 1,
+                              at::make_generator<at::CPUGeneratorImpl>(4));
   }
 
   using stage_module::forward;
