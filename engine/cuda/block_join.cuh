@@ -5,7 +5,7 @@
 #include "troupe/engine/cuda/statistics_pieces.hpp"
 
 // Joins the results of a warp's or a block's threads in a fixed order: equal
-// bits from run to run.
+// bits from run to run. And finds what a block works on.
 namespace troupe {
 
 /// The value of the lane `offset` further on.
@@ -56,6 +56,20 @@ inline __device__ bool is_last_block(unsigned* counter, std::int64_t blocks) {
   }
   __syncthreads();
   return last;
+}
+
+/// The entry of a launch's table that the block of that number works on.
+template <class Table>
+__device__ int find_entry(const Table& table, int piece) {
+  int low = 0, high = table.count - 1;
+  while (low < high) {
+    const auto middle = (low + high + 1) / 2;
+    if (table.entries[middle].first_piece <= piece)
+      low = middle;
+    else
+      high = middle - 1;
+  }
+  return low;
 }
 
 }  // namespace troupe

@@ -2,6 +2,7 @@
 
 #include <ATen/core/CachingHostAllocator.h>
 #include <ATen/cuda/CUDAGeneratorImpl.h>
+#include <ATen/cuda/CUDAGraph.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAGuard.h>
 
@@ -32,32 +33,51 @@ void try_to(const Work& work) noexcept {
   }
 }
 
-}  // namespace
-
-cuda_graph::cuda_graph(cuda_stream& origin, const std::function<void()>& work)
-  : pool_{at::cuda::graph_pool_handle()} {
-  const auto device = origin.device().index();
-  const c10::cuda::CUDAGuard guard{device};
-  // Memory cached by other pools is not available to this one.
-  guarded("emptying the allocator",
-          [] { c10::cuda::CUDACachingAllocator::emptyCache(); });
-  try {
-    record(origin, work);
-  } catch (...) {
-    graph_.abandon(origin.get(), device, pool_);
-    throw;
+/// A LibTorch graph, whose tensors are in memory of its own.
+class cuda_graph final : public device_graph {
+ public:
+  /// Records it; see accelerator::record_graph.
+  cuda_graph(cuda_stream& origin, const std::function<void()>& work)
+    : pool_{at::cuda::graph_pool_handle()} {
+    const auto device = origin.device().index();
+    const c10::cuda::CUDAGuard guard{device};
+    // Memory cached by other pools is not available to this one.
+    guarded("emptying the allocator",
+            [] { c10::cuda::CUDACachingAllocator::emptyCache(); });
+    try {
+      record(origin, work);
+    } catch (...) {
+      graph_.abandon(origin.get(), device, pool_);
+      throw;
+    }
   }
-}
 
-/// Relaxed, as several threads enqueue work and may allocate.
-void cuda_graph::record(cuda_stream& origin,
-                        const std::function<void()>& work) {
-  const auto scope = origin.enter();
-  guarded("beginning to record a graph",
-          [&] { graph_.capture_begin(pool_, cudaStreamCaptureModeRelaxed); });
-  work();
-  guarded("recording a graph", [&] { graph_.capture_end(); });
-}
+  void launch(device_stream& stream) override {
+    const auto scope = stream.enter();
+    guarded("launching a graph", [&] { graph_.replay(); });
+  }
+
+ private:
+  /// LibTorch only ends a successful recording.
+  class recorded final : public at::cuda::CUDAGraph {
+   public:
+    /// Ends the recording, including allocators and generators.
+    void abandon(cudaStream_t origin, c10::DeviceIndex device,
+                 at::cuda::MempoolId_t pool) noexcept;
+  };
+
+  /// Relaxed, as several threads enqueue work and may allocate.
+  void record(cuda_stream& origin, const std::function<void()>& work) {
+    const auto scope = origin.enter();
+    guarded("beginning to record a graph",
+            [&] { graph_.capture_begin(pool_, cudaStreamCaptureModeRelaxed); });
+    work();
+    guarded("recording a graph", [&] { graph_.capture_end(); });
+  }
+
+  const at::cuda::MempoolId_t pool_;
+  recorded graph_;
+};
 
 void cuda_graph::recorded::abandon(cudaStream_t origin, c10::DeviceIndex device,
                                    at::cuda::MempoolId_t pool) noexcept {
@@ -80,9 +100,11 @@ void cuda_graph::recorded::abandon(cudaStream_t origin, c10::DeviceIndex device,
   try_to([] { emptyCache(); });
 }
 
-void cuda_graph::launch(device_stream& stream) {
-  const auto scope = stream.enter();
-  guarded("launching a graph", [&] { graph_.replay(); });
+}  // namespace
+
+std::unique_ptr<device_graph> record_graph(cuda_stream& origin,
+                                           const std::function<void()>& work) {
+  return std::make_unique<cuda_graph>(origin, work);
 }
 
 }  // namespace troupe

@@ -6,9 +6,11 @@
 #include <c10/cuda/CUDAGuard.h>
 
 #include <optional>
+#include <vector>
 
 #include "troupe/base/error.hpp"
 #include "troupe/engine/cuda/check.hpp"
+#include "troupe/engine/cuda/launches.hpp"
 
 namespace troupe {
 namespace {
@@ -97,150 +99,142 @@ std::int64_t pieces_of(const std::vector<Entry>& entries) {
   return pieces;
 }
 
+class cuda_kernels final : public device_kernels {
+ public:
+  explicit cuda_kernels(int device) : device_{device} {}
+
+  void measure(const tensor_list& tensors, const at::Tensor& rows) override {
+    const at::NoGradGuard no_grad;
+    require_here(rows);
+    if (!fits(rows, tensors.size()))
+      fail(error_code::invalid_argument,
+           "no rows for statistics of {} tensors: {}", tensors.size(),
+           describe(rows));
+    const c10::cuda::CUDAGuard guard{index_of(device_)};
+    tensor_list read;  // copies live until the launch
+    std::vector<statistics_entry> entries;
+    for (const auto& tensor : tensors) {
+      require_measurable(tensor);
+      read.push_back(readable(tensor));
+      if (tensor.numel() == 0)
+        continue;
+      entries.push_back(statistics_entry_of(read.back()));
+      entries.back().row = static_cast<std::int32_t>(read.size() - 1);
+    }
+    if (rows.size(1) > statistics_columns || entries.size() < tensors.size())
+      rows.zero_();
+    launch_statistics_of(entries, rows);
+  }
+
+  at::Tensor norm_powers(const tensor_list& tensors, norm_type type) override {
+    const at::NoGradGuard no_grad;
+    const c10::cuda::CUDAGuard guard{index_of(device_)};
+    auto sums = zeros(static_cast<std::int64_t>(tensors.size()), at::kDouble);
+    const auto entries = flat_entries(tensors);
+    if (entries.empty())
+      return sums;
+    const auto parts =
+      room(pieces_of(entries) * static_cast<std::int64_t>(sizeof(double)));
+    const auto finished =
+      zeros(static_cast<std::int64_t>(entries.size()), at::kInt);
+    flat_table table;
+    table.sums = sums.mutable_data_ptr<double>();
+    table.parts = static_cast<double*>(parts.mutable_data_ptr());
+    table.finished = static_cast<unsigned*>(finished.mutable_data_ptr());
+    launch_all(entries, table, [&](flat_table& full, std::int64_t pieces) {
+      check(launch_norm_powers(full, pieces, type, current(device_)),
+            "launching powers of a norm");
+      full.parts += pieces;
+      full.finished += full.count;
+    });
+    return sums;
+  }
+
+  void delay(double seconds) override {
+    if (seconds < 0 || seconds > 10)
+      fail(error_code::invalid_argument, "can't delay by {} s; at most 10 s",
+           seconds);
+    const c10::cuda::CUDAGuard guard{index_of(device_)};
+    check(launch_delay(seconds, current(device_)), "launching a delay");
+  }
+
+ private:
+  void require_here(const at::Tensor& tensor) const {
+    if (!tensor.defined() || tensor.layout() != at::kStrided
+        || !tensor.is_cuda() || tensor.get_device() != device_)
+      fail(error_code::invalid_argument,
+           "{} is not a dense tensor of device cuda:{}", describe(tensor),
+           device_);
+  }
+
+  void require_floats(const at::Tensor& tensor) const {
+    require_here(tensor);
+    if (!device_type_of(tensor) || !tensor.is_non_overlapping_and_dense())
+      fail(error_code::invalid_argument,
+           "{} has gaps, or is not of fp32, fp64, fp16 or bf16",
+           describe(tensor));
+  }
+
+  void require_measurable(const at::Tensor& tensor) const {
+    require_here(tensor);
+    if (!device_type_of(tensor)
+        && !at::isIntegralType(tensor.scalar_type(), true))
+      fail(error_code::invalid_argument,
+           "can't compute statistics of this kind of tensor: {}",
+           describe(tensor));
+  }
+
+  std::vector<flat_entry> flat_entries(const tensor_list& tensors) const {
+    std::vector<flat_entry> entries;
+    for (std::size_t i = 0; i < tensors.size(); ++i) {
+      require_floats(tensors[i]);
+      if (tensors[i].numel() == 0)
+        continue;
+      entries.push_back(flat_entry_of(tensors[i]));
+      entries.back().row = static_cast<std::int32_t>(i);
+    }
+    return entries;
+  }
+
+  void launch_statistics_of(const std::vector<statistics_entry>& entries,
+                            const at::Tensor& rows) {
+    if (entries.empty())
+      return;
+    const auto parts = room(
+      pieces_of(entries) * static_cast<std::int64_t>(sizeof(statistics_part)));
+    const auto finished =
+      zeros(static_cast<std::int64_t>(entries.size()), at::kInt);
+    statistics_table table;
+    table.columns = static_cast<int>(rows.size(1));
+    table.rows = rows.mutable_data_ptr<double>();
+    table.parts = static_cast<statistics_part*>(parts.mutable_data_ptr());
+    table.finished = static_cast<unsigned*>(finished.mutable_data_ptr());
+    launch_all(entries, table,
+               [&](statistics_table& full, std::int64_t pieces) {
+                 check(launch_statistics(full, pieces, current(device_)),
+                       "launching statistics");
+                 full.parts += pieces;
+                 full.finished += full.count;
+               });
+  }
+
+  at::Tensor room(std::int64_t bytes) const {
+    return at::empty({bytes}, at::TensorOptions{}.dtype(at::kByte).device(
+                                at::kCUDA, index_of(device_)));
+  }
+
+  at::Tensor zeros(std::int64_t count, at::ScalarType type) const {
+    return at::zeros({count}, at::TensorOptions{}.dtype(type).device(
+                                at::kCUDA, index_of(device_)));
+  }
+
+  const int device_;
+};
+
 }  // namespace
 
-void cuda_kernels::require_here(const at::Tensor& tensor) const {
-  if (!tensor.defined() || tensor.layout() != at::kStrided || !tensor.is_cuda()
-      || tensor.get_device() != device_)
-    fail(error_code::invalid_argument,
-         "{} is not a dense tensor of device cuda:{}", describe(tensor),
-         device_);
-}
-
-void cuda_kernels::require_measurable(const at::Tensor& tensor) const {
-  require_here(tensor);
-  if (!device_type_of(tensor)
-      && !at::isIntegralType(tensor.scalar_type(), true))
-    fail(error_code::invalid_argument,
-         "can't compute statistics of this kind of tensor: {}",
-         describe(tensor));
-}
-
-void cuda_kernels::require_floats(const at::Tensor& tensor) const {
-  require_here(tensor);
-  if (!device_type_of(tensor) || !tensor.is_non_overlapping_and_dense())
-    fail(error_code::invalid_argument,
-         "{} has gaps, or is not of fp32, fp64, fp16 or bf16",
-         describe(tensor));
-}
-
-std::vector<flat_entry> cuda_kernels::flat_entries(
-  const tensor_list& tensors) const {
-  std::vector<flat_entry> entries;
-  for (std::size_t i = 0; i < tensors.size(); ++i) {
-    require_floats(tensors[i]);
-    if (tensors[i].numel() == 0)
-      continue;
-    entries.push_back(flat_entry_of(tensors[i]));
-    entries.back().row = static_cast<std::int32_t>(i);
-  }
-  return entries;
-}
-
-at::Tensor cuda_kernels::room(std::int64_t bytes) const {
-  return at::empty({bytes}, at::TensorOptions{}.dtype(at::kByte).device(
-                              at::kCUDA, index_of(device_)));
-}
-
-at::Tensor cuda_kernels::zeros(std::int64_t count, at::ScalarType type) const {
-  return at::zeros({count}, at::TensorOptions{}.dtype(type).device(
-                              at::kCUDA, index_of(device_)));
-}
-
-void cuda_kernels::measure(const tensor_list& tensors, const at::Tensor& rows) {
-  const at::NoGradGuard no_grad;
-  require_here(rows);
-  if (!fits(rows, tensors.size()))
-    fail(error_code::invalid_argument,
-         "no rows for statistics of {} tensors: {}", tensors.size(),
-         describe(rows));
-  const c10::cuda::CUDAGuard guard{index_of(device_)};
-  tensor_list read;  // copies live until the launch
-  std::vector<statistics_entry> entries;
-  for (const auto& tensor : tensors) {
-    require_measurable(tensor);
-    read.push_back(readable(tensor));
-    if (tensor.numel() == 0)
-      continue;
-    entries.push_back(statistics_entry_of(read.back()));
-    entries.back().row = static_cast<std::int32_t>(read.size() - 1);
-  }
-  if (rows.size(1) > statistics_columns || entries.size() < tensors.size())
-    rows.zero_();
-  launch_statistics_of(entries, rows);
-}
-
-void cuda_kernels::launch_statistics_of(
-  const std::vector<statistics_entry>& entries, const at::Tensor& rows) {
-  if (entries.empty())
-    return;
-  const auto parts = room(pieces_of(entries)
-                          * static_cast<std::int64_t>(sizeof(statistics_part)));
-  const auto finished =
-    zeros(static_cast<std::int64_t>(entries.size()), at::kInt);
-  statistics_table table;
-  table.columns = static_cast<int>(rows.size(1));
-  table.rows = rows.mutable_data_ptr<double>();
-  table.parts = static_cast<statistics_part*>(parts.mutable_data_ptr());
-  table.finished = static_cast<unsigned*>(finished.mutable_data_ptr());
-  launch_all(entries, table, [&](statistics_table& full, std::int64_t pieces) {
-    check(launch_statistics(full, pieces, current(device_)),
-          "launching statistics");
-    full.parts += pieces;
-    full.finished += full.count;
-  });
-}
-
-at::Tensor cuda_kernels::norm_powers(const tensor_list& tensors,
-                                     norm_type type) {
-  const at::NoGradGuard no_grad;
-  const c10::cuda::CUDAGuard guard{index_of(device_)};
-  auto sums = zeros(static_cast<std::int64_t>(tensors.size()), at::kDouble);
-  const auto entries = flat_entries(tensors);
-  if (entries.empty())
-    return sums;
-  const auto parts =
-    room(pieces_of(entries) * static_cast<std::int64_t>(sizeof(double)));
-  const auto finished =
-    zeros(static_cast<std::int64_t>(entries.size()), at::kInt);
-  flat_table table;
-  table.sums = sums.mutable_data_ptr<double>();
-  table.parts = static_cast<double*>(parts.mutable_data_ptr());
-  table.finished = static_cast<unsigned*>(finished.mutable_data_ptr());
-  launch_all(entries, table, [&](flat_table& full, std::int64_t pieces) {
-    check(launch_norm_powers(full, pieces, type, current(device_)),
-          "launching powers of a norm");
-    full.parts += pieces;
-    full.finished += full.count;
-  });
-  return sums;
-}
-
-void cuda_kernels::scale(const tensor_list& tensors, const at::Tensor& factor) {
-  const at::NoGradGuard no_grad;
-  require_floats(factor);
-  if (factor.numel() != 1
-      || (factor.scalar_type() != at::kFloat
-          && factor.scalar_type() != at::kDouble))
-    fail(error_code::invalid_argument,
-         "{} is not a factor: give one fp32 or fp64 value", describe(factor));
-  const c10::cuda::CUDAGuard guard{index_of(device_)};
-  flat_table table;
-  table.factor = factor.const_data_ptr();
-  table.factor_is_double = factor.scalar_type() == at::kDouble;
-  launch_all(flat_entries(tensors), table,
-             [&](flat_table& full, std::int64_t pieces) {
-               check(launch_scale(full, pieces, current(device_)),
-                     "launching a multiplication");
-             });
-}
-
-void cuda_kernels::delay(double seconds) {
-  if (seconds < 0 || seconds > 10)
-    fail(error_code::invalid_argument, "can't delay by {} s; at most 10 s",
-         seconds);
-  const c10::cuda::CUDAGuard guard{index_of(device_)};
-  check(launch_delay(seconds, current(device_)), "launching a delay");
+std::unique_ptr<device_kernels> make_kernels(int device) {
+  return std::make_unique<cuda_kernels>(device);
 }
 
 }  // namespace troupe

@@ -44,14 +44,10 @@ struct flat_table {
   double* parts = nullptr;       // one per piece
   unsigned* finished = nullptr;  // one per entry, 0
   double* sums = nullptr;        // one per row
-  const void* factor = nullptr;
-  bool factor_is_double = false;
 };
 
 cudaError_t launch_norm_powers(const flat_table& table, std::int64_t pieces,
                                norm_type type, cudaStream_t stream);
-cudaError_t launch_scale(const flat_table& table, std::int64_t pieces,
-                         cudaStream_t stream);
 cudaError_t launch_delay(double seconds, cudaStream_t stream);
 
 }  // namespace troupe

@@ -1,10 +1,12 @@
 #include <ATen/Context.h>
+#include <c10/cuda/CUDAGuard.h>
 #include <cuda_runtime_api.h>
 #include <nccl.h>
 
 #include "troupe/base/error.hpp"
-#include "troupe/engine/cuda/accelerator.hpp"
 #include "troupe/engine/cuda/check.hpp"
+#include "troupe/engine/cuda/graph.hpp"
+#include "troupe/engine/cuda/kernels.hpp"
 #include "troupe/engine/cuda/nccl_communicator.hpp"
 #include "troupe/engine/device/load_accelerator.hpp"
 
@@ -21,6 +23,52 @@ int driver_version() {
   check(cudaDriverGetVersion(&version), "asking for the driver's version");
   return version;
 }
+
+accelerator_description described(int device) {
+  cudaDeviceProp properties{};
+  check(cudaGetDeviceProperties(&properties, device),
+        "asking for a device's properties");
+  return {.device = {c10::kCUDA, index_of(device)},
+          .name = properties.name,
+          .major = properties.major,
+          .minor = properties.minor,
+          .total_bytes = static_cast<std::int64_t>(properties.totalGlobalMem)};
+}
+
+class cuda_accelerator final : public accelerator {
+ public:
+  explicit cuda_accelerator(int device)
+    : device_{device},
+      description_{described(device)},
+      kernels_{make_kernels(device)} {
+    const c10::cuda::CUDAGuard guard{index_of(device)};
+    check(cudaFree(nullptr), "starting the device");
+  }
+
+  const accelerator_description& description() const override {
+    return description_;
+  }
+  std::unique_ptr<device_stream> make_stream(
+    stream_priority priority) override {
+    return std::make_unique<cuda_stream>(stream_pool::of_device(device_),
+                                         priority);
+  }
+  device_kernels& kernels() override { return *kernels_; }
+  std::unique_ptr<device_graph> record_graph(
+    device_stream& origin, const std::function<void()>& work) override {
+    return troupe::record_graph(static_cast<cuda_stream&>(origin), work);
+  }
+  communicator_id make_communicator_id() override { return make_nccl_id(); }
+  std::unique_ptr<communicator> make_communicator(
+    const communicator_options& options) override {
+    return std::make_unique<nccl_communicator>(device_, options);
+  }
+
+ private:
+  const int device_;
+  const accelerator_description description_;
+  const std::unique_ptr<device_kernels> kernels_;
+};
 
 class cuda_library final : public accelerator_library {
  public:

@@ -19,9 +19,7 @@ class nccl_communicator final : public communicator {
   nccl_communicator& operator=(const nccl_communicator&) = delete;
 
   void enqueue(const transfer& transfer, device_stream& stream) override;
-  std::string problem() override;
   void abort() noexcept override;
-  void finish() override;
 
   /// Waits until NCCL has accepted all calls so far; `call` names the last one.
   void settle(const std::string& call);

@@ -1,5 +1,4 @@
 #include "troupe/engine/cuda/block_join.cuh"
-#include "troupe/engine/cuda/find_entry.cuh"
 #include "troupe/engine/cuda/launches.hpp"
 
 namespace troupe {

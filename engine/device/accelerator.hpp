@@ -17,32 +17,21 @@ struct accelerator_description {
   std::string name{};  // "NVIDIA H100 80GB HBM3"
   int major = 0;       // compute capability
   int minor = 0;
-  int multiprocessors = 0;
   std::int64_t total_bytes = 0;
 };
 
 /// "cuda:0, NVIDIA H100 80GB HBM3, 79.1 GiB, compute capability 9.0".
 std::string describe(const accelerator_description& description);
 
-/// Bytes of a device's memory: held by tensors now and at peak, held by
-/// LibTorch's allocator, free, and in total.
-struct device_memory {
-  std::int64_t allocated = 0;
-  std::int64_t peak_allocated = 0;
-  std::int64_t reserved = 0;
-  std::int64_t free = 0;
-  std::int64_t total = 0;
-};
-
 /// How a device chooses between streams that have pending work.
 enum class stream_priority { normal, high };
 
 /// One device of this process. It must outlive everything it made; any thread
 /// may call it. Errors are `error`s (device).
-class accelerator : public communicator_maker {
+class accelerator {
  public:
+  virtual ~accelerator() = default;
   virtual const accelerator_description& description() const = 0;
-  virtual device_memory memory() const = 0;
   /// A stream of the caller's own, for LibTorch's operators too.
   virtual std::unique_ptr<device_stream> make_stream(
     stream_priority priority = stream_priority::normal) = 0;
@@ -58,6 +47,13 @@ class accelerator : public communicator_maker {
   /// previous state is restored, and the streams are usable.
   virtual std::unique_ptr<device_graph> record_graph(
     device_stream& origin, const std::function<void()>& work) = 0;
+
+  /// The id for all ranks of one communicator; one of them makes it.
+  virtual communicator_id make_communicator_id() = 0;
+  /// Waits until all ranks have called it, up to the time-out. Throws `error`
+  /// (transport), too.
+  virtual std::unique_ptr<communicator> make_communicator(
+    const communicator_options& options) = 0;
 };
 
 /// A kind of devices, from a library loaded on demand

@@ -67,27 +67,9 @@ class communicator {
   /// Gives the stream one call. The stream is of the same device, and keeps the
   /// tensors in use: their handles may be dropped.
   virtual void enqueue(const transfer& transfer, device_stream& stream) = 0;
-  /// Describes any failure so far; empty if there is none. Does not wait. Any
-  /// thread may call it unless the communicator is being ended.
-  virtual std::string problem() = 0;
   /// Ends all calls in flight, so that their streams go on, and the
   /// communicator. All remaining ranks must call it. Never throws.
   virtual void abort() noexcept = 0;
-  /// Waits until all calls are done, on all ranks, and ends the communicator.
-  virtual void finish() = 0;
-};
-
-/// Makes communicators for one device. Errors are `error`s (device,
-/// transport).
-class communicator_maker {
- public:
-  virtual ~communicator_maker() = default;
-
-  /// The id for all ranks of one communicator; one of them makes it.
-  virtual communicator_id make_communicator_id() = 0;
-  /// Waits until all ranks have called it, up to the time-out.
-  virtual std::unique_ptr<communicator> make_communicator(
-    const communicator_options& options) = 0;
 };
 
 /// Starts all calls between a group's beginning and end together: a send and a

@@ -47,9 +47,4 @@ std::optional<stuck_call> communicator_watch::look(time_point now) {
   return stuck_call{calls_.front().call, waited.count(), calls_.size() - 1};
 }
 
-std::size_t communicator_watch::in_flight() const {
-  const std::lock_guard lock{mutex_};
-  return calls_.size();
-}
-
 }  // namespace troupe

@@ -43,9 +43,6 @@ class communicator_watch {
   /// `error`, which names the call.
   std::optional<stuck_call> look(time_point now);
 
-  /// Calls that were not done at the last `note` or `look`.
-  std::size_t in_flight() const;
-
  private:
   struct noted {
     std::string call;

@@ -27,10 +27,6 @@ class device_kernels {
   virtual at::Tensor norm_powers(const tensor_list& tensors,
                                  norm_type type) = 0;
 
-  /// Multiplies all by `factor`, a tensor of one fp32 or fp64 on the device, in
-  /// place. Dense fp32, fp64, fp16, bf16, computed as fp32 (fp64 as fp64).
-  virtual void scale(const tensor_list& tensors, const at::Tensor& factor) = 0;
-
   /// Keeps the stream busy for that long, doing nothing: used by tests to
   /// prolong work. At most 10 seconds.
   virtual void delay(double seconds) = 0;

@@ -133,10 +133,6 @@ const accelerator_description& disturbed_accelerator::description() const {
   return on_->description();
 }
 
-device_memory disturbed_accelerator::memory() const {
-  return on_->memory();
-}
-
 std::unique_ptr<device_stream> disturbed_accelerator::make_stream(
   stream_priority priority) {
   return std::make_unique<disturbed_stream>(on_, priority, how_, notes_);

@@ -44,7 +44,6 @@ class disturbed_accelerator final : public accelerator {
   std::vector<host_wait> take_waits();
 
   const accelerator_description& description() const override;
-  device_memory memory() const override;
   std::unique_ptr<device_stream> make_stream(stream_priority) override;
   device_kernels& kernels() override;
   std::unique_ptr<device_graph> record_graph(

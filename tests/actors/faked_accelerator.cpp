@@ -147,10 +147,6 @@ class faked_kernels final : public device_kernels {
     std::ranges::copy(powers, sums.mutable_data_ptr<double>());
     return sums;
   }
-  void scale(const tensor_list& tensors, const at::Tensor& factor) override {
-    for (const auto& tensor : tensors)
-      tensor.mul_(factor);
-  }
   void delay(double seconds) override {
     auto& watch = *active_watch();
     watch.keep_busy(current_stream,
@@ -170,7 +166,7 @@ class faked_kernels final : public device_kernels {
 }  // namespace
 
 faked_accelerator::faked_accelerator()
-  : description_{c10::kCPU, "faked", 0, 0, 1, 1 << 30},
+  : description_{c10::kCPU, "faked", 0, 0, 1 << 30},
     kernels_(std::make_unique<faked_kernels>()) {}
 
 faked_accelerator::~faked_accelerator() = default;
@@ -185,10 +181,6 @@ std::size_t faked_accelerator::watched() const {
 
 const accelerator_description& faked_accelerator::description() const {
   return description_;
-}
-
-device_memory faked_accelerator::memory() const {
-  return {};
 }
 
 std::unique_ptr<device_stream> faked_accelerator::make_stream(stream_priority) {

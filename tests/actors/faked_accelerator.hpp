@@ -38,7 +38,6 @@ class faked_accelerator final : public accelerator {
   int launches() const { return launches_; }
 
   const accelerator_description& description() const override;
-  device_memory memory() const override;
   std::unique_ptr<device_stream> make_stream(stream_priority) override;
   device_kernels& kernels() override;
   std::unique_ptr<device_graph> record_graph(

@@ -124,9 +124,7 @@ class faked_communicator final : public communicator {
         throw error(error_code::internal, "no such faked call");
     }
   }
-  std::string problem() override { return {}; }
   void abort() noexcept override { place_->end(); }
-  void finish() override {}
 
  private:
   static exchange_place::parcel parcel_of(const at::Tensor& tensor) {

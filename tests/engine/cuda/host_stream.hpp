@@ -34,7 +34,6 @@ class host_kernels final : public device_kernels {
         host_statistics_row(tensors[i], rows.size(1) > statistics_columns));
   }
   at::Tensor norm_powers(const tensor_list&, norm_type) override { return {}; }
-  void scale(const tensor_list&, const at::Tensor&) override {}
   void delay(double) override {}
 };
 

@@ -44,7 +44,6 @@ TEST_CASE("a watch names the call that a communicator is stuck on") {
   CHECK_FALSE(calls.watch.look(calls.begin + 9s));
   calls.events[0]->done = true;
   CHECK_FALSE(calls.watch.look(calls.begin + 11s));
-  CHECK(calls.watch.in_flight() == 2);
   const auto stuck = calls.watch.look(calls.begin + 22s);
   REQUIRE(stuck);
   CHECK(describe("edge 0->1", *stuck)
@@ -55,7 +54,6 @@ TEST_CASE("a watch forgets finished calls, and time without calls") {
   noted_calls calls{2};
   calls.events[0]->done = calls.events[1]->done = true;
   CHECK_FALSE(calls.watch.look(calls.begin + 60s));
-  CHECK(calls.watch.in_flight() == 0);
   calls.watch.note("late", std::make_shared<hand_event>(), calls.begin + 100s);
   CHECK_FALSE(calls.watch.look(calls.begin + 109s));
   CHECK(calls.watch.look(calls.begin + 111s)->call == "late");
@@ -65,7 +63,6 @@ TEST_CASE("a watch that is never asked remembers unfinished calls only") {
   noted_calls calls{3};
   calls.events[0]->done = calls.events[1]->done = true;
   calls.watch.note("next", std::make_shared<hand_event>(), calls.begin + 5s);
-  CHECK(calls.watch.in_flight() == 2);
   CHECK(calls.watch.look(calls.begin + 16s)->call == "call 2");
 }
 

@@ -43,7 +43,6 @@ struct silent_stream final : device_stream {
 
 struct silent_accelerator final : accelerator {
   const accelerator_description& description() const override { return about; }
-  device_memory memory() const override { return {}; }
   std::unique_ptr<device_stream> make_stream(
     stream_priority priority) override {
     ++streams;

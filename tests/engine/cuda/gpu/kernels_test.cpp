@@ -136,27 +136,6 @@ TEST_CASE("powers of norms are in double, and equal from run to run") {
   }
 }
 
-TEST_CASE("tensors are scaled by a factor that the host never reads") {
-  const auto gpu = first_gpu();
-  at::manual_seed(4);
-  const auto stream = gpu->make_stream();
-  tensor_list tensors{at::randn({100, 300}), at::randn({7}).to(at::kHalf),
-                      at::randn({50000}).to(at::kBFloat16),
-                      at::randn({5}).to(at::kDouble)};
-  const auto device = on_device(tensors, *stream);
-  const auto factor = to_device(at::tensor(0.3, at::kFloat), *stream);
-  const auto scope = stream->enter();
-  gpu->kernels().scale(device, factor);
-  for (std::size_t i = 0; i < tensors.size(); ++i) {
-    INFO(describe(tensors[i]));
-    const auto wide =
-      tensors[i].scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
-    const auto wanted = (tensors[i].to(wide) * static_cast<double>(0.3f))
-                          .to(tensors[i].scalar_type());
-    CHECK(at::equal(device[i].cpu(), wanted));
-  }
-}
-
 TEST_CASE("kernels refuse tensors of another place") {
   const auto gpu = first_gpu();
   CHECK_THROWS_AS(gpu->kernels().norm_powers({at::zeros({3})}, norm_type::two),

@@ -1,5 +1,4 @@
 #include <ATen/ops/arange.h>
-#include <ATen/ops/empty.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>
@@ -11,17 +10,11 @@
 
 using namespace troupe;
 
-TEST_CASE("a device tells what it is and how much memory it has") {
+TEST_CASE("a device tells what it is") {
   const auto gpu = first_gpu();
   const auto& description = gpu->description();
   CHECK(description.major >= 8);
   CHECK(describe(description).find(description.name) != std::string::npos);
-  const auto before = gpu->memory();
-  const auto tensor = at::empty({1 << 20}, at::device(description.device));
-  const auto after = gpu->memory();
-  CHECK(after.allocated >= before.allocated + (4 << 20));
-  CHECK(after.reserved >= after.allocated);
-  CHECK(after.total >= after.free);
   CHECK(gpu_library().versions().find("NCCL") != std::string::npos);
   CHECK_THROWS_AS(gpu_library().open(1000), error);
 }
