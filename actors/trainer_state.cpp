@@ -7,7 +7,7 @@
 #include "troupe/actors/trainer_checks.hpp"
 #include "troupe/actors/trainer_plans.hpp"
 #include "troupe/base/error.hpp"
-#include "troupe/engine/device/threads.hpp"
+#include "troupe/engine/device/libtorch_settings.hpp"
 #include "troupe/engine/plan/compile/compile.hpp"
 #include "troupe/engine/plan/part.hpp"
 #include "troupe/engine/plan/values.hpp"

@@ -11,7 +11,7 @@
 #include "troupe/actors/trainer.hpp"
 #include "troupe/bench/measuring.hpp"
 #include "troupe/engine/device/clock.hpp"
-#include "troupe/engine/device/threads.hpp"
+#include "troupe/engine/device/libtorch_settings.hpp"
 #include "troupe/engine/models/gpt.hpp"
 #include "troupe/engine/stage/plain_loop.hpp"
 #include "troupe/schedules/builtin.hpp"

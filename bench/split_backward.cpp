@@ -15,7 +15,7 @@
 
 #include "troupe/bench/measuring.hpp"
 #include "troupe/engine/device/clock.hpp"
-#include "troupe/engine/device/threads.hpp"
+#include "troupe/engine/device/libtorch_settings.hpp"
 #include "troupe/engine/models/gpt.hpp"
 #include "troupe/engine/stage/layer_sequence.hpp"
 #include "troupe/engine/stage/module/module_compute.hpp"

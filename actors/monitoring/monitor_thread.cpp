@@ -13,7 +13,7 @@
 #include <unordered_map>
 
 #include "troupe/engine/device/clock.hpp"
-#include "troupe/engine/device/threads.hpp"
+#include "troupe/engine/device/libtorch_settings.hpp"
 #include "troupe/engine/device/thrown.hpp"
 
 namespace troupe {

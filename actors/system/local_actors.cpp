@@ -14,7 +14,7 @@
 #include "troupe/actors/step/run_texts.hpp"
 #include "troupe/actors/system/spin_sharing.hpp"
 #include "troupe/actors/system/strand.hpp"
-#include "troupe/engine/device/threads.hpp"
+#include "troupe/engine/device/libtorch_settings.hpp"
 #include "troupe/engine/stage/sharding/sharded_parameters.hpp"
 
 namespace troupe {

@@ -16,7 +16,7 @@
 #include "plain_sum.hpp"
 #include "troupe/bench/measuring.hpp"
 #include "troupe/engine/device/clock.hpp"
-#include "troupe/engine/device/threads.hpp"
+#include "troupe/engine/device/libtorch_settings.hpp"
 #include "troupe/engine/events/statistics.hpp"
 #include "troupe/engine/events/statistics_kernels.hpp"
 

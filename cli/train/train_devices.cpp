@@ -7,7 +7,7 @@
 #include "troupe/base/error.hpp"
 #include "troupe/base/parse_number.hpp"
 #include "troupe/base/printable.hpp"
-#include "troupe/engine/device/determinism.hpp"
+#include "troupe/engine/device/libtorch_settings.hpp"
 #include "troupe/engine/device/load_accelerator.hpp"
 #include "troupe/engine/launch/environment.hpp"
 

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "troupe/base/error.hpp"
+#include "troupe/schedules/op.hpp"
 
 namespace troupe {
 
@@ -35,25 +36,25 @@ std::vector<std::int32_t> path(const model& layers,
     const auto layer = open.back();
     open.pop_back();
     const auto visit = [&](std::int32_t next) {
-      if (next < 0 || came_from[static_cast<std::size_t>(next)] >= 0)
+      if (next < 0 || came_from[slot(next)] >= 0)
         return;
-      came_from[static_cast<std::size_t>(next)] = layer;
+      came_from[slot(next)] = layer;
       open.push_back(next);
     };
-    const auto& reads = layers[static_cast<std::size_t>(layer)].reads;
+    const auto& reads = layers[slot(layer)].reads;
     if (reads.empty())
       visit(layer - 1);
     for (const auto& each : reads)
       if (const auto found = numbers.find(each.layer); found != numbers.end())
         visit(found->second);
-    if (came_from[static_cast<std::size_t>(giver)] >= 0)
+    if (came_from[slot(giver)] >= 0)
       break;
   }
   std::vector<std::int32_t> found;
-  if (came_from[static_cast<std::size_t>(giver)] < 0)
+  if (came_from[slot(giver)] < 0)
     return found;
   for (auto layer = giver; found.empty() || layer != reader;
-       layer = came_from[static_cast<std::size_t>(layer)])
+       layer = came_from[slot(layer)])
     found.push_back(layer);
   found.push_back(reader);
   std::ranges::reverse(found);
@@ -63,9 +64,7 @@ std::vector<std::int32_t> path(const model& layers,
 [[noreturn]] void refuse_later(const model& layers,
                                const layer_numbers& numbers,
                                std::int32_t reader, std::int32_t later) {
-  const auto label = [&](std::int32_t i) {
-    return label_of(layers, static_cast<std::size_t>(i));
-  };
+  const auto label = [&](std::int32_t i) { return label_of(layers, slot(i)); };
   if (later == reader)
     fail(error_code::invalid_argument, "{} reads itself", label(reader));
   const auto back = path(layers, numbers, later, reader);
@@ -100,7 +99,7 @@ stage_crossing crossing(const reads_by_layer& reads, layer_range giver,
   layer_read whole;
   std::int32_t whole_reader = 0;
   for (auto j = reader.first; j < reader.last; ++j)
-    for (const auto& each : reads[static_cast<std::size_t>(j)])
+    for (const auto& each : reads[slot(j)])
       if (holds(giver, each.layer)) {
         if (each.index != layer_read::all)
           singles.insert(each);
@@ -113,12 +112,11 @@ stage_crossing crossing(const reads_by_layer& reads, layer_range giver,
                   [&](const auto& each) { return each.layer == whole.layer; });
   made.tensors.assign(singles.begin(), singles.end());
   for (auto j = reader.first; j < reader.last; ++j)
-    for (const auto& each : reads[static_cast<std::size_t>(j)])
+    for (const auto& each : reads[slot(j)])
       if (holds(giver, each.layer) && each.index != layer_read::all) {
         const auto found = std::ranges::find(made.tensors, each);
         made.uses.push_back(
-          {j, static_cast<std::size_t>(found - made.tensors.begin()),
-           each.index});
+          {j, slot(found - made.tensors.begin()), each.index});
       }
   if (takes_all) {
     made.uses.push_back({whole_reader, made.tensors.size(), layer_read::all});
@@ -139,7 +137,7 @@ reads_by_layer reads_of(const model& layers) {
   const auto numbers = numbers_of(layers);
   reads_by_layer all;
   for (std::int32_t i = 0; i < std::ssize(layers); ++i) {
-    const auto& given = layers[static_cast<std::size_t>(i)].reads;
+    const auto& given = layers[slot(i)].reads;
     auto& reads = all.emplace_back();
     if (given.empty())
       reads.push_back({i - 1, layer_read::all});
@@ -147,13 +145,12 @@ reads_by_layer reads_of(const model& layers) {
       if (each.index < 0)
         fail(error_code::invalid_argument,
              "{} reads output {} of '{}'; outputs count from 0",
-             label_of(layers, static_cast<std::size_t>(i)), each.index,
-             each.layer);
+             label_of(layers, slot(i)), each.index, each.layer);
       const auto found = numbers.find(each.layer);
       if (!each.layer.empty() && found == numbers.end())
         fail(error_code::invalid_argument,
              "{} reads '{}', and no layer has that name",
-             label_of(layers, static_cast<std::size_t>(i)), each.layer);
+             label_of(layers, slot(i)), each.layer);
       if (found != numbers.end() && found->second >= i)
         refuse_later(layers, numbers, i, found->second);
       reads.push_back(
@@ -181,15 +178,13 @@ tensor_lists stage_crossing::by_use(
                        message.end());
       continue;
     }
-    const auto position = each.tensor < singles
-                            ? each.tensor
-                            : singles + static_cast<std::size_t>(each.index);
+    const auto position =
+      each.tensor < singles ? each.tensor : singles + slot(each.index);
     if (position >= message.size())
       fail(error_code::invalid_argument,
            "{} reads output {} of {}, which returned {}",
-           labels[static_cast<std::size_t>(each.reader)], each.index,
-           labels[static_cast<std::size_t>(tensors[each.tensor].layer)],
-           message.size() - singles);
+           labels[slot(each.reader)], each.index,
+           labels[slot(tensors[each.tensor].layer)], message.size() - singles);
     all.push_back({message[position]});
   }
   return all;
@@ -198,12 +193,12 @@ tensor_lists stage_crossing::by_use(
 stage_interface interface_of(const model& layers, const stage_split& split,
                              std::int32_t stage) {
   const auto reads = reads_of(layers);
-  const auto own = split.at(static_cast<std::size_t>(stage));
+  const auto own = split.at(slot(stage));
   stage_interface made;
   for (std::int32_t s = 0; s < std::ssize(split); ++s) {
     if (s == stage)
       continue;
-    const auto other = split[static_cast<std::size_t>(s)];
+    const auto other = split[slot(s)];
     auto found =
       s < stage ? crossing(reads, other, own) : crossing(reads, own, other);
     found.stage = s;
@@ -217,7 +212,7 @@ stage_graph graph_of(const model& layers, const stage_split& split) {
   std::set<stage_edge> edges;
   const auto reads = reads_of(layers);
   for (std::int32_t i = 0; i < std::ssize(reads); ++i)
-    for (const auto& each : reads[static_cast<std::size_t>(i)])
+    for (const auto& each : reads[slot(i)])
       if (each.layer != layer_read::model_inputs)
         if (const auto source = stage_of(split, each.layer),
             to = stage_of(split, i);
@@ -230,9 +225,9 @@ stage_graph graph_of(const model& layers, const stage_split& split) {
 bool reads_microbatch(const model& layers, const stage_split& split,
                       std::int32_t stage) {
   const auto reads = reads_of(layers);
-  const auto range = split[static_cast<std::size_t>(stage)];
+  const auto range = split[slot(stage)];
   for (auto i = range.first; i < range.last; ++i) {
-    const auto index = static_cast<std::size_t>(i);
+    const auto index = slot(i);
     const auto reads_inputs = [](const layer_read& each) {
       return each.layer == layer_read::model_inputs;
     };

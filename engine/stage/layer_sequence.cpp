@@ -9,6 +9,7 @@
 #include "troupe/engine/device/thrown.hpp"
 #include "troupe/engine/stage/error_context.hpp"
 #include "troupe/engine/stage/sharding/ties.hpp"
+#include "troupe/schedules/op.hpp"
 
 namespace troupe {
 
@@ -44,7 +45,7 @@ stage_split cut_out(const model& layers, layer_range range) {
   return split;
 }
 
-constexpr std::size_t kept_to_the_end = static_cast<std::size_t>(-1);
+constexpr std::size_t kept_to_the_end = slot(-1);
 
 /// The tensors as one use of them, whose gradients are added up before they
 /// join those of other uses: as where another stage has the use.
@@ -62,7 +63,7 @@ const at::Tensor& tensor_at(const tensor_list& values, std::int32_t index,
   if (index >= std::ssize(values))
     fail(error_code::invalid_argument, "{} reads tensor {} of {}, of {}",
          reader, index, giver, values.size());
-  return values[static_cast<std::size_t>(index)];
+  return values[slot(index)];
 }
 
 }  // namespace
@@ -84,11 +85,11 @@ layer_sequence::layer_sequence(const model& layers, const stage_split& split,
   : interface_(interface_of(layers, split, stage)) {
   for (std::size_t i = 0; i < layers.size(); ++i)
     labels_.push_back(label_of(layers, i));
-  const auto own = split.at(static_cast<std::size_t>(stage));
+  const auto own = split.at(slot(stage));
   first_ = own.first;
   has_last_ = own.last == std::ssize(layers);
   for (auto i = own.first; i < own.last; ++i) {
-    const auto index = static_cast<std::size_t>(i);
+    const auto index = slot(i);
     auto& made = parts_.emplace_back();
     made.name = layers.at(index).name;
     made.module = make_layer(layers, index);
@@ -107,10 +108,10 @@ void layer_sequence::find_sources(const model& layers, const stage_split& split,
   for (const auto& each : reads)
     for (const auto& read : each)
       if (read.layer != layer_read::model_inputs)
-        ++users[static_cast<std::size_t>(read.layer)];
+        ++users[slot(read.layer)];
   std::vector<std::size_t> next_use(split.size(), 0);
   for (std::size_t p = 0; p < parts_.size(); ++p) {
-    const auto layer = p + static_cast<std::size_t>(first_);
+    const auto layer = p + slot(first_);
     parts_[p].last_reader = p;
     parts_[p].shared = users[layer] + (layers[layer].loss ? 1 : 0) > 1;
     for (const auto& read : reads[layer]) {
@@ -123,8 +124,7 @@ void layer_sequence::find_sources(const model& layers, const stage_split& split,
   parts_.back().last_reader = kept_to_the_end;
   for (const auto& target : interface_.outputs)
     for (const auto& each : target.tensors)
-      parts_[static_cast<std::size_t>(each.layer - first_)].last_reader =
-        kept_to_the_end;
+      parts_[slot(each.layer - first_)].last_reader = kept_to_the_end;
 }
 
 /// `next_use`: by stage, of its single tensors.
@@ -134,11 +134,10 @@ layer_sequence::source layer_sequence::source_of(
   if (read.layer == layer_read::model_inputs)
     return {source::kind::model_inputs, 0, read.index};
   if (read.layer >= own.first)
-    return {source::kind::part,
-            static_cast<std::size_t>(read.layer - own.first), read.index};
+    return {source::kind::part, slot(read.layer - own.first), read.index};
   std::size_t first = 0;  // use of a crossing
   for (const auto& start : interface_.inputs) {
-    const auto s = static_cast<std::size_t>(start.stage);
+    const auto s = slot(start.stage);
     if (read.layer < split[s].last)
       return {source::kind::use,
               first
@@ -179,7 +178,7 @@ tensor_list layer_sequence::message_of(const stage_crossing& crossing,
                                        const tensor_lists& outputs) const {
   tensor_list message;
   for (const auto& each : crossing.tensors) {
-    const auto position = static_cast<std::size_t>(each.layer - first_);
+    const auto position = slot(each.layer - first_);
     if (each.index == layer_read::all)
       message.insert(message.end(), outputs[position].begin(),
                      outputs[position].end());

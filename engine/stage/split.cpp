@@ -12,13 +12,14 @@
 #include "troupe/engine/stage/layer_graph.hpp"
 #include "troupe/engine/stage/module/split_backward.hpp"
 #include "troupe/engine/stage/stage_module.hpp"
+#include "troupe/schedules/op.hpp"
 
 namespace troupe {
 
 namespace {
 
 void require_enough_layers(std::size_t layers, std::int32_t stages) {
-  if (stages < 1 || static_cast<std::size_t>(stages) > layers)
+  if (stages < 1 || slot(stages) > layers)
     fail(error_code::invalid_argument,
          "{} layers can't be cut into {} stages: each stage needs a layer; use "
          "1 to {} stages (ranks x stages per rank) or more layers",
@@ -62,11 +63,10 @@ stage_split split_by_cost(const std::vector<double>& costs,
   for (std::int32_t s = 0; s < stages; ++s) {
     const auto must_leave = stages - 1 - s;
     const auto first = index;
-    double load = costs[static_cast<std::size_t>(index++)];
+    double load = costs[slot(index++)];
     while (index < layers - must_leave
-           && (must_leave == 0
-               || load + costs[static_cast<std::size_t>(index)] <= limit))
-      load += costs[static_cast<std::size_t>(index++)];
+           && (must_leave == 0 || load + costs[slot(index)] <= limit))
+      load += costs[slot(index++)];
     split.push_back({first, index});
   }
   return split;
@@ -101,10 +101,9 @@ stage_split split_evenly(std::int32_t layers, layer_range blocks,
          "{} blocks can't be cut into {} stages (ranks x stages per rank); use "
          "at most {} stages or more blocks (--layers)",
          count, stages, count);
-  std::vector<std::int32_t> counts(static_cast<std::size_t>(stages),
-                                   count / stages);
+  std::vector<std::int32_t> counts(slot(stages), count / stages);
   for (std::int32_t s = 0; s < count % stages; ++s)
-    ++counts[static_cast<std::size_t>(s)];
+    ++counts[slot(s)];
   counts.front() += blocks.first;
   counts.back() += layers - blocks.last;
   return split_by_hand(layers, counts);
@@ -154,13 +153,12 @@ tensor_list inputs_of(const model& layers, std::size_t layer,
                       const tensor_list& inputs, const tensor_lists& outputs) {
   tensor_list read;
   for (const auto& [giver, index] : reads) {
-    const auto& values = giver == layer_read::model_inputs
-                           ? inputs
-                           : outputs[static_cast<std::size_t>(giver)];
+    const auto& values =
+      giver == layer_read::model_inputs ? inputs : outputs[slot(giver)];
     if (index == layer_read::all)
       read.insert(read.end(), values.begin(), values.end());
     else if (index < std::ssize(values))
-      read.push_back(values[static_cast<std::size_t>(index)]);
+      read.push_back(values[slot(index)]);
     else
       fail(error_code::invalid_argument, "{} reads tensor {} of {}",
            label_of(layers, layer), index, values.size());
@@ -179,7 +177,7 @@ std::vector<double> measured_costs(const model& layers,
   for (std::size_t n = 0; n < layers.size(); ++n)
     for (const auto& read : reads[n])
       if (read.layer != layer_read::model_inputs)
-        last_reader[static_cast<std::size_t>(read.layer)] = n;
+        last_reader[slot(read.layer)] = n;
   for (std::size_t n = 0; n < layers.size(); ++n) {
     const auto module = make_layer(layers, n);
     const auto given =
@@ -188,7 +186,7 @@ std::vector<double> measured_costs(const model& layers,
     for (int i = 0; i < repeats; ++i)
       times.push_back(seconds_of(*module, given));
     std::ranges::nth_element(times, times.begin() + repeats / 2);
-    costs.push_back(times[static_cast<std::size_t>(repeats / 2)]);
+    costs.push_back(times[slot(repeats / 2)]);
     outputs.push_back(detached(module->forward(given)));
     for (std::size_t before = 0; before <= n; ++before)
       if (last_reader[before] <= n)

@@ -18,7 +18,6 @@
 #include "troupe/engine/stage/layer_sequence.hpp"
 #include "troupe/engine/stage/module/autocast.hpp"
 #include "troupe/engine/stage/module/module_parameters.hpp"
-#include "troupe/engine/stage/module/versioned_parameters.hpp"
 #include "troupe/engine/stage/update/gradient_lists.hpp"
 
 namespace troupe {
@@ -369,11 +368,7 @@ stage make_module_stage(const std::shared_ptr<layer_sequence>& module,
   freeze(all, options.numerics.parameters);
   auto compute = std::make_shared<module_compute>(module, options);
   const auto tied = tied_among(options.ties, trainable(all));
-  const auto make = [&]<class Parameters>(std::type_identity<Parameters>) {
-    return std::make_shared<Parameters>(
-      trainable(all), options.numerics, tied, options.device,
-      [compute] { compute->show_parameters(); });
-  };
+  const auto show = [compute] { compute->show_parameters(); };
   if (options.shards) {
     parameter_list frozen;
     for (const auto& each : all)
@@ -381,13 +376,13 @@ stage make_module_stage(const std::shared_ptr<layer_sequence>& module,
         frozen.push_back(each);
     const auto shards = std::make_shared<sharded_parameters>(
       trainable(all), frozen, tied, options.numerics, *options.shards,
-      options.device, [compute] { compute->show_parameters(); });
+      options.device, show);
     compute->observe_shard(shards->parts(), *options.shards);
     return {compute, shards, shards};
   }
-  if (options.keeps_versions)
-    return {compute, make(std::type_identity<versioned_parameters>())};
-  return {compute, make(std::type_identity<module_parameters>())};
+  return {compute, std::make_shared<module_parameters>(
+                     trainable(all), options.numerics, tied, options.device,
+                     show, options.keeps_versions)};
 }
 
 }  // namespace troupe

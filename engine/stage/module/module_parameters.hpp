@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -13,18 +15,23 @@
 namespace troupe {
 
 /// The parameters of LibTorch modules, held whole on one device.
+///
+/// They may be updated several times within a step, while earlier versions are
+/// still read (PipeDream's weight stashing, PipeDream-2BW). An update then
+/// makes a new version in new memory. What the modules read is the version that
+/// was set last; a backward runs with its forward's. A graph of LibTorch refers
+/// to a leaf, whose memory is replaced here, not written: so that its version
+/// counter stays, and a backward reads whatever the leaf holds then.
 class module_parameters : public stage_parameters {
  public:
   /// `parameters`: those that are trained. `tied`: which of them are tied; the
   /// settings of all holders are the same (ties.hpp). `publish`: publishes
   /// parameters and gradients. `device`: of the parameters; null: the CPU. Make
-  /// calls within its compute stream. `values`: what the optimizer writes in
-  /// place of the parameters.
+  /// calls within its compute stream.
   module_parameters(const parameter_list& parameters, const numerics& options,
                     std::vector<tied_gradient> tied,
                     std::shared_ptr<rank_device> device,
-                    std::function<void()> publish,
-                    const std::optional<parameter_list>& values = {});
+                    std::function<void()> publish, bool keeps_versions = false);
 
   void begin_step(const step_settings& settings) override;
   const tensor_list& parameters() const override { return parameters_; }
@@ -32,30 +39,52 @@ class module_parameters : public stage_parameters {
   void put_gradients(tensor_list gradients) override;
   collective_work begin_tied_sum() override;
   std::vector<double> norm_powers() override;
-  void show() override { publish_(); }
+  void show() override;
   void update(double factor) override;
-  optimizer_state state() const override { return optimizer_.state(); }
+  optimizer_state state() const override { return optimizer_->state(); }
   void load_state(const optimizer_state& state) override {
-    optimizer_.load(state);
+    optimizer_->load(state);
   }
-  void read_parameters() override { optimizer_.read_parameters(); }
+  void read_parameters() override { optimizer_->read_parameters(); }
+  std::shared_ptr<stage_state> read_version(std::int32_t version,
+                                            bool last) override;
+  void read_again(const std::shared_ptr<stage_state>& version) override;
   void keep_gradients() override;
   void drop_kept() override;
 
  protected:
-  void run_optimizer() { optimizer_.step(learning_rate_); }
+  /// Of a class that fills the members below itself.
+  module_parameters(const numerics& options,
+                    std::shared_ptr<rank_device> device,
+                    std::function<void()> publish);
+  /// What the optimizer writes.
+  void optimize(parameter_list values, const numerics& options);
+
+  tensor_list parameters_;
+  tensor_list values_;  // of the optimizer, which reads their gradients
+  std::vector<tied_gradient> tied_;
+  std::unique_ptr<optimizer> optimizer_;
+  std::shared_ptr<rank_device> device_;
+  troupe::norm_type norm_type_;
 
  private:
-  tensor_list parameters_;
-  tensor_list counted_;  // in norms
-  std::vector<tied_gradient> tied_;
-  optimizer optimizer_;
-  std::shared_ptr<rank_device> device_;
+  struct version;
+
+  void set(const tensor_list& values);
+  void add_version();
+  void move_to_new_memory();
+
   std::function<void()> publish_;
-  troupe::norm_type norm_type_;
+  tensor_list counted_;  // in norms
   double learning_rate_ = 0;
   /// The gradients that each launch of a recorded step writes.
   tensor_list kept_;
+  /// The values are then not in any graph.
+  bool keeps_versions_ = false;
+  bool will_read_ = false;    // further forwards will ask for a version
+  std::int32_t updates_ = 0;  // in this step
+  std::map<std::int32_t, std::shared_ptr<version>>
+    versions_;  // that may be asked for
 };
 
 }  // namespace troupe

@@ -12,7 +12,12 @@
 
 namespace troupe {
 
-tensor_list flat(const tensor_lists& lists);
+inline tensor_list flat(const tensor_lists& lists) {
+  tensor_list all;
+  for (const auto& each : lists)
+    all.insert(all.end(), each.begin(), each.end());
+  return all;
+}
 
 /// A stage's data of a microbatch between its forward and its B or I: without
 /// the outputs, whose memory is free once they are sent.
@@ -44,9 +49,28 @@ struct saved_forward final : stage_state {
   std::shared_ptr<saved_tensors> saved = {};
 
   /// Once all of the above are there, and the carry is handed on.
-  void note_inputs();
-  void offload(rank_device* device) override;
-  void reload(rank_device* device) override;
+  void note_inputs() {
+    if (!saved)
+      return;
+    for (auto& use : inputs)
+      for (auto& each : use) {
+        if (recompute)
+          each = saved->keep(each);
+        else  // a leaf, whose values the graph has saved where it needs them
+          saved->drop_later(each);
+      }
+    if (recompute)
+      data = brought(
+        data, [this](const at::Tensor& tensor) { return saved->keep(tensor); });
+    if (slice)
+      slice->drop_data_with(*saved);
+  }
+  void offload(rank_device* device) override {
+    saved ? saved->to_host(device) : stage_state::offload(device);
+  }
+  void reload(rank_device* device) override {
+    saved ? saved->to_device(device) : stage_state::reload(device);
+  }
 };
 
 }  // namespace troupe

@@ -41,8 +41,7 @@ void allocate_storage(const at::Tensor& tensor) {
 
 void require_shardable(const parameter_list& parameters,
                        const optimizer_options& optimizer) {
-  if (std::holds_alternative<muon>(optimizer)
-      || std::holds_alternative<adafactor>(optimizer))
+  if (!is_elementwise(optimizer))
     fail(error_code::invalid_argument,
          "muon and adafactor need whole matrices, but sharded parameters are "
          "updated in shards; use sgd, adamw or lion, or don't shard");
@@ -109,10 +108,8 @@ sharded_parameters::sharded_parameters(const parameter_list& trained,
                                        shard_place place,
                                        std::shared_ptr<rank_device> device,
                                        std::function<void()> publish)
-  : place_(place),
-    device_(std::move(device)),
-    publish_(std::move(publish)),
-    norm_type_(options.norm_type),
+  : module_parameters(options, std::move(device), std::move(publish)),
+    place_(place),
     frozen_(frozen) {
   const at::NoGradGuard no_grad;
   require_shardable(trained, options.optimizer);
@@ -162,27 +159,13 @@ void sharded_parameters::make_pieces(const std::vector<tied_gradient>& tied,
     const bool is_tied = piece.parameter >= first_tied;
     const auto t = piece.parameter - first_tied;
     if (is_tied)
-      tied_.push_back({values_.size(), tied[t].tie, tied[t].counts});
+      tied_.push_back({named.size(), tied[t].tie, tied[t].counts});
     const auto& of = rows_[is_tied ? 1 + t : 0];
     const auto first = of.layout->begin(place_.shard);
-    values_.push_back(of.shard.narrow(0, piece.row - first, piece.count));
-    named.emplace_back(names_[piece.parameter], values_.back());
+    named.emplace_back(names_[piece.parameter],
+                       of.shard.narrow(0, piece.row - first, piece.count));
   }
-  optimizer_ = std::make_unique<optimizer>(
-    options.optimizer, std::move(named), options.parameters,
-    options.offload_optimizer ? device_ : nullptr);
-}
-
-void sharded_parameters::begin_step(const step_settings& settings) {
-  learning_rate_ = settings.learning_rate;
-  if (!settings.training())
-    return;
-  take_gradients();
-  troupe::take_gradients(values_);
-}
-
-tensor_list sharded_parameters::take_gradients() {
-  return troupe::take_gradients(parameters());
+  optimize(std::move(named), options);
 }
 
 void sharded_parameters::put_gradients(tensor_list gradients) {
@@ -215,11 +198,6 @@ std::vector<double> sharded_parameters::norm_powers() {
     if (!each.counts)
       powers[pieces_[each.position].parameter] = 0;
   return powers;
-}
-
-void sharded_parameters::update(double factor) {
-  scale_gradients(values_, factor);
-  optimizer_->step(learning_rate_);
 }
 
 std::vector<parameter_part> sharded_parameters::parts() const {

@@ -6,12 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "troupe/engine/device/rank_device.hpp"
 #include "troupe/engine/events/observer.hpp"
 #include "troupe/engine/stage/collective_work.hpp"
-#include "troupe/engine/stage/numerics.hpp"
-#include "troupe/engine/stage/stage.hpp"
-#include "troupe/engine/stage/update/optimizer.hpp"
+#include "troupe/engine/stage/module/module_parameters.hpp"
 
 namespace troupe {
 
@@ -31,9 +28,10 @@ struct shard_place {
 /// gather fills and a release frees; graphs of LibTorch refer to its storage,
 /// so a backward reads what was gathered last. A tied parameter has a row of
 /// its own, so that a shard is the same part of it in all stages that hold it;
-/// frozen ones have the last. Optimizers must treat elements one by one.
+/// frozen ones have the last. `parameters` lists them by row. Optimizers must
+/// treat elements one by one, and write the pieces of the shard.
 /// Threads as `stage_parameters`.
-class sharded_parameters final : public stage_parameters {
+class sharded_parameters final : public module_parameters {
  public:
   /// Cuts the shards from the parameters' values, and frees those if the plan
   /// releases. `trained` and `frozen`: in model order; `tied`: among the first,
@@ -48,24 +46,13 @@ class sharded_parameters final : public stage_parameters {
                      std::shared_ptr<rank_device> device,
                      std::function<void()> publish);
 
-  void begin_step(const step_settings& settings) override;
-  /// In the order of the rows.
-  const tensor_list& parameters() const override { return parameters_; }
-  tensor_list take_gradients() override;
   /// By piece of the shard.
   void put_gradients(tensor_list gradients) override;
   collective_work begin_tied_sum() override;
   std::vector<double> norm_powers() override;
-  void update(double factor) override;
-  /// Of the shard: tensors of a parameter's shape have one dimension here.
-  optimizer_state state() const override { return optimizer_->state(); }
-  /// Of whole parameters.
+  /// Of whole parameters; `state` gives that of the shard, where tensors of a
+  /// parameter's shape have one dimension.
   void load_state(const optimizer_state& state) override;
-  /// After `take_shards`.
-  void read_parameters() override { optimizer_->read_parameters(); }
-
-  /// Publishes the shard's parameters and gradients.
-  void show() override { publish_(); }
   /// The pieces of the shard, for `publish`. The first member also has the
   /// parameters that all members hold completely.
   std::vector<parameter_part> parts() const;
@@ -109,19 +96,11 @@ class sharded_parameters final : public stage_parameters {
                    const numerics& options);
 
   shard_place place_;
-  std::shared_ptr<rank_device> device_;
-  std::function<void()> publish_;
-  troupe::norm_type norm_type_;
   parameter_list frozen_;
   std::vector<row> rows_;  // trained, each tied one; frozen, if there are any
   row_layouts layouts_;    // but for the frozen
-  tensor_list parameters_;
-  std::vector<tied_gradient> tied_;  // of the pieces
   std::vector<shard_layout::piece> pieces_;
   std::vector<std::string> names_;  // of the parameters that are trained
-  tensor_list values_;              // of the pieces: views of the shard
-  std::unique_ptr<optimizer> optimizer_;
-  double learning_rate_ = 0;
   bool whole_ = true;
 };
 

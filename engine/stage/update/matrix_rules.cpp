@@ -46,127 +46,103 @@ at::Tensor mean_square(const at::Tensor& tensor, std::int64_t dimension) {
     .div_(static_cast<double>(tensor.size(dimension)));
 }
 
-class adafactor_rule final : public optimizer_rule {
- public:
-  explicit adafactor_rule(const adafactor& options) : options_(options) {}
+at::Tensor variance_of(const at::Tensor& gradient, const tensor_list& state,
+                       double weight, double epsilon) {
+  if (gradient.dim() < 2)
+    return state[1].lerp_(gradient * gradient, weight).clone();
+  const auto& rows = state[1].lerp_(mean_square(gradient, -1), weight);
+  const auto& columns = state[2].lerp_(mean_square(gradient, -2), weight);
+  constexpr std::int64_t of_rows = -2;
+  const auto mean = rows.mean(at::IntArrayRef(&of_rows, 1), /*keepdim=*/true);
+  return at::matmul(rows, columns).div_(mean.clamp_min(epsilon));
+}
 
-  /// The step is the host's, which computes with it.
-  parameter_list fresh_state(const at::Tensor& parameter) const override {
-    parameter_list state{{"step", at::zeros({}, at::kFloat)}};
-    const auto zeros = [&](std::int64_t reduced) {
-      auto shape = parameter.sizes().vec();
-      *(shape.end() - reduced) = 1;
-      return at::zeros(shape, parameter.options());
-    };
-    if (parameter.dim() > 1) {
-      state.emplace_back("row_var", zeros(1));
-      state.emplace_back("col_var", zeros(2));
-    } else {
-      state.emplace_back("variance", at::zeros_like(parameter));
-    }
-    return state;
+void update_one(const adafactor& options, const at::Tensor& parameter,
+                const at::Tensor& gradient, const tensor_list& state,
+                double learning_rate) {
+  const auto step = state[0].add_(1).item<double>();
+  const auto size = std::min(learning_rate, 1 / std::sqrt(step));
+  auto factor =
+    root_mean_square(parameter).clamp_min_(options.epsilon2).mul_(-size);
+  if (options.weight_decay != 0)
+    parameter.mul_(1 - learning_rate * options.weight_decay);
+  const auto epsilon =
+    options.epsilon1.value_or(epsilon_of(parameter.scalar_type()));
+  const auto change =
+    variance_of(gradient, state, std::pow(step, options.beta2_decay), epsilon)
+      .clamp_min_(epsilon * epsilon)
+      .rsqrt_()
+      .mul_(gradient);
+  factor.div_(root_mean_square(change).div_(options.threshold).clamp_min_(1));
+  parameter.add_(change.mul_(factor));
+}
+
+double scale_of(const muon& options, const at::Tensor& matrix) {
+  const auto rows = static_cast<double>(matrix.size(0));
+  const auto columns = static_cast<double>(matrix.size(1));
+  return options.scale == muon_scale::original
+           ? std::sqrt(std::max(1.0, rows / columns))
+           : 0.2 * std::sqrt(std::max(rows, columns));
+}
+
+/// U S V^T of the matrix with all singular values S about 1, in bf16.
+at::Tensor orthogonal(const muon& options, const at::Tensor& matrix) {
+  constexpr double a = 3.4445, b = -4.7750, c = 2.0315;
+  const bool tall = matrix.size(0) > matrix.size(1);
+  auto x = matrix.to(at::kBFloat16);
+  if (tall)
+    x = x.t();
+  x = x.div(at::linalg_vector_norm(x).clamp_min_(options.epsilon));
+  for (std::int32_t i = 0; i < options.newton_schulz_steps; ++i) {
+    const auto gram = at::mm(x, x.t());
+    x = at::addmm(x, at::addmm(gram, gram, gram, b, c), x, a);
   }
-
-  void update(const update_lists& lists, double learning_rate) const override {
-    for (std::size_t i = 0; i < lists.parameters.size(); ++i)
-      if (lists.parameters[i].numel() > 0)
-        update(lists.parameters[i], lists.gradients[i], lists.state[i],
-               learning_rate);
-  }
-
- private:
-  void update(const at::Tensor& parameter, const at::Tensor& gradient,
-              const tensor_list& state, double learning_rate) const {
-    const auto step = state[0].add_(1).item<double>();
-    const auto size = std::min(learning_rate, 1 / std::sqrt(step));
-    auto factor =
-      root_mean_square(parameter).clamp_min_(options_.epsilon2).mul_(-size);
-    if (options_.weight_decay != 0)
-      parameter.mul_(1 - learning_rate * options_.weight_decay);
-    const auto epsilon =
-      options_.epsilon1.value_or(epsilon_of(parameter.scalar_type()));
-    const auto change =
-      variance_of(gradient, state, std::pow(step, options_.beta2_decay),
-                  epsilon)
-        .clamp_min_(epsilon * epsilon)
-        .rsqrt_()
-        .mul_(gradient);
-    factor.div_(
-      root_mean_square(change).div_(options_.threshold).clamp_min_(1));
-    parameter.add_(change.mul_(factor));
-  }
-
-  static at::Tensor variance_of(const at::Tensor& gradient,
-                                const tensor_list& state, double weight,
-                                double epsilon) {
-    if (gradient.dim() < 2)
-      return state[1].lerp_(gradient * gradient, weight).clone();
-    const auto& rows = state[1].lerp_(mean_square(gradient, -1), weight);
-    const auto& columns = state[2].lerp_(mean_square(gradient, -2), weight);
-    constexpr std::int64_t of_rows = -2;
-    const auto mean = rows.mean(at::IntArrayRef(&of_rows, 1), /*keepdim=*/true);
-    return at::matmul(rows, columns).div_(mean.clamp_min(epsilon));
-  }
-
-  adafactor options_;
-};
-
-class muon_rule final : public optimizer_rule {
- public:
-  explicit muon_rule(const muon& options) : options_(options) {}
-
-  parameter_list fresh_state(const at::Tensor& parameter) const override {
-    return {{"momentum_buffer", at::zeros_like(parameter)}};
-  }
-
-  void update(const update_lists& lists, double learning_rate) const override {
-    for (std::size_t i = 0; i < lists.parameters.size(); ++i) {
-      const auto& [parameter, gradient, momentum] =
-        std::tie(lists.parameters[i], lists.gradients[i], lists.state[i][0]);
-      momentum.lerp_(gradient, 1 - options_.momentum);
-      const auto direction = orthogonal(
-        options_.nesterov ? gradient.lerp(momentum, options_.momentum)
-                          : momentum);
-      parameter.mul_(1 - learning_rate * options_.weight_decay);
-      parameter.add_(direction, -learning_rate * scale_of(parameter));
-    }
-  }
-
- private:
-  double scale_of(const at::Tensor& matrix) const {
-    const auto rows = static_cast<double>(matrix.size(0));
-    const auto columns = static_cast<double>(matrix.size(1));
-    return options_.scale == muon_scale::original
-             ? std::sqrt(std::max(1.0, rows / columns))
-             : 0.2 * std::sqrt(std::max(rows, columns));
-  }
-
-  /// U S V^T of the matrix with all singular values S about 1, in bf16.
-  at::Tensor orthogonal(const at::Tensor& matrix) const {
-    constexpr double a = 3.4445, b = -4.7750, c = 2.0315;
-    const bool tall = matrix.size(0) > matrix.size(1);
-    auto x = matrix.to(at::kBFloat16);
-    if (tall)
-      x = x.t();
-    x = x.div(at::linalg_vector_norm(x).clamp_min_(options_.epsilon));
-    for (std::int32_t i = 0; i < options_.newton_schulz_steps; ++i) {
-      const auto gram = at::mm(x, x.t());
-      x = at::addmm(x, at::addmm(gram, gram, gram, b, c), x, a);
-    }
-    return tall ? x.t() : x;
-  }
-
-  muon options_;
-};
+  return tall ? x.t() : x;
+}
 
 }  // namespace
 
-std::unique_ptr<optimizer_rule> make_rule(const adafactor& options) {
-  return std::make_unique<adafactor_rule>(options);
+/// The step is the host's, which computes with it.
+parameter_list fresh_state(const adafactor&, const at::Tensor& parameter) {
+  parameter_list state{{"step", at::zeros({}, at::kFloat)}};
+  const auto zeros = [&](std::int64_t reduced) {
+    auto shape = parameter.sizes().vec();
+    *(shape.end() - reduced) = 1;
+    return at::zeros(shape, parameter.options());
+  };
+  if (parameter.dim() > 1) {
+    state.emplace_back("row_var", zeros(1));
+    state.emplace_back("col_var", zeros(2));
+  } else {
+    state.emplace_back("variance", at::zeros_like(parameter));
+  }
+  return state;
 }
 
-std::unique_ptr<optimizer_rule> make_rule(const muon& options) {
-  return std::make_unique<muon_rule>(options);
+void update(const adafactor& options, const update_lists& lists,
+            double learning_rate) {
+  for (std::size_t i = 0; i < lists.parameters.size(); ++i)
+    if (lists.parameters[i].numel() > 0)
+      update_one(options, lists.parameters[i], lists.gradients[i],
+                 lists.state[i], learning_rate);
+}
+
+parameter_list fresh_state(const muon&, const at::Tensor& parameter) {
+  return {{"momentum_buffer", at::zeros_like(parameter)}};
+}
+
+void update(const muon& options, const update_lists& lists,
+            double learning_rate) {
+  for (std::size_t i = 0; i < lists.parameters.size(); ++i) {
+    const auto& [parameter, gradient, momentum] =
+      std::tie(lists.parameters[i], lists.gradients[i], lists.state[i][0]);
+    momentum.lerp_(gradient, 1 - options.momentum);
+    const auto direction = orthogonal(
+      options,
+      options.nesterov ? gradient.lerp(momentum, options.momentum) : momentum);
+    parameter.mul_(1 - learning_rate * options.weight_decay);
+    parameter.add_(direction, -learning_rate * scale_of(options, parameter));
+  }
 }
 
 }  // namespace troupe

@@ -82,17 +82,11 @@ optimizer::optimizer(const optimizer_options& options,
     const auto [found, is_new] =
       known.emplace(std::pair(settings, own.index()), groups_.size());
     if (is_new)
-      groups_.push_back(
-        {std::visit([](const auto& kind) { return make_rule(kind); }, own),
-         settings ? settings->learning_rate : 1,
-         {}});
+      groups_.push_back({own, settings ? settings->learning_rate : 1, {}});
     groups_[found->second].members.push_back(members_.size());
-    members_.push_back({std::move(name), std::move(parameter), {}, {}});
+    members_.push_back({std::move(name), std::move(parameter), found->second});
   }
 }
-
-optimizer::~optimizer() = default;
-optimizer::optimizer(optimizer&&) noexcept = default;
 
 void optimizer::step(double learning_rate) {
   const at::NoGradGuard no_grad;
@@ -117,10 +111,14 @@ at::Tensor optimizer::fresh_master(const member& of) const {
                                                         : value;
 }
 
-parameter_list optimizer::fresh_state(const optimizer_rule& rule,
-                                      const member& of,
+parameter_list optimizer::fresh_state(const member& of,
                                       const at::Tensor& master) const {
-  auto state = rule.fresh_state(master.defined() ? master : of.parameter);
+  auto state = std::visit(
+    [&](const auto& kind) {
+      return troupe::fresh_state(kind,
+                                 master.defined() ? master : of.parameter);
+    },
+    groups_[of.group].options);
   if (at::isReducedFloatingType(of.parameter.scalar_type()))
     state.emplace_back(master_state_name, master);
   return state;
@@ -161,13 +159,15 @@ void optimizer::update(const group& which, bool first, double learning_rate) {
     if (needs_master(*each) && !each->master.defined())
       each->master = fresh_master(*each);
     if (first)
-      each->state = fresh_state(*which.rule, *each, each->master);
+      each->state = fresh_state(*each, each->master);
     lists.parameters.push_back(each->master.defined() ? each->master
                                                       : each->parameter);
     lists.state.push_back(values_of(each->state));
   }
   lists.gradients = gradients_of(updated);
-  which.rule->update(lists, learning_rate);
+  std::visit(
+    [&](const auto& kind) { troupe::update(kind, lists, learning_rate); },
+    which.options);
   for (auto* each : updated)
     if (offload_from_)
       copy_to_device(each->master.to(each->parameter.scalar_type()),
@@ -190,28 +190,18 @@ optimizer_state optimizer::state() const {
   return state;
 }
 
-/// By parameter.
-std::vector<const optimizer_rule*> optimizer::rules() const {
-  std::vector<const optimizer_rule*> rules(members_.size());
-  for (const auto& each : groups_)
-    for (const auto index : each.members)
-      rules[index] = each.rule.get();
-  return rules;
-}
-
 void optimizer::load(const optimizer_state& state) {
   const at::NoGradGuard no_grad;
   std::map<std::string, const parameter_list*> given;
   for (const auto& each : state)
     if (!given.emplace(each.parameter, &each.tensors).second)
       refuse_state(each.parameter, "is there twice");
-  const auto of = rules();
   std::vector<parameter_list> states;
   for (std::size_t i = 0; i < members_.size(); ++i) {
     const auto found = given.find(members_[i].name);
     if (found == given.end())
       refuse_state(members_[i].name, "is missing");
-    states.push_back(loaded(*of[i], members_[i], *found->second));
+    states.push_back(loaded(members_[i], *found->second));
     given.erase(found);
   }
   if (!given.empty())
@@ -227,12 +217,12 @@ void optimizer::load(const optimizer_state& state) {
 }
 
 /// A copy, with the tensors in the rule's order.
-parameter_list optimizer::loaded(const optimizer_rule& rule, const member& into,
+parameter_list optimizer::loaded(const member& into,
                                  const parameter_list& tensors) const {
   if (tensors.empty())
     return {};
   const auto master = needs_master(into) ? fresh_master(into) : at::Tensor{};
-  auto state = fresh_state(rule, into, master);
+  auto state = fresh_state(into, master);
   for (const auto& [name, value] : tensors)
     if (name != master_state_name
         && std::ranges::find(state, name, &parameter_list::value_type::first)

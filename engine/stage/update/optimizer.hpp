@@ -11,8 +11,6 @@
 
 namespace troupe {
 
-class optimizer_rule;
-
 /// What an optimizer keeps of a parameter: tensors by name, as their options
 /// list them, or none before the parameter's first gradient.
 struct parameter_state {
@@ -46,8 +44,6 @@ class optimizer {
   optimizer(const optimizer_options& options, parameter_list parameters,
             const parameter_groups& groups = {},
             std::shared_ptr<rank_device> offload_from = nullptr);
-  ~optimizer();
-  optimizer(optimizer&&) noexcept;
 
   void step(double learning_rate);
 
@@ -67,25 +63,24 @@ class optimizer {
   struct member {
     std::string name;
     at::Tensor parameter;
-    parameter_list state;  // empty before its first gradient
-    at::Tensor master;     // likewise undefined; or the parameter needs none
+    std::size_t group;
+    parameter_list state{};  // empty before its first gradient
+    at::Tensor master{};     // likewise undefined; or the parameter needs none
   };
   /// Parameters that are updated alike.
   struct group {
-    std::unique_ptr<optimizer_rule> rule;
+    optimizer_options options;
     double learning_rate;  // times the run's
     std::vector<std::size_t> members;
   };
   bool needs_master(const member& of) const;
   at::Tensor fresh_master(const member& of) const;
   /// With the master last, if it is part of the state.
-  parameter_list fresh_state(const optimizer_rule& rule, const member& of,
-                             const at::Tensor& master) const;
+  parameter_list fresh_state(const member& of, const at::Tensor& master) const;
   tensor_list gradients_of(const std::vector<member*>& members) const;
   void update(const group& which, bool first, double learning_rate);
-  parameter_list loaded(const optimizer_rule& rule, const member& into,
+  parameter_list loaded(const member& into,
                         const parameter_list& tensors) const;
-  std::vector<const optimizer_rule*> rules() const;
 
   std::shared_ptr<rank_device> offload_from_;
   std::vector<member> members_;

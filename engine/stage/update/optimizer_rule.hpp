@@ -1,6 +1,5 @@
 #pragma once
 
-#include <memory>
 #include <string_view>
 
 #include "troupe/engine/device/tensor.hpp"
@@ -23,23 +22,21 @@ struct update_lists {
   bool first = false;  // the state was made for this update
 };
 
-/// The formula of an optimizer, without its bookkeeping (optimizer.hpp).
-class optimizer_rule {
- public:
-  virtual ~optimizer_rule() = default;
+// The formulas of optimizers, without their bookkeeping (optimizer.hpp): the
+// state of a parameter before its first update, and an update of one parameter
+// or more, without gradient mode.
 
-  /// The state of a parameter before its first update.
-  virtual parameter_list fresh_state(const at::Tensor& parameter) const = 0;
-  /// Called without gradient mode, with one parameter or more.
-  virtual void update(const update_lists& lists,
-                      double learning_rate) const = 0;
-};
+parameter_list fresh_state(const sgd&, const at::Tensor& parameter);
+parameter_list fresh_state(const adamw&, const at::Tensor& parameter);
+parameter_list fresh_state(const lion&, const at::Tensor& parameter);
+parameter_list fresh_state(const adafactor&, const at::Tensor& parameter);
+parameter_list fresh_state(const muon&, const at::Tensor& matrix);
 
-std::unique_ptr<optimizer_rule> make_rule(const sgd& options);
-std::unique_ptr<optimizer_rule> make_rule(const adamw& options);
-std::unique_ptr<optimizer_rule> make_rule(const lion& options);
-std::unique_ptr<optimizer_rule> make_rule(const adafactor& options);
+void update(const sgd&, const update_lists& lists, double learning_rate);
+void update(const adamw&, const update_lists& lists, double learning_rate);
+void update(const lion&, const update_lists& lists, double learning_rate);
+void update(const adafactor&, const update_lists& lists, double learning_rate);
 /// Of matrices alone.
-std::unique_ptr<optimizer_rule> make_rule(const muon& options);
+void update(const muon&, const update_lists& lists, double learning_rate);
 
 }  // namespace troupe

@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "../../engine/cuda/gpu/gpu.hpp"
-#include "troupe/engine/device/determinism.hpp"
+#include "troupe/engine/device/libtorch_settings.hpp"
 
 namespace troupe::testing {
 

@@ -1,4 +1,4 @@
-#include "troupe/engine/device/determinism.hpp"
+#include "troupe/engine/device/libtorch_settings.hpp"
 
 #include <ATen/Context.h>
 #include <catch2/catch_test_macros.hpp>

@@ -5,9 +5,9 @@
 
 #include <thread>
 
+#include "troupe/engine/device/libtorch_settings.hpp"
 #include "troupe/engine/device/memory.hpp"
 #include "troupe/engine/device/tensor.hpp"
-#include "troupe/engine/device/threads.hpp"
 
 using namespace troupe;
 

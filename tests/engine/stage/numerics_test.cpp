@@ -15,8 +15,8 @@
 #include <map>
 
 #include "troupe/engine/checkpoint/safetensors.hpp"
+#include "troupe/engine/stage/numerics.hpp"
 #include "troupe/engine/stage/update/gradient_norm.hpp"
-#include "troupe/engine/stage/update/learning_rate.hpp"
 #include "troupe/engine/stage/update/loss_scale.hpp"
 #include "troupe_paths.hpp"
 

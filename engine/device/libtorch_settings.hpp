@@ -2,6 +2,11 @@
 
 namespace troupe {
 
+/// Sets LibTorch's number of intra-op threads for the calling thread. The
+/// setting does not affect threads that start later: every worker calls this
+/// first. Parameter gradients depend on it in the last bits.
+void set_intra_op_threads(int count);
+
 /// Makes LibTorch's operators add in a fixed order on devices too, in the whole
 /// process; those that can't then throw `c10::Error`. Training then gives equal
 /// bits from run to run. Slower, attention's backward most of all. Sets
