@@ -55,8 +55,6 @@ struct trainer_options {
   execution_options execution{};
 };
 
-using source_pointer = std::shared_ptr<const microbatch_source>;
-
 class step_range;
 class stored_checkpoint;
 

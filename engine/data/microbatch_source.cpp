@@ -48,26 +48,10 @@ void require_known(const token_source& tokens,
            tokens.name(), id, vocabulary);
 }
 
-using at_function = std::function<microbatch_data(std::int64_t)>;
-
-class function_source final : public microbatch_source {
- public:
-  function_source(at_function load, std::int64_t size)
-    : load_(std::move(load)), size_(size) {}
-
-  microbatch_data at(std::int64_t index) const override { return load_(index); }
-  std::int64_t size() const override { return size_; }
-
- private:
-  at_function load_;
-  std::int64_t size_;
-};
-
 /// The rows of one text, in the order of training.
 class text_rows {
  public:
-  text_rows(std::shared_ptr<const token_source> tokens,
-            const text_batch_options& options)
+  text_rows(token_pointer tokens, const text_batch_options& options)
     : tokens_(std::move(tokens)), options_(options) {
     // A row's last target is one token further; an epoch's offset is up to
     // length - 1 tokens, if the text has room for it.
@@ -104,7 +88,7 @@ class text_rows {
     return permutation(windows_, key)(window) * options_.length + offset;
   }
 
-  std::shared_ptr<const token_source> tokens_;
+  token_pointer tokens_;
   text_batch_options options_;
   std::int64_t windows_ = 0;
   std::int64_t slack_ = 0;
@@ -116,16 +100,16 @@ std::int64_t rounded_up(std::int64_t count, std::int64_t by) {
 
 }  // namespace
 
-std::shared_ptr<const microbatch_source> make_source(at_function load,
-                                                     std::int64_t size) {
+source_pointer make_source(std::function<microbatch_data(std::int64_t)> load,
+                           std::int64_t size) {
   if (!load)
     throw error(error_code::invalid_argument,
                 "a data source needs a function that makes microbatches");
-  return std::make_shared<function_source>(std::move(load), size);
+  return std::make_shared<microbatch_source>(std::move(load), size);
 }
 
-std::shared_ptr<const microbatch_source> preprocess(
-  std::shared_ptr<const microbatch_source> source,
+source_pointer preprocess(
+  source_pointer source,
   std::function<microbatch_data(microbatch_data, std::int64_t)> change) {
   if (!source || !change)
     throw error(error_code::invalid_argument,
@@ -138,14 +122,13 @@ std::shared_ptr<const microbatch_source> preprocess(
     size);
 }
 
-std::shared_ptr<const microbatch_source> text_batches(
-  std::shared_ptr<const token_source> tokens,
-  const text_batch_options& options) {
+source_pointer text_batches(token_pointer tokens,
+                            const text_batch_options& options) {
   return text_batches(std::vector<weighted_text>{{std::move(tokens)}}, options);
 }
 
-std::shared_ptr<const microbatch_source> text_batches(
-  const std::vector<weighted_text>& texts, const text_batch_options& options) {
+source_pointer text_batches(const std::vector<weighted_text>& texts,
+                            const text_batch_options& options) {
   std::vector<double> weights;
   for (const auto& text : texts) {
     if (!text.tokens)
@@ -173,8 +156,7 @@ std::shared_ptr<const microbatch_source> text_batches(
   });
 }
 
-std::shared_ptr<const microbatch_source> with_document_starts(
-  std::shared_ptr<const microbatch_source> source, std::int64_t end) {
+source_pointer with_document_starts(source_pointer source, std::int64_t end) {
   return preprocess(
     std::move(source), [end](microbatch_data data, std::int64_t) {
       const auto ids = data.inputs.at(0).contiguous();
@@ -211,9 +193,8 @@ std::int64_t first_outside(const token_source& tokens,
   return -1;
 }
 
-std::shared_ptr<const microbatch_source> rows_once(
-  std::shared_ptr<const token_source> tokens,
-  const text_batch_options& options) {
+source_pointer rows_once(token_pointer tokens,
+                         const text_batch_options& options) {
   require_rows(options);
   if (tokens->size() < 2)
     fail(error_code::invalid_data,

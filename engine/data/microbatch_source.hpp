@@ -15,20 +15,27 @@ namespace troupe {
 /// several threads.
 class microbatch_source {
  public:
-  virtual ~microbatch_source() = default;
-  virtual microbatch_data at(std::int64_t index) const = 0;
+  microbatch_source(std::function<microbatch_data(std::int64_t index)> at,
+                    std::int64_t size)
+    : at(std::move(at)), size_(size) {}
+
+  const std::function<microbatch_data(std::int64_t index)> at;
   /// Number of microbatches, or -1 if there is no end.
-  virtual std::int64_t size() const { return -1; }
+  std::int64_t size() const { return size_; }
+
+ private:
+  std::int64_t size_;
 };
+using source_pointer = std::shared_ptr<const microbatch_source>;
 
 /// A source from a function; for tests and custom data.
-std::shared_ptr<const microbatch_source> make_source(
+source_pointer make_source(
   std::function<microbatch_data(std::int64_t index)> at,
   std::int64_t size = -1);
 
 /// Runs `change` on each microbatch as the loader makes it.
-std::shared_ptr<const microbatch_source> preprocess(
-  std::shared_ptr<const microbatch_source> source,
+source_pointer preprocess(
+  source_pointer source,
   std::function<microbatch_data(microbatch_data, std::int64_t index)> change);
 
 struct text_batch_options {
@@ -44,27 +51,25 @@ struct text_batch_options {
 /// that follow. Each epoch covers the whole text once, in an order and from an
 /// offset given by the seed. Throws `invalid_data` if the text is shorter than
 /// a microbatch.
-std::shared_ptr<const microbatch_source> text_batches(
-  std::shared_ptr<const token_source> tokens,
-  const text_batch_options& options);
+source_pointer text_batches(token_pointer tokens,
+                            const text_batch_options& options);
 
 /// A text of a mixture, and how many of the rows are its own, relative to the
 /// others.
 struct weighted_text {
-  std::shared_ptr<const token_source> tokens;
+  token_pointer tokens;
   double weight = 1;
 };
 
 /// Rows of several texts, in the proportions of row_order.hpp; each text has
 /// its own epochs. Throws `invalid_data` as above, and `invalid_argument`.
-std::shared_ptr<const microbatch_source> text_batches(
-  const std::vector<weighted_text>& texts, const text_batch_options& options);
+source_pointer text_batches(const std::vector<weighted_text>& texts,
+                            const text_batch_options& options);
 
 /// Adds the argument `document_starts`, int64 of the inputs' shape: of each
 /// position, that of the first token of its document within the row; each token
 /// `end` ends one. Models that read it attend to a document's own tokens only.
-std::shared_ptr<const microbatch_source> with_document_starts(
-  std::shared_ptr<const microbatch_source> source, std::int64_t end);
+source_pointer with_document_starts(source_pointer source, std::int64_t end);
 constexpr auto document_starts = "document_starts";
 
 /// The position of the first token id outside [0, vocabulary); -1 if all
@@ -76,8 +81,7 @@ std::int64_t first_outside(const token_source& tokens, std::int64_t vocabulary);
 /// microbatch has the rows that are left, and the last row is filled up with
 /// zeros whose targets are ignored (-100). Throws `invalid_data` for a text of
 /// less than two tokens and, as it is read, for ids beyond the vocabulary.
-std::shared_ptr<const microbatch_source> rows_once(
-  std::shared_ptr<const token_source> tokens,
-  const text_batch_options& options);
+source_pointer rows_once(token_pointer tokens,
+                         const text_batch_options& options);
 
 }  // namespace troupe

@@ -31,57 +31,27 @@ std::int32_t int_at(std::span<const std::byte> bytes, std::size_t index) {
   fail(error_code::invalid_data, "{}: {}", path, what);
 }
 
-using token_reader =
-  std::function<void(std::int64_t first, std::int64_t count, std::int64_t*)>;
-
-class function_tokens final : public token_source {
- public:
-  function_tokens(std::string name, std::int64_t size, token_reader read)
-    : name_(std::move(name)), size_(size), read_(std::move(read)) {}
-
-  std::int64_t size() const override { return size_; }
-  std::string name() const override { return name_; }
-  void read(std::int64_t first, std::int64_t count,
-            std::int64_t* out) const override {
-    read_(first, count, out);
-  }
-
- private:
-  std::string name_;
-  std::int64_t size_;
-  token_reader read_;
-};
-
-std::shared_ptr<const token_source> tokens_of(std::string name,
-                                              std::int64_t size,
-                                              token_reader read) {
-  return std::make_shared<function_tokens>(std::move(name), size,
-                                           std::move(read));
-}
-
 /// Tokens of a fixed width after a header, in a mapped file.
 template <class Token>
-std::shared_ptr<const token_source> tokens_after(mapped_file file,
-                                                 std::size_t header,
-                                                 std::int64_t count) {
+token_pointer tokens_after(mapped_file file, std::size_t header,
+                           std::int64_t count) {
   const auto name = file.path();
   const auto from = std::make_shared<const mapped_file>(std::move(file));
-  return tokens_of(name, count, [=](auto first, auto many, auto* out) {
-    from->require_unchanged();
-    const auto* start = from->bytes().data() + header
-                        + static_cast<std::size_t>(first) * sizeof(Token);
-    for (std::int64_t i = 0; i < many; ++i, start += sizeof(Token)) {
-      Token token{};
-      std::memcpy(&token, start, sizeof(Token));
-      out[i] = static_cast<std::int64_t>(token);
-    }
-  });
+  return std::make_shared<token_source>(
+    name, count, [=](auto first, auto many, auto* out) {
+      from->require_unchanged();
+      const auto* start = from->bytes().data() + header
+                          + static_cast<std::size_t>(first) * sizeof(Token);
+      for (std::int64_t i = 0; i < many; ++i, start += sizeof(Token)) {
+        Token token{};
+        std::memcpy(&token, start, sizeof(Token));
+        out[i] = static_cast<std::int64_t>(token);
+      }
+    });
 }
 
-std::shared_ptr<const token_source> tokens_after(mapped_file file,
-                                                 std::size_t header,
-                                                 std::int64_t count,
-                                                 token_type type) {
+token_pointer tokens_after(mapped_file file, std::size_t header,
+                           std::int64_t count, token_type type) {
   const auto as = [&]<class Signed, class Unsigned>(Signed, Unsigned) {
     return type.is_signed
              ? tokens_after<Signed>(std::move(file), header, count)
@@ -104,7 +74,7 @@ bool is_llm_c(const Bytes& bytes, std::int32_t magic) {
   return bytes.size() >= llm_c_header_bytes && int_at(bytes, 0) == magic;
 }
 
-std::shared_ptr<const token_source> open_llm_c(mapped_file file) {
+token_pointer open_llm_c(mapped_file file) {
   const auto bytes = file.bytes();
   if (is_llm_c(bytes, llm_c_magic_of_llama))
     bad_format(file.path(),
@@ -132,7 +102,7 @@ std::shared_ptr<const token_source> open_llm_c(mapped_file file) {
                                      count);
 }
 
-std::shared_ptr<const token_source> open_nano_gpt(mapped_file file) {
+token_pointer open_nano_gpt(mapped_file file) {
   const auto size = file.bytes().size();
   if (size % sizeof(std::uint16_t) != 0)
     bad_format(file.path(), fmt::format("has {} bytes, an odd number; a "
@@ -143,7 +113,7 @@ std::shared_ptr<const token_source> open_nano_gpt(mapped_file file) {
     static_cast<std::int64_t>(size / sizeof(std::uint16_t)));
 }
 
-std::shared_ptr<const token_source> open_npy(mapped_file file) {
+token_pointer open_npy(mapped_file file) {
   const auto header = parse_npy_header(file.path(), file.bytes());
   return tokens_after(std::move(file), header.data_offset, header.count,
                       header.type);
@@ -155,7 +125,7 @@ std::string megatron_tokens_path(const std::string& index_path) {
   return index_path.substr(0, index_path.size() - suffix) + ".bin";
 }
 
-std::shared_ptr<const token_source> open_megatron(const std::string& path) {
+token_pointer open_megatron(const std::string& path) {
   const auto index_path = megatron_index_path(path);
   const mapped_file index_file(index_path);
   const auto index = parse_megatron_index(index_path, index_file.bytes());
@@ -192,8 +162,8 @@ token_format guess_token_format(const std::string& path) {
   return path.ends_with(".bin") ? token_format::nano_gpt : token_format::bytes;
 }
 
-std::shared_ptr<const token_source> open_tokens(
-  const std::string& path, std::optional<token_format> known) {
+token_pointer open_tokens(const std::string& path,
+                          std::optional<token_format> known) {
   const auto format = known ? *known : guess_token_format(path);
   if (format == token_format::megatron)
     return open_megatron(path);
@@ -226,30 +196,28 @@ std::string content_of_tokens(const std::string& path,
                      content_text(megatron_tokens_path(index_path)), index);
 }
 
-std::shared_ptr<const token_source> with_mask(
-  std::shared_ptr<const token_source> tokens,
-  std::shared_ptr<const token_source> mask) {
+token_pointer with_mask(token_pointer tokens, token_pointer mask) {
   const auto size = tokens->size();
   const auto name = tokens->name();
   if (mask->size() != size)
     fail(error_code::invalid_data, "{}: has {} values, for the {} tokens of {}",
          mask->name(), mask->size(), size, name);
-  return tokens_of(name, size, [=](auto first, auto count, auto* out) {
-    std::vector<std::int64_t> counts(static_cast<std::size_t>(count));
-    tokens->read(first, count, out);
-    mask->read(first, count, counts.data());
-    for (std::size_t i = 0; i < counts.size(); ++i) {
-      if (counts[i] != 0 && counts[i] != 1)
-        fail(error_code::invalid_data, "{}: value {} is {}, neither 0 nor 1",
-             mask->name(), first + static_cast<std::int64_t>(i), counts[i]);
-      if (counts[i] == 0)
-        out[i] += unpredicted_tokens;
-    }
-  });
+  return std::make_shared<token_source>(
+    name, size, [=](auto first, auto count, auto* out) {
+      std::vector<std::int64_t> counts(static_cast<std::size_t>(count));
+      tokens->read(first, count, out);
+      mask->read(first, count, counts.data());
+      for (std::size_t i = 0; i < counts.size(); ++i) {
+        if (counts[i] != 0 && counts[i] != 1)
+          fail(error_code::invalid_data, "{}: value {} is {}, neither 0 nor 1",
+               mask->name(), first + static_cast<std::int64_t>(i), counts[i]);
+        if (counts[i] == 0)
+          out[i] += unpredicted_tokens;
+      }
+    });
 }
 
-std::shared_ptr<const token_source> join_tokens(
-  std::vector<std::shared_ptr<const token_source>> parts) {
+token_pointer join_tokens(std::vector<token_pointer> parts) {
   if (parts.empty())
     throw error(error_code::invalid_argument, "no token files were given");
   if (parts.size() == 1)
@@ -259,26 +227,27 @@ std::shared_ptr<const token_source> join_tokens(
     size += part->size();
   const auto name =
     fmt::format("{} and {} more", parts.front()->name(), parts.size() - 1);
-  return tokens_of(name, size, [=](auto first, auto count, auto* out) {
-    for (const auto& part : parts) {
-      const auto take =
-        std::clamp<std::int64_t>(part->size() - first, 0, count);
-      if (take > 0) {
-        part->read(first, take, out);
-        out += take;
-        count -= take;
+  return std::make_shared<token_source>(
+    name, size, [=](auto first, auto count, auto* out) {
+      for (const auto& part : parts) {
+        const auto take =
+          std::clamp<std::int64_t>(part->size() - first, 0, count);
+        if (take > 0) {
+          part->read(first, take, out);
+          out += take;
+          count -= take;
+        }
+        first = std::max<std::int64_t>(first - part->size(), 0);
       }
-      first = std::max<std::int64_t>(first - part->size(), 0);
-    }
-  });
+    });
 }
 
-std::shared_ptr<const token_source> part_of(
-  std::shared_ptr<const token_source> whole, std::int64_t first,
-  std::int64_t count) {
-  return tokens_of(whole->name(), count, [=](auto from, auto many, auto* out) {
-    whole->read(first + from, many, out);
-  });
+token_pointer part_of(token_pointer whole, std::int64_t first,
+                      std::int64_t count) {
+  return std::make_shared<token_source>(whole->name(), count,
+                                        [=](auto from, auto many, auto* out) {
+                                          whole->read(first + from, many, out);
+                                        });
 }
 
 }  // namespace troupe

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -21,14 +22,23 @@ enum class token_format : std::uint8_t {
 /// several threads.
 class token_source {
  public:
-  virtual ~token_source() = default;
-  virtual std::int64_t size() const = 0;
   /// Copies tokens [first, first + count) into `out`. Throws `io` if the file
   /// was deleted.
-  virtual void read(std::int64_t first, std::int64_t count,
-                    std::int64_t* out) const = 0;
-  virtual std::string name() const = 0;
+  using reader = std::function<void(std::int64_t first, std::int64_t count,
+                                    std::int64_t* out)>;
+
+  token_source(std::string name, std::int64_t size, reader read)
+    : read(std::move(read)), name_(std::move(name)), size_(size) {}
+
+  const std::string& name() const { return name_; }
+  std::int64_t size() const { return size_; }
+  const reader read;
+
+ private:
+  std::string name_;
+  std::int64_t size_;
 };
+using token_pointer = std::shared_ptr<const token_source>;
 
 /// llm_c and npy by magic number, megatron where the index is beside a .bin,
 /// nano_gpt for another .bin, bytes for the rest. Throws `io`.
@@ -36,8 +46,8 @@ token_format guess_token_format(const std::string& path);
 
 /// Without a format, that of `guess_token_format`. Throws `io` (missing, empty)
 /// or `invalid_data` (the header is wrong).
-std::shared_ptr<const token_source> open_tokens(
-  const std::string& path, std::optional<token_format> format = {});
+token_pointer open_tokens(const std::string& path,
+                          std::optional<token_format> format = {});
 
 /// Sizes and hashes (`content_text`) of all files that hold the tokens: both of
 /// Megatron's. Throws `io`.
@@ -57,17 +67,13 @@ constexpr std::int64_t token_of(std::int64_t given) {
 /// Of these tokens, those are to be predicted where `mask` is 1, and not where
 /// it is 0. Throws `invalid_data` if it has another length, and, as it is read,
 /// for other values.
-std::shared_ptr<const token_source> with_mask(
-  std::shared_ptr<const token_source> tokens,
-  std::shared_ptr<const token_source> mask);
+token_pointer with_mask(token_pointer tokens, token_pointer mask);
 
 /// Several files, one after the other.
-std::shared_ptr<const token_source> join_tokens(
-  std::vector<std::shared_ptr<const token_source>> parts);
+token_pointer join_tokens(std::vector<token_pointer> parts);
 
 /// Tokens [first, first + count) of another source (held-out text).
-std::shared_ptr<const token_source> part_of(
-  std::shared_ptr<const token_source> whole, std::int64_t first,
-  std::int64_t count);
+token_pointer part_of(token_pointer whole, std::int64_t first,
+                      std::int64_t count);
 
 }  // namespace troupe

@@ -16,21 +16,6 @@ using namespace troupe::testing;
 
 namespace {
 
-class listed_tokens final : public token_source {
- public:
-  explicit listed_tokens(std::vector<std::int64_t> ids)
-    : ids_(std::move(ids)) {}
-  std::int64_t size() const override { return std::ssize(ids_); }
-  std::string name() const override { return "list"; }
-  void read(std::int64_t first, std::int64_t count,
-            std::int64_t* out) const override {
-    std::copy_n(ids_.begin() + first, count, out);
-  }
-
- private:
-  std::vector<std::int64_t> ids_;
-};
-
 /// Of 13 microbatches of two rows of 8 the last has one, of 3 labels.
 constexpr std::int64_t all_labels = 12 * 16 + 3;
 
@@ -38,7 +23,11 @@ source_pointer held_out_rows() {
   std::vector<std::int64_t> ids(all_labels + 1);
   for (std::size_t i = 0; i < ids.size(); ++i)
     ids[i] = static_cast<std::int64_t>((i * i * 7 + i / 3) % 32);
-  return rows_once(std::make_shared<listed_tokens>(std::move(ids)),
+  return rows_once(std::make_shared<token_source>(
+                     "list", std::ssize(ids),
+                     [ids](auto first, auto count, auto* out) {
+                       std::copy_n(ids.begin() + first, count, out);
+                     }),
                    {.rows = 2, .length = 8, .vocabulary = 32});
 }
 

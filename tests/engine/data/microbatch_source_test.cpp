@@ -127,23 +127,11 @@ TEST_CASE("texts that don't do are refused") {
 
 namespace {
 
-class listed_tokens final : public token_source {
- public:
-  explicit listed_tokens(std::vector<std::int64_t> all)
-    : all_(std::move(all)) {}
-  std::int64_t size() const override { return std::ssize(all_); }
-  void read(std::int64_t first, std::int64_t count,
-            std::int64_t* out) const override {
-    std::copy_n(all_.begin() + first, count, out);
-  }
-  std::string name() const override { return "list"; }
-
- private:
-  std::vector<std::int64_t> all_;
-};
-
-std::shared_ptr<const token_source> listed(std::vector<std::int64_t> all) {
-  return std::make_shared<listed_tokens>(std::move(all));
+token_pointer listed(std::vector<std::int64_t> all) {
+  return std::make_shared<token_source>(
+    "list", std::ssize(all), [all](auto first, auto count, auto* out) {
+      std::copy_n(all.begin() + first, count, out);
+    });
 }
 
 std::vector<std::int64_t> values_of(const at::Tensor& from) {
