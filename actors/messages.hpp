@@ -140,9 +140,9 @@ struct op_launched {
   std::uint32_t op = 0;
   tensor_lists outputs;  // as `for_each_output` names them
   stage_states states = {};
-  at::Tensor chosen = {};                 // as in op_outputs
-  collective_work work = {};              // of a gather or a reduction
-  event_handle ready;                     // when a device has made them
+  at::Tensor chosen = {};  // as in op_outputs
+  bool asked = false;      // a reducer, whose answer will be the output
+  event_handle ready;      // when a device has made them
   std::int64_t begin = 0, end = 0;        // host ns
   event_handle device_begin, device_end;  // null on a CPU
 };

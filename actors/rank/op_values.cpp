@@ -1,70 +1,27 @@
 #include "troupe/actors/rank/op_values.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
+#include <iterator>
 
 #include "troupe/base/error.hpp"
 #include "troupe/engine/device/clock.hpp"
+#include "troupe/engine/plan/op_traits.hpp"
+#include "troupe/engine/plan/text/plan_text.hpp"
 
 namespace troupe {
 
-/// A step's values differ in few bits, which are packed before they are mixed.
-std::size_t value_store::value_hash::operator()(const value& name) const {
-  const auto stages = (static_cast<std::uint64_t>(name.from) << 32)
-                      ^ static_cast<std::uint64_t>(name.to);
-  const auto rest = (static_cast<std::uint64_t>(name.microbatch) << 32)
-                    ^ (static_cast<std::uint64_t>(name.slice) << 16)
-                    ^ (static_cast<std::uint64_t>(name.copy) << 8)
-                    ^ static_cast<std::uint64_t>(name.kind);
-  constexpr std::uint64_t odd = 0x9e3779b97f4a7c15;
-  const auto mixed = (stages * odd ^ rest) * odd;
-  return mixed ^ (mixed >> 32);
-}
-
-bool value_store::has(const value& name) const {
-  return held_.contains(name);
-}
-
-void value_store::put(const value& name, held_value held) {
-  bool is_new = false;
-  if (spare_.empty()) {
-    is_new = held_.emplace(name, std::move(held)).second;
-  } else {
-    auto node = std::move(spare_.back());
-    spare_.pop_back();
-    node.key() = name;
-    node.mapped() = std::move(held);
-    is_new = held_.insert(std::move(node)).inserted;
-  }
-  if (!is_new)
-    fail(error_code::internal, "the {} was made twice", to_text(name));
-}
-
-held_value value_store::take(const value& name) {
-  auto node = held_.extract(name);
-  if (node.empty())
-    fail(error_code::internal, "the {} is missing", to_text(name));
-  auto held = std::exchange(node.mapped(), {});
-  spare_.push_back(std::move(node));
-  return held;
-}
-
-std::string value_store::left() const {
-  constexpr std::size_t most = 4;
-  std::vector<value> names;
-  for (const auto& [name, held] : held_)
-    names.push_back(name);
-  std::ranges::sort(names);
-  std::string text;
-  for (std::size_t i = 0; i < std::min(most, names.size()); ++i)
-    text += fmt::format("{}the {}", i == 0 ? "" : ", ", to_text(names[i]));
-  if (names.size() > most)
-    text += fmt::format(" and {} more", names.size() - most);
-  return text;
-}
-
 namespace {
+
+void announce(const tensor_list& tensors, envelope& e) {
+  for (const auto& tensor : tensors)
+    e.tensors.emplace_back(
+      tensor.defined() ? tensor.scalar_type() : at::ScalarType::Undefined,
+      tensor.defined() ? tensor.sizes().vec() : std::vector<std::int64_t>{});
+}
+
+const message& message_of(const plan& plan, std::int32_t number) {
+  return plan.messages[static_cast<std::size_t>(number)];
+}
 
 std::int64_t bytes_of(const tensor_list& tensors) {
   std::int64_t bytes = 0;
@@ -83,6 +40,16 @@ std::shared_ptr<stage_state>& own_state(stage_states& states, value_kind kind) {
 
 }  // namespace
 
+std::string summary(const envelope& e) {
+  return to_text(
+    value{.kind = e.backward ? value_kind::gradient : value_kind::activation,
+          .from = e.from_stage,
+          .to = e.to_stage,
+          .copy = e.copy,
+          .slice = e.key.slice,
+          .microbatch = e.key.microbatch});
+}
+
 void op_values::begin(const step_pointer& step, const data_orders& wanted) {
   step_ = step;
   wanted_ = &wanted;
@@ -91,6 +58,10 @@ void op_values::begin(const step_pointer& step, const data_orders& wanted) {
   values_.clear();
   data_.clear();
   asked_.clear();
+  states_.assign(step->plan->messages.size(), 0);
+  arrived_.clear();
+  awaited_.clear();
+  gathered_.clear();
   if (step->settings.part == step_part::update)
     return;  // which needs no data
   // A step that generates runs a slice of all microbatches before the next one.
@@ -182,6 +153,12 @@ void op_values::take(const plan_op& op, run_op& request, op_record& record,
   });
   if (reads_data(op))
     take_data(op, request, record);
+  if (op.stream != stream_kind::compute)
+    return;
+  std::ranges::move(std::exchange(awaited_, {}),
+                    std::back_inserter(request.after));
+  if (auto gathered = take_gathered(instance_of(op)))
+    request.after.push_back(std::move(gathered));
 }
 
 void op_values::take_data(const plan_op& op, run_op& request,
@@ -211,6 +188,10 @@ void op_values::note_message(const held_value& taken,
 void op_values::keep(op_launched& answer) {
   std::size_t next = 0;
   const auto& op = step_->plan->ops[answer.op];
+  if (answer.ready && is_joint(op.kind) && op.stream == stream_kind::compute)
+    awaited_.push_back(answer.ready);
+  if (answer.ready && op.kind == plan_op_kind::gather)
+    gathered_[instance_of(op)] = answer.ready;
   for_each_output(*step_->plan, op, [&](const value& output) {
     if (is_own(output.kind))
       return values_.put(
@@ -241,6 +222,133 @@ op_values::missing_input op_values::missing(const plan_op& op) const {
          return each.is_for(instance_of(op), op.microbatch, op.slice);
        });
   return found;
+}
+
+void op_values::post(std::uint32_t receive) {
+  states_[static_cast<std::size_t>(step_->plan->ops[receive].message)] |=
+    posted;
+}
+
+void op_values::send(const plan_op& op, std::int64_t now) {
+  const auto& plan = *step_->plan;
+  auto held = values_.take(moved_by(op));
+  auto& tensors = held.tensors;
+  auto& ready = held.ready;
+  const auto& receive = plan.ops[message_of(plan, op.message).receive];
+  const auto target = plan.placement.rank_of(receive.stage, receive.copy);
+  const bool far = device_ && setup_.is_far && setup_.is_far(target);
+  if (far && !setup_.links) {
+    tensors = device_.to_host(tensors, ready);
+    ready = nullptr;
+  }
+  stage_tensors packed;
+  auto& e = packed.header;
+  e.run = setup_.run;
+  e.serial = step_->serial;
+  e.data_rank = setup_.data_rank;
+  e.from_stage = op.stage;
+  e.to_stage = receive.stage;
+  e.copy = op.copy;
+  e.key = {op.microbatch, op.slice};
+  e.backward = is_gradient(op.stream);
+  e.message = op.message;
+  e.sent = now;
+  if (far && setup_.links) {
+    announce(tensors, e);
+    setup_.links->send(e, tensors, ready, to_text(plan, op));
+    e.by_device = true;
+  } else {
+    packed.tensors = std::move(tensors);
+    packed.ready = std::move(ready);
+  }
+  ports_.deliver(std::move(packed));
+}
+
+void op_values::on(stage_tensors message) {
+  require_expected(message);
+  auto& state = states_[static_cast<std::size_t>(message.header.message)];
+  if ((state & seen) != 0)
+    fail(error_code::mismatch, "rank {} got the {} twice", setup_.rank,
+         summary(message.header));
+  state |= seen;
+  arrived_.push_back(std::move(message));
+}
+
+void op_values::require_expected(const stage_tensors& message) const {
+  const auto& plan = *step_->plan;
+  const auto& e = message.header;
+  if (e.run != setup_.run || e.data_rank != setup_.data_rank)
+    fail(error_code::mismatch,
+         "rank {} of replica {} expected a tensor of its own run and replica "
+         "and got the {} of replica {}",
+         setup_.rank, setup_.data_rank, summary(e), e.data_rank);
+  if (e.by_device && !setup_.links)
+    fail(error_code::mismatch,
+         "the {} comes from a device, and rank {} has none", summary(e),
+         setup_.rank);
+  const bool known = e.message >= 0 && e.message < std::ssize(plan.messages);
+  const auto is_planned = [&] {
+    const auto& number = message_of(plan, e.message);
+    const auto& send = plan.ops[number.send];
+    const auto& receive = plan.ops[number.receive];
+    return plan.rank_of(number.receive) == setup_.rank
+           && receive.stage == e.to_stage && send.stage == e.from_stage
+           && send.copy == e.copy && send.microbatch == e.key.microbatch
+           && send.slice == e.key.slice
+           && is_gradient(send.stream) == e.backward;
+  };
+  if (!known || !is_planned())
+    fail(error_code::mismatch, "the plan has no message {} with the {}",
+         e.message, summary(e));
+}
+
+/// Calls that match what another device's rank sends are made in the order of
+/// the announcements, as it has made its own.
+std::vector<std::uint32_t> op_values::complete() {
+  std::vector<std::uint32_t> ended;
+  for (auto place = arrived_.begin(); place != arrived_.end();) {
+    const auto& e = place->header;
+    const auto receive = message_of(*step_->plan, e.message).receive;
+    if ((states_[static_cast<std::size_t>(e.message)] & posted) == 0) {
+      ++place;
+      continue;
+    }
+    held_value held{std::move(place->tensors),
+                    nullptr,
+                    std::move(place->ready),
+                    e.sent,
+                    e.left,
+                    place->arrived,
+                    e.message,
+                    std::move(place->receipt)};
+    if (e.by_device)
+      held.tensors = setup_.links->receive(e, summary(e), held.ready);
+    values_.put(moved_by(step_->plan->ops[receive]), std::move(held));
+    ended.push_back(receive);
+    place = arrived_.erase(place);
+  }
+  return ended;
+}
+
+event_handle op_values::take_gathered(stage_instance stage) {
+  auto found = gathered_.extract(stage);
+  return found ? std::move(found.mapped()) : nullptr;
+}
+
+std::optional<held_value> op_values::take_unread(stage_instance stage) {
+  const value name{value_kind::weight_gradient, stage.stage, stage.stage,
+                   stage.copy};
+  return values_.has(name) ? std::optional{values_.take(name)} : std::nullopt;
+}
+
+void op_values::require_nothing_left() const {
+  const auto values = values_.left();
+  if (!values.empty() || !arrived_.empty() || !data_.empty())
+    fail(error_code::internal,
+         "rank {}: at the end of the step {} messages and {} microbatches of "
+         "data were left{}{}",
+         setup_.rank, arrived_.size(), data_.size(),
+         values.empty() ? "" : ", and ", values);
 }
 
 }  // namespace troupe

@@ -5,62 +5,29 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
 #include "troupe/actors/rank/rank_setup.hpp"
 #include "troupe/actors/rank/stage_device.hpp"
-#include "troupe/engine/device/accelerator.hpp"
-#include "troupe/engine/device/tensor.hpp"
-#include "troupe/engine/plan/values.hpp"
-#include "troupe/engine/stage/stage.hpp"
+#include "troupe/actors/rank/value_store.hpp"
 
 namespace troupe {
 
-/// A value on the rank that reads it next.
-struct held_value {
-  tensor_list tensors;
-  std::shared_ptr<stage_state> own = {};  // of a stage: in place of tensors
-  event_handle ready = {};  // when a device has made them; null: they are there
-  std::int64_t sent = 0, left = 0, arrived = 0;  // host ns; 0: it did not
-  std::int32_t message = none;  // that brought it; none: made on this rank
-  /// Returns the sender's credit when the value is consumed.
-  std::shared_ptr<const void> receipt = {};
-};
-
-/// The values of a step that a rank holds, from the op that makes or receives
-/// each to the op that reads it. One thread at a time.
-class value_store {
- public:
-  /// Throws `internal` if the value is there.
-  void put(const value& name, held_value held);
-  /// Throws `internal` if it is not.
-  held_value take(const value& name);
-  bool has(const value& name) const;
-  void clear() { held_.clear(); }
-  /// The values that nobody has taken, in words; empty without any.
-  std::string left() const;
-
- private:
-  struct value_hash {
-    std::size_t operator()(const value& name) const;
-  };
-  using value_map = std::unordered_map<value, held_value, value_hash>;
-  value_map held_;
-  /// Used again, so that a step allocates none.
-  std::vector<value_map::node_type> spare_;
-};
+/// "gradient of microbatch 3 slice 0 from stage 2 to stage 1".
+std::string summary(const envelope& e);
 
 /// What the ops of a rank read and make: an op is given its values and its
-/// microbatch, and its outputs are kept. Microbatches are asked of the loader
-/// some ahead of the ops that take them. Notes when inputs came, and the
-/// messages that brought them. One thread at a time.
+/// microbatch, and its outputs are kept. A send takes a value out and gives it
+/// to another rank; a receive is posted, and puts the value there once its
+/// message has come. Microbatches are asked of the loader some ahead of the ops
+/// that take them. Notes when inputs came, and the messages that brought them.
+/// One thread at a time.
 class op_values {
  public:
-  op_values(const rank_setup& setup, rank_ports& ports, value_store& values,
+  op_values(const rank_setup& setup, rank_ports& ports,
             const stage_device& device)
-    : setup_(setup), ports_(ports), values_(values), device_(device) {}
+    : setup_(setup), ports_(ports), device_(device) {}
 
   /// By instance of a stage that reads data: its microbatches, as it takes
   /// them.
@@ -72,15 +39,24 @@ class op_values {
   /// A microbatch of this step. Throws `internal` if it is of another one, or
   /// there.
   void put(loaded_data message);
-  /// Microbatches that no op has taken.
-  std::size_t data_left() const { return data_.size(); }
-  /// Moves what the op reads into the request. `waits_since`: the host's time,
-  /// in ns, since when the rank waits; 0: it does not. Throws `internal` if
-  /// something is not there.
+  /// Moves what the op reads into the request, and adds what its stream waits
+  /// for besides: the collectives that the plan has on that stream, and the
+  /// gather of its stage's parameters. `waits_since`: the host's time, in ns,
+  /// since when the rank waits; 0: it does not. Throws `internal` if something
+  /// is not there.
   void take(const plan_op& op, run_op& request, op_record& record,
             std::int64_t waits_since);
   /// Keeps what the op made.
   void keep(op_launched& answer);
+  /// `now`: in host ns.
+  void send(const plan_op& op, std::int64_t now);
+  void post(std::uint32_t receive);
+  /// A message of the step that runs. Throws `mismatch` for one that the rank
+  /// can't be meant to get.
+  void on(stage_tensors message);
+  /// Takes in messages whose receives are posted, and returns those.
+  std::vector<std::uint32_t> complete();
+
   /// The first value that an op still lacks, or, if it has all, whether it
   /// lacks its microbatch.
   struct missing_input {
@@ -89,12 +65,19 @@ class op_values {
   };
   missing_input missing(const plan_op& op) const;
 
+  /// When the stage's parameters are whole, if no op has waited for it.
+  event_handle take_gathered(stage_instance stage);
+  /// Reduced gradients that no op of the plan reads.
+  std::optional<held_value> take_unread(stage_instance stage);
+
   /// Of this step: tokens that entered the model here, and messages as taken,
   /// if a monitor wants them.
   std::int64_t tokens() const { return tokens_; }
   std::vector<message_record> take_messages() {
     return std::exchange(messages_, {});
   }
+  /// Throws `internal`, naming what no op has taken.
+  void require_nothing_left() const;
 
  private:
   /// A microbatch for a stage: on the device from `ready` on, if there is one.
@@ -121,16 +104,24 @@ class op_values {
   void take_data(const plan_op& op, run_op& request, op_record& record);
   void note_message(const held_value& taken, std::int64_t waits_since);
 
+  void require_expected(const stage_tensors& message) const;
+
   const rank_setup& setup_;
   rank_ports& ports_;
-  value_store& values_;
   const stage_device& device_;
   step_pointer step_;
+  value_store values_;
   const data_orders* wanted_ = nullptr;
   std::vector<held_data> data_;                  // few at a time
   std::map<stage_instance, std::size_t> asked_;  // for so many
   std::int64_t tokens_ = 0;
   std::vector<message_record> messages_;
+  /// Of a message: its receive is posted; it has come.
+  enum : std::uint8_t { posted = 1, seen = 2 };
+  std::vector<std::uint8_t> states_;    // by message
+  std::vector<stage_tensors> arrived_;  // in that order
+  std::vector<event_handle> awaited_;   // for the compute stream's next op
+  std::map<stage_instance, event_handle> gathered_;  // for its stage's next op
 };
 
 }  // namespace troupe

@@ -19,8 +19,7 @@ rank_runner::rank_runner(rank_setup setup, rank_ports& ports)
   : setup_(std::move(setup)),
     ports_(ports),
     device_(setup_.device),
-    op_values_(setup_, ports_, values_, device_),
-    exchanges_(setup_, ports_, values_, device_) {}
+    values_(setup_, ports_, device_) {}
 
 event_source rank_runner::source() const {
   event_source source;
@@ -86,8 +85,12 @@ void rank_runner::on(const begin_step& message) {
     stages_ = step_->plan->placement.instances_of(setup_.rank);
   for (const auto stage : stages_)
     ports_.begin(stage, message);
-  op_values_.begin(step_, executor_->data_orders());
-  exchanges_.begin(step_, *executor_);
+  values_.begin(step_, executor_->data_orders());
+  asked_.clear();
+  if (norm_ && norm_->serial == step_->serial)
+    executor_->norm_arrived();
+  else
+    norm_.reset();
   for (auto& each : std::exchange(early_, {}))
     on(std::move(each));
   advance();
@@ -101,7 +104,7 @@ void rank_runner::on(stage_tensors message) {
   if (message.header.serial < step_->serial)
     fail(error_code::mismatch, "rank {} got the {} of a step that is over",
          setup_.rank, summary(message.header));
-  exchanges_.on(std::move(message));
+  values_.on(std::move(message));
   advance();
 }
 
@@ -112,7 +115,7 @@ void rank_runner::on(loaded_data message) {
       && message.slice == loaded_data::all_slices)
     message.slice = 0;
   const auto slice = message.slice;
-  op_values_.put(std::move(message));
+  values_.put(std::move(message));
   executor_->data_arrived(stage, microbatch, slice);
   advance();
 }
@@ -152,13 +155,29 @@ void rank_runner::feed_back(const op_launched& answer) {
 
 void rank_runner::on(collective_result message) {
   require_current(message.serial, "reduced gradients");
-  executor_->ended(exchanges_.on(std::move(message)));
+  const auto asked = asked_.extract(message.owner);
+  if (asked.empty())
+    fail(error_code::internal, "stage {} asked for no collective",
+         message.owner.stage);
+  op_launched answer;
+  answer.op = asked.mapped();
+  answer.outputs.push_back(std::move(message.tensors));
+  answer.ready = std::move(message.ready);
+  answer.end = message.sent;
+  values_.keep(answer);
+  executor_->ended(answer.op);
   advance();
 }
 
 void rank_runner::on(const norm_known& message) {
-  exchanges_.on(message);
-  advance();
+  if ((step_ && message.serial < step_->serial)
+      || (norm_ && norm_->serial == message.serial))
+    return;
+  norm_ = message;
+  if (step_ && message.serial == step_->serial) {
+    executor_->norm_arrived();
+    advance();
+  }
 }
 
 void rank_runner::advance() {
@@ -178,7 +197,7 @@ void rank_runner::advance() {
 }
 
 void rank_runner::take_messages() {
-  for (const auto receive : exchanges_.complete())
+  for (const auto receive : values_.complete())
     executor_->ended(receive);
 }
 
@@ -197,9 +216,9 @@ void rank_runner::transfer(std::uint32_t op) {
   record.begin = now_ns();
   const bool sends = op_at(op).kind == plan_op_kind::send;
   if (sends)
-    exchanges_.send(op_at(op), record.begin);
+    values_.send(op_at(op), record.begin);
   else
-    exchanges_.post(op);
+    values_.post(op);
   record.end = now_ns();
   executor_->launched(op);
   if (sends)
@@ -211,8 +230,14 @@ void rank_runner::launch(std::uint32_t op) {
   const auto& what = op_at(op);
   run_op request;
   request.op = op;
-  op_values_.take(what, request, report_.ops.back(), waits_since_);
-  exchanges_.add_waits(what, request, report_.ops.back());
+  auto& record = report_.ops.back();
+  values_.take(what, request, record, waits_since_);
+  if (what.kind == plan_op_kind::update && norm_
+      && norm_->serial == step_->serial) {
+    request.norm = norm_;
+    if (setup_.waits_for_norm)
+      record.ready = norm_->sent;
+  }
   request.beside = runs_beside(op);
   request.states.offloads = executor_->offloads(op);
   waits_since_ = 0;
@@ -236,11 +261,11 @@ void rank_runner::on(op_launched answer) {
   record.end = answer.end;
   device_.note(report_.ops.size() - 1, answer);
   executor_->launched(op);
-  if (!is_joint(op_at(op).kind)) {
+  if (answer.asked) {
+    asked_.emplace(instance_of(op_at(op)), op);
+  } else {
     feed_back(answer);
-    op_values_.keep(answer);
-    executor_->ended(op);
-  } else if (exchanges_.start(answer)) {
+    values_.keep(answer);
     executor_->ended(op);
   }
   advance();
@@ -257,8 +282,8 @@ void rank_runner::end_stages() {
   show(progress_board::state::idle);
   for (const auto stage : stages_) {
     end_step message{step_->serial};
-    message.gathered = exchanges_.take_gathered(stage);
-    if (auto reduced = exchanges_.take_unread(stage)) {
+    message.gathered = values_.take_gathered(stage);
+    if (auto reduced = values_.take_unread(stage)) {
       message.gradients = std::move(reduced->tensors);
       if (reduced->ready)
         report_.reduced.push_back(std::move(reduced->ready));
@@ -277,33 +302,23 @@ void rank_runner::on(stage_done report) {
 }
 
 void rank_runner::finish() {
-  require_nothing_left();
+  values_.require_nothing_left();
   device_.settle(report_.ops);
   std::ranges::sort(report_.stages, {}, &stage_done::stage);
   if (step_->settings.tells_memory)
     report_.memory = memory_event{
       {}, resident_bytes(), peak_resident_bytes(), physical_bytes()};
-  report_.tokens = op_values_.tokens();
-  report_.messages = op_values_.take_messages();
+  report_.tokens = values_.tokens();
+  report_.messages = values_.take_messages();
   ports_.done(std::move(report_));
   report_ = {};
-}
-
-void rank_runner::require_nothing_left() const {
-  const auto values = values_.left();
-  if (!values.empty() || exchanges_.left() > 0 || op_values_.data_left() > 0)
-    fail(error_code::internal,
-         "rank {}: at the end of the step {} messages and {} microbatches of "
-         "data were left{}{}",
-         setup_.rank, exchanges_.left(), op_values_.data_left(),
-         values.empty() ? "" : ", and ", values);
 }
 
 void rank_runner::show(progress_board::state state) const {
   const auto index = executor_->position();
   op_values::missing_input missing;
   if (state == progress_board::state::waiting && index)
-    missing = op_values_.missing(op_at(*index));
+    missing = values_.missing(op_at(*index));
   setup_.board->set(
     setup_.data_rank, setup_.rank,
     {index.value_or(0), state, missing.data, missing.value.value_or(0),
@@ -312,28 +327,23 @@ void rank_runner::show(progress_board::state state) const {
 
 caf::behavior rank_actor(caf::event_based_actor* self,
                          const rank_members_pointer& members) {
-  const auto handle = [self, members](const auto& message) {
-    members->handle(self, {none}, [&] { members->rank().on(message); });
-  };
-  return behavior_of<rank_handle>(
-    [handle](const begin_step& message) { handle(message); },
-    [handle](const norm_known& message) { handle(message); });
+  return behavior_by<rank_handle, begin_step, norm_known>(
+    [self, members](const auto& message) {
+      members->handle(self, {none}, [&] { members->rank().on(message); });
+    });
 }
 
 caf::behavior stage_actor(caf::event_based_actor* self, stage_instance stage,
                           const rank_members_pointer& members) {
-  const auto receive = [self, members, stage](auto& message) {
-    members->receive(self, stage, std::move(message));
-  };
-  return behavior_of<stage_handle>(
+  return behavior_by<stage_handle, stage_tensors, loaded_data, chosen_tokens,
+                     collective_result>(
+    [self, members, stage](auto& message) {
+      members->receive(self, stage, std::move(message));
+    },
     [self, members, stage](run_op& request) {
       members->handle(self, stage,
                       [&] { members->run_op_of(stage, std::move(request)); });
     },
-    [receive](stage_tensors& message) { receive(message); },
-    [receive](loaded_data& message) { receive(message); },
-    [receive](chosen_tokens& message) { receive(message); },
-    [receive](collective_result& message) { receive(message); },
     [self, members, stage](end_step& message) {
       members->handle(self, stage, [&] {
         members->rank().on(members->stage(stage).on(std::move(message)));

@@ -9,7 +9,6 @@
 #include <utility>
 #include <vector>
 
-#include "troupe/actors/rank/exchange_ops.hpp"
 #include "troupe/actors/rank/op_values.hpp"
 #include "troupe/actors/rank/rank_setup.hpp"
 #include "troupe/actors/rank/stage_device.hpp"
@@ -39,6 +38,8 @@ class rank_runner {
   void on(const norm_known& message);
   void on(stage_done report);
 
+  const rank_setup& setup() const { return setup_; }
+
   event_source source() const;
   std::string current_op() const;
 
@@ -57,19 +58,16 @@ class rank_runner {
   void wait();
   void end_stages();
   void finish();
-  void require_nothing_left() const;
   void show(progress_board::state state) const;
 
   rank_setup setup_;
   rank_ports& ports_;
   stage_device device_;
-  value_store values_;
-  op_values op_values_;
-  exchange_ops exchanges_;
+  op_values values_;
   /// Of the plans that ran last, the latest first: those of training and
   /// evaluation, or of a step's parts.
   struct known_plan {
-    std::shared_ptr<const plan> what;
+    plan_pointer what;
     lane_executor executor;
   };
   std::list<known_plan> known_;
@@ -77,8 +75,12 @@ class rank_runner {
   step_pointer step_;
   lane_executor* executor_ = nullptr;  // the step's plan's
   rank_done report_;
-  std::vector<stage_instance> stages_;  // of this rank
-  std::int64_t last_compute_ = none;    // the op of those streams before
+  /// A verdict may come before the step begins here, as the powers of one
+  /// replica are enough for it.
+  std::optional<norm_known> norm_;
+  std::map<stage_instance, std::uint32_t> asked_;  // collectives, by stage
+  std::vector<stage_instance> stages_;             // of this rank
+  std::int64_t last_compute_ = none;  // the op of those streams before
   bool ending_ = false;
   std::vector<stage_tensors> early_;  // of steps that have not begun here
   std::int64_t waits_since_ = 0;      // 0: an op is being launched
@@ -99,7 +101,8 @@ class rank_members final : public rank_ports {
 
   /// Before the first message.
   void add(const stage_setup& stage) {
-    stages_.emplace(stage.stage, std::make_unique<stage_runner>(stage, *this));
+    stages_.emplace(
+      stage.stage, std::make_unique<stage_runner>(rank_.setup(), stage, *this));
   }
   rank_runner& rank() { return rank_; }
   stage_runner& stage(stage_instance stage) { return *stages_.at(stage); }

@@ -34,7 +34,6 @@ struct rank_setup {
 
 /// A stage's: what its rank runs ops on.
 struct stage_setup {
-  std::int32_t data_rank = 0;
   stage_instance stage;
   troupe::stage work;
   /// By how much its compute ops take longer, from a step on (tests).

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "troupe/actors/recording/recording.hpp"
+#include "troupe/actors/reduction/device_collectives.hpp"
 #include "troupe/base/error.hpp"
 #include "troupe/engine/device/clock.hpp"
 #include "troupe/engine/plan/op_traits.hpp"
@@ -28,8 +29,12 @@ microbatch_key key_of(const plan_op& op) {
 
 }  // namespace
 
-stage_runner::stage_runner(stage_setup setup, rank_ports& ports)
-  : setup_(std::move(setup)), ports_(ports), device_(setup_.device) {}
+stage_runner::stage_runner(const rank_setup& rank, stage_setup setup,
+                           rank_ports& ports)
+  : rank_(rank),
+    setup_(std::move(setup)),
+    ports_(ports),
+    device_(setup_.device) {}
 
 void stage_runner::on(const begin_step& message) {
   running_ = nullptr;
@@ -40,6 +45,9 @@ void stage_runner::on(const begin_step& message) {
 
 op_launched stage_runner::on(run_op request) {
   running_ = &step_->plan->ops[request.op];
+  work_ = {};
+  if (running_->kind == plan_op_kind::sum_tied)
+    work_.kind = collective_kind::tied_sum;
   op_launched answer;
   const bool done = launch(
     step_->recorded, [&] { return to_text(*step_->plan, *running_); },
@@ -47,13 +55,15 @@ op_launched stage_runner::on(run_op request) {
   if (!done) {
     answer.outputs.clear();
     answer.states = {};
-    answer.work.tensors.clear();
+    work_.tensors.clear();
     answer.ready = nullptr;
     answer.begin = now_ns();
   }
   answer.serial = step_->serial;
   answer.op = request.op;
   answer.end = now_ns();
+  if (is_joint(running_->kind))
+    ask(std::move(work_), answer);
   running_ = nullptr;
   return answer;
 }
@@ -97,13 +107,16 @@ void stage_runner::run(run_op& request, op_launched& answer) {
     case plan_op_kind::weight_backward:
       return backward(request, answer);
     case plan_op_kind::gather:
-      return gather(answer);
+      work_ = shards().begin_gather();
+      break;
     case plan_op_kind::release:
       return release(request);
     case plan_op_kind::reduce:
-      return hand_on_gradients(answer);
+      work_ = gradients();
+      break;
     case plan_op_kind::sum_tied:
-      return sum_tied(request, answer);
+      work_ = sum_tied(request);
+      break;
     case plan_op_kind::gradient_norm:
       return tell_norm(request);
     case plan_op_kind::update:
@@ -112,6 +125,7 @@ void stage_runner::run(run_op& request, op_launched& answer) {
       fail(error_code::invalid_argument, "a stage cannot run {}",
            to_text(*step_->plan, *running_));
   }
+  answer.ready = device_.mark();
 }
 
 tensor_lists stage_runner::take(run_op& request) {
@@ -190,23 +204,61 @@ void stage_runner::copy(run_op& request, op_launched& answer) {
   answer.states.context = std::move(context);
 }
 
-void stage_runner::hand_on_gradients(op_launched& answer) {
+collective_work stage_runner::gradients() {
   auto& parameters = *setup_.work.parameters;
-  answer.work = {collective_kind::all_reduce, parameters.take_gradients(),
-                 parameters.parameters()};
+  collective_work work{collective_kind::all_reduce, parameters.take_gradients(),
+                       parameters.parameters()};
   if (const auto& shards = setup_.work.shards) {
-    answer.work.kind = collective_kind::reduce_scatter;
-    answer.work.layouts = shards->layouts();
+    work.kind = collective_kind::reduce_scatter;
+    work.layouts = shards->layouts();
   }
-  answer.ready = device_.mark();
+  return work;
 }
 
-void stage_runner::sum_tied(run_op& request, op_launched& answer) {
+collective_work stage_runner::sum_tied(run_op& request) {
   auto& parameters = *setup_.work.parameters;
   for (auto& reduced : take(request))
     parameters.put_gradients(std::move(reduced));
-  answer.work = parameters.begin_tied_sum();
-  answer.ready = device_.mark();
+  return parameters.begin_tied_sum();
+}
+
+/// The result is the answer's, unless the reducer will tell. Also of an op that
+/// could not be recorded, as the other members wait for it.
+void stage_runner::ask(collective_work work, op_launched& answer) {
+  const auto& owner = setup_.stage;
+  const bool sums = work.kind == collective_kind::tied_sum;
+  if (!rank_.reduces && !sums) {
+    answer.outputs.push_back(std::move(work.tensors));
+    return;
+  }
+  collective_request request{answer.serial,
+                             owner,
+                             rank_.data_rank,
+                             std::move(work),
+                             device_ ? device_.get()->on() : nullptr,
+                             answer.ready,
+                             step_->recorded};
+  const auto& links = rank_.links;
+  if (!links
+      || !(sums ? links->sums_tied(rank_.data_rank, owner.copy)
+                : links->reduces(owner.stage))) {
+    answer.asked = true;
+    return ports_.reduce(std::move(request));
+  }
+  auto reduced = std::move(reducer_of(sums).on(std::move(request)).at(0));
+  answer.outputs.push_back(std::move(reduced.tensors));
+  answer.ready = std::move(reduced.ready);
+}
+
+reducer_core& stage_runner::reducer_of(bool sums) {
+  auto& known = sums ? tied_reducer_ : reducer_;
+  if (!known)
+    known.emplace(sums
+                    ? make_tied_device_collectives(rank_.links, rank_.data_rank,
+                                                   setup_.stage.copy)
+                    : make_device_collectives(rank_.links, setup_.stage.stage),
+                  1);
+  return *known;
 }
 
 sharded_parameters& stage_runner::shards() const {
@@ -215,11 +267,6 @@ sharded_parameters& stage_runner::shards() const {
          "the plan has {}, and the parameters of stage {} are not sharded",
          to_text(*step_->plan, *running_), setup_.stage.stage);
   return *setup_.work.shards;
-}
-
-void stage_runner::gather(op_launched& answer) {
-  answer.work = shards().begin_gather();
-  answer.ready = device_.mark();
 }
 
 /// A gather whose parameters no op has read is waited for.
@@ -243,9 +290,9 @@ void stage_runner::tell_norm(run_op& request) {
   // Replicas and copies hold the same gradients by now: one is enough, or one
   // of each shard.
   const auto& shards = setup_.work.shards;
-  if (setup_.data_rank < (shards ? shards->place().shards : 1))
+  if (rank_.data_rank < (shards ? shards->place().shards : 1))
     ports_.powers({step_->serial, setup_.stage.stage, parameters.norm_powers(),
-                   setup_.data_rank});
+                   rank_.data_rank});
 }
 
 void stage_runner::update(const std::optional<norm_known>& norm) {

@@ -2,22 +2,26 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "troupe/actors/rank/rank_setup.hpp"
 #include "troupe/actors/rank/stage_device.hpp"
+#include "troupe/actors/reduction/reducer.hpp"
 
 namespace troupe {
 
 class sharded_parameters;
 
 /// What a stage actor does: runs the ops that its rank gives it, on the stage's
-/// module and the rank's device. Throws what the module throws. One thread at a
-/// time.
+/// module and the rank's device. Its part of a collective goes to the reducer
+/// of its group, or straight to those devices. Throws what the module throws.
+/// One thread at a time.
 class stage_runner {
  public:
-  stage_runner(stage_setup setup, rank_ports& ports);
+  /// The rank's setup outlives it.
+  stage_runner(const rank_setup& rank, stage_setup setup, rank_ports& ports);
 
   void on(const begin_step& message);
   op_launched on(run_op request);
@@ -32,19 +36,25 @@ class stage_runner {
   void backward(run_op& request, op_launched& answer);
   void give(op_outputs made, op_launched& answer) const;
   void copy(run_op& request, op_launched& answer);
-  void hand_on_gradients(op_launched& answer);
-  void sum_tied(run_op& request, op_launched& answer);
+  collective_work gradients();
+  collective_work sum_tied(run_op& request);
   sharded_parameters& shards() const;
-  void gather(op_launched& answer);
+  void ask(collective_work work, op_launched& answer);
+  reducer_core& reducer_of(bool sums);
   void release(run_op& request);
   void tell_norm(run_op& request);
   void update(const std::optional<norm_known>& norm);
 
+  const rank_setup& rank_;
   stage_setup setup_;
   rank_ports& ports_;
   stage_device device_;
   step_pointer step_;
   const plan_op* running_ = nullptr;  // the op of `on(run_op)`
+  collective_work work_;              // of a joint one
+  /// In reach of the device: of the stage's group, and of its replica's and
+  /// copy's stages that hold tied parameters.
+  std::optional<reducer_core> reducer_, tied_reducer_;
 };
 
 }  // namespace troupe

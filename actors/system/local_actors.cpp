@@ -129,7 +129,6 @@ struct actor_spawner {
   stage_setup setup_of_stage(std::int32_t data_rank,
                              stage_instance which) const {
     stage_setup setup;
-    setup.data_rank = data_rank;
     setup.stage = which;
     setup.work = options.stages[static_cast<std::size_t>(data_rank)]
                                [options.placement.index_of(which)];

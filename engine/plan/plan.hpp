@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -136,6 +137,8 @@ struct plan {
 
   friend bool operator==(const plan&, const plan&) = default;
 };
+
+using plan_pointer = std::shared_ptr<const plan>;
 
 /// The stage, and which copy of it, that an op belongs to.
 constexpr stage_instance instance_of(const plan_op& op) {

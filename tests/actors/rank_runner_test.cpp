@@ -85,7 +85,8 @@ struct one_rank {
       work = std::make_shared<testing::faked_stage>(each.stage + 1
                                                     == whole->stages());
       of.work = {work, work};
-      ports.stages.emplace(each, std::make_unique<stage_runner>(of, ports));
+      ports.stages.emplace(
+        each, std::make_unique<stage_runner>(runner->setup(), of, ports));
     }
   }
 
