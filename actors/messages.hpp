@@ -8,6 +8,7 @@
 
 #include "troupe/actors/step/run_end.hpp"
 #include "troupe/base/fields.hpp"
+#include "troupe/engine/data/microbatch_source.hpp"
 #include "troupe/engine/device/accelerator.hpp"
 #include "troupe/engine/events/event.hpp"
 #include "troupe/engine/plan/check/order_log.hpp"
@@ -21,7 +22,6 @@ namespace troupe {
 // A message that also travels to other processes has `fields`
 // (base/fields.hpp); its other members are of the process.
 
-class microbatch_source;
 class recording;
 
 /// A step as actors speak of it. `serial` counts every step of a run, also
@@ -29,8 +29,8 @@ class recording;
 struct step_context {
   std::int64_t serial = 0;
   step_settings settings;
-  std::shared_ptr<const troupe::plan> plan;
-  std::shared_ptr<const microbatch_source> source;
+  plan_pointer plan;
+  source_pointer source;
   std::uint64_t plan_hash = 0;               // where processes compare it
   std::shared_ptr<recording> recorded = {};  // null: the ops run
   /// In place of the lanes' orders; null: none.
@@ -38,6 +38,10 @@ struct step_context {
 };
 using step_pointer = std::shared_ptr<const step_context>;
 
+/// What process 0 decides of a step; the rest follows from the plan.
+TROUPE_FIELDS(step_settings, step, phase, learning_rate, loss_scale,
+              first_microbatch, skip_update, epoch, tells_messages,
+              tells_memory)
 TROUPE_FIELDS(microbatch_key, microbatch, slice)
 TROUPE_FIELDS(stage_result, losses, metrics, observe_ns)
 
@@ -274,21 +278,11 @@ struct peer_lost {
 /// programs have parted.
 struct remote_begin {
   std::int64_t serial = 0;
-  std::int64_t step = 0;
-  troupe::phase phase = phase::training;
-  double learning_rate = 0;
-  double loss_scale = 1;
-  std::int64_t first_microbatch = 0;
-  bool skip_update = false;
-  std::uint64_t plan = 0;  // its hash
-  /// The epoch of the leader's subscriptions.
-  std::int64_t epoch = -1;
+  step_settings settings{};  // with the epoch of the leader's subscriptions
+  std::uint64_t plan = 0;    // its hash
   std::vector<subscription> interest{};
-  bool tells_messages = false, tells_memory = false;
 };
-TROUPE_FIELDS(remote_begin, serial, step, phase, learning_rate, loss_scale,
-              first_microbatch, skip_update, plan, epoch, interest,
-              tells_messages, tells_memory)
+TROUPE_FIELDS(remote_begin, serial, settings, plan, interest)
 /// How it ended, for the other processes.
 struct remote_outcome {
   std::int64_t serial = 0;

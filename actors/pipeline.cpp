@@ -82,11 +82,11 @@ struct pipeline::impl {
 
   /// What a step has to know of its plan; of those that ran last.
   struct plan_facts {
-    std::shared_ptr<const plan> of;
+    plan_pointer of;
     std::uint64_t hash = 0;
     bool splits_backward = false;
   };
-  const plan_facts& facts_of(const std::shared_ptr<const plan>& plan) {
+  const plan_facts& facts_of(const plan_pointer& plan) {
     constexpr std::size_t most = 4;
     const auto known = std::ranges::find(facts, plan, &plan_facts::of);
     if (known != facts.end())
@@ -121,7 +121,7 @@ struct pipeline::impl {
                             : std::optional{monitors.rbegin()->first};
   }
 
-  void begin_step(std::shared_ptr<const plan> plan) {
+  void begin_step(plan_pointer plan) {
     const std::scoped_lock lock(mutex);
     running = std::move(plan);
     in_step = true;
@@ -146,7 +146,7 @@ struct pipeline::impl {
   std::atomic<std::int64_t> next_monitor = 0;
   mutable std::mutex mutex;  // of what follows
   std::map<std::int64_t, std::weak_ptr<monitor_thread>> monitors;
-  std::shared_ptr<const plan> running;  // or ran last
+  plan_pointer running;  // or ran last
   bool in_step = false;
   std::string failure;
   bool interrupted = false;
@@ -174,8 +174,7 @@ std::int32_t microbatches_of_update(const plan& plan) {
   return plan.update.every == 0 ? plan.microbatches : plan.update.every;
 }
 
-step_report to_report(step_outcome outcome,
-                      const std::shared_ptr<const plan>& plan) {
+step_report to_report(step_outcome outcome, const plan_pointer& plan) {
   step_report report{
     .summary = std::move(outcome.event), .ops = {}, .replans = outcome.replans};
   for (auto& rank : outcome.ranks) {
@@ -206,15 +205,13 @@ step_settings pipeline::with_wishes(step_settings settings) const {
   return settings;
 }
 
-step_report pipeline::run(const step_settings& settings,
-                          std::shared_ptr<const plan> plan,
-                          std::shared_ptr<const microbatch_source> source) {
+step_report pipeline::run(const step_settings& settings, plan_pointer plan,
+                          source_pointer source) {
   return run_part(with_wishes(settings), std::move(plan), std::move(source));
 }
 
-step_report pipeline::run_part(const step_settings& settings,
-                               std::shared_ptr<const plan> plan,
-                               std::shared_ptr<const microbatch_source> source,
+step_report pipeline::run_part(const step_settings& settings, plan_pointer plan,
+                               source_pointer source,
                                std::shared_ptr<recording> recorded) {
   auto step = std::make_shared<step_context>(step_context{
     ++impl_->serial, settings, std::move(plan), std::move(source)});

@@ -76,14 +76,12 @@ class pipeline {
 
   /// Runs one step of the plan. Throws `op_failed` with the root failure, or
   /// `interrupted`; every later call throws the same.
-  step_report run(const step_settings& settings,
-                  std::shared_ptr<const plan> plan,
-                  std::shared_ptr<const microbatch_source> source);
+  step_report run(const step_settings& settings, plan_pointer plan,
+                  source_pointer source);
   /// A part of a step, whose settings tell what monitors want; gradients are
   /// recorded while they run.
-  step_report run_part(const step_settings& settings,
-                       std::shared_ptr<const plan> plan,
-                       std::shared_ptr<const microbatch_source> source = {},
+  step_report run_part(const step_settings& settings, plan_pointer plan,
+                       source_pointer source = {},
                        std::shared_ptr<recording> recorded = {});
   /// Tells all processes, with the outcome of a step, that there is a new plan
   /// (`step_report::replans`); any thread, of the leading process.

@@ -233,7 +233,7 @@ const plan& trainer::plan() const {
   return *impl_->training;
 }
 
-std::shared_ptr<const plan> trainer::shared_plan() const {
+plan_pointer trainer::shared_plan() const {
   const std::scoped_lock lock(impl_->planning);
   return impl_->training;
 }

@@ -23,7 +23,7 @@ struct trainer_options {
   /// with reductions where there are replicas, and a global norm where
   /// gradients are clipped or the loss scale is dynamic. Null: the schedule is
   /// compiled.
-  std::shared_ptr<const troupe::plan> plan{};
+  plan_pointer plan{};
   /// The processes of the job, of which this is one; null: this one alone.
   /// All of them make the same trainer and call the same members in the same
   /// order; each holds the stages of its own ranks.
@@ -165,7 +165,7 @@ class trainer {
 
   /// The one of the last step, or of the next one before the first.
   const troupe::plan& plan() const;
-  std::shared_ptr<const troupe::plan> shared_plan() const;
+  plan_pointer shared_plan() const;
   double loss_scale() const;
 
  private:

@@ -51,8 +51,8 @@ void trainer::impl::require_generation() const {
 
 /// Plans are kept, as ranks know them by their address. All processes of a job
 /// make the call.
-std::shared_ptr<const plan> trainer::impl::generation_plan(
-  std::int32_t microbatches, std::int32_t positions) {
+plan_pointer trainer::impl::generation_plan(std::int32_t microbatches,
+                                            std::int32_t positions) {
   if (auto known = generation_plans.find(microbatches, positions))
     return known;
   auto made =

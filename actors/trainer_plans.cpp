@@ -18,10 +18,9 @@ namespace troupe {
 
 namespace {
 
-std::shared_ptr<const plan> compile_for(const schedule& order,
-                                        const trainer_options& options,
-                                        const stage_graph& graph,
-                                        const std::vector<std::int32_t>& tied) {
+plan_pointer compile_for(const schedule& order, const trainer_options& options,
+                         const stage_graph& graph,
+                         const std::vector<std::int32_t>& tied) {
   compile_options compiling;
   compiling.tied = tied;
   compiling.graph = graph;
@@ -31,8 +30,7 @@ std::shared_ptr<const plan> compile_for(const schedule& order,
 }
 
 /// A plan that gathers by itself stays as it is.
-std::shared_ptr<const plan> sharded_for(std::shared_ptr<const plan> whole,
-                                        const trainer_options& options) {
+plan_pointer sharded_for(plan_pointer whole, const trainer_options& options) {
   const bool gathers =
     std::ranges::count(whole->ops, plan_op_kind::gather, &plan_op::kind) > 0;
   if (!options.sharding.shards() || gathers)
@@ -44,8 +42,7 @@ std::shared_ptr<const plan> sharded_for(std::shared_ptr<const plan> whole,
 }
 
 /// A plan that offloads by itself stays as it is.
-std::shared_ptr<const plan> offloaded_for(std::shared_ptr<const plan> made,
-                                          const trainer_options& options) {
+plan_pointer offloaded_for(plan_pointer made, const trainer_options& options) {
   if (!offloads(options.offload) || offloads(*made))
     return made;
   return std::make_shared<const plan>(offloaded(*made, options.offload));
@@ -74,9 +71,9 @@ void require_tied_sums(const plan& given,
 
 }  // namespace
 
-std::shared_ptr<const plan> training_plan(
-  const trainer_options& options, const stage_graph& graph,
-  const std::vector<std::int32_t>& tied) {
+plan_pointer training_plan(const trainer_options& options,
+                           const stage_graph& graph,
+                           const std::vector<std::int32_t>& tied) {
   if (options.plan && options.plan->graph != graph)
     fail(
       error_code::invalid_argument,
@@ -95,8 +92,7 @@ std::shared_ptr<const plan> training_plan(
   return std::make_shared<const plan>(without_overlapped_reductions(*made));
 }
 
-std::shared_ptr<const plan> share_plan(mesh& job,
-                                       std::shared_ptr<const plan> of_leader) {
+plan_pointer share_plan(mesh& job, plan_pointer of_leader) {
   const auto text = of_leader ? to_text(*of_leader) : std::string{};
   const auto given = job.share({frame_type::mail, text, {}}).head;
   if (of_leader || given.empty())
@@ -105,8 +101,8 @@ std::shared_ptr<const plan> share_plan(mesh& job,
     plan_from_text(given, "the leading process's plan"));
 }
 
-std::shared_ptr<const plan> evaluation_plan(const trainer_options& options,
-                                            const stage_graph& graph) {
+plan_pointer evaluation_plan(const trainer_options& options,
+                             const stage_graph& graph) {
   auto made = compile_for(forward_part(options.schedule), options, graph, {});
   // Parameters are whole between steps where only gradients are sharded.
   return options.sharding.mode == shard_mode::all
@@ -114,17 +110,17 @@ std::shared_ptr<const plan> evaluation_plan(const trainer_options& options,
            : made;
 }
 
-std::shared_ptr<const plan> compile_generation(const trainer_options& options,
-                                               const stage_graph& graph,
-                                               std::int32_t microbatches,
-                                               std::int32_t positions) {
+plan_pointer compile_generation(const trainer_options& options,
+                                const stage_graph& graph,
+                                std::int32_t microbatches,
+                                std::int32_t positions) {
   return compile_for(
     generation_schedule(options.schedule.placement, microbatches, positions),
     options, graph, {});
 }
 
-std::shared_ptr<const plan> generation_plans::find(std::int32_t microbatches,
-                                                   std::int32_t positions) {
+plan_pointer generation_plans::find(std::int32_t microbatches,
+                                    std::int32_t positions) {
   const auto found = std::ranges::find_if(kept_, [&](const auto& each) {
     return each->microbatches == microbatches && each->slices == positions;
   });
@@ -134,7 +130,7 @@ std::shared_ptr<const plan> generation_plans::find(std::int32_t microbatches,
   return kept_.front();
 }
 
-void generation_plans::keep(std::shared_ptr<const plan> made) {
+void generation_plans::keep(plan_pointer made) {
   if (kept_.size() == most)
     kept_.pop_back();
   kept_.insert(kept_.begin(), std::move(made));

@@ -3,15 +3,17 @@
 #include <ATen/ops/empty.h>
 
 #include <cstring>
-#include <sstream>
 
 #include "troupe/actors/trainer_state.hpp"
 #include "troupe/base/error.hpp"
 #include "troupe/engine/stage/sharding/sharded_parameters.hpp"
+#include "troupe/engine/transport/wire.hpp"
 
 namespace troupe {
 
 namespace {
+
+using piece_names = std::vector<std::pair<std::size_t, std::string>>;
 
 at::Tensor bytes_of(const std::string& text) {
   auto bytes = at::empty({static_cast<std::int64_t>(text.size())}, at::kByte);
@@ -22,26 +24,24 @@ at::Tensor bytes_of(const std::string& text) {
 /// The tensors of a state behind their names: for each the number of the piece
 /// and the tensor's own name.
 tensor_list packed(const optimizer_state& state) {
-  std::string names;
-  tensor_list tensors;
+  piece_names names;
+  tensor_list tensors(1);
   for (std::size_t i = 0; i < state.size(); ++i)
     for (const auto& [name, tensor] : state[i].tensors) {
-      names += fmt::format("{} {}\n", i, name);
+      names.emplace_back(i, name);
       tensors.push_back(tensor);
     }
-  tensors.insert(tensors.begin(), bytes_of(names));
+  tensors[0] = bytes_of(to_wire(names));
   return tensors;
 }
 
 optimizer_state unpacked(const tensor_list& tensors, std::size_t pieces) {
   const auto& names = tensors.at(0);
-  std::istringstream text(
-    std::string(static_cast<const char*>(names.const_data_ptr()),
-                static_cast<std::size_t>(names.numel())));
   optimizer_state state(pieces);
-  std::size_t next = 1, piece = 0;
-  for (std::string name; text >> piece >> name; ++next)
-    state.at(piece).tensors.emplace_back(name, tensors.at(next));
+  std::size_t next = 1;
+  for (auto& [piece, name] : from_wire<piece_names>(
+         {static_cast<const char*>(names.const_data_ptr()), names.nbytes()}))
+    state.at(piece).tensors.emplace_back(std::move(name), tensors.at(next++));
   return state;
 }
 

@@ -46,8 +46,8 @@ struct trainer::impl {
   void require_slices() const;
   /// Throws `invalid_argument` for a model that can't continue sequences.
   void require_generation() const;
-  std::shared_ptr<const troupe::plan> generation_plan(std::int32_t microbatches,
-                                                      std::int32_t positions);
+  plan_pointer generation_plan(std::int32_t microbatches,
+                               std::int32_t positions);
   void share_chosen(sequence_batches& work, std::int32_t microbatches) const;
   bool generation_step_of(const std::shared_ptr<sequence_batches>& batches,
                           const generation_listener& told);
@@ -103,11 +103,11 @@ struct trainer::impl {
   alias_names aliases;
   /// Of `training`, which the thread that runs steps changes, and `next`.
   mutable std::mutex planning;
-  std::shared_ptr<const troupe::plan> training;
-  std::shared_ptr<const troupe::plan> next;  // null: no other one
+  plan_pointer training;
+  plan_pointer next;  // null: no other one
   std::shared_ptr<job_plans> known_plans;
   bool replans = false;  // all processes know that there is a next one
-  std::shared_ptr<const troupe::plan> evaluation;
+  plan_pointer evaluation;
   troupe::generation_plans generation_plans;
   std::int64_t next_batch = 0;  // of sequences
   run_devices devices;

@@ -16,7 +16,7 @@ bool is_below(std::int64_t number, std::int64_t end) {
 
 }  // namespace
 
-job_plans::job_plans(const std::vector<std::shared_ptr<const plan>>& plans)
+job_plans::job_plans(const std::vector<plan_pointer>& plans)
   : placement_(plans.front()->placement) {
   for (const auto& each : plans)
     add(*each);

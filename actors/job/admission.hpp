@@ -18,7 +18,7 @@ namespace troupe {
 /// does. Thread-safe.
 class job_plans {
  public:
-  explicit job_plans(const std::vector<std::shared_ptr<const plan>>& plans);
+  explicit job_plans(const std::vector<plan_pointer>& plans);
 
   /// Every process adds a plan before any of them runs it.
   void add(const plan& further);

@@ -11,22 +11,9 @@
 namespace troupe {
 
 remote_begin as_remote(const step_context& step) {
-  const auto& settings = step.settings;
-  remote_begin made;
-  made.serial = step.serial;
-  made.step = settings.step;
-  made.phase = settings.phase;
-  made.learning_rate = settings.learning_rate;
-  made.loss_scale = settings.loss_scale;
-  made.first_microbatch = settings.first_microbatch;
-  made.skip_update = settings.skip_update;
-  made.plan = step.plan_hash;
-  made.epoch = settings.epoch;
-  made.tells_messages = settings.tells_messages;
-  made.tells_memory = settings.tells_memory;
-  if (settings.interest)
-    made.interest = settings.interest->subscriptions();
-  return made;
+  const auto& interest = step.settings.interest;
+  return {step.serial, step.settings, step.plan_hash,
+          interest ? interest->subscriptions() : std::vector<subscription>{}};
 }
 
 void remote_links::begin(const step_pointer& step) {

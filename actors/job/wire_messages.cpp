@@ -22,17 +22,18 @@ std::string difference(const remote_begin& leader, const remote_begin& own) {
     return a == b ? std::string{}
                   : fmt::format("{}: {} there, {} here", what, a, b);
   };
+  const auto& a = leader.settings;
+  const auto& b = own.settings;
   for (auto text :
-       {differ("step number", leader.step, own.step),
+       {differ("step number", a.step, b.step),
         differ("phase (0: training, 1: validation, 2: inference)",
-               static_cast<int>(leader.phase), static_cast<int>(own.phase)),
+               static_cast<int>(a.phase), static_cast<int>(b.phase)),
         differ("steps so far, with evaluations", leader.serial, own.serial),
         differ("plan", leader.plan, own.plan),
-        differ("learning rate", leader.learning_rate, own.learning_rate),
-        differ("loss scale", leader.loss_scale, own.loss_scale),
-        differ("first microbatch", leader.first_microbatch,
-               own.first_microbatch),
-        differ("skip_update", leader.skip_update, own.skip_update)})
+        differ("learning rate", a.learning_rate, b.learning_rate),
+        differ("loss scale", a.loss_scale, b.loss_scale),
+        differ("first microbatch", a.first_microbatch, b.first_microbatch),
+        differ("skip_update", a.skip_update, b.skip_update)})
     if (!text.empty())
       return text;
   return {};

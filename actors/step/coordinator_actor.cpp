@@ -302,20 +302,13 @@ caf::behavior coordinator_actor(caf::event_based_actor* self,
   const auto on = [state](auto& message) {
     state->handle([&] { state->on(message); });
   };
-  return behavior_of<coordinator_handle>(
-    [state](const run_step& request) {
-      state->asked = state->self->make_response_promise<step_outcome>();
-      state->handle([&] { state->begin(request); });
-      return state->asked;
-    },
-    [on](stage_powers& message) { on(message); },
-    [on](rank_done& report) { on(report); },
-    [on](const op_failure& failure) { on(failure); },
-    [on](const peer_lost& lost) { on(lost); },
-    [on](const stop_run& request) { on(request); },
-    [on](const finish_run& request) { on(request); },
-    [on](const interrupt_run& request) { on(request); },
-    [on](const watchdog_tick& tick) { on(tick); });
+  return behavior_by<coordinator_handle, stage_powers, rank_done, op_failure,
+                     peer_lost, stop_run, finish_run, interrupt_run,
+                     watchdog_tick>(on, [state](const run_step& request) {
+    state->asked = state->self->make_response_promise<step_outcome>();
+    state->handle([&] { state->begin(request); });
+    return state->asked;
+  });
 }
 
 }  // namespace troupe

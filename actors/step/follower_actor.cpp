@@ -76,9 +76,9 @@ struct follower_state : step_supervisor {
                       + parted});
       return;
     }
-    step->settings.epoch = leader.epoch;
-    step->settings.tells_messages = leader.tells_messages;
-    step->settings.tells_memory = leader.tells_memory;
+    step->settings.epoch = leader.settings.epoch;
+    step->settings.tells_messages = leader.settings.tells_messages;
+    step->settings.tells_memory = leader.settings.tells_memory;
     step->settings.interest = interest.get(leader.interest);
     running = step;
     wanted.reset();
@@ -174,23 +174,14 @@ caf::behavior follower_actor(caf::event_based_actor* self,
   const auto on = [state](auto& message) {
     state->handle([&] { state->on(message); });
   };
-  return behavior_of<follower_handle>(
-    [state](const run_step& request) {
+  return behavior_by<follower_handle, remote_begin, stage_powers, rank_done,
+                     norm_known, remote_outcome, peer_lost, op_failure,
+                     stop_run, interrupt_run, finish_run, watchdog_tick>(
+    on, [state](const run_step& request) {
       state->asked = state->self->make_response_promise<step_outcome>();
       state->handle([&] { state->begin(request); });
       return state->asked;
-    },
-    [on](const remote_begin& message) { on(message); },
-    [on](const stage_powers& message) { on(message); },
-    [on](rank_done& message) { on(message); },
-    [on](const norm_known& message) { on(message); },
-    [on](remote_outcome& message) { on(message); },
-    [on](const peer_lost& message) { on(message); },
-    [on](const op_failure& failure) { on(failure); },
-    [on](const stop_run& request) { on(request); },
-    [on](const interrupt_run& request) { on(request); },
-    [on](const finish_run& message) { on(message); },
-    [on](const watchdog_tick& tick) { on(tick); });
+    });
 }
 
 }  // namespace troupe

@@ -25,7 +25,7 @@ void loader_core::begin(const step_context& step, source_pointer source) {
 }
 
 /// A microbatch runs through one copy of the stages.
-void loader_core::count_consumers(const std::shared_ptr<const plan>& plan) {
+void loader_core::count_consumers(const plan_pointer& plan) {
   if (plan == counted_)
     return;
   counted_ = plan;

@@ -26,7 +26,6 @@ struct loader_setup {
 /// that, holding at most `prefetch` that nobody has asked for. One thread.
 class loader_core {
  public:
-  using source_pointer = std::shared_ptr<const microbatch_source>;
   /// A microbatch, by its number in its step; prefetching, that may be one of
   /// the steps to come.
   struct place {
@@ -57,7 +56,7 @@ class loader_core {
   };
   std::shared_ptr<const microbatch_data> load(std::int64_t index);
   std::int64_t after(std::int64_t index) const;
-  void count_consumers(const std::shared_ptr<const plan>& plan);
+  void count_consumers(const plan_pointer& plan);
   std::int32_t consumers_of(std::int64_t index) const;
   place place_of(std::int64_t index) const;
 
@@ -66,7 +65,7 @@ class loader_core {
   source_pointer source_;
   bool training_ = true;
   std::int32_t microbatches_ = 1;
-  std::shared_ptr<const plan> counted_;
+  plan_pointer counted_;
   std::vector<std::int32_t> consumers_;  // by microbatch of that plan
   std::int64_t first_ = 0;
   std::int64_t next_ = 0;

@@ -13,7 +13,6 @@ namespace troupe {
 /// whole; those of the next one while the device works. One thread.
 class step_loader {
  public:
-  using source_pointer = std::shared_ptr<const microbatch_source>;
   /// A microbatch, counted from the step's first, took so many seconds.
   using slow_report = std::function<void(std::int64_t, double)>;
 

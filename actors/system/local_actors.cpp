@@ -121,6 +121,13 @@ struct actor_spawner {
     return !book->links || book->links->layout().is_here(data_rank, rank);
   }
 
+  /// An actor with a setup of its own.
+  template <class Handle, class Behavior, class... Setup>
+  Handle spawn(Behavior behavior, const Setup&... setup) const {
+    return caf::actor_cast<Handle>(
+      system.spawn(behavior, setup..., book, options.execution.handler_hook));
+  }
+
   coordinator_setup coordination() const {
     return {data_ranks(), options.placement.ranks, stages(),
             options.sharding.shards_of(data_ranks()), options.numerics};
@@ -193,7 +200,6 @@ struct actor_spawner {
   }
 
   void spawn_replica(std::int32_t data_rank) {
-    const auto& hook = options.execution.handler_hook;
     for (std::int32_t r = 0; r < options.placement.ranks; ++r)
       if (is_here(data_rank, r))
         spawn_rank(data_rank, r);
@@ -206,8 +212,7 @@ struct actor_spawner {
     book->loaders.emplace_back();
     if (std::ranges::any_of(loading.consumers,
                             [](auto count) { return count > 0; }))
-      book->loaders.back() = caf::actor_cast<loader_handle>(
-        system.spawn(loader_actor, loading, book, hook));
+      book->loaders.back() = spawn<loader_handle>(loader_actor, loading);
   }
 
   void spawn_reducers() {
@@ -218,9 +223,8 @@ struct actor_spawner {
       for (std::int32_t d = 0; d < data_ranks(); ++d)
         for (std::int8_t copy = 0; copy < copies; ++copy)
           owners.push_back(book->process_of(d, {s, copy}));
-      book->reducers.push_back(caf::actor_cast<reducer_handle>(
-        system.spawn(reducer_actor, stage_group{owners, mean}, book,
-                     options.execution.handler_hook)));
+      book->reducers.push_back(
+        spawn<reducer_handle>(reducer_actor, stage_group{owners, mean}));
     }
   }
 
@@ -234,20 +238,17 @@ struct actor_spawner {
         for (std::int32_t s = 0; s < stages(); ++s)
           group.owners.push_back(book->process_of(d, {s, copy}));
         book->tied_reducers.push_back(
-          caf::actor_cast<reducer_handle>(system.spawn(
-            tied_reducer_actor, group, book, options.execution.handler_hook)));
+          spawn<reducer_handle>(tied_reducer_actor, group));
       }
   }
 
   void spawn_coordinator() {
     if (book->links && !book->links->leads()) {
-      book->follower = caf::actor_cast<follower_handle>(system.spawn(
-        follower_actor, watch, book, options.execution.handler_hook));
+      book->follower = spawn<follower_handle>(follower_actor, watch);
       book->coordinator = book->follower;
     } else {
-      book->coordinator = caf::actor_cast<coordinator_handle>(
-        system.spawn(coordinator_actor, coordination(), watch, book,
-                     options.execution.handler_hook));
+      book->coordinator =
+        spawn<coordinator_handle>(coordinator_actor, coordination(), watch);
     }
   }
 

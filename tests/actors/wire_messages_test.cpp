@@ -48,16 +48,16 @@ tensors_event seen() {
 }  // namespace
 
 TEST_CASE("control messages arrive as they were sent") {
-  remote_begin begin{3,
-                     2,
-                     phase::validation,
-                     1e-3,
-                     2,
-                     5,
-                     true,
-                     77,
-                     1,
-                     {{.names = "blocks.*", .every = 4}}};
+  step_settings settings;
+  settings.step = 2;
+  settings.phase = phase::validation;
+  settings.learning_rate = 1e-3;
+  settings.loss_scale = 2;
+  settings.first_microbatch = 5;
+  settings.skip_update = true;
+  settings.epoch = 1;
+  const remote_begin begin{
+    3, settings, 77, {{.names = "blocks.*", .every = 4}}};
   const auto begun = there_and_back(begin);
   CHECK(difference(begin, begun).empty());
   CHECK(begun.interest.at(0).names == "blocks.*");
@@ -197,6 +197,6 @@ TEST_CASE("subscriptions of all kinds reach the other processes") {
 
 TEST_CASE("a step that differs from the leader's is reported with its field") {
   remote_begin leader, own;
-  leader.learning_rate = 0.5;
+  leader.settings.learning_rate = 0.5;
   CHECK(difference(leader, own) == "learning rate: 0.5 there, 0 here");
 }
