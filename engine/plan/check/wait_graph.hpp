@@ -5,12 +5,6 @@
 
 namespace troupe {
 
-/// The smallest cycle of a graph in which node i waits for `waits_for[i]`,
-/// or for nothing (`none`). Starts at its smallest node; empty if there is
-/// no cycle.
-std::vector<std::int32_t> smallest_cycle(
-  const std::vector<std::int32_t>& waits_for);
-
 /// That a node waits for another one; `length`, 0 or 1, is what that adds to a
 /// cycle.
 struct wait_edge {

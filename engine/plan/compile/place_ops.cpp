@@ -310,10 +310,10 @@ class placer {
   }
 
   void check_finished() const {
-    std::vector<std::int32_t> waits_for(lanes_.lanes.size(), none);
+    std::vector<std::vector<wait_edge>> waits_for(lanes_.lanes.size());
     for (std::int32_t rank = 0; rank < lanes_.ranks(); ++rank)
       if (next_[slot(rank)] < lane_of(rank).size())
-        waits_for[slot(rank)] = blocker_of(rank);
+        waits_for[slot(rank)].push_back({blocker_of(rank)});
     const auto cycle = smallest_cycle(waits_for);
     if (cycle.empty())
       return;

@@ -112,28 +112,20 @@ plan from_lowered_csv(std::string_view text, std::string_view source) {
 }
 
 std::string to_lowered_csv(const plan& plan) {
-  if (plan.slices != 1 || plan.placement.copies() != 1)
-    fail(error_code::invalid_argument,
-         "{}: CSV can't express slices, copies and updates within a step; "
-         "write the text form",
-         plan.schedule_name);
-  if (plan.update.every > 0)
-    fail(error_code::invalid_argument,
-         "{}: CSV can't express updates within a step; write a plan (--format "
-         "plan)",
-         plan.schedule_name);
-  if (std::ranges::any_of(plan.ops, [](const plan_op& each) {
-        return each.kind == plan_op_kind::sum_tied;
-      }))
-    fail(error_code::invalid_argument,
-         "{}: CSV can't express sums of tied gradients; write a plan (--format "
-         "plan)",
-         plan.schedule_name);
-  if (!plan.graph.is_chain())
-    fail(error_code::invalid_argument,
-         "{}: CSV can't express stages that read others than the one before; "
-         "write a plan (--format plan)",
-         plan.schedule_name);
+  const auto refuse_if = [&](bool has, const char* what) {
+    if (has)
+      fail(error_code::invalid_argument,
+           "{}: CSV can't express {}; write a plan (--format plan)",
+           plan.schedule_name, what);
+  };
+  refuse_if(plan.slices != 1, "slices");
+  refuse_if(plan.placement.copies() != 1, "copies of stages");
+  refuse_if(plan.update.every > 0, "updates within a step");
+  refuse_if(
+    std::ranges::count(plan.ops, plan_op_kind::sum_tied, &plan_op::kind) > 0,
+    "sums of tied gradients");
+  refuse_if(!plan.graph.is_chain(),
+            "stages that read others than the one before");
   std::string text;
   for (std::int32_t rank = 0; rank < plan.ranks(); ++rank)
     text += fmt::format("{}\r\n", fmt::join(cells_of(plan, rank), ","));

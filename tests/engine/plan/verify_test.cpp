@@ -111,11 +111,12 @@ TEST_CASE("verify takes slices and two directions") {
 }
 
 TEST_CASE("the smallest cycle of waits is found") {
-  using single = std::vector<std::int32_t>;
-  CHECK(smallest_cycle(single{none, 0, 1}).empty());
-  CHECK(smallest_cycle(single{1, 2, 0, 4, 3, 3}) == std::vector{3, 4});
-  CHECK(smallest_cycle(single{2, 0, 1}) == std::vector{0, 2, 1});
-  CHECK(smallest_cycle(single{0}) == std::vector{0});
+  using waits = std::vector<std::vector<wait_edge>>;
+  CHECK(smallest_cycle(waits{{}, {{0}}, {{1}}}).empty());
+  CHECK(smallest_cycle(waits{{{1}}, {{2}}, {{0}}, {{4}}, {{3}}, {{3}}})
+        == std::vector{3, 4});
+  CHECK(smallest_cycle(waits{{{2}}, {{0}}, {{1}}}) == std::vector{0, 2, 1});
+  CHECK(smallest_cycle(waits{{{0}}}) == std::vector{0});
 }
 
 TEST_CASE("the smallest cycle is found where nodes wait for several") {
