@@ -81,27 +81,27 @@ TROUPE_FIELDS(tensor_statistics, count, nans, infs, zeros, fp16_overflows,
               min_abs, mean, squares, instances, instance_mean_sum,
               instance_variance_sum, histogram)
 
+/// The fastest ones that this machine can run (statistics_kernels.hpp).
+const statistics_kernels& fastest_kernels();
+
 /// Makes one pass over `tensor`, on the calling thread, without autograd. Any
 /// shape and any strides; fp32, fp64, fp16, bf16, integers and bool. For an
 /// empty tensor everything is 0. Throws `error` (invalid_argument) for other
 /// tensors, including undefined ones. fp16 and bf16 are computed as fp32; sums
 /// of up to 4096 values as fp32 unless that loses range, and joined as fp64.
 /// Equal bits on all machines of an architecture.
-tensor_statistics measure(const at::Tensor& tensor,
-                          bool with_histogram = false);
+tensor_statistics measure(
+  const at::Tensor& tensor, bool with_histogram = false,
+  const statistics_kernels& kernels = fastest_kernels());
 
 /// Whether `measure` accepts the tensor.
 bool is_measurable(const at::Tensor& tensor);
 
 /// Measures only `count`, `nans`, `infs`, `max_abs`, `min_abs` and `instances`,
 /// the rest is 0: half the work.
-tensor_statistics measure_extremes(const at::Tensor& tensor);
-
-/// The same with the given kernels (statistics_kernels.hpp).
-tensor_statistics measure(const at::Tensor& tensor, bool with_histogram,
-                          const statistics_kernels& kernels);
-tensor_statistics measure_extremes(const at::Tensor& tensor,
-                                   const statistics_kernels& kernels);
+tensor_statistics measure_extremes(
+  const at::Tensor& tensor,
+  const statistics_kernels& kernels = fastest_kernels());
 
 /// Merges as if both had been one tensor, concatenated along dimension 0. The
 /// histogram is omitted unless both have one, or one has no elements.

@@ -122,8 +122,8 @@ class statistics_walk {
     for (std::int64_t begin = 0; begin < result_.count;
          begin += chunk_of<Source>) {
       const auto count = std::min(chunk_of<Source>, result_.count - begin);
-      const auto seen =
-        run_extremes_kernel(load(x + begin, count), count, x + begin + count);
+      const auto* values = load(x + begin, count);
+      const auto seen = extremes_of(values)(values, count, x + begin + count);
       add_counts(
         {seen.finite, seen.nans, seen.infs, seen.max_abs, seen.min_abs});
     }
@@ -202,27 +202,14 @@ class statistics_walk {
     result_.instance_variance_sum += instance.variance();
   }
 
-  chunk_statistics run_kernel(const float* x, std::int64_t count,
-                              const void* next) {
-    return kernels_.floats(x, count, next);
-  }
-  chunk_statistics run_kernel(const double* x, std::int64_t count,
-                              const void* next) {
-    return kernels_.doubles(x, count, next);
-  }
-
-  chunk_statistics run_extremes_kernel(const float* x, std::int64_t count,
-                                       const void* next) {
-    return kernels_.float_extremes(x, count, next);
-  }
-  chunk_statistics run_extremes_kernel(const double* x, std::int64_t count,
-                                       const void* next) {
-    return kernels_.double_extremes(x, count, next);
-  }
+  auto kernel_of(const float*) const { return kernels_.floats; }
+  auto kernel_of(const double*) const { return kernels_.doubles; }
+  auto extremes_of(const float*) const { return kernels_.float_extremes; }
+  auto extremes_of(const double*) const { return kernels_.double_extremes; }
 
   template <class T>
   moments chunk(const T* x, std::int64_t count, const void* next) {
-    const auto seen = run_kernel(x, count, next);
+    const auto seen = kernel_of(x)(x, count, next);
     if (counter_)
       counter_->add(x, count, seen.fp16_underflows > 0);
     add_counts(seen);
@@ -309,12 +296,12 @@ tensor_statistics visit_memory(const at::Tensor& tensor, Visit visit) {
   }
 }
 
+}  // namespace
+
 const statistics_kernels& fastest_kernels() {
   static const auto& fastest = *usable_kernels().back();
   return fastest;
 }
-
-}  // namespace
 
 bool is_measurable(const at::Tensor& tensor) {
   return tensor.defined() && tensor.layout() == at::kStrided
@@ -338,14 +325,6 @@ tensor_statistics measure_extremes(const at::Tensor& tensor,
     return statistics_walk(kernels, false)
       .run_extremes(values, instances, width);
   });
-}
-
-tensor_statistics measure(const at::Tensor& tensor, bool with_histogram) {
-  return measure(tensor, with_histogram, fastest_kernels());
-}
-
-tensor_statistics measure_extremes(const at::Tensor& tensor) {
-  return measure_extremes(tensor, fastest_kernels());
 }
 
 }  // namespace troupe
