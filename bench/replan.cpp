@@ -39,7 +39,7 @@ struct settings {
 
 /// Steps of a run: before a rank becomes slow, until another order must have
 /// been taken up, and after that.
-constexpr int even_steps = 6, search_steps = 20, last_steps = 6;
+constexpr int even_steps = 6, search_steps = 100, last_steps = 6;
 
 std::chrono::nanoseconds nanoseconds_of(double ms) {
   return std::chrono::nanoseconds(std::int64_t(ms * 1e6));

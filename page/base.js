@@ -54,6 +54,6 @@ const show_tip = (text, x = 0, y = 0) => {
   tip.textContent = text;
   const right = x + 14 + tip.offsetWidth > innerWidth;
   const low = y + 16 + tip.offsetHeight > innerHeight;
-  tip.style.left = x + (right ? -14 - tip.offsetWidth : 14) + "px";
-  tip.style.top = y + (low ? -12 - tip.offsetHeight : 16) + "px";
+  tip.style.left = Math.max(0, x + (right ? -14 - tip.offsetWidth : 14)) + "px";
+  tip.style.top = Math.max(0, y + (low ? -12 - tip.offsetHeight : 16)) + "px";
 };

@@ -26,8 +26,8 @@ namespace {
 constexpr auto replan_help = R"(
 The job uses the new order from its next step on, with the same stages on
 the same ranks and the same microbatches: the parameters get the same bits.
-With the costs that the job has measured, an order that is not
-better by 2 % is refused, unless --force is given.
+The job tries the order for some steps, for at most 40 s, and keeps it if they
+are faster by 2 %; with --force it keeps it in any case.
 
 Example:
   troupe replan --schedule zb_h1 --force
@@ -105,7 +105,7 @@ std::string in_words(const nlohmann::json& answer) {
 
 void run(const replan_options& options) {
   const auto request = request_of(options);
-  constexpr double search_seconds = 120;
+  constexpr double search_seconds = 300;
   auto client = options.job.connect(search_seconds);
   until_signal(client, [&] {
     const auto answer = client.request(request);

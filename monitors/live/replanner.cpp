@@ -2,12 +2,14 @@
 
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cmath>
 #include <condition_variable>
 #include <deque>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
@@ -28,26 +30,54 @@ namespace troupe {
 
 namespace {
 
-/// An order is taken if its step is predicted to take at most this share.
+/// An order is taken if its step takes at most this share.
 constexpr double share_of_now = 0.98;
 /// How far the times of ops differ in another order, as ranks that compute at
 /// once slow each other down (measured: bench/replanned.py).
 constexpr double order_error = 0.05;
 /// ... and where the times of backwards are a guess.
 constexpr double guess_error = 0.1;
-/// A trial ends when its median step is known as well as this, or after so many
-/// steps. The first does not count; a slow run is not waited for.
+/// A trial ends when its median step is known as well as this, after so many
+/// steps, or when it has taken that long. The first step of an order does not
+/// count.
 constexpr double trial_error = 0.02;
-constexpr int least_trial_steps = 4, usual_trial_steps = 9,
-              most_trial_steps = 33;
+constexpr std::size_t usual_trial_steps = 8, most_trial_steps = 32;
 constexpr std::chrono::seconds longest_trial{40};
+/// Fewer steps tell nothing.
+constexpr std::size_t least_steps = 3;
 /// Costs are those of so many steps, the last ones.
-constexpr std::size_t most_steps = 33;
+constexpr std::size_t most_steps = 16;
+
+/// The median of times in ms, which single slow steps do not change, and twice
+/// its standard error as a fraction, from the median deviation.
+struct step_estimate {
+  double ms = 0, uncertainty = 0;  // 0: too few steps
+};
+
+double median(std::deque<double> samples) {
+  const auto middle = samples.begin() + std::ssize(samples) / 2;
+  std::ranges::nth_element(samples, middle);
+  return *middle;
+}
+
+step_estimate estimate_of(const std::deque<double>& steps) {
+  if (steps.size() < least_steps)
+    return {};
+  const auto center = median(steps);
+  auto deviations = steps;
+  for (auto& each : deviations)
+    each = std::abs(each - center);
+  // Of a normal distribution: the standard deviation by the median deviation,
+  // and the standard error of the median by that of the mean.
+  constexpr double of_deviation = 1.4826, of_mean = 1.2533;
+  return {center, 2 * of_deviation * of_mean * median(deviations) / center
+                    / std::sqrt(static_cast<double>(steps.size()))};
+}
 
 /// What the last steps tell.
 struct measurement {
   op_costs costs{};
-  cost_samples::estimate step{};                   // of the current plan
+  step_estimate step{};                            // of the current plan
   bool covers_full = false, covers_split = false;  // backwards
 
   bool covers(const schedule& order) const {
@@ -63,17 +93,18 @@ struct replanner::state {
 
   trainer& run;
   std::int64_t every;
-  std::mutex deciding;  // one request at a time
-  std::shared_ptr<const plan> before_trial, after_trial;  // if that was left
+  std::mutex deciding;                             // one request at a time
+  std::shared_ptr<const plan> before_trial, left;  // the plan of a left trial
+  std::vector<lane> refused;                       // after a trial
   std::mutex replanning;  // while the run is asked, or ends
   std::atomic<bool> over = false;
   std::mutex mutex;  // of what follows
   step_collector collector;
-  std::deque<std::vector<ops_event>> recent;  // steps
-  std::int64_t seen = 0;                      // steps
-  std::string trial_name;                     // of the order that is tried
-  std::shared_ptr<const plan> own_plan;       // of the step before a trial
-  int trial_seen = 0;                         // its steps
+  std::deque<std::vector<ops_event>> recent;         // steps
+  std::int64_t seen = 0;                             // steps
+  std::shared_ptr<const plan> ran, own, left_steps;  // plans of steps
+  std::deque<double> ran_ms;  // of that plan's steps but the first
+  std::string trial_name;     // of the order that is tried
   std::condition_variable step_seen;
   std::atomic<bool> searching = false;
   std::jthread searcher;  // of the thread that calls `see`
@@ -87,9 +118,7 @@ struct replanner::state {
       recent.push_back(*step);
       if (recent.size() > most_steps)
         recent.pop_front();
-      const auto& ran = step->front().plan;
-      if (ran != own_plan && ran->schedule_name == trial_name)
-        ++trial_seen;
+      add_time_of(*step);
       step_seen.notify_all();
       if (every == 0 || ++seen % every != 0 || searching.exchange(true))
         return;
@@ -98,9 +127,18 @@ struct replanner::state {
     searcher = std::jthread([this] { search_by_itself(); });
   }
 
+  void add_time_of(const std::vector<ops_event>& step) {
+    if (std::exchange(ran, step.front().plan) != step.front().plan)
+      return ran_ms.clear();
+    const auto [begin, end] = extent_of(step);
+    ran_ms.push_back(1e-6 * static_cast<double>(std::max(end - begin, {})));
+    if (ran_ms.size() > most_trial_steps)
+      ran_ms.pop_front();
+  }
+
   void search_by_itself() {
     try {
-      const auto found = search({});
+      const auto found = search({}, false);
       if (found.taken)
         spdlog::info(
           "{}: {:.3g} ms per step (+-{:.0f} %, {}) instead of {:.3g}",
@@ -123,11 +161,25 @@ struct replanner::state {
     step_seen.notify_all();
   }
 
+  /// What is known of the run's own order: waits until steps of it have been
+  /// measured, not of a trial, unless they take too long.
   std::optional<measurement> measured() {
-    const std::scoped_lock lock(mutex);
-    return measured_locked();
+    std::unique_lock lock(mutex);
+    if (recent.empty())
+      return std::nullopt;
+    const auto of_itself = [&] { return ran != left_steps; };
+    step_seen.wait_for(lock, longest_trial, [&] {
+      return over || (of_itself() && ran_ms.size() >= least_steps);
+    });
+    auto known = costs_of_steps();
+    auto last = ran_ms;
+    while (last.size() > usual_trial_steps)
+      last.pop_front();
+    if (known && of_itself())
+      known->step = estimate_of(last);
+    return known;
   }
-  std::optional<measurement> measured_locked() {
+  std::optional<measurement> costs_of_steps() const {
     cost_samples costs;
     for (const auto& step : recent)
       costs.add(step);
@@ -135,50 +187,59 @@ struct replanner::state {
     if (entries.empty())
       return std::nullopt;
     using enum plan_op_kind;
-    return measurement{parse_costs(entries), costs.step(),
-                       costs.covers({backward}),
-                       costs.covers({input_backward, weight_backward})};
+    return measurement{
+      .costs = parse_costs(entries),
+      .covers_full = costs.covers({backward}),
+      .covers_split = costs.covers({input_backward, weight_backward})};
   }
 
-  void replan(const schedule& order) {
+  /// Of a run that is not over: its plan, after the request.
+  std::shared_ptr<const plan> replan(const schedule* order) {
     const std::scoped_lock lock(replanning);
     if (over)
       throw error(error_code::interrupted, "the run is over");
-    run.replan(order);
+    if (order)
+      run.replan(*order);
+    return run.shared_plan();
   }
 
   /// The plan of the run, also before it has returned from a trial.
   std::shared_ptr<const plan> current() {
-    auto runs = run.shared_plan();
-    return after_trial && runs == after_trial ? before_trial : runs;
+    auto runs = replan(nullptr);
+    return left && runs == left ? before_trial : runs;
   }
 
-  bool trial_ended() {
-    if (over || trial_seen >= most_trial_steps)
-      return true;
-    return trial_seen >= usual_trial_steps
-           && measured_locked()->step.uncertainty <= trial_error;
-  }
-
-  /// Lets the run take some steps of this order; returns how many count.
-  int run_trial(const schedule& order) {
+  /// Lets the run take some steps of this order; the times of those that count.
+  /// `precisely`: until their median is known.
+  std::deque<double> run_trial(const schedule& order, bool precisely) {
     {
       const std::scoped_lock lock(mutex);
       trial_name = order.name;
-      own_plan = recent.empty() ? nullptr : recent.back().front().plan;
-      trial_seen = 0;
+      own = ran;
     }
-    replan(order);
+    replan(&order);
     std::unique_lock lock(mutex);
-    step_seen.wait_for(lock, longest_trial, [&] { return trial_ended(); });
-    return trial_seen < least_trial_steps ? 0 : trial_seen - 1;
+    const auto tried = [&] {
+      return ran != own && ran->schedule_name == trial_name ? ran_ms.size() : 0;
+    };
+    step_seen.wait_for(lock, longest_trial, [&] {
+      return over || tried() >= most_trial_steps
+             || (precisely ? tried() >= usual_trial_steps
+                               && estimate_of(ran_ms).uncertainty <= trial_error
+                           : tried() >= least_steps);
+    });
+    return tried() >= least_steps ? ran_ms : std::deque<double>{};
   }
 
   /// Returns from a trial.
   void leave_trial(const std::shared_ptr<const plan>& usual) {
+    {
+      const std::scoped_lock lock(mutex);
+      left_steps = ran != own ? ran : nullptr;
+    }
     before_trial = usual;
-    after_trial = run.shared_plan();
-    replan(schedule_of(*usual));
+    const auto order = schedule_of(*usual);
+    left = replan(&order);
   }
 
   /// The step of an order that takes this long on paper.
@@ -198,15 +259,18 @@ struct replanner::state {
   /// Takes an order if a trial shows it to be faster, or `force`.
   void decide(outcome& made, const std::shared_ptr<const plan>& usual,
               bool force) {
-    made.trial_steps = run_trial(made.order);
-    if (made.trial_steps > 0) {
-      const auto tried = *measured();
-      made.then = tried.step.ms;
-      made.uncertainty = tried.step.uncertainty;
+    const auto steps = run_trial(made.order, true);
+    if (!steps.empty()) {
+      const auto tried = estimate_of(steps);
+      made.then = tried.ms;
+      made.uncertainty = tried.uncertainty;
+      made.trial_steps = static_cast<int>(steps.size());
     }
     made.taken = force || made.then < share_of_now * made.now;
-    if (!made.taken)
-      leave_trial(usual);
+    if (made.taken)
+      return;
+    refused = made.order.lanes;
+    leave_trial(usual);
   }
 
   /// What is known of the steps, with split backwards.
@@ -220,14 +284,23 @@ struct replanner::state {
     auto trial = schedule_of(*usual);
     trial.name += " with split backwards";
     split_backwards(trial);
-    if (run_trial(trial) > 0)
-      known->costs = measured()->costs;
+    auto tried = known;
+    try {
+      run_trial(trial, false);
+      const std::scoped_lock lock(mutex);
+      tried = costs_of_steps();
+    } catch (...) {
+      leave_trial(usual);
+      throw;
+    }
     leave_trial(usual);
-    return *known;
+    tried->step = known->step;
+    return *tried;
   }
 
-  /// The best order of the run's stages on their ranks.
-  outcome search(const memory_bound& bound) {
+  /// The best order of the run's stages on their ranks. `again`: also one that
+  /// was refused after the last trial.
+  outcome search(const memory_bound& bound, bool again = true) {
     const std::scoped_lock one_by_one(deciding);
     const auto usual = current();
     const auto known = measured_split(usual);
@@ -242,7 +315,8 @@ struct replanner::state {
                                  .stopped = [this] { return over.load(); }});
     auto made =
       predicted(std::move(found.found), found.makespan, *usual, known);
-    if (made.then < share_of_now * made.now)
+    if (made.then < share_of_now * made.now
+        && (again || made.order.lanes != refused))
       decide(made, usual, false);
     return made;
   }
@@ -256,7 +330,7 @@ struct replanner::state {
                             && order.microbatches == usual->microbatches
                             && order.slices == usual->slices;
     if (!known || !same_shape) {
-      replan(order);
+      replan(&order);
       return {.order = order, .taken = true};
     }
     const auto paper =

@@ -19,11 +19,13 @@ struct memory_bound {
 /// measures: when asked, or after every so many steps. An order that may be
 /// better by 2 %, as far as the simulator can tell, is tried: the run takes
 /// some steps of it, which changes no bit, and returns to its own order unless
-/// they were faster by 2 %. A search for which the run has no split backwards
-/// first lets it take a few steps of its own order with split ones, which
-/// measures I and W. After a trial the run's own order is compiled again, also
-/// where a plan was given. Any thread; two requests are served one after the
-/// other.
+/// they were faster by 2 %. What a search has found is tried if it is
+/// predicted to be better by 2 %; a search that the run makes by itself does
+/// not try again what was refused last. A search for which the run has no split
+/// backwards first lets it take a few steps of its own order with split ones,
+/// which measures I and W. After a trial the run's own order is compiled again,
+/// also where a plan was given. Any thread; two requests are served one after
+/// the other.
 class replanner {
  public:
   /// `every`: steps between two searches; 0: only when asked. The run
@@ -58,7 +60,7 @@ class replanner {
     double uncertainty = 0;
   };
   /// The best order of the run's stages on their ranks, for the costs of the
-  /// last 33 steps. Throws `error`: as `search`; invalid_argument before the
+  /// last 16 steps. Throws `error`: as `search`; invalid_argument before the
   /// first step, interrupted once the run is over.
   outcome search(const memory_bound& bound = {}) const;
   /// An order that was chosen otherwise; with `force`, and before the first

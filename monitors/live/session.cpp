@@ -88,7 +88,6 @@ void awaited_stream::close() {
   stream_.reset();
 }
 
-namespace asio = boost::asio;
 
 namespace {
 

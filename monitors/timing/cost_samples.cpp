@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <numeric>
 
 #include "troupe/base/atomic_file.hpp"
@@ -23,16 +22,11 @@ double mean(const std::deque<double>& samples) {
          / static_cast<double>(samples.size());
 }
 
-/// The sample that one in `part` is below.
-double quantile(const std::deque<double>& samples, std::ptrdiff_t part) {
-  std::vector<double> sorted(samples.begin(), samples.end());
-  const auto at = sorted.begin() + std::ssize(sorted) / part;
-  std::ranges::nth_element(sorted, at);
-  return *at;
-}
-
 double lower_quartile(const std::deque<double>& samples) {
-  return quantile(samples, 4);
+  std::vector<double> sorted(samples.begin(), samples.end());
+  const auto quarter = sorted.begin() + std::ssize(sorted) / 4;
+  std::ranges::nth_element(sorted, quarter);
+  return *quarter;
 }
 
 }  // namespace
@@ -45,6 +39,7 @@ void cost_samples::add(samples& to, double value) {
 }
 
 void cost_samples::add_message(const plan_op& reader, double ms) {
+  ms = std::max(ms, 0.0);  // clocks of two processes differ a little
   add(messages_, ms);
   for (const auto input : plan_->dependencies_of(reader)) {
     const auto number = plan_->ops[input].message;
@@ -95,22 +90,6 @@ bool cost_samples::covers(std::initializer_list<plan_op_kind> kinds) const {
                 return of_stage_.contains({stage, each});
               });
   });
-}
-
-cost_samples::estimate cost_samples::step() const {
-  if (steps_.empty())
-    return {};
-  const auto median = quantile(steps_, 2);
-  auto deviations = steps_;
-  for (auto& each : deviations)
-    each = std::abs(each - median);
-  // Of a normal distribution: the standard deviation by the median deviation,
-  // and the standard error of the median by that of the mean.
-  constexpr double of_deviation = 1.4826, of_mean = 1.2533;
-  return {.ms = median,
-          .uncertainty = 2 * of_deviation * of_mean * quantile(deviations, 2)
-                         / median
-                         / std::sqrt(static_cast<double>(steps_.size()))};
 }
 
 std::string cost_samples::entries() const {

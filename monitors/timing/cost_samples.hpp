@@ -31,13 +31,6 @@ class cost_samples {
   /// Whether these kinds have been measured of each stage that has run a
   /// forward.
   bool covers(std::initializer_list<plan_op_kind> kinds) const;
-  /// The median step of the last plan in ms, which single slow steps do not
-  /// change, and twice its standard error as a fraction, from the median
-  /// deviation; 0 before the first and the second step.
-  struct estimate {
-    double ms = 0, uncertainty = 0;
-  };
-  estimate step() const;
   /// The same, with the mean step beside what the simulator makes of
   /// the costs; empty before the first step.
   std::string text() const;

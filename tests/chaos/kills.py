@@ -43,11 +43,11 @@ class Shape:
             "--checkpoints", self.folder.at("checkpoints"),
             "--save-parameters", self.folder.at("parameters")]
         begin = time.monotonic()
-        self.codes = jobs.join(self.start(
+        codes = jobs.join(self.start(
             {p: dict(self.faults, FAULT_LOG=self.folder.at(f"calls{p}"))
              for p in range(processes)}))
         self.seconds = time.monotonic() - begin
-        self.whole = None if any(self.codes) else self.folder.content("parameters")
+        self.whole = None if any(codes) else self.folder.content("parameters")
         self.calls = [self.lines(f"calls{p}") for p in range(processes)]
 
     def lines(self, name):
@@ -82,10 +82,11 @@ class Shape:
         if kind in ("stop", "freeze"):
             time.sleep(random_.random() * 3)
             running[victim].send_signal(signal.SIGCONT)
-        # It may reach the call only now.
-        for _ in range(100 if kind == "freeze" else 0):
+        until = time.monotonic() + 120
+        while kind == "freeze" and running[victim].poll() is None \
+                and time.monotonic() < until:  # it may reach the call only now
             running[victim].send_signal(signal.SIGCONT)
-            time.sleep(0.1 if running[victim].poll() is None else 0)
+            time.sleep(0.1)
         jobs.join(running)
         return f"{kind} of process {victim}, call {call}, {moment:.3f} s"
 

@@ -5,7 +5,7 @@
 Each job trains in one to three processes, saves checkpoints, and perhaps evaluates or
 looks for orders by itself. Meanwhile orders are requested (by name, found by search, with
 and without --force, two at once), monitors are attached, and processes are stopped for up
-to two seconds, also within a request. In some jobs a process is killed. The others must
+to two seconds, also within a request. In some jobs a process is killed. All other jobs must
 end with the bytes of the same job left alone; nothing may hang. What fails is copied to
 --keep.
 """
@@ -80,9 +80,10 @@ class Job:
             self.kill()
         for each in requests:
             try:
-                output, _ = each.communicate(timeout=110)
+                output, _ = each.communicate(timeout=310)
             except subprocess.TimeoutExpired:
-                each.kill()
+                for other in requests:
+                    other.kill()
                 raise jobs.Hang
             answer = json.loads(output) if each.returncode == 0 else None
             self.counts["no answer" if not answer else "taken" if answer["taken"]
@@ -107,11 +108,14 @@ class Job:
 
     def run(self):
         """Returns what went wrong."""
-        if any(jobs.join(self.folder.start(self.a.troupe, 1, self.alone))):
-            return "fails alone"
+        try:
+            if any(jobs.join(self.folder.start(self.a.troupe, 1, self.alone))):
+                return "fails alone"
+        except jobs.Hang:
+            return "hangs alone"
         self.running = self.folder.start(self.a.troupe, self.processes, self.disturbed)
         self.watchers = []
-        until = time.monotonic() + 300
+        until = time.monotonic() + 400
         try:
             while any(each.poll() is None for each in self.running):
                 if time.monotonic() > until:

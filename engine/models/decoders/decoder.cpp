@@ -201,8 +201,8 @@ void require_legal(const decoder_options& o) {
   // Far beyond all models, so that no product of sizes overflows and no list of
   // modules fills the memory.
   constexpr std::int64_t most = 1 << 24, most_modules = 1 << 16;
-  require(o.vocabulary <= most && o.width <= most && o.heads <= most / 64
-            && o.head_size <= most / 64 && o.inner <= most
+  require(o.vocabulary <= most && o.width <= most && o.head_size <= most
+            && o.heads <= (most << 12) / o.head_size && o.inner <= most
             && o.experts.inner <= most && o.length <= most,
           "the sizes of a decoder are too large");
   require(
