@@ -16,8 +16,8 @@ class sharded_parameters;
 
 /// What a stage actor does: runs the ops that its rank gives it, on the stage's
 /// module and the rank's device. Its part of a collective goes to the reducer
-/// of its group, or straight to those devices. Throws what the module throws.
-/// One thread at a time.
+/// of its group, or, where its members are linked device to device, is made
+/// here. Throws what the module throws. One thread at a time.
 class stage_runner {
  public:
   /// The rank's setup outlives it.
@@ -52,8 +52,8 @@ class stage_runner {
   step_pointer step_;
   const plan_op* running_ = nullptr;  // the op of `on(run_op)`
   collective_work work_;              // of a joint one
-  /// In reach of the device: of the stage's group, and of its replica's and
-  /// copy's stages that hold tied parameters.
+  /// For collectives between devices: of the stage's group, and of the stages
+  /// of its replica and copy that hold tied parameters.
   std::optional<reducer_core> reducer_, tied_reducer_;
 };
 

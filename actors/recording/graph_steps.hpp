@@ -52,12 +52,9 @@ class graph_steps {
   graph_steps(const graph_steps&) = delete;
   graph_steps& operator=(const graph_steps&) = delete;
 
-  step_report run(const step_settings& settings,
-                  const std::shared_ptr<const microbatch_source>& source);
+  step_report run(const step_settings& settings, const source_pointer& source);
 
  private:
-  using source_pointer = std::shared_ptr<const microbatch_source>;
-
   bool runs_as_usual(const step_settings& settings);
   step_report run_as_usual(const step_settings& settings,
                            const source_pointer& source);

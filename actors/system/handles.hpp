@@ -34,7 +34,7 @@ caf::behavior behavior_of(Handlers... handlers) {
   return std::move(checked.unbox());
 }
 
-/// The same, in which `on` handles each of those messages.
+/// The same, in which `on` handles each of `Messages`.
 template <class Handle, class... Messages, class On, class... Handlers>
 caf::behavior behavior_by(On on, Handlers... others) {
   return behavior_of<Handle>([on](Messages& message) { on(message); }...,

@@ -5,7 +5,7 @@
 #include "troupe/engine/cuda/statistics_pieces.hpp"
 
 // Joins the results of a warp's or a block's threads in a fixed order: equal
-// bits from run to run. And finds what a block works on.
+// bits from run to run. It also finds the entry that a block works on.
 namespace troupe {
 
 /// The value of the lane `offset` further on.

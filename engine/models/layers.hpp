@@ -8,11 +8,13 @@
 
 namespace troupe {
 
-/// Small modules over ATen functions, like their namesakes in torch.nn. Their
-/// parameters are uninitialised, but for those of norms; float32 unless `kind`
-/// says otherwise, which may also be the meta device.
-/// For the fresh values of a parameter or module: one for each name.
+/// A generator for the fresh values of a parameter or module; each name has its
+/// own.
 at::Generator generator_of(const std::string& name, std::uint64_t seed);
+
+// Small modules over ATen functions, like their namesakes in torch.nn. Their
+// parameters are uninitialised, but for those of norms; float32 unless `kind`
+// says otherwise, which may also be the meta device.
 
 struct linear_options {
   at::TensorOptions kind{};

@@ -3,6 +3,7 @@
 #include <ATen/ops/alias.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <iterator>
 
 #include "troupe/base/error.hpp"
@@ -45,7 +46,7 @@ stage_split cut_out(const model& layers, layer_range range) {
   return split;
 }
 
-constexpr std::size_t kept_to_the_end = slot(-1);
+constexpr std::size_t kept_to_the_end = SIZE_MAX;
 
 /// The tensors as one use of them, whose gradients are added up before they
 /// join those of other uses: as where another stage has the use.

@@ -216,6 +216,7 @@ struct replanner::state {
       const std::scoped_lock lock(mutex);
       trial_name = order.name;
       own = ran;
+      left_steps = nullptr;
     }
     replan(&order);
     std::unique_lock lock(mutex);

@@ -28,8 +28,6 @@ std::shared_ptr<const plan> two_ranks() {
 }
 
 /// The step as the simulator sees it: a forward takes 1 ms, a backward 2.
-using plan_pointer = std::shared_ptr<const plan>;
-
 std::vector<ops_event> on_paper(const plan_pointer& planned,
                                 std::int64_t step = 1) {
   const auto& of = *planned;

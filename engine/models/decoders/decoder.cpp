@@ -123,14 +123,19 @@ struct block final : decoder_layer {
   at::Tensor compute(const at::Tensor& x, const at::Tensor& starts) {
     using enum decoder_options::norm_place;
     if (o.place == after) {
-      const auto y = x + observe(first_norm, observe(attention, x, starts));
+      const auto y = x + observe(first_norm, attend(x, starts));
       return y + observe(second_norm, observe(mlp, y));
     }
-    const auto attended = observe(attention, observe(first_norm, x), starts);
+    const auto attended = attend(observe(first_norm, x), starts);
     if (o.place == parallel)
       return observe(mlp, observe(second_norm, x)) + attended + x;
     const auto y = x + attended;
     return y + observe(mlp, observe(second_norm, y));
+  }
+
+  at::Tensor attend(const at::Tensor& x, const at::Tensor& starts) {
+    return starts.defined() ? observe(attention, x, starts)
+                            : observe(attention, x);
   }
 
   bool has_experts(std::size_t layer) const {

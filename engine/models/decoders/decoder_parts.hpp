@@ -18,7 +18,8 @@ std::shared_ptr<norm_layer> make_norm(const decoder_options& options,
 /// `starts`: the argument `document_starts`, or undefined: all are of one
 /// document.
 struct decoder_attention : torch::nn::Module {
-  virtual at::Tensor forward(const at::Tensor& x, const at::Tensor& starts) = 0;
+  virtual at::Tensor forward(const at::Tensor& x,
+                             const at::Tensor& starts = {}) = 0;
 };
 std::shared_ptr<decoder_attention> make_attention(
   const decoder_options& options, std::size_t layer,

@@ -16,12 +16,13 @@ namespace troupe {
 
 /// The parameters of LibTorch modules, held whole on one device.
 ///
-/// They may be updated several times within a step, while earlier versions are
-/// still read (PipeDream's weight stashing, PipeDream-2BW). An update then
-/// makes a new version in new memory. What the modules read is the version that
-/// was set last; a backward runs with its forward's. A graph of LibTorch refers
-/// to a leaf, whose memory is replaced here, not written: so that its version
-/// counter stays, and a backward reads whatever the leaf holds then.
+/// With `keeps_versions` they may be updated several times within a step, while
+/// earlier versions are still read (PipeDream's weight stashing,
+/// PipeDream-2BW). An update then makes a new version in new memory. What the
+/// modules read is the version that was set last; a backward runs with its
+/// forward's. A graph of LibTorch refers to a leaf, whose memory is replaced
+/// here, not written: so that its version counter stays, and a backward reads
+/// whatever the leaf holds then.
 class module_parameters : public stage_parameters {
  public:
   /// `parameters`: those that are trained. `tied`: which of them are tied; the
