@@ -182,7 +182,6 @@ ordered_json draw(const job& job, svg_theme theme) {
 
 namespace {
 
-
 nlohmann::json rule_json(const size_rule& rule) {
   return {{"least", rule.least}, {"most", rule.most}, {"even", rule.even}};
 }

@@ -88,7 +88,6 @@ void awaited_stream::close() {
   stream_.reset();
 }
 
-
 namespace {
 
 constexpr std::size_t hello_limit = std::size_t{4} << 10;

@@ -1,10 +1,11 @@
-/* Faults of files and clocks, for a program that is started with LD_PRELOAD. Calls whose
-   path contains FAULT_PATH are numbered from 0.
+/* Faults of files and clocks, for a program that is started with LD_PRELOAD.
+   Calls whose path contains FAULT_PATH are numbered from 0.
 
-   FAULT_MODE       at call FAULT_AT: die (SIGKILL), freeze (SIGSTOP), enospc, eio
-   FAULT_DELAY_US   each call first waits a pseudo-random time below this
-   FAULT_LOG        a file that gets a line for each call: number, operation, path
-   FAULT_CLOCK_JUMP the wall clock jumps by up to this many seconds, 5 times a second */
+   FAULT_MODE       at call FAULT_AT: die (SIGKILL), freeze (SIGSTOP), enospc,
+   eio FAULT_DELAY_US   each call first waits a pseudo-random time below this
+   FAULT_LOG        a file that gets a line for each call: number, operation,
+   path FAULT_CLOCK_JUMP the wall clock jumps by up to this many seconds, 5
+   times a second */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -21,9 +22,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#define REAL(name) \
+#define REAL(name)               \
   static __typeof__(&name) real; \
-  if (!real) \
+  if (!real)                     \
   real = (__typeof__(&name))dlsym(RTLD_NEXT, #name)
 
 static const char* path_part;

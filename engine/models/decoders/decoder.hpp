@@ -86,7 +86,7 @@ struct decoder_options {
   bool transposed = false;  // linear weights in blocks are [inputs, outputs]
   bool query_bias = false, output_bias = false, mlp_bias = false;
   bool head_bias = false;  // not with experts, whose router has a loss
-  bool gated = true;  // down(act(gate(x)) * up(x)), else down(act(up(x)))
+  bool gated = true;       // down(act(gate(x)) * up(x)), else down(act(up(x)))
   std::string activation = "silu";
   expert_options experts{};
   rotary_options rotary{};
