@@ -49,7 +49,7 @@ class Job:
             "--checkpoint-every", str(random_.choice([7, 50])),
             "--eval-every", str(random_.choice([0, 11])),
             "--replan-every", str(random_.choice([0, 0, 40]))]
-        self.processes = random_.choice([1, 2, ranks])
+        self.processes = random_.choice([1, ranks])
 
     def pause(self, seconds):
         victim = self.random.choice(self.running)
