@@ -1,5 +1,5 @@
-// What all pages share. Whatever comes from elsewhere becomes text by
-// textContent, never markup.
+// Shared by all pages. Text from elsewhere is set by textContent, never as
+// markup.
 const by_id = id => document.getElementById(id);
 
 const element = (tag, properties = {}, ...children) => {

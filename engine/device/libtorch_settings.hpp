@@ -2,10 +2,10 @@
 
 namespace troupe {
 
-/// Sets LibTorch's number of intra-op threads: for the calling thread, for
-/// threads that have not used LibTorch yet, and, within MKL, for all. Parameter
-/// gradients depend on it in the last bits, so a run sets it once, before its
-/// threads start; every worker calls this again first.
+/// Sets LibTorch's number of intra-op threads, for the calling thread and for
+/// all threads that have not used LibTorch yet. Parameter gradients depend on
+/// it in the last bits, so a run sets it once, before its threads start; every
+/// worker calls this again first.
 void set_intra_op_threads(int count);
 
 /// Makes LibTorch's operators add in a fixed order on devices too, in the whole

@@ -161,8 +161,8 @@ struct replanner::state {
     step_seen.notify_all();
   }
 
-  /// What is known of the run's own order: waits until steps of it have been
-  /// measured, not of a trial, unless they take too long.
+  /// The costs and the step of the run's own order. Waits until steps of it
+  /// have been measured, not of a trial, unless they take too long.
   std::optional<measurement> measured() {
     std::unique_lock lock(mutex);
     if (recent.empty())
@@ -193,19 +193,24 @@ struct replanner::state {
       .covers_split = costs.covers({input_backward, weight_backward})};
   }
 
-  /// Of a run that is not over: its plan, after the request.
-  std::shared_ptr<const plan> replan(const schedule* order) {
-    const std::scoped_lock lock(replanning);
+  /// While it is held, the run is there. Throws `interrupted`.
+  std::unique_lock<std::mutex> hold_run() {
+    std::unique_lock lock(replanning);
     if (over)
       throw error(error_code::interrupted, "the run is over");
-    if (order)
-      run.replan(*order);
+    return lock;
+  }
+  /// The run takes this order from its next step on; returns its plan now.
+  std::shared_ptr<const plan> replan(const schedule& order) {
+    const auto held = hold_run();
+    run.replan(order);
     return run.shared_plan();
   }
 
   /// The plan of the run, also before it has returned from a trial.
   std::shared_ptr<const plan> current() {
-    auto runs = replan(nullptr);
+    const auto held = hold_run();
+    auto runs = run.shared_plan();
     return left && runs == left ? before_trial : runs;
   }
 
@@ -218,7 +223,7 @@ struct replanner::state {
       own = ran;
       left_steps = nullptr;
     }
-    replan(&order);
+    replan(order);
     std::unique_lock lock(mutex);
     const auto tried = [&] {
       return ran != own && ran->schedule_name == trial_name ? ran_ms.size() : 0;
@@ -239,8 +244,7 @@ struct replanner::state {
       left_steps = ran != own ? ran : nullptr;
     }
     before_trial = usual;
-    const auto order = schedule_of(*usual);
-    left = replan(&order);
+    left = replan(schedule_of(*usual));
   }
 
   /// The step of an order that takes this long on paper.
@@ -268,13 +272,14 @@ struct replanner::state {
       made.trial_steps = static_cast<int>(steps.size());
     }
     made.taken = force || made.then < share_of_now * made.now;
+    refused.clear();
     if (made.taken)
       return;
     refused = made.order.lanes;
     leave_trial(usual);
   }
 
-  /// What is known of the steps, with split backwards.
+  /// The same, with the costs of I and W.
   measurement measured_split(const std::shared_ptr<const plan>& usual) {
     auto known = measured();
     if (!known)
@@ -331,7 +336,7 @@ struct replanner::state {
                             && order.microbatches == usual->microbatches
                             && order.slices == usual->slices;
     if (!known || !same_shape) {
-      replan(&order);
+      replan(order);
       return {.order = order, .taken = true};
     }
     const auto paper =

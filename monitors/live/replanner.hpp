@@ -19,7 +19,7 @@ struct memory_bound {
 /// measures: when asked, or after every so many steps. An order that may be
 /// better by 2 %, as far as the simulator can tell, is tried: the run takes
 /// some steps of it, which changes no bit, and returns to its own order unless
-/// they were faster by 2 %. What a search has found is tried if it is
+/// they were faster by 2 %. An order found by a search is tried if it is
 /// predicted to be better by 2 %; a search that the run makes by itself does
 /// not try again what was refused last. A search for which the run has no split
 /// backwards first lets it take a few steps of its own order with split ones,

@@ -20,9 +20,9 @@ struct prometheus_series {
 /// A metric's first and last part are the name, `troupe_FIRST_LAST`; the part
 /// before the last is the label `name`, all parts before that `kind`:
 /// `gap/grads/fc.weight/max` is
-/// `troupe_gap_max{kind="grads",name="fc.weight"}`. What isn't a letter, a
-/// digit or `_` of a name becomes `_`. Outside of training there is a label
-/// `phase` as well.
+/// `troupe_gap_max{kind="grads",name="fc.weight"}`. Characters of a
+/// name other than letters, digits and `_` become `_`. Outside of training
+/// there is a label `phase` as well.
 prometheus_series prometheus_series_of(const std::string& metric,
                                        phase phase = phase::training);
 

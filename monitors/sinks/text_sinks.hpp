@@ -33,8 +33,8 @@ struct terminal_options {
 };
 
 /// Prints alerts, and those metrics that are asked for, as lines `step N NAME
-/// VALUE`, largest first and NaN before all. What a terminal would obey is
-/// shown as its number. Each alert and record is one write. Throws
+/// VALUE`, largest first and NaN before all. Control characters are
+/// shown as their numbers. Each alert and record is one write. Throws
 /// `invalid_argument`; a terminal that is gone is no error.
 sink_pointer terminal_sink(const terminal_options& options = {});
 

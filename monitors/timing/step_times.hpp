@@ -53,8 +53,8 @@ op_costs measured_costs(const plan& plan, const std::vector<ops_event>& ops,
                         std::int32_t data_rank);
 
 /// Gathers what the ranks executed until the step's summary comes, which is
-/// always its last event. What was gathered of a step whose rest was dropped
-/// is thrown away.
+/// always its last event. The ops of a step whose rest was dropped are
+/// discarded.
 class step_collector {
  public:
   /// The finished step's ops; null until its summary came.

@@ -345,7 +345,7 @@ TEST_CASE("monitors leave the number of intra-op threads as it is") {
     static_cast<void>(step);
   run.finish_monitors();
   CHECK(seen);
-  // What a worker that starts now would take.
+  // A worker that starts now takes the same number.
   int later = 0;
   std::thread([&later] { later = at::get_num_threads(); }).join();
   CHECK(later == 3);

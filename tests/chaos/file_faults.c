@@ -108,22 +108,17 @@ static mode_t mode_of(int flags, va_list list) {
   return flags & (O_CREAT | O_TMPFILE) ? va_arg(list, mode_t) : 0;
 }
 
-int open(const char* path, int flags, ...) {
-  REAL(open);
-  va_list list;
-  va_start(list, flags);
-  const mode_t rights = mode_of(flags, list);
-  va_end(list);
-  return fails_open(path, flags) ? -1 : real(path, flags, rights);
-}
-int open64(const char* path, int flags, ...) {
-  REAL(open64);
-  va_list list;
-  va_start(list, flags);
-  const mode_t rights = mode_of(flags, list);
-  va_end(list);
-  return fails_open(path, flags) ? -1 : real(path, flags, rights);
-}
+#define DEFINE_OPEN(name)                                            \
+  int name(const char* path, int flags, ...) {                       \
+    REAL(name);                                                      \
+    va_list list;                                                    \
+    va_start(list, flags);                                           \
+    const mode_t rights = mode_of(flags, list);                      \
+    va_end(list);                                                    \
+    return fails_open(path, flags) ? -1 : real(path, flags, rights); \
+  }
+DEFINE_OPEN(open)
+DEFINE_OPEN(open64)
 FILE* fopen(const char* path, const char* how) {
   REAL(fopen);
   return how[0] != 'r' && fails("open", path) ? NULL : real(path, how);

@@ -18,8 +18,8 @@ namespace troupe {
 ///
 /// With `keeps_versions` they may be updated several times within a step, while
 /// earlier versions are still read (PipeDream's weight stashing,
-/// PipeDream-2BW). An update then makes a new version in new memory. What the
-/// modules read is the version that was set last; a backward runs with its
+/// PipeDream-2BW). An update then makes a new version in new memory. The
+/// modules read the version that was set last; a backward runs with its
 /// forward's. A graph of LibTorch refers to a leaf, whose memory is replaced
 /// here, not written: so that its version counter stays, and a backward reads
 /// whatever the leaf holds then.
@@ -58,7 +58,7 @@ class module_parameters : public stage_parameters {
   module_parameters(const numerics& options,
                     std::shared_ptr<rank_device> device,
                     std::function<void()> publish);
-  /// What the optimizer writes.
+  /// Makes the optimizer, which writes these values.
   void optimize(parameter_list values, const numerics& options);
 
   tensor_list parameters_;
