@@ -15,8 +15,9 @@ namespace troupe {
 struct lora_options {
   std::int64_t rank = 0;  // 0: none
   double alpha = 16;
-  /// Globs joined by commas, of whole module names or of their last parts.
-  std::string modules = "q_proj,v_proj";
+  /// Globs joined by commas, of whole module names or of their last parts. By
+  /// default those of PEFT: in Llama and its kin, GPT-2, and GPT-NeoX.
+  std::string modules = "q_proj,v_proj,c_attn,query_key_value";
   std::uint64_t seed = 1;  // of A; B begins with zeros
 
   double scale() const { return alpha / static_cast<double>(rank); }

@@ -117,6 +117,24 @@ TEST_CASE("fields of published models that switch nothing on are accepted") {
   }
 }
 
+TEST_CASE("adapters are by default where PEFT has them") {
+  for (const auto& config :
+       {std::string{small_gpt2},
+        std::string{R"({"model_type": "gpt_neox", "hidden_size": 8,
+          "num_attention_heads": 2, "num_hidden_layers": 1, "vocab_size": 16,
+          "intermediate_size": 8, "max_position_embeddings": 16})"}}) {
+    const temporary_folder at;
+    at.write("config.json", config);
+    const model_folder fresh(at / "", true);
+    plain_loop loop(fresh.build(at::kFloat, 1, {.lora = {.rank = 2}}).layers,
+                    {});
+    for (const auto& [name, value] : loop.parameters())
+      if (is_adapter(name))
+        CHECK((name.find(".c_attn.") != name.npos
+               || name.find(".query_key_value.") != name.npos));
+  }
+}
+
 TEST_CASE("a tied head gets no adapter, which the embeddings would need too") {
   const temporary_folder at;
   at.write("config.json", small_gpt2);
