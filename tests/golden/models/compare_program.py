@@ -1,6 +1,6 @@
 """The troupe program beside Hugging Face's transformers and PEFT.
 
-    python compare_program.py PROGRAM [TYPE...]
+    python compare_program.py PROGRAM [--seed N] [TYPE...]
 
 makes small random models of every type by the package, as make_models.py does, runs
 the program on their folders and compares:
@@ -19,9 +19,11 @@ the program on their folders and compares:
   program may be off by at most 1.5 times as much as the package in bf16, in the median
   of all rows of a type (in some, rounding chooses another expert).
 
-Prints a line for each case, and ends with 1 if anything differs.
+Prints a line for each case, and ends with 1 if anything differs. Another --seed draws
+other models.
 """
 
+import argparse
 import json
 import math
 import os
@@ -34,7 +36,7 @@ import warnings
 
 import numpy as np
 import torch
-from make_models import make_model, mixed
+from make_models import fnv1a, make_model, mixed
 from model_configs import CASES, TYPES, random_config
 from peft import PeftModel
 from safetensors import safe_open
@@ -84,11 +86,11 @@ def load(folder, dtype="float32"):
 
 
 class Case:
-    def __init__(self, program, kind, k, folder):
+    def __init__(self, program, kind, k, seed, folder):
         self.program, self.number, self.folder = program, k, folder
-        fields, self.length = random_config(random.Random(f"{kind}.{k}"), kind, k)
+        fields, self.length = random_config(random.Random(f"{kind}.{k}{seed}"), kind, k)
         vocabulary = fields["vocab_size"]
-        z = mixed(0x5EED + k, ROWS * (self.length + 1)) >> np.uint64(33)
+        z = mixed(fnv1a(f"rows {k}{seed}"), ROWS * (self.length + 1)) >> np.uint64(33)
         rows = (z % np.uint64(vocabulary)).astype(np.int64).reshape(ROWS, -1)
         if fields.get("pad_token_id") == "used":
             fields["pad_token_id"] = int(rows[0, 1])
@@ -296,11 +298,11 @@ def statistics(tensor):
     return constants, others.square().mean().sqrt().item() if len(others) else 0.0
 
 
-def compare(program, kind, k):
+def compare(program, kind, k, seed):
     """Whether a case passes, and its errors in bf16."""
     said, errors = [], None
     with tempfile.TemporaryDirectory() as folder:
-        case = Case(program, kind, k, folder)
+        case = Case(program, kind, k, seed, folder)
         checks = ["round_trip", "fresh", "losses", "training", "generate", "adapter"]
         checks.append("bf16")
         if getattr(case.model.config, "num_experts_per_tok", 0) == 1:
@@ -320,10 +322,14 @@ def main():
     warnings.simplefilter("ignore")
     logging.set_verbosity_error()
     logging.disable_progress_bar()
-    program, *kinds = sys.argv[1:]
-    program, failed, cases = os.path.abspath(program), 0, 0
-    for kind in kinds or TYPES:
-        results = [compare(program, kind, k) for k in range(CASES)]
+    flags = argparse.ArgumentParser(description="The program beside transformers")
+    flags.add_argument("program", type=os.path.abspath)
+    flags.add_argument("types", nargs="*", help="model types; none: all of them")
+    flags.add_argument("--seed", default="", help="draws other configurations")
+    given = flags.parse_args()
+    failed, cases = 0, 0
+    for kind in given.types or TYPES:
+        results = [compare(given.program, kind, k, given.seed) for k in range(CASES)]
         errors = [each for _, each in results if each is not None]
         ours, theirs = np.median(np.hstack(errors or [[[0], [0]]]), 1)
         close = ours <= BF16_RATIO * theirs
