@@ -1,6 +1,7 @@
 """Jobs of several processes, for the programs of this folder."""
 
 import argparse
+import json
 import os
 import random
 import shutil
@@ -10,6 +11,16 @@ import tempfile
 FLAT = ["gpipe", "1f1b", "eager_1f1b", "zb_h1", "zb_h2", "weight_stash", "two_bw"]
 LOOPED = ["interleaved_1f1b", "breadth_first", "depth_first", "interleaved_zb", "hanayo"]
 VEE = ["zb_v", "v_half", "v_min", "dualpipe_v"]
+GATED = {"hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 6,
+         "num_attention_heads": 2, "num_key_value_heads": 1, "vocab_size": 256,
+         "max_position_embeddings": 64}
+CONFIGS = {
+    "llama": GATED,
+    "qwen3": GATED | {"head_dim": 8, "use_sliding_window": True, "sliding_window": 4,
+                      "max_window_layers": 3, "tie_word_embeddings": True},
+    "mixtral": GATED | {"num_local_experts": 3, "num_experts_per_tok": 2},
+    "gpt2": {"n_embd": 16, "n_head": 2, "n_layer": 6, "n_positions": 64, "vocab_size": 256},
+}
 
 
 class Hang(Exception):
@@ -26,7 +37,8 @@ def arguments(about):
 
 
 def random_shape(choice):
-    """Processes and flags of a job of two or three ranks; some are refused."""
+    """Processes and flags of a job of two or three ranks; some are refused. A --model
+    names a folder that `Folder` has."""
     schedule = choice(FLAT * 2 + LOOPED + VEE + ["dualpipe", "seq_1f1b"])
     ranks = 2 if schedule == "dualpipe" else choice([2, 2, 2, 3])
     doubled = schedule == "v_min" or schedule.startswith("dualpipe")
@@ -48,13 +60,16 @@ def random_shape(choice):
                   ["--recompute"], ["--eval-every", 3], ["--threads", 2]):
         if choice(range(4)) == 0:
             flags += extra
+    if choice(range(3)) == 0:
+        flags += ["--model", choice(list(CONFIGS)), "--from-scratch"]
+        flags += choice([[], ["--lora-rank", 2], ["--document-end", 32]])
     flags += ["--optimizer"] + choice([["adamw"], ["adamw"], ["sgd", "--momentum", 0.9],
                                        ["lion"], ["adafactor"], ["muon"]])
     return choice([1, 1, 2, ranks]), [str(each) for each in flags]
 
 
 class Folder:
-    """A temporary folder with a text, for one shape of a job."""
+    """A temporary folder with a text and models, for one shape of a job."""
 
     def __init__(self, seed):
         self.path = tempfile.mkdtemp(prefix="troupe-chaos-")
@@ -62,6 +77,11 @@ class Folder:
         generator = random.Random(seed)
         with open(self.at("text"), "w") as text:
             text.write("".join(generator.choice(words) for _ in range(1500)))
+
+        for kind, config in CONFIGS.items():
+            os.mkdir(self.at(kind))
+            with open(self.at(os.path.join(kind, "config.json")), "w") as file:
+                json.dump(config | {"model_type": kind}, file)
 
     def at(self, name):
         return os.path.join(self.path, name)
@@ -91,7 +111,8 @@ class Folder:
                                LOCAL_WORLD_SIZE=str(processes))
             environment.update((environments or {}).get(p, {}))
             command = [troupe, "train", "--text", self.at("text"),
-                       "--microbatch-size", "2", "--heads", "2", *flags]
+                       "--microbatch-size", "2", "--heads", "2",
+                       *(self.at(each) if each in CONFIGS else each for each in flags)]
             if processes > 1:
                 command += ["--rendezvous", "unix:" + self.at("job")]
             with open(self.at(f"out{p}"), "wb") as output:
