@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "troupe/actors/recording/recording.hpp"
+#include "troupe/actors/step/loader_actor.hpp"
 #include "troupe/base/error.hpp"
 #include "troupe/engine/device/clock.hpp"
 #include "troupe/engine/device/thrown.hpp"
@@ -75,18 +76,27 @@ graph_steps::graph_steps(graph_steps_setup setup)
   : setup_(std::move(setup)),
     gradients_(std::make_shared<const plan>(gradients_of(*setup_.whole))),
     update_(std::make_shared<const plan>(update_of(*setup_.whole))),
-    microbatches_(std::ssize(setup_.stages) * setup_.whole->microbatches),
-    loader_(
-      microbatches_, setup_.loading.slow_seconds,
-      [this](std::int64_t microbatch, double seconds) {
+    origin_(accelerator_of(setup_).make_stream()) {
+  const auto replicas = static_cast<std::int32_t>(setup_.stages.size());
+  const auto copies =
+    static_cast<std::size_t>(setup_.whole->placement.copies());
+  auto loading = setup_.loading;
+  if (loading.prefetch > 0)
+    loading.prefetch = setup_.whole->microbatches;
+  for (std::int32_t d = 0; d < replicas; ++d)
+    loaders_.emplace_back(
+      loader_setup{.data_rank = d,
+                   .data_ranks = replicas,
+                   .consumers = std::vector<std::int32_t>(copies, 1),
+                   .loading = loading},
+      [this, d](const loader_core::place& place, double seconds) {
         auto source = now_;
-        source.data_rank =
-          static_cast<std::int32_t>(microbatch / setup_.whole->microbatches);
-        source.microbatch =
-          static_cast<std::int32_t>(microbatch % setup_.whole->microbatches);
+        source.step += place.steps_ahead;
+        source.data_rank = d;
+        source.microbatch = place.microbatch;
         setup_.actors->publish(slow_load_event{source, seconds});
-      }),
-    origin_(accelerator_of(setup_).make_stream()) {}
+      });
+}
 
 /// Tensors in the graph's memory are let go of before it.
 graph_steps::~graph_steps() {
@@ -101,16 +111,41 @@ step_report graph_steps::run(const step_settings& given,
   settings.began = now_ns();
   now_.step = settings.step;
   now_.phase = settings.phase;
-  const auto step = loader_.take(source, settings.first_microbatch);
+  const auto step = load(settings, source);
   if (step.empty() || !prepare(settings, step))
     return run_as_usual(settings, source);
   launch();
-  ++now_.step;
-  if (setup_.loading.prefetch > 0)
-    loader_.make_ahead(source, settings.first_microbatch + microbatches_);
+  load_ahead();
   settings.part = step_part::update;
   settings.tokens = tokens_of(step);
   return setup_.actors->run_part(settings, update_);
+}
+
+std::vector<microbatch_data> graph_steps::load(const step_settings& settings,
+                                               const source_pointer& source) {
+  const auto step = std::make_shared<step_context>(
+    step_context{0, settings, setup_.whole, source});
+  std::vector<microbatch_data> made;
+  try {
+    for (auto& loader : loaders_) {
+      loader.begin(*step, source);
+      for (std::int32_t m = 0; m < setup_.whole->microbatches; ++m)
+        made.push_back(*loader.on({step, {}, m}).data);
+    }
+  } catch (...) {
+    return {};
+  }
+  return made;
+}
+
+/// What can't be made is reported when it is wanted.
+void graph_steps::load_ahead() {
+  try {
+    for (auto& loader : loaders_)
+      while (loader.prefetch()) {
+      }
+  } catch (...) {
+  }
 }
 
 bool graph_steps::runs_as_usual(const step_settings& settings) {

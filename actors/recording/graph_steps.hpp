@@ -5,10 +5,11 @@
 #include <vector>
 
 #include "troupe/actors/pipeline.hpp"
-#include "troupe/actors/step/step_loader.hpp"
 #include "troupe/engine/device/accelerator.hpp"
 
 namespace troupe {
+
+class loader_core;
 
 /// The microbatches of a step, those of all replicas, in memory of a device
 /// that stays where it is: what a recorded step reads. One thread at a time.
@@ -58,6 +59,12 @@ class graph_steps {
   bool runs_as_usual(const step_settings& settings);
   step_report run_as_usual(const step_settings& settings,
                            const source_pointer& source);
+  /// All microbatches of a step, those of all replicas; empty if one can't be
+  /// made: the loader actors will say why.
+  std::vector<microbatch_data> load(const step_settings& settings,
+                                    const source_pointer& source);
+  /// Those of the step after it, while the device works.
+  void load_ahead();
   bool prepare(const step_settings& settings,
                const std::vector<microbatch_data>& step);
   bool record(const step_settings& settings);
@@ -71,9 +78,8 @@ class graph_steps {
 
   graph_steps_setup setup_;
   std::shared_ptr<const plan> gradients_, update_;
-  std::int64_t microbatches_;  // of a step, in all replicas
   event_source now_;
-  step_loader loader_;
+  std::vector<loader_core> loaders_;  // by replica
   std::unique_ptr<device_stream> origin_;
   std::optional<graph_inputs> inputs_;
   std::unique_ptr<device_graph> graph_;
