@@ -124,8 +124,9 @@ class statistics_walk {
       const auto count = std::min(chunk_of<Source>, result_.count - begin);
       const auto* values = load(x + begin, count);
       const auto seen = extremes_of(values)(values, count, x + begin + count);
-      add_counts(
-        {seen.finite, seen.nans, seen.infs, seen.max_abs, seen.min_abs});
+      add_range(seen);
+      result_.nans += seen.nans;
+      result_.infs += seen.infs;
     }
     return finish();
   }
@@ -212,21 +213,15 @@ class statistics_walk {
     const auto seen = kernel_of(x)(x, count, next);
     if (counter_)
       counter_->add(x, count, seen.fp16_underflows > 0);
-    add_counts(seen);
+    add_range(seen);
+    result_.add(seen);
     return {static_cast<double>(seen.finite), seen.mean, seen.squares};
   }
 
-  void add_counts(const chunk_statistics& seen) {
+  void add_range(const chunk_statistics& seen) {
     result_.max_abs = std::max(result_.max_abs, seen.max_abs);
     if (seen.finite > 0)
       min_abs_ = std::min(min_abs_, seen.min_abs);
-    result_.nans += seen.nans;
-    result_.infs += seen.infs;
-    result_.zeros += seen.zeros;
-    result_.fp16_overflows += seen.fp16_overflows;
-    result_.fp16_underflows += seen.fp16_underflows;
-    result_.bf16_overflows += seen.bf16_overflows;
-    result_.bf16_underflows += seen.bf16_underflows;
   }
 
   tensor_statistics finish() {
