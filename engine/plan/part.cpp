@@ -44,8 +44,7 @@ class part_maker {
  private:
   void take_lane(std::int32_t rank) {
     part_.first_op.push_back(static_cast<std::uint32_t>(part_.ops.size()));
-    for (auto i = whole_.first_op[slot(rank)];
-         i < whole_.first_op[slot(rank) + 1]; ++i)
+    for (const auto i : whole_.ops_of(rank))
       if (closes(whole_.ops[i]) == closing_) {
         number_[i] = static_cast<std::uint32_t>(part_.ops.size());
         part_.ops.push_back(whole_.ops[i]);

@@ -1,13 +1,9 @@
 #include "troupe/engine/plan/compile/check_lanes.hpp"
 
-#include <fmt/format.h>
-
-#include <string_view>
 #include <vector>
 
-#include "troupe/base/error.hpp"
 #include "troupe/engine/plan/text/plan_text.hpp"
-#include "troupe/schedules/validate.hpp"
+#include "troupe/schedules/op_checker.hpp"
 
 namespace troupe {
 
@@ -16,23 +12,19 @@ namespace {
 /// Where what a forward keeps is, so far in the lane.
 enum class whereabouts : std::uint8_t { nowhere, device, host, back, used };
 
-class copy_checker {
+class copy_checker : op_checker<plan, plan_op> {
  public:
   copy_checker(const plan& plan, const op_locator& locate)
-    : plan_{plan}, locate_{locate}, kept_(slot_count(plan)) {}
+    : op_checker{plan, locate}, kept_(slot_count(plan)) {}
 
   void run() {
-    for (rank_ = 0; rank_ < plan_.ranks(); ++rank_) {
-      index_ = 0;
-      within_pair_ = false;
-      for (const auto& what : plan_.lane(rank_)) {
-        if (is_compute(what.kind))
-          pass(what);
-        else if (is_copy(what.kind))
-          check(what);
-        ++index_;
-      }
-    }
+    for_each_op([&](const plan_op& what) {
+      within_pair_ = within_pair_ && index_ > 0;
+      if (is_compute(what.kind))
+        pass(what);
+      else if (is_copy(what.kind))
+        check(what);
+    });
   }
 
  private:
@@ -40,7 +32,7 @@ class copy_checker {
     whereabouts where = whereabouts::nowhere;
     std::int8_t copy = 0;
   };
-  kept& of(const plan_op& what) { return kept_[op_slot(plan_, what)]; }
+  kept& of(const plan_op& what) { return kept_[op_slot(order_, what)]; }
 
   void pass(const plan_op& what) {
     within_pair_ = what.overlaps_next && !within_pair_;
@@ -57,7 +49,7 @@ class copy_checker {
   }
 
   void check(const plan_op& what) {
-    if (!plan_.training)
+    if (!order_.training)
       refuse(what, "has no use where nothing is trained: no op is a backward");
     if (within_pair_)
       refuse(what,
@@ -76,16 +68,7 @@ class copy_checker {
     own.where = goes ? whereabouts::host : whereabouts::back;
   }
 
-  [[noreturn]] void refuse(const plan_op& what, std::string_view reason) const {
-    fail(error_code::invalid_schedule, "{}: {} {}", locate_(rank_, index_),
-         to_text(plan_, what), reason);
-  }
-
-  const plan& plan_;
-  const op_locator& locate_;
   std::vector<kept> kept_;  // by op_slot
-  std::int32_t rank_ = 0;
-  std::size_t index_ = 0;
   bool within_pair_ = false;
 };
 

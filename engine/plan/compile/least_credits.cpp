@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <optional>
 #include <span>
 #include <tuple>
@@ -103,51 +104,30 @@ std::int32_t bound_of(message_span sent, std::array<witness, 2> witnesses) {
   return static_cast<std::int32_t>(bound);
 }
 
-class creditor {
- public:
-  explicit creditor(plan& plan) : plan_{plan} {
-    std::size_t first = 0;
-    for (const auto& edge : plan_.channels) {
-      const auto count = slot(edge.messages);
-      messages_.push_back(message_span{plan_.messages}.subspan(first, count));
-      first += count;
-    }
-  }
-
-  void run(std::int32_t limit) {
-    for (std::size_t i = 0; i < plan_.channels.size(); ++i) {
-      auto& edge = plan_.channels[i];
-      edge.bound = bound_of(messages_[i], {witness{between(edge, false)},
-                                           witness{between(edge, true)}});
-      edge.credits = limit > 0 ? std::min(limit, edge.bound) : edge.bound;
-    }
-  }
-
- private:
-  // Messages in the other direction between a channel's ends.
-  message_span between(const channel& edge, bool backward) const {
-    const channel wanted{.from_rank = edge.to_rank,
-                         .to_rank = edge.from_rank,
-                         .backward = backward};
-    const auto key = [](const channel& c) {
-      return std::tuple{c.from_rank, c.to_rank, c.backward};
-    };
-    const auto found = std::lower_bound(
-      plan_.channels.begin(), plan_.channels.end(), wanted,
-      [&](const auto& a, const auto& b) { return key(a) < key(b); });
-    if (found == plan_.channels.end() || key(*found) != key(wanted))
-      return {};
-    return messages_[slot(found - plan_.channels.begin())];
-  }
-
-  plan& plan_;
-  std::vector<message_span> messages_;
-};
-
 }  // namespace
 
 void grant_credits(plan& result, std::int32_t limit) {
-  creditor{result}.run(limit);
+  using ends = std::tuple<std::int32_t, std::int32_t, bool>;
+  std::map<ends, message_span> messages;  // by ranks and direction
+  std::size_t first = 0;
+  for (const auto& edge : result.channels) {
+    const auto count = slot(edge.messages);
+    messages[{edge.from_rank, edge.to_rank, edge.backward}] =
+      message_span{result.messages}.subspan(first, count);
+    first += count;
+  }
+  for (auto& edge : result.channels) {
+    // Of the messages in the other direction between the channel's ends.
+    const auto between = [&](bool backward) {
+      const auto found =
+        messages.find({edge.to_rank, edge.from_rank, backward});
+      return witness{found == messages.end() ? message_span{} : found->second};
+    };
+    edge.bound =
+      bound_of(messages[{edge.from_rank, edge.to_rank, edge.backward}],
+               {between(false), between(true)});
+    edge.credits = limit > 0 ? std::min(limit, edge.bound) : edge.bound;
+  }
 }
 
 plan with_lanes(const plan& before,

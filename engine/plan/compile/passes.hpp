@@ -8,6 +8,9 @@ namespace troupe {
 
 // The passes of `compile`, each of which fills a part of the plan.
 
+/// A plan of the schedule's sizes, of a chain of stages, which has no ops yet.
+plan without_ops(const schedule& lanes);
+
 /// Writes every rank's ops: compute ops in lane order; each send right after
 /// its producer; each receive at the point where its message is sent when all
 /// ranks advance in lockstep, one op per turn; a stage's reductions after

@@ -30,13 +30,7 @@ class placer {
       turns_{lanes.ranks()},
       next_(lanes.lanes.size(), 0),
       done_(slot_count(lanes), 0) {
-    result_.schedule_name = lanes.name;
-    result_.microbatches = lanes.microbatches;
-    result_.slices = lanes.slices;
-    result_.placement = lanes.placement;
-    result_.update = lanes.update;
     take_graph(options.graph);
-    result_.training = is_training(lanes);
     take_tied(options.tied);
     result_.global_norm = result_.training && options.global_norm;
     if (result_.global_norm && lanes.update.every > 0)
@@ -54,7 +48,7 @@ class placer {
   void run() {
     while (!turns_.empty()) {
       const auto rank = turns_.pop_first();
-      if (next_[slot(rank)] == lane_of(rank).size())
+      if (next_[slot(rank)] == lanes_.lane(rank).size())
         continue;
       if (const auto blocker = blocker_of(rank); blocker != none) {
         turns_.wait(rank, blocker);
@@ -70,17 +64,13 @@ class placer {
   }
 
  private:
-  const lane& lane_of(std::int32_t rank) const {
-    return lanes_.lanes[slot(rank)];
-  }
-
   void take_graph(const stage_graph& given) {
     if (given.stages() != 0 && given.stages() != lanes_.stages())
       fail(error_code::invalid_argument,
            "{} has {} stages, the model's graph {}", lanes_.name,
            lanes_.stages(), given.stages());
-    result_.graph =
-      given.stages() == 0 ? stage_graph::chain(lanes_.stages()) : given;
+    if (given.stages() != 0)
+      result_.graph = given;
   }
 
   void take_tied(const std::vector<std::int32_t>& stages) {
@@ -135,7 +125,7 @@ class placer {
     std::uint32_t total = 0;
     for (std::int32_t rank = 0; rank < lanes_.ranks(); ++rank) {
       result_.first_op.push_back(total);
-      for (const auto& what : lane_of(rank))
+      for (const auto& what : lanes_.lane(rank))
         total += width(what);
       total += closing[slot(rank)];
     }
@@ -209,7 +199,7 @@ class placer {
   }
 
   bool missing_input(std::int32_t rank, op& missing) const {
-    const auto* what = &lane_of(rank)[next_[slot(rank)]];
+    const auto* what = &lanes_.lane(rank)[next_[slot(rank)]];
     return missing_input(*what, missing)
            || (what->overlaps_next && missing_input(what[1], missing));
   }
@@ -222,7 +212,7 @@ class placer {
   }
 
   void take_turn(std::int32_t rank) {
-    const auto& what = lane_of(rank)[next_[slot(rank)]++];
+    const auto& what = lanes_.lane(rank)[next_[slot(rank)]++];
     place(rank, what);
     if (what.overlaps_next)
       take_turn(rank);
@@ -312,7 +302,7 @@ class placer {
   void check_finished() const {
     std::vector<std::vector<wait_edge>> waits_for(lanes_.lanes.size());
     for (std::int32_t rank = 0; rank < lanes_.ranks(); ++rank)
-      if (next_[slot(rank)] < lane_of(rank).size())
+      if (next_[slot(rank)] < lanes_.lane(rank).size())
         waits_for[slot(rank)].push_back({blocker_of(rank)});
     const auto cycle = smallest_cycle(waits_for);
     if (cycle.empty())
@@ -339,15 +329,15 @@ class placer {
     missing_input(rank, missing);
     const auto blocker = lanes_.placement.rank_of(missing.stage, missing.copy);
     // The backward that makes the input is either B or I.
-    for (const auto& what : lane_of(blocker))
+    for (const auto& what : lanes_.lane(blocker))
       if (op_slot(lanes_, what) == op_slot(lanes_, missing)
           && is_backward(what.kind) == is_backward(missing.kind)
           && what.kind != op_kind::weight_backward)
         missing.kind = what.kind;
     return fmt::format(
       "rank {} at {} waits for {}, which comes later on rank {}", rank,
-      to_text(lane_of(rank)[next_[slot(rank)]], lanes_.slices > 1),
-      to_text(missing, lanes_.slices > 1), blocker);
+      to_text(lanes_, lanes_.lane(rank)[next_[slot(rank)]]),
+      to_text(lanes_, missing), blocker);
   }
 
   const schedule& lanes_;

@@ -24,8 +24,7 @@ timeline to_timeline(const plan& plan, const simulation& times) {
   timeline result{.title = plan.schedule_name, .ranks = plan.ranks()};
   std::vector<std::size_t> span_of(plan.ops.size(), 0);
   for (std::int32_t rank = 0; rank < plan.ranks(); ++rank)
-    for (auto op = plan.first_op[slot(rank)];
-         op < plan.first_op[slot(rank) + 1]; ++op) {
+    for (const auto op : plan.ops_of(rank)) {
       const auto& what = plan.ops[op];
       const auto takes_time = times.end[op] > times.start[op];
       if (is_transfer(what.kind) || !(is_compute(what.kind) || takes_time))
