@@ -35,8 +35,8 @@ void connect(plan& result,
 /// Sets each channel's bound and its credits; `limit` 0 means no limit.
 void grant_credits(plan& result, std::int32_t limit);
 
-/// The plan with other ops around the same compute ops, by rank: connected
-/// anew, with the credits that its channels have.
+/// The plan with other ops, by rank, around the same compute ops or none of
+/// them: connected anew, with the credits that its channels have.
 plan with_lanes(const plan& before,
                 const std::vector<std::vector<plan_op>>& lanes);
 

@@ -14,13 +14,12 @@ namespace troupe {
 
 namespace {
 
-constexpr std::string_view cost_keys =
-  "f, b, i, w, unshard, reshard, offload, reload, reduce, sum_tied, norm, "
-  "update, message, bytes and bandwidth";
-
-[[noreturn]] void refuse(std::string_view entry, std::string_view reason) {
-  refuse_entry(entry, reason, "costs", cost_keys);
-}
+constexpr entry_reader cost_reader{
+  .what = "costs",
+  .known_keys =
+    "f, b, i, w, unshard, reshard, offload, reload, reduce, sum_tied, norm, "
+    "update, message, bytes and bandwidth",
+  .has_links = true};
 
 bool is_of_messages(std::string_view key) {
   return key == traits_of(plan_op_kind::send).cost_key || key == "bytes"
@@ -30,7 +29,7 @@ bool is_of_messages(std::string_view key) {
 plan_op_kind kind_of(const keyed_number& read) {
   if (is_of_messages(read.key)) {
     if (read.stage)
-      refuse(
+      cost_reader.refuse(
         read.text,
         "a message belongs to a link, as in message.0-1=2 for ranks 0 and 1");
     return plan_op_kind::send;
@@ -38,9 +37,10 @@ plan_op_kind kind_of(const keyed_number& read) {
   const auto* found =
     std::ranges::find(op_actions, read.key, &op_traits::cost_key);
   if (found == op_actions.end() || found->cost_key.empty())
-    refuse(read.text, "the key is unknown");
+    cost_reader.refuse(read.text, "the key is unknown");
   if (read.link)
-    refuse(read.text, "only messages belong to a link; give a stage");
+    cost_reader.refuse(read.text,
+                       "only messages belong to a link; give a stage");
   return found->kind;
 }
 
@@ -50,7 +50,7 @@ class message_entries {
   explicit message_entries(const std::vector<keyed_number>& all) : all_{all} {
     for (const auto& each : all)
       if (each.key == "bandwidth" && each.value == 0)
-        refuse(each.text, "no message would ever arrive");
+        cost_reader.refuse(each.text, "no message would ever arrive");
       else if (each.key == "bytes")
         require(each, "bandwidth");
       else if (each.key == "bandwidth")
@@ -64,8 +64,8 @@ class message_entries {
     const auto transfer =
       bytes && bandwidth ? bytes->value / bandwidth->value : 0;
     if (transfer > largest_entry)
-      refuse(bandwidth->text,
-             "a message takes longer than 1e15; use other units");
+      cost_reader.refuse(bandwidth->text,
+                         "a message takes longer than 1e15; use other units");
     return {.transfer = transfer, .latency = latency ? latency->value : 0};
   }
 
@@ -86,7 +86,8 @@ class message_entries {
              && (!each.link || !given.link || each.link == given.link);
     };
     if (std::ranges::none_of(all_, fits))
-      refuse(given.text, fmt::format("it has no effect without {}", other));
+      cost_reader.refuse(given.text,
+                         fmt::format("it has no effect without {}", other));
   }
 
   const std::vector<keyed_number>& all_;
@@ -174,8 +175,7 @@ bool follows_from(plan_op_kind kind, const op_costs::entry& entry,
 }  // namespace
 
 op_costs parse_costs(std::string_view text) {
-  const auto read =
-    parse_entries(text, "costs", cost_keys, entry_form::of_stages_and_links);
+  const auto read = cost_reader.read(text);
   cost_entries entries;
   for (const auto& each : read)
     entries.push_back({each, kind_of(each)});
@@ -212,12 +212,11 @@ void require_costs_of(const plan& plan, const op_costs& costs) {
 }
 
 std::vector<double> parse_slow_ranks(std::string_view text) {
-  constexpr std::string_view what = "slow ranks",
-                             known = "rank.N, as in rank.2=1.3";
+  constexpr entry_reader slow_ranks{"slow ranks", "rank.N, as in rank.2=1.3"};
   std::vector<double> factors;
-  for (const auto& each : parse_entries(text, what, known)) {
+  for (const auto& each : slow_ranks.read(text)) {
     if (each.key != "rank" || !each.stage)
-      refuse_entry(each.text, "the key is unknown", what, known);
+      slow_ranks.refuse(each.text, "the key is unknown");
     const auto rank = slot(*each.stage);
     factors.resize(std::max(factors.size(), rank + 1), 1);
     factors[rank] = each.value;

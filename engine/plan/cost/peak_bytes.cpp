@@ -12,9 +12,10 @@ namespace troupe {
 
 namespace {
 
-constexpr std::string_view size_keys =
+constexpr entry_reader size_reader{
+  "sizes",
   "kept, deferred, activation, gradient, parameters, version, whole and "
-  "whole_gradient";
+  "whole_gradient"};
 
 double stage_sizes::*member_of(std::string_view key) {
   return key == "kept"             ? &stage_sizes::kept
@@ -251,12 +252,12 @@ class held_bytes {
 }  // namespace
 
 value_sizes parse_sizes(std::string_view text) {
-  const auto entries = parse_entries(text, "sizes", size_keys);
+  const auto entries = size_reader.read(text);
   value_sizes sizes;
   const auto set = [&](stage_sizes& row, const keyed_number& entry) {
     const auto member = member_of(entry.key);
     if (member == nullptr)
-      refuse_entry(entry.text, "the key is unknown", "sizes", size_keys);
+      size_reader.refuse(entry.text, "the key is unknown");
     row.*member = entry.value;
   };
   const auto has = [&](std::string_view key,
